@@ -173,6 +173,10 @@ class Fabric {
   virtual void link_failed(uint64_t communicator, int peer, const Error& error) = 0;
   // Fails the communicator on every member, here included (on_failure), with this error (its ranks are world ranks).
   virtual void abort(uint64_t communicator, const Error& error) = 0;
+  // Which members of a failed communicator go on, in its order: the same on all of them. Waits for those that can be
+  // reached and have not called; without them after the patience. Throws Exception: kEpochStale (others go on without
+  // this rank), kNoQuorum, kTimeout, kInterrupted; the ranks are world ranks.
+  virtual std::vector<int> shrink(uint64_t communicator, std::chrono::milliseconds patience) = 0;
   // After stalled() and a moment for the answers: whom the members wait for in this call, and why, as one sentence; ""
   // if nobody is known to be late.
   virtual std::string blame(uint64_t communicator, uint64_t sequence) = 0;

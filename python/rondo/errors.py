@@ -6,6 +6,7 @@ __all__ = [
     "Error", "Invalid", "Mismatch", "Timeout", "PeerLost", "PeerLeft", "Aborted", "Protocol", "Network",
     "Bootstrap", "System", "Unsupported", "Internal", "Closed", "Interrupted", "Unresponsive", "Corrupt",
     "AuthFailed", "EpochStale", "NotFinite", "Cancelled", "Truncated",
+    "NoQuorum",
 ]  # fmt: skip
 
 
@@ -106,13 +107,17 @@ class Truncated(Error):
     goes on."""
 
 
+class NoQuorum(Error):
+    """Others may go on, and so this rank cannot; `ranks` names them."""
+
+
 # The failures that another rank is to blame for.
 BY_OTHERS = (Aborted, PeerLost, PeerLeft)
 
 _CLASSES = {
     1: Invalid, 2: Mismatch, 3: Timeout, 4: PeerLost, 5: Aborted, 6: Protocol, 7: Network, 8: Bootstrap, 9: System,
     10: Unsupported, 11: Internal, 12: Closed, 13: PeerLeft, 14: Interrupted, 15: Unresponsive, 16: Corrupt, 17: AuthFailed,
-    18: EpochStale, 19: NotFinite, 20: Cancelled, 21: Truncated,
+    18: EpochStale, 19: NotFinite, 20: Cancelled, 21: Truncated, 22: NoQuorum,
 }  # fmt: skip
 
 

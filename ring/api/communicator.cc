@@ -274,6 +274,16 @@ Communicator Communicator::dup() {
   return Communicator(std::make_shared<State>(engine(state_).new_group(outside, ranks, Purpose::kDup)));
 }
 
+Communicator Communicator::shrink(std::chrono::milliseconds timeout) {
+  const OutsideBatch outside = outside_batch(state_, "shrink");
+  return Communicator(std::make_shared<State>(engine(state_).shrink(outside, timeout)));
+}
+uint64_t Communicator::epoch() const { return engine(state_).context().epoch; }
+void Communicator::commit(int64_t step, uint64_t digest) {
+  engine(state_).commit(outside_batch(state_, "commit"), step, digest);
+}
+int64_t Communicator::committed() const { return engine(state_).committed(); }
+
 void CommunicatorAccess::check_outside_batch(const Communicator& communicator, const char* call) {
   engine(communicator.state_).check_usable();
   outside_batch(communicator.state_, call);

@@ -50,6 +50,8 @@ constexpr const char* name_of(ErrorCode code) {
       return "CANCELLED";
     case ErrorCode::kTruncated:
       return "TRUNCATED";
+    case ErrorCode::kNoQuorum:
+      return "NO_QUORUM";
   }
   return nullptr;
 }

@@ -22,6 +22,7 @@ struct CommunicatorContext {
 
   std::shared_ptr<Fabric> fabric;  // shared by all communicators of the process
   uint64_t id = 0;
+  uint64_t epoch = 0;  // how often it has shrunk
   std::vector<int> members;
   int rank = 0;
   Topology topology;  // of the members, in their order

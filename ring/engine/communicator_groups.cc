@@ -6,6 +6,7 @@
 
 #include "ring/base/caught.h"
 #include "ring/base/hash.h"
+#include "ring/base/log.h"
 #include "ring/engine/communicator_state.h"
 
 namespace rondo {
@@ -18,21 +19,27 @@ void CommunicatorState::decline(const Members& made, const Error& why) {
   throw Exception(Error{error.code, error.message, {static_cast<int>(own - made.world_ranks.begin())}});
 }
 
-std::shared_ptr<CommunicatorState> CommunicatorState::subgroup(Members made, Purpose by) {
-  std::shared_ptr<CommunicatorState> group;
+std::shared_ptr<CommunicatorState> CommunicatorState::make(const Members& made,
+                                                           std::shared_ptr<Allocations> allocations) {
   try {
     Options options;
     options.fabric = context_->fabric;
     options.id = made.id;
+    options.epoch = made.epoch;
     options.members = made.world_ranks;
     options.config = context_->config;
     options.progress_thread = progress_thread_;
     options.observer = context_->observed.observer;
     options.mark = context_->mark;
-    group = std::make_shared<CommunicatorState>(std::move(options));
+    options.allocations = std::move(allocations);
+    return std::make_shared<CommunicatorState>(std::move(options));
   } catch (...) {
     decline(made, caught());
   }
+}
+
+std::shared_ptr<CommunicatorState> CommunicatorState::subgroup(const Members& made, Purpose by) {
+  std::shared_ptr<CommunicatorState> group = make(made);
   const auto until = deadline(std::chrono::milliseconds(context_->config.start_timeout_ms));
   group->with_memory([&] { group->meet_neighbors(by, until); });
   return group;
@@ -74,7 +81,7 @@ std::shared_ptr<CommunicatorState> CommunicatorState::split(OutsideBatch, int co
   });
   for (int& r : ranks) r = context_->world_rank(r);
   made.id = Hash64().add("split").add(context_->id).add(number).add(static_cast<uint64_t>(color)).value();
-  return subgroup(std::move(made), Purpose::kSplit);
+  return subgroup(made, Purpose::kSplit);
 }
 
 // Counts how often this list was made. Nothing has happened if it throws.
@@ -105,7 +112,106 @@ std::shared_ptr<CommunicatorState> CommunicatorState::new_group(OutsideBatch, st
   } catch (const std::bad_alloc&) {
     decline(numbered(ranks), caught());  // the members know it by its id
   }
-  return subgroup(std::move(made), by);
+  return subgroup(made, by);
+}
+
+// World ranks. The error's are those of this communicator.
+std::vector<int> CommunicatorState::agree_on_members(std::chrono::milliseconds patience) {
+  try {
+    return context_->fabric->shrink(context_->id, patience);
+  } catch (const Exception& failure) {
+    Error error = failure.error();
+    error.message = fmt::format("shrink on rank {}: {}", rank(), error.message);
+    for (int& r : error.ranks) r = context_->group_rank(r);
+    throw Exception(error);
+  }
+}
+
+std::shared_ptr<CommunicatorState> CommunicatorState::shrink(OutsideBatch outside, std::chrono::milliseconds timeout) {
+  if (timeout.count() < 0) {
+    throw Exception(ErrorCode::kInvalid, fmt::format("shrink on rank {}: timeout is {} ms; it must be positive, or 0 "
+                                                     "for RONDO_START_TIMEOUT_MS",
+                                                     rank(), timeout.count()));
+  }
+  const Error* failure = context_->failure.get();
+  if (destroyed_.load() || !context_->mark.same_process()) refuse_use();
+  if (failure == nullptr) abort("shrink() was called");  // pending calls of the others end, and they come, too
+  const std::chrono::milliseconds patience =
+      timeout.count() > 0 ? timeout : std::chrono::milliseconds(context_->config.start_timeout_ms);
+  Members made;
+  made.world_ranks = agree_on_members(patience);
+  made.epoch = context_->epoch + 1;
+  made.id = Hash64().add("shrink").add(context_->id).add_all(std::span<const int>(made.world_ranks)).value();
+  std::shared_ptr<CommunicatorState> group = make(made, allocations_);
+  Logger(context_->config.debug, context_->fabric->place().rank)
+      .info(fmt::format("shrink: rank {} of {} is rank {} of {} in epoch {}", rank(), size(), group->rank(),
+                        group->size(), made.epoch));
+  group->committed_ = committed();
+  destroy();
+  try {
+    group->with_memory([&] { group->meet_neighbors(Purpose::kShrink, deadline(patience)); });
+    group->agree_on_committed();
+  } catch (const Exception& lost) {
+    const bool once_more = lost.code() == ErrorCode::kPeerLost || lost.code() == ErrorCode::kUnresponsive;
+    if (!once_more) throw;
+    return group->shrink(outside, timeout);
+  }
+  return group;
+}
+
+// What any rank has committed all have reached: the call ends on a rank only when all have made it.
+void CommunicatorState::agree_on_committed() {
+  int64_t newest = committed();
+  Call call;
+  call.input = call.output = &newest;
+  call.count = 1;
+  call.dtype = DType::kInt64;
+  call.op = Op::kMax;
+  call.options.algorithm = for_plain_buffers();
+  call.options.purpose = Purpose::kShrink;
+  run(call);
+  committed_ = newest;
+}
+
+void CommunicatorState::commit(OutsideBatch, int64_t step, uint64_t digest) {
+  if (step <= committed()) {
+    throw Exception(ErrorCode::kInvalid, fmt::format("commit on rank {}: step is {}; the one before was {}, and steps "
+                                                     "begin at 0 and grow",
+                                                     rank(), step, committed()));
+  }
+  struct Claim {
+    int64_t step;
+    uint64_t digest;
+    bool operator==(const Claim&) const = default;
+  };
+  const Claim own{step, digest};
+  std::vector<Claim> all;
+  with_memory([&] { all.resize(static_cast<size_t>(size())); });
+  Call call;
+  call.collective = Collective::kAllGather;
+  call.input = &own;
+  call.output = all.data();
+  call.count = 2;
+  call.dtype = DType::kUint64;
+  call.options.algorithm = for_plain_buffers();
+  call.options.purpose = Purpose::kCommit;
+  run(call);
+  const auto other = std::find_if(all.begin(), all.end(), [&](const Claim& claim) { return claim != all[0]; });
+  if (other == all.end()) {
+    committed_ = step;
+    return;
+  }
+  const int r = static_cast<int>(other - all.begin());
+  const bool same_step = other->step == all[0].step;
+  const std::string what = same_step ? "digest" : "step";
+  const auto value = [&](const Claim& claim) {
+    return same_step ? fmt::format("{:016x}", claim.digest) : fmt::format("{}", claim.step);
+  };
+  fail({same_step ? ErrorCode::kCorrupt : ErrorCode::kMismatch,
+        fmt::format("commit: {} has {} {}, but {} has {}: the step is not committed", context_->name(0), what,
+                    value(all[0]), context_->name(r), value(*other)),
+        {0, r}});
+  check_usable();
 }
 
 }  // namespace rondo

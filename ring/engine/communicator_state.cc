@@ -52,6 +52,7 @@ std::shared_ptr<CommunicatorContext> make_context(CommunicatorState::Options& op
   auto context = std::make_shared<CommunicatorContext>(options.mark ? *options.mark : ForkMark());
   context->fabric = std::move(options.fabric);
   context->id = options.id;
+  context->epoch = options.epoch;
   context->members = std::move(options.members);
   context->rank = context->group_rank(context->fabric->place().rank);
   context->topology = topology_of(*context->fabric, context->members);
@@ -82,7 +83,9 @@ CommunicatorState::CommunicatorState(Options options)
       signal_abort_{ErrorCode::kAborted,
                     fmt::format("rank {} aborted the group in a signal handler", context_->rank),
                     {context_->rank}},
-      allocations_(context_->fabric->shared_memory(), context_->rank) {
+      allocations_(options.allocations
+                       ? std::move(options.allocations)
+                       : std::make_shared<Allocations>(context_->fabric->shared_memory(), context_->rank)) {
   const WaitPolicy policy = patience_for(context_->config, *context_->fabric);
   auto bell = std::make_shared<Doorbell>(context_->fabric->sleepers());
   auto message_bell = std::make_shared<Doorbell>(context_->fabric->sleepers());
@@ -292,7 +295,7 @@ void* CommunicatorState::allocate_on_device(OutsideBatch, size_t bytes) { return
 
 Allocations& CommunicatorState::allocations() {
   if (!context_->mark.same_process()) check_usable();
-  return allocations_;
+  return *allocations_;
 }
 
 void CommunicatorState::deallocate(void* data) {

@@ -36,11 +36,13 @@ class CommunicatorState final : public CommunicatorEvents {
   struct Options {
     std::shared_ptr<Fabric> fabric;  // shared by all groups of the process
     uint64_t id = 0;
+    uint64_t epoch = 0;
     std::vector<int> members;  // world ranks
     Config config;
     std::shared_ptr<ProgressThread> progress_thread;  // shared by all groups of the process
     std::shared_ptr<Observer> observer;               // likewise
     std::optional<ForkMark> mark = {};                // likewise; none: a new one
+    std::shared_ptr<Allocations> allocations = {};    // of the epoch before, shared with it; null: new ones
   };
   explicit CommunicatorState(Options options);
   // How the progress thread of such groups waits.
@@ -127,6 +129,11 @@ class CommunicatorState final : public CommunicatorEvents {
   std::shared_ptr<CommunicatorState> split(OutsideBatch, int color, int key);  // nullptr: this rank is in no group
   std::shared_ptr<CommunicatorState> new_group(OutsideBatch, std::span<const int> ranks, Purpose by);
 
+  // The ranks that live, as the next epoch of this communicator, which ends here. A loss in its opening is one more.
+  std::shared_ptr<CommunicatorState> shrink(OutsideBatch, std::chrono::milliseconds timeout);
+  void commit(OutsideBatch, int64_t step, uint64_t digest);
+  int64_t committed() const { return committed_.load(); }
+
   void abort(const std::string& reason);
   // abort() for signal handlers: one atomic store and a write to an eventfd, by which the fabric's thread does the
   // rest.
@@ -156,9 +163,13 @@ class CommunicatorState final : public CommunicatorEvents {
   struct Members {
     uint64_t id = 0;  // of their communicator
     std::vector<int> world_ranks;
+    uint64_t epoch = 0;
   };
   Members numbered(std::span<const int> ranks);
-  std::shared_ptr<CommunicatorState> subgroup(Members made, Purpose by);
+  std::shared_ptr<CommunicatorState> make(const Members& made, std::shared_ptr<Allocations> allocations = {});
+  std::shared_ptr<CommunicatorState> subgroup(const Members& made, Purpose by);
+  std::vector<int> agree_on_members(std::chrono::milliseconds patience);
+  void agree_on_committed();
   [[noreturn]] void decline(const Members& made, const Error& why);
 
   std::shared_ptr<CommunicatorContext> context_;     // shared with the two engines
@@ -174,8 +185,10 @@ class CommunicatorState final : public CommunicatorEvents {
   uint64_t splits_ = 0;
   std::map<std::vector<int>, uint64_t> groups_made_;
 
-  Allocations allocations_;
+  const std::shared_ptr<Allocations> allocations_;  // shared with the epochs before and after
   TensorLists lists_{*this};
+
+  std::atomic<int64_t> committed_{-1};
 
   std::mutex device_mutex_;
   std::unique_ptr<DeviceSide> device_owner_;

@@ -6,6 +6,7 @@
 
 #include <array>
 #include <atomic>
+#include <barrier>
 #include <cmath>
 #include <functional>
 #include <limits>
@@ -244,7 +245,8 @@ TEST_CASE("every uneven collective, with displacements") {
 }
 
 TEST_CASE("scans, reductions by a function, and a communicator once more") {
-  CHECK(on_threads(3, [](rondo_comm_t comm, int rank) {
+  std::barrier<> all_are_done(3);  // with comm: to shrink it ends the calls of others
+  CHECK(on_threads(3, [&all_are_done](rondo_comm_t comm, int rank) {
           for (const bool async : {false, true}) {
             const Numbers in{rank + 1, 10 * rank + 10};
             Numbers out(2, -1);
@@ -282,6 +284,28 @@ TEST_CASE("scans, reductions by a function, and a communicator once more") {
           expect(sum == 3 && other == 30, "two communicators at once");
           want(rondo_destroy(copy));
           want_invalid(rondo_dup(comm, nullptr), "copy");
+          uint64_t epoch = 7;
+          want(rondo_epoch(comm, &epoch));
+          want_invalid(rondo_shrink(comm, -1, &copy), "timeout");
+          want_invalid(rondo_shrink(comm, 0, nullptr), "next");
+          rondo_comm_t next = nullptr;
+          all_are_done.arrive_and_wait();
+          want(rondo_shrink(comm, 0, &next));
+          expect(epoch == 0, "the first epoch");
+          want(rondo_epoch(next, &epoch));
+          expect(epoch == 1, "the next epoch");
+          sum = 1;
+          want(rondo_all_reduce(next, &sum, &sum, 1, RONDO_INT64, RONDO_SUM, nullptr));
+          expect(sum == 3, "the communicator goes on");
+          want(rondo_commit(next, 4, 5));
+          int64_t step = 0;
+          want(rondo_committed(next, &step));
+          expect(step == 4, "committed");
+          want_invalid(rondo_commit(next, 4, 5), "step");
+          want_invalid(rondo_committed(next, nullptr), "step");
+          want(rondo_commit(next, 5, static_cast<uint64_t>(rank)), RONDO_CORRUPT);
+          want(rondo_barrier(comm, nullptr), RONDO_CLOSED);
+          want(rondo_destroy(next));
         }) == "");
 }
 

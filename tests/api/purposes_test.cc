@@ -40,6 +40,7 @@ std::vector<Door> doors() {
              std::vector<float> values(100, 1.0f);
              sparse_all_reduce(group, values.data(), values.data(), values.size());
            }},
+          {"called commit()", [](Communicator& group, void*) { group.commit(1); }},
           gather(2, DType::kInt32, "called all_gather(count=2, int32"),
           gather(24, DType::kUint8, "called all_gather(count=24, uint8"),
           gather(3, DType::kUint64, "called all_gather(count=3, uint64")};

@@ -21,7 +21,9 @@ std::vector<std::string> seeds() {
           frame(LeaveMessage{}),
           frame(LostMessage{5, LostMessage::Fate::kLeft, "it left"}),
           frame(AliveMessage{}),
-          frame(BlameMessage{1, "the ranks waited"})};
+          frame(BlameMessage{1, "the ranks waited"}),
+          frame(MembershipMessage{
+              7, MembershipMessage::Kind::kPromise, {3, 1}, {2, 0}, MemberSet(9, true), MemberSet(9), {}})};
 }
 
 void try_input(std::string_view input) {
@@ -33,7 +35,7 @@ void try_input(std::string_view input) {
   std::optional<ControlBody> body = decode_control_body(header->type, bytes);
   if (!body || bytes.size() != header->body_bytes) return;
   RONDO_CHECK(body->index() + 1 == header->type, "a body is of the type that its header says");
-  RONDO_CHECK(encode(ControlFrame{header->source, header->destination, std::move(*body)}) == input,
+  RONDO_CHECK(encode(ControlFrame{header->source, header->destination, std::move(*body), header->hops}) == input,
               "a message has one encoding");
 }
 

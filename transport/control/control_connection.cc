@@ -74,7 +74,7 @@ class ControlConnection::State : public std::enable_shared_from_this<ControlConn
       auto body = decode_control_body(header->type, rest.substr(kControlHeaderBytes, header->body_bytes));
       if (!body) return false;
       used += kControlHeaderBytes + header->body_bytes;
-      deliver({header->source, header->destination, std::move(*body)});
+      deliver({header->source, header->destination, std::move(*body), header->hops});
     }
     input_.erase(0, used);
     return true;

@@ -33,6 +33,9 @@ std::optional<ControlLogic::Time> ControlLogic::next_time() const {
     if (group.stall && group.stall->blame_due >= 0) consider(group.stall->blame_due);
     if (group.wait) consider(group.wait->due);
     for (const auto& [peer, due] : group.streams_due) consider(due);
+    if (group.membership) {
+      if (const auto due = group.membership->next_time()) consider(*due);
+    }
   }
   if (const auto silence = liveness_.next_time()) consider(*silence);
   return next;
@@ -74,7 +77,8 @@ void ControlLogic::close(uint64_t communicator, uint64_t last_sequence, const st
   group->streams_due.clear();
   for (const auto& [peer, member] : group->members) {
     const bool streamed = streams.count(peer) != 0;
-    if (!gone(peer)) actions_.push_back(Send{peer, ByeMessage{communicator, last_sequence, streamed}});
+    if (!gone(peer) && !goes_on(*group))
+      actions_.push_back(Send{peer, ByeMessage{communicator, last_sequence, streamed}});
   }
   look_for_last(communicator, *group);
 }
@@ -90,7 +94,9 @@ bool ControlLogic::all_left(uint64_t communicator) const {
 void ControlLogic::forget(uint64_t communicator) {
   const auto group = groups_.find(communicator);
   if (group == groups_.end()) return;
-  closed_[communicator] = std::move(group->second.failure);
+  Closed& closed = closed_[communicator];
+  closed.failure = std::move(group->second.failure);
+  if (group->second.membership) closed.decision = group->second.membership->decision();
   groups_.erase(group);
   closed_order_.push_back(communicator);
   if (closed_order_.size() <= kMaxClosed) return;
@@ -151,6 +157,7 @@ void ControlLogic::receive(Time now, int from, const ControlBody& body) {
         if constexpr (requires { on(now, from, message); }) on(now, from, message);
       },
       body);
+  if (!std::holds_alternative<AliveMessage>(body)) drive_memberships(now);
 }
 
 void ControlLogic::connection_ended(Time now, int peer, const std::string& why) {
@@ -158,14 +165,16 @@ void ControlLogic::connection_ended(Time now, int peer, const std::string& why) 
   if (gone(peer)) return;
   if (!given_up_.empty()) {  // they end it, and live
     left_.insert(peer);
-    return;
+    return drive_memberships(now);
   }
   peer_lost(now, peer, {why, ErrorCode::kPeerLost});
   tell_neighbors(peer, LostMessage{static_cast<uint32_t>(peer), LostMessage::Fate::kDied, why});
+  drive_memberships(now);
 }
 
 void ControlLogic::tick(Time now) {
   look_for_silence(now);
+  drive_memberships(now);
   for (auto& [id, group] : groups_) {
     if (group.failure) continue;
     if (group.stall && group.stall->blame_due >= 0 && group.stall->blame_due <= now) say_blame(now, id, group);
@@ -321,12 +330,14 @@ std::string ControlLogic::name_in(const Group& group, int peer) const {
 void ControlLogic::peer_lost(Time now, int peer, const Loss& loss) {
   liveness_.forget(peer);
   lost_.emplace(peer, loss);
+  actions_.push_back(Gone{peer, true});
   for (auto& [id, group] : groups_) lose(now, id, group, peer, loss);
 }
 
 void ControlLogic::peer_left(Time now, int peer) {
   liveness_.forget(peer);
   left_.insert(peer);
+  actions_.push_back(Gone{peer, false});
   for (auto& [id, group] : groups_) member_left(now, group, peer, {id});
 }
 

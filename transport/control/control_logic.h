@@ -14,6 +14,7 @@
 #include "transport/control/blame.h"
 #include "transport/control/control_message.h"
 #include "transport/control/liveness.h"
+#include "transport/control/membership.h"
 #include "transport/fabric.h"
 
 namespace rondo {
@@ -72,7 +73,12 @@ class ControlLogic {
   struct Drop {
     int peer = -1;
   };
-  using Action = std::variant<Send, Fail, PeerLeft, Note, Drop>;
+  // It passes no messages on any more. lost: ended(), once the kernel says that its process has ended.
+  struct Gone {
+    int peer = -1;
+    bool lost = false;
+  };
+  using Action = std::variant<Send, Fail, PeerLeft, Note, Drop, Gone>;
 
   explicit ControlLogic(Settings settings);
 
@@ -97,6 +103,8 @@ class ControlLogic {
   void link_failed(Time now, uint64_t communicator, int peer, const Error& error);
   void abort(Time now, uint64_t communicator, const Error& error);
   void leave();  // the goodbye of this process
+  // This rank calls shrink() on a communicator that has failed. It has ended once shrinking() is false.
+  void shrink(Time now, uint64_t communicator, Time patience_ms);
 
   // --- events from outside
   void connected(Time now, int peer) { liveness_.watch(now, peer); }
@@ -107,9 +115,14 @@ class ControlLogic {
   void receive(Time now, int from, const ControlBody& body);  // all but queries
   void query(int from, const QueryMessage& question, const CallState& own);
   void connection_ended(Time now, int peer, const std::string& why);
+  // Proven: its process is no more.
+  void ended(Time now, int peer);
   void tick(Time now);
 
   // --- questions
+  bool shrinking(uint64_t communicator) const;
+  // Who goes on, in the communicator's order. Throws Exception: kEpochStale, kNoQuorum, kTimeout.
+  std::vector<int> shrunk(uint64_t communicator) const;
   bool is_open(uint64_t communicator) const { return groups_.count(communicator) != 0; }
   // False: the communicator is open here, and that rank is no member of it.
   bool may_join(uint64_t communicator, int peer) const;
@@ -171,14 +184,19 @@ class ControlLogic {
     std::vector<Suspicion> suspicions;
     std::optional<Stall> stall;
     std::optional<Wait> wait;
-    std::set<int> streamed;           // members whose stream has come
-    std::map<int, Time> streams_due;  // members that have left, but for PeerLeft: their stream has not come
-    size_t questions = 0;             // so far
+    std::set<int> streamed;                // members whose stream has come
+    std::map<int, Time> streams_due;       // members that have left, but for PeerLeft: their stream has not come
+    size_t questions = 0;                  // so far
+    std::optional<Membership> membership;  // once anybody shrinks it
   };
   // A rank whose start failed because of others.
   struct Resigned {
     std::vector<int> culprits;
     std::string why;
+  };
+  struct Closed {
+    std::optional<Error> failure;
+    std::optional<MemberSet> decision;  // who has gone on, for those that still ask
   };
   // What came for a communicator that is not open here yet.
   struct Early {
@@ -198,6 +216,13 @@ class ControlLogic {
   void on(Time now, int from, const LeaveMessage& message);
   void on(Time now, int from, const LostMessage& message);
   void on(Time now, int from, const BlameMessage& message);
+  void on(Time now, int from, const MembershipMessage& message);
+
+  Membership& membership_of(Time now, Group& group);
+  void tell_membership(Time now, Group& group);
+  void drive_memberships(Time now);
+  bool goes_on(const Group& group) const;
+  bool alive(const Membership& membership, const Group& group, int place) const;
 
   void look_for_silence(Time now);
   void give_up(Time now, int peer);
@@ -239,9 +264,10 @@ class ControlLogic {
   std::map<uint64_t, Group> groups_;
   std::map<uint64_t, Early> early_;
   std::deque<uint64_t> early_order_, closed_order_;
-  std::map<uint64_t, std::optional<Error>> closed_;  // and how it had failed
+  std::map<uint64_t, Closed> closed_;
   std::map<int, Loss> lost_;
   std::set<int> left_;
+  std::set<int> ended_;  // of those that are lost: proven
   std::map<int, Resigned> resigned_;
   std::string given_up_;  // why others have given this rank up; empty: they have not
   Liveness liveness_;

@@ -6,15 +6,6 @@
 #include <utility>
 
 namespace rondo {
-namespace {
-
-int circle_distance(int one, int other, int world) {
-  const int forward = (other - one + world) % world;
-  return std::min(forward, world - forward);
-}
-
-}  // namespace
-
 std::vector<int> control_neighbors(int rank, int world) {
   std::set<int> result;
   if (world <= kMaxFullMesh) {
@@ -29,15 +20,33 @@ std::vector<int> control_neighbors(int rank, int world) {
   return {result.begin(), result.end()};
 }
 
+std::vector<int> next_hops(int rank, int world, const std::vector<int>& connected, const std::vector<bool>& gone) {
+  std::vector<int> next(static_cast<size_t>(world), -1);
+  std::vector<int> reached;  // in the order of their distance
+  const auto reach = [&](int peer, int by) {
+    if (peer == rank || gone[static_cast<size_t>(peer)] || next[static_cast<size_t>(peer)] >= 0) return;
+    next[static_cast<size_t>(peer)] = by;
+    reached.push_back(peer);
+  };
+  for (const int peer : connected) reach(peer, peer);
+  for (size_t i = 0; i < reached.size(); ++i) {
+    const int from = reached[i];
+    for (const int peer : control_neighbors(from, world)) reach(peer, next[static_cast<size_t>(from)]);
+  }
+  return next;
+}
+
 ControlMesh::ControlMesh(asio::io_context& io, int rank, int world, OnMessage on_message, OnEnd on_end, OnSign on_sign)
     : io_(io),
       rank_(rank),
       world_(world),
       on_message_(std::move(on_message)),
       on_end_(std::move(on_end)),
-      on_sign_(std::move(on_sign)) {}
+      on_sign_(std::move(on_sign)),
+      gone_(static_cast<size_t>(world)) {}
 
 void ControlMesh::add(int peer, SecuredSocket socket) {
+  next_.clear();
   connections_[peer] = std::make_unique<ControlConnection>(
       io_, std::move(socket), [this, peer](const ControlFrame& frame) { on_frame(peer, frame); },
       [this, peer](const std::string& why) {
@@ -45,7 +54,10 @@ void ControlMesh::add(int peer, SecuredSocket socket) {
       });
 }
 
-bool ControlMesh::remove(int peer) { return connections_.erase(peer) != 0; }
+bool ControlMesh::remove(int peer) {
+  next_.clear();
+  return connections_.erase(peer) != 0;
+}
 
 void ControlMesh::finish(int peer) {
   if (const auto found = connections_.find(peer); found != connections_.end()) found->second->finish();
@@ -60,6 +72,7 @@ bool ControlMesh::drop(int peer) {
   if (found == connections_.end()) return false;
   found->second->finish();
   dropped_[peer] = std::move(found->second);
+  next_.clear();
   connections_.erase(found);
   return true;
 }
@@ -76,27 +89,30 @@ void ControlMesh::on_frame(int peer, const ControlFrame& frame) {
   const bool honest = frame.source < world && frame.destination < world && frame.source != own &&
                       (world_ > kMaxFullMesh || frame.source == static_cast<uint32_t>(peer));
   if (!honest) return on_end_(peer, "it sent a control message in another rank's name");
-  if (frame.destination != own) return forward(frame);
+  if (frame.destination != own) {
+    ControlFrame passed = frame;
+    if (++passed.hops <= kMaxHops) forward(passed);
+    return;
+  }
   on_message_(static_cast<int>(frame.source), frame.body);
 }
 
-int ControlMesh::next_hop(int destination) const {
-  if (connections_.count(destination)) return destination;
-  if (world_ <= kMaxFullMesh) return -1;
-  // Greedy: every hop is nearer on the circle of ranks, so no frame can go round for ever.
-  int best = -1;
-  int nearest = circle_distance(rank_, destination, world_);
-  for (const auto& [peer, connection] : connections_) {
-    const int distance = circle_distance(peer, destination, world_);
-    if (distance >= nearest) continue;
-    nearest = distance;
-    best = peer;
-  }
-  return best;
+void ControlMesh::forget(int peer) {
+  gone_[static_cast<size_t>(peer)] = true;
+  next_.clear();
 }
 
 void ControlMesh::forward(const ControlFrame& frame) {
-  const auto found = connections_.find(next_hop(static_cast<int>(frame.destination)));
+  const auto destination = static_cast<int>(frame.destination);
+  auto found = connections_.find(destination);
+  if (found == connections_.end() && world_ > kMaxFullMesh) {
+    if (next_.empty()) {
+      std::vector<int> connected;
+      for (const auto& [peer, connection] : connections_) connected.push_back(peer);
+      next_ = next_hops(rank_, world_, connected, gone_);
+    }
+    found = connections_.find(next_[static_cast<size_t>(destination)]);
+  }
   if (found != connections_.end()) found->second->send(frame);
 }
 

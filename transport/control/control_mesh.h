@@ -12,11 +12,15 @@ namespace rondo {
 
 // Up to this world every pair has a control connection: 2016 in the job, 63 descriptors a rank.
 inline constexpr int kMaxFullMesh = 64;
+inline constexpr int kMaxHops = 64;
 // Ranks with a control connection to `rank`, ascending: all, or in larger worlds those at distance 2^i.
 std::vector<int> control_neighbors(int rank, int world);
 
-// The control connections of one rank. In worlds beyond kMaxFullMesh frames go from rank to rank, each nearer to the
-// destination on the circle of ranks. On the I/O thread.
+// By destination, the connected rank that is next on the shortest way past the ranks that are gone; -1: there is none.
+std::vector<int> next_hops(int rank, int world, const std::vector<int>& connected, const std::vector<bool>& gone);
+
+// The control connections of one rank. In worlds beyond kMaxFullMesh frames go from rank to rank, by next_hops(); at
+// most kMaxHops times, since those on the way may know of different ranks that are gone. On the I/O thread.
 class ControlMesh {
  public:
   // A message for this rank.
@@ -35,12 +39,13 @@ class ControlMesh {
   void finish_all();
   // finish(), and nothing of it is heard any more: OnEnd will not be called. False: it was not there.
   bool drop(int peer);
-  // Dropped where no connection leads nearer to the destination.
+  // That rank passes nothing on any more.
+  void forget(int peer);
+  // Dropped where no way is left.
   void send(int destination, const ControlBody& body);
 
  private:
   void on_frame(int peer, const ControlFrame& frame);
-  int next_hop(int destination) const;
   void forward(const ControlFrame& frame);
 
   asio::io_context& io_;
@@ -50,6 +55,8 @@ class ControlMesh {
   const OnSign on_sign_;
   std::map<int, std::unique_ptr<ControlConnection>> connections_;
   std::map<int, std::unique_ptr<ControlConnection>> dropped_;  // until they end
+  std::vector<bool> gone_;
+  std::vector<int> next_;  // next_hops(); empty: to be found anew
 };
 
 }  // namespace rondo

@@ -49,6 +49,21 @@ void put(ByteWriter& writer, const BlameMessage& message) {
   writer.u64(message.communicator).short_text(message.text, kMaxErrorTextBytes);
 }
 
+void put(ByteWriter& writer, const MemberSet& set) {
+  writer.u16(static_cast<uint16_t>(set.size()));
+  for (size_t first = 0; first < set.size(); first += 8) {
+    unsigned byte = 0;
+    for (size_t i = first; i < std::min(first + 8, set.size()); ++i) byte |= (set[i] ? 1U : 0U) << (i - first);
+    writer.u8(static_cast<uint8_t>(byte));
+  }
+}
+
+void put(ByteWriter& writer, const MembershipMessage& message) {
+  writer.u64(message.communicator).u8(static_cast<uint8_t>(message.kind));
+  for (const auto& ballot : {message.ballot, message.accepted}) writer.u32(ballot.round).u32(ballot.leader);
+  for (const MemberSet* set : {&message.value, &message.lost, &message.dead}) put(writer, *set);
+}
+
 bool get(ByteReader& reader, AbortMessage& message) {
   message.communicator = reader.u64();
   message.epoch = reader.u64();
@@ -122,6 +137,32 @@ bool get(ByteReader& reader, BlameMessage& message) {
   return true;
 }
 
+// Bits beyond the last member are zero.
+bool get(ByteReader& reader, MemberSet& set) {
+  const size_t size = reader.u16();
+  const std::string_view bytes = reader.raw((size + 7) / 8);
+  if (!reader.ok()) return false;
+  set.resize(size);
+  for (size_t i = 0; i < 8 * bytes.size(); ++i) {
+    const bool bit = (static_cast<uint8_t>(bytes[i / 8]) >> (i % 8) & 1) != 0;
+    if (i < size) set[i] = bit;
+    if (i >= size && bit) return false;
+  }
+  return true;
+}
+
+bool get(ByteReader& reader, MembershipMessage& message) {
+  message.communicator = reader.u64();
+  const uint8_t kind = reader.u8();
+  message.kind = static_cast<MembershipMessage::Kind>(kind);
+  for (auto* ballot : {&message.ballot, &message.accepted}) {
+    ballot->round = reader.u32();
+    ballot->leader = reader.u32();
+  }
+  return kind <= static_cast<uint8_t>(MembershipMessage::Kind::kNoQuorum) && get(reader, message.value) &&
+         get(reader, message.lost) && get(reader, message.dead);
+}
+
 template <typename Message>
 std::optional<ControlBody> decode_as(std::string_view bytes) {
   ByteReader reader(bytes);
@@ -138,7 +179,8 @@ std::string encode(const ControlFrame& frame) {
   const std::string bytes = body.take();
   RONDO_CHECK(bytes.size() <= kMaxControlBodyBytes, "every field of a control message is cut to its bound");
   ByteWriter writer;
-  writer.u32(static_cast<uint32_t>(bytes.size())).u16(static_cast<uint16_t>(frame.body.index() + 1)).u16(0);
+  writer.u32(static_cast<uint32_t>(bytes.size())).u16(static_cast<uint16_t>(frame.body.index() + 1));
+  writer.u16(frame.hops);
   writer.u32(frame.source).u32(frame.destination).raw(bytes);
   return writer.take();
 }
@@ -148,11 +190,11 @@ std::optional<ControlHeader> decode_control_header(std::string_view bytes) {
   ControlHeader header;
   header.body_bytes = reader.u32();
   header.type = reader.u16();
-  const uint16_t reserved = reader.u16();
+  header.hops = reader.u16();
   header.source = reader.u32();
   header.destination = reader.u32();
   const bool known = header.type >= 1 && header.type <= std::variant_size_v<ControlBody>;
-  if (!reader.done() || reserved != 0 || !known || header.body_bytes > kMaxControlBodyBytes) return std::nullopt;
+  if (!reader.done() || !known || header.body_bytes > kMaxControlBodyBytes) return std::nullopt;
   return header;
 }
 
@@ -176,6 +218,8 @@ std::optional<ControlBody> decode_control_body(uint16_t type, std::string_view b
       return decode_as<AliveMessage>(bytes);
     case 9:
       return decode_as<BlameMessage>(bytes);
+    case 10:
+      return decode_as<MembershipMessage>(bytes);
     default:
       return std::nullopt;
   }

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "rondo/error.h"
+#include "transport/control/membership.h"
 #include "transport/fabric.h"
 
 namespace rondo {
@@ -61,12 +62,13 @@ struct BlameMessage {
 };
 
 using ControlBody = std::variant<AbortMessage, QueryMessage, AnswerMessage, ByeMessage, ConnectMessage, LeaveMessage,
-                                 LostMessage, AliveMessage, BlameMessage>;
+                                 LostMessage, AliveMessage, BlameMessage, MembershipMessage>;
 
 struct ControlFrame {
   uint32_t source = 0;
   uint32_t destination = 0;
   ControlBody body;
+  uint16_t hops = 0;  // ranks that have passed it on
 };
 
 inline constexpr size_t kControlHeaderBytes = 16;
@@ -80,6 +82,7 @@ struct ControlHeader {
   uint16_t type = 0;  // index in ControlBody, plus one
   uint32_t source = 0;
   uint32_t destination = 0;
+  uint16_t hops = 0;
 };
 
 // Header and body, ready to be sent.

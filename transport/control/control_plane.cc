@@ -309,6 +309,22 @@ std::string ControlPlane::blame(uint64_t id, uint64_t sequence) const {
   return logic_->blame(now(), id, sequence);
 }
 
+std::vector<int> ControlPlane::shrink(uint64_t id, std::chrono::milliseconds patience) {
+  std::unique_lock lock(mutex_);
+  logic_->shrink(now(), id, patience.count());
+  lock.unlock();
+  request_flush();
+  lock.lock();
+  const auto ended = [&] { return descriptors_closed_ || !logic_->shrinking(id); };
+  while (!changed_.wait_for(lock, kBetweenInterruptQuestions, ended)) {
+    lock.unlock();
+    end_wait_if_interrupted();
+    lock.lock();
+  }
+  if (!broken_.ok()) throw Exception(broken_);
+  return logic_->shrunk(id);
+}
+
 ControlLogic::Time ControlPlane::now() {
   return std::chrono::duration_cast<std::chrono::milliseconds>(Clock::now().time_since_epoch()).count();
 }

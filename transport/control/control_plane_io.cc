@@ -2,12 +2,14 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cstdlib>
 #include <random>
 #include <type_traits>
 #include <utility>
 
 #include "ring/base/check.h"
+#include "ring/base/process_handle.h"
 #include "ring/base/system_error.h"
 #include "transport/control/control_plane.h"
 #include "transport/control/control_plane_timers.h"
@@ -147,7 +149,35 @@ void ControlPlane::carry_out(const ControlLogic::Action& action) {
     settings_.logger.warn(note->text);
   } else if (const auto* dropped = std::get_if<ControlLogic::Drop>(&action)) {
     drop(dropped->peer);
+  } else if (const auto* gone = std::get_if<ControlLogic::Gone>(&action)) {
+    mesh_.forget(gone->peer);
+    if (gone->lost) watch_process(gone->peer);
   }
+}
+
+// Where the kernel can be asked for the process by its number: on this host, in the same name space of processes. A
+// number that another process has by now proves nothing, and does no harm: that one lives.
+void ControlPlane::watch_process(int peer) {
+  const std::optional<Roster>& roster = dialer_.roster();
+  if (!roster) return;
+  const PeerCard& own = roster->card(settings_.rank);
+  const PeerCard& card = roster->card(peer);
+  if (card.host_identity != own.host_identity || card.process_class != own.process_class || own.process_class == 0) {
+    return;
+  }
+  Descriptor process = open_process(static_cast<pid_t>(card.pid));
+  if (!process.valid()) {
+    if (errno != ESRCH) return;
+    std::lock_guard lock(mutex_);
+    return logic_->ended(now(), peer);  // flush() is under way
+  }
+  const auto [watched, fresh] = timers_->processes.try_emplace(peer, thread_.context(), std::move(process));
+  if (!fresh) return;
+  watched->second.end.async_wait(asio::posix::stream_descriptor::wait_read, [this, peer](asio::error_code failure) {
+    if (failure) return;
+    timers_->processes.erase(peer);
+    tell_logic([&](ControlLogic& logic) { logic.ended(now(), peer); });
+  });
 }
 
 void ControlPlane::drop(int peer) {

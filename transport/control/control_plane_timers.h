@@ -5,7 +5,10 @@
 #include <asio/io_context.hpp>
 #include <asio/posix/stream_descriptor.hpp>
 #include <asio/steady_timer.hpp>
+#include <map>
+#include <utility>
 
+#include "ring/base/descriptor.h"
 #include "transport/control/control_plane.h"
 
 namespace rondo {
@@ -15,6 +18,14 @@ struct ControlPlane::Timers {
   ~Timers() { wake.release(); }
   asio::steady_timer logic, probe, look;
   asio::posix::stream_descriptor wake;  // the descriptor is ControlPlane's
+  // The process of a rank that is lost and may live.
+  struct Process {
+    Process(asio::io_context& io, Descriptor of) : handle(std::move(of)), end(io, handle.get()) {}
+    ~Process() { end.release(); }
+    Descriptor handle;
+    asio::posix::stream_descriptor end;
+  };
+  std::map<int, Process> processes;  // by rank
 };
 
 }  // namespace rondo

@@ -103,7 +103,7 @@ void ControlLogic::query(int from, const QueryMessage& question, const CallState
   const auto closed = closed_.find(question.communicator);
   std::optional<Error> failure;
   if (group != nullptr) failure = group->failure;
-  if (group == nullptr && closed != closed_.end()) failure = closed->second;
+  if (group == nullptr && closed != closed_.end()) failure = closed->second.failure;
   if (failure) {
     actions_.push_back(Send{from, AbortMessage{question.communicator, 0, *failure}});
     return;

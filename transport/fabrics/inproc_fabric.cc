@@ -17,6 +17,7 @@
 #include "ring/base/core_quota.h"
 #include "ring/base/cores.h"
 #include "ring/base/descriptor.h"
+#include "ring/base/interrupt.h"
 #include "ring/base/own_thread.h"
 #include "transport/control/control_logic.h"
 #include "transport/fabrics/inproc_memory.h"
@@ -114,6 +115,19 @@ class InprocHub {
   std::string blame(int rank, uint64_t communicator, uint64_t sequence) {
     std::lock_guard lock(mutex_);
     return state(rank).logic.blame(now_ms(), communicator, sequence);
+  }
+
+  std::vector<int> shrink(int rank, uint64_t communicator, std::chrono::milliseconds patience) {
+    std::unique_lock lock(mutex_);
+    ControlLogic& logic = state(rank).logic;
+    logic.shrink(now_ms(), communicator, patience.count());
+    collect(rank);
+    while (!changed_.wait_for(lock, kBetweenInterruptQuestions, [&] { return !logic.shrinking(communicator); })) {
+      lock.unlock();
+      end_wait_if_interrupted();
+      lock.lock();
+    }
+    return logic.shrunk(communicator);
   }
 
   std::vector<int> absent(int rank, uint64_t communicator, uint64_t sequence) {
@@ -355,6 +369,7 @@ class InprocHub {
   }
   void perform(int, ControlLogic::Note&) {}
   void perform(int, ControlLogic::Drop&) {}
+  void perform(int, ControlLogic::Gone&) {}
 
   // Calls the communicator's events without the lock; close() waits meanwhile. Only the hub's thread delivers.
   template <typename Event>
@@ -452,6 +467,9 @@ class InprocFabric final : public Fabric {
   }
   std::string blame(uint64_t communicator, uint64_t sequence) override {
     return hub_->blame(place_.rank, communicator, sequence);
+  }
+  std::vector<int> shrink(uint64_t communicator, std::chrono::milliseconds patience) override {
+    return hub_->shrink(place_.rank, communicator, patience);
   }
   int wake_event() const override { return hub_->event(); }
 

@@ -84,8 +84,8 @@ PeerCard card_of(const Launch& launch, const Config& config, const std::vector<E
   card.endpoints = endpoints;
   card.cores = pack_cores(allowed_cores());
   card.quota = core_quota();
+  card.process_class = process_class();
   if (listener != nullptr) card.probe_listener = listener->name();
-  if (listener != nullptr) card.process_class = process_class();
   return card;
 }
 
@@ -262,6 +262,9 @@ class ProcessFabric : public Fabric {
   void abort(uint64_t communicator, const Error& error) override { control().abort(communicator, error); }
   std::string blame(uint64_t communicator, uint64_t sequence) override {
     return control().blame(communicator, sequence);
+  }
+  std::vector<int> shrink(uint64_t communicator, std::chrono::milliseconds patience) override {
+    return control().shrink(communicator, patience);
   }
   int wake_event() const override { return control_->wake_event(); }
 

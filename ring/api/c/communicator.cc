@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <chrono>
 #include <cstddef>
 #include <span>
 #include <string>
@@ -115,6 +116,22 @@ rondo_result_t rondo_dup(rondo_comm_t comm, rondo_comm_t* copy) {
     given(copy, "copy") = nullptr;
     *copy = hand_out(communicator(comm)->dup());
   });
+}
+
+rondo_result_t rondo_shrink(rondo_comm_t comm, int64_t timeout_ms, rondo_comm_t* next) {
+  return guarded([&] {
+    given(next, "next") = nullptr;
+    *next = hand_out(communicator(comm)->shrink(std::chrono::milliseconds(timeout_ms)));
+  });
+}
+rondo_result_t rondo_epoch(rondo_comm_t comm, uint64_t* epoch) {
+  return guarded([&] { given(epoch, "epoch") = communicator(comm)->epoch(); });
+}
+rondo_result_t rondo_commit(rondo_comm_t comm, int64_t step, uint64_t digest) {
+  return guarded([&] { communicator(comm)->commit(step, digest); });
+}
+rondo_result_t rondo_committed(rondo_comm_t comm, int64_t* step) {
+  return guarded([&] { given(step, "step") = communicator(comm)->committed(); });
 }
 
 rondo_result_t rondo_abort(rondo_comm_t comm, const char* reason) {

@@ -38,6 +38,9 @@ enum class Purpose : uint16_t {
   kAllGatherV = 12,
   kGatherV = 13,
   kAllToAllV = 14,
+  // Communicator::shrink(), the exchanges in the next epoch; commit().
+  kShrink = 15,
+  kCommit = 16,
 };
 
 // Options of one call.

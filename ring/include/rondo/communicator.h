@@ -1,5 +1,6 @@
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -198,6 +199,25 @@ class RONDO_EXPORT Communicator : public NamedCalls<Communicator> {
   // The same ranks once more: calls, messages and failures of the one are none of the other. Called by all of them, in
   // the same order.
   Communicator dup();
+
+  // --- After a failure (docs/recovery.md)
+  // The ranks that live go on, renumbered in their order, as the next epoch of this communicator, which is closed then;
+  // memory of allocate() is of both: it is there until the last of them ends. Called by all that live, once a call has
+  // failed: one that lives and has not called within `timeout` (0: Config::start_timeout_ms) is left out. Where this
+  // communicator has not failed, it fails on all ranks first. One that dies meanwhile is left out, too.
+  //
+  // Throws kNoQuorum: others may go on, and this rank cannot. A quorum is a majority of this communicator's ranks, half
+  // of them with rank 0, or all but those whose processes have been seen to end on a host of a rank that lives.
+  // kEpochStale: the others go on without this rank. kTimeout.
+  Communicator shrink(std::chrono::milliseconds timeout = {});
+  // How often it has shrunk.
+  uint64_t epoch() const;
+  // Collective: all ranks have come to this step (0 or more, and more than the one before), and with the same digest of
+  // what they hold. Where it throws, the step may be committed on other ranks: committed() after shrink() says so, the
+  // same on all ranks. Ranks that differ: kMismatch (step) or kCorrupt (digest), which fails the communicator on all.
+  void commit(int64_t step, uint64_t digest = 0);
+  // The last step that was committed; -1: none.
+  int64_t committed() const;
 
   // --- The end
   // The failure, if the communicator is failed.

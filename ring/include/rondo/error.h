@@ -29,13 +29,14 @@ enum class ErrorCode : int {
   kUnresponsive = 15,  // a process has not answered for Config::suspicion_ms; `ranks` names it
   kCorrupt = 16,       // data arrived damaged, or results differ between ranks (Config::check_results)
   kAuthFailed = 17,    // a peer does not know the job's secret
-  kEpochStale = 18,    // reserved: a peer belongs to an earlier formation of the job
+  kEpochStale = 18,    // shrink(): the others go on without this process
   // The call is over, and the communicator goes on.
   kNotFinite = 19,  // WireOptions: an element of the result is not finite; `ranks` names where it was first met
   kCancelled = 20,  // Work::cancel() took it back
   kTruncated = 21,  // CallOptions::truncate: the message was longer than the buffer; `ranks` names its sender
+  kNoQuorum = 22,   // shrink(): too few can be reached, and the rest may go on themselves; `ranks` names it
 };
-inline constexpr int kErrorCodes = 22;  // kOk among them
+inline constexpr int kErrorCodes = 23;  // kOk among them
 
 RONDO_EXPORT const char* error_code_name(ErrorCode code);
 

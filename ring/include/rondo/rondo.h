@@ -76,11 +76,12 @@ enum {
   RONDO_UNRESPONSIVE = 15, /* a process has not answered for RONDO_SUSPICION_MS; the ranks name it */
   RONDO_CORRUPT = 16,      /* data arrived damaged, or results differ between ranks (RONDO_CHECK) */
   RONDO_AUTH_FAILED = 17,  /* a peer does not know the job's secret */
-  RONDO_EPOCH_STALE = 18,  /* reserved: a peer belongs to an earlier formation of the job */
+  RONDO_EPOCH_STALE = 18,  /* rondo_shrink: the others go on without this process */
   RONDO_NOT_FINITE =
       19, /* a wire format met NaN, infinity or overflow; the ranks name where; the communicator goes on */
   RONDO_CANCELLED = 20,   /* rondo_work_cancel took it back; the communicator goes on */
   RONDO_TRUNCATED = 21,   /* a message was longer than its buffer (RONDO_TRUNCATE); the communicator goes on */
+  RONDO_NO_QUORUM = 22,   /* rondo_shrink: too few can be reached, and the rest may go on themselves */
   RONDO_IN_PROGRESS = 100 /* rondo_wait: not done yet; no failure */
 };
 
@@ -599,6 +600,22 @@ RONDO_API rondo_result_t rondo_new_group(rondo_comm_t comm, const int* ranks, si
 /* The same ranks once more: calls, messages and failures of the one are none of the other. Called by all of them, in
  * the same order. */
 RONDO_API rondo_result_t rondo_dup(rondo_comm_t comm, rondo_comm_t* copy);
+
+/* ---- After a failure ---- */
+
+/* The ranks that live go on as *next, renumbered in their order; comm is closed, and rondo_destroy() frees its handle.
+ * Memory of rondo_allocate() is of both. Called by all that live, once a call has failed; one that lives and has not
+ * called within timeout_ms (0: RONDO_START_TIMEOUT_MS) is left out. RONDO_NO_QUORUM: others may go on, and this rank
+ * cannot. RONDO_EPOCH_STALE: the others go on without it. RONDO_TIMEOUT. docs/recovery.md */
+RONDO_API rondo_result_t rondo_shrink(rondo_comm_t comm, int64_t timeout_ms, rondo_comm_t* next);
+/* How often it has shrunk. */
+RONDO_API rondo_result_t rondo_epoch(rondo_comm_t comm, uint64_t* epoch);
+/* Collective: all ranks have come to this step (0 or more, and more than the one before), with the same digest of what
+ * they hold. Where it fails, other ranks may have it: rondo_committed() after rondo_shrink() is the same on all ranks.
+ * Ranks that differ: RONDO_MISMATCH (step) or RONDO_CORRUPT (digest), which fails the communicator. */
+RONDO_API rondo_result_t rondo_commit(rondo_comm_t comm, int64_t step, uint64_t digest);
+/* The last step that was committed; -1: none. */
+RONDO_API rondo_result_t rondo_committed(rondo_comm_t comm, int64_t* step);
 
 /* ---- What happened ---- */
 

@@ -1,0 +1,100 @@
+// Who goes on, by the control planes of all ranks: whichever rank dies, at every moment, the others agree on
+// themselves.
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <vector>
+
+#include "tests/fabric/control_simulation.h"
+#include "transport/control/control_logic.h"
+
+namespace rondo::testing {
+namespace {
+
+constexpr int64_t kPatience = 2'000;
+
+// Every rank that lives shrinks at a moment of its own, once it knows of the failure.
+void shrink_when_failed(Simulation& simulation, int rank, int64_t time) {
+  simulation.at(time, rank, [&simulation, rank](ControlLogic& logic) {
+    if (!logic.failed(kId)) return shrink_when_failed(simulation, rank, simulation.now() + 7);
+    logic.shrink(simulation.now(), kId, kPatience);
+  });
+}
+
+std::vector<int> without(std::vector<int> ranks, const std::vector<int>& dead) {
+  std::erase_if(ranks, [&](int rank) { return std::find(dead.begin(), dead.end(), rank) != dead.end(); });
+  return ranks;
+}
+
+TEST_CASE("a crash at every event index, and another one in the middle of it") {
+  for (int world = 3; world <= 7; ++world) {
+    for (uint32_t seed = 0; seed < 4; ++seed) {
+      for (int index = 0; index < 60; index += 3) {
+        CAPTURE(world);
+        CAPTURE(seed);
+        CAPTURE(index);
+        Simulation simulation(world, seed);
+        simulation.open_everywhere(all_ranks(world));
+        const int first = static_cast<int>(seed) % world;
+        const int second = world > 4 ? static_cast<int>(seed + static_cast<uint32_t>(index)) % world : first;
+        std::vector<int> dead{first};
+        simulation.at(40, (first + 1) % world, [&](ControlLogic&) { simulation.crash(first); });
+        for (int rank = 0; rank < world; ++rank) shrink_when_failed(simulation, rank, 50);
+        simulation.run([&](int event) {
+          if (event != world + index || second == first || !simulation.alive(second)) return;
+          simulation.crash(second);
+          dead.push_back(second);
+        });
+        std::vector<int> agreed;
+        for (const int rank : without(all_ranks(world), dead)) {
+          CAPTURE(rank);
+          CHECK(!simulation.logic(rank).shrinking(kId));
+          const std::vector<int> members = simulation.logic(rank).shrunk(kId);
+          CHECK(std::find(members.begin(), members.end(), rank) != members.end());
+          CHECK(without(members, dead) == without(all_ranks(world), dead));
+          CHECK((agreed.empty() || agreed == members));
+          agreed = members;
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("one of two goes on only once the other's process is known to have ended") {
+  for (const bool proven : {false, true}) {
+    Simulation simulation(2, 1);
+    simulation.open_everywhere({0, 1});
+    simulation.at(40, 1, [&](ControlLogic&) { simulation.crash(0); });
+    shrink_when_failed(simulation, 1, 50);
+    if (proven) simulation.at(300, 1, [&](ControlLogic& logic) { logic.ended(simulation.now(), 0); });
+    simulation.run();
+    REQUIRE(!simulation.logic(1).shrinking(kId));
+    if (proven) {
+      CHECK(simulation.logic(1).shrunk(kId) == std::vector<int>{1});
+    } else {
+      CHECK_THROWS_WITH_AS(simulation.logic(1).shrunk(kId),
+                           "no quorum: nobody goes on, since rank 0 (host h, pid 100) cannot be reached and may go on "
+                           "by themselves: nobody has seen their processes end. Start the job again, or end those and "
+                           "call shrink() again",
+                           Exception);
+    }
+  }
+}
+
+TEST_CASE("who has destroyed the communicator is not waited for") {
+  Simulation simulation(3, 1);
+  simulation.open_everywhere({0, 1, 2});
+  simulation.at(40, 1, [&](ControlLogic&) { simulation.crash(2); });
+  simulation.at(100, 0, [](ControlLogic& logic) {
+    logic.close(kId, 0, {});
+    logic.forget(kId);
+  });
+  shrink_when_failed(simulation, 1, 110);
+  simulation.at(120, 1, [&](ControlLogic& logic) { logic.ended(simulation.now(), 2); });
+  simulation.run();
+  CHECK(simulation.logic(1).shrunk(kId) == std::vector<int>{1});
+  CHECK(simulation.now() < kPatience);
+}
+
+}  // namespace
+}  // namespace rondo::testing

@@ -1,0 +1,339 @@
+#include "transport/control/membership.h"
+
+#include <algorithm>
+
+namespace rondo {
+namespace {
+
+size_t count(const MemberSet& set) { return static_cast<size_t>(std::count(set.begin(), set.end(), true)); }
+
+}  // namespace
+
+Membership::Membership(const Settings& settings)
+    : settings_(settings),
+      size_(static_cast<size_t>(settings.size)),
+      own_(static_cast<size_t>(settings.own)),
+      lost_(size_),
+      dead_(size_),
+      skipped_(size_),
+      has_joined_(size_),
+      answered_(size_),
+      value_(size_) {}
+
+std::optional<Membership::Time> Membership::next_time() const {
+  if (!joined_) return std::nullopt;
+  Time next = std::min(resend_at_, deadline_ + settings_.end_ms);
+  if (static_cast<size_t>(leader()) != own_) return std::min(next, skip_at_);
+  if (phase_ == Phase::kCollect) return std::min(next, std::max(retry_at_, deadline_));
+  const Time settled_at = began_at_ + settings_.proof_ms;
+  return settled_at > now_ ? std::min(next, settled_at) : next;
+}
+
+std::vector<int> Membership::absent() const {
+  std::vector<int> members;
+  for (size_t i = 0; i < size_; ++i) {
+    if (reachable(i) && !has_joined_[i]) members.push_back(static_cast<int>(i));
+  }
+  return members;
+}
+
+// --- events
+
+void Membership::join(Time now, Time patience_ms) {
+  if (joined_ || outcome_ == Outcome::kGoesOn) return;
+  has_joined_[own_] = true;
+  if (decision_) return decide(*decision_);
+  outcome_ = Outcome::kNone;
+  joined_ = true;
+  deadline_ = now + patience_ms;
+  resend_at_ = now;
+  skip_at_ = deadline_ + settings_.skip_ms;
+  retry_at_ = 0;
+  asked_ = -1;
+  phase_ = Phase::kCollect;
+  skipped_.assign(size_, false);
+  for (const auto& [from, message] : std::exchange(held_, {})) receive(now, from, message);
+  go_on(now);
+}
+
+void Membership::lost(Time now, int member) {
+  const auto place = static_cast<size_t>(member);
+  if (lost_[place]) return;
+  lost_[place] = true;
+  go_on(now);
+}
+
+void Membership::ended(Time now, int member) {
+  const auto place = static_cast<size_t>(member);
+  if (dead_[place]) return;
+  dead_[place] = true;
+  go_on(now);
+}
+
+void Membership::tick(Time now) { go_on(now); }
+
+void Membership::receive(Time now, int from, const Message& message) {
+  using Kind = Message::Kind;
+  const auto fits = [&](const MemberSet& set) { return set.empty() || set.size() == size_; };
+  const bool sound = fits(message.value) && fits(message.lost) && fits(message.dead) &&
+                     (message.value.empty() ? message.kind != Kind::kPropose && message.kind != Kind::kDecided &&
+                                                  message.accepted == Ballot{}
+                                            : true);
+  if (!sound) return;
+  if (message.kind == Kind::kDecided) return decide(message.value);
+  if (decision_) {
+    const bool waits = message.kind == Kind::kJoin || message.kind == Kind::kPrepare || message.kind == Kind::kPropose;
+    if (!waits) return;
+    Message answer = this->message(Kind::kDecided, {});
+    answer.value = *decision_;
+    return send(from, std::move(answer));
+  }
+  take_reports(from, message);
+  highest_round_ = std::max(highest_round_, message.ballot.round);
+  const bool current = joined_ && message.ballot == ballot_ && phase_ != Phase::kCollect;
+  switch (message.kind) {
+    case Kind::kJoin:
+      // It may have called after the ballot was opened, or not have heard of it.
+      if (joined_ && phase_ != Phase::kCollect && !answered_[static_cast<size_t>(from)]) {
+        Message again = this->message(phase_ == Phase::kPrepare ? Kind::kPrepare : Kind::kPropose, ballot_);
+        if (phase_ == Phase::kPropose) again.value = value_;
+        send(from, std::move(again));
+      }
+      break;
+    case Kind::kPrepare:
+    case Kind::kPropose:
+      if (!joined_) {
+        held_[from] = message;
+      } else if (message.kind == Kind::kPrepare) {
+        on_prepare(now, from, message);
+      } else {
+        on_propose(now, from, message);
+      }
+      break;
+    case Kind::kPromise:
+      if (!current || phase_ != Phase::kPrepare) break;
+      answered_[static_cast<size_t>(from)] = true;
+      if (message.accepted != Ballot{} && (!newest_ || newest_->ballot < message.accepted)) {
+        newest_ = {message.accepted, message.value};
+      }
+      break;
+    case Kind::kAccept:
+      if (current && phase_ == Phase::kPropose) answered_[static_cast<size_t>(from)] = true;
+      break;
+    case Kind::kRefuse:
+      if (joined_ && message.ballot > ballot_) step_down(now);
+      break;
+    case Kind::kNoQuorum:
+      if (joined_) on_no_quorum(from, message);
+      break;
+    case Kind::kDecided:
+      break;
+  }
+  go_on(now);
+}
+
+void Membership::take_reports(int from, const Message& message) {
+  for (size_t i = 0; i < message.dead.size(); ++i) dead_[i] = dead_[i] || message.dead[i];
+  if (message.kind != Message::Kind::kNoQuorum) has_joined_[static_cast<size_t>(from)] = true;
+  if (message.kind != Message::Kind::kJoin && message.kind != Message::Kind::kPromise) return;
+  lost_by_other_[from] = message.lost;
+}
+
+void Membership::on_prepare(Time now, int from, const Message& message) {
+  if (message.ballot < promised_) return send(from, this->message(Message::Kind::kRefuse, promised_));
+  promised_ = message.ballot;
+  step_down(now);
+  skip_at_ = std::max(skip_at_, now + settings_.proof_ms + settings_.skip_ms);
+  Message answer = this->message(Message::Kind::kPromise, promised_);
+  if (accepted_) {
+    answer.accepted = accepted_->ballot;
+    answer.value = accepted_->value;
+  }
+  send(from, std::move(answer));
+}
+
+void Membership::on_propose(Time now, int from, const Message& message) {
+  if (message.ballot < promised_) return send(from, this->message(Message::Kind::kRefuse, promised_));
+  promised_ = message.ballot;
+  step_down(now);
+  accepted_ = {message.ballot, message.value};
+  send(from, this->message(Message::Kind::kAccept, promised_));
+}
+
+// Its ballot is over. Two that lead would overtake each other for ever: the lower one is first.
+void Membership::step_down(Time now) {
+  if (phase_ == Phase::kCollect) return;
+  phase_ = Phase::kCollect;
+  retry_at_ = now + settings_.resend_ms * static_cast<Time>(1 + own_);
+}
+
+// Where this member reaches others than that leader, another one may have a quorum.
+void Membership::on_no_quorum(int from, const Message& message) {
+  for (size_t i = 0; i < size_; ++i) {
+    if (!reachable(i) || message.value.empty() || message.value[i]) continue;
+    skipped_[static_cast<size_t>(from)] = true;
+    return;
+  }
+  end(Outcome::kNoQuorum);
+}
+
+// --- what follows from them
+
+int Membership::leader() const {
+  for (size_t i = 0; i < own_; ++i) {
+    if (reachable(i) && !skipped_[i]) return static_cast<int>(i);
+  }
+  return static_cast<int>(own_);
+}
+
+void Membership::go_on(Time now) {
+  if (!joined_) return;
+  now_ = now;
+  if (now >= deadline_ + settings_.end_ms) return end(Outcome::kTimeout);
+  while (true) {
+    const int leading = leader();
+    if (static_cast<size_t>(leading) == own_) return lead(now);
+    if (now < skip_at_) return ask_leader(now, leading);
+    skipped_[static_cast<size_t>(leading)] = true;
+    skip_at_ = now + settings_.skip_ms;
+  }
+}
+
+void Membership::ask_leader(Time now, int leader) {
+  if (leader == asked_ && now < resend_at_) return;
+  asked_ = leader;
+  resend_at_ = now + settings_.resend_ms;
+  send(leader, message(Message::Kind::kJoin, promised_));
+}
+
+void Membership::lead(Time now) {
+  const bool again = now >= resend_at_;
+  if (again) resend_at_ = now + settings_.resend_ms;
+  if (phase_ == Phase::kCollect) {
+    if (now < retry_at_ || (now < deadline_ && !absent().empty())) return;
+    return begin_ballot(now);
+  }
+  const bool all = all_have(answered_), quorum = is_quorum(answered_);
+  // Of those that are absent some may call yet, who have passed over another leader.
+  const bool settled = absent().empty() || now >= began_at_ + settings_.proof_ms;
+  if (quorum && phase_ == Phase::kPropose) {
+    const MemberSet value = value_;
+    decide(value);
+    for (size_t i = 0; i < size_; ++i) {
+      if (i == own_ || !reachable(i)) continue;
+      Message news = message(Message::Kind::kDecided, ballot_);
+      news.value = value;
+      send(static_cast<int>(i), std::move(news));
+    }
+    return;
+  }
+  if (quorum && phase_ == Phase::kPrepare && (all || now >= began_at_ + settings_.proof_ms) && settled) {
+    return propose(now);
+  }
+  if (!quorum && now >= began_at_ + settings_.proof_ms && all) {
+    for (size_t i = 0; i < size_; ++i) {
+      if (i == own_ || !reachable(i)) continue;
+      Message news = message(Message::Kind::kNoQuorum, ballot_);
+      news.value = answered_;
+      send(static_cast<int>(i), std::move(news));
+    }
+    return end(Outcome::kNoQuorum);
+  }
+  if (!again) return;
+  for (size_t i = 0; i < size_; ++i) {
+    if (i == own_ || !reachable(i) || answered_[i] || !has_joined_[i]) continue;
+    Message asked = message(phase_ == Phase::kPrepare ? Message::Kind::kPrepare : Message::Kind::kPropose, ballot_);
+    if (phase_ == Phase::kPropose) asked.value = value_;
+    send(static_cast<int>(i), std::move(asked));
+  }
+}
+
+void Membership::begin_ballot(Time now) {
+  ballot_ = {std::max(highest_round_, promised_.round) + 1, static_cast<uint32_t>(own_)};
+  highest_round_ = ballot_.round;
+  promised_ = ballot_;
+  newest_ = accepted_;
+  phase_ = Phase::kPrepare;
+  began_at_ = now;
+  resend_at_ = now + settings_.resend_ms;
+  answered_.assign(size_, false);
+  answered_[own_] = true;
+  for (size_t i = 0; i < size_; ++i) {
+    if (i != own_ && reachable(i)) send(static_cast<int>(i), message(Message::Kind::kPrepare, ballot_));
+  }
+  lead(now);
+}
+
+void Membership::propose(Time now) {
+  value_ = newest_ ? newest_->value : those_that_reach_one_another(answered_);
+  phase_ = Phase::kPropose;
+  began_at_ = now;
+  accepted_ = {ballot_, value_};
+  for (size_t i = 0; i < size_; ++i) {
+    if (i == own_ || !reachable(i) || !answered_[i]) continue;
+    Message asked = message(Message::Kind::kPropose, ballot_);
+    asked.value = value_;
+    send(static_cast<int>(i), std::move(asked));
+  }
+  answered_.assign(size_, false);
+  answered_[own_] = true;
+  lead(now);
+}
+
+void Membership::decide(MemberSet value) {
+  const bool called = joined_ || outcome_ != Outcome::kNone;
+  if (!decision_) decision_ = std::move(value);
+  joined_ = false;
+  held_.clear();
+  if (called || has_joined_[own_]) outcome_ = (*decision_)[own_] ? Outcome::kGoesOn : Outcome::kLeftOut;
+}
+
+void Membership::end(Outcome outcome) {
+  joined_ = false;
+  outcome_ = outcome;
+}
+
+// In their order, each that has lost none of those before it, and is lost by none.
+MemberSet Membership::those_that_reach_one_another(const MemberSet& among) const {
+  MemberSet chosen(size_);
+  const auto has_lost = [&](size_t one, size_t other) {
+    if (one == own_) return static_cast<bool>(lost_[other]);
+    const auto found = lost_by_other_.find(static_cast<int>(one));
+    return found != lost_by_other_.end() && !found->second.empty() && found->second[other];
+  };
+  for (size_t i = 0; i < size_; ++i) {
+    if (!among[i] || (i != own_ && !reachable(i))) continue;
+    bool fits = true;
+    for (size_t k = 0; k < i; ++k) fits = fits && !(chosen[k] && (has_lost(i, k) || has_lost(k, i)));
+    chosen[i] = fits;
+  }
+  return chosen;
+}
+
+bool Membership::is_quorum(const MemberSet& set) const {
+  const size_t members = count(set);
+  if (2 * members > size_ || (2 * members == size_ && set[0])) return true;
+  for (size_t i = 0; i < size_; ++i) {
+    if (!set[i] && !dead_[i]) return false;
+  }
+  return true;
+}
+
+// Of those that have called, and can be reached.
+bool Membership::all_have(const MemberSet& set) const {
+  for (size_t i = 0; i < size_; ++i) {
+    if (i != own_ && reachable(i) && has_joined_[i] && !set[i]) return false;
+  }
+  return true;
+}
+
+Membership::Message Membership::message(Message::Kind kind, Ballot ballot) const {
+  Message made;
+  made.kind = kind;
+  made.ballot = ballot;
+  if (kind == Message::Kind::kJoin || kind == Message::Kind::kPromise) made.lost = lost_;
+  if (kind != Message::Kind::kDecided) made.dead = dead_;
+  return made;
+}
+
+}  // namespace rondo

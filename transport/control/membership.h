@@ -1,0 +1,156 @@
+#pragma once
+
+#include <compare>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <utility>
+#include <vector>
+
+namespace rondo {
+
+// A set of members of a communicator, by their rank in it.
+using MemberSet = std::vector<bool>;
+
+struct MembershipMessage {
+  enum class Kind : uint8_t {
+    kJoin = 0,      // to the leader: the sender has called shrink()
+    kPrepare = 1,   // the leader opens a ballot
+    kPromise = 2,   // takes part in no lower one; what the sender has accepted
+    kPropose = 3,   // value: who shall go on
+    kAccept = 4,    // of the proposal
+    kRefuse = 5,    // ballot: the sender has promised that one, which is higher
+    kDecided = 6,   // value: who goes on
+    kNoQuorum = 7,  // value: who has promised, which is no quorum
+  };
+  struct Ballot {
+    uint32_t round = 0;  // 0: none
+    uint32_t leader = 0;
+    auto operator<=>(const Ballot&) const = default;
+  };
+  uint64_t communicator = 0;
+  Kind kind = Kind::kJoin;
+  Ballot ballot, accepted;
+  MemberSet value;  // of kPromise: accepted in the ballot `accepted`
+  MemberSet lost;   // whom the sender can neither hear nor reach
+  MemberSet dead;   // whom it knows to have ended
+};
+
+// Which members of a communicator go on after a failure: at most one set, whoever dies, stops or is cut off meanwhile.
+// One member's part as a state machine: no clock, socket, thread or randomness inside. Not thread safe.
+//
+// This is Paxos for one value. The leader is the lowest member that this one has not lost; safety does not rest on
+// there being one. The value of a first ballot is whoever has promised, without those that cannot reach one another.
+// Two ballots cannot decide differently, since any two quorums share a member that lives, or all of the first are dead:
+// a quorum is a majority of the members, half of them with the lowest, or all but those that are proven to have ended.
+// A member may be lost without being dead: a closed connection proves nothing, and such a one counts.
+//
+// The dead may not be taken off before the majority is counted: three of {0, ..., 4} decide, two of them die, and the
+// two others, a majority of the living, would decide anew while the third goes on.
+class Membership {
+ public:
+  using Time = int64_t;  // milliseconds of a clock that never goes back
+  using Message = MembershipMessage;
+  using Ballot = MembershipMessage::Ballot;
+
+  struct Settings {
+    int size = 0, own = 0;
+    // What was not answered is said again, since a message may have died with a rank on its way.
+    Time resend_ms = 100;
+    // Without a quorum so long waits for proofs of deaths: the kernel ends a process a little later than its sockets.
+    Time proof_ms = 1'000;
+    // Once the patience is over, a leader that says nothing is passed over after this time, and the next after twice.
+    Time skip_ms = 250;
+    // After the patience the call ends within this time.
+    Time end_ms = 5'000;
+  };
+  enum class Outcome {
+    kNone,
+    kGoesOn,
+    kLeftOut,   // others go on
+    kNoQuorum,  // and so nobody goes on that this member can reach
+    kTimeout,
+  };
+
+  explicit Membership(const Settings& settings);
+
+  // --- events
+  // This member calls shrink(). Members that have not called within the patience are left out. Again after an outcome
+  // other than kGoesOn: another try.
+  void join(Time now, Time patience_ms);
+  void receive(Time now, int from, const Message& message);
+  void lost(Time now, int member);   // nothing comes from it any more, and nothing goes to it
+  void ended(Time now, int member);  // proven: it has died, or has left in good order
+  void tick(Time now);
+
+  // Messages to be sent since the last call.
+  std::vector<std::pair<int, Message>> take_messages() { return std::exchange(messages_, {}); }
+  // When tick() is due; nullopt: nothing waits.
+  std::optional<Time> next_time() const;
+
+  // --- questions
+  Outcome outcome() const { return outcome_; }
+  // Who goes on, once this member knows it, even if it has not called.
+  const std::optional<MemberSet>& decision() const { return decision_; }
+  // Members that live as far as is known and have not called, as far as this one has heard.
+  std::vector<int> absent() const;
+  bool is_dead(int member) const { return dead_[static_cast<size_t>(member)]; }
+
+ private:
+  enum class Phase { kCollect, kPrepare, kPropose };
+  struct Accepted {
+    Ballot ballot;
+    MemberSet value;
+  };
+
+  int leader() const;
+  void go_on(Time now);
+  void ask_leader(Time now, int leader);
+  void lead(Time now);
+  void begin_ballot(Time now);
+  void propose(Time now);
+  void decide(MemberSet value);
+  void end(Outcome outcome);
+  void take_reports(int from, const Message& message);
+  void on_prepare(Time now, int from, const Message& message);
+  void on_no_quorum(int from, const Message& message);
+  void on_propose(Time now, int from, const Message& message);
+  MemberSet those_that_reach_one_another(const MemberSet& among) const;
+  bool is_quorum(const MemberSet& set) const;
+  bool all_have(const MemberSet& set) const;
+  Message message(Message::Kind kind, Ballot ballot) const;
+  void send(int member, Message message) { messages_.emplace_back(member, std::move(message)); }
+  void step_down(Time now);
+  bool reachable(size_t member) const { return !lost_[member] && !dead_[member]; }
+
+  const Settings settings_;
+  const size_t size_, own_;
+  MemberSet lost_, dead_, skipped_;
+  std::vector<std::pair<int, Message>> messages_;
+  Outcome outcome_ = Outcome::kNone;
+  std::optional<MemberSet> decision_;
+
+  bool joined_ = false;  // and the call has not ended
+  Time now_ = 0, deadline_ = 0, resend_at_ = 0, skip_at_ = 0;
+  int asked_ = -1;                          // the leader that was told
+  std::map<int, Message> held_;             // of leaders, from before join()
+  MemberSet has_joined_;                    // as far as this member has heard
+  std::map<int, MemberSet> lost_by_other_;  // what others have lost
+
+  // As an acceptor: kept for as long as this object.
+  Ballot promised_;
+  std::optional<Accepted> accepted_;
+
+  // As a leader.
+  Phase phase_ = Phase::kCollect;
+  Ballot ballot_;
+  uint32_t highest_round_ = 0;
+  Time began_at_ = 0;   // the phase
+  Time retry_at_ = 0;   // after a refusal
+  MemberSet answered_;  // have promised or accepted in this phase
+  std::optional<Accepted> newest_;
+  MemberSet value_;
+};
+
+}  // namespace rondo
