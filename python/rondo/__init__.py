@@ -6,6 +6,7 @@
 """
 
 from rondo import data, errors
+from rondo._elastic import elastic
 from rondo._library import native as _native
 from rondo._trace import trace
 from rondo.batch import Batch
@@ -20,7 +21,7 @@ __version__ = _native.VERSION
 
 __all__ = [
     "ANY_SOURCE", "ANY_TAG", "Batch", "Communicator", "DistOpt", "Matched", "Message", "SparseReport", "SpawnError", "Store",
-    "Topology", "UniqueId", "UserOp", "Wire", "Work", "data", "init", "spawn", "trace", "unique_id", *errors.__all__,
+    "Topology", "UniqueId", "UserOp", "Wire", "Work", "data", "elastic", "init", "spawn", "trace", "unique_id", *errors.__all__,
 ]  # fmt: skip
 
 

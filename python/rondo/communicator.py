@@ -561,6 +561,41 @@ class Communicator(UnevenCalls, native.Communicator, OfThisProcess):
         """
         return Communicator(native.dup(self._open()))
 
+    # --- after a failure
+
+    @property
+    def epoch(self) -> int:
+        """How often it has shrunk."""
+        return native.epoch(self._open())
+
+    def shrink(self, timeout: float | None = None) -> Communicator:
+        """After a failed call: the ranks that live, renumbered in their order, as a new communicator. This one is closed.
+        All that live call it; one that does not within `timeout` seconds (None: RONDO_START_TIMEOUT_MS) is left out.
+        Arrays of empty() stay as they are. Raises rondo.NoQuorum where others may go on and this rank cannot, and
+        rondo.EpochStale where they have.
+
+        >>> group = group.shrink()
+        """
+        made = Communicator(native.shrink(self._open(), milliseconds(timeout, self.rank)))
+        made._joined = self._joined
+        self.close()
+        return made
+
+    def commit(self, step: int, digest: int = 0) -> None:
+        """All ranks have come to this step (0 or more, and more than the one before), with the same digest of what they
+        hold; else it raises rondo.Mismatch or rondo.Corrupt, and the communicator has failed. All ranks call it.
+
+        >>> group.commit(step, zlib.crc32(weights))
+        """
+        step = whole_number(step, "step", self.rank, most=2**63 - 1)
+        native.commit(self._open(), step, whole_number(digest, "digest", self.rank, least=0, most=2**64 - 1))
+
+    @property
+    def committed(self) -> int:
+        """The last step that was committed, -1: none. After shrink() the same on all ranks: the newest that any of them
+        has, to which all had come."""
+        return native.committed(self._open())
+
     # --- the end
 
     def abort(self, reason: str = "") -> None:

@@ -17,7 +17,7 @@ COLLECTED = {
     "reduce_scatter_v", "scatter_v", "all_reduce_many", "send", "recv", "isend", "irecv", "sendrecv", "prepare_all_reduce",
     "mrecv", "imrecv", "scan", "exscan",
 }  # fmt: skip
-OF_THIS_RANK = {"algorithm_for", "metrics", "empty", "abort", "close", "probe", "iprobe", "mprobe", "improbe"}
+OF_THIS_RANK = {"algorithm_for", "metrics", "empty", "abort", "close", "shrink", "probe", "iprobe", "mprobe", "improbe"}
 
 
 def compound(group):
@@ -39,6 +39,7 @@ def compound(group):
         "split": lambda: group.split(0),
         "new_group": lambda: group.new_group([0, 1]),
         "dup": group.dup,
+        "commit": lambda: group.commit(0),
         "attach_device": group.attach_device,
     }
 

@@ -1,0 +1,85 @@
+"""Ranks that live go on after one was killed: shrink(), and elastic() round a step."""
+
+import multiprocessing
+import os
+import signal
+
+import numpy as np
+import pytest
+from ranks import run
+
+import rondo
+
+
+def _rank(rank, world, meeting_point, results, body):
+    results.put((rank, body(rondo.init(rank=rank, world_size=world, rendezvous=meeting_point), rank)))
+
+
+def survivors(world, body):
+    """What body(group, rank) returns on each rank that lives."""
+    context = multiprocessing.get_context("fork")
+    meeting_point, results = rondo.unique_id(), context.Queue()
+    children = [context.Process(target=_rank, args=(r, world, meeting_point, results, body)) for r in range(world)]
+    for child in children:
+        child.start()
+    said = [results.get(timeout=60) for _ in range(world - 1)]
+    for child in children:
+        child.join(timeout=60)
+    return sorted(said)
+
+
+def _elastic(group, rank):
+    recovery, weights, step = rondo.elastic(group), np.zeros(1000), 0
+    registered = group.empty(1000)
+    while step < 8:
+        with recovery as group:
+            if step == 4 and rank == 1 and group.epoch == 0:
+                os.kill(os.getpid(), signal.SIGKILL)
+            registered[:] = rank + 1
+            group.all_reduce(registered)
+            weights, step = weights + registered, step + 1
+    lost = type(recovery.lost).__name__, recovery.lost.ranks
+    result = group.rank, group.size, group.epoch, float(weights[-1]), lost
+    group.close()
+    return result
+
+
+def test_a_step_is_done_again_by_those_who_live():
+    # 4 steps of 1 + 2 + 3, and 4 of 1 + 3
+    assert survivors(3, _elastic) == [
+        (0, (0, 2, 1, 40.0, ("PeerLost", (1,)))),
+        (2, (1, 2, 1, 40.0, ("PeerLost", (1,)))),
+    ]
+
+
+def _plain(group, rank):
+    if rank == 0:
+        os.kill(os.getpid(), signal.SIGKILL)
+    with pytest.raises(rondo.PeerLost):
+        while True:
+            group.barrier()
+    following = group.shrink(timeout=20)
+    with pytest.raises(rondo.Closed):
+        group.barrier()
+    total = following.all_reduce(np.array([rank]))
+    following.close()
+    return int(total[0])
+
+
+def test_shrink_closes_the_old_one_and_gives_the_next():
+    assert survivors(4, _plain) == [(1, 6), (2, 6), (3, 6)]
+
+
+def _other_errors(group):
+    recovery = rondo.elastic(group)
+    with pytest.raises(ZeroDivisionError), recovery:
+        raise ZeroDivisionError
+    with pytest.raises(ValueError, match="timeout"):
+        group.shrink(timeout=-1)
+    return recovery.group is group and recovery.lost is None
+
+
+def test_other_errors_leave_the_block():
+    with pytest.raises(TypeError, match="rondo.Communicator"):
+        rondo.elastic(3)
+    assert run(2, _other_errors) == [True, True]
