@@ -24,6 +24,7 @@
 #include <thread>
 #include <vector>
 
+#include "ring/base/process_handle.h"
 #include "rondo/error.h"
 #include "tests/fabric/cluster.h"
 #include "tests/support/open_files_limit.h"
@@ -32,7 +33,6 @@
 #include "transport/island/island_frame.h"
 #include "transport/island/island_socket.h"
 #include "transport/island/memory_file.h"
-#include "transport/island/process_handle.h"
 #include "transport/island/shared_link.h"
 #include "transport/island/shared_stream.h"
 #include "transport/tcp/io_thread.h"
