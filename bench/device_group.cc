@@ -24,19 +24,19 @@ DeviceGroup::DeviceGroup(Communicator& communicator, const RondoCalls& calls)
       communicator_(communicator),
       registered_(calls.buffers == BufferKind::kRegistered),
       fused_(calls.fused),
-      library_(DeviceLibrary::open(communicator.config().device_library)) {
-  library_->check(table().count(&devices_), "counting devices");
+      driver_(DeviceDriver::open(communicator.config().device_library)) {
+  devices_ = driver_->count();
   device_ = communicator.place().local_rank % devices_;
-  library_->check(table().use(device_), "choosing the device");
-  library_->check(table().make_stream(&stream_), "making a stream");
+  driver_->check(driver_->use(device_), "choosing the device");
+  driver_->check(driver_->make_stream(device_, &stream_), "making a stream");
   set_stream(stream_);
   communicator.attach_device();
   if (communicator.topology().one_island()) bytes_ = most_bytes_ = communicator.config().device_window_bytes;
 }
 
 DeviceGroup::~DeviceGroup() {
-  table().synchronize(stream_);
-  table().destroy_stream(stream_);
+  driver_->synchronize(stream_);
+  driver_->destroy_stream(stream_);
 }
 
 std::byte* DeviceGroup::image(const std::byte* host) const {
@@ -60,16 +60,16 @@ void DeviceGroup::run_parts(const Call& call, std::span<const uint64_t> counts) 
   run_parts_at(there, counts);
 }
 
-void DeviceGroup::complete() { library_->check(table().synchronize(stream_), "waiting for the stream"); }
+void DeviceGroup::complete() { driver_->check(driver_->synchronize(stream_), "waiting for the stream"); }
 
 std::byte* DeviceGroup::allocate(uint64_t bytes) {
   std::byte* const host = Group::allocate(bytes);
   void* device = nullptr;
-  library_->check(table().lock_host(host, bytes), "locking host memory");
+  driver_->check(driver_->lock_host(device_, host, bytes), "locking host memory");
   if (registered_) {
     device = communicator_.allocate(bytes, Memory::kDevice);
   } else {
-    library_->check(table().allocate(bytes, &device), "allocating device memory");
+    driver_->check(driver_->allocate(device_, bytes, &device), "allocating device memory");
   }
   images_[host] = {static_cast<std::byte*>(device), bytes};
   bytes_ += bytes;
@@ -81,13 +81,13 @@ void DeviceGroup::deallocate(std::byte* memory) {
   if (memory == nullptr) return;
   const auto found = images_.find(memory);
   bytes_ -= found->second.bytes;
-  table().synchronize(stream_);
+  driver_->synchronize(stream_);
   if (registered_) {
     communicator_.deallocate(found->second.device);
   } else {
-    table().release(found->second.device);
+    driver_->release(device_, found->second.device);
   }
-  table().unlock_host(memory);
+  driver_->unlock_host(memory);
   images_.erase(found);
   Group::deallocate(memory);
 }
@@ -101,14 +101,14 @@ void DeviceGroup::copy_images(bool to_device) {
     auto* const host = const_cast<std::byte*>(start);
     const auto copy = to_device ? DeviceCopy{found.device, host, found.bytes, found.bytes, found.bytes, 1}
                                 : DeviceCopy{host, found.device, found.bytes, found.bytes, found.bytes, 1};
-    library_->check(table().copy(&copy, stream_), "copying");
+    driver_->check(driver_->copy(copy, stream_), "copying");
   }
   complete();
 }
 
 std::string DeviceGroup::device_text() const {
   DeviceFacts facts{};
-  library_->check(table().facts(device_, &facts), "asking for the device's properties");
+  driver_->check(driver_->facts(device_, &facts), "asking for the device's properties");
   return fmt::format("{}, {} device{}", facts.name, devices_, devices_ == 1 ? "" : "s");
 }
 
@@ -121,10 +121,10 @@ std::string DeviceGroup::memory_text() {
 double DeviceGroup::gbps_of(uint64_t bytes, const std::function<DeviceStatus(int)>& put) const {
   double best = 0;
   for (int run = 0; run < kCopyRuns; ++run) {
-    library_->check(table().synchronize(stream_), "waiting for the stream");
+    driver_->check(driver_->synchronize(stream_), "waiting for the stream");
     const auto start = std::chrono::steady_clock::now();
-    for (int i = 0; i < kCopiesARun; ++i) library_->check(put(run * kCopiesARun + i), "copying");
-    library_->check(table().synchronize(stream_), "waiting for the stream");
+    for (int i = 0; i < kCopiesARun; ++i) driver_->check(put(run * kCopiesARun + i), "copying");
+    driver_->check(driver_->synchronize(stream_), "waiting for the stream");
     const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
     best = std::max(best, 2e-9 * kCopiesARun * static_cast<double>(bytes) / seconds);
   }
@@ -135,13 +135,13 @@ double DeviceGroup::copy_gbps(uint64_t bytes) const {
   const uint64_t each = (bytes + kAlignment - 1) / kAlignment * kAlignment;
   const uint64_t turns = std::min(kBeyondCacheBytes / (2 * each) + 1, kMostTurns);
   void* memory = nullptr;
-  library_->check(table().allocate(2 * turns * each, &memory), "allocating device memory");
+  driver_->check(driver_->allocate(device_, 2 * turns * each, &memory), "allocating device memory");
   const auto buffer = [&](int turn, uint64_t second) {
     return static_cast<std::byte*>(memory) + (2 * (static_cast<uint64_t>(turn) % turns) + second) * each;
   };
   const double by_copy = gbps_of(bytes, [&](int turn) {
     const DeviceCopy copy{buffer(turn, 1), buffer(turn, 0), bytes, bytes, bytes, 1};
-    return table().copy(&copy, stream_);
+    return driver_->copy(copy, stream_);
   });
   const double by_pass = gbps_of(bytes, [&](int turn) {
     DeviceFold pass = {};
@@ -151,9 +151,9 @@ double DeviceGroup::copy_gbps(uint64_t bytes) const {
     pass.source_count = pass.target_count = 1;
     pass.dtype = static_cast<uint8_t>(DType::kUint8);
     pass.fold = kCopies;
-    return table().fold(&pass, stream_);
+    return driver_->fold(pass, stream_);
   });
-  table().release(memory);
+  driver_->release(device_, memory);
   return std::max(by_copy, by_pass);
 }
 
@@ -177,7 +177,7 @@ DeviceGroup::Staging DeviceGroup::measure_staging(Benchmark benchmark, uint64_t 
   std::fill_n(out, bytes, std::byte{});
   copy_images(true);
   DeviceStream back = nullptr;
-  library_->check(table().make_stream(&back), "making a stream");
+  driver_->check(driver_->make_stream(device_, &back), "making a stream");
   const Call call{benchmark, in, out, bytes / sizeof(float), DType::kFloat32, Op::kSum, 0};
   Staging found;
   found.staged_seconds = median_seconds([&] {
@@ -189,12 +189,12 @@ DeviceGroup::Staging DeviceGroup::measure_staging(Benchmark benchmark, uint64_t 
   set_stream(stream_);
   found.copies_seconds = median_seconds([&] {
     const DeviceCopy there{in, image(in), bytes, bytes, bytes, 1}, here{image(out), out, bytes, bytes, bytes, 1};
-    library_->check(table().copy(&there, stream_), "copying");
-    library_->check(table().copy(&here, back), "copying");
+    driver_->check(driver_->copy(there, stream_), "copying");
+    driver_->check(driver_->copy(here, back), "copying");
     complete();
-    library_->check(table().synchronize(back), "waiting for the stream");
+    driver_->check(driver_->synchronize(back), "waiting for the stream");
   });
-  table().destroy_stream(back);
+  driver_->destroy_stream(back);
   deallocate(in);
   deallocate(out);
   return found;

@@ -7,7 +7,7 @@
 #include <string>
 
 #include "bench/rondo_group.h"
-#include "ring/engine/device/device_library.h"
+#include "kernels/device/device_driver.h"
 
 namespace rondo::bench {
 
@@ -51,7 +51,6 @@ class DeviceGroup final : public RondoGroup {
     std::byte* device = nullptr;
     uint64_t bytes = 0;
   };
-  const DeviceTable& table() const { return library_->table(); }
   std::byte* image(const std::byte* host) const;
   void copy_images(bool to_device);
   double median_seconds(const std::function<void()>& run);
@@ -60,7 +59,7 @@ class DeviceGroup final : public RondoGroup {
 
   Communicator& communicator_;
   const bool registered_, fused_;
-  std::shared_ptr<const DeviceLibrary> library_;
+  std::shared_ptr<const DeviceDriver> driver_;
   DeviceStream stream_ = nullptr;
   int device_ = 0, devices_ = 0;
   std::map<const std::byte*, Image> images_;  // by host memory

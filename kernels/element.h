@@ -206,7 +206,42 @@ struct NarrowCodec {
   }
 };
 
-// Eight bits are looked up: as fast as the arithmetic on vectors of SSE2, and a tenth of its code.
+#ifdef __CUDA_ARCH__
+// A GPU's own conversions: the first is exact, the others round to nearest, ties to even (PTX ISA, cvt). They give other
+// bits of a NaN, and the two to 8 bits (compute capability 8.9) the largest finite value where these formats overflow.
+RONDO_INLINE float from_half(uint32_t stored) {
+  float value;
+  asm("cvt.f32.f16 %0, %1;" : "=f"(value) : "h"(uint16_t(stored)));
+  return value;
+}
+RONDO_INLINE uint32_t to_half(float value) {
+  uint16_t stored;
+  asm("cvt.rn.f16.f32 %0, %1;" : "=h"(stored) : "f"(value));
+  return stored;
+}
+#if __CUDA_ARCH__ >= 890
+RONDO_INLINE uint32_t to_e4m3(float value) {
+  uint16_t stored;
+  asm("cvt.rn.satfinite.e4m3x2.f32 %0, %1, %2;" : "=h"(stored) : "f"(0.0f), "f"(value));
+  return stored;
+}
+RONDO_INLINE uint32_t to_e5m2(float value) {
+  uint16_t stored;
+  asm("cvt.rn.satfinite.e5m2x2.f32 %0, %1, %2;" : "=h"(stored) : "f"(0.0f), "f"(value));
+  return stored;
+}
+#endif
+#endif
+
+struct HalfCodec : NarrowCodec<16, 10, 15, 0x7bff, 0x7e00> {
+#ifdef __CUDA_ARCH__
+  static RONDO_INLINE float decode(uint32_t stored) { return from_half(stored); }
+  static RONDO_INLINE uint32_t encode(float value) { return value == value ? to_half(value) : 0x7e00u; }
+#endif
+};
+
+// Eight bits are looked up: as fast as the arithmetic on vectors of SSE2, and a tenth of its code. By a GPU they are
+// computed: a table's loads would stand beside those of the elements.
 template <class Codec>
 struct ByteCodec : Codec {
   struct Values {
@@ -218,18 +253,39 @@ struct ByteCodec : Codec {
     return values;
   }
   static constexpr Values kValues = all();
-  static RONDO_INLINE float decode(uint32_t stored) {
-#ifdef __CUDA_ARCH__
-    return Codec::decode(stored);  // a table's loads would stand beside those of the elements
-#else
-    return kValues.of[stored];
-#endif
-  }
+  static RONDO_INLINE float decode(uint32_t stored) { return kValues.of[stored]; }
 };
 
-using HalfCodec = NarrowCodec<16, 10, 15, 0x7bff, 0x7e00>;
-using E5m2Codec = ByteCodec<NarrowCodec<8, 2, 15, 0x7b, 0x7e>>;
-using E4m3Codec = ByteCodec<NarrowCodec<8, 3, 7, 0x7e, 0x7f>>;  // no infinity: overflow is the NaN
+struct E5m2Codec : ByteCodec<NarrowCodec<8, 2, 15, 0x7b, 0x7e>> {
+#ifdef __CUDA_ARCH__
+  // The upper half of a float16.
+  static RONDO_INLINE float decode(uint32_t stored) { return from_half(stored << 8); }
+#if __CUDA_ARCH__ >= 890
+  // From half way behind the largest value on: infinity.
+  static RONDO_INLINE uint32_t encode(float value) {
+    const uint32_t bits = float_bits(value), magnitude = bits & 0x7fffffff;
+    const uint32_t coded = magnitude < float_bits(61440.0f) ? to_e5m2(value) : (bits >> 24 & 0x80) | 0x7c;
+    return value == value ? coded : 0x7eu;
+  }
+#endif
+#endif
+};
+// No infinity: overflow is the NaN.
+struct E4m3Codec : ByteCodec<NarrowCodec<8, 3, 7, 0x7e, 0x7f>> {
+#ifdef __CUDA_ARCH__
+  // At a float16's place it is 2^8 times too small, a denormal, too.
+  static RONDO_INLINE float decode(uint32_t stored) {
+    const float value = times(from_half((stored & 0x80) << 8 | (stored & 0x7f) << 7), 256.0f);
+    return (stored & 0x7f) == 0x7f ? quiet_nan(value) : value;
+  }
+#if __CUDA_ARCH__ >= 890
+  // Behind half way from the largest value on, which is even.
+  static RONDO_INLINE uint32_t encode(float value) {
+    return (float_bits(value) & 0x7fffffff) <= float_bits(464.0f) ? to_e4m3(value) : 0x7fu;
+  }
+#endif
+#endif
+};
 
 using SoftBfloat16 = Small<BfloatCodec, uint16_t, 0x3f80>;
 using SoftFloat16 = Small<HalfCodec, uint16_t, 0x3c00>;

@@ -93,8 +93,8 @@ struct Plain : Operation {
   using Scale = None;
   using Constant = None;
   static constexpr bool kTakesOneSource = false;
-  static None factor(const FoldArguments&) { return {}; }
-  static None constant(const FoldArguments&) { return {}; }
+  static RONDO_INLINE None factor(const FoldArguments&) { return {}; }
+  static RONDO_INLINE None constant(const FoldArguments&) { return {}; }
   static RONDO_INLINE None scale(None, bool) { return {}; }
   static RONDO_INLINE Accumulator enter(Accumulator value, None) { return value; }
   static RONDO_INLINE Accumulator leave(Accumulator value, None) { return value; }
@@ -116,7 +116,7 @@ template <class Format>
 struct ScaledSum : Scaled<Format> {
   using Scale = typename Format::Value;
   using Accumulator = typename Format::Accumulator;
-  static Scale factor(const FoldArguments& arguments) { return Scale(1) / Scale(arguments.world); }
+  static RONDO_INLINE Scale factor(const FoldArguments& arguments) { return Scale(1) / Scale(arguments.world); }
   static RONDO_INLINE Accumulator enter(Accumulator value, Scale scale) { return times(value, scale); }
 };
 
@@ -125,7 +125,7 @@ template <class Format>
 struct ScaledRoundedSum : Scaled<Format> {
   using Scale = typename Format::Value;
   using Accumulator = typename Format::Accumulator;
-  static Scale factor(const FoldArguments& arguments) { return Scale(arguments.scalar); }
+  static RONDO_INLINE Scale factor(const FoldArguments& arguments) { return Scale(arguments.scalar); }
   static RONDO_INLINE Accumulator enter(Accumulator value, Scale scale) {
     const Accumulator product = times(value, scale);
     if constexpr (Format::kBytes < sizeof(Scale)) {
@@ -142,7 +142,7 @@ struct FloatAverage : Plain<Format, Add> {
   using Accumulator = typename Format::Accumulator;
   using Constant = typename Format::Value;
   static constexpr bool kTakesOneSource = true;
-  static Constant constant(const FoldArguments& arguments) { return Constant(1) / Constant(arguments.world); }
+  static RONDO_INLINE Constant constant(const FoldArguments& arguments) { return Constant(1) / Constant(arguments.world); }
   static RONDO_INLINE Accumulator leave(Accumulator value, Constant reciprocal) { return times(value, reciprocal); }
 };
 
@@ -184,7 +184,7 @@ struct IntegerAverage : Plain<Format, Add> {
   using Value = typename Format::Value;
   using Constant = typename Division<Value>::Divisor;
   static constexpr bool kTakesOneSource = true;
-  static Constant constant(const FoldArguments& arguments) { return Constant(arguments.world); }
+  static RONDO_INLINE Constant constant(const FoldArguments& arguments) { return Constant(arguments.world); }
   static RONDO_INLINE Accumulator leave(Accumulator sum, Constant world) {
     return Accumulator(Division<Value>::divide(Value(sum), world));
   }

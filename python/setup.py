@@ -25,7 +25,8 @@ TREE = HERE / "native" if (HERE / "native").is_dir() else HERE.parent
 
 # Of each file the linker keeps what is called (--gc-sections), so that files which only tests call may be among these.
 SOURCES = {
-    "library": ["ring/**/*.cc", "transport/**/*.cc", "kernels/*.cc", "kernels/rows/*.cc", "tools/bazel/packages/*.cc"],
+    "library": ["ring/**/*.cc", "transport/**/*.cc", "kernels/*.cc", "kernels/rows/*.cc",
+                "kernels/device/device_*.cc", "kernels/device/gpu_code.cc", "tools/bazel/packages/*.cc"],
     "launcher": ["ring/base/*.cc", "tools/launcher/*.cc", "tools/rondo_run.cc", "tools/bazel/packages/fmt.cc"],
     "module": ["python/module/*.cc"],
 }

@@ -8,7 +8,7 @@ source tools/lib/build.sh
 out=${1:?usage: tools/gpu.sh OUT.tar.gz}
 tests=(device_probe_test device_folds_test device_calls_test device_messages_test device_threads_test device_errors_test device_islands_test
   device_island_threads_test device_ring_test)
-targets=(//kernels/device:librondo_cuda.so //tests/support/host_device:libhost_device.so //tests/device:device_bench //bench:rondo-bench)
+targets=(//tests/device:device_bench //bench:rondo-bench)
 for test in "${tests[@]}"; do targets+=("//tests/device:$test"); done
 run_bazel build "${targets[@]}"
 bin=$(bazel_bin)
@@ -17,7 +17,7 @@ folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 bundle=$folder/rondo-gpu
 mkdir "$bundle"
-cp "$bin/kernels/device/librondo_cuda.so" "$bin/tests/support/host_device/libhost_device.so" "$bin/tests/device/device_bench" "$bin/bench/rondo-bench" tools/gpu/*.sh "$bundle/"
+cp "$bin/tests/device/device_bench" "$bin/bench/rondo-bench" tools/gpu/*.sh "$bundle/"
 for test in "${tests[@]}"; do cp "$bin/tests/device/$test" "$bundle/"; done
 # The C++ runtime and libcrypto of the machine that built it, which run.sh takes where the other machine has none.
 mkdir "$bundle/cxx" "$bundle/crypto"

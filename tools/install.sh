@@ -1,7 +1,6 @@
 #!/usr/bin/env bash
 # Builds Rondo and copies what other programs need: headers, librondo.so and .a, pkg-config and CMake files, rondo-run,
-# rondo-bench, rondo-view, rondo-trace, rondo-doctor, the libraries for programs of MPI and the license; librondo_cuda.so,
-# for GPU buffers, where nvcc 13 is.
+# rondo-bench, rondo-view, rondo-trace, rondo-doctor, the libraries for programs of MPI and the license.
 # Installs no package; says which ones are missing.
 #   [DESTDIR=DIR] [LIBDIR=lib] tools/install.sh PREFIX
 # PREFIX   where the files are used, for example /usr/local or $HOME/rondo
@@ -50,11 +49,6 @@ install_libraries() {
   install -D -m 755 "$bin/ring/librondo.so" "$root/$libdir/librondo.so.$version"
   ln -s "librondo.so.$version" "$root/$libdir/$soname"
   ln -s "$soname" "$root/$libdir/librondo.so"
-  # One of another build would be refused.
-  rm -f "$root/$libdir/librondo_cuda.so"
-  if [[ -n $device_library ]]; then
-    install -m 755 "$bin/kernels/device/librondo_cuda.so" "$root/$libdir/librondo_cuda.so"
-  fi
 }
 
 # By these programs of MPI run on Rondo; rondo-run --mpi finds them here.
@@ -71,12 +65,8 @@ install_descriptions() {
 }
 
 check_packages "${BUILD_PACKAGES[@]}"
-run_bazel build //ring:librondo.so //ring:whole/librondo.a //mpi:libraries //bench:rondo-bench //tools:rondo-run //tools/doctor:rondo-doctor //tools/view:rondo-view \
-  //kernels/device:installed
+run_bazel build //ring:librondo.so //ring:whole/librondo.a //mpi:libraries //bench:rondo-bench //tools:rondo-run //tools/doctor:rondo-doctor //tools/view:rondo-view
 bin=$(bazel_bin)
-# Its file; empty: there is no nvcc.
-device_library=$(run_bazel cquery --output=starlark --starlark:expr='" ".join([file.basename for file in target.files.to_list()])' \
-  //kernels/device:installed 2>/dev/null)
 
 install_headers
 install_libraries
@@ -91,7 +81,6 @@ printf '#!/bin/sh\nexec python3 "$(dirname "$(readlink -f "$0")")/../share/rondo
 chmod 755 "$root/bin/rondo-trace"
 install -D -m 644 -t "$root/share/doc/rondo" LICENSE
 echo "Rondo $version is under $root"
-if [[ -z $device_library ]]; then echo "  without librondo_cuda.so: there is no nvcc 13 or newer here; calls on GPU memory are not for this build"; fi
 echo "  pkg-config: PKG_CONFIG_PATH=$prefix/$libdir/pkgconfig   packages: rondo, rondo-static"
 # CMake looks below lib and lib/ARCH everywhere, below lib64 on some systems only (not on Debian).
 case $libdir in

@@ -24,7 +24,7 @@ done
 
 need_packages "${BUILD_PACKAGES[@]}" python3 python3-venv
 run_bazel build //ring:librondo_c.so //python:_rondo.abi3.so //tools:rondo-run //bench:rondo-bench //tools/doctor:rondo-doctor \
-  //tools/view:rondo-view //kernels/device:installed //mpi:libraries
+  //tools/view:rondo-view //mpi:libraries
 bin=$(bazel_bin)
 export RONDO_LIBRARY=$bin/ring/librondo_c.so RONDO_RUN=$bin/tools/rondo-run RONDO_MODULE=$bin/python/_rondo.abi3.so
 
@@ -36,8 +36,6 @@ fi
 rm -rf build/wheel build/torch/carried build/programs
 mkdir -p build/wheel build/torch/carried build/programs/mpi
 programs=("$bin/bench/rondo-bench" "$bin/tools/doctor/rondo-doctor" "$bin/tools/view/rondo-view")
-# There is one where nvcc is.
-[[ ! -e $bin/kernels/device/librondo_cuda.so ]] || programs+=("$bin/kernels/device/librondo_cuda.so")
 for program in "${programs[@]}"; do strip -o "build/programs/${program##*/}" "$program"; done
 for library in libmpi.so.12 libmpi.so.40 libmpi_abi.so.1 librondo_mpitrampoline.so; do strip -o "build/programs/mpi/$library" "$bin/mpi/$library"; done
 for release in ${releases//,/ }; do

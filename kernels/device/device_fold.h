@@ -22,21 +22,18 @@ struct DeviceFold {
   uint8_t source_count;
   uint8_t target_count;
   uint8_t dtype;    // DType
-  uint8_t fold;     // Fold; kCopies: one source, copied as it is
+  uint8_t fold;     // Fold; kCopies: one source, copied as it is, whatever the dtype
   uint32_t blocks;  // of threads, at most; 0: as many as the device runs at once
 };
 
 inline constexpr uint8_t kCopies = kFolds;
 
-struct PeerPlaces;
+// The widest access of a GPU that all compute capabilities have.
+inline constexpr uint64_t kPacketBytes = 16;
 
-// Puts a pass into a stream; 0, or the error of the device's runtime. On a processor it is run at once, and there are
-// no places to find.
-using FoldLaunch = int (*)(const DeviceFold& fold, const PeerPlaces& places, void* stream);
-
-// The passes of one dtype by Fold; nullptr where the pair is not defined.
-struct FoldRow {
-  FoldLaunch folds[kFolds];
-};
+// Of every launch: 1,024 threads a multiprocessor with at most 64 registers each, 32 KiB of loads or more in flight,
+// where memory of 3.4 TB/s needs 16 KiB at 600 ns.
+inline constexpr uint32_t kThreadsABlock = 256;
+inline constexpr uint32_t kBlocksAMultiprocessor = 4;
 
 }  // namespace rondo

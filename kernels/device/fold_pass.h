@@ -11,19 +11,15 @@
 namespace rondo {
 namespace {
 
-// 16 bytes: the widest access of a GPU that all compute capabilities have.
 struct alignas(16) Packet {
   uint64_t halves[2];
 };
 
-constexpr uint64_t kPacketBytes = sizeof(Packet);
+static_assert(sizeof(Packet) == kPacketBytes);
 
-// A fold, with what the host computes once.
-template <class K>
-struct PassOf {
+// A fold, with where its packets lie.
+struct Pass {
   DeviceFold fold;
-  typename K::Scale factor;
-  typename K::Constant constant;
   // All pointers are congruent modulo 16: `head` elements before the first packet of each. Otherwise there are no
   // packets, and all elements are the head.
   uint64_t head;
@@ -74,18 +70,27 @@ constexpr int kWordsOf = kElementsOf<K>*(sizeof(typename K::Accumulator) > 4 ? 2
 template <class K>
 constexpr int kAtOnceOf = kWordsOf<K> >= 8 || std::is_integral_v<typename K::Constant> ? 1 : 8 / kWordsOf<K>;
 
+// What the whole call has of a kernel's numbers.
+template <class K>
+struct Numbers {
+  RONDO_INLINE explicit Numbers(const FoldArguments& arguments)
+      : factor(K::factor(arguments)), constant(K::constant(arguments)) {}
+  typename K::Scale factor;
+  typename K::Constant constant;
+};
+
 // N packets, `stride` apart, of one thread.
 template <class K, int N>
 struct Packets {
   Packet of[N];
-  RONDO_INLINE void load(const PassOf<K>& pass, uint32_t source, uint64_t first, uint64_t stride) {
+  RONDO_INLINE void load(const Pass& pass, uint32_t source, uint64_t first, uint64_t stride) {
     const void* from = pass.fold.sources[source];
     RONDO_UNROLL
     for (int p = 0; p < N; ++p) of[p] = *packet_at(from, pass.head * K::Format::kBytes, first + uint64_t(p) * stride);
   }
   template <class Use>
-  RONDO_INLINE void decode(const PassOf<K>& pass, uint32_t source, Use use) const {
-    const auto scale = K::scale(pass.factor, (pass.fold.scaled >> source) & 1);
+  RONDO_INLINE void decode(const Pass& pass, const Numbers<K>& numbers, uint32_t source, Use use) const {
+    const auto scale = K::scale(numbers.factor, (pass.fold.scaled >> source) & 1);
     RONDO_UNROLL
     for (int p = 0; p < N; ++p) {
       RONDO_UNROLL
@@ -96,28 +101,33 @@ struct Packets {
   }
 };
 
-// The packets of the next source are loaded before those of this one are folded.
+// Two sets of registers in turn, and loads without a condition (behind the last source it is loaded again, out of the
+// cache): a load then waits for no other one, so that the packets of two sources are under way.
 template <class K, int N>
-RONDO_INLINE void fold_packets(const PassOf<K>& pass, uint64_t first, uint64_t stride) {
+RONDO_INLINE void fold_packets(const Pass& pass, const Numbers<K>& numbers, uint64_t first, uint64_t stride) {
   using Format = typename K::Format;
   using Accumulator = typename K::Accumulator;
   const DeviceFold& fold = pass.fold;
-  Packets<K, N> current, next = {};
+  const uint32_t last = fold.source_count - 1u;
+  Packets<K, N> even, odd;
   Accumulator values[N][kElementsOf<K>];
-  current.load(pass, 0, first, stride);
-  if (fold.source_count > 1) next.load(pass, 1, first, stride);
-  current.decode(pass, 0, [&](int p, int i, Accumulator value) { values[p][i] = value; });
-  for (uint32_t source = 1; source < fold.source_count; ++source) {
-    current = next;
-    if (source + 1 < fold.source_count) next.load(pass, source + 1, first, stride);
-    current.decode(pass, source, [&](int p, int i, Accumulator value) { values[p][i] = K::fold(values[p][i], value); });
+  even.load(pass, 0, first, stride);
+  odd.load(pass, last < 1 ? last : 1, first, stride);
+  even.decode(pass, numbers, 0, [&](int p, int i, Accumulator value) { values[p][i] = value; });
+  const auto add = [&](int p, int i, Accumulator value) { values[p][i] = K::fold(values[p][i], value); };
+  for (uint32_t source = 1; source <= last; source += 2) {
+    even.load(pass, source < last ? source + 1 : last, first, stride);
+    odd.decode(pass, numbers, source, add);
+    if (source == last) break;
+    odd.load(pass, source + 1 < last ? source + 2 : last, first, stride);
+    even.decode(pass, numbers, source + 1, add);
   }
   RONDO_UNROLL
   for (int p = 0; p < N; ++p) {
     Packet result = {};
     RONDO_UNROLL
     for (int i = 0; i < kElementsOf<K>; ++i) {
-      set_element(result, i, Format::encode(K::leave(values[p][i], pass.constant)));
+      set_element(result, i, Format::encode(K::leave(values[p][i], numbers.constant)));
     }
     for (uint32_t target = 0; target < fold.target_count; ++target) {
       *packet_at(fold.targets[target], pass.head * Format::kBytes, first + uint64_t(p) * stride) = result;
@@ -145,17 +155,17 @@ RONDO_INLINE void store_anywhere(void* base, uint64_t index, Stored stored) {
 }
 
 template <class K>
-RONDO_INLINE void fold_element(const PassOf<K>& pass, uint64_t index) {
+RONDO_INLINE void fold_element(const Pass& pass, const Numbers<K>& numbers, uint64_t index) {
   using Format = typename K::Format;
   using Stored = typename Format::Stored;
   const DeviceFold& fold = pass.fold;
   typename K::Accumulator value{};
   for (uint32_t source = 0; source < fold.source_count; ++source) {
-    const auto scale = K::scale(pass.factor, (fold.scaled >> source) & 1);
+    const auto scale = K::scale(numbers.factor, (fold.scaled >> source) & 1);
     const auto next = K::enter(Format::decode(load_anywhere<Stored>(fold.sources[source], index)), scale);
     value = source == 0 ? next : K::fold(value, next);
   }
-  const Stored result = Format::encode(K::leave(value, pass.constant));
+  const Stored result = Format::encode(K::leave(value, numbers.constant));
   for (uint32_t target = 0; target < fold.target_count; ++target) {
     store_anywhere<Stored>(fold.targets[target], index, result);
   }
@@ -163,25 +173,31 @@ RONDO_INLINE void fold_element(const PassOf<K>& pass, uint64_t index) {
 
 // Elements that lie in no packet.
 template <class K>
-RONDO_INLINE uint64_t loose_elements(const PassOf<K>& pass) {
+RONDO_INLINE uint64_t loose_elements(const Pass& pass) {
   return pass.fold.count - pass.packets * (kPacketBytes / K::Format::kBytes);
+}
+
+template <class K>
+RONDO_INLINE void fold_loose(const Pass& pass, const Numbers<K>& numbers, ThreadPlace place) {
+  const uint64_t loose = loose_elements<K>(pass);
+  for (uint64_t i = place.index; i < loose; i += place.count) {
+    fold_element<K>(pass, numbers, i < pass.head ? i : i + pass.fold.count - loose);
+  }
 }
 
 // One thread's part of the pass.
 template <class K>
-RONDO_INLINE void fold_thread(const PassOf<K>& pass, ThreadPlace place) {
+RONDO_INLINE void fold_thread(const Pass& pass, ThreadPlace place) {
+  const Numbers<K> numbers(pass.fold.arguments);
   constexpr int kAtOnce = kAtOnceOf<K>;
   uint64_t packet = place.index;
   for (; packet + uint64_t(kAtOnce - 1) * place.count < pass.packets; packet += kAtOnce * place.count) {
-    fold_packets<K, kAtOnce>(pass, packet, place.count);
+    fold_packets<K, kAtOnce>(pass, numbers, packet, place.count);
   }
   if constexpr (kAtOnce > 1) {
-    for (; packet < pass.packets; packet += place.count) fold_packets<K, 1>(pass, packet, 0);
+    for (; packet < pass.packets; packet += place.count) fold_packets<K, 1>(pass, numbers, packet, 0);
   }
-  const uint64_t loose = loose_elements(pass);
-  for (uint64_t i = place.index; i < loose; i += place.count) {
-    fold_element(pass, i < pass.head ? i : i + pass.fold.count - loose);
-  }
+  fold_loose(pass, numbers, place);
 }
 
 // --- copies: one source, bytes as they are, whatever the dtype.
@@ -191,7 +207,7 @@ struct CopyFormat : Uint8 {
 using Copy = Plain<CopyFormat, BitOr>;
 
 template <int N>
-RONDO_INLINE void copy_packets(const PassOf<Copy>& pass, uint64_t first, uint64_t stride) {
+RONDO_INLINE void copy_packets(const Pass& pass, uint64_t first, uint64_t stride) {
   Packet loaded[N];
   for (int p = 0; p < N; ++p) {
     loaded[p] = *packet_at(pass.fold.sources[0], pass.head, first + uint64_t(p) * stride);
@@ -206,16 +222,13 @@ RONDO_INLINE void copy_packets(const PassOf<Copy>& pass, uint64_t first, uint64_
 // 4: 64 bytes a thread in flight.
 constexpr int kCopiedAtOnce = 4;
 
-RONDO_INLINE void copy_thread(const PassOf<Copy>& pass, ThreadPlace place) {
+RONDO_INLINE void copy_thread(const Pass& pass, ThreadPlace place) {
   uint64_t packet = place.index;
   for (; packet + (kCopiedAtOnce - 1) * place.count < pass.packets; packet += kCopiedAtOnce * place.count) {
     copy_packets<kCopiedAtOnce>(pass, packet, place.count);
   }
   for (; packet < pass.packets; packet += place.count) copy_packets<1>(pass, packet, 0);
-  const uint64_t loose = loose_elements(pass);
-  for (uint64_t i = place.index; i < loose; i += place.count) {
-    fold_element(pass, i < pass.head ? i : i + pass.fold.count - loose);
-  }
+  fold_loose(pass, Numbers<Copy>(pass.fold.arguments), place);
 }
 
 // --- pointers
@@ -285,13 +298,6 @@ RONDO_INLINE uint64_t count_in_message(const PeerPlaces& places, uint64_t count,
   return left < count ? left : count;
 }
 
-// A copy's elements are bytes.
-inline DeviceFold bytes_of(const DeviceFold& copy) {
-  DeviceFold bytes = copy;
-  bytes.count *= dtype_bytes(DType(copy.dtype));
-  return bytes;
-}
-
 // Elements before the first packet; all of them if the pointers are not congruent, or not at whole elements.
 RONDO_INLINE uint64_t head_of(const DeviceFold& fold, uint64_t element_bytes) {
   const auto place = reinterpret_cast<uintptr_t>(fold.targets[0]);
@@ -304,25 +310,9 @@ RONDO_INLINE uint64_t head_of(const DeviceFold& fold, uint64_t element_bytes) {
 }
 
 // Once the pointers are known.
-template <class K>
-RONDO_INLINE void align_pass(PassOf<K>& pass) {
-  pass.head = head_of(pass.fold, K::Format::kBytes);
-  pass.packets = (pass.fold.count - pass.head) * K::Format::kBytes / kPacketBytes;
-}
-
-// --- on the host, before a launch
-template <class K>
-PassOf<K> pass_of(const DeviceFold& fold) {
-  PassOf<K> pass{fold, K::factor(fold.arguments), K::constant(fold.arguments), 0, 0};
-  align_pass(pass);
-  return pass;
-}
-
-// Threads that have something to do.
-template <class K>
-uint64_t threads_of(const PassOf<K>& pass) {
-  const uint64_t loose = loose_elements(pass);
-  return pass.packets > loose ? pass.packets : loose;
+RONDO_INLINE void align_pass(Pass& pass, uint64_t element_bytes) {
+  pass.head = head_of(pass.fold, element_bytes);
+  pass.packets = (pass.fold.count - pass.head) * element_bytes / kPacketBytes;
 }
 
 }  // namespace

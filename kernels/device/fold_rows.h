@@ -1,4 +1,4 @@
-// The passes of all dtypes, made by Maker (rows/row.h): arrays in the order of DType.
+// What a thread does in the pass of every dtype and fold: the code of GPUs, and of tests on processors.
 #pragma once
 
 #include "kernels/device/fold_pass.h"
@@ -7,36 +7,38 @@
 namespace rondo {
 namespace {
 
-constexpr int kIntegers = 8;  // DTypes up to kUint64; those behind it are floats and bool
-static_assert(int(DType::kUint64) == kIntegers - 1 && int(DType::kFloat16) == kIntegers);
-static_assert(int(DType::kFloat8E5M2) == kDTypes - 1 && int(DType::kBool) == int(DType::kFloat64) + 1);
+using ThreadFold = void (*)(const Pass& pass, ThreadPlace place);
 
-struct IntegerRows {
-  FoldRow of[kIntegers];
+// Of one dtype by Fold; nullptr where the pair is not defined.
+struct ThreadFolds {
+  ThreadFold folds[kFolds];
 };
-struct OtherRows {
-  FoldRow of[kDTypes - kIntegers];
+struct ThreadFoldsMaker {
+  using Row = ThreadFolds;
+  template <class K>
+  static constexpr ThreadFold of() {
+    return fold_thread<K>;
+  }
 };
 
-template <class Maker>
-constexpr IntegerRows integer_rows() {
-  return {{integer_row<Maker, Int8, Uint8>(), integer_row<Maker, Uint8, Uint8>(), integer_row<Maker, Int16, Uint16>(),
-           integer_row<Maker, Uint16, Uint16>(), integer_row<Maker, Int32, Uint32>(),
-           integer_row<Maker, Uint32, Uint32>(), integer_row<Maker, Int64, Uint64>(),
-           integer_row<Maker, Uint64, Uint64>()}};
+template <class Format>
+constexpr ThreadFolds float_folds() {
+  return float_row<ThreadFoldsMaker, Format, Format>();
 }
 
-template <class Maker, class Format>
-constexpr FoldRow float_row_of() {
-  return float_row<Maker, Format, Format>();
-}
-
-template <class Maker>
-constexpr OtherRows other_rows() {
-  return {{float_row_of<Maker, SoftFloat16>(), float_row_of<Maker, SoftBfloat16>(), float_row_of<Maker, Float32>(),
-           float_row_of<Maker, Float64>(), bool_row<Maker>(), float_row_of<Maker, SoftFloat8E4M3>(),
-           float_row_of<Maker, SoftFloat8E5M2>()}};
-}
+// By DType.
+struct AllThreadFolds {
+  ThreadFolds of[kDTypes];
+};
+constexpr AllThreadFolds kThreadFolds = {
+    {integer_row<ThreadFoldsMaker, Int8, Uint8>(), integer_row<ThreadFoldsMaker, Uint8, Uint8>(),
+     integer_row<ThreadFoldsMaker, Int16, Uint16>(), integer_row<ThreadFoldsMaker, Uint16, Uint16>(),
+     integer_row<ThreadFoldsMaker, Int32, Uint32>(), integer_row<ThreadFoldsMaker, Uint32, Uint32>(),
+     integer_row<ThreadFoldsMaker, Int64, Uint64>(), integer_row<ThreadFoldsMaker, Uint64, Uint64>(),
+     float_folds<SoftFloat16>(), float_folds<SoftBfloat16>(), float_folds<Float32>(), float_folds<Float64>(),
+     bool_row<ThreadFoldsMaker>(), float_folds<SoftFloat8E4M3>(), float_folds<SoftFloat8E5M2>()}};
+static_assert(int(DType::kUint64) == 7 && int(DType::kFloat16) == 8 && int(DType::kFloat64) == 11 &&
+              int(DType::kBool) == 12 && int(DType::kFloat8E5M2) == kDTypes - 1);
 
 }  // namespace
 }  // namespace rondo

@@ -4,40 +4,16 @@
 #include "ring/base/check.h"
 
 namespace rondo {
-namespace {
-
-template <class K>
-int run_threads(const DeviceFold& fold, const PeerPlaces&, void* threads) {
-  const PassOf<K> pass = pass_of<K>(fold);
-  const uint64_t count = *static_cast<const uint64_t*>(threads);
-  for (uint64_t i = 0; i < count; ++i) fold_thread(pass, {i, count});
-  return 0;
-}
-
-struct Threads {
-  using Row = FoldRow;
-  template <class K>
-  static constexpr FoldLaunch of() {
-    return run_threads<K>;
-  }
-};
-
-constexpr IntegerRows kIntegerRows = integer_rows<Threads>();
-constexpr OtherRows kOtherRows = other_rows<Threads>();
-
-void copy_threads(const DeviceFold& fold, uint64_t threads) {
-  const PassOf<Copy> pass = pass_of<Copy>(bytes_of(fold));
-  for (uint64_t i = 0; i < threads; ++i) copy_thread(pass, {i, threads});
-}
-
-}  // namespace
 
 void host_fold(const DeviceFold& fold, uint64_t threads) {
   if (fold.count == 0) return;
-  if (fold.fold == kCopies) return copy_threads(fold, threads);
-  const FoldRow& row = fold.dtype < kIntegers ? kIntegerRows.of[fold.dtype] : kOtherRows.of[fold.dtype - kIntegers];
-  RONDO_CHECK(row.folds[fold.fold] != nullptr, "no pass for a pair that op_supports() allows");
-  row.folds[fold.fold](fold, {}, &threads);
+  const bool copies = fold.fold == kCopies;
+  const ThreadFold run = copies ? copy_thread : kThreadFolds.of[fold.dtype].folds[fold.fold];
+  RONDO_CHECK(run != nullptr, "no pass for a pair that op_supports() allows");
+  Pass pass{fold, 0, 0};
+  if (copies) pass.fold.count *= dtype_bytes(DType(fold.dtype));
+  align_pass(pass, copies ? 1 : dtype_bytes(DType(fold.dtype)));
+  for (uint64_t i = 0; i < threads; ++i) run(pass, {i, threads});
 }
 
 bool host_find_places(const PeerPlaces& places, DeviceFold& fold) {

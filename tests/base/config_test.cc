@@ -83,7 +83,7 @@ const Sample kSamples[] = {
     {"RONDO_SPIN_US", "0", "-1", false},
     {"RONDO_EAGER_BYTES", "0", "16777217", true},
     {"RONDO_DEVICE_WINDOW_BYTES", "0", "65535", true},
-    {"RONDO_DEVICE_LIBRARY", "/opt/librondo_cuda.so", "a\tb", false},
+    {"RONDO_DEVICE_LIBRARY", "/opt/libcuda.so.1", "a\tb", false},
     {"RONDO_DEBUG", "trace", "debug", false},
     {"RONDO_TRACE", "/tmp/trace", "a\n", false},
     {"RONDO_TRACE_BYTES", "65536", "1000", false},

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # rondo-bench --device cuda over a device without a GPU: right results by processes, threads and staged; what it says of the
-# device; an error that says what to do where there is no library for devices.
+# device; an error that says what to do where there is no driver.
 set -euo pipefail
 bench=$PWD/bench/rondo-bench
-export RONDO_DEVICE_LIBRARY=$PWD/tests/support/host_device/libhost_device.so
+export RONDO_DEVICE_LIBRARY=$PWD/tests/support/fake_cuda/libcuda.so.1
 
 fail() {
   echo "FAIL: $1"
@@ -14,7 +14,7 @@ fail() {
 bench() { out=$("$bench" --device cuda --sizes 64K,1M -n 5 -w 1 "$@" 2>&1) || fail "exit code $? of --device cuda $*"; }
 says() { grep -qE "$1" <<<"$out" || fail "not said: $1"; }
 
-on_device='^# device: host device, 2 devices; [0-9]+ MiB of its memory a rank; copies of 1048576 B: [0-9.]+ GB/s'
+on_device='^# device: fake device \(no GPU\), 2 devices; [0-9]+ MiB of its memory a rank; copies of 1048576 B: [0-9.]+ GB/s'
 bench --ranks 2
 says '^# Wrong values: 0'
 says "$on_device"
@@ -27,8 +27,8 @@ says '^# Wrong values: 0'
 says '^# staged all_reduce of 1048576 B: .* of the slower'
 says '^# staged sendrecv of 1048576 B: .* of the slower'
 
-export RONDO_DEVICE_LIBRARY=/nowhere/librondo_cuda.so
+export RONDO_DEVICE_LIBRARY=/nowhere/libcuda.so.1
 for how in --no-limit --inproc; do
   if out=$("$bench" --device cuda --sizes 8 --ranks 2 "$how" 2>&1); then fail "it succeeds without a device"; fi
-  says 'no GPU can be used: /nowhere/librondo_cuda.so.*RONDO_DEVICE_LIBRARY'
+  says 'no GPU can be used: /nowhere/libcuda.so.1.*RONDO_DEVICE_LIBRARY'
 done

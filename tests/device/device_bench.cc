@@ -1,5 +1,5 @@
 // device_bench [MiB]: GB/s of the passes of a device, read and written, beside its copies of the same size in the same
-// run; buffers in turns, beyond what a cache holds. The library: RONDO_TEST_DEVICE. Bars of two sources: 0.90 of the
+// run; buffers in turns, beyond what a cache holds. The driver: RONDO_TEST_DEVICE. Bars of two sources: 0.90 of the
 // faster copy; of eight: 0.85.
 #include <algorithm>
 #include <chrono>
@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "kernels/resolve.h"
-#include "tests/support/host_device/mirror.h"
+#include "tests/support/fake_cuda/mirror.h"
 
 namespace rondo::testing {
 namespace {
@@ -33,10 +33,10 @@ double median_seconds(const Mirror& mirror, const std::function<void(int)>& put)
 }
 
 struct Memory {
-  Memory(const Mirror& mirror, int buffers, size_t bytes) : table(mirror.table()) {
+  Memory(const Mirror& of, int buffers, size_t bytes) : mirror(of) {
     for (int i = 0; i < buffers * kTurns; ++i) {
       void* data = nullptr;
-      if (table.allocate(bytes, &data) != 0) {
+      if (mirror.driver().allocate(mirror.device(), bytes, &data) != 0) {
         std::fprintf(stderr, "no device memory for %d buffers of %zu bytes\n", buffers * kTurns, bytes);
         std::exit(1);
       }
@@ -44,9 +44,9 @@ struct Memory {
     }
   }
   ~Memory() {
-    for (void* data : all) table.release(data);
+    for (void* data : all) mirror.driver().release(mirror.device(), data);
   }
-  const DeviceTable& table;
+  const Mirror& mirror;
   std::vector<void*> all;
 };
 
@@ -63,10 +63,10 @@ double copy_gbps(const Mirror& mirror, size_t bytes, bool by_kernel) {
       fold.source_count = fold.target_count = 1;
       fold.dtype = static_cast<uint8_t>(DType::kUint8);
       fold.fold = kCopies;
-      mirror.table().fold(&fold, mirror.stream());
+      mirror.driver().fold(fold, mirror.stream());
     } else {
       const DeviceCopy copy{to, from, bytes, bytes, bytes, 1};
-      mirror.table().copy(&copy, mirror.stream());
+      mirror.driver().copy(copy, mirror.stream());
     }
   });
   return 2e-9 * static_cast<double>(bytes) / seconds;
@@ -85,7 +85,7 @@ double fold_gbps(const Mirror& mirror, DType dtype, int sources, int targets, si
     fold.target_count = static_cast<uint8_t>(targets);
     fold.dtype = static_cast<uint8_t>(dtype);
     fold.fold = static_cast<uint8_t>(Fold::kSum);
-    mirror.table().fold(&fold, mirror.stream());
+    mirror.driver().fold(fold, mirror.stream());
   });
   return 1e-9 * buffers * static_cast<double>(bytes) / seconds;
 }
@@ -93,10 +93,8 @@ double fold_gbps(const Mirror& mirror, DType dtype, int sources, int targets, si
 int bench(size_t bytes) {
   Mirror mirror;
   DeviceFacts facts{};
-  int device = 0;
-  mirror.table().current(&device);
-  mirror.table().facts(device, &facts);
-  std::printf("%s, compute capability %d.%d, driver %d; %zu MiB a buffer\n", facts.name, facts.major, facts.minor,
+  mirror.driver().facts(mirror.device(), &facts);
+  std::printf("%s, compute capability %d.%d, driver %d; %zu MiB a buffer\n", facts.name.c_str(), facts.major, facts.minor,
               facts.driver, bytes >> 20);
   const double by_engine = copy_gbps(mirror, bytes, false), by_kernel = copy_gbps(mirror, bytes, true);
   const double copy = std::max(by_engine, by_kernel);

@@ -43,7 +43,7 @@ TEST_CASE("8 processes") {
 
 TEST_CASE("a device whose streams cannot wait for words") {
   RankGroup group = device_group(3, "shm");
-  group.before = [](int) { setenv("HOST_DEVICE_WAITS", "0", 1); };
+  group.before = [](int) { setenv("FAKE_CUDA_LACKS", "cuStreamBatchMemOp", 1); };
   const auto cases = all_shapes({3, {1237}, {1}});
   CHECK(run_processes(group, [&](Communicator& comm) { run_on_device(comm, cases); }) == "");
 }
@@ -105,7 +105,7 @@ TEST_CASE("calls wait for what the stream had before, and what comes later waits
   CHECK(run_processes(device_group(3, "shm"), [](Communicator& group) {
           Mirror mirror;
           DeviceStream other = nullptr;
-          mirror.table().make_stream(&other);
+          mirror.driver().make_stream(mirror.device(), &other);
           std::pmr::vector<int64_t> values(1000, group.rank() + 1, &mirror);
           std::pmr::vector<int64_t> second(1000, 1, &mirror);
           mirror.to_device();
@@ -120,9 +120,9 @@ TEST_CASE("calls wait for what the stream had before, and what comes later waits
           last.wait_on(other);
           int64_t* const second_on_device = mirror.image_of(second.data());
           const DeviceCopy copy{second_on_device, on_device, 8000, 8000, 8000, 1};
-          mirror.table().copy(&copy, other);
+          mirror.driver().copy(copy, other);
           group.all_reduce(second_on_device, second_on_device, 1000, DType::kInt64, Op::kMin, {.stream = other});
-          mirror.table().synchronize(other);
+          mirror.driver().synchronize(other);
           mirror.to_host();
           mirror.synchronize();
           last.wait();
@@ -130,7 +130,7 @@ TEST_CASE("calls wait for what the stream had before, and what comes later waits
           for (int i = 0; i < 20; ++i) expected *= 3;
           expect(values.front() == expected && values.back() == expected, "the wrong sum in the first stream");
           expect(second.front() == expected && second.back() == expected, "the wrong value in the second stream");
-          mirror.table().destroy_stream(other);
+          mirror.driver().destroy_stream(other);
         }) == "");
 }
 
@@ -180,7 +180,7 @@ TEST_CASE("batches: calls are put into their streams at the end, in their order"
     CHECK(run_processes(device_group(3, transport), [](Communicator& group) {
             Mirror mirror;
             DeviceStream other = nullptr;
-            mirror.table().make_stream(&other);
+            mirror.driver().make_stream(mirror.device(), &other);
             const CallOptions here{.stream = mirror.stream()}, there{.stream = other};
             std::pmr::vector<int32_t> first(1000, 1, &mirror), second(70'000, 1, &mirror), third(10, 1, &mirror);
             std::pmr::vector<int32_t> all(6, 0, &mirror);
@@ -212,12 +212,12 @@ TEST_CASE("batches: calls are put into their streams at the end, in their order"
             group.batch_end();  // returns when it is in the stream
             work.wait_on(other);
             sum(third, there);
-            mirror.table().synchronize(other);
+            mirror.driver().synchronize(other);
             mirror.to_host();
             mirror.synchronize();
             expect(first[999] == 27 && second[69'999] == 3 && third[9] == 27, "the wrong sum in a batch");
             for (const int32_t value : all) expect(value == 3, "the wrong value gathered in a batch");
-            mirror.table().destroy_stream(other);
+            mirror.driver().destroy_stream(other);
           }) == "");
   }
 }
@@ -258,11 +258,11 @@ TEST_CASE("messages, small and large, from a stream to a stream and to host memo
 TEST_CASE("a stream of another device than the thread's current one") {
   CHECK(run_processes(device_group(2, "shm"), [](Communicator& group) {
           std::unique_ptr<Mirror> mirror = std::make_unique<Mirror>();
-          if (mirror->table().use(1) != 0) return;  // a GPU may be alone
+          if (mirror->driver().use(1) != 0) return;  // a GPU may be alone
           mirror = std::make_unique<Mirror>();
           std::pmr::vector<int32_t> values(100, 1, mirror.get());
           mirror->to_device();
-          mirror->table().use(0);
+          mirror->driver().use(0);
           int32_t* const on_device = mirror->image_of(values.data());
           group.all_reduce(on_device, on_device, 100, DType::kInt32, Op::kSum, {.stream = mirror->stream()});
           mirror->to_host();
@@ -278,7 +278,7 @@ TEST_CASE("the legacy stream waits for blocking streams, and they for it; queues
       CAPTURE(window);
       RankGroup ranks = device_group(2, "shm");
       ranks.config.device_window_bytes = window;
-      ranks.before = [queues](int) { setenv("HOST_DEVICE_QUEUES", queues, 1); };
+      ranks.before = [queues](int) { setenv("FAKE_CUDA_QUEUES", queues, 1); };
       CHECK(run_processes(ranks, [](Communicator& group) {
               Mirror mirror;
               std::pmr::vector<int32_t> values(30'000, 1, &mirror);
@@ -286,7 +286,7 @@ TEST_CASE("the legacy stream waits for blocking streams, and they for it; queues
               mirror.synchronize();
               int32_t* const data = mirror.image_of(values.data());
               void* const library = dlopen(device_library(), RTLD_NOW | RTLD_NOLOAD);
-              const auto make = reinterpret_cast<void* (*)()>(dlsym(library, "host_device_blocking_stream"));
+              const auto make = reinterpret_cast<void* (*)()>(dlsym(library, "fake_cuda_blocking_stream"));
               if (make == nullptr) return;  // a GPU: no such function
               void* const blocking = make();
               for (int i = 0; i < 5; ++i) {
@@ -294,10 +294,10 @@ TEST_CASE("the legacy stream waits for blocking streams, and they for it; queues
                 group.all_reduce(data, data, 30'000, DType::kInt32, Op::kSum, {.stream = blocking});
               }
               const DeviceCopy copy{values.data(), data, 120'000, 120'000, 120'000, 1};
-              mirror.table().copy(&copy, nullptr);
-              mirror.table().synchronize(nullptr);
+              mirror.driver().copy(copy, nullptr);
+              mirror.driver().synchronize(nullptr);
               expect(values.front() == 1024 && values.back() == 1024, "the wrong sum");
-              mirror.table().destroy_stream(blocking);
+              mirror.driver().destroy_stream(blocking);
             }) == "");
     }
   }
@@ -305,14 +305,14 @@ TEST_CASE("the legacy stream waits for blocking streams, and they for it; queues
 
 TEST_CASE("a queue for each stream: calls keep their order by events alone") {
   RankGroup ranks = device_group(3, "shm");
-  ranks.before = [](int) { setenv("HOST_DEVICE_QUEUES", "32", 1); };
+  ranks.before = [](int) { setenv("FAKE_CUDA_QUEUES", "32", 1); };
   for (const uint64_t window : {Config().device_window_bytes, uint64_t{0}}) {
     CAPTURE(window);
     ranks.config.device_window_bytes = window;
     CHECK(run_processes(ranks, [](Communicator& group) {
             Mirror mirror;
             DeviceStream streams[3] = {};
-            for (DeviceStream& stream : streams) mirror.table().make_stream(&stream);
+            for (DeviceStream& stream : streams) mirror.driver().make_stream(mirror.device(), &stream);
             std::pmr::vector<int64_t> values(40'000, 1, &mirror);
             mirror.to_device();
             mirror.synchronize();
@@ -327,7 +327,7 @@ TEST_CASE("a queue for each stream: calls keep their order by events alone") {
             mirror.to_host();
             mirror.synchronize();
             expect(values.front() == 531'441 && values.back() == 531'441, "the wrong sum");
-            for (DeviceStream stream : streams) mirror.table().destroy_stream(stream);
+            for (DeviceStream stream : streams) mirror.driver().destroy_stream(stream);
           }) == "");
   }
 }

@@ -3,12 +3,12 @@
 #include <vector>
 
 #include "tests/engine/cases.h"
-#include "tests/support/host_device/mirror.h"
+#include "tests/support/fake_cuda/mirror.h"
 #include "tests/support/rank_group.h"
 
 namespace rondo::testing {
 
-// Ranks with a host device each, or, as threads, one of all.
+// Ranks with a fake device each, or, as threads, one of all.
 inline RankGroup device_group(int world, const char* transport) {
   RankGroup group;
   group.world = world;
@@ -26,9 +26,9 @@ enum class BufferKind : uint8_t { kPlain, kRegistered, kOddRegistered };
 void run_on_device(Communicator& group, const std::vector<CollectiveCase>& cases,
                    BufferKind buffers = BufferKind::kPlain);
 
-// What the device, which has been opened, has counted in this process: "host_device_..."; -1: a GPU does not tell.
+// What the device, which has been opened, has counted in this process: "fake_cuda_..."; -1: a GPU does not tell.
 int counted(const char* what);
 // Passes over the memory of several ranks; -1: a GPU does not tell.
-inline int passes_over_ranks() { return counted("host_device_placed"); }
+inline int passes_over_ranks() { return counted("fake_cuda_placed"); }
 
 }  // namespace rondo::testing

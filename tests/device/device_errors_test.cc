@@ -69,15 +69,13 @@ TEST_CASE("a caller's mistakes: nothing happens, and the communicator goes on") 
                        "give CallOptions::stream");
           expect_error(call(nullptr, nullptr, stream), ErrorCode::kInvalid, "null");
           void* freed = nullptr;
-          buffer.mirror.table().allocate(400, &freed);
-          buffer.mirror.table().release(freed);
+          buffer.mirror.driver().allocate(0, 400, &freed);
+          buffer.mirror.driver().release(0, freed);
           expect_error(call(freed, freed, stream), ErrorCode::kInvalid, "is host memory");
-          if (DeviceStream elsewhere = nullptr; buffer.mirror.table().use(1) == 0) {  // a GPU may be alone
-            buffer.mirror.table().make_stream(&elsewhere);
-            buffer.mirror.table().use(0);
+          if (DeviceStream elsewhere = nullptr; buffer.mirror.driver().make_stream(1, &elsewhere) == 0) {  // a GPU may be alone
             expect_error(call(data, data, elsewhere), ErrorCode::kInvalid,
                          "memory of device 0, and the stream is of device 1");
-            buffer.mirror.table().destroy_stream(elsewhere);
+            buffer.mirror.driver().destroy_stream(elsewhere);
           }
           for (const auto& host_call : std::vector<std::function<void()>>{
                    [&] { group.send_async(data, 1, DType::kInt32, 0); },
@@ -128,20 +126,20 @@ TEST_CASE("a stream that is captured: nothing happens, and the capture goes on")
   CHECK(run_processes(group_of(2), [](Communicator& group) {
           Buffer buffer(100);
           void* const library = dlopen(device_library(), RTLD_NOW | RTLD_NOLOAD);
-          const auto capture = reinterpret_cast<void (*)(void*, int)>(dlsym(library, "host_device_capture"));
+          const auto capture = reinterpret_cast<bool (*)(void*, int)>(dlsym(library, "fake_cuda_capture"));
           if (capture == nullptr) return;  // a GPU: no such function
           void* const data = buffer.data();
           const TensorRef tensor{data, data, 100, DType::kInt32};
           const CallOptions options{.stream = buffer.mirror.stream()};
           for (int round = 0; round < 2; ++round) {
-            capture(buffer.mirror.stream(), 1);
+            capture(buffer.mirror.stream(), cuda::kCaptureGlobal);
             expect_error(error_of([&] { all_reduce(group, buffer); }), ErrorCode::kUnsupported,
                          "all_reduce on rank " + std::to_string(group.rank()) + ": the stream is being captured");
             expect_error(error_of([&] { group.all_reduce_many(std::vector{tensor}, Op::kSum, options); }),
                          ErrorCode::kUnsupported, "all_reduce_many on rank");
             expect_error(error_of([&] { group.send(data, 1, DType::kInt32, 0, 0, options); }), ErrorCode::kUnsupported,
                          "send on rank");
-            capture(buffer.mirror.stream(), 0);
+            expect(capture(buffer.mirror.stream(), -1), "the capture is spoilt");
             all_reduce(group, buffer);
             buffer.mirror.synchronize();
           }
@@ -149,16 +147,16 @@ TEST_CASE("a stream that is captured: nothing happens, and the capture goes on")
         }) == "");
 }
 
-TEST_CASE("no library, no device: all ranks hear of it, and calls on host memory go on") {
+TEST_CASE("no driver, no device: all ranks hear of it, and calls on host memory go on") {
   RankGroup missing = group_of(2);
-  missing.config.device_library = "/nowhere/librondo_cuda.so";
+  missing.config.device_library = "/nowhere/libcuda.so.1";
   CHECK(run_processes(missing, [](Communicator& group) {
           expect_error(error_of([&] { group.attach_device(); }), ErrorCode::kUnsupported, "RONDO_DEVICE_LIBRARY");
           expect_sum_on_host(group);
         }) == "");
   RankGroup none = group_of(2);
   none.before = [](int rank) {
-    setenv("HOST_DEVICE_COUNT", rank == 1 ? "0" : "1", 1);
+    setenv("FAKE_CUDA_COUNT", rank == 1 ? "0" : "1", 1);
     if (rank == 1) setenv("CUDA_VISIBLE_DEVICES", "-1", 1);
   };
   CHECK(run_processes(none, [](Communicator& group) {
@@ -168,23 +166,27 @@ TEST_CASE("no library, no device: all ranks hear of it, and calls on host memory
         }) == "");
 }
 
-TEST_CASE("a library of another build: refused on that rank, and all hear of it") {
-  RankGroup other = group_of(2);
-  other.before = [](int rank) {
-    if (rank == 1) setenv("HOST_DEVICE_BUILD", "other", 1);
-  };
-  if (std::getenv("RONDO_TEST_DEVICE") != nullptr) return;
-  CHECK(run_processes(other, [](Communicator& group) {
-          const Error error = error_of([&] { group.attach_device(); });
-          expect_error(error, ErrorCode::kUnsupported, group.rank() == 1 ? "of another build" : "rank 1");
-          if (group.rank() == 1) expect_error(error, ErrorCode::kUnsupported, "install both from one build");
-          expect_sum_on_host(group);
-        }) == "");
+TEST_CASE("a driver that is too old, or lacks a function: refused on that rank, and all hear of it") {
+  if (std::getenv("RONDO_TEST_DEVICE") != nullptr) return;  // a GPU's driver is what it is
+  const std::pair<const char*, const char*> settings[] = {{"FAKE_CUDA_VERSION", "12030"},
+                                                          {"FAKE_CUDA_LACKS", "cuMemMap"}};
+  for (const auto& [name, value] : settings) {
+    RankGroup other = group_of(2);
+    other.before = [&](int rank) {
+      if (rank == 1) setenv(name, value, 1);
+    };
+    CHECK(run_processes(other, [name = std::string(name)](Communicator& group) {
+            const std::string why = name == "FAKE_CUDA_LACKS" ? "has no cuMemMap" : "is a driver of CUDA 12.3; CUDA 1";
+            const Error error = error_of([&] { group.attach_device(); });
+            expect_error(error, ErrorCode::kUnsupported, group.rank() == 1 ? why : "rank 1");
+            expect_sum_on_host(group);
+          }) == "");
+  }
 }
 
 TEST_CASE("a device that is too old") {
   RankGroup old = group_of(2);
-  old.before = [](int rank) { setenv("HOST_DEVICE_MAJOR", rank == 0 ? "7" : "9", 1); };
+  old.before = [](int rank) { setenv("FAKE_CUDA_MAJOR", rank == 0 ? "7" : "9", 1); };
   if (std::getenv("RONDO_TEST_DEVICE") != nullptr) return;  // a GPU is what it is
   CHECK(run_processes(old, [](Communicator& group) {
           const Error error = error_of([&] { group.attach_device(); });
@@ -310,7 +312,7 @@ TEST_CASE("a deadline begins when the stream comes to the call") {
             const CallOptions options{.timeout = std::chrono::seconds(2), .stream = mirror.stream()};
             group.attach_device();
             // The stream is busy for longer than the deadline.
-            mirror.table().call_host([](void*) { std::this_thread::sleep_for(std::chrono::milliseconds(2500)); },
+            mirror.driver().call_host([](void*) { std::this_thread::sleep_for(std::chrono::milliseconds(2500)); },
                                      nullptr, mirror.stream());
             group.all_reduce(data, data, 1000, DType::kInt32, Op::kSum, options);
             group.send_async(data, 1000, DType::kInt32, peer, 0, options);

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "tests/faults/ranks.h"
-#include "tests/support/host_device/mirror.h"
+#include "tests/support/fake_cuda/mirror.h"
 
 namespace rondo::testing {
 namespace {
@@ -61,7 +61,7 @@ class Caller {
 };
 
 void run_rank(Here& here, Way way, bool aborts) {
-  if (way == Way::kHostWaits) setenv("HOST_DEVICE_WAITS", "0", 1);
+  if (way == Way::kHostWaits) setenv("FAKE_CUDA_LACKS", "cuStreamBatchMemOp", 1);
   Communicator group = Communicator::join(here.options);
   Caller caller(group);
   for (int i = 0; i < 50; ++i) caller.call_once();

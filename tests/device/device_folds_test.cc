@@ -1,5 +1,5 @@
 // The passes of the device give the bits of combine() for every dtype, op and flag, 1 to 8 sources, aligned or not, in
-// place or not. Over the host device by default; on a GPU by tools/gpu.sh, where it is the proof of the kernels.
+// place or not. Over the fake driver by default; on a GPU by tools/gpu.sh, where it is the proof of the kernels.
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -10,7 +10,7 @@
 #include "kernels/combine.h"
 #include "kernels/resolve.h"
 #include "tests/support/element.h"
-#include "tests/support/host_device/mirror.h"
+#include "tests/support/fake_cuda/mirror.h"
 #include "tests/support/random.h"
 
 namespace rondo::testing {
@@ -69,8 +69,8 @@ void check(const CombineSpec& spec, const Shape& shape, uint64_t scaled, Random&
   fold.arguments = {spec.scalar, spec.world};
   fold.dtype = static_cast<uint8_t>(spec.dtype);
   fold.fold = resolved.copies ? kCopies : static_cast<uint8_t>(resolved.fold);
-  REQUIRE(mirror.table().fold(&fold, mirror.stream()) == 0);
-  REQUIRE(mirror.table().synchronize(mirror.stream()) == 0);
+  REQUIRE(mirror.driver().fold(fold, mirror.stream()) == 0);
+  REQUIRE(mirror.driver().synchronize(mirror.stream()) == 0);
   combine(spec, move, kCount);
   const std::vector<std::byte> expected(buffers.memory.begin(), buffers.memory.end());
   mirror.to_host();
@@ -82,7 +82,7 @@ void check(const CombineSpec& spec, const Shape& shape, uint64_t scaled, Random&
 
 TEST_CASE("every dtype and op") {
   Random random(kSeed);
-  MESSAGE("seed ", kSeed, ", library ", std::string(device_library()));
+  MESSAGE("seed ", kSeed, ", driver ", std::string(device_library()));
   for (int dtype = 0; dtype < kDTypes; ++dtype) {
     for (int op = 0; op < kOps; ++op) {
       CombineSpec spec{static_cast<DType>(dtype), static_cast<Op>(op), 1.0 / 3, 3};

@@ -54,7 +54,7 @@ TEST_CASE("many calls under way, each on the result of the one before, over two 
           void* const memory = group.allocate(1u << 20, Memory::kDevice);
           Mirror mirror(memory, 1u << 20);
           DeviceStream other = nullptr;
-          mirror.table().make_stream(&other);
+          mirror.driver().make_stream(mirror.device(), &other);
           std::pmr::vector<uint32_t> values(1000, 1, &mirror);
           mirror.to_device();
           mirror.synchronize();
@@ -70,7 +70,7 @@ TEST_CASE("many calls under way, each on the result of the one before, over two 
           uint32_t expected = 1;
           for (int i = 0; i < 20; ++i) expected *= 2;
           expect(values.front() == expected && values.back() == expected, "the wrong sum");
-          mirror.table().destroy_stream(other);
+          mirror.driver().destroy_stream(other);
         }) == "");
 }
 
@@ -107,7 +107,7 @@ TEST_CASE("device memory: zeroed, of different sizes, given back, and again") {
             Mirror mirror;
             std::pmr::vector<std::byte> seen(bytes, std::byte{1}, &mirror);
             const DeviceCopy copy{seen.data(), memory, bytes, bytes, bytes, 1};
-            expect(mirror.table().copy(&copy, mirror.stream()) == 0, "no copy");
+            expect(mirror.driver().copy(copy, mirror.stream()) == 0, "no copy");
             mirror.synchronize();
             for (const std::byte byte : seen) expect(byte == std::byte{0}, "memory that is not zeroed");
             const CallOptions options{.stream = mirror.stream()};
@@ -127,7 +127,7 @@ TEST_CASE("one rank's device cannot share memory, or windows are off: all ranks 
   for (const std::string how : {"device", "setting"}) {
     RankGroup group = device_group(3, "shm");
     if (how == "setting") group.config.device_window_bytes = 0;
-    group.before = [&](int rank) { setenv("HOST_DEVICE_SHARES", how == "device" && rank == 1 ? "0" : "1", 1); };
+    group.before = [&](int rank) { setenv("FAKE_CUDA_SHARES", how == "device" && rank == 1 ? "0" : "1", 1); };
     if (std::getenv("RONDO_TEST_DEVICE") != nullptr && how == "device") continue;  // a GPU is what it is
     const auto cases = all_shapes({3, {1237}, {1}});
     CHECK(run_processes(group, [&](Communicator& comm) {
@@ -140,10 +140,10 @@ TEST_CASE("one rank's device cannot share memory, or windows are off: all ranks 
 TEST_CASE(
     "CUDA IPC where descriptors do not exist, or are refused by one rank: passes, and memory given back in any order") {
   if (std::getenv("RONDO_TEST_DEVICE") != nullptr) return;  // a GPU is what it is
-  for (const std::string how : {"HOST_DEVICE_SHARES", "HOST_DEVICE_IMPORTS"}) {
+  for (const std::string how : {"FAKE_CUDA_SHARES", "FAKE_CUDA_IMPORTS"}) {
     CAPTURE(how);
     RankGroup group = device_group(3, "shm");
-    const std::string value = how == "HOST_DEVICE_SHARES" ? std::to_string(kSharesByIpc) : "0";
+    const std::string value = how == "FAKE_CUDA_SHARES" ? std::to_string(kSharesByIpc) : "0";
     group.before = [&](int rank) {
       if (rank == 2) setenv(how.c_str(), value.c_str(), 1);
     };
@@ -165,7 +165,7 @@ TEST_CASE(
 TEST_CASE("a rank that dies while others map its memory by CUDA IPC") {
   if (std::getenv("RONDO_TEST_DEVICE") != nullptr) return;
   RankGroup group = device_group(3, "shm");
-  group.before = [](int) { setenv("HOST_DEVICE_SHARES", std::to_string(kSharesByIpc).c_str(), 1); };
+  group.before = [](int) { setenv("FAKE_CUDA_SHARES", std::to_string(kSharesByIpc).c_str(), 1); };
   CHECK(run_processes(group, [](Communicator& comm) {
           void* const memory = comm.allocate(1u << 20, Memory::kDevice);
           Sum sum(comm, memory, 1000);
@@ -231,7 +231,7 @@ TEST_CASE("processes that use the device one at a time") {
   if (std::getenv("RONDO_TEST_DEVICE") != nullptr) return;
   const TempFolder folder;
   RankGroup group = device_group(3, "shm");
-  group.before = [&](int) { setenv("HOST_DEVICE_SLICES", folder.path("slices").c_str(), 1); };
+  group.before = [&](int) { setenv("FAKE_CUDA_SLICES", folder.path("slices").c_str(), 1); };
   const auto cases = all_shapes({3, {1237}, {1}});
   for (const Algorithm algorithm : {Algorithm::kAuto, Algorithm::kRing}) {
     group.config.algorithm = algorithm;
@@ -241,7 +241,7 @@ TEST_CASE("processes that use the device one at a time") {
 
 TEST_CASE("words that are written late, by streams of ranks that have failed, hold nobody up") {
   RankGroup group = device_group(3, "shm");
-  group.before = [&](int rank) { setenv("HOST_DEVICE_LATE_US", rank == 1 ? "20000" : "1000", 1); };
+  group.before = [&](int rank) { setenv("FAKE_CUDA_LATE_US", rank == 1 ? "20000" : "1000", 1); };
   for (const Algorithm algorithm : {Algorithm::kAuto, Algorithm::kRing}) {
     group.config.algorithm = algorithm;
     for (int i = 0; i < 3; ++i) CHECK(run_processes(group, fail_between_passes) == "");
@@ -270,7 +270,7 @@ TEST_CASE("destroy() as soon as the stream has passed the last call: the others'
       static_cast<Shared*>(mmap(nullptr, sizeof(Shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0));
   REQUIRE(shared != MAP_FAILED);
   RankGroup ranks = device_group(2, "shm");
-  ranks.before = [](int) { setenv("HOST_DEVICE_QUEUES", "4", 1); };
+  ranks.before = [](int) { setenv("FAKE_CUDA_QUEUES", "4", 1); };
   CHECK(run_processes(ranks, [&](Communicator& group) {
           Sum sum(group, group.allocate(1u << 20, Memory::kDevice), 1000);
           const Mirror other;
@@ -282,7 +282,7 @@ TEST_CASE("destroy() as soon as the stream has passed the last call: the others'
             held = 2;
           });
           while (held == 0) std::this_thread::yield();
-          setenv("HOST_DEVICE_FUNCTION_US", "1000000", 1);
+          setenv("FAKE_CUDA_FUNCTION_US", "1000000", 1);
           Work work = sum.start();
           work.wait_on(other.stream());
           other.synchronize();  // the stream has passed it
@@ -317,9 +317,9 @@ TEST_CASE("destroy() gives back what calls and messages have used, and what allo
     ranks.config.device_window_bytes = window;
     CHECK(run_processes(ranks, [](Communicator& group) {
             const Mirror opens;
-            const int held = counted("host_device_held"), locked = counted("host_device_locked");
+            const int held = counted("fake_cuda_held"), locked = counted("fake_cuda_locked");
             void* const memory = group.allocate(1u << 20, Memory::kDevice);
-            expect(counted("host_device_held") > held, "the device does not count");
+            expect(counted("fake_cuda_held") > held, "the device does not count");
             {
               Sum sum(group, nullptr, 100'000);
               sum.start().wait();
@@ -330,8 +330,8 @@ TEST_CASE("destroy() gives back what calls and messages have used, and what allo
               sum.mirror.synchronize();
             }
             group.destroy();
-            expect(counted("host_device_held") == held, "device memory is left");
-            expect(counted("host_device_locked") == locked, "locked memory is left");
+            expect(counted("fake_cuda_held") == held, "device memory is left");
+            expect(counted("fake_cuda_locked") == locked, "locked memory is left");
           }) == "");
   }
 }
@@ -411,9 +411,9 @@ TEST_CASE("a stream of another device than the communicator's") {
   CHECK(run_processes(device_group(2, "shm"), [](Communicator& group) {
           group.attach_device();
           Mirror first;
-          if (first.table().use(1) != 0) return;  // a GPU may be alone
+          if (first.driver().use(1) != 0) return;  // a GPU may be alone
           Sum sum(group, nullptr, 100);
-          first.table().use(0);
+          first.driver().use(0);
           expect_error(error_of([&] { sum.start(); }), ErrorCode::kInvalid, "attached to device 0");
         }) == "");
 }

@@ -1,4 +1,4 @@
-// The full matrix over the host device: every collective, uneven ones too, with every root, in place or not, aligned or
+// The full matrix over the fake driver: every collective, uneven ones too, with every root, in place or not, aligned or
 // not, and every dtype with every op; 1 to 8 ranks, processes and threads, in registered
 // memory, in plain and in both, and by the ring.
 #include <doctest/doctest.h>

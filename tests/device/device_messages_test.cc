@@ -20,7 +20,7 @@ using Clock = std::chrono::steady_clock;
 // A buffer of the device that the host cannot touch, and that no mirror gives back.
 void* device_memory(const Mirror& mirror, size_t bytes) {
   void* data = nullptr;
-  expect(mirror.table().allocate(bytes, &data) == 0, "no device memory");
+  expect(mirror.driver().allocate(mirror.device(), bytes, &data) == 0, "no device memory");
   return data;
 }
 
@@ -37,7 +37,7 @@ TEST_CASE("a ring of messages, batched and by sendrecv, over shared memory and T
 }
 
 TEST_CASE("the same where streams cannot wait for words, and with a queue for each stream") {
-  for (const char* setting : {"HOST_DEVICE_WAITS=0", "HOST_DEVICE_QUEUES=4"}) {
+  for (const char* setting : {"FAKE_CUDA_LACKS=cuStreamBatchMemOp", "FAKE_CUDA_QUEUES=4"}) {
     CAPTURE(setting);
     RankGroup group = device_group(2, "tcp");
     group.before = [setting](int) { putenv(const_cast<char*>(setting)); };
@@ -48,8 +48,8 @@ TEST_CASE("the same where streams cannot wait for words, and with a queue for ea
 TEST_CASE("pieces are copied to the host while others are copied back: collectives and sendrecv") {
   RankGroup ranks = device_group(2, "tcp");
   ranks.before = [](int) {
-    setenv("HOST_DEVICE_QUEUES", "4", 1);
-    setenv("HOST_DEVICE_COPY_MBPS", "400", 1);  // 10 ms a piece
+    setenv("FAKE_CUDA_QUEUES", "4", 1);
+    setenv("FAKE_CUDA_COPY_MBPS", "400", 1);  // 10 ms a piece
   };
   if (std::getenv("RONDO_TEST_DEVICE") != nullptr) return;  // a GPU does not count
   CHECK(run_processes(ranks, [](Communicator& group) {
@@ -61,7 +61,7 @@ TEST_CASE("pieces are copied to the host while others are copied back: collectiv
           const CallOptions options{.stream = mirror.stream()};
           const int peer = 1 - group.rank();
           void* const library = dlopen(device_library(), RTLD_NOW | RTLD_NOLOAD);
-          const auto both_ways = reinterpret_cast<int (*)()>(dlsym(library, "host_device_both_ways"));
+          const auto both_ways = reinterpret_cast<int (*)()>(dlsym(library, "fake_cuda_both_ways"));
           // On a loaded machine the other rank's pieces may come after the own ones have been copied: a few times.
           const auto copies_both_ways = [&](const std::function<void()>& call) {
             const int before = both_ways();
@@ -87,7 +87,7 @@ TEST_CASE("pieces are copied to the host while others are copied back: collectiv
 
 TEST_CASE("a receive in one stream does not hold up a send in another: no kernel is loaded at its first launch") {
   RankGroup ranks = device_group(2, "tcp");
-  ranks.before = [](int) { setenv("HOST_DEVICE_QUEUES", "4", 1); };
+  ranks.before = [](int) { setenv("FAKE_CUDA_QUEUES", "4", 1); };
   CHECK(run_processes(ranks, [](Communicator& group) {
           Mirror mirror, other;
           DeviceBuffer data(other, 1000, group.rank()), in(mirror, 1000, -1);
@@ -157,7 +157,7 @@ TEST_CASE("send and receive return at once; what the stream had before is sent, 
   CHECK(run_processes(device_group(2, "tcp"), [](Communicator& group) {
           Mirror mirror;
           DeviceStream other = nullptr;
-          mirror.table().make_stream(&other);
+          mirror.driver().make_stream(mirror.device(), &other);
           DeviceBuffer data(mirror, 1'000'000, group.rank()), copy(mirror, 1'000'000, -1);
           mirror.to_device();
           const CallOptions options{.stream = mirror.stream()};
@@ -179,8 +179,8 @@ TEST_CASE("send and receive return at once; what the stream had before is sent, 
           mirror.to_host();
           mirror.synchronize();
           copy.expect_message(1, 1'000'000);
-          mirror.table().synchronize(other);
-          mirror.table().destroy_stream(other);
+          mirror.driver().synchronize(other);
+          mirror.driver().destroy_stream(other);
           group.barrier();
         }) == "");
 }
@@ -320,7 +320,7 @@ TEST_CASE("a buffer that is freed while it is in flight") {
               if (group.rank() == 0) {
                 work = group.all_reduce_async(data, data, 1000, DType::kInt32, Op::kSum, options);
                 if (comes) group.send(&work, 0, DType::kInt8, 1);
-                expect(mirror.table().release(data) == 0, "the buffer cannot be freed");
+                expect(mirror.driver().release(mirror.device(), data) == 0, "the buffer cannot be freed");
               } else if (comes) {
                 group.recv(&work, 0, DType::kInt8, 0);
                 work = group.all_reduce_async(data, data, 1000, DType::kInt32, Op::kSum, options);
@@ -346,7 +346,7 @@ TEST_CASE("a buffer that is freed while it is in flight") {
             } else {
               group.all_reduce(data, data, 1000, DType::kInt32, Op::kSum, options);
             }
-            mirror.table().release(data);
+            mirror.driver().release(mirror.device(), data);
             expect_error(error_of([&] { group.batch_end(); }), ErrorCode::kInvalid, "is host memory");
             expect(!group.error(), "the communicator has failed");
           }

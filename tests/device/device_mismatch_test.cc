@@ -10,7 +10,7 @@
 
 #include "rondo/communicator.h"
 #include "tests/faults/mismatch_cases.h"
-#include "tests/support/host_device/mirror.h"
+#include "tests/support/fake_cuda/mirror.h"
 
 namespace rondo::testing {
 namespace {

@@ -1,4 +1,4 @@
-// What the engine takes for granted of a device, a point a case, each in processes of its own: over the host device the
+// What the engine takes for granted of a device, a point a case, each in processes of its own: over the fake driver the
 // cases themselves are tried; on a GPU they run before everything else (tools/gpu.sh) and print what they find.
 // PROBE_MIB: of the large buffer, 16.
 #include <doctest/doctest.h>
@@ -26,9 +26,9 @@ double microseconds_since(Clock::time_point begin) {
 template <class T>
 struct LockedVector {
   LockedVector(const Probe& probe, size_t count, T value) : of(probe), data(count, value) {
-    of.check(of.table().lock_host(data.data(), count * sizeof(T)), "locking host memory");
+    of.check(of.driver().lock_host(of.device(), data.data(), count * sizeof(T)), "locking host memory");
   }
-  ~LockedVector() { of.table().unlock_host(data.data()); }
+  ~LockedVector() { of.driver().unlock_host(data.data()); }
   const Probe& of;
   std::vector<T> data;
 };
@@ -92,14 +92,14 @@ void share_memory(const Probe& probe, int rank, MemorySharing sharing, Descripto
   void* memory = nullptr;
   int descriptor = -1;
   if (rank == 0) {
-    probe.check(probe.table().allocate_shared(kBytes, sharing, &memory, &descriptor), "making memory to share");
+    probe.check(probe.driver().allocate_shared(probe.device(), kBytes, sharing, &memory, &descriptor), "making memory to share");
     std::iota(values.data.begin(), values.data.end(), 7u);
     probe.copy(memory, values.data.data(), kBytes, stream);
     expect(probe.passes(stream), "a copy into shared memory does not end");
   }
   pipe.pass(descriptor, rank == 0);
   if (rank == 1) {
-    probe.check(probe.table().map_shared(descriptor, sharing, kBytes, &memory), "mapping the other process's memory");
+    probe.check(probe.driver().map_shared(probe.device(), descriptor, sharing, kBytes, &memory), "mapping the other process's memory");
     void* const own = probe.allocate(kBytes);
     probe.await(stream, kFilled, 1);
     probe.fold(DType::kUint32, Fold::kSum, {memory, memory}, own, kCount, stream);
@@ -109,7 +109,7 @@ void share_memory(const Probe& probe, int rank, MemorySharing sharing, Descripto
     expect(within(kPatience, [&] { return probe.words().load(kRead) == 1; }), "the other process does not go on");
     probe.copy(values.data.data(), memory, kBytes, stream);  // a descriptor's memory lives on
     expect(probe.passes(stream), "memory is gone that is still mapped");
-    probe.check(probe.table().release_shared(memory), "unmapping the other process's memory");
+    probe.check(probe.driver().release_shared(memory), "unmapping the other process's memory");
     probe.words().store(kRead, 2);
     return;
   }
@@ -119,10 +119,10 @@ void share_memory(const Probe& probe, int rank, MemorySharing sharing, Descripto
   expect(probe.passes(stream), "the other process's answer does not come");
   for (size_t i = 0; i < kCount; ++i)
     expect(values.data[i] == 2 * (i + 7), "the other process's kernel wrote otherwise");
-  if (sharing == MemorySharing::kDescriptor) probe.table().release_shared(memory);
+  if (sharing == MemorySharing::kDescriptor) probe.driver().release_shared(memory);
   probe.words().store(kRead, 1);
   expect(within(kPatience, [&] { return probe.words().load(kRead) == 2; }), "the other process does not end");
-  if (sharing == MemorySharing::kIpc) probe.check(probe.table().release_shared(memory), "freeing shared memory");
+  if (sharing == MemorySharing::kIpc) probe.check(probe.driver().release_shared(memory), "freeing shared memory");
 }
 
 }  // namespace
@@ -138,19 +138,17 @@ TEST_CASE("hold the device open until the input ends" * doctest::skip()) {
 
 TEST_CASE("01 the device") {
   CHECK(run_probe(1, [](const Probe& probe, int) {
-          int device = 0, devices = 0;
           DeviceFacts facts{};
-          probe.check(probe.table().current(&device), "asking for the current device");
-          probe.check(probe.table().count(&devices), "counting devices");
-          probe.check(probe.table().facts(device, &facts), "asking for the device's properties");
-          report("%d devices; %d: %s, compute capability %d.%d, CUDA %d, %llu MiB", devices, device, facts.name,
+          probe.check(probe.driver().facts(probe.device(), &facts), "asking for the device's properties");
+          report("%d devices; %d: %s, compute capability %d.%d, CUDA %d, %llu MiB", probe.driver().count(),
+                 probe.device(), facts.name.c_str(),
                  facts.major, facts.minor, facts.driver, static_cast<unsigned long long>(facts.memory_bytes >> 20));
           report("loading the kernels took %.0f ms", probe.load_ms());
           report("streams wait for words: %s; memory by descriptors: %s, by CUDA IPC: %s",
-                 facts.waits_on_words != 0 ? "yes" : "NO",
+                 facts.waits_on_words ? "yes" : "NO",
                  (facts.shares_memory & kSharesByDescriptor) != 0 ? "yes" : "NO",
                  (facts.shares_memory & kSharesByIpc) != 0 ? "yes" : "NO");
-          expect(facts.waits_on_words != 0, "streams cannot wait for words: threads of the host wait in their place");
+          expect(facts.waits_on_words, "streams cannot wait for words: threads of the host wait in their place");
         }) == "");
 }
 
@@ -158,9 +156,9 @@ TEST_CASE("02 memory of memfd_create is locked, twice, and reached by copies and
   CHECK(run_probe(1, [](const Probe& probe, int) {
           void* const host = probe.words().memory();
           const DeviceStream stream = probe.stream();
-          probe.check(probe.table().lock_host(host, SharedWords::kBytes), "locking it again");
+          probe.check(probe.driver().lock_host(probe.device(), host, SharedWords::kBytes), "locking it again");
           void* at_kernels = nullptr;
-          probe.check(probe.table().kernel_address(host, &at_kernels), "asking where kernels reach it");
+          probe.check(probe.driver().kernel_address(probe.device(), host, &at_kernels), "asking where kernels reach it");
           auto* const device = static_cast<std::byte*>(probe.allocate(SharedWords::kBytes));
           constexpr size_t kHalf = SharedWords::kBytes / 2;
           for (size_t i = 0; i < 16; ++i) probe.words().store(i, static_cast<uint32_t>(100 + i));
@@ -170,7 +168,7 @@ TEST_CASE("02 memory of memfd_create is locked, twice, and reached by copies and
           for (size_t i = 0; i < 16; ++i) {
             expect(probe.words().load(kHalf / 64 + i) == 100 + i, "the kernel wrote otherwise");
           }
-          probe.check(probe.table().unlock_host(host), "unlocking it");
+          probe.check(probe.driver().unlock_host(host), "unlocking it");
           probe.write(stream, 0, 5);
           expect(probe.passes(stream) && probe.words().load(0) == 5, "unlocked once of two times, it is gone");
         }) == "");
@@ -239,17 +237,16 @@ TEST_CASE("04 beside a stream that waits: functions of the host, and the first l
           expect(probe.passes(waiting), "the wait does not end");
           report("functions of the host run: %s; a first launch returns: %s, runs: %s", function ? "yes" : "NO",
                  launch ? "yes" : "NO", kernel ? "yes" : "NO");
-          if (std::getenv("RONDO_TEST_DEVICE") == nullptr) return;  // the host device has one queue for all streams
+          if (std::getenv("RONDO_TEST_DEVICE") == nullptr) return;  // the fake one has one queue for all streams
           expect(function && launch && kernel, "a stream that waits holds up another one");
         }) == "");
 }
 
 TEST_CASE("05 beside a stream that waits: which calls of the runtime wait, too") {
   CHECK(run_probe(1, [](const Probe& probe, int) {
-          const DeviceTable& table = probe.table();
+          const DeviceDriver& driver = probe.driver();
+          const int device = probe.device();
           const DeviceStream waiting = probe.stream();
-          int device = 0;
-          table.current(&device);
           std::vector<char> page(1 << 16);
           void* const old = probe.allocate(1 << 20);
           probe.await(waiting, 1, 1);
@@ -258,28 +255,22 @@ TEST_CASE("05 beside a stream that waits: which calls of the runtime wait, too")
               {"make_event",
                [&] {
                  DeviceEvent event;
-                 table.make_event(device, &event);
+                 driver.make_event(device, &event);
                }},
-              {"lock_host", [&] { table.lock_host(page.data(), page.size()); }},
+              {"lock_host", [&] { driver.lock_host(device, page.data(), page.size()); }},
               {"allocate_shared",
                [&] {
                  void* memory;
                  int descriptor;
-                 if (table.allocate_shared(1 << 20, MemorySharing::kDescriptor, &memory, &descriptor) == 0)
+                 if (driver.allocate_shared(device, 1 << 20, MemorySharing::kDescriptor, &memory, &descriptor) == 0)
                    close(descriptor);
                }},
               {"allocate", [&] { probe.allocate(1 << 20); }},
-              {"release", [&] { table.release(old); }},
+              {"release", [&] { driver.release(device, old); }},
           };
           for (const auto& [name, call] : calls) {
             report("%s beside a stream that waits: %s", name,
-                   returns_within(std::chrono::seconds(1),
-                                  [device, &table, call = call] {
-                                    table.use(device);
-                                    call();
-                                  })
-                       ? "returns"
-                       : "WAITS, too");
+                   returns_within(std::chrono::seconds(1), call) ? "returns" : "WAITS, too");
           }
           probe.words().store(1, 1);
           expect(probe.passes(waiting), "the wait does not end");
@@ -296,7 +287,7 @@ TEST_CASE("06 entries that a stream takes while it waits") {
             probe.fold(DType::kUint8, Fold::kSum, {memory}, memory + 1024, 64, stream);
           });
           const int functions = entries_taken(
-              probe, 4, [&](DeviceStream stream) { probe.table().call_host([](void*) {}, nullptr, stream); });
+              probe, 4, [&](DeviceStream stream) { probe.driver().call_host([](void*) {}, nullptr, stream); });
           report("entries behind a wait (4096: no limit seen): %d writes, %d copies, %d kernels, %d functions", writes,
                  copies, kernels, functions);
           expect(std::min({writes, copies, kernels, functions}) >= 512, "fewer than the 512 that calls may take");
@@ -327,7 +318,7 @@ TEST_CASE("07 streams that run beside one that waits") {
 
 TEST_CASE("08 the legacy stream waits: a non-blocking stream goes on") {
   CHECK(run_probe(1, [](const Probe& probe, int) {
-          probe.stream();  // the host device's first stream shares a queue with the legacy stream
+          probe.stream();  // the fake device's first stream shares a queue with the legacy stream
           const DeviceStream other = probe.stream();
           probe.await(nullptr, 1, 1);
           const bool beside = probe.passes(other, std::chrono::seconds(1));

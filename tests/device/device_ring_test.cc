@@ -14,21 +14,21 @@
 namespace rondo::testing {
 namespace {
 
-// A device a rank, in processes of their own; pairs: HOST_DEVICE_PEERS or HOST_DEVICE_SLOW.
+// A device a rank, in processes of their own; pairs: FAKE_CUDA_PEERS or FAKE_CUDA_SLOW.
 RankGroup devices_group(int world, const char* setting, const std::string& pairs, uint64_t window_bytes = 1u << 20) {
   RankGroup group = device_group(world, "shm");
   group.config.device_window_bytes = window_bytes;
   group.before = [=](int rank) {
-    setenv("HOST_DEVICE_COUNT", std::to_string(world).c_str(), 1);
+    setenv("FAKE_CUDA_COUNT", std::to_string(world).c_str(), 1);
     setenv(setting, pairs.c_str(), 1);
-    DeviceLibrary::open(device_library())->table().use(rank);
+    DeviceDriver::open(device_library())->use(rank);
   };
   return group;
 }
 
 bool on_a_gpu() { return std::getenv("RONDO_TEST_DEVICE") != nullptr; }  // which is what it is
 
-int locked_pieces() { return counted("host_device_locked"); }
+int locked_pieces() { return counted("fake_cuda_locked"); }
 
 }  // namespace
 
@@ -56,7 +56,7 @@ TEST_CASE("devices that reach the next one only, in the order of ranks or in ano
   const auto large = large_shapes(4);
   for (const char* pairs : {"01 12 23 30", "02 21 13 30", "03 31 12 20 10"}) {
     CAPTURE(std::string(pairs));
-    CHECK(run_processes(devices_group(4, "HOST_DEVICE_PEERS", pairs, 64 * 1024), [&](Communicator& group) {
+    CHECK(run_processes(devices_group(4, "FAKE_CUDA_PEERS", pairs, 64 * 1024), [&](Communicator& group) {
             run_all(group, cases);
             run_all(group, large);
           }) == "");
@@ -66,7 +66,7 @@ TEST_CASE("devices that reach the next one only, in the order of ranks or in ano
 TEST_CASE("devices without a ring: all ranks stage") {
   if (on_a_gpu()) return;
   const auto cases = all_shapes({3, {1237}, {1}});
-  CHECK(run_processes(devices_group(3, "HOST_DEVICE_PEERS", "01 10 12"), [&](Communicator& group) {
+  CHECK(run_processes(devices_group(3, "FAKE_CUDA_PEERS", "01 10 12"), [&](Communicator& group) {
           run_on_device(group, cases, BufferKind::kOddRegistered);
           expect(passes_over_ranks() == 0, "a call was not staged");
         }) == "");
@@ -74,14 +74,14 @@ TEST_CASE("devices without a ring: all ranks stage") {
 
 TEST_CASE("slow pairs: large calls go around them") {
   if (on_a_gpu()) return;
-  CHECK(run_processes(devices_group(4, "HOST_DEVICE_SLOW", "01 10 23 32"), [](Communicator& group) {
+  CHECK(run_processes(devices_group(4, "FAKE_CUDA_SLOW", "01 10 23 32"), [](Communicator& group) {
           void* const memory = group.allocate(1u << 20, Memory::kDevice);
-          const int before = counted("host_device_slow");
+          const int before = counted("fake_cuda_slow");
           Sum sum(group, memory, 200'000);
           sum.start().wait();
           expect(sum.value() == 4, "the wrong sum");
           expect(before > 0, "the pairs were not measured");
-          expect(counted("host_device_slow") == before, "the call went over a slow pair");
+          expect(counted("fake_cuda_slow") == before, "the call went over a slow pair");
           const auto cases = all_shapes({4, {1237}, {1}});
           run_all(group, cases);
         }) == "");
@@ -90,7 +90,7 @@ TEST_CASE("slow pairs: large calls go around them") {
 // Freed memory that stayed locked would be taken for locked memory when it is allocated again.
 TEST_CASE("a communicator that fails while its devices are measured gives all locked memory back") {
   if (on_a_gpu()) return;
-  CHECK(run_processes(devices_group(2, "HOST_DEVICE_PASS_US", "500000"), [](Communicator& group) {
+  CHECK(run_processes(devices_group(2, "FAKE_CUDA_PASS_US", "500000"), [](Communicator& group) {
           std::thread aborts([&] {
             while (group.rank() == 1 && locked_pieces() == 0) std::this_thread::yield();
             if (group.rank() == 1) group.abort("enough");
@@ -105,12 +105,12 @@ TEST_CASE("a communicator that fails while its devices are measured gives all lo
 // As on a GPU whose context is broken: what is in the stream neither goes on nor ends.
 TEST_CASE("a pass that never ends holds up neither the end of its call nor destroy") {
   if (on_a_gpu()) return;
-  RankGroup group = devices_group(2, "HOST_DEVICE_PASS_US", "0");
+  RankGroup group = devices_group(2, "FAKE_CUDA_PASS_US", "0");
   group.config.destroy_timeout_ms = 1'000;
   CHECK(run_processes(group, [](Communicator& comm) {
           Sum sum(comm, comm.allocate(1u << 20, Memory::kDevice), 1000);
           const int before = passes_over_ranks();
-          if (comm.rank() == 0) setenv("HOST_DEVICE_PASS_US", "600000000", 1);
+          if (comm.rank() == 0) setenv("FAKE_CUDA_PASS_US", "600000000", 1);
           Work work = sum.start();
           while (comm.rank() == 0 && passes_over_ranks() == before) std::this_thread::yield();
           if (comm.rank() == 0) comm.abort("enough");
@@ -124,7 +124,7 @@ TEST_CASE("a pass that never ends holds up neither the end of its call nor destr
 
 TEST_CASE("blocks that are only passed on go by copies where those are faster") {
   if (on_a_gpu()) return;
-  RankGroup group = devices_group(3, "HOST_DEVICE_PASS_US", "20000", 8u << 20);
+  RankGroup group = devices_group(3, "FAKE_CUDA_PASS_US", "20000", 8u << 20);
   group.config.algorithm = Algorithm::kRing;
   std::vector<CollectiveCase> cases;
   for (CollectiveCase what : all_shapes({3, {2'000'001}, {1}})) {
@@ -132,9 +132,9 @@ TEST_CASE("blocks that are only passed on go by copies where those are faster") 
   }
   CHECK(run_processes(group, [&](Communicator& comm) {
           comm.attach_device();  // measures copies, too
-          const int before = counted("host_device_copied");
+          const int before = counted("fake_cuda_copied");
           run_all(comm, cases);
-          expect(counted("host_device_copied") > before, "nothing was copied to another device");
+          expect(counted("fake_cuda_copied") > before, "nothing was copied to another device");
         }) == "");
 }
 

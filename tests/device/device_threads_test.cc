@@ -41,7 +41,7 @@ TEST_CASE("threads that share a stream, or the legacy stream") {
                 group.sendrecv(data, 30'000, (group.rank() + 1) % 3, to, 30'000, (group.rank() + 2) % 3, DType::kInt32,
                                0, options);
               }
-              mirror.table().synchronize(*options.stream);
+              mirror.driver().synchronize(*options.stream);
               mirror.to_host();
               mirror.synchronize();
               expect(values.front() == 243 && values.back() == 243 && in.back() == 243, "the wrong sum");

@@ -34,35 +34,34 @@ SharedWords::SharedWords() {
 
 SharedWords::~SharedWords() { munmap(memory_, kBytes); }
 
-Probe::Probe(const SharedWords& shared) : library_(DeviceLibrary::open(device_library())), words_(shared) {
-  int device = 0;
-  check(table().current(&device), "asking for the current device");
+Probe::Probe(const SharedWords& shared) : driver_(DeviceDriver::open(device_library())), words_(shared) {
+  check(driver().current(&device_), "asking for the current device");
   const auto begin = Clock::now();
-  check(table().load_kernels(device), "loading kernels");
+  driver().load_kernels(device_);
   load_ms_ = std::chrono::duration<double, std::milli>(Clock::now() - begin).count();
-  check(table().lock_host(words_.memory(), SharedWords::kBytes), "locking memory of memfd_create");
+  check(driver().lock_host(device_, words_.memory(), SharedWords::kBytes), "locking memory of memfd_create");
 }
 
 DeviceStream Probe::stream() const {
   DeviceStream made = nullptr;
-  check(table().make_stream(&made), "making a stream");
+  check(driver().make_stream(device_, &made), "making a stream");
   return made;
 }
 
 void* Probe::allocate(size_t bytes) const {
   void* memory = nullptr;
-  check(table().allocate(bytes, &memory), "allocating device memory");
+  check(driver().allocate(device_, bytes, &memory), "allocating device memory");
   return memory;
 }
 
 void Probe::put(DeviceStream stream, size_t word, uint32_t value, WordAction action) const {
   const WordOp op{words_.at(word), value, action};
-  check(table().words(&op, 1, stream), action == WordAction::kWrite ? "a stream's write" : "a stream's wait");
+  check(driver().words(&op, 1, stream), action == WordAction::kWrite ? "a stream's write" : "a stream's wait");
 }
 
 void Probe::copy(void* to, const void* from, size_t bytes, DeviceStream stream) const {
   const DeviceCopy rows{to, from, bytes, bytes, bytes, 1};
-  check(table().copy(&rows, stream), "a copy");
+  check(driver().copy(rows, stream), "a copy");
 }
 
 void Probe::fold(DType dtype, Fold fold, std::vector<const void*> sources, void* target, size_t count,
@@ -76,13 +75,13 @@ void Probe::fold(DType dtype, Fold fold, std::vector<const void*> sources, void*
   pass.arguments = {1, 1};
   pass.dtype = static_cast<uint8_t>(dtype);
   pass.fold = sources.size() == 1 ? kCopies : static_cast<uint8_t>(fold);
-  check(table().fold(&pass, stream), "a kernel");
+  check(driver().fold(pass, stream), "a kernel");
 }
 
 // A stream that never passes still refers to the flag.
 bool Probe::passes(DeviceStream stream, std::chrono::nanoseconds limit) const {
   auto* const done = new std::atomic<bool>(false);
-  check(table().call_host([](void* flag) { static_cast<std::atomic<bool>*>(flag)->store(true); }, done, stream),
+  check(driver().call_host([](void* flag) { static_cast<std::atomic<bool>*>(flag)->store(true); }, done, stream),
         "a function in a stream");
   return within(limit, [&] { return done->load(); });
 }

@@ -9,12 +9,11 @@
 #include <string>
 #include <vector>
 
-#include "ring/engine/device/device_library.h"
-#include "tests/support/host_device/mirror.h"
+#include "kernels/device/device_driver.h"
+#include "tests/support/fake_cuda/mirror.h"
 #include "tests/support/rank_group.h"
 
-// For the probes of a device (tools/gpu.sh): one process or two, which look at one point through the table of
-// kernels/device.h. Every wait of the host has an end, so that what a device lacks is a line and no hang.
+// For the probes of a device (tools/gpu.sh): one process or two, which look at one point through DeviceDriver. Every wait of the host has an end, so that what a device lacks is a line and no hang.
 namespace rondo::testing {
 
 constexpr std::chrono::seconds kPatience{10};
@@ -53,10 +52,11 @@ class SharedWords {
 class Probe {
  public:
   explicit Probe(const SharedWords& shared);
-  const DeviceTable& table() const { return library_->table(); }
+  const DeviceDriver& driver() const { return *driver_; }
+  int device() const { return device_; }
   const SharedWords& words() const { return words_; }
   double load_ms() const { return load_ms_; }  // what loading the kernels took
-  void check(DeviceStatus status, const char* what) const { library_->check(status, what); }
+  void check(DeviceStatus status, const char* what) const { driver_->check(status, what); }
   DeviceStream stream() const;
   void* allocate(size_t bytes) const;
 
@@ -71,7 +71,8 @@ class Probe {
 
  private:
   void put(DeviceStream stream, size_t word, uint32_t value, WordAction action) const;
-  std::shared_ptr<const DeviceLibrary> library_;
+  std::shared_ptr<const DeviceDriver> driver_;
+  int device_ = 0;
   const SharedWords& words_;
   double load_ms_ = 0;
 };

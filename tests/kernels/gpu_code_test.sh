@@ -1,31 +1,51 @@
 #!/usr/bin/env bash
-# gpu_code_test.sh PTXAS FILE.ptx...: what nvcc made of the passes. In the PTX: loads and stores of 16 bytes of global
-# memory; float additions and multiplications rounded one by one (.rn), none fused. By ptxas, for every kernel: at most
-# 64 registers, and nothing in local memory (spills, and arrays that are no registers).
+# gpu_code_test.sh PTXAS FILE.ptx FILE.cubin: what nvcc made of the passes. In the PTX: loads and stores of 16 bytes of
+# global memory; float additions and multiplications rounded one by one (.rn), none fused; conversions of the GPU. By
+# ptxas, for every kernel: at most 64 registers, and nothing in local memory (spills, and arrays that are no registers).
+# In the machine code of sm_90, where there is a cuobjdump (PATH, the toolkit, or CUOBJDUMP; pip install
+# nvidia-cuda-cuobjdump nvidia-cuda-nvdisasm has one): no load of 16 bytes that waits for another one.
 set -eu
-ptxas=$1
-shift
+ptxas=$1 ptx=$2 cubin=$3
 failed=0
 fail() { echo "FAIL: $1"; failed=1; }
 
-cat "$@" >"$TEST_TMPDIR/ptx"
-count() { grep -cE "$1" "$TEST_TMPDIR/ptx" || true; }
-kernels=$(count '^\.visible \.entry|^\.entry')
-[ "$(count 'entry.*fold_kernel')" -ge 110 ] || fail "$(count "entry.*fold_kernel") kernels of folds; 110 are expected"
-[ "$(count 'ld\.global(\.nc)?\.v2\.[ub]64')" -ge 110 ] || fail "few loads of 16 bytes"
-[ "$(count 'st\.global\.v2\.[ubf]64')" -ge 110 ] || fail "few stores of 16 bytes"
+count() { grep -cE "$1" "$ptx" || true; }
+[ "$(count '^\.visible \.entry rondo_')" -eq 16 ] || fail "$(count "^\.visible \.entry rondo_") kernels; 16 are expected"
+[ "$(count 'ld\.global(\.nc)?\.v2\.[ub]64')" -ge 500 ] || fail "few loads of 16 bytes"
+[ "$(count 'st\.global\.v2\.[ubf]64')" -ge 200 ] || fail "few stores of 16 bytes"
 [ "$(count '\b(ld|st)\.(u|b|s|f|v)[0-9]')" -eq 0 ] || fail "accesses that do not say which memory"
 [ "$(count 'add\.rn\.f32')" -ge 100 ] || fail "few add.rn.f32"
 [ "$(count 'mul\.rn\.f32')" -ge 50 ] || fail "few mul.rn.f32"
 [ "$(count '\b(add|sub|mul)\.f(32|64)')" -eq 0 ] || fail "float arithmetic without .rn"
 [ "$(count '\b(fma|mad)\.[a-z.]*f(32|64)')" -eq 0 ] || fail "fused float arithmetic"
-
-for file in "$@"; do
-  "$ptxas" -v -arch=sm_90 "$file" -o "$TEST_TMPDIR/cubin" 2>>"$TEST_TMPDIR/usage"
+for conversion in cvt.f32.f16 cvt.rn.f16.f32 cvt.rn.satfinite.e4m3x2.f32 cvt.rn.satfinite.e5m2x2.f32; do
+  [ "$(count "${conversion//./\\.}")" -ge 50 ] || fail "few $conversion"
 done
+
+"$ptxas" -v -arch=sm_90 "$ptx" -o "$TEST_TMPDIR/cubin" 2>"$TEST_TMPDIR/usage"
 most=$(grep -o 'Used [0-9]* registers' "$TEST_TMPDIR/usage" | grep -o '[0-9]*' | sort -n | tail -1)
-[ "$(grep -c 'Used [0-9]* registers' "$TEST_TMPDIR/usage")" -ge "$kernels" ] || fail "ptxas did not report every kernel"
+[ "$(grep -c 'Used [0-9]* registers' "$TEST_TMPDIR/usage")" -eq 16 ] || fail "ptxas did not report every kernel"
 [ "$most" -le 64 ] || fail "a kernel takes $most registers"
 if grep -E '[1-9][0-9]* bytes (stack frame|spill)' "$TEST_TMPDIR/usage"; then fail "local memory"; fi
-echo "$kernels kernels, at most $most registers"
+echo "at most $most registers"
+
+cuobjdump=${CUOBJDUMP:-$(PATH=$PATH:$(dirname "$ptxas") command -v cuobjdump || true)}
+if [ -z "$cuobjdump" ]; then
+  echo "not looked at: machine code, there is no cuobjdump here"
+  exit "$failed"
+fi
+# nvdisasm lies beside it.
+PATH=$PATH:$(dirname "$cuobjdump") "$cuobjdump" -sass "$cubin" >"$TEST_TMPDIR/sass"
+loads=$(grep -cE 'LDG\.E\.128' "$TEST_TMPDIR/sass")
+# A load with a condition stands behind the copy of what the one before it has brought, and waits for it.
+conditional=$(grep -cE '@!?U?P[0-9] +LDG\.E\.128' "$TEST_TMPDIR/sass" || true)
+[ "$loads" -ge 500 ] || fail "$loads loads of 16 bytes in the machine code"
+[ "$conditional" -eq 0 ] || fail "$conditional of $loads loads of 16 bytes have a condition"
+# Those of one division a kernel of floats: 1 / world.
+fused=$(awk '/Function :/ {float = /_(8|9|10|11|13|14)$/; seen = 0} float && /[FD]FMA/ && ++seen > most {most = seen} END {print most + 0}' \
+  "$TEST_TMPDIR/sass")
+[ "$fused" -le 20 ] || fail "$fused fused operations in a kernel of floats"
+grep -qE 'HADD2\.F32' "$TEST_TMPDIR/sass" || fail "float16 is not widened by the GPU"
+grep -qE 'F2FP\.SATFINITE\.E4M3' "$TEST_TMPDIR/sass" || fail "float8 is not rounded by the GPU"
+echo "$loads loads of 16 bytes, $conditional with a condition; at most $fused fused operations in a kernel of floats"
 exit "$failed"

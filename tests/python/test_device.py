@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from host_device import LIBRARY, Device
+from fake_cuda import LIBRARY, Device
 from ranks import run
 
 import rondo

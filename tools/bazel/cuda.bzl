@@ -1,6 +1,7 @@
-"""cuda_library: translation units compiled by nvcc, as something that cc_library and cc_binary can depend on.
+"""cuda_library: translation units compiled by nvcc, as something that cc_library and cc_binary can depend on; and
+cuda_fatbin: kernels alone, for the driver to load.
 
-Name it only behind select({"@cuda//:found": ..., "//conditions:default": ...}), so that a machine without nvcc builds
+Name them only behind select({"@cuda//:found": ..., "//conditions:default": ...}), so that a machine without nvcc builds
 the same tree.
 """
 
@@ -23,8 +24,11 @@ _OPTIONS = [
     "-Werror=all-warnings",
 ]
 
-def _compile(ctx, cc_toolchain, source, headers, ptx = False):
-    ending, flags = (".ptx", ["-ptx", "-arch=compute_90"]) if ptx else (".o", _ARCHITECTURES + ["-c"])
+# Of a fat binary: A100, H100/H200, B200, RTX 50; others of the same major number run the same code.
+_FATBIN_ARCHITECTURES = ["80", "90", "100", "120"]
+_PTX_ARCHITECTURE = "90"
+
+def _compile(ctx, cc_toolchain, source, headers, ending, flags):
     output = ctx.actions.declare_file("_cuda/{}/{}{}".format(ctx.label.name, source.basename, ending))
     arguments = ctx.actions.args()
     arguments.add_all(flags + _OPTIONS + ctx.attr.copts)
@@ -66,11 +70,10 @@ def _link_context(ctx, cc_toolchain, features, objects):
     )
     return context
 
-def _cuda_library_impl(ctx):
+def _compilation(ctx):
+    """The toolchain, and what the headers of deps need."""
     if not CUDA_ROOT:
         fail("no nvcc on this machine; depend on {} behind select(\"@cuda//:found\")".format(ctx.label))
-    cc_toolchain = find_cpp_toolchain(ctx)
-    features = cc_common.configure_features(ctx = ctx, cc_toolchain = cc_toolchain)
     own = cc_common.create_compilation_context(
         headers = depset(ctx.files.hdrs),
         quote_includes = depset([".", ctx.bin_dir.path]),
@@ -80,39 +83,79 @@ def _cuda_library_impl(ctx):
         direct_cc_infos = [CcInfo(compilation_context = own)],
         cc_infos = [dep[CcInfo] for dep in ctx.attr.deps],
     )
-    compiled = info.compilation_context
-    objects = [_compile(ctx, cc_toolchain, source, compiled) for source in ctx.files.srcs]
+    return find_cpp_toolchain(ctx), info.compilation_context
+
+def _cuda_library_impl(ctx):
+    cc_toolchain, compiled = _compilation(ctx)
+    features = cc_common.configure_features(ctx = ctx, cc_toolchain = cc_toolchain)
+    objects = [_compile(ctx, cc_toolchain, source, compiled, ".o", _ARCHITECTURES + ["-c"]) for source in ctx.files.srcs]
     return [
         DefaultInfo(files = depset(objects)),
-        # The intermediate code, for tests that look at it.
-        OutputGroupInfo(ptx = depset([_compile(ctx, cc_toolchain, source, compiled, True) for source in ctx.files.srcs])),
         CcInfo(
             compilation_context = compiled,
             linking_context = _link_context(ctx, cc_toolchain, features, objects),
         ),
     ]
 
+def _cuda_fatbin_impl(ctx):
+    cc_toolchain, compiled = _compilation(ctx)
+    images = [
+        ("elf", number, _compile(ctx, cc_toolchain, ctx.file.src, compiled, ".sm_%s.cubin" % number, ["-cubin", "-arch=sm_" + number]))
+        for number in _FATBIN_ARCHITECTURES
+    ]
+    ptx = _compile(ctx, cc_toolchain, ctx.file.src, compiled, ".ptx", ["-ptx", "-arch=compute_" + _PTX_ARCHITECTURE])
+    fatbin = ctx.actions.declare_file(ctx.label.name + ".fatbin")
+    arguments = ctx.actions.args()
+    arguments.add_all(["-64", "--compress-all", "--create=" + fatbin.path])
+    for kind, number, file in images + [("ptx", _PTX_ARCHITECTURE, ptx)]:
+        arguments.add("--image3=kind={},sm={},file={}".format(kind, number, file.path))
+    ctx.actions.run(
+        executable = CUDA_ROOT + "/bin/fatbinary",
+        arguments = [arguments],
+        inputs = [file for _, _, file in images] + [ptx],
+        outputs = [fatbin],
+        mnemonic = "CudaFatbin",
+    )
+    return [
+        DefaultInfo(files = depset([fatbin])),
+        # For tests that look at the code.
+        OutputGroupInfo(
+            ptx = depset([ptx]),
+            cubin = depset([file for _, number, file in images if number == _PTX_ARCHITECTURE]),
+        ),
+    ]
+
+_ATTRIBUTES = {
+    "hdrs": attr.label_list(allow_files = [".h", ".cuh"]),
+    "deps": attr.label_list(providers = [CcInfo]),
+    "copts": attr.string_list(),
+    "_cc_toolchain": attr.label(default = "@bazel_tools//tools/cpp:current_cc_toolchain"),
+}
+
 _cuda_library = rule(
     implementation = _cuda_library_impl,
-    attrs = {
-        "srcs": attr.label_list(allow_files = [".cu"], mandatory = True),
-        "hdrs": attr.label_list(allow_files = [".h", ".cuh"]),
-        "deps": attr.label_list(providers = [CcInfo]),
-        "copts": attr.string_list(),
-        "_cc_toolchain": attr.label(default = "@bazel_tools//tools/cpp:current_cc_toolchain"),
-    },
+    attrs = dict(_ATTRIBUTES, srcs = attr.label_list(allow_files = [".cu"], mandatory = True)),
     fragments = ["cpp"],
     toolchains = ["@bazel_tools//tools/cpp:toolchain_type"],
     incompatible_use_toolchain_transition = True,
 )
 
+_cuda_fatbin = rule(
+    implementation = _cuda_fatbin_impl,
+    attrs = dict(_ATTRIBUTES, src = attr.label(allow_single_file = [".cu"], mandatory = True)),
+    fragments = ["cpp"],
+    toolchains = ["@bazel_tools//tools/cpp:toolchain_type"],
+    incompatible_use_toolchain_transition = True,
+)
+
+# bazel build //... passes over them where there is no nvcc.
+_WHERE_NVCC_IS = select({
+    "@cuda//:found": [],
+    "//conditions:default": ["//tools/bazel:nvcc_missing"],
+})
+
 def cuda_library(name, **kwargs):
-    # bazel build //... passes over it where there is no nvcc.
-    _cuda_library(
-        name = name,
-        target_compatible_with = select({
-            "@cuda//:found": [],
-            "//conditions:default": ["//tools/bazel:nvcc_missing"],
-        }),
-        **kwargs
-    )
+    _cuda_library(name = name, target_compatible_with = _WHERE_NVCC_IS, **kwargs)
+
+def cuda_fatbin(name, **kwargs):
+    _cuda_fatbin(name = name, target_compatible_with = _WHERE_NVCC_IS, **kwargs)

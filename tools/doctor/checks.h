@@ -43,7 +43,7 @@ GroupLimits read_group_limits(const std::string& root, const std::string& group)
 // Memory that ranks of a host share, the kernel's copy between processes, namespaces.
 Findings check_memory(const Job& job);
 
-// librondo, librondo_cuda, OpenSSL.
+// librondo, NVIDIA's driver, OpenSSL.
 Findings check_libraries(const Job& job);
 
 // Which library of MPI a program, or a module of Python, wants, and which of Rondo's serves it (docs/mpi.md). Not part

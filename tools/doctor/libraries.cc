@@ -6,6 +6,9 @@
 #include <fstream>
 #include <system_error>
 
+#include "kernels/device/device_driver.h"
+#include "kernels/device/gpu_code.h"
+#include "rondo/error.h"
 #include "rondo/rondo.h"
 #include "tools/doctor/checks.h"
 
@@ -46,15 +49,18 @@ Finding own_library() {
           same ? "" : "all ranks and tools should be of one version"};
 }
 
-Finding cuda_library(const Job& job) {
+Finding driver(const Job& job) {
   const std::string& given = job.config.device_library;
-  const std::string path = given.empty() ? beside("librondo_cuda.so").string() : given;
-  if (::dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE) != nullptr) {
-    return {Level::kFine, kTopic, fmt::format("{} opens: calls on GPU memory are possible", path), ""};
+  try {
+    const auto driver = DeviceDriver::open(given);
+    if (gpu_code().bytes == 0) {
+      return {Level::kFine, kTopic, "no calls on GPU memory: this build has no code for GPUs", ""};
+    }
+    return {Level::kFine, kTopic, fmt::format("calls on GPU memory are possible; devices: {}", driver->count()), ""};
+  } catch (const Exception& error) {
+    return {given.empty() ? Level::kFine : Level::kNote, kTopic, error.what(),
+            given.empty() ? "" : "correct RONDO_DEVICE_LIBRARY"};
   }
-  const Level level = given.empty() ? Level::kFine : Level::kNote;
-  return {level, kTopic, fmt::format("no calls on GPU memory: {}", ::dlerror()),
-          given.empty() ? "" : "correct RONDO_DEVICE_LIBRARY"};
 }
 
 Finding open_ssl() {
@@ -64,7 +70,7 @@ Finding open_ssl() {
 
 }  // namespace
 
-Findings check_libraries(const Job& job) { return {own_library(), cuda_library(job), open_ssl()}; }
+Findings check_libraries(const Job& job) { return {own_library(), driver(job), open_ssl()}; }
 
 Findings check_clock() {
   std::string source = "unknown";

@@ -31,7 +31,7 @@ SCRIPT
 python=$folder/venv
 check "the wheel installs in a fresh environment" fresh_environment "$python"
 check "the first example" first_example "$python"
-run_bazel build //tests/life //tests/support/host_device:libhost_device.so # test_device.py
+run_bazel build //tests/life //tests/support/fake_cuda:libcuda.so.1 # test_device.py
 pip_install "$python" pytest ml_dtypes nbclient nbformat ipykernel cloudpickle
 export RONDO_TREE=$tree PYTHONDONTWRITEBYTECODE=1
 # shellcheck disable=SC2034  # of pytest_counts

@@ -8,12 +8,11 @@
 #include "ring/base/caught.h"
 #include "ring/base/log.h"
 #include "ring/engine/device/device_side.h"
-#include "ring/engine/device/on_device.h"
 
 namespace rondo {
 namespace {
 
-constexpr int kOldestMajor = 8;  // compute capability that librondo_cuda.so has code for
+constexpr int kOldestMajor = 8;  // compute capability that there are kernels for
 
 // What ranks tell each other when they attach.
 struct AttachCard {
@@ -30,38 +29,36 @@ void DeviceSide::attach_for(const char* call, std::chrono::milliseconds timeout,
   if (attached_.load()) return;
   if (stream != nullptr) check_first_stream(call, *stream);
   calls_ = exchange(timeout, stream);
-  if (sharings_ != 0) connect(calls_->library, timeout);
+  if (sharings_ != 0) connect(calls_->driver, timeout);
   attached_.store(true, std::memory_order_release);
 }
 
 // To attach would end a capture: it makes memory, and waits for the device.
 void DeviceSide::check_first_stream(const char* call, void* stream) const {
-  std::shared_ptr<const DeviceLibrary> library;
+  std::shared_ptr<const DeviceDriver> driver;
   try {
-    library = DeviceLibrary::open(group_.context().config.device_library);
+    driver = DeviceDriver::open(group_.context().config.device_library);
   } catch (const Exception&) {
     return;  // exchange() says so to all ranks
   }
-  check_stream(*library, call, stream);
+  check_stream(*driver, call, stream);
 }
 
-// The library is there, on a device that it is made for, which is ready for calls.
+// The driver is there, and a device that the kernels are made for, which is ready for calls.
 std::shared_ptr<StreamCalls> DeviceSide::open(void* const* stream, DeviceFacts& facts) {
-  auto library = DeviceLibrary::open(group_.context().config.device_library);
-  library->check(library->table().current(&device_), "asking for the current device");
+  auto driver = DeviceDriver::open(group_.context().config.device_library);
+  driver->check(driver->current(&device_), "asking for the current device");
   StreamFacts where{};
-  if (stream != nullptr && library->table().stream_facts(*stream, &where) == 0 && where.device >= 0) {
-    device_ = where.device;
-  }
-  library->check(library->table().facts(device_, &facts), "asking for the device's properties");
+  if (stream != nullptr && driver->stream_facts(*stream, &where) == 0) device_ = where.device;
+  driver->check(driver->facts(device_, &facts), "asking for the device's properties");
   if (facts.major < kOldestMajor) {
     throw Exception(
         ErrorCode::kUnsupported,
         fmt::format("no GPU can be used: device {} ({}) has compute capability {}.{}; {}.0 or newer is needed", device_,
                     facts.name, facts.major, facts.minor, kOldestMajor));
   }
-  if (facts.waits_on_words == 0) waits_ = StreamCall::Waits::kHost;
-  auto calls = std::make_shared<StreamCalls>(library, group_.context().fabric->shared_memory(), group_.rank());
+  if (!facts.waits_on_words) waits_ = StreamCall::Waits::kHost;
+  auto calls = std::make_shared<StreamCalls>(driver, device_, group_.context().fabric->shared_memory(), group_.rank());
   calls->prepare(device_);
   return calls;
 }
@@ -95,7 +92,7 @@ Clock::time_point DeviceSide::deadline(std::chrono::milliseconds timeout) const 
   return deadline_after(Clock::now(), timeout.count() > 0 ? timeout : configured);
 }
 
-// All ranks open the library, and hear of the others whether it was there.
+// All ranks open the driver, and hear of the others whether it was there.
 std::shared_ptr<StreamCalls> DeviceSide::exchange(std::chrono::milliseconds timeout, void* const* stream) {
   std::shared_ptr<StreamCalls> calls;
   DeviceFacts facts{};
@@ -106,7 +103,7 @@ std::shared_ptr<StreamCalls> DeviceSide::exchange(std::chrono::milliseconds time
     error = caught();
   }
   const CommunicatorContext& context = group_.context();
-  const bool shares = facts.waits_on_words != 0 && context.topology.one_island() &&
+  const bool shares = facts.waits_on_words && context.topology.one_island() &&
                       context.config.device_window_bytes > 0 && group_.size() <= kMaxPlaceRanks;
   const AttachCard own{getpid(), error.ok() ? 1 : 0, shares ? facts.shares_memory : 0};
   const std::vector<AttachCard> cards = gather(own, timeout);
@@ -134,8 +131,8 @@ std::shared_ptr<StreamCalls> DeviceSide::exchange(std::chrono::milliseconds time
 }
 
 // Device memory that all ranks map, if that works between all of them.
-void DeviceSide::connect(const std::shared_ptr<const DeviceLibrary>& library, std::chrono::milliseconds timeout) {
-  auto island = std::make_shared<DeviceIsland>(group_.context(), library, device_);
+void DeviceSide::connect(const std::shared_ptr<const DeviceDriver>& driver, std::chrono::milliseconds timeout) {
+  auto island = std::make_shared<DeviceIsland>(group_.context(), driver, device_);
   std::string wrong;
   try {
     wrong = island->connect(sharings_, all_say(timeout), deadline(timeout));
@@ -170,9 +167,8 @@ void* DeviceSide::allocate(size_t bytes) {
   }
   attach({});
   if (island_) return island_->allocate(bytes, all_say({}), deadline({}));
-  const OnDevice on(*calls_->library, device_);
   void* data = nullptr;
-  calls_->library->check(table().allocate(bytes, &data), "allocating device memory");
+  driver().check(driver().allocate(device_, bytes, &data), "allocating device memory");
   std::lock_guard lock(order_mutex_);
   plain_.insert(data);
   return data;
@@ -183,7 +179,7 @@ bool DeviceSide::deallocate(void* data) {
   if (!island_) {
     std::lock_guard lock(order_mutex_);
     if (plain_.erase(data) == 0) return false;
-    calls_->library->check(table().release(data), "releasing device memory");
+    driver().check(driver().release(device_, data), "releasing device memory");
     return true;
   }
   if (!island_->locate(data, 1)) return false;

@@ -36,9 +36,9 @@ std::vector<Piece> DeviceSide::pieces_of(const CheckedCall& call, const StreamPl
 }
 
 // What comes into another stream than the last call comes after that one.
-void DeviceSide::follow_last(void* stream) {
+void DeviceSide::follow_last(const Enqueued& next) {
   const std::shared_ptr<Operation> last = last_.lock();
-  if (last && stream != last_stream_ && !last->done()) last->wait_on(stream);
+  if (last && next.stream_id != last_stream_ && !last->done()) last->wait_on(next.stream);
 }
 
 void DeviceSide::check_own_device(const char* call, const StreamFacts& stream) const {
@@ -65,7 +65,7 @@ CheckedCall DeviceSide::call_of(Call call, const Piece& piece) const {
 std::shared_ptr<Operation> DeviceSide::start_enqueued(const Call& call, const CheckedCall& checked,
                                                       const StreamFacts& stream, Algorithm algorithm) {
   check_own_device(collective_name(call.collective), stream);
-  Enqueued what{algorithm, pieces_of(checked, plan_of(checked, algorithm)), {}, *call.options.stream};
+  Enqueued what{algorithm, pieces_of(checked, plan_of(checked, algorithm)), {}, *call.options.stream, stream.id};
   for (const Piece& piece : what.pieces) what.calls.push_back(call_of(call, piece));
   return enqueue(std::move(what));
 }
@@ -80,6 +80,7 @@ std::shared_ptr<Operation> DeviceSide::start_enqueued_list(std::span<const Tenso
   if (call.options.algorithm == Algorithm::kAuto) call.options.algorithm = Algorithm::kRegistered;
   Enqueued what;
   what.stream = *options.stream;
+  what.stream_id = arguments.stream.id;
   for (ListPiece& piece : cut_list(tensors, group_.context().config.device_window_bytes)) {
     call.dtype = piece.dtype;
     what.calls.push_back(call_of(call, piece.piece));
@@ -113,7 +114,7 @@ std::shared_ptr<Operation> DeviceSide::enqueue(Enqueued what) {
     part.gate = std::move(moved.gate);
     part.run = std::move(moved.run);
   }
-  follow_last(what.stream);
+  follow_last(what);
   for (auto& operation : group_.submit_all(std::move(parts))) {
     made->engine = operation->engine;
     const uint64_t fingerprint = operation->fingerprint;
@@ -122,7 +123,7 @@ std::shared_ptr<Operation> DeviceSide::enqueue(Enqueued what) {
   group_.leave_to_progress_thread(*made->engine);
   made->enqueue();
   last_ = made;
-  last_stream_ = what.stream;
+  last_stream_ = what.stream_id;
   return made;
 }
 

@@ -10,7 +10,6 @@
 
 #include "ring/base/caught.h"
 #include "ring/base/hash.h"
-#include "ring/engine/device/on_device.h"
 
 namespace rondo {
 namespace {
@@ -39,9 +38,9 @@ void look_for(const CommunicatorContext& context, Clock::time_point deadline, co
 
 }  // namespace
 
-DeviceIsland::DeviceIsland(const CommunicatorContext& context, std::shared_ptr<const DeviceLibrary> library, int device)
+DeviceIsland::DeviceIsland(const CommunicatorContext& context, std::shared_ptr<const DeviceDriver> driver, int device)
     : context_(context),
-      library_(std::move(library)),
+      driver_(std::move(driver)),
       device_(device),
       rank_(context.rank),
       world_(context.world()),
@@ -88,7 +87,7 @@ std::string DeviceIsland::connect_by(MemorySharing sharing, const AllSay& all_sa
 }
 
 void DeviceIsland::lock(void* memory, size_t bytes) {
-  library_->check(table().lock_host(memory, bytes), "locking host memory");
+  driver_->check(driver_->lock_host(device_, memory, bytes), "locking host memory");
   locked_.push_back(memory);
 }
 
@@ -108,7 +107,7 @@ void DeviceIsland::share_inboxes(Clock::time_point deadline) {
     lock(window->data(), window->bytes());
     inboxes_.push_back(reinterpret_cast<Inbox*>(window->data()));
     void* at_kernels = nullptr;
-    library_->check(table().kernel_address(window->data(), &at_kernels), "mapping host memory");
+    driver_->check(driver_->kernel_address(device_, window->data(), &at_kernels), "mapping host memory");
     at_kernels_.push_back(static_cast<Inbox*>(at_kernels));
   }
   const size_t bytes =
@@ -120,20 +119,19 @@ void DeviceIsland::share_inboxes(Clock::time_point deadline) {
   lock(table_memory_.get(), bytes);
   shown_ = static_cast<DeviceWindow*>(table_memory_.get());
   void* at_kernels = nullptr;
-  library_->check(table().kernel_address(shown_, &at_kernels), "mapping host memory");
+  driver_->check(driver_->kernel_address(device_, shown_, &at_kernels), "mapping host memory");
   shown_at_ = static_cast<DeviceWindow*>(at_kernels);
 }
 
 std::string DeviceIsland::share(uint64_t bytes, const AllSay& all_say, Clock::time_point deadline) {
-  const OnDevice on(*library_, device_);
   DeviceMemory memory;
   memory.bytes = bytes;
   memory.mapped.resize(static_cast<size_t>(world_));
   int number = -1;
   std::string wrong;
-  if (const DeviceStatus status = table().allocate_shared(bytes, sharing_, &memory.own, &number)) {
+  if (const DeviceStatus status = driver_->allocate_shared(device_, bytes, sharing_, &memory.own, &number)) {
     memory.own = nullptr;
-    wrong = fmt::format("{} bytes of device memory to share: {}", bytes, table().error_text(status));
+    wrong = fmt::format("{} bytes of device memory to share: {}", bytes, driver_->error_text(status));
   }
   Descriptor descriptor(number);
   std::vector<uint64_t> sizes;
@@ -185,10 +183,10 @@ std::string DeviceIsland::map_peers(DeviceMemory& memory, const std::vector<uint
     if (!descriptor.valid()) return "the device memory of " + context_.name(rank) + " did not come";
     if (known && rates_.of(rank_, rank) == 0) continue;
     const auto peer = static_cast<size_t>(rank);
-    if (const DeviceStatus status = table().map_shared(descriptor.get(), sharing_, bytes[peer], &memory.mapped[peer])) {
+    if (const DeviceStatus status = driver_->map_shared(device_, descriptor.get(), sharing_, bytes[peer], &memory.mapped[peer])) {
       memory.mapped[peer] = nullptr;
       const std::string why =
-          fmt::format("the device memory of {} cannot be mapped: {}", context_.name(rank), table().error_text(status));
+          fmt::format("the device memory of {} cannot be mapped: {}", context_.name(rank), driver_->error_text(status));
       if (known) return why;
       refused_ = "; " + why;
     }
@@ -198,13 +196,13 @@ std::string DeviceIsland::map_peers(DeviceMemory& memory, const std::vector<uint
 
 void DeviceIsland::release_mapped(DeviceMemory& memory) {
   for (void*& mapped : memory.mapped) {
-    if (mapped != nullptr) table().release_shared(std::exchange(mapped, nullptr));
+    if (mapped != nullptr) driver_->release_shared(std::exchange(mapped, nullptr));
   }
 }
 
 void DeviceIsland::release(DeviceMemory& memory) {
   release_mapped(memory);
-  if (memory.own != nullptr) table().release_shared(memory.own);
+  if (memory.own != nullptr) driver_->release_shared(memory.own);
   memory = {};
 }
 
@@ -228,7 +226,7 @@ void DeviceIsland::let_go_of(size_t window) {
 void DeviceIsland::release_left() {
   std::erase_if(left_, [this](const std::pair<size_t, void*>& left) {
     if (!is_closed(left.first)) return false;
-    table().release_shared(left.second);
+    driver_->release_shared(left.second);
     return true;
   });
 }
@@ -364,7 +362,7 @@ void DeviceIsland::close(Clock::time_point until) {
   windows_.clear();
   lock.unlock();
   std::lock_guard end(end_mutex_);
-  for (void* memory : std::exchange(locked_, {})) table().unlock_host(memory);
+  for (void* memory : std::exchange(locked_, {})) driver_->unlock_host(memory);
   inboxes_.clear();
   inbox_windows_.clear();
 }

@@ -12,7 +12,7 @@
 
 #include "ring/base/descriptor.h"
 #include "ring/engine/communicator_context.h"
-#include "ring/engine/device/device_library.h"
+#include "kernels/device/device_driver.h"
 #include "ring/engine/device/inbox.h"
 #include "ring/engine/progress/operation.h"
 #include "ring/plan/peer_rates.h"
@@ -28,7 +28,7 @@ class DeviceIsland {
   using AllSay = std::function<std::vector<uint64_t>(uint64_t own)>;
 
   // device: that this rank uses. context outlives it; all its ranks are of one island.
-  DeviceIsland(const CommunicatorContext& context, std::shared_ptr<const DeviceLibrary> library, int device);
+  DeviceIsland(const CommunicatorContext& context, std::shared_ptr<const DeviceDriver> driver, int device);
   // Frees nothing that a device may be at work on: see close().
   ~DeviceIsland() = default;
   DeviceIsland(const DeviceIsland&) = delete;
@@ -99,7 +99,6 @@ class DeviceIsland {
     uint64_t bytes = 0;
   };
 
-  const DeviceTable& table() const { return library_->table(); }
   void share_inboxes(Clock::time_point deadline);
   void lock(void* memory, size_t bytes);
   // Collective; "" or what is wrong on this rank, or which rank has none.
@@ -125,7 +124,7 @@ class DeviceIsland {
   std::string first_without(const std::vector<uint64_t>& said) const;
 
   const CommunicatorContext& context_;
-  const std::shared_ptr<const DeviceLibrary> library_;  // shared with the communicator's device side
+  const std::shared_ptr<const DeviceDriver> driver_;  // shared with the communicator's device side
   const int device_, rank_, world_;
   std::vector<std::shared_ptr<Window>> inbox_windows_;  // by rank; shared with the fabric's book of windows
   std::vector<Inbox*> inboxes_;

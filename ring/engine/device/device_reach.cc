@@ -4,7 +4,6 @@
 
 #include "ring/base/hash.h"
 #include "ring/engine/device/device_island.h"
-#include "ring/engine/device/on_device.h"
 #include "ring/engine/device/passes.h"
 
 namespace rondo {
@@ -15,21 +14,21 @@ constexpr uint64_t kMeasuredBytes = 16u << 20;
 constexpr int kMeasuredTimes = 3;
 constexpr uint64_t kTrialNonce = 0x726f6e646f000000;  // "rondo", and the rank
 
-// A stream of the current device for as long as it lives; get() nullptr: it could not be made.
+// A stream for as long as it lives; get() nullptr: it could not be made.
 class OwnStream {
  public:
-  explicit OwnStream(const DeviceTable& table) : table_(table) {
-    if (table_.make_stream(&stream_) != 0) stream_ = nullptr;
+  OwnStream(const DeviceDriver& driver, int device) : driver_(driver) {
+    if (driver_.make_stream(device, &stream_) != 0) stream_ = nullptr;
   }
   ~OwnStream() {
-    if (stream_ != nullptr) table_.destroy_stream(stream_);
+    if (stream_ != nullptr) driver_.destroy_stream(stream_);
   }
   OwnStream(const OwnStream&) = delete;
   OwnStream& operator=(const OwnStream&) = delete;
   DeviceStream get() const { return stream_; }
 
  private:
-  const DeviceTable& table_;
+  const DeviceDriver& driver_;
   DeviceStream stream_ = nullptr;
 };
 
@@ -38,8 +37,7 @@ class OwnStream {
 // Each rank's stream writes a number into the device memory of every other that it maps, and then a word into its
 // inbox. False: something failed, or a word did not come.
 bool DeviceIsland::try_transfers(const AllSay& all_say) {
-  const OnDevice on(*library_, device_);
-  const OwnStream made(table());
+  const OwnStream made(*driver_, device_);
   const DeviceStream stream = made.get();
   bool ok = stream != nullptr;
   Inbox& inbox = own();
@@ -52,18 +50,18 @@ bool DeviceIsland::try_transfers(const AllSay& all_say) {
     ops.push_back({&of(rank).words[0][me], 1, WordAction::kWrite});
     void* const window = windows_.front().mapped[static_cast<size_t>(rank)];
     const DeviceCopy copy{number_at(window, me), &inbox.trial[me], 8, 8, 8, 1};
-    ok = window == nullptr || table().copy(&copy, stream) == 0;
+    ok = window == nullptr || driver_->copy(copy, stream) == 0;
   }
-  if (ok && !ops.empty()) ok = table().words(ops.data(), static_cast<int>(ops.size()), stream) == 0;
-  if (ok) ok = table().synchronize(stream) == 0;
+  if (ok && !ops.empty()) ok = driver_->words(ops.data(), static_cast<int>(ops.size()), stream) == 0;
+  if (ok) ok = driver_->synchronize(stream) == 0;
   all_say(ok ? 1 : 0);
   if (ok) {
     std::byte* const here = bounce();
     const uint64_t before = 8 * me, after = 8 * static_cast<uint64_t>(world_) - before - 8;
     const DeviceCopy first{inbox.trial, here, before, before, before, 1};
     const DeviceCopy last{inbox.trial + me + 1, here + before + 8, after, after, after, 1};
-    ok = (before == 0 || table().copy(&first, stream) == 0) && (after == 0 || table().copy(&last, stream) == 0) &&
-         table().synchronize(stream) == 0;
+    ok = (before == 0 || driver_->copy(first, stream) == 0) && (after == 0 || driver_->copy(last, stream) == 0) &&
+         driver_->synchronize(stream) == 0;
   }
   uint64_t heard = uint64_t{1} << rank_;
   for (int rank = 0; rank < world_ && ok; ++rank) {
@@ -87,17 +85,16 @@ bool DeviceIsland::set_reach(const std::vector<uint64_t>& heard) {
 
 bool DeviceIsland::on_one_device(const AllSay& all_say) const {
   DeviceFacts facts{};
-  table().facts(device_, &facts);
+  driver_->facts(device_, &facts);
   Hash64 hash;
-  for (const uint8_t byte : facts.uuid) hash.add(byte);
+  for (const uint8_t byte : facts.uuid.bytes) hash.add(byte);
   const std::vector<uint64_t> devices = all_say(hash.value());
   return std::all_of(devices.begin(), devices.end(), [&](uint64_t device) { return device == devices.front(); });
 }
 
 // All ranks write at once, each to the rank so far behind it: what they get then is what they get in a call.
 void DeviceIsland::measure(const AllSay& all_say) {
-  const OnDevice on(*library_, device_);
-  const OwnStream stream(table());
+  const OwnStream stream(*driver_, device_);
   for (int distance = 1; distance < world_; ++distance) {
     const std::vector<uint64_t> measured = all_say(measure_to((rank_ + distance) % world_, stream.get()));
     for (int from = 0; from < world_; ++from) {
@@ -116,15 +113,15 @@ uint64_t DeviceIsland::measure_to(int rank, DeviceStream stream) {
   const DeviceCopy copy{places(rank), bounce(), bytes, bytes, bytes, 1};
   const BoundPass pass = copy_pass(places(rank), bounce(), bytes);
   const auto rate_of = [&](const auto& put) {
-    bool ok = put() == 0 && table().synchronize(stream) == 0;
+    bool ok = put() == 0 && driver_->synchronize(stream) == 0;
     const auto begin = Clock::now();
     for (int i = 0; i < kMeasuredTimes && ok; ++i) ok = put() == 0;
-    ok = ok && table().synchronize(stream) == 0;
+    ok = ok && driver_->synchronize(stream) == 0;
     const std::chrono::duration<double> took = Clock::now() - begin;
     return ok ? static_cast<double>(bytes) * kMeasuredTimes / (1 << 20) / took.count() : 0.0;
   };
-  const double by_copy = rate_of([&] { return table().copy(&copy, stream); });
-  const double by_pass = rate_of([&] { return table().fold(&pass.fold, stream); });
+  const double by_copy = rate_of([&] { return driver_->copy(copy, stream); });
+  const double by_pass = rate_of([&] { return driver_->fold(pass.fold, stream); });
   copies_faster_[static_cast<size_t>(rank)] = by_copy > by_pass;
   return static_cast<uint64_t>(std::max(by_copy, by_pass));
 }

@@ -23,13 +23,13 @@ Call all_reduce_of(const TensorRef& tensor, Op op, const CallOptions& options) {
 
 }  // namespace
 
-StreamFacts DeviceSide::check_stream(const DeviceLibrary& library, const std::string& call, void* stream) const {
+StreamFacts DeviceSide::check_stream(const DeviceDriver& driver, const std::string& call, void* stream) const {
   StreamFacts facts{};
-  if (const DeviceStatus status = library.table().stream_facts(stream, &facts)) {
+  if (const DeviceStatus status = driver.stream_facts(stream, &facts)) {
     throw Exception(ErrorCode::kInvalid, fmt::format("{} on rank {}: {} is no stream of this process: {}", call,
-                                                     group_.rank(), stream, library.table().error_text(status)));
+                                                     group_.rank(), stream, driver.error_text(status)));
   }
-  if (facts.capturing != 0) {
+  if (facts.capturing) {
     throw Exception(
         ErrorCode::kUnsupported,
         fmt::format("{} on rank {}: the stream is being captured for a graph, which calls cannot be part of", call,
@@ -40,7 +40,7 @@ StreamFacts DeviceSide::check_stream(const DeviceLibrary& library, const std::st
 
 void DeviceSide::check_device(const std::string& call, const StreamFacts& stream, const Memory& memory) const {
   PointerFacts facts{};
-  calls_->library->check(table().pointer_facts(memory.data, &facts), "asking for a pointer's memory");
+  driver().check(driver().pointer_facts(device_, memory.data, &facts), "asking for a pointer's memory");
   const auto refuse = [&](const std::string& why) {
     throw Exception(ErrorCode::kInvalid,
                     fmt::format("{} on rank {}: {} {} {}", call, group_.rank(), memory.name, memory.data, why));
@@ -48,7 +48,7 @@ void DeviceSide::check_device(const std::string& call, const StreamFacts& stream
   if (facts.kind == MemoryKind::kHost) {
     refuse("is host memory; with CallOptions::stream every buffer of the call is memory of the stream's device");
   }
-  if (facts.kind == MemoryKind::kDevice && stream.device >= 0 && facts.device != stream.device) {
+  if (facts.kind == MemoryKind::kDevice && facts.device != stream.device) {
     refuse(fmt::format("is memory of device {}, and the stream is of device {}", facts.device, stream.device));
   }
 }
@@ -56,7 +56,7 @@ void DeviceSide::check_device(const std::string& call, const StreamFacts& stream
 void DeviceSide::check_host(const char* call, const void* data) const {
   if (!attached_.load(std::memory_order_acquire) || data == nullptr) return;
   PointerFacts facts{};
-  if (table().pointer_facts(data, &facts) != 0 || facts.kind != MemoryKind::kDevice) return;
+  if (driver().pointer_facts(device_, data, &facts) != 0 || facts.kind != MemoryKind::kDevice) return;
   throw Exception(ErrorCode::kInvalid, fmt::format("{} on rank {}: {} is memory of device {}; give CallOptions::stream",
                                                    call, group_.rank(), data, facts.device));
 }
@@ -111,7 +111,7 @@ std::shared_ptr<StreamCall> DeviceSide::make(std::vector<Piece> pieces, void* st
                           }});
 }
 
-void DeviceSide::submit(StreamCall& call, std::vector<BatchPart> parts) {
+void DeviceSide::submit(StreamCall& call, std::vector<BatchPart> parts, uint64_t stream_id) {
   for (auto& operation : group_.submit_all(std::move(parts))) {
     call.engine = operation->engine;
     call.add_operation(std::move(operation));
@@ -119,7 +119,7 @@ void DeviceSide::submit(StreamCall& call, std::vector<BatchPart> parts) {
   group_.leave_to_progress_thread(*call.engine);
   call.enqueue();
   last_ = call.weak_from_this();
-  last_stream_ = call.stream();
+  last_stream_ = stream_id;
 }
 
 DeviceSide::Arguments DeviceSide::check_arguments(const Call& call) {
@@ -153,7 +153,7 @@ std::shared_ptr<Operation> DeviceSide::start(const Call& call) {
   }
   std::shared_ptr<StreamCall> made = make(std::move(arguments.pieces), *call.options.stream, arguments.stream.device);
   std::lock_guard order(order_mutex_);
-  submit(*made, parts_of(call, *made));
+  submit(*made, parts_of(call, *made), arguments.stream.id);
   return made;
 }
 
@@ -204,7 +204,7 @@ std::shared_ptr<Operation> DeviceSide::start_staged_list(std::span<const TensorR
   number_pieces(parts);
   for (BatchPart& part : parts) note_list(part.call, arguments.list);
   std::lock_guard order(order_mutex_);
-  submit(*made, std::move(parts));
+  submit(*made, std::move(parts), arguments.stream.id);
   return made;
 }
 
@@ -227,7 +227,7 @@ void DeviceSide::close(Clock::time_point until) {
   if (!over) return;
   calls_->free_all();
   if (island_) island_->close(until);
-  for (void* const data : std::exchange(plain_, {})) table().release(data);
+  for (void* const data : std::exchange(plain_, {})) driver().release(device_, data);
 }
 
 }  // namespace rondo

@@ -22,7 +22,7 @@ class DeviceSide {
  public:
   explicit DeviceSide(CommunicatorState& group) : group_(group) {}
 
-  // Collective: opens the library on all ranks, or throws Exception(kUnsupported) on all of them; finds out whether
+  // Collective: opens the driver on all ranks, or throws Exception(kUnsupported) on all of them; finds out whether
   // their devices share memory. timeout: for the others to come; 0: the configured one. The rank's device is that of
   // the thread.
   void attach(std::chrono::milliseconds timeout) { attach_for(nullptr, timeout, nullptr); }
@@ -71,12 +71,12 @@ class DeviceSide {
     const char* name;  // "input"
     const void* data;
   };
-  const DeviceTable& table() const { return calls_->library->table(); }
+  const DeviceDriver& driver() const { return *calls_->driver; }
   std::shared_ptr<StreamCalls> open(void* const* stream, DeviceFacts& facts);
   std::shared_ptr<StreamCalls> exchange(std::chrono::milliseconds timeout, void* const* stream);
   template <class Card>
   std::vector<Card> gather(const Card& own, std::chrono::milliseconds timeout);
-  void connect(const std::shared_ptr<const DeviceLibrary>& library, std::chrono::milliseconds timeout);
+  void connect(const std::shared_ptr<const DeviceDriver>& driver, std::chrono::milliseconds timeout);
   DeviceIsland::AllSay all_say(std::chrono::milliseconds timeout);
   Clock::time_point deadline(std::chrono::milliseconds timeout) const;
   struct Arguments {
@@ -103,24 +103,25 @@ class DeviceSide {
     std::vector<Piece> pieces;
     std::vector<CheckedCall> calls;  // one a piece
     void* stream = nullptr;
+    uint64_t stream_id = 0;
     std::shared_ptr<const TensorList> list = nullptr;  // that they are of, shared with the operations; null: of none
   };
   std::shared_ptr<Operation> enqueue(Enqueued what);
   CheckedCall call_of(Call call, const Piece& piece) const;
   const StreamPlans::Entry& plan_of(const CheckedCall& call, Algorithm algorithm);
   void check_own_device(const char* call, const StreamFacts& stream) const;
-  void follow_last(void* stream);
+  void follow_last(const Enqueued& next);
   // The first call with a stream: its device is the rank's. A stream that it cannot use is refused before anything else
   // happens. call: its name; nullptr: attach().
   void attach_for(const char* call, std::chrono::milliseconds timeout, void* const* stream);
   void check_first_stream(const char* call, void* stream) const;
   StreamFacts check_stream(const std::string& call, void* stream) const {
-    return check_stream(*calls_->library, call, stream);
+    return check_stream(*calls_->driver, call, stream);
   }
-  StreamFacts check_stream(const DeviceLibrary& library, const std::string& call, void* stream) const;
+  StreamFacts check_stream(const DeviceDriver& driver, const std::string& call, void* stream) const;
   void check_device(const std::string& call, const StreamFacts& stream, const Memory& memory) const;
   std::shared_ptr<StreamCall> make(std::vector<Piece> pieces, void* stream, int device);
-  void submit(StreamCall& call, std::vector<BatchPart> parts);
+  void submit(StreamCall& call, std::vector<BatchPart> parts, uint64_t stream_id);
   StreamFacts check_message(const char* name, const P2pCall& call, DeviceStream stream) const;
   std::shared_ptr<StreamMessage> begin(const MessageCall& call, Blocking blocking);
   std::vector<BatchPart> parts_of(const Call& call, StreamCall& stream_call) const;
@@ -137,7 +138,7 @@ class DeviceSide {
   std::mutex order_mutex_;  // operations are numbered in the order in which their calls come into a stream
   std::optional<StreamPlans> plans_;
   std::weak_ptr<Operation> last_;  // the last call
-  void* last_stream_ = nullptr;    // that it is in
+  uint64_t last_stream_ = 0;       // that it is in: StreamFacts::id
 };
 
 }  // namespace rondo

@@ -101,7 +101,7 @@ class EnqueuedCall::PassGate final : public Gate {
 
 EnqueuedCall::EnqueuedCall(Options options)
     : options_(std::move(options)),
-      table_(options_.calls->library->table()),
+      driver_(*options_.calls->driver),
       entries_(entries_of(options_.pieces, options_.plan->program)) {
   try {
     event_ = options_.calls->take_event(options_.island->device());
@@ -166,9 +166,9 @@ void EnqueuedCall::enqueue() {
 
 // If even this cannot be put into the stream, nothing more runs there.
 void EnqueuedCall::put_end() {
-  table_.record(event_, options_.stream);
-  if (table_.call_host(&end_of_stream, this, options_.stream) == 0) return;
-  table_.synchronize(options_.stream);
+  driver_.record(event_, options_.stream);
+  if (driver_.call_host(&end_of_stream, this, options_.stream) == 0) return;
+  driver_.synchronize(options_.stream);
   end_of_stream(this);
 }
 
@@ -250,7 +250,7 @@ void EnqueuedCall::put_step(const StreamEntry& entry, const PassMemory& memory, 
                                 memory.departures.data + entry.sent % kStreamSlots * memory.departures.pitch);
     const DeviceCopy copy{*sent, pass.fold.sources[0], bytes, bytes, bytes, 1};
     flush();
-    options_.calls->library->check(table_.copy(&copy, options_.stream), "putting a copy into the stream");
+    driver_.check(driver_.copy(copy, options_.stream), "putting a copy into the stream");
     *sent = pass.fold.targets[--pass.fold.target_count];
     if (pass.fold.target_count == 0) return;
   }
@@ -272,7 +272,7 @@ void EnqueuedCall::put_pass(const BoundPass& pass, Turn& turn) {
   flush();
   std::copy_n(pass.sources, pass.fold.source_count, turn.places.sources);
   std::copy_n(pass.targets, pass.fold.target_count, turn.places.targets);
-  options_.calls->library->check(table_.fold_at(&pass.fold, &turn.places, options_.stream),
+  driver_.check(driver_.fold(pass.fold, options_.stream, turn.places),
                                  "putting a pass into the stream");
 }
 
@@ -311,7 +311,7 @@ void EnqueuedCall::add_word(uint32_t& word, uint32_t value, WordAction action) {
 
 void EnqueuedCall::flush() {
   if (words_.empty()) return;
-  options_.calls->library->check(table_.words(words_.data(), static_cast<int>(words_.size()), options_.stream),
+  driver_.check(driver_.words(words_.data(), static_cast<int>(words_.size()), options_.stream),
                                  "putting waits into the stream");
   words_.clear();
 }
@@ -338,7 +338,7 @@ void EnqueuedCall::piece_ended(const Error* error) {
 }
 
 void EnqueuedCall::wait_on(DeviceStream stream) {
-  options_.calls->library->check(table_.wait(stream, event_), "putting a wait into the stream");
+  driver_.check(driver_.wait(stream, event_), "putting a wait into the stream");
 }
 
 }  // namespace rondo

@@ -87,7 +87,7 @@ class EnqueuedCall final : public Operation, public std::enable_shared_from_this
   static void end_of_stream(void* call);
 
   Options options_;
-  const DeviceTable& table_;
+  const DeviceDriver& driver_;
   const uint32_t entries_;
   bool enqueued_ = false;      // from then on its end in the stream gives the entries back
   std::vector<Turn> turns_;    // by piece

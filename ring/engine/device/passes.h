@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "kernels/device.h"
+#include "kernels/device/peer_places.h"
 #include "ring/engine/call/call.h"
 #include "ring/plan/lower.h"
 #include "ring/plan/plan.h"

@@ -5,7 +5,6 @@
 #include <span>
 #include <vector>
 
-#include "kernels/device.h"
 #include "ring/engine/call/call.h"
 
 namespace rondo {

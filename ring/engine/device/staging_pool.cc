@@ -25,7 +25,7 @@ StagingPool::Region StagingPool::take(size_t bytes) {
   Region region;
   try {
     auto* memory = static_cast<std::byte*>(allocations_.allocate(kHeaderBytes + rounded));
-    library_->check(library_->table().lock_host(memory, kHeaderBytes + rounded), "locking host memory");
+    driver_->check(driver_->lock_host(device_, memory, kHeaderBytes + rounded), "locking host memory");
     region = {memory + kHeaderBytes, rounded, reinterpret_cast<uint32_t*>(memory),
               reinterpret_cast<uint64_t*>(memory + kLengthOffset)};
   } catch (...) {
@@ -46,7 +46,7 @@ bool StagingPool::free_all() {
   std::lock_guard lock(mutex_);
   if (taken_ > 0) return false;
   for (const auto& [bytes, region] : free_) {
-    library_->table().unlock_host(region.word);
+    driver_->unlock_host(region.word);
     allocations_.deallocate(region.word);
   }
   free_.clear();

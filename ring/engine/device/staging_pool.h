@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "ring/engine/allocations.h"
-#include "ring/engine/device/device_library.h"
+#include "kernels/device/device_driver.h"
 
 namespace rondo {
 
@@ -17,9 +17,9 @@ namespace rondo {
 // must not.
 class StagingPool {
  public:
-  // memory (may be nullptr) outlives this.
-  StagingPool(std::shared_ptr<const DeviceLibrary> library, SharedMemory* memory, int rank)
-      : library_(std::move(library)), allocations_(memory, rank) {}
+  // device: any one that is in use. memory (may be nullptr) outlives this.
+  StagingPool(std::shared_ptr<const DeviceDriver> driver, int device, SharedMemory* memory, int rank)
+      : driver_(std::move(driver)), device_(device), allocations_(memory, rank) {}
   // Does not free what is still taken: the device may be at work on it.
   ~StagingPool() = default;
   StagingPool(const StagingPool&) = delete;
@@ -40,7 +40,8 @@ class StagingPool {
   bool free_all();
 
  private:
-  std::shared_ptr<const DeviceLibrary> library_;  // shared with the communicator's device side
+  std::shared_ptr<const DeviceDriver> driver_;  // shared with the communicator's device side
+  const int device_;
   Allocations allocations_;
   std::mutex mutex_;
   std::multimap<size_t, Region> free_;  // by bytes

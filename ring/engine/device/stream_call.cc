@@ -5,7 +5,6 @@
 #include <utility>
 
 #include "ring/base/caught.h"
-#include "ring/engine/device/on_device.h"
 #include "ring/engine/progress/progress_engine.h"
 
 namespace rondo {
@@ -35,7 +34,7 @@ DeviceEvent StreamCalls::take_event(int device) {
     if (const auto found = events_.find(device); found != events_.end()) return events_.extract(found).mapped();
   }
   DeviceEvent event = nullptr;
-  library->check(library->table().make_event(device, &event), "making an event");
+  driver->check(driver->make_event(device, &event), "making an event");
   return event;
 }
 
@@ -49,7 +48,7 @@ void StreamCalls::prepare(int device) {
     std::lock_guard lock(mutex_);
     if (prepared_.count(device) != 0) return;
   }
-  library->check(library->table().load_kernels(device), "loading kernels");
+  driver->load_kernels(device);
   copy_stream(device);
   give_back_stream(device, take_stream(device));
   std::lock_guard lock(mutex_);
@@ -61,9 +60,8 @@ DeviceStream StreamCalls::take_stream(int device) {
     std::lock_guard lock(mutex_);
     if (const auto found = streams_.find(device); found != streams_.end()) return streams_.extract(found).mapped();
   }
-  const OnDevice on(*library, device);
   DeviceStream stream = nullptr;
-  library->check(library->table().make_stream(&stream), "making a stream");
+  driver->check(driver->make_stream(device, &stream), "making a stream");
   return stream;
 }
 
@@ -127,16 +125,16 @@ void StreamCalls::wait_for_sends(Clock::time_point until, const std::function<bo
 void StreamCalls::free_all() {
   if (!pool.free_all()) return;
   std::lock_guard lock(mutex_);
-  for (const auto& [device, event] : std::exchange(events_, {})) library->table().destroy_event(event);
-  for (const auto& [device, stream] : std::exchange(copy_streams_, {})) library->table().destroy_stream(stream);
-  for (const auto& [device, stream] : std::exchange(streams_, {})) library->table().destroy_stream(stream);
+  for (const auto& [device, event] : std::exchange(events_, {})) driver->destroy_event(device, event);
+  for (const auto& [device, stream] : std::exchange(copy_streams_, {})) driver->destroy_stream(stream);
+  for (const auto& [device, stream] : std::exchange(streams_, {})) driver->destroy_stream(stream);
 }
 
 // --- CopyStream
 
 CopyStream::CopyStream(StreamCalls& calls, DeviceStream caller, DeviceStream copies, int device)
     : calls_(calls),
-      table_(calls.library->table()),
+      driver_(*calls.driver),
       caller_(caller),
       copies_(copies),
       device_(device),
@@ -147,21 +145,21 @@ void CopyStream::begin() {
   await();
 }
 
-void CopyStream::note() { calls_.library->check(table_.record(event_, caller_), "putting an event into the stream"); }
+void CopyStream::note() { driver_.check(driver_.record(event_, caller_), "putting an event into the stream"); }
 
-void CopyStream::await() { calls_.library->check(table_.wait(copies_, event_), "putting a wait into the stream"); }
+void CopyStream::await() { driver_.check(driver_.wait(copies_, event_), "putting a wait into the stream"); }
 
 // Where a device fails, its streams run nothing more.
 void CopyStream::join() {
   if (event_ == nullptr) return;
-  if (table_.record(event_, copies_) == 0) table_.wait(caller_, event_);
+  if (driver_.record(event_, copies_) == 0) driver_.wait(caller_, event_);
   calls_.give_back(device_, std::exchange(event_, nullptr));
 }
 
 // --- StreamCall
 
 StreamCall::StreamCall(Options options)
-    : options_(std::move(options)), table_(options_.calls->library->table()), entries_(entries_of(options_.pieces)) {
+    : options_(std::move(options)), driver_(*options_.calls->driver), entries_(entries_of(options_.pieces)) {
   uint64_t bytes = 0;
   for (const Piece& piece : options_.pieces) bytes = std::max(bytes, piece.region_bytes);
   const size_t slots = std::min(kSlots, options_.pieces.size());
@@ -234,17 +232,17 @@ void StreamCall::enqueue() {
 // If even this cannot be put into the stream, nothing more runs there.
 void StreamCall::put_end() {
   copies_.reset();  // a call that fails may end before they are done
-  table_.record(event_, options_.stream);
-  if (table_.call_host(&end_of_stream, this, options_.stream) == 0) return;
-  table_.synchronize(options_.stream);
+  driver_.record(event_, options_.stream);
+  if (driver_.call_host(&end_of_stream, this, options_.stream) == 0) return;
+  driver_.synchronize(options_.stream);
   passed();
 }
 
 void StreamCall::copy_in(size_t piece) {
   if (piece >= kSlots) copies_->await();  // until the piece that had this memory is back
   for (const Piece::Rows& rows : options_.pieces[piece].in) copy(rows, region(piece), true);
-  options_.calls->library->check(
-      table_.call_host(&open_gate, &turns_[piece], copies_ ? copies_->get() : options_.stream),
+  driver_.check(
+      driver_.call_host(&open_gate, &turns_[piece], copies_ ? copies_->get() : options_.stream),
       "putting a function into the stream");
 }
 
@@ -252,7 +250,7 @@ void StreamCall::finish(size_t piece) {
   const CopyGate& gate = *turns_[piece].gate;
   if (options_.waits == Waits::kStream) {
     const WordOp wait{gate.word(), gate.value(), WordAction::kAwait};
-    options_.calls->library->check(table_.words(&wait, 1, options_.stream), "putting a wait into the stream");
+    driver_.check(driver_.words(&wait, 1, options_.stream), "putting a wait into the stream");
   } else {
     const bool last = piece + 1 == options_.pieces.size();
     for (size_t i = piece; i < (last ? operations_.size() : piece + 1); ++i) {
@@ -274,7 +272,7 @@ void StreamCall::copy(const Piece::Rows& rows, std::byte* region, bool in) {
   copy.to_pitch = in ? rows.region_pitch : rows.device_pitch;
   copy.from_pitch = in ? rows.device_pitch : rows.region_pitch;
   const DeviceStream stream = in && copies_ ? copies_->get() : options_.stream;
-  options_.calls->library->check(table_.copy(&copy, stream), "putting a copy into the stream");
+  driver_.check(driver_.copy(copy, stream), "putting a copy into the stream");
 }
 
 // In the stream: no calls of the device's runtime.
@@ -303,7 +301,7 @@ void StreamCall::passed() {
 }
 
 void StreamCall::wait_on(DeviceStream stream) {
-  options_.calls->library->check(table_.wait(stream, event_), "putting a wait into the stream");
+  driver_.check(driver_.wait(stream, event_), "putting a wait into the stream");
 }
 
 }  // namespace rondo

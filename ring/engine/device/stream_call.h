@@ -12,7 +12,7 @@
 #include <set>
 #include <vector>
 
-#include "ring/engine/device/device_library.h"
+#include "kernels/device/device_driver.h"
 #include "ring/engine/device/gate.h"
 #include "ring/engine/device/pieces.h"
 #include "ring/engine/device/staging_pool.h"
@@ -23,9 +23,9 @@ namespace rondo {
 // What calls on streams of one communicator share, and what outlives it until the last of them has ended.
 class StreamCalls {
  public:
-  StreamCalls(std::shared_ptr<const DeviceLibrary> opened, SharedMemory* memory, int rank)
-      : library(opened), pool(std::move(opened), memory, rank) {}
-  const std::shared_ptr<const DeviceLibrary> library;
+  StreamCalls(std::shared_ptr<const DeviceDriver> opened, int device, SharedMemory* memory, int rank)
+      : driver(opened), pool(std::move(opened), device, memory, rank) {}
+  const std::shared_ptr<const DeviceDriver> driver;
   StagingPool pool;
 
   // Events, made once and used again. take_event() calls the runtime.
@@ -87,7 +87,7 @@ class CopyStream {
 
  private:
   StreamCalls& calls_;
-  const DeviceTable& table_;
+  const DeviceDriver& driver_;
   const DeviceStream caller_, copies_;
   const int device_;
   DeviceEvent event_;
@@ -117,7 +117,6 @@ class StreamCall final : public Operation, public std::enable_shared_from_this<S
   static uint32_t entries_of(const std::vector<Piece>& pieces);
 
   const std::vector<Piece>& pieces() const { return options_.pieces; }
-  DeviceStream stream() const { return options_.stream; }
   // The host's memory of the piece, in turns.
   std::byte* region(size_t piece) { return slots_[piece % slots_.size()].data; }
   // That the operations of the piece begin at and end at. operations: of the piece.
@@ -147,7 +146,7 @@ class StreamCall final : public Operation, public std::enable_shared_from_this<S
   static void end_of_stream(void* call);
 
   Options options_;
-  const DeviceTable& table_;
+  const DeviceDriver& driver_;
   const uint32_t entries_;
   bool counts_ = true;
   std::vector<StagingPool::Region> slots_;

@@ -22,7 +22,7 @@ constexpr std::chrono::microseconds kPause{50};
 
 StreamMessage::StreamMessage(Options options)
     : options_(std::move(options)),
-      table_(options_.calls->library->table()),
+      driver_(*options_.calls->driver),
       piece_bytes_(piece_bytes_of(options_.call.bytes)),
       region_(options_.calls->pool.take(options_.call.bytes)) {
   try {
@@ -112,9 +112,9 @@ void StreamMessage::leave() {
 void StreamMessage::put_end(uint32_t entries) {
   end_entries_ = entries;
   finished_ = true;
-  table_.record(event_, options_.stream);
-  if (table_.call_host(&end_of_stream, this, options_.stream) == 0) return;
-  table_.synchronize(options_.stream);
+  driver_.record(event_, options_.stream);
+  if (driver_.call_host(&end_of_stream, this, options_.stream) == 0) return;
+  driver_.synchronize(options_.stream);
   end_of_stream(this);
 }
 
@@ -126,13 +126,13 @@ void StreamMessage::stream_failed(const Error& error) {
 
 void StreamMessage::put_turn(Turn turn) {
   turns_.push_back(turn);
-  options_.calls->library->check(table_.call_host(&reach, &turns_.back(), options_.stream),
+  driver_.check(driver_.call_host(&reach, &turns_.back(), options_.stream),
                                  "putting a function into the stream");
 }
 
 void StreamMessage::copy(void* to, const void* from, uint64_t bytes) {
   const DeviceCopy rows{to, from, bytes, bytes, bytes, 1};
-  options_.calls->library->check(table_.copy(&rows, options_.stream), "putting a copy into the stream");
+  driver_.check(driver_.copy(rows, options_.stream), "putting a copy into the stream");
 }
 
 void StreamMessage::copy_in(uint64_t piece) {
@@ -143,7 +143,7 @@ void StreamMessage::copy_in(uint64_t piece) {
 void StreamMessage::await_piece(uint64_t piece) {
   if (options_.waits == StreamCall::Waits::kHost) return await_on_host(piece);
   const WordOp wait{region_.word, before_ + static_cast<uint32_t>(piece) + 1, WordAction::kAwait};
-  options_.calls->library->check(table_.words(&wait, 1, options_.stream), "putting a wait into the stream");
+  driver_.check(driver_.words(&wait, 1, options_.stream), "putting a wait into the stream");
 }
 
 bool StreamMessage::has_come(uint64_t piece) const {
@@ -179,13 +179,13 @@ void StreamMessage::copy_what_has_come(uint64_t first, uint64_t bytes) {
   places.before = first;
   places.sources[0] = pass.sources[0];
   places.targets[0] = pass.targets[0];
-  options_.calls->library->check(table_.fold_at(&pass.fold, &places, options_.stream),
+  driver_.check(driver_.fold(pass.fold, options_.stream, places),
                                  "putting a pass into the stream");
 }
 
 void* StreamMessage::at_kernels(void* memory) const {
   void* address = nullptr;
-  options_.calls->library->check(table_.kernel_address(memory, &address), "mapping host memory");
+  driver_.check(driver_.kernel_address(options_.device, memory, &address), "mapping host memory");
   return address;
 }
 
@@ -266,7 +266,7 @@ const MessageOperation& StreamMessage::await_message() {
 
 void StreamMessage::wait_on(DeviceStream stream) {
   if (!finished_) refuse_unsubmitted("wait_on()");
-  options_.calls->library->check(table_.wait(stream, event_), "putting a wait into the stream");
+  driver_.check(driver_.wait(stream, event_), "putting a wait into the stream");
 }
 
 }  // namespace rondo

@@ -90,7 +90,7 @@ class StreamMessage final : public Operation, public MessageStage, public std::e
   static void end_of_stream(void* message);
 
   Options options_;
-  const DeviceTable& table_;
+  const DeviceDriver& driver_;
   const uint64_t piece_bytes_;
   StagingPool::Region region_;
   bool holds_memory_ = true;

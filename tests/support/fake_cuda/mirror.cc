@@ -1,4 +1,4 @@
-#include "tests/support/host_device/mirror.h"
+#include "tests/support/fake_cuda/mirror.h"
 
 #include <sys/mman.h>
 
@@ -14,16 +14,17 @@ constexpr size_t kAlignment = 256;  // of images in memory that is given
 
 const char* device_library() {
   const char* const chosen = std::getenv("RONDO_TEST_DEVICE");
-  return chosen != nullptr ? chosen : "tests/support/host_device/libhost_device.so";
+  return chosen != nullptr ? chosen : "tests/support/fake_cuda/libcuda.so.1";
 }
 
 Mirror::Mirror(void* device, size_t bytes)
-    : library_(DeviceLibrary::open(device_library())), pool_(static_cast<std::byte*>(device)), pool_left_(bytes) {
-  library_->check(table().make_stream(&stream_), "make_stream");
+    : driver_(DeviceDriver::open(device_library())), pool_(static_cast<std::byte*>(device)), pool_left_(bytes) {
+  driver_->check(driver_->current(&device_), "current");
+  driver_->check(driver_->make_stream(device_, &stream_), "make_stream");
 }
 
 Mirror::~Mirror() {
-  table().destroy_stream(stream_);
+  driver_->destroy_stream(stream_);
   while (!runs_.empty()) do_deallocate(runs_.begin()->first, runs_.begin()->second.bytes, 1);
 }
 
@@ -31,14 +32,14 @@ void* Mirror::do_allocate(size_t bytes, size_t) {
   Run run{nullptr, nullptr, bytes + 1};
   void* host = ::mmap(nullptr, run.bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   void* device = nullptr;
-  library_->check(table().lock_host(host, run.bytes), "lock_host");
+  driver_->check(driver_->lock_host(device_, host, run.bytes), "lock_host");
   if (pool_ != nullptr) {
     const size_t rounded = (run.bytes + kAlignment - 1) / kAlignment * kAlignment;
     if (rounded > pool_left_) throw std::logic_error("the device memory given is too small");
     pool_left_ -= rounded;
     device = pool_ + pool_left_;
   } else {
-    library_->check(table().allocate(run.bytes, &device), "allocate");
+    driver_->check(driver_->allocate(device_, run.bytes, &device), "allocate");
   }
   run.host = static_cast<std::byte*>(host);
   run.device = static_cast<std::byte*>(device);
@@ -49,8 +50,8 @@ void* Mirror::do_allocate(size_t bytes, size_t) {
 void Mirror::do_deallocate(void* data, size_t, size_t) {
   const auto found = runs_.find(static_cast<std::byte*>(data));
   const Run run = found->second;
-  table().unlock_host(run.host);
-  if (pool_ == nullptr) table().release(run.device);
+  driver_->unlock_host(run.host);
+  if (pool_ == nullptr) driver_->release(device_, run.device);
   ::munmap(run.host, run.bytes);
   runs_.erase(found);
 }
@@ -69,10 +70,10 @@ void Mirror::copy_all(bool to_device) {
   for (const auto& [start, run] : runs_) {
     DeviceCopy copy{run.host, run.device, run.bytes, run.bytes, run.bytes, 1};
     if (to_device) copy = {run.device, run.host, run.bytes, run.bytes, run.bytes, 1};
-    library_->check(table().copy(&copy, stream_), "copy");
+    driver_->check(driver_->copy(copy, stream_), "copy");
   }
 }
 
-void Mirror::synchronize() const { library_->check(table().synchronize(stream_), "synchronize"); }
+void Mirror::synchronize() const { driver_->check(driver_->synchronize(stream_), "synchronize"); }
 
 }  // namespace rondo::testing

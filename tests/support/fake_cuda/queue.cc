@@ -1,4 +1,4 @@
-#include "tests/support/host_device/queue.h"
+#include "tests/support/fake_cuda/queue.h"
 
 #include <fcntl.h>
 #include <sys/file.h>
@@ -15,10 +15,10 @@ namespace {
 
 thread_local bool runs_entry = false;
 
-// The right to run entries; without HOST_DEVICE_SLICES there is nothing to wait for.
+// The right to run entries; without FAKE_CUDA_SLICES there is nothing to wait for.
 class Slice {
  public:
-  Slice() : file_(std::getenv("HOST_DEVICE_SLICES") == nullptr ? -1 : open()) {}
+  Slice() : file_(std::getenv("FAKE_CUDA_SLICES") == nullptr ? -1 : open()) {}
   ~Slice() {
     if (file_ >= 0) close(file_);
   }
@@ -28,8 +28,8 @@ class Slice {
 
  private:
   static int open() {
-    const int file = ::open(std::getenv("HOST_DEVICE_SLICES"), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
-    RONDO_CHECK(file >= 0, "the file of HOST_DEVICE_SLICES cannot be opened");
+    const int file = ::open(std::getenv("FAKE_CUDA_SLICES"), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    RONDO_CHECK(file >= 0, "the file of FAKE_CUDA_SLICES cannot be opened");
     return file;
   }
   void lock(int how) const {
@@ -42,15 +42,15 @@ thread_local Slice* slice = nullptr;  // of the thread that runs entries
 
 }  // namespace
 
-void HostDeviceQueue::let_others_run(std::chrono::microseconds pause) {
+void FakeQueue::let_others_run(std::chrono::microseconds pause) {
   slice->give();
   std::this_thread::sleep_for(pause);
   slice->take();
 }
 
-HostDeviceQueue::HostDeviceQueue() : thread_([this] { run(); }) {}
+FakeQueue::FakeQueue() : thread_([this] { run(); }) {}
 
-HostDeviceQueue::~HostDeviceQueue() {
+FakeQueue::~FakeQueue() {
   {
     std::lock_guard lock(mutex_);
     stopping_ = true;
@@ -59,9 +59,9 @@ HostDeviceQueue::~HostDeviceQueue() {
   thread_.join();
 }
 
-bool HostDeviceQueue::in_entry() { return runs_entry; }
+bool FakeQueue::in_entry() { return runs_entry; }
 
-void HostDeviceQueue::add(const void* stream, std::function<void()> entry) {
+void FakeQueue::add(const void* stream, std::function<void()> entry) {
   std::unique_lock lock(mutex_);
   changed_.wait(lock, [this] { return entries_.size() < kMostEntries; });
   ++streams_[stream].added;
@@ -70,30 +70,30 @@ void HostDeviceQueue::add(const void* stream, std::function<void()> entry) {
   changed_.notify_all();
 }
 
-uint64_t HostDeviceQueue::added(const void* stream) {
+uint64_t FakeQueue::added(const void* stream) {
   std::lock_guard lock(mutex_);
   return streams_[stream].added;
 }
 
-bool HostDeviceQueue::has_run(const void* stream, uint64_t count) {
+bool FakeQueue::has_run(const void* stream, uint64_t count) {
   std::lock_guard lock(mutex_);
   return streams_[stream].done >= count;
 }
 
-void HostDeviceQueue::synchronize(const void* stream) {
+void FakeQueue::synchronize(const void* stream) {
   std::unique_lock lock(mutex_);
   const uint64_t until = streams_[stream].added;
   changed_.wait(lock, [&] { return streams_[stream].done >= until; });
 }
 
-void HostDeviceQueue::synchronize_all() {
+void FakeQueue::synchronize_all() {
   std::unique_lock lock(mutex_);
   const uint64_t until = all_.added;
   changed_.wait(lock, [&] { return all_.done >= until; });
 }
 
-void HostDeviceQueue::run() {
-  prctl(PR_SET_TIMERSLACK, 1);  // ns: HOST_DEVICE_COPY_MBPS shall not be off by the 50 us that a sleep takes longer
+void FakeQueue::run() {
+  prctl(PR_SET_TIMERSLACK, 1);  // ns: FAKE_CUDA_COPY_MBPS shall not be off by the 50 us that a sleep takes longer
   Slice own;
   slice = &own;
   runs_entry = true;

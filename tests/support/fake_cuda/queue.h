@@ -13,16 +13,16 @@ namespace rondo::testing {
 
 // The queue of a device that several streams share: entries run one after the other on a thread, in the order in which
 // they came, whatever their stream. An entry that waits holds up all streams, as on a GPU with one hardware queue. Who
-// adds an entry to a full queue waits. With HOST_DEVICE_SLICES (a file) processes run entries one at a time. Any
+// adds an entry to a full queue waits. With FAKE_CUDA_SLICES (a file) processes run entries one at a time. Any
 // thread.
-class HostDeviceQueue {
+class FakeQueue {
  public:
   // Of a GPU's queue of launches, about.
   static constexpr size_t kMostEntries = 1024;
 
-  HostDeviceQueue();
-  ~HostDeviceQueue();  // runs what is in it
-  HostDeviceQueue(const HostDeviceQueue&) = delete;
+  FakeQueue();
+  ~FakeQueue();  // runs what is in it
+  FakeQueue(const FakeQueue&) = delete;
 
   void add(const void* stream, std::function<void()> entry);
   // How much the stream has got so far, and whether so much has run.

@@ -5,12 +5,11 @@
 #include <memory>
 #include <memory_resource>
 
-#include "ring/engine/device/device_library.h"
+#include "kernels/device/device_driver.h"
 
 namespace rondo::testing {
 
-// The library that tests of devices use: RONDO_TEST_DEVICE, for those that run on a GPU (tools/gpu.sh), else
-// libhost_device.so.
+// The driver that tests of devices use: RONDO_TEST_DEVICE, for those that run on a GPU (tools/gpu.sh), else the fake one.
 const char* device_library();
 
 // Host memory with an image of the same size on the current device: a test fills the host's, has a call work on the
@@ -22,7 +21,8 @@ class Mirror final : public std::pmr::memory_resource {
   Mirror(void* device, size_t bytes);
   ~Mirror() override;
 
-  const DeviceTable& table() const { return library_->table(); }
+  const DeviceDriver& driver() const { return *driver_; }
+  int device() const { return device_; }
   DeviceStream stream() const { return stream_; }
 
   // The image of an address; nullptr's is nullptr.
@@ -47,7 +47,8 @@ class Mirror final : public std::pmr::memory_resource {
   bool do_is_equal(const std::pmr::memory_resource& other) const noexcept override { return this == &other; }
   void copy_all(bool to_device);
 
-  std::shared_ptr<const DeviceLibrary> library_;
+  std::shared_ptr<const DeviceDriver> driver_;
+  int device_ = 0;
   DeviceStream stream_ = nullptr;
   std::byte* const pool_;
   size_t pool_left_;

@@ -1,31 +1,11 @@
-"""Arrays on a device without a GPU (tests/support/host_device), with `__dlpack__`, as a GPU library would make them."""
+"""Arrays on a device without a GPU (tests/support/fake_cuda), with `__dlpack__`, as a GPU library would make them."""
 
 import ctypes
 import os
-import re
-from pathlib import Path
 
 import numpy as np
 
-LIBRARY = os.path.join(
-    os.environ.get("RONDO_TREE", "."), "bazel-bin/tests/support/host_device/libhost_device.so"
-)
-# kernels/device.h's table, in its order.
-_HEADER = Path(os.environ.get("RONDO_TREE", "."), "kernels/device.h").read_text()
-_VERSION = int(re.search(r"kDeviceTableVersion = (\d+);", _HEADER)[1])
-_FUNCTIONS = re.findall(r"\(\*(\w+)\)\(", re.search(r"^struct DeviceTable \{.*?^\};", _HEADER, re.M | re.S)[0])
-
-
-class _Table(ctypes.Structure):
-    _fields_ = [("version", ctypes.c_uint32), ("bytes", ctypes.c_uint32), ("build", ctypes.c_uint64)] + [
-        (n, ctypes.c_void_p) for n in _FUNCTIONS
-    ]
-
-
-class _Copy(ctypes.Structure):
-    _fields_ = [("to", ctypes.c_void_p), ("source", ctypes.c_void_p)] + [
-        (n, ctypes.c_uint64) for n in ("to_pitch", "from_pitch", "row_bytes", "rows")
-    ]
+LIBRARY = os.path.join(os.environ.get("RONDO_TREE", "."), "bazel-bin/tests/support/fake_cuda/libcuda.so.1")
 
 
 class _Tensor(ctypes.Structure):  # DLManagedTensor, version 0
@@ -46,25 +26,28 @@ class Device:
     """A stream of this process's device. Made after a fork: the device has a thread."""
 
     def __init__(self):
-        library = ctypes.CDLL(LIBRARY)
-        library.rondo_device_table.restype = ctypes.POINTER(_Table)
-        table = library.rondo_device_table(_VERSION).contents
-        assert table.bytes == ctypes.sizeof(_Table)
-        status = ctypes.CFUNCTYPE(ctypes.c_int, *[ctypes.c_void_p] * 2)
-        for name in ("allocate", "lock_host", "make_stream", "synchronize", "copy"):
-            setattr(self, name, status(getattr(table, name)))
-        stream = ctypes.c_void_p()
-        assert self.make_stream(ctypes.addressof(stream), None) == 0
+        self.library = ctypes.CDLL(LIBRARY)
+        context, stream = ctypes.c_void_p(), ctypes.c_void_p()
+        self.call("cuInit", 0)
+        self.call("cuDevicePrimaryCtxRetain", ctypes.byref(context), 0)
+        self.call("cuCtxSetCurrent", context)
+        self.call("cuStreamCreate", ctypes.byref(stream), 1)
         self.stream = stream.value
         self.arrays = []  # copies of theirs may be under way
+
+    def call(self, name, *arguments):
+        """A function of the driver."""
+        function, found = ctypes.c_void_p(), ctypes.c_int()
+        self.library.cuGetProcAddress_v2(name.encode(), ctypes.byref(function), 13000, 0, ctypes.byref(found))
+        kinds = [ctypes.c_size_t if isinstance(a, int) else ctypes.c_void_p for a in arguments]
+        assert ctypes.CFUNCTYPE(ctypes.c_int, *kinds)(function.value)(*arguments) == 0, name
 
     def array(self, values):
         self.arrays.append(DeviceArray(self, np.ascontiguousarray(values)))
         return self.arrays[-1]
 
     def move(self, to, source, count):
-        rows = _Copy(to, source, count, count, count, 1)
-        assert self.copy(ctypes.addressof(rows), self.stream) == 0
+        self.call("cuMemcpyAsync", to, source, count, self.stream)
 
 
 class DeviceArray:
@@ -74,15 +57,15 @@ class DeviceArray:
         self.device, self.host = device, values.copy()
         self.shape, self.dtype = values.shape, values.dtype
         address = ctypes.c_void_p()
-        assert device.lock_host(self.host.ctypes.data, self.host.nbytes) == 0
-        assert device.allocate(self.host.nbytes, ctypes.addressof(address)) == 0
+        device.call("cuMemHostRegister", self.host.ctypes.data, self.host.nbytes, 3)
+        device.call("cuMemAlloc", ctypes.byref(address), self.host.nbytes)
         self.address = address.value
         device.move(self.address, self.host.ctypes.data, self.host.nbytes)
 
     def numpy(self):
         """What it holds once the stream has done what is in it."""
         self.device.move(self.host.ctypes.data, self.address, self.host.nbytes)
-        assert self.device.synchronize(self.device.stream, None) == 0
+        self.device.call("cuStreamSynchronize", self.device.stream)
         return self.host.copy()
 
     def __getitem__(self, rows):

@@ -1,0 +1,355 @@
+#include "kernels/device/device_driver.h"
+
+#include <dlfcn.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "kernels/device/gpu_code.h"
+#include "rondo/error.h"
+
+namespace rondo {
+namespace {
+
+// Of FuncLoad.
+constexpr int kOldestCuda = 12040;
+constexpr int kLongestName = 256;
+
+[[noreturn]] void refuse(const std::string& why) {
+  throw Exception(ErrorCode::kUnsupported, "no GPU can be used: " + why);
+}
+
+std::string release_of(int version) { return fmt::format("CUDA {}.{}", version / 1000, version % 1000 / 10); }
+
+cuda::Pointer at(const void* memory) { return reinterpret_cast<cuda::Pointer>(memory); }
+
+// Of the calling thread, or of its current context.
+bool is_default(DeviceStream stream) { return reinterpret_cast<uintptr_t>(stream) <= cuda::kStreamPerThread; }
+
+}  // namespace
+
+std::shared_ptr<const DeviceDriver> DeviceDriver::open(const std::string& file) {
+  static auto* const mutex = new std::mutex;  // never freed: other threads may run at exit
+  static auto* const all = new std::map<std::string, std::shared_ptr<const DeviceDriver>>;
+  const std::string name = file.empty() ? "libcuda.so.1" : file;
+  const std::lock_guard<std::mutex> lock(*mutex);
+  std::shared_ptr<const DeviceDriver>& opened = (*all)[name];
+  if (opened) return opened;
+  // NODELETE: functions of it may be under way in streams as long as the process lives.
+  void* const library = dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
+  if (library == nullptr) {
+    refuse(fmt::format("{}; install NVIDIA's driver, or give its libcuda.so.1 in RONDO_DEVICE_LIBRARY", dlerror()));
+  }
+  return opened = std::shared_ptr<const DeviceDriver>(new DeviceDriver(library, name));
+}
+
+DeviceDriver::DeviceDriver(void* library, const std::string& file) {
+  const auto find = reinterpret_cast<cuda::GetProcAddress>(dlsym(library, cuda::kGetProcAddress));
+  if (find == nullptr) refuse(fmt::format("{} has no {}: it is no driver, or older than CUDA 12", file, cuda::kGetProcAddress));
+  std::string missing;
+  const auto get = [&](const char* name, int version) {
+    void* function = nullptr;
+    int found = 0;
+    if (find(name, &function, version, 0, &found) != 0 || found != 0) function = nullptr;
+    if (function == nullptr && missing.empty()) missing = name;
+    return function;
+  };
+  api_.StreamBatchMemOp = nullptr;
+#define RONDO_FIND(version, name, parameters) \
+  api_.name = reinterpret_cast<decltype(api_.name)>(get("cu" #name, version));
+  RONDO_DRIVER_FUNCTIONS(RONDO_FIND)
+#undef RONDO_FIND
+  if (api_.DriverGetVersion == nullptr || api_.DriverGetVersion(&version_) != 0) refuse(file + " is no driver");
+  const int needed = std::max(kOldestCuda, gpu_code().cuda);
+  if (version_ < needed) {
+    refuse(fmt::format("{} is a driver of {}; {} or newer is needed{}", file, release_of(version_), release_of(needed),
+                       needed >= 13000 ? " (driver 580)" : ""));
+  }
+  if (!missing.empty() && missing != "cuStreamBatchMemOp") refuse(fmt::format("{} has no {}", file, missing));
+  DeviceStatus status = api_.Init(0);
+  if (status == 0) status = api_.DeviceGetCount(&devices_);
+  if (status != 0 && status != cuda::kNoDevice) refuse(fmt::format("{}: {} (error {})", file, error_text(status), status));
+  if (devices_ == 0) refuse("this process sees no device");
+}
+
+std::string DeviceDriver::error_text(DeviceStatus status) const {
+  const char* text = nullptr;
+  return api_.GetErrorString(status, &text) == 0 && text != nullptr ? text : "unknown error";
+}
+
+void DeviceDriver::check(DeviceStatus status, const char* what) const {
+  if (status == 0) return;
+  throw Exception(ErrorCode::kSystem, fmt::format("{} failed: {} (error {})", what, error_text(status), status));
+}
+
+// --- contexts
+
+int DeviceDriver::attribute(int device, cuda::Attribute which) const {
+  int value = 0;
+  return api_.DeviceGetAttribute(&value, which, device) == 0 ? value : 0;
+}
+
+DeviceStatus DeviceDriver::find_gpu(int device, Gpu** gpu) const {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  Gpu& found = gpus_[device];
+  *gpu = &found;
+  if (found.context != nullptr) return 0;
+  found.device = device;
+  found.multiprocessors = attribute(device, cuda::kMultiprocessorCount);
+  found.max_pitch = attribute(device, cuda::kMaxPitch);
+  cuda::CaptureMode mode = cuda::kCaptureRelaxed;
+  api_.ThreadExchangeStreamCaptureMode(&mode);
+  const DeviceStatus status = api_.DevicePrimaryCtxRetain(&found.context, device);
+  api_.ThreadExchangeStreamCaptureMode(&mode);
+  return status;
+}
+
+DeviceStatus DeviceDriver::find_gpu(DeviceStream stream, Gpu** gpu) const {
+  cuda::Context context = nullptr;
+  const DeviceStatus status = is_default(stream) ? api_.CtxGetCurrent(&context) : api_.StreamGetCtx(stream, &context);
+  if (status != 0) return status;
+  if (context == nullptr) return find_gpu(0, gpu);  // as CUDA's runtime has it
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    for (auto& [device, known] : gpus_) {
+      if (known.context == context) return *gpu = &known, 0;
+    }
+  }
+  int device = 0;
+  if (const DeviceStatus failed = within(context, [&] { return api_.CtxGetDevice(&device); })) return failed;
+  if (const DeviceStatus failed = find_gpu(device, gpu)) return failed;
+  return (*gpu)->context == context ? 0 : cuda::kInvalidContext;
+}
+
+// --- devices
+
+DeviceStatus DeviceDriver::facts(int device, DeviceFacts* facts) const {
+  char name[kLongestName] = {};
+  *facts = {};
+  if (const DeviceStatus status = api_.DeviceGetName(name, kLongestName - 1, device)) return status;
+  if (const DeviceStatus status = api_.DeviceGetUuid(&facts->uuid, device)) return status;
+  size_t bytes = 0;
+  if (const DeviceStatus status = api_.DeviceTotalMem(&bytes, device)) return status;
+  facts->name = name;
+  facts->memory_bytes = bytes;
+  facts->major = attribute(device, cuda::kComputeCapabilityMajor);
+  facts->minor = attribute(device, cuda::kComputeCapabilityMinor);
+  facts->driver = version_;
+  facts->waits_on_words = api_.StreamBatchMemOp != nullptr;
+  if (attribute(device, cuda::kHandleTypePosixFileDescriptor) != 0) facts->shares_memory |= kSharesByDescriptor;
+  if (attribute(device, cuda::kUnifiedAddressing) != 0) facts->shares_memory |= kSharesByIpc;
+  return 0;
+}
+
+DeviceStatus DeviceDriver::current(int* device) const {
+  *device = 0;
+  const DeviceStatus status = api_.CtxGetDevice(device);
+  return status == cuda::kInvalidContext ? 0 : status;
+}
+
+DeviceStatus DeviceDriver::use(int device) const {
+  Gpu* gpu = nullptr;
+  const DeviceStatus status = find_gpu(device, &gpu);
+  return status != 0 ? status : api_.CtxSetCurrent(gpu->context);
+}
+
+DeviceStatus DeviceDriver::load(Gpu& gpu) const {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  if (gpu.loaded) return 0;
+  // The image of a build without nvcc is one that drivers refuse.
+  cuda::Module module = nullptr;
+  DeviceStatus status = api_.ModuleLoadData(&module, gpu_code().image);
+  const auto find = [&](const std::string& name, cuda::Function& function) {
+    if (status == 0) status = api_.ModuleGetFunction(&function, module, name.c_str());
+    if (status == 0) status = api_.FuncLoad(function);
+  };
+  for (int dtype = 0; dtype < kDTypes; ++dtype) find(fmt::format("rondo_fold_{}", dtype), gpu.folds[dtype]);
+  find("rondo_copy", gpu.copy);
+  gpu.loaded = status == 0;
+  return status;
+}
+
+void DeviceDriver::load_kernels(int device) const {
+  const DeviceStatus status = on(device, [&](Gpu& gpu) { return load(gpu); });
+  if (status != 0 && gpu_code().bytes == 0) {
+    refuse("this build has no code for GPUs: it was made where there was no nvcc 12.8 or newer");
+  }
+  check(status, "loading kernels");
+}
+
+// --- memory; device_memory.cc has what other processes map
+
+DeviceStatus DeviceDriver::allocate(int device, size_t bytes, void** memory) const {
+  return on(device, [&](Gpu&) {
+    cuda::Pointer address = 0;
+    const DeviceStatus status = api_.MemAlloc(&address, bytes);
+    *memory = reinterpret_cast<void*>(address);
+    return status;
+  });
+}
+
+DeviceStatus DeviceDriver::release(int device, void* memory) const {
+  return on(device, [&](Gpu&) { return api_.MemFree(at(memory)); });
+}
+
+DeviceStatus DeviceDriver::lock_host(int device, void* memory, size_t bytes) const {
+  return on(device, [&](Gpu&) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    const auto found = locked_.find(memory);
+    if (found != locked_.end()) return ++found->second.times, 0;
+    const DeviceStatus status =
+        api_.MemHostRegister(memory, bytes, cuda::kRegisterPortable | cuda::kRegisterDeviceMap);
+    if (status == 0) locked_[memory] = {device, 1};
+    return status;
+  });
+}
+
+DeviceStatus DeviceDriver::unlock_host(void* memory) const {
+  int device = 0;
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    const auto found = locked_.find(memory);
+    if (found == locked_.end()) return cuda::kHostMemoryNotRegistered;
+    if (--found->second.times > 0) return 0;
+    device = found->second.device;
+    locked_.erase(found);
+  }
+  return on(device, [&](Gpu&) { return api_.MemHostUnregister(memory); });
+}
+
+DeviceStatus DeviceDriver::kernel_address(int device, void* memory, void** address) const {
+  return on(device, [&](Gpu&) {
+    cuda::Pointer found = 0;
+    const DeviceStatus status = api_.MemHostGetDevicePointer(&found, memory, 0);
+    *address = reinterpret_cast<void*>(found);
+    return status;
+  });
+}
+
+DeviceStatus DeviceDriver::pointer_facts(int device, const void* pointer, PointerFacts* facts) const {
+  return on(device, [&](Gpu&) {
+    int type = 0, managed = 0, home = -1;
+    cuda::PointerAttribute asked[] = {cuda::kMemoryType, cuda::kIsManaged, cuda::kDeviceOrdinal};
+    void* found[] = {&type, &managed, &home};
+    const DeviceStatus status = api_.PointerGetAttributes(3, asked, found, at(pointer));
+    const bool is_device = type == cuda::kMemoryDevice;
+    facts->kind = managed != 0 ? MemoryKind::kManaged : is_device ? MemoryKind::kDevice : MemoryKind::kHost;
+    facts->device = facts->kind == MemoryKind::kHost ? -1 : home;
+    return status;
+  });
+}
+
+// --- streams and events
+
+DeviceStatus DeviceDriver::make_stream(int device, DeviceStream* stream) const {
+  return on(device, [&](Gpu&) { return api_.StreamCreate(stream, cuda::kStreamNonBlocking); });
+}
+
+DeviceStatus DeviceDriver::destroy_stream(DeviceStream stream) const {
+  return in(stream, [&](Gpu&) { return api_.StreamDestroy(stream); });
+}
+
+DeviceStatus DeviceDriver::synchronize(DeviceStream stream) const {
+  return in(stream, [&](Gpu&) { return api_.StreamSynchronize(stream); });
+}
+
+DeviceStatus DeviceDriver::broken(DeviceStream stream) const {
+  return in(stream, [&](Gpu&) {
+    const DeviceStatus status = api_.StreamQuery(stream);
+    return status == cuda::kNotReady ? 0 : status;
+  });
+}
+
+DeviceStatus DeviceDriver::stream_facts(DeviceStream stream, StreamFacts* facts) const {
+  return in(stream, [&](Gpu& gpu) {
+    int capturing = 0;
+    unsigned long long id = 0;
+    DeviceStatus status = api_.StreamIsCapturing(stream, &capturing);
+    // The legacy stream may not be asked while another stream of the thread is captured.
+    *facts = {gpu.device, capturing != 0 || status == cuda::kCaptureImplicit, 0};
+    if (!facts->capturing && status == 0) status = api_.StreamGetId(stream, &id);
+    facts->id = id;
+    return facts->capturing ? 0 : status;
+  });
+}
+
+DeviceStatus DeviceDriver::make_event(int device, DeviceEvent* event) const {
+  return on(device, [&](Gpu&) { return api_.EventCreate(event, cuda::kEventDisableTiming); });
+}
+
+DeviceStatus DeviceDriver::destroy_event(int device, DeviceEvent event) const {
+  return on(device, [&](Gpu&) { return api_.EventDestroy(event); });
+}
+
+DeviceStatus DeviceDriver::record(DeviceEvent event, DeviceStream stream) const {
+  return in(stream, [&](Gpu&) { return api_.EventRecord(event, stream); });
+}
+
+DeviceStatus DeviceDriver::wait(DeviceStream stream, DeviceEvent event) const {
+  return in(stream, [&](Gpu&) { return api_.StreamWaitEvent(stream, event, 0); });
+}
+
+// --- in the stream
+
+// Copies of two dimensions have a largest pitch, of 2 GiB: blocks beyond it go one by one.
+DeviceStatus DeviceDriver::copy(const DeviceCopy& copy, DeviceStream stream) const {
+  return in(stream, [&](Gpu& gpu) {
+    if (copy.rows == 1 || (copy.to_pitch == copy.row_bytes && copy.from_pitch == copy.row_bytes)) {
+      return api_.MemcpyAsync(at(copy.to), at(copy.from), copy.row_bytes * copy.rows, stream);
+    }
+    if (std::max(copy.to_pitch, copy.from_pitch) > static_cast<uint64_t>(gpu.max_pitch)) {
+      DeviceStatus status = 0;
+      for (uint64_t row = 0; row < copy.rows && status == 0; ++row) {
+        status = api_.MemcpyAsync(at(copy.to) + row * copy.to_pitch, at(copy.from) + row * copy.from_pitch,
+                                  copy.row_bytes, stream);
+      }
+      return status;
+    }
+    const auto side = [](const void* memory, uint64_t pitch) {
+      return cuda::Copy2DSide{0, 0, cuda::kMemoryUnified, nullptr, at(memory), nullptr, pitch};
+    };
+    const cuda::Copy2D rows{side(copy.from, copy.from_pitch), side(copy.to, copy.to_pitch), copy.row_bytes, copy.rows};
+    return api_.Memcpy2DAsync(&rows, stream);
+  });
+}
+
+DeviceStatus DeviceDriver::fold(const DeviceFold& given, DeviceStream stream, const PeerPlaces& places) const {
+  if (given.count == 0) return 0;
+  return in(stream, [&](Gpu& gpu) {
+    if (const DeviceStatus status = load(gpu)) return status;
+    DeviceFold fold = given;
+    PeerPlaces found = places;
+    const uint64_t bytes = fold.count * dtype_bytes(DType(fold.dtype));
+    const bool copies = fold.fold == kCopies;
+    if (copies) fold.count = bytes;  // of bytes
+    // As if all pointers lay well.
+    const uint64_t wanted = (bytes / kPacketBytes + kThreadsABlock) / kThreadsABlock;
+    const uint64_t most = fold.blocks > 0 ? fold.blocks : uint64_t(gpu.multiprocessors) * kBlocksAMultiprocessor;
+    void* parameters[] = {&fold, &found};
+    return api_.LaunchKernel(copies ? gpu.copy : gpu.folds[fold.dtype],
+                             static_cast<unsigned>(std::clamp<uint64_t>(wanted, 1, std::max<uint64_t>(most, 1))), 1, 1,
+                             kThreadsABlock, 1, 1, 0, stream, parameters, nullptr);
+  });
+}
+
+DeviceStatus DeviceDriver::call_host(cuda::HostFunction function, void* argument, DeviceStream stream) const {
+  return in(stream, [&](Gpu&) { return api_.LaunchHostFunc(stream, function, argument); });
+}
+
+DeviceStatus DeviceDriver::words(const WordOp* ops, int count, DeviceStream stream) const {
+  if (api_.StreamBatchMemOp == nullptr) return cuda::kNotSupported;
+  if (count < 1 || count > kMaxWordOps) return cuda::kInvalidValue;
+  return in(stream, [&](Gpu&) {
+    cuda::MemoryOperation entries[kMaxWordOps] = {};
+    for (int i = 0; i < count; ++i) {
+      const bool write = ops[i].action == WordAction::kWrite;
+      if (const DeviceStatus status = api_.MemHostGetDevicePointer(&entries[i].address, ops[i].word, 0)) return status;
+      entries[i].operation = write ? cuda::kWriteValue32 : cuda::kWaitValue32;
+      entries[i].value = ops[i].value;
+      entries[i].flags = write ? 0 : cuda::kWaitGreaterOrEqual;
+    }
+    return api_.StreamBatchMemOp(stream, static_cast<unsigned>(count), entries, 0);
+  });
+}
+
+}  // namespace rondo

@@ -1,0 +1,203 @@
+#pragma once
+
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+
+#include "kernels/device/device_fold.h"
+#include "kernels/device/driver_api.h"
+#include "kernels/device/peer_places.h"
+
+namespace rondo {
+
+using DeviceStatus = cuda::Result;  // 0, or an error of the driver
+using DeviceStream = cuda::Stream;  // of the caller, or from make_stream()
+using DeviceEvent = cuda::Event;
+
+struct DeviceFacts {
+  std::string name;
+  cuda::Uuid uuid;
+  int major, minor;      // compute capability
+  int driver;            // 13000: of CUDA 13.0
+  bool waits_on_words;   // words() works
+  int32_t shares_memory;  // kSharesBy...: how allocate_shared() and map_shared() may work
+  uint64_t memory_bytes;
+};
+
+// How memory of a device gets to other processes: a descriptor of the driver's stands for it; or legacy CUDA IPC, whose
+// handle lies in a file in memory.
+enum class MemorySharing : int32_t { kDescriptor = 0, kIpc = 1 };
+inline constexpr int32_t kSharesByDescriptor = 1, kSharesByIpc = 2;
+
+enum class MemoryKind : int32_t {
+  kHost = 0,    // host memory, page-locked or not
+  kDevice = 1,  // memory of one device
+  kManaged = 2  // moves between host and devices
+};
+struct PointerFacts {
+  MemoryKind kind;
+  int device;  // -1: none
+};
+struct StreamFacts {
+  int device;
+  bool capturing;  // what is put into it is recorded for a graph, and not run
+  uint64_t id;     // no other stream of the process has it, nor will; handles are used again
+};
+
+// What copies of blocks move: `rows` rows of `row_bytes`, whose starts lie `to_pitch` and `from_pitch` bytes apart.
+struct DeviceCopy {
+  void* to;
+  const void* from;
+  uint64_t to_pitch, from_pitch;
+  uint64_t row_bytes, rows;
+};
+
+// What a stream does to a word of locked host memory.
+enum class WordAction : int32_t {
+  kWrite = 0,  // stores `value`, after all that was done before in the stream
+  kAwait = 1   // until the word is at least `value`, as numbers that wrap around
+};
+struct WordOp {
+  uint32_t* word;
+  uint32_t value;
+  WordAction action;
+};
+inline constexpr int kMaxWordOps = 128;
+
+// NVIDIA's driver, opened; it stays in the process. Calls go to the primary context of a device, which is made at its
+// first use; a stream of another context is refused. The calling thread's current context and what it captures for
+// graphs are left as they are. Any thread. "In the stream": returns at once, or when the driver has room for it; done
+// when what was put into the stream before is done.
+class DeviceDriver {
+ public:
+  // file: the driver; empty: libcuda.so.1, where the loader finds it. The same object each time. Throws
+  // Exception(kUnsupported): there is no driver, it is too old, or there is no device.
+  static std::shared_ptr<const DeviceDriver> open(const std::string& file);
+  DeviceDriver(const DeviceDriver&) = delete;
+
+  std::string error_text(DeviceStatus status) const;
+  // Throws Exception(kSystem) that names `what`, unless it succeeded.
+  void check(DeviceStatus status, const char* what) const;
+
+  // --- devices
+  int count() const { return devices_; }
+  DeviceStatus facts(int device, DeviceFacts* facts) const;
+  DeviceStatus current(int* device) const;  // of this thread; 0 unless it has chosen one
+  DeviceStatus use(int device) const;       // from now on it is this thread's current one
+  // Before passes are put into streams beside which others wait: a kernel that is loaded at its first launch may wait
+  // for all streams of the device. Cheap the second time. Throws Exception.
+  void load_kernels(int device) const;
+
+  // --- memory
+  DeviceStatus allocate(int device, size_t bytes, void** memory) const;
+  DeviceStatus release(int device, void* memory) const;
+  // Memory of the device that other processes can map, zeroed; `descriptor` stands for it, and is closed by the caller.
+  // map_shared() maps it for the device, which may be another one, also in the process that made it.
+  // kDescriptor: it lives until all that have it have released it. kIpc: who has made it releases it last.
+  // release_shared() does not wait for streams.
+  DeviceStatus allocate_shared(int device, size_t bytes, MemorySharing sharing, void** memory, int* descriptor) const;
+  DeviceStatus map_shared(int device, int descriptor, MemorySharing sharing, size_t bytes, void** memory) const;
+  DeviceStatus release_shared(void* memory) const;
+  // Page-locks host memory, so that copies from and to it run in the stream, and kernels reach it, of all devices. It
+  // may be locked several times, and is unlocked as often.
+  DeviceStatus lock_host(int device, void* memory, size_t bytes) const;
+  DeviceStatus unlock_host(void* memory) const;
+  // Where kernels reach locked host memory.
+  DeviceStatus kernel_address(int device, void* memory, void** address) const;
+  // device: any one that is in use.
+  DeviceStatus pointer_facts(int device, const void* pointer, PointerFacts* facts) const;
+
+  // --- streams and events
+  DeviceStatus make_stream(int device, DeviceStream* stream) const;  // does not wait for the legacy stream
+  DeviceStatus destroy_stream(DeviceStream stream) const;
+  DeviceStatus synchronize(DeviceStream stream) const;
+  // An error after which its device runs nothing more for this process, functions of the host included; or 0.
+  DeviceStatus broken(DeviceStream stream) const;
+  DeviceStatus stream_facts(DeviceStream stream, StreamFacts* facts) const;
+  DeviceStatus make_event(int device, DeviceEvent* event) const;  // for streams of this device
+  DeviceStatus destroy_event(int device, DeviceEvent event) const;
+  DeviceStatus record(DeviceEvent event, DeviceStream stream) const;
+  DeviceStatus wait(DeviceStream stream, DeviceEvent event) const;  // in the stream: for the event's last record()
+
+  // --- in the stream
+  DeviceStatus copy(const DeviceCopy& copy, DeviceStream stream) const;
+  // places: where the pass finds pointers, and the length of a message, when it runs.
+  DeviceStatus fold(const DeviceFold& fold, DeviceStream stream, const PeerPlaces& places = {}) const;
+  // The function must not call the driver.
+  DeviceStatus call_host(cuda::HostFunction function, void* argument, DeviceStream stream) const;
+  // In this order; 1 to kMaxWordOps.
+  DeviceStatus words(const WordOp* ops, int count, DeviceStream stream) const;
+
+ private:
+  // A device that is in use.
+  struct Gpu {
+    int device = 0;
+    cuda::Context context = nullptr;
+    int multiprocessors = 0, max_pitch = 0;
+    bool loaded = false;
+    cuda::Function folds[kDTypes] = {}, copy = nullptr;
+  };
+  // What is mapped here: by the driver, of MemAlloc here, or an opened handle of IPC.
+  enum class How { kDriver, kOwn, kOpened };
+  struct Mapped {
+    How how;
+    size_t bytes;
+    int device;
+    int times;  // memory of MemAlloc is used by other ranks of its process at its own address
+  };
+  struct Locked {
+    int device;
+    int times;
+  };
+
+  explicit DeviceDriver(void* library, const std::string& file);
+  DeviceStatus find_gpu(int device, Gpu** gpu) const;
+  DeviceStatus find_gpu(DeviceStream stream, Gpu** gpu) const;
+  DeviceStatus load(Gpu& gpu) const;
+  // function(Gpu&), with the context of the device, or of the stream, as the current one.
+  template <class Function>
+  DeviceStatus on(int device, Function function) const {
+    Gpu* gpu = nullptr;
+    if (const DeviceStatus status = find_gpu(device, &gpu)) return status;
+    return within(gpu->context, [&] { return function(*gpu); });
+  }
+  template <class Function>
+  DeviceStatus in(DeviceStream stream, Function function) const {
+    Gpu* gpu = nullptr;
+    if (const DeviceStatus status = find_gpu(stream, &gpu)) return status;
+    return within(gpu->context, [&] { return function(*gpu); });
+  }
+  // Relaxed: else a call that may wait would end the capture of another thread.
+  template <class Function>
+  DeviceStatus within(cuda::Context context, Function function) const {
+    cuda::CaptureMode mode = cuda::kCaptureRelaxed;
+    api_.ThreadExchangeStreamCaptureMode(&mode);
+    DeviceStatus status = api_.CtxPushCurrent(context);
+    if (status == 0) {
+      status = function();
+      api_.CtxPopCurrent(&context);
+    }
+    api_.ThreadExchangeStreamCaptureMode(&mode);
+    return status;
+  }
+  int attribute(int device, cuda::Attribute which) const;
+
+  void note(void* memory, const Mapped& how) const;
+  DeviceStatus zero(void* memory, size_t bytes) const;
+  DeviceStatus round_up(int device, size_t& bytes) const;
+  DeviceStatus map_allocation(cuda::Allocation allocation, size_t bytes, int device, void** memory) const;
+  DeviceStatus allocate_by_descriptor(int device, size_t bytes, void** memory, int* descriptor) const;
+  DeviceStatus map_descriptor(int device, int descriptor, size_t bytes, void** memory) const;
+  DeviceStatus allocate_by_ipc(int device, size_t bytes, void** memory, int* descriptor) const;
+  DeviceStatus open_offered(int device, int descriptor, size_t bytes, void** memory) const;
+
+  cuda::DriverApi api_ = {};
+  int version_ = 0, devices_ = 0;
+  mutable std::mutex mutex_;
+  mutable std::map<int, Gpu> gpus_;
+  mutable std::map<void*, Mapped> mapped_;
+  mutable std::map<void*, Locked> locked_;
+};
+
+}  // namespace rondo

@@ -1,0 +1,297 @@
+// DeviceDriver does what CUDA asks for: contexts and captures are left as they were, large pitches are copied row by row,
+// streams are known by their ids, what is opened is closed; and every function of the driver that it uses has run here.
+// Over the fake driver alone.
+#include "kernels/device/device_driver.h"
+
+#include <dlfcn.h>
+#include <doctest/doctest.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <cstring>
+#include <thread>
+#include <vector>
+
+#include "rondo/error.h"
+#include "tests/support/fake_cuda/mirror.h"
+#include "tests/support/rank_group.h"
+
+namespace rondo::testing {
+namespace {
+
+// In a process of its own, whose settings they are: "" or what was wrong.
+std::string in_process(const std::vector<std::pair<const char*, const char*>>& settings,
+                       const std::function<void(const DeviceDriver& driver)>& body) {
+  return run_bare_processes(1, std::chrono::seconds(60), [&](int) {
+    for (const auto& [name, value] : settings) setenv(name, value, 1);
+    body(*DeviceDriver::open(device_library()));
+    _exit(0);
+  });
+}
+
+template <class Result, class... Arguments>
+Result fake(const char* name, Arguments... arguments) {
+  void* const library = dlopen(device_library(), RTLD_NOW | RTLD_LOCAL);
+  return reinterpret_cast<Result (*)(Arguments...)>(dlsym(library, name))(arguments...);
+}
+bool active(int device) { return fake<int>("fake_cuda_active", device) != 0; }
+bool end_capture(DeviceStream stream) { return fake<bool>("fake_cuda_capture", stream, -1); }
+void capture(DeviceStream stream, cuda::CaptureMode mode) { fake<bool>("fake_cuda_capture", stream, int(mode)); }
+
+// A function of the driver, as a program calls it.
+template <class... Arguments>
+cuda::Result call(const char* name, Arguments... arguments) {
+  void* function = nullptr;
+  int found = 0;
+  fake<cuda::Result>("cuGetProcAddress_v2", name, &function, 13000, uint64_t{0}, &found);
+  expect(function != nullptr, name);
+  return reinterpret_cast<cuda::Result (*)(Arguments...)>(function)(arguments...);
+}
+
+struct Locked {
+  explicit Locked(const DeviceDriver& of) : driver(of) {
+    expect(driver.lock_host(1, bytes, sizeof bytes) == 0, "lock_host");
+  }
+  ~Locked() { driver.unlock_host(bytes); }
+  const DeviceDriver& driver;
+  alignas(4096) unsigned char bytes[4096] = {};
+};
+
+// All that goes through a stream of device 1.
+void use_all(const DeviceDriver& driver, DeviceStream stream) {
+  Locked host(driver);
+  uint32_t& word = *reinterpret_cast<uint32_t*>(host.bytes + 2048);
+  void *memory = nullptr, *at_kernels = nullptr;
+  DeviceEvent event = nullptr;
+  StreamFacts facts{};
+  PointerFacts where{};
+  driver.load_kernels(1);
+  expect(driver.stream_facts(stream, &facts) == 0 && facts.device == 1 && !facts.capturing, "stream_facts");
+  expect(driver.allocate(1, 4096, &memory) == 0, "allocate");
+  expect(driver.pointer_facts(1, memory, &where) == 0 && where.device == 1, "pointer_facts");
+  expect(driver.kernel_address(1, host.bytes, &at_kernels) == 0, "kernel_address");
+  expect(driver.make_event(1, &event) == 0 && driver.record(event, stream) == 0, "record");
+  expect(driver.wait(stream, event) == 0, "wait");
+  auto* const bytes = static_cast<unsigned char*>(memory);
+  for (int i = 0; i < 64; ++i) host.bytes[i] = static_cast<unsigned char>(i);
+  expect(driver.copy({bytes, host.bytes, 64, 64, 64, 1}, stream) == 0, "copy");
+  DeviceFold fold = {};
+  fold.sources[0] = fold.sources[1] = bytes;
+  fold.targets[0] = bytes + 64;
+  fold.count = 64;
+  fold.source_count = 2;
+  fold.target_count = 1;
+  fold.dtype = static_cast<uint8_t>(DType::kUint8);
+  fold.fold = static_cast<uint8_t>(Fold::kSum);
+  expect(driver.fold(fold, stream) == 0, "fold");
+  expect(driver.copy({host.bytes, bytes + 64, 32, 48, 16, 2}, stream) == 0, "copy of rows");
+  const WordOp ops[] = {{&word, 7, WordAction::kWrite}, {&word, 7, WordAction::kAwait}};
+  expect(driver.words(ops, 2, stream) == 0, "words");
+  bool called = false;
+  expect(driver.call_host([](void* flag) { *static_cast<bool*>(flag) = true; }, &called, stream) == 0, "call_host");
+  expect(driver.broken(stream) == 0 && driver.synchronize(stream) == 0, "synchronize");
+  expect(called && word == 7 && host.bytes[15] == 30 && host.bytes[32] == 96 && host.bytes[47] == 126, "wrong bytes");
+  expect(driver.destroy_event(1, event) == 0 && driver.release(1, memory) == 0, "release");
+}
+
+// Process 0 makes memory, and 1 maps it; `sharing` says how.
+void share(const DeviceDriver& driver, int rank, MemorySharing sharing, const int ends[2]) {
+  constexpr size_t kBytes = 1'000'000;
+  void* memory = nullptr;
+  char byte = 0;
+  alignas(cmsghdr) char room[CMSG_SPACE(sizeof(int))] = {};
+  iovec part{&byte, 1};
+  msghdr message{};
+  message.msg_iov = &part;
+  message.msg_iovlen = 1;
+  message.msg_control = room;
+  message.msg_controllen = sizeof room;
+  int descriptor = -1;
+  Locked host(driver);
+  DeviceStream stream = nullptr;
+  expect(driver.make_stream(rank, &stream) == 0, "make_stream");
+  if (rank == 0) {
+    expect(driver.allocate_shared(0, kBytes, sharing, &memory, &descriptor) == 0, "allocate_shared");
+    host.bytes[0] = 42;
+    expect(driver.copy({static_cast<char*>(memory) + kBytes - 1, host.bytes, 1, 1, 1, 1}, stream) == 0, "copy");
+    expect(driver.synchronize(stream) == 0, "synchronize");
+    cmsghdr* const rights = CMSG_FIRSTHDR(&message);
+    rights->cmsg_level = SOL_SOCKET;
+    rights->cmsg_type = SCM_RIGHTS;
+    rights->cmsg_len = CMSG_LEN(sizeof(int));
+    std::memcpy(CMSG_DATA(rights), &descriptor, sizeof(int));
+    expect(sendmsg(ends[0], &message, 0) == 1 && read(ends[0], &byte, 1) == 1, "the other process");
+    void* own = nullptr;
+    expect(driver.map_shared(1, descriptor, sharing, kBytes, &own) == 0, "memory of this process for another device");
+    expect(driver.release_shared(own) == 0, "release_shared");
+    expect(driver.release_shared(memory) == 0, "release_shared by its maker");
+    expect(driver.release_shared(memory) == cuda::kInvalidValue, "it is released twice");
+  } else {
+    expect(recvmsg(ends[1], &message, 0) == 1, "no descriptor");
+    std::memcpy(&descriptor, CMSG_DATA(CMSG_FIRSTHDR(&message)), sizeof(int));
+    expect(driver.map_shared(1, descriptor, sharing, kBytes, &memory) == 0, "map_shared");
+    expect(driver.copy({host.bytes, static_cast<char*>(memory) + kBytes - 2, 2, 2, 2, 1}, stream) == 0, "copy");
+    expect(driver.synchronize(stream) == 0 && host.bytes[0] == 0 && host.bytes[1] == 42, "not what was written");
+    expect(driver.release_shared(memory) == 0, "release_shared");
+    expect(write(ends[1], &byte, 1) == 1, "the other process");
+  }
+  close(descriptor);
+  expect(driver.destroy_stream(stream) == 0, "destroy_stream");
+}
+
+}  // namespace
+
+TEST_CASE("every function of the driver that is used; what has been opened is closed") {
+  if (std::getenv("RONDO_TEST_DEVICE") != nullptr) return;
+  void* const counts = dlopen(device_library(), RTLD_NOW | RTLD_LOCAL);  // for all processes from here on
+  REQUIRE(counts != nullptr);
+  for (const MemorySharing sharing : {MemorySharing::kDescriptor, MemorySharing::kIpc}) {
+    int ends[2];
+    REQUIRE(socketpair(AF_UNIX, SOCK_STREAM, 0, ends) == 0);
+    CHECK(run_bare_processes(2, std::chrono::seconds(60), [&](int rank) {
+            share(*DeviceDriver::open(device_library()), rank, sharing, ends);
+            expect(fake<int>("fake_cuda_held") == 0, "device memory is left");
+            expect(fake<int>("fake_cuda_streams") == 0, "a stream is left");
+            _exit(0);
+          }) == "");
+    close(ends[0]);
+    close(ends[1]);
+  }
+  CHECK(in_process({}, [](const DeviceDriver& driver) {
+          DeviceFacts facts{};
+          int device = -1;
+          DeviceStream stream = nullptr;
+          expect(driver.count() == 2 && driver.facts(1, &facts) == 0 && facts.uuid.bytes[0] == 2, "facts");
+          expect(driver.use(1) == 0 && driver.current(&device) == 0 && device == 1, "use");
+          expect(driver.error_text(cuda::kOutOfMemory) == "out of memory", "error_text");
+          expect(driver.make_stream(1, &stream) == 0, "make_stream");
+          use_all(driver, stream);
+          use_all(driver, nullptr);
+          use_all(driver, reinterpret_cast<DeviceStream>(cuda::kStreamPerThread));
+          expect(driver.destroy_stream(stream) == 0, "destroy_stream");
+          expect(fake<int>("fake_cuda_held") + fake<int>("fake_cuda_locked") + fake<int>("fake_cuda_events") == 0,
+                 "something is left");
+        }) == "");
+  CHECK(fake<const char*>("fake_cuda_uncalled") == doctest::String());
+}
+
+TEST_CASE("a stream of another device than the current one: no context is made or changed beside its own") {
+  if (std::getenv("RONDO_TEST_DEVICE") != nullptr) return;
+  for (const bool has_current : {false, true}) {
+    CAPTURE(has_current);
+    CHECK(in_process({{"FAKE_CUDA_COUNT", "3"}}, [=](const DeviceDriver& driver) {
+            DeviceStream stream = nullptr;
+            cuda::Context before = nullptr, after = nullptr;
+            if (has_current) expect(driver.use(2) == 0, "use");
+            call("cuCtxGetCurrent", &before);
+            expect(driver.make_stream(1, &stream) == 0, "make_stream");
+            use_all(driver, stream);
+            call("cuCtxGetCurrent", &after);
+            expect(before == after && (before != nullptr) == has_current, "the current context has changed");
+            expect(!active(0), "there is a context on device 0");
+            expect(active(1) && active(2) == has_current, "contexts");
+          }) == "");
+  }
+}
+
+TEST_CASE("captures go on: of another thread, in every mode, and of this one") {
+  if (std::getenv("RONDO_TEST_DEVICE") != nullptr) return;
+  for (const auto mode : {cuda::kCaptureGlobal, cuda::kCaptureThreadLocal, cuda::kCaptureRelaxed}) {
+    for (const bool same_thread : {false, true}) {
+      CAPTURE(mode);
+      CAPTURE(same_thread);
+      CHECK(in_process({}, [=](const DeviceDriver& driver) {
+              DeviceStream captured = nullptr, stream = nullptr;
+              driver.use(1);
+              expect(driver.make_stream(1, &captured) == 0 && driver.make_stream(1, &stream) == 0, "make_stream");
+              const auto begin = [&] { capture(captured, mode); };
+              same_thread ? begin() : std::thread(begin).join();
+              use_all(driver, stream);
+              StreamFacts facts{};
+              expect(driver.stream_facts(captured, &facts) == 0 && facts.capturing, "it is not captured");
+              expect(end_capture(captured), "the capture is spoilt");
+            }) == "");
+    }
+  }
+}
+
+TEST_CASE("the legacy stream beside a capture of a blocking stream") {
+  if (std::getenv("RONDO_TEST_DEVICE") != nullptr) return;
+  CHECK(in_process({}, [](const DeviceDriver& driver) {
+          driver.use(0);
+          DeviceStream const blocking = fake<DeviceStream>("fake_cuda_blocking_stream");
+          capture(blocking, cuda::kCaptureGlobal);
+          StreamFacts facts{};
+          expect(driver.stream_facts(nullptr, &facts) == 0 && facts.capturing, "work would be put into it");
+          expect(end_capture(blocking), "the capture is spoilt");
+        }) == "");
+}
+
+TEST_CASE("rows whose pitch is beyond what the driver copies") {
+  if (std::getenv("RONDO_TEST_DEVICE") != nullptr) return;
+  for (const auto& [setting, pitch] : std::vector<std::pair<const char*, uint64_t>>{{"2147483647", uint64_t{1} << 31},
+                                                                                    {"100", 128}}) {
+    CHECK(in_process({{"FAKE_CUDA_MAX_PITCH", setting}}, [pitch = pitch](const DeviceDriver& driver) {
+            Locked host(driver);
+            DeviceStream stream = nullptr;
+            void* memory = nullptr;
+            expect(driver.make_stream(0, &stream) == 0, "make_stream");
+            expect(driver.allocate(0, 2 * pitch + 16, &memory) == 0, "allocate");
+            for (int i = 0; i < 48; ++i) host.bytes[i] = static_cast<unsigned char>(i + 1);
+            expect(driver.copy({memory, host.bytes, pitch, 16, 16, 3}, stream) == 0, "copy there");
+            expect(driver.copy({host.bytes + 64, memory, 16, pitch, 16, 3}, stream) == 0, "copy back");
+            expect(driver.synchronize(stream) == 0, "synchronize");
+            expect(std::memcmp(host.bytes, host.bytes + 64, 48) == 0, "the rows differ");
+          }) == "");
+  }
+}
+
+TEST_CASE("streams by their ids: the per-thread default stream is another one in each thread, and handles come again") {
+  if (std::getenv("RONDO_TEST_DEVICE") != nullptr) return;
+  CHECK(in_process({}, [](const DeviceDriver& driver) {
+          const auto id_of = [&](DeviceStream stream) {
+            StreamFacts facts{};
+            expect(driver.stream_facts(stream, &facts) == 0, "stream_facts");
+            return facts.id;
+          };
+          auto* const own = reinterpret_cast<DeviceStream>(cuda::kStreamPerThread);
+          driver.use(0);
+          const uint64_t here = id_of(own), legacy = id_of(nullptr);
+          uint64_t there = here;
+          std::thread([&] {
+            driver.use(0);
+            there = id_of(own);
+          }).join();
+          driver.use(1);
+          expect(here != there && here != legacy && legacy != id_of(nullptr), "two streams have one id");
+          DeviceStream first = nullptr, second = nullptr;
+          expect(driver.make_stream(0, &first) == 0, "make_stream");
+          const uint64_t before = id_of(first);
+          expect(driver.destroy_stream(first) == 0 && driver.make_stream(0, &second) == 0, "make_stream");
+          expect(before != id_of(second), "a new stream has the id of an old one");
+          StreamFacts facts{};
+          expect(driver.stream_facts(reinterpret_cast<DeviceStream>(12345), &facts) != 0, "12345 is a stream");
+        }) == "");
+}
+
+TEST_CASE("an error that stays is found without a wait") {
+  if (std::getenv("RONDO_TEST_DEVICE") != nullptr) return;
+  CHECK(in_process({}, [](const DeviceDriver& driver) {
+          DeviceStream stream = nullptr;
+          expect(driver.make_stream(0, &stream) == 0 && driver.broken(stream) == 0, "make_stream");
+          fake<void>("fake_cuda_break", 0);
+          expect(driver.broken(stream) == cuda::kIllegalAddress, "it is not found");
+          try {
+            driver.check(driver.synchronize(stream), "waiting");
+            expect(false, "it is not told");
+          } catch (const Exception& error) {
+            expect(error.code() == ErrorCode::kSystem &&
+                       std::string(error.what()).find("an illegal memory access") != std::string::npos,
+                   error.what());
+          }
+        }) == "");
+}
+
+}  // namespace rondo::testing
