@@ -207,8 +207,9 @@ struct NarrowCodec {
 };
 
 #ifdef __CUDA_ARCH__
-// A GPU's own conversions: the first is exact, the others round to nearest, ties to even (PTX ISA, cvt). They give other
-// bits of a NaN, and the two to 8 bits (compute capability 8.9) the largest finite value where these formats overflow.
+// A GPU's own conversions: the first is exact, the others round to nearest, ties to even (PTX ISA, cvt). They give
+// other bits of a NaN, and the two to 8 bits (compute capability 8.9) the largest finite value where these formats
+// overflow.
 RONDO_INLINE float from_half(uint32_t stored) {
   float value;
   asm("cvt.f32.f16 %0, %1;" : "=f"(value) : "h"(uint16_t(stored)));

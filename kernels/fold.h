@@ -142,7 +142,9 @@ struct FloatAverage : Plain<Format, Add> {
   using Accumulator = typename Format::Accumulator;
   using Constant = typename Format::Value;
   static constexpr bool kTakesOneSource = true;
-  static RONDO_INLINE Constant constant(const FoldArguments& arguments) { return Constant(1) / Constant(arguments.world); }
+  static RONDO_INLINE Constant constant(const FoldArguments& arguments) {
+    return Constant(1) / Constant(arguments.world);
+  }
   static RONDO_INLINE Accumulator leave(Accumulator value, Constant reciprocal) { return times(value, reciprocal); }
 };
 

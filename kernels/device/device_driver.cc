@@ -45,7 +45,8 @@ std::shared_ptr<const DeviceDriver> DeviceDriver::open(const std::string& file) 
 
 DeviceDriver::DeviceDriver(void* library, const std::string& file) {
   const auto find = reinterpret_cast<cuda::GetProcAddress>(dlsym(library, cuda::kGetProcAddress));
-  if (find == nullptr) refuse(fmt::format("{} has no {}: it is no driver, or older than CUDA 12", file, cuda::kGetProcAddress));
+  if (find == nullptr)
+    refuse(fmt::format("{} has no {}: it is no driver, or older than CUDA 12", file, cuda::kGetProcAddress));
   std::string missing;
   const auto get = [&](const char* name, int version) {
     void* function = nullptr;
@@ -68,7 +69,8 @@ DeviceDriver::DeviceDriver(void* library, const std::string& file) {
   if (!missing.empty() && missing != "cuStreamBatchMemOp") refuse(fmt::format("{} has no {}", file, missing));
   DeviceStatus status = api_.Init(0);
   if (status == 0) status = api_.DeviceGetCount(&devices_);
-  if (status != 0 && status != cuda::kNoDevice) refuse(fmt::format("{}: {} (error {})", file, error_text(status), status));
+  if (status != 0 && status != cuda::kNoDevice)
+    refuse(fmt::format("{}: {} (error {})", file, error_text(status), status));
   if (devices_ == 0) refuse("this process sees no device");
 }
 
@@ -197,8 +199,7 @@ DeviceStatus DeviceDriver::lock_host(int device, void* memory, size_t bytes) con
     const std::lock_guard<std::mutex> lock(mutex_);
     const auto found = locked_.find(memory);
     if (found != locked_.end()) return ++found->second.times, 0;
-    const DeviceStatus status =
-        api_.MemHostRegister(memory, bytes, cuda::kRegisterPortable | cuda::kRegisterDeviceMap);
+    const DeviceStatus status = api_.MemHostRegister(memory, bytes, cuda::kRegisterPortable | cuda::kRegisterDeviceMap);
     if (status == 0) locked_[memory] = {device, 1};
     return status;
   });

@@ -18,9 +18,9 @@ using DeviceEvent = cuda::Event;
 struct DeviceFacts {
   std::string name;
   cuda::Uuid uuid;
-  int major, minor;      // compute capability
-  int driver;            // 13000: of CUDA 13.0
-  bool waits_on_words;   // words() works
+  int major, minor;       // compute capability
+  int driver;             // 13000: of CUDA 13.0
+  bool waits_on_words;    // words() works
   int32_t shares_memory;  // kSharesBy...: how allocate_shared() and map_shared() may work
   uint64_t memory_bytes;
 };

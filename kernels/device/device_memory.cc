@@ -103,8 +103,8 @@ DeviceStatus DeviceDriver::map_descriptor(int device, int descriptor, size_t byt
   cuda::Allocation allocation = 0;
   DeviceStatus status = round_up(device, bytes);
   if (status == 0) {
-    status = api_.MemImportFromShareableHandle(
-        &allocation, reinterpret_cast<void*>(static_cast<intptr_t>(descriptor)), cuda::kPosixFileDescriptor);
+    status = api_.MemImportFromShareableHandle(&allocation, reinterpret_cast<void*>(static_cast<intptr_t>(descriptor)),
+                                               cuda::kPosixFileDescriptor);
   }
   return status != 0 ? status : map_allocation(allocation, bytes, device, memory);
 }

@@ -104,65 +104,65 @@ struct MemoryOperation {
 };
 
 // X(version of CUDA that brought this form of it, name without "cu", parameters)
-#define RONDO_DRIVER_FUNCTIONS(X)                                                                                     \
-  X(2000, Init, (unsigned flags))                                                                                     \
-  X(2020, DriverGetVersion, (int* version))                                                                           \
-  X(6000, GetErrorString, (Result result, const char** text))                                                         \
-  X(2000, DeviceGetCount, (int* count))                                                                               \
-  X(2000, DeviceGetName, (char* name, int bytes, Device device))                                                      \
-  X(11040, DeviceGetUuid, (Uuid * uuid, Device device))                                                               \
-  X(3020, DeviceTotalMem, (size_t * bytes, Device device))                                                            \
-  X(2000, DeviceGetAttribute, (int* value, Attribute attribute, Device device))                                       \
-  X(7000, DevicePrimaryCtxRetain, (Context * context, Device device))                                                 \
-  X(4000, CtxPushCurrent, (Context context))                                                                          \
-  X(4000, CtxPopCurrent, (Context * context))                                                                         \
-  X(4000, CtxSetCurrent, (Context context))                                                                           \
-  X(4000, CtxGetCurrent, (Context * context))                                                                         \
-  X(2000, CtxGetDevice, (Device * device))                                                                            \
-  X(4000, CtxEnablePeerAccess, (Context context, unsigned flags))                                                     \
-  X(10010, ThreadExchangeStreamCaptureMode, (CaptureMode * mode))                                                     \
-  X(2000, ModuleLoadData, (Module * module, const void* image))                                                       \
-  X(2000, ModuleGetFunction, (Function * function, Module module, const char* name))                                  \
-  X(12040, FuncLoad, (Function function))                                                                             \
-  X(4000, LaunchKernel,                                                                                               \
-    (Function function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x, unsigned block_y,        \
-     unsigned block_z, unsigned shared_bytes, Stream stream, void** parameters, void** extra))                        \
-  X(3020, MemAlloc, (Pointer * memory, size_t bytes))                                                                 \
-  X(3020, MemFree, (Pointer memory))                                                                                  \
-  X(3020, MemsetD8Async, (Pointer memory, unsigned char value, size_t bytes, Stream stream))                          \
-  X(4000, MemcpyAsync, (Pointer to, Pointer from, size_t bytes, Stream stream))                                       \
-  X(3020, Memcpy2DAsync, (const Copy2D* copy, Stream stream))                                                         \
-  X(7000, PointerGetAttributes, (unsigned count, PointerAttribute * attributes, void** data, Pointer pointer))        \
-  X(6050, MemHostRegister, (void* memory, size_t bytes, unsigned flags))                                              \
-  X(4000, MemHostUnregister, (void* memory))                                                                          \
-  X(3020, MemHostGetDevicePointer, (Pointer * at_device, void* memory, unsigned flags))                               \
-  X(10020, MemGetAllocationGranularity, (size_t * bytes, const AllocationProperties* properties, int which))          \
-  X(10020, MemCreate,                                                                                                 \
-    (Allocation * allocation, size_t bytes, const AllocationProperties* properties, unsigned long long flags))        \
-  X(10020, MemRelease, (Allocation allocation))                                                                       \
-  X(10020, MemExportToShareableHandle, (void* handle, Allocation allocation, int type, unsigned long long flags))     \
-  X(10020, MemImportFromShareableHandle, (Allocation * allocation, void* handle, int type))                           \
-  X(10020, MemAddressReserve,                                                                                         \
-    (Pointer * memory, size_t bytes, size_t alignment, Pointer wanted, unsigned long long flags))                     \
-  X(10020, MemAddressFree, (Pointer memory, size_t bytes))                                                            \
-  X(10020, MemMap, (Pointer memory, size_t bytes, size_t offset, Allocation allocation, unsigned long long flags))    \
-  X(10020, MemUnmap, (Pointer memory, size_t bytes))                                                                  \
-  X(10020, MemSetAccess, (Pointer memory, size_t bytes, const Access* access, size_t count))                          \
-  X(4010, IpcGetMemHandle, (IpcHandle * handle, Pointer memory))                                                      \
-  X(11000, IpcOpenMemHandle, (Pointer * memory, IpcHandle handle, unsigned flags))                                    \
-  X(4010, IpcCloseMemHandle, (Pointer memory))                                                                        \
-  X(2000, StreamCreate, (Stream * stream, unsigned flags))                                                            \
-  X(4000, StreamDestroy, (Stream stream))                                                                             \
-  X(2000, StreamQuery, (Stream stream))                                                                               \
-  X(2000, StreamSynchronize, (Stream stream))                                                                         \
-  X(9020, StreamGetCtx, (Stream stream, Context * context))                                                           \
-  X(12000, StreamGetId, (Stream stream, unsigned long long* id))                                                      \
-  X(10000, StreamIsCapturing, (Stream stream, int* status))                                                           \
-  X(3020, StreamWaitEvent, (Stream stream, Event event, unsigned flags))                                              \
-  X(2000, EventCreate, (Event * event, unsigned flags))                                                               \
-  X(4000, EventDestroy, (Event event))                                                                                \
-  X(2000, EventRecord, (Event event, Stream stream))                                                                  \
-  X(10000, LaunchHostFunc, (Stream stream, HostFunction function, void* argument))                                    \
+#define RONDO_DRIVER_FUNCTIONS(X)                                                                                  \
+  X(2000, Init, (unsigned flags))                                                                                  \
+  X(2020, DriverGetVersion, (int* version))                                                                        \
+  X(6000, GetErrorString, (Result result, const char** text))                                                      \
+  X(2000, DeviceGetCount, (int* count))                                                                            \
+  X(2000, DeviceGetName, (char* name, int bytes, Device device))                                                   \
+  X(11040, DeviceGetUuid, (Uuid * uuid, Device device))                                                            \
+  X(3020, DeviceTotalMem, (size_t * bytes, Device device))                                                         \
+  X(2000, DeviceGetAttribute, (int* value, Attribute attribute, Device device))                                    \
+  X(7000, DevicePrimaryCtxRetain, (Context * context, Device device))                                              \
+  X(4000, CtxPushCurrent, (Context context))                                                                       \
+  X(4000, CtxPopCurrent, (Context * context))                                                                      \
+  X(4000, CtxSetCurrent, (Context context))                                                                        \
+  X(4000, CtxGetCurrent, (Context * context))                                                                      \
+  X(2000, CtxGetDevice, (Device * device))                                                                         \
+  X(4000, CtxEnablePeerAccess, (Context context, unsigned flags))                                                  \
+  X(10010, ThreadExchangeStreamCaptureMode, (CaptureMode * mode))                                                  \
+  X(2000, ModuleLoadData, (Module * module, const void* image))                                                    \
+  X(2000, ModuleGetFunction, (Function * function, Module module, const char* name))                               \
+  X(12040, FuncLoad, (Function function))                                                                          \
+  X(4000, LaunchKernel,                                                                                            \
+    (Function function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x, unsigned block_y,     \
+     unsigned block_z, unsigned shared_bytes, Stream stream, void** parameters, void** extra))                     \
+  X(3020, MemAlloc, (Pointer * memory, size_t bytes))                                                              \
+  X(3020, MemFree, (Pointer memory))                                                                               \
+  X(3020, MemsetD8Async, (Pointer memory, unsigned char value, size_t bytes, Stream stream))                       \
+  X(4000, MemcpyAsync, (Pointer to, Pointer from, size_t bytes, Stream stream))                                    \
+  X(3020, Memcpy2DAsync, (const Copy2D* copy, Stream stream))                                                      \
+  X(7000, PointerGetAttributes, (unsigned count, PointerAttribute* attributes, void** data, Pointer pointer))      \
+  X(6050, MemHostRegister, (void* memory, size_t bytes, unsigned flags))                                           \
+  X(4000, MemHostUnregister, (void* memory))                                                                       \
+  X(3020, MemHostGetDevicePointer, (Pointer * at_device, void* memory, unsigned flags))                            \
+  X(10020, MemGetAllocationGranularity, (size_t * bytes, const AllocationProperties* properties, int which))       \
+  X(10020, MemCreate,                                                                                              \
+    (Allocation * allocation, size_t bytes, const AllocationProperties* properties, unsigned long long flags))     \
+  X(10020, MemRelease, (Allocation allocation))                                                                    \
+  X(10020, MemExportToShareableHandle, (void* handle, Allocation allocation, int type, unsigned long long flags))  \
+  X(10020, MemImportFromShareableHandle, (Allocation * allocation, void* handle, int type))                        \
+  X(10020, MemAddressReserve,                                                                                      \
+    (Pointer * memory, size_t bytes, size_t alignment, Pointer wanted, unsigned long long flags))                  \
+  X(10020, MemAddressFree, (Pointer memory, size_t bytes))                                                         \
+  X(10020, MemMap, (Pointer memory, size_t bytes, size_t offset, Allocation allocation, unsigned long long flags)) \
+  X(10020, MemUnmap, (Pointer memory, size_t bytes))                                                               \
+  X(10020, MemSetAccess, (Pointer memory, size_t bytes, const Access* access, size_t count))                       \
+  X(4010, IpcGetMemHandle, (IpcHandle * handle, Pointer memory))                                                   \
+  X(11000, IpcOpenMemHandle, (Pointer * memory, IpcHandle handle, unsigned flags))                                 \
+  X(4010, IpcCloseMemHandle, (Pointer memory))                                                                     \
+  X(2000, StreamCreate, (Stream * stream, unsigned flags))                                                         \
+  X(4000, StreamDestroy, (Stream stream))                                                                          \
+  X(2000, StreamQuery, (Stream stream))                                                                            \
+  X(2000, StreamSynchronize, (Stream stream))                                                                      \
+  X(9020, StreamGetCtx, (Stream stream, Context * context))                                                        \
+  X(12000, StreamGetId, (Stream stream, unsigned long long* id))                                                   \
+  X(10000, StreamIsCapturing, (Stream stream, int* status))                                                        \
+  X(3020, StreamWaitEvent, (Stream stream, Event event, unsigned flags))                                           \
+  X(2000, EventCreate, (Event * event, unsigned flags))                                                            \
+  X(4000, EventDestroy, (Event event))                                                                             \
+  X(2000, EventRecord, (Event event, Stream stream))                                                               \
+  X(10000, LaunchHostFunc, (Stream stream, HostFunction function, void* argument))                                 \
   X(11070, StreamBatchMemOp, (Stream stream, unsigned count, MemoryOperation* operations, unsigned flags))
 
 // libcuda.so.1's functions. StreamBatchMemOp may be nullptr.

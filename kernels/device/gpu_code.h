@@ -4,7 +4,8 @@
 
 namespace rondo {
 
-// The kernels of gpu.cu for all GPUs that they are made for, a fat binary; bytes 0 where the tree was built without nvcc.
+// The kernels of gpu.cu for all GPUs that they are made for, a fat binary; bytes 0 where the tree was built without
+// nvcc.
 struct GpuCode {
   const void* image;
   size_t bytes;

@@ -94,8 +94,8 @@ int bench(size_t bytes) {
   Mirror mirror;
   DeviceFacts facts{};
   mirror.driver().facts(mirror.device(), &facts);
-  std::printf("%s, compute capability %d.%d, driver %d; %zu MiB a buffer\n", facts.name.c_str(), facts.major, facts.minor,
-              facts.driver, bytes >> 20);
+  std::printf("%s, compute capability %d.%d, driver %d; %zu MiB a buffer\n", facts.name.c_str(), facts.major,
+              facts.minor, facts.driver, bytes >> 20);
   const double by_engine = copy_gbps(mirror, bytes, false), by_kernel = copy_gbps(mirror, bytes, true);
   const double copy = std::max(by_engine, by_kernel);
   std::printf("copy: %.0f GB/s by the runtime, %.0f GB/s by the kernel\n", by_engine, by_kernel);

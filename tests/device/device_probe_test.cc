@@ -1,6 +1,7 @@
 // What the engine takes for granted of a device, a point a case, each in processes of its own: over the fake driver the
 // cases themselves are tried; on a GPU they run before everything else (tools/gpu.sh) and print what they find.
 // PROBE_MIB: of the large buffer, 16.
+#include <dlfcn.h>
 #include <doctest/doctest.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -92,14 +93,20 @@ void share_memory(const Probe& probe, int rank, MemorySharing sharing, Descripto
   void* memory = nullptr;
   int descriptor = -1;
   if (rank == 0) {
-    probe.check(probe.driver().allocate_shared(probe.device(), kBytes, sharing, &memory, &descriptor), "making memory to share");
+    probe.check(probe.driver().allocate_shared(probe.device(), kBytes, sharing, &memory, &descriptor),
+                "making memory to share");
+    void* again = nullptr;  // by another device of this process, where there is one
+    probe.check(probe.driver().map_shared(probe.driver().count() - 1, descriptor, sharing, kBytes, &again),
+                "mapping it");
+    probe.check(probe.driver().release_shared(again), "unmapping it");
     std::iota(values.data.begin(), values.data.end(), 7u);
     probe.copy(memory, values.data.data(), kBytes, stream);
     expect(probe.passes(stream), "a copy into shared memory does not end");
   }
   pipe.pass(descriptor, rank == 0);
   if (rank == 1) {
-    probe.check(probe.driver().map_shared(probe.device(), descriptor, sharing, kBytes, &memory), "mapping the other process's memory");
+    probe.check(probe.driver().map_shared(probe.device(), descriptor, sharing, kBytes, &memory),
+                "mapping the other process's memory");
     void* const own = probe.allocate(kBytes);
     probe.await(stream, kFilled, 1);
     probe.fold(DType::kUint32, Fold::kSum, {memory, memory}, own, kCount, stream);
@@ -127,6 +134,9 @@ void share_memory(const Probe& probe, int rank, MemorySharing sharing, Descripto
 
 }  // namespace
 
+// The counts of the fake driver begin here, before processes are forked.
+[[maybe_unused]] void* const counts = dlopen(device_library(), RTLD_NOW | RTLD_LOCAL);
+
 // A driver that no process uses may stop, and start again for the next one.
 TEST_CASE("hold the device open until the input ends" * doctest::skip()) {
   CHECK(run_bare_processes(1, std::chrono::minutes(15), [](int) {
@@ -141,12 +151,11 @@ TEST_CASE("01 the device") {
           DeviceFacts facts{};
           probe.check(probe.driver().facts(probe.device(), &facts), "asking for the device's properties");
           report("%d devices; %d: %s, compute capability %d.%d, CUDA %d, %llu MiB", probe.driver().count(),
-                 probe.device(), facts.name.c_str(),
-                 facts.major, facts.minor, facts.driver, static_cast<unsigned long long>(facts.memory_bytes >> 20));
+                 probe.device(), facts.name.c_str(), facts.major, facts.minor, facts.driver,
+                 static_cast<unsigned long long>(facts.memory_bytes >> 20));
           report("loading the kernels took %.0f ms", probe.load_ms());
           report("streams wait for words: %s; memory by descriptors: %s, by CUDA IPC: %s",
-                 facts.waits_on_words ? "yes" : "NO",
-                 (facts.shares_memory & kSharesByDescriptor) != 0 ? "yes" : "NO",
+                 facts.waits_on_words ? "yes" : "NO", (facts.shares_memory & kSharesByDescriptor) != 0 ? "yes" : "NO",
                  (facts.shares_memory & kSharesByIpc) != 0 ? "yes" : "NO");
           expect(facts.waits_on_words, "streams cannot wait for words: threads of the host wait in their place");
         }) == "");
@@ -158,7 +167,8 @@ TEST_CASE("02 memory of memfd_create is locked, twice, and reached by copies and
           const DeviceStream stream = probe.stream();
           probe.check(probe.driver().lock_host(probe.device(), host, SharedWords::kBytes), "locking it again");
           void* at_kernels = nullptr;
-          probe.check(probe.driver().kernel_address(probe.device(), host, &at_kernels), "asking where kernels reach it");
+          probe.check(probe.driver().kernel_address(probe.device(), host, &at_kernels),
+                      "asking where kernels reach it");
           auto* const device = static_cast<std::byte*>(probe.allocate(SharedWords::kBytes));
           constexpr size_t kHalf = SharedWords::kBytes / 2;
           for (size_t i = 0; i < 16; ++i) probe.words().store(i, static_cast<uint32_t>(100 + i));
@@ -404,6 +414,14 @@ TEST_CASE("12 a large buffer") {
                  "the last bytes differ");
           report("%llu bytes: right", static_cast<unsigned long long>(bytes));
         }) == "");
+}
+
+// After all others of this program, device_driver_test.cc's too: its processes count together.
+TEST_CASE("13 every function of the driver that is used has run") {
+  void* const driver = dlopen(device_library(), RTLD_NOW | RTLD_NOLOAD);
+  const auto uncalled = reinterpret_cast<const char* (*)()>(dlsym(driver, "fake_cuda_uncalled"));
+  if (uncalled == nullptr) return;  // a GPU does not tell
+  CHECK(std::string(uncalled() == nullptr ? "" : uncalled()) == "");
 }
 
 }  // namespace rondo::testing

@@ -1,11 +1,12 @@
 #!/usr/bin/env bash
-# gpu_code_test.sh PTXAS FILE.ptx FILE.cubin: what nvcc made of the passes. In the PTX: loads and stores of 16 bytes of
+# gpu_code_test.sh PTXAS FILE.ptx FILE.cubin FILE.fatbin: what nvcc made of the passes. In the PTX: loads and stores of 16 bytes of
 # global memory; float additions and multiplications rounded one by one (.rn), none fused; conversions of the GPU. By
 # ptxas, for every kernel: at most 64 registers, and nothing in local memory (spills, and arrays that are no registers).
 # In the machine code of sm_90, where there is a cuobjdump (PATH, the toolkit, or CUOBJDUMP; pip install
-# nvidia-cuda-cuobjdump nvidia-cuda-nvdisasm has one): no load of 16 bytes that waits for another one.
+# nvidia-cuda-cuobjdump nvidia-cuda-nvdisasm has one): no load of 16 bytes that waits for another one; and which GPUs the
+# fat binary is for.
 set -eu
-ptxas=$1 ptx=$2 cubin=$3
+ptxas=$1 ptx=$2 cubin=$3 fatbin=$4
 failed=0
 fail() { echo "FAIL: $1"; failed=1; }
 
@@ -36,6 +37,8 @@ if [ -z "$cuobjdump" ]; then
 fi
 # nvdisasm lies beside it.
 PATH=$PATH:$(dirname "$cuobjdump") "$cuobjdump" -sass "$cubin" >"$TEST_TMPDIR/sass"
+images=$("$cuobjdump" -lelf -lptx "$fatbin" | grep -oE 'sm_[0-9]+[.](cubin|ptx)' | sort | tr '\n' ' ')
+[ "$images" = "sm_100.cubin sm_120.cubin sm_80.cubin sm_90.cubin sm_90.ptx " ] || fail "the fat binary has $images"
 loads=$(grep -cE 'LDG\.E\.128' "$TEST_TMPDIR/sass")
 # A load with a condition stands behind the copy of what the one before it has brought, and waits for it.
 conditional=$(grep -cE '@!?U?P[0-9] +LDG\.E\.128' "$TEST_TMPDIR/sass" || true)

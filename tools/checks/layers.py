@@ -49,7 +49,8 @@ LAYERS = {
                "tests/support/element.h", "tests/support/fold.h"),
     "tools/": ("rondo/", "ring/base/", "ring/plan/", "transport/rendezvous/", "tools/"),
     # What a job would do first, asked without a job.
-    "tools/doctor/": ("rondo/", "ring/base/", "transport/rendezvous/", "transport/fabrics/descriptor_budget.h",
+    "tools/doctor/": ("rondo/", "ring/base/", "kernels/device/device_driver.h", "kernels/device/gpu_code.h",
+                      "transport/rendezvous/", "transport/fabrics/descriptor_budget.h",
                       "transport/tcp/", "transport/island/available_memory.h",
                       "transport/island/memory_file.h",
                       "tools/"),

@@ -103,8 +103,8 @@ std::shared_ptr<StreamCalls> DeviceSide::exchange(std::chrono::milliseconds time
     error = caught();
   }
   const CommunicatorContext& context = group_.context();
-  const bool shares = facts.waits_on_words && context.topology.one_island() &&
-                      context.config.device_window_bytes > 0 && group_.size() <= kMaxPlaceRanks;
+  const bool shares = facts.waits_on_words && context.topology.one_island() && context.config.device_window_bytes > 0 &&
+                      group_.size() <= kMaxPlaceRanks;
   const AttachCard own{getpid(), error.ok() ? 1 : 0, shares ? facts.shares_memory : 0};
   const std::vector<AttachCard> cards = gather(own, timeout);
   if (!error.ok()) {

@@ -183,7 +183,8 @@ std::string DeviceIsland::map_peers(DeviceMemory& memory, const std::vector<uint
     if (!descriptor.valid()) return "the device memory of " + context_.name(rank) + " did not come";
     if (known && rates_.of(rank_, rank) == 0) continue;
     const auto peer = static_cast<size_t>(rank);
-    if (const DeviceStatus status = driver_->map_shared(device_, descriptor.get(), sharing_, bytes[peer], &memory.mapped[peer])) {
+    if (const DeviceStatus status =
+            driver_->map_shared(device_, descriptor.get(), sharing_, bytes[peer], &memory.mapped[peer])) {
       memory.mapped[peer] = nullptr;
       const std::string why =
           fmt::format("the device memory of {} cannot be mapped: {}", context_.name(rank), driver_->error_text(status));

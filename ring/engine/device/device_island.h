@@ -10,9 +10,9 @@
 #include <string>
 #include <vector>
 
+#include "kernels/device/device_driver.h"
 #include "ring/base/descriptor.h"
 #include "ring/engine/communicator_context.h"
-#include "kernels/device/device_driver.h"
 #include "ring/engine/device/inbox.h"
 #include "ring/engine/progress/operation.h"
 #include "ring/plan/peer_rates.h"

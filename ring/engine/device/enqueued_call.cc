@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "ring/base/caught.h"
+#include "ring/engine/device/host_wait.h"
 #include "ring/engine/progress/progress_engine.h"
 
 namespace rondo {
@@ -13,19 +14,8 @@ namespace {
 
 using Kind = StreamEntry::Kind;
 
-// Looks at a word without a pause at first, since a pass is over in microseconds.
-constexpr int kLooksBeforePause = 2000;
-constexpr std::chrono::microseconds kPause{50};
 // A copy engine is worth an entry of its own from here on: 20 microseconds at 50 GB/s.
 constexpr uint64_t kLeastCopyBytes = 1u << 20;
-
-// The host looks for what a stream writes, or for what the engine has seen.
-template <class Condition>
-void poll_until(Condition condition) {
-  for (int look = 0; !condition(); ++look) {
-    if (look >= kLooksBeforePause) std::this_thread::sleep_for(kPause);
-  }
-}
 
 }  // namespace
 
@@ -100,7 +90,8 @@ class EnqueuedCall::PassGate final : public Gate {
 };
 
 EnqueuedCall::EnqueuedCall(Options options)
-    : options_(std::move(options)),
+    : StreamOperation(options.calls, options.give_up),
+      options_(std::move(options)),
       driver_(*options_.calls->driver),
       entries_(entries_of(options_.pieces, options_.plan->program)) {
   try {
@@ -198,8 +189,8 @@ void EnqueuedCall::put_piece(size_t index) {
 }
 
 // A call so far ahead would take a card that others may still look for.
-void EnqueuedCall::wait_for_card(uint32_t number) const {
-  poll_until([&] { return options_.island->has_card(number); });
+void EnqueuedCall::wait_for_card(uint32_t number) {
+  wait_on_host([&] { return options_.island->has_card(number); }, [this] { device_has_failed(); });
 }
 
 // Where the buffer's blocks lie for this rank, and for the others.
@@ -272,8 +263,7 @@ void EnqueuedCall::put_pass(const BoundPass& pass, Turn& turn) {
   flush();
   std::copy_n(pass.sources, pass.fold.source_count, turn.places.sources);
   std::copy_n(pass.targets, pass.fold.target_count, turn.places.targets);
-  driver_.check(driver_.fold(pass.fold, options_.stream, turn.places),
-                                 "putting a pass into the stream");
+  driver_.check(driver_.fold(pass.fold, options_.stream, turn.places), "putting a pass into the stream");
 }
 
 void EnqueuedCall::put_entry(const StreamEntry& entry, Turn& turn) {
@@ -297,11 +287,12 @@ uint32_t EnqueuedCall::value_of(const StreamEntry& entry, const Turn& turn) {
 void EnqueuedCall::await_on_host(const StreamEntry& entry, const Turn& turn) {
   flush();
   const Inbox& inbox = options_.island->own();
-  poll_until([&] {
+  const auto all_there = [&] {
     return std::all_of(entry.peers.begin(), entry.peers.end(), [&](int other) {
       return at_least(load_word(inbox.words[entry.index][static_cast<size_t>(other)]), value_of(entry, turn));
     });
-  });
+  };
+  wait_on_host(all_there, [this] { device_has_failed(); });
 }
 
 void EnqueuedCall::add_word(uint32_t& word, uint32_t value, WordAction action) {
@@ -312,7 +303,7 @@ void EnqueuedCall::add_word(uint32_t& word, uint32_t value, WordAction action) {
 void EnqueuedCall::flush() {
   if (words_.empty()) return;
   driver_.check(driver_.words(words_.data(), static_cast<int>(words_.size()), options_.stream),
-                                 "putting waits into the stream");
+                "putting waits into the stream");
   words_.clear();
 }
 

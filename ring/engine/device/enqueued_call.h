@@ -23,7 +23,7 @@ namespace rondo {
 //
 // Either all of it is put into the stream at once; or (waits == kHost) the calling thread waits for the words in the
 // stream's place.
-class EnqueuedCall final : public Operation, public std::enable_shared_from_this<EnqueuedCall> {
+class EnqueuedCall final : public StreamOperation, public std::enable_shared_from_this<EnqueuedCall> {
  public:
   struct Options {
     std::shared_ptr<StreamCalls> calls;  // in which it counts (begin)
@@ -82,8 +82,9 @@ class EnqueuedCall final : public Operation, public std::enable_shared_from_this
   void add_word(uint32_t& word, uint32_t value, WordAction action);
   void flush();
   void put_end();
-  void wait_for_card(uint32_t number) const;
+  void wait_for_card(uint32_t number);
   void piece_ended(const Error* error);
+  void leave_stream() override {}  // its operations end it
   static void end_of_stream(void* call);
 
   Options options_;

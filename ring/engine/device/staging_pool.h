@@ -7,8 +7,8 @@
 #include <mutex>
 #include <vector>
 
-#include "ring/engine/allocations.h"
 #include "kernels/device/device_driver.h"
+#include "ring/engine/allocations.h"
 
 namespace rondo {
 

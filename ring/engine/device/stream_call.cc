@@ -1,5 +1,7 @@
 #include "ring/engine/device/stream_call.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <chrono>
 #include <utility>
@@ -23,6 +25,7 @@ constexpr uint32_t kStreamEntries = 4, kAgainEntries = 2;
 // Some 1,000 launches that are pending block the thread that launches; several communicators share a stream.
 constexpr uint32_t kMostEntries = 512;
 constexpr std::chrono::milliseconds kBetweenLooks{20};
+constexpr std::chrono::seconds kBetweenLooksAtDevice{1};
 
 }  // namespace
 
@@ -122,6 +125,21 @@ void StreamCalls::wait_for_sends(Clock::time_point until, const std::function<bo
   }
 }
 
+std::optional<Error> StreamCalls::broken() {
+  std::lock_guard lock(mutex_);
+  const auto now = Clock::now();
+  if (broken_ || now < next_look_) return broken_;
+  next_look_ = now + kBetweenLooksAtDevice;
+  for (const auto& [device, stream] : copy_streams_) {
+    if (const DeviceStatus status = driver->broken(stream)) {
+      broken_ = Error{ErrorCode::kSystem,
+                      fmt::format("device {} has failed: {} (error {})", device, driver->error_text(status), status),
+                      {}};
+    }
+  }
+  return broken_;
+}
+
 void StreamCalls::free_all() {
   if (!pool.free_all()) return;
   std::lock_guard lock(mutex_);
@@ -156,10 +174,39 @@ void CopyStream::join() {
   calls_.give_back(device_, std::exchange(event_, nullptr));
 }
 
+// --- StreamOperation
+
+bool StreamOperation::poll() {
+  if (!Operation::poll()) look_at_device();
+  return done();
+}
+
+bool StreamOperation::wait(Clock::time_point until) {
+  while (true) {
+    const Clock::time_point next = std::min(until, Clock::now() + kBetweenLooksAtDevice);
+    if (Operation::wait(next)) return true;
+    look_at_device();
+    if (next == until) return done();
+  }
+}
+
+void StreamOperation::look_at_device() {
+  if (device_has_failed()) leave_stream();
+}
+
+bool StreamOperation::device_has_failed() {
+  const std::optional<Error> error = calls_->broken();
+  if (error) give_up_(*error);
+  return error.has_value();
+}
+
 // --- StreamCall
 
 StreamCall::StreamCall(Options options)
-    : options_(std::move(options)), driver_(*options_.calls->driver), entries_(entries_of(options_.pieces)) {
+    : StreamOperation(options.calls, options.give_up),
+      options_(std::move(options)),
+      driver_(*options_.calls->driver),
+      entries_(entries_of(options_.pieces)) {
   uint64_t bytes = 0;
   for (const Piece& piece : options_.pieces) bytes = std::max(bytes, piece.region_bytes);
   const size_t slots = std::min(kSlots, options_.pieces.size());
@@ -241,9 +288,8 @@ void StreamCall::put_end() {
 void StreamCall::copy_in(size_t piece) {
   if (piece >= kSlots) copies_->await();  // until the piece that had this memory is back
   for (const Piece::Rows& rows : options_.pieces[piece].in) copy(rows, region(piece), true);
-  driver_.check(
-      driver_.call_host(&open_gate, &turns_[piece], copies_ ? copies_->get() : options_.stream),
-      "putting a function into the stream");
+  driver_.check(driver_.call_host(&open_gate, &turns_[piece], copies_ ? copies_->get() : options_.stream),
+                "putting a function into the stream");
 }
 
 void StreamCall::finish(size_t piece) {
@@ -254,7 +300,7 @@ void StreamCall::finish(size_t piece) {
   } else {
     const bool last = piece + 1 == options_.pieces.size();
     for (size_t i = piece; i < (last ? operations_.size() : piece + 1); ++i) {
-      operations_[i]->wait(Clock::time_point::max());
+      while (!operations_[i]->wait(Clock::now() + kBetweenLooksAtDevice)) device_has_failed();  // it fails then
       if (operations_[i]->failed()) throw Exception(operations_[i]->error());
     }
   }
@@ -284,7 +330,16 @@ void StreamCall::open_gate(void* turn) {
 
 void StreamCall::end_of_stream(void* call) { static_cast<StreamCall*>(call)->passed(); }
 
+void StreamCall::leave_stream() {
+  if (passed_.load()) return;
+  for (Turn& turn : turns_) turn.gate->open();
+  engine->notify();
+  for (const auto& operation : operations_) operation->wait(Clock::time_point::max());
+  passed();
+}
+
 void StreamCall::passed() {
+  if (passed_.exchange(true)) return;
   const std::shared_ptr<StreamCall> keep = std::move(self_);
   for (const auto& operation : operations_) {
     if (error_.ok() && operation->failed()) error_ = operation->error();

@@ -51,6 +51,8 @@ class StreamCalls {
   void end_send();
   // Waits until all of them have gone, or `stop()`, which is asked every 20 ms.
   void wait_for_sends(Clock::time_point until, const std::function<bool()>& stop);
+  // That of a device, after which its streams run nothing more; looked for once a second.
+  std::optional<Error> broken();
   // Gives everything back to the device's runtime, if no call is under way.
   void free_all();
 
@@ -60,10 +62,35 @@ class StreamCalls {
   uint32_t entries_ = 0;
   uint32_t sends_ = 0;
   std::set<int> prepared_;  // devices
+  Clock::time_point next_look_{};
+  std::optional<Error> broken_;
   // By device.
   std::multimap<int, DeviceEvent> events_;
   std::map<int, DeviceStream> copy_streams_;
   std::multimap<int, DeviceStream> streams_;
+};
+
+// A call in the order of a stream. Its end there is never told once the device has failed: who waits for it, or polls,
+// looks for that once a second.
+class StreamOperation : public Operation {
+ public:
+  bool poll() override;
+  bool wait(Clock::time_point until) override;
+
+ protected:
+  // give_up: fails the communicator.
+  StreamOperation(std::shared_ptr<StreamCalls> calls, std::function<void(const Error&)> give_up)
+      : calls_(std::move(calls)), give_up_(std::move(give_up)) {}
+  // Nothing where the device is well.
+  void look_at_device();
+  // True: the communicator has failed by it.
+  bool device_has_failed();
+  // The communicator has failed, and the stream runs nothing more: does what the call's end in it does, unless that has
+  // been done.
+  virtual void leave_stream() = 0;
+
+  const std::shared_ptr<StreamCalls> calls_;  // in which it counts (begin)
+  const std::function<void(const Error&)> give_up_;
 };
 
 // Copies to the host in a stream beside the caller's. What comes into it after begin() comes after what the caller's
@@ -99,7 +126,7 @@ class CopyStream {
 //
 // Either all of it is put into the stream at once, and the stream waits for the operations; or (waits == kHost) the
 // calling thread waits for each operation before it puts its copy back into the stream.
-class StreamCall final : public Operation, public std::enable_shared_from_this<StreamCall> {
+class StreamCall final : public StreamOperation, public std::enable_shared_from_this<StreamCall> {
  public:
   enum class Waits : uint8_t { kStream, kHost };
   struct Options {
@@ -141,6 +168,7 @@ class StreamCall final : public Operation, public std::enable_shared_from_this<S
   void put_pieces();
   void put_end();
   void passed();
+  void leave_stream() override;
   void give_back_memory();
   static void open_gate(void* turn);
   static void end_of_stream(void* call);
@@ -149,6 +177,7 @@ class StreamCall final : public Operation, public std::enable_shared_from_this<S
   const DeviceDriver& driver_;
   const uint32_t entries_;
   bool counts_ = true;
+  std::atomic<bool> passed_{false};
   std::vector<StagingPool::Region> slots_;
   std::vector<uint32_t> values_;  // of the slots' words, given last
   std::deque<Turn> turns_;        // by piece; a place that stays

@@ -1,27 +1,25 @@
 #include "ring/engine/device/stream_message.h"
 
 #include <chrono>
-#include <thread>
 #include <utility>
 
 #include "kernels/device/peer_places.h"
 #include "ring/base/caught.h"
+#include "ring/engine/device/host_wait.h"
 #include "ring/engine/device/inbox.h"
 #include "ring/engine/device/passes.h"
 
 namespace rondo {
 namespace {
 
-// Looks of a thread at a piece: without a pause at first, since small messages come in microseconds; after 20 ms a
-// blocking receive is one that sleeps, which other ranks may ask for.
-constexpr int kLooksBeforePause = 2000;
-constexpr int kLooksBeforeSleep = kLooksBeforePause + 400;
-constexpr std::chrono::microseconds kPause{50};
+// After so long a blocking receive is one that sleeps, which other ranks may ask for.
+constexpr std::chrono::milliseconds kBeforeSleep{20};
 
 }  // namespace
 
 StreamMessage::StreamMessage(Options options)
-    : options_(std::move(options)),
+    : StreamOperation(options.calls, options.give_up),
+      options_(std::move(options)),
       driver_(*options_.calls->driver),
       piece_bytes_(piece_bytes_of(options_.call.bytes)),
       region_(options_.calls->pool.take(options_.call.bytes)) {
@@ -126,8 +124,7 @@ void StreamMessage::stream_failed(const Error& error) {
 
 void StreamMessage::put_turn(Turn turn) {
   turns_.push_back(turn);
-  driver_.check(driver_.call_host(&reach, &turns_.back(), options_.stream),
-                                 "putting a function into the stream");
+  driver_.check(driver_.call_host(&reach, &turns_.back(), options_.stream), "putting a function into the stream");
 }
 
 void StreamMessage::copy(void* to, const void* from, uint64_t bytes) {
@@ -152,14 +149,12 @@ bool StreamMessage::has_come(uint64_t piece) const {
 
 // Ends when the communicator fails, too: then the message ends.
 void StreamMessage::await_on_host(uint64_t piece) {
-  for (int look = 0; !has_come(piece); ++look) {
-    if (look < kLooksBeforePause) continue;
-    if (options_.blocking && look >= kLooksBeforeSleep) {
-      await_message();
-    } else {
-      std::this_thread::sleep_for(kPause);
-    }
-  }
+  const auto sleeps = Clock::now() + kBeforeSleep;
+  wait_on_host([&] { return has_come(piece); },
+               [&] {
+                 if (device_has_failed()) submit();  // it fails, and the wait ends
+                 if (options_.blocking && Clock::now() >= sleeps) await_message();
+               });
 }
 
 void StreamMessage::copy_out(uint64_t piece) {
@@ -179,8 +174,7 @@ void StreamMessage::copy_what_has_come(uint64_t first, uint64_t bytes) {
   places.before = first;
   places.sources[0] = pass.sources[0];
   places.targets[0] = pass.targets[0];
-  driver_.check(driver_.fold(pass.fold, options_.stream, places),
-                                 "putting a pass into the stream");
+  driver_.check(driver_.fold(pass.fold, options_.stream, places), "putting a pass into the stream");
 }
 
 void* StreamMessage::at_kernels(void* memory) const {
@@ -210,9 +204,15 @@ void StreamMessage::submit() {
 }
 
 void StreamMessage::end_of_stream(void* message) {
+  if (static_cast<StreamMessage*>(message)->passed_.exchange(true)) return;
   const std::shared_ptr<StreamMessage> keep = std::move(static_cast<StreamMessage*>(message)->self_);
   keep->half_ended();
   keep->options_.calls->end(keep->end_entries_);
+}
+
+void StreamMessage::leave_stream() {
+  submit();  // it fails with the communicator
+  if (self_) end_of_stream(this);
 }
 
 // --- of the message, under the lease
@@ -258,7 +258,11 @@ void StreamMessage::abandon(const Error& error) {
 const MessageOperation& StreamMessage::await_message() {
   {
     std::unique_lock lock(mutex_);
-    reached_.wait(lock, [this] { return submitted_; });
+    while (!reached_.wait_for(lock, std::chrono::seconds(1), [this] { return submitted_; })) {
+      lock.unlock();
+      look_at_device();
+      lock.lock();
+    }
   }
   options_.messages->wait_blocking(*operation_);
   return *operation_;

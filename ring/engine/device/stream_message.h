@@ -20,7 +20,9 @@ namespace rondo {
 // where a message is shorter than the buffer, the rest of the buffer is not touched.
 //
 // waits == kHost: the calling thread waits for the pieces of a receive in the stream's place.
-class StreamMessage final : public Operation, public MessageStage, public std::enable_shared_from_this<StreamMessage> {
+class StreamMessage final : public StreamOperation,
+                            public MessageStage,
+                            public std::enable_shared_from_this<StreamMessage> {
  public:
   struct Options {
     std::shared_ptr<StreamCalls> calls;
@@ -83,6 +85,7 @@ class StreamMessage final : public Operation, public MessageStage, public std::e
   void stream_failed(const Error& error);
   void submit();
   void half_ended();
+  void leave_stream() override;
   void give_back_memory();
   void came(uint64_t bytes) override;
   void ended(const MessageOperation& operation) override;
@@ -107,6 +110,7 @@ class StreamMessage final : public Operation, public MessageStage, public std::e
   std::mutex mutex_;
   std::condition_variable reached_;
   bool submitted_ = false;  // or about to be: once
+  std::atomic<bool> passed_{false};
 };
 
 }  // namespace rondo

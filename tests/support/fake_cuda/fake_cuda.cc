@@ -1,10 +1,10 @@
 // A libcuda.so.1 without a GPU: the functions of NVIDIA's driver that driver_api.h has, over threads and memory of this
 // host, in the place of the driver by RONDO_DEVICE_LIBRARY. Its devices' name says what it is. Kernels are run by name,
-// from the host's build of the same bodies. It refuses what CUDA refuses, and is as difficult as a GPU may be: one queue
-// for all streams of the process, of a bounded length; memory that the host cannot touch; copies from and to locked
-// memory only; streams, events and kernels of the current context only; no use of the driver by functions in a stream; a
-// kernel that is launched before it is loaded waits for all streams. What is put into the legacy stream waits for what
-// all blocking streams had before, and they wait for it. What CUDA leaves undefined ends the process.
+// from the host's build of the same bodies. It refuses what CUDA refuses, and is as difficult as a GPU may be: one
+// queue for all streams of the process, of a bounded length; memory that the host cannot touch; copies from and to
+// locked memory only; streams, events and kernels of the current context only; no use of the driver by functions in a
+// stream; a kernel that is launched before it is loaded waits for all streams. What is put into the legacy stream waits
+// for what all blocking streams had before, and they wait for it. What CUDA leaves undefined ends the process.
 //
 // Settings, of the environment:
 //   FAKE_CUDA_COUNT        devices, 2 unless set (0: a machine without one)
@@ -25,6 +25,7 @@
 //   FAKE_CUDA_SLICES       a file: one process at a time runs what is in its streams; one that waits lets others run
 #include <sys/mman.h>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <cstdio>
@@ -35,6 +36,7 @@
 #include <memory>
 #include <mutex>
 #include <set>
+#include <span>
 #include <string>
 #include <thread>
 #include <vector>
@@ -209,12 +211,6 @@ Result end_captures() {
   return result;
 }
 
-// The current context, for a call that may wait.
-Result find_context_to_wait(FakeContext*& context) {
-  if (const Result failed = find_context(context)) return failed;
-  return end_captures();
-}
-
 // A stream of the current context.
 Result find_stream(Stream handle, FakeStream*& stream) {
   FakeContext* context = nullptr;
@@ -270,11 +266,11 @@ std::vector<Mark> marks_before(const FakeStream& stream) {
 // After an error nothing is run any more, functions of the host neither.
 Result put(const FakeStream& stream, std::function<void()> function) {
   RONDO_CHECK(stream.capture == Capture::kNone, "work is put into a stream that is captured");
-  fake().queue_of(stream).add(
-      &stream, [function = std::move(function), context = stream.context, marks = marks_before(stream)] {
-        for (const Mark& mark : marks) mark.wait();
-        if (context->error.load() == kSuccess) function();
-      });
+  fake().queue_of(stream).add(&stream,
+                              [function = std::move(function), context = stream.context, marks = marks_before(stream)] {
+                                for (const Mark& mark : marks) mark.wait();
+                                if (context->error.load() == kSuccess) function();
+                              });
   return kSuccess;
 }
 template <class Function>
@@ -388,7 +384,6 @@ Result DeviceGetAttribute(int* value, Attribute attribute, Device device) {
 }
 Result DevicePrimaryCtxRetain(Context* context, Device device) {
   if (!is_device(device)) return kInvalidDevice;
-  if (const Result failed = end_captures()) return failed;
   const std::lock_guard lock(fake().mutex);
   FakeContext& found = fake().contexts[device];
   found.device = device;
@@ -417,8 +412,7 @@ Result CtxGetDevice(Device* device) {
   return *device = current.back()->device, kSuccess;
 }
 Result CtxEnablePeerAccess(Context peer, unsigned flags) {
-  FakeContext* context = nullptr;
-  if (const Result failed = find_context(context)) return failed;
+  FakeContext* const context = current.back();
   if (flags != 0 || of(peer) == context) return kInvalidValue;
   if (!lists_pair("FAKE_CUDA_PEERS", context->device, of(peer)->device, true)) return kPeerAccessUnsupported;
   fake().memory.enable_peer(context->device, of(peer)->device);
@@ -428,8 +422,7 @@ Result ThreadExchangeStreamCaptureMode(CaptureMode* mode) { return std::swap(*mo
 
 // --- kernels
 Result ModuleLoadData(Module* module, const void* image) {
-  FakeContext* context = nullptr;
-  if (const Result failed = find_context_to_wait(context)) return failed;
+  FakeContext* const context = current.back();
   constexpr uint32_t kFatBinary = 0xba55ed50;
   uint32_t first = 0;
   std::memcpy(&first, image, sizeof first);
@@ -451,11 +444,7 @@ Result ModuleGetFunction(Function* function, Module module, const char* name) {
   if (found == all.end()) return kNotFound;
   return *function = reinterpret_cast<Function>(&found->second), kSuccess;
 }
-Result FuncLoad(Function function) {
-  FakeContext* context = nullptr;
-  if (const Result failed = find_context_to_wait(context)) return failed;
-  return reinterpret_cast<FakeFunction*>(function)->loaded = true, kSuccess;
-}
+Result FuncLoad(Function function) { return reinterpret_cast<FakeFunction*>(function)->loaded = true, kSuccess; }
 Result LaunchKernel(Function function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x,
                     unsigned block_y, unsigned block_z, unsigned shared_bytes, Stream handle, void** parameters,
                     void** extra) {
@@ -479,16 +468,13 @@ Result LaunchKernel(Function function, unsigned grid_x, unsigned grid_y, unsigne
 
 // --- memory
 Result MemAlloc(Pointer* memory, size_t bytes) {
-  FakeContext* context = nullptr;
-  if (const Result failed = find_context_to_wait(context)) return failed;
+  FakeContext* const context = current.back();
   void* const made = fake().memory.allocate(bytes, context->device);
   *memory = reinterpret_cast<Pointer>(made);
   return made != nullptr ? kSuccess : bytes == 0 ? kInvalidValue : kOutOfMemory;
 }
 // After everything that has been put into streams.
 Result MemFree(Pointer memory) {
-  FakeContext* context = nullptr;
-  if (const Result failed = find_context_to_wait(context)) return failed;
   for (const auto& queue : fake().queues) queue->synchronize_all();
   return fake().memory.release(writable(memory)) ? kSuccess : kInvalidValue;
 }
@@ -515,8 +501,6 @@ Result Memcpy2DAsync(const Copy2D* copy, Stream stream) {
   return put_into(stream, [rows = *copy](int device) { copy_rows(device, rows); });
 }
 Result PointerGetAttributes(unsigned count, PointerAttribute* attributes, void** data, Pointer address) {
-  FakeContext* context = nullptr;
-  if (const Result failed = find_context(context)) return failed;
   const int home = fake().memory.home_of(pointer(address));
   const bool locked = fake().memory.is_locked(pointer(address));
   for (unsigned i = 0; i < count; ++i) {
@@ -528,19 +512,13 @@ Result PointerGetAttributes(unsigned count, PointerAttribute* attributes, void**
   return kSuccess;
 }
 Result MemHostRegister(void* memory, size_t bytes, unsigned flags) {
-  FakeContext* context = nullptr;
-  if (const Result failed = find_context_to_wait(context)) return failed;
   if (memory == nullptr || bytes == 0 || flags != (kRegisterPortable | kRegisterDeviceMap)) return kInvalidValue;
   return fake().memory.lock_host(memory, bytes) ? kSuccess : kHostMemoryAlreadyRegistered;
 }
 Result MemHostUnregister(void* memory) {
-  FakeContext* context = nullptr;
-  if (const Result failed = find_context_to_wait(context)) return failed;
   return fake().memory.unlock_host(memory) ? kSuccess : kHostMemoryNotRegistered;
 }
 Result MemHostGetDevicePointer(Pointer* at_device, void* memory, unsigned flags) {
-  FakeContext* context = nullptr;
-  if (const Result failed = find_context(context)) return failed;
   if (flags != 0 || !fake().memory.is_locked(memory)) return kInvalidValue;
   return *at_device = reinterpret_cast<Pointer>(memory), kSuccess;
 }
@@ -556,8 +534,6 @@ Result MemGetAllocationGranularity(size_t* bytes, const AllocationProperties* pr
 }
 Result MemCreate(Allocation* allocation, size_t bytes, const AllocationProperties* properties,
                  unsigned long long flags) {
-  FakeContext* context = nullptr;
-  if (const Result failed = find_context_to_wait(context)) return failed;
   const bool shares = (setting("FAKE_CUDA_SHARES", kSharesByDescriptors) & kSharesByDescriptors) != 0;
   if (!shares) return kNotSupported;
   if (flags != 0 || !are_right(*properties) || bytes % FakeMemory::kGranularity != 0) return kInvalidValue;
@@ -592,8 +568,6 @@ Result MemMap(Pointer memory, size_t bytes, size_t offset, Allocation allocation
 }
 // At once: what is still in streams and touches it ends the process.
 Result MemUnmap(Pointer memory, size_t bytes) {
-  FakeContext* context = nullptr;
-  if (const Result failed = find_context_to_wait(context)) return failed;
   return fake().memory.unmap(writable(memory), bytes) ? kSuccess : kInvalidValue;
 }
 Result MemSetAccess(Pointer memory, size_t bytes, const Access* access, size_t count) {
@@ -608,14 +582,11 @@ bool shares_by_handles() {
   return (setting("FAKE_CUDA_SHARES", kSharesByDescriptors | kSharesByHandles) & kSharesByHandles) != 0;
 }
 Result IpcGetMemHandle(IpcHandle* handle, Pointer memory) {
-  FakeContext* context = nullptr;
-  if (const Result failed = find_context_to_wait(context)) return failed;
   if (!shares_by_handles()) return kNotSupported;
   return fake().memory.get_handle(writable(memory), *handle) ? kSuccess : kInvalidValue;
 }
 Result IpcOpenMemHandle(Pointer* memory, IpcHandle handle, unsigned flags) {
-  FakeContext* context = nullptr;
-  if (const Result failed = find_context_to_wait(context)) return failed;
+  FakeContext* const context = current.back();
   if (!shares_by_handles()) return kNotSupported;
   const int home = FakeMemory::home_of(handle);
   if (flags != kLazyEnablePeerAccess) return kInvalidValue;
@@ -627,15 +598,12 @@ Result IpcOpenMemHandle(Pointer* memory, IpcHandle handle, unsigned flags) {
   return found != nullptr ? kSuccess : kInvalidContext;
 }
 Result IpcCloseMemHandle(Pointer memory) {
-  FakeContext* context = nullptr;
-  if (const Result failed = find_context_to_wait(context)) return failed;
   return fake().memory.close_handle(writable(memory)) ? kSuccess : kInvalidValue;
 }
 
 // --- streams and events
 Result StreamCreate(Stream* stream, unsigned flags) {
-  FakeContext* context = nullptr;
-  if (const Result failed = find_context(context)) return failed;
+  FakeContext* const context = current.back();
   if (flags > kStreamNonBlocking) return kInvalidValue;
   const std::lock_guard lock(fake().mutex);
   auto made = fake().make_stream(context, flags == 0);
@@ -646,14 +614,12 @@ Result StreamCreate(Stream* stream, unsigned flags) {
 Result StreamQuery(Stream handle) {
   FakeStream* stream = nullptr;
   if (const Result failed = find_stream(handle, stream)) return failed;
-  if (const Result failed = end_captures()) return failed;
   FakeQueue& queue = fake().queue_of(*stream);
   return queue.has_run(stream, queue.added(stream)) ? kSuccess : kNotReady;
 }
 Result StreamSynchronize(Stream handle) {
   FakeStream* stream = nullptr;
   if (const Result failed = find_stream(handle, stream)) return failed;
-  if (const Result failed = end_captures()) return failed;
   fake().queue_of(*stream).synchronize(stream);
   return stream->context->error.load();
 }
@@ -694,8 +660,7 @@ bool is_event(Event event) {
   return fake().events.count(of(event)) == 1;
 }
 Result EventCreate(Event* event, unsigned flags) {
-  FakeContext* context = nullptr;
-  if (const Result failed = find_context(context)) return failed;
+  FakeContext* const context = current.back();
   if (flags != kEventDisableTiming) return kInvalidValue;
   auto* const made = new FakeEvent(context);
   *event = reinterpret_cast<Event>(made);
@@ -704,8 +669,7 @@ Result EventCreate(Event* event, unsigned flags) {
   return kSuccess;
 }
 Result EventDestroy(Event event) {
-  FakeContext* context = nullptr;
-  if (const Result failed = find_context(context)) return failed;
+  FakeContext* const context = current.back();
   if (!is_event(event) || of(event)->context != context) return kInvalidHandle;
   const std::lock_guard lock(fake().mutex);
   fake().events.erase(of(event));
@@ -780,6 +744,19 @@ std::atomic<int>* const calls = [] {
   return static_cast<std::atomic<int>*>(memory);
 }();
 
+// Those that need no Init(), those that need no current context, and those that may wait.
+constexpr Index kAnytime[] = {kInit, kDriverGetVersion, kGetErrorString, kThreadExchangeStreamCaptureMode};
+constexpr Index kAnywhere[] = {kDeviceGetCount,     kDeviceGetName,          kDeviceGetUuid,  kDeviceTotalMem,
+                               kDeviceGetAttribute, kDevicePrimaryCtxRetain, kCtxPushCurrent, kCtxPopCurrent,
+                               kCtxSetCurrent,      kCtxGetCurrent,          kStreamGetCtx};
+constexpr Index kWaiting[] = {
+    kDevicePrimaryCtxRetain, kModuleLoadData,    kFuncLoad,    kMemAlloc,         kMemFree,
+    kMemHostRegister,        kMemHostUnregister, kMemCreate,   kMemUnmap,         kIpcGetMemHandle,
+    kIpcOpenMemHandle,       kIpcCloseMemHandle, kStreamQuery, kStreamSynchronize};
+constexpr bool is_in(std::span<const Index> list, Index index) {
+  return std::find(list.begin(), list.end(), index) != list.end();
+}
+
 template <Index kIndex, auto kFunction>
 struct Counted;
 template <Index kIndex, class... Arguments, Result (*kFunction)(Arguments...)>
@@ -787,8 +764,14 @@ struct Counted<kIndex, kFunction> {
   static Result call(Arguments... arguments) {
     RONDO_CHECK(!FakeQueue::in_entry(), "a function in a stream uses the driver");
     calls[kIndex].fetch_add(1);
-    constexpr bool kBefore = kIndex == kInit || kIndex == kDriverGetVersion || kIndex == kGetErrorString;
-    return kBefore || fake().started ? kFunction(arguments...) : static_cast<Result>(kNotInitialized);
+    constexpr bool kAny = is_in(kAnytime, kIndex);
+    if (!kAny && !fake().started) return kNotInitialized;
+    FakeContext* context = nullptr;
+    const Result found = kAny || is_in(kAnywhere, kIndex) ? static_cast<Result>(kSuccess) : find_context(context);
+    if (found != kSuccess) return found;
+    const Result captured = is_in(kWaiting, kIndex) ? end_captures() : static_cast<Result>(kSuccess);
+    if (captured != kSuccess) return captured;
+    return kFunction(arguments...);
   }
 };
 
@@ -831,10 +814,15 @@ FAKE_CUDA_EXPORT bool fake_cuda_capture(void* handle, int mode) {
   stream.thread = std::this_thread::get_id();
   return well;
 }
-// For tests: a stream of the current device that waits for the legacy stream.
+// For tests: a stream of device 0 that waits for the legacy stream.
 FAKE_CUDA_EXPORT void* fake_cuda_blocking_stream() {
+  rondo::cuda::Context context = nullptr;
   rondo::cuda::Stream stream = nullptr;
-  return functions::StreamCreate(&stream, 0) == 0 ? stream : nullptr;
+  functions::DevicePrimaryCtxRetain(&context, 0);
+  functions::CtxPushCurrent(context);
+  functions::StreamCreate(&stream, 0);
+  functions::CtxPopCurrent(&context);
+  return stream;
 }
 // For tests: the device runs nothing more, and says why.
 FAKE_CUDA_EXPORT void fake_cuda_break(int device) {

@@ -78,8 +78,8 @@ void* FakeMemory::add(Kind kind, std::shared_ptr<File> file, size_t bytes, int d
   auto* const gone = static_cast<std::atomic<uint32_t>*>(map_file(file->file, kPageBytes, whole_pages(bytes)));
   const int home = device_of(file->file);
   const std::lock_guard lock(mutex_);
-  runs_[reinterpret_cast<uintptr_t>(address)] = {kind,       data, bytes, home, 1u << device | 1u << home,
-                                                 std::move(file), gone};
+  runs_[reinterpret_cast<uintptr_t>(address)] = {kind, data, bytes, home, 1u << device | 1u << home, std::move(file),
+                                                 gone};
   return address;
 }
 
@@ -143,7 +143,7 @@ int FakeMemory::hand_out(cuda::Allocation allocation) const {
 }
 
 cuda::Allocation FakeMemory::take_in(int descriptor) {
-  struct stat what{};
+  struct stat what {};
   if (device_of(descriptor) < 0 || fstat(descriptor, &what) != 0) return 0;
   const std::lock_guard lock(mutex_);
   handles_[++last_] = {std::make_shared<File>(fcntl(descriptor, F_DUPFD_CLOEXEC, 0)),
@@ -189,8 +189,9 @@ bool FakeMemory::map(void* memory, size_t bytes, cuda::Allocation allocation) {
     return false;
   }
   const int file = found->second.file->file;
-  runs_[address] = {Kind::kMapped, static_cast<std::byte*>(map_file(file, bytes)), bytes, device_of(file), 0,
-                    found->second.file, nullptr};
+  runs_[address] = {
+      Kind::kMapped, static_cast<std::byte*>(map_file(file, bytes)), bytes, device_of(file), 0, found->second.file,
+      nullptr};
   return true;
 }
 
@@ -261,7 +262,8 @@ std::byte* FakeMemory::reach(const void* address, size_t bytes, int device, By b
     RONDO_CHECK(run.gone == nullptr || run.gone->load() == 0, "a device reaches memory that its maker has released");
     const bool copied = by == By::kCopy && run.kind != Kind::kMapped;
     const bool peer = run.kind == Kind::kAllocated && (peers_[device] >> run.home & 1) != 0;
-    RONDO_CHECK(copied || peer || (run.reaching >> device & 1) != 0, "a device reaches memory that it has no access to");
+    RONDO_CHECK(copied || peer || (run.reaching >> device & 1) != 0,
+                "a device reaches memory that it has no access to");
     return run.data + (reinterpret_cast<uintptr_t>(address) - found->first);
   }
   RONDO_CHECK(holding(locked_, address, bytes, kItself) != locked_.end(),

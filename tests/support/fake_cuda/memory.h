@@ -17,8 +17,8 @@ class FakeMemory {
  public:
   static constexpr size_t kGranularity = 2u << 20;
 
-  // MemAlloc and MemFree, IpcOpenMemHandle and IpcCloseMemHandle. Who reaches memory of IPC after its maker has released
-  // it ends.
+  // MemAlloc and MemFree, IpcOpenMemHandle and IpcCloseMemHandle. Who reaches memory of IPC after its maker has
+  // released it ends.
   void* allocate(size_t bytes, int device);
   bool release(void* memory);
   bool get_handle(void* memory, cuda::IpcHandle& handle) const;

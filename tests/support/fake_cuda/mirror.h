@@ -9,7 +9,8 @@
 
 namespace rondo::testing {
 
-// The driver that tests of devices use: RONDO_TEST_DEVICE, for those that run on a GPU (tools/gpu.sh), else the fake one.
+// The driver that tests of devices use: RONDO_TEST_DEVICE, for those that run on a GPU (tools/gpu.sh), else the fake
+// one.
 const char* device_library();
 
 // Host memory with an image of the same size on the current device: a test fills the host's, has a call work on the
