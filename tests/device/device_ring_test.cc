@@ -1,4 +1,4 @@
-// The ring over devices: where not all map each other's memory, where some pairs are slow, and where it is asked for.
+// The ring over devices: where not all map each other's memory, and where it is asked for.
 // All collectives give the reference result, in places for messages that calls and pieces use in turn.
 #include <doctest/doctest.h>
 #include <unistd.h>
@@ -14,13 +14,13 @@
 namespace rondo::testing {
 namespace {
 
-// A device a rank, in processes of their own; pairs: FAKE_CUDA_PEERS or FAKE_CUDA_SLOW.
-RankGroup devices_group(int world, const char* setting, const std::string& pairs, uint64_t window_bytes = 1u << 20) {
+// A device a rank, in processes of their own; setting: of the fake driver.
+RankGroup devices_group(int world, const char* setting, const std::string& value, uint64_t window_bytes = 1u << 20) {
   RankGroup group = device_group(world, "shm");
   group.config.device_window_bytes = window_bytes;
   group.before = [=](int rank) {
     setenv("FAKE_CUDA_COUNT", std::to_string(world).c_str(), 1);
-    setenv(setting, pairs.c_str(), 1);
+    setenv(setting, value.c_str(), 1);
     DeviceDriver::open(device_library())->use(rank);
   };
   return group;
@@ -72,25 +72,10 @@ TEST_CASE("devices without a ring: all ranks stage") {
         }) == "");
 }
 
-TEST_CASE("slow pairs: large calls go around them") {
-  if (on_a_gpu()) return;
-  CHECK(run_processes(devices_group(4, "FAKE_CUDA_SLOW", "01 10 23 32"), [](Communicator& group) {
-          void* const memory = group.allocate(1u << 20, Memory::kDevice);
-          const int before = counted("fake_cuda_slow");
-          Sum sum(group, memory, 200'000);
-          sum.start().wait();
-          expect(sum.value() == 4, "the wrong sum");
-          expect(before > 0, "the pairs were not measured");
-          expect(counted("fake_cuda_slow") == before, "the call went over a slow pair");
-          const auto cases = all_shapes({4, {1237}, {1}});
-          run_all(group, cases);
-        }) == "");
-}
-
 // Freed memory that stayed locked would be taken for locked memory when it is allocated again.
-TEST_CASE("a communicator that fails while its devices are measured gives all locked memory back") {
+TEST_CASE("a communicator that fails while its devices try to reach each other gives all locked memory back") {
   if (on_a_gpu()) return;
-  CHECK(run_processes(devices_group(2, "FAKE_CUDA_PASS_US", "500000"), [](Communicator& group) {
+  CHECK(run_processes(devices_group(2, "FAKE_CUDA_LATE_US", "500000"), [](Communicator& group) {
           std::thread aborts([&] {
             while (group.rank() == 1 && locked_pieces() == 0) std::this_thread::yield();
             if (group.rank() == 1) group.abort("enough");
@@ -119,22 +104,6 @@ TEST_CASE("a pass that never ends holds up neither the end of its call nor destr
           comm.destroy();
           expect(std::chrono::steady_clock::now() - since < std::chrono::seconds(30), "the wait was too long");
           if (comm.rank() == 0) _exit(0);  // its stream is never empty
-        }) == "");
-}
-
-TEST_CASE("blocks that are only passed on go by copies where those are faster") {
-  if (on_a_gpu()) return;
-  RankGroup group = devices_group(3, "FAKE_CUDA_PASS_US", "20000", 8u << 20);
-  group.config.algorithm = Algorithm::kRing;
-  std::vector<CollectiveCase> cases;
-  for (CollectiveCase what : all_shapes({3, {2'000'001}, {1}})) {
-    if (what.counts.empty() && what.misalign == 0) cases.push_back(what);
-  }
-  CHECK(run_processes(group, [&](Communicator& comm) {
-          comm.attach_device();  // measures copies, too
-          const int before = counted("fake_cuda_copied");
-          run_all(comm, cases);
-          expect(counted("fake_cuda_copied") > before, "nothing was copied to another device");
         }) == "");
 }
 

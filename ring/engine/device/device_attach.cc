@@ -150,7 +150,7 @@ void DeviceSide::connect(const std::shared_ptr<const DeviceDriver>& driver, std:
   }
   if (group_.rank() == 0 && log.shows(LogLevel::kInfo)) {
     log.info(fmt::format("devices share memory, {}; their ring: {}",
-                         island->rates().complete() ? "each with all others" : "not each with all others",
+                         island->reach().complete() ? "each with all others" : "not each with all others",
                          island->order().empty() ? "none" : fmt::format("{}", fmt::join(island->order(), " "))));
   }
   island_ = std::move(island);

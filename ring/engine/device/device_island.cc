@@ -73,12 +73,9 @@ std::string DeviceIsland::connect_by(MemorySharing sharing, const AllSay& all_sa
   const std::string wrong = share(context_.config.device_window_bytes + kSlackBytes, all_say, deadline);
   if (!wrong.empty()) return wrong;
   const bool arrive = try_transfers(all_say);
-  order_ = arrive ? ring_order(rates_) : std::vector<int>{};
-  if (rates_.complete() || !order_.empty()) {
-    if (!on_one_device(all_say)) measure(all_say);
-    return "";
-  }
-  rates_ = {};
+  order_ = arrive ? ring_order(reach_) : std::vector<int>{};
+  if (arrive && (reach_.complete() || !order_.empty())) return "";
+  reach_ = {};
   std::lock_guard lock(mutex_);
   let_go_of(0);
   windows_.clear();
@@ -173,7 +170,7 @@ std::string DeviceIsland::exchange(Descriptor descriptor, const std::vector<uint
 std::string DeviceIsland::map_peers(DeviceMemory& memory, const std::vector<uint64_t>& bytes, uint64_t name,
                                     Clock::time_point deadline) {
   for (int rank = 0; rank < world_; ++rank) {
-    const bool known = !rates_.mib_per_s.empty();
+    const bool known = !reach_.reaches.empty();
     if (rank == rank_) continue;
     Descriptor descriptor;
     look_for(context_, deadline, [&] {
@@ -181,7 +178,7 @@ std::string DeviceIsland::map_peers(DeviceMemory& memory, const std::vector<uint
       return descriptor.valid();
     });
     if (!descriptor.valid()) return "the device memory of " + context_.name(rank) + " did not come";
-    if (known && rates_.of(rank_, rank) == 0) continue;
+    if (known && !reach_.of(rank_, rank)) continue;
     const auto peer = static_cast<size_t>(rank);
     if (const DeviceStatus status =
             driver_->map_shared(device_, descriptor.get(), sharing_, bytes[peer], &memory.mapped[peer])) {

@@ -15,7 +15,7 @@
 #include "ring/engine/communicator_context.h"
 #include "ring/engine/device/inbox.h"
 #include "ring/engine/progress/operation.h"
-#include "ring/plan/peer_rates.h"
+#include "ring/plan/peer_reach.h"
 
 namespace rondo {
 
@@ -39,9 +39,8 @@ class DeviceIsland {
   std::string connect(int32_t sharings, const AllSay& all_say, Clock::time_point deadline);
 
   int device() const { return device_; }
-  // How fast ranks write into each other's memory, as measured where they have several devices, and the order of their
-  // ring; empty: there is none. The same on all ranks.
-  const PeerRates& rates() const { return rates_; }
+  // Who writes into whose memory, and the order of their ring; empty: there is none. The same on all ranks.
+  const PeerReach& reach() const { return reach_; }
   const std::vector<int>& order() const { return order_; }
 
   // Collective: memory of the device, zeroed, which all ranks map when it returns whose devices can. Throws
@@ -61,8 +60,6 @@ class DeviceIsland {
   // The kStreamSlots places for messages to a rank whose memory is mapped here, or to this rank; bytes of each.
   std::byte* places(int rank) const;
   uint64_t place_bytes() const { return windows_.front().bytes / kStreamSlots / 64 * 64; }
-  // Copies to that rank are faster by copy() than by a pass.
-  bool copies_faster(int rank) const { return copies_faster_[static_cast<size_t>(rank)]; }
 
   Inbox& own() const { return *inboxes_[static_cast<size_t>(rank_)]; }
   Inbox& of(int rank) const { return *inboxes_[static_cast<size_t>(rank)]; }
@@ -116,9 +113,6 @@ class DeviceIsland {
   void show(size_t window, const DeviceMemory& memory, const std::vector<uint64_t>& bytes);
   bool try_transfers(const AllSay& all_say);
   bool set_reach(const std::vector<uint64_t>& heard);
-  void measure(const AllSay& all_say);
-  uint64_t measure_to(int rank, DeviceStream stream);
-  bool on_one_device(const AllSay& all_say) const;
   bool peer_at_work(int rank);
   void close_cards();
   std::string first_without(const std::vector<uint64_t>& said) const;
@@ -136,9 +130,8 @@ class DeviceIsland {
 
   mutable std::mutex mutex_;  // of windows_
   std::vector<DeviceMemory> windows_;
-  PeerRates rates_;  // empty until it is known who reaches whom
+  PeerReach reach_;  // empty until it is known
   std::vector<int> order_;
-  std::vector<bool> copies_faster_;
   std::string refused_;  // why a window was not mapped
   MemorySharing sharing_ = MemorySharing::kDescriptor;
   // Own memory that others may still map, by window. Of kIpc.

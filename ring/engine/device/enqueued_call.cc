@@ -14,9 +14,6 @@ namespace {
 
 using Kind = StreamEntry::Kind;
 
-// A copy engine is worth an entry of its own from here on: 20 microseconds at 50 GB/s.
-constexpr uint64_t kLeastCopyBytes = 1u << 20;
-
 }  // namespace
 
 // Sees how far the stream is. Under the lease.
@@ -178,7 +175,7 @@ void EnqueuedCall::put_piece(size_t index) {
   if (input.copied) put_copies(piece.in, turn, true);
   for (const StreamEntry& entry : options_.plan->program.entries) {
     if (entry.kind == Kind::kPass) {
-      put_step(entry, memory, turn);
+      put_pass(bind_pass(turn.call, options_.plan->plan, entry, memory), turn);
     } else {
       put_entry(entry, turn);
     }
@@ -226,26 +223,6 @@ PassMemory EnqueuedCall::memory_of(const Piece& piece, const Buffer& input, cons
   if (program.from >= 0) memory.arrivals = {island.places(options_.plan->plan.rank), island.place_bytes()};
   if (program.to >= 0) memory.departures = {island.places(program.to), island.place_bytes()};
   return memory;
-}
-
-// What only passes a message on can go by a copy engine, from place to place: no memory of the caller, which a copy
-// would still touch after the call has failed.
-void EnqueuedCall::put_step(const StreamEntry& entry, const PassMemory& memory, Turn& turn) {
-  const StreamProgram& program = options_.plan->program;
-  BoundPass pass = bind_pass(turn.call, options_.plan->plan, entry, memory);
-  const bool passes_on = pass.fold.fold == kCopies && entry.received != StreamEntry::kNone &&
-                         entry.sent != StreamEntry::kNone && options_.island->copies_faster(program.to);
-  const uint64_t bytes = pass.fold.count * dtype_bytes(turn.call.dtype);
-  if (passes_on && bytes >= kLeastCopyBytes) {
-    const auto sent = std::find(pass.fold.targets, pass.fold.targets + pass.fold.target_count,
-                                memory.departures.data + entry.sent % kStreamSlots * memory.departures.pitch);
-    const DeviceCopy copy{*sent, pass.fold.sources[0], bytes, bytes, bytes, 1};
-    flush();
-    driver_.check(driver_.copy(copy, options_.stream), "putting a copy into the stream");
-    *sent = pass.fold.targets[--pass.fold.target_count];
-    if (pass.fold.target_count == 0) return;
-  }
-  put_pass(pass, turn);
 }
 
 void EnqueuedCall::put_copies(const std::vector<Piece::Rows>& parts, Turn& turn, bool in) {

@@ -74,7 +74,6 @@ class EnqueuedCall final : public StreamOperation, public std::enable_shared_fro
   Buffer buffer_of(const Piece& piece, bool input) const;
   void put_copies(const std::vector<Piece::Rows>& rows, Turn& turn, bool in);
   PassMemory memory_of(const Piece& piece, const Buffer& input, const Buffer& output) const;
-  void put_step(const StreamEntry& entry, const PassMemory& memory, Turn& turn);
   void put_pass(const BoundPass& pass, Turn& turn);
   void put_entry(const StreamEntry& entry, Turn& turn);
   void await_on_host(const StreamEntry& entry, const Turn& turn);

@@ -16,7 +16,6 @@
 //   FAKE_CUDA_SHARES       how memory can be shared: 1 by descriptors, 2 by CUDA IPC, 3 by both, 0 not at all
 //   FAKE_CUDA_IMPORTS=0    descriptors are refused when they are taken in
 //   FAKE_CUDA_PEERS        "01 12": device 0 maps memory of device 1, and 1 that of 2, and no others do; unset: all
-//   FAKE_CUDA_SLOW         "01 12": what 0 writes into memory of 1, and 1 into that of 2, takes 200 ns a byte
 //   FAKE_CUDA_COPY_MBPS    megabytes a second that move between host and device, at most: an engine each way moves
 //                          them, a copy after the other; unset: as fast as a core copies
 //   FAKE_CUDA_PASS_US      what a kernel that writes to another device takes besides
@@ -66,7 +65,6 @@ bool lists_pair(const char* name, int from, int to, bool otherwise) {
   return lists(name, std::to_string(from) + std::to_string(to), otherwise);
 }
 
-constexpr auto kSlowByte = std::chrono::nanoseconds(200);
 constexpr int kSharesByDescriptors = 1, kSharesByHandles = 2;
 
 void sleep_us(int microseconds) { std::this_thread::sleep_for(std::chrono::microseconds(microseconds)); }
@@ -144,8 +142,6 @@ struct Fake {
   std::vector<std::unique_ptr<FakeModule>> modules;
   std::atomic<uint64_t> made{0};  // streams
   std::atomic<int> placed{0};     // passes that have found their pointers
-  std::atomic<int> copied{0};     // copies to memory of another device
-  std::atomic<int> slow{0};       // writes between devices of FAKE_CUDA_SLOW
   std::atomic<int> busy{0}, both_ways{0};
   CopyEngine to_host{busy, both_ways}, to_device{busy, both_ways};
   const std::vector<std::unique_ptr<FakeQueue>> queues = make_queues();
@@ -155,15 +151,10 @@ struct Fake {
     const uint64_t id = made.fetch_add(1);
     return std::make_unique<FakeStream>(FakeStream{context, blocks, id % queues.size(), id + 1, {}, {}, {}});
   }
-  // What writing to memory of another device takes.
-  void cross(int from, const void* to, size_t bytes, By by) {
+  // What a kernel that writes there takes, if it is memory of another device.
+  void cross(int from, const void* to) {
     const int home = memory.home_of(to);
-    if (home < 0 || home == from) return;
-    if (by == By::kKernel) sleep_us(setting("FAKE_CUDA_PASS_US", 0));
-    if (by == By::kCopy) copied.fetch_add(1);
-    if (!lists_pair("FAKE_CUDA_SLOW", from, home, false)) return;
-    slow.fetch_add(1);
-    std::this_thread::sleep_for(kSlowByte * bytes);
+    if (home >= 0 && home != from) sleep_us(setting("FAKE_CUDA_PASS_US", 0));
   }
 
  private:
@@ -291,7 +282,6 @@ void move_bytes(const void* to, const void* from, size_t bytes, Move move) {
 void copy_rows(int device, const Copy2D& copy) {
   const auto* const from = static_cast<const std::byte*>(pointer(copy.from.device));
   auto* const to = static_cast<std::byte*>(writable(copy.to.device));
-  fake().cross(device, to, copy.row_bytes * copy.rows, By::kCopy);
   move_bytes(to, from, copy.row_bytes * copy.rows, [&] {
     for (size_t row = 0; row < copy.rows; ++row) {
       std::memcpy(fake().memory.reach(to + row * copy.to.pitch, copy.row_bytes, device, By::kCopy),
@@ -305,7 +295,7 @@ void run_fold(int device, DeviceFold fold, const PeerPlaces& places) {
   if (places.world != 0) fake().placed.fetch_add(1);
   const size_t bytes = fold.count * dtype_bytes(DType(fold.dtype));
   const void *const to = fold.targets[0], *const from = fold.sources[0];
-  for (int i = 0; i < fold.target_count; ++i) fake().cross(device, fold.targets[i], bytes, By::kKernel);
+  for (int i = 0; i < fold.target_count; ++i) fake().cross(device, fold.targets[i]);
   const auto reach = [&](const void* at) { return fake().memory.reach(at, bytes, device, By::kKernel); };
   for (int i = 0; i < fold.source_count; ++i) fold.sources[i] = reach(fold.sources[i]);
   for (int i = 0; i < fold.target_count; ++i) fold.targets[i] = reach(fold.targets[i]);
@@ -841,11 +831,8 @@ FAKE_CUDA_EXPORT const char* fake_cuda_uncalled() {
   }
   return nullptr;
 }
-// What this process has done so far: writes between devices of FAKE_CUDA_SLOW; copies to memory of another device;
-// copies that began while another one went the other way, with FAKE_CUDA_COPY_MBPS; passes of calls; and what it holds:
-// pieces of locked host memory, and of device memory; streams and events.
-FAKE_CUDA_EXPORT int fake_cuda_slow() { return fake().slow.load(); }
-FAKE_CUDA_EXPORT int fake_cuda_copied() { return fake().copied.load(); }
+// What this process has done so far: copies that began while another one went the other way, with FAKE_CUDA_COPY_MBPS;
+// passes of calls; and what it holds: pieces of locked host memory, and of device memory; streams and events.
 FAKE_CUDA_EXPORT int fake_cuda_both_ways() { return fake().both_ways.load(); }
 FAKE_CUDA_EXPORT int fake_cuda_placed() { return fake().placed.load(); }
 FAKE_CUDA_EXPORT int fake_cuda_locked() { return fake().memory.locked(); }
