@@ -32,6 +32,7 @@ def mpi_face(face, library):
         name = face + "_stubs",
         srcs = [face + "/stubs.c"],
         linkstatic = True,
+        tags = ["manual"],  # nothing is linked with its objects but the library below
         alwayslink = True,
     )
     native.cc_library(
@@ -43,6 +44,7 @@ def mpi_face(face, library):
         ]),
         copts = RONDO_COPTS + ["-fvisibility-inlines-hidden"],
         linkstatic = True,
+        tags = ["manual"],
         alwayslink = True,
         deps = [
             ":" + face,

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <string>
 
 #include "mpi/core/errors.h"
 #include "mpi/core/forms.h"
@@ -29,17 +30,18 @@ struct Envelope {
 };
 
 void check_peer(const Comm& comm, int peer, bool any) {
-  require((peer >= 0 && peer < comm.peers()) || peer == MPI_PROC_NULL || (any && peer == MPI_ANY_SOURCE), MPI_ERR_RANK,
-          "the rank is not in the communicator");
+  if ((peer >= 0 && peer < comm.peers()) || peer == MPI_PROC_NULL || (any && peer == MPI_ANY_SOURCE)) return;
+  fail(MPI_ERR_RANK,
+       "the communicator has ranks 0 to " + std::to_string(comm.peers() - 1) + ", and no rank " + std::to_string(peer));
 }
 void check_tag(int tag, bool any) {
-  require(tag >= 0 || (any && tag == MPI_ANY_TAG), MPI_ERR_TAG, "the tag is negative");
+  if (tag < 0 && !(any && tag == MPI_ANY_TAG)) fail(MPI_ERR_TAG, "the tag is " + std::to_string(tag) + ", negative");
 }
 
 Envelope envelope(MPI_Comm comm, const void* data, MPI_Count count, MPI_Datatype type, int peer, int tag,
                   bool receives) {
   Comm& to = comm_of(comm);
-  require(count >= 0, MPI_ERR_COUNT, "the count is negative");
+  if (count < 0) fail(MPI_ERR_COUNT, "the count is " + std::to_string(count) + ", negative");
   Type& of = used_type(type);
   check_peer(to, peer, receives);
   check_tag(tag, receives);
@@ -205,13 +207,12 @@ int send_init_call(const char* call, const void* data, MPI_Count count, MPI_Data
 
 // --- Receives
 
-void receive(const Envelope& e, MPI_Status* status, uint64_t matched = 0) {
-  if (e.nobody()) return set_status(status, kNobody);
+// Receives by take(call), which returns what has come.
+template <typename Take>
+void receive_by(const Envelope& e, MPI_Status* status, const Take& take) {
   const Memory memory(e);
-  rondo::MessageCall call = call_of(e, rondo::MessageKind::kReceive, memory.data);
-  call.matched = matched;
   try {
-    const Outcome outcome = outcome_of(*e.comm, e.comm->engine->run(call));
+    const Outcome outcome = outcome_of(*e.comm, take(call_of(e, rondo::MessageKind::kReceive, memory.data)));
     unpack_from(e, memory, outcome.bytes);
     set_status(status, outcome);
   } catch (const rondo::Exception& exception) {
@@ -222,15 +223,26 @@ void receive(const Envelope& e, MPI_Status* status, uint64_t matched = 0) {
   }
 }
 
+void receive(const Envelope& e, MPI_Status* status, uint64_t matched = 0) {
+  if (e.nobody()) return set_status(status, kNobody);
+  receive_by(e, status, [&](rondo::MessageCall call) {
+    call.matched = matched;
+    return e.comm->engine->run(call);
+  });
+}
+
 void send_and_receive(const Envelope& to, const Envelope& from, MPI_Status* status) {
-  Request received;
-  received.comm = from.comm;
-  received.kind = Request::Kind::kReceive;
-  start_receive(received, from);
-  send(to, Mode::kStandard);
-  complete(received);
-  set_status(status, received.outcome);
-  if (received.outcome.error != MPI_SUCCESS) fail(received.outcome.error, last_failure().text);
+  if (to.nobody()) return receive(from, status);
+  if (from.nobody()) {
+    send(to, Mode::kStandard);
+    return set_status(status, kNobody);
+  }
+  const Memory memory = packed(to);
+  receive_by(from, status, [&](const rondo::MessageCall& call) {
+    rondo::MessageCall sent = call_of(to, rondo::MessageKind::kSend, memory.data);
+    sent.options = call.options;
+    return to.comm->engine->run(sent, call);
+  });
 }
 
 // A copy of what a call with _replace sends, in whose place it receives.

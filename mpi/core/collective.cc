@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <string>
 #include <utility>
 
 #include "mpi/core/errors.h"
@@ -119,7 +120,9 @@ void Collective::exchange(std::vector<Part> send, std::vector<Part> receive) {
 
 void Collective::check_root(int root) const {
   if (comm_.inter && (root == MPI_ROOT || root == MPI_PROC_NULL)) return;
-  require(root >= 0 && root < comm_.peers(), MPI_ERR_ROOT, "the root is not in the communicator");
+  if (root >= 0 && root < comm_.peers()) return;
+  fail(MPI_ERR_ROOT, "the communicator has ranks 0 to " + std::to_string(comm_.peers() - 1) + ", and no root " +
+                         std::to_string(root));
 }
 
 // A rooted call of an intercommunicator: between the root and all of the other group. True: it was one, and is under

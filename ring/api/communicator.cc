@@ -224,10 +224,11 @@ Message Communicator::run(const MessageCall& call) {
   return {};
 }
 
-Message Communicator::run(const MessageCall& send, const MessageCall& received) {
+Message Communicator::run(const MessageCall& sent, const MessageCall& received) {
   State& state = blocking(state_);
-  MessageCall receive = received;
+  MessageCall send = sent, receive = received;
   receive.options = send.options;
+  receive.options.synchronous = send.options.truncate = false;  // one is an option of sends, one of receives
   if (send.kind != MessageKind::kSend || receive.kind != MessageKind::kReceive) {
     throw Exception(ErrorCode::kInvalid,
                     fmt::format("two messages at once on rank {}: the first must be a send, the second a receive",
