@@ -45,7 +45,7 @@ def test_close_beside_calls_that_wait_leaves_the_handle_to_them(group):
     for thread in threads:
         thread.join()
     gc.collect()
-    assert len(said) == 32 and references(handle) == before - 2  # the communicator's, and what closes it once it is dropped
+    assert len(said) == 32 and references(handle) == before - 2  # the communicator's, and that for when it is dropped
 
 
 def test_the_last_array_of_empty_ends_while_close_is_under_way(group, monkeypatch):
@@ -61,7 +61,7 @@ def test_the_last_array_of_empty_ends_while_close_is_under_way(group, monkeypatc
 
     monkeypatch.setattr(native, "close", close_and_drop)
     group.close()
-    assert inside == [True] and references(handle) == before - 2  # the communicator's, and the array's
+    assert inside == [True] and references(handle) == before - 3  # the communicator's two, and the array's
 
 
 def test_works_that_threads_drop_are_swept_once(group):

@@ -142,7 +142,7 @@ PARENT = """
 import os, time, rondo
 def main():
     group = rondo.init()
-    print(os.getpid(), flush=True)
+    os.write(1, b"%d\\n" % os.getpid())
     time.sleep(60)
 rondo.spawn(main, 2, start_method="fork")
 """
