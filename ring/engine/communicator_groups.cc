@@ -152,7 +152,8 @@ std::shared_ptr<CommunicatorState> CommunicatorState::shrink(OutsideBatch outsid
     group->with_memory([&] { group->meet_neighbors(Purpose::kShrink, deadline(patience)); });
     group->agree_on_committed();
   } catch (const Exception& lost) {
-    const bool once_more = lost.code() == ErrorCode::kPeerLost || lost.code() == ErrorCode::kUnresponsive;
+    const bool once_more = lost.code() == ErrorCode::kPeerLost || lost.code() == ErrorCode::kUnresponsive ||
+                           lost.code() == ErrorCode::kPeerLeft;
     if (!once_more) throw;
     return group->shrink(outside, timeout);
   }

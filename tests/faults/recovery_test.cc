@@ -309,8 +309,8 @@ TEST_CASE("the time from a kill to the next right sum") {
       }
     }
     std::sort(times.begin(), times.end());
-    MESSAGE(transport << ": median " << times[times.size() / 2] << " us, worst " << times.back() << " us of "
-                      << times.size());
+    MESSAGE(std::string(transport) << ": median " << times[times.size() / 2] << " us, worst " << times.back()
+                                   << " us of " << times.size());
   }
 }
 
