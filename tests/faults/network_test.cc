@@ -87,6 +87,39 @@ TEST_CASE("fault 15: packets that vanish one way end the calls of both sides by 
       15, hosts, quick_suspicion(), [&] { hosts.swallow(1, 0); }, 4'000);
 }
 
+TEST_CASE("fault 16: of two hosts that are parted, or one way only, the one with rank 0 goes on alone") {
+  for (const bool one_way : {false, true}) {
+    CAPTURE(one_way);
+    Hosts hosts;
+    Job job;
+    hosts.start(
+        job, kHostOf,
+        [](Here& here) {
+          Communicator group = Communicator::join(here.options);
+          here.say(sums_until(group, 0));
+          here.await();
+          outcome([&] {
+            while (true) group.barrier();
+          });
+          std::string said = outcome([&] { group = group.shrink(std::chrono::seconds(20)); });
+          if (said == "ok") said = fmt::format("{} of {}", sums_until(group, 0), group.size());
+          here.say(said.substr(0, said.find(']')));
+        },
+        quick_suspicion());
+    job.expect_all("ok");
+    job.tell_all("go");
+    if (one_way) {
+      hosts.swallow(1, 0);
+    } else {
+      hosts.pull_cable(1);
+    }
+    CHECK(job[0].hear(25'000) == "ok of 1");
+    const std::string said = job[1].hear(25'000);
+    CAPTURE(said);
+    CHECK((said == "NO_QUORUM [0" || (one_way && said == "EPOCH_STALE [1")));
+  }
+}
+
 TEST_CASE("fault 23: RST on every connection ends the calls of both sides within a second") {
   Hosts hosts;
   expect_cut(
