@@ -407,11 +407,12 @@ void fold_packed(const void* in, void* inout, size_t elements, void* context) {
 }  // namespace
 
 // Reduces `send`; this rank's part of the result, if it has one, is `result`, elements from `from` on.
-void Collective::reduce_by(Call call, Data send, Data result, MPI_Count from, const Op& op) {
+void Collective::reduce_by(Call& call, const Data& send, const Data& result, MPI_Count from, const Op& op) {
   const Type& type = *send.type;
   if (type.size == 0 && !comm_.inter) return;
-  const auto how = std::make_shared<Fold>(Fold{op.shared_from_this(), send.type});
-  if (comm_.inter || type.size > rondo::kMostUserBytes) return fold_here(call, send, result, from, *how);
+  if (comm_.inter || type.size > rondo::kMostUserBytes) {
+    return fold_here(call, send, result, from, {op.shared_from_this(), send.type});
+  }
   if (engine_folds(op, type)) {
     call.input = send.data;
     call.output = result.data;
@@ -421,6 +422,7 @@ void Collective::reduce_by(Call call, Data send, Data result, MPI_Count from, co
     call.input = input(send);
     call.output = result.count > 0 ? output(result) : nullptr;
     call.op = rondo::Op::kUser;
+    const auto how = std::make_shared<Fold>(Fold{op.shared_from_this(), send.type});
     call.options.user = {fold_packed, how.get(), static_cast<uint32_t>(type.size), op.commutative};
     kept_.push_back(how);
   }
@@ -474,14 +476,14 @@ void Collective::reduce(Data send, void* receive, const Op& op, int root) {
   require(is_root || !send.in_place(), MPI_ERR_BUFFER, "MPI_IN_PLACE is for the root's send buffer");
   if (root != MPI_PROC_NULL) send = reduced(send, receive, op);
   const Data result{is_root ? receive : nullptr, is_root ? send.count : 0, send.type};
-  reduce_by({.collective = rondo::Collective::kReduce, .count = static_cast<uint64_t>(send.count), .root = root}, send,
-            result, 0, op);
+  Call call{.collective = rondo::Collective::kReduce, .count = static_cast<uint64_t>(send.count), .root = root};
+  reduce_by(call, send, result, 0, op);
 }
 
 void Collective::all_reduce(Data send, void* receive, const Op& op) {
   send = reduced(send, receive, op);
-  reduce_by({.collective = rondo::Collective::kAllReduce, .count = static_cast<uint64_t>(send.count)}, send,
-            {receive, send.count, send.type}, 0, op);
+  Call call{.collective = rondo::Collective::kAllReduce, .count = static_cast<uint64_t>(send.count)};
+  reduce_by(call, send, {receive, send.count, send.type}, 0, op);
 }
 
 void Collective::reduce_scatter(Data send, void* receive, const std::vector<MPI_Count>& counts, bool even,
@@ -504,9 +506,9 @@ void Collective::reduce_scatter(Data send, void* receive, const std::vector<MPI_
 void Collective::scan(Data send, void* receive, const Op& op, bool exclusive) {
   send = reduced(send, receive, op);
   const Data result{receive, exclusive && comm_.rank == 0 ? 0 : send.count, send.type};
-  reduce_by({.collective = exclusive ? rondo::Collective::kExscan : rondo::Collective::kScan,
-             .count = static_cast<uint64_t>(send.count)},
-            send, result, 0, op);
+  Call call{.collective = exclusive ? rondo::Collective::kExscan : rondo::Collective::kScan,
+            .count = static_cast<uint64_t>(send.count)};
+  reduce_by(call, send, result, 0, op);
 }
 
 }  // namespace rondo_mpi

@@ -81,7 +81,7 @@ class Collective {
   View view(std::vector<Part>& parts, bool out, bool packed);
   void check_root(int root) const;
   Data reduced(Data send, void* receive, const Op& op) const;
-  void reduce_by(rondo::Call call, Data send, Data result, MPI_Count from, const Op& op);
+  void reduce_by(rondo::Call& call, const Data& send, const Data& result, MPI_Count from, const Op& op);
   void fold_here(const rondo::Call& call, const Data& send, const Data& result, MPI_Count from, const Fold& how);
   bool rooted_inter(int root, std::vector<Part> at_root, Data elsewhere, bool root_sends);
 
