@@ -22,12 +22,6 @@ TEST_CASE("a change of what is chosen shows in choices.txt") {
   CHECK_EQ(contents("tests/tools/choices.txt"), choices());
 }
 
-TEST_CASE("docs/plans.md has the choices for all_reduce") {
-  const std::string table = all_reduce_choices();
-  INFO("put this into docs/plans.md:\n" << table);
-  CHECK(contents("docs/plans.md").find(table) != std::string::npos);
-}
-
 TEST_CASE("the table of choices follows the model: where messages cost nothing, many ranks need no trees") {
   CostModel model;
   for (PairCost* pair : {&model.memory, &model.loopback, &model.network}) pair->alpha_us = pair->message_us = 0;

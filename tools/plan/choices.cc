@@ -86,25 +86,12 @@ std::vector<Row> worlds(bool one_host, bool islands) {
 
 }  // namespace
 
-std::string all_reduce_choices(const CostModel& model) {
-  std::string text = "| ranks | one host, shared memory | one host, TCP | a rank a host |\n|---|---|---|---|\n";
-  for (int world : {2, 4, 8, 16, 64}) {
-    const std::vector<int> apart(static_cast<size_t>(world), 1);
-    text += "| " + std::to_string(world);
-    for (const Topology& topology : {hosts({world}, true), hosts({world}, false), hosts(apart, false)}) {
-      text += " | " + cell(Chooser(topology, model), Collective::kAllReduce);
-    }
-    text += " |\n";
-  }
-  return text + "\n";
-}
-
 std::string choices(const CostModel& model) {
   const std::vector<Row> mixed = {
       {"2 + 3", hosts({2, 3}, true)},           {"4 + 4", hosts({4, 4}, true)},
       {"6 + 6", hosts({6, 6}, true)},           {"8 + 4", hosts({8, 4}, true)},
       {"4 times 8", hosts({8, 8, 8, 8}, true)}, {"16 times 6", hosts(std::vector<int>(16, 6), true)}};
-  return all_reduce_choices(model) + table("One host, TCP", worlds(true, false), model) +
+  return table("One host, TCP", worlds(true, false), model) +
          table("One host with fewer cores than ranks, TCP", crowded_worlds(), model) +
          table("One host, shared memory", worlds(true, true), model) +
          table("A rank a host", worlds(false, false), model) +
