@@ -248,7 +248,7 @@ TEST_CASE("a call that ends by itself with an error has its end in the trace and
     expect(codes == std::vector<uint8_t>{static_cast<uint8_t>(ErrorCode::kNotFinite),
                                          static_cast<uint8_t>(ErrorCode::kInvalid)},
            "the ends have other codes");
-    expect(trace.says(R"("TRUNCATED"])") && trace.says(R"("code":"ABORTED")"), trace.text);
+    expect(trace.says(R"("NO_QUORUM"])") && trace.says(R"("code":"ABORTED")"), trace.text);
     expect(!trace.says(R"("code":"NOT_FINITE")") && !trace.says(R"("code":"INVALID")"), trace.text);
     const std::string text = group.metrics();
     expect(value_of(text, fmt::format(R"(rondo_errors_total{{code="ABORTED",rank="{}"}})", group.rank())) == 1, text);
