@@ -14,6 +14,7 @@
 #include "rondo/error.h"
 #include "tests/rendezvous/served.h"
 #include "tests/rendezvous/test_jobs.h"
+#include "tests/support/eventually.h"
 #include "tests/support/secrets.h"
 #include "transport/hello/handshake.h"
 #include "transport/store/store_server.h"
@@ -29,6 +30,7 @@ using test::check_serving;
 using test::in_ms;
 using test::Served;
 using test::soon;
+using testing::eventually;
 using testing::knowing;
 using Clock = std::chrono::steady_clock;
 
@@ -422,8 +424,15 @@ TEST_CASE("clients: twice the world and 16, no more, and the world may become kn
     Descriptor surplus = admitted(served);
     CHECK(closes(surplus, 1'000));
     clients.pop_back();
-    StreamStore store(served.client());
-    store.put("k", "v", soon());
+    // Once the server has seen it go.
+    CHECK(eventually([&] {
+      try {
+        StreamStore(served.client()).put("k", "v", soon());
+        return true;
+      } catch (const Exception&) {
+        return false;
+      }
+    }));
   }
 }
 
