@@ -100,6 +100,40 @@ TEST_CASE(
   CHECK(world.member(2).outcome() == Membership::Outcome::kLeftOut);
 }
 
+TEST_CASE("an acceptor takes part in no ballot below what it has promised, and says which that is") {
+  using Message = Membership::Message;
+  using Kind = Message::Kind;
+  Membership member({.size = 5, .own = 4});
+  member.join(0, 1'000);
+  const auto answer_to = [&](Kind kind, Message::Ballot ballot) {
+    static_cast<void>(member.take_messages());
+    Message message;
+    message.kind = kind;
+    message.ballot = ballot;
+    if (kind == Kind::kPropose) message.value = MemberSet{true, true, true, false, false};
+    member.receive(1, static_cast<int>(ballot.leader), message);
+    for (auto& [to, said] : member.take_messages()) {
+      if (to == static_cast<int>(ballot.leader) && said.kind != Kind::kJoin) return said;
+    }
+    return Message{};
+  };
+  CHECK(answer_to(Kind::kPrepare, {2, 1}).kind == Kind::kPromise);
+  for (const Kind kind : {Kind::kPrepare, Kind::kPropose}) {
+    for (const Message::Ballot lower : {Message::Ballot{1, 3}, Message::Ballot{2, 0}}) {
+      const Message refusal = answer_to(kind, lower);
+      CHECK(refusal.kind == Kind::kRefuse);
+      CHECK((refusal.ballot == Message::Ballot{2, 1}));
+    }
+  }
+  CHECK(answer_to(Kind::kPropose, {2, 1}).kind == Kind::kAccept);
+  // A higher one learns what was accepted.
+  const Message promise = answer_to(Kind::kPrepare, {3, 0});
+  CHECK(promise.kind == Kind::kPromise);
+  CHECK((promise.accepted == Message::Ballot{2, 1}));
+  CHECK((promise.value == MemberSet{true, true, true, false, false}));
+  CHECK(answer_to(Kind::kPropose, {2, 1}).kind == Kind::kRefuse);
+}
+
 // --- every order of events, to a depth
 
 struct Budget {
