@@ -6,6 +6,15 @@
 #include <utility>
 
 namespace rondo {
+namespace {
+
+int circle_distance(int one, int other, int world) {
+  const int forward = (other - one + world) % world;
+  return std::min(forward, world - forward);
+}
+
+}  // namespace
+
 std::vector<int> control_neighbors(int rank, int world) {
   std::set<int> result;
   if (world <= kMaxFullMesh) {
@@ -86,7 +95,8 @@ void ControlMesh::on_frame(int peer, const ControlFrame& frame) {
   on_sign_(peer);
   const auto world = static_cast<uint32_t>(world_);
   const auto own = static_cast<uint32_t>(rank_);
-  const bool honest = frame.source < world && frame.destination < world && frame.source != own &&
+  // What this rank has sent may come back where others do not yet know who is gone.
+  const bool honest = frame.source < world && frame.destination < world && (frame.source != own || frame.hops > 0) &&
                       (world_ > kMaxFullMesh || frame.source == static_cast<uint32_t>(peer));
   if (!honest) return on_end_(peer, "it sent a control message in another rank's name");
   if (frame.destination != own) {
@@ -98,21 +108,34 @@ void ControlMesh::on_frame(int peer, const ControlFrame& frame) {
 }
 
 void ControlMesh::forget(int peer) {
-  gone_[static_cast<size_t>(peer)] = true;
+  gone_[static_cast<size_t>(peer)] = some_gone_ = true;
   next_.clear();
 }
 
-void ControlMesh::forward(const ControlFrame& frame) {
-  const auto destination = static_cast<int>(frame.destination);
-  auto found = connections_.find(destination);
-  if (found == connections_.end() && world_ > kMaxFullMesh) {
+int ControlMesh::next_hop(int destination) {
+  if (connections_.count(destination)) return destination;
+  if (world_ <= kMaxFullMesh) return -1;
+  if (some_gone_) {
     if (next_.empty()) {
       std::vector<int> connected;
       for (const auto& [peer, connection] : connections_) connected.push_back(peer);
       next_ = next_hops(rank_, world_, connected, gone_);
     }
-    found = connections_.find(next_[static_cast<size_t>(destination)]);
+    return next_[static_cast<size_t>(destination)];
   }
+  int best = -1;
+  int nearest = circle_distance(rank_, destination, world_);
+  for (const auto& [peer, connection] : connections_) {
+    const int distance = circle_distance(peer, destination, world_);
+    if (distance >= nearest) continue;
+    nearest = distance;
+    best = peer;
+  }
+  return best;
+}
+
+void ControlMesh::forward(const ControlFrame& frame) {
+  const auto found = connections_.find(next_hop(static_cast<int>(frame.destination)));
   if (found != connections_.end()) found->second->send(frame);
 }
 

@@ -19,8 +19,10 @@ std::vector<int> control_neighbors(int rank, int world);
 // By destination, the connected rank that is next on the shortest way past the ranks that are gone; -1: there is none.
 std::vector<int> next_hops(int rank, int world, const std::vector<int>& connected, const std::vector<bool>& gone);
 
-// The control connections of one rank. In worlds beyond kMaxFullMesh frames go from rank to rank, by next_hops(); at
-// most kMaxHops times, since those on the way may know of different ranks that are gone. On the I/O thread.
+// The control connections of one rank. In worlds beyond kMaxFullMesh frames go from rank to rank: each nearer to the
+// destination on the circle of ranks, so that none goes round though some connections of others are not yet made; once
+// a rank is gone, by next_hops(), at most kMaxHops times, since those on the way may know of different ranks that are
+// gone. On the I/O thread.
 class ControlMesh {
  public:
   // A message for this rank.
@@ -46,6 +48,7 @@ class ControlMesh {
 
  private:
   void on_frame(int peer, const ControlFrame& frame);
+  int next_hop(int destination);
   void forward(const ControlFrame& frame);
 
   asio::io_context& io_;
@@ -56,6 +59,7 @@ class ControlMesh {
   std::map<int, std::unique_ptr<ControlConnection>> connections_;
   std::map<int, std::unique_ptr<ControlConnection>> dropped_;  // until they end
   std::vector<bool> gone_;
+  bool some_gone_ = false;
   std::vector<int> next_;  // next_hops(); empty: to be found anew
 };
 
