@@ -44,13 +44,16 @@ constexpr bool is_one_of = (std::is_same_v<T, Some> || ...);
 template <typename T>
 constexpr bool is_handle = is_one_of<T, rondo_comm_t, rondo_dist_opt_t, rondo_id_server_t>;
 template <typename T>
-constexpr bool is_result =
-    is_one_of<T, int*, uint64_t*, size_t*, void**, const char**, rondo_comm_t*, rondo_id_server_t*, rondo_place_t*>;
+constexpr bool is_result = is_one_of<T, int*, int64_t*, uint64_t*, size_t*, void**, const char**, rondo_comm_t*,
+                                     rondo_id_server_t*, rondo_place_t*>;
 
 template <typename T>
 Ref to_python(T value) {
   if constexpr (is_handle<T>) return value != nullptr ? Capsule<T>::made(value) : Ref::borrowed(Py_None);
-  if constexpr (std::is_integral_v<T>) return Ref::checked(PyLong_FromUnsignedLongLong(static_cast<uint64_t>(value)));
+  if constexpr (std::is_integral_v<T>) {
+    return Ref::checked(std::is_signed_v<T> ? PyLong_FromLongLong(static_cast<int64_t>(value))
+                                            : PyLong_FromUnsignedLongLong(static_cast<uint64_t>(value)));
+  }
   if constexpr (std::is_same_v<T, void*>) return Ref::checked(PyLong_FromVoidPtr(value));
   if constexpr (std::is_same_v<T, const char*>) return Ref::checked(PyUnicode_FromString(value));
   if constexpr (std::is_same_v<T, rondo_place_t>) {

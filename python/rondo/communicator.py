@@ -722,8 +722,8 @@ def _leave(handle: Any) -> None:
     def goodbye() -> None:
         with contextlib.suppress(Error):
             native.close(handle)
-        _leaving.remove(thread)
 
     thread = threading.Thread(target=goodbye, name="rondo goodbye", daemon=True)
-    _leaving.append(thread)
     thread.start()
+    # Those that have ended have let go of their handles; the end of the process joins the others.
+    _leaving[:] = [*(other for other in _leaving if other.is_alive()), thread]

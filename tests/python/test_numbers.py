@@ -20,7 +20,7 @@ X = np.zeros(2)
 # What is passed for the parameters that have no default: a call of one rank, which works.
 GIVEN = {
     "array": X, "arrays": [X], "parameters": [X], "out": X, "dest": 0, "source": 0, "color": 0, "ranks": [0], "shape": 2,
-    "collective": "all_reduce", "count": 2, "counts": [2], "send_counts": [2], "size": 1, "rank": 0, "value": 1,
+    "collective": "all_reduce", "count": 2, "counts": [2], "send_counts": [2], "size": 1, "rank": 0, "step": 0, "value": 1,
 }  # fmt: skip
 WRONG_KINDS = [True, np.True_, 1.0, 1.5, np.float64(1), "1", b"1", 1j, np.array([1, 2])]
 BEYOND_INT = [
@@ -28,7 +28,7 @@ BEYOND_INT = [
 ]  # fmt: skip
 BEYOND_COUNT = [2**64, 2**64 + 2, 2**70, -(2**64)]
 # Parameters that may be longer than an int: of bytes and elements, and the seed.
-LONG = {"count", "counts", "send_counts", "recv_counts", "tensors", "shape", "seed", "bucket_bytes", "partition_bytes", "every"}
+LONG = {"step", "digest", "count", "counts", "send_counts", "recv_counts", "tensors", "shape", "seed", "bucket_bytes", "partition_bytes", "every"}
 WRONG_TIMES = [-1, -math.inf, math.nan, "3", True, 1j, datetime.timedelta(seconds=-3), [3]]
 
 

@@ -83,3 +83,15 @@ def test_other_errors_leave_the_block():
     with pytest.raises(TypeError, match="rondo.Communicator"):
         rondo.elastic(3)
     assert run(2, _other_errors) == [True, True]
+
+
+def commits(group):
+    before = group.committed
+    group.commit(3, digest=7)
+    with pytest.raises(ValueError, match="step is 3; the one before was 3"):
+        group.commit(3)
+    return before, group.committed, group.epoch
+
+
+def test_steps_are_committed_in_their_order():
+    assert run(2, commits) == [(-1, 3, 0)] * 2

@@ -99,7 +99,7 @@ def _refused(group):
         group.all_reduce(array, wire=rondo.Wire("int8", residual=np.zeros(COUNT)))
     with pytest.raises(ValueError, match="residual has 7 elements, and the array 1000"):
         group.all_reduce(array, wire=rondo.Wire("int8", residual=np.zeros(7, np.float32)))
-    with pytest.raises(rondo.Invalid, match="for calls of float32, not of float64"):
+    with pytest.raises(rondo.Invalid, match="for calls of float32, bfloat16 and float16, not of float64"):
         group.all_reduce(array.astype(np.float64), wire="int8")
     with pytest.raises(rondo.Invalid, match="for sum and avg, not for max"):
         group.all_reduce(array, op="max", wire="int8")
