@@ -17,6 +17,8 @@ class elastic:  # noqa: N801
     >>> while step < steps:
     ...     with recovery as group:
     ...         total = group.all_reduce(gradient, out=np.empty_like(gradient))
+    ...         group.commit(step)
+    ...     if recovery.group.committed == step:    # on all ranks, whichever saw the loss
     ...         weights, step = weights - rate * total / group.size, step + 1
     """
 

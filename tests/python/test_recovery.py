@@ -37,7 +37,10 @@ def _elastic(group, rank):
                 os.kill(os.getpid(), signal.SIGKILL)
             registered[:] = rank + 1
             group.all_reduce(registered)
+            group.commit(step)
+        if recovery.group.committed == step:
             weights, step = weights + registered, step + 1
+    group = recovery.group
     lost = type(recovery.lost).__name__, recovery.lost.ranks
     result = group.rank, group.size, group.epoch, float(weights[-1]), lost
     group.close()
