@@ -434,8 +434,8 @@ void Collective::reduce_by(Call& call, const Data& send, const Data& result, MPI
   go(call);
 }
 
-// Between the groups of an intercommunicator, or of elements that are too long for the engine: whoever has a result
-// gets all contributions, and folds them in the order of the ranks.
+// Reductions between the groups of an intercommunicator, and of elements that are too long for the engine: each rank
+// that has a result gets all contributions, and folds them in the order of the ranks.
 void Collective::fold_here(const Call& call, const Data& send, const Data& result, MPI_Count from, const Fold& how) {
   const bool rooted = call.collective == rondo::Collective::kReduce;
   const bool exclusive = call.collective == rondo::Collective::kExscan;

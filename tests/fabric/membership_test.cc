@@ -1,4 +1,5 @@
-// Who goes on after a failure: one set at most, whoever dies, stops or is cut off; and always an end.
+// The agreement on the members that go on after a failure: it decides on one set at most, and it always ends, even if
+// members die, stop or are cut off.
 #include "transport/control/membership.h"
 
 #include <doctest/doctest.h>

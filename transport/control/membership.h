@@ -37,11 +37,13 @@ struct MembershipMessage {
   MemberSet dead;   // whom it knows to have ended
 };
 
-// Which members of a communicator go on after a failure: at most one set, whoever dies, stops or is cut off meanwhile.
+// Members of a communicator agree on which of them go on after a failure. At most one set of members does, even if more
+// members die, stop or are cut off while they agree.
 // One member's part as a state machine: no clock, socket, thread or randomness inside. Not thread safe.
 //
 // This is Paxos for one value. The leader is the lowest member that this one has not lost; safety does not rest on
-// there being one. The value of a first ballot is whoever has promised, without those that cannot reach one another.
+// there being one. The value of a first ballot is the set of members that have promised, less those that cannot reach
+// one another.
 // Two ballots cannot decide differently, since any two quorums share a member that lives, or all of the first are dead:
 // a quorum is a majority of the members, half of them with the lowest, or all but those that are proven to have ended.
 // A member may be lost without being dead: a closed connection proves nothing, and such a one counts.
