@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
+#include <cmath>
 #include <cstdio>
 #include <exception>
 #include <memory>
@@ -26,6 +27,13 @@ std::string check_assignment(const std::string& text) {
   const size_t equals = text.find('=');
   if (equals != std::string::npos && equals > 0) return "";
   return fmt::format("'{}' is not NAME=value", text);
+}
+
+// CLI::PositiveNumber says the largest double in all of its digits.
+std::string check_seconds(const std::string& text) {
+  double seconds = 0;
+  const bool is_number = CLI::detail::lexical_cast(text, seconds);
+  return is_number && std::isfinite(seconds) && seconds > 0 ? "" : fmt::format("'{}' is no number above 0", text);
 }
 
 // The usage line knows that a program follows.
@@ -64,12 +72,12 @@ void declare(CLI::App& app, Options& options, Words& words) {
   app.add_flag("--mpi", words.mpi, "The program is one of MPI: it runs on Rondo instead (docs/mpi.md)");
   app.add_flag("--no-prefix", words.no_prefix, "Ranks write to this program's own outputs, as they are");
   app.add_option("--timeout", options.timeout_s, "End the ranks after so many seconds; the exit code is then 124")
-      ->check(CLI::PositiveNumber)
+      ->check(CLI::Validator(check_seconds, "above 0"))
       ->type_name("S");
   app.add_option(
          "--elastic", options.least,
          "A rank that fails ends the others only if fewer than MIN are left; for programs that shrink, on one host")
-      ->check(CLI::PositiveNumber)
+      ->check(CLI::Range(1, kMaxRanks))
       ->type_name("MIN");
   app.add_option("--env", options.environment, "Set a variable for every rank; may be given several times")
       ->allow_extra_args(false)
