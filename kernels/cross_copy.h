@@ -13,7 +13,7 @@ namespace rondo {
 // holds has to take the line from it first. That is cheap where the two cores share a cache, and slow elsewhere
 // (another socket, another die): there streamed stores (kernels/stream_copy.h) are better, and the reader fetches from
 // memory. No interface tells reliably where a core is, least of all in a virtual machine, so the ranks of a
-// communicator time both (ring/engine/route/trials.h, ring/engine/p2p/store_trials.h). Measurements: docs/tuning.md,
+// communicator time both (ring/engine/route/trials.h, ring/engine/p2p/message_trials.h). Measurements: docs/tuning.md,
 // "Stores that another core reads".
 enum class Stores : uint8_t {
   kCached,    // through the caches

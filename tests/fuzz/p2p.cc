@@ -1,9 +1,11 @@
 // What a peer writes on a point-to-point stream: envelopes and payloads, whole or in crumbs, to a rank that has
 // receives and a send under way. Nothing lands outside a receive; the pool keeps its bound; fail() ends everything.
 //   input: mode (bit 0: on the stream of the rank's own messages; bit 1: the stream lends; bit 2: a receive takes the
-//   beginning of a message, another is a matched probe, and the send is synchronous), bytes a read, the stream
+//   beginning of a message, another is a matched probe, and the send is synchronous; bit 3: messages that are asked for
+//   are read, where their address is even), bytes a read, the stream
 #include "ring/engine/p2p/p2p.h"
 
+#include <algorithm>
 #include <memory>
 
 #include "ring/engine/p2p/wire.h"
@@ -58,6 +60,7 @@ std::string frame(P2pKind kind, uint64_t sequence, uint64_t bytes, uint64_t offs
 
 std::vector<std::string> seeds() {
   using enum P2pKind;
+  const std::string reads("\x8\x7f", 2), read_back("\x9\xff", 2);
   const std::string whole("\0\xff", 2), crumbs("\2\x1f", 2), backward("\1\xff", 2), special("\4\x40", 2);
   return {whole + frame(kEager, 0, 100) + frame(kEager, 1, 900, 0, 7) + frame(kEnd, 0, 0),
           crumbs + frame(kEager, 0, 8) + frame(kRequest, 1, 2000) + frame(kData, 1, 1500) + frame(kData, 1, 500, 1500),
@@ -66,7 +69,9 @@ std::vector<std::string> seeds() {
           special + frame(kRequest, 0, 700) + frame(kEager, 1, 8) + frame(kEager, 2, 8) + frame(kData, 0, 100),
           backward + frame(kClear, 0, 5000) + frame(kCredit, 0, 0),
           backward + frame(kClear, 0, 0),
-          backward + frame(kRefuse, 0, 5000, 100)};
+          backward + frame(kRefuse, 0, 5000, 100),
+          reads + frame(kRequest, 0, 1900, 4096) + frame(kRequest, 1, 100, 4097) + frame(kData, 0, 0, 1900),
+          read_back + frame(kClear, 0, 5000, 5000)};
 }
 
 void try_input(std::string_view input) {
@@ -81,6 +86,14 @@ void try_input(std::string_view input) {
   options.communicator = kCommunicator;
   options.eager_bytes = kEagerBytes;
   options.pool_bytes = kPoolBytes;
+  if ((input[0] & 8) != 0) {
+    options.read = [](int, uint64_t address, std::byte* to, size_t bytes) {
+      if (address % 2 == 0) std::fill_n(to, bytes, std::byte{'y'});
+      return address % 2 == 0;
+    };
+    options.readable = [](int) { return true; };
+    options.always_read = true;
+  }
   P2p p2p(1, 2, options, streams);
   const size_t sizes[] = {100, 2000, 0};
   for (size_t i = 0; i < 3; ++i) {

@@ -191,7 +191,7 @@ TEST_CASE("what a rank sent before it left is received; what it did not send fai
   for (uint64_t seed = first_seed; seed < first_seed + seeds; ++seed) {
     CAPTURE(seed);
     const int size = seed % 2 ? 2 : 3;
-    SimWorld world({.world = size, .seed = seed});
+    SimWorld world({.world = size, .seed = seed, .reads = seed % 3 == 0});
     Random random(seed);
     const uint64_t messages = random.below(20);
     std::vector<TestRequest*> receives;
@@ -314,6 +314,7 @@ std::vector<Breach> breaches() {
       {"credit for more messages", true, {frame(kCredit, 0, 0, 0, 2)}},
       {"was not requested", true, {frame(kClear, 1, 0)}},
       {"more than was requested", true, {frame(kClear, 0, 1 << 20)}},
+      {"the reading of what it may not read", true, {frame(kClear, 0, 5000, 5000)}},
       {"was not requested", true, {frame(kClear, 0, 0), frame(kClear, 0, 0)}},
       {"was not sent", true, {frame(kRefuse, 1, 0)}},
       {"only senders send", true, {frame(kEager, 0, 0)}},

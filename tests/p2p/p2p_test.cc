@@ -16,10 +16,12 @@ bool mentions(const Error& error, const std::string& text) { return error.messag
 TEST_CASE("a message arrives whole, with its sender, tag and length, at every size around the limits") {
   for (uint64_t bytes :
        {0u, 1u, 8u, 511u, 512u, 513u, 1023u, 1024u, 1025u, 65535u, 65536u, 70000u, 1048576u, 1048577u}) {
-    for (bool receive_first : {false, true}) {
+    for (int shape = 0; shape < 4; ++shape) {
+      const bool receive_first = (shape & 1) != 0, reads = (shape & 2) != 0;
       CAPTURE(bytes);
       CAPTURE(receive_first);
-      SimWorld world({.seed = bytes + 1});
+      CAPTURE(reads);
+      SimWorld world({.seed = bytes + 1, .reads = reads});
       TestRequest* receive = nullptr;
       if (receive_first) receive = &world.recv(1, 0, 7, bytes + 3);
       TestRequest& send = world.send(0, 1, 7, bytes);
@@ -37,12 +39,75 @@ TEST_CASE("a message arrives whole, with its sender, tag and length, at every si
       CHECK_EQ(receive->message.tag, 7);
       CHECK_EQ(receive->message.bytes, bytes);
       CHECK(SimWorld::intact(*receive, 1));
+      CHECK_EQ(world.pieces_read(), reads && bytes > 1024 ? (bytes + (1 << 20) - 1) >> 20 : 0);
       CHECK(world.at(0).idle());
       CHECK(world.at(1).idle());
       CHECK_EQ(world.at(1).pooled_bytes(), 0);
       CHECK_EQ(world.at(1).pooled_messages(), 0);
     }
   }
+}
+
+TEST_CASE("a message that is read is received after its sender has said that it lay still, or not at all") {
+  const auto steps = [](SimWorld& world, int rank) {
+    for (int tick = 0; tick < 100; ++tick) {
+      world.at(rank).progress();
+      world.network().advance();
+    }
+  };
+  for (const bool gives_up : {false, true}) {
+    CAPTURE(gives_up);
+    SimWorld world(
+        {.shape = {.refuse_percent = 0, .crumb_percent = 0, .part_percent = 0}, .connect_ticks = 0, .reads = true});
+    TestRequest& send = world.send(0, 1, 7, 5000);
+    steps(world, 0);
+    if (gives_up) world.at(0).finish({ErrorCode::kClosed, "destroyed", {}});
+    TestRequest& receive = world.recv(1, 0, 7, 5000);
+    steps(world, 1);
+    CHECK_EQ(world.pieces_read(), 1);
+    CHECK_FALSE(receive.complete_called);
+    CHECK_EQ(send.complete_called, gives_up);
+    steps(world, 0);
+    steps(world, 1);
+    if (gives_up) world.at(1).peer_left(0);
+    world.settle();
+    REQUIRE(send.complete_called);
+    REQUIRE(receive.complete_called);
+    CHECK_EQ(receive.failed.code, gives_up ? ErrorCode::kPeerLeft : ErrorCode::kOk);
+    if (!gives_up) CHECK(SimWorld::intact(receive, 1));
+  }
+}
+
+TEST_CASE("what cannot be read is sent, and so is all that follows") {
+  for (const uint64_t pieces : {1u, 3u}) {  // of the second message, of three pieces
+    CAPTURE(pieces);
+    SimWorld world({.reads = true, .unreadable = pieces});
+    for (const uint64_t bytes : {2000u, 2'500'000u, 3000u, 2'500'000u}) {
+      TestRequest& receive = world.recv(1, 0, 7, bytes);
+      TestRequest& send = world.send(0, 1, 7, bytes);
+      world.settle();
+      REQUIRE(send.complete_called);
+      REQUIRE(receive.complete_called);
+      CHECK(SimWorld::intact(receive, 1));
+    }
+    CHECK_EQ(world.pieces_read(), pieces);
+  }
+}
+
+TEST_CASE("of a message that is read, a receive that takes its beginning reads no more") {
+  SimWorld world({.reads = true});
+  for (const uint64_t room : {0u, 1u, 1500u}) {
+    CAPTURE(room);
+    TestRequest& send = world.send(0, 1, 7, 4000);
+    TestRequest& receive = world.recv(1, 0, 7, room, DType::kUint8, true);
+    world.settle();
+    REQUIRE(send.complete_called);
+    REQUIRE(receive.complete_called);
+    CHECK(send.failed.ok());
+    CHECK_EQ(receive.failed.code, ErrorCode::kTruncated);
+    CHECK(SimWorld::intact(receive, 1));
+  }
+  CHECK_EQ(world.pieces_read(), 2);
 }
 
 // A world whose streams move all that is there, with two ranks that know each other.

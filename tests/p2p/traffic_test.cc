@@ -32,6 +32,8 @@ struct Traffic {
     settings.pool_bytes = random.chance(20) ? 64 : random.between(1, 8) * 1024;
     settings.shape.capacity_bytes = random.chance(20) ? random.between(1, 64) : random.between(1, 64) * 1024;
     settings.shape.delay_ticks = static_cast<uint32_t>(random.below(30));
+    settings.reads = random.chance(40);
+    settings.unreadable = random.chance(30) ? random.between(1, 10) : 0;
     return settings;
   }
 

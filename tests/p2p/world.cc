@@ -1,6 +1,7 @@
 #include "tests/p2p/world.h"
 
 #include <algorithm>
+#include <cstring>
 
 #include "ring/base/hash.h"
 
@@ -48,6 +49,16 @@ SimWorld::SimWorld(Settings settings) : settings_(settings), random_(settings.se
   options.eager_bytes = settings.eager_bytes;
   options.pool_bytes = settings.pool_bytes;
   options.checked = [checked = settings.checked](int) { return checked; };
+  if (settings.reads) {
+    options.read = [this](int, uint64_t address, std::byte* to, size_t bytes) {
+      if (settings_.unreadable != 0 && pieces_read_ >= settings_.unreadable) return false;
+      ++pieces_read_;
+      std::memcpy(to, reinterpret_cast<const std::byte*>(address), bytes);
+      return true;
+    };
+    options.readable = [](int) { return true; };
+    options.always_read = true;
+  }
   for (int rank = 0; rank < settings.world; ++rank) {
     streams_.push_back(std::make_unique<Streams>(*this, rank));
     ranks_.push_back(std::make_unique<P2p>(rank, settings.world, options, *streams_.back()));

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -13,7 +14,7 @@
 
 namespace rondo::testing {
 
-// A send or receive with its own memory.
+// A send or receive with its own memory. That of a send is written anew once it is complete, however it ended.
 struct TestRequest : P2pRequest {
   std::vector<std::byte> memory;
   bool complete_called = false;
@@ -21,6 +22,7 @@ struct TestRequest : P2pRequest {
   void complete(const Error* why) override {
     complete_called = true;
     if (why) failed = *why;
+    if (sends()) std::fill(memory.begin(), memory.end(), std::byte{0x55});
   }
 };
 
@@ -44,6 +46,8 @@ class SimWorld {
     SimShape shape = {};
     uint64_t connect_ticks = 20;  // at most
     bool checked = false;         // frames carry checksums
+    bool reads = false;           // ranks read what they ask for from one another's memory
+    uint64_t unreadable = 0;      // of them, reading fails once so many pieces were read; 0: it does not
   };
 
   explicit SimWorld(Settings settings);
@@ -70,6 +74,8 @@ class SimWorld {
   // Steps until nothing has happened for longer than the network keeps anything back. Not longer than limit ticks.
   void settle(uint64_t limit = 200'000);
 
+  // Pieces of memory that ranks have read.
+  uint64_t pieces_read() const { return pieces_read_; }
   // The connection that carries messages of `from` to `to`; -1: not made yet.
   int connection(int from, int to) const;
   // Destroys a rank's P2p, its streams with it.
@@ -88,6 +94,7 @@ class SimWorld {
   Settings settings_;
   Random random_;
   SimNetwork network_;
+  uint64_t pieces_read_ = 0;
   std::map<std::pair<int, int>, Wanted> wanted_;  // by (from, to)
   std::map<std::pair<int, int>, uint64_t> sent_;  // messages
   std::vector<std::unique_ptr<Streams>> streams_;

@@ -31,6 +31,16 @@ P2pOptions p2p_options(const CommunicatorContext& context) {
   options.checked = [&context](int peer) { return context.fabric->checksums(context.world_rank(peer)); };
   // A lambda: of a pointer to a function librondo.a would show the type.
   if (context.config.shared_stores == "auto") options.now_ns = [] { return steady_ns(); };
+  SharedMemory* const memory = context.fabric->shared_memory();
+  // Not between threads: what one that has failed lets go of may be unmapped by then.
+  const bool reads = memory != nullptr && memory->can_pull() && memory->stops_alone();
+  if (reads && context.config.single_copy != "off") {
+    options.read = [&context, memory](int peer, uint64_t address, std::byte* to, size_t bytes) {
+      return memory->pull(context.world_rank(peer), address, to, bytes);
+    };
+    options.readable = [&context](int peer) { return context.topology.share_memory(context.rank, peer); };
+    options.always_read = context.config.single_copy == "on";
+  }
   options.peer_name = [&context](int peer) { return context.fabric->peer_name(context.world_rank(peer)); };
   return options;
 }

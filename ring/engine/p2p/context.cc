@@ -19,7 +19,9 @@ P2pContext::P2pContext(int rank_in, int world_in, P2pOptions options_in)
     : rank(rank_in), world(world_in), options(std::move(options_in)), slots(options.slots()), matcher(world_in) {
   RONDO_CHECK(0 <= rank && rank < world, "a rank of the world");
   for (int peer = 0; peer < world; ++peer) {
-    checked_.push_back(peer != rank && options.checked && options.checked(peer) ? 1 : 0);
+    const bool checked = peer != rank && options.checked && options.checked(peer);
+    checked_.push_back(checked ? 1 : 0);
+    readable_.push_back(peer != rank && options.read && !checked && options.readable(peer) ? 1 : 0);
   }
   RONDO_CHECK(options.pool_bytes <= kP2pMaxBytes && options.eager_bytes <= kP2pMaxBytes, "limits that memory can have");
 }

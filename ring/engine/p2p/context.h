@@ -8,9 +8,9 @@
 #include <vector>
 
 #include "ring/engine/p2p/matcher.h"
+#include "ring/engine/p2p/message_trials.h"
 #include "ring/engine/p2p/pool.h"
 #include "ring/engine/p2p/request.h"
-#include "ring/engine/p2p/store_trials.h"
 #include "ring/engine/p2p/wire.h"
 #include "rondo/error.h"
 
@@ -25,8 +25,14 @@ struct P2pOptions {
   std::function<std::string(int)> peer_name = {};
   // Whether frames to and from a peer carry checksums; empty: none do. Asked once, by P2pContext().
   std::function<bool(int)> checked = {};
-  // Nanoseconds, growing: kinds of stores are tried where streams have a choice. Empty: none are.
-  StoreTrials::Clock now_ns = {};
+  // Nanoseconds, growing: ways are tried where streams have a choice. Empty: none are.
+  MessageTrials::Clock now_ns = {};
+  // Copies from the memory of a peer's process, which keeps it as it is meanwhile; false: that did not work. Empty: no
+  // message is read.
+  std::function<bool(int peer, uint64_t address, std::byte* to, size_t bytes)> read = {};
+  // Whether that may work with a peer, both ways. Asked once, by P2pContext().
+  std::function<bool(int)> readable = {};
+  bool always_read = false;  // then what is asked for is read, without trials
 
   // Messages of a peer, eager or not, that wait for their receives: as many as the smallest charge would fit.
   uint32_t slots() const;
@@ -47,6 +53,8 @@ class P2pContext {
 
   std::string name(int peer) const;
   bool checked(int peer) const { return checked_[static_cast<size_t>(peer)] != 0; }
+  // The peer's memory can be read, as far as the options say.
+  bool readable(int peer) const { return readable_[static_cast<size_t>(peer)] != 0; }
   // The message fits the receive: same dtype, no longer than the buffer.
   static bool fits(const P2pEnvelope& message, const P2pCall& receive) {
     return message.dtype == receive.dtype && message.bytes <= receive.bytes;
@@ -89,7 +97,7 @@ class P2pContext {
   std::optional<std::pair<int, Error>> take_link_failure();
 
  private:
-  std::vector<char> checked_;  // by peer
+  std::vector<char> checked_, readable_;  // by peer
   P2pRequest* first_done_ = nullptr;
   P2pRequest* last_done_ = nullptr;
   std::optional<Error> failure_;

@@ -22,6 +22,8 @@ constexpr size_t kMaxRefusals = 16;
 constexpr uint64_t kCopiedAtOnce = 16 * 1024 + kP2pEnvelopeBytes;
 // A stream whose peer is as fast as we are does not keep the others waiting for longer than some MiB.
 constexpr int kReadsATurn = 16;
+// Of the memory of a peer: 100 us, in which the rank does nothing else.
+constexpr uint64_t kReadAtOnce = 1 << 20;
 
 // Credit goes back when it is half of what the peer could have at most: seldom while messages are taken as they come,
 // at once when the peer has next to none. So the peer is never out of credit while some is owed.
@@ -240,7 +242,15 @@ const char* P2pReceiver::take_data(const P2pEnvelope& envelope) {
   while (receive && receive->sequence != envelope.sequence) receive = receive->next;
   if (!receive) return "the payload of a message that was not cleared";
   if (envelope.offset != receive->moved) return "a payload out of order";
-  if (envelope.bytes == 0 || envelope.bytes > receive->wanted() - receive->moved) return "a payload of a wrong length";
+  const bool read = receive->address != 0;
+  if ((envelope.bytes == 0) != read || envelope.bytes > receive->wanted() - receive->moved) {
+    return "a payload of a wrong length";
+  }
+  if (read) {
+    filling_.remove(*receive);
+    context_.received(*receive);
+    return nullptr;
+  }
   envelope_ = envelope;
   payload_left_ = envelope.bytes;
   receive_ = receive;
@@ -285,6 +295,7 @@ void P2pReceiver::start_receive(P2pRequest& receive, const P2pEnvelope& envelope
   receive.message = {peer_, static_cast<int>(envelope.tag), envelope.bytes};
   receive.sequence = envelope.sequence;
   receive.moved = 0;
+  receive.address = envelope.kind == P2pKind::kRequest && context_.readable(peer_) ? envelope.offset : 0;
 }
 
 void P2pReceiver::accept(P2pMessage& message, P2pRequest& receive) noexcept {
@@ -342,8 +353,23 @@ bool P2pReceiver::credit_due() const {
   return due(owed_bytes_, held_bytes_, context_.options.pool_bytes) || due(owed_slots_, held_slots_, context_.slots);
 }
 
+// A piece of the first message in turn, if the peer lets this rank read it. What cannot be read is asked for.
+bool P2pReceiver::read_peer() {
+  P2pRequest* receive = clearing_.front();
+  if (receive == nullptr || receive->address == 0 || receive->moved == receive->wanted()) return false;
+  const uint64_t bytes = std::min(kReadAtOnce, receive->wanted() - receive->moved);
+  if (!context_.options.read(peer_, receive->address + receive->moved, receive->data + receive->moved, bytes)) {
+    receive->address = receive->moved = 0;
+    return true;
+  }
+  receive->moved += bytes;
+  context_.moved_bytes += bytes;
+  if (receive->moved < receive->wanted()) receive->progressed();
+  return true;
+}
+
 bool P2pReceiver::push_some() {
-  bool moved = false;
+  bool moved = stream_ && !write_over_ && !draining_ && read_peer();
   while (stream_ && !write_over_) {
     if (batch_.empty() && !draining_) compose();
     if (batch_.empty()) break;
@@ -365,10 +391,13 @@ void P2pReceiver::compose() {
     refusals_.pop_back();
   }
   while (batch_.room() > 0 && !clearing_.empty()) {
-    P2pRequest& receive = *clearing_.pop_front();
+    P2pRequest& receive = *clearing_.front();
+    if (receive.address != 0 && receive.moved < receive.wanted()) break;  // it is being read
+    clearing_.pop_front();
     envelope.kind = P2pKind::kClear;
     envelope.sequence = receive.sequence;
     envelope.bytes = receive.wanted();
+    envelope.offset = receive.moved;
     batch_.add(envelope);
     if (envelope.bytes > 0) {
       filling_.push_back(receive);

@@ -20,6 +20,8 @@ namespace rondo {
 // receive's buffer, without a copy but for what came in the same read as its envelope. Where the stream lends its
 // memory nothing is read ahead: each byte is copied once, to where it belongs. Of a message that is longer than a
 // receive which takes its beginning, an eager payload goes into the pool first; of a long one no more is asked for.
+// Where the sender lets it, this rank reads a long payload from the sender's memory, and then clears the message; the
+// receive is complete once the sender has answered that the memory lay still.
 class P2pReceiver {
  public:
   P2pReceiver(P2pContext& context, int peer);
@@ -79,6 +81,7 @@ class P2pReceiver {
   bool has_answers() const {
     return !batch_.empty() || !refusals_.empty() || !clearing_.empty() || (owed_slots_ > 0 && credit_due());
   }
+  bool read_peer();
   bool push_some();
   void compose();
   void protocol_error(const char* wrong, ErrorCode code = ErrorCode::kProtocol);
@@ -114,7 +117,7 @@ class P2pReceiver {
   uint64_t sequence_ = 0;          // that the next message must have
 
   // --- answering
-  NodeList<P2pRequest> clearing_;  // matched to a request, kClear not yet said
+  NodeList<P2pRequest> clearing_;  // matched to a request, kClear not yet said; or being read
   NodeList<P2pRequest> filling_;   // kClear said, payload not complete
   std::vector<P2pEnvelope> refusals_;
   P2pBatch batch_;

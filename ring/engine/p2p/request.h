@@ -62,6 +62,7 @@ class P2pRequest : public P2pCall {
   uint64_t sequence = 0;  // of the message that it carries or takes
   uint64_t moved = 0;     // payload bytes handed to the stream, or arrived
   uint64_t cleared = 0;   // of a send that was requested: payload bytes that its receive takes
+  uint64_t address = 0;   // of a message that its receiver reads: where it lies in the sender's process; 0: it does not
   uint64_t posted = 0;    // of a receive: its number in the order of posting
   Error cause;            // what complete() will say
   P2pRequest* next_done = nullptr;

@@ -23,8 +23,20 @@ P2pSender::P2pSender(P2pContext& context, int peer)
 
 void P2pSender::open(std::unique_ptr<ByteStream> stream) {
   batch_.prepare(context_.checked(peer_));
-  if (context_.options.now_ns && stream->set_stores(Stores::kCached)) stores_ = std::make_unique<PeerStoreTrials>();
+  const P2pOptions& options = context_.options;
+  read_ = context_.readable(peer_);
+  if (options.now_ns && stream->set_stores(Stores::kCached)) {
+    const bool tries = read_ && !options.always_read;
+    trials_ = std::make_unique<PeerMessageTrials>(tries ? options.eager_bytes : UINT64_MAX);
+  }
   stream_ = std::move(stream);
+}
+
+// Whether the peer may read the payload of a message that is asked for.
+bool P2pSender::offers(const P2pRequest& request) const {
+  if (!read_ || request.ready != nullptr) return false;
+  if (context_.options.always_read) return true;
+  return tried(request.bytes) && trials_->of(request.bytes).current() == MessageWay::kRead;
 }
 
 void P2pSender::add(P2pRequest& request) noexcept {
@@ -45,7 +57,7 @@ bool P2pSender::send_now(const P2pCall& message) {
   use_stores(message.bytes);
   const iovec parts[] = {{head.data(), head.size()}, {message.data, message.bytes}};
   if (!stream_->write_whole(parts, 2)) return false;
-  count_stores(message.bytes);
+  count(message.bytes);
   ++sequence_;
   --slots_;
   credit_ -= charge;
@@ -99,7 +111,7 @@ void P2pSender::start(P2pRequest& request) {
   P2pEnvelope envelope = eager(request.dtype, request.tag, request.bytes);
   request.sequence = sequence_++;
   --slots_;
-  count_stores(request.bytes);
+  count(request.bytes);
   const bool whole = request.ready_bytes() == request.bytes;
   if (whole && !request.synchronous && request.bytes <= context_.options.eager_bytes &&
       p2p_charge(request.bytes) <= credit_) {
@@ -110,16 +122,19 @@ void P2pSender::start(P2pRequest& request) {
     writing_.push_back(request);
   } else {
     envelope.kind = P2pKind::kRequest;
+    request.address = offers(request) ? reinterpret_cast<uintptr_t>(request.data) : 0;
+    envelope.offset = request.address;
     batch_.add(envelope);
     awaiting_.push_back(request);
   }
 }
 
-// Of the first message that has something to send: one whose memory is being filled lets others pass.
+// Of the first message that has something to send: one whose memory is being filled lets others pass. Of one that was
+// read nothing is left but to say so.
 void P2pSender::add_chunk() {
   const auto ready = [](const P2pRequest& request) { return std::min(request.ready_bytes(), request.cleared); };
   P2pRequest* found = cleared_.front();
-  while (found != nullptr && ready(*found) == found->moved) found = found->next;
+  while (found != nullptr && ready(*found) == found->moved && found->moved < found->cleared) found = found->next;
   if (found == nullptr) return;
   P2pRequest& request = *found;
   cleared_.remove(request);
@@ -196,8 +211,16 @@ const char* P2pSender::clear(const P2pEnvelope& envelope) {
   for (P2pRequest* request = awaiting_.front(); request; request = request->next) {
     if (request->sequence != envelope.sequence) continue;
     if (envelope.bytes > request->bytes) return "the clearance of more than was requested";
+    const bool read = envelope.offset != 0;
+    if (read && (request->address == 0 || envelope.offset != envelope.bytes))
+      return "the reading of what it may not read";
+    if (request->address != 0 && !read && envelope.bytes > 0) {
+      read_ = false;
+      if (trials_) trials_->give_up_reading();
+    }
     awaiting_.remove(*request);
     request->cleared = envelope.bytes;
+    request->moved = envelope.offset;
     if (request->cleared > 0) {
       cleared_.push_back(*request);
     } else {

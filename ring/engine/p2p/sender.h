@@ -15,7 +15,8 @@ namespace rondo {
 // that come back on it.
 //
 // A send goes queue -> writing (eager), or queue -> awaiting -> cleared -> writing; it is complete when the stream has
-// taken the last byte that its receive takes. A synchronous one never is eager.
+// taken the last byte that its receive takes. A synchronous one never is eager. One that its receiver reads itself is
+// cleared when it has been read, and what is written then says that its memory lay still until then.
 class P2pSender {
  public:
   P2pSender(P2pContext& context, int peer);
@@ -52,14 +53,17 @@ class P2pSender {
   void start(P2pRequest& request);
   void add_chunk();
   // bytes, here and below: of the message.
-  bool tries_stores(uint64_t bytes) const { return stores_ && bytes >= kFewestStreamed; }
+  bool tried(uint64_t bytes) const { return trials_ && bytes >= kFewestStreamed; }
   void use_stores(uint64_t bytes) {
-    if (tries_stores(bytes)) stream_->set_stores(stores_->of(bytes).current());
+    if (!tried(bytes)) return;
+    const bool streamed = trials_->of(bytes).current() == MessageWay::kStreamed;
+    stream_->set_stores(streamed ? Stores::kStreamed : Stores::kCached);
   }
   // A message has begun.
-  void count_stores(uint64_t bytes) {
-    if (tries_stores(bytes)) stores_->of(bytes).count(context_.options.now_ns);
+  void count(uint64_t bytes) {
+    if (tried(bytes)) trials_->of(bytes).count(context_.options.now_ns);
   }
+  bool offers(const P2pRequest& request) const;
   void parse();
   const char* take(const P2pEnvelope& envelope);  // nullptr, or what is wrong with it
   const char* clear(const P2pEnvelope& envelope);
@@ -71,7 +75,8 @@ class P2pSender {
   P2pContext& context_;
   const int peer_;
   std::unique_ptr<ByteStream> stream_;
-  std::unique_ptr<PeerStoreTrials> stores_;  // null: the stream has no choice, or none are tried
+  std::unique_ptr<PeerMessageTrials> trials_;  // null: the stream has no choice, or none are tried
+  bool read_ = false;                          // the peer reads messages that are asked for, as far as it is known
   bool broken_ = false;
   bool reported_ = false;
   bool finished_ = false;

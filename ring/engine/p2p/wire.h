@@ -11,12 +11,12 @@ namespace rondo {
 enum class P2pKind : uint8_t {
   // from the sender
   kEager = 1,    // a message; its payload of `bytes` follows
-  kRequest = 2,  // a message whose payload, and whose sender, wait for kClear
-  kData = 3,     // `bytes` of the payload of request `sequence`, from `offset` on; they follow
+  kRequest = 2,  // a message whose payload, and whose sender, wait for kClear; `offset`: where it can be read, or 0
+  kData = 3,     // `bytes` of the payload of request `sequence`, from `offset` on; they follow. 0: it was read
   kEnd = 4,      // no more messages on this stream
   // from the receiver
   kCredit = 5,  // `bytes` of the pool and `slots` for messages are free again
-  kClear = 6,   // request `sequence` has a receive, which takes its first `bytes`: send them
+  kClear = 6,   // request `sequence` has a receive, which takes its first `bytes`: send them from `offset` on
   kRefuse = 7,  // message `sequence` (`bytes`, `dtype`, `tag`) met a receive of `offset` bytes and `receive_dtype`
 };
 

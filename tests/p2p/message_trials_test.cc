@@ -1,6 +1,6 @@
-// Messages take the kind of stores by which their exchange is shorter, find out when that changes, and cost little
-// where there is nothing to gain. Time is simulated.
-#include "ring/engine/p2p/store_trials.h"
+// Messages take the way by which their exchange is shortest, find out when that changes, and cost little where there is
+// nothing to gain. Time is simulated.
+#include "ring/engine/p2p/message_trials.h"
 
 #include <doctest/doctest.h>
 
@@ -18,89 +18,115 @@ namespace {
 
 constexpr uint64_t kMiB = 1 << 20;
 
-// Exchanges of messages of one size, each of which takes a time by its kind of stores.
+constexpr MessageWay kWays[] = {MessageWay::kCached, MessageWay::kStreamed, MessageWay::kRead};
+
+// Exchanges of messages of one size, each of which takes a time by its way.
 struct Exchange {
-  explicit Exchange(uint64_t size) : bytes(size), trials(size) {}
+  explicit Exchange(uint64_t size, bool reads = false) : bytes(size), trials(size, reads) {}
 
   void run(uint64_t messages) {
     for (uint64_t i = 0; i < messages; ++i) {
       trials.count([this] { return ++looks, now_ns; });
-      const bool streamed = trials.current() == Stores::kStreamed;
-      const uint64_t took = streamed ? streamed_ns : cached_ns;
-      now_ns += took + random.below(1 + took / 10);
-      if (random.chance(1)) now_ns += 100 * took;  // another process runs
-      streamed_messages += streamed ? 1 : 0;
+      const auto way = static_cast<size_t>(trials.current());
+      now_ns += takes_ns[way] + random.below(1 + takes_ns[way] / 10);
+      if (random.chance(1)) now_ns += 100 * takes_ns[way];  // another process runs
+      ++carried[way];
     }
   }
-  // Share of the next messages that are streamed.
-  double streamed_share(uint64_t messages) {
-    const uint64_t before = streamed_messages;
+  uint64_t& takes(MessageWay way) { return takes_ns[static_cast<size_t>(way)]; }
+  uint64_t by(MessageWay way) const { return carried[static_cast<size_t>(way)]; }
+  // Share of the next messages that go this way.
+  double share(MessageWay way, uint64_t messages) {
+    const uint64_t before = by(way);
     run(messages);
-    return static_cast<double>(streamed_messages - before) / static_cast<double>(messages);
+    return static_cast<double>(by(way) - before) / static_cast<double>(messages);
   }
 
   const uint64_t bytes;
-  StoreTrials trials;
-  uint64_t cached_ns = 1000, streamed_ns = 1000;
-  uint64_t now_ns = 12345, looks = 0, streamed_messages = 0;
+  MessageTrials trials;
+  uint64_t takes_ns[3] = {1000, 1000, 1000};
+  uint64_t now_ns = 12345, looks = 0;
+  uint64_t carried[3] = {};
   Random random{7};
 };
 
-// Messages until trials have surely ended: eight blocks and a look, and what comes before.
+// Messages until trials have surely ended: twelve blocks and a look, and what comes before.
 uint64_t of_trials(uint64_t bytes) {
-  const uint64_t settling = (StoreTrials::kSettlingBytes + bytes - 1) / bytes;
-  return StoreTrials::kFew + 10 * (settling + std::max<uint64_t>(settling, StoreTrials::kFewestTimed));
+  const uint64_t settling = (MessageTrials::kSettlingBytes + bytes - 1) / bytes;
+  return MessageTrials::kFew + 15 * (settling + std::max<uint64_t>(settling, MessageTrials::kFewestTimed));
 }
 // Messages between two looks, at most, and the look.
 uint64_t of_patience(uint64_t bytes) {
-  return std::max(StoreTrials::kLastPatienceBytes / bytes, StoreTrials::kFewestPatience) + of_trials(bytes);
+  return std::max(MessageTrials::kLastPatienceBytes / bytes, MessageTrials::kFewestPatience) + of_trials(bytes);
 }
 
-TEST_CASE("the kind of stores with the shorter exchange wins, at every size") {
+TEST_CASE("the way with the shortest exchange wins, at every size") {
   for (uint64_t bytes = kFewestStreamed; bytes <= 64 * kMiB; bytes *= 2) {
-    CAPTURE(bytes);
-    Exchange far(bytes);
-    far.cached_ns = 4000;
-    far.run(of_trials(bytes));
-    CHECK_EQ(far.trials.current(), Stores::kStreamed);
-    Exchange near(bytes);
-    near.streamed_ns = 2000;
-    near.run(of_trials(bytes));
-    CHECK_EQ(near.trials.current(), Stores::kCached);
+    for (const bool reads : {false, true}) {
+      for (const MessageWay best : kWays) {
+        if (best == MessageWay::kRead && !reads) continue;
+        CAPTURE(bytes);
+        CAPTURE(reads);
+        Exchange exchange(bytes, reads);
+        for (const MessageWay way : kWays) exchange.takes(way) = 4000;
+        exchange.takes(best) = 1000;
+        exchange.run(of_trials(bytes));
+        CHECK_EQ(exchange.trials.current(), best);
+        CHECK_EQ(exchange.by(MessageWay::kRead) > 0, reads);
+      }
+    }
   }
 }
 
 TEST_CASE("a program that sends a few messages is left alone") {
-  Exchange exchange(kMiB);
-  exchange.cached_ns = 10'000;
-  exchange.run(StoreTrials::kFew);
-  CHECK_EQ(exchange.streamed_messages, 0);
+  Exchange exchange(kMiB, true);
+  exchange.takes(MessageWay::kCached) = 10'000;
+  exchange.run(MessageTrials::kFew);
+  CHECK_EQ(exchange.by(MessageWay::kCached), MessageTrials::kFew);
   CHECK_EQ(exchange.looks, 0);
 }
 
-TEST_CASE("where one kind is always better, the other one carries at most a fiftieth of the messages") {
+TEST_CASE("where one way is always better, each other one carries at most a fiftieth of the messages") {
   for (const uint64_t bytes : {uint64_t{kFewestStreamed}, uint64_t{64 * 1024}, kMiB, 16 * kMiB}) {
-    CAPTURE(bytes);
-    Exchange exchange(bytes);
-    exchange.streamed_ns = 3000;
-    exchange.run(of_trials(bytes) + 8 * of_patience(bytes));
-    const uint64_t looks = exchange.looks;
-    CHECK_LT(exchange.streamed_share(8 * of_patience(bytes)), 0.02);
-    CHECK_LE(exchange.looks - looks, 8 * 4 + 60);  // of the clock: four a look, but where noise began trials
+    for (const bool reads : {false, true}) {
+      CAPTURE(bytes);
+      Exchange exchange(bytes, reads);
+      exchange.takes(MessageWay::kStreamed) = exchange.takes(MessageWay::kRead) = 3000;
+      exchange.run(of_trials(bytes) + 8 * of_patience(bytes));
+      const uint64_t looks = exchange.looks;
+      const uint64_t read = exchange.by(MessageWay::kRead);
+      CHECK_LT(exchange.share(MessageWay::kStreamed, 8 * of_patience(bytes)), 0.02);
+      CHECK_LT(exchange.by(MessageWay::kRead) - read, 8 * of_patience(bytes) / 50);
+      CHECK_LE(exchange.looks - looks,
+               8 * (reads ? 6 : 4) + 60);  // of the clock: two a block, but where noise began trials
+    }
   }
 }
 
-TEST_CASE("cores that part and come near again are noticed at the next look") {
-  Exchange exchange(64 * 1024);
-  exchange.streamed_ns = 2000;
-  exchange.run(of_trials(64 * 1024) + 10 * of_patience(64 * 1024));
-  REQUIRE_EQ(exchange.trials.current(), Stores::kCached);
-  exchange.cached_ns = 8000;
-  exchange.run(of_patience(64 * 1024) + of_trials(64 * 1024));
-  CHECK_GT(exchange.streamed_share(100'000), 0.9);
-  exchange.cached_ns = 1000;
-  exchange.run(of_patience(64 * 1024) + of_trials(64 * 1024));
-  CHECK_LT(exchange.streamed_share(100'000), 0.1);
+TEST_CASE("cores that part and come near again, and buffers that are written again, are noticed at the next look") {
+  constexpr uint64_t kBytes = 64 * 1024;
+  Exchange exchange(kBytes, true);
+  exchange.takes(MessageWay::kStreamed) = exchange.takes(MessageWay::kRead) = 2000;
+  exchange.run(of_trials(kBytes) + 10 * of_patience(kBytes));
+  REQUIRE_EQ(exchange.trials.current(), MessageWay::kCached);
+  for (const MessageWay best : {MessageWay::kStreamed, MessageWay::kRead, MessageWay::kCached}) {
+    for (const MessageWay way : kWays) exchange.takes(way) = way == best ? 1000 : 4000;
+    exchange.run(of_patience(kBytes) + of_trials(kBytes));
+    CHECK_GT(exchange.share(best, 100'000), 0.9);
+  }
+}
+
+TEST_CASE("after reading was given up nothing is read, and the stores go on being tried") {
+  for (const uint64_t messages : {0u, 10u, 40u, 60u, 100u, 1000u}) {
+    Exchange exchange(64 * 1024, true);
+    exchange.takes(MessageWay::kCached) = 2000;
+    exchange.takes(MessageWay::kRead) = 500;
+    exchange.run(messages);
+    exchange.trials.give_up_reading();
+    CHECK_NE(exchange.trials.current(), MessageWay::kRead);
+    CHECK_EQ(exchange.share(MessageWay::kRead, of_patience(64 * 1024) + of_trials(64 * 1024)), 0);
+    CHECK_EQ(exchange.trials.current(), MessageWay::kStreamed);
+  }
 }
 
 // One direction of bytes in memory, whose writer takes a time by its kind of stores.
