@@ -1,6 +1,7 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <cstdint>
 #include <memory>
@@ -10,6 +11,7 @@
 #include <vector>
 
 #include "ring/base/types.h"
+#include "rondo/dtype.h"
 #include "rondo/error.h"
 #include "transport/bell.h"
 #include "transport/byte_stream.h"
@@ -65,6 +67,36 @@ struct CallState {
   LinkRate slowest;       // of this rank's links that have something to send, whatever the call; set by the fabric
 };
 
+// What this rank does on one communicator, for those who watch (transport/control/status.h). Ranks are those of the
+// communicator here.
+struct CommunicatorStatus {
+  uint64_t id = 0;
+  uint64_t epoch = 0;
+  int rank = 0;
+  int size = 1;
+  int in_shared_memory = 0;  // members, but for this rank, that it shares memory with
+  bool destroyed = false;    // destroy() has begun
+  std::optional<Error> failure;
+  struct Calls {
+    uint64_t number = 0;
+    uint64_t bytes = 0;  // of the whole buffers; 0 where this rank does not know them
+  };
+  std::array<Calls, kCollectives> made{};  // by Collective, without the meeting
+  uint64_t message_bytes = 0;              // CallState::p2p_moved
+
+  // The call under way, the first of several; else the last one.
+  uint64_t sequence = 0;
+  Collective collective = Collective::kBarrier;
+  DType dtype = DType::kFloat32;
+  uint64_t bytes = 0;
+  CallState call;
+  CallState messages;  // of kMessagesSequence
+
+  // Set by the fabric: whom it waits for, and the sentence of it.
+  std::vector<int> waits_for;
+  std::string blame;
+};
+
 // One communicator's ear, implemented by the engine. Called from any thread, with no lock of the fabric held; the calls
 // must not block.
 class CommunicatorEvents {
@@ -78,6 +110,7 @@ class CommunicatorEvents {
   virtual void on_peer_left(int peer, uint64_t last_sequence) = 0;
   // What this rank does, or did, at `sequence`.
   virtual CallState call_state(uint64_t sequence) = 0;
+  virtual CommunicatorStatus status() { return {}; }
   // Somebody has written to Fabric::wake_event().
   virtual void on_wake() {}
   // The fabric has failed on this rank, and has no memory to say why.

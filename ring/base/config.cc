@@ -139,6 +139,7 @@ void visit(C& config, Visitor&& v) {
   v.text("RONDO_TRACE", config.trace_folder, valid_text, kTextText);
   v.number("RONDO_TRACE_BYTES", config.trace_bytes, Range<uint64_t>{64u << 10, uint64_t{16} << 30}, kLocal);
   v.text("RONDO_METRICS", config.metrics, valid_metrics, kMetricsText);
+  v.flag("RONDO_STATUS", config.status, kLocal);
 }
 
 // What the program sets: text by the variable's name.

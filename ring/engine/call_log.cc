@@ -6,12 +6,25 @@
 #include <utility>
 
 namespace rondo {
+namespace {
 
-void CallLog::record(uint64_t sequence, uint64_t kind, const CheckedCall& call) {
+// The calls of a record, before the one with the sequence `end`. The meeting is no call of the program's.
+template <typename Record>
+void count(std::array<CommunicatorStatus::Calls, kCollectives>& made, const Record& record, uint64_t end) {
+  if (record.first == kMeetingSequence) return;
+  CommunicatorStatus::Calls& calls = made[static_cast<size_t>(record.call.collective)];
+  calls.number += end - record.first;
+  calls.bytes += (end - record.first) * record.bytes;
+}
+
+}  // namespace
+
+void CallLog::record(uint64_t sequence, uint64_t kind, const CheckedCall& call, int world) {
   last_kind_ = kind;
   std::lock_guard lock(mutex_);
+  if (recorded_ > 0) count(made_, newest(), sequence);
   if (recorded_ == records_.size() && recorded_ < kRemembered) remember_more();
-  records_[recorded_++ % records_.size()] = {sequence, kind, call};
+  records_[recorded_++ % records_.size()] = {sequence, kind, call.total_bytes(world), call};
   current_.store(sequence, std::memory_order_release);
 }
 
@@ -52,20 +65,39 @@ uint64_t CallLog::route(uint64_t sequence) const {
   return ((word >> 56) << 32) | (word & 0xffffffff);
 }
 
+// Under the lock. nullptr: not called yet, or too long ago.
+const CallLog::Record* CallLog::record_of(uint64_t sequence) const {
+  const uint64_t oldest = recorded_ - std::min<uint64_t>(recorded_, records_.size());
+  for (uint64_t i = recorded_; i > oldest; --i) {
+    const Record& record = records_[(i - 1) % records_.size()];
+    if (record.first <= sequence) return &record;
+  }
+  return nullptr;
+}
+
+void CallLog::describe(CommunicatorStatus& status) const {
+  std::lock_guard lock(mutex_);
+  const uint64_t current = current_.load(std::memory_order_acquire);
+  status.sequence = std::min(current, last_finished() + 1);
+  status.made = made_;
+  if (recorded_ > 0) count(status.made, newest(), std::max(current + 1, newest().first));
+  if (const Record* record = record_of(status.sequence)) {
+    status.collective = record->call.collective;
+    status.dtype = record->call.dtype;
+    status.bytes = record->bytes;
+  }
+}
+
 CallState CallLog::state(uint64_t sequence) const {
   std::lock_guard lock(mutex_);
   CallState state;
   state.current = current_.load(std::memory_order_acquire);
-  const uint64_t oldest = recorded_ - std::min<uint64_t>(recorded_, records_.size());
-  for (uint64_t i = recorded_; i > oldest && sequence <= state.current; --i) {
-    const Record& record = records_[(i - 1) % records_.size()];
-    if (record.first > sequence) continue;
-    state.fingerprint = fingerprint_of(record.kind, sequence);
-    state.text = describe_call(record.call);
+  if (const Record* record = sequence <= state.current ? record_of(sequence) : nullptr) {
+    state.fingerprint = fingerprint_of(record->kind, sequence);
+    state.text = describe_call(record->call);
     state.finished = sequence <= finished_;
     state.route = route(sequence);
     if (!state.finished) state.since_ms = since_ms(sequence);
-    break;
   }
   state.in_p2p = p2p_sleepers_ > 0;
   state.p2p_looks = p2p_looks_.load(std::memory_order_relaxed);

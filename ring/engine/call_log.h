@@ -21,9 +21,9 @@ class CallLog {
  public:
   // `kind`: fingerprint_of(kind, sequence) is the call's fingerprint; equal kinds are equal calls. Under the submission
   // lock.
-  void called(uint64_t sequence, uint64_t kind, const CheckedCall& call) {
+  void called(uint64_t sequence, uint64_t kind, const CheckedCall& call, int world) {
     // Where each pair knows only its own counts, the kind does not say all.
-    if (kind != last_kind_ || call.uneven) return record(sequence, kind, call);
+    if (kind != last_kind_ || call.uneven) return record(sequence, kind, call, world);
     current_.store(sequence, std::memory_order_release);
   }
   // --- one thread at a time: the holder of the lease
@@ -51,6 +51,8 @@ class CallLog {
   }
 
   CallState state(uint64_t sequence) const;
+  // What status says of calls: those made, and the one under way.
+  void describe(CommunicatorStatus& status) const;
   // Sequence of the last call of which all before it, and it, have finished; 0 if none.
   uint64_t last_finished() const;
 
@@ -60,12 +62,15 @@ class CallLog {
   struct Record {
     uint64_t first = 0;  // sequence; those after it up to the next record's are alike
     uint64_t kind = 0;
+    uint64_t bytes = 0;  // CheckedCall::total_bytes()
     CheckedCall call;
   };
 
   mutable std::mutex mutex_;
-  void record(uint64_t sequence, uint64_t kind, const CheckedCall& call);
+  void record(uint64_t sequence, uint64_t kind, const CheckedCall& call, int world);
   void remember_more();
+  const Record& newest() const { return records_[(recorded_ - 1) % records_.size()]; }
+  const Record* record_of(uint64_t sequence) const;
   void note_other_thread(std::thread::id self);
   // CallState::route of a call; 0: none is remembered.
   uint64_t route(uint64_t sequence) const;
@@ -77,8 +82,9 @@ class CallLog {
   // By sequence: its algorithm (8 bits), the sequence (24 bits) and the version (32 bits).
   static constexpr uint64_t kSequenceMask = 0xffffff;
   std::array<std::atomic<uint64_t>, kRemembered> routes_{};
-  uint64_t recorded_ = 0;   // records so far
-  uint64_t last_kind_ = 0;  // under the submission lock
+  uint64_t recorded_ = 0;                                       // records so far
+  std::array<CommunicatorStatus::Calls, kCollectives> made_{};  // of all but the newest record
+  uint64_t last_kind_ = 0;                                      // under the submission lock
   std::atomic<uint64_t> current_{0};
   std::atomic<uint64_t> lasting_{0};
   std::atomic<int64_t> lasting_since_ms_{0};

@@ -280,6 +280,24 @@ CallState CommunicatorState::call_state(uint64_t sequence) {
   return state;
 }
 
+CommunicatorStatus CommunicatorState::status() {
+  CommunicatorStatus status;
+  status.id = context_->id;
+  status.epoch = context_->epoch;
+  status.rank = rank();
+  status.size = size();
+  for (int peer = 0; peer < size(); ++peer) {
+    if (peer != rank() && context_->topology.share_memory(rank(), peer)) ++status.in_shared_memory;
+  }
+  status.destroyed = destroyed_.load();
+  if (const Error* failure = context_->failure.get()) status.failure = *failure;
+  context_->log.describe(status);
+  status.call = call_state(status.sequence);
+  status.messages = call_state(kMessagesSequence);
+  status.message_bytes = status.messages.p2p_moved;
+  return status;
+}
+
 DeviceSide& CommunicatorState::device() {
   check_usable();
   std::lock_guard lock(device_mutex_);

@@ -144,6 +144,14 @@ TEST_CASE("a rank that never makes the call is named in one sentence, the same o
   CHECK(said[0].find("in collective call 8, all_reduce(count=8, float32, sum), for rank 2 (host h, pid 102), which has "
                      "not begun it 2") != std::string::npos);
   for (int rank = 1; rank < 4; ++rank) CHECK(blame_lines(simulation, rank) == said);
+  // And to who asks, on the ranks that wait; nobody is waited for in another call.
+  for (const int rank : {0, 1, 3}) {
+    const auto waiting = simulation.logic(rank).waiting(simulation.now(), kId, 9, {});
+    CHECK(waiting.ranks == std::vector{2});
+    CHECK(waiting.text.find("for rank 2 (host h, pid 102), which has not begun it") != std::string::npos);
+    CHECK(simulation.logic(rank).waiting(simulation.now(), kId, 8, {}).text.empty());
+  }
+  CHECK(simulation.logic(2).waiting(simulation.now(), kId, 9, {}).ranks.empty());
 }
 
 TEST_CASE("a rank that is stopped in the call is told apart from one that is late") {
@@ -171,6 +179,7 @@ TEST_CASE("where all have made the call, the slowest link is named with its shar
     for (int rank = 0; rank < 3; ++rank) {
       const auto said = blame_lines(simulation, rank);
       REQUIRE(said.size() == (rate == 1'000'000 ? 1 : 0));
+      CHECK(simulation.logic(rank).waiting(simulation.now(), kId, 9, {}).text.empty() == said.empty());
       if (said.empty()) continue;
       CHECK(
           said[0].find("for the link from rank 1 (host h, pid 101) to rank 2 (host h, pid 102), which moves 1 MB/s, 1 "

@@ -16,6 +16,7 @@ struct Blame {
     std::string name;  // "rank 2 (host b, pid 17)"
     Why why = Why::kLate;
     int64_t ms = 0;  // without a sign of life; behind the first rank
+    int rank = -1;   // of the communicator
   };
   struct Link {
     std::string from, to;

@@ -320,10 +320,15 @@ std::string ControlLogic::name(int peer) const {
   return fmt::format("rank {} ({})", peer, settings_.names[static_cast<size_t>(peer)]);
 }
 
-std::string ControlLogic::name_in(const Group& group, int peer) const {
+// -1: it is no member.
+int ControlLogic::place_in(const Group& group, int peer) {
   const auto found = std::find(group.order.begin(), group.order.end(), peer);
-  const auto place = found - group.order.begin();
-  if (found == group.order.end() || place == peer) return name(peer);
+  return found == group.order.end() ? -1 : static_cast<int>(found - group.order.begin());
+}
+
+std::string ControlLogic::name_in(const Group& group, int peer) const {
+  const int place = place_in(group, peer);
+  if (place < 0 || place == peer) return name(peer);
   return fmt::format("rank {} (world rank {}, {})", place, peer, settings_.names[static_cast<size_t>(peer)]);
 }
 

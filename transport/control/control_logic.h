@@ -131,6 +131,13 @@ class ControlLogic {
   std::vector<int> absent(uint64_t communicator, uint64_t sequence) const;
   // Blame::text() of the call that was asked about last.
   std::string blame(Time now, uint64_t communicator, uint64_t sequence) const;
+  // Whom this rank waits for in that call, while it lasts, else in a message (its CallState), and the sentence of it.
+  // Ranks are the communicator's; none: it waits for nobody, or it is not known yet.
+  struct Waiting {
+    std::vector<int> ranks;
+    std::string text;
+  };
+  Waiting waiting(Time now, uint64_t communicator, uint64_t sequence, const CallState& messages) const;
   bool gone(int peer) const;  // lost, left, or its start failed
   bool anyone_lost() const { return !lost_.empty() || !resigned_.empty(); }
   // The ranks that died, before any communicator is open; nullopt: none has.
@@ -209,6 +216,7 @@ class ControlLogic {
   const Group* find(uint64_t communicator) const;
   Early* early(uint64_t communicator);
   std::string name_in(const Group& group, int peer) const;
+  static int place_in(const Group& group, int peer);
 
   void on(Time now, int from, const AbortMessage& message);
   void on(Time now, int from, const AnswerMessage& message);
@@ -229,9 +237,17 @@ class ControlLogic {
   void given_up(const std::string& why);
   void fail_given_up(uint64_t communicator, Group& group);
   Blame find_blame(Time now, const Group& group) const;
+  bool is_cause(const Blame& blame) const;
   std::optional<Blame::Rank> blame_of(Time now, const Group& group, int peer, int64_t waited_ms) const;
   bool speaks_for(Time now, const Group& group) const;
   void say_blame(Time now, uint64_t communicator, Group& group);
+  // A wait for a message, followed from this rank to the one that it waits for, and on from there.
+  struct MessageWait {
+    std::string text;
+    std::vector<int> chain;  // this rank first
+    bool in_ring = false;    // the last one waits for this rank
+  };
+  MessageWait find_wait(Time now, const Group& group, const CallState& own) const;
   void say_wait(Time now, uint64_t communicator, Group& group);
   void stalled_in_call(Time now, Group& group, uint64_t sequence, const CallState& own);
   void ask_members(Time now, uint64_t communicator, Group& group, uint64_t sequence, Ask ask);

@@ -118,8 +118,7 @@ Membership& ControlLogic::membership_of(Time now, Group& group) {
   if (group.membership) return *group.membership;
   Membership::Settings settings;
   settings.size = static_cast<int>(group.order.size());
-  settings.own =
-      static_cast<int>(std::find(group.order.begin(), group.order.end(), settings_.rank) - group.order.begin());
+  settings.own = place_in(group, settings_.rank);
   group.membership.emplace(settings);
   tell_membership(now, group);
   return *group.membership;

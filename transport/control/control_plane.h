@@ -104,6 +104,9 @@ class ControlPlane {
     return sockets_.add({name.communicator, name.peer}, socket);
   }
   int wake_event() const { return wake_.get(); }
+  // What this rank does on its open communicators, and the link of LinkRate. On the I/O thread.
+  std::vector<CommunicatorStatus> status();
+  LinkRate slowest_link() const { return sockets_.slowest(); }
 
  private:
   struct OpenCommunicator {

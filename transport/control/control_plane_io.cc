@@ -235,6 +235,26 @@ CallState ControlPlane::ask(uint64_t communicator, uint64_t sequence) {
   return state;
 }
 
+std::vector<CommunicatorStatus> ControlPlane::status() {
+  std::vector<uint64_t> ids;
+  {
+    std::lock_guard lock(mutex_);
+    for (const auto& [id, communicator] : communicators_) ids.push_back(id);
+  }
+  std::vector<CommunicatorStatus> all;
+  for (const uint64_t id : ids) {
+    deliver(id, [&](CommunicatorEvents& events) { all.push_back(events.status()); });
+  }
+  std::lock_guard lock(mutex_);
+  for (CommunicatorStatus& one : all) {
+    const uint64_t sequence = one.call.finished ? kMessagesSequence : one.sequence;
+    auto [ranks, text] = logic_->waiting(now(), one.id, sequence, one.messages);
+    one.waits_for = std::move(ranks);
+    one.blame = std::move(text);
+  }
+  return all;
+}
+
 void ControlPlane::tell_logic(const std::function<void(ControlLogic&)>& event) {
   {
     std::lock_guard lock(mutex_);

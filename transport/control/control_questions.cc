@@ -83,7 +83,7 @@ void ControlLogic::stalled_in_call(Time now, Group& group, uint64_t sequence, co
 // Each rank begins behind itself, so that all members are asked equally often.
 void ControlLogic::ask_members(Time now, uint64_t communicator, Group& group, uint64_t sequence, Ask ask) {
   const size_t world = group.order.size();
-  const auto own_place = std::find(group.order.begin(), group.order.end(), settings_.rank) - group.order.begin();
+  const int own_place = place_in(group, settings_.rank);
   const size_t most = ask == Ask::kAll ? world : asked_at_once(world);
   for (size_t asked = 0; asked < most; ++asked) {
     const int peer = group.order[(static_cast<size_t>(own_place) + 1 + group.questions++) % world];

@@ -69,16 +69,34 @@ void ControlLogic::say_blame(Time now, uint64_t communicator, Group& group) {
   group.stall->blame_due = -1;
   if (!speaks_for(now, group)) return;
   const Blame blame = find_blame(now, group);
-  if (blame.empty()) return;
-  // A call may take long for its size alone.
-  if (blame.ranks.empty() &&
-      blame.links[0].rate.bytes_per_second * 100 >= blame.links[0].rate.best * settings_.slow_percent) {
-    return;
-  }
+  if (!is_cause(blame)) return;
   actions_.push_back(Note{blame.text()});
   for (const auto& [peer, member] : group.members) {
     if (!member.left && !gone(peer)) actions_.push_back(Send{peer, BlameMessage{communicator, blame.text()}});
   }
+}
+
+// A call may take long for its size alone.
+bool ControlLogic::is_cause(const Blame& blame) const {
+  if (blame.empty()) return false;
+  return !blame.ranks.empty() ||
+         blame.links[0].rate.bytes_per_second * 100 < blame.links[0].rate.best * settings_.slow_percent;
+}
+
+ControlLogic::Waiting ControlLogic::waiting(Time now, uint64_t communicator, uint64_t sequence,
+                                            const CallState& messages) const {
+  const Group* group = find(communicator);
+  if (group == nullptr || group->failure) return {};
+  Waiting result;
+  if (group->stall && group->stall->sequence == sequence) {
+    const Blame blame = find_blame(now, *group);
+    for (const Blame::Rank& rank : blame.ranks) result.ranks.push_back(rank.rank);
+    if (is_cause(blame)) result.text = blame.text();
+  } else if (messages.in_p2p) {
+    if (messages.p2p_peer >= 0) result.ranks = {place_in(*group, messages.p2p_peer)};
+    result.text = find_wait(now, *group, messages).text;
+  }
+  return result;
 }
 
 // Whether this is the lowest rank that waits in the call, so that one says it, and all have the same sentence. A lower
@@ -123,11 +141,11 @@ std::optional<Blame::Rank> ControlLogic::blame_of(Time now, const Group& group, 
   const Member& member = group.members.at(peer);
   if (member.left || member.lost) return std::nullopt;
   if (const Time silent = silence_of(now, group, peer); silent > 0) {
-    return Blame::Rank{name_in(group, peer), Blame::Why::kStopped, silent};
+    return Blame::Rank{name_in(group, peer), Blame::Why::kStopped, silent, place_in(group, peer)};
   }
   const uint64_t current = member.answer ? member.answer->state.current : 0;
   if (member.answer && current < group.stall->sequence) {
-    return Blame::Rank{name_in(group, peer), Blame::Why::kLate, waited_ms};
+    return Blame::Rank{name_in(group, peer), Blame::Why::kLate, waited_ms, place_in(group, peer)};
   }
   return std::nullopt;
 }
@@ -141,36 +159,40 @@ int64_t ControlLogic::silence_of(Time now, const Group& group, int peer) const {
   return settings_.liveness.heartbeat_ms > 0 && silent > patience ? silent : 0;
 }
 
-// --- whom a message waits for: from this rank to the one that it waits for, and on from there
+// --- whom a message waits for
 
 void ControlLogic::say_wait(Time now, uint64_t communicator, Group& group) {
   const CallState own = std::exchange(group.wait, std::nullopt)->own;
   if (!own.in_p2p) return;
-  std::string text = fmt::format("{} has waited {} in {}", name_in(group, settings_.rank),
-                                 time_text(static_cast<int64_t>(own.since_ms)), own.p2p_text);
-  std::vector<int> chain{settings_.rank};
+  const MessageWait wait = find_wait(now, group, own);
+  if (wait.in_ring && *std::min_element(wait.chain.begin(), wait.chain.end()) < settings_.rank) return;  // it says so
+  actions_.push_back(Note{wait.text});
+  for (auto peer = wait.chain.begin() + 1; wait.in_ring && peer != wait.chain.end(); ++peer) {
+    actions_.push_back(Send{*peer, BlameMessage{communicator, wait.text}});
+  }
+}
+
+ControlLogic::MessageWait ControlLogic::find_wait(Time now, const Group& group, const CallState& own) const {
+  MessageWait wait{fmt::format("{} has waited {} in {}", name_in(group, settings_.rank),
+                               time_text(static_cast<int64_t>(own.since_ms)), own.p2p_text),
+                   {settings_.rank}};
   for (int next = own.p2p_peer; next >= 0;) {
-    const auto seen = std::find(chain.begin(), chain.end(), next);
-    if (seen != chain.end()) {
-      const bool of_own = seen == chain.begin();
-      if (of_own && *std::min_element(chain.begin(), chain.end()) < settings_.rank) return;  // that one says it
-      text += seen + 1 == chain.end() ? ": it waits for itself" : ": these ranks wait for each other";
-      actions_.push_back(Note{text});
-      for (auto peer = chain.begin() + 1; of_own && peer != chain.end(); ++peer) {
-        actions_.push_back(Send{*peer, BlameMessage{communicator, text}});
-      }
-      return;
+    const auto seen = std::find(wait.chain.begin(), wait.chain.end(), next);
+    if (seen != wait.chain.end()) {
+      wait.text += seen + 1 == wait.chain.end() ? ": it waits for itself" : ": these ranks wait for each other";
+      wait.in_ring = seen == wait.chain.begin();
+      return wait;
     }
     const auto found = group.members.find(next);
     if (found == group.members.end()) break;
     const Member& member = found->second;
-    chain.push_back(next);
+    wait.chain.push_back(next);
     if (const Time silent = silence_of(now, group, next); silent > 0) {
-      text += fmt::format("; {} made no progress for {}: its process was stopped, or its core was taken",
-                          name_in(group, next), time_text(silent));
+      wait.text += fmt::format("; {} made no progress for {}: its process was stopped, or its core was taken",
+                               name_in(group, next), time_text(silent));
     } else if (member.messages) {
-      text += fmt::format("; {} waits in {}", name_in(group, next),
-                          member.messages->in_p2p ? member.messages->p2p_text : "no message");
+      wait.text += fmt::format("; {} waits in {}", name_in(group, next),
+                               member.messages->in_p2p ? member.messages->p2p_text : "no message");
     }
     next = member.messages && member.messages->in_p2p ? member.messages->p2p_peer : -1;
   }
@@ -178,9 +200,9 @@ void ControlLogic::say_wait(Time now, uint64_t communicator, Group& group) {
     return entry.second.left || entry.second.lost || (entry.second.messages && entry.second.messages->in_p2p);
   };
   if (own.p2p_peer < 0 && std::all_of(group.members.begin(), group.members.end(), waits)) {
-    text += "; all other ranks wait in messages, too";
+    wait.text += "; all other ranks wait in messages, too";
   }
-  actions_.push_back(Note{text});
+  return wait;
 }
 
 }  // namespace rondo

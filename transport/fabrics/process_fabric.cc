@@ -16,10 +16,13 @@
 #include "ring/base/caught.h"
 #include "ring/base/core_quota.h"
 #include "ring/base/cores.h"
+#include "ring/base/hash.h"
 #include "ring/base/interrupt.h"
 #include "ring/base/log.h"
 #include "ring/base/system_error.h"
 #include "transport/control/control_plane.h"
+#include "transport/control/status.h"
+#include "transport/control/status_server.h"
 #include "transport/fabrics/descriptor_budget.h"
 #include "transport/hello/wire.h"
 #include "transport/island/agreement.h"
@@ -28,6 +31,7 @@
 #include "transport/rendezvous/address.h"
 #include "transport/rendezvous/peer_card.h"
 #include "transport/rendezvous/roster.h"
+#include "transport/tcp/listener.h"
 #include "transport/tcp/sealed_stream.h"
 #include "transport/tcp/socket_stream.h"
 #include "transport/tcp/stream_link.h"
@@ -152,6 +156,7 @@ class ProcessFabric : public Fabric {
     try {
       control_->connect(roster, deadline);
       if (probe_listener) refusal = form_island(*probe_listener, roster, *store, deadline);
+      if (config.status) serve_status(bounded_job_id(launch.job_id), roster.session(), deadline);
       roster_goodbye(*store, place_.world, deadline, [this] { return control_->anyone_lost(); });
     } catch (...) {
       give_up(control_->cause_of(caught()));
@@ -163,6 +168,7 @@ class ProcessFabric : public Fabric {
     if (forked()) {
       // The I/O thread is the parent's; so is what its connections say. The child's copies of the sockets were closed
       // when it was forked.
+      static_cast<void>(status_.release());
       static_cast<void>(island_.release());
       static_cast<void>(control_.release());
       return;
@@ -172,6 +178,7 @@ class ProcessFabric : public Fabric {
     }
     control_->leave(ControlPlane::Farewell::kGoodbye, std::max(leave_by_.load(), Clock::now() + kLastWords));
     control_->stop();
+    status_.reset();
     island_.reset();
   }
 
@@ -291,8 +298,23 @@ class ProcessFabric : public Fabric {
   [[noreturn]] void give_up(const Error& why) {
     control_->fail_start(why);
     control_->leave(ControlPlane::Farewell::kFailedStart, Clock::now() + kFarewell);
-    control_->stop();  // before the island
+    control_->stop();  // before the island and the status
     throw Exception(why);
+  }
+
+  // Others see half of a hash of the session only, since who knows the session may speak as a rank.
+  void serve_status(const std::string& job, uint64_t known, Store::Deadline deadline) {
+    const auto session = static_cast<uint32_t>(Hash64().add(known).value());
+    const std::string path = fmt::format("{}/status-{:08x}-{}.sock", private_directory(), session, place_.rank);
+    status_ = std::make_unique<StatusServer>(control_->context(), listen_unix(path, deadline), [this, job, session] {
+      return status_json({.job = job,
+                          .session = session,
+                          .rank = place_.rank,
+                          .world = place_.world,
+                          .host = host_name(),
+                          .slowest = control_->slowest_link(),
+                          .communicators = control_->status()});
+    });
   }
 
   // Why the start must end all the same, where the settings ask for more than there is.
@@ -433,6 +455,7 @@ class ProcessFabric : public Fabric {
   std::atomic<Clock::time_point> leave_by_{};
   std::shared_ptr<Sleepers> sleepers_;  // shared with the doorbells
   std::unique_ptr<ControlPlane> control_;
+  std::unique_ptr<StatusServer> status_;  // null: nobody has asked. Served by the I/O thread of the control plane
   std::unique_ptr<Island>
       island_;  // null: this rank shares memory with no other. Served by the I/O thread of the control plane.
 };

@@ -14,6 +14,7 @@
 #include "transport/island/island_socket.h"
 #include "transport/island/shared_link.h"
 #include "transport/island/shared_stream.h"
+#include "transport/tcp/socket.h"
 
 namespace rondo {
 namespace {

@@ -13,6 +13,7 @@
 #include "transport/island/island_frame.h"
 #include "transport/island/island_socket.h"
 #include "transport/tcp/asio_socket.h"
+#include "transport/tcp/socket.h"
 
 namespace rondo {
 namespace {

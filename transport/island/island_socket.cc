@@ -4,7 +4,6 @@
 #include <sys/random.h>
 #include <sys/socket.h>
 #include <sys/un.h>
-#include <unistd.h>
 
 #include <cerrno>
 #include <cstdint>
@@ -32,13 +31,6 @@ struct Address {
 
 // The name in the kernel says what it is for in /proc/net/unix.
 std::string full_name(const std::string& name) { return "rondo-" + name; }
-
-ucred credentials(int socket) {
-  ucred peer{};
-  socklen_t size = sizeof peer;
-  if (::getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &peer, &size) != 0) peer.pid = -1;
-  return peer;
-}
 
 void collect_descriptors(msghdr& message, std::vector<Descriptor>& descriptors) {
   for (cmsghdr* part = CMSG_FIRSTHDR(&message); part != nullptr; part = CMSG_NXTHDR(&message, part)) {
@@ -85,16 +77,6 @@ Descriptor connect_abstract(const std::string& name, int& error) {
 Descriptor accept_abstract(int listener) {
   return Descriptor(::accept4(listener, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
 }
-
-std::string check_peer(int socket, pid_t expected) {
-  const ucred peer = credentials(socket);
-  if (peer.pid <= 0) return "the kernel does not say who it is";
-  if (peer.uid != ::geteuid() && peer.uid != 0) return fmt::format("it belongs to user {}", peer.uid);
-  if (expected != 0 && peer.pid != expected) return fmt::format("it is process {}, not {}", peer.pid, expected);
-  return "";
-}
-
-pid_t peer_pid(int socket) { return credentials(socket).pid; }
 
 Sent send_message(int socket, const void* message, size_t bytes, std::span<const int> descriptors, std::string& why) {
   RONDO_CHECK(descriptors.size() <= kMaxDescriptors, "a message carries few descriptors");

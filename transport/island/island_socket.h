@@ -1,7 +1,5 @@
 #pragma once
 
-#include <sys/types.h>
-
 #include <cstddef>
 #include <span>
 #include <string>
@@ -21,11 +19,6 @@ Descriptor listen_abstract(const std::string& name, int backlog);
 Descriptor connect_abstract(const std::string& name, int& error);
 // Invalid: no connection waits.
 Descriptor accept_abstract(int listener);
-
-// Who is at the other end, by the kernel's word, as of when it connected or listened. "" if it is a process of this
-// user (or root's) with the pid that is expected (0: any), else why it is refused.
-std::string check_peer(int socket, pid_t expected);
-pid_t peer_pid(int socket);
 
 inline constexpr size_t kMaxDescriptors = 4;  // of a message
 

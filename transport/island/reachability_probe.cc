@@ -23,6 +23,7 @@
 #include "rondo/error.h"
 #include "transport/island/island_socket.h"
 #include "transport/island/memory_file.h"
+#include "transport/tcp/socket.h"
 
 namespace rondo {
 namespace {

@@ -214,7 +214,7 @@ Listener listen_unix(const std::string& path, Store::Deadline deadline) {
   }
   Listener listener;
   listener.socket = listen_socket(address, &listener.address);
-  if (!listener.socket.valid()) fail(fmt::format("cannot serve the store at {}: {}", path, std::strerror(errno)));
+  if (!listener.socket.valid()) fail(fmt::format("cannot listen at {}: {}", path, std::strerror(errno)));
   ::chmod(path.c_str(), 0600);
   listener.unlink_path = path;
   return listener;

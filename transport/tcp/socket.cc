@@ -7,6 +7,7 @@
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <sys/un.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -37,6 +38,13 @@ bool connected_to_itself(int fd) {
   own.size = peer.size = sizeof(sockaddr_storage);
   if (::getsockname(fd, own.get(), &own.size) != 0 || ::getpeername(fd, peer.get(), &peer.size) != 0) return false;
   return own.family() != AF_UNIX && own.port() == peer.port() && own.host() == peer.host();
+}
+
+ucred credentials(int socket) {
+  ucred peer{};
+  socklen_t size = sizeof peer;
+  if (::getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &peer, &size) != 0) peer.pid = -1;
+  return peer;
 }
 
 }  // namespace
@@ -145,6 +153,16 @@ std::string peer_host(int socket) {
   if (::getpeername(socket, address.get(), &address.size) != 0) return "an unknown address";
   return address.family() == AF_UNIX ? "a local process" : address.host();
 }
+
+std::string check_peer(int socket, pid_t expected) {
+  const ucred peer = credentials(socket);
+  if (peer.pid <= 0) return "the kernel does not say who it is";
+  if (peer.uid != ::geteuid() && peer.uid != 0) return fmt::format("it belongs to user {}", peer.uid);
+  if (expected != 0 && peer.pid != expected) return fmt::format("it is process {}, not {}", peer.pid, expected);
+  return "";
+}
+
+pid_t peer_pid(int socket) { return credentials(socket).pid; }
 
 Descriptor connect_socket(const SocketAddress& address, Store::Deadline deadline) {
   Descriptor socket(::socket(address.family(), SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));

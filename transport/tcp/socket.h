@@ -2,6 +2,7 @@
 
 #include <poll.h>
 #include <sys/socket.h>
+#include <sys/types.h>
 
 #include <cstdint>
 #include <string>
@@ -45,6 +46,11 @@ bool wait_ready(int fd, short events, Store::Deadline deadline);
 // Where the other end of a connection is, as SocketAddress::host(); "a local process" of a unix socket, "an unknown
 // address" once the connection is gone.
 std::string peer_host(int socket);
+
+// Of a unix socket: who is at the other end, by the kernel's word, as of when it connected or listened. "" if it is a
+// process of this user (or root's) with the pid that is expected (0: any), else why it is refused.
+std::string check_peer(int socket, pid_t expected);
+pid_t peer_pid(int socket);
 
 // Connects, non-blocking and close-on-exec; invalid at failure or deadline, errno then says why.
 Descriptor connect_socket(const SocketAddress& address, Store::Deadline deadline);

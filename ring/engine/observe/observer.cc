@@ -6,8 +6,9 @@
 #include <algorithm>
 #include <climits>
 #include <fstream>
-#include <string_view>
 #include <utility>
+
+#include "ring/base/json_text.h"
 
 namespace rondo {
 namespace {
@@ -21,25 +22,10 @@ TracePath path_of(const Ref& ref) {
   return (ref.flags & kStaging) != 0 ? TracePath::kStaging : TracePath::kPeerMemory;
 }
 
-// As text of a JSON string.
-std::string quoted(std::string_view text) {
-  std::string out = "\"";
-  for (const char c : text) {
-    if (c == '"' || c == '\\') {
-      out += {'\\', c};
-    } else if (static_cast<unsigned char>(c) < 0x20) {
-      out += fmt::format("\\u{:04x}", static_cast<unsigned>(c));
-    } else {
-      out += c;
-    }
-  }
-  return out + '"';
-}
-
 template <typename Names>
 std::string names(int count, Names name) {
   std::string out;
-  for (int i = 0; i < count; ++i) out += fmt::format("{}{}", i > 0 ? "," : "", quoted(name(i)));
+  for (int i = 0; i < count; ++i) out += fmt::format("{}{}", i > 0 ? "," : "", json_text(name(i)));
   return "[" + out + "]";
 }
 
@@ -67,13 +53,13 @@ std::string Observer::about_line() const {
       R"({{"what":"rank","rank":{},"world":{},"local_rank":{},"node":{},"name":{},"host":{},"pid":{},"clock":{},)"
       R"("hosts":[{}],"monotonic_ns":{},"wall_ns":{},"collectives":{},"algorithms":{},"dtypes":{},"operators":{},)"
       R"("errors":{},"settings":{}}})",
-      about_.rank, about_.world, about_.local_rank, about_.node, quoted(about_.name), quoted(host_name()), getpid(),
-      quoted(clock_name()), fmt::join(about_.host, ","), now(), wall,
+      about_.rank, about_.world, about_.local_rank, about_.node, json_text(about_.name), json_text(host_name()),
+      getpid(), json_text(clock_name()), fmt::join(about_.host, ","), now(), wall,
       names(kCollectives, [](int i) { return collective_name(static_cast<Collective>(i)); }),
       names(kAlgorithms, [](int i) { return algorithm_name(static_cast<Algorithm>(i)); }),
       names(kDTypes, [](int i) { return dtype_name(static_cast<DType>(i)); }),
       names(kOps + 1, [](int i) { return op_name(i < kOps ? static_cast<Op>(i) : Op::kUser); }),
-      names(kErrorCodes, [](int i) { return error_code_name(static_cast<ErrorCode>(i)); }), quoted(about_.settings));
+      names(kErrorCodes, [](int i) { return error_code_name(static_cast<ErrorCode>(i)); }), json_text(about_.settings));
 }
 
 void Observer::start_trace(const std::string& folder) {
@@ -129,7 +115,8 @@ void Observer::failed(uint32_t communicator, const Error& error) {
   if (std::exchange(failed_[communicator], char{1}) != 0) return;
   if (Metrics* metrics = metrics_.load()) count(metrics->errors[static_cast<size_t>(error.code)]);
   say(fmt::format(R"({{"what":"failure","communicator":{},"at":{},"code":{},"message":{},"ranks":[{}]}})", communicator,
-                  now(), quoted(error_code_name(error.code)), quoted(error.message), fmt::join(error.ranks, ",")));
+                  now(), json_text(error_code_name(error.code)), json_text(error.message),
+                  fmt::join(error.ranks, ",")));
 }
 
 void Observer::began(uint32_t communicator, uint64_t number, uint64_t at, const Call& call) {
@@ -150,7 +137,7 @@ void Observer::routed(uint32_t communicator, uint64_t number, const Call& call, 
                       uint64_t predicted_ns) {
   if (!tracing()) return;
   if (!reasons_said_[reason.number % kReasons].exchange(true, std::memory_order_relaxed)) {
-    say(fmt::format(R"({{"what":"reason","number":{},"text":{}}})", reason.number, quoted(reason.text)));
+    say(fmt::format(R"({{"what":"reason","number":{},"text":{}}})", reason.number, json_text(reason.text)));
   }
   TraceRecord record;
   record.kind = TraceKind::kRoute;

@@ -1,0 +1,11 @@
+#pragma once
+
+#include <string>
+#include <string_view>
+
+namespace rondo {
+
+// `text` as a string of JSON, with its quotation marks.
+std::string json_text(std::string_view text);
+
+}  // namespace rondo

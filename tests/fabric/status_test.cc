@@ -1,0 +1,235 @@
+// What a rank is doing, said at a unix socket: to its user alone, whatever clients do, and nothing of it stays behind.
+#include "transport/control/status.h"
+
+#include <doctest/doctest.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <filesystem>
+#include <functional>
+#include <map>
+#include <new>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "ring/base/descriptor.h"
+#include "tests/fabric/cluster.h"
+#include "tests/support/eventually.h"
+#include "tests/support/resources.h"
+#include "tests/support/temp_folder.h"
+#include "transport/control/status_server.h"
+#include "transport/tcp/io_thread.h"
+#include "transport/tcp/listener.h"
+#include "transport/tcp/socket.h"
+
+namespace rondo::testing {
+namespace {
+
+using Json = nlohmann::json;
+
+// Everything up to the end of the connection; fails the test after 20 s.
+std::string read_to_end(const Descriptor& socket) {
+  std::string all;
+  pollfd wish{socket.get(), POLLIN, 0};
+  while (::poll(&wish, 1, 20'000) == 1) {
+    char buffer[65536];
+    const ssize_t moved = ::recv(socket.get(), buffer, sizeof buffer, 0);
+    if (moved <= 0) return all;
+    all.append(buffer, static_cast<size_t>(moved));
+  }
+  FAIL("no end of the answer");
+  return all;
+}
+
+Descriptor dial(const std::string& path) {
+  Descriptor socket = connect_socket(unix_address(path), in(5'000));
+  REQUIRE(socket.valid());
+  return socket;
+}
+
+std::string asked(const std::string& path) { return read_to_end(dial(path)); }
+
+struct Served {
+  explicit Served(std::function<std::string()> text, int64_t patience_ms = 20'000)
+      : server(thread.context(), listen_unix(path, in(5'000)), std::move(text), patience_ms) {}
+  ~Served() { thread.stop(); }
+  TempFolder folder;
+  const std::string path = folder.path("status.sock");
+  std::atomic<int> failures{0};
+  IoThread thread{[this](const Error&) { ++failures; }};
+  StatusServer server;
+};
+
+TEST_CASE("a client gets the text and the end; what it writes, and how it leaves, does not matter") {
+  int calls = 0;
+  Served served([&] { return "text " + std::to_string(++calls) + "\n"; });
+  struct stat info {};
+  REQUIRE(::stat(served.path.c_str(), &info) == 0);
+  CHECK((info.st_mode & 0777) == 0600);
+  CHECK(asked(served.path) == "text 1\n");
+  {
+    const Descriptor garbage = dial(served.path);
+    const std::string noise(4096, '\xff');
+    static_cast<void>(::send(garbage.get(), noise.data(), noise.size(), MSG_NOSIGNAL));
+    CHECK(read_to_end(garbage).starts_with("text "));
+  }
+  { const Descriptor gone = dial(served.path); }
+  const std::string last = asked(served.path);
+  CHECK(last.starts_with("text "));
+  CHECK(served.failures == 0);
+}
+
+TEST_CASE("a text that cannot be made is no text, and the server goes on") {
+  bool fails = true;
+  Served served([&]() -> std::string {
+    if (std::exchange(fails, false)) throw std::bad_alloc();
+    return "there";
+  });
+  CHECK(asked(served.path).empty());
+  CHECK(asked(served.path) == "there");
+  CHECK(served.failures == 0);
+}
+
+// More than a socket holds.
+const std::string kLarge(8u << 20, 'x');
+
+std::vector<Descriptor> silent_clients(const Served& served, size_t number) {
+  std::vector<Descriptor> silent;
+  for (size_t i = 0; i < number; ++i) silent.push_back(dial(served.path));
+  return silent;
+}
+
+TEST_CASE("clients that never read are pushed out, the oldest first; the others get all; descriptors come back") {
+  Served served([] { return kLarge; });
+  const size_t before = open_descriptors();
+  auto silent = silent_clients(served, 3 * StatusServer::kMostClients);
+  CHECK(asked(served.path) == kLarge);
+  CHECK(open_descriptors() <= before + silent.size() + StatusServer::kMostClients);
+  CHECK(read_to_end(silent.front()).size() < kLarge.size());
+  silent.clear();
+  CHECK(eventually([&] { return open_descriptors() == before; }));
+}
+
+TEST_CASE("a client that does not read in time is let go") {
+  Served served([] { return kLarge; }, 200);
+  const size_t before = open_descriptors();
+  const auto silent = silent_clients(served, 1);
+  CHECK(eventually([&] { return open_descriptors() == before + 2; }));
+  CHECK(eventually([&] { return open_descriptors() == before + 1; }));
+  CHECK(read_to_end(silent.front()).size() < kLarge.size());
+}
+
+TEST_CASE("fault 58: another user that reaches the socket is shut out without a byte (needs root)") {
+  REQUIRE(::geteuid() == 0);
+  Served served([] { return "secret"; });
+  for (const std::string& path : {std::filesystem::path(served.path).parent_path().string(), served.path}) {
+    REQUIRE(::chmod(path.c_str(), 0777) == 0);
+  }
+  const pid_t child = ::fork();
+  if (child == 0) {
+    if (::setgid(65534) != 0 || ::setuid(65534) != 0) ::_exit(9);
+    const int socket = ::socket(AF_UNIX, SOCK_STREAM, 0);
+    const SocketAddress address = unix_address(served.path);
+    if (::connect(socket, address.get(), address.size) != 0) ::_exit(8);
+    char byte = 0;
+    ::_exit(::recv(socket, &byte, 1, 0) > 0 ? 1 : 0);
+  }
+  int status = 0;
+  REQUIRE(::waitpid(child, &status, 0) == child);
+  CHECK(status == 0);
+  CHECK(asked(served.path) == "secret");
+}
+
+TEST_CASE("the document says what the communicator says, with NCCL's names, whatever is in the texts") {
+  RankStatus rank;
+  rank.job = "a \"job\"\n";
+  rank.session = 0xabc;
+  CommunicatorStatus& one = rank.communicators.emplace_back();
+  one.id = 0x10;
+  one.epoch = 2;
+  one.rank = 1;
+  one.size = 3;
+  one.in_shared_memory = 1;
+  one.failure = Error{ErrorCode::kAborted, "why", {0}};
+  one.made[static_cast<size_t>(Collective::kReduceScatter)] = {7, 700};
+  one.sequence = kMeetingSequence + 8;
+  one.collective = Collective::kAllToAll;
+  one.bytes = 12;
+  one.call.text = "all_to_all()";
+  one.call.since_ms = 5;
+  one.messages.in_p2p = true;
+  one.messages.p2p_text = "recv()";
+  one.messages.since_ms = 6;
+  one.waits_for = {0, 2};
+  one.blame = "rank 0 \\ rank 2";
+  const std::string text = status_json(rank);
+  CHECK(std::count(text.begin(), text.end(), '\n') == 1);
+  const Json document = Json::parse(text);
+  CHECK(document.at("job") == "a \"job\"\n");
+  CHECK(document.at("session") == "00000abc");
+  CHECK(document.at("slowest_link").is_null());
+  CHECK(document.at("communicators_count") == 1);
+  const Json& communicator = document.at("communicators").at(0);
+  CHECK(communicator.at("hash") == "0x10");
+  CHECK(communicator.at("size") == 3);
+  const Json& member = communicator.at("ranks").at(0);
+  CHECK(member.at("rank") == 1);
+  CHECK(member.at("pid") == ::getpid());
+  CHECK(member.at("status").at("async_error") == static_cast<int>(ErrorCode::kAborted));
+  CHECK(member.at("status").at("abort_flag") == true);
+  CHECK(member.at("status").at("finalize_called") == false);
+  CHECK(member.at("collective_counts") == Json{{"ReduceScatter", 7}});
+  CHECK(member.at("collective_bytes") == Json{{"ReduceScatter", 700}});
+  CHECK(member.at("links") == Json{{"shared_memory", 1}, {"tcp", 1}});
+  CHECK(member.at("call").at("number") == 8);
+  CHECK(member.at("call").at("collective") == "AllToAll");
+  CHECK(member.at("call").at("since_ms") == 5);
+  CHECK(member.at("message") == Json{{"text", "recv()"}, {"since_ms", 6}});
+  CHECK(member.at("waits_for") == Json{0, 2});
+  CHECK(member.at("blame") == one.blame);
+}
+
+// The sockets of ranks in this process, by rank.
+std::map<int, std::string> sockets() {
+  std::map<int, std::string> found;
+  std::error_code none;
+  for (const auto& entry : std::filesystem::directory_iterator(private_directory(), none)) {
+    if (!entry.path().filename().string().starts_with("status-")) continue;
+    const Descriptor socket = connect_socket(unix_address(entry.path()), in(5'000));
+    const Json document = Json::parse(socket.valid() ? read_to_end(socket) : "", nullptr, false);
+    if (document.is_object() && document.at("pid") == ::getpid()) found[document.at("rank")] = entry.path();
+  }
+  return found;
+}
+
+TEST_CASE("ranks that are asked to serve their status while they live, and leave no socket; others serve none") {
+  {
+    auto members = open_world(2, 1);
+    CHECK(sockets().empty());
+    destroy_world(members, 1);
+  }
+  Config config = test_config();
+  config.status = true;
+  auto members = open_world(2, 1, config);
+  const auto served = sockets();
+  REQUIRE(served.size() == 2);
+  for (const auto& [rank, path] : served) {
+    const Json document = Json::parse(asked(path));
+    CHECK(document.at("rank") == rank);
+    CHECK(document.at("world") == 2);
+    CHECK(document.at("job") == "test job");
+    CHECK(document.at("communicators_count") == 1);
+  }
+  destroy_world(members, 1);
+  for (const auto& [rank, path] : served) CHECK_FALSE(std::filesystem::exists(path));
+}
+
+}  // namespace
+}  // namespace rondo::testing
