@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Builds Rondo and copies what other programs need: headers, librondo.so and .a, pkg-config and CMake files, rondo-run,
-# rondo-bench, rondo-view, rondo-trace, rondo-doctor, the libraries for programs of MPI and the license.
+# rondo-bench, rondo-view, rondo-trace, rondo-top, rondo-doctor, the libraries for programs of MPI and the license.
 # Installs no package; says which ones are missing.
 #   [DESTDIR=DIR] [LIBDIR=lib] tools/install.sh PREFIX
 # PREFIX   where the files are used, for example /usr/local or $HOME/rondo
@@ -76,9 +76,12 @@ install -D -m 755 -t "$root/bin" "$bin/tools/rondo-run" "$bin/bench/rondo-bench"
   "$bin/tools/doctor/rondo-doctor"
 install -D -m 644 -t "$root/share/rondo/trace" tools/trace/*.{py,html,css,js}
 install -D -m 644 -t "$root/share/rondo/view" tools/view/{page.css,colors.js}
-# shellcheck disable=SC2016  # the program's own
-printf '#!/bin/sh\nexec python3 "$(dirname "$(readlink -f "$0")")/../share/rondo/trace/rondo_trace.py" "$@"\n' >"$root/bin/rondo-trace"
-chmod 755 "$root/bin/rondo-trace"
+install -D -m 644 -t "$root/share/rondo/top" tools/top/*.py
+for name in trace top; do
+  # shellcheck disable=SC2016  # the program's own
+  printf '#!/bin/sh\nexec python3 "$(dirname "$(readlink -f "$0")")/../share/rondo/%s/rondo_%s.py" "$@"\n' "$name" "$name" >"$root/bin/rondo-$name"
+  chmod 755 "$root/bin/rondo-$name"
+done
 install -D -m 644 -t "$root/share/doc/rondo" LICENSE
 echo "Rondo $version is under $root"
 echo "  pkg-config: PKG_CONFIG_PATH=$prefix/$libdir/pkgconfig   packages: rondo, rondo-static"

@@ -18,6 +18,7 @@ programs=$(mktemp -d)
 trap 'rm -rf "$programs"' EXIT
 ln -s "$bin/tools/rondo-run" "$bin/bench/rondo-bench" "$bin/tools/view/rondo-view" "$bin/tools/doctor/rondo-doctor" "$programs"
 ln -s "$PWD/tools/trace/rondo_trace.py" "$programs/rondo-trace"
+ln -s "$PWD/tools/top/rondo_top.py" "$programs/rondo-top"
 PYTHONDONTWRITEBYTECODE=1 "$python" tools/site/generate.py build/site-source "$programs"
 NO_MKDOCS_2_WARNING=1 "$python" -m mkdocs build --strict --quiet --clean -f tools/site/mkdocs.yml
 echo "The site is build/site: $(find build/site -name '*.html' | wc -l) pages"

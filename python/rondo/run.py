@@ -49,6 +49,10 @@ def trace() -> None:
     _exec(sys.executable, str(_NATIVE / "tools/trace/rondo_trace.py"))
 
 
+def top() -> None:
+    _exec(sys.executable, str(_NATIVE / "tools/top/rondo_top.py"))
+
+
 def _exec(*command: str) -> None:
     os.execv(command[0], [*command, *sys.argv[1:]])
 

@@ -49,7 +49,7 @@ def main(out, programs):
     primitives(out)
     programs = pathlib.Path(programs)
     (out / "reference.md").write_text(reference.page({
-        name: [str(programs / name)] for name in ("rondo-run", "rondo-bench", "rondo-view", "rondo-trace", "rondo-doctor")}), encoding="utf-8")
+        name: [str(programs / name)] for name in ("rondo-run", "rondo-bench", "rondo-view", "rondo-trace", "rondo-top", "rondo-doctor")}), encoding="utf-8")
     for name, options in VIEWS.items():
         subprocess.run([programs / "rondo-view", *options, "-o", out / "view" / f"{name}.html"], check=True)
 

@@ -141,7 +141,7 @@ from_nothing() { environment rondo rondo-ring && sums "/rondo/bin/rondo-run -n 2
 from_nothing_by_mpi() { environment mpi mpich mpi4py numpy && sums "/mpi/bin/mpiexec -n 2 /mpi/bin/python /mpi.py"; }
 programs() {
   in_root "cd /tmp && mkdir trace && RONDO_TRACE=/tmp/trace /rondo/bin/rondo-run -n 2 /rondo/bin/python /sum.py &&
-    /rondo/bin/rondo-trace report /tmp/trace -o report.html && /rondo/bin/rondo-view -o view.html && /rondo/bin/rondo-doctor &&
+    /rondo/bin/rondo-trace report /tmp/trace -o report.html && /rondo/bin/rondo-top --help && /rondo/bin/rondo-view -o view.html && /rondo/bin/rondo-doctor &&
     /rondo/bin/rondo-bench --ranks 2 -e 1K --seconds 0.01 && test -s report.html -a -s view.html" >"$folder/programs.log" 2>&1 && return
   cat "$folder/programs.log"
   return 1

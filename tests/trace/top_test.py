@@ -1,0 +1,140 @@
+"""rondo-top on real jobs: one that runs, one with a stopped rank, one with a killed rank, and none.
+
+    top_test.py RONDO_RUN FOLDER      prints "pass NAME" or "fail NAME: why"
+"""
+
+import contextlib
+import io
+import json
+import os
+import pathlib
+import signal
+import socket
+import subprocess
+import sys
+import time
+import traceback
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "tools" / "top"))
+
+import rondo_top  # noqa: E402
+import status  # noqa: E402
+from jobs import Job  # noqa: E402
+
+RUN, FOLDER = sys.argv[1], pathlib.Path(sys.argv[2])
+TOP = pathlib.Path(rondo_top.__file__)
+os.environ.update(RONDO_STATUS="1", RONDO_HEARTBEAT_MS="200")
+
+
+def top(*arguments):
+    """(exit code, standard output, standard error)"""
+    out, err = io.StringIO(), io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        code = rondo_top.main(["--interval", "0.3", *arguments])
+    return code, out.getvalue(), err.getvalue()
+
+
+def world(job):
+    """The world's communicator of this job, as --json has it."""
+    code, out, err = top("--json")
+    assert code == 0 and not err, (code, err)
+    document = json.loads(out)
+    assert document["communicators_count"] == len(document["communicators"])
+    pids = set(job.pids.values())
+    (one,) = [c for c in document["communicators"] if c["hash"] == "0x1" and pids & {rank["pid"] for rank in c["ranks"]}]
+    return one
+
+
+def runs():
+    """Ranks that run are all there, with rates, and none is late."""
+    with Job(RUN, FOLDER / "runs", "shm") as job:
+        one = world(job)
+        assert [rank["pid"] for rank in one["ranks"]] == [job.pids[rank] for rank in range(4)]
+        assert one["size"] == one["ranks_count"] == 4 and one["missing_ranks"] == []
+        for rank in one["ranks"]:
+            assert rank["calls_per_second"] > 10 and rank["bus_bytes_per_second"] > 1e6, rank
+            assert rank["links"] == {"shared_memory": 3, "tcp": 0} and rank["status"]["async_error"] == 0
+            # Each pair of calls has 256 KiB and 8 bytes.
+            assert abs(rank["collective_bytes"]["AllReduce"] / rank["collective_counts"]["AllReduce"] - (2**18 + 8) / 2) < 2**16
+        assert status.late(one) == set()
+        code, out, _ = top("--once")
+        assert code == 0 and "all_reduce(count=" in out or "between calls" in out, out
+    assert not list(status.FOLDER.glob(f"status-{one['session']}-*")), "sockets stay"
+
+
+def stopped():
+    """A rank that is stopped is late, does not answer, and the others' sentence names it."""
+    with Job(RUN, FOLDER / "stopped", "tcp") as job:
+        os.kill(job.pids[2], signal.SIGSTOP)
+        try:
+            until = time.monotonic() + 20
+            one = world(job)
+            while not any(rank["blame"] for rank in one["ranks"]):
+                assert time.monotonic() < until, one
+                one = world(job)
+            assert status.late(one) == {2}, one
+            assert one["missing_ranks"][0]["status"] == {"unresponsive": True, "considered_dead": False}, one
+            for rank in one["ranks"]:
+                assert rank["waits_for"] in ([2], []) and not rank["call"]["finished"], rank
+            sentence = next(rank["blame"] for rank in one["ranks"] if rank["blame"])
+            assert f"for rank 2 (host {one['ranks'][0]['host']}, pid {job.pids[2]})" in sentence, sentence
+            lines = top("--once")[1].splitlines()
+            assert any(line.startswith("late 2 does not answer") for line in lines), lines
+            assert any("the ranks waited" in line for line in lines), lines
+        finally:
+            os.kill(job.pids[2], signal.SIGCONT)
+
+
+def killed():
+    """The socket of a rank that was killed says so, and the next job removes it."""
+    with Job(RUN, FOLDER / "killed", "shm") as job:
+        session = world(job)["session"]
+        job.kill(1)
+    dead = [answer for answer in status.ask_all()[session].values() if answer.why == status.Answer.DEAD]
+    assert 1 in [answer.rank for answer in dead], dead
+    with Job(RUN, FOLDER / "after", "shm"):
+        assert session not in status.ask_all()
+
+
+def strangers():
+    """Sockets that say nothing, and a folder that this user may not read, are named."""
+    folder = FOLDER / "sockets"
+    folder.mkdir()
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(folder / "status-00000001-0.sock"))
+        assert status.ask_all(folder)["00000001"][0].why == status.Answer.DEAD
+        listener.listen()
+        assert status.ask_all(folder)["00000001"][0].why == status.Answer.SILENT
+    (one,) = status.collect(folder)["communicators"]
+    assert one["missing_ranks"][0]["status"]["considered_dead"], one
+    if os.geteuid() == 0:
+        os.chmod(folder, 0o700)
+        status.collect.__defaults__ = (folder,)
+        child = os.fork()
+        if child == 0:
+            os.setuid(65534)
+            code, _, err = top("--json")
+            os._exit(0 if code == 2 and f"{folder} is not readable by user 65534" in err else 1)
+        assert os.waitpid(child, 0)[1] == 0
+
+
+def nothing():
+    """Without a job, without a terminal, and with a wrong interval there are words and an exit code."""
+    status.collect.__defaults__ = (FOLDER / "none",)
+    assert top("--once") == (1, "", f"rondo-top: {rondo_top.NO_JOB}\n")
+    for arguments, words in (([], "no terminal"), (["--interval", "0"], "0 s is not between")):
+        done = subprocess.run([sys.executable, TOP, *arguments], capture_output=True, text=True, timeout=30, check=False)
+        assert done.returncode == 2 and words in done.stderr, done
+
+
+def main():
+    for test in (runs, stopped, killed, strangers, nothing):
+        try:
+            test()
+            print(f"pass rondo-top: {test.__name__}")
+        except Exception:  # noqa: BLE001
+            print(f"fail rondo-top: {test.__name__}: {traceback.format_exc()!r}")
+    print("all of rondo-top looked at")
+
+
+main()
