@@ -53,6 +53,7 @@ constexpr Sentence kSentences[] = {
     {MPI_ERR_VALUE_TOO_LARGE, "a value is too large for its type"},
     {MPI_ERR_PROC_ABORTED, "a process of the job has ended"},
     {kProcessFailed, "a process of the communicator has failed"},
+    {kCommRevoked, "the communicator was revoked"},
 };
 
 // Classes and codes that the program added, each with its class and text: numbers from MPI_ERR_LASTCODE on.

@@ -60,6 +60,39 @@ std::shared_ptr<Comm> duplicate(Comm& comm) {
   return made;
 }
 
+std::vector<int> failed(const Comm& comm) {
+  const std::optional<rondo::Error> error = comm.engine->error();
+  return error && failure_of(*error).code == kProcessFailed ? error->ranks : std::vector<int>{};
+}
+
+rondo::Communicator& living(const Comm& comm) { return comm.after == nullptr ? *comm.engine : *comm.after; }
+
+void leave_out_failed(Comm& comm) { comm.after = engine_of(living(comm).shrink()); }
+
+void require_failure() {
+  const int code = caught().code;
+  if (code != kProcessFailed && code != kCommRevoked) throw;
+}
+
+std::shared_ptr<Comm> shrunk(Comm& comm) {
+  const std::vector<int> own{comm.members[static_cast<size_t>(comm.rank)]};
+  if (comm.after == nullptr) leave_out_failed(comm);
+  for (;;) {
+    try {
+      auto made = std::make_shared<Comm>();
+      made->engine = comm.after;
+      made->members.resize(static_cast<size_t>(comm.after->size()));
+      comm.after->all_gather(own, made->members);
+      made->rank = comm.after->rank();
+      made->handler = comm.handler;
+      return made;
+    } catch (...) {
+      require_failure();
+      leave_out_failed(comm);
+    }
+  }
+}
+
 MPI_Comm publish(const std::shared_ptr<Comm>& comm) {
   return comm == nullptr ? MPI_COMM_NULL : world().comms.add(comm);
 }

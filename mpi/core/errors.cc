@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <thread>
 
+#include "mpi/core/communicators.h"
 #include "mpi/core/world.h"
 
 namespace rondo_mpi {
@@ -43,7 +44,9 @@ Failure failure_of(const rondo::Error& error) {
     case rondo::ErrorCode::kUnresponsive:
       return {kProcessFailed, error.message};
     case rondo::ErrorCode::kAborted:
-      return {MPI_ERR_PROC_ABORTED, error.message};
+      return {error.message.find(kRevoked) == std::string::npos ? MPI_ERR_PROC_ABORTED : kCommRevoked, error.message};
+    case rondo::ErrorCode::kClosed:
+      return {kCommRevoked, error.message};  // the others went on without the failed ranks
     case rondo::ErrorCode::kUnsupported:
       return {MPI_ERR_UNSUPPORTED_OPERATION, error.message};
     case rondo::ErrorCode::kInternal:

@@ -56,6 +56,12 @@ inline constexpr int kProcessFailed = MPI_ERR_PROC_FAILED;
 inline constexpr int kProcessFailed = MPI_ERR_PROC_ABORTED;
 #endif
 
+#ifdef MPI_ERR_REVOKED
+inline constexpr int kCommRevoked = MPI_ERR_REVOKED;
+#else
+inline constexpr int kCommRevoked = MPI_ERR_PROC_ABORTED;
+#endif
+
 // Ends the job: this process, and by its launcher or the engine all others.
 [[noreturn]] void end_job(const std::string& sentence, int code);
 

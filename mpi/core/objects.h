@@ -115,7 +115,9 @@ struct Comm : std::enable_shared_from_this<Comm> {
   MPI_Comm handle{};
   // Of an intercommunicator: of both groups, that with the lower first rank first.
   std::shared_ptr<rondo::Communicator> engine;
-  std::vector<int> members, remote;  // ranks of the world; remote: of an intercommunicator
+  std::shared_ptr<rondo::Communicator> after;  // of those that live, once a rank has failed and they agreed on that
+  int acknowledged = 0;                        // of failed(), the first so many
+  std::vector<int> members, remote;            // ranks of the world; remote: of an intercommunicator
   int rank = 0;
   bool inter = false;
   int first = 0, remote_first = 0;  // the engine's ranks of `members` and `remote` begin here

@@ -3,6 +3,7 @@
 #include <chrono>
 #include <numeric>
 
+#include "mpi/core/communicators.h"
 #include "mpi/core/errors.h"
 #include "mpi/core/predefined.h"
 
@@ -98,8 +99,14 @@ void close_world() {
   std::lock_guard lock(w.mutex);
   require(w.users > 0, MPI_ERR_OTHER, "MPI is not started");
   if (--w.users > 0) return;
-  w.engine->barrier();  // no rank leaves while another may still send to it
+  const std::shared_ptr<Comm> all = w.comms.share(MPI_COMM_WORLD);
+  try {
+    living(*all).barrier();  // no rank leaves while another may still send to it
+  } catch (...) {
+    require_failure();
+  }
   w.leaving.wait(1);
+  if (all->after != nullptr) all->after->destroy();
   w.engine->destroy();
   w.finalized = true;
 }

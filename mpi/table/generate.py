@@ -14,6 +14,11 @@ COLUMN = {"mpich": 0, "standard": 1, "mpitrampoline": 1, "openmpi": 2}
 KINDS = {"COUNT": ("int", "MPI_Count"), "DISPL": ("int", "MPI_Aint"), "ADISPL": ("MPI_Aint", "MPI_Count")}
 
 
+def full(name):
+    """X_NAME: MPIX_NAME, which is of MPICH's and Open MPI's extensions, and not in MPItrampoline's ABI."""
+    return "MPI" + (name if name.startswith("X_") else "_" + name)
+
+
 def lines(path):
     return [line for line in path.read_text().splitlines() if line and not line.startswith("#")]
 
@@ -62,15 +67,15 @@ def header(face, tables):
     prefix = "MPIABI_" if face == "mpitrampoline" else "MPI_"
     out = ["#ifndef RONDO_MPI_H", "#define RONDO_MPI_H", f"#define RONDO_MPI_FACE_{face.upper()} 1"]
     if prefix != "MPI_":
-        out += [f"#define MPI_{name} {prefix}{name}" for _, name, _ in made]
+        out += [f"#define MPI_{name} {prefix}{name}" for _, name, _ in made if not name.startswith("X_")]
     out += ["#ifdef __cplusplus", 'extern "C" {', "#endif", "#pragma GCC visibility push(default)"]
     out.append((tables / f"{face}.h").read_text())
     out += [f"extern char {value}[];" for value in objects(face, tables)]
     for kind, name, value in constants(tables, COLUMN[face]):
         out.append(f"#define MPI_{name} " + (f"({value})" if kind == "int" else f"(({kind})({value}))"))
     out.append((tables / "callbacks.h").read_text())
-    out += [f"{kind} MPI_{name}({parameters});" for kind, name, parameters in made]
-    out += [f"{kind} PMPI_{name}({parameters});" for kind, name, parameters in made if prefix == "MPI_"]
+    out += [f"{kind} {full(name)}({parameters});" for kind, name, parameters in made]
+    out += [f"{kind} P{full(name)}({parameters});" for kind, name, parameters in made if prefix == "MPI_"]
     out += ["#pragma GCC visibility pop", "#ifdef __cplusplus", "}", "#endif", "#endif"]
     return out
 
@@ -105,14 +110,14 @@ def stubs(face, tables):
 
 
 def symbols(face, tables):
-    return ["{", "  global: MPI_*; PMPI_*; MPIR_Dup_fn; MPIABI_*; MPIXABI_*; mpiabi_*; mpiwrapper_*; ompi_*; OMPI_*;", "  local: *;", "};"]
+    return ["{", "  global: MPI_*; PMPI_*; MPIX_*; PMPIX_*; MPIR_Dup_fn; MPIABI_*; MPIXABI_*; mpiabi_*; mpiwrapper_*; ompi_*; OMPI_*;", "  local: *;", "};"]
 
 
 def aliases(face, tables):
     made, unsupported = functions(tables)
     if face == "mpitrampoline":
         return ["/* No PMPI. */"]
-    return [f"PMPI_{name} = MPI_{name};" for name in [name for _, name, _ in made] + unsupported]
+    return [f"P{full(name)} = {full(name)};" for name in [name for _, name, _ in made] + unsupported]
 
 
 if __name__ == "__main__":

@@ -48,6 +48,22 @@ TEST_CASE("a rank that ends is told to the others") {
   CHECK(returned.output() == "class 101\n");  // MPIX_ERR_PROC_FAILED of MPICH's ABI
 }
 
+TEST_CASE("a program of User Level Failure Mitigation goes on without a rank that was killed") {
+  for (const char* face : {"mpich", "openmpi"}) {
+    for (const char* when : {"after", "before"}) {
+      CAPTURE(face);
+      CAPTURE(when);
+      std::vector<std::string> command = {"tools/rondo-run", "--mpi", "--no-prefix", "-n", "3", "--elastic", "2"};
+      command.push_back(std::string("tests/mpi/recovery_") + face);
+      if (when == std::string("before")) command.push_back(when);
+      Program run(command);
+      CHECK(run.wait(std::chrono::seconds(60)) == 0);
+      CAPTURE(run.errors());
+      CHECK(count_of(run.output(), " of 2: fine\n") == 2);
+    }
+  }
+}
+
 std::string doctor(const std::string& program) {
   Program run({"tools/doctor/rondo-doctor", "--mpi", program});
   run.wait(std::chrono::seconds(60));

@@ -1,0 +1,86 @@
+// The calls of programs that go on after a failure: User Level Failure Mitigation, as MPICH and Open MPI name them.
+
+#include <algorithm>
+#include <limits>
+#include <optional>
+#include <span>
+
+#include "mpi/core/communicators.h"
+#include "mpi/core/errors.h"
+#include "mpi/core/world.h"
+
+using namespace rondo_mpi;
+
+namespace {
+
+// Of the first `count` of the ranks that have failed.
+MPI_Group failed_group(const Comm& comm, size_t count) {
+  auto group = std::make_shared<Group>();
+  for (const int rank : failed(comm)) {
+    if (group->ranks.size() < count) group->ranks.push_back(comm.members[static_cast<size_t>(rank)]);
+  }
+  return group->ranks.empty() ? MPI_GROUP_EMPTY : world().groups.add(std::move(group));
+}
+
+}  // namespace
+
+int MPIX_Comm_revoke(MPI_Comm comm) {
+  return on(comm, __func__, [&] {
+    Comm& of = comm_of(comm);
+    if (!of.engine->error()) of.engine->abort(kRevoked);
+  });
+}
+int MPIX_Comm_is_revoked(MPI_Comm comm, int* flag) {
+  return on(comm, __func__, [&] {
+    const Comm& of = comm_of(comm);
+    const std::optional<rondo::Error> error = of.engine->error();
+    *flag = of.after != nullptr || (error && failure_of(*error).code == kCommRevoked);
+  });
+}
+int MPIX_Comm_shrink(MPI_Comm comm, MPI_Comm* newcomm) {
+  return on(comm, __func__, [&] { *newcomm = publish(shrunk(intracomm_of(comm))); });
+}
+
+// The steps of commit() are numbered by these calls. A rank that failed in one finds, among those that live, whether
+// all had come to it.
+int MPIX_Comm_agree(MPI_Comm comm, int* flag) {
+  return on(comm, __func__, [&] {
+    Comm& of = intracomm_of(comm);
+    const int64_t step = living(of).committed() + 1;
+    int all = *flag;
+    while (living(of).committed() < step) {
+      try {
+        living(of).all_reduce(std::span(flag, 1), std::span(&all, 1), rondo::Op::kBitAnd);
+        living(of).commit(step, static_cast<uint64_t>(all));
+      } catch (...) {
+        require_failure();
+        leave_out_failed(of);
+      }
+    }
+    *flag = all;
+  });
+}
+
+int MPIX_Comm_get_failed(MPI_Comm comm, MPI_Group* group) {
+  return on(comm, __func__, [&] {
+    const Comm& of = comm_of(comm);
+    *group = failed_group(of, of.members.size());
+  });
+}
+int MPIX_Comm_ack_failed(MPI_Comm comm, int most, int* acknowledged) {
+  return on(comm, __func__, [&] {
+    Comm& of = comm_of(comm);
+    of.acknowledged = std::max(of.acknowledged, std::min(most, static_cast<int>(failed(of).size())));
+    *acknowledged = of.acknowledged;
+  });
+}
+int MPIX_Comm_failure_ack(MPI_Comm comm) {
+  int all = 0;
+  return MPIX_Comm_ack_failed(comm, std::numeric_limits<int>::max(), &all);
+}
+int MPIX_Comm_failure_get_acked(MPI_Comm comm, MPI_Group* group) {
+  return on(comm, __func__, [&] {
+    const Comm& of = comm_of(comm);
+    *group = failed_group(of, static_cast<size_t>(of.acknowledged));
+  });
+}

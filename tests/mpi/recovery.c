@@ -1,0 +1,89 @@
+/* A program of MPI that goes on after a failure, as those of User Level Failure Mitigation are written: its last rank
+   dies at step 40, after an agreement or (with an argument) before one. Prints "rank R of N: fine", or the line that
+   failed. */
+
+#include <mpi.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+
+static int rank, size;
+
+#define CHECK(condition)                                                     \
+  do {                                                                       \
+    if (!(condition)) {                                                      \
+      fprintf(stderr, "rank %d: line %d: %s\n", rank, __LINE__, #condition); \
+      MPI_Abort(MPI_COMM_WORLD, 9);                                          \
+    }                                                                        \
+  } while (0)
+
+static int class_of(int error) {
+  int error_class = 0;
+  MPI_Error_class(error, &error_class);
+  return error_class;
+}
+
+static int members(MPI_Group group) {
+  int count = 0;
+  MPI_Group_size(group, &count);
+  return count;
+}
+
+int main(int argc, char** argv) {
+  const int before = argc > 1;
+  MPI_Comm comm, next;
+  MPI_Group lost;
+  int flag, flags, acknowledged;
+  MPI_Init(&argc, &argv);
+  MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+  MPI_Comm_dup(MPI_COMM_WORLD, &comm);
+  MPI_Comm_rank(comm, &rank);
+  MPI_Comm_size(comm, &size);
+  const int all = size, last = rank == size - 1;
+
+  for (int step = 0; step < 100; ++step) {
+    if (step == 40 && last && size == all && before) raise(SIGKILL);
+    long own = step, sum = 0;
+    const int error = MPI_Allreduce(&own, &sum, 1, MPI_LONG, MPI_SUM, comm);
+    CHECK(error == MPI_SUCCESS || class_of(error) == MPI_ERR_PROC_FAILED || class_of(error) == MPI_ERR_REVOKED);
+    if (error == MPI_SUCCESS) CHECK(sum == (long)step * size);
+    if (error != MPI_SUCCESS) CHECK(MPIX_Comm_revoke(comm) == MPI_SUCCESS);
+    /* All or none have done the step. */
+    flag = error == MPI_SUCCESS ? 3 : 2;
+    CHECK(MPIX_Comm_agree(comm, &flag) == MPI_SUCCESS);
+    CHECK(flag == 2 || flag == 3);
+    if (flag == 3) {
+      if (step == 40 && last && size == all && !before) raise(SIGKILL);
+      continue;
+    }
+    CHECK(MPIX_Comm_is_revoked(comm, &flags) == MPI_SUCCESS && flags);
+    CHECK(MPIX_Comm_shrink(comm, &next) == MPI_SUCCESS);
+    CHECK(MPIX_Comm_get_failed(comm, &lost) == MPI_SUCCESS && members(lost) <= 1);
+    CHECK(MPIX_Comm_ack_failed(comm, 1, &acknowledged) == MPI_SUCCESS && acknowledged == members(lost));
+    CHECK(MPIX_Comm_failure_get_acked(comm, &lost) == MPI_SUCCESS && members(lost) == acknowledged);
+    CHECK(class_of(MPI_Barrier(comm)) != MPI_SUCCESS);
+    MPI_Comm_free(&comm);
+    comm = next;
+    MPI_Comm_size(comm, &size);
+    CHECK(size == all - 1);
+    --step; /* again */
+  }
+  CHECK(size == all - 1);
+
+  /* A communicator that one rank revokes is so on all, and others are not. */
+  MPI_Comm other;
+  MPI_Comm_dup(comm, &other);
+  if (rank == 0) CHECK(MPIX_Comm_revoke(other) == MPI_SUCCESS);
+  CHECK(class_of(MPI_Barrier(other)) == MPI_ERR_REVOKED);
+  MPI_Comm_free(&other);
+  long own = 1, sum = 0;
+  CHECK(MPI_Allreduce(&own, &sum, 1, MPI_LONG, MPI_SUM, comm) == MPI_SUCCESS && sum == size);
+  int to[2] = {rank, -1};
+  CHECK(MPI_Sendrecv(&to[0], 1, MPI_INT, (rank + 1) % size, 3, &to[1], 1, MPI_INT, (rank + size - 1) % size, 3, comm,
+                     MPI_STATUS_IGNORE) == MPI_SUCCESS);
+  CHECK(to[1] == (rank + size - 1) % size);
+  MPI_Comm_free(&comm);
+  printf("rank %d of %d: fine\n", rank, size);
+  MPI_Finalize();
+  return 0;
+}
