@@ -313,8 +313,9 @@ int main(int argc, char** argv) {
   CHECK(provided == MPI_THREAD_MULTIPLE);
   if (strcmp(wrong, "abort") == 0 && rank == 1) MPI_Abort(MPI_COMM_WORLD, 7);
   if (strcmp(wrong, "die") == 0 || strcmp(wrong, "die-return") == 0) {
-    if (rank == 1) _exit(0);
     if (strcmp(wrong, "die-return") == 0) MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+    MPI_Barrier(MPI_COMM_WORLD); /* all have come out of MPI_Init */
+    if (rank == 1) _exit(0);
     printf("class %d\n", class_of(MPI_Barrier(MPI_COMM_WORLD)));
     fflush(stdout);
     _exit(0);
