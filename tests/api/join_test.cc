@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "rondo/rondo.h"
+#include "tests/api/c_ranks.h"
 #include "tests/api/folder_store.h"
-#include "tests/support/rank_group.h"
 #include "tests/support/temp_folder.h"
 
 namespace {
@@ -16,19 +16,10 @@ using rondo::testing::expect;
 using rondo::testing::FolderStore;
 using rondo::testing::run_bare_processes;
 using rondo::testing::TempFolder;
+using rondo::testing::want;
+using rondo::testing::want_text;
 
 constexpr std::chrono::seconds kDeadline{60};
-
-void want(rondo_result_t got, rondo_result_t wanted = RONDO_OK) {
-  expect(got == wanted,
-         std::string(rondo_result_name(got)) + " instead of " + rondo_result_name(wanted) + ": " + rondo_last_error());
-}
-
-void want_text(rondo_result_t got, rondo_result_t wanted, const std::string& named) {
-  want(got, wanted);
-  expect(std::string(rondo_last_error()).find(named) != std::string::npos,
-         std::string("\"") + rondo_last_error() + "\" lacks \"" + named + "\"");
-}
 
 // Every rank has summed what all have, and has left.
 void use(rondo_comm_t comm, int world) {

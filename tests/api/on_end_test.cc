@@ -12,16 +12,13 @@
 
 #include "rondo/communicator.h"
 #include "rondo/rondo.h"
-#include "tests/support/rank_group.h"
+#include "tests/api/c_ranks.h"
 
 namespace {
 
 using rondo::testing::expect;
-
-void want(rondo_result_t got, rondo_result_t wanted = RONDO_OK) {
-  expect(got == wanted,
-         std::string(rondo_result_name(got)) + " instead of " + rondo_result_name(wanted) + ": " + rondo_last_error());
-}
+using rondo::testing::on_threads;
+using rondo::testing::want;
 
 // What the functions of one rank have been called with.
 struct Calls {
@@ -48,30 +45,6 @@ struct Calls {
            "called " + std::to_string(results.size()) + " times, not " + std::to_string(count));
   }
 };
-
-// One thread a rank, which destroys its communicator after body.
-std::string on_threads(int world, const std::function<void(rondo_comm_t, int)>& body) {
-  std::vector<rondo_comm_t> comms(static_cast<size_t>(world));
-  if (rondo_init_inproc(comms.data(), world) != RONDO_OK) return rondo_last_error();
-  std::vector<std::string> troubles(comms.size());
-  std::vector<std::thread> threads;
-  for (int rank = 0; rank < world; ++rank) {
-    threads.emplace_back([&, rank] {
-      const auto r = static_cast<size_t>(rank);
-      try {
-        body(comms[r], rank);
-      } catch (const std::exception& failure) {
-        troubles[r] = failure.what();
-        rondo_abort(comms[r], failure.what());
-      }
-      if (rondo_destroy(comms[r]) != RONDO_OK) troubles[r] += rondo_last_error();
-    });
-  }
-  for (std::thread& thread : threads) thread.join();
-  std::string all;
-  for (const std::string& trouble : troubles) all += trouble.empty() ? "" : trouble + "\n";
-  return all;
-}
 
 }  // namespace
 
