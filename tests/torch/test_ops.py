@@ -41,6 +41,43 @@ def operators(rank, world):
         equal(op.all_gather(given[rank]), expected, f"all_gather {shape}")
 
 
+@pytest.mark.parametrize("world", [2, 3])
+def test_operators_with_wire_formats(world):
+    ranks.run(world, operators_with_wire_formats, world)
+
+
+def operators_with_wire_formats(rank, world):
+    """Within the bound of an encoding a rank, equal on all ranks, and coded: int8 and int4 are not exact."""
+    op = torch.ops.rondo
+    for dtype in (torch.float32, torch.bfloat16, torch.float16):
+        rows = [torch.randn(1024 * world, 3, generator=torch.Generator().manual_seed(r)).to(dtype) for r in range(world)]
+        exact = torch.stack(rows).float().sum(0)
+        sums = torch.stack(rows).float().abs().sum(0).max()
+        for wire, step in (("bfloat16", 2**-8), ("float8_e4m3", 2**-4), ("int8", 1 / 254), ("int4", 1 / 14)):
+            bound = ((world + 1) * step + 2**-6) * sums
+            results = []
+            for wide in (False, True):  # the second one goes through a copy
+                tensor = torch.cat([rows[rank], rows[rank]], 1)[:, :3] if wide else rows[rank].clone()
+                op.all_reduce_(tensor, "sum", wire=wire)
+                results.append(tensor)
+                assert (tensor.float() - exact).abs().max() <= bound, f"{wire} {dtype}"
+                equal(op.all_gather(tensor.reshape(1, -1)), tensor.reshape(1, -1).expand(world, -1), f"all ranks, {wire} {dtype}")
+            equal(*results, f"with and without a copy, {wire} {dtype}")
+            if dtype == torch.float32:
+                assert not torch.equal(results[0], exact), wire
+            part = op.reduce_scatter(rows[rank], "sum", wire=wire)
+            assert (part.float() - exact[1024 * rank : 1024 * (rank + 1)]).abs().max() <= bound, f"{wire} {dtype}"
+            gathered = op.all_gather(rows[rank], wire=wire).float()
+            assert (gathered - torch.cat(rows).float()).abs().max() <= bound, f"{wire} {dtype}"
+    for call in (op.all_reduce_, op.all_gather, op.reduce_scatter):
+        with pytest.raises(ValueError, match='wire is "int5"; it is one of none, float16'):
+            call(torch.ones(world), wire="int5")
+        with pytest.raises(ValueError, match="int32"):
+            call(torch.ones(world, dtype=torch.int32), wire="int8")
+    with pytest.raises(ValueError, match="max"):
+        op.all_reduce_(torch.ones(2), "max", wire="int8")
+
+
 def test_operators_on_strided_tensors_and_groups():
     ranks.run(3, strided_tensors_and_groups)
 

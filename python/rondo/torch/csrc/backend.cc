@@ -251,12 +251,14 @@ c10d::ErrorType RondoBackend::getError() {
   }
 }
 
-rondo_options_t RondoBackend::call_options(std::chrono::milliseconds timeout, double scalar) const {
+rondo_options_t RondoBackend::call_options(std::chrono::milliseconds timeout, double scalar,
+                                           rondo_wire_format_t wire) const {
   rondo_options_t options = RONDO_OPTIONS_INIT;
   // torch's calls say -1 for the group's timeout.
   const std::chrono::milliseconds limit = timeout.count() < 0 ? options_->timeout : timeout;
   options.timeout_ms = std::max<int64_t>(limit.count(), 0);
   options.scalar = scalar;
+  options.wire = wire;
   return options;
 }
 

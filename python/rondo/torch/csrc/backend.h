@@ -72,15 +72,23 @@ class RondoBackend : public c10d::Backend {
                                           const c10::intrusive_ptr<Options>& options) override;
 
   WorkPointer broadcast(Tensors& tensors, const c10d::BroadcastOptions& options) override;
-  WorkPointer allreduce(Tensors& tensors, const c10d::AllreduceOptions& options) override;
+  WorkPointer allreduce(Tensors& tensors, const c10d::AllreduceOptions& options) override {
+    return allreduce(tensors, options, RONDO_WIRE_NONE);
+  }
+  WorkPointer allreduce(Tensors& tensors, const c10d::AllreduceOptions& options, rondo_wire_format_t wire);
   // A blocking allreduce(), without the objects of a Work. False, and nothing is done: the tensor is no dense block of
   // CPU memory, or a group of calls or a profiler is there; allreduce() serves those.
-  bool allreduce_as_it_lies(at::Tensor& tensor, const c10d::ReduceOp& op, std::chrono::milliseconds timeout);
+  bool allreduce_as_it_lies(at::Tensor& tensor, const c10d::ReduceOp& op, std::chrono::milliseconds timeout,
+                            rondo_wire_format_t wire);
   WorkPointer allreduce_sparse(Tensors& tensors, const c10d::AllreduceOptions& options) override;
   WorkPointer allreduce_coalesced(Tensors& tensors, const c10d::AllreduceCoalescedOptions& options) override;
   WorkPointer reduce(Tensors& tensors, const c10d::ReduceOptions& options) override;
   WorkPointer allgather(TensorLists& outputs, Tensors& inputs, const c10d::AllgatherOptions& options) override;
-  WorkPointer _allgather_base(at::Tensor& output, at::Tensor& input, const c10d::AllgatherOptions& options) override;
+  WorkPointer _allgather_base(at::Tensor& output, at::Tensor& input, const c10d::AllgatherOptions& options) override {
+    return _allgather_base(output, input, options, RONDO_WIRE_NONE);
+  }
+  WorkPointer _allgather_base(at::Tensor& output, at::Tensor& input, const c10d::AllgatherOptions& options,
+                              rondo_wire_format_t wire);
   WorkPointer allgather_coalesced(TensorLists& outputs, Tensors& inputs,
                                   const c10d::AllgatherOptions& options) override;
   WorkPointer allgather_into_tensor_coalesced(Tensors& outputs, Tensors& inputs,
@@ -89,7 +97,11 @@ class RondoBackend : public c10d::Backend {
   WorkPointer scatter(Tensors& outputs, TensorLists& inputs, const c10d::ScatterOptions& options) override;
   WorkPointer reduce_scatter(Tensors& outputs, TensorLists& inputs, const c10d::ReduceScatterOptions& options) override;
   WorkPointer _reduce_scatter_base(at::Tensor& output, at::Tensor& input,
-                                   const c10d::ReduceScatterOptions& options) override;
+                                   const c10d::ReduceScatterOptions& options) override {
+    return _reduce_scatter_base(output, input, options, RONDO_WIRE_NONE);
+  }
+  WorkPointer _reduce_scatter_base(at::Tensor& output, at::Tensor& input, const c10d::ReduceScatterOptions& options,
+                                   rondo_wire_format_t wire);
   WorkPointer reduce_scatter_tensor_coalesced(Tensors& outputs, Tensors& inputs,
                                               const c10d::ReduceScatterOptions& options) override;
   WorkPointer alltoall_base(at::Tensor& output, at::Tensor& input, std::vector<int64_t>& output_rows,
@@ -153,7 +165,8 @@ class RondoBackend : public c10d::Backend {
   WorkPointer receive(at::Tensor& tensor, int from, int tag, c10d::OpType type, const char* title);
   void gather_entries(const at::Tensor& source, const at::Tensor& target, const std::vector<int64_t>& counts,
                       int64_t width, std::chrono::milliseconds timeout);
-  rondo_options_t call_options(std::chrono::milliseconds timeout, double scalar = 1) const;
+  rondo_options_t call_options(std::chrono::milliseconds timeout, double scalar = 1,
+                               rondo_wire_format_t wire = RONDO_WIRE_NONE) const;
   void check_root(int64_t root, const char* call) const;
   void check_list(const Tensors& list, const at::Tensor& one, const char* call) const;
 

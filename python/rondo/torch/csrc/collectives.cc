@@ -6,27 +6,27 @@ namespace rondo_torch {
 
 using c10d::OpType;
 
-WorkPointer RondoBackend::allreduce(Tensors& tensors, const c10d::AllreduceOptions& options) {
+WorkPointer RondoBackend::allreduce(Tensors& tensors, const c10d::AllreduceOptions& options, rondo_wire_format_t wire) {
   at::Tensor& tensor = only(tensors, "all_reduce");
-  if (!wants_work(options) && allreduce_as_it_lies(tensor, options.reduceOp, options.timeout)) return nullptr;
-  if (tensor.layout() == at::kSparse) return allreduce_sparse(tensors, options);
+  if (!wants_work(options) && allreduce_as_it_lies(tensor, options.reduceOp, options.timeout, wire)) return nullptr;
+  if (tensor.layout() == at::kSparse && wire == RONDO_WIRE_NONE) return allreduce_sparse(tensors, options);
   check_tensor(tensor, "all_reduce");
   const Reduction how = reduction(options.reduceOp, tensor.scalar_type());
   const Block block(tensor, Access::kUpdate, "all_reduce");
-  const rondo_options_t limits = call_options(options.timeout, how.scalar);
+  const rondo_options_t limits = call_options(options.timeout, how.scalar, wire);
   const rondo_call_t call = rondo_even(RONDO_ALL_REDUCE, block.data(), block.data(),
                                        block.items() * how.elements.per_item, how.elements.dtype, how.op, -1, &limits);
   return run({OpType::ALLREDUCE, "rondo:all_reduce", {tensor}, after(block, block)}, tensors, wants_work(options),
              collective(call));
 }
 
-bool RondoBackend::allreduce_as_it_lies(at::Tensor& tensor, const c10d::ReduceOp& op,
-                                        std::chrono::milliseconds timeout) {
+bool RondoBackend::allreduce_as_it_lies(at::Tensor& tensor, const c10d::ReduceOp& op, std::chrono::milliseconds timeout,
+                                        rondo_wire_format_t wire) {
   const bool lies_well =
       tensor.defined() && tensor.device().is_cpu() && tensor.layout() == at::kStrided && lies_in_order(tensor);
   if (!lies_well || groups_here() || profiled()) return false;
   const Reduction how = reduction(op, tensor.scalar_type());
-  const rondo_options_t limits = call_options(timeout, how.scalar);
+  const rondo_options_t limits = call_options(timeout, how.scalar, wire);
   const uint64_t count = static_cast<uint64_t>(tensor.numel()) * how.elements.per_item;
   void* data = tensor.data_ptr();
   Use use(*this);
@@ -64,8 +64,8 @@ WorkPointer RondoBackend::broadcast(Tensors& tensors, const c10d::BroadcastOptio
              collective(call));
 }
 
-WorkPointer RondoBackend::_allgather_base(at::Tensor& output, at::Tensor& input,
-                                          const c10d::AllgatherOptions& options) {
+WorkPointer RondoBackend::_allgather_base(at::Tensor& output, at::Tensor& input, const c10d::AllgatherOptions& options,
+                                          rondo_wire_format_t wire) {
   check_tensor(output, "all_gather_into_tensor");
   check_tensor(input, "all_gather_into_tensor");
   check_same_type(output, input, "all_gather_into_tensor");
@@ -74,7 +74,7 @@ WorkPointer RondoBackend::_allgather_base(at::Tensor& output, at::Tensor& input,
   const Elements elements = elements_moved(input.scalar_type());
   const Block source(input, Access::kRead, "all_gather_into_tensor");
   const Block target(output, Access::kWrite, "all_gather_into_tensor");
-  const rondo_options_t limits = call_options(options.timeout);
+  const rondo_options_t limits = call_options(options.timeout, 1, wire);
   const rondo_call_t call = rondo_even(RONDO_ALL_GATHER, source.data(), target.data(),
                                        source.items() * elements.per_item, elements.dtype, RONDO_SUM, -1, &limits);
   return run({OpType::_ALLGATHER_BASE, "rondo:_all_gather_base", {output}, after(source, target)}, {input},
@@ -82,7 +82,7 @@ WorkPointer RondoBackend::_allgather_base(at::Tensor& output, at::Tensor& input,
 }
 
 WorkPointer RondoBackend::_reduce_scatter_base(at::Tensor& output, at::Tensor& input,
-                                               const c10d::ReduceScatterOptions& options) {
+                                               const c10d::ReduceScatterOptions& options, rondo_wire_format_t wire) {
   check_tensor(output, "reduce_scatter_tensor");
   check_tensor(input, "reduce_scatter_tensor");
   check_same_type(output, input, "reduce_scatter_tensor");
@@ -91,7 +91,7 @@ WorkPointer RondoBackend::_reduce_scatter_base(at::Tensor& output, at::Tensor& i
   const Reduction how = reduction(options.reduceOp, input.scalar_type());
   const Block source(input, Access::kRead, "reduce_scatter_tensor");
   const Block target(output, Access::kWrite, "reduce_scatter_tensor");
-  const rondo_options_t limits = call_options(options.timeout, how.scalar);
+  const rondo_options_t limits = call_options(options.timeout, how.scalar, wire);
   const rondo_call_t call = rondo_even(RONDO_REDUCE_SCATTER, source.data(), target.data(),
                                        target.items() * how.elements.per_item, how.elements.dtype, how.op, -1, &limits);
   return run({OpType::_REDUCE_SCATTER_BASE, "rondo:_reduce_scatter_base", {output}, after(source, target)}, {input},

@@ -29,6 +29,22 @@ const c10d::ReduceOp& reduce_op_named(Name name) {
   return found->second;
 }
 
+rondo_wire_format_t wire_named(Name name) {
+  static const std::map<std::string, rondo_wire_format_t, std::less<>> formats = {
+      {"none", RONDO_WIRE_NONE},
+      {"float16", RONDO_WIRE_FLOAT16},
+      {"bfloat16", RONDO_WIRE_BFLOAT16},
+      {"float8_e4m3", RONDO_WIRE_FLOAT8_E4M3},
+      {"float8_e5m2", RONDO_WIRE_FLOAT8_E5M2},
+      {"int8", RONDO_WIRE_INT8},
+      {"int4", RONDO_WIRE_INT4},
+  };
+  const auto found = formats.find(std::string_view(name.data(), name.size()));
+  TORCH_CHECK_VALUE(found != formats.end(), "rondo: wire is \"", name,
+                    "\"; it is one of none, float16, bfloat16, float8_e4m3, float8_e5m2, int8, int4");
+  return found->second;
+}
+
 c10::intrusive_ptr<RondoBackend> backend_for(Name group, const char* call) {
   c10::intrusive_ptr<RondoBackend> backend = RondoBackend::named({group.data(), group.size()});
   TORCH_CHECK_VALUE(!backend->groups_here(), "torch.ops.rondo.", call,
@@ -48,14 +64,15 @@ void finish(const WorkPointer& work) {
   if (work) work->wait();
 }
 
-void all_reduce_(at::Tensor& tensor, Name op, Name group) {
+void all_reduce_(at::Tensor& tensor, Name op, Name group, Name wire) {
   const c10d::ReduceOp& how = reduce_op_named(op);
+  const rondo_wire_format_t format = wire_named(wire);
   const c10::intrusive_ptr<RondoBackend> backend = backend_for(group, "all_reduce_");
-  if (backend->allreduce_as_it_lies(tensor, how, c10d::kUnsetTimeout)) return;
+  if (backend->allreduce_as_it_lies(tensor, how, c10d::kUnsetTimeout, format)) return;
   auto options = blocking<c10d::AllreduceOptions>();
   options.reduceOp = how;
   Tensors tensors{tensor};
-  finish(backend->allreduce(tensors, options));
+  finish(backend->allreduce(tensors, options, format));
 }
 
 std::vector<c10::SymInt> gathered_shape(const at::Tensor& input, Name group) {
@@ -66,15 +83,16 @@ std::vector<c10::SymInt> gathered_shape(const at::Tensor& input, Name group) {
   return shape;
 }
 
-at::Tensor all_gather_meta(const at::Tensor& input, Name group) {
+at::Tensor all_gather_meta(const at::Tensor& input, Name group, Name) {
   return input.new_empty_symint(gathered_shape(input, group));
 }
 
-at::Tensor all_gather(const at::Tensor& input, Name group) {
-  at::Tensor output = all_gather_meta(input, group);
+at::Tensor all_gather(const at::Tensor& input, Name group, Name wire) {
+  const rondo_wire_format_t format = wire_named(wire);
+  at::Tensor output = all_gather_meta(input, group, wire);
   at::Tensor source = input;
   auto options = blocking<c10d::AllgatherOptions>();
-  finish(backend_for(group, "all_gather")->_allgather_base(output, source, options));
+  finish(backend_for(group, "all_gather")->_allgather_base(output, source, options, format));
   return output;
 }
 
@@ -88,16 +106,17 @@ std::vector<c10::SymInt> scattered_shape(const at::Tensor& input, Name group) {
   return shape;
 }
 
-at::Tensor reduce_scatter_meta(const at::Tensor& input, Name, Name group) {
+at::Tensor reduce_scatter_meta(const at::Tensor& input, Name, Name group, Name) {
   return input.new_empty_symint(scattered_shape(input, group));
 }
 
-at::Tensor reduce_scatter(const at::Tensor& input, Name op, Name group) {
-  at::Tensor output = reduce_scatter_meta(input, op, group);
+at::Tensor reduce_scatter(const at::Tensor& input, Name op, Name group, Name wire) {
+  const rondo_wire_format_t format = wire_named(wire);
+  at::Tensor output = reduce_scatter_meta(input, op, group, wire);
   at::Tensor source = input;
   auto options = blocking<c10d::ReduceScatterOptions>();
   options.reduceOp = reduce_op_named(op);
-  finish(backend_for(group, "reduce_scatter")->_reduce_scatter_base(output, source, options));
+  finish(backend_for(group, "reduce_scatter")->_reduce_scatter_base(output, source, options, format));
   return output;
 }
 
@@ -108,34 +127,34 @@ void refuse_gradient(const at::Tensor& tensor, const char* call) {
               "torch.distributed's calls");
 }
 
-void all_reduce_autograd(at::Tensor& tensor, Name op, Name group) {
-  static const auto below = operator_named<void(at::Tensor&, Name, Name)>("rondo::all_reduce_");
+void all_reduce_autograd(at::Tensor& tensor, Name op, Name group, Name wire) {
+  static const auto below = operator_named<void(at::Tensor&, Name, Name, Name)>("rondo::all_reduce_");
   refuse_gradient(tensor, "all_reduce_");
   at::AutoDispatchBelowADInplaceOrView guard;
-  below.call(tensor, op, group);
+  below.call(tensor, op, group, wire);
 }
 
-at::Tensor all_gather_autograd(const at::Tensor& input, Name group) {
-  static const auto below = operator_named<at::Tensor(const at::Tensor&, Name)>("rondo::all_gather");
+at::Tensor all_gather_autograd(const at::Tensor& input, Name group, Name wire) {
+  static const auto below = operator_named<at::Tensor(const at::Tensor&, Name, Name)>("rondo::all_gather");
   refuse_gradient(input, "all_gather");
   at::AutoDispatchBelowADInplaceOrView guard;
-  return below.call(input, group);
+  return below.call(input, group, wire);
 }
 
-at::Tensor reduce_scatter_autograd(const at::Tensor& input, Name op, Name group) {
-  static const auto below = operator_named<at::Tensor(const at::Tensor&, Name, Name)>("rondo::reduce_scatter");
+at::Tensor reduce_scatter_autograd(const at::Tensor& input, Name op, Name group, Name wire) {
+  static const auto below = operator_named<at::Tensor(const at::Tensor&, Name, Name, Name)>("rondo::reduce_scatter");
   refuse_gradient(input, "reduce_scatter");
   at::AutoDispatchBelowADInplaceOrView guard;
-  return below.call(input, op, group);
+  return below.call(input, op, group, wire);
 }
 
 }  // namespace
 
 TORCH_LIBRARY(rondo, library) {
   const std::vector<at::Tag> tags{at::Tag::pt2_compliant_tag};
-  library.def("all_reduce_(Tensor(a!) tensor, str reduce_op='sum', str group_name='') -> ()", tags);
-  library.def("all_gather(Tensor input, str group_name='') -> Tensor", tags);
-  library.def("reduce_scatter(Tensor input, str reduce_op='sum', str group_name='') -> Tensor", tags);
+  library.def("all_reduce_(Tensor(a!) tensor, str reduce_op='sum', str group_name='', str wire='none') -> ()", tags);
+  library.def("all_gather(Tensor input, str group_name='', str wire='none') -> Tensor", tags);
+  library.def("reduce_scatter(Tensor input, str reduce_op='sum', str group_name='', str wire='none') -> Tensor", tags);
 }
 
 TORCH_LIBRARY_IMPL(rondo, CPU, library) {
@@ -151,7 +170,7 @@ TORCH_LIBRARY_IMPL(rondo, Autograd, library) {
 }
 
 TORCH_LIBRARY_IMPL(rondo, Meta, library) {
-  library.impl("all_reduce_", [](at::Tensor&, Name, Name) {});
+  library.impl("all_reduce_", [](at::Tensor&, Name, Name, Name) {});
   library.impl("all_gather", &all_gather_meta);
   library.impl("reduce_scatter", &reduce_scatter_meta);
 }
