@@ -14,6 +14,7 @@ from rondo._arguments import COUNT_MAX, real_number, text_of, whole_number
 from rondo._library import native
 from rondo.communicator import Communicator
 from rondo.start import UniqueId, init, unique_id
+from rondo.wire import FORMATS, Wire
 
 # In the order of rondo_exchange_t.
 OPTIONS = ("fp32", "fp16", "bf16", "int8", "sparseTopK", "sparseThreshold", "partialUpdate", "localSGD")
@@ -131,7 +132,7 @@ class DistOpt:
     spars            sparseTopK: the fraction of each gradient that is sent, 0.05 unless given, above 0; sparseThreshold: the least
                      magnitude that is sent, 0.001 unless given
     sampled          sparseTopK: about that fraction, by a magnitude that is guessed from a sample
-    residual         int8 and sparse: what is not sent is added to the next gradient
+    residual         int8 and sparse: what is not sent is added to the next gradient; outer_wire: to the next change
     clip             gradients are limited to -clip .. clip before they are sent; None: not
     bucket_bytes     gradients are exchanged in arrays of about this size; None: 2 MiB
     partition_bytes  partialUpdate: the size of a partition; None: 2 MiB
@@ -139,6 +140,8 @@ class DistOpt:
                      step(), which several backward passes for one step need
     outer_lr, outer_momentum, outer_nesterov   localSGD: the averaged change of the parameters is applied as a step of
                      SGD with momentum, Nesterov's or not; None, or 1 and 0: plain averaging. DiLoCo: 0.7, 0.9, True
+    outer_wire       localSGD: the wire format ("int8", "int4", ...) of the parameters' changes since the last average; None:
+                     the parameters travel as they are
     names            torch: {name: parameter} as dict(model.named_parameters()), for residuals in checkpoints
 
     All ranks pass the same but for gradients. The parameters of rank 0 are broadcast at the start; those of torch that
@@ -156,7 +159,8 @@ class DistOpt:
     def __init__(
         self, optimizer, *, group: Communicator | None = None, id=None, nccl_id=None, local_rank=None, world_size=None,
         option="fp32", spars=None, residual=True, clip=None, bucket_bytes=None, partition_bytes=None, overlap=True,
-        every=None, outer_lr=None, outer_momentum=None, outer_nesterov=False, sampled=False, names=None,
+        every=None, outer_lr=None, outer_momentum=None, outer_nesterov=False, outer_wire=None, sampled=False,
+        names=None,
     ):  # fmt: skip
         check_option(option, spars)
         if clip is not None and not clip > 0:
@@ -181,6 +185,7 @@ class DistOpt:
         self.group._refuse_in_batch("DistOpt")
         self._names = {name: text_of(name, "a parameter's name", self.group.rank) for name in self._parameters}
         flags = {"residual": bool(residual), "sampled": bool(sampled), "nesterov": bool(outer_nesterov)}
+        flags["outer_wire"] = FORMATS.index(Wire("none" if outer_wire is None else outer_wire).format)
         places = [(p.ctypes.data, p.size) for p in self._parameters.values()]
         fields = {"exchange": OPTIONS.index(option), **flags, **counts, **reals}  # the library has the defaults of others
         self._handle = native.dist_opt_create(self.group._open(), list(self._names.values()), *map(list, zip(*places)), fields)

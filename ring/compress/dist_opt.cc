@@ -9,6 +9,7 @@
 #include <system_error>
 #include <utility>
 
+#include "kernels/wire_codec.h"
 #include "ring/compress/compound_call.h"
 #include "ring/compress/dist_opt_options.h"
 
@@ -104,6 +105,10 @@ void DistOpt::ready(const std::string& name, const StepOptions& step) {
 }
 
 void DistOpt::refuse_another(Exchange exchange) const {
+  if (options_.outer_wire != WireFormat::kNone && options_.residual &&
+      (exchange == Exchange::kInt8 || sparse(exchange))) {
+    refuse(group_, "this exchange keeps a residual of gradients, and outer_wire one of the parameters' changes");
+  }
   if (begun_ == 0 || exchange == begun_as_) return;
   refuse(group_, "another exchange for this step comes too late: ready() has begun the one before");
 }
@@ -123,18 +128,18 @@ void DistOpt::fill(size_t gradient) {
 // In the order of the buckets, which all ranks have.
 void DistOpt::begin(const CompoundCall& call, Bucket& bucket, Exchange exchange) {
   CallOptions options = call.options();
-  options.wire.format = format_of(exchange);
-  const bool keeps = exchange == Exchange::kInt8 && options_.residual;
+  options.wire.format = format_of(exchange, options_);
+  const bool keeps = (exchange == Exchange::kInt8 || exchange == Exchange::kLocalSgd) && options_.residual;
   options.wire.residual = keeps ? bucket.residual.data() : nullptr;
   float* values = bucket.values.data();
   bucket.work = call->all_reduce_async(values, values, bucket.values.size(), DType::kFloat32, Op::kAverage, options);
   ++begun_;
   begun_as_ = exchange;
-  count_sent(bucket.values.size(), element_bytes(exchange));
+  count_sent(bucket.values.size(), options.wire.format);
 }
 
-void DistOpt::count_sent(uint64_t elements, double element_bytes) {
-  const double world = group_.size();
+void DistOpt::count_sent(uint64_t elements, WireFormat format) {
+  const double world = group_.size(), element_bytes = static_cast<double>(wire_block_bytes(format)) / kWireBlock;
   bytes_sent_ += static_cast<uint64_t>(2 * (world - 1) / world * static_cast<double>(elements) * element_bytes);
 }
 
@@ -186,7 +191,6 @@ void DistOpt::begin_again() noexcept {
   for (Place& place : places_) place.ready = false;
 }
 
-// All buckets, though one is not finite: the ranks make the same calls.
 void DistOpt::exchange_gradients(const CompoundCall& call, Exchange exchange, double spars) {
   const auto at_the_end = [](DistOpt* optimizer) { optimizer->begin_again(); };
   const std::unique_ptr<DistOpt, decltype(at_the_end)> again(this, at_the_end);
@@ -194,14 +198,15 @@ void DistOpt::exchange_gradients(const CompoundCall& call, Exchange exchange, do
     if (!places_[i].ready) fill(i);
   }
   while (!sparse(exchange) && begun_ < buckets_.size()) begin(call, buckets_[begun_], exchange);
+  end_all([&](Bucket& bucket) { sparse(exchange) ? reduce_sparse(bucket, exchange, spars) : bucket.work.wait(); });
+}
+
+// Ends the exchange of each bucket. All buckets, though one is not finite: the ranks make the same calls.
+void DistOpt::end_all(const std::function<void(Bucket&)>& end) {
   std::optional<Error> failure;
   for (Bucket& bucket : buckets_) {
     try {
-      if (sparse(exchange)) {
-        reduce_sparse(bucket, exchange, spars);
-      } else {
-        bucket.work.wait();
-      }
+      end(bucket);
     } catch (const Exception& e) {
       if (e.code() != ErrorCode::kNotFinite) throw;
       if (!failure) failure = in_gradient(e.error(), bucket);
@@ -259,11 +264,12 @@ void DistOpt::wait() {
 void DistOpt::average_parameters(const CompoundCall& call, Exchange exchange) {
   const bool partial = exchange == Exchange::kPartialUpdate;
   if (!partial && (steps_ + 1) % options_.every != 0) return;
+  if (!partial && options_.outer_wire != WireFormat::kNone) return average_changes(call);
   std::vector<TensorRef> tensors;
   const auto add = [&](size_t i) {
     const NamedGradient& g = gradients_[i];
     tensors.push_back({g.parameter, g.parameter, g.count, DType::kFloat32});
-    count_sent(g.count, sizeof(float));
+    count_sent(g.count, WireFormat::kNone);
   };
   if (partial) {
     for (const size_t i : partitions_[steps_ % partitions_.size()]) add(i);
@@ -272,6 +278,23 @@ void DistOpt::average_parameters(const CompoundCall& call, Exchange exchange) {
   }
   call->all_reduce_many(tensors, Op::kAverage, call.options());
   for (size_t i = 0; !partial && i < outer_.size(); ++i) outer_step(i);
+}
+
+// The ranks have equal parameters of the last average, and add equal changes to them.
+void DistOpt::average_changes(const CompoundCall& call) {
+  const auto at_the_end = [](DistOpt* optimizer) { optimizer->begin_again(); };
+  const std::unique_ptr<DistOpt, decltype(at_the_end)> again(this, at_the_end);
+  const auto for_each = [&](auto action) {
+    for (size_t i = 0; i < gradients_.size(); ++i) {
+      float* change = buckets_[places_[i].bucket].values.data() + places_[i].offset;
+      for (size_t e = 0; e < gradients_[i].count; ++e) action(gradients_[i].parameter[e], outer_[i][e], change[e]);
+    }
+  };
+  for_each([](float& parameter, float last, float& change) { change = parameter - last; });
+  for (Bucket& bucket : buckets_) begin(call, bucket, Exchange::kLocalSgd);
+  end_all([](Bucket& bucket) { bucket.work.wait(); });
+  for_each([](float& parameter, float last, float change) { parameter = last + change; });
+  for (size_t i = 0; i < outer_.size(); ++i) outer_step(i);
 }
 
 void DistOpt::outer_step(size_t gradient) {

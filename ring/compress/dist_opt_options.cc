@@ -37,14 +37,19 @@ void check(const Communicator& group, const std::vector<NamedGradient>& gradient
   if (options.bucket_bytes == 0 || options.partition_bytes == 0 || options.every == 0) {
     refuse(group, "bucket_bytes, partition_bytes and every are at least 1");
   }
+  if (options.outer_wire != WireFormat::kNone && options.exchange != Exchange::kLocalSgd) {
+    refuse(group, "outer_wire is given, and the exchange is not local SGD, whose parameters' changes travel so");
+  }
   if (!std::isfinite(options.outer_rate) || !std::isfinite(options.outer_momentum)) {
     refuse(group, fmt::format("outer_rate is {}, outer_momentum {}; they are finite numbers", options.outer_rate,
                               options.outer_momentum));
   }
 }
 
-WireFormat format_of(Exchange exchange) {
+WireFormat format_of(Exchange exchange, const DistOptOptions& options) {
   switch (exchange) {
+    case Exchange::kLocalSgd:
+      return options.outer_wire;
     case Exchange::kFloat16:
       return WireFormat::kFloat16;
     case Exchange::kBfloat16:

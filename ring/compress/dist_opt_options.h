@@ -25,11 +25,7 @@ constexpr bool after_update(Exchange exchange) {
 constexpr bool sparse(Exchange exchange) {
   return exchange == Exchange::kSparseTopK || exchange == Exchange::kSparseThreshold;
 }
-// Bytes of an element of a gradient that goes densely, coded or not.
-constexpr double element_bytes(Exchange exchange) {
-  return exchange == Exchange::kFloat32 ? 4 : exchange == Exchange::kInt8 ? 132.0 / 128 : 2;
-}
 // kNone for exchanges without one.
-WireFormat format_of(Exchange exchange);
+WireFormat format_of(Exchange exchange, const DistOptOptions& options);
 
 }  // namespace rondo::dist_opt

@@ -50,8 +50,9 @@ void descend(const NamedGradient& g) {
   for (uint64_t i = 0; i < g.count; ++i) g.parameter[i] -= kRate * g.gradient[i];
 }
 
-// early: the gradients become ready one by one, from the last on.
-void check_training(Communicator& group, Exchange exchange, double bound, bool early = false) {
+// early: the gradients become ready one by one, from the last on. outer: DistOptOptions::outer_wire.
+void check_training(Communicator& group, Exchange exchange, double bound, bool early = false,
+                    WireFormat outer = WireFormat::kNone) {
   Model model;
   if (group.rank() > 0) model.parameters[0][5] = 99.0f;  // until the broadcast
   DistOptOptions options;
@@ -59,6 +60,7 @@ void check_training(Communicator& group, Exchange exchange, double bound, bool e
   options.spars = 0.3;
   options.bucket_bytes = 4096;
   options.every = 2;
+  options.outer_wire = outer;
   DistOpt optimizer(group, model.list(), options);
   constexpr uint64_t kSteps = 4;
   for (uint64_t step = 0; step < kSteps; ++step) {
@@ -80,7 +82,9 @@ void check_training(Communicator& group, Exchange exchange, double bound, bool e
         for (uint64_t step = 0; step < kSteps; ++step)
           wanted -= double{kRate} * gradient_of(r, step, t, i) / group.size();
       }
-      const double got = double{model.parameters[t][i]} - double{kRate} * left[i];
+      // What is left of changes is in the unit of a parameter.
+      const double rest = outer == WireFormat::kNone ? -double{kRate} * left[i] : left[i];
+      const double got = double{model.parameters[t][i]} + rest;
       expect(std::abs(got - wanted) < bound, [&] {
         return fmt::format("exchange {}: tensor {} element {}: {} instead of {}", static_cast<int>(exchange), t, i, got,
                            wanted);
@@ -101,6 +105,9 @@ TEST_CASE("DistOpt: every exchange trains what the exact averages train, residua
       check_training(group, Exchange::kSparseTopK, 1e-5);
       check_training(group, Exchange::kSparseThreshold, 1e-5);
       check_training(group, Exchange::kLocalSgd, 1e-5);
+      for (const WireFormat outer : {WireFormat::kBfloat16, WireFormat::kInt8, WireFormat::kInt4}) {
+        check_training(group, Exchange::kLocalSgd, 1e-5, false, outer);
+      }
       for (const Exchange exchange : {Exchange::kFloat32, Exchange::kInt8, Exchange::kSparseTopK}) {
         check_training(group, exchange, 1e-5, true);
       }
@@ -242,11 +249,11 @@ TEST_CASE("DistOpt: after an error no gradient is ready, and no exchange is unde
 
 TEST_CASE("DistOpt: a state resumes to the same bits, and other worlds take the mean residual") {
   DistOptState state;
+  DistOptOptions options;
+  options.bucket_bytes = 4096;
+  options.every = 2;
   const auto first = [&](Communicator& group) {
     Model whole, half;
-    DistOptOptions options;
-    options.exchange = Exchange::kInt8;
-    options.bucket_bytes = 4096;
     DistOpt straight(group, whole.list(), options), before(group, half.list(), options);
     for (uint64_t step = 0; step < 4; ++step) {
       whole.compute(group.rank(), step);
@@ -265,11 +272,14 @@ TEST_CASE("DistOpt: a state resumes to the same bits, and other worlds take the 
     expect(after.steps() == 4 && half.parameters == whole.parameters, "other bits");
     if (group.rank() == 0) state = saved;
   };
+  options.exchange = Exchange::kLocalSgd;
+  options.outer_wire = WireFormat::kInt4;
+  CHECK_EQ(run_threads(RankGroup{2}, first), "");
+  options.exchange = Exchange::kInt8;
+  options.outer_wire = WireFormat::kNone;
   CHECK_EQ(run_threads(RankGroup{2}, first), "");
   const auto resumed = [&](Communicator& group) {
     Model model;
-    DistOptOptions options;
-    options.exchange = Exchange::kInt8;
     DistOpt optimizer(group, model.list(), options);
     optimizer.load(state);
     double left = 0;
@@ -390,6 +400,19 @@ TEST_CASE("DistOpt: NaN updates nothing and is named by gradient and rank; what 
     std::vector<NamedGradient> wrapping = Model().list();
     wrapping[0].count = uint64_t{1} << 62;  // 2^64 bytes
     CHECK_THROWS_WITH(DistOpt(group, wrapping), doctest::Contains("entry 0 of the gradients' counts"));
+    // Of changes that local SGD averages: each rank's own update has been made.
+    DistOptOptions outer;
+    outer.exchange = Exchange::kLocalSgd;
+    outer.outer_wire = WireFormat::kInt8;
+    outer.every = 1;
+    Model local;
+    DistOpt averages(group, local.list(), outer);
+    local.compute(group.rank(), 0);
+    if (group.rank() == 1) local.gradients[1][3] = std::numeric_limits<float>::quiet_NaN();
+    CHECK_THROWS_WITH(averages.step(descend), doctest::Contains("element 3 of \"t1\""));
+    CHECK_THROWS_WITH(averages.step(descend, {.exchange = Exchange::kInt8}), doctest::Contains("keeps a residual"));
+    outer.exchange = Exchange::kFloat32;
+    CHECK_THROWS_WITH(DistOpt(group, local.list(), outer), doctest::Contains("outer_wire is given"));
     Model model;
     options.exchange = Exchange::kSparseTopK;
     options.spars = 0;

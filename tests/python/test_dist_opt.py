@@ -90,6 +90,22 @@ def test_local_sgd_meets_every_so_many_steps():
     assert max(run(2, _averages, "localSGD", {"every": 3})) < 1e-5
 
 
+@pytest.mark.parametrize(("wire", "bound"), [("bfloat16", 0.02), ("int8", 0.02), ("int4", 0.3)])
+def test_changes_of_local_sgd_travel_in_a_wire_format(wire, bound):
+    assert 1e-6 < max(run(2, _averages, "localSGD", {"every": 3, "outer_wire": wire})) < bound
+
+
+def test_outer_wire_is_of_local_sgd():
+    assert "outer_wire is given" in run(1, _refused, {"outer_wire": "int8"})[0]
+    assert "'int5' is none of" in run(1, _refused, {"option": "localSGD", "outer_wire": "int5"})[0]
+
+
+def _refused(group, options):
+    with pytest.raises(ValueError) as refused:
+        rondo.DistOpt(NumpyUpdate({"w": np.ones(5, np.float32)}, _sgd), group=group, **options)
+    return str(refused.value)
+
+
 def _outer(group, nesterov):
     parameters = {"w": np.ones(5, np.float32)}
     optimizer = rondo.DistOpt(

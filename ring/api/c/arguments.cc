@@ -28,14 +28,11 @@ Algorithm algorithm_named(const char* name) {
 }
 
 WireOptions wire_of(const rondo_options_t& options) {
-  if (options.wire < 0 || options.wire >= kWireFormats) {
-    throw Exception(ErrorCode::kInvalid, "unknown wire format " + std::to_string(options.wire));
-  }
   if ((options.wire_flags & ~(RONDO_WIRE_STOCHASTIC | RONDO_WIRE_ALLOW_NOT_FINITE)) != 0) {
     throw Exception(ErrorCode::kInvalid, "unknown wire flags " + std::to_string(options.wire_flags));
   }
   WireOptions wire;
-  wire.format = static_cast<WireFormat>(options.wire);
+  wire.format = wire_format_of(options.wire);
   wire.stochastic = (options.wire_flags & RONDO_WIRE_STOCHASTIC) != 0;
   wire.allow_not_finite = (options.wire_flags & RONDO_WIRE_ALLOW_NOT_FINITE) != 0;
   wire.seed = options.wire_seed;
@@ -44,6 +41,11 @@ WireOptions wire_of(const rondo_options_t& options) {
 }
 
 }  // namespace
+
+WireFormat wire_format_of(rondo_wire_format_t format) {
+  if (format >= 0 && format < kWireFormats) return static_cast<WireFormat>(format);
+  throw Exception(ErrorCode::kInvalid, "unknown wire format " + std::to_string(format));
+}
 
 DType dtype_of(rondo_dtype_t dtype) {
   if (dtype >= 0 && dtype < kDTypes) return static_cast<DType>(dtype);

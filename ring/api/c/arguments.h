@@ -25,6 +25,7 @@ T& given(T* pointer, const char* what) {
 DType dtype_of(rondo_dtype_t dtype);
 Op op_of(rondo_op_t op);
 Collective collective_of(rondo_collective_t collective);
+WireFormat wire_format_of(rondo_wire_format_t format);
 
 CallOptions options_of(const rondo_options_t* given);
 Call call_of(const rondo_call_t* given, const Communicator& group);

@@ -58,7 +58,8 @@ rondo_dist_opt_options_t defaults() {
           static_cast<rondo_exchange_t>(from.exchange),
           from.sampled,
           from.residual,
-          from.nesterov};
+          from.nesterov,
+          static_cast<rondo_wire_format_t>(from.outer_wire)};
 }
 
 rondo::DistOptOptions options_of(const rondo_dist_opt_options_t* given_options) {
@@ -74,7 +75,8 @@ rondo::DistOptOptions options_of(const rondo_dist_opt_options_t* given_options) 
           .every = from.every,
           .outer_rate = static_cast<float>(from.outer_rate),
           .outer_momentum = static_cast<float>(from.outer_momentum),
-          .nesterov = from.nesterov != 0};
+          .nesterov = from.nesterov != 0,
+          .outer_wire = wire_format_of(from.outer_wire)};
 }
 
 void copy(const std::vector<float>& from, float* to) {

@@ -32,7 +32,7 @@ struct DistOptOptions {
   Exchange exchange = Exchange::kFloat32;
   std::optional<double> spars = {};    // nothing: 0.05 of each gradient; magnitudes from 0.001 on
   bool sampled = false;                // kSparseTopK: about that many (Select::kSampledTopK)
-  bool residual = true;                // kInt8 and sparse
+  bool residual = true;                // kInt8, sparse and outer_wire
   float clip = 0;                      // gradients are limited to -clip .. clip; 0: not
   uint64_t bucket_bytes = 2 << 20;     // gradients are exchanged in arrays of about this size
   uint64_t partition_bytes = 2 << 20;  // kPartialUpdate
@@ -43,6 +43,9 @@ struct DistOptOptions {
   float outer_rate = 1;
   float outer_momentum = 0;
   bool nesterov = false;
+  // kLocalSgd: how the changes of the parameters since the last average travel, with residuals; kNone: the parameters
+  // travel as they are.
+  WireFormat outer_wire = WireFormat::kNone;
 };
 
 // For one step, the same on all ranks; nothing: those of DistOptOptions.
@@ -133,14 +136,16 @@ class RONDO_EXPORT DistOpt {
   void make_buckets();
   void fill(size_t gradient);
   void begin(const CompoundCall& call, Bucket& bucket, Exchange exchange);
+  void end_all(const std::function<void(Bucket&)>& end);
   void begin_again() noexcept;
   void refuse_another(Exchange exchange) const;
-  void count_sent(uint64_t elements, double element_bytes);
+  void count_sent(uint64_t elements, WireFormat format);
   void reduce_sparse(Bucket& bucket, Exchange exchange, double spars);
   void exchange_gradients(const CompoundCall& call, Exchange exchange, double spars);
   Error in_gradient(Error error, const Bucket& bucket) const;
   void copy_back();
   void average_parameters(const CompoundCall& call, Exchange exchange);
+  void average_changes(const CompoundCall& call);
   void outer_step(size_t gradient);
   size_t index_of(const std::string& name) const;
 
