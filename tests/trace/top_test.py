@@ -105,8 +105,13 @@ def strangers():
         assert status.ask_all(folder)["00000001"][0].why == status.Answer.DEAD
         listener.listen()
         assert status.ask_all(folder)["00000001"][0].why == status.Answer.SILENT
+        os.utime(folder / "status-00000001-0.sock", (1, 1))
+        assert "00000001" in status.ask_all(folder)
+    os.utime(folder / "status-00000001-0.sock")
     (one,) = status.collect(folder)["communicators"]
     assert one["missing_ranks"][0]["status"]["considered_dead"], one
+    os.utime(folder / "status-00000001-0.sock", (1, 1))
+    assert status.ask_all(folder) == {} and list(folder.iterdir()) == [], "a job that has died long ago"
     if os.geteuid() == 0:
         os.chmod(folder, 0o700)
         status.collect.__defaults__ = (folder,)

@@ -126,7 +126,10 @@ def main(arguments=None):
     if not document["communicators"]:
         print(f"rondo-top: {NO_JOB}", file=sys.stderr)
         return 1
-    print(json.dumps(document, indent=2) if options.json else text_of(document))
+    try:
+        print(json.dumps(document, indent=2) if options.json else text_of(document), flush=True)
+    except BrokenPipeError:  # head has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return 0
 
 

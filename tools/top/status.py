@@ -11,6 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 # transport/tcp/listener.cc has it, too.
 FOLDER = pathlib.Path(f"/tmp/rondo-{os.geteuid()}")
 _NAME = re.compile(r"status-([0-9a-f]{8})-(\d+)\.sock")
+OLD_S = 10.0
 PATIENCE_S = 1.0  # a rank that runs answers within milliseconds
 
 # Bytes that each rank sends over its busiest link, by byte of the call's buffers (rondo-bench has the same).
@@ -67,7 +68,22 @@ def ask_all(folder=FOLDER):
         for answer in pool.map(ask, paths):
             if answer is not None:
                 jobs.setdefault(answer.session, {})[answer.rank] = answer
+    for session in [session for session, answers in jobs.items() if all(answer.why == Answer.DEAD for answer in answers.values())]:
+        if remove_old([path for path in paths if _NAME.fullmatch(path.name)[1] == session]):
+            del jobs[session]
     return jobs
+
+
+def remove_old(paths):
+    """The sockets of a job whose ranks have all been killed some time ago: a new one may not listen yet. True: removed."""
+    try:
+        if any(time.time() - path.stat().st_mtime < OLD_S for path in paths):
+            return False
+        for path in paths:
+            path.unlink()
+    except FileNotFoundError:  # another rondo-top, or a new job, did the rest
+        pass
+    return True
 
 
 def collect(folder=FOLDER):
