@@ -142,6 +142,8 @@ class DistOpt:
                      SGD with momentum, Nesterov's or not; None, or 1 and 0: plain averaging. DiLoCo: 0.7, 0.9, True
     outer_wire       localSGD: the wire format ("int8", "int4", ...) of the parameters' changes since the last average; None:
                      the parameters travel as they are
+    outer_delay      localSGD: the changes travel during so many further steps, fewer than `every`; what a rank has learned
+                     meanwhile is added. Other calls on the group wait meanwhile: pass group=group.dup()
     names            torch: {name: parameter} as dict(model.named_parameters()), for residuals in checkpoints
 
     All ranks pass the same but for gradients. The parameters of rank 0 are broadcast at the start; those of torch that
@@ -159,8 +161,8 @@ class DistOpt:
     def __init__(
         self, optimizer, *, group: Communicator | None = None, id=None, nccl_id=None, local_rank=None, world_size=None,
         option="fp32", spars=None, residual=True, clip=None, bucket_bytes=None, partition_bytes=None, overlap=True,
-        every=None, outer_lr=None, outer_momentum=None, outer_nesterov=False, outer_wire=None, sampled=False,
-        names=None,
+        every=None, outer_lr=None, outer_momentum=None, outer_nesterov=False, outer_wire=None, outer_delay=0,
+        sampled=False, names=None,
     ):  # fmt: skip
         check_option(option, spars)
         if clip is not None and not clip > 0:
@@ -169,6 +171,7 @@ class DistOpt:
         counts = {
             what: whole_number(value, what, least=1, most=COUNT_MAX) for what, value in counts.items() if value is not None
         }
+        counts["outer_delay"] = whole_number(outer_delay, "outer_delay", least=0, most=COUNT_MAX)
         reals = {"clip": clip, "outer_rate": outer_lr, "outer_momentum": outer_momentum}
         reals = {what: real_number(value, what) for what, value in reals.items() if value is not None}
         self.optimizer = optimizer

@@ -105,6 +105,7 @@ void DistOpt::ready(const std::string& name, const StepOptions& step) {
 }
 
 void DistOpt::refuse_another(Exchange exchange) const {
+  if (exchange != Exchange::kLocalSgd) refuse_meanwhile("another exchange");
   if (options_.outer_wire != WireFormat::kNone && options_.residual &&
       (exchange == Exchange::kInt8 || sparse(exchange))) {
     refuse(group_, "this exchange keeps a residual of gradients, and outer_wire one of the parameters' changes");
@@ -129,7 +130,8 @@ void DistOpt::fill(size_t gradient) {
 void DistOpt::begin(const CompoundCall& call, Bucket& bucket, Exchange exchange) {
   CallOptions options = call.options();
   options.wire.format = format_of(exchange, options_);
-  const bool keeps = (exchange == Exchange::kInt8 || exchange == Exchange::kLocalSgd) && options_.residual;
+  const bool outer = exchange == Exchange::kLocalSgd && options_.outer_wire != WireFormat::kNone;
+  const bool keeps = (exchange == Exchange::kInt8 || outer) && options_.residual;
   options.wire.residual = keeps ? bucket.residual.data() : nullptr;
   float* values = bucket.values.data();
   bucket.work = call->all_reduce_async(values, values, bucket.values.size(), DType::kFloat32, Op::kAverage, options);
@@ -187,6 +189,7 @@ void DistOpt::begin_again() noexcept {
     }
   }
   begun_ = 0;
+  changes_due_.reset();
   for (Bucket& bucket : buckets_) bucket.missing = bucket.members.size();
   for (Place& place : places_) place.ready = false;
 }
@@ -236,6 +239,7 @@ void DistOpt::reduce(const StepOptions& step) {
   CompoundCall::run(group_, Purpose::kDistOpt, "DistOpt::step", [&](const CompoundCall& call) {
     const double spars = spars_of(group_, exchange, step.spars.has_value() ? step.spars : options_.spars);
     refuse_another(exchange);
+    if (changes_due_) return;
     if (after_update(exchange)) return begin_again();  // gradients that are ready are not sent
     exchange_gradients(call, exchange, spars);
     copy_back();
@@ -263,8 +267,8 @@ void DistOpt::wait() {
 
 void DistOpt::average_parameters(const CompoundCall& call, Exchange exchange) {
   const bool partial = exchange == Exchange::kPartialUpdate;
+  if (!partial && (options_.outer_wire != WireFormat::kNone || options_.outer_delay > 0)) return average_changes(call);
   if (!partial && (steps_ + 1) % options_.every != 0) return;
-  if (!partial && options_.outer_wire != WireFormat::kNone) return average_changes(call);
   std::vector<TensorRef> tensors;
   const auto add = [&](size_t i) {
     const NamedGradient& g = gradients_[i];
@@ -282,19 +286,53 @@ void DistOpt::average_parameters(const CompoundCall& call, Exchange exchange) {
 
 // The ranks have equal parameters of the last average, and add equal changes to them.
 void DistOpt::average_changes(const CompoundCall& call) {
-  const auto at_the_end = [](DistOpt* optimizer) { optimizer->begin_again(); };
-  const std::unique_ptr<DistOpt, decltype(at_the_end)> again(this, at_the_end);
-  const auto for_each = [&](auto action) {
-    for (size_t i = 0; i < gradients_.size(); ++i) {
-      float* change = buckets_[places_[i].bucket].values.data() + places_[i].offset;
-      for (size_t e = 0; e < gradients_[i].count; ++e) action(gradients_[i].parameter[e], outer_[i][e], change[e]);
-    }
+  const auto at_the_end = [](DistOpt* optimizer) {
+    if (!optimizer->changes_due_) optimizer->begin_again();
   };
-  for_each([](float& parameter, float last, float& change) { change = parameter - last; });
+  const std::unique_ptr<DistOpt, decltype(at_the_end)> again(this, at_the_end);
+  if (changes_due_ == steps_) end_changes();
+  if ((steps_ + 1) % options_.every != 0) return;
+  begin_changes(call);
+  if (options_.outer_delay == 0) return end_changes();
+  changes_due_ = steps_ + options_.outer_delay;
+}
+
+// action(parameter, that of the last average, its place in `values`, in `sent`).
+template <typename Action>
+void DistOpt::for_each_value(Action action) {
+  for (size_t i = 0; i < gradients_.size(); ++i) {
+    Bucket& bucket = buckets_[places_[i].bucket];
+    for (size_t e = 0; e < gradients_[i].count; ++e) {
+      const size_t place = places_[i].offset + e;
+      action(gradients_[i].parameter[e], outer_[i][e], bucket.values[place], bucket.sent[place]);
+    }
+  }
+}
+
+void DistOpt::begin_changes(const CompoundCall& call) {
+  for (Bucket& bucket : buckets_) bucket.sent.resize(bucket.values.size());
+  for_each_value([](float parameter, float last, float& change, float& sent) {
+    sent = parameter;
+    change = parameter - last;
+  });
   for (Bucket& bucket : buckets_) begin(call, bucket, Exchange::kLocalSgd);
+}
+
+void DistOpt::end_changes() {
+  changes_due_.reset();  // whatever comes of it
   end_all([](Bucket& bucket) { bucket.work.wait(); });
-  for_each([](float& parameter, float last, float change) { parameter = last + change; });
+  for_each_value([](float& parameter, float last, float change, float& sent) {
+    sent = parameter - sent;
+    parameter = last + change;
+  });
   for (size_t i = 0; i < outer_.size(); ++i) outer_step(i);
+  for_each_value([](float& parameter, float, float, float since) { parameter += since; });
+  begun_ = 0;
+}
+
+void DistOpt::refuse_meanwhile(const char* what) const {
+  if (changes_due_)
+    refuse(group_, fmt::format("{} while the parameters' changes travel, until step {}", what, *changes_due_));
 }
 
 void DistOpt::outer_step(size_t gradient) {

@@ -37,8 +37,11 @@ void check(const Communicator& group, const std::vector<NamedGradient>& gradient
   if (options.bucket_bytes == 0 || options.partition_bytes == 0 || options.every == 0) {
     refuse(group, "bucket_bytes, partition_bytes and every are at least 1");
   }
-  if (options.outer_wire != WireFormat::kNone && options.exchange != Exchange::kLocalSgd) {
-    refuse(group, "outer_wire is given, and the exchange is not local SGD, whose parameters' changes travel so");
+  if ((options.outer_wire != WireFormat::kNone || options.outer_delay > 0) && options.exchange != Exchange::kLocalSgd) {
+    refuse(group, "outer_wire or outer_delay is given, and the exchange is not local SGD, whose changes travel so");
+  }
+  if (options.outer_delay >= options.every) {
+    refuse(group, fmt::format("outer_delay is {}; it is below every, which is {}", options.outer_delay, options.every));
   }
   if (!std::isfinite(options.outer_rate) || !std::isfinite(options.outer_momentum)) {
     refuse(group, fmt::format("outer_rate is {}, outer_momentum {}; they are finite numbers", options.outer_rate,

@@ -18,6 +18,7 @@ std::span<float> DistOpt::residual(const std::string& name) {
 }
 
 DistOptState DistOpt::save() {
+  refuse_meanwhile("save()");
   return CompoundCall::run(group_, Purpose::kDistOpt, "DistOpt::save", [this](const CompoundCall& call) {
     DistOptState state;
     state.steps = steps_;
@@ -37,6 +38,7 @@ DistOptState DistOpt::save() {
 }
 
 void DistOpt::load(const DistOptState& state) {
+  refuse_meanwhile("load()");
   const auto saved = static_cast<size_t>(state.world), rank = static_cast<size_t>(group_.rank());
   if (state.world < 1 || state.tensors.size() != gradients_.size()) {
     refuse(group_, fmt::format("the state is of {} tensors and {} ranks; there are {} gradients", state.tensors.size(),

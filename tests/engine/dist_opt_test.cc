@@ -198,6 +198,45 @@ TEST_CASE("DistOpt: the outer step of local SGD, and exchanges of single steps")
   CHECK_EQ(run_threads(RankGroup{2}, body), "");
 }
 
+TEST_CASE(
+    "DistOpt: changes of local SGD travel during further steps, whose own changes are added to the outer step's") {
+  const auto body = [](Communicator& group) {
+    Model model;
+    DistOptOptions options;
+    options.exchange = Exchange::kLocalSgd;
+    options.every = 3;
+    options.outer_delay = 2;
+    DistOpt optimizer(group, model.list(), options);
+    const float own = -kRate * static_cast<float>(group.rank()), mean = -kRate * 0.5f;  // of a step; exact in float32
+    float wanted = 1.0f;
+    for (int step = 0; step < 9; ++step) {
+      for (std::vector<float>& gradient : model.gradients) {
+        gradient.assign(gradient.size(), static_cast<float>(group.rank()));
+      }
+      optimizer.step(descend);
+      wanted += own;
+      if (step % 3 == 1 && step > 1) wanted += 3 * (mean - own);  // of the three steps up to the last average
+      expect(model.parameters[1] == std::vector<float>(7, wanted), fmt::format("step {}", step));
+      const bool travels = step % 3 != 1 && step > 1;
+      for (const std::function<void()>& call :
+           {std::function<void()>([&] { optimizer.save(); }),
+            std::function<void()>([&] { optimizer.ready("t2", {.exchange = Exchange::kFloat32}); })}) {
+        std::string message;
+        try {
+          if (travels) call();
+        } catch (const Exception& e) {
+          message = e.what();
+        }
+        expect((message.find("while the parameters' changes travel, until step") != std::string::npos) == travels,
+               message);
+      }
+    }
+    options.outer_delay = 3;
+    CHECK_THROWS_WITH(DistOpt(group, model.list(), options), doctest::Contains("outer_delay is 3; it is below every"));
+  };
+  CHECK_EQ(run_threads(RankGroup{2}, body), "");
+}
+
 TEST_CASE("DistOpt: after an error no gradient is ready, and no exchange is under way") {
   const auto body = [](Communicator& group) {
     for (const Exchange exchange : {Exchange::kFloat16, Exchange::kInt8}) {
@@ -412,7 +451,7 @@ TEST_CASE("DistOpt: NaN updates nothing and is named by gradient and rank; what 
     CHECK_THROWS_WITH(averages.step(descend), doctest::Contains("element 3 of \"t1\""));
     CHECK_THROWS_WITH(averages.step(descend, {.exchange = Exchange::kInt8}), doctest::Contains("keeps a residual"));
     outer.exchange = Exchange::kFloat32;
-    CHECK_THROWS_WITH(DistOpt(group, local.list(), outer), doctest::Contains("outer_wire is given"));
+    CHECK_THROWS_WITH(DistOpt(group, local.list(), outer), doctest::Contains("outer_wire or outer_delay is given"));
     Model model;
     options.exchange = Exchange::kSparseTopK;
     options.spars = 0;

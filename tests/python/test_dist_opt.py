@@ -95,8 +95,26 @@ def test_changes_of_local_sgd_travel_in_a_wire_format(wire, bound):
     assert 1e-6 < max(run(2, _averages, "localSGD", {"every": 3, "outer_wire": wire})) < bound
 
 
+def _delayed(group):
+    parameters = {"w": np.ones(5, np.float32)}
+    optimizer = rondo.DistOpt(
+        NumpyUpdate(parameters, lambda _, p, g: np.subtract(p, g, out=p)), group=group.dup(), option="localSGD", every=2, outer_delay=1,
+    )  # fmt: skip
+    seen = []
+    for _ in range(4):
+        optimizer.step({"w": np.full(5, group.rank, np.float32)})
+        seen.append(float(parameters["w"][0]))
+        group.barrier()
+    return seen
+
+
+def test_changes_travel_during_further_steps():
+    # The third step brings the mean of the first two, -1, in the place of this rank's own.
+    assert run(2, _delayed) == [[1, 1, 0, 0], [0, -1, -1, -2]]
+
+
 def test_outer_wire_is_of_local_sgd():
-    assert "outer_wire is given" in run(1, _refused, {"outer_wire": "int8"})[0]
+    assert "outer_wire or outer_delay is given" in run(1, _refused, {"outer_wire": "int8"})[0]
     assert "'int5' is none of" in run(1, _refused, {"option": "localSGD", "outer_wire": "int5"})[0]
 
 

@@ -59,7 +59,8 @@ rondo_dist_opt_options_t defaults() {
           from.sampled,
           from.residual,
           from.nesterov,
-          static_cast<rondo_wire_format_t>(from.outer_wire)};
+          static_cast<rondo_wire_format_t>(from.outer_wire),
+          from.outer_delay};
 }
 
 rondo::DistOptOptions options_of(const rondo_dist_opt_options_t* given_options) {
@@ -76,7 +77,8 @@ rondo::DistOptOptions options_of(const rondo_dist_opt_options_t* given_options) 
           .outer_rate = static_cast<float>(from.outer_rate),
           .outer_momentum = static_cast<float>(from.outer_momentum),
           .nesterov = from.nesterov != 0,
-          .outer_wire = wire_format_of(from.outer_wire)};
+          .outer_wire = wire_format_of(from.outer_wire),
+          .outer_delay = from.outer_delay};
 }
 
 void copy(const std::vector<float>& from, float* to) {

@@ -46,6 +46,10 @@ struct DistOptOptions {
   // kLocalSgd: how the changes of the parameters since the last average travel, with residuals; kNone: the parameters
   // travel as they are.
   WireFormat outer_wire = WireFormat::kNone;
+  // kLocalSgd: the changes travel during so many further steps, less than `every`; what a rank's parameters have
+  // changed meanwhile is added to the outer step's result. Steps of other exchanges, save() and load() are refused
+  // meanwhile, and other calls on the communicator wait: give DistOpt one of its own, as dup() makes it.
+  uint64_t outer_delay = 0;
 };
 
 // For one step, the same on all ranks; nothing: those of DistOptOptions.
@@ -125,7 +129,8 @@ class RONDO_EXPORT DistOpt {
   struct Bucket {
     std::vector<size_t> members;  // of gradients_
     std::vector<float> values, residual;
-    size_t missing = 0;  // gradients that are not ready
+    std::vector<float> sent;  // outer_wire, outer_delay: the parameters whose changes travel
+    size_t missing = 0;       // gradients that are not ready
     Work work;
   };
   struct Place {
@@ -146,6 +151,11 @@ class RONDO_EXPORT DistOpt {
   void copy_back();
   void average_parameters(const CompoundCall& call, Exchange exchange);
   void average_changes(const CompoundCall& call);
+  void begin_changes(const CompoundCall& call);
+  void end_changes();
+  void refuse_meanwhile(const char* what) const;
+  template <typename Action>
+  void for_each_value(Action action);
   void outer_step(size_t gradient);
   size_t index_of(const std::string& name) const;
 
@@ -159,6 +169,7 @@ class RONDO_EXPORT DistOpt {
   std::vector<std::vector<float>> outer_, momentum_;  // kLocalSgd, by gradient
   size_t begun_ = 0;                                  // buckets whose exchange ready() or step() has begun
   Exchange begun_as_ = Exchange::kFloat32;
+  std::optional<uint64_t> changes_due_;  // the step at whose end the changes that travel are waited for
   uint64_t steps_ = 0, bytes_sent_ = 0;
 };
 

@@ -438,6 +438,7 @@ typedef struct {
   int32_t residual;
   int32_t nesterov;
   rondo_wire_format_t outer_wire;
+  uint64_t outer_delay;
 } rondo_dist_opt_options_t;
 /* What a parameter adds to a checkpoint: residuals, world * count elements, those of all ranks one after the other;
  * outer and momentum, count elements, of RONDO_EXCHANGE_LOCAL_SGD, else NULL. */
