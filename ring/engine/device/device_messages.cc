@@ -1,6 +1,5 @@
 // DeviceSide: messages in the order of streams.
 #include <chrono>
-#include <optional>
 #include <thread>
 #include <utility>
 
@@ -12,41 +11,50 @@ namespace {
 // The progress thread sees within some microseconds what a stream has passed.
 constexpr std::chrono::microseconds kBetweenLooks{50};
 
-}  // namespace
+const char* name_of(const P2pCall& call) { return call.sends() ? "send" : "recv"; }
 
-std::shared_ptr<StreamMessage> DeviceSide::make(const MessageCall& call, Blocking blocking) {
-  StreamMessage::Options made;
-  made.call = group_.checked(call);
-  const char* const name = made.call.sends() ? "send" : "recv";
-  attach_for(name, call.options.timeout, &*call.options.stream);
-  group_.ready_progress_thread();
-  made.calls = calls_;
-  made.messages = group_.messages();
-  made.stream = *call.options.stream;
-  made.device = check_message(name, made.call, made.stream).device;
-  calls_->prepare(made.device);
-  made.waits = waits_;
-  made.to_itself = call.peer == group_.rank();
-  made.blocking = blocking == Blocking::kYes;
-  made.limit = group_.limit_of(call.options.timeout);
-  made.give_up = [this](const Error& error) { group_.fail(error); };
-  return std::make_shared<StreamMessage>(std::move(made));
+Message message_of(StreamCall& call) {
+  const MessageOperation& operation = call.await_message();
+  if (operation.failed()) throw Exception(operation.error());
+  return *operation.moved_message();
 }
 
-StreamFacts DeviceSide::check_message(const char* name, const P2pCall& call, DeviceStream stream) const {
-  const StreamFacts facts = check_stream(name, stream);
-  if (call.bytes > 0) check_device(name, facts, {"data", call.data});
+}  // namespace
+
+std::shared_ptr<StreamCall> DeviceSide::make(const MessageCall& call, Blocking blocking) {
+  const P2pCall checked = group_.checked(call);
+  attach_for(name_of(checked), call.options.timeout, &*call.options.stream);
+  group_.ready_progress_thread();
+  StreamCall::Options made = staged(*call.options.stream, check_message(checked, *call.options.stream).device);
+  calls_->prepare(made.device);
+  Piece piece;
+  piece.region_bytes = checked.bytes;
+  if (checked.bytes > 0) piece.in = {{checked.data, checked.bytes, 0, checked.bytes, checked.bytes, 1}};
+  if (!checked.sends()) piece.out = piece.in;
+  made.pieces.push_back(std::move(piece));
+  made.message = checked;
+  made.messages = group_.messages();
+  made.limit = group_.limit_of(call.options.timeout);
+  made.blocking = blocking == Blocking::kYes;
+  return std::make_shared<StreamCall>(std::move(made));
+}
+
+StreamFacts DeviceSide::check_message(const P2pCall& call, DeviceStream stream) const {
+  const StreamFacts facts = check_stream(name_of(call), stream);
+  if (call.bytes > 0) check_device(name_of(call), facts, {"data", call.data});
   return facts;
 }
 
-void DeviceSide::check(const StreamMessage& message) const {
-  check_message(message.sends() ? "send" : "recv", message.call(), message.stream());
+void DeviceSide::check(const StreamCall& message) const { check_message(message.message(), message.stream()); }
+
+void DeviceSide::enqueue(StreamCall& message) {
+  take_room(message);
+  message.enqueue();
 }
 
-std::shared_ptr<StreamMessage> DeviceSide::begin(const MessageCall& call, Blocking blocking) {
+std::shared_ptr<StreamCall> DeviceSide::begin(const MessageCall& call, Blocking blocking) {
   auto message = make(call, blocking);
-  message->begin();
-  message->finish();
+  enqueue(*message);
   return message;
 }
 
@@ -59,53 +67,16 @@ void DeviceSide::wait_for_streams(Clock::time_point until) {
   }
 }
 
-namespace {
-
-Message message_of(StreamMessage& message) {
-  const MessageOperation& operation = message.await_message();
-  if (operation.failed()) throw Exception(operation.error());
-  return *operation.moved_message();
-}
-
-// A stream of the pool for as long as it lives.
-class TakenStream {
- public:
-  TakenStream(StreamCalls& calls, int device) : calls_(calls), device_(device), stream_(calls.take_stream(device)) {}
-  ~TakenStream() { calls_.give_back_stream(device_, stream_); }
-  TakenStream(const TakenStream&) = delete;
-  TakenStream& operator=(const TakenStream&) = delete;
-  DeviceStream get() const { return stream_; }
-
- private:
-  StreamCalls& calls_;
-  const int device_;
-  const DeviceStream stream_;
-};
-
-}  // namespace
-
 Message DeviceSide::run(const MessageCall& call) {
   if (call.kind == MessageKind::kSend) return begin(call, Blocking::kNo), Message{};
   return message_of(*begin(call, Blocking::kYes));
 }
 
-// The receive's arguments are checked before the send is under way. What is sent is copied beside what comes.
+// The receive's arguments are checked before the send is under way.
 Message DeviceSide::run(const MessageCall& sent, const MessageCall& received) {
   const auto receive = make(received, Blocking::kYes);
-  std::optional<TakenStream> taken;
-  std::optional<CopyStream> copies;
-  MessageCall beside = sent;
-  if (group_.checked(sent).bytes > kPieceBytes) {
-    beside.options.stream = taken.emplace(*calls_, receive->device()).get();
-    copies.emplace(*calls_, receive->stream(), taken->get(), receive->device());
-  }
-  const auto send = make(beside, Blocking::kYes);
-  if (copies) copies->begin();
-  send->begin();
-  send->finish();
-  receive->begin();
-  receive->finish();
-  if (copies) copies->join();
+  const auto send = begin(sent, Blocking::kYes);
+  enqueue(*receive);
   const Message message = message_of(*receive);
   message_of(*send);
   return message;

@@ -102,20 +102,26 @@ void DeviceSide::number_pieces(std::vector<BatchPart>& parts) {
   }
 }
 
+StreamCall::Options DeviceSide::staged(void* stream, int device) {
+  return {calls_, stream, device, waits_, {}, [this](const Error& error) {
+            if (error.code != ErrorCode::kInvalid) group_.fail(error);
+          }};
+}
+
+void DeviceSide::take_room(StreamCall& call) {
+  if (!call.take_room([this] { return group_.context().failure.get() != nullptr; })) group_.check_usable();
+}
+
 std::shared_ptr<StreamCall> DeviceSide::make(std::vector<Piece> pieces, void* stream, int device) {
-  const uint32_t entries = StreamCall::entries_of(pieces);
-  if (!calls_->begin(entries, [this] { return group_.context().failure.get() != nullptr; })) group_.check_usable();
-  return std::make_shared<StreamCall>(
-      StreamCall::Options{calls_, stream, device, waits_, std::move(pieces), [this](const Error& error) {
-                            if (error.code != ErrorCode::kInvalid) group_.fail(error);
-                          }});
+  StreamCall::Options options = staged(stream, device);
+  options.pieces = std::move(pieces);
+  auto made = std::make_shared<StreamCall>(std::move(options));
+  take_room(*made);
+  return made;
 }
 
 void DeviceSide::submit(StreamCall& call, std::vector<BatchPart> parts, uint64_t stream_id) {
-  for (auto& operation : group_.submit_all(std::move(parts))) {
-    call.engine = operation->engine;
-    call.add_operation(std::move(operation));
-  }
+  for (const auto& operation : group_.submit_all(std::move(parts))) call.engine = operation->engine;
   group_.leave_to_progress_thread(*call.engine);
   call.enqueue();
   last_ = call.weak_from_this();

@@ -11,7 +11,6 @@
 #include "ring/engine/communicator_state.h"
 #include "ring/engine/device/enqueued_call.h"
 #include "ring/engine/device/stream_call.h"
-#include "ring/engine/device/stream_message.h"
 
 namespace rondo {
 
@@ -34,7 +33,7 @@ class DeviceSide {
   // Attaches; throws Exception where start() would for its arguments.
   void check(const Call& call) { check_arguments(call); }
   // check() of a message that has been made.
-  void check(const StreamMessage& message) const;
+  void check(const StreamCall& message) const;
   // The call, which has a stream, is in it when these return. Throw Exception.
   void run(const Call& call) { start(call); }
   std::shared_ptr<Operation> start(const Call& call);
@@ -47,9 +46,10 @@ class DeviceSide {
   };
   ListArguments check_list(std::span<const TensorRef> tensors, Op op, const CallOptions& options);
 
-  // Messages. make(): attaches, checks the arguments and takes memory; StreamMessage::begin() starts it.
+  // Messages. make(): attaches, checks the arguments and takes memory; enqueue() starts it.
   enum class Blocking : bool { kNo, kYes };
-  std::shared_ptr<StreamMessage> make(const MessageCall& call, Blocking blocking);
+  std::shared_ptr<StreamCall> make(const MessageCall& call, Blocking blocking);
+  void enqueue(StreamCall& message);
   // In the stream when this returns.
   std::shared_ptr<Operation> start(const MessageCall& call) { return begin(call, Blocking::kNo); }
   // A send: as start(). A receive returns when the message has come, and both at once when the own one has gone, too;
@@ -120,10 +120,12 @@ class DeviceSide {
   }
   StreamFacts check_stream(const DeviceDriver& driver, const std::string& call, void* stream) const;
   void check_device(const std::string& call, const StreamFacts& stream, const Memory& memory) const;
+  StreamCall::Options staged(void* stream, int device);
   std::shared_ptr<StreamCall> make(std::vector<Piece> pieces, void* stream, int device);
+  void take_room(StreamCall& call);
   void submit(StreamCall& call, std::vector<BatchPart> parts, uint64_t stream_id);
-  StreamFacts check_message(const char* name, const P2pCall& call, DeviceStream stream) const;
-  std::shared_ptr<StreamMessage> begin(const MessageCall& call, Blocking blocking);
+  StreamFacts check_message(const P2pCall& call, DeviceStream stream) const;
+  std::shared_ptr<StreamCall> begin(const MessageCall& call, Blocking blocking);
   std::vector<BatchPart> parts_of(const Call& call, StreamCall& stream_call) const;
 
   CommunicatorState& group_;

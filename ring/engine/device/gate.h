@@ -21,27 +21,12 @@ class Gate {
   virtual void ended(const Error* error) = 0;
 };
 
-// The gate of operations on what a stream has copied to the host: the stream goes on when they have ended.
-class CopyGate final : public Gate {
- public:
-  // word: locked host memory that the stream waits for; it is set to `value` once `operations` have ended.
-  CopyGate(uint32_t* word, uint32_t value, int operations) : word_(word), value_(value), left_(operations) {}
-
-  void open() { open_.store(true, std::memory_order_release); }
-  bool is_open() const override { return open_.load(std::memory_order_acquire); }
-  void ended(const Error*) override {
-    if (left_.fetch_sub(1) != 1) return;
-    // Release: who sees the word sees what the operations wrote.
-    std::atomic_ref<uint32_t>(*word_).store(value_, std::memory_order_release);
-  }
-  uint32_t* word() const { return word_; }
-  uint32_t value() const { return value_; }
-
- private:
-  uint32_t* const word_;
-  const uint32_t value_;
-  std::atomic<bool> open_{false};
-  std::atomic<int> left_;
-};
+// Words that streams and threads of the host look at. Acquire: who sees a number sees what its writer did before.
+inline uint32_t load_word(const uint32_t& word) {
+  return std::atomic_ref<uint32_t>(const_cast<uint32_t&>(word)).load(std::memory_order_acquire);
+}
+inline void store_word(uint32_t& word, uint32_t value) { std::atomic_ref<uint32_t>(word).store(value); }
+// As numbers that wrap around.
+constexpr bool at_least(uint32_t word, uint32_t number) { return static_cast<int32_t>(word - number) >= 0; }
 
 }  // namespace rondo

@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "kernels/device/peer_places.h"
+#include "ring/engine/device/gate.h"
 #include "ring/plan/lower.h"
 
 namespace rondo {
@@ -31,12 +32,5 @@ struct Inbox {
   // By window of the owner: bit r once rank r has let go of it. Of MemorySharing::kIpc only.
   uint64_t closed[kMaxWindows];
 };
-
-// Acquire: who sees a number sees what its writer did before.
-inline uint32_t load_word(const uint32_t& word) {
-  return std::atomic_ref<uint32_t>(const_cast<uint32_t&>(word)).load(std::memory_order_acquire);
-}
-inline void store_word(uint32_t& word, uint32_t value) { std::atomic_ref<uint32_t>(word).store(value); }
-constexpr bool at_least(uint32_t word, uint32_t number) { return static_cast<int32_t>(word - number) >= 0; }
 
 }  // namespace rondo

@@ -8,10 +8,8 @@ namespace {
 
 // Sizes are powers of two, so that calls of different sizes find each other's memory again.
 constexpr size_t kLeastBytes = 64 * 1024;
-// Before a region's data: its word and its length, on a page of its own, so that the data is aligned as all registered
-// memory is.
+// Before a region's data: its word, on a page of its own, so that the data is aligned as all registered memory is.
 constexpr size_t kHeaderBytes = 4096;
-constexpr size_t kLengthOffset = 64;
 
 }  // namespace
 
@@ -26,8 +24,7 @@ StagingPool::Region StagingPool::take(size_t bytes) {
   try {
     auto* memory = static_cast<std::byte*>(allocations_.allocate(kHeaderBytes + rounded));
     driver_->check(driver_->lock_host(device_, memory, kHeaderBytes + rounded), "locking host memory");
-    region = {memory + kHeaderBytes, rounded, reinterpret_cast<uint32_t*>(memory),
-              reinterpret_cast<uint64_t*>(memory + kLengthOffset)};
+    region = {memory + kHeaderBytes, rounded, reinterpret_cast<uint32_t*>(memory)};
   } catch (...) {
     std::lock_guard lock(mutex_);
     --taken_;

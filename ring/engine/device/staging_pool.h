@@ -29,8 +29,7 @@ class StagingPool {
   struct Region {
     std::byte* data = nullptr;
     size_t bytes = 0;
-    uint32_t* word = nullptr;    // which a stream waits for; it only grows, modulo 2^32
-    uint64_t* length = nullptr;  // of a message: bytes of it that have come
+    uint32_t* word = nullptr;  // which a stream waits for; it only grows, modulo 2^32
   };
   // At least so many bytes. Throws Exception(kSystem).
   Region take(size_t bytes);

@@ -1,5 +1,7 @@
 #include "ring/engine/device/stream_batch.h"
 
+#include "ring/base/caught.h"
+
 namespace rondo {
 namespace {
 
@@ -73,27 +75,20 @@ void StreamBatch::enqueue_collectives(DeviceSide& device, std::vector<std::share
   }
 }
 
-void StreamBatch::begin_messages() const {
+void StreamBatch::enqueue_messages(DeviceSide& device, bool sends) const {
   for (const auto& message : messages_) {
-    if (!message->sends()) continue;
-    message->begin();
-    message->finish();
-  }
-  for (const auto& message : messages_) {
-    if (!message->sends()) message->begin();
+    if (message->sends() == sends) device.enqueue(*message);
   }
 }
 
 std::vector<std::shared_ptr<Operation>> StreamBatch::enqueue(DeviceSide& device) const {
   std::vector<std::shared_ptr<Operation>> operations(messages_.begin(), messages_.end());
   try {
-    begin_messages();
+    enqueue_messages(device, true);
     enqueue_collectives(device, operations);
-    for (const auto& message : messages_) {
-      if (!message->sends()) message->finish();
-    }
+    enqueue_messages(device, false);
   } catch (...) {
-    for (const auto& message : messages_) message->leave();
+    abandon(caught());
     throw;
   }
   return operations;

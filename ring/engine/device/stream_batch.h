@@ -15,7 +15,7 @@ class StreamBatch {
   void add(const Call& call);
   // The all_reduces of a list.
   void add(std::span<const TensorRef> tensors, Op op, const CallOptions& options);
-  void add(std::shared_ptr<StreamMessage> message) { messages_.push_back(std::move(message)); }
+  void add(std::shared_ptr<StreamCall> message) { messages_.push_back(std::move(message)); }
   size_t size() const { return items_.size() + messages_.size(); }
 
   // Throws Exception(kInvalid) where all_reduces that run together overlap, and where memory has been given back since
@@ -37,12 +37,12 @@ class StreamBatch {
   using Run = std::span<const Item>;
 
   std::vector<Run> runs() const;
-  void begin_messages() const;
+  void enqueue_messages(DeviceSide& device, bool sends) const;
   void enqueue_collectives(DeviceSide& device, std::vector<std::shared_ptr<Operation>>& operations) const;
   static std::vector<TensorRef> tensors_of(Run run);
 
   std::vector<Item> items_;
-  std::vector<std::shared_ptr<StreamMessage>> messages_;
+  std::vector<std::shared_ptr<StreamCall>> messages_;
 };
 
 }  // namespace rondo

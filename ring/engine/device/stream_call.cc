@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "ring/base/caught.h"
+#include "ring/engine/device/host_wait.h"
 #include "ring/engine/progress/progress_engine.h"
 
 namespace rondo {
@@ -53,24 +54,8 @@ void StreamCalls::prepare(int device) {
   }
   driver->load_kernels(device);
   copy_stream(device);
-  give_back_stream(device, take_stream(device));
   std::lock_guard lock(mutex_);
   prepared_.insert(device);
-}
-
-DeviceStream StreamCalls::take_stream(int device) {
-  {
-    std::lock_guard lock(mutex_);
-    if (const auto found = streams_.find(device); found != streams_.end()) return streams_.extract(found).mapped();
-  }
-  DeviceStream stream = nullptr;
-  driver->check(driver->make_stream(device, &stream), "making a stream");
-  return stream;
-}
-
-void StreamCalls::give_back_stream(int device, DeviceStream stream) {
-  std::lock_guard lock(mutex_);
-  streams_.emplace(device, stream);
 }
 
 DeviceStream StreamCalls::copy_stream(int device) {
@@ -78,10 +63,11 @@ DeviceStream StreamCalls::copy_stream(int device) {
     std::lock_guard lock(mutex_);
     if (const auto found = copy_streams_.find(device); found != copy_streams_.end()) return found->second;
   }
-  const DeviceStream made = take_stream(device);
+  DeviceStream made = nullptr;
+  driver->check(driver->make_stream(device, &made), "making a stream");
   std::lock_guard lock(mutex_);
   const auto [found, is_new] = copy_streams_.emplace(device, made);
-  if (!is_new) streams_.emplace(device, made);
+  if (!is_new) driver->destroy_stream(made);
   return found->second;
 }
 
@@ -145,7 +131,6 @@ void StreamCalls::free_all() {
   std::lock_guard lock(mutex_);
   for (const auto& [device, event] : std::exchange(events_, {})) driver->destroy_event(device, event);
   for (const auto& [device, stream] : std::exchange(copy_streams_, {})) driver->destroy_stream(stream);
-  for (const auto& [device, stream] : std::exchange(streams_, {})) driver->destroy_stream(stream);
 }
 
 // --- CopyStream
@@ -202,11 +187,34 @@ bool StreamOperation::device_has_failed() {
 
 // --- StreamCall
 
+class StreamCall::PieceGate final : public Gate {
+ public:
+  // word: locked host memory that the stream waits for; it is set to `value` once `operations` have ended.
+  PieceGate(StreamCall& call, uint32_t* word, uint32_t value, int operations)
+      : call_(call), word_(word), value_(value), left_(operations) {}
+
+  void open() { open_.store(true, std::memory_order_release); }
+  bool is_open() const override { return open_.load(std::memory_order_acquire); }
+  void ended(const Error* error) override {
+    if (error != nullptr) call_.note_error(*error);
+    if (left_.fetch_sub(1) != 1) return;
+    // Release: who sees the word sees what the operations wrote.
+    std::atomic_ref<uint32_t>(*word_).store(value_, std::memory_order_release);
+    call_.part_ended();
+  }
+  bool has_ended() const { return at_least(load_word(*word_), value_); }
+  WordOp wait() const { return {word_, value_, WordAction::kAwait}; }
+
+ private:
+  StreamCall& call_;  // which lives until the gate's operations have ended
+  uint32_t* const word_;
+  const uint32_t value_;
+  std::atomic<bool> open_{false};
+  std::atomic<int> left_;
+};
+
 StreamCall::StreamCall(Options options)
-    : StreamOperation(options.calls, options.give_up),
-      options_(std::move(options)),
-      driver_(*options_.calls->driver),
-      entries_(entries_of(options_.pieces)) {
+    : StreamOperation(options.calls, options.give_up), options_(std::move(options)), driver_(*options_.calls->driver) {
   uint64_t bytes = 0;
   for (const Piece& piece : options_.pieces) bytes = std::max(bytes, piece.region_bytes);
   const size_t slots = std::min(kSlots, options_.pieces.size());
@@ -217,7 +225,14 @@ StreamCall::StreamCall(Options options)
     give_back_memory();
     throw;
   }
-  for (const auto& slot : slots_) values_.push_back(std::atomic_ref<uint32_t>(*slot.word).load());
+  for (const auto& slot : slots_) values_.push_back(load_word(*slot.word));
+  if (!options_.message) return;
+  P2pCall staged = *options_.message;
+  staged.data = region(0);
+  message_ = std::make_shared<MessageOperation>(staged, options_.limit);
+  message_->gate = add_gate(0, 1);
+  message_->background = !options_.blocking;
+  message_->engine = options_.messages;
 }
 
 // Calls no runtime: the last owner may be a function in a stream.
@@ -228,20 +243,24 @@ StreamCall::~StreamCall() {
 
 void StreamCall::give_back_memory() {
   for (const auto& slot : std::exchange(slots_, {})) options_.calls->pool.give_back(slot);
-  if (std::exchange(counts_, false)) options_.calls->end(entries_);
+  if (entries_ > 0) options_.calls->end(std::exchange(entries_, 0));
 }
 
-uint32_t StreamCall::entries_of(const std::vector<Piece>& pieces) {
+bool StreamCall::take_room(const std::function<bool()>& stop) {
+  const std::vector<Piece>& pieces = options_.pieces;
   uint32_t entries = 2;  // the end: event and function
   for (const Piece& piece : pieces) entries += static_cast<uint32_t>(piece.in.size() + piece.out.size() + 2);
   if (pieces.size() >= kLeastBothWays) entries += kStreamEntries;
   if (pieces.size() > kSlots) entries += kAgainEntries * static_cast<uint32_t>(pieces.size() - kSlots);
-  return entries;
+  if (!options_.calls->begin(entries, stop)) return false;
+  entries_ = entries;
+  return true;
 }
 
-std::shared_ptr<CopyGate> StreamCall::add_gate(size_t piece, int operations) {
+std::shared_ptr<Gate> StreamCall::add_gate(size_t piece, int operations) {
   const size_t slot = piece % slots_.size();
-  turns_.push_back({std::make_shared<CopyGate>(slots_[slot].word, ++values_[slot], operations), this});
+  left_.fetch_add(1);
+  turns_.push_back({std::make_shared<PieceGate>(*this, slots_[slot].word, ++values_[slot], operations), this});
   return turns_.back().gate;
 }
 
@@ -260,20 +279,28 @@ void StreamCall::put_pieces() {
 }
 
 void StreamCall::enqueue() {
+  if (message_) engine = options_.messages;
   self_ = shared_from_this();
+  enqueued_ = true;
+  if (sends()) options_.calls->begin_send();
   try {
     put_pieces();
   } catch (...) {
-    error_ = caught();
-    options_.give_up(error_);
-    for (Turn& turn : turns_) turn.gate->open();
-    engine->notify();
-    // Their memory is the pool's again when the stream has passed.
-    for (const auto& operation : operations_) operation->wait(Clock::time_point::max());
+    const Error error = caught();
+    note_error(error);
+    options_.give_up(error);
+    for (Turn& turn : turns_) begin(*turn.gate);
     put_end();
     throw;
   }
   put_end();
+}
+
+void StreamCall::abandon(const Error& error) {
+  if (engine || done()) return;
+  engine = options_.messages;  // whose progress thread calls the functions of its end
+  fail(error);
+  announce_end();
 }
 
 // If even this cannot be put into the stream, nothing more runs there.
@@ -288,24 +315,30 @@ void StreamCall::put_end() {
 void StreamCall::copy_in(size_t piece) {
   if (piece >= kSlots) copies_->await();  // until the piece that had this memory is back
   for (const Piece::Rows& rows : options_.pieces[piece].in) copy(rows, region(piece), true);
-  driver_.check(driver_.call_host(&open_gate, &turns_[piece], copies_ ? copies_->get() : options_.stream),
+  driver_.check(driver_.call_host(&reach, &turns_[piece], copies_ ? copies_->get() : options_.stream),
                 "putting a function into the stream");
 }
 
 void StreamCall::finish(size_t piece) {
-  const CopyGate& gate = *turns_[piece].gate;
-  if (options_.waits == Waits::kStream) {
-    const WordOp wait{gate.word(), gate.value(), WordAction::kAwait};
-    driver_.check(driver_.words(&wait, 1, options_.stream), "putting a wait into the stream");
+  if (sends()) return;
+  if (options_.waits == Waits::kHost) {
+    await_on_host(piece);
   } else {
-    const bool last = piece + 1 == options_.pieces.size();
-    for (size_t i = piece; i < (last ? operations_.size() : piece + 1); ++i) {
-      while (!operations_[i]->wait(Clock::now() + kBetweenLooksAtDevice)) device_has_failed();  // it fails then
-      if (operations_[i]->failed()) throw Exception(operations_[i]->error());
-    }
+    const WordOp wait = turns_[piece].gate->wait();
+    driver_.check(driver_.words(&wait, 1, options_.stream), "putting a wait into the stream");
   }
   for (const Piece::Rows& rows : options_.pieces[piece].out) copy(rows, region(piece), false);
   if (piece + kSlots < options_.pieces.size()) copies_->note();
+}
+
+// Ends when the communicator fails, too: then the operations end.
+void StreamCall::await_on_host(size_t piece) {
+  if (options_.blocking) await_message();
+  PieceGate& gate = *turns_[piece].gate;
+  wait_on_host([&] { return gate.has_ended(); },
+               [&] {
+                 if (device_has_failed()) begin(gate);
+               });
 }
 
 void StreamCall::copy(const Piece::Rows& rows, std::byte* region, bool in) {
@@ -321,41 +354,78 @@ void StreamCall::copy(const Piece::Rows& rows, std::byte* region, bool in) {
   driver_.check(driver_.copy(copy, stream), "putting a copy into the stream");
 }
 
-// In the stream: no calls of the device's runtime.
-void StreamCall::open_gate(void* turn) {
+// --- when the stream comes there: no calls of the device's runtime
+
+void StreamCall::reach(void* turn) {
   const Turn& at = *static_cast<Turn*>(turn);
-  at.gate->open();
-  at.call->engine->notify();
+  at.call->begin(*at.gate);
+}
+
+// The operations of the piece.
+void StreamCall::begin(PieceGate& gate) {
+  const auto keep = shared_from_this();
+  gate.open();
+  if (!message_) return engine->notify();
+  {
+    std::lock_guard lock(mutex_);
+    if (std::exchange(submitted_, true)) return;
+  }
+  options_.messages->submit_from_stream(message_);
+  reached_.notify_all();
 }
 
 void StreamCall::end_of_stream(void* call) { static_cast<StreamCall*>(call)->passed(); }
 
 void StreamCall::leave_stream() {
-  if (passed_.load()) return;
-  for (Turn& turn : turns_) turn.gate->open();
-  engine->notify();
-  for (const auto& operation : operations_) operation->wait(Clock::time_point::max());
+  if (!self_ || passed_.load()) return;
+  for (Turn& turn : turns_) begin(*turn.gate);
   passed();
 }
 
 void StreamCall::passed() {
   if (passed_.exchange(true)) return;
+  if (sends()) options_.calls->end(std::exchange(entries_, 0));
+  part_ended();
+}
+
+// --- any thread
+
+void StreamCall::note_error(const Error& error) {
+  std::lock_guard lock(mutex_);
+  if (error_.ok()) error_ = error;
+}
+
+void StreamCall::part_ended() {
+  if (left_.fetch_sub(1) != 1) return;
   const std::shared_ptr<StreamCall> keep = std::move(self_);
-  for (const auto& operation : operations_) {
-    if (error_.ok() && operation->failed()) error_ = operation->error();
-  }
-  operations_.clear();
   if (error_.ok()) {
     complete();
   } else {
     fail(error_);
   }
   give_back_memory();
+  if (sends()) options_.calls->end_send();
   engine->notify();
   announce_end();
 }
 
+// --- for the caller
+
+const MessageOperation& StreamCall::await_message() {
+  {
+    std::unique_lock lock(mutex_);
+    while (!reached_.wait_for(lock, kBetweenLooksAtDevice, [this] { return submitted_; })) {
+      lock.unlock();
+      look_at_device();
+      lock.lock();
+    }
+  }
+  options_.messages->wait_blocking(*message_);
+  return *message_;
+}
+
 void StreamCall::wait_on(DeviceStream stream) {
+  if (!enqueued_) refuse_unsubmitted("wait_on()");
   driver_.check(driver_.wait(stream, event_), "putting a wait into the stream");
 }
 

@@ -16,6 +16,7 @@
 #include "ring/engine/device/gate.h"
 #include "ring/engine/device/pieces.h"
 #include "ring/engine/device/staging_pool.h"
+#include "ring/engine/message/messages.h"
 #include "ring/engine/progress/operation.h"
 
 namespace rondo {
@@ -33,13 +34,9 @@ class StreamCalls {
   void give_back(int device, DeviceEvent event);
   // Before the first call on the device: kernels are loaded, and streams made, while none waits. Throws Exception.
   void prepare(int device);
-  // Streams for copies to the host beside what callers' streams do: a device has a copy engine for each direction, and
-  // a stream uses one at a time. copy_stream(): of collectives, whose copies come in the order of the calls.
-  // take_stream(): of a message, which may overtake them; it is given back when nothing is under way in it. Call the
-  // runtime. Throw Exception.
+  // For copies to the host beside what callers' streams do: a device has a copy engine for each direction, and a stream
+  // uses one at a time. Calls the runtime. Throws Exception.
   DeviceStream copy_stream(int device);
-  DeviceStream take_stream(int device);
-  void give_back_stream(int device, DeviceStream stream);
   // Counts entries of calls under way, so that streams hold a bounded number of them; waits while there are too many,
   // until `stop()`, which is asked every 20 ms. True: there is room, and the call counts.
   bool begin(uint32_t entries, const std::function<bool()>& stop);
@@ -67,7 +64,6 @@ class StreamCalls {
   // By device.
   std::multimap<int, DeviceEvent> events_;
   std::map<int, DeviceStream> copy_streams_;
-  std::multimap<int, DeviceStream> streams_;
 };
 
 // A call in the order of a stream. Its end there is never told once the device has failed: who waits for it, or polls,
@@ -124,68 +120,95 @@ class CopyStream {
 // of the communicator, and copied back. While one is done, the next ones are copied there and the one before it back,
 // in two streams where there are more than two pieces.
 //
+// A message is one piece. The stream does not wait until it is sent. Of a receive the whole buffer is copied to the
+// host first, so that what a shorter message leaves alone comes back as it was.
+//
 // Either all of it is put into the stream at once, and the stream waits for the operations; or (waits == kHost) the
 // calling thread waits for each operation before it puts its copy back into the stream.
 class StreamCall final : public StreamOperation, public std::enable_shared_from_this<StreamCall> {
  public:
   enum class Waits : uint8_t { kStream, kHost };
   struct Options {
-    std::shared_ptr<StreamCalls> calls;  // in which it counts (begin)
+    std::shared_ptr<StreamCalls> calls;
     DeviceStream stream = nullptr;
     int device = 0;  // of the stream
     Waits waits = Waits::kStream;
     std::vector<Piece> pieces;
     std::function<void(const Error&)> give_up;  // ends the operations, after the stream has failed
+    // Of a message: its call, whose data is device memory; what it is submitted to, when the stream has come to it;
+    // from then to the deadline; and whether the calling thread waits for it.
+    std::optional<P2pCall> message = {};
+    std::shared_ptr<Messages> messages = nullptr;
+    std::chrono::milliseconds limit{0};
+    bool blocking = false;
   };
+  // Takes memory. Throws Exception.
   explicit StreamCall(Options options);
   ~StreamCall() override;
 
-  // Entries of a stream that it takes at most.
-  static uint32_t entries_of(const std::vector<Piece>& pieces);
-
   const std::vector<Piece>& pieces() const { return options_.pieces; }
+  const P2pCall& message() const { return *options_.message; }  // requires one
+  bool sends() const { return options_.message && options_.message->sends(); }
+  DeviceStream stream() const { return options_.stream; }
+  const Message* moved_message() const override { return message_ ? message_->moved_message() : nullptr; }
   // The host's memory of the piece, in turns.
   std::byte* region(size_t piece) { return slots_[piece % slots_.size()].data; }
   // That the operations of the piece begin at and end at. operations: of the piece.
-  std::shared_ptr<CopyGate> add_gate(size_t piece, int operations);
-  // The operations have been submitted, one a piece in the order of the pieces, then those of no element.
-  void add_operation(std::shared_ptr<Operation> operation) { operations_.push_back(std::move(operation)); }
+  std::shared_ptr<Gate> add_gate(size_t piece, int operations);
 
-  // Puts it into the stream, which ends the call. Throws Exception: what failed; the call is ended then.
+  // Before enqueue(): waits until streams have room for it. False: `stop()`, which is asked every 20 ms.
+  bool take_room(const std::function<bool()>& stop);
+  // Puts it into the stream, which ends the call. The operations of collectives have been submitted, and `engine` is
+  // set. Throws Exception: what failed; the call ends then.
   void enqueue();
+  // Instead of it: ends a message with the error.
+  void abandon(const Error& error);
+  // After enqueue() of a message: until the stream has come to it, and it has come or gone. The other ranks are told if
+  // that takes long.
+  const MessageOperation& await_message();
 
-  // The other stream goes on when the call has ended. Throws Exception.
+  // The other stream goes on when the call has ended. Throws Exception(kInvalid) before enqueue().
   void wait_on(DeviceStream stream) override;
 
  private:
+  class PieceGate;
   struct Turn {
-    std::shared_ptr<CopyGate> gate;
+    std::shared_ptr<PieceGate> gate;
     StreamCall* call;
   };
   void copy_in(size_t piece);
   void finish(size_t piece);
+  void await_on_host(size_t piece);
   void copy(const Piece::Rows& rows, std::byte* region, bool in);
   void put_pieces();
   void put_end();
+  void begin(PieceGate& gate);
   void passed();
+  void note_error(const Error& error);
+  void part_ended();
   void leave_stream() override;
   void give_back_memory();
-  static void open_gate(void* turn);
+  static void reach(void* turn);
   static void end_of_stream(void* call);
 
   Options options_;
   const DeviceDriver& driver_;
-  const uint32_t entries_;
-  bool counts_ = true;
+  uint32_t entries_ = 0;  // of the stream, which it counts for
+  bool enqueued_ = false;
   std::atomic<bool> passed_{false};
   std::vector<StagingPool::Region> slots_;
   std::vector<uint32_t> values_;  // of the slots' words, given last
   std::deque<Turn> turns_;        // by piece; a place that stays
-  std::vector<std::shared_ptr<Operation>> operations_;
   DeviceEvent event_ = nullptr;
   std::optional<CopyStream> copies_;  // there, while the call is put into the stream; none: in the caller's stream
-  Error error_;
-  std::shared_ptr<StreamCall> self_;  // while the stream refers to it
+  std::atomic<size_t> left_{1};       // parts under way: the stream, and the pieces
+  std::shared_ptr<StreamCall> self_;  // while the stream or an operation refers to it
+
+  std::mutex mutex_;
+  Error error_;  // the first one
+  std::shared_ptr<MessageOperation> message_;
+  std::condition_variable reached_;
+  bool submitted_ = false;  // the message, or about to be: once
 };
 
 }  // namespace rondo

@@ -67,7 +67,7 @@ void MessageOperation::end(const Error* error) {
   Messages& messages = *messages_;
   const auto keep = kept_ ? nullptr : std::move(self_);
   const bool on_stack = on_stack_, kept = kept_, counted = counted_, begun = begun_;
-  const std::shared_ptr<MessageStage> told = std::move(stage);
+  const std::shared_ptr<Gate> told = std::move(gate);
   if (listed_) messages.active_.remove(*this);
   listed_ = false;
   if (begun) messages.ended_by_holder();
@@ -78,7 +78,7 @@ void MessageOperation::end(const Error* error) {
   } else {
     Operation::complete();
   }
-  if (told) told->ended(*this);
+  if (told) told->ended(error);
   if (!on_stack) announce_end();  // else it may be gone
   if (kept) messages.kept_.push_back(*this);
   if (counted) messages.ended();

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "ring/engine/communicator_context.h"
+#include "ring/engine/device/gate.h"
 #include "ring/engine/p2p/list.h"
 #include "ring/engine/p2p/p2p.h"
 #include "ring/engine/progress/progress_engine.h"
@@ -17,17 +18,6 @@
 namespace rondo {
 
 class Messages;
-class MessageOperation;
-
-// Hears how far a message is that is staged (device/stream_message.h). Under the lease.
-class MessageStage {
- public:
-  virtual ~MessageStage() = default;
-  // The first `bytes` of a receive are there. Not called for the last part, whose end ended() tells.
-  virtual void came(uint64_t bytes) = 0;
-  // The operation has ended.
-  virtual void ended(const MessageOperation& operation) = 0;
-};
 
 // A send, a receive or a probe as an operation.
 class MessageOperation final : public Operation, private P2pRequest {
@@ -44,10 +34,8 @@ class MessageOperation final : public Operation, private P2pRequest {
   bool wait(Clock::time_point until) override;
   // "recv(4096 bytes from rank 1, tag 7)", for errors; peer in it is of the group.
   std::string text() const;
-  // Of a send, before it is submitted: P2pRequest::ready, which outlives the operation.
-  void fill_by(const std::atomic<uint64_t>& ready_bytes) { ready = &ready_bytes; }
-  bool background = false;  // no blocking call waits for it alone: it goes on while its rank does other things
-  std::shared_ptr<MessageStage> stage;  // until it ends, which the stage waits for; null: it is not staged
+  bool background = false;     // no blocking call waits for it alone: it goes on while its rank does other things
+  std::shared_ptr<Gate> gate;  // of a message in a stream, which submits it; it hears the end
 
   // Neighbors in the list of what has been submitted, or is under way.
   MessageOperation* next = nullptr;
@@ -56,9 +44,6 @@ class MessageOperation final : public Operation, private P2pRequest {
  private:
   friend class Messages;
   void complete(const Error* error) override { end(error); }
-  void progressed() override {
-    if (stage) stage->came(P2pRequest::moved);
-  }
   void end(const Error* error);
   std::chrono::milliseconds limit_;
   uint64_t began_at_ = 0;  // for the observer; 0: it was not on

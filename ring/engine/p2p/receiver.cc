@@ -269,8 +269,6 @@ void P2pReceiver::payload_done() {
     if (receive_->moved == receive_->wanted()) {
       filling_.remove(*receive_);
       context_.received(*receive_);
-    } else {
-      receive_->progressed();
     }
   } else if (into_ == Into::kMessage) {
     message_->arriving = false;  // owed when it is taken
@@ -364,7 +362,6 @@ bool P2pReceiver::read_peer() {
   }
   receive->moved += bytes;
   context_.moved_bytes += bytes;
-  if (receive->moved < receive->wanted()) receive->progressed();
   return true;
 }
 

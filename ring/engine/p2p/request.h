@@ -1,7 +1,6 @@
 #pragma once
 
 #include <algorithm>
-#include <atomic>
 #include <cstddef>
 #include <cstdint>
 
@@ -37,21 +36,11 @@ class P2pRequest : public P2pCall {
   P2pRequest& operator=(const P2pRequest&) = delete;
   virtual ~P2pRequest() = default;
   // Another call, by one that is complete and that nobody refers to.
-  void renew(const P2pCall& call) {
-    static_cast<P2pCall&>(*this) = call;
-    ready = nullptr;
-  }
+  void renew(const P2pCall& call) { static_cast<P2pCall&>(*this) = call; }
 
   // nullptr: success. Throws nothing. Called once, from inside a call of P2p, which holds no reference afterwards: the
   // request may be destroyed, and P2p may be called again (submit), in it.
   virtual void complete(const Error* error) = 0;
-  // Of a receive: `moved` bytes of a message have come that comes in several parts. Under the same rules.
-  virtual void progressed() {}
-
-  // Of a send: bytes of data that are there, where it is filled meanwhile; nullptr: all. It grows, and then the driver
-  // is woken. Acquire pairs with the release of the thread that fills it.
-  const std::atomic<uint64_t>* ready = nullptr;
-  uint64_t ready_bytes() const { return ready != nullptr ? ready->load(std::memory_order_acquire) : bytes; }
 
   // What has moved, or was found: valid in complete(nullptr); a send's is its owner's.
   Message message;

@@ -34,7 +34,7 @@ void P2pSender::open(std::unique_ptr<ByteStream> stream) {
 
 // Whether the peer may read the payload of a message that is asked for.
 bool P2pSender::offers(const P2pRequest& request) const {
-  if (!read_ || request.ready != nullptr) return false;
+  if (!read_) return false;
   if (context_.options.always_read) return true;
   return tried(request.bytes) && trials_->of(request.bytes).current() == MessageWay::kRead;
 }
@@ -112,9 +112,7 @@ void P2pSender::start(P2pRequest& request) {
   request.sequence = sequence_++;
   --slots_;
   count(request.bytes);
-  const bool whole = request.ready_bytes() == request.bytes;
-  if (whole && !request.synchronous && request.bytes <= context_.options.eager_bytes &&
-      p2p_charge(request.bytes) <= credit_) {
+  if (!request.synchronous && request.bytes <= context_.options.eager_bytes && p2p_charge(request.bytes) <= credit_) {
     credit_ -= p2p_charge(request.bytes);
     use_stores(request.bytes);
     envelope.kind = P2pKind::kEager;
@@ -129,19 +127,14 @@ void P2pSender::start(P2pRequest& request) {
   }
 }
 
-// Of the first message that has something to send: one whose memory is being filled lets others pass. Of one that was
-// read nothing is left but to say so.
+// Of a message that was read nothing is left but to say so.
 void P2pSender::add_chunk() {
-  const auto ready = [](const P2pRequest& request) { return std::min(request.ready_bytes(), request.cleared); };
-  P2pRequest* found = cleared_.front();
-  while (found != nullptr && ready(*found) == found->moved && found->moved < found->cleared) found = found->next;
-  if (found == nullptr) return;
-  P2pRequest& request = *found;
+  P2pRequest& request = *cleared_.front();
   cleared_.remove(request);
   P2pEnvelope envelope;
   envelope.kind = P2pKind::kData;
   envelope.communicator = context_.options.communicator;
-  envelope.bytes = std::min(kChunkBytes, ready(request) - request.moved);
+  envelope.bytes = std::min(kChunkBytes, request.cleared - request.moved);
   envelope.sequence = request.sequence;
   envelope.offset = request.moved;
   use_stores(request.bytes);
