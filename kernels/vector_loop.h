@@ -16,9 +16,12 @@
 #define RONDO_INLINE inline __attribute__((always_inline))
 #endif
 
-// RONDO_UNROLL before a loop of a GPU: its arrays are registers only if it is unrolled whole.
+// RONDO_UNROLL before a loop of a GPU: its arrays are registers only if it is unrolled whole. RONDO_ROLLED: it is not
+// unrolled, since its speed does not matter.
 #ifdef __CUDA_ARCH__
 #define RONDO_UNROLL _Pragma("unroll")
+#define RONDO_ROLLED _Pragma("unroll 1")
 #else
 #define RONDO_UNROLL
+#define RONDO_ROLLED
 #endif

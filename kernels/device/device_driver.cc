@@ -55,7 +55,6 @@ DeviceDriver::DeviceDriver(void* library, const std::string& file) {
     if (function == nullptr && missing.empty()) missing = name;
     return function;
   };
-  api_.StreamBatchMemOp = nullptr;
 #define RONDO_FIND(version, name, parameters) \
   api_.name = reinterpret_cast<decltype(api_.name)>(get("cu" #name, version));
   RONDO_DRIVER_FUNCTIONS(RONDO_FIND)
@@ -66,7 +65,7 @@ DeviceDriver::DeviceDriver(void* library, const std::string& file) {
     refuse(fmt::format("{} is a driver of {}; {} or newer is needed{}", file, release_of(version_), release_of(needed),
                        needed >= 13000 ? " (driver 580)" : ""));
   }
-  if (!missing.empty() && missing != "cuStreamBatchMemOp") refuse(fmt::format("{} has no {}", file, missing));
+  if (!missing.empty()) refuse(fmt::format("{} has no {}", file, missing));
   DeviceStatus status = api_.Init(0);
   if (status == 0) status = api_.DeviceGetCount(&devices_);
   if (status != 0 && status != cuda::kNoDevice)
@@ -137,7 +136,7 @@ DeviceStatus DeviceDriver::facts(int device, DeviceFacts* facts) const {
   facts->major = attribute(device, cuda::kComputeCapabilityMajor);
   facts->minor = attribute(device, cuda::kComputeCapabilityMinor);
   facts->driver = version_;
-  facts->waits_on_words = api_.StreamBatchMemOp != nullptr;
+  facts->serves_processes = attribute(device, cuda::kMpsEnabled) != 0;
   if (attribute(device, cuda::kHandleTypePosixFileDescriptor) != 0) facts->shares_memory |= kSharesByDescriptor;
   if (attribute(device, cuda::kUnifiedAddressing) != 0) facts->shares_memory |= kSharesByIpc;
   return 0;
@@ -165,8 +164,7 @@ DeviceStatus DeviceDriver::load(Gpu& gpu) const {
     if (status == 0) status = api_.ModuleGetFunction(&function, module, name.c_str());
     if (status == 0) status = api_.FuncLoad(function);
   };
-  for (int dtype = 0; dtype < kDTypes; ++dtype) find(fmt::format("rondo_fold_{}", dtype), gpu.folds[dtype]);
-  find("rondo_copy", gpu.copy);
+  for (int dtype = 0; dtype < kDTypes; ++dtype) find(fmt::format("rondo_call_{}", dtype), gpu.calls[dtype]);
   gpu.loaded = status == 0;
   return status;
 }
@@ -314,42 +312,76 @@ DeviceStatus DeviceDriver::copy(const DeviceCopy& copy, DeviceStream stream) con
   });
 }
 
-DeviceStatus DeviceDriver::fold(const DeviceFold& given, DeviceStream stream, const PeerPlaces& places) const {
-  if (given.count == 0) return 0;
+DeviceStatus DeviceDriver::fold(const DeviceFold& fold, DeviceStream stream) const {
+  const uint32_t refs = uint32_t{fold.source_count} + fold.target_count;
+  if (fold.count == 0) return 0;
+  if (refs > kMaxCallRefs) return cuda::kInvalidValue;
+  DeviceCall call = {};
+  call.arguments = fold.arguments;
+  call.dtype = fold.dtype;
+  call.step_count = 1;
+  call.steps[0].kind = CallStep::kPass;
+  call.passes[0] = {fold.count, fold.scaled, 0, fold.source_count, fold.target_count, fold.fold};
+  for (uint32_t i = 0; i < refs; ++i) {
+    const void* const at = i < fold.source_count ? fold.sources[i] : fold.targets[i - fold.source_count];
+    call.refs[i].offset = reinterpret_cast<uintptr_t>(at);
+  }
   return in(stream, [&](Gpu& gpu) {
-    if (const DeviceStatus status = load(gpu)) return status;
-    DeviceFold fold = given;
-    PeerPlaces found = places;
-    const uint64_t bytes = fold.count * dtype_bytes(DType(fold.dtype));
-    const bool copies = fold.fold == kCopies;
-    if (copies) fold.count = bytes;  // of bytes
     // As if all pointers lay well.
-    const uint64_t wanted = (bytes / kPacketBytes + kThreadsABlock) / kThreadsABlock;
-    const uint64_t most = fold.blocks > 0 ? fold.blocks : uint64_t(gpu.multiprocessors) * kBlocksAMultiprocessor;
-    void* parameters[] = {&fold, &found};
-    return api_.LaunchKernel(copies ? gpu.copy : gpu.folds[fold.dtype],
-                             static_cast<unsigned>(std::clamp<uint64_t>(wanted, 1, std::max<uint64_t>(most, 1))), 1, 1,
-                             kThreadsABlock, 1, 1, 0, stream, parameters, nullptr);
+    const uint64_t wanted =
+        (fold.count * dtype_bytes(DType(fold.dtype)) / kPacketBytes + kThreadsABlock) / kThreadsABlock;
+    return launch(gpu, call, static_cast<uint32_t>(std::min<uint64_t>(wanted, gpu.blocks())), stream);
   });
+}
+
+DeviceStatus DeviceDriver::call(const DeviceCall& call, uint32_t lanes, DeviceStream stream) const {
+  return in(stream, [&](Gpu& gpu) { return launch(gpu, call, lanes, stream); });
+}
+
+DeviceStatus DeviceDriver::launch(Gpu& gpu, DeviceCall call, uint32_t lanes, DeviceStream stream) const {
+  if (const DeviceStatus status = load(gpu)) return status;
+  void* parameters[] = {&call};
+  return api_.LaunchKernel(gpu.calls[call.dtype], std::max(lanes, 1u), 1, 1, kThreadsABlock, 1, 1, 0, stream,
+                           parameters, nullptr);
+}
+
+uint32_t DeviceDriver::take_blocks(int device, uint32_t most, uint32_t ranks) const {
+  Gpu* gpu = nullptr;
+  if (find_gpu(device, &gpu) != 0) return 0;
+  const std::lock_guard<std::mutex> lock(mutex_);
+  const uint32_t fair = std::max(1u, gpu->blocks() / 2 / ranks);
+  const uint32_t taken = std::min({most, fair, (gpu->blocks() - gpu->taken) / 2});
+  gpu->taken += taken;
+  return taken;
+}
+
+void DeviceDriver::give_blocks(int device, uint32_t blocks) const {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  gpus_.at(device).taken -= blocks;
+}
+
+int DeviceDriver::rank_in_stream(uint64_t communicator, uint64_t stream, int rank) const {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  return ranks_.try_emplace({communicator, stream}, rank).first->second;
+}
+
+void DeviceDriver::leave_streams(uint64_t communicator, int rank) const {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  std::erase_if(ranks_, [&](const auto& used) { return used.first.first == communicator && used.second == rank; });
 }
 
 DeviceStatus DeviceDriver::call_host(cuda::HostFunction function, void* argument, DeviceStream stream) const {
   return in(stream, [&](Gpu&) { return api_.LaunchHostFunc(stream, function, argument); });
 }
 
-DeviceStatus DeviceDriver::words(const WordOp* ops, int count, DeviceStream stream) const {
-  if (api_.StreamBatchMemOp == nullptr) return cuda::kNotSupported;
-  if (count < 1 || count > kMaxWordOps) return cuda::kInvalidValue;
+DeviceStatus DeviceDriver::await(uint32_t* word, uint32_t value, DeviceStream stream) const {
   return in(stream, [&](Gpu&) {
-    cuda::MemoryOperation entries[kMaxWordOps] = {};
-    for (int i = 0; i < count; ++i) {
-      const bool write = ops[i].action == WordAction::kWrite;
-      if (const DeviceStatus status = api_.MemHostGetDevicePointer(&entries[i].address, ops[i].word, 0)) return status;
-      entries[i].operation = write ? cuda::kWriteValue32 : cuda::kWaitValue32;
-      entries[i].value = ops[i].value;
-      entries[i].flags = write ? 0 : cuda::kWaitGreaterOrEqual;
-    }
-    return api_.StreamBatchMemOp(stream, static_cast<unsigned>(count), entries, 0);
+    cuda::MemoryOperation entry = {};
+    entry.operation = cuda::kWaitValue32;
+    entry.value = value;
+    entry.flags = cuda::kWaitGreaterOrEqual;
+    const DeviceStatus status = api_.MemHostGetDevicePointer(&entry.address, word, 0);
+    return status != 0 ? status : api_.StreamBatchMemOp(stream, 1, &entry, 0);
   });
 }
 

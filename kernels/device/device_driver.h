@@ -5,9 +5,8 @@
 #include <mutex>
 #include <string>
 
-#include "kernels/device/device_fold.h"
+#include "kernels/device/device_call.h"
 #include "kernels/device/driver_api.h"
-#include "kernels/device/peer_places.h"
 
 namespace rondo {
 
@@ -20,7 +19,7 @@ struct DeviceFacts {
   cuda::Uuid uuid;
   int major, minor;       // compute capability
   int driver;             // 13000: of CUDA 13.0
-  bool waits_on_words;    // words() works
+  bool serves_processes;  // kernels of several processes run on it at once (MPS)
   int32_t shares_memory;  // kSharesBy...: how allocate_shared() and map_shared() may work
   uint64_t memory_bytes;
 };
@@ -52,18 +51,6 @@ struct DeviceCopy {
   uint64_t to_pitch, from_pitch;
   uint64_t row_bytes, rows;
 };
-
-// What a stream does to a word of locked host memory.
-enum class WordAction : int32_t {
-  kWrite = 0,  // stores `value`, after all that was done before in the stream
-  kAwait = 1   // until the word is at least `value`, as numbers that wrap around
-};
-struct WordOp {
-  uint32_t* word;
-  uint32_t value;
-  WordAction action;
-};
-inline constexpr int kMaxWordOps = 128;
 
 // NVIDIA's driver, opened; it stays in the process. Calls go to the primary context of a device, which is made at its
 // first use; a stream of another context is refused. The calling thread's current context and what it captures for
@@ -122,12 +109,23 @@ class DeviceDriver {
 
   // --- in the stream
   DeviceStatus copy(const DeviceCopy& copy, DeviceStream stream) const;
-  // places: where the pass finds pointers, and the length of a message, when it runs.
-  DeviceStatus fold(const DeviceFold& fold, DeviceStream stream, const PeerPlaces& places = {}) const;
+  DeviceStatus fold(const DeviceFold& fold, DeviceStream stream) const;
+  // A kernel of so many blocks, of those that were taken.
+  DeviceStatus call(const DeviceCall& call, uint32_t lanes, DeviceStream stream) const;
   // The function must not call the driver.
   DeviceStatus call_host(cuda::HostFunction function, void* argument, DeviceStream stream) const;
-  // In this order; 1 to kMaxWordOps.
-  DeviceStatus words(const WordOp* ops, int count, DeviceStream stream) const;
+  // Until the word, of locked host memory, is at least `value`, as numbers that wrap around.
+  DeviceStatus await(uint32_t* word, uint32_t value, DeviceStream stream) const;
+
+  // Kernels that wait for those of other ranks run only if the device runs all of their blocks at once. Each rank of a
+  // communicator takes some as long as it lives: at most half of what is left, `most`, and its share of half the device
+  // among `ranks`. 0: there are none.
+  uint32_t take_blocks(int device, uint32_t most, uint32_t ranks) const;
+  void give_blocks(int device, uint32_t blocks) const;
+  // Kernels of two ranks of this process would wait for each other in one stream (StreamFacts::id). The rank of the
+  // communicator that has used it first, until the rank lets go of all of its own.
+  int rank_in_stream(uint64_t communicator, uint64_t stream, int rank) const;
+  void leave_streams(uint64_t communicator, int rank) const;
 
  private:
   // A device that is in use.
@@ -136,7 +134,9 @@ class DeviceDriver {
     cuda::Context context = nullptr;
     int multiprocessors = 0, max_pitch = 0;
     bool loaded = false;
-    cuda::Function folds[kDTypes] = {}, copy = nullptr;
+    cuda::Function calls[kDTypes] = {};
+    uint32_t taken = 0;  // take_blocks()
+    uint32_t blocks() const { return static_cast<uint32_t>(multiprocessors) * kBlocksAMultiprocessor; }
   };
   // What is mapped here: by the driver, of MemAlloc here, or an opened handle of IPC.
   enum class How { kDriver, kOwn, kOpened };
@@ -155,6 +155,7 @@ class DeviceDriver {
   DeviceStatus find_gpu(int device, Gpu** gpu) const;
   DeviceStatus find_gpu(DeviceStream stream, Gpu** gpu) const;
   DeviceStatus load(Gpu& gpu) const;
+  DeviceStatus launch(Gpu& gpu, DeviceCall call, uint32_t lanes, DeviceStream stream) const;
   // function(Gpu&), with the context of the device, or of the stream, as the current one.
   template <class Function>
   DeviceStatus on(int device, Function function) const {
@@ -198,6 +199,7 @@ class DeviceDriver {
   mutable std::map<int, Gpu> gpus_;
   mutable std::map<void*, Mapped> mapped_;
   mutable std::map<void*, Locked> locked_;
+  mutable std::map<std::pair<uint64_t, uint64_t>, int> ranks_;  // by communicator and stream
 };
 
 }  // namespace rondo

@@ -10,9 +10,8 @@ namespace rondo {
 inline constexpr int kMaxDeviceSources = 64;  // kMaxCombineSources, kMaxCombineTargets
 inline constexpr int kMaxDeviceTargets = 64;
 
-// One pass on a device: value = sources[0] op sources[1] op ..., in this order, written to every target. Passed to
-// kernels by value: 1,080 bytes of the 4,096 that a kernel takes. Pointers need no alignment, not even the element's;
-// a target may be exactly one of the sources, no other overlap.
+// One pass on a device: value = sources[0] op sources[1] op ..., in this order, written to every target. Pointers
+// need no alignment, not even the element's; a target may be exactly one of the sources, no other overlap.
 struct DeviceFold {
   const void* sources[kMaxDeviceSources];
   void* targets[kMaxDeviceTargets];
@@ -21,9 +20,8 @@ struct DeviceFold {
   FoldArguments arguments;
   uint8_t source_count;
   uint8_t target_count;
-  uint8_t dtype;    // DType
-  uint8_t fold;     // Fold; kCopies: one source, copied as it is, whatever the dtype
-  uint32_t blocks;  // of threads, at most; 0: as many as the device runs at once
+  uint8_t dtype;  // DType
+  uint8_t fold;   // Fold; kCopies: one source, copied as it is, whatever the dtype
 };
 
 inline constexpr uint8_t kCopies = kFolds;

@@ -49,7 +49,8 @@ enum Attribute : int {
   kUnifiedAddressing = 41,
   kComputeCapabilityMajor = 75,
   kComputeCapabilityMinor = 76,
-  kHandleTypePosixFileDescriptor = 103
+  kHandleTypePosixFileDescriptor = 103,
+  kMpsEnabled = 133
 };
 enum PointerAttribute : int { kMemoryType = 2, kIsManaged = 8, kDeviceOrdinal = 9 };
 enum MemoryType : int { kMemoryDevice = 2, kMemoryUnified = 4 };
@@ -59,7 +60,7 @@ inline constexpr int kLocationDevice = 1, kAllocationPinned = 1, kPosixFileDescr
 inline constexpr int kReadWrite = 3;
 inline constexpr unsigned kStreamNonBlocking = 1, kEventDisableTiming = 2, kLazyEnablePeerAccess = 1;
 inline constexpr unsigned kRegisterPortable = 1, kRegisterDeviceMap = 2;
-inline constexpr int kWaitValue32 = 1, kWriteValue32 = 2;
+inline constexpr int kWaitValue32 = 1;
 inline constexpr unsigned kWaitGreaterOrEqual = 0;
 inline constexpr uintptr_t kStreamLegacy = 1, kStreamPerThread = 2;
 
@@ -165,7 +166,7 @@ struct MemoryOperation {
   X(10000, LaunchHostFunc, (Stream stream, HostFunction function, void* argument))                                 \
   X(11070, StreamBatchMemOp, (Stream stream, unsigned count, MemoryOperation* operations, unsigned flags))
 
-// libcuda.so.1's functions. StreamBatchMemOp may be nullptr.
+// libcuda.so.1's functions.
 struct DriverApi {
 #define RONDO_DRIVER_MEMBER(version, name, parameters) Result(*name) parameters;
   RONDO_DRIVER_FUNCTIONS(RONDO_DRIVER_MEMBER)

@@ -5,7 +5,6 @@
 #include <type_traits>
 
 #include "kernels/device/device_fold.h"
-#include "kernels/device/peer_places.h"
 #include "kernels/fold.h"
 
 namespace rondo {
@@ -231,78 +230,13 @@ RONDO_INLINE void copy_thread(const Pass& pass, ThreadPlace place) {
   fold_loose(pass, Numbers<Copy>(pass.fold.arguments), place);
 }
 
-// --- pointers
-
-// What another processor has written, and what another one reads. Volatile is what GPUs have for it in all C++
-// versions.
-template <class T>
-RONDO_INLINE T fresh(const T* word) {
-#ifdef __CUDA_ARCH__
-  return *static_cast<const volatile T*>(global(word));
-#else
-  return __atomic_load_n(word, __ATOMIC_ACQUIRE);
-#endif
-}
-template <class T>
-RONDO_INLINE void set_fresh(T* word, T value) {
-#ifdef __CUDA_ARCH__
-  *static_cast<volatile T*>(global(word)) = value;
-#else
-  __atomic_store_n(word, value, __ATOMIC_RELEASE);
-#endif
-}
-
-// The address of a source or target of `bytes` bytes. False: the rank's card is of another call, or no place in a
-// window that is mapped here.
-RONDO_INLINE bool find_place(const PeerPlaces& places, const PlaceRef& ref, uint64_t bytes, uintptr_t& address) {
-  if (ref.rank == kOwnPlace) return true;
-  const DeviceCard* card = places.cards[ref.rank];
-  const BufferCard* buffer = ref.output != 0 ? &card->output : &card->input;
-  const uint32_t window = fresh(&buffer->window);
-  if (fresh(&card->fingerprint) != places.fingerprint || window >= places.window_count) return false;
-  const DeviceWindow* mapped = places.windows + (uint64_t(window) * places.world + ref.rank);
-  const uint64_t room = fresh(&mapped->bytes);
-  const uint64_t offset = fresh(&buffer->offset) + ref.block * fresh(&buffer->pitch) + address;
-  void* const data = fresh(&mapped->data);
-  if (data == nullptr || offset > room || bytes > room - offset) return false;
-  address = reinterpret_cast<uintptr_t>(data) + offset;
-  return true;
-}
-
-// Fills in the pointers of a pass, one thread's share of them. False: nothing may be touched.
-RONDO_INLINE bool find_places(const PeerPlaces& places, DeviceFold& fold, uint64_t bytes, ThreadPlace thread) {
-  if (places.world == 0) return true;
-  if (places.stop != nullptr && fresh(places.stop) != 0) return false;
-  bool found = true;
-  const uint32_t refs = uint32_t(fold.source_count) + fold.target_count;
-  for (uint32_t i = uint32_t(thread.index); i < refs; i += uint32_t(thread.count)) {
-    const bool source = i < fold.source_count;
-    const uint32_t at = source ? i : i - fold.source_count;
-    const PlaceRef ref = source ? places.sources[at] : places.targets[at];
-    uintptr_t address = reinterpret_cast<uintptr_t>(source ? fold.sources[at] : fold.targets[at]);
-    if (!find_place(places, ref, bytes, address)) {
-      set_fresh(places.refused, uint32_t(ref.rank) + 1);
-      found = false;
-    }
-    if (source) fold.sources[at] = reinterpret_cast<const void*>(address);
-    if (!source) fold.targets[at] = reinterpret_cast<void*>(address);
-  }
-  return found;
-}
-
-// What is left of a pass of `count` elements where it is of a message that may be shorter.
-RONDO_INLINE uint64_t count_in_message(const PeerPlaces& places, uint64_t count, uint64_t element_bytes) {
-  if (places.world == 0 || places.length == nullptr) return count;
-  const uint64_t length = fresh(places.length);
-  const uint64_t left = length > places.before ? (length - places.before) / element_bytes : 0;
-  return left < count ? left : count;
-}
-
 // Elements before the first packet; all of them if the pointers are not congruent, or not at whole elements.
 RONDO_INLINE uint64_t head_of(const DeviceFold& fold, uint64_t element_bytes) {
   const auto place = reinterpret_cast<uintptr_t>(fold.targets[0]);
   uintptr_t differing = 0;
+  RONDO_ROLLED
   for (uint32_t i = 0; i < fold.source_count; ++i) differing |= reinterpret_cast<uintptr_t>(fold.sources[i]) ^ place;
+  RONDO_ROLLED
   for (uint32_t i = 0; i < fold.target_count; ++i) differing |= reinterpret_cast<uintptr_t>(fold.targets[i]) ^ place;
   if (differing % kPacketBytes != 0 || place % element_bytes != 0) return fold.count;
   const uint64_t head = (kPacketBytes - place % kPacketBytes) % kPacketBytes / element_bytes;

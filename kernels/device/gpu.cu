@@ -1,89 +1,104 @@
-// The passes of fold_pass.h as kernels, one a dtype: rondo_fold_0 .. rondo_fold_14 by DType, and rondo_copy. All take a
-// DeviceFold and a PeerPlaces.
+// Calls as kernels (call_lane.h), one a dtype: rondo_call_0 .. rondo_call_14 by DType. All take a DeviceCall; a block
+// is a lane.
 #include <utility>
 
+#include "kernels/device/call_lane.h"
 #include "kernels/device/fold_rows.h"
 
 namespace rondo {
 namespace {
 
-// A block's pass, with its pointers found, in shared memory. False: nothing may be touched.
-__device__ __forceinline__ bool find_pass(const DeviceFold& given, const PeerPlaces& places, uint64_t element_bytes,
-                                          Pass& pass) {
-  const uint32_t thread = threadIdx.x, threads = blockDim.x;
-  for (uint32_t i = thread; i < given.source_count; i += threads) pass.fold.sources[i] = given.sources[i];
-  for (uint32_t i = thread; i < given.target_count; i += threads) pass.fold.targets[i] = given.targets[i];
-  if (thread == 0) {
-    pass.fold.count = count_in_message(places, given.count, element_bytes);
-    pass.fold.scaled = given.scaled;
-    pass.fold.arguments = given.arguments;
-    pass.fold.source_count = given.source_count;
-    pass.fold.target_count = given.target_count;
-  }
-  __syncthreads();
-  if (places.world != 0) {
-    const bool found = find_places(places, pass.fold, given.count * element_bytes, {thread, threads});
-    if (__syncthreads_or(found ? 0 : 1) != 0) return false;
-  }
-  if (thread == 0) align_pass(pass, element_bytes);
-  __syncthreads();
-  return true;
-}
-
-__device__ __forceinline__ ThreadPlace thread_place() {
-  return {uint64_t(blockIdx.x) * blockDim.x + threadIdx.x, uint64_t(gridDim.x) * blockDim.x};
-}
-
 template <int kDType, int kFold>
-__device__ __forceinline__ void run_if(const Pass& pass, int fold) {
+__device__ __forceinline__ void run_if(const Pass& pass, ThreadPlace thread, int fold) {
   constexpr ThreadFold kRun = kThreadFolds.of[kDType].folds[kFold];
   if constexpr (kRun != nullptr) {
-    if (fold == kFold) kRun(pass, thread_place());
+    if (fold == kFold) kRun(pass, thread);
   }
 }
-
 template <int kDType, int... kFold>
-__device__ __forceinline__ void run_one_of(const Pass& pass, int fold, std::integer_sequence<int, kFold...>) {
-  (run_if<kDType, kFold>(pass, fold), ...);
+__device__ __forceinline__ void run_one_of(const Pass& pass, ThreadPlace thread, int fold,
+                                           std::integer_sequence<int, kFold...>) {
+  (run_if<kDType, kFold>(pass, thread, fold), ...);
 }
 
 template <int kDType>
 constexpr uint64_t kElementBytes = dtype_bytes(DType(kDType));
 
+// The thread of a block. Words by the instructions that the protocol needs: PTX ISA, "Memory Consistency Model".
 template <int kDType>
-__device__ __forceinline__ void run(const DeviceFold& given, const PeerPlaces& places) {
-  __shared__ Pass pass;
-  if (!find_pass(given, places, kElementBytes<kDType>, pass)) return;
-  run_one_of<kDType>(pass, given.fold, std::make_integer_sequence<int, kFolds>{});
+struct GpuLane {
+  __device__ __forceinline__ ThreadPlace thread() const { return {threadIdx.x, blockDim.x}; }
+  __device__ __forceinline__ uint32_t lane() const { return blockIdx.x; }
+  __device__ __forceinline__ uint32_t lanes() const { return gridDim.x; }
+  __device__ __forceinline__ uint64_t element_bytes() const { return kElementBytes<kDType>; }
+  __device__ __forceinline__ bool any(bool it) const { return __syncthreads_or(it ? 1 : 0) != 0; }
+  __device__ __forceinline__ uint32_t load_acquire(const uint32_t* word) const {
+    uint32_t value;
+    asm volatile("ld.acquire.sys.global.u32 %0, [%1];" : "=r"(value) : "l"(word) : "memory");
+    return value;
+  }
+  __device__ __forceinline__ uint32_t load_relaxed(const uint32_t* word) const {
+    uint32_t value;
+    asm volatile("ld.relaxed.gpu.global.u32 %0, [%1];" : "=r"(value) : "l"(word) : "memory");
+    return value;
+  }
+  __device__ __forceinline__ void store_release(uint32_t* word, uint32_t value) const {
+    asm volatile("st.release.sys.global.u32 [%0], %1;" ::"l"(word), "r"(value) : "memory");
+  }
+  __device__ __forceinline__ void store_started(uint32_t* word, uint32_t value) const {
+    asm volatile("st.relaxed.sys.global.u32 [%0], %1; fence.sc.sys;" ::"l"(word), "r"(value) : "memory");
+  }
+  __device__ __forceinline__ bool claim(uint32_t* word) const {
+    uint32_t before;
+    asm volatile("atom.relaxed.gpu.global.cas.b32 %0, [%1], 0, 1;" : "=r"(before) : "l"(word) : "memory");
+    return before == 0;
+  }
+  __device__ __forceinline__ uint32_t add_left(uint32_t* word) const {
+    uint32_t before;
+    asm volatile("atom.acq_rel.gpu.global.add.u32 %0, [%1], 1;" : "=r"(before) : "l"(word) : "memory");
+    return before;
+  }
+  __device__ __forceinline__ uint64_t now() const {
+    uint64_t nanoseconds;
+    asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(nanoseconds));
+    return nanoseconds;
+  }
+  __device__ __forceinline__ void pause() const {}
+  __device__ __forceinline__ void run(const Pass& pass) const {
+    if (pass.fold.fold == kCopies) return copy_thread(pass, thread());
+    run_one_of<kDType>(pass, thread(), pass.fold.fold, std::make_integer_sequence<int, kFolds>{});
+  }
+};
+
+template <int kDType>
+__device__ __forceinline__ void run_lane(const DeviceCall& call) {
+  __shared__ LaneState state;
+  GpuLane<kDType> machine;
+  CallLane<GpuLane<kDType>>(machine, call, state).run();
 }
 
 }  // namespace
 }  // namespace rondo
 
-#define RONDO_KERNEL(name)                                                                           \
+#define RONDO_CALL_KERNEL(dtype)                                                                     \
   extern "C" __global__ void __launch_bounds__(rondo::kThreadsABlock, rondo::kBlocksAMultiprocessor) \
-      name(const __grid_constant__ rondo::DeviceFold given, const __grid_constant__ rondo::PeerPlaces places)
-#define RONDO_FOLD_KERNEL(dtype) \
-  RONDO_KERNEL(rondo_fold_##dtype) { rondo::run<dtype>(given, places); }
+      rondo_call_##dtype(const __grid_constant__ rondo::DeviceCall call) {                           \
+    rondo::run_lane<dtype>(call);                                                                    \
+  }
 
-RONDO_FOLD_KERNEL(0)
-RONDO_FOLD_KERNEL(1)
-RONDO_FOLD_KERNEL(2)
-RONDO_FOLD_KERNEL(3)
-RONDO_FOLD_KERNEL(4)
-RONDO_FOLD_KERNEL(5)
-RONDO_FOLD_KERNEL(6)
-RONDO_FOLD_KERNEL(7)
-RONDO_FOLD_KERNEL(8)
-RONDO_FOLD_KERNEL(9)
-RONDO_FOLD_KERNEL(10)
-RONDO_FOLD_KERNEL(11)
-RONDO_FOLD_KERNEL(12)
-RONDO_FOLD_KERNEL(13)
-RONDO_FOLD_KERNEL(14)
+RONDO_CALL_KERNEL(0)
+RONDO_CALL_KERNEL(1)
+RONDO_CALL_KERNEL(2)
+RONDO_CALL_KERNEL(3)
+RONDO_CALL_KERNEL(4)
+RONDO_CALL_KERNEL(5)
+RONDO_CALL_KERNEL(6)
+RONDO_CALL_KERNEL(7)
+RONDO_CALL_KERNEL(8)
+RONDO_CALL_KERNEL(9)
+RONDO_CALL_KERNEL(10)
+RONDO_CALL_KERNEL(11)
+RONDO_CALL_KERNEL(12)
+RONDO_CALL_KERNEL(13)
+RONDO_CALL_KERNEL(14)
 static_assert(rondo::kDTypes == 15);
-
-RONDO_KERNEL(rondo_copy) {
-  __shared__ rondo::Pass pass;
-  if (rondo::find_pass(given, places, 1, pass)) rondo::copy_thread(pass, rondo::thread_place());
-}

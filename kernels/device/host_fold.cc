@@ -16,10 +16,4 @@ void host_fold(const DeviceFold& fold, uint64_t threads) {
   for (uint64_t i = 0; i < threads; ++i) run(pass, {i, threads});
 }
 
-bool host_find_places(const PeerPlaces& places, DeviceFold& fold) {
-  const uint64_t element_bytes = dtype_bytes(DType(fold.dtype)), bytes = fold.count * element_bytes;
-  fold.count = count_in_message(places, fold.count, element_bytes);
-  return find_places(places, fold, bytes, {0, 1});
-}
-
 }  // namespace rondo

@@ -41,13 +41,6 @@ TEST_CASE("8 processes") {
   CHECK(run_processes(device_group(8, "auto"), [&](Communicator& group) { run_on_device(group, cases); }) == "");
 }
 
-TEST_CASE("a device whose streams cannot wait for words") {
-  RankGroup group = device_group(3, "shm");
-  group.before = [](int) { setenv("FAKE_CUDA_LACKS", "cuStreamBatchMemOp", 1); };
-  const auto cases = all_shapes({3, {1237}, {1}});
-  CHECK(run_processes(group, [&](Communicator& comm) { run_on_device(comm, cases); }) == "");
-}
-
 TEST_CASE("every dtype with every op") {
   const auto cases = all_reductions(2);
   CHECK(run_processes(device_group(2, "shm"), [&](Communicator& group) { run_on_device(group, cases); }) == "");

@@ -85,12 +85,12 @@ void use_all(const DeviceDriver& driver, DeviceStream stream) {
   fold.fold = static_cast<uint8_t>(Fold::kSum);
   expect(driver.fold(fold, stream) == 0, "fold");
   expect(driver.copy({host.bytes, bytes + 64, 32, 48, 16, 2}, stream) == 0, "copy of rows");
-  const WordOp ops[] = {{&word, 7, WordAction::kWrite}, {&word, 7, WordAction::kAwait}};
-  expect(driver.words(ops, 2, stream) == 0, "words");
+  word = 7;
+  expect(driver.await(&word, 7, stream) == 0, "await");
   bool called = false;
   expect(driver.call_host([](void* flag) { *static_cast<bool*>(flag) = true; }, &called, stream) == 0, "call_host");
   expect(driver.broken(stream) == 0 && driver.synchronize(stream) == 0, "synchronize");
-  expect(called && word == 7 && host.bytes[15] == 30 && host.bytes[32] == 96 && host.bytes[47] == 126, "wrong bytes");
+  expect(called && host.bytes[15] == 30 && host.bytes[32] == 96 && host.bytes[47] == 126, "wrong bytes");
   expect(driver.destroy_event(1, event) == 0 && driver.release(1, memory) == 0, "release");
 }
 

@@ -20,7 +20,7 @@ constexpr int64_t kSoonMs = 2'000;
 constexpr int kAtFault = 1;
 constexpr size_t kInFlight = 8;
 
-enum class Way { kPasses, kRing, kStaged, kHostWaits };
+enum class Way { kPasses, kRing, kStaged };
 
 Config config_of(Way way) {
   Config config = fault_config();
@@ -60,8 +60,7 @@ class Caller {
   std::deque<Work> works_;
 };
 
-void run_rank(Here& here, Way way, bool aborts) {
-  if (way == Way::kHostWaits) setenv("FAKE_CUDA_LACKS", "cuStreamBatchMemOp", 1);
+void run_rank(Here& here, bool aborts) {
   Communicator group = Communicator::join(here.options);
   Caller caller(group);
   for (int i = 0; i < 50; ++i) caller.call_once();
@@ -95,7 +94,7 @@ void expect_ends(Job& job, const std::string& begin, std::chrono::steady_clock::
   }
 }
 
-constexpr Way kWays[] = {Way::kPasses, Way::kRing, Way::kStaged, Way::kHostWaits};
+constexpr Way kWays[] = {Way::kPasses, Way::kRing, Way::kStaged};
 
 }  // namespace
 
@@ -104,7 +103,7 @@ TEST_CASE("a rank is killed in the middle of calls: PEER_LOST within a second") 
     CAPTURE(static_cast<int>(way));
     Job job;
     job.start(
-        3, [&](Here& here) { run_rank(here, way, false); }, config_of(way));
+        3, [&](Here& here) { run_rank(here, false); }, config_of(way));
     job.expect_all("ready");
     const auto since = std::chrono::steady_clock::now();
     job[kAtFault].signal(SIGKILL);
@@ -117,7 +116,7 @@ TEST_CASE("a rank aborts while the others' streams wait for it: ABORTED within a
     CAPTURE(static_cast<int>(way));
     Job job;
     job.start(
-        3, [&](Here& here) { run_rank(here, way, true); }, config_of(way));
+        3, [&](Here& here) { run_rank(here, true); }, config_of(way));
     job.expect_all("ready");
     const auto since = std::chrono::steady_clock::now();
     job[kAtFault].tell("go");
@@ -134,7 +133,7 @@ TEST_CASE("a rank that is stopped: UNRESPONSIVE when the suspicion is over") {
     config.suspicion_ms = 1'500;
     Job job;
     job.start(
-        3, [&](Here& here) { run_rank(here, way, false); }, config);
+        3, [&](Here& here) { run_rank(here, false); }, config);
     job.expect_all("ready");
     const auto since = std::chrono::steady_clock::now();
     job[kAtFault].signal(SIGSTOP);

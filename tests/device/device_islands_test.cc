@@ -123,12 +123,15 @@ TEST_CASE("device memory: zeroed, of different sizes, given back, and again") {
         }) == "");
 }
 
-TEST_CASE("one rank's device cannot share memory, or windows are off: all ranks stage") {
-  for (const std::string how : {"device", "setting"}) {
+TEST_CASE("one rank's device cannot share memory, windows are off, or the device runs one process: all ranks stage") {
+  for (const std::string how : {"device", "setting", "process"}) {
     RankGroup group = device_group(3, "shm");
     if (how == "setting") group.config.device_window_bytes = 0;
-    group.before = [&](int rank) { setenv("FAKE_CUDA_SHARES", how == "device" && rank == 1 ? "0" : "1", 1); };
-    if (std::getenv("RONDO_TEST_DEVICE") != nullptr && how == "device") continue;  // a GPU is what it is
+    group.before = [&](int rank) {
+      setenv("FAKE_CUDA_SHARES", how == "device" && rank == 1 ? "0" : "1", 1);
+      setenv("FAKE_CUDA_MPS", how == "process" ? "0" : "1", 1);
+    };
+    if (std::getenv("RONDO_TEST_DEVICE") != nullptr && how != "setting") continue;  // a GPU is what it is
     const auto cases = all_shapes({3, {1237}, {1}});
     CHECK(run_processes(group, [&](Communicator& comm) {
             run_on_device(comm, cases, BufferKind::kOddRegistered);
@@ -239,7 +242,27 @@ TEST_CASE("processes that use the device one at a time") {
   }
 }
 
-TEST_CASE("words that are written late, by streams of ranks that have failed, hold nobody up") {
+TEST_CASE("communicators share the blocks of a device: those that find none stage, and blocks are given back") {
+  if (std::getenv("RONDO_TEST_DEVICE") != nullptr) return;  // a GPU has more
+  CHECK(run_processes(device_group(2, "shm"), [](Communicator& group) {
+          const std::vector<int> both{0, 1};
+          std::vector<Communicator> groups;
+          const auto runs_kernels = [&] {
+            groups.push_back(group.new_group(both));
+            Sum sum(groups.back(), nullptr, 1000);
+            const int before = passes_over_ranks();
+            sum.start().wait();
+            expect(sum.value() == 2, "the wrong sum");
+            return passes_over_ranks() > before;
+          };
+          for (int i = 0; i < 6; ++i) expect(runs_kernels(), "no blocks for the first ones");
+          expect(!runs_kernels(), "more blocks than the device has");
+          groups[0].destroy();
+          expect(runs_kernels(), "blocks are not given back");
+        }) == "");
+}
+
+TEST_CASE("kernels that are late, of ranks that have failed, hold nobody up") {
   RankGroup group = device_group(3, "shm");
   group.before = [&](int rank) { setenv("FAKE_CUDA_LATE_US", rank == 1 ? "20000" : "1000", 1); };
   for (const Algorithm algorithm : {Algorithm::kAuto, Algorithm::kRing}) {

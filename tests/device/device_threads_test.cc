@@ -2,6 +2,8 @@
 // before the copies of the others: every collective on device memory gives the reference result.
 #include <doctest/doctest.h>
 
+#include <atomic>
+
 #include "tests/device/message_cases.h"
 
 namespace rondo::testing {
@@ -21,33 +23,49 @@ TEST_CASE("buffers of several pieces on threads") {
   CHECK(run_threads(device_group(3, "auto"), [&](Communicator& group) { run_on_device(group, {what}); }) == "");
 }
 
-TEST_CASE("threads that share a stream, or the legacy stream") {
+TEST_CASE("threads that share a stream, or the legacy stream, staged") {
   for (const bool legacy : {false, true}) {
-    for (const uint64_t window : {Config().device_window_bytes, uint64_t{0}}) {
-      CAPTURE(legacy);
-      CAPTURE(window);
-      RankGroup ranks = device_group(3, "auto");
-      ranks.config.device_window_bytes = window;
-      const Mirror shared;
-      const CallOptions options{.stream = legacy ? nullptr : shared.stream()};
-      CHECK(run_threads(ranks, [&](Communicator& group) {
-              Mirror mirror;
-              std::pmr::vector<int32_t> values(30'000, 1, &mirror), in(30'000, 0, &mirror);
-              mirror.to_device();
-              mirror.synchronize();
-              int32_t *const data = mirror.image_of(values.data()), *const to = mirror.image_of(in.data());
-              for (int i = 0; i < 5; ++i) {
-                group.all_reduce(data, data, 30'000, DType::kInt32, Op::kSum, options);
-                group.sendrecv(data, 30'000, (group.rank() + 1) % 3, to, 30'000, (group.rank() + 2) % 3, DType::kInt32,
-                               0, options);
-              }
-              mirror.driver().synchronize(*options.stream);
-              mirror.to_host();
-              mirror.synchronize();
-              expect(values.front() == 243 && values.back() == 243 && in.back() == 243, "the wrong sum");
-            }) == "");
-    }
+    CAPTURE(legacy);
+    RankGroup ranks = device_group(3, "auto");
+    ranks.config.device_window_bytes = 0;
+    const Mirror shared;
+    const CallOptions options{.stream = legacy ? nullptr : shared.stream()};
+    CHECK(run_threads(ranks, [&](Communicator& group) {
+            Mirror mirror;
+            std::pmr::vector<int32_t> values(30'000, 1, &mirror), in(30'000, 0, &mirror);
+            mirror.to_device();
+            mirror.synchronize();
+            int32_t *const data = mirror.image_of(values.data()), *const to = mirror.image_of(in.data());
+            for (int i = 0; i < 5; ++i) {
+              group.all_reduce(data, data, 30'000, DType::kInt32, Op::kSum, options);
+              group.sendrecv(data, 30'000, (group.rank() + 1) % 3, to, 30'000, (group.rank() + 2) % 3, DType::kInt32, 0,
+                             options);
+            }
+            mirror.driver().synchronize(*options.stream);
+            mirror.to_host();
+            mirror.synchronize();
+            expect(values.front() == 243 && values.back() == 243 && in.back() == 243, "the wrong sum");
+          }) == "");
   }
+}
+
+TEST_CASE("threads that share a stream where calls are kernels: the second one is refused") {
+  std::atomic<DeviceStream> first{nullptr};  // rank 0's
+  CHECK(run_threads(device_group(2, "auto"), [&](Communicator& group) {
+          Sum sum(group, nullptr, 1000);
+          if (group.rank() == 0) first = sum.mirror.stream();
+          sum.start().wait();
+          group.barrier();
+          if (group.rank() == 1) {
+            void* const data = sum.mirror.image(sum.values.data());
+            const Error error = error_of(
+                [&] { group.all_reduce(data, data, 1000, DType::kInt32, Op::kSum, {.stream = first.load()}); });
+            expect_error(error, ErrorCode::kInvalid, "rank 0, a thread of this process, uses the same stream");
+          }
+          group.barrier();
+          sum.start().wait();
+          expect(sum.value() == 4, "the wrong sum");
+        }) == "");
 }
 
 TEST_CASE("messages on threads") {

@@ -30,6 +30,7 @@ SharedWords::SharedWords() {
   close(file);
   if (memory == MAP_FAILED) throw std::runtime_error("mmap failed");
   memory_ = static_cast<uint32_t*>(memory);
+  for (uint32_t value = 0; value < kValues; ++value) store(kFirstValue + value, value);
 }
 
 SharedWords::~SharedWords() { munmap(memory_, kBytes); }
@@ -52,11 +53,6 @@ void* Probe::allocate(size_t bytes) const {
   void* memory = nullptr;
   check(driver().allocate(device_, bytes, &memory), "allocating device memory");
   return memory;
-}
-
-void Probe::put(DeviceStream stream, size_t word, uint32_t value, WordAction action) const {
-  const WordOp op{words_.at(word), value, action};
-  check(driver().words(&op, 1, stream), action == WordAction::kWrite ? "a stream's write" : "a stream's wait");
 }
 
 void Probe::copy(void* to, const void* from, size_t bytes, DeviceStream stream) const {

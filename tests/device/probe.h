@@ -37,6 +37,7 @@ void report(const char* format, Arguments... arguments) {
 class SharedWords {
  public:
   static constexpr size_t kBytes = 64 * 1024;
+  static constexpr size_t kFirstValue = 1000, kValues = 24;  // words that say 0, 1, 2, ...
   SharedWords();
   ~SharedWords();
   SharedWords(const SharedWords&) = delete;
@@ -61,9 +62,13 @@ class Probe {
   DeviceStream stream() const;
   void* allocate(size_t bytes) const;
 
-  // In the stream: stores the word, or waits until it is at least the value.
-  void write(DeviceStream stream, size_t word, uint32_t value) const { put(stream, word, value, WordAction::kWrite); }
-  void await(DeviceStream stream, size_t word, uint32_t value) const { put(stream, word, value, WordAction::kAwait); }
+  // In the stream: copies a value below kValues to the word, or waits until it is at least the value.
+  void write(DeviceStream stream, size_t word, uint32_t value) const {
+    copy(words_.at(word), words_.at(SharedWords::kFirstValue + value), sizeof value, stream);
+  }
+  void await(DeviceStream stream, size_t word, uint32_t value) const {
+    check(driver().await(words_.at(word), value, stream), "a stream's wait");
+  }
   void copy(void* to, const void* from, size_t bytes, DeviceStream stream) const;
   void fold(DType dtype, Fold fold, std::vector<const void*> sources, void* target, size_t count,
             DeviceStream stream) const;
@@ -71,7 +76,6 @@ class Probe {
   bool passes(DeviceStream stream, std::chrono::nanoseconds limit = kPatience) const;
 
  private:
-  void put(DeviceStream stream, size_t word, uint32_t value, WordAction action) const;
   std::shared_ptr<const DeviceDriver> driver_;
   int device_ = 0;
   const SharedWords& words_;

@@ -184,35 +184,5 @@ TEST_CASE("several targets, many packets a thread") {
   });
 }
 
-TEST_CASE("a pass of a message ends where the message does") {
-  std::vector<unsigned char> source(300, 7);
-  const auto copied = [&](uint64_t before, uint64_t length) {
-    std::vector<unsigned char> target(300, kGuard);
-    DeviceFold fold = {};
-    fold.sources[0] = source.data();
-    fold.targets[0] = target.data();
-    fold.count = source.size();
-    fold.source_count = fold.target_count = 1;
-    fold.dtype = static_cast<uint8_t>(DType::kUint8);
-    fold.fold = kCopies;
-    PeerPlaces places = {};
-    places.world = 1;
-    places.length = &length;
-    places.before = before;
-    places.sources[0] = places.targets[0] = {kOwnPlace, 0, 0};
-    CHECK(host_find_places(places, fold));
-    host_fold(fold, 5);
-    const auto end = std::find(target.begin(), target.end(), kGuard);
-    CHECK(std::all_of(end, target.end(), [](unsigned char byte) { return byte == kGuard; }));
-    return end - target.begin();
-  };
-  CHECK(copied(0, 300) == 300);
-  CHECK(copied(0, 1000) == 300);
-  CHECK(copied(0, 17) == 17);
-  CHECK(copied(0, 0) == 0);
-  CHECK(copied(4096, 4096 + 33) == 33);
-  CHECK(copied(4096, 4095) == 0);
-}
-
 }  // namespace
 }  // namespace rondo::testing

@@ -18,7 +18,8 @@ constexpr int kOldestMajor = 8;  // compute capability that there are kernels fo
 struct AttachCard {
   int64_t pid = 0;
   int64_t works = 0;
-  int64_t shares = 0;  // kSharesBy..., and its streams write words
+  int64_t shares = 0;  // kSharesBy...
+  cuda::Uuid device = {};
 };
 
 }  // namespace
@@ -57,7 +58,6 @@ std::shared_ptr<StreamCalls> DeviceSide::open(void* const* stream, DeviceFacts& 
         fmt::format("no GPU can be used: device {} ({}) has compute capability {}.{}; {}.0 or newer is needed", device_,
                     facts.name, facts.major, facts.minor, kOldestMajor));
   }
-  if (!facts.waits_on_words) waits_ = StreamCall::Waits::kHost;
   auto calls = std::make_shared<StreamCalls>(driver, device_, group_.context().fabric->shared_memory(), group_.rank());
   calls->prepare(device_);
   return calls;
@@ -103,9 +103,9 @@ std::shared_ptr<StreamCalls> DeviceSide::exchange(std::chrono::milliseconds time
     error = caught();
   }
   const CommunicatorContext& context = group_.context();
-  const bool shares = facts.waits_on_words && context.topology.one_island() && context.config.device_window_bytes > 0 &&
-                      group_.size() <= kMaxPlaceRanks;
-  const AttachCard own{getpid(), error.ok() ? 1 : 0, shares ? facts.shares_memory : 0};
+  const bool shares =
+      context.topology.one_island() && context.config.device_window_bytes > 0 && group_.size() <= kMaxDeviceRanks;
+  const AttachCard own{getpid(), error.ok() ? 1 : 0, shares ? facts.shares_memory : 0, facts.uuid};
   const std::vector<AttachCard> cards = gather(own, timeout);
   if (!error.ok()) {
     throw Exception(error.code, fmt::format("attach_device on rank {}: {}", group_.rank(), error.message));
@@ -127,7 +127,26 @@ std::shared_ptr<StreamCalls> DeviceSide::exchange(std::chrono::milliseconds time
     const bool here = host[static_cast<size_t>(r)] == host[static_cast<size_t>(group_.rank())] && card.pid == own.pid;
     if (r != group_.rank() && here) waits_ = StreamCall::Waits::kHost;
   }
+  share_device(cards, facts.serves_processes);
   return calls;
+}
+
+// Ranks whose kernels run on this rank's device share its blocks: threads, and processes where the device runs kernels
+// of several at once.
+template <class Card>
+void DeviceSide::share_device(const std::vector<Card>& cards, bool serves_processes) {
+  const std::vector<int>& host = group_.context().topology.host;
+  const auto own = static_cast<size_t>(group_.rank());
+  std::set<int64_t> processes;
+  ranks_on_device_ = 0;
+  for (size_t r = 0; r < cards.size(); ++r) {
+    const bool same =
+        host[r] == host[own] && std::memcmp(&cards[r].device, &cards[own].device, sizeof(cuda::Uuid)) == 0;
+    if (!same) continue;
+    ++ranks_on_device_;
+    processes.insert(cards[r].pid);
+  }
+  if (processes.size() > 1 && !serves_processes) ranks_on_device_ = 0;
 }
 
 // Device memory that all ranks map, if that works between all of them.
@@ -135,7 +154,8 @@ void DeviceSide::connect(const std::shared_ptr<const DeviceDriver>& driver, std:
   auto island = std::make_shared<DeviceIsland>(group_.context(), driver, device_);
   std::string wrong;
   try {
-    wrong = island->connect(sharings_, all_say(timeout), deadline(timeout));
+    const uint32_t lanes = ranks_on_device_ > 0 ? driver->take_blocks(device_, kMaxLanes, ranks_on_device_) : 0;
+    wrong = island->connect(sharings_, lanes, all_say(timeout), deadline(timeout));
   } catch (...) {
     island->close(Clock::now());  // the communicator has failed: nobody is waited for
     throw;
@@ -154,7 +174,7 @@ void DeviceSide::connect(const std::shared_ptr<const DeviceDriver>& driver, std:
                          island->order().empty() ? "none" : fmt::format("{}", fmt::join(island->order(), " "))));
   }
   island_ = std::move(island);
-  plans_.emplace(group_.rank(), group_.context().topology, island_->order());
+  plans_.emplace(group_.rank(), group_.context().topology, island_->order(), island_->reach().complete());
   group_.set_streams([island = island_, calls = calls_](Clock::time_point now) {
     if (!island->let_go(now)) return StreamsEnd::kAtWork;
     return calls->wait_for_all(now) ? StreamsEnd::kDrained : StreamsEnd::kEntriesLeft;

@@ -11,8 +11,9 @@ namespace {
 
 // A block of a ring: launches would eat what smaller ones gain by overlap.
 constexpr uint64_t kMostMessageBytes = 16u << 20;
-// By which a block may be larger than its share of a piece: it is cut at whole lines and elements.
-constexpr uint64_t kBlockSlackBytes = 256;
+// By which a block may be larger than its share of a piece: it is cut at whole lines and elements; and so are the
+// shares of its lanes, and their parts of a slot.
+constexpr uint64_t kBlockSlackBytes = 256 + 128 * kMaxLanes;
 
 }  // namespace
 
@@ -29,7 +30,7 @@ Algorithm DeviceSide::algorithm_of(const CheckedCall& call, const CallOptions& o
 std::vector<Piece> DeviceSide::pieces_of(const CheckedCall& call, const StreamPlans::Entry& plan) const {
   uint64_t bytes = group_.context().config.device_window_bytes;
   if (plan.plan.algorithm == Algorithm::kRing) {
-    bytes = std::min(kMostMessageBytes, island_->place_bytes() - kBlockSlackBytes) * plan.plan.chunks;
+    bytes = std::min(kMostMessageBytes, island_->slot_bytes() - kBlockSlackBytes) * plan.plan.chunks;
   }
   return cut_pieces(call, group_.rank(), group_.size(), bytes, UINT64_MAX);
 }
@@ -40,11 +41,17 @@ void DeviceSide::follow_last(const Enqueued& next) {
   if (last && next.stream_id != last_stream_ && !last->done()) last->wait_on(next.stream);
 }
 
-void DeviceSide::check_own_device(const char* call, const StreamFacts& stream) const {
-  if (stream.device == island_->device()) return;
-  throw Exception(ErrorCode::kInvalid,
-                  fmt::format("{} on rank {}: the stream is of device {}; this communicator was attached to device {}",
-                              call, group_.rank(), stream.device, island_->device()));
+void DeviceSide::check_own_stream(const char* call, const StreamFacts& stream) const {
+  const auto refuse = [&](const std::string& why) {
+    throw Exception(ErrorCode::kInvalid, fmt::format("{} on rank {}: {}", call, group_.rank(), why));
+  };
+  if (stream.device != island_->device()) {
+    refuse(fmt::format("the stream is of device {}; this communicator was attached to device {}", stream.device,
+                       island_->device()));
+  }
+  const int user = driver().rank_in_stream(group_.context().id, stream.id, group_.rank());
+  if (user == group_.rank()) return;
+  refuse(fmt::format("rank {}, a thread of this process, uses the same stream; give each rank one of its own", user));
 }
 
 const StreamPlans::Entry& DeviceSide::plan_of(const CheckedCall& call, Algorithm algorithm) {
@@ -63,7 +70,7 @@ CheckedCall DeviceSide::call_of(Call call, const Piece& piece) const {
 
 std::shared_ptr<Operation> DeviceSide::start_enqueued(const Call& call, const CheckedCall& checked,
                                                       const StreamFacts& stream, Algorithm algorithm) {
-  check_own_device(collective_name(call.collective), stream);
+  check_own_stream(collective_name(call.collective), stream);
   Enqueued what{algorithm, pieces_of(checked, plan_of(checked, algorithm)), {}, *call.options.stream, stream.id};
   for (const Piece& piece : what.pieces) what.calls.push_back(call_of(call, piece));
   return enqueue(std::move(what));
@@ -86,20 +93,22 @@ std::shared_ptr<Operation> DeviceSide::start_enqueued_list(std::span<const Tenso
     what.pieces.push_back(std::move(piece.piece));
   }
   if (what.calls.empty() || algorithm_of(what.calls.front(), call.options) != Algorithm::kRegistered) return nullptr;
-  check_own_device("all_reduce_many", arguments.stream);
+  check_own_stream("all_reduce_many", arguments.stream);
   what.list = arguments.list;
   return enqueue(std::move(what));
 }
 
 std::shared_ptr<Operation> DeviceSide::enqueue(Enqueued what) {
   const StreamPlans::Entry& plan = plan_of(what.calls.front(), what.algorithm);
-  const uint32_t entries = EnqueuedCall::entries_of(what.pieces, plan.program);
+  const uint32_t entries = LaunchedCall::entries_of(what.pieces);
   if (!calls_->begin(entries, [this] { return group_.context().failure.get() != nullptr; })) group_.check_usable();
   std::lock_guard order(order_mutex_);
-  const auto made = std::make_shared<EnqueuedCall>(EnqueuedCall::Options{
-      calls_, island_, &plan, what.stream, waits_, std::move(what.pieces), [this](const Error& error) {
-        if (error.code != ErrorCode::kInvalid) group_.fail(error);
-      }});
+  const auto made = std::make_shared<LaunchedCall>(
+      LaunchedCall::Options{calls_, island_, &plan, what.stream, waits_, std::move(what.pieces),
+                            [this](const Error& error) {
+                              if (error.code != ErrorCode::kInvalid) group_.fail(error);
+                            },
+                            group_.limit_of(std::chrono::milliseconds(what.calls.front().timeout))});
   std::vector<BatchPart> parts;
   const Algorithm shown = what.algorithm == Algorithm::kRing ? Algorithm::kRing : Algorithm::kAuto;
   for (size_t i = 0; i < what.calls.size(); ++i) {
@@ -109,7 +118,7 @@ std::shared_ptr<Operation> DeviceSide::enqueue(Enqueued what) {
   number_pieces(parts);
   for (BatchPart& part : parts) {
     note_list(part.call, what.list);
-    EnqueuedCall::Part moved = made->add_part(part.call);
+    LaunchedCall::Part moved = made->add_part(part.call);
     part.gate = std::move(moved.gate);
     part.run = std::move(moved.run);
   }

@@ -3,9 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstdlib>
-#include <cstring>
-#include <new>
 #include <thread>
 
 #include "ring/base/caught.h"
@@ -14,16 +11,13 @@
 namespace rondo {
 namespace {
 
-// 16 bytes a rank and window.
-constexpr size_t kMaxWindows = Inbox::kMaxWindows;
+constexpr size_t kMaxWindows = RankBoard::kMaxWindows;
 // A call's pieces are cut by whole elements of every block, so they may be a little larger.
 constexpr uint64_t kSlackBytes = 64 * 1024;
 // A page, which locking takes whole.
 constexpr size_t kPageBytes = 4096;
-// Streams that are let go wait for no number that a program reaches.
-constexpr uint32_t kFarAhead = 1u << 30;
 // A rank whose process is stopped in a pass, or whose device is broken, is waited for so long, as on the host
-// (GracePeriod). What begins later finds the stop and touches nothing.
+// (GracePeriod).
 constexpr std::chrono::seconds kLongestPass{1};
 // What other ranks offer, or let go of, comes without a sign. By the thread that attaches, allocates or destroys.
 constexpr std::chrono::milliseconds kBetweenLooks{1};
@@ -36,6 +30,8 @@ void look_for(const CommunicatorContext& context, Clock::time_point deadline, co
   }
 }
 
+uint64_t whole_pages(uint64_t bytes) { return (bytes + kPageBytes - 1) / kPageBytes * kPageBytes; }
+
 }  // namespace
 
 DeviceIsland::DeviceIsland(const CommunicatorContext& context, std::shared_ptr<const DeviceDriver> driver, int device)
@@ -44,7 +40,9 @@ DeviceIsland::DeviceIsland(const CommunicatorContext& context, std::shared_ptr<c
       device_(device),
       rank_(context.rank),
       world_(context.world()),
-      inbox_windows_(context.members.size()) {
+      header_bytes_(
+          whole_pages(sizeof(DeviceControl) + kMaxWindows * static_cast<size_t>(world_) * sizeof(DeviceWindow))),
+      board_windows_(context.members.size()) {
   windows_.reserve(kMaxWindows);  // bounce() reads the first one without the lock
 }
 
@@ -53,10 +51,10 @@ std::string DeviceIsland::first_without(const std::vector<uint64_t>& said) const
   return found == said.end() ? "" : context_.name(static_cast<int>(found - said.begin()));
 }
 
-std::string DeviceIsland::connect(int32_t sharings, const AllSay& all_say, Clock::time_point deadline) {
+std::string DeviceIsland::connect(int32_t sharings, uint32_t lanes, const AllSay& all_say, Clock::time_point deadline) {
   std::string wrong;
   try {
-    share_inboxes(deadline);
+    share_boards(deadline);
   } catch (...) {
     wrong = caught().message;
   }
@@ -65,12 +63,13 @@ std::string DeviceIsland::connect(int32_t sharings, const AllSay& all_say, Clock
   wrong = "the devices have no way of sharing memory in common";
   if ((sharings & kSharesByDescriptor) != 0) wrong = connect_by(MemorySharing::kDescriptor, all_say, deadline);
   if (!wrong.empty() && (sharings & kSharesByIpc) != 0) wrong = connect_by(MemorySharing::kIpc, all_say, deadline);
+  if (wrong.empty() && !try_kernel(lanes, all_say)) wrong = "kernels of the ranks do not meet";
   return wrong;
 }
 
 std::string DeviceIsland::connect_by(MemorySharing sharing, const AllSay& all_say, Clock::time_point deadline) {
   sharing_ = sharing;
-  const std::string wrong = share(context_.config.device_window_bytes + kSlackBytes, all_say, deadline);
+  const std::string wrong = share(header_bytes_ + context_.config.device_window_bytes + kSlackBytes, all_say, deadline);
   if (!wrong.empty()) return wrong;
   const bool arrive = try_transfers(all_say);
   order_ = arrive ? ring_order(reach_) : std::vector<int>{};
@@ -83,41 +82,32 @@ std::string DeviceIsland::connect_by(MemorySharing sharing, const AllSay& all_sa
   return "the devices do not reach each other's memory, not even around a ring" + refused_;
 }
 
-void DeviceIsland::lock(void* memory, size_t bytes) {
+// Where kernels reach it.
+void* DeviceIsland::lock(void* memory, size_t bytes) {
   driver_->check(driver_->lock_host(device_, memory, bytes), "locking host memory");
   locked_.push_back(memory);
+  void* at_kernels = nullptr;
+  driver_->check(driver_->kernel_address(device_, memory, &at_kernels), "mapping host memory");
+  return at_kernels;
 }
 
-void DeviceIsland::share_inboxes(Clock::time_point deadline) {
+void DeviceIsland::share_boards(Clock::time_point deadline) {
   SharedMemory& shared = *context_.fabric->shared_memory();
-  const uint64_t name = Hash64().add("device inbox").add(context_.id).value();
-  inbox_windows_[static_cast<size_t>(rank_)] = shared.make(sizeof(Inbox), name);
+  const uint64_t name = Hash64().add("device board").add(context_.id).value();
+  board_windows_[static_cast<size_t>(rank_)] = shared.make(sizeof(RankBoard), name);
   for (int rank = 0; rank < world_; ++rank) {
-    std::shared_ptr<Window>& window = inbox_windows_[static_cast<size_t>(rank)];
+    std::shared_ptr<Window>& window = board_windows_[static_cast<size_t>(rank)];
     look_for(context_, deadline, [&] {
       if (!window) window = shared.find(context_.world_rank(rank), SharedMemory::id_of(name));
       return window != nullptr;
     });
-    if (!window || window->bytes() < sizeof(Inbox)) {
+    if (!window || window->bytes() < sizeof(RankBoard)) {
       throw Exception(ErrorCode::kSystem, "the host memory of " + context_.name(rank) + " did not come");
     }
-    lock(window->data(), window->bytes());
-    inboxes_.push_back(reinterpret_cast<Inbox*>(window->data()));
-    void* at_kernels = nullptr;
-    driver_->check(driver_->kernel_address(device_, window->data(), &at_kernels), "mapping host memory");
-    at_kernels_.push_back(static_cast<Inbox*>(at_kernels));
+    boards_.push_back(reinterpret_cast<RankBoard*>(window->data()));
   }
-  const size_t bytes =
-      (kMaxWindows * static_cast<size_t>(world_) * sizeof(DeviceWindow) + kPageBytes - 1) / kPageBytes * kPageBytes;
-  // A lambda: the type of std::free would be a symbol of librondo.a that programs see.
-  table_memory_ = std::shared_ptr<void>(std::aligned_alloc(kPageBytes, bytes), [](void* at) { std::free(at); });
-  if (table_memory_ == nullptr) throw Exception(ErrorCode::kSystem, "no host memory for the table of windows");
-  std::memset(table_memory_.get(), 0, bytes);
-  lock(table_memory_.get(), bytes);
-  shown_ = static_cast<DeviceWindow*>(table_memory_.get());
-  void* at_kernels = nullptr;
-  driver_->check(driver_->kernel_address(device_, shown_, &at_kernels), "mapping host memory");
-  shown_at_ = static_cast<DeviceWindow*>(at_kernels);
+  const std::shared_ptr<Window>& own = board_windows_[static_cast<size_t>(rank_)];
+  status_at_ = &static_cast<RankBoard*>(lock(own->data(), own->bytes()))->status;
 }
 
 std::string DeviceIsland::share(uint64_t bytes, const AllSay& all_say, Clock::time_point deadline) {
@@ -151,8 +141,9 @@ std::string DeviceIsland::share(uint64_t bytes, const AllSay& all_say, Clock::ti
     return wrong.empty() ? without + " cannot share its device memory" : wrong;
   }
   std::lock_guard lock(mutex_);
-  show(windows_.size(), memory, sizes);
   windows_.push_back(std::move(memory));
+  // Before the next collective, which every rank waits in.
+  if (!show(windows_.size() - 1, windows_.back(), sizes)) return "the table of windows cannot be written";
   return "";
 }
 
@@ -208,12 +199,10 @@ void DeviceIsland::release(DeviceMemory& memory) {
 void DeviceIsland::let_go_of(size_t window) {
   DeviceMemory& memory = windows_[window];
   if (memory.own == nullptr) return;
-  for (int rank = 0; rank < world_; ++rank) {
-    shown_[window * static_cast<size_t>(world_) + static_cast<size_t>(rank)] = {};
-  }
+  if (window > 0) show(window, {}, {});
   release_mapped(memory);
   if (sharing_ == MemorySharing::kIpc) {
-    for (Inbox* inbox : inboxes_) std::atomic_ref<uint64_t>(inbox->closed[window]).fetch_or(uint64_t{1} << rank_);
+    for (RankBoard* board : boards_) std::atomic_ref<uint64_t>(board->closed[window]).fetch_or(uint64_t{1} << rank_);
     left_.emplace_back(window, std::exchange(memory.own, nullptr));
     release_left();
   }
@@ -238,16 +227,34 @@ bool DeviceIsland::is_closed(size_t window) const {
   return true;
 }
 
-void DeviceIsland::show(size_t window, const DeviceMemory& memory, const std::vector<uint64_t>& bytes) {
+// Writes where kernels find a window of each rank; memory.own nullptr: nowhere. False: the device has failed.
+bool DeviceIsland::show(size_t window, const DeviceMemory& memory, const std::vector<uint64_t>& bytes) {
+  DeviceWindow* const row = own().row;
+  std::fill_n(row, world_, DeviceWindow{});
   for (size_t rank = 0; rank < memory.mapped.size(); ++rank) {
-    void* const data = static_cast<int>(rank) == rank_ ? memory.own : memory.mapped[rank];
-    shown_[window * static_cast<size_t>(world_) + rank] = {data, bytes[rank]};
+    row[rank] = {static_cast<int>(rank) == rank_ ? memory.own : memory.mapped[rank], bytes[rank]};
   }
+  const size_t row_bytes = static_cast<size_t>(world_) * sizeof(DeviceWindow);
+  std::byte* const table = static_cast<std::byte*>(windows_.front().own) + sizeof(DeviceControl);
+  const DeviceCopy copy{table + window * row_bytes, row, row_bytes, row_bytes, row_bytes, 1};
+  return in_own_stream([&](DeviceStream stream) { return driver_->copy(copy, stream) == 0; });
 }
 
-std::byte* DeviceIsland::places(int rank) const {
+void DeviceIsland::describe(DeviceCall& call, uint32_t number, int to) const {
   const DeviceMemory& window = windows_.front();
-  return static_cast<std::byte*>(rank == rank_ ? window.own : window.mapped[static_cast<size_t>(rank)]);
+  const auto at = [&](int rank) {
+    return static_cast<std::byte*>(rank == rank_ ? window.own : window.mapped[static_cast<size_t>(rank)]);
+  };
+  for (int rank = 0; rank < world_; ++rank) call.controls[rank] = reinterpret_cast<DeviceControl*>(at(rank));
+  call.windows = reinterpret_cast<const DeviceWindow*>(at(rank_) + sizeof(DeviceControl));
+  call.status = status_at_;
+  call.arrivals = at(rank_) + header_bytes_;
+  if (to >= 0) call.departures = at(to) + header_bytes_;
+  call.slot_bytes = slot_bytes();
+  call.number = number;
+  call.window_count = kMaxWindows;
+  call.rank = static_cast<uint8_t>(rank_);
+  call.world = static_cast<uint8_t>(world_);
 }
 
 void* DeviceIsland::allocate(size_t bytes, const AllSay& all_say, Clock::time_point deadline) {
@@ -284,74 +291,29 @@ std::optional<DeviceIsland::Place> DeviceIsland::locate(const void* data, uint64
   return std::nullopt;
 }
 
-void DeviceIsland::fill_places(uint32_t number, uint64_t fingerprint, PeerPlaces& places) const {
-  for (int rank = 0; rank < world_; ++rank) {
-    places.cards[rank] = &at_kernels_[static_cast<size_t>(rank)]->cards[number % Inbox::kCards];
-  }
-  Inbox* const own_inbox = at_kernels_[static_cast<size_t>(rank_)];
-  places.windows = shown_at_;
-  places.stop = &own_inbox->stop;
-  places.refused = &own_inbox->refused;
-  places.fingerprint = fingerprint;
-  places.world = static_cast<uint32_t>(world_);
-  places.window_count = kMaxWindows;
-}
-
-void DeviceIsland::show_card(uint32_t number, const DeviceCard& card) {
-  std::lock_guard lock(end_mutex_);
-  DeviceCard& shown = own().cards[number % Inbox::kCards];
-  shown.input = card.input;
-  shown.output = card.output;
-  const bool closed = load_word(own().stop) != 0;
-  std::atomic_ref<uint64_t>(shown.fingerprint).store(closed ? Inbox::kClosed : card.fingerprint);
-}
-
-// Of calls that this rank has not ended well. What its streams still signal must bring no pass of another rank to its
-// memory, and no other rank to the belief that this one has done its part. Requires end_mutex_.
-void DeviceIsland::close_cards() {
-  const uint32_t done = done_.load();
-  for (uint32_t number = done + 1; number != done + Inbox::kCards / 2; ++number) {
-    std::atomic_ref<uint64_t>(own().cards[number % Inbox::kCards].fingerprint).store(Inbox::kClosed);
-  }
-}
-
-// Whether the rank is still in the call that it was in at the end.
-bool DeviceIsland::peer_at_work(int rank) {
-  uint32_t& number = at_end_[static_cast<size_t>(rank)];
-  if (number == 0) return false;
-  if (at_least(load_word(of(rank).passed), number)) number = 0;
-  if (context_.fabric->shared_memory()->ended(context_.world_rank(rank))) number = 0;
-  return number != 0;
+// After this rank's communicator has failed: whether a kernel of that rank may touch memory of this one. Its kernels
+// that begin later find its own stop.
+bool DeviceIsland::peer_at_work(int rank) const {
+  if (context_.fabric->shared_memory()->ended(context_.world_rank(rank))) return false;
+  const CallStatus& status = boards_[static_cast<size_t>(rank)]->status;
+  return load_word(status.stop) == 0 || !at_least(load_word(status.passed), load_word(status.started));
 }
 
 bool DeviceIsland::let_go(Clock::time_point now) {
   std::lock_guard lock(end_mutex_);
-  if (inboxes_.empty()) return true;
-  Inbox& inbox = own();
-  // Closed first: a pass that finds the stop does not do its part.
-  if (load_word(inbox.stop) == 0) close_cards();
-  store_word(inbox.stop, 1);
-  // Again each time: what another rank's stream has still to write lowers a word.
-  for (uint32_t index = 0; index < kStreamWords; ++index) {
-    const uint32_t last = index < kArrivedWord ? last_number_.load() : last_message_.load();
-    for (uint32_t& word : inbox.words[index]) store_word(word, last + kFarAhead);
-  }
-  if (!end_until_) {
-    end_until_ = now + kLongestPass;
-    at_end_.resize(static_cast<size_t>(world_));
-    for (int rank = 0; rank < world_; ++rank) {
-      const uint32_t started = load_word(of(rank).started);
-      if (rank != rank_ && !at_least(load_word(of(rank).passed), started)) at_end_[static_cast<size_t>(rank)] = started;
-    }
-  }
-  bool any = !at_least(load_word(inbox.passed), load_word(inbox.started));
-  for (int rank = 0; rank < world_; ++rank) any |= peer_at_work(rank);
+  if (boards_.empty()) return true;
+  CallStatus& status = own().status;
+  store_word(status.stop, 1);
+  if (!end_until_) end_until_ = now + kLongestPass;
+  bool any = !at_least(load_word(status.passed), load_word(status.started));
+  const bool unfinished = done_.load() != last_number_.load();
+  for (int rank = 0; rank < world_ && unfinished; ++rank) any |= rank != rank_ && peer_at_work(rank);
   return !any || now >= *end_until_;
 }
 
 void DeviceIsland::close(Clock::time_point until) {
   std::unique_lock lock(mutex_);
-  for (size_t window = 0; window < windows_.size(); ++window) let_go_of(window);
+  for (size_t window = windows_.size(); window-- > 0;) let_go_of(window);  // the table is in the first one
   for (release_left(); !left_.empty() && Clock::now() < until; release_left()) {
     lock.unlock();
     std::this_thread::sleep_for(kBetweenLooks);
@@ -361,8 +323,11 @@ void DeviceIsland::close(Clock::time_point until) {
   lock.unlock();
   std::lock_guard end(end_mutex_);
   for (void* memory : std::exchange(locked_, {})) driver_->unlock_host(memory);
-  inboxes_.clear();
-  inbox_windows_.clear();
+  if (!boards_.empty()) store_word(own().status.stop, 1);
+  boards_.clear();
+  board_windows_.clear();
+  driver_->give_blocks(device_, std::exchange(lanes_, 0));
+  driver_->leave_streams(context_.id, rank_);
 }
 
 }  // namespace rondo

@@ -13,15 +13,17 @@
 #include "kernels/device/device_driver.h"
 #include "ring/base/descriptor.h"
 #include "ring/engine/communicator_context.h"
-#include "ring/engine/device/inbox.h"
+#include "ring/engine/device/gate.h"
+#include "ring/engine/device/rank_board.h"
 #include "ring/engine/progress/operation.h"
 #include "ring/plan/peer_reach.h"
 
 namespace rondo {
 
-// The memory that the ranks of a communicator share on their devices: an inbox of each in host memory, and windows in
-// device memory, which every rank maps whose device can. Window 0 is the one through which plain buffers go, and which
-// has the places for messages of a ring; the others are from allocate(). Any thread, unless said otherwise.
+// The memory that the ranks of a communicator share on their devices: a board of each in host memory, and windows in
+// device memory, which every rank maps whose device can. Window 0 has what kernels hear of each other by, the slots for
+// messages of a ring, and room that plain buffers go through; the others are from allocate(). Any thread, unless said
+// otherwise.
 class DeviceIsland {
  public:
   // Collective: what every rank says, by rank. Throws Exception.
@@ -34,9 +36,10 @@ class DeviceIsland {
   DeviceIsland(const DeviceIsland&) = delete;
   DeviceIsland& operator=(const DeviceIsland&) = delete;
 
-  // Collective: shares inboxes and windows, and tries them by transfers between all ranks. sharings: kSharesBy... that
-  // all ranks have, of which the first one that works is taken. "", or why it is none, the same verdict on all ranks.
-  std::string connect(int32_t sharings, const AllSay& all_say, Clock::time_point deadline);
+  // Collective: shares boards and windows, and tries them by transfers between all ranks, and a kernel. sharings:
+  // kSharesBy... that all ranks have, of which the first one that works is taken. lanes: blocks that this rank's
+  // kernels may take. "", or why it is none, the same verdict on all ranks.
+  std::string connect(int32_t sharings, uint32_t lanes, const AllSay& all_say, Clock::time_point deadline);
 
   int device() const { return device_; }
   // Who writes into whose memory, and the order of their ring; empty: there is none. The same on all ranks.
@@ -56,34 +59,28 @@ class DeviceIsland {
   };
   // Where all of [data, data + bytes) lies in an own window of allocate().
   std::optional<Place> locate(const void* data, uint64_t bytes) const;
-  std::byte* bounce() const { return static_cast<std::byte*>(windows_.front().own); }
-  // The kStreamSlots places for messages to a rank whose memory is mapped here, or to this rank; bytes of each.
-  std::byte* places(int rank) const;
-  uint64_t place_bytes() const { return windows_.front().bytes / kStreamSlots / 64 * 64; }
+  std::byte* bounce() const { return static_cast<std::byte*>(windows_.front().own) + header_bytes_; }
+  uint64_t bounce_offset() const { return header_bytes_; }  // in window 0
+  uint64_t slot_bytes() const { return (windows_.front().bytes - header_bytes_) / kMessageSlots / 64 * 64; }
+  // Blocks of a kernel, at most: the same on all ranks.
+  uint32_t lanes() const { return lanes_; }
 
-  Inbox& own() const { return *inboxes_[static_cast<size_t>(rank_)]; }
-  Inbox& of(int rank) const { return *inboxes_[static_cast<size_t>(rank)]; }
-  // places: what the passes of a call find the others' memory by.
-  void fill_places(uint32_t number, uint64_t fingerprint, PeerPlaces& places) const;
+  RankBoard& own() const { return *boards_[static_cast<size_t>(rank_)]; }
+  // What every call has of this island. to: the rank that messages go to; -1: none.
+  void describe(DeviceCall& call, uint32_t number, int to) const;
 
   // Numbers of calls. One thread at a time.
   uint32_t next_number() { return ++last_number_; }
-  // The number of messages before those of a call, which has `count`. One thread at a time.
-  uint32_t next_messages(uint32_t count) { return last_message_.fetch_add(count); }
-  // Tells the others where the buffers of the call lie, unless its streams have been let go.
-  void show_card(uint32_t number, const DeviceCard& card);
   // The call is over, as far as this rank's host knows; well: without an error.
   void note_ended(uint32_t number, bool well) {
     if (well) done_.store(number);
     ended_.store(number);
   }
   // All that the stream has passed has ended.
-  bool has_ended_passed() const { return at_least(ended_.load(), load_word(own().passed)); }
-  bool has_card(uint32_t number) const { return number - ended_.load() < Inbox::kAhead; }
+  bool has_ended_passed() const { return at_least(ended_.load(), load_word(own().status.passed)); }
 
-  // The communicator has failed: streams of this rank wait no longer, their passes touch nothing more, and those of
-  // other ranks no memory of this one. False, for at most a second: one is at work, here or on another rank; ask again.
-  // Any thread.
+  // The communicator has failed: kernels of this rank end and touch nothing more, and those of other ranks no memory of
+  // this one. False, for at most a second: one is at work, here or on another rank; ask again. Any thread.
   bool let_go(Clock::time_point now);
   // Unmaps and frees all of it; nothing of this rank is in a stream any more. Waits until then for other ranks that
   // still map memory which they must let go of first; what they keep is freed with the process.
@@ -96,8 +93,8 @@ class DeviceIsland {
     uint64_t bytes = 0;
   };
 
-  void share_inboxes(Clock::time_point deadline);
-  void lock(void* memory, size_t bytes);
+  void share_boards(Clock::time_point deadline);
+  void* lock(void* memory, size_t bytes);
   // Collective; "" or what is wrong on this rank, or which rank has none.
   std::string share(uint64_t bytes, const AllSay& all_say, Clock::time_point deadline);
   std::string exchange(Descriptor descriptor, const std::vector<uint64_t>& bytes, DeviceMemory& memory,
@@ -110,22 +107,22 @@ class DeviceIsland {
   void let_go_of(size_t window);
   void release_left();
   bool is_closed(size_t window) const;
-  void show(size_t window, const DeviceMemory& memory, const std::vector<uint64_t>& bytes);
+  bool show(size_t window, const DeviceMemory& memory, const std::vector<uint64_t>& bytes);
+  bool in_own_stream(const std::function<bool(DeviceStream)>& use) const;
   bool try_transfers(const AllSay& all_say);
+  bool try_kernel(uint32_t lanes, const AllSay& all_say);
   bool set_reach(const std::vector<uint64_t>& heard);
-  bool peer_at_work(int rank);
-  void close_cards();
+  bool peer_at_work(int rank) const;
   std::string first_without(const std::vector<uint64_t>& said) const;
 
   const CommunicatorContext& context_;
   const std::shared_ptr<const DeviceDriver> driver_;  // shared with the communicator's device side
   const int device_, rank_, world_;
-  std::vector<std::shared_ptr<Window>> inbox_windows_;  // by rank; shared with the fabric's book of windows
-  std::vector<Inbox*> inboxes_;
-  std::vector<Inbox*> at_kernels_;  // the same, as kernels reach them
-  std::shared_ptr<void> table_memory_;
-  DeviceWindow* shown_ = nullptr;     // [window * world + rank], locked
-  DeviceWindow* shown_at_ = nullptr;  // as kernels reach it
+  const uint64_t header_bytes_;                         // of window 0: DeviceControl, and the table of windows
+  std::vector<std::shared_ptr<Window>> board_windows_;  // by rank; shared with the fabric's book of windows
+  std::vector<RankBoard*> boards_;
+  CallStatus* status_at_ = nullptr;  // the own one, as kernels reach it
+  uint32_t lanes_ = 0;
   std::vector<void*> locked_;
 
   mutable std::mutex mutex_;  // of windows_
@@ -139,12 +136,10 @@ class DeviceIsland {
   uint64_t shares_ = 0;  // names of what has been offered
 
   std::atomic<uint32_t> last_number_{1};  // 1: of the trial
-  std::atomic<uint32_t> last_message_{0};
   std::atomic<uint32_t> ended_{1}, done_{1};
 
   std::mutex end_mutex_;
   std::optional<Clock::time_point> end_until_;
-  std::vector<uint32_t> at_end_;  // by rank: the call that it was in then; 0: in none, or over
 };
 
 }  // namespace rondo

@@ -1,67 +1,87 @@
 // DeviceIsland: which device writes into whose memory.
+#include <algorithm>
+
 #include "ring/engine/device/device_island.h"
+#include "ring/engine/device/host_wait.h"
+#include "ring/engine/device/stream_plans.h"
 
 namespace rondo {
 namespace {
 
 constexpr uint64_t kTrialNonce = 0x726f6e646f000000;  // "rondo", and the rank
 
-// A stream for as long as it lives; get() nullptr: it could not be made.
-class OwnStream {
- public:
-  OwnStream(const DeviceDriver& driver, int device) : driver_(driver) {
-    if (driver_.make_stream(device, &stream_) != 0) stream_ = nullptr;
-  }
-  ~OwnStream() {
-    if (stream_ != nullptr) driver_.destroy_stream(stream_);
-  }
-  OwnStream(const OwnStream&) = delete;
-  OwnStream& operator=(const OwnStream&) = delete;
-  DeviceStream get() const { return stream_; }
-
- private:
-  const DeviceDriver& driver_;
-  DeviceStream stream_ = nullptr;
-};
+// A rank that shares its GPU, or comes late, is waited for so long.
+constexpr std::chrono::seconds kLongestTrial{10};
 
 }  // namespace
 
-// Each rank's stream writes a number into the device memory of every other that it maps, and then a word into its
-// inbox. False: something failed, or a word did not come.
+// False: something failed.
+bool DeviceIsland::in_own_stream(const std::function<bool(DeviceStream)>& use) const {
+  DeviceStream stream = nullptr;
+  if (driver_->make_stream(device_, &stream) != 0) return false;
+  const bool used = use(stream) && driver_->synchronize(stream) == 0;
+  driver_->destroy_stream(stream);
+  return used;
+}
+
+// Each rank's stream writes a number into the device memory of every other that it maps. False: something failed.
 bool DeviceIsland::try_transfers(const AllSay& all_say) {
-  const OwnStream made(*driver_, device_);
-  const DeviceStream stream = made.get();
-  bool ok = stream != nullptr;
-  Inbox& inbox = own();
-  std::vector<WordOp> ops;
+  RankBoard& board = own();
   const auto me = static_cast<uint64_t>(rank_);
-  inbox.trial[me] = kTrialNonce + me;
-  const auto number_at = [](void* window, uint64_t rank) { return static_cast<std::byte*>(window) + 8 * rank; };
-  for (int rank = 0; rank < world_ && ok; ++rank) {
-    if (rank == rank_) continue;
-    ops.push_back({&of(rank).words[0][me], 1, WordAction::kWrite});
-    void* const window = windows_.front().mapped[static_cast<size_t>(rank)];
-    const DeviceCopy copy{number_at(window, me), &inbox.trial[me], 8, 8, 8, 1};
-    ok = window == nullptr || driver_->copy(copy, stream) == 0;
-  }
-  if (ok && !ops.empty()) ok = driver_->words(ops.data(), static_cast<int>(ops.size()), stream) == 0;
-  if (ok) ok = driver_->synchronize(stream) == 0;
+  board.trial[me] = kTrialNonce + me;
+  const auto copy_8 = [&](void* to, const void* from, DeviceStream stream) {
+    return driver_->copy({to, from, 8, 8, 8, 1}, stream) == 0;
+  };
+  bool ok = in_own_stream([&](DeviceStream stream) {
+    bool copied = true;
+    for (void* const window : windows_.front().mapped) {
+      if (window == nullptr) continue;
+      copied &= copy_8(static_cast<std::byte*>(window) + header_bytes_ + 8 * me, &board.trial[me], stream);
+    }
+    return copied;
+  });
   all_say(ok ? 1 : 0);
-  if (ok) {
-    std::byte* const here = bounce();
-    const uint64_t before = 8 * me, after = 8 * static_cast<uint64_t>(world_) - before - 8;
-    const DeviceCopy first{inbox.trial, here, before, before, before, 1};
-    const DeviceCopy last{inbox.trial + me + 1, here + before + 8, after, after, after, 1};
-    ok = (before == 0 || driver_->copy(first, stream) == 0) && (after == 0 || driver_->copy(last, stream) == 0) &&
-         driver_->synchronize(stream) == 0;
-  }
+  ok = ok && in_own_stream([&](DeviceStream stream) {
+         bool copied = true;
+         for (uint64_t rank = 0; rank < static_cast<uint64_t>(world_); ++rank) {
+           if (rank != me) copied &= copy_8(&board.trial[rank], bounce() + 8 * rank, stream);
+         }
+         return copied;
+       });
   uint64_t heard = uint64_t{1} << rank_;
-  for (int rank = 0; rank < world_ && ok; ++rank) {
-    const auto peer = static_cast<uint64_t>(rank);
-    if (inbox.trial[peer] == kTrialNonce + peer) heard |= uint64_t{1} << peer;
-    ok = rank == rank_ || load_word(inbox.words[0][peer]) == 1;
+  for (uint64_t rank = 0; rank < static_cast<uint64_t>(world_); ++rank) {
+    if (board.trial[rank] == kTrialNonce + rank) heard |= uint64_t{1} << rank;
   }
   return set_reach(all_say(ok ? heard : 0));
+}
+
+// Kernels of all ranks, of as many blocks as all can have, meet. Beside others of this GPU they may not fit.
+bool DeviceIsland::try_kernel(uint32_t lanes, const AllSay& all_say) {
+  const std::vector<uint64_t> offered = all_say(lanes);
+  lanes_ = static_cast<uint32_t>(*std::min_element(offered.begin(), offered.end()));
+  driver_->give_blocks(device_, lanes - lanes_);
+  if (lanes_ == 0) return false;
+  DeviceCall call = {};
+  describe(call, last_number_.load(), -1);
+  call.card.fingerprint = kTrialNonce;
+  call.limit_ns = static_cast<uint64_t>(std::chrono::nanoseconds(kLongestTrial).count());
+  call.step_count = 2;
+  for (int rank = 0; rank < world_; ++rank) {
+    const bool met = reach_.complete() ? rank != rank_ : std::ranges::count(neighbors(order_, rank_), rank) > 0;
+    if (met) call.steps[0].peers = static_cast<uint16_t>(call.steps[0].peers | 1 << rank);
+  }
+  call.steps[1] = call.steps[0];
+  call.steps[1].kind = CallStep::kAwait;
+  CallStatus& status = own().status;
+  const bool ok = in_own_stream([&](DeviceStream stream) {
+    if (driver_->call(call, lanes_, stream) != 0) return false;
+    wait_on_host([&] { return at_least(load_word(status.passed), call.number); },
+                 [&] {
+                   if (context_.failure.get() != nullptr) store_word(status.stop, 1);
+                 });
+    return load_word(status.failure) == 0;
+  });
+  return first_without(all_say(ok ? 1 : 0)).empty();
 }
 
 // heard: by rank, a bit for each rank whose number has come; 0: it failed.
@@ -69,7 +89,11 @@ bool DeviceIsland::set_reach(const std::vector<uint64_t>& heard) {
   if (!first_without(heard).empty()) return false;
   reach_.world = world_;
   for (int from = 0; from < world_; ++from) {
-    for (int to = 0; to < world_; ++to) reach_.reaches.push_back((heard[static_cast<size_t>(to)] >> from & 1) != 0);
+    for (int to = 0; to < world_; ++to) {
+      // Both ways: who writes to a rank hears from it by what that one writes.
+      const bool there = (heard[static_cast<size_t>(to)] >> from & 1) != 0;
+      reach_.reaches.push_back(there && (heard[static_cast<size_t>(from)] >> to & 1) != 0);
+    }
   }
   return true;
 }

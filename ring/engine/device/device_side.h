@@ -9,13 +9,13 @@
 #include <vector>
 
 #include "ring/engine/communicator_state.h"
-#include "ring/engine/device/enqueued_call.h"
+#include "ring/engine/device/launched_call.h"
 #include "ring/engine/device/stream_call.h"
 
 namespace rondo {
 
 // The side of a communicator that knows GPUs: it takes calls with a stream and checks their memory. Where all ranks
-// share device memory, even collectives are put into streams as they are (EnqueuedCall); all others are done on host
+// share device memory, even collectives are kernels (LaunchedCall); all others are done on host
 // memory (StreamCall). Any thread.
 class DeviceSide {
  public:
@@ -75,6 +75,8 @@ class DeviceSide {
   std::shared_ptr<StreamCalls> open(void* const* stream, DeviceFacts& facts);
   std::shared_ptr<StreamCalls> exchange(std::chrono::milliseconds timeout, void* const* stream);
   template <class Card>
+  void share_device(const std::vector<Card>& cards, bool serves_processes);
+  template <class Card>
   std::vector<Card> gather(const Card& own, std::chrono::milliseconds timeout);
   void connect(const std::shared_ptr<const DeviceDriver>& driver, std::chrono::milliseconds timeout);
   DeviceIsland::AllSay all_say(std::chrono::milliseconds timeout);
@@ -109,7 +111,7 @@ class DeviceSide {
   std::shared_ptr<Operation> enqueue(Enqueued what);
   CheckedCall call_of(Call call, const Piece& piece) const;
   const StreamPlans::Entry& plan_of(const CheckedCall& call, Algorithm algorithm);
-  void check_own_device(const char* call, const StreamFacts& stream) const;
+  void check_own_stream(const char* call, const StreamFacts& stream) const;
   void follow_last(const Enqueued& next);
   // The first call with a stream: its device is the rank's. A stream that it cannot use is refused before anything else
   // happens. call: its name; nullptr: attach().
@@ -135,6 +137,7 @@ class DeviceSide {
   StreamCall::Waits waits_ = StreamCall::Waits::kStream;
   int device_ = 0;
   int32_t sharings_ = 0;                  // kSharesBy... that the devices of all ranks have
+  uint32_t ranks_on_device_ = 0;          // of this rank, itself too; 0: they have no kernels that wait for one another
   std::shared_ptr<DeviceIsland> island_;  // shared with the calls under way; null: all calls are staged
   std::set<void*> plain_;                 // of allocate(), where there is no island
   std::mutex order_mutex_;  // operations are numbered in the order in which their calls come into a stream

@@ -9,15 +9,12 @@
 namespace rondo {
 namespace {
 
+static_assert(kMessageWords == kArrivedWord && kCallWords == kStreamWords && kMessageSlots == kStreamSlots);
+
 constexpr uint64_t kGranuleBytes = 64;  // blocks of one buffer begin at whole lines of it
 
 class Binder {
  public:
-  // One that comes, or one that goes.
-  struct Message {
-    const BlockPlace& places;
-    uint32_t number;
-  };
   Binder(const CheckedCall& call, const Plan& plan) : element_(dtype_bytes(call.dtype)) {
     Slicing slicing;
     slicing.granule = std::max<uint64_t>(1, kGranuleBytes / element_);
@@ -27,31 +24,23 @@ class Binder {
 
   uint64_t count(const Ref& ref) const { return extent(ref, false).count; }
 
-  // Own memory, and places of messages: an address. Another rank's buffers: bytes to add.
-  PlaceRef place(const Ref& ref, const PassMemory& memory, const Message& message, uintptr_t& pointer) const {
-    if (ref.space == Space::kMailbox) return message_place(ref, message, pointer);
+  // message: place and number of one that comes, or goes.
+  CallRef place(const Ref& ref, const BlockPlace& input, const BlockPlace& output, const CallRef& message) const {
+    if (ref.space == Space::kMailbox) return message;
     const bool window = ref.space == Space::kWindow;
     const bool is_output = window ? (ref.flags & kPeerOutput) != 0 : ref.space == Space::kOutput;
     const Extent at = extent(ref, is_output);
     const uint64_t block = blocks_a_rank_ && at.offset > 0 ? ref.chunk : 0;
     const uint64_t offset = blocks_a_rank_ ? 0 : at.offset * element_;
     if (window) {
-      pointer = offset;
-      return {static_cast<uint8_t>(ref.peer), static_cast<uint8_t>(is_output), static_cast<uint16_t>(block)};
+      return {offset, static_cast<uint16_t>(block), static_cast<uint8_t>(ref.peer),
+              is_output ? CallRef::kOutput : CallRef::kInput};
     }
-    const BlockPlace& own = is_output ? memory.output : memory.input;
-    pointer = reinterpret_cast<uintptr_t>(own.data) + block * own.pitch + offset;
-    return {kOwnPlace, 0, 0};
+    const BlockPlace& own = is_output ? output : input;
+    return {reinterpret_cast<uintptr_t>(own.data) + block * own.pitch + offset, 0, 0, CallRef::kAddress};
   }
 
  private:
-  PlaceRef message_place(const Ref& ref, const Message& message, uintptr_t& pointer) const {
-    if (count(ref) * element_ > message.places.pitch) {
-      throw Exception(ErrorCode::kInternal, "a message is larger than the place for it");
-    }
-    pointer = reinterpret_cast<uintptr_t>(message.places.data) + message.number % kStreamSlots * message.places.pitch;
-    return {kOwnPlace, 0, 0};
-  }
   Extent extent(const Ref& ref, bool output) const {
     return (output ? windows_.output_blocks : windows_.input_blocks)[ref.chunk];
   }
@@ -70,58 +59,56 @@ uint64_t scaled_sources(const CombineSpec& spec, std::span<const Ref> sources) {
   return scaled;
 }
 
-void set_fold(const CombineSpec& spec, const CombineMove& move, DeviceFold& fold) {
-  const ResolvedMove resolved = resolve(spec, move);
-  fold.scaled = resolved.scaled;
-  fold.arguments = {spec.scalar, spec.world};
-  fold.source_count = move.source_count;
-  fold.target_count = move.target_count;
-  fold.dtype = static_cast<uint8_t>(spec.dtype);
-  fold.fold = resolved.copies ? kCopies : static_cast<uint8_t>(resolved.fold);
+uint16_t mask_of(const std::vector<int>& peers) {
+  uint16_t mask = 0;
+  for (const int peer : peers) mask = static_cast<uint16_t>(mask | 1 << peer);
+  return mask;
 }
 
 }  // namespace
 
-BoundPass bind_pass(const CheckedCall& call, const Plan& plan, const StreamEntry& entry, const PassMemory& memory) {
+void bind_program(const CheckedCall& call, const Plan& plan, const StreamProgram& program, const BlockPlace& input,
+                  const BlockPlace& output, DeviceCall& made) {
   const Binder binder(call, plan);
-  const Step& step = plan.steps[entry.index];
-  const std::span<const Ref> sources = sources_of(plan, step), targets = targets_of(plan, step);
   const CombineSpec spec{call.dtype, call.op, call.scalar, static_cast<uint32_t>(plan.world)};
-  BoundPass pass;
-  pass.fold.count = binder.count(sources[0]);
-  set_fold(spec,
-           {.scaled = scaled_sources(spec, sources),
-            .source_count = step.sources,
-            .target_count = step.targets,
-            .finish = (step.flags & kFinish) != 0 && combine_finishes(spec)},
-           pass.fold);
-  for (size_t i = 0; i < sources.size(); ++i) {
-    uintptr_t pointer = 0;
-    pass.sources[i] = binder.place(sources[i], memory, {memory.arrivals, entry.received}, pointer);
-    pass.fold.sources[i] = reinterpret_cast<const void*>(pointer);
+  made.arguments = {spec.scalar, spec.world};
+  made.dtype = static_cast<uint8_t>(call.dtype);
+  uint32_t passes = 0, refs = 0;
+  if (program.entries.size() > kMaxCallSteps) throw Exception(ErrorCode::kInternal, "a kernel takes fewer steps");
+  made.step_count = static_cast<uint8_t>(program.entries.size());
+  for (size_t i = 0; i < program.entries.size(); ++i) {
+    const StreamEntry& entry = program.entries[i];
+    CallStep& step = made.steps[i];
+    if (entry.kind != StreamEntry::Kind::kPass) {
+      step = {entry.kind == StreamEntry::Kind::kSignal ? CallStep::kSignal : CallStep::kAwait,
+              static_cast<uint8_t>(entry.index), mask_of(entry.peers), static_cast<uint16_t>(entry.messages), 0};
+      continue;
+    }
+    const Step& planned = plan.steps[entry.index];
+    const std::span<const Ref> sources = sources_of(plan, planned), targets = targets_of(plan, planned);
+    if (passes == kMaxCallPasses || refs + sources.size() + targets.size() > kMaxCallRefs) {
+      throw Exception(ErrorCode::kInternal, "a kernel takes fewer passes");
+    }
+    const ResolvedMove resolved = resolve(spec, {.scaled = scaled_sources(spec, sources),
+                                                 .source_count = planned.sources,
+                                                 .target_count = planned.targets,
+                                                 .finish = (planned.flags & kFinish) != 0 && combine_finishes(spec)});
+    step = {CallStep::kPass, 0, 0, 0, static_cast<uint16_t>(passes)};
+    CallPass& pass = made.passes[passes++];
+    pass = {binder.count(sources[0]), resolved.scaled, static_cast<uint16_t>(refs),
+            planned.sources,          planned.targets, resolved.copies ? kCopies : static_cast<uint8_t>(resolved.fold)};
+    CallRef* const at = &made.refs[refs];
+    for (const Ref& ref : sources) {
+      made.refs[refs++] = binder.place(ref, input, output, {entry.received, 0, 0, CallRef::kArrival});
+    }
+    for (const Ref& ref : targets) {
+      made.refs[refs++] = binder.place(ref, input, output, {entry.sent, 0, 0, CallRef::kDeparture});
+    }
+    // In place a copy of a block to itself moves nothing.
+    const bool stays = planned.sources == 1 && planned.targets == 1 && at[0].place == CallRef::kAddress &&
+                       at[1].place == CallRef::kAddress && at[0].offset == at[1].offset;
+    if (stays && resolved.copies) pass.count = 0;
   }
-  for (size_t i = 0; i < targets.size(); ++i) {
-    uintptr_t pointer = 0;
-    pass.targets[i] = binder.place(targets[i], memory, {memory.departures, entry.sent}, pointer);
-    pass.fold.targets[i] = reinterpret_cast<void*>(pointer);
-  }
-  // In place a copy of a block to itself moves nothing.
-  const bool stays = step.sources == 1 && step.targets == 1 && pass.sources[0].rank == kOwnPlace &&
-                     pass.targets[0].rank == kOwnPlace && pass.fold.sources[0] == pass.fold.targets[0];
-  if (stays && pass.fold.fold == kCopies) pass.fold.count = 0;
-  return pass;
-}
-
-BoundPass copy_pass(std::byte* to, const std::byte* from, uint64_t bytes) {
-  BoundPass pass;
-  pass.fold.sources[0] = from;
-  pass.fold.targets[0] = to;
-  pass.fold.count = bytes;
-  pass.fold.source_count = pass.fold.target_count = 1;
-  pass.fold.dtype = static_cast<uint8_t>(DType::kUint8);
-  pass.fold.fold = kCopies;
-  pass.sources[0] = pass.targets[0] = {kOwnPlace, 0, 0};
-  return pass;
 }
 
 Touched touched_by_others(const std::vector<Plan>& plans, int rank) {

@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "kernels/device/peer_places.h"
+#include "kernels/device/device_call.h"
 #include "ring/engine/call/call.h"
 #include "ring/plan/lower.h"
 #include "ring/plan/plan.h"
@@ -16,27 +16,11 @@ struct BlockPlace {
   uint64_t pitch = 0;
 };
 
-// A step of a plan over registered memory as a pass of a device: own memory by address, that of other ranks by rank and
-// block. count 0: there is nothing to do.
-struct BoundPass {
-  DeviceFold fold = {};
-  PlaceRef sources[kMaxDeviceSources] = {};
-  PlaceRef targets[kMaxDeviceTargets] = {};
-};
-
-// What a pass works on: the buffers of this rank, and the places for messages, of `pitch` bytes each: its own, and
-// those of the rank that it sends to, as they are mapped here.
-struct PassMemory {
-  BlockPlace input, output;
-  BlockPlace arrivals, departures;
-};
-
-// entry: a pass of `plan` lowered. call: an even one, of the piece. Pure. Throws Exception(kInternal) if a message is
-// larger than its place.
-BoundPass bind_pass(const CheckedCall& call, const Plan& plan, const StreamEntry& entry, const PassMemory& memory);
-
-// A copy of bytes between own addresses.
-BoundPass copy_pass(std::byte* to, const std::byte* from, uint64_t bytes);
+// Fills in the program of a kernel, made.steps to made.refs: own memory by address, that of other ranks by rank and
+// block, and messages by number. call: an even one, of a piece. input, output: this rank's. Pure. Throws
+// Exception(kInternal) if the plan is too long for a kernel.
+void bind_program(const CheckedCall& call, const Plan& plan, const StreamProgram& program, const BlockPlace& input,
+                  const BlockPlace& output, DeviceCall& made);
 
 // Whether the other ranks' steps touch the input or the output of `rank`. plans: of all ranks.
 struct Touched {

@@ -203,7 +203,9 @@ class StreamCall::PieceGate final : public Gate {
     call_.part_ended();
   }
   bool has_ended() const { return at_least(load_word(*word_), value_); }
-  WordOp wait() const { return {word_, value_, WordAction::kAwait}; }
+  DeviceStatus put_wait(const DeviceDriver& driver, DeviceStream stream) const {
+    return driver.await(word_, value_, stream);
+  }
 
  private:
   StreamCall& call_;  // which lives until the gate's operations have ended
@@ -324,8 +326,7 @@ void StreamCall::finish(size_t piece) {
   if (options_.waits == Waits::kHost) {
     await_on_host(piece);
   } else {
-    const WordOp wait = turns_[piece].gate->wait();
-    driver_.check(driver_.words(&wait, 1, options_.stream), "putting a wait into the stream");
+    driver_.check(turns_[piece].gate->put_wait(driver_, options_.stream), "putting a wait into the stream");
   }
   for (const Piece::Rows& rows : options_.pieces[piece].out) copy(rows, region(piece), false);
   if (piece + kSlots < options_.pieces.size()) copies_->note();

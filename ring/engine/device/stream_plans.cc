@@ -8,6 +8,15 @@
 
 namespace rondo {
 
+std::vector<int> neighbors(const std::vector<int>& order, int rank) {
+  const auto world = order.size();
+  const auto at = static_cast<size_t>(std::find(order.begin(), order.end(), rank) - order.begin());
+  std::vector<int> both{order[(at + world - 1) % world], order[(at + 1) % world]};
+  if (both[0] == both[1]) both.pop_back();
+  std::erase(both, rank);
+  return both;
+}
+
 // Of all ranks, by rank.
 std::vector<Plan> StreamPlans::build(Collective collective, Algorithm algorithm, int root) const {
   const bool turned = algorithm == Algorithm::kRing && topology_.world() > 1;
@@ -40,6 +49,7 @@ const StreamPlans::Entry& StreamPlans::get(Collective collective, Algorithm algo
     if (plan.rank == rank_) entry.program = std::move(program);
   }
   entry.plan = plans[static_cast<size_t>(rank_)];
+  if (!complete_) entry.program.entries[0].peers = entry.program.entries[1].peers = neighbors(order_, rank_);
   return entries_.emplace(key, std::move(entry)).first->second;
 }
 

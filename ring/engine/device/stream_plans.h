@@ -9,6 +9,9 @@
 
 namespace rondo {
 
+// The ranks beside a rank in a ring.
+std::vector<int> neighbors(const std::vector<int>& order, int rank);
+
 // The programs for streams of one communicator, made at first use. One thread at a time.
 class StreamPlans {
  public:
@@ -19,9 +22,10 @@ class StreamPlans {
     uint32_t most_messages = 0;  // that a rank of the call sends or receives
   };
 
-  // topology: one island. order: of the ranks in the ring; empty: there is none.
-  StreamPlans(int rank, Topology topology, std::vector<int> order)
-      : rank_(rank), topology_(std::move(topology)), order_(std::move(order)) {}
+  // topology: one island. order: of the ranks in the ring; empty: there is none. complete: each rank reaches all
+  // others; else it meets its neighbors in the ring only.
+  StreamPlans(int rank, Topology topology, std::vector<int> order, bool complete = true)
+      : rank_(rank), topology_(std::move(topology)), order_(std::move(order)), complete_(complete) {}
 
   // algorithm: kRegistered or kRing. root: -1 where there is none. Throws Exception(kInternal) as lower() does, and
   // keeps nothing then.
@@ -34,6 +38,7 @@ class StreamPlans {
   int rank_;
   Topology topology_;
   std::vector<int> order_;
+  bool complete_;
   std::map<Key, Entry> entries_;
 };
 

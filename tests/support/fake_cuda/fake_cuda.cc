@@ -3,8 +3,9 @@
 // from the host's build of the same bodies. It refuses what CUDA refuses, and is as difficult as a GPU may be: one
 // queue for all streams of the process, of a bounded length; memory that the host cannot touch; copies from and to
 // locked memory only; streams, events and kernels of the current context only; no use of the driver by functions in a
-// stream; a kernel that is launched before it is loaded waits for all streams. What is put into the legacy stream waits
-// for what all blocking streams had before, and they wait for it. What CUDA leaves undefined ends the process.
+// stream; a kernel that is launched before it is loaded waits for all streams; blocks run one after the other. What is
+// put into the legacy stream waits for what all blocking streams had before, and they wait for it. What CUDA leaves
+// undefined ends the process.
 //
 // Settings, of the environment:
 //   FAKE_CUDA_COUNT        devices, 2 unless set (0: a machine without one)
@@ -19,7 +20,8 @@
 //   FAKE_CUDA_COPY_MBPS    megabytes a second that move between host and device, at most: an engine each way moves
 //                          them, a copy after the other; unset: as fast as a core copies
 //   FAKE_CUDA_PASS_US      what a kernel that writes to another device takes besides
-//   FAKE_CUDA_LATE_US      what a stream takes to write a word
+//   FAKE_CUDA_LATE_US      what a kernel of a call takes before it begins
+//   FAKE_CUDA_MPS=0        kernels of two processes do not run at once
 //   FAKE_CUDA_FUNCTION_US  what a stream takes before it calls a function of the host
 //   FAKE_CUDA_SLICES       a file: one process at a time runs what is in its streams; one that waits lets others run
 #include <sys/mman.h>
@@ -40,7 +42,7 @@
 #include <thread>
 #include <vector>
 
-#include "kernels/device/host_fold.h"
+#include "kernels/device/host_lane.h"
 #include "ring/base/check.h"
 #include "tests/support/fake_cuda/memory.h"
 #include "tests/support/fake_cuda/queue.h"
@@ -123,7 +125,7 @@ struct FakeEvent {
 
 struct FakeFunction {
   FakeContext* context;
-  int dtype;  // -1: copies
+  int dtype;
   bool loaded = false;
 };
 struct FakeModule {
@@ -255,13 +257,15 @@ std::vector<Mark> marks_before(const FakeStream& stream) {
 }
 
 // After an error nothing is run any more, functions of the host neither.
-Result put(const FakeStream& stream, std::function<void()> function) {
+Result put(const FakeStream& stream, std::function<void()> function, FakeQueue::Entry kind = FakeQueue::Entry::kOther) {
   RONDO_CHECK(stream.capture == Capture::kNone, "work is put into a stream that is captured");
-  fake().queue_of(stream).add(&stream,
-                              [function = std::move(function), context = stream.context, marks = marks_before(stream)] {
-                                for (const Mark& mark : marks) mark.wait();
-                                if (context->error.load() == kSuccess) function();
-                              });
+  fake().queue_of(stream).add(
+      &stream,
+      [function = std::move(function), context = stream.context, marks = marks_before(stream)] {
+        for (const Mark& mark : marks) mark.wait();
+        if (context->error.load() == kSuccess) function();
+      },
+      kind);
   return kSuccess;
 }
 template <class Function>
@@ -290,26 +294,57 @@ void copy_rows(int device, const Copy2D& copy) {
   });
 }
 
-void run_fold(int device, DeviceFold fold, const PeerPlaces& places) {
-  if (!host_find_places(places, fold)) return;
-  if (places.world != 0) fake().placed.fetch_add(1);
-  const size_t bytes = fold.count * dtype_bytes(DType(fold.dtype));
-  const void *const to = fold.targets[0], *const from = fold.sources[0];
-  for (int i = 0; i < fold.target_count; ++i) fake().cross(device, fold.targets[i]);
-  const auto reach = [&](const void* at) { return fake().memory.reach(at, bytes, device, By::kKernel); };
-  for (int i = 0; i < fold.source_count; ++i) fold.sources[i] = reach(fold.sources[i]);
-  for (int i = 0; i < fold.target_count; ++i) fold.targets[i] = reach(fold.targets[i]);
-  move_bytes(to, from, bytes, [&] { host_fold(fold, 4); });
+// What the lanes of a kernel run on. Addresses are the program's, which only the device reaches.
+class KernelRuns {
+ public:
+  struct Broken {};
+  KernelRuns(const FakeContext& context, bool counts) : context_(context), counts_(counts) {}
+  void run(DeviceFold fold) {
+    const size_t bytes = fold.count * dtype_bytes(DType(fold.dtype));
+    const void *const to = fold.targets[0], *const from = fold.sources[0];
+    if (counts_) fake().placed.fetch_add(1);
+    for (int i = 0; i < fold.target_count; ++i) fake().cross(context_.device, fold.targets[i]);
+    for (int i = 0; i < fold.source_count; ++i) fold.sources[i] = reach(fold.sources[i], bytes);
+    for (int i = 0; i < fold.target_count; ++i) fold.targets[i] = reach(fold.targets[i], bytes);
+    move_bytes(to, from, bytes, [&] { host_fold(fold, 4); });
+  }
+  void pause() {
+    constexpr int kYields = 50;
+    if (context_.error.load() != kSuccess) throw Broken{};
+    if (++pauses_ < kYields) return std::this_thread::yield();
+    FakeQueue::let_others_run(std::chrono::microseconds(50));
+  }
+  std::byte* reach(const void* at, size_t bytes) const {
+    return fake().memory.reach(at, bytes, context_.device, By::kKernel);
+  }
+
+ private:
+  const FakeContext& context_;
+  const bool counts_;
+  int pauses_ = 0;
+};
+
+void run_call(const FakeContext& context, DeviceCall call, uint32_t lanes) {
+  KernelRuns runs(context, call.status != nullptr);
+  if (call.status != nullptr) {
+    sleep_us(setting("FAKE_CUDA_LATE_US", 0));
+    const auto found = [&runs](auto*& at, size_t bytes) {
+      if (at != nullptr) at = reinterpret_cast<std::remove_reference_t<decltype(at)>>(runs.reach(at, bytes));
+    };
+    for (DeviceControl*& control : call.controls) found(control, sizeof(DeviceControl));
+    found(call.windows, size_t{call.window_count} * call.world * sizeof(DeviceWindow));
+    found(call.status, sizeof(CallStatus));
+  }
+  try {
+    for (uint32_t lane = 0; lane < lanes; ++lane) run_host_lane(call, runs, lane, lanes);
+  } catch (const KernelRuns::Broken&) {
+  }
 }
 
 void run_word(const FakeContext* context, int device, const MemoryOperation& op) {
   std::byte* const at = fake().memory.reach(pointer(op.address), sizeof(uint32_t), device, By::kKernel);
   const std::atomic_ref<uint32_t> word(*reinterpret_cast<uint32_t*>(at));
   const auto value = static_cast<uint32_t>(op.value);
-  if (op.operation == kWriteValue32) {
-    sleep_us(setting("FAKE_CUDA_LATE_US", 0));
-    return word.store(value, std::memory_order_release);
-  }
   while (static_cast<int32_t>(word.load(std::memory_order_acquire) - value) < 0 && context->error.load() == kSuccess) {
     FakeQueue::let_others_run(std::chrono::microseconds(50));
   }
@@ -363,7 +398,8 @@ Result DeviceGetAttribute(int* value, Attribute attribute, Device device) {
   const int shares = setting("FAKE_CUDA_SHARES", kSharesByDescriptors | kSharesByHandles);
   const std::map<Attribute, int> kValues = {
       {kMaxPitch, setting("FAKE_CUDA_MAX_PITCH", 0x7fffffff)},
-      {kMultiprocessorCount, 4},
+      {kMultiprocessorCount, 8},
+      {kMpsEnabled, setting("FAKE_CUDA_MPS", 1)},
       {kUnifiedAddressing, (shares & kSharesByHandles) != 0 ? 1 : 0},
       {kComputeCapabilityMajor, setting("FAKE_CUDA_MAJOR", 9)},
       {kComputeCapabilityMinor, 0},
@@ -420,9 +456,8 @@ Result ModuleLoadData(Module* module, const void* image) {
   if (first != kFatBinary && std::strcmp(static_cast<const char*>(image), "no nvcc") != 0) return kInvalidImage;
   auto made = std::make_unique<FakeModule>();
   for (int dtype = 0; dtype < kDTypes; ++dtype) {
-    made->functions["rondo_fold_" + std::to_string(dtype)] = {context, dtype};
+    made->functions["rondo_call_" + std::to_string(dtype)] = {context, dtype};
   }
-  made->functions["rondo_copy"] = {context, -1};
   *module = reinterpret_cast<Module>(made.get());
   const std::lock_guard lock(fake().mutex);
   fake().modules.push_back(std::move(made));
@@ -449,11 +484,11 @@ Result LaunchKernel(Function function, unsigned grid_x, unsigned grid_y, unsigne
   if (!kernel->loaded) {
     for (const auto& queue : fake().queues) queue->synchronize_all();
   }
-  DeviceFold fold = *static_cast<const DeviceFold*>(parameters[0]);
-  if (kernel->dtype >= 0 ? fold.dtype != kernel->dtype : fold.fold != kCopies) return kInvalidValue;
-  if (kernel->dtype < 0) fold.dtype = static_cast<uint8_t>(DType::kUint8);  // its elements are bytes
-  const auto places = std::make_shared<const PeerPlaces>(*static_cast<const PeerPlaces*>(parameters[1]));
-  return put(*stream, [device = stream->context->device, fold, places] { run_fold(device, fold, *places); });
+  const auto call = std::make_shared<const DeviceCall>(*static_cast<const DeviceCall*>(parameters[0]));
+  if (call->dtype != kernel->dtype) return kInvalidValue;
+  return put(
+      *stream, [context = stream->context, call, grid_x] { run_call(*context, *call, grid_x); },
+      FakeQueue::Entry::kKernel);
 }
 
 // --- memory
@@ -709,7 +744,7 @@ Result StreamBatchMemOp(Stream handle, unsigned count, MemoryOperation* operatio
   if (count == 0 || count > kMost || flags != 0) return kInvalidValue;
   const std::vector<MemoryOperation> all(operations, operations + count);
   for (const MemoryOperation& op : all) {
-    if (op.flags != 0 || (op.operation != kWaitValue32 && op.operation != kWriteValue32)) return kInvalidValue;
+    if (op.flags != 0 || op.operation != kWaitValue32) return kInvalidValue;
     if (op.address % sizeof(uint32_t) != 0) return kInvalidValue;
   }
   FakeStream* stream = nullptr;

@@ -38,7 +38,7 @@ class Slice {
   const int file_;
 };
 
-thread_local Slice* slice = nullptr;  // of the thread that runs entries
+thread_local Slice* slice = nullptr;  // of a thread that runs entries
 
 }  // namespace
 
@@ -57,16 +57,17 @@ FakeQueue::~FakeQueue() {
   }
   changed_.notify_all();
   thread_.join();
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [this] { return kernels_ == 0; });
 }
 
 bool FakeQueue::in_entry() { return runs_entry; }
 
-void FakeQueue::add(const void* stream, std::function<void()> entry) {
+void FakeQueue::add(const void* stream, std::function<void()> function, Entry kind) {
   std::unique_lock lock(mutex_);
   changed_.wait(lock, [this] { return entries_.size() < kMostEntries; });
   ++streams_[stream].added;
-  ++all_.added;
-  entries_.push_back({stream, std::move(entry)});
+  entries_.push_back({stream, std::move(function), kind});
   changed_.notify_all();
 }
 
@@ -88,29 +89,50 @@ void FakeQueue::synchronize(const void* stream) {
 
 void FakeQueue::synchronize_all() {
   std::unique_lock lock(mutex_);
-  const uint64_t until = all_.added;
-  changed_.wait(lock, [&] { return all_.done >= until; });
+  const std::map<const void*, Count> until = streams_;
+  for (const auto& [stream, count] : until) {
+    changed_.wait(lock, [&] { return streams_[stream].done >= count.added; });
+  }
+}
+
+void FakeQueue::run_entry(const void* stream, const std::function<void()>& function) {
+  prctl(PR_SET_TIMERSLACK, 1);  // ns: FAKE_CUDA_COPY_MBPS shall not be off by the 50 us that a sleep takes longer
+  static thread_local Slice own;
+  slice = &own;
+  runs_entry = true;
+  own.take();
+  function();
+  own.give();
+  std::lock_guard lock(mutex_);
+  Count& count = streams_[stream];
+  ++count.done;
+  count.runs_kernel = false;
+  changed_.notify_all();
 }
 
 void FakeQueue::run() {
-  prctl(PR_SET_TIMERSLACK, 1);  // ns: FAKE_CUDA_COPY_MBPS shall not be off by the 50 us that a sleep takes longer
-  Slice own;
-  slice = &own;
-  runs_entry = true;
   std::unique_lock lock(mutex_);
   while (true) {
     changed_.wait(lock, [this] { return stopping_ || !entries_.empty(); });
     if (entries_.empty()) return;
-    const Entry entry = std::move(entries_.front());
+    const Added entry = std::move(entries_.front());
     entries_.pop_front();
+    Count& count = streams_[entry.stream];
+    changed_.wait(lock, [&] { return !count.runs_kernel; });
+    if (entry.kind == Entry::kKernel) {
+      count.runs_kernel = true;
+      ++kernels_;
+      std::thread([this, entry] {
+        run_entry(entry.stream, entry.function);
+        std::lock_guard ended(mutex_);
+        --kernels_;
+        changed_.notify_all();
+      }).detach();
+      continue;
+    }
     lock.unlock();
-    own.take();
-    entry.function();
-    own.give();
+    run_entry(entry.stream, entry.function);
     lock.lock();
-    ++streams_[entry.stream].done;
-    ++all_.done;
-    changed_.notify_all();
   }
 }
 

@@ -12,8 +12,9 @@
 namespace rondo::testing {
 
 // The queue of a device that several streams share: entries run one after the other on a thread, in the order in which
-// they came, whatever their stream. An entry that waits holds up all streams, as on a GPU with one hardware queue. Who
-// adds an entry to a full queue waits. With FAKE_CUDA_SLICES (a file) processes run entries one at a time. Any
+// they came, whatever their stream. An entry that waits holds up all streams, as on a GPU with one hardware queue; so
+// does one whose stream still runs a kernel. Kernels of several streams run at once. Who adds an entry to a full queue
+// waits. With FAKE_CUDA_SLICES (a file) processes run entries one at a time. Any
 // thread.
 class FakeQueue {
  public:
@@ -24,7 +25,8 @@ class FakeQueue {
   ~FakeQueue();  // runs what is in it
   FakeQueue(const FakeQueue&) = delete;
 
-  void add(const void* stream, std::function<void()> entry);
+  enum class Entry { kKernel, kOther };
+  void add(const void* stream, std::function<void()> function, Entry kind);
   // How much the stream has got so far, and whether so much has run.
   uint64_t added(const void* stream);
   bool has_run(const void* stream, uint64_t count);
@@ -39,19 +41,22 @@ class FakeQueue {
 
  private:
   void run();
+  void run_entry(const void* stream, const std::function<void()>& function);
 
   struct Count {
     uint64_t added = 0, done = 0;
+    bool runs_kernel = false;
   };
   std::mutex mutex_;
   std::condition_variable changed_;
-  struct Entry {
+  struct Added {
     const void* stream;
     std::function<void()> function;
+    Entry kind;
   };
-  std::deque<Entry> entries_;
+  std::deque<Added> entries_;
   std::map<const void*, Count> streams_;
-  Count all_;
+  int kernels_ = 0;
   bool stopping_ = false;
   std::thread thread_;
 };

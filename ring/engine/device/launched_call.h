@@ -14,16 +14,12 @@
 
 namespace rondo {
 
-// One call whose ranks share device memory, in the order of a stream: for each piece the stream writes words into the
-// inboxes of the other ranks, waits for theirs, and runs passes: one over the memory of all ranks, after which it meets
-// the others again; or those of a ring, each of which reads what has come from the rank before and writes into the
-// memory of the rank behind. A buffer that others touch and that is not from allocate() goes through the own window 0.
-// For each piece the communicator has an operation, which sees to mismatches, stalls, deadlines and failures; it moves
-// nothing.
+// One call whose ranks share device memory, in the order of a stream: a kernel a piece (device_call.h). A buffer that
+// others touch and that is not from allocate() is copied to the own window 0 before, and back behind. For each piece
+// the communicator has an operation, which sees to mismatches, stalls, deadlines and failures; it moves nothing.
 //
-// Either all of it is put into the stream at once; or (waits == kHost) the calling thread waits for the words in the
-// stream's place.
-class EnqueuedCall final : public StreamOperation, public std::enable_shared_from_this<EnqueuedCall> {
+// waits == kHost: the calling thread waits for each kernel until those of all ranks run.
+class LaunchedCall final : public StreamOperation, public std::enable_shared_from_this<LaunchedCall> {
  public:
   struct Options {
     std::shared_ptr<StreamCalls> calls;  // in which it counts (begin)
@@ -33,12 +29,13 @@ class EnqueuedCall final : public StreamOperation, public std::enable_shared_fro
     StreamCall::Waits waits = StreamCall::Waits::kStream;
     std::vector<Piece> pieces;
     std::function<void(const Error&)> give_up;  // ends the operations, after the stream has failed
+    std::chrono::milliseconds limit{0};         // from the stream's coming to the deadline
   };
-  explicit EnqueuedCall(Options options);
-  ~EnqueuedCall() override;
+  explicit LaunchedCall(Options options);
+  ~LaunchedCall() override;
 
   // Entries of a stream that it takes at most.
-  static uint32_t entries_of(const std::vector<Piece>& pieces, const StreamProgram& program);
+  static uint32_t entries_of(const std::vector<Piece>& pieces);
 
   // What moves the operation of the next piece, and is its gate. Under the lock that gives calls their order.
   struct Part {
@@ -59,10 +56,8 @@ class EnqueuedCall final : public StreamOperation, public std::enable_shared_fro
   struct Turn {
     CheckedCall call;
     uint32_t number = 0;
-    uint32_t messages = 0;  // before it
     uint64_t fingerprint = 0;
     std::shared_ptr<Operation> operation;
-    PeerPlaces places = {};
   };
   struct Buffer {  // of a piece
     BlockPlace place;
@@ -72,16 +67,10 @@ class EnqueuedCall final : public StreamOperation, public std::enable_shared_fro
 
   void put_piece(size_t piece);
   Buffer buffer_of(const Piece& piece, bool input) const;
-  void put_copies(const std::vector<Piece::Rows>& rows, Turn& turn, bool in);
-  PassMemory memory_of(const Piece& piece, const Buffer& input, const Buffer& output) const;
-  void put_pass(const BoundPass& pass, Turn& turn);
-  void put_entry(const StreamEntry& entry, Turn& turn);
-  void await_on_host(const StreamEntry& entry, const Turn& turn);
-  static uint32_t value_of(const StreamEntry& entry, const Turn& turn);
-  void add_word(uint32_t& word, uint32_t value, WordAction action);
-  void flush();
+  void put_copies(const std::vector<Piece::Rows>& rows, bool in);
+  uint32_t lanes_of(const Piece& piece, const CheckedCall& call) const;
+  void await_on_host(const Turn& turn);
   void put_end();
-  void wait_for_card(uint32_t number);
   void piece_ended(const Error* error);
   void leave_stream() override {}  // its operations end it
   static void end_of_stream(void* call);
@@ -89,11 +78,10 @@ class EnqueuedCall final : public StreamOperation, public std::enable_shared_fro
   Options options_;
   const DeviceDriver& driver_;
   const uint32_t entries_;
-  bool enqueued_ = false;      // from then on its end in the stream gives the entries back
-  std::vector<Turn> turns_;    // by piece
-  std::vector<WordOp> words_;  // not in the stream yet
+  bool enqueued_ = false;    // from then on its end in the stream gives the entries back
+  std::vector<Turn> turns_;  // by piece
   DeviceEvent event_ = nullptr;
-  std::shared_ptr<EnqueuedCall> self_;  // while the stream refers to it
+  std::shared_ptr<LaunchedCall> self_;  // while the stream refers to it
 
   std::mutex end_mutex_;
   size_t ended_ = 0;  // pieces

@@ -1,0 +1,126 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "kernels/device/device_fold.h"
+
+// A call whose ranks map each other's device memory, as one kernel: what it is given, and the memory by which the
+// kernels of the ranks hear of each other. call_lane.h runs it.
+namespace rondo {
+
+inline constexpr int kMaxDeviceRanks = 16;
+inline constexpr uint32_t kMaxLanes = 128;    // blocks of one kernel
+inline constexpr uint32_t kCallWords = 6;     // lower.h: kStreamWords
+inline constexpr uint32_t kMessageWords = 4;  // the words from here on count messages: kArrivedWord
+inline constexpr uint32_t kMessageSlots = 2;  // kStreamSlots
+
+// A buffer of a rank: `window` of its maker, from byte `offset` on, with `pitch` bytes from one block to the next.
+struct BufferCard {
+  uint32_t window;
+  uint32_t unused;
+  uint64_t offset;
+  uint64_t pitch;
+};
+// What a rank tells the others of one call.
+struct DeviceCard {
+  uint64_t fingerprint;  // of the call
+  BufferCard input, output;
+};
+
+// What a lane of one rank writes for the same lane of another one, into that one's device memory.
+struct alignas(64) LaneMail {
+  DeviceCard cards[2];  // in turn by call: a rank is at most one call ahead of those that it meets
+  uint32_t words[kCallWords];
+};
+// Device memory of a rank, zeroed when it is made; all ranks that it meets map it.
+struct DeviceControl {
+  struct alignas(64) Lane {
+    LaneMail from[kMaxDeviceRanks];
+    // The rank's own: calls and messages before the next call, modulo 2^32.
+    uint32_t calls, messages;
+  };
+  Lane lanes[kMaxLanes];
+  uint32_t failed;  // own: not 0: kernels of this rank do nothing any more
+  uint32_t left;    // own: lanes that have left the kernel that runs
+};
+
+// A window as this rank's device maps it; data nullptr: it does not.
+struct DeviceWindow {
+  void* data;
+  uint64_t bytes;
+};
+
+// Locked host memory, in which a rank's kernels say how far they are.
+struct CallStatus {
+  uint32_t started, met, passed;  // numbers of calls: begun, met by all ranks, and over
+  uint32_t stop;                  // by the host: the kernels touch nothing from now on, and end
+  uint32_t failure;               // CallFailure, written last
+  uint32_t rank;                  // that it is about
+  uint64_t fingerprint;           // of its call
+};
+enum class CallFailure : uint32_t {
+  kNone,
+  kStopped,
+  kLate,       // a wait took longer than DeviceCall::limit_ns
+  kOtherCall,  // `rank` is in another call
+  kNoMemory    // a buffer of `rank` is in no window that is mapped here
+};
+
+// --- the program: lower.h's, and where its passes find memory
+
+struct CallStep {
+  enum Kind : uint8_t { kSignal, kAwait, kPass };
+  uint8_t kind;
+  uint8_t word;
+  uint16_t peers;    // a bit for each rank
+  uint16_t message;  // of words that count them: how many of this call
+  uint16_t pass;
+};
+struct CallRef {
+  enum Place : uint8_t {
+    kAddress,    // offset is an address of this rank's
+    kInput,      // the input of `rank`
+    kOutput,     // its output
+    kArrival,    // the slot of message `offset` of this call that comes
+    kDeparture,  // the same of one that goes, at the rank that it goes to
+  };
+  uint64_t offset;  // bytes
+  uint16_t block;
+  uint8_t rank;
+  uint8_t place;
+};
+struct CallPass {
+  uint64_t count;      // elements
+  uint64_t scaled;     // bit i: source i is scaled
+  uint16_t first_ref;  // its sources, then its targets
+  uint8_t source_count, target_count;
+  uint8_t fold;  // Fold; kCopies
+};
+
+// Of a ring of kMaxDeviceRanks.
+inline constexpr uint32_t kMaxCallSteps = 160, kMaxCallPasses = 32, kMaxCallRefs = 96;
+
+// Passed to kernels by value: fewer than the 4,096 bytes that a kernel takes.
+struct DeviceCall {
+  DeviceControl* controls[kMaxDeviceRanks];  // by rank, as mapped here; nullptr: not met. All: the call is of one pass
+  const DeviceWindow* windows;               // device memory: [window * world + rank]
+  CallStatus* status;                        // nullptr: there is none
+  void *arrivals, *departures;               // slots of slot_bytes each; departures: at the rank that messages go to
+  uint64_t slot_bytes;
+  uint64_t limit_ns;  // of one wait
+  DeviceCard card;
+  FoldArguments arguments;
+  uint32_t number;    // of the call, for the host
+  uint32_t messages;  // that the count grows by: the same on all ranks
+  uint32_t window_count;
+  uint8_t rank, world;
+  uint8_t dtype;
+  uint8_t step_count;
+  CallStep steps[kMaxCallSteps];
+  CallPass passes[kMaxCallPasses];
+  CallRef refs[kMaxCallRefs];
+};
+static_assert(sizeof(DeviceCall) <= 4096);
+
+}  // namespace rondo

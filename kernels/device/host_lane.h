@@ -1,0 +1,59 @@
+#pragma once
+
+#include <atomic>
+#include <chrono>
+
+#include "kernels/device/call_lane.h"
+#include "kernels/device/host_fold.h"
+#include "rondo/dtype.h"
+
+namespace rondo {
+
+// The orderings of the protocol. Tests weaken each in turn.
+struct CallOrders {
+  static constexpr std::memory_order kAcquire = std::memory_order_acquire, kRelease = std::memory_order_release,
+                                     kStarted = std::memory_order_seq_cst, kLeft = std::memory_order_acq_rel;
+};
+
+// A lane on a thread of this processor (call_lane.h). Runs: what runs a fold, and what a wait does between two looks.
+template <class Runs, class Orders = CallOrders>
+class HostLane {
+ public:
+  HostLane(Runs& runs, uint32_t lane, uint32_t lanes, uint64_t element_bytes)
+      : runs_(runs), lane_(lane), lanes_(lanes), element_bytes_(element_bytes) {}
+  ThreadPlace thread() const { return {0, 1}; }
+  uint32_t lane() const { return lane_; }
+  uint32_t lanes() const { return lanes_; }
+  uint64_t element_bytes() const { return element_bytes_; }
+  bool any(bool it) const { return it; }
+  uint32_t load_acquire(const uint32_t* word) const { return at(word).load(Orders::kAcquire); }
+  uint32_t load_relaxed(const uint32_t* word) const { return at(word).load(std::memory_order_relaxed); }
+  void store_release(uint32_t* word, uint32_t value) const { at(word).store(value, Orders::kRelease); }
+  void store_started(uint32_t* word, uint32_t value) const { at(word).store(value, Orders::kStarted); }
+  bool claim(uint32_t* word) const { return at(word).exchange(1) == 0; }
+  uint32_t add_left(uint32_t* word) const { return at(word).fetch_add(1, Orders::kLeft); }
+  uint64_t now() const {
+    return static_cast<uint64_t>(std::chrono::steady_clock::now().time_since_epoch() / std::chrono::nanoseconds(1));
+  }
+  void pause() const { runs_.pause(); }
+  void run(const Pass& pass) const { runs_.run(pass.fold); }
+
+ private:
+  static std::atomic_ref<uint32_t> at(const uint32_t* word) {
+    return std::atomic_ref<uint32_t>(*const_cast<uint32_t*>(word));
+  }
+  Runs& runs_;
+  const uint32_t lane_, lanes_;
+  const uint64_t element_bytes_;
+};
+
+// One lane of the call.
+template <class Orders = CallOrders, class Runs>
+void run_host_lane(const DeviceCall& call, Runs& runs, uint32_t lane, uint32_t lanes) {
+  using Machine = HostLane<Runs, Orders>;
+  Machine machine(runs, lane, lanes, dtype_bytes(static_cast<DType>(call.dtype)));
+  LaneState state = {};
+  CallLane<Machine>(machine, call, state).run();
+}
+
+}  // namespace rondo

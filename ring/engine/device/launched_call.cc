@@ -1,0 +1,241 @@
+#include "ring/engine/device/launched_call.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "ring/base/caught.h"
+#include "ring/engine/device/host_wait.h"
+#include "ring/engine/progress/progress_engine.h"
+
+namespace rondo {
+namespace {
+
+// The host ends a call by its deadline; a kernel ends by itself where the host cannot.
+constexpr std::chrono::seconds kAfterDeadline{10};
+constexpr std::chrono::hours kLongestLimit{24};
+// A lane's share that is worth a block: some microseconds of a link.
+constexpr uint64_t kLaneBytes = 16 * 1024;
+
+}  // namespace
+
+// Sees how far the kernel is. Under the lease.
+class LaunchedCall::PassRun final : public Run {
+ public:
+  PassRun(std::shared_ptr<DeviceIsland> island, uint32_t number) : island_(std::move(island)), number_(number) {}
+
+  bool ready() override { return true; }
+  void start(const RunStart&) override {}
+  bool progress(Pass) override {
+    const uint64_t before = seen_;
+    const CallStatus& status = island_->own().status;
+    seen_ = 1 + (at_least(load_word(status.met), number_) ? 1 : 0);
+    if (const auto failed = static_cast<CallFailure>(load_word(status.failure)); failed != CallFailure::kNone) {
+      set_failure(failed, status);
+    } else if (at_least(load_word(status.passed), number_)) {
+      ++seen_;
+      done_ = true;
+    }
+    return seen_ != before;
+  }
+  bool done() const override { return done_; }
+  uint64_t moved() override { return seen_; }
+  RunFailure failure() override { return failure_; }
+
+ private:
+  void set_failure(CallFailure failed, const CallStatus& status) {
+    if (failed == CallFailure::kStopped) return;  // the communicator has failed
+    failure_.kind = failed == CallFailure::kOtherCall ? RunFailure::Kind::kOtherCall : RunFailure::Kind::kCorrupt;
+    failure_.peer = static_cast<int>(status.rank);
+    failure_.fingerprint = status.fingerprint;
+    failure_.what =
+        failed == CallFailure::kLate
+            ? "the kernels of the ranks have not met"
+            : "a buffer of it lies in device memory that this rank does not map; deallocate() is for all ranks";
+  }
+
+  const std::shared_ptr<DeviceIsland> island_;  // shared with the communicator's device side
+  const uint32_t number_;
+  uint64_t seen_ = 0;
+  bool done_ = false;
+  RunFailure failure_;
+};
+
+class LaunchedCall::PassGate final : public Gate {
+ public:
+  PassGate(std::shared_ptr<LaunchedCall> call, uint32_t number)
+      : island_(call->options_.island), call_(std::move(call)), number_(number) {}
+  bool is_open() const override { return at_least(load_word(island_->own().status.started), number_); }
+  void ended(const Error* error) override {
+    island_->note_ended(number_, error == nullptr);
+    std::exchange(call_, nullptr)->piece_ended(error);
+  }
+
+ private:
+  const std::shared_ptr<DeviceIsland> island_;  // shared with the communicator's device side
+  std::shared_ptr<LaunchedCall> call_;          // until the operation ends, which the call owns
+  const uint32_t number_;
+};
+
+LaunchedCall::LaunchedCall(Options options)
+    : StreamOperation(options.calls, options.give_up),
+      options_(std::move(options)),
+      driver_(*options_.calls->driver),
+      entries_(entries_of(options_.pieces)) {
+  try {
+    event_ = options_.calls->take_event(options_.island->device());
+  } catch (...) {
+    options_.calls->end(entries_);
+    throw;
+  }
+  turns_.reserve(options_.pieces.size());
+}
+
+// Calls no runtime: the last owner may be a function in a stream.
+LaunchedCall::~LaunchedCall() {
+  options_.calls->give_back(options_.island->device(), event_);
+  if (!enqueued_) options_.calls->end(entries_);
+}
+
+uint32_t LaunchedCall::entries_of(const std::vector<Piece>& pieces) {
+  uint64_t entries = 3;  // the end: event, wait and function
+  for (const Piece& piece : pieces) entries += piece.in.size() + piece.out.size() + 1;
+  return static_cast<uint32_t>(std::min<uint64_t>(entries, UINT32_MAX));
+}
+
+LaunchedCall::Part LaunchedCall::add_part(const CheckedCall& call) {
+  const uint32_t number = options_.island->next_number();
+  turns_.push_back({call, number, 0, nullptr});
+  return {std::make_shared<PassRun>(options_.island, number), std::make_shared<PassGate>(shared_from_this(), number)};
+}
+
+void LaunchedCall::add_operation(std::shared_ptr<Operation> operation, uint64_t fingerprint) {
+  const auto next = std::find_if(turns_.begin(), turns_.end(), [](const Turn& turn) { return !turn.operation; });
+  next->operation = std::move(operation);
+  next->fingerprint = fingerprint;
+}
+
+void LaunchedCall::enqueue() {
+  self_ = shared_from_this();
+  enqueued_ = true;
+  try {
+    for (size_t piece = 0; piece < turns_.size(); ++piece) put_piece(piece);
+  } catch (...) {
+    options_.give_up(caught());
+    engine->notify();
+    // Its kernels touch nothing from now on, and those that were not launched count as over.
+    store_word(options_.island->own().status.started, turns_.back().number);
+    store_word(options_.island->own().status.passed, turns_.back().number);
+    for (const Turn& turn : turns_) turn.operation->wait(Clock::time_point::max());
+    put_end();
+    throw;
+  }
+  put_end();
+}
+
+// The host hears of the end beside the caller's stream, which no function of the host holds up. If even this cannot be
+// put into a stream, nothing more runs there.
+void LaunchedCall::put_end() {
+  const DeviceStream beside = options_.calls->copy_stream(options_.island->device());
+  driver_.record(event_, options_.stream);
+  if (driver_.wait(beside, event_) == 0 && driver_.call_host(&end_of_stream, this, beside) == 0) return;
+  driver_.synchronize(options_.stream);
+  end_of_stream(this);
+}
+
+void LaunchedCall::put_piece(size_t index) {
+  const Turn& turn = turns_[index];
+  const Piece& piece = options_.pieces[index];
+  const Buffer input = buffer_of(piece, true), output = buffer_of(piece, false);
+  const StreamProgram& program = options_.plan->program;
+  DeviceCall call = {};
+  options_.island->describe(call, turn.number, program.to);
+  call.card = {turn.fingerprint, input.card, output.card};
+  call.messages = options_.plan->most_messages;
+  const auto limit = std::min<std::chrono::nanoseconds>(options_.limit, kLongestLimit) + kAfterDeadline;
+  call.limit_ns = static_cast<uint64_t>(limit.count());
+  // Of broadcast the root's output is its input; where a rank has none, none is used.
+  bind_program(turn.call, options_.plan->plan, program, piece.in.empty() ? output.place : input.place,
+               piece.out.empty() ? input.place : output.place, call);
+  if (input.copied) put_copies(piece.in, true);
+  driver_.check(driver_.call(call, lanes_of(piece, turn.call), options_.stream), "putting a kernel into the stream");
+  if (options_.waits == StreamCall::Waits::kHost) await_on_host(turn);
+  if (output.copied) put_copies(piece.out, false);
+}
+
+// The same on all ranks that are in the same call.
+uint32_t LaunchedCall::lanes_of(const Piece& piece, const CheckedCall& call) const {
+  const uint64_t bytes = piece.count * dtype_bytes(call.dtype);
+  return static_cast<uint32_t>(std::clamp<uint64_t>(bytes / kLaneBytes, 1, options_.island->lanes()));
+}
+
+// Where the buffer's blocks lie for this rank, and for the others.
+LaunchedCall::Buffer LaunchedCall::buffer_of(const Piece& piece, bool input) const {
+  const std::vector<Piece::Rows>& parts = input ? piece.in : piece.out;
+  Buffer buffer;
+  if (parts.empty()) return buffer;
+  const Piece::Rows& rows = parts.front();
+  buffer.place = {rows.device, rows.device_pitch};
+  const Touched& touched = options_.plan->touched;
+  if (!(input ? touched.input : touched.output)) return buffer;
+  // Parts of a list are put together there.
+  const auto found = parts.size() > 1
+                         ? std::nullopt
+                         : options_.island->locate(rows.device, (rows.rows - 1) * rows.device_pitch + rows.row_bytes);
+  if (found) {
+    buffer.card = {found->window, 0, found->offset, rows.device_pitch};
+    return buffer;
+  }
+  buffer.copied = true;
+  buffer.place = {options_.island->bounce() + rows.region, rows.region_pitch};
+  buffer.card = {0, 0, options_.island->bounce_offset() + rows.region, rows.region_pitch};
+  return buffer;
+}
+
+void LaunchedCall::put_copies(const std::vector<Piece::Rows>& parts, bool in) {
+  for (const Piece::Rows& rows : parts) {
+    std::byte* const window = options_.island->bounce() + rows.region;
+    const DeviceCopy copy =
+        in ? DeviceCopy{window, rows.device, rows.region_pitch, rows.device_pitch, rows.row_bytes, rows.rows}
+           : DeviceCopy{rows.device, window, rows.device_pitch, rows.region_pitch, rows.row_bytes, rows.rows};
+    driver_.check(driver_.copy(copy, options_.stream), "putting a copy into the stream");
+  }
+}
+
+// Streams of one process may share a queue of the device: what stands behind this kernel would keep another rank's from
+// it. Ends when the communicator fails, too.
+void LaunchedCall::await_on_host(const Turn& turn) {
+  const CallStatus& status = options_.island->own().status;
+  wait_on_host(
+      [&] {
+        return at_least(load_word(status.met), turn.number) || at_least(load_word(status.passed), turn.number) ||
+               turn.operation->done();
+      },
+      [this] { device_has_failed(); });
+}
+
+// No calls of the device's runtime.
+void LaunchedCall::end_of_stream(void* call) {
+  const std::shared_ptr<LaunchedCall> keep = std::move(static_cast<LaunchedCall*>(call)->self_);
+  keep->options_.calls->end(keep->entries_);
+  keep->engine->notify();
+}
+
+void LaunchedCall::piece_ended(const Error* error) {
+  {
+    std::lock_guard lock(end_mutex_);
+    if (error != nullptr && error_.ok()) error_ = *error;
+    if (++ended_ < turns_.size()) return;
+  }
+  if (error_.ok()) {
+    complete();
+  } else {
+    fail(error_);
+  }
+  announce_end();
+}
+
+void LaunchedCall::wait_on(DeviceStream stream) {
+  driver_.check(driver_.wait(stream, event_), "putting a wait into the stream");
+}
+
+}  // namespace rondo

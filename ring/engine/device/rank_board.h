@@ -1,0 +1,22 @@
+#pragma once
+
+#include <cstdint>
+
+#include "kernels/device/device_call.h"
+
+namespace rondo {
+
+// What a rank of a device island shows the others' hosts, in host memory that all its ranks map and the owner locks.
+// Calls are numbered from 1 on, modulo 2^32.
+struct RankBoard {
+  // Windows of one communicator in all its life: their numbers are the same on all ranks, and are not used again.
+  static constexpr uint32_t kMaxWindows = 4096;
+
+  CallStatus status;  // by the owner's kernels; stop: by its host
+  uint64_t trial[kMaxDeviceRanks];
+  DeviceWindow row[kMaxDeviceRanks];  // on its way into the owner's table
+  // By window of the owner: bit r once rank r has let go of it. Of MemorySharing::kIpc only.
+  uint64_t closed[kMaxWindows];
+};
+
+}  // namespace rondo
