@@ -63,9 +63,11 @@ class CallLane {
       state_.messages = own().messages;
     }
     if (!is_last()) return true;
-    m_.store_started(&call_.status->started, call_.number);
+    m_.store_started(is_replay() ? &call_.status->replays_started : &call_.status->started, number());
     return m_.load_relaxed(&control().failed) == 0 && !stopped();
   }
+  RONDO_INLINE bool is_replay() const { return call_.number == 0; }
+  RONDO_INLINE uint32_t number() { return is_replay() ? control().replays + 1 : call_.number; }
   RONDO_INLINE bool stopped() {
     return m_.load_acquire(&call_.status->stop) != 0 && !fail(CallFailure::kStopped, 0, 0);
   }
@@ -92,7 +94,8 @@ class CallLane {
       bad_ = !await_word(&own().from[rank].words[step.word], value_of(step)) || (step.word == 0 && !same_call(rank));
     }
     if (m_.any(bad_)) return false;
-    if (step.word == 0 && m_.lane() == 0 && is_first()) m_.store_release(&call_.status->met, call_.number);
+    if (step.word == 0 && m_.lane() == 0 && is_first() && !is_replay())
+      m_.store_release(&call_.status->met, call_.number);
     return true;
   }
   RONDO_INLINE bool await_word(const uint32_t* word, uint32_t value) {
@@ -194,7 +197,9 @@ class CallLane {
     }
     if (m_.add_left(&control().left) + 1 != m_.lanes()) return;
     control().left = 0;
-    m_.store_release(&call_.status->passed, call_.number);
+    const uint32_t passed = number();
+    if (is_replay()) control().replays = passed;
+    m_.store_release(is_replay() ? &call_.status->replays_passed : &call_.status->passed, passed);
   }
 
   static constexpr uint64_t kLineBytes = 64;

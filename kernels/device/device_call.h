@@ -41,8 +41,9 @@ struct DeviceControl {
     uint32_t calls, messages;
   };
   Lane lanes[kMaxLanes];
-  uint32_t failed;  // own: not 0: kernels of this rank do nothing any more
-  uint32_t left;    // own: lanes that have left the kernel that runs
+  uint32_t failed;   // own: not 0: kernels of this rank do nothing any more
+  uint32_t left;     // own: lanes that have left the kernel that runs
+  uint32_t replays;  // own: calls of graphs that are over
 };
 
 // A window as this rank's device maps it; data nullptr: it does not.
@@ -53,11 +54,12 @@ struct DeviceWindow {
 
 // Locked host memory, in which a rank's kernels say how far they are.
 struct CallStatus {
-  uint32_t started, met, passed;  // numbers of calls: begun, met by all ranks, and over
-  uint32_t stop;                  // by the host: the kernels touch nothing from now on, and end
-  uint32_t failure;               // CallFailure, written last
-  uint32_t rank;                  // that it is about
-  uint64_t fingerprint;           // of its call
+  uint32_t started, met, passed;             // numbers of calls: begun, met by all ranks, and over
+  uint32_t replays_started, replays_passed;  // calls of graphs
+  uint32_t stop;                             // by the host: the kernels touch nothing from now on, and end
+  uint32_t failure;                          // CallFailure, written last
+  uint32_t rank;                             // that it is about
+  uint64_t fingerprint;                      // of its call
 };
 enum class CallFailure : uint32_t {
   kNone,
@@ -111,7 +113,7 @@ struct DeviceCall {
   uint64_t limit_ns;  // of one wait
   DeviceCard card;
   FoldArguments arguments;
-  uint32_t number;    // of the call, for the host
+  uint32_t number;    // of the call, for the host; 0: of a graph, which the host counts not
   uint32_t messages;  // that the count grows by: the same on all ranks
   uint32_t window_count;
   uint8_t rank, world;

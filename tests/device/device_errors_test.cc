@@ -122,9 +122,11 @@ TEST_CASE("a caller's mistakes: nothing happens, and the communicator goes on") 
         }) == "");
 }
 
-// Before the communicator is attached, too: the device ends the process if that is tried during a capture.
-TEST_CASE("a stream that is captured: nothing happens, and the capture goes on") {
-  CHECK(run_processes(group_of(2), [](Communicator& group) {
+// Before the communicator is attached, too.
+TEST_CASE("a stream that is captured, where calls are staged: nothing happens, and the capture goes on") {
+  RankGroup staged = group_of(2);
+  staged.config.device_window_bytes = 0;
+  CHECK(run_processes(staged, [](Communicator& group) {
           Buffer buffer(100);
           void* const library = dlopen(device_library(), RTLD_NOW | RTLD_NOLOAD);
           const auto capture = reinterpret_cast<bool (*)(void*, int)>(dlsym(library, "fake_cuda_capture"));

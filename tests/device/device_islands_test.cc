@@ -1,6 +1,7 @@
 // Ranks whose devices share memory: every even collective runs as passes over the memory of all ranks, in the order of
 // streams, from registered and from plain buffers and from both, and gives the reference result. Where a rank cannot
 // share its memory, all ranks stage.
+#include <dlfcn.h>
 #include <doctest/doctest.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -390,6 +391,82 @@ TEST_CASE("memory that one rank alone has given back: an error on all, and nothi
           });
           expect_error(error, ErrorCode::kProtocol, "deallocate() is for all ranks");
           sum.value();
+        }) == "");
+}
+
+namespace {
+
+// What has been captured in a stream, by the fake driver; none: a GPU has no such functions.
+class Graph {
+ public:
+  explicit Graph(DeviceStream stream) : stream_(stream) {}
+  bool record(const std::function<void()>& calls) {
+    if (find<bool (*)(void*, int)>("fake_cuda_capture") == nullptr) return false;
+    find<bool (*)(void*, int)>("fake_cuda_capture")(stream_, cuda::kCaptureGlobal);
+    calls();
+    expect(find<bool (*)(void*, int)>("fake_cuda_capture")(stream_, -1), "the capture is spoilt");
+    return true;
+  }
+  void replay(DeviceStream stream) { find<void (*)(void*, void*)>("fake_cuda_replay")(stream_, stream); }
+
+ private:
+  template <class Function>
+  static Function find(const char* name) {
+    return reinterpret_cast<Function>(dlsym(dlopen(device_library(), RTLD_NOW | RTLD_NOLOAD), name));
+  }
+  DeviceStream stream_;
+};
+
+}  // namespace
+
+TEST_CASE("a graph of calls: replayed, between other calls, on registered and plain buffers") {
+  for (const Algorithm algorithm : {Algorithm::kAuto, Algorithm::kRing}) {
+    RankGroup ranks = small_windows(3);
+    ranks.config.algorithm = algorithm;
+    CHECK(run_processes(ranks, [](Communicator& group) {
+            Sum sum(group,
+                    group.rank() == 0 ? group.allocate(1u << 20, Memory::kDevice)
+                                      : (group.allocate(4096, Memory::kDevice), nullptr),
+                    50'000);
+            Mirror mirror;
+            Graph graph(mirror.stream());
+            void* const data = sum.mirror.image(sum.values.data());
+            const CallOptions captured{.stream = mirror.stream()};
+            if (!graph.record([&] {
+                  group.all_reduce(data, data, 50'000, DType::kInt32, Op::kSum, captured);
+                  group.broadcast(data, 50'000, DType::kInt32, 1, captured);
+                  expect_error(error_of([&] { group.barrier(captured); }), ErrorCode::kUnsupported, "is staged");
+                  expect_error(
+                      error_of([&] { group.all_reduce_async(data, data, 50'000, DType::kInt32, Op::kSum, captured); }),
+                      ErrorCode::kUnsupported, "without a Work");
+                })) {
+              return;
+            }
+            int32_t expected = 1;
+            for (int round = 0; round < 4; ++round) {
+              for (int replay = 0; replay <= round; ++replay, expected *= 3) graph.replay(sum.mirror.stream());
+              sum.start();
+              expected *= 3;
+            }
+            expect(sum.value() == expected && sum.values.front() == expected, "the wrong sum");
+            sum.start().wait();
+          }) == "");
+  }
+}
+
+TEST_CASE("a replay that the other rank does not make ends by its deadline, and the next call says so") {
+  CHECK(run_processes(device_group(2, "shm"), [](Communicator& group) {
+          Sum sum(group, nullptr, 100);
+          Graph graph(sum.mirror.stream());
+          group.attach_device();
+          void* const data = sum.mirror.image(sum.values.data());
+          const CallOptions options{.timeout = std::chrono::milliseconds(100), .stream = sum.mirror.stream()};
+          if (!graph.record([&] { group.all_reduce(data, data, 100, DType::kInt32, Op::kSum, options); })) return;
+          if (group.rank() == 0) graph.replay(sum.mirror.stream());
+          sum.mirror.synchronize();
+          group.barrier();
+          const Error error = error_of([&] { sum.start().wait(); });
+          expect(error.message.find("have not met") != std::string::npos, error.message);
         }) == "");
 }
 

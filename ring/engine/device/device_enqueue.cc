@@ -68,12 +68,12 @@ CheckedCall DeviceSide::call_of(Call call, const Piece& piece) const {
   return check_call(call, group_.rank(), group_.size());
 }
 
-std::shared_ptr<Operation> DeviceSide::start_enqueued(const Call& call, const CheckedCall& checked,
-                                                      const StreamFacts& stream, Algorithm algorithm) {
+DeviceSide::Enqueued DeviceSide::enqueued_of(const Call& call, const CheckedCall& checked, const StreamFacts& stream,
+                                             Algorithm algorithm) {
   check_own_stream(collective_name(call.collective), stream);
   Enqueued what{algorithm, pieces_of(checked, plan_of(checked, algorithm)), {}, *call.options.stream, stream.id};
   for (const Piece& piece : what.pieces) what.calls.push_back(call_of(call, piece));
-  return enqueue(std::move(what));
+  return what;
 }
 
 // Tensors are put together in window 0, on which only passes over all memory work.
@@ -98,17 +98,45 @@ std::shared_ptr<Operation> DeviceSide::start_enqueued_list(std::span<const Tenso
   return enqueue(std::move(what));
 }
 
-std::shared_ptr<Operation> DeviceSide::enqueue(Enqueued what) {
+std::shared_ptr<LaunchedCall> DeviceSide::make(Enqueued& what) {
   const StreamPlans::Entry& plan = plan_of(what.calls.front(), what.algorithm);
   const uint32_t entries = LaunchedCall::entries_of(what.pieces);
   if (!calls_->begin(entries, [this] { return group_.context().failure.get() != nullptr; })) group_.check_usable();
-  std::lock_guard order(order_mutex_);
-  const auto made = std::make_shared<LaunchedCall>(
+  return std::make_shared<LaunchedCall>(
       LaunchedCall::Options{calls_, island_, &plan, what.stream, waits_, std::move(what.pieces),
                             [this](const Error& error) {
                               if (error.code != ErrorCode::kInvalid) group_.fail(error);
                             },
                             group_.limit_of(std::chrono::milliseconds(what.calls.front().timeout))});
+}
+
+// In a replay no host takes part: kernels count calls, compare cards, and end by their own deadline.
+void DeviceSide::capture(const Call& call, const StreamFacts& stream) {
+  const char* const name = collective_name(call.collective);
+  const CheckedCall checked = check_call(call, group_.rank(), group_.size());
+  const Algorithm algorithm = algorithm_of(checked, call.options);
+  if (algorithm == Algorithm::kAuto || waits_ == StreamCall::Waits::kHost) {
+    throw Exception(
+        ErrorCode::kUnsupported,
+        fmt::format("{} on rank {}: the stream is being captured for a graph, which only calls that are one "
+                    "kernel can be part of; this one {}",
+                    name, group_.rank(), algorithm == Algorithm::kAuto ? "is staged" : "has ranks that are threads"));
+  }
+  Enqueued what = enqueued_of(call, checked, stream, algorithm);
+  const Piece& first = what.pieces.front();
+  if (!first.in.empty()) check_device(name, stream, {"input", call.input});
+  if (!first.out.empty()) check_device(name, stream, {"output", call.output});
+  const auto made = make(what);
+  for (size_t i = 0; i < what.calls.size(); ++i) {
+    what.calls[i].piece = static_cast<uint32_t>(i + 1);
+    what.calls[i].pieces = static_cast<uint32_t>(what.calls.size());
+    made->capture(what.calls[i], fingerprint_of(group_.prepare(what.calls[i])->kind, 0));
+  }
+}
+
+std::shared_ptr<Operation> DeviceSide::enqueue(Enqueued what) {
+  const auto made = make(what);
+  std::lock_guard order(order_mutex_);
   std::vector<BatchPart> parts;
   const Algorithm shown = what.algorithm == Algorithm::kRing ? Algorithm::kRing : Algorithm::kAuto;
   for (size_t i = 0; i < what.calls.size(); ++i) {

@@ -291,12 +291,17 @@ std::optional<DeviceIsland::Place> DeviceIsland::locate(const void* data, uint64
   return std::nullopt;
 }
 
+static bool at_work(const CallStatus& status) {
+  return !at_least(load_word(status.passed), load_word(status.started)) ||
+         !at_least(load_word(status.replays_passed), load_word(status.replays_started));
+}
+
 // After this rank's communicator has failed: whether a kernel of that rank may touch memory of this one. Its kernels
 // that begin later find its own stop.
 bool DeviceIsland::peer_at_work(int rank) const {
   if (context_.fabric->shared_memory()->ended(context_.world_rank(rank))) return false;
   const CallStatus& status = boards_[static_cast<size_t>(rank)]->status;
-  return load_word(status.stop) == 0 || !at_least(load_word(status.passed), load_word(status.started));
+  return load_word(status.stop) == 0 || at_work(status);
 }
 
 bool DeviceIsland::let_go(Clock::time_point now) {
@@ -305,8 +310,8 @@ bool DeviceIsland::let_go(Clock::time_point now) {
   CallStatus& status = own().status;
   store_word(status.stop, 1);
   if (!end_until_) end_until_ = now + kLongestPass;
-  bool any = !at_least(load_word(status.passed), load_word(status.started));
-  const bool unfinished = done_.load() != last_number_.load();
+  bool any = at_work(status);
+  const bool unfinished = done_.load() != last_number_.load() || load_word(status.replays_started) != 0;
   for (int rank = 0; rank < world_ && unfinished; ++rank) any |= rank != rank_ && peer_at_work(rank);
   return !any || now >= *end_until_;
 }

@@ -32,8 +32,10 @@ StreamFacts DeviceSide::check_stream(const DeviceDriver& driver, const std::stri
   if (facts.capturing) {
     throw Exception(
         ErrorCode::kUnsupported,
-        fmt::format("{} on rank {}: the stream is being captured for a graph, which calls cannot be part of", call,
-                    group_.rank()));
+        fmt::format(
+            "{} on rank {}: the stream is being captured for a graph, which only collectives without a Work can "
+            "be part of, after attach_device()",
+            call, group_.rank()));
   }
   return facts;
 }
@@ -152,10 +154,20 @@ DeviceSide::Arguments DeviceSide::check_arguments(const Call& call) {
   return arguments;
 }
 
+void DeviceSide::run(const Call& call) {
+  StreamFacts stream{};
+  const bool asks = attached_.load(std::memory_order_acquire);
+  if (asks && driver().stream_facts(*call.options.stream, &stream) == 0 && stream.capturing) {
+    capture(call, stream);
+  } else {
+    start(call);
+  }
+}
+
 std::shared_ptr<Operation> DeviceSide::start(const Call& call) {
   Arguments arguments = check_arguments(call);
   if (const Algorithm algorithm = algorithm_of(arguments.checked, call.options); algorithm != Algorithm::kAuto) {
-    return start_enqueued(call, arguments.checked, arguments.stream, algorithm);
+    return enqueue(enqueued_of(call, arguments.checked, arguments.stream, algorithm));
   }
   std::shared_ptr<StreamCall> made = make(std::move(arguments.pieces), *call.options.stream, arguments.stream.device);
   std::lock_guard order(order_mutex_);

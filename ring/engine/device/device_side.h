@@ -35,7 +35,8 @@ class DeviceSide {
   // check() of a message that has been made.
   void check(const StreamCall& message) const;
   // The call, which has a stream, is in it when these return. Throw Exception.
-  void run(const Call& call) { start(call); }
+  // A stream that is captured for a graph: the call is part of the graph, if it is a kernel.
+  void run(const Call& call);
   std::shared_ptr<Operation> start(const Call& call);
   // A list of all_reduces.
   std::shared_ptr<Operation> start_list(std::span<const TensorRef> tensors, Op op, const CallOptions& options);
@@ -89,8 +90,6 @@ class DeviceSide {
   Arguments check_arguments(const Call& call);
   // kRegistered or kRing: its passes are put into the stream; kAuto: it is staged.
   Algorithm algorithm_of(const CheckedCall& call, const CallOptions& options) const;
-  std::shared_ptr<Operation> start_enqueued(const Call& call, const CheckedCall& checked, const StreamFacts& stream,
-                                            Algorithm algorithm);
   std::vector<Piece> pieces_of(const CheckedCall& call, const StreamPlans::Entry& plan) const;
   std::shared_ptr<Operation> start_staged_list(std::span<const TensorRef> tensors, Op op, const CallOptions& options,
                                                const ListArguments& arguments);
@@ -108,6 +107,9 @@ class DeviceSide {
     uint64_t stream_id = 0;
     std::shared_ptr<const TensorList> list = nullptr;  // that they are of, shared with the operations; null: of none
   };
+  Enqueued enqueued_of(const Call& call, const CheckedCall& checked, const StreamFacts& stream, Algorithm algorithm);
+  std::shared_ptr<LaunchedCall> make(Enqueued& what);
+  void capture(const Call& call, const StreamFacts& stream);
   std::shared_ptr<Operation> enqueue(Enqueued what);
   CheckedCall call_of(Call call, const Piece& piece) const;
   const StreamPlans::Entry& plan_of(const CheckedCall& call, Algorithm algorithm);

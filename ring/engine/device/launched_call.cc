@@ -114,6 +114,11 @@ void LaunchedCall::add_operation(std::shared_ptr<Operation> operation, uint64_t 
   next->fingerprint = fingerprint;
 }
 
+void LaunchedCall::capture(const CheckedCall& call, uint64_t fingerprint) {
+  turns_.push_back({call, 0, fingerprint, nullptr});
+  put_piece(turns_.size() - 1);
+}
+
 void LaunchedCall::enqueue() {
   self_ = shared_from_this();
   enqueued_ = true;
@@ -151,7 +156,8 @@ void LaunchedCall::put_piece(size_t index) {
   options_.island->describe(call, turn.number, program.to);
   call.card = {turn.fingerprint, input.card, output.card};
   call.messages = options_.plan->most_messages;
-  const auto limit = std::min<std::chrono::nanoseconds>(options_.limit, kLongestLimit) + kAfterDeadline;
+  auto limit = std::min<std::chrono::nanoseconds>(options_.limit, kLongestLimit);
+  if (turn.number != 0) limit += kAfterDeadline;
   call.limit_ns = static_cast<uint64_t>(limit.count());
   // Of broadcast the root's output is its input; where a rank has none, none is used.
   bind_program(turn.call, options_.plan->plan, program, piece.in.empty() ? output.place : input.place,

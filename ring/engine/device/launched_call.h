@@ -49,6 +49,8 @@ class LaunchedCall final : public StreamOperation, public std::enable_shared_fro
   // Puts it into the stream. Throws Exception: what failed; the call is ended then.
   void enqueue();
   void wait_on(DeviceStream stream) override;
+  // Instead of both, for a graph: the next piece, which has no operation.
+  void capture(const CheckedCall& call, uint64_t fingerprint);
 
  private:
   class PassRun;

@@ -105,6 +105,7 @@ struct FakeStream {
   Capture capture = Capture::kNone;
   CaptureMode mode = kCaptureGlobal;  // of the capture, which a thread has begun
   std::thread::id thread;
+  std::vector<std::pair<std::function<void()>, FakeQueue::Entry>> graph = {};  // what has been captured
 };
 
 // The primary one of a device.
@@ -257,8 +258,8 @@ std::vector<Mark> marks_before(const FakeStream& stream) {
 }
 
 // After an error nothing is run any more, functions of the host neither.
-Result put(const FakeStream& stream, std::function<void()> function, FakeQueue::Entry kind = FakeQueue::Entry::kOther) {
-  RONDO_CHECK(stream.capture == Capture::kNone, "work is put into a stream that is captured");
+Result put(FakeStream& stream, std::function<void()> function, FakeQueue::Entry kind = FakeQueue::Entry::kOther) {
+  if (stream.capture != Capture::kNone) return stream.graph.emplace_back(std::move(function), kind), kSuccess;
   fake().queue_of(stream).add(
       &stream,
       [function = std::move(function), context = stream.context, marks = marks_before(stream)] {
@@ -834,10 +835,15 @@ FAKE_CUDA_EXPORT bool fake_cuda_capture(void* handle, int mode) {
   const std::lock_guard lock(fake().mutex);
   FakeStream& stream = *fake().streams.at(handle);
   const bool well = stream.capture != Capture::kInvalid;
+  if (mode >= 0) stream.graph.clear();
   stream.capture = mode < 0 ? Capture::kNone : Capture::kActive;
   stream.mode = static_cast<rondo::cuda::CaptureMode>(mode);
   stream.thread = std::this_thread::get_id();
   return well;
+}
+// For tests: what has been captured in a stream is put into another one.
+FAKE_CUDA_EXPORT void fake_cuda_replay(void* captured, void* into) {
+  for (const auto& [function, kind] : fake().streams.at(captured)->graph) put(*fake().streams.at(into), function, kind);
 }
 // For tests: a stream of device 0 that waits for the legacy stream.
 FAKE_CUDA_EXPORT void* fake_cuda_blocking_stream() {
