@@ -100,6 +100,9 @@ struct CallPass {
   uint8_t fold;  // Fold; kCopies
 };
 
+// The kernel of a dtype, rondo_call_N: signed and unsigned integers share one.
+constexpr int kernel_of(int dtype) { return dtype < 8 ? dtype / 2 * 2 : dtype; }
+
 // Of a ring of kMaxDeviceRanks.
 inline constexpr uint32_t kMaxCallSteps = 160, kMaxCallPasses = 32, kMaxCallRefs = 96;
 

@@ -164,7 +164,7 @@ DeviceStatus DeviceDriver::load(Gpu& gpu) const {
     if (status == 0) status = api_.ModuleGetFunction(&function, module, name.c_str());
     if (status == 0) status = api_.FuncLoad(function);
   };
-  for (int dtype = 0; dtype < kDTypes; ++dtype) find(fmt::format("rondo_call_{}", dtype), gpu.calls[dtype]);
+  for (int dtype = 0; dtype < kDTypes; ++dtype) find(fmt::format("rondo_call_{}", kernel_of(dtype)), gpu.calls[dtype]);
   gpu.loaded = status == 0;
   return status;
 }

@@ -8,17 +8,22 @@
 namespace rondo {
 namespace {
 
+constexpr int kSharing = 8;  // dtypes below it, by pairs: kernel_of()
+static_assert(kernel_of(kSharing - 1) == kSharing - 2 && kernel_of(kSharing) == kSharing);
+
 template <int kDType, int kFold>
-__device__ __forceinline__ void run_if(const Pass& pass, ThreadPlace thread, int fold) {
+__device__ __forceinline__ void run_if(const Pass& pass, ThreadPlace thread) {
   constexpr ThreadFold kRun = kThreadFolds.of[kDType].folds[kFold];
-  if constexpr (kRun != nullptr) {
-    if (fold == kFold) kRun(pass, thread);
+  constexpr ThreadFold kOther = kDType < kSharing ? kThreadFolds.of[kDType + 1].folds[kFold] : nullptr;
+  if (pass.fold.fold != kFold) return;
+  if constexpr (kOther != nullptr && kOther != kRun) {
+    if (pass.fold.dtype != kDType) return kOther(pass, thread);
   }
+  if constexpr (kRun != nullptr) kRun(pass, thread);
 }
 template <int kDType, int... kFold>
-__device__ __forceinline__ void run_one_of(const Pass& pass, ThreadPlace thread, int fold,
-                                           std::integer_sequence<int, kFold...>) {
-  (run_if<kDType, kFold>(pass, thread, fold), ...);
+__device__ __forceinline__ void run_one_of(const Pass& pass, ThreadPlace thread, std::integer_sequence<int, kFold...>) {
+  (run_if<kDType, kFold>(pass, thread), ...);
 }
 
 template <int kDType>
@@ -66,7 +71,7 @@ struct GpuLane {
   __device__ __forceinline__ void pause() const {}
   __device__ __forceinline__ void run(const Pass& pass) const {
     if (pass.fold.fold == kCopies) return copy_thread(pass, thread());
-    run_one_of<kDType>(pass, thread(), pass.fold.fold, std::make_integer_sequence<int, kFolds>{});
+    run_one_of<kDType>(pass, thread(), std::make_integer_sequence<int, kFolds>{});
   }
 };
 
@@ -87,13 +92,9 @@ __device__ __forceinline__ void run_lane(const DeviceCall& call) {
   }
 
 RONDO_CALL_KERNEL(0)
-RONDO_CALL_KERNEL(1)
 RONDO_CALL_KERNEL(2)
-RONDO_CALL_KERNEL(3)
 RONDO_CALL_KERNEL(4)
-RONDO_CALL_KERNEL(5)
 RONDO_CALL_KERNEL(6)
-RONDO_CALL_KERNEL(7)
 RONDO_CALL_KERNEL(8)
 RONDO_CALL_KERNEL(9)
 RONDO_CALL_KERNEL(10)

@@ -78,8 +78,8 @@ class Group {
     add({CallStep::kAwait, 0, others, 0, 0});
     if (number % 2 == 1) {
       std::vector<CallRef> refs;
-      for (uint32_t r = 0; r < kRanks; ++r) refs.push_back(window(r, rank, CallRef::kInput));
-      for (uint32_t r = 0; r < kRanks; ++r) refs.push_back(window(r, rank, CallRef::kOutput));
+      for (uint32_t r = 0; r < kRanks; ++r) refs.push_back(block_of(r, rank, CallRef::kInput));
+      for (uint32_t r = 0; r < kRanks; ++r) refs.push_back(block_of(r, rank, CallRef::kOutput));
       add_pass(refs, kRanks);
       add({CallStep::kSignal, 1, others, 0, 0});
       add({CallStep::kAwait, 1, others, 0, 0});
@@ -107,8 +107,12 @@ class Group {
   }
 
  private:
-  static CallRef window(uint32_t rank, uint32_t block, CallRef::Place place) {
-    return {4 * block * kCount, 0, static_cast<uint8_t>(rank), static_cast<uint8_t>(place)};
+  // Block `own` of a rank's buffer, for the rank `own`.
+  CallRef block_of(uint32_t rank, uint32_t own, CallRef::Place place) {
+    const uint32_t first = (place == CallRef::kOutput ? kRanks : 0) + own;
+    if (rank == own)
+      return {reinterpret_cast<uintptr_t>(&ranks_[rank].memory[first * kCount]), 0, 0, CallRef::kAddress};
+    return {4 * own * kCount, 0, static_cast<uint8_t>(rank), static_cast<uint8_t>(place)};
   }
   void add(const CallStep& step) { call_->steps[call_->step_count++] = step; }
   void add_pass(const std::vector<CallRef>& refs, size_t sources) {

@@ -18,9 +18,17 @@ struct Nothing {
   void pause() {}
 };
 
-constexpr uint32_t kRounds = 150'000, kDelays = 64;
+constexpr uint32_t kRounds = 150'000, kMostRounds = 10'000'000, kDelays = 64;
 
-// Rounds in which neither saw the other, of kRounds, or of fewer if one is enough.
+// Without giving the core away, as long as the other thread has one, too.
+void await_number(const std::atomic<uint32_t>& word, uint32_t number) {
+  constexpr int kSpins = 2000;
+  for (int spins = 0; word.load() < number; ++spins) {
+    if (spins > kSpins) std::this_thread::yield();
+  }
+}
+
+// Rounds in which neither saw the other, of kRounds, or of those until the first one.
 template <class Orders>
 uint32_t missed(bool one_is_enough) {
   alignas(128) DeviceControl control = {};
@@ -29,7 +37,7 @@ uint32_t missed(bool one_is_enough) {
   std::atomic<uint32_t> round{0}, seen{0};
   std::thread host([&] {
     for (uint32_t number = 1;; ++number) {
-      while (round.load() < number) std::this_thread::yield();
+      await_number(round, number);
       if (round.load() == UINT32_MAX) return;
       for (uint32_t step = 0; step < number / kDelays % kDelays; ++step)
         std::atomic_signal_fence(std::memory_order_seq_cst);
@@ -44,14 +52,15 @@ uint32_t missed(bool one_is_enough) {
   call.status = &status;
   call.world = 1;
   Nothing runs;
-  for (uint32_t number = 1; number <= kRounds && !(one_is_enough && both > 0); ++number) {
+  for (uint32_t number = 1; number <= (one_is_enough ? kMostRounds : kRounds) && !(one_is_enough && both > 0);
+       ++number) {
     status = {};
     control.failed = 0;
     call.number = number;
     round.store(number);
     for (uint32_t step = 0; step < number % kDelays; ++step) std::atomic_signal_fence(std::memory_order_seq_cst);
     run_host_lane<Orders>(call, runs, 0, 1);
-    while (seen.load() < number) std::this_thread::yield();
+    await_number(seen, number);
     if (status.failure == 0 && stop == 0) ++both;
   }
   round.store(UINT32_MAX);

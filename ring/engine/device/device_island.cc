@@ -30,6 +30,11 @@ void look_for(const CommunicatorContext& context, Clock::time_point deadline, co
   }
 }
 
+bool at_work(const CallStatus& status) {
+  return !at_least(load_word(status.passed), load_word(status.started)) ||
+         !at_least(load_word(status.replays_passed), load_word(status.replays_started));
+}
+
 uint64_t whole_pages(uint64_t bytes) { return (bytes + kPageBytes - 1) / kPageBytes * kPageBytes; }
 
 }  // namespace
@@ -291,9 +296,10 @@ std::optional<DeviceIsland::Place> DeviceIsland::locate(const void* data, uint64
   return std::nullopt;
 }
 
-static bool at_work(const CallStatus& status) {
-  return !at_least(load_word(status.passed), load_word(status.started)) ||
-         !at_least(load_word(status.replays_passed), load_word(status.replays_started));
+bool DeviceIsland::all_called(uint32_t number) {
+  store_word(own().called, number);
+  return std::all_of(boards_.begin(), boards_.end(),
+                     [number](const RankBoard* board) { return at_least(load_word(board->called), number); });
 }
 
 // After this rank's communicator has failed: whether a kernel of that rank may touch memory of this one. Its kernels

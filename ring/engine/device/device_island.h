@@ -71,6 +71,8 @@ class DeviceIsland {
 
   // Numbers of calls. One thread at a time.
   uint32_t next_number() { return ++last_number_; }
+  // Shows that this rank's host is about to launch the call. True: those of all ranks are.
+  bool all_called(uint32_t number);
   // The call is over, as far as this rank's host knows; well: without an error.
   void note_ended(uint32_t number, bool well) {
     if (well) done_.store(number);

@@ -163,8 +163,9 @@ void LaunchedCall::put_piece(size_t index) {
   bind_program(turn.call, options_.plan->plan, program, piece.in.empty() ? output.place : input.place,
                piece.out.empty() ? input.place : output.place, call);
   if (input.copied) put_copies(piece.in, true);
+  if (options_.waits == StreamCall::Waits::kHost) await_hosts(turn);
   driver_.check(driver_.call(call, lanes_of(piece, turn.call), options_.stream), "putting a kernel into the stream");
-  if (options_.waits == StreamCall::Waits::kHost) await_on_host(turn);
+  if (options_.waits == StreamCall::Waits::kHost) await_kernels(turn);
   if (output.copied) put_copies(piece.out, false);
 }
 
@@ -207,9 +208,16 @@ void LaunchedCall::put_copies(const std::vector<Piece::Rows>& parts, bool in) {
   }
 }
 
+// A kernel that waits for that of another rank of this process, which has not made the call yet, would hold up calls of
+// that rank which wait for the device, as cudaFree does. Ends when the communicator fails, too.
+void LaunchedCall::await_hosts(const Turn& turn) {
+  wait_on_host([&] { return options_.island->all_called(turn.number) || turn.operation->done(); },
+               [this] { device_has_failed(); });
+}
+
 // Streams of one process may share a queue of the device: what stands behind this kernel would keep another rank's from
-// it. Ends when the communicator fails, too.
-void LaunchedCall::await_on_host(const Turn& turn) {
+// it.
+void LaunchedCall::await_kernels(const Turn& turn) {
   const CallStatus& status = options_.island->own().status;
   wait_on_host(
       [&] {

@@ -18,7 +18,8 @@ namespace rondo {
 // others touch and that is not from allocate() is copied to the own window 0 before, and back behind. For each piece
 // the communicator has an operation, which sees to mismatches, stalls, deadlines and failures; it moves nothing.
 //
-// waits == kHost: the calling thread waits for each kernel until those of all ranks run.
+// waits == kHost: the calling thread waits before each kernel until all ranks are there, and behind it until their
+// kernels run.
 class LaunchedCall final : public StreamOperation, public std::enable_shared_from_this<LaunchedCall> {
  public:
   struct Options {
@@ -71,7 +72,8 @@ class LaunchedCall final : public StreamOperation, public std::enable_shared_fro
   Buffer buffer_of(const Piece& piece, bool input) const;
   void put_copies(const std::vector<Piece::Rows>& rows, bool in);
   uint32_t lanes_of(const Piece& piece, const CheckedCall& call) const;
-  void await_on_host(const Turn& turn);
+  void await_hosts(const Turn& turn);
+  void await_kernels(const Turn& turn);
   void put_end();
   void piece_ended(const Error* error);
   void leave_stream() override {}  // its operations end it

@@ -13,6 +13,7 @@ struct RankBoard {
   static constexpr uint32_t kMaxWindows = 4096;
 
   CallStatus status;  // by the owner's kernels; stop: by its host
+  uint32_t called;    // number of the last call that its host is about to launch
   uint64_t trial[kMaxDeviceRanks];
   DeviceWindow row[kMaxDeviceRanks];  // on its way into the owner's table
   // By window of the owner: bit r once rank r has let go of it. Of MemorySharing::kIpc only.

@@ -457,7 +457,8 @@ Result ModuleLoadData(Module* module, const void* image) {
   if (first != kFatBinary && std::strcmp(static_cast<const char*>(image), "no nvcc") != 0) return kInvalidImage;
   auto made = std::make_unique<FakeModule>();
   for (int dtype = 0; dtype < kDTypes; ++dtype) {
-    made->functions["rondo_call_" + std::to_string(dtype)] = {context, dtype};
+    const int kernel = kernel_of(dtype);
+    made->functions["rondo_call_" + std::to_string(kernel)] = {context, kernel};
   }
   *module = reinterpret_cast<Module>(made.get());
   const std::lock_guard lock(fake().mutex);
@@ -486,7 +487,7 @@ Result LaunchKernel(Function function, unsigned grid_x, unsigned grid_y, unsigne
     for (const auto& queue : fake().queues) queue->synchronize_all();
   }
   const auto call = std::make_shared<const DeviceCall>(*static_cast<const DeviceCall*>(parameters[0]));
-  if (call->dtype != kernel->dtype) return kInvalidValue;
+  if (kernel_of(call->dtype) != kernel->dtype) return kInvalidValue;
   return put(
       *stream, [context = stream->context, call, grid_x] { run_call(*context, *call, grid_x); },
       FakeQueue::Entry::kKernel);
