@@ -466,7 +466,10 @@ TEST_CASE("a replay that the other rank does not make ends by its deadline, and 
           sum.mirror.synchronize();
           group.barrier();
           const Error error = error_of([&] { sum.start().wait(); });
-          expect(error.message.find("have not met") != std::string::npos, error.message);
+          // Whichever rank is first: its own kernel was late, or the other's card is of another call.
+          expect(error.message.find("have not met") != std::string::npos ||
+                     error.message.find("in another operation") != std::string::npos,
+                 error.message);
         }) == "");
 }
 
