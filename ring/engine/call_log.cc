@@ -19,12 +19,12 @@ void count(std::array<CommunicatorStatus::Calls, kCollectives>& made, const Reco
 
 }  // namespace
 
-void CallLog::record(uint64_t sequence, uint64_t kind, const CheckedCall& call, int world) {
+void CallLog::record(uint64_t sequence, uint64_t kind, const CheckedCall& call) {
   last_kind_ = kind;
   std::lock_guard lock(mutex_);
   if (recorded_ > 0) count(made_, newest(), sequence);
   if (recorded_ == records_.size() && recorded_ < kRemembered) remember_more();
-  records_[recorded_++ % records_.size()] = {sequence, kind, call.total_bytes(world), call};
+  records_[recorded_++ % records_.size()] = {sequence, kind, call.total_bytes(world_), call};
   current_.store(sequence, std::memory_order_release);
 }
 

@@ -19,11 +19,13 @@ namespace rondo {
 // uncontended lock and a copy of a few words; the text is made on request. Any thread, unless said otherwise.
 class CallLog {
  public:
+  // Before the first call.
+  void of_world(int world) { world_ = world; }
   // `kind`: fingerprint_of(kind, sequence) is the call's fingerprint; equal kinds are equal calls. Under the submission
   // lock.
-  void called(uint64_t sequence, uint64_t kind, const CheckedCall& call, int world) {
+  void called(uint64_t sequence, uint64_t kind, const CheckedCall& call) {
     // Where each pair knows only its own counts, the kind does not say all.
-    if (kind != last_kind_ || call.uneven) return record(sequence, kind, call, world);
+    if (kind != last_kind_ || call.uneven) return record(sequence, kind, call);
     current_.store(sequence, std::memory_order_release);
   }
   // --- one thread at a time: the holder of the lease
@@ -67,7 +69,7 @@ class CallLog {
   };
 
   mutable std::mutex mutex_;
-  void record(uint64_t sequence, uint64_t kind, const CheckedCall& call, int world);
+  void record(uint64_t sequence, uint64_t kind, const CheckedCall& call);
   void remember_more();
   const Record& newest() const { return records_[(recorded_ - 1) % records_.size()]; }
   const Record* record_of(uint64_t sequence) const;
@@ -77,6 +79,7 @@ class CallLog {
   uint64_t since_ms(uint64_t sequence) const;
   uint64_t p2p_since_ms() const;
 
+  int world_ = 1;
   // Grows to kRemembered; most communicators make few kinds of calls.
   std::vector<Record> records_ = std::vector<Record>(4);
   // By sequence: its algorithm (8 bits), the sequence (24 bits) and the version (32 bits).

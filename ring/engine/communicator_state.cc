@@ -54,6 +54,7 @@ std::shared_ptr<CommunicatorContext> make_context(CommunicatorState::Options& op
   context->id = options.id;
   context->epoch = options.epoch;
   context->members = std::move(options.members);
+  context->log.of_world(context->world());
   context->rank = context->group_rank(context->fabric->place().rank);
   context->topology = topology_of(*context->fabric, context->members);
   context->config = std::move(options.config);

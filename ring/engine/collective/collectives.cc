@@ -66,7 +66,7 @@ void Collectives::enqueue(std::shared_ptr<CollectiveOperation> operation, uint64
   operation->fingerprint = fingerprint_of(operation->call->kind, sequence);
   operation->queued = true;
   operation->waited_behind = context_->log.last_finished() + 1 < sequence;
-  context_->log.called(sequence, operation->call->kind, *operation->call, context_->world());
+  context_->log.called(sequence, operation->call->kind, *operation->call);
   std::lock_guard lock(queue_mutex_);
   queue_.push_back(std::move(operation));
   added();
@@ -77,7 +77,7 @@ bool Collectives::begin_now(CollectiveOperation& operation) {
   operation.deadline = kNoDeadlineYet;
   operation.sequence = ++last_sequence_;
   operation.fingerprint = fingerprint_of(operation.call->kind, operation.sequence);
-  context_->log.called(operation.sequence, operation.call->kind, *operation.call, context_->world());
+  context_->log.called(operation.sequence, operation.call->kind, *operation.call);
   begin(operation);
   return true;
 }
