@@ -84,6 +84,8 @@ TEST_CASE("a communicator that fails while its devices try to reach each other g
           aborts.join();
           expect_error(error, ErrorCode::kAborted, "enough");
           expect(locked_pieces() == 0, "host memory is still locked");
+          expect(DeviceDriver::open(device_library())->take_blocks(group.rank(), 16, 1) == 16,
+                 "blocks are still taken");
         }) == "");
 }
 

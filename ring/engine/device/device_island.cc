@@ -57,6 +57,7 @@ std::string DeviceIsland::first_without(const std::vector<uint64_t>& said) const
 }
 
 std::string DeviceIsland::connect(int32_t sharings, uint32_t lanes, const AllSay& all_say, Clock::time_point deadline) {
+  lanes_ = lanes;  // close() gives them back
   std::string wrong;
   try {
     share_boards(deadline);
@@ -68,7 +69,7 @@ std::string DeviceIsland::connect(int32_t sharings, uint32_t lanes, const AllSay
   wrong = "the devices have no way of sharing memory in common";
   if ((sharings & kSharesByDescriptor) != 0) wrong = connect_by(MemorySharing::kDescriptor, all_say, deadline);
   if (!wrong.empty() && (sharings & kSharesByIpc) != 0) wrong = connect_by(MemorySharing::kIpc, all_say, deadline);
-  if (wrong.empty() && !try_kernel(lanes, all_say)) wrong = "kernels of the ranks do not meet";
+  if (wrong.empty() && !try_kernel(all_say)) wrong = "kernels of the ranks do not meet";
   return wrong;
 }
 

@@ -112,7 +112,7 @@ class DeviceIsland {
   bool show(size_t window, const DeviceMemory& memory, const std::vector<uint64_t>& bytes);
   bool in_own_stream(const std::function<bool(DeviceStream)>& use) const;
   bool try_transfers(const AllSay& all_say);
-  bool try_kernel(uint32_t lanes, const AllSay& all_say);
+  bool try_kernel(const AllSay& all_say);
   bool set_reach(const std::vector<uint64_t>& heard);
   bool peer_at_work(int rank) const;
   std::string first_without(const std::vector<uint64_t>& said) const;

@@ -56,10 +56,11 @@ bool DeviceIsland::try_transfers(const AllSay& all_say) {
 }
 
 // Kernels of all ranks, of as many blocks as all can have, meet. Beside others of this GPU they may not fit.
-bool DeviceIsland::try_kernel(uint32_t lanes, const AllSay& all_say) {
-  const std::vector<uint64_t> offered = all_say(lanes);
-  lanes_ = static_cast<uint32_t>(*std::min_element(offered.begin(), offered.end()));
-  driver_->give_blocks(device_, lanes - lanes_);
+bool DeviceIsland::try_kernel(const AllSay& all_say) {
+  const std::vector<uint64_t> offered = all_say(lanes_);
+  const auto lanes = static_cast<uint32_t>(*std::min_element(offered.begin(), offered.end()));
+  driver_->give_blocks(device_, lanes_ - lanes);
+  lanes_ = lanes;
   if (lanes_ == 0) return false;
   DeviceCall call = {};
   describe(call, last_number_.load(), -1);
