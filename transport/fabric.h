@@ -136,6 +136,12 @@ struct RankPage {
 };
 inline constexpr size_t kRankPageBytes = 4096 - 256;  // aligned to 256 bytes
 
+// What the members of a communicator have agreed on.
+struct Shrunk {
+  std::vector<int> members;  // who goes on: world ranks, in the communicator's order
+  bool grown = false;        // in the communicator with newcomers
+};
+
 // Which members a stalled rank asks.
 enum class Ask { kInTurn, kAll };
 
@@ -206,10 +212,11 @@ class Fabric {
   virtual void link_failed(uint64_t communicator, int peer, const Error& error) = 0;
   // Fails the communicator on every member, here included (on_failure), with this error (its ranks are world ranks).
   virtual void abort(uint64_t communicator, const Error& error) = 0;
-  // Which members of a failed communicator go on, in its order: the same on all of them. Waits for those that can be
-  // reached and have not called; without them after the patience. Throws Exception: kEpochStale (others go on without
-  // this rank), kNoQuorum, kTimeout, kInterrupted; the ranks are world ranks.
-  virtual std::vector<int> shrink(uint64_t communicator, std::chrono::milliseconds patience) = 0;
+  // Which members of a failed communicator go on, the same on all of them. Waits for those that can be reached and have
+  // not called; without them after the patience. opened: this rank has a communicator of all members and newcomers, in
+  // which they go on where all of them have it. Throws Exception: kEpochStale (others go on without this rank),
+  // kNoQuorum, kTimeout, kInterrupted; the ranks are world ranks.
+  virtual Shrunk shrink(uint64_t communicator, std::chrono::milliseconds patience, bool opened) = 0;
   // After stalled() and a moment for the answers: whom the members wait for in this call, and why, as one sentence; ""
   // if nobody is known to be late.
   virtual std::string blame(uint64_t communicator, uint64_t sequence) = 0;

@@ -17,7 +17,7 @@ constexpr int64_t kPatience = 2'000;
 void shrink_when_failed(Simulation& simulation, int rank, int64_t time) {
   simulation.at(time, rank, [&simulation, rank](ControlLogic& logic) {
     if (!logic.failed(kId)) return shrink_when_failed(simulation, rank, simulation.now() + 7);
-    logic.shrink(simulation.now(), kId, kPatience);
+    logic.shrink(simulation.now(), kId, kPatience, false);
   });
 }
 
@@ -49,7 +49,7 @@ TEST_CASE("a crash at every event index, and another one in the middle of it") {
         for (const int rank : without(all_ranks(world), dead)) {
           CAPTURE(rank);
           CHECK(!simulation.logic(rank).shrinking(kId));
-          const std::vector<int> members = simulation.logic(rank).shrunk(kId);
+          const std::vector<int> members = simulation.logic(rank).shrunk(kId).members;
           CHECK(std::find(members.begin(), members.end(), rank) != members.end());
           CHECK(without(members, dead) == without(all_ranks(world), dead));
           CHECK((agreed.empty() || agreed == members));
@@ -70,9 +70,9 @@ TEST_CASE("one of two goes on only once the other's process is known to have end
     simulation.run();
     REQUIRE(!simulation.logic(1).shrinking(kId));
     if (proven) {
-      CHECK(simulation.logic(1).shrunk(kId) == std::vector<int>{1});
+      CHECK(simulation.logic(1).shrunk(kId).members == std::vector<int>{1});
     } else {
-      CHECK_THROWS_WITH_AS(simulation.logic(1).shrunk(kId),
+      CHECK_THROWS_WITH_AS(simulation.logic(1).shrunk(kId).members,
                            "no quorum: nobody goes on, since rank 0 (host h, pid 100) cannot be reached and may go on "
                            "by themselves: nobody has seen their processes end. Start the job again, or end those and "
                            "call shrink() again",
@@ -92,7 +92,7 @@ TEST_CASE("who has destroyed the communicator is not waited for") {
   shrink_when_failed(simulation, 1, 110);
   simulation.at(120, 1, [&](ControlLogic& logic) { logic.ended(simulation.now(), 2); });
   simulation.run();
-  CHECK(simulation.logic(1).shrunk(kId) == std::vector<int>{1});
+  CHECK(simulation.logic(1).shrunk(kId).members == std::vector<int>{1});
   CHECK(simulation.now() < kPatience);
 }
 

@@ -30,8 +30,11 @@ class MembershipWorld {
   using Way = std::pair<int, int>;
   enum class InFlight { kArrives, kVanishes };
 
-  // host[r]: members of one host learn by the kernel's word that one of them has ended.
-  explicit MembershipWorld(std::vector<int> host) : host_(std::move(host)) {
+  // host[r]: members of one host learn by the kernel's word that one of them has ended. opened: who has the
+  // communicator with newcomers; empty: none.
+  explicit MembershipWorld(std::vector<int> host, MemberSet opened = {})
+      : host_(std::move(host)), opened_(std::move(opened)) {
+    opened_.resize(host_.size());
     for (int r = 0; r < size(); ++r) {
       Membership::Settings settings;
       settings.size = size();
@@ -51,7 +54,7 @@ class MembershipWorld {
   // --- events
   void call(int r, int64_t patience_ms = 1'000) {
     called_.insert(r);
-    member(r).join(now_, patience_ms);
+    member(r).join(now_, patience_ms, opened_[static_cast<size_t>(r)]);
     collect(r);
   }
   void crash(int r, InFlight fate) {
@@ -149,7 +152,8 @@ class MembershipWorld {
   }
 
   // --- what must hold
-  // Two sets are decided only where all that knew the first had died: never two communicators of one epoch.
+  // Two sets are decided only where all that knew the first had died: never two communicators of one epoch. And each
+  // that goes on with newcomers has opened that communicator.
   const std::string& broken() const { return broken_; }
   // What the members that live have ended with: each that goes on is in the set, which all of them know alike.
   std::string wrong_end() const {
@@ -158,10 +162,10 @@ class MembershipWorld {
       const auto outcome = member(r).outcome();
       if (outcome == Membership::Outcome::kNone) return fmt::format("member {} waits for ever", r);
       const auto& decision = member(r).decision();
-      if (outcome == Membership::Outcome::kGoesOn && !(decision && (*decision)[static_cast<size_t>(r)])) {
+      if (outcome == Membership::Outcome::kGoesOn && !(decision && decision->members[static_cast<size_t>(r)])) {
         return fmt::format("member {} goes on without being one of those who do", r);
       }
-      if (outcome == Membership::Outcome::kLeftOut && (!decision || (*decision)[static_cast<size_t>(r)])) {
+      if (outcome == Membership::Outcome::kLeftOut && (!decision || decision->members[static_cast<size_t>(r)])) {
         return fmt::format("member {} is left out of a set that it is in", r);
       }
     }
@@ -174,9 +178,13 @@ class MembershipWorld {
     for (int r = 0; r < size(); ++r) {
       if (!living[static_cast<size_t>(r)]) continue;
       if (member(r).outcome() != Membership::Outcome::kGoesOn) return fmt::format("member {} does not go on", r);
+      bool all_opened = true;
       for (size_t other = 0; other < living.size(); ++other) {
-        if (living[other] && !(*member(r).decision())[other]) return fmt::format("{} is left out", other);
+        const bool goes_on = member(r).decision()->members[other];
+        if (living[other] && !goes_on) return fmt::format("{} is left out", other);
+        all_opened = all_opened && (!goes_on || opened_[other]);
       }
+      if (member(r).decision()->grown != all_opened) return "all have the communicator with newcomers, and leave it";
     }
     return "";
   }
@@ -202,15 +210,20 @@ class MembershipWorld {
     }
     const auto& decision = member(r).decision();
     if (!decision || !decided_.insert(r).second) return;
+    for (size_t other = 0; decision->grown && other < opened_.size(); ++other) {
+      if (decision->members[other] && !opened_[other])
+        broken_ = fmt::format("member {} has nothing to go on in", other);
+    }
     for (int other = 0; other < size(); ++other) {
       const auto& theirs = member(other).decision();
       if (alive(other) && theirs && *theirs != *decision && broken_.empty()) {
-        broken_ = fmt::format("members {} and {} go on with different sets", r, other);
+        broken_ = fmt::format("members {} and {} go on with different decisions", r, other);
       }
     }
   }
 
   std::vector<int> host_;
+  MemberSet opened_;
   std::vector<Membership> members_;
   std::map<Way, std::deque<Item>> ways_;  // none is empty
   std::set<Way> ended_, swallowed_;

@@ -69,6 +69,27 @@ TEST_CASE("a quorum: the majority, half with the lowest, or all but the dead") {
   CHECK(outcome({0, 1, 0, 1}, {0, 1}) == Outcome::kGoesOn);       // each host has seen its own
 }
 
+TEST_CASE("they go on with newcomers if each that goes on has opened that communicator, whoever has died") {
+  for (int size = 2; size <= 6; ++size) {
+    for (int lacks = -1; lacks < size; ++lacks) {
+      for (int victim = -1; victim < size; ++victim) {
+        CAPTURE(size);
+        CAPTURE(lacks);
+        CAPTURE(victim);
+        MemberSet opened(static_cast<size_t>(size), true);
+        if (lacks >= 0) opened[static_cast<size_t>(lacks)] = false;
+        MembershipWorld world(one_host(size), opened);
+        if (victim >= 0) world.crash(victim, InFlight::kArrives);
+        call_all(world);
+        world.settle();
+        CHECK(world.broken() == "");
+        CHECK(world.not_together() == "");
+        CHECK(world.member(victim == 0 ? 1 : 0).decision()->grown == (lacks < 0 || lacks == victim));
+      }
+    }
+  }
+}
+
 TEST_CASE("members that do not call are left out once the patience is over; a leader, too") {
   for (int size = 3; size <= 6; ++size) {
     for (int absent = 0; absent < size; ++absent) {
@@ -105,13 +126,13 @@ TEST_CASE("an acceptor takes part in no ballot below what it has promised, and s
   using Message = Membership::Message;
   using Kind = Message::Kind;
   Membership member({.size = 5, .own = 4});
-  member.join(0, 1'000);
+  member.join(0, 1'000, false);
   const auto answer_to = [&](Kind kind, Message::Ballot ballot) {
     static_cast<void>(member.take_messages());
     Message message;
     message.kind = kind;
     message.ballot = ballot;
-    if (kind == Kind::kPropose) message.value = MemberSet{true, true, true, false, false};
+    if (kind == Kind::kPropose) message.value = {MemberSet{true, true, true, false, false}, true};
     member.receive(1, static_cast<int>(ballot.leader), message);
     for (auto& [to, said] : member.take_messages()) {
       if (to == static_cast<int>(ballot.leader) && said.kind != Kind::kJoin) return said;
@@ -131,7 +152,7 @@ TEST_CASE("an acceptor takes part in no ballot below what it has promised, and s
   const Message promise = answer_to(Kind::kPrepare, {3, 0});
   CHECK(promise.kind == Kind::kPromise);
   CHECK((promise.accepted == Message::Ballot{2, 1}));
-  CHECK((promise.value == MemberSet{true, true, true, false, false}));
+  CHECK((promise.value == Decision{{true, true, true, false, false}, true}));
   CHECK(answer_to(Kind::kPropose, {2, 1}).kind == Kind::kRefuse);
 }
 
@@ -225,15 +246,23 @@ TEST_CASE("2 to 4 members: every order of calls, messages, timers, crashes and c
     std::vector<int> host;
     int depth, called;
     Budget budget;
+    MemberSet opened = {};
   };
   const std::vector<Row> rows{
-      {{0, 0}, 8, 0, {2, 0, 0}},       {{0, 1}, 8, 0, {1, 1, 0}},    {{0, 0, 0}, 5, 3, {2, 0, 0}},
-      {{0, 1, 2}, 5, 3, {1, 1, 0}},    {{0, 1, 1}, 5, 2, {1, 0, 1}}, {{0, 0, 0, 0}, 4, 4, {2, 0, 0}},
+      {{0, 0}, 8, 0, {2, 0, 0}},
+      {{0, 1}, 8, 0, {1, 1, 0}},
+      {{0, 0, 0}, 5, 3, {2, 0, 0}},
+      {{0, 1, 2}, 5, 3, {1, 1, 0}},
+      {{0, 1, 1}, 5, 2, {1, 0, 1}},
+      {{0, 0, 0, 0}, 4, 4, {2, 0, 0}},
       {{0, 0, 1, 1}, 4, 4, {1, 1, 0}},
+      {{0, 0}, 7, 0, {1, 1, 0}, {true, true}},
+      {{0, 1, 1}, 4, 3, {1, 1, 0}, {true, true, false}},
+      {{0, 0, 1, 1}, 3, 4, {1, 1, 0}, {true, true, true, false}},
   };
   uint64_t played = 0;
   for (const Row& row : rows) {
-    MembershipWorld world(row.host);
+    MembershipWorld world(row.host, row.opened);
     for (int r = 0; r < row.called; ++r) world.call(r);
     played += search(world, row.depth, row.budget, fmt::format("{} members:", row.host.size()));
   }
@@ -245,14 +274,22 @@ TEST_CASE("2 to 5 members: crashes, cuts and partitions after any event") {
   struct Row {
     std::vector<int> host;
     Budget budget;
+    MemberSet opened = {};
   };
   const std::vector<Row> rows{
-      {{0, 0}, {2, 1, 0}},       {{0, 0, 0}, {1, 0, 1}},    {{0, 1, 2}, {0, 1, 1}},       {{0, 0, 0, 0}, {1, 0, 1}},
-      {{0, 1, 1, 1}, {0, 1, 1}}, {{0, 0, 0, 0}, {2, 0, 0}}, {{0, 1, 2, 3, 4}, {0, 0, 1}},
+      {{0, 0}, {2, 1, 0}},
+      {{0, 0, 0}, {1, 0, 1}},
+      {{0, 1, 2}, {0, 1, 1}},
+      {{0, 0, 0, 0}, {1, 0, 1}},
+      {{0, 1, 1, 1}, {0, 1, 1}},
+      {{0, 0, 0, 0}, {2, 0, 0}},
+      {{0, 1, 2, 3, 4}, {0, 0, 1}},
+      {{0, 0, 0}, {1, 1, 0}, {true, true, true}},
+      {{0, 1, 2}, {1, 1, 0}, {true, true, false}},
   };
   uint64_t played = 0;
   for (const Row& row : rows) {
-    MembershipWorld world(row.host);
+    MembershipWorld world(row.host, row.opened);
     call_all(world);
     played += disasters(std::move(world), row.budget, fmt::format("{} members:", row.host.size()));
   }
@@ -269,7 +306,10 @@ void play(uint64_t seed, int most) {
   std::vector<int> host;
   const int hosts = 1 + below(4);
   for (int r = 0; r < size; ++r) host.push_back(below(static_cast<uint64_t>(hosts)));
-  MembershipWorld world(host);
+  MemberSet opened(static_cast<size_t>(size));
+  for (int r = 0; r < size; ++r) opened[static_cast<size_t>(r)] = below(8) != 0;
+  if (below(2) == 0) opened.assign(opened.size(), true);
+  MembershipWorld world(host, opened);
   // A world beyond 64 members passes messages on, so that single ones are lost.
   const int loss = below(3) == 0 ? 2 + below(10) : 0;
   int crashes = below(static_cast<uint64_t>(1 + size / 2)), cuts = below(4), stops = below(3), halves = below(3);

@@ -13,17 +13,18 @@ std::vector<std::string> seeds() {
   answer.sequence = 3;
   answer.state.text = "all_reduce(count=8, float32, sum)";
   answer.state.p2p_text = "send to rank 2";
-  return {frame(AbortMessage{7, 0, {ErrorCode::kPeerLost, "rank 3 died", {3, 4}}}),
-          frame(QueryMessage{7, 3}),
-          frame(answer),
-          frame(ByeMessage{7, 12, true}),
-          frame(ConnectMessage{7, 1}),
-          frame(LeaveMessage{}),
-          frame(LostMessage{5, LostMessage::Fate::kLeft, "it left"}),
-          frame(AliveMessage{}),
-          frame(BlameMessage{1, "the ranks waited"}),
-          frame(MembershipMessage{
-              7, MembershipMessage::Kind::kPromise, {3, 1}, {2, 0}, MemberSet(9, true), MemberSet(9), {}})};
+  return {
+      frame(AbortMessage{7, 0, {ErrorCode::kPeerLost, "rank 3 died", {3, 4}}}),
+      frame(QueryMessage{7, 3}),
+      frame(answer),
+      frame(ByeMessage{7, 12, true}),
+      frame(ConnectMessage{7, 1}),
+      frame(LeaveMessage{}),
+      frame(LostMessage{5, LostMessage::Fate::kLeft, "it left"}),
+      frame(AliveMessage{}),
+      frame(BlameMessage{1, "the ranks waited"}),
+      frame(MembershipMessage{
+          7, MembershipMessage::Kind::kPromise, {3, 1}, {2, 0}, Decision{MemberSet(9, true), true}, MemberSet(9), {}})};
 }
 
 void try_input(std::string_view input) {

@@ -103,8 +103,8 @@ class ControlLogic {
   void link_failed(Time now, uint64_t communicator, int peer, const Error& error);
   void abort(Time now, uint64_t communicator, const Error& error);
   void leave();  // the goodbye of this process
-  // This rank calls shrink() on a communicator that has failed. It has ended once shrinking() is false.
-  void shrink(Time now, uint64_t communicator, Time patience_ms);
+  // Fabric::shrink(). It has ended once shrinking() is false.
+  void shrink(Time now, uint64_t communicator, Time patience_ms, bool opened);
 
   // --- events from outside
   void connected(Time now, int peer) { liveness_.watch(now, peer); }
@@ -122,7 +122,7 @@ class ControlLogic {
   // --- questions
   bool shrinking(uint64_t communicator) const;
   // Who goes on, in the communicator's order. Throws Exception: kEpochStale, kNoQuorum, kTimeout.
-  std::vector<int> shrunk(uint64_t communicator) const;
+  Shrunk shrunk(uint64_t communicator) const;
   bool is_open(uint64_t communicator) const { return groups_.count(communicator) != 0; }
   // False: the communicator is open here, and that rank is no member of it.
   bool may_join(uint64_t communicator, int peer) const;
@@ -203,7 +203,7 @@ class ControlLogic {
   };
   struct Closed {
     std::optional<Error> failure;
-    std::optional<MemberSet> decision;  // who has gone on, for those that still ask
+    std::optional<Decision> decision;  // who has gone on, for those that still ask
   };
   // What came for a communicator that is not open here yet.
   struct Early {

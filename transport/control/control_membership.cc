@@ -14,10 +14,10 @@ using Outcome = Membership::Outcome;
 
 }  // namespace
 
-void ControlLogic::shrink(Time now, uint64_t communicator, Time patience_ms) {
+void ControlLogic::shrink(Time now, uint64_t communicator, Time patience_ms, bool opened) {
   Group* group = find(communicator);
   if (group == nullptr || group->closing) return;
-  membership_of(now, *group).join(now, patience_ms);
+  membership_of(now, *group).join(now, patience_ms, opened);
   drive_memberships(now);
 }
 
@@ -31,7 +31,7 @@ bool ControlLogic::shrinking(uint64_t communicator) const {
   return group != nullptr && !group->closing && group->membership && group->membership->outcome() == Outcome::kNone;
 }
 
-std::vector<int> ControlLogic::shrunk(uint64_t communicator) const {
+Shrunk ControlLogic::shrunk(uint64_t communicator) const {
   const Group* group = find(communicator);
   const Membership* membership = group != nullptr && group->membership ? &*group->membership : nullptr;
   const Outcome outcome = membership != nullptr ? membership->outcome() : Outcome::kNone;
@@ -45,16 +45,16 @@ std::vector<int> ControlLogic::shrunk(uint64_t communicator) const {
   Error error;
   switch (outcome) {
     case Outcome::kGoesOn: {
-      std::vector<int> members;
+      Shrunk agreed{{}, membership->decision()->grown};
       for (size_t i = 0; i < group->order.size(); ++i) {
-        if ((*membership->decision())[i]) members.push_back(group->order[i]);
+        if (membership->decision()->members[i]) agreed.members.push_back(group->order[i]);
       }
-      return members;
+      return agreed;
     }
     case Outcome::kLeftOut:
       error = {ErrorCode::kEpochStale,
                fmt::format("{} was left out: the communicator goes on as {}; end this process", name(settings_.rank),
-                           names([&](int i) { return (*membership->decision())[static_cast<size_t>(i)]; })),
+                           names([&](int i) { return bool{membership->decision()->members[static_cast<size_t>(i)]}; })),
                {settings_.rank}};
       break;
     case Outcome::kNoQuorum:

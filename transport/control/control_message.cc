@@ -61,7 +61,8 @@ void put(ByteWriter& writer, const MemberSet& set) {
 void put(ByteWriter& writer, const MembershipMessage& message) {
   writer.u64(message.communicator).u8(static_cast<uint8_t>(message.kind));
   for (const auto& ballot : {message.ballot, message.accepted}) writer.u32(ballot.round).u32(ballot.leader);
-  for (const MemberSet* set : {&message.value, &message.lost, &message.dead}) put(writer, *set);
+  for (const MemberSet* set : {&message.value.members, &message.lost, &message.dead}) put(writer, *set);
+  writer.u8(message.value.grown ? 1 : 0);
 }
 
 bool get(ByteReader& reader, AbortMessage& message) {
@@ -159,8 +160,10 @@ bool get(ByteReader& reader, MembershipMessage& message) {
     ballot->round = reader.u32();
     ballot->leader = reader.u32();
   }
-  return kind <= static_cast<uint8_t>(MembershipMessage::Kind::kNoQuorum) && get(reader, message.value) &&
-         get(reader, message.lost) && get(reader, message.dead);
+  if (!get(reader, message.value.members) || !get(reader, message.lost) || !get(reader, message.dead)) return false;
+  const uint8_t grown = reader.u8();
+  message.value.grown = grown == 1;
+  return kind <= static_cast<uint8_t>(MembershipMessage::Kind::kNoQuorum) && grown <= 1;
 }
 
 template <typename Message>

@@ -309,9 +309,9 @@ std::string ControlPlane::blame(uint64_t id, uint64_t sequence) const {
   return logic_->blame(now(), id, sequence);
 }
 
-std::vector<int> ControlPlane::shrink(uint64_t id, std::chrono::milliseconds patience) {
+Shrunk ControlPlane::shrink(uint64_t id, std::chrono::milliseconds patience, bool opened) {
   std::unique_lock lock(mutex_);
-  logic_->shrink(now(), id, patience.count());
+  logic_->shrink(now(), id, patience.count(), opened);
   lock.unlock();
   request_flush();
   lock.lock();

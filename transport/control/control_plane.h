@@ -98,7 +98,7 @@ class ControlPlane {
   void link_failed(uint64_t id, int peer, const Error& error);
   void abort(uint64_t id, const Error& error);
   std::string blame(uint64_t id, uint64_t sequence) const;
-  std::vector<int> shrink(uint64_t id, std::chrono::milliseconds patience);
+  Shrunk shrink(uint64_t id, std::chrono::milliseconds patience, bool opened);
   // Of a data socket that was taken: kept until before it is closed (DataSockets).
   std::shared_ptr<void> watch_data(const LinkName& name, int socket) {
     return sockets_.add({name.communicator, name.peer}, socket);

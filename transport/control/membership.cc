@@ -18,7 +18,7 @@ Membership::Membership(const Settings& settings)
       skipped_(size_),
       has_joined_(size_),
       answered_(size_),
-      value_(size_) {}
+      have_opened_(size_) {}
 
 std::optional<Membership::Time> Membership::next_time() const {
   if (!joined_) return std::nullopt;
@@ -39,8 +39,9 @@ std::vector<int> Membership::absent() const {
 
 // --- events
 
-void Membership::join(Time now, Time patience_ms) {
+void Membership::join(Time now, Time patience_ms, bool opened) {
   if (joined_ || outcome_ == Outcome::kGoesOn) return;
+  opened_ = opened;
   has_joined_[own_] = true;
   if (decision_) return decide(*decision_);
   outcome_ = Outcome::kNone;
@@ -75,10 +76,10 @@ void Membership::tick(Time now) { go_on(now); }
 void Membership::receive(Time now, int from, const Message& message) {
   using Kind = Message::Kind;
   const auto fits = [&](const MemberSet& set) { return set.empty() || set.size() == size_; };
-  const bool sound = fits(message.value) && fits(message.lost) && fits(message.dead) &&
-                     (message.value.empty() ? message.kind != Kind::kPropose && message.kind != Kind::kDecided &&
-                                                  message.accepted == Ballot{}
-                                            : true);
+  const bool sound = fits(message.value.members) && fits(message.lost) && fits(message.dead) &&
+                     (message.value.members.empty() ? message.kind != Kind::kPropose &&
+                                                          message.kind != Kind::kDecided && message.accepted == Ballot{}
+                                                    : true);
   if (!sound) return;
   if (message.kind == Kind::kDecided) return decide(message.value);
   if (decision_) {
@@ -113,6 +114,7 @@ void Membership::receive(Time now, int from, const Message& message) {
     case Kind::kPromise:
       if (!current || phase_ != Phase::kPrepare) break;
       answered_[static_cast<size_t>(from)] = true;
+      have_opened_[static_cast<size_t>(from)] = message.value.grown;
       if (message.accepted != Ballot{} && (!newest_ || newest_->ballot < message.accepted)) {
         newest_ = {message.accepted, message.value};
       }
@@ -145,6 +147,7 @@ void Membership::on_prepare(Time now, int from, const Message& message) {
   step_down(now);
   skip_at_ = std::max(skip_at_, now + settings_.proof_ms + settings_.skip_ms);
   Message answer = this->message(Message::Kind::kPromise, promised_);
+  answer.value.grown = opened_;
   if (accepted_) {
     answer.accepted = accepted_->ballot;
     answer.value = accepted_->value;
@@ -170,7 +173,7 @@ void Membership::step_down(Time now) {
 // Where this member reaches others than that leader, another one may have a quorum.
 void Membership::on_no_quorum(int from, const Message& message) {
   for (size_t i = 0; i < size_; ++i) {
-    if (!reachable(i) || message.value.empty() || message.value[i]) continue;
+    if (!reachable(i) || message.value.members.empty() || message.value.members[i]) continue;
     skipped_[static_cast<size_t>(from)] = true;
     return;
   }
@@ -217,7 +220,7 @@ void Membership::lead(Time now) {
   // Of those that are absent some may call yet, who have passed over another leader.
   const bool settled = absent().empty() || now >= began_at_ + settings_.proof_ms;
   if (quorum && phase_ == Phase::kPropose) {
-    const MemberSet value = value_;
+    const Decision value = value_;
     decide(value);
     for (size_t i = 0; i < size_; ++i) {
       if (i == own_ || !reachable(i)) continue;
@@ -234,7 +237,7 @@ void Membership::lead(Time now) {
     for (size_t i = 0; i < size_; ++i) {
       if (i == own_ || !reachable(i)) continue;
       Message news = message(Message::Kind::kNoQuorum, ballot_);
-      news.value = answered_;
+      news.value.members = answered_;
       send(static_cast<int>(i), std::move(news));
     }
     return end(Outcome::kNoQuorum);
@@ -258,6 +261,8 @@ void Membership::begin_ballot(Time now) {
   resend_at_ = now + settings_.resend_ms;
   answered_.assign(size_, false);
   answered_[own_] = true;
+  have_opened_.assign(size_, false);
+  have_opened_[own_] = opened_;
   for (size_t i = 0; i < size_; ++i) {
     if (i != own_ && reachable(i)) send(static_cast<int>(i), message(Message::Kind::kPrepare, ballot_));
   }
@@ -265,7 +270,10 @@ void Membership::begin_ballot(Time now) {
 }
 
 void Membership::propose(Time now) {
-  value_ = newest_ ? newest_->value : those_that_reach_one_another(answered_);
+  value_.members = those_that_reach_one_another(answered_);
+  value_.grown = true;
+  for (size_t i = 0; i < size_; ++i) value_.grown = value_.grown && (!value_.members[i] || have_opened_[i]);
+  if (newest_) value_ = newest_->value;
   phase_ = Phase::kPropose;
   began_at_ = now;
   accepted_ = {ballot_, value_};
@@ -280,12 +288,12 @@ void Membership::propose(Time now) {
   lead(now);
 }
 
-void Membership::decide(MemberSet value) {
+void Membership::decide(Decision value) {
   const bool called = joined_ || outcome_ != Outcome::kNone;
   if (!decision_) decision_ = std::move(value);
   joined_ = false;
   held_.clear();
-  if (called || has_joined_[own_]) outcome_ = (*decision_)[own_] ? Outcome::kGoesOn : Outcome::kLeftOut;
+  if (called || has_joined_[own_]) outcome_ = decision_->members[own_] ? Outcome::kGoesOn : Outcome::kLeftOut;
 }
 
 void Membership::end(Outcome outcome) {

@@ -13,6 +13,13 @@ namespace rondo {
 // A set of members of a communicator, by their rank in it.
 using MemberSet = std::vector<bool>;
 
+// What members agree on.
+struct Decision {
+  MemberSet members;   // who goes on
+  bool grown = false;  // as the communicator with newcomers, which all of them have opened
+  bool operator==(const Decision&) const = default;
+};
+
 struct MembershipMessage {
   enum class Kind : uint8_t {
     kJoin = 0,      // to the leader: the sender has called shrink()
@@ -32,9 +39,10 @@ struct MembershipMessage {
   uint64_t communicator = 0;
   Kind kind = Kind::kJoin;
   Ballot ballot, accepted;
-  MemberSet value;  // of kPromise: accepted in the ballot `accepted`
-  MemberSet lost;   // whom the sender can neither hear nor reach
-  MemberSet dead;   // whom it knows to have ended
+  // Of kPromise: accepted in the ballot `accepted`. Without members: `grown` is whether the sender has opened it.
+  Decision value;
+  MemberSet lost;  // whom the sender can neither hear nor reach
+  MemberSet dead;  // whom it knows to have ended
 };
 
 // Members of a communicator agree on which of them go on after a failure. At most one set of members does, even if more
@@ -43,7 +51,7 @@ struct MembershipMessage {
 //
 // This is Paxos for one value. The leader is the lowest member that this one has not lost; safety does not rest on
 // there being one. The value of a first ballot is the set of members that have promised, less those that cannot reach
-// one another.
+// one another; it is grown where each of these has opened the communicator with newcomers.
 // Two ballots cannot decide differently, since any two quorums share a member that lives, or all of the first are dead:
 // a quorum is a majority of the members, half of them with the lowest, or all but those that are proven to have ended.
 // A member may be lost without being dead: a closed connection proves nothing, and such a one counts.
@@ -78,9 +86,10 @@ class Membership {
   explicit Membership(const Settings& settings);
 
   // --- events
-  // This member calls shrink(). Members that have not called within the patience are left out. Again after an outcome
-  // other than kGoesOn: another try.
-  void join(Time now, Time patience_ms);
+  // This member calls shrink(); opened: grow(), and it keeps the communicator with newcomers until there is a decision.
+  // Members that have not called within the patience are left out. Again after an outcome other than kGoesOn: another
+  // try.
+  void join(Time now, Time patience_ms, bool opened);
   void receive(Time now, int from, const Message& message);
   void lost(Time now, int member);   // nothing comes from it any more, and nothing goes to it
   void ended(Time now, int member);  // proven: it has died, or has left in good order
@@ -94,7 +103,7 @@ class Membership {
   // --- questions
   Outcome outcome() const { return outcome_; }
   // Who goes on, once this member knows it, even if it has not called.
-  const std::optional<MemberSet>& decision() const { return decision_; }
+  const std::optional<Decision>& decision() const { return decision_; }
   // Members that live as far as is known and have not called, as far as this one has heard.
   std::vector<int> absent() const;
   bool is_dead(int member) const { return dead_[static_cast<size_t>(member)]; }
@@ -103,7 +112,7 @@ class Membership {
   enum class Phase { kCollect, kPrepare, kPropose };
   struct Accepted {
     Ballot ballot;
-    MemberSet value;
+    Decision value;
   };
 
   int leader() const;
@@ -112,7 +121,7 @@ class Membership {
   void lead(Time now);
   void begin_ballot(Time now);
   void propose(Time now);
-  void decide(MemberSet value);
+  void decide(Decision value);
   void end(Outcome outcome);
   void take_reports(int from, const Message& message);
   void on_prepare(Time now, int from, const Message& message);
@@ -131,9 +140,10 @@ class Membership {
   MemberSet lost_, dead_, skipped_;
   std::vector<std::pair<int, Message>> messages_;
   Outcome outcome_ = Outcome::kNone;
-  std::optional<MemberSet> decision_;
+  std::optional<Decision> decision_;
 
   bool joined_ = false;  // and the call has not ended
+  bool opened_ = false;
   Time now_ = 0, deadline_ = 0, resend_at_ = 0, skip_at_ = 0;
   int asked_ = -1;                          // the leader that was told
   std::map<int, Message> held_;             // of leaders, from before join()
@@ -151,8 +161,9 @@ class Membership {
   Time began_at_ = 0;   // the phase
   Time retry_at_ = 0;   // after a refusal
   MemberSet answered_;  // have promised or accepted in this phase
+  MemberSet have_opened_;
   std::optional<Accepted> newest_;
-  MemberSet value_;
+  Decision value_;
 };
 
 }  // namespace rondo

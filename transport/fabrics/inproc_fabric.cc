@@ -117,10 +117,10 @@ class InprocHub {
     return state(rank).logic.blame(now_ms(), communicator, sequence);
   }
 
-  std::vector<int> shrink(int rank, uint64_t communicator, std::chrono::milliseconds patience) {
+  Shrunk shrink(int rank, uint64_t communicator, std::chrono::milliseconds patience, bool opened) {
     std::unique_lock lock(mutex_);
     ControlLogic& logic = state(rank).logic;
-    logic.shrink(now_ms(), communicator, patience.count());
+    logic.shrink(now_ms(), communicator, patience.count(), opened);
     collect(rank);
     while (!changed_.wait_for(lock, kBetweenInterruptQuestions, [&] { return !logic.shrinking(communicator); })) {
       lock.unlock();
@@ -468,8 +468,8 @@ class InprocFabric final : public Fabric {
   std::string blame(uint64_t communicator, uint64_t sequence) override {
     return hub_->blame(place_.rank, communicator, sequence);
   }
-  std::vector<int> shrink(uint64_t communicator, std::chrono::milliseconds patience) override {
-    return hub_->shrink(place_.rank, communicator, patience);
+  Shrunk shrink(uint64_t communicator, std::chrono::milliseconds patience, bool opened) override {
+    return hub_->shrink(place_.rank, communicator, patience, opened);
   }
   int wake_event() const override { return hub_->event(); }
 

@@ -98,7 +98,7 @@ Launch with_hosts(const Launch& launch, Store& store, const Config& config, Stor
   if (!hosts_unknown(launch)) return launch;
   const Place& place = launch.place;
   const std::vector<int> host =
-      exchange_hosts(store, place.rank, place.world, deadline, Logger(config.debug, place.rank));
+      exchange_hosts(store, place.rank, place.world, deadline, Logger(config.debug, place.rank), launch.hopeless);
   Launch known = launch;
   known.place = complete_place(place, host);
   known.one_host = known.place.local_world == place.world;
@@ -148,7 +148,8 @@ class ProcessFabric : public Fabric {
       decline_roster(*store, launch.place.rank, launch.place.world, why, log);
       throw Exception(why);
     }
-    Roster roster(exchange_roster(*store, launch.place.rank, launch.place.world, card, deadline, log), auth);
+    Roster roster(exchange_roster(*store, launch.place.rank, launch.place.world, card, deadline, log, launch.hopeless),
+                  auth);
     topology_ = roster.topology();
     place_ = complete_place(launch.place, topology_.host);
     control_->know(roster);  // from here on this rank can say why it fails
@@ -270,8 +271,8 @@ class ProcessFabric : public Fabric {
   std::string blame(uint64_t communicator, uint64_t sequence) override {
     return control().blame(communicator, sequence);
   }
-  std::vector<int> shrink(uint64_t communicator, std::chrono::milliseconds patience) override {
-    return control().shrink(communicator, patience);
+  Shrunk shrink(uint64_t communicator, std::chrono::milliseconds patience, bool opened) override {
+    return control().shrink(communicator, patience, opened);
   }
   int wake_event() const override { return control_->wake_event(); }
 
