@@ -565,7 +565,7 @@ class Communicator(UnevenCalls, native.Communicator, OfThisProcess):
 
     @property
     def epoch(self) -> int:
-        """How often it has shrunk."""
+        """How often it has shrunk or grown."""
         return native.epoch(self._open())
 
     def shrink(self, timeout: float | None = None) -> Communicator:
@@ -576,10 +576,32 @@ class Communicator(UnevenCalls, native.Communicator, OfThisProcess):
 
         >>> group = group.shrink()
         """
-        made = Communicator(native.shrink(self._open(), milliseconds(timeout, self.rank)))
+        return self._next(native.shrink(self._open(), milliseconds(timeout, self.rank)))
+
+    def _next(self, native_communicator) -> Communicator:
+        made = Communicator(native_communicator)
         made._joined = self._joined
         self.close()
         return made
+
+    def newcomers(self) -> int:
+        """How many processes wait at RONDO_JOIN to be taken in; the same on all ranks, which all call it.
+
+        >>> if group.newcomers(): group = group.grow(group.newcomers())
+        """
+        return native.newcomers(self._open())
+
+    def grow(self, newcomers: int, timeout: float | None = None) -> Communicator:
+        """The ranks in their order and then that many processes that wait at RONDO_JOIN, as a new communicator; this one
+        is closed. All ranks call it. Newcomers come out of rondo.init() with its `epoch` and `committed`. Raises
+        rondo.Timeout on all ranks where fewer come within `timeout` seconds (None: RONDO_START_TIMEOUT_MS): then this one
+        goes on. Where newcomers die in their start, the ranks go on without them: look at `size`. Arrays of empty() stay
+        usable, but are not registered with the new one.
+
+        >>> group = group.grow(1)
+        """
+        newcomers = whole_number(newcomers, "newcomers", self.rank, least=1, most=1_000_000)
+        return self._next(native.grow(self._open(), newcomers, milliseconds(timeout, self.rank)))
 
     def commit(self, step: int, digest: int = 0) -> None:
         """All ranks have come to this step (0 or more, and more than the one before), with the same digest of what they

@@ -6,12 +6,12 @@
 #include <utility>
 
 #include "ring/api/communicator_access.h"
+#include "ring/api/growth.h"
 #include "ring/base/interrupt.h"
 #include "ring/base/log.h"
 #include "ring/engine/batch.h"
 #include "ring/engine/communicator_state.h"
 #include "ring/engine/device/device_side.h"
-#include "ring/engine/observe/metrics_output.h"
 #include "ring/engine/observe/prometheus.h"
 #include "transport/fabrics/inproc_fabric.h"
 #include "transport/fabrics/process_fabric.h"
@@ -22,32 +22,6 @@ namespace rondo {
 namespace {
 
 using Milliseconds = std::chrono::milliseconds;
-
-ObservedRank observed_rank(const Fabric& fabric, const Config& config) {
-  const Place& place = fabric.place();
-  ObservedRank about;
-  about.rank = place.rank;
-  about.world = place.world;
-  about.local_rank = place.local_rank;
-  about.node = place.node;
-  about.name = fabric.peer_name(place.rank);
-  about.host = fabric.topology().host;
-  about.settings = config.describe();
-  return about;
-}
-
-// The first communicator of a fabric: all its ranks.
-std::shared_ptr<CommunicatorState> world_group(std::shared_ptr<Fabric> fabric, const Config& config) {
-  CommunicatorState::Options options;
-  for (int r = 0; r < fabric->place().world; ++r) options.members.push_back(r);
-  options.fabric = std::move(fabric);
-  options.observer = make_observer(observed_rank(*options.fabric, config), config);
-  options.id = 1;
-  options.config = config;
-  options.progress_thread = std::make_shared<ProgressThread>(
-      CommunicatorState::progress_thread_policy(config, *options.fabric), options.fabric->sleepers());
-  return std::make_shared<CommunicatorState>(std::move(options));
-}
 
 void show_start(const Config& config, const Launch& launch) {
   const Logger log(config.debug, launch.place.rank);
@@ -68,8 +42,16 @@ void show_start(const Config& config, const Launch& launch) {
 }  // namespace
 
 struct Communicator::State {
-  explicit State(std::shared_ptr<CommunicatorState> made) : group(std::move(made)), batch(*group) {}
+  // growth: null, where no newcomers are taken in.
+  explicit State(std::shared_ptr<CommunicatorState> made, std::shared_ptr<Growth> how = {})
+      : group(std::move(made)), growth(std::move(how)), batch(*group) {}
+  ~State() {
+    const Error* failure = group->context().failure.get();
+    const bool well = failure == nullptr || failure->code == ErrorCode::kClosed;
+    if (growth.use_count() == 1 && well && group->context().mark.same_process()) growth->end();
+  }
   const std::shared_ptr<CommunicatorState> group;
+  const std::shared_ptr<Growth> growth;  // shared with the epochs before and after
   Batch batch;
 };
 
@@ -112,17 +94,23 @@ Communicator Communicator::join(const JoinOptions& options) {
   options.config.check();
   const auto deadline = Clock::now() + Milliseconds(options.config.start_timeout_ms);
   const std::string rendezvous = options.store ? std::string(kProgramsStore) : options.rendezvous;
-  Launch launch = find_launch({options.rank, options.world, rendezvous, options.job_id}, options.config);
+  Launch launch =
+      find_launch({options.rank, options.world, rendezvous, options.job_id, options.newcomers}, options.config);
   if (options.store) {
     // A launcher's variables may be set on some ranks only: all ranks ask one another for their hosts, or none does.
     launch.place = Place{launch.place.rank, launch.place.world, -1, -1, -1, -1};
     launch.one_host = false;
   }
   show_start(options.config, launch);
+  auto growth = std::make_shared<Growth>(launch, options.config);
+  if (is_newcomer(launch)) {
+    auto entered = growth->enter(options.config, deadline);
+    return Communicator(std::make_shared<State>(std::move(entered), std::move(growth)));
+  }
   auto store = options.store ? options.store : open_store(launch, options.config, deadline);
-  auto group = world_group(join_processes(launch, std::move(store), options.config, deadline), options.config);
+  auto group = world_group(join_processes(launch, std::move(store), options.config, deadline), {options.config});
   group->meet_neighbors(Purpose::kJoin, deadline);
-  return Communicator(std::make_shared<State>(std::move(group)));
+  return Communicator(std::make_shared<State>(std::move(group), std::move(growth)));
 }
 
 std::vector<Communicator> Communicator::inproc(int world, const Config& config) {
@@ -132,7 +120,7 @@ std::vector<Communicator> Communicator::inproc(int world, const Config& config) 
   }
   std::vector<Communicator> communicators;
   for (auto& fabric : make_inproc_fabrics(world, config)) {
-    communicators.push_back(Communicator(std::make_shared<State>(world_group(std::move(fabric), config))));
+    communicators.push_back(Communicator(std::make_shared<State>(world_group(std::move(fabric), {config}))));
   }
   return communicators;
 }
@@ -277,8 +265,25 @@ Communicator Communicator::dup() {
 
 Communicator Communicator::shrink(std::chrono::milliseconds timeout) {
   const OutsideBatch outside = outside_batch(state_, "shrink");
-  return Communicator(std::make_shared<State>(engine(state_).shrink(outside, timeout)));
+  return Communicator(std::make_shared<State>(engine(state_).shrink(outside, timeout), state_->growth));
 }
+
+Communicator Communicator::grow(int newcomers, std::chrono::milliseconds timeout) {
+  const OutsideBatch outside = outside_batch(state_, "grow");
+  if (!state_->growth) {
+    throw Exception(
+        ErrorCode::kInvalid,
+        fmt::format("grow on rank {}: only the communicator of join() takes in newcomers, and its epochs", rank()));
+  }
+  auto grown = state_->growth->grow(*state_->group, outside, newcomers, timeout);
+  return Communicator(std::make_shared<State>(std::move(grown), state_->growth));
+}
+
+int Communicator::newcomers() {
+  outside_batch(state_, "newcomers");
+  return state_->growth ? state_->growth->newcomers(*state_->group) : 0;
+}
+
 uint64_t Communicator::epoch() const { return engine(state_).context().epoch; }
 void Communicator::commit(int64_t step, uint64_t digest) {
   engine(state_).commit(outside_batch(state_, "commit"), step, digest);

@@ -44,6 +44,7 @@ void Allocations::deallocate(void* data) {
   {
     std::lock_guard lock(mutex_);
     const auto found = runs_.find(data);
+    if (found == runs_.end() && before_) return before_->deallocate(data);
     if (found == runs_.end()) {
       throw Exception(ErrorCode::kInvalid,
                       fmt::format("deallocate on rank {}: {} is no memory that this communicator has allocated, or it "
@@ -54,6 +55,11 @@ void Allocations::deallocate(void* data) {
     runs_.erase(found);
   }
   release(data, run);
+}
+
+bool Allocations::empty() const {
+  std::lock_guard lock(mutex_);
+  return runs_.empty() && (!before_ || before_->empty());
 }
 
 void Allocations::release(void* data, const Run& run) {

@@ -4,6 +4,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <utility>
 
 #include "transport/shared_memory.h"
 
@@ -13,8 +14,10 @@ namespace rondo {
 // Any thread.
 class Allocations {
  public:
-  // `memory` (may be nullptr) outlives this. rank: for messages.
-  Allocations(SharedMemory* memory, int rank) : memory_(memory), rank_(rank) {}
+  // `memory` (may be nullptr) outlives all calls of allocate(). rank: for messages. before: what deallocate() takes,
+  // too, and the end of this ends; null: nothing.
+  Allocations(SharedMemory* memory, int rank, std::shared_ptr<Allocations> before = {})
+      : memory_(memory), rank_(rank), before_(std::move(before)) {}
   ~Allocations();
   Allocations(const Allocations&) = delete;
   Allocations& operator=(const Allocations&) = delete;
@@ -23,6 +26,7 @@ class Allocations {
   void* allocate(size_t bytes);
   // nullptr is fine. Throws Exception(kInvalid) for what allocate() has not given.
   void deallocate(void* data);
+  bool empty() const;
 
  private:
   struct Run {
@@ -33,7 +37,8 @@ class Allocations {
 
   SharedMemory* memory_;
   int rank_;
-  std::mutex mutex_;
+  const std::shared_ptr<Allocations> before_;  // shared with the communicator that has grown
+  mutable std::mutex mutex_;
   std::map<void*, Run> runs_;
 };
 

@@ -22,7 +22,7 @@ struct CommunicatorContext {
 
   std::shared_ptr<Fabric> fabric;  // shared by all communicators of the process
   uint64_t id = 0;
-  uint64_t epoch = 0;  // how often it has shrunk
+  uint64_t epoch = 0;  // how often it has shrunk or grown
   std::vector<int> members;
   int rank = 0;
   Topology topology;  // of the members, in their order
@@ -30,6 +30,8 @@ struct CommunicatorContext {
   Failure failure;
   CallLog log;
   Observed observed;
+  // The observer's numbers of the fabric's ranks, those from its own start on; empty: the same ones.
+  std::vector<int> observed_ranks;
   const ForkMark mark;  // of the process that made it
 
   int world() const { return static_cast<int>(members.size()); }

@@ -30,6 +30,7 @@ std::shared_ptr<CommunicatorState> CommunicatorState::make(const Members& made,
     options.config = context_->config;
     options.progress_thread = progress_thread_;
     options.observer = context_->observed.observer;
+    options.observed_ranks = context_->observed_ranks;
     options.mark = context_->mark;
     options.allocations = std::move(allocations);
     return std::make_shared<CommunicatorState>(std::move(options));
@@ -116,52 +117,68 @@ std::shared_ptr<CommunicatorState> CommunicatorState::new_group(OutsideBatch, st
 }
 
 // World ranks. The error's are those of this communicator.
-std::vector<int> CommunicatorState::agree_on_members(std::chrono::milliseconds patience) {
+Shrunk CommunicatorState::agree_on_members(std::chrono::milliseconds patience, const char* by) {
   try {
-    return context_->fabric->shrink(context_->id, patience);
+    return context_->fabric->shrink(context_->id, patience, grown_ != nullptr);
   } catch (const Exception& failure) {
+    if (failure.code() == ErrorCode::kEpochStale) grown_.reset();  // its other ranks go on, and wait for a goodbye
     Error error = failure.error();
-    error.message = fmt::format("shrink on rank {}: {}", rank(), error.message);
+    error.message = fmt::format("{} on rank {}: {}", by, rank(), error.message);
     for (int& r : error.ranks) r = context_->group_rank(r);
     throw Exception(error);
   }
 }
 
+std::chrono::milliseconds CommunicatorState::patience_of(std::chrono::milliseconds timeout, const char* call) const {
+  if (timeout.count() > 0) return timeout;
+  if (timeout.count() == 0) return std::chrono::milliseconds(context_->config.start_timeout_ms);
+  throw Exception(ErrorCode::kInvalid, fmt::format("{} on rank {}: timeout is {} ms; it must be positive, or 0 for "
+                                                   "RONDO_START_TIMEOUT_MS",
+                                                   call, rank(), timeout.count()));
+}
+
+std::shared_ptr<CommunicatorState> CommunicatorState::shrunk_to(std::vector<int> world_ranks) {
+  Members made;
+  made.world_ranks = std::move(world_ranks);
+  made.epoch = context_->epoch + 1;
+  made.id = Hash64().add("shrink").add(context_->id).add_all(std::span<const int>(made.world_ranks)).value();
+  return make(made, allocations_);
+}
+
 std::shared_ptr<CommunicatorState> CommunicatorState::shrink(OutsideBatch outside, std::chrono::milliseconds timeout) {
-  if (timeout.count() < 0) {
-    throw Exception(ErrorCode::kInvalid, fmt::format("shrink on rank {}: timeout is {} ms; it must be positive, or 0 "
-                                                     "for RONDO_START_TIMEOUT_MS",
-                                                     rank(), timeout.count()));
-  }
+  const std::chrono::milliseconds patience = patience_of(timeout, "shrink");
   const Error* failure = context_->failure.get();
   if (destroyed_.load() || !context_->mark.same_process()) refuse_use();
   if (failure == nullptr) abort("shrink() was called");  // pending calls of the others end, and they come, too
-  const std::chrono::milliseconds patience =
-      timeout.count() > 0 ? timeout : std::chrono::milliseconds(context_->config.start_timeout_ms);
-  Members made;
-  made.world_ranks = agree_on_members(patience);
-  made.epoch = context_->epoch + 1;
-  made.id = Hash64().add("shrink").add(context_->id).add_all(std::span<const int>(made.world_ranks)).value();
-  std::shared_ptr<CommunicatorState> group = make(made, allocations_);
+  return go_on(outside, patience, "shrink");
+}
+
+// In grow() nothing is pending, and a rank that is late still hears of the newcomers: no abort() here.
+std::shared_ptr<CommunicatorState> CommunicatorState::go_on(OutsideBatch outside, std::chrono::milliseconds patience,
+                                                            const char* by) {
+  Shrunk agreed = agree_on_members(patience, by);
+  std::shared_ptr<CommunicatorState> group = std::exchange(grown_, nullptr);
+  if (!agreed.grown) group = shrunk_to(std::move(agreed.members));
   Logger(context_->config.debug, context_->fabric->place().rank)
-      .info(fmt::format("shrink: rank {} of {} is rank {} of {} in epoch {}", rank(), size(), group->rank(),
-                        group->size(), made.epoch));
+      .info(fmt::format("{}: rank {} of {} is rank {} of {} in epoch {}", by, rank(), size(), group->rank(),
+                        group->size(), group->context_->epoch));
   group->committed_ = committed();
   destroy();
   try {
-    group->with_memory([&] { group->meet_neighbors(Purpose::kShrink, deadline(patience)); });
-    group->agree_on_committed();
+    if (!agreed.grown) group->with_memory([&] { group->meet_neighbors(Purpose::kShrink, deadline(patience)); });
+    group->agree_on_committed(patience);
   } catch (const Exception& lost) {
-    const bool once_more = lost.code() == ErrorCode::kPeerLost || lost.code() == ErrorCode::kUnresponsive ||
-                           lost.code() == ErrorCode::kPeerLeft;
+    const ErrorCode code = lost.code();
+    const bool once_more = code == ErrorCode::kPeerLost || code == ErrorCode::kUnresponsive ||
+                           code == ErrorCode::kPeerLeft || (agreed.grown && code == ErrorCode::kTimeout);
     if (!once_more) throw;
-    return group->shrink(outside, timeout);
+    return group->go_on(outside, patience, by);
   }
   return group;
 }
 
 // What any rank has committed all have reached: the call ends on a rank only when all have made it.
-void CommunicatorState::agree_on_committed() {
+void CommunicatorState::agree_on_committed(std::chrono::milliseconds timeout) {
   int64_t newest = committed();
   Call call;
   call.input = call.output = &newest;
@@ -170,6 +187,7 @@ void CommunicatorState::agree_on_committed() {
   call.op = Op::kMax;
   call.options.algorithm = for_plain_buffers();
   call.options.purpose = Purpose::kShrink;
+  call.options.timeout = timeout;
   run(call);
   committed_ = newest;
 }

@@ -59,7 +59,12 @@ std::shared_ptr<CommunicatorContext> make_context(CommunicatorState::Options& op
   context->topology = topology_of(*context->fabric, context->members);
   context->config = std::move(options.config);
   context->observed.observer = std::move(options.observer);
-  context->observed.communicator = context->observed.observer->communicator(context->id, context->members);
+  context->observed_ranks = std::move(options.observed_ranks);
+  std::vector<int> observed = context->members;
+  if (!context->observed_ranks.empty()) {
+    for (int& member : observed) member = context->observed_ranks[static_cast<size_t>(member)];
+  }
+  context->observed.communicator = context->observed.observer->communicator(context->id, observed);
   return context;
 }
 
@@ -86,7 +91,8 @@ CommunicatorState::CommunicatorState(Options options)
                     {context_->rank}},
       allocations_(options.allocations
                        ? std::move(options.allocations)
-                       : std::make_shared<Allocations>(context_->fabric->shared_memory(), context_->rank)) {
+                       : std::make_shared<Allocations>(context_->fabric->shared_memory(), context_->rank,
+                                                       std::move(options.memory_before))) {
   const WaitPolicy policy = patience_for(context_->config, *context_->fabric);
   auto bell = std::make_shared<Doorbell>(context_->fabric->sleepers());
   auto message_bell = std::make_shared<Doorbell>(context_->fabric->sleepers());

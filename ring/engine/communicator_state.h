@@ -41,8 +41,10 @@ class CommunicatorState final : public CommunicatorEvents {
     Config config;
     std::shared_ptr<ProgressThread> progress_thread;  // shared by all groups of the process
     std::shared_ptr<Observer> observer;               // likewise
+    std::vector<int> observed_ranks = {};             // CommunicatorContext's
     std::optional<ForkMark> mark = {};                // likewise; none: a new one
     std::shared_ptr<Allocations> allocations = {};    // of the epoch before, shared with it; null: new ones
+    std::shared_ptr<Allocations> memory_before = {};  // of new ones
   };
   explicit CommunicatorState(Options options);
   // How the progress thread of such groups waits.
@@ -116,6 +118,8 @@ class CommunicatorState final : public CommunicatorEvents {
 
   TensorLists& lists() { return lists_; }
   Allocations& allocations();
+  // For the communicator that it grows to, which keeps what is there; null: nothing.
+  std::shared_ptr<Allocations> memory_for_next() const { return allocations_->empty() ? nullptr : allocations_; }
   // Memory of allocate(), host or device.
   void deallocate(void* data);
   // Collectives::set_streams().
@@ -129,8 +133,15 @@ class CommunicatorState final : public CommunicatorEvents {
   std::shared_ptr<CommunicatorState> split(OutsideBatch, int color, int key);  // nullptr: this rank is in no group
   std::shared_ptr<CommunicatorState> new_group(OutsideBatch, std::span<const int> ranks, Purpose by);
 
-  // The ranks that live, as the next epoch of this communicator, which ends here. A loss in its opening is one more.
   std::shared_ptr<CommunicatorState> shrink(OutsideBatch, std::chrono::milliseconds timeout);
+  // The ranks that live, as the next epoch of this communicator, which ends here. A loss in its opening is one more.
+  // by: in messages.
+  std::shared_ptr<CommunicatorState> go_on(OutsideBatch, std::chrono::milliseconds patience, const char* by);
+  // The members of this communicator and newcomers, its ranks first: go_on() takes it if all that live have it.
+  void hold(std::shared_ptr<CommunicatorState> grown) { grown_ = std::move(grown); }
+  // The first exchange of a communicator with newcomers: then all of its ranks are in, with one committed().
+  void enter(std::chrono::milliseconds timeout) { agree_on_committed(timeout); }
+  std::chrono::milliseconds patience_of(std::chrono::milliseconds timeout, const char* call) const;
   void commit(OutsideBatch, int64_t step, uint64_t digest);
   int64_t committed() const { return committed_.load(); }
 
@@ -171,8 +182,9 @@ class CommunicatorState final : public CommunicatorEvents {
   Members numbered(std::span<const int> ranks);
   std::shared_ptr<CommunicatorState> make(const Members& made, std::shared_ptr<Allocations> allocations = {});
   std::shared_ptr<CommunicatorState> subgroup(const Members& made, Purpose by);
-  std::vector<int> agree_on_members(std::chrono::milliseconds patience);
-  void agree_on_committed();
+  Shrunk agree_on_members(std::chrono::milliseconds patience, const char* by);
+  std::shared_ptr<CommunicatorState> shrunk_to(std::vector<int> world_ranks);
+  void agree_on_committed(std::chrono::milliseconds timeout);
   [[noreturn]] void decline(const Members& made, const Error& why);
 
   std::shared_ptr<CommunicatorContext> context_;     // shared with the two engines
@@ -192,6 +204,7 @@ class CommunicatorState final : public CommunicatorEvents {
   TensorLists lists_{*this};
 
   std::atomic<int64_t> committed_{-1};
+  std::shared_ptr<CommunicatorState> grown_;
 
   std::mutex device_mutex_;
   std::unique_ptr<DeviceSide> device_owner_;

@@ -199,6 +199,12 @@ TEST_CASE("scans, reductions by a function, and a communicator once more") {
           want(rondo_epoch(comm, &epoch));
           want_invalid(rondo_shrink(comm, -1, &copy), "timeout");
           want_invalid(rondo_shrink(comm, 0, nullptr), "next");
+          int newcomers = 7;
+          want(rondo_newcomers(comm, &newcomers));
+          expect(newcomers == 0, "no newcomers");
+          want_invalid(rondo_newcomers(comm, nullptr), "newcomers");
+          want_invalid(rondo_grow(comm, 1, 0, &copy), "join()");
+          want_invalid(rondo_grow(comm, 1, 0, nullptr), "next");
           rondo_comm_t next = nullptr;
           all_are_done.arrive_and_wait();
           want(rondo_shrink(comm, 0, &next));

@@ -40,6 +40,8 @@ def compound(group):
         "new_group": lambda: group.new_group([0, 1]),
         "dup": group.dup,
         "commit": lambda: group.commit(0),
+        "grow": lambda: group.grow(1),
+        "newcomers": group.newcomers,
         "attach_device": group.attach_device,
     }
 

@@ -55,6 +55,23 @@ bool is_private_socket(const std::string& rendezvous, const std::string& launche
          rendezvous.substr(rendezvous.size() - 5) == ".sock";
 }
 
+TEST_CASE("launch: a process without a rank that knows where newcomers ask is one") {
+  const Variables join{{"RONDO_JOIN", "tcp://a:29400,unix:///tmp/door"}, {"RONDO_JOB_ID", "j"}, {"MASTER_ADDR", "a"}};
+  Launch launch = find(join);
+  CHECK(is_newcomer(launch));
+  CHECK(launch.job_id == "j");
+  CHECK(launch.newcomers == "tcp://a:29400,unix:///tmp/door");
+  LaunchRequest request;
+  request.newcomers = "unix:///tmp/door";
+  CHECK(is_newcomer(find({}, request)));
+  launch = find(with(join, {{"RANK", "1"}, {"WORLD_SIZE", "2"}, {"MASTER_PORT", "1234"}}));
+  CHECK(!is_newcomer(launch));
+  CHECK(launch.place.rank == 1);
+  CHECK(launch.newcomers == "tcp://a:29400,unix:///tmp/door");
+  CHECK(failure({{"RONDO_JOIN", "tcp://a:0"}}).code == ErrorCode::kInvalid);
+  CHECK(failure({{"RONDO_JOIN", "file:///tmp/x"}}).says("RONDO_JOIN=\"file:///tmp/x\" is not allowed"));
+}
+
 TEST_CASE("launch: a program started plainly is rank 0 of a world of 1") {
   Launch launch = find({});
   check_place(launch, {0, 1, 0, 1, 0, 1});

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
 
@@ -19,6 +20,7 @@ struct LaunchRequest {
   int world = -1;
   std::string rendezvous;
   std::string job_id;
+  std::string newcomers = {};
 };
 
 // Where this process stands in its job, and how the job meets.
@@ -29,7 +31,13 @@ struct Launch {
   std::string launcher;    // "rondo", "torchrun", "openmpi", "mpich", "slurm", "environment" or "program", for messages
   bool one_host = false;   // known to run on one host: loopback serves
   Secret secret = {};      // none in a job of one process, or with RONDO_INSECURE=1
+  std::string newcomers = {};  // RONDO_JOIN: where processes without a rank ask for one (door.h); empty: nowhere
+  // Rank 0 asks it while ranks are missing: why they will not come, which ends the start; "" while they may.
+  std::function<std::string()> hopeless = {};
 };
+
+// This process has no rank yet: it asks for one.
+inline bool is_newcomer(const Launch& launch) { return launch.place.rank < 0; }
 
 // Nothing says whether the ranks are on one host or on several: their host identities do (exchange_hosts, roster.h).
 inline bool hosts_unknown(const Launch& launch) {

@@ -7,6 +7,7 @@
 #include "ring/base/hash.h"
 #include "rondo/error.h"
 #include "transport/rendezvous/address.h"
+#include "transport/rendezvous/door.h"
 #include "transport/rendezvous/rendezvous_url.h"
 #include "transport/rendezvous/slurm.h"
 #include "transport/store/store_wire.h"
@@ -261,6 +262,10 @@ void check_place(const LaunchRequest& request, const Place& place) {
                   launch.place.rank, launch.place.world));
 }
 
+bool has_no_rank(const LaunchRequest& request, const Environment& env) {
+  return request.rank < 0 && request.world < 0 && request.rendezvous.empty() && !read_launcher(env);
+}
+
 void check_not_half_set(const LaunchRequest& request, const Environment& env) {
   if (request.rank >= 0 || request.world >= 0 || read_launcher(env)) return;
   if (!request.rendezvous.empty()) {
@@ -284,9 +289,17 @@ Launch find_launch_in(const LaunchRequest& request, const Environment& env) {
   if (request.rank < -1 || request.world < -1) {
     invalid(fmt::format("rank {} of {} is not allowed: -1 leaves it to the environment", request.rank, request.world));
   }
-  check_not_half_set(request, env);
-  Launch launch = apply_request(request, env);
-  check_place(request, launch.place);
+  Launch launch;
+  const std::string newcomers(request.newcomers.empty() ? env.text("RONDO_JOIN") : request.newcomers);
+  check_door_addresses(newcomers);
+  if (!newcomers.empty() && has_no_rank(request, env)) {
+    launch = Launch{Place{-1, -1, -1, -1, -1, -1}, "", "", "newcomer", false};
+  } else {
+    check_not_half_set(request, env);
+    launch = apply_request(request, env);
+    check_place(request, launch.place);
+  }
+  launch.newcomers = newcomers;
 
   if (!request.rendezvous.empty()) {
     launch.rendezvous = request.rendezvous;
@@ -307,6 +320,7 @@ Launch find_launch_in(const LaunchRequest& request, const Environment& env) {
 
   bool loopback = (url.kind == RendezvousUrl::Kind::kTcp || url.kind == RendezvousUrl::Kind::kUnique) &&
                   (url.host == "localhost" || url.host == "::1" || url.host.rfind("127.", 0) == 0);
+  if (is_newcomer(launch)) return launch;
   launch.one_host =
       launch.place.world == 1 || all_local(launch.place) || loopback || url.kind == RendezvousUrl::Kind::kUnix;
   if (launch.one_host) fill_one_host(&launch.place);

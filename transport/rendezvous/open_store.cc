@@ -20,6 +20,7 @@
 #include "transport/rendezvous/rendezvous_url.h"
 #include "transport/rendezvous/roster.h"
 #include "transport/rendezvous/secret.h"
+#include "transport/rendezvous/served_store.h"
 #include "transport/store/file_store.h"
 #include "transport/store/memory_store.h"
 #include "transport/store/store_server.h"
@@ -71,17 +72,6 @@ uint16_t published_port(const std::string& path) {
   return port;
 }
 
-std::vector<SocketAddress> addresses_of(const RendezvousUrl& url) {
-  if (url.kind == Kind::kUnix) return {unix_address(url.path)};
-  uint16_t port = url.port_file.empty() ? url.port : published_port(url.port_file);
-  if (port == 0) return {};
-  std::vector<SocketAddress> addresses = resolve(url.host, port);
-  if (url.kind == Kind::kTcp && names_this_machine(url.host)) {  // where rank 0 serves without a permission
-    for (const SocketAddress& loopback : resolve(loopback_address(), port)) addresses.push_back(loopback);
-  }
-  return addresses;
-}
-
 // Nothing permits to listen beyond loopback, and nothing says yet that there are several hosts.
 bool stays_on_loopback(const RendezvousUrl& url, const Launch& launch, const Config& config) {
   return url.kind == Kind::kTcp && hosts_unknown(launch) && exposure_of(config, launch.secret) == Exposure::kLoopback;
@@ -123,49 +113,6 @@ std::string name_of(const RendezvousUrl& url) {
   return tcp_url(url.host, url.port);
 }
 
-StreamStore::Options client_options(const RendezvousUrl& url, const Launch& launch, const Config& config) {
-  StreamStore::Options options;
-  options.addresses = [url] { return addresses_of(url); };
-  options.name = name_of(url);
-  options.job_id = url.kind == Kind::kUnique ? kUniqueJobId : launch.job_id;
-  options.auth = Authenticator(launch.secret);
-  options.encrypt = config.encrypt;
-  options.handshake_ms = config.handshake_timeout_ms;
-  options.log = Logger(config.debug, launch.place.rank);
-  return options;
-}
-
-std::shared_ptr<Store> serve(const RendezvousUrl& url, const Launch& launch, const Config& config,
-                             Store::Deadline deadline, uint16_t* port_found = nullptr) {
-  Listener listener = url.kind == Kind::kUnix
-                          ? listen_unix(url.path, deadline)
-                          : listen_tcp(serving_host(url, launch, config), url.port, port_advice(launch),
-                                       exposure_of(config, launch.secret), deadline);
-  SocketAddress address = listener.address;
-  uint16_t port = address.port();
-  StreamStore::Options client = client_options(url, launch, config);
-  client.name = address.text();
-  // A wildcard address cannot be connected to everywhere; the same port on loopback can.
-  if (address.is_any()) address = resolve(address.family() == AF_INET ? "127.0.0.1" : "::1", port).front();
-  client.addresses = [address] { return std::vector<SocketAddress>{address}; };
-
-  StoreServer::Options server;
-  server.listener = std::move(listener);
-  server.job_id = launch.job_id;
-  server.auth = client.auth;
-  server.encrypt = config.encrypt;
-  server.world = launch.place.world;
-  server.idle_ms = config.start_timeout_ms + config.handshake_timeout_ms;
-  server.last_key = kRosterEndKey;
-  server.handshake_ms = config.handshake_timeout_ms;
-  server.log = client.log;
-  auto store = std::make_shared<ServedStore>(std::move(server), std::move(client));
-  store->connect(deadline);
-  if (!url.port_file.empty()) publish_port(url.port_file, port);
-  if (port_found != nullptr) *port_found = port;
-  return store;
-}
-
 std::shared_ptr<Store> reach(const RendezvousUrl& url, const Launch& launch, const Config& config,
                              Store::Deadline deadline) {
   refuse_other_host(url, launch, config);
@@ -198,13 +145,13 @@ std::shared_ptr<Store> meet_by_pmi(const Launch& launch, const Config& config, S
     uint64_t hash = Hash64().add(std::string_view(pmi.name_space())).add(std::string_view(meeting)).value();
     url.kind = Kind::kUnix;
     url.path = fmt::format("{}/pmi-{:016x}.sock", private_directory(), hash);
-    return launch.place.rank == 0 ? serve(url, launch, config, deadline) : reach(url, launch, config, deadline);
+    return launch.place.rank == 0 ? serve_store(url, launch, config, deadline) : reach(url, launch, config, deadline);
   }
   std::shared_ptr<Store> store;
   url.kind = Kind::kTcp;
   if (launch.place.rank == 0) {
     url.host = listen_addresses(launch, config).front();
-    store = serve(url, launch, config, deadline, &url.port);
+    store = serve_store(url, launch, config, deadline, &url.port);
     pmi.put(meeting, tcp_url(url.host, url.port), deadline);
   }
   pmi.barrier(deadline);
@@ -222,12 +169,70 @@ std::shared_ptr<Store> meet_by_pmix(const Launch& launch, const Config& config, 
   RendezvousUrl url;
   url.kind = Kind::kTcp;
   url.host = listen_addresses(launch, config).front();
-  std::shared_ptr<Store> store = serve(url, launch, config, deadline, &url.port);
+  std::shared_ptr<Store> store = serve_store(url, launch, config, deadline, &url.port);
   pmix.put(meeting, tcp_url(url.host, url.port));
   return store;
 }
 
 }  // namespace
+
+std::vector<SocketAddress> addresses_of(const RendezvousUrl& url) {
+  if (url.kind == Kind::kUnix) return {unix_address(url.path)};
+  uint16_t port = url.port_file.empty() ? url.port : published_port(url.port_file);
+  if (port == 0) return {};
+  std::vector<SocketAddress> addresses = resolve(url.host, port);
+  if (url.kind == Kind::kTcp && names_this_machine(url.host)) {  // where rank 0 serves without a permission
+    for (const SocketAddress& loopback : resolve(loopback_address(), port)) addresses.push_back(loopback);
+  }
+  return addresses;
+}
+
+StreamStore::Options client_options(const RendezvousUrl& url, const Launch& launch, const Config& config) {
+  StreamStore::Options options;
+  options.addresses = [url] { return addresses_of(url); };
+  options.name = name_of(url);
+  options.job_id = url.kind == Kind::kUnique ? kUniqueJobId : launch.job_id;
+  options.auth = Authenticator(launch.secret);
+  options.encrypt = config.encrypt;
+  options.handshake_ms = config.handshake_timeout_ms;
+  options.log = Logger(config.debug, launch.place.rank);
+  return options;
+}
+
+StoreServer::Options server_options(const RendezvousUrl& url, const Launch& launch, const Config& config,
+                                    Store::Deadline deadline) {
+  StoreServer::Options server;
+  server.listener = url.kind == Kind::kUnix
+                        ? listen_unix(url.path, deadline)
+                        : listen_tcp(serving_host(url, launch, config), url.port, port_advice(launch),
+                                     exposure_of(config, launch.secret), deadline);
+  server.job_id = launch.job_id;
+  server.auth = Authenticator(launch.secret);
+  server.encrypt = config.encrypt;
+  server.idle_ms = config.start_timeout_ms + config.handshake_timeout_ms;
+  server.handshake_ms = config.handshake_timeout_ms;
+  server.log = Logger(config.debug, launch.place.rank);
+  return server;
+}
+
+std::shared_ptr<Store> serve_store(const RendezvousUrl& url, const Launch& launch, const Config& config,
+                                   Store::Deadline deadline, uint16_t* port_found) {
+  StoreServer::Options server = server_options(url, launch, config, deadline);
+  server.world = launch.place.world;
+  server.last_key = kRosterEndKey;
+  SocketAddress address = server.listener.address;
+  uint16_t port = address.port();
+  StreamStore::Options client = client_options(url, launch, config);
+  client.name = address.text();
+  // A wildcard address cannot be connected to everywhere; the same port on loopback can.
+  if (address.is_any()) address = resolve(address.family() == AF_INET ? "127.0.0.1" : "::1", port).front();
+  client.addresses = [address] { return std::vector<SocketAddress>{address}; };
+  auto store = std::make_shared<ServedStore>(std::move(server), std::move(client));
+  store->connect(deadline);
+  if (!url.port_file.empty()) publish_port(url.port_file, port);
+  if (port_found != nullptr) *port_found = port;
+  return store;
+}
 
 Launch find_launch(const LaunchRequest& request, const Config& config) {
   Launch launch = find_launch_in(request, Environment::current());
@@ -236,7 +241,7 @@ Launch find_launch(const LaunchRequest& request, const Config& config) {
     launch.job_id = introduced_pmi(deadline).name_space();
   }
   const RendezvousUrl url = parse_rendezvous(launch.rendezvous);
-  if (launch.place.world > 1 || url.kind == Kind::kUnique) {
+  if (launch.place.world > 1 || is_newcomer(launch) || url.kind == Kind::kUnique) {
     launch.secret = find_secret(config, url, Environment::current());
   }
   return launch;
@@ -262,7 +267,7 @@ std::shared_ptr<Store> open_store(const Launch& launch, const Config& config, St
     case Kind::kUnix:
       break;
   }
-  return launch.place.rank == 0 ? serve(url, launch, config, deadline) : reach(url, launch, config, deadline);
+  return launch.place.rank == 0 ? serve_store(url, launch, config, deadline) : reach(url, launch, config, deadline);
 }
 
 }  // namespace rondo

@@ -115,6 +115,7 @@ class RosterExchange {
     int world;
     Store::Deadline deadline;
     const Logger& log;
+    const Hopeless& hopeless;
   };
   RosterExchange(Store& store, const Settings& settings)
       : store_(store),
@@ -123,6 +124,7 @@ class RosterExchange {
         world_(settings.world),
         deadline_(settings.deadline),
         log_(settings.log),
+        hopeless_(settings.hopeless),
         start_(Clock::now()) {}
 
   std::vector<std::string> exchange(std::string_view content) {
@@ -210,6 +212,9 @@ class RosterExchange {
     Clock::time_point next_publish = Clock::now();
     while (true) {
       look(&missing);
+      if (!declined_ && !missing.empty() && hopeless_) {
+        if (std::string why = hopeless_(); !why.empty()) declined_ = std::move(why), declined_by_ = 0;
+      }
       if (declined_) {
         tell(fmt::format("declined {} {} {}", declined_by_, present(missing), *declined_), present(missing));
         throw_declined(declined_by_, *declined_);
@@ -223,7 +228,9 @@ class RosterExchange {
       }
       if (now >= deadline_) fail(missing);
       log_missing(missing);
-      await(missing.front(), std::min<Store::Deadline>(next_publish, deadline_));
+      Store::Deadline until = std::min<Store::Deadline>(next_publish, deadline_);
+      if (hopeless_) until = std::min<Store::Deadline>(until, now + kHopePause);
+      await(missing.front(), until);
     }
     publish();
   }
@@ -398,6 +405,7 @@ class RosterExchange {
   const int world_;
   const Store::Deadline deadline_;
   const Logger& log_;
+  const Hopeless& hopeless_;
   const Clock::time_point start_;
   Clock::time_point next_log_ = Clock::now() + kLogInterval;
   std::vector<std::string> cards_;       // rank 0
@@ -409,20 +417,20 @@ class RosterExchange {
 }  // namespace
 
 std::vector<std::string> exchange_roster(Store& store, int rank, int world, std::string_view card,
-                                         Store::Deadline deadline, const Logger& log) {
+                                         Store::Deadline deadline, const Logger& log, const Hopeless& hopeless) {
   RONDO_CHECK(rank >= 0 && rank < world, "the launch has been checked");
   if (card.size() > kMaxCardBytes) {
     throw Exception(ErrorCode::kInvalid,
                     fmt::format("a card of {} bytes: at most {} are allowed", card.size(), size_t{kMaxCardBytes}));
   }
-  return RosterExchange(store, {"roster", rank, world, deadline, log}).exchange(card);
+  return RosterExchange(store, {"roster", rank, world, deadline, log, hopeless}).exchange(card);
 }
 
 namespace {
 
 void decline(std::string_view name, Store& store, int rank, int world, const Error& why, const Logger& log) {
   try {
-    RosterExchange(store, {name, rank, world, Clock::now() + kDeclineLimit, log})
+    RosterExchange(store, {name, rank, world, Clock::now() + kDeclineLimit, log, {}})
         .decline(fmt::format("{}: {}", error_code_name(why.code), why.message));
   } catch (const std::exception&) {
     // The others wait for this rank until their deadline.
@@ -435,7 +443,8 @@ void decline_roster(Store& store, int rank, int world, const Error& why, const L
   decline("roster", store, rank, world, why, log);
 }
 
-std::vector<int> exchange_hosts(Store& store, int rank, int world, Store::Deadline deadline, const Logger& log) {
+std::vector<int> exchange_hosts(Store& store, int rank, int world, Store::Deadline deadline, const Logger& log,
+                                const Hopeless& hopeless) {
   RONDO_CHECK(rank >= 0 && rank < world, "the launch has been checked");
   std::string own;
   try {
@@ -446,7 +455,8 @@ std::vector<int> exchange_hosts(Store& store, int rank, int world, Store::Deadli
   }
   std::map<std::string, int> seen;
   std::vector<int> host;
-  for (const std::string& identity : RosterExchange(store, {"hosts", rank, world, deadline, log}).exchange(own)) {
+  for (const std::string& identity :
+       RosterExchange(store, {"hosts", rank, world, deadline, log, hopeless}).exchange(own)) {
     host.push_back(seen.emplace(identity, static_cast<int>(seen.size())).first->second);
   }
   return host;

@@ -12,14 +12,18 @@
 
 namespace rondo {
 
+// Launch::hopeless.
+using Hopeless = std::function<std::string()>;
+
 // Every rank puts in its card (bytes; where it listens, what it wants shared) and gets those of all, by rank. Returns
 // on all ranks or fails on all: rank 0 publishes the table only once it is complete. Throws Exception(kBootstrap): at
 // the deadline, ranks() being those that have not come (on every rank that waits); at once if this rank's number is
 // taken by another process, or its world size is not rank 0's: then the others are undisturbed and go on waiting for
 // the right process; rank 0 logs the refusal within a second, and the error at the deadline names it. Missing ranks are
-// logged every 10 s meanwhile. A card: at most 64 KiB.
+// logged every 10 s meanwhile. Where they are hopeless the start ends as by decline_roster() of rank 0. A card: at most
+// 64 KiB.
 std::vector<std::string> exchange_roster(Store& store, int rank, int world, std::string_view card,
-                                         Store::Deadline deadline, const Logger& log);
+                                         Store::Deadline deadline, const Logger& log, const Hopeless& hopeless = {});
 
 // Instead of exchange_roster(): this rank cannot take part, and says why. The others fail at once with kBootstrap,
 // naming it, instead of waiting for it. Never throws; takes a second at most.
@@ -27,7 +31,8 @@ void decline_roster(Store& store, int rank, int world, const Error& why, const L
 
 // Which ranks are on one host, found out before any of them listens: host[r] is the index of rank r's host, in order of
 // first appearance, equal on all ranks. To be followed by exchange_roster(), and throws what that does.
-std::vector<int> exchange_hosts(Store& store, int rank, int world, Store::Deadline deadline, const Logger& log);
+std::vector<int> exchange_hosts(Store& store, int rank, int world, Store::Deadline deadline, const Logger& log,
+                                const Hopeless& hopeless = {});
 
 // Says that this rank needs the store no more, and waits until all have said so, at most 5 s and not beyond the
 // deadline: so rank 0's server outlives their last use, and a rank that joins again at once does not meet the old

@@ -10,6 +10,7 @@
 #include <cerrno>
 #include <charconv>
 #include <chrono>
+#include <future>
 #include <list>
 #include <map>
 #include <optional>
@@ -53,7 +54,7 @@ struct Client {
   std::string input;   // at most one request and kReadBytes
   std::string output;  // one reply
   size_t written = 0;
-  std::string wanted;  // `waiting`: the key
+  std::string wanted;  // the key of its last get() that had to wait; empty once it has asked for something else
 };
 
 // Handlers under way share a client with the list it is in; `closed` tells them that it is over.
@@ -83,6 +84,25 @@ class StoreServer::Loop {
   }
 
   bool ended() const { return ended_.load(std::memory_order_acquire); }
+  size_t waiting() const { return waiting_.load(std::memory_order_relaxed); }
+
+  std::vector<Caller> callers() {
+    const auto found = std::make_shared<std::promise<std::vector<Caller>>>();  // shared with the thread
+    thread_.post([this, found] {
+      std::vector<Caller> callers;
+      for (const ClientPtr& client : clients_) {
+        if (!client->wanted.empty()) callers.push_back({client->wanted, client->waiting});
+      }
+      std::sort(callers.begin(), callers.end(), [](const Caller& a, const Caller& b) { return a.key < b.key; });
+      found->set_value(std::move(callers));
+    });
+    return found->get_future().get();
+  }
+
+  void answer(const std::string& key, const std::string& value) {
+    thread_.post([this, key, value] { wake(key, value); });
+  }
+
   bool in_owner() const { return ::getpid() == owner_; }
 
  private:
@@ -175,9 +195,10 @@ class StoreServer::Loop {
     for (auto w = first; w != last; ++w) {
       if (w->second == client) {
         waiters_.erase(w);
-        return;
+        break;
       }
     }
+    waiting_.store(waiters_.size(), std::memory_order_relaxed);
   }
 
   void log_stranger(std::string_view what) {
@@ -263,8 +284,10 @@ class StoreServer::Loop {
       client->waiting = true;
       client->wanted = request.key;
       waiters_.emplace(request.key, client);
+      waiting_.store(waiters_.size(), std::memory_order_relaxed);
       return;
     }
+    client->wanted.clear();
     StoreReply reply;
     try {
       reply = apply(request);
@@ -275,7 +298,7 @@ class StoreServer::Loop {
     // Before anybody can know of the last key: who leaves now and comes again must not meet this server.
     if (!options_.last_key.empty() && map_.find(options_.last_key) != nullptr) stop_listening();
     send(client, encode_reply(reply));
-    wake(request.key);
+    if (const std::string* value = map_.find(request.key)) wake(request.key, *value);
   }
 
   // "<ranks> <host>"
@@ -306,14 +329,13 @@ class StoreServer::Loop {
     return value == nullptr ? StoreReply{StoreStatus::kAbsent, ""} : StoreReply{StoreStatus::kOk, *value};
   }
 
-  void wake(const std::string& key) {
-    const std::string* value = map_.find(key);
-    if (value == nullptr) return;
+  void wake(const std::string& key, const std::string& value) {
     auto [first, last] = waiters_.equal_range(key);
     std::vector<ClientPtr> woken;
     for (auto w = first; w != last; ++w) woken.push_back(w->second);
     waiters_.erase(first, last);
-    std::string reply = encode_reply({StoreStatus::kOk, *value});
+    waiting_.store(waiters_.size(), std::memory_order_relaxed);
+    std::string reply = encode_reply({StoreStatus::kOk, value});
     for (const ClientPtr& client : woken) {
       client->waiting = false;
       send(client, reply);
@@ -362,6 +384,7 @@ class StoreServer::Loop {
   const pid_t owner_;
   bool listening_ = true;
   std::atomic<bool> ended_{false};
+  std::atomic<size_t> waiting_{0};  // waiters_
   StoreMap map_;
   RateLimit stranger_log_{kStrangerLogInterval};
   IoThread thread_;
@@ -378,5 +401,8 @@ StoreServer::~StoreServer() {
 }
 
 bool StoreServer::ended() const { return loop_->ended(); }
+size_t StoreServer::waiting() const { return loop_->waiting(); }
+std::vector<StoreServer::Caller> StoreServer::callers() const { return loop_->callers(); }
+void StoreServer::answer(const std::string& key, const std::string& value) { loop_->answer(key, value); }
 
 }  // namespace rondo

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "ring/base/log.h"
 #include "transport/auth/authenticator.h"
@@ -42,6 +43,18 @@ class StoreServer {
 
   // True once last_key exists and every client has gone: nothing is open any more.
   bool ended() const;
+
+  // --- for the process that serves it; any thread but the server's
+  // Clients that wait in get() for a key that is not there yet.
+  size_t waiting() const;
+  // The keys that clients wait for, or have got as the last thing of all, while they are connected; ascending.
+  struct Caller {
+    std::string key;
+    bool waits;
+  };
+  std::vector<Caller> callers() const;
+  // As put(), but only for those that wait for it now.
+  void answer(const std::string& key, const std::string& value);
 
  private:
   class Loop;

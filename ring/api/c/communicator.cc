@@ -124,6 +124,15 @@ rondo_result_t rondo_shrink(rondo_comm_t comm, int64_t timeout_ms, rondo_comm_t*
     *next = hand_out(communicator(comm)->shrink(std::chrono::milliseconds(timeout_ms)));
   });
 }
+rondo_result_t rondo_grow(rondo_comm_t comm, int newcomers, int64_t timeout_ms, rondo_comm_t* next) {
+  return guarded([&] {
+    given(next, "next") = nullptr;
+    *next = hand_out(communicator(comm)->grow(newcomers, std::chrono::milliseconds(timeout_ms)));
+  });
+}
+rondo_result_t rondo_newcomers(rondo_comm_t comm, int* newcomers) {
+  return guarded([&] { given(newcomers, "newcomers") = communicator(comm)->newcomers(); });
+}
 rondo_result_t rondo_epoch(rondo_comm_t comm, uint64_t* epoch) {
   return guarded([&] { given(epoch, "epoch") = communicator(comm)->epoch(); });
 }

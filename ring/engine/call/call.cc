@@ -379,14 +379,16 @@ std::string describe_purpose(Purpose purpose) {
                                     "gather_v()",
                                     "all_to_all_v()",
                                     "shrink()",
-                                    "commit()"};
+                                    "commit()",
+                                    "grow()",
+                                    "newcomers()"};
   const auto number = static_cast<size_t>(purpose);
   return number < std::size(kNames) ? kNames[number] : fmt::format("purpose {}", number);
 }
 
 // The call has one exchange of its own, or several whose shapes the program does not know.
 bool names_all(Purpose purpose) {
-  return purpose == Purpose::kSplit || (purpose >= Purpose::kJoin && purpose <= Purpose::kCommit);
+  return purpose == Purpose::kSplit || (purpose >= Purpose::kJoin && purpose <= Purpose::kNewcomers);
 }
 
 // Of the call's own wish, which may be another algorithm's name than that of the plan it gets.

@@ -105,9 +105,9 @@ uint32_t Observer::communicator(uint64_t id, const std::vector<int>& members) {
 
 int Observer::world_rank(uint32_t communicator, int peer) const {
   const std::vector<int>* members = members_[communicator].load(std::memory_order_acquire);
-  return members != nullptr && peer >= 0 && static_cast<size_t>(peer) < members->size()
-             ? (*members)[static_cast<size_t>(peer)]
-             : -1;
+  if (members == nullptr || peer < 0 || static_cast<size_t>(peer) >= members->size()) return -1;
+  const int rank = (*members)[static_cast<size_t>(peer)];
+  return rank < about_.world ? rank : -1;
 }
 
 void Observer::failed(uint32_t communicator, const Error& error) {

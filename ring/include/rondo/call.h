@@ -38,9 +38,11 @@ enum class Purpose : uint16_t {
   kAllGatherV = 12,
   kGatherV = 13,
   kAllToAllV = 14,
-  // Communicator::shrink(), the exchanges in the next epoch; commit().
+  // Communicator::shrink(), the exchanges in the next epoch; commit(), grow(), newcomers().
   kShrink = 15,
   kCommit = 16,
+  kGrow = 17,
+  kNewcomers = 18,
 };
 
 // Options of one call.

@@ -38,6 +38,10 @@ struct JoinOptions {
   // made by UniqueIdServer); empty: from the environment.
   std::string rendezvous;
   std::string job_id;  // processes with different ones refuse each other; empty: from the environment, else "default"
+  // Where processes without a rank ask for one, and grow() takes them in: addresses, comma-separated, "tcp://host:port"
+  // or "unix:///path"; empty: RONDO_JOIN. A process with such an address that neither this nor a launcher gives a rank
+  // is a newcomer: join() waits until the ranks of a running job take it in.
+  std::string newcomers = {};
   // Instead of a rendezvous: a store of the program's, such as a CallbackStore. Used inside join() only, on its thread.
   std::shared_ptr<Store> store;
   Config config = Config::from_environment();
@@ -210,7 +214,19 @@ class RONDO_EXPORT Communicator : public NamedCalls<Communicator> {
   // of them with rank 0, or all but those whose processes have been seen to end on a host of a rank that lives.
   // kEpochStale: the others go on without this rank. kTimeout.
   Communicator shrink(std::chrono::milliseconds timeout = {});
-  // How often it has shrunk.
+  // Takes in processes that wait at JoinOptions::newcomers. Called by all ranks, with the same number, while no call is
+  // pending. Returns the next epoch: the living ranks in their order, then the newcomers in the order of their arrival,
+  // who come out of join() with its epoch() and committed(). State is handed over by a broadcast of the program's.
+  // Where newcomers die in their start, or a rank does, the ranks that live go on without newcomers: size() says so.
+  // This communicator is closed then. Memory of allocate() stays, as plain memory to the next one.
+  //
+  // Throws kTimeout on all ranks where fewer have come within `timeout` (0: Config::start_timeout_ms), kInvalid and
+  // kBootstrap where rank 0 cannot serve an address: then this communicator goes on. Else what shrink() throws. Only
+  // for the communicator of join(), and what shrink() and grow() have made of it.
+  Communicator grow(int newcomers, std::chrono::milliseconds timeout = {});
+  // Collective: how many processes wait to be taken in, the same on all ranks.
+  int newcomers();
+  // How often it has shrunk or grown.
   uint64_t epoch() const;
   // Collective: all ranks have come to this step (0 or more, and more than the one before), and with the same digest of
   // what they hold. Where it throws, the step may be committed on other ranks: committed() after shrink() says so, the

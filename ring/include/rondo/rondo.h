@@ -610,7 +610,13 @@ RONDO_API rondo_result_t rondo_dup(rondo_comm_t comm, rondo_comm_t* copy);
  * called within timeout_ms (0: RONDO_START_TIMEOUT_MS) is left out. RONDO_NO_QUORUM: others may go on, and this rank
  * cannot. RONDO_EPOCH_STALE: the others go on without it. RONDO_TIMEOUT. docs/recovery.md */
 RONDO_API rondo_result_t rondo_shrink(rondo_comm_t comm, int64_t timeout_ms, rondo_comm_t* next);
-/* How often it has shrunk. */
+/* Takes in processes that wait at RONDO_JOIN, as the last ranks of *next; comm is closed. Called by all ranks with the
+ * same number. RONDO_TIMEOUT on all ranks where fewer have come within timeout_ms (0: RONDO_START_TIMEOUT_MS): comm
+ * goes on. Where newcomers die in their start, the ranks go on as *next without them. Else as rondo_shrink(). */
+RONDO_API rondo_result_t rondo_grow(rondo_comm_t comm, int newcomers, int64_t timeout_ms, rondo_comm_t* next);
+/* Collective: how many processes wait at RONDO_JOIN, the same on all ranks. */
+RONDO_API rondo_result_t rondo_newcomers(rondo_comm_t comm, int* newcomers);
+/* How often it has shrunk or grown. */
 RONDO_API rondo_result_t rondo_epoch(rondo_comm_t comm, uint64_t* epoch);
 /* Collective: all ranks have come to this step (0 or more, and more than the one before), with the same digest of what
  * they hold. Where it fails, other ranks may have it: rondo_committed() after rondo_shrink() is the same on all ranks.

@@ -1,0 +1,247 @@
+#include "ring/api/growth.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <limits>
+#include <utility>
+
+#include "ring/base/bytes.h"
+#include "ring/base/caught.h"
+#include "ring/base/log.h"
+#include "ring/engine/observe/metrics_output.h"
+#include "transport/fabrics/process_fabric.h"
+#include "transport/rendezvous/environment.h"
+#include "transport/rendezvous/rendezvous_url.h"
+#include "transport/rendezvous/secret.h"
+
+namespace rondo {
+namespace {
+
+using Milliseconds = std::chrono::milliseconds;
+
+// Of rank 0's word to the others: a path or an address, and names.
+constexpr size_t kInvitationBytes = 1024;
+// Until a newcomer hears how the members have agreed, beyond twice their patience: what Membership takes after it.
+constexpr Milliseconds kAgreement{10'000};
+
+ObservedRank observed_rank(const Fabric& fabric, const Config& config) {
+  const Place& place = fabric.place();
+  ObservedRank about;
+  about.rank = place.rank;
+  about.world = place.world;
+  about.local_rank = place.local_rank;
+  about.node = place.node;
+  about.name = fabric.peer_name(place.rank);
+  about.host = fabric.topology().host;
+  about.settings = config.describe();
+  return about;
+}
+
+// In a world of which the members are the first ranks; newcomers have numbers that the observer does not count.
+std::vector<int> observed_ranks(const CommunicatorContext& context, int world) {
+  std::vector<int> ranks;
+  for (const int member : context.members) {
+    ranks.push_back(context.observed_ranks.empty() ? member : context.observed_ranks[static_cast<size_t>(member)]);
+  }
+  for (int r = static_cast<int>(ranks.size()); r < world; ++r) ranks.push_back(std::numeric_limits<int>::max());
+  return ranks;
+}
+
+// Rank 0's bytes on all ranks.
+void broadcast(CommunicatorState& group, void* data, size_t bytes, Purpose purpose, Milliseconds timeout) {
+  Call call;
+  call.collective = Collective::kBroadcast;
+  call.input = call.output = data;
+  call.count = bytes;
+  call.dtype = DType::kUint8;
+  call.root = 0;
+  call.options.algorithm = group.for_plain_buffers();
+  call.options.purpose = purpose;
+  call.options.timeout = timeout;
+  group.run(call);
+}
+
+}  // namespace
+
+std::shared_ptr<CommunicatorState> world_group(std::shared_ptr<Fabric> fabric, WorldOptions world) {
+  CommunicatorState::Options options;
+  for (int r = 0; r < fabric->place().world; ++r) options.members.push_back(r);
+  options.fabric = std::move(fabric);
+  options.observer = world.observer ? std::move(world.observer)
+                                    : make_observer(observed_rank(*options.fabric, world.config), world.config);
+  options.observed_ranks = std::move(world.observed_ranks);
+  options.id = 1;
+  options.epoch = world.epoch;
+  options.config = std::move(world.config);
+  options.memory_before = std::move(world.memory_before);
+  options.progress_thread = std::make_shared<ProgressThread>(
+      CommunicatorState::progress_thread_policy(options.config, *options.fabric), options.fabric->sleepers());
+  return std::make_shared<CommunicatorState>(std::move(options));
+}
+
+// Rank 0's answer to the call that all ranks make.
+struct Growth::Invitation {
+  ErrorCode refusal = ErrorCode::kOk;  // and why, in `text`
+  uint32_t asked = 0;                  // newcomers that rank 0's call says
+  std::string text, job_id;            // where the start meets
+  // Rank 0's alone.
+  std::vector<std::string> newcomers = {};
+  Seat seat = {};
+  std::shared_ptr<Store> store = {};
+};
+
+// A newcomer knows the user's secret or that of a file, and no unique id.
+Growth::Growth(Launch launch, const Config& config) : launch_(std::move(launch)) {
+  if (!launch_.newcomers.empty()) launch_.secret = find_secret(config, {}, Environment::current());
+}
+
+std::shared_ptr<CommunicatorState> Growth::enter(const Config& config, Store::Deadline deadline) {
+  while (true) {
+    const Seat seat = await_seat(launch_, config, deadline);
+    const Launch launch = launch_of(launch_, seat);
+    const auto until = std::chrono::steady_clock::now() + seat.patience;
+    const Logger log(config.debug, seat.rank);
+    try {
+      auto group =
+          world_group(join_processes(launch, open_store(launch, config, until), config, until), {config, seat.epoch});
+      group->meet_neighbors(Purpose::kJoin, until);
+      group->enter(2 * seat.patience + kAgreement);
+      return group;
+    } catch (const Exception& failure) {
+      if (failure.code() == ErrorCode::kInterrupted || failure.code() == ErrorCode::kInvalid ||
+          std::chrono::steady_clock::now() >= deadline) {
+        throw;
+      }
+      log.warn(fmt::format("this process was not taken in as rank {} of {}, and asks again: {}", seat.rank, seat.world,
+                           failure.what()));
+    }
+  }
+}
+
+Door& Growth::door(const Config& config, Store::Deadline deadline) {
+  if (!door_) door_ = std::make_unique<Door>(launch_, config, deadline);
+  return *door_;
+}
+
+int Growth::newcomers(CommunicatorState& group) {
+  if (launch_.newcomers.empty()) return 0;
+  int32_t waiting = 0;
+  if (group.rank() == 0) {
+    const Config& config = group.context().config;
+    try {
+      waiting = door(config, std::chrono::steady_clock::now()).waiting();
+    } catch (const Exception& failure) {  // such as one that was left out, and serves it until it ends
+      Logger(config.debug, 0).warn(fmt::format("newcomers cannot be heard: {}", failure.what()));
+    }
+  }
+  broadcast(group, &waiting, sizeof waiting, Purpose::kNewcomers, {});
+  return waiting;
+}
+
+// What fails on rank 0 is thrown on all ranks, and the communicator goes on.
+Growth::Invitation Growth::invite(CommunicatorState& group, int newcomers, Milliseconds patience) {
+  Invitation made;
+  std::array<char, kInvitationBytes> bytes{};
+  if (group.rank() == 0) {
+    const Config& config = group.context().config;
+    const auto deadline = std::chrono::steady_clock::now() + patience;
+    try {
+      made.newcomers = door(config, deadline).await(static_cast<size_t>(newcomers), deadline);
+      if (made.newcomers.size() < static_cast<size_t>(newcomers)) {
+        throw Exception(ErrorCode::kTimeout,
+                        fmt::format("{} of {} newcomers came within {} ms at RONDO_JOIN=\"{}\"", made.newcomers.size(),
+                                    newcomers, patience.count(), launch_.newcomers));
+      }
+      made.seat = {group.size(), group.size() + newcomers, group.context().epoch + 1, patience, "", "", {}};
+      made.store = door_->serve_start(made.seat, std::chrono::steady_clock::now() + patience);
+      made.text = made.seat.rendezvous;
+      made.job_id = made.seat.job_id;
+    } catch (...) {
+      const Error why = caught();
+      made.refusal = why.code;
+      made.text = why.message;
+    }
+    const std::string encoded = ByteWriter()
+                                    .u16(static_cast<uint16_t>(made.refusal))
+                                    .u32(static_cast<uint32_t>(newcomers))
+                                    .short_text(made.job_id, kInvitationBytes / 4)
+                                    .short_text(made.text, kInvitationBytes / 2)
+                                    .take();
+    std::copy(encoded.begin(), encoded.end(), bytes.begin());
+  }
+  broadcast(group, bytes.data(), bytes.size(), Purpose::kGrow, 2 * patience);
+  ByteReader in({bytes.data(), bytes.size()});
+  made.refusal = static_cast<ErrorCode>(in.u16());
+  made.asked = in.u32();
+  made.job_id = in.short_text(kInvitationBytes);
+  made.text = in.short_text(kInvitationBytes);
+  return made;
+}
+
+std::shared_ptr<CommunicatorState> Growth::open(CommunicatorState& group, Invitation invitation,
+                                                Milliseconds patience) {
+  const Config& config = group.context().config;
+  const auto deadline = std::chrono::steady_clock::now() + patience;
+  const int world = group.size() + static_cast<int>(invitation.asked);
+  Launch launch = launch_of(launch_, {group.rank(), world, 0, patience, invitation.job_id, invitation.text, {}});
+  if (group.rank() == 0) {
+    door_->admit(invitation.newcomers, invitation.seat);
+    launch.hopeless = [&]() -> std::string {
+      if (const Error* lost = group.context().failure.get()) return lost->message;
+      return door_->any_gone(invitation.newcomers) ? "a newcomer has gone" : "";
+    };
+  } else {
+    // It is served: no time is to be lost on a rank 0 that has died.
+    const auto reached = std::chrono::steady_clock::now() + Milliseconds(config.handshake_timeout_ms);
+    invitation.store = open_store(launch, config, std::min<Store::Deadline>(reached, deadline));
+  }
+  auto fabric = join_processes(launch, std::exchange(invitation.store, nullptr), config, deadline);
+  WorldOptions options{config, group.context().epoch + 1};
+  options.observer = group.context().observed.observer;
+  options.observed_ranks = observed_ranks(group.context(), world);
+  options.memory_before = group.memory_for_next();
+  auto opened = world_group(std::move(fabric), std::move(options));
+  opened->meet_neighbors(Purpose::kJoin, deadline);
+  return opened;
+}
+
+std::shared_ptr<CommunicatorState> Growth::grow(CommunicatorState& group, OutsideBatch outside, int newcomers,
+                                                Milliseconds timeout) {
+  constexpr int kMost = 1'000'000;
+  const Milliseconds patience = group.patience_of(timeout, "grow");
+  const auto invalid = [&](const std::string& why) {
+    throw Exception(ErrorCode::kInvalid, fmt::format("grow on rank {}: {}", group.rank(), why));
+  };
+  if (newcomers < 1 || newcomers > kMost) invalid(fmt::format("newcomers is {}; it must be 1 to {}", newcomers, kMost));
+  if (launch_.newcomers.empty()) invalid("nothing says where newcomers find this job: set RONDO_JOIN on all ranks");
+  group.check_usable();
+  Invitation invitation;
+  try {
+    invitation = invite(group, newcomers, patience);
+  } catch (const Exception& failure) {
+    throw Exception(
+        Error{failure.code(), fmt::format("grow on rank {}: {}", group.rank(), failure.what()), failure.error().ranks});
+  }
+  if (invitation.asked != static_cast<uint32_t>(newcomers)) {
+    group.fail(
+        {ErrorCode::kMismatch,
+         fmt::format("grow: rank 0 takes in {} newcomers, rank {} {}", invitation.asked, group.rank(), newcomers),
+         {0, group.rank()}});
+    group.check_usable();
+  }
+  if (invitation.refusal != ErrorCode::kOk) {
+    throw Exception(invitation.refusal, fmt::format("grow on rank {}: {}", group.rank(), invitation.text));
+  }
+  try {
+    group.hold(open(group, std::move(invitation), patience));
+  } catch (const Exception& failure) {
+    if (failure.code() == ErrorCode::kInterrupted) throw;
+    Logger(group.context().config.debug, group.rank())
+        .warn(fmt::format("grow: the ranks go on without newcomers: {}", failure.what()));
+  }
+  return group.go_on(outside, patience, "grow");
+}
+
+}  // namespace rondo

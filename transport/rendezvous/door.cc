@@ -1,0 +1,226 @@
+#include "transport/rendezvous/door.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <thread>
+
+#include "ring/base/bytes.h"
+#include "ring/base/interrupt.h"
+#include "ring/base/log.h"
+#include "rondo/error.h"
+#include "transport/auth/crypto.h"
+#include "transport/rendezvous/address.h"
+#include "transport/rendezvous/served_store.h"
+
+namespace rondo {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using Kind = RendezvousUrl::Kind;
+using namespace std::chrono_literals;
+
+constexpr auto kPoll = 2ms;             // for newcomers that are not there yet
+constexpr auto kReconnectPause = 50ms;  // after the rank that served the door has gone
+
+constexpr std::string_view kArrivedKey = "arrived";
+constexpr std::string_view kSeatPrefix = "seat/";
+
+std::vector<RendezvousUrl> door_addresses(const std::string& addresses) {
+  std::vector<RendezvousUrl> urls;
+  for (size_t begin = 0; begin <= addresses.size();) {
+    const size_t end = std::min(addresses.find(',', begin), addresses.size());
+    urls.push_back(parse_rendezvous(addresses.substr(begin, end - begin)));
+    begin = end + 1;
+  }
+  return urls;
+}
+
+bool on_this_machine(const RendezvousUrl& url) {
+  try {
+    return url.kind == Kind::kUnix || names_this_machine(url.host);
+  } catch (const Exception&) {
+    return false;  // a name that is not known here
+  }
+}
+
+RendezvousUrl own_address(const std::string& addresses) {
+  for (const RendezvousUrl& url : door_addresses(addresses)) {
+    if (on_this_machine(url)) return url;
+  }
+  throw Exception(
+      ErrorCode::kInvalid,
+      fmt::format("RONDO_JOIN=\"{}\" names no address of this machine: newcomers could not find this rank", addresses));
+}
+
+// Whether such a start stays on one host.
+bool on_one_host(const RendezvousUrl& url) { return url.kind == Kind::kUnix || is_loopback_host(url.host); }
+
+std::string random_name() {
+  std::array<uint8_t, 8> bytes;
+  fill_random(bytes);
+  std::string name;
+  for (const uint8_t byte : bytes) name += fmt::format("{:02x}", byte);
+  return name;
+}
+
+std::string encode(const Seat& seat) {
+  return ByteWriter()
+      .u32(static_cast<uint32_t>(seat.rank))
+      .u32(static_cast<uint32_t>(seat.world))
+      .u64(seat.epoch)
+      .u64(static_cast<uint64_t>(seat.patience.count()))
+      .text(seat.job_id)
+      .text(seat.rendezvous)
+      .take();
+}
+
+Seat decode(const std::string& bytes) {
+  if (bytes.empty()) throw Exception(ErrorCode::kPeerLeft, "the job has ended, and has taken no newcomer in");
+  ByteReader in(bytes);
+  Seat seat;
+  seat.rank = static_cast<int>(in.u32());
+  seat.world = static_cast<int>(in.u32());
+  seat.epoch = in.u64();
+  seat.patience = std::chrono::milliseconds(in.u64());
+  seat.job_id = in.text(Store::kMaxKeyBytes);
+  seat.rendezvous = in.text(Store::kMaxKeyBytes);
+  if (!in.done() || seat.rank < 0 || seat.rank >= seat.world) {
+    throw Exception(ErrorCode::kProtocol, "the ranks' answer to this newcomer is malformed");
+  }
+  return seat;
+}
+
+StreamStore::Options client_of(const Launch& launch, const Config& config) {
+  const std::vector<RendezvousUrl> urls = door_addresses(launch.newcomers);
+  StreamStore::Options options = client_options(urls.front(), launch, config);
+  options.name = launch.newcomers;
+  options.addresses = [urls] {
+    std::vector<SocketAddress> all;
+    for (const RendezvousUrl& url : urls) {
+      try {
+        for (SocketAddress& address : addresses_of(url)) all.push_back(std::move(address));
+      } catch (const Exception& unknown) {
+        if (unknown.code() != ErrorCode::kNetwork) throw;
+      }
+    }
+    return all;
+  };
+  return options;
+}
+
+}  // namespace
+
+void check_door_addresses(const std::string& addresses) {
+  if (addresses.empty()) return;
+  for (const RendezvousUrl& url : door_addresses(addresses)) {
+    if (url.kind == Kind::kUnix || (url.kind == Kind::kTcp && url.port != 0)) continue;
+    throw Exception(ErrorCode::kInvalid,
+                    fmt::format("RONDO_JOIN=\"{}\" is not allowed: it must be addresses, comma-separated, each "
+                                "tcp://host:port with a port that is not 0, or unix:///path",
+                                addresses));
+  }
+}
+
+Launch launch_of(const Launch& launch, const Seat& seat) {
+  Launch start = launch;
+  start.place = Place{seat.rank, seat.world, -1, -1, -1, -1};
+  start.job_id = seat.job_id;
+  start.rendezvous = seat.rendezvous;
+  start.one_host = on_one_host(parse_rendezvous(seat.rendezvous));
+  return start;
+}
+
+Seat await_seat(const Launch& launch, const Config& config, Store::Deadline deadline) {
+  const auto began = Clock::now();
+  while (true) {
+    const auto store = std::make_shared<StreamStore>(client_of(launch, config));
+    try {
+      store->connect(deadline);
+    } catch (const Exception& failure) {
+      if (failure.code() != ErrorCode::kTimeout) throw;
+    }
+    try {
+      const int64_t number = store->add(kArrivedKey, 1, deadline);
+      Seat seat = decode(store->get(fmt::format("{}{:012}", kSeatPrefix, number), deadline));
+      seat.door = store;
+      return seat;
+    } catch (const Exception& failure) {
+      const bool gone = failure.code() == ErrorCode::kBootstrap || failure.code() == ErrorCode::kTimeout;
+      if (!gone) throw;
+    }
+    if (Clock::now() >= deadline) {
+      throw Exception(
+          ErrorCode::kTimeout,
+          fmt::format("no rank took this process in within {} ms (RONDO_START_TIMEOUT_MS) at RONDO_JOIN=\"{}\": does "
+                      "the job run, and do its ranks call grow()?",
+                      std::chrono::duration_cast<std::chrono::milliseconds>(Clock::now() - began).count(),
+                      launch.newcomers));
+    }
+    std::this_thread::sleep_for(kReconnectPause);
+  }
+}
+
+// Without a last key: it is there until it is destroyed.
+class Door::Server {
+ public:
+  Server(const Launch& launch, const Config& config, Store::Deadline deadline)
+      : url(own_address(launch.newcomers)), store(server_options(url, launch, config, deadline)) {}
+  const RendezvousUrl url;
+  StoreServer store;
+};
+
+Door::Door(const Launch& launch, const Config& config, Store::Deadline deadline)
+    : launch_(launch), config_(config), server_(std::make_unique<Server>(launch, config, deadline)) {}
+Door::~Door() = default;
+
+void Door::end() const {
+  for (const StoreServer::Caller& caller : server_->store.callers()) server_->store.answer(caller.key, "");
+  server_->store.callers();  // it has been sent
+}
+
+int Door::waiting() const { return static_cast<int>(server_->store.waiting()); }
+
+std::vector<std::string> Door::await(size_t count, Store::Deadline deadline) const {
+  while (true) {
+    std::vector<std::string> newcomers;
+    if (server_->store.waiting() > 0) {
+      for (StoreServer::Caller& caller : server_->store.callers()) {
+        if (caller.waits && newcomers.size() < count) newcomers.push_back(std::move(caller.key));
+      }
+    }
+    if (newcomers.size() == count || Clock::now() >= deadline) return newcomers;
+    end_wait_if_interrupted();
+    std::this_thread::sleep_for(kPoll);
+  }
+}
+
+std::shared_ptr<Store> Door::serve_start(Seat& seat, Store::Deadline deadline) const {
+  RendezvousUrl url = server_->url;
+  const std::string name = random_name();
+  seat.job_id = "grow-" + name;
+  if (url.kind == Kind::kUnix) url.path += "." + name;
+  url.port = 0;  // any
+  seat.rendezvous = url.kind == Kind::kUnix ? "unix://" + url.path : tcp_url(url.host, server_->url.port);
+  std::shared_ptr<Store> store = serve_store(url, launch_of(launch_, seat), config_, deadline, &url.port);
+  if (url.kind == Kind::kTcp) seat.rendezvous = tcp_url(url.host, url.port);
+  return store;
+}
+
+void Door::admit(const std::vector<std::string>& newcomers, Seat seat) const {
+  for (const std::string& key : newcomers) {
+    server_->store.answer(key, encode(seat));
+    ++seat.rank;
+  }
+}
+
+bool Door::any_gone(const std::vector<std::string>& newcomers) const {
+  const std::vector<StoreServer::Caller> callers = server_->store.callers();
+  return !std::all_of(newcomers.begin(), newcomers.end(), [&](const std::string& key) {
+    return std::any_of(callers.begin(), callers.end(),
+                       [&](const StoreServer::Caller& caller) { return caller.key == key; });
+  });
+}
+
+}  // namespace rondo

@@ -1,0 +1,64 @@
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "rondo/config.h"
+#include "rondo/store.h"
+#include "transport/rendezvous/launch.h"
+
+namespace rondo {
+
+// Where processes that have no rank wait for one (RONDO_JOIN): addresses, comma-separated, "tcp://host:port" or
+// "unix:///path". A rank serves the first that is its machine's; newcomers try all of them in turn.
+
+// Throws Exception(kInvalid) that names the address and says which forms there are.
+void check_door_addresses(const std::string& addresses);
+
+// What a newcomer gets: its place in the start of a larger world.
+struct Seat {
+  int rank = 0, world = 0;
+  uint64_t epoch = 0;                    // of that world
+  std::chrono::milliseconds patience{};  // of the ranks that take it in
+  std::string job_id, rendezvous;        // of the start
+  std::shared_ptr<Store> door = {};      // a newcomer's: open until the start is over, so that the ranks see it live
+};
+
+// The launch of the start that this process takes part in.
+Launch launch_of(const Launch& launch, const Seat& seat);
+
+// A newcomer's part: waits for a seat, by whichever rank serves it. Throws Exception: kTimeout; at once kPeerLeft
+// (the job has ended), kBootstrap (it is another job) and kAuthFailed.
+Seat await_seat(const Launch& launch, const Config& config, Store::Deadline deadline);
+
+// A rank's part. It is served from a thread, until destruction.
+class Door {
+ public:
+  // Throws Exception: kInvalid where no address is this machine's, kBootstrap where another process serves it.
+  Door(const Launch& launch, const Config& config, Store::Deadline deadline);
+  ~Door();
+  // To those that wait: the job is over.
+  void end() const;
+
+  // Newcomers that wait.
+  int waiting() const;
+  // Those that came first, `count` of them once so many wait, else those that wait at the deadline.
+  std::vector<std::string> await(size_t count, Store::Deadline deadline) const;
+  // The store of a start of its own, on this rank, which is its rank 0; sets the seat's job_id and rendezvous.
+  std::shared_ptr<Store> serve_start(Seat& seat, Store::Deadline deadline) const;
+  // The newcomers get rank, rank + 1, ... of this seat.
+  void admit(const std::vector<std::string>& newcomers, Seat seat) const;
+  // One of them has gone; in the start it is to stay until the start has ended.
+  bool any_gone(const std::vector<std::string>& newcomers) const;
+
+ private:
+  class Server;
+  const Launch launch_;
+  const Config config_;
+  std::unique_ptr<Server> server_;
+};
+
+}  // namespace rondo
