@@ -1,4 +1,4 @@
-"""Steps that are done again by the ranks that live."""
+"""Steps that are done again by the ranks that live, and by those that have come."""
 
 from __future__ import annotations
 
@@ -6,20 +6,27 @@ from rondo.communicator import Communicator
 from rondo.errors import Error, Network, PeerLeft, PeerLost, Timeout, Unresponsive
 
 _LOSSES = (PeerLost, PeerLeft, Unresponsive, Timeout, Network)
+_GROW_TIMEOUT = 5.0  # seconds: who waits at RONDO_JOIN is there already
 
 
 class elastic:  # noqa: N801
     """For the block of a step: where another rank is lost in it, the block ends, and the ranks that live have shrunk.
-    Whether the step was done shows a variable that its last line sets; every rank must do the same steps again, so what
-    the block changes is put back first. Other errors leave the block. `timeout`: of Communicator.shrink().
+    After a step without a loss the processes that wait at RONDO_JOIN have been taken in. Whether the step was done shows
+    `committed`; every rank must do the same steps again, so what the block changes is put back first. Whoever has come
+    gets the state by a broadcast of rank 0, which has it, at the first step of an epoch. Other errors leave the block.
+    `timeout`: of Communicator.shrink().
 
-    >>> recovery = rondo.elastic(rondo.init())
-    >>> while step < steps:
+    >>> recovery, epoch = rondo.elastic(rondo.init()), None
+    >>> while recovery.group.committed < steps - 1:
     ...     with recovery as group:
+    ...         if epoch != group.epoch:
+    ...             group.broadcast(weights)
+    ...             epoch = group.epoch
+    ...         step = group.committed + 1
     ...         total = group.all_reduce(gradient, out=np.empty_like(gradient))
     ...         group.commit(step)
     ...     if recovery.group.committed == step:    # on all ranks, whichever saw the loss
-    ...         weights, step = weights - rate * total / group.size, step + 1
+    ...         weights -= rate * total / group.size
     """
 
     def __init__(self, group: Communicator, timeout: float | None = None):
@@ -33,8 +40,24 @@ class elastic:  # noqa: N801
         return self.group
 
     def __exit__(self, kind, error, trace) -> bool:
-        if kind is None or not issubclass(kind, _LOSSES):
+        if kind is None:
+            try:
+                self._take_in()
+                return True
+            except _LOSSES as loss:
+                error = loss
+        elif not issubclass(kind, _LOSSES):
             return False
         self.lost = error
         self.group = self.group.shrink(self.timeout)
         return True
+
+    def _take_in(self) -> None:
+        newcomers = self.group.newcomers()
+        if newcomers == 0:
+            return
+        try:
+            self.group = self.group.grow(newcomers, _GROW_TIMEOUT)
+        except Timeout:  # one of them has died meanwhile
+            if self.group.error is not None:
+                raise

@@ -82,6 +82,25 @@ TEST_CASE("--elastic: ranks that fail do not end the others, as long as enough a
   CHECK(many.errors().find("--elastic 4 is more than the 3 ranks") != std::string::npos);
 }
 
+TEST_CASE("--elastic MIN:MAX: a rank that fails is started again, without a rank, so often as is allowed") {
+  // Rank 0 waits for those that come after rank 1, which all fail but for the third.
+  const std::string script =
+      "flag=${RONDO_JOIN#unix://}; if [ \"$RANK\" = 1 ]; then kill -9 $$; fi; "
+      "if [ -z \"$RANK$WORLD_SIZE\" ]; then echo x >>$flag.came; echo again $LOCAL_RANK; "
+      "if [ $(wc -l <$flag.came) = 3 ]; then : >$flag.ready; exit 0; fi; exit 7; fi; "
+      "until [ -e $flag.ready ]; do sleep 0.01; done; echo done";
+  Program thrice(run_shell(2, script, {"--elastic", "1:2"}));
+  CHECK(thrice.wait() == 0);
+  CHECK(sorted_lines(thrice.output()) == Strings{"[0] done", "[1] again 1", "[1] again 1", "[1] again 1"});
+  CHECK(thrice.errors().find("rank 0 may go on, and it is started again") != std::string::npos);
+  Program once(
+      run_shell(2, "if [ \"$RANK\" = 0 ]; then sleep 60; fi; exit 7", {"--elastic", "2:2", "--max-restarts", "1"}));
+  CHECK(once.wait() == 7);
+  Program more(run_shell(2, "true", {"--elastic", "1:3"}));
+  CHECK(more.wait() == 2);
+  CHECK(more.errors().find("--elastic 3 is more than the 2 ranks") != std::string::npos);
+}
+
 TEST_CASE("every rank learns its place, in Rondo's names and in the field's") {
   Program program(run_shell(3,
                             "echo $RANK $WORLD_SIZE $LOCAL_RANK $LOCAL_WORLD_SIZE $MASTER_ADDR; echo R $RONDO_RANK "
@@ -476,7 +495,9 @@ TEST_CASE("mistakes on the command line are explained, with a code of their own 
       {{"-n", "2", "--bogus", "true"}, 2, "unknown option '--bogus'"},
       {{"-n", "2", "--timeout", "0", "true"}, 2, "--timeout: '0' is no number above 0"},
       {{"-n", "2", "--timeout", "inf", "true"}, 2, "--timeout: 'inf' is no number above 0"},
-      {{"-n", "2", "--elastic", "0", "true"}, 2, "--elastic: Value 0 not in range 1 to 4096"},
+      {{"-n", "2", "--elastic", "0", "true"}, 2, "--elastic: '0' is not MIN or MIN:MAX, from 1 to 4096"},
+      {{"-n", "2", "--elastic", "2:1", "true"}, 2, "--elastic: '2:1' is not MIN or MIN:MAX"},
+      {{"-n", "2", "--max-restarts", "1", "true"}, 2, "--max-restarts requires --elastic"},
       {{"-n", "2", "--env", "novalue", "true"}, 2, "'novalue' is not NAME=value"},
       {{"-n", "2", "no-such-program"}, 127, "no-such-program: No such file or directory"},
       {{"-n", "2", "/etc"}, 126, "/etc: Permission denied"},

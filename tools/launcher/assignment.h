@@ -19,9 +19,10 @@ struct Assignment {
   std::string folder;        // where the ranks run; "": where this process does
   bool prefix = true;        // of their lines
   double timeout_s = 0;      // 0: none
-  int least = 0;             // JobSettings::least; for this host only: not in encode()
-  std::string secret;        // "": the ranks have one of the user's, or need none
-  Environment environment;   // over the host's own
+  // JobSettings; for this host only: not in encode()
+  int least = 0, most = 0, restarts = 0;
+  std::string secret;       // "": the ranks have one of the user's, or need none
+  Environment environment;  // over the host's own
   std::vector<std::string> command;
 };
 

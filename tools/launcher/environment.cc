@@ -33,10 +33,12 @@ uint16_t any_port(Address& address, const in_port_t& port) {
 
 }  // namespace
 
+void unset_variable(Environment& environment, const std::string& name) {
+  std::erase_if(environment, [&](const std::string& entry) { return entry.starts_with(name); });
+}
+
 void set_variable(Environment& environment, const std::string& assignment) {
-  const std::string name = assignment.substr(0, assignment.find('=') + 1);
-  const auto same = [&](const std::string& entry) { return entry.starts_with(name); };
-  environment.erase(std::remove_if(environment.begin(), environment.end(), same), environment.end());
+  unset_variable(environment, assignment.substr(0, assignment.find('=') + 1));
   environment.push_back(assignment);
 }
 
@@ -72,6 +74,14 @@ void set_place(Environment& environment, const Meeting& meeting, const RankPlace
   set_variable(environment, fmt::format("MASTER_PORT={}", meeting.master_port));
   set_variable(environment, fmt::format("RONDO_RENDEZVOUS={}", meeting.rendezvous));
   set_variable(environment, fmt::format("RONDO_JOB_ID={}", meeting.job_id));
+  const bool known = !value_of(environment, "RONDO_JOIN").empty();
+  if (!known && !meeting.newcomers.empty()) set_variable(environment, fmt::format("RONDO_JOIN={}", meeting.newcomers));
+}
+
+void unset_rank(Environment& environment) {
+  for (const char* name : {"RANK=", "WORLD_SIZE=", "RONDO_RANK=", "RONDO_WORLD_SIZE="}) {
+    unset_variable(environment, name);
+  }
 }
 
 void limit_threads(Environment& environment, int local_world) {

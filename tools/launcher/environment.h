@@ -8,6 +8,8 @@ namespace rondo::launcher {
 
 using Environment = std::vector<std::string>;  // "NAME=value"
 
+// "NAME="; nothing where it is not there.
+void unset_variable(Environment& environment, const std::string& name);
 // Replaces the variable of the same name, or adds it.
 void set_variable(Environment& environment, const std::string& assignment);
 
@@ -20,6 +22,7 @@ std::string value_of(const Environment& environment, const std::string& name);
 // Where the ranks of a job meet and how they know one another.
 struct Meeting {
   std::string rendezvous;   // RONDO_RENDEZVOUS
+  std::string newcomers;    // RONDO_JOIN; "": none are taken in
   std::string job_id;       // unique
   std::string master_host;  // MASTER_ADDR, for programs that want it
   uint16_t master_port = 0;
@@ -34,6 +37,9 @@ struct RankPlace {
 
 // The variables that tell a program its place, in Rondo's own names and in the field's.
 void set_place(Environment& environment, const Meeting& meeting, const RankPlace& place);
+
+// Takes away what makes a process a rank: it is a newcomer, in the same place of its host.
+void unset_rank(Environment& environment);
 
 // OMP_NUM_THREADS, where it is not set: this process's cores divided among the ranks of the host, at least 1.
 void limit_threads(Environment& environment, int local_world);

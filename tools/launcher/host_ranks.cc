@@ -21,11 +21,12 @@ namespace {
 Meeting meeting_of(const Assignment& a, const JobFolder& folder) {
   if (a.nodes == 1) {
     const LoopbackPort loopback = free_port();
-    return Meeting{fmt::format("unix://{}/store", folder.path()), a.job_id, loopback.host, loopback.port};
+    const std::string newcomers = a.most > 0 ? fmt::format("unix://{}/join", folder.path()) : "";
+    return Meeting{fmt::format("unix://{}/store", folder.path()), newcomers, a.job_id, loopback.host, loopback.port};
   }
   const bool ipv6 = a.master_host.find(':') != std::string::npos;
   const std::string host = ipv6 ? fmt::format("[{}]", a.master_host) : a.master_host;
-  return Meeting{fmt::format("tcp://{}:{}", host, a.master_port), a.job_id, a.master_host, a.master_port};
+  return Meeting{fmt::format("tcp://{}:{}", host, a.master_port), "", a.job_id, a.master_host, a.master_port};
 }
 
 // Memory that all ranks inherit and none can change; none if there is no secret.
@@ -41,12 +42,14 @@ Descriptor secret_descriptor(const std::string& secret) {
 
 Member rank_member(const Assignment& a, const Meeting& meeting, int local_rank, const Descriptor& secret) {
   const int rank = a.first_rank + local_rank;
-  Member member{std::to_string(rank), fmt::format("[{}] ", rank), "", {}};
+  Member member{std::to_string(rank), fmt::format("[{}] ", rank), "", {}, {}};
   Environment& environment = member.settings.environment = own_environment();
   set_place(environment, meeting, RankPlace{rank, a.world, local_rank, a.ranks, a.node, a.nodes});
   for (const std::string& assignment : a.environment) set_variable(environment, assignment);
   if (secret.valid()) set_variable(environment, fmt::format("RONDO_SECRET_FD={}", secret.get()));
   limit_threads(environment, a.ranks);
+  member.again = environment;
+  unset_rank(member.again);
   member.settings.command = a.command;
   member.settings.capture_output = a.prefix;
   // A terminal stops a background process group that reads from it, so only a file or a pipe is passed on.
@@ -68,6 +71,8 @@ int run_host_ranks(const Assignment& assignment, int control) {
   }
   settings.timeout_s = assignment.timeout_s;
   settings.least = static_cast<size_t>(assignment.least);
+  settings.most = static_cast<size_t>(assignment.most);
+  settings.restarts = assignment.restarts;
   settings.control = control;
   return Job(std::move(settings)).run();
 }

@@ -135,6 +135,7 @@ void Job::check_members() {
     const bool known = members_[member].ending().has_value();
     ended += known;
     if (known && members_[member].ending()->failed()) failed.push_back(member);
+    succeeded_ = succeeded_ || (known && !members_[member].ending()->failed());
   }
   ended_ = ended;
   if (settings_.least > 0 && !ending_ && failed.size() + settings_.least <= members_.size()) {
@@ -158,8 +159,25 @@ std::string Job::how_it_ended(size_t member) {
 
 void Job::report_loss(size_t member) {
   if (!lost_.insert(member).second) return;
-  relay_.say(fmt::format("{} {} (process {}) {}; {} may go on", settings_.noun, settings_.members[member].name,
-                         members_[member].pid(), how_it_ended(member), running()));
+  const size_t running_now = members_.size() - ended_;
+  const bool again = running_now < settings_.most && settings_.restarts > 0 && !succeeded_;
+  relay_.say(fmt::format("{} {} (process {}) {}; {} may go on{}", settings_.noun, settings_.members[member].name,
+                         members_[member].pid(), how_it_ended(member), running(),
+                         again ? ", and it is started again" : ""));
+  if (again) start_again(member);
+}
+
+void Job::start_again(size_t member) {
+  --settings_.restarts;
+  Member next = settings_.members[member];
+  next.settings.environment = next.again;
+  settings_.members.push_back(std::move(next));
+  try {
+    start(settings_.members.back());
+  } catch (const std::system_error& error) {
+    settings_.members.pop_back();
+    relay_.say(fmt::format("cannot start {} again", error.what()));
+  }
 }
 
 void Job::report_failure(size_t member) {

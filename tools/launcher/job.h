@@ -20,6 +20,7 @@ struct Member {
   std::string prefix;      // of its lines, where outputs are captured
   std::string opening;     // what the control pipe says first; controlled members only
   ChildSettings settings;  // signal_mask is the job's matter
+  Environment again;       // of the process that takes its place (JobSettings::most)
 };
 
 struct JobSettings {
@@ -27,8 +28,11 @@ struct JobSettings {
   std::vector<Member> members;
   double timeout_s = 0;  // 0: none
   size_t least = 0;      // a failure ends the others only if fewer are left; 0: each does
-  int control = -1;      // where orders come from (control.h); -1: nowhere
-  bool explain = true;   // false: members explain their failures themselves, unless a signal killed them
+  // One that fails is started again while fewer than `most` run, none has succeeded, and so often in all.
+  size_t most = 0;
+  int restarts = 0;
+  int control = -1;     // where orders come from (control.h); -1: nowhere
+  bool explain = true;  // false: members explain their failures themselves, unless a signal killed them
 };
 
 // Processes that run and fail together, from start to end. One thread; everything happens in run(), which sleeps in
@@ -54,6 +58,7 @@ class Job {
   void check_members();
   void report_failure(size_t member);
   void report_loss(size_t member);
+  void start_again(size_t member);
   std::string how_it_ended(size_t member);
   void check_deadlines();
   void end_members();
@@ -70,7 +75,8 @@ class Job {
   std::deque<Output> controls_;       // of controlled members, or empty
   std::set<pid_t> pids_;
   size_t ended_ = 0;
-  std::set<size_t> lost_;  // members that failed, and the others go on
+  std::set<size_t> lost_;   // members that failed, and the others go on
+  bool succeeded_ = false;  // one of them
   int exit_code_ = 0;
   int ending_signals_ = 0;  // SIGINT and SIGTERM received
   bool ending_ = false;     // SIGTERM has been sent

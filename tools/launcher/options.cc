@@ -7,6 +7,7 @@
 #include <cstdio>
 #include <exception>
 #include <memory>
+#include <string>
 
 #include "tools/launcher/environment.h"
 #include "tools/launcher/mpi_libraries.h"
@@ -36,6 +37,16 @@ std::string check_seconds(const std::string& text) {
   return is_number && std::isfinite(seconds) && seconds > 0 ? "" : fmt::format("'{}' is no number above 0", text);
 }
 
+// "MIN" or "MIN:MAX".
+std::string check_elastic(const std::string& text) {
+  const size_t colon = text.find(':');
+  int least = 0, most = kMaxRanks;
+  const bool numbers = CLI::detail::lexical_cast(text.substr(0, colon), least) &&
+                       (colon == std::string::npos || CLI::detail::lexical_cast(text.substr(colon + 1), most));
+  if (numbers && least >= 1 && most >= least && most <= kMaxRanks) return "";
+  return fmt::format("'{}' is not MIN or MIN:MAX, from 1 to {}", text, kMaxRanks);
+}
+
 // The usage line knows that a program follows.
 class Help : public CLI::Formatter {
  public:
@@ -48,7 +59,7 @@ class Help : public CLI::Formatter {
 // What the command line says, before it is checked as a whole.
 struct Words {
   bool no_prefix = false, mpi = false;
-  std::string hosts, hostfile;
+  std::string hosts, hostfile, elastic;
 };
 
 void declare(CLI::App& app, Options& options, Words& words) {
@@ -74,11 +85,16 @@ void declare(CLI::App& app, Options& options, Words& words) {
   app.add_option("--timeout", options.timeout_s, "End the ranks after so many seconds; the exit code is then 124")
       ->check(CLI::Validator(check_seconds, "above 0"))
       ->type_name("S");
-  app.add_option(
-         "--elastic", options.least,
-         "A rank that fails ends the others only if fewer than MIN are left; for programs that shrink, on one host")
-      ->check(CLI::Range(1, kMaxRanks))
-      ->type_name("MIN");
+  auto* elastic = app.add_option(
+      "--elastic", words.elastic,
+      "A rank that fails ends the others only if fewer than MIN are left; for programs that shrink, on one host. With "
+      "MAX it is started again, while fewer than MAX run and none has succeeded; for programs that grow");
+  elastic->check(CLI::Validator(check_elastic, ""))->type_name("MIN[:MAX]");
+  app.add_option("--max-restarts", options.restarts, "So often in all, with --elastic MIN:MAX")
+      ->check(CLI::Range(0, kMaxRanks))
+      ->default_val(3)
+      ->needs(elastic)
+      ->type_name("N");
   app.add_option("--env", options.environment, "Set a variable for every rank; may be given several times")
       ->allow_extra_args(false)
       ->check(CLI::Validator(check_assignment, ""))
@@ -158,8 +174,8 @@ std::string use_mpi(Options& options) {
 // What other hosts need; "" or what is missing.
 std::string check_network(const Options& options) {
   if (options.launch_agent.find_first_not_of(' ') == std::string::npos) return "--launch-agent names no program";
-  if (options.least > options.ranks) {
-    return fmt::format("--elastic {} is more than the {} ranks", options.least, options.ranks);
+  for (const int number : {options.least, options.most}) {
+    if (number > options.ranks) return fmt::format("--elastic {} is more than the {} ranks", number, options.ranks);
   }
   if (options.hosts.size() < 2) return "";
   if (options.least > 0) return "--elastic is for one host";
@@ -191,6 +207,10 @@ Parsed parse_options(int argc, char** argv) {
   }
   if (options.host_ranks) return options;
   options.prefix = !words.no_prefix;
+  if (const size_t colon = words.elastic.find(':'); !words.elastic.empty()) {
+    options.least = std::stoi(words.elastic);
+    if (colon != std::string::npos) options.most = std::stoi(words.elastic.substr(colon + 1));
+  }
   options.command = app.remaining();
   if (!options.command.empty() && options.command.front() == "--") {
     options.command.erase(options.command.begin());

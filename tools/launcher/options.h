@@ -19,10 +19,10 @@ struct Options {
   uint16_t master_port = 0;  // 0: one is chosen
   bool host_ranks = false;   // started by another host's rondo-run; nothing else counts
   bool prefix = true;
-  double timeout_s = 0;                  // 0: none
-  int least = 0;                         // JobSettings::least
-  std::vector<std::string> environment;  // "NAME=value", for every rank, over everything else
-  std::vector<std::string> command;      // program and its arguments; never empty
+  double timeout_s = 0;                   // 0: none
+  int least = 0, most = 0, restarts = 0;  // JobSettings
+  std::vector<std::string> environment;   // "NAME=value", for every rank, over everything else
+  std::vector<std::string> command;       // program and its arguments; never empty
 };
 
 // The exit code if there is nothing to run: --help, or a mistake that was explained on standard error.

@@ -73,13 +73,15 @@ Assignment common_assignment(const Options& options) {
   a.prefix = options.prefix;
   a.timeout_s = options.timeout_s;
   a.least = options.least;
+  a.most = options.most;
+  a.restarts = options.restarts;
   a.environment = options.environment;
   a.command = options.command;
   return a;
 }
 
 Member local_member(const Host& host, Assignment assignment) {
-  Member member{host.name, "", "", {}};
+  Member member{host.name, "", "", {}, {}};
   member.settings.body = [assignment = std::move(assignment)](int control) -> int {
     try {
       return run_host_ranks(assignment, control);
@@ -92,7 +94,7 @@ Member local_member(const Host& host, Assignment assignment) {
 }
 
 Member remote_member(const Host& host, const Assignment& assignment, const Options& options) {
-  Member member{host.name, "", encode(assignment), {}};
+  Member member{host.name, "", encode(assignment), {}, {}};
   member.settings.command = split_words(options.launch_agent);
   const std::string program =
       options.remote_path.empty() ? std::filesystem::read_symlink("/proc/self/exe").string() : options.remote_path;
