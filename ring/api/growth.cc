@@ -23,6 +23,8 @@ using Milliseconds = std::chrono::milliseconds;
 
 // Of rank 0's word to the others: a path or an address, and names.
 constexpr size_t kInvitationBytes = 1024;
+// Until newcomers() tries again to serve an address that another process serves.
+constexpr std::chrono::seconds kDoorPause{1};
 // Until a newcomer hears how the members have agreed, beyond twice their patience: what Membership takes after it.
 constexpr Milliseconds kAgreement{10'000};
 
@@ -128,11 +130,13 @@ Door& Growth::door(const Config& config, Store::Deadline deadline) {
 int Growth::newcomers(CommunicatorState& group) {
   if (launch_.newcomers.empty()) return 0;
   int32_t waiting = 0;
-  if (group.rank() == 0) {
+  const auto now = std::chrono::steady_clock::now();
+  if (group.rank() == 0 && (door_ || now >= try_door_at_)) {
     const Config& config = group.context().config;
     try {
-      waiting = door(config, std::chrono::steady_clock::now()).waiting();
+      waiting = door(config, now).waiting();
     } catch (const Exception& failure) {  // such as one that was left out, and serves it until it ends
+      try_door_at_ = now + kDoorPause;
       Logger(config.debug, 0).warn(fmt::format("newcomers cannot be heard: {}", failure.what()));
     }
   }
@@ -141,18 +145,19 @@ int Growth::newcomers(CommunicatorState& group) {
 }
 
 // What fails on rank 0 is thrown on all ranks, and the communicator goes on.
-Growth::Invitation Growth::invite(CommunicatorState& group, int newcomers, Milliseconds patience) {
+Growth::Invitation Growth::invite(CommunicatorState& group, int newcomers, Milliseconds wait) {
+  const Milliseconds patience = group.patience_of({}, "grow");
   Invitation made;
   std::array<char, kInvitationBytes> bytes{};
   if (group.rank() == 0) {
     const Config& config = group.context().config;
-    const auto deadline = std::chrono::steady_clock::now() + patience;
+    const auto deadline = std::chrono::steady_clock::now() + wait;
     try {
       made.newcomers = door(config, deadline).await(static_cast<size_t>(newcomers), deadline);
       if (made.newcomers.size() < static_cast<size_t>(newcomers)) {
         throw Exception(ErrorCode::kTimeout,
                         fmt::format("{} of {} newcomers came within {} ms at RONDO_JOIN=\"{}\"", made.newcomers.size(),
-                                    newcomers, patience.count(), launch_.newcomers));
+                                    newcomers, wait.count(), launch_.newcomers));
       }
       made.seat = {group.size(), group.size() + newcomers, group.context().epoch + 1, patience, "", "", {}};
       made.store = door_->serve_start(made.seat, std::chrono::steady_clock::now() + patience);
@@ -171,7 +176,7 @@ Growth::Invitation Growth::invite(CommunicatorState& group, int newcomers, Milli
                                     .take();
     std::copy(encoded.begin(), encoded.end(), bytes.begin());
   }
-  broadcast(group, bytes.data(), bytes.size(), Purpose::kGrow, 2 * patience);
+  broadcast(group, bytes.data(), bytes.size(), Purpose::kGrow, wait + patience);
   ByteReader in({bytes.data(), bytes.size()});
   made.refusal = static_cast<ErrorCode>(in.u16());
   made.asked = in.u32();
@@ -180,8 +185,8 @@ Growth::Invitation Growth::invite(CommunicatorState& group, int newcomers, Milli
   return made;
 }
 
-std::shared_ptr<CommunicatorState> Growth::open(CommunicatorState& group, Invitation invitation,
-                                                Milliseconds patience) {
+std::shared_ptr<CommunicatorState> Growth::open(CommunicatorState& group, Invitation invitation) {
+  const Milliseconds patience = group.patience_of({}, "grow");
   const Config& config = group.context().config;
   const auto deadline = std::chrono::steady_clock::now() + patience;
   const int world = group.size() + static_cast<int>(invitation.asked);
@@ -210,7 +215,7 @@ std::shared_ptr<CommunicatorState> Growth::open(CommunicatorState& group, Invita
 std::shared_ptr<CommunicatorState> Growth::grow(CommunicatorState& group, OutsideBatch outside, int newcomers,
                                                 Milliseconds timeout) {
   constexpr int kMost = 1'000'000;
-  const Milliseconds patience = group.patience_of(timeout, "grow");
+  const Milliseconds wait = group.patience_of(timeout, "grow");
   const auto invalid = [&](const std::string& why) {
     throw Exception(ErrorCode::kInvalid, fmt::format("grow on rank {}: {}", group.rank(), why));
   };
@@ -219,7 +224,7 @@ std::shared_ptr<CommunicatorState> Growth::grow(CommunicatorState& group, Outsid
   group.check_usable();
   Invitation invitation;
   try {
-    invitation = invite(group, newcomers, patience);
+    invitation = invite(group, newcomers, wait);
   } catch (const Exception& failure) {
     throw Exception(
         Error{failure.code(), fmt::format("grow on rank {}: {}", group.rank(), failure.what()), failure.error().ranks});
@@ -235,13 +240,13 @@ std::shared_ptr<CommunicatorState> Growth::grow(CommunicatorState& group, Outsid
     throw Exception(invitation.refusal, fmt::format("grow on rank {}: {}", group.rank(), invitation.text));
   }
   try {
-    group.hold(open(group, std::move(invitation), patience));
+    group.hold(open(group, std::move(invitation)));
   } catch (const Exception& failure) {
     if (failure.code() == ErrorCode::kInterrupted) throw;
     Logger(group.context().config.debug, group.rank())
         .warn(fmt::format("grow: the ranks go on without newcomers: {}", failure.what()));
   }
-  return group.go_on(outside, patience, "grow");
+  return group.go_on(outside, group.patience_of({}, "grow"), "grow");
 }
 
 }  // namespace rondo

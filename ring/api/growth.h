@@ -46,13 +46,13 @@ class Growth {
 
  private:
   struct Invitation;
-  Invitation invite(CommunicatorState& group, int newcomers, std::chrono::milliseconds patience);
-  std::shared_ptr<CommunicatorState> open(CommunicatorState& group, Invitation invitation,
-                                          std::chrono::milliseconds patience);
+  Invitation invite(CommunicatorState& group, int newcomers, std::chrono::milliseconds wait);
+  std::shared_ptr<CommunicatorState> open(CommunicatorState& group, Invitation invitation);
   Door& door(const Config& config, Store::Deadline deadline);
 
   Launch launch_;
   std::unique_ptr<Door> door_;  // rank 0's, once it has looked who waits
+  std::chrono::steady_clock::time_point try_door_at_{};
 };
 
 }  // namespace rondo
