@@ -55,6 +55,45 @@ def test_a_step_is_done_again_by_those_who_live():
     ]
 
 
+def _grows(group, rank):
+    recovery, weights, epoch = rondo.elastic(group), np.zeros(1000), None
+    while epoch != 2:
+        step = recovery.group.committed + 1
+        with recovery as group:
+            if epoch != group.epoch:
+                group.broadcast(weights)
+                epoch = group.epoch
+            if rank == 0 and step == 3:
+                os.kill(os.getpid(), signal.SIGKILL)
+            total = group.all_reduce(np.ones(1000), out=np.empty(1000))
+            group.commit(step)
+        if recovery.group.committed == step:
+            weights += total / total[0]
+    group = recovery.group
+    result = group.rank, group.size, np.array_equal(weights, np.full(1000, 1.0 + group.committed))
+    group.close()
+    return result
+
+
+def _newcomer(results):
+    results.put((3, _grows(rondo.init(), -1)))
+
+
+def test_a_newcomer_takes_the_place_of_a_rank_that_died(monkeypatch, tmp_path):
+    """With the state that rank 0 hands over: each step was done once."""
+    monkeypatch.setenv("RONDO_JOIN", f"unix://{tmp_path}/door")
+    context = multiprocessing.get_context("fork")
+    meeting_point, results = rondo.unique_id(), context.Queue()
+    children = [context.Process(target=_rank, args=(r, 3, meeting_point, results, _grows)) for r in range(3)]
+    children.append(context.Process(target=_newcomer, args=(results,)))
+    for child in children:
+        child.start()
+    said = sorted(results.get(timeout=60) for _ in range(3))
+    for child in children:
+        child.join(timeout=60)
+    assert said == [(1, (0, 3, True)), (2, (1, 3, True)), (3, (2, 3, True))]
+
+
 def _plain(group, rank):
     out_of_init = np.zeros(1)
     if rank == 0:
@@ -83,6 +122,9 @@ def _other_errors(group):
         raise ZeroDivisionError
     with pytest.raises(ValueError, match="timeout"):
         group.shrink(timeout=-1)
+    with pytest.raises(ValueError, match="RONDO_JOIN"):
+        group.grow(1)
+    assert group.newcomers() == 0
     return recovery.group is group and recovery.lost is None
 
 
