@@ -206,7 +206,7 @@ TEST_CASE("fault 76: a newcomer that dies while it is taken in: the ranks go on 
 
 TEST_CASE("fault 76: a rank that dies in grow(), each one, at many moments: the others agree on who goes on") {
   for (int victim = 0; victim < 3; ++victim) {
-    for (int delay = 0; delay < 6; ++delay) {
+    for (int delay = 0; delay < 5; ++delay) {
       CAPTURE(victim);
       CAPTURE(delay);
       GrowingJob job;

@@ -85,8 +85,8 @@ void ControlLogic::close(uint64_t communicator, uint64_t last_sequence, const st
 
 bool ControlLogic::all_left(uint64_t communicator) const {
   const Group* group = find(communicator);
-  // After a failure no rank needs a goodbye: the failure was sent before.
-  if (group == nullptr || group->failure) return true;
+  // After a failure no rank needs a goodbye: the failure was sent before. Nor do those that go on: they have agreed.
+  if (group == nullptr || group->failure || goes_on(*group)) return true;
   return std::all_of(group->members.begin(), group->members.end(),
                      [](const auto& entry) { return entry.second.left || entry.second.lost; });
 }
