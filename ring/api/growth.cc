@@ -23,9 +23,15 @@ using Milliseconds = std::chrono::milliseconds;
 
 // Of rank 0's word to the others: a path or an address, and names.
 constexpr size_t kInvitationBytes = 1024;
+// For a start whose ranks are all there: two that fall silent in it, one after the other, are found out.
+Milliseconds start_limit(const Config& config) {
+  const int64_t silence_ms = config.suspicion_ms > 0 ? 2 * config.suspicion_ms : config.start_timeout_ms;
+  return Milliseconds(std::min(config.start_timeout_ms, silence_ms + config.handshake_timeout_ms));
+}
+
 // Until newcomers() tries again to serve an address that another process serves.
 constexpr std::chrono::seconds kDoorPause{1};
-// Until a newcomer hears how the members have agreed, beyond twice their patience: what Membership takes after it.
+// Until a newcomer hears how the members have agreed, beyond their patience: what Membership takes after it.
 constexpr Milliseconds kAgreement{10'000};
 
 ObservedRank observed_rank(const Fabric& fabric, const Config& config) {
@@ -109,7 +115,7 @@ std::shared_ptr<CommunicatorState> Growth::enter(const Config& config, Store::De
       auto group =
           world_group(join_processes(launch, open_store(launch, config, until), config, until), {config, seat.epoch});
       group->meet_neighbors(Purpose::kJoin, until);
-      group->enter(2 * seat.patience + kAgreement);
+      group->enter(seat.patience + Milliseconds(config.start_timeout_ms) + kAgreement);
       return group;
     } catch (const Exception& failure) {
       if (failure.code() == ErrorCode::kInterrupted || failure.code() == ErrorCode::kInvalid ||
@@ -159,8 +165,9 @@ Growth::Invitation Growth::invite(CommunicatorState& group, int newcomers, Milli
                         fmt::format("{} of {} newcomers came within {} ms at RONDO_JOIN=\"{}\"", made.newcomers.size(),
                                     newcomers, wait.count(), launch_.newcomers));
       }
-      made.seat = {group.size(), group.size() + newcomers, group.context().epoch + 1, patience, "", "", {}};
-      made.store = door_->serve_start(made.seat, std::chrono::steady_clock::now() + patience);
+      const Milliseconds limit = start_limit(config);
+      made.seat = {group.size(), group.size() + newcomers, group.context().epoch + 1, limit, "", "", {}};
+      made.store = door_->serve_start(made.seat, std::chrono::steady_clock::now() + limit);
       made.text = made.seat.rendezvous;
       made.job_id = made.seat.job_id;
     } catch (...) {
@@ -186,11 +193,11 @@ Growth::Invitation Growth::invite(CommunicatorState& group, int newcomers, Milli
 }
 
 std::shared_ptr<CommunicatorState> Growth::open(CommunicatorState& group, Invitation invitation) {
-  const Milliseconds patience = group.patience_of({}, "grow");
   const Config& config = group.context().config;
-  const auto deadline = std::chrono::steady_clock::now() + patience;
+  const Milliseconds limit = start_limit(config);
+  const auto deadline = std::chrono::steady_clock::now() + limit;
   const int world = group.size() + static_cast<int>(invitation.asked);
-  Launch launch = launch_of(launch_, {group.rank(), world, 0, patience, invitation.job_id, invitation.text, {}});
+  Launch launch = launch_of(launch_, {group.rank(), world, 0, limit, invitation.job_id, invitation.text, {}});
   if (group.rank() == 0) {
     door_->admit(invitation.newcomers, invitation.seat);
     launch.hopeless = [&]() -> std::string {

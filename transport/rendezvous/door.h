@@ -22,7 +22,7 @@ void check_door_addresses(const std::string& addresses);
 struct Seat {
   int rank = 0, world = 0;
   uint64_t epoch = 0;                    // of that world
-  std::chrono::milliseconds patience{};  // of the ranks that take it in
+  std::chrono::milliseconds patience{};  // of the start
   std::string job_id, rendezvous;        // of the start
   std::shared_ptr<Store> door = {};      // a newcomer's: open until the start is over, so that the ranks see it live
 };
