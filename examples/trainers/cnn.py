@@ -143,8 +143,8 @@ class Trainer:
         else:
             own = saved[group.rank] if same and self.arguments.option in OWN_PARAMETERS else mean_of(saved)
         self.model.load_state_dict(own["model"])
+        self.optimizer.load_state_dict(state["exchange"])  # with the rule's state of rank 0
         self.rule.load_state_dict(own["rule"])
-        self.optimizer.load_state_dict(state["exchange"])
         self.epoch = state["epoch"]
         if same:
             self.step, self.sums = state["step"], state["sums"][group.rank].copy()
