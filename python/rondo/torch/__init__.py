@@ -16,7 +16,7 @@ import torch
 import torch.distributed as dist
 from _rondo_torch import register
 
-__all__ = ["empty", "make_default", "monitored_barrier", "register", "registered"]
+__all__ = ["empty", "lost_ranks", "make_default", "monitored_barrier", "register", "registered"]
 
 register()
 
@@ -61,6 +61,16 @@ def registered(bytes: int = 64 << 20, group: dist.ProcessGroup | None = None) ->
         yield
     finally:
         scope.end()
+
+
+def lost_ranks(group: dist.ProcessGroup | None = None) -> list[int]:
+    """After a failure: the ranks of the group that do not go on, the same on all that live, who all call it; one that lives
+    and does not call within the group's timeout is among them. torch's shrink_group takes them. group: None: the default
+    group. Raises torch.distributed.DistBackendError without a quorum (docs/recovery.md).
+
+    >>> torch.distributed.shrink_group(rondo.torch.lost_ranks(), shrink_flags=SHRINK_ABORT)
+    """
+    return _extension()._lost(_name(group))
 
 
 def _extension():

@@ -126,6 +126,7 @@ RondoBackend::RondoBackend(const c10::intrusive_ptr<c10d::Store>& store, const G
       options_(c10::make_intrusive<Options>("rondo", group.timeout)),
       comm_(comm),
       memory_(std::make_shared<Memory>(comm)),
+      store_(store),
       monitored_barriers_(store, job + "/monitored/", group.rank, group.size),
       forks_(forks_so_far()) {
   options_->group_name = group.name;
@@ -168,6 +169,54 @@ c10::intrusive_ptr<c10d::Backend> RondoBackend::split(const c10::intrusive_ptr<c
                                false};
   auto backend = c10::make_intrusive<RondoBackend>(store, group, job_of(group.name), comm);
   Groups::get().add(backend, false);
+  return backend;
+}
+
+std::vector<int64_t> RondoBackend::lost() {
+  Use use(*this);
+  const int64_t timeout_ms = options_->timeout.count();
+  if (shrunk_ == nullptr) check(rondo_shrink(comm_, timeout_ms, &shrunk_));
+  while (lost_.empty()) {
+    int size = 0;
+    check(rondo_size(shrunk_, &size));
+    std::vector<int32_t> living(static_cast<size_t>(size));
+    const int32_t own = rank_;
+    if (rondo_all_gather(shrunk_, &own, living.data(), 1, RONDO_INT32, nullptr) == RONDO_OK) {
+      for (int r = 0; r < size_; ++r) {
+        if (std::find(living.begin(), living.end(), r) == living.end()) lost_.push_back(r);
+      }
+      break;
+    }
+    rondo_comm_t next = nullptr;  // one more has died
+    check(rondo_shrink(shrunk_, timeout_ms, &next));
+    check(rondo_destroy(std::exchange(shrunk_, next)));
+  }
+  return lost_;
+}
+
+c10::intrusive_ptr<c10d::Backend> RondoBackend::shrink(const std::vector<int64_t>& excluded, int abort,
+                                                       const c10::intrusive_ptr<Options>& options) {
+  TORCH_CHECK_VALUE(!options, "rondo shrink_group: pg_options were given; pass None");
+  rondo_comm_t comm = nullptr;
+  if (abort != 0) {
+    const std::vector<int64_t> lost = this->lost();
+    TORCH_CHECK_VALUE(excluded == lost, "rondo shrink_group: ranks ", excluded, " are to be excluded, but ", lost,
+                      " are lost: pass rondo.torch.lost_ranks()");
+    comm = std::exchange(shrunk_, nullptr);
+  } else {
+    Use use(*this);
+    std::vector<int> ranks;
+    for (int r = 0; r < size_; ++r) {
+      if (std::find(excluded.begin(), excluded.end(), r) == excluded.end()) ranks.push_back(r);
+    }
+    check(rondo_new_group(comm_, ranks.data(), ranks.size(), &comm));
+  }
+  int rank = 0, size = 0;
+  check(rondo_rank(comm, &rank));
+  check(rondo_size(comm, &size));
+  const GroupDescription group{rank, size, options_->timeout, "", {}, false};
+  auto backend = c10::make_intrusive<RondoBackend>(store_, group, job_of("shrunk"), comm);
+  Groups::get().add(backend, Groups::get().get_default().get() == this);
   return backend;
 }
 
@@ -226,6 +275,7 @@ void RondoBackend::shutdown() {
   if (uses_.load(std::memory_order_seq_cst) > 0) rondo_abort(comm_, "the process group was destroyed during a call");
   while (uses_.load(std::memory_order_seq_cst) > 0) std::this_thread::sleep_for(std::chrono::milliseconds(1));
   arena_.with([](std::shared_ptr<Arena>& kept) { return std::exchange(kept, nullptr); });
+  if (shrunk_ != nullptr) rondo_destroy(std::exchange(shrunk_, nullptr));
   memory_->end();
 }
 

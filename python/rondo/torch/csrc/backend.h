@@ -71,6 +71,19 @@ class RondoBackend : public c10d::Backend {
   c10::intrusive_ptr<c10d::Backend> split(const c10::intrusive_ptr<c10d::Store>& store, const std::vector<int>& ranks,
                                           const c10::intrusive_ptr<Options>& options) override;
 
+  // After a failure, called by all that live: the ranks that do not go on, as rondo_shrink() has agreed.
+  std::vector<int64_t> lost();
+  // torch.distributed.shrink_group, of torch 2.13 and newer: no override to those before. The group without these
+  // ranks, for those that are left, who all call it. abort: SHRINK_ABORT, after a failure: exactly those of lost().
+  // Else the group has not failed.
+  virtual bool supportsShrinking() const { return true; }
+  virtual c10::intrusive_ptr<c10d::Backend> shrink(const std::vector<int64_t>& excluded, int abort,
+                                                   const c10::intrusive_ptr<Options>& options);
+  virtual void setGroupUid(const std::string& name) {
+    c10d::Backend::setGroupUid(name);
+    if (options_->group_name.empty()) options_->group_name = name;
+  }
+
   WorkPointer broadcast(Tensors& tensors, const c10d::BroadcastOptions& options) override;
   WorkPointer allreduce(Tensors& tensors, const c10d::AllreduceOptions& options) override {
     return allreduce(tensors, options, RONDO_WIRE_NONE);
@@ -173,7 +186,10 @@ class RondoBackend : public c10d::Backend {
   c10::intrusive_ptr<Options> options_;
   rondo_comm_t comm_;
   const std::shared_ptr<Memory> memory_;  // shared with the tensors in it; frees comm_
+  const c10::intrusive_ptr<c10d::Store> store_;
   MonitoredBarriers monitored_barriers_;
+  rondo_comm_t shrunk_ = nullptr;  // from lost() to shrink()
+  std::vector<int64_t> lost_;
   Locked<std::shared_ptr<Arena>> arena_;  // shared with scopes and tensors; null: none was asked for
   const int forks_;  // this process's when it was made: a forked child must not touch the communicator
   std::atomic<uint64_t> sequence_number_{0};

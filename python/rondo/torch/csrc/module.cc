@@ -34,6 +34,7 @@ TORCH_LIBRARY_FRAGMENT(rondo, library) {
       "bool is_default) -> ()",
       &create);
   library.def("_leave(str exception) -> ()", [](std::string exception) { RondoBackend::leave_all(exception); });
+  library.def("_lost(str group_name) -> int[]", [](std::string name) { return RondoBackend::named(name)->lost(); });
   library.def("_empty(int[] shape, ScalarType dtype, str group_name) -> Tensor", &empty);
   library.class_<RegisteredScope>("RegisteredScope")
       .def(torch::init<std::string, int64_t>())

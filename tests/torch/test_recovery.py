@@ -1,0 +1,112 @@
+"""After a rank has died the others go on: torch's shrink_group, and a new start in the same process."""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import ranks
+import torch
+import torch.distributed as dist
+from torch.distributed import distributed_c10d
+
+import rondo.torch
+from rondo.torch import _group
+from test_scripts import free_port
+
+needs_shrinking = pytest.mark.skipif(not hasattr(dist, "shrink_group"), reason="torch has no shrink_group")
+
+
+def of_everybody(group=None):
+    tensor = torch.ones(1)
+    dist.all_reduce(tensor, group=group)
+    return tensor.item()
+
+
+def survivors(world, body, folder):
+    """What body(rank) returns on each rank; those that are killed are left out."""
+    _group.extension()
+    results, errors = ranks.start(world, ranks._main, (world, f"file://{folder}/store", "rondo", 30, body, ()), 60)
+    assert all("exit code -9" in text for text in errors.values()), errors
+    return [result for rank, result in enumerate(results) if rank not in errors]
+
+
+def fail_until(error):
+    with pytest.raises(error):
+        while True:
+            of_everybody()
+
+
+def shrinks(rank):
+    assert dist.group.WORLD._get_backend(torch.device("cpu")).supports_shrinking
+    assert of_everybody() == 4
+    if rank == 1:
+        os.kill(os.getpid(), signal.SIGKILL)
+    fail_until(dist.DistBackendError)
+    assert rondo.torch.lost_ranks() == [1]
+    with pytest.raises(ValueError, match="lost_ranks"):
+        dist.shrink_group([2 if rank != 2 else 3], shrink_flags=distributed_c10d.SHRINK_ABORT)
+    dist.shrink_group([1], shrink_flags=distributed_c10d.SHRINK_ABORT)
+    own = torch.tensor([float(rank)])
+    dist.all_reduce(own)
+    torch.ops.rondo.all_reduce_(own)
+    pair = dist.new_group([0, 2])
+    in_pair = of_everybody(pair) if dist.get_rank() != 1 else 0
+    return dist.get_rank(), dist.get_world_size(), own.item(), in_pair
+
+
+@needs_shrinking
+def test_shrink_group_after_a_death(tmp_path):
+    sum_twice = 3 * (0 + 2 + 3)
+    assert survivors(4, shrinks, tmp_path) == [(0, 3, sum_twice, 2), (1, 3, sum_twice, 0), (2, 3, sum_twice, 2)]
+
+
+@needs_shrinking
+def test_the_program_of_the_page(tmp_path):
+    """That of docs/recovery.md."""
+    page = (Path(__file__).parents[2] / "docs/recovery.md").read_text()
+    (program,) = (block for block in re.findall(r"```python\n(.*?)```", page, re.DOTALL) if "shrink_group" in block)
+    (tmp_path / "step.py").write_text(program)
+    path = os.pathsep.join(entry for entry in sys.path if entry)
+    ports = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port()), "WORLD_SIZE": "3", "PYTHONPATH": path}
+    command = [sys.executable, str(tmp_path / "step.py")]
+    processes = [
+        subprocess.Popen(command, env={**os.environ, **ports, "RANK": str(rank)}, stdout=subprocess.PIPE, text=True)
+        for rank in range(3)
+    ]
+    said = [process.communicate(timeout=60)[0] for process in processes]
+    assert said == ["[10.0, 25.0] on 2 ranks\n", "", "[10.0, 25.0] on 2 ranks\n"]
+    assert [process.returncode for process in processes] == [0, -9, 0]
+
+
+def leaves_one_out(rank):
+    of_everybody()
+    if rank == 2:
+        return None
+    dist.shrink_group([2])
+    assert of_everybody() == 2
+    return dist.get_world_size()
+
+
+@needs_shrinking
+def test_shrink_group_of_ranks_that_live():
+    assert ranks.run(3, leaves_one_out) == [2, 2, None]
+
+
+def starts_again(rank, folder):
+    """Abort and a new start in the same process, thrice."""
+    for attempt in range(3):
+        if rank == 0:
+            dist.group.WORLD._get_backend(torch.device("cpu")).abort()
+        fail_until(dist.DistBackendError)
+        dist.destroy_process_group()
+        dist.init_process_group("rondo", init_method=f"file://{folder}/again{attempt}", rank=rank, world_size=2)
+        assert of_everybody() == 2
+    return True
+
+
+def test_abort_and_a_new_start_in_the_same_process(tmp_path):
+    assert ranks.run(2, starts_again, tmp_path) == [True, True]
