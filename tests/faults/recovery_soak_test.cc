@@ -119,7 +119,7 @@ struct Life {
 
 struct Slot {
   RankProcess process;
-  bool in = false, stopped = false, over = false;
+  bool in = false, stopped = false, left_out = false, over = false;
   int epochs = 0;
   std::map<int, std::vector<int64_t>> first = {};  // by size: descriptors, threads and bytes of an early epoch
 };
@@ -137,7 +137,7 @@ class World {
 
   void live(std::chrono::seconds so_long) {
     const auto until = Clock::now() + so_long;
-    while (Clock::now() < until) {
+    while (Clock::now() < until || (Clock::now() < until + 60s && (kills_ == 0 || joins_ == 0))) {
       listen(std::chrono::milliseconds(20 + below(250)));
       act();
     }
@@ -176,7 +176,7 @@ class World {
   std::vector<Slot*> living() {
     std::vector<Slot*> found;
     for (Slot& slot : slots_) {
-      if (slot.in && !slot.over && !slot.stopped) found.push_back(&slot);
+      if (slot.in && !slot.over && !slot.stopped && !slot.left_out) found.push_back(&slot);
     }
     return found;
   }
@@ -218,6 +218,7 @@ class World {
     for (Slot& slot : slots_) {
       if (!slot.stopped || epoch_ == stopped_in_epoch_) continue;
       slot.stopped = false;
+      slot.left_out = true;  // and will say so
       slot.process.signal(SIGCONT);
       calm_until_ = Clock::now() + 500ms;
     }
