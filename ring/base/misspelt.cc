@@ -18,7 +18,6 @@ namespace {
 
 constexpr std::string_view kPrefix = "RONDO_";
 
-// Variables of Rondo's that are no settings: read by the rendezvous, rondo-run and the Python package.
 constexpr std::array<std::string_view, 14> kElsewhere = {
     "RONDO_RANK",  "RONDO_WORLD_SIZE", "RONDO_LOCAL_RANK",  "RONDO_LOCAL_WORLD_SIZE", "RONDO_NODE",
     "RONDO_NODES", "RONDO_RENDEZVOUS", "RONDO_MASTER_PORT", "RONDO_PORT_FILE",        "RONDO_JOB_ID",
@@ -39,6 +38,8 @@ size_t distance(std::string_view from, std::string_view to) {
 }
 
 }  // namespace
+
+std::span<const std::string_view> variables_beside_settings() { return kElsewhere; }
 
 void warn_of_misspelt(std::span<const std::string_view> settings, const Logger& log) {
   static std::mutex mutex;

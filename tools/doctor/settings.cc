@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "ring/base/misspelt.h"
 #include "rondo/error.h"
 #include "tools/doctor/checks.h"
 #include "transport/rendezvous/launch_environment.h"
@@ -13,13 +14,8 @@ namespace {
 
 constexpr const char* kTopic = "settings";
 
-// Read by launchers, the Python package and its torch backend, not by Config.
-constexpr const char* kOtherVariables[] = {
-    "RONDO_RANK",        "RONDO_WORLD_SIZE", "RONDO_LOCAL_RANK",  "RONDO_LOCAL_WORLD_SIZE",
-    "RONDO_NODE",        "RONDO_NODES",      "RONDO_RENDEZVOUS",  "RONDO_JOB_ID",
-    "RONDO_MASTER_PORT", "RONDO_PORT_FILE",  "RONDO_TORCH_CACHE", "RONDO_LIBRARY",
-    "RONDO_RUN",         "MASTER_ADDR",      "MASTER_PORT",       "WORLD_SIZE",
-    "LOCAL_RANK",        "LOCAL_WORLD_SIZE"};
+// Of launchers.
+constexpr const char* kLaunchers[] = {"MASTER_ADDR", "MASTER_PORT", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE"};
 // A name of so few letters is near too many others.
 constexpr size_t kShortest = 8;
 
@@ -48,7 +44,8 @@ Finding unknown(const std::string& name, const std::string& meant) {
 }  // namespace
 
 std::vector<std::string> known_variables() {
-  std::vector<std::string> names(std::begin(kOtherVariables), std::end(kOtherVariables));
+  std::vector<std::string> names(std::begin(kLaunchers), std::end(kLaunchers));
+  for (const std::string_view name : variables_beside_settings()) names.emplace_back(name);
   const std::string settings = Config{}.describe();  // a line "RONDO_X=value" for each
   for (size_t at = 0; at < settings.size();) {
     const size_t end = std::min(settings.find('\n', at), settings.size());
