@@ -21,6 +21,7 @@ X = np.zeros(2)
 GIVEN = {
     "array": X, "arrays": [X], "parameters": [X], "out": X, "dest": 0, "source": 0, "color": 0, "ranks": [0], "shape": 2,
     "collective": "all_reduce", "count": 2, "counts": [2], "send_counts": [2], "size": 1, "rank": 0, "step": 0, "value": 1,
+    "newcomers": 1,
 }  # fmt: skip
 WRONG_KINDS = [True, np.True_, 1.0, 1.5, np.float64(1), "1", b"1", 1j, np.array([1, 2])]
 BEYOND_INT = [
