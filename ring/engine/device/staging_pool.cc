@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <utility>
 
 namespace rondo {
 namespace {
@@ -40,13 +41,14 @@ void StagingPool::give_back(const Region& region) {
 }
 
 bool StagingPool::free_all() {
-  std::lock_guard lock(mutex_);
+  std::unique_lock lock(mutex_);
   if (taken_ > 0) return false;
-  for (const auto& [bytes, region] : free_) {
+  const auto regions = std::exchange(free_, {});
+  lock.unlock();  // to unlock memory waits for streams
+  for (const auto& [bytes, region] : regions) {
     driver_->unlock_host(region.word);
     allocations_.deallocate(region.word);
   }
-  free_.clear();
   return true;
 }
 

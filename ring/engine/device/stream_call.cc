@@ -65,10 +65,12 @@ DeviceStream StreamCalls::copy_stream(int device) {
   }
   DeviceStream made = nullptr;
   driver->check(driver->make_stream(device, &made), "making a stream");
-  std::lock_guard lock(mutex_);
+  std::unique_lock lock(mutex_);
   const auto [found, is_new] = copy_streams_.emplace(device, made);
+  const DeviceStream stream = found->second;
+  lock.unlock();
   if (!is_new) driver->destroy_stream(made);
-  return found->second;
+  return stream;
 }
 
 bool StreamCalls::begin(uint32_t entries, const std::function<bool()>& stop) {
@@ -128,9 +130,13 @@ std::optional<Error> StreamCalls::broken() {
 
 void StreamCalls::free_all() {
   if (!pool.free_all()) return;
-  std::lock_guard lock(mutex_);
-  for (const auto& [device, event] : std::exchange(events_, {})) driver->destroy_event(device, event);
-  for (const auto& [device, stream] : std::exchange(copy_streams_, {})) driver->destroy_stream(stream);
+  const auto take = [this](auto& list) {
+    std::lock_guard lock(mutex_);
+    return std::exchange(list, {});
+  };
+  // Without the lock: this waits for functions in streams, which give back events.
+  for (const auto& [device, stream] : take(copy_streams_)) driver->destroy_stream(stream);
+  for (const auto& [device, event] : take(events_)) driver->destroy_event(device, event);
 }
 
 // --- CopyStream
