@@ -11,9 +11,9 @@ _GROW_TIMEOUT = 5.0  # seconds: who waits at RONDO_JOIN is there already
 
 class elastic:  # noqa: N801
     """For the block of a step: where another rank is lost in it, the block ends, and the ranks that live have shrunk.
-    After a step without a loss the processes that wait at RONDO_JOIN have been taken in. Whether the step was done shows
-    `committed`; every rank must do the same steps again, so what the block changes is put back first. Whoever has come
-    gets the state by a broadcast of rank 0, which has it, at the first step of an epoch. Other errors leave the block.
+    After a step without a loss the processes that wait at RONDO_JOIN have been taken in. `committed` shows
+    whether the step was done. Every rank must do the same steps again, so what the block changes is put back first. New
+    ranks get the state by a broadcast of rank 0 at the first step of an epoch. Other errors leave the block.
     `timeout`: of Communicator.shrink().
 
     >>> recovery, epoch = rondo.elastic(rondo.init()), None

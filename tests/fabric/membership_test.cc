@@ -69,7 +69,8 @@ TEST_CASE("a quorum: the majority, half with the lowest, or all but the dead") {
   CHECK(outcome({0, 1, 0, 1}, {0, 1}) == Outcome::kGoesOn);       // each host has seen its own
 }
 
-TEST_CASE("they go on with newcomers if each that goes on has opened that communicator, whoever has died") {
+TEST_CASE(
+    "members go on with newcomers if each member that goes on has opened that communicator, whichever have died") {
   for (int size = 2; size <= 6; ++size) {
     for (int lacks = -1; lacks < size; ++lacks) {
       for (int victim = -1; victim < size; ++victim) {

@@ -1,5 +1,5 @@
-// A job takes in new processes, whoever dies meanwhile: the living ranks go on with the right sums, with the newcomers
-// or without them.
+// A job takes in new processes. Where ranks or newcomers die meanwhile, the living ranks go on with the right sums,
+// with the newcomers or without them.
 #include <doctest/doctest.h>
 #include <fmt/format.h>
 #include <netinet/in.h>

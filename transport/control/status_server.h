@@ -12,8 +12,8 @@ class io_context;
 
 namespace rondo {
 
-// Serves a text at a unix socket, on the I/O thread: whoever connects gets it, then the end; what a client writes is
-// not read. Processes of other users, but for root's, are shut out.
+// Serves a text at a unix socket, on the I/O thread. A client that connects gets the text, and then the end of the
+// stream. What a client writes is not read. Processes of other users are refused, but for root's.
 class StatusServer {
  public:
   static constexpr size_t kMostClients = 16;  // more push out the oldest
