@@ -1,28 +1,13 @@
 /* A program of MPI as its users write them, compiled against a face's header. Checks every family of calls and prints
    "rank R of N: fine", or the line that failed. With an argument it does one thing wrong, for mpi_test.cc. */
 
-#include <mpi.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-static int rank, size;
-
-#define CHECK(condition)                                                     \
-  do {                                                                       \
-    if (!(condition)) {                                                      \
-      fprintf(stderr, "rank %d: line %d: %s\n", rank, __LINE__, #condition); \
-      MPI_Abort(MPI_COMM_WORLD, 9);                                          \
-    }                                                                        \
-  } while (0)
-
-static int class_of(int error) {
-  int error_class = 0;
-  MPI_Error_class(error, &error_class);
-  return error_class;
-}
+#include "tests/mpi/check.h"
 
 static void messages(void) {
   const int next = (rank + 1) % size, last = (rank + size - 1) % size;

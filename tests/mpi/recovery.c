@@ -2,26 +2,11 @@
    dies at step 40, after an agreement or (with an argument) before one. Prints "rank R of N: fine", or the line that
    failed. */
 
-#include <mpi.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
 
-static int rank, size;
-
-#define CHECK(condition)                                                     \
-  do {                                                                       \
-    if (!(condition)) {                                                      \
-      fprintf(stderr, "rank %d: line %d: %s\n", rank, __LINE__, #condition); \
-      MPI_Abort(MPI_COMM_WORLD, 9);                                          \
-    }                                                                        \
-  } while (0)
-
-static int class_of(int error) {
-  int error_class = 0;
-  MPI_Error_class(error, &error_class);
-  return error_class;
-}
+#include "tests/mpi/check.h"
 
 static int members(MPI_Group group) {
   int count = 0;
