@@ -70,8 +70,8 @@ TEST_CASE("messages that a rank waits for do not wake its progress thread") {
             for (int i = 0; i < 1000; ++i) burst(group, out, in, i % 2 == 0 ? 8 : 1000, static_cast<uint8_t>(i));
             const auto us = std::chrono::duration_cast<std::chrono::microseconds>(Clock::now() - start).count();
             const int64_t sleeps = sleeps_of_progress_thread() - before;
-            // It looks each 250 us, whatever the rank does.
-            expect(sleeps <= us / 200 + 20, [&] { return fmt::format("{} sleeps in {} us", sleeps, us); });
+            // It looks each 250 us, whatever the rank does, and may sleep for a lock then; 128,000 messages arrive.
+            expect(sleeps <= us / 100 + 20, [&] { return fmt::format("{} sleeps in {} us", sleeps, us); });
           }) == "");
   }
 }
