@@ -97,6 +97,14 @@ for suite in "${suites[@]}"; do
   passed_before "$suite" || run_suite "$suite"
 done
 
+# What failed, once more at the end, with the last words of Bazel's tests.
+while read -r verdict target _; do
+  [[ $verdict == fail ]] || continue
+  log=${target#//}
+  log=bazel-testlogs/${log/://}
+  log=${log%:}/test.log
+  [[ $target != //* || ! -f $log ]] || { echo "--- the end of $log" && tail -n 40 "$log"; }
+done <"$RONDO_RESULTS"
 sed -n 's/^fail /FAILED: /p' "$RONDO_RESULTS"
 passed=$(count pass)
 failed=$(count fail)
