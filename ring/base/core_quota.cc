@@ -4,10 +4,11 @@
 
 #include <algorithm>
 #include <fstream>
-#include <iterator>
 #include <map>
 #include <optional>
 #include <sstream>
+
+#include "ring/base/file_text.h"
 
 namespace rondo {
 namespace {
@@ -77,10 +78,7 @@ CoreQuota core_quota(const std::string& groups, const std::string& root) {
   return least;
 }
 
-CoreQuota core_quota() {
-  std::ifstream file("/proc/thread-self/cgroup");
-  return core_quota(std::string(std::istreambuf_iterator<char>(file), {}), "/sys/fs/cgroup");
-}
+CoreQuota core_quota() { return core_quota(file_text("/proc/thread-self/cgroup"), "/sys/fs/cgroup"); }
 
 int cores_within(int cores, const std::vector<CoreQuota>& ranks) {
   struct Group {

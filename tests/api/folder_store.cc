@@ -6,11 +6,13 @@
 
 #include <algorithm>
 #include <chrono>
+#include <filesystem>
 #include <fstream>
 #include <functional>
-#include <iterator>
 #include <optional>
 #include <thread>
+
+#include "ring/base/file_text.h"
 
 namespace rondo::testing {
 namespace {
@@ -39,9 +41,9 @@ std::string path_of(void* context, std::string key) {
 }
 
 std::optional<std::string> read(void* context, const char* key) {
-  std::ifstream file(path_of(context, key), std::ios::binary);
-  if (!file) return std::nullopt;
-  return std::string(std::istreambuf_iterator<char>(file), {});
+  const std::string path = path_of(context, key);
+  if (!std::filesystem::exists(path)) return std::nullopt;
+  return file_text(path);
 }
 
 void write(void* context, const char* key, std::string_view value) {

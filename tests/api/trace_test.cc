@@ -11,13 +11,12 @@
 #include <cmath>
 #include <cstring>
 #include <filesystem>
-#include <fstream>
-#include <iterator>
 #include <map>
 #include <numeric>
 #include <string>
 #include <vector>
 
+#include "ring/base/file_text.h"
 #include "ring/engine/observe/trace_format.h"
 #include "rondo/communicator.h"
 #include "rondo/rondo.h"
@@ -26,11 +25,6 @@
 
 namespace rondo::testing {
 namespace {
-
-std::string contents(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(file), {}};
-}
 
 struct Trace {
   std::string text;
@@ -46,7 +40,7 @@ struct Trace {
 };
 
 Trace read_trace(const std::string& folder, int rank) {
-  const std::string data = contents(fmt::format("{}/rank-{}.rondo-trace", folder, rank));
+  const std::string data = file_text(fmt::format("{}/rank-{}.rondo-trace", folder, rank));
   expect(data.size() > kTraceHeaderBytes + kTraceTextBytes, fmt::format("rank {} left no trace", rank));
   const auto* header = reinterpret_cast<const TraceHeader*>(data.data());
   expect(std::memcmp(header->magic, kTraceMagic, sizeof(kTraceMagic)) == 0, "not a trace");
@@ -355,7 +349,7 @@ TEST_CASE("metrics over a port of loopback, and in a file") {
     auto group = std::move(Communicator::inproc(1, config).front());
     group.barrier();
   }
-  CHECK(contents(folder.path("prom/rondo-rank-0.prom")).find("rondo_operations_total{") != std::string::npos);
+  CHECK(file_text(folder.path("prom/rondo-rank-0.prom")).find("rondo_operations_total{") != std::string::npos);
 }
 
 }  // namespace

@@ -2,12 +2,12 @@
 
 #include <doctest/doctest.h>
 
-#include <fstream>
 #include <sstream>
 #include <string>
 
 #include "bench/output/table.h"
 #include "bench/reporter.h"
+#include "ring/base/file_text.h"
 #include "rondo/error.h"
 #include "tests/support/temp_folder.h"
 
@@ -31,13 +31,6 @@ Row example() {
   return row;
 }
 
-std::string text_of(const std::string& path) {
-  std::ifstream file(path);
-  std::stringstream out;
-  out << file.rdbuf();
-  return out.str();
-}
-
 TEST_CASE("what is not there is null in the file; compare_test.py holds files against docs/bench-schema.json") {
   const testing::TempFolder directory;
   const std::string path = directory.path() + "/out.json";
@@ -46,7 +39,7 @@ TEST_CASE("what is not there is null in the file; compare_test.py holds files ag
   bare.share_of_limit.reset();
   bare.wrong.reset();
   write_json(path, this_machine(), {}, {example(), bare});
-  const std::string text = text_of(path);
+  const std::string text = file_text(path);
   const size_t second = text.rfind("\"library\"");
   for (const char* field : {"limit_gbps", "share_of_limit", "wrong"}) {
     const std::string null = std::string("\"") + field + "\": null";
@@ -138,7 +131,7 @@ TEST_CASE("a share above 1.05 has its limit measured again; what stays above is 
     limits.raise({4, 64u << 20, 5.0, ""});
     Reporter reporter(options, this_machine(), 4);
     CHECK(reporter.finish({high}, limits, [&](uint64_t bytes) { return StreamLimit{4, bytes, measured, ""}; }) == 0);
-    return text_of(options.json);
+    return file_text(options.json);
   };
   CHECK(file_after(6.4).find("\"share_of_limit\": 0.96") != std::string::npos);
   CHECK(file_after(5.5).find("\"share_of_limit\": null") != std::string::npos);

@@ -6,20 +6,15 @@
 
 #include <csignal>
 #include <filesystem>
-#include <fstream>
 #include <iterator>
 #include <string>
 
+#include "ring/base/file_text.h"
 #include "rondo/error.h"
 #include "tests/support/temp_folder.h"
 
 namespace rondo::bench {
 namespace {
-
-std::string text_of(const std::string& path) {
-  std::ifstream file(path);
-  return {std::istreambuf_iterator<char>(file), {}};
-}
 
 size_t files_in(const std::string& folder) {
   return static_cast<size_t>(std::distance(std::filesystem::directory_iterator(folder), {}));
@@ -39,7 +34,7 @@ TEST_CASE("a file is replaced, and nothing is left beside it") {
   const std::string path = directory.path() + "/rows.json";
   replace_file(path, "old");
   replace_file(path, "new");
-  CHECK(text_of(path) == "new");
+  CHECK(file_text(path) == "new");
   CHECK(files_in(directory.path()) == 1);
 }
 
@@ -56,7 +51,7 @@ TEST_CASE("a file that cannot be written whole stays as it was, and the error sa
   REQUIRE(setrlimit(RLIMIT_FSIZE, &before) == 0);
   std::signal(SIGXFSZ, handler);
   CHECK(why == "cannot write " + path + ": File too large");
-  CHECK(text_of(path) == "old");
+  CHECK(file_text(path) == "old");
   CHECK(files_in(directory.path()) == 1);
   CHECK(refusal(directory.path() + "/none/rows.json", "x") ==
         "cannot write " + directory.path() + "/none/rows.json: No such file or directory");
@@ -69,7 +64,7 @@ TEST_CASE("what is no regular file is written as it is: a link keeps pointing, a
   std::filesystem::create_symlink(path, link);
   replace_file(link, "new");
   CHECK(std::filesystem::is_symlink(link));
-  CHECK(text_of(path) == "new");
+  CHECK(file_text(path) == "new");
   replace_file("/dev/null", "x");
   CHECK(std::filesystem::is_character_file("/dev/null"));
 }

@@ -2,17 +2,16 @@
 
 #include <cstdio>
 #include <cstdlib>
-#include <fstream>
-#include <iterator>
 #include <string>
 #include <string_view>
+
+#include "ring/base/file_text.h"
 
 namespace rondo::testing {
 
 // doctest owns main() and keeps the arguments to itself; the kernel has them too.
 uint64_t argument(std::string_view name, uint64_t by_default) {
-  std::ifstream file("/proc/self/cmdline", std::ios::binary);
-  const std::string all((std::istreambuf_iterator<char>(file)), {});
+  const std::string all = file_text("/proc/self/cmdline");
   const std::string wanted = "--" + std::string(name) + "=";
   const size_t at = all.find(wanted);
   return at == std::string::npos ? by_default : std::strtoull(all.c_str() + at + wanted.size(), nullptr, 10);

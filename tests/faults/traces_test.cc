@@ -11,12 +11,11 @@
 #include <unistd.h>
 
 #include <cstdio>
-#include <fstream>
-#include <iterator>
 #include <set>
 #include <string>
 #include <vector>
 
+#include "ring/base/file_text.h"
 #include "tests/faults/own_machine.h"
 #include "tests/faults/ranks.h"
 
@@ -105,8 +104,7 @@ std::string kill_while_working(const std::string& rendezvous) {
 }
 
 bool contains(const std::string& rendezvous, const std::string& text) {
-  std::ifstream file(rendezvous.substr(rendezvous.find("://") + 3), std::ios::binary);
-  return std::string(std::istreambuf_iterator<char>(file), {}).find(text) != std::string::npos;
+  return file_text(rendezvous.substr(rendezvous.find("://") + 3)).find(text) != std::string::npos;
 }
 
 // Kills two of three ranks, which wait for the third.

@@ -6,11 +6,11 @@
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
-#include <iterator>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "ring/base/file_text.h"
 #include "tests/fuzz/target.h"
 
 namespace rondo::fuzz {
@@ -23,9 +23,8 @@ constexpr std::chrono::seconds kTime{2};  // 16 targets in half a minute
 constexpr unsigned char kChanges[] = {0x01, 0x04, 0x10, 0x80, 0xff};
 
 std::string contents_of(const char* path) {
-  std::ifstream file(path, std::ios::binary);
-  RONDO_CHECK(file.good(), "an input that is there");
-  return {std::istreambuf_iterator<char>(file), {}};
+  RONDO_CHECK(std::filesystem::exists(path), "an input that is there");
+  return file_text(path);
 }
 
 // Tried before it runs out of time; false: it did.

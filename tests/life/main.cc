@@ -2,13 +2,14 @@
 // --doors=numpy,cpp/torch: of each life drawn, one of these lists. --python=COMMAND: starts ranks of numpy and torch.
 #include <algorithm>
 #include <cstdio>
-#include <fstream>
+#include <filesystem>
 #include <iostream>
 #include <map>
 #include <random>
 #include <string>
 #include <vector>
 
+#include "ring/base/file_text.h"
 #include "tests/life/generate.h"
 #include "tests/life/player.h"
 #include "tests/life/program.h"
@@ -26,9 +27,8 @@ std::string value_of(const Arguments& arguments, const std::string& name, const 
 }
 
 std::string read_file(const std::string& path) {
-  std::ifstream file(path);
-  if (!file) throw std::runtime_error("cannot read " + path);
-  return {std::istreambuf_iterator<char>(file), {}};
+  if (!std::filesystem::exists(path)) throw std::runtime_error("cannot read " + path);
+  return file_text(path);
 }
 
 bool is_of_python(const std::string& door) { return door != "cpp" && door != "c"; }

@@ -14,6 +14,7 @@
 #include <sstream>
 #include <thread>
 
+#include "ring/base/file_text.h"
 #include "tests/support/namespaces.h"
 #include "tests/support/temp_folder.h"
 
@@ -23,11 +24,6 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr unsigned kLongestLife = 3600;  // seconds
-
-std::string read_file(const std::string& path) {
-  std::ifstream file(path);
-  return {std::istreambuf_iterator<char>(file), {}};
-}
 
 // A process of a life: a rank, or all of them as threads.
 struct Child {
@@ -138,7 +134,7 @@ class Play {
   std::string positions() const {
     std::string all;
     for (int r = 0; r < life_.world; ++r) {
-      const std::string page = read_file(folder_.path("at-" + std::to_string(r)));
+      const std::string page = file_text(folder_.path("at-" + std::to_string(r)));
       all += page.substr(0, 16 * life_.threads.size());
     }
     return all;
@@ -168,7 +164,7 @@ class Play {
       const std::string line = "timeout 30 gdb -p " + std::to_string(child.pid) +
                                " -batch -ex 'thread apply all bt 12' >" + file + " 2>/dev/null";
       if (std::system(line.c_str()) == 0)
-        text += "stacks of rank " + std::to_string(child.rank) + "\n" + read_file(file);
+        text += "stacks of rank " + std::to_string(child.rank) + "\n" + file_text(file);
     }
     return text;
   }
@@ -176,7 +172,7 @@ class Play {
   std::string said() const {
     std::string text;
     for (const Child& child : children_) {
-      const std::string output = read_file(folder_.path("output-" + std::to_string(child.rank)));
+      const std::string output = file_text(folder_.path("output-" + std::to_string(child.rank)));
       if (!output.empty()) text += "output of rank " + std::to_string(child.rank) + ":\n" + output.substr(0, 20'000);
     }
     return text;
@@ -196,7 +192,7 @@ class Play {
     std::string faults, crashes;
     std::map<std::string, std::pair<std::string, int>> bits;
     for (int r = 0; r < life_.world; ++r) {
-      std::istringstream lines(read_file(folder_.path("report-" + std::to_string(r))));
+      std::istringstream lines(file_text(folder_.path("report-" + std::to_string(r))));
       for (std::string line; std::getline(lines, line);) {
         if (line.compare(0, 6, "fault ") == 0) faults += line.substr(6) + "\n";
         const std::vector<std::string> words = split_words(line, ' ');

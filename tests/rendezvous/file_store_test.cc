@@ -8,10 +8,10 @@
 #include <filesystem>
 #include <fstream>
 #include <memory>
-#include <sstream>
 #include <string>
 #include <vector>
 
+#include "ring/base/file_text.h"
 #include "rondo/error.h"
 #include "tests/rendezvous/test_jobs.h"
 #include "tests/support/child.h"
@@ -23,12 +23,6 @@ using test::in_ms;
 using test::soon;
 using testing::Child;
 using testing::Parent;
-
-std::string content(const std::string& path) {
-  std::ostringstream text;
-  text << std::ifstream(path).rdbuf();
-  return text.str();
-}
 
 // A process that opens the file, puts k=v and is killed where it stands.
 void crash_with_file(const std::string& path, const std::string& job_id) {
@@ -54,7 +48,7 @@ TEST_CASE("file store: what a crashed run left, of whatever job, does not reach 
   std::string path = folder.path("f");
   for (const char* job : {"same", "other"}) {
     crash_with_file(path, job);
-    REQUIRE(content(path).find("v") != std::string::npos);
+    REQUIRE(file_text(path).find("v") != std::string::npos);
     FileStore store(path, "same", "end", soon());
     CHECK_FALSE(store.try_get("k", soon()));
   }
@@ -65,16 +59,16 @@ TEST_CASE("file store: a crash at any byte of a record leaves the records before
   std::string path = folder.path("f");
   FileStore first(path, "j", "end", soon());
   first.put("a", "1", soon());
-  size_t whole = content(path).size();
+  size_t whole = file_text(path).size();
   first.put("b", "2", soon());
-  std::string all = content(path);
+  std::string all = file_text(path);
   for (size_t cut = whole; cut < all.size(); ++cut) {
     CAPTURE(cut);
     REQUIRE(truncate(path.c_str(), static_cast<off_t>(cut)) == 0);
     FileStore second(path, "j", "end", soon());
     CHECK(second.get("a", soon()) == "1");
     CHECK_FALSE(second.try_get("b", soon()));
-    CHECK(content(path).size() == whole);  // the rest is cut off
+    CHECK(file_text(path).size() == whole);  // the rest is cut off
     second.put("c", "3", soon());
     FileStore third(path, "j", "end", soon());
     CHECK(third.get("c", soon()) == "3");
@@ -108,7 +102,7 @@ TEST_CASE("file store: other files, links and directories are refused and left a
   std::string letter = folder.path("letter");
   std::ofstream(letter) << "dear reader";
   CHECK(refusal(letter, "j").message.find("something else") != std::string::npos);
-  CHECK(content(letter) == "dear reader");
+  CHECK(file_text(letter) == "dear reader");
   REQUIRE(symlink(letter.c_str(), folder.path("link").c_str()) == 0);
   CHECK(refusal(folder.path("link"), "j").code == ErrorCode::kBootstrap);
   CHECK(refusal(folder.path(""), "j").code == ErrorCode::kBootstrap);

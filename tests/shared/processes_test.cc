@@ -14,10 +14,9 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <fstream>
-#include <iterator>
 #include <string>
 
+#include "ring/base/file_text.h"
 #include "rondo/error.h"
 #include "tests/fabric/cluster.h"
 #include "tests/fabric/processes.h"
@@ -117,8 +116,7 @@ TEST_CASE("where the kernel refuses process_vm_readv to one rank, none pulls, an
   };
   CHECK(outcome(3, config, one) == Lines(3, "0 0 0 shares"));
   for (int rank = 0; rank < 3; ++rank) {
-    std::ifstream file(said.path(std::to_string(rank)));
-    const std::string text{std::istreambuf_iterator<char>(file), {}};
+    const std::string text = file_text(said.path(std::to_string(rank)));
     CHECK_MESSAGE(text.find("may read each other's memory (process_vm_readv") != std::string::npos, text);
   }
 }

@@ -7,19 +7,14 @@
 
 #include <algorithm>
 #include <fstream>
-#include <iterator>
 #include <sstream>
 #include <stdexcept>
 
+#include "ring/base/file_text.h"
 #include "tests/support/eventually.h"
 
 namespace rondo::test {
 namespace {
-
-std::string read_file(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
-}
 
 void redirect(const std::string& path, int flags, int target) {
   const int fd = ::open(path.c_str(), flags | O_CLOEXEC, 0600);
@@ -61,8 +56,8 @@ int Program::wait(std::chrono::milliseconds deadline) {
   return code_;
 }
 
-std::string Program::output() const { return read_file(folder_.path("out")); }
-std::string Program::errors() const { return read_file(folder_.path("err")); }
+std::string Program::output() const { return file_text(folder_.path("out")); }
+std::string Program::errors() const { return file_text(folder_.path("err")); }
 
 std::vector<std::string> sorted_lines(const std::string& text) {
   std::vector<std::string> lines;
@@ -79,7 +74,7 @@ size_t count_of(const std::string& text, const std::string& part) {
 }
 
 bool alive(pid_t pid) {
-  const std::string status = read_file("/proc/" + std::to_string(pid) + "/stat");
+  const std::string status = file_text("/proc/" + std::to_string(pid) + "/stat");
   const size_t name_end = status.rfind(')');
   return name_end != std::string::npos && status.compare(name_end + 2, 1, "Z") != 0;
 }

@@ -2,24 +2,15 @@
 
 #include <doctest/doctest.h>
 
-#include <fstream>
-#include <iterator>
 #include <string>
+
+#include "ring/base/file_text.h"
 
 namespace rondo {
 
-namespace {
-
-std::string contents(const char* path) {
-  std::ifstream file(path);
-  return {std::istreambuf_iterator<char>(file), {}};
-}
-
-}  // namespace
-
 TEST_CASE("a change of what is chosen shows in choices.txt") {
   INFO("if it is wanted: bazel run //tools/plan:plan_choices > tests/tools/choices.txt");
-  CHECK_EQ(contents("tests/tools/choices.txt"), choices());
+  CHECK_EQ(file_text("tests/tools/choices.txt"), choices());
 }
 
 TEST_CASE("the table of choices follows the model: where messages cost nothing, many ranks need no trees") {

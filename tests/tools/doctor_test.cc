@@ -15,6 +15,7 @@
 #include <string>
 #include <vector>
 
+#include "ring/base/file_text.h"
 #include "tests/support/program.h"
 #include "tests/support/temp_folder.h"
 #include "tools/doctor/checks.h"
@@ -71,9 +72,7 @@ TEST_CASE("doctor: names that are near a variable's are taken for it, and others
 }
 
 TEST_CASE("doctor: it knows every variable of docs/environment.md") {
-  std::ifstream page("docs/environment.md");
-  REQUIRE(page.good());
-  const std::string text{std::istreambuf_iterator<char>(page), {}};
+  const std::string text = file_text("docs/environment.md");
   const std::vector<std::string> known = known_variables();
   const std::regex name("RONDO_[A-Z_]+[A-Z]");
   std::set<std::string> there;

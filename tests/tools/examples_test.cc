@@ -2,11 +2,10 @@
 #include <doctest/doctest.h>
 
 #include <chrono>
-#include <fstream>
-#include <sstream>
 #include <string>
 #include <utility>
 
+#include "ring/base/file_text.h"
 #include "tests/support/program.h"
 
 using rondo::test::Program;
@@ -37,8 +36,7 @@ TEST_CASE("messages prints what is written down for 4 ranks") {
   Program program({"tools/rondo-run", "-n", "4", "--no-prefix", "--timeout", "30", "examples/messages"});
   CHECK(program.wait(std::chrono::seconds(40)) == 0);
   CAPTURE(program.errors());
-  std::ostringstream expected;
-  expected << std::ifstream("examples/messages.txt").rdbuf();
-  CHECK(!expected.str().empty());
-  CHECK(rondo::test::sorted_lines(program.output()) == rondo::test::sorted_lines(expected.str()));
+  const std::string expected = rondo::file_text("examples/messages.txt");
+  CHECK(!expected.empty());
+  CHECK(rondo::test::sorted_lines(program.output()) == rondo::test::sorted_lines(expected));
 }

@@ -2,10 +2,9 @@
 
 #include <cstdio>
 #include <filesystem>
-#include <fstream>
-#include <iterator>
 #include <set>
 
+#include "ring/base/file_text.h"
 #include "tools/doctor/checks.h"
 #include "tools/launcher/mpi_libraries.h"
 
@@ -35,11 +34,6 @@ std::vector<std::filesystem::path> files_of(const std::filesystem::path& place) 
   return files;
 }
 
-std::string text_of(const std::filesystem::path& file) {
-  std::ifstream in(file, std::ios::binary);
-  return {std::istreambuf_iterator<char>(in), {}};
-}
-
 Finding served(const std::string& who, const std::string& library) {
   const std::string lacks = launcher::lacks_mpi(library);
   if (!lacks.empty()) return {Level::kWrong, kTopic, fmt::format("{} wants {}. {}", who, library, lacks), ""};
@@ -65,7 +59,7 @@ Findings check_mpi_program(const std::string& name) {
     if (file.extension() != ".py") {
       for (const std::string& library : launcher::wanted_mpi(file.string())) wanted.insert(library);
     }
-    const std::string text = text_of(file);
+    const std::string text = file_text(file);
     for (const auto& [variable, library] : kOpened) {
       if (text.find(variable) != std::string::npos) opened.insert(library);
     }
