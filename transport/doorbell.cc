@@ -60,7 +60,8 @@ std::shared_ptr<void> Doorbell::watch(int descriptor) {
   {
     std::lock_guard lock(watches_->mutex);
     Descriptor& epoll = watches_->epoll;
-    if (!epoll.valid()) epoll = Descriptor(epoll_create1(EPOLL_CLOEXEC), Descriptor::InChild::kInherited);
+    if (!epoll.valid())
+      epoll = Descriptor([&] { return epoll_create1(EPOLL_CLOEXEC); }, Descriptor::InChild::kInherited);
     if (!epoll.valid()) throw_system("epoll_create1");
     watches_->descriptors.reserve(watches_->descriptors.size() + 1);
     if (!watches_->relaxed.load(std::memory_order_relaxed) && !watch_edges(epoll, descriptor)) {

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <span>
 #include <utility>
 
 #include "ring/base/system_error.h"
@@ -51,10 +52,10 @@ Sleepers::~Sleepers() = default;
 // Requires the lock, or that nobody else knows this object.
 void Sleepers::make() {
   int ends[2];
-  if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends) != 0) {
+  std::vector<Descriptor> owned = own_all(2, [&]() -> std::span<const int> {
+    if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends) == 0) return ends;
     throw Exception(system_error("socketpair", errno));
-  }
-  std::vector<Descriptor> owned = own_all(ends);
+  });
   free_.reserve(all_.size() + 1);
   const uint32_t number = ++numbers_;
   const int bell = owned[1].get();

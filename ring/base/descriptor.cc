@@ -21,15 +21,19 @@ class OpenDescriptors {
     return *list;
   }
 
+  std::mutex& mutex() { return mutex_; }
+  // Requires the lock.
   uint64_t add(int fd) {
-    std::lock_guard lock(mutex_);
     fds_.emplace(++last_, fd);
     return last_;
   }
-  // False in a forked child, where the descriptor is closed already and its number may have been reused.
-  bool remove(uint64_t entry) {
+  // Nothing in a forked child, where the descriptor is closed already and its number may have been reused.
+  void close(uint64_t entry) {
     std::lock_guard lock(mutex_);
-    return fds_.erase(entry) == 1;
+    const auto found = fds_.find(entry);
+    if (found == fds_.end()) return;
+    ::close(found->second);
+    fds_.erase(found);
   }
 
  private:
@@ -58,15 +62,26 @@ int above_standard(int fd) {
 
 }  // namespace
 
-Descriptor::Descriptor(int number, InChild in_child) : fd_(above_standard(number)) {
-  const int fd = fd_;
-  if (fd < 0 || in_child == InChild::kInherited) return;
-  try {
-    entry_ = OpenDescriptors::instance().add(fd);
-  } catch (...) {  // no memory: nobody else would close it
-    ::close(fd);
-    throw;
+Descriptor::NoFork::NoFork() { OpenDescriptors::instance().mutex().lock(); }
+Descriptor::NoFork::~NoFork() { OpenDescriptors::instance().mutex().unlock(); }
+
+Descriptor::Descriptor(int number, InChild in_child) {
+  const NoFork no_fork;
+  take(number, in_child);
+}
+
+// Requires that nobody forks.
+void Descriptor::take(int number, InChild in_child) {
+  const int fd = above_standard(number);
+  if (fd >= 0 && in_child == InChild::kClosed) {
+    try {
+      entry_ = OpenDescriptors::instance().add(fd);
+    } catch (...) {  // no memory: nobody else would close it
+      ::close(fd);
+      throw;
+    }
   }
+  fd_ = fd;
 }
 
 Descriptor::Descriptor(Descriptor&& other) noexcept
@@ -81,7 +96,11 @@ Descriptor& Descriptor::operator=(Descriptor&& other) noexcept {
 }
 
 void Descriptor::reset() {
-  if (fd_ >= 0 && (entry_ == 0 || OpenDescriptors::instance().remove(entry_))) ::close(fd_);
+  if (entry_ != 0) {
+    OpenDescriptors::instance().close(entry_);
+  } else if (fd_ >= 0) {
+    ::close(fd_);
+  }
   fd_ = -1;
   entry_ = 0;
 }
@@ -99,17 +118,16 @@ bool FileIdentity::is_of(int fd) const {
   return ::fstat(fd, &facts) == 0 && facts.st_dev == device_ && facts.st_ino == inode_ && facts.st_mode == kind_;
 }
 
-std::vector<Descriptor> own_all(std::span<const int> numbers) {
-  std::vector<Descriptor> owned;
+// Requires that nobody forks, and as many places in `owned` at least.
+void Descriptor::take_all(std::span<const int> numbers, std::vector<Descriptor>& owned) {
   size_t taken = 0;
   try {
-    owned.reserve(numbers.size());
-    while (taken < numbers.size()) owned.emplace_back(numbers[taken++]);
-  } catch (...) {
-    for (const int number : numbers.subspan(taken)) ::close(number);
+    while (taken < numbers.size()) owned[taken].take(numbers[taken], InChild::kClosed), ++taken;
+  } catch (...) {  // which has closed its own
+    for (const int number : numbers.subspan(taken + 1)) ::close(number);
     throw;
   }
-  return owned;
+  owned.resize(numbers.size());
 }
 
 }  // namespace rondo

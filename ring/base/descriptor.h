@@ -1,5 +1,6 @@
 #pragma once
 
+#include <concepts>
 #include <cstdint>
 #include <span>
 #include <vector>
@@ -16,9 +17,16 @@ class Descriptor {
   enum class InChild { kClosed, kInherited };
 
   Descriptor() = default;
+  // Owns a number that is open already, on this thread alone: a child that another thread forks meanwhile keeps it.
   // Moves a number below 3, which leaves none (errno) where the process has no other. Closes it where there is no
   // memory, and throws std::bad_alloc.
   explicit Descriptor(int number, InChild in_child = InChild::kClosed);
+  // Owns what `open` returns, a system call that does not block: a fork waits until it is known. As above otherwise.
+  template <std::invocable Open>
+  explicit Descriptor(Open open, InChild in_child = InChild::kClosed) : Descriptor() {
+    const NoFork no_fork;
+    take(open(), in_child);
+  }
   Descriptor(Descriptor&& other) noexcept;
   Descriptor& operator=(Descriptor&& other) noexcept;
   Descriptor(const Descriptor&) = delete;
@@ -30,6 +38,18 @@ class Descriptor {
   void reset();
 
  private:
+  template <typename Open>
+  friend std::vector<Descriptor> own_all(size_t most, Open open);
+  // While it lives no thread forks; not more than one a thread.
+  struct NoFork {
+    NoFork();
+    ~NoFork();
+    NoFork(const NoFork&) = delete;
+    NoFork& operator=(const NoFork&) = delete;
+  };
+  void take(int number, InChild in_child);
+  static void take_all(std::span<const int> numbers, std::vector<Descriptor>& owned);
+
   int fd_ = -1;
   uint64_t entry_ = 0;  // in the list of descriptors that a forked child closes; 0: inherited
 };
@@ -46,7 +66,14 @@ class FileIdentity {
   uint32_t kind_ = 0;
 };
 
-// Each of them, closed in a forked child. Where there is no memory all are closed, and std::bad_alloc is thrown.
-std::vector<Descriptor> own_all(std::span<const int> numbers);
+// Owns each of the numbers, at most `most`, in the span that `open` returns, after a system call that does not block;
+// closed in a forked child. Where there is no memory all are closed, and std::bad_alloc is thrown.
+template <typename Open>
+std::vector<Descriptor> own_all(size_t most, Open open) {
+  std::vector<Descriptor> owned(most);  // first: destroyed after the other, where something throws
+  const Descriptor::NoFork no_fork;
+  Descriptor::take_all(open(), owned);
+  return owned;
+}
 
 }  // namespace rondo

@@ -9,7 +9,9 @@
 namespace rondo {
 
 // The library's own function came with glibc 2.36. The handle is closed on exec by the kernel's choice.
-Descriptor open_process(pid_t pid) { return Descriptor(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0))); }
+Descriptor open_process(pid_t pid) {
+  return Descriptor([&] { return static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)); });
+}
 
 bool is_running(const Descriptor& process) {
   if (!process.valid()) return false;

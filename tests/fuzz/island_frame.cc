@@ -32,8 +32,10 @@ constexpr size_t kMostFrames = 16;
 // That wakes a sleeper.
 std::vector<Descriptor> one_socket() {
   int ends[2];
-  RONDO_CHECK(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends) == 0, "sockets");
-  std::vector<Descriptor> owned = own_all(ends);
+  std::vector<Descriptor> owned = own_all(2, [&]() -> std::span<const int> {
+    RONDO_CHECK(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends) == 0, "sockets");
+    return ends;
+  });
   owned.pop_back();
   return owned;
 }

@@ -28,7 +28,7 @@ size_t early_share(const ControlPlane::Settings& settings) {
 }
 
 Descriptor make_event() {
-  Descriptor event(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  Descriptor event([&] { return ::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK); });
   if (!event.valid()) throw Exception(system_error("eventfd", errno));
   return event;
 }

@@ -56,7 +56,7 @@ class StatusServer::State : public std::enable_shared_from_this<StatusServer::St
 
   void accept() {
     while (true) {
-      Descriptor client(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+      Descriptor client([&] { return ::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK); });
       if (!client.valid()) break;
       if (check_peer(client.get(), 0).empty()) answer(std::move(client));
     }

@@ -45,9 +45,9 @@ class InprocWindows {
     const auto found = offers_.find(key);
     if (found == offers_.end() || found->second.takers.erase(taker) == 0) return {};
     if (found->second.takers.empty()) return std::move(offers_.extract(found).mapped().descriptor);
-    const int copy = ::fcntl(found->second.descriptor.get(), F_DUPFD_CLOEXEC, 0);
-    if (copy < 0) throw Exception(ErrorCode::kSystem, "no descriptor is left for shared memory");
-    return Descriptor(copy);
+    Descriptor copy([&] { return ::fcntl(found->second.descriptor.get(), F_DUPFD_CLOEXEC, 0); });
+    if (!copy.valid()) throw Exception(ErrorCode::kSystem, "no descriptor is left for shared memory");
+    return copy;
   }
   WindowPlace locate(int rank, const std::byte* data, size_t bytes) const {
     // A window whose last user lets go of it meanwhile ends here, after the lock, which its destructor takes.

@@ -112,7 +112,8 @@ class Reception::State : public std::enable_shared_from_this<Reception::State> {
   // A part of the queue at a time, so that the dialers that were accepted are heard in between.
   void accept_some(Acceptor& acceptor) {
     for (int i = 0; i < kAcceptAtOnce; ++i) {
-      Descriptor socket(::accept4(acceptor.socket.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+      Descriptor socket(
+          [&] { return ::accept4(acceptor.socket.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK); });
       if (socket.valid()) {
         refused_ = 0;
         try {

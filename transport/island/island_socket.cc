@@ -5,6 +5,8 @@
 #include <sys/socket.h>
 #include <sys/un.h>
 
+#include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cstdint>
 #include <cstring>
@@ -32,14 +34,15 @@ struct Address {
 // The name in the kernel says what it is for in /proc/net/unix.
 std::string full_name(const std::string& name) { return "rondo-" + name; }
 
-void collect_descriptors(msghdr& message, std::vector<Descriptor>& descriptors) {
+// The descriptors that came with a message; the kernel puts them in one part.
+std::span<const int> numbers_in(msghdr& message, std::array<int, kMaxDescriptors>& numbers) {
   for (cmsghdr* part = CMSG_FIRSTHDR(&message); part != nullptr; part = CMSG_NXTHDR(&message, part)) {
     if (part->cmsg_level != SOL_SOCKET || part->cmsg_type != SCM_RIGHTS) continue;
-    const size_t count = (part->cmsg_len - CMSG_LEN(0)) / sizeof(int);
-    int numbers[kMaxDescriptors];
-    std::memcpy(numbers, CMSG_DATA(part), std::min(count, kMaxDescriptors) * sizeof(int));
-    descriptors = own_all({numbers, std::min(count, kMaxDescriptors)});
+    const size_t count = std::min((part->cmsg_len - CMSG_LEN(0)) / sizeof(int), kMaxDescriptors);
+    std::memcpy(numbers.data(), CMSG_DATA(part), count * sizeof(int));
+    return {numbers.data(), count};
   }
+  return {};
 }
 
 }  // namespace
@@ -54,7 +57,7 @@ std::string random_socket_name() {
 
 Descriptor listen_abstract(const std::string& name, int backlog) {
   const Address address(full_name(name));
-  Descriptor socket(::socket(AF_UNIX, kSocketType, 0));
+  Descriptor socket([&] { return ::socket(AF_UNIX, kSocketType, 0); });
   if (!socket.valid() || ::bind(socket.get(), address.get(), address.size) != 0 ||
       ::listen(socket.get(), backlog) != 0) {
     throw Exception(ErrorCode::kSystem, fmt::format("listening on a local socket: {}", std::strerror(errno)));
@@ -64,7 +67,7 @@ Descriptor listen_abstract(const std::string& name, int backlog) {
 
 Descriptor connect_abstract(const std::string& name, int& error) {
   const Address address(full_name(name));
-  Descriptor socket(::socket(AF_UNIX, kSocketType, 0));
+  Descriptor socket([&] { return ::socket(AF_UNIX, kSocketType, 0); });
   while (socket.valid() && ::connect(socket.get(), address.get(), address.size) != 0) {
     if (errno == EINTR) continue;
     error = errno;
@@ -75,7 +78,7 @@ Descriptor connect_abstract(const std::string& name, int& error) {
 }
 
 Descriptor accept_abstract(int listener) {
-  return Descriptor(::accept4(listener, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+  return Descriptor([&] { return ::accept4(listener, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK); });
 }
 
 Sent send_message(int socket, const void* message, size_t bytes, std::span<const int> descriptors, std::string& why) {
@@ -114,15 +117,20 @@ Received receive_message(int socket, void* message, size_t bytes, std::vector<De
   header.msg_control = control;
   header.msg_controllen = sizeof control;
   ssize_t moved = -1;
-  do {
-    moved = ::recvmsg(socket, &header, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
-  } while (moved < 0 && errno == EINTR);
-  if (moved < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return Received::kNothing;
+  int error = 0;
+  std::array<int, kMaxDescriptors> numbers;
+  descriptors = own_all(kMaxDescriptors, [&]() -> std::span<const int> {
+    do {
+      moved = ::recvmsg(socket, &header, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+    } while (moved < 0 && errno == EINTR);
+    error = errno;
+    return moved < 0 ? std::span<const int>() : numbers_in(header, numbers);
+  });
+  if (moved < 0 && (error == EAGAIN || error == EWOULDBLOCK)) return Received::kNothing;
   if (moved < 0) {
-    why = std::strerror(errno);
+    why = std::strerror(error);
     return Received::kOver;
   }
-  collect_descriptors(header, descriptors);
   if (moved == 0) {
     descriptors.clear();
     why = "the connection was closed";

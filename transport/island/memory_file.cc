@@ -73,7 +73,7 @@ Descriptor make_memory_file(size_t bytes, Pages pages) {
   const size_t size = whole_pages(bytes);
   refuse_beyond_file_limit(size);
   if (pages == Pages::kReserved && size > kAlwaysThere) refuse_too_much(size);
-  Descriptor file(::memfd_create("rondo", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  Descriptor file([&] { return ::memfd_create("rondo", MFD_CLOEXEC | MFD_ALLOW_SEALING); });
   if (!file.valid()) throw_system("memfd_create", size);
   if (::ftruncate(file.get(), static_cast<off_t>(size)) != 0) throw_system("ftruncate", size);
   // Memory that runs out is an error here, and a SIGBUS later.

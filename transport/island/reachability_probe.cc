@@ -140,7 +140,7 @@ class Probe {
   bool make_trial() {
     try {
       if (!listener_.why().empty()) throw Exception(ErrorCode::kSystem, listener_.why());
-      epoll_ = Descriptor(::epoll_create1(EPOLL_CLOEXEC));
+      epoll_ = Descriptor([&] { return ::epoll_create1(EPOLL_CLOEXEC); });
       if (!epoll_.valid()) throw Exception(ErrorCode::kSystem, std::string("epoll_create1: ") + std::strerror(errno));
       if (::getrandom(&nonce_, sizeof nonce_, 0) != sizeof nonce_)
         throw Exception(ErrorCode::kSystem, "no random bytes");

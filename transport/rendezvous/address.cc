@@ -95,7 +95,7 @@ class InterfaceFilter {
 // The local address from which packets to `target` leave: a connected UDP socket knows, and sends nothing.
 std::optional<SocketAddress> route_to(SocketAddress target) {
   if (target.port() == 0) target.set_port(9);  // any: nothing is sent
-  Descriptor socket(::socket(target.family(), SOCK_DGRAM | SOCK_CLOEXEC, 0));
+  Descriptor socket([&] { return ::socket(target.family(), SOCK_DGRAM | SOCK_CLOEXEC, 0); });
   SocketAddress own;
   own.size = sizeof(sockaddr_storage);
   if (!socket.valid() || ::connect(socket.get(), target.get(), target.size) != 0 ||

@@ -130,7 +130,8 @@ void FileStore::fail(std::string_view what) const {
 }
 
 void FileStore::open_file() {
-  file_ = Descriptor(::open(path_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0600));
+  file_ =
+      Descriptor([&] { return ::open(path_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0600); });
   if (!file_.valid()) fail(std::strerror(errno));
   struct stat info {};
   if (::fstat(file_.get(), &info) != 0 || !S_ISREG(info.st_mode)) fail("it is not a regular file");

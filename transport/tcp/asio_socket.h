@@ -61,7 +61,8 @@ inline asio::ip::tcp::endpoint asio_endpoint(const Endpoint& endpoint) {
 
 // A non-blocking stream socket of the endpoint's family. Throws Exception(kSystem).
 inline Descriptor make_socket(const asio::ip::tcp::endpoint& endpoint) {
-  Descriptor socket(::socket(endpoint.protocol().family(), SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  Descriptor socket(
+      [&] { return ::socket(endpoint.protocol().family(), SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0); });
   if (!socket.valid()) throw Exception(system_error("making a socket", errno));
   return socket;
 }

@@ -25,11 +25,14 @@ size_t free_descriptors() {
 
 bool DescriptorReserve::turn_away(int listener) {
   spare_.reset();
-  const bool accepted = Descriptor(::accept4(listener, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK)).valid();
+  const bool accepted =
+      Descriptor([&] { return ::accept4(listener, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK); }).valid();
   refill();
   return accepted;
 }
 
-void DescriptorReserve::refill() { spare_ = Descriptor(::open("/dev/null", O_RDONLY | O_CLOEXEC)); }
+void DescriptorReserve::refill() {
+  spare_ = Descriptor([&] { return ::open("/dev/null", O_RDONLY | O_CLOEXEC); });
+}
 
 }  // namespace rondo

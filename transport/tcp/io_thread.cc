@@ -69,7 +69,7 @@ class IoThread::State {
 
 IoThread::IoThread(OnException on_exception) {
   // Throws what is refused of it; Asio does not look, and its thread would never wake.
-  const Descriptor event(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  const Descriptor event([&] { return eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK); });
   if (!event.valid()) throw Exception(system_error("eventfd", errno));
   Doorbell needs_the_same(nullptr);
   needs_the_same.watch(event.get()).reset();

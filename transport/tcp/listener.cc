@@ -41,7 +41,7 @@ SocketAddress any_address(int family, uint16_t port) {
 // Whether an address belongs to this machine.
 bool bindable(SocketAddress address) {
   address.set_port(0);
-  Descriptor probe(::socket(address.family(), SOCK_DGRAM | SOCK_CLOEXEC, 0));
+  Descriptor probe([&] { return ::socket(address.family(), SOCK_DGRAM | SOCK_CLOEXEC, 0); });
   return probe.valid() && ::bind(probe.get(), address.get(), address.size) == 0;
 }
 

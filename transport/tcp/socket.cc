@@ -165,7 +165,7 @@ std::string check_peer(int socket, pid_t expected) {
 pid_t peer_pid(int socket) { return credentials(socket).pid; }
 
 Descriptor connect_socket(const SocketAddress& address, Store::Deadline deadline) {
-  Descriptor socket(::socket(address.family(), SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+  Descriptor socket([&] { return ::socket(address.family(), SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0); });
   if (!socket.valid()) return socket;
   int failure = ::connect(socket.get(), address.get(), address.size) == 0 ? 0 : errno;
   if (failure == EINPROGRESS || failure == EINTR) {
@@ -189,7 +189,7 @@ Descriptor connect_socket(const SocketAddress& address, Store::Deadline deadline
 }
 
 Descriptor listen_socket(const SocketAddress& address, SocketAddress* bound, const SocketTuning& tuning) {
-  Descriptor socket(::socket(address.family(), SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+  Descriptor socket([&] { return ::socket(address.family(), SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0); });
   if (!socket.valid()) return socket;
   int on = 1, off = 0;
   // Without it, connections of an earlier run in TIME_WAIT would keep the port for a minute.

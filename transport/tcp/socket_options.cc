@@ -58,7 +58,7 @@ SocketTuning tuning_of(const Config& config) { return {config.congestion_control
 
 void check_tuning(const SocketTuning& tuning) {
   if (tuning.congestion_control.empty() || tuning.congestion_control == "auto") return;
-  Descriptor socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  Descriptor socket([&] { return ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0); });
   if (!socket.valid()) throw Exception(system_error("making a socket", errno));
   if (set_congestion(socket.get(), tuning.congestion_control)) return;
   throw Exception(ErrorCode::kInvalid,

@@ -83,7 +83,7 @@ MetricsOutput::~MetricsOutput() {
 }
 
 void MetricsOutput::listen(int port) {
-  listener_ = Descriptor(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  listener_ = Descriptor([&] { return socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0); });
   sockaddr_in address{};
   address.sin_family = AF_INET;
   address.sin_port = htons(static_cast<uint16_t>(port));
@@ -130,7 +130,7 @@ void MetricsOutput::serve(int ready) const {
   if (ready == 0) {
     write_file();
   } else if (ready > 0) {
-    const Descriptor client(accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC));
+    const Descriptor client([&] { return accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC); });
     if (client.valid()) answer(client.get());
   }
 }
