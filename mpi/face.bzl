@@ -1,6 +1,9 @@
-"""A library that programs of one MPI's ABI load in its place: the core and the calls, compiled against that ABI's header."""
+"""The libraries of MPI: one that has the engine and, for each face, the core and the calls, compiled against that ABI's
+header; and a library of each face, which programs load and which jumps there."""
 
 load("//tools/bazel:rondo.bzl", "RONDO_COPTS")
+
+_ENGINE = "librondo_mpi.so"
 
 def _made(face, what, out):
     native.genrule(
@@ -11,57 +14,21 @@ def _made(face, what, out):
         tools = ["table/generate.py"],
     )
 
-def mpi_face(face, library):
-    """Makes `library`, a shared library that shows the calls of MPI and nothing else, and FACE_header, its mpi.h.
+def mpi_libraries(faces):
+    """Makes librondo_mpi.so and the libraries of the faces, and "libraries", which is all of them.
 
     Args:
-      face: which of generate.py's
-      library: the file's name, which is its soname
+      faces: by the names that generate.py has for them, the files' names, which are their sonames
     """
-    _made(face, "header", face + "/mpi.h")
-    _made(face, "stubs", face + "/stubs.c")
-    _made(face, "symbols", face + "/symbols.map")
-    _made(face, "aliases", face + "/aliases.ld")
-    native.cc_library(
-        name = face,
-        hdrs = [face + "/mpi.h"],
-        includes = [face],
-        visibility = ["//tests/mpi:__pkg__"],
-    )
-    native.cc_library(
-        name = face + "_stubs",
-        srcs = [face + "/stubs.c"],
-        linkstatic = True,
-        tags = ["manual"],  # nothing is linked with its objects but the library below
-        alwayslink = True,
-    )
-    native.cc_library(
-        name = face + "_calls",
-        srcs = native.glob([
-            "calls/*.cc",
-            "core/*.cc",
-            "core/*.h",
-        ]),
-        copts = RONDO_COPTS + ["-fvisibility-inlines-hidden"],
-        linkstatic = True,
-        tags = ["manual"],
-        alwayslink = True,
-        deps = [
-            ":" + face,
-            "//ring:rondo",
-        ],
-    )
+    for face, library in faces.items():
+        _face(face, library)
     native.cc_binary(
-        name = library,
-        additional_linker_inputs = [
-            face + "/symbols.map",
-            face + "/aliases.ld",
-        ],
+        name = _ENGINE,
+        additional_linker_inputs = ["librondo_mpi.map"],
         # It carries the C++ runtime and libcrypto, so that it meets no others in the process (tools/bazel/librondo.bzl).
         linkopts = [
-            "$(location {}/aliases.ld)".format(face),
-            "-Wl,-soname," + library,
-            "-Wl,--version-script=$(location {}/symbols.map)".format(face),
+            "-Wl,-soname," + _ENGINE,
+            "-Wl,--version-script=$(location librondo_mpi.map)",
             "-Wl,-z,defs",
             "-Wl,--gc-sections",
             "-static-libgcc",
@@ -70,9 +37,53 @@ def mpi_face(face, library):
             "-pthread",
         ],
         linkshared = True,
+        deps = [":{}_calls".format(face) for face in faces],
+    )
+    native.filegroup(
+        name = "libraries",
+        srcs = [_ENGINE] + faces.values(),
         visibility = ["//visibility:public"],
+    )
+
+def _face(face, library):
+    """Makes `library`, FACE_calls, which is what it jumps to, and FACE, its mpi.h."""
+    _made(face, "header", face + "/mpi.h")
+    _made(face, "entries", face + "/entries.c")
+    _made(face, "library", face + "/library.c")
+    native.cc_library(
+        name = face,
+        hdrs = [face + "/mpi.h"],
+        includes = [face],
+        visibility = ["//tests/mpi:__pkg__"],
+    )
+    native.cc_library(
+        name = face + "_calls",
+        srcs = [face + "/entries.c"] + native.glob([
+            "calls/*.cc",
+            "core/*.cc",
+            "core/*.h",
+        ]),
+        copts = RONDO_COPTS + ["-DRONDO_MPI_INSIDE"],
+        linkstatic = True,
+        tags = ["manual"],  # nothing is linked with its objects but librondo_mpi.so
+        alwayslink = True,
         deps = [
-            ":{}_calls".format(face),
-            ":{}_stubs".format(face),
+            ":" + face,
+            "//ring:rondo",
         ],
+    )
+    native.cc_binary(
+        name = library,
+        srcs = [face + "/library.c"],
+        additional_linker_inputs = [_ENGINE],
+        # The engine lies beside it, and is not another one that LD_LIBRARY_PATH may have.
+        linkopts = [
+            "$(location {})".format(_ENGINE),
+            "-Wl,-rpath,$$ORIGIN,--disable-new-dtags",
+            "-Wl,-soname," + library,
+            "-Wl,-z,defs,-z,nodelete",  # threads run in the engine
+            "-Wl,--as-needed",
+        ],
+        linkshared = True,
+        visibility = ["//visibility:public"],
     )

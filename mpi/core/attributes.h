@@ -23,7 +23,7 @@ void copy_attributes(Handle handle, const Attributes& from, Attributes& to) {
     if (keyval->copy == nullptr) continue;
     void* copied = value;
     int flag = 1;
-    if (keyval->copy != reinterpret_cast<void*>(MPI_COMM_DUP_FN)) {
+    if (keyval->copy != reinterpret_cast<void*>(MPI_COMM_DUP_FN)) {  // or a function of the face's, as the program's
       const auto copy = reinterpret_cast<CopyFunction<Handle>*>(keyval->copy);
       const int error = copy(handle, id, keyval->state, value, &copied, &flag);
       if (error != MPI_SUCCESS) fail(error, "the copy function of an attribute failed");

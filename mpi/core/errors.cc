@@ -108,7 +108,7 @@ int report(const char* call, MPI_Comm comm, const Failure& failure) {
 
 }  // namespace rondo_mpi
 
-extern "C" int rondo_mpi_unsupported(const char* call) {
+int rondo_mpi_unsupported(const char* call) {
   using namespace rondo_mpi;
   return report(call, MPI_COMM_NULL,
                 {MPI_ERR_UNSUPPORTED_OPERATION, "Rondo does not have this part of MPI (docs/mpi.md)"});

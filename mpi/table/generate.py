@@ -1,7 +1,7 @@
-"""Makes a face of the tables: the header that programs (and mpi/core, mpi/calls) include, the calls that are not
-supported, and what the linker needs.
+"""Makes a face of the tables: the header that programs (and mpi/core, mpi/calls) include, the table of its functions in
+librondo_mpi.so, and the library that programs load, which jumps there.
 
-    generate.py FACE TABLES {header|stubs|symbols|aliases}     to standard output
+    generate.py FACE TABLES {header|entries|library}     to standard output
 
 FACE: mpich, standard, mpitrampoline, openmpi. TABLES: the folder of functions.txt, constants.txt and FACE.h.
 """
@@ -9,8 +9,10 @@ FACE: mpich, standard, mpitrampoline, openmpi. TABLES: the folder of functions.t
 import pathlib
 import re
 import sys
+import zlib
 
 COLUMN = {"mpich": 0, "standard": 1, "mpitrampoline": 1, "openmpi": 2}
+POINTERS = ("UNWEIGHTED", "WEIGHTS_EMPTY")  # objects of MPICH's ABI
 KINDS = {"COUNT": ("int", "MPI_Count"), "DISPL": ("int", "MPI_Aint"), "ADISPL": ("MPI_Aint", "MPI_Count")}
 
 
@@ -36,8 +38,6 @@ def functions(tables):
                 form = form.replace("MPI_User_function", "MPI_User_function_c")
             elif large and form == parameters:
                 continue
-            elif not large and name.endswith("_c"):
-                pass
             made.append((kind or "int", name + suffix, form))
     return made, " ".join(table[split + 1:]).split()
 
@@ -62,36 +62,78 @@ def objects(face, tables):
     return sorted({value for value in values if value.startswith("ompi_")})
 
 
-def header(face, tables):
+def exported(face, tables):
+    """The functions that are implemented, those that are not, and what the table of the former is called: two libraries
+    have a name in common only if they agree about its entries."""
     made, unsupported = functions(tables)
-    prefix = "MPIABI_" if face == "mpitrampoline" else "MPI_"
+    names = [name for _, name, _ in made if face != "mpitrampoline" or not name.startswith("X_")]
+    agreed = zlib.crc32(" ".join(names + objects(face, tables)).encode())
+    return names, unsupported, f"rondo_mpi_{face}_{agreed:08x}"
+
+
+def header(face, tables):
+    made, _ = functions(tables)
     out = ["#ifndef RONDO_MPI_H", "#define RONDO_MPI_H", f"#define RONDO_MPI_FACE_{face.upper()} 1"]
-    if prefix != "MPI_":
-        out += [f"#define MPI_{name} {prefix}{name}" for _, name, _ in made if not name.startswith("X_")]
-    out += ["#ifdef __cplusplus", 'extern "C" {', "#endif", "#pragma GCC visibility push(default)"]
-    out.append((tables / f"{face}.h").read_text())
-    out += [f"extern char {value}[];" for value in objects(face, tables)]
+    # librondo_mpi.so has this code once for each face, under names of its own.
+    out += ["#ifdef RONDO_MPI_INSIDE", f"#define rondo_mpi rondo_mpi_{face}", f"#define MPI_Status MPI_Status_{face}"]
+    out += [f'#define RONDO_MPI_NAME(name) __asm__("rondo_mpi_{face}_" #name)', "#else", "#define RONDO_MPI_NAME(name)", "#endif"]
+    out += ["#ifdef __cplusplus", 'extern "C" {', "#endif", (tables / f"{face}.h").read_text(), "#ifdef RONDO_MPI_INSIDE"]
+    out.append("int rondo_mpi_unsupported(const char* call) RONDO_MPI_NAME(unsupported);")
+    out.append('extern __attribute__((visibility("hidden"))) char* rondo_mpi_objects[];')
+    out += [f"#define {name} rondo_mpi_objects[{place}]" for place, name in enumerate(objects(face, tables))]
+    out += ["#else", *(f"extern char {name}[];" for name in objects(face, tables)), "#endif"]
     for kind, name, value in constants(tables, COLUMN[face]):
         out.append(f"#define MPI_{name} " + (f"({value})" if kind == "int" else f"(({kind})({value}))"))
     out.append((tables / "callbacks.h").read_text())
-    out += [f"{kind} {full(name)}({parameters});" for kind, name, parameters in made]
-    out += [f"{kind} P{full(name)}({parameters});" for kind, name, parameters in made if prefix == "MPI_"]
-    out += ["#pragma GCC visibility pop", "#ifdef __cplusplus", "}", "#endif", "#endif"]
+    out += [f"{kind} {full(name)}({parameters}) RONDO_MPI_NAME({name});" for kind, name, parameters in made]
+    out += [f"{kind} P{full(name)}({parameters});" for kind, name, parameters in made]
+    out += ["#ifdef __cplusplus", "}", "#endif", "#endif"]
     return out
 
 
-def stubs(face, tables):
-    prefix = "MPIABI_" if face == "mpitrampoline" else "MPI_"
-    out = ["#pragma GCC visibility push(default)", "int rondo_mpi_unsupported(const char* call);"]
-    out += [f'int {prefix}{name}() {{ return rondo_mpi_unsupported("MPI_{name}"); }}' for name in functions(tables)[1]]
-    # A program may have copies of these, of its own size: no larger than it expects, and referred to by name alone.
-    out += [f"char {name}[16] __attribute__((aligned(16)));" for name in objects(face, tables)]
+def entries(face, tables):
+    """What the library jumps to: the call of what is not supported, then the functions. Open MPI's has a last entry, for
+    the addresses of its objects, which a program may have copies of."""
+    names, _, table = exported(face, tables)
+    out, last = ["#include <mpi.h>"], []
+    if objects(face, tables):
+        out.append(f"char* rondo_mpi_objects[{len(objects(face, tables))}];")
+        last = ["rondo_mpi_objects"]
+    out.append(f'__attribute__((visibility("default"))) void* const {table}[] = {{')
+    return out + [f"(void*){entry}," for entry in ["rondo_mpi_unsupported", *map(full, names), *last]] + ["};"]
+
+
+def library(face, tables):
+    names, unsupported, table = exported(face, tables)
+    code = [".text", ".cfi_startproc"]  # no jump has a frame
+    for index, name in [*enumerate(names, 1), *((0, name) for name in unsupported)]:
+        for symbol in ["MPIABI_" + name] if face == "mpitrampoline" else [full(name), "P" + full(name)]:
+            code += [f".globl {symbol}", f".type {symbol}, @function", f"{symbol}:"]
+        if index == 0:
+            code += [".pushsection .rodata", f'1: .string \\"MPI_{name}\\"', ".popsection", "lea 1b(%rip), %rdi"]
+        code += [f"mov {table}@GOTPCREL(%rip), %r11", f"jmp *{8 * index}(%r11)"]
+    out = ["__asm__(", *(f'"{line}\\n"' for line in [*code, ".cfi_endproc"]), ");"]
+    null_copy, dup, null_delete = (
+        "(void* of, int keyval, void* state, void* in, void* out, int* flag) { *flag = 0; return 0; }",
+        "(void* of, int keyval, void* state, void* in, void* out, int* flag) { *(void**)out = in; *flag = 1; return 0; }",
+        "(void* of, int keyval, void* value, void* state) { return 0; }",
+    )
+    if face in ("mpich", "openmpi"):
+        out += ["int *MPI_F_STATUS_IGNORE, *MPI_F_STATUSES_IGNORE;"]  # no Fortran
+    if face == "mpich":
+        out.append(f"int MPIR_Dup_fn{dup}")
+        out += [f"int* const MPI_{name} = (int*){value};" for _, name, value in constants(tables, 0) if name in POINTERS]
     if face == "openmpi":
+        # A program may have copies of these, of its own size: no larger than it expects, and referred to by name alone.
+        out += [f"char {name}[16] __attribute__((aligned(16)));" for name in objects(face, tables)]
+        out += ["static char* const objects[] = {", *(f"{name}," for name in objects(face, tables)), "};"]
+        out.append(f"extern void* const {table}[];")
+        out.append("__attribute__((constructor)) static void hand_over(void) {")
+        out.append(f"__builtin_memcpy({table}[{len(names) + 1}], objects, sizeof objects); }}")
         for owner in ("", "COMM_", "TYPE_", "WIN_"):
-            copy = "(void* of, int keyval, void* state, void* in, void* out, int* flag)"
-            out.append(f"int OMPI_C_MPI_{owner}NULL_COPY_FN{copy} {{ *flag = 0; return 0; }}")
-            out.append(f"int OMPI_C_MPI_{owner}DUP_FN{copy} {{ *(void**)out = in; *flag = 1; return 0; }}")
-            out.append(f"int OMPI_C_MPI_{owner}NULL_DELETE_FN(void* of, int keyval, void* value, void* state) {{ return 0; }}")
+            out.append(f"int OMPI_C_MPI_{owner}NULL_COPY_FN{null_copy}")
+            out.append(f"int OMPI_C_MPI_{owner}DUP_FN{dup}")
+            out.append(f"int OMPI_C_MPI_{owner}NULL_DELETE_FN{null_delete}")
     if face == "mpitrampoline":  # which reads constants from the library
         for kind, name, value in constants(tables, COLUMN[face]):
             kind = {"int": "int", "MPI_Offset": "long"}.get(kind, "void*" if "*" in kind else "unsigned long")
@@ -102,22 +144,12 @@ def stubs(face, tables):
         out += [f"void* const MPIABI_{name} = 0;" for name in ("CONVERSION_FN_NULL", "F_STATUS_IGNORE", "F_STATUSES_IGNORE")]
         for kind in ("cuda", "hip", "ze"):  # memory of a GPU that a call may take: none
             out.append(f"int MPIXABI_Query_{kind}_support() {{ return 0; }}")
+        out.append("void mpiwrapper_export_fortran_constants_(void) {}")  # no Fortran
         version = {"mpiabi": (2, 10, 0), "mpiwrapper": (2, 10, 0)}
         for whose, numbers in version.items():
             for part, number in zip(("major", "minor", "patch"), numbers):
                 out.append(f"int const {whose}_version_{part} = {number};")
     return out
-
-
-def symbols(face, tables):
-    return ["{", "  global: MPI_*; PMPI_*; MPIX_*; PMPIX_*; MPIR_Dup_fn; MPIABI_*; MPIXABI_*; mpiabi_*; mpiwrapper_*; ompi_*; OMPI_*;", "  local: *;", "};"]
-
-
-def aliases(face, tables):
-    made, unsupported = functions(tables)
-    if face == "mpitrampoline":
-        return ["/* No PMPI. */"]
-    return [f"P{full(name)} = {full(name)};" for name in [name for _, name, _ in made] + unsupported]
 
 
 if __name__ == "__main__":

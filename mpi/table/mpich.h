@@ -16,9 +16,3 @@ typedef int MPI_Fint;
 typedef struct MPI_Status {
   int count_lo, count_hi_and_cancelled, MPI_SOURCE, MPI_TAG, MPI_ERROR;
 } MPI_Status;
-extern int* const MPI_UNWEIGHTED;
-extern int* const MPI_WEIGHTS_EMPTY;
-extern MPI_Fint* MPI_F_STATUS_IGNORE;
-extern MPI_Fint* MPI_F_STATUSES_IGNORE;
-int MPIR_Dup_fn(MPI_Comm, int, void*, void*, void*, int*);
-#define RONDO_MPI_DUP_FN MPIR_Dup_fn

@@ -22,5 +22,3 @@ typedef struct MPI_Status {
   };
   int MPI_SOURCE, MPI_TAG, MPI_ERROR;
 } MPI_Status;
-void mpiwrapper_export_fortran_constants_(void);
-#define RONDO_MPI_DUP_FN 1

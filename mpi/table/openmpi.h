@@ -18,7 +18,3 @@ typedef struct ompi_status_public_t {
   int MPI_SOURCE, MPI_TAG, MPI_ERROR, _cancelled;
   size_t _ucount;
 } MPI_Status;
-extern MPI_Fint* MPI_F_STATUS_IGNORE;
-extern MPI_Fint* MPI_F_STATUSES_IGNORE;
-int OMPI_C_MPI_COMM_DUP_FN(MPI_Comm, int, void*, void*, void*, int*);
-#define RONDO_MPI_DUP_FN OMPI_C_MPI_COMM_DUP_FN

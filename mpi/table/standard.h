@@ -17,4 +17,3 @@ typedef int MPI_Fint;
 typedef struct MPI_Status {
   int MPI_SOURCE, MPI_TAG, MPI_ERROR, MPI_internal[5];
 } MPI_Status;
-#define RONDO_MPI_DUP_FN 1

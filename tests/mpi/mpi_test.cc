@@ -4,6 +4,7 @@
 #include <doctest/doctest.h>
 
 #include <chrono>
+#include <filesystem>
 #include <string>
 #include <vector>
 
@@ -30,6 +31,27 @@ TEST_CASE("every family of calls") {
       CHECK(count_of(run.output(), " of " + std::to_string(ranks) + ": fine\n") == static_cast<size_t>(ranks));
     }
   }
+}
+
+TEST_CASE("two of the libraries in one process are two worlds") {
+  for (const int ranks : {1, 2}) {
+    Program run({"tools/rondo-run", "--mpi", "--no-prefix", "-n", std::to_string(ranks), "tests/mpi/two_faces"});
+    CHECK(run.wait(std::chrono::seconds(60)) == 0);
+    CAPTURE(run.errors());
+    CHECK(count_of(run.output(), " of " + std::to_string(ranks) + ": fine\n") == static_cast<size_t>(ranks));
+  }
+}
+
+TEST_CASE("the engine's library has no name that a process may have, and a library without it says so") {
+  Program names({"nm", "-D", "--defined-only", "--format=just-symbols", "mpi/librondo_mpi.so"});
+  CHECK(names.wait(std::chrono::seconds(60)) == 0);
+  CHECK(count_of(names.output(), "rondo_mpi_") == 4);
+  CHECK(count_of(names.output(), "\n") - count_of(names.output(), "_ZSt") == 4);  // libstdc++ does not hide all
+  const testing::TempFolder folder;
+  std::filesystem::copy_file("mpi/libmpi.so.12", folder.path("libmpi.so.12"));
+  Program alone({"env", "LD_LIBRARY_PATH=" + folder.path(), "tests/mpi/program_mpich"});
+  CHECK(alone.wait(std::chrono::seconds(60)) == 127);
+  CHECK(alone.errors().find("librondo_mpi.so: cannot open shared object file") != std::string::npos);
 }
 
 TEST_CASE("MPI_Abort ends the job with its code") {
