@@ -33,8 +33,10 @@ class ByteStream {
   // A stream may keep what it has not counted as written (a record that is sealed already). The next write() must begin
   // with the same bytes.
   virtual long write(const iovec* parts, int count) = 0;
-  // Writes all of it, if that costs no system call and there is room now. False: nothing has happened; write() it.
-  virtual bool write_whole(const iovec*, int) { return false; }
+  // Writes all of both, if that costs no system call and there is room now. False: nothing has happened; write() it.
+  virtual bool write_whole(std::span<const std::byte> /*head*/, std::span<const std::byte> /*payload*/) {
+    return false;
+  }
   // How writes store what the peer reads, from now on. False: this stream has no choice.
   virtual bool set_stores(Stores) { return false; }
 

@@ -19,9 +19,15 @@ Frame encoded(const P2pEnvelope& envelope) {
   return frame;
 }
 
-const P2pEnvelope kExample{
-    P2pKind::kRefuse, DType::kFloat32, DType::kInt64, 0x01020304, 0x1122334455667788, 40, 0x0807060504030201, 99,
-    0xa1a2a3a4};
+const P2pEnvelope kExample{.kind = P2pKind::kRefuse,
+                           .dtype = DType::kFloat32,
+                           .receive_dtype = DType::kInt64,
+                           .communicator = 0x1122334455667788,
+                           .bytes = 40,
+                           .sequence = 0x0807060504030201,
+                           .offset = 99,
+                           .tag = 0x01020304,
+                           .slots = 0xa1a2a3a4};
 
 TEST_CASE("an envelope is these 64 bytes: docs/wire-p2p.md") {
   const uint8_t expected[kP2pEnvelopeBytes] = {

@@ -109,11 +109,13 @@ class SimWire {
     return static_cast<long>(bytes);
   }
 
-  bool write_whole(int side, const iovec* parts, int count) {
-    const size_t bytes = total(parts, count);
+  bool write_whole(int side, std::span<const std::byte> head, std::span<const std::byte> payload) {
+    const size_t bytes = head.size() + payload.size();
     if (!shape_.lends || cut_ || bytes > std::min(from_[side].room(), static_cast<size_t>(cut_in_))) return false;
     if (random_.chance(shape_.refuse_percent)) return false;
-    put(side, parts, count, bytes);
+    const auto part = [](std::span<const std::byte> of) { return iovec{const_cast<std::byte*>(of.data()), of.size()}; };
+    const iovec parts[] = {part(head), part(payload)};
+    put(side, parts, 2, bytes);
     return true;
   }
 
@@ -210,7 +212,9 @@ class SimStream : public ByteStream {
   std::span<const std::byte> view() override { return wire_->view(side_); }
   void consume(size_t bytes) override { wire_->consume(side_, bytes); }
   long write(const iovec* parts, int count) override { return wire_->write(side_, parts, count); }
-  bool write_whole(const iovec* parts, int count) override { return wire_->write_whole(side_, parts, count); }
+  bool write_whole(std::span<const std::byte> head, std::span<const std::byte> payload) override {
+    return wire_->write_whole(side_, head, payload);
+  }
   const Error& error() const override { return wire_->error(side_); }
 
  private:

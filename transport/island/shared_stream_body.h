@@ -86,11 +86,12 @@ class SharedStream final : public ByteStream {
     return corrupt_ ? -1 : static_cast<long>(moved);
   }
 
-  bool write_whole(const iovec* parts, int count) override {
-    const size_t bytes = bytes_of(parts, count);
+  bool write_whole(std::span<const std::byte> head, std::span<const std::byte> payload) override {
+    const size_t bytes = head.size() + payload.size();
     if (corrupt_ || channel_.peer_gone() || bytes > kStreamPieceBytes || next_piece(bytes) == 0) return false;
-    Parts from(parts);
-    fill(channel_.out.reserve(bytes), bytes, from);
+    std::byte* const to = channel_.out.reserve(bytes);
+    cross_copy(to, head.data(), head.size(), stores());
+    cross_copy(to + head.size(), payload.data(), payload.size(), stores());
     channel_.out.publish(static_cast<uint32_t>(bytes), true);
     channel_.ring_bell();
     return true;

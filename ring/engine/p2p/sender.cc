@@ -52,11 +52,8 @@ bool P2pSender::send_now(const P2pCall& message) {
   if (slots_ == 0 || charge > credit_) pull(false);
   if (slots_ == 0 || charge > credit_ || !stream_) return false;
   const P2pEnvelope envelope = eager(message.dtype, message.tag, message.bytes);
-  std::array<std::byte, kP2pEnvelopeBytes> head;
-  p2p_encode(envelope, head.data());
   use_stores(message.bytes);
-  const iovec parts[] = {{head.data(), head.size()}, {message.data, message.bytes}};
-  if (!stream_->write_whole(parts, 2)) return false;
+  if (!stream_->write_whole(std::as_bytes(std::span(&envelope, 1)), {message.data, message.bytes})) return false;
   count(message.bytes);
   ++sequence_;
   --slots_;

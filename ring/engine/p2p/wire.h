@@ -1,7 +1,9 @@
 #pragma once
 
+#include <bit>
 #include <cstddef>
 #include <cstdint>
+#include <type_traits>
 
 #include "rondo/dtype.h"
 
@@ -20,26 +22,32 @@ enum class P2pKind : uint8_t {
   kRefuse = 7,  // message `sequence` (`bytes`, `dtype`, `tag`) met a receive of `offset` bytes and `receive_dtype`
 };
 
-struct P2pEnvelope {
-  P2pKind kind = P2pKind::kEager;
-  DType dtype = DType::kInt8;
-  DType receive_dtype = DType::kInt8;
-  uint32_t tag = 0;
-  uint64_t communicator = 0;
-  uint64_t bytes = 0;
-  uint64_t sequence = 0;  // of the message, per pair and direction, from 0
-  uint64_t offset = 0;
-  uint32_t slots = 0;
-  bool checked = false;   // on streams whose frames carry checksums
-  uint32_t checksum = 0;  // then: CRC-32C of the payload that follows; 0 without one
-  bool operator==(const P2pEnvelope&) const = default;
-};
-
 inline constexpr size_t kP2pEnvelopeBytes = 64;
 inline constexpr uint32_t kP2pMagic = 0x70327031;  // "1p2p" in memory
 inline constexpr uint32_t kP2pMaxTag = 0x7fffffff;
 // No memory is larger, and offsets and sums of two lengths cannot overflow.
 inline constexpr uint64_t kP2pMaxBytes = uint64_t{1} << 62;
+
+// As it is on the wire, little-endian.
+struct P2pEnvelope {
+  uint32_t magic = kP2pMagic;
+  P2pKind kind = P2pKind::kEager;
+  DType dtype = DType::kInt8;
+  DType receive_dtype = DType::kInt8;
+  uint8_t checked = 0;  // flags; 1: on streams whose frames carry checksums
+  uint64_t communicator = 0;
+  uint64_t bytes = 0;
+  uint64_t sequence = 0;  // of the message, per pair and direction, from 0
+  uint64_t offset = 0;
+  uint32_t tag = 0;
+  uint32_t slots = 0;
+  uint32_t checksum = 0;  // where checked: CRC-32C of the payload that follows; 0 without one
+  uint32_t check = 0;     // by p2p_encode(), where checked: CRC-32C of all this with a check of 0
+  uint64_t reserved = 0;
+  bool operator==(const P2pEnvelope&) const = default;
+};
+static_assert(sizeof(P2pEnvelope) == kP2pEnvelopeBytes && std::is_trivially_copyable_v<P2pEnvelope>);
+static_assert(std::endian::native == std::endian::little, "the wire is little-endian; other hosts must swap here");
 
 void p2p_encode(const P2pEnvelope& envelope, std::byte* out);
 // nullptr, or what is wrong with the kP2pEnvelopeBytes at `in`. Checks every field by itself; what depends on the
