@@ -57,9 +57,13 @@ struct Communicator::State {
 
 namespace {
 
+[[noreturn]] void refuse_empty() {
+  throw Exception(ErrorCode::kClosed, "this Communicator is empty or has been destroyed");
+}
+
 template <typename State>
 State& open(const std::shared_ptr<State>& state) {
-  if (!state) throw Exception(ErrorCode::kClosed, "this Communicator is empty or has been destroyed");
+  if (!state) refuse_empty();
   return *state;
 }
 

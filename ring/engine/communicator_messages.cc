@@ -9,26 +9,36 @@
 
 namespace rondo {
 
-void CommunicatorState::check_peer(const MessageCall& call, const char* name) const {
+// Says what is wrong with a call that checked() does not take.
+void CommunicatorState::refuse_arguments(const MessageCall& call) const {
   const bool receives = call.kind != MessageKind::kSend;
-  if (!(receives && call.peer == kAnySource) && (call.peer < 0 || call.peer >= size())) {
-    throw Exception(ErrorCode::kInvalid,
-                    fmt::format("{} on rank {}: peer is {}; it must be a rank of the group, 0 to {}{}", name, rank(),
-                                call.peer, size() - 1, receives ? ", or -1 for any" : ""));
+  const char* const or_any = receives ? ", or -1 for any" : "";
+  const size_t element = dtype_bytes(call.dtype);
+  std::string why;
+  if (element == 0) {
+    why = fmt::format("unknown dtype {}", static_cast<int>(call.dtype));
+  } else if (call.count > kP2pMaxBytes / element) {
+    why = fmt::format("{} elements of {} do not fit 64-bit byte counts", call.count, dtype_name(call.dtype));
+  } else if (call.matched == 0 && (call.peer >= size() || call.peer < (receives ? kAnySource : 0))) {
+    why = fmt::format("peer is {}; it must be a rank of the group, 0 to {}{}", call.peer, size() - 1, or_any);
+  } else if (call.matched == 0 && call.tag < (receives ? kAnyTag : 0)) {
+    why = fmt::format("tag is {}; it must be 0 to 2147483647{}", call.tag, or_any);
+  } else if (call.count > 0 && call.data == nullptr) {
+    why = fmt::format("data is null but {} bytes {}", call.count * element, receives ? "may come" : "are to be sent");
+  } else {
+    why =
+        fmt::format("timeout is {} ms; it must be positive, or 0 for the configured one", call.options.timeout.count());
   }
-  if (call.tag < 0 && !(receives && call.tag == kAnyTag)) {
-    throw Exception(ErrorCode::kInvalid, fmt::format("{} on rank {}: tag is {}; it must be 0 to 2147483647{}", name,
-                                                     rank(), call.tag, receives ? ", or -1 for any" : ""));
-  }
+  throw Exception(ErrorCode::kInvalid, fmt::format("{} on rank {}: {}", message_kind_name(call.kind), rank(), why));
 }
 
 P2pCall CommunicatorState::checked(const MessageCall& call) const {
-  const bool sends = call.kind == MessageKind::kSend;
-  const bool receives = call.kind == MessageKind::kReceive;
-  const char* const name = sends ? "send" : receives ? "recv" : message_kind_name(call.kind);
+  static_assert(kAnySource == -1 && kAnyTag == -1);
   check_usable();
-  const uint64_t bytes = checked_bytes(name, rank(), call.count, call.dtype);
   const CallOptions& options = call.options;
+  const size_t element = dtype_bytes(call.dtype);
+  uint64_t bytes = 0;
+  const bool countable = element > 0 && !__builtin_mul_overflow(call.count, element, &bytes) && bytes <= kP2pMaxBytes;
   P2pCall made{call.kind, static_cast<std::byte*>(call.data), bytes, call.dtype, call.peer, call.tag};
   if (call.kind > MessageKind::kReceive || call.matched != 0 || options.synchronous || options.truncate) {
     check_special(call);
@@ -38,12 +48,10 @@ P2pCall CommunicatorState::checked(const MessageCall& call) const {
     made.matched = call.matched;
     if (call.matched != 0) made.peer = kAnySource, made.tag = kAnyTag;
   }
-  if (call.matched == 0) check_peer(call, name);
-  if (bytes > 0 && call.data == nullptr) {
-    throw Exception(ErrorCode::kInvalid, fmt::format("{} on rank {}: data is null but {} bytes {}", name, rank(), bytes,
-                                                     sends ? "are to be sent" : "may come"));
-  }
-  check_timeout(name, options);
+  const int least = call.kind == MessageKind::kSend ? 0 : -1;
+  const bool meets = made.peer >= least && made.peer < size() && made.tag >= least;
+  const bool has_memory = call.count == 0 || call.data != nullptr;
+  if (!countable || !meets || !has_memory || options.timeout.count() < 0) refuse_arguments(call);
   return made;
 }
 
@@ -61,7 +69,7 @@ void CommunicatorState::check_special(const MessageCall& call) const {
   if (call.kind > MessageKind::kReceive && call.count != 0) refuse("a probe has no buffer: its count must be 0");
 }
 
-P2pCall CommunicatorState::checked_on_host(const MessageCall& call) const {
+inline P2pCall CommunicatorState::checked_on_host(const MessageCall& call) const {
   const P2pCall checked_call = checked(call);
   if (DeviceSide* const device = attached()) device->check_host(message_kind_name(call.kind), call.data);
   context_->log.note_thread();
@@ -129,7 +137,8 @@ Work CommunicatorState::start(const MessageCall& call) try {
   if (!progress_thread_->started()) ready_progress_thread();
   Message moved;
   auto operation = messages_->start(checked, limit_of(call.options.timeout), moved);
-  return operation != nullptr ? Work(std::move(operation)) : Work(messages_->over(), moved);
+  if (operation != nullptr) return Work(std::move(operation));
+  return Work({messages_, &messages_->over()}, moved);
 } catch (const std::bad_alloc&) {
   fail_for_memory();
 }

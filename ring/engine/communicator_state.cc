@@ -272,13 +272,6 @@ void CommunicatorState::meet_neighbors(Purpose by, Clock::time_point until) {
   if (operation->failed() && !is_of_a_later_call(operation->error().code)) throw Exception(operation->error());
 }
 
-void CommunicatorState::check_timeout(const char* call, const CallOptions& options) const {
-  if (options.timeout.count() >= 0) return;
-  throw Exception(ErrorCode::kInvalid,
-                  fmt::format("{} on rank {}: timeout is {} ms; it must be positive, or 0 for the configured one", call,
-                              rank(), options.timeout.count()));
-}
-
 // A rank with messages under way beside what it waits for may still end what another rank waits for.
 CallState CommunicatorState::call_state(uint64_t sequence) {
   CallState state = context_->log.state(sequence);

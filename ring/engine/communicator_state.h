@@ -93,8 +93,6 @@ class CommunicatorState final : public CommunicatorEvents {
   Algorithm for_plain_buffers() const { return collectives_->router().for_plain_buffers(); }
   // The configured one for 0.
   std::chrono::milliseconds limit_of(std::chrono::milliseconds timeout) const;
-  // kInvalid if it is negative.
-  void check_timeout(const char* call, const CallOptions& options) const;
   // Waits for it; the others are told if that takes long.
   void await(const MessageOperation& operation) { messages_->wait_blocking(operation); }
   // The progress thread goes on with operations that no thread waits for. ready_progress_thread() must have come before
@@ -170,7 +168,7 @@ class CommunicatorState final : public CommunicatorEvents {
   DeviceSide* attached() const { return device_.load(std::memory_order_acquire); }
   [[noreturn]] void refuse_use() const;
   [[noreturn]] void fail_for_memory();
-  void check_peer(const MessageCall& call, const char* name) const;
+  [[noreturn]] void refuse_arguments(const MessageCall& call) const;
   void check_special(const MessageCall& call) const;
   P2pCall checked_on_host(const MessageCall& call) const;
   Clock::time_point deadline(std::chrono::milliseconds timeout) const;

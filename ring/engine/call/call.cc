@@ -448,18 +448,4 @@ std::string describe_call(const CheckedCall& call) {
   return text + ")" + describe_place(call);
 }
 
-uint64_t checked_bytes(const char* call, int rank, uint64_t count, DType dtype) {
-  const size_t element = dtype_bytes(dtype);
-  if (element == 0) {
-    throw Exception(ErrorCode::kInvalid,
-                    fmt::format("{} on rank {}: unknown dtype {}", call, rank, static_cast<int>(dtype)));
-  }
-  uint64_t bytes = 0;
-  if (__builtin_mul_overflow(count, element, &bytes) || bytes > kMaxBytes) {
-    throw Exception(ErrorCode::kInvalid, fmt::format("{} on rank {}: {} elements of {} do not fit 64-bit byte counts",
-                                                     call, rank, count, dtype_name(dtype)));
-  }
-  return bytes;
-}
-
 }  // namespace rondo

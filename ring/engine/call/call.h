@@ -102,7 +102,4 @@ CheckedCall check_call(const Call& call, int rank, int world);
 // "all_reduce(count=8, float32, sum, ring)"
 std::string describe_call(const CheckedCall& call);
 
-// Bytes of `count` elements. Throws Exception(kInvalid) if the product exceeds 64 bits or the dtype is unknown.
-uint64_t checked_bytes(const char* call, int rank, uint64_t count, DType dtype);
-
 }  // namespace rondo

@@ -159,12 +159,16 @@ bool Messages::attempt(const Action& action) noexcept {
 
 Message Messages::run(std::span<const P2pCall> calls, std::chrono::milliseconds limit) {
   Message moved;
-  const std::span<const P2pCall> left = calls.subspan(run_at_once(calls, moved));
-  if (left.empty()) return moved;
-  MessageOperation last(left.back(), limit);
+  const size_t over = run_at_once(calls, moved);
+  return over == calls.size() ? moved : run_operations(calls.subspan(over), limit);
+}
+
+// One or two calls that are not over at once.
+Message Messages::run_operations(std::span<const P2pCall> calls, std::chrono::milliseconds limit) {
+  MessageOperation last(calls.back(), limit);
   MessageOperation* const alone[] = {&last};
-  if (left.size() == 1) return run_queued(alone);
-  MessageOperation first(left.front(), limit);
+  if (calls.size() == 1) return run_queued(alone);
+  MessageOperation first(calls.front(), limit);
   MessageOperation* const both[] = {&first, &last};
   return run_queued(both);
 }

@@ -80,8 +80,8 @@ class Messages final : public ProgressEngine, private P2pStreams {
   std::shared_ptr<MessageOperation> start(const P2pCall& call, std::chrono::milliseconds limit, Message& moved);
   // Whether there is what the probe asks for, after a look at the streams; its operation's failure is thrown.
   std::optional<Message> look(const P2pCall& probe);
-  // Stands for every message that was over at once; shared with their Works.
-  std::shared_ptr<Operation> over() { return {shared_from_this(), &over_}; }
+  // Stands for every message that was over at once.
+  Operation& over() { return over_; }
 
   // Why the communicator is over; nullptr: it is not. Any thread.
   const Error* failure() const { return context_->failure.get(); }
@@ -116,6 +116,7 @@ class Messages final : public ProgressEngine, private P2pStreams {
   bool take_submitted();
   bool begin(MessageOperation& operation);
   size_t run_at_once(std::span<const P2pCall> calls, Message& moved);
+  Message run_operations(std::span<const P2pCall> calls, std::chrono::milliseconds limit);
   P2pAtOnce at_once(const P2pCall& call, Message& moved);
   std::shared_ptr<MessageOperation> in_background(const P2pCall& call, std::chrono::milliseconds limit);
   std::shared_ptr<MessageOperation> kept(const P2pCall& call, std::chrono::milliseconds limit);

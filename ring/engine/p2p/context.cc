@@ -50,7 +50,7 @@ P2pRequest* P2pContext::receive_for(const P2pEnvelope& message, int peer) noexce
   for (;;) {
     P2pRequest* const first = matcher.find_receive(peer, message.tag);
     if (first == nullptr || first->kind == MessageKind::kMatchedProbe) return nullptr;
-    matcher.take_receive(peer, message.tag);
+    matcher.take(*first);
     if (!first->probes()) return first;
     first->message = {peer, static_cast<int>(message.tag), message.bytes};
     done(*first);

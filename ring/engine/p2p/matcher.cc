@@ -45,7 +45,7 @@ P2pMessage* P2pMatcher::find_message(const P2pCall& receive) const {
 
 P2pRequest* P2pMatcher::take_receive(int peer, uint32_t tag) {
   P2pRequest* receive = find_receive(peer, tag);
-  if (receive) list_of(receive->peer).remove(*receive);
+  if (receive) take(*receive);
   return receive;
 }
 

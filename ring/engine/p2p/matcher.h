@@ -26,6 +26,7 @@ class P2pMatcher {
   P2pRequest* find_receive(int peer, uint32_t tag) const;
   // Takes that out.
   P2pRequest* take_receive(int peer, uint32_t tag);
+  void take(P2pRequest& receive) { list_of(receive.peer).remove(receive); }
   // The message for this receive or probe; nullptr if there is none. From any source the peers are looked at in turn,
   // beginning after the one that the last such receive took from.
   P2pMessage* find_message(const P2pCall& receive) const;

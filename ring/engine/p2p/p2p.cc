@@ -29,7 +29,7 @@ P2p::~P2p() = default;
 
 bool P2p::submit(P2pRequest& request) {
   request.moved = 0;
-  request.cause = {};
+  if (!request.cause.ok()) request.cause = {};
   bool waits = false;
   if (!end_error_.ok()) {
     context_.fail(request, end_error_);

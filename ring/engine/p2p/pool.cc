@@ -12,11 +12,6 @@ constexpr uint64_t kKeepBytes = 1 << 20;
 
 }  // namespace
 
-uint64_t p2p_charge(uint64_t bytes) {
-  if (bytes == 0) return 0;
-  return bytes <= 64 ? 64 : std::bit_ceil(bytes);
-}
-
 P2pPool::~P2pPool() {
   for (P2pMessage& node : nodes_) delete[] node.data;
   for (Block* block : free_) {

@@ -1,6 +1,8 @@
 #pragma once
 
+#include <algorithm>
 #include <array>
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
@@ -61,6 +63,6 @@ class P2pPool {
 
 // What a message of that size costs in the receiver's pool: the power of two that holds it, 64 at least (a cache
 // line), 0 for an empty one. Equal on both sides: part of the protocol. Requires bytes <= kP2pMaxBytes.
-uint64_t p2p_charge(uint64_t bytes);
+constexpr uint64_t p2p_charge(uint64_t bytes) { return bytes == 0 ? 0 : std::max<uint64_t>(64, std::bit_ceil(bytes)); }
 
 }  // namespace rondo
