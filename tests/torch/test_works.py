@@ -168,7 +168,6 @@ def unsupported(rank):
     world, store = dist.group.WORLD, dist.HashStore()
     calls = {
         "missing implementation of merge": lambda: world.merge_remote_group(store, 2, datetime.timedelta(seconds=5)),
-        "support": lambda: dist.distributed_c10d.shrink_group([1]),
         "takes no pg_options": lambda: dist.new_group([0, 1], pg_options=3),
         "a tensor is on meta; rondo works on CPU": lambda: backend_of().allreduce([torch.ones(2, device="meta")]),
     }
