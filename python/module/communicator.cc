@@ -11,10 +11,10 @@ namespace {
 // --- arguments
 
 // The parameters of all methods that are written here.
-const char* const kParameters[] = {"array",   "op",       "root",        "out",           "dest",     "source",
-                                   "tag",     "timeout",  "scalar",      "algorithm",     "wire",     "stream",
-                                   "needed",  "result",   "collective",  "output_counts", "async_op", "input_counts",
-                                   "matched", "truncate", "synchronous", "copy"};
+const char* const kParameters[] = {"array",   "op",       "root",        "out",           "dest",       "source",
+                                   "tag",     "timeout",  "scalar",      "algorithm",     "wire",       "stream",
+                                   "needed",  "result",   "collective",  "output_counts", "async_op",   "input_counts",
+                                   "matched", "truncate", "synchronous", "copy",          "recoverable"};
 enum Parameter {
   kArray,
   kOp,
@@ -38,6 +38,7 @@ enum Parameter {
   kTruncate,
   kSynchronous,
   kCopy,
+  kRecoverable,
   kCount
 };
 
@@ -144,9 +145,10 @@ class Options {
   Options(const Given& given, int rank, uint64_t purpose, uint64_t count) : used_(purpose != 0) {
     for (const Parameter each : {kTimeout, kAlgorithm, kScalar, kWire, kStream}) used_ = used_ || given.has(each);
     options_.purpose = purpose;
-    if (given.says(kSynchronous)) options_.message_flags |= RONDO_SYNCHRONOUS;
-    if (given.says(kTruncate)) options_.message_flags |= RONDO_TRUNCATE;
-    used_ = used_ || options_.message_flags != 0;
+    if (given.says(kSynchronous)) options_.flags |= RONDO_SYNCHRONOUS;
+    if (given.says(kTruncate)) options_.flags |= RONDO_TRUNCATE;
+    if (given.says(kRecoverable)) options_.flags |= RONDO_RECOVERABLE;
+    used_ = used_ || options_.flags != 0;
     if (used_) read(given, rank, count);
   }
   const rondo_options_t* get() const { return used_ ? &options_ : nullptr; }

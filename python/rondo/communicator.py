@@ -166,12 +166,13 @@ class Communicator(UnevenCalls, native.Communicator, OfThisProcess):
     def all_reduce(
         self, array: Array, op: str | UserOp = "sum", out: Array | None = None, *, async_op: bool = False,
         timeout: float | None = None, algorithm: str | None = None, scalar: float | None = None,
-        wire: Wire | str | None = None, stream: Any = None, copy: bool = True,
+        wire: Wire | str | None = None, stream: Any = None, copy: bool = True, recoverable: bool = False,
     ) -> Any:  # fmt: skip
         """Reduces `array` over all ranks; every rank gets the result, with the same bits. Returns `out`.
 
         out: of the same length and dtype; None: in place. op: "sum", "avg", "product", "min", "max", "band", "bor",
         "bxor", "land", "lor", "lxor", "premulsum", the sum of each rank's array times its `scalar`, or a UserOp.
+        recoverable: if the call fails, `array` is as it was, also in place; host memory, no `wire`.
 
         >>> x = np.array([1, 2]) + 2 * group.rank
         >>> group.all_reduce(x)              # 4 ranks

@@ -160,7 +160,7 @@ std::shared_ptr<Operation> Batch::keep(const Call& call) {
   }
   // Factors are each rank's own, so they cannot say which calls run together.
   const bool fusable = call.op != Op::kPremulSum && call.op != Op::kUser;
-  group_.lists().refuse_wire(call.options);
+  group_.lists().refuse_options(call.options);
   group_.check_on_host(call);
   calls_.items.push_back({check_call(call, group_.rank(), group_.size()), fusable});
   return calls_.operation;

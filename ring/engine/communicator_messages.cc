@@ -40,7 +40,8 @@ P2pCall CommunicatorState::checked(const MessageCall& call) const {
   uint64_t bytes = 0;
   const bool countable = element > 0 && !__builtin_mul_overflow(call.count, element, &bytes) && bytes <= kP2pMaxBytes;
   P2pCall made{call.kind, static_cast<std::byte*>(call.data), bytes, call.dtype, call.peer, call.tag};
-  if (call.kind > MessageKind::kReceive || call.matched != 0 || options.synchronous || options.truncate) {
+  if (call.kind > MessageKind::kReceive || call.matched != 0 || options.synchronous || options.truncate ||
+      options.recoverable) {
     check_special(call);
     made.plain = call.kind <= MessageKind::kReceive && !options.synchronous && call.matched == 0;
     made.synchronous = options.synchronous;
@@ -60,6 +61,7 @@ void CommunicatorState::check_special(const MessageCall& call) const {
   const auto refuse = [&](const char* why) {
     throw Exception(ErrorCode::kInvalid, fmt::format("{} on rank {}: {}", message_kind_name(call.kind), rank(), why));
   };
+  if (call.options.recoverable) refuse("recoverable is an option of all_reduce");
   if (call.kind > MessageKind::kMatchedProbe) refuse("this kind of message is unknown");
   if (call.options.stream)
     refuse("probes, matched receives, synchronous and truncate are for host memory, not a stream");

@@ -23,6 +23,11 @@ void attempt(const Step& step) {
   }
 }
 
+// Whether the call runs in memory of TensorLists. What is no all_reduce is refused there.
+bool in_memory_of_ours(const Call& call) {
+  return call.options.recoverable && (call.input == call.output || call.collective != Collective::kAllReduce);
+}
+
 WaitPolicy patience_for(const Config& config, const Fabric& fabric) {
   const Place& place = fabric.place();
   const bool crowded = rondo::crowded(fabric.topology(), place.rank, place.local_world);
@@ -211,6 +216,12 @@ void CommunicatorState::run(const Call& call) try {
   check_usable();
   if (call.options.stream) return device().run(call);
   check_on_host(call);
+  if (in_memory_of_ours(call)) {
+    const auto operation = submit_all(lists_.recoverable(call)).front();
+    collectives_->wait(*operation, Clock::time_point::max());
+    if (operation->failed()) throw Exception(operation->error());
+    return;
+  }
   context_->log.note_thread();
   std::unique_lock lock(submit_mutex_);
   CollectiveOperation operation(prepare(call), static_cast<const std::byte*>(call.input),
@@ -249,9 +260,11 @@ std::shared_ptr<Operation> CommunicatorState::start(const Call& call) try {
   ready_progress_thread();
   if (call.options.stream) return device().start(call);
   check_on_host(call);
-  context_->log.note_thread();
   std::shared_ptr<Operation> operation;
-  {
+  if (in_memory_of_ours(call)) {
+    operation = submit_all(lists_.recoverable(call)).front();
+  } else {
+    context_->log.note_thread();
     std::lock_guard lock(submit_mutex_);
     operation = submit(prepare(call), call);
   }

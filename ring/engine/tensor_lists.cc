@@ -16,7 +16,14 @@ constexpr size_t kLeastMemoryBytes = 64 * 1024;
 
 }  // namespace
 
-void TensorLists::refuse_wire(const CallOptions& options) const {
+void TensorLists::refuse_options(const CallOptions& options) const {
+  // Operations before the one that fails have their results.
+  if (options.recoverable) {
+    throw Exception(ErrorCode::kInvalid,
+                    fmt::format("rank {}: recoverable is an option of an all_reduce by itself, not "
+                                "of a list or of a call in a batch",
+                                group_.rank()));
+  }
   if (options.wire.format == WireFormat::kNone) return;
   throw Exception(
       ErrorCode::kInvalid,
@@ -29,7 +36,7 @@ void TensorLists::append(std::vector<BatchPart>& items, std::span<const TensorRe
                          const CallOptions& options, bool fusable) const {
   Call call;
   call.op = op;
-  refuse_wire(options);
+  refuse_options(options);
   if (op == Op::kUser) {
     throw Exception(
         ErrorCode::kInvalid,
@@ -55,6 +62,15 @@ std::vector<BatchPart> TensorLists::parts(std::span<const TensorRef> tensors, Op
   std::vector<BatchPart> items;
   append(items, tensors, op, options, true);
   return parts_of(items);
+}
+
+std::vector<BatchPart> TensorLists::recoverable(const Call& call) {
+  std::vector<BatchPart> parts;
+  BatchPart& part = parts.emplace_back(BatchPart{check_call(call, group_.rank(), group_.size())});
+  const size_t bytes = part.call.count * part.call.element_bytes();
+  part.packing = Packing{{{part.call.input, part.call.output, bytes}}, memory(bytes)};
+  part.call.input = part.call.output = part.packing->memory;
+  return parts;
 }
 
 std::vector<BatchPart> TensorLists::parts_of(std::span<BatchPart> items) {

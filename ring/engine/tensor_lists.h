@@ -39,8 +39,10 @@ class TensorLists {
   std::vector<BatchPart> parts_of(std::span<BatchPart> items);
   // The operations of a list of all_reduces.
   std::vector<BatchPart> parts(std::span<const TensorRef> tensors, Op op, const CallOptions& options);
-  // Throws Exception(kInvalid) for a wire format, which calls of batches and lists do not have.
-  void refuse_wire(const CallOptions& options) const;
+  // A call whose output is written when it has succeeded: it runs in this memory, and its input stays until then.
+  std::vector<BatchPart> recoverable(const Call& call);
+  // Throws Exception(kInvalid) for options that calls of batches and lists do not have.
+  void refuse_options(const CallOptions& options) const;
 
  private:
   void add_run(std::span<BatchPart> run, std::vector<BatchPart>& parts);

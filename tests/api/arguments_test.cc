@@ -125,6 +125,46 @@ TEST_CASE("null pointers where nothing is read or written are fine") {
         }) == "");
 }
 
+TEST_CASE("recoverable is an option of an all_reduce by itself, in host memory, without a wire format") {
+  CHECK(on_rank(1, [](Communicator& group, Numbers& n) {
+          int64_t* p = n.data();
+          CallOptions options, coded;
+          options.recoverable = coded.recoverable = true;
+          coded.wire.format = WireFormat::kInt8;
+          const std::string named = "recoverable is an option of a";
+          for (int i = 0; i < 2; ++i) {  // also while a call like it is known
+            expect_invalid("broadcast", named, [&] { group.broadcast(p, 1, kInt64, 0, options); });
+            expect_invalid("reduce", named, [&] { group.reduce(p, p + 8, 1, kInt64, Op::kSum, 0, options); });
+          }
+          expect_invalid("send", named, [&] { group.send(p, 1, kInt64, 0, 0, options); });
+          expect_invalid("recv", named, [&] { group.recv(p, 1, kInt64, 0, 0, options); });
+          const TensorRef tensor{p, p, 8, kInt64};
+          expect_invalid("a list", named, [&] { group.all_reduce_many({&tensor, 1}, Op::kSum, options); });
+          std::vector<float> floats(8);
+          expect_invalid("wire", "cannot be recoverable",
+                         [&] { group.all_reduce(floats.data(), floats.data(), 8, DType::kFloat32, Op::kSum, coded); });
+          expect_invalid("null", "null", [&] { group.all_reduce(nullptr, nullptr, 1, kInt64, Op::kSum, options); });
+        }) == "");
+}
+
+TEST_CASE("a recoverable all_reduce has the sums of any other, in place and not, each rank as it likes") {
+  for (int recoverable = 0; recoverable < 3; ++recoverable) {
+    RankGroup shape;
+    shape.world = 3;
+    CHECK(run_threads(shape, [&](Communicator& group) {
+            for (int i = 0; i < 300; ++i) {
+              const uint64_t count = i % 3 == 0 ? 0 : uint64_t{1} << (i % 17);
+              Numbers numbers(count, group.rank() + i), sums(count);
+              CallOptions options;
+              options.recoverable = (group.rank() + i) % 3 >= recoverable;
+              int64_t* const to = i % 2 == 0 ? numbers.data() : sums.data();
+              group.all_reduce_async(numbers.data(), to, count, kInt64, Op::kSum, options).wait();
+              expect((i % 2 == 0 ? numbers : sums) == Numbers(count, 3 + 3 * i), "a sum");
+            }
+          }) == "");
+  }
+}
+
 TEST_CASE("fault 46: input and output that overlap otherwise than in place") {
   // Proves: one element off the in-place form, in either direction, is refused; all_to_all in place is, too.
   CHECK(on_rank(1, [](Communicator& group, Numbers& n) {

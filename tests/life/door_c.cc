@@ -128,7 +128,7 @@ rondo_result_t CGroup::call_either(const Call& c, rondo_message_t* message, rond
   options.purpose = static_cast<uint64_t>(c.options.purpose);
   options.user = {c.options.user.function, c.options.user.context, c.options.user.element_bytes,
                   c.options.user.commutative ? 1 : 0};
-  options.message_flags = c.options.synchronous ? RONDO_SYNCHRONOUS : 0;
+  options.flags = c.options.synchronous ? RONDO_SYNCHRONOUS : 0;
   const auto* o = &options;
   const auto dtype = static_cast<rondo_dtype_t>(c.dtype);
   const auto op = static_cast<rondo_op_t>(c.op);

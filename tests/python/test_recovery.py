@@ -55,6 +55,31 @@ def test_a_step_is_done_again_by_those_who_live():
     ]
 
 
+def _in_place(group, rank):
+    """The call that fails is done again from the array that it was given."""
+    array = np.full(1 << 20, rank + 1.0)
+    if rank == 1:
+        group.all_reduce(array, async_op=True, recoverable=True)
+        os.kill(os.getpid(), signal.SIGKILL)
+    try:
+        group.all_reduce(array, recoverable=True)
+    except rondo.PeerLost:
+        assert (array == rank + 1).all()
+        group = group.shrink()
+        group.all_reduce(array, recoverable=True)
+    else:  # rank 1 had given all that was asked of it
+        assert (array == 6).all()
+        group = group.shrink()
+        array = group.all_reduce(np.full(1 << 20, rank + 1.0))
+    with pytest.raises(ValueError, match="recoverable"):
+        group.all_reduce(np.ones(8, np.float32), wire="int8", recoverable=True)
+    return float(array[0]), group.size
+
+
+def test_a_recoverable_call_keeps_its_input():
+    assert survivors(3, _in_place) == [(0, (4.0, 2)), (2, (4.0, 2))]
+
+
 def _grows(group, rank):
     recovery, weights, epoch = rondo.elastic(group), np.zeros(1000), None
     while epoch != 2:

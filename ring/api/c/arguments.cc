@@ -81,15 +81,16 @@ CallOptions options_of(const rondo_options_t* given) {
     throw Exception(ErrorCode::kInvalid, "purpose " + std::to_string(options.purpose) + " is above 65535");
   }
   made.purpose = static_cast<Purpose>(options.purpose);
-  if ((options.message_flags & ~uint64_t{RONDO_SYNCHRONOUS | RONDO_TRUNCATE}) != 0) {
-    throw Exception(ErrorCode::kInvalid, "unknown message flags " + std::to_string(options.message_flags));
+  if ((options.flags & ~uint64_t{RONDO_SYNCHRONOUS | RONDO_TRUNCATE | RONDO_RECOVERABLE}) != 0) {
+    throw Exception(ErrorCode::kInvalid, "unknown flags " + std::to_string(options.flags));
   }
   if (options.user.function != nullptr) {
     made.user = {options.user.function, options.user.context, options.user.element_bytes,
                  options.user.commutative != 0};
   }
-  made.synchronous = (options.message_flags & RONDO_SYNCHRONOUS) != 0;
-  made.truncate = (options.message_flags & RONDO_TRUNCATE) != 0;
+  made.synchronous = (options.flags & RONDO_SYNCHRONOUS) != 0;
+  made.truncate = (options.flags & RONDO_TRUNCATE) != 0;
+  made.recoverable = (options.flags & RONDO_RECOVERABLE) != 0;
   return made;
 }
 

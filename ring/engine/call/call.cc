@@ -36,6 +36,7 @@ class Checker {
                        call_.options.timeout.count()));
     }
     check_wire();
+    check_recoverable();
     if (call_.collective == Collective::kBarrier) return checked_;
     check_types();
     check_root();
@@ -113,6 +114,13 @@ class Checker {
     if (collective_reduces(c) && call_.op != Op::kSum && call_.op != Op::kAverage) {
       fail("the wire format " + format + " is for sum and avg, not for " + op_name(call_.op));
     }
+  }
+
+  void check_recoverable() const {
+    if (!call_.options.recoverable) return;
+    if (call_.collective != Collective::kAllReduce) fail("recoverable is an option of all_reduce");
+    if (checked_.coded()) fail("a call with a wire format cannot be recoverable: its residual changes");
+    if (call_.options.stream) fail("recoverable is for host memory, not a stream");
   }
 
   void check_residual() const {

@@ -59,6 +59,10 @@ struct CallOptions {
   bool synchronous = false;  // a send: it is over when its receive has met it
   // A receive: of a longer message its buffer gets the beginning, and it ends with kTruncated; else with kMismatch.
   bool truncate = false;
+  // An all_reduce by itself, in host memory, without a wire format: if it fails, its input is as it was, also in place,
+  // so that those that go on can do the step again (docs/recovery.md). In place it works in memory that the
+  // communicator keeps, as large as the largest such call; copies there and back are its cost. A rank's own choice.
+  bool recoverable = false;
 };
 
 // One collective, which Communicator::run() and start() take. The calls by name (calls.h) fill one in, and say the

@@ -289,7 +289,7 @@ typedef struct {
   /* Why the call is made; the same on all ranks. Calls of one purpose never match those of another. 0: the program's
    * own; libraries that make calls out of others take numbers from 256 to 65,535; those below are Rondo's (call.h) */
   uint64_t purpose;
-  uint64_t message_flags; /* RONDO_SYNCHRONOUS, RONDO_TRUNCATE; 0: none */
+  uint64_t flags; /* RONDO_SYNCHRONOUS, RONDO_TRUNCATE, RONDO_RECOVERABLE; 0: none */
   /* RONDO_USER, in the calls that reduce but for lists. The call's dtype is not read: counts are elements of this. */
   rondo_user_op_t user;
 } rondo_options_t;
@@ -297,6 +297,9 @@ enum {
   RONDO_SYNCHRONOUS = 1, /* a send: it is over when its receive has met it */
   RONDO_TRUNCATE = 2,    /* a receive: of a longer message its buffer gets the beginning, and it ends with
                           * RONDO_TRUNCATED; else with RONDO_MISMATCH */
+  RONDO_RECOVERABLE = 4, /* an all_reduce by itself, in host memory, without a wire format: if it fails, its input
+                          * is as it was, also in place, where it works in memory of the communicator. A rank's own
+                          * choice */
 };
 #define RONDO_OPTIONS_INIT                                                                                  \
   {                                                                                                         \
