@@ -135,7 +135,8 @@ TEST_CASE("killed in a recoverable all_reduce in place: the others do it again f
           3, [ms](Here& here) { lose_in_place(here, std::chrono::milliseconds(ms)); }, with_transport(transport));
       for (int r = 1; r < 3; ++r) {
         const std::string said = job[r].hear();
-        CHECK((said == "ok" || said == "PEER_LOST [0"));
+        // The other may have its sum, and shrink already.
+        CHECK((said == "ok" || said == "PEER_LOST [0" || said.find("ABORTED [") == 0));
         CHECK(job[r].hear() == "done again");
       }
     }
