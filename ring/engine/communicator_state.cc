@@ -23,9 +23,9 @@ void attempt(const Step& step) {
   }
 }
 
-// Whether the call runs in memory of TensorLists. What is no all_reduce is refused there.
+// Whether a recoverable call runs in memory of TensorLists. What is no all_reduce is refused there.
 bool in_memory_of_ours(const Call& call) {
-  return call.options.recoverable && (call.input == call.output || call.collective != Collective::kAllReduce);
+  return call.input == call.output || call.collective != Collective::kAllReduce;
 }
 
 WaitPolicy patience_for(const Config& config, const Fabric& fabric) {
@@ -218,7 +218,7 @@ void CommunicatorState::run(const Call& call) try {
   check_usable();
   if (call.options.stream) return device().run(call);
   check_on_host(call);
-  if (in_memory_of_ours(call)) {
+  if (call.options.recoverable && in_memory_of_ours(call)) {
     const auto operation = submit_all(lists_.recoverable(call)).front();
     collectives_->wait(*operation, Clock::time_point::max());
     if (operation->failed()) throw Exception(operation->error());
@@ -267,7 +267,7 @@ std::shared_ptr<Operation> CommunicatorState::start(const Call& call) try {
   if (call.options.stream) return device().start(call);
   check_on_host(call);
   std::shared_ptr<Operation> operation;
-  if (in_memory_of_ours(call)) {
+  if (call.options.recoverable && in_memory_of_ours(call)) {
     operation = submit_all(lists_.recoverable(call)).front();
   } else {
     context_->log.note_thread();

@@ -35,7 +35,8 @@ def functions(binary, call, transport):
     for name, place in zip(told[::2], told[1::2]):
         path, line = place.split(" ")[0].rsplit(":", 1)
         path = place_in_tree(path)
-        if path.startswith(OURS):
+        # Of gcc's headers addr2line names the file that includes them.
+        if path.startswith(OURS) and not name.startswith("__gnu_cxx::"):
             found.append((name, path, int(line) if line.isdigit() else 0))
     return found
 

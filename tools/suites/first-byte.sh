@@ -8,5 +8,5 @@ run_bazel build --config=first_byte //tests/engine:first_byte
 check "functions before the first byte" tests/engine/first_byte.py \
   "$(run_bazel info --config=first_byte bazel-bin)/tests/engine/first_byte" \
   all_reduce/shm=60 all_reduce/tcp=126 all_reduce_async/shm=69 all_reduce_async/tcp=135 \
-  send/shm=63 send/tcp=100 send_async/shm=58 send_async/tcp=79 recv_async/shm=77 recv_async/tcp=69
+  send/shm=53 send/tcp=94 send_async/shm=48 send_async/tcp=72 recv_async/shm=69 recv_async/tcp=61
 finish_checks
