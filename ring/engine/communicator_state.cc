@@ -144,11 +144,9 @@ Algorithm CommunicatorState::algorithm_for(const Call& call, bool registered) co
   return collectives_->algorithm_for(checked, registered);
 }
 
-// Under the submission lock, as what it returns. The call's buffers have been checked, and nothing has happened if it
-// throws. uneven: becomes an uneven call, which is not kept.
-const std::shared_ptr<PreparedCall>& CommunicatorState::prepare(const Call& call,
-                                                                std::shared_ptr<PreparedCall>& uneven) {
-  if (call.uneven) return uneven = collectives_->prepare(check_call(call, rank(), size()));
+// Under the submission lock. The call's buffers have been checked, and nothing has happened if it throws.
+std::shared_ptr<PreparedCall> CommunicatorState::prepare(const Call& call) {
+  if (call.uneven) return collectives_->prepare(check_call(call, rank(), size()));
   const CallFields key = fields_of(call);
   if (const std::shared_ptr<PreparedCall>* kept = prepared_.find(key)) {
     PreparedCall& known = **kept;
@@ -226,19 +224,15 @@ void CommunicatorState::run(const Call& call) try {
   }
   context_->log.note_thread();
   std::unique_lock lock(submit_mutex_);
-  std::shared_ptr<PreparedCall> uneven;
-  const std::shared_ptr<PreparedCall>& prepared = prepare(call, uneven);
-  // Of a kept one without a count of its users, which would cost two of a call's seven locked instructions.
-  CollectiveOperation operation({uneven, prepared.get()}, static_cast<const std::byte*>(call.input),
+  CollectiveOperation operation(prepare(call), static_cast<const std::byte*>(call.input),
                                 static_cast<std::byte*>(call.output), call.options.wire, call.options.user);
   if (collectives_->begin_now(operation)) {
-    prepared_.held = prepared.get();
     lock.unlock();
     collectives_->run_held(operation);
     if (operation.failed()) throw Exception(operation.error());
     return;
   }
-  const auto queued = submit(prepared, call);
+  const auto queued = submit(operation.call, call);
   lock.unlock();
   collectives_->wait(*queued, Clock::time_point::max());
   if (queued->failed()) throw Exception(queued->error());
@@ -272,8 +266,7 @@ std::shared_ptr<Operation> CommunicatorState::start(const Call& call) try {
   } else {
     context_->log.note_thread();
     std::lock_guard lock(submit_mutex_);
-    std::shared_ptr<PreparedCall> uneven;
-    operation = submit(prepare(call, uneven), call);
+    operation = submit(prepare(call), call);
   }
   leave_to_progress_thread(*collectives_);
   return operation;

@@ -161,7 +161,7 @@ class CommunicatorState final : public CommunicatorEvents {
   void on_broken() noexcept override;
 
  private:
-  const std::shared_ptr<PreparedCall>& prepare(const Call& call, std::shared_ptr<PreparedCall>& uneven);
+  std::shared_ptr<PreparedCall> prepare(const Call& call);
   std::shared_ptr<CollectiveOperation> submit(std::shared_ptr<PreparedCall> prepared, const Call& call);
   uint64_t next_split();
   // The device side, if calls on host memory must ask it.

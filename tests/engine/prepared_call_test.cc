@@ -84,15 +84,4 @@ TEST_CASE("of many calls the latest are kept, and those under way live on") {
   }
 }
 
-TEST_CASE("of many calls the one that an operation uses without owning it stays") {
-  PreparedCalls calls;
-  const CallFields key = fields_of(call_of(Collective::kAllReduce, 0));
-  calls.held = calls.keep(key, prepared(0)).get();
-  for (uint64_t count = 1; count < 1000; ++count) {
-    calls.keep(fields_of(call_of(Collective::kAllReduce, count)), prepared(count));
-  }
-  REQUIRE(calls.find(key) != nullptr);
-  CHECK(calls.find(key)->get() == calls.held);
-}
-
 }  // namespace rondo::testing

@@ -242,7 +242,7 @@ void CallCourse::prepare_run() {
   std::shared_ptr<const Plan> plan = plans_.get(prepared, route_->algorithm);
   if (plan->scratch_slots > 0) {
     if (const auto other = has_scratch_.lock()) other->run.reset();
-    has_scratch_ = prepared.weak_from_this();
+    has_scratch_ = operation_->call;
   }
   prepared.run = make_run(std::move(plan));
   prepared.run_algorithm = route_->algorithm;

@@ -13,7 +13,6 @@ const std::shared_ptr<PreparedCall>* PreparedCalls::find_other(const CallFields&
 }
 
 const std::shared_ptr<PreparedCall>& PreparedCalls::keep(const CallFields& key, std::shared_ptr<PreparedCall> call) {
-  if (next_ < kept_.size() && kept_[next_].call.get() == held) next_ = (next_ + 1) % kKept;
   last_ = next_;
   next_ = (next_ + 1) % kKept;
   if (last_ == kept_.size()) kept_.emplace_back();

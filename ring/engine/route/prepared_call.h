@@ -16,7 +16,7 @@ class Run;
 
 // A checked call, and what one rank has worked out for all operations that are alike but for their buffers. It holds
 // nothing that ranks must agree on beside the call, so each may forget it at any time.
-struct PreparedCall : CheckedCall, std::enable_shared_from_this<PreparedCall> {
+struct PreparedCall : CheckedCall {
   PreparedCall() = default;
   PreparedCall(CheckedCall checked, int world) : CheckedCall(std::move(checked)), bytes(travelling_bytes(world)) {}
 
@@ -65,8 +65,6 @@ class PreparedCalls {
     return last_ < kept_.size() && kept_[last_].key == key ? &kept_[last_].call : find_other(key);
   }
   const std::shared_ptr<PreparedCall>& keep(const CallFields& key, std::shared_ptr<PreparedCall> call);
-  // Of an operation that does not own its call: that is not replaced until this is another.
-  const PreparedCall* held = nullptr;
 
  private:
   // Some kilobytes each; the buckets of most models' training steps are fewer.
