@@ -65,13 +65,20 @@ TEST_CASE("messages that a rank waits for do not wake its progress thread") {
     CHECK(run_processes(shape, [](Communicator& group) {
             std::vector<uint8_t> out, in;
             for (int i = 0; i < 20; ++i) burst(group, out, in, 8, static_cast<uint8_t>(i));
-            const int64_t before = sleeps_of_progress_thread();
-            const auto start = Clock::now();
-            for (int i = 0; i < 1000; ++i) burst(group, out, in, i % 2 == 0 ? 8 : 1000, static_cast<uint8_t>(i));
-            const auto us = std::chrono::duration_cast<std::chrono::microseconds>(Clock::now() - start).count();
-            const int64_t sleeps = sleeps_of_progress_thread() - before;
-            // It looks each 250 us, whatever the rank does, and may sleep for a lock then; 128,000 messages arrive.
-            expect(sleeps <= us / 100 + 20, [&] { return fmt::format("{} sleeps in {} us", sleeps, us); });
+            // It looks each 250 us, whatever the rank does. Beside other programs it may sleep for a lock, too, but not
+            // in three rounds of 128,000 messages.
+            bool left_alone = false;
+            std::string said;
+            for (int round = 0; round < 3; ++round) {
+              const int64_t before = sleeps_of_progress_thread();
+              const auto start = Clock::now();
+              for (int i = 0; i < 1000; ++i) burst(group, out, in, i % 2 == 0 ? 8 : 1000, static_cast<uint8_t>(i));
+              const auto us = std::chrono::duration_cast<std::chrono::microseconds>(Clock::now() - start).count();
+              const int64_t sleeps = sleeps_of_progress_thread() - before;
+              left_alone |= sleeps <= us / 200 + 20;
+              said += fmt::format("{} sleeps in {} us; ", sleeps, us);
+            }
+            expect(left_alone, said);
           }) == "");
   }
 }
