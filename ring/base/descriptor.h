@@ -70,7 +70,7 @@ class FileIdentity {
 // closed in a forked child. Where there is no memory all are closed, and std::bad_alloc is thrown.
 template <typename Open>
 std::vector<Descriptor> own_all(size_t most, Open open) {
-  std::vector<Descriptor> owned(most);  // first: destroyed after the other, where something throws
+  std::vector<Descriptor> owned(most);  // before the lock: what is closed where something throws takes it, too
   const Descriptor::NoFork no_fork;
   Descriptor::take_all(open(), owned);
   return owned;
