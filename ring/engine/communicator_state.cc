@@ -23,8 +23,9 @@ void attempt(const Step& step) {
   }
 }
 
-// Whether a recoverable call runs in memory of TensorLists. What is no all_reduce is refused there.
-bool in_memory_of_ours(const Call& call) {
+// Whether a recoverable call runs in memory of the communicator's (TensorLists): out of place its input stays anyway.
+// What is no all_reduce is refused there.
+bool runs_in_own_memory(const Call& call) {
   return call.input == call.output || call.collective != Collective::kAllReduce;
 }
 
@@ -216,7 +217,7 @@ void CommunicatorState::run(const Call& call) try {
   check_usable();
   if (call.options.stream) return device().run(call);
   check_on_host(call);
-  if (call.options.recoverable && in_memory_of_ours(call)) {
+  if (call.options.recoverable && runs_in_own_memory(call)) {
     const auto operation = submit_all(lists_.recoverable(call)).front();
     collectives_->wait(*operation, Clock::time_point::max());
     if (operation->failed()) throw Exception(operation->error());
@@ -261,7 +262,7 @@ std::shared_ptr<Operation> CommunicatorState::start(const Call& call) try {
   if (call.options.stream) return device().start(call);
   check_on_host(call);
   std::shared_ptr<Operation> operation;
-  if (call.options.recoverable && in_memory_of_ours(call)) {
+  if (call.options.recoverable && runs_in_own_memory(call)) {
     operation = submit_all(lists_.recoverable(call)).front();
   } else {
     context_->log.note_thread();
