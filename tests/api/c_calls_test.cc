@@ -274,6 +274,21 @@ TEST_CASE("options: factor, algorithm, size of the structure, timeout") {
         }) == "");
 }
 
+TEST_CASE("a recoverable all_reduce in C, in place, each rank as it likes") {
+  CHECK(on_threads(2, [](rondo_comm_t comm, int rank) {
+          rondo_options_t options = RONDO_OPTIONS_INIT;
+          for (int i = 0; i < 300; ++i) {
+            options.flags = (rank + i) % 3 > 0 ? RONDO_RECOVERABLE : 0;
+            Numbers values(size_t{1} << i % 16, rank + i);
+            want(rondo_all_reduce(comm, values.data(), values.data(), values.size(), RONDO_INT64, RONDO_SUM, &options));
+            expect(values == Numbers(values.size(), 1 + 2 * i), "a sum");
+          }
+          options.flags = RONDO_RECOVERABLE;
+          int64_t value = 1;
+          want_invalid(rondo_broadcast(comm, &value, 1, RONDO_INT64, 0, &options), "recoverable is an option");
+        }) == "");
+}
+
 TEST_CASE("options of callers compiled with older and newer headers") {
   // Proves: what an older caller does not know has its default, whatever lies behind its structure; what a newer caller
   // sets and this library does not know is refused, and never ignored.
@@ -434,6 +449,8 @@ TEST_CASE("probes, matched receives, cancel, truncation and synchronous sends") 
           want(rondo_recv(comm, got.data(), 3, RONDO_INT64, 0, 5, nullptr, nullptr));
           want(rondo_wait(work, -1));
           want(rondo_work_free(work));
+          options.flags = RONDO_RECOVERABLE;
+          want_invalid(rondo_send(comm, mine.data(), 3, RONDO_INT64, 0, 5, &options), "recoverable is an option");
           options.flags = 8;
           want_invalid(rondo_send(comm, mine.data(), 3, RONDO_INT64, 0, 5, &options), "unknown flags 8");
           want_invalid(rondo_improbe(comm, 0, 0, &found, nullptr), "message");
