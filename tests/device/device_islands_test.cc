@@ -21,6 +21,13 @@
 namespace rondo::testing {
 namespace {
 
+// Whose calls are staged, though the devices could do without.
+RankGroup staged_group(int world) {
+  RankGroup group = device_group(world, "shm");
+  group.config.device_window_bytes = 0;
+  return group;
+}
+
 constexpr BufferKind kKinds[] = {BufferKind::kPlain, BufferKind::kRegistered, BufferKind::kOddRegistered};
 
 }  // namespace
@@ -51,28 +58,33 @@ TEST_CASE("every dtype with every op on registered memory") {
 }
 
 TEST_CASE("many calls under way, each on the result of the one before, over two streams") {
-  CHECK(run_processes(device_group(2, "shm"), [](Communicator& group) {
-          void* const memory = group.allocate(1u << 20, Memory::kDevice);
-          Mirror mirror(memory, 1u << 20);
-          DeviceStream other = nullptr;
-          mirror.driver().make_stream(mirror.device(), &other);
-          std::pmr::vector<uint32_t> values(1000, 1, &mirror);
-          mirror.to_device();
-          mirror.synchronize();
-          uint32_t* const data = mirror.image_of(values.data());
-          Work last;
-          for (int i = 0; i < 200; ++i) {
-            last = group.all_reduce_async(data, data, 1000, DType::kUint32, i % 10 == 0 ? Op::kSum : Op::kMax,
-                                          {.stream = i % 5 == 4 ? other : mirror.stream()});
-          }
-          last.wait();
-          mirror.to_host();
-          mirror.synchronize();
-          uint32_t expected = 1;
-          for (int i = 0; i < 20; ++i) expected *= 2;
-          expect(values.front() == expected && values.back() == expected, "the wrong sum");
-          mirror.driver().destroy_stream(other);
-        }) == "");
+  for (const bool staged : {false, true}) {
+    CAPTURE(staged);
+    RankGroup ranks = staged ? staged_group(2) : device_group(2, "shm");
+    ranks.before = [](int) { setenv("FAKE_CUDA_QUEUES", "4", 1); };  // of one, streams keep their order
+    CHECK(run_processes(ranks, [](Communicator& group) {
+            void* const memory = group.allocate(1u << 22, Memory::kDevice);
+            Mirror mirror(memory, 1u << 22);
+            DeviceStream other = nullptr;
+            mirror.driver().make_stream(mirror.device(), &other);
+            for (const size_t count : {1000, 700'000}) {
+              std::pmr::vector<uint32_t> values(count, 1, &mirror);
+              mirror.to_device();
+              mirror.synchronize();
+              uint32_t* const data = mirror.image_of(values.data());
+              Work last;
+              for (int i = 0; i < 200; ++i) {
+                last = group.all_reduce_async(data, data, count, DType::kUint32, i % 10 == 0 ? Op::kSum : Op::kMax,
+                                              {.stream = i % 5 == 4 ? other : mirror.stream()});
+              }
+              last.wait();
+              mirror.to_host();
+              mirror.synchronize();
+              expect(values.front() == 1u << 20 && values.back() == 1u << 20, "the wrong sum");
+            }
+            mirror.driver().destroy_stream(other);
+          }) == "");
+  }
 }
 
 TEST_CASE("staged and enqueued calls, host calls and groups beside each other keep their order") {
@@ -101,27 +113,30 @@ TEST_CASE("staged and enqueued calls, host calls and groups beside each other ke
 }
 
 TEST_CASE("device memory: zeroed, of different sizes, given back, and again") {
-  CHECK(run_processes(device_group(3, "shm"), [](Communicator& group) {
-          for (int i = 0; i < 3; ++i) {
-            const size_t bytes = 4096u * static_cast<size_t>(group.rank() + i + 1);
-            auto* const memory = static_cast<std::byte*>(group.allocate(bytes, Memory::kDevice));
-            Mirror mirror;
-            std::pmr::vector<std::byte> seen(bytes, std::byte{1}, &mirror);
-            const DeviceCopy copy{seen.data(), memory, bytes, bytes, bytes, 1};
-            expect(mirror.driver().copy(copy, mirror.stream()) == 0, "no copy");
-            mirror.synchronize();
-            for (const std::byte byte : seen) expect(byte == std::byte{0}, "memory that is not zeroed");
-            const CallOptions options{.stream = mirror.stream()};
-            group.all_reduce(memory, memory, 1024, DType::kInt32, Op::kSum, options);
-            group.deallocate(memory);  // waits for the call
-            expect_error(error_of([&] { group.deallocate(memory); }), ErrorCode::kInvalid, "no memory");
-          }
-          expect_error(error_of([&] { group.allocate(0, Memory::kDevice); }), ErrorCode::kInvalid, "0 bytes");
-          const size_t most = group.rank() == 1 ? size_t{1} << 62 : 4096;
-          const Error error = error_of([&] { group.allocate(most, Memory::kDevice); });
-          expect_error(error, ErrorCode::kSystem, group.rank() == 1 ? "device memory" : "rank 1");
-          group.deallocate(group.allocate(4096, Memory::kDevice));
-        }) == "");
+  for (const bool staged : {false, true}) {
+    CAPTURE(staged);
+    CHECK(run_processes(staged ? staged_group(3) : device_group(3, "shm"), [](Communicator& group) {
+            for (int i = 0; i < 3; ++i) {
+              const size_t bytes = 4096u * static_cast<size_t>(group.rank() + i + 1);
+              auto* const memory = static_cast<std::byte*>(group.allocate(bytes, Memory::kDevice));
+              Mirror mirror;
+              std::pmr::vector<std::byte> seen(bytes, std::byte{1}, &mirror);
+              const DeviceCopy copy{seen.data(), memory, bytes, bytes, bytes, 1};
+              expect(mirror.driver().copy(copy, mirror.stream()) == 0, "no copy");
+              mirror.synchronize();
+              for (const std::byte byte : seen) expect(byte == std::byte{0}, "memory that is not zeroed");
+              const CallOptions options{.stream = mirror.stream()};
+              group.all_reduce(memory, memory, 1024, DType::kInt32, Op::kSum, options);
+              group.deallocate(memory);  // waits for the call
+              expect_error(error_of([&] { group.deallocate(memory); }), ErrorCode::kInvalid, "no memory");
+            }
+            expect_error(error_of([&] { group.allocate(0, Memory::kDevice); }), ErrorCode::kInvalid, "0 bytes");
+            const size_t most = group.rank() == 1 ? size_t{1} << 62 : 4096;
+            const Error error = error_of([&] { group.allocate(most, Memory::kDevice); });
+            expect_error(error, ErrorCode::kSystem, group.rank() == 1 ? "device memory" : "rank 1");
+            group.deallocate(group.allocate(4096, Memory::kDevice));
+          }) == "");
+  }
 }
 
 TEST_CASE("one rank's device cannot share memory, windows are off, or the device runs one process: all ranks stage") {

@@ -36,9 +36,9 @@ std::vector<Piece> DeviceSide::pieces_of(const CheckedCall& call, const StreamPl
 }
 
 // What comes into another stream than the last call comes after that one.
-void DeviceSide::follow_last(const Enqueued& next) {
+void DeviceSide::follow_last(void* stream, uint64_t stream_id) {
   const std::shared_ptr<Operation> last = last_.lock();
-  if (last && next.stream_id != last_stream_ && !last->done()) last->wait_on(next.stream);
+  if (last && stream_id != last_stream_ && !last->done()) last->wait_on(stream);
 }
 
 void DeviceSide::check_own_stream(const char* call, const StreamFacts& stream) const {
@@ -150,7 +150,7 @@ std::shared_ptr<Operation> DeviceSide::enqueue(Enqueued what) {
     part.gate = std::move(moved.gate);
     part.run = std::move(moved.run);
   }
-  follow_last(what);
+  follow_last(what.stream, what.stream_id);
   for (auto& operation : group_.submit_all(std::move(parts))) {
     made->engine = operation->engine;
     const uint64_t fingerprint = operation->fingerprint;

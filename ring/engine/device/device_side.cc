@@ -123,6 +123,7 @@ std::shared_ptr<StreamCall> DeviceSide::make(std::vector<Piece> pieces, void* st
 }
 
 void DeviceSide::submit(StreamCall& call, std::vector<BatchPart> parts, uint64_t stream_id) {
+  follow_last(call.stream(), stream_id);
   for (const auto& operation : group_.submit_all(std::move(parts))) call.engine = operation->engine;
   group_.leave_to_progress_thread(*call.engine);
   call.enqueue();

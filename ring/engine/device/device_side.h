@@ -114,7 +114,7 @@ class DeviceSide {
   CheckedCall call_of(Call call, const Piece& piece) const;
   const StreamPlans::Entry& plan_of(const CheckedCall& call, Algorithm algorithm);
   void check_own_stream(const char* call, const StreamFacts& stream) const;
-  void follow_last(const Enqueued& next);
+  void follow_last(void* stream, uint64_t stream_id);
   // The first call with a stream: its device is the rank's. A stream that it cannot use is refused before anything else
   // happens. call: its name; nullptr: attach().
   void attach_for(const char* call, std::chrono::milliseconds timeout, void* const* stream);
