@@ -79,6 +79,7 @@ class DeviceDriver {
   // --- memory
   DeviceStatus allocate(int device, size_t bytes, void** memory) const;
   DeviceStatus release(int device, void* memory) const;
+  DeviceStatus zero(int device, void* memory, size_t bytes) const;
   // Memory of the device that other processes can map, zeroed; `descriptor` stands for it, and is closed by the caller.
   // map_shared() maps it for the device, which may be another one, also in the process that made it.
   // kDescriptor: it lives until all that have it have released it. kIpc: who has made it releases it last.
@@ -185,7 +186,6 @@ class DeviceDriver {
   int attribute(int device, cuda::Attribute which) const;
 
   void note(void* memory, const Mapped& how) const;
-  DeviceStatus zero(void* memory, size_t bytes) const;
   DeviceStatus round_up(int device, size_t& bytes) const;
   DeviceStatus map_allocation(cuda::Allocation allocation, size_t bytes, int device, void** memory) const;
   DeviceStatus allocate_by_descriptor(int device, size_t bytes, void** memory, int* descriptor) const;

@@ -45,14 +45,16 @@ void DeviceDriver::note(void* memory, const Mapped& how) const {
 }
 
 // In a stream of its own: the legacy one would wait for others'.
-DeviceStatus DeviceDriver::zero(void* memory, size_t bytes) const {
-  DeviceStream stream = nullptr;
-  DeviceStatus status = api_.StreamCreate(&stream, cuda::kStreamNonBlocking);
-  if (status != 0) return status;
-  status = api_.MemsetD8Async(reinterpret_cast<cuda::Pointer>(memory), 0, bytes, stream);
-  if (status == 0) status = api_.StreamSynchronize(stream);
-  const DeviceStatus destroyed = api_.StreamDestroy(stream);
-  return status != 0 ? status : destroyed;
+DeviceStatus DeviceDriver::zero(int device, void* memory, size_t bytes) const {
+  return on(device, [&](Gpu&) {
+    DeviceStream stream = nullptr;
+    DeviceStatus status = api_.StreamCreate(&stream, cuda::kStreamNonBlocking);
+    if (status != 0) return status;
+    status = api_.MemsetD8Async(reinterpret_cast<cuda::Pointer>(memory), 0, bytes, stream);
+    if (status == 0) status = api_.StreamSynchronize(stream);
+    const DeviceStatus destroyed = api_.StreamDestroy(stream);
+    return status != 0 ? status : destroyed;
+  });
 }
 
 // --- by descriptors
@@ -163,7 +165,7 @@ DeviceStatus DeviceDriver::allocate_shared(int device, size_t bytes, MemoryShari
                                   ? allocate_by_ipc(device, bytes, memory, descriptor)
                                   : allocate_by_descriptor(device, bytes, memory, descriptor);
     if (made != 0) return made;
-    const DeviceStatus zeroed = zero(*memory, bytes);
+    const DeviceStatus zeroed = zero(device, *memory, bytes);
     if (zeroed != 0) release_shared(*memory);
     return zeroed;
   });

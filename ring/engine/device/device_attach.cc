@@ -188,7 +188,17 @@ void* DeviceSide::allocate(size_t bytes) {
   attach({});
   if (island_) return island_->allocate(bytes, all_say({}), deadline({}));
   void* data = nullptr;
-  driver().check(driver().allocate(device_, bytes, &data), "allocating device memory");
+  DeviceStatus status = driver().allocate(device_, bytes, &data);
+  if (status == 0) status = driver().zero(device_, data, bytes);
+  const std::vector<uint64_t> said = all_say({})(status == 0 ? 1 : 0);
+  if (const auto without = std::ranges::find(said, 0); without != said.end()) {
+    if (data != nullptr) driver().release(device_, data);
+    const std::string who = group_.context().name(static_cast<int>(without - said.begin()));
+    throw Exception(ErrorCode::kSystem, fmt::format("allocate on rank {}: {}", group_.rank(),
+                                                    status == 0 ? who + " cannot make its device memory"
+                                                                : fmt::format("{} bytes of device memory: {}", bytes,
+                                                                              driver().error_text(status))));
+  }
   std::lock_guard lock(order_mutex_);
   plain_.insert(data);
   return data;
@@ -196,19 +206,21 @@ void* DeviceSide::allocate(size_t bytes) {
 
 bool DeviceSide::deallocate(void* data) {
   if (!attached_.load(std::memory_order_acquire)) return false;
-  if (!island_) {
+  const auto is_ours = [&] {
+    if (island_) return island_->locate(data, 1).has_value();
     std::lock_guard lock(order_mutex_);
-    if (plain_.erase(data) == 0) return false;
-    driver().check(driver().release(device_, data), "releasing device memory");
-    return true;
-  }
-  if (!island_->locate(data, 1)) return false;
+    return plain_.count(data) != 0;
+  };
+  if (!is_ours()) return false;
   if (!calls_->wait_for_all(Clock::now() + std::chrono::milliseconds(group_.context().config.destroy_timeout_ms))) {
     throw Exception(ErrorCode::kInvalid,
                     fmt::format("deallocate on rank {}: calls on streams are under way; synchronize the streams first",
                                 group_.rank()));
   }
-  return island_->deallocate(data);
+  if (island_) return island_->deallocate(data);
+  driver().check(driver().release(device_, data), "releasing device memory");
+  std::lock_guard lock(order_mutex_);
+  return plain_.erase(data) == 1;
 }
 
 }  // namespace rondo
