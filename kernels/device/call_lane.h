@@ -6,7 +6,9 @@
 //                        before have written; and who writes after it has seen the word writes after what was read.
 //   leave_lane           acquires and releases: the last lane of a kernel says that all of them are over.
 //   enter                `started` is stored before `stop` is loaded, and a host that has set `stop` looks at `started`
-//                        afterwards (sequentially consistent): it sees the kernel, or the kernel sees the stop.
+//                        afterwards (sequentially consistent): it sees the kernel, or the kernel sees the stop. The
+//                        first lane does so, and tells the others (`entered`): 200 of them would take 200 us, since
+//                        fences behind words of the host follow one another.
 #pragma once
 
 #include "kernels/device/device_call.h"
@@ -63,8 +65,15 @@ class CallLane {
       state_.messages = own().messages;
     }
     if (!is_last()) return true;
-    m_.store_started(is_replay() ? &call_.status->replays_started : &call_.status->started, number());
-    return m_.load_relaxed(&control().failed) == 0 && !stopped();
+    if (m_.lane() == 0) {
+      m_.store_started(is_replay() ? &call_.status->replays_started : &call_.status->started, number());
+      const bool well = m_.load_relaxed(&control().failed) == 0 && !stopped();
+      m_.store_release(&control().entered, well ? DeviceControl::kWell : DeviceControl::kEnds);
+      return well;
+    }
+    uint32_t entered = 0;
+    while ((entered = m_.load_acquire(&control().entered)) == 0) m_.pause();
+    return entered == DeviceControl::kWell;
   }
   RONDO_INLINE bool is_replay() const { return call_.number == 0; }
   RONDO_INLINE uint32_t number() { return is_replay() ? control().replays + 1 : call_.number; }
@@ -99,15 +108,20 @@ class CallLane {
     return true;
   }
   RONDO_INLINE bool await_word(const uint32_t* word, uint32_t value) {
-    constexpr uint32_t kBetweenLooks = 64;  // at the host's memory, which is 1 us away
-    uint64_t begin = 0;
+    // At the host's memory, which is 1 us away; all lanes that wait look at it, which slows down those that work.
+    constexpr uint64_t kBetweenStopsNs = 1'000'000;
+    constexpr uint32_t kBetweenClocks = 64;
+    uint64_t begin = 0, next_stop = 0;
     RONDO_ROLLED
     for (uint32_t looks = 1; int32_t(m_.load_acquire(word) - value) < 0; ++looks) {
       if (m_.load_relaxed(&control().failed) != 0) return false;
-      if (looks % kBetweenLooks == 0) {
+      if (looks % kBetweenClocks == 0) {
         const uint64_t now = m_.now();
-        if (begin == 0) begin = now;
-        if (stopped()) return false;
+        if (begin == 0) begin = now, next_stop = now + kBetweenStopsNs;
+        if (now >= next_stop) {
+          if (stopped()) return false;
+          next_stop = now + kBetweenStopsNs;
+        }
         if (now - begin > call_.limit_ns) return fail(CallFailure::kLate, 0, 0);
       }
       m_.pause();
@@ -196,7 +210,7 @@ class CallLane {
       own().messages = state_.messages + call_.messages;
     }
     if (m_.add_left(&control().left) + 1 != m_.lanes()) return;
-    control().left = 0;
+    control().left = control().entered = 0;
     const uint32_t passed = number();
     if (is_replay()) control().replays = passed;
     m_.store_release(is_replay() ? &call_.status->replays_passed : &call_.status->passed, passed);
