@@ -157,13 +157,55 @@ struct Truth {
   static RONDO_INLINE void store(Byte* to, Stored value) { store_unaligned<Stored>(to, encode(value)); }
 };
 
+#ifdef __CUDA_ARCH__
+// A GPU's own conversions: those to float32 are exact, the others round to nearest, ties to even (PTX ISA, cvt). They
+// give other bits of a NaN, and the two to 8 bits (compute capability 8.9) the largest finite value where these formats
+// overflow.
+RONDO_INLINE uint32_t to_bfloat(float value) {
+  uint16_t stored;
+  asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(stored) : "f"(value));
+  return stored;
+}
+RONDO_INLINE float from_half(uint32_t stored) {
+  float value;
+  asm("cvt.f32.f16 %0, %1;" : "=f"(value) : "h"(uint16_t(stored)));
+  return value;
+}
+RONDO_INLINE uint32_t to_half(float value) {
+  uint16_t stored;
+  asm("cvt.rn.f16.f32 %0, %1;" : "=h"(stored) : "f"(value));
+  return stored;
+}
+#if __CUDA_ARCH__ >= 890
+RONDO_INLINE float from_e4m3(uint32_t stored) {
+  uint32_t halves;
+  asm("cvt.rn.f16x2.e4m3x2 %0, %1;" : "=r"(halves) : "h"(uint16_t(stored)));
+  return from_half(halves & 0xffff);
+}
+RONDO_INLINE uint32_t to_e4m3(float value) {
+  uint16_t stored;
+  asm("cvt.rn.satfinite.e4m3x2.f32 %0, %1, %2;" : "=h"(stored) : "f"(0.0f), "f"(value));
+  return stored;
+}
+RONDO_INLINE uint32_t to_e5m2(float value) {
+  uint16_t stored;
+  asm("cvt.rn.satfinite.e5m2x2.f32 %0, %1, %2;" : "=h"(stored) : "f"(0.0f), "f"(value));
+  return stored;
+}
+#endif
+#endif
+
 struct BfloatCodec {
   static constexpr bool kScalesAverages = false;
   static RONDO_INLINE float decode(uint32_t stored) { return float_of(stored << 16); }
   // To nearest, ties to even; overflow carries into the infinity; NaN becomes the quiet NaN.
   static RONDO_INLINE uint32_t encode(float value) {
+#ifdef __CUDA_ARCH__
+    const uint32_t rounded = to_bfloat(value);
+#else
     const uint32_t bits = float_bits(value);
     const uint32_t rounded = (bits + 0x7fff + ((bits >> 16) & 1)) >> 16;
+#endif
     return value == value ? rounded : 0x7fc0u;
   }
 };
@@ -206,34 +248,6 @@ struct NarrowCodec {
   }
 };
 
-#ifdef __CUDA_ARCH__
-// A GPU's own conversions: the first is exact, the others round to nearest, ties to even (PTX ISA, cvt). They give
-// other bits of a NaN, and the two to 8 bits (compute capability 8.9) the largest finite value where these formats
-// overflow.
-RONDO_INLINE float from_half(uint32_t stored) {
-  float value;
-  asm("cvt.f32.f16 %0, %1;" : "=f"(value) : "h"(uint16_t(stored)));
-  return value;
-}
-RONDO_INLINE uint32_t to_half(float value) {
-  uint16_t stored;
-  asm("cvt.rn.f16.f32 %0, %1;" : "=h"(stored) : "f"(value));
-  return stored;
-}
-#if __CUDA_ARCH__ >= 890
-RONDO_INLINE uint32_t to_e4m3(float value) {
-  uint16_t stored;
-  asm("cvt.rn.satfinite.e4m3x2.f32 %0, %1, %2;" : "=h"(stored) : "f"(0.0f), "f"(value));
-  return stored;
-}
-RONDO_INLINE uint32_t to_e5m2(float value) {
-  uint16_t stored;
-  asm("cvt.rn.satfinite.e5m2x2.f32 %0, %1, %2;" : "=h"(stored) : "f"(0.0f), "f"(value));
-  return stored;
-}
-#endif
-#endif
-
 struct HalfCodec : NarrowCodec<16, 10, 15, 0x7bff, 0x7e00> {
 #ifdef __CUDA_ARCH__
   static RONDO_INLINE float decode(uint32_t stored) { return from_half(stored); }
@@ -274,15 +288,17 @@ struct E5m2Codec : ByteCodec<NarrowCodec<8, 2, 15, 0x7b, 0x7e>> {
 // No infinity: overflow is the NaN.
 struct E4m3Codec : ByteCodec<NarrowCodec<8, 3, 7, 0x7e, 0x7f>> {
 #ifdef __CUDA_ARCH__
+#if __CUDA_ARCH__ >= 890
+  static RONDO_INLINE float decode(uint32_t stored) { return from_e4m3(stored); }
+  // Behind half way from the largest value on, which is even.
+  static RONDO_INLINE uint32_t encode(float value) {
+    return (float_bits(value) & 0x7fffffff) <= float_bits(464.0f) ? to_e4m3(value) : 0x7fu;
+  }
+#else
   // At a float16's place it is 2^8 times too small, a denormal, too.
   static RONDO_INLINE float decode(uint32_t stored) {
     const float value = times(from_half((stored & 0x80) << 8 | (stored & 0x7f) << 7), 256.0f);
     return (stored & 0x7f) == 0x7f ? quiet_nan(value) : value;
-  }
-#if __CUDA_ARCH__ >= 890
-  // Behind half way from the largest value on, which is even.
-  static RONDO_INLINE uint32_t encode(float value) {
-    return (float_bits(value) & 0x7fffffff) <= float_bits(464.0f) ? to_e4m3(value) : 0x7fu;
   }
 #endif
 #endif

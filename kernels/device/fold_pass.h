@@ -61,13 +61,18 @@ RONDO_INLINE Packet* packet_at(void* base, uint64_t head_bytes, uint64_t index) 
 }
 
 // Packets of a source that a thread loads at once: 8 registers of accumulators, which leaves 64 registers enough for
-// packets of two sources. A division of 64-bit integers is a subroutine with registers of its own: one packet.
+// packets of two sources. Floats of 16 bits have two packets, in 16 registers: one is not enough under way. A division
+// of 64-bit integers is a subroutine with registers of its own: one packet.
 template <class K>
 constexpr int kElementsOf = int(kPacketBytes / K::Format::kBytes);
 template <class K>
 constexpr int kWordsOf = kElementsOf<K>*(sizeof(typename K::Accumulator) > 4 ? 2 : 1);
 template <class K>
-constexpr int kAtOnceOf = kWordsOf<K> >= 8 || std::is_integral_v<typename K::Constant> ? 1 : 8 / kWordsOf<K>;
+constexpr bool kIsHalf = K::Format::kBytes == 2 && std::is_floating_point_v<typename K::Accumulator>;
+template <class K>
+constexpr int kAtOnceOf = kIsHalf<K>                                                     ? 2
+                          : kWordsOf<K> >= 8 || std::is_integral_v<typename K::Constant> ? 1
+                                                                                         : 8 / kWordsOf<K>;
 
 // What the whole call has of a kernel's numbers.
 template <class K>

@@ -22,7 +22,7 @@ done
 [ "$(count 'mul\.rn\.f32')" -ge 50 ] || fail "few mul.rn.f32"
 [ "$(count '\b(add|sub|mul)\.f(32|64)')" -eq 0 ] || fail "float arithmetic without .rn"
 [ "$(count '\b(fma|mad)\.[a-z.]*f(32|64)')" -eq 0 ] || fail "fused float arithmetic"
-for conversion in cvt.f32.f16 cvt.rn.f16.f32 cvt.rn.satfinite.e4m3x2.f32 cvt.rn.satfinite.e5m2x2.f32; do
+for conversion in cvt.f32.f16 cvt.rn.f16.f32 cvt.rn.bf16.f32 cvt.rn.f16x2.e4m3x2 cvt.rn.satfinite.e4m3x2.f32 cvt.rn.satfinite.e5m2x2.f32; do
   [ "$(count "${conversion//./\\.}")" -ge 50 ] || fail "few $conversion"
 done
 
