@@ -41,6 +41,10 @@ Probe::Probe(const SharedWords& shared) : driver_(DeviceDriver::open(device_libr
   driver().load_kernels(device_);
   load_ms_ = std::chrono::duration<double, std::milli>(Clock::now() - begin).count();
   check(driver().lock_host(device_, words_.memory(), SharedWords::kBytes), "locking memory of memfd_create");
+  values_ = static_cast<std::byte*>(allocate(SharedWords::kValues * SharedWords::kStride));
+  const DeviceStream own = stream();
+  copy(values_, words_.at(SharedWords::kFirstValue), SharedWords::kValues * SharedWords::kStride, own);
+  check(driver().synchronize(own), "copying");
 }
 
 DeviceStream Probe::stream() const {

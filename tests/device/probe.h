@@ -36,12 +36,12 @@ void report(const char* format, Arguments... arguments) {
 // Words that forked processes share, in memory of memfd_create as the engine's.
 class SharedWords {
  public:
-  static constexpr size_t kBytes = 64 * 1024;
+  static constexpr size_t kBytes = 64 * 1024, kStride = 64;  // a cache line each
   static constexpr size_t kFirstValue = 1000, kValues = 24;  // words that say 0, 1, 2, ...
   SharedWords();
   ~SharedWords();
   SharedWords(const SharedWords&) = delete;
-  uint32_t* at(size_t index) const { return memory_ + index * 16; }  // a cache line each
+  uint32_t* at(size_t index) const { return memory_ + index * kStride / sizeof(uint32_t); }
   uint32_t load(size_t index) const { return std::atomic_ref<uint32_t>(*at(index)).load(); }
   void store(size_t index, uint32_t value) const { std::atomic_ref<uint32_t>(*at(index)).store(value); }
   void* memory() const { return memory_; }
@@ -62,9 +62,10 @@ class Probe {
   DeviceStream stream() const;
   void* allocate(size_t bytes) const;
 
-  // In the stream: copies a value below kValues to the word, or waits until it is at least the value.
+  // In the stream: copies a value below kValues to the word, or waits until it is at least the value. From device
+  // memory: for a copy from host to host the caller waits until the stream has come to it.
   void write(DeviceStream stream, size_t word, uint32_t value) const {
-    copy(words_.at(word), words_.at(SharedWords::kFirstValue + value), sizeof value, stream);
+    copy(words_.at(word), values_ + value * SharedWords::kStride, sizeof value, stream);
   }
   void await(DeviceStream stream, size_t word, uint32_t value) const {
     check(driver().await(words_.at(word), value, stream), "a stream's wait");
@@ -79,6 +80,7 @@ class Probe {
   std::shared_ptr<const DeviceDriver> driver_;
   int device_ = 0;
   const SharedWords& words_;
+  std::byte* values_ = nullptr;  // of the words, in device memory
   double load_ms_ = 0;
 };
 

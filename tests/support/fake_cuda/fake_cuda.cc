@@ -2,10 +2,10 @@
 // host, in the place of the driver by RONDO_DEVICE_LIBRARY. Its devices' name says what it is. Kernels are run by name,
 // from the host's build of the same bodies. It refuses what CUDA refuses, and is as difficult as a GPU may be: one
 // queue for all streams of the process, of a bounded length; memory that the host cannot touch; copies from and to
-// locked memory only; streams, events and kernels of the current context only; no use of the driver by functions in a
-// stream; a kernel that is launched before it is loaded waits for all streams; blocks run one after the other. What is
-// put into the legacy stream waits for what all blocking streams had before, and they wait for it. What CUDA leaves
-// undefined ends the process.
+// locked memory only, for which from host to host the caller waits; streams, events and kernels of the current context
+// only; no use of the driver by functions in a stream; a kernel that is launched before it is loaded waits for all
+// streams; blocks run one after the other. What is put into the legacy stream waits for what all blocking streams had
+// before, and they wait for it. What CUDA leaves undefined ends the process.
 //
 // Settings, of the environment:
 //   FAKE_CUDA_COUNT        devices, 2 unless set (0: a machine without one)
@@ -205,6 +205,13 @@ Result end_captures() {
   return result;
 }
 
+// Requires the lock. The driver looks where the handle points: at no stream, its process ends there.
+FakeStream* stream_of(Stream handle) {
+  const auto found = fake().streams.find(handle);
+  RONDO_CHECK(found != fake().streams.end(), "a stream that is none");
+  return found->second.get();
+}
+
 // A stream of the current context.
 Result find_stream(Stream handle, FakeStream*& stream) {
   FakeContext* context = nullptr;
@@ -221,9 +228,9 @@ Result find_stream(Stream handle, FakeStream*& stream) {
     return stream = own, kSuccess;
   }
   if (number <= kStreamLegacy) return stream = context->legacy.get(), kSuccess;
-  const auto found = fake().streams.find(handle);
-  if (found == fake().streams.end() || found->second->context != context) return kInvalidHandle;
-  return stream = found->second.get(), kSuccess;
+  const auto found = stream_of(handle);
+  if (found->context != context) return kInvalidHandle;
+  return stream = found, kSuccess;
 }
 
 // --- what is in streams
@@ -511,12 +518,15 @@ Result MemsetD8Async(Pointer memory, unsigned char value, size_t bytes, Stream s
     std::memset(fake().memory.reach(pointer(memory), bytes, device, By::kKernel) + cleared, value, bytes - cleared);
   });
 }
+Result StreamSynchronize(Stream handle);
 Result MemcpyAsync(Pointer to, Pointer from, size_t bytes, Stream stream) {
   const Copy2D rows{{0, 0, kMemoryUnified, nullptr, from, nullptr, bytes},
                     {0, 0, kMemoryUnified, nullptr, to, nullptr, bytes},
                     bytes,
                     1};
-  return put_into(stream, [rows](int device) { copy_rows(device, rows); });
+  const Result status = put_into(stream, [rows](int device) { copy_rows(device, rows); });
+  const bool in_host = fake().memory.home_of(pointer(to)) < 0 && fake().memory.home_of(pointer(from)) < 0;
+  return status == kSuccess && in_host ? StreamSynchronize(stream) : status;
 }
 Result Memcpy2DAsync(const Copy2D* copy, Stream stream) {
   const auto most = static_cast<size_t>(setting("FAKE_CUDA_MAX_PITCH", 0x7fffffff));
@@ -659,9 +669,7 @@ Result StreamDestroy(Stream handle) {
 }
 Result StreamGetCtx(Stream handle, Context* context) {
   const std::lock_guard lock(fake().mutex);
-  const auto found = fake().streams.find(handle);
-  if (found == fake().streams.end()) return kInvalidHandle;
-  return *context = reinterpret_cast<Context>(found->second->context), kSuccess;
+  return *context = reinterpret_cast<Context>(stream_of(handle)->context), kSuccess;
 }
 Result StreamGetId(Stream handle, unsigned long long* id) {
   FakeStream* stream = nullptr;

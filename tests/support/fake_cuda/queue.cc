@@ -97,7 +97,7 @@ void FakeQueue::synchronize_all() {
 
 void FakeQueue::run_entry(const void* stream, const std::function<void()>& function) {
   prctl(PR_SET_TIMERSLACK, 1);  // ns: FAKE_CUDA_COPY_MBPS shall not be off by the 50 us that a sleep takes longer
-  static thread_local Slice own;
+  Slice own;
   slice = &own;
   runs_entry = true;
   own.take();
