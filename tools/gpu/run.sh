@@ -1,15 +1,15 @@
 #!/usr/bin/env bash
 # run.sh [PART...]: checks and measures Rondo on the first GPU of this machine, with nothing but its driver: each step a
 # process of its own with a limit, in the order in which a failure says most. The parts: host (the same machine without its
-# GPU), probes (what the library takes for granted of a GPU), kernels, calls, failures, bars, peers, memcheck; none: all of
-# them. A run takes 9 minutes at most.
+# GPU), probes (what the library takes for granted of a GPU), kernels, calls, failures, bars, peers, mps (processes whose
+# kernels run at once, by a daemon of its own), memcheck; none: all of them. A run takes 9 minutes at most (WHOLE: other seconds).
 # results.txt (RESULTS: another file) has all output; a line for each step is printed, and why it failed.
 # Exit code 1 if a step failed, 2 if nothing could be run.
 set -uo pipefail
 cd "$(dirname "$0")" || exit 2
 results=${RESULTS:-$PWD/results.txt}
-parts=" ${*:-host probes kernels calls failures bars peers memcheck} "
-whole=540
+parts=" ${*:-host probes kernels calls failures bars peers mps memcheck} "
+whole=${WHOLE:-540}
 failed=0 gone=0
 : >"$results" || exit 2
 say() { echo "$*" | tee -a "$results"; }
@@ -129,18 +129,16 @@ if has calls; then
   step 60 "every collective, threads" ./device_threads_test
   step 60 "8 processes, pieces, lists, messages" ./device_calls_test -tc="8 processes,buffers*,lists,messages,calls on host*"
   step 40 "messages on streams" ./device_messages_test -tc="a ring of*,a batch*,send and*,a message that is*,a receive in*"
-  step 60 "memory that all ranks map: processes" ./device_islands_test -tc="every collective on proc*,every dtype*"
-  step 40 "memory that all ranks map: pieces, order" ./device_islands_test -tc="calls of many*,many calls*,staged and*"
+  step 40 "order of calls, memory" ./device_islands_test -tc="many calls*,staged and*,device memory*"
   step 40 "memory that all ranks map: threads" ./device_island_threads_test
   step 60 "a ring" ./device_ring_test -tc="every *,many pieces*,calls by*"
 fi
 if has failures; then
   step 60 "errors, mismatch, abort, death, destroy" ./device_errors_test
-  step 40 "memory that all ranks map: failures" ./device_islands_test -tc="a failure*,calls that differ*,device memory*"
 fi
 if has bars; then
   for ranks in 4 8; do
-    step 30 "all_reduce of 256 MiB, $ranks threads on one GPU: 0.80 of copies" \
+    step 90 "all_reduce of 256 MiB, $ranks threads on one GPU: 0.80 of copies" \
       ./bar.sh 0.80 ./rondo-bench --device cuda --inproc --ranks "$ranks" --sizes "${BAR_SIZE:-256M}" --placement in \
       --buffers registered
   done
@@ -155,6 +153,27 @@ if has peers; then
     done
   else
     say "not run: peers, there is one GPU"
+  fi
+fi
+# Without MPS processes that share a GPU run their kernels one after the other, and their calls are staged.
+if has mps; then
+  if PATH=$PATH:/usr/local/nvidia/bin command -v nvidia-cuda-mps-control >/dev/null; then
+    export PATH=$PATH:/usr/local/nvidia/bin
+    if [ -n "${holder_PID:-}" ]; then
+      input=${holder[1]}
+      exec {input}>&-
+    fi
+    folder=$(mktemp -d)
+    export CUDA_MPS_PIPE_DIRECTORY=$folder CUDA_MPS_LOG_DIRECTORY=$folder
+    nvidia-cuda-mps-control -d >>"$results" 2>&1
+    step 90 "memory that all ranks map: processes under MPS" ./device_islands_test
+    step 60 "a ring of processes under MPS" ./device_ring_test -tc="every *,many pieces*,calls by*"
+    step 60 "all_reduce by 4 processes under MPS: 0.80 of copies" ./bar.sh 0.80 ./rondo-bench --device cuda --ranks 4 \
+      --sizes "8,64K,1M,${BAR_SIZE:-256M}" --placement in --buffers registered
+    echo quit | limited 15 nvidia-cuda-mps-control >>"$results" 2>&1
+    unset CUDA_MPS_PIPE_DIRECTORY CUDA_MPS_LOG_DIRECTORY
+  else
+    say "not run: processes whose kernels run at once, there is no nvidia-cuda-mps-control here"
   fi
 fi
 if has memcheck; then
