@@ -143,7 +143,6 @@ void send(const Envelope& e, Mode mode) {
 }
 
 void start_send(Request& request, const Envelope& e, Mode mode) {
-  request.active = true;
   if (e.nobody()) return;
   if (mode == Mode::kBuffered) {
     send_buffered(e);
@@ -157,7 +156,6 @@ void start_send(Request& request, const Envelope& e, Mode mode) {
 }
 
 void start_receive(Request& request, const Envelope& e, uint64_t matched = 0) {
-  request.active = true;
   request.outcome = {};
   if (e.nobody()) {
     request.outcome = kNobody;
