@@ -71,9 +71,8 @@ class CallLane {
       m_.store_release(&control().entered, well ? DeviceControl::kWell : DeviceControl::kEnds);
       return well;
     }
-    uint32_t entered = 0;
-    while ((entered = m_.load_acquire(&control().entered)) == 0) m_.pause();
-    return entered == DeviceControl::kWell;
+    return await_word(&control().entered, DeviceControl::kWell) &&
+           m_.load_acquire(&control().entered) == DeviceControl::kWell;
   }
   RONDO_INLINE bool is_replay() const { return call_.number == 0; }
   RONDO_INLINE uint32_t number() { return is_replay() ? control().replays + 1 : call_.number; }

@@ -43,7 +43,7 @@ struct DeviceControl {
   Lane lanes[kMaxLanes];
   uint32_t failed;   // own: not 0: kernels of this rank do nothing any more
   uint32_t left;     // own: lanes that have left the kernel that runs
-  uint32_t entered;  // own: 0 until the first lane has begun; whether that kernel may touch memory
+  uint32_t entered;  // own: 0 until the first lane has begun; kWell: the kernel may touch memory, kEnds: it may not
   static constexpr uint32_t kWell = 1, kEnds = 2;
   uint32_t replays;  // own: calls of graphs that are over
 };

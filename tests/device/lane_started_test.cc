@@ -3,7 +3,10 @@
 // that keep stores back (x86 does), which shows that the test can tell.
 #include <doctest/doctest.h>
 
+#include <chrono>
+#include <span>
 #include <thread>
+#include <vector>
 
 #include "kernels/device/host_lane.h"
 
@@ -12,6 +15,12 @@ namespace {
 
 struct WeakStarted : CallOrders {
   static constexpr std::memory_order kStarted = std::memory_order_relaxed;
+};
+// Counts the passes of all lanes.
+struct Counts {
+  void run(const DeviceFold&) { passes->fetch_add(1); }
+  void pause() { std::this_thread::yield(); }
+  std::atomic<int>* passes;
 };
 struct Nothing {
   void run(const DeviceFold&) {}
@@ -73,6 +82,44 @@ uint32_t missed(bool one_is_enough) {
 TEST_CASE("a kernel that begins, and a host that stops it: one sees the other") {
   CHECK(missed<CallOrders>(false) == 0);
   if (std::thread::hardware_concurrency() > 1) CHECK(missed<WeakStarted>(true) > 0);
+}
+
+TEST_CASE("no lane touches memory before the first one has looked for a stop, and none if there is one") {
+  DeviceControl control = {};
+  CallStatus status = {};
+  std::vector<uint32_t> memory(48);  // a cache line a lane
+  std::atomic<int> passes{0};
+  DeviceCall call = {};
+  call.controls[0] = &control;
+  call.status = &status;
+  call.world = 1;
+  call.limit_ns = 60'000'000'000;
+  call.dtype = static_cast<uint8_t>(DType::kUint32);
+  call.step_count = 1;
+  call.steps[0].kind = CallStep::kPass;
+  call.passes[0] = {memory.size(), 0, 0, 1, 1, kCopies};
+  for (CallRef& ref : std::span(call.refs, 2)) ref.offset = reinterpret_cast<uintptr_t>(memory.data());
+  for (uint32_t number = 1; number <= 300; ++number) {
+    const bool stops = number % 3 == 0;
+    status = {};
+    status.stop = stops ? 1 : 0;
+    control.failed = 0;
+    passes = 0;
+    call.number = number;
+    const auto lane = [&](uint32_t which) {
+      Counts counts{&passes};
+      run_host_lane(call, counts, which, 3);
+    };
+    std::thread second(lane, 1), third(lane, 2);
+    if (number % 2 == 0) std::this_thread::sleep_for(std::chrono::microseconds(200));
+    const int early = passes.load();
+    lane(0);
+    second.join();
+    third.join();
+    REQUIRE(early == 0);
+    REQUIRE(passes.load() == (stops ? 0 : 3));
+    REQUIRE(status.passed == number);
+  }
 }
 
 }  // namespace rondo::testing
