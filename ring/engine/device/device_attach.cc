@@ -190,14 +190,13 @@ void* DeviceSide::allocate(size_t bytes) {
   void* data = nullptr;
   DeviceStatus status = driver().allocate(device_, bytes, &data);
   if (status == 0) status = driver().zero(device_, data, bytes);
-  const std::vector<uint64_t> said = all_say({})(status == 0 ? 1 : 0);
-  if (const auto without = std::ranges::find(said, 0); without != said.end()) {
+  const std::string without = DeviceIsland::first_without(group_.context(), all_say({})(status == 0 ? 1 : 0));
+  if (!without.empty()) {
     if (data != nullptr) driver().release(device_, data);
-    const std::string who = group_.context().name(static_cast<int>(without - said.begin()));
-    throw Exception(ErrorCode::kSystem, fmt::format("allocate on rank {}: {}", group_.rank(),
-                                                    status == 0 ? who + " cannot make its device memory"
-                                                                : fmt::format("{} bytes of device memory: {}", bytes,
-                                                                              driver().error_text(status))));
+    const std::string why = status == 0
+                                ? without + " cannot make its device memory"
+                                : fmt::format("{} bytes of device memory: {}", bytes, driver().error_text(status));
+    throw Exception(ErrorCode::kSystem, fmt::format("allocate on rank {}: {}", group_.rank(), why));
   }
   std::lock_guard lock(order_mutex_);
   plain_.insert(data);
@@ -218,9 +217,12 @@ bool DeviceSide::deallocate(void* data) {
                                 group_.rank()));
   }
   if (island_) return island_->deallocate(data);
+  {
+    std::lock_guard lock(order_mutex_);
+    if (plain_.erase(data) == 0) return false;
+  }
   driver().check(driver().release(device_, data), "releasing device memory");
-  std::lock_guard lock(order_mutex_);
-  return plain_.erase(data) == 1;
+  return true;
 }
 
 }  // namespace rondo

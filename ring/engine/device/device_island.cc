@@ -51,9 +51,9 @@ DeviceIsland::DeviceIsland(const CommunicatorContext& context, std::shared_ptr<c
   windows_.reserve(kMaxWindows);  // bounce() reads the first one without the lock
 }
 
-std::string DeviceIsland::first_without(const std::vector<uint64_t>& said) const {
+std::string DeviceIsland::first_without(const CommunicatorContext& context, const std::vector<uint64_t>& said) {
   const auto found = std::find(said.begin(), said.end(), 0);
-  return found == said.end() ? "" : context_.name(static_cast<int>(found - said.begin()));
+  return found == said.end() ? "" : context.name(static_cast<int>(found - said.begin()));
 }
 
 std::string DeviceIsland::connect(int32_t sharings, uint32_t lanes, const AllSay& all_say, Clock::time_point deadline) {

@@ -41,6 +41,9 @@ class DeviceIsland {
   // kernels may take. "", or why it is none, the same verdict on all ranks.
   std::string connect(int32_t sharings, uint32_t lanes, const AllSay& all_say, Clock::time_point deadline);
 
+  // The name of the first rank that has said 0; "": none has.
+  static std::string first_without(const CommunicatorContext& context, const std::vector<uint64_t>& said);
+
   int device() const { return device_; }
   // Who writes into whose memory, and the order of their ring; empty: there is none. The same on all ranks.
   const PeerReach& reach() const { return reach_; }
@@ -115,7 +118,7 @@ class DeviceIsland {
   bool try_kernel(const AllSay& all_say);
   bool set_reach(const std::vector<uint64_t>& heard);
   bool peer_at_work(int rank) const;
-  std::string first_without(const std::vector<uint64_t>& said) const;
+  std::string first_without(const std::vector<uint64_t>& said) const { return first_without(context_, said); }
 
   const CommunicatorContext& context_;
   const std::shared_ptr<const DeviceDriver> driver_;  // shared with the communicator's device side
