@@ -33,11 +33,13 @@ constexpr size_t kMostBytes = size_t{1} << 40;
 
 size_t whole_pages(size_t bytes) { return (bytes + kPageBytes - 1) / kPageBytes * kPageBytes; }
 
-// Memory, and a page behind it. -1: there is none.
+// Memory, and a page behind it; its first page is not zeroed, as a GPU's may not be. -1: there is none.
 int make_file(size_t bytes, int device) {
   if (bytes == 0 || bytes > kMostBytes) return -1;
   const int file = memfd_create((kName + std::to_string(device)).c_str(), MFD_CLOEXEC);
   RONDO_CHECK(file >= 0 && ftruncate(file, static_cast<off_t>(whole_pages(bytes) + kPageBytes)) == 0, "memfd_create");
+  const std::string left(std::min(bytes, kPageBytes), '\xa5');
+  RONDO_CHECK(pwrite(file, left.data(), left.size(), 0) == static_cast<ssize_t>(left.size()), "pwrite");
   return file;
 }
 
