@@ -166,6 +166,8 @@ if has mps; then
     folder=$(mktemp -d)
     export CUDA_MPS_PIPE_DIRECTORY=$folder CUDA_MPS_LOG_DIRECTORY=$folder
     nvidia-cuda-mps-control -d >>"$results" 2>&1
+    # shellcheck disable=SC2016 # the inner shell's
+    step 30 "MPS serves this GPU" bash -c './device_probe_test -tc="01*" | tee /dev/stderr | grep -q "(MPS): yes"'
     step 90 "memory that all ranks map: processes under MPS" ./device_islands_test
     step 60 "a ring of processes under MPS" ./device_ring_test -tc="every *,many pieces*,calls by*"
     step 60 "all_reduce by 4 processes under MPS: 0.80 of copies" ./bar.sh 0.80 ./rondo-bench --device cuda --ranks 4 \
