@@ -585,6 +585,22 @@ TEST_CASE("a message that ends with its peer while a receive takes its beginning
   CHECK_EQ(world.at(1).pooled_messages(), 0);
 }
 
+TEST_CASE("a synchronous send of no bytes is over by an answer that is unread when its peer says goodbye") {
+  SimWorld world({.shape = {.delay_ticks = 0}, .connect_ticks = 0});
+  TestRequest& send = world.send(0, 1, 3, 0, DType::kUint8, true);
+  world.settle();
+  const TestRequest& receive = world.recv(1, 0, 3, 0);
+  while (world.at(1).progress()) {
+  }
+  REQUIRE(receive.complete_called);
+  REQUIRE_FALSE(send.complete_called);
+  world.at(0).peer_left(1);
+  REQUIRE(send.complete_called);
+  CHECK_EQ(send.failed.message, "");
+  TestRequest& late = world.send(0, 1, 3, 0, DType::kUint8, true);
+  CHECK_EQ(late.failed.code, ErrorCode::kPeerLeft);
+}
+
 TEST_CASE("a synchronous send is over when its receive has met it, and not before") {
   for (const int from : {0, 1}) {
     for (const uint64_t bytes : {0u, 8u, 1024u, 5000u}) {

@@ -186,7 +186,7 @@ void P2p::peer_left(int peer) {
   RONDO_CHECK(0 <= peer && peer < context_.world && peer != context_.rank, "a peer");
   if (presence_[peer] != Presence::kHere) return;
   presence_[peer] = Presence::kLeft;
-  senders_[peer]->end(left_error(peer));
+  senders_[peer]->peer_left(left_error(peer));
   receivers_[peer]->stop_answering();
   if (!failed_) {
     take_streams_from();

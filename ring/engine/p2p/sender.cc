@@ -263,6 +263,12 @@ void P2pSender::discard_answers() noexcept {
   }
 }
 
+void P2pSender::peer_left(const Error& error) {
+  reported_ = true;  // the goodbye is the reason, whatever the stream says
+  pull(true);
+  end(error);
+}
+
 void P2pSender::end(const Error& error) noexcept {
   fail_all(error);
   batch_.clear();

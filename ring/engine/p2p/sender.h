@@ -38,6 +38,8 @@ class P2pSender {
   // Something must come back before the sends can go on.
   bool awaited() const { return stream_ && (!awaiting_.empty() || !queue_.empty()); }
 
+  // What it answered before its goodbye holds: a send of no bytes is over by that alone. The others end().
+  void peer_left(const Error& error);
   // Every send fails with the error, later ones too; the stream is closed.
   void end(const Error& error) noexcept;
   // Every send fails with the error; the peer is told that no more will come, unless it is in the middle of a message.
