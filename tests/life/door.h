@@ -81,6 +81,14 @@ class Group {
   virtual Error split(int color, int key, std::unique_ptr<Group>* group) = 0;
   virtual Error new_group(const std::vector<int>& ranks, std::unique_ptr<Group>* group) = 0;
   virtual Error attach_device() = 0;
+  // The group becomes its next epoch.
+  virtual Error shrink() = 0;
+  virtual Error grow(int newcomers) = 0;
+  virtual Error commit(int64_t step, uint64_t digest) = 0;
+  virtual int64_t committed() = 0;
+  virtual uint64_t epoch() = 0;
+  virtual int rank() = 0;
+  virtual int size() = 0;
   virtual void* allocate(size_t bytes) = 0;  // nullptr: none
   virtual void deallocate(void* data) = 0;
   virtual Error abort(const std::string& reason) = 0;
@@ -89,7 +97,7 @@ class Group {
   virtual Communicator* communicator() { return nullptr; }  // of C++
 };
 
-// Of the process: joins by the environment's settings.
+// Of the process: joins by the environment's settings. rank -1: as a newcomer.
 Error join_cpp(int rank, int world, const std::string& meeting, std::unique_ptr<Group>* group);
 Error join_c(int rank, int world, const std::string& meeting, std::unique_ptr<Group>* group);
 std::vector<std::unique_ptr<Group>> threads_cpp(int world);

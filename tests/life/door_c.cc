@@ -86,6 +86,21 @@ class CGroup final : public Group {
     return keep(result, sub, group);
   }
   Error attach_device() override { return outcome(rondo_attach_device(comm_)); }
+  Error shrink() override {
+    rondo_comm_t next = nullptr;
+    const rondo_result_t result = rondo_shrink(comm_, 0, &next);
+    return become(result, next);
+  }
+  Error grow(int newcomers) override {
+    rondo_comm_t next = nullptr;
+    const rondo_result_t result = rondo_grow(comm_, newcomers, 0, &next);
+    return become(result, next);
+  }
+  Error commit(int64_t step, uint64_t digest) override { return outcome(rondo_commit(comm_, step, digest)); }
+  int64_t committed() override { return got<int64_t>(rondo_committed); }
+  uint64_t epoch() override { return got<uint64_t>(rondo_epoch); }
+  int rank() override { return got<int>(rondo_rank); }
+  int size() override { return got<int>(rondo_size); }
   void* allocate(size_t bytes) override {
     void* data = nullptr;
     const Error error = outcome(rondo_allocate(comm_, bytes, &data));
@@ -104,6 +119,17 @@ class CGroup final : public Group {
     const Error error = outcome(result);
     if (sub != nullptr) *group = std::make_unique<CGroup>(sub);
     return error;
+  }
+  Error become(rondo_result_t result, rondo_comm_t next) {
+    const Error error = outcome(result);
+    if (next != nullptr) rondo_destroy(std::exchange(comm_, next));
+    return error;
+  }
+  template <typename T>
+  T got(rondo_result_t (*what)(rondo_comm_t, T*)) {
+    T value = 0;
+    what(comm_, &value);
+    return value;
   }
   rondo_result_t call_either(const Call& call, rondo_message_t* message, rondo_work_t* work);
 
@@ -128,7 +154,7 @@ rondo_result_t CGroup::call_either(const Call& c, rondo_message_t* message, rond
   options.purpose = static_cast<uint64_t>(c.options.purpose);
   options.user = {c.options.user.function, c.options.user.context, c.options.user.element_bytes,
                   c.options.user.commutative ? 1 : 0};
-  options.flags = c.options.synchronous ? RONDO_SYNCHRONOUS : 0;
+  options.flags = (c.options.synchronous ? RONDO_SYNCHRONOUS : 0) | (c.options.recoverable ? RONDO_RECOVERABLE : 0);
   const auto* o = &options;
   const auto dtype = static_cast<rondo_dtype_t>(c.dtype);
   const auto op = static_cast<rondo_op_t>(c.op);
@@ -193,9 +219,11 @@ rondo_result_t CGroup::call_either(const Call& c, rondo_message_t* message, rond
 
 Error join_c(int rank, int world, const std::string& meeting, std::unique_ptr<Group>* group) {
   rondo_join_options_t options = RONDO_JOIN_OPTIONS_INIT;
-  options.rank = rank;
-  options.world = world;
-  options.rendezvous = meeting.c_str();
+  if (rank >= 0) {
+    options.rank = rank;
+    options.world = world;
+    options.rendezvous = meeting.c_str();
+  }
   rondo_comm_t comm = nullptr;
   const Error error = outcome(rondo_join(&comm, &options));
   if (comm != nullptr) *group = std::make_unique<CGroup>(comm);

@@ -66,6 +66,19 @@ class CppGroup final : public Group {
   Error attach_device() override {
     return outcome([&] { group_.attach_device(); });
   }
+  Error shrink() override {
+    return outcome([&] { group_ = group_.shrink(); });
+  }
+  Error grow(int newcomers) override {
+    return outcome([&] { group_ = group_.grow(newcomers); });
+  }
+  Error commit(int64_t step, uint64_t digest) override {
+    return outcome([&] { group_.commit(step, digest); });
+  }
+  int64_t committed() override { return group_.committed(); }
+  uint64_t epoch() override { return group_.epoch(); }
+  int rank() override { return group_.rank(); }
+  int size() override { return group_.size(); }
   void* allocate(size_t bytes) override { return group_.allocate(bytes); }
   void deallocate(void* data) override { group_.deallocate(data); }
   Error abort(const std::string& reason) override {
@@ -161,9 +174,11 @@ Work CppGroup::call_async(const Call& c) {
 Error join_cpp(int rank, int world, const std::string& meeting, std::unique_ptr<Group>* group) {
   return outcome([&] {
     JoinOptions options;
-    options.rank = rank;
-    options.world = world;
-    options.rendezvous = meeting;
+    if (rank >= 0) {
+      options.rank = rank;
+      options.world = world;
+      options.rendezvous = meeting;
+    }
     *group = std::make_unique<CppGroup>(Communicator::join(options));
   });
 }

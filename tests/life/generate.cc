@@ -222,14 +222,37 @@ class Generator {
     steps.push_back(Lines::named("collect", "group", group.number).with("name", "d" + std::to_string(r.below(3))));
   }
 
+  // The job loses a rank, or takes in new ones. Across hosts only a majority goes on.
+  void next_epoch(Steps& steps, std::vector<Known>& groups) {
+    int members = groups[0].members;
+    if (random_.chance(40)) steps.push_back(commit());
+    if (members > (life_.hosts.empty() ? 1 : 2) && (members > 5 || random_.chance(60))) {
+      steps.push_back(lines_.loss());
+      --members;
+    } else if (life_.hosts.empty()) {  // they come by a path of one host
+      const auto newcomers = static_cast<int>(random_.between(1, 2));
+      steps.push_back(Lines::named("grow", "newcomers", newcomers));
+      members += newcomers;
+    }
+    groups = {{0, members}};
+    if (random_.chance(40)) steps.push_back(commit());
+  }
+
+  Step commit() { return Lines::named("commit", "skip", static_cast<int64_t>(random_.below(3))); }
+
   Steps thread(int threads) {
     testing::Random& r = random_;
     Steps steps;
     newest_ = 0;
     std::vector<Known> groups = {{0, life_.world}};
     const uint64_t parts = r.between(1, threads > 1 ? 3 : 6);
-    for (uint64_t i = 0; i < parts; ++i) part(steps, groups, threads);
-    if (threads > 1 || life_.ranks != Ranks::kProcesses || !r.chance(10)) return steps;
+    const bool elastic = threads == 1 && life_.ranks == Ranks::kProcesses && life_.world > 1 && r.chance(25);
+    if (elastic) life_.rounds = 1;
+    for (uint64_t i = 0; i < parts; ++i) {
+      part(steps, groups, threads);
+      if (elastic && r.chance(60)) next_epoch(steps, groups);
+    }
+    if (elastic || threads > 1 || life_.ranks != Ranks::kProcesses || !r.chance(10)) return steps;
     life_.rounds = 1;  // the last step of a life
     steps.push_back(r.chance(50) ? hostile() : Lines::named("kill", "by", lines_.rank()));
     return steps;

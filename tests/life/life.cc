@@ -124,6 +124,22 @@ bool Life::has_setting(const std::string& setting) const {
   return std::find(settings.begin(), settings.end(), setting) != settings.end();
 }
 
+int Life::newcomers() const {
+  int all = 0;
+  for (const Step& step : threads.empty() ? std::vector<Step>{} : threads[0]) {
+    if (step.verb == "grow") all += static_cast<int>(step.number("newcomers"));
+  }
+  return all;
+}
+
+size_t Life::first_step(int process) const {
+  size_t step = 0;
+  for (int64_t known = world; known <= process; ++step) {
+    if (threads[0][step].verb == "grow") known += threads[0][step].number("newcomers");
+  }
+  return step;
+}
+
 Life parse(const std::string& text) {
   Life life;
   std::istringstream lines(text);

@@ -45,6 +45,9 @@ struct Life {
 
   bool has_setting(const std::string& setting) const;
   const std::string& door(int rank) const { return doors[static_cast<size_t>(rank) % doors.size()]; }
+  // Processes that the first thread's lines `grow` take in, numbered from `world` on; where such a one begins to play.
+  int newcomers() const;
+  size_t first_step(int process) const;
   bool operator==(const Life&) const = default;
 };
 

@@ -191,6 +191,21 @@ Step Lines::exchange(const Known& group) {
   return step;
 }
 
+Step Lines::loss() {
+  constexpr const char* kOps[] = {"sum", "max", "min"};
+  Step step = named("lose", "by", rank());
+  const std::string type = dtype();
+  step.with("dtype", type).with("count", static_cast<int64_t>(count_for(type, 1))).with("op", one_of(kOps));
+  step.with("salt", salt())
+      .with("in", where())
+      .with("out", where())
+      .with("after", static_cast<int64_t>(random_.below(4)));
+  if (random_.chance(50)) step.with("amid", 1);
+  if (random_.chance(60)) step.with("place", 1);
+  if (random_.chance(60)) step.with("recoverable", 1);
+  return step;
+}
+
 Step Lines::shift(const Known& group) {
   Step step = named("shift", "group", group.number);
   step.with("by", static_cast<int64_t>(random_.below(4))).with("dtype", "int32").with("tag", 7);

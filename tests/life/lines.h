@@ -41,6 +41,7 @@ class Lines {
   Step dist_opt(const Known& group);
   Step batch(const Known& group);
   Step mistake(const Known& group);
+  Step loss();
 
  private:
   std::string dtype();

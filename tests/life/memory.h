@@ -57,6 +57,7 @@ class Memory {
                std::vector<std::unique_ptr<std::byte[]>>& fresh);
   // Floats of a line: zero at first.
   std::vector<float>& residual(int line, uint64_t count);
+  void forget_residuals() { residuals_.clear(); }
   // That of uses whose slot is below this.
   void free_registered(int below = 1'000'000'000);
 

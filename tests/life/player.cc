@@ -35,9 +35,9 @@ struct Child {
 
 class Play {
  public:
-  Play(const Life& life, const PlayerOptions& options) : life_(life), options_(options) {
+  Play(const Life& life, const PlayerOptions& options) : life_(parse(print(life))), options_(options) {
     std::ofstream(folder_.path("life")) << print(life);
-    for (int r = 0; r < life.world; ++r) {
+    for (int r = 0; r < processes(); ++r) {
       std::ofstream(folder_.path("at-" + std::to_string(r))) << std::string(4096, '\0');
     }
   }
@@ -47,8 +47,7 @@ class Play {
     if (!life_.hosts.empty()) {
       namespaces_.emplace(1 + *std::max_element(life_.hosts.begin(), life_.hosts.end()), kLongestLife);
     }
-    const int processes = life_.ranks == Ranks::kThreads ? 1 : life_.world;
-    for (int r = 0; r < processes; ++r) children_.push_back({start(r), r, false, 0});
+    start_until(life_.ranks == Ranks::kThreads ? 1 : life_.world);
     std::string before;
     Clock::time_point moved = Clock::now();
     for (int turn = 1; !all_ended(); ++turn) {
@@ -58,6 +57,7 @@ class Play {
       if (now != before) {
         before = std::move(now);
         moved = Clock::now();
+        if (life_.newcomers() > 0) start_awaited(before);
       } else if (Clock::now() - moved > options_.patience) {
         std::string text = where() + (options_.stacks ? stacks() : "");
         // A rank that has ended with a fault is why the others wait.
@@ -73,6 +73,24 @@ class Play {
   }
 
  private:
+  int processes() const { return life_.world + life_.newcomers(); }
+  void start_until(int processes) {
+    for (int r = static_cast<int>(children_.size()); r < processes; ++r) children_.push_back({start(r), r, false, 0});
+  }
+  // The newcomers for whom some rank waits in `grow`.
+  void start_awaited(const std::string& positions) {
+    int known = life_.world;
+    for (const Step& step : life_.threads[0]) {
+      if (step.verb != "grow") continue;
+      known += static_cast<int>(step.number("newcomers"));
+      for (size_t i = 0; i + 16 <= positions.size(); i += 16) {
+        uint64_t line = 0;
+        std::memcpy(&line, positions.data() + i, sizeof line);
+        if (line == static_cast<uint64_t>(step.line)) start_until(known);
+      }
+    }
+  }
+
   std::vector<std::string> command(int rank) const {
     const std::string& door = life_.door(rank);
     const auto other = options_.doors.find(door);
@@ -102,6 +120,7 @@ class Play {
       namespaces_->enter(life_.hosts[static_cast<size_t>(rank) % life_.hosts.size()]);
       ::setenv("RONDO_INSECURE", "1", 1);  // they have no secret
     }
+    if (life_.newcomers() > 0) ::setenv("RONDO_JOIN", ("unix://" + folder_.path("join")).c_str(), 1);
     for (const std::string& setting : life_.settings) {
       const size_t equals = setting.find('=');
       ::setenv(setting.substr(0, equals).c_str(), setting.substr(equals + 1).c_str(), 1);
@@ -133,7 +152,7 @@ class Play {
 
   std::string positions() const {
     std::string all;
-    for (int r = 0; r < life_.world; ++r) {
+    for (int r = 0; r < processes(); ++r) {
       const std::string page = file_text(folder_.path("at-" + std::to_string(r)));
       all += page.substr(0, 16 * life_.threads.size());
     }
@@ -191,7 +210,7 @@ class Play {
     const int doomed = doomed_rank();
     std::string faults, crashes;
     std::map<std::string, std::pair<std::string, int>> bits;
-    for (int r = 0; r < life_.world; ++r) {
+    for (int r = 0; r < processes(); ++r) {
       std::istringstream lines(file_text(folder_.path("report-" + std::to_string(r))));
       for (std::string line; std::getline(lines, line);) {
         if (line.compare(0, 6, "fault ") == 0) faults += line.substr(6) + "\n";
@@ -220,7 +239,7 @@ class Play {
     return unsaid ? Verdict{Outcome::kFault, "no report\n" + said()} : Verdict{};
   }
 
-  const Life& life_;
+  const Life life_;
   const PlayerOptions& options_;
   testing::TempFolder folder_;
   std::optional<testing::Namespaces> namespaces_;

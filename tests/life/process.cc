@@ -48,7 +48,8 @@ void play_threads(const Life& life, const Reports& reports) {
 
 void play_rank(const Life& life, int rank, const std::string& meeting, Report& report) {
   std::unique_ptr<Group> job;
-  const Error error = (life.door(rank) == "c" ? join_c : join_cpp)(rank, life.world, meeting, &job);
+  const bool newcomer = rank >= life.world;
+  const Error error = (life.door(rank) == "c" ? join_c : join_cpp)(newcomer ? -1 : rank, life.world, meeting, &job);
   if (!error.ok()) return report.fault("join: " + said(error));
   play_round(life, rank, report, std::move(job));
 }

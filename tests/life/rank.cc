@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <numeric>
 
 namespace rondo::life {
 
@@ -16,8 +17,8 @@ bool blames(const Error& error, int rank) {
   return std::find(error.ranks.begin(), error.ranks.end(), rank) != error.ranks.end();
 }
 
-Thread::Thread(const Life& life, int rank, int thread, Report& report, Group* job)
-    : life_(life), rank_(rank), thread_(thread), report_(report), memory_(job) {}
+Thread::Thread(const Life& life, int process, int thread, Report& report, Group* job)
+    : life_(life), process_(process), thread_(thread), report_(report), memory_(job) {}
 
 Thread::~Thread() = default;
 
@@ -39,9 +40,13 @@ void Thread::play(Group* group, std::unique_ptr<Group> owned) {
     Member& first = groups_[0];
     first.group = group;
     first.owned = std::move(owned);
-    first.me = rank_;
-    for (int r = 0; r < life_.world; ++r) first.ranks.push_back(r);
-    play(life_.threads[static_cast<size_t>(thread_)]);
+    first.me = group->rank();
+    first.ranks.resize(static_cast<size_t>(group->size()));
+    std::iota(first.ranks.begin(), first.ranks.end(), 0);
+    const std::vector<Step>& steps = life_.threads[static_cast<size_t>(thread_)];
+    const size_t begin = life_.first_step(process_);
+    if (begin > 0) welcome(first);
+    for (size_t i = begin; i < steps.size(); ++i) play(steps[i]);
     finish_all();
     while (!groups_.empty()) drop(groups_.rbegin()->first);
   } catch (const std::exception& error) {
@@ -90,6 +95,9 @@ void Thread::play(const Step& step) {
       {"leave", &Thread::departure},
       {"kill", &Thread::departure},
       {"hostile", &Thread::hostile},
+      {"lose", &Thread::lose},
+      {"grow", &Thread::grow},
+      {"commit", &Thread::commit},
   };
   if (step.verb == "repeat") {
     for (int64_t i = 0; i < step.number("times"); ++i) play(step.inner);

@@ -30,7 +30,7 @@ inline constexpr int kCrowdTag = 500;  // below those of deferred messages
 // One thread of a rank: plays its steps on groups of its own.
 class Thread {
  public:
-  Thread(const Life& life, int rank, int thread, Report& report, Group* job);
+  Thread(const Life& life, int process, int thread, Report& report, Group* job);
   ~Thread();
   // group 0: `group`, of all ranks. owned: destroyed at the end.
   void play(Group* group, std::unique_ptr<Group> owned);
@@ -47,6 +47,8 @@ class Thread {
     std::unique_ptr<Group> owned;
     std::vector<int> ranks;  // of the job
     int me = 0;
+    uint64_t epoch = 0;
+    int64_t committed = -1;
     std::map<std::string, Traffic> deferred;
     int size() const { return static_cast<int>(ranks.size()); }
     void await_sends();
@@ -113,6 +115,17 @@ class Thread {
   void sparse(const Step& step, Member& member);
   void distopt(const Step& step, Member& member);
 
+  // recovery.cc
+  void end_other_groups(Member& job);
+  Flight recoverable_sum(const Step& sum, Member& job);
+  void sum_once(const Step& sum, Member& job);
+  Error sum_until_loss(const Step& sum, Member& job);
+  void lose(const Step& step, Member& job);
+  void grow(const Step& step, Member& job);
+  void welcome(Member& job);
+  void begin_epoch(const Member& job);
+  void commit(const Step& step, Member& member);
+
   // mistakes.cc, departures.cc, hostile.cc
   void bad(const Step& step, Member& member);
   // Runs any line of a `disagree`; *got: it gave this rank data of others, or a group.
@@ -123,7 +136,7 @@ class Thread {
   void hostile(const Step& step, Member& member);
 
   const Life& life_;
-  int rank_;
+  int process_;  // number of the rank at its start; from the world on: of a newcomer
   int thread_;
   Report& report_;
   Memory memory_;

@@ -51,6 +51,11 @@ void Report::bits(int line, int leader, uint64_t hash) {
   bits_.emplace(std::pair(line, leader), hash);
 }
 
+void Report::begin_again() {
+  const std::lock_guard lock(mutex_);
+  bits_by_call_.clear();
+}
+
 bool Report::same_again(const std::string& calls, uint64_t hash) {
   const std::lock_guard lock(mutex_);
   return bits_by_call_.emplace(calls, hash).first->second == hash;

@@ -24,6 +24,8 @@ class Report {
   // Of a line whose result all members of the group led by rank `leader` of the job have: the player compares the
   // first.
   void bits(int line, int leader, uint64_t hash);
+  // What is equal from here on need not have the bits of before.
+  void begin_again();
   // False: calls of this description had other bits before.
   bool same_again(const std::string& calls, uint64_t hash);
   bool clean();

@@ -42,6 +42,8 @@ class NumpyDoor:
     STARTS_IN_BATCH = False  # calls of a batch end with it
 
     def join(self, rank: int, world: int, meeting: str):
+        if rank >= world:  # a newcomer
+            return rondo.init()
         return rondo.init(rank=rank, world_size=world, rendezvous=meeting)
 
     def memory(self, job) -> Memory:
@@ -49,6 +51,12 @@ class NumpyDoor:
 
     def plays(self, step, member) -> bool:
         return step.verb != "distopt"
+
+    def rank(self, group) -> int:
+        return group.rank
+
+    def size(self, group) -> int:
+        return group.size
 
     # --- groups: what is made, and the ranks of the job in it, or (None, [])
 
@@ -98,8 +106,8 @@ class NumpyDoor:
         flight = (self._many if many else self._one)(step, seat, slot, index, memory, c)
         group, call, made = member.group, _CALLS[step.verb], getattr(c, "made", None)
 
-        def run(asynchronous):
-            result = call(group, c, async_op=True, **options) if asynchronous else call(group, c, **options)
+        def run(asynchronous, **more):
+            result = call(group, c, **({"async_op": True} if asynchronous else {}), **options, **more)
             if made is not None:
                 made.returned(result)
             return result

@@ -16,7 +16,8 @@ from life_model import DTYPES, Seat, Shape, bound_of, bytes_of, tensors_of
 from life_text import Step
 from torch_area import TorchArea, TorchMemory, TorchWork, Written, depth_of, shape_of, tensor_of, to_read
 
-_NOT_TORCHS = ("scan", "exscan", "sparse", "distopt", "bad", "disagree", "hostile", "gather_v", "scatter_v")
+_NOT_TORCHS = ("scan", "exscan", "sparse", "distopt", "bad", "disagree", "hostile", "gather_v", "scatter_v", "lose", "grow",
+               "commit")  # fmt: skip
 _TYPES = {name: getattr(torch, name.replace("float8_e4m3", "float8_e4m3fn"), None) for name in DTYPES}
 _COMPLEX = {"float32": torch.complex64, "float64": torch.complex128}
 # Others call torch.view_as_real(), which takes no lazy conjugate.
@@ -53,6 +54,12 @@ class TorchDoor:
     def join(self, rank: int, world: int, meeting: str):
         dist.init_process_group("rondo", init_method=meeting, rank=rank, world_size=world)
         return dist.group.WORLD
+
+    def rank(self, group) -> int:
+        return dist.get_rank(group)
+
+    def size(self, group) -> int:
+        return dist.get_world_size(group)
 
     def memory(self, job) -> TorchMemory:
         return TorchMemory(job)

@@ -62,9 +62,9 @@ class Flight:
         self.gets_data = False  # some of what it is to hold comes from another rank
         self.bits: Area | None = None  # whose bits are the same on all members
 
-    def run(self, asynchronous: bool = False):
+    def run(self, asynchronous: bool = False, **options):
         call, self._call = self._call, None
-        return call(asynchronous)
+        return call(asynchronous, **options)
 
     def check(self) -> str:
         return next(filter(None, (area.check() for area in self.areas)), "")

@@ -36,6 +36,7 @@ class Member:
         self.group, self.ranks, self.owned = group, ranks, owned
         self.me, self.size = ranks.index(rank), len(ranks)
         self.deferred: dict[str, tuple] = {}
+        self.epoch, self.committed = 0, -1
 
 
 class Slot:

@@ -17,7 +17,7 @@ from life_thread import Thread
 
 def play_round(door, life: Life, rank: int, report: Report, meeting: str) -> None:
     job = door.join(rank, life.world, meeting)
-    everyone = Member(job, list(range(life.world)), rank, False)
+    everyone = Member(job, list(range(door.size(job))), door.rank(job), False)
     threads = [Thread(door, life, rank, t, report, job) for t in range(len(life.threads))]
     own = [job] + [door.split(everyone, [0] * life.world, everyone.ranks)[0] for _ in threads[1:]]
     running = [threading.Thread(target=t.play, args=(g, True)) for t, g in zip(threads[1:], own[1:], strict=True)]
@@ -25,6 +25,7 @@ def play_round(door, life: Life, rank: int, report: Report, meeting: str) -> Non
         thread.start()
     if threads:
         threads[0].play(job, False)
+        job = threads[0].job
     for thread in running:
         thread.join()
     if life.seed % 2 == 0:

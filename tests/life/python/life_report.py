@@ -15,6 +15,7 @@ class Report:
         self._faults: list[str] = []
         self.fault_of_another = False
         self._bits: dict[tuple[int, int], bytes] = {}
+        self._first = dict(self._bits)  # since begin_again()
         self._lock = threading.Lock()
 
     def at(self, thread: int, line: int) -> None:
@@ -24,9 +25,15 @@ class Report:
     def fault(self, text: str) -> None:
         self._faults.append(f"rank {self._rank}: " + text.replace("\n", " "))
 
+    def begin_again(self) -> None:
+        """What is equal from here on need not have the bits of before."""
+        with self._lock:
+            self._first.clear()
+
     def same_bits(self, line: int, leader: int, bits: bytes) -> bool:
         with self._lock:
-            return self._bits.setdefault((line, leader), bits) == bits
+            self._bits.setdefault((line, leader), bits)
+            return self._first.setdefault((line, leader), bits) == bits
 
     @property
     def clean(self) -> bool:

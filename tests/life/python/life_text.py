@@ -49,6 +49,15 @@ class Life:
                         open_lists.append(open_lists[-1][-1].inner)
         self.world, self.seed, self.rounds = (int(self.head[key]) for key in ("world", "seed", "rounds"))
 
+    def first_step(self, process: int) -> int:
+        """Where it begins to play; processes from `world` on are newcomers, whom the first thread's lines `grow` take in."""
+        step, known = 0, self.world
+        while known <= process:
+            if self.threads[0][step].verb == "grow":
+                known += self.threads[0][step].number("newcomers")
+            step += 1
+        return step
+
     def door(self, rank: int) -> str:
         doors = self.head["doors"].split(",")
         return doors[rank % len(doors)]

@@ -12,6 +12,7 @@ from life_member import DEFERRED_SLOT, SLOTS, Ended, Fault, Member, Over, Slot
 from life_messages import Messages
 from life_mistakes import Mistakes
 from life_model import Seat, SparseModel, message_block
+from life_recovery import Recovery
 from life_report import Report
 from life_text import Life, Step
 
@@ -21,12 +22,12 @@ COLLECTIVES = {
 }  # fmt: skip
 
 
-class Thread(Messages, Mistakes):
+class Thread(Messages, Mistakes, Recovery):
     """One thread of a rank: plays its steps on groups of its own."""
 
     def __init__(self, door, life: Life, rank: int, number: int, report: Report, job):
         self.door, self.life, self.rank, self.number, self.report = door, life, rank, number, report
-        self.memory = door.memory(job)
+        self.job, self.memory = job, door.memory(job)
         self.groups: dict[int, Member] = {}
         self.slots: dict[int, Slot] = {}
         self.reached: dict[int, int] = {}  # by line
@@ -34,9 +35,14 @@ class Thread(Messages, Mistakes):
         self.now: Step | None = None
 
     def play(self, group, owned: bool) -> None:
-        self.groups[0] = Member(group, list(range(self.life.world)), self.rank, owned)
+        process = self.rank
+        self.rank = self.door.rank(group)
+        self.groups[0] = Member(group, list(range(self.door.size(group))), self.rank, owned)
         try:
-            self._play(self.life.threads[self.number])
+            begin = self.life.first_step(process)
+            if begin > 0:
+                self._welcome(self.groups[0])
+            self._play(self.life.threads[self.number][begin:])
             self._finish_all()
             while self.groups:
                 self._drop(max(self.groups))
@@ -46,7 +52,7 @@ class Thread(Messages, Mistakes):
                 self.report.fault_of_another = True
             elif not isinstance(error, Over):
                 self.report.fault(self._where() + f"{type(error).__name__}: {error}")
-            self._give_up(group)
+            self._give_up(group if owned else self.job)
 
     def _where(self) -> str:
         now = self.now

@@ -56,7 +56,7 @@ class Memory:
     """Of one thread, by the use that is made of it; kept from call to call, as a training does."""
 
     def __init__(self, job: rondo.Communicator):
-        self._job = job
+        self.job = job  # its newest epoch
         self._regions: dict[tuple, np.ndarray] = {}
         self._residuals: dict[int, np.ndarray] = {}
 
@@ -72,7 +72,7 @@ class Memory:
         if region is None or len(region) < size:
             self._regions.pop((use, kind), None)
             most = size + size // 4
-            region = self._job.empty(most, np.uint8) if kind == "r" else np.empty(most + 64, np.uint8)
+            region = self.job.empty(most, np.uint8) if kind == "r" else np.empty(most + 64, np.uint8)
             region = region if kind == "r" else region[-region.ctypes.data % 64 :]
             self._regions[(use, kind)] = region
         return region[:size]
@@ -81,6 +81,9 @@ class Memory:
         if len(self._residuals.get(line, ())) != count:
             self._residuals[line] = np.zeros(count, np.float32)
         return self._residuals[line]
+
+    def forget_residuals(self) -> None:
+        self._residuals.clear()
 
     def free_registered(self, below: int = 1 << 30) -> None:
         self._regions = {k: region for k, region in self._regions.items() if k[1] != "r" or k[0][0] >= below}

@@ -1,0 +1,110 @@
+"""Lines that lose ranks and take in new ones (recovery.cc in Python)."""
+
+from __future__ import annotations
+
+import os
+import signal
+
+import numpy as np
+from life_member import Fault, Member
+from life_text import Step
+
+
+class Recovery:
+    """Of a Thread whose door has a group as the package rondo has it."""
+
+    def _end_other_groups(self, job: Member) -> None:
+        self._end_others(job)
+        while max(self.groups) > 0:
+            self._drop(max(self.groups))
+
+    def _recoverable_sum(self, line: Step, job: Member):
+        """The call's flight, and its input."""
+        words = [f"{key}={value}" for key, value in line.values.items()]
+        flight = self._flight(Step(["all_reduce", *words], line.line), job)
+        kept = {"recoverable": bool(line.number("recoverable"))}
+        return flight, lambda asynchronous=False: flight.run(asynchronous, **kept)
+
+    def _sum_once(self, line: Step, job: Member) -> None:
+        flight, run = self._recoverable_sum(line, job)
+        run()
+        self._check(flight, job)
+
+    def _sum_until_loss(self, line: Step, job: Member) -> Exception:
+        """The failure, behind which the input must be as it was, but for a call in place that did not ask for it."""
+        keeps = not line.number("place") or line.number("recoverable")
+        while True:
+            flight, run = self._recoverable_sum(line, job)
+            given = [area.read().copy() for area in flight.areas[:1]]
+            error = self._failure_of(run)
+            if error is None:
+                self._check(flight, job)
+            elif keeps and not all(np.array_equal(a.read(), was) for a, was in zip(flight.areas, given, strict=False)):
+                raise Fault("the sum that failed has changed its input")
+            else:
+                return error
+
+    def _lose(self, line: Step, job: Member) -> None:
+        if job.size < 2:
+            return
+        self._end_other_groups(job)
+        by = line.number("by") % job.size
+        # Nobody dies while others are in the lines before; in the barrier it may.
+        error = self._failure_of(lambda: self.door.barrier(job.group))
+        if job.me == by:
+            if error is not None:
+                raise error
+            for _ in range(line.number("after")):
+                self._sum_once(line, job)
+            if line.number("amid"):
+                _flight, run = self._recoverable_sum(line, job)
+                _work = run(True)
+            os.kill(os.getpid(), signal.SIGKILL)
+        error = error or self._sum_until_loss(line, job)
+        name, ranks = self.door.failure(error)
+        if name != "PeerLost" or by not in ranks:
+            raise Fault(f"must be PeerLost naming {by}, is {error!r} naming {ranks}")
+        self._goes_on_as(job, job.group.shrink())
+        del job.ranks[by]
+        job.size, job.me = len(job.ranks), job.me - (job.me > by)
+        self._begin_epoch(job)
+        self._sum_once(line, job)
+
+    def _grow(self, line: Step, job: Member) -> None:
+        self._end_other_groups(job)
+        newcomers = line.number("newcomers")
+        self._goes_on_as(job, job.group.grow(newcomers))
+        job.ranks = list(range(job.size + newcomers))
+        job.size = len(job.ranks)
+        self._welcome(job)
+
+    def _goes_on_as(self, job: Member, group) -> None:
+        job.group = self.job = self.memory.job = group
+        job.epoch += 1
+
+    def _welcome(self, job: Member) -> None:
+        """What follows is counted and kept from here on by those who were there and by newcomers."""
+        job.ranks, self.rank = list(range(job.size)), job.me
+        self.reached.clear()
+        self.models.clear()
+        self.memory.forget_residuals()
+        self.report.begin_again()
+        state = np.array([job.epoch, job.committed])
+        job.group.broadcast(state)
+        job.epoch, job.committed = (int(number) for number in state)
+        self._begin_epoch(job)
+
+    def _begin_epoch(self, job: Member) -> None:
+        group = job.group
+        now, must = (
+            (group.rank, group.size, group.epoch, group.committed),
+            (job.me, job.size, job.epoch, job.committed),
+        )
+        if now != must:
+            raise Fault(f"rank, size, epoch and step are {now}, must be {must}")
+
+    def _commit(self, line: Step, member: Member) -> None:
+        member.committed += 1 + line.number("skip")
+        member.group.commit(member.committed, member.committed * 77)
+        if member.group.committed != member.committed:
+            raise Fault(f"step {member.group.committed} is committed, not {member.committed}")

@@ -1,0 +1,122 @@
+#include <signal.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstring>
+#include <numeric>
+
+#include "tests/life/rank.h"
+
+namespace rondo::life {
+
+void Thread::end_other_groups(Member& job) {
+  finish_all();
+  while (groups_.rbegin()->first != 0) drop(groups_.rbegin()->first);
+  collect_all(job);
+}
+
+Flight Thread::recoverable_sum(const Step& sum, Member& job) {
+  Flight flight = make_flight(sum, seat(sum, job), 0, 0, memory_);
+  flight.call.options.recoverable = sum.number("recoverable") != 0;
+  return flight;
+}
+
+void Thread::sum_once(const Step& sum, Member& job) {
+  Flight flight = recoverable_sum(sum, job);
+  must(job.group->run(flight.call), "the sum: ");
+  check(flight, job);
+}
+
+// The failure, behind which the input must be as it was, but for a call in place that did not ask for it.
+Error Thread::sum_until_loss(const Step& sum, Member& job) {
+  const bool keeps = sum.number("place") == 0 || sum.number("recoverable") != 0;
+  for (;;) {
+    Flight flight = recoverable_sum(sum, job);
+    const auto* const input = static_cast<const std::byte*>(flight.call.in);
+    const std::vector<std::byte> given(input, input + flight.call.count * dtype_bytes(flight.call.dtype));
+    if (const Error error = job.group->run(flight.call); !error.ok()) {
+      if (keeps && !std::equal(given.begin(), given.end(), input)) fail("the sum that failed has changed its input");
+      return error;
+    }
+    check(flight, job);
+  }
+}
+
+void Thread::lose(const Step& step, Member& job) {
+  if (job.size() < 2) return;
+  end_other_groups(job);
+  Step sum = step;
+  sum.verb = "all_reduce";
+  const int by = static_cast<int>(step.number("by")) % job.size();
+  // Nobody dies while others are in the lines before; in the barrier it may.
+  Error error = job.group->run(Call{});
+  if (job.me == by) {
+    must(error, "barrier: ");
+    for (int64_t i = step.number("after"); i > 0; --i) sum_once(sum, job);
+    Flight last = recoverable_sum(sum, job);
+    std::unique_ptr<Handle> handle;
+    if (step.number("amid") != 0) must(job.group->start(last.call, &handle), "start: ");
+    ::kill(::getpid(), SIGKILL);
+  }
+  if (error.ok()) error = sum_until_loss(sum, job);
+  if (error.code != ErrorCode::kPeerLost || !blames(error, by)) {
+    fail("must be PEER_LOST naming " + std::to_string(by) + ", is " + said(error));
+  }
+  now_ = &step;
+  must(job.group->shrink(), "shrink: ");
+  job.ranks.erase(job.ranks.begin() + by);
+  job.me -= job.me > by ? 1 : 0;
+  ++job.epoch;
+  begin_epoch(job);
+  sum_once(sum, job);
+}
+
+void Thread::grow(const Step& step, Member& job) {
+  end_other_groups(job);
+  const auto newcomers = static_cast<int>(step.number("newcomers"));
+  must(job.group->grow(newcomers), "grow: ");
+  job.ranks.resize(job.ranks.size() + static_cast<size_t>(newcomers));
+  ++job.epoch;
+  welcome(job);
+}
+
+// What follows is counted and kept from here on by those who were there and by newcomers.
+void Thread::welcome(Member& job) {
+  std::iota(job.ranks.begin(), job.ranks.end(), 0);
+  reached_.clear();
+  sparse_.clear();
+  memory_.forget_residuals();
+  report_.begin_again();
+  int64_t state[] = {static_cast<int64_t>(job.epoch), job.committed};
+  Call call;
+  call.verb = Verb::kBroadcast;
+  call.out = state;
+  call.count = 2;
+  call.dtype = DType::kInt64;
+  must(job.group->run(call), "broadcast to newcomers: ");
+  job.epoch = static_cast<uint64_t>(state[0]);
+  job.committed = state[1];
+  begin_epoch(job);
+}
+
+void Thread::begin_epoch(const Member& job) {
+  const Seat is{job.group->size(), job.group->rank(), job.group->epoch()};
+  if (is.members == job.size() && is.me == job.me && is.salt == job.epoch && job.group->committed() == job.committed) {
+    return;
+  }
+  fail("must be rank " + std::to_string(job.me) + " of " + std::to_string(job.size()) + " in epoch " +
+       std::to_string(job.epoch) + " with step " + std::to_string(job.committed) + ", is " + std::to_string(is.me) +
+       " of " + std::to_string(is.members) + " in " + std::to_string(is.salt) + " with " +
+       std::to_string(job.group->committed()));
+}
+
+void Thread::commit(const Step& step, Member& member) {
+  member.committed += 1 + step.number("skip");
+  must(member.group->commit(member.committed, static_cast<uint64_t>(member.committed) * 77), "");
+  if (member.group->committed() != member.committed) {
+    fail("step " + std::to_string(member.committed) + " is not the one that is committed, which is " +
+         std::to_string(member.group->committed()));
+  }
+}
+
+}  // namespace rondo::life
