@@ -159,7 +159,14 @@ Growth::Invitation Growth::invite(CommunicatorState& group, int newcomers, Milli
     const Config& config = group.context().config;
     const auto deadline = std::chrono::steady_clock::now() + wait;
     try {
-      made.newcomers = door(config, deadline).await(static_cast<size_t>(newcomers), deadline);
+      const Door& served = door(config, deadline);
+      if (served.on_one_host() && !group.context().fabric->topology().one_host()) {
+        throw Exception(ErrorCode::kInvalid,
+                        fmt::format("RONDO_JOIN=\"{}\" is of one host, and the ranks are on several: it must be "
+                                    "tcp://host:port with names that all hosts know",
+                                    launch_.newcomers));
+      }
+      made.newcomers = served.await(static_cast<size_t>(newcomers), deadline);
       if (made.newcomers.size() < static_cast<size_t>(newcomers)) {
         throw Exception(ErrorCode::kTimeout,
                         fmt::format("{} of {} newcomers came within {} ms at RONDO_JOIN=\"{}\"", made.newcomers.size(),

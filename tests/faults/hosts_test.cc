@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "tests/faults/ranks.h"
+#include "tests/support/temp_folder.h"
 
 namespace rondo::testing {
 namespace {
@@ -35,6 +36,25 @@ std::string check_sums(Communicator& group, uint64_t count, Algorithm algorithm)
 }
 
 }  // namespace
+
+TEST_CASE("hosts: an address of one host takes no newcomers in, and the ranks go on") {
+  const Hosts hosts;
+  const TempFolder folder;
+  Job job;
+  hosts.start(job, {0, 1}, [join = "unix://" + folder.path("join")](Here& here) {
+    here.options.newcomers = join;
+    Communicator group = Communicator::join(here.options);
+    here.say(outcome([&] { group.grow(1); }));
+    here.say(check_sums(group, 1'000, Algorithm::kAuto));
+  });
+  for (int r = 0; r < 2; ++r) {
+    const std::string said = job[r].hear();
+    CAPTURE(said);
+    CHECK(said.find(fmt::format("INVALID [] grow on rank {}: RONDO_JOIN=\"unix://", r)) == 0);
+    CHECK(said.find("is of one host, and the ranks are on several") != std::string::npos);
+    CHECK(job[r].hear() == "right");
+  }
+}
 
 TEST_CASE("hosts: ranks on two hosts join, know who is where, and their sums are right by every algorithm") {
   const Hosts hosts;

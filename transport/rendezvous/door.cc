@@ -180,6 +180,8 @@ void Door::end() const {
   server_->store.callers();  // it has been sent
 }
 
+bool Door::on_one_host() const { return rondo::on_one_host(server_->url); }
+
 int Door::waiting() const { return static_cast<int>(server_->store.waiting()); }
 
 std::vector<std::string> Door::await(size_t count, Store::Deadline deadline) const {

@@ -43,6 +43,8 @@ class Door {
   // To those that wait: the job is over.
   void end() const;
 
+  // Its address is of one host: a unix path, or loopback.
+  bool on_one_host() const;
   // Newcomers that wait.
   int waiting() const;
   // Those that came first, `count` of them once so many wait, else those that wait at the deadline.
