@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cmath>
 #include <complex>
 #include <cstdint>
 #include <cstring>
@@ -41,6 +42,26 @@ struct Bfloat16 {  // the upper half of a float; rounded to nearest, ties to eve
   Bfloat16(float value) {
     const auto whole = std::bit_cast<uint32_t>(value);
     bits = static_cast<uint16_t>(value != value ? whole >> 16 | 0x40 : (whole + 0x7fff + (whole >> 16 & 1)) >> 16);
+  }
+};
+
+struct Float16 {  // rounded to nearest, ties to even; not every compiler has it
+  uint16_t bits;
+  operator float() const {
+    const uint32_t sign = (bits & 0x8000u) << 16, magnitude = (bits & 0x7fffu) << 13;
+    const float value = std::bit_cast<float>(magnitude) * 0x1p112f;  // the bias of the exponents
+    const bool finite = (bits & 0x7c00) != 0x7c00;
+    return std::bit_cast<float>((finite ? std::bit_cast<uint32_t>(value) : magnitude | 0x7f800000) | sign);
+  }
+  Float16() = default;
+  Float16(float value) {
+    const float magnitude = std::fabs(value);
+    const auto whole = std::bit_cast<uint32_t>(magnitude);
+    uint32_t rounded = ((whole + 0xfff + (whole >> 13 & 1)) >> 13) - (112 << 10);
+    if (magnitude < 0x1p-14f) rounded = static_cast<uint32_t>(std::lrint(magnitude * 0x1p24f));
+    if (magnitude >= 65520) rounded = 0x7c00;
+    if (value != value) rounded = 0x7e00;
+    bits = static_cast<uint16_t>(std::bit_cast<uint32_t>(value) >> 16 & 0x8000) | static_cast<uint16_t>(rounded);
   }
 };
 
@@ -123,7 +144,7 @@ void fold_named(const Op& op, const Type& type, const void* in, void* inout, MPI
   switch (type.basic) {
     case Basic::kFloat:
       if (type.dtype == rondo::DType::kBfloat16) return fold_numbers<Bfloat16>(how, in, inout, count);
-      if (type.size == 2) return fold_numbers<_Float16>(how, in, inout, count);
+      if (type.size == 2) return fold_numbers<Float16>(how, in, inout, count);
       if (type.size == 4) return fold_numbers<float>(how, in, inout, count);
       if (type.size == 8) return fold_numbers<double>(how, in, inout, count);
       if (type.handle == MPI_REAL16) return fold_numbers<__float128>(how, in, inout, count);

@@ -105,6 +105,12 @@ struct Capsule {
     return static_cast<Handle>(PyCapsule_GetPointer(capsule, kName));
   }
 };
+template <>
+const char* const Capsule<rondo_comm_t>::kName;
+template <>
+const char* const Capsule<rondo_dist_opt_t>::kName;
+template <>
+const char* const Capsule<rondo_id_server_t>::kName;
 
 // Contiguous memory of what a caller passed as an array, which must live as long.
 struct Buffer {
