@@ -186,11 +186,12 @@ std::string said_by(const std::function<void()>& action) {
 }
 
 TEST_CASE("a variable that is nearly one of Rondo's is warned of once, with that one's name") {
-  for (const auto& [set, meant] : {std::pair<std::string, std::string>{"RONDO_TRANSPROT", "RONDO_TRANSPORT"},
-                                   {"RONDO_TIMEOUT", "RONDO_TIMEOUT_MS"},
-                                   {"RONDO_HEARTBEAT", "RONDO_HEARTBEAT_MS"},
-                                   {"RONDO_RENDEVOUS", "RONDO_RENDEZVOUS"},
-                                   {"RONDO_EAGERBYTES", "RONDO_EAGER_BYTES"}}) {
+  for (const auto& [given, meant] : {std::pair<std::string, std::string>{"RONDO_TRANSPROT", "RONDO_TRANSPORT"},
+                                     {"RONDO_TIMEOUT", "RONDO_TIMEOUT_MS"},
+                                     {"RONDO_HEARTBEAT", "RONDO_HEARTBEAT_MS"},
+                                     {"RONDO_RENDEVOUS", "RONDO_RENDEZVOUS"},
+                                     {"RONDO_EAGERBYTES", "RONDO_EAGER_BYTES"}}) {
+    const std::string& set = given;
     CAPTURE(set);
     Variables variables;
     variables.set(set, "1");

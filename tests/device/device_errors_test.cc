@@ -170,12 +170,12 @@ TEST_CASE("a driver that is too old, or lacks a function: refused on that rank, 
   if (std::getenv("RONDO_TEST_DEVICE") != nullptr) return;  // a GPU's driver is what it is
   const std::pair<const char*, const char*> settings[] = {{"FAKE_CUDA_VERSION", "12030"},
                                                           {"FAKE_CUDA_LACKS", "cuMemMap"}};
-  for (const auto& [name, value] : settings) {
+  for (const auto& setting : settings) {
     RankGroup other = group_of(2);
     other.before = [&](int rank) {
-      if (rank == 1) setenv(name, value, 1);
+      if (rank == 1) setenv(setting.first, setting.second, 1);
     };
-    CHECK(run_processes(other, [name = std::string(name)](Communicator& group) {
+    CHECK(run_processes(other, [name = std::string(setting.first)](Communicator& group) {
             const std::string why = name == "FAKE_CUDA_LACKS" ? "has no cuMemMap" : "is a driver of CUDA 12.3; CUDA 1";
             const Error error = error_of([&] { group.attach_device(); });
             expect_error(error, ErrorCode::kUnsupported, group.rank() == 1 ? why : "rank 1");

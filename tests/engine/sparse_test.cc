@@ -133,7 +133,9 @@ TEST_CASE("sparse all_reduce: what no selection is ends in CORRUPT that names ra
       {{{40, 0, 1000}, std::vector<uint32_t>(32 + 40, 0xffffffffu)}, "its selection names is 1024; it must be 40"},
       {{{40, 0, 1000}, beyond}, "its selection names is 16; it must be 40"},
   };
-  for (const auto& [sent, words] : cases) {
+  for (const auto& one : cases) {
+    const Hostile& sent = one.first;
+    const char* const words = one.second;
     CAPTURE(words);
     CHECK_EQ(run_threads(RankGroup{2},
                          [&](Communicator& group) {

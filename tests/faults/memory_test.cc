@@ -325,7 +325,8 @@ void run_registered(Communicator& group) {
 }
 
 void refuse_each(const Named& named, const std::string& transport) {
-  const auto& [name, call] = named;
+  const std::string& name = named.name;
+  const auto& call = named.call;
   CAPTURE(name);
   CAPTURE(transport);
   bool refused = false;

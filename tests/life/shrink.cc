@@ -37,8 +37,11 @@ class Shrinker {
     if (failed == 0) return life_;
     tries_ = failed == 2 ? std::max(1, played - 1) : 12;
     for (bool smaller = true; smaller && in_time();) {
-      smaller = drop_threads() | drop_steps() | lighten() | drop_settings();
-      smaller = drop_keys() || smaller;
+      smaller = false;
+      for (const auto reduce : {&Shrinker::drop_threads, &Shrinker::drop_steps, &Shrinker::lighten,
+                                &Shrinker::drop_settings, &Shrinker::drop_keys}) {
+        smaller = (this->*reduce)() || smaller;
+      }
     }
     return life_;
   }

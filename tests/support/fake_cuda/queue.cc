@@ -90,8 +90,8 @@ void FakeQueue::synchronize(const void* stream) {
 void FakeQueue::synchronize_all() {
   std::unique_lock lock(mutex_);
   const std::map<const void*, Count> until = streams_;
-  for (const auto& [stream, count] : until) {
-    changed_.wait(lock, [&] { return streams_[stream].done >= count.added; });
+  for (const auto& stream : until) {
+    changed_.wait(lock, [&] { return streams_[stream.first].done >= stream.second.added; });
   }
 }
 
