@@ -61,14 +61,15 @@ bool play_and_tell(const Life& life, const Arguments& arguments) {
   return false;
 }
 
-// Hostile ranks, and threads that share a group, are of C++ and C.
+// Hostile ranks, and threads that share a group, are of C++ and C; torch takes no newcomers in.
 void leave_out(std::vector<Step>& steps, const Life& life) {
   const bool python = std::any_of(life.doors.begin(), life.doors.end(), is_of_python);
-  const auto is_pythons = [&](const Step& step) {
+  const auto is_not_theirs = [&](const Step& step) {
     if (step.verb == "crowd") return python;
+    if (step.verb == "grow") return life.doors[0] == "torch";
     return step.verb == "hostile" && is_of_python(life.door(static_cast<int>(step.number("by"))));
   };
-  steps.erase(std::remove_if(steps.begin(), steps.end(), is_pythons), steps.end());
+  steps.erase(std::remove_if(steps.begin(), steps.end(), is_not_theirs), steps.end());
 }
 
 Life drawn(uint64_t seed, const Arguments& arguments) {

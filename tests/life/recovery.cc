@@ -2,7 +2,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cstring>
 #include <numeric>
 
 #include "tests/life/rank.h"
@@ -100,14 +99,14 @@ void Thread::welcome(Member& job) {
 }
 
 void Thread::begin_epoch(const Member& job) {
-  const Seat is{job.group->size(), job.group->rank(), job.group->epoch()};
-  if (is.members == job.size() && is.me == job.me && is.salt == job.epoch && job.group->committed() == job.committed) {
-    return;
-  }
-  fail("must be rank " + std::to_string(job.me) + " of " + std::to_string(job.size()) + " in epoch " +
-       std::to_string(job.epoch) + " with step " + std::to_string(job.committed) + ", is " + std::to_string(is.me) +
-       " of " + std::to_string(is.members) + " in " + std::to_string(is.salt) + " with " +
-       std::to_string(job.group->committed()));
+  const auto words = [](int rank, int size, uint64_t epoch, int64_t step) {
+    return "rank " + std::to_string(rank) + " of " + std::to_string(size) + " in epoch " + std::to_string(epoch) +
+           " with step " + std::to_string(step);
+  };
+  Group& group = *job.group;
+  const std::string is = words(group.rank(), group.size(), group.epoch(), group.committed());
+  const std::string must_be = words(job.me, job.size(), job.epoch, job.committed);
+  if (is != must_be) fail("is " + is + ", must be " + must_be);
 }
 
 void Thread::commit(const Step& step, Member& member) {
