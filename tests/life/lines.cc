@@ -200,7 +200,7 @@ Step Lines::loss() {
       .with("in", where())
       .with("out", where())
       .with("after", static_cast<int64_t>(random_.below(4)));
-  if (random_.chance(50)) step.with("amid", 1);
+  if (random_.chance(50)) step.with("amid", static_cast<int64_t>(random_.between(1, 20000)));
   if (random_.chance(60)) step.with("place", 1);
   if (random_.chance(60)) step.with("recoverable", 1);
   return step;

@@ -2,7 +2,9 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
 #include <numeric>
+#include <thread>
 
 #include "tests/life/rank.h"
 
@@ -54,7 +56,10 @@ void Thread::lose(const Step& step, Member& job) {
     for (int64_t i = step.number("after"); i > 0; --i) sum_once(sum, job);
     Flight last = recoverable_sum(sum, job);
     std::unique_ptr<Handle> handle;
-    if (step.number("amid") != 0) must(job.group->start(last.call, &handle), "start: ");
+    if (const int64_t amid = step.number("amid"); amid != 0) {
+      must(job.group->start(last.call, &handle), "start: ");
+      std::this_thread::sleep_for(std::chrono::microseconds(amid));
+    }
     ::kill(::getpid(), SIGKILL);
   }
   if (error.ok()) error = sum_until_loss(sum, job);

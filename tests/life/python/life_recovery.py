@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import time
 
 import numpy as np
 from life_member import Fault, Member
@@ -59,6 +60,7 @@ class Recovery:
             if line.number("amid"):
                 _flight, run = self._recoverable_sum(line, job)
                 _work = run(True)
+                time.sleep(line.number("amid") / 1e6)
             os.kill(os.getpid(), signal.SIGKILL)
         error = error or self._sum_until_loss(line, job)
         name, ranks = self.door.failure(error)
