@@ -110,6 +110,7 @@ def compile_all(command: list[str], units: dict, scratch: Path) -> dict[str, Pat
             # Files that define one name for themselves do not compile together.
             if compile_one(str(together), bundle[0][1], output, capture_output=True) == 0:
                 return dict.fromkeys((name for _, _, name in bundle), scratch / output)
+            say(f"rondo: {', '.join(source for source, _, _ in bundle)} do not compile together")
         for unit in bundle:
             compile_one(*unit, check=True)
         return {output: scratch / output for _, _, output in bundle}

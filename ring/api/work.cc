@@ -17,10 +17,8 @@ Work::~Work() = default;
 
 namespace {
 
-[[noreturn]] void refuse_empty() { throw Exception(ErrorCode::kInvalid, "this Work refers to no operation"); }
-
 Operation& checked(const std::shared_ptr<Operation>& operation) {
-  if (!operation) refuse_empty();
+  if (!operation) throw Exception(ErrorCode::kInvalid, "this Work refers to no operation");
   return *operation;
 }
 

@@ -6,9 +6,9 @@ namespace rondo {
 namespace {
 
 // Elements of a piece begin at whole cache lines of the region.
-constexpr uint64_t kLineBytes = 64;
+constexpr uint64_t kRegionLine = 64;
 
-uint64_t lines(uint64_t bytes) { return (bytes + kLineBytes - 1) / kLineBytes * kLineBytes; }
+uint64_t lines(uint64_t bytes) { return (bytes + kRegionLine - 1) / kRegionLine * kRegionLine; }
 
 // Copies of single blocks that the pieces of an uneven call are at most, each way; but of so many pieces at least.
 constexpr uint64_t kMostBlockCopies = 256, kLeastPieces = 4;
