@@ -60,6 +60,16 @@ def start(world, main, arguments, limit):
     return results, errors
 
 
+def wait_for_all(rank):
+    """`rank`, which is about to die or abort, waits until all others have left the calls before: they could fail in them."""
+    if dist.get_rank() != rank:
+        dist.send(torch.ones(1), rank)
+        return
+    for other in range(dist.get_world_size()):
+        if other != rank:
+            dist.recv(torch.ones(1), other)
+
+
 def _reported(main, rank, arguments, pipe):
     try:
         pipe.send(("result", main(rank, *arguments)))

@@ -43,6 +43,7 @@ def fail_until(error):
 def shrinks(rank):
     assert dist.group.WORLD._get_backend(torch.device("cpu")).supports_shrinking
     assert of_everybody() == 4
+    ranks.wait_for_all(1)
     if rank == 1:
         os.kill(os.getpid(), signal.SIGKILL)
     fail_until(dist.DistBackendError)
@@ -99,6 +100,7 @@ def test_shrink_group_of_ranks_that_live():
 def starts_again(rank, folder):
     """Abort and a new start in the same process, thrice."""
     for attempt in range(3):
+        ranks.wait_for_all(0)
         if rank == 0:
             dist.group.WORLD._get_backend(torch.device("cpu")).abort()
         fail_until(dist.DistBackendError)

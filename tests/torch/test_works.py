@@ -288,10 +288,10 @@ def _killed(rank, url):
     torch.set_num_threads(1)
     dist.init_process_group("rondo", init_method=url, rank=rank, world_size=3)
     dist.barrier()
+    ranks.wait_for_all(1)
     if rank == 1:
         os.kill(os.getpid(), signal.SIGKILL)
-    work = dist.all_reduce(torch.ones(1 << 20), async_op=True)
-    took = failing(work.wait, "rondo PEER_LOST", "(rank 1)")
+    took = failing(lambda: dist.all_reduce(torch.ones(1 << 20), async_op=True).wait(), "rondo PEER_LOST", "(rank 1)")
     failing(lambda: dist.all_reduce(torch.ones(1)), "(rank 1)")
     return took < 10
 
