@@ -274,14 +274,14 @@ PyObject* dist_opt_create(PyObject*, PyObject* arguments) {
     parse(arguments, "OOOOO", &handle, &name_list, &address_list, &count_list, &fields);
     rondo_dist_opt_options_t options;
     check(rondo_dist_opt_defaults(&options));
-    const char* const names[] = {"clip",       "outer_rate",  "outer_momentum", "bucket_bytes", "partition_bytes",
-                                 "every",      "exchange",    "sampled",        "residual",     "nesterov",
-                                 "outer_wire", "outer_delay", nullptr};
-    if (PyArg_ParseTupleAndKeywords(Ref::checked(PyTuple_New(0)).get(), fields, "|dddKKKipiiiK",
-                                    const_cast<char**>(names), &options.clip, &options.outer_rate,
-                                    &options.outer_momentum, &options.bucket_bytes, &options.partition_bytes,
-                                    &options.every, &options.exchange, &options.sampled, &options.residual,
-                                    &options.nesterov, &options.outer_wire, &options.outer_delay) == 0) {
+    const char* const names[] = {"clip",       "outer_rate",  "outer_momentum",  "bucket_bytes", "partition_bytes",
+                                 "every",      "exchange",    "sampled",         "residual",     "nesterov",
+                                 "outer_wire", "outer_delay", "outer_fragments", nullptr};
+    if (PyArg_ParseTupleAndKeywords(
+            Ref::checked(PyTuple_New(0)).get(), fields, "|dddKKKipiiiKK", const_cast<char**>(names), &options.clip,
+            &options.outer_rate, &options.outer_momentum, &options.bucket_bytes, &options.partition_bytes,
+            &options.every, &options.exchange, &options.sampled, &options.residual, &options.nesterov,
+            &options.outer_wire, &options.outer_delay, &options.outer_fragments) == 0) {
       throw Raised();
     }
     const std::vector<const char*> parameter_names = texts_of(name_list);
@@ -320,6 +320,7 @@ PyMethodDef methods[] = {row<rondo_authenticated>("authenticated"),
                          row<rondo_dist_opt_reduce>("dist_opt_reduce"),
                          row<rondo_dist_opt_average>("dist_opt_average"),
                          row<rondo_dist_opt_wait>("dist_opt_wait"),
+                         row<rondo_dist_opt_regroup>("dist_opt_regroup"),
                          row<rondo_dist_opt_counts>("dist_opt_counts"),
                          row<rondo_dist_opt_save>("dist_opt_save"),
                          row<rondo_dist_opt_load>("dist_opt_load"),

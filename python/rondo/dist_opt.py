@@ -144,6 +144,8 @@ class DistOpt:
                      the parameters travel as they are
     outer_delay      localSGD: the changes travel during so many further steps, fewer than `every`; what a rank has learned
                      meanwhile is added. Other calls on the group wait meanwhile: pass group=group.dup()
+    outer_fragments  localSGD: so many fragments of the parameters, each of which has its outer step every `every` steps,
+                     one after the other
     names            torch: {name: parameter} as dict(model.named_parameters()), for residuals in checkpoints
 
     All ranks pass the same but for gradients. The parameters of rank 0 are broadcast at the start; those of torch that
@@ -162,7 +164,7 @@ class DistOpt:
         self, optimizer, *, group: Communicator | None = None, id=None, nccl_id=None, local_rank=None, world_size=None,
         option="fp32", spars=None, residual=True, clip=None, bucket_bytes=None, partition_bytes=None, overlap=True,
         every=None, outer_lr=None, outer_momentum=None, outer_nesterov=False, outer_wire=None, outer_delay=0,
-        sampled=False, names=None,
+        outer_fragments=1, sampled=False, names=None,
     ):  # fmt: skip
         check_option(option, spars)
         if clip is not None and not clip > 0:
@@ -172,6 +174,7 @@ class DistOpt:
             what: whole_number(value, what, least=1, most=COUNT_MAX) for what, value in counts.items() if value is not None
         }
         counts["outer_delay"] = whole_number(outer_delay, "outer_delay", least=0, most=COUNT_MAX)
+        counts["outer_fragments"] = whole_number(outer_fragments, "outer_fragments", least=1, most=COUNT_MAX)
         reals = {"clip": clip, "outer_rate": outer_lr, "outer_momentum": outer_momentum}
         reals = {what: real_number(value, what) for what, value in reals.items() if value is not None}
         self.optimizer = optimizer
@@ -192,15 +195,18 @@ class DistOpt:
         places = [(p.ctypes.data, p.size) for p in self._parameters.values()]
         fields = {"exchange": OPTIONS.index(option), **flags, **counts, **reals}  # the library has the defaults of others
         self._handle = native.dist_opt_create(self.group._open(), list(self._names.values()), *map(list, zip(*places)), fields)
-        self._update.take()
-        if self._is_torch:
-            self.group.broadcast_parameters([tensor.detach() for tensor in self._update.frozen.values()])
+        self._take_over()
         self.seconds = 0.0  # in exchanges that this rank waited for
         self._arriving = option  # by which gradients of the backward pass under way are exchanged
         self._arrived: set[str] = set()  # of that backward pass
         if self._is_torch and overlap:
             for name, tensor in self._update.tensors.items():
                 tensor.register_post_accumulate_grad_hook(lambda t, name=name: self._arrives(name, _float32(t.grad)))
+
+    def _take_over(self) -> None:
+        self._update.take()
+        if self._is_torch:
+            self.group.broadcast_parameters([tensor.detach() for tensor in self._update.frozen.values()])
 
     @property
     def global_rank(self) -> int:
@@ -337,16 +343,33 @@ class DistOpt:
     def _counts(self) -> tuple[int, int]:
         return native.dist_opt_counts(self._handle)
 
+    def regroup(self, group: Communicator) -> None:
+        """Goes on with the communicator that shrink() or grow() has made, or dup() of that. All ranks call it; newcomers,
+        which come last, make a DistOpt. Changes that travelled stay unsent. All ranks take the largest number of steps. A
+        rank that has missed a step, or an outer step, takes over the parameters of one that has made it; others keep
+        theirs. Residuals stay; the state of a torch optimizer is the caller's. Where it raises, call it with the next group.
+
+        >>> optimizer.regroup(group.shrink())
+        """
+        self.group = group
+        self._arrived.clear()
+        self._update.give()
+        native.dist_opt_regroup(self._handle, group._open())
+        self._take_over()
+
     # --- checkpoints
 
     def state_dict(self) -> dict:
         """For a checkpoint, the same on all ranks: the residuals of all ranks by parameter, the number of steps, the
-        state of localSGD; with that of a torch optimizer. Collective."""
+        state of localSGD; with that of a torch optimizer. Collective. Changes that travel arrive first: save the
+        parameters after it."""
         self.group._refuse_in_batch("DistOpt.state_dict")
         residuals = {name: np.zeros((self.world_size, p.size), np.float32) for name, p in self._parameters.items()}
         local = self._parameters if self.option == "localSGD" else {}
         outer, velocity = ({name: np.zeros_like(p) for name, p in local.items()} for _ in range(2))
+        self._update.give()
         native.dist_opt_save(self._handle, self._tensors(residuals, outer, velocity))
+        self._update.take()
         return (self.optimizer.state_dict() if self._is_torch else {}) | {
             "steps": self.steps, "world": self.world_size, "residuals": residuals, "outer": outer, "velocity": velocity,
         }  # fmt: skip

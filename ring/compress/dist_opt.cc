@@ -43,16 +43,16 @@ void clip(float* values, uint64_t count, float limit) {
 }  // namespace
 
 DistOpt::DistOpt(Communicator& group, std::vector<NamedGradient> gradients, const DistOptOptions& options)
-    : group_(group), gradients_(std::move(gradients)), options_(options), places_(gradients_.size()) {
+    : group_(&group), gradients_(std::move(gradients)), options_(options), places_(gradients_.size()) {
   CompoundCall::run(group, Purpose::kDistOpt, "DistOpt", [this](const CompoundCall& call) {
-    check(group_, gradients_, options_);
+    check(*group_, gradients_, options_);
     make_buckets();
-    for (const NamedGradient& g : gradients_) call->broadcast(g.parameter, g.count, DType::kFloat32, 0, call.options());
-    if (options_.exchange != Exchange::kLocalSgd) return;
     for (const NamedGradient& g : gradients_) {
+      if (options_.exchange != Exchange::kLocalSgd) break;
       outer_.emplace_back(g.parameter, g.parameter + g.count);
       momentum_.emplace_back(g.count);
     }
+    agree(call);
   });
 }
 
@@ -61,12 +61,15 @@ void DistOpt::make_buckets() {
   for (size_t i = 0; i < gradients_.size(); ++i) {
     order.push_back(i);
     if (!index_by_name_.emplace(gradients_[i].name, i).second) {
-      refuse(group_, fmt::format("there are two gradients \"{}\"", gradients_[i].name));
+      refuse(*group_, fmt::format("there are two gradients \"{}\"", gradients_[i].name));
     }
   }
   partitions_ = grouped(gradients_, order, options_.partition_bytes);
   std::reverse(order.begin(), order.end());
-  for (std::vector<size_t>& members : grouped(gradients_, order, options_.bucket_bytes)) {
+  uint64_t total = 0;
+  for (const NamedGradient& g : gradients_) total += g.count;
+  const uint64_t fragments = options_.outer_fragments, fragment_bytes = (total / fragments + 1) * sizeof(float);
+  for (std::vector<size_t>& members : grouped(gradients_, order, std::min(options_.bucket_bytes, fragment_bytes))) {
     Bucket& bucket = buckets_.emplace_back();
     uint64_t elements = 0;
     for (const size_t i : members) {
@@ -78,13 +81,77 @@ void DistOpt::make_buckets() {
     bucket.values.resize(elements);
     bucket.residual.resize(elements);
   }
+  // A bucket belongs to the fragment in which its middle lies.
+  fragments_.resize(fragments);
+  uint64_t before = 0;
+  auto next = buckets_.begin();
+  for (uint64_t f = 0; f < fragments; ++f) {
+    const auto first = next;
+    const uint64_t end = f + 1 < fragments ? total * (f + 1) / fragments : UINT64_MAX;
+    for (; next != buckets_.end() && before + next->values.size() / 2 < end; ++next) before += next->values.size();
+    fragments_[f].buckets = {first, next};
+  }
+}
+
+// All ranks take over what those have that have come furthest, and keep what is as new.
+void DistOpt::agree(const CompoundCall& call) {
+  const size_t ranks = static_cast<size_t>(call.size()), words = fragments_.size() + 1;
+  std::vector<uint64_t> own(words, steps_), all(words * ranks);
+  for (size_t f = 0; f < fragments_.size(); ++f) own[f] = fragments_[f].version;
+  call->all_gather(own.data(), all.data(), words, DType::kUint64, call.options());
+  for (size_t f = 0; f < words; ++f) {
+    uint64_t newest = 0, oldest = UINT64_MAX;
+    int root = 0;
+    for (size_t r = 0; r < ranks; ++r) {
+      const uint64_t version = all[r * words + f];
+      if (version > newest) root = static_cast<int>(r);
+      newest = std::max(newest, version);
+      oldest = std::min(oldest, version);
+    }
+    if (f + 1 == words) {
+      steps_ = newest;
+    } else if (oldest < newest || newest == 0) {
+      take_over(call, fragments_[f], root, own[f] < newest || newest == 0);
+      fragments_[f].version = std::max<uint64_t>(newest, 1);
+    }
+  }
+}
+
+// Nothing of the fragment is changed before all of it is there: a rank may die in between.
+void DistOpt::take_over(const CompoundCall& call, Fragment& fragment, int root, bool lags) {
+  const bool outer = !outer_.empty(), moves = outer && options_.outer_momentum != 0;
+  for (Bucket& bucket : fragment.buckets) {
+    if (moves) bucket.sent.resize(bucket.values.size());
+    for (const size_t i : bucket.members) {
+      const uint64_t at = places_[i].offset;
+      std::copy_n(outer ? outer_[i].data() : gradients_[i].parameter, gradients_[i].count, bucket.values.data() + at);
+      if (moves) std::copy_n(momentum_[i].data(), gradients_[i].count, bucket.sent.data() + at);
+    }
+    call->broadcast(bucket.values.data(), bucket.values.size(), DType::kFloat32, root, call.options());
+    if (moves) call->broadcast(bucket.sent.data(), bucket.sent.size(), DType::kFloat32, root, call.options());
+  }
+  if (!lags) return;
+  for (Bucket& bucket : fragment.buckets) {
+    for (const size_t i : bucket.members) {
+      const float* from = bucket.values.data() + places_[i].offset;
+      std::copy_n(from, gradients_[i].count, gradients_[i].parameter);
+      if (outer) std::copy_n(from, gradients_[i].count, outer_[i].data());
+      if (moves) std::copy_n(bucket.sent.data() + places_[i].offset, gradients_[i].count, momentum_[i].data());
+    }
+  }
+}
+
+void DistOpt::regroup(Communicator& next) {
+  begin_again();
+  group_ = &next;
+  CompoundCall::run(next, Purpose::kDistOpt, "DistOpt::regroup", [this](const CompoundCall& call) { agree(call); });
 }
 
 DistOpt::~DistOpt() { begin_again(); }
 
 size_t DistOpt::index_of(const std::string& name) const {
   const auto found = index_by_name_.find(name);
-  if (found == index_by_name_.end()) refuse(group_, fmt::format("there is no gradient \"{}\"", name));
+  if (found == index_by_name_.end()) refuse(*group_, fmt::format("there is no gradient \"{}\"", name));
   return found->second;
 }
 
@@ -94,13 +161,15 @@ void DistOpt::place(const std::string& name, float* gradient) { gradients_[index
 
 void DistOpt::ready(const std::string& name, const StepOptions& step) {
   const Exchange exchange = step.exchange.value_or(options_.exchange);
-  CompoundCall::run(group_, Purpose::kDistOpt, "DistOpt::ready", [&](const CompoundCall& call) {
+  CompoundCall::run(*group_, Purpose::kDistOpt, "DistOpt::ready", [&](const CompoundCall& call) {
     const size_t i = index_of(name);
     if (after_update(exchange) || sparse(exchange)) return;
-    if (places_[i].ready) refuse(group_, fmt::format("the gradient \"{}\" is ready a second time before step()", name));
+    if (places_[i].ready)
+      refuse(*group_, fmt::format("the gradient \"{}\" is ready a second time before step()", name));
     refuse_another(exchange);
     fill(i);
-    while (begun_ < buckets_.size() && buckets_[begun_].missing == 0) begin(call, buckets_[begun_], exchange);
+    begun_as_ = exchange;
+    while (begun_ < buckets_.size() && buckets_[begun_].missing == 0) begin(call, buckets_[begun_++], exchange);
   });
 }
 
@@ -108,17 +177,17 @@ void DistOpt::refuse_another(Exchange exchange) const {
   if (exchange != Exchange::kLocalSgd) refuse_meanwhile("another exchange");
   if (options_.outer_wire != WireFormat::kNone && options_.residual &&
       (exchange == Exchange::kInt8 || sparse(exchange))) {
-    refuse(group_, "this exchange keeps a residual of gradients, and outer_wire one of the parameters' changes");
+    refuse(*group_, "this exchange keeps a residual of gradients, and outer_wire one of the parameters' changes");
   }
   if (begun_ == 0 || exchange == begun_as_) return;
-  refuse(group_, "another exchange for this step comes too late: ready() has begun the one before");
+  refuse(*group_, "another exchange for this step comes too late: ready() has begun the one before");
 }
 
 void DistOpt::fill(size_t gradient) {
   Place& place = places_[gradient];
   Bucket& bucket = buckets_[place.bucket];
   const NamedGradient& g = gradients_[gradient];
-  if (g.count > 0 && g.gradient == nullptr) refuse(group_, fmt::format("the gradient \"{}\" is null", g.name));
+  if (g.count > 0 && g.gradient == nullptr) refuse(*group_, fmt::format("the gradient \"{}\" is null", g.name));
   float* to = bucket.values.data() + place.offset;
   std::copy_n(g.gradient, g.count, to);
   if (options_.clip > 0) clip(to, g.count, options_.clip);
@@ -135,13 +204,11 @@ void DistOpt::begin(const CompoundCall& call, Bucket& bucket, Exchange exchange)
   options.wire.residual = keeps ? bucket.residual.data() : nullptr;
   float* values = bucket.values.data();
   bucket.work = call->all_reduce_async(values, values, bucket.values.size(), DType::kFloat32, Op::kAverage, options);
-  ++begun_;
-  begun_as_ = exchange;
   count_sent(bucket.values.size(), options.wire.format);
 }
 
 void DistOpt::count_sent(uint64_t elements, WireFormat format) {
-  const double world = group_.size(), element_bytes = static_cast<double>(wire_block_bytes(format)) / kWireBlock;
+  const double world = group_->size(), element_bytes = static_cast<double>(wire_block_bytes(format)) / kWireBlock;
   bytes_sent_ += static_cast<uint64_t>(2 * (world - 1) / world * static_cast<double>(elements) * element_bytes);
 }
 
@@ -156,8 +223,8 @@ void DistOpt::reduce_sparse(Bucket& bucket, Exchange exchange, double spars) {
   for (const size_t i : bucket.members) counts.push_back(gradients_[i].count);
   options.tensors = counts;
   float* values = bucket.values.data();
-  bytes_sent_ += sparse_all_reduce(group_, values, values, bucket.values.size(), options).bytes_sent;
-  const float share = 1.0f / static_cast<float>(group_.size());
+  bytes_sent_ += sparse_all_reduce(*group_, values, values, bucket.values.size(), options).bytes_sent;
+  const float share = 1.0f / static_cast<float>(group_->size());
   for (float& value : bucket.values) value *= share;
 }
 
@@ -182,15 +249,16 @@ Error DistOpt::in_gradient(Error error, const Bucket& bucket) const {
 
 // No gradient is ready, and no exchange is under way.
 void DistOpt::begin_again() noexcept {
-  for (size_t b = 0; b < begun_; ++b) {
+  for (Bucket& bucket : buckets_) {
     try {
-      buckets_[b].work.wait();
+      if (bucket.work.valid()) bucket.work.wait();
     } catch (const std::exception&) {  // the communicator keeps it
     }
+    bucket.work = Work();
+    bucket.missing = bucket.members.size();
   }
   begun_ = 0;
-  changes_due_.reset();
-  for (Bucket& bucket : buckets_) bucket.missing = bucket.members.size();
+  for (Fragment& fragment : fragments_) fragment.due.reset();
   for (Place& place : places_) place.ready = false;
 }
 
@@ -200,14 +268,15 @@ void DistOpt::exchange_gradients(const CompoundCall& call, Exchange exchange, do
   for (size_t i = 0; i < gradients_.size(); ++i) {
     if (!places_[i].ready) fill(i);
   }
-  while (!sparse(exchange) && begun_ < buckets_.size()) begin(call, buckets_[begun_], exchange);
-  end_all([&](Bucket& bucket) { sparse(exchange) ? reduce_sparse(bucket, exchange, spars) : bucket.work.wait(); });
+  while (!sparse(exchange) && begun_ < buckets_.size()) begin(call, buckets_[begun_++], exchange);
+  end_all(buckets_,
+          [&](Bucket& bucket) { sparse(exchange) ? reduce_sparse(bucket, exchange, spars) : bucket.work.wait(); });
 }
 
 // Ends the exchange of each bucket. All buckets, though one is not finite: the ranks make the same calls.
-void DistOpt::end_all(const std::function<void(Bucket&)>& end) {
+void DistOpt::end_all(std::span<Bucket> buckets, const std::function<void(Bucket&)>& end) {
   std::optional<Error> failure;
-  for (Bucket& bucket : buckets_) {
+  for (Bucket& bucket : buckets) {
     try {
       end(bucket);
     } catch (const Exception& e) {
@@ -227,7 +296,7 @@ void DistOpt::copy_back() {
 
 void DistOpt::step(const Update& update, const StepOptions& step) {
   for (const NamedGradient& g : gradients_) {
-    if (g.count > 0 && g.gradient == nullptr) refuse(group_, fmt::format("the gradient \"{}\" is null", g.name));
+    if (g.count > 0 && g.gradient == nullptr) refuse(*group_, fmt::format("the gradient \"{}\" is null", g.name));
   }
   reduce(step);
   for (const NamedGradient& g : gradients_) update(g);
@@ -236,10 +305,10 @@ void DistOpt::step(const Update& update, const StepOptions& step) {
 
 void DistOpt::reduce(const StepOptions& step) {
   const Exchange exchange = step.exchange.value_or(options_.exchange);
-  CompoundCall::run(group_, Purpose::kDistOpt, "DistOpt::step", [&](const CompoundCall& call) {
-    const double spars = spars_of(group_, exchange, step.spars.has_value() ? step.spars : options_.spars);
+  CompoundCall::run(*group_, Purpose::kDistOpt, "DistOpt::step", [&](const CompoundCall& call) {
+    const double spars = spars_of(*group_, exchange, step.spars.has_value() ? step.spars : options_.spars);
     refuse_another(exchange);
-    if (changes_due_) return;
+    if (due()) return;
     if (after_update(exchange)) return begin_again();  // gradients that are ready are not sent
     exchange_gradients(call, exchange, spars);
     copy_back();
@@ -253,21 +322,24 @@ void DistOpt::reduce(const StepOptions& step) {
 void DistOpt::average(const StepOptions& step) {
   const Exchange exchange = step.exchange.value_or(options_.exchange);
   if (after_update(exchange)) {
-    CompoundCall::run(group_, Purpose::kDistOpt, "DistOpt::step",
+    CompoundCall::run(*group_, Purpose::kDistOpt, "DistOpt::step",
                       [&](const CompoundCall& call) { average_parameters(call, exchange); });
   }
   ++steps_;
+  if (outer_.empty()) fragments_[0].version = steps_ + 1;
 }
 
 void DistOpt::wait() {
-  for (size_t b = 0; b < begun_; ++b) buckets_[b].work.wait();
+  for (Bucket& bucket : buckets_) {
+    if (bucket.work.valid()) bucket.work.wait();
+  }
 }
 
 // --- parameters
 
 void DistOpt::average_parameters(const CompoundCall& call, Exchange exchange) {
   const bool partial = exchange == Exchange::kPartialUpdate;
-  if (!partial && (options_.outer_wire != WireFormat::kNone || options_.outer_delay > 0)) return average_changes(call);
+  if (!partial && !outer_.empty()) return average_changes(call);
   if (!partial && (steps_ + 1) % options_.every != 0) return;
   std::vector<TensorRef> tensors;
   const auto add = [&](size_t i) {
@@ -281,58 +353,79 @@ void DistOpt::average_parameters(const CompoundCall& call, Exchange exchange) {
     for (size_t i = 0; i < gradients_.size(); ++i) add(i);
   }
   call->all_reduce_many(tensors, Op::kAverage, call.options());
-  for (size_t i = 0; !partial && i < outer_.size(); ++i) outer_step(i);
 }
 
-// The ranks have equal parameters of the last average, and add equal changes to them.
+// The ranks have equal parameters of the last average, and add equal changes to them. Fragments begin `every` /
+// outer_fragments steps apart, the first one in steps that `every` divides.
 void DistOpt::average_changes(const CompoundCall& call) {
-  const auto at_the_end = [](DistOpt* optimizer) {
-    if (!optimizer->changes_due_) optimizer->begin_again();
-  };
-  const std::unique_ptr<DistOpt, decltype(at_the_end)> again(this, at_the_end);
-  if (changes_due_ == steps_) end_changes();
-  if ((steps_ + 1) % options_.every != 0) return;
-  begin_changes(call);
-  if (options_.outer_delay == 0) return end_changes();
-  changes_due_ = steps_ + options_.outer_delay;
+  end_changes(steps_);
+  for (size_t f = 0; f < fragments_.size(); ++f) {
+    if ((steps_ + 1 + f * options_.every / fragments_.size()) % options_.every == 0) begin_changes(call, fragments_[f]);
+  }
+  if (options_.outer_delay == 0) end_changes(steps_);
 }
 
 // action(parameter, that of the last average, its place in `values`, in `sent`).
 template <typename Action>
-void DistOpt::for_each_value(Action action) {
-  for (size_t i = 0; i < gradients_.size(); ++i) {
-    Bucket& bucket = buckets_[places_[i].bucket];
-    for (size_t e = 0; e < gradients_[i].count; ++e) {
-      const size_t place = places_[i].offset + e;
-      action(gradients_[i].parameter[e], outer_[i][e], bucket.values[place], bucket.sent[place]);
+void DistOpt::for_each_value(const Fragment& fragment, Action action) {
+  for (Bucket& bucket : fragment.buckets) {
+    for (const size_t i : bucket.members) {
+      for (size_t e = 0; e < gradients_[i].count; ++e) {
+        const size_t place = places_[i].offset + e;
+        action(gradients_[i].parameter[e], outer_[i][e], bucket.values[place], bucket.sent[place]);
+      }
     }
   }
 }
 
-void DistOpt::begin_changes(const CompoundCall& call) {
-  for (Bucket& bucket : buckets_) bucket.sent.resize(bucket.values.size());
-  for_each_value([](float parameter, float last, float& change, float& sent) {
+void DistOpt::begin_changes(const CompoundCall& call, Fragment& fragment) {
+  for (Bucket& bucket : fragment.buckets) bucket.sent.resize(bucket.values.size());
+  for_each_value(fragment, [](float parameter, float last, float& change, float& sent) {
     sent = parameter;
     change = parameter - last;
   });
-  for (Bucket& bucket : buckets_) begin(call, bucket, Exchange::kLocalSgd);
+  for (Bucket& bucket : fragment.buckets) begin(call, bucket, Exchange::kLocalSgd);
+  fragment.due = steps_ + options_.outer_delay;
 }
 
-void DistOpt::end_changes() {
-  changes_due_.reset();  // whatever comes of it
-  end_all([](Bucket& bucket) { bucket.work.wait(); });
-  for_each_value([](float& parameter, float last, float change, float& sent) {
+// Of what is due at the end of this step; nothing: of all that travels. After an error nothing travels.
+void DistOpt::end_changes(std::optional<uint64_t> step) {
+  for (Fragment& fragment : fragments_) {
+    if (!fragment.due || (step && fragment.due != step)) continue;
+    try {
+      end_changes(fragment);
+    } catch (...) {
+      begin_again();
+      throw;
+    }
+  }
+}
+
+void DistOpt::end_changes(Fragment& fragment) {
+  fragment.due.reset();
+  end_all(fragment.buckets, [](Bucket& bucket) { bucket.work.wait(); });
+  for_each_value(fragment, [](float& parameter, float last, float change, float& sent) {
     sent = parameter - sent;
     parameter = last + change;
   });
-  for (size_t i = 0; i < outer_.size(); ++i) outer_step(i);
-  for_each_value([](float& parameter, float, float, float since) { parameter += since; });
-  begun_ = 0;
+  for (const Bucket& bucket : fragment.buckets) {
+    for (const size_t i : bucket.members) outer_step(i);
+  }
+  for_each_value(fragment, [](float& parameter, float, float, float since) { parameter += since; });
+  ++fragment.version;
+}
+
+// The last step at whose end changes that travel now arrive; nothing: none travel.
+std::optional<uint64_t> DistOpt::due() const {
+  std::optional<uint64_t> last;
+  for (const Fragment& fragment : fragments_) last = std::max(last, fragment.due);
+  return last;
 }
 
 void DistOpt::refuse_meanwhile(const char* what) const {
-  if (changes_due_)
-    refuse(group_, fmt::format("{} while the parameters' changes travel, until step {}", what, *changes_due_));
+  if (const auto last = due()) {
+    refuse(*group_, fmt::format("{} while the parameters' changes travel, until step {}", what, *last));
+  }
 }
 
 void DistOpt::outer_step(size_t gradient) {

@@ -34,11 +34,18 @@ void check(const Communicator& group, const std::vector<NamedGradient>& gradient
   GivenNumbers::of_caller("DistOpt", group.rank()).sum(INT64_MAX / sizeof(float), counts, "the gradients' counts");
   spars_of(group, options.exchange, options.spars);
   if (!(options.clip >= 0)) refuse(group, fmt::format("clip is {}; it is positive, or 0 for none", options.clip));
-  if (options.bucket_bytes == 0 || options.partition_bytes == 0 || options.every == 0) {
-    refuse(group, "bucket_bytes, partition_bytes and every are at least 1");
+  if (options.bucket_bytes == 0 || options.partition_bytes == 0 || options.every == 0 || options.outer_fragments == 0) {
+    refuse(group, "bucket_bytes, partition_bytes, every and outer_fragments are at least 1");
   }
-  if ((options.outer_wire != WireFormat::kNone || options.outer_delay > 0) && options.exchange != Exchange::kLocalSgd) {
-    refuse(group, "outer_wire or outer_delay is given, and the exchange is not local SGD, whose changes travel so");
+  if ((options.outer_wire != WireFormat::kNone || options.outer_delay > 0 || options.outer_fragments > 1) &&
+      options.exchange != Exchange::kLocalSgd) {
+    refuse(group,
+           "outer_wire, outer_delay or outer_fragments is given, and the exchange is not local SGD, whose changes "
+           "travel so");
+  }
+  if (options.outer_fragments > options.every) {
+    refuse(group, fmt::format("outer_fragments is {}; it is at most every, which is {}", options.outer_fragments,
+                              options.every));
   }
   if (options.outer_delay >= options.every) {
     refuse(group, fmt::format("outer_delay is {}; it is below every, which is {}", options.outer_delay, options.every));

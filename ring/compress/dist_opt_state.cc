@@ -18,8 +18,8 @@ std::span<float> DistOpt::residual(const std::string& name) {
 }
 
 DistOptState DistOpt::save() {
-  refuse_meanwhile("save()");
-  return CompoundCall::run(group_, Purpose::kDistOpt, "DistOpt::save", [this](const CompoundCall& call) {
+  return CompoundCall::run(*group_, Purpose::kDistOpt, "DistOpt::save", [this](const CompoundCall& call) {
+    end_changes({});
     DistOptState state;
     state.steps = steps_;
     state.world = call.size();
@@ -39,18 +39,18 @@ DistOptState DistOpt::save() {
 
 void DistOpt::load(const DistOptState& state) {
   refuse_meanwhile("load()");
-  const auto saved = static_cast<size_t>(state.world), rank = static_cast<size_t>(group_.rank());
+  const auto saved = static_cast<size_t>(state.world), rank = static_cast<size_t>(group_->rank());
   if (state.world < 1 || state.tensors.size() != gradients_.size()) {
-    refuse(group_, fmt::format("the state is of {} tensors and {} ranks; there are {} gradients", state.tensors.size(),
-                               state.world, gradients_.size()));
+    refuse(*group_, fmt::format("the state is of {} tensors and {} ranks; there are {} gradients", state.tensors.size(),
+                                state.world, gradients_.size()));
   }
   std::set<std::string_view> names;
   for (const DistOptState::Tensor& tensor : state.tensors) {
     const uint64_t count = gradients_[index_of(tensor.name)].count, numbers = tensor.residuals.size();
-    if (!names.insert(tensor.name).second) refuse(group_, fmt::format("the state has \"{}\" twice", tensor.name));
+    if (!names.insert(tensor.name).second) refuse(*group_, fmt::format("the state has \"{}\" twice", tensor.name));
     if (numbers % saved != 0 || numbers / saved != count) {
-      refuse(group_, fmt::format("the state's residuals of \"{}\" are {} numbers; {} ranks have {} each", tensor.name,
-                                 numbers, saved, count));
+      refuse(*group_, fmt::format("the state's residuals of \"{}\" are {} numbers; {} ranks have {} each", tensor.name,
+                                  numbers, saved, count));
     }
   }
   for (const DistOptState::Tensor& tensor : state.tensors) {
@@ -59,7 +59,7 @@ void DistOpt::load(const DistOptState& state) {
     for (size_t e = 0; e < count; ++e) {
       double sum = 0;
       for (size_t r = 0; r < saved; ++r) sum += double{tensor.residuals[r * count + e]};
-      const bool same = state.world == group_.size();
+      const bool same = state.world == group_->size();
       own[e] = same ? tensor.residuals[rank * count + e] : static_cast<float>(sum / static_cast<double>(saved));
     }
     if (i >= outer_.size()) continue;

@@ -520,6 +520,9 @@ TEST_CASE("a DistOpt in C: its defaults, steps of both kinds, checkpoints") {
           options.exchange = 8;
           want_invalid(rondo_dist_opt_create(&optimizer, comm, &parameter, 1, &options), "unknown exchange 8");
           options.exchange = RONDO_EXCHANGE_INT8;
+          options.outer_fragments = 2;
+          want_invalid(rondo_dist_opt_create(&optimizer, comm, &parameter, 1, &options), "outer_fragments is given");
+          options.outer_fragments = 1;
           want(rondo_dist_opt_create(&optimizer, comm, &parameter, 1, &options));
           expect(weight[4] == 1.0f, "the parameters of rank 0");
           want(rondo_dist_opt_place(optimizer, "weight", gradient.data()));
@@ -551,7 +554,16 @@ TEST_CASE("a DistOpt in C: its defaults, steps of both kinds, checkpoints") {
           tensor.outer = lasting.data();
           want(rondo_dist_opt_save(optimizer, &tensor));
           expect(lasting == weight, "the parameters at the last average");
+          // The handle of the communicator before is in use no more.
+          rondo_comm_t next = nullptr;
+          want(rondo_dup(comm, &next));
+          want(rondo_dist_opt_regroup(optimizer, next));
+          want_invalid(rondo_dist_opt_regroup(optimizer, nullptr), "comm is NULL");
+          weight.assign(5, 1.0f + static_cast<float>(rank));
+          want(rondo_dist_opt_average(optimizer, RONDO_EXCHANGE_LOCAL_SGD));
+          expect(weight == std::vector<float>(5, 1.5f), "the average on the next communicator");
           want(rondo_dist_opt_free(optimizer));
+          want(rondo_destroy(next));
           want_invalid(rondo_dist_opt_free(nullptr), "optimizer is NULL");
         }) == "");
 }

@@ -219,7 +219,7 @@ TEST_CASE(
       expect(model.parameters[1] == std::vector<float>(7, wanted), fmt::format("step {}", step));
       const bool travels = step % 3 != 1 && step > 1;
       for (const std::function<void()>& call :
-           {std::function<void()>([&] { optimizer.save(); }),
+           {std::function<void()>([&] { optimizer.load({}); }),
             std::function<void()>([&] { optimizer.ready("t2", {.exchange = Exchange::kFloat32}); })}) {
         std::string message;
         try {
@@ -235,6 +235,122 @@ TEST_CASE(
     CHECK_THROWS_WITH(DistOpt(group, model.list(), options), doctest::Contains("outer_delay is 3; it is below every"));
   };
   CHECK_EQ(run_threads(RankGroup{2}, body), "");
+}
+
+TEST_CASE("DistOpt: fragments of the parameters have their outer steps in turn; a state saved while changes travel") {
+  const auto body = [](Communicator& group) {
+    DistOptOptions options;
+    options.exchange = Exchange::kLocalSgd;
+    options.every = 4;
+    options.outer_delay = 1;
+    options.outer_fragments = 2;  // t2 and t1 after steps 4, 8, ..., t0 after steps 2, 6, ...
+    Model model;
+    DistOpt optimizer(group, model.list(), options);
+    const float own = -kRate * static_cast<float>(group.rank()), mean = -kRate * 0.5f;  // of a step; exact in float32
+    float first = 1.0f, second = 1.0f;
+    for (int step = 0; step < 9; ++step) {
+      for (std::vector<float>& gradient : model.gradients) {
+        gradient.assign(gradient.size(), static_cast<float>(group.rank()));
+      }
+      optimizer.step(descend);
+      first += own;
+      second += own;
+      if (step == 4 || step == 8) first += 4 * (mean - own);
+      if (step == 2) second += 2 * (mean - own);
+      if (step == 6) second += 4 * (mean - own);
+      for (const size_t t : {1, 2}) {
+        expect(model.parameters[t] == std::vector<float>(kSizes[t], first), fmt::format("t{}, step {}", t, step));
+      }
+      expect(model.parameters[0] == std::vector<float>(kSizes[0], second), fmt::format("t0, step {}", step));
+    }
+
+    options.outer_wire = WireFormat::kInt4;
+    options.outer_momentum = 0.5f;
+    for (const uint64_t saved_at : {2, 3, 4, 5}) {  // t0 travels; nothing; t2 and t1 do; nothing
+      Model whole;
+      DistOpt straight(group, whole.list(), options);
+      std::optional<DistOptState> state;
+      std::optional<Model> half;
+      for (uint64_t step = 0; step < 10; ++step) {
+        whole.compute(group.rank(), step);
+        straight.step(descend);
+        if (step + 1 != saved_at) continue;
+        state = straight.save();
+        half = whole;
+      }
+      std::vector<std::vector<float>> at_save = half->parameters;
+      DistOpt resumed(group, half->list(), options);
+      half->parameters = at_save;  // the constructor has broadcast those of rank 0
+      resumed.load(*state);
+      for (uint64_t step = saved_at; step < 10; ++step) {
+        half->compute(group.rank(), step);
+        resumed.step(descend);
+      }
+      expect(half->parameters == whole.parameters, fmt::format("other bits after a state of step {}", saved_at));
+      for (const DistOptState::Tensor& tensor : straight.save().tensors) {
+        std::vector<float> all(2 * tensor.outer.size());
+        group.all_gather(tensor.outer.data(), all.data(), tensor.outer.size(), DType::kFloat32);
+        const size_t bytes = tensor.outer.size() * sizeof(float);
+        expect(std::memcmp(all.data(), all.data() + tensor.outer.size(), bytes) == 0, "ranks differ");
+      }
+    }
+    const auto refused = [&] { DistOpt(group, model.list(), options); };
+    options.outer_fragments = 5;
+    CHECK_THROWS_WITH(refused(), doctest::Contains("outer_fragments is 5; it is at most every, which is 4"));
+    options.outer_fragments = 0;
+    CHECK_THROWS_WITH(refused(), doctest::Contains("outer_fragments are at least 1"));
+    options = {.outer_fragments = 2};
+    CHECK_THROWS_WITH(refused(), doctest::Contains("outer_fragments is given, and the exchange is not local SGD"));
+  };
+  CHECK_EQ(run_threads(RankGroup{2}, body), "");
+}
+
+TEST_CASE("DistOpt: ranks go on with another communicator, and a new one takes over what they have") {
+  const auto body = [](Communicator& group) {
+    for (const Exchange exchange : {Exchange::kFloat32, Exchange::kInt8, Exchange::kLocalSgd}) {
+      DistOptOptions options;
+      options.exchange = exchange;
+      options.every = 3;
+      options.outer_momentum = 0.5f;
+      options.outer_delay = options.outer_fragments = exchange == Exchange::kLocalSgd ? 2 : 0;
+      if (exchange != Exchange::kLocalSgd) options.outer_fragments = 1;
+      Model model;
+      std::optional<DistOpt> optimizer(std::in_place, group, model.list(), options);
+      for (uint64_t step = 0; step < 7; ++step) {  // of local SGD both fragments travel
+        model.compute(group.rank(), step);
+        optimizer->step(descend);
+      }
+      const std::vector<std::vector<float>> before = model.parameters;
+      Communicator next = group.dup();
+      if (group.rank() == 2) {
+        optimizer.reset();
+        for (std::vector<float>& parameters : model.parameters) parameters.assign(parameters.size(), 9.0f);
+        optimizer.emplace(next, model.list(), options);
+      } else {
+        optimizer->regroup(next);
+        expect(model.parameters == before, "a rank that has missed nothing has other parameters");
+      }
+      expect(optimizer->steps() == 7, "another number of steps");
+      const DistOptState state = optimizer->save();
+      for (size_t t = 0; t < std::size(kSizes); ++t) {
+        const std::vector<float>& own = exchange == Exchange::kLocalSgd ? state.tensors[t].outer : model.parameters[t];
+        std::vector<float> all = own;
+        next.broadcast(all, 0);
+        expect(all == own && own[0] != 9.0f, "other parameters than rank 0 has");
+        if (group.rank() == 2) expect(model.parameters[t] == own, "not those of the last average");
+        all = state.tensors[t].momentum;
+        next.broadcast(all, 0);
+        expect(all == state.tensors[t].momentum, "another momentum");
+      }
+      for (uint64_t step = 7; step < 12; ++step) {
+        model.compute(group.rank(), step);
+        optimizer->step(descend);
+      }
+      next.barrier();
+      optimizer.reset();
+    }
+  };
+  CHECK_EQ(run_threads(RankGroup{3}, body), "");
 }
 
 TEST_CASE("DistOpt: after an error no gradient is ready, and no exchange is under way") {
@@ -451,7 +567,8 @@ TEST_CASE("DistOpt: NaN updates nothing and is named by gradient and rank; what 
     CHECK_THROWS_WITH(averages.step(descend), doctest::Contains("element 3 of \"t1\""));
     CHECK_THROWS_WITH(averages.step(descend, {.exchange = Exchange::kInt8}), doctest::Contains("keeps a residual"));
     outer.exchange = Exchange::kFloat32;
-    CHECK_THROWS_WITH(DistOpt(group, local.list(), outer), doctest::Contains("outer_wire or outer_delay is given"));
+    CHECK_THROWS_WITH(DistOpt(group, local.list(), outer),
+                      doctest::Contains("outer_wire, outer_delay or outer_fragments is given"));
     Model model;
     options.exchange = Exchange::kSparseTopK;
     options.spars = 0;

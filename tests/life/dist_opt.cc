@@ -30,6 +30,7 @@ class Training {
     if (step.has("spars")) options_.spars = step.real("spars");
     options_.bucket_bytes = options_.partition_bytes = static_cast<uint64_t>(step.number("bucket", 2 << 20));
     options_.every = static_cast<uint64_t>(step.number("every", 8));
+    options_.outer_fragments = static_cast<uint64_t>(step.number("fragments", 1));
     std::vector<NamedGradient> named;
     for (const uint64_t count : step.numbers("counts")) {
       const size_t t = tensors_.size();
@@ -65,11 +66,13 @@ class Training {
     std::vector<float> parameters, gradients;
     std::vector<std::vector<double>> expected;  // parameters of each member
     SparseModel sparse;
-    int last_averaged = 0;  // kPartialUpdate: the step
+    int last_averaged = 0;  // in turns: the step
   };
 
   size_t members() const { return static_cast<size_t>(seat_.members); }
   bool on_parameters() const { return options_.exchange >= Exchange::kPartialUpdate; }
+  // Which parameters are averaged in a step is DistOpt's choice.
+  bool in_turns() const { return options_.exchange == Exchange::kPartialUpdate || options_.outer_fragments > 1; }
   bool sparse() const {
     return options_.exchange == Exchange::kSparseTopK || options_.exchange == Exchange::kSparseThreshold;
   }
@@ -149,9 +152,8 @@ class Training {
         tensor.expected[m][i] += on_parameters() ? input(static_cast<int>(m), t, k, i) : tensor.gradients[i];
       }
     }
-    const bool local = options_.exchange == Exchange::kLocalSgd && static_cast<uint64_t>(k) % options_.every == 0;
-    const bool partial = options_.exchange == Exchange::kPartialUpdate && !fits(tensor, k);
-    if (!local && !partial) return;
+    const bool whole = options_.exchange == Exchange::kLocalSgd && static_cast<uint64_t>(k) % options_.every == 0;
+    if (in_turns() ? fits(tensor, k) : !whole) return;
     tensor.last_averaged = k;
     for (uint64_t i = 0; i < tensor.parameters.size(); ++i) {
       double all = 0;
@@ -178,9 +180,11 @@ class Training {
         return place(t, k) + "has the parameter " + std::to_string(tensor.parameters[i]) + " at " + std::to_string(i) +
                ", must be " + std::to_string(tensor.expected[static_cast<size_t>(seat_.me)][i]);
       }
-      // The partitions take turns: each has at least one tensor.
-      const bool late = seat_.members > 1 && k - tensor.last_averaged > static_cast<int>(tensors_.size());
-      if (options_.exchange == Exchange::kPartialUpdate && late) return place(t, k) + "was not averaged for long";
+      // A partition has at least one tensor; a mean may be what this rank had.
+      const bool partial = options_.exchange == Exchange::kPartialUpdate;
+      const int turn = partial ? static_cast<int>(tensors_.size()) : static_cast<int>(2 * options_.every);
+      const bool late = seat_.members > 1 && k - tensor.last_averaged > turn;
+      if (in_turns() && late) return place(t, k) + "was not averaged for long";
     }
     return "";
   }

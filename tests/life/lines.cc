@@ -243,7 +243,10 @@ Step Lines::dist_opt(const Known& group) {
   step.with("counts", list_of(r.between(1, 8), [&](uint64_t) { return std::to_string(r.between(1, 3000)); }));
   if (r.chance(50)) step.with("ready", 1);
   if (r.chance(60)) step.with("bucket", static_cast<int64_t>(r.between(1, 20000)));
-  if (step.word("exchange") == "local") step.with("every", static_cast<int64_t>(r.between(1, 4)));
+  if (step.word("exchange") == "local") {
+    const uint64_t every = r.between(1, 4);
+    step.with("every", static_cast<int64_t>(every)).with("fragments", static_cast<int64_t>(r.between(1, every)));
+  }
   if (step.word("exchange") == "threshold") step.with("spars", static_cast<int64_t>(r.below(600)));
   return step;
 }

@@ -113,8 +113,26 @@ def test_changes_travel_during_further_steps():
     assert run(2, _delayed) == [[1, 1, 0, 0], [0, -1, -1, -2]]
 
 
+def _in_fragments(group):
+    parameters = {"v": np.ones(5, np.float32), "w": np.ones(5, np.float32)}
+    update = NumpyUpdate(parameters, lambda _, p, g: np.subtract(p, g, out=p))
+    optimizer = rondo.DistOpt(update, group=group, option="localSGD", every=2, outer_fragments=2)
+    seen = []
+    for _ in range(4):
+        optimizer.step({name: np.full(5, group.rank, np.float32) for name in parameters})
+        seen.append([float(array[0]) for array in parameters.values()])
+    return seen
+
+
+def test_fragments_have_their_outer_steps_in_turn():
+    # The mean step is -0.5; the last parameter is in the first fragment.
+    assert run(2, _in_fragments) == [[[0.5, 1], [0.5, 0], [-0.5, 0], [-0.5, -1]], [[0.5, 0], [-0.5, 0], [-0.5, -1], [-1.5, -1]]]
+
+
 def test_outer_wire_is_of_local_sgd():
-    assert "outer_wire or outer_delay is given" in run(1, _refused, {"outer_wire": "int8"})[0]
+    assert "outer_fragments is given, and the exchange is not local SGD" in run(1, _refused, {"outer_wire": "int8"})[0]
+    assert "outer_fragments is 9; it is at most every" in run(1, _refused, {"option": "localSGD", "outer_fragments": 9})[0]
+    assert "outer_fragments is 0" in run(1, _refused, {"option": "localSGD", "outer_fragments": 0})[0]
     assert "'int5' is none of" in run(1, _refused, {"option": "localSGD", "outer_wire": "int5"})[0]
 
 

@@ -19,8 +19,8 @@ using namespace rondo::c;
 // Opaque to callers.
 struct rondo_dist_opt {
   rondo_dist_opt(rondo_comm_t comm, std::vector<rondo::NamedGradient> parameters, const rondo::DistOptOptions& options)
-      : use(comm), list(parameters), optimizer(*use, std::move(parameters), options) {}
-  InUse use;
+      : use(std::make_unique<InUse>(comm)), list(parameters), optimizer(**use, std::move(parameters), options) {}
+  std::unique_ptr<InUse> use;
   std::vector<rondo::NamedGradient> list;
   rondo::DistOpt optimizer;
 };
@@ -60,7 +60,8 @@ rondo_dist_opt_options_t defaults() {
           from.residual,
           from.nesterov,
           static_cast<rondo_wire_format_t>(from.outer_wire),
-          from.outer_delay};
+          from.outer_delay,
+          from.outer_fragments};
 }
 
 rondo::DistOptOptions options_of(const rondo_dist_opt_options_t* given_options) {
@@ -78,7 +79,8 @@ rondo::DistOptOptions options_of(const rondo_dist_opt_options_t* given_options) 
           .outer_momentum = static_cast<float>(from.outer_momentum),
           .nesterov = from.nesterov != 0,
           .outer_wire = wire_format_of(from.outer_wire),
-          .outer_delay = from.outer_delay};
+          .outer_delay = from.outer_delay,
+          .outer_fragments = from.outer_fragments};
 }
 
 void copy(const std::vector<float>& from, float* to) {
@@ -132,6 +134,12 @@ rondo_result_t rondo_dist_opt_average(rondo_dist_opt_t optimizer, rondo_exchange
 }
 rondo_result_t rondo_dist_opt_wait(rondo_dist_opt_t optimizer) {
   return with(optimizer, [](rondo::DistOpt& on) { on.wait(); });
+}
+rondo_result_t rondo_dist_opt_regroup(rondo_dist_opt_t optimizer, rondo_comm_t next) {
+  return with(optimizer, [&](rondo::DistOpt& on) {
+    const auto before = std::exchange(optimizer->use, std::make_unique<InUse>(next));
+    on.regroup(**optimizer->use);
+  });
 }
 rondo_result_t rondo_dist_opt_counts(rondo_dist_opt_t optimizer, uint64_t* steps, uint64_t* bytes_sent) {
   return with(optimizer, [&](rondo::DistOpt& on) {

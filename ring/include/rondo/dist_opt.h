@@ -47,9 +47,13 @@ struct DistOptOptions {
   // travel as they are.
   WireFormat outer_wire = WireFormat::kNone;
   // kLocalSgd: the changes travel during so many further steps, less than `every`; what a rank's parameters have
-  // changed meanwhile is added to the outer step's result. Steps of other exchanges, save() and load() are refused
-  // meanwhile, and other calls on the communicator wait: give DistOpt one of its own, as dup() makes it.
+  // changed meanwhile is added to the outer step's result. Steps of other exchanges and load() are refused meanwhile,
+  // and other calls on the communicator wait: give DistOpt one of its own, as dup() makes it.
   uint64_t outer_delay = 0;
+  // kLocalSgd: the parameters are cut into so many fragments, of whole parameters and about equal size, at most
+  // `every`. Each has its outer step every `every` steps, one after the other, so that traffic is spread (streaming
+  // DiLoCo).
+  uint64_t outer_fragments = 1;
 };
 
 // For one step, the same on all ranks; nothing: those of DistOptOptions.
@@ -83,8 +87,8 @@ struct DistOptState {
 // not in a batch. The communicator must outlive it.
 class RONDO_EXPORT DistOpt {
  public:
-  // Broadcasts the parameters of rank 0. Throws kInvalid: an empty list, a null parameter, two equal names, spars or
-  // another number out of range.
+  // Broadcasts the parameters of rank 0; made by a newcomer beside regroup() of the others, it takes over what they
+  // have. Throws kInvalid: an empty list, a null parameter, two equal names, spars or another number out of range.
   DistOpt(Communicator& group, std::vector<NamedGradient> gradients, const DistOptOptions& options = {});
   ~DistOpt();  // waits for exchanges that ready() began
   DistOpt(const DistOpt&) = delete;
@@ -110,15 +114,21 @@ class RONDO_EXPORT DistOpt {
   // What step() does before and after the updates, for an optimizer that makes all of them at once.
   void reduce(const StepOptions& step = {});
   void average(const StepOptions& step = {});
-  // Returns when no exchange that ready() began is under way; step() is still to come.
+  // Returns when no exchange of this rank is under way; step() is still to come.
   void wait();
+  // Goes on with `next`, which shrink() or grow() has made (docs/recovery.md), or dup() of that. Collective, beside the
+  // constructors of newcomers, which come last. Gradients that were ready, and changes that travelled, stay unsent. All
+  // ranks take the number of steps of the one that has most. A rank that has missed a step, or a fragment's outer step,
+  // takes over the parameters of a rank that has made it; else parameters and residuals are kept. What the update keeps
+  // is the caller's. Where it throws, call it again with the next epoch.
+  void regroup(Communicator& next);
 
   uint64_t steps() const { return steps_; }
   uint64_t bytes_sent() const { return bytes_sent_; }  // by this rank, estimated from what was exchanged
   // What this rank has not sent yet of a gradient. Throws kInvalid for an unknown name.
   std::span<float> residual(const std::string& name);
 
-  // For a checkpoint, between two steps. Collective.
+  // For a checkpoint, between two steps. Collective. Changes that travel arrive first, in the parameters, too.
   DistOptState save();
   // With as many ranks as saved it, each takes its own residuals; else all take the mean, so that the averaged gradient
   // gets what is left. kLocalSgd: load the parameters first; with a state of another exchange they count as the last
@@ -129,9 +139,15 @@ class RONDO_EXPORT DistOpt {
   struct Bucket {
     std::vector<size_t> members;  // of gradients_
     std::vector<float> values, residual;
-    std::vector<float> sent;  // outer_wire, outer_delay: the parameters whose changes travel
+    std::vector<float> sent;  // kLocalSgd: the parameters whose changes travel
     size_t missing = 0;       // gradients that are not ready
     Work work;
+  };
+  // Of the parameters, all of them but for outer_fragments.
+  struct Fragment {
+    std::span<Bucket> buckets;
+    uint64_t version = 0;         // 0: not yet that of other ranks; then grows with each (outer) step
+    std::optional<uint64_t> due;  // the step at whose end the changes that travel are waited for
   };
   struct Place {
     size_t bucket = 0;
@@ -139,9 +155,11 @@ class RONDO_EXPORT DistOpt {
     bool ready = false;
   };
   void make_buckets();
+  void agree(const CompoundCall& call);
+  void take_over(const CompoundCall& call, Fragment& fragment, int root, bool lags);
   void fill(size_t gradient);
   void begin(const CompoundCall& call, Bucket& bucket, Exchange exchange);
-  void end_all(const std::function<void(Bucket&)>& end);
+  void end_all(std::span<Bucket> buckets, const std::function<void(Bucket&)>& end);
   void begin_again() noexcept;
   void refuse_another(Exchange exchange) const;
   void count_sent(uint64_t elements, WireFormat format);
@@ -151,25 +169,27 @@ class RONDO_EXPORT DistOpt {
   void copy_back();
   void average_parameters(const CompoundCall& call, Exchange exchange);
   void average_changes(const CompoundCall& call);
-  void begin_changes(const CompoundCall& call);
-  void end_changes();
+  void begin_changes(const CompoundCall& call, Fragment& fragment);
+  void end_changes(std::optional<uint64_t> step);
+  void end_changes(Fragment& fragment);
+  std::optional<uint64_t> due() const;
   void refuse_meanwhile(const char* what) const;
   template <typename Action>
-  void for_each_value(Action action);
+  void for_each_value(const Fragment& fragment, Action action);
   void outer_step(size_t gradient);
   size_t index_of(const std::string& name) const;
 
-  Communicator& group_;  // CompoundCall alone makes exchanges of it
+  Communicator* group_;  // CompoundCall alone makes exchanges of it
   std::vector<NamedGradient> gradients_;
   DistOptOptions options_;
   std::vector<Bucket> buckets_;
+  std::vector<Fragment> fragments_;
   std::vector<Place> places_;                    // by gradient
   std::map<std::string, size_t> index_by_name_;  // of gradients_
   std::vector<std::vector<size_t>> partitions_;
   std::vector<std::vector<float>> outer_, momentum_;  // kLocalSgd, by gradient
-  size_t begun_ = 0;                                  // buckets whose exchange ready() or step() has begun
+  size_t begun_ = 0;                                  // buckets whose gradients' exchange has begun
   Exchange begun_as_ = Exchange::kFloat32;
-  std::optional<uint64_t> changes_due_;  // the step at whose end the changes that travel are waited for
   uint64_t steps_ = 0, bytes_sent_ = 0;
 };
 

@@ -442,6 +442,7 @@ typedef struct {
   int32_t nesterov;
   rondo_wire_format_t outer_wire;
   uint64_t outer_delay;
+  uint64_t outer_fragments;
 } rondo_dist_opt_options_t;
 /* What a parameter adds to a checkpoint: residuals, world * count elements, those of all ranks one after the other;
  * outer and momentum, count elements, of RONDO_EXCHANGE_LOCAL_SGD, else NULL. */
@@ -451,7 +452,7 @@ typedef struct {
   float* momentum;
 } rondo_dist_opt_tensor_t;
 RONDO_API rondo_result_t rondo_dist_opt_defaults(rondo_dist_opt_options_t* options);
-/* Broadcasts the parameters of rank 0. The communicator lives at least as long. */
+/* Broadcasts the parameters of rank 0. The communicator lives as long, or until rondo_dist_opt_regroup. */
 RONDO_API rondo_result_t rondo_dist_opt_create(rondo_dist_opt_t* optimizer, rondo_comm_t comm,
                                                const rondo_parameter_t* parameters, size_t parameter_count,
                                                const rondo_dist_opt_options_t* options);
@@ -463,6 +464,8 @@ RONDO_API rondo_result_t rondo_dist_opt_ready(rondo_dist_opt_t optimizer, const 
 RONDO_API rondo_result_t rondo_dist_opt_reduce(rondo_dist_opt_t optimizer, rondo_exchange_t exchange, double spars);
 RONDO_API rondo_result_t rondo_dist_opt_average(rondo_dist_opt_t optimizer, rondo_exchange_t exchange);
 RONDO_API rondo_result_t rondo_dist_opt_wait(rondo_dist_opt_t optimizer);
+/* Goes on with what rondo_shrink or rondo_grow has made; collective, beside rondo_dist_opt_create of newcomers. */
+RONDO_API rondo_result_t rondo_dist_opt_regroup(rondo_dist_opt_t optimizer, rondo_comm_t next);
 /* Steps, and bytes that this rank has sent. */
 RONDO_API rondo_result_t rondo_dist_opt_counts(rondo_dist_opt_t optimizer, uint64_t* steps, uint64_t* bytes_sent);
 /* tensors: one for each parameter, in the order of rondo_dist_opt_create. Save fills them, on all ranks alike; load,
