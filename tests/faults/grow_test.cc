@@ -13,6 +13,7 @@
 #include <thread>
 #include <vector>
 
+#include "rondo/dist_opt.h"
 #include "tests/faults/ranks.h"
 
 namespace rondo::testing {
@@ -100,7 +101,103 @@ void grow_by(Here& here, Communicator& group, int count) {
   here.await();
 }
 
+// Local SGD in fragments over 3 ranks, of which rank 1 dies `dies_after` microseconds into its step `dies_in`; then a
+// newcomer. Each rank pulls the parameters to a point of its own.
+struct LocalSteps {
+  static constexpr uint64_t kGrowAt = 16, kSteps = 28;
+  uint64_t dies_in;
+  std::chrono::microseconds dies_after;
+
+  DistOpt made(Communicator& group) {
+    DistOptOptions options;
+    options.exchange = Exchange::kLocalSgd;
+    options.every = 4;
+    options.outer_delay = 1;
+    options.outer_fragments = 2;
+    options.outer_wire = WireFormat::kInt4;
+    options.outer_momentum = 0.25f;
+    std::vector<NamedGradient> list;
+    for (size_t t = 0; t < parameters.size(); ++t) {
+      list.push_back({fmt::format("t{}", t), parameters[t].data(), parameters[t].data(), parameters[t].size()});
+    }
+    return DistOpt(group, list, options);
+  }
+  void train_until(DistOpt& optimizer, Communicator& group, uint64_t steps, int own, bool dies) {
+    std::thread killer;
+    while (optimizer.steps() < steps) {
+      if (killer.joinable()) killer.join();  // it dies in one step, or after it
+      if (dies && optimizer.steps() == dies_in) {
+        killer = std::thread([this] {
+          std::this_thread::sleep_for(dies_after);
+          ::kill(::getpid(), SIGKILL);
+        });
+        dies = false;
+      }
+      try {
+        optimizer.step([own](const NamedGradient& g) {
+          for (uint64_t i = 0; i < g.count; ++i) g.parameter[i] += 0.25f * (static_cast<float>(own) - g.parameter[i]);
+        });
+      } catch (const Exception& e) {
+        if (e.code() != ErrorCode::kPeerLost && e.code() != ErrorCode::kAborted) throw;
+        group = group.shrink(20s);
+        optimizer.regroup(group);
+      }
+    }
+  }
+  // "<number of ranks> <hash of what all ranks must have alike>, trained"
+  static std::string state_of(DistOpt& optimizer, Communicator& group) {
+    size_t hash = 0;
+    bool between = true;
+    for (const DistOptState::Tensor& tensor : optimizer.save().tensors) {
+      for (const std::vector<float>* values : {&tensor.outer, &tensor.momentum}) {
+        const std::string_view bytes(reinterpret_cast<const char*>(values->data()), values->size() * sizeof(float));
+        hash = hash * 31 + std::hash<std::string_view>()(bytes);
+      }
+      for (const float value : tensor.outer) between = between && value > 0.5f && value < 4;
+    }
+    return fmt::format("{} {} {}", group.size(), hash, between ? "trained" : "not trained");
+  }
+
+  std::vector<std::vector<float>> parameters = {std::vector<float>(5000, -8), std::vector<float>(300, -8)};
+};
+
 }  // namespace
+
+TEST_CASE("a rank of local SGD dies between outer steps, or in one, and a newcomer comes: equal bits on all ranks") {
+  // An outer step begins in steps 9, 11 and 13; the one before ends in steps 10 and 12.
+  for (const auto& [dies_in, dies_after] : {std::pair{8, 0us}, {9, 30us}, {10, 50us}, {11, 150us}, {12, 300us}}) {
+    CAPTURE(dies_in);
+    GrowingJob job;
+    const LocalSteps local{static_cast<uint64_t>(dies_in), dies_after};
+    job.start(3, [local](Here& here) {
+      LocalSteps own = local;
+      Communicator group = Communicator::join(here.options);
+      DistOpt optimizer = own.made(group);
+      own.train_until(optimizer, group, LocalSteps::kGrowAt, here.rank(), here.rank() == 1);
+      await_newcomers(group, 1);
+      group = group.grow(1);
+      optimizer.regroup(group);
+      own.train_until(optimizer, group, LocalSteps::kSteps, here.rank(), false);
+      here.say(LocalSteps::state_of(optimizer, group));
+      here.await();
+    });
+    job.start_newcomer([local](Here& here) {
+      LocalSteps own = local;
+      Communicator group = Communicator::join(here.options);
+      DistOpt optimizer = own.made(group);
+      here.say(fmt::format("in {}", optimizer.steps()));
+      own.train_until(optimizer, group, LocalSteps::kSteps, 4, false);
+      here.say(LocalSteps::state_of(optimizer, group));
+      here.await();
+    });
+    CHECK(job[3].hear() == fmt::format("in {}", LocalSteps::kGrowAt));
+    const std::string first = job[0].hear();
+    CHECK(first.starts_with("3 "));
+    CHECK(first.ends_with(" trained"));
+    for (const int r : {2, 3}) CHECK(job[r].hear() == first);
+    for (const int r : {0, 2, 3}) job[r].tell("end");
+  }
+}
 
 TEST_CASE("2 ranks take in 1, then 2 at once: ranks in the order of arrival, epoch and step are known to them") {
   for (const char* transport : {"auto", "tcp"}) {
