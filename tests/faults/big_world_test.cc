@@ -162,4 +162,42 @@ TEST_CASE("beyond 64 ranks, over real connections, a death and an abort reach ev
   }
 }
 
+// 256 become 171 in the suite big-worlds.
+TEST_CASE("fault 8: a third of many ranks is killed at once, the lowest among them: the others shrink and sum right") {
+  const int world = std::max(96, static_cast<int>(seed_range(1).first)), left = world - world / 3;
+  for (const char* transport : {"shm", "tcp"}) {
+    CAPTURE(transport);
+    Job job;
+    start(
+        job, world,
+        [](Here& here) {
+          Communicator group = Communicator::join(here.options);
+          group.barrier();
+          here.say("ready");
+          std::string said = "ok";
+          while (said == "ok") said = outcome([&] { group.barrier(); });
+          std::vector<int32_t> ones(1000, 1);
+          here.say(outcome([&] {
+            group = group.shrink(std::chrono::seconds(60));
+            group.all_reduce(ones.data(), ones.data(), ones.size(), DType::kInt32);
+          }));
+          here.say(fmt::format("{} {}", ones[999], group.epoch()));
+          here.await();
+        },
+        big_config(transport));
+    for (RankProcess& rank : job.ranks) REQUIRE(rank.hear(kHearMs) == "ready");
+    for (int rank = 0; rank < world; rank += 3) {
+      if (rank / 3 < world / 3) job[rank].signal(SIGKILL);
+    }
+    const auto killed = Clock::now();
+    for (int rank = 0; rank < world; ++rank) {
+      if (rank % 3 == 0 && rank / 3 < world / 3) continue;
+      CAPTURE(rank);
+      REQUIRE(job[rank].hear(kHearMs) == "ok");
+      CHECK(job[rank].hear(kHearMs) == fmt::format("{} 1", left));
+    }
+    MESSAGE(std::string(transport), ": ", world, " ranks are ", left, " in ", ms_since(killed), " ms");
+  }
+}
+
 }  // namespace rondo::testing

@@ -317,7 +317,9 @@ TEST_CASE("fault 76: a rank that dies in grow(), each one, at many moments: the 
           }).detach();
         }
         std::string failed = outcome([&] { group = group.grow(1, 10s); });
-        if (failed == "ok") failed = sums_until(group, kLongerThanItLives);
+        // Without the victim and the newcomer; to one that called late, grow() has thrown.
+        const bool only_shrunk = failed == "ok" && group.size() == 2;
+        if (failed == "ok" && !only_shrunk) failed = sums_until(group, kLongerThanItLives);
         if (failed != "ok") group = group.shrink(10s);
         const int living = group.size();
         here.say(fmt::format("{}: {}", living, state_of(group, here.rank())));

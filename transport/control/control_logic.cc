@@ -420,6 +420,7 @@ void ControlLogic::member_left(Time now, Group& group, int peer, const ByeMessag
   const auto found = group.members.find(peer);
   if (found == group.members.end() || found->second.left || found->second.lost) return;
   found->second.left = true;
+  group.told.reset();
   found->second.last_sequence = goodbye.last_sequence;
   std::erase_if(group.suspicions, [&](const Suspicion& suspicion) { return suspicion.peer == peer; });
   if (goodbye.streams && !group.streamed.count(peer) && !group.failure && !group.closing) {

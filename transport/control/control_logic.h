@@ -195,6 +195,7 @@ class ControlLogic {
     std::map<int, Time> streams_due;       // members that have left, but for PeerLeft: their stream has not come
     size_t questions = 0;                  // so far
     std::optional<Membership> membership;  // once anybody shrinks it
+    std::optional<size_t> told;            // it knows these departures()
   };
   // A rank whose start failed because of others.
   struct Resigned {
@@ -227,6 +228,7 @@ class ControlLogic {
   void on(Time now, int from, const MembershipMessage& message);
 
   Membership& membership_of(Time now, Group& group);
+  size_t departures() const;
   void tell_membership(Time now, Group& group);
   void drive_memberships(Time now);
   bool goes_on(const Group& group) const;

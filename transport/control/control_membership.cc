@@ -124,8 +124,15 @@ Membership& ControlLogic::membership_of(Time now, Group& group) {
   return *group.membership;
 }
 
+// A number that grows with whatever tell_membership() says but goodbyes to the group.
+size_t ControlLogic::departures() const {
+  return lost_.size() + left_.size() + resigned_.size() + ended_.size() + (given_up_.empty() ? 0 : 1);
+}
+
 // Who is lost, and who has ended. A rank that was given up takes the others' ends of its connections for no more.
 void ControlLogic::tell_membership(Time now, Group& group) {
+  if (group.told == departures()) return;
+  group.told = departures();
   for (size_t i = 0; i < group.order.size(); ++i) {
     const int peer = group.order[i], place = static_cast<int>(i);
     const auto member = group.members.find(peer);

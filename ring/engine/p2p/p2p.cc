@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "ring/base/caught.h"
 #include "ring/base/check.h"
@@ -236,8 +237,8 @@ Error P2p::all_left_error() const {
 }
 
 void P2p::fail(const Error& error) noexcept {
+  if (std::exchange(failed_, true)) return;  // submit() leaves nothing behind it
   if (end_error_.ok()) keep_error(error, end_error_);
-  failed_ = true;
   for (int peer = 0; peer < context_.world; ++peer) {
     fail_receives(peer, error);
     if (peer == context_.rank) continue;
