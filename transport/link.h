@@ -12,7 +12,12 @@ struct SliceTag {
   uint64_t sequence = 0;     // of the operation on its communicator
   uint64_t fingerprint = 0;  // of everything that the ranks must agree on
   uint32_t bytes = 0;        // payload; 0 is a signal
-  bool operator==(const SliceTag&) const = default;
+  bool at_most = false;      // of a landing: the payload may be shorter
+  // Of a landing: whether a slice with this tag may land there.
+  bool takes(const SliceTag& got) const {
+    return sequence == got.sequence && fingerprint == got.fingerprint &&
+           (at_most ? got.bytes <= bytes : got.bytes == bytes);
+  }
 };
 
 // A duplex, ordered channel of slices to one peer, for one lane of one communicator. Used by one thread at a time;
@@ -39,14 +44,16 @@ class Link {
   virtual uint32_t unfilled() const = 0;
   // The oldest landing's payload if it is complete, else nullptr. Not null for an empty slice.
   virtual const std::byte* arrived() = 0;
+  // Its bytes. Requires arrived() != nullptr.
+  virtual uint32_t arrived_bytes() const = 0;
   // Gives the oldest landing back. Requires arrived() != nullptr.
   virtual void release() = 0;
 
   // --- sending
   // Room for one more slice.
   virtual bool can_send() const = 0;
-  // A slot to write the next outgoing slice into. Requires can_send(). commit() sends it (what it returns is
-  // as for send()); a second reserve() without commit() returns the same slot.
+  // A slot to write the next outgoing slice into. Requires can_send(). commit() sends it, or the first tag.bytes of it
+  // (what it returns is as for send()); a second reserve() without commit() returns the same slot.
   virtual std::byte* reserve(uint32_t bytes) = 0;
   virtual uint64_t commit(const SliceTag& tag) = 0;
   // Sends `payload` (tag.bytes), which must stay unchanged until sent() has reached the value that this call returns.

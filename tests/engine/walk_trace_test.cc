@@ -64,6 +64,7 @@ class RecordingLink : public Link {
   }
   uint32_t unfilled() const override { return inner_->unfilled(); }
   const std::byte* arrived() override { return inner_->arrived(); }
+  uint32_t arrived_bytes() const override { return inner_->arrived_bytes(); }
   void release() override {
     trace_.moves.push_back({Event::What::kRelease, peer_, landing_bytes_[released_++]});
     inner_->release();

@@ -77,7 +77,9 @@ class End {
     const bool room = posted_ - received_ < link_.depth();
     if (room != link_.can_post()) fail("can_post() is not about open landings");
     if (!room || posted_ == slices_) return false;
-    const SliceTag tag = tag_of(in_seed_, posted_, shape_.slice_bytes);
+    SliceTag tag = tag_of(in_seed_, posted_, shape_.slice_bytes);
+    tag.at_most = random_.chance(30);
+    if (tag.at_most) tag.bytes = static_cast<uint32_t>(random_.between(tag.bytes, shape_.slice_bytes));
     const bool in_slot = random_.chance(40);
     landings_.emplace_back(in_slot ? 0 : tag.bytes + 1, kUntouched);
     link_.post(tag, in_slot ? nullptr : landings_.back().data());
@@ -90,8 +92,9 @@ class End {
     const SliceTag tag = tag_of(out_seed_, sent_, shape_.slice_bytes);
     uint64_t number = 0;
     if (random_.chance(50)) {
-      std::byte* slot = link_.reserve(tag.bytes);
-      if (link_.reserve(tag.bytes) != slot) fail("reserving twice gives two slots");
+      const auto room = static_cast<uint32_t>(random_.between(tag.bytes, shape_.slice_bytes));
+      std::byte* slot = link_.reserve(room);
+      if (link_.reserve(room) != slot) fail("reserving twice gives two slots");
       fill(slot, tag.bytes);
       payloads_.emplace_back();
       number = link_.commit(tag);
@@ -129,7 +132,10 @@ class End {
     std::vector<std::byte>& landing = landings_.front();
     const uint32_t bytes = size_of(in_seed_, received_, shape_.slice_bytes);
     if (!landing.empty() && bytes > 0 && memory != landing.data()) fail("it did not land where it was told to");
-    if (!landing.empty() && landing.back() != kUntouched) fail("it wrote beyond the landing");
+    if (!landing.empty() &&
+        std::count(landing.begin() + bytes, landing.end(), kUntouched) + bytes != std::ssize(landing))
+      fail("it wrote beyond the slice");
+    if (link_.arrived_bytes() != bytes) fail("it has arrived with another length");
     for (uint32_t i = 0; i < bytes; ++i) {
       if (memory[i] != content(in_seed_, received_, i))
         return fail("wrong bytes in slice " + std::to_string(received_)), false;
@@ -228,11 +234,12 @@ void check_refusal(const MakeLink& make, uint64_t seed) {
   LinkEnds ends = make(shape, seed);
   Link& sender = *ends.side[0];
   Link& receiver = *ends.side[1];
-  const SliceTag right{5, 6, 2000};
+  SliceTag right{5, 6, 2000};
   SliceTag wrong = right;
   if (seed % 3 == 0) wrong.sequence = 4;
   if (seed % 3 == 1) wrong.fingerprint = 7;
   if (seed % 3 == 2) wrong.bytes = seed % 2 == 0 ? 2001 : 1999;
+  right.at_most = wrong.bytes >= right.bytes;
   receiver.post(right, nullptr);
   receiver.post(right, landing.data());
   receiver.post(right, nullptr);

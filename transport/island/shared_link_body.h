@@ -44,6 +44,7 @@ class SharedLink final : public Link {
     if (filled() == released_ && !accept()) return nullptr;
     return landings_[released_ % shape_.depth].payload;
   }
+  uint32_t arrived_bytes() const override { return landings_[released_ % shape_.depth].tag.bytes; }
   void release() override {
     RONDO_CHECK(filled() > released_, "nothing has arrived");
     ++released_;
@@ -53,11 +54,12 @@ class SharedLink final : public Link {
   bool can_send() const override { return room() || (look_at_freed() && room()); }
   std::byte* reserve(uint32_t bytes) override {
     RONDO_CHECK(can_send() && bytes <= shape_.slice_bytes, "no room for the slice");
-    return channel_.out.place(bytes);
+    return reserved_ = channel_.out.place(bytes);
   }
   uint64_t commit(const SliceTag& tag) override {
     RONDO_CHECK(can_send() && tag.bytes <= shape_.slice_bytes, "no room for the slice");
-    channel_.out.reserve(tag.bytes);
+    std::byte* const place = channel_.out.reserve(tag.bytes);
+    if (place != reserved_) std::memcpy(place, reserved_, tag.bytes);  // it has become short enough for a cell
     channel_.out.tag() = {tag.sequence, tag.fingerprint};
     channel_.out.publish(tag.bytes, true);
     channel_.ring_bell();
@@ -107,7 +109,8 @@ class SharedLink final : public Link {
     Landing& landing = landings_[filled() % shape_.depth];
     const LinkCells::Tag& tag = channel_.in.tag();
     const SliceTag got{tag.sequence, tag.fingerprint, look.ready()};
-    if (got != landing.tag) return refuse(got, landing.tag);
+    if (!landing.tag.takes(got)) return refuse(got, landing.tag);
+    landing.tag.bytes = got.bytes;
     // From here on only the caller's own numbers count.
     landing.payload = channel_.in.take(landing.tag.bytes);
     if (landing.memory == nullptr) return true;
@@ -166,6 +169,7 @@ class SharedLink final : public Link {
   const LinkShape shape_;
   mutable SharedChannel<LinkCells, Orders> channel_;
   std::vector<Landing> landings_;
+  std::byte* reserved_ = nullptr;
   // Receiving: posted >= filled >= released; filled >= freed.
   uint64_t posted_ = 0;
   uint64_t released_ = 0;

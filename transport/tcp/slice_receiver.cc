@@ -97,12 +97,12 @@ StreamProgress SliceReceiver::read_more(Reader& reader, ByteStream& source, bool
   return StreamProgress::kMoved;
 }
 
-// The slice that the next header must be of (on one stream slices come in order), where its payload is too large to be
-// copied, and goes to a slot: in the caller's memory nothing lands before the tags are compared.
+// The slice that the next header must be of (on one stream slices come in order), where its payload is as long as is
+// known, too large to be copied, and goes to a slot: in the caller's memory nothing lands before the tags are compared.
 SliceReceiver::Landing* SliceReceiver::expected() {
   if (readers_.size() > 1 || claimed_ == posted_) return nullptr;
   Landing& next = landings_[claimed_ % landings_.size()];
-  return next.slot && next.tag.bytes >= kLargePayload ? &next : nullptr;
+  return next.slot && !next.tag.at_most && next.tag.bytes >= kLargePayload ? &next : nullptr;
 }
 
 // One read: a header into the buffer, its payload into the slot, the header behind it into the buffer. The payload
@@ -165,12 +165,13 @@ bool SliceReceiver::begin_slice(Reader& reader) {
     refuse(ErrorCode::kProtocol, header, "that slice has been received before");
     return false;
   }
-  if (landing.tag != SliceTag{header.sequence, header.fingerprint, header.bytes}) {
+  if (!landing.tag.takes({header.sequence, header.fingerprint, header.bytes})) {
     refuse(ErrorCode::kMismatch, header,
            fmt::format("operation {} (fingerprint {:016x}, {} bytes) was expected", landing.tag.sequence,
                        landing.tag.fingerprint, landing.tag.bytes));
     return false;
   }
+  landing.tag.bytes = header.bytes;
   reader.begin += kSliceHeaderBytes;
   landing.claimed = true;
   ++claimed_;

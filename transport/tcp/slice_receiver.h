@@ -28,6 +28,7 @@ class SliceReceiver {
   void post(const SliceTag& tag, std::byte* landing);
   uint32_t unfilled() const { return static_cast<uint32_t>(posted_ - released_) - filled_; }
   const std::byte* arrived() const;
+  uint32_t arrived_bytes() const { return landings_[released_ % landings_.size()].tag.bytes; }
   void release();
 
   // Reads from one stream until it has no more, or its next slice has no landing yet. Reads nothing while every posted

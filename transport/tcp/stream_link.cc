@@ -26,6 +26,7 @@ class StreamLink final : public Link {
   void post(const SliceTag& tag, std::byte* landing) override { receiver_.post(tag, landing); }
   uint32_t unfilled() const override { return receiver_.unfilled(); }
   const std::byte* arrived() override { return receiver_.arrived(); }
+  uint32_t arrived_bytes() const override { return receiver_.arrived_bytes(); }
   void release() override { receiver_.release(); }
 
   bool can_send() const override { return sender_.can_send(); }
