@@ -86,6 +86,23 @@ struct WireRow {
   WireKernels bfloat16_in_order;  // elements one after the other, as in memory
 };
 
+// One call of the format that loses nothing (pack.h), on whole blocks. Pointers need no alignment.
+struct PackCall {
+  const void* values;
+  void* coded;
+  size_t blocks;
+};
+struct UnpackCall {
+  const void* coded;
+  size_t bytes;  // that may be read
+  void* values;
+  size_t blocks;
+};
+struct PackKernels {
+  size_t (*pack)(const PackCall& call);      // the bytes written
+  size_t (*unpack)(const UnpackCall& call);  // the bytes read; 0: pack() writes none like them
+};
+
 // One call of the selection (select.h). Pointers need no alignment.
 struct SelectCall {
   const void* input;     // count float32
@@ -102,11 +119,13 @@ struct Selected {
 };
 using SelectKernel = Selected (*)(const SelectCall& call);
 
-// Those of one instruction set: by DType, by WireFormat, and of the selection with a residual and without.
+// Those of one instruction set: by DType, by WireFormat, of the selection with a residual and without, and of what
+// packs elements.
 struct KernelTable {
   const KernelRow* rows[kDTypes];
   const WireRow* wire;
   SelectKernel select_sum, select_plain;
+  const PackKernels *pack_bfloat16, *pack_float32;
 };
 
 // RONDO_KERNEL_SET of BUILD: the namespace of an instruction set's rows, so that all three are linked together.

@@ -21,6 +21,8 @@ extern const KernelRow kBool;
 extern const KernelRow kFloat8E4M3;
 extern const KernelRow kFloat8E5M2;
 extern const WireRow kWire;
+extern const PackKernels kPackBfloat16;
+extern const PackKernels kPackFloat32;
 Selected select_sum(const SelectCall& call);
 Selected select_plain(const SelectCall& call);
 

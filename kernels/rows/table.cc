@@ -6,6 +6,8 @@ constexpr KernelTable kKernels = {{&kInt8, &kUint8, &kInt16, &kUint16, &kInt32, 
                                    &kBfloat16, &kFloat32, &kFloat64, &kBool, &kFloat8E4M3, &kFloat8E5M2},
                                   &kWire,
                                   select_sum,
-                                  select_plain};
+                                  select_plain,
+                                  &kPackBfloat16,
+                                  &kPackFloat32};
 
 }  // namespace rondo::RONDO_KERNEL_SET
