@@ -19,7 +19,7 @@ namespace rondo {
 inline constexpr size_t kWireBlock = 128;
 
 constexpr size_t wire_block_bytes(WireFormat format) {
-  constexpr uint16_t kBytes[kWireFormats] = {512, 256, 256, 132, 132, 132, 68};
+  constexpr uint16_t kBytes[kWireFormats] = {512, 256, 256, 132, 132, 132, 68, 0};  // packed: pack.h
   return kBytes[static_cast<size_t>(format)];
 }
 constexpr size_t wire_blocks(uint64_t count) { return (count + kWireBlock - 1) / kWireBlock; }

@@ -84,8 +84,8 @@ class Communicator(UnevenCalls, native.Communicator, OfThisProcess):
       stream     of a GPU, for arrays in its memory (`__dlpack__`), `out` among them: a cudaStream_t as a number, or a
                  stream of PyTorch or CuPy. The call takes its place in the stream and returns when it is there
                  (docs/gpu.md). Keep the arrays until the stream has passed it. Messages take it, too
-    all_reduce(), reduce_scatter() and all_gather() of float32 also take
-      wire       how the elements travel: a Wire, or the name of its format such as "bfloat16"
+    all_reduce(), reduce_scatter(), all_gather() and broadcast() also take
+      wire       how the elements travel: a Wire, or the name of its format such as "bfloat16"; of broadcast() "packed"
 
     Raises TypeError or ValueError for arrays that it cannot take and rondo.Invalid for other bad arguments, before
     anything happens; rondo.NotFinite when a call with `wire` is over. After any other rondo.Error the communicator has
@@ -209,7 +209,7 @@ class Communicator(UnevenCalls, native.Communicator, OfThisProcess):
 
     def broadcast(
         self, array: Array, root: int = 0, *, async_op: bool = False, timeout: float | None = None,
-        algorithm: str | None = None, stream: Any = None, copy: bool = True,
+        algorithm: str | None = None, wire: Wire | str | None = None, stream: Any = None, copy: bool = True,
     ) -> Any:  # fmt: skip
         """Copies root's `array` into every rank's. Returns `array`.
 

@@ -9,7 +9,7 @@ from rondo._arguments import COUNT_MAX, whole_number
 from rondo._library import native
 
 # By the numbers of rondo.h.
-FORMATS = ("none", "float16", "bfloat16", "float8_e4m3", "float8_e5m2", "int8", "int4")
+FORMATS = ("none", "float16", "bfloat16", "float8_e4m3", "float8_e5m2", "int8", "int4", "packed")
 
 _STOCHASTIC, _ALLOW_NOT_FINITE = 1, 2
 
@@ -17,7 +17,8 @@ _STOCHASTIC, _ALLOW_NOT_FINITE = 1, 2
 @dataclass(frozen=True)
 class Wire:
     """`wire=` of all_reduce(), reduce_scatter() and all_gather() of float32, bfloat16 and float16, with op "sum" or "avg"; a
-    name of FORMATS stands for Wire(name). The sums are made in float32; all ranks end with the same bits.
+    name of FORMATS stands for Wire(name). The sums are made in float32; all ranks end with the same bits. "packed" is for
+    broadcast() and all_gather() of bfloat16 and float32: equal bits in fewer bytes, NaN and infinity among them.
 
     format            one of FORMATS, the same on all ranks
     residual          error feedback: a float32 array as long as the call's, zero before the first call. What this

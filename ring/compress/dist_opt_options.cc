@@ -47,6 +47,9 @@ void check(const Communicator& group, const std::vector<NamedGradient>& gradient
     refuse(group, fmt::format("outer_fragments is {}; it is at most every, which is {}", options.outer_fragments,
                               options.every));
   }
+  if (options.outer_wire == WireFormat::kPacked) {
+    refuse(group, "outer_wire is packed, which is for broadcast and all_gather; changes are added up");
+  }
   if (options.outer_delay >= options.every) {
     refuse(group, fmt::format("outer_delay is {}; it is below every, which is {}", options.outer_delay, options.every));
   }

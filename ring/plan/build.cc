@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <string>
 
+#include "ring/base/types.h"
 #include "ring/plan/builders.h"
 #include "ring/plan/plan_builder.h"
 #include "rondo/error.h"
@@ -114,6 +115,8 @@ bool carries_wire_format(Collective collective, Algorithm algorithm, const Topol
              algorithm == Algorithm::kHalvingDoubling || algorithm == Algorithm::kPat;
     case Collective::kAllGather:
       return algorithm == Algorithm::kRing || algorithm == Algorithm::kDirect;
+    case Collective::kBroadcast:
+      return !in_island(algorithm);
     default:
       return false;
   }

@@ -26,7 +26,8 @@ bool plan_available(Collective collective, Algorithm algorithm, const Topology& 
 
 // Whether slices of such plans may travel in a wire format: all ranks end with the same bits, and a rank encodes each
 // block once (verify_values() with Wire::kCoded). Ring and trees pass on what they receive as it came; exchanges in
-// which both ranks fold do not. Never over windows.
+// which both ranks fold do not. Broadcasts: in the format that loses nothing, alone, so all plans over links do. Never
+// over windows.
 bool carries_wire_format(Collective collective, Algorithm algorithm, const Topology& topology);
 
 // The plan of one rank. Pure: equal arguments give equal plans, and the plans of all ranks fit together.

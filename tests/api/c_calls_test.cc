@@ -9,6 +9,7 @@
 #include <cmath>
 #include <functional>
 #include <limits>
+#include <numeric>
 #include <string>
 #include <vector>
 
@@ -466,8 +467,8 @@ TEST_CASE("wire formats and sparse all_reduce in C") {
           const auto reduce = [&] {
             return rondo_all_reduce(comm, x.data(), x.data(), x.size(), RONDO_FLOAT32, RONDO_SUM, &options);
           };
-          options.wire = 7;
-          want_invalid(reduce(), "unknown wire format 7");
+          options.wire = 8;
+          want_invalid(reduce(), "unknown wire format 8");
           options.wire = RONDO_WIRE_INT8;
           options.wire_flags = 4;
           want_invalid(reduce(), "unknown wire flags 4");
@@ -480,6 +481,13 @@ TEST_CASE("wire formats and sparse all_reduce in C") {
           want(reduce(), RONDO_NOT_FINITE);
           int culprit = -1;
           expect(rondo_last_error_ranks(&culprit, 1) == 1 && culprit == 1, "another culprit");
+
+          options = RONDO_OPTIONS_INIT;
+          options.wire = RONDO_WIRE_PACKED;
+          want_invalid(reduce(), "packed is for broadcast and all_gather");
+          if (rank == 0) std::iota(x.begin(), x.end(), 0.5f);
+          want(rondo_broadcast(comm, x.data(), x.size(), RONDO_FLOAT32, 0, &options));
+          expect(x[0] == 0.5f && x[299] == 299.5f, "another broadcast");
 
           rondo_sparse_options_t sparse = RONDO_SPARSE_OPTIONS_INIT;
           rondo_sparse_report_t report;

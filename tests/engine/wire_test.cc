@@ -3,12 +3,15 @@
 #include <doctest/doctest.h>
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cmath>
 #include <cstring>
 #include <limits>
 #include <vector>
 
+#include "kernels/pack.h"
+#include "ring/engine/run/wire_move.h"
 #include "rondo/communicator.h"
 #include "tests/support/element.h"
 #include "tests/support/random.h"
@@ -26,6 +29,8 @@ constexpr Algorithm kAllReduces[] = {Algorithm::kAuto,       Algorithm::kRing, A
                                      Algorithm::kDoubleTree, Algorithm::kStar, Algorithm::kHierarchical};
 constexpr Algorithm kReduceScatters[] = {Algorithm::kAuto, Algorithm::kRing, Algorithm::kDirect,
                                          Algorithm::kHalvingDoubling, Algorithm::kPat};
+constexpr Algorithm kBroadcasts[] = {Algorithm::kAuto, Algorithm::kRing, Algorithm::kDirect, Algorithm::kTree,
+                                     Algorithm::kDoubleTree};
 constexpr Algorithm kAllGathers[] = {Algorithm::kAuto, Algorithm::kRing, Algorithm::kDirect};
 
 // What all ranks know of one call, and so draw alike.
@@ -178,12 +183,49 @@ void check_all_gather(Communicator& group, const Shape& shape) {
   }
 }
 
+// Bits of any kind; of a block some are alike.
+std::vector<std::byte> bits_of(const Shape& shape, int rank) {
+  Random random(shape.seed + static_cast<uint64_t>(rank));
+  std::vector<std::byte> bits(shape.count * dtype_bytes(shape.dtype));
+  const uint32_t alike = random.chance(70) ? 0x3c000000 : 0;
+  for (size_t i = 0; i < shape.count; ++i) {
+    const uint32_t word = (static_cast<uint32_t>(random.next()) & (alike != 0 ? 0x83ffffff : 0xffffffff)) | alike;
+    const size_t bytes = dtype_bytes(shape.dtype);
+    std::memcpy(&bits[i * bytes], reinterpret_cast<const std::byte*>(&word) + sizeof word - bytes, bytes);
+  }
+  return bits;
+}
+
+void check_packed(Communicator& group, Shape shape, Algorithm broadcast) {
+  shape.format = WireFormat::kPacked;
+  shape.stochastic = false;
+  if (shape.dtype == DType::kFloat16) shape.dtype = DType::kBfloat16;
+  const int root = static_cast<int>(shape.seed % static_cast<uint64_t>(group.size()));
+  const std::vector<std::byte> own = bits_of(shape, group.rank()), given = bits_of(shape, root);
+  std::vector<std::byte> all, array = own;
+  for (int r = 0; r < group.size(); ++r) {
+    const std::vector<std::byte> bits = bits_of(shape, r);
+    all.insert(all.end(), bits.begin(), bits.end());
+  }
+  std::vector<std::byte> output(all.size());
+  std::byte* const part = output.data() + own.size() * static_cast<size_t>(group.rank());
+  if (shape.in_place) std::copy(own.begin(), own.end(), part);
+  group.all_gather(shape.in_place ? part : own.data(), output.data(), shape.count, shape.dtype,
+                   options_of(shape, nullptr));
+  expect(output == all, shape.text("all_gather", group.size()));
+  shape.algorithm = broadcast;
+  group.broadcast(array.data(), shape.count, shape.dtype, root, options_of(shape, nullptr));
+  expect(array == given, shape.text("broadcast", group.size()));
+}
+
 void check_random_calls(Communicator& group, uint64_t seed, int calls) {
   Random random(seed);
   for (int i = 0; i < calls; ++i) {
     check_all_reduce(group, random_shape(random, kAllReduces));
     check_reduce_scatter(group, random_shape(random, kReduceScatters));
     check_all_gather(group, random_shape(random, kAllGathers));
+    const Shape shape = random_shape(random, kAllGathers);
+    check_packed(group, shape, kBroadcasts[random.below(std::size(kBroadcasts))]);
   }
 }
 
@@ -273,6 +315,8 @@ TEST_CASE("wire formats: slices of every size carry a large call, on several lan
                              shape.format = format;
                              shape.stochastic = false;
                              check_all_reduce(c, shape);
+                             shape.algorithm = Algorithm::kAuto;
+                             check_packed(c, shape, Algorithm::kRing);
                            }
                          }),
              "");
@@ -327,12 +371,61 @@ TEST_CASE("wire formats: what cannot be is refused before anything happens") {
     options.wire.format = WireFormat::kInt8;
     expect(code_of([&] { c.broadcast(x.data(), 16, DType::kFloat32, 0, options); }) == ErrorCode::kInvalid,
            "broadcast");
+    options.wire.format = WireFormat::kPacked;
+    const auto packed = [&](DType dtype) {
+      return code_of([&] { c.broadcast(x.data(), 16, dtype, 0, options); }) == ErrorCode::kInvalid;
+    };
+    expect(refused(DType::kFloat32, Op::kSum), "packed all_reduce");
+    expect(packed(DType::kFloat16) && packed(DType::kInt32), "packed float16, int32");
+    options.wire.residual = y.data();
+    expect(packed(DType::kFloat32), "a residual of packed");
+    options.wire = {.format = WireFormat::kInt8};
     const TensorRef tensor{x.data(), x.data(), 16, DType::kFloat32};
     expect(code_of([&] { c.all_reduce_many(std::span(&tensor, 1), Op::kSum, options); }) == ErrorCode::kInvalid,
            "a list");
     expect(!refused(DType::kFloat32, Op::kSum), "the communicator goes on");
   };
   CHECK_EQ(run_threads(group, body), "");
+}
+
+TEST_CASE("packed slices go on as they came, and are stored; a damaged one goes nowhere") {
+  constexpr uint64_t kCount = 600;
+  Shape shape;
+  shape.count = kCount;
+  shape.dtype = DType::kBfloat16;
+  std::vector<std::byte> bits = bits_of(shape, 0);
+  for (size_t i = 1; i < bits.size(); i += 2) bits[i] = std::byte{0x3c};  // exponents that are alike
+  const std::vector<std::byte> nothing(packed_bytes(2, kCount));
+  std::vector<std::byte> sent = nothing, other = nothing, stored(bits.size());
+  std::byte* slots[] = {sent.data(), other.data()};
+  std::byte* memory[] = {stored.data()};
+  WireSource source;
+  source.data = bits.data();
+  WireMove move;
+  move.sources = {&source, 1};
+  move.memory = memory;
+  move.slots = slots;
+  move.count = kCount;
+  const auto bytes = move_packed(shape.dtype, move);
+  REQUIRE((bytes && *bytes < bits.size()));
+  CHECK(stored == bits);
+  CHECK(sent == other);
+  CHECK(std::all_of(sent.begin() + *bytes, sent.end(), [](std::byte b) { return b == std::byte{0}; }));
+
+  source.data = sent.data();
+  source.bytes = *bytes;
+  source.coded = true;
+  move.slots = std::span(slots).subspan(1);
+  stored.assign(bits.size(), std::byte{0});
+  other = nothing;
+  CHECK_EQ(move_packed(shape.dtype, move), bytes);
+  CHECK(stored == bits);
+  CHECK(sent == other);
+
+  source.bytes -= 1;
+  other = nothing;
+  CHECK_FALSE(move_packed(shape.dtype, move));
+  CHECK(other == nothing);
 }
 
 TEST_CASE("wire formats: ranks that ask for different ones are told so") {

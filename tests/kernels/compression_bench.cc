@@ -1,6 +1,7 @@
 // compression_bench [--check] [--mib N]
-// Coding, decoding and selecting float32 elements against memcpy that moves as many bytes, for every instruction set.
-// --check: exits 1 if AVX2 or AVX-512 is slower than 0.9 of memcpy.
+// Coding, decoding and selecting float32 elements against memcpy that moves as many bytes, for every instruction set;
+// packing and unpacking half as many bytes of bfloat16.
+// --check: exits 1 if AVX2 or AVX-512 is slower than 0.9 of memcpy, or packs less than 1.25 GB/s.
 #include <algorithm>
 #include <bit>
 #include <chrono>
@@ -11,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "kernels/pack.h"
 #include "kernels/select.h"
 #include "kernels/wire_codec.h"
 #include "tests/kernels/instruction_sets.h"
@@ -20,8 +22,9 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr double kBar = 0.9;  // of memcpy's speed
-constexpr int kPairs = 21;    // an odd number, for the median
+constexpr double kBar = 0.9;       // of memcpy's speed
+constexpr double kPackBar = 1.25;  // GB/s of elements, either way
+constexpr int kPairs = 21;         // an odd number, for the median
 
 struct Buffers {
   explicit Buffers(size_t elements)
@@ -77,12 +80,29 @@ bool race(Buffers& buffers, const std::string& name, size_t bytes, Ours ours) {
   return ratio >= kBar;
 }
 
+bool run_packed(InstructionSet set, Buffers& buffers) {
+  const size_t count = buffers.values.size(), bytes = count * sizeof(uint16_t);
+  narrow(DType::kBfloat16, buffers.values.data(), count, buffers.from.data());
+  std::vector<double> packing, unpacking;
+  size_t packed = 0;
+  for (int i = 0; i < kPairs; ++i) {
+    packing.push_back(
+        seconds([&] { packed = pack(DType::kBfloat16, buffers.from.data(), count, buffers.coded.data(), set); }));
+    unpacking.push_back(
+        seconds([&] { unpack(DType::kBfloat16, buffers.coded.data(), packed, count, buffers.to.data(), set); }));
+  }
+  const auto gbps = [&](const std::vector<double>& times) { return 1e-9 * static_cast<double>(bytes) / median(times); };
+  std::printf("bfloat16 packed into %.3f of its bytes: %.1f GB/s, unpacked %.1f GB/s\n",
+              static_cast<double>(packed) / static_cast<double>(bytes), gbps(packing), gbps(unpacking));
+  return std::min(gbps(packing), gbps(unpacking)) >= kPackBar;
+}
+
 bool run(InstructionSet set, Buffers& buffers) {
   const size_t count = buffers.values.size(), bytes = count * sizeof(float);
   std::printf("\n%s, %zu MiB of float32\n%-28s%10s%10s%10s%10s\n", instruction_set_name(set), bytes >> 20, "", "ms",
               "GB/s", "memcpy", "ratio");
   bool reached = true;
-  for (int f = 1; f < kWireFormats; ++f) {
+  for (int f = 1; f < static_cast<int>(WireFormat::kPacked); ++f) {
     const auto format = static_cast<WireFormat>(f);
     const std::string name = wire_format_name(format);
     const size_t moved = bytes + wire_bytes(format, count);
@@ -96,6 +116,7 @@ bool run(InstructionSet set, Buffers& buffers) {
     reached &= race(buffers, name + " decode", moved,
                     [&] { wire_decode(format, buffers.coded.data(), count, buffers.decoded.data(), set); });
   }
+  reached &= run_packed(set, buffers);
   for (const double share : {0.01, 0.05}) {
     const auto least = std::bit_cast<uint32_t>(static_cast<float>(1.25 - share));
     // Values and residuals read; what is selected is little.

@@ -109,6 +109,8 @@ Step Lines::collective(const Known& group) {
   }
   step.with("dtype", type).with("root", rank());
   if (folds(step)) fold(step);
+  const bool packs = step.verb == "broadcast" || step.verb == "all_gather";
+  if (packs && (type == "float32" || type == "bfloat16") && r.chance(40)) step.with("wire", "packed");
   algorithm(step);
   return step;
 }
@@ -131,7 +133,7 @@ void Lines::fold(Step& step) {
   const bool even = step.verb == "all_reduce" || step.verb == "reduce_scatter";
   const bool codes = type == DType::kFloat32 || type == DType::kFloat16 || type == DType::kBfloat16;
   if (!even || !codes || (op != Op::kSum && op != Op::kAverage) || r.chance(60)) return;
-  step.with("wire", wire_format_name(static_cast<WireFormat>(r.between(1, kWireFormats - 1))));
+  step.with("wire", wire_format_name(static_cast<WireFormat>(r.between(1, static_cast<uint64_t>(WireFormat::kInt4)))));
   if (r.chance(30)) step.with("residual", 1);
   const std::string wire = step.word("wire");
   if ((wire == "int8" || wire == "int4") && r.chance(40)) step.with("stochastic", 1);

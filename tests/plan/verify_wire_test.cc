@@ -45,6 +45,15 @@ TEST_CASE("wire formats: the hierarchy is proven on hosts of equal and unequal s
   CHECK_FALSE(carries_wire_format(Collective::kAllReduce, Algorithm::kHierarchical, hosts_of({66, 66})));
 }
 
+TEST_CASE("wire formats: broadcasts carry the one that loses nothing by every plan over links") {
+  for (const Algorithm algorithm : {Algorithm::kRing, Algorithm::kDirect, Algorithm::kTree, Algorithm::kDoubleTree}) {
+    CHECK(carries_wire_format(Collective::kBroadcast, algorithm, one_host(4)));
+  }
+  for (const Algorithm algorithm : {Algorithm::kStaged, Algorithm::kWindow, Algorithm::kOneShot, Algorithm::kStar}) {
+    CHECK_FALSE(carries_wire_format(Collective::kBroadcast, algorithm, one_host(4)));
+  }
+}
+
 TEST_CASE("wire formats: plans that would end with different bits are refused") {
   const PlanRequest direct = request_of(Collective::kAllReduce, Algorithm::kDirect, one_host(2));
   CHECK(coded_failure(direct).find("output 0 is folded as finish([<r0[0]>]* + r1[0]*)") != std::string::npos);

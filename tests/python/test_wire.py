@@ -1,5 +1,6 @@
 """Calls with `wire=`: every format and call arrives within its error, with the same bits; what cannot be is refused."""
 
+import ml_dtypes
 import numpy as np
 import pytest
 from ranks import run
@@ -48,9 +49,32 @@ def _calls(group, name):
     assert np.abs(gathered - np.stack([_values(r) for r in range(size)])).max() <= ERRORS[name] * 1.01
 
 
-@pytest.mark.parametrize("name", FORMATS)
+@pytest.mark.parametrize("name", ERRORS)
 def test_every_format_and_call(name):
     run(3, _calls, name)
+
+
+def _packed(group):
+    for dtype in (np.float32, ml_dtypes.bfloat16):
+        for count in (0, 5, 256, 100_000):
+            weights = (_values(7, count) * 0.02).astype(dtype)
+            if count > 5:
+                weights[:4] = np.nan, -np.inf, -0.0, 1e-40
+            array = weights.copy() if group.rank == 1 else np.zeros(count, dtype)
+            assert group.broadcast(array, root=1, wire="packed") is array
+            assert array.tobytes() == weights.tobytes()
+            assert group.all_gather(array, wire=rondo.Wire("packed")).tobytes() == weights.tobytes() * group.size
+    group.broadcast(array, wire="packed", async_op=True).wait()
+    with pytest.raises(rondo.Invalid, match="packed is for calls of bfloat16 and float32, not of float64"):
+        group.broadcast(np.zeros(3), wire="packed")
+    with pytest.raises(rondo.Invalid, match="packed is for broadcast and all_gather"):
+        group.all_reduce(array, wire="packed")
+    with pytest.raises(rondo.Invalid, match="int8 is for all_reduce, reduce_scatter and all_gather"):
+        group.broadcast(array, wire="int8")
+
+
+def test_packed_calls_give_equal_bits():
+    run(3, _packed)
 
 
 def _rounded(group):

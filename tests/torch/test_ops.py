@@ -67,6 +67,8 @@ def operators_with_wire_formats(rank, world):
                 assert not torch.equal(results[0], exact), wire
             part = op.reduce_scatter(rows[rank], "sum", wire=wire)
             assert (part.float() - exact[1024 * rank : 1024 * (rank + 1)]).abs().max() <= bound, f"{wire} {dtype}"
+            if dtype != torch.float16:
+                equal(op.all_gather(rows[rank], wire="packed"), torch.cat(rows), f"packed {dtype}")
             gathered = op.all_gather(rows[rank], wire=wire).float()
             assert (gathered - torch.cat(rows).float()).abs().max() <= bound, f"{wire} {dtype}"
     for call in (op.all_reduce_, op.all_gather, op.reduce_scatter):

@@ -11,7 +11,7 @@ static_assert(RONDO_FLOAT8_E5M2 == kDTypes - 1 && RONDO_FLOAT16 == static_cast<i
 static_assert(RONDO_PREMULSUM == kOps - 1 && RONDO_AVG == static_cast<int>(Op::kAverage) &&
               RONDO_USER == static_cast<int>(Op::kUser));
 static_assert(RONDO_NO_QUORUM == kErrorCodes - 1 && RONDO_INTERNAL == static_cast<int>(ErrorCode::kInternal));
-static_assert(RONDO_WIRE_INT4 == kWireFormats - 1 && RONDO_WIRE_FLOAT16 == static_cast<int>(WireFormat::kFloat16));
+static_assert(RONDO_WIRE_PACKED == kWireFormats - 1 && RONDO_WIRE_FLOAT16 == static_cast<int>(WireFormat::kFloat16));
 static_assert(RONDO_EXSCAN == kCollectives - 1 && RONDO_ALL_GATHER == static_cast<int>(Collective::kAllGather));
 
 Algorithm algorithm_named(const char* name) {

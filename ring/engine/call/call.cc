@@ -104,6 +104,7 @@ class Checker {
     }
     const Collective c = call_.collective;
     const std::string format = wire_format_name(wire.format);
+    if (wire.format == WireFormat::kPacked) return check_packed();
     if (c != Collective::kAllReduce && c != Collective::kReduceScatter && c != Collective::kAllGather) {
       fail("the wire format " + format + " is for all_reduce, reduce_scatter and all_gather");
     }
@@ -114,6 +115,17 @@ class Checker {
     if (collective_reduces(c) && call_.op != Op::kSum && call_.op != Op::kAverage) {
       fail("the wire format " + format + " is for sum and avg, not for " + op_name(call_.op));
     }
+  }
+
+  void check_packed() const {
+    if (call_.collective != Collective::kBroadcast && call_.collective != Collective::kAllGather) {
+      fail("the wire format packed is for broadcast and all_gather");
+    }
+    if (call_.dtype != DType::kFloat32 && call_.dtype != DType::kBfloat16) {
+      fail(fmt::format("the wire format packed is for calls of bfloat16 and float32, not of {}",
+                       dtype_name(call_.dtype)));
+    }
+    if (call_.options.wire.residual != nullptr) fail("the wire format packed loses nothing that a residual could keep");
   }
 
   void check_recoverable() const {
@@ -345,7 +357,7 @@ uint64_t CheckedCall::total_bytes(int world) const {
 
 uint64_t CheckedCall::travelling_bytes(int world) const {
   const uint64_t bytes = total_bytes(world);
-  return coded() ? wire_bytes(wire, bytes / element_bytes()) : bytes;
+  return coded() && wire != WireFormat::kPacked ? wire_bytes(wire, bytes / element_bytes()) : bytes;
 }
 
 std::optional<uint64_t> CheckedCall::largest_block(uint32_t chunks, uint64_t granule) const {

@@ -84,7 +84,7 @@ struct CheckedCall : CallFields {
 
   // Bytes of the whole operation. 0 where ranks know only their own counts.
   uint64_t total_bytes(int world) const;
-  // total_bytes() as they travel: what the choice of an algorithm depends on.
+  // total_bytes() as they travel, packed ones at most: what the choice of an algorithm depends on.
   uint64_t travelling_bytes(int world) const;
   // Elements of the largest block of the whole operation, cut as even_blocks() does where it has no blocks of its own;
   // nullopt where ranks know only their own counts.

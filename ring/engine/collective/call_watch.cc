@@ -55,6 +55,12 @@ void CallWatch::report(const CollectiveOperation& current, const RunFailure& fai
                     fmt::format("{} on rank {}: the communicator has failed on {}, which does not share its buffers "
                                 "any more",
                                 describe_call(*current.call), context_.rank, name));
+    case Kind::kDamaged:
+      return failed(
+          failure.peer, ErrorCode::kCorrupt,
+          fmt::format("{} on rank {}: what {} sent are no packed elements (RONDO_CHECKSUM=on says whether the "
+                      "network damages bytes)",
+                      describe_call(*current.call), context_.rank, name));
     case Kind::kCorrupt:
       return failed(failure.peer, ErrorCode::kProtocol,
                     fmt::format("the memory shared with {} is corrupt: {}", name, failure.what));

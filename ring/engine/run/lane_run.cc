@@ -89,10 +89,11 @@ Slice LaneRun::slice_at(const Cursor& cursor) const {
   const Extent elements = walk_.span_of(cursor);
   const size_t bytes = elements.count * binding_.element_bytes;
   const WireFormat format = binding_.wire.format;
-  const size_t travels = format == WireFormat::kNone ? bytes : wire_slice_bytes(format, elements.count);
+  const size_t travels =
+      format == WireFormat::kNone ? bytes : wire_slice_bytes(format, binding_.element_bytes, elements.count);
   const BoundStep& step = walk_.step_at(cursor);
   const SliceTag tag{binding_.sequence, step.counted ? step.fingerprint : binding_.fingerprint,
-                     static_cast<uint32_t>(travels)};
+                     static_cast<uint32_t>(travels), format == WireFormat::kPacked};
   return {cursor.number, cursor.slice, elements, bytes, tag};
 }
 
@@ -168,7 +169,7 @@ bool LaneRun::combine_one() {
     pass_combined(step, 0);
     return true;
   }
-  const Slice slice = slice_at(walk_.combined());
+  Slice slice = slice_at(walk_.combined());
   if (step.signal()) {
     mover_.signal(step, slice);
   } else if (!mover_.move(step, slice)) {

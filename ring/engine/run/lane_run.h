@@ -40,6 +40,8 @@ class LaneRun {
   const Error* link_error(int index) const { return mover_.link_error(index); }
   // A rank whose memory could not be pulled.
   int failed_pull() const { return mover_.failed_pull(); }
+  // A rank whose packed elements are none.
+  int failed_source() const { return mover_.failed_source(); }
   // A rank whose number at a barrier cannot be: its memory is corrupt.
   int failed_barrier() const { return failed_barrier_; }
   // A rank that has closed its buffers, because the communicator has failed there.

@@ -58,6 +58,7 @@ RunFailure LanesRun::failure() {
   using Kind = RunFailure::Kind;
   for (const LaneRun& lane : lanes_) {
     if (lane.failed_pull() >= 0) return {Kind::kUnreadable, lane.failed_pull()};
+    if (lane.failed_source() >= 0) return {Kind::kDamaged, lane.failed_source()};
     if (lane.failed_barrier() >= 0) {
       return {Kind::kCorrupt, lane.failed_barrier(), nullptr, 0, "an arrival at a barrier that cannot be"};
     }

@@ -28,6 +28,7 @@ struct RunFailure {
     kOtherCall,   // `peer` has posted for another call: `fingerprint`
     kUnreadable,  // the memory of `peer`
     kClosed,      // the buffers of `peer`: the communicator has failed there
+    kDamaged,     // packed elements that `peer` has sent are none
     kCorrupt,     // what `peer` has written in shared memory: `what`
   };
   Kind kind = Kind::kNone;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <optional>
 
 #include "kernels/stream_copy.h"
 #include "ring/base/check.h"
@@ -40,7 +41,7 @@ void SliceMover::start(const Binding& binding, uint32_t lane, std::span<Link* co
 void SliceMover::start_again(const RunStart& start) {
   static_cast<RunStart&>(binding_) = start;
   binding_.combine.user = start.user;
-  failed_pull_ = closed_owner_ = -1;
+  failed_pull_ = failed_source_ = closed_owner_ = -1;
   not_finite_ = {};
   kept_notes_.clear();
   if (start.wire.format != WireFormat::kNone) {
@@ -86,7 +87,7 @@ SliceMover::PeerPlace SliceMover::peer_place(const Ref& ref, const Slice& slice)
 
 // Cost where buffers of others are touched: two stores, one of them sequentially consistent, and two loads for each
 // owner.
-bool SliceMover::move(const BoundStep& step, const Slice& slice) {
+bool SliceMover::move(const BoundStep& step, Slice& slice) {
   if (!step.peers_buffers) return move_open(step, slice);
   PostBoard& board = binding_.windows->channel->board;
   board.enter();
@@ -109,8 +110,8 @@ bool SliceMover::buffers_open(const BoundStep& step) {
   return true;
 }
 
-// The same of a call with a wire format, over links only: what links carry is coded, memory is float32.
-void SliceMover::move_coded(const BoundStep& step, const Slice& slice) {
+// The same of a call with a wire format, over links only: what links carry is coded.
+bool SliceMover::move_coded(const BoundStep& step, Slice& slice) {
   WireSource sources[kMaxCombineSources];
   std::byte* memory[kMaxCombineTargets];
   std::byte* slots[kMaxCombineTargets];
@@ -121,6 +122,7 @@ void SliceMover::move_coded(const BoundStep& step, const Slice& slice) {
     const bool coded = is_mailbox(ref);
     sources[i].data = coded ? link(ref).arrived() : address(ref, slice);
     sources[i].coded = coded;
+    if (coded) sources[i].bytes = link(ref).arrived_bytes();
     sources[i].own = ref.space == Space::kInput;
     if (!coded && !sources[i].own) sources[i].note = note_of(sources[i].data);
   }
@@ -137,6 +139,16 @@ void SliceMover::move_coded(const BoundStep& step, const Slice& slice) {
   move.memory = {memory, stored};
   move.slots = {slots, sent};
   move.count = slice.elements.count;
+  if (binding_.wire.format == WireFormat::kPacked) {
+    const std::optional<uint32_t> bytes = move_packed(binding_.dtype, move);
+    if (!bytes) {
+      failed_source_ = step.sources[0].peer;
+      return false;
+    }
+    slice.tag.bytes = *bytes;
+    send(step, slice, nullptr);
+    return true;
+  }
   move.passes_on = step.passes_on;
   move.finish = step.finish;
   move.element = binding_.blocks->input[block_of(step)].offset + slice.elements.offset;
@@ -145,6 +157,7 @@ void SliceMover::move_coded(const BoundStep& step, const Slice& slice) {
   for (size_t i = 0; i < stored; ++i) keep_note(found, memory[i]);
   if (results && found.found()) note(found, step, slice);
   send(step, slice, nullptr);
+  return true;
 }
 
 WireNote SliceMover::note_of(const std::byte* memory) const {
@@ -169,11 +182,8 @@ void SliceMover::note(const WireNote& found, const BoundStep& step, const Slice&
   not_finite_ = earlier(not_finite_, here);
 }
 
-bool SliceMover::move_open(const BoundStep& step, const Slice& slice) {
-  if (binding_.wire.format != WireFormat::kNone) {
-    move_coded(step, slice);
-    return true;
-  }
+bool SliceMover::move_open(const BoundStep& step, Slice& slice) {
+  if (binding_.wire.format != WireFormat::kNone) return move_coded(step, slice);
   const void* sources[kMaxCombineSources];
   for (size_t i = 0; i < step.sources.size(); ++i) sources[i] = source(step, i, slice);
   if (failed_pull_ >= 0) return false;

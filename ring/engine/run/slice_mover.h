@@ -33,8 +33,9 @@ class SliceMover {
   std::byte* address(const Ref& ref, const Slice& slice) const;
 
   // Requires that the sources have arrived, that the links have room, and that the targets may be written. False: it
-  // cannot be moved, and failed_pull() or closed_owner() says why.
-  bool move(const BoundStep& step, const Slice& slice);
+  // cannot be moved, and failed_pull(), failed_source() or closed_owner() says why. Packed slices get the length that
+  // travels.
+  bool move(const BoundStep& step, Slice& slice);
   // Moves a step without data: an empty slice to every target.
   void signal(const BoundStep& step, const Slice& slice);
 
@@ -42,7 +43,7 @@ class SliceMover {
   const WireNote& not_finite() const { return not_finite_; }
 
   // It moves nothing any more.
-  bool stuck() const { return failed_pull_ >= 0 || closed_owner_ >= 0; }
+  bool stuck() const { return failed_pull_ >= 0 || failed_source_ >= 0 || closed_owner_ >= 0; }
 
   bool pump();
   // Number of the oldest slice that a link still reads; `none` if there is none.
@@ -52,6 +53,8 @@ class SliceMover {
   const Error* link_error(int index) const { return ports_[static_cast<size_t>(index)].link().error(); }
   // A rank whose memory could not be pulled; -1 if none.
   int failed_pull() const { return failed_pull_; }
+  // A rank that has sent what is no packed elements; -1 if none.
+  int failed_source() const { return failed_source_; }
   // A rank that has closed its buffers, because the communicator has failed there; -1 if none.
   int closed_owner() const { return closed_owner_; }
 
@@ -62,8 +65,8 @@ class SliceMover {
     uint64_t address;   // in the peer's process
   };
 
-  bool move_open(const BoundStep& step, const Slice& slice);
-  void move_coded(const BoundStep& step, const Slice& slice);
+  bool move_open(const BoundStep& step, Slice& slice);
+  bool move_coded(const BoundStep& step, Slice& slice);
   void note(const WireNote& found, const BoundStep& step, const Slice& slice);
   WireNote note_of(const std::byte* memory) const;
   void keep_note(const WireNote& found, const std::byte* memory);
@@ -88,6 +91,7 @@ class SliceMover {
   // Slices in memory with an element that is not finite, which a later step may send on; by where a slice begins.
   std::unordered_map<const std::byte*, WireNote> kept_notes_;
   int failed_pull_ = -1;
+  int failed_source_ = -1;
   int closed_owner_ = -1;
 };
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "kernels/pack.h"
 #include "kernels/wire_codec.h"
 #include "ring/engine/run/wire_move.h"
 
@@ -24,11 +25,12 @@ struct Granule {
   uint64_t elements = 1, bytes = 1, beside = 0;
 };
 Granule granule_of(const CheckedCall& call) {
+  const uint64_t element = call.element_bytes();
+  if (call.wire == WireFormat::kPacked) return {kPackedBlock, packed_bytes(element, kPackedBlock), 0};
   if (call.coded()) {
     const uint64_t bytes = wire_block_bytes(call.wire);
-    return {kWireBlock, bytes, wire_slice_bytes(call.wire, kWireBlock) - bytes};
+    return {kWireBlock, bytes, wire_slice_bytes(call.wire, element, kWireBlock) - bytes};
   }
-  const uint64_t element = call.element_bytes();
   const uint64_t elements = std::max<uint64_t>(1, kGranuleBytes / element);
   return {elements, elements * element, 0};
 }

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "kernels/pack.h"
 #include "kernels/wire_codec.h"
 #include "ring/base/hash.h"
 
@@ -33,8 +34,31 @@ void write_note(const WireNote& note, std::byte* slice, WireFormat format, uint6
 
 }  // namespace
 
-size_t wire_slice_bytes(WireFormat format, uint64_t count) {
+size_t wire_slice_bytes(WireFormat format, size_t element_bytes, uint64_t count) {
+  if (format == WireFormat::kPacked) return packed_bytes(element_bytes, count);
   return count == 0 ? 0 : wire_bytes(format, count) + kNoteBytes;
+}
+
+std::optional<uint32_t> move_packed(DType dtype, const WireMove& move) {
+  const WireSource& source = move.sources[0];
+  if (move.count == 0) return 0;
+  const std::byte* packed = source.data;
+  const std::byte* values = source.data;
+  size_t bytes = source.bytes;
+  if (!source.coded) {
+    packed = move.slots.empty() ? nullptr : move.slots[0];
+    bytes = move.slots.empty() ? 0 : pack(dtype, values, move.count, move.slots[0]);
+  } else if (!move.memory.empty()) {
+    if (!unpack(dtype, packed, bytes, move.count, move.memory[0])) return std::nullopt;
+    values = move.memory[0];
+  }
+  for (std::byte* slot : move.slots) {
+    if (slot != packed) std::memcpy(slot, packed, bytes);
+  }
+  for (std::byte* to : move.memory) {
+    if (to != values) std::memcpy(to, values, move.count * dtype_bytes(dtype));
+  }
+  return static_cast<uint32_t>(bytes);
 }
 
 void WireFold::bind(const WireOptions& options, DType memory, const CombineSpec& spec, int rank, size_t sources) {
@@ -54,7 +78,8 @@ WireNote WireFold::run(const WireMove& move) {
 
 WireNote WireFold::pass_on(const WireMove& move) {
   const std::byte* from = move.sources[0].data;
-  for (std::byte* slot : move.slots) std::memcpy(slot, from, wire_slice_bytes(options_.format, move.count));
+  for (std::byte* slot : move.slots)
+    std::memcpy(slot, from, wire_slice_bytes(options_.format, dtype_bytes(memory_), move.count));
   if (move.memory.empty()) return {};
   if (memory_ == DType::kFloat32) {
     for (std::byte* to : move.memory) wire_decode(options_.format, from, move.count, to);

@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -26,11 +27,12 @@ inline const WireNote& earlier(const WireNote& a, const WireNote& b) {
 
 // Bytes of a slice of `count` elements as it travels: blocks as kernels/wire_codec.h has them, then 8 bytes for the
 // first element that is not finite: its number in the slice plus 1 (uint32; 0: there is none), rank (uint16), kind
-// (uint8), 0. All little-endian. An empty slice is empty.
-size_t wire_slice_bytes(WireFormat format, uint64_t count);
+// (uint8), 0. All little-endian. An empty slice is empty. kPacked: the most; blocks as kernels/pack.h has them, alone.
+size_t wire_slice_bytes(WireFormat format, size_t element_bytes, uint64_t count);
 
 struct WireSource {
   const std::byte* data = nullptr;
+  uint32_t bytes = 0;  // as it travels: of `data`
   bool coded = false;  // as it travels; else of the call's type
   bool own = false;    // this rank's contribution, to which the residual is added
   WireNote note;       // of memory: what run() returned when it was stored here
@@ -48,10 +50,15 @@ struct WireMove {
   float* residual = nullptr;           // of these elements; or nullptr
 };
 
-// Folds sources in the listed order in float32, encodes the value once for all slots, and stores in memory what the
-// slots are decoded as; without slots, the value itself; both rounded to the call's type. The residual becomes what the
-// encoding has lost, in the unit of a contribution; zero where nothing was encoded. Cost beside the transfer: a pass of
-// 8 KiB pieces in cache. Never throws; allocates in bind() only. One thread at a time.
+// kPacked, of steps with one source: what came goes on as it came, what is in memory is packed once for all slots; the
+// elements are stored in memory. Returns the bytes of a slot (of what came, where there is none); nullopt: it is no
+// packed elements. dtype: of memory.
+std::optional<uint32_t> move_packed(DType dtype, const WireMove& move);
+
+// The other formats. Folds sources in the listed order in float32, encodes the value once for all slots, and stores in
+// memory what the slots are decoded as; without slots, the value itself; both rounded to the call's type. The residual
+// becomes what the encoding has lost, in the unit of a contribution; zero where nothing was encoded. Cost beside the
+// transfer: a pass of 8 KiB pieces in cache. Never throws; allocates in bind() only. One thread at a time.
 class WireFold {
  public:
   // memory: float32, float16 or bfloat16. spec: of float32. sources: the most of any step. rank: this one, of

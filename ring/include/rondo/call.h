@@ -50,7 +50,8 @@ struct CallOptions {
   Algorithm algorithm = Algorithm::kAuto;  // the same on all ranks
   std::chrono::milliseconds timeout{0};    // of the operation; 0: Config::timeout_ms; negative: kInvalid
   double scalar = 1.0;                     // Op::kPremulSum: this rank's factor
-  WireOptions wire = {};  // all_reduce, reduce_scatter and all_gather of floats of 16 and 32 bits, sum and average
+  // all_reduce, reduce_scatter and all_gather of floats of 16 and 32 bits, sum and average; kPacked: see there
+  WireOptions wire = {};
   // A cudaStream_t: the buffers are memory of its device, and the call takes its place in this stream (docs/gpu.md).
   std::optional<void*> stream = {};
   Purpose purpose = Purpose::kProgram;

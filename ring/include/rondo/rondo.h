@@ -261,7 +261,8 @@ enum {
   RONDO_WIRE_FLOAT8_E4M3 = 3, /* this and those below: with a scale for each 128 elements */
   RONDO_WIRE_FLOAT8_E5M2 = 4,
   RONDO_WIRE_INT8 = 5,
-  RONDO_WIRE_INT4 = 6
+  RONDO_WIRE_INT4 = 6,
+  RONDO_WIRE_PACKED = 7 /* equal bits in fewer bytes: broadcast and all_gather of bfloat16 and float32 */
 };
 enum {
   RONDO_WIRE_STOCHASTIC = 1,       /* int8, int4: rounds at random by wire_seed, which each call should change */

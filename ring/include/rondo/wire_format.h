@@ -5,8 +5,8 @@
 namespace rondo {
 
 // How elements of float32, bfloat16 and float16 travel between ranks (CallOptions::wire). Sums are made in float32;
-// docs/compression.md has the error of each. The values are part of the fingerprint and of the C API: never renumber,
-// only append.
+// docs/compression.md has the error of each; kPacked has none. The values are part of the fingerprint and of the C API:
+// never renumber, only append.
 enum class WireFormat : uint8_t {
   kNone = 0,        // as they are in memory
   kFloat16 = 1,     // IEEE 754 binary16, to nearest
@@ -15,14 +15,16 @@ enum class WireFormat : uint8_t {
   kFloat8E5M2 = 4,  // likewise
   kInt8 = 5,        // -127 .. 127 and a float32 scale for each 128 elements
   kInt4 = 6,        // -7 .. 7, likewise
+  kPacked = 7,      // equal bits in fewer bytes: broadcast and all_gather of bfloat16 and float32
 };
 
-inline constexpr int kWireFormats = 7;
+inline constexpr int kWireFormats = 8;
 
-// "none", "float16", "bfloat16", "float8_e4m3", "float8_e5m2", "int8", "int4"; "wire format?" for others.
+// "none", "float16", "bfloat16", "float8_e4m3", "float8_e5m2", "int8", "int4", "packed"; "wire
+// format?" for others.
 constexpr const char* wire_format_name(WireFormat format) {
   constexpr const char* kNames[kWireFormats] = {"none",        "float16", "bfloat16", "float8_e4m3",
-                                                "float8_e5m2", "int8",    "int4"};
+                                                "float8_e5m2", "int8",    "int4",     "packed"};
   return static_cast<int>(format) < kWireFormats ? kNames[static_cast<int>(format)] : "wire format?";
 }
 

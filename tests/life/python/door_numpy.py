@@ -16,7 +16,7 @@ _CALLS = {
     "reduce": lambda g, c, **o: g.reduce(c.x, c.op, c.root, c.y, scalar=c.scalar, **o),
     "scan": lambda g, c, **o: g.scan(c.x, c.op, c.y, scalar=c.scalar, **o),
     "exscan": lambda g, c, **o: g.exscan(c.x, c.op, c.y, scalar=c.scalar, **o),
-    "broadcast": lambda g, c, **o: g.broadcast(c.y if c.x is None else c.x, c.root, **o),
+    "broadcast": lambda g, c, **o: g.broadcast(c.y if c.x is None else c.x, c.root, wire=c.wire, **o),
     "all_gather": lambda g, c, **o: g.all_gather(c.x, c.y, wire=c.wire, **o),
     "reduce_scatter": lambda g, c, **o: g.reduce_scatter(c.x, c.op, c.y, scalar=c.scalar, wire=c.wire, **o),
     "gather": lambda g, c, **o: g.gather(c.x, c.root, c.y, **o),

@@ -104,7 +104,7 @@ def reduced_cycle(kind: Kind) -> Cycle:
 # Of one encoding of values up to 1, and what is added (docs/compression.md).
 _CODING = {
     "none": 0, "float16": 2.0**-11, "bfloat16": 2.0**-8, "float8_e4m3": 2.0**-4, "float8_e5m2": 2.0**-3,
-    "int8": 1 / 254, "int4": 1 / 14,
+    "int8": 1 / 254, "int4": 1 / 14, "packed": 0,
 }  # fmt: skip
 
 

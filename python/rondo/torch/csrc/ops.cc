@@ -38,10 +38,11 @@ rondo_wire_format_t wire_named(Name name) {
       {"float8_e5m2", RONDO_WIRE_FLOAT8_E5M2},
       {"int8", RONDO_WIRE_INT8},
       {"int4", RONDO_WIRE_INT4},
+      {"packed", RONDO_WIRE_PACKED},
   };
   const auto found = formats.find(std::string_view(name.data(), name.size()));
   TORCH_CHECK_VALUE(found != formats.end(), "rondo: wire is \"", name,
-                    "\"; it is one of none, float16, bfloat16, float8_e4m3, float8_e5m2, int8, int4");
+                    "\"; it is one of none, float16, bfloat16, float8_e4m3, float8_e5m2, int8, int4, packed");
   return found->second;
 }
 
