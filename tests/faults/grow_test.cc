@@ -165,10 +165,10 @@ struct LocalSteps {
 
 TEST_CASE("a rank of local SGD dies between outer steps, or in one, and a newcomer comes: equal bits on all ranks") {
   // An outer step begins in steps 9, 11 and 13; the one before ends in steps 10 and 12.
-  for (const auto& [dies_in, dies_after] : {std::pair{8, 0us}, {9, 30us}, {10, 50us}, {11, 150us}, {12, 300us}}) {
-    CAPTURE(dies_in);
+  for (const LocalSteps& local :
+       {LocalSteps{8, 0us}, LocalSteps{9, 30us}, LocalSteps{10, 50us}, LocalSteps{11, 150us}, LocalSteps{12, 300us}}) {
+    CAPTURE(local.dies_in);
     GrowingJob job;
-    const LocalSteps local{static_cast<uint64_t>(dies_in), dies_after};
     job.start(3, [local](Here& here) {
       LocalSteps own = local;
       Communicator group = Communicator::join(here.options);
