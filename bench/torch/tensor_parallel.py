@@ -1,7 +1,7 @@
 """Communication of a token in tensor-parallel inference: by gloo, by DeepSpeed and by rondo, in one job, in turns.
 
     python bench/torch/tensor_parallel.py [--ranks 2] [--runs 5]
-    sudo python bench/torch/tensor_parallel.py --hosts 2 [--ranks 2]     # ranks of each of 2 network namespaces
+    sudo python bench/torch/tensor_parallel.py --hosts 2 [--ranks 2] [--mbit 1000]  # ranks of each of 2 namespaces
 
 Four blocks of examples/torch/tensor_parallel.py (Llama-shaped, 1024 wide, bfloat16), cut over the ranks, generate one
 token after the other; each block has two all_reduces of 2 KiB. Communication is the time inside them, waiting for the
@@ -127,6 +127,7 @@ def main():
     parser.add_argument("--ranks", type=int, default=2, help="of each host")
     parser.add_argument("--hosts", type=int, default=1)
     parser.add_argument("--runs", type=int, default=5)
+    parser.add_argument("--mbit", type=int, help="what a host sends and receives at most")
     parser.add_argument("--as-rank", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.as_rank:
@@ -137,7 +138,7 @@ def main():
         dist.destroy_process_group()
     elif options.hosts > 1:
         command = [sys.executable, __file__, "--as-rank", "--hosts", str(options.hosts), "--runs", str(options.runs)]
-        print(network.run_ranks(command, options.hosts, options.ranks), end="")
+        print(network.run_ranks(command, options.hosts, options.ranks, options.mbit), end="")
     else:
         jobs.start(rank_main, options.ranks, options.runs, 1)
 
