@@ -133,6 +133,7 @@ def test_outer_wire_is_of_local_sgd():
     assert "outer_fragments is given, and the exchange is not local SGD" in run(1, _refused, {"outer_wire": "int8"})[0]
     assert "outer_fragments is 9; it is at most every" in run(1, _refused, {"option": "localSGD", "outer_fragments": 9})[0]
     assert "outer_fragments is 0" in run(1, _refused, {"option": "localSGD", "outer_fragments": 0})[0]
+    assert "outer_wire is packed" in run(1, _refused, {"option": "localSGD", "outer_wire": "packed"})[0]
     assert "'int5' is none of" in run(1, _refused, {"option": "localSGD", "outer_wire": "int5"})[0]
 
 

@@ -6,7 +6,6 @@ import pytest
 from ranks import run
 
 import rondo
-from rondo.wire import FORMATS
 
 COUNT = 1000
 # docs/compression.md: the error of one encoding where the largest magnitude is 1.
