@@ -103,17 +103,17 @@ def compile_all(command: list[str], units: dict, scratch: Path) -> dict[str, Pat
         return done.returncode
 
     def compile_bundle(bundle: list) -> dict[str, Path]:
-        if len(bundle) > 1:
-            together = scratch / f"{bundle[0][2]}.cc"
-            together.write_text("".join(f'#include "{source}"\n' for source, _, _ in bundle))
-            output = f"{bundle[0][2]}.together.o"
-            # Files that define one name for themselves do not compile together.
-            if compile_one(str(together), bundle[0][1], output, capture_output=True) == 0:
-                return dict.fromkeys((name for _, _, name in bundle), scratch / output)
-            say(f"rondo: {', '.join(source for source, _, _ in bundle)} do not compile together")
-        for unit in bundle:
-            compile_one(*unit, check=True)
-        return {output: scratch / output for _, _, output in bundle}
+        if len(bundle) == 1:
+            compile_one(*bundle[0], check=True)
+            return {bundle[0][2]: scratch / bundle[0][2]}
+        together = scratch / f"{bundle[0][2]}.{len(bundle)}.cc"
+        together.write_text("".join(f'#include "{source}"\n' for source, _, _ in bundle))
+        output = f"{together.name}.o"
+        if compile_one(str(together), bundle[0][1], output, capture_output=True) == 0:
+            return dict.fromkeys((name for _, _, name in bundle), scratch / output)
+        # Files that define one name for themselves do not compile together; the halves may.
+        half = len(bundle) // 2
+        return compile_bundle(bundle[:half]) | compile_bundle(bundle[half:])
 
     objects: dict[str, Path] = {}
     said = time.monotonic()
