@@ -8,15 +8,15 @@
 namespace rondo {
 
 // bfloat16 and float32 elements as they travel in the format that loses nothing. In blocks of 256:
-//   u8 e         the largest exponent, as it is stored
-//   u8 n         exponents that escape, 0 .. 159; 255: the elements' upper halves follow as they are
-//   u8 lower     float32 alone. 1: the elements' lower halves follow last; 0: they are all zero
-//   256 bytes    sign (bit 7) and upper 7 bits of the fraction
-//   96 bytes     codes: e less the exponent; 7: that or more. Byte i of 64 has the lower two bits of the codes i, 64 +
-//   i,
-//                128 + i, 192 + i; then byte i of 32 the third bit of the codes i, 32 + i, ... 224 + i
-//   n bytes      the exponents whose code is 7: by groups of 64 elements; in a group the elements 0, 8, ... 56, 1, 9,
-//   ... 512 bytes    where `lower` is 1: the lower halves
+//   u8 e        the largest exponent, as it is stored
+//   u8 n        exponents that escape, 0 .. 159; 255: the elements' upper halves follow as they are
+//   u8 lower    float32 alone. 1: the elements' lower halves follow last; 0: they are all zero
+//   256 bytes   sign (bit 7) and upper 7 bits of the fraction
+//   64 bytes    lower two bits of the codes; a code is e less the exponent, or 7 where that is 7 or more.
+//               Byte i has those of the elements i, 64 + i, 128 + i, 192 + i, from bit 0 on
+//   32 bytes    third bit of the codes. Byte i has those of the elements i, 32 + i, ... 224 + i
+//   n bytes     exponents of the elements whose code is 7, by groups of 64; in a group 0, 8, ... 56, 1, 9, ... 63
+//   512 bytes   where `lower` is 1: the lower halves
 // Elements behind the last whole block follow as they are. All little-endian.
 inline constexpr size_t kPackedBlock = 256;
 

@@ -125,8 +125,8 @@ size_t pack(const PackCall& call) {
   return size_t(to - begin);
 }
 
-// False: the codes escape another number of times.
-RONDO_INLINE bool unpack_halves(const Byte* header, const Byte* from, uint16_t* halves) {
+// False: the codes escape another number of times than `escapes`.
+RONDO_INLINE bool unpack_halves(Byte largest, Byte escapes, const Byte* from, uint16_t* halves) {
   Codes codes;
   load_codes(from + kElements, codes);
   uint64_t masks[kElements / 64];
@@ -135,9 +135,9 @@ RONDO_INLINE bool unpack_halves(const Byte* header, const Byte* from, uint16_t* 
     masks[group] = escapes_of(codes, group);
     count += size_t(__builtin_popcountll(masks[group]));
   }
-  if (count != header[1]) return false;
+  if (count != escapes) return false;
   Byte* const exponents = reinterpret_cast<Byte*>(codes.words);
-  for (size_t i = 0; i < kElements; ++i) exponents[i] = Byte(header[0] - exponents[i]);
+  for (size_t i = 0; i < kElements; ++i) exponents[i] = Byte(largest - exponents[i]);
   const Byte* escaped = from + kElements + kCodeBytes;
   for (size_t group = 0; group < kElements / 64; ++group) {
     for (uint64_t mask = masks[group]; mask != 0; mask &= mask - 1) exponents[element_of(mask, group)] = *escaped++;
@@ -147,6 +147,9 @@ RONDO_INLINE bool unpack_halves(const Byte* header, const Byte* from, uint16_t* 
   }
   return true;
 }
+
+// Read once: the bytes may lie in memory that another process writes, and what was checked is what counts.
+RONDO_INLINE Byte read_once(const Byte* from) { return __atomic_load_n(from, __ATOMIC_RELAXED); }
 
 template <bool kWide>
 size_t unpack(const UnpackCall& call) {
@@ -159,14 +162,16 @@ size_t unpack(const UnpackCall& call) {
     const Byte* const header = from;
     if (size_t(end - from) < kHeader) return 0;
     from += kHeader;
-    const bool coded = header[1] <= kMostEscapes, lower = kWide && header[2] == 1;
-    const size_t bytes = coded ? kElements + kCodeBytes + header[1] : kHalfBytes;
-    if ((!coded && header[1] != kAsTheyAre) || (kWide && header[2] > 1)) return 0;
+    const Byte largest = read_once(header), escapes = read_once(header + 1),
+               halves_below = kWide ? read_once(header + 2) : 0;
+    const bool coded = escapes <= kMostEscapes, lower = halves_below == 1;
+    const size_t bytes = coded ? kElements + kCodeBytes + escapes : kHalfBytes;
+    if ((!coded && escapes != kAsTheyAre) || halves_below > 1) return 0;
     if (size_t(end - from) < bytes + (lower ? kHalfBytes : 0)) return 0;
     uint16_t halves[kElements];
     if (!coded) {
       __builtin_memcpy(halves, from, kHalfBytes);
-    } else if (!unpack_halves(header, from, halves)) {
+    } else if (!unpack_halves(largest, escapes, from, halves)) {
       return 0;
     }
     from += bytes;
