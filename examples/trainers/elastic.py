@@ -2,9 +2,9 @@
 
     rondo-run -n 4 --elastic 2:3 python elastic.py [--epochs 2] [--batch 256] [--images 60000] [--folder FOLDER]
 
-Each step's images are divided among the ranks that live: a step is the same, but for the order of its sums, whoever
-makes it. --kill STEP:RANK[,...]: that rank ends itself by SIGKILL in that step; the k-th of these in epoch k of the
-communicator, that is after k changes of its members.
+The ranks that live divide the images of each step. So a step gives the same weights, up to rounding, whoever makes it.
+--kill STEP:RANK[,STEP:RANK...]: a rank ends itself by SIGKILL in a step. The first of these counts in epoch 0, the second
+in epoch 1, after the first change of the members, and so on.
 """
 
 import argparse
@@ -30,15 +30,29 @@ def load(folder: Path, part: str, count: int) -> tuple[torch.Tensor, torch.Tenso
     return torch.from_numpy(images[:count]).view(-1, 1, 28, 28), torch.from_numpy(labels[:count].astype(np.int64))
 
 
+def steps_and_ranks(text: str) -> list[tuple[int, int]]:
+    try:
+        return [(int(step), int(rank)) for step, rank in (each.split(":") for each in text.split(",") if each)]
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text} is no list of STEP:RANK") from None
+
+
+def at_least_one(text: str) -> int:
+    if int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text} is less than 1")
+    return int(text)
+
+
 def main(arguments) -> None:
     torch.manual_seed(1)
     torch.set_num_threads(1)
     images, labels = load(arguments.folder, "train", arguments.images)
     steps_an_epoch = len(images) // arguments.batch
+    if steps_an_epoch == 0:
+        raise SystemExit(f"--batch {arguments.batch}: there are only {len(images)} images")
     model = network()
     weights = parameters_to_vector(model.parameters()).detach()
     state = torch.stack([weights, torch.zeros_like(weights)])  # and the velocity
-    kills = [tuple(map(int, each.split(":"))) for each in arguments.kill.split(",") if each]
 
     recovery, epoch, step = rondo.elastic(rondo.init()), None, 0
     while step < arguments.epochs * steps_an_epoch:
@@ -48,7 +62,7 @@ def main(arguments) -> None:
                 epoch = group.epoch
                 vector_to_parameters(state[0], model.parameters())
             step = group.committed + 1
-            if epoch < len(kills) and kills[epoch] == (step, group.rank):
+            if epoch < len(arguments.kill) and arguments.kill[epoch] == (step, group.rank):
                 os.kill(os.getpid(), signal.SIGKILL)
             order = torch.randperm(len(images), generator=torch.Generator().manual_seed(step // steps_an_epoch))
             first = step % steps_an_epoch * arguments.batch
@@ -75,9 +89,9 @@ def main(arguments) -> None:
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--epochs", type=int, default=2)
-    parser.add_argument("--batch", type=int, default=256, help="images of a step, of all ranks together")
-    parser.add_argument("--images", type=int, default=60000)
+    parser.add_argument("--epochs", type=at_least_one, default=2)
+    parser.add_argument("--batch", type=at_least_one, default=256, help="images of a step, of all ranks together")
+    parser.add_argument("--images", type=at_least_one, default=60000)
     parser.add_argument("--folder", type=Path, default=idx.FOLDER)
-    parser.add_argument("--kill", default="")
+    parser.add_argument("--kill", type=steps_and_ranks, default=[])
     main(parser.parse_args())
