@@ -81,19 +81,22 @@ TEST_CASE("one of two goes on only once the other's process is known to have end
   }
 }
 
-TEST_CASE("who has destroyed the communicator is not waited for") {
-  Simulation simulation(3, 1);
-  simulation.open_everywhere({0, 1, 2});
-  simulation.at(40, 1, [&](ControlLogic&) { simulation.crash(2); });
-  simulation.at(100, 0, [](ControlLogic& logic) {
-    logic.close(kId, 0, {});
-    logic.forget(kId);
-  });
-  shrink_when_failed(simulation, 1, 110);
-  simulation.at(120, 1, [&](ControlLogic& logic) { logic.ended(simulation.now(), 2); });
-  simulation.run();
-  CHECK(simulation.logic(1).shrunk(kId).members == std::vector<int>{1});
-  CHECK(simulation.now() < kPatience);
+TEST_CASE("who has destroyed the communicator, before or amid a shrink(), is not waited for") {
+  for (const int64_t leaves_at : {100, 300}) {
+    CAPTURE(leaves_at);
+    Simulation simulation(3, 1);
+    simulation.open_everywhere({0, 1, 2});
+    simulation.at(40, 1, [&](ControlLogic&) { simulation.crash(2); });
+    simulation.at(leaves_at, 0, [](ControlLogic& logic) {
+      logic.close(kId, 0, {});
+      logic.forget(kId);
+    });
+    shrink_when_failed(simulation, 1, 110);
+    simulation.at(120, 1, [&](ControlLogic& logic) { logic.ended(simulation.now(), 2); });
+    simulation.run();
+    CHECK(simulation.logic(1).shrunk(kId).members == std::vector<int>{1});
+    CHECK(simulation.now() < kPatience);
+  }
 }
 
 }  // namespace
