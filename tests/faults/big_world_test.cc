@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <fstream>
+#include <functional>
 #include <numeric>
 #include <string>
 #include <vector>
@@ -67,6 +68,27 @@ void start(Job& job, int world, const RankProcess::Body& body, const Config& con
     options.rendezvous = url;
     job.ranks.emplace_back(options, body, 2 * kBoundMs / 1'000);
   }
+}
+
+// As start(); all have joined when it returns.
+void start_ready(Job& job, int world, const Config& config, const std::function<void(Here&, Communicator&)>& body) {
+  start(
+      job, world,
+      [body](Here& here) {
+        Communicator group = Communicator::join(here.options);
+        group.barrier();
+        here.say("ready");
+        body(here, group);
+        here.await();
+      },
+      config);
+  for (RankProcess& rank : job.ranks) REQUIRE(rank.hear(kHearMs) == "ready");
+}
+
+std::string failure_of_barriers(Communicator& group) {
+  std::string said = "ok";
+  while (said == "ok") said = outcome([&] { group.barrier(); });
+  return said;
 }
 
 // Joins, sums three times, and says "<ms of the join> <outcome>" and the memory that it takes.
@@ -130,23 +152,13 @@ TEST_CASE("beyond 64 ranks, over real connections, a death and an abort reach ev
   for (const bool death : {true, false}) {
     CAPTURE(death);
     Job job;
-    start(
-        job, kWorld,
-        [](Here& here) {
-          Communicator group = Communicator::join(here.options);
-          group.barrier();
-          here.say("ready");
-          if (here.rank() == 33) {
-            here.await();
-            group.abort("enough");
-          }
-          std::string said = "ok";
-          while (said == "ok") said = outcome([&] { group.barrier(); });
-          here.say(said);
-          here.await();
-        },
-        big_config("tcp"));
-    for (RankProcess& rank : job.ranks) REQUIRE(rank.hear(kHearMs) == "ready");
+    start_ready(job, kWorld, big_config("tcp"), [](Here& here, Communicator& group) {
+      if (here.rank() == 33) {
+        here.await();
+        group.abort("enough");
+      }
+      here.say(failure_of_barriers(group));
+    });
     if (death) {
       job[33].signal(SIGKILL);
     } else {
@@ -168,24 +180,15 @@ TEST_CASE("fault 8: a third of many ranks is killed at once, the lowest among th
   for (const char* transport : {"shm", "tcp"}) {
     CAPTURE(transport);
     Job job;
-    start(
-        job, world,
-        [](Here& here) {
-          Communicator group = Communicator::join(here.options);
-          group.barrier();
-          here.say("ready");
-          std::string said = "ok";
-          while (said == "ok") said = outcome([&] { group.barrier(); });
-          std::vector<int32_t> ones(1000, 1);
-          here.say(outcome([&] {
-            group = group.shrink(std::chrono::seconds(60));
-            group.all_reduce(ones.data(), ones.data(), ones.size(), DType::kInt32);
-          }));
-          here.say(fmt::format("{} {}", ones[999], group.epoch()));
-          here.await();
-        },
-        big_config(transport));
-    for (RankProcess& rank : job.ranks) REQUIRE(rank.hear(kHearMs) == "ready");
+    start_ready(job, world, big_config(transport), [](Here& here, Communicator& group) {
+      failure_of_barriers(group);
+      std::vector<int32_t> ones(1000, 1);
+      here.say(outcome([&] {
+        group = group.shrink(std::chrono::seconds(60));
+        group.all_reduce(ones.data(), ones.data(), ones.size(), DType::kInt32);
+      }));
+      here.say(fmt::format("{} {}", ones[999], group.epoch()));
+    });
     for (int rank = 0; rank < world; rank += 3) {
       if (rank / 3 < world / 3) job[rank].signal(SIGKILL);
     }

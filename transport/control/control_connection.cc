@@ -33,16 +33,25 @@ class ControlConnection::State : public std::enable_shared_from_this<ControlConn
     if (!on_end_ || finishing_) return;
     seal_.seal(encode(frame), queue_);
     if (queue_.size() > kMaxQueuedBytes) return end_soon("it has stopped reading");
-    if (!writing_) write();
+    write_soon();
   }
 
   void finish() {
     if (!on_end_ || finishing_) return;
     finishing_ = true;
-    if (!writing_) write();
+    write_soon();
   }
 
  private:
+  // Behind the handlers that are due: what they send as well goes by the same system call.
+  void write_soon() {
+    if (writing_) return;
+    asio::post(io_, [self = shared_from_this()] {
+      if (self->on_end_) self->write();
+    });
+    writing_ = true;
+  }
+
   void wait_readable() {
     socket_.when_readable([self = shared_from_this()](asio::error_code failure) {
       if (!failure && self->on_end_) self->read();
@@ -81,13 +90,11 @@ class ControlConnection::State : public std::enable_shared_from_this<ControlConn
   }
 
   void write() {
-    writing_ = false;
     std::string why;
     while (!queue_.empty()) {
       const long moved = send_some(socket_.get(), queue_, why);
       if (moved < 0) return end_soon(why);
       if (moved == 0) {
-        writing_ = true;
         socket_.when_writable([self = shared_from_this()](asio::error_code failure) {
           if (!failure && self->on_end_) self->write();
         });
@@ -95,6 +102,7 @@ class ControlConnection::State : public std::enable_shared_from_this<ControlConn
       }
       queue_.erase(0, static_cast<size_t>(moved));
     }
+    writing_ = false;
     if (finishing_) ::shutdown(socket_.get(), SHUT_WR);
   }
 

@@ -217,7 +217,7 @@ bool ControlPlane::close(uint64_t id, uint64_t last_sequence, const std::functio
     request_flush();
     std::unique_lock lock(mutex_);
     // The process may end at once: what it has said, an abort for example, has gone by then.
-    const auto said = [&] { return descriptors_closed_ || (logic_->idle() && !carrying_out_); };
+    const auto said = [&] { return descriptors_closed_ || (logic_->idle() && flushes_written_ == flushes_); };
     const auto over = [&] { return logic_->all_left(id) && said(); };
     do {
       all = changed_.wait_until(lock, std::min(deadline, Clock::now() + kBetweenInterruptQuestions), over);

@@ -170,7 +170,7 @@ class ControlPlane {
   PendingLinks table_;
   std::map<uint64_t, OpenCommunicator> communicators_;
   std::optional<StartLogic> start_;
-  bool carrying_out_ = false;  // the I/O thread has actions of the logic in hand
+  uint64_t flushes_ = 0, flushes_written_ = 0;  // that had actions; whose messages went to the sockets, of these
   size_t live_controls_ = 0;
   Error broken_;                     // what a handler has thrown: the end of every communicator, also of later ones
   bool descriptors_closed_ = false;  // by another part of the process

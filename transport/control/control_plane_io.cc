@@ -42,7 +42,7 @@ void ControlPlane::on_exception(const Error& error) noexcept {
   } catch (...) {
     std::lock_guard lock(mutex_);
     if (logic_) static_cast<void>(logic_->take_actions());  // nobody waits for them to be said
-    carrying_out_ = false;
+    flushes_written_ = flushes_;
     for (const auto& [id, communicator] : communicators_) {
       if (communicator.events != nullptr) communicator.events->on_broken();
     }
@@ -128,10 +128,17 @@ void ControlPlane::flush() {
     {
       std::lock_guard lock(mutex_);
       actions = logic_->take_actions();
-      carrying_out_ = !actions.empty();
+      if (actions.empty()) break;
+      ++flushes_;
     }
-    if (actions.empty()) break;
     for (const ControlLogic::Action& action : actions) carry_out(action);
+    thread_.post([this, flush = flushes_] {  // behind the writes
+      {
+        std::lock_guard lock(mutex_);
+        flushes_written_ = flush;
+      }
+      changed_.notify_all();
+    });
   }
   arm_timer();
   changed_.notify_all();
