@@ -6,6 +6,7 @@
 #include <netinet/in.h>
 #include <sys/socket.h>
 
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -36,12 +37,14 @@ sockaddr_in meant_by(int caller) {
 }
 
 [[noreturn]] void run(const std::vector<uint16_t>& ports, Parent& test) {
-  bool flip = false;
+  std::optional<std::string> flip;
   Copier copier(doors_at(ports), meant_by, [&](Copier::Flow& flow, size_t at) {
     const size_t bytes = flow.held.size() - at;
     if (!flip || bytes < kDataBytes) return;
-    flip = false;
-    char& byte = flow.held[at + bytes / 2];
+    const size_t found = flow.held.find(*flip, at + bytes / 2);
+    if (found == std::string::npos || found + 1 >= flow.held.size()) return;
+    flip.reset();
+    char& byte = flow.held[found + 1];
     byte = static_cast<char>(byte ^ 0x10);
     test.say("flipped");
   });
@@ -49,8 +52,8 @@ sockaddr_in meant_by(int caller) {
   while (true) {
     if (!copier.step(test.descriptor())) continue;
     const std::string order = test.await();  // ends the process where the test has ended
-    if (order == "flip") {
-      flip = true;
+    if (order.rfind("flip", 0) == 0) {
+      flip = order.substr(4);
     } else {
       copier.limit_rate(std::stoull(order));
       test.say("limited");
@@ -68,8 +71,8 @@ Relay::Relay(const Hosts& hosts, int through, std::vector<uint16_t> ports)
   REQUIRE(process_.hear() == "ready");
 }
 
-void Relay::flip_a_bit() {
-  process_.tell("flip");
+void Relay::flip_a_bit(const std::string& mark) {
+  process_.tell("flip" + mark);
   REQUIRE(process_.hear() == "flipped");
 }
 

@@ -76,6 +76,36 @@ TEST_CASE("fault 20: the same where records are sealed") {
   expect_corrupt(config, "bytes were changed on their way");
 }
 
+TEST_CASE("without checksums, packed elements that are damaged on the way are CORRUPT on both, with the sender") {
+  Network network;
+  Config config = fault_config();
+  config.checksum = "off";
+  Job job;
+  network.start(
+      job,
+      [](Here& here) {
+        Communicator group = Communicator::join(here.options);
+        std::vector<uint16_t> weights(100'000, 0x3fc2);  // bfloat16 1.515625
+        const auto broadcast = [&] {
+          group.broadcast(weights.data(), weights.size(), DType::kBfloat16, 0, {.wire = {WireFormat::kPacked}});
+        };
+        here.say(outcome(broadcast));
+        here.say(outcome([&] {
+          while (true) broadcast();
+        }));
+      },
+      config);
+  job.expect_all("ok");
+  // A block begins with its largest exponent, how many exponents escape from its codes (here 0), and fractions.
+  network.relay.flip_a_bit({"\x7f\0BB", 4});
+  const std::string said = job[0].hear();
+  CAPTURE(said);
+  CHECK(said.find("CORRUPT [0] the data connection between rank ") == 0);
+  CHECK(said.find(" on rank 1: what rank 0 (host ") != std::string::npos);
+  CHECK(said.find("are no packed elements (RONDO_CHECKSUM=on ") != std::string::npos);
+  CHECK(job[1].hear() == said);
+}
+
 TEST_CASE("fault 21: a relay that reads 1 KB/s: TIMEOUT at the deadline, bounded memory") {
   Network network;
   Config config = fault_config();
