@@ -17,6 +17,7 @@ import rondo.torch
 from rondo.torch import _group
 from test_scripts import free_port
 
+needs_reconfiguring = pytest.mark.skipif(not hasattr(dist, "_reconfigure"), reason="torch is older than 2.15")
 needs_shrinking = pytest.mark.skipif(not hasattr(dist, "shrink_group"), reason="torch has no shrink_group")
 
 
@@ -112,3 +113,43 @@ def starts_again(rank, folder):
 
 def test_abort_and_a_new_start_in_the_same_process(tmp_path):
     assert ranks.run(2, starts_again, tmp_path) == [True, True]
+
+
+def reconfigures(rank, folder):
+    """Three ranks, of which one dies; then each by itself, then both again."""
+    dist.destroy_process_group()
+    store = dist.FileStore(f"{folder}/handles")
+    dist.init_process_group("rondo", store=store, rank=rank, world_size=3, enable_reconfigure=True)
+    own, group = dist._get_reconfigure_handle(), dist.group.WORLD._get_backend(torch.device("cpu"))
+    store.set(f"{rank}", own)
+    handles = [store.get(f"{other}").decode() for other in range(3)]
+    with pytest.raises(dist.DistBackendError, match="reconfigure it first"):
+        of_everybody()
+    with pytest.raises(dist.DistBackendError, match="has been destroyed"):
+        rondo.torch.empty(1)
+    with pytest.raises(ValueError, match="is none of"):
+        dist._reconfigure(1, ["rondo:7"])
+    dist._reconfigure(1, handles).wait()
+    memory = rondo.torch.empty(1)
+    assert of_everybody() == 3
+    if rank == 1:
+        os.kill(os.getpid(), signal.SIGKILL)
+    fail_until(dist.DistBackendError)
+    dist._reconfigure(2, [handles[2], handles[0]]).wait()
+    assert dist.get_rank() == (1 if rank == 0 else 0)
+    assert dist.get_world_size() == of_everybody() == 2
+    rondo.torch.monitored_barrier()
+    with pytest.raises(RuntimeError, match="already used"):
+        dist._reconfigure(2, [own])
+    dist._reconfigure(3 + rank, [own]).wait()
+    assert of_everybody() == 1
+    group.abort()
+    assert group.get_error() == torch._C._distributed_c10d.ErrorType.SUCCESS
+    dist._reconfigure(9, {handles[0], handles[2]}).wait()
+    dist.all_reduce(memory.fill_(3))
+    return dist.get_rank(), memory.item()
+
+
+@needs_reconfiguring
+def test_reconfigure(tmp_path):
+    assert survivors(3, lambda rank: reconfigures(rank, tmp_path), tmp_path) == [(0, 6), (1, 6)]

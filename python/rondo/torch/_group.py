@@ -29,7 +29,8 @@ def extension():
 
 
 def create(options, backend_options):
-    """A c10d::Backend for torch's _DistributedBackendOptions. Waits until all ranks of the group are there."""
+    """A c10d::Backend for torch's _DistributedBackendOptions. Waits until all ranks of the group are there, unless it has
+    enable_reconfigure."""
     if backend_options is not None:
         raise ValueError(f"backend rondo takes no pg_options; it was given {backend_options!r}: pass None")
     _refuse_devices(options.store)
@@ -39,7 +40,8 @@ def create(options, backend_options):
     ranks = list(options.global_ranks_in_group)
     # Programs copy torch's helper that makes the default group, for groups beside it.
     is_default = not ranks and distributed_c10d._world.default_pg is None
-    extension()._create(meeting.boxed(), timeout_ms, options.group_id, ranks, is_default)
+    waits = getattr(options, "enable_reconfigure", False)  # of torch 2.15
+    extension()._create(meeting.boxed(), timeout_ms, options.group_id, ranks, is_default, waits)
     return meeting._get_backend(torch.device("cpu"))
 
 

@@ -5,8 +5,11 @@
 #include <iterator>
 #include <map>
 #include <optional>
+#include <random>
 #include <utility>
+#include <variant>
 
+#include "csrc/background.h"
 #include "csrc/ddp_logger.h"
 #include "csrc/errors.h"
 #include "csrc/forks.h"
@@ -118,6 +121,11 @@ rondo_comm_t join(const c10::intrusive_ptr<c10d::Store>& store, const GroupDescr
   return comm;
 }
 
+std::string new_handle(int rank) {
+  std::random_device random;
+  return "rondo:" + std::to_string(rank) + ":" + std::to_string(random()) + ":" + std::to_string(random());
+}
+
 }  // namespace
 
 RondoBackend::RondoBackend(const c10::intrusive_ptr<c10d::Store>& store, const GroupDescription& group,
@@ -127,8 +135,11 @@ RondoBackend::RondoBackend(const c10::intrusive_ptr<c10d::Store>& store, const G
       comm_(comm),
       memory_(std::make_shared<Memory>(comm)),
       store_(store),
-      monitored_barriers_(store, job + "/monitored/", group.rank, group.size),
-      forks_(forks_so_far()) {
+      monitored_barriers_(std::in_place, store, job + "/monitored/", group.rank, group.size),
+      handle_(new_handle(group.rank)),
+      reconfigurable_(group.waits),
+      forks_(forks_so_far()),
+      closed_(comm == nullptr) {
   options_->group_name = group.name;
   if constexpr (requires { options_->global_ranks_in_group; }) {
     options_->global_ranks_in_group.assign(group.global_ranks.begin(), group.global_ranks.end());
@@ -140,7 +151,9 @@ c10::intrusive_ptr<RondoBackend> RondoBackend::create(const c10::intrusive_ptr<c
   const std::string job = job_of(group.name);
   rondo_comm_t comm = nullptr;
   const c10::intrusive_ptr<RondoBackend> parent = group.global_ranks.empty() ? nullptr : Groups::get().get_default();
-  if (parent && !parent->closed_ && parent->forks_ == forks_so_far()) {
+  if (group.waits) {
+    // reconfigure() makes it.
+  } else if (parent && !parent->closed_ && parent->forks_ == forks_so_far()) {
     Use use(*parent);
     const std::vector<int> ranks(group.global_ranks.begin(), group.global_ranks.end());
     check(rondo_new_group(parent->comm_, ranks.data(), ranks.size(), &comm));
@@ -220,6 +233,47 @@ c10::intrusive_ptr<c10d::Backend> RondoBackend::shrink(const std::vector<int64_t
   return backend;
 }
 
+#ifdef C10D_BACKEND_HAS_RECONFIGURE
+WorkPointer RondoBackend::reconfigure(const c10d::ReconfigureOptions& options) {
+  using Ordered = std::vector<c10d::ReconfigureHandle>;
+  const bool ordered = std::holds_alternative<Ordered>(options.handles);
+  Ordered handles = std::visit([](const auto& all) { return Ordered(all.begin(), all.end()); }, options.handles);
+  if (!ordered) std::sort(handles.begin(), handles.end());
+  const auto own = std::find(handles.begin(), handles.end(), handle_);
+  TORCH_CHECK_VALUE(own != handles.end(), "rondo reconfigure: this process's handle, ", handle_, ", is none of ",
+                    handles);
+  TORCH_CHECK(uuids_.insert(options.uuid).second, "rondo reconfigure: uuid ", options.uuid,
+              " was already used by this process group; pass a new one");
+  end_communicator();
+  const GroupDescription group{static_cast<int>(own - handles.begin()),
+                               static_cast<int>(handles.size()),
+                               options.timeout.value_or(options_->timeout),
+                               name(),
+                               {},
+                               false};
+  const std::string job = "reconfigured." + std::to_string(options.uuid) + "." + handles[0];
+  comm_ = join(store_, group, job);
+  memory_ = std::make_shared<Memory>(comm_);
+  monitored_barriers_.emplace(store_, job + "/monitored/", group.rank, group.size);
+  rank_ = group.rank;
+  size_ = group.size;
+  lost_.clear();
+  closed_ = false;
+  return barrier({});
+}
+#endif
+
+void RondoBackend::end_communicator() {
+  if (!stop_calls()) return;
+  run_in_background([memory = memory_] {
+    try {
+      memory->end();
+    } catch (const c10::Error&) {
+      // It has failed before, and its calls said so.
+    }
+  });
+}
+
 c10::intrusive_ptr<RondoBackend> RondoBackend::named(std::string_view name) {
   c10::intrusive_ptr<RondoBackend> backend = Groups::get().find(name);
   TORCH_CHECK_VALUE(backend, "rondo: this process has no process group named \"", name,
@@ -265,27 +319,36 @@ RondoBackend::Use::Use(RondoBackend& backend) : backend_(backend) {
   if (!closed && forks_so_far() == backend_.forks_) [[likely]]
     return;
   backend_.uses_.fetch_sub(1, std::memory_order_release);
+  if (closed && backend_.reconfigurable_) fail("this process group has no communicator: reconfigure it first");
   if (closed) fail("this process group has been destroyed");
   fail("this process was forked from rank " + std::to_string(backend_.getRank()) +
        ": it cannot use that rank's process group; call init_process_group in processes of their own");
 }
 
 void RondoBackend::shutdown() {
-  if (forks_so_far() != forks_ || closed_.exchange(true, std::memory_order_seq_cst)) return;
+  if (stop_calls()) memory_->end();
+}
+
+bool RondoBackend::stop_calls() {
+  if (forks_so_far() != forks_ || closed_.exchange(true, std::memory_order_seq_cst)) return false;
   if (uses_.load(std::memory_order_seq_cst) > 0) rondo_abort(comm_, "the process group was destroyed during a call");
   while (uses_.load(std::memory_order_seq_cst) > 0) std::this_thread::sleep_for(std::chrono::milliseconds(1));
   arena_.with([](std::shared_ptr<Arena>& kept) { return std::exchange(kept, nullptr); });
   if (shrunk_ != nullptr) rondo_destroy(std::exchange(shrunk_, nullptr));
-  memory_->end();
+  return true;
 }
 
 void RondoBackend::abort() {
   if (forks_so_far() != forks_ || closed_) return;
-  Use use(*this);
-  check(rondo_abort(comm_, ("rank " + std::to_string(getRank()) + " aborted its process group").c_str()));
+  {
+    Use use(*this);
+    check(rondo_abort(comm_, ("rank " + std::to_string(getRank()) + " aborted its process group").c_str()));
+  }
+  if (reconfigurable_) end_communicator();
 }
 
 c10d::ErrorType RondoBackend::getError() {
+  if (closed_ && reconfigurable_) return c10d::ErrorType::SUCCESS;
   Use use(*this);
   switch (rondo_error(comm_)) {
     case RONDO_OK:

@@ -5,6 +5,8 @@
 #include <atomic>
 #include <chrono>
 #include <memory>
+#include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <thread>
@@ -34,6 +36,7 @@ struct GroupDescription {
   std::string name;
   std::vector<int64_t> global_ranks;  // empty: those of a store of its own
   bool is_default;                    // other groups are made from it
+  bool waits = false;                 // for reconfigure(): no communicator yet
 };
 
 // torch.distributed's backend "rondo": every collective and message of torch on CPU tensors, as calls of rondo.h.
@@ -49,7 +52,8 @@ class RondoBackend : public c10d::Backend {
   static void leave_all(const std::string& exception);
   // The group of this process that torch calls by this name; "": the default group. ValueError where there is none.
   static c10::intrusive_ptr<RondoBackend> named(std::string_view name);
-  // Takes the communicator. job: a prefix of keys, equal on the group's ranks. Public for make_intrusive.
+  // Takes the communicator; null: reconfigure() will make one. job: a prefix of keys, equal on the group's ranks.
+  // Public for make_intrusive.
   RondoBackend(const c10::intrusive_ptr<c10d::Store>& store, const GroupDescription& group, const std::string& job,
                rondo_comm_t comm);
   ~RondoBackend() override;
@@ -79,6 +83,15 @@ class RondoBackend : public c10d::Backend {
   virtual bool supportsShrinking() const { return true; }
   virtual c10::intrusive_ptr<c10d::Backend> shrink(const std::vector<int64_t>& excluded, int abort,
                                                    const c10::intrusive_ptr<Options>& options);
+#ifdef C10D_BACKEND_HAS_RECONFIGURE
+  // torch.distributed._reconfigure, of torch 2.15 and newer: the ranks of these handles meet in the store that the
+  // group was made with, which they share, as a new communicator; others hear that they have left the old one. All of
+  // them call it, after a failure or not, when their calls have ended. Registered memory of before is plain memory to
+  // the new one. Where it fails the group has no communicator; it may be called again.
+  bool supportsReconfigure() const override { return true; }
+  c10d::ReconfigureHandle get_reconfigure_handle() const override { return handle_; }
+  WorkPointer reconfigure(const c10d::ReconfigureOptions& options) override;
+#endif
   virtual void setGroupUid(const std::string& name) {
     c10d::Backend::setGroupUid(name);
     if (options_->group_name.empty()) options_->group_name = name;
@@ -133,6 +146,7 @@ class RondoBackend : public c10d::Backend {
   void setSequenceNumberForGroup() override {}
   uint64_t getSequenceNumberForGroup() override { return sequence_number_; }
   c10d::ErrorType getError() override;
+  // Of a group made with enable_reconfigure: its communicator ends, and it waits for reconfigure().
   void abort() override;
   void shutdown() override;
 
@@ -172,6 +186,10 @@ class RondoBackend : public c10d::Backend {
   WorkPointer run_as_group(c10d::OpType type, const char* title, const Tensors& inputs, bool async, Body body);
   // The end of this thread's group, as one operation of this type and title.
   WorkPointer end_group(c10d::OpType type, const char* title, const Tensors& inputs);
+  // No call uses the communicator any more. False: there is none.
+  bool stop_calls();
+  // Without waiting for the other ranks.
+  void end_communicator();
   // Forgets the calls of this thread's group.
   void abandon_group();
 
@@ -185,16 +203,19 @@ class RondoBackend : public c10d::Backend {
 
   c10::intrusive_ptr<Options> options_;
   rondo_comm_t comm_;
-  const std::shared_ptr<Memory> memory_;  // shared with the tensors in it; frees comm_
+  std::shared_ptr<Memory> memory_;  // shared with the tensors in it; frees comm_
   const c10::intrusive_ptr<c10d::Store> store_;
-  MonitoredBarriers monitored_barriers_;
+  std::optional<MonitoredBarriers> monitored_barriers_;
+  const std::string handle_;       // of this process, for reconfigure(); no other's
+  const bool reconfigurable_;      // made with enable_reconfigure
+  std::set<int64_t> uuids_;        // of reconfigure(), so far
   rondo_comm_t shrunk_ = nullptr;  // from lost() to shrink()
   std::vector<int64_t> lost_;
   Locked<std::shared_ptr<Arena>> arena_;  // shared with scopes and tensors; null: none was asked for
   const int forks_;  // this process's when it was made: a forked child must not touch the communicator
   std::atomic<uint64_t> sequence_number_{0};
   std::atomic<int> uses_{0};
-  std::atomic<bool> closed_{false};
+  std::atomic<bool> closed_;
   std::atomic<std::thread::id> group_thread_{};
   std::unique_ptr<Group> group_;  // of the thread group_thread_
 };

@@ -15,8 +15,10 @@ namespace rondo_torch {
 // that goes after end() frees the communicator. Any thread.
 class Memory : public std::enable_shared_from_this<Memory> {
  public:
-  // Takes the communicator.
-  explicit Memory(rondo_comm_t comm) : comm_(comm) {}
+  // Takes the communicator; null: it has ended already.
+  explicit Memory(rondo_comm_t comm) : comm_(comm) {
+    state_.with([comm](State& state) { state.ended = comm == nullptr; });
+  }
   Memory(const Memory&) = delete;
   Memory& operator=(const Memory&) = delete;
 

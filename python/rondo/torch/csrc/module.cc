@@ -15,9 +15,14 @@ namespace {
 // torch passes no store and no backend to an operator: `meeting`, a group without backends, brings the store, and takes
 // the backend.
 void create(const c10::intrusive_ptr<c10d::ProcessGroup>& meeting, int64_t timeout_ms, std::string name,
-            std::vector<int64_t> global_ranks, bool is_default) {
-  const GroupDescription group{meeting->getRank(), meeting->getSize(),      std::chrono::milliseconds(timeout_ms),
-                               std::move(name),    std::move(global_ranks), is_default};
+            std::vector<int64_t> global_ranks, bool is_default, bool waits) {
+  const GroupDescription group{meeting->getRank(),
+                               meeting->getSize(),
+                               std::chrono::milliseconds(timeout_ms),
+                               std::move(name),
+                               std::move(global_ranks),
+                               is_default,
+                               waits};
   meeting->setBackend(at::kCPU, c10d::ProcessGroup::BackendType::CUSTOM,
                       RondoBackend::create(meeting->getStore(), group));
 }
@@ -31,7 +36,7 @@ at::Tensor empty(c10::ArrayRef<int64_t> shape, at::ScalarType type, c10::string_
 TORCH_LIBRARY_FRAGMENT(rondo, library) {
   library.def(
       "_create(__torch__.torch.classes.c10d.ProcessGroup meeting, int timeout_ms, str name, int[] global_ranks, "
-      "bool is_default) -> ()",
+      "bool is_default, bool waits) -> ()",
       &create);
   library.def("_leave(str exception) -> ()", [](std::string exception) { RondoBackend::leave_all(exception); });
   library.def("_lost(str group_name) -> int[]", [](std::string name) { return RondoBackend::named(name)->lost(); });
