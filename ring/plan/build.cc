@@ -109,7 +109,8 @@ bool carries_wire_format(Collective collective, Algorithm algorithm, const Topol
       // A step sends to so many: what goes to more is encoded again.
       if (algorithm == Algorithm::kStar) return topology.world() <= kDirectWorlds;
       if (algorithm == Algorithm::kHierarchical) return largest_host(topology) <= kDirectWorlds;
-      return algorithm == Algorithm::kRing || algorithm == Algorithm::kTree || algorithm == Algorithm::kDoubleTree;
+      return algorithm == Algorithm::kRing || algorithm == Algorithm::kDirect || algorithm == Algorithm::kTree ||
+             algorithm == Algorithm::kDoubleTree;
     case Collective::kReduceScatter:
       return algorithm == Algorithm::kRing || algorithm == Algorithm::kDirect ||
              algorithm == Algorithm::kHalvingDoubling || algorithm == Algorithm::kPat;

@@ -19,15 +19,17 @@ struct PlanRequest {
   // factor is the same everywhere (average). true: always its own rank, before it leaves; needed where each rank has a
   // factor of its own (Op::kPremulSum). Equal on all ranks.
   bool scale_at_source = false;
+  // Slices travel in a wire format: ranks that fold the same contributions fold what these are decoded as, also their
+  // own. Equal on all ranks.
+  bool coded = false;
 };
 
 // Whether an algorithm has a builder for this collective and topology (the same answer on every rank).
 bool plan_available(Collective collective, Algorithm algorithm, const Topology& topology);
 
 // Whether slices of such plans may travel in a wire format: all ranks end with the same bits, and a rank encodes each
-// block once (verify_values() with Wire::kCoded). Ring and trees pass on what they receive as it came; exchanges in
-// which both ranks fold do not. Broadcasts: in the format that loses nothing, alone, so all plans over links do. Never
-// over windows.
+// block once (verify_values() with Wire::kCoded, PlanRequest::coded). Exchanges of partial folds would encode it at
+// each. Broadcasts: in the format that loses nothing, alone, so all plans over links do. Never over windows.
 bool carries_wire_format(Collective collective, Algorithm algorithm, const Topology& topology);
 
 // The plan of one rank. Pure: equal arguments give equal plans, and the plans of all ranks fit together.

@@ -8,21 +8,25 @@ namespace {
 
 // Every contribution to block c in rank order, or those of the first ranks: this rank's own, and the others' as they
 // come.
-std::vector<Ref> contributions(const PlanBuilder& b, uint32_t c, int first) {
+std::vector<Ref> contributions(const PlanBuilder& b, uint32_t c, int first, const Ref& own) {
   std::vector<Ref> refs;
-  for (int r = 0; r < first; ++r) refs.push_back(r == b.rank() ? b.own(c) : b.from_input(r, c));
+  for (int r = 0; r < first; ++r) refs.push_back(r == b.rank() ? own : b.from_input(r, c));
   return refs;
 }
 
-std::vector<Ref> all_contributions(const PlanBuilder& b, uint32_t c) { return contributions(b, c, b.world()); }
+std::vector<Ref> all_contributions(const PlanBuilder& b, uint32_t c) {
+  return contributions(b, c, b.world(), b.own(c));
+}
 
 int after(const PlanBuilder& b, int k) { return (b.rank() + k) % b.world(); }
 int before(const PlanBuilder& b, int k) { return (b.rank() + b.world() - k) % b.world(); }
 
-void all_reduce(PlanBuilder& b) {
-  const Ref input = b.input(0), output = b.output(0);
-  b.step({&input, 1}, b.to_others(0));
-  b.step(all_contributions(b, 0), {&output, 1}, kFinish);
+void all_reduce(PlanBuilder& b, bool coded) {
+  const Ref input = b.input(0), output = b.output(0), own = coded ? b.scratch_input(0, 0) : b.own(0);
+  std::vector<Ref> targets = b.to_others(0);
+  if (coded) targets.push_back(b.scratch(0, 0));
+  b.step({&input, 1}, targets);
+  b.step(contributions(b, 0, b.world(), own), {&output, 1}, kFinish);
 }
 
 void reduce_scatter(PlanBuilder& b) {
@@ -66,7 +70,7 @@ void scan(PlanBuilder& b) {
   if (first == 1 && with_own) targets.push_back(output);
   if (!targets.empty()) b.step({&input, 1}, targets);
   if (first == 1 && !with_own) b.recv_copy(0, 0);
-  if (first > 1) b.step(contributions(b, 0, first), {&output, 1});
+  if (first > 1) b.step(contributions(b, 0, first, b.own(0)), {&output, 1});
 }
 
 // One signal to everybody, one from everybody.
@@ -76,10 +80,10 @@ void barrier(PlanBuilder& b) {
   b.step(others, {});
 }
 
-void add_lane(PlanBuilder& b, Collective collective) {
+void add_lane(PlanBuilder& b, Collective collective, bool coded) {
   switch (collective) {
     case Collective::kAllReduce:
-      return all_reduce(b);
+      return all_reduce(b, coded);
     case Collective::kReduceScatter:
       return reduce_scatter(b);
     case Collective::kAllGather:
@@ -110,7 +114,7 @@ Plan build_direct(const PlanRequest& request) {
   PlanBuilder b(request, by_rank ? static_cast<uint32_t>(world) : 1, static_cast<uint32_t>(world - 1));
   for (int lane = 0; lane < request.lanes; ++lane) {
     b.begin_lane();
-    if (c != Collective::kBarrier || lane == 0) add_lane(b, c);
+    if (c != Collective::kBarrier || lane == 0) add_lane(b, c, request.coded);
   }
   return b.take();
 }

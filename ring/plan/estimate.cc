@@ -291,13 +291,15 @@ class Estimate {
   double hierarchical() const {
     const double h = at_.hosts, l = at_.largest_host;
     const PairCost &inside = at_.inside, &between = at_.between;
-    const double alphas = (h + 1) * inside.alpha_us + 2 * (h - 1) * between.alpha_us;
+    const bool two = h == 2 && at_.equal_hosts;  // one exchange, in which both fold all that they get
+    const double alphas =
+        two ? 2 * inside.alpha_us + between.alpha_us : (h + 1) * inside.alpha_us + 2 * (h - 1) * between.alpha_us;
     if (!at_.equal_hosts) {  // through the leaders, whose ports carry both
       return alphas + m_ * (2 * (l - 1) * inside.beta_us_per_byte + 2 * (h - 1) / h * between.beta_us_per_byte) +
              gamma_ * m_ * (l - 1 + (h - 1) / h) + 2 * (l - 2) * inside.message_us;
     }
     return alphas + 2 * m_ * ((l - 1) / l * inside.beta_us_per_byte + (h - 1) / (h * l) * between.beta_us_per_byte) +
-           gamma_ * m_ * ((l - 1) / l + (h - 1) / (h * l)) + h * 2 * (l - 2) * inside.message_us;
+           gamma_ * m_ * ((l - 1) / l + (two ? 1 : (h - 1) / h) / l) + (two ? 1 : h) * 2 * (l - 2) * inside.message_us;
   }
 
   const PairCosts& at_;

@@ -38,13 +38,15 @@ void Expressions::append(Value v, std::string& text) const {
     text += "r" + std::to_string(node.rank) + "[" + std::to_string(node.block) + "]";
     return;
   }
-  text += node.code == Code::kEncoded ? "<" : node.code == Code::kDecoded ? "[" : node.finish ? "finish(" : "(";
+  constexpr const char *kOpen[] = {"(", "<", "[", "{"}, *kClose[] = {")", ">", "]", "}"};  // by Code
+  const auto code = static_cast<size_t>(node.code);
+  text += node.finish ? "finish(" : kOpen[code];
   for (size_t i = 0; i < node.operands.size(); ++i) {
     if (i > 0) text += " + ";
     append(node.operands[i].value, text);
     if (node.operands[i].scaled_by != kUnscaled) text += "*";
   }
-  text += node.code == Code::kEncoded ? ">" : node.code == Code::kDecoded ? "]" : ")";
+  text += kClose[code];
 }
 
 std::string Expressions::text(Value v) const {

@@ -32,7 +32,8 @@ class Expressions {
   // decoded value again is another value: no format is trusted to give the same bytes.
   Value encode(Value v) { return code(v, Code::kEncoded); }
   Value decode(Value encoded) { return code(encoded, Code::kDecoded); }
-  bool is_encoded(Value v) const { return nodes_[v].code == Code::kEncoded; }
+  // A value as the caller's memory keeps it, whose type may be narrower than that of folds; contributions are of it.
+  Value narrow(Value v) { return is_leaf(v) ? v : code(v, Code::kNarrowed); }
   // Without the codes around it.
   Value plain(Value v) const {
     while (nodes_[v].code != Code::kNone) v = nodes_[v].operands[0].value;
@@ -45,11 +46,12 @@ class Expressions {
   uint32_t block_of(Value leaf) const { return nodes_[leaf].block; }
   bool finished(Value v) const { return nodes_[v].finish; }
   std::span<const Operand> operands(Value v) const { return nodes_[v].operands; }
-  // "finish((r0 + r1) + r2)"; scaled operands end in *, <...> is encoded, [...] decoded; cut at about 200 characters.
+  // "finish((r0 + r1) + r2)"; scaled operands end in *, <...> is encoded, [...] decoded, {...} narrowed; cut at about
+  // 200 characters.
   std::string text(Value v) const;
 
  private:
-  enum class Code : uint8_t { kNone, kEncoded, kDecoded };
+  enum class Code : uint8_t { kNone, kEncoded, kDecoded, kNarrowed };
   struct Node {
     int rank = -1;
     uint32_t block = 0;

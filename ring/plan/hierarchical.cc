@@ -1,4 +1,6 @@
 #include <algorithm>
+#include <span>
+#include <utility>
 #include <vector>
 
 #include "ring/plan/builders.h"
@@ -84,25 +86,27 @@ struct Between {
 // --- hosts of equal size: block l * hosts + h is folded inside every host at local rank l, goes round the ring of the
 // local ranks l, and from there to the others of the host.
 
-// One block for each local rank at a time: more would overrun the links' depth, since all send before they receive.
-void reduce_scatter_inside(PlanBuilder& b, const Stand& at) {
+// Blocks first + l * stride, for every local rank l: its own is folded into `memory`, and sent on.
+void reduce_scatter_inside(PlanBuilder& b, const Stand& at, int first, int stride, Ref memory,
+                           std::span<const Ref> sends) {
   const int size = at.host_size(at.host);
-  const auto block = [&](int l, int h) { return static_cast<uint32_t>(l * at.host_count() + h); };
-  for (int h = 0; h < at.host_count(); ++h) {
-    for (int k = 1; k < size; ++k) {
-      const int l = (at.local + k) % size;
-      b.send(block(l, h), at.rank(at.host, l));
-    }
-    const uint32_t c = block(at.local, h);
-    std::vector<Ref> sources;
-    for (int l = 0; l < size; ++l) sources.push_back(l == at.local ? b.own(c) : b.from_input(at.rank(at.host, l), c));
-    b.wide_step(sources, b.output(c), {});
+  const auto block = [&](int l) { return static_cast<uint32_t>(first + l * stride); };
+  for (int k = 1; k < size; ++k) {
+    const int l = (at.local + k) % size;
+    b.send(block(l), at.rank(at.host, l));
   }
+  const uint32_t c = block(at.local);
+  std::vector<Ref> sources;
+  for (int l = 0; l < size; ++l) sources.push_back(l == at.local ? b.own(c) : b.from_input(at.rank(at.host, l), c));
+  b.wide_step(sources, memory, sends);
 }
 
 void equal_hosts(PlanBuilder& b, const Stand& at) {
-  reduce_scatter_inside(b, at);
   const auto block = [&](int l, int h) { return static_cast<uint32_t>(l * at.host_count() + h); };
+  // One block for each local rank at a time: more would overrun the links' depth, since all send before they receive.
+  for (int h = 0; h < at.host_count(); ++h) {
+    reduce_scatter_inside(b, at, h, at.host_count(), b.output(block(at.local, h)), {});
+  }
   Between between;
   between.host = at.host;
   for (int h = 0; h < at.host_count(); ++h) {
@@ -122,6 +126,23 @@ void equal_hosts(PlanBuilder& b, const Stand& at) {
     }
   };
   between.all_reduce(b, at, to_others, from_others);
+}
+
+// --- two hosts of equal size: block l is folded inside both at local rank l, and both ranks l get both folds.
+
+void two_hosts(PlanBuilder& b, const Stand& at) {
+  const int size = at.host_size(0), partner = at.rank(1 - at.host, at.local);
+  const auto mine = static_cast<uint32_t>(at.local);
+  const Ref to_partner = b.to(partner, mine);
+  reduce_scatter_inside(b, at, 0, 1, b.output(mine), {&to_partner, 1});
+  std::vector<Ref> folds{b.output(mine), b.from(partner, mine)}, sends;
+  if (at.host == 1) std::swap(folds[0], folds[1]);
+  for (int k = 1; k < size; ++k) sends.push_back(b.to(at.rank(at.host, (at.local + k) % size), mine));
+  b.wide_step(folds, b.output(mine), sends, kFinish);
+  for (int k = 1; k < size; ++k) {
+    const int l = (at.local + size - k) % size;
+    b.recv_copy(static_cast<uint32_t>(l), at.rank(at.host, l));
+  }
 }
 
 // --- hosts of different sizes: the first rank of each host leads. Members give it their contributions, the leaders
@@ -162,12 +183,14 @@ Plan build_hierarchical(const PlanRequest& request) {
   const Stand at(request);
   const int hosts = at.host_count(), size = at.largest_host();
   if (hosts == 1 || size == 1) return build_ring(request);
-  const bool equal = at.equal_sizes();
-  const int chunks = equal ? hosts * size : hosts;
+  const bool equal = at.equal_sizes(), two = equal && hosts == 2 && !request.coded;
+  const int chunks = two ? size : equal ? hosts * size : hosts;
   PlanBuilder b(request, static_cast<uint32_t>(chunks), static_cast<uint32_t>(size - 1) + ring_max_peers(hosts));
   for (int lane = 0; lane < request.lanes; ++lane) {
     b.begin_lane();
-    if (equal) {
+    if (two) {
+      two_hosts(b, at);
+    } else if (equal) {
       equal_hosts(b, at);
     } else if (at.local == 0) {
       leader(b, at);

@@ -37,6 +37,12 @@ Ref PlanBuilder::scratch(uint32_t slot, uint32_t c) {
   return {Space::kScratch, 0, 0, slot * plan_.chunks + c};
 }
 
+Ref PlanBuilder::scratch_input(uint32_t slot, uint32_t c) {
+  Ref ref = scratch(slot, c);
+  if (reduces_ && !scale_at_source_) ref.flags = kScale;
+  return ref;
+}
+
 Ref PlanBuilder::from(int peer, uint32_t c) const { return {Space::kMailbox, 0, static_cast<uint16_t>(peer), c}; }
 
 Ref PlanBuilder::from_input(int peer, uint32_t c) const {

@@ -23,13 +23,14 @@ class PlanBuilder {
   void set_chunks_in_flight(int chunks) { plan_.chunks_in_flight = static_cast<uint32_t>(chunks); }
 
   // --- what a step reads and writes. c is a block of the collective (plan.h, Space).
-  Ref input(uint32_t c) const;                 // this rank's bytes, on their way to the rank that folds or stores them
-  Ref own(uint32_t c) const;                   // this rank's contribution, folded here
-  Ref output(uint32_t c) const;                // the caller's output, or what has been stored there
-  Ref scratch(uint32_t slot, uint32_t c);      // scratch memory; slots are numbered from 0
-  Ref from(int peer, uint32_t c) const;        // the next slices of `peer`: partial or complete folds, or plain bytes
-  Ref from_input(int peer, uint32_t c) const;  // the same where `peer` sends its contribution as it is: input(c)
-  Ref to(int peer, uint32_t c) const;          // sent to `peer`
+  Ref input(uint32_t c) const;             // this rank's bytes, on their way to the rank that folds or stores them
+  Ref own(uint32_t c) const;               // this rank's contribution, folded here
+  Ref output(uint32_t c) const;            // the caller's output, or what has been stored there
+  Ref scratch(uint32_t slot, uint32_t c);  // scratch memory; slots are numbered from 0
+  Ref scratch_input(uint32_t slot, uint32_t c);  // the same, as a source, where input(c) was stored there
+  Ref from(int peer, uint32_t c) const;          // the next slices of `peer`: partial or complete folds, or plain bytes
+  Ref from_input(int peer, uint32_t c) const;    // the same where `peer` sends its contribution as it is: input(c)
+  Ref to(int peer, uint32_t c) const;            // sent to `peer`
   std::vector<Ref> to_others(uint32_t c) const;  // to all, from the next rank on; as sources: from all
   Ref peer_input(int peer, uint32_t c) const;    // a peer's buffers, read or written where they lie
   Ref peer_output(int peer, uint32_t c) const;

@@ -396,7 +396,8 @@ Failure ValueRun::execute(Actor& actor) {
     } else {
       if (stored == parcel.value && stays_in_place(actor, step, ref)) continue;
       if (Failure failure = write(actor, ref)) return failure;
-      owner(actor, ref).memory[memory_index(actor, ref)] = stored;
+      const bool narrows = wire_ == Wire::kCoded && ref.space == Space::kOutput;
+      owner(actor, ref).memory[memory_index(actor, ref)] = narrows ? expressions_.narrow(stored) : stored;
     }
   }
   return std::nullopt;
@@ -521,7 +522,9 @@ Failure ValueRun::check_output(const Actor& actor, const Promise& promise) {
   if (value == kNoValue) return where + "is never written";
   if (promise.folded) return check_folded(plan, actor.round * plan.chunks + promise.block, promise.first, value);
   Value wanted = expressions_.leaf(promise.source, actor.round * plan.chunks + promise.source_block);
-  if (wire_ == Wire::kCoded && plans_.size() > 1) wanted = expressions_.decode(expressions_.encode(wanted));
+  if (wire_ == Wire::kCoded && plans_.size() > 1) {
+    wanted = expressions_.narrow(expressions_.decode(expressions_.encode(wanted)));
+  }
   if (value == wanted) return std::nullopt;
   return where + "holds " + expressions_.text(value) + ", not " + expressions_.text(wanted);
 }

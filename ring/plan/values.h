@@ -16,7 +16,8 @@ enum class Scaling : uint8_t { kAtFold, kAtSource };  // PlanRequest::scale_at_s
 
 // What travels between ranks: elements as they are in memory, or coded in a wire format. A step encodes what it sends,
 // once for all its targets; one that only passes on what it receives sends the same bytes; what a step that sends also
-// stores is the decoded value, as its receivers have it.
+// stores is the decoded value, as its receivers have it. The caller's memory narrows what is stored in it; scratch, of
+// the type of folds, does not.
 enum class Wire : uint8_t { kPlain, kCoded };
 
 // Runs one lane of all ranks on symbolic values, a chunk at a time over links without limit, and compares what the

@@ -10,6 +10,7 @@
 
 #include "tests/engine/cases.h"
 #include "tests/engine/window_cases.h"
+#include "tests/engine/wire_cases.h"
 #include "tests/faults/hosts.h"
 #include "tests/faults/ranks.h"
 #include "tests/support/rank_group.h"
@@ -153,6 +154,16 @@ TEST_CASE("sums: of 8 bytes, 64 KiB, 1 MiB and a few bytes, by every algorithm a
               what.count = c == Collective::kReduce || c == Collective::kBroadcast ? 262'147 : 52'429;
               run_case(group, what, Algorithm::kAuto, &allocated);
             }
+          }) == "");
+  }
+}
+
+TEST_CASE("sums: by every algorithm, plain and in wire formats, on two hosts of two ranks each") {
+  for (const std::vector<int>& host_of : {std::vector<int>{0, 0, 1, 1}, {1, 0, 1, 0}}) {
+    CAPTURE(host_of[0]);
+    CHECK(run_hosts(host_of, [](Communicator& group) {
+            run_sums(group, 262'147, std::pmr::get_default_resource());
+            check_random_wire_calls(group, 46, 40);
           }) == "");
   }
 }

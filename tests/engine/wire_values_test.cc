@@ -23,6 +23,7 @@ using Floats = std::vector<float>;
 constexpr WireFormat kCoded[] = {WireFormat::kFloat16,    WireFormat::kBfloat16, WireFormat::kFloat8E4M3,
                                  WireFormat::kFloat8E5M2, WireFormat::kInt8,     WireFormat::kInt4};
 constexpr Collective kCalls[] = {Collective::kAllReduce, Collective::kReduceScatter, Collective::kAllGather};
+constexpr Algorithm kAlgorithms[] = {Algorithm::kAuto, Algorithm::kRing, Algorithm::kDirect};  // of all of them
 constexpr DType kDTypes[] = {DType::kFloat32, DType::kFloat32, DType::kBfloat16, DType::kFloat16};
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
@@ -36,6 +37,7 @@ struct Shape {
   Op op = Op::kSum;
   bool stochastic = false;
   uint64_t seed = 0;
+  Algorithm algorithm = Algorithm::kAuto;
 
   size_t input_count(int world) const {
     return collective == Collective::kReduceScatter ? count * static_cast<size_t>(world) : count;
@@ -44,8 +46,9 @@ struct Shape {
     return collective == Collective::kAllGather ? count * static_cast<size_t>(world) : count;
   }
   std::string text(int world) const {
-    return fmt::format("{} of {} {}, {} {}{}, world {}, seed {}", collective_name(collective), count, dtype_name(dtype),
-                       wire_format_name(format), op_name(op), stochastic ? " at random" : "", world, seed);
+    return fmt::format("{} of {} {} by {}, {} {}{}, world {}, seed {}", collective_name(collective), count,
+                       dtype_name(dtype), algorithm_name(algorithm), wire_format_name(format), op_name(op),
+                       stochastic ? " at random" : "", world, seed);
   }
 };
 
@@ -58,6 +61,7 @@ Shape random_shape(Random& random) {
   shape.op = random.chance(50) ? Op::kSum : Op::kAverage;
   shape.stochastic = wire_format_rounds_at_random(shape.format) && random.chance(50);
   shape.seed = random.next();
+  shape.algorithm = kAlgorithms[random.below(std::size(kAlgorithms))];
   return shape;
 }
 
@@ -77,6 +81,7 @@ Floats values_of(const Shape& shape, int rank, int world) {
 
 void run_call(Communicator& group, const Shape& shape, const Floats& input, Floats& output, float* residual) {
   CallOptions options;
+  options.algorithm = shape.algorithm;
   options.wire.format = shape.format;
   options.wire.stochastic = shape.stochastic;
   options.wire.seed = shape.seed;

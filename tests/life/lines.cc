@@ -1,6 +1,7 @@
 #include "tests/life/lines.h"
 
 #include <algorithm>
+#include <iterator>
 #include <utility>
 
 #include "tests/life/model.h"
@@ -82,10 +83,11 @@ std::string Lines::where() {
 }
 
 void Lines::algorithm(Step& step) {
-  constexpr const char* kNamed[] = {"ring", "direct", "tree", "star", "doubling", "halving_doubling", "double_tree"};
-  if (random_.chance(80) || step.has("wire") || step.number("user") == 2)
-    return;  // not all carry one, or keep the order
-  if (step.verb == "all_reduce" && life_.world > 1) step.with("algorithm", one_of(kNamed));
+  constexpr const char* kNamed[] = {"ring", "direct", "tree", "star", "double_tree", "doubling", "halving_doubling"};
+  constexpr size_t kCarryingWires = 5;
+  if (random_.chance(80) || step.number("user") == 2) return;  // not all keep the order
+  if (step.verb != "all_reduce" || life_.world == 1) return;
+  step.with("algorithm", kNamed[random_.below(step.has("wire") ? kCarryingWires : std::size(kNamed))]);
 }
 
 Step Lines::collective(const Known& group) {

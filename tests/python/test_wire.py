@@ -32,10 +32,11 @@ def _calls(group, name):
 
     out = np.empty(COUNT, np.float32)
     array = _values(rank)
-    assert group.all_reduce(array, out=out, wire=name) is out
-    assert (array == _values(rank)).all()
-    _same_on_all(group, out)
-    assert np.abs(out - exact).max() <= bound
+    for algorithm in (None, "ring", "direct"):
+        assert group.all_reduce(array, out=out, wire=name, algorithm=algorithm) is out
+        assert (array == _values(rank)).all()
+        _same_on_all(group, out)
+        assert np.abs(out - exact).max() <= bound
     group.all_reduce(array, op="avg", wire=wire, async_op=True).wait()
     assert np.abs(array * size - exact).max() <= bound
 

@@ -11,7 +11,8 @@ PlanCache::PlanCache(int rank, Topology topology, const Config& config)
       chunks_in_flight_(static_cast<int>(config.slices_per_chunk)) {}
 
 std::shared_ptr<const Plan> PlanCache::get(const CheckedCall& call, Algorithm algorithm) {
-  std::shared_ptr<const Plan>& plan = plans_[{call.collective, algorithm, call.root, call.scales_at_source()}];
+  std::shared_ptr<const Plan>& plan =
+      plans_[{call.collective, algorithm, call.root, call.scales_at_source(), call.coded()}];
   if (plan) return plan;
   PlanRequest request;
   request.collective = call.collective;
@@ -22,6 +23,7 @@ std::shared_ptr<const Plan> PlanCache::get(const CheckedCall& call, Algorithm al
   request.chunks_in_flight = chunks_in_flight_;
   request.topology = topology_;
   request.scale_at_source = call.scales_at_source();
+  request.coded = call.coded();
   plan = std::make_shared<const Plan>(build_plan(request));
   return plan;
 }

@@ -20,7 +20,7 @@ class PlanCache {
   std::shared_ptr<const Plan> get(const CheckedCall& call, Algorithm algorithm);
 
  private:
-  using Key = std::tuple<Collective, Algorithm, int, bool>;  // and root, scales_at_source
+  using Key = std::tuple<Collective, Algorithm, int, bool, bool>;  // and root, scales_at_source, coded
 
   int rank_;
   Topology topology_;

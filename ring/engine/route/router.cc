@@ -7,6 +7,7 @@
 #include <limits>
 #include <utility>
 
+#include "kernels/wire_codec.h"
 #include "ring/plan/build.h"
 #include "ring/plan/estimate.h"
 #include "ring/plan/fold_class.h"
@@ -30,6 +31,15 @@ bool no_windows_for(const PreparedCall& call, Algorithm algorithm) {
 constexpr uint64_t kFewestTuned = 16 * 1024;
 // Records of more ranks are longer than the calls that they are about.
 constexpr int kMostTuned = 64;
+
+// Passes over a coded element that is folded: it is decoded, folded and encoded.
+constexpr double kCodedPasses = 3;
+
+// How much more a byte that travels costs than one that is folded as it came.
+double fold_factor(const PreparedCall& call) {
+  if (!call.coded() || call.wire == WireFormat::kPacked) return 1;
+  return kCodedPasses * sizeof(float) * kWireBlock / static_cast<double>(wire_block_bytes(call.wire));
+}
 
 RouteTerms terms_of(const Config& config, const Topology& topology, bool can_pull) {
   using SingleCopy = RouteTerms::SingleCopy;
@@ -71,6 +81,10 @@ void Router::check(const PreparedCall& call, Algorithm asked) const {
   throw Exception(ErrorCode::kInvalid, fmt::format("{} on rank {}: {}", collective_name(call.collective), rank_, why));
 }
 
+double Router::estimated_us(const PreparedCall& call, Algorithm algorithm) const {
+  return chooser_.estimated_us(call.collective, algorithm, call.bytes, call.scales_at_source(), fold_factor(call));
+}
+
 // The cheapest of the plans that carry a wire format.
 Algorithm Router::choose_coded(const PreparedCall& call) const {
   Algorithm best = Algorithm::kRing;
@@ -78,7 +92,8 @@ Algorithm Router::choose_coded(const PreparedCall& call) const {
   for (int i = 0; i < kAlgorithms; ++i) {
     const auto algorithm = static_cast<Algorithm>(i);
     if (!carries_wire_format(call.collective, algorithm, topology_)) continue;
-    const double us = chooser_.estimated_us(call.collective, algorithm, call.bytes, false);
+    if (!chooser_.within_limits(call.collective, algorithm, call.bytes)) continue;
+    const double us = estimated_us(call, algorithm);
     if (us < least_us) {
       best = algorithm;
       least_us = us;
@@ -97,7 +112,7 @@ Algorithm Router::choose_in_order(const PreparedCall& call) const {
     if (part_of_window || no_windows_for(call, algorithm)) continue;
     if (!plan_available(call.collective, algorithm, topology_)) continue;
     if (!keeps_rank_order(call.collective, algorithm, call.root, topology_.world())) continue;
-    const double us = chooser_.estimated_us(call.collective, algorithm, call.bytes, false);
+    const double us = estimated_us(call, algorithm);
     if (best != Algorithm::kAuto && us >= least_us) continue;
     best = algorithm;
     least_us = us;
@@ -164,14 +179,14 @@ void Router::ask(PreparedCall& call) const {
 }
 
 std::string Router::describe(const PreparedCall& call, const Route& route) const {
-  const double us = chooser_.estimated_us(call.collective, route.algorithm, call.bytes, call.scales_at_source());
+  const double us = estimated_us(call, route.algorithm);
   return fmt::format("{} of {} bytes among {} ranks: {} ({}{})", collective_name(call.collective), call.bytes,
                      topology_.world(), algorithm_name(route.algorithm), reason_text(route.reason),
                      std::isinf(us) ? "" : fmt::format(", {:.0f} us by the cost model", us));
 }
 
 uint64_t Router::predicted_ns(const PreparedCall& call, Algorithm algorithm) const {
-  const double us = chooser_.estimated_us(call.collective, algorithm, call.bytes, call.scales_at_source());
+  const double us = estimated_us(call, algorithm);
   return std::isfinite(us) && us > 0 ? static_cast<uint64_t>(us * 1000) : 0;
 }
 

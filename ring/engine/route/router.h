@@ -43,6 +43,7 @@ class Router {
  private:
   Algorithm choose(const PreparedCall& call, Algorithm asked, RouteReason& why) const;
   Alternatives ways_of(const PreparedCall& call, Algorithm asked) const;
+  double estimated_us(const PreparedCall& call, Algorithm algorithm) const;
   Algorithm choose_coded(const PreparedCall& call) const;
   Algorithm choose_in_order(const PreparedCall& call) const;
   void check(const PreparedCall& call, Algorithm asked) const;

@@ -32,7 +32,9 @@ void SliceMover::start(const Binding& binding, uint32_t lane, std::span<Link* co
     port_index_[static_cast<size_t>(plan.peers[i])] = static_cast<uint32_t>(i);
     ports_[i].start(*links[i]);
   }
-  const size_t slot = plan.chunks * binding.slicing.chunk() * binding.element_bytes;
+  // Folds of coded slices keep the type that they are made in.
+  scratch_element_bytes_ = binding.wire.format == WireFormat::kNone ? binding.element_bytes : sizeof(float);
+  const size_t slot = plan.chunks * binding.slicing.chunk() * scratch_element_bytes_;
   if (plan.scratch_slots > 0) scratch_.resize(plan.scratch_slots * slot);
   binding_ = binding;
   start_again(binding);
@@ -60,7 +62,7 @@ std::byte* SliceMover::address(const Ref& ref, const Slice& slice) const {
       return binding_.output + (binding_.blocks->output[ref.chunk].offset + slice.elements.offset) * element;
     case Space::kScratch:
       return const_cast<std::byte*>(scratch_.data()) +
-             (ref.chunk * slicing.chunk() + slice.index * slicing.slice) * element;
+             (ref.chunk * slicing.chunk() + slice.index * slicing.slice) * scratch_element_bytes_;
     case Space::kWindow:
       if (is_staging(ref)) {
         const uint64_t chunk = uint64_t{lane_} * binding_.plan->chunks + ref.chunk;
@@ -113,7 +115,7 @@ bool SliceMover::buffers_open(const BoundStep& step) {
 // The same of a call with a wire format, over links only: what links carry is coded.
 bool SliceMover::move_coded(const BoundStep& step, Slice& slice) {
   WireSource sources[kMaxCombineSources];
-  std::byte* memory[kMaxCombineTargets];
+  WireTarget memory[kMaxCombineTargets];
   std::byte* slots[kMaxCombineTargets];
   size_t stored = 0, sent = 0;
   bool results = false;  // partial sums in library memory are not this rank's to report
@@ -123,6 +125,7 @@ bool SliceMover::move_coded(const BoundStep& step, Slice& slice) {
     sources[i].data = coded ? link(ref).arrived() : address(ref, slice);
     sources[i].coded = coded;
     if (coded) sources[i].bytes = link(ref).arrived_bytes();
+    sources[i].wide = ref.space == Space::kScratch;
     sources[i].own = ref.space == Space::kInput;
     if (!coded && !sources[i].own) sources[i].note = note_of(sources[i].data);
   }
@@ -130,7 +133,7 @@ bool SliceMover::move_coded(const BoundStep& step, Slice& slice) {
     if (is_mailbox(ref)) {
       slots[sent++] = link(ref).reserve(slice.tag.bytes);
     } else {
-      memory[stored++] = address(ref, slice);
+      memory[stored++] = {address(ref, slice), ref.space == Space::kScratch};
       results |= ref.space == Space::kOutput;
     }
   }
@@ -154,7 +157,7 @@ bool SliceMover::move_coded(const BoundStep& step, Slice& slice) {
   move.element = binding_.blocks->input[block_of(step)].offset + slice.elements.offset;
   move.residual = binding_.wire.residual == nullptr ? nullptr : binding_.wire.residual + move.element;
   const WireNote found = wire_.run(move);
-  for (size_t i = 0; i < stored; ++i) keep_note(found, memory[i]);
+  for (size_t i = 0; i < stored; ++i) keep_note(found, memory[i].data);
   if (results && found.found()) note(found, step, slice);
   send(step, slice, nullptr);
   return true;

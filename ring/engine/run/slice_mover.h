@@ -85,6 +85,7 @@ class SliceMover {
   std::vector<Port> ports_;           // by index in plan->peers
   std::vector<uint32_t> port_index_;  // by rank
   std::vector<std::byte> scratch_;
+  size_t scratch_element_bytes_ = 0;
   std::vector<std::byte> pulled_;  // a slice of each source that is pulled
   WireFold wire_;
   WireNote not_finite_;

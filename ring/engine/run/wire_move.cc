@@ -49,14 +49,14 @@ std::optional<uint32_t> move_packed(DType dtype, const WireMove& move) {
     packed = move.slots.empty() ? nullptr : move.slots[0];
     bytes = move.slots.empty() ? 0 : pack(dtype, values, move.count, move.slots[0]);
   } else if (!move.memory.empty()) {
-    if (!unpack(dtype, packed, bytes, move.count, move.memory[0])) return std::nullopt;
-    values = move.memory[0];
+    if (!unpack(dtype, packed, bytes, move.count, move.memory[0].data)) return std::nullopt;
+    values = move.memory[0].data;
   }
   for (std::byte* slot : move.slots) {
     if (slot != packed) std::memcpy(slot, packed, bytes);
   }
-  for (std::byte* to : move.memory) {
-    if (to != values) std::memcpy(to, values, move.count * dtype_bytes(dtype));
+  for (const WireTarget& to : move.memory) {
+    if (to.data != values) std::memcpy(to.data, values, move.count * dtype_bytes(dtype));
   }
   return static_cast<uint32_t>(bytes);
 }
@@ -82,7 +82,7 @@ WireNote WireFold::pass_on(const WireMove& move) {
     std::memcpy(slot, from, wire_slice_bytes(options_.format, dtype_bytes(memory_), move.count));
   if (move.memory.empty()) return {};
   if (memory_ == DType::kFloat32) {
-    for (std::byte* to : move.memory) wire_decode(options_.format, from, move.count, to);
+    for (const WireTarget& to : move.memory) wire_decode(options_.format, from, move.count, to.data);
     return read_note(from, options_.format, move.count);
   }
   for (uint64_t at = 0; at < move.count; at += kPiece) {
@@ -119,8 +119,9 @@ const std::byte* WireFold::load(const WireMove& move, size_t index, uint64_t at,
     wire_decode(options_.format, source.data + wire_bytes(options_.format, at), count, tile);
     return reinterpret_cast<const std::byte*>(tile);
   }
-  const std::byte* values = source.data + at * dtype_bytes(memory_);
-  if (memory_ != DType::kFloat32) {
+  const bool widens = !source.wide && memory_ != DType::kFloat32;
+  const std::byte* values = source.data + at * (source.wide ? sizeof(float) : dtype_bytes(memory_));
+  if (widens) {
     widen(memory_, values, count, tile);
     values = reinterpret_cast<const std::byte*>(tile);
   }
@@ -181,16 +182,14 @@ uint64_t WireFold::store(const WireMove& move, const float* value, uint64_t at, 
 
 // Stores values in memory. Returns the first that its type rounds to infinity; count if there is none, and for float32.
 uint64_t WireFold::keep(const WireMove& move, const float* value, uint64_t at, uint64_t count) const {
-  if (move.memory.empty()) return count;
-  const size_t element = dtype_bytes(memory_);
-  std::byte* const first = move.memory[0] + at * element;
   uint64_t large = count;
-  if (memory_ == DType::kFloat32) {
-    std::memcpy(first, value, count * element);
-  } else {
-    large = narrow(memory_, value, count, first);
+  for (const WireTarget& to : move.memory) {
+    if (to.wide || memory_ == DType::kFloat32) {
+      std::memcpy(to.data + at * sizeof(float), value, count * sizeof(float));
+    } else {
+      large = narrow(memory_, value, count, to.data + at * dtype_bytes(memory_));
+    }
   }
-  for (std::byte* to : move.memory.subspan(1)) std::memcpy(to + at * element, first, count * element);
   return large;
 }
 

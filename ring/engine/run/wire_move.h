@@ -33,15 +33,21 @@ size_t wire_slice_bytes(WireFormat format, size_t element_bytes, uint64_t count)
 struct WireSource {
   const std::byte* data = nullptr;
   uint32_t bytes = 0;  // as it travels: of `data`
-  bool coded = false;  // as it travels; else of the call's type
+  bool coded = false;  // as it travels; else
+  bool wide = false;   // float32, or of the call's type
   bool own = false;    // this rank's contribution, to which the residual is added
   WireNote note;       // of memory: what run() returned when it was stored here
+};
+
+struct WireTarget {
+  std::byte* data = nullptr;
+  bool wide = false;  // float32, or of the call's type
 };
 
 // One slice of a step whose ranks exchange coded slices.
 struct WireMove {
   std::span<const WireSource> sources;
-  std::span<std::byte* const> memory;  // targets of the call's type
+  std::span<const WireTarget> memory;  // targets in memory
   std::span<std::byte* const> slots;   // targets of wire_slice_bytes(), sent to others
   uint64_t count = 0;                  // elements
   bool passes_on = false;              // one source, coded: its bytes go on as they came
@@ -56,9 +62,9 @@ struct WireMove {
 std::optional<uint32_t> move_packed(DType dtype, const WireMove& move);
 
 // The other formats. Folds sources in the listed order in float32, encodes the value once for all slots, and stores in
-// memory what the slots are decoded as; without slots, the value itself; both rounded to the call's type. The residual
-// becomes what the encoding has lost, in the unit of a contribution; zero where nothing was encoded. Cost beside the
-// transfer: a pass of 8 KiB pieces in cache. Never throws; allocates in bind() only. One thread at a time.
+// memory what the slots are decoded as; without slots, the value itself; both rounded to the target's type. The
+// residual becomes what the encoding has lost, in the unit of a contribution; zero where nothing was encoded. Cost
+// beside the transfer: a pass of 8 KiB pieces in cache. Never throws; allocates in bind() only. One thread at a time.
 class WireFold {
  public:
   // memory: float32, float16 or bfloat16. spec: of float32. sources: the most of any step. rank: this one, of

@@ -1,0 +1,176 @@
+#include "tests/engine/wire_cases.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "tests/support/rank_group.h"
+
+namespace rondo::testing {
+namespace {
+
+constexpr DType kDTypes[] = {DType::kFloat32, DType::kFloat32, DType::kBfloat16, DType::kFloat16};
+constexpr Algorithm kReduceScatters[] = {Algorithm::kAuto, Algorithm::kRing, Algorithm::kDirect,
+                                         Algorithm::kHalvingDoubling, Algorithm::kPat};
+constexpr Algorithm kBroadcasts[] = {Algorithm::kAuto, Algorithm::kRing, Algorithm::kDirect, Algorithm::kTree,
+                                     Algorithm::kDoubleTree};
+constexpr Algorithm kAllGathers[] = {Algorithm::kAuto, Algorithm::kRing, Algorithm::kDirect};
+
+CallOptions options_of(const WireShape& shape, float* residual) {
+  CallOptions options;
+  options.algorithm = shape.algorithm;
+  options.wire.format = shape.format;
+  options.wire.stochastic = shape.stochastic;
+  options.wire.seed = shape.seed;
+  options.wire.residual = residual;
+  return options;
+}
+
+// Of rank `rank`: about 1 in size, and of the call's type.
+Floats values_of(const WireShape& shape, int rank, size_t count) {
+  Random random(shape.seed + static_cast<uint64_t>(rank));
+  Floats values(count);
+  for (float& value : values) value = static_cast<float>(random.below(2'000'001)) * 1e-6f - 1.0f;
+  return Elements(shape.dtype, values).values(0, count);
+}
+
+void expect_same_bits(Communicator& group, const Floats& values, const std::string& text) {
+  Floats all(values.size() * static_cast<size_t>(group.size()));
+  group.all_gather(values.data(), all.data(), values.size(), DType::kFloat32);
+  for (int r = 0; r < group.size(); ++r) {
+    const float* theirs = all.data() + static_cast<size_t>(r) * values.size();
+    expect(values.empty() || std::memcmp(theirs, values.data(), values.size() * sizeof(float)) == 0,
+           fmt::format("{}: rank {} has other bits than rank {}", text, r, group.rank()));
+  }
+}
+
+std::vector<double> total(Communicator& group, const Floats& values) {
+  std::vector<double> sum(values.begin(), values.end());
+  group.all_reduce(sum.data(), sum.data(), sum.size(), DType::kFloat64);
+  return sum;
+}
+
+void check_reduce_scatter(Communicator& group, const WireShape& shape) {
+  const std::string text = shape.text("reduce_scatter", group.size());
+  const size_t all = shape.count * static_cast<size_t>(group.size()),
+               own = shape.count * static_cast<size_t>(group.rank());
+  const double unit = shape.op == Op::kAverage ? group.size() : 1;
+  Floats residual(all);
+  const Floats input = values_of(shape, group.rank(), all);
+  const std::vector<double> given = total(group, input);
+  Elements from(shape.dtype, input), to(shape.dtype, Floats(shape.count));
+  group.reduce_scatter(from.at(0), shape.in_place ? from.at(own) : to.at(0), shape.count, shape.dtype, shape.op,
+                       options_of(shape, residual.data()));
+  const Floats target = shape.in_place ? from.values(own, shape.count) : to.values(0, shape.count);
+  const std::vector<double> left = total(group, residual);
+  for (size_t i = 0; i < shape.count; ++i) {
+    const double gap = std::abs(given[own + i] - target[i] * unit - left[own + i]);
+    expect(gap < shape.gap(group.size()) * unit,
+           [&] { return fmt::format("{}: element {} is off by {}", text, i, gap); });
+  }
+}
+
+void check_all_gather(Communicator& group, const WireShape& shape) {
+  const std::string text = shape.text("all_gather", group.size());
+  const size_t own = shape.count * static_cast<size_t>(group.rank());
+  const Floats input = values_of(shape, group.rank(), shape.count);
+  const size_t all = shape.count * static_cast<size_t>(group.size());
+  Floats residual(shape.count), before(all);
+  std::copy(input.begin(), input.end(), before.begin() + static_cast<ptrdiff_t>(own));
+  Elements from(shape.dtype, input), to(shape.dtype, before);
+  group.all_gather(shape.in_place ? to.at(own) : from.at(0), to.at(0), shape.count, shape.dtype,
+                   options_of(shape, residual.data()));
+  const Floats output = to.values(0, all);
+  expect_same_bits(group, output, text);
+  for (size_t i = 0; i < shape.count; ++i) {
+    const float gap = input[i] - output[own + i] - residual[i];
+    const bool exact = !shape.stochastic && shape.dtype == DType::kFloat32;
+    expect(exact ? gap == 0 : std::abs(gap) < shape.gap(1), [&] { return fmt::format("{}: element {}", text, i); });
+  }
+}
+
+}  // namespace
+
+WireShape random_wire_shape(Random& random, std::span<const Algorithm> algorithms) {
+  constexpr size_t kEdges[] = {0, 1, 127, 128, 129, 1000, 70'000};
+  WireShape shape;
+  shape.count = random.chance(60) ? kEdges[random.below(std::size(kEdges))] : random.below(20'000);
+  shape.dtype = kDTypes[random.below(std::size(kDTypes))];
+  shape.format = kCodedFormats[random.below(std::size(kCodedFormats))];
+  shape.op = random.chance(50) ? Op::kSum : Op::kAverage;
+  shape.stochastic = wire_format_rounds_at_random(shape.format) && random.chance(50);
+  shape.in_place = random.chance(50);
+  shape.seed = random.next();
+  shape.algorithm = algorithms[random.below(algorithms.size())];
+  return shape;
+}
+
+std::vector<std::byte> bits_of(const WireShape& shape, int rank) {
+  Random random(shape.seed + static_cast<uint64_t>(rank));
+  std::vector<std::byte> bits(shape.count * dtype_bytes(shape.dtype));
+  const uint32_t alike = random.chance(70) ? 0x3c000000 : 0;
+  for (size_t i = 0; i < shape.count; ++i) {
+    const uint32_t word = (static_cast<uint32_t>(random.next()) & (alike != 0 ? 0x83ffffff : 0xffffffff)) | alike;
+    const size_t bytes = dtype_bytes(shape.dtype);
+    std::memcpy(&bits[i * bytes], reinterpret_cast<const std::byte*>(&word) + sizeof word - bytes, bytes);
+  }
+  return bits;
+}
+
+void check_coded_all_reduce(Communicator& group, const WireShape& shape) {
+  const std::string text = shape.text("all_reduce", group.size());
+  const double unit = shape.op == Op::kAverage ? group.size() : 1;
+  Floats residual(shape.count);
+  const Floats input = values_of(shape, group.rank(), shape.count);
+  std::vector<double> given = total(group, input), arrived(shape.count);
+  for (int call = 0; call < 2; ++call) {
+    Elements from(shape.dtype, input), to = from;
+    group.all_reduce(shape.in_place ? to.at(0) : from.at(0), to.at(0), shape.count, shape.dtype, shape.op,
+                     options_of(shape, residual.data()));
+    const Floats output = to.values(0, shape.count);
+    expect_same_bits(group, output, text);
+    for (size_t i = 0; i < shape.count; ++i) arrived[i] += output[i] * unit;
+  }
+  const std::vector<double> left = total(group, residual);
+  for (size_t i = 0; i < shape.count; ++i) {
+    const double gap = std::abs(2 * given[i] - arrived[i] - left[i]);
+    expect(gap < 2 * shape.gap(group.size()) * unit,
+           [&] { return fmt::format("{}: element {} is off by {}", text, i, gap); });
+  }
+}
+
+void check_packed(Communicator& group, WireShape shape, Algorithm broadcast) {
+  shape.format = WireFormat::kPacked;
+  shape.stochastic = false;
+  if (shape.dtype == DType::kFloat16) shape.dtype = DType::kBfloat16;
+  const int root = static_cast<int>(shape.seed % static_cast<uint64_t>(group.size()));
+  const std::vector<std::byte> own = bits_of(shape, group.rank()), given = bits_of(shape, root);
+  std::vector<std::byte> all, array = own;
+  for (int r = 0; r < group.size(); ++r) {
+    const std::vector<std::byte> bits = bits_of(shape, r);
+    all.insert(all.end(), bits.begin(), bits.end());
+  }
+  std::vector<std::byte> output(all.size());
+  std::byte* const part = output.data() + own.size() * static_cast<size_t>(group.rank());
+  if (shape.in_place) std::copy(own.begin(), own.end(), part);
+  group.all_gather(shape.in_place ? part : own.data(), output.data(), shape.count, shape.dtype,
+                   options_of(shape, nullptr));
+  expect(output == all, shape.text("all_gather", group.size()));
+  shape.algorithm = broadcast;
+  group.broadcast(array.data(), shape.count, shape.dtype, root, options_of(shape, nullptr));
+  expect(array == given, shape.text("broadcast", group.size()));
+}
+
+void check_random_wire_calls(Communicator& group, uint64_t seed, int calls) {
+  Random random(seed);
+  for (int i = 0; i < calls; ++i) {
+    check_coded_all_reduce(group, random_wire_shape(random, kCodedAllReduces));
+    check_reduce_scatter(group, random_wire_shape(random, kReduceScatters));
+    check_all_gather(group, random_wire_shape(random, kAllGathers));
+    const WireShape shape = random_wire_shape(random, kAllGathers);
+    check_packed(group, shape, kBroadcasts[random.below(std::size(kBroadcasts))]);
+  }
+}
+
+}  // namespace rondo::testing
