@@ -36,14 +36,17 @@ def test_equal_to_gloo(name, tmp_path):
 def trained(name, backend, folder):
     command, script, options = SCRIPTS[name]
     file = folder / f"{backend}.pt"
-    environment = {
+    done = subprocess.run(
+        [*command, script, backend, str(file), *options],
+        cwd=HERE, env=environment(), capture_output=True, text=True, check=False, timeout=300,
+    )  # fmt: skip
+    assert done.returncode == 0, f"{name} with {backend}:\n{done.stdout[-4000:]}\n{done.stderr[-4000:]}"
+    return torch.load(file)
+
+
+def environment():
+    return {
         **os.environ, "PYTHONPATH": os.pathsep.join(filter(None, (str(HERE), os.environ.get("PYTHONPATH")))),
         "OMP_NUM_THREADS": "1", "DS_ACCELERATOR": "cpu", "ACCELERATE_USE_CPU": "1", "RAY_TRAIN_V2_ENABLED": "1",
         "RAY_USAGE_STATS_ENABLED": "0", "HF_HUB_OFFLINE": "1",
     }  # fmt: skip
-    done = subprocess.run(
-        [*command, script, backend, str(file), *options],
-        cwd=HERE, env=environment, capture_output=True, text=True, check=False, timeout=300,
-    )  # fmt: skip
-    assert done.returncode == 0, f"{name} with {backend}:\n{done.stdout[-4000:]}\n{done.stderr[-4000:]}"
-    return torch.load(file)

@@ -34,15 +34,20 @@ def create(options, backend_options):
     if backend_options is not None:
         raise ValueError(f"backend rondo takes no pg_options; it was given {backend_options!r}: pass None")
     _refuse_devices(options.store)
-    start.end_with_this_process()
-    meeting = dist.ProcessGroup(options.store, options.group_rank, options.group_size)
-    timeout_ms = options.timeout // datetime.timedelta(milliseconds=1)
     ranks = list(options.global_ranks_in_group)
     # Programs copy torch's helper that makes the default group, for groups beside it.
     is_default = not ranks and distributed_c10d._world.default_pg is None
     waits = getattr(options, "enable_reconfigure", False)  # of torch 2.15
-    extension()._create(meeting.boxed(), timeout_ms, options.group_id, ranks, is_default, waits)
+    meeting = dist.ProcessGroup(options.store, options.group_rank, options.group_size)
+    set_backend(meeting, options.timeout, options.group_id, ranks, is_default, waits)
     return meeting._get_backend(torch.device("cpu"))
+
+
+def set_backend(group, timeout: datetime.timedelta, name: str, ranks=(), is_default: bool = False, waits: bool = False) -> None:
+    """Gives a group of a store the backend. ranks: of the default group; without them the ranks meet in the store."""
+    start.end_with_this_process()
+    timeout_ms = timeout // datetime.timedelta(milliseconds=1)
+    extension()._create(group.boxed(), timeout_ms, name, list(ranks), is_default, waits)
 
 
 def _refuse_devices(store: dist.Store) -> None:
