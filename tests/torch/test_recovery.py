@@ -5,6 +5,7 @@ import re
 import signal
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
@@ -64,6 +65,37 @@ def shrinks(rank):
 def test_shrink_group_after_a_death(tmp_path):
     sum_twice = 3 * (0 + 2 + 3)
     assert survivors(4, shrinks, tmp_path) == [(0, 3, sum_twice, 2), (1, 3, sum_twice, 0), (2, 3, sum_twice, 2)]
+
+
+def dies_in_flight(rank):
+    """Rank 1 dies in its seventh call or later; the call that fails is made again, with the same tensors."""
+    rondo.torch.recoverable()
+    gradients = [torch.full((1 << 22,), rank + 1.0) for _ in range(3)]
+    for _ in range(2):
+        for work in [dist.all_reduce(gradient.clone(), async_op=True) for gradient in gradients]:
+            work.wait()
+    if rank == 1:
+        threading.Timer(0.004, os.kill, (os.getpid(), signal.SIGKILL)).start()
+    done = 0
+    while not done:
+        works = [dist.all_reduce(gradient, async_op=True) for gradient in gradients]
+        for gradient, work in zip(gradients, works, strict=True):
+            try:
+                work.wait()
+            except dist.DistBackendError:
+                done += 1
+                assert gradient.eq(rank + 1).all()
+            else:
+                assert gradient.eq(6).all()
+                gradient.fill_(rank + 1)
+    dist.shrink_group(rondo.torch.lost_ranks(), shrink_flags=distributed_c10d.SHRINK_ABORT)
+    dist.all_reduce(gradients[2])
+    return gradients[2].eq(4).all().item()
+
+
+@needs_shrinking
+def test_gradients_in_flight(tmp_path):
+    assert survivors(3, dies_in_flight, tmp_path) == [True, True]
 
 
 @needs_shrinking

@@ -16,7 +16,7 @@ import torch
 import torch.distributed as dist
 from _rondo_torch import register
 
-__all__ = ["empty", "lost_ranks", "make_default", "monitored_barrier", "register", "registered"]
+__all__ = ["empty", "lost_ranks", "make_default", "monitored_barrier", "recoverable", "register", "registered"]
 
 register()
 
@@ -71,6 +71,16 @@ def lost_ranks(group: dist.ProcessGroup | None = None) -> list[int]:
     >>> torch.distributed.shrink_group(rondo.torch.lost_ranks(), shrink_flags=SHRINK_ABORT)
     """
     return _extension()._lost(_name(group))
+
+
+def recoverable(group: dist.ProcessGroup | None = None, on: bool = True) -> None:
+    """From now on an all_reduce of this process's that fails leaves its tensor as it was, so that the living can do the step
+    again: gradients in flight, too. It takes a copy of the tensor; not of lists, of groups of calls or with a wire format.
+    group: None: the default group; shrink_group keeps it.
+
+    >>> rondo.torch.recoverable()
+    """
+    _extension()._recoverable(_name(group), on)
 
 
 def _extension():

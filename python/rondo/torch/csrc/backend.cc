@@ -229,6 +229,7 @@ c10::intrusive_ptr<c10d::Backend> RondoBackend::shrink(const std::vector<int64_t
   check(rondo_size(comm, &size));
   const GroupDescription group{rank, size, options_->timeout, "", {}, false};
   auto backend = c10::make_intrusive<RondoBackend>(store_, group, job_of("shrunk"), comm);
+  backend->set_recoverable(recoverable_);
   Groups::get().add(backend, Groups::get().get_default().get() == this);
   return backend;
 }
@@ -372,6 +373,13 @@ rondo_options_t RondoBackend::call_options(std::chrono::milliseconds timeout, do
   options.timeout_ms = std::max<int64_t>(limit.count(), 0);
   options.scalar = scalar;
   options.wire = wire;
+  return options;
+}
+
+rondo_options_t RondoBackend::all_reduce_options(std::chrono::milliseconds timeout, double scalar,
+                                                 rondo_wire_format_t wire) const {
+  rondo_options_t options = call_options(timeout, scalar, wire);
+  if (recoverable_ && wire == RONDO_WIRE_NONE && !groups_here()) options.flags |= RONDO_RECOVERABLE;
   return options;
 }
 

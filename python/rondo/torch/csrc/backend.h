@@ -75,6 +75,8 @@ class RondoBackend : public c10d::Backend {
   c10::intrusive_ptr<c10d::Backend> split(const c10::intrusive_ptr<c10d::Store>& store, const std::vector<int>& ranks,
                                           const c10::intrusive_ptr<Options>& options) override;
 
+  // all_reduces by themselves, without a wire format, leave their tensors as they were where they fail.
+  void set_recoverable(bool recoverable) { recoverable_ = recoverable; }
   // After a failure, called by all that live: the ranks that do not go on, as rondo_shrink() has agreed.
   std::vector<int64_t> lost();
   // torch.distributed.shrink_group, of torch 2.13 and newer: no override to those before. The group without these
@@ -198,6 +200,7 @@ class RondoBackend : public c10d::Backend {
                       int64_t width, std::chrono::milliseconds timeout);
   rondo_options_t call_options(std::chrono::milliseconds timeout, double scalar = 1,
                                rondo_wire_format_t wire = RONDO_WIRE_NONE) const;
+  rondo_options_t all_reduce_options(std::chrono::milliseconds timeout, double scalar, rondo_wire_format_t wire) const;
   void check_root(int64_t root, const char* call) const;
   void check_list(const Tensors& list, const at::Tensor& one, const char* call) const;
 
@@ -214,6 +217,7 @@ class RondoBackend : public c10d::Backend {
   Locked<std::shared_ptr<Arena>> arena_;  // shared with scopes and tensors; null: none was asked for
   const int forks_;  // this process's when it was made: a forked child must not touch the communicator
   std::atomic<uint64_t> sequence_number_{0};
+  std::atomic<bool> recoverable_{false};
   std::atomic<int> uses_{0};
   std::atomic<bool> closed_;
   std::atomic<std::thread::id> group_thread_{};

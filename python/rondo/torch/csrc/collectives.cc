@@ -13,7 +13,7 @@ WorkPointer RondoBackend::allreduce(Tensors& tensors, const c10d::AllreduceOptio
   check_tensor(tensor, "all_reduce");
   const Reduction how = reduction(options.reduceOp, tensor.scalar_type());
   const Block block(tensor, Access::kUpdate, "all_reduce");
-  const rondo_options_t limits = call_options(options.timeout, how.scalar, wire);
+  const rondo_options_t limits = all_reduce_options(options.timeout, how.scalar, wire);
   const rondo_call_t call = rondo_even(RONDO_ALL_REDUCE, block.data(), block.data(),
                                        block.items() * how.elements.per_item, how.elements.dtype, how.op, -1, &limits);
   return run({OpType::ALLREDUCE, "rondo:all_reduce", {tensor}, after(block, block)}, tensors, wants_work(options),
@@ -26,7 +26,7 @@ bool RondoBackend::allreduce_as_it_lies(at::Tensor& tensor, const c10d::ReduceOp
       tensor.defined() && tensor.device().is_cpu() && tensor.layout() == at::kStrided && lies_in_order(tensor);
   if (!lies_well || groups_here() || profiled()) return false;
   const Reduction how = reduction(op, tensor.scalar_type());
-  const rondo_options_t limits = call_options(timeout, how.scalar, wire);
+  const rondo_options_t limits = all_reduce_options(timeout, how.scalar, wire);
   const uint64_t count = static_cast<uint64_t>(tensor.numel()) * how.elements.per_item;
   void* data = tensor.data_ptr();
   Use use(*this);

@@ -40,6 +40,8 @@ TORCH_LIBRARY_FRAGMENT(rondo, library) {
       &create);
   library.def("_leave(str exception) -> ()", [](std::string exception) { RondoBackend::leave_all(exception); });
   library.def("_lost(str group_name) -> int[]", [](std::string name) { return RondoBackend::named(name)->lost(); });
+  library.def("_recoverable(str group_name, bool recoverable) -> ()",
+              [](std::string name, bool recoverable) { RondoBackend::named(name)->set_recoverable(recoverable); });
   library.def("_empty(int[] shape, ScalarType dtype, str group_name) -> Tensor", &empty);
   library.class_<RegisteredScope>("RegisteredScope")
       .def(torch::init<std::string, int64_t>())
