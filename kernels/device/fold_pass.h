@@ -53,12 +53,8 @@ RONDO_INLINE T* global(T* pointer) {
   return pointer;
 }
 
-RONDO_INLINE const Packet* packet_at(const void* base, uint64_t head_bytes, uint64_t index) {
-  return global(reinterpret_cast<const Packet*>(static_cast<const Byte*>(base) + head_bytes)) + index;
-}
-RONDO_INLINE Packet* packet_at(void* base, uint64_t head_bytes, uint64_t index) {
-  return global(reinterpret_cast<Packet*>(static_cast<Byte*>(base) + head_bytes)) + index;
-}
+RONDO_INLINE const Packet* packet_at(const Byte* at) { return global(reinterpret_cast<const Packet*>(at)); }
+RONDO_INLINE Packet* packet_at(Byte* at) { return global(reinterpret_cast<Packet*>(at)); }
 
 // Packets of a source that a thread loads at once: 8 registers of accumulators, which leaves 64 registers enough for
 // packets of two sources. Floats of 16 bits have two packets, in 16 registers: one is not enough under way. A division
@@ -70,9 +66,16 @@ constexpr int kWordsOf = kElementsOf<K>*(sizeof(typename K::Accumulator) > 4 ? 2
 template <class K>
 constexpr bool kIsHalf = K::Format::kBytes == 2 && std::is_floating_point_v<typename K::Accumulator>;
 template <class K>
+constexpr bool kDivides = sizeof(typename K::Accumulator) > 4 && std::is_integral_v<typename K::Constant>;
+template <class K>
 constexpr int kAtOnceOf = kIsHalf<K>                                                     ? 2
                           : kWordsOf<K> >= 8 || std::is_integral_v<typename K::Constant> ? 1
                                                                                          : 8 / kWordsOf<K>;
+
+// The end of a buffer's packets, in bytes.
+RONDO_INLINE uint64_t end_of(const Pass& pass, uint64_t element_bytes) {
+  return pass.head * element_bytes + pass.packets * kPacketBytes;
+}
 
 // What the whole call has of a kernel's numbers.
 template <class K>
@@ -83,14 +86,14 @@ struct Numbers {
   typename K::Constant constant;
 };
 
-// N packets, `stride` apart, of one thread.
+// N packets of one thread, from byte `at` of a source on, `stride` bytes apart.
 template <class K, int N>
 struct Packets {
   Packet of[N];
-  RONDO_INLINE void load(const Pass& pass, uint32_t source, uint64_t first, uint64_t stride) {
-    const void* from = pass.fold.sources[source];
+  RONDO_INLINE void load(const Pass& pass, uint32_t source, uint64_t at, uint32_t stride) {
+    const Byte* from = static_cast<const Byte*>(pass.fold.sources[source]) + at;
     RONDO_UNROLL
-    for (int p = 0; p < N; ++p) of[p] = *packet_at(from, pass.head * K::Format::kBytes, first + uint64_t(p) * stride);
+    for (int p = 0; p < N; ++p) of[p] = *packet_at(from + uint64_t(p) * stride);
   }
   template <class Use>
   RONDO_INLINE void decode(const Pass& pass, const Numbers<K>& numbers, uint32_t source, Use use) const {
@@ -105,37 +108,52 @@ struct Packets {
   }
 };
 
-// Two sets of registers in turn, and loads without a condition (behind the last source it is loaded again, out of the
-// cache): a load then waits for no other one, so that the packets of two sources are under way.
+// Folds the packets at byte `at`, N of them `stride` bytes apart, and those behind them while there are N more; returns
+// where it stopped. Two sets of registers in turn, and loads without a condition: a set that has been used takes the
+// source after the next one, and behind the last source those of the packets that come next. So the packets of two
+// sources are under way always, while results are made and stored, too.
 template <class K, int N>
-RONDO_INLINE void fold_packets(const Pass& pass, const Numbers<K>& numbers, uint64_t first, uint64_t stride) {
+RONDO_INLINE uint64_t fold_packets(const Pass& pass, const Numbers<K>& numbers, uint64_t at, uint32_t stride) {
   using Format = typename K::Format;
   using Accumulator = typename K::Accumulator;
   const DeviceFold& fold = pass.fold;
-  const uint32_t last = fold.source_count - 1u;
+  if (at + uint64_t(N - 1) * stride >= end_of(pass, Format::kBytes)) return at;
   Packets<K, N> even, odd;
-  Accumulator values[N][kElementsOf<K>];
-  even.load(pass, 0, first, stride);
-  odd.load(pass, last < 1 ? last : 1, first, stride);
-  even.decode(pass, numbers, 0, [&](int p, int i, Accumulator value) { values[p][i] = value; });
-  const auto add = [&](int p, int i, Accumulator value) { values[p][i] = K::fold(values[p][i], value); };
-  for (uint32_t source = 1; source <= last; source += 2) {
-    even.load(pass, source < last ? source + 1 : last, first, stride);
-    odd.decode(pass, numbers, source, add);
-    if (source == last) break;
-    odd.load(pass, source + 1 < last ? source + 2 : last, first, stride);
-    even.decode(pass, numbers, source + 1, add);
-  }
-  RONDO_UNROLL
-  for (int p = 0; p < N; ++p) {
-    Packet result = {};
+  even.load(pass, 0, at, stride);
+  odd.load(pass, fold.source_count > 1 ? 1 : 0, at, stride);
+  while (true) {
+    const uint32_t last = fold.source_count - 1u, second = last < 1 ? last : 1;
+    // Where there are none, the same again.
+    const bool ends = at + uint64_t(2 * N - 1) * stride >= end_of(pass, Format::kBytes);
+    const uint64_t next = at + (ends ? 0 : N * stride);
+    Accumulator values[N][kElementsOf<K>];
+    even.decode(pass, numbers, 0, [&](int p, int i, Accumulator value) { values[p][i] = value; });
+    const auto add = [&](int p, int i, Accumulator value) { values[p][i] = K::fold(values[p][i], value); };
+    uint32_t source = 1;
+    for (; source < last; source += 2) {
+      even.load(pass, source + 1, at, stride);
+      odd.decode(pass, numbers, source, add);
+      const bool more = source + 1 < last;
+      odd.load(pass, more ? source + 2 : second, more ? at : next, stride);
+      even.decode(pass, numbers, source + 1, add);
+    }
+    if (source == last) odd.decode(pass, numbers, source, add);
+    if constexpr (!kDivides<K>) even.load(pass, 0, next, stride);
+    if (source == last) odd.load(pass, second, next, stride);
     RONDO_UNROLL
-    for (int i = 0; i < kElementsOf<K>; ++i) {
-      set_element(result, i, Format::encode(K::leave(values[p][i], numbers.constant)));
+    for (int p = 0; p < N; ++p) {
+      Packet result = {};
+      RONDO_UNROLL
+      for (int i = 0; i < kElementsOf<K>; ++i) {
+        set_element(result, i, Format::encode(K::leave(values[p][i], numbers.constant)));
+      }
+      for (uint32_t target = 0; target < fold.target_count; ++target) {
+        *packet_at(static_cast<Byte*>(fold.targets[target]) + at + uint64_t(p) * stride) = result;
+      }
     }
-    for (uint32_t target = 0; target < fold.target_count; ++target) {
-      *packet_at(fold.targets[target], pass.head * Format::kBytes, first + uint64_t(p) * stride) = result;
-    }
+    if constexpr (kDivides<K>) even.load(pass, 0, next, stride);
+    at += uint64_t(N) * stride;
+    if (ends) return at;
   }
 }
 
@@ -194,13 +212,10 @@ template <class K>
 RONDO_INLINE void fold_thread(const Pass& pass, ThreadPlace place) {
   const Numbers<K> numbers(pass.fold.arguments);
   constexpr int kAtOnce = kAtOnceOf<K>;
-  uint64_t packet = place.index;
-  for (; packet + uint64_t(kAtOnce - 1) * place.count < pass.packets; packet += kAtOnce * place.count) {
-    fold_packets<K, kAtOnce>(pass, numbers, packet, place.count);
-  }
-  if constexpr (kAtOnce > 1) {
-    for (; packet < pass.packets; packet += place.count) fold_packets<K, 1>(pass, numbers, packet, 0);
-  }
+  const auto stride = uint32_t(place.count * kPacketBytes);
+  const uint64_t first = pass.head * K::Format::kBytes + place.index * kPacketBytes;
+  const uint64_t at = fold_packets<K, kAtOnce>(pass, numbers, first, stride);
+  if constexpr (kAtOnce > 1) fold_packets<K, 1>(pass, numbers, at, stride);
   fold_loose(pass, numbers, place);
 }
 
@@ -211,15 +226,13 @@ struct CopyFormat : Uint8 {
 using Copy = Plain<CopyFormat, BitOr>;
 
 template <int N>
-RONDO_INLINE void copy_packets(const Pass& pass, uint64_t first, uint64_t stride) {
+RONDO_INLINE void copy_packets(const Pass& pass, uint64_t at, uint32_t stride) {
   Packet loaded[N];
-  for (int p = 0; p < N; ++p) {
-    loaded[p] = *packet_at(pass.fold.sources[0], pass.head, first + uint64_t(p) * stride);
-  }
+  const Byte* from = static_cast<const Byte*>(pass.fold.sources[0]) + at;
+  for (int p = 0; p < N; ++p) loaded[p] = *packet_at(from + uint64_t(p) * stride);
   for (uint32_t target = 0; target < pass.fold.target_count; ++target) {
-    for (int p = 0; p < N; ++p) {
-      *packet_at(pass.fold.targets[target], pass.head, first + uint64_t(p) * stride) = loaded[p];
-    }
+    Byte* to = static_cast<Byte*>(pass.fold.targets[target]) + at;
+    for (int p = 0; p < N; ++p) *packet_at(to + uint64_t(p) * stride) = loaded[p];
   }
 }
 
@@ -227,11 +240,13 @@ RONDO_INLINE void copy_packets(const Pass& pass, uint64_t first, uint64_t stride
 constexpr int kCopiedAtOnce = 4;
 
 RONDO_INLINE void copy_thread(const Pass& pass, ThreadPlace place) {
-  uint64_t packet = place.index;
-  for (; packet + (kCopiedAtOnce - 1) * place.count < pass.packets; packet += kCopiedAtOnce * place.count) {
-    copy_packets<kCopiedAtOnce>(pass, packet, place.count);
+  const auto stride = uint32_t(place.count * kPacketBytes);
+  const uint64_t end = end_of(pass, 1);
+  uint64_t at = pass.head + place.index * kPacketBytes;
+  for (; at + (kCopiedAtOnce - 1) * uint64_t(stride) < end; at += kCopiedAtOnce * uint64_t(stride)) {
+    copy_packets<kCopiedAtOnce>(pass, at, stride);
   }
-  for (; packet < pass.packets; packet += place.count) copy_packets<1>(pass, packet, 0);
+  for (; at < end; at += stride) copy_packets<1>(pass, at, 0);
   fold_loose(pass, Numbers<Copy>(pass.fold.arguments), place);
 }
 

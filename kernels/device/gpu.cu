@@ -32,7 +32,7 @@ constexpr uint64_t kElementBytes = dtype_bytes(DType(kDType));
 // The thread of a block. Words by the instructions that the protocol needs: PTX ISA, "Memory Consistency Model".
 template <int kDType>
 struct GpuLane {
-  __device__ __forceinline__ ThreadPlace thread() const { return {threadIdx.x, blockDim.x}; }
+  __device__ __forceinline__ ThreadPlace thread() const { return {threadIdx.x, kThreadsABlock}; }
   __device__ __forceinline__ uint32_t lane() const { return blockIdx.x; }
   __device__ __forceinline__ uint32_t lanes() const { return gridDim.x; }
   __device__ __forceinline__ uint64_t element_bytes() const { return kElementBytes<kDType>; }
