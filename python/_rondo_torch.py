@@ -12,7 +12,7 @@ def register() -> None:
     except ImportError:
         return  # this torch was built without torch.distributed
     if "RONDO" not in Backend._plugins:
-        Backend.register_backend("rondo", _create, extended_api=True, devices=["cpu"])
+        Backend.register_backend("rondo", _create, extended_api=True, devices=["cpu", "cuda"])
 
 
 def _create(options, backend_options):

@@ -14,7 +14,7 @@ EVERY = (*INTEGERS, *UNSIGNED, *FLOATS, *FLOATS8, *COMPLEX, torch.bool)
 def made(rank, shape, dtype, salt=0):
     """Values 0, 1 and 2, different on each rank; of three ranks' float8 sums each is exact."""
     generator = torch.Generator().manual_seed(1000 * salt + rank)
-    values = torch.randint(0, 3, shape, generator=generator, dtype=torch.int64)
+    values = torch.randint(0, 3, shape, generator=generator, dtype=torch.int64, device="cpu").to(torch.get_default_device())
     if dtype.is_complex:
         return torch.complex(values.double(), (2 - values).double()).to(dtype)
     return values.to(dtype)

@@ -1,4 +1,5 @@
-"""Jobs for tests: functions of this folder's modules, run by every rank of a process group."""
+"""Jobs for tests: functions of this folder's modules, run by every rank of a process group. Their tensors are on the device
+RONDO_TEST_TORCH_DEVICE, the CPU unless it is set: where a GPU is, test_collectives.py and test_messages.py run on it, too."""
 
 import datetime
 import multiprocessing
@@ -81,6 +82,7 @@ def _reported(main, rank, arguments, pipe):
 
 def _main(rank, world, url, backend, timeout, fn, args):
     torch.set_num_threads(1)
+    torch.set_default_device(os.environ.get("RONDO_TEST_TORCH_DEVICE", "cpu"))
     os.environ.update(RANK=str(rank), WORLD_SIZE=str(world), LOCAL_RANK=str(rank))
     limit = datetime.timedelta(seconds=timeout)
     dist.init_process_group(backend, init_method=url, rank=rank, world_size=world, timeout=limit)

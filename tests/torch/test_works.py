@@ -169,7 +169,7 @@ def unsupported(rank):
     calls = {
         "missing implementation of merge": lambda: world.merge_remote_group(store, 2, datetime.timedelta(seconds=5)),
         "takes no pg_options": lambda: dist.new_group([0, 1], pg_options=3),
-        "a tensor is on meta; rondo works on CPU": lambda: backend_of().allreduce([torch.ones(2, device="meta")]),
+        "a tensor is on meta, and the call is on cpu": lambda: backend_of().allreduce([torch.ones(2, device="meta")]),
     }
     for text, call in calls.items():
         with pytest.raises((RuntimeError, ValueError, TypeError, NotImplementedError), match=text):

@@ -33,7 +33,6 @@ def create(options, backend_options):
     enable_reconfigure."""
     if backend_options is not None:
         raise ValueError(f"backend rondo takes no pg_options; it was given {backend_options!r}: pass None")
-    _refuse_devices(options.store)
     ranks = list(options.global_ranks_in_group)
     # Programs copy torch's helper that makes the default group, for groups beside it.
     is_default = not ranks and distributed_c10d._world.default_pg is None
@@ -48,18 +47,6 @@ def set_backend(group, timeout: datetime.timedelta, name: str, ranks=(), is_defa
     start.end_with_this_process()
     timeout_ms = timeout // datetime.timedelta(milliseconds=1)
     extension()._create(group.boxed(), timeout_ms, name, list(ranks), is_default, waits)
-
-
-def _refuse_devices(store: dist.Store) -> None:
-    """Of a "cuda:rondo". torch says in the store's prefix alone for which device it makes a backend."""
-    store.set("rondo-device", "")
-    accelerator = torch.accelerator.current_accelerator()
-    for device in {"cuda", accelerator.type if accelerator is not None else "cuda"}:
-        if store.underlying_store.check([f"{device}//rondo-device"]):
-            raise ValueError(
-                f'backend "{device}:rondo": rondo serves tensors on the CPU, and none on {device} yet: name "cpu:rondo", beside '
-                f'it "{device}:nccl" or another for that device'
-            )
 
 
 def _raise_from_handler() -> None:

@@ -365,6 +365,15 @@ c10d::ErrorType RondoBackend::getError() {
   }
 }
 
+InStream RondoBackend::place_on(const at::Device& device, bool async) {
+  if (!device.is_cuda()) return {at::kCPU, std::nullopt};
+  if (!async && !groups_here()) return {device, std::nullopt};
+  return {device, beside_.with([&](std::optional<c10::Stream>& kept) {
+            if (!kept || kept->device() != device) kept = InStream::new_stream(device);
+            return kept;
+          })};
+}
+
 rondo_options_t RondoBackend::call_options(std::chrono::milliseconds timeout, double scalar,
                                            rondo_wire_format_t wire) const {
   rondo_options_t options = RONDO_OPTIONS_INIT;
@@ -373,6 +382,10 @@ rondo_options_t RondoBackend::call_options(std::chrono::milliseconds timeout, do
   options.timeout_ms = std::max<int64_t>(limit.count(), 0);
   options.scalar = scalar;
   options.wire = wire;
+  if (const auto& stream = InStream::here()) {
+    options.on_stream = 1;
+    options.stream = InStream::handle(*stream);
+  }
   return options;
 }
 
@@ -426,6 +439,8 @@ WorkPointer RondoBackend::end_group(c10d::OpType type, const char* title, const 
   TORCH_CHECK(groups_here(), "rondo: the end of a group of calls that this thread has not begun");
   group_thread_ = std::thread::id();
   const std::unique_ptr<Group> group = std::move(group_);
+  const InStream place =
+      group->stream ? InStream(group->stream->device(), group->stream) : InStream(at::kCPU, std::nullopt);
   rondo_work_t work = nullptr;
   try {
     check(rondo_batch_end_async(comm_, &work));

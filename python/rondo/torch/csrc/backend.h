@@ -15,6 +15,7 @@
 #include <utility>
 #include <vector>
 
+#include "csrc/in_stream.h"
 #include "csrc/locked.h"
 #include "csrc/memory.h"
 #include "csrc/monitored.h"
@@ -39,9 +40,9 @@ struct GroupDescription {
   bool waits = false;                 // for reconfigure(): no communicator yet
 };
 
-// torch.distributed's backend "rondo": every collective and message of torch on CPU tensors, as calls of rondo.h.
-// Calls with asyncOp = false run on the caller's thread and return no Work. Bad arguments raise ValueError before
-// anything happens; failures of the group DistBackendError. Any thread may call.
+// torch.distributed's backend "rondo": every collective and message of torch on tensors on the CPU or a CUDA device, as
+// calls of rondo.h. Calls with asyncOp = false run on the caller's thread and return no Work. Bad arguments raise
+// ValueError before anything happens; failures of the group DistBackendError. Any thread may call.
 class RondoBackend : public c10d::Backend {
  public:
   // A group of the default group's ranks is a sub-communicator of it; others meet in the store.
@@ -169,7 +170,8 @@ class RondoBackend : public c10d::Backend {
   struct Group {
     std::thread::id thread;
     std::shared_ptr<Operation> operation = std::make_shared<Operation>();
-    std::vector<rondo_work_t> works;  // of messages; collectives share the work of the end
+    std::vector<rondo_work_t> works;    // of messages; collectives share the work of the end
+    std::optional<c10::Stream> stream;  // of the last call; std::nullopt: its tensors are on the CPU
   };
 
   enum class Kind { kCollective, kMessage };
@@ -198,6 +200,11 @@ class RondoBackend : public c10d::Backend {
   WorkPointer receive(at::Tensor& tensor, int from, int tag, c10d::OpType type, const char* title);
   void gather_entries(const at::Tensor& source, const at::Tensor& target, const std::vector<int64_t>& counts,
                       int64_t width, std::chrono::milliseconds timeout);
+  // For the time of a call whose first tensor this is; async: it gives a Work.
+  InStream place_of(const at::Tensor& tensor, bool async) {
+    return place_on(tensor.defined() ? tensor.device() : at::kCPU, async);
+  }
+  InStream place_on(const at::Device& device, bool async);
   rondo_options_t call_options(std::chrono::milliseconds timeout, double scalar = 1,
                                rondo_wire_format_t wire = RONDO_WIRE_NONE) const;
   rondo_options_t all_reduce_options(std::chrono::milliseconds timeout, double scalar, rondo_wire_format_t wire) const;
@@ -214,7 +221,8 @@ class RondoBackend : public c10d::Backend {
   std::set<int64_t> uuids_;        // of reconfigure(), so far
   rondo_comm_t shrunk_ = nullptr;  // from lost() to shrink()
   std::vector<int64_t> lost_;
-  Locked<std::shared_ptr<Arena>> arena_;  // shared with scopes and tensors; null: none was asked for
+  Locked<std::optional<c10::Stream>> beside_;  // for calls that give a Work; std::nullopt: there was none on a GPU
+  Locked<std::shared_ptr<Arena>> arena_;       // shared with scopes and tensors; null: none was asked for
   const int forks_;  // this process's when it was made: a forked child must not touch the communicator
   std::atomic<uint64_t> sequence_number_{0};
   std::atomic<bool> recoverable_{false};

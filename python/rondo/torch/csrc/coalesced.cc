@@ -21,6 +21,7 @@ constexpr Type reduce_scatter_coalesced_type() {
 }  // namespace
 
 WorkPointer RondoBackend::allreduce_coalesced(Tensors& tensors, const c10d::AllreduceCoalescedOptions& options) {
+  const InStream place = place_of(tensors.empty() ? at::Tensor() : tensors[0], wants_work(options));
   std::vector<Block> blocks;
   std::vector<rondo_tensor_t> list;
   double scalar = 1;

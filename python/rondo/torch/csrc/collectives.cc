@@ -10,6 +10,7 @@ WorkPointer RondoBackend::allreduce(Tensors& tensors, const c10d::AllreduceOptio
   at::Tensor& tensor = only(tensors, "all_reduce");
   if (!wants_work(options) && allreduce_as_it_lies(tensor, options.reduceOp, options.timeout, wire)) return nullptr;
   if (tensor.layout() == at::kSparse && wire == RONDO_WIRE_NONE) return allreduce_sparse(tensors, options);
+  const InStream place = place_of(tensor, wants_work(options));
   check_tensor(tensor, "all_reduce");
   const Reduction how = reduction(options.reduceOp, tensor.scalar_type());
   const Block block(tensor, Access::kUpdate, "all_reduce");
@@ -37,6 +38,7 @@ bool RondoBackend::allreduce_as_it_lies(at::Tensor& tensor, const c10d::ReduceOp
 
 WorkPointer RondoBackend::reduce(Tensors& tensors, const c10d::ReduceOptions& options) {
   at::Tensor& tensor = only(tensors, "reduce");
+  const InStream place = place_of(tensor, wants_work(options));
   check_tensor(tensor, "reduce");
   check_root(options.rootRank, "reduce");
   const Reduction how = reduction(options.reduceOp, tensor.scalar_type());
@@ -52,6 +54,7 @@ WorkPointer RondoBackend::reduce(Tensors& tensors, const c10d::ReduceOptions& op
 
 WorkPointer RondoBackend::broadcast(Tensors& tensors, const c10d::BroadcastOptions& options) {
   at::Tensor& tensor = only(tensors, "broadcast");
+  const InStream place = place_of(tensor, wants_work(options));
   check_tensor(tensor, "broadcast");
   check_root(options.rootRank, "broadcast");
   const Elements elements = elements_moved(tensor.scalar_type());
@@ -66,6 +69,7 @@ WorkPointer RondoBackend::broadcast(Tensors& tensors, const c10d::BroadcastOptio
 
 WorkPointer RondoBackend::_allgather_base(at::Tensor& output, at::Tensor& input, const c10d::AllgatherOptions& options,
                                           rondo_wire_format_t wire) {
+  const InStream place = place_of(output, wants_work(options));
   check_tensor(output, "all_gather_into_tensor");
   check_tensor(input, "all_gather_into_tensor");
   check_same_type(output, input, "all_gather_into_tensor");
@@ -83,6 +87,7 @@ WorkPointer RondoBackend::_allgather_base(at::Tensor& output, at::Tensor& input,
 
 WorkPointer RondoBackend::_reduce_scatter_base(at::Tensor& output, at::Tensor& input,
                                                const c10d::ReduceScatterOptions& options, rondo_wire_format_t wire) {
+  const InStream place = place_of(output, wants_work(options));
   check_tensor(output, "reduce_scatter_tensor");
   check_tensor(input, "reduce_scatter_tensor");
   check_same_type(output, input, "reduce_scatter_tensor");
@@ -99,11 +104,17 @@ WorkPointer RondoBackend::_reduce_scatter_base(at::Tensor& output, at::Tensor& i
 }
 
 WorkPointer RondoBackend::barrier(const c10d::BarrierOptions& options) {
+  const InStream place = place_on(options.device.value_or(at::kCPU), wants_work(options));
+  const bool waits = InStream::here() && !wants_work(options);
   const rondo_options_t limits = call_options(options.timeout);
   rondo_call_t call = RONDO_CALL_INIT;
   call.collective = RONDO_BARRIER;
   call.options = &limits;
-  return run({OpType::BARRIER, "rondo:barrier", {}, nullptr}, {}, wants_work(options), collective(call));
+  WorkPointer work =
+      run({OpType::BARRIER, "rondo:barrier", {}, nullptr, true}, {}, wants_work(options) || waits, collective(call));
+  if (!waits) return work;
+  work->wait();
+  return nullptr;
 }
 
 void RondoBackend::monitoredBarrier(const c10d::BarrierOptions& options, bool wait_all_ranks) {

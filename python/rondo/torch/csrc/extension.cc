@@ -7,6 +7,7 @@
 #include "csrc/ddp_logger.cc"
 #include "csrc/errors.cc"
 #include "csrc/forks.cc"
+#include "csrc/in_stream.cc"
 #include "csrc/lazy_views.cc"
 #include "csrc/lists.cc"
 #include "csrc/memory.cc"

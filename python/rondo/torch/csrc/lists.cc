@@ -54,6 +54,7 @@ std::vector<int64_t> equal_rows(const at::Tensor& tensor, int size) {
 WorkPointer RondoBackend::allgather(TensorLists& outputs, Tensors& inputs, const c10d::AllgatherOptions& options) {
   at::Tensor& input = only(inputs, "all_gather");
   Tensors& list = only_list(outputs, "all_gather");
+  const InStream place = place_of(input, wants_work(options));
   check_tensor(input, "all_gather");
   check_list(list, input, "all_gather");
   check_items(list[rank_].numel(), input.numel(), "all_gather", rank_);
@@ -72,6 +73,7 @@ WorkPointer RondoBackend::allgather(TensorLists& outputs, Tensors& inputs, const
 
 WorkPointer RondoBackend::gather(TensorLists& outputs, Tensors& inputs, const c10d::GatherOptions& options) {
   at::Tensor& input = only(inputs, "gather");
+  const InStream place = place_of(input, wants_work(options));
   check_tensor(input, "gather");
   check_root(options.rootRank, "gather");
   const int root = static_cast<int>(options.rootRank);
@@ -94,6 +96,7 @@ WorkPointer RondoBackend::gather(TensorLists& outputs, Tensors& inputs, const c1
 
 WorkPointer RondoBackend::scatter(Tensors& outputs, TensorLists& inputs, const c10d::ScatterOptions& options) {
   at::Tensor& output = only(outputs, "scatter");
+  const InStream place = place_of(output, wants_work(options));
   check_tensor(output, "scatter");
   check_root(options.rootRank, "scatter");
   const int root = static_cast<int>(options.rootRank);
@@ -118,6 +121,7 @@ WorkPointer RondoBackend::reduce_scatter(Tensors& outputs, TensorLists& inputs,
                                          const c10d::ReduceScatterOptions& options) {
   at::Tensor& output = only(outputs, "reduce_scatter");
   Tensors& list = only_list(inputs, "reduce_scatter");
+  const InStream place = place_of(output, wants_work(options));
   check_tensor(output, "reduce_scatter");
   check_list(list, output, "reduce_scatter");
   check_items(list[rank_].numel(), output.numel(), "reduce_scatter", rank_);
@@ -136,6 +140,7 @@ WorkPointer RondoBackend::reduce_scatter(Tensors& outputs, TensorLists& inputs,
 
 WorkPointer RondoBackend::alltoall(Tensors& outputs, Tensors& inputs, const c10d::AllToAllOptions& options) {
   TORCH_CHECK_VALUE(!inputs.empty(), "rondo all_to_all: the input list is empty; it needs one tensor a rank, ", size_);
+  const InStream place = place_of(inputs[0], wants_work(options));
   check_list(inputs, inputs[0], "all_to_all");
   check_list(outputs, inputs[0], "all_to_all");
   const Elements elements = elements_moved(inputs[0].scalar_type());
@@ -153,6 +158,7 @@ WorkPointer RondoBackend::alltoall(Tensors& outputs, Tensors& inputs, const c10d
 
 WorkPointer RondoBackend::alltoall_base(at::Tensor& output, at::Tensor& input, std::vector<int64_t>& output_rows,
                                         std::vector<int64_t>& input_rows, const c10d::AllToAllOptions& options) {
+  const InStream place = place_of(output, wants_work(options));
   check_tensor(output, "all_to_all_single");
   check_tensor(input, "all_to_all_single");
   check_same_type(output, input, "all_to_all_single");

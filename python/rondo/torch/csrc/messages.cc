@@ -11,6 +11,7 @@ constexpr std::chrono::milliseconds kGroupTimeout{-1};
 
 WorkPointer RondoBackend::send(Tensors& tensors, int to, int tag) {
   at::Tensor& tensor = only(tensors, "send");
+  const InStream place = place_of(tensor, true);
   check_tensor(tensor, "send");
   check_root(to, "send");
   const Elements elements = elements_moved(tensor.scalar_type());
@@ -25,6 +26,7 @@ WorkPointer RondoBackend::send(Tensors& tensors, int to, int tag) {
 
 WorkPointer RondoBackend::recv(Tensors& tensors, int from, int tag) {
   at::Tensor& tensor = only(tensors, "recv");
+  const InStream place = place_of(tensor, true);
   check_tensor(tensor, "recv");
   check_root(from, "recv");
   return receive(tensor, from, tag, OpType::RECV, "rondo:recv");
@@ -32,6 +34,7 @@ WorkPointer RondoBackend::recv(Tensors& tensors, int from, int tag) {
 
 WorkPointer RondoBackend::recvAnysource(Tensors& tensors, int tag) {
   at::Tensor& tensor = only(tensors, "recv");
+  const InStream place = place_of(tensor, true);
   check_tensor(tensor, "recv");
   return receive(tensor, RONDO_ANY_SOURCE, tag, OpType::RECVANYSOURCE, "rondo:recvAnySource");
 }

@@ -2,6 +2,7 @@
 
 #include <c10/util/Exception.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "csrc/background.h"
@@ -17,7 +18,17 @@ void Operation::add(Call call) { calls_.push_back(std::move(call)); }
 
 void Operation::start(std::vector<rondo_work_t> works) {
   works_ = std::move(works);
+  if (const auto& stream = InStream::here()) end_in(*stream);
   state_.store(State::kUnderWay, std::memory_order_release);
+}
+
+// Behind the calls of the library.
+void Operation::end_in(const c10::Stream& stream) {
+  for (Call& call : calls_) {
+    if (call.after) std::exchange(call.after, nullptr)();
+  }
+  end_.emplace(stream);
+  if (end_callback_) std::exchange(end_callback_, nullptr)();
 }
 
 void Operation::start_failed(std::exception_ptr error) {
@@ -30,12 +41,21 @@ void Operation::wait(std::chrono::milliseconds timeout) {
   TORCH_CHECK(
       started(),
       "rondo: this call is part of a group of calls that has not been submitted yet; wait for the group's work");
-  if (!has_ended()) {
+  if (end_) {
+    wait_in_stream(timeout);
+  } else if (!has_ended()) {
     wait_for_works(timeout);
     settle();
     state_.wait(State::kSettling, std::memory_order_acquire);  // while another thread does
   }
   if (error_) raise(error_);
+}
+
+void Operation::wait_in_stream(std::chrono::milliseconds timeout) {
+  const bool holds_host = std::any_of(calls_.begin(), calls_.end(), [](const Call& call) { return call.holds_host; });
+  if (timeout.count() > 0 || holds_host) wait_for_works(timeout);
+  end_->hold_current_stream();
+  ended();  // its failure, if it has ended by now
 }
 
 void Operation::wait_for_works(std::chrono::milliseconds timeout) {
@@ -61,16 +81,24 @@ bool Operation::ended() {
     check(rondo_test(work, &done));
     if (!done) return false;
   }
+  if (end_ && !end_->passed()) return false;
   settle();
   return has_ended();
 }
 
 std::exception_ptr Operation::error() const { return has_ended() ? error_ : nullptr; }
 
-int Operation::source(size_t index) const { return has_ended() && index < sources_.size() ? sources_[index] : -1; }
+int Operation::source(size_t index) {
+  if (end_ && !has_ended()) {
+    wait_for_works(kNoTimeout);
+    rondo_message_t message;
+    return index < works_.size() && rondo_work_message(works_[index], &message) == RONDO_OK ? message.peer : -1;
+  }
+  return has_ended() && index < sources_.size() ? sources_[index] : -1;
+}
 
 std::vector<at::Tensor> Operation::outputs() {
-  TORCH_CHECK(ended(), "rondo: the operation has not ended; wait for it first");
+  TORCH_CHECK(end_ || ended(), "rondo: the operation has not ended; wait for it first");
   std::vector<at::Tensor> all;
   for (const Call& call : calls_) all.insert(all.end(), call.outputs.begin(), call.outputs.end());
   return all;
@@ -119,7 +147,14 @@ void Operation::complete_future() {
 c10::intrusive_ptr<c10::ivalue::Future> Operation::future() {
   TORCH_CHECK(started(),
               "rondo: this call is part of a group of calls that has not been submitted yet; take the group's work");
-  const auto made = c10::make_intrusive<c10::ivalue::Future>(c10::ListType::create(c10::TensorType::get()));
+  const auto type = c10::ListType::create(c10::TensorType::get());
+  if (end_) {  // complete in the order of the stream
+    const auto made = c10::make_intrusive<c10::ivalue::Future>(type, std::vector<c10::Device>{end_->stream().device()});
+    const c10::StreamGuard guard(end_->stream());
+    made->markCompleted(c10::IValue(outputs()));
+    return made;
+  }
+  const auto made = c10::make_intrusive<c10::ivalue::Future>(type);
   const Future future = future_.with([&](Future& kept) {
     if (!kept) kept = made;
     return kept;
@@ -133,7 +168,7 @@ c10::intrusive_ptr<c10::ivalue::Future> Operation::future() {
 }
 
 void Operation::abandon() {
-  if (started() && !ended()) settle_in_background();
+  if (!end_ && started() && !ended()) settle_in_background();
 }
 
 // The library's threads must not run what torch does with a result: that goes to threads of this module.

@@ -8,9 +8,11 @@
 #include <exception>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <torch/csrc/distributed/c10d/Work.hpp>
 #include <vector>
 
+#include "csrc/in_stream.h"
 #include "csrc/locked.h"
 
 namespace rondo_torch {
@@ -21,12 +23,15 @@ struct Call {
   const char* title = nullptr;      // for torch's profiler, a literal
   std::vector<at::Tensor> outputs;  // what Work::result() and the future give
   std::function<void()> after;      // once the data is there: brings copies home. It holds the memory in use
+  bool holds_host = false;          // wait() waits for the end also where tensors are on a GPU
 };
 
 // An operation of torch under way: one or several works of the library. Shared by the Work objects that refer to it,
 // the future's completion and, while it has not ended, by nobody else: abandon() keeps it until its end. Any thread may
 // use it. One thread, the first that finds all works ended, settles it: it brings copies home, frees the memory in use
 // and completes the future. No lock is held meanwhile, and only wait() waits for that thread.
+// On a GPU the copies home are in the stream, behind the library's calls, and wait() has the caller's current stream
+// wait for them, not the host. What fails there is told by the next call of the group, or by a wait() after its end.
 class Operation : public std::enable_shared_from_this<Operation> {
  public:
   Operation() = default;
@@ -37,7 +42,8 @@ class Operation : public std::enable_shared_from_this<Operation> {
   // Before start(): adds a call, and what is called once when the operation has ended.
   void add(Call call);
   void set_end_callback(std::function<void()> callback) { end_callback_ = std::move(callback); }
-  // From now on it can be waited for. `works`: those of the library, owned by this object from now on.
+  // From now on it can be waited for. `works`: those of the library, owned by this object from now on; in the stream
+  // that this thread is in, if there is one.
   void start(std::vector<rondo_work_t> works);
   // Instead of start(): it has failed already.
   void start_failed(std::exception_ptr error);
@@ -50,8 +56,9 @@ class Operation : public std::enable_shared_from_this<Operation> {
   bool ended();
   // Null while it has not ended or has succeeded.
   std::exception_ptr error() const;
-  // The sender of work `index`, a receive that has ended; -1 if unknown.
-  int source(size_t index) const;
+  // The sender of work `index`, a receive that has ended, which it waits for on a GPU; -1 if unknown.
+  int source(size_t index);
+  // After the end; on a GPU at once, in the order of the streams.
   std::vector<at::Tensor> outputs();
   c10::intrusive_ptr<c10::ivalue::Future> future();
   // Keeps the operation until it has ended.
@@ -64,6 +71,8 @@ class Operation : public std::enable_shared_from_this<Operation> {
   bool started() const { return state_.load(std::memory_order_acquire) != State::kCollecting; }
   bool has_ended() const { return state_.load(std::memory_order_acquire) == State::kEnded; }
   void wait_for_works(std::chrono::milliseconds timeout);
+  void wait_in_stream(std::chrono::milliseconds timeout);
+  void end_in(const c10::Stream& stream);
   void settle();
   void take_results();
   void settle_in_background();
@@ -72,6 +81,7 @@ class Operation : public std::enable_shared_from_this<Operation> {
   std::atomic<State> state_{State::kCollecting};
   std::vector<rondo_work_t> works_;  // constant from start() on
   std::vector<Call> calls_;          // constant from start() on; `after` is cleared by who settles
+  std::optional<StreamEnd> end_;     // constant from start() on; std::nullopt: it is on the CPU
   std::function<void()> end_callback_;
   std::exception_ptr error_;  // this and the next: of who settles, constant once it has ended
   std::vector<int> sources_;

@@ -158,11 +158,13 @@ TORCH_LIBRARY(rondo, library) {
   library.def("reduce_scatter(Tensor input, str reduce_op='sum', str group_name='', str wire='none') -> Tensor", tags);
 }
 
-TORCH_LIBRARY_IMPL(rondo, CPU, library) {
+void implement(torch::Library& library) {
   library.impl("all_reduce_", &all_reduce_);
   library.impl("all_gather", &all_gather);
   library.impl("reduce_scatter", &reduce_scatter);
 }
+TORCH_LIBRARY_IMPL(rondo, CPU, library) { implement(library); }
+TORCH_LIBRARY_IMPL(rondo, CUDA, library) { implement(library); }
 
 TORCH_LIBRARY_IMPL(rondo, Autograd, library) {
   library.impl("all_reduce_", &all_reduce_autograd);

@@ -61,6 +61,7 @@ WorkPointer RondoBackend::run_grouped(Call call, Start start, Kind kind) {
     sequence_number_.fetch_add(1, std::memory_order_relaxed);
     rondo_work_free(work);
   }
+  group_->stream = InStream::here();
   const c10d::OpType type = call.type;
   group_->operation->add(std::move(call));
   return work_of(type, nullptr, {}, group_->operation, index);

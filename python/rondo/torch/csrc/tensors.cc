@@ -7,6 +7,8 @@
 #include <tuple>
 #include <utility>
 
+#include "csrc/in_stream.h"
+
 namespace rondo_torch {
 
 namespace {
@@ -83,12 +85,15 @@ double premul_factor(const c10d::ReduceOp& op) {
   return supplement->tensor_factor.defined() ? supplement->tensor_factor.item<double>() : supplement->double_factor;
 }
 
-// Whether the tensors lie one after the other in memory.
+// Whether the tensors lie one after the other in memory; on a GPU in one allocation, since no copy goes over several.
 bool adjacent(at::TensorList tensors) {
   const char* next = nullptr;
+  const at::Tensor* first = nullptr;
   for (const at::Tensor& tensor : tensors) {
     if (!lies_in_order(tensor)) return false;
     if (tensor.numel() == 0) continue;
+    if (first == nullptr) first = &tensor;
+    if (!tensor.is_cpu() && !tensor.is_alias_of(*first)) return false;
     const auto* begin = static_cast<const char*>(tensor.data_ptr());
     if (next != nullptr && begin != next) return false;
     next = begin + tensor.nbytes();
@@ -144,12 +149,13 @@ at::ScalarType integer_of_bytes(size_t bytes) {
 // their type.
 at::Tensor copyable(const at::Tensor& tensor) {
   if (is_lazy(tensor)) return tensor;
-  return at::from_blob(tensor.data_ptr(), tensor.sizes(), tensor.strides(), integer_of_bytes(tensor.element_size()));
+  return at::from_blob(tensor.data_ptr(), tensor.sizes(), tensor.strides(),
+                       tensor.options().dtype(integer_of_bytes(tensor.element_size())));
 }
 
 // One tensor's part of a copy.
 at::Tensor part_at(void* data, const at::Tensor& copied) {
-  return at::from_blob(data, copied.sizes(), at::TensorOptions(copied.scalar_type()));
+  return at::from_blob(data, copied.sizes(), copied.options());
 }
 
 }  // namespace
@@ -174,9 +180,9 @@ Reduction reduction(const c10d::ReduceOp& op, at::ScalarType type) {
 
 void check_tensor(const at::Tensor& tensor, const char* call) {
   TORCH_CHECK_VALUE(tensor.defined(), "rondo ", call, ": a tensor is undefined");
-  TORCH_CHECK_VALUE(tensor.device().is_cpu(), "rondo ", call, ": a tensor is on ", tensor.device(),
-                    "; rondo works on CPU tensors only: move it by .cpu(), or use a backend for that device, as in "
-                    "init_process_group(\"cpu:rondo,cuda:nccl\")");
+  const at::Device device = InStream::here() ? InStream::here()->device() : at::Device(at::kCPU);
+  TORCH_CHECK_VALUE(tensor.device() == device, "rondo ", call, ": a tensor is on ", tensor.device(),
+                    ", and the call is on ", device, "; rondo serves CPUs and CUDA devices, one a call");
   TORCH_CHECK_VALUE(tensor.layout() == at::kStrided, "rondo ", call, ": a tensor has the layout ", tensor.layout(),
                     "; only all_reduce takes sparse tensors");
 }
@@ -196,6 +202,7 @@ bool lies_in_order(const at::Tensor& tensor) { return tensor.is_contiguous() && 
 Block::Block(at::TensorList tensors, Access access, const char* call)
     : tensors_(tensors.begin(), tensors.end()), written_(access != Access::kRead) {
   if (tensors.empty()) return;
+  InStream::keep(tensors);
   if (adjacent(tensors)) {
     const auto filled = std::find_if(tensors.begin(), tensors.end(), [](const at::Tensor& t) { return t.numel() > 0; });
     data_ = (filled == tensors.end() ? tensors[0] : *filled).data_ptr();
@@ -204,7 +211,8 @@ Block::Block(at::TensorList tensors, Access access, const char* call)
   if (written_) {
     for (const at::Tensor& tensor : tensors) check_written(tensor, call);
   }
-  packed_ = at::empty({static_cast<int64_t>(items() * tensors[0].element_size())}, at::kByte);
+  packed_ =
+      at::empty({static_cast<int64_t>(items() * tensors[0].element_size())}, tensors[0].options().dtype(at::kByte));
   data_ = packed_.data_ptr();
   if (access != Access::kWrite) copy(Direction::kIn);
 }

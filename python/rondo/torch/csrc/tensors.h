@@ -28,7 +28,8 @@ struct Reduction {
 // ValueError for types and operations that cannot be reduced. Complex types: SUM, AVG and PREMUL_SUM.
 Reduction reduction(const c10d::ReduceOp& op, at::ScalarType type);
 
-// Throws unless the tensor is strided and on the CPU, or, with the reason, ValueError.
+// ValueError, with the reason, unless the tensor is strided and where this thread's call is: on the CPU, or on the
+// device of its InStream.
 void check_tensor(const at::Tensor& tensor, const char* call);
 // The only tensor of a list that torch passes for one tensor.
 at::Tensor& only(std::vector<at::Tensor>& tensors, const char* call);

@@ -1,0 +1,220 @@
+"""Tensors on a GPU: streams, memory, messages, training, graphs. Every rank uses the first GPU; without one nothing runs."""
+
+import os
+import time
+
+import pytest
+import ranks
+import torch
+import torch.distributed as dist
+from made import equal
+from torch import nn
+from torch.distributed.fsdp import fully_shard
+from torch.nn.parallel import DistributedDataParallel as DDP
+
+os.environ.setdefault("PYTORCH_NVML_BASED_CUDA_CHECK", "1")  # CUDA must not have begun where ranks are forked
+pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU")
+
+SIZES = (1, 1000, 3 << 20)
+SLEEP = 200_000_000  # clock cycles: 100 ms of an H200
+
+
+def full(value, count=4):
+    return torch.full((count,), float(value), device="cuda")
+
+
+@pytest.mark.parametrize("backend", ("rondo", "cuda:rondo", "cpu:gloo,cuda:rondo"))
+def test_every_call(backend):
+    ranks.run(2, every_call, backend=backend)
+
+
+def every_call(rank):
+    for count in SIZES:
+        for kind in ("none", "wait", "future"):
+            is_async = kind != "none"
+
+            def finish(work, kind=kind):
+                if kind == "wait":
+                    work.wait()
+                if kind == "future":
+                    work.get_future().wait()
+
+            tensor = full(rank + 1, count)
+            finish(dist.all_reduce(tensor, async_op=is_async))
+            equal(tensor, full(3, count), "all_reduce")
+            finish(dist.broadcast(tensor.fill_(rank), 1, async_op=is_async))
+            equal(tensor, full(1, count), "broadcast")
+            finish(dist.reduce(tensor.fill_(rank + 1), 1, dist.ReduceOp.MAX, async_op=is_async))
+            equal(tensor, full(1 if rank == 0 else 2, count), "reduce")
+            everyone = [full(-1, count) for _ in range(2)]
+            finish(dist.all_gather(everyone, full(rank, count), async_op=is_async))
+            equal(torch.cat(everyone), torch.cat([full(0, count), full(1, count)]), "all_gather")
+            whole = full(-1, 2 * count)
+            finish(dist.all_gather_into_tensor(whole, full(rank, count), async_op=is_async))
+            equal(whole, torch.cat(everyone), "all_gather_into_tensor")
+            finish(dist.reduce_scatter_tensor(tensor, whole, async_op=is_async))
+            equal(tensor, full(2 * rank, count), "reduce_scatter_tensor")
+            finish(dist.reduce_scatter(tensor, [full(rank, count), full(5, count)], async_op=is_async))
+            equal(tensor, full((1, 10)[rank], count), "reduce_scatter")
+            finish(dist.all_to_all_single(whole, torch.cat([full(rank, count), full(10 + rank, count)]), async_op=is_async))
+            equal(whole, torch.cat([full(10 * rank, count), full(10 * rank + 1, count)]), "all_to_all_single")
+            finish(dist.all_to_all(everyone, [full(rank, count), full(7, count)], async_op=is_async))
+            equal(torch.cat(everyone), torch.cat([full(0 if rank == 0 else 7, count), full(1 if rank == 0 else 7, count)]), "all_to_all")
+            finish(dist.gather(full(rank, count), everyone if rank == 0 else None, async_op=is_async))
+            assert rank != 0 or everyone[1][-1].item() == 1
+            finish(dist.scatter(tensor, [full(3, count), full(4, count)] if rank == 1 else None, src=1, async_op=is_async))
+            equal(tensor, full(3 + rank, count), "scatter")
+            with dist._coalescing_manager(device=torch.device("cuda:0"), async_ops=is_async) as manager:
+                first, second = full(1, count), full(rank, count)
+                dist.all_reduce(first)
+                dist.all_reduce(second)
+            if is_async:
+                manager.wait()
+            equal(torch.cat([first, second]), torch.cat([full(2, count), full(1, count)]), "coalesced")
+    wide = torch.zeros(300, 8, device="cuda")[:, ::2]
+    dist.all_reduce(wide.fill_(rank + 1))
+    assert (wide == 3).all()
+    dist.all_reduce(wide.t().fill_(rank), async_op=True).wait()
+    assert (wide == 1).all()
+    said = [None, None]
+    dist.all_gather_object(said, {"rank": rank})
+    assert said == [{"rank": 0}, {"rank": 1}]
+    with pytest.raises(ValueError, match="a tensor is on cpu, and the call is on cuda:0"):
+        dist.all_gather([full(0), torch.ones(4)], full(1))
+
+
+def test_streams():
+    ranks.run(2, streams)
+
+
+def streams(rank):
+    """The host goes on at once, what was put before comes before, what waits comes after; memory is not given to others."""
+    for cycles in (1, SLEEP):  # what is used for the first time may wait for the device: kernels are loaded, memory is made
+        torch.cuda.synchronize()
+        x = full(0, 1 << 20)
+        begin = time.perf_counter()
+        torch.cuda._sleep(cycles)
+        x += rank + 1
+        work = dist.all_reduce(x, async_op=True)
+        beside = full(1, 1 << 20) * 2
+        work.wait()
+        y = x * 2
+        took = time.perf_counter() - begin
+        equal(y, full(6, 1 << 20), "behind a wait")
+        assert (beside == 2).all()
+    assert took < 0.05 < time.perf_counter() - begin, took
+    assert work.is_completed() and work.is_success()
+
+    other = torch.cuda.Stream()
+    with torch.cuda.stream(other):
+        torch.cuda._sleep(SLEEP)
+        z = full(rank + 1, 1 << 20)
+        dist.all_reduce(z)
+        z += 1
+    torch.cuda.current_stream().wait_stream(other)
+    equal(z, full(4, 1 << 20), "a call in another stream")
+
+    for _ in range(20):  # the tensor goes while the call is under way
+        torch.cuda._sleep(SLEEP // 20)
+        output = full(-1, 2 << 20)
+        work = dist.all_gather_into_tensor(output, full(rank + 1, 1 << 20), async_op=True)
+        junk = full(9, 1 << 20)
+        work.wait()
+        equal(output[:: 1 << 20], torch.tensor([1.0, 2.0], device="cuda"), "its input was dropped")
+        del junk
+    works = [dist.all_reduce(full(rank), async_op=True) for _ in range(100)]
+    del works
+    torch.cuda.synchronize()
+
+
+def test_messages():
+    ranks.run(2, messages)
+
+
+def messages(rank):
+    other = 1 - rank
+    for count in SIZES:
+        got = full(-1, count)
+        if rank == 0:
+            dist.send(full(5, count), 1)
+            dist.recv(got, 1)
+        else:
+            dist.recv(got, 0)
+            dist.send(got + 1, 0)
+        equal(got, full(6 if rank == 0 else 5, count), "send and recv")
+        works = dist.batch_isend_irecv(
+            [dist.P2POp(dist.isend, full(rank, count), other), dist.P2POp(dist.irecv, got, other)]
+        )
+        for work in works:
+            work.wait()
+        equal(got, full(other, count), "batch_isend_irecv")
+    if rank == 0:
+        assert dist.recv(got) == 1
+    else:
+        dist.send(got, 0)
+
+
+def test_barrier():
+    ranks.run(2, barrier, backend="cuda:rondo")
+
+
+def barrier(rank):
+    dist.barrier()
+    time.sleep(0.3 * rank)
+    begin = time.perf_counter()
+    dist.barrier(device_ids=[0])
+    assert rank == 1 or time.perf_counter() - begin > 0.2
+
+
+def network(seed=3):
+    torch.manual_seed(seed)
+    return nn.Sequential(nn.Linear(64, 256), nn.ReLU(), nn.Linear(256, 256), nn.ReLU(), nn.Linear(256, 8)).cuda()
+
+
+def trained(model, rank=None, steps=20):
+    """rank: None: on both ranks' batches."""
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
+    for step in range(steps):
+        torch.manual_seed(step)
+        inputs, targets = torch.randn(64, 64, device="cuda"), torch.randn(64, 8, device="cuda")
+        part = slice(None) if rank is None else slice(32 * rank, 32 * rank + 32)
+        optimizer.zero_grad()
+        nn.functional.mse_loss(model(inputs[part]), targets[part]).backward()
+        optimizer.step()
+    return [p.full_tensor() if hasattr(p, "full_tensor") else p.detach() for p in model.parameters()]
+
+
+def test_training():
+    ranks.run(2, training)
+
+
+def training(rank):
+    alone = trained(network())
+    for given in (trained(DDP(network(), device_ids=[0], bucket_cap_mb=0.1), rank), trained(fully_shard(network()), rank)):
+        for ours, theirs in zip(given, alone, strict=True):
+            torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-4)
+
+
+def test_graphs():
+    said = ranks.run(2, graphs)
+    if said[0] is not None:
+        pytest.skip(said[0])
+
+
+def graphs(rank):
+    x = full(1, 1 << 16)
+    dist.all_reduce(x)
+    torch.cuda.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    try:
+        with torch.cuda.graph(graph):
+            x *= rank + 1
+            dist.all_reduce(x)
+    except dist.DistBackendError as error:
+        assert "is staged" in str(error)
+        return "calls of these ranks are staged, which no graph can have: start an MPS daemon"
+    for round in range(20):
+        x.fill_(round)
+        graph.replay()
+        equal(x, full(3 * round, 1 << 16), f"replay {round}")
+    return None
