@@ -1,8 +1,13 @@
 // Needs root and iproute2 (hosts.h): what a network does to ranks on two hosts, and by when they know.
 #include <doctest/doctest.h>
 #include <fmt/format.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
+#include <cstdlib>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "tests/faults/hosts.h"
@@ -118,6 +123,39 @@ TEST_CASE("fault 16: of two hosts that are parted, or one way only, the one with
     CAPTURE(said);
     CHECK((said == "NO_QUORUM [0" || (one_way && said == "EPOCH_STALE [1")));
   }
+}
+
+TEST_CASE("fault 16: whose end the launcher of its host has seen does not count; who is only out of reach does") {
+  Hosts hosts;
+  Job job;
+  const int ended = ::memfd_create("ended", 0);
+  REQUIRE(::ftruncate(ended, 2) == 0);
+  hosts.start(job, kHostOf, [ended](Here& here) {
+    const std::string rendezvous = std::exchange(here.options.rendezvous, "");
+    const std::pair<const char*, std::string> variables[] = {
+        {"RANK", std::to_string(std::exchange(here.options.rank, -1))},
+        {"WORLD_SIZE", std::to_string(std::exchange(here.options.world, -1))},
+        {"RONDO_RENDEZVOUS", rendezvous},
+        {"RONDO_ENDED", fmt::format("{}:{}", ended, rendezvous)}};
+    for (const auto& [name, value] : variables) ::setenv(name, value.c_str(), 1);
+    Communicator group = Communicator::join(here.options);
+    here.say(sums_until(group, 0));
+    outcome([&] {
+      while (true) group.barrier();
+    });
+    while (true) {
+      const std::string said = outcome([&] { group = group.shrink(std::chrono::seconds(20)); });
+      here.say(said == "ok" ? fmt::format("{} of {}", sums_until(group, 0), group.size()) : said);
+      here.await();
+    }
+  });
+  job.expect_all("ok");
+  job[0].signal(SIGKILL);
+  CHECK(job[1].hear(25'000).find("NO_QUORUM [0]") == 0);
+  REQUIRE(::pwrite(ended, "\1", 1, 0) == 1);
+  job[1].tell("again");
+  CHECK(job[1].hear(25'000) == "ok of 1");
+  ::close(ended);
 }
 
 TEST_CASE("fault 23: RST on every connection ends the calls of both sides within a second") {

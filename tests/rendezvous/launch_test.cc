@@ -293,6 +293,17 @@ TEST_CASE("launch: RONDO_* come before torchrun's, those before Open MPI's, MPIC
   }
 }
 
+TEST_CASE("launch: the launcher's file of ended ranks is of the ranks that it numbered, in the job that it began") {
+  const Variables base{{"RANK", "1"}, {"WORLD_SIZE", "2"}, {"RONDO_RENDEZVOUS", "tcp://a:29400"}};
+  const auto ended = [&](const char* text) { return with(base, {{"RONDO_ENDED", text}}); };
+  CHECK(find(base).ended == -1);
+  CHECK(find(ended("7:tcp://a:29400")).ended == 7);
+  CHECK(find(ended("7:tcp://b:29400")).ended == -1);
+  CHECK(find(ended("7:tcp://a:29400"), {1, 2, "", ""}).ended == -1);
+  CHECK(find(ended("7:tcp://a:29400"), {-1, -1, "tcp://b:29400", ""}).ended == -1);
+  CHECK(failure(ended("x:tcp://a:29400")).says("RONDO_ENDED=\"x\""));
+}
+
 TEST_CASE("launch: what the program says goes before the environment, field by field") {
   CHECK(find(kPlain, {5, -1, "", ""}).place.rank == 5);
   CHECK(find(kPlain, {5, -1, "", ""}).place.world == 8);

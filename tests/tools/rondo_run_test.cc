@@ -82,6 +82,31 @@ TEST_CASE("--elastic: ranks that fail do not end the others, as long as enough a
   CHECK(many.errors().find("--elastic 4 is more than the 3 ranks") != std::string::npos);
 }
 
+TEST_CASE("--elastic on several hosts: ranks are counted over all, and each host hears whose processes have ended") {
+  const std::string ended = "f=/proc/self/fd/${RONDO_ENDED%%:*}; ended() { echo $(od -An -tu1 <$f); }; ";
+  Program enough(run_on_hosts("a:1,b:2",
+                              ended + "[ $RANK = 0 ] || exit 7; until [ \"$(ended)\" = '0 1 1' ]; do sleep 0.05; done; "
+                                      "[ ${RONDO_ENDED#*:} = $RONDO_RENDEZVOUS ] && echo heard",
+                              {"--elastic", "1"}));
+  CHECK(enough.wait() == 0);
+  CHECK(enough.output() == "[0] heard\n");
+  CHECK(count_of(enough.errors(), "exited with code 7; 2 of 3 ranks are left\n") == 1);
+  CHECK(count_of(enough.errors(), "exited with code 7; 1 of 3 ranks are left\n") == 1);
+  Program fewer(run_on_hosts("a:1,b:2", "[ $RANK = 2 ] && exit 7; sleep 60", {"--elastic", "3", "--no-prefix"}));
+  CHECK(fewer.wait() == 7);
+  CHECK(fewer.output() == "");
+  CHECK(count_of(fewer.errors(), "rank 2 (process ") == 1);
+  CHECK(count_of(fewer.errors(), "2 of 3 ranks are left: ending them") == 1);
+  CHECK(Program(run_on_hosts("a:1,b:1", "exit 7", {"--elastic", "1"})).wait() == 7);
+  // What ends the process of a host, or the way to it, proves nothing.
+  Program cut(run_on_hosts("a:1,b:1",
+                           ended + "[ $RANK = 1 ] && kill -9 $PPID; for i in 1 2 3 4 5; do sleep 0.1; ended; done",
+                           {"--elastic", "1"}));
+  CHECK(cut.wait() == 0);
+  CHECK(count_of(cut.output(), "[0] 0 0\n") == 5);
+  CHECK(count_of(cut.errors(), "host b (process ") == 1);
+}
+
 TEST_CASE("--elastic MIN:MAX: a rank that fails is started again, without a rank, so often as is allowed") {
   // Rank 0 waits for those that come after rank 1, which all fail but for the third.
   const std::string script =
@@ -497,6 +522,7 @@ TEST_CASE("mistakes on the command line are explained, with a code of their own 
       {{"-n", "2", "--timeout", "inf", "true"}, 2, "--timeout: 'inf' is no number above 0"},
       {{"-n", "2", "--elastic", "0", "true"}, 2, "--elastic: '0' is not MIN or MIN:MAX, from 1 to 4096"},
       {{"-n", "2", "--elastic", "2:1", "true"}, 2, "--elastic: '2:1' is not MIN or MIN:MAX"},
+      {{"--hosts", "a,b", "--elastic", "1:2", "true"}, 2, "--elastic MIN:MAX is for one host"},
       {{"-n", "2", "--max-restarts", "1", "true"}, 2, "--max-restarts requires --elastic"},
       {{"-n", "2", "--env", "novalue", "true"}, 2, "'novalue' is not NAME=value"},
       {{"-n", "2", "no-such-program"}, 127, "no-such-program: No such file or directory"},

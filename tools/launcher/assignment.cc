@@ -74,7 +74,9 @@ std::string encode(const Assignment& a) {
     body += fmt::format("{}{}", number, '\0');
   }
   body += fmt::format("{}{}", a.timeout_s, '\0');
-  for (const std::string* text : {&a.job_id, &a.master_host, &a.folder, &a.secret}) body.append(*text).push_back('\0');
+  for (const std::string* text : {&a.job_id, &a.master_host, &a.folder, &a.secret, &a.word}) {
+    body.append(*text).push_back('\0');
+  }
   append_list(body, a.environment);
   append_list(body, a.command);
   if (body.size() > kMaxBytes) fail("the command and its environment are too long");
@@ -98,7 +100,7 @@ Assignment read_assignment(int fd) {
   a.master_port = fields.number<uint16_t>();
   a.prefix = fields.number<int>() != 0;
   a.timeout_s = fields.number<double>();
-  for (std::string* text : {&a.job_id, &a.master_host, &a.folder, &a.secret}) *text = fields.text();
+  for (std::string* text : {&a.job_id, &a.master_host, &a.folder, &a.secret, &a.word}) *text = fields.text();
   a.environment = fields.list();
   a.command = fields.list();
   return a;

@@ -22,6 +22,7 @@ struct Assignment {
   // JobSettings; for this host only: not in encode()
   int least = 0, most = 0, restarts = 0;
   std::string secret;       // "": the ranks have one of the user's, or need none
+  std::string word;         // JobSettings
   Environment environment;  // over the host's own
   std::vector<std::string> command;
 };

@@ -7,18 +7,26 @@
 
 namespace rondo::launcher {
 
-Orders read_orders(int fd) {
+Orders read_orders(int fd, std::string& begun) {
   char bytes[64];
   const ssize_t n = ::read(fd, bytes, sizeof(bytes));
   Orders orders;
   orders.closed = n == 0 || (n < 0 && errno != EINTR && errno != EAGAIN);
-  for (ssize_t i = 0; i < n; ++i) {
-    if (bytes[i] == kEndByte) {
+  if (n > 0) begun.append(bytes, static_cast<size_t>(n));
+  size_t used = 0;
+  for (; used < begun.size(); ++used) {
+    const char byte = begun[used];
+    if (byte == kEndedByte) {
+      if (begun.size() - used < 3) break;
+      const auto low = static_cast<unsigned char>(begun[++used]), high = static_cast<unsigned char>(begun[++used]);
+      orders.ended.push_back(low | high << 8);
+    } else if (byte == kEndByte) {
       orders.end = true;
-    } else if (bytes[i] > 0 && bytes[i] < NSIG) {
-      orders.signals.push_back(bytes[i]);
+    } else if (byte > 0 && byte < NSIG) {
+      orders.signals.push_back(byte);
     }
   }
+  begun.erase(0, used);
   return orders;
 }
 

@@ -29,29 +29,38 @@ Meeting meeting_of(const Assignment& a, const JobFolder& folder) {
   return Meeting{fmt::format("tcp://{}:{}", host, a.master_port), "", a.job_id, a.master_host, a.master_port};
 }
 
-// Memory that all ranks inherit and none can change; none if there is no secret.
+// Memory that all ranks inherit.
+Descriptor inherited_memory(const char* name) {
+  return Descriptor(check_call("memfd_create", ::memfd_create(name, MFD_ALLOW_SEALING)),
+                    Descriptor::InChild::kInherited);
+}
+
+// None can change it; none if there is no secret.
 Descriptor secret_descriptor(const std::string& secret) {
   if (secret.empty()) return Descriptor();
-  Descriptor file(check_call("memfd_create", ::memfd_create("rondo-secret", MFD_ALLOW_SEALING)),
-                  Descriptor::InChild::kInherited);
+  Descriptor file = inherited_memory("rondo-secret");
   const ssize_t written = check_call("write", static_cast<int>(::write(file.get(), secret.data(), secret.size())));
   if (written != static_cast<ssize_t>(secret.size())) throw std::runtime_error("the job's secret could not be kept");
   check_call("fcntl", ::fcntl(file.get(), F_ADD_SEALS, F_SEAL_WRITE | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL));
   return file;
 }
 
-Member rank_member(const Assignment& a, const Meeting& meeting, int local_rank, const Descriptor& secret) {
+Member rank_member(const Assignment& a, const Meeting& meeting, int local_rank, const Descriptor& secret,
+                   const Descriptor& ended) {
   const int rank = a.first_rank + local_rank;
   Member member{std::to_string(rank), fmt::format("[{}] ", rank), "", {}, {}};
   Environment& environment = member.settings.environment = own_environment();
   set_place(environment, meeting, RankPlace{rank, a.world, local_rank, a.ranks, a.node, a.nodes});
   for (const std::string& assignment : a.environment) set_variable(environment, assignment);
+  unset_variable(environment, "RONDO_ENDED=");  // of a job that this one is a part of
+  if (ended.valid()) set_variable(environment, fmt::format("RONDO_ENDED={}:{}", ended.get(), meeting.rendezvous));
   if (secret.valid()) set_variable(environment, fmt::format("RONDO_SECRET_FD={}", secret.get()));
   limit_threads(environment, a.ranks);
   member.again = environment;
   unset_rank(member.again);
   member.settings.command = a.command;
-  member.settings.capture_output = a.prefix;
+  member.settings.capture_output = a.prefix || ended.valid();  // whose lines must not mix with the word's
+  if (!a.prefix) member.prefix = "";
   // A terminal stops a background process group that reads from it, so only a file or a pipe is passed on.
   member.settings.keep_input = rank == 0 && a.folder.empty() && ::isatty(STDIN_FILENO) == 0;
   return member;
@@ -65,9 +74,16 @@ int run_host_ranks(const Assignment& assignment, int control) {
   const JobFolder folder;
   const Meeting meeting = meeting_of(assignment, folder);
   const Descriptor secret = secret_descriptor(assignment.secret);
+  Descriptor ended;
+  if (!assignment.word.empty()) {
+    ended = inherited_memory("rondo-ended");
+    check_call("ftruncate", ::ftruncate(ended.get(), assignment.world));
+  }
   JobSettings settings;
+  settings.word = assignment.word;
+  settings.ended = ended.get();
   for (int local_rank = 0; local_rank < assignment.ranks; ++local_rank) {
-    settings.members.push_back(rank_member(assignment, meeting, local_rank, secret));
+    settings.members.push_back(rank_member(assignment, meeting, local_rank, secret, ended));
   }
   settings.timeout_s = assignment.timeout_s;
   settings.least = static_cast<size_t>(assignment.least);

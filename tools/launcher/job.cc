@@ -4,9 +4,11 @@
 #include <poll.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
+#include <sstream>
 #include <system_error>
 #include <utility>
 
@@ -38,7 +40,9 @@ void raise_descriptor_limit() {
 
 }  // namespace
 
-Job::Job(JobSettings settings) : settings_(std::move(settings)) {}
+Job::Job(JobSettings settings) : settings_(std::move(settings)) {
+  if (settings_.ended < 0) relay_.listen_for(settings_.word);
+}
 
 int Job::run() {
   adopt_orphans();
@@ -83,6 +87,7 @@ void Job::step() {
   relay_.append_entries(entries);
   if (::poll(entries.data(), entries.size(), poll_timeout_ms()) < 0 && errno != EINTR) check_call("poll", -1);
   relay_.read(entries, relayed);
+  for (const std::string& said : relay_.take_words()) lose_rank(said);
   if (entries[1].revents != 0) handle_orders();
   while (const auto signal = signals_.next()) handle_signal(*signal);
   for (Output& control : controls_) control.write();
@@ -113,7 +118,8 @@ void Job::handle_signal(int signal) {
 }
 
 void Job::handle_orders() {
-  const Orders orders = read_orders(settings_.control);
+  const Orders orders = read_orders(settings_.control, begun_order_);
+  for (const int rank : orders.ended) check_call("pwrite", ::pwrite(settings_.ended, "\1", 1, rank));
   for (const int signal : orders.signals) handle_signal(signal);
   if (orders.end && !ending_ && exit_code_ == 0) {
     exit_code_ = kEndedCode;
@@ -138,6 +144,11 @@ void Job::check_members() {
     succeeded_ = succeeded_ || (known && !members_[member].ending()->failed());
   }
   ended_ = ended;
+  if (!settings_.word.empty() && !ending_) {
+    for (const size_t member : std::exchange(failed, {})) {
+      if (lost_.insert(member).second) lose_member(member);
+    }
+  }
   if (settings_.least > 0 && !ending_ && failed.size() + settings_.least <= members_.size()) {
     for (const size_t member : failed) report_loss(member);
     failed.clear();
@@ -165,6 +176,45 @@ void Job::report_loss(size_t member) {
                          members_[member].pid(), how_it_ended(member), running(),
                          again ? ", and it is started again" : ""));
   if (again) start_again(member);
+}
+
+// Of several hosts. What is left of a rank ends before its end is proof for the others; a host's process that failed,
+// or the way to it, proves nothing of its ranks.
+void Job::lose_member(size_t member) {
+  const Member& settings = settings_.members[member];
+  const std::string how =
+      fmt::format("{} {} (process {}) {}", settings_.noun, settings.name, members_[member].pid(), how_it_ended(member));
+  const int code = members_[member].ending()->code;
+  if (settings_.ended >= 0) {
+    members_[member].signal_group(SIGKILL);
+    return relay_.tell(fmt::format("{} {} {} {}", settings_.word, settings.name, code, how));
+  }
+  for (int i = 0; i < settings.ranks; ++i) lost_ranks_.insert(settings.first_rank + i);
+  judge_losses(code, how);
+}
+
+// said: what the process of its host has, after the word.
+void Job::lose_rank(const std::string& said) {
+  std::istringstream words(said);
+  int rank = -1, code = 0;
+  std::string how;
+  std::getline(words >> rank >> code >> std::ws, how);
+  if (!words || rank < 0 || rank >= settings_.ranks) return;
+  lost_ranks_.insert(rank);
+  for (Output& control : controls_) {
+    control.pending().append({kEndedByte, static_cast<char>(rank & 0xff), static_cast<char>(rank >> 8)});
+  }
+  judge_losses(code, how);
+}
+
+void Job::judge_losses(int code, const std::string& how) {
+  if (ending_) return;
+  const size_t left = static_cast<size_t>(settings_.ranks) - lost_ranks_.size();
+  const bool enough = left >= settings_.least;
+  relay_.say(fmt::format("{}; {} of {} ranks are left{}", how, left, settings_.ranks, enough ? "" : ": ending them"));
+  if (enough) return;
+  exit_code_ = code;
+  if (ended_ < members_.size()) end_members();
 }
 
 void Job::start_again(size_t member) {

@@ -16,11 +16,12 @@ namespace rondo::launcher {
 
 // A child of a job: a rank, or the process that starts the ranks of a host.
 struct Member {
-  std::string name;        // in messages, after JobSettings::noun
-  std::string prefix;      // of its lines, where outputs are captured
-  std::string opening;     // what the control pipe says first; controlled members only
-  ChildSettings settings;  // signal_mask is the job's matter
-  Environment again;       // of the process that takes its place (JobSettings::most)
+  std::string name;               // in messages, after JobSettings::noun
+  std::string prefix;             // of its lines, where outputs are captured
+  std::string opening;            // what the control pipe says first; controlled members only
+  ChildSettings settings;         // signal_mask is the job's matter
+  Environment again;              // of the process that takes its place (JobSettings::most)
+  int first_rank = 0, ranks = 0;  // of a host
 };
 
 struct JobSettings {
@@ -28,6 +29,11 @@ struct JobSettings {
   std::vector<Member> members;
   double timeout_s = 0;  // 0: none
   size_t least = 0;      // a failure ends the others only if fewer are left; 0: each does
+  // Of several hosts, for both of: a host's job only says on standard output, after this word, that a rank has failed,
+  // and rondo-run, whose members are the hosts, decides (`least` counts ranks) and tells all hosts. "": not so.
+  std::string word;
+  int ranks = 0;   // of rondo-run's hosts
+  int ended = -1;  // Launch::ended of a host's ranks; -1: none
   // One that fails is started again while fewer than `most` run, none has succeeded, and so often in all.
   size_t most = 0;
   int restarts = 0;
@@ -58,6 +64,9 @@ class Job {
   void check_members();
   void report_failure(size_t member);
   void report_loss(size_t member);
+  void lose_member(size_t member);
+  void lose_rank(const std::string& said);
+  void judge_losses(int code, const std::string& how);
   void start_again(size_t member);
   std::string how_it_ended(size_t member);
   void check_deadlines();
@@ -75,7 +84,9 @@ class Job {
   std::deque<Output> controls_;       // of controlled members, or empty
   std::set<pid_t> pids_;
   size_t ended_ = 0;
-  std::set<size_t> lost_;   // members that failed, and the others go on
+  std::set<size_t> lost_;     // members that failed, and the others go on
+  std::set<int> lost_ranks_;  // of rondo-run's hosts
+  std::string begun_order_;
   bool succeeded_ = false;  // one of them
   int exit_code_ = 0;
   int ending_signals_ = 0;  // SIGINT and SIGTERM received

@@ -87,8 +87,8 @@ void declare(CLI::App& app, Options& options, Words& words) {
       ->type_name("S");
   auto* elastic = app.add_option(
       "--elastic", words.elastic,
-      "A rank that fails ends the others only if fewer than MIN are left; for programs that shrink, on one host. With "
-      "MAX it is started again, while fewer than MAX run and none has succeeded; for programs that grow");
+      "A rank that fails ends the others only if fewer than MIN are left; for programs that shrink. On one host, with "
+      "MAX, it is started again, while fewer than MAX run and none has succeeded; for programs that grow");
   elastic->check(CLI::Validator(check_elastic, ""))->type_name("MIN[:MAX]");
   app.add_option("--max-restarts", options.restarts, "So often in all, with --elastic MIN:MAX")
       ->check(CLI::Range(0, kMaxRanks))
@@ -178,7 +178,7 @@ std::string check_network(const Options& options) {
     if (number > options.ranks) return fmt::format("--elastic {} is more than the {} ranks", number, options.ranks);
   }
   if (options.hosts.size() < 2) return "";
-  if (options.least > 0) return "--elastic is for one host";
+  if (options.most > 0) return "--elastic MIN:MAX is for one host: ranks of several are not started again";
   if (is_this_machine(options.hosts.front())) {
     return fmt::format("the first host is {}, where the others cannot find rank 0: give its name",
                        options.hosts[0].name);

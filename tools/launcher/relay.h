@@ -6,6 +6,7 @@
 #include <chrono>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "ring/base/descriptor.h"
@@ -21,6 +22,11 @@ class Relay {
 
   // Descriptors are the caller's, non-blocking, and are reset when their output has ended.
   void add(Descriptor& standard_output, Descriptor& standard_error, const std::string& prefix);
+  // Lines of the children's standard outputs that begin so are no output: take_words() has the rest of them.
+  void listen_for(const std::string& word) { word_ = word; }
+  std::vector<std::string> take_words() { return std::exchange(words_, {}); }
+  // A line of the children's kind, on standard output.
+  void tell(const std::string& line) { output_.pending() += line + "\n"; }
   // A line of this program's own (rondo-run or rondo-bench), on standard error.
   void say(const std::string& message) {
     error_.pending() += std::string(program_invocation_short_name) + ": " + message + "\n";
@@ -55,6 +61,8 @@ class Relay {
 
   Output output_{1}, error_{2};
   std::vector<Stream> streams_;
+  std::string word_;
+  std::vector<std::string> words_;
   std::optional<Clock::time_point> drain_until_;
 };
 

@@ -73,6 +73,7 @@ Assignment common_assignment(const Options& options) {
   a.prefix = options.prefix;
   a.timeout_s = options.timeout_s;
   a.least = options.least;
+  if (options.least > 0 && options.hosts.size() > 1) a.word = random_id();
   a.most = options.most;
   a.restarts = options.restarts;
   a.environment = options.environment;
@@ -113,6 +114,9 @@ int run_job(const Options& options) {
   const bool several = options.hosts.size() > 1;
   const bool remote = several || !is_this_machine(options.hosts.front());
   settings.explain = remote;
+  settings.word = assignment.word;
+  settings.ranks = options.ranks;
+  settings.least = several ? static_cast<size_t>(options.least) : 0;
   const std::string folder = std::filesystem::current_path().string();
   for (const Host& host : options.hosts) {
     assignment.ranks = std::min(host.slots, options.ranks - assignment.first_rank);
@@ -122,6 +126,8 @@ int run_job(const Options& options) {
     }
     settings.members.push_back(is_this_machine(host) ? local_member(host, assignment)
                                                      : remote_member(host, assignment, options));
+    settings.members.back().first_rank = assignment.first_rank;
+    settings.members.back().ranks = assignment.ranks;
     ChildSettings& child = settings.members.back().settings;
     child.controlled = true;
     child.capture_output = several;  // lines of several hosts must not mix

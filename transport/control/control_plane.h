@@ -44,6 +44,7 @@ class ControlPlane {
     int rank = 0;
     int world = 1;
     std::string job_id;  // bounded
+    int ended = -1;      // Launch::ended
     Config config;
     std::vector<std::string> addresses;
     PortRange ports;
@@ -127,6 +128,7 @@ class ControlPlane {
   void fail_everything(const Error& error);
   void drop(int peer);
   void watch_process(int peer);
+  void hear_launcher(ControlLogic& logic);
   void await_wake();
   void wake();
   void look_at_sockets();

@@ -187,6 +187,15 @@ void ControlPlane::watch_process(int peer) {
   });
 }
 
+// The launcher's word for processes of other hosts. Read at each tick: shrink() has one every Settings::resend_ms.
+void ControlPlane::hear_launcher(ControlLogic& logic) {
+  std::vector<char> ended(settings_.ended < 0 ? 0 : static_cast<size_t>(settings_.world));
+  if (::pread(settings_.ended, ended.data(), ended.size(), 0) != static_cast<ssize_t>(ended.size())) return;
+  for (size_t rank = 0; rank < ended.size(); ++rank) {
+    if (ended[rank] == 1 && rank != static_cast<size_t>(settings_.rank)) logic.ended(now(), static_cast<int>(rank));
+  }
+}
+
 void ControlPlane::drop(int peer) {
   if (!mesh_.drop(peer)) return;
   std::lock_guard lock(mutex_);
@@ -208,7 +217,10 @@ void ControlPlane::arm_timer() {
     if (failure) return;
     armed_for_.reset();
     tell_start([](StartLogic& start) { start.tick(now()); });
-    tell_logic([](ControlLogic& logic) { logic.tick(now()); });
+    tell_logic([this](ControlLogic& logic) {
+      if (logic.anyone_lost()) hear_launcher(logic);
+      logic.tick(now());
+    });
   });
 }
 

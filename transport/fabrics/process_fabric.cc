@@ -61,6 +61,7 @@ ControlPlane::Settings settings_of(const Launch& launch, const Config& config, c
   settings.rank = launch.place.rank;
   settings.world = launch.place.world;
   settings.job_id = bounded_job_id(launch.job_id);
+  settings.ended = launch.ended;
   settings.config = config;
   settings.addresses = listen_addresses(launch, config);
   settings.ports = data_port_range(config);

@@ -127,6 +127,7 @@ Launch launch_of(const Launch& launch, const Seat& seat) {
   Launch start = launch;
   start.place = Place{seat.rank, seat.world, -1, -1, -1, -1};
   start.job_id = seat.job_id;
+  start.ended = -1;  // of other numbers
   start.rendezvous = seat.rendezvous;
   start.one_host = on_one_host(parse_rendezvous(seat.rendezvous));
   return start;

@@ -262,6 +262,16 @@ void check_place(const LaunchRequest& request, const Place& place) {
                   launch.place.rank, launch.place.world));
 }
 
+// RONDO_ENDED="descriptor:rendezvous". It is of the launcher's ranks: the program may have numbered its own, or started
+// another job.
+int ended_file(const LaunchRequest& request, const Launch& launch, const Environment& env) {
+  const std::string_view text = env.text("RONDO_ENDED");
+  const size_t colon = text.find(':');
+  if (request.rank >= 0 || colon == std::string_view::npos || text.substr(colon + 1) != launch.rendezvous) return -1;
+  const Environment one({{"RONDO_ENDED", std::string(text.substr(0, colon))}});
+  return static_cast<int>(one.need("RONDO_ENDED", 0, 1 << 20, "rondo-run"));
+}
+
 bool has_no_rank(const LaunchRequest& request, const Environment& env) {
   return request.rank < 0 && request.world < 0 && request.rendezvous.empty() && !read_launcher(env);
 }
@@ -321,6 +331,7 @@ Launch find_launch_in(const LaunchRequest& request, const Environment& env) {
   bool loopback = (url.kind == RendezvousUrl::Kind::kTcp || url.kind == RendezvousUrl::Kind::kUnique) &&
                   (url.host == "localhost" || url.host == "::1" || url.host.rfind("127.", 0) == 0);
   if (is_newcomer(launch)) return launch;
+  launch.ended = ended_file(request, launch, env);
   launch.one_host =
       launch.place.world == 1 || all_local(launch.place) || loopback || url.kind == RendezvousUrl::Kind::kUnix;
   if (launch.one_host) fill_one_host(&launch.place);
