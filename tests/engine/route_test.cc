@@ -382,6 +382,22 @@ TEST_CASE("which calls are tried: not small ones, nor those that ask for an algo
   CHECK(!asked(Router(0, hosts, Config{}, false), rooted).tuned());
 }
 
+TEST_CASE("calls with a wire format take one exchange between hosts until coding costs more than a latency") {
+  const Router router(0, hosts_of(2), Config{}, false);
+  const auto chosen = [&](WireFormat format, uint64_t bytes) {
+    PreparedCall call = all_reduce_of(bytes);
+    call.wire = format;
+    return asked(router, call).algorithm;
+  };
+  for (const WireFormat format : {WireFormat::kBfloat16, WireFormat::kInt8, WireFormat::kInt4}) {
+    CHECK_EQ(chosen(format, 8 * 1024), Algorithm::kDirect);
+    CHECK_EQ(chosen(format, 128 * 1024), Algorithm::kRing);
+  }
+  // Of a format with fewer bytes an element as many bytes are more to code.
+  CHECK_EQ(chosen(WireFormat::kBfloat16, 48 * 1024), Algorithm::kDirect);
+  CHECK_EQ(chosen(WireFormat::kInt4, 48 * 1024), Algorithm::kRing);
+}
+
 TEST_CASE("ways fold alike, and by RONDO_FOLD=any they need not") {
   Config any;
   any.fold = "any";
