@@ -80,7 +80,7 @@ bool Chooser::within_limits(Collective collective, Algorithm algorithm, uint64_t
 double Chooser::estimated_us(Collective collective, Algorithm algorithm, uint64_t bytes, bool scale_at_source,
                              double fold_factor) const {
   if (!plan_available(collective, algorithm, topology_)) return std::numeric_limits<double>::infinity();
-  return estimate_us({collective, algorithm, bytes, scale_at_source}, pair_costs_, fold_factor * gamma_us_per_byte_,
+  return estimate_us({collective, algorithm, bytes, scale_at_source, fold_factor}, pair_costs_, gamma_us_per_byte_,
                      chunks_in_flight_);
 }
 

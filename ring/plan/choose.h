@@ -29,8 +29,8 @@ class Chooser {
   static constexpr size_t kMostAlternatives = 5;
   std::vector<Algorithm> alternatives(Collective collective, uint64_t bytes, Folds folds) const;
 
-  // What choose() compares, in microseconds; infinite where there is no plan, or no estimate. fold_factor: how many
-  // times the model's gamma a byte costs.
+  // What choose() compares, in microseconds; infinite where there is no plan, or no estimate. fold_factor:
+  // EstimateRequest's.
   double estimated_us(Collective collective, Algorithm algorithm, uint64_t bytes, bool scale_at_source = false,
                       double fold_factor = 1) const;
   // Whether links keep what these estimates promise.

@@ -36,7 +36,8 @@ class Estimate {
         collective_(request.collective),
         n_(at.world),
         m_(static_cast<double>(request.bytes)),
-        gamma_(collective_reduces(request.collective) ? gamma : 0),
+        gamma_(collective_reduces(request.collective) ? gamma * request.fold_factor : 0),
+        coded_(request.fold_factor > 1),
         chunks_in_flight_(chunks_in_flight) {}
 
   double us(Algorithm algorithm) const {
@@ -291,7 +292,7 @@ class Estimate {
   double hierarchical() const {
     const double h = at_.hosts, l = at_.largest_host;
     const PairCost &inside = at_.inside, &between = at_.between;
-    const bool two = h == 2 && at_.equal_hosts;  // one exchange, in which both fold all that they get
+    const bool two = h == 2 && at_.equal_hosts && !coded_;  // one exchange, in which both fold all that they get
     const double alphas =
         two ? 2 * inside.alpha_us + between.alpha_us : (h + 1) * inside.alpha_us + 2 * (h - 1) * between.alpha_us;
     if (!at_.equal_hosts) {  // through the leaders, whose ports carry both
@@ -305,6 +306,7 @@ class Estimate {
   const PairCosts& at_;
   Collective collective_;
   double n_, m_, gamma_;
+  bool coded_;
   int chunks_in_flight_;
 };
 

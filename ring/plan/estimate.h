@@ -13,6 +13,7 @@ struct EstimateRequest {
   Algorithm algorithm = Algorithm::kRing;
   uint64_t bytes = 0;  // of the whole buffer, as the bench counts it
   bool scale_at_source = false;
+  double fold_factor = 1;  // of coded slices, more: how many times gamma a byte costs
 };
 
 // Up to here a star competes for the all_reduces over loopback of more ranks than cores: beyond, halving is as fast

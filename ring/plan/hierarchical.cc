@@ -86,9 +86,8 @@ struct Between {
 // --- hosts of equal size: block l * hosts + h is folded inside every host at local rank l, goes round the ring of the
 // local ranks l, and from there to the others of the host.
 
-// Blocks first + l * stride, for every local rank l: its own is folded into `memory`, and sent on.
-void reduce_scatter_inside(PlanBuilder& b, const Stand& at, int first, int stride, Ref memory,
-                           std::span<const Ref> sends) {
+// Blocks first + l * stride, for every local rank l: its own is folded into the output, and sent on.
+void reduce_scatter_inside(PlanBuilder& b, const Stand& at, int first, int stride, std::span<const Ref> sends) {
   const int size = at.host_size(at.host);
   const auto block = [&](int l) { return static_cast<uint32_t>(first + l * stride); };
   for (int k = 1; k < size; ++k) {
@@ -98,15 +97,13 @@ void reduce_scatter_inside(PlanBuilder& b, const Stand& at, int first, int strid
   const uint32_t c = block(at.local);
   std::vector<Ref> sources;
   for (int l = 0; l < size; ++l) sources.push_back(l == at.local ? b.own(c) : b.from_input(at.rank(at.host, l), c));
-  b.wide_step(sources, memory, sends);
+  b.wide_step(sources, b.output(c), sends);
 }
 
 void equal_hosts(PlanBuilder& b, const Stand& at) {
   const auto block = [&](int l, int h) { return static_cast<uint32_t>(l * at.host_count() + h); };
   // One block for each local rank at a time: more would overrun the links' depth, since all send before they receive.
-  for (int h = 0; h < at.host_count(); ++h) {
-    reduce_scatter_inside(b, at, h, at.host_count(), b.output(block(at.local, h)), {});
-  }
+  for (int h = 0; h < at.host_count(); ++h) reduce_scatter_inside(b, at, h, at.host_count(), {});
   Between between;
   between.host = at.host;
   for (int h = 0; h < at.host_count(); ++h) {
@@ -134,7 +131,7 @@ void two_hosts(PlanBuilder& b, const Stand& at) {
   const int size = at.host_size(0), partner = at.rank(1 - at.host, at.local);
   const auto mine = static_cast<uint32_t>(at.local);
   const Ref to_partner = b.to(partner, mine);
-  reduce_scatter_inside(b, at, 0, 1, b.output(mine), {&to_partner, 1});
+  reduce_scatter_inside(b, at, 0, 1, {&to_partner, 1});
   std::vector<Ref> folds{b.output(mine), b.from(partner, mine)}, sends;
   if (at.host == 1) std::swap(folds[0], folds[1]);
   for (int k = 1; k < size; ++k) sends.push_back(b.to(at.rank(at.host, (at.local + k) % size), mine));
