@@ -173,19 +173,20 @@ Message Messages::run_operations(std::span<const P2pCall> calls, std::chrono::mi
   return run_queued(both);
 }
 
-// The short way of a blocking call: how many of them, from the first one on, end within some 2 us, while nothing else
-// is under way. What does not has not begun.
+// The short way of a blocking call: how many of them, from the first one on, end within some 2 us, beside receives that
+// wait. What does not has not begun.
 size_t Messages::run_at_once(std::span<const P2pCall> calls, Message& moved) {
   size_t over = 0;
   if (context_->observed.on()) return over;
-  alone([&] {
-    if (ended_ || news_.load()) return;
+  if_free([&] {
+    if (ended_ || news_.load() || context_->failure.get() != nullptr) return;
     try {
       while (over < calls.size() && at_once(calls[over], moved) == P2pAtOnce::kOver) ++over;
     } catch (...) {  // the queued way ends them with the failure
       context_->fail(caught());
     }
     moved_bytes_.store(p2p_->moved_bytes(), std::memory_order_relaxed);
+    count_polled();
   });
   return over;
 }

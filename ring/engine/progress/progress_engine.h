@@ -128,19 +128,8 @@ class ProgressEngine : public std::enable_shared_from_this<ProgressEngine> {
     return true;
   }
 
-  // Runs `action` under the lease, if that is free and nothing is pending. False: nothing has happened.
-  template <typename Action>
-  bool alone(Action action) {
-    if (!hold()) return false;
-    {
-      const Lease lease(*this);
-      action();
-      count_polled();
-    }
-    ask_unless_served();
-    return true;
-  }
-
+  // Under the lease: a wait ends without a sleep.
+  void count_polled();
   // Runs `action`, which must be short, under the lease if that is free, beside whatever is under way. False: nothing
   // has happened.
   template <typename Action>
@@ -215,8 +204,6 @@ class ProgressEngine : public std::enable_shared_from_this<ProgressEngine> {
       broke(caught());
     }
   }
-  // A wait ends without a sleep.
-  void count_polled();
   void poke(bool asked);
   bool try_acquire() { return !held_.exchange(true); }  // sequentially consistent, for arm()
   void acquire();
