@@ -229,7 +229,7 @@ class Generator {
     if (members > (life_.hosts.empty() ? 1 : 2) && (members > 5 || random_.chance(60))) {
       steps.push_back(lines_.loss());
       --members;
-    } else if (life_.hosts.empty()) {  // they come by a path of one host
+    } else {
       const auto newcomers = static_cast<int>(random_.between(1, 2));
       steps.push_back(Lines::named("grow", "newcomers", newcomers));
       members += newcomers;

@@ -103,6 +103,16 @@ class Play {
     return words;
   }
 
+  // Where newcomers ask: on several hosts on each, since rank 0 may be there.
+  std::string door() const {
+    if (life_.hosts.empty()) return "unix://" + folder_.path("join");
+    std::string all;
+    for (int host = *std::max_element(life_.hosts.begin(), life_.hosts.end()); host >= 0; --host) {
+      all += "tcp://" + testing::Namespaces::address(host) + ":5578" + (host > 0 ? "," : "");
+    }
+    return all;
+  }
+
   pid_t start(int rank) const {
     std::vector<std::string> words = command(rank);
     const std::string output = folder_.path("output-" + std::to_string(rank));
@@ -120,7 +130,7 @@ class Play {
       namespaces_->enter(life_.hosts[static_cast<size_t>(rank) % life_.hosts.size()]);
       ::setenv("RONDO_INSECURE", "1", 1);  // they have no secret
     }
-    if (life_.newcomers() > 0) ::setenv("RONDO_JOIN", ("unix://" + folder_.path("join")).c_str(), 1);
+    if (life_.newcomers() > 0) ::setenv("RONDO_JOIN", door().c_str(), 1);
     for (const std::string& setting : life_.settings) {
       const size_t equals = setting.find('=');
       ::setenv(setting.substr(0, equals).c_str(), setting.substr(equals + 1).c_str(), 1);
