@@ -10,9 +10,14 @@ import numpy as np
 from life_member import Fault, Member
 from life_text import Step
 
+import rondo
+import rondo.dist_opt
+
 
 class Recovery:
     """Of a Thread whose door has a group as the package rondo has it."""
+
+    optimizer = None
 
     def _end_other_groups(self, job: Member) -> None:
         self._end_others(job)
@@ -49,6 +54,7 @@ class Recovery:
         if job.size < 2:
             return
         self._end_other_groups(job)
+        self._train(job)
         by = line.number("by") % job.size
         # Nobody dies while others are in the lines before; in the barrier it may.
         error = self._failure_of(lambda: self.door.barrier(job.group))
@@ -71,6 +77,7 @@ class Recovery:
         job.size, job.me = len(job.ranks), job.me - (job.me > by)
         self._begin_epoch(job)
         self._sum_once(line, job)
+        self._train(job)
 
     def _grow(self, line: Step, job: Member) -> None:
         self._end_other_groups(job)
@@ -95,6 +102,29 @@ class Recovery:
         job.group.broadcast(state)
         job.epoch, job.committed = (int(number) for number in state)
         self._begin_epoch(job)
+        self._train(job)
+
+    def _train(self, job: Member) -> None:
+        """Three steps of DistOpt, which goes on from epoch to epoch by regroup(), beside the constructors of newcomers; of
+        lives whose doors are all NumPy."""
+        if set(self.life.head["doors"].split(",")) != {"numpy"}:
+            return
+        if self.optimizer is None:
+            self.weights = np.full(60, 7.0 + job.me, np.float32)
+            update = rondo.dist_opt.NumpyUpdate({"w": self.weights}, lambda _, p, g: np.subtract(p, g, out=p))
+            self.optimizer = rondo.DistOpt(update, group=job.group)
+        elif self.optimizer.group is not job.group:
+            self.optimizer.regroup(job.group)
+        first = np.append(self.weights, np.float32(self.optimizer.steps))
+        expected = job.group.broadcast(first.copy())
+        if not np.array_equal(first, expected):
+            raise Fault(f"the steps and weights of DistOpt are {first}, those of rank 0 {expected}")
+        for step in range(3):
+            self.optimizer.step({"w": np.full(60, job.me + step, np.float32)})
+            expected += np.append(np.full(60, -((job.size - 1) / 2 + step)), 1)
+        now = np.append(self.weights, self.optimizer.steps)
+        if not np.allclose(now, expected, atol=1e-2):
+            raise Fault(f"weights and steps after three steps of DistOpt are {now}, must be {expected}")
 
     def _begin_epoch(self, job: Member) -> None:
         group = job.group
