@@ -124,7 +124,6 @@ class ProgressEngine : public std::enable_shared_from_this<ProgressEngine> {
       end();
       count_polled();
     }
-    ask_unless_served();
     return true;
   }
 
