@@ -48,7 +48,7 @@ void Operation::wait(std::chrono::milliseconds timeout) {
     settle();
     state_.wait(State::kSettling, std::memory_order_acquire);  // while another thread does
   }
-  if (error_) raise(error_);
+  if (const std::exception_ptr failed = error()) raise(failed);
 }
 
 void Operation::wait_in_stream(std::chrono::milliseconds timeout) {
