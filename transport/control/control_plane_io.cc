@@ -135,7 +135,7 @@ void ControlPlane::flush() {
     thread_.post([this, flush = flushes_] {  // behind the writes
       {
         std::lock_guard lock(mutex_);
-        flushes_written_ = flush;
+        flushes_written_ = std::max(flushes_written_, flush);  // on_exception() may have been here
       }
       changed_.notify_all();
     });
