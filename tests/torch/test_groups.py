@@ -73,6 +73,15 @@ def communicator_with_devices(rank):
     assert CpuCommunicator(dist.group.WORLD).all_reduce(torch.ones(2)).tolist() == [2, 2]
 
 
+def test_one_backend_serves_cpus_and_gpus():
+    ranks.run(2, one_backend)
+
+
+def one_backend(rank):
+    on_cpu, on_gpu = (dist.group.WORLD._get_backend(torch.device(kind)) for kind in ("cpu", "cuda"))
+    assert on_cpu is on_gpu and on_gpu.name() == "rondo"
+
+
 def test_make_default(monkeypatch):
     monkeypatch.setitem(dist.Backend.default_device_backend_map, "cpu", "gloo")
     ranks.run(2, made_by_default, backend=None)
