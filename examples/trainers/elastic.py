@@ -2,7 +2,7 @@
 
     rondo-run -n 4 --elastic 2:3 python elastic.py [--epochs 2] [--batch 256] [--images 60000] [--folder FOLDER]
 
-The ranks that live divide the images of each step. So a step gives the same weights, up to rounding, whoever makes it.
+The living ranks divide the images of each step among them. So the weights are the same, up to rounding, for any number of ranks.
 --kill STEP:RANK[,STEP:RANK...]: a rank ends itself by SIGKILL in a step. The first of these counts in epoch 0, the second
 in epoch 1, after the first change of the members, and so on.
 """

@@ -58,7 +58,7 @@ RONDO_INLINE Packet* packet_at(Byte* at) { return global(reinterpret_cast<Packet
 
 // Packets of a source that a thread loads at once: 8 registers of accumulators, which leaves 64 registers enough for
 // packets of two sources. Floats of 16 bits have two packets, in 16 registers: one is not enough under way. A division
-// of 64-bit integers is a subroutine with registers of its own: one packet.
+// of 64-bit integers is a subroutine with registers of its own: one packet, and none of the next round beside it.
 template <class K>
 constexpr int kElementsOf = int(kPacketBytes / K::Format::kBytes);
 template <class K>
