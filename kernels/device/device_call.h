@@ -48,6 +48,11 @@ struct DeviceControl {
   uint32_t replays;  // own: calls of graphs that are over
 };
 
+// Of a lane that waits: looks at its word before it asks for the time, and nanoseconds before it looks for a stop, in
+// the host's memory, which is 1 us away: all lanes do so, which slows down those that work.
+inline constexpr uint32_t kLooksBetweenClocks = 64;
+inline constexpr uint64_t kNsBetweenStops = 1'000'000;
+
 // A window as this rank's device maps it; data nullptr: it does not.
 struct DeviceWindow {
   void* data;
@@ -63,6 +68,20 @@ struct CallStatus {
   uint32_t rank;                             // that it is about
   uint64_t fingerprint;                      // of its call
 };
+// What the host of a rank sees: load(word) is sequentially consistent, as its own stop is, which it has set before.
+template <class Load>
+bool is_at_work(const CallStatus& status, Load load) {
+  const auto ended = [&](const uint32_t& started, const uint32_t& passed) {
+    return int32_t(load(passed) - load(started)) >= 0;
+  };
+  return !ended(status.started, status.passed) || !ended(status.replays_started, status.replays_passed);
+}
+// Of another rank: whether its kernels may touch memory of this one.
+template <class Load>
+bool may_touch(const CallStatus& other, Load load) {
+  return load(other.stop) == 0 || is_at_work(other, load);
+}
+
 enum class CallFailure : uint32_t {
   kNone,
   kStopped,

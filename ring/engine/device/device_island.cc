@@ -30,11 +30,6 @@ void look_for(const CommunicatorContext& context, Clock::time_point deadline, co
   }
 }
 
-bool at_work(const CallStatus& status) {
-  return !at_least(load_word(status.passed), load_word(status.started)) ||
-         !at_least(load_word(status.replays_passed), load_word(status.replays_started));
-}
-
 uint64_t whole_pages(uint64_t bytes) { return (bytes + kPageBytes - 1) / kPageBytes * kPageBytes; }
 
 }  // namespace
@@ -307,8 +302,7 @@ bool DeviceIsland::all_called(uint32_t number) {
 // that begin later find its own stop.
 bool DeviceIsland::peer_at_work(int rank) const {
   if (context_.fabric->shared_memory()->ended(context_.world_rank(rank))) return false;
-  const CallStatus& status = boards_[static_cast<size_t>(rank)]->status;
-  return load_word(status.stop) == 0 || at_work(status);
+  return may_touch(boards_[static_cast<size_t>(rank)]->status, load_word);
 }
 
 bool DeviceIsland::let_go(Clock::time_point now) {
@@ -317,7 +311,7 @@ bool DeviceIsland::let_go(Clock::time_point now) {
   CallStatus& status = own().status;
   store_word(status.stop, 1);
   if (!end_until_) end_until_ = now + kLongestPass;
-  bool any = at_work(status);
+  bool any = is_at_work(status, load_word);
   const bool unfinished = done_.load() != last_number_.load() || load_word(status.replays_started) != 0;
   for (int rank = 0; rank < world_ && unfinished; ++rank) any |= rank != rank_ && peer_at_work(rank);
   return !any || now >= *end_until_;

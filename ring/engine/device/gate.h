@@ -21,9 +21,10 @@ class Gate {
   virtual void ended(const Error* error) = 0;
 };
 
-// Words that streams and threads of the host look at. Acquire: who sees a number sees what its writer did before.
+// Words that streams and threads of the host look at, sequentially consistent: who sees a number sees what its writer
+// did before, and who has set a stop sees what has begun without seeing it.
 inline uint32_t load_word(const uint32_t& word) {
-  return std::atomic_ref<uint32_t>(const_cast<uint32_t&>(word)).load(std::memory_order_acquire);
+  return std::atomic_ref<uint32_t>(const_cast<uint32_t&>(word)).load();
 }
 inline void store_word(uint32_t& word, uint32_t value) { std::atomic_ref<uint32_t>(word).store(value); }
 // As numbers that wrap around.
