@@ -8,7 +8,8 @@
 //   enter                `started` is stored before `stop` is loaded, and a host that has set `stop` looks at `started`
 //                        afterwards (sequentially consistent): it sees the kernel, or the kernel sees the stop. The
 //                        first lane does so, and tells the others (`entered`): 200 of them would take 200 us, since
-//                        fences behind words of the host follow one another.
+//                        fences behind words of the host follow one another. The first signal of a call does not wait
+//                        for it: it touches nothing but what the other ranks' lanes look at, unless `failed` says so.
 #pragma once
 
 #include "kernels/device/device_call.h"
@@ -27,11 +28,10 @@ struct LaneState {
 //   thread()        which thread of how many
 //   lane(), lanes(), element_bytes()
 //   any(bool)       a barrier of the lane's threads: whether one of them says so
-//   load_acquire, store_release, store_started (with a full fence behind), add_left, load_relaxed: words
+//   load_acquire, store_release, store_started (with a full fence behind), add_left, load_relaxed, store_relaxed: words
 //   claim(word)     sets it to 1; false: it was not 0
-//   now()           nanoseconds
-//   pause()         between two looks at a word
-//   run(pass)       the thread's part of a fold
+//   now()           nanoseconds; kBetweenClocks: looks at a word for one of it; kBetweenStopsNs: between looks for a
+//   stop pause()         between two looks at a word run(pass)       the thread's part of a fold
 template <class Machine>
 class CallLane {
  public:
@@ -39,10 +39,16 @@ class CallLane {
       : m_(machine), call_(call), state_(state), thread_(machine.thread()) {}
 
   RONDO_INLINE void run() {
-    if (call_.status != nullptr) bad_ = !enter();
+    uint32_t s = 0;
+    if (call_.status != nullptr) {
+      count();
+      if (call_.step_count > 0 && call_.steps[0].kind == CallStep::kSignal) s = 1;
+      if (s == 1 && m_.load_relaxed(&control().failed) == 0) tell(call_.steps[0]);
+      bad_ = !enter();
+    }
     if (m_.any(bad_)) return leave(false);
     RONDO_ROLLED
-    for (uint32_t s = 0; s < call_.step_count; ++s) {
+    for (; s < call_.step_count; ++s) {
       const CallStep& step = call_.steps[s];
       bool well = true;
       if (step.kind == CallStep::kSignal) signal(step);
@@ -59,11 +65,14 @@ class CallLane {
   RONDO_INLINE bool is_first() const { return thread_.index == 0; }
   RONDO_INLINE bool is_last() const { return thread_.index + 1 == thread_.count; }
 
-  RONDO_INLINE bool enter() {
+  RONDO_INLINE void count() {
     if (is_first()) {
       state_.call = own().calls + 1;
       state_.messages = own().messages;
     }
+    m_.any(false);
+  }
+  RONDO_INLINE bool enter() {
     if (!is_last()) return true;
     if (m_.lane() == 0) {
       m_.store_started(is_replay() ? &call_.status->replays_started : &call_.status->started, number());
@@ -86,6 +95,9 @@ class CallLane {
 
   RONDO_INLINE void signal(const CallStep& step) {
     m_.any(false);  // what all threads have done before
+    tell(step);
+  }
+  RONDO_INLINE void tell(const CallStep& step) {
     RONDO_ROLLED
     for (uint32_t rank = uint32_t(thread_.index); rank < call_.world; rank += uint32_t(thread_.count)) {
       if ((step.peers >> rank & 1) == 0) continue;
@@ -107,19 +119,16 @@ class CallLane {
     return true;
   }
   RONDO_INLINE bool await_word(const uint32_t* word, uint32_t value) {
-    // At the host's memory, which is 1 us away; all lanes that wait look at it, which slows down those that work.
-    constexpr uint64_t kBetweenStopsNs = 1'000'000;
-    constexpr uint32_t kBetweenClocks = 64;
     uint64_t begin = 0, next_stop = 0;
     RONDO_ROLLED
     for (uint32_t looks = 1; int32_t(m_.load_acquire(word) - value) < 0; ++looks) {
       if (m_.load_relaxed(&control().failed) != 0) return false;
-      if (looks % kBetweenClocks == 0) {
+      if (looks % Machine::kBetweenClocks == 0) {
         const uint64_t now = m_.now();
-        if (begin == 0) begin = now, next_stop = now + kBetweenStopsNs;
+        if (begin == 0) begin = now, next_stop = now + Machine::kBetweenStopsNs;
         if (now >= next_stop) {
           if (stopped()) return false;
-          next_stop = now + kBetweenStopsNs;
+          next_stop = now + Machine::kBetweenStopsNs;
         }
         if (now - begin > call_.limit_ns) return fail(CallFailure::kLate, 0, 0);
       }
@@ -209,7 +218,8 @@ class CallLane {
       own().messages = state_.messages + call_.messages;
     }
     if (m_.add_left(&control().left) + 1 != m_.lanes()) return;
-    control().left = control().entered = 0;
+    m_.store_relaxed(&control().left, 0);
+    m_.store_relaxed(&control().entered, 0);
     const uint32_t passed = number();
     if (is_replay()) control().replays = passed;
     m_.store_release(is_replay() ? &call_.status->replays_passed : &call_.status->passed, passed);

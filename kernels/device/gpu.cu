@@ -32,6 +32,8 @@ constexpr uint64_t kElementBytes = dtype_bytes(DType(kDType));
 // The thread of a block. Words by the instructions that the protocol needs: PTX ISA, "Memory Consistency Model".
 template <int kDType>
 struct GpuLane {
+  static constexpr uint32_t kBetweenClocks = kLooksBetweenClocks;
+  static constexpr uint64_t kBetweenStopsNs = kNsBetweenStops;
   __device__ __forceinline__ ThreadPlace thread() const { return {threadIdx.x, kThreadsABlock}; }
   __device__ __forceinline__ uint32_t lane() const { return blockIdx.x; }
   __device__ __forceinline__ uint32_t lanes() const { return gridDim.x; }
@@ -46,6 +48,9 @@ struct GpuLane {
     uint32_t value;
     asm volatile("ld.relaxed.gpu.global.u32 %0, [%1];" : "=r"(value) : "l"(word) : "memory");
     return value;
+  }
+  __device__ __forceinline__ void store_relaxed(uint32_t* word, uint32_t value) const {
+    asm volatile("st.relaxed.gpu.global.u32 [%0], %1;" ::"l"(word), "r"(value) : "memory");
   }
   __device__ __forceinline__ void store_release(uint32_t* word, uint32_t value) const {
     asm volatile("st.release.sys.global.u32 [%0], %1;" ::"l"(word), "r"(value) : "memory");

@@ -19,6 +19,9 @@ struct CallOrders {
 template <class Runs, class Orders = CallOrders>
 class HostLane {
  public:
+  static constexpr uint32_t kBetweenClocks = kLooksBetweenClocks;
+  static constexpr uint64_t kBetweenStopsNs = kNsBetweenStops;
+
   HostLane(Runs& runs, uint32_t lane, uint32_t lanes, uint64_t element_bytes)
       : runs_(runs), lane_(lane), lanes_(lanes), element_bytes_(element_bytes) {}
   ThreadPlace thread() const { return {0, 1}; }
@@ -28,6 +31,7 @@ class HostLane {
   bool any(bool it) const { return it; }
   uint32_t load_acquire(const uint32_t* word) const { return at(word).load(Orders::kAcquire); }
   uint32_t load_relaxed(const uint32_t* word) const { return at(word).load(std::memory_order_relaxed); }
+  void store_relaxed(uint32_t* word, uint32_t value) const { at(word).store(value, std::memory_order_relaxed); }
   void store_release(uint32_t* word, uint32_t value) const { at(word).store(value, Orders::kRelease); }
   void store_started(uint32_t* word, uint32_t value) const { at(word).store(value, Orders::kStarted); }
   bool claim(uint32_t* word) const { return at(word).exchange(1) == 0; }
