@@ -27,7 +27,12 @@ void run_on_device(Communicator& group, const std::vector<CollectiveCase>& cases
                    BufferKind buffers = BufferKind::kPlain);
 
 // What the device, which has been opened, has counted in this process: "fake_cuda_..."; -1: a GPU does not tell.
-int counted(const char* what);
+void* counter(const char* what);
+template <class Number = int>
+Number counted(const char* what) {
+  const auto count = reinterpret_cast<Number (*)()>(counter(what));
+  return count == nullptr ? static_cast<Number>(-1) : count();
+}
 // Passes over the memory of several ranks; -1: a GPU does not tell.
 inline int passes_over_ranks() { return counted("fake_cuda_placed"); }
 

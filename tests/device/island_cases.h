@@ -61,8 +61,8 @@ inline void expect_error(const Error& error, ErrorCode code, const std::string& 
 
 // One int32 all_reduce in place on registered memory, or plain.
 struct Sum {
-  Sum(Communicator& of, void* registered, size_t count)
-      : group(of), mirror(registered, 1u << 20), values(count, 1, &mirror) {
+  Sum(Communicator& of, void* registered, size_t count, size_t bytes = 1u << 20)
+      : group(of), mirror(registered, bytes), values(count, 1, &mirror) {
     mirror.to_device();
     mirror.synchronize();
   }

@@ -33,11 +33,14 @@ constexpr size_t kMostBytes = size_t{1} << 40;
 
 size_t whole_pages(size_t bytes) { return (bytes + kPageBytes - 1) / kPageBytes * kPageBytes; }
 
-// Memory, and a page behind it; its first page is not zeroed, as a GPU's may not be. -1: there is none.
+// Of a file: the memory, a page behind it, and 8 bytes for each word of 4.
+size_t file_bytes(size_t bytes) { return 3 * whole_pages(bytes) + kPageBytes; }
+
+// The memory's first page is not zeroed, as a GPU's may not be. -1: there is none.
 int make_file(size_t bytes, int device) {
   if (bytes == 0 || bytes > kMostBytes) return -1;
   const int file = memfd_create((kName + std::to_string(device)).c_str(), MFD_CLOEXEC);
-  RONDO_CHECK(file >= 0 && ftruncate(file, static_cast<off_t>(whole_pages(bytes) + kPageBytes)) == 0, "memfd_create");
+  RONDO_CHECK(file >= 0 && ftruncate(file, static_cast<off_t>(file_bytes(bytes))) == 0, "memfd_create");
   const std::string left(std::min(bytes, kPageBytes), '\xa5');
   RONDO_CHECK(pwrite(file, left.data(), left.size(), 0) == static_cast<ssize_t>(left.size()), "pwrite");
   return file;
@@ -63,25 +66,27 @@ Told told_by(const cuda::IpcHandle& handle) {
   return told;
 }
 
-void* map_file(int file, size_t bytes, size_t at = 0) {
-  void* const data = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file, static_cast<off_t>(at));
+std::byte* map_file(int file, size_t bytes) {
+  void* const data = mmap(nullptr, file_bytes(bytes), PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
   RONDO_CHECK(data != MAP_FAILED, "mmap of device memory");
-  return data;
+  return static_cast<std::byte*>(data);
 }
 
 }  // namespace
 
 FakeMemory::File::~File() { close(file); }
 
+std::atomic<uint32_t>& FakeMemory::Run::gone() const {
+  return *reinterpret_cast<std::atomic<uint32_t>*>(data + whole_pages(bytes));
+}
+
 void* FakeMemory::add(Kind kind, std::shared_ptr<File> file, size_t bytes, int device) {
-  auto* const data = static_cast<std::byte*>(map_file(file->file, bytes));
+  auto* const data = map_file(file->file, bytes);
   void* const address = mmap(nullptr, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   RONDO_CHECK(address != MAP_FAILED, "mmap of an address");
-  auto* const gone = static_cast<std::atomic<uint32_t>*>(map_file(file->file, kPageBytes, whole_pages(bytes)));
   const int home = device_of(file->file);
   const std::lock_guard lock(mutex_);
-  runs_[reinterpret_cast<uintptr_t>(address)] = {kind, data, bytes, home, 1u << device | 1u << home, std::move(file),
-                                                 gone};
+  runs_[reinterpret_cast<uintptr_t>(address)] = {kind, data, bytes, home, 1u << device | 1u << home, std::move(file)};
   return address;
 }
 
@@ -90,10 +95,9 @@ bool FakeMemory::remove(void* memory, Kind kind) {
   const auto found = runs_.find(reinterpret_cast<uintptr_t>(memory));
   if (found == runs_.end() || found->second.kind != kind) return false;
   const Run& run = found->second;
-  RONDO_CHECK(kind == Kind::kAllocated || run.gone->load() == 0, "memory is released before others let go of it");
-  run.gone->store(kind == Kind::kAllocated ? 1 : 0);
-  munmap(run.gone, kPageBytes);
-  munmap(run.data, run.bytes);
+  RONDO_CHECK(kind == Kind::kAllocated || run.gone().load() == 0, "memory is released before others let go of it");
+  run.gone().store(kind == Kind::kAllocated ? 1 : 0);
+  munmap(run.data, file_bytes(run.bytes));
   munmap(memory, run.bytes);
   runs_.erase(found);
   return true;
@@ -149,7 +153,7 @@ cuda::Allocation FakeMemory::take_in(int descriptor) {
   if (device_of(descriptor) < 0 || fstat(descriptor, &what) != 0) return 0;
   const std::lock_guard lock(mutex_);
   handles_[++last_] = {std::make_shared<File>(fcntl(descriptor, F_DUPFD_CLOEXEC, 0)),
-                       static_cast<size_t>(what.st_size) - kPageBytes};
+                       (static_cast<size_t>(what.st_size) - kPageBytes) / 3};
   return last_;
 }
 
@@ -191,9 +195,7 @@ bool FakeMemory::map(void* memory, size_t bytes, cuda::Allocation allocation) {
     return false;
   }
   const int file = found->second.file->file;
-  runs_[address] = {
-      Kind::kMapped, static_cast<std::byte*>(map_file(file, bytes)), bytes, device_of(file), 0, found->second.file,
-      nullptr};
+  runs_[address] = {Kind::kMapped, map_file(file, bytes), bytes, device_of(file), 0, found->second.file};
   return true;
 }
 
@@ -201,7 +203,7 @@ bool FakeMemory::unmap(void* memory, size_t bytes) {
   const std::lock_guard lock(mutex_);
   const auto found = runs_.find(reinterpret_cast<uintptr_t>(memory));
   if (found == runs_.end() || found->second.kind != Kind::kMapped || found->second.bytes != bytes) return false;
-  munmap(found->second.data, bytes);
+  munmap(found->second.data, file_bytes(bytes));
   runs_.erase(found);
   return true;
 }
@@ -261,7 +263,8 @@ std::byte* FakeMemory::reach(const void* address, size_t bytes, int device, By b
   const auto found = holding(runs_, address, bytes, kRunBytes);
   if (found != runs_.end()) {
     const Run& run = found->second;
-    RONDO_CHECK(run.gone == nullptr || run.gone->load() == 0, "a device reaches memory that its maker has released");
+    RONDO_CHECK(run.kind == Kind::kMapped || run.gone().load() == 0,
+                "a device reaches memory that its maker has released");
     const bool copied = by == By::kCopy && run.kind != Kind::kMapped;
     const bool peer = run.kind == Kind::kAllocated && (peers_[device] >> run.home & 1) != 0;
     RONDO_CHECK(copied || peer || (run.reaching >> device & 1) != 0,
@@ -271,6 +274,17 @@ std::byte* FakeMemory::reach(const void* address, size_t bytes, int device, By b
   RONDO_CHECK(holding(locked_, address, bytes, kItself) != locked_.end(),
               "a device reaches memory that is neither a device's nor locked host memory");
   return static_cast<std::byte*>(const_cast<void*>(address));
+}
+
+FakeMemory::Times FakeMemory::times_of(const uint32_t* reached) const {
+  const auto* const at = reinterpret_cast<const std::byte*>(reached);
+  const std::lock_guard lock(mutex_);
+  for (const auto& [address, run] : runs_) {
+    if (at < run.data || at >= run.data + run.bytes) continue;
+    std::byte* const times = run.data + whole_pages(run.bytes) + kPageBytes;
+    return {reinterpret_cast<std::atomic<uint64_t>*>(times + (at - run.data) * 2), run.home};
+  }
+  return {nullptr, -1};
 }
 
 size_t FakeMemory::clear(void* memory, size_t bytes) {

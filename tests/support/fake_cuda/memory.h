@@ -52,6 +52,13 @@ class FakeMemory {
   std::byte* reach(const void* address, size_t bytes, int device, By by) const;
   // Kernels of the device reach what is allocated on the other.
   void enable_peer(int device, int other);
+  // The virtual time of a word where it is reached, which all that map it share, and its device; nullptr, -1: the
+  // host's.
+  struct Times {
+    std::atomic<uint64_t>* time;
+    int home;
+  };
+  Times times_of(const uint32_t* reached) const;
   // Zeroes that take no memory: so many of the first bytes.
   size_t clear(void* memory, size_t bytes);
 
@@ -65,12 +72,13 @@ class FakeMemory {
   };
   struct Run {
     Kind kind;
-    std::byte* data;  // the same memory, mapped for the devices
+    std::byte* data;  // the same memory, mapped for the devices, and what is behind it
     size_t bytes;
     int home;           // the device whose memory it is
     uint32_t reaching;  // a bit for each device that may
     std::shared_ptr<File> file;
-    std::atomic<uint32_t>* gone;  // behind the memory: 1 once its maker has released it
+    // Behind the memory: 1 once its maker of MemAlloc has released it; and a time for each word.
+    std::atomic<uint32_t>& gone() const;
   };
   void* add(Kind kind, std::shared_ptr<File> file, size_t bytes, int device);
   bool remove(void* memory, Kind kind);

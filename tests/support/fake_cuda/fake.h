@@ -1,0 +1,157 @@
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <set>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "tests/support/fake_cuda/memory.h"
+#include "tests/support/fake_cuda/queue.h"
+
+// All of this process's driver: devices, contexts, streams and events, and what the calling thread has of them.
+// Settings are those of fake_cuda.cc.
+namespace rondo::testing {
+
+using namespace cuda;
+using By = FakeMemory::By;
+
+int setting(const char* name, int otherwise);
+// Whether a setting that lists words has this one; unset: otherwise.
+bool lists(const char* name, const std::string& word, bool otherwise);
+bool maps(int device, int other);  // FAKE_CUDA_PEERS
+inline bool is_device(Device device) { return device >= 0 && device < setting("FAKE_CUDA_COUNT", 2); }
+inline void sleep_us(int microseconds) { std::this_thread::sleep_for(std::chrono::microseconds(microseconds)); }
+
+constexpr int kSharesByDescriptors = 1, kSharesByHandles = 2;  // FAKE_CUDA_SHARES
+
+// Virtual time, in nanoseconds: what calls would take on GPUs, by assumptions, not measurements. Threads, streams,
+// events and words of device memory have a time, and so have the lanes of kernels; who has waited for another one goes
+// on at the later of both times. It depends on what waits for what, not on this machine. All else takes no time: looks
+// of a device at its own memory, copies, functions of the driver but launches.
+namespace virtual_time {
+constexpr uint64_t kLaunch = 3'000;        // of a kernel; in a context they come one after the other
+constexpr uint64_t kWord = 1'500;          // until what a kernel writes to the host, or another device, is there
+constexpr uint64_t kRead = 1'200;          // of a kernel from there
+constexpr uint64_t kFunction = 12'000;     // of the host, in a stream
+constexpr uint64_t kLinkBytes = 300;       // a nanosecond, that a device reads from others, and as many that it writes
+constexpr uint64_t kOwnBytes = 3'000;      // a nanosecond, in its own memory
+constexpr uint64_t kInFlight = 16 * 1024;  // bytes that a lane reads at once
+}  // namespace virtual_time
+
+// What moves bytes between host and device one way. `busy` counts those at work, of both ways.
+class CopyEngine {
+ public:
+  CopyEngine(std::atomic<int>& busy, std::atomic<int>& both) : busy_(busy), both_(both) {}
+  // Runs `move`, and returns when an engine of the setting's rate has moved the bytes.
+  void run(size_t bytes, const std::function<void()>& move);
+
+ private:
+  std::atomic<int>&busy_, &both_;
+  std::mutex mutex_;
+};
+
+struct FakeContext;
+struct FakeStream;
+// What a stream runs.
+using Entry = std::function<void(FakeStream& stream)>;
+
+enum class Capture { kNone, kActive, kInvalid };
+struct FakeStream {
+  FakeStream(FakeContext* of, bool waits, size_t in, uint64_t number)
+      : context(of), blocks(waits), queue(in), id(number) {}
+  FakeContext* const context;
+  const bool blocks;  // waits for the legacy stream, and that for it
+  const size_t queue;
+  const uint64_t id;
+  std::atomic<uint64_t> now{0};
+  Capture capture = Capture::kNone;
+  CaptureMode mode = kCaptureGlobal;  // of the capture, which a thread has begun
+  std::thread::id thread;
+  std::vector<std::pair<Entry, FakeQueue::Entry>> graph;  // what has been captured
+};
+
+// The primary one of a device.
+struct FakeContext {
+  int device = 0;
+  std::atomic<Result> error{kSuccess};  // it stays
+  std::unique_ptr<FakeStream> legacy;
+  std::mutex launching;
+  uint64_t launched = 0;  // virtual time of the last launch
+};
+
+struct FakeEvent {
+  explicit FakeEvent(FakeContext* of) : context(of) {}
+  FakeContext* const context;
+  std::mutex mutex;
+  std::condition_variable changed;
+  uint64_t recorded = 0, passed = 0, time = 0;
+};
+
+struct FakeFunction {
+  FakeContext* context;
+  int dtype;
+  bool loaded = false;
+};
+struct FakeModule {
+  std::map<std::string, FakeFunction> functions;
+};
+
+struct Fake {
+  Fake();
+  FakeMemory memory;
+  std::mutex mutex;
+  bool started = false;
+  std::map<int, FakeContext> contexts;
+  std::map<void*, std::unique_ptr<FakeStream>> streams;
+  std::set<FakeEvent*> events;
+  std::vector<std::unique_ptr<FakeEvent>> retired;  // entries may refer to them
+  std::vector<std::unique_ptr<FakeModule>> modules;
+  std::atomic<uint64_t> made{0};  // streams
+  std::atomic<int> placed{0};     // passes that have found their pointers
+  std::atomic<int> busy{0}, both_ways{0};
+  CopyEngine to_host{busy, both_ways}, to_device{busy, both_ways};
+  std::vector<std::unique_ptr<FakeQueue>> queues;
+
+  FakeQueue& queue_of(const FakeStream& stream) { return *queues[stream.queue]; }
+  std::unique_ptr<FakeStream> make_stream(FakeContext* context, bool blocks);
+};
+Fake& fake();
+
+// --- of the calling thread
+struct FakeThread {
+  std::vector<FakeContext*> current;
+  CaptureMode capture_mode = kCaptureGlobal;
+  std::map<FakeContext*, FakeStream*> streams;  // kStreamPerThread
+  uint64_t now = 0;                             // virtual time
+};
+FakeThread& here();
+
+inline FakeContext* of(Context context) { return reinterpret_cast<FakeContext*>(context); }
+inline FakeEvent* of(Event event) { return reinterpret_cast<FakeEvent*>(event); }
+inline const void* pointer(Pointer address) { return reinterpret_cast<const void*>(address); }
+inline void* writable(Pointer address) { return reinterpret_cast<void*>(address); }
+
+Result find_context(FakeContext*& context);
+// As CUDA has it of calls that may wait: a capture that this thread has begun, or any thread in global mode, ends.
+Result end_captures();
+// Requires the lock. The driver looks where the handle points: at no stream, its process ends there.
+FakeStream* stream_of(Stream handle);
+// A stream of the current context.
+Result find_stream(Stream handle, FakeStream*& stream);
+
+// Puts an entry into a stream. After an error nothing is run any more, functions of the host neither.
+Result put(FakeStream& stream, Entry entry, FakeQueue::Entry kind = FakeQueue::Entry::kOther);
+Result put_into(Stream handle, Entry entry);
+
+// Between host and device, or inside devices.
+void move_bytes(const void* to, const void* from, size_t bytes, const std::function<void()>& move);
+
+}  // namespace rondo::testing

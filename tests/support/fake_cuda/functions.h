@@ -1,0 +1,12 @@
+#pragma once
+
+#include "tests/support/fake_cuda/fake.h"
+
+// The driver's functions, by their names; fake_cuda.cc counts who calls them, and asks for a current context.
+namespace rondo::testing::functions {
+
+#define FAKE_CUDA_DECLARED(version, name, parameters) Result name parameters;
+RONDO_DRIVER_FUNCTIONS(FAKE_CUDA_DECLARED)
+#undef FAKE_CUDA_DECLARED
+
+}  // namespace rondo::testing::functions

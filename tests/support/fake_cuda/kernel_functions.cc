@@ -1,0 +1,119 @@
+// Functions of the fake driver: kernels, which are run by name from the host's build of the same bodies.
+#include <cstring>
+
+#include "tests/support/fake_cuda/functions.h"
+#include "tests/support/fake_cuda/timed_lane.h"
+
+namespace rondo::testing::functions {
+namespace {
+
+// What the lanes of a kernel run on. Addresses are the program's, which only the device reaches.
+class KernelRuns {
+ public:
+  struct Broken {};
+  KernelRuns(const FakeContext& context, bool counts) : context_(context), counts_(counts) {}
+  void run(DeviceFold fold) {
+    const size_t bytes = fold.count * dtype_bytes(DType(fold.dtype));
+    const void *const to = fold.targets[0], *const from = fold.sources[0];
+    if (counts_) fake().placed.fetch_add(1);
+    for (int i = 0; i < fold.target_count; ++i) cross(fold.targets[i]);
+    for (int i = 0; i < fold.source_count; ++i) fold.sources[i] = reach(fold.sources[i], bytes);
+    for (int i = 0; i < fold.target_count; ++i) fold.targets[i] = reach(fold.targets[i], bytes);
+    move_bytes(to, from, bytes, [&] { host_fold(fold, 4); });
+  }
+  void pause() {
+    constexpr int kYields = 50;
+    if (context_.error.load() != kSuccess) throw Broken{};
+    if (++pauses_ < kYields) return std::this_thread::yield();
+    FakeQueue::let_others_run(std::chrono::microseconds(50));
+  }
+  std::byte* reach(const void* at, size_t bytes) const {
+    return fake().memory.reach(at, bytes, context_.device, By::kKernel);
+  }
+
+ private:
+  void cross(const void* to) const {
+    const int home = fake().memory.home_of(to);
+    if (home >= 0 && home != context_.device) sleep_us(setting("FAKE_CUDA_PASS_US", 0));
+  }
+  const FakeContext& context_;
+  const bool counts_;
+  int pauses_ = 0;
+};
+
+void run_call(FakeStream& stream, DeviceCall call, uint32_t lanes) {
+  const FakeContext& context = *stream.context;
+  KernelRuns runs(context, call.status != nullptr);
+  if (call.status != nullptr) {
+    sleep_us(setting("FAKE_CUDA_LATE_US", 0));
+    const auto found = [&runs](auto*& at, size_t bytes) {
+      if (at != nullptr) at = reinterpret_cast<std::remove_reference_t<decltype(at)>>(runs.reach(at, bytes));
+    };
+    for (DeviceControl*& control : call.controls) found(control, sizeof(DeviceControl));
+    found(call.windows, size_t{call.window_count} * call.world * sizeof(DeviceWindow));
+    found(call.status, sizeof(CallStatus));
+  }
+  const uint64_t begin = stream.now;
+  try {
+    for (uint32_t lane = 0; lane < lanes; ++lane) {
+      TimedLane<KernelRuns> machine(runs, lane, lanes, dtype_bytes(DType(call.dtype)), context.device, begin);
+      LaneState state = {};
+      CallLane<TimedLane<KernelRuns>>(machine, call, state).run();
+      stream.now = std::max(stream.now.load(), machine.end());
+    }
+  } catch (const KernelRuns::Broken&) {
+  }
+}
+
+}  // namespace
+
+Result ModuleLoadData(Module* module, const void* image) {
+  FakeContext* const context = here().current.back();
+  constexpr uint32_t kFatBinary = 0xba55ed50;
+  uint32_t first = 0;
+  std::memcpy(&first, image, sizeof first);
+  // A build without nvcc has none: the names are the same.
+  if (first != kFatBinary && std::strcmp(static_cast<const char*>(image), "no nvcc") != 0) return kInvalidImage;
+  auto made = std::make_unique<FakeModule>();
+  for (int dtype = 0; dtype < kDTypes; ++dtype) {
+    const int kernel = kernel_of(dtype);
+    made->functions["rondo_call_" + std::to_string(kernel)] = {context, kernel};
+  }
+  *module = reinterpret_cast<Module>(made.get());
+  const std::lock_guard lock(fake().mutex);
+  fake().modules.push_back(std::move(made));
+  return kSuccess;
+}
+Result ModuleGetFunction(Function* function, Module module, const char* name) {
+  auto& all = reinterpret_cast<FakeModule*>(module)->functions;
+  const auto found = all.find(name);
+  if (found == all.end()) return kNotFound;
+  return *function = reinterpret_cast<Function>(&found->second), kSuccess;
+}
+Result FuncLoad(Function function) { return reinterpret_cast<FakeFunction*>(function)->loaded = true, kSuccess; }
+Result LaunchKernel(Function function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x,
+                    unsigned block_y, unsigned block_z, unsigned shared_bytes, Stream handle, void** parameters,
+                    void** extra) {
+  auto* const kernel = reinterpret_cast<FakeFunction*>(function);
+  FakeStream* stream = nullptr;
+  if (const Result failed = find_stream(handle, stream)) return failed;
+  if (kernel == nullptr || kernel->context != stream->context) return kInvalidHandle;
+  if (grid_x == 0 || grid_y != 1 || grid_z != 1 || block_x != kThreadsABlock || block_y != 1 || block_z != 1) {
+    return kInvalidValue;
+  }
+  if (shared_bytes != 0 || extra != nullptr) return kInvalidValue;
+  if (!kernel->loaded) {
+    for (const auto& queue : fake().queues) queue->synchronize_all();
+  }
+  const auto call = std::make_shared<const DeviceCall>(*static_cast<const DeviceCall*>(parameters[0]));
+  if (kernel_of(call->dtype) != kernel->dtype) return kInvalidValue;
+  {
+    const std::lock_guard lock(stream->context->launching);
+    uint64_t& last = stream->context->launched;
+    here().now = last = std::max(here().now, last) + virtual_time::kLaunch;
+  }
+  return put(
+      *stream, [call, grid_x](FakeStream& in) { run_call(in, *call, grid_x); }, FakeQueue::Entry::kKernel);
+}
+
+}  // namespace rondo::testing::functions
