@@ -12,7 +12,7 @@ namespace rondo {
 // The orderings of the protocol. Tests weaken each in turn.
 struct CallOrders {
   static constexpr std::memory_order kAcquire = std::memory_order_acquire, kRelease = std::memory_order_release,
-                                     kStarted = std::memory_order_seq_cst, kLeft = std::memory_order_acq_rel;
+                                     kLeft = std::memory_order_acq_rel;
 };
 
 // A lane on a thread of this processor (call_lane.h). Runs: what runs a fold, and what a wait does between two looks.
@@ -33,7 +33,7 @@ class HostLane {
   uint32_t load_relaxed(const uint32_t* word) const { return at(word).load(std::memory_order_relaxed); }
   void store_relaxed(uint32_t* word, uint32_t value) const { at(word).store(value, std::memory_order_relaxed); }
   void store_release(uint32_t* word, uint32_t value) const { at(word).store(value, Orders::kRelease); }
-  void store_started(uint32_t* word, uint32_t value) const { at(word).store(value, Orders::kStarted); }
+  void store_started(uint32_t* word, uint32_t value) const { at(word).store(value); }
   bool claim(uint32_t* word) const { return at(word).exchange(1) == 0; }
   uint32_t add_left(uint32_t* word) const { return at(word).fetch_add(1, Orders::kLeft); }
   uint64_t now() const {
