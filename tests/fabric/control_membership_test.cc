@@ -81,6 +81,40 @@ TEST_CASE("one of two goes on only once the other's process is known to have end
   }
 }
 
+// Proves: one rank's verdict is of its own way to the others, and no reason to end those that hear each other.
+TEST_CASE("a rank that hears no other is left out, and a rank that one other does not hear goes on with the rest") {
+  constexpr uint64_t kNext = kId + 1;
+  ControlLogic::Settings watchful;
+  watchful.liveness = {500, 2'000};
+  for (const bool deaf : {true, false}) {
+    for (uint32_t seed = 0; seed < 50; ++seed) {
+      CAPTURE(deaf);
+      CAPTURE(seed);
+      Simulation simulation(4, seed, {}, watchful);
+      simulation.open_everywhere(all_ranks(4));
+      simulation.at(1'000, 0, [&](ControlLogic&) {
+        for (int rank = deaf ? 0 : 2; rank < 3; ++rank) simulation.silence(rank, 3);
+      });
+      for (int rank = 0; rank < 4; ++rank) shrink_when_failed(simulation, rank, 50);
+      simulation.run([](int) {}, 20'000);
+      std::vector<int> members = simulation.logic(0).shrunk(kId).members;
+      CHECK(members.size() == 3);
+      if (deaf) CHECK(members == std::vector{0, 1, 2});
+      for (const int rank : members) {
+        CAPTURE(rank);
+        CHECK(simulation.logic(rank).shrunk(kId).members == members);
+        simulation.at(20'000, rank, [&](ControlLogic& logic) { logic.open(simulation.now(), kNext, members); });
+      }
+      simulation.run([](int) {}, 40'000);
+      for (const int rank : members) CHECK(!simulation.logic(rank).failed(kNext));
+      const int last = members.back();
+      simulation.at(40'000, last, [&](ControlLogic&) { simulation.crash(last); });
+      simulation.run([](int) {}, 60'000);
+      for (const int rank : members) CHECK((rank == last || simulation.logic(rank).failed(kNext)));
+    }
+  }
+}
+
 TEST_CASE("who has destroyed the communicator, before or amid a shrink(), is not waited for") {
   for (const int64_t leaves_at : {100, 300}) {
     CAPTURE(leaves_at);

@@ -102,6 +102,9 @@ class Simulation {
     cut_.insert({other, one});
   }
 
+  // What `from` says does not arrive any more, and nobody is told.
+  void silence(int from, int to) { cut_.insert({from, to}); }
+
   // `before` runs before each event, with its index. Ends when nothing waits any more.
   void run(
       const std::function<void(int)>& before = [](int) {}, int64_t until = 1'000'000) {
@@ -173,7 +176,7 @@ class Simulation {
       if (auto* send = std::get_if<ControlLogic::Send>(&action)) {
         deliver(rank, send->peer, send->body);
       } else if (auto* fail = std::get_if<ControlLogic::Fail>(&action)) {
-        take_failure(rank, fail->error);
+        if (fail->communicator == kId) take_failure(rank, fail->error);
       } else if (auto* gone = std::get_if<ControlLogic::PeerLeft>(&action)) {
         CHECK(left[static_cast<size_t>(rank)].emplace(gone->peer, gone->last_sequence).second);
       } else if (auto* note = std::get_if<ControlLogic::Note>(&action)) {

@@ -57,7 +57,7 @@ void ControlLogic::open(Time now, uint64_t communicator, std::vector<int> member
   }
   // In the order in which a member learns of them that was there in time: a death, the abort that it brought about, and
   // then the goodbyes of those that gave up, which would otherwise be taken for the cause.
-  if (!given_up_.empty()) fail_given_up(communicator, group);
+  fail_if_given_up(communicator, group);
   for (const auto& [peer, loss] : lost_) {
     if (!before.goodbyes.count(peer)) lose(now, communicator, group, peer, loss);
   }
@@ -163,7 +163,7 @@ void ControlLogic::receive(Time now, int from, const ControlBody& body) {
 void ControlLogic::connection_ended(Time now, int peer, const std::string& why) {
   liveness_.forget(peer);
   if (gone(peer)) return;
-  if (!given_up_.empty()) {  // they end it, and live
+  if (given_up_by_.count(peer) != 0) {  // it has ended it, and lives
     left_.insert(peer);
     return drive_memberships(now);
   }
@@ -258,7 +258,7 @@ void ControlLogic::on(Time now, int from, const LeaveMessage&) {
 
 void ControlLogic::on(Time now, int from, const LostMessage& message) {
   const int peer = static_cast<int>(message.rank);
-  if (peer == settings_.rank && message.fate == LostMessage::Fate::kUnresponsive) return given_up(message.why);
+  if (peer == settings_.rank && message.fate == LostMessage::Fate::kUnresponsive) return given_up(from, message.why);
   // A rank that this one is connected to speaks for itself: its connection may be sound while the sender's is cut.
   const bool direct = is_neighbor(peer);
   if (peer == settings_.rank || direct || peer < 0 || peer >= static_cast<int>(settings_.names.size())) return;

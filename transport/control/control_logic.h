@@ -236,8 +236,8 @@ class ControlLogic {
 
   void look_for_silence(Time now);
   void give_up(Time now, int peer);
-  void given_up(const std::string& why);
-  void fail_given_up(uint64_t communicator, Group& group);
+  void given_up(int by, const std::string& why);
+  void fail_if_given_up(uint64_t communicator, Group& group);
   Blame find_blame(Time now, const Group& group) const;
   bool is_cause(const Blame& blame) const;
   std::optional<Blame::Rank> blame_of(Time now, const Group& group, int peer, int64_t waited_ms) const;
@@ -287,7 +287,8 @@ class ControlLogic {
   std::set<int> left_;
   std::set<int> ended_;  // of those that are lost: proven
   std::map<int, Resigned> resigned_;
-  std::string given_up_;  // why others have given this rank up; empty: they have not
+  std::set<int> given_up_by_;  // neighbors that have given this rank up; others may hear it
+  std::string given_up_;       // why the first of them has
   Liveness liveness_;
   std::vector<Action> actions_;
 };

@@ -126,10 +126,10 @@ Membership& ControlLogic::membership_of(Time now, Group& group) {
 
 // A number that grows with whatever tell_membership() says but goodbyes to the group.
 size_t ControlLogic::departures() const {
-  return lost_.size() + left_.size() + resigned_.size() + ended_.size() + (given_up_.empty() ? 0 : 1);
+  return lost_.size() + left_.size() + resigned_.size() + ended_.size() + given_up_by_.size();
 }
 
-// Who is lost, and who has ended. A rank that was given up takes the others' ends of its connections for no more.
+// Who is lost, and who has ended. One that has given this rank up has ended its connection, and may live.
 void ControlLogic::tell_membership(Time now, Group& group) {
   if (group.told == departures()) return;
   group.told = departures();
@@ -137,7 +137,7 @@ void ControlLogic::tell_membership(Time now, Group& group) {
     const int peer = group.order[i], place = static_cast<int>(i);
     const auto member = group.members.find(peer);
     if (member == group.members.end()) continue;
-    const bool left = member->second.left && given_up_.empty();
+    const bool left = member->second.left && given_up_by_.count(peer) == 0;
     if (left || ended_.count(peer) != 0) group.membership->ended(now, place);
     if (gone(peer)) group.membership->lost(now, place);
   }

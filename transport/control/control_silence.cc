@@ -46,14 +46,20 @@ void ControlLogic::give_up(Time now, int peer) {
   tell_neighbors(peer, message);
 }
 
-void ControlLogic::given_up(const std::string& why) {
-  if (!given_up_.empty()) return;
-  given_up_ = fmt::format("{} {}", name(settings_.rank), why);
-  liveness_.forget_all();
-  for (auto& [id, group] : groups_) fail_given_up(id, group);
+void ControlLogic::given_up(int by, const std::string& why) {
+  if (!given_up_by_.insert(by).second) return;
+  if (given_up_.empty()) given_up_ = fmt::format("{} {}", name(settings_.rank), why);
+  liveness_.forget(by);
+  for (auto& [id, group] : groups_) fail_if_given_up(id, group);
 }
 
-void ControlLogic::fail_given_up(uint64_t communicator, Group& group) {
+// Where the way to one rank alone is cut, those that hear this rank go on with it: a communicator without that one is
+// sound. Ranks without a connection to this one believe what the others say.
+void ControlLogic::fail_if_given_up(uint64_t communicator, Group& group) {
+  const bool sound = std::all_of(group.members.begin(), group.members.end(), [this](const auto& member) {
+    return is_neighbor(member.first) && given_up_by_.count(member.first) == 0;
+  });
+  if (given_up_by_.empty() || sound) return;
   fail(communicator, group, {ErrorCode::kUnresponsive, given_up_, {settings_.rank}}, Audience::kMembers, -1);
 }
 
