@@ -59,8 +59,8 @@ struct CallState {
   uint64_t p2p_moved = 0;
   // How often that thread has looked in vain for the end of its message: it has not run while this does not grow.
   uint64_t p2p_looks = 0;
-  // Calls on this communicator came from more than one thread, or messages are under way beside the call: waiting in
-  // p2p proves nothing.
+  // Calls on this communicator came from more than one thread, or messages are under way beside the call, or bytes in
+  // the network: waiting in p2p proves nothing.
   bool threads = false;
   uint64_t since_ms = 0;  // since the call began here, while it has not ended; 0: not long ago. Of kMessagesSequence:
                           // since the wait of p2p_text began

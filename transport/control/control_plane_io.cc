@@ -251,6 +251,7 @@ CallState ControlPlane::ask(uint64_t communicator, uint64_t sequence) {
   CallState state;
   deliver(communicator, [&](CommunicatorEvents& events) { state = events.call_state(sequence); });
   state.slowest = sockets_.slowest();
+  state.threads |= sockets_.anything_under_way(communicator);  // a message, perhaps: the network may have lost it once
   return state;
 }
 

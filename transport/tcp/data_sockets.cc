@@ -38,8 +38,7 @@ std::vector<DataSockets::Failure> DataSockets::look(int64_t now_ms) {
   std::lock_guard lock(shared_->mutex);
   for (auto& [number, socket] : shared_->sockets) {
     Facts facts{};
-    socklen_t size = sizeof(tcp_info);
-    if (::getsockopt(socket.descriptor, IPPROTO_TCP, TCP_INFO, &facts, &size) != 0) continue;
+    if (!ask(socket, facts)) continue;
     Rate& rate = rates_[socket.key.peer];
     rate.rate.peer = socket.key.peer;
     rate.rate.bytes_per_second += (facts.tcpi_bytes_acked - socket.acknowledged) * 1000 / passed_ms;
@@ -54,6 +53,20 @@ std::vector<DataSockets::Failure> DataSockets::look(int64_t now_ms) {
   }
   for (auto& [peer, rate] : rates_) rate.rate.best = std::max(rate.rate.best, rate.rate.bytes_per_second);
   return failures;
+}
+
+bool DataSockets::ask(const Socket& socket, Facts& facts) {
+  socklen_t size = sizeof(tcp_info);
+  return ::getsockopt(socket.descriptor, IPPROTO_TCP, TCP_INFO, &facts, &size) == 0;
+}
+
+// What a receiver that does not read has no room for is not: its kernel has acknowledged all that was sent.
+bool DataSockets::anything_under_way(uint64_t communicator) const {
+  std::lock_guard lock(shared_->mutex);
+  return std::any_of(shared_->sockets.begin(), shared_->sockets.end(), [&](const auto& entry) {
+    Facts facts{};
+    return entry.second.key.communicator == communicator && ask(entry.second, facts) && facts.tcpi_unacked > 0;
+  });
 }
 
 // Bytes are under way, were sent again, and the peer has acknowledged none for so long: the path is gone, or the host.

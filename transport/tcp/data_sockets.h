@@ -34,6 +34,8 @@ class DataSockets {
   std::vector<Failure> look(int64_t now_ms);
   // Of the links that have something to send, the one with the smallest share of its best rate, as of the last look().
   LinkRate slowest() const;
+  // Bytes of this communicator are on their way, and not known to have arrived.
+  bool anything_under_way(uint64_t communicator) const;
 
  private:
   struct Facts;  // of the kernel
@@ -48,6 +50,7 @@ class DataSockets {
     LinkRate rate;
     bool busy = false;
   };
+  static bool ask(const Socket& socket, Facts& facts);
   bool stuck(Socket& socket, const Facts& facts, int64_t now_ms) const;
 
   struct Shared {
