@@ -173,6 +173,32 @@ TEST_CASE("dialers that speak at once are all heard, however many come together 
   thread.stop();
 }
 
+TEST_CASE("who was welcomed may confirm later than the handshake's deadline, as after an outage of the network") {
+  // Proves: it has sent its confirmation, and data behind it, so the connection must not end before TCP sends it again.
+  const ControlPlane::Settings settings = settings_of(0);
+  std::atomic<int> welcomed{0};
+  IoThread thread([](const Error& error) { FAIL(error.message); });
+  Reception::Settings listening;
+  listening.listeners.push_back(listen_in_range("127.0.0.1", {}));
+  listening.handshake_timeout_ms = 100;
+  listening.confirm_timeout_ms = kNeverMs;
+  listening.logger = Logger("off");
+  Reception reception(
+      thread.context(), std::move(listening), [](const Hello&) { return Answer{}; },
+      [&](const Hello&, SecuredSocket) { ++welcomed; });
+  thread.post([&] { reception.start(); });
+  const Authenticator auth;
+  DialerHandshake dialer(good_hello(settings), auth);
+  const Descriptor cut_off = connect_to(reception.endpoints()[0]);
+  send_all(cut_off, dialer.hello());
+  REQUIRE(dialer.judge(read_exactly(cut_off, kAnswerBytes)).welcome);
+  const Descriptor stranger = connect_to(reception.endpoints()[0]);
+  CHECK(read_to_end(stranger).empty());  // by the deadline
+  send_all(cut_off, dialer.confirm());
+  eventually([&] { return welcomed == 1; });
+  thread.stop();
+}
+
 TEST_CASE("a dialer whose hello has come is heard before it is dropped to make room") {
   // Proves: honest dialers that were slow to speak are heard although others connect before their hellos are looked at.
   constexpr int kPending = 8;

@@ -58,6 +58,9 @@ ControlPlane::ControlPlane(Settings settings)
     listening.listeners.push_back(listen_in_range(address, settings_.ports, tuning_of(settings_.config)));
   }
   listening.handshake_timeout_ms = settings_.config.handshake_timeout_ms;
+  // TCP may send again as long after an outage as that lasted.
+  const int64_t given_up_ms = 2 * settings_.config.suspicion_ms;
+  listening.confirm_timeout_ms = given_up_ms == 0 ? 0 : std::max(given_up_ms, listening.handshake_timeout_ms);
   listening.max_pending = settings_.max_pending;
   listening.max_known = settings_.max_known;
   listening.logger = settings_.logger;

@@ -65,7 +65,7 @@ class Reception::State : public std::enable_shared_from_this<Reception::State> {
 
   void reconsider() {
     for (const auto& guest : std::vector(guests_.begin(), guests_.end())) {  // judging may remove some
-      if (guest->hello && !guest->welcomed && judge(*guest)) read(guest);
+      if (guest->hello && !guest->welcomed && judge(guest)) read(guest);
     }
   }
 
@@ -156,14 +156,19 @@ class Reception::State : public std::enable_shared_from_this<Reception::State> {
     if (!is_of_this_user(socket.get())) return complain("a process of another user connected and was refused");
     auto guest = std::make_shared<Guest>(io_, std::move(socket), settings_);
     guests_.push_back(guest);
-    guest->deadline.expires_after(milliseconds(settings_.handshake_timeout_ms));
-    guest->deadline.async_wait([self = shared_from_this(), weak = std::weak_ptr(guest)](asio::error_code failure) {
+    limit(guest, settings_.handshake_timeout_ms);
+    read(guest);  // what it says first is mostly there already
+  }
+
+  void limit(const std::shared_ptr<Guest>& guest, int64_t ms) {
+    using Clock = std::chrono::steady_clock;
+    guest->deadline.expires_at(ms == 0 ? Clock::time_point::max() : Clock::now() + milliseconds(ms));
+    guest->deadline.async_wait([self = shared_from_this(), weak = std::weak_ptr(guest), ms](asio::error_code failure) {
       const auto late = weak.lock();
-      if (failure || !late) return;
-      self->complain(fmt::format("a connection said nothing of use for {} ms", self->settings_.handshake_timeout_ms));
+      if (failure || !late || late->deadline.expiry() > Clock::now()) return;
+      self->complain(fmt::format("a connection said nothing of use for {} ms", ms));
       self->drop(*late);
     });
-    read(guest);  // what it says first is mostly there already
   }
 
   // What has come is heard before anybody is dropped: the oldest silent one of the address that has most of them.
@@ -229,38 +234,39 @@ class Reception::State : public std::enable_shared_from_this<Reception::State> {
       }
       if (guest->received < wanted) continue;
       guest->received = 0;
-      if (!(guest->welcomed ? take_confirmation(*guest) : take_hello(*guest))) return Heard::kAll;
+      if (!(guest->welcomed ? take_confirmation(*guest) : take_hello(guest))) return Heard::kAll;
     }
   }
 
   // False: it is over, or waits.
-  bool take_hello(Guest& guest) {
-    guest.hello = guest.handshake.hear({guest.bytes.data(), kHelloBytes});
-    if (!guest.hello) {
+  bool take_hello(const std::shared_ptr<Guest>& guest) {
+    guest->hello = guest->handshake.hear({guest->bytes.data(), kHelloBytes});
+    if (!guest->hello) {
       complain("dropped a connection with a malformed hello");
-      drop(guest);
+      drop(*guest);
       return false;
     }
-    if (guest.handshake.refusal()) {
-      refuse(guest, *guest.handshake.refusal());
+    if (guest->handshake.refusal()) {
+      refuse(*guest, *guest->handshake.refusal());
       return false;
     }
     return judge(guest);
   }
 
   // False: it is over, or waits.
-  bool judge(Guest& guest) {
-    const std::optional<Answer> answer = judge_(*guest.hello);
+  bool judge(const std::shared_ptr<Guest>& guest) {
+    const std::optional<Answer> answer = judge_(*guest->hello);
     if (!answer) return false;
     if (answer->code != AnswerCode::kWelcome) {
-      refuse(guest, *answer);
+      refuse(*guest, *answer);
       return false;
     }
-    if (!send(guest, guest.handshake.answer(*answer))) {
-      drop(guest);
+    if (!send(*guest, guest->handshake.answer(*answer))) {
+      drop(*guest);
       return false;
     }
-    guest.welcomed = true;
+    guest->welcomed = true;
+    limit(guest, settings_.confirm_timeout_ms);
     return true;
   }
 

@@ -29,6 +29,9 @@ class Reception {
   struct Settings {
     std::vector<Listener> listeners;  // at least one
     int64_t handshake_timeout_ms = 5'000;
+    // For the confirmation of one that was welcomed. It sends data at once, so an outage of the network that the ranks
+    // survive must not end the connection; 0: no limit but max_known.
+    int64_t confirm_timeout_ms = 5'000;
     size_t max_pending = 128;
     size_t max_known = 1024;  // whose hello was that of a process that knows the secret
     Logger logger;

@@ -110,6 +110,7 @@ class StoreServer::Loop {
     Reception::Settings settings;
     settings.listeners.push_back(std::move(options_.listener));
     settings.handshake_timeout_ms = options_.handshake_ms;
+    settings.confirm_timeout_ms = options_.idle_ms;
     settings.max_pending = std::clamp<size_t>(free_descriptors() / 4, 8, kMaxStrangers);
     settings.logger = options_.log;
     settings.auth = options_.auth;
