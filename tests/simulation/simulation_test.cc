@@ -1,0 +1,158 @@
+// The whole library in one thread: ranks that start, call, die, shrink, grow and commit over a simulated network and
+// clock keep every promise, whatever the seed breaks and when. A run that fails is printed, and RONDO_SEED repeats it;
+// RONDO_DEBUG=info has the ranks say what they do.
+#include <doctest/doctest.h>
+#include <fmt/format.h>
+
+#include <cstdlib>
+#include <fstream>
+#include <numeric>
+#include <vector>
+
+#include "tests/simulation/job.h"
+
+namespace rondo::testing::sim {
+namespace {
+
+uint64_t number_of(const char* name, uint64_t otherwise) {
+  const char* const text = std::getenv(name);
+  return text == nullptr ? otherwise : std::strtoull(text, nullptr, 10);
+}
+
+// Whether this shard of the test (bazel's) has this run.
+bool is_own(uint64_t run) {
+  if (const char* file = std::getenv("TEST_SHARD_STATUS_FILE")) std::ofstream{file};
+  return run % number_of("TEST_TOTAL_SHARDS", 1) == number_of("TEST_SHARD_INDEX", 0);
+}
+
+// What all runs of a test have been, for a reader who asks what they reach.
+struct Sum {
+  uint64_t runs = 0, steps = 0;
+  int finished = 0, left_out = 0, without_quorum = 0, failed = 0, killed = 0, epochs = 0;
+  Time simulated = 0, longest = 0;
+
+  void add(const Report& report) {
+    ++runs;
+    steps += report.steps;
+    finished += report.finished, left_out += report.left_out, without_quorum += report.without_quorum;
+    failed += report.failed, killed += report.killed, epochs += report.epochs;
+    simulated += report.ended - report.began;
+    longest = std::max(longest, report.went_on);
+  }
+  void print() const {
+    fmt::print(
+        "{} runs of {} steps and {} s in all, {} epochs; processes: {} finished, {} killed, {} left out, {} without a "
+        "quorum, {} failed; from the last fault to the next step of each survivor at most {} ms\n",
+        runs, steps, simulated / kSecond, epochs, finished, killed, left_out, without_quorum, failed,
+        longest / kMillisecond);
+  }
+};
+
+Report run(Script script) {
+  if (const char* debug = std::getenv("RONDO_DEBUG")) script.config.debug = debug;
+  Report report = run_apart(script);
+  if (!report.wrong.empty()) FAIL_CHECK(fmt::format("{}\n  {}", report.wrong, script.text()));
+  return report;
+}
+
+// Ranks of their own hosts, or all on one: deaths are proven by the kernel there.
+Script plain(int world, bool one_host, uint64_t seed) {
+  Script script = script_of(seed, 1);
+  script.faults.clear();
+  script.network.lost_percent = 0;
+  script.newcomers = 0;
+  script.host.assign(static_cast<size_t>(world), 0);
+  if (!one_host) std::iota(script.host.begin(), script.host.end(), 0);
+  return script;
+}
+
+TEST_CASE("every seed") {
+  const bool one = std::getenv("RONDO_SEED") != nullptr;
+  const uint64_t first = number_of("RONDO_SEED", 0), last = one ? first + 1 : number_of("RONDO_SEEDS", 2'000);
+  Sum sum;
+  for (uint64_t seed = first; seed < last; ++seed) {
+    if (one || is_own(seed)) sum.add(run(script_of(seed, 2'000)));
+  }
+  sum.print();
+}
+
+TEST_CASE("the same seed gives the same run") {
+  for (uint64_t seed = 0; seed < 10; ++seed) {
+    CAPTURE(seed);
+    const Report once = run(script_of(seed, 2'000)), again = run(script_of(seed, 2'000));
+    CHECK(once.digest == again.digest);
+    CHECK(once.steps == again.steps);
+  }
+}
+
+// Proves: a rank that dies at any moment costs the others milliseconds and nothing else, if they are a quorum.
+void crash_at_every_step(const Script& sound, bool proven, Sum& sum) {
+  const uint64_t stride = number_of("RONDO_STRIDE", 97);
+  const int world = static_cast<int>(sound.host.size());
+  const Report whole = run(sound);
+  CHECK(whole.finished == world);
+  for (uint64_t step = 0; step < whole.steps; step += stride) {
+    if (!is_own(step / stride)) continue;
+    Script script = sound;
+    const int victim = static_cast<int>(step / stride) % world;
+    script.faults = {{Fault::Kind::kCrash, step, victim, 0, 0}};
+    INFO(script.text());
+    const Report report = run(script);
+    sum.add(report);
+    CHECK(report.ended - report.last_fault < 40 * kSecond);
+    const bool quorum = proven || world > 2 || victim == 1;
+    if (step <= whole.started || !quorum) continue;
+    CHECK(report.finished + report.killed == world);
+    CHECK(report.went_on < 100 * kMillisecond);
+  }
+}
+
+TEST_CASE("a crash at every step, in worlds of 2 to 4") {
+  Sum sum;
+  for (int world = 2; world <= 4; ++world) {
+    for (const bool one_host : {true, false}) {
+      crash_at_every_step(plain(world, one_host, static_cast<uint64_t>(world)), one_host, sum);
+    }
+  }
+  sum.print();
+}
+
+// Proves: the network's bad moments end no call and no rank.
+TEST_CASE("outages and stops that are shorter than the suspicion") {
+  constexpr Fault::Kind kKinds[] = {Fault::Kind::kStop, Fault::Kind::kOneWay, Fault::Kind::kPartition};
+  for (uint64_t seed = 0; seed < number_of("RONDO_SEEDS", 2'000) / 4; ++seed) {
+    if (!is_own(seed)) continue;
+    Random random(seed);
+    const uint64_t world = random.between(2, 4);
+    Script script = plain(static_cast<int>(world), false, seed);
+    script.config.suspicion_ms = 6'000;
+    const uint64_t one = random.below(world), other = (one + 1 + random.below(world - 1)) % world;
+    const Time lasts = static_cast<Time>(random.between(10, 2'500)) * kMillisecond;
+    script.faults = {
+        {kKinds[random.below(3)], random.below(2'000 * world), static_cast<int>(one), static_cast<int>(other), lasts}};
+    INFO(script.text());
+    const Report report = run(script);
+    CHECK(report.finished == static_cast<int>(world));
+    CHECK(report.epochs == 1);
+  }
+}
+
+// Proves: beyond 64 ranks, where not all are connected and messages are passed on, a third of them may die at once.
+TEST_CASE("70 ranks on 70 hosts, of which 23 die at once") {
+  if (!is_own(0)) return;
+  Script script = plain(70, false, 70);
+  script.steps = 3;
+  const Report whole = run(script);
+  CHECK(whole.finished == 70);
+  for (int victim = 1; victim < 70; victim += 3) {
+    script.faults.push_back({Fault::Kind::kCrash, (whole.started + whole.steps) / 2, victim, 0, 0});
+  }
+  const Report report = run(script);
+  CHECK(report.finished == 47);
+  CHECK(report.went_on < kSecond);
+  fmt::print("70 ranks: from 23 deaths to the next step of each survivor at most {} ms\n",
+             report.went_on / kMillisecond);
+}
+
+}  // namespace
+}  // namespace rondo::testing::sim
