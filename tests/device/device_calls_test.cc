@@ -1,6 +1,5 @@
 // Every collective on device memory gives the reference result, in the order of its stream: over a device that is made
 // of threads and memory that the host cannot touch, with one queue for all streams.
-#include <dlfcn.h>
 #include <doctest/doctest.h>
 
 #include <cstdlib>
@@ -63,8 +62,7 @@ TEST_CASE("buffers of several pieces") {
 TEST_CASE("uneven calls and lists of several pieces, staged") {
   for (const char* transport : {"shm", "tcp"}) {
     CAPTURE(transport);
-    RankGroup ranks = device_group(3, transport);
-    ranks.config.device_window_bytes = 0;
+    const RankGroup ranks = staged_group(3, transport);
     std::vector<CollectiveCase> cases;
     for (CollectiveCase what : all_shapes({3, {1'100'003}, {1}})) {
       if (what.counts.empty() || what.misalign != 0) continue;
@@ -269,17 +267,15 @@ TEST_CASE("the legacy stream waits for blocking streams, and they for it; queues
     for (const uint64_t window : {Config().device_window_bytes, uint64_t{0}}) {
       CAPTURE(queues);
       CAPTURE(window);
-      RankGroup ranks = device_group(2, "shm");
+      RankGroup ranks = device_group(2, "shm", {{"FAKE_CUDA_QUEUES", queues}});
       ranks.config.device_window_bytes = window;
-      ranks.before = [queues](int) { setenv("FAKE_CUDA_QUEUES", queues, 1); };
       CHECK(run_processes(ranks, [](Communicator& group) {
               Mirror mirror;
               std::pmr::vector<int32_t> values(30'000, 1, &mirror);
               mirror.to_device();
               mirror.synchronize();
               int32_t* const data = mirror.image_of(values.data());
-              void* const library = dlopen(device_library(), RTLD_NOW | RTLD_NOLOAD);
-              const auto make = reinterpret_cast<void* (*)()>(dlsym(library, "fake_cuda_blocking_stream"));
+              const auto make = fake_function<void*()>("fake_cuda_blocking_stream");
               if (make == nullptr) return;  // a GPU: no such function
               void* const blocking = make();
               for (int i = 0; i < 5; ++i) {
@@ -297,8 +293,7 @@ TEST_CASE("the legacy stream waits for blocking streams, and they for it; queues
 }
 
 TEST_CASE("a queue for each stream: calls keep their order by events alone") {
-  RankGroup ranks = device_group(3, "shm");
-  ranks.before = [](int) { setenv("FAKE_CUDA_QUEUES", "32", 1); };
+  RankGroup ranks = device_group(3, "shm", {{"FAKE_CUDA_QUEUES", "32"}});
   for (const uint64_t window : {Config().device_window_bytes, uint64_t{0}}) {
     CAPTURE(window);
     ranks.config.device_window_bytes = window;
@@ -323,42 +318,6 @@ TEST_CASE("a queue for each stream: calls keep their order by events alone") {
             for (DeviceStream stream : streams) mirror.driver().destroy_stream(stream);
           }) == "");
   }
-}
-
-TEST_CASE("barriers, and groups beside each other") {
-  CHECK(run_processes(device_group(4, "shm"), [](Communicator& group) {
-          Mirror mirror;
-          Communicator half = group.split(group.rank() % 2);
-          std::pmr::vector<int32_t> values(1000, 1, &mirror), all(1000, 1, &mirror);
-          mirror.to_device();
-          const CallOptions options{.stream = mirror.stream()};
-          void *const data = mirror.image(values.data()), *const of_all = mirror.image(all.data());
-          for (int i = 0; i < 5; ++i) {
-            half.all_reduce(data, data, 1000, DType::kInt32, Op::kSum, options);
-            group.barrier(options);
-            group.all_reduce(of_all, of_all, 1000, DType::kInt32, Op::kSum, options);
-          }
-          mirror.to_host();
-          mirror.synchronize();
-          expect(values[999] == 32 && all[999] == 1024, "the wrong sum");
-        }) == "");
-}
-
-TEST_CASE("calls on host memory go on between calls on a stream") {
-  CHECK(run_processes(device_group(2, "tcp"), [](Communicator& group) {
-          Mirror mirror;
-          std::pmr::vector<int32_t> values(100, 1, &mirror);
-          std::vector<int32_t> host(100, 1);
-          mirror.to_device();
-          int32_t* const on_device = mirror.image_of(values.data());
-          for (int i = 0; i < 5; ++i) {
-            group.all_reduce(on_device, on_device, 100, DType::kInt32, Op::kSum, {.stream = mirror.stream()});
-            group.all_reduce(host);
-          }
-          mirror.to_host();
-          mirror.synchronize();
-          expect(values[99] == 32 && host[99] == 32, "the wrong sum");
-        }) == "");
 }
 
 }  // namespace rondo::testing

@@ -39,9 +39,20 @@ void run_on_device(Communicator& group, const std::vector<CollectiveCase>& cases
   if (registered != nullptr) group.deallocate(registered);
 }
 
-void* counter(const char* what) {
+RankGroup device_group(int world, const char* transport, const Settings& settings) {
+  RankGroup group;
+  group.world = world;
+  group.config.transport = world == 1 ? "auto" : transport;
+  group.config.device_library = device_library();
+  group.before = [settings](int) {
+    for (const auto& [name, value] : settings) setenv(name, value.c_str(), 1);
+  };
+  return group;
+}
+
+void* find_function(const char* name) {
   void* const library = dlopen(device_library(), RTLD_NOW | RTLD_NOLOAD);
-  return library == nullptr ? nullptr : dlsym(library, what);
+  return library == nullptr ? nullptr : dlsym(library, name);
 }
 
 }  // namespace rondo::testing

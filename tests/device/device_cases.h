@@ -1,5 +1,8 @@
 #pragma once
 
+#include <cstdlib>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "tests/engine/cases.h"
@@ -8,14 +11,17 @@
 
 namespace rondo::testing {
 
-// Ranks with a fake device each, or, as threads, one of all.
-inline RankGroup device_group(int world, const char* transport) {
-  RankGroup group;
-  group.world = world;
-  group.config.transport = world == 1 ? "auto" : transport;
-  group.config.device_library = device_library();
+// Ranks with a fake device each, or, as threads, one of all. settings: of the fake driver, for processes.
+using Settings = std::vector<std::pair<const char*, std::string>>;
+RankGroup device_group(int world, const char* transport, const Settings& settings = {});
+// The same, which stage all calls.
+inline RankGroup staged_group(int world, const char* transport = "shm", const Settings& settings = {}) {
+  RankGroup group = device_group(world, transport, settings);
+  group.config.device_window_bytes = 0;
   return group;
 }
+// A GPU is what it is, and does what it does.
+inline bool on_a_gpu() { return std::getenv("RONDO_TEST_DEVICE") != nullptr; }
 
 // Where the buffers of a case lie: in device memory of their own, or in memory of Communicator::allocate() on all ranks
 // or on those of odd number.
@@ -26,11 +32,16 @@ enum class BufferKind : uint8_t { kPlain, kRegistered, kOddRegistered };
 void run_on_device(Communicator& group, const std::vector<CollectiveCase>& cases,
                    BufferKind buffers = BufferKind::kPlain);
 
-// What the device, which has been opened, has counted in this process: "fake_cuda_..."; -1: a GPU does not tell.
-void* counter(const char* what);
+// A function of the fake driver for tests, once it has been opened; nullptr: a GPU has none.
+void* find_function(const char* name);
+template <class Signature>
+Signature* fake_function(const char* name) {
+  return reinterpret_cast<Signature*>(find_function(name));
+}
+// What the device has counted in this process; -1: a GPU does not tell.
 template <class Number = int>
 Number counted(const char* what) {
-  const auto count = reinterpret_cast<Number (*)()>(counter(what));
+  const auto count = fake_function<Number()>(what);
   return count == nullptr ? static_cast<Number>(-1) : count();
 }
 // Passes over the memory of several ranks; -1: a GPU does not tell.

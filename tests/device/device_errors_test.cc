@@ -1,6 +1,5 @@
 // What goes wrong with calls on device memory is said in words before anything happens, or ends the streams' waits on
 // every rank; the device goes on.
-#include <dlfcn.h>
 #include <doctest/doctest.h>
 #include <sys/mman.h>
 
@@ -19,37 +18,17 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-RankGroup group_of(int world) {
-  RankGroup group;
-  group.world = world;
-  group.config.device_library = device_library();
-  return group;
-}
-
 void expect_sum_on_host(Communicator& group) {
   std::vector<int32_t> values(10, 1);
   group.all_reduce(values);
   expect(values[9] == group.size(), "the communicator does not go on");
 }
 
-// A buffer on the device that all_reduce takes.
-struct Buffer {
-  explicit Buffer(size_t count) : values(count, 1, &mirror) { mirror.to_device(); }
-  void* data() { return mirror.image(values.data()); }
-  Mirror mirror;
-  std::pmr::vector<int32_t> values;
-};
-
-void all_reduce(Communicator& group, Buffer& buffer) {
-  group.all_reduce(buffer.data(), buffer.data(), buffer.values.size(), DType::kInt32, Op::kSum,
-                   {.stream = buffer.mirror.stream()});
-}
-
 }  // namespace
 
 TEST_CASE("a caller's mistakes: nothing happens, and the communicator goes on") {
-  CHECK(run_processes(group_of(2), [](Communicator& group) {
-          Buffer buffer(100);
+  CHECK(run_processes(device_group(2, "auto"), [](Communicator& group) {
+          Sum buffer(group, nullptr, 100);
           void* const data = buffer.data();
           void* const stream = buffer.mirror.stream();
           const auto call = [&](const void* input, void* output, void* on) {
@@ -111,36 +90,31 @@ TEST_CASE("a caller's mistakes: nothing happens, and the communicator goes on") 
           Work on_host = group.barrier_async();
           expect_error(error_of([&] { on_host.wait_on(stream); }), ErrorCode::kInvalid, "it runs on no stream");
           on_host.wait();
-          all_reduce(group, buffer);
-          buffer.mirror.to_host();
-          buffer.mirror.synchronize();
-          expect(buffer.values[99] == 2, "the wrong sum after mistakes");
+          buffer.call();
+          expect(buffer.value() == 2, "the wrong sum after mistakes");
           expect_sum_on_host(group);
         }) == "");
 }
 
 // Before the communicator is attached, too.
 TEST_CASE("a stream that is captured, where calls are staged: nothing happens, and the capture goes on") {
-  RankGroup staged = group_of(2);
-  staged.config.device_window_bytes = 0;
-  CHECK(run_processes(staged, [](Communicator& group) {
-          Buffer buffer(100);
-          void* const library = dlopen(device_library(), RTLD_NOW | RTLD_NOLOAD);
-          const auto capture = reinterpret_cast<bool (*)(void*, int)>(dlsym(library, "fake_cuda_capture"));
+  CHECK(run_processes(staged_group(2), [](Communicator& group) {
+          Sum buffer(group, nullptr, 100);
+          const auto capture = fake_function<bool(void*, int)>("fake_cuda_capture");
           if (capture == nullptr) return;  // a GPU: no such function
           void* const data = buffer.data();
           const TensorRef tensor{data, data, 100, DType::kInt32};
-          const CallOptions options{.stream = buffer.mirror.stream()};
+          const CallOptions options = buffer.options();
           for (int round = 0; round < 2; ++round) {
             capture(buffer.mirror.stream(), cuda::kCaptureGlobal);
-            expect_error(error_of([&] { all_reduce(group, buffer); }), ErrorCode::kUnsupported,
+            expect_error(error_of([&] { buffer.call(); }), ErrorCode::kUnsupported,
                          "all_reduce on rank " + std::to_string(group.rank()) + ": the stream is being captured");
             expect_error(error_of([&] { group.all_reduce_many(std::vector{tensor}, Op::kSum, options); }),
                          ErrorCode::kUnsupported, "all_reduce_many on rank");
             expect_error(error_of([&] { group.send(data, 1, DType::kInt32, 0, 0, options); }), ErrorCode::kUnsupported,
                          "send on rank");
             expect(capture(buffer.mirror.stream(), -1), "the capture is spoilt");
-            all_reduce(group, buffer);
+            buffer.call();
             buffer.mirror.synchronize();
           }
           expect(!group.error(), "the communicator has failed");
@@ -148,13 +122,13 @@ TEST_CASE("a stream that is captured, where calls are staged: nothing happens, a
 }
 
 TEST_CASE("no driver, no device: all ranks hear of it, and calls on host memory go on") {
-  RankGroup missing = group_of(2);
+  RankGroup missing = device_group(2, "auto");
   missing.config.device_library = "/nowhere/libcuda.so.1";
   CHECK(run_processes(missing, [](Communicator& group) {
           expect_error(error_of([&] { group.attach_device(); }), ErrorCode::kUnsupported, "RONDO_DEVICE_LIBRARY");
           expect_sum_on_host(group);
         }) == "");
-  RankGroup none = group_of(2);
+  RankGroup none = device_group(2, "auto");
   none.before = [](int rank) {
     setenv("FAKE_CUDA_COUNT", rank == 1 ? "0" : "1", 1);
     if (rank == 1) setenv("CUDA_VISIBLE_DEVICES", "-1", 1);
@@ -167,11 +141,11 @@ TEST_CASE("no driver, no device: all ranks hear of it, and calls on host memory 
 }
 
 TEST_CASE("a driver that is too old, or lacks a function: refused on that rank, and all hear of it") {
-  if (std::getenv("RONDO_TEST_DEVICE") != nullptr) return;  // a GPU's driver is what it is
+  if (on_a_gpu()) return;  // a GPU's driver is what it is
   const std::pair<const char*, const char*> settings[] = {{"FAKE_CUDA_VERSION", "12030"},
                                                           {"FAKE_CUDA_LACKS", "cuMemMap"}};
   for (const auto& setting : settings) {
-    RankGroup other = group_of(2);
+    RankGroup other = device_group(2, "auto");
     other.before = [&](int rank) {
       if (rank == 1) setenv(setting.first, setting.second, 1);
     };
@@ -185,9 +159,9 @@ TEST_CASE("a driver that is too old, or lacks a function: refused on that rank, 
 }
 
 TEST_CASE("a device that is too old") {
-  RankGroup old = group_of(2);
+  RankGroup old = device_group(2, "auto");
   old.before = [](int rank) { setenv("FAKE_CUDA_MAJOR", rank == 0 ? "7" : "9", 1); };
-  if (std::getenv("RONDO_TEST_DEVICE") != nullptr) return;  // a GPU is what it is
+  if (on_a_gpu()) return;  // a GPU is what it is
   CHECK(run_processes(old, [](Communicator& group) {
           const Error error = error_of([&] { group.attach_device(); });
           expect_error(error, ErrorCode::kUnsupported, group.rank() == 0 ? "compute capability 7.0" : "rank 0");
@@ -196,9 +170,9 @@ TEST_CASE("a device that is too old") {
 }
 
 TEST_CASE("different calls: both are shown, and the streams go on") {
-  CHECK(run_processes(group_of(2), [](Communicator& group) {
-          Buffer buffer(group.rank() == 0 ? 100 : 200);
-          all_reduce(group, buffer);
+  CHECK(run_processes(device_group(2, "auto"), [](Communicator& group) {
+          Sum buffer(group, nullptr, group.rank() == 0 ? 100 : 200);
+          buffer.call();
           const auto until = Clock::now() + std::chrono::seconds(60);
           buffer.mirror.synchronize();  // the stream's wait has ended
           while (!group.error() && Clock::now() < until) buffer.mirror.synchronize();
@@ -206,23 +180,19 @@ TEST_CASE("different calls: both are shown, and the streams go on") {
           expect_error(*group.error(), ErrorCode::kMismatch, "count=100");
           expect_error(*group.error(), ErrorCode::kMismatch, "count=200");
           expect_error(*group.error(), ErrorCode::kMismatch, "on device memory");
-          expect_error(error_of([&] { all_reduce(group, buffer); }), ErrorCode::kMismatch, "count=100");
-          buffer.mirror.to_host();  // the device goes on
-          buffer.mirror.synchronize();
+          expect_error(error_of([&] { buffer.call(); }), ErrorCode::kMismatch, "count=100");
+          buffer.value();  // the device goes on
         }) == "");
 }
 
 TEST_CASE("one rank calls with host memory: a mismatch") {
-  CHECK(run_processes(group_of(2), [](Communicator& group) {
+  CHECK(run_processes(device_group(2, "auto"), [](Communicator& group) {
           group.attach_device();
-          Buffer buffer(100);
+          Sum buffer(group, nullptr, 100);
           std::vector<int32_t> host(100, 1);
           const Error error = error_of([&] {
             if (group.rank() == 0) group.all_reduce(host);
-            group
-                .all_reduce_async(buffer.data(), buffer.data(), 100, DType::kInt32, Op::kSum,
-                                  {.stream = buffer.mirror.stream()})
-                .wait();
+            buffer.start().wait();
           });
           expect_error(error, ErrorCode::kMismatch, "on device memory");
           buffer.mirror.synchronize();
@@ -233,8 +203,8 @@ TEST_CASE("abort, a deadline and a rank that dies end the streams' waits") {
   // Rank 1 does not make the call, and does what it does when rank 0 has made it: both have attached.
   for (const std::string how : {"abort", "timeout", "death", "destroy"}) {
     CAPTURE(how);
-    const std::string wrong = run_processes(group_of(2), [&](Communicator& group) {
-      Buffer buffer(1000);
+    const std::string wrong = run_processes(device_group(2, "auto"), [&](Communicator& group) {
+      Sum buffer(group, nullptr, 1000);
       char made = 0;
       group.attach_device();
       if (group.rank() == 1) {
@@ -257,32 +227,31 @@ TEST_CASE("abort, a deadline and a rank that dies end the streams' waits") {
                                  : how == "death"   ? ErrorCode::kPeerLost
                                                     : ErrorCode::kPeerLeft;
       expect_error(error, expected, how == "timeout" ? "have not made the call: 1" : "rank 1");
-      buffer.mirror.to_host();  // the device goes on
-      buffer.mirror.synchronize();
+      buffer.value();  // the device goes on
     });
     CHECK(wrong == "");
   }
 }
 
 TEST_CASE("a device that fails under a call: who waits hears of it within seconds, without a deadline") {
-  if (std::getenv("RONDO_TEST_DEVICE") != nullptr) return;  // a GPU is not to fail
+  if (on_a_gpu()) return;  // a GPU is not to fail
   // The stream comes to the call too late: its device has failed before. Afterwards it runs nothing more.
   for (const std::string what : {"kernel", "staged", "send", "receive"}) {
     CAPTURE(what);
-    RankGroup ranks = group_of(2);
+    RankGroup ranks = device_group(2, "auto");
     ranks.config.device_window_bytes = what == "kernel" ? Config().device_window_bytes : 0;
     ranks.config.destroy_timeout_ms = 500;
     CHECK(run_processes(ranks, [&](Communicator& group) {
-            Buffer buffer(1000);
+            Sum buffer(group, nullptr, 1000);
             group.attach_device();
-            const CallOptions options{.stream = buffer.mirror.stream()};
+            const CallOptions options = buffer.options();
             const auto start = [&] {
               const int other = 1 - group.rank();
               if (what == (group.rank() == 0 ? "send" : "receive"))
                 return group.send_async(buffer.data(), 1000, DType::kInt32, other, 0, options);
               if (what == "send" || what == "receive")
                 return group.recv_async(buffer.data(), 1000, DType::kInt32, other, 0, options);
-              return group.all_reduce_async(buffer.data(), buffer.data(), 1000, DType::kInt32, Op::kSum, options);
+              return buffer.start();
             };
             buffer.mirror.synchronize();
             const auto begin = Clock::now();
@@ -293,8 +262,7 @@ TEST_CASE("a device that fails under a call: who waits hears of it within second
                     buffer.mirror.stream());
                 std::thread([] {
                   std::this_thread::sleep_for(std::chrono::milliseconds(100));
-                  void* const driver = dlopen(device_library(), RTLD_NOW | RTLD_NOLOAD);
-                  reinterpret_cast<void (*)(int)>(dlsym(driver, "fake_cuda_break"))(0);
+                  fake_function<void(int)>("fake_cuda_break")(0);
                 }).detach();
               }
               Work work = start();
@@ -316,11 +284,11 @@ TEST_CASE("an abort ends a call that waits for room in its stream") {
   REQUIRE(calls != MAP_FAILED);
   for (const uint64_t window : {Config().device_window_bytes, uint64_t{0}}) {
     CAPTURE(window);
-    RankGroup ranks = group_of(2);
+    RankGroup ranks = device_group(2, "auto");
     ranks.config.device_window_bytes = window;
     calls->store(0);
     CHECK(run_processes(ranks, [&](Communicator& group) {
-            Buffer buffer(100);
+            Sum buffer(group, nullptr, 100);
             group.attach_device();
             if (group.rank() == 1) {
               // Until rank 0 has made no call for a while: nothing says that it waits for room.
@@ -332,7 +300,7 @@ TEST_CASE("an abort ends a call that waits for room in its stream") {
             }
             const Error error = error_of([&] {
               for (int i = 0; i < 1000; ++i) {
-                all_reduce(group, buffer);
+                buffer.call();
                 calls->fetch_add(1);
               }
             });
@@ -346,7 +314,7 @@ TEST_CASE("an abort ends a call that waits for room in its stream") {
 TEST_CASE("a deadline begins when the stream comes to the call") {
   for (const uint64_t window : {Config().device_window_bytes, uint64_t{0}}) {
     CAPTURE(window);
-    RankGroup ranks = group_of(2);
+    RankGroup ranks = device_group(2, "auto");
     ranks.config.device_window_bytes = window;
     CHECK(run_processes(ranks, [](Communicator& group) {
             Mirror mirror;
@@ -371,14 +339,13 @@ TEST_CASE("a deadline begins when the stream comes to the call") {
 }
 
 TEST_CASE("destroy with calls in flight: they end, and their memory is the program's") {
-  CHECK(run_processes(group_of(2), [](Communicator& group) {
-          Buffer buffer(100);
+  CHECK(run_processes(device_group(2, "auto"), [](Communicator& group) {
+          Sum buffer(group, nullptr, 100);
           group.attach_device();
           std::vector<Work> works;
           if (group.rank() == 0) {
             for (int i = 0; i < 10; ++i) {
-              works.push_back(group.all_reduce_async(buffer.data(), buffer.data(), 100, DType::kInt32, Op::kSum,
-                                                     {.stream = buffer.mirror.stream()}));
+              works.push_back(buffer.start());
             }
             group.send(&works, 0, DType::kInt8, 1);
           } else {

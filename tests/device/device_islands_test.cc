@@ -1,7 +1,6 @@
 // Ranks whose devices share memory: every even collective runs as passes over the memory of all ranks, in the order of
 // streams, from registered and from plain buffers and from both, and gives the reference result. Where a rank cannot
 // share its memory, all ranks stage.
-#include <dlfcn.h>
 #include <doctest/doctest.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -20,13 +19,6 @@
 
 namespace rondo::testing {
 namespace {
-
-// Whose calls are staged, though the devices could do without.
-RankGroup staged_group(int world) {
-  RankGroup group = device_group(world, "shm");
-  group.config.device_window_bytes = 0;
-  return group;
-}
 
 constexpr BufferKind kKinds[] = {BufferKind::kPlain, BufferKind::kRegistered, BufferKind::kOddRegistered};
 
@@ -60,8 +52,8 @@ TEST_CASE("every dtype with every op on registered memory") {
 TEST_CASE("many calls under way, each on the result of the one before, over two streams") {
   for (const bool staged : {false, true}) {
     CAPTURE(staged);
-    RankGroup ranks = staged ? staged_group(2) : device_group(2, "shm");
-    ranks.before = [](int) { setenv("FAKE_CUDA_QUEUES", "4", 1); };  // of one, streams keep their order
+    const Settings queues{{"FAKE_CUDA_QUEUES", "4"}};  // of one, streams keep their order
+    const RankGroup ranks = staged ? staged_group(2, "shm", queues) : device_group(2, "shm", queues);
     CHECK(run_processes(ranks, [](Communicator& group) {
             void* const memory = group.allocate(1u << 22, Memory::kDevice);
             Mirror mirror(memory, 1u << 22);
@@ -88,28 +80,30 @@ TEST_CASE("many calls under way, each on the result of the one before, over two 
 }
 
 TEST_CASE("staged and enqueued calls, host calls and groups beside each other keep their order") {
-  CHECK(run_processes(device_group(4, "shm"), [](Communicator& group) {
-          Communicator half = group.split(group.rank() % 2);
-          void* const memory = group.allocate(1u << 20, Memory::kDevice);
-          Mirror mirror(memory, 1u << 20);
-          std::pmr::vector<int32_t> values(1000, 1, &mirror), all(1000, 1, &mirror);
-          std::vector<int32_t> host(10, 1);
-          mirror.to_device();
-          const CallOptions options{.stream = mirror.stream()};
-          void *const data = mirror.image(values.data()), *const of_all = mirror.image(all.data());
-          std::vector<uint64_t> counts(4, 250);
-          for (int i = 0; i < 5; ++i) {
-            half.all_reduce(data, data, 1000, DType::kInt32, Op::kSum, options);
-            group.barrier(options);
-            group.all_reduce(of_all, of_all, 1000, DType::kInt32, Op::kSum, options);
-            group.all_gather_v(static_cast<int32_t*>(of_all) + 250 * group.rank(), of_all, counts, {}, DType::kInt32,
-                               options);
-            group.all_reduce(host);
-          }
-          mirror.to_host();
-          mirror.synchronize();
-          expect(values[999] == 32 && all[999] == 1024 && host[9] == 1024, "the wrong sum");
-        }) == "");
+  for (const char* transport : {"shm", "tcp"}) {
+    CHECK(run_processes(device_group(4, transport), [](Communicator& group) {
+            Communicator half = group.split(group.rank() % 2);
+            void* const memory = group.allocate(1u << 20, Memory::kDevice);
+            Mirror mirror(memory, 1u << 20);
+            std::pmr::vector<int32_t> values(1000, 1, &mirror), all(1000, 1, &mirror);
+            std::vector<int32_t> host(10, 1);
+            mirror.to_device();
+            const CallOptions options{.stream = mirror.stream()};
+            void *const data = mirror.image(values.data()), *const of_all = mirror.image(all.data());
+            std::vector<uint64_t> counts(4, 250);
+            for (int i = 0; i < 5; ++i) {
+              half.all_reduce(data, data, 1000, DType::kInt32, Op::kSum, options);
+              group.barrier(options);
+              group.all_reduce(of_all, of_all, 1000, DType::kInt32, Op::kSum, options);
+              group.all_gather_v(static_cast<int32_t*>(of_all) + 250 * group.rank(), of_all, counts, {}, DType::kInt32,
+                                 options);
+              group.all_reduce(host);
+            }
+            mirror.to_host();
+            mirror.synchronize();
+            expect(values[999] == 32 && all[999] == 1024 && host[9] == 1024, "the wrong sum");
+          }) == "");
+  }
 }
 
 TEST_CASE("device memory: zeroed, of different sizes, given back, and again") {
@@ -147,7 +141,7 @@ TEST_CASE("one rank's device cannot share memory, windows are off, or the device
       setenv("FAKE_CUDA_SHARES", how == "device" && rank == 1 ? "0" : "1", 1);
       setenv("FAKE_CUDA_MPS", how == "process" ? "0" : "1", 1);
     };
-    if (std::getenv("RONDO_TEST_DEVICE") != nullptr && how != "setting") continue;  // a GPU is what it is
+    if (on_a_gpu() && how != "setting") continue;  // a GPU is what it is
     const auto cases = all_shapes({3, {1237}, {1}});
     CHECK(run_processes(group, [&](Communicator& comm) {
             run_on_device(comm, cases, BufferKind::kOddRegistered);
@@ -158,7 +152,7 @@ TEST_CASE("one rank's device cannot share memory, windows are off, or the device
 
 TEST_CASE(
     "CUDA IPC where descriptors do not exist, or are refused by one rank: passes, and memory given back in any order") {
-  if (std::getenv("RONDO_TEST_DEVICE") != nullptr) return;  // a GPU is what it is
+  if (on_a_gpu()) return;  // a GPU is what it is
   for (const std::string how : {"FAKE_CUDA_SHARES", "FAKE_CUDA_IMPORTS"}) {
     CAPTURE(how);
     RankGroup group = device_group(3, "shm");
@@ -182,9 +176,8 @@ TEST_CASE(
 }
 
 TEST_CASE("a rank that dies while others map its memory by CUDA IPC") {
-  if (std::getenv("RONDO_TEST_DEVICE") != nullptr) return;
-  RankGroup group = device_group(3, "shm");
-  group.before = [](int) { setenv("FAKE_CUDA_SHARES", std::to_string(kSharesByIpc).c_str(), 1); };
+  if (on_a_gpu()) return;
+  const RankGroup group = device_group(3, "shm", {{"FAKE_CUDA_SHARES", std::to_string(kSharesByIpc)}});
   CHECK(run_processes(group, [](Communicator& comm) {
           void* const memory = comm.allocate(1u << 20, Memory::kDevice);
           Sum sum(comm, memory, 1000);
@@ -247,10 +240,9 @@ TEST_CASE("lists that differ: both are shown") {
 }
 
 TEST_CASE("processes that use the device one at a time") {
-  if (std::getenv("RONDO_TEST_DEVICE") != nullptr) return;
+  if (on_a_gpu()) return;
   const TempFolder folder;
-  RankGroup group = device_group(3, "shm");
-  group.before = [&](int) { setenv("FAKE_CUDA_SLICES", folder.path("slices").c_str(), 1); };
+  RankGroup group = device_group(3, "shm", {{"FAKE_CUDA_SLICES", folder.path("slices")}});
   const auto cases = all_shapes({3, {1237}, {1}});
   for (const Algorithm algorithm : {Algorithm::kAuto, Algorithm::kRing}) {
     group.config.algorithm = algorithm;
@@ -259,7 +251,7 @@ TEST_CASE("processes that use the device one at a time") {
 }
 
 TEST_CASE("communicators share the blocks of a device: those that find none stage, and blocks are given back") {
-  if (std::getenv("RONDO_TEST_DEVICE") != nullptr) return;  // a GPU has more
+  if (on_a_gpu()) return;  // a GPU has more
   CHECK(run_processes(device_group(2, "shm"), [](Communicator& group) {
           const std::vector<int> both{0, 1};
           std::vector<Communicator> groups;
@@ -301,15 +293,14 @@ TEST_CASE("a failure between passes ends all calls, and the device goes on") {
 
 // Nobody sees the stream pass at once: progress threads are held up, and the function behind the call is late.
 TEST_CASE("destroy() as soon as the stream has passed the last call: the others' call ends well") {
-  if (std::getenv("RONDO_TEST_DEVICE") != nullptr) return;  // a GPU's functions are not late
+  if (on_a_gpu()) return;  // a GPU's functions are not late
   struct Shared {
     std::atomic<int> leaves, waited;
   };
   auto* const shared =
       static_cast<Shared*>(mmap(nullptr, sizeof(Shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0));
   REQUIRE(shared != MAP_FAILED);
-  RankGroup ranks = device_group(2, "shm");
-  ranks.before = [](int) { setenv("FAKE_CUDA_QUEUES", "4", 1); };
+  const RankGroup ranks = device_group(2, "shm", {{"FAKE_CUDA_QUEUES", "4"}});
   CHECK(run_processes(ranks, [&](Communicator& group) {
           Sum sum(group, group.allocate(1u << 20, Memory::kDevice), 1000);
           const Mirror other;
@@ -349,7 +340,7 @@ TEST_CASE("destroy() as soon as the stream has passed the last call: the others'
 }
 
 TEST_CASE("destroy() gives back what calls and messages have used, and what allocate() has given") {
-  if (std::getenv("RONDO_TEST_DEVICE") != nullptr) return;  // a GPU does not count
+  if (on_a_gpu()) return;  // a GPU does not count
   for (const uint64_t window : {Config().device_window_bytes, uint64_t{0}}) {
     CAPTURE(window);
     RankGroup ranks = device_group(2, "shm");
@@ -416,19 +407,15 @@ class Graph {
  public:
   explicit Graph(DeviceStream stream) : stream_(stream) {}
   bool record(const std::function<void()>& calls) {
-    if (find<bool (*)(void*, int)>("fake_cuda_capture") == nullptr) return false;
-    find<bool (*)(void*, int)>("fake_cuda_capture")(stream_, cuda::kCaptureGlobal);
+    if (fake_function<bool(void*, int)>("fake_cuda_capture") == nullptr) return false;
+    fake_function<bool(void*, int)>("fake_cuda_capture")(stream_, cuda::kCaptureGlobal);
     calls();
-    expect(find<bool (*)(void*, int)>("fake_cuda_capture")(stream_, -1), "the capture is spoilt");
+    expect(fake_function<bool(void*, int)>("fake_cuda_capture")(stream_, -1), "the capture is spoilt");
     return true;
   }
-  void replay(DeviceStream stream) { find<void (*)(void*, void*)>("fake_cuda_replay")(stream_, stream); }
+  void replay(DeviceStream stream) { fake_function<void(void*, void*)>("fake_cuda_replay")(stream_, stream); }
 
  private:
-  template <class Function>
-  static Function find(const char* name) {
-    return reinterpret_cast<Function>(dlsym(dlopen(device_library(), RTLD_NOW | RTLD_NOLOAD), name));
-  }
   DeviceStream stream_;
 };
 

@@ -1,6 +1,5 @@
 // Messages of device memory in the order of streams: send_async and recv_async return when they are in the stream,
 // large ones go in pieces, a short one leaves the rest of its buffer alone, and every failure ends the stream's wait.
-#include <dlfcn.h>
 #include <doctest/doctest.h>
 #include <unistd.h>
 
@@ -38,30 +37,22 @@ TEST_CASE("a ring of messages, batched and by sendrecv, over shared memory and T
 }
 
 TEST_CASE("the same with a queue for each stream") {
-  RankGroup group = device_group(2, "tcp");
-  group.before = [](int) { setenv("FAKE_CUDA_QUEUES", "4", 1); };
-  CHECK(run_processes(group, ring_of_messages) == "");
+  CHECK(run_processes(device_group(2, "tcp", {{"FAKE_CUDA_QUEUES", "4"}}), ring_of_messages) == "");
 }
 
 TEST_CASE("without peer access pieces are copied to the host while others are copied back") {
-  if (std::getenv("RONDO_TEST_DEVICE") != nullptr) return;  // a GPU does not count
-  static constexpr uint64_t kCount = 3 << 20;               // 6 pieces of 4 MiB
-  static constexpr int kBytesPerUs = 400;                   // 10 ms a piece
-  RankGroup ranks = device_group(2, "shm");
-  ranks.before = [](int) {
-    setenv("FAKE_CUDA_QUEUES", "4", 1);
-    setenv("FAKE_CUDA_SHARES", "0", 1);
-    setenv("FAKE_CUDA_COPY_MBPS", std::to_string(kBytesPerUs).c_str(), 1);
-  };
-  CHECK(run_processes(ranks, [](Communicator& group) {
+  if (on_a_gpu()) return;                      // a GPU does not count
+  static constexpr uint64_t kCount = 3 << 20;  // 6 pieces of 4 MiB
+  static constexpr int kBytesPerUs = 400;      // 10 ms a piece
+  const Settings settings{
+      {"FAKE_CUDA_QUEUES", "4"}, {"FAKE_CUDA_SHARES", "0"}, {"FAKE_CUDA_COPY_MBPS", std::to_string(kBytesPerUs)}};
+  CHECK(run_processes(device_group(2, "shm", settings), [](Communicator& group) {
           Mirror mirror;
           DeviceBuffer data(mirror, kCount, group.rank());
           mirror.to_device();
           mirror.synchronize();
           const CallOptions options{.stream = mirror.stream()};
-          void* const library = dlopen(device_library(), RTLD_NOW | RTLD_NOLOAD);
-          const auto both_ways = reinterpret_cast<int (*)()>(dlsym(library, "fake_cuda_both_ways"));
-          const int before = both_ways();
+          const int before = counted("fake_cuda_both_ways");
           // On a loaded machine the other rank's pieces may come after the own ones have been copied: the best of a
           // few.
           double best = 1e9;
@@ -71,7 +62,7 @@ TEST_CASE("without peer access pieces are copied to the host while others are co
             mirror.synchronize();
             best = std::min(best, std::chrono::duration<double, std::micro>(Clock::now() - begin).count());
           }
-          expect(both_ways() > before, "all_reduce copies one way at a time");
+          expect(counted("fake_cuda_both_ways") > before, "all_reduce copies one way at a time");
           const double one_way = kCount * 8.0 / kBytesPerUs;
           expect(best < 1.5 * one_way, "all_reduce takes " + std::to_string(best / one_way) + " of its copies one way");
           mirror.to_host();
@@ -81,9 +72,7 @@ TEST_CASE("without peer access pieces are copied to the host while others are co
 }
 
 TEST_CASE("a receive in one stream does not hold up a send in another: no kernel is loaded at its first launch") {
-  RankGroup ranks = device_group(2, "tcp");
-  ranks.before = [](int) { setenv("FAKE_CUDA_QUEUES", "4", 1); };
-  CHECK(run_processes(ranks, [](Communicator& group) {
+  CHECK(run_processes(device_group(2, "tcp", {{"FAKE_CUDA_QUEUES", "4"}}), [](Communicator& group) {
           Mirror mirror, other;
           DeviceBuffer data(other, 1000, group.rank()), in(mirror, 1000, -1);
           mirror.to_device();

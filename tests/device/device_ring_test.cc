@@ -16,17 +16,14 @@ namespace {
 
 // A device a rank, in processes of their own; setting: of the fake driver.
 RankGroup devices_group(int world, const char* setting, const std::string& value, uint64_t window_bytes = 1u << 20) {
-  RankGroup group = device_group(world, "shm");
+  RankGroup group = device_group(world, "shm", {{"FAKE_CUDA_COUNT", std::to_string(world)}, {setting, value}});
   group.config.device_window_bytes = window_bytes;
-  group.before = [=](int rank) {
-    setenv("FAKE_CUDA_COUNT", std::to_string(world).c_str(), 1);
-    setenv(setting, value.c_str(), 1);
+  group.before = [set = group.before](int rank) {
+    set(rank);
     DeviceDriver::open(device_library())->use(rank);
   };
   return group;
 }
-
-bool on_a_gpu() { return std::getenv("RONDO_TEST_DEVICE") != nullptr; }  // which is what it is
 
 int locked_pieces() { return counted("fake_cuda_locked"); }
 

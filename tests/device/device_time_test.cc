@@ -51,11 +51,10 @@ constexpr Case kCases[] = {
 }  // namespace
 
 TEST_CASE("calls are within their bars, modelled") {
-  if (std::getenv("RONDO_TEST_DEVICE") != nullptr) return;  // a GPU takes its time
+  if (on_a_gpu()) return;  // a GPU takes its time
   setenv("FAKE_CUDA_COUNT", "8", 1);
   for (const Case& what : kCases) {
-    RankGroup ranks = device_group(what.world, "auto");
-    if (what.staged) ranks.config.device_window_bytes = 0;
+    const RankGroup ranks = what.staged ? staged_group(what.world) : device_group(what.world, "auto");
     CAPTURE(std::string(what.who));
     CAPTURE(what.bytes);
     CHECK(what.run(ranks, [&](Communicator& group) {

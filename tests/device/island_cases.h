@@ -66,10 +66,11 @@ struct Sum {
     mirror.to_device();
     mirror.synchronize();
   }
-  Work start() {
-    void* const data = mirror.image(values.data());
-    return group.all_reduce_async(data, data, values.size(), DType::kInt32, Op::kSum, {.stream = mirror.stream()});
-  }
+  void* data() const { return mirror.image(values.data()); }
+  CallOptions options() const { return {.stream = mirror.stream()}; }
+  Work start() { return group.all_reduce_async(data(), data(), values.size(), DType::kInt32, Op::kSum, options()); }
+  // Without a Work.
+  void call() { group.all_reduce(data(), data(), values.size(), DType::kInt32, Op::kSum, options()); }
   int32_t value() {
     mirror.to_host();
     mirror.synchronize();
