@@ -46,6 +46,8 @@ class Simulation {
     for (int rank = 0; rank < world; ++rank) {
       for (const int peer : neighbors_[static_cast<size_t>(rank)]) logic(rank).connected(0, peer);
     }
+    due_.assign(static_cast<size_t>(world), kNever);
+    for (int rank = 0; rank < world; ++rank) note_timer(rank);
     failures.resize(static_cast<size_t>(world));
     notes.resize(static_cast<size_t>(world));
     failed_at.resize(static_cast<size_t>(world), -1);
@@ -85,12 +87,17 @@ class Simulation {
   // Ends the process: nothing of it runs any more, and its connections end after what it sent.
   void crash(int rank) {
     if (!dead_.insert(rank).second) return;
+    note_timer(rank);
     for (int peer : neighbors_[static_cast<size_t>(rank)]) end_connection(rank, peer, "the connection was closed");
   }
   // SIGSTOP: what comes for it waits until it goes on.
-  void stop(int rank) { stopped_.insert(rank); }
+  void stop(int rank) {
+    stopped_.insert(rank);
+    note_timer(rank);
+  }
   void go_on(int rank) {
     if (stopped_.erase(rank) == 0) return;
+    note_timer(rank);
     for (Event& event : std::exchange(held_[rank], {})) queue_.emplace(std::pair(now_, order_++), std::move(event));
   }
   bool awake(int rank) const { return alive(rank) && stopped_.count(rank) == 0; }
@@ -108,6 +115,7 @@ class Simulation {
   // `before` runs before each event, with its index. Ends when nothing waits any more.
   void run(
       const std::function<void(int)>& before = [](int) {}, int64_t until = 1'000'000) {
+    for (int rank = 0; rank < world(); ++rank) note_timer(rank);  // for what a test has asked of it
     while (true) {
       before(events_++);
       const auto timer = next_timer();
@@ -146,17 +154,24 @@ class Simulation {
 
   int64_t delay() { return static_cast<int64_t>(random_() % static_cast<uint32_t>(kMaxDelay)); }
 
-  int64_t next_timer() const {
-    int64_t due = kNever;
-    for (int rank = 0; rank < world(); ++rank) {
-      if (awake(rank)) due = std::min(due, ranks_[static_cast<size_t>(rank)]->next_time().value_or(kNever));
-    }
-    return due;
+  int64_t next_timer() const { return timers_.empty() ? kNever : timers_.begin()->first; }
+
+  // After whatever may have changed when it is due.
+  void note_timer(int rank) {
+    int64_t& known = due_[static_cast<size_t>(rank)];
+    const int64_t due = awake(rank) ? logic(rank).next_time().value_or(kNever) : kNever;
+    if (known != kNever) timers_.erase({known, rank});
+    if (due != kNever) timers_.insert({due, rank});
+    known = due;
   }
 
   void tick() {
-    for (int rank = 0; rank < world(); ++rank) {
-      if (!awake(rank)) continue;
+    std::vector<int> due;
+    for (const auto& [time, rank] : timers_) {
+      if (time > now_) break;
+      due.push_back(rank);
+    }
+    for (const int rank : due) {
       logic(rank).tick(now_);
       collect(rank);
     }
@@ -172,6 +187,11 @@ class Simulation {
   }
 
   void collect(int rank) {
+    take_actions(rank);
+    note_timer(rank);
+  }
+
+  void take_actions(int rank) {
     for (ControlLogic::Action& action : logic(rank).take_actions()) {
       if (auto* send = std::get_if<ControlLogic::Send>(&action)) {
         deliver(rank, send->peer, send->body);
@@ -243,6 +263,8 @@ class Simulation {
   std::map<int, std::vector<Event>> held_;  // of ranks that are stopped
   std::set<std::pair<int, int>> cut_;
   std::map<std::pair<int64_t, uint64_t>, Event> queue_;
+  std::set<std::pair<int64_t, int>> timers_;  // when a rank's is due
+  std::vector<int64_t> due_;                  // the same, by rank
   std::map<std::pair<int, int>, int64_t> last_arrival_;
   uint64_t order_ = 0;
   int64_t now_ = 0;
