@@ -66,7 +66,7 @@ Script plain(int world, bool one_host, uint64_t seed) {
   return script;
 }
 
-TEST_CASE("every seed") {
+TEST_CASE("fault 3, 7, 16: every seed") {
   const bool one = std::getenv("RONDO_SEED") != nullptr;
   const uint64_t first = number_of("RONDO_SEED", 0), last = one ? first + 1 : number_of("RONDO_SEEDS", 2'000);
   Sum sum;
@@ -102,12 +102,14 @@ void crash_at_every_step(const Script& sound, bool proven, Sum& sum) {
     CHECK(report.ended - report.last_fault < 40 * kSecond);
     const bool quorum = proven || world > 2 || victim == 1;
     if (step <= whole.started || !quorum) continue;
-    CHECK(report.finished + report.killed == world);
+    // Where others have left in good order, nobody can prove to the last one that the victim does not go on.
+    const int last_one = !proven && report.finished > 0 ? report.without_quorum : 0;
+    CHECK(report.finished + report.killed + last_one == world);
     CHECK(report.went_on < 100 * kMillisecond);
   }
 }
 
-TEST_CASE("a crash at every step, in worlds of 2 to 4") {
+TEST_CASE("fault 3, 7: a crash at every step, in worlds of 2 to 4") {
   Sum sum;
   for (int world = 2; world <= 4; ++world) {
     for (const bool one_host : {true, false}) {
@@ -118,10 +120,10 @@ TEST_CASE("a crash at every step, in worlds of 2 to 4") {
 }
 
 // Proves: the network's bad moments end no call and no rank.
-TEST_CASE("outages and stops that are shorter than the suspicion") {
+TEST_CASE("fault 15, 16: outages and stops that are shorter than the suspicion") {
   constexpr Fault::Kind kKinds[] = {Fault::Kind::kStop, Fault::Kind::kOneWay, Fault::Kind::kPartition};
   for (uint64_t seed = 0; seed < number_of("RONDO_SEEDS", 2'000) / 4; ++seed) {
-    if (!is_own(seed)) continue;
+    if (!is_own(seed) || number_of("RONDO_SEED", seed) != seed) continue;
     Random random(seed);
     const uint64_t world = random.between(2, 4);
     Script script = plain(static_cast<int>(world), false, seed);
@@ -133,12 +135,14 @@ TEST_CASE("outages and stops that are shorter than the suspicion") {
     INFO(script.text());
     const Report report = run(script);
     CHECK(report.finished == static_cast<int>(world));
-    CHECK(report.epochs == 1);
+    // The goodbye of one that leaves amid the outage may arrive later than the end of its data connections.
+    const bool left_amid = report.first_left - report.last_fault < lasts + kSecond;
+    CHECK((report.epochs == 1 || left_amid));
   }
 }
 
 // Proves: beyond 64 ranks, where not all are connected and messages are passed on, a third of them may die at once.
-TEST_CASE("70 ranks on 70 hosts, of which 23 die at once") {
+TEST_CASE("fault 3: 70 ranks on 70 hosts, of which 23 die at once") {
   if (!is_own(0)) return;
   Script script = plain(70, false, 70);
   script.steps = 3;
