@@ -172,6 +172,9 @@ bool Job::recover(Life& life, Communicator& group, const Exception& failure) {
     }
     return false;
   }
+  if (failure.code() == ErrorCode::kTimeout && group.error()) {
+    wrong(fmt::format("life {}: nobody found out why a call does not end: {}", life.number, failure.what()));
+  }
   group = group.shrink(5s);
   return true;
 }
