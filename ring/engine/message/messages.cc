@@ -61,16 +61,18 @@ void MessageOperation::renew(const P2pCall& call, std::chrono::milliseconds limi
   P2pRequest::renew(call);
   message = sends() ? Message{peer, tag, bytes} : Message{};
   limit_ = limit;
+  awaited_.store(Awaited::kNo, std::memory_order_relaxed);
 }
 
 void MessageOperation::end(const Error* error) {
   Messages& messages = *messages_;
   const auto keep = kept_ ? nullptr : std::move(self_);
-  const bool on_stack = on_stack_, kept = kept_, counted = counted_, begun = begun_;
+  const bool on_stack = on_stack_, kept = kept_, begun = begun_, patient = patient_;
+  const bool counted = counted_ || (patient && awaited_.exchange(Awaited::kOver) == Awaited::kYes);
   const std::shared_ptr<Gate> told = std::move(gate);
   if (listed_) messages.active_.remove(*this);
   listed_ = false;
-  if (begun) messages.ended_by_holder();
+  if (begun) messages.ended_by_holder(patient);
   if (background && counted_) messages.background_.fetch_sub(1);
   if (began_at_ != 0 && !probes()) messages.observe_end(*this, error);
   if (error != nullptr) {
@@ -96,6 +98,15 @@ bool MessageOperation::wait(Clock::time_point until) {
   if (done()) return true;
   if (!engine) refuse_unsubmitted("wait()");
   return messages_->wait_and_tell(*this, until);
+}
+
+void MessageOperation::on_end(EndFunction function) {
+  if (patient_ && awaited_.load() == Awaited::kNo) {
+    Awaited before = Awaited::kNo;
+    messages_->added();
+    if (!awaited_.compare_exchange_strong(before, Awaited::kYes)) messages_->ended();
+  }
+  Operation::on_end(std::move(function));
 }
 
 bool MessageOperation::cancel() {
@@ -212,8 +223,9 @@ std::shared_ptr<MessageOperation> Messages::start(const P2pCall& call, std::chro
       over = p2p_->at_once(call, moved) == P2pAtOnce::kOver;
       if (!over) {
         operation = kept(call, limit);
-        added_by_holder();
         operation->begun_ = true;
+        operation->patient_ = !operation->sends() && operation->bytes <= context_->config.eager_bytes;
+        added_by_holder(operation->patient_);
         if (!begin(*operation)) {
           moves = p2p_->push() && p2p_->push();  // else a peer rings when there is more to do
           report();
@@ -231,9 +243,9 @@ std::shared_ptr<MessageOperation> Messages::start(const P2pCall& call, std::chro
     notify();
   } else if (moves) {
     ask_progress_thread();
-  } else if (operation->sends() || operation->bytes > context_->config.eager_bytes) {
-    ask_unless_served();
-  }  // else what comes is taken when the rank waits or asks: a wake-up would cost it more than that copy
+  } else {
+    ask_unless_served();  // not for a patient one: a wake-up would cost the rank more than the copy of what comes
+  }
   return operation;
 }
 

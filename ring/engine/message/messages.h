@@ -32,6 +32,7 @@ class MessageOperation final : public Operation, private P2pRequest {
   const Message* moved_message() const override { return &message; }
   bool cancel() override;
   bool wait(Clock::time_point until) override;
+  void on_end(EndFunction function) override;
   // "recv(4096 bytes from rank 1, tag 7)", for errors; peer in it is of the group.
   std::string text() const;
   bool background = false;     // no blocking call waits for it alone: it goes on while its rank does other things
@@ -54,7 +55,11 @@ class MessageOperation final : public Operation, private P2pRequest {
   bool kept_ = false;      // used again after its end: Messages::kept_
   bool counted_ = false;   // by ProgressEngine::added()
   bool begun_ = false;     // counted by ProgressEngine::added_by_holder()
-  bool listed_ = false;    // in Messages::active_
+  bool patient_ = false;   // that way
+  // Of a patient one: a function waits for its end, so it is counted by added(), too.
+  enum class Awaited : uint8_t { kNo, kYes, kOver };
+  std::atomic<Awaited> awaited_{Awaited::kNo};
+  bool listed_ = false;  // in Messages::active_
 };
 
 // The sends and receives of one communicator; independent of its collectives.

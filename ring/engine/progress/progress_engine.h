@@ -3,6 +3,7 @@
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
+#include <cstdint>
 #include <memory>
 #include <mutex>
 
@@ -61,8 +62,8 @@ class ProgressEngine : public std::enable_shared_from_this<ProgressEngine> {
   }
 
   // --- for the progress thread
-  // Operations are under way and no thread waits for them.
-  bool wants_thread() const { return (pending_.load() > 0 || begun_.load() > 0) && waiters_.load() == 0; }
+  // Operations are under way that need a thread, and none waits for them.
+  bool wants_thread() const { return (pending_.load() > 0 || begun_.load() >= kNeedsThread) && waiters_.load() == 0; }
   // Once a turn, by the progress thread alone. kLeft: operations are under way, and nobody else moves them. kAttended:
   // threads of the caller's made passes since the last claim, so that the progress thread would only be in their way,
   // and sleeps for a while before it looks again. kNone: it need not.
@@ -97,9 +98,13 @@ class ProgressEngine : public std::enable_shared_from_this<ProgressEngine> {
   // After complete() or fail(): wakes those who wait without the lease.
   void ended();
   // The same for an operation that begins at once, under the lease: without a locked instruction. Its end calls
-  // wake_sleepers(), too.
-  void added_by_holder() { begun_.store(begun_.load(std::memory_order_relaxed) + 1, std::memory_order_release); }
-  void ended_by_holder() { begun_.store(begun_.load(std::memory_order_relaxed) - 1, std::memory_order_release); }
+  // wake_sleepers(), too. A patient one needs no thread: what it waits for is kept until its rank waits or asks.
+  void added_by_holder(bool patient) {
+    begun_.store(begun_.load(std::memory_order_relaxed) + share(patient), std::memory_order_release);
+  }
+  void ended_by_holder(bool patient) {
+    begun_.store(begun_.load(std::memory_order_relaxed) - share(patient), std::memory_order_release);
+  }
   bool any_begun() const { return begun_.load() > 0; }
   void wake_sleepers();
 
@@ -203,6 +208,8 @@ class ProgressEngine : public std::enable_shared_from_this<ProgressEngine> {
       broke(caught());
     }
   }
+  // Of an operation in begun_.
+  static uint64_t share(bool patient) { return patient ? 1 : 1 + kNeedsThread; }
   void poke(bool asked);
   bool try_acquire() { return !held_.exchange(true); }  // sequentially consistent, for arm()
   void acquire();
@@ -235,7 +242,9 @@ class ProgressEngine : public std::enable_shared_from_this<ProgressEngine> {
   bool left_ = false;
   std::atomic<int> waiters_{0};
   std::atomic<int> pending_{0};
-  std::atomic<int> begun_{0};  // stored by the holder
+  // The number of operations, and above it that of those that need a thread; stored by the holder.
+  static constexpr uint64_t kNeedsThread = uint64_t{1} << 32;
+  std::atomic<uint64_t> begun_{0};
   // Threads that wait while another holds the lease.
   std::mutex mutex_;
   std::condition_variable changed_;
