@@ -180,6 +180,13 @@ class CellWriter {
     return !ring_.in_ring(bytes) ||
            ring_.begin_of(end_, bytes) + whole_lines(bytes) - freed_to_ <= ring_.kind().ring_bytes;
   }
+  // Whether so many bytes find cells and room as pieces of `piece` bytes and a last one, wherever the ring ends.
+  bool fits_in_pieces(size_t bytes, size_t piece) const {
+    const size_t pieces = (bytes + piece - 1) / piece;
+    if (pieces <= 1) return fits(bytes);
+    return number_ - taken_ + pieces <= ring_.kind().depth &&
+           end_ - freed_to_ + whole_lines(bytes) + whole_lines(piece) <= ring_.kind().ring_bytes;
+  }
   // Where the next piece will lie.
   std::byte* place(size_t bytes) const { return ring_.payload(number_ + 1, bytes, ring_.begin_of(end_, bytes)); }
   // Takes that place, to be filled and published. Requires fits().

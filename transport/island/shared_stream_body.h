@@ -71,24 +71,18 @@ class SharedStream final : public ByteStream {
   long write(const iovec* parts, int count) override {
     if (corrupt_) return -1;
     if (channel_.peer_gone()) return lost();
-    const size_t wanted = bytes_of(parts, count);
-    Parts from(parts);
-    size_t moved = 0;
-    size_t piece = next_piece(wanted);
-    while (piece > 0) {
-      fill(channel_.out.reserve(piece), piece, from);
-      moved += piece;
-      const size_t following = next_piece(wanted - moved);
-      channel_.out.publish(static_cast<uint32_t>(piece), following == 0);
-      piece = following;
-    }
-    if (moved > 0) channel_.ring_bell();
+    const size_t moved = write_pieces(parts, bytes_of(parts, count));
     return corrupt_ ? -1 : static_cast<long>(moved);
   }
 
   bool write_whole(std::span<const std::byte> head, std::span<const std::byte> payload) override {
     const size_t bytes = head.size() + payload.size();
-    if (corrupt_ || channel_.peer_gone() || bytes > kStreamPieceBytes || next_piece(bytes) == 0) return false;
+    if (bytes == 0 || corrupt_ || channel_.peer_gone() || !has_room(bytes)) return false;
+    if (bytes > kStreamPieceBytes) {
+      const iovec parts[] = {{const_cast<std::byte*>(head.data()), head.size()},
+                             {const_cast<std::byte*>(payload.data()), payload.size()}};
+      return write_pieces(parts, bytes) == bytes;
+    }
     std::byte* const to = channel_.out.reserve(bytes);
     cross_copy(to, head.data(), head.size(), stores());
     cross_copy(to + head.size(), payload.data(), payload.size(), stores());
@@ -163,17 +157,36 @@ class SharedStream final : public ByteStream {
     return true;
   }
 
+  // As much of that as there is room for.
+  size_t write_pieces(const iovec* parts, size_t bytes) {
+    Parts from(parts);
+    size_t moved = 0;
+    size_t piece = next_piece(bytes);
+    while (piece > 0) {
+      fill(channel_.out.reserve(piece), piece, from);
+      moved += piece;
+      const size_t following = next_piece(bytes - moved);
+      channel_.out.publish(static_cast<uint32_t>(piece), following == 0);
+      piece = following;
+    }
+    if (moved > 0) channel_.ring_bell();
+    return moved;
+  }
   // Bytes of the next piece where `left` are still to be written. 0: the ring has no room for it, or `left` is 0.
   size_t next_piece(size_t left) {
     const size_t bytes = std::min(left, kStreamPieceBytes);
-    if (bytes == 0 || channel_.out.fits(bytes)) return bytes;
+    return bytes > 0 && has_room(bytes) ? bytes : 0;
+  }
+  // For all of it.
+  bool has_room(size_t bytes) {
+    if (channel_.out.fits_in_pieces(bytes, kStreamPieceBytes)) return true;
     const uint64_t before = channel_.out.taken();
     const auto taken = channel_.out.look_at_taken();
     if (taken.sight == Sight::kCorrupt) {
-      corrupt(fmt::format("of {} pieces written, {} then {} are taken", channel_.out.number(), before, taken.number));
-      return 0;
+      return corrupt(
+          fmt::format("of {} pieces written, {} then {} are taken", channel_.out.number(), before, taken.number));
     }
-    return taken.sight == Sight::kThere && channel_.out.fits(bytes) ? bytes : 0;
+    return taken.sight == Sight::kThere && channel_.out.fits_in_pieces(bytes, kStreamPieceBytes);
   }
   void fill(std::byte* to, size_t bytes, Parts& from) {
     from.take(bytes, [this, to](const std::byte* part, size_t run) mutable {
