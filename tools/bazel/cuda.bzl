@@ -46,7 +46,8 @@ def _compile(ctx, cc_toolchain, source, headers, ending, flags):
         arguments = [arguments],
         inputs = depset([source] + ctx.files.hdrs, transitive = [headers.headers, cc_toolchain.all_files]),
         outputs = [output],
-        env = {"PATH": "/usr/local/bin:/usr/bin:/bin"},
+        # nvcc names its temporary files by its process, which has the same number in each sandbox; all share /tmp.
+        env = {"PATH": "/usr/local/bin:/usr/bin:/bin", "TMPDIR": output.dirname},
         mnemonic = "CudaCompile",
         progress_message = "Compiling %s with nvcc" % source.short_path,
     )
