@@ -133,7 +133,7 @@ TEST_CASE("a rank that computes between halo exchanges is left alone") {
     shape.config.transport = transport;
     CHECK(run_processes(shape, [](Communicator& group) {
             constexpr int kSteps = 200;
-            for (const uint64_t bytes : {uint64_t{1'000}, uint64_t{30'000}, uint64_t{Config{}.eager_bytes}}) {
+            for (const uint64_t bytes : {uint64_t{1'000}, uint64_t{30'000}, uint64_t{64 * 1024}}) {
               std::vector<uint8_t> out(bytes, 5), in(2 * bytes);
               // Once awake, the thread looks each 250 us. Beside other programs a round may see it for a lock.
               double least = kSteps;

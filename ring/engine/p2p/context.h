@@ -19,8 +19,8 @@ namespace rondo {
 // Equal on all ranks, but for peer_name.
 struct P2pOptions {
   uint64_t communicator = 0;
-  uint64_t eager_bytes = 64 * 1024;  // messages up to here are sent before they are asked for
-  uint64_t pool_bytes = 1 << 20;     // of a peer's eager messages (by p2p_charge) that wait for their receives
+  uint64_t eager_bytes = 256 * 1024;  // messages up to here are sent before they are asked for
+  uint64_t pool_bytes = 1 << 20;      // of a peer's eager messages (by p2p_charge) that wait for their receives
   // "rank 3 (host b, pid 17)", for messages; empty: "rank 3".
   std::function<std::string(int)> peer_name = {};
   // Whether frames to and from a peer carry checksums; empty: none do. Asked once, by P2pContext().

@@ -61,7 +61,7 @@ struct RONDO_EXPORT Config {
   std::string fold = "fixed";
   int64_t spin_us = 200;  // RONDO_SPIN_US: poll so long before sleeping
   // RONDO_EAGER_BYTES: messages up to here are sent before they are asked for (shared)
-  uint32_t eager_bytes = 64 * 1024;
+  uint32_t eager_bytes = 256 * 1024;
   // RONDO_DEVICE_WINDOW_BYTES: GPU memory of a rank through which plain GPU buffers go; calls on GPU memory are cut at
   // this size; 0: they are staged through host memory (shared)
   uint64_t device_window_bytes = 64u << 20;
