@@ -30,8 +30,10 @@ struct LaneState {
 //   any(bool)       a barrier of the lane's threads: whether one of them says so
 //   load_acquire, store_release, store_started (with a full fence behind), add_left, load_relaxed, store_relaxed: words
 //   claim(word)     sets it to 1; false: it was not 0
-//   now()           nanoseconds; kBetweenClocks: looks at a word for one of it; kBetweenStopsNs: between looks for a
-//   stop pause()         between two looks at a word run(pass)       the thread's part of a fold
+//   now()           nanoseconds; kBetweenClocks: looks at a word for one of these; kBetweenStopsNs: between looks for a
+//                   stop
+//   pause()         between two looks at a word
+//   run(pass)       the thread's part of a fold
 template <class Machine>
 class CallLane {
  public:
