@@ -120,6 +120,31 @@ TEST_CASE("a writer of a full ring goes on once enough is taken, and at the late
   CHECK_GE(write_some(*pair.sides[0], written, kRing, random), kRing / 2);
 }
 
+TEST_CASE("write_whole: a message of many pieces goes at once where it finds room, and else not at all") {
+  constexpr size_t kHead = 64;
+  for (const size_t ring : {kByteRingBytes, kSmallByteRingBytes}) {
+    for (const size_t bytes : {kStreamPieceBytes + 1, size_t{100'000}, size_t{256 * 1024}}) {
+      CAPTURE(ring);
+      CAPTURE(bytes);
+      Random random(bytes);
+      Pair pair(Pair::Mappings::kTwo, ring);
+      uint64_t written = 0, taken = 0;
+      for (int round = 0; round < 200; ++round) {
+        std::vector<std::byte> data(bytes);
+        for (size_t i = 0; i < bytes; ++i) data[i] = byte_at(written + i);
+        const bool empty = written == taken;
+        const bool gone = pair.sides[0]->write_whole({data.data(), kHead}, {data.data() + kHead, bytes - kHead});
+        // A hole at the ring's end may be as long as a piece.
+        if (empty && bytes + 2 * kStreamPieceBytes <= ring) REQUIRE(gone);
+        if (bytes >= ring) REQUIRE_FALSE(gone);
+        if (gone) written += bytes;
+        while (!gone && taken < written) REQUIRE(take_some(*pair.sides[1], &taken, bytes, random));
+        if (taken == written) REQUIRE(pair.sides[1]->view().empty());
+      }
+    }
+  }
+}
+
 TEST_CASE("short writes fill the cells, and go on once some are taken") {
   Random random(4);
   Pair pair;
