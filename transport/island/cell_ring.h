@@ -180,7 +180,7 @@ class CellWriter {
     return !ring_.in_ring(bytes) ||
            ring_.begin_of(end_, bytes) + whole_lines(bytes) - freed_to_ <= ring_.kind().ring_bytes;
   }
-  // Whether so many bytes find cells and room as pieces of `piece` bytes and a last one, wherever the ring ends.
+  // The same for `bytes` in pieces of at most `piece` bytes each. The ring's end may leave out less than one piece.
   bool fits_in_pieces(size_t bytes, size_t piece) const {
     const size_t pieces = (bytes + piece - 1) / piece;
     if (pieces <= 1) return fits(bytes);

@@ -16,10 +16,10 @@ constexpr Clock::time_point kNoDeadlineYet{};
 // Between two looks of a thread that waits for long. Longer than the time between two questions to the program whether
 // the wait is to end (ProgressEngine), which begins anew with each look.
 constexpr std::chrono::milliseconds kBetweenLooks{250};
-// What a socket and, more surely, the smallest ring of a stream (kSmallByteRingBytes) keep of a message until its rank
-// looks, so that the sender need not wait for that.
-constexpr uint64_t kKeptBySocket = 64 * 1024;
-constexpr uint64_t kKeptByRing = 128 * 1024;
+// What the buffers of a socket, and the smallest ring of a stream (kSmallByteRingBytes), surely take of a message
+// before its receiver looks, so that the sender need not wait for that.
+constexpr uint64_t kBufferedBySocket = 64 * 1024;
+constexpr uint64_t kBufferedByRing = 128 * 1024;
 // Operations that are used again: as many as programs have in flight, 500 bytes each.
 constexpr int kMostKept = 1024;
 
@@ -228,7 +228,7 @@ std::shared_ptr<MessageOperation> Messages::start(const P2pCall& call, std::chro
       if (!over) {
         operation = kept(call, limit);
         operation->begun_ = true;
-        operation->patient_ = !operation->sends() && operation->bytes <= kept_bytes(operation->peer);
+        operation->patient_ = !operation->sends() && operation->bytes <= buffered_bytes(operation->peer);
         added_by_holder(operation->patient_);
         if (!begin(*operation)) {
           moves = p2p_->push() && p2p_->push();  // else a peer rings when there is more to do
@@ -253,10 +253,10 @@ std::shared_ptr<MessageOperation> Messages::start(const P2pCall& call, std::chro
   return operation;
 }
 
-// Of a message from that rank, before its receive looks.
-uint64_t Messages::kept_bytes(int peer) const {
+// Of a message from that rank, before this one looks; kAnySource: from any.
+uint64_t Messages::buffered_bytes(int peer) const {
   const bool by_ring = peer >= 0 && context_->topology.share_memory(context_->rank, peer);
-  return std::min<uint64_t>(context_->config.eager_bytes, by_ring ? kKeptByRing : kKeptBySocket);
+  return std::min<uint64_t>(context_->config.eager_bytes, by_ring ? kBufferedByRing : kBufferedBySocket);
 }
 
 std::shared_ptr<MessageOperation> Messages::in_background(const P2pCall& call, std::chrono::milliseconds limit) {

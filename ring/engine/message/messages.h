@@ -123,7 +123,7 @@ class Messages final : public ProgressEngine, private P2pStreams {
   size_t run_at_once(std::span<const P2pCall> calls, Message& moved);
   Message run_operations(std::span<const P2pCall> calls, std::chrono::milliseconds limit);
   P2pAtOnce at_once(const P2pCall& call, Message& moved);
-  uint64_t kept_bytes(int peer) const;
+  uint64_t buffered_bytes(int peer) const;
   std::shared_ptr<MessageOperation> in_background(const P2pCall& call, std::chrono::milliseconds limit);
   std::shared_ptr<MessageOperation> kept(const P2pCall& call, std::chrono::milliseconds limit);
   Message run_queued(std::span<MessageOperation* const> operations);
