@@ -61,6 +61,22 @@ TEST_CASE("the peer's end is an error with its name, without SIGPIPE, and stays"
   CHECK(stream.write(&parts, 1) == -1);
 }
 
+TEST_CASE("data sockets are probed for as long as their ranks survive an outage, and have no limit for late readers") {
+  const auto [one, other] = tcp_pair();
+  const auto option = [&](int level, int name) {
+    int value = 0;
+    socklen_t size = sizeof value;
+    REQUIRE(::getsockopt(one.get(), level, name, &value, &size) == 0);
+    return value;
+  };
+  tune_data_socket(one.get(), tuning_of({}));
+  CHECK(option(SOL_SOCKET, SO_KEEPALIVE) == 1);
+  const int probes_seconds = option(IPPROTO_TCP, TCP_KEEPINTVL) * option(IPPROTO_TCP, TCP_KEEPCNT);
+  CHECK(probes_seconds * 1'000 >= silence_ms({}));
+  CHECK(option(IPPROTO_TCP, TCP_KEEPIDLE) <= 3);
+  CHECK(option(IPPROTO_TCP, TCP_USER_TIMEOUT) == 0);
+}
+
 TEST_CASE("loopback sockets are not paced by BBR, and have no delay") {
   auto [one, other] = tcp_pair();
   CHECK(is_loopback(one.get()));

@@ -262,6 +262,9 @@ void Job::happen(const Fault& fault) {
       return for_a_while(block, false);
     case Fault::Kind::kPartition:
       return for_a_while(block, true);
+    case Fault::Kind::kForget:
+      if (one != other) kernel_.forget_connection(one, other);
+      return;
     case Fault::Kind::kReject:
       return for_a_while([this](int from, int to, bool now) { kernel_.reject(from, to, now); }, true);
     case Fault::Kind::kSilence:

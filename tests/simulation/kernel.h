@@ -85,6 +85,7 @@ class Kernel {
   void unblock(int from, int to);
   // Connections that are there say nothing from now on, and nobody is told (a firewall has forgotten them).
   void silence_connections(int one, int other);
+  void forget_connection(int one, int other);  // one of them, by the seed
   // Dials are refused (a firewall rejects them); connections that are there stay.
   void reject(int from, int to, bool rejects);
   // The host is gone, without a word. Its processes end.
@@ -104,6 +105,7 @@ class Kernel {
   friend class Pipe;
   bool carries(int from, int to) const { return has_power(from) && has_power(to) && !is_blocked(from, to); }
   Time delay(int from, int to);
+  std::vector<Socket*> sockets_between(int one, int other);
   // `arrive` once the way is open: after the latency, or some time after it is opened again.
   void send(int from, int to, std::function<void()> arrive);
 
@@ -135,7 +137,7 @@ class Socket final : public File {
   int connect(Endpoint4 to);
   int shut_down_writing();
   int take_error();
-  void keep_alive_within(Time limit);  // TCP_USER_TIMEOUT
+  void set_option(int level, int option, int value);
 
   const Endpoint4& own() const { return own_; }
   bool connected() const { return state_ == State::kConnected; }
@@ -158,7 +160,10 @@ class Socket final : public File {
   void to_peer(std::function<void(Socket&)> what);
   void deliver_later();
   void deliver();
+
+  // silence.cc
   void look_for_silence();
+  bool is_cut_off();
 
   Kernel& kernel_;
   State state_ = State::kNew;
@@ -176,7 +181,15 @@ class Socket final : public File {
   uint64_t written_ = 0, acknowledged_ = 0, consumed_ = 0;  // consumed_: by the peer, as far as is known here
   bool wants_room_ = false;
   std::deque<std::pair<Time, std::function<void(Socket&)>>> sent_;  // under way, with the time of arrival
-  Time progress_at_ = 0, heard_at_ = 0, limit_ = 0;
+  Time progress_at_ = 0, heard_at_ = 0;
+  struct Silence {
+    bool looks = false, probes = false;  // probes: SO_KEEPALIVE
+    Time idle = 7'200 * kSecond, interval = 75 * kSecond;
+    Time limit = 0;  // TCP_USER_TIMEOUT
+    int most_probes = 9;
+    int sent = 0;  // probes, without an answer
+    Time sent_at = 0;
+  } silence_;
 };
 
 class Event final : public File {  // eventfd

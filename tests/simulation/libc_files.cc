@@ -294,9 +294,7 @@ RONDO_REPLACES(int, setsockopt, int descriptor, int level, int option, const voi
   if (!simulated(descriptor)) return real(descriptor, level, option, value, size);
   const auto found = find<Socket>(descriptor);
   if (!found) return -1;
-  if (level == IPPROTO_TCP && option == TCP_USER_TIMEOUT) {
-    found->keep_alive_within(*static_cast<const int*>(value) * kMillisecond);
-  }
+  if (size == sizeof(int)) found->set_option(level, option, *static_cast<const int*>(value));
   return 0;
 }
 RONDO_REPLACES(int, getsockopt, int descriptor, int level, int option, void* value, socklen_t* size) {

@@ -54,14 +54,29 @@ void Kernel::unblock(int from, int to) {
 }
 
 void Kernel::silence_connections(int one, int other) {
+  for (Socket* const socket : sockets_between(one, other)) socket->silent_ = true;
+}
+
+void Kernel::forget_connection(int one, int other) {
+  std::vector<Socket*> all = sockets_between(one, other);
+  std::erase_if(all, [](const Socket* socket) { return !socket->connected() || socket->closed_; });
+  if (all.empty()) return;
+  Socket* const socket = all[machine.random().below(all.size())];
+  socket->silent_ = true;
+  if (const auto end = socket->other_.lock()) end->silent_ = true;
+}
+
+std::vector<Socket*> Kernel::sockets_between(int one, int other) {
+  std::vector<Socket*> found;
   for (const auto& weak : sockets_) {
     const auto socket = weak.lock();
     if (!socket) continue;
     const int own = socket->process.host;
     if ((own == one && socket->other_host_ == other) || (own == other && socket->other_host_ == one)) {
-      socket->silent_ = true;
+      found.push_back(socket.get());
     }
   }
+  return found;
 }
 
 void Kernel::reject(int from, int to, bool rejects) {
@@ -339,31 +354,6 @@ void Socket::close() {
     end_sent_ = true;
     to_peer([](Socket& other) { other.arrive({}, true); });
   }
-}
-
-void Socket::keep_alive_within(Time limit) {
-  const bool first = limit_ == 0;
-  limit_ = limit;
-  if (first && limit > 0) look_for_silence();
-}
-
-// Once a second: what was sent and not acknowledged, or a probe of the kernel's that nobody has answered.
-void Socket::look_for_silence() {
-  const auto weak = self;
-  kernel_.machine.after(kSecond, [weak] {
-    const auto socket = weak.lock();
-    if (!socket || socket->closed_ || socket->reset_) return;
-    const Time now = socket->kernel_.machine.now();
-    const int from = socket->process.host, to = socket->other_host_;
-    const auto other = socket->other_.lock();
-    const bool answered = !socket->silent_ && other && !other->silent_ && socket->kernel_.carries(from, to) &&
-                          socket->kernel_.carries(to, from);
-    if (answered) socket->heard_at_ = now;
-    const bool unanswered = now - socket->heard_at_ > socket->limit_;
-    const bool stuck = socket->unacknowledged() > 0 && now - socket->progress_at_ > socket->limit_;
-    if (unanswered || stuck) return socket->broken(ETIMEDOUT);
-    socket->look_for_silence();
-  });
 }
 
 }  // namespace rondo::testing::sim

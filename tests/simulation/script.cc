@@ -30,8 +30,8 @@ Config config_of(Random& random) {
 
 Fault fault_of(Random& random, const Script& script, uint64_t length) {
   using Kind = Fault::Kind;
-  constexpr Kind kKinds[] = {Kind::kCrash, Kind::kCrash,  Kind::kCrash,     Kind::kPower,   Kind::kStop,
-                             Kind::kStop,  Kind::kOneWay, Kind::kPartition, Kind::kSilence, Kind::kReject};
+  constexpr Kind kKinds[] = {Kind::kCrash,  Kind::kCrash,     Kind::kCrash,   Kind::kPower,  Kind::kStop,  Kind::kStop,
+                             Kind::kOneWay, Kind::kPartition, Kind::kSilence, Kind::kForget, Kind::kReject};
   Fault fault;
   fault.kind = kKinds[random.below(std::size(kKinds))];
   const uint64_t processes = script.host.size() + static_cast<uint64_t>(script.newcomers);
@@ -48,7 +48,7 @@ Fault fault_of(Random& random, const Script& script, uint64_t length) {
 }  // namespace
 
 const char* name_of(Fault::Kind kind) {
-  constexpr const char* kNames[] = {"crash", "power", "stop", "one-way", "partition", "silence", "reject"};
+  constexpr const char* kNames[] = {"crash", "power", "stop", "one-way", "partition", "silence", "forget", "reject"};
   return kNames[static_cast<size_t>(kind)];
 }
 

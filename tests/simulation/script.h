@@ -17,6 +17,7 @@ struct Fault {
     kOneWay,     // what one host sends to another does not arrive, for `lasts`
     kPartition,  // neither way
     kSilence,    // the connections of two hosts carry nothing any more
+    kForget,     // one of them
     kReject,     // new connections between two hosts are refused, for `lasts`
   };
   Kind kind = Kind::kCrash;

@@ -119,6 +119,23 @@ TEST_CASE("fault 3, 7: a crash at every step, in worlds of 2 to 4") {
   sum.print();
 }
 
+// Proves: a connection that a firewall has forgotten, whichever and whenever, ends no call by its own timeout.
+TEST_CASE("fault 15: a connection that carries nothing any more, at every step") {
+  Sum sum;
+  const Script sound = plain(2, false, 2);
+  const Report whole = run(sound);
+  for (uint64_t step = 0; step < whole.steps; ++step) {
+    if (!is_own(step)) continue;
+    Script script = sound;
+    script.faults = {{Fault::Kind::kForget, step, 0, 1, 0}};
+    INFO(script.text());
+    const Report report = run(script);
+    sum.add(report);
+    CHECK(report.ended - report.last_fault < 40 * kSecond);
+  }
+  sum.print();
+}
+
 // Proves: the network's bad moments end no call and no rank.
 TEST_CASE("fault 15, 16: outages and stops that are shorter than the suspicion") {
   constexpr Fault::Kind kKinds[] = {Fault::Kind::kStop, Fault::Kind::kOneWay, Fault::Kind::kPartition};

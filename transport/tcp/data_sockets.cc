@@ -46,6 +46,7 @@ std::vector<DataSockets::Failure> DataSockets::look(int64_t now_ms) {
     rate.busy |= facts.tcpi_unacked > 0 || facts.tcpi_notsent_bytes > 0;
     if (stuck(socket, facts, now_ms) && !socket.failed) {
       socket.failed = true;
+      end_soon(socket);
       const double seconds = static_cast<double>(now_ms - socket.stuck_since_ms) * 1e-3;
       failures.push_back({socket.key, fmt::format("no byte was acknowledged for {:.3g} s", seconds)});
     }
@@ -80,6 +81,12 @@ bool DataSockets::stuck(Socket& socket, const Facts& facts, int64_t now_ms) cons
   }
   if (socket.stuck_since_ms < 0) socket.stuck_since_ms = now_ms;
   return patience_ms_ > 0 && now_ms - socket.stuck_since_ms >= patience_ms_;
+}
+
+// Of a peer that has left only who waits for what it sent makes a failure: its link has an error when TCP tries again.
+void DataSockets::end_soon(const Socket& socket) const {
+  const int milliseconds = static_cast<int>(std::min<int64_t>(patience_ms_, INT32_MAX));
+  ::setsockopt(socket.descriptor, IPPROTO_TCP, TCP_USER_TIMEOUT, &milliseconds, sizeof milliseconds);
 }
 
 LinkRate DataSockets::slowest() const {

@@ -52,6 +52,7 @@ class DataSockets {
   };
   static bool ask(const Socket& socket, Facts& facts);
   bool stuck(Socket& socket, const Facts& facts, int64_t now_ms) const;
+  void end_soon(const Socket& socket) const;
 
   struct Shared {
     std::mutex mutex;

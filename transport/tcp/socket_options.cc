@@ -18,14 +18,22 @@
 namespace rondo {
 namespace {
 
-// A silent host is probed after a third of its time and given up after three probes: by default 3 s + 3 x 2 s, or when
-// sent bytes are unacknowledged for 9 s, which is longer than a 2 s outage of a link.
+// A silent host is given up after so many probes.
 constexpr int kKeepProbes = 3;
 
 void set_option(int socket, int level, int option, int value, const char* name) {
   if (::setsockopt(socket, level, option, &value, sizeof value) == 0) return;
   throw Exception(system_error(fmt::format("setting {} to {}", name, value), errno));
 }
+
+void keep_alive(int socket, int idle_seconds, int interval_seconds) {
+  set_option(socket, SOL_SOCKET, SO_KEEPALIVE, 1, "SO_KEEPALIVE");
+  set_option(socket, IPPROTO_TCP, TCP_KEEPIDLE, idle_seconds, "TCP_KEEPIDLE");
+  set_option(socket, IPPROTO_TCP, TCP_KEEPINTVL, interval_seconds, "TCP_KEEPINTVL");
+  set_option(socket, IPPROTO_TCP, TCP_KEEPCNT, kKeepProbes, "TCP_KEEPCNT");
+}
+
+int third_of(int64_t silence_ms) { return static_cast<int>(std::clamp<int64_t>(silence_ms / 3'000, 1, 3'600)); }
 
 bool set_congestion(int socket, std::string_view name) {
   return ::setsockopt(socket, IPPROTO_TCP, TCP_CONGESTION, name.data(), static_cast<socklen_t>(name.size())) == 0;
@@ -54,7 +62,9 @@ void choose_congestion(int socket, const SocketTuning& tuning) {
 
 int64_t silence_ms(const Config& config) { return config.suspicion_ms * 9 / 10; }
 
-SocketTuning tuning_of(const Config& config) { return {config.congestion_control, config.socket_buffer_bytes}; }
+SocketTuning tuning_of(const Config& config) {
+  return {config.congestion_control, config.socket_buffer_bytes, silence_ms(config)};
+}
 
 void check_tuning(const SocketTuning& tuning) {
   if (tuning.congestion_control.empty() || tuning.congestion_control == "auto") return;
@@ -73,19 +83,19 @@ void set_buffers(int socket, const SocketTuning& tuning) {
   set_option(socket, SOL_SOCKET, SO_RCVBUF, static_cast<int>(tuning.buffer_bytes), "SO_RCVBUF");
 }
 
+// By default probes after 3 s, and 3 s apart: 9 to 12 s after the host has vanished, where an idle control connection,
+// which has heartbeats, ends after 9 s.
 void tune_data_socket(int socket, const SocketTuning& tuning) {
   set_option(socket, IPPROTO_TCP, TCP_NODELAY, 1, "TCP_NODELAY");
   choose_congestion(socket, tuning);
+  if (tuning.silence_ms > 0) keep_alive(socket, third_of(tuning.silence_ms), third_of(tuning.silence_ms));
 }
 
+// By default 3 s + 3 x 2 s, or when sent bytes are unacknowledged for 9 s, which is longer than a 2 s outage of a link.
 void tune_control_socket(int socket, int64_t silence_ms) {
   set_option(socket, IPPROTO_TCP, TCP_NODELAY, 1, "TCP_NODELAY");
   if (silence_ms <= 0) return;
-  const int third = static_cast<int>(std::clamp<int64_t>(silence_ms / 3'000, 1, 3'600));
-  set_option(socket, SOL_SOCKET, SO_KEEPALIVE, 1, "SO_KEEPALIVE");
-  set_option(socket, IPPROTO_TCP, TCP_KEEPIDLE, third, "TCP_KEEPIDLE");
-  set_option(socket, IPPROTO_TCP, TCP_KEEPINTVL, std::max(third - 1, 1), "TCP_KEEPINTVL");
-  set_option(socket, IPPROTO_TCP, TCP_KEEPCNT, kKeepProbes, "TCP_KEEPCNT");
+  keep_alive(socket, third_of(silence_ms), std::max(third_of(silence_ms) - 1, 1));
   set_option(socket, IPPROTO_TCP, TCP_USER_TIMEOUT, static_cast<int>(std::min<int64_t>(silence_ms, INT32_MAX)),
              "TCP_USER_TIMEOUT");
 }

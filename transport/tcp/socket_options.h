@@ -14,6 +14,7 @@ struct SocketTuning {
   // slower in measurements with 1 to 4 connections), else left alone. "": left alone. Otherwise that algorithm.
   std::string congestion_control = "auto";
   uint32_t buffer_bytes = 0;  // 0: the kernel's choice, which grows with use
+  int64_t silence_ms = 0;     // silence_ms(config)
 };
 
 SocketTuning tuning_of(const Config& config);
@@ -25,11 +26,11 @@ void check_tuning(const SocketTuning& tuning);
 
 // Buffers: before connect() or listen(), so that the window scale fits them.
 void set_buffers(int socket, const SocketTuning& tuning);
-// After the connection is made: no delay for small slices, congestion control.
+// After the connection is made: no delay for small slices, congestion control, and an end, some time after
+// tuning.silence_ms, when the other host vanishes while nothing is under way to it (DataSockets looks at what is).
 void tune_data_socket(int socket, const SocketTuning& tuning);
 // After the connection is made: no delay, and an end after `silence_ms` when the other host vanishes.
 void tune_control_socket(int socket, int64_t silence_ms);
-
 // Both ends are on this machine's loopback.
 bool is_loopback(int socket);
 
