@@ -47,9 +47,8 @@ struct Client {
   TextSeal seal;
   bool waiting = false;  // in a get of a key that is not there yet; else between requests, or in the middle of one
   bool closed = false;
-  bool timed = false;       // the deadline counts
-  bool in_request = false;  // part of one has come
-  bool reading = false;     // a readiness wait is under way
+  bool timed = false;    // the deadline counts
+  bool reading = false;  // a readiness wait is under way
   bool writing = false;
   std::string input;   // at most one request and kReadBytes
   std::string output;  // one reply
@@ -245,8 +244,6 @@ class StoreServer::Loop {
 
   void consume_request(const ClientPtr& client) {
     std::string& input = client->input;
-    if (!client->in_request) start_deadline(client, options_.handshake_ms);
-    client->in_request = true;
     if (input.size() < kFrameHeadBytes) return;
     size_t body_bytes = decode_frame_head(input);
     if (body_bytes > kMaxRequestBodyBytes) {
@@ -268,7 +265,6 @@ class StoreServer::Loop {
       return;
     }
     end_deadline(client);
-    client->in_request = false;
     input.clear();
     input.shrink_to_fit();
     execute(client, *request);
@@ -349,7 +345,7 @@ class StoreServer::Loop {
     client->output.clear();
     client->seal.seal(std::move(bytes), client->output);
     client->written = 0;
-    start_deadline(client, options_.handshake_ms);
+    start_deadline(client, options_.idle_ms);
     write_some(client);
   }
 
@@ -369,7 +365,6 @@ class StoreServer::Loop {
     }
     client->output.clear();
     client->output.shrink_to_fit();
-    start_deadline(client, options_.idle_ms);
     arm_read(client);
   }
 

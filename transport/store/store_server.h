@@ -29,8 +29,10 @@ class StoreServer {
     bool encrypt = false;  // refuses clients that do not ask for it; those that do have it anyway
     int world = 0;         // 0: known once the number is put under world_key, at the beginning of the text
     std::string world_key;
-    int64_t handshake_ms = 5'000;  // also for the rest of a request, and for a reply to be taken
-    int64_t idle_ms = 1'800'000;   // between two requests
+    int64_t handshake_ms = 5'000;
+    // From one reply until the next request has come, and for a reply to be taken. Longer than an outage of the network
+    // that the ranks survive.
+    int64_t idle_ms = 1'800'000;
     std::string last_key;  // once this key exists the server stops listening, and ends when its clients have gone
     Logger log;
   };
