@@ -277,7 +277,10 @@ void Job::happen(const Fault& fault) {
 
 Report Job::run() {
   report_.began = machine_.now();
-  for (size_t rank = 0; rank < script_.host.size(); ++rank) begin(script_.host[rank], static_cast<int>(rank));
+  const int last = static_cast<int>(script_.host.size()) - 1;
+  for (int rank = 0; rank < last; ++rank) begin(script_.host[static_cast<size_t>(rank)], rank);
+  if (script_.late == 0) begin(script_.host.back(), last);
+  if (script_.late > 0) machine_.after(script_.late, [this, last] { begin(script_.host.back(), last); });
   for (int i = 0; i < script_.newcomers; ++i) {
     const int host = script_.host[static_cast<size_t>(i) % script_.host.size()];
     machine_.after(static_cast<Time>(machine_.random().below(20)) * kMillisecond, [this, host] { begin(host, -1); });

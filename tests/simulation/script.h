@@ -32,6 +32,7 @@ struct Script {
   uint64_t seed = 0;
   std::vector<int> host;  // of each rank
   int newcomers = 0;      // start later, without a rank
+  Time late = 0;          // the last rank starts so much after the others
   int64_t steps = 4;      // of training, each committed
   Config config;
   Kernel::Network network;

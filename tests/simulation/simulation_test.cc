@@ -158,6 +158,23 @@ TEST_CASE("fault 15, 16: outages and stops that are shorter than the suspicion")
   }
 }
 
+// Proves: a start that waits for a rank survives them as well, also where it looks who is missing (after 10 s).
+TEST_CASE("fault 17: an outage at every step of a start with a late rank") {
+  Script sound = plain(3, false, 3);
+  sound.config.suspicion_ms = 6'000;
+  sound.steps = 1;
+  sound.late = 11'500 * kMillisecond;
+  const Report whole = run(sound);
+  CHECK(whole.finished == 3);
+  for (uint64_t step = 0; step < whole.started; ++step) {
+    if (!is_own(step)) continue;
+    Script script = sound;
+    script.faults = {{Fault::Kind::kPartition, step, 0, 1, 2'500 * kMillisecond}};
+    INFO(script.text());
+    CHECK(run(script).finished == 3);
+  }
+}
+
 // Proves: beyond 64 ranks, where not all are connected and messages are passed on, a third of them may die at once.
 TEST_CASE("fault 3: 70 ranks on 70 hosts, of which 23 die at once") {
   if (!is_own(0)) return;

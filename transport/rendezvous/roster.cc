@@ -346,12 +346,16 @@ class RosterExchange {
   // Waits for what rank 0 puts, naming who is missing every 10 s and at the deadline.
   std::string wait_for(std::string_view key) {
     while (true) {
+      const Store::Deadline until = std::min<Store::Deadline>(deadline_, next_log_);
+      const bool names = Clock::now() >= until;
+      std::vector<int> missing;
       try {
-        return store_.get(key, std::min<Store::Deadline>(deadline_, next_log_));
-      } catch (const Exception& e) {
-        if (e.code() != ErrorCode::kTimeout) throw;
+        if (!names) return store_.get(key, until);
+        missing = ask_missing();
+      } catch (const Exception& e) {  // a store that is late with the names as well, as in an outage, is asked again
+        if (e.code() != ErrorCode::kTimeout || (names && Clock::now() >= deadline_)) throw;
+        continue;
       }
-      std::vector<int> missing = ask_missing();
       if (Clock::now() >= deadline_) {
         const std::string refused = refusal();
         if (!missing.empty() && missing.front() != 0) acknowledge(world_ - static_cast<int64_t>(missing.size()) - 1);
