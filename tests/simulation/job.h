@@ -5,6 +5,7 @@
 #include <memory>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "rondo/communicator.h"
@@ -56,6 +57,8 @@ class Job {
   void step(Life& life, Communicator& group, int64_t number);
   void sum(Life& life, Communicator& group, int64_t number, Random& draw);
   void gather(Life& life, Communicator& group, int64_t number);
+  void part(Life& life, Communicator& group, int64_t number, Random& draw);
+  void sum_of_part(Life& life, Communicator& part, int64_t number, std::pair<int, int> first_and_stride, size_t count);
   void messages(Life& life, Communicator& group, int64_t number, Random& draw);
   void exchange(Life& life, Communicator& group, int64_t number, size_t by, size_t count);
 

@@ -34,6 +34,7 @@ struct Script {
   int newcomers = 0;      // start later, without a rank
   Time late = 0;          // the last rank starts so much after the others
   int64_t steps = 4;      // of training, each committed
+  bool parts = false;     // ranks also sum by halves, in sub-communicators
   Config config;
   Kernel::Network network;
   std::vector<Fault> faults;

@@ -76,6 +76,17 @@ TEST_CASE("fault 3, 7, 16: every seed") {
   sum.print();
 }
 
+TEST_CASE("fault 3: every seed, with sub-communicators") {
+  Sum sum;
+  for (uint64_t seed = 0; seed < number_of("RONDO_SEEDS", 2'000) / 4; ++seed) {
+    if (!is_own(seed) || number_of("RONDO_SEED", seed) != seed) continue;
+    Script script = script_of(seed, 2'000);
+    script.parts = true;
+    sum.add(run(script));
+  }
+  sum.print();
+}
+
 TEST_CASE("the same seed gives the same run") {
   for (uint64_t seed = 0; seed < 10; ++seed) {
     CAPTURE(seed);

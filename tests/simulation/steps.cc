@@ -12,6 +12,7 @@ void Job::step(Life& life, Communicator& group, int64_t number) {
   sum(life, group, number, draw);
   if (draw.chance(50)) messages(life, group, number, draw);
   if (draw.chance(30)) gather(life, group, number);
+  if (script_.parts) part(life, group, number, draw);
 }
 
 // In place or not, recoverable or not, beside messages or not.
@@ -64,6 +65,38 @@ void Job::gather(Life& life, Communicator& group, int64_t number) {
   for (size_t i = 0; i < all.values.size(); ++i) {
     if (all.values[i] == value(life.members[i / kCount], life.epoch, number, i % kCount)) continue;
     return wrong(fmt::format("life {}: what it has gathered in step {} is wrong", life.number, number));
+  }
+}
+
+// All, or every second rank, in a communicator of their own.
+void Job::part(Life& life, Communicator& group, int64_t number, Random& draw) {
+  const int parts = static_cast<int>(draw.between(1, 2));
+  const size_t count = draw.between(1, 300);
+  Communicator part = group.split(group.rank() % parts);
+  try {
+    for (int64_t round = 0; round < 2; ++round)
+      sum_of_part(life, part, number + round, {group.rank() % parts, parts}, count);
+    part.destroy();
+  } catch (const Exception& failure) {
+    if (failure.code() == ErrorCode::kTimeout)
+      wrong(fmt::format("life {}, in a part: {}", life.number, failure.what()));
+    throw;
+  }
+}
+
+void Job::sum_of_part(Life& life, Communicator& part, int64_t number, std::pair<int, int> first_and_stride,
+                      size_t count) {
+  const auto [first, stride] = first_and_stride;
+  Buffer& sum = buffer(life, count);
+  const Lent lent(sum);
+  for (size_t i = 0; i < count; ++i) sum.values[i] = value(life.number, life.epoch, number, i);
+  part.all_reduce(sum.values.data(), sum.values.data(), count, DType::kInt64);
+  for (size_t i = 0; i < count; ++i) {
+    int64_t expected = 0;
+    for (size_t rank = static_cast<size_t>(first); rank < life.members.size(); rank += static_cast<size_t>(stride)) {
+      expected += value(life.members[rank], life.epoch, number, i);
+    }
+    if (sum.values[i] != expected) return wrong(fmt::format("life {}: the sum of its part is wrong", life.number));
   }
 }
 
