@@ -68,7 +68,7 @@ class Island {
       callers_.push_back(std::make_unique<CollectiveRank>(what, r));
       ranks_.push_back(std::make_unique<Rank>());
       world_.push_back(r);
-      rank(r).board.board = PostBoard(places, r, PostBoard::kFewestRingBytes);
+      rank(r).board.board = PostBoard(places, r, false);
       rank(r).board.bells.assign(world, std::make_shared<Bell>());
       calls_.push_back(check_call(callers_.back()->call(), r, what.world));
     }
@@ -243,8 +243,7 @@ TEST_CASE("a failed rank waits for those who are in its buffers: until they leav
       memory.push_back(std::make_unique<Lines[]>(PostBoard::kHeadBytes / sizeof(Lines)));
       places.push_back(memory.back()[0].bytes);
     }
-    constexpr size_t kRing = PostBoard::kFewestRingBytes;
-    PostBoard own(places, 0, kRing), writer(places, 1, kRing), idle(places, 2, kRing);
+    PostBoard own(places, 0, false), writer(places, 1, false), idle(places, 2, false);
     OneMemory island;
     GracePeriod grace;
     writer.enter();

@@ -13,7 +13,7 @@ namespace rondo::testing {
 namespace {
 
 constexpr size_t kBoardAlignment = 128;
-constexpr size_t kBoardBytes = whole_board_bytes<PostBoard>(PostBoard::kFewestRingBytes);
+constexpr size_t kBoardBytes = whole_board_bytes<PostBoard>(Rings::kNone);
 // Of a rank's buffer; the slices are cut smaller here.
 constexpr uint64_t kRoundBytes = 64 * 1024;
 // Passes of all ranks without any progress after which they hang: nothing is delayed here but by sleeping ranks.
@@ -106,7 +106,7 @@ WindowCluster::WindowCluster(int world, uint64_t seed)
   }
   for (int r = 0; r < world; ++r) {
     IslandChannel channel;
-    channel.board = whole_board<PostBoard>(places, r, PostBoard::kFewestRingBytes);
+    channel.board = whole_board<PostBoard>(places, r, Rings::kNone);
     channel.bells.assign(static_cast<size_t>(world), std::make_shared<Bell>());
     noticeboards_.push_back(std::move(channel));
   }

@@ -20,7 +20,7 @@ constexpr int kWorld = 3;
 constexpr uint64_t kCount = 9000;  // floats: three rounds of 4,096
 constexpr uint64_t kRoundElements = 4096;
 constexpr uint64_t kFingerprint = 42;
-constexpr size_t kBoardBytes = testing::whole_board_bytes<PostBoard>(PostBoard::kFewestRingBytes);
+constexpr size_t kBoardBytes = testing::whole_board_bytes<PostBoard>(testing::Rings::kNone);
 
 enum Step : uint8_t { kWrite, kShow, kProgress, kSteps };
 
@@ -42,7 +42,7 @@ class Victim {
     std::vector<std::byte*> places;
     for (SharedPages& board : boards()) places.push_back(board.data());
     for (SharedPages& board : boards()) std::memset(board.data(), 0, kBoardBytes);
-    channel_.board = testing::whole_board<PostBoard>(places, 0, PostBoard::kFewestRingBytes);
+    channel_.board = testing::whole_board<PostBoard>(places, 0, testing::Rings::kNone);
     channel_.bells.assign(kWorld, std::make_shared<Bell>());
     Binding binding;
     binding.plan = &plan();
@@ -83,12 +83,13 @@ class Victim {
  private:
   // As an honest rank posts in that round.
   void show(size_t rank, uint8_t number, uint32_t ready, uint8_t wrong) {
-    const CellRing<PostBoard::Cells, BoardOrders> ring(boards()[rank].data() + PostBoard::kCellsOffset,
-                                                       {PostBoard::kFewestRingBytes}, PostBoard::kCellsOffset);
+    const size_t area = (rank + number / PostBoard::kDepth) % kWorld;
+    const CellRing<PostBoard::Cells, BoardOrders> ring(boards()[area].data() + PostBoard::kCellsOffset, {},
+                                                       PostBoard::kCellsOffset);
     ring.tag(number) = kFingerprint + wrong % 2;
     ring.publish(number, ready, true);
   }
-  // Made once: each is 268 KiB.
+  // Made once: each is 580 KiB.
   static std::vector<SharedPages>& boards() {
     static std::vector<SharedPages> made = [] {
       std::vector<SharedPages> list;

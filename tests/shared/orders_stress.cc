@@ -214,11 +214,11 @@ template <typename Orders>
 class Posts {
  public:
   using PostBoard = BasicPostBoard<Orders>;
-  static constexpr size_t kRingBytes = PostBoard::kFewestRingBytes;  // so that it comes round
-  static constexpr uint32_t kMostPosted = 3 * 4099;                  // some beside the flag, some in the ring
+  static constexpr testing::Rings kRings = testing::Rings::kAll;
+  static constexpr uint32_t kMostPosted = 3 * 4099;  // some beside the flag, some in slots, some in rings
 
   Posts(int world, uint32_t rounds) : world_(world), rounds_(rounds) {
-    const size_t bytes = whole_pages(testing::whole_board_bytes<PostBoard>(kRingBytes) + kNotesBytes);
+    const size_t bytes = whole_pages(testing::whole_board_bytes<PostBoard>(kRings) + kNotesBytes);
     const Descriptor file = make_memory_file(bytes * static_cast<size_t>(world), Pages::kSparse);
     memory_ = std::make_shared<Mapping>(file.get(), bytes * static_cast<size_t>(world), Mapping::Touch::kLater);
     for (int rank = 0; rank < world; ++rank) places_.push_back(memory_->data() + bytes * static_cast<size_t>(rank));
@@ -231,7 +231,7 @@ class Posts {
 
  private:
   bool drive(int rank) const {
-    PostBoard board = testing::whole_board<PostBoard>(places_, rank, kRingBytes);
+    PostBoard board = testing::whole_board<PostBoard>(places_, rank, kRings);
     for (uint32_t round = 0; round < rounds_; ++round) {
       const uint32_t bytes = size_of(round, kMostPosted);
       if (!post(board, rank, round, bytes)) return false;
@@ -308,15 +308,16 @@ class Posts {
   }
 
   std::byte* notes(int rank) const {
-    return places_[static_cast<size_t>(rank)] + testing::whole_board_bytes<PostBoard>(kRingBytes);
+    return places_[static_cast<size_t>(rank)] + testing::whole_board_bytes<PostBoard>(kRings);
   }
 
   bool post(PostBoard& board, int rank, uint32_t round, uint32_t bytes) const {
-    for (uint64_t idle = 0; board.make_room(bytes).sight != Sight::kThere; ++idle) {
+    for (uint64_t idle = 0; board.make_room().sight != Sight::kThere; ++idle) {
       if (idle > 100'000'000) return false;
       std::this_thread::yield();
     }
-    std::byte* place = board.begin(round, std::vector<size_t>(static_cast<size_t>(world_), bytes));
+    const auto flow = round / 3 % 2 == 0 ? PostBoard::Flow::kAllWays : PostBoard::Flow::kOneWay;
+    std::byte* place = board.begin(round, std::vector<size_t>(static_cast<size_t>(world_), bytes), flow);
     const uint32_t half = bytes / 2;
     for (uint32_t i = 0; i < half; ++i) place[i] = content(rank, round, i);
     board.publish(half, false);

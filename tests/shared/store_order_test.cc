@@ -37,7 +37,7 @@ class Race {
   uint32_t missed(bool one_is_enough) {
     uint32_t missed = 0;
     std::thread owner([this] {
-      PostBoard board(places(), 1, PostBoard::kFewestRingBytes);
+      PostBoard board(places(), 1, false);
       for (uint32_t round = 1; meet(round * 2 - 1); ++round) {
         delay(round / kDelays % kDelays);
         board.close();
@@ -45,7 +45,7 @@ class Race {
         meet(round * 2);
       }
     });
-    PostBoard board(places(), 0, PostBoard::kFewestRingBytes);
+    PostBoard board(places(), 0, false);
     uint32_t round = 1;
     for (; round <= kRounds && !(one_is_enough && missed > 0); ++round) {
       meet(round * 2 - 1);

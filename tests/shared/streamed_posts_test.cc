@@ -19,7 +19,7 @@ namespace {
 
 constexpr uint64_t kRounds = 4'000;
 constexpr size_t kPiece = 16 * 1024;
-constexpr size_t kBytes = PostBoard::kPostBytes, kRingBytes = PostBoard::kRingBytes;
+constexpr size_t kBytes = PostBoard::kPostBytes;
 
 struct alignas(128) Line {
   std::byte bytes[128] = {};
@@ -40,14 +40,15 @@ class Pair {
   static uint64_t word(int rank, uint64_t round) { return round * 2 + static_cast<uint64_t>(rank); }
 
   uint64_t run(int rank) {
-    PostBoard board = whole_board<PostBoard>({memory_[0][0].bytes, memory_[1][0].bytes}, rank, kRingBytes);
+    PostBoard board = whole_board<PostBoard>({memory_[0][0].bytes, memory_[1][0].bytes}, rank, Rings::kAll);
     std::vector<uint64_t> data(kBytes / sizeof(uint64_t));
     uint64_t wrong = 0;
     for (uint64_t round = 1; round <= kRounds; ++round) {
       std::fill(data.begin(), data.end(), word(rank, round));
       const size_t bytes[] = {kBytes, kBytes};
-      while (board.make_room(kBytes).sight != Sight::kThere) std::this_thread::yield();
-      std::byte* place = board.begin(round, bytes);
+      while (board.make_room().sight != Sight::kThere) std::this_thread::yield();
+      std::byte* place =
+          board.begin(round, bytes, round % 2 == 0 ? PostBoard::Flow::kAllWays : PostBoard::Flow::kOneWay);
       for (size_t at = 0; at < kBytes; at += kPiece) {
         cross_copy(place + at, reinterpret_cast<const std::byte*>(data.data()) + at, kPiece, Stores::kStreamed);
         board.publish(static_cast<uint32_t>(at + kPiece), at + kPiece == kBytes);
@@ -79,8 +80,8 @@ class Pair {
   }
 
   std::unique_ptr<Line[]> memory_[2] = {
-      std::make_unique<Line[]>(whole_board_bytes<PostBoard>(kRingBytes) / sizeof(Line)),
-      std::make_unique<Line[]>(whole_board_bytes<PostBoard>(kRingBytes) / sizeof(Line))};
+      std::make_unique<Line[]>(whole_board_bytes<PostBoard>(Rings::kAll) / sizeof(Line)),
+      std::make_unique<Line[]>(whole_board_bytes<PostBoard>(Rings::kAll) / sizeof(Line))};
 };
 
 }  // namespace

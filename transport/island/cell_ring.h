@@ -11,12 +11,12 @@ namespace rondo {
 // The one channel between ranks that share memory, be they processes or threads: a ring of numbered cells with one
 // writer and one reader (links, streams) or several (boards of posts).
 //
-//   [taken][cell 0 .. depth-1] [slot 0 .. depth-1] [ring of bytes]     slots and ring begin on a page
+//   [taken][cell 0 .. depth-1] [slot 0 .. depth-1, or a ring of bytes]     which begin on a page
 //
 // A piece is announced by the flag of its cell: its number and how many of its bytes are there. A small payload lies
-// beside the flag, so that one or two cache lines move; one that a slot holds lies in the cell's slot; a larger one in
-// the ring of bytes, behind the last. Both sides know where from the lengths alone. Pages are touched as bytes reach
-// them.
+// beside the flag, so that one or two cache lines move; a larger one in the cell's slot (links), in the ring of bytes
+// behind the last (streams), or where its face keeps it (boards). Both sides know where from the lengths alone. Pages
+// are touched as bytes reach them.
 //
 // Everything in this memory may hold anything at any time: the peer can write there. So each number is read once, and
 // used only if it is the one expected.
@@ -60,8 +60,8 @@ enum class Sight : uint8_t { kNothing, kThere, kCorrupt };
 //   depth: pieces under way, at least 2;
 //   slot_bytes: of the largest payload in a slot, 0: no slots;
 //   ring_bytes: a power of two, 0: no ring of bytes;
-//   kSlots, kRing: whether there are any;
-//   kEnds: depth if there is a ring of bytes, else 0.
+//   kRing: whether there is one, instead of slots;
+//   kEnds: depth if so, else 0.
 
 // Offsets from the beginning of a ring that begins `before` bytes behind a page's beginning.
 template <typename Kind>
@@ -89,10 +89,6 @@ class CellRing {
     slots_ = memory + layout.slots;
     ring_ = memory + layout.ring;
   }
-
-  // Slots and ring of bytes lie elsewhere: zeroed, and CellLayout's order is theirs no more.
-  void lay_slots(std::byte* slots) { slots_ = slots; }
-  void lay_ring(std::byte* ring) { ring_ = ring; }
 
   const Kind& kind() const { return kind_; }
   Tag& tag(uint64_t number) const { return cell(number).tag; }
@@ -125,15 +121,13 @@ class CellRing {
   // Where the payload of a piece lies; position: take_room().
   std::byte* payload(uint64_t number, size_t bytes, uint64_t position) const {
     if (bytes <= Cell<Tag>::kSmallBytes) return cell(number).small;
-    if (Kind::kSlots && (!Kind::kRing || bytes <= kind_.slot_bytes)) {
-      return slots_ + number % kind_.depth * whole_lines(kind_.slot_bytes);
-    }
-    return ring_ + (position & (kind_.ring_bytes - 1));
+    if (Kind::kRing) return ring_ + (position & (kind_.ring_bytes - 1));
+    return slots_ + number % kind_.depth * whole_lines(kind_.slot_bytes);
   }
 
   // --- the ring of bytes. Positions only grow. Each piece begins at a line; one that reached beyond the end of the
   // ring begins at its start instead.
-  bool in_ring(size_t bytes) const { return Kind::kRing && bytes > Cell<Tag>::kSmallBytes && bytes > kind_.slot_bytes; }
+  bool in_ring(size_t bytes) const { return Kind::kRing && bytes > Cell<Tag>::kSmallBytes; }
   // Of a piece that follows what ends at `end`.
   uint64_t begin_of(uint64_t end, size_t bytes) const {
     const size_t to_end = kind_.ring_bytes - (end & (kind_.ring_bytes - 1));

@@ -18,7 +18,7 @@ struct LinkCells {
     uint64_t sequence;
     uint64_t fingerprint;
   };
-  static constexpr bool kSlots = true, kRing = false;
+  static constexpr bool kRing = false;
   static constexpr uint32_t kEnds = 0;
   static constexpr size_t ring_bytes = 0;
   uint32_t depth;

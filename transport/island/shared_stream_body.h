@@ -18,7 +18,7 @@ namespace rondo {
 // Cells of a stream carry nothing but bytes: an envelope of a message and 56 bytes fit in.
 struct StreamCells {
   struct Tag {};
-  static constexpr bool kSlots = false, kRing = true;
+  static constexpr bool kRing = true;
   static constexpr uint32_t depth = kStreamPieces, kEnds = depth;
   static constexpr size_t slot_bytes = 0;
   size_t ring_bytes;

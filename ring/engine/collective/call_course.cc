@@ -266,7 +266,7 @@ std::unique_ptr<Run> CallCourse::make_run(std::shared_ptr<const Plan> plan) {
 // By posts between few ranks of an island, so that nothing is made but what every call there needs; else over the links
 // to both neighbors on the ring.
 std::unique_ptr<Run> CallCourse::make_opening_run(const CheckedCall& call) {
-  if (context_.topology.one_island() && context_.world() <= IslandMemory::kRanksOfLargeRings) {
+  if (context_.topology.one_island() && context_.world() <= IslandMemory::kFewRanks) {
     return std::make_unique<BoardRun>(call, plans_.get(call, Algorithm::kOneShot), island_);
   }
   const int lanes = static_cast<int>(context_.config.lanes);

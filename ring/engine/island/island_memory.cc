@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-#include <cstring>
+#include <span>
 #include <utility>
 
 #include "ring/base/hash.h"
@@ -11,6 +11,16 @@
 namespace rondo {
 
 static_assert(PostBoard::kHeadBytes <= kRankPageBytes);
+namespace {
+
+// Not written: others may be posting there already.
+void read_each_line(std::span<const std::byte> memory) {
+  for (size_t at = 0; at < memory.size(); at += kLineBytes) {
+    static_cast<void>(*static_cast<const volatile std::byte*>(&memory[at]));
+  }
+}
+
+}  // namespace
 
 IslandMemory::IslandMemory(const CommunicatorContext& context)
     : context_(context), shared_(context.fabric->shared_memory()) {}
@@ -31,24 +41,25 @@ bool IslandMemory::attach() {
   if (!all) return false;
   std::vector<std::byte*> heads;
   for (const auto& page : pages_) heads.push_back(page.get());
-  channel_.board = PostBoard(std::move(heads), context_.rank, ring_bytes());
+  channel_.board = PostBoard(std::move(heads), context_.rank, few());
   return true;
 }
 
-bool IslandMemory::attach_post(int rank, size_t bytes) {
+bool IslandMemory::attach_posts(int rank, size_t bytes, PostBoard::Flow flow) {
   if (bytes <= PostBoard::kSmallBytes) return true;
-  std::byte* const slots = memory_of(Part::kSlots, rank);
-  if (slots == nullptr) return false;
-  channel_.board.lay_slots(rank, slots);
-  if (bytes <= PostBoard::kSlotBytes) return true;
-  std::byte* const ring = memory_of(Part::kRing, rank);
-  if (ring != nullptr) channel_.board.lay_ring(rank, ring);
-  return ring != nullptr;
+  bool all = true;
+  // What is left for the last round may be short.
+  for (const auto part : {PostBoard::Part::kShortSlots, PostBoard::part_of(bytes, flow, few())}) {
+    std::byte* const memory = memory_of(static_cast<Part>(part), rank);
+    all &= memory != nullptr;
+    if (memory != nullptr) channel_.board.lay(part, rank, memory);
+  }
+  return all;
 }
 
 size_t IslandMemory::bytes_of(Part part) const {
-  if (part == Part::kSlots) return PostBoard::kSlotsBytes;
-  return part == Part::kRing ? ring_bytes() : context_.config.staging_bytes;
+  return part == Part::kStaging ? context_.config.staging_bytes
+                                : PostBoard::bytes_of(static_cast<PostBoard::Part>(part));
 }
 
 uint64_t IslandMemory::name_of(Part part) const {
@@ -60,7 +71,7 @@ void IslandMemory::offer(Part part) {
   own = shared_->make(bytes_of(part), name_of(part));
   context_.fabric->keep(context_.id, own);
   // Into the caches, or the first calls would be slower than those that follow, and be timed so.
-  if (part == Part::kRing && context_.world() <= kRanksOfLargeRings) std::memset(own->data(), 0, own->bytes());
+  if ((part == Part::kLongSlots || part == Part::kRing) && few()) read_each_line({own->data(), own->bytes()});
   for (int rank = 0; rank < context_.world(); ++rank) {
     if (rank != context_.rank) channel_.ring(rank);
   }

@@ -18,9 +18,9 @@ namespace rondo {
 // the lease.
 class IslandMemory {
  public:
-  // Communicators of up to 8 ranks have large rings of posts (docs/shared-memory.md). A rank writes zeros to its new
-  // ring, so that the first calls find it in the caches.
-  static constexpr int kRanksOfLargeRings = 8;
+  // Communicators of so few ranks open by posts and have rings of posts. A rank reads its new long slots and ring
+  // once, so that the first calls find them in the caches.
+  static constexpr int kFewRanks = 8;
 
   explicit IslandMemory(const CommunicatorContext& context);
 
@@ -29,8 +29,8 @@ class IslandMemory {
   bool attached() const { return channel_.board.attached(); }
   // The rest requires attached(), makes what is asked for of this rank, and waits for the others' likewise. Throws
   // Exception(kSystem) if there is no memory to share.
-  // For posts of up to that many bytes of that rank.
-  bool attach_post(int rank, size_t bytes);
+  // A rank's memory for posts of up to that many bytes, equal on all ranks.
+  bool attach_posts(int rank, size_t bytes, PostBoard::Flow flow);
   // nullptr: on its way.
   std::byte* staging(int rank) { return memory_of(Part::kStaging, rank); }
   // Requires attached().
@@ -50,11 +50,10 @@ class IslandMemory {
   void release();
 
  private:
-  enum class Part : uint8_t { kSlots, kRing, kStaging };  // a window each
+  // A window each: the parts of a board, in its order, and staging memory.
+  enum class Part : uint8_t { kShortSlots, kLongSlots, kRing, kStaging };
 
-  size_t ring_bytes() const {
-    return context_.world() <= kRanksOfLargeRings ? PostBoard::kRingBytes : PostBoard::kFewestRingBytes;
-  }
+  bool few() const { return context_.world() <= kFewRanks; }
   size_t bytes_of(Part part) const;
   uint64_t name_of(Part part) const;
   void offer(Part part);
@@ -63,7 +62,7 @@ class IslandMemory {
   const CommunicatorContext& context_;
   SharedMemory* shared_;
   std::vector<std::shared_ptr<std::byte>> pages_;                // by rank; shared with the fabric
-  std::array<std::vector<std::shared_ptr<Window>>, 3> windows_;  // by part and rank; shared with the fabric
+  std::array<std::vector<std::shared_ptr<Window>>, 4> windows_;  // by part and rank; shared with the fabric
   IslandChannel channel_;
   GracePeriod end_;
 };

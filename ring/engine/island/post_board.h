@@ -3,7 +3,6 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
-#include <optional>
 #include <span>
 #include <utility>
 #include <vector>
@@ -26,11 +25,17 @@ struct BoardOrders : CellOrders {
   static constexpr std::memory_order kSeeAccess = std::memory_order_seq_cst;
 };
 
-// Memory in which every rank of an island posts what all others may read: a ring of cells
-// (transport/island/cell_ring.h) of each rank, with all others as readers. Every rank posts once a round, and all ranks
-// know the lengths of all posts, and thereby where they are. A rank posts round k once it has read what it needs of
-// round k - 1; so a post of round k says that its writer needs no earlier post any more, and no reader stores anything
-// else.
+// Memory in which every rank of an island posts what all others may read, round after round: an area of each rank, of
+// numbered cells (transport/island/cell_ring.h), and of slots for posts that do not lie beside a flag. Areas go from
+// hand to hand: in kDepth rounds a rank posts in its own, in the next ones in that of the rank behind it, and so on. So
+// it writes where it has read before, in lines that its cache holds, where its own last post would have to be taken
+// back from its readers' caches. Posts that go one way alone, from or to a root, lie in the own area, and the long ones
+// in a ring of bytes of the rank, if it has one: when a line is written again it has left the readers' caches
+// (docs/tuning.md, "One shot").
+//
+// Every rank posts once a round, and all ranks know the lengths of all posts, and thereby where they are. A rank posts
+// round k once it has read what it needs of round k - 1; so a post of round k says that its writer needs no earlier
+// post any more, and no reader stores anything else.
 //
 // Beside the posts every rank has a number for each lane, which says in which barrier of a plan over windows it is; and
 // two words by which it takes its own buffers out of the others' reach after a failure (GracePeriod).
@@ -43,79 +48,76 @@ class BasicPostBoard {
   static constexpr uint32_t kDepth = 8;
   static constexpr size_t kPostBytes = 64 * 1024;
   static constexpr size_t kLanes = 16;
+
+  static constexpr size_t kShortBytes = 4 * 1024;
+  // Takes all posts under way, and is larger than a core's cache.
   static constexpr size_t kRingBytes = 2 * 1024 * 1024;
-  // Two posts in a row never overlap. For many ranks: the memory of a rank grows with their number.
-  static constexpr size_t kFewestRingBytes = 4 * kPostBytes;
+  static_assert((kDepth + 1) * kPostBytes <= kRingBytes);
 
   struct Cells {
     using Tag = uint64_t;  // fingerprint of the operation
-    static constexpr bool kSlots = true, kRing = true;
-    static constexpr uint32_t depth = kDepth, kEnds = depth;
-    // 4 KiB, and a cell's size so that slots do not share sets of a cache. Larger posts are faster in a ring beyond a
-    // core's cache than in places whose lines the reader's cache holds (docs/tuning.md, "One shot").
-    static constexpr size_t slot_bytes = 4 * 1024 + kCellBytes;
-    size_t ring_bytes;
+    static constexpr bool kRing = false;
+    static constexpr uint32_t depth = kDepth, kEnds = 0;
+    static constexpr size_t slot_bytes = 0, ring_bytes = 0;
   };
 
-  // A rank's memory, zeroed and aligned to 128 bytes, is in three parts: its head, whose cells begin at an offset;
-  // slots for larger posts; a ring of bytes for posts beyond a slot.
+  // The memory of an area, zeroed and aligned to 128 bytes: its head, whose cells begin at an offset, and parts for
+  // posts that do not lie beside a flag.
   static constexpr size_t kCellsOffset = (kLanes + 2) * kCellBytes;  // behind lanes' barriers, the accesses, the end
   static constexpr size_t kHeadBytes = kCellsOffset + (1 + kDepth) * kCellBytes;
-  static constexpr size_t kSlotsBytes = kDepth * whole_lines(Cells::slot_bytes);
+  enum class Part : uint8_t { kShortSlots, kLongSlots, kRing };
+  static constexpr int kParts = 3;
+  static constexpr size_t bytes_of(Part part) { return part == Part::kRing ? kRingBytes : kDepth * slot_bytes(part); }
+  // Who reads what is posted in a round; the same on all ranks.
+  enum class Flow : uint8_t { kAllWays, kOneWay };
+  // Of a post that does not lie beside its flag.
+  static constexpr Part part_of(size_t bytes, Flow flow, bool has_rings) {
+    if (bytes <= kShortBytes) return Part::kShortSlots;
+    return flow == Flow::kOneWay && has_rings ? Part::kRing : Part::kLongSlots;
+  }
+  // The most bytes of a post that lies beside its flag.
+  static constexpr size_t kSmallBytes = Cell<uint64_t>::kSmallBytes;
 
   BasicPostBoard() = default;
-  // memory[r]: the head of rank r, mapped here. ring_bytes: equal on all ranks.
-  BasicPostBoard(std::vector<std::byte*> memory, int rank, size_t ring_bytes)
-      : memory_(std::move(memory)), rank_(rank) {
-    for (std::byte* start : memory_) others_.push_back({{start + kCellsOffset, {ring_bytes}, kCellsOffset}});
-    if (!others_.empty()) own_.emplace(others_[static_cast<size_t>(rank)].ring);
+  // memory[r]: the head of rank r, mapped here. has_rings: equal on all ranks.
+  BasicPostBoard(std::vector<std::byte*> memory, int rank, bool has_rings)
+      : memory_(std::move(memory)), spaces_(memory_.size()), has_rings_(has_rings), rank_(rank) {
+    for (std::byte* start : memory_) areas_.push_back({start + kCellsOffset, {}, kCellsOffset});
   }
 
-  // A rank's other parts, before the first post that lies there.
-  void lay_slots(int rank, std::byte* slots) {
-    others_[static_cast<size_t>(rank)].ring.lay_slots(slots);
-    if (rank == rank_) own_->ring().lay_slots(slots);
-  }
-  void lay_ring(int rank, std::byte* ring) {
-    others_[static_cast<size_t>(rank)].ring.lay_ring(ring);
-    if (rank == rank_) own_->ring().lay_ring(ring);
-  }
-  // The most bytes of a post that lies beside its flag, and of one in a slot.
-  static constexpr size_t kSmallBytes = Cell<uint64_t>::kSmallBytes;
-  static constexpr size_t kSlotBytes = Cells::slot_bytes;
+  // A part of a rank's area, before the first post that lies there.
+  void lay(Part part, int rank, std::byte* memory) { spaces_[static_cast<size_t>(rank)][part] = memory; }
 
   bool attached() const { return !memory_.empty(); }
 
   // --- posting: make_room() unless has_room(), begin(), fill, publish() as often as more is filled, the last time with
-  // last = true. Whether a post of that many bytes of this rank finds room, as far as it is known.
-  bool has_room(size_t bytes) const { return own_->fits(bytes); }
+  // last = true. Whether this rank's next post finds room, as far as it is known.
+  bool has_room() const { return number_ - unneeded() < kDepth; }
   struct Room {
     Sight sight = Sight::kNothing;
     int rank = -1;  // that is waited for, or whose memory is corrupt
   };
   // kThere: there is room. Else a rank may still be reading what lies there.
-  Room make_room(size_t bytes) {
+  Room make_room() {
     if (heard_ < number_ && all_posted(number_).sight == Sight::kThere) heard_ = number_;
-    while (true) {
-      if (heard_ > 0) own_->free(heard_ - 1);
-      if (has_room(bytes)) return {Sight::kThere, -1};
+    while (!has_room()) {
       if (const Room next = all_posted(heard_ + 1); next.sight != Sight::kThere) return next;
       ++heard_;
     }
+    return {Sight::kThere, -1};
   }
   // bytes: of the payload of each rank in this round, at most kPostBytes; the same on all ranks. Returns the place for
   // the own one. Requires has_room().
-  std::byte* begin(uint64_t fingerprint, std::span<const size_t> bytes) {
+  std::byte* begin(uint64_t fingerprint, std::span<const size_t> bytes, Flow flow) {
+    flow_ = flow;
     ++number_;
     for (size_t rank = 0; rank < bytes.size(); ++rank) {
-      Other& other = others_[rank];
-      if (other.ring.in_ring(bytes[rank])) other.begin = other.ring.take_room(other.end, bytes[rank]);
+      if (in_ring(bytes[rank])) spaces_[rank].take(bytes[rank]);
     }
-    std::byte* place = own_->reserve(bytes[static_cast<size_t>(rank_)]);
-    own_->tag() = fingerprint;
-    return place;
+    areas_[area_of(rank_, number_)].tag(number_) = fingerprint;
+    return place(rank_, bytes[static_cast<size_t>(rank_)]);
   }
-  void publish(uint32_t ready, bool last) { own_->publish(ready, last); }
+  void publish(uint32_t ready, bool last) { areas_[area_of(rank_, number_)].publish(number_, ready, last); }
 
   // --- looking, after begin()
   struct Look {
@@ -125,15 +127,13 @@ class BasicPostBoard {
   };
   // What `rank` has posted in this round. Cost while there is nothing: one load.
   Look look(int rank) const {
-    const auto& ring = other(rank).ring;
-    const auto look = ring.look(number_);
+    const auto& area = areas_[area_of(rank, number_)];
+    const auto look = area.look(number_);
     if (look.sight != Sight::kThere) return {look.sight, 0, 0};
-    return {Sight::kThere, look.ready(), ring.tag(number_)};
+    return {Sight::kThere, look.ready(), area.tag(number_)};
   }
-  // bytes: as in begin().
-  const std::byte* payload_of(int rank, size_t bytes) const {
-    return other(rank).ring.payload(number_, bytes, other(rank).begin);
-  }
+  // bytes: of the whole payload of that rank in this round.
+  const std::byte* payload_of(int rank, size_t bytes) const { return place(rank, bytes); }
   // look() has found the posts of all other ranks in this round.
   void all_seen() { heard_ = number_; }
 
@@ -154,18 +154,44 @@ class BasicPostBoard {
   uint64_t access(int rank) const { return line(rank, kLanes).load(Orders::kSeeAccess); }
 
  private:
-  // A rank's posts, as the others see them.
-  struct Other {
-    CellRing<Cells, Orders> ring;
-    uint64_t begin = 0, end = 0;  // of its last post in the ring of bytes
+  // More than the longest post, so that the beginnings of slots do not share sets of a cache.
+  static constexpr size_t slot_bytes(Part part) {
+    return kCellBytes + (part == Part::kShortSlots ? kShortBytes : kPostBytes + kShortBytes);
+  }
+  // Of a rank. Positions in the ring only grow. Each post begins at a line; one that reached beyond the end begins at
+  // the start instead.
+  struct Space {
+    std::byte* parts[kParts] = {};
+    uint64_t begin = 0, end = 0;  // of the rank's last post in its ring
+    std::byte*& operator[](Part part) { return parts[static_cast<size_t>(part)]; }
+    std::byte* operator[](Part part) const { return parts[static_cast<size_t>(part)]; }
+    void take(size_t bytes) {
+      const size_t to_end = kRingBytes - end % kRingBytes;
+      begin = bytes <= to_end ? end : end + to_end;
+      end = begin + whole_lines(bytes);
+    }
   };
-  const Other& other(int rank) const { return others_[static_cast<size_t>(rank)]; }
 
+  // Where a rank posts in that round, whatever it posts: so ranks that make different calls see each other's.
+  size_t area_of(int rank, uint64_t number) const {
+    return (static_cast<uint64_t>(rank) + number / kDepth) % areas_.size();
+  }
+  // Of a rank's post in this round.
+  std::byte* place(int rank, size_t bytes) const {
+    const size_t area = area_of(rank, number_), own = static_cast<size_t>(rank);
+    if (bytes <= kSmallBytes) return areas_[area].payload(number_, bytes, 0);
+    const Part part = part_of(bytes, flow_, has_rings_);
+    if (part == Part::kRing) return spaces_[own][part] + spaces_[own].begin % kRingBytes;
+    return spaces_[flow_ == Flow::kAllWays ? area : own][part] + number_ % kDepth * slot_bytes(part);
+  }
+  bool in_ring(size_t bytes) const { return bytes > kSmallBytes && part_of(bytes, flow_, has_rings_) == Part::kRing; }
+  // Up to this round nobody needs a post any more.
+  uint64_t unneeded() const { return heard_ > 0 ? heard_ - 1 : 0; }
   // Whether all others have posted in that round, of the last kDepth: some may be ahead of it.
   Room all_posted(uint64_t number) const {
-    for (int rank = 0; rank < static_cast<int>(others_.size()); ++rank) {
+    for (int rank = 0; rank < static_cast<int>(areas_.size()); ++rank) {
       if (rank == rank_) continue;
-      const Sight sight = other(rank).ring.look_behind(number);
+      const Sight sight = areas_[area_of(rank, number)].look_behind(number);
       if (sight != Sight::kThere) return {sight, rank};
     }
     return {Sight::kThere, -1};
@@ -177,8 +203,10 @@ class BasicPostBoard {
   }
 
   std::vector<std::byte*> memory_;
-  std::vector<Other> others_;  // by rank, the own one with them
-  std::optional<CellWriter<Cells, Orders>> own_;
+  std::vector<CellRing<Cells, Orders>> areas_;  // by rank
+  std::vector<Space> spaces_;                   // by rank
+  bool has_rings_ = false;
+  Flow flow_ = Flow::kAllWays;  // of this round
   int rank_ = 0;
   uint64_t number_ = 0;    // of the round
   uint64_t heard_ = 0;     // a round in which all others are known to have posted

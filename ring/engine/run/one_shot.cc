@@ -31,9 +31,12 @@ Slicing OneShotRun::slicing(const Plan& plan, uint64_t block, size_t element_byt
   return slicing;
 }
 
-size_t OneShotRun::longest_post(const Plan& plan, int rank, uint64_t block, size_t element_bytes) {
-  return plan.posts[static_cast<size_t>(rank)].size() * std::min(block, slicing(plan, block, element_bytes).slice) *
-         element_bytes;
+size_t OneShotRun::longest_post(const Plan& plan, uint64_t block, size_t element_bytes) {
+  return most_posted(plan) * std::min(block, slicing(plan, block, element_bytes).slice) * element_bytes;
+}
+
+PostBoard::Flow OneShotRun::flow_of(const Plan& plan) {
+  return collective_has_root(plan.collective) ? PostBoard::Flow::kOneWay : PostBoard::Flow::kAllWays;
 }
 
 void OneShotRun::bind(const Binding& binding, IslandChannel& channel) {
@@ -120,7 +123,7 @@ void OneShotRun::begin_round() {
 
 // Those who are behind may still be reading an earlier post, whose place the next takes.
 bool OneShotRun::finds_room() {
-  const PostBoard::Room room = channel_->board.make_room(own_bytes_);
+  const PostBoard::Room room = channel_->board.make_room();
   if (room.sight == Sight::kThere) return true;
   if (room.sight == Sight::kCorrupt) refuse(RunFailure::Kind::kCorrupt, room.rank);
   observer_.awaits(room.rank);
@@ -130,7 +133,7 @@ bool OneShotRun::finds_room() {
 // Cost: one copy of what is posted, into memory that the others have in their caches.
 void OneShotRun::post() {
   PostBoard& board = channel_->board;
-  std::byte* place = board.begin(binding_.fingerprint, post_bytes_);
+  std::byte* place = board.begin(binding_.fingerprint, post_bytes_, flow_of(*binding_.plan));
   for (const Move& move : puts_) {
     for (uint64_t at = 0; at < count_; at += piece_) {
       const uint64_t count = std::min(piece_, count_ - at);
@@ -172,7 +175,7 @@ bool OneShotRun::progress(Pass) {
   bool moved = false;
   while (round_ < rounds_ && failure_.peer < 0) {
     if (!posted_) {
-      if (!channel_->board.has_room(own_bytes_) && !finds_room()) {
+      if (!channel_->board.has_room() && !finds_room()) {
         if (observer_.on()) observer_.idle();
         return moved;
       }
@@ -281,9 +284,16 @@ bool OneShotRun::look_at_all(bool waits) {
 bool BoardRun::attach() {
   if (!island_.attach()) return false;
   const size_t element = call_.element_bytes();
-  bool all = true;
+  const PostBoard::Flow flow = flow_of(*plan_);
+  const size_t longest = longest_post(*plan_, call_.count, element);
+  // Where posts go one way, who takes nothing waits for nobody.
+  std::vector<bool> needed(static_cast<size_t>(plan_->world), flow == PostBoard::Flow::kAllWays);
   for (const Ref& ref : plan_->refs) {
-    if (is_post(ref)) all &= island_.attach_post(ref.peer, longest_post(*plan_, ref.peer, call_.count, element));
+    if (is_post(ref)) needed[ref.peer] = true;
+  }
+  bool all = true;
+  for (int rank = 0; rank < plan_->world; ++rank) {
+    if (needed[static_cast<size_t>(rank)]) all &= island_.attach_posts(rank, longest, flow);
   }
   if (!all) return false;
   const Slicing slices = slicing(*plan_, call_.count, element);

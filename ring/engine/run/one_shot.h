@@ -32,8 +32,9 @@ class OneShotRun : public Run {
 
   // Elements of a block that one round takes, so that all that a rank posts fits its place. The same on every rank.
   static Slicing slicing(const Plan& plan, uint64_t block, size_t element_bytes);
-  // Bytes of the longest post of `rank`. The same on every rank.
-  static size_t longest_post(const Plan& plan, int rank, uint64_t block, size_t element_bytes);
+  static PostBoard::Flow flow_of(const Plan& plan);
+  // Bytes of the longest post of any rank. The same on every rank.
+  static size_t longest_post(const Plan& plan, uint64_t block, size_t element_bytes);
   // Whether a step writes or reads a post there: this rank's, or another's.
   static bool is_post(const Ref& ref) { return ref.space == Space::kWindow && (ref.flags & kTurns) != 0; }
 
