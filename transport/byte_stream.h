@@ -42,6 +42,8 @@ class ByteStream {
 
   // Valid after a -1.
   virtual const Error& error() const = 0;
+  // After a -1 of read(): the peer has closed the stream, and all that it wrote has come. False where nobody asks.
+  virtual bool ended() const { return false; }
 };
 
 inline size_t bytes_of(const iovec* parts, int count) {

@@ -137,7 +137,6 @@ void Job::play(Life& life, Communicator& group) {
       if (!recover(life, group, failure)) throw;
     }
   }
-  if (report_.first_left == 0) report_.first_left = machine_.now();
   group.destroy();
 }
 

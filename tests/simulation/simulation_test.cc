@@ -163,9 +163,7 @@ TEST_CASE("fault 15, 16: outages and stops that are shorter than the suspicion")
     INFO(script.text());
     const Report report = run(script);
     CHECK(report.finished == static_cast<int>(world));
-    // The goodbye of one that leaves amid the outage may arrive later than the end of its data connections.
-    const bool left_amid = report.first_left - report.last_fault < lasts + kSecond;
-    CHECK((report.epochs == 1 || left_amid));
+    CHECK(report.epochs == 1);
   }
 }
 
@@ -177,8 +175,9 @@ TEST_CASE("fault 17: an outage at every step of a start with a late rank") {
   sound.late = 11'500 * kMillisecond;
   const Report whole = run(sound);
   CHECK(whole.finished == 3);
-  for (uint64_t step = 0; step < whole.started; ++step) {
-    if (!is_own(step)) continue;
+  const uint64_t stride = number_of("RONDO_STRIDE", 7);
+  for (uint64_t step = 0; step < whole.started; step += stride) {
+    if (!is_own(step / stride)) continue;
     Script script = sound;
     script.faults = {{Fault::Kind::kPartition, step, 0, 1, 2'500 * kMillisecond}};
     INFO(script.text());

@@ -219,6 +219,35 @@ TEST_CASE("fault 20: every bit that is flipped above TCP is CORRUPT, and the sli
   }
 }
 
+TEST_CASE("a connection that the peer has closed is no error while another may bring the rest, unless it was cut") {
+  for (const size_t cut : {0, 1, 40}) {  // bytes of a slice that came before the end
+    CAPTURE(cut);
+    auto [closed, closing] = socket_pair();
+    auto [open, slow] = socket_pair();
+    Streams streams;
+    streams.push_back(std::move(closed));
+    streams.push_back(std::move(open));
+    const auto link = make_stream_link(std::move(streams), {4, 2000}, "first peer");
+    for (int i = 0; i < 2; ++i) link->post({5, 6, 100}, nullptr);
+    const auto say = [](ByteStream& stream, const std::string& bytes) {
+      const iovec part{const_cast<char*>(bytes.data()), bytes.size()};
+      if (!bytes.empty()) REQUIRE(stream.write(&part, 1) == static_cast<long>(bytes.size()));
+    };
+    say(*closing, bytes_of({100, 0, 0, 1, 0, 5, 6}, 100).substr(0, cut));
+    closing.reset();
+    for (int i = 0; i < 3; ++i) link->pump();
+    CHECK((link->error() != nullptr) == (cut > 0));
+    if (cut > 0) continue;
+    say(*slow, bytes_of({100, 0, 0, 0, 0, 5, 6}, 100));
+    for (int i = 0; i < 3; ++i) link->pump();
+    CHECK(link->arrived() != nullptr);
+    CHECK(link->error() == nullptr);
+    slow.reset();
+    for (int i = 0; i < 3; ++i) link->pump();
+    CHECK(link->error() != nullptr);
+  }
+}
+
 TEST_CASE("random bytes never land and never arrive") {
   const auto [first, seeds] = seed_range(500);
   for (uint64_t seed = first; seed < first + seeds; ++seed) {

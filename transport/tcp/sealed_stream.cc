@@ -79,6 +79,7 @@ class SealedStream final : public ByteStream {
   }
 
   const Error& error() const override { return error_; }
+  bool ended() const override { return inner_->ended() && in_begin_ == in_end_; }
 
  private:
   // What was opened before the end is handed out first.

@@ -35,6 +35,10 @@ class SliceReceiver {
   // landing is filled: what comes early waits in the kernel.
   StreamProgress pump(size_t stream, ByteStream& source);
   const Error& refusal() const { return refusal_; }
+  // Of all that has come on this stream nothing is part of a slice whose rest has not.
+  bool has_whole_slices(size_t stream) const {
+    return readers_[stream].landing == nullptr && readers_[stream].buffered() == 0;
+  }
 
  private:
   struct Landing {

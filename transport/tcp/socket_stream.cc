@@ -49,6 +49,7 @@ long SocketStream::read(const iovec* parts, int count) {
     const ssize_t moved = receive(socket_.get(), parts, count);
     if (moved > 0) return moved;
     if (moved == 0) {
+      ended_ = true;
       error_ = {ErrorCode::kPeerLost, fmt::format("{} closed the connection", peer_), {}};
       return -1;
     }

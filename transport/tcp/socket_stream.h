@@ -18,6 +18,7 @@ class SocketStream final : public ByteStream {
   long read(const iovec* parts, int count) override;
   long write(const iovec* parts, int count) override;
   const Error& error() const override { return error_; }
+  bool ended() const override { return ended_; }
 
   int descriptor() const { return socket_.get(); }
 
@@ -28,6 +29,7 @@ class SocketStream final : public ByteStream {
   Descriptor socket_;
   std::string peer_;
   Error error_;
+  bool ended_ = false;
   std::shared_ptr<void> watch_;  // destroyed before socket_
 };
 

@@ -36,7 +36,7 @@ class StreamLink final : public Link {
   uint64_t sent() const override { return sender_.sent(); }
 
   // A stream that is over leaves the others alive: a peer that closed all of them in good order may have its last
-  // slices still under way on the slower ones.
+  // slices still under way on the slower ones, after an outage for seconds. That is no error until all are over.
   bool pump() override {
     if (refused_) return false;
     bool moved = false;
@@ -54,8 +54,10 @@ class StreamLink final : public Link {
   bool note(StreamProgress progress, size_t index) {
     std::unique_ptr<ByteStream>& stream = streams_[index];
     if (progress == StreamProgress::kStreamOver) {
-      if (error_.ok()) error_ = stream->error();
-      stream.reset();
+      const std::unique_ptr<ByteStream> over = std::move(stream);
+      const bool last = std::all_of(streams_.begin(), streams_.end(), [](const auto& other) { return !other; });
+      const bool lost = last || !over->ended() || !receiver_.has_whole_slices(index);
+      if (lost && error_.ok()) error_ = over->error();
     }
     if (progress == StreamProgress::kRefused) {
       refused_ = true;
