@@ -238,7 +238,7 @@ bool Machine::run(const std::function<void(uint64_t)>& before, Time until) {
     Time next = kNever;
     if (!events_.empty()) next = std::min(next, events_.begin()->first.first);
     if (!deadlines_.empty()) next = std::min(next, deadlines_.begin()->first.first);
-    if (next == kNever) return false;
+    if (next == kNever) break;
     now_ = std::max(now_, next);
   }
   return alive_ == 0;
