@@ -154,9 +154,10 @@ class BasicPostBoard {
   uint64_t access(int rank) const { return line(rank, kLanes).load(Orders::kSeeAccess); }
 
  private:
-  // More than the longest post, so that the beginnings of slots do not share sets of a cache.
+  // A page more than the longest post, so that no two share one, and a cell more, so that their beginnings do not share
+  // sets of a cache (docs/tuning.md, "One shot").
   static constexpr size_t slot_bytes(Part part) {
-    return kCellBytes + (part == Part::kShortSlots ? kShortBytes : kPostBytes + kShortBytes);
+    return (part == Part::kShortSlots ? kShortBytes : kPostBytes) + 4 * 1024 + kCellBytes;
   }
   // Of a rank. Positions in the ring only grow. Each post begins at a line; one that reached beyond the end begins at
   // the start instead.
