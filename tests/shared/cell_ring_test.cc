@@ -141,7 +141,8 @@ TEST_CASE("only the number expected, and the one a lap before, are no rubbish") 
     for (uint64_t i = 0; i < lap * kLink.depth; ++i) {
       write_piece(pair, 8);
       REQUIRE(reads_piece(pair, 8));
-      pair.writer.free(pair.writer.number());
+      pair.reader.release(pair.reader.number());
+      REQUIRE(pair.writer.look_at_taken().sight == Sight::kThere);
     }
     const uint64_t next = pair.reader.number() + 1;
     const uint64_t before = lap == 0 ? 0 : next - kLink.depth;

@@ -55,6 +55,13 @@ constexpr uint64_t cell_flag(uint64_t number, uint32_t bytes) { return (number <
 // What is seen of a number that the other side stores.
 enum class Sight : uint8_t { kNothing, kThere, kCorrupt };
 
+// Where a piece that follows what ends at `end` begins in a ring of bytes. Positions only grow. Each piece begins at a
+// line; one that reached beyond the end of the ring begins at its start instead.
+constexpr uint64_t begin_in_ring(uint64_t end, size_t bytes, size_t ring_bytes) {
+  const size_t to_end = ring_bytes - (end & (ring_bytes - 1));
+  return bytes <= to_end ? end : end + to_end;
+}
+
 // Kind, of every ring below, says
 //   Tag;
 //   depth: pieces under way, at least 2;
@@ -125,14 +132,10 @@ class CellRing {
     return slots_ + number % kind_.depth * whole_lines(kind_.slot_bytes);
   }
 
-  // --- the ring of bytes. Positions only grow. Each piece begins at a line; one that reached beyond the end of the
-  // ring begins at its start instead.
+  // --- the ring of bytes
   bool in_ring(size_t bytes) const { return Kind::kRing && bytes > Cell<Tag>::kSmallBytes; }
   // Of a piece that follows what ends at `end`.
-  uint64_t begin_of(uint64_t end, size_t bytes) const {
-    const size_t to_end = kind_.ring_bytes - (end & (kind_.ring_bytes - 1));
-    return bytes <= to_end ? end : end + to_end;
-  }
+  uint64_t begin_of(uint64_t end, size_t bytes) const { return begin_in_ring(end, bytes, kind_.ring_bytes); }
   // begin_of() a piece that is in_ring(), whose end becomes `end`.
   uint64_t take_room(uint64_t& end, size_t bytes) const {
     if (!in_ring(bytes)) return 0;
@@ -163,8 +166,6 @@ class CellWriter {
  public:
   explicit CellWriter(const CellRing<Kind, Orders>& ring) : ring_(ring) {}
 
-  CellRing<Kind, Orders>& ring() { return ring_; }
-
   uint64_t number() const { return number_; }  // of the last piece reserved
   uint64_t taken() const { return taken_; }    // pieces that are needed no more, as far as is known
 
@@ -194,14 +195,6 @@ class CellWriter {
   typename Kind::Tag& tag() const { return ring_.tag(number_); }
   void publish(uint32_t ready, bool last) const { ring_.publish(number_, ready, last); }
 
-  // Pieces up to this one are needed no more. False: it cannot be.
-  bool free(uint64_t number) {
-    if (number < taken_ || number > number_) return false;
-    if (number == taken_) return true;
-    taken_ = number;
-    if constexpr (Kind::kRing) freed_to_ = ends_[number % Kind::kEnds];
-    return true;
-  }
   struct Freed {
     Sight sight = Sight::kNothing;
     uint64_t number = 0;
@@ -210,7 +203,10 @@ class CellWriter {
   Freed look_at_taken() {
     const uint64_t number = ring_.taken().load(Orders::kReuse);
     if (number == taken_) return {};
-    return {free(number) ? Sight::kThere : Sight::kCorrupt, number};
+    if (number < taken_ || number > number_) return {Sight::kCorrupt, number};
+    taken_ = number;
+    if constexpr (Kind::kRing) freed_to_ = ends_[number % Kind::kEnds];
+    return {Sight::kThere, number};
   }
 
  private:

@@ -49,36 +49,34 @@ bool IslandMemory::attach_posts(int rank, size_t bytes, PostBoard::Flow flow) {
   if (bytes <= PostBoard::kSmallBytes) return true;
   bool all = true;
   // What is left for the last round may be short.
-  for (const auto part : {PostBoard::Part::kShortSlots, PostBoard::part_of(bytes, flow, few())}) {
-    std::byte* const memory = memory_of(static_cast<Part>(part), rank);
+  for (const BoardPart part : {BoardPart::kShortSlots, PostBoard::part_of(bytes, flow, few())}) {
+    std::byte* const memory = memory_of(static_cast<size_t>(part), rank);
     all &= memory != nullptr;
     if (memory != nullptr) channel_.board.lay(part, rank, memory);
   }
   return all;
 }
 
-size_t IslandMemory::bytes_of(Part part) const {
-  return part == Part::kStaging ? context_.config.staging_bytes
-                                : PostBoard::bytes_of(static_cast<PostBoard::Part>(part));
+size_t IslandMemory::bytes_of(size_t part) const {
+  return part == kStaging ? context_.config.staging_bytes : PostBoard::bytes_of(static_cast<BoardPart>(part));
 }
 
-uint64_t IslandMemory::name_of(Part part) const {
-  return Hash64().add("part").add(context_.id).add(static_cast<uint64_t>(part)).value();
-}
+uint64_t IslandMemory::name_of(size_t part) const { return Hash64().add("part").add(context_.id).add(part).value(); }
 
-void IslandMemory::offer(Part part) {
-  std::shared_ptr<Window>& own = windows_[static_cast<size_t>(part)][static_cast<size_t>(context_.rank)];
+void IslandMemory::offer(size_t part) {
+  std::shared_ptr<Window>& own = windows_[part][static_cast<size_t>(context_.rank)];
   own = shared_->make(bytes_of(part), name_of(part));
   context_.fabric->keep(context_.id, own);
   // Into the caches, or the first calls would be slower than those that follow, and be timed so.
-  if ((part == Part::kLongSlots || part == Part::kRing) && few()) read_each_line({own->data(), own->bytes()});
+  const bool large = part != kStaging && part != static_cast<size_t>(BoardPart::kShortSlots);
+  if (large && few()) read_each_line({own->data(), own->bytes()});
   for (int rank = 0; rank < context_.world(); ++rank) {
     if (rank != context_.rank) channel_.ring(rank);
   }
 }
 
-std::byte* IslandMemory::memory_of(Part part, int rank) {
-  std::vector<std::shared_ptr<Window>>& windows = windows_[static_cast<size_t>(part)];
+std::byte* IslandMemory::memory_of(size_t part, int rank) {
+  std::vector<std::shared_ptr<Window>>& windows = windows_[part];
   windows.resize(static_cast<size_t>(context_.world()));
   std::shared_ptr<Window>& window = windows[static_cast<size_t>(rank)];
   if (!window && rank == context_.rank) offer(part);

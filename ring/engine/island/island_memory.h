@@ -32,7 +32,7 @@ class IslandMemory {
   // A rank's memory for posts of up to that many bytes, equal on all ranks.
   bool attach_posts(int rank, size_t bytes, PostBoard::Flow flow);
   // nullptr: on its way.
-  std::byte* staging(int rank) { return memory_of(Part::kStaging, rank); }
+  std::byte* staging(int rank) { return memory_of(kStaging, rank); }
   // Requires attached().
   IslandChannel& channel() { return channel_; }
   // How posts, staging memory and, from now on, slots of links are written.
@@ -50,19 +50,20 @@ class IslandMemory {
   void release();
 
  private:
-  // A window each: the parts of a board, in its order, and staging memory.
-  enum class Part : uint8_t { kShortSlots, kLongSlots, kRing, kStaging };
+  // What is a window each: by number the parts of a board, and behind them staging memory.
+  using BoardPart = PostBoard::Part;
+  static constexpr size_t kStaging = PostBoard::kParts, kWindows = kStaging + 1;
 
   bool few() const { return context_.world() <= kFewRanks; }
-  size_t bytes_of(Part part) const;
-  uint64_t name_of(Part part) const;
-  void offer(Part part);
-  std::byte* memory_of(Part part, int rank);
+  size_t bytes_of(size_t part) const;
+  uint64_t name_of(size_t part) const;
+  void offer(size_t part);
+  std::byte* memory_of(size_t part, int rank);
 
   const CommunicatorContext& context_;
   SharedMemory* shared_;
-  std::vector<std::shared_ptr<std::byte>> pages_;                // by rank; shared with the fabric
-  std::array<std::vector<std::shared_ptr<Window>>, 4> windows_;  // by part and rank; shared with the fabric
+  std::vector<std::shared_ptr<std::byte>> pages_;                       // by rank; shared with the fabric
+  std::array<std::vector<std::shared_ptr<Window>>, kWindows> windows_;  // by part and rank; shared with the fabric
   IslandChannel channel_;
   GracePeriod end_;
 };

@@ -48,7 +48,7 @@ class BasicPostBoard {
   static constexpr uint32_t kDepth = 8;
   static constexpr size_t kPostBytes = 64 * 1024;
   static constexpr size_t kLanes = 16;
-
+  // In slots of their own, since those touch few pages; where posts go one way they are as fast there as in the ring.
   static constexpr size_t kShortBytes = 4 * 1024;
   // Takes all posts under way, and is larger than a core's cache.
   static constexpr size_t kRingBytes = 2 * 1024 * 1024;
@@ -159,16 +159,14 @@ class BasicPostBoard {
   static constexpr size_t slot_bytes(Part part) {
     return (part == Part::kShortSlots ? kShortBytes : kPostBytes) + 4 * 1024 + kCellBytes;
   }
-  // Of a rank. Positions in the ring only grow. Each post begins at a line; one that reached beyond the end begins at
-  // the start instead.
+  // Of a rank.
   struct Space {
     std::byte* parts[kParts] = {};
     uint64_t begin = 0, end = 0;  // of the rank's last post in its ring
     std::byte*& operator[](Part part) { return parts[static_cast<size_t>(part)]; }
     std::byte* operator[](Part part) const { return parts[static_cast<size_t>(part)]; }
     void take(size_t bytes) {
-      const size_t to_end = kRingBytes - end % kRingBytes;
-      begin = bytes <= to_end ? end : end + to_end;
+      begin = begin_in_ring(end, bytes, kRingBytes);
       end = begin + whole_lines(bytes);
     }
   };
