@@ -1,6 +1,6 @@
 // A board of posts whose areas go from hand to hand: what a rank posts is what the others read, however far it is ahead
-// of them and whichever way the posts of a round go; and ranks that make different calls see each other's fingerprints
-// in every round.
+// of them and whichever way the posts of a round go; where all post, a rank posts where another has before; and ranks
+// that make different calls see each other's fingerprints in every round.
 #include "ring/engine/island/post_board.h"
 
 #include <doctest/doctest.h>
@@ -22,17 +22,24 @@ struct alignas(128) Line {
 // The boards of all ranks, over the same memory.
 class Boards {
  public:
-  Boards(int world, Rings rings) {
+  Boards(int world, Rings rings) : bytes_(whole_board_bytes<PostBoard>(rings)) {
     std::vector<std::byte*> places;
     for (int rank = 0; rank < world; ++rank) {
-      memory_.push_back(std::make_unique<Line[]>(whole_board_bytes<PostBoard>(rings) / sizeof(Line)));
+      memory_.push_back(std::make_unique<Line[]>(bytes_ / sizeof(Line)));
       places.push_back(memory_.back()[0].bytes);
     }
     for (int rank = 0; rank < world; ++rank) boards_.push_back(whole_board<PostBoard>(places, rank, rings));
   }
   PostBoard& of(int rank) { return boards_[static_cast<size_t>(rank)]; }
+  // Whether that is memory of one rank.
+  bool hold(const std::byte* place, size_t bytes) const {
+    return std::any_of(memory_.begin(), memory_.end(), [&](const auto& memory) {
+      return place >= memory[0].bytes && place + bytes <= memory[0].bytes + bytes_;
+    });
+  }
 
  private:
+  const size_t bytes_;
   std::vector<std::unique_ptr<Line[]>> memory_;
   std::vector<PostBoard> boards_;
 };
@@ -62,7 +69,7 @@ Round make_round(Random& random, int world) {
 // One rank in its turn: posts, and reads the others' posts of that round piecemeal.
 class Member {
  public:
-  Member(PostBoard& board, int rank) : board_(board), rank_(rank) {}
+  Member(Boards& boards, int rank) : boards_(boards), board_(boards.of(rank)), rank_(rank) {}
 
   uint64_t round() const { return round_; }
   // True: something moved. Whatever it reads is compared.
@@ -92,6 +99,7 @@ class Member {
     if (room.sight == Sight::kNothing) return false;
     const size_t bytes = round.bytes[static_cast<size_t>(rank_)];
     std::byte* const place = board_.begin(round_, round.bytes, round.flow);
+    REQUIRE(boards_.hold(place, bytes));
     for (size_t at = 0; at < bytes; ++at) place[at] = content(rank_, round_, at);
     board_.publish(static_cast<uint32_t>(bytes), true);
     seen_.assign(round.bytes.size(), false);
@@ -107,6 +115,7 @@ class Member {
     REQUIRE(wrong == 0);
   }
 
+  const Boards& boards_;
   PostBoard& board_;
   const int rank_;
   uint64_t round_ = 0;
@@ -123,9 +132,9 @@ TEST_CASE("what is posted is what is read, all ways and one way, by ranks that a
     const int world = 2 + static_cast<int>(seed % 4);
     Boards boards(world, seed % 3 == 0 ? Rings::kNone : Rings::kAll);
     std::vector<Member> members;
-    for (int rank = 0; rank < world; ++rank) members.emplace_back(boards.of(rank), rank);
-    std::vector<Round> rounds;
-    for (int i = 0; i < 150; ++i) rounds.push_back(make_round(random, world));
+    for (int rank = 0; rank < world; ++rank) members.emplace_back(boards, rank);
+    std::vector<Round> rounds;  // the rings come round once and more
+    for (int i = 0; i < 500; ++i) rounds.push_back(make_round(random, world));
     const auto done = [&](const Member& member) { return member.round() == rounds.size(); };
     uint64_t ahead = 0;
     for (int idle = 0; !std::all_of(members.begin(), members.end(), done); ++idle) {
@@ -139,6 +148,28 @@ TEST_CASE("what is posted is what is read, all ways and one way, by ranks that a
     }
     CHECK(ahead > 1);
     CHECK(ahead <= PostBoard::kDepth);
+  }
+}
+
+TEST_CASE("where all post, a rank posts where another has before; one way it keeps its places") {
+  for (const auto flow : {PostBoard::Flow::kAllWays, PostBoard::Flow::kOneWay}) {
+    for (const size_t bytes : {size_t{1000}, size_t{20'000}}) {
+      CAPTURE(bytes);
+      Boards boards(3, Rings::kNone);
+      std::vector<std::vector<std::byte*>> places(3);
+      for (uint64_t round = 1; round <= 4 * PostBoard::kDepth; ++round) {
+        for (const int rank : {0, 1, 2}) {
+          REQUIRE(boards.of(rank).make_room().sight == Sight::kThere);
+          places[static_cast<size_t>(rank)].push_back(boards.of(rank).begin(1, std::vector<size_t>(3, bytes), flow));
+          boards.of(rank).publish(static_cast<uint32_t>(bytes), true);
+        }
+        for (const int rank : {0, 1, 2}) boards.of(rank).all_seen();
+      }
+      for (size_t i = PostBoard::kDepth; i < places[0].size(); ++i) {
+        const size_t before = i - PostBoard::kDepth;
+        CHECK(places[0][i] == places[flow == PostBoard::Flow::kAllWays ? 1 : 0][before]);
+      }
+    }
   }
 }
 
