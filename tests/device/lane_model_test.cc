@@ -196,11 +196,12 @@ TEST_CASE("each ordering is needed") {
                                                    {"left", {.left = true}},
                                                    {"started", {.started = true}},
                                                    {"host", {.host = true}}};
-  for (const auto& [name, weakened] : kAll) {
-    CAPTURE(std::string(name));
+  for (const auto& [ordering, weakened] : kAll) {
+    const std::string name = ordering;
+    CAPTURE(name);
     const std::string broken = what_breaks(weakened);
     CHECK(broken != "");
-    MESSAGE(std::string(name), ", weakened: ", broken);
+    MESSAGE(name, ", weakened: ", broken);
   }
 }
 

@@ -48,8 +48,9 @@ class Members {
       event.act(member);
       for (auto& [to, message] : member.take_messages()) {
         ++messages_;
-        at_random(30, to,
-                  [this, from = event.member, message](Membership& other) { other.receive(now_, from, message); });
+        at_random(30, to, [this, from = event.member, message = message](Membership& other) {
+          other.receive(now_, from, message);
+        });
       }
       if (const auto next = member.next_time(); next && *next > now_) {
         queue_.push({*next, order_++, event.member, [this](Membership& self) { self.tick(now_); }});

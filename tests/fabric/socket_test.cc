@@ -63,10 +63,10 @@ TEST_CASE("the peer's end is an error with its name, without SIGPIPE, and stays"
 
 TEST_CASE("data sockets are probed for as long as their ranks survive an outage, and have no limit for late readers") {
   const auto [one, other] = tcp_pair();
-  const auto option = [&](int level, int name) {
+  const auto option = [socket = one.get()](int level, int name) {
     int value = 0;
     socklen_t size = sizeof value;
-    REQUIRE(::getsockopt(one.get(), level, name, &value, &size) == 0);
+    REQUIRE(::getsockopt(socket, level, name, &value, &size) == 0);
     return value;
   };
   tune_data_socket(one.get(), tuning_of({}));
