@@ -68,6 +68,25 @@ class OneDefinition(unittest.TestCase):
         self.fine("namespace rondo { struct A {}; }", '// namespace rondo { struct A {}; }\nconst char* a = "struct A {";')
 
 
+class Bindings(unittest.TestCase):
+    def found(self, body, *names):
+        code, output = run("bindings", {"a/a.cc": f"void f() {{\n{body}\n}}\n"})
+        self.assertEqual(code, 1 if names else 0, output)
+        self.assertEqual([line.split(" is ")[0] for line in output.splitlines()], [f"a/a.cc:{name}" for name in names])
+
+    def test_uses(self):
+        self.found("const auto [one, other] = pair();\nauto get = [&] { return one.get(); };", "3: one")
+        self.found("auto& [one, other] = pair();\ncall(1, [this, other](int) -> int { return 1; });", "3: other")
+        self.found("for (auto& [to, text] : all()) {\n  later([=]() mutable { send({to, text}); });\n}", "3: to", "3: text")
+        self.found("for (const auto& [name, value] : all())\n  CAPTURE(std::string(name));", "3: name")
+
+    def test_what_is_allowed(self):
+        self.found("const auto [one, other] = pair();\nauto get = [one = one, by = other.get()] { return one + by; };")
+        self.found("for (auto& [to, text] : all()) use(to, text);\ncall([](int to) { return to; });")
+        self.found("for (auto& [to, text] : all()) {}\nconst int text = 1;\ncall([&] { return text; });")
+        self.found("auto [rank, at] = pair();\ncall([&] { return of->rank + it.at + here::at; });\nlist[at] = {rank};")
+
+
 class Layers(unittest.TestCase):
     def planted(self, path, include, why):
         code, output = run("layers", {path: f"#pragma once\n\n#include {include}\n"})

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The sources' format, the layers between folders, no name that is defined twice, and a test for each fault.
+# The sources' format, the layers between folders, no name that is defined twice, a test for each fault, what clang would refuse.
 set -euo pipefail
 source tools/lib/suite.sh
 
@@ -7,6 +7,7 @@ need_packages git clang-format python3 shellcheck
 check "format" tools/format.sh --check
 check "layers" python3 tools/checks/layers.py
 check "one definition of each name" python3 tools/checks/one_definition.py
+check "no lambda uses a structured binding" python3 tools/checks/bindings.py
 check "every fault has a test" python3 tools/checks/faults.py
 check "the checks find planted violations" python3 tests/checks/checks_test.py
 # Iterators over a stream's buffer throw where reading fails, as for a process under /proc that is gone meanwhile.
