@@ -6,8 +6,8 @@ set -euo pipefail
 source tools/lib/build.sh
 
 out=${1:?usage: tools/gpu.sh OUT.tar.gz}
-tests=(device_probe_test device_folds_test device_calls_test device_messages_test device_threads_test device_errors_test device_islands_test
-  device_island_threads_test device_ring_test)
+tests=(device_probe_test device_folds_test device_collectives_test device_calls_test device_messages_test device_threads_test
+  device_errors_test device_islands_test)
 targets=(//tests/device:device_bench //bench:rondo-bench)
 for test in "${tests[@]}"; do targets+=("//tests/device:$test"); done
 run_bazel build "${targets[@]}"

@@ -1,9 +1,8 @@
-// Every collective on device memory gives the reference result, in the order of its stream: over a device that is made
-// of threads and memory that the host cannot touch, with one queue for all streams.
+// Calls on device memory keep the order of their streams, by themselves, in lists, batches and graphs, beside calls on
+// host memory and in other groups: over a device that is made of threads and memory that the host cannot touch.
 #include <doctest/doctest.h>
 
 #include <cstdlib>
-#include <cstring>
 #include <string>
 #include <vector>
 
@@ -21,303 +20,305 @@ void expect_not_done(Work& work) {
   expect(false, "a batch was done before its end");
 }
 
+// What has been captured in a stream, by the fake driver; none: a GPU has no such functions.
+class Graph {
+ public:
+  explicit Graph(DeviceStream stream) : stream_(stream) {}
+  bool record(const std::function<void()>& calls) {
+    const auto capture = fake_function<bool(void*, int)>("fake_cuda_capture");
+    if (capture == nullptr) return false;
+    capture(stream_, cuda::kCaptureGlobal);
+    calls();
+    expect(capture(stream_, -1), "the capture is spoilt");
+    return true;
+  }
+  void replay(DeviceStream stream) { fake_function<void(void*, void*)>("fake_cuda_replay")(stream_, stream); }
+
+ private:
+  DeviceStream stream_;
+};
+
+// Lists of tensors of several types, of all sizes, by themselves and in a batch.
+void reduce_lists(Communicator& group, size_t largest) {
+  void* const memory = group.allocate(32u << 20, Memory::kDevice);
+  for (const bool registered : {false, true}) {
+    Mirror mirror(registered && group.rank() == 0 ? memory : nullptr, 32u << 20);
+    std::vector<std::pmr::vector<float>> floats;
+    for (const size_t count : {size_t{3}, size_t{0}, size_t{1000}, largest, size_t{1}})
+      floats.emplace_back(count, 1.0f, &mirror);
+    std::pmr::vector<int64_t> whole(largest / 8, 2, &mirror);
+    mirror.to_device();
+    std::vector<TensorRef> refs;
+    const auto add = [&](auto& values, DType dtype) {
+      void* const data = mirror.image(values.data());
+      refs.push_back({data, data, values.size(), dtype});
+    };
+    for (auto& values : floats) add(values, DType::kFloat32);
+    add(whole, DType::kInt64);
+    std::swap(refs[2], refs.back());
+    const CallOptions options{.stream = mirror.stream()};
+    group.all_reduce_many(refs, Op::kSum, options);
+    Work work = group.all_reduce_many_async(refs, Op::kMax, options);
+    group.all_reduce_many_async(std::span(refs).first(1), Op::kSum, options).wait();
+    group.all_reduce_many(refs, Op::kSum, options);
+    mirror.to_host();
+    work.wait();
+    const auto size = static_cast<float>(group.size());
+    for (const auto& values : floats) {
+      const float expected = size * size * (&values == &floats[0] ? size : 1);
+      for (const float value : values) expect(value == expected, "the wrong sum in a list");
+    }
+    for (const int64_t value : whole) expect(value == 2 * group.size() * group.size(), "the wrong sum of integers");
+  }
+}
+
 }  // namespace
-
-TEST_CASE("every collective, uneven ones too, processes over shared memory and TCP") {
-  for (const char* transport : {"shm", "tcp"}) {
-    for (const int world : {1, 2, 3, 4}) {
-      CAPTURE(transport);
-      CAPTURE(world);
-      const auto cases = all_shapes({world, {0, 1, uint64_t(world + 1), 1237}, {world / 2}});
-      CHECK(run_processes(device_group(world, transport), [&](Communicator& group) { run_on_device(group, cases); }) ==
-            "");
-    }
-  }
-}
-
-TEST_CASE("8 processes") {
-  const auto cases = all_shapes({8, {777}, {3}});
-  CHECK(run_processes(device_group(8, "auto"), [&](Communicator& group) { run_on_device(group, cases); }) == "");
-}
-
-TEST_CASE("every dtype with every op") {
-  const auto cases = all_reductions(2);
-  CHECK(run_processes(device_group(2, "shm"), [&](Communicator& group) { run_on_device(group, cases); }) == "");
-}
-
-TEST_CASE("buffers of several pieces") {
-  // 11 MB: three pieces of all_reduce, more of those with a block a rank.
-  std::vector<CollectiveCase> cases;
-  for (CollectiveCase what : all_shapes({2, {2'800'001}, {1}})) {
-    if (!what.counts.empty() || what.misalign != 0 || what.in_place) continue;
-    what.dtype = DType::kFloat32;
-    cases.push_back(what);
-  }
-  for (const char* transport : {"shm", "tcp"}) {
-    CAPTURE(transport);
-    CHECK(run_processes(device_group(2, transport), [&](Communicator& group) { run_on_device(group, cases); }) == "");
-  }
-}
-
-TEST_CASE("uneven calls and lists of several pieces, staged") {
-  for (const char* transport : {"shm", "tcp"}) {
-    CAPTURE(transport);
-    const RankGroup ranks = staged_group(3, transport);
-    std::vector<CollectiveCase> cases;
-    for (CollectiveCase what : all_shapes({3, {1'100'003}, {1}})) {
-      if (what.counts.empty() || what.misalign != 0) continue;
-      what.dtype = DType::kFloat32;
-      cases.push_back(what);
-    }
-    CHECK(!cases.empty());
-    CHECK(run_processes(ranks, [&](Communicator& group) { run_on_device(group, cases); }) == "");
-    CHECK(run_processes(ranks, [](Communicator& group) {
-            Mirror mirror;
-            std::pmr::vector<float> large(2'500'001, 1.0f, &mirror), small(7, 1.0f, &mirror);
-            std::pmr::vector<int64_t> whole(300'000, 2, &mirror);
-            mirror.to_device();
-            const auto ref = [&](auto& values, DType dtype) {
-              return TensorRef{mirror.image(values.data()), mirror.image(values.data()), values.size(), dtype};
-            };
-            const std::vector<TensorRef> refs{ref(small, DType::kFloat32), ref(whole, DType::kInt64),
-                                              ref(large, DType::kFloat32)};
-            for (int i = 0; i < 2; ++i) group.all_reduce_many(refs, Op::kSum, {.stream = mirror.stream()});
-            mirror.to_host();
-            mirror.synchronize();
-            for (const float value : large) expect(value == 9.0f, "the wrong sum in a list");
-            for (const float value : small) expect(value == 9.0f, "the wrong sum in a list");
-            for (const int64_t value : whole) expect(value == 18, "the wrong sum in a list");
-          }) == "");
-  }
-}
 
 TEST_CASE("calls wait for what the stream had before, and what comes later waits for them") {
   // Many calls under way at once, on two streams, each on the result of the one before; the host waits once.
-  CHECK(run_processes(device_group(3, "shm"), [](Communicator& group) {
-          Mirror mirror;
-          DeviceStream other = nullptr;
-          mirror.driver().make_stream(mirror.device(), &other);
-          std::pmr::vector<int64_t> values(1000, group.rank() + 1, &mirror);
-          std::pmr::vector<int64_t> second(1000, 1, &mirror);
-          mirror.to_device();
-          int64_t* const on_device = mirror.image_of(values.data());
-          Work last;
-          for (int i = 0; i < 20; ++i) {
-            group.all_reduce(on_device, on_device, 1000, DType::kInt64, Op::kMax, {.stream = mirror.stream()});
-            last = group.all_reduce_async(on_device, on_device, 1000, DType::kInt64, Op::kSum,
-                                          {.stream = mirror.stream()});
-          }
-          // The other stream goes on after the last of them.
-          last.wait_on(other);
-          int64_t* const second_on_device = mirror.image_of(second.data());
-          const DeviceCopy copy{second_on_device, on_device, 8000, 8000, 8000, 1};
-          mirror.driver().copy(copy, other);
-          group.all_reduce(second_on_device, second_on_device, 1000, DType::kInt64, Op::kMin, {.stream = other});
-          mirror.driver().synchronize(other);
-          mirror.to_host();
-          mirror.synchronize();
-          last.wait();
-          int64_t expected = 3;
-          for (int i = 0; i < 20; ++i) expected *= 3;
-          expect(values.front() == expected && values.back() == expected, "the wrong sum in the first stream");
-          expect(second.front() == expected && second.back() == expected, "the wrong value in the second stream");
-          mirror.driver().destroy_stream(other);
-        }) == "");
+  check_processes({device_group(3)}, [](Communicator& group) {
+    Mirror mirror;
+    const Mirror beside;
+    std::pmr::vector<int64_t> values(1000, group.rank() + 1, &mirror);
+    std::pmr::vector<int64_t> second(1000, 1, &mirror);
+    mirror.to_device();
+    int64_t* const on_device = mirror.image_of(values.data());
+    Work last;
+    for (int i = 0; i < 20; ++i) {
+      group.all_reduce(on_device, on_device, 1000, DType::kInt64, Op::kMax, {.stream = mirror.stream()});
+      last = group.all_reduce_async(on_device, on_device, 1000, DType::kInt64, Op::kSum, {.stream = mirror.stream()});
+    }
+    // The other stream goes on after the last of them.
+    last.wait_on(beside.stream());
+    int64_t* const second_on_device = mirror.image_of(second.data());
+    mirror.driver().copy({second_on_device, on_device, 8000, 8000, 8000, 1}, beside.stream());
+    group.all_reduce(second_on_device, second_on_device, 1000, DType::kInt64, Op::kMin, {.stream = beside.stream()});
+    beside.synchronize();
+    mirror.to_host();
+    last.wait();
+    int64_t expected = 3;
+    for (int i = 0; i < 20; ++i) expected *= 3;
+    expect(values.front() == expected && values.back() == expected, "the wrong sum in the first stream");
+    expect(second.front() == expected && second.back() == expected, "the wrong value in the second stream");
+  });
 }
 
 TEST_CASE("more calls than a stream holds: the caller waits for room, and all of them are done") {
-  CHECK(run_processes(device_group(2, "shm"), [](Communicator& group) {
-          Mirror mirror;
-          std::pmr::vector<int32_t> values(16, 1, &mirror);
-          mirror.to_device();
-          int32_t* const on_device = mirror.image_of(values.data());
-          for (int i = 0; i < 300; ++i) {
-            group.all_reduce(on_device, on_device, 16, DType::kInt32, Op::kMax, {.stream = mirror.stream()});
-          }
-          mirror.to_host();
-          mirror.synchronize();
-          expect(values[15] == 1, "the wrong maximum");
-        }) == "");
+  check_processes({device_group(2)}, [](Communicator& group) {
+    Sum sum(group, nullptr, 16);
+    for (int i = 0; i < 300; ++i) sum.call(Op::kMax);
+    expect(sum.value() == 1, "the wrong maximum");
+  });
 }
 
-TEST_CASE("lists") {
-  for (const char* transport : {"shm", "tcp"}) {
-    CHECK(run_processes(device_group(2, transport), [](Communicator& group) {
-            Mirror mirror;
-            std::vector<std::pmr::vector<float>> tensors;
-            for (const size_t count : {3, 0, 1000, 70'000, 1})
-              tensors.emplace_back(count, group.rank() + 1.0f, &mirror);
-            mirror.to_device();
-            std::vector<TensorRef> refs;
-            for (auto& tensor : tensors) {
-              void* const data = mirror.image(tensor.data());
-              refs.push_back({data, data, tensor.size(), DType::kFloat32});
-            }
-            group.all_reduce_many(refs, Op::kSum, {.stream = mirror.stream()});
-            Work work = group.all_reduce_many_async(refs, Op::kMax, {.stream = mirror.stream()});
-            mirror.to_host();
-            mirror.synchronize();
-            work.wait();
-            for (const auto& tensor : tensors) {
-              for (const float value : tensor) expect(value == 3.0f, "the wrong sum in a list");
-            }
-          }) == "");
-  }
+TEST_CASE("many calls under way, each on the result of the one before, over two streams") {
+  const Settings queues{{"FAKE_CUDA_QUEUES", "4"}};  // of one, streams keep their order
+  check_processes(both_ways(2, queues), [](Communicator& group) {
+    void* const memory = group.allocate(1u << 22, Memory::kDevice);
+    const Mirror beside;
+    for (const size_t count : {1000, 700'000}) {
+      Sum sum(group, memory, count, 1u << 22);
+      Work last;
+      for (int i = 0; i < 200; ++i) {
+        last = sum.start(i % 10 == 0 ? Op::kSum : Op::kMax, {.stream = (i % 5 == 4 ? beside : sum.mirror).stream()});
+      }
+      last.wait();
+      expect(sum.value() == 1 << 20, "the wrong sum");
+    }
+  });
+}
+
+TEST_CASE("staged and enqueued calls, host calls and groups beside each other keep their order") {
+  check_processes(both_transports(4), [](Communicator& group) {
+    Communicator half = group.split(group.rank() % 2);
+    void* const memory = group.allocate(1u << 20, Memory::kDevice);
+    Mirror mirror(memory, 1u << 20);
+    std::pmr::vector<int32_t> values(1000, 1, &mirror), all(1000, 1, &mirror);
+    std::vector<int32_t> host(10, 1);
+    mirror.to_device();
+    const CallOptions options{.stream = mirror.stream()};
+    void *const data = mirror.image(values.data()), *const of_all = mirror.image(all.data());
+    std::vector<uint64_t> counts(4, 250);
+    for (int i = 0; i < 5; ++i) {
+      half.all_reduce(data, data, 1000, DType::kInt32, Op::kSum, options);
+      group.barrier(options);
+      group.all_reduce(of_all, of_all, 1000, DType::kInt32, Op::kSum, options);
+      group.all_gather_v(static_cast<int32_t*>(of_all) + 250 * group.rank(), of_all, counts, {}, DType::kInt32,
+                         options);
+      group.all_reduce(host);
+    }
+    mirror.to_host();
+    expect(values[999] == 32 && all[999] == 1024 && host[9] == 1024, "the wrong sum");
+  });
+}
+
+TEST_CASE("lists are put together in the window, in pieces where it is small, or staged") {
+  check_processes({device_group(3), small_windows(device_group(3))}, [](Communicator& group) {
+    const int before = passes_over_ranks();
+    reduce_lists(group, 70'000);
+    expect(passes_over_ranks() != before || before < 0, "the lists were staged");
+  });
+  // In pieces of 4 MiB.
+  check_processes({staged_group(3), device_group(3, "tcp")},
+                  [](Communicator& group) { reduce_lists(group, 2'500'001); });
+}
+
+TEST_CASE("lists that differ: both are shown") {
+  check_processes({device_group(2)}, [](Communicator& group) {
+    group.attach_device();
+    Mirror mirror;
+    std::pmr::vector<float> values(100, 1, &mirror);
+    mirror.to_device();
+    float* const data = mirror.image_of(values.data());
+    const uint64_t second = group.rank() == 0 ? 10 : 11;
+    const TensorRef tensors[] = {{data, data, 20}, {data + 50, data + 50, second}};
+    const Error error =
+        error_of([&] { group.all_reduce_many_async(tensors, Op::kSum, {.stream = mirror.stream()}).wait(); });
+    expect_error(error, ErrorCode::kMismatch, "20, 10");
+    expect_error(error, ErrorCode::kMismatch, "20, 11");
+    mirror.synchronize();
+  });
 }
 
 TEST_CASE("batches: calls are put into their streams at the end, in their order") {
-  for (const char* transport : {"shm", "tcp"}) {
-    CAPTURE(transport);
-    CHECK(run_processes(device_group(3, transport), [](Communicator& group) {
-            Mirror mirror;
-            DeviceStream other = nullptr;
-            mirror.driver().make_stream(mirror.device(), &other);
-            const CallOptions here{.stream = mirror.stream()}, there{.stream = other};
-            std::pmr::vector<int32_t> first(1000, 1, &mirror), second(70'000, 1, &mirror), third(10, 1, &mirror);
-            std::pmr::vector<int32_t> all(6, 0, &mirror);
-            mirror.to_device();
-            mirror.synchronize();
-            const auto sum = [&](std::pmr::vector<int32_t>& values, const CallOptions& options) {
-              void* const data = mirror.image(values.data());
-              return group.all_reduce_async(data, data, values.size(), DType::kInt32, Op::kSum, options);
-            };
-            const auto gather = [&] {
-              const std::vector<uint64_t> counts{1, 2, 3};  // gone before the end of the batch
-              group.all_gather_v(mirror.image(first.data()), mirror.image(all.data()), counts, {}, DType::kInt32, here);
-            };
-            group.batch_begin();
-            Work work = sum(first, here);
-            sum(second, here);
-            sum(third, there);
-            gather();
-            sum(first, here);
-            expect_not_done(work);
-            Work ended = group.batch_end_async();
-            ended.wait();
-            expect(work.done() && !work.error(), "the batch's work is not done");
-            group.batch_begin();
-            group.batch_end();
-            group.batch_begin();
-            sum(first, here);
-            work = sum(third, here);
-            group.batch_end();  // returns when it is in the stream
-            work.wait_on(other);
-            sum(third, there);
-            mirror.driver().synchronize(other);
-            mirror.to_host();
-            mirror.synchronize();
-            expect(first[999] == 27 && second[69'999] == 3 && third[9] == 27, "the wrong sum in a batch");
-            for (const int32_t value : all) expect(value == 3, "the wrong value gathered in a batch");
-            mirror.driver().destroy_stream(other);
-          }) == "");
-  }
+  check_processes(both_transports(3), [](Communicator& group) {
+    Mirror mirror;
+    const Mirror beside;
+    const CallOptions here{.stream = mirror.stream()}, there{.stream = beside.stream()};
+    std::pmr::vector<int32_t> first(1000, 1, &mirror), second(70'000, 1, &mirror), third(10, 1, &mirror);
+    std::pmr::vector<int32_t> all(6, 0, &mirror);
+    mirror.to_device();
+    mirror.synchronize();
+    const auto sum = [&](std::pmr::vector<int32_t>& values, const CallOptions& options) {
+      void* const data = mirror.image(values.data());
+      return group.all_reduce_async(data, data, values.size(), DType::kInt32, Op::kSum, options);
+    };
+    const auto gather = [&] {
+      const std::vector<uint64_t> counts{1, 2, 3};  // gone before the end of the batch
+      group.all_gather_v(mirror.image(first.data()), mirror.image(all.data()), counts, {}, DType::kInt32, here);
+    };
+    group.batch_begin();
+    Work work = sum(first, here);
+    sum(second, here);
+    sum(third, there);
+    gather();
+    sum(first, here);
+    expect_not_done(work);
+    Work ended = group.batch_end_async();
+    ended.wait();
+    expect(work.done() && !work.error(), "the batch's work is not done");
+    group.batch_begin();
+    group.batch_end();
+    group.batch_begin();
+    sum(first, here);
+    work = sum(third, here);
+    group.batch_end();  // returns when it is in the stream
+    work.wait_on(beside.stream());
+    sum(third, there);
+    beside.synchronize();
+    mirror.to_host();
+    expect(first[999] == 27 && second[69'999] == 3 && third[9] == 27, "the wrong sum in a batch");
+    for (const int32_t value : all) expect(value == 3, "the wrong value gathered in a batch");
+  });
 }
 
-TEST_CASE("messages, small and large, from a stream to a stream and to host memory") {
-  for (const char* transport : {"shm", "tcp"}) {
-    CAPTURE(transport);
-    CHECK(run_processes(device_group(2, transport), [](Communicator& group) {
-            Mirror mirror;
-            const int peer = 1 - group.rank();
-            std::pmr::vector<int32_t> out(500'000, group.rank(), &mirror), in(600'000, -1, &mirror);
-            std::vector<int32_t> host(10, -1);
-            mirror.to_device();
-            const CallOptions options{.stream = mirror.stream()};
-            void *const from = mirror.image(out.data()), *const to = mirror.image(in.data());
-            for (const uint64_t count : {5'000, 500'000}) {
-              const auto both = group.sendrecv(from, count, peer, to, 600'000, peer, DType::kInt32, 7, options);
-              expect(both.bytes == 4 * count && both.peer == peer && both.tag == 7, "sendrecv says another message");
-            }
-            if (group.rank() == 0) {
-              group.send(from, 10, DType::kInt32, peer, 1, options);
-              group.send(from, 0, DType::kInt32, peer, 2, options);
-              group.send(from, 10, DType::kInt32, peer, 3, options);
-            } else {
-              expect(group.recv(to, 6'000, DType::kInt32, kAnySource, 1, options).bytes == 40,
-                     "recv says another length");
-              expect(group.recv(to, 6'000, DType::kInt32, peer, 2, options).bytes == 0, "recv says another length");
-              group.recv(host.data(), 10, DType::kInt32, peer, 3);
-              expect(host[9] == 0, "the wrong message in host memory");
-            }
-            mirror.to_host();
-            mirror.synchronize();
-            expect(in[0] == peer && in[499'999] == peer && in[500'000] == -1, "the wrong message");
-          }) == "");
-  }
-}
-
-TEST_CASE("a stream of another device than the thread's current one") {
-  CHECK(run_processes(device_group(2, "shm"), [](Communicator& group) {
-          std::unique_ptr<Mirror> mirror = std::make_unique<Mirror>();
-          if (mirror->driver().use(1) != 0) return;  // a GPU may be alone
-          mirror = std::make_unique<Mirror>();
-          std::pmr::vector<int32_t> values(100, 1, mirror.get());
-          mirror->to_device();
-          mirror->driver().use(0);
-          int32_t* const on_device = mirror->image_of(values.data());
-          group.all_reduce(on_device, on_device, 100, DType::kInt32, Op::kSum, {.stream = mirror->stream()});
-          mirror->to_host();
-          mirror->synchronize();
-          expect(values[99] == 2, "the wrong sum");
-        }) == "");
+TEST_CASE("a stream of another device than the thread's current one, and than the communicator's") {
+  check_processes({device_group(2)}, [](Communicator& group) {
+    const Mirror first;
+    if (first.driver().use(1) != 0) return;  // a GPU may be alone
+    Sum sum(group, nullptr, 100);
+    first.driver().use(0);
+    sum.call();
+    expect(sum.value() == 2, "the wrong sum");
+    expect_error(error_of([&] { sum.start(Op::kSum, {.stream = first.stream()}); }), ErrorCode::kInvalid,
+                 "memory of device 1, and the stream is of device 0");
+    Sum other(group, nullptr, 100);
+    expect_error(error_of([&] { other.start(); }), ErrorCode::kInvalid, "attached to device 1");
+  });
 }
 
 TEST_CASE("the legacy stream waits for blocking streams, and they for it; queues for one stream and for several") {
   for (const char* queues : {"1", "8"}) {
-    for (const uint64_t window : {Config().device_window_bytes, uint64_t{0}}) {
-      CAPTURE(queues);
-      CAPTURE(window);
-      RankGroup ranks = device_group(2, "shm", {{"FAKE_CUDA_QUEUES", queues}});
-      ranks.config.device_window_bytes = window;
-      CHECK(run_processes(ranks, [](Communicator& group) {
-              Mirror mirror;
-              std::pmr::vector<int32_t> values(30'000, 1, &mirror);
-              mirror.to_device();
-              mirror.synchronize();
-              int32_t* const data = mirror.image_of(values.data());
-              const auto make = fake_function<void*()>("fake_cuda_blocking_stream");
-              if (make == nullptr) return;  // a GPU: no such function
-              void* const blocking = make();
-              for (int i = 0; i < 5; ++i) {
-                group.all_reduce(data, data, 30'000, DType::kInt32, Op::kSum, {.stream = nullptr});
-                group.all_reduce(data, data, 30'000, DType::kInt32, Op::kSum, {.stream = blocking});
-              }
-              const DeviceCopy copy{values.data(), data, 120'000, 120'000, 120'000, 1};
-              mirror.driver().copy(copy, nullptr);
-              mirror.driver().synchronize(nullptr);
-              expect(values.front() == 1024 && values.back() == 1024, "the wrong sum");
-              mirror.driver().destroy_stream(blocking);
-            }) == "");
-    }
+    CAPTURE(std::string(queues));
+    check_processes(both_ways(2, {{"FAKE_CUDA_QUEUES", queues}}), [](Communicator& group) {
+      Sum sum(group, nullptr, 30'000);
+      const auto make = fake_function<void*()>("fake_cuda_blocking_stream");
+      if (make == nullptr) return;  // a GPU: no such function
+      void* const blocking = make();
+      for (int i = 0; i < 5; ++i) {
+        sum.call(Op::kSum, {.stream = nullptr});
+        sum.call(Op::kSum, {.stream = blocking});
+      }
+      std::pmr::vector<int32_t> found(30'000, 0, &sum.mirror);
+      sum.mirror.driver().copy({found.data(), sum.data(), 120'000, 120'000, 120'000, 1}, nullptr);
+      sum.mirror.driver().synchronize(nullptr);
+      expect(found.front() == 1024 && found.back() == 1024, "the wrong sum");
+      sum.mirror.driver().destroy_stream(blocking);
+    });
   }
 }
 
 TEST_CASE("a queue for each stream: calls keep their order by events alone") {
-  RankGroup ranks = device_group(3, "shm", {{"FAKE_CUDA_QUEUES", "32"}});
-  for (const uint64_t window : {Config().device_window_bytes, uint64_t{0}}) {
-    CAPTURE(window);
-    ranks.config.device_window_bytes = window;
-    CHECK(run_processes(ranks, [](Communicator& group) {
-            Mirror mirror;
-            DeviceStream streams[3] = {};
-            for (DeviceStream& stream : streams) mirror.driver().make_stream(mirror.device(), &stream);
-            std::pmr::vector<int64_t> values(40'000, 1, &mirror);
-            mirror.to_device();
-            mirror.synchronize();
-            int64_t* const data = mirror.image_of(values.data());
-            Work last;
-            for (int i = 0; i < 12; ++i) {
-              DeviceStream const stream = streams[i % 3];
-              if (i > 0) last.wait_on(stream);
-              last = group.all_reduce_async(data, data, 40'000, DType::kInt64, Op::kSum, {.stream = stream});
-            }
-            last.wait_on(mirror.stream());
-            mirror.to_host();
-            mirror.synchronize();
-            expect(values.front() == 531'441 && values.back() == 531'441, "the wrong sum");
-            for (DeviceStream stream : streams) mirror.driver().destroy_stream(stream);
-          }) == "");
-  }
+  check_processes(both_ways(3, {{"FAKE_CUDA_QUEUES", "32"}}), [](Communicator& group) {
+    const Mirror beside[3];
+    Sum sum(group, nullptr, 40'000);
+    Work last;
+    for (int i = 0; i < 12; ++i) {
+      DeviceStream const stream = beside[i % 3].stream();
+      if (i > 0) last.wait_on(stream);
+      last = sum.start(Op::kSum, {.stream = stream});
+    }
+    last.wait_on(sum.mirror.stream());
+    expect(sum.value() == 531'441, "the wrong sum");
+  });
+}
+
+TEST_CASE("calls by the ring, over all memory and staged in turn, many of them under way: places and windows are one") {
+  check_processes({device_group(3), small_windows(device_group(3))}, call_in_turn);
+}
+
+TEST_CASE("a graph of calls: replayed, between other calls, on registered and plain buffers") {
+  check_processes({small_windows(device_group(3)), small_windows(ring_group(3))}, [](Communicator& group) {
+    void* const memory = group.allocate(1u << 20, Memory::kDevice);
+    Sum sum(group, group.rank() == 0 ? memory : nullptr, 50'000);
+    const Mirror captured;
+    Graph graph(captured.stream());
+    const CallOptions options{.stream = captured.stream()};
+    if (!graph.record([&] {
+          sum.call(Op::kSum, options);
+          group.broadcast(sum.data(), 50'000, DType::kInt32, 1, options);
+          expect_error(error_of([&] { group.barrier(options); }), ErrorCode::kUnsupported, "is staged");
+          expect_error(error_of([&] { sum.start(Op::kSum, options); }), ErrorCode::kUnsupported, "without a Work");
+        })) {
+      return;
+    }
+    int32_t expected = 1;
+    for (int round = 0; round < 4; ++round) {
+      for (int replay = 0; replay <= round; ++replay, expected *= 3) graph.replay(sum.mirror.stream());
+      sum.start();
+      expected *= 3;
+    }
+    expect(sum.value() == expected, "the wrong sum");
+    sum.start().wait();
+  });
+}
+
+TEST_CASE("a replay that the other rank does not make ends by its deadline, and the next call says so") {
+  check_processes({device_group(2)}, [](Communicator& group) {
+    Sum sum(group, nullptr, 100);
+    Graph graph(sum.mirror.stream());
+    group.attach_device();
+    const CallOptions options{.timeout = std::chrono::milliseconds(100), .stream = sum.mirror.stream()};
+    if (!graph.record([&] { sum.call(Op::kSum, options); })) return;
+    if (group.rank() == 0) graph.replay(sum.mirror.stream());
+    sum.mirror.synchronize();
+    group.barrier();
+    const Error error = error_of([&] { sum.start().wait(); });
+    // Whichever rank is first: its own kernel was late, or the other's card is of another call.
+    expect(error.message.find("have not met") != std::string::npos ||
+               error.message.find("in another operation") != std::string::npos,
+           error.message);
+  });
 }
 
 }  // namespace rondo::testing

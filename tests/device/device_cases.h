@@ -1,38 +1,68 @@
 #pragma once
 
 #include <cstdlib>
+#include <functional>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "tests/engine/cases.h"
 #include "tests/support/fake_cuda/mirror.h"
 #include "tests/support/rank_group.h"
 
+// Calls on device memory, by processes and by threads: a program whose ranks were threads forks no processes.
 namespace rondo::testing {
 
-// Ranks with a fake device each, or, as threads, one of all. settings: of the fake driver, for processes.
-using Settings = std::vector<std::pair<const char*, std::string>>;
-RankGroup device_group(int world, const char* transport, const Settings& settings = {});
-// The same, which stage all calls.
-inline RankGroup staged_group(int world, const char* transport = "shm", const Settings& settings = {}) {
-  RankGroup group = device_group(world, transport, settings);
-  group.config.device_window_bytes = 0;
-  return group;
-}
 // A GPU is what it is, and does what it does.
 inline bool on_a_gpu() { return std::getenv("RONDO_TEST_DEVICE") != nullptr; }
+
+// --- ranks
+
+// Of the fake driver, for processes. rank: of that one alone; -1: of all.
+struct Setting {
+  const char* name;
+  std::string value;
+  int rank = -1;
+};
+using Settings = std::vector<Setting>;
+// Ranks with a fake device each, or, as threads, one of all.
+RankGroup device_group(int world, const char* transport = "auto", const Settings& settings = {});
+// The same, which stage all calls.
+RankGroup staged_group(int world, const char* transport = "auto", const Settings& settings = {});
+// The same, which ask for the ring.
+RankGroup ring_group(int world, const Settings& settings = {});
+// Windows so small that calls are cut into many pieces.
+RankGroup small_windows(RankGroup group);
+// Over shared memory, by kernels, and over TCP, staged.
+std::vector<RankGroup> both_transports(int world);
+// By kernels, and staged over shared memory.
+std::vector<RankGroup> both_ways(int world, const Settings& settings = {});
+
+// All ranks of each group end well.
+void check_processes(const std::vector<RankGroup>& groups, const RankBody& body);
+void check_threads(const std::vector<RankGroup>& groups, const RankBody& body);
+
+Error error_of(const std::function<void()>& function);
+void expect_error(const Error& error, ErrorCode code, const std::string& text);
+
+// --- cases
 
 // Where the buffers of a case lie: in device memory of their own, or in memory of Communicator::allocate() on all ranks
 // or on those of odd number.
 enum class BufferKind : uint8_t { kPlain, kRegistered, kOddRegistered };
+constexpr BufferKind kKinds[] = {BufferKind::kPlain, BufferKind::kRegistered, BufferKind::kOddRegistered};
+// Whether calls are kernels over the memory of several ranks; a GPU does not tell.
+enum class Taken : uint8_t { kAsKernels, kStaged };
 
 // Runs the cases on device memory on this rank, one after the other; throws what is wrong. Nothing but the stream waits
 // for a call.
 void run_on_device(Communicator& group, const std::vector<CollectiveCase>& cases,
-                   BufferKind buffers = BufferKind::kPlain);
+                   BufferKind buffers = BufferKind::kOddRegistered, Taken taken = Taken::kAsKernels);
+// Calls of many pieces, with small_windows().
+std::vector<CollectiveCase> large_shapes(int world);
 
-// A function of the fake driver for tests, once it has been opened; nullptr: a GPU has none.
+// --- the fake driver
+
+// A function of it for tests, once it has been opened; nullptr: a GPU has none.
 void* find_function(const char* name);
 template <class Signature>
 Signature* fake_function(const char* name) {
@@ -46,5 +76,53 @@ Number counted(const char* what) {
 }
 // Passes over the memory of several ranks; -1: a GPU does not tell.
 inline int passes_over_ranks() { return counted("fake_cuda_placed"); }
+
+// --- buffers
+
+// int32 values of 1, of which all_reduces are made in place. memory: what they lie in, of allocate(); nullptr: plain.
+struct Sum {
+  Sum(Communicator& group, void* memory, size_t count, size_t bytes = 1u << 20);
+  void* data() const { return mirror.image(values.data()); }
+  CallOptions options() const { return {.stream = mirror.stream()}; }
+  Work start(Op op = Op::kSum) { return start(op, options()); }
+  Work start(Op op, const CallOptions& options);
+  // Without a Work.
+  void call(Op op = Op::kSum) { call(op, options()); }
+  void call(Op op, const CallOptions& options);
+  // Once the mirror's stream has done what is in it; throws where they are not all the same.
+  int32_t value();
+
+  Communicator& group;
+  Mirror mirror;
+  std::pmr::vector<int32_t> values;
+};
+
+constexpr int64_t value_of(int rank, uint64_t index) {
+  return (rank + int64_t{1}) * 1'000'000'000 + static_cast<int64_t>(index);
+}
+// A message of int64. of: whose values it holds; -1: -1 everywhere.
+struct DeviceBuffer {
+  DeviceBuffer(Mirror& mirror, size_t count, int of);
+  // The message of so many elements is here, and nothing behind it.
+  void expect_message(int from, uint64_t count) const;
+  std::pmr::vector<int64_t> values;
+  void* device;
+};
+
+// --- what ranks do, of processes and of threads
+
+// Rank 1 makes one call, the others 20. On processes the streams wait, on threads the callers.
+void fail_between_passes(Communicator& group);
+// Rank 1 aborts with calls in flight. Every rank writes to its memory as soon as its own calls have failed; nothing
+// that another rank has still in a stream may change it then.
+void write_after_failure(Communicator& group);
+// Calls by the ring, over all memory and staged in turn, many of them under way.
+void call_in_turn(Communicator& group);
+// Ranks 0 and 1 make different calls; the device goes on.
+void call_differently(Communicator& group);
+// Each rank sends to the next one, in batches; every buffer is longer than its message.
+void ring_of_messages(Communicator& group);
+// The calls of a batch beside its messages: rank 0's receive stands before the collective that rank 1 makes first.
+void messages_beside_collectives(Communicator& group);
 
 }  // namespace rondo::testing

@@ -1,7 +1,8 @@
-// What goes wrong with calls on device memory is said in words before anything happens, or ends the streams' waits on
-// every rank; the device goes on.
+// What goes wrong with calls and messages on device memory is said in words before anything happens, or ends the
+// streams' waits on every rank; the device goes on.
 #include <doctest/doctest.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <chrono>
@@ -11,7 +12,7 @@
 #include <thread>
 #include <vector>
 
-#include "tests/device/island_cases.h"
+#include "tests/device/device_cases.h"
 
 namespace rondo::testing {
 namespace {
@@ -24,212 +25,194 @@ void expect_sum_on_host(Communicator& group) {
   expect(values[9] == group.size(), "the communicator does not go on");
 }
 
+// One rank's driver, or its device, cannot be used: all hear of it, and calls on host memory go on.
+void expect_refused(RankGroup ranks, int at_fault, const std::string& why) {
+  check_processes({std::move(ranks)}, [&](Communicator& group) {
+    const std::string text = group.rank() == at_fault ? why : "rank " + std::to_string(at_fault);
+    expect_error(error_of([&] { group.attach_device(); }), ErrorCode::kUnsupported, text);
+    expect_sum_on_host(group);
+  });
+}
+
+// How a rank that others wait for ends their wait.
+struct End {
+  const char* how;
+  ErrorCode code;
+  const char* text;
+};
+constexpr End kEnds[] = {{"abort", ErrorCode::kAborted, "rank 1"},
+                         {"timeout", ErrorCode::kTimeout, ""},
+                         {"death", ErrorCode::kPeerLost, "rank 1"},
+                         {"destroy", ErrorCode::kPeerLeft, "rank 1"}};
+constexpr int kBegun = 99;  // the tag of the message that rank 0 has begun to wait
+
+// Rank 1 does so when rank 0 has made its call: both have attached.
+void end_wait(Communicator& group, const std::string& how) {
+  char begun = 0;
+  group.recv(&begun, 1, DType::kInt8, 0, kBegun);
+  if (how == "death") _exit(0);
+  if (how == "abort") group.abort("enough");
+  if (how == "destroy") group.destroy();
+  while (how == "timeout" && !group.error()) std::this_thread::yield();
+}
+
 }  // namespace
 
 TEST_CASE("a caller's mistakes: nothing happens, and the communicator goes on") {
-  CHECK(run_processes(device_group(2, "auto"), [](Communicator& group) {
-          Sum buffer(group, nullptr, 100);
-          void* const data = buffer.data();
-          void* const stream = buffer.mirror.stream();
-          const auto call = [&](const void* input, void* output, void* on) {
-            return error_of([&] { group.all_reduce(input, output, 100, DType::kInt32, Op::kSum, {.stream = on}); });
-          };
-          group.attach_device();
-          std::vector<int32_t> host(100, 1);
-          expect_error(call(host.data(), host.data(), stream), ErrorCode::kInvalid, "is host memory");
-          expect_error(call(data, host.data(), stream), ErrorCode::kInvalid, "output");
-          expect_error(call(host.data(), data, stream), ErrorCode::kInvalid, "input");
-          expect_error(error_of([&] { group.all_reduce(data, data, 100, DType::kInt32); }), ErrorCode::kInvalid,
-                       "give CallOptions::stream");
-          expect_error(error_of([&] { group.send(data, 1, DType::kInt32, 0); }), ErrorCode::kInvalid,
-                       "give CallOptions::stream");
-          expect_error(call(nullptr, nullptr, stream), ErrorCode::kInvalid, "null");
-          void* freed = nullptr;
-          buffer.mirror.driver().allocate(0, 400, &freed);
-          buffer.mirror.driver().release(0, freed);
-          expect_error(call(freed, freed, stream), ErrorCode::kInvalid, "is host memory");
-          if (DeviceStream elsewhere = nullptr;
-              buffer.mirror.driver().make_stream(1, &elsewhere) == 0) {  // a GPU may be alone
-            expect_error(call(data, data, elsewhere), ErrorCode::kInvalid,
-                         "memory of device 0, and the stream is of device 1");
-            buffer.mirror.driver().destroy_stream(elsewhere);
-          }
-          for (const auto& host_call : std::vector<std::function<void()>>{
-                   [&] { group.send_async(data, 1, DType::kInt32, 0); },
-                   [&] { group.recv_async(data, 1, DType::kInt32, 0); },
-                   [&] { group.sendrecv(data, 1, 0, host.data(), 1, 0, DType::kInt32); },
-                   [&] {
-                     group.all_reduce_many(std::vector<TensorRef>{{data, data, 1, DType::kInt32}});
-                   }}) {
-            expect_error(error_of(host_call), ErrorCode::kInvalid, "give CallOptions::stream");
-            group.batch_begin();
-            expect_error(error_of(host_call), ErrorCode::kInvalid, "give CallOptions::stream");
-            group.batch_abandon();
-          }
-          expect_error(error_of([&] { group.send_async(host.data(), 1, DType::kInt32, 0, 0, {.stream = stream}); }),
-                       ErrorCode::kInvalid, "is host memory");
-          expect_error(error_of([&] { group.recv_async(host.data(), 1, DType::kInt32, 0, 0, {.stream = stream}); }),
-                       ErrorCode::kInvalid, "is host memory");
-          expect_error(error_of([&] {
-                         group.all_reduce(data, data, 100, DType::kFloat32, Op::kSum,
-                                          {.wire = {.format = WireFormat::kBfloat16}, .stream = stream});
-                       }),
-                       ErrorCode::kUnsupported, "no wire format (bfloat16");
-          group.batch_begin();
-          group.barrier();
-          expect_error(call(data, data, stream), ErrorCode::kInvalid, "calls with a stream and calls without one");
-          group.batch_abandon();
-          group.batch_begin();
-          expect_error(call(host.data(), host.data(), stream), ErrorCode::kInvalid, "is host memory");
-          expect_error(call(data, data, stream), ErrorCode::kOk, "");
-          expect_error(error_of([&] { group.barrier(); }), ErrorCode::kInvalid, "calls with a stream and calls");
-          expect_error(error_of([&] { group.send(host.data(), 1, DType::kInt32, 0); }), ErrorCode::kInvalid,
-                       "calls with a stream and calls");
-          expect_error(call(data, data, stream), ErrorCode::kOk, "");
-          expect_error(error_of([&] { group.batch_end(); }), ErrorCode::kInvalid, "overlap");
-          Work on_host = group.barrier_async();
-          expect_error(error_of([&] { on_host.wait_on(stream); }), ErrorCode::kInvalid, "it runs on no stream");
-          on_host.wait();
-          buffer.call();
-          expect(buffer.value() == 2, "the wrong sum after mistakes");
-          expect_sum_on_host(group);
-        }) == "");
+  check_processes({device_group(2)}, [](Communicator& group) {
+    Sum buffer(group, nullptr, 100);
+    void* const data = buffer.data();
+    void* const stream = buffer.mirror.stream();
+    const auto call = [&](const void* input, void* output, void* on) {
+      return error_of([&] { group.all_reduce(input, output, 100, DType::kInt32, Op::kSum, {.stream = on}); });
+    };
+    group.attach_device();
+    std::vector<int32_t> host(100, 1);
+    expect_error(call(host.data(), host.data(), stream), ErrorCode::kInvalid, "is host memory");
+    expect_error(call(data, host.data(), stream), ErrorCode::kInvalid, "output");
+    expect_error(call(host.data(), data, stream), ErrorCode::kInvalid, "input");
+    expect_error(error_of([&] { group.all_reduce(data, data, 100, DType::kInt32); }), ErrorCode::kInvalid,
+                 "give CallOptions::stream");
+    expect_error(error_of([&] { group.send(data, 1, DType::kInt32, 0); }), ErrorCode::kInvalid,
+                 "give CallOptions::stream");
+    expect_error(call(nullptr, nullptr, stream), ErrorCode::kInvalid, "null");
+    void* freed = nullptr;
+    buffer.mirror.driver().allocate(0, 400, &freed);
+    buffer.mirror.driver().release(0, freed);
+    expect_error(call(freed, freed, stream), ErrorCode::kInvalid, "is host memory");
+    if (DeviceStream elsewhere = nullptr;
+        buffer.mirror.driver().make_stream(1, &elsewhere) == 0) {  // a GPU may be alone
+      expect_error(call(data, data, elsewhere), ErrorCode::kInvalid,
+                   "memory of device 0, and the stream is of device 1");
+      buffer.mirror.driver().destroy_stream(elsewhere);
+    }
+    for (const auto& host_call : std::vector<std::function<void()>>{
+             [&] { group.send_async(data, 1, DType::kInt32, 0); }, [&] { group.recv_async(data, 1, DType::kInt32, 0); },
+             [&] { group.sendrecv(data, 1, 0, host.data(), 1, 0, DType::kInt32); },
+             [&] {
+               group.all_reduce_many(std::vector<TensorRef>{{data, data, 1, DType::kInt32}});
+             }}) {
+      expect_error(error_of(host_call), ErrorCode::kInvalid, "give CallOptions::stream");
+      group.batch_begin();
+      expect_error(error_of(host_call), ErrorCode::kInvalid, "give CallOptions::stream");
+      group.batch_abandon();
+    }
+    expect_error(error_of([&] { group.send_async(host.data(), 1, DType::kInt32, 0, 0, {.stream = stream}); }),
+                 ErrorCode::kInvalid, "is host memory");
+    expect_error(error_of([&] { group.recv_async(host.data(), 1, DType::kInt32, 0, 0, {.stream = stream}); }),
+                 ErrorCode::kInvalid, "is host memory");
+    expect_error(error_of([&] {
+                   group.all_reduce(data, data, 100, DType::kFloat32, Op::kSum,
+                                    {.wire = {.format = WireFormat::kBfloat16}, .stream = stream});
+                 }),
+                 ErrorCode::kUnsupported, "no wire format (bfloat16");
+    group.batch_begin();
+    group.barrier();
+    expect_error(call(data, data, stream), ErrorCode::kInvalid, "calls with a stream and calls without one");
+    group.batch_abandon();
+    group.batch_begin();
+    expect_error(call(host.data(), host.data(), stream), ErrorCode::kInvalid, "is host memory");
+    expect_error(call(data, data, stream), ErrorCode::kOk, "");
+    expect_error(error_of([&] { group.barrier(); }), ErrorCode::kInvalid, "calls with a stream and calls");
+    expect_error(error_of([&] { group.send(host.data(), 1, DType::kInt32, 0); }), ErrorCode::kInvalid,
+                 "calls with a stream and calls");
+    expect_error(call(data, data, stream), ErrorCode::kOk, "");
+    expect_error(error_of([&] { group.batch_end(); }), ErrorCode::kInvalid, "overlap");
+    Work on_host = group.barrier_async();
+    expect_error(error_of([&] { on_host.wait_on(stream); }), ErrorCode::kInvalid, "it runs on no stream");
+    on_host.wait();
+    buffer.call();
+    expect(buffer.value() == 2, "the wrong sum after mistakes");
+    expect_sum_on_host(group);
+  });
 }
 
 // Before the communicator is attached, too.
 TEST_CASE("a stream that is captured, where calls are staged: nothing happens, and the capture goes on") {
-  CHECK(run_processes(staged_group(2), [](Communicator& group) {
-          Sum buffer(group, nullptr, 100);
-          const auto capture = fake_function<bool(void*, int)>("fake_cuda_capture");
-          if (capture == nullptr) return;  // a GPU: no such function
-          void* const data = buffer.data();
-          const TensorRef tensor{data, data, 100, DType::kInt32};
-          const CallOptions options = buffer.options();
-          for (int round = 0; round < 2; ++round) {
-            capture(buffer.mirror.stream(), cuda::kCaptureGlobal);
-            expect_error(error_of([&] { buffer.call(); }), ErrorCode::kUnsupported,
-                         "all_reduce on rank " + std::to_string(group.rank()) + ": the stream is being captured");
-            expect_error(error_of([&] { group.all_reduce_many(std::vector{tensor}, Op::kSum, options); }),
-                         ErrorCode::kUnsupported, "all_reduce_many on rank");
-            expect_error(error_of([&] { group.send(data, 1, DType::kInt32, 0, 0, options); }), ErrorCode::kUnsupported,
-                         "send on rank");
-            expect(capture(buffer.mirror.stream(), -1), "the capture is spoilt");
-            buffer.call();
-            buffer.mirror.synchronize();
-          }
-          expect(!group.error(), "the communicator has failed");
-        }) == "");
+  check_processes({staged_group(2)}, [](Communicator& group) {
+    Sum buffer(group, nullptr, 100);
+    const auto capture = fake_function<bool(void*, int)>("fake_cuda_capture");
+    if (capture == nullptr) return;  // a GPU: no such function
+    void* const data = buffer.data();
+    const TensorRef tensor{data, data, 100, DType::kInt32};
+    const CallOptions options = buffer.options();
+    for (int round = 0; round < 2; ++round) {
+      capture(buffer.mirror.stream(), cuda::kCaptureGlobal);
+      expect_error(error_of([&] { buffer.call(); }), ErrorCode::kUnsupported,
+                   "all_reduce on rank " + std::to_string(group.rank()) + ": the stream is being captured");
+      expect_error(error_of([&] { group.all_reduce_many(std::vector{tensor}, Op::kSum, options); }),
+                   ErrorCode::kUnsupported, "all_reduce_many on rank");
+      expect_error(error_of([&] { group.send(data, 1, DType::kInt32, 0, 0, options); }), ErrorCode::kUnsupported,
+                   "send on rank");
+      expect(capture(buffer.mirror.stream(), -1), "the capture is spoilt");
+      buffer.call();
+      buffer.mirror.synchronize();
+    }
+    expect(!group.error(), "the communicator has failed");
+  });
 }
 
-TEST_CASE("no driver, no device: all ranks hear of it, and calls on host memory go on") {
-  RankGroup missing = device_group(2, "auto");
+TEST_CASE("no driver, or no device: all ranks hear of it, and calls on host memory go on") {
+  RankGroup missing = device_group(2);
   missing.config.device_library = "/nowhere/libcuda.so.1";
-  CHECK(run_processes(missing, [](Communicator& group) {
-          expect_error(error_of([&] { group.attach_device(); }), ErrorCode::kUnsupported, "RONDO_DEVICE_LIBRARY");
-          expect_sum_on_host(group);
-        }) == "");
-  RankGroup none = device_group(2, "auto");
-  none.before = [](int rank) {
-    setenv("FAKE_CUDA_COUNT", rank == 1 ? "0" : "1", 1);
-    if (rank == 1) setenv("CUDA_VISIBLE_DEVICES", "-1", 1);
-  };
-  CHECK(run_processes(none, [](Communicator& group) {
-          const Error error = error_of([&] { group.attach_device(); });
-          expect_error(error, ErrorCode::kUnsupported, group.rank() == 1 ? "sees no device" : "rank 1");
-          expect_sum_on_host(group);
-        }) == "");
+  check_processes({missing}, [](Communicator& group) {
+    expect_error(error_of([&] { group.attach_device(); }), ErrorCode::kUnsupported, "RONDO_DEVICE_LIBRARY");
+    expect_sum_on_host(group);
+  });
+  expect_refused(device_group(2, "auto", {{"FAKE_CUDA_COUNT", "0", 1}, {"CUDA_VISIBLE_DEVICES", "-1", 1}}), 1,
+                 "sees no device");
 }
 
-TEST_CASE("a driver that is too old, or lacks a function: refused on that rank, and all hear of it") {
-  if (on_a_gpu()) return;  // a GPU's driver is what it is
-  const std::pair<const char*, const char*> settings[] = {{"FAKE_CUDA_VERSION", "12030"},
-                                                          {"FAKE_CUDA_LACKS", "cuMemMap"}};
-  for (const auto& setting : settings) {
-    RankGroup other = device_group(2, "auto");
-    other.before = [&](int rank) {
-      if (rank == 1) setenv(setting.first, setting.second, 1);
-    };
-    CHECK(run_processes(other, [name = std::string(setting.first)](Communicator& group) {
-            const std::string why = name == "FAKE_CUDA_LACKS" ? "has no cuMemMap" : "is a driver of CUDA 12.3; CUDA 1";
-            const Error error = error_of([&] { group.attach_device(); });
-            expect_error(error, ErrorCode::kUnsupported, group.rank() == 1 ? why : "rank 1");
-            expect_sum_on_host(group);
-          }) == "");
-  }
-}
-
-TEST_CASE("a device that is too old") {
-  RankGroup old = device_group(2, "auto");
-  old.before = [](int rank) { setenv("FAKE_CUDA_MAJOR", rank == 0 ? "7" : "9", 1); };
-  if (on_a_gpu()) return;  // a GPU is what it is
-  CHECK(run_processes(old, [](Communicator& group) {
-          const Error error = error_of([&] { group.attach_device(); });
-          expect_error(error, ErrorCode::kUnsupported, group.rank() == 0 ? "compute capability 7.0" : "rank 0");
-          expect_sum_on_host(group);
-        }) == "");
+TEST_CASE("a driver that is too old, or lacks a function, or a device that is too old: refused on that rank") {
+  if (on_a_gpu()) return;
+  expect_refused(device_group(2, "auto", {{"FAKE_CUDA_VERSION", "12030", 1}}), 1, "is a driver of CUDA 12.3; CUDA 1");
+  expect_refused(device_group(2, "auto", {{"FAKE_CUDA_LACKS", "cuMemMap", 1}}), 1, "has no cuMemMap");
+  expect_refused(device_group(2, "auto", {{"FAKE_CUDA_MAJOR", "7", 0}}), 0, "compute capability 7.0");
 }
 
 TEST_CASE("different calls: both are shown, and the streams go on") {
-  CHECK(run_processes(device_group(2, "auto"), [](Communicator& group) {
-          Sum buffer(group, nullptr, group.rank() == 0 ? 100 : 200);
-          buffer.call();
-          const auto until = Clock::now() + std::chrono::seconds(60);
-          buffer.mirror.synchronize();  // the stream's wait has ended
-          while (!group.error() && Clock::now() < until) buffer.mirror.synchronize();
-          expect(group.error().has_value(), "no error");
-          expect_error(*group.error(), ErrorCode::kMismatch, "count=100");
-          expect_error(*group.error(), ErrorCode::kMismatch, "count=200");
-          expect_error(*group.error(), ErrorCode::kMismatch, "on device memory");
-          expect_error(error_of([&] { buffer.call(); }), ErrorCode::kMismatch, "count=100");
-          buffer.value();  // the device goes on
-        }) == "");
+  check_processes({device_group(2)}, call_differently);
 }
 
 TEST_CASE("one rank calls with host memory: a mismatch") {
-  CHECK(run_processes(device_group(2, "auto"), [](Communicator& group) {
-          group.attach_device();
-          Sum buffer(group, nullptr, 100);
-          std::vector<int32_t> host(100, 1);
-          const Error error = error_of([&] {
-            if (group.rank() == 0) group.all_reduce(host);
-            buffer.start().wait();
-          });
-          expect_error(error, ErrorCode::kMismatch, "on device memory");
-          buffer.mirror.synchronize();
-        }) == "");
+  check_processes({device_group(2)}, [](Communicator& group) {
+    group.attach_device();
+    Sum buffer(group, nullptr, 100);
+    std::vector<int32_t> host(100, 1);
+    const Error error = error_of([&] {
+      if (group.rank() == 0) group.all_reduce(host);
+      buffer.start().wait();
+    });
+    expect_error(error, ErrorCode::kMismatch, "on device memory");
+    buffer.mirror.synchronize();
+  });
 }
 
-TEST_CASE("abort, a deadline and a rank that dies end the streams' waits") {
-  // Rank 1 does not make the call, and does what it does when rank 0 has made it: both have attached.
-  for (const std::string how : {"abort", "timeout", "death", "destroy"}) {
-    CAPTURE(how);
-    const std::string wrong = run_processes(device_group(2, "auto"), [&](Communicator& group) {
-      Sum buffer(group, nullptr, 1000);
-      char made = 0;
-      group.attach_device();
-      if (group.rank() == 1) {
-        group.recv(&made, 1, DType::kInt8, 0);
-        if (how == "death") _exit(0);
-        if (how == "abort") group.abort("enough");
-        if (how == "destroy") group.destroy();
-        while (how == "timeout" && !group.error()) std::this_thread::yield();
-        return;
-      }
-      const std::chrono::milliseconds timeout(how == "timeout" ? 300 : 60'000);
-      const Error error = error_of([&] {
-        Work work = group.all_reduce_async(buffer.data(), buffer.data(), 1000, DType::kInt32, Op::kSum,
-                                           {.timeout = timeout, .stream = buffer.mirror.stream()});
-        group.send(&made, 1, DType::kInt8, 1);
-        work.wait();
+TEST_CASE("abort, a deadline, a rank that dies and one that leaves end the streams' waits, in calls and receives") {
+  for (const End& end : kEnds) {
+    for (const bool receives : {false, true}) {
+      CAPTURE(std::string(end.how));
+      CAPTURE(receives);
+      check_processes({device_group(2, receives ? "tcp" : "auto")}, [&](Communicator& group) {
+        Sum buffer(group, nullptr, 4'000'000);
+        group.attach_device();
+        if (group.rank() == 1) return end_wait(group, end.how);
+        const CallOptions options{.timeout = std::chrono::milliseconds(end.code == ErrorCode::kTimeout ? 300 : 60'000),
+                                  .stream = buffer.mirror.stream()};
+        const auto since = Clock::now();
+        const Error error = error_of([&] {
+          Work work = receives ? group.recv_async(buffer.data(), 4'000'000, DType::kInt32, 1, 0, options)
+                               : buffer.start(Op::kSum, options);
+          char begun = 0;
+          group.send(&begun, 1, DType::kInt8, 1, kBegun);
+          work.wait();
+        });
+        expect_error(error, end.code, *end.text == 0 && !receives ? "have not made the call: 1" : end.text);
+        expect(Clock::now() - since < std::chrono::seconds(10), "the wait has not ended in time");
+        buffer.mirror.to_host();  // the device goes on
+        expect(!receives || buffer.value() == 1, "a message that has not come has changed memory");
       });
-      const ErrorCode expected = how == "abort"     ? ErrorCode::kAborted
-                                 : how == "timeout" ? ErrorCode::kTimeout
-                                 : how == "death"   ? ErrorCode::kPeerLost
-                                                    : ErrorCode::kPeerLeft;
-      expect_error(error, expected, how == "timeout" ? "have not made the call: 1" : "rank 1");
-      buffer.value();  // the device goes on
-    });
-    CHECK(wrong == "");
+    }
   }
 }
 
@@ -238,42 +221,39 @@ TEST_CASE("a device that fails under a call: who waits hears of it within second
   // The stream comes to the call too late: its device has failed before. Afterwards it runs nothing more.
   for (const std::string what : {"kernel", "staged", "send", "receive"}) {
     CAPTURE(what);
-    RankGroup ranks = device_group(2, "auto");
-    ranks.config.device_window_bytes = what == "kernel" ? Config().device_window_bytes : 0;
+    RankGroup ranks = what == "kernel" ? device_group(2) : staged_group(2);
     ranks.config.destroy_timeout_ms = 500;
-    CHECK(run_processes(ranks, [&](Communicator& group) {
-            Sum buffer(group, nullptr, 1000);
-            group.attach_device();
-            const CallOptions options = buffer.options();
-            const auto start = [&] {
-              const int other = 1 - group.rank();
-              if (what == (group.rank() == 0 ? "send" : "receive"))
-                return group.send_async(buffer.data(), 1000, DType::kInt32, other, 0, options);
-              if (what == "send" || what == "receive")
-                return group.recv_async(buffer.data(), 1000, DType::kInt32, other, 0, options);
-              return buffer.start();
-            };
-            buffer.mirror.synchronize();
-            const auto begin = Clock::now();
-            const Error error = error_of([&] {
-              if (group.rank() == 0) {
-                buffer.mirror.driver().call_host(
-                    [](void*) { std::this_thread::sleep_for(std::chrono::milliseconds(300)); }, nullptr,
-                    buffer.mirror.stream());
-                std::thread([] {
-                  std::this_thread::sleep_for(std::chrono::milliseconds(100));
-                  fake_function<void(int)>("fake_cuda_break")(0);
-                }).detach();
-              }
-              Work work = start();
-              work.wait();
-              group.barrier();
-            });
-            const std::string why = group.rank() == 0 ? "device 0 has failed: an illegal memory access" : "rank 0";
-            expect(error.message.find(why) != std::string::npos, error.message);
-            expect(Clock::now() - begin < std::chrono::seconds(10), "it took longer than 10 s");
-            if (group.rank() == 0) _exit(0);  // nothing can be given back
-          }) == "");
+    check_processes({ranks}, [&](Communicator& group) {
+      Sum buffer(group, nullptr, 1000);
+      group.attach_device();
+      const auto start = [&] {
+        const int other = 1 - group.rank();
+        if (what == (group.rank() == 0 ? "send" : "receive"))
+          return group.send_async(buffer.data(), 1000, DType::kInt32, other, 0, buffer.options());
+        if (what == "send" || what == "receive")
+          return group.recv_async(buffer.data(), 1000, DType::kInt32, other, 0, buffer.options());
+        return buffer.start();
+      };
+      buffer.mirror.synchronize();
+      const auto begin = Clock::now();
+      const Error error = error_of([&] {
+        if (group.rank() == 0) {
+          buffer.mirror.driver().call_host([](void*) { std::this_thread::sleep_for(std::chrono::milliseconds(300)); },
+                                           nullptr, buffer.mirror.stream());
+          std::thread([] {
+            std::this_thread::sleep_for(std::chrono::milliseconds(100));
+            fake_function<void(int)>("fake_cuda_break")(0);
+          }).detach();
+        }
+        Work work = start();
+        work.wait();
+        group.barrier();
+      });
+      const std::string why = group.rank() == 0 ? "device 0 has failed: an illegal memory access" : "rank 0";
+      expect(error.message.find(why) != std::string::npos, error.message);
+      expect(Clock::now() - begin < std::chrono::seconds(10), "it took longer than 10 s");
+      if (group.rank() == 0) _exit(0);  // nothing can be given back
+    });
   }
 }
 
@@ -282,79 +262,71 @@ TEST_CASE("an abort ends a call that waits for room in its stream") {
   auto* const calls = static_cast<std::atomic<int>*>(
       mmap(nullptr, sizeof(std::atomic<int>), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0));
   REQUIRE(calls != MAP_FAILED);
-  for (const uint64_t window : {Config().device_window_bytes, uint64_t{0}}) {
-    CAPTURE(window);
-    RankGroup ranks = device_group(2, "auto");
-    ranks.config.device_window_bytes = window;
+  for (const RankGroup& ranks : both_ways(2)) {
     calls->store(0);
-    CHECK(run_processes(ranks, [&](Communicator& group) {
-            Sum buffer(group, nullptr, 100);
-            group.attach_device();
-            if (group.rank() == 1) {
-              // Until rank 0 has made no call for a while: nothing says that it waits for room.
-              for (int seen = -1; seen <= 0 || seen != calls->load();) {
-                seen = calls->load();
-                std::this_thread::sleep_for(std::chrono::milliseconds(300));
-              }
-              return group.abort("enough");
-            }
-            const Error error = error_of([&] {
-              for (int i = 0; i < 1000; ++i) {
-                buffer.call();
-                calls->fetch_add(1);
-              }
-            });
-            expect_error(error, ErrorCode::kAborted, "enough");
-            buffer.mirror.synchronize();  // the stream's waits have ended
-          }) == "");
+    check_processes({ranks}, [&](Communicator& group) {
+      Sum buffer(group, nullptr, 100);
+      group.attach_device();
+      if (group.rank() == 1) {
+        // Until rank 0 has made no call for a while: nothing says that it waits for room.
+        for (int seen = -1; seen <= 0 || seen != calls->load();) {
+          seen = calls->load();
+          std::this_thread::sleep_for(std::chrono::milliseconds(300));
+        }
+        return group.abort("enough");
+      }
+      const Error error = error_of([&] {
+        for (int i = 0; i < 1000; ++i) {
+          buffer.call();
+          calls->fetch_add(1);
+        }
+      });
+      expect_error(error, ErrorCode::kAborted, "enough");
+      buffer.mirror.synchronize();  // the stream's waits have ended
+    });
   }
   munmap(calls, sizeof(std::atomic<int>));
 }
 
 TEST_CASE("a deadline begins when the stream comes to the call") {
-  for (const uint64_t window : {Config().device_window_bytes, uint64_t{0}}) {
-    CAPTURE(window);
-    RankGroup ranks = device_group(2, "auto");
-    ranks.config.device_window_bytes = window;
-    CHECK(run_processes(ranks, [](Communicator& group) {
-            Mirror mirror;
-            std::pmr::vector<int32_t> values(1000, 1, &mirror), in(1000, 0, &mirror);
-            mirror.to_device();
-            int32_t *const data = mirror.image_of(values.data()), *const to = mirror.image_of(in.data());
-            const int peer = 1 - group.rank();
-            const CallOptions options{.timeout = std::chrono::seconds(2), .stream = mirror.stream()};
-            group.attach_device();
-            // The stream is busy for longer than the deadline.
-            mirror.driver().call_host([](void*) { std::this_thread::sleep_for(std::chrono::milliseconds(2500)); },
-                                      nullptr, mirror.stream());
-            group.all_reduce(data, data, 1000, DType::kInt32, Op::kSum, options);
-            group.send_async(data, 1000, DType::kInt32, peer, 0, options);
-            Work received = group.recv_async(to, 1000, DType::kInt32, peer, 0, options);
-            mirror.to_host();
-            mirror.synchronize();
-            received.wait();
-            expect(values[999] == 2 && in[999] == 2, "the wrong values");
-          }) == "");
-  }
+  check_processes(both_ways(2), [](Communicator& group) {
+    Sum sum(group, nullptr, 1000), in(group, nullptr, 1000);
+    const int peer = 1 - group.rank();
+    const CallOptions options{.timeout = std::chrono::seconds(2), .stream = sum.mirror.stream()};
+    group.attach_device();
+    // The stream is busy for longer than the deadline.
+    sum.mirror.driver().call_host([](void*) { std::this_thread::sleep_for(std::chrono::milliseconds(2500)); }, nullptr,
+                                  sum.mirror.stream());
+    sum.call(Op::kSum, options);
+    group.send_async(sum.data(), 1000, DType::kInt32, peer, 0, options);
+    Work received = group.recv_async(in.data(), 1000, DType::kInt32, peer, 0, options);
+    expect(sum.value() == 2, "the wrong sum");
+    received.wait();
+    expect(in.value() == 2, "the wrong message");
+  });
 }
 
-TEST_CASE("destroy with calls in flight: they end, and their memory is the program's") {
-  CHECK(run_processes(device_group(2, "auto"), [](Communicator& group) {
-          Sum buffer(group, nullptr, 100);
-          group.attach_device();
-          std::vector<Work> works;
-          if (group.rank() == 0) {
-            for (int i = 0; i < 10; ++i) {
-              works.push_back(buffer.start());
-            }
-            group.send(&works, 0, DType::kInt8, 1);
-          } else {
-            group.recv(&works, 0, DType::kInt8, 0);
-          }
-          group.destroy();
-          for (Work& work : works) expect(work.done() && work.error().has_value(), "a call goes on after destroy()");
-          buffer.mirror.synchronize();
-        }) == "");
+TEST_CASE("destroy with calls or messages in flight: they end, and their memory is the program's") {
+  for (const bool receives : {false, true}) {
+    CAPTURE(receives);
+    check_processes({device_group(2, receives ? "tcp" : "auto")}, [&](Communicator& group) {
+      Sum buffer(group, nullptr, 4'000'000);
+      group.attach_device();
+      std::vector<Work> works;
+      if (group.rank() == 0) {
+        for (int i = 0; i < 10; ++i) {
+          works.push_back(receives ? group.recv_async(buffer.data(), 4'000'000, DType::kInt32, 1, i, buffer.options())
+                                   : buffer.start());
+        }
+        group.send(&works, 0, DType::kInt8, 1, kBegun);
+      } else {
+        group.recv(&works, 0, DType::kInt8, 0, kBegun);
+      }
+      group.destroy();
+      for (Work& work : works) expect(work.done() && work.error().has_value(), "a call goes on after destroy()");
+      buffer.mirror.synchronize();
+    });
+  }
 }
 
 }  // namespace rondo::testing

@@ -74,7 +74,6 @@ void check(const CombineSpec& spec, const Shape& shape, uint64_t scaled, Random&
   combine(spec, move, kCount);
   const std::vector<std::byte> expected(buffers.memory.begin(), buffers.memory.end());
   mirror.to_host();
-  mirror.synchronize();
   const bool same = std::equal(expected.begin(), expected.end(), buffers.memory.begin());
   CHECK_MESSAGE(same, dtype_name(spec.dtype), " ", op_name(spec.op), " ", shape.sources, " sources ", shape.targets,
                 " targets alias ", shape.alias, " skew ", shape.skew, " scaled ", scaled);

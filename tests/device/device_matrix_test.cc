@@ -3,7 +3,7 @@
 // and by the ring.
 #include <doctest/doctest.h>
 
-#include "tests/device/island_cases.h"
+#include "tests/device/device_cases.h"
 
 namespace rondo::testing {
 namespace {
@@ -18,30 +18,29 @@ std::vector<CollectiveCase> matrix_of(int world) {
   return cases;
 }
 
-using Run = std::string (*)(const RankGroup&, const RankBody&);
+using Check = void (*)(const std::vector<RankGroup>& groups, const RankBody& body);
 
-void run_matrix(Run run, BufferKind kind, Algorithm algorithm = Algorithm::kAuto) {
-  const int most = run == run_threads ? kMostThreads : kMostProcesses;
+void run_matrix(Check check, BufferKind kind, Algorithm algorithm = Algorithm::kAuto) {
+  const int most = check == check_threads ? kMostThreads : kMostProcesses;
   for (int world = 1; world <= most; ++world) {
     const std::vector<CollectiveCase> cases = matrix_of(world);
-    CAPTURE(world);
-    RankGroup group = device_group(world, "auto");
+    RankGroup group = device_group(world);
     group.config.algorithm = algorithm;
     group.deadline = std::chrono::minutes(30);
-    CHECK(run(group, [&](Communicator& comm) { run_all(comm, cases, kind); }) == "");
+    check({group}, [&](Communicator& comm) { run_on_device(comm, cases, kind); });
     MESSAGE(world, " ranks: ", cases.size(), " calls");
   }
 }
 
 }  // namespace
 
-TEST_CASE("processes, plain") { run_matrix(run_processes, BufferKind::kPlain); }
-TEST_CASE("processes, registered") { run_matrix(run_processes, BufferKind::kRegistered); }
-TEST_CASE("processes, both") { run_matrix(run_processes, BufferKind::kOddRegistered); }
-TEST_CASE("processes, the ring") { run_matrix(run_processes, BufferKind::kPlain, Algorithm::kRing); }
-TEST_CASE("threads, the ring") { run_matrix(run_threads, BufferKind::kPlain, Algorithm::kRing); }
-TEST_CASE("threads, plain") { run_matrix(run_threads, BufferKind::kPlain); }
-TEST_CASE("threads, registered") { run_matrix(run_threads, BufferKind::kRegistered); }
-TEST_CASE("threads, both") { run_matrix(run_threads, BufferKind::kOddRegistered); }
+TEST_CASE("processes") {
+  for (const BufferKind kind : kKinds) run_matrix(check_processes, kind);
+}
+TEST_CASE("processes, the ring") { run_matrix(check_processes, BufferKind::kPlain, Algorithm::kRing); }
+TEST_CASE("threads, the ring") { run_matrix(check_threads, BufferKind::kPlain, Algorithm::kRing); }
+TEST_CASE("threads") {
+  for (const BufferKind kind : kKinds) run_matrix(check_threads, kind);
+}
 
 }  // namespace rondo::testing

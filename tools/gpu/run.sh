@@ -123,15 +123,13 @@ if has kernels; then
   step 60 "GB/s of the passes against copies: 0.90 for 2 sources, 0.85 for 8" ./device_bench "${BENCH_MIB:-256}"
 fi
 if has calls; then
-  step 60 "two processes, every dtype and op" ./device_calls_test -tc="every dtype*"
-  step 40 "order of streams" ./device_calls_test -tc="calls wait*,more calls*"
-  step 90 "every collective, 1 to 4 processes" ./device_calls_test -tc="every collective*"
-  step 60 "every collective, threads" ./device_threads_test
-  step 60 "8 processes, pieces, lists, messages" ./device_calls_test -tc="8 processes,buffers*,lists,messages,calls on host*"
-  step 40 "messages on streams" ./device_messages_test -tc="a ring of*,a batch*,send and*,a message that is*,a receive in*"
-  step 40 "order of calls, memory" ./device_islands_test -tc="many calls*,staged and*,device memory*"
-  step 40 "memory that all ranks map: threads" ./device_island_threads_test
-  step 60 "a ring" ./device_ring_test -tc="every *,many pieces*,calls by*"
+  step 60 "processes, every dtype and op" ./device_collectives_test -tc="every dtype*"
+  step 90 "every collective, 1 to 4 processes" ./device_collectives_test -tc="every collective*"
+  step 60 "8 processes, pieces" ./device_collectives_test -tc="8 processes,calls of*,staged calls*"
+  step 90 "every collective, threads" ./device_threads_test
+  step 60 "order of streams and calls, lists, batches" ./device_calls_test -tc="calls *,more *,many *,staged *,lists are*,batches*"
+  step 40 "messages on streams" ./device_messages_test -tc="a ring of*,a batch*,send and*,host memory*,a message that is*,a receive in*"
+  step 40 "device memory" ./device_islands_test -tc="device memory*"
 fi
 if has failures; then
   step 60 "errors, mismatch, abort, death, destroy" ./device_errors_test
@@ -169,7 +167,7 @@ if has mps; then
     # shellcheck disable=SC2016 # the inner shell's
     step 30 "MPS serves this GPU" bash -c './device_probe_test -tc="01*" | tee /dev/stderr | grep -q "(MPS): yes"'
     step 90 "memory that all ranks map: processes under MPS" ./device_islands_test
-    step 60 "a ring of processes under MPS" ./device_ring_test -tc="every *,many pieces*,calls by*"
+    step 90 "every collective, and the ring, by processes under MPS" ./device_collectives_test -tc="every *,calls of*"
     step 60 "all_reduce by 4 processes under MPS: 0.80 of copies" ./bar.sh 0.80 ./rondo-bench --device cuda --ranks 4 \
       --sizes "8,64K,1M,${BAR_SIZE:-256M}" --placement in --buffers registered
     echo quit | limited 15 nvidia-cuda-mps-control >>"$results" 2>&1
@@ -182,9 +180,9 @@ if has memcheck; then
   sanitizer=$(PATH=$PATH:/usr/local/cuda/bin command -v compute-sanitizer)
   if [ -n "$sanitizer" ]; then
     # What the driver refuses is asked for on purpose.
-    for test in device_folds_test device_island_threads_test; do
-      step 30 "memcheck, $test" "$sanitizer" --report-api-errors no --error-exitcode 1 "./$test"
-    done
+    check=("$sanitizer" --report-api-errors no --error-exitcode 1)
+    step 30 "memcheck, every dtype and op" "${check[@]}" ./device_folds_test
+    step 30 "memcheck, calls of threads" "${check[@]}" ./device_threads_test -tc="calls *,after *,a failure*,different *"
   else
     say "not run: memcheck, there is no compute-sanitizer here"
   fi

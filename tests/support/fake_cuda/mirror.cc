@@ -74,6 +74,4 @@ void Mirror::copy_all(bool to_device) {
   }
 }
 
-void Mirror::synchronize() const { driver_->check(driver_->synchronize(stream_), "synchronize"); }
-
 }  // namespace rondo::testing

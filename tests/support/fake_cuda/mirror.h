@@ -34,8 +34,11 @@ class Mirror final : public std::pmr::memory_resource {
   }
   // All of it, in the order of the stream.
   void to_device() { copy_all(true); }
-  void to_host() { copy_all(false); }
-  void synchronize() const;
+  void to_host() {
+    copy_all(false);
+    synchronize();
+  }
+  void synchronize() const { driver_->check(driver_->synchronize(stream_), "synchronize"); }
 
  private:
   struct Run {
