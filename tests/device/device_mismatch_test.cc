@@ -22,44 +22,18 @@ Config device_config(uint64_t window_bytes) {
   return config;
 }
 
-// Device memory between two guards, with an image on the host.
-class GuardedImage {
- public:
-  GuardedImage(Mirror& mirror, uint64_t bytes, unsigned char fill)
-      : mirror_(mirror), fill_(fill), memory_(bytes + 2 * kGuardBytes, std::byte{0xa5}, &mirror) {
-    std::fill_n(memory_.begin() + kGuardBytes, bytes, std::byte{fill});
-  }
-  void* data() { return mirror_.image(memory_.data() + kGuardBytes); }
-  // Once the mirror has been copied to the host: nothing was written outside; nothing was written at all.
-  bool intact() const { return count(0, kGuardBytes, 0xa5) && count(memory_.size() - kGuardBytes, kGuardBytes, 0xa5); }
-  bool untouched() const { return intact() && count(kGuardBytes, memory_.size() - 2 * kGuardBytes, fill_); }
-
- private:
-  static constexpr size_t kGuardBytes = 64 * 1024;
-  bool count(size_t first, size_t bytes, unsigned char value) const {
-    const auto begin = memory_.begin() + static_cast<std::ptrdiff_t>(first);
-    return std::count(begin, begin + static_cast<std::ptrdiff_t>(bytes), std::byte{value}) ==
-           static_cast<std::ptrdiff_t>(bytes);
-  }
-  Mirror& mirror_;
-  unsigned char fill_;
-  std::pmr::vector<std::byte> memory_;
-};
-
-std::string said_by(const Communicator& group) { return group.error() ? describe(*group.error()) : "no error"; }
-
 void run_rank(Here& here, const Mismatch& mismatch) {
   Communicator group = Communicator::join(here.options);
   group.attach_device();
   Mirror mirror;
   const OneCall& one = here.rank() == mismatch.odd_rank ? mismatch.odd : mismatch.usual;
-  GuardedImage input(mirror, one.input_bytes(), 1), output(mirror, one.output_bytes(), 2);
+  Guarded input(one.input_bytes(), 1, &mirror), output(one.output_bytes(), 2, &mirror);
   mirror.to_device();
   mirror.synchronize();
   group.barrier();
   here.say("ready");
   here.await();
-  Call call = one.on(input.data(), output.data());
+  Call call = one.on(mirror.image(input.data()), mirror.image(output.data()));
   call.options.stream = mirror.stream();
   here.say(here.timed([&] {
     // A rank that only sends may be done before anybody looks; then its next call fails.
@@ -68,33 +42,17 @@ void run_rank(Here& here, const Mismatch& mismatch) {
     first.wait();
     second.wait();
   }));
-  here.say(said_by(group));
+  here.say(outcome([&] { group.barrier(); }));
+  here.say(group.error() ? describe(*group.error()) : "no error");
   mirror.to_host();  // the device goes on
-  mirror.synchronize();
   const bool reads = one.collective != Collective::kBroadcast;
   here.say((!reads || input.untouched()) && output.intact() ? "intact" : "overrun");
   here.say(here.timed([&] { group.destroy(); }));
 }
 
 void check(const Mismatch& mismatch, const Config& config) {
-  const std::string what = mismatch.what;
-  CAPTURE(what);
-  Job job;
-  job.start(
-      kMismatchWorld, [&](Here& here) { run_rank(here, mismatch); }, config);
-  job.expect_all("ready");
-  job.tell_all("go");
-  for (int rank = 0; rank < kMismatchWorld; ++rank) {
-    CAPTURE(rank);
-    const Timed said = timed_line(job[rank].hear());
-    check_message(said, mismatch);
-    CHECK(said.has("on device memory"));
-    CHECK(job[rank].hear() == said.outcome);
-    CHECK(job[rank].hear() == "intact");
-    const Timed destroyed = timed_line(job[rank].hear());
-    CHECK(destroyed.outcome == "ok");
-    CHECK(destroyed.elapsed_ms < kSoonMs);
-  }
+  check_mismatch(
+      mismatch, [&](Here& here) { run_rank(here, mismatch); }, config, "on device memory");
 }
 
 // The same call of two ranks, with counts that only this pair knows.
@@ -105,7 +63,7 @@ void run_uneven(Here& here, uint64_t sends, uint64_t expects) {
   std::vector<uint64_t> to(3, 4), from(3, 4);
   if (here.rank() == 0) to[2] = sends;
   if (here.rank() == 2) from[0] = expects;
-  GuardedImage input(mirror, (8 + to[2]) * 4, 1), output(mirror, (8 + from[0]) * 4, 2);
+  Guarded input((8 + to[2]) * 4, 1, &mirror), output((8 + from[0]) * 4, 2, &mirror);
   mirror.to_device();
   mirror.synchronize();
   group.barrier();
@@ -113,11 +71,11 @@ void run_uneven(Here& here, uint64_t sends, uint64_t expects) {
   here.await();
   const CallOptions options{.stream = mirror.stream()};
   here.say(here.timed([&] {
-    group.all_to_all_v(input.data(), to, {}, output.data(), from, {}, DType::kFloat32, options);
+    group.all_to_all_v(mirror.image(input.data()), to, {}, mirror.image(output.data()), from, {}, DType::kFloat32,
+                       options);
     group.barrier_async(options).wait();
   }));
   mirror.to_host();
-  mirror.synchronize();
   here.say(input.untouched() && output.intact() ? "intact" : "overrun");
 }
 

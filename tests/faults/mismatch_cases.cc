@@ -86,14 +86,32 @@ Call OneCall::on(const void* input, void* output) const {
   return call;
 }
 
-void check_message(const Timed& said, const Mismatch& mismatch) {
-  CAPTURE(said.outcome);
-  CHECK(said.elapsed_ms >= 0);
-  check_within(39, said.elapsed_ms, kSoonMs);
-  CHECK(said.begins("MISMATCH ["));
-  CHECK(said.has("called " + mismatch.usual.text));
-  CHECK(said.has("called " + mismatch.odd.text));
-  CHECK(said.has(fmt::format("rank {} (host ", mismatch.odd_rank)));
+void check_mismatch(const Mismatch& mismatch, const RankProcess::Body& body, const Config& config,
+                    const std::string& also) {
+  const std::string what = mismatch.what;
+  CAPTURE(what);
+  Job job;
+  job.start(kMismatchWorld, body, config);
+  job.expect_all("ready");
+  job.tell_all("go");
+  for (int rank = 0; rank < kMismatchWorld; ++rank) {
+    const Timed said = timed_line(job[rank].hear());
+    CAPTURE(rank);
+    CAPTURE(said.outcome);
+    CHECK(said.elapsed_ms >= 0);
+    check_within(39, said.elapsed_ms, kSoonMs);
+    CHECK(said.begins("MISMATCH ["));
+    CHECK(said.has("called " + mismatch.usual.text));
+    CHECK(said.has("called " + mismatch.odd.text));
+    CHECK(said.has(fmt::format("rank {} (host ", mismatch.odd_rank)));
+    CHECK(said.has(also));
+    CHECK(job[rank].hear() == said.outcome);
+    CHECK(job[rank].hear() == said.outcome);
+    CHECK(job[rank].hear() == "intact");
+    const Timed destroyed = timed_line(job[rank].hear());
+    CHECK(destroyed.outcome == "ok");
+    CHECK(destroyed.elapsed_ms < kSoonMs);
+  }
 }
 
 void expect_pair_mismatch(Job& job) {

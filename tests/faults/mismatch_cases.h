@@ -37,8 +37,11 @@ struct Mismatch {
 
 std::vector<Mismatch> mismatches();
 
-// MISMATCH in time, with both calls, each beside a rank that made it.
-void check_message(const Timed& said, const Mismatch& mismatch);
+// Starts the ranks, which say "ready"; then how their call ended, how the next one did, the communicator's error,
+// whether memory is "intact", and how destroy() ended: MISMATCH in time, with both calls, each beside a rank that made
+// it, and `also`.
+void check_mismatch(const Mismatch& mismatch, const RankProcess::Body& body, const Config& config = fault_config(),
+                    const std::string& also = "");
 
 // The job's ranks are told to go, and say how an all_to_all_v ended whose counts only two of them know, and whether
 // their memory is intact.

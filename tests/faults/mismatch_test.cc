@@ -36,24 +36,8 @@ void run_rank(Here& here, const Mismatch& mismatch, bool async) {
 }
 
 void check(const Mismatch& mismatch, bool async) {
-  const std::string what = mismatch.what;
-  CAPTURE(what);
   CAPTURE(async);
-  Job job;
-  job.start(kMismatchWorld, [&](Here& here) { run_rank(here, mismatch, async); });
-  job.expect_all("ready");
-  job.tell_all("go");
-  for (int rank = 0; rank < kMismatchWorld; ++rank) {
-    CAPTURE(rank);
-    const Timed said = timed_line(job[rank].hear());
-    check_message(said, mismatch);
-    CHECK(job[rank].hear() == said.outcome);
-    CHECK(job[rank].hear() == said.outcome);
-    CHECK(job[rank].hear() == "intact");
-    const Timed destroyed = timed_line(job[rank].hear());
-    CHECK(destroyed.outcome == "ok");
-    CHECK(destroyed.elapsed_ms < kSoonMs);
-  }
+  check_mismatch(mismatch, [&](Here& here) { run_rank(here, mismatch, async); });
 }
 
 }  // namespace

@@ -108,8 +108,8 @@ Timed timed_line(const std::string& line) {
   return {elapsed, end + 1};
 }
 
-Guarded::Guarded(size_t bytes, unsigned char fill)
-    : bytes_(bytes), fill_(std::byte{fill}), memory_(bytes + 2 * kGuardBytes, kGuard) {
+Guarded::Guarded(size_t bytes, unsigned char fill, std::pmr::memory_resource* of)
+    : bytes_(bytes), fill_(std::byte{fill}), memory_(bytes + 2 * kGuardBytes, kGuard, of) {
   std::fill_n(data(), bytes, fill_);
 }
 

@@ -3,6 +3,7 @@
 #include <chrono>
 #include <functional>
 #include <memory>
+#include <memory_resource>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -76,7 +77,7 @@ Timed timed_line(const std::string& line);
 // Memory between two guards.
 class Guarded {
  public:
-  Guarded(size_t bytes, unsigned char fill);
+  Guarded(size_t bytes, unsigned char fill, std::pmr::memory_resource* of = std::pmr::get_default_resource());
   std::byte* data() { return memory_.data() + kGuardBytes; }
   // Nothing was written outside.
   bool intact() const;
@@ -88,7 +89,7 @@ class Guarded {
   static constexpr std::byte kGuard{0xa5};
   size_t bytes_;
   std::byte fill_;
-  std::vector<std::byte> memory_;
+  std::pmr::vector<std::byte> memory_;
 };
 
 }  // namespace rondo::testing
