@@ -2,15 +2,16 @@
 
 #include <algorithm>
 #include <memory>
+#include <numeric>
 #include <vector>
 
-#include "kernels/device/device_call.h"
+#include "ring/engine/device/stream_plans.h"
 
 namespace rondo::testing {
 
-// Ranks whose lanes meet in tests of the protocol (kernels/device/call_lane.h), and their calls on blocks of uint32.
-// Odd calls: every rank adds its block of all inputs, and writes it to all outputs. Even ones: what a rank has in its
-// first block goes around the ring, by messages: block k of the output comes from the rank k places before.
+// Ranks whose lanes meet in tests of the protocol (kernels/device/call_lane.h), and their calls on blocks of uint32, as
+// the engine makes them. Odd ones: all_reduces over the memory of all. Even ones: all_gathers of the first block around
+// the ring, by messages.
 class LaneCalls {
  public:
   struct Rank {
@@ -19,94 +20,73 @@ class LaneCalls {
     std::vector<uint32_t> memory;  // blocks of the input, then of the output
     std::vector<uint32_t> slots = std::vector<uint32_t>(kMessageSlots * kSlotBytes / 4);
     std::vector<DeviceWindow> windows;
+    DeviceCall calls[2];  // even, odd
   };
   static constexpr uint64_t kSlotBytes = 4096;
 
-  // count: elements of a block.
+  // count: elements of a block, whole lines of 64 bytes.
   LaneCalls(uint32_t world, uint32_t count) : world_(world), count_(count), ranks_(world) {
     for (Rank& rank : ranks_) rank.memory.resize(size_t{2} * world * count);
-    for (Rank& rank : ranks_) {
-      for (Rank& other : ranks_) rank.windows.push_back({other.memory.data(), 4 * other.memory.size()});
+    for (uint32_t rank = 0; rank < world; ++rank) {
+      for (Rank& other : ranks_) ranks_[rank].windows.push_back({other.memory.data(), 4 * other.memory.size()});
+      bind(rank, false);
+      bind(rank, true);
     }
   }
   Rank& of(uint32_t rank) { return ranks_[rank]; }
   uint32_t* block(uint32_t rank, uint32_t index) { return &ranks_[rank].memory[size_t{index} * count_]; }
-  uint32_t world() const { return world_; }
   static uint32_t input_of(uint32_t rank, uint32_t number, uint32_t block) { return number * 100 + rank * 10 + block; }
-  uint32_t output_of(uint32_t rank, uint32_t number, uint32_t block) const {
-    if (number % 2 == 0) return input_of((rank + world_ - block) % world_, number, 0);
+  uint32_t output_of(uint32_t number, uint32_t block) const {
+    if (number % 2 == 0) return input_of(block, number, 0);
     uint32_t sum = 0;
     for (uint32_t r = 0; r < world_; ++r) sum += input_of(r, number, block);
     return sum;
   }
 
   DeviceCall make(uint32_t rank, uint32_t number) {
-    DeviceCall call = {};
+    DeviceCall call = ranks_[rank].calls[number % 2];
+    call.number = number;
+    return call;
+  }
+  // What lanes run: elements of a fold, which is a sum or a copy of bytes.
+  static uint64_t count_of(const DeviceFold& fold) { return fold.fold == kCopies ? fold.count / 4 : fold.count; }
+
+ private:
+  void bind(uint32_t rank, bool reduces) {
+    std::vector<int> order(world_);
+    std::iota(order.begin(), order.end(), 0);
+    Topology topology;
+    topology.host.assign(world_, 0);
+    topology.island.assign(world_, 0);
+    StreamPlans plans(static_cast<int>(rank), topology, order);
+    Call what;
+    what.collective = reduces ? Collective::kAllReduce : Collective::kAllGather;
+    what.input = block(rank, 0);
+    what.output = block(rank, world_);
+    what.count = reduces ? uint64_t{world_} * count_ : count_;
+    what.dtype = DType::kUint32;
+    const Algorithm algorithm = reduces && world_ > 1 ? Algorithm::kRegistered : Algorithm::kRing;
+    const StreamPlans::Entry& plan = plans.get(what.collective, algorithm, -1);
+    const uint64_t pitch = uint64_t{4} * count_;
+    const auto place = [&](uint32_t index) {
+      return BlockPlace{reinterpret_cast<std::byte*>(block(rank, index)), pitch};
+    };
+    DeviceCall& call = ranks_[rank].calls[reduces ? 1 : 0];
+    call = {};
+    bind_program(check_call(what, static_cast<int>(rank), static_cast<int>(world_)), plan.plan, plan.program, place(0),
+                 place(world_), call);
     for (uint32_t r = 0; r < world_; ++r) call.controls[r] = ranks_[r].control.get();
     call.windows = ranks_[rank].windows.data();
     call.window_count = 1;
     call.status = &ranks_[rank].status;
     call.arrivals = ranks_[rank].slots.data();
-    call.departures = ranks_[(rank + 1) % world_].slots.data();
+    if (plan.program.to >= 0) call.departures = ranks_[static_cast<size_t>(plan.program.to)].slots.data();
     call.slot_bytes = kSlotBytes;
     call.limit_ns = 60'000'000'000;
-    call.card = {7, {0, 0, 0, 0}, {0, 0, uint64_t{4} * world_ * count_, 0}};
-    call.messages = number % 2 == 1 ? 0 : world_ - 1;
-    call.number = number;
+    call.card = {7, {0, 0, 0, pitch}, {0, 0, world_ * pitch, pitch}};
+    call.messages = plan.most_messages;
     call.rank = static_cast<uint8_t>(rank);
     call.world = static_cast<uint8_t>(world_);
-    call.dtype = static_cast<uint8_t>(DType::kUint32);
-    const auto others = static_cast<uint16_t>((1u << world_) - 1 - (1u << rank));
-    add(call, {CallStep::kSignal, 0, others, 0, 0});
-    add(call, {CallStep::kAwait, 0, others, 0, 0});
-    if (number % 2 == 0) return add_messages(call), call;
-    std::vector<CallRef> refs;
-    for (uint32_t r = 0; r < world_; ++r) refs.push_back(block_of(rank, r, CallRef::kInput));
-    for (uint32_t r = 0; r < world_; ++r) refs.push_back(block_of(rank, r, CallRef::kOutput));
-    add_pass(call, refs, world_);
-    add(call, {CallStep::kSignal, 1, others, 0, 0});
-    add(call, {CallStep::kAwait, 1, others, 0, 0});
-    return call;
-  }
-
- private:
-  // Block `own` of a rank's buffer, for the rank `own`.
-  CallRef block_of(uint32_t own, uint32_t rank, CallRef::Place place) {
-    const uint32_t index = (place == CallRef::kOutput ? world_ : 0) + own;
-    if (rank == own) return {reinterpret_cast<uintptr_t>(block(rank, index)), 0, 0, CallRef::kAddress};
-    return {uint64_t{4} * own * count_, 0, static_cast<uint8_t>(rank), static_cast<uint8_t>(place)};
-  }
-  static void add(DeviceCall& call, const CallStep& step) { call.steps[call.step_count++] = step; }
-  void add_pass(DeviceCall& call, const std::vector<CallRef>& refs, size_t sources) const {
-    uint16_t passes = 0, first = 0;
-    for (uint32_t s = 0; s < call.step_count; ++s) passes += call.steps[s].kind == CallStep::kPass;
-    if (passes > 0) {
-      const CallPass& last = call.passes[passes - 1];
-      first = static_cast<uint16_t>(last.first_ref + last.source_count + last.target_count);
-    }
-    std::copy(refs.begin(), refs.end(), call.refs + first);
-    call.passes[passes] = {count_, 0, first, static_cast<uint8_t>(sources), static_cast<uint8_t>(refs.size() - sources),
-                           0};
-    add(call, {CallStep::kPass, 0, 0, 0, passes});
-  }
-  void add_messages(DeviceCall& call) {
-    const auto next = static_cast<uint16_t>(1u << (call.rank + 1u) % world_);
-    const auto before = static_cast<uint16_t>(1u << (call.rank + world_ - 1) % world_);
-    const auto own = [&](uint32_t index) {
-      return CallRef{reinterpret_cast<uintptr_t>(block(call.rank, index)), 0, 0, CallRef::kAddress};
-    };
-    for (uint16_t k = 0; k < world_; ++k) {
-      const bool comes = k > 0, goes = k + 1u < world_;
-      std::vector<CallRef> refs{comes ? CallRef{k - 1u, 0, 0, CallRef::kArrival} : own(0), own(world_ + k)};
-      if (goes) refs.push_back({k, 0, 0, CallRef::kDeparture});
-      if (comes) add(call, {CallStep::kAwait, 4, before, k, 0});
-      if (goes && k >= kMessageSlots) {
-        add(call, {CallStep::kAwait, 5, next, static_cast<uint16_t>(k + 1 - kMessageSlots), 0});
-      }
-      add_pass(call, refs, 1);
-      if (goes) add(call, {CallStep::kSignal, 4, next, static_cast<uint16_t>(k + 1), 0});
-      if (comes) add(call, {CallStep::kSignal, 5, before, k, 0});
-    }
   }
 
   const uint32_t world_, count_;

@@ -30,7 +30,7 @@ struct WeakLeft : CallOrders {
 // What a lane runs on: passes of a test's own, whose accesses the sanitizer sees.
 struct Runs {
   void run(const DeviceFold& fold) {
-    for (uint64_t i = 0; i < fold.count; ++i) {
+    for (uint64_t i = 0; i < LaneCalls::count_of(fold); ++i) {
       uint32_t sum = 0;
       for (int s = 0; s < fold.source_count; ++s) sum += static_cast<const uint32_t*>(fold.sources[s])[i];
       for (int t = 0; t < fold.target_count; ++t) static_cast<uint32_t*>(fold.targets[t])[i] = sum;
@@ -62,7 +62,7 @@ bool run_rank(LaneCalls& calls, uint32_t rank, uint32_t number) {
   }
   bool right = own.status.failure == 0;
   for (uint32_t i = 0; i < kRanks * kCount; ++i) {
-    right = right && own.memory[kRanks * kCount + i] == calls.output_of(rank, number, i / kCount);
+    right = right && own.memory[kRanks * kCount + i] == calls.output_of(number, i / kCount);
   }
   for (std::thread& lane : lanes) lane.join();
   return right;
