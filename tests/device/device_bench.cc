@@ -50,44 +50,34 @@ struct Memory {
   std::vector<void*> all;
 };
 
-double copy_gbps(const Mirror& mirror, size_t bytes, bool by_kernel) {
+double copy_gbps(const Mirror& mirror, size_t bytes) {
   const Memory memory(mirror, 2, bytes);
   const double seconds = median_seconds(mirror, [&](int turn) {
-    void* const from = memory.all[static_cast<size_t>(2 * turn)];
-    void* const to = memory.all[static_cast<size_t>(2 * turn + 1)];
-    if (by_kernel) {
-      DeviceFold fold = {};
-      fold.sources[0] = from;
-      fold.targets[0] = to;
-      fold.count = bytes;
-      fold.source_count = fold.target_count = 1;
-      fold.dtype = static_cast<uint8_t>(DType::kUint8);
-      fold.fold = kCopies;
-      mirror.driver().fold(fold, mirror.stream());
-    } else {
-      const DeviceCopy copy{to, from, bytes, bytes, bytes, 1};
-      mirror.driver().copy(copy, mirror.stream());
-    }
+    const auto at = memory.all.begin() + 2 * turn;
+    mirror.driver().copy({at[1], at[0], bytes, bytes, bytes, 1}, mirror.stream());
   });
   return 2e-9 * static_cast<double>(bytes) / seconds;
 }
 
-double fold_gbps(const Mirror& mirror, DType dtype, int sources, int targets, size_t bytes) {
+double pass_gbps(const Mirror& mirror, DType dtype, uint8_t fold, int sources, int targets, size_t bytes) {
   const int buffers = sources + targets;
   const Memory memory(mirror, buffers, bytes);
   const double seconds = median_seconds(mirror, [&](int turn) {
-    DeviceFold fold = {};
+    DeviceFold pass = {};
     const auto at = memory.all.begin() + turn * buffers;
-    std::copy_n(at, sources, fold.sources);
-    std::copy_n(at + sources, targets, fold.targets);
-    fold.count = bytes / dtype_bytes(dtype);
-    fold.source_count = static_cast<uint8_t>(sources);
-    fold.target_count = static_cast<uint8_t>(targets);
-    fold.dtype = static_cast<uint8_t>(dtype);
-    fold.fold = static_cast<uint8_t>(Fold::kSum);
-    mirror.driver().fold(fold, mirror.stream());
+    std::copy_n(at, sources, pass.sources);
+    std::copy_n(at + sources, targets, pass.targets);
+    pass.count = bytes / dtype_bytes(dtype);
+    pass.source_count = static_cast<uint8_t>(sources);
+    pass.target_count = static_cast<uint8_t>(targets);
+    pass.dtype = static_cast<uint8_t>(dtype);
+    pass.fold = fold;
+    mirror.driver().fold(pass, mirror.stream());
   });
   return 1e-9 * buffers * static_cast<double>(bytes) / seconds;
+}
+double sum_gbps(const Mirror& mirror, DType dtype, int sources, int targets, size_t bytes) {
+  return pass_gbps(mirror, dtype, static_cast<uint8_t>(Fold::kSum), sources, targets, bytes);
 }
 
 int bench(size_t bytes) {
@@ -96,13 +86,14 @@ int bench(size_t bytes) {
   mirror.driver().facts(mirror.device(), &facts);
   std::printf("%s, compute capability %d.%d, driver %d; %zu MiB a buffer\n", facts.name.c_str(), facts.major,
               facts.minor, facts.driver, bytes >> 20);
-  const double by_engine = copy_gbps(mirror, bytes, false), by_kernel = copy_gbps(mirror, bytes, true);
+  const double by_engine = copy_gbps(mirror, bytes);
+  const double by_kernel = pass_gbps(mirror, DType::kUint8, kCopies, 1, 1, bytes);
   const double copy = std::max(by_engine, by_kernel);
   std::printf("copy: %.0f GB/s by the runtime, %.0f GB/s by the kernel\n", by_engine, by_kernel);
   bool reached = true;
   for (const DType dtype : {DType::kFloat32, DType::kBfloat16, DType::kFloat16, DType::kFloat8E4M3, DType::kInt8}) {
     for (const int sources : {2, 8}) {
-      const double gbps = fold_gbps(mirror, dtype, sources, 1, bytes), ratio = gbps / copy;
+      const double gbps = sum_gbps(mirror, dtype, sources, 1, bytes), ratio = gbps / copy;
       const bool has_bar = dtype == DType::kFloat32 || dtype == DType::kBfloat16;
       const bool below = has_bar && ratio < (sources == 2 ? 0.90 : 0.85);
       std::printf("%10s sum, %d sources: %.0f GB/s, %.2f of copy%s\n", dtype_name(dtype), sources, gbps, ratio,
@@ -110,7 +101,7 @@ int bench(size_t bytes) {
       reached &= !below;
     }
   }
-  std::printf("float32 sum, 8 sources to 8 targets: %.0f GB/s\n", fold_gbps(mirror, DType::kFloat32, 8, 8, bytes));
+  std::printf("float32 sum, 8 sources to 8 targets: %.0f GB/s\n", sum_gbps(mirror, DType::kFloat32, 8, 8, bytes));
   return reached ? 0 : 1;
 }
 
