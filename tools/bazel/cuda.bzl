@@ -8,12 +8,10 @@ the same tree.
 load("@bazel_tools//tools/cpp:toolchain_utils.bzl", "find_cpp_toolchain")
 load("@cuda//:toolkit.bzl", "CUDA_LIBRARY_DIR", "CUDA_ROOT")
 
-# Machine code for A100 (sm_80) and H100/H200 (sm_90), and PTX that the driver compiles for what comes after them.
-_ARCHITECTURES = [
-    "-gencode=arch=compute_80,code=sm_80",
-    "-gencode=arch=compute_90,code=sm_90",
-    "-gencode=arch=compute_90,code=compute_90",
-]
+# Machine code for A100, H100/H200, B200, RTX 50; others of the same major number run the same code. And PTX, which the
+# driver compiles for what comes after them.
+_ARCHITECTURES = ["80", "90", "100", "120"]
+_PTX_ARCHITECTURE = "90"
 
 # -fmad=false: as -ffp-contract=off on the host, so that bits do not depend on the device.
 _OPTIONS = [
@@ -23,10 +21,6 @@ _OPTIONS = [
     "-Xcompiler=-fPIC,-fvisibility=hidden,-Wall,-Wextra,-ffp-contract=off",
     "-Werror=all-warnings",
 ]
-
-# Of a fat binary: A100, H100/H200, B200, RTX 50; others of the same major number run the same code.
-_FATBIN_ARCHITECTURES = ["80", "90", "100", "120"]
-_PTX_ARCHITECTURE = "90"
 
 def _compile(ctx, cc_toolchain, source, headers, ending, flags):
     output = ctx.actions.declare_file("_cuda/{}/{}{}".format(ctx.label.name, source.basename, ending))
@@ -91,7 +85,9 @@ def _compilation(ctx):
 def _cuda_library_impl(ctx):
     cc_toolchain, compiled = _compilation(ctx)
     features = cc_common.configure_features(ctx = ctx, cc_toolchain = cc_toolchain)
-    objects = [_compile(ctx, cc_toolchain, source, compiled, ".o", _ARCHITECTURES + ["-c"]) for source in ctx.files.srcs]
+    codes = ["-gencode=arch=compute_{0},code=sm_{0}".format(number) for number in _ARCHITECTURES]
+    codes.append("-gencode=arch=compute_{0},code=compute_{0}".format(_PTX_ARCHITECTURE))
+    objects = [_compile(ctx, cc_toolchain, source, compiled, ".o", codes + ["-c"]) for source in ctx.files.srcs]
     return [
         DefaultInfo(files = depset(objects)),
         CcInfo(
@@ -104,7 +100,7 @@ def _cuda_fatbin_impl(ctx):
     cc_toolchain, compiled = _compilation(ctx)
     images = [
         ("elf", number, _compile(ctx, cc_toolchain, ctx.file.src, compiled, ".sm_%s.cubin" % number, ["-cubin", "-arch=sm_" + number]))
-        for number in _FATBIN_ARCHITECTURES
+        for number in _ARCHITECTURES
     ]
     ptx = _compile(ctx, cc_toolchain, ctx.file.src, compiled, ".ptx", ["-ptx", "-arch=compute_" + _PTX_ARCHITECTURE])
     fatbin = ctx.actions.declare_file(ctx.label.name + ".fatbin")
