@@ -45,19 +45,17 @@ std::byte* DeviceGroup::image(const std::byte* host) const {
   return found.device + (host - start);
 }
 
-void DeviceGroup::run(const Call& call) {
-  Call there = call;
-  there.input = image(call.input);
-  there.output = image(call.output);
-  RondoGroup::run(there);
+Call DeviceGroup::image(Call call) const {
+  call.input = image(call.input);
+  call.output = image(call.output);
+  return call;
 }
+
+void DeviceGroup::run(const Call& call) { RondoGroup::run(image(call)); }
 
 void DeviceGroup::run_parts(const Call& call, std::span<const uint64_t> counts) {
   if (!fused_) return Group::run_parts(call, counts);
-  Call there = call;
-  there.input = image(call.input);
-  there.output = image(call.output);
-  run_parts_at(there, counts);
+  run_parts_at(image(call), counts);
 }
 
 void DeviceGroup::complete() { driver_->check(driver_->synchronize(stream_), "waiting for the stream"); }

@@ -52,6 +52,7 @@ class DeviceGroup final : public RondoGroup {
     uint64_t bytes = 0;
   };
   std::byte* image(const std::byte* host) const;
+  Call image(Call call) const;
   void copy_images(bool to_device);
   double median_seconds(const std::function<void()>& run);
   // put: one copy of `bytes`, into the stream; its turn.
