@@ -16,6 +16,17 @@ constexpr size_t kLeastMemoryBytes = 64 * 1024;
 
 }  // namespace
 
+Call all_reduce_of(const TensorRef& tensor, Op op, const CallOptions& options) {
+  Call call;
+  call.input = tensor.input;
+  call.output = tensor.output;
+  call.count = tensor.count;
+  call.dtype = tensor.dtype;
+  call.op = op;
+  call.options = options;
+  return call;
+}
+
 void TensorLists::refuse_options(const CallOptions& options) const {
   // Operations before the one that fails have their results.
   if (options.recoverable) {
@@ -34,21 +45,15 @@ void TensorLists::refuse_options(const CallOptions& options) const {
 
 void TensorLists::append(std::vector<BatchPart>& items, std::span<const TensorRef> tensors, Op op,
                          const CallOptions& options, bool fusable) const {
-  Call call;
-  call.op = op;
   refuse_options(options);
   if (op == Op::kUser) {
     throw Exception(
         ErrorCode::kInvalid,
         fmt::format("rank {}: a list has no operation of the program's; make a call for each tensor", group_.rank()));
   }
-  call.options = options;
   items.reserve(items.size() + tensors.size());
   for (size_t i = 0; i < tensors.size(); ++i) {
-    call.input = tensors[i].input;
-    call.output = tensors[i].output;
-    call.count = tensors[i].count;
-    call.dtype = tensors[i].dtype;
+    const Call call = all_reduce_of(tensors[i], op, options);
     try {
       items.push_back({check_call(call, group_.rank(), group_.size()), fusable});
       if (!options.stream) group_.check_on_host(call);

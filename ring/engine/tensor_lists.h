@@ -17,6 +17,9 @@ namespace rondo {
 
 class CommunicatorState;
 
+// Of one tensor of a list.
+Call all_reduce_of(const TensorRef& tensor, Op op, const CallOptions& options);
+
 // A call of a batch or list, or one of the operations that they become.
 struct BatchPart {
   CheckedCall call;

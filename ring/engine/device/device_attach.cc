@@ -125,7 +125,7 @@ std::shared_ptr<StreamCalls> DeviceSide::exchange(std::chrono::milliseconds time
     // Streams of one process may share a queue of the device, in which a wait of one rank would stand before the copy
     // of another one that it waits for.
     const bool here = host[static_cast<size_t>(r)] == host[static_cast<size_t>(group_.rank())] && card.pid == own.pid;
-    if (r != group_.rank() && here) waits_ = StreamCall::Waits::kHost;
+    if (r != group_.rank() && here) waits_ = StreamOperation::Waits::kHost;
   }
   share_device(cards, facts.serves_processes);
   return calls;

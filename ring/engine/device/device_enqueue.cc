@@ -60,19 +60,12 @@ const StreamPlans::Entry& DeviceSide::plan_of(const CheckedCall& call, Algorithm
 }
 
 // As if its buffers were in window 0, since blocks are a piece's.
-CheckedCall DeviceSide::call_of(Call call, const Piece& piece) const {
-  call.count = piece.count;
-  call.input = island_->bounce() + piece.input;
-  call.output = island_->bounce() + piece.output;
-  call.options.stream.reset();
-  return check_call(call, group_.rank(), group_.size());
-}
-
 DeviceSide::Enqueued DeviceSide::enqueued_of(const Call& call, const CheckedCall& checked, const StreamFacts& stream,
                                              Algorithm algorithm) {
   check_own_stream(collective_name(call.collective), stream);
   Enqueued what{algorithm, pieces_of(checked, plan_of(checked, algorithm)), {}, *call.options.stream, stream.id};
-  for (const Piece& piece : what.pieces) what.calls.push_back(call_of(call, piece));
+  for (const Piece& piece : what.pieces) what.parts.push_back({call_of(call, piece, island_->bounce())});
+  number_pieces(what.parts, nullptr);
   return what;
 }
 
@@ -80,34 +73,31 @@ DeviceSide::Enqueued DeviceSide::enqueued_of(const Call& call, const CheckedCall
 std::shared_ptr<Operation> DeviceSide::start_enqueued_list(std::span<const TensorRef> tensors, Op op,
                                                            const CallOptions& options, const ListArguments& arguments) {
   if (!island_) return nullptr;
-  Call call;
-  call.op = op;
-  call.options = options;
+  Call call = all_reduce_of({}, op, options);
   if (call.options.algorithm == Algorithm::kAuto) call.options.algorithm = Algorithm::kRegistered;
   Enqueued what;
   what.stream = *options.stream;
   what.stream_id = arguments.stream.id;
   for (ListPiece& piece : cut_list(tensors, group_.context().config.device_window_bytes)) {
     call.dtype = piece.dtype;
-    what.calls.push_back(call_of(call, piece.piece));
+    what.parts.push_back({call_of(call, piece.piece, island_->bounce())});
     what.pieces.push_back(std::move(piece.piece));
   }
-  if (what.calls.empty() || algorithm_of(what.calls.front(), call.options) != Algorithm::kRegistered) return nullptr;
+  if (what.parts.empty() || algorithm_of(what.parts.front().call, call.options) != Algorithm::kRegistered) {
+    return nullptr;
+  }
   check_own_stream("all_reduce_many", arguments.stream);
-  what.list = arguments.list;
+  number_pieces(what.parts, arguments.list);
   return enqueue(std::move(what));
 }
 
 std::shared_ptr<LaunchedCall> DeviceSide::make(Enqueued& what) {
-  const StreamPlans::Entry& plan = plan_of(what.calls.front(), what.algorithm);
-  const uint32_t entries = LaunchedCall::entries_of(what.pieces);
-  if (!calls_->begin(entries, [this] { return group_.context().failure.get() != nullptr; })) group_.check_usable();
-  return std::make_shared<LaunchedCall>(
-      LaunchedCall::Options{calls_, island_, &plan, what.stream, waits_, std::move(what.pieces),
-                            [this](const Error& error) {
-                              if (error.code != ErrorCode::kInvalid) group_.fail(error);
-                            },
-                            group_.limit_of(std::chrono::milliseconds(what.calls.front().timeout))});
+  const StreamPlans::Entry& plan = plan_of(what.parts.front().call, what.algorithm);
+  const auto made =
+      std::make_shared<LaunchedCall>(in_stream(what.stream, island_->device(), std::move(what.pieces)), island_, plan,
+                                     group_.limit_of(std::chrono::milliseconds(what.parts.front().call.timeout)));
+  take_room(*made);
+  return made;
 }
 
 // In a replay no host takes part: kernels count calls, compare cards, and end by their own deadline.
@@ -115,7 +105,7 @@ void DeviceSide::capture(const Call& call, const StreamFacts& stream) {
   const char* const name = collective_name(call.collective);
   const CheckedCall checked = check_call(call, group_.rank(), group_.size());
   const Algorithm algorithm = algorithm_of(checked, call.options);
-  if (algorithm == Algorithm::kAuto || waits_ == StreamCall::Waits::kHost) {
+  if (algorithm == Algorithm::kAuto || waits_ == StreamOperation::Waits::kHost) {
     throw Exception(
         ErrorCode::kUnsupported,
         fmt::format("{} on rank {}: the stream is being captured for a graph, which only calls that are one "
@@ -123,43 +113,21 @@ void DeviceSide::capture(const Call& call, const StreamFacts& stream) {
                     name, group_.rank(), algorithm == Algorithm::kAuto ? "is staged" : "has ranks that are threads"));
   }
   Enqueued what = enqueued_of(call, checked, stream, algorithm);
-  const Piece& first = what.pieces.front();
-  if (!first.in.empty()) check_device(name, stream, {"input", call.input});
-  if (!first.out.empty()) check_device(name, stream, {"output", call.output});
+  check_buffers(call, stream, what.pieces.front());
   const auto made = make(what);
-  for (size_t i = 0; i < what.calls.size(); ++i) {
-    what.calls[i].piece = static_cast<uint32_t>(i + 1);
-    what.calls[i].pieces = static_cast<uint32_t>(what.calls.size());
-    made->capture(what.calls[i], fingerprint_of(group_.prepare(what.calls[i])->kind, 0));
+  for (const BatchPart& part : what.parts) {
+    made->capture(part.call, fingerprint_of(group_.prepare(part.call)->kind, 0));
   }
 }
 
 std::shared_ptr<Operation> DeviceSide::enqueue(Enqueued what) {
   const auto made = make(what);
   std::lock_guard order(order_mutex_);
-  std::vector<BatchPart> parts;
-  const Algorithm shown = what.algorithm == Algorithm::kRing ? Algorithm::kRing : Algorithm::kAuto;
-  for (size_t i = 0; i < what.calls.size(); ++i) {
-    what.calls[i].asked = shown;
-    parts.push_back({std::move(what.calls[i])});
+  for (BatchPart& part : what.parts) {
+    part.call.asked = what.algorithm == Algorithm::kRing ? Algorithm::kRing : Algorithm::kAuto;
+    made->add_piece(part);
   }
-  number_pieces(parts);
-  for (BatchPart& part : parts) {
-    note_list(part.call, what.list);
-    LaunchedCall::Part moved = made->add_part(part.call);
-    part.gate = std::move(moved.gate);
-    part.run = std::move(moved.run);
-  }
-  follow_last(what.stream, what.stream_id);
-  for (auto& operation : group_.submit_all(std::move(parts))) {
-    made->engine = operation->engine;
-    const uint64_t fingerprint = operation->fingerprint;
-    made->add_operation(std::move(operation), fingerprint);
-  }
-  group_.leave_to_progress_thread(*made->engine);
-  made->enqueue();
-  last_ = made;
-  last_stream_ = what.stream_id;
+  submit(made, std::move(what.parts), what.stream_id);
   return made;
 }
 

@@ -25,18 +25,16 @@ std::shared_ptr<StreamCall> DeviceSide::make(const MessageCall& call, Blocking b
   const P2pCall checked = group_.checked(call);
   attach_for(name_of(checked), call.options.timeout, &*call.options.stream);
   group_.ready_progress_thread();
-  StreamCall::Options made = staged(*call.options.stream, check_message(checked, *call.options.stream).device);
-  calls_->prepare(made.device);
+  const StreamFacts stream = check_message(checked, *call.options.stream);
+  calls_->prepare(stream.device);
   Piece piece;
   piece.region_bytes = checked.bytes;
   if (checked.bytes > 0) piece.in = {{checked.data, checked.bytes, 0, checked.bytes, checked.bytes, 1}};
   if (!checked.sends()) piece.out = piece.in;
-  made.pieces.push_back(std::move(piece));
-  made.message = checked;
-  made.messages = group_.messages();
-  made.limit = group_.limit_of(call.options.timeout);
-  made.blocking = blocking == Blocking::kYes;
-  return std::make_shared<StreamCall>(std::move(made));
+  return std::make_shared<StreamCall>(
+      in_stream(*call.options.stream, stream.device, {std::move(piece)}),
+      StreamCall::MessageOptions{checked, group_.messages(), group_.limit_of(call.options.timeout),
+                                 blocking == Blocking::kYes});
 }
 
 StreamFacts DeviceSide::check_message(const P2pCall& call, DeviceStream stream) const {

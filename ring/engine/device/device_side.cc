@@ -10,17 +10,6 @@ namespace {
 
 constexpr std::chrono::milliseconds kBetweenLettingGo{5};
 
-Call all_reduce_of(const TensorRef& tensor, Op op, const CallOptions& options) {
-  Call call;
-  call.input = tensor.input;
-  call.output = tensor.output;
-  call.count = tensor.count;
-  call.dtype = tensor.dtype;
-  call.op = op;
-  call.options = options;
-  return call;
-}
-
 }  // namespace
 
 StreamFacts DeviceSide::check_stream(const DeviceDriver& driver, const std::string& call, void* stream) const {
@@ -55,6 +44,12 @@ void DeviceSide::check_device(const std::string& call, const StreamFacts& stream
   }
 }
 
+void DeviceSide::check_buffers(const Call& call, const StreamFacts& stream, const Piece& first) const {
+  const char* const name = collective_name(call.collective);
+  if (!first.in.empty()) check_device(name, stream, {"input", call.input});
+  if (!first.out.empty()) check_device(name, stream, {"output", call.output});
+}
+
 void DeviceSide::check_host(const char* call, const void* data) const {
   if (!attached_.load(std::memory_order_acquire) || data == nullptr) return;
   PointerFacts facts{};
@@ -68,22 +63,25 @@ void DeviceSide::check_host(const Call& call) const {
   check_host(collective_name(call.collective), call.output);
 }
 
+// A piece of the call, on other memory.
+CheckedCall DeviceSide::call_of(Call call, const Piece& piece, std::byte* memory) const {
+  call.options.stream.reset();
+  call.count = piece.count;
+  call.input_counts = piece.input_counts;
+  call.output_counts = piece.output_counts;
+  call.input_displacements = call.output_displacements = {};
+  call.input = memory + piece.input;
+  call.output = memory + piece.output;
+  return check_call(call, group_.rank(), group_.size());
+}
+
 // The operations of an even or uneven call, a piece each and those of no element, with their gates.
 std::vector<BatchPart> DeviceSide::parts_of(const Call& call, StreamCall& stream_call) const {
   const std::vector<Piece>& pieces = stream_call.pieces();
   std::vector<BatchPart> parts;
   const auto add = [&](const Piece& piece, std::byte* region, const std::shared_ptr<Gate>& gate) {
-    Call one = call;
-    one.options.stream.reset();
-    one.count = piece.count;
-    one.input_counts = piece.input_counts;
-    one.output_counts = piece.output_counts;
-    one.input_displacements = one.output_displacements = {};
-    one.input = region + piece.input;
-    one.output = region + piece.output;
-    BatchPart part{check_call(one, group_.rank(), group_.size())};
-    part.gate = gate;
-    parts.push_back(std::move(part));
+    parts.push_back({call_of(call, piece, region)});
+    parts.back().gate = gate;
   };
   for (size_t i = 0; i < pieces.size(); ++i) {
     const auto gate = stream_call.add_gate(i, static_cast<int>(1 + pieces[i].empty_calls));
@@ -93,41 +91,50 @@ std::vector<BatchPart> DeviceSide::parts_of(const Call& call, StreamCall& stream
     none.output_counts.resize(pieces[i].output_counts.size());
     for (uint32_t empty = 0; empty < pieces[i].empty_calls; ++empty) add(none, stream_call.region(i), gate);
   }
-  number_pieces(parts);
   return parts;
 }
 
-void DeviceSide::number_pieces(std::vector<BatchPart>& parts) {
+void DeviceSide::number_pieces(std::vector<BatchPart>& parts, const std::shared_ptr<const TensorList>& list) {
   for (size_t i = 0; i < parts.size(); ++i) {
-    parts[i].call.piece = static_cast<uint32_t>(i + 1);
-    parts[i].call.pieces = static_cast<uint32_t>(parts.size());
+    CheckedCall& call = parts[i].call;
+    call.piece = static_cast<uint32_t>(i + 1);
+    call.pieces = static_cast<uint32_t>(parts.size());
+    if (!list) continue;
+    call.list = list;
+    call.shared_counts = list->hash;
+    call.part = call.piece;
+    call.parts = call.pieces;
   }
 }
 
-StreamCall::Options DeviceSide::staged(void* stream, int device) {
-  return {calls_, stream, device, waits_, {}, [this](const Error& error) {
+StreamOperation::Options DeviceSide::in_stream(void* stream, int device, std::vector<Piece> pieces) {
+  return {calls_, stream, device, waits_, std::move(pieces), [this](const Error& error) {
             if (error.code != ErrorCode::kInvalid) group_.fail(error);
           }};
 }
 
-void DeviceSide::take_room(StreamCall& call) {
+void DeviceSide::take_room(StreamOperation& call) {
   if (!call.take_room([this] { return group_.context().failure.get() != nullptr; })) group_.check_usable();
 }
 
 std::shared_ptr<StreamCall> DeviceSide::make(std::vector<Piece> pieces, void* stream, int device) {
-  StreamCall::Options options = staged(stream, device);
-  options.pieces = std::move(pieces);
-  auto made = std::make_shared<StreamCall>(std::move(options));
+  auto made = std::make_shared<StreamCall>(in_stream(stream, device, std::move(pieces)));
   take_room(*made);
   return made;
 }
 
-void DeviceSide::submit(StreamCall& call, std::vector<BatchPart> parts, uint64_t stream_id) {
-  follow_last(call.stream(), stream_id);
-  for (const auto& operation : group_.submit_all(std::move(parts))) call.engine = operation->engine;
-  group_.leave_to_progress_thread(*call.engine);
-  call.enqueue();
-  last_ = call.weak_from_this();
+// Under order_mutex_.
+void DeviceSide::submit(const std::shared_ptr<StreamOperation>& call, std::vector<BatchPart> parts,
+                        uint64_t stream_id) {
+  follow_last(call->stream(), stream_id);
+  for (auto& operation : group_.submit_all(std::move(parts))) {
+    call->engine = operation->engine;
+    const uint64_t fingerprint = operation->fingerprint;
+    call->add_operation(std::move(operation), fingerprint);
+  }
+  group_.leave_to_progress_thread(*call->engine);
+  call->enqueue();
+  last_ = call;
   last_stream_ = stream_id;
 }
 
@@ -149,9 +156,7 @@ DeviceSide::Arguments DeviceSide::check_arguments(const Call& call) {
   arguments.stream = check_stream(name, *call.options.stream);
   arguments.pieces =
       cut_pieces(arguments.checked, group_.rank(), group_.size(), kPieceBytes, kMostPieces, Edges::kShort);
-  const Piece& first = arguments.pieces.front();
-  if (!first.in.empty()) check_device(name, arguments.stream, {"input", call.input});
-  if (!first.out.empty()) check_device(name, arguments.stream, {"output", call.output});
+  check_buffers(call, arguments.stream, arguments.pieces.front());
   return arguments;
 }
 
@@ -171,8 +176,10 @@ std::shared_ptr<Operation> DeviceSide::start(const Call& call) {
     return enqueue(enqueued_of(call, arguments.checked, arguments.stream, algorithm));
   }
   std::shared_ptr<StreamCall> made = make(std::move(arguments.pieces), *call.options.stream, arguments.stream.device);
+  std::vector<BatchPart> parts = parts_of(call, *made);
+  number_pieces(parts, nullptr);
   std::lock_guard order(order_mutex_);
-  submit(*made, parts_of(call, *made), arguments.stream.id);
+  submit(made, std::move(parts), arguments.stream.id);
   return made;
 }
 
@@ -212,28 +219,17 @@ std::shared_ptr<Operation> DeviceSide::start_staged_list(std::span<const TensorR
   std::vector<Piece> pieces;
   for (ListPiece& piece : cut) pieces.push_back(std::move(piece.piece));
   const std::shared_ptr<StreamCall> made = make(std::move(pieces), *options.stream, arguments.stream.device);
+  Call call = all_reduce_of({}, op, options);
   std::vector<BatchPart> parts;
   for (size_t i = 0; i < cut.size(); ++i) {
-    std::byte* const region = made->region(i);
-    Call call = all_reduce_of({region, region, made->pieces()[i].count, cut[i].dtype}, op, options);
-    call.options.stream.reset();
-    parts.push_back({check_call(call, group_.rank(), group_.size())});
+    call.dtype = cut[i].dtype;
+    parts.push_back({call_of(call, made->pieces()[i], made->region(i))});
     parts.back().gate = made->add_gate(i, 1);
   }
-  number_pieces(parts);
-  for (BatchPart& part : parts) note_list(part.call, arguments.list);
+  number_pieces(parts, arguments.list);
   std::lock_guard order(order_mutex_);
-  submit(*made, std::move(parts), arguments.stream.id);
+  submit(made, std::move(parts), arguments.stream.id);
   return made;
-}
-
-// Of an operation that is a piece of a list.
-void DeviceSide::note_list(CheckedCall& call, const std::shared_ptr<const TensorList>& list) {
-  if (!list) return;
-  call.list = list;
-  call.shared_counts = list->hash;
-  call.part = call.piece;
-  call.parts = call.pieces;
 }
 
 void DeviceSide::close(Clock::time_point until) {

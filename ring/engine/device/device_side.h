@@ -93,8 +93,8 @@ class DeviceSide {
   std::vector<Piece> pieces_of(const CheckedCall& call, const StreamPlans::Entry& plan) const;
   std::shared_ptr<Operation> start_staged_list(std::span<const TensorRef> tensors, Op op, const CallOptions& options,
                                                const ListArguments& arguments);
-  static void number_pieces(std::vector<BatchPart>& parts);
-  static void note_list(CheckedCall& call, const std::shared_ptr<const TensorList>& list);
+  // list: that they are of; null: of none.
+  static void number_pieces(std::vector<BatchPart>& parts, const std::shared_ptr<const TensorList>& list);
   // Null: the list is staged.
   std::shared_ptr<Operation> start_enqueued_list(std::span<const TensorRef> tensors, Op op, const CallOptions& options,
                                                  const ListArguments& arguments);
@@ -102,16 +102,15 @@ class DeviceSide {
   struct Enqueued {
     Algorithm algorithm = Algorithm::kRegistered;
     std::vector<Piece> pieces;
-    std::vector<CheckedCall> calls;  // one a piece
+    std::vector<BatchPart> parts;  // one a piece
     void* stream = nullptr;
     uint64_t stream_id = 0;
-    std::shared_ptr<const TensorList> list = nullptr;  // that they are of, shared with the operations; null: of none
   };
   Enqueued enqueued_of(const Call& call, const CheckedCall& checked, const StreamFacts& stream, Algorithm algorithm);
   std::shared_ptr<LaunchedCall> make(Enqueued& what);
   void capture(const Call& call, const StreamFacts& stream);
   std::shared_ptr<Operation> enqueue(Enqueued what);
-  CheckedCall call_of(Call call, const Piece& piece) const;
+  CheckedCall call_of(Call call, const Piece& piece, std::byte* memory) const;
   const StreamPlans::Entry& plan_of(const CheckedCall& call, Algorithm algorithm);
   void check_own_stream(const char* call, const StreamFacts& stream) const;
   void follow_last(void* stream, uint64_t stream_id);
@@ -124,10 +123,11 @@ class DeviceSide {
   }
   StreamFacts check_stream(const DeviceDriver& driver, const std::string& call, void* stream) const;
   void check_device(const std::string& call, const StreamFacts& stream, const Memory& memory) const;
-  StreamCall::Options staged(void* stream, int device);
+  void check_buffers(const Call& call, const StreamFacts& stream, const Piece& first) const;
+  StreamOperation::Options in_stream(void* stream, int device, std::vector<Piece> pieces);
   std::shared_ptr<StreamCall> make(std::vector<Piece> pieces, void* stream, int device);
-  void take_room(StreamCall& call);
-  void submit(StreamCall& call, std::vector<BatchPart> parts, uint64_t stream_id);
+  void take_room(StreamOperation& call);
+  void submit(const std::shared_ptr<StreamOperation>& call, std::vector<BatchPart> parts, uint64_t stream_id);
   StreamFacts check_message(const P2pCall& call, DeviceStream stream) const;
   std::shared_ptr<StreamCall> begin(const MessageCall& call, Blocking blocking);
   std::vector<BatchPart> parts_of(const Call& call, StreamCall& stream_call) const;
@@ -136,7 +136,7 @@ class DeviceSide {
   std::mutex attach_mutex_;
   std::shared_ptr<StreamCalls> calls_;  // shared with the calls under way; set by attach()
   std::atomic<bool> attached_{false};
-  StreamCall::Waits waits_ = StreamCall::Waits::kStream;
+  StreamOperation::Waits waits_ = StreamOperation::Waits::kStream;
   int device_ = 0;
   int32_t sharings_ = 0;                  // kSharesBy... that the devices of all ranks have
   uint32_t ranks_on_device_ = 0;          // of this rank, itself too; 0: they have no kernels that wait for one another

@@ -6,6 +6,7 @@
 #include "ring/base/caught.h"
 #include "ring/engine/device/host_wait.h"
 #include "ring/engine/progress/progress_engine.h"
+#include "ring/engine/tensor_lists.h"
 
 namespace rondo {
 namespace {
@@ -18,10 +19,17 @@ constexpr uint64_t kLaneBytes = 16 * 1024;
 
 }  // namespace
 
-// Sees how far the kernel is. Under the lease.
-class LaunchedCall::PassRun final : public Run {
+// Of one piece: opens the operation's gate when the kernel has begun, and sees how far it is. Under the lease.
+class LaunchedCall::Kernel final : public Run, public Gate {
  public:
-  PassRun(std::shared_ptr<DeviceIsland> island, uint32_t number) : island_(std::move(island)), number_(number) {}
+  Kernel(std::shared_ptr<LaunchedCall> call, uint32_t number)
+      : island_(call->island_), call_(std::move(call)), number_(number) {}
+
+  bool is_open() const override { return at_least(load_word(island_->own().status.started), number_); }
+  void ended(const Error* error) override {
+    island_->note_ended(number_, error == nullptr);
+    std::exchange(call_, nullptr)->piece_ended(error);
+  }
 
   bool ready() override { return true; }
   void start(const RunStart&) override {}
@@ -54,58 +62,26 @@ class LaunchedCall::PassRun final : public Run {
   }
 
   const std::shared_ptr<DeviceIsland> island_;  // shared with the communicator's device side
+  std::shared_ptr<LaunchedCall> call_;          // until the operation ends, which the call owns
   const uint32_t number_;
   uint64_t seen_ = 0;
   bool done_ = false;
   RunFailure failure_;
 };
 
-class LaunchedCall::PassGate final : public Gate {
- public:
-  PassGate(std::shared_ptr<LaunchedCall> call, uint32_t number)
-      : island_(call->options_.island), call_(std::move(call)), number_(number) {}
-  bool is_open() const override { return at_least(load_word(island_->own().status.started), number_); }
-  void ended(const Error* error) override {
-    island_->note_ended(number_, error == nullptr);
-    std::exchange(call_, nullptr)->piece_ended(error);
-  }
-
- private:
-  const std::shared_ptr<DeviceIsland> island_;  // shared with the communicator's device side
-  std::shared_ptr<LaunchedCall> call_;          // until the operation ends, which the call owns
-  const uint32_t number_;
-};
-
-LaunchedCall::LaunchedCall(Options options)
-    : StreamOperation(options.calls, options.give_up),
-      options_(std::move(options)),
-      driver_(*options_.calls->driver),
-      entries_(entries_of(options_.pieces)) {
-  try {
-    event_ = options_.calls->take_event(options_.island->device());
-  } catch (...) {
-    options_.calls->end(entries_);
-    throw;
-  }
-  turns_.reserve(options_.pieces.size());
-}
-
-// Calls no runtime: the last owner may be a function in a stream.
-LaunchedCall::~LaunchedCall() {
-  options_.calls->give_back(options_.island->device(), event_);
-  if (!enqueued_) options_.calls->end(entries_);
-}
-
-uint32_t LaunchedCall::entries_of(const std::vector<Piece>& pieces) {
+uint32_t LaunchedCall::entries() const {
   uint64_t entries = 3;  // the end: event, wait and function
-  for (const Piece& piece : pieces) entries += piece.in.size() + piece.out.size() + 1;
+  for (const Piece& piece : options_.pieces) entries += piece.in.size() + piece.out.size() + 1;
   return static_cast<uint32_t>(std::min<uint64_t>(entries, UINT32_MAX));
 }
 
-LaunchedCall::Part LaunchedCall::add_part(const CheckedCall& call) {
-  const uint32_t number = options_.island->next_number();
-  turns_.push_back({call, number, 0, nullptr});
-  return {std::make_shared<PassRun>(options_.island, number), std::make_shared<PassGate>(shared_from_this(), number)};
+void LaunchedCall::add_piece(BatchPart& part) {
+  add_part();
+  const uint32_t number = island_->next_number();
+  turns_.push_back({part.call, number, 0, nullptr});
+  const auto kernel = std::make_shared<Kernel>(shared_from_this(), number);
+  part.run = kernel;
+  part.gate = kernel;
 }
 
 void LaunchedCall::add_operation(std::shared_ptr<Operation> operation, uint64_t fingerprint) {
@@ -128,8 +104,8 @@ void LaunchedCall::enqueue() {
     options_.give_up(caught());
     engine->notify();
     // Its kernels touch nothing from now on, and those that were not launched count as over.
-    store_word(options_.island->own().status.started, turns_.back().number);
-    store_word(options_.island->own().status.passed, turns_.back().number);
+    store_word(island_->own().status.started, turns_.back().number);
+    store_word(island_->own().status.passed, turns_.back().number);
     for (const Turn& turn : turns_) turn.operation->wait(Clock::time_point::max());
     put_end();
     throw;
@@ -140,7 +116,7 @@ void LaunchedCall::enqueue() {
 // The host hears of the end beside the caller's stream, which no function of the host holds up. If even this cannot be
 // put into a stream, nothing more runs there.
 void LaunchedCall::put_end() {
-  const DeviceStream beside = options_.calls->copy_stream(options_.island->device());
+  const DeviceStream beside = options_.calls->copy_stream(options_.device);
   driver_.record(event_, options_.stream);
   if (driver_.wait(beside, event_) == 0 && driver_.call_host(&end_of_stream, this, beside) == 0) return;
   driver_.synchronize(options_.stream);
@@ -151,28 +127,28 @@ void LaunchedCall::put_piece(size_t index) {
   const Turn& turn = turns_[index];
   const Piece& piece = options_.pieces[index];
   const Buffer input = buffer_of(piece, true), output = buffer_of(piece, false);
-  const StreamProgram& program = options_.plan->program;
+  const StreamProgram& program = plan_.program;
   DeviceCall call = {};
-  options_.island->describe(call, turn.number, program.to);
+  island_->describe(call, turn.number, program.to);
   call.card = {turn.fingerprint, input.card, output.card};
-  call.messages = options_.plan->most_messages;
-  auto limit = std::min<std::chrono::nanoseconds>(options_.limit, kLongestLimit);
+  call.messages = plan_.most_messages;
+  auto limit = std::min<std::chrono::nanoseconds>(limit_, kLongestLimit);
   if (turn.number != 0) limit += kAfterDeadline;
   call.limit_ns = static_cast<uint64_t>(limit.count());
   // Of broadcast the root's output is its input; where a rank has none, none is used.
-  bind_program(turn.call, options_.plan->plan, program, piece.in.empty() ? output.place : input.place,
+  bind_program(turn.call, plan_.plan, program, piece.in.empty() ? output.place : input.place,
                piece.out.empty() ? input.place : output.place, call);
-  if (input.copied) put_copies(piece.in, true);
+  if (input.copied) copy(piece.in, island_->bounce(), true, options_.stream);
   if (options_.waits == StreamCall::Waits::kHost) await_hosts(turn);
   driver_.check(driver_.call(call, lanes_of(piece, turn.call), options_.stream), "putting a kernel into the stream");
   if (options_.waits == StreamCall::Waits::kHost) await_kernels(turn);
-  if (output.copied) put_copies(piece.out, false);
+  if (output.copied) copy(piece.out, island_->bounce(), false, options_.stream);
 }
 
 // The same on all ranks that are in the same call.
 uint32_t LaunchedCall::lanes_of(const Piece& piece, const CheckedCall& call) const {
   const uint64_t bytes = piece.count * dtype_bytes(call.dtype);
-  return static_cast<uint32_t>(std::clamp<uint64_t>(bytes / kLaneBytes, 1, options_.island->lanes()));
+  return static_cast<uint32_t>(std::clamp<uint64_t>(bytes / kLaneBytes, 1, island_->lanes()));
 }
 
 // Where the buffer's blocks lie for this rank, and for the others.
@@ -182,43 +158,33 @@ LaunchedCall::Buffer LaunchedCall::buffer_of(const Piece& piece, bool input) con
   if (parts.empty()) return buffer;
   const Piece::Rows& rows = parts.front();
   buffer.place = {rows.device, rows.device_pitch};
-  const Touched& touched = options_.plan->touched;
+  const Touched& touched = plan_.touched;
   if (!(input ? touched.input : touched.output)) return buffer;
   // Parts of a list are put together there.
   const auto found = parts.size() > 1
                          ? std::nullopt
-                         : options_.island->locate(rows.device, (rows.rows - 1) * rows.device_pitch + rows.row_bytes);
+                         : island_->locate(rows.device, (rows.rows - 1) * rows.device_pitch + rows.row_bytes);
   if (found) {
     buffer.card = {found->window, 0, found->offset, rows.device_pitch};
     return buffer;
   }
   buffer.copied = true;
-  buffer.place = {options_.island->bounce() + rows.region, rows.region_pitch};
-  buffer.card = {0, 0, options_.island->bounce_offset() + rows.region, rows.region_pitch};
+  buffer.place = {island_->bounce() + rows.region, rows.region_pitch};
+  buffer.card = {0, 0, island_->bounce_offset() + rows.region, rows.region_pitch};
   return buffer;
-}
-
-void LaunchedCall::put_copies(const std::vector<Piece::Rows>& parts, bool in) {
-  for (const Piece::Rows& rows : parts) {
-    std::byte* const window = options_.island->bounce() + rows.region;
-    const DeviceCopy copy =
-        in ? DeviceCopy{window, rows.device, rows.region_pitch, rows.device_pitch, rows.row_bytes, rows.rows}
-           : DeviceCopy{rows.device, window, rows.device_pitch, rows.region_pitch, rows.row_bytes, rows.rows};
-    driver_.check(driver_.copy(copy, options_.stream), "putting a copy into the stream");
-  }
 }
 
 // A kernel that waits for that of another rank of this process, which has not made the call yet, would hold up calls of
 // that rank which wait for the device, as cudaFree does. Ends when the communicator fails, too.
 void LaunchedCall::await_hosts(const Turn& turn) {
-  wait_on_host([&] { return options_.island->all_called(turn.number) || turn.operation->done(); },
+  wait_on_host([&] { return island_->all_called(turn.number) || turn.operation->done(); },
                [this] { device_has_failed(); });
 }
 
 // Streams of one process may share a queue of the device: what stands behind this kernel would keep another rank's from
 // it.
 void LaunchedCall::await_kernels(const Turn& turn) {
-  const CallStatus& status = options_.island->own().status;
+  const CallStatus& status = island_->own().status;
   wait_on_host(
       [&] {
         return at_least(load_word(status.met), turn.number) || at_least(load_word(status.passed), turn.number) ||
@@ -230,26 +196,13 @@ void LaunchedCall::await_kernels(const Turn& turn) {
 // No calls of the device's runtime.
 void LaunchedCall::end_of_stream(void* call) {
   const std::shared_ptr<LaunchedCall> keep = std::move(static_cast<LaunchedCall*>(call)->self_);
-  keep->options_.calls->end(keep->entries_);
+  keep->give_back_room();
   keep->engine->notify();
 }
 
 void LaunchedCall::piece_ended(const Error* error) {
-  {
-    std::lock_guard lock(end_mutex_);
-    if (error != nullptr && error_.ok()) error_ = *error;
-    if (++ended_ < turns_.size()) return;
-  }
-  if (error_.ok()) {
-    complete();
-  } else {
-    fail(error_);
-  }
-  announce_end();
-}
-
-void LaunchedCall::wait_on(DeviceStream stream) {
-  driver_.check(driver_.wait(stream, event_), "putting a wait into the stream");
+  if (error != nullptr) note_error(*error);
+  if (end_part()) announce_end();
 }
 
 }  // namespace rondo

@@ -28,16 +28,7 @@ void StreamBatch::add(const Call& call) {
 }
 
 void StreamBatch::add(std::span<const TensorRef> tensors, Op op, const CallOptions& options) {
-  Call call;
-  call.op = op;
-  call.options = options;
-  for (const TensorRef& tensor : tensors) {
-    call.input = tensor.input;
-    call.output = tensor.output;
-    call.count = tensor.count;
-    call.dtype = tensor.dtype;
-    add(call);
-  }
+  for (const TensorRef& tensor : tensors) add(all_reduce_of(tensor, op, options));
 }
 
 std::vector<StreamBatch::Run> StreamBatch::runs() const {

@@ -167,6 +167,54 @@ void CopyStream::join() {
 
 // --- StreamOperation
 
+// Calls no runtime: the last owner may be a function in a stream.
+StreamOperation::~StreamOperation() {
+  if (event_ != nullptr) options_.calls->give_back(options_.device, event_);
+  give_back_room();
+}
+
+bool StreamOperation::take_room(const std::function<bool()>& stop) {
+  const uint32_t needed = entries();
+  if (!options_.calls->begin(needed, stop)) return false;
+  entries_ = needed;
+  event_ = options_.calls->take_event(options_.device);
+  return true;
+}
+
+void StreamOperation::give_back_room() {
+  if (entries_ > 0) options_.calls->end(std::exchange(entries_, 0));
+}
+
+void StreamOperation::copy(const std::vector<Piece::Rows>& parts, std::byte* region, bool in, DeviceStream stream) {
+  for (const Piece::Rows& rows : parts) {
+    std::byte* const at = region + rows.region;
+    const DeviceCopy copy =
+        in ? DeviceCopy{at, rows.device, rows.region_pitch, rows.device_pitch, rows.row_bytes, rows.rows}
+           : DeviceCopy{rows.device, at, rows.device_pitch, rows.region_pitch, rows.row_bytes, rows.rows};
+    driver_.check(driver_.copy(copy, stream), "putting a copy into the stream");
+  }
+}
+
+void StreamOperation::note_error(const Error& error) {
+  std::lock_guard lock(mutex_);
+  if (error_.ok()) error_ = error;
+}
+
+bool StreamOperation::end_part() {
+  if (left_.fetch_sub(1) != 1) return false;
+  if (error_.ok()) {
+    complete();
+  } else {
+    fail(error_);
+  }
+  return true;
+}
+
+void StreamOperation::wait_on(DeviceStream stream) {
+  if (!enqueued_) refuse_unsubmitted("wait_on()");
+  driver_.check(driver_.wait(stream, event_), "putting a wait into the stream");
+}
+
 bool StreamOperation::poll() {
   if (!Operation::poll()) look_at_device();
   return done();
@@ -186,8 +234,8 @@ void StreamOperation::look_at_device() {
 }
 
 bool StreamOperation::device_has_failed() {
-  const std::optional<Error> error = calls_->broken();
-  if (error) give_up_(*error);
+  const std::optional<Error> error = options_.calls->broken();
+  if (error) options_.give_up(*error);
   return error.has_value();
 }
 
@@ -221,53 +269,44 @@ class StreamCall::PieceGate final : public Gate {
   std::atomic<int> left_;
 };
 
-StreamCall::StreamCall(Options options)
-    : StreamOperation(options.calls, options.give_up), options_(std::move(options)), driver_(*options_.calls->driver) {
+StreamCall::StreamCall(Options options, std::optional<MessageOptions> message)
+    : StreamOperation(std::move(options)), asked_(std::move(message)) {
   uint64_t bytes = 0;
-  for (const Piece& piece : options_.pieces) bytes = std::max(bytes, piece.region_bytes);
-  const size_t slots = std::min(kSlots, options_.pieces.size());
+  for (const Piece& piece : pieces()) bytes = std::max(bytes, piece.region_bytes);
+  const size_t slots = std::min(kSlots, pieces().size());
   try {
     while (slots_.size() < slots) slots_.push_back(options_.calls->pool.take(bytes));
-    event_ = options_.calls->take_event(options_.device);
   } catch (...) {
     give_back_memory();
     throw;
   }
   for (const auto& slot : slots_) values_.push_back(load_word(*slot.word));
-  if (!options_.message) return;
-  P2pCall staged = *options_.message;
+  add_part();  // the stream
+  if (!asked_) return;
+  P2pCall staged = asked_->call;
   staged.data = region(0);
-  message_ = std::make_shared<MessageOperation>(staged, options_.limit);
+  message_ = std::make_shared<MessageOperation>(staged, asked_->limit);
   message_->gate = add_gate(0, 1);
-  message_->background = !options_.blocking;
-  message_->engine = options_.messages;
-}
-
-// Calls no runtime: the last owner may be a function in a stream.
-StreamCall::~StreamCall() {
-  give_back_memory();
-  if (event_ != nullptr) options_.calls->give_back(options_.device, event_);
+  message_->background = !asked_->blocking;
+  message_->engine = asked_->messages;
 }
 
 void StreamCall::give_back_memory() {
   for (const auto& slot : std::exchange(slots_, {})) options_.calls->pool.give_back(slot);
-  if (entries_ > 0) options_.calls->end(std::exchange(entries_, 0));
+  give_back_room();
 }
 
-bool StreamCall::take_room(const std::function<bool()>& stop) {
-  const std::vector<Piece>& pieces = options_.pieces;
+uint32_t StreamCall::entries() const {
   uint32_t entries = 2;  // the end: event and function
-  for (const Piece& piece : pieces) entries += static_cast<uint32_t>(piece.in.size() + piece.out.size() + 2);
-  if (pieces.size() >= kLeastBothWays) entries += kStreamEntries;
-  if (pieces.size() > kSlots) entries += kAgainEntries * static_cast<uint32_t>(pieces.size() - kSlots);
-  if (!options_.calls->begin(entries, stop)) return false;
-  entries_ = entries;
-  return true;
+  for (const Piece& piece : pieces()) entries += static_cast<uint32_t>(piece.in.size() + piece.out.size() + 2);
+  if (pieces().size() >= kLeastBothWays) entries += kStreamEntries;
+  if (pieces().size() > kSlots) entries += kAgainEntries * static_cast<uint32_t>(pieces().size() - kSlots);
+  return entries;
 }
 
 std::shared_ptr<Gate> StreamCall::add_gate(size_t piece, int operations) {
   const size_t slot = piece % slots_.size();
-  left_.fetch_add(1);
+  add_part();
   turns_.push_back({std::make_shared<PieceGate>(*this, slots_[slot].word, ++values_[slot], operations), this});
   return turns_.back().gate;
 }
@@ -287,7 +326,7 @@ void StreamCall::put_pieces() {
 }
 
 void StreamCall::enqueue() {
-  if (message_) engine = options_.messages;
+  if (message_) engine = asked_->messages;
   self_ = shared_from_this();
   enqueued_ = true;
   if (sends()) options_.calls->begin_send();
@@ -306,7 +345,7 @@ void StreamCall::enqueue() {
 
 void StreamCall::abandon(const Error& error) {
   if (engine || done()) return;
-  engine = options_.messages;  // whose progress thread calls the functions of its end
+  engine = asked_->messages;  // whose progress thread calls the functions of its end
   fail(error);
   announce_end();
 }
@@ -322,7 +361,7 @@ void StreamCall::put_end() {
 
 void StreamCall::copy_in(size_t piece) {
   if (piece >= kSlots) copies_->await();  // until the piece that had this memory is back
-  for (const Piece::Rows& rows : options_.pieces[piece].in) copy(rows, region(piece), true);
+  copy(options_.pieces[piece].in, region(piece), true, copies_ ? copies_->get() : options_.stream);
   driver_.check(driver_.call_host(&reach, &turns_[piece], copies_ ? copies_->get() : options_.stream),
                 "putting a function into the stream");
 }
@@ -334,31 +373,18 @@ void StreamCall::finish(size_t piece) {
   } else {
     driver_.check(turns_[piece].gate->put_wait(driver_, options_.stream), "putting a wait into the stream");
   }
-  for (const Piece::Rows& rows : options_.pieces[piece].out) copy(rows, region(piece), false);
+  copy(options_.pieces[piece].out, region(piece), false, options_.stream);
   if (piece + kSlots < options_.pieces.size()) copies_->note();
 }
 
 // Ends when the communicator fails, too: then the operations end.
 void StreamCall::await_on_host(size_t piece) {
-  if (options_.blocking) await_message();
+  if (asked_ && asked_->blocking) await_message();
   PieceGate& gate = *turns_[piece].gate;
   wait_on_host([&] { return gate.has_ended(); },
                [&] {
                  if (device_has_failed()) begin(gate);
                });
-}
-
-void StreamCall::copy(const Piece::Rows& rows, std::byte* region, bool in) {
-  DeviceCopy copy{};
-  copy.row_bytes = rows.row_bytes;
-  copy.rows = rows.rows;
-  std::byte* host = region + rows.region;
-  copy.to = in ? host : rows.device;
-  copy.from = in ? rows.device : host;
-  copy.to_pitch = in ? rows.region_pitch : rows.device_pitch;
-  copy.from_pitch = in ? rows.device_pitch : rows.region_pitch;
-  const DeviceStream stream = in && copies_ ? copies_->get() : options_.stream;
-  driver_.check(driver_.copy(copy, stream), "putting a copy into the stream");
 }
 
 // --- when the stream comes there: no calls of the device's runtime
@@ -377,7 +403,7 @@ void StreamCall::begin(PieceGate& gate) {
     std::lock_guard lock(mutex_);
     if (std::exchange(submitted_, true)) return;
   }
-  options_.messages->submit_from_stream(message_);
+  asked_->messages->submit_from_stream(message_);
   reached_.notify_all();
 }
 
@@ -391,25 +417,15 @@ void StreamCall::leave_stream() {
 
 void StreamCall::passed() {
   if (passed_.exchange(true)) return;
-  if (sends()) options_.calls->end(std::exchange(entries_, 0));
+  if (sends()) give_back_room();
   part_ended();
 }
 
 // --- any thread
 
-void StreamCall::note_error(const Error& error) {
-  std::lock_guard lock(mutex_);
-  if (error_.ok()) error_ = error;
-}
-
 void StreamCall::part_ended() {
-  if (left_.fetch_sub(1) != 1) return;
+  if (!end_part()) return;
   const std::shared_ptr<StreamCall> keep = std::move(self_);
-  if (error_.ok()) {
-    complete();
-  } else {
-    fail(error_);
-  }
   give_back_memory();
   if (sends()) options_.calls->end_send();
   engine->notify();
@@ -427,13 +443,8 @@ const MessageOperation& StreamCall::await_message() {
       lock.lock();
     }
   }
-  options_.messages->wait_blocking(*message_);
+  asked_->messages->wait_blocking(*message_);
   return *message_;
-}
-
-void StreamCall::wait_on(DeviceStream stream) {
-  if (!enqueued_) refuse_unsubmitted("wait_on()");
-  driver_.check(driver_.wait(stream, event_), "putting a wait into the stream");
 }
 
 }  // namespace rondo

@@ -66,29 +66,6 @@ class StreamCalls {
   std::map<int, DeviceStream> copy_streams_;
 };
 
-// A call in the order of a stream. Its end there is never told once the device has failed: who waits for it, or polls,
-// looks for that once a second.
-class StreamOperation : public Operation {
- public:
-  bool poll() override;
-  bool wait(Clock::time_point until) override;
-
- protected:
-  // give_up: fails the communicator.
-  StreamOperation(std::shared_ptr<StreamCalls> calls, std::function<void(const Error&)> give_up)
-      : calls_(std::move(calls)), give_up_(std::move(give_up)) {}
-  // Nothing where the device is well.
-  void look_at_device();
-  // True: the communicator has failed by it.
-  bool device_has_failed();
-  // The communicator has failed, and the stream runs nothing more: does what the call's end in it does, unless that has
-  // been done.
-  virtual void leave_stream() = 0;
-
-  const std::shared_ptr<StreamCalls> calls_;  // in which it counts (begin)
-  const std::function<void(const Error&)> give_up_;
-};
-
 // Copies to the host in a stream beside the caller's. What comes into it after begin() comes after what the caller's
 // stream has had until then; what comes into the caller's stream after join() comes after what this one has had.
 class CopyStream {
@@ -116,6 +93,67 @@ class CopyStream {
   DeviceEvent event_;
 };
 
+// A call in the order of a stream, in pieces. Its end there is never told once the device has failed: who waits for it,
+// or polls, looks for that once a second.
+class StreamOperation : public Operation {
+ public:
+  enum class Waits : uint8_t { kStream, kHost };
+  struct Options {
+    std::shared_ptr<StreamCalls> calls;  // in which it counts (begin)
+    DeviceStream stream = nullptr;
+    int device = 0;  // of the stream
+    Waits waits = Waits::kStream;
+    std::vector<Piece> pieces;
+    std::function<void(const Error&)> give_up;  // fails the communicator, which ends the operations
+  };
+  ~StreamOperation() override;
+
+  DeviceStream stream() const { return options_.stream; }
+  // Before it is put into the stream: waits until streams have room for it. False: `stop()`, which is asked every 20
+  // ms.
+  bool take_room(const std::function<bool()>& stop);
+  // The operation of the next piece, which has been submitted.
+  virtual void add_operation(std::shared_ptr<Operation> /*operation*/, uint64_t /*fingerprint*/) {}
+  // Puts it into the stream, which ends the call. The operations of collectives have been submitted, and `engine` is
+  // set. Throws Exception: what failed; the call ends then.
+  virtual void enqueue() = 0;
+  // The other stream goes on when the call has ended. Throws Exception(kInvalid) before it is put into its own.
+  void wait_on(DeviceStream stream) override;
+  bool poll() override;
+  bool wait(Clock::time_point until) override;
+
+ protected:
+  explicit StreamOperation(Options options) : options_(std::move(options)), driver_(*options_.calls->driver) {}
+  // Entries of a stream that it takes at most.
+  virtual uint32_t entries() const = 0;
+  // Nothing in streams is its any more. Calls no runtime.
+  void give_back_room();
+  // Between device memory and the region's, in the stream.
+  void copy(const std::vector<Piece::Rows>& parts, std::byte* region, bool in, DeviceStream stream);
+  // Parts under way, each of which ends once. The last one: true, and complete() or fail() has been called.
+  void add_part() { left_.fetch_add(1); }
+  void note_error(const Error& error);  // the first one is told
+  bool end_part();
+  // Nothing where the device is well.
+  void look_at_device();
+  // True: the communicator has failed by it.
+  bool device_has_failed();
+  // The communicator has failed, and the stream runs nothing more: does what the call's end in it does, unless that has
+  // been done.
+  virtual void leave_stream() = 0;
+
+  const Options options_;
+  const DeviceDriver& driver_;
+  DeviceEvent event_ = nullptr;  // from take_room() on
+  bool enqueued_ = false;
+  std::mutex mutex_;
+
+ private:
+  uint32_t entries_ = 0;  // of streams, which it counts for
+  std::atomic<size_t> left_{0};
+  Error error_;
+};
+
 // One call on device memory, in the order of a stream: its pieces are copied to host memory, done there as operations
 // of the communicator, and copied back. While one is done, the next ones are copied there and the one before it back,
 // in two streams where there are more than two pieces.
@@ -127,48 +165,33 @@ class CopyStream {
 // calling thread waits for each operation before it puts its copy back into the stream.
 class StreamCall final : public StreamOperation, public std::enable_shared_from_this<StreamCall> {
  public:
-  enum class Waits : uint8_t { kStream, kHost };
-  struct Options {
-    std::shared_ptr<StreamCalls> calls;
-    DeviceStream stream = nullptr;
-    int device = 0;  // of the stream
-    Waits waits = Waits::kStream;
-    std::vector<Piece> pieces;
-    std::function<void(const Error&)> give_up;  // ends the operations, after the stream has failed
-    // Of a message: its call, whose data is device memory; what it is submitted to, when the stream has come to it;
-    // from then to the deadline; and whether the calling thread waits for it.
-    std::optional<P2pCall> message = {};
-    std::shared_ptr<Messages> messages = nullptr;
-    std::chrono::milliseconds limit{0};
-    bool blocking = false;
+  // Of a message: its call, whose data is device memory; what it is submitted to, when the stream has come to it; from
+  // then to the deadline; and whether the calling thread waits for it.
+  struct MessageOptions {
+    P2pCall call;
+    std::shared_ptr<Messages> messages;
+    std::chrono::milliseconds limit;
+    bool blocking;
   };
   // Takes memory. Throws Exception.
-  explicit StreamCall(Options options);
-  ~StreamCall() override;
+  explicit StreamCall(Options options, std::optional<MessageOptions> message = {});
+  ~StreamCall() override { give_back_memory(); }
 
   const std::vector<Piece>& pieces() const { return options_.pieces; }
-  const P2pCall& message() const { return *options_.message; }  // requires one
-  bool sends() const { return options_.message && options_.message->sends(); }
-  DeviceStream stream() const { return options_.stream; }
+  const P2pCall& message() const { return asked_->call; }  // requires one
+  bool sends() const { return asked_ && asked_->call.sends(); }
   const Message* moved_message() const override { return message_ ? message_->moved_message() : nullptr; }
   // The host's memory of the piece, in turns.
   std::byte* region(size_t piece) { return slots_[piece % slots_.size()].data; }
   // That the operations of the piece begin at and end at. operations: of the piece.
   std::shared_ptr<Gate> add_gate(size_t piece, int operations);
 
-  // Before enqueue(): waits until streams have room for it. False: `stop()`, which is asked every 20 ms.
-  bool take_room(const std::function<bool()>& stop);
-  // Puts it into the stream, which ends the call. The operations of collectives have been submitted, and `engine` is
-  // set. Throws Exception: what failed; the call ends then.
-  void enqueue();
+  void enqueue() override;
   // Instead of it: ends a message with the error.
   void abandon(const Error& error);
   // After enqueue() of a message: until the stream has come to it, and it has come or gone. The other ranks are told if
   // that takes long.
   const MessageOperation& await_message();
-
-  // The other stream goes on when the call has ended. Throws Exception(kInvalid) before enqueue().
-  void wait_on(DeviceStream stream) override;
 
  private:
   class PieceGate;
@@ -179,33 +202,25 @@ class StreamCall final : public StreamOperation, public std::enable_shared_from_
   void copy_in(size_t piece);
   void finish(size_t piece);
   void await_on_host(size_t piece);
-  void copy(const Piece::Rows& rows, std::byte* region, bool in);
   void put_pieces();
   void put_end();
   void begin(PieceGate& gate);
   void passed();
-  void note_error(const Error& error);
   void part_ended();
+  uint32_t entries() const override;
   void leave_stream() override;
   void give_back_memory();
   static void reach(void* turn);
   static void end_of_stream(void* call);
 
-  Options options_;
-  const DeviceDriver& driver_;
-  uint32_t entries_ = 0;  // of the stream, which it counts for
-  bool enqueued_ = false;
+  const std::optional<MessageOptions> asked_;
   std::atomic<bool> passed_{false};
   std::vector<StagingPool::Region> slots_;
-  std::vector<uint32_t> values_;  // of the slots' words, given last
-  std::deque<Turn> turns_;        // by piece; a place that stays
-  DeviceEvent event_ = nullptr;
+  std::vector<uint32_t> values_;      // of the slots' words, given last
+  std::deque<Turn> turns_;            // by piece; a place that stays
   std::optional<CopyStream> copies_;  // there, while the call is put into the stream; none: in the caller's stream
-  std::atomic<size_t> left_{1};       // parts under way: the stream, and the pieces
   std::shared_ptr<StreamCall> self_;  // while the stream or an operation refers to it
 
-  std::mutex mutex_;
-  Error error_;  // the first one
   std::shared_ptr<MessageOperation> message_;
   std::condition_variable reached_;
   bool submitted_ = false;  // the message, or about to be: once
