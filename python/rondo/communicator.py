@@ -92,8 +92,8 @@ class Communicator(UnevenCalls, native.Communicator, OfThisProcess):
     failed, on all ranks: every later call raises the same error, and only abort() and close() remain.
     """
 
-    def __init__(self, handle: Any):
-        """handle: of the library's, from the compiled module."""
+    def __init__(self, handle: Any, joined: bool = False):
+        """handle: of the library's, from the compiled module. joined: by rondo.init(), not made from another one."""
         # None after close(). Calls under way have their own reference, and arrays of empty() have: the last frees it.
         self._handle = handle
         try:
@@ -101,12 +101,12 @@ class Communicator(UnevenCalls, native.Communicator, OfThisProcess):
         except TypeError:
             raise TypeError("a Communicator is made by rondo.init(), split() or new_group()") from None
         self.size: int = native.size(handle)
-        self._joined = False  # by rondo.init(), not made from another one
+        self._joined = joined
         # Every rank has proved that it knows the job's secret: not so with RONDO_INSECURE=1.
         self.authenticated: bool = bool(native.authenticated(handle))
         self.local_rank, self.local_size, self.node, self.nodes = native.place(handle)
         _open_ones[id(handle)] = self
-        self._dropped = weakref.finalize(self, _leave, handle)
+        self._dropped = weakref.finalize(self, _leave, handle, joined)
         self._dropped.atexit = False
 
     @property
@@ -580,8 +580,7 @@ class Communicator(UnevenCalls, native.Communicator, OfThisProcess):
         return self._next(native.shrink(self._open(), milliseconds(timeout, self.rank)))
 
     def _next(self, native_communicator) -> Communicator:
-        made = Communicator(native_communicator)
-        made._joined = self._joined
+        made = Communicator(native_communicator, self._joined)
         self.close()
         return made
 
@@ -733,16 +732,24 @@ _open_ones: weakref.WeakValueDictionary[int, Communicator] = weakref.WeakValueDi
 # They say goodbye for those that nobody refers to any more.
 _leaving: list[threading.Thread] = []
 
+# A task that raises may be why a group is dropped. Where its pool tells of that only afterwards, as Ray does, the other
+# ranks hear that this one has left so much later, and whoever waits for all tasks hears the cause first.
+_CAUSE_FIRST_SECONDS = 0.3
+_process_ends = threading.Event()
 
-def _leave(handle: Any) -> None:
+
+def _leave(handle: Any, joined: bool) -> None:
     """Of a communicator that nobody refers to, for the ranks that wait for it: a worker of a pool goes on after its task
     has failed. Where that task's frames go while its exception is dealt with, they are told of this. Waits for nobody."""
     error = sys.exc_info()[1]
-    if error is not None and error.__traceback__ is None:
+    told = error is not None and error.__traceback__ is None
+    if told:
         with contextlib.suppress(Error):
             native.abort(handle, f"{type(error).__name__}: {error}".encode())
 
     def goodbye() -> None:
+        if joined and not told:
+            _process_ends.wait(_CAUSE_FIRST_SECONDS)
         with contextlib.suppress(Error):
             native.close(handle)
 

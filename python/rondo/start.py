@@ -60,9 +60,7 @@ def init(
             raise raised from None  # KeyboardInterrupt and the like
         raise error from raised
     end_with_this_process()
-    group = Communicator(handle)
-    group._joined = True
-    return group
+    return Communicator(handle, joined=True)
 
 
 class UniqueId:
@@ -132,6 +130,7 @@ def leave(exception: str | None) -> None:
                 group.abort(exception)
         with contextlib.suppress(Error):
             group.close()
+    communicator._process_ends.set()
     for thread in list(communicator._leaving):
         thread.join()
 

@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import textwrap
+import time
 
 import numpy as np
 import pytest
@@ -271,6 +272,28 @@ def test_a_task_that_raises_in_a_worker_ends_the_others_and_is_named(how):
         else:
             with context.Pool(3) as workers, pytest.raises(ArithmeticError, match="the loss is NaN"):
                 workers.starmap_async(fails_in_a_worker, tasks, chunksize=1).get(timeout=30)
+
+
+def drops_in_a_worker(rank, meeting_point):
+    """When rank 1 dropped the group, and when rank 0 heard of it."""
+    group = rondo.init(rank=rank, world_size=2, rendezvous=meeting_point)
+    group.barrier()
+    if rank == 1:
+        begin = time.monotonic()
+        del group
+        return begin
+    with pytest.raises(rondo.PeerLeft):
+        group.barrier()
+    return time.monotonic()
+
+
+def test_a_worker_that_drops_its_group_has_time_to_tell_why():
+    """Ray tells of a task's exception only when the task's frames are gone."""
+    with concurrent.futures.ProcessPoolExecutor(2, mp_context=multiprocessing.get_context("spawn")) as workers:
+        meeting_point = rondo.unique_id("127.0.0.1")
+        ends = [workers.submit(drops_in_a_worker, rank, str(meeting_point)) for rank in range(2)]
+        heard, dropped = (end.result(timeout=60) for end in ends)
+    assert heard - dropped > 0.25
 
 
 def leaves(group):
