@@ -1,5 +1,5 @@
-// A stream over shared memory into whose flags and counters the peer writes what it likes between any two calls: no
-// access out of bounds, nothing lent beyond a piece, and a number that cannot be ends the stream.
+// A stream over shared memory into whose flags, counters and lists the peer writes what it likes between any two calls:
+// no access out of bounds, nothing lent beyond a piece, and a number that cannot be ends the stream.
 //   input: which side, then steps: one byte, and its operands
 #include <vector>
 
@@ -11,16 +11,16 @@
 namespace rondo::fuzz {
 namespace {
 
-enum Step : uint8_t { kWrite, kNumber, kRead, kView, kSend, kClose, kSteps };
+enum Step : uint8_t { kWrite, kNumber, kGive, kRead, kView, kSend, kClose, kSteps };
 
-constexpr size_t kMostLent = kStreamPieceBytes;
+constexpr BufferShape kShape = kSmallStreamBuffers;
 
 class Victim {
  public:
-  explicit Victim(bool maker) : pages_(shared_stream_bytes(kRingBytes)), maker_(maker) {
+  explicit Victim(bool maker) : pages_(shared_stream_bytes(kShape)), maker_(maker) {
     stream_ = make_shared_stream(
         {pages_.owner(), pages_.data(), maker, std::make_shared<Bell>(), std::make_shared<PeerLife>(), "the peer"},
-        kRingBytes);
+        std::make_shared<StreamBuffers>(kShape));
   }
 
   void step(ByteReader& in) {
@@ -33,11 +33,15 @@ class Victim {
         const uint8_t which = in.u8();
         return write_number(which, in.u64());
       }
+      case kGive: {
+        const uint16_t buffer = in.u16();
+        return give(buffer, in.u32());
+      }
       case kRead:
         return read(in.u32());
       case kView: {
         const auto there = stream_->view();
-        RONDO_CHECK(there.size() <= kMostLent, "no more is lent than a piece holds");
+        RONDO_CHECK(there.size() <= kShape.bytes, "no more is lent than a piece holds");
         const std::vector<std::byte> used(there.begin(), there.end());
         stream_->consume(std::min<size_t>(in.u32(), there.size()));
         return;
@@ -52,9 +56,17 @@ class Victim {
  private:
   // which: the ring in the lowest bit; above it 0 for `taken`, else the number of the piece.
   void write_number(uint8_t which, uint64_t value) {
-    const size_t begin = ChannelLayout<StreamCells>({kRingBytes}).begin(which % 2 == 0);
-    const CellRing<StreamCells, CellOrders> ring(pages_.data() + begin, {kRingBytes}, begin);
+    const size_t begin = ChannelLayout<StreamCells>({}).begin(which % 2 == 0);
+    const CellRing<StreamCells, CellOrders> ring(pages_.data() + begin, {}, begin);
     (which < 2 ? ring.taken() : ring.flag(which / 2)).store(value);
+  }
+  // This buffer, as often as there is room; and how many have been given back.
+  void give(uint16_t buffer, uint64_t count) {
+    const size_t begin = ChannelLayout<StreamCells>({}).bytes;
+    for (size_t i = 0; i < 2 * kShape.count; ++i) {
+      std::memcpy(pages_.data() + begin + kCellBytes + i * sizeof buffer, &buffer, sizeof buffer);
+    }
+    pages_.write(begin, count);
   }
   void read(uint32_t bytes) {
     std::vector<std::byte> memory(1 + bytes % kMost);
@@ -73,16 +85,17 @@ class Victim {
   }
 
   static constexpr size_t kMost = 100'000;
-  static constexpr size_t kRingBytes = kSmallByteRingBytes;
   SharedPages pages_;
   const bool maker_;
   std::unique_ptr<ByteStream> stream_;
 };
 
 std::string number(uint8_t which, uint64_t value) { return ByteWriter().u8(kNumber).u8(which).u64(value).take(); }
-std::string flag(uint8_t ring, uint8_t piece, uint64_t bytes) {
-  return number(static_cast<uint8_t>(2 * (piece % kStreamPieces + 1) + ring), ((piece + uint64_t{1}) << 32) | bytes);
+std::string flag(uint8_t ring, uint8_t piece, uint32_t bytes, uint32_t buffer = 0) {
+  return number(static_cast<uint8_t>(2 * (piece % kStreamPieces + 1) + ring),
+                cell_flag(piece + uint64_t{1}, StreamPiece{bytes, buffer}.shown()));
 }
+std::string give(uint16_t buffer, uint32_t count) { return ByteWriter().u8(kGive).u16(buffer).u32(count).take(); }
 std::string taken(uint8_t ring, uint64_t pieces) { return number(ring, pieces); }
 std::string bytes(Step step, uint32_t count) { return ByteWriter().u8(step).u32(count).take(); }
 
@@ -91,10 +104,10 @@ std::string bytes(Step step, uint32_t count) { return ByteWriter().u8(step).u32(
 std::vector<std::string> seeds() {
   const std::string maker(1, '\0'), other(1, '\1');
   return {maker + flag(1, 0, 100) + bytes(kRead, 60) + bytes(kView, 30) + bytes(kSend, 500) + taken(0, 1),
-          other + flag(0, 0, 16'384) + flag(0, 1, 121) + bytes(kView, 16'000) + bytes(kRead, 99'999) +
-              flag(0, 2, 16'385) + bytes(kView, 9),
-          maker + bytes(kSend, 99'999) + bytes(kSend, 99'999) + bytes(kSend, 99'999) + taken(0, 9) +
-              bytes(kSend, 50'000) + taken(0, ~uint64_t{0}) + bytes(kSend, 99'999),
+          other + flag(0, 0, 8000) + flag(0, 1, 121, 1) + bytes(kView, 7000) + bytes(kRead, 99'999) +
+              flag(0, 2, 8000, 1) + bytes(kView, 9),
+          maker + bytes(kSend, 99'999) + bytes(kSend, 99'999) + bytes(kSend, 99'999) + taken(0, 9) + give(3, 1) +
+              bytes(kSend, 50'000) + give(3, 2) + bytes(kSend, 99'999) + taken(0, ~uint64_t{0}) + bytes(kSend, 99'999),
           maker + flag(1, 5, 8) + flag(1, 0, 0) + bytes(kView, 1) + bytes(kRead, 1),
           other + flag(0, 0, 5) + bytes(kClose, 1) + bytes(kRead, 9) + bytes(kRead, 9)};
 }

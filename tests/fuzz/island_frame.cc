@@ -149,7 +149,7 @@ std::vector<std::string> seeds() {
   IslandFrame link = frame_of(IslandTopic::kLink, shared_link_bytes(kShape)), wish = frame_of(IslandTopic::kWish, 0);
   link.depth = wish.depth = kShape.depth;
   link.slice_bytes = wish.slice_bytes = kShape.slice_bytes;
-  const IslandFrame stream = frame_of(IslandTopic::kStream, shared_stream_bytes(kByteRingBytes));
+  const IslandFrame stream = frame_of(IslandTopic::kStream, shared_stream_bytes(kStreamBuffers));
   IslandFrame page = frame_of(IslandTopic::kPage, 0);
   page.id = 1;
   IslandFrame sleeper = frame_of(IslandTopic::kSleeper, 0);

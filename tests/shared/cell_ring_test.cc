@@ -1,4 +1,4 @@
-// The ring of cells: what is written is read, for every size around each limit of where a payload lies; room is given
+// The ring of cells: what is written is read, for every size around each limit of where a payload lies; a cell is given
 // as pieces are freed and no sooner; no two pieces under way overlap; and no number that the other side may write gives
 // room or a piece.
 #include "transport/island/cell_ring.h"
@@ -69,7 +69,7 @@ void check_ring(const Kind& kind, size_t before, const std::vector<size_t>& size
   std::deque<std::pair<size_t, size_t>> under_way;  // offset, bytes
   for (size_t piece = 0; piece < 4000;) {
     const size_t bytes = piece < sizes.size() ? sizes[piece] : sizes[random.below(sizes.size())];
-    const bool fits = pair.writer.fits(bytes);
+    const bool fits = pair.writer.fits();
     if (under_way.empty()) REQUIRE(fits);
     if (fits && random.chance(70)) {
       ++piece;
@@ -102,21 +102,21 @@ std::vector<size_t> around(const std::vector<size_t>& limits, size_t largest) {
   return sizes;
 }
 
-constexpr StreamCells kStream{kSmallByteRingBytes};
+constexpr StreamCells kStream;
 constexpr LinkCells kLink{3, 5000};
 constexpr PostBoard::Cells kBoard;
 
 }  // namespace
 
-TEST_CASE("every size around what a cell, a slot and the end of the ring hold") {
+TEST_CASE("every size around what a cell and a slot hold") {
   check_ring(kLink, 128, around({104, 128, 4096, 5000}, 5000));
   check_ring(LinkCells{2, 1}, 0, {0, 1});
   check_ring(LinkCells{65, 130}, 128, around({104, 130}, 130));
-  check_ring(kStream, 128, around({120, 128, 4096, 16'384, kStreamPieceBytes}, kStreamPieceBytes));
+  check_ring(kStream, 128, around({120}, 120));
   check_ring(kBoard, PostBoard::kCellsOffset, around({112}, 112));
 }
 
-TEST_CASE("a small payload lies beside its flag; slots and the ring begin on a page") {
+TEST_CASE("a small payload lies beside its flag; slots begin on a page") {
   Pair<LinkCells> link(kLink, 128);
   CHECK(link.offset(link.writer.place(104)) / kCellBytes == link.offset(link.writer.place(0)) / kCellBytes);
   CHECK(link.offset(link.writer.place(105)) >= 4096);
@@ -163,7 +163,7 @@ TEST_CASE("a count of taken pieces that goes back, or beyond what was written, g
     CAPTURE(wrong);
     Pair<LinkCells> pair(kLink, 128);
     for (int i = 0; i < 3; ++i) write_piece(pair, 8);
-    CHECK_FALSE(pair.writer.fits(8));
+    CHECK_FALSE(pair.writer.fits());
     pair.ring.taken().store(2);
     REQUIRE(pair.writer.look_at_taken().sight == Sight::kThere);
     write_piece(pair, 8);
@@ -173,7 +173,7 @@ TEST_CASE("a count of taken pieces that goes back, or beyond what was written, g
     CHECK(freed.number == wrong);
     CHECK(pair.writer.taken() == 2);
     write_piece(pair, 8);
-    CHECK_FALSE(pair.writer.fits(8));
+    CHECK_FALSE(pair.writer.fits());
   }
 }
 
@@ -181,10 +181,10 @@ TEST_CASE("a count of taken pieces that goes back, or beyond what was written, g
 TEST_CASE("the promise of depth") {
   Pair<LinkCells> pair(kLink, 128);
   for (uint32_t i = 0; i < kLink.depth; ++i) {
-    REQUIRE(pair.writer.fits(kLink.slot_bytes));
+    REQUIRE(pair.writer.fits());
     write_piece(pair, kLink.slot_bytes);
   }
-  CHECK_FALSE(pair.writer.fits(0));
+  CHECK_FALSE(pair.writer.fits());
   for (uint32_t i = 0; i < kLink.depth; ++i) CHECK(reads_piece(pair, kLink.slot_bytes));
 }
 

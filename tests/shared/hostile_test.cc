@@ -368,7 +368,7 @@ TEST_CASE("missing or surplus descriptors end the connection, and are closed") {
       framed("a window with two", kAbove, window_frame(1, 100), some(2), kNoSense),
       framed("a link without one", kBelow, link_frame(IslandTopic::kLink), none, kNoSense),
       framed("a link with three", kBelow, sized(link_frame(IslandTopic::kLink), link_bytes), some(3), kNoSense),
-      framed("a stream without one", kAbove, sized(frame_of(IslandTopic::kStream), shared_stream_bytes(kByteRingBytes)),
+      framed("a stream without one", kAbove, sized(frame_of(IslandTopic::kStream), shared_stream_bytes(kStreamBuffers)),
              none, kNoSense),
       framed("a page with one", kAbove, page_frame(1, 0), some(1), kNoSense),
       framed("the end of a page with one", kAbove, frame_of(IslandTopic::kLetGo), some(1), kNoSense),
@@ -407,7 +407,7 @@ TEST_CASE("memory that is not sealed, too small, too large or no memory at all i
           [] { return with_seals(shared_link_bytes(kShape), MFD_ALLOW_SEALING, 0); }, "it is not sealed"),
       framed("a link's, too small", kBelow, link_frame(IslandTopic::kLink), sealed_of(4096), "it holds 4096 bytes"),
       framed("a stream's, too small", kAbove,
-             sized(frame_of(IslandTopic::kStream), shared_stream_bytes(kByteRingBytes)), sealed_of(4096),
+             sized(frame_of(IslandTopic::kStream), shared_stream_bytes(kStreamBuffers)), sealed_of(4096),
              "it holds 4096 bytes"),
   });
 }
@@ -459,8 +459,8 @@ TEST_CASE("what is said twice ends the connection") {
       {"a link", kBelow, twice(link_frame(IslandTopic::kLink), sealed_of(shared_link_bytes(kShape))),
        "it made a link twice"},
       {"a stream", kAbove,
-       twice(sized(frame_of(IslandTopic::kStream), shared_stream_bytes(kByteRingBytes)),
-             sealed_of(shared_stream_bytes(kByteRingBytes))),
+       twice(sized(frame_of(IslandTopic::kStream), shared_stream_bytes(kStreamBuffers)),
+             sealed_of(shared_stream_bytes(kStreamBuffers))),
        "it made a stream twice"},
       {"a descriptor", kAbove, twice(frame_of(IslandTopic::kOffer), sealed_of(100)), "it offered a descriptor twice"},
       {"a page", kAbove,
@@ -581,10 +581,10 @@ TEST_CASE("a sleeper whose owner fills its socket and lets it wait keeps nobody 
 
 TEST_CASE("a peer makes one stream to this rank, also after the first was taken") {
   Scene scene;
-  const IslandFrame stream = sized(frame_of(IslandTopic::kStream), shared_stream_bytes(kByteRingBytes));
-  REQUIRE(send_frame(scene.villain(kAbove), stream, sealed(shared_stream_bytes(kByteRingBytes))));
+  const IslandFrame stream = sized(frame_of(IslandTopic::kStream), shared_stream_bytes(kStreamBuffers));
+  REQUIRE(send_frame(scene.villain(kAbove), stream, sealed(shared_stream_bytes(kStreamBuffers))));
   REQUIRE(eventually([&] { return scene.self().take_stream_from(kId).has_value(); }));
-  send_frame(scene.villain(kAbove), stream, sealed(shared_stream_bytes(kByteRingBytes)));
+  send_frame(scene.villain(kAbove), stream, sealed(shared_stream_bytes(kStreamBuffers)));
   CHECK(scene.reason(kAbove).find("it made a stream twice") != std::string::npos);
   scene.check_friendship();
 }
@@ -736,8 +736,8 @@ TEST_CASE("a rank that has no descriptor left for a first connection says so, wi
 }
 
 TEST_CASE("a rank speaks of communicators that it is a member of, and of no others") {
-  const IslandFrame stream = sized(frame_of(IslandTopic::kStream, kPrivate), shared_stream_bytes(kByteRingBytes));
-  const auto memory = sealed_of(shared_stream_bytes(kByteRingBytes));
+  const IslandFrame stream = sized(frame_of(IslandTopic::kStream, kPrivate), shared_stream_bytes(kStreamBuffers));
+  const auto memory = sealed_of(shared_stream_bytes(kStreamBuffers));
   run_attacks({framed("a stream", kAbove, stream, memory, "it is no member of the communicator"),
                framed(
                    "a link", kAbove,
@@ -752,7 +752,7 @@ TEST_CASE("a rank speaks of communicators that it is a member of, and of no othe
   constexpr uint64_t kLater = 77;
   for (const int peer : {kBelow, kAbove}) {
     REQUIRE(send_frame(scene.villain(peer),
-                       sized(frame_of(IslandTopic::kStream, kLater), shared_stream_bytes(kByteRingBytes)), memory()));
+                       sized(frame_of(IslandTopic::kStream, kLater), shared_stream_bytes(kStreamBuffers)), memory()));
     REQUIRE(send_frame(scene.villain(peer), window_frame(3, 100), reserved(100)));
     REQUIRE(eventually([&] { return scene.self().find(peer, 3) != nullptr; }));  // the frame before was used
   }

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "ring/engine/island/post_board.h"
+#include "tests/support/both_ways.h"
 #include "tests/support/whole_board.h"
 #include "transport/island/memory_file.h"
 #include "transport/island/shared_link_body.h"
@@ -143,18 +144,28 @@ class Ring {
   std::vector<std::unique_ptr<Link>> to_next_, from_previous_;  // by the lower end of the pair
 };
 
-// Two ranks that send each other bytes, many pieces in one write and single ones. Ways::kOne: rank 1 sends none.
+// Two ranks that send each other bytes, many pieces in one write and single ones, over a stream that each has made.
+// Ways::kOne: rank 1 sends none.
 template <typename Orders>
 class Bytes {
  public:
   explicit Bytes(Ways ways) : ways_(ways) {
-    const size_t bytes = shared_stream_bytes(kSmallByteRingBytes);
-    const Descriptor file = make_memory_file(bytes, Pages::kSparse);
-    const auto memory = std::make_shared<Mapping>(file.get(), bytes, Mapping::Touch::kLater);
+    using Buffers = TravelingBuffers<Orders>;
+    const std::shared_ptr<Buffers> buffers[] = {std::make_shared<Buffers>(kSmallStreamBuffers),
+                                                std::make_shared<Buffers>(kSmallStreamBuffers)};
+    std::unique_ptr<ByteStream> ends[2][2];  // of the stream by maker, of the end by rank
+    for (const int maker : {0, 1}) {
+      const size_t bytes = shared_stream_bytes(kSmallStreamBuffers);
+      const Descriptor file = make_memory_file(bytes, Pages::kSparse);
+      const auto memory = std::make_shared<Mapping>(file.get(), bytes, Mapping::Touch::kLater);
+      for (const int rank : {0, 1}) {
+        ChannelEnd end{memory,    memory->data(), rank == maker, std::make_shared<Bell>(), std::make_shared<PeerLife>(),
+                       "the peer"};
+        ends[maker][rank] = std::make_unique<SharedStream<Orders>>(std::move(end), buffers[rank]);
+      }
+    }
     for (const int rank : {0, 1}) {
-      ChannelEnd end{memory,    memory->data(), rank == 0, std::make_shared<Bell>(), std::make_shared<PeerLife>(),
-                     "the peer"};
-      sides_[rank] = std::make_unique<SharedStream<Orders>>(std::move(end), kSmallByteRingBytes);
+      sides_[rank] = std::make_unique<testing::BothWays>(std::move(ends[rank][rank]), std::move(ends[1 - rank][rank]));
     }
   }
   // False if any byte was wrong, or it hangs.
@@ -163,7 +174,7 @@ class Bytes {
   }
 
  private:
-  static constexpr uint32_t kAll = 3'000'000;  // many times around the ring
+  static constexpr uint32_t kAll = 3'000'000;  // many times all buffers
   static constexpr uint32_t kMost = 50'000;
 
   bool drive(int rank) {

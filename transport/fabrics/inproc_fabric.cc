@@ -72,9 +72,10 @@ class InprocHub {
 
   struct OpenGroup {
     CommunicatorEvents* events = nullptr;
-    std::shared_ptr<Bell> bell;      // shared with the engine, links and streams
-    std::shared_ptr<Bell> p2p_bell;  // likewise
-    std::deque<std::pair<int, std::unique_ptr<ByteStream>>> incoming;
+    std::shared_ptr<Bell> bell;                                  // shared with the engine, links and streams
+    std::shared_ptr<Bell> p2p_bell;                              // likewise
+    std::deque<std::pair<int, ChannelEnd>> incoming = {};        // streams that were made and not taken
+    std::map<int, std::shared_ptr<StreamBuffers>> buffers = {};  // by peer; shared with its streams
   };
 
   // What the ranks of a communicator leave to those that have not closed it yet: one that has posted its data and gone
@@ -232,21 +233,19 @@ class InprocHub {
     OpenGroup* own = group(rank, communicator);
     OpenGroup* other = group(peer, communicator);
     if (own == nullptr || other == nullptr) return nullptr;
-    constexpr size_t kRing = kSmallByteRingBytes;
-    auto [near, far] = ends(rank, peer, shared_stream_bytes(kRing), own->p2p_bell, other->p2p_bell);
-    auto here = make_shared_stream(std::move(near), kRing), there = make_shared_stream(std::move(far), kRing);
-    other->incoming.emplace_back(rank, std::move(there));
+    auto [near, far] = ends(rank, peer, shared_stream_bytes(kSmallStreamBuffers), own->p2p_bell, other->p2p_bell);
+    other->incoming.emplace_back(rank, std::move(far));
     other->p2p_bell->ring();
-    return here;
+    return make_shared_stream(std::move(near), buffers_of(*own, peer));
   }
 
   std::optional<std::pair<int, std::unique_ptr<ByteStream>>> take_stream_from(int rank, uint64_t communicator) {
     std::lock_guard lock(mutex_);
     OpenGroup* own = group(rank, communicator);
     if (own == nullptr || own->incoming.empty()) return std::nullopt;
-    auto first = std::move(own->incoming.front());
+    auto [peer, end] = std::move(own->incoming.front());
     own->incoming.pop_front();
-    return first;
+    return std::pair(peer, make_shared_stream(std::move(end), buffers_of(*own, peer)));
   }
 
   // What this rank does at that sequence, asked without the lock.
@@ -277,6 +276,12 @@ class InprocHub {
   OpenGroup* group(int rank, uint64_t communicator) {
     const auto found = state(rank).groups.find(communicator);
     return found == state(rank).groups.end() ? nullptr : &found->second;
+  }
+
+  static std::shared_ptr<StreamBuffers> buffers_of(OpenGroup& group, int peer) {
+    auto& buffers = group.buffers[peer];
+    if (!buffers) buffers = std::make_shared<StreamBuffers>(kSmallStreamBuffers);
+    return buffers;
   }
 
   // Of a link or stream, over memory of its own.
@@ -429,7 +434,7 @@ class InprocFabric final : public Fabric {
 
   void open(uint64_t id, std::vector<int> members, CommunicatorEvents* events, std::shared_ptr<Doorbell> doorbell,
             std::shared_ptr<Doorbell> p2p_doorbell) override {
-    hub_->open(place_.rank, id, members, {events, share(doorbell), share(p2p_doorbell), {}});
+    hub_->open(place_.rank, id, members, {events, share(doorbell), share(p2p_doorbell)});
   }
   void decline(uint64_t id, const std::vector<int>& members, const Error& error) override {
     hub_->decline(place_.rank, id, members, error);

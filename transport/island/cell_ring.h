@@ -1,6 +1,5 @@
 #pragma once
 
-#include <array>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -11,12 +10,11 @@ namespace rondo {
 // The one channel between ranks that share memory, be they processes or threads: a ring of numbered cells with one
 // writer and one reader (links, streams) or several (boards of posts).
 //
-//   [taken][cell 0 .. depth-1] [slot 0 .. depth-1, or a ring of bytes]     which begin on a page
+//   [taken][cell 0 .. depth-1] [slot 0 .. depth-1]     which begin on a page
 //
 // A piece is announced by the flag of its cell: its number and how many of its bytes are there. A small payload lies
-// beside the flag, so that one or two cache lines move; a larger one in the cell's slot (links), in the ring of bytes
-// behind the last (streams), or where its face keeps it (boards). Both sides know where from the lengths alone. Pages
-// are touched as bytes reach them.
+// beside the flag, so that one or two cache lines move; a larger one in the cell's slot (links), or where its face
+// keeps it (boards, streams). Pages are touched as bytes reach them.
 //
 // Everything in this memory may hold anything at any time: the peer can write there. So each number is read once, and
 // used only if it is the one expected.
@@ -45,30 +43,20 @@ struct CellOrders {
 template <typename Tag>
 struct alignas(kCellBytes) Cell {
   static constexpr size_t kSmallBytes = kCellBytes - sizeof(uint64_t) - (std::is_empty_v<Tag> ? 0 : sizeof(Tag));
-  std::atomic<uint64_t> flag;  // (number of the piece, from 1 on, modulo 2^32) << 32 | bytes that are there
+  std::atomic<uint64_t> flag;  // (number of the piece, from 1 on, modulo 2^32) << 32 | what its face says of it
   [[no_unique_address]] Tag tag;
   std::byte small[kSmallBytes];
 };
 
-constexpr uint64_t cell_flag(uint64_t number, uint32_t bytes) { return (number << 32) | bytes; }
+constexpr uint64_t cell_flag(uint64_t number, uint32_t ready) { return (number << 32) | ready; }
 
 // What is seen of a number that the other side stores.
 enum class Sight : uint8_t { kNothing, kThere, kCorrupt };
 
-// Where a piece that follows what ends at `end` begins in a ring of bytes. Positions only grow. Each piece begins at a
-// line; one that reached beyond the end of the ring begins at its start instead.
-constexpr uint64_t begin_in_ring(uint64_t end, size_t bytes, size_t ring_bytes) {
-  const size_t to_end = ring_bytes - (end & (ring_bytes - 1));
-  return bytes <= to_end ? end : end + to_end;
-}
-
 // Kind, of every ring below, says
 //   Tag;
 //   depth: pieces under way, at least 2;
-//   slot_bytes: of the largest payload in a slot, 0: no slots;
-//   ring_bytes: a power of two, 0: no ring of bytes;
-//   kRing: whether there is one, instead of slots;
-//   kEnds: depth if so, else 0.
+//   slot_bytes: of the largest payload in a slot, 0: no slots.
 
 // Offsets from the beginning of a ring that begins `before` bytes behind a page's beginning.
 template <typename Kind>
@@ -77,14 +65,13 @@ struct CellLayout {
     constexpr size_t kPage = 4096;
     const auto on_page = [before](size_t size) { return (before + size + kPage - 1) / kPage * kPage - before; };
     slots = on_page(kCells + kind.depth * kCellBytes);
-    ring = on_page(slots + kind.depth * whole_lines(kind.slot_bytes));
-    bytes = ring + kind.ring_bytes;
+    bytes = on_page(slots + kind.depth * whole_lines(kind.slot_bytes));
   }
   static constexpr size_t kCells = kCellBytes;  // before them lies `taken`
-  size_t slots = 0, ring = 0, bytes = 0;
+  size_t slots = 0, bytes = 0;
 };
 
-// A ring in this process's memory. Numbers and positions are the caller's.
+// A ring in this process's memory. Numbers are the caller's.
 template <typename Kind, typename Orders>
 class CellRing {
  public:
@@ -92,9 +79,7 @@ class CellRing {
 
   // memory: zeroed before the first side was made; CellLayout(kind, before).bytes.
   CellRing(std::byte* memory, const Kind& kind, size_t before) : memory_(memory), kind_(kind) {
-    const CellLayout<Kind> layout(kind, before);
-    slots_ = memory + layout.slots;
-    ring_ = memory + layout.ring;
+    slots_ = memory + CellLayout<Kind>(kind, before).slots;
   }
 
   const Kind& kind() const { return kind_; }
@@ -103,7 +88,8 @@ class CellRing {
   // Pieces that the reader needs no more; only grows.
   std::atomic<uint64_t>& taken() const { return *reinterpret_cast<std::atomic<uint64_t>*>(memory_); }
 
-  // Shows that `ready` bytes of the piece are there; last: no more of what the caller has to show follows at once.
+  // Shows that `ready` bytes of the piece are there, or what else its face says so; last: no more of what the caller
+  // has to show follows at once.
   void publish(uint64_t number, uint32_t ready, bool last) const {
     flag(number).store(cell_flag(number, ready), last ? Orders::kPublishLast : Orders::kPublish);
   }
@@ -111,7 +97,7 @@ class CellRing {
   struct Look {
     Sight sight = Sight::kNothing;
     uint64_t flag = 0;
-    uint32_t ready() const { return static_cast<uint32_t>(flag); }  // bytes, as the writer says
+    uint32_t ready() const { return static_cast<uint32_t>(flag); }  // as publish() was told
   };
   // Whether the piece is there, at least in part. Cost while it is not: one load.
   Look look(uint64_t number) const {
@@ -125,23 +111,10 @@ class CellRing {
     return shown(look_at.flag) == static_cast<uint32_t>(number + kind_.depth) ? Sight::kThere : look_at.sight;
   }
 
-  // Where the payload of a piece lies; position: take_room().
-  std::byte* payload(uint64_t number, size_t bytes, uint64_t position) const {
+  // Where the payload of a piece lies: beside its flag if it is small, else in its slot.
+  std::byte* payload(uint64_t number, size_t bytes) const {
     if (bytes <= Cell<Tag>::kSmallBytes) return cell(number).small;
-    if (Kind::kRing) return ring_ + (position & (kind_.ring_bytes - 1));
     return slots_ + number % kind_.depth * whole_lines(kind_.slot_bytes);
-  }
-
-  // --- the ring of bytes
-  bool in_ring(size_t bytes) const { return Kind::kRing && bytes > Cell<Tag>::kSmallBytes; }
-  // Of a piece that follows what ends at `end`.
-  uint64_t begin_of(uint64_t end, size_t bytes) const { return begin_in_ring(end, bytes, kind_.ring_bytes); }
-  // begin_of() a piece that is in_ring(), whose end becomes `end`.
-  uint64_t take_room(uint64_t& end, size_t bytes) const {
-    if (!in_ring(bytes)) return 0;
-    const uint64_t begin = begin_of(end, bytes);
-    end = begin + whole_lines(bytes);
-    return begin;
   }
 
  private:
@@ -156,7 +129,6 @@ class CellRing {
 
   std::byte* memory_;
   std::byte* slots_ = nullptr;
-  std::byte* ring_ = nullptr;
   Kind kind_;
 };
 
@@ -169,28 +141,12 @@ class CellWriter {
   uint64_t number() const { return number_; }  // of the last piece reserved
   uint64_t taken() const { return taken_; }    // pieces that are needed no more, as far as is known
 
-  // Whether the next piece finds a cell and room.
-  bool fits(size_t bytes) const {
-    if (number_ - taken_ >= ring_.kind().depth) return false;
-    return !ring_.in_ring(bytes) ||
-           ring_.begin_of(end_, bytes) + whole_lines(bytes) - freed_to_ <= ring_.kind().ring_bytes;
-  }
-  // The same for `bytes` in pieces of at most `piece` bytes each. The ring's end may leave out less than one piece.
-  bool fits_in_pieces(size_t bytes, size_t piece) const {
-    const size_t pieces = (bytes + piece - 1) / piece;
-    if (pieces <= 1) return fits(bytes);
-    return number_ - taken_ + pieces <= ring_.kind().depth &&
-           end_ - freed_to_ + whole_lines(bytes) + whole_lines(piece) <= ring_.kind().ring_bytes;
-  }
+  // Whether so many more pieces find a cell.
+  bool fits(uint64_t pieces = 1) const { return number_ - taken_ + pieces <= ring_.kind().depth; }
   // Where the next piece will lie.
-  std::byte* place(size_t bytes) const { return ring_.payload(number_ + 1, bytes, ring_.begin_of(end_, bytes)); }
+  std::byte* place(size_t bytes) const { return ring_.payload(number_ + 1, bytes); }
   // Takes that place, to be filled and published. Requires fits().
-  std::byte* reserve(size_t bytes) {
-    ++number_;
-    const uint64_t begin = ring_.take_room(end_, bytes);
-    if constexpr (Kind::kRing) ends_[number_ % Kind::kEnds] = end_;
-    return ring_.payload(number_, bytes, begin);
-  }
+  std::byte* reserve(size_t bytes) { return ring_.payload(++number_, bytes); }
   // Of the piece that was reserved last.
   typename Kind::Tag& tag() const { return ring_.tag(number_); }
   void publish(uint32_t ready, bool last) const { ring_.publish(number_, ready, last); }
@@ -205,7 +161,6 @@ class CellWriter {
     if (number == taken_) return {};
     if (number < taken_ || number > number_) return {Sight::kCorrupt, number};
     taken_ = number;
-    if constexpr (Kind::kRing) freed_to_ = ends_[number % Kind::kEnds];
     return {Sight::kThere, number};
   }
 
@@ -213,9 +168,6 @@ class CellWriter {
   CellRing<Kind, Orders> ring_;
   uint64_t number_ = 0;
   uint64_t taken_ = 0;
-  uint64_t end_ = 0;                          // of the last piece in the ring of bytes
-  uint64_t freed_to_ = 0;                     // the end of the last piece taken
-  std::array<uint64_t, Kind::kEnds> ends_{};  // of the pieces under way
 };
 
 // A single reader's side. One thread at a time.
@@ -229,17 +181,13 @@ class CellReader {
   typename CellRing<Kind, Orders>::Look look() const { return ring_.look(number_ + 1); }
   const typename Kind::Tag& tag() const { return ring_.tag(number_ + 1); }
   // Goes on behind it. Returns its payload, of so many bytes, which stays until release().
-  const std::byte* take(size_t bytes) {
-    ++number_;
-    return ring_.payload(number_, bytes, ring_.take_room(end_, bytes));
-  }
+  const std::byte* take(size_t bytes) { return ring_.payload(++number_, bytes); }
   // Gives the memory of all pieces up to this one back.
   void release(uint64_t number) const { ring_.taken().store(number, Orders::kFree); }
 
  private:
   CellRing<Kind, Orders> ring_;
   uint64_t number_ = 0;
-  uint64_t end_ = 0;  // of the last piece in the ring of bytes
 };
 
 }  // namespace rondo

@@ -433,7 +433,7 @@ std::unique_ptr<ByteStream> Island::take_stream_to(uint64_t communicator, int pe
 std::unique_ptr<ByteStream> Island::make_stream(uint64_t communicator, int peer, IslandBook::Group& group) {
   const Peer& state = peers_.at(peer);
   if (state.life->over.load()) throw Exception(ErrorCode::kPeerLost, state.end);
-  const size_t bytes = shared_stream_bytes(stream_ring_bytes());
+  const size_t bytes = shared_stream_bytes(stream_shape());
   auto file = std::make_shared<Descriptor>(make_memory_file(bytes, Pages::kSparse));
   auto memory = std::make_shared<Mapping>(file->get(), bytes, Mapping::Touch::kLater);
   IslandFrame frame;
@@ -441,10 +441,18 @@ std::unique_ptr<ByteStream> Island::make_stream(uint64_t communicator, int peer,
   frame.communicator = communicator;
   frame.bytes = bytes;
   connection(peer).send(frame, {file->get()}, file);
-  return make_shared_stream(end_of(std::move(memory), true, state, group.shown[peer].p2p), stream_ring_bytes());
+  return make_shared_stream(end_of(std::move(memory), true, state, group.shown[peer].p2p), buffers_of(group, peer));
 }
 
-size_t Island::stream_ring_bytes() const { return peers_.size() < kManyPeers ? kByteRingBytes : kSmallByteRingBytes; }
+const BufferShape& Island::stream_shape() const {
+  return peers_.size() < kManyPeers ? kStreamBuffers : kSmallStreamBuffers;
+}
+
+std::shared_ptr<StreamBuffers> Island::buffers_of(IslandBook::Group& group, int peer) const {
+  auto& buffers = group.buffers[peer];
+  if (!buffers) buffers = std::make_shared<StreamBuffers>(stream_shape());
+  return buffers;
+}
 
 std::optional<std::pair<int, std::unique_ptr<ByteStream>>> Island::take_stream_from(uint64_t communicator) {
   std::lock_guard lock(mutex_);
@@ -453,7 +461,7 @@ std::optional<std::pair<int, std::unique_ptr<ByteStream>>> Island::take_stream_f
   auto [peer, offered] = std::move(group->streams_from.front());
   group->streams_from.pop_front();
   ChannelEnd end = end_of(std::move(offered.memory), false, peers_.at(peer), group->shown[peer].p2p);
-  return std::pair(peer, make_shared_stream(std::move(end), stream_ring_bytes()));
+  return std::pair(peer, make_shared_stream(std::move(end), buffers_of(*group, peer)));
 }
 
 // --- what the peers say, on the I/O thread
@@ -571,7 +579,7 @@ void Island::make_wished(int peer, const IslandFrame& frame) {
 }
 
 void Island::add_stream(int peer, const IslandFrame& frame, const Descriptor& file) {
-  if (frame.bytes != shared_stream_bytes(stream_ring_bytes())) {
+  if (frame.bytes != shared_stream_bytes(stream_shape())) {
     throw Exception(ErrorCode::kProtocol, "this is not how a stream is made");
   }
   LinkMemory memory{map_offered(file, frame.bytes, Mapping::Touch::kLater), {}};

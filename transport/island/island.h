@@ -127,7 +127,8 @@ class Island final : public SharedMemory {
   std::unique_ptr<Link> link_over(const LinkKey& key, LinkMemory memory, IslandBook::Group& group);
   std::unique_ptr<ByteStream> make_stream(uint64_t communicator, int peer, IslandBook::Group& group);
   ChannelEnd end_of(std::shared_ptr<Mapping> memory, bool first, const Peer& peer, std::shared_ptr<Bell> bell) const;
-  size_t stream_ring_bytes() const;
+  const BufferShape& stream_shape() const;
+  std::shared_ptr<StreamBuffers> buffers_of(IslandBook::Group& group, int peer) const;
   void report(uint64_t communicator, int peer, const Error& why) const;
 
   IslandConnection& connection(int peer);

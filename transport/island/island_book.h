@@ -15,6 +15,7 @@
 #include "transport/fabric.h"
 #include "transport/island/memory_file.h"
 #include "transport/island/page_store.h"
+#include "transport/island/shared_stream.h"
 
 namespace rondo {
 
@@ -49,6 +50,7 @@ class IslandBook {
     std::set<int> streams_to;                          // peers
     std::set<int> streamed;                            // peers that have made theirs to this rank
     std::deque<std::pair<int, LinkMemory>> streams_from;
+    std::map<int, std::shared_ptr<StreamBuffers>> buffers;  // by peer; shared with its streams
   };
 
   // nullptr: closed already, or one of too many that are not open here (kMaxEarly).

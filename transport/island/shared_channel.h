@@ -36,9 +36,9 @@ struct ChannelEnd {
 template <typename Kind>
 struct ChannelLayout {
   static constexpr size_t kFirst = kCellBytes;
-  explicit ChannelLayout(const Kind& kind)
+  constexpr explicit ChannelLayout(const Kind& kind)
       : second(kFirst + CellLayout<Kind>(kind, kFirst).bytes), bytes(second + CellLayout<Kind>(kind, second).bytes) {}
-  size_t begin(bool first) const { return first ? kFirst : second; }
+  constexpr size_t begin(bool first) const { return first ? kFirst : second; }
   size_t second, bytes;
 };
 

@@ -18,9 +18,6 @@ struct LinkCells {
     uint64_t sequence;
     uint64_t fingerprint;
   };
-  static constexpr bool kRing = false;
-  static constexpr uint32_t kEnds = 0;
-  static constexpr size_t ring_bytes = 0;
   uint32_t depth;
   size_t slot_bytes;
 };
@@ -95,7 +92,7 @@ class SharedLink final : public Link {
   };
 
   uint64_t filled() const { return channel_.in.number(); }
-  bool room() const { return channel_.out.fits(0); }
+  bool room() const { return channel_.out.fits(); }
 
   // The next slice, if it is there and has a landing: compared before a byte of it is used. Cost while there is none:
   // one load.

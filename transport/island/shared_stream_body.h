@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <cstring>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -15,20 +16,36 @@
 
 namespace rondo {
 
-// Cells of a stream carry nothing but bytes: an envelope of a message and 56 bytes fit in.
+// Cells of a stream carry nothing but bytes: an envelope of a message and 56 bytes fit in. What is larger lies in a
+// buffer, which the flag names.
 struct StreamCells {
   struct Tag {};
-  static constexpr bool kRing = true;
-  static constexpr uint32_t depth = kStreamPieces, kEnds = depth;
+  static constexpr uint32_t depth = kStreamPieces;
   static constexpr size_t slot_bytes = 0;
-  size_t ring_bytes;
 };
+
+// What the flag of a piece says: its bytes, and the number of the buffer they lie in; 0 where they lie beside the flag.
+struct StreamPiece {
+  static constexpr uint32_t kBytesBits = 16;
+  static constexpr uint32_t kSmallBytes = Cell<StreamCells::Tag>::kSmallBytes;
+  uint32_t bytes, buffer;
+  static constexpr StreamPiece of(uint32_t shown) { return {shown & ((1u << kBytesBits) - 1), shown >> kBytesBits}; }
+  constexpr uint32_t shown() const { return buffer << kBytesBits | bytes; }
+  constexpr bool small() const { return bytes <= kSmallBytes; }
+};
+static_assert(kStreamBuffers.bytes >> StreamPiece::kBytesBits == 0);
 
 // Orders: CellOrders, or what a test makes of them.
 template <typename Orders>
 class SharedStream final : public ByteStream {
  public:
-  SharedStream(ChannelEnd end, size_t ring_bytes) : channel_(std::move(end), {ring_bytes}) {}
+  using Buffers = TravelingBuffers<Orders>;
+
+  SharedStream(ChannelEnd end, std::shared_ptr<Buffers> buffers)
+      : buffers_(std::move(buffers)), makes_(end.first), channel_(end, {}) {
+    buffers_->add(makes_, end.memory, end.data + kCellsEnd);
+  }
+  static size_t memory_bytes(const BufferShape& shape) { return kCellsEnd + Buffers::part_bytes(shape); }
 
   long read(const iovec* parts, int count) override {
     const bool gone = channel_.peer_gone();  // looked at first: what was written before the end is read before it
@@ -60,12 +77,9 @@ class SharedStream final : public ByteStream {
     piece_left_ -= bytes;
     unshown_ += bytes;
     if (piece_left_ > 0) return;
-    const uint64_t taken = channel_.in.number();
-    if (unshown_ < kShownBytes && taken - shown_ < kShownPieces) return;
-    shown_ = taken;
-    unshown_ = 0;
-    channel_.in.release(taken);
-    channel_.ring_bell();
+    if (in_buffer_) look_at_given_back();
+    const bool given_back = in_buffer_ && buffers_->finish(buffer_);
+    if (show_taken() || given_back) channel_.ring_bell();
   }
 
   long write(const iovec* parts, int count) override {
@@ -78,15 +92,15 @@ class SharedStream final : public ByteStream {
   bool write_whole(std::span<const std::byte> head, std::span<const std::byte> payload) override {
     const size_t bytes = head.size() + payload.size();
     if (bytes == 0 || corrupt_ || channel_.peer_gone() || !has_room(bytes)) return false;
-    if (bytes > kStreamPieceBytes) {
+    if (bytes > most_) {
       const iovec parts[] = {{const_cast<std::byte*>(head.data()), head.size()},
                              {const_cast<std::byte*>(payload.data()), payload.size()}};
       return write_pieces(parts, bytes) == bytes;
     }
-    std::byte* const to = channel_.out.reserve(bytes);
-    cross_copy(to, head.data(), head.size(), stores());
-    cross_copy(to + head.size(), payload.data(), payload.size(), stores());
-    channel_.out.publish(static_cast<uint32_t>(bytes), true);
+    const Place place = reserve(bytes);
+    cross_copy(place.data, head.data(), head.size(), place.stores);
+    cross_copy(place.data + head.size(), payload.data(), payload.size(), place.stores);
+    channel_.out.publish(place.shown, true);
     channel_.ring_bell();
     return true;
   }
@@ -99,13 +113,12 @@ class SharedStream final : public ByteStream {
   const Error& error() const override { return error_; }
 
  private:
+  static constexpr size_t kCellsEnd = ChannelLayout<StreamCells>({}).bytes;
   // The reader shows what it has taken once in this many bytes or pieces: after each store the writer's next load
-  // fetches the cache line from the reader's core. Both limits are small parts of the ring, so a writer that waits for
-  // room gets some before the ring is empty.
+  // fetches the cache line from the reader's core. Both are small parts of all that can be under way, so a writer that
+  // waits for room gets some in time.
   static constexpr size_t kShownBytes = 16 * 1024;
   static constexpr uint64_t kShownPieces = kStreamPieces / 4;
-  // A piece needs its own bytes and, at the end of the ring, as many that are left out.
-  static_assert(kShownBytes + 3 * kStreamPieceBytes <= kSmallByteRingBytes);
 
   // Takes bytes off the front of a vector.
   class Parts {
@@ -130,7 +143,6 @@ class SharedStream final : public ByteStream {
     size_t used_ = 0;
   };
 
-  Stores stores() const { return stores_ ? *stores_ : channel_.stores(); }
   long lost() {
     error_ = {ErrorCode::kPeerLost, fmt::format("{} closed the connection", channel_.peer_name()), {}};
     return -1;
@@ -147,13 +159,29 @@ class SharedStream final : public ByteStream {
     if (corrupt_) return false;
     const auto look = channel_.in.look();
     if (look.sight == Sight::kNothing) return false;
-    const uint32_t bytes = look.ready();
-    if (look.sight == Sight::kCorrupt || bytes == 0 || bytes > kStreamPieceBytes) {
+    const StreamPiece piece = StreamPiece::of(look.ready());
+    if (look.sight == Sight::kCorrupt || !accept(piece)) {
       return corrupt(fmt::format("piece {} shows the flag {:#x}", channel_.in.number(), look.flag));
     }
     // From here on only this side's own numbers count.
-    piece_left_ = bytes;
-    piece_ = channel_.in.take(bytes);
+    const std::byte* const beside = channel_.in.take(0);
+    piece_ = in_buffer_ ? buffers_->place(buffer_) : beside;
+    piece_left_ = piece.bytes;
+    return true;
+  }
+  // Whether the peer can have written it. If so: where it lies.
+  bool accept(const StreamPiece& piece) {
+    in_buffer_ = !piece.small();
+    if (!in_buffer_) return piece.bytes > 0 && piece.buffer == 0;
+    buffer_ = buffers_->number(piece.buffer, makes_);
+    return !makes_ && piece.bytes <= buffers_->shape().bytes && buffers_->receive(buffer_);
+  }
+  // True: the peer is told, and may wait for that.
+  bool show_taken() {
+    const uint64_t taken = channel_.in.number();
+    if (unshown_ < kShownBytes && taken - shown_ < kShownPieces) return false;
+    unshown_ = 0;
+    channel_.in.release(shown_ = taken);
     return true;
   }
 
@@ -163,44 +191,81 @@ class SharedStream final : public ByteStream {
     size_t moved = 0;
     size_t piece = next_piece(bytes);
     while (piece > 0) {
-      fill(channel_.out.reserve(piece), piece, from);
+      const Place place = reserve(piece);
+      from.take(piece, [to = place.data, &place](const std::byte* part, size_t run) mutable {
+        cross_copy(to, part, run, place.stores);
+        to += run;
+      });
       moved += piece;
       const size_t following = next_piece(bytes - moved);
-      channel_.out.publish(static_cast<uint32_t>(piece), following == 0);
+      channel_.out.publish(place.shown, following == 0);
       piece = following;
     }
     if (moved > 0) channel_.ring_bell();
     return moved;
   }
-  // Bytes of the next piece where `left` are still to be written. 0: the ring has no room for it, or `left` is 0.
+  // Bytes of the next piece where `left` are still to be written. 0: there is no room for it, or `left` is 0.
   size_t next_piece(size_t left) {
-    const size_t bytes = std::min(left, kStreamPieceBytes);
-    return bytes > 0 && has_room(bytes) ? bytes : 0;
+    const size_t bytes = std::min(left, most_);
+    if (bytes == 0 || has_room(bytes)) return bytes;
+    return robbed() ? std::min<size_t>(left, StreamPiece::kSmallBytes) : 0;
+  }
+  // What was written is taken, but for what the reader does not show yet, and the peer holds all buffers: they are in
+  // its own pieces, which this rank does not read. It must not wait for that.
+  bool robbed() {
+    if (!makes_ || corrupt_ || buffers_->owned() > 0) return false;
+    return channel_.out.number() - channel_.out.taken() < kShownPieces ||
+           (look_at_taken() && channel_.out.number() - channel_.out.taken() < kShownPieces);
   }
   // For all of it.
   bool has_room(size_t bytes) {
-    if (channel_.out.fits_in_pieces(bytes, kStreamPieceBytes)) return true;
+    const size_t whole = bytes / most_, rest = bytes % most_;
+    const size_t pieces = whole + (rest > 0 ? 1 : 0);
+    const size_t buffers = makes_ ? whole + (rest > StreamPiece::kSmallBytes ? 1 : 0) : 0;
+    if (!channel_.out.fits(pieces) && !look_at_taken()) return false;
+    if (buffers_->owned() < buffers && !look_at_given_back()) return false;
+    return channel_.out.fits(pieces) && buffers_->owned() >= buffers;
+  }
+  bool look_at_taken() {
     const uint64_t before = channel_.out.taken();
     const auto taken = channel_.out.look_at_taken();
-    if (taken.sight == Sight::kCorrupt) {
-      return corrupt(
-          fmt::format("of {} pieces written, {} then {} are taken", channel_.out.number(), before, taken.number));
-    }
-    return taken.sight == Sight::kThere && channel_.out.fits_in_pieces(bytes, kStreamPieceBytes);
+    if (taken.sight != Sight::kCorrupt) return taken.sight == Sight::kThere;
+    return corrupt(
+        fmt::format("of {} pieces written, {} then {} are taken", channel_.out.number(), before, taken.number));
   }
-  void fill(std::byte* to, size_t bytes, Parts& from) {
-    from.take(bytes, [this, to](const std::byte* part, size_t run) mutable {
-      cross_copy(to, part, run, stores());
-      to += run;
-    });
+  bool look_at_given_back() {
+    const Sight sight = buffers_->look();
+    if (sight != Sight::kCorrupt) return sight == Sight::kThere;
+    return corrupt("a buffer is given back that cannot be");
   }
 
+  // Of a piece to be filled and published.
+  struct Place {
+    std::byte* data;
+    uint32_t shown;  // by its flag
+    Stores stores;
+  };
+  Place reserve(size_t bytes) {
+    std::byte* const beside = channel_.out.reserve(0);
+    StreamPiece piece{static_cast<uint32_t>(bytes), 0};
+    if (piece.small()) return {beside, piece.shown(), Stores::kCached};
+    const Stores stores = stores_ ? *stores_ : channel_.stores();
+    const uint32_t buffer = buffers_->take(stores);
+    piece.buffer = buffers_->number(buffer, makes_);
+    return {buffers_->place(buffer), piece.shown(), stores};
+  }
+
+  const std::shared_ptr<Buffers> buffers_;  // shared with the stream of the other direction
+  const bool makes_;                        // this end's rank has made it
+  const size_t most_ = makes_ ? buffers_->shape().bytes : StreamPiece::kSmallBytes;  // of a piece that is written
   SharedChannel<StreamCells, Orders> channel_;
   // Own numbers: what the memory shows of them is never read back.
   uint64_t shown_ = 0;                // pieces taken whole that the peer knows of
   size_t unshown_ = 0;                // bytes taken since
   const std::byte* piece_ = nullptr;  // of the piece that is being taken: what is left
   size_t piece_left_ = 0;
+  bool in_buffer_ = false;  // it lies in buffer_
+  uint32_t buffer_ = 0;
   std::optional<Stores> stores_;  // of set_stores(): before the end's
   bool corrupt_ = false;
   Error error_;

@@ -56,9 +56,8 @@ class BasicPostBoard {
 
   struct Cells {
     using Tag = uint64_t;  // fingerprint of the operation
-    static constexpr bool kRing = false;
-    static constexpr uint32_t depth = kDepth, kEnds = 0;
-    static constexpr size_t slot_bytes = 0, ring_bytes = 0;
+    static constexpr uint32_t depth = kDepth;
+    static constexpr size_t slot_bytes = 0;
   };
 
   // The memory of an area, zeroed and aligned to 128 bytes: its head, whose cells begin at an offset, and parts for
@@ -165,8 +164,10 @@ class BasicPostBoard {
     uint64_t begin = 0, end = 0;  // of the rank's last post in its ring
     std::byte*& operator[](Part part) { return parts[static_cast<size_t>(part)]; }
     std::byte* operator[](Part part) const { return parts[static_cast<size_t>(part)]; }
+    // Each post begins at a line; one that reached beyond the end of the ring begins at its start instead.
     void take(size_t bytes) {
-      begin = begin_in_ring(end, bytes, kRingBytes);
+      const uint64_t to_end = kRingBytes - end % kRingBytes;
+      begin = bytes <= to_end ? end : end + to_end;
       end = begin + whole_lines(bytes);
     }
   };
@@ -178,7 +179,7 @@ class BasicPostBoard {
   // Of a rank's post in this round.
   std::byte* place(int rank, size_t bytes) const {
     const size_t area = area_of(rank, number_), own = static_cast<size_t>(rank);
-    if (bytes <= kSmallBytes) return areas_[area].payload(number_, bytes, 0);
+    if (bytes <= kSmallBytes) return areas_[area].payload(number_, bytes);
     const Part part = part_of(bytes, flow_, has_rings_);
     if (part == Part::kRing) return spaces_[own][part] + spaces_[own].begin % kRingBytes;
     return spaces_[flow_ == Flow::kAllWays ? area : own][part] + number_ % kDepth * slot_bytes(part);

@@ -16,7 +16,7 @@ constexpr Clock::time_point kNoDeadlineYet{};
 // Between two looks of a thread that waits for long. Longer than the time between two questions to the program whether
 // the wait is to end (ProgressEngine), which begins anew with each look.
 constexpr std::chrono::milliseconds kBetweenLooks{250};
-// What the buffers of a socket, and the smallest ring of a stream (kSmallByteRingBytes), surely take of a message
+// What the buffers of a socket, and those of a stream through memory (kSmallStreamBuffers), surely take of a message
 // before its receiver looks, so that the sender need not wait for that.
 constexpr uint64_t kBufferedBySocket = 64 * 1024;
 constexpr uint64_t kBufferedByRing = 128 * 1024;
