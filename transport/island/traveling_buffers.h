@@ -73,8 +73,9 @@ class TravelingBuffers {
   // holds the lines. Requires owned() > 0.
   uint32_t take(Stores stores) {
     if (read_.size() == 0) kept_ = std::min(kept_ + 1, shape_.most_kept());
-    const bool answers = stores == Stores::kCached ? read_.size() > 0 : rested_.size() == 0;
-    const uint32_t buffer = answers ? read_.pop_front() : rested_.pop_front();
+    const bool cached = stores == Stores::kCached;
+    if (!cached && read_.size() > 0) rested_.push_back(read_.pop_front());  // a long queue of them is none of near ones
+    const uint32_t buffer = cached && read_.size() > 0 ? read_.pop_front() : rested_.pop_front();
     own_[buffer] = false;
     --more_;
     return buffer;
