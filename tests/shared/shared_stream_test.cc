@@ -141,6 +141,26 @@ TEST_CASE("a rank answers in the buffers that it has read last") {
   }
 }
 
+TEST_CASE("after pieces that were stored past the caches a rank answers in few buffers again") {
+  const std::vector<std::byte> piece(kStreamBuffers.bytes);
+  Pair pair = Pair::both_ways(Pair::Mappings::kOne, kStreamBuffers);
+  std::set<const std::byte*> places;
+  const auto exchange = [&](Stores stores, size_t window, int rounds) {
+    for (int round = 0; round < rounds; ++round) {
+      for (const int side : {0, 1}) {
+        REQUIRE(pair.sides[side]->set_stores(stores));
+        for (size_t i = 0; i < window; ++i) REQUIRE(pair.sides[side]->write_whole(piece, {}));
+        take_all(*pair.sides[1 - side], places);
+      }
+    }
+  };
+  exchange(Stores::kStreamed, 12, 50);
+  exchange(Stores::kCached, 3, 50);
+  places.clear();
+  exchange(Stores::kCached, 3, 50);
+  CHECK_LE(places.size(), 12);  // the last window lies there
+}
+
 TEST_CASE("what goes one way passes through nearly all buffers, and the answers of a stream need none") {
   Pair pair(Pair::Mappings::kOne, kStreamBuffers);
   const std::vector<std::byte> piece(kStreamBuffers.bytes), answer(64);
@@ -153,6 +173,19 @@ TEST_CASE("what goes one way passes through nearly all buffers, and the answers 
   }
   CHECK_EQ(places.size(), kStreamBuffers.count);
   CHECK_EQ(answers.size(), kStreamPieces);
+}
+
+TEST_CASE("long flows in turn: whose pieces are all taken has a buffer for the next") {
+  const std::vector<std::byte> piece(kSmallStreamBuffers.bytes);
+  Pair pair = Pair::both_ways(Pair::Mappings::kOne);
+  std::set<const std::byte*> places;
+  for (int turn = 0; turn < 10; ++turn) {
+    const int side = turn % 2;
+    for (int i = 0; i < 300; ++i) {
+      REQUIRE(pair.sides[side]->write_whole(piece, {}));
+      take_all(*pair.sides[1 - side], places);
+    }
+  }
 }
 
 TEST_CASE("whatever lies unread in the other direction, what is read is followed by more") {
