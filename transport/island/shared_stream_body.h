@@ -213,9 +213,9 @@ class SharedStream final : public ByteStream {
   // What was written is taken, but for what the reader does not show yet, and the peer holds all buffers: they are in
   // its own pieces, which this rank does not read. It must not wait for that.
   bool robbed() {
-    if (!makes_ || corrupt_ || buffers_->owned() > 0) return false;
-    return channel_.out.number() - channel_.out.taken() < kShownPieces ||
-           (look_at_taken() && channel_.out.number() - channel_.out.taken() < kShownPieces);
+    if (!makes_ || buffers_->owned() > 0) return false;
+    look_at_taken();
+    return !corrupt_ && channel_.out.number() - channel_.out.taken() < kShownPieces;
   }
   // For all of it.
   bool has_room(size_t bytes) {
