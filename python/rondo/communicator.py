@@ -732,8 +732,8 @@ _open_ones: weakref.WeakValueDictionary[int, Communicator] = weakref.WeakValueDi
 # They say goodbye for those that nobody refers to any more.
 _leaving: list[threading.Thread] = []
 
-# A task that raises may be why a group is dropped. Where its pool tells of that only afterwards, as Ray does, the other
-# ranks hear that this one has left so much later, and whoever waits for all tasks hears the cause first.
+# A group may be dropped because a task has raised. Ray tells its driver of the exception only when the task's frames are
+# gone. So the goodbye waits this long: the driver hears the exception before the PeerLeft of another rank's task.
 _CAUSE_FIRST_SECONDS = 0.3
 _process_ends = threading.Event()
 
