@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstdlib>
 
 #include "kernels/device/gpu_code.h"
 #include "rondo/error.h"
@@ -14,12 +15,20 @@ namespace {
 // Of FuncLoad.
 constexpr int kOldestCuda = 12040;
 constexpr int kLongestName = 256;
+// Unless CUDA_DEVICE_MAX_CONNECTIONS says otherwise.
+constexpr int kQueues = 8;
 
 [[noreturn]] void refuse(const std::string& why) {
   throw Exception(ErrorCode::kUnsupported, "no GPU can be used: " + why);
 }
 
 std::string release_of(int version) { return fmt::format("CUDA {}.{}", version / 1000, version % 1000 / 10); }
+
+// What the driver itself takes from the environment.
+int driver_setting(const char* name, int otherwise) {
+  const char* const text = std::getenv(name);
+  return text == nullptr || *text == 0 ? otherwise : std::atoi(text);
+}
 
 cuda::Pointer at(const void* memory) { return reinterpret_cast<cuda::Pointer>(memory); }
 
@@ -136,6 +145,8 @@ DeviceStatus DeviceDriver::facts(int device, DeviceFacts* facts) const {
   facts->major = attribute(device, cuda::kComputeCapabilityMajor);
   facts->minor = attribute(device, cuda::kComputeCapabilityMinor);
   facts->driver = version_;
+  facts->launches_wait = driver_setting("CUDA_LAUNCH_BLOCKING", 0) != 0;
+  facts->queues = driver_setting("CUDA_DEVICE_MAX_CONNECTIONS", kQueues);
   facts->serves_processes = attribute(device, cuda::kMpsEnabled) != 0;
   if (attribute(device, cuda::kHandleTypePosixFileDescriptor) != 0) facts->shares_memory |= kSharesByDescriptor;
   if (attribute(device, cuda::kUnifiedAddressing) != 0) facts->shares_memory |= kSharesByIpc;

@@ -22,6 +22,8 @@ struct DeviceFacts {
   bool serves_processes;  // kernels of several processes run on it at once (MPS)
   int32_t shares_memory;  // kSharesBy...: how allocate_shared() and map_shared() may work
   uint64_t memory_bytes;
+  bool launches_wait;  // until their kernels have ended: CUDA_LAUNCH_BLOCKING
+  int queues;          // that the streams of this process share: CUDA_DEVICE_MAX_CONNECTIONS
 };
 
 // How memory of a device gets to other processes: a descriptor of the driver's stands for it; or legacy CUDA IPC, whose

@@ -12,15 +12,21 @@
 namespace rondo {
 namespace {
 
-constexpr int kOldestMajor = 8;  // compute capability that there are kernels for
+constexpr int kOldestMajor = 8;   // compute capability that there are kernels for
+constexpr int kQueuesWanted = 8;  // what the driver has unless it is told otherwise
 
 // What ranks tell each other when they attach.
 struct AttachCard {
   int64_t pid = 0;
   int64_t works = 0;
   int64_t shares = 0;  // kSharesBy...
+  int64_t launches_wait = 0, queues = 0, serves_processes = 0;
   cuda::Uuid device = {};
 };
+
+bool same_device(const AttachCard& one, const AttachCard& other) {
+  return std::memcmp(&one.device, &other.device, sizeof(cuda::Uuid)) == 0;
+}
 
 }  // namespace
 
@@ -30,7 +36,7 @@ void DeviceSide::attach_for(const char* call, std::chrono::milliseconds timeout,
   if (attached_.load()) return;
   if (stream != nullptr) check_first_stream(call, *stream);
   calls_ = exchange(timeout, stream);
-  if (sharings_ != 0) connect(calls_->driver, timeout);
+  if (sharings_ != 0) connect(timeout);
   attached_.store(true, std::memory_order_release);
 }
 
@@ -105,7 +111,13 @@ std::shared_ptr<StreamCalls> DeviceSide::exchange(std::chrono::milliseconds time
   const CommunicatorContext& context = group_.context();
   const bool shares =
       context.topology.one_island() && context.config.device_window_bytes > 0 && group_.size() <= kMaxDeviceRanks;
-  const AttachCard own{getpid(), error.ok() ? 1 : 0, shares ? facts.shares_memory : 0, facts.uuid};
+  const AttachCard own{getpid(),
+                       error.ok() ? 1 : 0,
+                       shares ? facts.shares_memory : 0,
+                       facts.launches_wait ? 1 : 0,
+                       facts.queues,
+                       facts.serves_processes ? 1 : 0,
+                       facts.uuid};
   const std::vector<AttachCard> cards = gather(own, timeout);
   if (!error.ok()) {
     throw Exception(error.code, fmt::format("attach_device on rank {}: {}", group_.rank(), error.message));
@@ -127,39 +139,53 @@ std::shared_ptr<StreamCalls> DeviceSide::exchange(std::chrono::milliseconds time
     const bool here = host[static_cast<size_t>(r)] == host[static_cast<size_t>(group_.rank())] && card.pid == own.pid;
     if (r != group_.rank() && here) waits_ = StreamOperation::Waits::kHost;
   }
-  share_device(cards, facts.serves_processes);
+  if (sharings_ != 0) look_at(cards);
   return calls;
 }
 
-// Ranks whose kernels run on this rank's device share its blocks: threads, and processes where the device runs kernels
-// of several at once.
+// Of ranks of one host. Kernels that wait for one another need launches that return before they have ended, and, on one
+// device, to run at once: as threads, or as processes where the device runs kernels of several at once.
 template <class Card>
-void DeviceSide::share_device(const std::vector<Card>& cards, bool serves_processes) {
-  const std::vector<int>& host = group_.context().topology.host;
-  const auto own = static_cast<size_t>(group_.rank());
-  std::set<int64_t> processes;
+void DeviceSide::look_at(const std::vector<Card>& cards) {
+  const auto name = [&](const Card& card) { return group_.context().name(static_cast<int>(&card - cards.data())); };
+  const Card& own = cards[static_cast<size_t>(group_.rank())];
   ranks_on_device_ = 0;
-  for (size_t r = 0; r < cards.size(); ++r) {
-    const bool same =
-        host[r] == host[own] && std::memcmp(&cards[r].device, &cards[own].device, sizeof(cuda::Uuid)) == 0;
-    if (!same) continue;
-    ++ranks_on_device_;
-    processes.insert(cards[r].pid);
+  for (const Card& card : cards) {
+    if (same_device(card, own)) ++ranks_on_device_;
+    if (card.launches_wait != 0) {
+      hindered_ = name(card) + " has CUDA_LAUNCH_BLOCKING set: its host would wait for the kernels of all; unset it";
+    }
+    if (card.queues < kQueuesWanted) {
+      queues_ = fmt::format(
+          "; streams of {} share the {} queue{} of CUDA_DEVICE_MAX_CONNECTIONS, in which one that waits "
+          "holds up the others: set it to {} or more, or unset it",
+          name(card), card.queues, card.queues == 1 ? "" : "s", kQueuesWanted);
+    }
+    for (const Card& other : cards) {
+      if (card.serves_processes != 0 || card.pid == other.pid || !same_device(card, other)) continue;
+      hindered_ = fmt::format("{} and {} share a GPU that runs kernels of one process at a time; start an MPS daemon",
+                              name(other), name(card));
+    }
   }
-  if (processes.size() > 1 && !serves_processes) ranks_on_device_ = 0;
 }
 
-// Device memory that all ranks map, if that works between all of them.
-void DeviceSide::connect(const std::shared_ptr<const DeviceDriver>& driver, std::chrono::milliseconds timeout) {
-  auto island = std::make_shared<DeviceIsland>(group_.context(), driver, device_);
-  std::string wrong;
+// Device memory that all ranks map, and kernels that meet there, if that works between all of them. "", or why not: the
+// same verdict on all ranks.
+std::string DeviceSide::connect(DeviceIsland& island, std::chrono::milliseconds timeout) {
+  if (!hindered_.empty()) return hindered_;
   try {
-    const uint32_t lanes = ranks_on_device_ > 0 ? driver->take_blocks(device_, kMaxLanes, ranks_on_device_) : 0;
-    wrong = island->connect(sharings_, lanes, all_say(timeout), deadline(timeout));
+    const uint32_t lanes = driver().take_blocks(device_, kMaxLanes, ranks_on_device_);
+    const std::string wrong = island.connect(sharings_, lanes, all_say(timeout), deadline(timeout));
+    return wrong == DeviceIsland::kDoNotMeet ? wrong + queues_ : wrong;
   } catch (...) {
-    island->close(Clock::now());  // the communicator has failed: nobody is waited for
+    island.close(Clock::now());  // the communicator has failed: nobody is waited for
     throw;
   }
+}
+
+void DeviceSide::connect(std::chrono::milliseconds timeout) {
+  auto island = std::make_shared<DeviceIsland>(group_.context(), calls_->driver, device_);
+  const std::string wrong = connect(*island, timeout);
   const Logger log(group_.context().config.debug, group_.context().world_rank(group_.rank()));
   if (!wrong.empty()) {
     island->close(deadline(timeout));

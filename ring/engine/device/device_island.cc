@@ -64,8 +64,7 @@ std::string DeviceIsland::connect(int32_t sharings, uint32_t lanes, const AllSay
   wrong = "the devices have no way of sharing memory in common";
   if ((sharings & kSharesByDescriptor) != 0) wrong = connect_by(MemorySharing::kDescriptor, all_say, deadline);
   if (!wrong.empty() && (sharings & kSharesByIpc) != 0) wrong = connect_by(MemorySharing::kIpc, all_say, deadline);
-  if (wrong.empty() && !try_kernel(all_say)) wrong = "kernels of the ranks do not meet";
-  return wrong;
+  return wrong.empty() ? try_kernel(all_say, deadline) : wrong;
 }
 
 std::string DeviceIsland::connect_by(MemorySharing sharing, const AllSay& all_say, Clock::time_point deadline) {

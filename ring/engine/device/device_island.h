@@ -39,6 +39,7 @@ class DeviceIsland {
   // Collective: shares boards and windows, and tries them by transfers between all ranks, and a kernel. sharings:
   // kSharesBy... that all ranks have, of which the first one that works is taken. lanes: blocks that this rank's
   // kernels may take. "", or why it is none, the same verdict on all ranks.
+  static constexpr const char* kDoNotMeet = "kernels of the ranks do not meet";
   std::string connect(int32_t sharings, uint32_t lanes, const AllSay& all_say, Clock::time_point deadline);
 
   // The name of the first rank that has said 0; "": none has.
@@ -115,7 +116,7 @@ class DeviceIsland {
   bool show(size_t window, const DeviceMemory& memory, const std::vector<uint64_t>& bytes);
   bool in_own_stream(const std::function<bool(DeviceStream)>& use) const;
   bool try_transfers(const AllSay& all_say);
-  bool try_kernel(const AllSay& all_say);
+  std::string try_kernel(const AllSay& all_say, Clock::time_point deadline);
   bool set_reach(const std::vector<uint64_t>& heard);
   bool peer_at_work(int rank) const;
   std::string first_without(const std::vector<uint64_t>& said) const { return first_without(context_, said); }

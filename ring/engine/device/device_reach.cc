@@ -11,7 +11,7 @@ namespace {
 constexpr uint64_t kTrialNonce = 0x726f6e646f000000;  // "rondo", and the rank
 
 // A rank that shares its GPU, or comes late, is waited for so long.
-constexpr std::chrono::seconds kLongestTrial{10};
+constexpr std::chrono::milliseconds kShortestTrial{100}, kLongestTrial{10'000};
 
 }  // namespace
 
@@ -55,17 +55,19 @@ bool DeviceIsland::try_transfers(const AllSay& all_say) {
   return set_reach(all_say(ok ? heard : 0));
 }
 
-// Kernels of all ranks, of as many blocks as all can have, meet. Beside others of this GPU they may not fit.
-bool DeviceIsland::try_kernel(const AllSay& all_say) {
+// Kernels of all ranks, of as many blocks as all can have, meet. Beside others of this GPU they may not fit. Of the
+// time that there is half is left for others to say so.
+std::string DeviceIsland::try_kernel(const AllSay& all_say, Clock::time_point deadline) {
   const std::vector<uint64_t> offered = all_say(lanes_);
   const auto lanes = static_cast<uint32_t>(*std::min_element(offered.begin(), offered.end()));
   driver_->give_blocks(device_, lanes_ - lanes);
   lanes_ = lanes;
-  if (lanes_ == 0) return false;
+  if (lanes_ == 0) return "other communicators have all blocks of the GPU of " + first_without(offered);
   DeviceCall call = {};
   describe(call, last_number_.load(), -1);
   call.card.fingerprint = kTrialNonce;
-  call.limit_ns = static_cast<uint64_t>(std::chrono::nanoseconds(kLongestTrial).count());
+  const auto left = std::clamp<std::chrono::nanoseconds>((deadline - Clock::now()) / 2, kShortestTrial, kLongestTrial);
+  call.limit_ns = static_cast<uint64_t>(left.count());
   call.step_count = 2;
   for (int rank = 0; rank < world_; ++rank) {
     const bool met = reach_.complete() ? rank != rank_ : std::ranges::count(neighbors(order_, rank_), rank) > 0;
@@ -82,7 +84,7 @@ bool DeviceIsland::try_kernel(const AllSay& all_say) {
                  });
     return load_word(status.failure) == 0;
   });
-  return first_without(all_say(ok ? 1 : 0)).empty();
+  return first_without(all_say(ok ? 1 : 0)).empty() ? "" : kDoNotMeet;
 }
 
 // heard: by rank, a bit for each rank whose number has come; 0: it failed.

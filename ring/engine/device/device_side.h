@@ -76,10 +76,11 @@ class DeviceSide {
   std::shared_ptr<StreamCalls> open(void* const* stream, DeviceFacts& facts);
   std::shared_ptr<StreamCalls> exchange(std::chrono::milliseconds timeout, void* const* stream);
   template <class Card>
-  void share_device(const std::vector<Card>& cards, bool serves_processes);
+  void look_at(const std::vector<Card>& cards);
   template <class Card>
   std::vector<Card> gather(const Card& own, std::chrono::milliseconds timeout);
-  void connect(const std::shared_ptr<const DeviceDriver>& driver, std::chrono::milliseconds timeout);
+  void connect(std::chrono::milliseconds timeout);
+  std::string connect(DeviceIsland& island, std::chrono::milliseconds timeout);
   DeviceIsland::AllSay all_say(std::chrono::milliseconds timeout);
   Clock::time_point deadline(std::chrono::milliseconds timeout) const;
   struct Arguments {
@@ -139,7 +140,9 @@ class DeviceSide {
   StreamOperation::Waits waits_ = StreamOperation::Waits::kStream;
   int device_ = 0;
   int32_t sharings_ = 0;                  // kSharesBy... that the devices of all ranks have
-  uint32_t ranks_on_device_ = 0;          // of this rank, itself too; 0: they have no kernels that wait for one another
+  uint32_t ranks_on_device_ = 0;          // of this rank, itself too
+  std::string hindered_;                  // why kernels of the ranks cannot wait for one another; the same on all
+  std::string queues_;                    // what may be why they do not meet
   std::shared_ptr<DeviceIsland> island_;  // shared with the calls under way; null: all calls are staged
   std::set<void*> plain_;                 // of allocate(), where there is no island
   std::mutex order_mutex_;  // operations are numbered in the order in which their calls come into a stream

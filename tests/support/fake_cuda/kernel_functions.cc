@@ -112,8 +112,10 @@ Result LaunchKernel(Function function, unsigned grid_x, unsigned grid_y, unsigne
     uint64_t& last = stream->context->launched;
     here().now = last = std::max(here().now, last) + virtual_time::kLaunch;
   }
-  return put(
+  const Result result = put(
       *stream, [call, grid_x](FakeStream& in) { run_call(in, *call, grid_x); }, FakeQueue::Entry::kKernel);
+  if (setting("CUDA_LAUNCH_BLOCKING", 0) != 0) fake().queue_of(*stream).synchronize(stream);
+  return result;
 }
 
 }  // namespace rondo::testing::functions
