@@ -180,13 +180,15 @@ ProgressEngine::Claim ProgressEngine::claim() {
   const bool asked = asked_.load() && asked_.exchange(false);
   const uint32_t waits = waits_.load(std::memory_order_relaxed);
   const bool attended = std::exchange(seen_waits_, waits) != waits;
+  const bool wanted = wanted_.load() && wanted_.exchange(false);
   if (asked) left_ = true;
   if (left_ && !attended && wants_thread()) return Claim::kLeft;
   const auto now = Clock::now();
   if (attended) attended_at_ = now;
+  if (wanted) wanted_at_ = now;
   left_ = asked || now - attended_at_ >= ProgressThread::kAside;
   if (wants_thread()) return left_ ? Claim::kLeft : Claim::kAttended;
-  return attended ? Claim::kAttended : Claim::kNone;
+  return now - wanted_at_ < ProgressThread::kAside ? Claim::kAttended : Claim::kNone;
 }
 
 void ProgressEngine::notify() {

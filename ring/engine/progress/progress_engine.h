@@ -58,7 +58,9 @@ class ProgressEngine : public std::enable_shared_from_this<ProgressEngine> {
   // Wakes the progress thread if operations are under way that no thread waits for, and it does not look after this
   // engine already: they wait for a peer, which rings. Any thread.
   void ask_unless_served() {
-    if (wants_thread() && !served_.load()) poke(false);
+    if (!wants_thread()) return;
+    wanted_.store(true);
+    if (!served_.load()) poke(false);
   }
 
   // --- for the progress thread
@@ -66,7 +68,7 @@ class ProgressEngine : public std::enable_shared_from_this<ProgressEngine> {
   bool wants_thread() const { return (pending_.load() > 0 || begun_.load() >= kNeedsThread) && waiters_.load() == 0; }
   // Once a turn, by the progress thread alone. kLeft: operations are under way, and nobody else moves them. kAttended:
   // threads of the caller's made passes since the last claim, so that the progress thread would only be in their way,
-  // and sleeps for a while before it looks again. kNone: it need not.
+  // and sleeps for a while before it looks again; also while such operations come and go. kNone: it need not.
   enum class Claim : uint8_t { kNone, kAttended, kLeft };
   Claim claim();
   // Something was thrown on the progress thread while it dealt with this engine.
@@ -237,8 +239,10 @@ class ProgressEngine : public std::enable_shared_from_this<ProgressEngine> {
   uint32_t polled_ = 0;              // waits since the last sleep; of the holder
   std::atomic<uint32_t> waits_{0};   // of threads of the caller's: passes were made; stored by the holder
   std::atomic<bool> asked_{false};   // there is work that no peer rings for: it is kLeft
+  std::atomic<bool> wanted_{false};  // since the last claim: ask_unless_served() found operations that nobody waits for
   uint32_t seen_waits_ = 0;          // of the progress thread, as the two below
   Clock::time_point attended_at_{};  // the last look that found that they had grown
+  Clock::time_point wanted_at_{};    // the last look that found wanted_
   bool left_ = false;
   std::atomic<int> waiters_{0};
   std::atomic<int> pending_{0};

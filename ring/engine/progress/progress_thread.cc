@@ -154,6 +154,7 @@ void ProgressThread::turn() {
   for (const auto& engine : engines) {
     if (engine->claim() != ProgressEngine::Claim::kLeft) continue;
     left = true;
+    aside_ = kAside;
     moved |= engine->try_drive();
   }
   if (moved) {
@@ -204,11 +205,12 @@ void ProgressThread::rest(const std::vector<std::shared_ptr<ProgressEngine>>& en
   looks_soon_.store(looks_soon);
   Error error;
   if (!changed && !stopping_.load() && !has_functions() && claimed() == engines) {
-    const Clock::duration longest = looks_soon        ? Clock::duration(kAside)
+    const Clock::duration longest = looks_soon        ? Clock::duration(aside_)
                                     : engines.empty() ? Clock::duration(kLongestIdleSleep)
                                                       : Clock::duration(kLongestSleep);
     error = sleep.wait(watched, Clock::now() + longest);
     polls_.slept();
+    aside_ = looks_soon ? std::min(2 * aside_, kLongestAside) : kAside;
   }
   looks_soon_.store(false);
   bell_.disarm(sleep);

@@ -39,15 +39,15 @@ class ProgressThread {
   // Exception(kSystem). Any thread.
   void start();
   bool started() const { return started_.load(std::memory_order_acquire); }
-  // The engine may want the progress thread: at once, or, where it does not ask, within kAside. Any thread;
+  // The engine may want the progress thread: at once, or, where it does not ask, within kLongestAside. Any thread;
   // never blocks.
   void poke(std::shared_ptr<ProgressEngine> engine, bool asks);
   // The engine is over. Any thread; never blocks.
   void forget(const ProgressEngine& engine);
 
-  // While the caller's threads make progress by themselves, it keeps aside, and sleeps so long between two looks: 1 %
-  // of a core.
-  static constexpr std::chrono::microseconds kAside{250};
+  // While the caller's threads make progress by themselves, it keeps aside, and sleeps between two looks: so long at
+  // first, then twice as long each time, since a look takes the caller's core for some 25 us.
+  static constexpr std::chrono::microseconds kAside{250}, kLongestAside{2000};
 
   // Runs it soon, on the thread, with no lock held; in the order of these calls. Requires start(). Any thread; never
   // blocks for long.
@@ -64,8 +64,9 @@ class ProgressThread {
   bool has_functions();
   void rest(const std::vector<std::shared_ptr<ProgressEngine>>& engines);
 
-  VainPolls polls_;   // of the thread
-  std::mutex mutex_;  // of the fields up to thread_, and of its start
+  VainPolls polls_;                           // of the thread
+  std::chrono::microseconds aside_ = kAside;  // until its next look; of the thread
+  std::mutex mutex_;                          // of the fields up to thread_, and of its start
   std::vector<std::shared_ptr<ProgressEngine>>
       engines_;  // shared: an operation under way outlives its communicator's handle
   EndCall *first_call_ = nullptr, *last_call_ = nullptr;  // owned
@@ -76,7 +77,7 @@ class ProgressThread {
   const std::shared_ptr<Sleepers> sleepers_;  // the fabric's
   Doorbell bell_{sleepers_};
   std::atomic<bool> stopping_{false};
-  std::atomic<bool> looks_soon_{false};  // it looks within kAside
+  std::atomic<bool> looks_soon_{false};  // it looks within kLongestAside
 };
 
 }  // namespace rondo
