@@ -4,17 +4,11 @@
 
 #include <algorithm>
 #include <chrono>
+#include <utility>
 
 namespace rondo::bench {
 namespace {
 
-constexpr int kCopiesARun = 10;  // one after the other
-constexpr int kCopyRuns = 7;     // the fastest of
-// The pairs of buffers that copies use in turn hold these bytes together, so that none is found in a cache: an H100 has
-// 50 MiB of it. Not more pairs than are copied in a run: kCopyRuns * kCopiesARun.
-constexpr uint64_t kBeyondCacheBytes = 256u << 20;
-constexpr uint64_t kMostTurns = 64;
-constexpr uint64_t kAlignment = 256;  // of each buffer, as cudaMalloc's
 constexpr int kStagingRuns = 9;
 
 }  // namespace
@@ -29,6 +23,7 @@ DeviceGroup::DeviceGroup(Communicator& communicator, const RondoCalls& calls)
   device_ = communicator.place().local_rank % devices_;
   driver_->check(driver_->use(device_), "choosing the device");
   driver_->check(driver_->make_stream(device_, &stream_), "making a stream");
+  rates_.emplace(*driver_, device_, stream_);
   set_stream(stream_);
   communicator.attach_device();
   if (communicator.topology().one_island()) bytes_ = most_bytes_ = communicator.config().device_window_bytes;
@@ -36,6 +31,7 @@ DeviceGroup::DeviceGroup(Communicator& communicator, const RondoCalls& calls)
 
 DeviceGroup::~DeviceGroup() {
   driver_->synchronize(stream_);
+  rates_.reset();
   driver_->destroy_stream(stream_);
 }
 
@@ -51,14 +47,27 @@ Call DeviceGroup::image(Call call) const {
   return call;
 }
 
-void DeviceGroup::run(const Call& call) { RondoGroup::run(image(call)); }
+// The clock of a batch begins with its first call.
+void DeviceGroup::start_clock() {
+  if (!std::exchange(clock_runs_, true)) rates_->start();
+}
+
+void DeviceGroup::run(const Call& call) {
+  start_clock();
+  RondoGroup::run(image(call));
+}
 
 void DeviceGroup::run_parts(const Call& call, std::span<const uint64_t> counts) {
   if (!fused_) return Group::run_parts(call, counts);
+  start_clock();
   run_parts_at(image(call), counts);
 }
 
-void DeviceGroup::complete() { driver_->check(driver_->synchronize(stream_), "waiting for the stream"); }
+std::optional<double> DeviceGroup::complete() {
+  start_clock();
+  clock_runs_ = false;
+  return rates_->stop();
+}
 
 std::byte* DeviceGroup::allocate(uint64_t bytes) {
   std::byte* const host = Group::allocate(bytes);
@@ -114,45 +123,6 @@ std::string DeviceGroup::memory_text() {
   const auto own = static_cast<double>(most_bytes_) / (1 << 20);
   const double most = max(own), least = -max(-own);
   return least == most ? fmt::format("{:.0f} MiB", most) : fmt::format("{:.0f} to {:.0f} MiB", least, most);
-}
-
-double DeviceGroup::gbps_of(uint64_t bytes, const std::function<DeviceStatus(int)>& put) const {
-  double best = 0;
-  for (int run = 0; run < kCopyRuns; ++run) {
-    driver_->check(driver_->synchronize(stream_), "waiting for the stream");
-    const auto start = std::chrono::steady_clock::now();
-    for (int i = 0; i < kCopiesARun; ++i) driver_->check(put(run * kCopiesARun + i), "copying");
-    driver_->check(driver_->synchronize(stream_), "waiting for the stream");
-    const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-    best = std::max(best, 2e-9 * kCopiesARun * static_cast<double>(bytes) / seconds);
-  }
-  return best;
-}
-
-double DeviceGroup::copy_gbps(uint64_t bytes) const {
-  const uint64_t each = (bytes + kAlignment - 1) / kAlignment * kAlignment;
-  const uint64_t turns = std::min(kBeyondCacheBytes / (2 * each) + 1, kMostTurns);
-  void* memory = nullptr;
-  driver_->check(driver_->allocate(device_, 2 * turns * each, &memory), "allocating device memory");
-  const auto buffer = [&](int turn, uint64_t second) {
-    return static_cast<std::byte*>(memory) + (2 * (static_cast<uint64_t>(turn) % turns) + second) * each;
-  };
-  const double by_copy = gbps_of(bytes, [&](int turn) {
-    const DeviceCopy copy{buffer(turn, 1), buffer(turn, 0), bytes, bytes, bytes, 1};
-    return driver_->copy(copy, stream_);
-  });
-  const double by_pass = gbps_of(bytes, [&](int turn) {
-    DeviceFold pass = {};
-    pass.sources[0] = buffer(turn, 0);
-    pass.targets[0] = buffer(turn, 1);
-    pass.count = bytes;
-    pass.source_count = pass.target_count = 1;
-    pass.dtype = static_cast<uint8_t>(DType::kUint8);
-    pass.fold = kCopies;
-    return driver_->fold(pass, stream_);
-  });
-  driver_->release(device_, memory);
-  return std::max(by_copy, by_pass);
 }
 
 double DeviceGroup::median_seconds(const std::function<void()>& run) {

@@ -4,8 +4,10 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 
+#include "bench/device_rates.h"
 #include "bench/rondo_group.h"
 #include "kernels/device/device_driver.h"
 
@@ -26,7 +28,8 @@ class DeviceGroup final : public RondoGroup {
   void deallocate(std::byte* memory) override;
   std::string algorithm(const Call& call) const override;
   void begin_batch() override { copy_images(true); }
-  void complete() override;
+  std::optional<double> complete() override;
+  uint32_t fewest_in_batch() const override { return DeviceRates::kRuns; }
   void end_batch() override { copy_images(false); }
 
   // "NVIDIA H100, 1 device"
@@ -34,9 +37,8 @@ class DeviceGroup final : public RondoGroup {
   // Device memory that the library and the buffers take on a rank, at most so far: "192 MiB", or where ranks differ the
   // least and the most. Collective.
   std::string memory_text();
-  // Bytes read and written a second by copies of `bytes` from device memory to device memory: by the runtime, or by a
-  // pass of one source, whichever is faster; the fastest of several runs.
-  double copy_gbps(uint64_t bytes) const;
+  // Bytes read and written a second by copies of `bytes` from device memory to device memory, the faster way.
+  double copy_gbps(uint64_t bytes) { return rates_->copies(bytes).faster(); }
   // What a call of `bytes` takes that is staged through host memory; its two copies alone, to the host and back at the
   // same time; and the same call on host memory. A staged call is no faster than the slower of these two. Medians of
   // the slowest rank. Collective.
@@ -55,13 +57,14 @@ class DeviceGroup final : public RondoGroup {
   Call image(Call call) const;
   void copy_images(bool to_device);
   double median_seconds(const std::function<void()>& run);
-  // put: one copy of `bytes`, into the stream; its turn.
-  double gbps_of(uint64_t bytes, const std::function<DeviceStatus(int turn)>& put) const;
+  void start_clock();
 
   Communicator& communicator_;
   const bool registered_, fused_;
   std::shared_ptr<const DeviceDriver> driver_;
   DeviceStream stream_ = nullptr;
+  std::optional<DeviceRates> rates_;
+  bool clock_runs_ = false;
   int device_ = 0, devices_ = 0;
   std::map<const std::byte*, Image> images_;  // by host memory
   uint64_t bytes_ = 0, most_bytes_ = 0;

@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 
@@ -42,8 +43,11 @@ class Group {
   // back.
   virtual void begin_batch() {}
   virtual void end_batch() {}
-  // The last that is under the clock: all operations of the batch are over on this rank.
-  virtual void complete() {}
+  // The last that is under the clock: all operations of the batch are over on this rank. Seconds that they took where
+  // they ran, by a clock of its own; none: the host's counts.
+  virtual std::optional<double> complete() { return std::nullopt; }
+  // Operations of a batch, at least, where the arithmetic allows so many.
+  virtual uint32_t fewest_in_batch() const { return 1; }
   // The name of the algorithm that run() uses for it.
   virtual std::string algorithm(const Call& call) const = 0;
 

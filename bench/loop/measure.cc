@@ -7,6 +7,7 @@
 #include <cmath>
 #include <ctime>
 #include <limits>
+#include <optional>
 
 namespace rondo::bench {
 namespace {
@@ -48,8 +49,9 @@ Batch timed_batch(Group& group, Buffers& buffers, const Exercise& exercise, uint
   const double cpu_before = cpu_us();
   const Clock::time_point start = Clock::now();
   for (uint32_t i = 0; i < operations; ++i) run_once(group, buffers.call(i), exercise.parts);
-  group.complete();
-  const double us = std::chrono::duration<double, std::micro>(Clock::now() - start).count();
+  const std::optional<double> own_clock = group.complete();
+  const double us =
+      own_clock ? *own_clock * 1e6 : std::chrono::duration<double, std::micro>(Clock::now() - start).count();
   const double cpu = cpu_us() - cpu_before;
   group.end_batch();
   return {of_ranks(group, which, us) / operations, cpu};
@@ -102,13 +104,13 @@ double of_ranks(Group& group, OfRanks which, double us) {
   return us;
 }
 
-Batching plan_batches(const Effort& effort, uint32_t most, double operation_us, bool crowded) {
+Batching plan_batches(const Effort& effort, uint32_t most, double operation_us, bool crowded, uint32_t fewest) {
   if (effort.iterations > 0) {
     const uint32_t operations = std::clamp(effort.iterations / kFewestBatches, 1u, most);
     return {operations, (effort.iterations + operations - 1) / operations};
   }
   const double us = std::max(operation_us, 0.01);
-  const uint32_t operations = ceil_clamped((crowded ? kCrowdedBatchUs : kBatchUs) / us, 1, most);
+  const uint32_t operations = ceil_clamped((crowded ? kCrowdedBatchUs : kBatchUs) / us, fewest, most);
   const double wanted = effort.seconds * 1e6 / (us * operations);
   return {operations, ceil_clamped(wanted, kFewestBatches, kMostBatches)};
 }
@@ -118,11 +120,12 @@ Measurement measure(Group& group, const Exercise& exercise, const Extent& extent
   const uint32_t most = max_operations(exercise);
   const double operation_us = warm_up(group, buffers, exercise, effort, most);
   const bool crowded = has_more_ranks_than_cores(group);
-  Batching batching = plan_batches(effort, most, operation_us, crowded);
+  const uint32_t fewest = std::min(group.fewest_in_batch(), most);
+  Batching batching = plan_batches(effort, most, operation_us, crowded, fewest);
   // The first operations may be slower by far than those that follow, and a batch of few of them too short.
   if (batching.operations > 1) {
     const double steady_us = timed_batch(group, buffers, exercise, batching.operations).operation_us;
-    batching = plan_batches(effort, most, steady_us, crowded);
+    batching = plan_batches(effort, most, steady_us, crowded, fewest);
   }
   Measurement out;
   uint64_t wrong = 0;

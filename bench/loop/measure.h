@@ -40,7 +40,8 @@ struct Batching {
 
 // most: max_operations(); operation_us: what one operation takes, by those before the first timed one; crowded: there
 // are more ranks than cores.
-Batching plan_batches(const Effort& effort, uint32_t most, double operation_us, bool crowded);
+// fewest: operations of a batch, where iterations are not asked for.
+Batching plan_batches(const Effort& effort, uint32_t most, double operation_us, bool crowded, uint32_t fewest = 1);
 
 struct Measurement {
   std::vector<double> batch_us;  // one a batch: its time, divided by the operations

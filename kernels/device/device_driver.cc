@@ -283,8 +283,18 @@ DeviceStatus DeviceDriver::stream_facts(DeviceStream stream, StreamFacts* facts)
   });
 }
 
-DeviceStatus DeviceDriver::make_event(int device, DeviceEvent* event) const {
-  return on(device, [&](Gpu&) { return api_.EventCreate(event, cuda::kEventDisableTiming); });
+DeviceStatus DeviceDriver::make_event(int device, DeviceEvent* event, Timed timed) const {
+  return on(device,
+            [&](Gpu&) { return api_.EventCreate(event, timed == Timed::kYes ? 0 : cuda::kEventDisableTiming); });
+}
+
+DeviceStatus DeviceDriver::elapsed(int device, DeviceEvent first, DeviceEvent second, double* seconds) const {
+  return on(device, [&](Gpu&) {
+    float milliseconds = 0;
+    const DeviceStatus status = api_.EventElapsedTime(&milliseconds, first, second);
+    *seconds = double{milliseconds} / 1e3;
+    return status;
+  });
 }
 
 DeviceStatus DeviceDriver::destroy_event(int device, DeviceEvent event) const {

@@ -105,7 +105,11 @@ class DeviceDriver {
   // An error after which its device runs nothing more for this process, functions of the host included; or 0.
   DeviceStatus broken(DeviceStream stream) const;
   DeviceStatus stream_facts(DeviceStream stream, StreamFacts* facts) const;
-  DeviceStatus make_event(int device, DeviceEvent* event) const;  // for streams of this device
+  enum class Timed : bool { kNo, kYes };
+  // For streams of this device.
+  DeviceStatus make_event(int device, DeviceEvent* event, Timed timed = Timed::kNo) const;
+  // Between two events with a time, which streams have passed.
+  DeviceStatus elapsed(int device, DeviceEvent first, DeviceEvent second, double* seconds) const;
   DeviceStatus destroy_event(int device, DeviceEvent event) const;
   DeviceStatus record(DeviceEvent event, DeviceStream stream) const;
   DeviceStatus wait(DeviceStream stream, DeviceEvent event) const;  // in the stream: for the event's last record()

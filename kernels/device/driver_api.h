@@ -162,6 +162,7 @@ struct MemoryOperation {
   X(3020, StreamWaitEvent, (Stream stream, Event event, unsigned flags))                                           \
   X(2000, EventCreate, (Event * event, unsigned flags))                                                            \
   X(4000, EventDestroy, (Event event))                                                                             \
+  X(2000, EventElapsedTime, (float* milliseconds, Event first, Event second))                                      \
   X(2000, EventRecord, (Event event, Stream stream))                                                               \
   X(10000, LaunchHostFunc, (Stream stream, HostFunction function, void* argument))                                 \
   X(11070, StreamBatchMemOp, (Stream stream, unsigned count, MemoryOperation* operations, unsigned flags))

@@ -90,7 +90,15 @@ void use_all(const DeviceDriver& driver, DeviceStream stream) {
   expect(driver.await(&word, 7, stream) == 0, "await");
   bool called = false;
   expect(driver.call_host([](void* flag) { *static_cast<bool*>(flag) = true; }, &called, stream) == 0, "call_host");
+  DeviceEvent timed[2] = {};
+  double seconds = -1;
+  for (DeviceEvent& one : timed) {
+    expect(driver.make_event(1, &one, DeviceDriver::Timed::kYes) == 0 && driver.record(one, stream) == 0, "timed");
+  }
   expect(driver.broken(stream) == 0 && driver.synchronize(stream) == 0, "synchronize");
+  expect(driver.elapsed(1, event, timed[1], &seconds) == cuda::kInvalidHandle, "an event without a time");
+  expect(driver.elapsed(1, timed[0], timed[1], &seconds) == 0 && seconds >= 0 && seconds < 60, "elapsed");
+  for (DeviceEvent one : timed) driver.destroy_event(1, one);
   expect(called && host.bytes[15] == 30 && host.bytes[32] == 96 && host.bytes[47] == 126, "wrong bytes");
   expect(driver.destroy_event(1, event) == 0 && driver.release(1, memory) == 0, "release");
 }

@@ -88,8 +88,10 @@ struct FakeContext {
 };
 
 struct FakeEvent {
-  explicit FakeEvent(FakeContext* of) : context(of) {}
+  FakeEvent(FakeContext* of, bool has_time) : context(of), timed(has_time) {}
   FakeContext* const context;
+  const bool timed;
+  std::chrono::steady_clock::time_point when;  // of this host, not the virtual time
   std::mutex mutex;
   std::condition_variable changed;
   uint64_t recorded = 0, passed = 0, time = 0;

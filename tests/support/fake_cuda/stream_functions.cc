@@ -73,8 +73,8 @@ bool is_event(Event event) {
 }
 Result EventCreate(Event* event, unsigned flags) {
   FakeContext* const context = here().current.back();
-  if (flags != kEventDisableTiming) return kInvalidValue;
-  auto* const made = new FakeEvent(context);
+  if (flags != 0 && flags != kEventDisableTiming) return kInvalidValue;
+  auto* const made = new FakeEvent(context, flags == 0);
   *event = reinterpret_cast<Event>(made);
   const std::lock_guard lock(fake().mutex);
   fake().events.insert(made);
@@ -102,8 +102,20 @@ Result EventRecord(Event event, Stream handle) {
     const std::lock_guard lock(at->mutex);
     at->passed = number;
     at->time = in.now;
+    at->when = std::chrono::steady_clock::now();
     at->changed.notify_all();
   });
+}
+Result EventElapsedTime(float* milliseconds, Event first, Event second) {
+  FakeEvent* const both[] = {of(first), of(second)};
+  if (!is_event(first) || !is_event(second) || !both[0]->timed || !both[1]->timed) return kInvalidHandle;
+  for (FakeEvent* event : both) {
+    const std::lock_guard lock(event->mutex);
+    if (event->recorded == 0) return kInvalidHandle;
+    if (event->passed < event->recorded) return kNotReady;
+  }
+  *milliseconds = std::chrono::duration<float, std::milli>(both[1]->when - both[0]->when).count();
+  return kSuccess;
 }
 // Of another context, too.
 Result StreamWaitEvent(Stream stream, Event event, unsigned flags) {
