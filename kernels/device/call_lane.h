@@ -77,6 +77,7 @@ class CallLane {
   RONDO_INLINE bool enter() {
     if (!is_last()) return true;
     if (m_.lane() == 0) {
+      if (!m_.claim(&control().entered)) return fail(CallFailure::kOverlap, 0, 0);
       m_.store_started(is_replay() ? &call_.status->replays_started : &call_.status->started, number());
       const bool well = m_.load_relaxed(&control().failed) == 0 && !stopped();
       m_.store_release(&control().entered, well ? DeviceControl::kWell : DeviceControl::kEnds);

@@ -41,10 +41,11 @@ struct DeviceControl {
     uint32_t calls, messages;
   };
   Lane lanes[kMaxLanes];
-  uint32_t failed;   // own: not 0: kernels of this rank do nothing any more
-  uint32_t left;     // own: lanes that have left the kernel that runs
-  uint32_t entered;  // own: 0 until the first lane has begun; kWell: the kernel may touch memory, kEnds: it may not
-  static constexpr uint32_t kWell = 1, kEnds = 2;
+  uint32_t failed;  // own: not 0: kernels of this rank do nothing any more
+  uint32_t left;    // own: lanes that have left the kernel that runs
+  // own: 0: no kernel runs; 1: the first lane has begun; kWell: the kernel may touch memory, kEnds: it may not
+  uint32_t entered;
+  static constexpr uint32_t kWell = 2, kEnds = 3;
   uint32_t replays;  // own: calls of graphs that are over
 };
 
@@ -87,6 +88,7 @@ enum class CallFailure : uint32_t {
   kStopped,
   kLate,       // a wait took longer than DeviceCall::limit_ns
   kOtherCall,  // `rank` is in another call
+  kOverlap,    // another kernel of this rank runs: a replay of a graph, or a call beside one
   kNoMemory    // a buffer of `rank` is in no window that is mapped here
 };
 

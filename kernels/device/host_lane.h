@@ -34,7 +34,10 @@ class HostLane {
   void store_relaxed(uint32_t* word, uint32_t value) const { at(word).store(value, std::memory_order_relaxed); }
   void store_release(uint32_t* word, uint32_t value) const { at(word).store(value, Orders::kRelease); }
   void store_started(uint32_t* word, uint32_t value) const { at(word).store(value); }
-  bool claim(uint32_t* word) const { return at(word).exchange(1) == 0; }
+  bool claim(uint32_t* word) const {
+    uint32_t none = 0;
+    return at(word).compare_exchange_strong(none, 1);
+  }
   uint32_t add_left(uint32_t* word) const { return at(word).fetch_add(1, Orders::kLeft); }
   uint64_t now() const {
     return static_cast<uint64_t>(std::chrono::steady_clock::now().time_since_epoch() / std::chrono::nanoseconds(1));

@@ -321,4 +321,71 @@ TEST_CASE("a replay that the other rank does not make ends by its deadline, and 
   });
 }
 
+// Each rank replays two graphs, each a sum in place: as `replays` says, on two streams. The next call's error, and
+// whether the sums were right.
+void replay_two(Communicator& group, const std::function<void(Graph* graphs, Mirror& a, Mirror& b)>& replays,
+                const std::function<void(const std::string& error, bool right)>& expects) {
+  auto* const memory = static_cast<std::byte*>(group.allocate(1u << 20, Memory::kDevice));
+  Sum first(group, memory, 1000, 1u << 19), second(group, memory + (1u << 19), 1000, 1u << 19);
+  Graph graphs[] = {Graph(first.mirror.stream()), Graph(second.mirror.stream())};
+  const auto capture = [](Sum& sum) {
+    sum.call(Op::kSum, {.timeout = std::chrono::milliseconds(2'000), .stream = sum.mirror.stream()});
+  };
+  if (!graphs[0].record([&] { capture(first); }) || !graphs[1].record([&] { capture(second); })) return;
+  group.barrier();
+  replays(graphs, first.mirror, second.mirror);
+  bool right = true;
+  for (Sum* sum : {&first, &second}) {
+    sum->mirror.to_host();
+    for (const int32_t value : sum->values) right &= value == 2;
+  }
+  const Error error = error_of([&] {
+    group.barrier();
+    first.start().wait();
+  });
+  expects(error.message, right);
+}
+
+TEST_CASE("replays that overlap on one rank end, and the next call says so") {
+  check_processes({device_group(2)}, [](Communicator& group) {
+    const auto replay = [&](Graph* graphs, Mirror& a, Mirror& b) {
+      if (group.rank() == 1) return;
+      graphs[0].replay(a.stream());  // waits for rank 1
+      graphs[1].replay(b.stream());
+    };
+    replay_two(group, replay, [](const std::string& error, bool) {
+      expect(error.find("ran beside another call") != std::string::npos ||
+                 error.find("in another operation") != std::string::npos,
+             error);
+    });
+  });
+}
+
+TEST_CASE("two graphs replayed in another order on another rank: a mismatch, though their calls are of one form") {
+  check_processes({device_group(2)}, [](Communicator& group) {
+    const auto replay = [&](Graph* graphs, Mirror& a, Mirror&) {
+      graphs[group.rank()].replay(a.stream());
+      graphs[1 - group.rank()].replay(a.stream());
+    };
+    replay_two(group, replay, [](const std::string& error, bool) {
+      expect(error.find("in another operation") != std::string::npos, error);
+    });
+  });
+}
+
+TEST_CASE("replays without an order between their streams: an error, or the right sums") {
+  const auto replay = [](Graph* graphs, Mirror& a, Mirror& b) {
+    graphs[0].replay(a.stream());
+    graphs[1].replay(b.stream());
+  };
+  for (int round = 0; round < 10; ++round) {
+    const Settings late{{"FAKE_CUDA_LATE_US", std::to_string(100 * round), round % 2}};
+    check_processes({device_group(2, "shm", late)}, [&](Communicator& group) {
+      replay_two(group, replay, [](const std::string& error, bool right) {
+        expect(right || !error.empty(), "a wrong sum, and no error");
+      });
+    });
+  }
+}
+
 }  // namespace rondo::testing

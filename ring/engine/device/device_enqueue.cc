@@ -14,6 +14,8 @@ constexpr uint64_t kMostMessageBytes = 16u << 20;
 // By which a block may be larger than its share of a piece: it is cut at whole lines and elements; and so are the
 // shares of its lanes, and their parts of a slot.
 constexpr uint64_t kBlockSlackBytes = 256 + 128 * kMaxLanes;
+// No call that is not captured has such a number.
+constexpr uint64_t kCaptured = uint64_t{1} << 63;
 
 }  // namespace
 
@@ -100,7 +102,8 @@ std::shared_ptr<LaunchedCall> DeviceSide::make(Enqueued& what) {
   return made;
 }
 
-// In a replay no host takes part: kernels count calls, compare cards, and end by their own deadline.
+// In a replay no host takes part: kernels count calls, compare cards, and end by their own deadline. All ranks capture
+// the same, so that the number of a captured call tells it from others of its form.
 void DeviceSide::capture(const Call& call, const StreamFacts& stream) {
   const char* const name = collective_name(call.collective);
   const CheckedCall checked = check_call(call, group_.rank(), group_.size());
@@ -116,7 +119,7 @@ void DeviceSide::capture(const Call& call, const StreamFacts& stream) {
   check_buffers(call, stream, what.pieces.front());
   const auto made = make(what);
   for (const BatchPart& part : what.parts) {
-    made->capture(part.call, fingerprint_of(group_.prepare(part.call)->kind, 0));
+    made->capture(part.call, fingerprint_of(group_.prepare(part.call)->kind, kCaptured | ++captured_));
   }
 }
 

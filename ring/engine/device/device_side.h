@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -145,7 +146,8 @@ class DeviceSide {
   std::string queues_;                    // what may be why they do not meet
   std::shared_ptr<DeviceIsland> island_;  // shared with the calls under way; null: all calls are staged
   std::set<void*> plain_;                 // of allocate(), where there is no island
-  std::mutex order_mutex_;  // operations are numbered in the order in which their calls come into a stream
+  std::mutex order_mutex_;             // operations are numbered in the order in which their calls come into a stream
+  std::atomic<uint64_t> captured_{0};  // calls, in graphs
   std::optional<StreamPlans> plans_;
   std::weak_ptr<Operation> last_;  // the last call
   uint64_t last_stream_ = 0;       // that it is in: StreamFacts::id

@@ -55,10 +55,14 @@ class LaunchedCall::Kernel final : public Run, public Gate {
     failure_.kind = failed == CallFailure::kOtherCall ? RunFailure::Kind::kOtherCall : RunFailure::Kind::kCorrupt;
     failure_.peer = static_cast<int>(status.rank);
     failure_.fingerprint = status.fingerprint;
-    failure_.what =
-        failed == CallFailure::kLate
-            ? "the kernels of the ranks have not met"
-            : "a buffer of it lies in device memory that this rank does not map; deallocate() is for all ranks";
+    failure_.what = text_of(failed);
+  }
+  static const char* text_of(CallFailure failed) {
+    if (failed == CallFailure::kLate) return "the kernels of the ranks have not met";
+    if (failed == CallFailure::kOverlap) {
+      return "a replay of a graph ran beside another call of this communicator; order their streams by events";
+    }
+    return "a buffer of it lies in device memory that this rank does not map; deallocate() is for all ranks";
   }
 
   const std::shared_ptr<DeviceIsland> island_;  // shared with the communicator's device side
