@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "ring/base/types.h"
+#include "tests/support/random.h"
 
 namespace rondo::testing {
 namespace {
@@ -118,6 +119,21 @@ std::vector<CollectiveCase> large_shapes(int world) {
   std::erase_if(
       cases, [](const CollectiveCase& what) { return !what.counts.empty() || what.in_place != (what.misalign == 0); });
   return cases;
+}
+
+std::vector<CollectiveCase> full_matrix(int world) {
+  std::vector<CollectiveCase> cases = all_shapes({world, usual_counts(world, 5000), all_ranks(world)});
+  const std::vector<CollectiveCase> reductions = all_reductions(world);
+  cases.insert(cases.end(), reductions.begin(), reductions.end());
+  return cases;
+}
+
+std::vector<CollectiveCase> drawn_of_matrix(int world, size_t count, uint64_t seed) {
+  Random random(seed);
+  const std::vector<CollectiveCase> all = full_matrix(world);
+  std::vector<CollectiveCase> drawn;
+  for (size_t i = 0; i < count; ++i) drawn.push_back(all[random.below(all.size())]);
+  return drawn;
 }
 
 void* find_function(const char* name) {

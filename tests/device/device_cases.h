@@ -59,6 +59,9 @@ void run_on_device(Communicator& group, const std::vector<CollectiveCase>& cases
                    BufferKind buffers = BufferKind::kOddRegistered, Taken taken = Taken::kAsKernels);
 // Calls of many pieces, with small_windows().
 std::vector<CollectiveCase> large_shapes(int world);
+// Every collective with every root and many counts, and every dtype with every op; and some of them.
+std::vector<CollectiveCase> full_matrix(int world);
+std::vector<CollectiveCase> drawn_of_matrix(int world, size_t count, uint64_t seed);
 
 // --- the fake driver
 

@@ -1,6 +1,6 @@
 // The full matrix over the fake driver: every collective, uneven ones too, with every root, in place or not, aligned or
-// not, and every dtype with every op; 1 to 8 processes and 1 to 4 threads, in registered memory, in plain and in both,
-// and by the ring.
+// not, and every dtype with every op; 1 to 8 processes and threads, in registered memory, in plain and in both, and by
+// the ring.
 #include <doctest/doctest.h>
 
 #include "tests/device/device_cases.h"
@@ -8,22 +8,13 @@
 namespace rondo::testing {
 namespace {
 
-constexpr int kMostProcesses = 8;
-constexpr int kMostThreads = 4;  // more share few cores and one driver's lock: hours
-
-std::vector<CollectiveCase> matrix_of(int world) {
-  std::vector<CollectiveCase> cases = all_shapes({world, usual_counts(world, 5000), all_ranks(world)});
-  const std::vector<CollectiveCase> reductions = all_reductions(world);
-  cases.insert(cases.end(), reductions.begin(), reductions.end());
-  return cases;
-}
+constexpr int kMostRanks = 8;
 
 using Check = void (*)(const std::vector<RankGroup>& groups, const RankBody& body);
 
 void run_matrix(Check check, BufferKind kind, Algorithm algorithm = Algorithm::kAuto) {
-  const int most = check == check_threads ? kMostThreads : kMostProcesses;
-  for (int world = 1; world <= most; ++world) {
-    const std::vector<CollectiveCase> cases = matrix_of(world);
+  for (int world = 1; world <= kMostRanks; ++world) {
+    const std::vector<CollectiveCase> cases = full_matrix(world);
     RankGroup group = device_group(world);
     group.config.algorithm = algorithm;
     group.deadline = std::chrono::minutes(30);

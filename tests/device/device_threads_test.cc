@@ -4,6 +4,7 @@
 #include <doctest/doctest.h>
 
 #include <atomic>
+#include <chrono>
 
 #include "tests/device/device_cases.h"
 
@@ -28,6 +29,16 @@ TEST_CASE("every collective on threads") {
     }
   }
   check(ring_group(3), all_shapes({3, {1237}, {1}}));
+}
+
+// All of it: device_matrix_test.
+TEST_CASE("a part of the full matrix on 5 to 8 threads") {
+  const auto seed = static_cast<uint64_t>(std::chrono::steady_clock::now().time_since_epoch().count());
+  CAPTURE(seed);
+  for (int world = 5; world <= 8; ++world) {
+    for (const BufferKind kind : kKinds) check(device_group(world), drawn_of_matrix(world, 12, seed), kind);
+    check(ring_group(world), drawn_of_matrix(world, 12, seed + 1));
+  }
 }
 
 TEST_CASE("calls of many pieces on threads") {
