@@ -26,6 +26,9 @@ for library in libstdc++.so.6 libgcc_s.so.1; do cp -L "$(library_file "$library"
 cp -L "$(library_file libcrypto.so.3)" "$bundle/crypto/"
 chmod -R u+w "$bundle"
 strip --strip-debug "$bundle"/device_* "$bundle/rondo-bench"
+# What glibc 2.34 brought anew (pthread_create, dlopen, stat, __libc_start_main: all in libc.so.6) is what a build on a newer one asks for; and nothing later.
+newest=$(objdump -T "$bundle"/device_* "$bundle/rondo-bench" | grep -oE 'GLIBC_[0-9.]+' | sort -Vu | tail -1)
+[[ $(printf '%s\n' "$newest" GLIBC_2.34 | sort -V | tail -1) == GLIBC_2.34 ]] || { echo "tools/gpu.sh: the bundle wants $newest" >&2; exit 1; }
 git rev-parse HEAD >"$bundle/version"
 tar -C "$folder" -czf "$out" rondo-gpu
 mebibytes=$(du -m "$out" | cut -f1)

@@ -20,7 +20,12 @@ uname -a >>"$results"
 # The C++ runtime and libcrypto: this machine's where they will do, since those of the bundle may want a newer C library.
 # What was there stays behind them: the driver may lie in a folder of its own.
 given=${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
-starts() { LD_LIBRARY_PATH=$1$given ./rondo-bench --help && LD_LIBRARY_PATH=$1$given ./device_probe_test --version; }
+# Each program, since each asks for symbols of its own.
+starts() {
+  local program
+  LD_LIBRARY_PATH=$1$given ./rondo-bench --help || return 1
+  for program in ./device_*_test; do LD_LIBRARY_PATH=$1$given "$program" --version || return 1; done
+}
 found=""
 for libraries in "$PWD" "$PWD:$PWD/crypto" "$PWD:$PWD/cxx" "$PWD:$PWD/crypto:$PWD/cxx"; do
   if starts "$libraries" >/dev/null 2>&1; then
@@ -30,7 +35,7 @@ for libraries in "$PWD" "$PWD:$PWD/crypto" "$PWD:$PWD/cxx" "$PWD:$PWD/crypto:$PW
 done
 if [ -z "$found" ]; then
   say "the programs do not start on this machine:"
-  say "$(LD_LIBRARY_PATH=$PWD:$PWD/crypto:$PWD/cxx ./rondo-bench --help 2>&1 | head -5)"
+  say "$(starts "$PWD:$PWD/crypto:$PWD/cxx" 2>&1 | grep -v '^\[doctest\]' | tail -5)"
   exit 2
 fi
 # RONDO_TEST_DEVICE: another driver, to try this script without a GPU.
