@@ -23,62 +23,23 @@ def full(value, count=4):
     return torch.full((count,), float(value), device="cuda")
 
 
+# Every call in every form: test_collectives.py and test_messages.py, with RONDO_TEST_TORCH_DEVICE=cuda.
 @pytest.mark.parametrize("backend", ("rondo", "cuda:rondo", "cpu:gloo,cuda:rondo"))
-def test_every_call(backend):
-    ranks.run(2, every_call, backend=backend)
+def test_sizes(backend):
+    ranks.run(2, sizes, backend=backend)
 
 
-def every_call(rank):
+def sizes(rank):
     for count in SIZES:
-        for kind in ("none", "wait", "future"):
-            is_async = kind != "none"
-
-            def finish(work, kind=kind):
-                if kind == "wait":
-                    work.wait()
-                if kind == "future":
-                    work.get_future().wait()
-
-            tensor = full(rank + 1, count)
-            finish(dist.all_reduce(tensor, async_op=is_async))
-            equal(tensor, full(3, count), "all_reduce")
-            finish(dist.broadcast(tensor.fill_(rank), 1, async_op=is_async))
-            equal(tensor, full(1, count), "broadcast")
-            finish(dist.reduce(tensor.fill_(rank + 1), 1, dist.ReduceOp.MAX, async_op=is_async))
-            equal(tensor, full(1 if rank == 0 else 2, count), "reduce")
-            everyone = [full(-1, count) for _ in range(2)]
-            finish(dist.all_gather(everyone, full(rank, count), async_op=is_async))
-            equal(torch.cat(everyone), torch.cat([full(0, count), full(1, count)]), "all_gather")
-            whole = full(-1, 2 * count)
-            finish(dist.all_gather_into_tensor(whole, full(rank, count), async_op=is_async))
-            equal(whole, torch.cat(everyone), "all_gather_into_tensor")
-            finish(dist.reduce_scatter_tensor(tensor, whole, async_op=is_async))
-            equal(tensor, full(2 * rank, count), "reduce_scatter_tensor")
-            finish(dist.reduce_scatter(tensor, [full(rank, count), full(5, count)], async_op=is_async))
-            equal(tensor, full((1, 10)[rank], count), "reduce_scatter")
-            finish(dist.all_to_all_single(whole, torch.cat([full(rank, count), full(10 + rank, count)]), async_op=is_async))
-            equal(whole, torch.cat([full(10 * rank, count), full(10 * rank + 1, count)]), "all_to_all_single")
-            finish(dist.all_to_all(everyone, [full(rank, count), full(7, count)], async_op=is_async))
-            equal(torch.cat(everyone), torch.cat([full(0 if rank == 0 else 7, count), full(1 if rank == 0 else 7, count)]), "all_to_all")
-            finish(dist.gather(full(rank, count), everyone if rank == 0 else None, async_op=is_async))
-            assert rank != 0 or everyone[1][-1].item() == 1
-            finish(dist.scatter(tensor, [full(3, count), full(4, count)] if rank == 1 else None, src=1, async_op=is_async))
-            equal(tensor, full(3 + rank, count), "scatter")
-            with dist._coalescing_manager(device=torch.device("cuda:0"), async_ops=is_async) as manager:
-                first, second = full(1, count), full(rank, count)
-                dist.all_reduce(first)
-                dist.all_reduce(second)
-            if is_async:
-                manager.wait()
-            equal(torch.cat([first, second]), torch.cat([full(2, count), full(1, count)]), "coalesced")
-    wide = torch.zeros(300, 8, device="cuda")[:, ::2]
-    dist.all_reduce(wide.fill_(rank + 1))
-    assert (wide == 3).all()
-    dist.all_reduce(wide.t().fill_(rank), async_op=True).wait()
-    assert (wide == 1).all()
-    said = [None, None]
-    dist.all_gather_object(said, {"rank": rank})
-    assert said == [{"rank": 0}, {"rank": 1}]
+        tensor, whole = full(rank + 1, count), full(-1, 2 * count)
+        dist.all_reduce(tensor)
+        equal(tensor, full(3, count), "all_reduce")
+        dist.all_gather_into_tensor(whole, full(rank, count), async_op=True).wait()
+        equal(whole, torch.cat([full(0, count), full(1, count)]), "all_gather_into_tensor")
+        dist.reduce_scatter_tensor(tensor, whole, async_op=True).get_future().wait()
+        equal(tensor, full(2 * rank, count), "reduce_scatter_tensor")
+        dist.all_to_all_single(whole, torch.cat([full(rank, count), full(10 + rank, count)]))
+        equal(whole, torch.cat([full(10 * rank, count), full(10 * rank + 1, count)]), "all_to_all_single")
     with pytest.raises(ValueError, match="a tensor is on cpu, and the call is on cuda:0"):
         dist.all_gather([full(0), torch.ones(4)], full(1))
 

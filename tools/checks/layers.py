@@ -73,9 +73,9 @@ PACKAGES = {
     "doctest/": r"tests/.*",
     "CLI/": r"(bench|tools)/.*\.cc",
     "nlohmann/": r"(bench|tools|tests)/.*",
-    "torch/": r"python/rondo/torch/csrc/.*",
-    "ATen/": r"python/rondo/torch/csrc/.*",
-    "c10/": r"python/rondo/torch/csrc/.*",
+    "torch/": r"python/rondo/torch/csrc/.*|tests/torch/.*",
+    "ATen/": r"python/rondo/torch/csrc/.*|tests/torch/.*",
+    "c10/": r"python/rondo/torch/csrc/.*|tests/torch/.*",
     "pybind11/": r"python/rondo/torch/csrc/.*",
     # A plan is data: no clock, no thread, no system call in what makes, proves and simulates it.
     "chrono": r"(?!ring/plan/).*",

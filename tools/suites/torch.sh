@@ -10,7 +10,7 @@ venv=$PWD/.venv-torch
 torch_environment "$venv"
 pip_install "$venv" numpy ml_dtypes pytest
 install_wheel "$venv"
-run_bazel build //tests/life
+run_bazel build //tests/life //tests/support/fake_cuda:libcuda.so.1
 
 tree=$PWD
 folder=$(mktemp -d)
