@@ -186,6 +186,49 @@ TEST_CASE("messages end while both ranks compute, also right after others that t
   }
 }
 
+// Rank 1 sends by blocking calls, far more pieces than lie between two ranks, and rank 0 waits for something else
+// meanwhile.
+TEST_CASE("a rank that waits for a collective, or in another group, takes messages in") {
+  for (const char* transport : {"shm", "tcp"}) {
+    for (const bool posted : {true, false}) {
+      for (const uint64_t bytes : {uint64_t{8}, uint64_t{1'000}, uint64_t{100'000}}) {
+        for (const bool collective : {true, false}) {
+          RankGroup shape;
+          shape.config.transport = transport;
+          CAPTURE(transport);
+          CAPTURE(posted);
+          CAPTURE(bytes);
+          CAPTURE(collective);
+          CHECK(run_processes(shape, [&](Communicator& group) {
+                  const size_t count = std::min<size_t>((posted ? 5'000'000 : 400'000) / bytes, 1'000);
+                  Communicator other = group.split(0);
+                  std::vector<uint8_t> sent(bytes, 3), came(count * bytes), word(1);
+                  std::vector<Work> receives;
+                  const auto receive = [&] {
+                    for (size_t i = 0; i < count; ++i) {
+                      receives.push_back(group.recv_async(came.data() + i * bytes, bytes, DType::kUint8, 1));
+                    }
+                  };
+                  if (group.rank() == 0 && posted) receive();
+                  for (size_t i = 0; group.rank() == 1 && i < count; ++i)
+                    group.send(sent.data(), bytes, DType::kUint8, 0);
+                  if (collective) {
+                    group.barrier();
+                  } else if (group.rank() == 0) {
+                    other.recv(word.data(), 1, DType::kUint8, 1);
+                  } else {
+                    other.send(word.data(), 1, DType::kUint8, 0);
+                  }
+                  if (group.rank() == 0 && !posted) receive();
+                  for (Work& work : receives) work.wait();
+                  if (group.rank() == 0) expect(came == std::vector<uint8_t>(count * bytes, 3), "the messages");
+                }) == "");
+        }
+      }
+    }
+  }
+}
+
 TEST_CASE("done() makes progress: operations end without a wait, and without the progress thread's help") {
   for (const char* transport : {"shm", "tcp"}) {
     RankGroup shape;

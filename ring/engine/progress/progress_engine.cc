@@ -15,6 +15,11 @@ namespace {
 constexpr uint32_t kBusyPassesPerLook = 256;
 // The longest sleep: deadlines and stalls are noticed within it. A wake-up costs some 5 us, so 50 a second are nothing.
 constexpr std::chrono::milliseconds kLongestSleep{20};
+// The first sleep of a wait; each is twice as long as the one before. After one in vain the wait looks after messages
+// that nobody waits for, too.
+constexpr std::chrono::milliseconds kFirstSleep{1};
+// Of a thread that asks whether an operation is done: as many looks for one at what nobody waits for.
+constexpr uint32_t kLooksPerLookBeside = 32;
 
 // The question whether a wait is to end is due 100 ms after a wait's first look at the clock, so that short waits cost
 // nothing more.
@@ -108,6 +113,7 @@ void ProgressEngine::ask_whether_to_end(Clock::time_point& ask_at) {
 void ProgressEngine::drive(const Operation& operation, Clock::time_point until, Clock::time_point& ask_at) {
   using Next = VainPolls::Next;
   uint32_t busy = 0;
+  Clock::duration nap = kFirstSleep;
   polls_.begin();
   while (true) {
     const bool moved = guarded_step(Pass::kPolling);
@@ -130,7 +136,10 @@ void ProgressEngine::drive(const Operation& operation, Clock::time_point until, 
       sched_yield();
       polls_.yielded(now, Clock::now());
       if (policy_.crowded) go_home_at_times(now);
-    } else if (rest(until)) {
+    } else if (nap > kFirstSleep && look_beside()) {
+      nap = 2 * kFirstSleep;
+      polls_.begin();
+    } else if (rest(until, nap)) {
       polls_.begin();
     }
     if (operation.done()) return;
@@ -145,8 +154,22 @@ void ProgressEngine::go_home_at_times(Clock::time_point now) {
   between_moves_ = std::min<Clock::duration>(4 * between_moves_, kMostBetweenMoves);
 }
 
-// Sleeps until something may have changed. True if something moved before it could fall asleep.
-bool ProgressEngine::rest(Clock::time_point until) {
+// A peer whose messages fill what lies between the ranks waits for this rank to take them, and this rank may wait for
+// that peer.
+bool ProgressEngine::look_beside() const {
+  const auto progress_thread = progress_thread_.lock();
+  return progress_thread && progress_thread->look_after_attended(this);
+}
+
+void ProgressEngine::looked_in_vain() {
+  if (vain_looks_.fetch_add(1, std::memory_order_relaxed) % kLooksPerLookBeside == kLooksPerLookBeside - 1) {
+    look_beside();
+  }
+}
+
+// Sleeps until something may have changed, at most so long, and the next time longer. True if something moved before
+// it could fall asleep.
+bool ProgressEngine::rest(Clock::time_point until, Clock::duration& nap) {
   served_.store(false);  // the doorbell rings for this thread
   bell_->arm();
   if (guarded_step(Pass::kBeforeSleep)) {
@@ -155,9 +178,10 @@ bool ProgressEngine::rest(Clock::time_point until) {
   }
   polled_ = 0;
   const auto asleep = Clock::now();
-  if (const Error error = bell_->wait(std::min(until, asleep + kLongestSleep)); !error.ok()) broke(error);
+  if (const Error error = bell_->wait(std::min(until, asleep + nap)); !error.ok()) broke(error);
   polls_.slept();
   const auto awake = Clock::now();
+  if (awake - asleep >= nap) nap = std::min<Clock::duration>(2 * nap, kLongestSleep);
   if (awake - asleep < kShortSleep) go_home_at_times(awake);
   return false;
 }
@@ -169,10 +193,13 @@ void ProgressEngine::count_polled() {
 
 void ProgressEngine::look() {
   if (!mark_->same_process()) return;
-  if_free([this] {
-    if (!guarded_step(Pass::kPolling)) guarded_tick(Clock::now());
+  bool moved = false;
+  if_free([&] {
+    moved = guarded_step(Pass::kPolling);
+    if (!moved) guarded_tick(Clock::now());
     count_polled();
   });
+  if (!moved) looked_in_vain();
 }
 
 ProgressEngine::Claim ProgressEngine::claim() {
@@ -229,10 +256,10 @@ void ProgressEngine::woke(const Sleep& sleep) {
   bell_->take_events();
 }
 
-bool ProgressEngine::try_drive() {
+bool ProgressEngine::try_drive(Pass pass) {
   if (!try_acquire()) return false;
   const Lease lease(*this);
-  const bool moved = guarded_step(Pass::kPolling);
+  const bool moved = guarded_step(pass);
   if (!moved) guarded_tick(Clock::now());
   return moved;
 }

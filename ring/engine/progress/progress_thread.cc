@@ -57,9 +57,31 @@ void ProgressThread::poke(std::shared_ptr<ProgressEngine> engine, bool asks) {
   if (asks || !looks_soon_.load()) bell_.ring();
 }
 
+void ProgressThread::attend(const std::shared_ptr<ProgressEngine>& engine) {
+  std::lock_guard lock(mutex_);
+  std::erase_if(attended_, [](const auto& attended) { return attended.expired(); });
+  attended_.push_back(engine);
+}
+
+bool ProgressThread::look_after_attended(const ProgressEngine* but) {
+  bool moved = false;
+  for (size_t i = 0;; ++i) {
+    std::shared_ptr<ProgressEngine> engine;  // ends without the lock
+    {
+      std::lock_guard lock(mutex_);
+      if (i >= attended_.size()) return moved;
+      engine = attended_[i].lock();
+    }
+    if (engine && engine.get() != but) moved |= engine->try_drive(Pass::kBeforeSleep);
+  }
+}
+
 void ProgressThread::forget(const ProgressEngine& engine) {
   std::shared_ptr<ProgressEngine> dropped;  // ends without the lock
   std::lock_guard lock(mutex_);
+  std::erase_if(attended_, [own = engine.weak_from_this()](const auto& attended) {
+    return !attended.owner_before(own) && !own.owner_before(attended);
+  });
   const auto found =
       std::find_if(engines_.begin(), engines_.end(), [&](const auto& listed) { return listed.get() == &engine; });
   if (found == engines_.end()) return;
@@ -208,9 +230,11 @@ void ProgressThread::rest(const std::vector<std::shared_ptr<ProgressEngine>>& en
     const Clock::duration longest = looks_soon        ? Clock::duration(aside_)
                                     : engines.empty() ? Clock::duration(kLongestIdleSleep)
                                                       : Clock::duration(kLongestSleep);
-    error = sleep.wait(watched, Clock::now() + longest);
+    const auto until = Clock::now() + longest;
+    error = sleep.wait(watched, until);
     polls_.slept();
     aside_ = looks_soon ? std::min(2 * aside_, kLongestAside) : kAside;
+    if (!looks_soon && Clock::now() >= until) look_after_attended(nullptr);
   }
   looks_soon_.store(false);
   bell_.disarm(sleep);
