@@ -46,6 +46,10 @@ class ByteStream {
   virtual bool ended() const { return false; }
 };
 
+// What a stream through memory takes at once, its envelope included, if both ranks have read all that the other has
+// written before.
+inline constexpr size_t kTakenByMemory = 112 * 1024 + 64;
+
 inline size_t bytes_of(const iovec* parts, int count) {
   size_t bytes = 0;
   for (int i = 0; i < count; ++i) bytes += parts[i].iov_len;

@@ -188,6 +188,34 @@ TEST_CASE("long flows in turn: whose pieces are all taken has a buffer for the n
   }
 }
 
+TEST_CASE("after any history, once both have read all, a message as long as a sender may rely on goes at once") {
+  const auto [first, seeds] = seed_range(20);
+  for (const BufferShape& shape : {kStreamBuffers, kSmallStreamBuffers}) {
+    const std::vector<std::byte> piece(shape.bytes), message(kTakenByMemory);
+    for (uint64_t seed = first; seed < first + seeds; ++seed) {
+      CAPTURE(shape.bytes);
+      CAPTURE(seed);
+      Random random(seed);
+      Pair pair = Pair::both_ways(Pair::Mappings::kOne, shape);
+      std::set<const std::byte*> places;
+      const auto read = [&](int side) { take_all(*pair.sides[1 - side], places); };
+      for (int round = 0; round < 50; ++round) {
+        const int side = random.chance(50) ? 0 : 1;
+        const bool at_once = random.chance(50);
+        for (size_t pieces = random.below(2 * shape.count); pieces > 0; --pieces) {
+          if (!pair.sides[side]->write_whole(piece, {}) || at_once) read(side);
+        }
+        for (const int writer : {0, 1}) read(writer);
+        for (const int writer : {0, 1}) {
+          if (random.chance(70)) continue;
+          REQUIRE(pair.sides[writer]->write_whole(message, {}));
+          read(writer);
+        }
+      }
+    }
+  }
+}
+
 TEST_CASE("whatever lies unread in the other direction, what is read is followed by more") {
   const auto [first, seeds] = seed_range(20);
   for (uint64_t seed = first; seed < first + seeds; ++seed) {

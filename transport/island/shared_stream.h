@@ -19,6 +19,9 @@ inline constexpr BufferShape kStreamBuffers{16 * 1024 + 64, 128};
 // In an island of many ranks, where a rank has many streams, and between threads.
 inline constexpr BufferShape kSmallStreamBuffers{8 * 1024 + 64, 32};
 
+static_assert(kStreamBuffers.least_left() * kStreamBuffers.bytes >= kTakenByMemory);
+static_assert(kSmallStreamBuffers.least_left() * kSmallStreamBuffers.bytes >= kTakenByMemory);
+
 using StreamBuffers = TravelingBuffers<CellOrders>;
 
 // A stream's memory.

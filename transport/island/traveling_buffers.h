@@ -24,6 +24,8 @@ struct BufferShape {
   constexpr uint32_t least_kept() const { return count / 16; }
   constexpr uint32_t most_kept() const { return count / 2; }
   constexpr uint32_t at_once() const { return count / 16; }
+  // Its maker has so many at least, once all that was sent is read.
+  constexpr uint32_t least_left() const { return count - (most_kept() + at_once() - 1); }
 };
 
 // The buffers of a pair of ranks, as one of them sees them: each is in the hands of the rank that may write it, which

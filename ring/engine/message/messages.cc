@@ -16,10 +16,10 @@ constexpr Clock::time_point kNoDeadlineYet{};
 // Between two looks of a thread that waits for long. Longer than the time between two questions to the program whether
 // the wait is to end (ProgressEngine), which begins anew with each look.
 constexpr std::chrono::milliseconds kBetweenLooks{250};
-// What the buffers of a socket, and those of a stream through memory (kSmallStreamBuffers), surely take of a message
-// before its receiver looks, so that the sender need not wait for that.
+// What the buffers of a socket, and those of a stream through memory, take of a message before its receiver looks, so
+// that the sender need not wait for that.
 constexpr uint64_t kBufferedBySocket = 64 * 1024;
-constexpr uint64_t kBufferedByRing = 128 * 1024;
+constexpr uint64_t kBufferedByMemory = kTakenByMemory - kP2pEnvelopeBytes;
 // Operations that are used again: as many as programs have in flight, 500 bytes each.
 constexpr int kMostKept = 1024;
 
@@ -255,8 +255,8 @@ std::shared_ptr<MessageOperation> Messages::start(const P2pCall& call, std::chro
 
 // Of a message from that rank, before this one looks; kAnySource: from any.
 uint64_t Messages::buffered_bytes(int peer) const {
-  const bool by_ring = peer >= 0 && context_->topology.share_memory(context_->rank, peer);
-  return std::min<uint64_t>(context_->config.eager_bytes, by_ring ? kBufferedByRing : kBufferedBySocket);
+  const bool by_memory = peer >= 0 && context_->topology.share_memory(context_->rank, peer);
+  return std::min<uint64_t>(context_->config.eager_bytes, by_memory ? kBufferedByMemory : kBufferedBySocket);
 }
 
 std::shared_ptr<MessageOperation> Messages::in_background(const P2pCall& call, std::chrono::milliseconds limit) {
