@@ -29,9 +29,9 @@ TEST_CASE("processes") {
   for (const BufferKind kind : kKinds) run_matrix(check_processes, kind);
 }
 TEST_CASE("processes, the ring") { run_matrix(check_processes, BufferKind::kPlain, Algorithm::kRing); }
-TEST_CASE("threads, the ring") { run_matrix(check_threads, BufferKind::kPlain, Algorithm::kRing); }
-TEST_CASE("threads") {
-  for (const BufferKind kind : kKinds) run_matrix(check_threads, kind);
-}
+TEST_CASE("threads_ring") { run_matrix(check_threads, BufferKind::kPlain, Algorithm::kRing); }
+TEST_CASE("threads_plain") { run_matrix(check_threads, BufferKind::kPlain); }
+TEST_CASE("threads_registered") { run_matrix(check_threads, BufferKind::kRegistered); }
+TEST_CASE("threads_odd") { run_matrix(check_threads, BufferKind::kOddRegistered); }
 
 }  // namespace rondo::testing

@@ -31,7 +31,7 @@ TEST_CASE("every collective on threads") {
   check(ring_group(3), all_shapes({3, {1237}, {1}}));
 }
 
-// All of it: device_matrix_test.
+// All of it: device_matrix_test.cc.
 TEST_CASE("a part of the full matrix on 5 to 8 threads") {
   const auto seed = static_cast<uint64_t>(std::chrono::steady_clock::now().time_since_epoch().count());
   CAPTURE(seed);
