@@ -4,63 +4,33 @@
 //   MPI_BENCH_KEEP_HEAP=1    freed memory stays: page faults of temporaries cost MPI up to half of its time
 
 #include <fmt/format.h>
-#include <malloc.h>
-#include <mpi.h>
 
 #include <algorithm>
-#include <cstdlib>
 #include <limits>
+#include <map>
 
-#include "bench/peers/peer.h"
-#include "rondo/error.h"
+#include "bench/peers/mpi_main.h"
 
 namespace rondo::bench {
 namespace {
 
-void check(int code) {
-  if (code != MPI_SUCCESS) throw Exception(ErrorCode::kSystem, fmt::format("MPI error {}", code));
-}
-
 MPI_Datatype type_of(DType dtype) {
-  switch (dtype) {
-    case DType::kInt8:
-      return MPI_INT8_T;
-    case DType::kUint8:
-      return MPI_UINT8_T;
-    case DType::kInt16:
-      return MPI_INT16_T;
-    case DType::kUint16:
-      return MPI_UINT16_T;
-    case DType::kInt32:
-      return MPI_INT32_T;
-    case DType::kUint32:
-      return MPI_UINT32_T;
-    case DType::kInt64:
-      return MPI_INT64_T;
-    case DType::kUint64:
-      return MPI_UINT64_T;
-    case DType::kFloat32:
-      return MPI_FLOAT;
-    case DType::kFloat64:
-      return MPI_DOUBLE;
-    default:
-      throw Exception(ErrorCode::kInvalid, fmt::format("MPI has no {}", dtype_name(dtype)));
-  }
+  static const std::map<DType, MPI_Datatype> types = {{DType::kInt8, MPI_INT8_T},   {DType::kUint8, MPI_UINT8_T},
+                                                      {DType::kInt16, MPI_INT16_T}, {DType::kUint16, MPI_UINT16_T},
+                                                      {DType::kInt32, MPI_INT32_T}, {DType::kUint32, MPI_UINT32_T},
+                                                      {DType::kInt64, MPI_INT64_T}, {DType::kUint64, MPI_UINT64_T},
+                                                      {DType::kFloat32, MPI_FLOAT}, {DType::kFloat64, MPI_DOUBLE}};
+  const auto found = types.find(dtype);
+  if (found == types.end()) throw Exception(ErrorCode::kInvalid, fmt::format("MPI has no {}", dtype_name(dtype)));
+  return found->second;
 }
 
 MPI_Op op_of(Op op) {
-  switch (op) {
-    case Op::kSum:
-      return MPI_SUM;
-    case Op::kProduct:
-      return MPI_PROD;
-    case Op::kMin:
-      return MPI_MIN;
-    case Op::kMax:
-      return MPI_MAX;
-    default:
-      throw Exception(ErrorCode::kInvalid, fmt::format("not measured over MPI: {}", op_name(op)));
-  }
+  static const std::map<Op, MPI_Op> ops = {
+      {Op::kSum, MPI_SUM}, {Op::kProduct, MPI_PROD}, {Op::kMin, MPI_MIN}, {Op::kMax, MPI_MAX}};
+  const auto found = ops.find(op);
+  if (found == ops.end()) throw Exception(ErrorCode::kInvalid, fmt::format("not measured over MPI: {}", op_name(op)));
+  return found->second;
 }
 
 int count_of(uint64_t count) {
@@ -214,19 +184,4 @@ int run(const std::vector<std::string>& args) {
 }  // namespace
 }  // namespace rondo::bench
 
-int main(int argc, char** argv) {
-  if (std::getenv("MPI_BENCH_KEEP_HEAP") != nullptr) {
-    mallopt(M_MMAP_MAX, 0);
-    mallopt(M_TRIM_THRESHOLD, -1);
-  }
-  MPI_Init(&argc, &argv);
-  int code = 1;
-  try {
-    code = rondo::bench::run({argv + 1, argv + argc});
-  } catch (const std::exception& error) {
-    fmt::print(stderr, "mpi_bench: {}\n", error.what());
-  }
-  if (code != 0) MPI_Abort(MPI_COMM_WORLD, code);
-  MPI_Finalize();
-  return code;
-}
+int main(int argc, char** argv) { return rondo::bench::mpi_main(argc, argv, "mpi_bench", rondo::bench::run); }

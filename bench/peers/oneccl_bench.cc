@@ -4,63 +4,38 @@
 //   MPI_BENCH_KEEP_HEAP=1    freed memory stays, as in mpi_bench.cc
 
 #include <fmt/format.h>
-#include <malloc.h>
-#include <mpi.h>
 
-#include <cstdlib>
+#include <map>
 #include <oneapi/ccl.hpp>
 #include <utility>
 
-#include "bench/peers/peer.h"
-#include "rondo/error.h"
+#include "bench/peers/mpi_main.h"
 
 namespace rondo::bench {
 namespace {
 
-void check(int code) {
-  if (code != MPI_SUCCESS) throw Exception(ErrorCode::kSystem, fmt::format("MPI error {}", code));
-}
-
 ccl::datatype type_of(DType dtype) {
-  switch (dtype) {
-    case DType::kInt8:
-      return ccl::datatype::int8;
-    case DType::kUint8:
-      return ccl::datatype::uint8;
-    case DType::kInt32:
-      return ccl::datatype::int32;
-    case DType::kUint32:
-      return ccl::datatype::uint32;
-    case DType::kInt64:
-      return ccl::datatype::int64;
-    case DType::kUint64:
-      return ccl::datatype::uint64;
-    case DType::kFloat16:
-      return ccl::datatype::float16;
-    case DType::kBfloat16:
-      return ccl::datatype::bfloat16;
-    case DType::kFloat32:
-      return ccl::datatype::float32;
-    case DType::kFloat64:
-      return ccl::datatype::float64;
-    default:
-      throw Exception(ErrorCode::kInvalid, fmt::format("not measured over oneCCL: {}", dtype_name(dtype)));
-  }
+  static const std::map<DType, ccl::datatype> types = {
+      {DType::kInt8, ccl::datatype::int8},       {DType::kUint8, ccl::datatype::uint8},
+      {DType::kInt32, ccl::datatype::int32},     {DType::kUint32, ccl::datatype::uint32},
+      {DType::kInt64, ccl::datatype::int64},     {DType::kUint64, ccl::datatype::uint64},
+      {DType::kFloat16, ccl::datatype::float16}, {DType::kBfloat16, ccl::datatype::bfloat16},
+      {DType::kFloat32, ccl::datatype::float32}, {DType::kFloat64, ccl::datatype::float64}};
+  const auto found = types.find(dtype);
+  if (found == types.end())
+    throw Exception(ErrorCode::kInvalid, fmt::format("not measured over oneCCL: {}", dtype_name(dtype)));
+  return found->second;
 }
 
 ccl::reduction reduction_of(Op op) {
-  switch (op) {
-    case Op::kSum:
-      return ccl::reduction::sum;
-    case Op::kProduct:
-      return ccl::reduction::prod;
-    case Op::kMin:
-      return ccl::reduction::min;
-    case Op::kMax:
-      return ccl::reduction::max;
-    default:
-      throw Exception(ErrorCode::kInvalid, fmt::format("not measured over oneCCL: {}", op_name(op)));
-  }
+  static const std::map<Op, ccl::reduction> reductions = {{Op::kSum, ccl::reduction::sum},
+                                                          {Op::kProduct, ccl::reduction::prod},
+                                                          {Op::kMin, ccl::reduction::min},
+                                                          {Op::kMax, ccl::reduction::max}};
+  const auto found = reductions.find(op);
+  if (found == reductions.end())
+    throw Exception(ErrorCode::kInvalid, fmt::format("not measured over oneCCL: {}", op_name(op)));
+  return found->second;
 }
 
 struct Place {
@@ -143,19 +118,4 @@ int run(const std::vector<std::string>& args) {
 }  // namespace
 }  // namespace rondo::bench
 
-int main(int argc, char** argv) {
-  if (std::getenv("MPI_BENCH_KEEP_HEAP") != nullptr) {
-    mallopt(M_MMAP_MAX, 0);
-    mallopt(M_TRIM_THRESHOLD, -1);
-  }
-  MPI_Init(&argc, &argv);
-  int code = 1;
-  try {
-    code = rondo::bench::run({argv + 1, argv + argc});
-  } catch (const std::exception& error) {
-    fmt::print(stderr, "oneccl_bench: {}\n", error.what());
-  }
-  if (code != 0) MPI_Abort(MPI_COMM_WORLD, code);
-  MPI_Finalize();
-  return code;
-}
+int main(int argc, char** argv) { return rondo::bench::mpi_main(argc, argv, "oneccl_bench", rondo::bench::run); }
