@@ -6,12 +6,9 @@
 #include <chrono>
 #include <utility>
 
+#include "bench/loop/statistics.h"
+
 namespace rondo::bench {
-namespace {
-
-constexpr int kStagingRuns = 9;
-
-}  // namespace
 
 DeviceGroup::DeviceGroup(Communicator& communicator, const RondoCalls& calls)
     : RondoGroup(communicator, calls),
@@ -134,8 +131,7 @@ double DeviceGroup::median_seconds(const std::function<void()>& run) {
     const double took = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
     if (i >= 0) seconds.push_back(took);  // the first one makes the memory
   }
-  std::nth_element(seconds.begin(), seconds.begin() + kStagingRuns / 2, seconds.end());
-  return max(seconds[kStagingRuns / 2]);
+  return max(median(seconds));
 }
 
 DeviceGroup::Staging DeviceGroup::measure_staging(Benchmark benchmark, uint64_t bytes) {

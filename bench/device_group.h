@@ -49,6 +49,7 @@ class DeviceGroup final : public RondoGroup {
   Staging measure_staging(Benchmark benchmark, uint64_t bytes);
 
  private:
+  static constexpr int kStagingRuns = 9;
   struct Image {
     std::byte* device = nullptr;
     uint64_t bytes = 0;

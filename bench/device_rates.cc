@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <vector>
 
+#include "bench/loop/statistics.h"
+
 namespace rondo::bench {
 namespace {
 
@@ -45,8 +47,7 @@ double DeviceRates::gbps(uint64_t bytes, const Put& put) {
     const double took = stop();
     if (batch >= 0) seconds.push_back(took);
   }
-  std::nth_element(seconds.begin(), seconds.begin() + kBatches / 2, seconds.end());
-  return 1e-9 * kRuns * static_cast<double>(bytes) / seconds[kBatches / 2];
+  return 1e-9 * kRuns * static_cast<double>(bytes) / median(seconds);
 }
 
 DeviceRates::Copies DeviceRates::copies(uint64_t bytes) {
