@@ -8,8 +8,10 @@
 //   enter                `started` is stored before `stop` is loaded, and a host that has set `stop` looks at `started`
 //                        afterwards (sequentially consistent): it sees the kernel, or the kernel sees the stop. The
 //                        first lane does so, and tells the others (`entered`): 200 of them would take 200 us, since
-//                        fences behind words of the host follow one another. The first signal of a call does not wait
-//                        for it: it touches nothing but what the other ranks' lanes look at, unless `failed` says so.
+//                        fences behind words of the host follow one another. What comes before the first wait of a
+//                        call does not wait for it: it writes nothing but what the other ranks' lanes look at. A post
+//                        may so have been read after its buffer was given back: who takes it finds a stop, too.
+//   store_word           orders nothing: data and the count of calls are seen at once, or not.
 #pragma once
 
 #include "kernels/device/device_call.h"
@@ -21,14 +23,29 @@ namespace {
 // Of the threads of a lane together (shared memory of a block).
 struct LaneState {
   uint32_t call, messages;
+  bool failed;
   Pass pass;
 };
+
+// Up to 4 bytes of which the first 4 of `left` are, and back.
+RONDO_INLINE uint32_t data_at(const Byte* at, uint64_t left) {
+  if (left >= 4) return load_anywhere<uint32_t>(at, 0);
+  uint32_t data = 0;
+  for (uint64_t b = 0; b < left; ++b) data |= uint32_t(global(at)[b]) << (8 * b);
+  return data;
+}
+RONDO_INLINE void put_data(Byte* at, uint32_t data, uint64_t left) {
+  if (left >= 4) return store_anywhere(at, 0, data);
+  for (uint64_t b = 0; b < left; ++b) global(at)[b] = Byte(data >> (8 * b));
+}
 
 // A Machine is a lane of a kernel:
 //   thread()        which thread of how many
 //   lane(), lanes(), element_bytes()
 //   any(bool)       a barrier of the lane's threads: whether one of them says so
 //   load_acquire, store_release, store_started (with a full fence behind), add_left, load_relaxed, store_relaxed: words
+//   load_word, store_word: of 8 bytes, whole; load_data, store_data: data_at() and put_data() of own memory
+//   reach(at, bytes): where those find it
 //   claim(word)     sets it to 1; false: it was not 0
 //   now()           nanoseconds; kBetweenClocks: looks at a word for one of these; kBetweenStopsNs: between looks for a
 //                   stop
@@ -41,21 +58,27 @@ class CallLane {
       : m_(machine), call_(call), state_(state), thread_(machine.thread()) {}
 
   RONDO_INLINE void run() {
-    uint32_t s = 0;
-    if (call_.status != nullptr) {
-      count();
-      if (call_.step_count > 0 && call_.steps[0].kind == CallStep::kSignal) s = 1;
-      if (s == 1 && m_.load_relaxed(&control().failed) == 0) tell(call_.steps[0]);
-      bad_ = !enter();
-    }
-    if (m_.any(bad_)) return leave(false);
+    if (call_.status != nullptr) count();
+    bool entered = call_.status == nullptr;
     RONDO_ROLLED
-    for (; s < call_.step_count; ++s) {
+    for (uint32_t s = 0; s < call_.step_count; ++s) {
       const CallStep& step = call_.steps[s];
+      const bool early = step.kind == CallStep::kSignal || step.kind == CallStep::kPost;
+      if (!entered && early && state_.failed) continue;
+      if (!entered && !early) {
+        entered = true;
+        bad_ = bad_ || !enter();
+        if (m_.any(bad_)) return leave(false);
+      }
       bool well = true;
-      if (step.kind == CallStep::kSignal) signal(step);
-      if (step.kind == CallStep::kAwait) well = await(step);
-      if (step.kind == CallStep::kPass) well = pass(call_.passes[step.pass]);
+      if (step.kind == CallStep::kSignal) {
+        if (entered) m_.any(false);  // what all threads have done before
+        tell(step);
+      } else if (step.kind == CallStep::kAwait) {
+        well = await(step);
+      } else {
+        well = pass(step);
+      }
       if (!well) return leave(false);
     }
     leave(true);
@@ -71,6 +94,7 @@ class CallLane {
     if (is_first()) {
       state_.call = own().calls + 1;
       state_.messages = own().messages;
+      state_.failed = m_.load_relaxed(&control().failed) != 0;
     }
     m_.any(false);
   }
@@ -96,17 +120,42 @@ class CallLane {
     return step.word < kMessageWords ? state_.call : state_.messages + step.message;
   }
 
-  RONDO_INLINE void signal(const CallStep& step) {
-    m_.any(false);  // what all threads have done before
-    tell(step);
-  }
+  RONDO_INLINE uint32_t turn() const { return state_.call % 2; }
+  RONDO_INLINE uint64_t word_of(uint32_t data) const { return data | uint64_t(state_.call) << 32; }
+  RONDO_INLINE bool is_of_call(uint64_t word) const { return uint32_t(word >> 32) == state_.call; }
+
   RONDO_INLINE void tell(const CallStep& step) {
+    if (step.word == 0 && (state_.call + kRenewedCalls / 2) % kRenewedCalls < 2) renew(step.peers);
     RONDO_ROLLED
     for (uint32_t rank = uint32_t(thread_.index); rank < call_.world; rank += uint32_t(thread_.count)) {
       if ((step.peers >> rank & 1) == 0) continue;
       LaneMail& mail = global(call_.controls[rank])->lanes[m_.lane()].from[call_.rank];
-      if (step.word == 0) mail.cards[state_.call % 2] = call_.card;
+      if (step.word == 0) {
+        m_.store_word(&mail.prints[turn()][0], word_of(uint32_t(call_.fingerprint)));
+        m_.store_word(&mail.prints[turn()][1], word_of(uint32_t(call_.fingerprint >> 32)));
+        if (call_.by_posts) continue;
+        store_card(mail.cards[turn()].input, call_.card.input);
+        store_card(mail.cards[turn()].output, call_.card.output);
+      }
       m_.store_release(&mail.words[step.word], value_of(step));
+    }
+  }
+  RONDO_INLINE void store_card(BufferCard& to, const BufferCard& from) {
+    m_.store_word(&to.window, from.window);
+    m_.store_word(&to.offset, from.offset);
+    m_.store_word(&to.pitch, from.pitch);
+  }
+  // By the threads that write the words in posts, too, so that these come behind.
+  RONDO_INLINE void renew(uint32_t peers) {
+    const uint32_t words = uint32_t(call_.post_bytes) / kWordData;
+    RONDO_ROLLED
+    for (uint32_t rank = 0; rank < call_.world; ++rank) {
+      if ((peers >> rank & 1) == 0) continue;
+      auto* const to = m_.reach(reinterpret_cast<uint64_t*>(post_at(rank, call_.rank)), words * sizeof(uint64_t));
+      RONDO_ROLLED
+      for (uint32_t w = uint32_t(thread_.index); w < words; w += uint32_t(thread_.count)) {
+        m_.store_word(to + w, word_of(0) - (uint64_t{2} << 32));
+      }
     }
   }
 
@@ -114,17 +163,24 @@ class CallLane {
     RONDO_ROLLED
     for (uint32_t rank = uint32_t(thread_.index); rank < call_.world && !bad_; rank += uint32_t(thread_.count)) {
       if ((step.peers >> rank & 1) == 0) continue;
-      bad_ = !await_word(&own().from[rank].words[step.word], value_of(step)) || (step.word == 0 && !same_call(rank));
+      bad_ = step.word == 0 && !same_call(rank);
+      if (bad_ || (step.word == 0 && call_.by_posts)) continue;
+      bad_ = !await_word(&own().from[rank].words[step.word], value_of(step));
     }
     if (m_.any(bad_)) return false;
-    if (step.word == 0 && m_.lane() == 0 && is_first() && !is_replay())
+    // The end of a call by posts is not held up by this: it comes at once.
+    if (step.word == 0 && !call_.by_posts && m_.lane() == 0 && is_first() && !is_replay())
       m_.store_release(&call_.status->met, call_.number);
     return true;
   }
   RONDO_INLINE bool await_word(const uint32_t* word, uint32_t value) {
+    return await_until([&] { return int32_t(m_.load_acquire(word) - value) >= 0; });
+  }
+  template <class There>
+  RONDO_INLINE bool await_until(There there) {
     uint64_t begin = 0, next_stop = 0;
     RONDO_ROLLED
-    for (uint32_t looks = 1; int32_t(m_.load_acquire(word) - value) < 0; ++looks) {
+    for (uint32_t looks = 1; !there(); ++looks) {
       if (m_.load_relaxed(&control().failed) != 0) return false;
       if (looks % Machine::kBetweenClocks == 0) {
         const uint64_t now = m_.now();
@@ -139,14 +195,22 @@ class CallLane {
     }
     return true;
   }
-  RONDO_INLINE const DeviceCard& card_of(uint32_t rank) { return own().from[rank].cards[state_.call % 2]; }
   RONDO_INLINE bool same_call(uint32_t rank) {
-    const uint64_t found = card_of(rank).fingerprint;
-    return found == call_.card.fingerprint || fail(CallFailure::kOtherCall, rank, found);
+    const uint64_t* const prints = own().from[rank].prints[turn()];
+    uint64_t low = 0, high = 0;
+    const bool there = await_until([&] {
+      low = m_.load_word(&prints[0]);
+      high = m_.load_word(&prints[1]);
+      return is_of_call(low) && is_of_call(high);
+    });
+    const uint64_t found = uint32_t(low) | high << 32;
+    return there && (found == call_.fingerprint || fail(CallFailure::kOtherCall, rank, found));
   }
 
   // This lane's share of a pass: whole lines of its first source.
-  RONDO_INLINE bool pass(const CallPass& given) {
+  RONDO_INLINE bool pass(const CallStep& step) {
+    m_.any(false);  // the pass before has been run
+    const CallPass& given = call_.passes[step.pass];
     const uint64_t element = m_.element_bytes(), line = kLineBytes / element;
     const uint64_t lanes = m_.lanes(), each = (given.count + lanes - 1) / lanes;
     const uint64_t share = (each + line - 1) / line * line;
@@ -155,12 +219,14 @@ class CallLane {
     const bool copies = given.fold == kCopies;
     const uint32_t refs = count == 0 ? 0 : uint32_t(given.source_count) + given.target_count;
     DeviceFold& fold = state_.pass.fold;
-    m_.any(false);  // the pass before has been run
     RONDO_ROLLED
     for (uint32_t i = uint32_t(thread_.index); i < refs; i += uint32_t(thread_.count)) {
       const bool source = i < given.source_count;
-      const uintptr_t address = find(call_.refs[given.first_ref + i], first * element, count * element);
+      uintptr_t address = find(call_.refs[given.first_ref + i], first * element, count * element);
       if (address == 0) bad_ = true;
+      if (address != 0 && step.kind != CallStep::kPass) {
+        address = reinterpret_cast<uintptr_t>(m_.reach(reinterpret_cast<Byte*>(address), count * element));
+      }
       if (source) fold.sources[i] = reinterpret_cast<const void*>(address);
       if (!source) fold.targets[i - given.source_count] = reinterpret_cast<void*>(address);
     }
@@ -175,10 +241,67 @@ class CallLane {
     }
     if (m_.any(bad_)) return false;
     if (count == 0) return true;
+    if (step.kind == CallStep::kPost) return post(), true;
+    if (step.kind == CallStep::kTake) return take();
     if (is_first()) align_pass(state_.pass, copies ? 1 : element);
     m_.any(false);
     m_.run(state_.pass);
     return true;
+  }
+
+  RONDO_INLINE void post() {
+    const DeviceFold& fold = state_.pass.fold;
+    const uint32_t bytes = uint32_t(fold.count);
+    const Byte* const from = static_cast<const Byte*>(fold.sources[0]);
+    RONDO_ROLLED
+    for (uint32_t at = uint32_t(thread_.index) * kWordData; at < bytes; at += uint32_t(thread_.count) * kWordData) {
+      const uint64_t word = word_of(m_.load_data(from + at, bytes - at));
+      RONDO_ROLLED
+      for (uint32_t i = 0; i < fold.target_count; ++i) {
+        m_.store_word(static_cast<uint64_t*>(fold.targets[i]) + at / kWordData, word);
+      }
+    }
+  }
+  // A thread takes a word of kTakenAtOnce ranks at once. Words of other ranks follow those of the first ones.
+  RONDO_INLINE bool take() {
+    const DeviceFold& fold = state_.pass.fold;
+    const uint32_t bytes = uint32_t(fold.count), end = (bytes + kWordData - 1) / kWordData * kWordData;
+    uint32_t at = uint32_t(thread_.index) * kWordData, first = 0;
+    RONDO_ROLLED
+    while (!bad_) {
+      RONDO_ROLLED
+      for (; at >= end && first < fold.source_count; first += kTakenAtOnce) at -= end;
+      if (first >= fold.source_count) break;
+      take(at, first, bytes - at);
+      at += uint32_t(thread_.count) * kWordData;
+    }
+    return !m_.any(bad_);
+  }
+  RONDO_INLINE void take(uint32_t at, uint32_t first, uint32_t left) {
+    const DeviceFold& fold = state_.pass.fold;
+    const uint32_t many = fold.source_count - first;
+    uint64_t words[kTakenAtOnce];
+    bad_ = !await_until([&] {
+      bool there = true;
+      RONDO_UNROLL
+      for (uint32_t i = 0; i < kTakenAtOnce; ++i) {
+        words[i] = word_of(0);
+        if (i < many) words[i] = m_.load_word(static_cast<const uint64_t*>(fold.sources[first + i]) + at / kWordData);
+      }
+      RONDO_UNROLL
+      for (uint32_t i = 0; i < kTakenAtOnce; ++i) there = there && is_of_call(words[i]);
+      return there;
+    });
+    RONDO_UNROLL
+    for (uint32_t i = 0; i < kTakenAtOnce; ++i) {
+      if (!bad_ && i < many) m_.store_data(static_cast<Byte*>(fold.targets[first + i]) + at, uint32_t(words[i]), left);
+    }
+  }
+
+  // Of this lane and call, the post of `from` at `rank`.
+  RONDO_INLINE Byte* post_at(uint32_t rank, uint32_t from) {
+    const uint64_t place = (uint64_t(m_.lane()) * 2 + turn()) * call_.world + from;
+    return static_cast<Byte*>(call_.posts[rank]) + place * kPostedBytes * call_.post_bytes;
   }
 
   // Where this lane's share lies; 0: nowhere.
@@ -192,11 +315,20 @@ class CallLane {
       void* const slots = ref.place == CallRef::kArrival ? call_.arrivals : call_.departures;
       return reinterpret_cast<uintptr_t>(slots) + slot * call_.slot_bytes + m_.lane() * part;
     }
-    const DeviceCard& card = card_of(ref.rank);
+    if (ref.place >= CallRef::kPosted) {
+      if (bytes > call_.post_bytes) return fail(CallFailure::kNoMemory, call_.rank, 0), uintptr_t(0);
+      if (ref.place == CallRef::kPosted) return reinterpret_cast<uintptr_t>(post_at(call_.rank, ref.rank));
+      if (ref.place == CallRef::kPost) return reinterpret_cast<uintptr_t>(post_at(ref.rank, call_.rank));
+      const uint64_t taken = 2 * kPostedBytes * kMostPostBytes * call_.world;
+      return reinterpret_cast<uintptr_t>(call_.posts[call_.rank]) + taken +
+             (uint64_t(m_.lane()) * call_.world + ref.rank) * call_.post_bytes;
+    }
+    const DeviceCard& card = own().from[ref.rank].cards[turn()];
     const BufferCard& buffer = ref.place == CallRef::kOutput ? card.output : card.input;
-    if (buffer.window < call_.window_count) {
-      const DeviceWindow& window = global(call_.windows)[uint64_t(buffer.window) * call_.world + ref.rank];
-      const uint64_t offset = buffer.offset + ref.block * buffer.pitch + ref.offset + before;
+    if (const uint64_t index = m_.load_word(&buffer.window); index < call_.window_count) {
+      const DeviceWindow& window = global(call_.windows)[index * call_.world + ref.rank];
+      const uint64_t offset =
+          m_.load_word(&buffer.offset) + ref.block * m_.load_word(&buffer.pitch) + ref.offset + before;
       if (window.data != nullptr && offset <= window.bytes && bytes <= window.bytes - offset) {
         return reinterpret_cast<uintptr_t>(window.data) + offset;
       }
@@ -229,6 +361,7 @@ class CallLane {
   }
 
   static constexpr uint64_t kLineBytes = 64;
+  static constexpr uint32_t kWordData = 4, kTakenAtOnce = 4;
 
   Machine& m_;
   const DeviceCall& call_;

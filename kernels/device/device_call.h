@@ -15,22 +15,32 @@ inline constexpr uint32_t kCallWords = 6;     // lower.h: kStreamWords
 inline constexpr uint32_t kMessageWords = 4;  // the words from here on count messages: kArrivedWord
 inline constexpr uint32_t kMessageSlots = 2;  // kStreamSlots
 
+// A post: what a lane sends to another rank without an order between stores. Each word of 8 bytes has 4 of data, and
+// above them the lane's count of calls, by which the reader knows it. So a word of another call with the same count,
+// 2^32 before, must not be left: halfway between multiples of kRenewedCalls a lane overwrites all of its words in both
+// places.
+inline constexpr uint64_t kMostPostBytes = 64 * 1024;  // of data: beyond, twice the bytes take longer than a round trip
+inline constexpr uint32_t kMostPostLanes = 32;         // 2 words a thread
+inline constexpr uint32_t kRenewedCalls = 1u << 30;
+inline constexpr uint64_t kPostedBytes = 2;  // for each of data
+// Device memory of a rank for posts: two places for each other rank, used in turn by call, and room for their data.
+constexpr uint64_t post_room(uint64_t world) { return world * kMostPostBytes * (2 * kPostedBytes + 1); }
+
 // A buffer of a rank: `window` of its maker, from byte `offset` on, with `pitch` bytes from one block to the next.
 struct BufferCard {
-  uint32_t window;
-  uint32_t unused;
-  uint64_t offset;
-  uint64_t pitch;
+  uint64_t window, offset, pitch;
 };
 // What a rank tells the others of one call.
 struct DeviceCard {
-  uint64_t fingerprint;  // of the call
   BufferCard input, output;
 };
 
-// What a lane of one rank writes for the same lane of another one, into that one's device memory.
+// What a lane of one rank writes for the same lane of another one, into that one's device memory. prints and cards in
+// turn by call: a rank is at most one call ahead of those that it meets. They are written word by word, since what a
+// rank has read long ago orders nothing.
 struct alignas(64) LaneMail {
-  DeviceCard cards[2];  // in turn by call: a rank is at most one call ahead of those that it meets
+  uint64_t prints[2][2];  // the halves of the call's fingerprint, as words of a post
+  DeviceCard cards[2];
   uint32_t words[kCallWords];
 };
 // Device memory of a rank, zeroed when it is made; all ranks that it meets map it.
@@ -95,7 +105,7 @@ enum class CallFailure : uint32_t {
 // --- the program: lower.h's, and where its passes find memory
 
 struct CallStep {
-  enum Kind : uint8_t { kSignal, kAwait, kPass };
+  enum Kind : uint8_t { kSignal, kAwait, kPass, kPost, kTake };
   uint8_t kind;
   uint8_t word;
   uint16_t peers;    // a bit for each rank
@@ -109,6 +119,9 @@ struct CallRef {
     kOutput,     // its output
     kArrival,    // the slot of message `offset` of this call that comes
     kDeparture,  // the same of one that goes, at the rank that it goes to
+    kPosted,     // the post of `rank`
+    kPost,       // the own one at `rank`
+    kTaken       // room for the data of the post of `rank`
   };
   uint64_t offset;  // bytes
   uint16_t block;
@@ -136,7 +149,10 @@ struct DeviceCall {
   CallStatus* status;                        // nullptr: there is none
   void *arrivals, *departures;               // slots of slot_bytes each; departures: at the rank that messages go to
   uint64_t slot_bytes;
-  uint64_t limit_ns;  // of one wait
+  void* posts[kMaxDeviceRanks];  // memory for posts, by rank
+  uint64_t post_bytes;           // of data: a lane's part of a post; 0: there are none
+  uint64_t limit_ns;             // of one wait
+  uint64_t fingerprint;
   DeviceCard card;
   FoldArguments arguments;
   uint32_t number;    // of the call, for the host; 0: of a graph, which the host counts not
@@ -145,6 +161,7 @@ struct DeviceCall {
   uint8_t rank, world;
   uint8_t dtype;
   uint8_t step_count;
+  bool by_posts;  // nothing but posts: neither cards nor word 0
   CallStep steps[kMaxCallSteps];
   CallPass passes[kMaxCallPasses];
   CallRef refs[kMaxCallRefs];

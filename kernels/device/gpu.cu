@@ -58,6 +58,20 @@ struct GpuLane {
   __device__ __forceinline__ void store_started(uint32_t* word, uint32_t value) const {
     asm volatile("st.relaxed.sys.global.u32 [%0], %1; fence.sc.sys;" ::"l"(word), "r"(value) : "memory");
   }
+  __device__ __forceinline__ uint64_t load_word(const uint64_t* word) const {
+    uint64_t value;
+    asm volatile("ld.relaxed.sys.global.u64 %0, [%1];" : "=l"(value) : "l"(word) : "memory");
+    return value;
+  }
+  __device__ __forceinline__ void store_word(uint64_t* word, uint64_t value) const {
+    asm volatile("st.relaxed.sys.global.u64 [%0], %1;" ::"l"(word), "l"(value) : "memory");
+  }
+  __device__ __forceinline__ uint32_t load_data(const Byte* from, uint64_t left) const { return data_at(from, left); }
+  __device__ __forceinline__ void store_data(Byte* to, uint32_t data, uint64_t left) const { put_data(to, data, left); }
+  template <class T>
+  __device__ __forceinline__ T* reach(T* memory, uint64_t) const {
+    return memory;
+  }
   __device__ __forceinline__ bool claim(uint32_t* word) const {
     uint32_t before;
     asm volatile("atom.relaxed.gpu.global.cas.b32 %0, [%1], 0, 1;" : "=r"(before) : "l"(word) : "memory");

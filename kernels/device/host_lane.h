@@ -15,7 +15,8 @@ struct CallOrders {
                                      kLeft = std::memory_order_acq_rel;
 };
 
-// A lane on a thread of this processor (call_lane.h). Runs: what runs a fold, and what a wait does between two looks.
+// A lane on a thread of this processor (call_lane.h). Runs: what runs a fold, what a wait does between two looks, and
+// where memory is found.
 template <class Runs, class Orders = CallOrders>
 class HostLane {
  public:
@@ -30,6 +31,14 @@ class HostLane {
   uint64_t element_bytes() const { return element_bytes_; }
   bool any(bool it) const { return it; }
   uint32_t load_acquire(const uint32_t* word) const { return at(word).load(Orders::kAcquire); }
+  uint64_t load_word(const uint64_t* word) const { return at(word).load(std::memory_order_relaxed); }
+  void store_word(uint64_t* word, uint64_t value) const { at(word).store(value, std::memory_order_relaxed); }
+  uint32_t load_data(const Byte* from, uint64_t left) const { return data_at(from, left); }
+  void store_data(Byte* to, uint32_t data, uint64_t left) const { put_data(to, data, left); }
+  template <class T>
+  T* reach(T* memory, uint64_t bytes) const {
+    return reinterpret_cast<T*>(runs_.reach(memory, bytes));
+  }
   uint32_t load_relaxed(const uint32_t* word) const { return at(word).load(std::memory_order_relaxed); }
   void store_relaxed(uint32_t* word, uint32_t value) const { at(word).store(value, std::memory_order_relaxed); }
   void store_release(uint32_t* word, uint32_t value) const { at(word).store(value, Orders::kRelease); }
@@ -46,8 +55,9 @@ class HostLane {
   void run(const Pass& pass) const { runs_.run(pass.fold); }
 
  private:
-  static std::atomic_ref<uint32_t> at(const uint32_t* word) {
-    return std::atomic_ref<uint32_t>(*const_cast<uint32_t*>(word));
+  template <class Word>
+  static std::atomic_ref<Word> at(const Word* word) {
+    return std::atomic_ref<Word>(*const_cast<Word*>(word));
   }
   Runs& runs_;
   const uint32_t lane_, lanes_;

@@ -44,9 +44,10 @@ class StreamsRun {
         chunks_(plans[0].chunks),
         memory_(2 * world_ * chunks_),
         places_(world_ * kStreamSlots),
+        posts_(world_ * world_ * kStreamSlots),
         actors_(world_) {
     for (const StreamProgram& program : programs) messages_ = std::max(messages_, program.messages);
-    for (Actor& actor : actors_) actor.clock.resize(world_);
+    for (Actor& actor : actors_) actor.clock.resize(world_), actor.heard.resize(world_);
   }
 
   Failure run() {
@@ -74,6 +75,7 @@ class StreamsRun {
     size_t entry = 0;
     bool began = false;  // the call: the rank's program has had its buffers
     Clock clock;
+    Clock heard;  // likewise, by words that order nothing else, too
   };
 
   std::string where(size_t rank) const {
@@ -84,8 +86,8 @@ class StreamsRun {
   uint32_t value(uint32_t call, const StreamEntry& entry) const {
     return entry.index < kArrivedWord ? call + 1 : call * messages_ + entry.messages;
   }
-  // The clock of `from` when it wrote this into `to`'s word; empty: it has not.
-  Clock& signal(const StreamEntry& entry, uint32_t call, size_t from, size_t to) {
+  // Both clocks of `from` when it wrote this into `to`'s word; empty: it has not.
+  std::pair<Clock, Clock>& signal(const StreamEntry& entry, uint32_t call, size_t from, size_t to) {
     return signals_[{entry.index, value(call, entry), static_cast<uint32_t>(from), static_cast<uint32_t>(to)}];
   }
   History& history(size_t owner, bool output, size_t chunk) {
@@ -97,10 +99,15 @@ class StreamsRun {
     if (actor.call == kCalls) return false;
     if (!actor.began || actor.entry == programs_[rank].entries.size()) return true;
     const StreamEntry& entry = programs_[rank].entries[actor.entry];
-    return entry.kind != Kind::kAwait || std::all_of(entry.peers.begin(), entry.peers.end(), [&](int peer) {
-             return !signal(entry, actor.call, static_cast<size_t>(peer), rank).empty();
-           });
+    return std::all_of(entry.peers.begin(), entry.peers.end(), [&](int peer) {
+      if (entry.kind == Kind::kTake) return post(rank, peer).message == actor.call;
+      return entry.kind != Kind::kAwait || !signal(entry, actor.call, static_cast<size_t>(peer), rank).first.empty();
+    });
   }
+  History& post(size_t to, size_t from, size_t call) {
+    return posts_[(to * world_ + from) * kStreamSlots + call % kStreamSlots];
+  }
+  History& post(size_t rank, int from) { return post(rank, static_cast<size_t>(from), actors_[rank].call); }
 
   // The program of a rank, between its calls, uses all of its buffers.
   Failure use_own(size_t rank) {
@@ -114,7 +121,7 @@ class StreamsRun {
 
   Failure advance(size_t rank) {
     Actor& actor = actors_[rank];
-    ++actor.clock[rank];
+    actor.heard[rank] = ++actor.clock[rank];
     const bool ends = actor.began && actor.entry == programs_[rank].entries.size();
     if (!actor.began || ends) {
       if (Failure failure = use_own(rank)) return failure;
@@ -126,17 +133,35 @@ class StreamsRun {
     const StreamEntry& entry = programs_[rank].entries[actor.entry];
     for (const int peer : entry.peers) {
       const auto other = static_cast<size_t>(peer);
-      if (entry.kind == Kind::kSignal) {
-        signal(entry, actor.call, rank, other) = actor.clock;
+      if (entry.kind == Kind::kTake) {
+        post(rank, peer).reads = {{static_cast<int>(rank), actor.clock[rank]}};
+      } else if (entry.kind == Kind::kSignal) {
+        signal(entry, actor.call, rank, other) = {actor.clock, actor.heard};
       } else {
-        const Clock& heard = signal(entry, actor.call, other, rank);
-        for (size_t r = 0; r < world_; ++r) actor.clock[r] = std::max(actor.clock[r], heard[r]);
+        const auto& [clock, heard] = signal(entry, actor.call, other, rank);
+        for (size_t r = 0; r < world_; ++r) {
+          actor.heard[r] = std::max(actor.heard[r], heard[r]);
+          if (!programs_[rank].posts) actor.clock[r] = std::max(actor.clock[r], clock[r]);
+        }
       }
     }
-    if (entry.kind == Kind::kPass) {
-      if (Failure failure = pass(rank, entry)) return failure;
-    }
+    Failure failure;
+    if (entry.kind == Kind::kPass) failure = pass(rank, entry);
+    if (entry.kind == Kind::kPost) failure = send_posts(rank, entry);
     ++actor.entry;
+    return failure;
+  }
+
+  Failure send_posts(size_t rank, const StreamEntry& entry) {
+    const Actor& actor = actors_[rank];
+    for (const Ref& target : targets_of(plans_[rank], plans_[rank].steps[entry.index])) {
+      if (target.space != Space::kMailbox) continue;
+      History& there = post(target.peer, rank, actor.call);
+      if (there.message != kNoMessage && (there.reads.empty() || actor.heard[target.peer] < there.reads[0].second)) {
+        return where(rank) + "overwrites a post that rank " + std::to_string(target.peer) + " may not have taken";
+      }
+      there = {static_cast<int>(rank), actor.clock[rank], actor.call, {}};
+    }
     return std::nullopt;
   }
 
@@ -154,6 +179,7 @@ class StreamsRun {
       const Ref& ref = plan.refs[step.first + i];
       const bool source = i < step.sources;
       if (!source && stays_in_place(plan, step, ref)) continue;
+      if (programs_[rank].posts && ref.space == Space::kMailbox) continue;
       Failure failure;
       if (ref.space == Space::kMailbox) {
         const Place place = source ? message(rank, rank, entry.received) : message(rank, ref.peer, entry.sent);
@@ -206,19 +232,31 @@ class StreamsRun {
   bool in_place_;
   size_t world_, chunks_;
   uint32_t messages_ = 0;
-  std::vector<History> memory_, places_;
+  std::vector<History> memory_, places_, posts_;
   std::vector<Actor> actors_;
-  std::map<std::array<uint32_t, 4>, Clock> signals_;  // word, value, from, to
+  std::map<std::array<uint32_t, 4>, std::pair<Clock, Clock>> signals_;  // word, value, from, to
 };
 
-// All steps that move data, in their order.
+// All steps that move data, in their order. Of posts: what they send is sent first, and what one of several sources
+// folds has been taken.
 Failure check_passes(const Plan& plan, const StreamProgram& program) {
-  std::vector<uint32_t> wanted, found;
+  std::vector<std::pair<Kind, uint32_t>> wanted, found;
+  const auto is_mail = [](const Ref& ref) { return ref.space == Space::kMailbox; };
+  const auto add = [&](Kind kind, bool there, uint32_t s) {
+    if (there) wanted.emplace_back(kind, s);
+  };
+  for (uint32_t s = 0; s < plan.steps.size() && program.posts; ++s) {
+    add(Kind::kPost, std::ranges::any_of(targets_of(plan, plan.steps[s]), is_mail), s);
+  }
   for (uint32_t s = 0; s < plan.steps.size(); ++s) {
-    if (plan.steps[s].sources > 0 && plan.steps[s].targets > 0) wanted.push_back(s);
+    const auto sources = sources_of(plan, plan.steps[s]), targets = targets_of(plan, plan.steps[s]);
+    const bool takes = program.posts && std::ranges::any_of(sources, is_mail);
+    const bool all_sent = program.posts && std::ranges::all_of(targets, is_mail);
+    add(Kind::kTake, takes, s);
+    add(Kind::kPass, !sources.empty() && !targets.empty() && !all_sent && !(takes && sources.size() == 1), s);
   }
   for (const StreamEntry& entry : program.entries) {
-    if (entry.kind == Kind::kPass) found.push_back(entry.index);
+    if (entry.kind != Kind::kSignal && entry.kind != Kind::kAwait) found.emplace_back(entry.kind, entry.index);
   }
   if (wanted == found) return std::nullopt;
   return "rank " + std::to_string(plan.rank) + ": the passes are not the plan's steps";

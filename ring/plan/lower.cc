@@ -22,7 +22,9 @@ std::vector<int> others(const Plan& plan) {
 
 std::vector<int> peers_of(std::span<const Ref> refs) {
   std::vector<int> peers;
-  for (const Ref& ref : refs) peers.push_back(ref.peer);
+  for (const Ref& ref : refs) {
+    if (is_remote(ref)) peers.push_back(ref.peer);
+  }
   std::sort(peers.begin(), peers.end());
   return peers;
 }
@@ -34,13 +36,15 @@ class Lowering {
   explicit Lowering(const Plan& plan) : plan_(plan) {}
 
   StreamProgram run() {
+    program_.posts = plan_.algorithm == Algorithm::kDirect;
     add(Kind::kSignal, 0, others(plan_));
+    if (program_.posts) add_posts();
     add(Kind::kAwait, 0, others(plan_));
     for (uint32_t s = 0; s < plan_.lanes[0].count; ++s) {
       const uint32_t index = plan_.lanes[0].first + s;
       const Step& step = plan_.steps[index];
       if (moves_data(step)) {
-        add_pass(index, step);
+        program_.posts ? add_rest(index, step) : add_pass(index, step);
       } else if (step.barrier >= kArrivedWord) {
         throw Exception(ErrorCode::kInternal, "a stream has three barriers");
       } else if (step.sources == 0) {
@@ -74,6 +78,22 @@ class Lowering {
     throw Exception(ErrorCode::kInternal, "a stream has no " + describe(plan_, ref));
   }
 
+  // All of them first: their sources are what the caller has put there.
+  void add_posts() {
+    for (uint32_t s = 0; s < plan_.steps.size(); ++s) {
+      const std::span<const Ref> sources = sources_of(plan_, plan_.steps[s]);
+      if (peers_of(targets_of(plan_, plan_.steps[s])).empty()) continue;
+      if (sources.size() != 1 || sources[0].space != Space::kInput) refuse(targets_of(plan_, plan_.steps[s])[0]);
+      add(Kind::kPost, s, {});
+    }
+  }
+  void add_rest(uint32_t index, const Step& step) {
+    const std::vector<int> from = peers_of(sources_of(plan_, step));
+    if (!from.empty()) add(Kind::kTake, index, from);
+    const bool stores = peers_of(targets_of(plan_, step)).size() < step.targets;
+    if (stores && !takes_straight(plan_, step)) add(Kind::kPass, index, {});
+  }
+
   // A message is written when its place is free, and read when it has come; its place is free when it has been read.
   void add_pass(uint32_t index, const Step& step) {
     const bool receives = link_of(sources_of(plan_, step), program_.from) != nullptr;
@@ -95,6 +115,10 @@ class Lowering {
 };
 
 }  // namespace
+
+bool takes_straight(const Plan& plan, const Step& step) {
+  return step.sources == 1 && is_remote(sources_of(plan, step)[0]);
+}
 
 StreamProgram lower(const Plan& plan) {
   if (plan.lanes.size() != 1) throw Exception(ErrorCode::kInternal, "a stream has one lane");

@@ -17,11 +17,17 @@ inline constexpr uint32_t kFreedWord = 5;    // messages to that rank whose plac
 inline constexpr uint32_t kStreamWords = 6;
 inline constexpr uint32_t kStreamSlots = 2;
 
+//
+// Of a plan in which each rank sends at most one message to each other, straight from its input (Algorithm::kDirect),
+// messages are *posts*: words that say themselves of which call they are, so that nothing else orders them. A rank has
+// two places for the post of each other one, which calls use in turn. Its word 0 orders nothing but these.
 struct StreamEntry {
   enum class Kind : uint8_t {
     kSignal,  // writes word `index` of each of `peers` that is this rank's there
     kAwait,   // awaits the own word `index` of each of `peers`
-    kPass     // runs step `index` of Plan::steps, one kernel
+    kPass,    // runs step `index` of Plan::steps, one kernel; where posts are sent or taken, the rest of it
+    kPost,    // sends what step `index` sends
+    kTake     // awaits what step `index` takes from `peers`, and stores it: where a step of one source does, or beside
   };
   static constexpr uint32_t kNone = 0xffffffffu;
   Kind kind = Kind::kPass;
@@ -34,6 +40,7 @@ struct StreamEntry {
 };
 
 struct StreamProgram {
+  bool posts = false;
   uint32_t messages = 0;   // that this rank sends or receives, whichever is more
   int from = -1, to = -1;  // ranks that messages come from and go to; -1: none
   std::vector<StreamEntry> entries;
@@ -43,7 +50,10 @@ struct StreamProgram {
 // What the stream of plan.rank gets: first all ranks meet (word 0), since no host has heard from the others; then the
 // steps, with a word for each barrier of the plan and words of messages where it sends data over links, from one rank
 // and to one rank. Pure. Throws Exception(kInternal) for a plan of several lanes, of scratch or staging memory, with
-// links to more ranks, or with four barriers or more.
+// links to more ranks that are no posts, or with four barriers or more.
 StreamProgram lower(const Plan& plan);
+
+// Of a step that takes posts: what it takes is stored where it belongs.
+bool takes_straight(const Plan& plan, const Step& step);
 
 }  // namespace rondo

@@ -69,12 +69,15 @@ bool ring_of_neighbors(Collective collective) {
   }
 }
 
-Algorithm choose_device_plan(const PeerReach& reach, std::span<const int> order, Collective collective,
-                             Algorithm asked) {
+Algorithm choose_device_plan(const PeerReach& reach, std::span<const int> order, Collective collective, Algorithm asked,
+                             bool is_short) {
   const auto may = [&](Algorithm algorithm) { return asked == Algorithm::kAuto || asked == algorithm; };
   const bool alone = reach.world == 1 && may(Algorithm::kRing);
   const bool passes = collective != Collective::kBarrier && !collective_scans(collective);
-  if ((may(Algorithm::kRegistered) || alone) && passes && reach.complete()) return Algorithm::kRegistered;
+  if ((may(Algorithm::kRegistered) || alone) && passes && reach.complete()) {
+    const bool posts = is_short && reach.world > 1 && asked == Algorithm::kAuto;
+    return posts ? Algorithm::kDirect : Algorithm::kRegistered;
+  }
   const bool ring = may(Algorithm::kRing) && reach.world > 1 && !order.empty() && ring_of_neighbors(collective);
   return ring ? Algorithm::kRing : Algorithm::kAuto;
 }

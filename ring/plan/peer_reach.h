@@ -26,10 +26,10 @@ std::vector<int> ring_order(const PeerReach& reach);
 // Whether there is a ring for the collective over devices that only reach their neighbors.
 bool ring_of_neighbors(Collective collective);
 
-// kRegistered where all reach all, else kRing, unless the other one is asked for; kAuto: neither can be, or not the one
-// that is asked for (kAuto: any). order: of the ring; empty: there is none. Pure: ranks that know the same choose
-// alike.
-Algorithm choose_device_plan(const PeerReach& reach, std::span<const int> order, Collective collective,
-                             Algorithm asked);
+// kDirect, by posts, of a short block, and kRegistered where all reach all, else kRing, unless one of these two is
+// asked for; kAuto: neither can be, or not the one that is asked for (kAuto: any). order: of the ring; empty: there is
+// none. Pure: ranks that know the same choose alike.
+Algorithm choose_device_plan(const PeerReach& reach, std::span<const int> order, Collective collective, Algorithm asked,
+                             bool is_short);
 
 }  // namespace rondo

@@ -67,6 +67,12 @@ RankGroup ring_group(int world, const Settings& settings) {
   return group;
 }
 
+RankGroup registered_group(int world, const Settings& settings) {
+  RankGroup group = device_group(world, "auto", settings);
+  group.config.algorithm = Algorithm::kRegistered;
+  return group;
+}
+
 RankGroup small_windows(RankGroup group) {
   group.config.device_window_bytes = 64 * 1024;
   return group;

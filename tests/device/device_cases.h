@@ -28,8 +28,9 @@ using Settings = std::vector<Setting>;
 RankGroup device_group(int world, const char* transport = "auto", const Settings& settings = {});
 // The same, which stage all calls.
 RankGroup staged_group(int world, const char* transport = "auto", const Settings& settings = {});
-// The same, which ask for the ring.
+// The same, which ask for the ring, or for passes over all memory, of short calls, too.
 RankGroup ring_group(int world, const Settings& settings = {});
+RankGroup registered_group(int world, const Settings& settings = {});
 // Windows so small that calls are cut into many pieces.
 RankGroup small_windows(RankGroup group);
 // Over shared memory, by kernels, and over TCP, staged.

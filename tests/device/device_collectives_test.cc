@@ -1,12 +1,15 @@
 // Every collective on device memory gives the reference result on processes: by kernels over the memory of all ranks,
-// from registered and from plain buffers and from both, by the ring, and staged; over a device that is made of threads
-// and memory that the host cannot touch, with one queue for all streams.
+// from registered and from plain buffers and from both, by posts, by the ring, and staged; over a device that is made
+// of threads and memory that the host cannot touch, with one queue for all streams.
 #include <doctest/doctest.h>
 #include <unistd.h>
 
+#include <cstring>
+#include <random>
 #include <string>
 #include <vector>
 
+#include "kernels/device/device_call.h"
 #include "tests/device/device_cases.h"
 #include "tests/support/temp_folder.h"
 
@@ -38,19 +41,57 @@ TEST_CASE("every collective, uneven ones too") {
   for (const int world : {1, 2, 3, 4}) {
     const auto cases = all_shapes({world, {0, 1, uint64_t(world + 1), 1237}, {world / 2}});
     check(device_group(world, "tcp"), cases, BufferKind::kPlain, Taken::kStaged);
-    for (const BufferKind kind : kKinds) check(device_group(world, "shm"), cases, kind);
+    for (const BufferKind kind : kKinds) check(registered_group(world), cases, kind);
+    check(device_group(world, "shm"), cases);
     check(ring_group(world), cases);
   }
 }
 
 TEST_CASE("8 processes") {
   check(device_group(8), all_shapes({8, {777}, {3}}), BufferKind::kPlain);
+  check(registered_group(8), all_shapes({8, {777}, {3}}), BufferKind::kPlain);
   check(ring_group(8), all_shapes({8, {1, 9, 1237}, {4}}));
 }
 
 TEST_CASE("every dtype with every op") {
   check(device_group(3), all_reductions(3));
+  check(registered_group(3), all_reductions(3));
   check(ring_group(3), all_reductions(3));
+}
+
+TEST_CASE("posts up to the longest, of one lane and of all, and of ends of words; one element more") {
+  for (const char* blocks : {"1", "400"}) {
+    const Settings processors{{"FAKE_CUDA_MULTIPROCESSORS", blocks}};
+    for (const DType dtype : {DType::kUint8, DType::kFloat16, DType::kFloat64}) {
+      const uint64_t most = kMostPostBytes / dtype_bytes(dtype);
+      std::vector<CollectiveCase> cases = all_shapes({3, {1, 2047, most - 1, most, most + 1}, {1}});
+      std::erase_if(cases, [](const CollectiveCase& what) { return !what.counts.empty(); });
+      for (CollectiveCase& what : cases) what.dtype = dtype;
+      check(device_group(3, "shm", processors), cases);
+    }
+  }
+}
+
+TEST_CASE("by posts and over all memory: the same bits") {
+  constexpr uint64_t kSeed = 20261128;
+  constexpr size_t kCount = 1003;
+  check_processes({device_group(5)}, [](Communicator& group) {
+    Mirror mirror;
+    std::pmr::vector<float> input(kCount, 0, &mirror), posts(kCount, 0, &mirror), passes(kCount, 0, &mirror);
+    std::mt19937_64 random(kSeed + static_cast<uint64_t>(group.rank()));
+    std::normal_distribution<float> normal(0, 1e3f);
+    for (float& value : input) value = normal(random);
+    mirror.to_device();
+    const auto reduce = [&](std::pmr::vector<float>& output, Algorithm algorithm) {
+      group.all_reduce(mirror.image(input.data()), mirror.image(output.data()), kCount, DType::kFloat32, Op::kAverage,
+                       {.algorithm = algorithm, .stream = mirror.stream()});
+    };
+    reduce(posts, Algorithm::kAuto);
+    reduce(passes, Algorithm::kRegistered);
+    mirror.to_host();
+    expect(std::memcmp(posts.data(), passes.data(), sizeof(float) * kCount) == 0,
+           "other bits, seed " + std::to_string(kSeed));
+  });
 }
 
 TEST_CASE("calls of many pieces: kernels, and messages of the ring that take the places in turn") {

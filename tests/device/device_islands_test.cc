@@ -133,7 +133,7 @@ TEST_CASE("after a call has failed no stream of another rank touches its memory"
 // As on a GPU whose context is broken: what is in the stream neither goes on nor ends.
 TEST_CASE("a pass that never ends holds up neither the end of its call nor destroy") {
   if (on_a_gpu()) return;
-  RankGroup ranks = device_group(2);
+  RankGroup ranks = registered_group(2);
   ranks.config.destroy_timeout_ms = 1'000;
   ranks.before = [](int rank) { DeviceDriver::open(device_library())->use(rank); };
   check_processes({ranks}, [](Communicator& comm) {
@@ -240,7 +240,7 @@ TEST_CASE("memory of a call in flight is not given back") {
 }
 
 TEST_CASE("memory that one rank alone has given back: an error on all, and nothing is touched") {
-  check_processes({device_group(2)}, [](Communicator& group) {
+  check_processes({registered_group(2)}, [](Communicator& group) {
     void* const memory = group.allocate(1u << 20, Memory::kDevice);
     Sum sum(group, group.rank() == 0 ? memory : nullptr, 1000);
     if (group.rank() == 1) group.deallocate(memory);

@@ -24,9 +24,7 @@ TEST_CASE("every collective on threads") {
     check(device_group(world), all_shapes({world, {1, 1237}, {world - 1}}), BufferKind::kPlain);
   }
   for (const int world : {2, 4}) {
-    for (const BufferKind kind : {BufferKind::kRegistered, BufferKind::kOddRegistered}) {
-      check(device_group(world), all_shapes({world, {1237}, {world / 2}}), kind);
-    }
+    for (const BufferKind kind : kKinds) check(registered_group(world), all_shapes({world, {1237}, {world / 2}}), kind);
   }
   check(ring_group(3), all_shapes({3, {1237}, {1}}));
 }

@@ -41,11 +41,11 @@ struct Case {
 constexpr Case kCases[] = {
     // Functions of the host in the stream are counted.
     {"2 processes, staged", check_processes, 2, true, 8, 24'000, 48'000, true},
-    {"8 processes on 8 devices", check_processes, 8, false, 8, 8'000, 12'000},
+    {"8 processes on 8 devices", check_processes, 8, false, 8, 7'000, 8'000},
     {"8 processes on 8 devices", check_processes, 8, false, kMebibyte, 12'000, 40'000},
-    {"8 threads on 8 devices", check_threads, 8, false, 8, 8'000, 12'000},
+    {"8 threads on 8 devices", check_threads, 8, false, 8, 7'000, 8'000},
     {"8 threads on 8 devices", check_threads, 8, false, kMebibyte, 12'000, 40'000},
-    {"4 threads on one device", check_threads, 4, true, 8, 12'000, 20'000}};
+    {"4 threads on one device", check_threads, 4, true, 8, 12'000, 16'000}};
 
 }  // namespace
 

@@ -10,41 +10,51 @@
 namespace rondo::testing {
 
 // Ranks whose lanes meet in tests of the protocol (kernels/device/call_lane.h), and their calls on blocks of uint32, as
-// the engine makes them. Odd ones: all_reduces over the memory of all. Even ones: all_gathers of the first block around
-// the ring, by messages.
+// the engine makes them, of the forms given in turn, from call 1 on.
 class LaneCalls {
  public:
+  // An all_reduce over the memory of all; an all_gather of the first block around the ring, by messages; an all_reduce
+  // of the first elements by posts.
+  enum Form { kSum, kGather, kPosts };
+  static constexpr size_t kForms = 3;
   struct Rank {
     std::unique_ptr<DeviceControl> control = std::make_unique<DeviceControl>();
     CallStatus status = {};
     std::vector<uint32_t> memory;  // blocks of the input, then of the output
     std::vector<uint32_t> slots = std::vector<uint32_t>(kMessageSlots * kSlotBytes / 4);
+    std::vector<uint64_t> posts;
     std::vector<DeviceWindow> windows;
-    DeviceCall calls[2];  // even, odd
+    DeviceCall calls[kForms];
   };
-  static constexpr uint64_t kSlotBytes = 4096;
+  static constexpr uint64_t kSlotBytes = 4096, kPostBytes = 256;
 
-  // count: elements of a block, whole lines of 64 bytes.
-  LaneCalls(uint32_t world, uint32_t count) : world_(world), count_(count), ranks_(world) {
-    for (Rank& rank : ranks_) rank.memory.resize(size_t{2} * world * count);
+  // count: elements of a block, whole lines of 64 bytes. posted: elements of an all_reduce by posts.
+  LaneCalls(uint32_t world, uint32_t count, std::vector<Form> forms, uint32_t posted)
+      : world_(world), count_(count), posted_(posted), forms_(std::move(forms)), ranks_(world) {
+    for (Rank& rank : ranks_) {
+      rank.memory.resize(size_t{2} * world * count);
+      rank.posts.resize(post_room(world) / sizeof(uint64_t));
+    }
     for (uint32_t rank = 0; rank < world; ++rank) {
       for (Rank& other : ranks_) ranks_[rank].windows.push_back({other.memory.data(), 4 * other.memory.size()});
-      bind(rank, false);
-      bind(rank, true);
+      for (const Form form : {kSum, kGather, kPosts}) bind(rank, form);
     }
   }
+  Form form_of(uint32_t number) const { return forms_[(number - 1) % forms_.size()]; }
   Rank& of(uint32_t rank) { return ranks_[rank]; }
   uint32_t* block(uint32_t rank, uint32_t index) { return &ranks_[rank].memory[size_t{index} * count_]; }
   static uint32_t input_of(uint32_t rank, uint32_t number, uint32_t block) { return number * 100 + rank * 10 + block; }
+  // Elements of the output.
+  uint32_t outputs_of(uint32_t number) const { return form_of(number) == kPosts ? posted_ : world_ * count_; }
   uint32_t output_of(uint32_t number, uint32_t block) const {
-    if (number % 2 == 0) return input_of(block, number, 0);
+    if (form_of(number) == kGather) return input_of(block, number, 0);
     uint32_t sum = 0;
     for (uint32_t r = 0; r < world_; ++r) sum += input_of(r, number, block);
     return sum;
   }
 
   DeviceCall make(uint32_t rank, uint32_t number) {
-    DeviceCall call = ranks_[rank].calls[number % 2];
+    DeviceCall call = ranks_[rank].calls[form_of(number)];
     call.number = number;
     return call;
   }
@@ -52,7 +62,8 @@ class LaneCalls {
   static uint64_t count_of(const DeviceFold& fold) { return fold.fold == kCopies ? fold.count / 4 : fold.count; }
 
  private:
-  void bind(uint32_t rank, bool reduces) {
+  void bind(uint32_t rank, Form form) {
+    const bool reduces = form != kGather;
     std::vector<int> order(world_);
     std::iota(order.begin(), order.end(), 0);
     Topology topology;
@@ -63,19 +74,25 @@ class LaneCalls {
     what.collective = reduces ? Collective::kAllReduce : Collective::kAllGather;
     what.input = block(rank, 0);
     what.output = block(rank, world_);
-    what.count = reduces ? uint64_t{world_} * count_ : count_;
+    what.count = form == kSum ? uint64_t{world_} * count_ : form == kPosts ? posted_ : count_;
     what.dtype = DType::kUint32;
-    const Algorithm algorithm = reduces && world_ > 1 ? Algorithm::kRegistered : Algorithm::kRing;
+    const Algorithm algorithm = !reduces || world_ == 1 ? Algorithm::kRing
+                                : form == kSum          ? Algorithm::kRegistered
+                                                        : Algorithm::kDirect;
     const StreamPlans::Entry& plan = plans.get(what.collective, algorithm, -1);
     const uint64_t pitch = uint64_t{4} * count_;
     const auto place = [&](uint32_t index) {
       return BlockPlace{reinterpret_cast<std::byte*>(block(rank, index)), pitch};
     };
-    DeviceCall& call = ranks_[rank].calls[reduces ? 1 : 0];
+    DeviceCall& call = ranks_[rank].calls[form];
     call = {};
     bind_program(check_call(what, static_cast<int>(rank), static_cast<int>(world_)), plan.plan, plan.program, place(0),
                  place(world_), call);
-    for (uint32_t r = 0; r < world_; ++r) call.controls[r] = ranks_[r].control.get();
+    for (uint32_t r = 0; r < world_; ++r) {
+      call.controls[r] = ranks_[r].control.get();
+      call.posts[r] = ranks_[r].posts.data();
+    }
+    call.post_bytes = kPostBytes;
     call.windows = ranks_[rank].windows.data();
     call.window_count = 1;
     call.status = &ranks_[rank].status;
@@ -83,13 +100,15 @@ class LaneCalls {
     if (plan.program.to >= 0) call.departures = ranks_[static_cast<size_t>(plan.program.to)].slots.data();
     call.slot_bytes = kSlotBytes;
     call.limit_ns = 60'000'000'000;
-    call.card = {7, {0, 0, 0, pitch}, {0, 0, world_ * pitch, pitch}};
+    call.fingerprint = uint64_t{7} + form;
+    call.card = {{0, 0, pitch}, {0, world_ * pitch, pitch}};
     call.messages = plan.most_messages;
     call.rank = static_cast<uint8_t>(rank);
     call.world = static_cast<uint8_t>(world_);
   }
 
-  const uint32_t world_, count_;
+  const uint32_t world_, count_, posted_;
+  const std::vector<Form> forms_;
   std::vector<Rank> ranks_;
 };
 

@@ -28,6 +28,8 @@ class Sum {
   uint64_t value_ = 0x726f6e646fu;
 };
 
+const void* high_half(const uint64_t* word) { return reinterpret_cast<const uint32_t*>(word) + 1; }
+
 }  // namespace
 
 void View::join(const View& other) {
@@ -58,6 +60,19 @@ uint32_t ModelMachine::take(Step::Kind kind, const void* at, std::memory_order o
   return own_.results[index];
 }
 
+uint64_t ModelMachine::load_word(const uint64_t* word) {
+  if (!model_.has_place(word)) return *word;
+  const uint32_t halves = take(Step::kLoad, word);
+  const uint32_t high = weakened_.word ? take(Step::kLoad, high_half(word)) : halves;
+  return (halves & 0xffff) | uint64_t{high >> 16} << 32;
+}
+void ModelMachine::store_word(uint64_t* word, uint64_t value) {
+  if (!model_.has_place(word)) return void(*word = value);
+  const auto halves = static_cast<uint32_t>((value & 0xffff) | (value >> 32) << 16);
+  take(Step::kStore, word, std::memory_order_relaxed, halves);
+  if (weakened_.word) take(Step::kStore, high_half(word), std::memory_order_relaxed, halves);
+}
+
 void ModelMachine::pause() {
   if (++in_vain_ > model_.kept_in_vain_) throw InVain{};
 }
@@ -69,6 +84,11 @@ void ModelMachine::fold(const DeviceFold& fold) {
 }
 
 // --- Model
+
+void Model::add_word(const uint64_t* word, const std::string& name) {
+  add_place(word, name);
+  if (weakened_.word) add_place(high_half(word), "high half of " + name);
+}
 
 uint8_t Model::place_of(const void* at) const {
   const auto found = places_.find(at);

@@ -25,7 +25,7 @@ struct Broken : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-constexpr size_t kMostPlaces = 96, kMostThreads = 8, kMostSteps = 96;
+constexpr size_t kMostPlaces = 136, kMostThreads = 8, kMostSteps = 96;
 
 // What a thread has seen: the number of the latest store to each place, and of the latest step of each thread.
 struct View {
@@ -66,6 +66,7 @@ struct ModelState {
 // What is weakened.
 struct Weakened {
   bool acquire = false, release = false, left = false, started = false, host = false;
+  bool word = false;  // its halves are stored and loaded one by one
 };
 
 class Model;
@@ -96,6 +97,16 @@ class ModelMachine {
   void store_started(uint32_t* word, uint32_t value) { take(Step::kStore, word, std::memory_order_seq_cst, value); }
   bool claim(uint32_t* word) { return take(Step::kClaim, word) == 0; }
   uint32_t add_left(uint32_t* word) { return take(Step::kAdd, word, std::memory_order_acq_rel); }
+  // Of small halves. Those that no place is named for are the same in all calls.
+  uint64_t load_word(const uint64_t* word);
+  void store_word(uint64_t* word, uint64_t value);
+  // Not ordered with what the host does behind its stop.
+  uint32_t load_data(const Byte* from, uint64_t) { return take(Step::kLoad, from); }
+  void store_data(Byte* to, uint32_t data, uint64_t) { write(to, data); }
+  template <class T>
+  T* reach(T* memory, uint64_t) const {
+    return memory;
+  }
   uint64_t now() { return ++clock_; }
   // What a look in vain has seen a later one sees, too: such executions are not gone on with.
   void pause();
@@ -140,6 +151,7 @@ class Model {
     places_.emplace(at, static_cast<uint8_t>(named_.size()));
     named_.push_back({std::move(name), one_thread});
   }
+  void add_word(const uint64_t* word, const std::string& name);
   // Runs all executions; returns the number of states. Throws Broken: what one of them has done, or exception of a
   // thread.
   size_t run();
@@ -147,6 +159,7 @@ class Model {
  private:
   friend class ModelMachine;
   uint8_t place_of(const void* at) const;
+  bool has_place(const void* at) const { return places_.contains(at); }
   static uint32_t take(ModelState& state, size_t thread, const Step& step, uint32_t choice, const Weakened& weakened);
   uint32_t choices(const ModelState& state, size_t thread) const;
   bool is_eager(const Step& step) const;

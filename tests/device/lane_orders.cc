@@ -15,7 +15,7 @@
 namespace rondo::testing {
 namespace {
 
-constexpr uint32_t kRanks = 3, kLanes = 2, kCalls = 150, kCount = 96;
+constexpr uint32_t kRanks = 3, kLanes = 2, kCalls = 150, kCount = 96, kPosted = 61;
 
 struct WeakAcquire : CallOrders {
   static constexpr std::memory_order kAcquire = std::memory_order_relaxed;
@@ -41,6 +41,7 @@ struct Runs {
     random = random * 1664525 + 1013904223;
     if (random >> 30 == 0) std::this_thread::yield();
   }
+  void* reach(const void* at, uint64_t) const { return const_cast<void*>(at); }
   uint32_t random;
 };
 
@@ -61,7 +62,7 @@ bool run_rank(LaneCalls& calls, uint32_t rank, uint32_t number) {
     std::this_thread::yield();
   }
   bool right = own.status.failure == 0;
-  for (uint32_t i = 0; i < kRanks * kCount; ++i) {
+  for (uint32_t i = 0; i < calls.outputs_of(number); ++i) {
     right = right && own.memory[kRanks * kCount + i] == calls.output_of(number, i / kCount);
   }
   for (std::thread& lane : lanes) lane.join();
@@ -69,19 +70,35 @@ bool run_rank(LaneCalls& calls, uint32_t rank, uint32_t number) {
 }
 
 template <class Orders>
-bool run() {
-  LaneCalls calls(kRanks, kCount);
+bool run_all(LaneCalls& calls, uint32_t last) {
   std::vector<std::thread> threads;
   std::atomic<bool> right{true};
   for (uint32_t rank = 0; rank < kRanks; ++rank) {
     threads.emplace_back([&, rank] {
-      for (uint32_t number = 1; number <= kCalls && right.load(std::memory_order_relaxed); ++number) {
+      for (uint32_t number = 1; number <= last && right.load(std::memory_order_relaxed); ++number) {
         if (!run_rank<Orders>(calls, rank, number)) right = false;
       }
     });
   }
   for (std::thread& thread : threads) thread.join();
   return right;
+}
+using Form = LaneCalls::Form;
+template <class Orders>
+bool run() {
+  constexpr auto kSum = Form::kSum, kGather = Form::kGather, kPosts = Form::kPosts;
+  LaneCalls calls(kRanks, kCount, {kSum, kGather, kPosts, kPosts, kSum, kPosts}, kPosted);
+  return run_all<Orders>(calls, kCalls);
+}
+// Words that were left by a call of the same count.
+bool run_renewed() {
+  constexpr uint32_t kBefore = kRenewedCalls / 2 - 2, kOfPosts = kBefore + 4;
+  LaneCalls calls(kRanks, kCount, {Form::kSum, Form::kSum, Form::kSum, Form::kPosts}, kPosted);
+  for (uint32_t rank = 0; rank < kRanks; ++rank) {
+    for (uint32_t lane = 0; lane < kLanes; ++lane) calls.of(rank).control->lanes[lane].calls = kBefore;
+    for (uint64_t& word : calls.of(rank).posts) word = 99 | uint64_t{kOfPosts} << 32;
+  }
+  return run_all<rondo::CallOrders>(calls, 4);
 }
 
 }  // namespace
@@ -91,7 +108,7 @@ int main(int argc, char** argv) {
   using namespace rondo::testing;
   const std::string weakened = argc == 2 ? std::string(argv[1]).substr(std::strlen("--weaken=")) : "";
   bool right = false;
-  if (weakened == "none") right = run<rondo::CallOrders>();
+  if (weakened == "none") right = run<rondo::CallOrders>() && run_renewed();
   if (weakened == "acquire") right = run<WeakAcquire>();
   if (weakened == "release") right = run<WeakRelease>();
   if (weakened == "left") right = run<WeakLeft>();

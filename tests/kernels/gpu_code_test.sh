@@ -12,7 +12,8 @@ fail() { echo "FAIL: $1"; failed=1; }
 
 count() { grep -cE "$1" "$ptx" || true; }
 [ "$(count '^\.visible \.entry rondo_')" -eq 11 ] || fail "$(count "^\.visible \.entry rondo_") kernels; 11 are expected"
-for ordering in ld.acquire.sys.global.u32 st.release.sys.global.u32 fence.sc.sys atom.acq_rel.gpu.global.add.u32; do
+for ordering in ld.acquire.sys.global.u32 st.release.sys.global.u32 fence.sc.sys atom.acq_rel.gpu.global.add.u32 \
+  ld.relaxed.sys.global.u64 st.relaxed.sys.global.u64; do
   [ "$(count "${ordering//./\\.}")" -ge 11 ] || fail "few $ordering"
 done
 [ "$(count 'ld\.global(\.nc)?\.v2\.[ub]64')" -ge 500 ] || fail "few loads of 16 bytes"
@@ -52,6 +53,14 @@ conditional=$(grep -cE '@!?U?P[0-9] +LDG\.E\.128' "$TEST_TMPDIR/sass" || true)
 fused=$(awk '/Function :/ {float = /_(8|9|10|11|13|14)$/; seen = 0} float && /[FD]FMA/ && ++seen > most {most = seen} END {print most + 0}' \
   "$TEST_TMPDIR/sass")
 [ "$fused" -le 20 ] || fail "$fused fused operations in a kernel of floats"
+# Posts: words of 8 bytes are stored without a fence before them, and 4 are loaded before one is looked at.
+posts=$(awk '/Function :/ {fence = -99; n = 0} /MEMBAR/ {fence = NR}
+  /ST[G]?\.E\.64\.STRONG\.SYS/ {++stores; if (NR - fence < 20) ++fenced}
+  /@!?U?P[0-9] +LD[G]?\.E\.64\.STRONG\.SYS/ {if (NR - last > 20) n = 0; last = NR; if (++n == 4) ++four}
+  END {print stores + 0, fenced + 0, four + 0}' "$TEST_TMPDIR/sass")
+read -r stores fenced four <<<"$posts"
+[ "$stores" -ge 110 ] && [ "$fenced" -eq 0 ] || fail "$fenced of $stores stores of 8 bytes stand behind a fence"
+[ "$four" -ge 11 ] || fail "words are loaded one by one"
 grep -qE 'HADD2\.F32' "$TEST_TMPDIR/sass" || fail "float16 is not widened by the GPU"
 grep -qE 'F2FP\.SATFINITE\.E4M3' "$TEST_TMPDIR/sass" || fail "float8 is not rounded by the GPU"
 echo "$loads loads of 16 bytes, $conditional with a condition; at most $fused fused operations in a kernel of floats"

@@ -1,5 +1,5 @@
-// Plans over registered memory as work for streams: every access is ordered by signals, whichever rank is ahead, and
-// nothing waits for ever; a program that lacks any one of the signals that it needs is refused.
+// Plans over registered memory, and by posts, as work for streams: every access is ordered by signals, whichever rank
+// is ahead, and nothing waits for ever; a program that lacks any one of the signals that it needs is refused.
 #include "ring/plan/lower.h"
 
 #include <doctest/doctest.h>
@@ -36,8 +36,9 @@ constexpr Collective kAll[] = {Collective::kAllReduce, Collective::kReduceScatte
 constexpr Collective kMutual[] = {Collective::kAllReduce, Collective::kReduceScatter, Collective::kAllGather,
                                   Collective::kAllToAll};
 
-std::vector<Plan> registered_plans(Collective collective, int world, int root = 0) {
-  return plans_of_all_ranks(request_of(collective, Algorithm::kRegistered, one_island_of(world), root));
+constexpr Algorithm kBoth[] = {Algorithm::kRegistered, Algorithm::kDirect};
+std::vector<Plan> island_plans(Collective collective, Algorithm algorithm, int world, int root = 0) {
+  return plans_of_all_ranks(request_of(collective, algorithm, one_island_of(world), root));
 }
 
 }  // namespace
@@ -48,34 +49,55 @@ TEST_CASE("every collective, worlds 2 to 64: all accesses are ordered") {
       std::set<int> roots{0};
       if (collective_has_root(collective)) roots.insert({1, world / 2, world - 1});
       for (const int root : roots) {
-        const std::vector<Plan> plans = registered_plans(collective, world, root);
-        if (world <= 8) CHECK(verify_values(plans).ok);
-        const auto failure = check_streams(plans, lower_all(plans));
-        CHECK_MESSAGE(!failure, std::string(collective_name(collective)), " world ", world, " root ", root, ": ",
-                      failure.value_or(""));
+        for (const Algorithm algorithm : kBoth) {
+          const std::vector<Plan> plans = island_plans(collective, algorithm, world, root);
+          if (world <= 8) CHECK(verify_values(plans).ok);
+          const auto failure = check_streams(plans, lower_all(plans));
+          CHECK_MESSAGE(!failure, std::string(collective_name(collective)), " ", std::string(algorithm_name(algorithm)),
+                        " world ", world, " root ", root, ": ", failure.value_or(""));
+        }
       }
     }
   }
 }
 
 TEST_CASE("without any one signal that is awaited a stream waits for ever; without any one wait it is refused") {
-  for (const Collective collective : kMutual) {
-    const std::vector<Plan> plans = registered_plans(collective, 3);
-    const std::vector<StreamProgram> good = lower_all(plans);
-    REQUIRE_FALSE(check_streams(plans, good));
-    for (size_t rank = 0; rank < good.size(); ++rank) {
-      for (size_t e = 0; e < good[rank].entries.size(); ++e) {
-        for (size_t peer = 0; peer < good[rank].entries[e].peers.size(); ++peer) {
-          std::vector<StreamProgram> broken = good;
-          StreamEntry& entry = broken[rank].entries[e];
-          entry.peers.erase(entry.peers.begin() + static_cast<std::ptrdiff_t>(peer));
-          const std::string failure = check_streams(plans, broken).value_or("");
-          INFO(std::string(collective_name(collective)), " rank ", rank, " entry ", e, " peer ", peer, ": ", failure);
-          const bool signal = entry.kind == StreamEntry::Kind::kSignal;
-          CHECK(failure.find(signal ? "waits for ever" : "nothing orders") != std::string::npos);
+  for (const Algorithm algorithm : kBoth) {
+    for (const Collective collective : kMutual) {
+      const std::vector<Plan> plans = island_plans(collective, algorithm, 3);
+      const std::vector<StreamProgram> good = lower_all(plans);
+      REQUIRE_FALSE(check_streams(plans, good));
+      for (size_t rank = 0; rank < good.size(); ++rank) {
+        for (size_t e = 0; e < good[rank].entries.size(); ++e) {
+          for (size_t peer = 0; peer < good[rank].entries[e].peers.size(); ++peer) {
+            std::vector<StreamProgram> broken = good;
+            StreamEntry& entry = broken[rank].entries[e];
+            entry.peers.erase(entry.peers.begin() + static_cast<std::ptrdiff_t>(peer));
+            const std::string failure = check_streams(plans, broken).value_or("");
+            INFO(std::string(collective_name(collective)), " rank ", rank, " entry ", e, " peer ", peer, ": ", failure);
+            const bool signal = entry.kind == StreamEntry::Kind::kSignal;
+            const char* const without = good[0].posts ? "overwrites a post" : "nothing orders";
+            CHECK(failure.find(signal ? "waits for ever" : without) != std::string::npos);
+          }
         }
       }
     }
+  }
+}
+
+TEST_CASE("posts: sent before anything is stored, each by its step; without one its reader waits for ever") {
+  const std::vector<Plan> plans = island_plans(Collective::kAllToAll, Algorithm::kDirect, 3);
+  const std::vector<StreamProgram> good = lower_all(plans);
+  CHECK(good[1].posts);
+  for (size_t e = 0; e < good[1].entries.size(); ++e) {
+    if (good[1].entries[e].kind == StreamEntry::Kind::kSignal || good[1].entries[e].kind == StreamEntry::Kind::kAwait) {
+      continue;
+    }
+    std::vector<StreamProgram> broken = good;
+    broken[1].entries.erase(broken[1].entries.begin() + static_cast<std::ptrdiff_t>(e));
+    CHECK(check_streams(plans, broken).value_or("").find("rank 1: the passes") != std::string::npos);
+    broken[1].entries.push_back(good[1].entries[e]);
+    CHECK((e + 1 == good[1].entries.size()) == !check_streams(plans, broken));
   }
 }
 
@@ -151,7 +173,7 @@ TEST_CASE("a message in the wrong place is found") {
 }
 
 TEST_CASE("passes are the plan's steps, all of them and in order") {
-  const std::vector<Plan> plans = registered_plans(Collective::kAllToAll, 3);
+  const std::vector<Plan> plans = island_plans(Collective::kAllToAll, Algorithm::kRegistered, 3);
   std::vector<StreamProgram> programs = lower_all(plans);
   std::swap(programs[1].entries[2], programs[1].entries[3]);
   CHECK(check_streams(plans, programs).value_or("").find("rank 1: the passes") != std::string::npos);
@@ -163,9 +185,11 @@ TEST_CASE("plans that need staging memory, lanes or links to several ranks are n
   };
   CHECK_THROWS(lowered(Algorithm::kStaged, 1));
   CHECK_THROWS(lowered(Algorithm::kRing, 2));
-  CHECK_THROWS(lowered(Algorithm::kDirect, 1));
+  CHECK_THROWS(lowered(Algorithm::kStar, 1));
+  CHECK_THROWS(lowered(Algorithm::kDirect, 2));
   CHECK_THROWS(lowered(Algorithm::kRegistered, 2));
   CHECK_NOTHROW(lowered(Algorithm::kPull, 1));
+  CHECK_NOTHROW(lowered(Algorithm::kDirect, 1));
 }
 
 }  // namespace rondo

@@ -70,15 +70,17 @@ TEST_CASE("8 devices in a row that reach their neighbors only have no ring; in a
   CHECK_FALSE(circle.complete());
 }
 
-TEST_CASE("full meshes take passes over all memory, or the ring that is asked for") {
+TEST_CASE("full meshes take posts of what is short, else passes over all memory, or the one that is asked for") {
   const PeerReach mesh = reach_of(8, [](int, int) { return true; });
-  const auto chosen = [&](Algorithm asked) {
-    return choose_device_plan(mesh, ring_order(mesh), Collective::kAllReduce, asked);
-  };
-  CHECK(chosen(Algorithm::kAuto) == Algorithm::kRegistered);
-  CHECK(chosen(Algorithm::kRegistered) == Algorithm::kRegistered);
-  CHECK(chosen(Algorithm::kRing) == Algorithm::kRing);
-  CHECK(chosen(Algorithm::kTree) == Algorithm::kAuto);
+  for (const bool is_short : {false, true}) {
+    const auto chosen = [&](Algorithm asked) {
+      return choose_device_plan(mesh, ring_order(mesh), Collective::kAllReduce, asked, is_short);
+    };
+    CHECK(chosen(Algorithm::kAuto) == (is_short ? Algorithm::kDirect : Algorithm::kRegistered));
+    CHECK(chosen(Algorithm::kRegistered) == Algorithm::kRegistered);
+    CHECK(chosen(Algorithm::kRing) == Algorithm::kRing);
+    CHECK(chosen(Algorithm::kTree) == Algorithm::kAuto);
+  }
 }
 
 TEST_CASE("devices that do not all reach each other: the ring, where the collective has one, else neither") {
@@ -88,16 +90,16 @@ TEST_CASE("devices that do not all reach each other: the ring, where the collect
     const auto collective = static_cast<Collective>(number);
     const Algorithm expected = ring_of_neighbors(collective) ? Algorithm::kRing : Algorithm::kAuto;
     CAPTURE(number);
-    CHECK(choose_device_plan(circle, order, collective, Algorithm::kAuto) == expected);
-    CHECK(choose_device_plan(circle, order, collective, Algorithm::kRegistered) == Algorithm::kAuto);
-    CHECK(choose_device_plan(circle, {}, collective, Algorithm::kAuto) == Algorithm::kAuto);
+    CHECK(choose_device_plan(circle, order, collective, Algorithm::kAuto, true) == expected);
+    CHECK(choose_device_plan(circle, order, collective, Algorithm::kRegistered, true) == Algorithm::kAuto);
+    CHECK(choose_device_plan(circle, {}, collective, Algorithm::kAuto, true) == Algorithm::kAuto);
   }
 }
 
 TEST_CASE("a rank by itself needs no ring") {
   const PeerReach alone = reach_of(1, [](int, int) { return false; });
   for (const Algorithm asked : {Algorithm::kAuto, Algorithm::kRegistered, Algorithm::kRing}) {
-    CHECK(choose_device_plan(alone, ring_order(alone), Collective::kAllReduce, asked) == Algorithm::kRegistered);
+    CHECK(choose_device_plan(alone, ring_order(alone), Collective::kAllReduce, asked, true) == Algorithm::kRegistered);
   }
 }
 

@@ -25,7 +25,8 @@ Algorithm DeviceSide::algorithm_of(const CheckedCall& call, const CallOptions& o
   if (!island_ || call.uneven || call.count == 0 || call.op == Op::kPremulSum) return Algorithm::kAuto;
   if (config.check_results != "off") return Algorithm::kAuto;  // RONDO_CHECK looks at host memory
   const Algorithm asked = options.algorithm != Algorithm::kAuto ? options.algorithm : config.algorithm;
-  return choose_device_plan(island_->reach(), island_->order(), call.collective, asked);
+  return choose_device_plan(island_->reach(), island_->order(), call.collective, asked,
+                            call.count * dtype_bytes(call.dtype) <= kMostPostBytes);
 }
 
 // Of a ring, such that a block is a message.

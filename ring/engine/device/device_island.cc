@@ -40,8 +40,8 @@ DeviceIsland::DeviceIsland(const CommunicatorContext& context, std::shared_ptr<c
       device_(device),
       rank_(context.rank),
       world_(context.world()),
-      header_bytes_(
-          whole_pages(sizeof(DeviceControl) + kMaxWindows * static_cast<size_t>(world_) * sizeof(DeviceWindow))),
+      posts_at_(whole_pages(sizeof(DeviceControl) + kMaxWindows * static_cast<size_t>(world_) * sizeof(DeviceWindow))),
+      header_bytes_(posts_at_ + post_room(static_cast<uint64_t>(world_))),
       board_windows_(context.members.size()) {
   windows_.reserve(kMaxWindows);  // bounce() reads the first one without the lock
 }
@@ -245,7 +245,11 @@ void DeviceIsland::describe(DeviceCall& call, uint32_t number, int to) const {
   const auto at = [&](int rank) {
     return static_cast<std::byte*>(rank == rank_ ? window.own : window.mapped[static_cast<size_t>(rank)]);
   };
-  for (int rank = 0; rank < world_; ++rank) call.controls[rank] = reinterpret_cast<DeviceControl*>(at(rank));
+  for (int rank = 0; rank < world_; ++rank) {
+    call.controls[rank] = reinterpret_cast<DeviceControl*>(at(rank));
+    call.posts[rank] = at(rank) + posts_at_;
+  }
+  call.post_bytes = reach_.complete() && lanes_ > 0 ? post_bytes() : 0;
   call.windows = reinterpret_cast<const DeviceWindow*>(at(rank_) + sizeof(DeviceControl));
   call.status = status_at_;
   call.arrivals = at(rank_) + header_bytes_;

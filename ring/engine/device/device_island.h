@@ -1,6 +1,8 @@
 #pragma once
 
+#include <algorithm>
 #include <atomic>
+#include <bit>
 #include <chrono>
 #include <cstdint>
 #include <functional>
@@ -21,9 +23,9 @@
 namespace rondo {
 
 // The memory that the ranks of a communicator share on their devices: a board of each in host memory, and windows in
-// device memory, which every rank maps whose device can. Window 0 has what kernels hear of each other by, the slots for
-// messages of a ring, and room that plain buffers go through; the others are from allocate(). Any thread, unless said
-// otherwise.
+// device memory, which every rank maps whose device can. Window 0 has what kernels hear of each other by, posts, the
+// slots for messages of a ring, and room that plain buffers go through; the others are from allocate(). Any thread,
+// unless said otherwise.
 class DeviceIsland {
  public:
   // Collective: what every rank says, by rank. Throws Exception.
@@ -68,6 +70,8 @@ class DeviceIsland {
   uint64_t slot_bytes() const { return (windows_.front().bytes - header_bytes_) / kMessageSlots / 64 * 64; }
   // Blocks of a kernel, at most: the same on all ranks.
   uint32_t lanes() const { return lanes_; }
+  // Of a post, a lane's part: the same on all ranks.
+  uint64_t post_bytes() const { return kMostPostBytes / std::bit_floor(std::min(lanes_, kMostPostLanes)); }
 
   RankBoard& own() const { return *boards_[static_cast<size_t>(rank_)]; }
   // What every call has of this island. to: the rank that messages go to; -1: none.
@@ -124,7 +128,7 @@ class DeviceIsland {
   const CommunicatorContext& context_;
   const std::shared_ptr<const DeviceDriver> driver_;  // shared with the communicator's device side
   const int device_, rank_, world_;
-  const uint64_t header_bytes_;                         // of window 0: DeviceControl, and the table of windows
+  const uint64_t posts_at_, header_bytes_;  // of window 0: behind DeviceControl and the table of windows, and posts
   std::vector<std::shared_ptr<Window>> board_windows_;  // by rank; shared with the fabric's book of windows
   std::vector<RankBoard*> boards_;
   CallStatus* status_at_ = nullptr;  // the own one, as kernels reach it

@@ -134,7 +134,9 @@ void LaunchedCall::put_piece(size_t index) {
   const StreamProgram& program = plan_.program;
   DeviceCall call = {};
   island_->describe(call, turn.number, program.to);
-  call.card = {turn.fingerprint, input.card, output.card};
+  // Ranks that take different forms are in different calls.
+  call.fingerprint = turn.fingerprint ^ (program.posts ? 1 : 0);
+  call.card = {input.card, output.card};
   call.messages = plan_.most_messages;
   auto limit = std::min<std::chrono::nanoseconds>(limit_, kLongestLimit);
   if (turn.number != 0) limit += kAfterDeadline;
@@ -152,6 +154,7 @@ void LaunchedCall::put_piece(size_t index) {
 // The same on all ranks that are in the same call.
 uint32_t LaunchedCall::lanes_of(const Piece& piece, const CheckedCall& call) const {
   const uint64_t bytes = piece.count * dtype_bytes(call.dtype);
+  if (plan_.program.posts) return static_cast<uint32_t>((bytes - 1) / island_->post_bytes() + 1);
   return static_cast<uint32_t>(std::clamp<uint64_t>(bytes / kLaneBytes, 1, island_->lanes()));
 }
 
@@ -169,12 +172,12 @@ LaunchedCall::Buffer LaunchedCall::buffer_of(const Piece& piece, bool input) con
                          ? std::nullopt
                          : island_->locate(rows.device, (rows.rows - 1) * rows.device_pitch + rows.row_bytes);
   if (found) {
-    buffer.card = {found->window, 0, found->offset, rows.device_pitch};
+    buffer.card = {found->window, found->offset, rows.device_pitch};
     return buffer;
   }
   buffer.copied = true;
   buffer.place = {island_->bounce() + rows.region, rows.region_pitch};
-  buffer.card = {0, 0, island_->bounce_offset() + rows.region, rows.region_pitch};
+  buffer.card = {0, island_->bounce_offset() + rows.region, rows.region_pitch};
   return buffer;
 }
 

@@ -24,9 +24,8 @@ class Binder {
 
   uint64_t count(const Ref& ref) const { return extent(ref, false).count; }
 
-  // message: place and number of one that comes, or goes.
-  CallRef place(const Ref& ref, const BlockPlace& input, const BlockPlace& output, const CallRef& message) const {
-    if (ref.space == Space::kMailbox) return message;
+  // Of all but messages.
+  CallRef place(const Ref& ref, const BlockPlace& input, const BlockPlace& output) const {
     const bool window = ref.space == Space::kWindow;
     const bool is_output = window ? (ref.flags & kPeerOutput) != 0 : ref.space == Space::kOutput;
     const Extent at = extent(ref, is_output);
@@ -59,56 +58,131 @@ uint64_t scaled_sources(const CombineSpec& spec, std::span<const Ref> sources) {
   return scaled;
 }
 
+CallRef post(const Ref& ref, CallRef::Place place) { return {0, 0, static_cast<uint8_t>(ref.peer), place}; }
+
 uint16_t mask_of(const std::vector<int>& peers) {
   uint16_t mask = 0;
   for (const int peer : peers) mask = static_cast<uint16_t>(mask | 1 << peer);
   return mask;
 }
 
+// Puts the passes of a program into a call.
+class Passes {
+ public:
+  Passes(const CheckedCall& call, const Plan& plan, const BlockPlace& input, const BlockPlace& output, DeviceCall& made)
+      : plan_(plan),
+        input_(input),
+        output_(output),
+        made_(made),
+        binder_(call, plan),
+        spec_{call.dtype, call.op, call.scalar, static_cast<uint32_t>(plan.world)} {
+    made.arguments = {spec_.scalar, spec_.world};
+    made.dtype = static_cast<uint8_t>(call.dtype);
+  }
+
+  // The step of entry `at` of the program, and of those behind it that are one with it; the next one.
+  size_t add(const StreamProgram& program, size_t at) {
+    const StreamEntry& entry = program.entries[at++];
+    const Step& step = plan_.steps[entry.index];
+    switch (entry.kind) {
+      case StreamEntry::Kind::kSignal:
+      case StreamEntry::Kind::kAwait:
+        push({entry.kind == StreamEntry::Kind::kSignal ? CallStep::kSignal : CallStep::kAwait,
+              static_cast<uint8_t>(entry.index), mask_of(entry.peers), static_cast<uint16_t>(entry.messages), 0});
+        break;
+      case StreamEntry::Kind::kPost:
+        add_post(step);
+        break;
+      case StreamEntry::Kind::kTake:
+        for (add_taken(step); at < program.entries.size() && program.entries[at].kind == entry.kind; ++at) {
+          add_taken(plan_.steps[program.entries[at].index]);
+        }
+        add_pass(CallStep::kTake, binder_.count(plan_.refs[step.first]), {.copies = true});
+        break;
+      case StreamEntry::Kind::kPass:
+        add_fold(step, entry, program.posts);
+        break;
+    }
+    return at;
+  }
+
+ private:
+  void push(const CallStep& step) {
+    if (made_.step_count == kMaxCallSteps) throw Exception(ErrorCode::kInternal, "a kernel takes fewer steps");
+    made_.steps[made_.step_count++] = step;
+  }
+  CallRef place(const Ref& ref) const { return binder_.place(ref, input_, output_); }
+
+  void add_post(const Step& step) {
+    sources_.push_back(place(plan_.refs[step.first]));
+    for (const Ref& ref : targets_of(plan_, step)) {
+      if (ref.space == Space::kMailbox) targets_.push_back(post(ref, CallRef::kPost));
+    }
+    add_pass(CallStep::kPost, binder_.count(plan_.refs[step.first]), {.copies = true});
+  }
+  void add_taken(const Step& step) {
+    for (const Ref& ref : sources_of(plan_, step)) {
+      if (ref.space != Space::kMailbox) continue;
+      sources_.push_back(post(ref, CallRef::kPosted));
+      targets_.push_back(takes_straight(plan_, step) ? place(targets_of(plan_, step)[0]) : post(ref, CallRef::kTaken));
+    }
+  }
+  void add_fold(const Step& step, const StreamEntry& entry, bool posts) {
+    const std::span<const Ref> sources = sources_of(plan_, step), targets = targets_of(plan_, step);
+    for (const Ref& ref : sources) {
+      const bool mail = ref.space == Space::kMailbox;
+      sources_.push_back(!mail   ? place(ref)
+                         : posts ? post(ref, CallRef::kTaken)
+                                 : CallRef{entry.received, 0, 0, CallRef::kArrival});
+    }
+    for (const Ref& ref : targets) {
+      const bool mail = ref.space == Space::kMailbox;
+      if (!mail || !posts) targets_.push_back(!mail ? place(ref) : CallRef{entry.sent, 0, 0, CallRef::kDeparture});
+    }
+    const auto target_count = static_cast<uint8_t>(targets_.size());
+    const ResolvedMove resolved = resolve(spec_, {.scaled = scaled_sources(spec_, sources),
+                                                  .source_count = step.sources,
+                                                  .target_count = target_count,
+                                                  .finish = (step.flags & kFinish) != 0 && combine_finishes(spec_)});
+    // In place a copy of a block to itself moves nothing.
+    const bool stays = step.sources == 1 && target_count == 1 && sources_[0].place == CallRef::kAddress &&
+                       targets_[0].place == CallRef::kAddress && sources_[0].offset == targets_[0].offset;
+    add_pass(CallStep::kPass, stays && resolved.copies ? 0 : binder_.count(sources[0]), resolved);
+  }
+  // Of sources_ and targets_.
+  void add_pass(CallStep::Kind kind, uint64_t count, const ResolvedMove& resolved) {
+    if (passes_ == kMaxCallPasses || refs_ + sources_.size() + targets_.size() > kMaxCallRefs) {
+      throw Exception(ErrorCode::kInternal, "a kernel takes fewer passes");
+    }
+    push({kind, 0, 0, 0, static_cast<uint16_t>(passes_)});
+    made_.passes[passes_++] = {count,
+                               resolved.scaled,
+                               static_cast<uint16_t>(refs_),
+                               static_cast<uint8_t>(sources_.size()),
+                               static_cast<uint8_t>(targets_.size()),
+                               resolved.copies ? kCopies : static_cast<uint8_t>(resolved.fold)};
+    for (std::vector<CallRef>* const some : {&sources_, &targets_}) {
+      for (const CallRef& ref : *some) made_.refs[refs_++] = ref;
+      some->clear();
+    }
+  }
+
+  const Plan& plan_;
+  const BlockPlace &input_, &output_;
+  DeviceCall& made_;
+  const Binder binder_;
+  const CombineSpec spec_;
+  std::vector<CallRef> sources_, targets_;  // of the pass that is being made
+  uint32_t passes_ = 0, refs_ = 0;
+};
+
 }  // namespace
 
 void bind_program(const CheckedCall& call, const Plan& plan, const StreamProgram& program, const BlockPlace& input,
                   const BlockPlace& output, DeviceCall& made) {
-  const Binder binder(call, plan);
-  const CombineSpec spec{call.dtype, call.op, call.scalar, static_cast<uint32_t>(plan.world)};
-  made.arguments = {spec.scalar, spec.world};
-  made.dtype = static_cast<uint8_t>(call.dtype);
-  uint32_t passes = 0, refs = 0;
-  if (program.entries.size() > kMaxCallSteps) throw Exception(ErrorCode::kInternal, "a kernel takes fewer steps");
-  made.step_count = static_cast<uint8_t>(program.entries.size());
-  for (size_t i = 0; i < program.entries.size(); ++i) {
-    const StreamEntry& entry = program.entries[i];
-    CallStep& step = made.steps[i];
-    if (entry.kind != StreamEntry::Kind::kPass) {
-      step = {entry.kind == StreamEntry::Kind::kSignal ? CallStep::kSignal : CallStep::kAwait,
-              static_cast<uint8_t>(entry.index), mask_of(entry.peers), static_cast<uint16_t>(entry.messages), 0};
-      continue;
-    }
-    const Step& planned = plan.steps[entry.index];
-    const std::span<const Ref> sources = sources_of(plan, planned), targets = targets_of(plan, planned);
-    if (passes == kMaxCallPasses || refs + sources.size() + targets.size() > kMaxCallRefs) {
-      throw Exception(ErrorCode::kInternal, "a kernel takes fewer passes");
-    }
-    const ResolvedMove resolved = resolve(spec, {.scaled = scaled_sources(spec, sources),
-                                                 .source_count = planned.sources,
-                                                 .target_count = planned.targets,
-                                                 .finish = (planned.flags & kFinish) != 0 && combine_finishes(spec)});
-    step = {CallStep::kPass, 0, 0, 0, static_cast<uint16_t>(passes)};
-    CallPass& pass = made.passes[passes++];
-    pass = {binder.count(sources[0]), resolved.scaled, static_cast<uint16_t>(refs),
-            planned.sources,          planned.targets, resolved.copies ? kCopies : static_cast<uint8_t>(resolved.fold)};
-    CallRef* const at = &made.refs[refs];
-    for (const Ref& ref : sources) {
-      made.refs[refs++] = binder.place(ref, input, output, {entry.received, 0, 0, CallRef::kArrival});
-    }
-    for (const Ref& ref : targets) {
-      made.refs[refs++] = binder.place(ref, input, output, {entry.sent, 0, 0, CallRef::kDeparture});
-    }
-    // In place a copy of a block to itself moves nothing.
-    const bool stays = planned.sources == 1 && planned.targets == 1 && at[0].place == CallRef::kAddress &&
-                       at[1].place == CallRef::kAddress && at[0].offset == at[1].offset;
-    if (stays && resolved.copies) pass.count = 0;
-  }
+  Passes passes(call, plan, input, output, made);
+  made.by_posts = program.posts;
+  for (size_t at = 0; at < program.entries.size();) at = passes.add(program, at);
 }
 
 Touched touched_by_others(const std::vector<Plan>& plans, int rank) {

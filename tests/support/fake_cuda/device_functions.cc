@@ -50,7 +50,7 @@ Result DeviceGetAttribute(int* value, Attribute attribute, Device device) {
   const int shares = setting("FAKE_CUDA_SHARES", kSharesByDescriptors | kSharesByHandles);
   const std::map<Attribute, int> kValues = {
       {kMaxPitch, setting("FAKE_CUDA_MAX_PITCH", 0x7fffffff)},
-      {kMultiprocessorCount, 8},
+      {kMultiprocessorCount, setting("FAKE_CUDA_MULTIPROCESSORS", 8)},
       {kMpsEnabled, setting("FAKE_CUDA_MPS", 1)},
       {kUnifiedAddressing, (shares & kSharesByHandles) != 0 ? 1 : 0},
       {kComputeCapabilityMajor, setting("FAKE_CUDA_MAJOR", 9)},

@@ -13,6 +13,7 @@
 //   FAKE_CUDA_LACKS        names of functions that the driver does not have
 //   FAKE_CUDA_MAJOR        of the compute capability, 9
 //   FAKE_CUDA_MAX_PITCH    of copies of two dimensions, 2^31 - 1
+//   FAKE_CUDA_MULTIPROCESSORS  of each device, 8
 //   FAKE_CUDA_QUEUES       queues, 1; with more of them streams run beside each other
 //   FAKE_CUDA_SHARES       how memory can be shared: 1 by descriptors, 2 by CUDA IPC, 3 by both, 0 not at all
 //   FAKE_CUDA_IMPORTS=0    descriptors are refused when they are taken in

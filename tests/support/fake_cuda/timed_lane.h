@@ -28,13 +28,24 @@ class TimedLane : public HostLane<Runs> {
     now_ = std::max(now_, here_.time->load(std::memory_order_relaxed));
     return value;
   }
+  uint64_t load_word(const uint64_t* word) {
+    const uint64_t value = Host::load_word(word);
+    now_ = std::max(now_, times_of(word).time->load(std::memory_order_relaxed));
+    return value;
+  }
+  // Words of a lane share the link.
+  void store_word(uint64_t* word, uint64_t value) {
+    stored_ += sizeof *word * this->lanes();
+    show(times_of(word), stored_ / virtual_time::kLinkBytes);
+    Host::store_word(word, value);
+  }
   void store_release(uint32_t* word, uint32_t value) {
     now_ = std::max(now_, before_);
-    show(word);
+    show(fake().memory.times_of(word));
     Host::store_release(word, value);
   }
   void store_started(uint32_t* word, uint32_t value) {
-    show(word);
+    show(fake().memory.times_of(word));
     now_ = std::max(now_, there_);
     Host::store_started(word, value);
   }
@@ -63,14 +74,17 @@ class TimedLane : public HostLane<Runs> {
   uint64_t end() const { return std::max(now_, there_); }
 
  private:
-  void show(uint32_t* word) {
-    const FakeMemory::Times at = fake().memory.times_of(word);
-    const uint64_t when = now_ + (at.home == device_ ? 0 : virtual_time::kWord);
+  static FakeMemory::Times times_of(const uint64_t* word) {
+    return fake().memory.times_of(reinterpret_cast<const uint32_t*>(word));
+  }
+  void show(const FakeMemory::Times& at, uint64_t behind = 0) {
+    const uint64_t when = now_ + behind + (at.home == device_ ? 0 : virtual_time::kWord);
     if (at.time != nullptr) at.time->store(when, std::memory_order_relaxed);
     there_ = std::max(there_, when);
   }
 
   const int device_;
+  uint64_t stored_ = 0;            // bytes of words, were all lanes as far
   uint64_t now_, there_, before_;  // when what it has written is there: all of it, and that of before the barrier
   const uint32_t* looked_at_ = nullptr;
   FakeMemory::Times here_ = {};
