@@ -22,8 +22,8 @@ namespace {
 
 // Of the threads of a lane together (shared memory of a block).
 struct LaneState {
-  uint32_t call, messages;
-  bool failed;
+  uint32_t call, messages, first_pass;
+  bool failed, done;
   Pass pass;
 };
 
@@ -70,6 +70,7 @@ class CallLane {
         bad_ = bad_ || !enter();
         if (m_.any(bad_)) return leave(false);
       }
+      if (call_.follows && state_.done && (step.kind == CallStep::kPass || step.word != 0)) break;
       bool well = true;
       if (step.kind == CallStep::kSignal) {
         if (entered) m_.any(false);  // what all threads have done before
@@ -94,6 +95,8 @@ class CallLane {
     if (is_first()) {
       state_.call = own().calls + 1;
       state_.messages = own().messages;
+      state_.done = own().whole != 0;
+      state_.first_pass = 0;
       state_.failed = m_.load_relaxed(&control().failed) != 0;
     }
     m_.any(false);
@@ -136,6 +139,7 @@ class CallLane {
         if (call_.by_posts) continue;
         store_card(mail.cards[turn()].input, call_.card.input);
         store_card(mail.cards[turn()].output, call_.card.output);
+        m_.store_word(&mail.cards[turn()].whole, call_.card.whole);
       }
       m_.store_release(&mail.words[step.word], value_of(step));
     }
@@ -171,7 +175,20 @@ class CallLane {
     // The end of a call by posts is not held up by this: it comes at once.
     if (step.word == 0 && !call_.by_posts && m_.lane() == 0 && is_first() && !is_replay())
       m_.store_release(&call_.status->met, call_.number);
+    if (step.word == 0 && call_.whole_pass != 0) choose_whole();
     return true;
+  }
+  // All ranks see the same cards.
+  RONDO_INLINE void choose_whole() {
+    bool cut = call_.card.whole == 0;
+    RONDO_ROLLED
+    for (uint32_t rank = uint32_t(thread_.index); rank < call_.world; rank += uint32_t(thread_.count)) {
+      if (rank != call_.rank) cut |= m_.load_word(&own().from[rank].cards[turn()].whole) == 0;
+    }
+    cut = m_.any(cut);
+    if (!is_first()) return;
+    state_.first_pass = cut ? 0 : call_.whole_pass;
+    own().whole = cut ? 0 : 1;
   }
   RONDO_INLINE bool await_word(const uint32_t* word, uint32_t value) {
     return await_until([&] { return int32_t(m_.load_acquire(word) - value) >= 0; });
@@ -210,7 +227,7 @@ class CallLane {
   // This lane's share of a pass: whole lines of its first source.
   RONDO_INLINE bool pass(const CallStep& step) {
     m_.any(false);  // the pass before has been run
-    const CallPass& given = call_.passes[step.pass];
+    const CallPass& given = call_.passes[(call_.status != nullptr ? state_.first_pass : 0) + step.pass];
     const uint64_t element = m_.element_bytes(), line = kLineBytes / element;
     const uint64_t lanes = m_.lanes(), each = (given.count + lanes - 1) / lanes;
     const uint64_t share = (each + line - 1) / line * line;

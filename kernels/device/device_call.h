@@ -33,6 +33,7 @@ struct BufferCard {
 // What a rank tells the others of one call.
 struct DeviceCard {
   BufferCard input, output;
+  uint64_t whole;  // of the first of several pieces: 1: all of the call lies there, where others touch it
 };
 
 // What a lane of one rank writes for the same lane of another one, into that one's device memory. prints and cards in
@@ -47,8 +48,8 @@ struct alignas(64) LaneMail {
 struct DeviceControl {
   struct alignas(64) Lane {
     LaneMail from[kMaxDeviceRanks];
-    // The rank's own: calls and messages before the next call, modulo 2^32.
-    uint32_t calls, messages;
+    // The rank's own: calls and messages before the next call, modulo 2^32; whether the last first piece was the whole.
+    uint32_t calls, messages, whole;
   };
   Lane lanes[kMaxLanes];
   uint32_t failed;  // own: not 0: kernels of this rank do nothing any more
@@ -161,7 +162,9 @@ struct DeviceCall {
   uint8_t rank, world;
   uint8_t dtype;
   uint8_t step_count;
-  bool by_posts;  // nothing but posts: neither cards nor word 0
+  bool by_posts;       // nothing but posts: neither cards nor word 0
+  bool follows;        // a piece behind the first: where that was the whole call, the ranks only meet
+  uint8_t whole_pass;  // passes from here on are those of the whole call, if it lies so on all ranks; 0: there are none
   CallStep steps[kMaxCallSteps];
   CallPass passes[kMaxCallPasses];
   CallRef refs[kMaxCallRefs];

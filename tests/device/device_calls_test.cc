@@ -277,6 +277,38 @@ TEST_CASE("calls by the ring, over all memory and staged in turn, many of them u
   check_processes({device_group(3), small_windows(device_group(3))}, call_in_turn);
 }
 
+TEST_CASE("buffers that are registered on all ranks are not cut at the window: as many passes as for one piece") {
+  check_processes({small_windows(registered_group(3))}, [](Communicator& group) {
+    constexpr size_t kPiece = 64 * 1024 / sizeof(int32_t), kBytes = 1u << 20;
+    void* const memory = group.allocate(kBytes, Memory::kDevice);
+    const auto passes_of = [&](bool registered, size_t count) {
+      Sum sum(group, registered ? memory : nullptr, count, kBytes);
+      const int before = passes_over_ranks();
+      for (int i = 0; i < 3; ++i) sum.call();
+      expect(sum.value() == 27, "the wrong sum");
+      return passes_over_ranks() - before;
+    };
+    const int one = passes_of(true, kPiece);
+    if (one == 0) return;  // a GPU does not tell
+    expect(passes_of(true, 10 * kPiece + 7) <= one, "a registered buffer was cut");
+    expect(passes_of(false, 10 * kPiece + 7) > 5 * one, "a plain buffer was not cut");
+    expect(passes_of(group.rank() > 0, 10 * kPiece + 7) > 5 * one, "one rank's plain buffer was not cut");
+    // Ranks of a rooted call go on alone; behind the first piece they only meet.
+    constexpr size_t kBlock = 2 * kPiece;
+    Mirror mirror(memory, kBytes);
+    std::pmr::vector<int32_t> blocks(3 * kBlock, group.rank(), &mirror), taken(3 * kBlock, -1, &mirror);
+    mirror.to_device();
+    const CallOptions options{.stream = mirror.stream()};
+    void* const data = mirror.image(blocks.data());
+    for (int i = 0; i < 3; ++i) group.broadcast(data, kBlock, DType::kInt32, 1, options);
+    for (int i = 0; i < 3; ++i) group.all_to_all(data, mirror.image(taken.data()), kBlock, DType::kInt32, options);
+    mirror.to_host();
+    for (size_t i = 0; i < taken.size(); ++i) {
+      expect(taken[i] == (group.rank() == 0 ? 1 : static_cast<int32_t>(i / kBlock)), "the wrong block");
+    }
+  });
+}
+
 TEST_CASE("a graph of calls: replayed, between other calls, on registered and plain buffers") {
   check_processes({small_windows(device_group(3)), small_windows(ring_group(3))}, [](Communicator& group) {
     void* const memory = group.allocate(1u << 20, Memory::kDevice);

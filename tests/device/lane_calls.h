@@ -101,7 +101,7 @@ class LaneCalls {
     call.slot_bytes = kSlotBytes;
     call.limit_ns = 60'000'000'000;
     call.fingerprint = uint64_t{7} + form;
-    call.card = {{0, 0, pitch}, {0, world_ * pitch, pitch}};
+    call.card = {{0, 0, pitch}, {0, world_ * pitch, pitch}, 0};
     call.messages = plan.most_messages;
     call.rank = static_cast<uint8_t>(rank);
     call.world = static_cast<uint8_t>(world_);

@@ -66,7 +66,8 @@ const StreamPlans::Entry& DeviceSide::plan_of(const CheckedCall& call, Algorithm
 DeviceSide::Enqueued DeviceSide::enqueued_of(const Call& call, const CheckedCall& checked, const StreamFacts& stream,
                                              Algorithm algorithm) {
   check_own_stream(collective_name(call.collective), stream);
-  Enqueued what{algorithm, pieces_of(checked, plan_of(checked, algorithm)), {}, *call.options.stream, stream.id};
+  Enqueued what{algorithm, pieces_of(checked, plan_of(checked, algorithm)), {}, *call.options.stream, stream.id, {}};
+  if (what.pieces.size() > 1 && algorithm == Algorithm::kRegistered) what.whole = checked;
   for (const Piece& piece : what.pieces) what.parts.push_back({call_of(call, piece, island_->bounce())});
   number_pieces(what.parts, nullptr);
   return what;
@@ -96,9 +97,9 @@ std::shared_ptr<Operation> DeviceSide::start_enqueued_list(std::span<const Tenso
 
 std::shared_ptr<LaunchedCall> DeviceSide::make(Enqueued& what) {
   const StreamPlans::Entry& plan = plan_of(what.parts.front().call, what.algorithm);
-  const auto made =
-      std::make_shared<LaunchedCall>(in_stream(what.stream, island_->device(), std::move(what.pieces)), island_, plan,
-                                     group_.limit_of(std::chrono::milliseconds(what.parts.front().call.timeout)));
+  const auto made = std::make_shared<LaunchedCall>(
+      in_stream(what.stream, island_->device(), std::move(what.pieces)), island_, plan,
+      group_.limit_of(std::chrono::milliseconds(what.parts.front().call.timeout)), what.whole);
   take_room(*made);
   return made;
 }

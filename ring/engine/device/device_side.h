@@ -107,6 +107,7 @@ class DeviceSide {
     std::vector<BatchPart> parts;  // one a piece
     void* stream = nullptr;
     uint64_t stream_id = 0;
+    std::optional<CheckedCall> whole = {};  // of several pieces over the memory of all
   };
   Enqueued enqueued_of(const Call& call, const CheckedCall& checked, const StreamFacts& stream, Algorithm algorithm);
   std::shared_ptr<LaunchedCall> make(Enqueued& what);

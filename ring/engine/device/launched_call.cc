@@ -136,19 +136,35 @@ void LaunchedCall::put_piece(size_t index) {
   island_->describe(call, turn.number, program.to);
   // Ranks that take different forms are in different calls.
   call.fingerprint = turn.fingerprint ^ (program.posts ? 1 : 0);
-  call.card = {input.card, output.card};
+  call.card = {input.card, output.card, whole_ && lies_whole() ? uint64_t{1} : 0};
   call.messages = plan_.most_messages;
   auto limit = std::min<std::chrono::nanoseconds>(limit_, kLongestLimit);
   if (turn.number != 0) limit += kAfterDeadline;
   call.limit_ns = static_cast<uint64_t>(limit.count());
   // Of broadcast the root's output is its input; where a rank has none, none is used.
-  bind_program(turn.call, plan_.plan, program, piece.in.empty() ? output.place : input.place,
-               piece.out.empty() ? input.place : output.place, call);
+  const BlockPlace& from = piece.in.empty() ? output.place : input.place;
+  const BlockPlace& to = piece.out.empty() ? input.place : output.place;
+  const Bound bound = bind_program(turn.call, plan_.plan, program, from, to, call);
+  call.follows = whole_ && index > 0;
+  if (whole_ && index == 0) {
+    call.whole_pass = static_cast<uint8_t>(bound.passes);
+    bind_program(*whole_, plan_.plan, program, from, to, call, bound);
+  }
   if (input.copied) copy(piece.in, island_->bounce(), true, options_.stream);
   if (options_.waits == StreamCall::Waits::kHost) await_hosts(turn);
   driver_.check(driver_.call(call, lanes_of(piece, turn.call), options_.stream), "putting a kernel into the stream");
   if (options_.waits == StreamCall::Waits::kHost) await_kernels(turn);
   if (output.copied) copy(piece.out, island_->bounce(), false, options_.stream);
+}
+
+// Blocks of the first piece begin where those of the call do.
+bool LaunchedCall::lies_whole() const {
+  const Piece& first = options_.pieces.front();
+  const uint64_t block = whole_->count * dtype_bytes(whole_->dtype);
+  const auto lies = [&](const std::vector<Piece::Rows>& rows) {
+    return rows.empty() || island_->locate(rows[0].device, (rows[0].rows - 1) * rows[0].device_pitch + block);
+  };
+  return (!plan_.touched.input || lies(first.in)) && (!plan_.touched.output || lies(first.out));
 }
 
 // The same on all ranks that are in the same call.

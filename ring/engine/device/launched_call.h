@@ -3,6 +3,7 @@
 #include <atomic>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <vector>
 
 #include "ring/engine/device/device_island.h"
@@ -17,17 +18,18 @@ namespace rondo {
 struct BatchPart;
 
 // One call whose ranks share device memory, in the order of a stream: a kernel a piece (device_call.h). A buffer that
-// others touch and that is not from allocate() is copied to the own window 0 before, and back behind. For each piece
-// the communicator has an operation, which sees to mismatches, stalls, deadlines and failures; it moves nothing.
+// others touch and that is not from allocate() is copied to the own window 0 before, and back behind. Where no rank has
+// such a one, which the kernels find out, the first kernel makes the whole call. For each piece the communicator has an
+// operation, which sees to mismatches, stalls, deadlines and failures; it moves nothing.
 //
 // waits == kHost: the calling thread waits before each kernel until all ranks are there, and behind it until their
 // kernels run.
 class LaunchedCall final : public StreamOperation, public std::enable_shared_from_this<LaunchedCall> {
  public:
-  // plan outlives it. limit: from the stream's coming to the deadline.
+  // plan outlives it. limit: from the stream's coming to the deadline. whole: of several pieces over the memory of all.
   LaunchedCall(Options options, std::shared_ptr<DeviceIsland> island, const StreamPlans::Entry& plan,
-               std::chrono::milliseconds limit)
-      : StreamOperation(std::move(options)), island_(std::move(island)), plan_(plan), limit_(limit) {
+               std::chrono::milliseconds limit, const std::optional<CheckedCall>& whole)
+      : StreamOperation(std::move(options)), island_(std::move(island)), plan_(plan), limit_(limit), whole_(whole) {
     turns_.reserve(options_.pieces.size());
   }
 
@@ -55,6 +57,7 @@ class LaunchedCall final : public StreamOperation, public std::enable_shared_fro
 
   void put_piece(size_t piece);
   Buffer buffer_of(const Piece& piece, bool input) const;
+  bool lies_whole() const;
   uint32_t lanes_of(const Piece& piece, const CheckedCall& call) const;
   void await_hosts(const Turn& turn);
   void await_kernels(const Turn& turn);
@@ -67,6 +70,7 @@ class LaunchedCall final : public StreamOperation, public std::enable_shared_fro
   const std::shared_ptr<DeviceIsland> island_;  // shared with the communicator's device side
   const StreamPlans::Entry& plan_;
   const std::chrono::milliseconds limit_;
+  const std::optional<CheckedCall> whole_;
   std::vector<Turn> turns_;             // by piece
   std::shared_ptr<LaunchedCall> self_;  // while the stream refers to it
 };

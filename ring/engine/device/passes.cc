@@ -69,13 +69,17 @@ uint16_t mask_of(const std::vector<int>& peers) {
 // Puts the passes of a program into a call.
 class Passes {
  public:
-  Passes(const CheckedCall& call, const Plan& plan, const BlockPlace& input, const BlockPlace& output, DeviceCall& made)
+  Passes(const CheckedCall& call, const Plan& plan, const BlockPlace& input, const BlockPlace& output, DeviceCall& made,
+         Bound behind)
       : plan_(plan),
         input_(input),
         output_(output),
         made_(made),
         binder_(call, plan),
-        spec_{call.dtype, call.op, call.scalar, static_cast<uint32_t>(plan.world)} {
+        spec_{call.dtype, call.op, call.scalar, static_cast<uint32_t>(plan.world)},
+        first_pass_(behind.passes),
+        bound_(behind) {
+    made.step_count = 0;
     made.arguments = {spec_.scalar, spec_.world};
     made.dtype = static_cast<uint8_t>(call.dtype);
   }
@@ -105,6 +109,8 @@ class Passes {
     }
     return at;
   }
+
+  const Bound& bound() const { return bound_; }
 
  private:
   void push(const CallStep& step) {
@@ -151,18 +157,18 @@ class Passes {
   }
   // Of sources_ and targets_.
   void add_pass(CallStep::Kind kind, uint64_t count, const ResolvedMove& resolved) {
-    if (passes_ == kMaxCallPasses || refs_ + sources_.size() + targets_.size() > kMaxCallRefs) {
+    if (bound_.passes == kMaxCallPasses || bound_.refs + sources_.size() + targets_.size() > kMaxCallRefs) {
       throw Exception(ErrorCode::kInternal, "a kernel takes fewer passes");
     }
-    push({kind, 0, 0, 0, static_cast<uint16_t>(passes_)});
-    made_.passes[passes_++] = {count,
-                               resolved.scaled,
-                               static_cast<uint16_t>(refs_),
-                               static_cast<uint8_t>(sources_.size()),
-                               static_cast<uint8_t>(targets_.size()),
-                               resolved.copies ? kCopies : static_cast<uint8_t>(resolved.fold)};
+    push({kind, 0, 0, 0, static_cast<uint16_t>(bound_.passes - first_pass_)});
+    made_.passes[bound_.passes++] = {count,
+                                     resolved.scaled,
+                                     static_cast<uint16_t>(bound_.refs),
+                                     static_cast<uint8_t>(sources_.size()),
+                                     static_cast<uint8_t>(targets_.size()),
+                                     resolved.copies ? kCopies : static_cast<uint8_t>(resolved.fold)};
     for (std::vector<CallRef>* const some : {&sources_, &targets_}) {
-      for (const CallRef& ref : *some) made_.refs[refs_++] = ref;
+      for (const CallRef& ref : *some) made_.refs[bound_.refs++] = ref;
       some->clear();
     }
   }
@@ -173,16 +179,18 @@ class Passes {
   const Binder binder_;
   const CombineSpec spec_;
   std::vector<CallRef> sources_, targets_;  // of the pass that is being made
-  uint32_t passes_ = 0, refs_ = 0;
+  const uint32_t first_pass_;
+  Bound bound_;
 };
 
 }  // namespace
 
-void bind_program(const CheckedCall& call, const Plan& plan, const StreamProgram& program, const BlockPlace& input,
-                  const BlockPlace& output, DeviceCall& made) {
-  Passes passes(call, plan, input, output, made);
+Bound bind_program(const CheckedCall& call, const Plan& plan, const StreamProgram& program, const BlockPlace& input,
+                   const BlockPlace& output, DeviceCall& made, Bound behind) {
+  Passes passes(call, plan, input, output, made, behind);
   made.by_posts = program.posts;
   for (size_t at = 0; at < program.entries.size();) at = passes.add(program, at);
+  return passes.bound();
 }
 
 Touched touched_by_others(const std::vector<Plan>& plans, int rank) {

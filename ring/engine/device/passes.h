@@ -18,9 +18,13 @@ struct BlockPlace {
 
 // Fills in the program of a kernel, made.steps to made.refs: own memory by address, that of other ranks by rank and
 // block, and messages by number. call: an even one, of a piece. input, output: this rank's. Pure. Throws
-// Exception(kInternal) if the plan is too long for a kernel.
-void bind_program(const CheckedCall& call, const Plan& plan, const StreamProgram& program, const BlockPlace& input,
-                  const BlockPlace& output, DeviceCall& made);
+// Exception(kInternal) if the plan is too long for a kernel. So many passes and refs there are then; behind: those of
+// another call that stay, of the same steps.
+struct Bound {
+  uint32_t passes = 0, refs = 0;
+};
+Bound bind_program(const CheckedCall& call, const Plan& plan, const StreamProgram& program, const BlockPlace& input,
+                   const BlockPlace& output, DeviceCall& made, Bound behind = {});
 
 // Whether the other ranks' steps touch the input or the output of `rank`. plans: of all ranks.
 struct Touched {
