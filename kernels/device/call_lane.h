@@ -23,7 +23,7 @@ namespace {
 // Of the threads of a lane together (shared memory of a block).
 struct LaneState {
   uint32_t call, messages, first_pass;
-  bool failed, done;
+  bool failed, done, entered;
   Pass pass;
 };
 
@@ -59,21 +59,22 @@ class CallLane {
 
   RONDO_INLINE void run() {
     if (call_.status != nullptr) count();
-    bool entered = call_.status == nullptr;
+    if (call_.status == nullptr) state_.entered = true, state_.done = false, state_.first_pass = 0;
     RONDO_ROLLED
     for (uint32_t s = 0; s < call_.step_count; ++s) {
       const CallStep& step = call_.steps[s];
+      bad_ = false;  // no register for it while a pass runs
       const bool early = step.kind == CallStep::kSignal || step.kind == CallStep::kPost;
-      if (!entered && early && state_.failed) continue;
-      if (!entered && !early) {
-        entered = true;
-        bad_ = bad_ || !enter();
+      if (!state_.entered && early && state_.failed) continue;
+      if (!state_.entered && !early) {
+        bad_ = !enter();
         if (m_.any(bad_)) return leave(false);
+        state_.entered = true;  // by each thread
       }
-      if (call_.follows && state_.done && (step.kind == CallStep::kPass || step.word != 0)) break;
+      if (state_.done && (step.kind == CallStep::kPass || step.word != 0)) break;
       bool well = true;
       if (step.kind == CallStep::kSignal) {
-        if (entered) m_.any(false);  // what all threads have done before
+        if (state_.entered) m_.any(false);  // what all threads have done before
         tell(step);
       } else if (step.kind == CallStep::kAwait) {
         well = await(step);
@@ -95,8 +96,9 @@ class CallLane {
     if (is_first()) {
       state_.call = own().calls + 1;
       state_.messages = own().messages;
-      state_.done = own().whole != 0;
+      state_.done = call_.follows && own().whole != 0;
       state_.first_pass = 0;
+      state_.entered = false;
       state_.failed = m_.load_relaxed(&control().failed) != 0;
     }
     m_.any(false);
@@ -227,7 +229,7 @@ class CallLane {
   // This lane's share of a pass: whole lines of its first source.
   RONDO_INLINE bool pass(const CallStep& step) {
     m_.any(false);  // the pass before has been run
-    const CallPass& given = call_.passes[(call_.status != nullptr ? state_.first_pass : 0) + step.pass];
+    const CallPass& given = call_.passes[state_.first_pass + step.pass];
     const uint64_t element = m_.element_bytes(), line = kLineBytes / element;
     const uint64_t lanes = m_.lanes(), each = (given.count + lanes - 1) / lanes;
     const uint64_t share = (each + line - 1) / line * line;

@@ -35,7 +35,12 @@ struct GpuLane {
   static constexpr uint32_t kBetweenClocks = kLooksBetweenClocks;
   static constexpr uint64_t kBetweenStopsNs = kNsBetweenStops;
   __device__ __forceinline__ ThreadPlace thread() const { return {threadIdx.x, kThreadsABlock}; }
-  __device__ __forceinline__ uint32_t lane() const { return blockIdx.x; }
+  // Asked for where it is used: no register for it while a pass runs.
+  __device__ __forceinline__ uint32_t lane() const {
+    uint32_t block;
+    asm volatile("mov.u32 %0, %%ctaid.x;" : "=r"(block));
+    return block;
+  }
   __device__ __forceinline__ uint32_t lanes() const { return gridDim.x; }
   __device__ __forceinline__ uint64_t element_bytes() const { return kElementBytes<kDType>; }
   __device__ __forceinline__ bool any(bool it) const { return __syncthreads_or(it ? 1 : 0) != 0; }
