@@ -2,6 +2,7 @@
 // host memory and in other groups: over a device that is made of threads and memory that the host cannot touch.
 #include <doctest/doctest.h>
 
+#include <chrono>
 #include <cstdlib>
 #include <string>
 #include <vector>
@@ -356,13 +357,12 @@ TEST_CASE("a replay that the other rank does not make ends by its deadline, and 
 // Each rank replays two graphs, each a sum in place: as `replays` says, on two streams. The next call's error, and
 // whether the sums were right.
 void replay_two(Communicator& group, const std::function<void(Graph* graphs, Mirror& a, Mirror& b)>& replays,
-                const std::function<void(const std::string& error, bool right)>& expects) {
+                const std::function<void(const std::string& error, bool right)>& expects,
+                std::chrono::seconds timeout = std::chrono::seconds(2)) {
   auto* const memory = static_cast<std::byte*>(group.allocate(1u << 20, Memory::kDevice));
   Sum first(group, memory, 1000, 1u << 19), second(group, memory + (1u << 19), 1000, 1u << 19);
   Graph graphs[] = {Graph(first.mirror.stream()), Graph(second.mirror.stream())};
-  const auto capture = [](Sum& sum) {
-    sum.call(Op::kSum, {.timeout = std::chrono::milliseconds(2'000), .stream = sum.mirror.stream()});
-  };
+  const auto capture = [&](Sum& sum) { sum.call(Op::kSum, {.timeout = timeout, .stream = sum.mirror.stream()}); };
   if (!graphs[0].record([&] { capture(first); }) || !graphs[1].record([&] { capture(second); })) return;
   group.barrier();
   replays(graphs, first.mirror, second.mirror);
@@ -383,13 +383,17 @@ TEST_CASE("replays that overlap on one rank end, and the next call says so") {
     const auto replay = [&](Graph* graphs, Mirror& a, Mirror& b) {
       if (group.rank() == 1) return;
       graphs[0].replay(a.stream());  // waits for rank 1
+      const auto since = std::chrono::steady_clock::now();
       graphs[1].replay(b.stream());
+      a.synchronize();
+      expect(std::chrono::steady_clock::now() - since < std::chrono::seconds(10), "they end by their timeout alone");
     };
-    replay_two(group, replay, [](const std::string& error, bool) {
+    const auto expects = [](const std::string& error, bool) {
       expect(error.find("ran beside another call") != std::string::npos ||
                  error.find("in another operation") != std::string::npos,
              error);
-    });
+    };
+    replay_two(group, replay, expects, std::chrono::seconds(20));
   });
 }
 
