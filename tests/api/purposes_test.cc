@@ -34,7 +34,7 @@ Door gather(uint64_t count, DType dtype, const std::string& text) {
 
 std::vector<Door> doors() {
   return {{"called split()", [](Communicator& group, void*) { group.split(0); }},
-          {"attach_device(): all_gather(count=40, uint8", [](Communicator& group, void*) { group.attach_device(); }},
+          {"attach_device(): all_gather(count=64, uint8", [](Communicator& group, void*) { group.attach_device(); }},
           {"sparse_all_reduce(): all_gather(count=3, uint64",
            [](Communicator& group, void*) {
              std::vector<float> values(100, 1.0f);
@@ -42,7 +42,7 @@ std::vector<Door> doors() {
            }},
           {"called commit()", [](Communicator& group, void*) { group.commit(1); }},
           gather(2, DType::kInt32, "called all_gather(count=2, int32"),
-          gather(40, DType::kUint8, "called all_gather(count=40, uint8"),
+          gather(64, DType::kUint8, "called all_gather(count=64, uint8"),
           gather(3, DType::kUint64, "called all_gather(count=3, uint64")};
 }
 

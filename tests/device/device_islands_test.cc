@@ -103,6 +103,7 @@ TEST_CASE("communicators share the blocks of a device: those that find none stag
 TEST_CASE("a communicator that fails while its devices try to reach each other gives all locked memory back") {
   if (on_a_gpu()) return;
   check_processes({device_group(2, "shm", {{"FAKE_CUDA_LATE_US", "500000"}})}, [](Communicator& group) {
+    const auto driver = DeviceDriver::open(device_library());  // counts from here on
     std::thread aborts([&] {
       while (group.rank() == 1 && locked_pieces() == 0) std::this_thread::yield();
       if (group.rank() == 1) group.abort("enough");
@@ -111,7 +112,7 @@ TEST_CASE("a communicator that fails while its devices try to reach each other g
     aborts.join();
     expect_error(error, ErrorCode::kAborted, "enough");
     expect(locked_pieces() == 0, "host memory is still locked");
-    expect(DeviceDriver::open(device_library())->take_blocks(0, 16, 1) == 16, "blocks are still taken");
+    expect(driver->take_blocks(0, 16, 1) == 16, "blocks are still taken");
   });
 }
 
