@@ -116,7 +116,7 @@ def _cuda_fatbin_impl(ctx):
         mnemonic = "CudaFatbin",
     )
     return [
-        DefaultInfo(files = depset([fatbin])),
+        DefaultInfo(files = depset([fatbin]), runfiles = ctx.runfiles([fatbin])),
         # For tests that look at the code.
         OutputGroupInfo(
             ptx = depset([ptx]),
