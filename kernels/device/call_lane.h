@@ -23,7 +23,7 @@ namespace {
 // Of the threads of a lane together (shared memory of a block).
 struct LaneState {
   uint32_t call, messages, first_pass;
-  bool failed, done, entered;
+  bool failed, done;
   Pass pass;
 };
 
@@ -41,6 +41,7 @@ RONDO_INLINE void put_data(Byte* at, uint32_t data, uint64_t left) {
 
 // A Machine is a lane of a kernel:
 //   thread()        which thread of how many
+//   step()          this thread's number of the step, which takes no register while a pass runs
 //   lane(), lanes(), element_bytes()
 //   any(bool)       a barrier of the lane's threads: whether one of them says so
 //   load_acquire, store_release, store_started (with a full fence behind), add_left, load_relaxed, store_relaxed: words
@@ -59,31 +60,25 @@ class CallLane {
 
   RONDO_INLINE void run() {
     if (call_.status != nullptr) count();
-    if (call_.status == nullptr) state_.entered = true, state_.done = false, state_.first_pass = 0;
+    if (call_.status == nullptr) state_.done = false, state_.first_pass = 0;
+    m_.step() = 0;
+    if (call_.status != nullptr && !begin()) return leave(false);
+    bool well = true;
     RONDO_ROLLED
-    for (uint32_t s = 0; s < call_.step_count; ++s) {
-      const CallStep& step = call_.steps[s];
-      bad_ = false;  // no register for it while a pass runs
-      const bool early = step.kind == CallStep::kSignal || step.kind == CallStep::kPost;
-      if (!state_.entered && early && state_.failed) continue;
-      if (!state_.entered && !early) {
-        bad_ = !enter();
-        if (m_.any(bad_)) return leave(false);
-        state_.entered = true;  // by each thread
-      }
+    for (; well && m_.step() < call_.step_count; ++m_.step()) {
+      const CallStep& step = call_.steps[m_.step()];
       if (state_.done && (step.kind == CallStep::kPass || step.word != 0)) break;
-      bool well = true;
+      bad_ = false;  // no register for it while a pass runs
       if (step.kind == CallStep::kSignal) {
-        if (state_.entered) m_.any(false);  // what all threads have done before
+        m_.any(false);  // what all threads have done before
         tell(step);
       } else if (step.kind == CallStep::kAwait) {
         well = await(step);
       } else {
         well = pass(step);
       }
-      if (!well) return leave(false);
     }
-    leave(true);
+    leave(well);
   }
 
  private:
@@ -98,10 +93,28 @@ class CallLane {
       state_.messages = own().messages;
       state_.done = call_.follows && own().whole != 0;
       state_.first_pass = 0;
-      state_.entered = false;
       state_.failed = m_.load_relaxed(&control().failed) != 0;
     }
     m_.any(false);
+  }
+  // The steps before the first wait, which do not wait for the look for a stop, and that look.
+  RONDO_INLINE bool begin() {
+    RONDO_ROLLED
+    for (; m_.step() < call_.step_count; ++m_.step()) {
+      const CallStep& step = call_.steps[m_.step()];
+      const bool posts = step.kind == CallStep::kPost;
+      if (!posts && step.kind != CallStep::kSignal) break;
+      if (state_.failed) continue;
+      if (!posts) {
+        tell(step);
+      } else if (!find_share(step)) {
+        return false;
+      } else {
+        post();
+      }
+    }
+    bad_ = !enter();
+    return !m_.any(bad_);
   }
   RONDO_INLINE bool enter() {
     if (!is_last()) return true;
@@ -226,8 +239,8 @@ class CallLane {
     return there && (found == call_.fingerprint || fail(CallFailure::kOtherCall, rank, found));
   }
 
-  // This lane's share of a pass: whole lines of its first source.
-  RONDO_INLINE bool pass(const CallStep& step) {
+  // This lane's share of a pass: whole lines of its first source. False: it lies nowhere.
+  RONDO_INLINE bool find_share(const CallStep& step) {
     m_.any(false);  // the pass before has been run
     const CallPass& given = call_.passes[state_.first_pass + step.pass];
     const uint64_t element = m_.element_bytes(), line = kLineBytes / element;
@@ -258,11 +271,14 @@ class CallLane {
       fold.dtype = copies ? uint8_t(DType::kUint8) : call_.dtype;
       fold.fold = given.fold;
     }
-    if (m_.any(bad_)) return false;
-    if (count == 0) return true;
+    return !m_.any(bad_);
+  }
+  RONDO_INLINE bool pass(const CallStep& step) {
+    if (!find_share(step)) return false;
+    if (state_.pass.fold.count == 0) return true;
     if (step.kind == CallStep::kPost) return post(), true;
     if (step.kind == CallStep::kTake) return take();
-    if (is_first()) align_pass(state_.pass, copies ? 1 : element);
+    if (is_first()) align_pass(state_.pass, state_.pass.fold.fold == kCopies ? 1 : m_.element_bytes());
     m_.any(false);
     m_.run(state_.pass);
     return true;

@@ -15,7 +15,8 @@ template <int kDType, int kFold>
 __device__ __forceinline__ void run_if(const Pass& pass, ThreadPlace thread) {
   constexpr ThreadFold kRun = kThreadFolds.of[kDType].folds[kFold];
   constexpr ThreadFold kOther = kDType < kSharing ? kThreadFolds.of[kDType + 1].folds[kFold] : nullptr;
-  if (pass.fold.fold != kFold) return;
+  // Loaded each time, so that no register is taken for it while a fold runs.
+  if (*static_cast<const volatile uint8_t*>(&pass.fold.fold) != kFold) return;
   if constexpr (kOther != nullptr && kOther != kRun) {
     if (pass.fold.dtype != kDType) return kOther(pass, thread);
   }
@@ -35,7 +36,13 @@ struct GpuLane {
   static constexpr uint32_t kBetweenClocks = kLooksBetweenClocks;
   static constexpr uint64_t kBetweenStopsNs = kNsBetweenStops;
   __device__ __forceinline__ ThreadPlace thread() const { return {threadIdx.x, kThreadsABlock}; }
-  // Asked for where it is used: no register for it while a pass runs.
+  // Here and below: asked for where it is used, so that no register is taken for it while a pass runs.
+  __device__ __forceinline__ uint32_t& step() const {
+    __shared__ uint32_t steps[kThreadsABlock];
+    uint32_t thread;
+    asm volatile("mov.u32 %0, %%tid.x;" : "=r"(thread));
+    return steps[thread];
+  }
   __device__ __forceinline__ uint32_t lane() const {
     uint32_t block;
     asm volatile("mov.u32 %0, %%ctaid.x;" : "=r"(block));

@@ -26,6 +26,7 @@ class HostLane {
   HostLane(Runs& runs, uint32_t lane, uint32_t lanes, uint64_t element_bytes)
       : runs_(runs), lane_(lane), lanes_(lanes), element_bytes_(element_bytes) {}
   ThreadPlace thread() const { return {0, 1}; }
+  uint32_t& step() { return step_; }
   uint32_t lane() const { return lane_; }
   uint32_t lanes() const { return lanes_; }
   uint64_t element_bytes() const { return element_bytes_; }
@@ -62,6 +63,7 @@ class HostLane {
   Runs& runs_;
   const uint32_t lane_, lanes_;
   const uint64_t element_bytes_;
+  uint32_t step_ = 0;
 };
 
 // One lane of the call.

@@ -86,6 +86,7 @@ class ModelMachine {
   uint32_t* counts() { return own_.counts; }
 
   ThreadPlace thread() const { return {0, 1}; }
+  uint32_t& step() { return step_; }
   uint32_t lane() const { return lane_; }
   uint32_t lanes() const { return lanes_; }
   uint64_t element_bytes() const { return sizeof(uint32_t); }
@@ -133,7 +134,7 @@ class ModelMachine {
   const uint32_t choice_;
   bool takes_;  // a step, still
   Weakened weakened_;
-  uint32_t lane_ = 0, lanes_ = 1;
+  uint32_t lane_ = 0, lanes_ = 1, step_ = 0;
   uint64_t clock_ = 0;
   size_t index_ = 0, in_vain_ = 0;
 };
