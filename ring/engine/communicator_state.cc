@@ -104,7 +104,7 @@ CommunicatorState::CommunicatorState(Options options)
   auto message_bell = std::make_shared<Doorbell>(context_->fabric->sleepers());
   collectives_ = std::make_shared<Collectives>(context_, bell, progress_thread_, policy);
   messages_ = std::make_shared<Messages>(context_, message_bell, progress_thread_, policy);
-  progress_thread_->attend(messages_);
+  progress_thread_->add_inbox(messages_);
   context_->fabric->open(context_->id, context_->members, this, std::move(bell), std::move(message_bell));
 }
 

@@ -393,7 +393,7 @@ std::optional<Message> Messages::look(const P2pCall& probe) {
   ask_unless_served();
   if (!looks.failure.ok()) throw Exception(looks.failure);
   if (!looks.over && failure() != nullptr) throw Exception(*failure());
-  if (!looks.over) looked_in_vain();
+  if (!looks.over) found_nothing();
   return looks.over ? std::optional<Message>(looks.message) : std::nullopt;
 }
 

@@ -15,11 +15,11 @@ namespace {
 constexpr uint32_t kBusyPassesPerLook = 256;
 // The longest sleep: deadlines and stalls are noticed within it. A wake-up costs some 5 us, so 50 a second are nothing.
 constexpr std::chrono::milliseconds kLongestSleep{20};
-// The first sleep of a wait; each is twice as long as the one before. After one in vain the wait looks after messages
-// that nobody waits for, too.
+// A wait's first sleep takes 1 ms at most, each further one twice as long as the one before. After a sleep in which
+// nothing came, the wait also reads unexpected messages (ProgressThread::add_inbox).
 constexpr std::chrono::milliseconds kFirstSleep{1};
-// Of a thread that asks whether an operation is done: as many looks for one at what nobody waits for.
-constexpr uint32_t kLooksPerLookBeside = 32;
+// done() and probe() read unexpected messages once in so many calls that find nothing: a read takes locks.
+constexpr uint32_t kVainCallsPerRead = 32;
 
 // The question whether a wait is to end is due 100 ms after a wait's first look at the clock, so that short waits cost
 // nothing more.
@@ -136,7 +136,7 @@ void ProgressEngine::drive(const Operation& operation, Clock::time_point until, 
       sched_yield();
       polls_.yielded(now, Clock::now());
       if (policy_.crowded) go_home_at_times(now);
-    } else if (nap > kFirstSleep && look_beside()) {
+    } else if (nap > kFirstSleep && read_inboxes()) {
       nap = 2 * kFirstSleep;
       polls_.begin();
     } else if (rest(until, nap)) {
@@ -156,14 +156,14 @@ void ProgressEngine::go_home_at_times(Clock::time_point now) {
 
 // A peer whose messages fill what lies between the ranks waits for this rank to take them, and this rank may wait for
 // that peer.
-bool ProgressEngine::look_beside() const {
+bool ProgressEngine::read_inboxes() const {
   const auto progress_thread = progress_thread_.lock();
-  return progress_thread && progress_thread->look_after_attended(this);
+  return progress_thread && progress_thread->read_inboxes(this);
 }
 
-void ProgressEngine::looked_in_vain() {
-  if (vain_looks_.fetch_add(1, std::memory_order_relaxed) % kLooksPerLookBeside == kLooksPerLookBeside - 1) {
-    look_beside();
+void ProgressEngine::found_nothing() {
+  if (vain_calls_.fetch_add(1, std::memory_order_relaxed) % kVainCallsPerRead == kVainCallsPerRead - 1) {
+    read_inboxes();
   }
 }
 
@@ -199,7 +199,7 @@ void ProgressEngine::look() {
     if (!moved) guarded_tick(Clock::now());
     count_polled();
   });
-  if (!moved) looked_in_vain();
+  if (!moved) found_nothing();
 }
 
 ProgressEngine::Claim ProgressEngine::claim() {

@@ -97,8 +97,8 @@ class ProgressEngine : public std::enable_shared_from_this<ProgressEngine> {
 
   // Operations not yet done; kept by the derived class. Counted before an operation can be seen by step().
   void added() { pending_.fetch_add(1); }
-  // A thread of the caller's has looked, and nothing had come: after some such looks it looks after the other engines.
-  void looked_in_vain();
+  // A done() or probe() has found nothing: after some of them unexpected messages are read.
+  void found_nothing();
   // After complete() or fail(): wakes those who wait without the lease.
   void ended();
   // The same for an operation that begins at once, under the lease: without a locked instruction. Its end calls
@@ -222,7 +222,7 @@ class ProgressEngine : public std::enable_shared_from_this<ProgressEngine> {
   void run_errands();
   void drive(const Operation& operation, Clock::time_point until, Clock::time_point& ask_at);
   void ask_whether_to_end(Clock::time_point& ask_at);
-  bool look_beside() const;
+  bool read_inboxes() const;
   bool rest(Clock::time_point until, Clock::duration& nap);
   void go_home_at_times(Clock::time_point now);
 
@@ -240,7 +240,7 @@ class ProgressEngine : public std::enable_shared_from_this<ProgressEngine> {
   Clock::duration between_moves_ = std::chrono::milliseconds(20);
   VainPolls polls_;      // of the holder
   uint32_t polled_ = 0;  // waits since the last sleep; of the holder
-  std::atomic<uint32_t> vain_looks_{0};
+  std::atomic<uint32_t> vain_calls_{0};
   std::atomic<uint32_t> waits_{0};   // of threads of the caller's: passes were made; stored by the holder
   std::atomic<bool> asked_{false};   // there is work that no peer rings for: it is kLeft
   std::atomic<bool> wanted_{false};  // since the last claim: ask_unless_served() found operations that nobody waits for

@@ -57,20 +57,20 @@ void ProgressThread::poke(std::shared_ptr<ProgressEngine> engine, bool asks) {
   if (asks || !looks_soon_.load()) bell_.ring();
 }
 
-void ProgressThread::attend(const std::shared_ptr<ProgressEngine>& engine) {
+void ProgressThread::add_inbox(const std::shared_ptr<ProgressEngine>& engine) {
   std::lock_guard lock(mutex_);
-  std::erase_if(attended_, [](const auto& attended) { return attended.expired(); });
-  attended_.push_back(engine);
+  std::erase_if(inboxes_, [](const auto& inbox) { return inbox.expired(); });
+  inboxes_.push_back(engine);
 }
 
-bool ProgressThread::look_after_attended(const ProgressEngine* but) {
+bool ProgressThread::read_inboxes(const ProgressEngine* but) {
   bool moved = false;
   for (size_t i = 0;; ++i) {
     std::shared_ptr<ProgressEngine> engine;  // ends without the lock
     {
       std::lock_guard lock(mutex_);
-      if (i >= attended_.size()) return moved;
-      engine = attended_[i].lock();
+      if (i >= inboxes_.size()) return moved;
+      engine = inboxes_[i].lock();
     }
     if (engine && engine.get() != but) moved |= engine->try_drive(Pass::kBeforeSleep);
   }
@@ -79,8 +79,8 @@ bool ProgressThread::look_after_attended(const ProgressEngine* but) {
 void ProgressThread::forget(const ProgressEngine& engine) {
   std::shared_ptr<ProgressEngine> dropped;  // ends without the lock
   std::lock_guard lock(mutex_);
-  std::erase_if(attended_, [own = engine.weak_from_this()](const auto& attended) {
-    return !attended.owner_before(own) && !own.owner_before(attended);
+  std::erase_if(inboxes_, [own = engine.weak_from_this()](const auto& inbox) {
+    return !inbox.owner_before(own) && !own.owner_before(inbox);
   });
   const auto found =
       std::find_if(engines_.begin(), engines_.end(), [&](const auto& listed) { return listed.get() == &engine; });
@@ -234,7 +234,7 @@ void ProgressThread::rest(const std::vector<std::shared_ptr<ProgressEngine>>& en
     error = sleep.wait(watched, until);
     polls_.slept();
     aside_ = looks_soon ? std::min(2 * aside_, kLongestAside) : kAside;
-    if (!looks_soon && Clock::now() >= until) look_after_attended(nullptr);
+    if (!looks_soon && Clock::now() >= until) read_inboxes(nullptr);
   }
   looks_soon_.store(false);
   bell_.disarm(sleep);

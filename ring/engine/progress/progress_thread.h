@@ -42,11 +42,11 @@ class ProgressThread {
   // The engine may want the progress thread: at once, or, where it does not ask, within kLongestAside. Any thread;
   // never blocks.
   void poke(std::shared_ptr<ProgressEngine> engine, bool asks);
-  // Peers may send to it what no operation here waits for: whoever waits for long looks after it, too, since a peer
-  // that it keeps waiting may be the one that is waited for. Any thread.
-  void attend(const std::shared_ptr<ProgressEngine>& engine);
-  // A pass of each of those but one, where its lease is free. True if anything moved. Any thread.
-  bool look_after_attended(const ProgressEngine* but);
+  // The engine gets messages, unexpected ones among them: messages that no receive waits for. A rank that waits for
+  // long reads them: the peer that it waits for may itself wait until its message is read. Any thread.
+  void add_inbox(const std::shared_ptr<ProgressEngine>& engine);
+  // A pass of each such engine but one, where its lease is free. True if anything moved. Any thread.
+  bool read_inboxes(const ProgressEngine* but);
   // The engine is over. Any thread; never blocks.
   void forget(const ProgressEngine& engine);
 
@@ -74,7 +74,7 @@ class ProgressThread {
   std::mutex mutex_;                          // of the fields up to thread_, and of its start
   std::vector<std::shared_ptr<ProgressEngine>>
       engines_;  // shared: an operation under way outlives its communicator's handle
-  std::vector<std::weak_ptr<ProgressEngine>> attended_;
+  std::vector<std::weak_ptr<ProgressEngine>> inboxes_;
   EndCall *first_call_ = nullptr, *last_call_ = nullptr;  // owned
   uint64_t calls_asked_ = 0, calls_done_ = 0;
   std::condition_variable called_;
