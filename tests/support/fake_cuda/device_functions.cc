@@ -5,13 +5,13 @@
 
 namespace rondo::testing::functions {
 
-Result Init(unsigned flags) {
-  if (flags != 0) return kInvalidValue;
+void Init(unsigned flags) {
+  require(flags == 0);
   fake().started = true;
-  return is_device(0) ? kSuccess : kNoDevice;
+  require(is_device(0), kNoDevice);
 }
-Result DriverGetVersion(int* version) { return *version = setting("FAKE_CUDA_VERSION", 13000), kSuccess; }
-Result GetErrorString(Result result, const char** text) {
+void DriverGetVersion(int* version) { *version = setting("FAKE_CUDA_VERSION", 13000); }
+void GetErrorString(Result result, const char** text) {
   static const std::map<Result, const char*> kTexts = {{kSuccess, "no error"},
                                                        {kInvalidValue, "invalid argument"},
                                                        {kOutOfMemory, "out of memory"},
@@ -27,26 +27,25 @@ Result GetErrorString(Result result, const char** text) {
                                                        {kNotSupported, "operation not supported"}};
   const auto found = kTexts.find(result);
   *text = found == kTexts.end() ? nullptr : found->second;
-  return *text == nullptr ? kInvalidValue : kSuccess;
+  require(*text != nullptr);
 }
 
 // --- devices and contexts
-Result DeviceGetCount(int* count) { return *count = setting("FAKE_CUDA_COUNT", 2), kSuccess; }
-Result DeviceGetName(char* name, int bytes, Device device) {
-  if (!is_device(device)) return kInvalidDevice;
+void DeviceGetCount(int* count) { *count = setting("FAKE_CUDA_COUNT", 2); }
+void DeviceGetName(char* name, int bytes, Device device) {
+  require(is_device(device), kInvalidDevice);
   std::snprintf(name, static_cast<size_t>(bytes), "fake device (no GPU)");
-  return kSuccess;
 }
-Result DeviceGetUuid(Uuid* uuid, Device device) {
-  if (!is_device(device)) return kInvalidDevice;
+void DeviceGetUuid(Uuid* uuid, Device device) {
+  require(is_device(device), kInvalidDevice);
   *uuid = {{static_cast<uint8_t>(device + 1)}};
-  return kSuccess;
 }
-Result DeviceTotalMem(size_t* bytes, Device device) {
-  return *bytes = size_t{1} << 30, is_device(device) ? kSuccess : kInvalidDevice;
+void DeviceTotalMem(size_t* bytes, Device device) {
+  require(is_device(device), kInvalidDevice);
+  *bytes = size_t{1} << 30;
 }
-Result DeviceGetAttribute(int* value, Attribute attribute, Device device) {
-  if (!is_device(device)) return kInvalidDevice;
+void DeviceGetAttribute(int* value, Attribute attribute, Device device) {
+  require(is_device(device), kInvalidDevice);
   const int shares = setting("FAKE_CUDA_SHARES", kSharesByDescriptors | kSharesByHandles);
   const std::map<Attribute, int> kValues = {
       {kMaxPitch, setting("FAKE_CUDA_MAX_PITCH", 0x7fffffff)},
@@ -57,48 +56,41 @@ Result DeviceGetAttribute(int* value, Attribute attribute, Device device) {
       {kComputeCapabilityMinor, 0},
       {kHandleTypePosixFileDescriptor, (shares & kSharesByDescriptors) != 0 ? 1 : 0}};
   const auto found = kValues.find(attribute);
-  if (found == kValues.end()) return kInvalidValue;
-  return *value = found->second, kSuccess;
+  require(found != kValues.end());
+  *value = found->second;
 }
-Result DevicePrimaryCtxRetain(Context* context, Device device) {
-  if (!is_device(device)) return kInvalidDevice;
+void DevicePrimaryCtxRetain(Context* context, Device device) {
+  require(is_device(device), kInvalidDevice);
   const std::lock_guard lock(fake().mutex);
   FakeContext& found = fake().contexts[device];
   found.device = device;
   if (found.legacy == nullptr) found.legacy = fake().make_stream(&found, true);
   *context = reinterpret_cast<Context>(&found);
-  return kSuccess;
 }
-Result CtxPushCurrent(Context context) { return here().current.push_back(of(context)), kSuccess; }
-Result CtxPopCurrent(Context* context) {
+void CtxPushCurrent(Context context) { here().current.push_back(of(context)); }
+void CtxPopCurrent(Context* context) {
   auto& current = here().current;
-  if (current.empty()) return kInvalidContext;
+  require(!current.empty(), kInvalidContext);
   *context = reinterpret_cast<Context>(current.back());
   current.pop_back();
-  return kSuccess;
 }
-Result CtxSetCurrent(Context context) {
+void CtxSetCurrent(Context context) {
   auto& current = here().current;
   if (current.empty()) current.push_back(nullptr);
-  return current.back() = of(context), kSuccess;
+  current.back() = of(context);
 }
-Result CtxGetCurrent(Context* context) {
+void CtxGetCurrent(Context* context) {
   auto& current = here().current;
   *context = current.empty() ? nullptr : reinterpret_cast<Context>(current.back());
-  return kSuccess;
 }
-Result CtxGetDevice(Device* device) {
-  auto& current = here().current;
-  if (current.empty() || current.back() == nullptr) return kInvalidContext;
-  return *device = current.back()->device, kSuccess;
+void CtxGetDevice(Device* device) { *device = current_context().device; }
+void CtxEnablePeerAccess(Context peer, unsigned flags) {
+  FakeContext& context = current_context();
+  require(flags == 0 && of(peer) != &context);
+  require(maps(context.device, of(peer)->device), kPeerAccessUnsupported);
+  const std::lock_guard lock(fake().memory.mutex);
+  fake().memory.peers[context.device] |= 1u << of(peer)->device;
 }
-Result CtxEnablePeerAccess(Context peer, unsigned flags) {
-  FakeContext* const context = here().current.back();
-  if (flags != 0 || of(peer) == context) return kInvalidValue;
-  if (!maps(context->device, of(peer)->device)) return kPeerAccessUnsupported;
-  fake().memory.enable_peer(context->device, of(peer)->device);
-  return kSuccess;
-}
-Result ThreadExchangeStreamCaptureMode(CaptureMode* mode) { return std::swap(*mode, here().capture_mode), kSuccess; }
+void ThreadExchangeStreamCaptureMode(CaptureMode* mode) { std::swap(*mode, here().capture_mode); }
 
 }  // namespace rondo::testing::functions

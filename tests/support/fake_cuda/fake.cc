@@ -51,26 +51,27 @@ FakeThread& here() {
   return thread;
 }
 
-Result find_context(FakeContext*& context) {
+FakeContext& current_context() {
   const std::vector<FakeContext*>& current = here().current;
-  if (current.empty() || current.back() == nullptr) return kInvalidContext;
-  context = current.back();
-  return context->error.load();
+  require(!current.empty() && current.back() != nullptr, kInvalidContext);
+  const Result broken = current.back()->error;
+  require(broken == kSuccess, broken);
+  return *current.back();
 }
 
-Result end_captures() {
+void end_captures() {
   const CaptureMode own = here().capture_mode;
-  if (own == kCaptureRelaxed) return kSuccess;
+  if (own == kCaptureRelaxed) return;
   const std::lock_guard lock(fake().mutex);
-  Result result = kSuccess;
+  bool ended = false;
   for (auto& [handle, stream] : fake().streams) {
     if (stream->capture != Capture::kActive || stream->mode == kCaptureRelaxed) continue;
     const bool mine = stream->thread == std::this_thread::get_id();
     if (!mine && (stream->mode != kCaptureGlobal || own != kCaptureGlobal)) continue;
     stream->capture = Capture::kInvalid;
-    result = kCaptureUnsupported;
+    ended = true;
   }
-  return result;
+  require(!ended, kCaptureUnsupported);
 }
 
 FakeStream* stream_of(Stream handle) {
@@ -79,24 +80,23 @@ FakeStream* stream_of(Stream handle) {
   return found->second.get();
 }
 
-Result find_stream(Stream handle, FakeStream*& stream) {
-  FakeContext* context = nullptr;
-  if (const Result failed = find_context(context)) return failed;
+FakeStream& stream_at(Stream handle) {
+  FakeContext& context = current_context();
   const auto number = reinterpret_cast<uintptr_t>(handle);
   const std::lock_guard lock(fake().mutex);
   if (number == kStreamPerThread) {
-    FakeStream*& own = here().streams[context];
+    FakeStream*& own = here().streams[&context];
     if (own == nullptr) {
-      auto made = fake().make_stream(context, true);
+      auto made = fake().make_stream(&context, true);
       own = made.get();
       fake().streams[own] = std::move(made);
     }
-    return stream = own, kSuccess;
+    return *own;
   }
-  if (number <= kStreamLegacy) return stream = context->legacy.get(), kSuccess;
-  const auto found = stream_of(handle);
-  if (found->context != context) return kInvalidHandle;
-  return stream = found, kSuccess;
+  if (number <= kStreamLegacy) return *context.legacy;
+  FakeStream& found = *stream_of(handle);
+  require(found.context == &context, kInvalidHandle);
+  return found;
 }
 
 namespace {
@@ -132,21 +132,14 @@ std::vector<Mark> marks_before(const FakeStream& stream) {
 
 }  // namespace
 
-Result put(FakeStream& stream, Entry entry, FakeQueue::Entry kind) {
-  if (stream.capture != Capture::kNone) return stream.graph.emplace_back(std::move(entry), kind), kSuccess;
+void put(FakeStream& stream, Entry entry, FakeQueue::Entry kind) {
+  if (stream.capture != Capture::kNone) return void(stream.graph.emplace_back(std::move(entry), kind));
   const auto run = [entry = std::move(entry), &stream, added = here().now, marks = marks_before(stream)] {
     for (const Mark& mark : marks) mark.wait();
     stream.now = std::max(stream.now.load(), added);
     if (stream.context->error.load() == kSuccess) entry(stream);
   };
   fake().queue_of(stream).add(&stream, run, kind);
-  return kSuccess;
-}
-
-Result put_into(Stream handle, Entry entry) {
-  FakeStream* stream = nullptr;
-  if (const Result failed = find_stream(handle, stream)) return failed;
-  return put(*stream, std::move(entry));
 }
 
 void move_bytes(const void* to, const void* from, size_t bytes, const std::function<void()>& move) {

@@ -23,6 +23,14 @@ namespace rondo::testing {
 using namespace cuda;
 using By = FakeMemory::By;
 
+// What a function of the driver refuses, and why: who has called it gets that.
+struct Refused {
+  Result why;
+};
+inline void require(bool so, Result otherwise = kInvalidValue) {
+  if (!so) throw Refused{otherwise};
+}
+
 int setting(const char* name, int otherwise);
 // Whether a setting that lists words has this one; unset: otherwise.
 bool lists(const char* name, const std::string& word, bool otherwise);
@@ -141,17 +149,16 @@ inline FakeEvent* of(Event event) { return reinterpret_cast<FakeEvent*>(event); 
 inline const void* pointer(Pointer address) { return reinterpret_cast<const void*>(address); }
 inline void* writable(Pointer address) { return reinterpret_cast<void*>(address); }
 
-Result find_context(FakeContext*& context);
+FakeContext& current_context();
 // As CUDA has it of calls that may wait: a capture that this thread has begun, or any thread in global mode, ends.
-Result end_captures();
+void end_captures();
 // Requires the lock. The driver looks where the handle points: at no stream, its process ends there.
 FakeStream* stream_of(Stream handle);
 // A stream of the current context.
-Result find_stream(Stream handle, FakeStream*& stream);
+FakeStream& stream_at(Stream handle);
 
 // Puts an entry into a stream. After an error nothing is run any more, functions of the host neither.
-Result put(FakeStream& stream, Entry entry, FakeQueue::Entry kind = FakeQueue::Entry::kOther);
-Result put_into(Stream handle, Entry entry);
+void put(FakeStream& stream, Entry entry, FakeQueue::Entry kind = FakeQueue::Entry::kOther);
 
 // Between host and device, or inside devices.
 void move_bytes(const void* to, const void* from, size_t bytes, const std::function<void()>& move);

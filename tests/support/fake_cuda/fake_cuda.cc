@@ -66,19 +66,21 @@ constexpr bool is_in(std::span<const Index> list, Index index) {
 
 template <Index kIndex, auto kFunction>
 struct Counted;
-template <Index kIndex, class... Arguments, Result (*kFunction)(Arguments...)>
+template <Index kIndex, class... Arguments, void (*kFunction)(Arguments...)>
 struct Counted<kIndex, kFunction> {
   static Result call(Arguments... arguments) {
     RONDO_CHECK(!FakeQueue::in_entry(), "a function in a stream uses the driver");
     calls[kIndex].fetch_add(1);
     constexpr bool kAny = is_in(kAnytime, kIndex);
-    if (!kAny && !fake().started) return kNotInitialized;
-    FakeContext* context = nullptr;
-    const Result found = kAny || is_in(kAnywhere, kIndex) ? static_cast<Result>(kSuccess) : find_context(context);
-    if (found != kSuccess) return found;
-    const Result captured = is_in(kWaiting, kIndex) ? end_captures() : static_cast<Result>(kSuccess);
-    if (captured != kSuccess) return captured;
-    return kFunction(arguments...);
+    try {
+      require(kAny || fake().started, kNotInitialized);
+      if (!kAny && !is_in(kAnywhere, kIndex)) current_context();
+      if (is_in(kWaiting, kIndex)) end_captures();
+      kFunction(arguments...);
+    } catch (const Refused& refused) {
+      return refused.why;
+    }
+    return kSuccess;
   }
 };
 
@@ -159,8 +161,8 @@ FAKE_CUDA_EXPORT const char* fake_cuda_uncalled() {
 // passes of calls; and what it holds: pieces of locked host memory, and of device memory; and events.
 FAKE_CUDA_EXPORT int fake_cuda_both_ways() { return fake().both_ways.load(); }
 FAKE_CUDA_EXPORT int fake_cuda_placed() { return fake().placed.load(); }
-FAKE_CUDA_EXPORT int fake_cuda_locked() { return fake().memory.locked(); }
-FAKE_CUDA_EXPORT int fake_cuda_held() { return fake().memory.held(); }
+FAKE_CUDA_EXPORT int fake_cuda_locked() { return fake().memory.count(true); }
+FAKE_CUDA_EXPORT int fake_cuda_held() { return fake().memory.count(false); }
 FAKE_CUDA_EXPORT int fake_cuda_events() {
   const std::lock_guard lock(fake().mutex);
   return static_cast<int>(fake().events.size());

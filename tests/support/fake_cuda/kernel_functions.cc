@@ -67,55 +67,49 @@ void run_call(FakeStream& stream, DeviceCall call, uint32_t lanes) {
 
 }  // namespace
 
-Result ModuleLoadData(Module* module, const void* image) {
-  FakeContext* const context = here().current.back();
+void ModuleLoadData(Module* module, const void* image) {
   constexpr uint32_t kFatBinary = 0xba55ed50;
   uint32_t first = 0;
   std::memcpy(&first, image, sizeof first);
   // A build without nvcc has none: the names are the same.
-  if (first != kFatBinary && std::strcmp(static_cast<const char*>(image), "no nvcc") != 0) return kInvalidImage;
+  require(first == kFatBinary || std::strcmp(static_cast<const char*>(image), "no nvcc") == 0, kInvalidImage);
   auto made = std::make_unique<FakeModule>();
   for (int dtype = 0; dtype < kDTypes; ++dtype) {
     const int kernel = kernel_of(dtype);
-    made->functions["rondo_call_" + std::to_string(kernel)] = {context, kernel};
+    made->functions["rondo_call_" + std::to_string(kernel)] = {&current_context(), kernel};
   }
   *module = reinterpret_cast<Module>(made.get());
   const std::lock_guard lock(fake().mutex);
   fake().modules.push_back(std::move(made));
-  return kSuccess;
 }
-Result ModuleGetFunction(Function* function, Module module, const char* name) {
+void ModuleGetFunction(Function* function, Module module, const char* name) {
   auto& all = reinterpret_cast<FakeModule*>(module)->functions;
   const auto found = all.find(name);
-  if (found == all.end()) return kNotFound;
-  return *function = reinterpret_cast<Function>(&found->second), kSuccess;
+  require(found != all.end(), kNotFound);
+  *function = reinterpret_cast<Function>(&found->second);
 }
-Result FuncLoad(Function function) { return reinterpret_cast<FakeFunction*>(function)->loaded = true, kSuccess; }
-Result LaunchKernel(Function function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x,
-                    unsigned block_y, unsigned block_z, unsigned shared_bytes, Stream handle, void** parameters,
-                    void** extra) {
+void FuncLoad(Function function) { reinterpret_cast<FakeFunction*>(function)->loaded = true; }
+void LaunchKernel(Function function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x,
+                  unsigned block_y, unsigned block_z, unsigned shared_bytes, Stream handle, void** parameters,
+                  void** extra) {
   auto* const kernel = reinterpret_cast<FakeFunction*>(function);
-  FakeStream* stream = nullptr;
-  if (const Result failed = find_stream(handle, stream)) return failed;
-  if (kernel == nullptr || kernel->context != stream->context) return kInvalidHandle;
-  if (grid_x == 0 || grid_y != 1 || grid_z != 1 || block_x != kThreadsABlock || block_y != 1 || block_z != 1) {
-    return kInvalidValue;
-  }
-  if (shared_bytes != 0 || extra != nullptr) return kInvalidValue;
+  FakeStream& stream = stream_at(handle);
+  require(kernel != nullptr && kernel->context == stream.context, kInvalidHandle);
+  require(grid_x > 0 && grid_y == 1 && grid_z == 1 && block_x == kThreadsABlock && block_y == 1 && block_z == 1);
+  require(shared_bytes == 0 && extra == nullptr);
   if (!kernel->loaded) {
     for (const auto& queue : fake().queues) queue->synchronize_all();
   }
   const auto call = std::make_shared<const DeviceCall>(*static_cast<const DeviceCall*>(parameters[0]));
-  if (kernel_of(call->dtype) != kernel->dtype) return kInvalidValue;
+  require(kernel_of(call->dtype) == kernel->dtype);
   {
-    const std::lock_guard lock(stream->context->launching);
-    uint64_t& last = stream->context->launched;
+    const std::lock_guard lock(stream.context->launching);
+    uint64_t& last = stream.context->launched;
     here().now = last = std::max(here().now, last) + virtual_time::kLaunch;
   }
-  const Result result = put(
-      *stream, [call, grid_x](FakeStream& in) { run_call(in, *call, grid_x); }, FakeQueue::Entry::kKernel);
-  if (setting("CUDA_LAUNCH_BLOCKING", 0) != 0) fake().queue_of(*stream).synchronize(stream);
-  return result;
+  put(
+      stream, [call, grid_x](FakeStream& in) { run_call(in, *call, grid_x); }, FakeQueue::Entry::kKernel);
+  if (setting("CUDA_LAUNCH_BLOCKING", 0) != 0) fake().queue_of(stream).synchronize(&stream);
 }
 
 }  // namespace rondo::testing::functions

@@ -11,47 +11,57 @@
 
 namespace rondo::testing {
 
+// Device memory, in a file, as long as somebody has it: a page that says what it is, the memory, and a time for each
+// word. Other processes map it by its descriptor.
+struct FakeFile {
+  // Takes the descriptor.
+  explicit FakeFile(int given);
+  ~FakeFile();
+  FakeFile(const FakeFile&) = delete;
+  struct Header {
+    uint64_t magic;
+    size_t bytes;
+    int home;                    // the device whose memory it is
+    std::atomic<uint32_t> gone;  // 1 once its maker of MemAlloc has released it
+  };
+  const int descriptor;
+  size_t mapped = 0;
+  Header* header = nullptr;   // nullptr: it is no such file
+  std::byte* data = nullptr;  // of the size of the memory, and its times behind it
+  std::atomic<uint64_t>* times = nullptr;
+};
+// Throws Refused.
+std::shared_ptr<FakeFile> make_file(size_t bytes, int home);
+
 // Memory of devices that are none. What the program gets is an address that it cannot touch: who uses it without the
-// driver dies. Any thread. nullptr, 0, false: refused.
-class FakeMemory {
- public:
+// driver dies. Any thread; the driver's functions (memory_functions.cc) hold the lock.
+struct FakeMemory {
   static constexpr size_t kGranularity = 2u << 20;
 
-  // MemAlloc and MemFree, IpcOpenMemHandle and IpcCloseMemHandle. Who reaches memory of IPC after its maker has
-  // released it ends.
-  void* allocate(size_t bytes, int device);
-  bool release(void* memory);
-  bool get_handle(void* memory, cuda::IpcHandle& handle) const;
-  void* open_handle(const cuda::IpcHandle& handle, int device);
-  bool close_handle(void* memory);
-  static int home_of(const cuda::IpcHandle& handle);
-
-  // Allocations that are mapped piece by piece; each handle holds one of them, and so does each mapping.
-  cuda::Allocation create(size_t bytes, int device);
-  int hand_out(cuda::Allocation allocation) const;  // a descriptor; -1: refused
-  cuda::Allocation take_in(int descriptor);
-  bool drop(cuda::Allocation allocation);
-  void* reserve(size_t bytes);
-  bool unreserve(void* memory, size_t bytes);
-  bool map(void* memory, size_t bytes, cuda::Allocation allocation);
-  bool unmap(void* memory, size_t bytes);
-  bool give_access(void* memory, size_t bytes, int device);
+  // Locked host memory; of MemAlloc; of IpcOpenMemHandle; of MemAddressReserve, and what MemMap has put there.
+  enum class Kind { kHost, kAllocated, kOpened, kReserved, kMapped };
+  struct Run {
+    Kind kind;
+    size_t bytes;
+    uint32_t reaching = 0;  // a bit for each device that may
+    std::shared_ptr<FakeFile> file = nullptr;
+    int home() const { return file == nullptr ? -1 : file->header->home; }
+  };
+  // The rest is for those who hold the lock. Throws Refused: there is no such run.
+  Run& at(cuda::Pointer memory, Kind kind);
+  // At an address that nobody has.
+  cuda::Pointer add(Run run);
+  void remove(cuda::Pointer memory, Kind kind);
+  // The run that has all of it; nullptr: none.
+  const std::pair<const uintptr_t, Run>* holding(const void* address, size_t bytes) const;
 
   // The device whose memory an address is of; -1: of none.
   int home_of(const void* address) const;
-  // False: some of it is locked already; it is not.
-  bool lock_host(void* memory, size_t bytes);
-  bool unlock_host(void* memory);
-  bool is_locked(const void* address) const;
-  int locked() const;  // pieces
-  int held() const;    // pieces of device memory, made, reserved or mapped here, and handles
-
+  int count(bool locked) const;  // pieces of locked host memory; or of device memory, and handles
   // Where a kernel of the device, or a copy in one of its streams, reaches [address, address + bytes). Ends the process
   // if it is neither memory that it may reach nor locked host memory. Copies go between devices that are no peers, too.
   enum class By : bool { kKernel, kCopy };
   std::byte* reach(const void* address, size_t bytes, int device, By by) const;
-  // Kernels of the device reach what is allocated on the other.
-  void enable_peer(int device, int other);
   // The virtual time of a word where it is reached, which all that map it share, and its device; nullptr, -1: the
   // host's.
   struct Times {
@@ -59,41 +69,12 @@ class FakeMemory {
     int home;
   };
   Times times_of(const uint32_t* reached) const;
-  // Zeroes that take no memory: so many of the first bytes.
-  size_t clear(void* memory, size_t bytes);
 
- private:
-  enum class Kind { kAllocated, kOpened, kMapped };
-  // A file, as long as somebody has it.
-  struct File {
-    explicit File(int number) : file(number) {}
-    ~File();
-    const int file;
-  };
-  struct Run {
-    Kind kind;
-    std::byte* data;  // the same memory, mapped for the devices, and what is behind it
-    size_t bytes;
-    int home;           // the device whose memory it is
-    uint32_t reaching;  // a bit for each device that may
-    std::shared_ptr<File> file;
-    // Behind the memory: 1 once its maker of MemAlloc has released it; and a time for each word.
-    std::atomic<uint32_t>& gone() const;
-  };
-  void* add(Kind kind, std::shared_ptr<File> file, size_t bytes, int device);
-  bool remove(void* memory, Kind kind);
-
-  mutable std::mutex mutex_;
-  std::map<uintptr_t, Run> runs_;       // by the program's address
-  uint32_t peers_[32] = {};             // by device: a bit for each that it reaches
-  std::map<uintptr_t, size_t> ranges_;  // reserved
-  std::map<uintptr_t, size_t> locked_;  // host memory
-  struct Handle {
-    std::shared_ptr<File> file;
-    size_t bytes;
-  };
-  std::map<cuda::Allocation, Handle> handles_;
-  cuda::Allocation last_ = 0;
+  mutable std::mutex mutex;
+  std::map<uintptr_t, Run> runs;  // by the program's address
+  uint32_t peers[32] = {};        // by device: a bit for each whose memory of MemAlloc its kernels reach
+  std::map<cuda::Allocation, std::shared_ptr<FakeFile>> handles;
+  cuda::Allocation last = 0;
 };
 
 }  // namespace rondo::testing

@@ -1,10 +1,25 @@
 // Functions of the fake driver: memory, and copies.
+#include <fcntl.h>
+#include <unistd.h>
+
 #include <cstring>
 
+#include "ring/base/check.h"
 #include "tests/support/fake_cuda/functions.h"
 
 namespace rondo::testing::functions {
 namespace {
+
+using Kind = FakeMemory::Kind;
+using Run = FakeMemory::Run;
+
+struct Locked {
+  FakeMemory& memory = fake().memory;
+  const std::lock_guard<std::mutex> lock{memory.mutex};
+  FakeMemory* operator->() const { return &memory; }
+};
+
+constexpr uint32_t bit(int device) { return 1u << device; }
 
 // A word is written at once, as over PCIe: threads of the host look at it.
 void copy_bytes(std::byte* to, std::byte* from, size_t bytes) {
@@ -26,141 +41,188 @@ void copy_rows(int device, const Copy2D& copy) {
   });
 }
 
+// Of whole pages, those take no memory.
+void zero(const FakeStream& in, Pointer memory, size_t bytes) {
+  constexpr size_t kPageBytes = 4096;
+  std::byte* const data = fake().memory.reach(pointer(memory), bytes, in.context->device, By::kKernel);
+  const size_t pages = bytes / kPageBytes * kPageBytes;
+  {
+    const Locked all;
+    const auto& [begin, run] = *all->holding(pointer(memory), bytes);
+    RONDO_CHECK(
+        begin == memory && (pages == 0 || fallocate(run.file->descriptor, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
+                                                    kPageBytes, static_cast<off_t>(pages)) == 0),
+        "zeroing from the first byte on");
+  }
+  std::memset(data + pages, 0, bytes - pages);
+}
+
 }  // namespace
 
-Result MemAlloc(Pointer* memory, size_t bytes) {
-  FakeContext* const context = here().current.back();
-  void* const made = fake().memory.allocate(bytes, context->device);
-  *memory = reinterpret_cast<Pointer>(made);
-  return made != nullptr ? kSuccess : bytes == 0 ? kInvalidValue : kOutOfMemory;
+void MemAlloc(Pointer* memory, size_t bytes) {
+  const int device = current_context().device;
+  auto file = make_file(bytes, device);
+  *memory = Locked()->add({Kind::kAllocated, bytes, bit(device), std::move(file)});
 }
 // After everything that has been put into streams.
-Result MemFree(Pointer memory) {
+void MemFree(Pointer memory) {
   for (const auto& queue : fake().queues) queue->synchronize_all();
-  return fake().memory.release(writable(memory)) ? kSuccess : kInvalidValue;
+  Locked()->remove(memory, Kind::kAllocated);
 }
-Result MemsetD8Async(Pointer memory, unsigned char value, size_t bytes, Stream stream) {
-  return put_into(stream, [=](const FakeStream& in) {
-    const size_t cleared = value == 0 ? fake().memory.clear(writable(memory), bytes) : 0;
-    std::memset(fake().memory.reach(pointer(memory), bytes, in.context->device, By::kKernel) + cleared, value,
-                bytes - cleared);
-  });
+void MemsetD8Async(Pointer memory, unsigned char value, size_t bytes, Stream stream) {
+  require(value == 0);  // nobody asks for another one
+  put(stream_at(stream), [=](const FakeStream& in) { zero(in, memory, bytes); });
 }
-Result MemcpyAsync(Pointer to, Pointer from, size_t bytes, Stream stream) {
+void MemcpyAsync(Pointer to, Pointer from, size_t bytes, Stream stream) {
   const Copy2D rows{{0, 0, kMemoryUnified, nullptr, from, nullptr, bytes},
                     {0, 0, kMemoryUnified, nullptr, to, nullptr, bytes},
                     bytes,
                     1};
-  const Result status = put_into(stream, [rows](const FakeStream& in) { copy_rows(in.context->device, rows); });
-  const bool in_host = fake().memory.home_of(pointer(to)) < 0 && fake().memory.home_of(pointer(from)) < 0;
-  return status == kSuccess && in_host ? StreamSynchronize(stream) : status;
+  put(stream_at(stream), [rows](const FakeStream& in) { copy_rows(in.context->device, rows); });
+  if (fake().memory.home_of(pointer(to)) < 0 && fake().memory.home_of(pointer(from)) < 0) StreamSynchronize(stream);
 }
-Result Memcpy2DAsync(const Copy2D* copy, Stream stream) {
+void Memcpy2DAsync(const Copy2D* copy, Stream stream) {
   const auto most = static_cast<size_t>(setting("FAKE_CUDA_MAX_PITCH", 0x7fffffff));
-  const auto wrong = [&](const Copy2DSide& side) {
-    return side.type != kMemoryUnified || side.x != 0 || side.y != 0 || side.pitch < copy->row_bytes ||
-           side.pitch > most;
-  };
-  if (wrong(copy->from) || wrong(copy->to)) return kInvalidValue;
-  return put_into(stream, [rows = *copy](const FakeStream& in) { copy_rows(in.context->device, rows); });
+  for (const Copy2DSide& side : {copy->from, copy->to}) {
+    require(side.type == kMemoryUnified && side.x == 0 && side.y == 0);
+    require(side.pitch >= copy->row_bytes && side.pitch <= most);
+  }
+  put(stream_at(stream), [rows = *copy](const FakeStream& in) { copy_rows(in.context->device, rows); });
 }
-Result PointerGetAttributes(unsigned count, PointerAttribute* attributes, void** data, Pointer address) {
-  const int home = fake().memory.home_of(pointer(address));
-  const bool locked = fake().memory.is_locked(pointer(address));
+void PointerGetAttributes(unsigned count, PointerAttribute* attributes, void** data, Pointer address) {
+  const Locked all;
+  const auto* const found = all->holding(pointer(address), 1);
+  const int home = found == nullptr ? -1 : found->second.home();
   for (unsigned i = 0; i < count; ++i) {
     int value = 0;
-    if (attributes[i] == kMemoryType) value = home >= 0 ? kMemoryDevice : locked ? 1 : 0;
+    if (attributes[i] == kMemoryType) value = home >= 0 ? kMemoryDevice : found != nullptr ? 1 : 0;
     if (attributes[i] == kDeviceOrdinal) value = home >= 0 ? home : -2;
     std::memcpy(data[i], &value, sizeof value);
   }
-  return kSuccess;
 }
-Result MemHostRegister(void* memory, size_t bytes, unsigned flags) {
-  if (memory == nullptr || bytes == 0 || flags != (kRegisterPortable | kRegisterDeviceMap)) return kInvalidValue;
-  return fake().memory.lock_host(memory, bytes) ? kSuccess : kHostMemoryAlreadyRegistered;
+void MemHostRegister(void* memory, size_t bytes, unsigned flags) {
+  require(memory != nullptr && bytes != 0 && flags == (kRegisterPortable | kRegisterDeviceMap));
+  const auto begin = reinterpret_cast<Pointer>(memory);
+  const Locked all;
+  const auto next = all->runs.lower_bound(begin + bytes);
+  const bool overlaps = next != all->runs.begin() && std::prev(next)->first + std::prev(next)->second.bytes > begin;
+  require(!overlaps, kHostMemoryAlreadyRegistered);
+  all->runs[begin] = {Kind::kHost, bytes};
 }
-Result MemHostUnregister(void* memory) {
-  return fake().memory.unlock_host(memory) ? kSuccess : kHostMemoryNotRegistered;
+void MemHostUnregister(void* memory) {
+  const Locked all;
+  const auto found = all->runs.find(reinterpret_cast<Pointer>(memory));
+  require(found != all->runs.end() && found->second.kind == Kind::kHost, kHostMemoryNotRegistered);
+  all->runs.erase(found);
 }
-Result MemHostGetDevicePointer(Pointer* at_device, void* memory, unsigned flags) {
-  if (flags != 0 || !fake().memory.is_locked(memory)) return kInvalidValue;
-  return *at_device = reinterpret_cast<Pointer>(memory), kSuccess;
+void MemHostGetDevicePointer(Pointer* at_device, void* memory, unsigned flags) {
+  const Locked all;
+  const auto* const found = all->holding(memory, 1);
+  require(flags == 0 && found != nullptr && found->second.kind == Kind::kHost);
+  *at_device = reinterpret_cast<Pointer>(memory);
 }
 
 // --- memory that other processes map
-bool are_right(const AllocationProperties& properties) {
-  return properties.type == kAllocationPinned && properties.location.type == kLocationDevice &&
-         is_device(properties.location.id) && properties.handle_types == kPosixFileDescriptor;
+namespace {
+
+void require_right(const AllocationProperties& properties) {
+  require(properties.type == kAllocationPinned && properties.location.type == kLocationDevice &&
+          is_device(properties.location.id) && properties.handle_types == kPosixFileDescriptor);
 }
-Result MemGetAllocationGranularity(size_t* bytes, const AllocationProperties* properties, int which) {
-  if (which != kGranularityRecommended || !are_right(*properties)) return kInvalidValue;
-  return *bytes = FakeMemory::kGranularity, kSuccess;
+void require_shares(int by) {
+  require((setting("FAKE_CUDA_SHARES", kSharesByDescriptors | kSharesByHandles) & by) != 0, kNotSupported);
 }
-Result MemCreate(Allocation* allocation, size_t bytes, const AllocationProperties* properties,
-                 unsigned long long flags) {
-  const bool shares = (setting("FAKE_CUDA_SHARES", kSharesByDescriptors) & kSharesByDescriptors) != 0;
-  if (!shares) return kNotSupported;
-  if (flags != 0 || !are_right(*properties) || bytes % FakeMemory::kGranularity != 0) return kInvalidValue;
-  *allocation = fake().memory.create(bytes, properties->location.id);
-  return *allocation != 0 ? kSuccess : kOutOfMemory;
+// What a handle of IPC holds.
+struct Told {
+  int process, descriptor;
+};
+static_assert(sizeof(Told) <= sizeof(IpcHandle));
+
+}  // namespace
+
+void MemGetAllocationGranularity(size_t* bytes, const AllocationProperties* properties, int which) {
+  require(which == kGranularityRecommended);
+  require_right(*properties);
+  *bytes = FakeMemory::kGranularity;
 }
-Result MemRelease(Allocation allocation) { return fake().memory.drop(allocation) ? kSuccess : kInvalidValue; }
-Result MemExportToShareableHandle(void* handle, Allocation allocation, int type, unsigned long long flags) {
-  if (type != kPosixFileDescriptor || flags != 0) return kInvalidValue;
-  const int descriptor = fake().memory.hand_out(allocation);
+void MemCreate(Allocation* allocation, size_t bytes, const AllocationProperties* properties, unsigned long long flags) {
+  require_shares(kSharesByDescriptors);
+  require(flags == 0 && bytes % FakeMemory::kGranularity == 0);
+  require_right(*properties);
+  auto file = make_file(bytes, properties->location.id);
+  const Locked all;
+  all->handles[*allocation = ++all->last] = std::move(file);
+}
+void MemRelease(Allocation allocation) { require(Locked()->handles.erase(allocation) == 1); }
+void MemExportToShareableHandle(void* handle, Allocation allocation, int type, unsigned long long flags) {
+  const Locked all;
+  const auto found = all->handles.find(allocation);
+  require(type == kPosixFileDescriptor && flags == 0 && found != all->handles.end());
+  const int descriptor = fcntl(found->second->descriptor, F_DUPFD_CLOEXEC, 0);
+  require(descriptor >= 0);
   std::memcpy(handle, &descriptor, sizeof descriptor);
-  return descriptor >= 0 ? kSuccess : kInvalidValue;
 }
-Result MemImportFromShareableHandle(Allocation* allocation, void* handle, int type) {
-  if (setting("FAKE_CUDA_IMPORTS", 1) == 0) return kNotSupported;
-  if (type != kPosixFileDescriptor) return kInvalidValue;
-  *allocation = fake().memory.take_in(static_cast<int>(reinterpret_cast<intptr_t>(handle)));
-  return *allocation != 0 ? kSuccess : kInvalidValue;
+void MemImportFromShareableHandle(Allocation* allocation, void* handle, int type) {
+  require(setting("FAKE_CUDA_IMPORTS", 1) != 0, kNotSupported);
+  require(type == kPosixFileDescriptor);
+  const int given = static_cast<int>(reinterpret_cast<intptr_t>(handle));
+  auto file = std::make_shared<FakeFile>(fcntl(given, F_DUPFD_CLOEXEC, 0));
+  require(file->header != nullptr);
+  const Locked all;
+  all->handles[*allocation = ++all->last] = std::move(file);
 }
-Result MemAddressReserve(Pointer* memory, size_t bytes, size_t alignment, Pointer wanted, unsigned long long flags) {
-  if (alignment != 0 || wanted != 0 || flags != 0) return kInvalidValue;
-  void* const found = fake().memory.reserve(bytes);
-  *memory = reinterpret_cast<Pointer>(found);
-  return found != nullptr ? kSuccess : kInvalidValue;
+void MemAddressReserve(Pointer* memory, size_t bytes, size_t alignment, Pointer wanted, unsigned long long flags) {
+  require(bytes != 0 && bytes % FakeMemory::kGranularity == 0 && alignment == 0 && wanted == 0 && flags == 0);
+  *memory = Locked()->add({Kind::kReserved, bytes});
 }
-Result MemAddressFree(Pointer memory, size_t bytes) {
-  return fake().memory.unreserve(writable(memory), bytes) ? kSuccess : kInvalidValue;
+void MemAddressFree(Pointer memory, size_t bytes) {
+  const Locked all;
+  require(all->at(memory, Kind::kReserved).bytes == bytes);
+  all->remove(memory, Kind::kReserved);
 }
-Result MemMap(Pointer memory, size_t bytes, size_t offset, Allocation allocation, unsigned long long flags) {
-  if (offset != 0 || flags != 0) return kInvalidValue;
-  return fake().memory.map(writable(memory), bytes, allocation) ? kSuccess : kInvalidValue;
+// Each mapping keeps its allocation.
+void MemMap(Pointer memory, size_t bytes, size_t offset, Allocation allocation, unsigned long long flags) {
+  const Locked all;
+  Run& run = all->at(memory, Kind::kReserved);
+  const auto found = all->handles.find(allocation);
+  require(found != all->handles.end() && offset == 0 && flags == 0);
+  require(run.bytes == bytes && found->second->header->bytes == bytes);
+  run = {Kind::kMapped, bytes, 0, found->second};
 }
 // At once: what is still in streams and touches it ends the process.
-Result MemUnmap(Pointer memory, size_t bytes) {
-  return fake().memory.unmap(writable(memory), bytes) ? kSuccess : kInvalidValue;
+void MemUnmap(Pointer memory, size_t bytes) {
+  const Locked all;
+  Run& run = all->at(memory, Kind::kMapped);
+  require(run.bytes == bytes);
+  run = {Kind::kReserved, bytes};
 }
-Result MemSetAccess(Pointer memory, size_t bytes, const Access* access, size_t count) {
-  const int home = fake().memory.home_of(pointer(memory));
-  if (count != 1 || access->flags != kReadWrite || access->location.type != kLocationDevice) return kInvalidValue;
-  const int device = access->location.id;
-  if (!is_device(device)) return kInvalidDevice;
-  if (!maps(device, home)) return kInvalidDevice;
-  return fake().memory.give_access(writable(memory), bytes, device) ? kSuccess : kInvalidValue;
+void MemSetAccess(Pointer memory, size_t bytes, const Access* access, size_t count) {
+  require(count == 1 && access->flags == kReadWrite && access->location.type == kLocationDevice);
+  const Locked all;
+  Run& run = all->at(memory, Kind::kMapped);
+  require(run.bytes == bytes);
+  require(is_device(access->location.id) && maps(access->location.id, run.home()), kInvalidDevice);
+  run.reaching |= bit(access->location.id);
 }
-bool shares_by_handles() {
-  return (setting("FAKE_CUDA_SHARES", kSharesByDescriptors | kSharesByHandles) & kSharesByHandles) != 0;
+void IpcGetMemHandle(IpcHandle* handle, Pointer memory) {
+  require_shares(kSharesByHandles);
+  const Told told{getpid(), Locked()->at(memory, Kind::kAllocated).file->descriptor};
+  *handle = {};
+  std::memcpy(handle->reserved, &told, sizeof told);
 }
-Result IpcGetMemHandle(IpcHandle* handle, Pointer memory) {
-  if (!shares_by_handles()) return kNotSupported;
-  return fake().memory.get_handle(writable(memory), *handle) ? kSuccess : kInvalidValue;
+void IpcOpenMemHandle(Pointer* memory, IpcHandle handle, unsigned flags) {
+  const int device = current_context().device;
+  require_shares(kSharesByHandles);
+  Told told;
+  std::memcpy(&told, handle.reserved, sizeof told);
+  require(flags == kLazyEnablePeerAccess);
+  const std::string path = "/proc/" + std::to_string(told.process) + "/fd/" + std::to_string(told.descriptor);
+  auto file = std::make_shared<FakeFile>(open(path.c_str(), O_RDWR | O_CLOEXEC));
+  require(told.process != getpid() && file->header != nullptr, kInvalidContext);
+  const int home = file->header->home;
+  require(maps(device, home), kPeerAccessUnsupported);
+  *memory = Locked()->add({Kind::kOpened, file->header->bytes, bit(device) | bit(home), file});
 }
-Result IpcOpenMemHandle(Pointer* memory, IpcHandle handle, unsigned flags) {
-  FakeContext* const context = here().current.back();
-  if (!shares_by_handles()) return kNotSupported;
-  const int home = FakeMemory::home_of(handle);
-  if (flags != kLazyEnablePeerAccess) return kInvalidValue;
-  if (!maps(context->device, home)) return kPeerAccessUnsupported;
-  void* const found = fake().memory.open_handle(handle, context->device);
-  *memory = reinterpret_cast<Pointer>(found);
-  return found != nullptr ? kSuccess : kInvalidContext;
-}
-Result IpcCloseMemHandle(Pointer memory) {
-  return fake().memory.close_handle(writable(memory)) ? kSuccess : kInvalidValue;
-}
+void IpcCloseMemHandle(Pointer memory) { Locked()->remove(memory, Kind::kOpened); }
 
 }  // namespace rondo::testing::functions

@@ -15,143 +15,126 @@ void run_word(const FakeContext& context, const MemoryOperation& op) {
 
 }  // namespace
 
-Result StreamCreate(Stream* stream, unsigned flags) {
-  FakeContext* const context = here().current.back();
-  if (flags > kStreamNonBlocking) return kInvalidValue;
+void StreamCreate(Stream* stream, unsigned flags) {
+  require(flags <= kStreamNonBlocking);
   const std::lock_guard lock(fake().mutex);
-  auto made = fake().make_stream(context, flags == 0);
+  auto made = fake().make_stream(&current_context(), flags == 0);
   *stream = made.get();
   fake().streams[*stream] = std::move(made);
-  return kSuccess;
 }
-Result StreamQuery(Stream handle) {
-  FakeStream* stream = nullptr;
-  if (const Result failed = find_stream(handle, stream)) return failed;
-  FakeQueue& queue = fake().queue_of(*stream);
-  return queue.has_run(stream, queue.added(stream)) ? kSuccess : kNotReady;
+void StreamQuery(Stream handle) {
+  FakeStream& stream = stream_at(handle);
+  FakeQueue& queue = fake().queue_of(stream);
+  require(queue.has_run(&stream, queue.added(&stream)), kNotReady);
 }
-Result StreamSynchronize(Stream handle) {
-  FakeStream* stream = nullptr;
-  if (const Result failed = find_stream(handle, stream)) return failed;
-  fake().queue_of(*stream).synchronize(stream);
-  here().now = std::max(here().now, stream->now.load());
-  return stream->context->error.load();
+void StreamSynchronize(Stream handle) {
+  FakeStream& stream = stream_at(handle);
+  fake().queue_of(stream).synchronize(&stream);
+  here().now = std::max(here().now, stream.now.load());
+  current_context();
 }
-Result StreamDestroy(Stream handle) {
-  FakeStream* stream = nullptr;
-  if (const Result failed = find_stream(handle, stream)) return failed;
-  fake().queue_of(*stream).synchronize(stream);
+void StreamDestroy(Stream handle) {
+  FakeStream& stream = stream_at(handle);
+  fake().queue_of(stream).synchronize(&stream);
   const std::lock_guard lock(fake().mutex);
-  return fake().streams.erase(handle) == 1 ? kSuccess : kInvalidHandle;
+  require(fake().streams.erase(handle) == 1, kInvalidHandle);
 }
-Result StreamGetCtx(Stream handle, Context* context) {
+void StreamGetCtx(Stream handle, Context* context) {
   const std::lock_guard lock(fake().mutex);
-  return *context = reinterpret_cast<Context>(stream_of(handle)->context), kSuccess;
+  *context = reinterpret_cast<Context>(stream_of(handle)->context);
 }
-Result StreamGetId(Stream handle, unsigned long long* id) {
-  FakeStream* stream = nullptr;
-  if (const Result failed = find_stream(handle, stream)) return failed;
-  return *id = stream->id, kSuccess;
-}
-Result StreamIsCapturing(Stream handle, int* status) {
-  FakeStream* stream = nullptr;
-  *status = 0;
-  if (const Result failed = find_stream(handle, stream)) return failed;
-  *status = static_cast<int>(stream->capture);
-  if (stream != stream->context->legacy.get()) return kSuccess;
+void StreamGetId(Stream handle, unsigned long long* id) { *id = stream_at(handle).id; }
+void StreamIsCapturing(Stream handle, int* status) {
+  const FakeStream& stream = stream_at(handle);
+  *status = static_cast<int>(stream.capture);
+  if (&stream != stream.context->legacy.get()) return;
   const std::lock_guard lock(fake().mutex);
   for (const auto& [other, known] : fake().streams) {
-    if (known->context == stream->context && known->blocks && known->capture == Capture::kActive) {
-      return kCaptureImplicit;
-    }
+    require(known->context != stream.context || !known->blocks || known->capture != Capture::kActive, kCaptureImplicit);
   }
-  return kSuccess;
 }
-bool is_event(Event event) {
+
+// --- events
+namespace {
+
+FakeEvent& event_at(Event event) {
   const std::lock_guard lock(fake().mutex);
-  return fake().events.count(of(event)) == 1;
+  require(fake().events.count(of(event)) == 1, kInvalidHandle);
+  return *of(event);
 }
-Result EventCreate(Event* event, unsigned flags) {
-  FakeContext* const context = here().current.back();
-  if (flags != 0 && flags != kEventDisableTiming) return kInvalidValue;
-  auto* const made = new FakeEvent(context, flags == 0);
+
+}  // namespace
+
+void EventCreate(Event* event, unsigned flags) {
+  require(flags == 0 || flags == kEventDisableTiming);
+  auto* const made = new FakeEvent(&current_context(), flags == 0);
   *event = reinterpret_cast<Event>(made);
   const std::lock_guard lock(fake().mutex);
   fake().events.insert(made);
-  return kSuccess;
 }
-Result EventDestroy(Event event) {
-  FakeContext* const context = here().current.back();
-  if (!is_event(event) || of(event)->context != context) return kInvalidHandle;
+void EventDestroy(Event event) {
+  require(event_at(event).context == &current_context(), kInvalidHandle);
   const std::lock_guard lock(fake().mutex);
   fake().events.erase(of(event));
   fake().retired.emplace_back(of(event));
-  return kSuccess;
 }
-Result EventRecord(Event event, Stream handle) {
-  FakeStream* stream = nullptr;
-  if (const Result failed = find_stream(handle, stream)) return failed;
-  if (!is_event(event) || of(event)->context != stream->context) return kInvalidHandle;
-  FakeEvent* const at = of(event);
+void EventRecord(Event event, Stream handle) {
+  FakeStream& stream = stream_at(handle);
+  FakeEvent& at = event_at(event);
+  require(at.context == stream.context, kInvalidHandle);
   uint64_t number = 0;
   {
-    const std::lock_guard lock(at->mutex);
-    number = ++at->recorded;
+    const std::lock_guard lock(at.mutex);
+    number = ++at.recorded;
   }
-  return put(*stream, [at, number](const FakeStream& in) {
-    const std::lock_guard lock(at->mutex);
-    at->passed = number;
-    at->time = in.now;
-    at->when = std::chrono::steady_clock::now();
-    at->changed.notify_all();
+  put(stream, [&at, number](const FakeStream& in) {
+    const std::lock_guard lock(at.mutex);
+    at.passed = number;
+    at.time = in.now;
+    at.when = std::chrono::steady_clock::now();
+    at.changed.notify_all();
   });
 }
-Result EventElapsedTime(float* milliseconds, Event first, Event second) {
-  FakeEvent* const both[] = {of(first), of(second)};
-  if (!is_event(first) || !is_event(second) || !both[0]->timed || !both[1]->timed) return kInvalidHandle;
+void EventElapsedTime(float* milliseconds, Event first, Event second) {
+  FakeEvent* const both[] = {&event_at(first), &event_at(second)};
   for (FakeEvent* event : both) {
     const std::lock_guard lock(event->mutex);
-    if (event->recorded == 0) return kInvalidHandle;
-    if (event->passed < event->recorded) return kNotReady;
+    require(event->timed && event->recorded > 0, kInvalidHandle);
+    require(event->passed == event->recorded, kNotReady);
   }
   *milliseconds = std::chrono::duration<float, std::milli>(both[1]->when - both[0]->when).count();
-  return kSuccess;
 }
 // Of another context, too.
-Result StreamWaitEvent(Stream stream, Event event, unsigned flags) {
-  if (flags != 0) return kInvalidValue;
-  if (!is_event(event)) return kInvalidHandle;
-  FakeEvent* const at = of(event);
+void StreamWaitEvent(Stream stream, Event event, unsigned flags) {
+  require(flags == 0);
+  FakeEvent& at = event_at(event);
   uint64_t number = 0;
   {
-    const std::lock_guard lock(at->mutex);
-    number = at->recorded;
+    const std::lock_guard lock(at.mutex);
+    number = at.recorded;
   }
-  return put_into(stream, [at, number](FakeStream& in) {
-    std::unique_lock lock(at->mutex);
-    const auto over = [&] { return at->passed >= number || at->context->error.load() != kSuccess; };
-    while (!at->changed.wait_for(lock, std::chrono::milliseconds(100), over)) continue;
-    in.now = std::max(in.now.load(), at->time);
+  put(stream_at(stream), [&at, number](FakeStream& in) {
+    std::unique_lock lock(at.mutex);
+    const auto over = [&] { return at.passed >= number || at.context->error.load() != kSuccess; };
+    while (!at.changed.wait_for(lock, std::chrono::milliseconds(100), over)) continue;
+    in.now = std::max(in.now.load(), at.time);
   });
 }
-Result LaunchHostFunc(Stream stream, HostFunction function, void* argument) {
-  return put_into(stream, [function, argument](FakeStream& in) {
+void LaunchHostFunc(Stream stream, HostFunction function, void* argument) {
+  put(stream_at(stream), [function, argument](FakeStream& in) {
     in.now += virtual_time::kFunction;
     sleep_us(setting("FAKE_CUDA_FUNCTION_US", 0));
     function(argument);
   });
 }
-Result StreamBatchMemOp(Stream handle, unsigned count, MemoryOperation* operations, unsigned flags) {
+void StreamBatchMemOp(Stream handle, unsigned count, MemoryOperation* operations, unsigned flags) {
   constexpr unsigned kMost = 256;
-  if (count == 0 || count > kMost || flags != 0) return kInvalidValue;
+  require(count > 0 && count <= kMost && flags == 0);
   const std::vector<MemoryOperation> all(operations, operations + count);
   for (const MemoryOperation& op : all) {
-    if (op.flags != 0 || op.operation != kWaitValue32) return kInvalidValue;
-    if (op.address % sizeof(uint32_t) != 0) return kInvalidValue;
+    require(op.flags == 0 && op.operation == kWaitValue32 && op.address % sizeof(uint32_t) == 0);
   }
-  FakeStream* stream = nullptr;
-  if (const Result failed = find_stream(handle, stream)) return failed;
-  return put(*stream, [all](const FakeStream& in) {
+  put(stream_at(handle), [all](const FakeStream& in) {
     for (const MemoryOperation& op : all) run_word(*in.context, op);
   });
 }
