@@ -15,37 +15,24 @@ namespace {
 
 thread_local bool runs_entry = false;
 
-// The right to run entries; without FAKE_CUDA_SLICES there is nothing to wait for.
-class Slice {
- public:
-  Slice() : file_(std::getenv("FAKE_CUDA_SLICES") == nullptr ? -1 : open()) {}
-  ~Slice() {
-    if (file_ >= 0) close(file_);
-  }
-  Slice(const Slice&) = delete;
-  void take() { lock(LOCK_EX); }
-  void give() { lock(LOCK_UN); }
+// The right to run entries, of a thread that does: a file of its own, open; -1 without FAKE_CUDA_SLICES.
+thread_local int slice = -1;
 
- private:
-  static int open() {
-    const int file = ::open(std::getenv("FAKE_CUDA_SLICES"), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
-    RONDO_CHECK(file >= 0, "the file of FAKE_CUDA_SLICES cannot be opened");
-    return file;
-  }
-  void lock(int how) const {
-    if (file_ >= 0) RONDO_CHECK(flock(file_, how) == 0, "flock");
-  }
-  const int file_;
-};
-
-thread_local Slice* slice = nullptr;  // of a thread that runs entries
+void open_slice() {
+  const char* const file = std::getenv("FAKE_CUDA_SLICES");
+  if (file != nullptr) slice = open(file, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+  RONDO_CHECK(file == nullptr || slice >= 0, "the file of FAKE_CUDA_SLICES cannot be opened");
+}
+void lock_slice(int how) {
+  if (slice >= 0) RONDO_CHECK(flock(slice, how) == 0, "flock");
+}
 
 }  // namespace
 
 void FakeQueue::let_others_run(std::chrono::microseconds pause) {
-  slice->give();
+  lock_slice(LOCK_UN);
   std::this_thread::sleep_for(pause);
-  slice->take();
+  lock_slice(LOCK_EX);
 }
 
 FakeQueue::FakeQueue() : thread_([this] { run(); }) {}
@@ -97,12 +84,11 @@ void FakeQueue::synchronize_all() {
 
 void FakeQueue::run_entry(const void* stream, const std::function<void()>& function) {
   prctl(PR_SET_TIMERSLACK, 1);  // ns: FAKE_CUDA_COPY_MBPS shall not be off by the 50 us that a sleep takes longer
-  Slice own;
-  slice = &own;
+  open_slice();
   runs_entry = true;
-  own.take();
+  lock_slice(LOCK_EX);
   function();
-  own.give();
+  if (slice >= 0) close(std::exchange(slice, -1));  // and unlocks it
   std::lock_guard lock(mutex_);
   Count& count = streams_[stream];
   ++count.done;
