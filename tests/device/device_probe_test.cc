@@ -8,53 +8,33 @@
 
 #include <algorithm>
 #include <cstdlib>
-#include <cstring>
+#include <memory_resource>
 #include <numeric>
-#include <thread>
+#include <span>
 
 #include "tests/device/probe.h"
+#include "transport/island/island_socket.h"
 
 namespace rondo::testing {
 namespace {
 
-// Host memory that the device reaches.
-template <class T>
-struct LockedVector {
-  LockedVector(const Probe& probe, size_t count, T value) : of(probe), data(count, value) {
-    of.check(of.driver().lock_host(of.device(), data.data(), count * sizeof(T)), "locking host memory");
-  }
-  ~LockedVector() { of.driver().unlock_host(data.data()); }
-  const Probe& of;
-  std::vector<T> data;
-};
-
 // A socket to hand a descriptor over: from process 0 to 1.
 struct DescriptorPipe {
-  DescriptorPipe() { REQUIRE(socketpair(AF_UNIX, SOCK_STREAM, 0, ends) == 0); }
+  DescriptorPipe() { REQUIRE(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK, 0, ends) == 0); }
   ~DescriptorPipe() {
-    close(ends[0]);
-    close(ends[1]);
+    for (const int end : ends) close(end);
   }
-  void pass(int& descriptor, bool sends) {
+  void send(int descriptor) const {
+    std::string why;
+    expect(send_message(ends[0], "d", 1, std::span(&descriptor, 1), why) == Sent::kYes, why);
+  }
+  Descriptor receive() const {
+    std::vector<Descriptor> got;
+    std::string why = "no descriptor came";
     char byte = 0;
-    iovec part{&byte, 1};
-    alignas(cmsghdr) char room[CMSG_SPACE(sizeof(int))] = {};
-    msghdr message{};
-    message.msg_iov = &part;
-    message.msg_iovlen = 1;
-    message.msg_control = room;
-    message.msg_controllen = sizeof room;
-    cmsghdr* const rights = CMSG_FIRSTHDR(&message);
-    rights->cmsg_level = SOL_SOCKET;
-    rights->cmsg_type = SCM_RIGHTS;
-    rights->cmsg_len = CMSG_LEN(sizeof(int));
-    std::memcpy(CMSG_DATA(rights), &descriptor, sizeof(int));
-    if (sends) {
-      expect(sendmsg(ends[0], &message, 0) == 1, "the descriptor cannot be sent");
-    } else {
-      expect(recvmsg(ends[1], &message, 0) == 1 && message.msg_controllen > 0, "no descriptor came");
-      std::memcpy(&descriptor, CMSG_DATA(CMSG_FIRSTHDR(&message)), sizeof(int));
-    }
+    const auto comes = [&] { return receive_message(ends[1], &byte, 1, got, why) == Received::kYes; };
+    expect(within(kPatience, comes) && got.size() == 1, why);
+    return std::move(got[0]);
   }
   int ends[2] = {-1, -1};
 };
@@ -78,52 +58,56 @@ int entries_taken(const Probe& probe, size_t word, const std::function<void(Devi
   return found;
 }
 
-// Two processes write and read each other's memory; releases: process 0 lets go first.
-void share_memory(const Probe& probe, int rank, MemorySharing sharing, DescriptorPipe& pipe) {
-  constexpr size_t kCount = 1'000'003, kBytes = kCount * sizeof(uint32_t);
-  constexpr size_t kFilled = 1, kAnswered = 2, kRead = 3;
+// Two processes write and read each other's memory. Process 0 makes it, and lets go first of a descriptor's, last of
+// IPC's.
+constexpr size_t kCount = 1'000'003, kBytes = kCount * sizeof(uint32_t);
+constexpr size_t kFilled = 1, kAnswered = 2, kRead = 3;
+
+void make_shared_memory(const Probe& probe, MemorySharing sharing, const DescriptorPipe& pipe) {
+  const DeviceDriver& driver = probe.driver();
   const DeviceStream stream = probe.stream();
-  LockedVector<uint32_t> values(probe, kCount, 0);
-  void* memory = nullptr;
+  Mirror mirror;
+  std::pmr::vector<uint32_t> values(kCount, 0, &mirror);
+  void *memory = nullptr, *again = nullptr;
   int descriptor = -1;
-  if (rank == 0) {
-    probe.check(probe.driver().allocate_shared(probe.device(), kBytes, sharing, &memory, &descriptor),
-                "making memory to share");
-    void* again = nullptr;  // by another device of this process, where there is one
-    probe.check(probe.driver().map_shared(probe.driver().count() - 1, descriptor, sharing, kBytes, &again),
-                "mapping it");
-    probe.check(probe.driver().release_shared(again), "unmapping it");
-    std::iota(values.data.begin(), values.data.end(), 7u);
-    probe.copy(memory, values.data.data(), kBytes, stream);
-    expect(probe.passes(stream), "a copy into shared memory does not end");
-  }
-  pipe.pass(descriptor, rank == 0);
-  if (rank == 1) {
-    probe.check(probe.driver().map_shared(probe.device(), descriptor, sharing, kBytes, &memory),
-                "mapping the other process's memory");
-    void* const own = probe.allocate(kBytes);
-    probe.await(stream, kFilled, 1);
-    probe.fold(DType::kUint32, Fold::kSum, {memory, memory}, own, kCount, stream);
-    probe.fold(DType::kUint32, Fold::kSum, {own}, memory, kCount, stream);
-    probe.write(stream, kAnswered, 1);
-    expect(probe.passes(stream), "kernels on the other process's memory do not end");
-    expect(within(kPatience, [&] { return probe.words().load(kRead) == 1; }), "the other process does not go on");
-    probe.copy(values.data.data(), memory, kBytes, stream);  // a descriptor's memory lives on
-    expect(probe.passes(stream), "memory is gone that is still mapped");
-    probe.check(probe.driver().release_shared(memory), "unmapping the other process's memory");
-    probe.words().store(kRead, 2);
-    return;
-  }
+  probe.check(driver.allocate_shared(probe.device(), kBytes, sharing, &memory, &descriptor), "making memory to share");
+  // By another device of this process, where there is one.
+  probe.check(driver.map_shared(driver.count() - 1, descriptor, sharing, kBytes, &again), "mapping it");
+  probe.check(driver.release_shared(again), "unmapping it");
+  std::iota(values.begin(), values.end(), 7u);
+  probe.copy(memory, values.data(), kBytes, stream);
+  expect(probe.passes(stream), "a copy into shared memory does not end");
+  pipe.send(descriptor);
   probe.write(stream, kFilled, 1);
   probe.await(stream, kAnswered, 1);
-  probe.copy(values.data.data(), memory, kBytes, stream);
+  probe.copy(values.data(), memory, kBytes, stream);
   expect(probe.passes(stream), "the other process's answer does not come");
-  for (size_t i = 0; i < kCount; ++i)
-    expect(values.data[i] == 2 * (i + 7), "the other process's kernel wrote otherwise");
-  if (sharing == MemorySharing::kDescriptor) probe.driver().release_shared(memory);
+  for (size_t i = 0; i < kCount; ++i) expect(values[i] == 2 * (i + 7), "the other process's kernel wrote otherwise");
+  if (sharing == MemorySharing::kDescriptor) driver.release_shared(memory);
   probe.words().store(kRead, 1);
   expect(within(kPatience, [&] { return probe.words().load(kRead) == 2; }), "the other process does not end");
-  if (sharing == MemorySharing::kIpc) probe.check(probe.driver().release_shared(memory), "freeing shared memory");
+  if (sharing == MemorySharing::kIpc) probe.check(driver.release_shared(memory), "freeing shared memory");
+}
+
+void use_shared_memory(const Probe& probe, MemorySharing sharing, const DescriptorPipe& pipe) {
+  const DeviceStream stream = probe.stream();
+  Mirror mirror;
+  std::pmr::vector<uint32_t> values(kCount, 0, &mirror);
+  void* memory = nullptr;
+  const Descriptor descriptor = pipe.receive();
+  probe.check(probe.driver().map_shared(probe.device(), descriptor.get(), sharing, kBytes, &memory),
+              "mapping the other process's memory");
+  void* const own = probe.allocate(kBytes);
+  probe.await(stream, kFilled, 1);
+  probe.fold(DType::kUint32, Fold::kSum, {memory, memory}, own, kCount, stream);
+  probe.fold(DType::kUint32, Fold::kSum, {own}, memory, kCount, stream);
+  probe.write(stream, kAnswered, 1);
+  expect(probe.passes(stream), "kernels on the other process's memory do not end");
+  expect(within(kPatience, [&] { return probe.words().load(kRead) == 1; }), "the other process does not go on");
+  probe.copy(values.data(), memory, kBytes, stream);  // a descriptor's memory lives on
+  expect(probe.passes(stream), "memory is gone that is still mapped");
+  probe.check(probe.driver().release_shared(memory), "unmapping the other process's memory");
+  probe.words().store(kRead, 2);
 }
 
 }  // namespace
@@ -222,42 +206,7 @@ TEST_CASE("04 beside a stream that waits: functions of the host, and the first l
         }) == "");
 }
 
-TEST_CASE("05 beside a stream that waits: which calls of the runtime wait, too") {
-  CHECK(run_probe(1, [](const Probe& probe, int) {
-          const DeviceDriver& driver = probe.driver();
-          const int device = probe.device();
-          const DeviceStream waiting = probe.stream();
-          std::vector<char> page(1 << 16);
-          void* const old = probe.allocate(1 << 20);
-          probe.await(waiting, 1, 1);
-          const std::pair<const char*, std::function<void()>> calls[] = {
-              {"make_stream", [&] { probe.stream(); }},
-              {"make_event",
-               [&] {
-                 DeviceEvent event;
-                 driver.make_event(device, &event);
-               }},
-              {"lock_host", [&] { driver.lock_host(device, page.data(), page.size()); }},
-              {"allocate_shared",
-               [&] {
-                 void* memory;
-                 int descriptor;
-                 if (driver.allocate_shared(device, 1 << 20, MemorySharing::kDescriptor, &memory, &descriptor) == 0)
-                   close(descriptor);
-               }},
-              {"allocate", [&] { probe.allocate(1 << 20); }},
-              {"release", [&] { driver.release(device, old); }},
-          };
-          for (const auto& [name, call] : calls) {
-            report("%s beside a stream that waits: %s", name,
-                   returns_within(std::chrono::seconds(1), call) ? "returns" : "WAITS, too");
-          }
-          probe.words().store(1, 1);
-          expect(probe.passes(waiting), "the wait does not end");
-        }) == "");
-}
-
-TEST_CASE("06 entries that a stream takes while it waits") {
+TEST_CASE("05 entries that a stream takes while it waits") {
   CHECK(run_probe(1, [](const Probe& probe, int) {
           auto* const memory = static_cast<std::byte*>(probe.allocate(4096));
           const int copies = entries_taken(
@@ -273,29 +222,7 @@ TEST_CASE("06 entries that a stream takes while it waits") {
         }) == "");
 }
 
-TEST_CASE("07 streams that run beside one that waits") {
-  CHECK(run_probe(1, [](const Probe& probe, int) {
-          constexpr size_t kStreams = 40;
-          const DeviceStream waiting = probe.stream();
-          std::vector<DeviceStream> streams;
-          for (size_t i = 0; i < kStreams; ++i) streams.push_back(probe.stream());
-          probe.await(waiting, 1, 1);
-          for (size_t i = 0; i < kStreams; ++i) probe.write(streams[i], 100 + i, 1);
-          const auto ran = [&] {
-            size_t count = 0;
-            for (size_t i = 0; i < kStreams; ++i) count += probe.words().load(100 + i);
-            return count;
-          };
-          within(kGlance, [&] { return ran() == kStreams; });
-          const char* const queues = std::getenv("CUDA_DEVICE_MAX_CONNECTIONS");
-          report("CUDA_DEVICE_MAX_CONNECTIONS %s: of %zu streams %zu run beside one that waits",
-                 queues == nullptr ? "not set" : queues, kStreams, ran());
-          probe.words().store(1, 1);
-          expect(within(kPatience, [&] { return ran() == kStreams; }), "streams do not go on");
-        }) == "");
-}
-
-TEST_CASE("08 the legacy stream waits: a non-blocking stream goes on") {
+TEST_CASE("06 the legacy stream waits: a non-blocking stream goes on") {
   CHECK(run_probe(1, [](const Probe& probe, int) {
           probe.stream();  // the fake device's first stream shares a queue with the legacy stream
           const DeviceStream other = probe.stream();
@@ -308,41 +235,37 @@ TEST_CASE("08 the legacy stream waits: a non-blocking stream goes on") {
         }) == "");
 }
 
-TEST_CASE("09 memory of one process mapped by another: by descriptors") {
-  DescriptorPipe pipe;
+void share_memory(MemorySharing sharing) {
+  const DescriptorPipe pipe;
   CHECK(run_probe(2, [&](const Probe& probe, int rank) {
-          share_memory(probe, rank, MemorySharing::kDescriptor, pipe);
+          (rank == 0 ? make_shared_memory : use_shared_memory)(probe, sharing, pipe);
         }) == "");
 }
+TEST_CASE("07 memory of one process mapped by another: by descriptors") { share_memory(MemorySharing::kDescriptor); }
+TEST_CASE("08 memory of one process mapped by another: by CUDA IPC") { share_memory(MemorySharing::kIpc); }
 
-TEST_CASE("10 memory of one process mapped by another: by CUDA IPC") {
-  DescriptorPipe pipe;
-  CHECK(run_probe(2, [&](const Probe& probe, int rank) { share_memory(probe, rank, MemorySharing::kIpc, pipe); }) ==
-        "");
-}
-
-TEST_CASE("11 a large buffer") {
+TEST_CASE("09 a large buffer") {
   CHECK(run_probe(1, [](const Probe& probe, int) {
           const char* const mebibytes = std::getenv("PROBE_MIB");
           const uint64_t bytes = (mebibytes == nullptr ? uint64_t{16} << 20 : std::stoull(mebibytes) << 20) + 12;
           const DeviceStream stream = probe.stream();
           auto* const from = static_cast<std::byte*>(probe.allocate(bytes));
           auto* const to = static_cast<std::byte*>(probe.allocate(bytes));
-          LockedVector<uint32_t> end(probe, 4, 0x12345678u);
-          probe.copy(from + bytes - 16, end.data.data(), 16, stream);
+          Mirror mirror;
+          std::pmr::vector<uint32_t> end(4, 0x12345678u, &mirror);
+          probe.copy(from + bytes - 16, end.data(), 16, stream);
           probe.fold(DType::kUint32, Fold::kMax, {from, from}, to, bytes / 4, stream);
           probe.copy(from, to, bytes, stream);
           expect(probe.passes(stream), "it does not end");
-          std::fill(end.data.begin(), end.data.end(), 0u);
-          probe.copy(end.data.data(), from + bytes - 16, 16, stream);
-          expect(probe.passes(stream) && end.data[0] == 0x12345678u && end.data[3] == 0x12345678u,
-                 "the last bytes differ");
+          std::ranges::fill(end, 0u);
+          probe.copy(end.data(), from + bytes - 16, 16, stream);
+          expect(probe.passes(stream) && end[0] == 0x12345678u && end[3] == 0x12345678u, "the last bytes differ");
           report("%llu bytes: right", static_cast<unsigned long long>(bytes));
         }) == "");
 }
 
 // After all others of this program, device_driver_test.cc's too: its processes count together.
-TEST_CASE("12 every function of the driver that is used has run") {
+TEST_CASE("10 every function of the driver that is used has run") {
   void* const driver = dlopen(device_library(), RTLD_NOW | RTLD_NOLOAD);
   const auto uncalled = reinterpret_cast<const char* (*)()>(dlsym(driver, "fake_cuda_uncalled"));
   if (uncalled == nullptr) return;  // a GPU does not tell

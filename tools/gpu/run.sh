@@ -116,11 +116,8 @@ if has host; then
   done
 fi
 if has probes; then
-  for probe in 01 02 03 04 05 06 08 09 10 11; do
+  for probe in 01 02 03 04 05 06 07 08 09; do
     step 40 "probe $(./device_probe_test -ltc -tc="$probe*" | grep "^$probe")" ./device_probe_test -tc="$probe*"
-  done
-  for queues in 1 8 32; do
-    step 20 "probe 07, $queues queues" env CUDA_DEVICE_MAX_CONNECTIONS="$queues" ./device_probe_test -tc="07*"
   done
 fi
 if has kernels; then
@@ -132,7 +129,7 @@ if has calls; then
   step 90 "every collective, 1 to 4 processes" ./device_collectives_test -tc="every collective*"
   step 60 "8 processes, pieces" ./device_collectives_test -tc="8 processes,calls of*,staged calls*"
   step 90 "every collective, threads" ./device_threads_test
-  step 60 "order of streams and calls, lists, batches" ./device_calls_test -tc="calls *,more *,many *,staged *,lists are*,batches*"
+  step 60 "order of streams and calls, lists, batches" ./device_calls_test -tc="calls *,many *,staged *,lists are*,batches*"
   step 40 "messages on streams" ./device_messages_test -tc="a ring of*,a batch*,send and*,host memory*,a message that is*,a receive in*"
   step 40 "device memory" ./device_islands_test -tc="device memory*"
 fi
@@ -187,7 +184,7 @@ if has memcheck; then
     # What the driver refuses is asked for on purpose.
     check=("$sanitizer" --report-api-errors no --error-exitcode 1)
     step 30 "memcheck, every dtype and op" "${check[@]}" ./device_folds_test
-    step 30 "memcheck, calls of threads" "${check[@]}" ./device_threads_test -tc="calls *,after *,a failure*,different *"
+    step 30 "memcheck, calls of threads" "${check[@]}" ./device_threads_test -tc="calls *,after *,different *"
   else
     say "not run: memcheck, there is no compute-sanitizer here"
   fi
