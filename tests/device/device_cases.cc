@@ -186,23 +186,6 @@ void DeviceBuffer::expect_message(int from, uint64_t count) const {
 
 // --- what ranks do
 
-void fail_between_passes(Communicator& group) {
-  void* const memory = group.allocate(1u << 20, Memory::kDevice);
-  Sum sum(group, group.rank() == 0 ? memory : nullptr, 1000);
-  if (group.rank() == 1) {
-    sum.start().wait();
-    group.abort("enough");
-  } else {
-    const Error error = error_of([&] {
-      std::vector<Work> works;
-      for (int i = 0; i < 20; ++i) works.push_back(sum.start());
-      works.back().wait();
-    });
-    expect_error(error, ErrorCode::kAborted, "enough");
-  }
-  sum.mirror.to_host();  // the device goes on
-}
-
 void write_after_failure(Communicator& group) {
   const std::vector<int> all{0, 1, 2};
   Communicator second = group.new_group(all);  // goes on

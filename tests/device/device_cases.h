@@ -115,8 +115,6 @@ struct DeviceBuffer {
 
 // --- what ranks do, of processes and of threads
 
-// Rank 1 makes one call, the others 20. On processes the streams wait, on threads the callers.
-void fail_between_passes(Communicator& group);
 // Rank 1 aborts with calls in flight. Every rank writes to its memory as soon as its own calls have failed; nothing
 // that another rank has still in a stream may change it then.
 void write_after_failure(Communicator& group);

@@ -23,11 +23,8 @@ void* device_memory(const Mirror& mirror, size_t bytes) {
 
 }  // namespace
 
-TEST_CASE("a ring of messages, batched and by sendrecv, over shared memory and TCP") {
+TEST_CASE("a ring of messages, batched and by sendrecv, over shared memory and TCP; with several queues") {
   for (const int world : {1, 2, 3}) check_processes(both_transports(world), ring_of_messages);
-}
-
-TEST_CASE("the same with a queue for each stream") {
   check_processes({device_group(2, "tcp", {{"FAKE_CUDA_QUEUES", "4"}})}, ring_of_messages);
 }
 
