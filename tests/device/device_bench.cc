@@ -1,7 +1,6 @@
 // device_bench [MiB]: GB/s of the passes of a device, read and written, beside its copies of the same size in the same
 // run; buffers in turns, beyond what a cache holds. The driver: RONDO_TEST_DEVICE. Bars of two sources: 0.90 of the
 // faster copy; of eight: 0.85.
-#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <vector>
@@ -37,15 +36,10 @@ double sum_gbps(const Mirror& mirror, bench::DeviceRates& rates, DType dtype, in
   const int buffers = sources + targets;
   const Memory memory(mirror, buffers, bytes);
   return rates.gbps(bytes * static_cast<size_t>(buffers), [&](int run) {
-    DeviceFold pass = {};
     const auto at = memory.all.begin() + run % kTurns * buffers;
-    std::copy_n(at, sources, pass.sources);
-    std::copy_n(at + sources, targets, pass.targets);
-    pass.count = bytes / dtype_bytes(dtype);
-    pass.source_count = static_cast<uint8_t>(sources);
-    pass.target_count = static_cast<uint8_t>(targets);
-    pass.dtype = static_cast<uint8_t>(dtype);
-    pass.fold = static_cast<uint8_t>(Fold::kSum);
+    const std::vector<const void*> from(at, at + sources);
+    const DeviceFold pass =
+        pass_of(dtype, Fold::kSum, from, {at + sources, static_cast<size_t>(targets)}, bytes / dtype_bytes(dtype));
     return mirror.driver().fold(pass, mirror.stream());
   });
 }

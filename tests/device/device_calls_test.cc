@@ -214,7 +214,7 @@ TEST_CASE("the legacy stream waits for blocking streams, and they for it; queues
         sum.call(Op::kSum, {.stream = blocking});
       }
       std::pmr::vector<int32_t> found(30'000, 0, &sum.mirror);
-      sum.mirror.driver().copy({found.data(), sum.data(), 120'000, 120'000, 120'000, 1}, nullptr);
+      sum.mirror.driver().copy(whole(found.data(), sum.data(), 120'000), nullptr);
       sum.mirror.driver().synchronize(nullptr);
       expect(found.front() == 1024 && found.back() == 1024, "the wrong sum");
       sum.mirror.driver().destroy_stream(blocking);

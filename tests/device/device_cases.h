@@ -1,5 +1,7 @@
 #pragma once
 
+#include <sys/mman.h>
+
 #include <cstdlib>
 #include <functional>
 #include <string>
@@ -41,6 +43,19 @@ std::vector<RankGroup> both_ways(int world, const Settings& settings = {});
 // All ranks of each group end well.
 void check_processes(const std::vector<RankGroup>& groups, const RankBody& body);
 void check_threads(const std::vector<RankGroup>& groups, const RankBody& body);
+
+// Zeroes that processes share which are forked while it lives.
+template <class T>
+class OfAllProcesses {
+ public:
+  OfAllProcesses() { expect(memory_ != MAP_FAILED, "mmap"); }
+  ~OfAllProcesses() { munmap(memory_, sizeof(T)); }
+  OfAllProcesses(const OfAllProcesses&) = delete;
+  T* operator->() const { return static_cast<T*>(memory_); }
+
+ private:
+  void* const memory_ = mmap(nullptr, sizeof(T), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+};
 
 Error error_of(const std::function<void()>& function);
 void expect_error(const Error& error, ErrorCode code, const std::string& text);

@@ -1,7 +1,6 @@
 // What goes wrong with calls and messages on device memory is said in words before anything happens, or ends the
 // streams' waits on every rank; the device goes on.
 #include <doctest/doctest.h>
-#include <sys/mman.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -259,9 +258,7 @@ TEST_CASE("a device that fails under a call: who waits hears of it within second
 
 TEST_CASE("an abort ends a call that waits for room in its stream") {
   // Calls that rank 0 has put into its stream; rank 1 makes none.
-  auto* const calls = static_cast<std::atomic<int>*>(
-      mmap(nullptr, sizeof(std::atomic<int>), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0));
-  REQUIRE(calls != MAP_FAILED);
+  const OfAllProcesses<std::atomic<int>> calls;
   for (const RankGroup& ranks : both_ways(2)) {
     calls->store(0);
     check_processes({ranks}, [&](Communicator& group) {
@@ -285,7 +282,6 @@ TEST_CASE("an abort ends a call that waits for room in its stream") {
       buffer.mirror.synchronize();  // the stream's waits have ended
     });
   }
-  munmap(calls, sizeof(std::atomic<int>));
 }
 
 TEST_CASE("a deadline begins when the stream comes to the call") {

@@ -53,22 +53,20 @@ void check(const CombineSpec& spec, const Shape& shape, uint64_t scaled, Random&
     }
   }
   mirror.to_device();
-  DeviceFold fold = {};
   CombineMove move{.scaled = scaled, .finish = scaled % 2 == 1};
   std::vector<const void*> from(buffers.sources.begin(), buffers.sources.end());
   std::vector<void*> to(buffers.targets.begin(), buffers.targets.end());
   move.sources = from.data();
   move.targets = to.data();
-  move.source_count = fold.source_count = static_cast<uint8_t>(from.size());
-  move.target_count = fold.target_count = static_cast<uint8_t>(to.size());
+  move.source_count = static_cast<uint8_t>(from.size());
+  move.target_count = static_cast<uint8_t>(to.size());
   const ResolvedMove resolved = resolve(spec, move);
-  std::transform(from.begin(), from.end(), fold.sources, [&](const void* at) { return mirror.image(at); });
-  std::transform(to.begin(), to.end(), fold.targets, [&](const void* at) { return mirror.image(at); });
-  fold.count = kCount;
+  DeviceFold fold = pass_of(spec.dtype, resolved.fold, from, to, kCount);
+  for (const void*& at : std::span(fold.sources, from.size())) at = mirror.image(at);
+  for (void*& at : std::span(fold.targets, to.size())) at = mirror.image(at);
   fold.scaled = resolved.scaled;
   fold.arguments = {spec.scalar, spec.world};
-  fold.dtype = static_cast<uint8_t>(spec.dtype);
-  fold.fold = resolved.copies ? kCopies : static_cast<uint8_t>(resolved.fold);
+  if (!resolved.copies) fold.fold = static_cast<uint8_t>(resolved.fold);
   REQUIRE(mirror.driver().fold(fold, mirror.stream()) == 0);
   REQUIRE(mirror.driver().synchronize(mirror.stream()) == 0);
   combine(spec, move, kCount);

@@ -1,7 +1,6 @@
 // What ranks whose devices share memory make, map and give back: memory of allocate(), blocks of the device, locked
 // host memory; and that nobody touches it once its rank's calls have failed.
 #include <doctest/doctest.h>
-#include <sys/mman.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -30,7 +29,7 @@ TEST_CASE("device memory: zeroed, of different sizes, given back, and again") {
       auto* const memory = static_cast<std::byte*>(group.allocate(bytes, Memory::kDevice));
       Mirror mirror;
       std::pmr::vector<std::byte> seen(bytes, std::byte{1}, &mirror);
-      expect(mirror.driver().copy({seen.data(), memory, bytes, bytes, bytes, 1}, mirror.stream()) == 0, "no copy");
+      expect(mirror.driver().copy(whole(seen.data(), memory, bytes), mirror.stream()) == 0, "no copy");
       mirror.synchronize();
       for (const std::byte byte : seen) expect(byte == std::byte{0}, "memory that is not zeroed");
       group.all_reduce(memory, memory, 1024, DType::kInt32, Op::kSum, {.stream = mirror.stream()});
@@ -149,9 +148,7 @@ TEST_CASE("destroy() as soon as the stream has passed the last call: the others'
   struct Shared {
     std::atomic<int> leaves, waited;
   };
-  auto* const shared =
-      static_cast<Shared*>(mmap(nullptr, sizeof(Shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0));
-  REQUIRE(shared != MAP_FAILED);
+  const OfAllProcesses<Shared> shared;
   check_processes({device_group(2, "shm", {{"FAKE_CUDA_QUEUES", "4"}})}, [&](Communicator& group) {
     Sum sum(group, group.allocate(1u << 20, Memory::kDevice), 1000);
     const Mirror other;
@@ -187,7 +184,6 @@ TEST_CASE("destroy() as soon as the stream has passed the last call: the others'
     while (held != 2) std::this_thread::yield();
     expect_error(error, ErrorCode::kOk, "");
   });
-  munmap(shared, sizeof(Shared));
 }
 
 TEST_CASE("destroy() gives back what calls and messages have used, and what allocate() has given") {

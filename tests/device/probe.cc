@@ -3,7 +3,6 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <stdexcept>
 #include <thread>
 
@@ -60,22 +59,12 @@ void* Probe::allocate(size_t bytes) const {
 }
 
 void Probe::copy(void* to, const void* from, size_t bytes, DeviceStream stream) const {
-  const DeviceCopy rows{to, from, bytes, bytes, bytes, 1};
-  check(driver().copy(rows, stream), "a copy");
+  check(driver().copy(whole(to, from, bytes), stream), "a copy");
 }
 
 void Probe::fold(DType dtype, Fold fold, std::vector<const void*> sources, void* target, size_t count,
                  DeviceStream stream) const {
-  DeviceFold pass = {};
-  std::copy(sources.begin(), sources.end(), pass.sources);
-  pass.targets[0] = target;
-  pass.count = count;
-  pass.source_count = static_cast<uint8_t>(sources.size());
-  pass.target_count = 1;
-  pass.arguments = {1, 1};
-  pass.dtype = static_cast<uint8_t>(dtype);
-  pass.fold = sources.size() == 1 ? kCopies : static_cast<uint8_t>(fold);
-  check(driver().fold(pass, stream), "a kernel");
+  check(driver().fold(pass_of(dtype, fold, sources, {&target, 1}, count), stream), "a kernel");
 }
 
 // A stream that never passes still refers to the flag.

@@ -2,6 +2,7 @@
 
 #include <sys/mman.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <stdexcept>
 
@@ -15,6 +16,20 @@ constexpr size_t kAlignment = 256;  // of images in memory that is given
 const char* device_library() {
   const char* const chosen = std::getenv("RONDO_TEST_DEVICE");
   return chosen != nullptr ? chosen : "tests/support/fake_cuda/libcuda.so.1";
+}
+
+DeviceFold pass_of(DType dtype, Fold fold, std::span<const void* const> sources, std::span<void* const> targets,
+                   uint64_t count) {
+  DeviceFold pass = {};
+  std::ranges::copy(sources, pass.sources);
+  std::ranges::copy(targets, pass.targets);
+  pass.count = count;
+  pass.source_count = static_cast<uint8_t>(sources.size());
+  pass.target_count = static_cast<uint8_t>(targets.size());
+  pass.arguments = {1, 1};
+  pass.dtype = static_cast<uint8_t>(dtype);
+  pass.fold = sources.size() == 1 ? kCopies : static_cast<uint8_t>(fold);
+  return pass;
 }
 
 Mirror::Mirror(void* device, size_t bytes)
@@ -68,8 +83,7 @@ void* Mirror::image(const void* address) const {
 
 void Mirror::copy_all(bool to_device) {
   for (const auto& [start, run] : runs_) {
-    DeviceCopy copy{run.host, run.device, run.bytes, run.bytes, run.bytes, 1};
-    if (to_device) copy = {run.device, run.host, run.bytes, run.bytes, run.bytes, 1};
+    const DeviceCopy copy = to_device ? whole(run.device, run.host, run.bytes) : whole(run.host, run.device, run.bytes);
     driver_->check(driver_->copy(copy, stream_), "copy");
   }
 }

@@ -4,6 +4,7 @@
 #include <map>
 #include <memory>
 #include <memory_resource>
+#include <span>
 
 #include "kernels/device/device_driver.h"
 
@@ -12,6 +13,12 @@ namespace rondo::testing {
 // The driver that tests of devices use: RONDO_TEST_DEVICE, for those that run on a GPU (tools/gpu.sh), else the fake
 // one.
 const char* device_library();
+
+// Bytes that lie one behind the other.
+constexpr DeviceCopy whole(void* to, const void* from, uint64_t bytes) { return {to, from, bytes, bytes, bytes, 1}; }
+// A pass; of one source: a copy.
+DeviceFold pass_of(DType dtype, Fold fold, std::span<const void* const> sources, std::span<void* const> targets,
+                   uint64_t count);
 
 // Host memory with an image of the same size on the current device: a test fills the host's, has a call work on the
 // image, and looks at the host's again. One thread.
