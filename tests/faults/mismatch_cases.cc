@@ -18,6 +18,70 @@ size_t blocks_of(Collective collective, bool output) {
   return (output ? out : in) ? kMismatchWorld : 1;
 }
 
+void run_mismatch(Here& here, const Mismatch& mismatch, Form form, const MismatchRanks& ranks) {
+  Communicator group = Communicator::join(here.options);
+  const auto memory = ranks.memory(group);
+  const OneCall& one = here.rank() == mismatch.odd_rank ? mismatch.odd : mismatch.usual;
+  Guarded input(one.input_bytes(), 1, memory->resource()), output(one.output_bytes(), 2, memory->resource());
+  memory->to_calls();
+  Call call = one.on(memory->place(input.data()), memory->place(output.data()));
+  call.options.stream = memory->stream();
+  group.barrier();
+  here.say("ready");  // all have left the barrier before one fails: it would fail there too
+  here.await();
+  here.say(here.timed([&] {
+    // A rank that only sends may be done before anybody looks; then its next call fails.
+    if (form == Form::kBlocking) return group.run(call), memory->finish(group);
+    Work first = group.start(call);
+    Work second = group.start(call);  // not made by all alike either: fails with the first
+    const std::string late = outcome([&] { second.wait(); });
+    if (late.find("MISMATCH") != 0) throw Exception(ErrorCode::kInternal, "the second Work: " + late);
+    first.wait();
+  }));
+  here.say(outcome([&] { group.barrier(); }));
+  here.say(group.error() ? describe(*group.error()) : "no error");
+  memory->from_calls();
+  here.say(input.untouched() && output.intact() ? "intact" : "overrun");
+  here.say(here.timed([&] { group.destroy(); }));
+}
+
+void run_pair(Here& here, uint64_t sends, uint64_t expects, const MismatchRanks& ranks) {
+  Communicator group = Communicator::join(here.options);
+  const auto memory = ranks.memory(group);
+  std::vector<uint64_t> to(3, 4), from(3, 4);
+  if (here.rank() == 0) to[2] = sends;
+  if (here.rank() == 2) from[0] = expects;
+  Guarded input((8 + to[2]) * 4, 1, memory->resource()), output((8 + from[0]) * 4, 2, memory->resource());
+  memory->to_calls();
+  here.say("ready");
+  here.await();
+  here.say(here.timed([&] {
+    group.all_to_all_v(memory->place(input.data()), to, {}, memory->place(output.data()), from, {}, DType::kFloat32,
+                       {.stream = memory->stream()});
+    memory->finish(group);
+  }));
+  memory->from_calls();
+  here.say(input.untouched() && output.intact() ? "intact" : "overrun");
+}
+
+void run_sleeper(Here& here, bool sends, const MismatchRanks& ranks) {
+  Communicator group = Communicator::join(here.options);
+  const auto memory = ranks.memory(group);
+  std::pmr::vector<float> values(1 << 20, 1, memory->resource());
+  memory->to_calls();
+  here.say("ready");
+  here.await();
+  void* const data = memory->place(values.data());
+  const CallOptions options{.stream = memory->stream()};
+  here.say(here.timed([&] {
+    if (here.rank() == 1 && sends) return group.send(data, values.size(), DType::kFloat32, 2, 5, options);
+    if (here.rank() == 1) return void(group.recv(data, values.size(), DType::kFloat32, 2, 5, options));
+    group.all_reduce(data, data, values.size(), DType::kFloat32, Op::kSum, options);
+    memory->finish(group);
+  }));
+  memory->from_calls();
+}
+
 }  // namespace
 
 std::vector<Mismatch> mismatches() {
@@ -86,12 +150,13 @@ Call OneCall::on(const void* input, void* output) const {
   return call;
 }
 
-void check_mismatch(const Mismatch& mismatch, const RankProcess::Body& body, const Config& config,
-                    const std::string& also) {
+void check_mismatch(const Mismatch& mismatch, Form form, const MismatchRanks& ranks) {
   const std::string what = mismatch.what;
   CAPTURE(what);
+  CAPTURE(static_cast<int>(form));
   Job job;
-  job.start(kMismatchWorld, body, config);
+  job.start(
+      kMismatchWorld, [&](Here& here) { run_mismatch(here, mismatch, form, ranks); }, ranks.config);
   job.expect_all("ready");
   job.tell_all("go");
   for (int rank = 0; rank < kMismatchWorld; ++rank) {
@@ -104,7 +169,7 @@ void check_mismatch(const Mismatch& mismatch, const RankProcess::Body& body, con
     CHECK(said.has("called " + mismatch.usual.text));
     CHECK(said.has("called " + mismatch.odd.text));
     CHECK(said.has(fmt::format("rank {} (host ", mismatch.odd_rank)));
-    CHECK(said.has(also));
+    CHECK(said.has(ranks.also));
     CHECK(job[rank].hear() == said.outcome);
     CHECK(job[rank].hear() == said.outcome);
     CHECK(job[rank].hear() == "intact");
@@ -114,7 +179,12 @@ void check_mismatch(const Mismatch& mismatch, const RankProcess::Body& body, con
   }
 }
 
-void expect_pair_mismatch(Job& job) {
+void check_pair_mismatch(uint64_t sends, uint64_t expects, const MismatchRanks& ranks) {
+  CAPTURE(sends);
+  CAPTURE(expects);
+  Job job;
+  job.start(
+      3, [&](Here& here) { run_pair(here, sends, expects, ranks); }, ranks.config);
   job.expect_all("ready");
   job.tell_all("go");
   for (int rank = 0; rank < job.world(); ++rank) {
@@ -127,7 +197,11 @@ void expect_pair_mismatch(Job& job) {
   }
 }
 
-void expect_sleeper_mismatch(Job& job, bool sends) {
+void check_sleeper_mismatch(bool sends, const MismatchRanks& ranks) {
+  CAPTURE(sends);
+  Job job;
+  job.start(
+      3, [&](Here& here) { run_sleeper(here, sends, ranks); }, ranks.config);
   job.expect_all("ready");
   job.tell_all("go");
   for (int rank = 0; rank < job.world(); ++rank) {

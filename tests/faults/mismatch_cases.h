@@ -1,6 +1,10 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
+#include <memory>
+#include <memory_resource>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -37,16 +41,33 @@ struct Mismatch {
 
 std::vector<Mismatch> mismatches();
 
-// Starts the ranks, which say "ready"; then how their call ended, how the next one did, the communicator's error,
-// whether memory is "intact", and how destroy() ended: MISMATCH in time, with both calls, each beside a rank that made
-// it, and `also`.
-void check_mismatch(const Mismatch& mismatch, const RankProcess::Body& body, const Config& config = fault_config(),
-                    const std::string& also = "");
+// Where the buffers of a rank lie, and how its calls find them: host memory, unless derived.
+class CallMemory {
+ public:
+  virtual ~CallMemory() = default;
+  virtual std::pmr::memory_resource* resource() { return std::pmr::get_default_resource(); }
+  virtual void* place(void* host) { return host; }
+  virtual std::optional<void*> stream() { return std::nullopt; }
+  virtual void to_calls() {}
+  virtual void from_calls() {}
+  // A barrier; throws what it, or a call before it, fails with.
+  virtual void finish(Communicator& group) { group.barrier(); }
+};
+struct MismatchRanks {
+  Config config = fault_config();
+  std::function<std::unique_ptr<CallMemory>(Communicator& group)> memory = [](Communicator&) {
+    return std::make_unique<CallMemory>();
+  };
+  std::string also;  // how messages show it
+};
 
-// The job's ranks are told to go, and say how an all_to_all_v ended whose counts only two of them know, and whether
-// their memory is intact.
-void expect_pair_mismatch(Job& job);
-// The same, of an all_reduce that one rank does not make, which sleeps in a message to or from rank 2.
-void expect_sleeper_mismatch(Job& job, bool sends);
+// Every rank's call ends in MISMATCH in time, with both calls, each beside a rank that made it, and so do the next one
+// and the communicator's error; memory is intact, and destroy() ends well.
+enum class Form { kBlocking, kAsync };
+void check_mismatch(const Mismatch& mismatch, Form form = Form::kBlocking, const MismatchRanks& ranks = {});
+// An all_to_all_v whose counts rank 0, which sends, and rank 2 alone know.
+void check_pair_mismatch(uint64_t sends, uint64_t expects, const MismatchRanks& ranks = {});
+// An all_reduce that rank 1 does not make, which sleeps in a message to or from rank 2.
+void check_sleeper_mismatch(bool sends, const MismatchRanks& ranks = {});
 
 }  // namespace rondo::testing
