@@ -276,7 +276,6 @@ class CallLane {
   RONDO_INLINE bool pass(const CallStep& step) {
     if (!find_share(step)) return false;
     if (state_.pass.fold.count == 0) return true;
-    if (step.kind == CallStep::kPost) return post(), true;
     if (step.kind == CallStep::kTake) return take();
     if (is_first()) align_pass(state_.pass, state_.pass.fold.fold == kCopies ? 1 : m_.element_bytes());
     m_.any(false);

@@ -105,6 +105,7 @@ enum class CallFailure : uint32_t {
 
 // --- the program: lower.h's, and where its passes find memory
 
+// Posts come before the first wait.
 struct CallStep {
   enum Kind : uint8_t { kSignal, kAwait, kPass, kPost, kTake };
   uint8_t kind;
