@@ -172,8 +172,6 @@ void Communicator::all_reduce_many(std::span<const TensorRef> tensors, Op op, co
   Batch& calls = open(state_).batch;
   if (calls.collecting()) {
     calls.add(tensors, op, options);
-  } else if (options.stream) {
-    engine(state_).device().start_list(tensors, op, options);
   } else {
     calls.finish(*calls.start_list(tensors, op, options, Batch::Left::kToCaller));
   }
@@ -182,7 +180,6 @@ void Communicator::all_reduce_many(std::span<const TensorRef> tensors, Op op, co
 Work Communicator::all_reduce_many_async(std::span<const TensorRef> tensors, Op op, const CallOptions& options) {
   Batch& calls = open(state_).batch;
   if (calls.collecting()) return Work(calls.add(tensors, op, options));
-  if (options.stream) return Work(engine(state_).device().start_list(tensors, op, options));
   auto operation = calls.start_list(tensors, op, options, Batch::Left::kToProgressThread);
   calls.leave_to_progress_thread(*operation);
   return Work(std::move(operation));

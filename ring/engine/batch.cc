@@ -1,5 +1,6 @@
 #include "ring/engine/batch.h"
 #include "ring/base/caught.h"
+#include "ring/engine/device/device_side.h"
 
 #include <fmt/format.h>
 
@@ -12,6 +13,24 @@ namespace {
 
 // A bound against a loop that never ends its batch; some 20 MB.
 constexpr size_t kMaxCalls = 65'536;
+
+// Whether the second call on a stream belongs to the list that the first one is in.
+bool run_together(const BatchPart& first, const BatchPart& second) {
+  const CheckedCall &one = first.call, &other = second.call;
+  return one.collective == Collective::kAllReduce && other.collective == Collective::kAllReduce && one.op == other.op &&
+         first.fusable && first.stream == second.stream && one.asked == other.asked && one.timeout == other.timeout;
+}
+
+// Calls on streams by lists. Alone a call is the same as outside, so that ranks need not group it alike.
+std::vector<std::span<const BatchPart>> runs_of(std::span<const BatchPart> items) {
+  std::vector<std::span<const BatchPart>> runs;
+  for (size_t first = 0, end = 0; first < items.size(); first = end) {
+    end = first + 1;
+    while (end < items.size() && run_together(items[first], items[end])) ++end;
+    runs.push_back(items.subspan(first, end - first));
+  }
+  return runs;
+}
 
 }  // namespace
 
@@ -132,7 +151,7 @@ void Batch::check_open(bool on_stream) const {
     throw Exception(ErrorCode::kInvalid,
                     fmt::format("a batch on rank {} has more than {} calls", group_.rank(), kMaxCalls));
   }
-  if (calls_.size() > 0 && on_stream != (calls_.streamed.size() > 0)) {
+  if (calls_.size() > 0 && on_stream != calls_.on_stream()) {
     throw Exception(ErrorCode::kInvalid,
                     fmt::format("a batch on rank {} has calls with a stream and calls without one; end the one batch "
                                 "before the other",
@@ -151,36 +170,25 @@ std::shared_ptr<Operation> Batch::add(const MessageCall& call) {
 }
 
 std::shared_ptr<Operation> Batch::keep(const Call& call) {
-  if (call.options.stream) group_.device().check(call);
+  BatchPart item = group_.lists().item_of(call);
+  if (item.stream) group_.device().check({&item, 1});
   std::lock_guard lock(mutex_);
-  check_open(call.options.stream.has_value());
-  if (call.options.stream) {
-    calls_.streamed.add(call);
-    return calls_.operation;
+  check_open(item.stream.has_value());
+  if (!item.stream) {
+    group_.lists().refuse_options(call.options);
+    group_.check_on_host(call);
   }
-  // Factors are each rank's own, so they cannot say which calls run together.
-  const bool fusable = call.op != Op::kPremulSum && call.op != Op::kUser;
-  group_.lists().refuse_options(call.options);
-  group_.check_on_host(call);
-  calls_.items.push_back({check_call(call, group_.rank(), group_.size()), fusable});
+  calls_.items.push_back(std::move(item));
   return calls_.operation;
 }
 
 std::shared_ptr<Operation> Batch::keep(std::span<const TensorRef> tensors, Op op, const CallOptions& options) {
-  if (options.stream) group_.device().check_list(tensors, op, options);
+  std::vector<BatchPart> items;
+  group_.lists().append(items, tensors, op, options, op != Op::kPremulSum);
+  if (options.stream && !items.empty()) group_.device().check(items);
   std::lock_guard lock(mutex_);
   check_open(options.stream.has_value());
-  if (options.stream) {
-    calls_.streamed.add(tensors, op, options);
-    return calls_.operation;
-  }
-  const size_t before = calls_.items.size();
-  try {
-    group_.lists().append(calls_.items, tensors, op, options, op != Op::kPremulSum);
-  } catch (...) {
-    calls_.items.resize(before);
-    throw;
-  }
+  std::ranges::move(items, std::back_inserter(calls_.items));
   return calls_.operation;
 }
 
@@ -189,7 +197,7 @@ std::shared_ptr<Operation> Batch::keep(const MessageCall& call) {
     auto message = group_.device().make(call, DeviceSide::Blocking::kNo);
     std::lock_guard lock(mutex_);
     check_open(true);
-    calls_.streamed.add(message);
+    calls_.streamed.push_back(message);
     return message;
   }
   std::lock_guard lock(mutex_);
@@ -230,7 +238,7 @@ void Batch::abandon(const Error& error) {
 void Batch::end(const Calls& calls, const Error& error) {
   calls.operation->set_result(&error);
   calls.operation->announce_end();
-  calls.streamed.abandon(error);
+  for (const auto& message : calls.streamed) message->abandon(error);
   for (const auto& message : calls.messages) {
     if (message) group_.end_unsubmitted(*message, error);
   }
@@ -249,13 +257,34 @@ std::shared_ptr<BatchOperation> Batch::start_list(std::span<const TensorRef> ten
   return operation;
 }
 
+// Of calls on streams, whose memory may have been given back since they were made.
+void Batch::check(const Calls& calls) const {
+  for (const auto run : runs_of(calls.items)) group_.device().check(run);
+  for (const auto& message : calls.streamed) group_.device().check(*message);
+}
+
+// Throws Exception: some of them may be in their streams.
+std::vector<std::shared_ptr<Operation>> Batch::put(const Calls& calls) const {
+  DeviceSide& device = group_.device();
+  std::vector<std::shared_ptr<Operation>> operations(calls.streamed.begin(), calls.streamed.end());
+  const auto put_messages = [&](bool sends) {
+    for (const auto& message : calls.streamed) {
+      if (message->sends() == sends) device.enqueue(*message);
+    }
+  };
+  put_messages(true);
+  for (const auto run : runs_of(calls.items)) operations.push_back(device.start(run));
+  put_messages(false);
+  return operations;
+}
+
 void Batch::enqueue(Calls calls) {
   bool checked = false;
   try {
     group_.check_usable();
-    group_.with_memory([&] { calls.streamed.check(group_); });
+    group_.with_memory([&] { check(calls); });
     checked = true;
-    calls.operation->streamed_ = calls.streamed.enqueue(group_.device());
+    calls.operation->streamed_ = put(calls);
   } catch (...) {
     const Error error = caught();
     if (checked) group_.fail(error);  // the others wait for this rank
@@ -267,7 +296,7 @@ void Batch::enqueue(Calls calls) {
 }
 
 void Batch::submit(Calls calls, Left left) {
-  if (calls.streamed.size() > 0) return enqueue(std::move(calls));
+  if (calls.on_stream()) return enqueue(std::move(calls));
   BatchOperation& operation = *calls.operation;
   // While the caller drives the collectives, the progress thread drives the messages (finish).
   const bool by_progress_thread = left == Left::kToProgressThread || (!calls.items.empty() && !calls.messages.empty());

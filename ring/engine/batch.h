@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "ring/engine/communicator_state.h"
-#include "ring/engine/device/stream_batch.h"
+#include "ring/engine/device/stream_call.h"
 #include "rondo/communicator.h"
 
 namespace rondo {
@@ -42,7 +42,9 @@ class BatchOperation final : public Operation, public std::enable_shared_from_th
 };
 
 // Calls of one communicator that are submitted together: lists of all_reduces, and batches, which collect calls
-// between open() and end(). Consecutive all_reduces become as few operations as fusion.h says.
+// between open() and end(). Consecutive all_reduces become as few operations as fusion.h says. On streams those of one
+// stream, operation, algorithm and timeout are one list; a batch puts its sends into streams first and its receives
+// last, so that no stream waits for a message before this rank has sent its own.
 //
 // A batch collects the calls of the thread that opened it, and no others'. Any thread may call abandon() and
 // start_list(); the works of a batch that has not ended are for that thread alone.
@@ -92,9 +94,10 @@ class Batch {
   struct Calls {
     std::vector<BatchPart> items;
     std::vector<std::shared_ptr<MessageOperation>> messages;
-    StreamBatch streamed;  // then there are no others
+    std::vector<std::shared_ptr<StreamCall>> streamed;  // messages on streams; then there are no others
     std::shared_ptr<BatchOperation> operation;
     size_t size() const { return items.size() + messages.size() + streamed.size(); }
+    bool on_stream() const { return !streamed.empty() || (!items.empty() && items.front().stream); }
   };
 
   std::shared_ptr<Operation> keep(const Call& call);
@@ -104,6 +107,8 @@ class Batch {
   void check_open(bool on_stream) const;
   void submit(Calls calls, Left left);
   void enqueue(Calls calls);
+  void check(const Calls& calls) const;
+  std::vector<std::shared_ptr<Operation>> put(const Calls& calls) const;
   void end(const Calls& calls, const Error& error);  // of what was not submitted
   [[noreturn]] void refuse_all(const Calls& calls);
 

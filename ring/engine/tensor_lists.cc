@@ -43,6 +43,13 @@ void TensorLists::refuse_options(const CallOptions& options) const {
                   group_.rank(), wire_format_name(options.wire.format)));
 }
 
+// Factors are each rank's own, so they cannot say which calls run together.
+BatchPart TensorLists::item_of(const Call& call) const {
+  BatchPart item{check_call(call, group_.rank(), group_.size()), call.op != Op::kPremulSum && call.op != Op::kUser};
+  item.stream = call.options.stream;
+  return item;
+}
+
 void TensorLists::append(std::vector<BatchPart>& items, std::span<const TensorRef> tensors, Op op,
                          const CallOptions& options, bool fusable) const {
   refuse_options(options);
@@ -55,18 +62,13 @@ void TensorLists::append(std::vector<BatchPart>& items, std::span<const TensorRe
   for (size_t i = 0; i < tensors.size(); ++i) {
     const Call call = all_reduce_of(tensors[i], op, options);
     try {
-      items.push_back({check_call(call, group_.rank(), group_.size()), fusable});
+      items.push_back(item_of(call));
+      items.back().fusable = fusable;
       if (!options.stream) group_.check_on_host(call);
     } catch (const Exception& e) {
       throw Exception(e.code(), fmt::format("tensor {} of {}: {}", i, tensors.size(), e.what()));
     }
   }
-}
-
-std::vector<BatchPart> TensorLists::parts(std::span<const TensorRef> tensors, Op op, const CallOptions& options) {
-  std::vector<BatchPart> items;
-  append(items, tensors, op, options, true);
-  return parts_of(items);
 }
 
 std::vector<BatchPart> TensorLists::recoverable(const Call& call) {
@@ -98,14 +100,18 @@ std::vector<BatchPart> TensorLists::parts_of(std::span<BatchPart> items) {
   return parts;
 }
 
-void TensorLists::add_run(std::span<BatchPart> run, std::vector<BatchPart>& parts) {
+std::shared_ptr<const TensorList> TensorLists::list_of(std::span<const BatchPart> run) const {
   check_disjoint(run);
   std::vector<TensorShape> shapes;
   shapes.reserve(run.size());
   for (const BatchPart& item : run) {
     shapes.push_back({item.call.count, item.call.dtype, item.call.op, item.call.asked, item.fusable});
   }
-  const auto list = std::make_shared<const TensorList>(std::move(shapes));
+  return std::make_shared<const TensorList>(std::move(shapes));
+}
+
+void TensorLists::add_run(std::span<BatchPart> run, std::vector<BatchPart>& parts) {
+  const auto list = list_of(run);
   // A rank by itself has no latency to save.
   const uint64_t bucket_bytes = group_.size() > 1 ? group_.context().config.bucket_bytes : 0;
   const std::vector<Bucket> buckets = plan_buckets(list->tensors, bucket_bytes);

@@ -7,11 +7,8 @@
 #include <span>
 #include <vector>
 
-#include "ring/engine/call/call.h"
+#include "ring/engine/batch_part.h"
 #include "ring/engine/call/fusion.h"
-#include "ring/engine/call/packing.h"
-#include "ring/engine/device/gate.h"
-#include "ring/engine/run/run.h"
 
 namespace rondo {
 
@@ -20,28 +17,21 @@ class CommunicatorState;
 // Of one tensor of a list.
 Call all_reduce_of(const TensorRef& tensor, Op op, const CallOptions& options);
 
-// A call of a batch or list, or one of the operations that they become.
-struct BatchPart {
-  CheckedCall call;
-  bool fusable = true;
-  std::optional<Packing> packing = {};
-  std::shared_ptr<Gate> gate = nullptr;  // of a call on a stream
-  std::shared_ptr<Run> run = nullptr;    // likewise: CollectiveOperation::run
-};
-
 // Calls that are submitted together, as the operations that they become: consecutive all_reduces as few as fusion.h
 // says. Any thread.
 class TensorLists {
  public:
   explicit TensorLists(CommunicatorState& group) : group_(group) {}
 
+  // Checks the call, but not its memory, and keeps none of its spans.
+  BatchPart item_of(const Call& call) const;
   // Checks an all_reduce of each tensor, and appends them. Throws Exception that names the tensor.
   void append(std::vector<BatchPart>& items, std::span<const TensorRef> tensors, Op op, const CallOptions& options,
               bool fusable) const;
   // Throws Exception(kInvalid) where all_reduces that run together overlap. Takes the calls out of the items.
   std::vector<BatchPart> parts_of(std::span<BatchPart> items);
-  // The operations of a list of all_reduces.
-  std::vector<BatchPart> parts(std::span<const TensorRef> tensors, Op op, const CallOptions& options);
+  // What all_reduces that run together are. Throws Exception(kInvalid) where they overlap.
+  std::shared_ptr<const TensorList> list_of(std::span<const BatchPart> run) const;
   // A call whose output is written when it has succeeded: it runs in this memory, and its input stays until then.
   std::vector<BatchPart> recoverable(const Call& call);
   // Throws Exception(kInvalid) for options that calls of batches and lists do not have.

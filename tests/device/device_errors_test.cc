@@ -140,7 +140,7 @@ TEST_CASE("a stream that is captured, where calls are staged: nothing happens, a
       expect_error(error_of([&] { buffer.call(); }), ErrorCode::kUnsupported,
                    "all_reduce on rank " + std::to_string(group.rank()) + ": the stream is being captured");
       expect_error(error_of([&] { group.all_reduce_many(std::vector{tensor}, Op::kSum, options); }),
-                   ErrorCode::kUnsupported, "all_reduce_many on rank");
+                   ErrorCode::kUnsupported, "all_reduce on rank");
       expect_error(error_of([&] { group.send(data, 1, DType::kInt32, 0, 0, options); }), ErrorCode::kUnsupported,
                    "send on rank");
       expect(capture(buffer.mirror.stream(), -1), "the capture is spoilt");

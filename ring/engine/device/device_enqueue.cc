@@ -19,23 +19,94 @@ constexpr uint64_t kCaptured = uint64_t{1} << 63;
 
 }  // namespace
 
-// By what all ranks know: the same on all of them.
-Algorithm DeviceSide::algorithm_of(const CheckedCall& call, const CallOptions& options) const {
+// By what all ranks know: the same on all of them. Tensors of a list are put together in window 0, on which only passes
+// over all memory work.
+Algorithm DeviceSide::algorithm_of(std::span<const BatchPart> calls) const {
   const Config& config = group_.context().config;
-  if (!island_ || call.uneven || call.count == 0 || call.op == Op::kPremulSum) return Algorithm::kAuto;
+  const CheckedCall& call = calls.front().call;
+  const bool empty = std::ranges::all_of(calls, [](const BatchPart& part) { return part.call.count == 0; });
+  if (!island_ || call.uneven || empty || call.op == Op::kPremulSum) return Algorithm::kAuto;
   if (config.check_results != "off") return Algorithm::kAuto;  // RONDO_CHECK looks at host memory
-  const Algorithm asked = options.algorithm != Algorithm::kAuto ? options.algorithm : config.algorithm;
-  return choose_device_plan(island_->reach(), island_->order(), call.collective, asked,
-                            call.count * dtype_bytes(call.dtype) <= kMostPostBytes);
+  const bool one = calls.size() == 1;
+  const Algorithm asked = call.asked != Algorithm::kAuto ? call.asked : one ? config.algorithm : Algorithm::kRegistered;
+  const Algorithm chosen = choose_device_plan(island_->reach(), island_->order(), call.collective, asked,
+                                              call.count * dtype_bytes(call.dtype) <= kMostPostBytes);
+  return one || chosen == Algorithm::kRegistered ? chosen : Algorithm::kAuto;
 }
 
-// Of a ring, such that a block is a message.
-std::vector<Piece> DeviceSide::pieces_of(const CheckedCall& call, const StreamPlans::Entry& plan) const {
+// Pieces of staged calls are for copies beside one another; of a list types take turns, so that pieces are full. Those
+// of kernels fill the window; of a ring they are such that a block is a message.
+std::vector<ListPiece> DeviceSide::cut(const Checked& checked) {
+  const CheckedCall& call = checked.call();
   uint64_t bytes = group_.context().config.device_window_bytes;
-  if (plan.plan.algorithm == Algorithm::kRing) {
-    bytes = std::min(kMostMessageBytes, island_->slot_bytes() - kBlockSlackBytes) * plan.plan.chunks;
+  if (checked.list) {
+    std::vector<TensorRef> tensors;
+    uint64_t all = 0;
+    for (const BatchPart& part : checked.calls) {
+      const CheckedCall& tensor = part.call;
+      tensors.push_back({tensor.input, tensor.output, tensor.count, tensor.dtype});
+      all += tensor.count * dtype_bytes(tensor.dtype);
+    }
+    std::ranges::stable_sort(tensors, {}, &TensorRef::dtype);
+    std::vector<ListPiece> pieces = cut_list(tensors, checked.staged() ? piece_bytes_of(all) : bytes);
+    if (pieces.empty()) pieces.emplace_back();  // all of them are empty: the ranks compare the list
+    return pieces;
   }
-  return cut_pieces(call, group_.rank(), group_.size(), bytes, UINT64_MAX);
+  if (checked.algorithm == Algorithm::kRing) {
+    const Plan& plan = plan_of(call, checked.algorithm).plan;
+    bytes = std::min(kMostMessageBytes, island_->slot_bytes() - kBlockSlackBytes) * plan.chunks;
+  }
+  std::vector<ListPiece> pieces;
+  for (Piece& piece : checked.staged()
+                          ? cut_pieces(call, group_.rank(), group_.size(), kPieceBytes, kMostPieces, Edges::kShort)
+                          : cut_pieces(call, group_.rank(), group_.size(), bytes, UINT64_MAX)) {
+    pieces.push_back({std::move(piece), call.dtype});
+  }
+  return pieces;
+}
+
+// Of a call, a piece on other memory.
+CheckedCall DeviceSide::call_of(const CheckedCall& whole, const ListPiece& piece, std::byte* memory) const {
+  Call call;
+  call.collective = whole.collective;
+  call.input = memory + piece.piece.input;
+  call.output = memory + piece.piece.output;
+  call.count = piece.piece.count;
+  call.dtype = piece.dtype;
+  call.op = whole.op;
+  call.root = whole.root;
+  call.uneven = whole.uneven;
+  call.input_counts = piece.piece.input_counts;
+  call.output_counts = piece.piece.output_counts;
+  call.options.purpose = whole.purpose;
+  call.options.scalar = whole.scalar;
+  call.options.timeout = whole.timeout;
+  call.options.algorithm = whole.asked;
+  return check_call(call, group_.rank(), group_.size());
+}
+
+// One a piece, and those of no element behind the last one.
+std::vector<CheckedCall> DeviceSide::calls_of(const Checked& checked, const std::vector<ListPiece>& cut,
+                                              const StreamOperation& made) const {
+  std::vector<CheckedCall> calls;
+  for (const ListPiece& piece : cut) calls.push_back(call_of(checked.call(), piece, made.memory(calls.size())));
+  ListPiece none{{}, cut.back().dtype};
+  none.piece.input_counts.resize(cut.back().piece.input_counts.size());
+  none.piece.output_counts.resize(cut.back().piece.output_counts.size());
+  for (uint32_t i = 0; i < cut.back().piece.empty_calls; ++i) {
+    calls.push_back(call_of(checked.call(), none, made.memory(cut.size() - 1)));
+  }
+  for (CheckedCall& call : calls) {
+    call.piece = static_cast<uint32_t>(&call - calls.data() + 1);
+    call.pieces = static_cast<uint32_t>(calls.size());
+    if (!checked.staged()) call.asked = checked.algorithm == Algorithm::kRing ? Algorithm::kRing : Algorithm::kAuto;
+    if (!checked.list) continue;
+    call.list = checked.list;
+    call.shared_counts = checked.list->hash;
+    call.part = call.piece;
+    call.parts = call.pieces;
+  }
+  return calls;
 }
 
 // What comes into another stream than the last call comes after that one.
@@ -62,78 +133,88 @@ const StreamPlans::Entry& DeviceSide::plan_of(const CheckedCall& call, Algorithm
   return plans_->get(call.collective, algorithm, call.root);
 }
 
-// As if its buffers were in window 0, since blocks are a piece's.
-DeviceSide::Enqueued DeviceSide::enqueued_of(const Call& call, const CheckedCall& checked, const StreamFacts& stream,
-                                             Algorithm algorithm) {
-  check_own_stream(collective_name(call.collective), stream);
-  Enqueued what{algorithm, pieces_of(checked, plan_of(checked, algorithm)), {}, *call.options.stream, stream.id, {}};
-  if (what.pieces.size() > 1 && algorithm == Algorithm::kRegistered) what.whole = checked;
-  for (const Piece& piece : what.pieces) what.parts.push_back({call_of(call, piece, island_->bounce())});
-  number_pieces(what.parts, nullptr);
-  return what;
+StreamOperation::Options DeviceSide::in_stream(void* stream, int device, std::vector<Piece> pieces) {
+  return {calls_, stream, device, waits_, std::move(pieces), [this](const Error& error) {
+            if (error.code != ErrorCode::kInvalid) group_.fail(error);
+          }};
 }
 
-// Tensors are put together in window 0, on which only passes over all memory work.
-std::shared_ptr<Operation> DeviceSide::start_enqueued_list(std::span<const TensorRef> tensors, Op op,
-                                                           const CallOptions& options, const ListArguments& arguments) {
-  if (!island_) return nullptr;
-  Call call = all_reduce_of({}, op, options);
-  if (call.options.algorithm == Algorithm::kAuto) call.options.algorithm = Algorithm::kRegistered;
-  Enqueued what;
-  what.stream = *options.stream;
-  what.stream_id = arguments.stream.id;
-  for (ListPiece& piece : cut_list(tensors, group_.context().config.device_window_bytes)) {
-    call.dtype = piece.dtype;
-    what.parts.push_back({call_of(call, piece.piece, island_->bounce())});
-    what.pieces.push_back(std::move(piece.piece));
-  }
-  if (what.parts.empty() || algorithm_of(what.parts.front().call, call.options) != Algorithm::kRegistered) {
-    return nullptr;
-  }
-  check_own_stream("all_reduce_many", arguments.stream);
-  number_pieces(what.parts, arguments.list);
-  return enqueue(std::move(what));
+void DeviceSide::take_room(StreamOperation& call) {
+  if (!call.take_room([this] { return group_.context().failure.get() != nullptr; })) group_.check_usable();
 }
 
-std::shared_ptr<LaunchedCall> DeviceSide::make(Enqueued& what) {
-  const StreamPlans::Entry& plan = plan_of(what.parts.front().call, what.algorithm);
-  const auto made = std::make_shared<LaunchedCall>(
-      in_stream(what.stream, island_->device(), std::move(what.pieces)), island_, plan,
-      group_.limit_of(std::chrono::milliseconds(what.parts.front().call.timeout)), what.whole);
+std::shared_ptr<StreamOperation> DeviceSide::make(const Checked& checked, const std::vector<ListPiece>& cut) {
+  std::vector<Piece> pieces;
+  for (const ListPiece& piece : cut) pieces.push_back(piece.piece);
+  auto options = in_stream(*checked.calls.front().stream, checked.stream.device, std::move(pieces));
+  std::shared_ptr<StreamOperation> made;
+  if (checked.staged()) {
+    made = std::make_shared<StreamCall>(std::move(options));
+  } else {
+    const CheckedCall& call = checked.call();
+    const bool may_be_whole = !checked.list && cut.size() > 1 && checked.algorithm == Algorithm::kRegistered;
+    made = std::make_shared<LaunchedCall>(std::move(options), island_, plan_of(call, checked.algorithm),
+                                          group_.limit_of(call.timeout),
+                                          may_be_whole ? std::optional(call) : std::nullopt);
+  }
   take_room(*made);
   return made;
 }
 
+std::shared_ptr<Operation> DeviceSide::start(const Call& call) {
+  const BatchPart item = group_.lists().item_of(call);
+  return start({&item, 1});
+}
+
+std::shared_ptr<Operation> DeviceSide::start(std::span<const BatchPart> calls) {
+  const Checked checked = this->checked(calls);
+  const std::vector<ListPiece> cut = this->cut(checked);
+  const auto made = make(checked, cut);
+  std::vector<BatchPart> parts;
+  for (CheckedCall& call : calls_of(checked, cut, *made)) parts.push_back({std::move(call)});
+  std::lock_guard order(order_mutex_);
+  for (size_t i = 0; i < parts.size(); ++i) made->add_part(std::min(i, cut.size() - 1), parts[i]);
+  follow_last(made->stream(), checked.stream.id);
+  for (auto& operation : group_.submit_all(std::move(parts))) {
+    made->engine = operation->engine;
+    const uint64_t fingerprint = operation->fingerprint;
+    made->add_operation(std::move(operation), fingerprint);
+  }
+  group_.leave_to_progress_thread(*made->engine);
+  made->enqueue();
+  last_ = made;
+  last_stream_ = checked.stream.id;
+  return made;
+}
+
+void DeviceSide::run(const Call& call) {
+  const BatchPart item = group_.lists().item_of(call);
+  StreamFacts stream{};
+  const bool asks = attached_.load(std::memory_order_acquire);
+  if (asks && driver().stream_facts(*item.stream, &stream) == 0 && stream.capturing) {
+    capture({&item, 1}, stream);
+  } else {
+    start({&item, 1});
+  }
+}
+
 // In a replay no host takes part: kernels count calls, compare cards, and end by their own deadline. All ranks capture
 // the same, so that the number of a captured call tells it from others of its form.
-void DeviceSide::capture(const Call& call, const StreamFacts& stream) {
-  const char* const name = collective_name(call.collective);
-  const CheckedCall checked = check_call(call, group_.rank(), group_.size());
-  const Algorithm algorithm = algorithm_of(checked, call.options);
-  if (algorithm == Algorithm::kAuto || waits_ == StreamOperation::Waits::kHost) {
+void DeviceSide::capture(std::span<const BatchPart> calls, const StreamFacts& stream) {
+  const Checked checked = this->checked(calls, stream);
+  if (checked.staged() || waits_ == StreamOperation::Waits::kHost) {
     throw Exception(
         ErrorCode::kUnsupported,
         fmt::format("{} on rank {}: the stream is being captured for a graph, which only calls that are one "
                     "kernel can be part of; this one {}",
-                    name, group_.rank(), algorithm == Algorithm::kAuto ? "is staged" : "has ranks that are threads"));
+                    collective_name(checked.call().collective), group_.rank(),
+                    checked.staged() ? "is staged" : "has ranks that are threads"));
   }
-  Enqueued what = enqueued_of(call, checked, stream, algorithm);
-  check_buffers(call, stream, what.pieces.front());
-  const auto made = make(what);
-  for (const BatchPart& part : what.parts) {
-    made->capture(part.call, fingerprint_of(group_.prepare(part.call)->kind, kCaptured | ++captured_));
+  const std::vector<ListPiece> cut = this->cut(checked);
+  const auto made = make(checked, cut);
+  for (const CheckedCall& call : calls_of(checked, cut, *made)) {
+    made->capture(call, fingerprint_of(group_.prepare(call)->kind, kCaptured | ++captured_));
   }
-}
-
-std::shared_ptr<Operation> DeviceSide::enqueue(Enqueued what) {
-  const auto made = make(what);
-  std::lock_guard order(order_mutex_);
-  for (BatchPart& part : what.parts) {
-    part.call.asked = what.algorithm == Algorithm::kRing ? Algorithm::kRing : Algorithm::kAuto;
-    made->add_piece(part);
-  }
-  submit(made, std::move(what.parts), what.stream_id);
-  return made;
 }
 
 }  // namespace rondo

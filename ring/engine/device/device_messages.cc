@@ -50,7 +50,7 @@ void DeviceSide::enqueue(StreamCall& message) {
   message.enqueue();
 }
 
-std::shared_ptr<StreamCall> DeviceSide::begin(const MessageCall& call, Blocking blocking) {
+std::shared_ptr<StreamCall> DeviceSide::start(const MessageCall& call, Blocking blocking) {
   auto message = make(call, blocking);
   enqueue(*message);
   return message;
@@ -66,14 +66,14 @@ void DeviceSide::wait_for_streams(Clock::time_point until) {
 }
 
 Message DeviceSide::run(const MessageCall& call) {
-  if (call.kind == MessageKind::kSend) return begin(call, Blocking::kNo), Message{};
-  return message_of(*begin(call, Blocking::kYes));
+  if (call.kind == MessageKind::kSend) return start(call), Message{};
+  return message_of(*start(call, Blocking::kYes));
 }
 
 // The receive's arguments are checked before the send is under way.
 Message DeviceSide::run(const MessageCall& sent, const MessageCall& received) {
   const auto receive = make(received, Blocking::kYes);
-  const auto send = begin(sent, Blocking::kYes);
+  const auto send = start(sent, Blocking::kYes);
   enqueue(*receive);
   const Message message = message_of(*receive);
   message_of(*send);

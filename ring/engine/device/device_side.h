@@ -31,29 +31,23 @@ class DeviceSide {
   // False: not of allocate(). Throws Exception(kInvalid) while calls are under way.
   bool deallocate(void* data);
 
-  // Attaches; throws Exception where start() would for its arguments.
-  void check(const Call& call) { check_arguments(call); }
+  // Calls that have a stream: one, or a list of all_reduces of one stream, operation, algorithm and timeout. Attaches;
+  // throws Exception where start() would for their arguments.
+  void check(std::span<const BatchPart> calls) { checked(calls); }
   // check() of a message that has been made.
   void check(const StreamCall& message) const;
-  // The call, which has a stream, is in it when these return. Throw Exception.
+  // They are in the stream when this returns. Throws Exception.
+  std::shared_ptr<Operation> start(std::span<const BatchPart> calls);
+  std::shared_ptr<Operation> start(const Call& call);
   // A stream that is captured for a graph: the call is part of the graph, if it is a kernel.
   void run(const Call& call);
-  std::shared_ptr<Operation> start(const Call& call);
-  // A list of all_reduces.
-  std::shared_ptr<Operation> start_list(std::span<const TensorRef> tensors, Op op, const CallOptions& options);
-  // check() of such a list.
-  struct ListArguments {
-    StreamFacts stream;
-    std::shared_ptr<const TensorList> list;  // shared with the operations; null: of one tensor
-  };
-  ListArguments check_list(std::span<const TensorRef> tensors, Op op, const CallOptions& options);
 
   // Messages. make(): attaches, checks the arguments and takes memory; enqueue() starts it.
   enum class Blocking : bool { kNo, kYes };
   std::shared_ptr<StreamCall> make(const MessageCall& call, Blocking blocking);
   void enqueue(StreamCall& message);
   // In the stream when this returns.
-  std::shared_ptr<Operation> start(const MessageCall& call) { return begin(call, Blocking::kNo); }
+  std::shared_ptr<StreamCall> start(const MessageCall& call, Blocking blocking = Blocking::kNo);
   // A send: as start(). A receive returns when the message has come, and both at once when the own one has gone, too;
   // it is copied in the order of the stream.
   Message run(const MessageCall& call);
@@ -84,36 +78,23 @@ class DeviceSide {
   std::string connect(DeviceIsland& island, std::chrono::milliseconds timeout);
   DeviceIsland::AllSay all_say(std::chrono::milliseconds timeout);
   Clock::time_point deadline(std::chrono::milliseconds timeout) const;
-  struct Arguments {
-    CheckedCall checked;
+  struct Checked {
+    std::span<const BatchPart> calls;
     StreamFacts stream;
-    std::vector<Piece> pieces;  // as staged
+    std::shared_ptr<const TensorList> list;  // shared with the operations; null: one call
+    Algorithm algorithm;                     // kRegistered, kDirect or kRing: kernels; kAuto: they are staged
+    const CheckedCall& call() const { return calls.front().call; }  // of a list: its first tensor's
+    bool staged() const { return algorithm == Algorithm::kAuto; }
   };
-  Arguments check_arguments(const Call& call);
-  // kRegistered or kRing: its passes are put into the stream; kAuto: it is staged.
-  Algorithm algorithm_of(const CheckedCall& call, const CallOptions& options) const;
-  std::vector<Piece> pieces_of(const CheckedCall& call, const StreamPlans::Entry& plan) const;
-  std::shared_ptr<Operation> start_staged_list(std::span<const TensorRef> tensors, Op op, const CallOptions& options,
-                                               const ListArguments& arguments);
-  // list: that they are of; null: of none.
-  static void number_pieces(std::vector<BatchPart>& parts, const std::shared_ptr<const TensorList>& list);
-  // Null: the list is staged.
-  std::shared_ptr<Operation> start_enqueued_list(std::span<const TensorRef> tensors, Op op, const CallOptions& options,
-                                                 const ListArguments& arguments);
-  // A call as its pieces, which are calls on window 0.
-  struct Enqueued {
-    Algorithm algorithm = Algorithm::kRegistered;
-    std::vector<Piece> pieces;
-    std::vector<BatchPart> parts;  // one a piece
-    void* stream = nullptr;
-    uint64_t stream_id = 0;
-    std::optional<CheckedCall> whole = {};  // of several pieces over the memory of all
-  };
-  Enqueued enqueued_of(const Call& call, const CheckedCall& checked, const StreamFacts& stream, Algorithm algorithm);
-  std::shared_ptr<LaunchedCall> make(Enqueued& what);
-  void capture(const Call& call, const StreamFacts& stream);
-  std::shared_ptr<Operation> enqueue(Enqueued what);
-  CheckedCall call_of(Call call, const Piece& piece, std::byte* memory) const;
+  Checked checked(std::span<const BatchPart> calls);
+  Checked checked(std::span<const BatchPart> calls, const StreamFacts& stream);
+  Algorithm algorithm_of(std::span<const BatchPart> calls) const;
+  std::vector<ListPiece> cut(const Checked& checked);
+  CheckedCall call_of(const CheckedCall& whole, const ListPiece& piece, std::byte* memory) const;
+  std::vector<CheckedCall> calls_of(const Checked& checked, const std::vector<ListPiece>& cut,
+                                    const StreamOperation& made) const;
+  std::shared_ptr<StreamOperation> make(const Checked& checked, const std::vector<ListPiece>& cut);
+  void capture(std::span<const BatchPart> calls, const StreamFacts& stream);
   const StreamPlans::Entry& plan_of(const CheckedCall& call, Algorithm algorithm);
   void check_own_stream(const char* call, const StreamFacts& stream) const;
   void follow_last(void* stream, uint64_t stream_id);
@@ -126,14 +107,10 @@ class DeviceSide {
   }
   StreamFacts check_stream(const DeviceDriver& driver, const std::string& call, void* stream) const;
   void check_device(const std::string& call, const StreamFacts& stream, const Memory& memory) const;
-  void check_buffers(const Call& call, const StreamFacts& stream, const Piece& first) const;
+  void check_buffers(const std::string& name, const CheckedCall& call, const StreamFacts& stream) const;
   StreamOperation::Options in_stream(void* stream, int device, std::vector<Piece> pieces);
-  std::shared_ptr<StreamCall> make(std::vector<Piece> pieces, void* stream, int device);
   void take_room(StreamOperation& call);
-  void submit(const std::shared_ptr<StreamOperation>& call, std::vector<BatchPart> parts, uint64_t stream_id);
   StreamFacts check_message(const P2pCall& call, DeviceStream stream) const;
-  std::shared_ptr<StreamCall> begin(const MessageCall& call, Blocking blocking);
-  std::vector<BatchPart> parts_of(const Call& call, StreamCall& stream_call) const;
 
   CommunicatorState& group_;
   std::mutex attach_mutex_;

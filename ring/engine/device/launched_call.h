@@ -15,8 +15,6 @@
 
 namespace rondo {
 
-struct BatchPart;
-
 // One call whose ranks share device memory, in the order of a stream: a kernel a piece (device_call.h). A buffer that
 // others touch and that is not from allocate() is copied to the own window 0 before, and back behind. Where no rank has
 // such a one, which the kernels find out, the first kernel makes the whole call. For each piece the communicator has an
@@ -33,13 +31,12 @@ class LaunchedCall final : public StreamOperation, public std::enable_shared_fro
     turns_.reserve(options_.pieces.size());
   }
 
-  // The next piece: sets what moves its operation, and is its gate. Under the lock that gives calls their order.
-  void add_piece(BatchPart& part);
+  std::byte* memory(size_t /*piece*/) const override { return island_->bounce(); }  // whatever it takes in the end
+  void add_part(size_t piece, BatchPart& part) override;
   // The fingerprint goes into the card.
   void add_operation(std::shared_ptr<Operation> operation, uint64_t fingerprint) override;
   void enqueue() override;
-  // Instead of both, for a graph: the next piece, which has no operation.
-  void capture(const CheckedCall& call, uint64_t fingerprint);
+  void capture(const CheckedCall& call, uint64_t fingerprint) override;
 
  private:
   class Kernel;

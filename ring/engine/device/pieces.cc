@@ -186,6 +186,12 @@ std::vector<Piece> cut_pieces(const CheckedCall& call, int rank, int world, uint
   return cut;
 }
 
+Piece whole_piece(const CheckedCall& call, int rank, int world) {
+  const Cutter cutter{call, static_cast<uint64_t>(rank), static_cast<uint64_t>(world), dtype_bytes(call.dtype)};
+  if (call.collective == Collective::kBarrier) return {};
+  return call.uneven ? cutter.uneven(0, {}) : cutter.even(0, call.count);
+}
+
 std::vector<ListPiece> cut_list(std::span<const TensorRef> tensors, uint64_t piece_bytes) {
   std::vector<ListPiece> cut;
   for (const TensorRef& tensor : tensors) {

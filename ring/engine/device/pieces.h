@@ -61,6 +61,9 @@ enum class Edges : bool { kWhole, kShort };
 std::vector<Piece> cut_pieces(const CheckedCall& call, int rank, int world, uint64_t piece_bytes = kPieceBytes,
                               uint64_t most_pieces = kMostPieces, Edges edges = Edges::kWhole);
 
+// All of the call.
+Piece whole_piece(const CheckedCall& call, int rank, int world);
+
 // A part of a list of all_reduces: tensors of one type, or runs of elements of them, one after the other in the region.
 // Piece::count: elements of all of them.
 struct ListPiece {

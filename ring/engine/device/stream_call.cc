@@ -243,9 +243,11 @@ bool StreamOperation::device_has_failed() {
 
 class StreamCall::PieceGate final : public Gate {
  public:
-  // word: locked host memory that the stream waits for; it is set to `value` once `operations` have ended.
-  PieceGate(StreamCall& call, uint32_t* word, uint32_t value, int operations)
-      : call_(call), word_(word), value_(value), left_(operations) {}
+  // word: locked host memory that the stream waits for; it is set to `value` once its operations have ended.
+  PieceGate(StreamCall& call, uint32_t* word, uint32_t value) : call_(call), word_(word), value_(value) {}
+
+  // Before any of them begins.
+  void add_operation() { left_.fetch_add(1); }
 
   void open() { open_.store(true, std::memory_order_release); }
   bool is_open() const override { return open_.load(std::memory_order_acquire); }
@@ -266,7 +268,7 @@ class StreamCall::PieceGate final : public Gate {
   uint32_t* const word_;
   const uint32_t value_;
   std::atomic<bool> open_{false};
-  std::atomic<int> left_;
+  std::atomic<int> left_{0};
 };
 
 StreamCall::StreamCall(Options options, std::optional<MessageOptions> message)
@@ -281,12 +283,12 @@ StreamCall::StreamCall(Options options, std::optional<MessageOptions> message)
     throw;
   }
   for (const auto& slot : slots_) values_.push_back(load_word(*slot.word));
-  add_part();  // the stream
+  add_end();  // the stream
   if (!asked_) return;
   P2pCall staged = asked_->call;
-  staged.data = region(0);
+  staged.data = memory(0);
   message_ = std::make_shared<MessageOperation>(staged, asked_->limit);
-  message_->gate = add_gate(0, 1);
+  message_->gate = add_gate(0);
   message_->background = !asked_->blocking;
   message_->engine = asked_->messages;
 }
@@ -304,12 +306,17 @@ uint32_t StreamCall::entries() const {
   return entries;
 }
 
-std::shared_ptr<Gate> StreamCall::add_gate(size_t piece, int operations) {
-  const size_t slot = piece % slots_.size();
-  add_part();
-  turns_.push_back({std::make_shared<PieceGate>(*this, slots_[slot].word, ++values_[slot], operations), this});
-  return turns_.back().gate;
+std::shared_ptr<Gate> StreamCall::add_gate(size_t piece) {
+  if (piece == turns_.size()) {
+    const size_t slot = piece % slots_.size();
+    add_end();
+    turns_.push_back({std::make_shared<PieceGate>(*this, slots_[slot].word, ++values_[slot]), this});
+  }
+  turns_[piece].gate->add_operation();
+  return turns_[piece].gate;
 }
+
+void StreamCall::add_part(size_t piece, BatchPart& part) { part.gate = add_gate(piece); }
 
 void StreamCall::put_pieces() {
   const size_t pieces = options_.pieces.size();
@@ -361,7 +368,7 @@ void StreamCall::put_end() {
 
 void StreamCall::copy_in(size_t piece) {
   if (piece >= kSlots) copies_->await();  // until the piece that had this memory is back
-  copy(options_.pieces[piece].in, region(piece), true, copies_ ? copies_->get() : options_.stream);
+  copy(options_.pieces[piece].in, memory(piece), true, copies_ ? copies_->get() : options_.stream);
   driver_.check(driver_.call_host(&reach, &turns_[piece], copies_ ? copies_->get() : options_.stream),
                 "putting a function into the stream");
 }
@@ -373,7 +380,7 @@ void StreamCall::finish(size_t piece) {
   } else {
     driver_.check(turns_[piece].gate->put_wait(driver_, options_.stream), "putting a wait into the stream");
   }
-  copy(options_.pieces[piece].out, region(piece), false, options_.stream);
+  copy(options_.pieces[piece].out, memory(piece), false, options_.stream);
   if (piece + kSlots < options_.pieces.size()) copies_->note();
 }
 

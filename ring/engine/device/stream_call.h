@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "kernels/device/device_driver.h"
+#include "ring/engine/batch_part.h"
 #include "ring/engine/device/gate.h"
 #include "ring/engine/device/pieces.h"
 #include "ring/engine/device/staging_pool.h"
@@ -112,8 +113,14 @@ class StreamOperation : public Operation {
   // Before it is put into the stream: waits until streams have room for it. False: `stop()`, which is asked every 20
   // ms.
   bool take_room(const std::function<bool()>& stop);
-  // The operation of the next piece, which has been submitted.
+  // What the call of a piece works on.
+  virtual std::byte* memory(size_t piece) const = 0;
+  // The next operation, of this piece: sets its gate, and what moves it. Under the lock that gives calls their order.
+  virtual void add_part(size_t piece, BatchPart& part) = 0;
+  // The next one of them has been submitted.
   virtual void add_operation(std::shared_ptr<Operation> /*operation*/, uint64_t /*fingerprint*/) {}
+  // Instead of all these, where calls are kernels, for a graph: the next piece, which has no operation.
+  virtual void capture(const CheckedCall& /*call*/, uint64_t /*fingerprint*/) {}
   // Puts it into the stream, which ends the call. The operations of collectives have been submitted, and `engine` is
   // set. Throws Exception: what failed; the call ends then.
   virtual void enqueue() = 0;
@@ -131,7 +138,7 @@ class StreamOperation : public Operation {
   // Between device memory and the region's, in the stream.
   void copy(const std::vector<Piece::Rows>& parts, std::byte* region, bool in, DeviceStream stream);
   // Parts under way, each of which ends once. The last one: true, and complete() or fail() has been called.
-  void add_part() { left_.fetch_add(1); }
+  void add_end() { left_.fetch_add(1); }
   void note_error(const Error& error);  // the first one is told
   bool end_part();
   // Nothing where the device is well.
@@ -181,11 +188,9 @@ class StreamCall final : public StreamOperation, public std::enable_shared_from_
   const P2pCall& message() const { return asked_->call; }  // requires one
   bool sends() const { return asked_ && asked_->call.sends(); }
   const Message* moved_message() const override { return message_ ? message_->moved_message() : nullptr; }
-  // The host's memory of the piece, in turns.
-  std::byte* region(size_t piece) { return slots_[piece % slots_.size()].data; }
-  // That the operations of the piece begin at and end at. operations: of the piece.
-  std::shared_ptr<Gate> add_gate(size_t piece, int operations);
-
+  // Of the host, in turns.
+  std::byte* memory(size_t piece) const override { return slots_[piece % slots_.size()].data; }
+  void add_part(size_t piece, BatchPart& part) override;
   void enqueue() override;
   // Instead of it: ends a message with the error.
   void abandon(const Error& error);
@@ -199,6 +204,8 @@ class StreamCall final : public StreamOperation, public std::enable_shared_from_
     std::shared_ptr<PieceGate> gate;
     StreamCall* call;
   };
+  // That the operations of the piece begin and end at: one more of them.
+  std::shared_ptr<Gate> add_gate(size_t piece);
   void copy_in(size_t piece);
   void finish(size_t piece);
   void await_on_host(size_t piece);
