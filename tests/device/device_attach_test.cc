@@ -20,8 +20,6 @@ constexpr const char* kStaged = "calls on device memory are staged through host 
 
 constexpr const char* kDoNotMeet = "kernels of the ranks do not meet";
 
-using Check = void (*)(const std::vector<RankGroup>& groups, const RankBody& body);
-
 // What the ranks warn of, who call on device memory: without "rondo[rank]: ".
 std::multiset<std::string> warnings(Check check, RankGroup ranks) {
   ranks.config.debug = "warn";

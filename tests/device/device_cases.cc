@@ -1,6 +1,5 @@
 #include "tests/device/device_cases.h"
 
-#include <dlfcn.h>
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -140,11 +139,6 @@ std::vector<CollectiveCase> drawn_of_matrix(int world, size_t count, uint64_t se
   std::vector<CollectiveCase> drawn;
   for (size_t i = 0; i < count; ++i) drawn.push_back(all[random.below(all.size())]);
   return drawn;
-}
-
-void* find_function(const char* name) {
-  void* const library = dlopen(device_library(), RTLD_NOW | RTLD_NOLOAD);
-  return library == nullptr ? nullptr : dlsym(library, name);
 }
 
 // --- buffers

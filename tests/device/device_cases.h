@@ -2,6 +2,7 @@
 
 #include <sys/mman.h>
 
+#include <chrono>
 #include <cstdlib>
 #include <functional>
 #include <string>
@@ -43,6 +44,8 @@ std::vector<RankGroup> both_ways(int world, const Settings& settings = {});
 // All ranks of each group end well.
 void check_processes(const std::vector<RankGroup>& groups, const RankBody& body);
 void check_threads(const std::vector<RankGroup>& groups, const RankBody& body);
+using Check = void (*)(const std::vector<RankGroup>& groups, const RankBody& body);
+using Clock = std::chrono::steady_clock;
 
 // Zeroes that processes share which are forked while it lives.
 template <class T>
@@ -81,18 +84,6 @@ std::vector<CollectiveCase> drawn_of_matrix(int world, size_t count, uint64_t se
 
 // --- the fake driver
 
-// A function of it for tests, once it has been opened; nullptr: a GPU has none.
-void* find_function(const char* name);
-template <class Signature>
-Signature* fake_function(const char* name) {
-  return reinterpret_cast<Signature*>(find_function(name));
-}
-// What the device has counted in this process; -1: a GPU does not tell.
-template <class Number = int>
-Number counted(const char* what) {
-  const auto count = fake_function<Number()>(what);
-  return count == nullptr ? static_cast<Number>(-1) : count();
-}
 // Passes over the memory of several ranks; -1: a GPU does not tell.
 inline int passes_over_ranks() { return counted("fake_cuda_placed"); }
 

@@ -3,7 +3,6 @@
 // here. Over the fake driver alone.
 #include "kernels/device/device_driver.h"
 
-#include <dlfcn.h>
 #include <doctest/doctest.h>
 #include <unistd.h>
 
@@ -30,24 +29,11 @@ std::string in_process(const std::vector<std::pair<const char*, const char*>>& s
   });
 }
 
-template <class Result, class... Arguments>
-Result fake(const char* name, Arguments... arguments) {
-  void* const library = dlopen(device_library(), RTLD_NOW | RTLD_LOCAL);
-  return reinterpret_cast<Result (*)(Arguments...)>(dlsym(library, name))(arguments...);
+bool active(int device) { return fake_function<int(int)>("fake_cuda_active")(device) != 0; }
+bool capture(DeviceStream stream, int mode) {
+  return fake_function<bool(void*, int)>("fake_cuda_capture")(stream, mode);
 }
-bool active(int device) { return fake<int>("fake_cuda_active", device) != 0; }
-bool end_capture(DeviceStream stream) { return fake<bool>("fake_cuda_capture", stream, -1); }
-void capture(DeviceStream stream, cuda::CaptureMode mode) { fake<bool>("fake_cuda_capture", stream, int(mode)); }
-
-// A function of the driver, as a program calls it.
-template <class... Arguments>
-cuda::Result call(const char* name, Arguments... arguments) {
-  void* function = nullptr;
-  int found = 0;
-  fake<cuda::Result>("cuGetProcAddress_v2", name, &function, 13000, uint64_t{0}, &found);
-  expect(function != nullptr, name);
-  return reinterpret_cast<cuda::Result (*)(Arguments...)>(function)(arguments...);
-}
+bool end_capture(DeviceStream stream) { return capture(stream, -1); }
 
 struct Locked {
   explicit Locked(const DeviceDriver& of) : driver(of) {
@@ -112,7 +98,7 @@ TEST_CASE("every kind of stream; what has been opened is closed") {
           use_all(driver, nullptr);
           use_all(driver, reinterpret_cast<DeviceStream>(cuda::kStreamPerThread));
           expect(driver.destroy_stream(stream) == 0, "destroy_stream");
-          expect(fake<int>("fake_cuda_held") + fake<int>("fake_cuda_locked") + fake<int>("fake_cuda_events") == 0,
+          expect(counted("fake_cuda_held") + counted("fake_cuda_locked") + counted("fake_cuda_events") == 0,
                  "something is left");
         }) == "");
 }
@@ -122,13 +108,13 @@ TEST_CASE("a stream of another device than the current one: no context is made o
     CAPTURE(has_current);
     CHECK(in_process({{"FAKE_CUDA_COUNT", "3"}}, [=](const DeviceDriver& driver) {
             DeviceStream stream = nullptr;
-            cuda::Context before = nullptr, after = nullptr;
+            int before = -1, after = -1;
             if (has_current) expect(driver.use(2) == 0, "use");
-            call("cuCtxGetCurrent", &before);
+            driver.current(&before);
             expect(driver.make_stream(1, &stream) == 0, "make_stream");
             use_all(driver, stream);
-            call("cuCtxGetCurrent", &after);
-            expect(before == after && (before != nullptr) == has_current, "the current context has changed");
+            driver.current(&after);
+            expect(before == after && before == (has_current ? 2 : 0), "the current context has changed");
             expect(!active(0), "there is a context on device 0");
             expect(active(1) && active(2) == has_current, "contexts");
           }) == "");
@@ -158,7 +144,7 @@ TEST_CASE("captures go on: of another thread, in every mode, and of this one") {
 TEST_CASE("the legacy stream beside a capture of a blocking stream") {
   CHECK(in_process({}, [](const DeviceDriver& driver) {
           driver.use(0);
-          DeviceStream const blocking = fake<DeviceStream>("fake_cuda_blocking_stream");
+          DeviceStream const blocking = fake_function<void*()>("fake_cuda_blocking_stream")();
           capture(blocking, cuda::kCaptureGlobal);
           StreamFacts facts{};
           expect(driver.stream_facts(nullptr, &facts) == 0 && facts.capturing, "work would be put into it");
@@ -213,7 +199,7 @@ TEST_CASE("an error that stays is found without a wait") {
   CHECK(in_process({}, [](const DeviceDriver& driver) {
           DeviceStream stream = nullptr;
           expect(driver.make_stream(0, &stream) == 0 && driver.broken(stream) == 0, "make_stream");
-          fake<void>("fake_cuda_break", 0);
+          fake_function<void(int)>("fake_cuda_break")(0);
           expect(driver.broken(stream) == cuda::kIllegalAddress, "it is not found");
           try {
             driver.check(driver.synchronize(stream), "waiting");

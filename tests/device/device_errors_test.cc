@@ -4,7 +4,6 @@
 #include <unistd.h>
 
 #include <atomic>
-#include <chrono>
 #include <cstdlib>
 #include <functional>
 #include <string>
@@ -15,8 +14,6 @@
 
 namespace rondo::testing {
 namespace {
-
-using Clock = std::chrono::steady_clock;
 
 void expect_sum_on_host(Communicator& group) {
   std::vector<int32_t> values(10, 1);

@@ -4,7 +4,6 @@
 #include <unistd.h>
 
 #include <atomic>
-#include <chrono>
 #include <cstdlib>
 #include <limits>
 #include <string>
@@ -15,8 +14,6 @@
 
 namespace rondo::testing {
 namespace {
-
-using Clock = std::chrono::steady_clock;
 
 int locked_pieces() { return counted("fake_cuda_locked"); }
 

@@ -10,8 +10,6 @@ namespace {
 
 constexpr int kMostRanks = 8;
 
-using Check = void (*)(const std::vector<RankGroup>& groups, const RankBody& body);
-
 void run_matrix(Check check, BufferKind kind, Algorithm algorithm = Algorithm::kAuto) {
   for (int world = 1; world <= kMostRanks; ++world) {
     const std::vector<CollectiveCase> cases = full_matrix(world);

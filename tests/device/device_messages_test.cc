@@ -3,7 +3,6 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
-#include <chrono>
 #include <string>
 #include <thread>
 
@@ -11,8 +10,6 @@
 
 namespace rondo::testing {
 namespace {
-
-using Clock = std::chrono::steady_clock;
 
 // A buffer of the device that the host cannot touch, and that no mirror gives back.
 void* device_memory(const Mirror& mirror, size_t bytes) {

@@ -30,7 +30,7 @@ uint64_t time_of_call(Communicator& group, size_t bytes) {
 
 struct Case {
   const char* who;
-  void (*check)(const std::vector<RankGroup>& groups, const RankBody& body);
+  Check check;
   int world;
   bool one_device;  // of all ranks; else one a rank
   size_t bytes;

@@ -7,7 +7,6 @@
 #include <map>
 #include <memory>
 #include <mutex>
-#include <set>
 #include <string>
 #include <thread>
 #include <utility>
@@ -97,7 +96,8 @@ struct FakeEvent {
   std::chrono::steady_clock::time_point when;  // of this host, not the virtual time
   std::mutex mutex;
   std::condition_variable changed;
-  uint64_t recorded = 0, passed = 0, time = 0;
+  std::atomic<uint64_t> recorded{0};
+  uint64_t passed = 0, time = 0;
 };
 
 struct FakeFunction {
@@ -116,8 +116,7 @@ struct Fake {
   bool started = false;
   std::map<int, FakeContext> contexts;
   std::map<void*, std::unique_ptr<FakeStream>> streams;
-  std::set<FakeEvent*> events;
-  std::vector<std::unique_ptr<FakeEvent>> retired;  // entries may refer to them
+  std::map<Event, std::shared_ptr<FakeEvent>> events;  // shared with entries of streams
   std::vector<std::unique_ptr<FakeModule>> modules;
   std::atomic<uint64_t> made{0};  // streams
   std::atomic<int> placed{0};     // passes that have found their pointers
@@ -139,7 +138,6 @@ struct FakeThread {
 FakeThread& here();
 
 inline FakeContext* of(Context context) { return reinterpret_cast<FakeContext*>(context); }
-inline FakeEvent* of(Event event) { return reinterpret_cast<FakeEvent*>(event); }
 inline const void* pointer(Pointer address) { return reinterpret_cast<const void*>(address); }
 inline void* writable(Pointer address) { return reinterpret_cast<void*>(address); }
 

@@ -1,5 +1,6 @@
 #include "tests/support/fake_cuda/mirror.h"
 
+#include <dlfcn.h>
 #include <sys/mman.h>
 
 #include <algorithm>
@@ -16,6 +17,11 @@ constexpr size_t kAlignment = 256;  // of images in memory that is given
 const char* device_library() {
   const char* const chosen = std::getenv("RONDO_TEST_DEVICE");
   return chosen != nullptr ? chosen : "tests/support/fake_cuda/libcuda.so.1";
+}
+
+void* find_function(const char* name) {
+  void* const library = dlopen(device_library(), RTLD_NOW | RTLD_NOLOAD);
+  return library == nullptr ? nullptr : dlsym(library, name);
 }
 
 DeviceFold pass_of(DType dtype, Fold fold, std::span<const void* const> sources, std::span<void* const> targets,

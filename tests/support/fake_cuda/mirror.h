@@ -14,6 +14,18 @@ namespace rondo::testing {
 // one.
 const char* device_library();
 
+// A function of it for tests, once it has been opened; nullptr: a GPU has none.
+void* find_function(const char* name);
+template <class Signature>
+Signature* fake_function(const char* name) {
+  return reinterpret_cast<Signature*>(find_function(name));
+}
+// What the device has counted in this process; -1: a GPU does not tell.
+template <class Number = int>
+Number counted(const char* what) {
+  const auto count = fake_function<Number()>(what);
+  return count == nullptr ? static_cast<Number>(-1) : count();
+}
 // Bytes that lie one behind the other.
 constexpr DeviceCopy whole(void* to, const void* from, uint64_t bytes) { return {to, from, bytes, bytes, bytes, 1}; }
 // A pass; of one source: a copy.

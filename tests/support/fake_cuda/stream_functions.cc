@@ -57,47 +57,42 @@ void StreamIsCapturing(Stream handle, int* status) {
 // --- events
 namespace {
 
-FakeEvent& event_at(Event event) {
+std::shared_ptr<FakeEvent> event_at(Event event) {
   const std::lock_guard lock(fake().mutex);
-  require(fake().events.count(of(event)) == 1, kInvalidHandle);
-  return *of(event);
+  const auto found = fake().events.find(event);
+  require(found != fake().events.end(), kInvalidHandle);
+  return found->second;
 }
 
 }  // namespace
 
 void EventCreate(Event* event, unsigned flags) {
   require(flags == 0 || flags == kEventDisableTiming);
-  auto* const made = new FakeEvent(&current_context(), flags == 0);
-  *event = reinterpret_cast<Event>(made);
+  const auto made = std::make_shared<FakeEvent>(&current_context(), flags == 0);
+  *event = reinterpret_cast<Event>(made.get());
   const std::lock_guard lock(fake().mutex);
-  fake().events.insert(made);
+  fake().events[*event] = made;
 }
 void EventDestroy(Event event) {
-  require(event_at(event).context == &current_context(), kInvalidHandle);
+  require(event_at(event)->context == &current_context(), kInvalidHandle);
   const std::lock_guard lock(fake().mutex);
-  fake().events.erase(of(event));
-  fake().retired.emplace_back(of(event));
+  fake().events.erase(event);
 }
 void EventRecord(Event event, Stream handle) {
   FakeStream& stream = stream_at(handle);
-  FakeEvent& at = event_at(event);
-  require(at.context == stream.context, kInvalidHandle);
-  uint64_t number = 0;
-  {
-    const std::lock_guard lock(at.mutex);
-    number = ++at.recorded;
-  }
-  put(stream, [&at, number](const FakeStream& in) {
-    const std::lock_guard lock(at.mutex);
-    at.passed = number;
-    at.time = in.now;
-    at.when = std::chrono::steady_clock::now();
-    at.changed.notify_all();
+  const auto at = event_at(event);
+  require(at->context == stream.context, kInvalidHandle);
+  put(stream, [at, number = ++at->recorded](const FakeStream& in) {
+    const std::lock_guard lock(at->mutex);
+    at->passed = number;
+    at->time = in.now;
+    at->when = std::chrono::steady_clock::now();
+    at->changed.notify_all();
   });
 }
 void EventElapsedTime(float* milliseconds, Event first, Event second) {
-  FakeEvent* const both[] = {&event_at(first), &event_at(second)};
-  for (FakeEvent* event : both) {
+  const std::shared_ptr<FakeEvent> both[] = {event_at(first), event_at(second)};
+  for (const auto& event : both) {
     const std::lock_guard lock(event->mutex);
     require(event->timed && event->recorded > 0, kInvalidHandle);
     require(event->passed == event->recorded, kNotReady);
@@ -107,17 +102,12 @@ void EventElapsedTime(float* milliseconds, Event first, Event second) {
 // Of another context, too.
 void StreamWaitEvent(Stream stream, Event event, unsigned flags) {
   require(flags == 0);
-  FakeEvent& at = event_at(event);
-  uint64_t number = 0;
-  {
-    const std::lock_guard lock(at.mutex);
-    number = at.recorded;
-  }
-  put(stream_at(stream), [&at, number](FakeStream& in) {
-    std::unique_lock lock(at.mutex);
-    const auto over = [&] { return at.passed >= number || at.context->error.load() != kSuccess; };
-    while (!at.changed.wait_for(lock, std::chrono::milliseconds(100), over)) continue;
-    in.now = std::max(in.now.load(), at.time);
+  const auto at = event_at(event);
+  put(stream_at(stream), [at, number = at->recorded.load()](FakeStream& in) {
+    std::unique_lock lock(at->mutex);
+    const auto over = [&] { return at->passed >= number || at->context->error.load() != kSuccess; };
+    while (!at->changed.wait_for(lock, std::chrono::milliseconds(100), over)) continue;
+    in.now = std::max(in.now.load(), at->time);
   });
 }
 void LaunchHostFunc(Stream stream, HostFunction function, void* argument) {
