@@ -9,6 +9,9 @@
 namespace rondo::cuda {
 
 using Result = int;
+using Attribute = int;
+using PointerAttribute = int;
+using CaptureMode = int;
 using Device = int;
 using Context = struct ContextOpaque*;
 using Stream = void*;  // nullptr, and kStreamLegacy: the legacy one of the current context
@@ -19,49 +22,61 @@ using Pointer = unsigned long long;
 using Allocation = unsigned long long;
 using HostFunction = void (*)(void* argument);
 
-enum : Result {
-  kSuccess = 0,
-  kInvalidValue = 1,
-  kOutOfMemory = 2,
-  kNotInitialized = 3,
-  kNoDevice = 100,
-  kInvalidDevice = 101,
-  kInvalidImage = 200,
-  kInvalidContext = 201,
-  kPeerAccessUnsupported = 217,
-  kOperatingSystem = 304,
-  kInvalidHandle = 400,
-  kNotFound = 500,
-  kNotReady = 600,
-  kIllegalAddress = 700,
-  kPeerAccessAlreadyEnabled = 704,
-  kHostMemoryAlreadyRegistered = 712,
-  kHostMemoryNotRegistered = 713,
-  kNotSupported = 801,
-  kCaptureUnsupported = 900,
-  kCaptureInvalidated = 901,
-  kCaptureImplicit = 906
+// X(name, value, name in cuda.h): results, attributes of devices and of pointers, and what functions are told.
+#define RONDO_DRIVER_CONSTANTS(X)                                                                         \
+  X(kSuccess, 0, CUDA_SUCCESS)                                                                            \
+  X(kInvalidValue, 1, CUDA_ERROR_INVALID_VALUE)                                                           \
+  X(kOutOfMemory, 2, CUDA_ERROR_OUT_OF_MEMORY)                                                            \
+  X(kNotInitialized, 3, CUDA_ERROR_NOT_INITIALIZED)                                                       \
+  X(kNoDevice, 100, CUDA_ERROR_NO_DEVICE)                                                                 \
+  X(kInvalidDevice, 101, CUDA_ERROR_INVALID_DEVICE)                                                       \
+  X(kInvalidImage, 200, CUDA_ERROR_INVALID_IMAGE)                                                         \
+  X(kInvalidContext, 201, CUDA_ERROR_INVALID_CONTEXT)                                                     \
+  X(kPeerAccessUnsupported, 217, CUDA_ERROR_PEER_ACCESS_UNSUPPORTED)                                      \
+  X(kOperatingSystem, 304, CUDA_ERROR_OPERATING_SYSTEM)                                                   \
+  X(kInvalidHandle, 400, CUDA_ERROR_INVALID_HANDLE)                                                       \
+  X(kNotFound, 500, CUDA_ERROR_NOT_FOUND)                                                                 \
+  X(kNotReady, 600, CUDA_ERROR_NOT_READY)                                                                 \
+  X(kIllegalAddress, 700, CUDA_ERROR_ILLEGAL_ADDRESS)                                                     \
+  X(kPeerAccessAlreadyEnabled, 704, CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED)                               \
+  X(kHostMemoryAlreadyRegistered, 712, CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED)                         \
+  X(kHostMemoryNotRegistered, 713, CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED)                                 \
+  X(kNotSupported, 801, CUDA_ERROR_NOT_SUPPORTED)                                                         \
+  X(kCaptureUnsupported, 900, CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED)                                      \
+  X(kCaptureInvalidated, 901, CUDA_ERROR_STREAM_CAPTURE_INVALIDATED)                                      \
+  X(kCaptureImplicit, 906, CUDA_ERROR_STREAM_CAPTURE_IMPLICIT)                                            \
+  X(kMaxPitch, 11, CU_DEVICE_ATTRIBUTE_MAX_PITCH)                                                         \
+  X(kMultiprocessorCount, 16, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)                                   \
+  X(kUnifiedAddressing, 41, CU_DEVICE_ATTRIBUTE_UNIFIED_ADDRESSING)                                       \
+  X(kComputeCapabilityMajor, 75, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR)                            \
+  X(kComputeCapabilityMinor, 76, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR)                            \
+  X(kHandleTypePosixFileDescriptor, 103, CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED) \
+  X(kMpsEnabled, 133, CU_DEVICE_ATTRIBUTE_MPS_ENABLED)                                                    \
+  X(kMemoryType, 2, CU_POINTER_ATTRIBUTE_MEMORY_TYPE)                                                     \
+  X(kIsManaged, 8, CU_POINTER_ATTRIBUTE_IS_MANAGED)                                                       \
+  X(kDeviceOrdinal, 9, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL)                                               \
+  X(kMemoryDevice, 2, CU_MEMORYTYPE_DEVICE)                                                               \
+  X(kMemoryUnified, 4, CU_MEMORYTYPE_UNIFIED)                                                             \
+  X(kCaptureGlobal, 0, CU_STREAM_CAPTURE_MODE_GLOBAL)                                                     \
+  X(kCaptureThreadLocal, 1, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL)                                          \
+  X(kCaptureRelaxed, 2, CU_STREAM_CAPTURE_MODE_RELAXED)                                                   \
+  X(kLocationDevice, 1, CU_MEM_LOCATION_TYPE_DEVICE)                                                      \
+  X(kAllocationPinned, 1, CU_MEM_ALLOCATION_TYPE_PINNED)                                                  \
+  X(kPosixFileDescriptor, 1, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR)                                    \
+  X(kGranularityRecommended, 1, CU_MEM_ALLOC_GRANULARITY_RECOMMENDED)                                     \
+  X(kReadWrite, 3, CU_MEM_ACCESS_FLAGS_PROT_READWRITE)                                                    \
+  X(kStreamNonBlocking, 1, CU_STREAM_NON_BLOCKING)                                                        \
+  X(kEventDisableTiming, 2, CU_EVENT_DISABLE_TIMING)                                                      \
+  X(kLazyEnablePeerAccess, 1, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS)                                         \
+  X(kRegisterPortable, 1, CU_MEMHOSTREGISTER_PORTABLE)                                                    \
+  X(kRegisterDeviceMap, 2, CU_MEMHOSTREGISTER_DEVICEMAP)                                                  \
+  X(kWaitValue32, 1, CU_STREAM_MEM_OP_WAIT_VALUE_32)                                                      \
+  X(kWaitGreaterOrEqual, 0, CU_STREAM_WAIT_VALUE_GEQ)
+enum : int {
+#define RONDO_DRIVER_CONSTANT(name, value, theirs) name = value,
+  RONDO_DRIVER_CONSTANTS(RONDO_DRIVER_CONSTANT)
+#undef RONDO_DRIVER_CONSTANT
 };
-
-enum Attribute : int {
-  kMaxPitch = 11,
-  kMultiprocessorCount = 16,
-  kUnifiedAddressing = 41,
-  kComputeCapabilityMajor = 75,
-  kComputeCapabilityMinor = 76,
-  kHandleTypePosixFileDescriptor = 103,
-  kMpsEnabled = 133
-};
-enum PointerAttribute : int { kMemoryType = 2, kIsManaged = 8, kDeviceOrdinal = 9 };
-enum MemoryType : int { kMemoryDevice = 2, kMemoryUnified = 4 };
-enum CaptureMode : int { kCaptureGlobal = 0, kCaptureThreadLocal = 1, kCaptureRelaxed = 2 };
-
-inline constexpr int kLocationDevice = 1, kAllocationPinned = 1, kPosixFileDescriptor = 1, kGranularityRecommended = 1;
-inline constexpr int kReadWrite = 3;
-inline constexpr unsigned kStreamNonBlocking = 1, kEventDisableTiming = 2, kLazyEnablePeerAccess = 1;
-inline constexpr unsigned kRegisterPortable = 1, kRegisterDeviceMap = 2;
-inline constexpr int kWaitValue32 = 1;
-inline constexpr unsigned kWaitGreaterOrEqual = 0;
 inline constexpr uintptr_t kStreamLegacy = 1, kStreamPerThread = 2;
 
 struct Uuid {

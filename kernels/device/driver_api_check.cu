@@ -3,7 +3,6 @@
 
 #include <cudaTypedefs.h>
 
-#include <algorithm>
 #include <type_traits>
 
 namespace rondo::cuda {
@@ -26,36 +25,8 @@ struct SameCall<Result (*)(Ours...), CUresult (*)(Theirs...)>
 RONDO_DRIVER_FUNCTIONS(RONDO_CHECK_FUNCTION)
 static_assert(SameCall<GetProcAddress, PFN_cuGetProcAddress_v12000>::value);
 
-// clang-format off
-constexpr int kOurs[] = {
-    kInvalidValue, kOutOfMemory, kNotInitialized, kNoDevice, kInvalidDevice, kInvalidImage, kInvalidContext,
-    kPeerAccessUnsupported, kOperatingSystem, kInvalidHandle, kNotFound, kNotReady, kIllegalAddress,
-    kPeerAccessAlreadyEnabled, kHostMemoryAlreadyRegistered, kHostMemoryNotRegistered, kNotSupported,
-    kCaptureUnsupported, kCaptureInvalidated, kCaptureImplicit, kMaxPitch, kMultiprocessorCount, kUnifiedAddressing,
-    kComputeCapabilityMajor, kComputeCapabilityMinor, kHandleTypePosixFileDescriptor, kMpsEnabled, kMemoryType, kIsManaged,
-    kDeviceOrdinal, kMemoryDevice, kMemoryUnified, kCaptureGlobal, kCaptureThreadLocal, kCaptureRelaxed,
-    kLocationDevice, kAllocationPinned, kPosixFileDescriptor, kGranularityRecommended, kReadWrite,
-    kStreamNonBlocking, kEventDisableTiming, kLazyEnablePeerAccess, kRegisterPortable, kRegisterDeviceMap,
-    kWaitValue32, kWaitGreaterOrEqual};
-constexpr int kTheirs[] = {
-    CUDA_ERROR_INVALID_VALUE, CUDA_ERROR_OUT_OF_MEMORY, CUDA_ERROR_NOT_INITIALIZED, CUDA_ERROR_NO_DEVICE,
-    CUDA_ERROR_INVALID_DEVICE, CUDA_ERROR_INVALID_IMAGE, CUDA_ERROR_INVALID_CONTEXT,
-    CUDA_ERROR_PEER_ACCESS_UNSUPPORTED, CUDA_ERROR_OPERATING_SYSTEM, CUDA_ERROR_INVALID_HANDLE,
-    CUDA_ERROR_NOT_FOUND, CUDA_ERROR_NOT_READY, CUDA_ERROR_ILLEGAL_ADDRESS, CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED,
-    CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED, CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED, CUDA_ERROR_NOT_SUPPORTED,
-    CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, CUDA_ERROR_STREAM_CAPTURE_INVALIDATED,
-    CUDA_ERROR_STREAM_CAPTURE_IMPLICIT, CU_DEVICE_ATTRIBUTE_MAX_PITCH, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT,
-    CU_DEVICE_ATTRIBUTE_UNIFIED_ADDRESSING, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR,
-    CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED,
-    CU_DEVICE_ATTRIBUTE_MPS_ENABLED, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, CU_POINTER_ATTRIBUTE_IS_MANAGED, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL,
-    CU_MEMORYTYPE_DEVICE, CU_MEMORYTYPE_UNIFIED, CU_STREAM_CAPTURE_MODE_GLOBAL, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL,
-    CU_STREAM_CAPTURE_MODE_RELAXED, CU_MEM_LOCATION_TYPE_DEVICE, CU_MEM_ALLOCATION_TYPE_PINNED,
-    CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, CU_MEM_ALLOC_GRANULARITY_RECOMMENDED,
-    CU_MEM_ACCESS_FLAGS_PROT_READWRITE, CU_STREAM_NON_BLOCKING, CU_EVENT_DISABLE_TIMING,
-    CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS, CU_MEMHOSTREGISTER_PORTABLE, CU_MEMHOSTREGISTER_DEVICEMAP,
-    CU_STREAM_MEM_OP_WAIT_VALUE_32, CU_STREAM_WAIT_VALUE_GEQ};
-// clang-format on
-static_assert(std::ranges::equal(kOurs, kTheirs));
+#define RONDO_CHECK_CONSTANT(name, value, theirs) static_assert(name == static_cast<int>(theirs));
+RONDO_DRIVER_CONSTANTS(RONDO_CHECK_CONSTANT)
 
 #define RONDO_CHECK_PLACE(ours, our_member, theirs, their_member) \
   static_assert(offsetof(ours, our_member) == offsetof(theirs, their_member));
