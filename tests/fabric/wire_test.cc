@@ -71,7 +71,7 @@ TEST_CASE("a hello has the bytes that docs/wire.md says, and comes back as it wa
   const std::string bytes = encode(sample_hello());
   REQUIRE(bytes.size() == kHelloBytes);
   CHECK(bytes.substr(0, 8) == std::string("RONDO\n\x1a\xff", 8));
-  CHECK(bytes.substr(8, 6) == std::string("\x0d\x00\x02\x00\x02\x01", 6));  // version, role, zero, lane
+  CHECK(bytes.substr(8, 6) == std::string("\x0e\x00\x02\x00\x02\x01", 6));  // version, role, zero, lane
   CHECK(bytes.substr(20, 4) == std::string("\x06\x00\x00\x00", 4));         // rank
   CHECK(bytes.substr(24, 8) == std::string("\x88\x77\x66\x55\x44\x33\x22\x11", 8));
   CHECK(bytes.substr(64, 4) == std::string("\x03job", 4));
@@ -96,10 +96,10 @@ TEST_CASE("an answer comes back as it was, its text cut to what fits") {
 
 TEST_CASE("a hello of another version is recognized by its version alone") {
   std::string bytes = encode(sample_hello());
-  bytes[8] = 14;
+  bytes[8] = kWireVersion + 1;
   for (size_t i = 10; i < bytes.size(); ++i) bytes[i] = '\x5a';
   REQUIRE(parse_hello(bytes));
-  CHECK(parse_hello(bytes)->version == 14);
+  CHECK(parse_hello(bytes)->version == kWireVersion + 1);
 }
 
 TEST_CASE("what another protocol begins with is no hello from its first bytes on") {

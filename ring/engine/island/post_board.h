@@ -29,9 +29,10 @@ struct BoardOrders : CellOrders {
 // numbered cells (transport/island/cell_ring.h), and of slots for posts that do not lie beside a flag. Areas go from
 // hand to hand: in kDepth rounds a rank posts in its own, in the next ones in that of the rank behind it, and so on. So
 // it writes where it has read before, in lines that its cache holds, where its own last post would have to be taken
-// back from its readers' caches. Posts that go one way alone, from or to a root, lie in the own area, and the long ones
-// in a ring of bytes of the rank, if it has one: when a line is written again it has left the readers' caches
-// (docs/tuning.md, "One shot").
+// back from its readers' caches. Slots count only the rounds of posts that lie in such ones, so that those of other
+// lengths in between do not give one to the same rank twice. Posts that go one way alone, from or to a root, lie in the
+// own area, and the long ones in a ring of bytes of the rank, if it has one: when a line is written again it has left
+// the readers' caches (docs/tuning.md, "One shot").
 //
 // Every rank posts once a round, and all ranks know the lengths of all posts, and thereby where they are. A rank posts
 // round k once it has read what it needs of round k - 1; so a post of round k says that its writer needs no earlier
@@ -110,9 +111,14 @@ class BasicPostBoard {
   std::byte* begin(uint64_t fingerprint, std::span<const size_t> bytes, Flow flow) {
     flow_ = flow;
     ++number_;
+    bool lies[kParts] = {};
     for (size_t rank = 0; rank < bytes.size(); ++rank) {
-      if (in_ring(bytes[rank])) spaces_[rank].take(bytes[rank]);
+      if (bytes[rank] <= kSmallBytes) continue;
+      const Part part = part_of(bytes[rank], flow, has_rings_);
+      lies[static_cast<size_t>(part)] = true;
+      if (part == Part::kRing) spaces_[rank].take(bytes[rank]);
     }
+    for (size_t part = 0; part < kParts; ++part) turns_[part] += lies[part] ? 1 : 0;
     areas_[area_of(rank_, number_)].tag(number_) = fingerprint;
     return place(rank_, bytes[static_cast<size_t>(rank_)]);
   }
@@ -172,19 +178,20 @@ class BasicPostBoard {
     }
   };
 
-  // Where a rank posts in that round, whatever it posts: so ranks that make different calls see each other's.
+  // Where a rank posts in that round, whatever it posts: so ranks that make different calls see each other's. Likewise,
+  // of a turn, for a part's slots.
   size_t area_of(int rank, uint64_t number) const {
     return (static_cast<uint64_t>(rank) + number / kDepth) % areas_.size();
   }
   // Of a rank's post in this round.
   std::byte* place(int rank, size_t bytes) const {
-    const size_t area = area_of(rank, number_), own = static_cast<size_t>(rank);
-    if (bytes <= kSmallBytes) return areas_[area].payload(number_, bytes);
+    if (bytes <= kSmallBytes) return areas_[area_of(rank, number_)].payload(number_, bytes);
+    const size_t own = static_cast<size_t>(rank);
     const Part part = part_of(bytes, flow_, has_rings_);
     if (part == Part::kRing) return spaces_[own][part] + spaces_[own].begin % kRingBytes;
-    return spaces_[flow_ == Flow::kAllWays ? area : own][part] + number_ % kDepth * slot_bytes(part);
+    const uint64_t turn = turns_[static_cast<size_t>(part)];
+    return spaces_[flow_ == Flow::kAllWays ? area_of(rank, turn) : own][part] + turn % kDepth * slot_bytes(part);
   }
-  bool in_ring(size_t bytes) const { return bytes > kSmallBytes && part_of(bytes, flow_, has_rings_) == Part::kRing; }
   // Up to this round nobody needs a post any more.
   uint64_t unneeded() const { return heard_ > 0 ? heard_ - 1 : 0; }
   // Whether all others have posted in that round, of the last kDepth: some may be ahead of it.
@@ -208,9 +215,10 @@ class BasicPostBoard {
   bool has_rings_ = false;
   Flow flow_ = Flow::kAllWays;  // of this round
   int rank_ = 0;
-  uint64_t number_ = 0;    // of the round
-  uint64_t heard_ = 0;     // a round in which all others are known to have posted
-  uint64_t accesses_ = 0;  // entered and left
+  uint64_t number_ = 0;          // of the round
+  uint64_t heard_ = 0;           // a round in which all others are known to have posted
+  uint64_t turns_[kParts] = {};  // rounds in which a post lies there
+  uint64_t accesses_ = 0;        // entered and left
 };
 
 using PostBoard = BasicPostBoard<BoardOrders>;
