@@ -61,18 +61,21 @@ struct Told {
   TimeRecord times{};
 };
 
-// A rank of the engine, but for the bytes: decides, takes part in exchanges, and goes on to the next call.
+// A rank of the engine, but for the bytes: decides, takes part in exchanges, and goes on to the next call. It forgets
+// calls that it has prepared when it likes.
 class SimulatedRank {
  public:
-  SimulatedRank(int rank, const Router& router) : rank_(rank), router_(router) {}
+  SimulatedRank(int rank, const Router& router, uint64_t seed) : rank_(rank), router_(router), random_(seed) {}
 
   // One step of the current call. `exchanges[i]`: what ranks have told in exchange i; this rank adds its part, and goes
   // on when all are there. False: it must wait.
   bool step(const PlannedCall& call, std::vector<std::vector<Told>>& exchanges, int world, const TimedCall& timed) {
-    const PreparedCall question = asked(router_, call.question, call.question.asked);
+    if (!question_) question_ = &prepared(call.question);
+    PreparedCall& question = *question_;
     if (!told_) {
+      const bool begins = !answers_.any();
       route_ = router_.decide(question, table_, answers_);
-      check_kept(question);
+      if (begins && table_.goes_on(question)) return go_on(question);
       if (route_.next == Next::kRun || route_.next == Next::kRefuse) return end(question, timed);
       tell(call, exchanges);
     }
@@ -86,21 +89,31 @@ class SimulatedRank {
   std::vector<Route> routes;  // of the calls that have begun
   std::vector<uint64_t> versions;
   size_t choices = 0;
-  size_t kept_routes = 0;
+  size_t kept_routes = 0, kept_tuned = 0;
   RouteTable table_;
 
  private:
-  // What an earlier equal question is to keep is what it would be told again.
-  void check_kept(const PreparedCall& question) {
-    const auto kept = std::find_if(kept_.begin(), kept_.end(), [&](const Kept& one) {
-      return static_cast<const CallFields&>(one.question) == question && one.question.bytes == question.bytes;
-    });
-    if (kept != kept_.end() && kept->version == table_.version()) {
-      CHECK(kept->route == route_);
-      ++kept_routes;
+  PreparedCall& prepared(const PreparedCall& call) {
+    const auto alike = [&](const auto& one) {
+      return static_cast<const CallFields&>(*one) == call && one->bytes == call.bytes;
+    };
+    auto found = std::find_if(prepared_.begin(), prepared_.end(), alike);
+    if (found == prepared_.end()) {
+      found = prepared_.insert(found, std::make_unique<PreparedCall>(asked(router_, call, call.asked)));
+    } else if (random_.below(16) == 0) {
+      **found = asked(router_, call, call.asked);
     }
-    if (kept != kept_.end()) kept_.erase(kept);
-    if (RouteTable::keeps(route_, answers_)) kept_.push_back({question, route_, table_.version()});
+    return **found;
+  }
+
+  // What the call has kept is what it would be told again.
+  bool go_on(PreparedCall& question) {
+    CHECK(*question.route == route_);
+    ++kept_routes;
+    if (route_.tuned) ++kept_tuned;
+    versions.push_back(table_.version());
+    table_.began(question);
+    return over();
   }
 
   void tell(const PlannedCall& call, std::vector<std::vector<Told>>& exchanges) {
@@ -134,24 +147,28 @@ class SimulatedRank {
     }
   }
 
-  bool end(const PreparedCall& question, const TimedCall& timed) {
+  bool end(PreparedCall& question, const TimedCall& timed) {
     versions.push_back(table_.version());
-    if (route_.next == Next::kRun) table_.began(question, router_.terms(), route_);
+    if (route_.next == Next::kRun) {
+      table_.began(question, router_.terms(), route_);
+      table_.keep(question, route_, answers_);
+    }
     if (route_.timed) record_[table_.tuner().pending() - 1] = timed;
+    return over();
+  }
+
+  bool over() {
     routes.push_back(route_);
     answers_ = {};
+    question_ = nullptr;
     return true;
   }
 
-  struct Kept {
-    PreparedCall question;
-    Route route;
-    uint64_t version = 0;
-  };
-
   int rank_;
   const Router& router_;
-  std::vector<Kept> kept_;
+  Random random_;
+  std::vector<std::unique_ptr<PreparedCall>> prepared_;
+  PreparedCall* question_ = nullptr;  // of the current call
   Route route_;
   Answers answers_;  // of the current call
   bool told_ = false;
@@ -183,7 +200,7 @@ PlannedCall random_call(Random& random, int world) {
 std::vector<SimulatedRank> simulate(const std::vector<PlannedCall>& calls, const Router& router, int world,
                                     Random& random) {
   std::vector<SimulatedRank> ranks;
-  for (int rank = 0; rank < world; ++rank) ranks.emplace_back(rank, router);
+  for (int rank = 0; rank < world; ++rank) ranks.emplace_back(rank, router, random.next());
   std::vector<std::vector<Told>> exchanges;
   int waiting = 0;
   while (true) {
@@ -221,7 +238,7 @@ TEST_CASE("all ranks take the same route in 10,000 random jobs, whatever they me
   // Proves: decide() and the table depend on nothing that one rank alone knows; no rank waits for an exchange that
   // another does not take part in; and a route that a call keeps is the one that it would be told again.
   std::set<Algorithm> seen;
-  size_t choices = 0, kept_routes = 0;
+  size_t choices = 0, kept_routes = 0, kept_tuned = 0;
   for (uint64_t seed = 0; seed < 10'000; ++seed) {
     CAPTURE(seed);
     Random random(seed);
@@ -250,6 +267,7 @@ TEST_CASE("all ranks take the same route in 10,000 random jobs, whatever they me
     }
     choices += ranks[0].choices;
     kept_routes += ranks[0].kept_routes;
+    kept_tuned += ranks[0].kept_tuned;
     for (const Route& route : ranks[0].routes) seen.insert(route.algorithm);
   }
   for (const Algorithm algorithm : {Algorithm::kOneShot, Algorithm::kStaged, Algorithm::kPull, Algorithm::kRegistered,
@@ -259,12 +277,13 @@ TEST_CASE("all ranks take the same route in 10,000 random jobs, whatever they me
   }
   CHECK(choices > 50);
   CHECK(kept_routes > 1000);
+  CHECK(kept_tuned > 1000);
 }
 
 TEST_CASE("a table that has learned otherwise has another version") {
   // Proves: the answer to a stall question tells ranks that have diverged.
   const Router router(0, island_of(2), Config{}, true);
-  const PreparedCall question = asked(router, all_reduce_of(1 << 20));
+  PreparedCall question = asked(router, all_reduce_of(1 << 20));
   Route route;
   route.algorithm = Algorithm::kStaged;
   route.buffers = Route::Buffers::kPlain;
@@ -287,12 +306,20 @@ TEST_CASE("more kinds of plain calls than a table keeps: those that would ask fi
   plain.buffers = Route::Buffers::kPlain;
   known.buffers = Route::Buffers::kKnownPlain;
   const auto kind = all_reduce_of;
-  for (uint64_t bytes = 0; bytes < 1024; ++bytes) table.began(kind(bytes), {}, plain);
-  table.began(kind(7), {}, known);
+  const auto began = [&](uint64_t bytes, const Route& route) {
+    PreparedCall call = kind(bytes);
+    table.began(call, {}, route);
+  };
+  for (uint64_t bytes = 0; bytes < 1024; ++bytes) began(bytes, plain);
+  began(7, known);
   CHECK(table.known_plain(kind(7)));
-  table.began(kind(8), {}, plain);  // known already: it takes no other's place
+  began(8, plain);  // known already: it takes no other's place
   CHECK(table.known_plain(kind(7)));
-  table.began(kind(5000), {}, plain);
+  PreparedCall kept = kind(7);
+  table.keep(kept, known, {});
+  CHECK(table.goes_on(kept));
+  began(5000, plain);
+  CHECK(!table.goes_on(kept));
   CHECK(!table.known_plain(kind(7)));
   CHECK(table.known_plain(kind(5000)));
   CHECK(table.known_plain(kind(0)));
@@ -333,7 +360,7 @@ TEST_CASE("a plain call asks again after 31 that did not, and an exchange follow
 TEST_CASE("memory that the kernel will not read: auto does not pull from then on, and pull by name is refused") {
   const Router router(0, island_of(2), Config{}, true);
   RouteTable table;
-  const PreparedCall question = asked(router, all_reduce_of(1 << 20));
+  PreparedCall question = asked(router, all_reduce_of(1 << 20));
   Answers plain;
   plain.buffers = BufferFacts{0, false};
   Route route = router.decide(question, table, plain);

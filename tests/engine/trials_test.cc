@@ -271,4 +271,21 @@ TEST_CASE("more kinds than a tuner keeps: the one that was called the longest ag
   CHECK(tuner.next({Collective::kBroadcast, 20, 0, 4}, kWays, Stores::kOne).way.algorithm == Algorithm::kStaged);
 }
 
+TEST_CASE("a kind of which a call goes on with its route is not the one that gives way, and who keeps one is told") {
+  Tuner tuner;
+  const auto key = [](int root) { return TunerKey{Collective::kBroadcast, 20, root, 4}; };
+  TunedKind& first = tuner.began(key(0), kWays, Stores::kOne);
+  for (int root = 1; root < 256; ++root) {
+    tuner.began(key(root), kWays, Stores::kOne);
+    if (tuner.due()) tuner.learn(std::vector<TimeRecord>(2), Clocks::kOne);
+  }
+  const uint64_t changes = tuner.changes();
+  for (int call = 0; call < 4; ++call) tuner.began(first);
+  CHECK(tuner.changes() == changes);
+  tuner.began(key(256), kWays, Stores::kOne);
+  CHECK(tuner.changes() != changes);
+  CHECK(tuner.next(key(0), kWays, Stores::kOne).way.algorithm == Algorithm::kPull);
+  CHECK(tuner.next(key(1), kWays, Stores::kOne).way.algorithm == Algorithm::kStaged);
+}
+
 }  // namespace rondo::testing

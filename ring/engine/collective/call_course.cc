@@ -61,9 +61,12 @@ bool CallCourse::go_on() {
   PreparedCall& prepared = *operation_->call;
   if (!route_) {
     // Those that are told routes are told each.
-    if (prepared.route_version == table_.version() && !shows_routes_ && !context_.observed.on())
-      route_ = prepared.route;
-    if (!route_) decide();
+    const bool told = shows_routes_ || context_.observed.on();
+    if (!told && table_.goes_on(prepared)) {
+      go_on_as(prepared);
+    } else {
+      decide();
+    }
   }
   if (route_->next == Next::kExchangeTimes) return start_telling_times();
   if (route_->next != Next::kRun) return start_exchange();
@@ -93,6 +96,13 @@ bool CallCourse::start_own_run() {
   return true;
 }
 
+void CallCourse::go_on_as(const PreparedCall& prepared) {
+  route_ = prepared.route;
+  if (!RouteTable::learns_from(*route_)) return;
+  std::lock_guard lock(table_mutex_);
+  table_.began(prepared);
+}
+
 void CallCourse::decide() {
   PreparedCall& prepared = *operation_->call;
   route_ = router_.decide(prepared, table_, answers_);
@@ -108,10 +118,8 @@ void CallCourse::decide() {
   if (RouteTable::learns_from(*route_)) {
     std::lock_guard lock(table_mutex_);
     table_.began(prepared, router_.terms(), *route_);
-  } else if (RouteTable::keeps(*route_, answers_)) {
-    prepared.route = route_;
-    prepared.route_version = table_.version();
   }
+  table_.keep(prepared, *route_, answers_);
 }
 
 void CallCourse::observe_route() {

@@ -13,6 +13,7 @@
 namespace rondo {
 
 class Run;
+struct TunedKind;
 
 // A checked call, and what one rank has worked out for all operations that are alike but for their buffers. It holds
 // nothing that ranks must agree on beside the call, so each may forget it at any time.
@@ -30,9 +31,11 @@ struct PreparedCall : CheckedCall {
   bool tuned() const { return ways.count > 0; }
 
   // --- under the lease
-  // The route, where it follows from the table of routes alone, in this version.
+  // The route of the last one, as long as RouteTable::goes_on().
   std::optional<Route> route;
-  uint64_t route_version = 0;
+  uint64_t route_changes = 0;       // RouteTable::changes() then
+  TunedKind* tuned_kind = nullptr;  // there; null: the route is not tuned
+  uint32_t* unasked = nullptr;      // likewise: calls that need not ask; null: it does not follow from that
   // The run of the route that the last operation took, and whose plan it runs. Never shared.
   std::shared_ptr<Run> run;
   Algorithm run_algorithm = Algorithm::kAuto;

@@ -3,16 +3,12 @@
 #include <algorithm>
 #include <bit>
 
-#include "ring/base/hash.h"
-
 namespace rondo {
 
 TunerKey tuner_key(const PreparedCall& call) {
   return {call.collective, static_cast<int>(std::bit_width(call.bytes)), call.root,
           static_cast<int>(call.element_bytes()), call.ways};
 }
-
-void RouteTable::note_change(uint64_t what, uint64_t value) { digest_ = mix64(digest_ ^ mix64(value + what)); }
 
 std::vector<std::string> RouteTable::told_times(std::span<const TimeRecord> records, Clocks clocks) {
   for (const TimeRecord& record : records) {
@@ -43,16 +39,26 @@ bool RouteTable::tried_pull(const PreparedCall& call, bool readable) {
   return true;
 }
 
-void RouteTable::began(const PreparedCall& call, const RouteTerms& terms, const Route& route) {
+void RouteTable::began(PreparedCall& call, const RouteTerms& terms, const Route& route) {
   if (route.tuned) {
-    tuner_.began(tuner_key(call), usable_ways(call, terms, pull_refused_).all(), stores_to_try(terms));
-    note_change(2, (static_cast<uint64_t>(route.algorithm) << 2) + (route.streamed ? 2 : 0) + (route.timed ? 1 : 0));
+    call.tuned_kind =
+        &tuner_.began(tuner_key(call), usable_ways(call, terms, pull_refused_).all(), stores_to_try(terms));
+    note_began(route);
   }
   if (route.buffers == Route::Buffers::kPlain) note_plain(key(call));
   if (route.buffers != Route::Buffers::kKnownPlain) return;
-  const auto found = plain_.find(key(call));
-  note_change(4, --found->second);
-  if (found->second == 0) plain_.erase(found);
+  note_change(4, --plain_.at(key(call)));
+}
+
+// None of what is asked each time, or of trials that are under way.
+void RouteTable::keep(PreparedCall& call, const Route& route, const Answers& answers) {
+  call.route.reset();
+  if (route.next != Route::Next::kRun || answers.any()) return;
+  if (route.tuned && (route.timed || route.reason != RouteReason::kFaster)) return;
+  call.route = route;
+  call.route_changes = changes();
+  if (!route.tuned) call.tuned_kind = nullptr;
+  call.unasked = route.buffers == Route::Buffers::kKnownPlain ? &plain_.at(key(call)) : nullptr;
 }
 
 // Of too many, the one that would ask first gives way.
@@ -60,6 +66,7 @@ void RouteTable::note_plain(const Key& key) {
   if (plain_.size() == kMostPlain && plain_.count(key) == 0) {
     plain_.erase(std::min_element(plain_.begin(), plain_.end(),
                                   [](const auto& one, const auto& other) { return one.second < other.second; }));
+    ++forgotten_;
   }
   plain_[key] = kCallsUnasked;
   note_change(5, key.second);

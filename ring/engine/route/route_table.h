@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "ring/base/hash.h"
 #include "ring/engine/route/prepared_call.h"
 #include "ring/engine/route/route.h"
 #include "ring/engine/route/tuner.h"
@@ -25,17 +26,24 @@ class RouteTable {
   TableFacts facts(const PreparedCall& call, const Answers& answers) const;
   Trials::Next next(const PreparedCall& call, const RouteTerms& terms) const;
   // Such a call runs as for plain buffers without an exchange of cards, since the last one that asked did.
-  bool known_plain(const PreparedCall& call) const { return plain_.count(key(call)) != 0; }
+  bool known_plain(const PreparedCall& call) const {
+    const auto found = plain_.find(key(call));
+    return found != plain_.end() && found->second > 0;
+  }
   const Tuner& tuner() const { return tuner_; }
   // A rank could not read another's memory: no call pulls any more, unless it asks for it by name.
   bool pull_refused() const { return pull_refused_; }
 
+  // The call takes the route that keep() has kept: it follows from the table alone, where nothing has changed that it
+  // follows from.
+  bool goes_on(const PreparedCall& call) const {
+    if (!call.route || call.route_changes != changes()) return false;
+    if (call.unasked != nullptr && *call.unasked == 0) return false;
+    return call.tuned_kind == nullptr || (!tuner_.due() && call.tuned_kind->trials.is_settled());
+  }
+
   // --- changes
   static bool learns_from(const Route& route) { return route.tuned || route.buffers != Route::Buffers::kAny; }
-  // Equal questions take this route, which was decided with these answers, as long as version() stays.
-  static bool keeps(const Route& route, const Answers& answers) {
-    return route.next == Route::Next::kRun && !learns_from(route) && !answers.any();
-  }
   // The ranks have told each other what they have timed; records[r]: rank r. Returns lines to be logged.
   std::vector<std::string> told_times(std::span<const TimeRecord> records, Clocks clocks);
   // All ranks have tried to read the others' buffers (Route::Next::kTryPull). True: this call falls back, and no later
@@ -43,7 +51,17 @@ class RouteTable {
   bool tried_pull(const PreparedCall& call, bool readable);
   // A call has begun by this route. Nothing changes unless learns_from(route). If it is timed, its time is recorded as
   // the last of tuner().pending().
-  void began(const PreparedCall& call, const RouteTerms& terms, const Route& route);
+  void began(PreparedCall& call, const RouteTerms& terms, const Route& route);
+  // The call, which goes_on(), has begun.
+  void began(const PreparedCall& call) {
+    if (call.tuned_kind != nullptr) {
+      tuner_.began(*call.tuned_kind);
+      note_began(*call.route);
+    }
+    if (call.unasked != nullptr) note_change(4, --*call.unasked);
+  }
+  // The call has begun by this route, which was decided with these answers: equal ones may go on with it.
+  void keep(PreparedCall& call, const Route& route, const Answers& answers);
 
   // A digest of all changes: tables that differ have different ones.
   uint64_t version() const { return digest_; }
@@ -57,10 +75,15 @@ class RouteTable {
 
   using Key = std::pair<Collective, uint64_t>;  // bytes
   static Key key(const PreparedCall& call) { return {call.collective, call.bytes}; }
+  uint64_t changes() const { return tuner_.changes() + forgotten_; }
   void note_plain(const Key& key);
-  void note_change(uint64_t what, uint64_t value);
+  void note_began(const Route& tuned) {
+    note_change(2, (static_cast<uint64_t>(tuned.algorithm) << 2) + (tuned.streamed ? 2 : 0) + (tuned.timed ? 1 : 0));
+  }
+  void note_change(uint64_t what, uint64_t value) { digest_ = mix64(digest_ ^ mix64(value + what)); }
 
   std::map<Key, uint32_t> plain_;  // calls that need not ask, from now on
+  uint64_t forgotten_ = 0;         // kinds that gave way there
   Tuner tuner_;
   bool pull_refused_ = false;
   uint64_t digest_ = 0;

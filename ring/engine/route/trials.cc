@@ -39,9 +39,7 @@ Trials::Trials(std::span<const Algorithm> ways, Stores stores, bool streamed)
 }
 
 Trials::Next Trials::next() const {
-  if (stage_ == Stage::kSettled) {
-    return {settled_, stage_calls_ % kBetweenLooks == kBetweenLooks - 1, stage_, round_};
-  }
+  if (stage_ == Stage::kSettled) return {settled_, looks(), stage_, round_};
   if (stage_ == Stage::kResting) return {settled_, false, stage_, round_};
   size_t turn = stage_calls_ / kBlock % alive();
   const auto entry =

@@ -44,6 +44,8 @@ class Trials {
   Next next() const;
   // A call took next().
   void began();
+  // The next call runs as trials have settled, and its cost is not to be learned.
+  bool is_settled() const { return stage_ == Stage::kSettled && !looks(); }
 
   // What a call took that next() had timed, in nanoseconds; nullopt: it does not count. In call order; then decide().
   void learn(const Next& call, std::optional<uint64_t> cost_ns);
@@ -63,6 +65,7 @@ class Trials {
     uint64_t least_ns() const;    // requires costs
   };
 
+  bool looks() const { return stage_calls_ % kBetweenLooks == kBetweenLooks - 1; }
   void try_all(bool streamed);
   void try_stores(const Entry& winner);
   void settle(const Way& way, uint64_t cost_ns);

@@ -37,25 +37,27 @@ Trials::Next Tuner::next(const TunerKey& key, std::span<const Algorithm> ways, T
   return found != kinds_.end() ? found->second.trials.next() : Trials(ways, stores, streamed_).next();
 }
 
-void Tuner::began(const TunerKey& key, std::span<const Algorithm> ways, Trials::Stores stores) {
+TunedKind& Tuner::began(const TunerKey& key, std::span<const Algorithm> ways, Trials::Stores stores) {
   auto found = kinds_.find(key);
   if (found == kinds_.end()) {
     if (kinds_.size() == kMostKinds) make_room();
-    found = kinds_.emplace(key, Kind{Trials(ways, stores, streamed_), 0}).first;
+    found = kinds_.emplace(key, TunedKind{Trials(ways, stores, streamed_)}).first;
   }
   const Trials::Next call = found->second.trials.next();
   if (call.timed && !due()) pending_.push_back({key, call});
-  found->second.trials.began();
-  found->second.called = ++calls_;
+  began(found->second);
+  return found->second;
 }
 
 void Tuner::make_room() {
+  ++changes_;
   kinds_.erase(std::min_element(kinds_.begin(), kinds_.end(), [](const auto& one, const auto& other) {
     return one.second.called < other.second.called;
   }));
 }
 
 std::vector<std::string> Tuner::learn(std::span<const TimeRecord> ranks, Clocks clocks) {
+  ++changes_;
   std::set<TunerKey> changed;
   for (size_t i = 0; i < pending_.size(); ++i) {
     const auto kind = kinds_.find(pending_[i].key);
@@ -77,6 +79,7 @@ std::vector<std::string> Tuner::learn(std::span<const TimeRecord> ranks, Clocks 
 }
 
 void Tuner::begin_again() {
+  ++changes_;
   kinds_.clear();
   pending_.clear();
 }

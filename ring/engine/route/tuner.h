@@ -40,14 +40,26 @@ struct TunerKey {
   auto operator<=>(const TunerKey&) const = default;
 };
 
+// The trials of one kind of calls.
+struct TunedKind {
+  Trials trials;
+  uint64_t called = 0;  // number of its last call
+};
+
 // The trials of one communicator, by kind of calls. What it decides is a function of the calls that began, in call
 // order, and of the records that all ranks exchanged: so it is the same on all ranks.
 class Tuner {
  public:
   // How a call of this kind runs next. ways: at least one; equal for all calls of the kind.
   Trials::Next next(const TunerKey& key, std::span<const Algorithm> ways, Trials::Stores stores) const;
-  // A call took that. Its time, if next() wants it, is to be recorded as the last of those pending().
-  void began(const TunerKey& key, std::span<const Algorithm> ways, Trials::Stores stores);
+  // A call took that. Its time, if next() wants it, is to be recorded as the last of those pending(). Returns its kind,
+  // which stays in its place as long as changes().
+  TunedKind& began(const TunerKey& key, std::span<const Algorithm> ways, Trials::Stores stores);
+  // Likewise, where its trials say is_settled().
+  void began(TunedKind& kind) {
+    kind.trials.began();
+    kind.called = ++calls_;
+  }
 
   // Timed calls of which no rank has told the others yet: kTimedCalls at most, then the records are to be exchanged.
   size_t pending() const { return pending_.size(); }
@@ -57,25 +69,23 @@ class Tuner {
 
   // The kind of stores that proved better in the last trials of them.
   bool streamed() const { return streamed_; }
+  // Grows when anything but calls that began has changed what is known here, or a kind was forgotten.
+  uint64_t changes() const { return changes_; }
   // This algorithm does not work here: all trials begin again.
   void begin_again();
 
  private:
   // Kinds of calls; of more, the one that was called the longest ago gives way.
   static constexpr size_t kMostKinds = 256;
-  struct Kind {
-    Trials trials;
-    uint64_t called = 0;  // number of its last call
-  };
   struct Pending {
     TunerKey key;
     Trials::Next call;
   };
   void make_room();
 
-  std::map<TunerKey, Kind> kinds_;
+  std::map<TunerKey, TunedKind> kinds_;
   std::vector<Pending> pending_;
-  uint64_t calls_ = 0;
+  uint64_t calls_ = 0, changes_ = 0;
   bool streamed_ = false;
 };
 
