@@ -27,9 +27,9 @@ TEST_CASE("processes") {
   for (const BufferKind kind : kKinds) run_matrix(check_processes, kind);
 }
 TEST_CASE("processes, the ring") { run_matrix(check_processes, BufferKind::kPlain, Algorithm::kRing); }
-TEST_CASE("threads_ring") { run_matrix(check_threads, BufferKind::kPlain, Algorithm::kRing); }
-TEST_CASE("threads_plain") { run_matrix(check_threads, BufferKind::kPlain); }
-TEST_CASE("threads_registered") { run_matrix(check_threads, BufferKind::kRegistered); }
-TEST_CASE("threads_odd") { run_matrix(check_threads, BufferKind::kOddRegistered); }
+TEST_CASE("threads, the ring") { run_matrix(check_threads, BufferKind::kPlain, Algorithm::kRing); }
+TEST_CASE("threads, plain memory") { run_matrix(check_threads, BufferKind::kPlain); }
+TEST_CASE("threads, registered memory") { run_matrix(check_threads, BufferKind::kRegistered); }
+TEST_CASE("threads, registered on odd ranks") { run_matrix(check_threads, BufferKind::kOddRegistered); }
 
 }  // namespace rondo::testing
