@@ -108,6 +108,7 @@ bool BatchOperation::wait(Clock::time_point until) {
 
 void BatchOperation::wait_on(void* stream) {
   if (!poll() && !submitted_) refuse_unsubmitted("wait_on()");
+  if (parts() == 0 && !failed()) return;  // of no call: there is nothing to wait for
   if (streamed_.empty()) return Operation::wait_on(stream);
   for (const auto& operation : streamed_) operation->wait_on(stream);
 }

@@ -127,6 +127,24 @@ TEST_CASE("lists are put together in the window, in pieces where it is small, or
                   [](Communicator& group) { reduce_lists(group, 2'500'001); });
 }
 
+TEST_CASE("lists of no tensor, and of empty ones of any type and operation: streams wait for them, and go on") {
+  check_processes({device_group(2), staged_group(2)}, [](Communicator& group) {
+    Sum sum(group, nullptr, 100);
+    const CallOptions options = sum.options();
+    const std::vector<TensorRef> empty(2, {sum.data(), sum.data(), 0, DType::kInt32});
+    for (const auto& tensors : {std::span<const TensorRef>(), std::span<const TensorRef>(empty)}) {
+      for (const Op op : {Op::kSum, Op::kBitXor}) {
+        group.all_reduce_many(tensors, op, options);
+        Work work = group.all_reduce_many_async(tensors, op, options);
+        work.wait_on(sum.mirror.stream());
+        work.wait();
+      }
+    }
+    sum.call();
+    expect(sum.value() == 2, "the wrong sum behind empty lists");
+  });
+}
+
 TEST_CASE("lists that differ: both are shown") {
   check_processes({device_group(2)}, [](Communicator& group) {
     group.attach_device();

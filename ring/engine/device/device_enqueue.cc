@@ -49,7 +49,7 @@ std::vector<ListPiece> DeviceSide::cut(const Checked& checked) {
     }
     std::ranges::stable_sort(tensors, {}, &TensorRef::dtype);
     std::vector<ListPiece> pieces = cut_list(tensors, checked.staged() ? piece_bytes_of(all) : bytes);
-    if (pieces.empty()) pieces.emplace_back();  // all of them are empty: the ranks compare the list
+    if (pieces.empty()) pieces.push_back({{}, call.dtype});  // all of them are empty: the ranks compare the list
     return pieces;
   }
   if (checked.algorithm == Algorithm::kRing) {
