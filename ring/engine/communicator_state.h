@@ -149,9 +149,6 @@ class CommunicatorState final : public CommunicatorEvents {
   void abort_from_signal() noexcept;
   void destroy();
 
-  // What equal calls have in common, kept.
-  std::shared_ptr<PreparedCall> prepare(const CheckedCall& call);
-
   // --- CommunicatorEvents
   void on_failure(const Error& error) override;
   void on_peer_left(int peer, uint64_t last_sequence) override;
@@ -161,6 +158,8 @@ class CommunicatorState final : public CommunicatorEvents {
   void on_broken() noexcept override;
 
  private:
+  // What equal calls have in common, kept.
+  std::shared_ptr<PreparedCall> prepare(const CheckedCall& call);
   std::shared_ptr<PreparedCall> prepare(const Call& call);
   std::shared_ptr<CollectiveOperation> submit(std::shared_ptr<PreparedCall> prepared, const Call& call);
   uint64_t next_split();

@@ -303,6 +303,18 @@ TEST_CASE("a graph of calls: replayed, between other calls, on registered and pl
           group.broadcast(sum.data(), 50'000, DType::kInt32, 1, options);
           expect_error(error_of([&] { group.barrier(options); }), ErrorCode::kUnsupported, "is staged");
           expect_error(error_of([&] { sum.start(Op::kSum, options); }), ErrorCode::kUnsupported, "without a Work");
+          const TensorRef tensor{sum.data(), sum.data(), 100, DType::kInt32};
+          expect_error(error_of([&] { group.all_reduce_many(std::vector(2, tensor), Op::kSum, options); }),
+                       ErrorCode::kUnsupported, "all_reduce_many on rank");
+          CallOptions more = options;
+          more.wire.format = WireFormat::kBfloat16;
+          expect_error(
+              error_of([&] { group.all_reduce(sum.data(), sum.data(), 100, DType::kFloat32, Op::kSum, more); }),
+              ErrorCode::kUnsupported, "no wire format");
+          more = options;
+          more.user = {.function = [](const void*, void*, size_t, void*) {}, .element_bytes = 4};
+          expect_error(error_of([&] { group.all_reduce(sum.data(), sum.data(), 100, DType::kInt32, Op::kUser, more); }),
+                       ErrorCode::kUnsupported, "operations of the program's");
         })) {
       return;
     }

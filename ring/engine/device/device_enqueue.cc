@@ -173,8 +173,8 @@ std::shared_ptr<Operation> DeviceSide::start(std::span<const BatchPart> calls) {
   std::vector<BatchPart> parts;
   for (CheckedCall& call : calls_of(checked, cut, *made)) parts.push_back({std::move(call)});
   std::lock_guard order(order_mutex_);
+  follow_last(made->stream(), checked.stream.id);  // before the call has a number, since it may throw
   for (size_t i = 0; i < parts.size(); ++i) made->add_part(std::min(i, cut.size() - 1), parts[i]);
-  follow_last(made->stream(), checked.stream.id);
   for (auto& operation : group_.submit_all(std::move(parts))) {
     made->engine = operation->engine;
     const uint64_t fingerprint = operation->fingerprint;
@@ -201,6 +201,7 @@ void DeviceSide::run(const Call& call) {
 // In a replay no host takes part: kernels count calls, compare cards, and end by their own deadline. All ranks capture
 // the same, so that the number of a captured call tells it from others of its form.
 void DeviceSide::capture(std::span<const BatchPart> calls, const StreamFacts& stream) {
+  refuse_unsupported(calls.front().call);
   const Checked checked = this->checked(calls, stream);
   if (checked.staged() || waits_ == StreamOperation::Waits::kHost) {
     throw Exception(
@@ -213,7 +214,7 @@ void DeviceSide::capture(std::span<const BatchPart> calls, const StreamFacts& st
   const std::vector<ListPiece> cut = this->cut(checked);
   const auto made = make(checked, cut);
   for (const CheckedCall& call : calls_of(checked, cut, *made)) {
-    made->capture(call, fingerprint_of(group_.prepare(call)->kind, kCaptured | ++captured_));
+    made->capture(call, fingerprint_of(kind_of(group_.context().id, call), kCaptured | ++captured_));
   }
 }
 

@@ -67,11 +67,10 @@ void DeviceSide::check_host(const Call& call) const {
   check_host(collective_name(call.collective), call.output);
 }
 
-DeviceSide::Checked DeviceSide::checked(std::span<const BatchPart> calls) {
-  const CheckedCall& call = calls.front().call;
-  const char* const name = name_of(calls);
+void DeviceSide::refuse_unsupported(const CheckedCall& call) const {
   const auto refuse = [&](const std::string& why) {
-    throw Exception(ErrorCode::kUnsupported, fmt::format("{} on rank {}: {}", name, group_.rank(), why));
+    throw Exception(ErrorCode::kUnsupported,
+                    fmt::format("{} on rank {}: {}", collective_name(call.collective), group_.rank(), why));
   };
   if (call.op == Op::kUser || collective_scans(call.collective)) {
     refuse("scans and operations of the program's are for host memory, not a stream");
@@ -79,7 +78,12 @@ DeviceSide::Checked DeviceSide::checked(std::span<const BatchPart> calls) {
   if (call.coded()) {
     refuse(fmt::format("calls on a stream have no wire format ({} was asked for)", wire_format_name(call.wire)));
   }
-  attach_for(name, call.timeout, &*calls.front().stream);
+}
+
+DeviceSide::Checked DeviceSide::checked(std::span<const BatchPart> calls) {
+  const char* const name = name_of(calls);
+  refuse_unsupported(calls.front().call);
+  attach_for(name, calls.front().call.timeout, &*calls.front().stream);
   group_.ready_progress_thread();
   return checked(calls, check_stream(name, *calls.front().stream));
 }

@@ -86,6 +86,7 @@ class DeviceSide {
     const CheckedCall& call() const { return calls.front().call; }  // of a list: its first tensor's
     bool staged() const { return algorithm == Algorithm::kAuto; }
   };
+  void refuse_unsupported(const CheckedCall& call) const;
   Checked checked(std::span<const BatchPart> calls);
   Checked checked(std::span<const BatchPart> calls, const StreamFacts& stream);
   Algorithm algorithm_of(std::span<const BatchPart> calls) const;
