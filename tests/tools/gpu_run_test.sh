@@ -1,7 +1,22 @@
 #!/usr/bin/env bash
-# gpu_run_test.sh RUN.SH: the bundle's script leaves LD_LIBRARY_PATH, where the driver may lie, to the programs that it
-# runs; it says which step failed.
+# gpu_run_test.sh RUN.SH SOURCE...: the test cases that the bundle's script names are there, each probe of a GPU among
+# them; it leaves LD_LIBRARY_PATH, where the driver may lie, to the programs that it runs; it says which step failed.
 set -euo pipefail
+declare -A cases
+for source in "${@:2}"; do cases[$(basename "$source" .cc)]=$(grep -A1 -h 'TEST_CASE(' "$source" | grep -o '"[^"]*"'); done
+found=0
+while IFS=$'\t' read -r program patterns; do
+  IFS=, read -ra globs <<<"$patterns"
+  for glob in "${globs[@]}"; do
+    # Doctest's * is the only one of its signs that the script uses.
+    grep -qi "^\"${glob//\*/.*}\"\$" <<<"${cases[$program]}" || { echo "FAIL: $program has no case '$glob'"; exit 1; }
+    ((++found))
+  done
+done < <(sed -nE 's/.*\.\/(device_[a-z]+_test) .*-tc="([^"$]*)".*/\1\t\2/p' "$1")
+((found > 20)) || { echo "FAIL: $found names of test cases found"; exit 1; }
+# The last one is about the driver without a GPU.
+probes=$(grep -o '^"[0-9][0-9] ' <<<"${cases[device_probe_test]}" | tr -dc '0-9 \n' | head -n -1 | tr -d '\n')
+grep -q "for probe in ${probes% };" "$1" || { echo "FAIL: the probes are $probes"; exit 1; }
 cp "$1" "$TEST_TMPDIR/run.sh"
 cd "$TEST_TMPDIR"
 for program in device_probe_test device_folds_test device_bench rondo-bench; do

@@ -169,7 +169,7 @@ if has mps; then
     # shellcheck disable=SC2016 # the inner shell's
     step 30 "MPS serves this GPU" bash -c './device_probe_test -tc="01*" | tee /dev/stderr | grep -q "(MPS): yes"'
     step 90 "memory that all ranks map: processes under MPS" ./device_islands_test
-    step 90 "every collective, and the ring, by processes under MPS" ./device_collectives_test -tc="every *,calls of*"
+    step 90 "every collective, and the ring, by processes under MPS" ./device_collectives_test -tc="every *,posts up*,by posts*,calls of*"
     step 60 "all_reduce by 4 processes under MPS: 0.80 of copies" ./bar.sh 0.80 ./rondo-bench --device cuda --ranks 4 \
       --sizes "8,64K,1M,${BAR_SIZE:-256M}" --placement in --buffers registered
     echo quit | limited 15 nvidia-cuda-mps-control >>"$results" 2>&1
