@@ -78,7 +78,7 @@ Algorithm choose_device_plan(const PeerReach& reach, std::span<const int> order,
     const bool posts = is_short && reach.world > 1 && asked == Algorithm::kAuto;
     return posts ? Algorithm::kDirect : Algorithm::kRegistered;
   }
-  const bool ring = may(Algorithm::kRing) && reach.world > 1 && !order.empty() && ring_of_neighbors(collective);
+  const bool ring = may(Algorithm::kRing) && !order.empty() && ring_of_neighbors(collective);
   return ring ? Algorithm::kRing : Algorithm::kAuto;
 }
 

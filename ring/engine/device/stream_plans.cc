@@ -19,7 +19,7 @@ std::vector<int> neighbors(const std::vector<int>& order, int rank) {
 
 // Of all ranks, by rank.
 std::vector<Plan> StreamPlans::build(Collective collective, Algorithm algorithm, int root) const {
-  const bool turned = algorithm == Algorithm::kRing && topology_.world() > 1;
+  const bool turned = algorithm == Algorithm::kRing;
   PlanRequest request;
   request.collective = collective;
   request.algorithm = algorithm;
