@@ -63,7 +63,8 @@ bool CallCourse::go_on() {
     // Those that are told routes are told each.
     const bool told = shows_routes_ || context_.observed.on();
     if (!told && table_.goes_on(prepared)) {
-      go_on_as(prepared);
+      route_ = prepared.route;
+      if (prepared.tuned_kind != nullptr || prepared.unasked != nullptr) count_kept(prepared);
     } else {
       decide();
     }
@@ -96,9 +97,7 @@ bool CallCourse::start_own_run() {
   return true;
 }
 
-void CallCourse::go_on_as(const PreparedCall& prepared) {
-  route_ = prepared.route;
-  if (!RouteTable::learns_from(*route_)) return;
+void CallCourse::count_kept(const PreparedCall& prepared) {
   std::lock_guard lock(table_mutex_);
   table_.began(prepared);
 }

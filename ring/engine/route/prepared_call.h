@@ -33,7 +33,7 @@ struct PreparedCall : CheckedCall {
   // --- under the lease
   // The route of the last one, as long as RouteTable::goes_on().
   std::optional<Route> route;
-  uint64_t route_changes = 0;       // RouteTable::changes() then
+  uint64_t route_changes = 0;       // the table's changes, then
   TunedKind* tuned_kind = nullptr;  // there; null: the route is not tuned
   uint32_t* unasked = nullptr;      // likewise: calls that need not ask; null: it does not follow from that
   // The run of the route that the last operation took, and whose plan it runs. Never shared.

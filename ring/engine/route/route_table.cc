@@ -14,7 +14,9 @@ std::vector<std::string> RouteTable::told_times(std::span<const TimeRecord> reco
   for (const TimeRecord& record : records) {
     for (const TimedCall& call : record) note_change(1, call.begin_ns ^ mix64(call.end_ns));
   }
-  return tuner_.learn(records, clocks);
+  std::vector<std::string> lines = tuner_.learn(records, clocks);
+  count_changes();
+  return lines;
 }
 
 TableFacts RouteTable::facts(const PreparedCall& call, const Answers& answers) const {
@@ -35,6 +37,7 @@ bool RouteTable::tried_pull(const PreparedCall& call, bool readable) {
   if (readable || by_name || pull_refused_) return false;
   pull_refused_ = true;
   tuner_.begin_again();
+  count_changes();
   note_change(3, 0);
   return true;
 }
@@ -46,6 +49,7 @@ void RouteTable::began(PreparedCall& call, const RouteTerms& terms, const Route&
     note_began(route);
   }
   if (route.buffers == Route::Buffers::kPlain) note_plain(key(call));
+  count_changes();
   if (route.buffers != Route::Buffers::kKnownPlain) return;
   note_change(4, --plain_.at(key(call)));
 }
@@ -56,7 +60,7 @@ void RouteTable::keep(PreparedCall& call, const Route& route, const Answers& ans
   if (route.next != Route::Next::kRun || answers.any()) return;
   if (route.tuned && (route.timed || route.reason != RouteReason::kFaster)) return;
   call.route = route;
-  call.route_changes = changes();
+  call.route_changes = changes_;
   if (!route.tuned) call.tuned_kind = nullptr;
   call.unasked = route.buffers == Route::Buffers::kKnownPlain ? &plain_.at(key(call)) : nullptr;
 }

@@ -37,7 +37,7 @@ class RouteTable {
   // The call takes the route that keep() has kept: it follows from the table alone, where nothing has changed that it
   // follows from.
   bool goes_on(const PreparedCall& call) const {
-    if (!call.route || call.route_changes != changes()) return false;
+    if (!call.route || call.route_changes != changes_) return false;
     if (call.unasked != nullptr && *call.unasked == 0) return false;
     return call.tuned_kind == nullptr || (!tuner_.due() && call.tuned_kind->trials.is_settled());
   }
@@ -75,8 +75,8 @@ class RouteTable {
 
   using Key = std::pair<Collective, uint64_t>;  // bytes
   static Key key(const PreparedCall& call) { return {call.collective, call.bytes}; }
-  uint64_t changes() const { return tuner_.changes() + forgotten_; }
   void note_plain(const Key& key);
+  void count_changes() { changes_ = tuner_.changes() + forgotten_; }
   void note_began(const Route& tuned) {
     note_change(2, (static_cast<uint64_t>(tuned.algorithm) << 2) + (tuned.streamed ? 2 : 0) + (tuned.timed ? 1 : 0));
   }
@@ -84,6 +84,7 @@ class RouteTable {
 
   std::map<Key, uint32_t> plain_;  // calls that need not ask, from now on
   uint64_t forgotten_ = 0;         // kinds that gave way there
+  uint64_t changes_ = 0;           // of the tuner, and kinds that gave way
   Tuner tuner_;
   bool pull_refused_ = false;
   uint64_t digest_ = 0;
