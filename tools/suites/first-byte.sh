@@ -7,6 +7,6 @@ need_packages "${BUILD_PACKAGES[@]}" binutils python3
 run_bazel build --config=first_byte //tests/engine:first_byte
 check "functions before the first byte" tests/engine/first_byte.py \
   "$(run_bazel info --config=first_byte bazel-bin)/tests/engine/first_byte" \
-  all_reduce/shm=60 all_reduce/tcp=126 all_reduce_async/shm=69 all_reduce_async/tcp=135 \
-  send/shm=53 send/tcp=94 send_async/shm=48 send_async/tcp=72 recv_async/shm=69 recv_async/tcp=61
+  all_reduce/shm=60 all_reduce/tcp=127 all_reduce_async/shm=69 all_reduce_async/tcp=136 \
+  send/shm=54 send/tcp=91 send_async/shm=50 send_async/tcp=73 recv_async/shm=74 recv_async/tcp=66
 finish_checks
