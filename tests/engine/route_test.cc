@@ -112,7 +112,7 @@ class SimulatedRank {
     ++kept_routes;
     if (route_.tuned) ++kept_tuned;
     versions.push_back(table_.version());
-    table_.began(question);
+    table_.went_on(question);
     return over();
   }
 

@@ -64,7 +64,7 @@ bool CallCourse::go_on() {
     const bool told = shows_routes_ || context_.observed.on();
     if (!told && table_.goes_on(prepared)) {
       route_ = prepared.route;
-      if (prepared.tuned_kind != nullptr || prepared.unasked != nullptr) count_kept(prepared);
+      if (prepared.tuned_kind != nullptr || prepared.unasked != nullptr) go_on_as_kept(prepared);
     } else {
       decide();
     }
@@ -97,9 +97,9 @@ bool CallCourse::start_own_run() {
   return true;
 }
 
-void CallCourse::count_kept(const PreparedCall& prepared) {
+void CallCourse::go_on_as_kept(const PreparedCall& prepared) {
   std::lock_guard lock(table_mutex_);
-  table_.began(prepared);
+  table_.went_on(prepared);
 }
 
 void CallCourse::decide() {

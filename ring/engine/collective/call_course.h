@@ -64,7 +64,7 @@ class CallCourse {
   bool go_on();
   bool start_own_run();
   void decide();
-  void count_kept(const PreparedCall& prepared);
+  void go_on_as_kept(const PreparedCall& prepared);
   void show();
   std::optional<Error> not_finite_of_wire();
   void observe_route();

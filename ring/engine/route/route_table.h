@@ -52,8 +52,8 @@ class RouteTable {
   // A call has begun by this route. Nothing changes unless learns_from(route). If it is timed, its time is recorded as
   // the last of tuner().pending().
   void began(PreparedCall& call, const RouteTerms& terms, const Route& route);
-  // The call, which goes_on(), has begun.
-  void began(const PreparedCall& call) {
+  // Such a call has begun as goes_on() says.
+  void went_on(const PreparedCall& call) {
     if (call.tuned_kind != nullptr) {
       tuner_.began(*call.tuned_kind);
       note_began(*call.route);
