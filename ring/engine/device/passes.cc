@@ -87,7 +87,6 @@ class Passes {
   // The step of entry `at` of the program, and of those behind it that are one with it; the next one.
   size_t add(const StreamProgram& program, size_t at) {
     const StreamEntry& entry = program.entries[at++];
-    const Step& step = plan_.steps[entry.index];
     switch (entry.kind) {
       case StreamEntry::Kind::kSignal:
       case StreamEntry::Kind::kAwait:
@@ -95,16 +94,16 @@ class Passes {
               static_cast<uint8_t>(entry.index), mask_of(entry.peers), static_cast<uint16_t>(entry.messages), 0});
         break;
       case StreamEntry::Kind::kPost:
-        add_post(step);
+        add_post(step_of(entry));
         break;
       case StreamEntry::Kind::kTake:
-        for (add_taken(step); at < program.entries.size() && program.entries[at].kind == entry.kind; ++at) {
-          add_taken(plan_.steps[program.entries[at].index]);
+        for (add_taken(step_of(entry)); at < program.entries.size() && program.entries[at].kind == entry.kind; ++at) {
+          add_taken(step_of(program.entries[at]));
         }
-        add_pass(CallStep::kTake, binder_.count(plan_.refs[step.first]), {.copies = true});
+        add_pass(CallStep::kTake, binder_.count(plan_.refs[step_of(entry).first]), {.copies = true});
         break;
       case StreamEntry::Kind::kPass:
-        add_fold(step, entry, program.posts);
+        add_fold(step_of(entry), entry, program.posts);
         break;
     }
     return at;
@@ -117,6 +116,8 @@ class Passes {
     if (made_.step_count == kMaxCallSteps) throw Exception(ErrorCode::kInternal, "a kernel takes fewer steps");
     made_.steps[made_.step_count++] = step;
   }
+  // Of an entry that is no signal and no wait: their index is a word's.
+  const Step& step_of(const StreamEntry& entry) const { return plan_.steps[entry.index]; }
   CallRef place(const Ref& ref) const { return binder_.place(ref, input_, output_); }
 
   void add_post(const Step& step) {
