@@ -15,8 +15,8 @@ namespace {
 constexpr uint32_t kBusyPassesPerLook = 256;
 // The longest sleep: deadlines and stalls are noticed within it. A wake-up costs some 5 us, so 50 a second are nothing.
 constexpr std::chrono::milliseconds kLongestSleep{20};
-// The first sleep of a wait ends after 1 ms at most. Each further sleep may be twice as long as the one before it. A wait
-// that has slept in vain reads unexpected messages, too (ProgressThread::add_inbox).
+// The first sleep of a wait ends after 1 ms at most. Each further sleep may be twice as long as the one before it. A
+// wait that has slept in vain reads unexpected messages, too (ProgressThread::add_inbox).
 constexpr std::chrono::milliseconds kFirstSleep{1};
 // done() and probe() read unexpected messages once in so many calls that find nothing: a read takes locks.
 constexpr uint32_t kVainCallsPerRead = 32;
