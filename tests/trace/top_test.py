@@ -8,16 +8,21 @@ import io
 import json
 import os
 import pathlib
+import pty
+import re
+import select
 import signal
 import socket
 import subprocess
 import sys
+import termios
 import time
 import traceback
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "tools" / "top"))
 
 import rondo_top  # noqa: E402
+import screen  # noqa: E402
 import status  # noqa: E402
 from jobs import Job  # noqa: E402
 
@@ -58,6 +63,7 @@ def runs():
             assert abs(rank["collective_bytes"]["AllReduce"] / rank["collective_counts"]["AllReduce"] - (2**18 + 8) / 2) < 2**16
         assert status.late(one) == set()
         code, out, _ = top("--once")
+        assert out.startswith(f"job.py ({one['session']}), communicator 0x1: 4 ranks"), out
         assert code == 0 and "all_reduce(count=" in out or "between calls" in out, out
     assert not list(status.FOLDER.glob(f"status-{one['session']}-*")), "sockets stay"
 
@@ -79,7 +85,7 @@ def stopped():
             sentence = next(rank["blame"] for rank in one["ranks"] if rank["blame"])
             assert f"for rank 2 (host {one['ranks'][0]['host']}, pid {job.pids[2]})" in sentence, sentence
             lines = top("--once")[1].splitlines()
-            assert any(line.startswith("late 2 does not answer") for line in lines), lines
+            assert any(re.match("late +2 does not answer", line) for line in lines), lines
             assert any("the ranks waited" in line for line in lines), lines
         finally:
             os.kill(job.pids[2], signal.SIGCONT)
@@ -94,6 +100,67 @@ def killed():
     assert 1 in [answer.rank for answer in dead], dead
     with Job(RUN, FOLDER / "after", "shm"):
         assert session not in status.ask_all()
+
+
+def document_of(size, host, late=(), elsewhere=()):
+    """A communicator of these ranks in a call, of which some wait for a late one, and one that is idle."""
+    def rank(number, finished):
+        return {"rank": number, "host": host, "pid": 4000000 + number, "error": "", "collective_counts": {"AllReduce": 10**7}, "message": None,
+                "collective_bytes": {}, "links": {"shared_memory": 31, "tcp": 32}, "waits_for": [] if finished else sorted(late), "blame": "",
+                "call": {"text": "all_reduce(count=65536, float32, max, hierarchical)", "finished": finished, "since_ms": 2500},
+                "calls_per_second": 0, "bus_bytes_per_second": 123456789}
+    away = {"why": "has no socket on this host", "status": {"unresponsive": False, "considered_dead": False}}
+    both = [{"program": "train.py", "job": "a", "session": "00000001", "hash": name, "epoch": 0, "size": size,
+             "ranks": [rank(number, finished) for number in range(size) if number not in elsewhere],
+             "missing_ranks": [dict(away, rank=number) for number in elsewhere]} for name, finished in (("0x1", True), ("0x2", False))]
+    return {"timestamp": "2026-01-01 00:00:00", "communicators": both}
+
+
+def fits():
+    """Every width: no line is longer, each says the call and how long, late ranks come first, idle communicators are counted alone."""
+    document = document_of(64, "a-very-long-host-name-of-a-cloud-instance-0123456789", late={41}, elsewhere=range(48, 64))
+    for width in (40, 60, 80, 100, 200):
+        lines = screen.lines_of(document, width=width)
+        assert max(map(len, lines)) <= width, (width, lines)
+        rows = [line for line in lines if re.match(r"(late)? +\d+ ", line)]
+        assert len(rows) == 48 and re.match("late +41 ", rows[0]) and rows[1].split()[0] == "0", rows
+        assert all("in all_" in row and row.endswith("for 2.5 s") for row in rows), rows
+        assert lines[0].startswith("train.py (00000001), communicator 0x2"), lines[0]
+        assert any(line.startswith("  rank 48-63 has no socket") for line in lines), lines
+        assert lines[-1].startswith("1 idle communicators are hidden"), lines[-1]
+        assert len(screen.lines_of(document, everything=True, width=width)) > 100
+    del document["communicators"][1]
+    assert len(screen.lines_of(document)) > 48, "the first communicator of an idle job is hidden"
+
+
+def keys():
+    """On a terminal: the lines that fit, arrows, page and end keys scroll, q ends it and leaves the terminal as it was."""
+    with Job(RUN, FOLDER / "keys", "shm"):
+        master, slave = pty.openpty()
+        termios.tcsetwinsize(slave, (4, 60))
+        before = termios.tcgetattr(slave)
+        process = subprocess.Popen([sys.executable, TOP, "--interval", "0.2"], stdin=slave, stdout=slave, stderr=slave)
+        try:
+            for key, wanted in ((b"", "lines 1-3 of 6"), (b"\033[B", "lines 2-4 of 6"), (b"\033[6~\033[6~", "lines 4-6 of 6"),
+                                (b"k", "lines 3-5 of 6"), (b"\033[H", "lines 1-3 of 6")):
+                os.write(master, key)
+                read_until(master, wanted)
+            os.write(master, b"q")
+            assert process.wait(10) == 0
+            assert termios.tcgetattr(slave) == before
+        finally:
+            process.kill()
+            os.close(master)
+            os.close(slave)
+
+
+def read_until(terminal, wanted):
+    until, read = time.monotonic() + 10, ""
+    while wanted not in read:
+        assert select.select([terminal], [], [], max(until - time.monotonic(), 0))[0], f"no {wanted!r} in {read[-500:]!r}"
+        read += os.read(terminal, 1 << 16).decode(errors="replace")
+    rows = re.split(r"\033\[[0-9?]*[A-Za-z]|\r\n", read)
+    assert max(map(len, rows)) <= 60, rows
 
 
 def strangers():
@@ -126,14 +193,14 @@ def strangers():
 def nothing():
     """Without a job, without a terminal, and with a wrong interval there are words and an exit code."""
     status.collect.__defaults__ = (FOLDER / "none",)
-    assert top("--once") == (1, "", f"rondo-top: {rondo_top.NO_JOB}\n")
+    assert top("--once") == (1, "", f"rondo-top: {screen.NO_JOB}\n")
     for arguments, words in (([], "no terminal"), (["--interval", "0"], "0 s is not between")):
         done = subprocess.run([sys.executable, TOP, *arguments], capture_output=True, text=True, timeout=30, check=False)
         assert done.returncode == 2 and words in done.stderr, done
 
 
 def main():
-    for test in (runs, stopped, killed, strangers, nothing):
+    for test in (runs, stopped, killed, fits, keys, strangers, nothing):
         try:
             test()
             print(f"pass rondo-top: {test.__name__}")

@@ -1,10 +1,12 @@
 """What the ranks of this user's jobs on this host say at their sockets, and it all as one document."""
 
+import collections
 import json
 import os
 import pathlib
 import re
 import socket
+import struct
 import time
 from concurrent.futures import ThreadPoolExecutor
 
@@ -20,37 +22,52 @@ _SHARES |= dict.fromkeys(["ReduceScatter", "AllGather", "Gather", "Scatter", "Al
 
 
 class Answer:
-    """Of one socket. document: what the rank said; None: nothing, for the reason `why` (SILENT, DEAD, or another)."""
+    """Of one socket. document: what the rank said; None: nothing, for the reason `why` (SILENT, DEAD, or another).
+    program: its name, empty where no process listens."""
 
     SILENT = "does not answer: its process is stopped, or its core was taken"
     DEAD = "has ended without a goodbye"
 
-    def __init__(self, session, rank, document=None, why=""):
-        self.session, self.rank, self.document, self.why = session, rank, document, why
+    def __init__(self, session, rank, document=None, why="", program=""):
+        self.session, self.rank, self.document, self.why, self.program = session, rank, document, why, program
+
+
+def program_of(connection):
+    """The name of the program that listens at the other end: of `python3 -u train.py` it is train.py."""
+    pid = struct.unpack("3i", connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))[0]
+    try:
+        words = pathlib.Path(f"/proc/{pid}/cmdline").read_text(errors="replace").split("\0")
+    except OSError:  # it has ended, or is in another container
+        return ""
+    names = words[:1]
+    if re.match(r"python[0-9.]*$", os.path.basename(words[0])):
+        names = [word for word in words[1:] if word and not word.startswith("-")] or names
+    return os.path.basename(names[0])
 
 
 def ask(path):
     """None: the socket has been removed meanwhile."""
     session, rank = _NAME.fullmatch(path.name).groups()
     until = time.monotonic() + PATIENCE_S
-    parts = []
+    parts, program = [], ""
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
         try:
             connection.settimeout(PATIENCE_S)
             connection.connect(str(path))
+            program = program_of(connection)
             while True:
                 connection.settimeout(max(until - time.monotonic(), 0.001))
                 part = connection.recv(1 << 20)
                 if not part:
                     break
                 parts.append(part)
-            return Answer(session, int(rank), json.loads(b"".join(parts).decode(errors="replace")))
+            return Answer(session, int(rank), json.loads(b"".join(parts).decode(errors="replace")), program=program)
         except FileNotFoundError:
             return None
         except ConnectionRefusedError:
             return Answer(session, int(rank), why=Answer.DEAD)
         except (TimeoutError, BlockingIOError):
-            return Answer(session, int(rank), why=Answer.SILENT)
+            return Answer(session, int(rank), why=Answer.SILENT, program=program)
         except PermissionError:
             return Answer(session, int(rank), why="is another user's")
         except (OSError, ValueError) as error:
@@ -99,12 +116,14 @@ def collect(folder=FOLDER):
 def communicators_of(session, answers):
     """Of one job. Where no rank answers its ranks are those of a communicator without a hash."""
     found = {}
+    program = collections.Counter(answer.program for answer in answers.values() if answer.program).most_common(1)
+    program = program[0][0] if program else ""
     for answer in answers.values():
         for one in answer.document["communicators"] if answer.document else []:
-            new = {"job": answer.document["job"], "session": session, "hash": one["hash"], "epoch": one["epoch"], "size": one["size"], "ranks": []}
+            new = {"program": program, "job": answer.document["job"], "session": session, "hash": one["hash"], "epoch": one["epoch"], "size": one["size"], "ranks": []}
             found.setdefault((one["hash"], one["epoch"]), new)["ranks"] += one["ranks"]
     if not found:
-        found[""] = {"job": "", "session": session, "hash": "", "epoch": 0, "size": max(answers) + 1, "ranks": []}
+        found[""] = {"program": program, "job": "", "session": session, "hash": "", "epoch": 0, "size": max(answers) + 1, "ranks": []}
     for one in found.values():
         one["ranks"].sort(key=lambda rank: rank["rank"])
         known = {rank["rank"] for rank in one["ranks"]}
@@ -144,3 +163,19 @@ def late(one):
     """The ranks of a communicator that others wait for, or that do not answer."""
     waited_for = {peer for rank in one["ranks"] for peer in rank["waits_for"]}
     return waited_for | {rank["rank"] for rank in one["missing_ranks"] if any(rank["status"].values())}
+
+
+def idle(one):
+    """True: no rank of it is in a call or has made one since the last look, none is late, none has failed."""
+    busy = (rank for rank in one["ranks"] if rank["error"] or rank["message"] or rank.get("calls_per_second") or
+            (rank["call"] and not rank["call"]["finished"]))
+    return not late(one) and next(busy, None) is None
+
+
+def shown(document):
+    """The communicators that are worth a look, those with late ranks first: of each job all that are not idle, or its first."""
+    out = []
+    for session in dict.fromkeys(one["session"] for one in document["communicators"]):
+        mine = [one for one in document["communicators"] if one["session"] == session]
+        out += [one for one in mine if not idle(one)] or mine[:1]
+    return sorted(out, key=lambda one: not late(one))
