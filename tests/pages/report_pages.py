@@ -41,9 +41,38 @@ def timeline(browser):
     equal("made no progress" in browser.text("#picked"), True, browser.text("#picked"))
 
 
+def many(browser):
+    """of 64 ranks the late one is on top, the others are folded, and the button shows all in the timeline"""
+    browser.open(f"{FOLDER}/many.html")
+    first = browser.run("return document.querySelector('main section').id + ': ' + document.querySelector('#late tbody tr').textContent")
+    equal(first.startswith("late:  rank 41"), True, first)
+    equal(browser.run("return [...document.querySelectorAll('#late tr, .blame')].filter(e => e.checkVisibility()).length"), 1 + 8 + 8, "shown")
+    equal(browser.run("return [...timeline.tops.keys()].length"), 8, "ranks of the timeline")
+    equal(browser.run("return timeline.tops.has(41)"), True, "rank 41 in the timeline")
+    browser.click("#every")
+    equal(browser.run("return [...timeline.tops.keys()].length"), 64, "all ranks of the timeline")
+
+
+def contrast(browser):
+    """waits stand out from the timeline's ground by 3:1, light and dark"""
+    for scheme in ("light", "dark"):
+        browser.open(f"{FOLDER}/stopped-tcp.html", scheme=scheme)
+        colors = browser.run("const dot = [...document.querySelectorAll('.legend .item')].find(i => i.textContent === 'waits').firstChild;"
+                             "return [dot, document.getElementById('lanes')].map(e => getComputedStyle(e).backgroundColor.match(/\\d+/g).map(Number))")
+        light, dark = sorted((luminance(color) for color in colors), reverse=True)
+        equal((light + 0.05) / (dark + 0.05) >= 3, True, f"{scheme}: {colors}: 3:1")
+
+
+def luminance(color):
+    """Relative, as WCAG 2 defines it."""
+    parts = [c / 255 for c in color[:3]]
+    linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in parts]
+    return sum(weight * c for weight, c in zip((0.2126, 0.7152, 0.0722), linear))
+
+
 def looks(browser):
     """reports fit a phone and a desktop, light and dark, ask for nothing, log no error"""
-    for name in ("stopped-shm", "stopped-tcp", "killed", "moved"):
+    for name in ("stopped-shm", "stopped-tcp", "killed", "moved", "many"):
         for width, height, scheme in ((390, 844, "light"), (1280, 900, "dark")):
             browser.open(f"{FOLDER}/{name}.html", width, height, scheme)
             equal(browser.run("return document.documentElement.scrollWidth"), width, f"{name}, {scheme}: width")
@@ -57,7 +86,7 @@ def looks(browser):
 
 def main():
     with Browser() as browser:
-        for check in (sentences, timeline, looks):
+        for check in (sentences, timeline, many, contrast, looks):
             try:
                 check(browser)
                 print(f"pass report: {check.__doc__}", flush=True)

@@ -10,6 +10,7 @@ import random
 import re
 import shutil
 import struct
+import subprocess
 import sys
 import traceback
 
@@ -112,6 +113,52 @@ def other_clock():
     assert "clock estimated from collectives, ±" in (FOLDER / "moved.html").read_text()
 
 
+def rank_trace(rank, world, begins, waits=()):
+    """Of all_reduce at these times, 1 ms each but for its waits: (begin, end, peer)."""
+    about = {"rank": rank, "world": world, "host": "here", "pid": 1000 + rank, "monotonic_ns": 10**15, "clock": "one", "errors": [""]}
+    trace = read.RankTrace(rank, about, {0: ("world", list(range(world)))}, [], 0, {}, [], 10**15)
+    for number, begin in enumerate(begins, 2):
+        mine = [read.Record(0, b, e, number, 0, 0, peer, 0, 0, 0, read.WAIT, 0, 0, 0) for b, e, peer in waits if begin <= b < begin + 10**7]
+        end = max([begin + 10**6, *(w.end for w in mine)])
+        trace.operations["world", number] = read.Operation("world", number, rank, begin, end, "all_reduce", 4096, waits=mine)
+        trace.last = max(trace.last, end)
+    return trace
+
+
+def page_of(ranks):
+    operations = {}
+    for rank, trace in ranks.items():
+        for key, operation in trace.operations.items():
+            operations.setdefault(key, {})[rank] = operation
+    return report.page(ranks, clocks.align(ranks), operations, {"world": list(range(len(ranks)))})
+
+
+def many_ranks():
+    """Of 64 ranks the late one stands on top; leaves the page."""
+    start = 10**15
+    ranks = {r: rank_trace(r, 64, [start + (5 * 10**6 if r == 41 else 0)], [] if r == 41 else [(start + 1000, start + 5 * 10**6 - 1, 41)])
+             for r in range(64)}
+    (FOLDER / "many.html").write_text(page_of(ranks))
+
+
+def no_operations():
+    """Without operations no time is told: not since boot; with messages alone it is theirs."""
+    empty = page_of({0: rank_trace(0, 1, [])})
+    assert '<p id="subtitle">1 rank, no operations; all ranks read one clock</p>' in empty, empty[empty.find("subtitle\""):][:200]
+    trace = rank_trace(0, 1, [])
+    trace.messages = [read.Record(0, 10**15 - 2 * 10**6, 10**15, 0, 8, 0, 0, 0, 0, 0, read.MESSAGE, 0, 0, 0)]
+    assert "1 rank, no operations in 2 ms;" in page_of({0: trace})
+
+
+def head_has_seen_enough():
+    """A reader that goes away early is no error: of sentences, of a page, of events."""
+    for arguments in (("blame",), ("report", "-o", "-"), ("merge", "-o", "-")):
+        process = subprocess.Popen([sys.executable, rondo_trace.__file__, arguments[0], FOLDER / "stopped-tcp", *arguments[1:]],
+                                   stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        process.stdout.close()
+        assert (process.stderr.read(), process.wait(60)) == (b"", 0), arguments
+
+
 def refused(text, *files):
     folder = FOLDER / f"refused-{len(list(FOLDER.iterdir()))}"
     folder.mkdir()
@@ -165,7 +212,8 @@ def damaged_files():
 def main():
     for name, test in [("a stopped rank through shared memory", lambda: stopped("shm")),
                        ("a stopped rank over TCP", lambda: stopped("tcp")), ("a killed rank", killed),
-                       ("clocks of two hosts", other_clock), ("files that are no traces", bad_files), ("damaged files", damaged_files)]:
+                       ("clocks of two hosts", other_clock), ("64 ranks", many_ranks),
+                       ("no operations", no_operations), ("a reader that goes away", head_has_seen_enough), ("files that are no traces", bad_files), ("damaged files", damaged_files)]:
         try:
             test()
             print(f"pass trace: {name}", flush=True)

@@ -59,11 +59,16 @@ def _messages(trace, start):
                      m.end, start, bytes=m.bytes, tag=m.number, error=trace.about["errors"][m.b] if m.b else "")
 
 
-def events(ranks, clocks):
-    """The whole document, as json.dump takes it."""
+def beginning(ranks):
+    """When the first operation or message began; None: there is none."""
     begins = [o.begin for t in ranks.values() for o in t.operations.values()]
     begins += [m.begin for t in ranks.values() for m in t.messages]
-    start = min(begins, default=0)
+    return min(begins, default=None)
+
+
+def events(ranks, clocks):
+    """The whole document, as json.dump takes it."""
+    start = beginning(ranks)
     out = []
     for rank, trace in sorted(ranks.items()):
         out.append(_name("process_name", rank, 0, f"{trace.name}, pid {trace.about['pid']}"))

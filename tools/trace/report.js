@@ -6,24 +6,32 @@ const ROW = 16, GAP = 10, LEFT = 62;
 const style = name => getComputedStyle(document.body).getPropertyValue(name).trim();
 const microseconds = us => us >= 1e6 ? `${(us / 1e6).toPrecision(4)} s` : us >= 1e3 ? `${(us / 1e3).toPrecision(4)} ms` : `${us.toPrecision(4)} µs`;
 
-// Rows: by rank, its threads in order.
-const rows = new Map();
-let height = 24;
-for (const { rank } of data.ranks) {
-  const threads = [...new Set(data.spans.filter(s => s[0] === rank).map(s => s[1]))].sort((a, b) => a - b);
-  for (const thread of threads.length ? threads : [0]) {
-    rows.set(`${rank}/${thread}`, height);
-    height += ROW;
+// Rows: by rank, its threads in order. Of many ranks the first, which are late, until the button asks for all.
+const threads = new Map(data.ranks.map(({ rank }) => [rank, new Set()]));
+for (const span of data.spans) threads.get(span[0]).add(span[1]);
+const rows = new Map(), tops = new Map();
+let height;
+function showRanks(count) {
+  rows.clear();
+  tops.clear();
+  height = 24;
+  for (const { rank } of data.ranks.slice(0, count)) {
+    tops.set(rank, height);
+    for (const thread of threads.get(rank).size ? [...threads.get(rank)].sort((a, b) => a - b) : [0]) {
+      rows.set(`${rank}/${thread}`, height);
+      height += ROW;
+    }
+    height += GAP;
   }
-  height += GAP;
 }
+showRanks(data.most);
 const last = Math.max(1, ...data.spans.map(s => s[3] + s[4]));
 const view = { from: 0, to: last };
 let picked = null;
 
 function colorOf(span) {
   if (span[2] === STOPPED) return style('--hot');
-  if (span[2] === WAIT) return style('--track');
+  if (span[2] === WAIT) return style('--wait');
   if (span[2] === STEP) return style('--link');
   return rankColor(span[0]);
 }
@@ -45,8 +53,7 @@ function draw() {
     pen.fillText(microseconds(us), place(us), 13);
   }
   pen.textAlign = 'left';
-  for (const { rank } of data.ranks) {
-    const top = Math.min(...[...rows].filter(([key]) => key.startsWith(`${rank}/`)).map(([, y]) => y));
+  for (const [rank, top] of tops) {
     pen.fillStyle = style('--ink');
     pen.fillText(`rank ${rank}`, 4, top + 12);
   }
@@ -56,7 +63,7 @@ function draw() {
   pen.clip();
   for (const kinds of [[STEP, 4], [WAIT], [OPERATION], [STOPPED]]) {
     for (const span of data.spans) {
-      if (!kinds.includes(span[2]) || span[3] > view.to || span[3] + span[4] < view.from) continue;
+      if (!kinds.includes(span[2]) || !tops.has(span[0]) || span[3] > view.to || span[3] + span[4] < view.from) continue;
       const x = place(span[3]), size = Math.max(1, place(span[3] + span[4]) - x), y = rows.get(`${span[0]}/${span[1]}`);
       pen.fillStyle = colorOf(span);
       pen.fillRect(x, y + 1, size, ROW - 2);
@@ -93,7 +100,7 @@ function spanAt(x, y) {
   let found = null;
   for (const span of data.spans) {
     const top = rows.get(`${span[0]}/${span[1]}`);
-    if (y < top || y > top + ROW || us < span[3] - slack || us > span[3] + span[4] + slack) continue;
+    if (!(y >= top && y <= top + ROW) || us < span[3] - slack || us > span[3] + span[4] + slack) continue;
     if (!found || span[2] === STOPPED || span[2] === WAIT || span[4] < found[4]) found = span;
   }
   return found;
@@ -130,10 +137,16 @@ canvas.addEventListener('keydown', event => {
   event.preventDefault();
   actions[action]();
 });
+document.getElementById('every').addEventListener('click', event => {
+  const all = event.target.getAttribute('aria-pressed') === 'false';
+  event.target.setAttribute('aria-pressed', String(all));
+  showRanks(all ? data.ranks.length : data.most);
+  draw();
+});
 for (const button of document.querySelectorAll('[data-zoom]')) button.addEventListener('click', actions[button.dataset.zoom]);
 for (const dot of document.querySelectorAll('[data-color]')) dot.style.background = rankColor(Number(dot.dataset.color));
 const legend = document.querySelector('.legend');
-for (const [text, color] of [['operation (color of the rank)', rankColor(0)], ['step', style('--link')], ['waits', style('--track')],
+for (const [text, color] of [['operation (color of the rank)', rankColor(0)], ['step', style('--link')], ['waits', style('--wait')],
   ['made no progress', style('--hot')]]) {
   const item = document.createElement('span'), dot = document.createElement('i');
   item.className = 'item';
@@ -144,5 +157,5 @@ for (const [text, color] of [['operation (color of the rank)', rankColor(0)], ['
 }
 window.addEventListener('resize', draw);
 matchMedia('(prefers-color-scheme: dark)').addEventListener('change', draw);
-window.timeline = { data, view, move, pick, spanAt, rows, timeAt };
+window.timeline = { data, view, move, pick, spanAt, rows, tops, timeAt };
 draw();

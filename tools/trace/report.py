@@ -9,11 +9,13 @@ import statistics
 
 import blame
 from blame import time_text
-from chrome import events
+from chrome import beginning, events
 from read import DIRECTIONS
 
 _HERE = pathlib.Path(__file__).resolve().parent
 _VIEW = _HERE.parent / "view"
+# Ranks that are shown at once, the late ones first; the others are folded.
+MOST_RANKS = 8
 # What a browser draws at once without a pause.
 MOST_SPANS = 20_000
 _BUS = {"all_reduce": lambda n: 2 * (n - 1) / n, "all_gather": lambda n: (n - 1) / n, "reduce_scatter": lambda n: (n - 1) / n,
@@ -25,6 +27,10 @@ def size_text(count):
         if count >= size:
             return f"{count / size:.3g} {unit}"
     return f"{count:.0f} B"
+
+
+def _number(count, noun):
+    return f"{count or 'no'} {noun}{'' if count == 1 else 's'}"
 
 
 def _table(head, rows):
@@ -46,6 +52,12 @@ def _called(operations):
     return {key: here for key, here in operations.items() if key[1] > 1}
 
 
+def _folded(parts, join, what):
+    """HTML of the first parts, and of the others behind a line to click. join: parts into HTML."""
+    rest = parts[MOST_RANKS:]
+    return join(parts[:MOST_RANKS]) + (f"<details><summary>{len(rest)} more {what}</summary>{join(rest)}</details>" if rest else "")
+
+
 def _sentences(ranks, operations, members):
     said = blame.sentences(operations, members)
     out = []
@@ -53,7 +65,7 @@ def _sentences(ranks, operations, members):
         lines = "".join(f"<li>{html.escape(sentence)}</li>" for _, sentence, _ in said.get(rank, [])[:5])
         out.append(f'<div class="blame" data-rank="{rank}"><h3><i class="dot" data-color="{rank}"></i> '
                    f"{html.escape(trace.name)}</h3><ul>{lines or '<li>waited for no rank for 1 ms or more</li>'}</ul></div>")
-    return _card("blame", "Who waited for whom, and why", "".join(out),
+    return _card("blame", "Who waited for whom, and why", _folded(out, "".join, "ranks"),
                  "The longest waits of each rank. A wait is followed along the ranks that waited in turn, to one that did not.")
 
 
@@ -75,23 +87,34 @@ def _ends(ranks, operations):
     return _card("ends", "Failures and open ends", f"<ul>{''.join(out)}</ul>") if out else ""
 
 
-def _waiting(ranks, operations, members):
-    by_pair, by_rank = collections.Counter(), collections.Counter()
-    blamed = collections.Counter()
-    for _, rank, peer, wait, cause in blame.Blame(operations, members).waits():
-        by_pair[rank, peer] += wait.end - wait.begin
-        by_rank[rank] += wait.end - wait.begin
-        if cause.rank != rank:
-            blamed[cause.rank] += wait.end - wait.begin
-    order = sorted(ranks, key=lambda r: -blamed[r])
-    most = max(blamed.values(), default=0) or 1
-    late = [(f'<i class="dot" data-color="{r}"></i> rank {r}', time_text(blamed[r]), _bar(blamed[r] / most)) for r in order]
-    rows = [[f"rank {r}", f"<b>{time_text(by_rank[r])}</b>",
-             *(time_text(by_pair[r, p]) if by_pair[r, p] else "–" for p in sorted(ranks))] for r in sorted(ranks)]
-    return (_card("late", "Late ones first", _table(["rank", "others waited because of it", ""], late)) +
-            _card("waits", "Waiting, by rank and by the rank waited for",
-                  _table(["", "in all", *(f"for {p}" for p in sorted(ranks))], rows),
-                  "Times of all lanes. The neighbor that is waited for need not be the cause: that is the table of late ones."))
+class _Waiting:
+    """How long ranks waited: by rank, for which one, and because of which one."""
+
+    def __init__(self, ranks, operations, members):
+        self._by_pair, self._by_rank, self._blamed = collections.Counter(), collections.Counter(), collections.Counter()
+        for _, rank, peer, wait, cause in blame.Blame(operations, members).waits():
+            self._by_pair[rank, peer] += wait.end - wait.begin
+            self._by_rank[rank] += wait.end - wait.begin
+            if cause.rank != rank:
+                self._blamed[cause.rank] += wait.end - wait.begin
+        self.order = sorted(ranks, key=lambda r: (-self._blamed[r], r))  # late ones first
+
+    def late(self):
+        most = max(self._blamed.values(), default=0) or 1
+        rows = [(f'<i class="dot" data-color="{r}"></i> rank {r}', time_text(self._blamed[r]), _bar(self._blamed[r] / most))
+                for r in self.order]
+        return _card("late", "Late ones first",
+                     _folded(rows, lambda part: _table(["rank", "others waited because of it", ""], part), "ranks"))
+
+    def pairs(self):
+        ranks = sorted(self.order)
+        rows = [[f"rank {r}", f"<b>{time_text(self._by_rank[r])}</b>",
+                 *(time_text(self._by_pair[r, p]) if self._by_pair[r, p] else "–" for p in ranks)] for r in ranks]
+        table = _table(["", "in all", *(f"for {p}" for p in ranks)], rows)
+        if len(ranks) > MOST_RANKS:
+            table = f"<details><summary>{len(ranks)} by {len(ranks)} ranks</summary>{table}</details>"
+        return _card("waits", "Waiting, by rank and by the rank waited for", table,
+                     "Times of all lanes. The neighbor that is waited for need not be the cause: that is the table of late ones.")
 
 
 def _links(ranks):
@@ -109,7 +132,7 @@ def _links(ranks):
         links[source, target] = max(links[source, target], count)
     total = sum(links.values()) or 1
     rows = [(f"{a} → {b}", size_text(n), f"{100 * n / total:.1f} %", _bar(n / total)) for (a, b), n in links.most_common(64)]
-    return _card("links", "What each link carried", _table(["link", "bytes", "share", ""], rows))
+    return _card("links", "What each link carried", _folded(rows, lambda part: _table(["link", "bytes", "share", ""], part), "links"))
 
 
 def _spans(operations, members):
@@ -190,16 +213,19 @@ def _charts(spans, start):
                          rows), "Predicted: the cost model's closed form, from which the algorithm was chosen; the line is equality."))
 
 
-def _timeline(document, ranks):
+def _timeline(document, ranks, order):
+    """order: of the ranks, late ones first."""
     spans = [e for e in document["traceEvents"] if e["ph"] == "X"]
     shown = sorted(spans, key=lambda e: (e["cat"] not in ("operation", "stopped"), -e["dur"]))[:MOST_SPANS]
     kinds = ["operation", "step", "wait", "stopped", "message"]
-    data = {"ranks": [{"rank": r, "name": t.name} for r, t in sorted(ranks.items())], "kinds": kinds,
+    data = {"ranks": [{"rank": r, "name": ranks[r].name} for r in (order if len(order) > MOST_RANKS else sorted(order))],
+            "most": MOST_RANKS, "kinds": kinds,
             "spans": [[e["pid"], e["tid"], kinds.index(e["cat"]), round(e["ts"], 3), round(e["dur"], 3), e["name"], e["args"]]
                       for e in sorted(shown, key=lambda e: e["ts"])]}
     note = (f"The longest {MOST_SPANS:,} of {len(spans):,} spans; rondo-trace merge writes all." if len(spans) > len(shown) else "")
     return data, _card("timeline", "Timeline", '<div id="zoom"><button data-zoom="in">+</button><button data-zoom="out">−</button>'
                        '<button data-zoom="left">←</button><button data-zoom="right">→</button><button data-zoom="all">all</button>'
+                       f'<button id="every" aria-pressed="false"{" hidden" * (len(order) <= MOST_RANKS)}>{len(order)} ranks</button>'
                        '<span class="quiet">wheel, drag or arrow keys; click a bar</span></div>'
                        '<canvas id="lanes" tabindex="0" aria-label="Timeline of ranks"></canvas><p id="picked" role="status"></p>'
                        '<p class="legend"></p>', note)
@@ -219,16 +245,18 @@ def _clock_text(clocks):
 def page(ranks, clocks, operations, members):
     """The report as text."""
     document = events(ranks, clocks)
-    start = min((o.begin for here in operations.values() for o in here.values()), default=0)
+    start = beginning(ranks)
     spans = list(_spans(operations, members))
-    data, timeline = _timeline(document, ranks)
+    waiting = _Waiting(ranks, operations, members)
+    data, timeline = _timeline(document, ranks, waiting.order)
     bandwidth, predicted = _charts(spans, start)
     lost = sum(trace.lost for trace in ranks.values())
-    subtitle = (f"{len(ranks)} ranks, {len(_called(operations))} operations in "
-                f"{time_text(max(t.last for t in ranks.values()) - start)}; {_clock_text(clocks)}"
+    called = len(_called(operations))
+    lasted = "" if start is None else f" in {time_text(max(t.last for t in ranks.values()) - start)}"
+    subtitle = (f"{_number(len(ranks), 'rank')}, {_number(called, 'operation')}{lasted}; {_clock_text(clocks)}"
                 + (f"; the rings had no room for {lost:,} older records (RONDO_TRACE_BYTES)" if lost else ""))
-    body = (_ends(ranks, operations) + _sentences(ranks, operations, members) + timeline + _waiting(ranks, operations, members) +
-            bandwidth + _links(ranks) + predicted)
+    body = (_ends(ranks, operations) + waiting.late() + _links(ranks) + _sentences(ranks, operations, members) + timeline +
+            waiting.pairs() + bandwidth + predicted)
     text = (_HERE / "report.html").read_text(encoding="utf-8")
     for mark, value in (("@STYLE@", (_VIEW / "page.css").read_text(encoding="utf-8") + (_HERE / "report.css").read_text(encoding="utf-8")),
                         ("@SUBTITLE@", html.escape(subtitle)), ("@BODY@", body),

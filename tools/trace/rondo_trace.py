@@ -64,8 +64,12 @@ def main(arguments=None):
         elif options.command == "report":
             write(options.output, report.page(ranks, found, operations, members))
         else:
-            for rank, said in sorted(blame.sentences(operations, members).items()):
-                print("\n".join(f"rank {rank} {sentence}" for _, sentence, _ in said[:10]))
+            said = [f"rank {rank} {sentence}" for rank, longest in sorted(blame.sentences(operations, members).items())
+                    for _, sentence, _ in longest[:10]]
+            print("\n".join(said) or "no rank waited for another, or made no progress, for 1 ms or more")
+        sys.stdout.flush()
+    except BrokenPipeError:  # head has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except (read.TraceError, OSError) as error:
         print(f"rondo-trace: {error}", file=sys.stderr)
         return 1
