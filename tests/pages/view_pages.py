@@ -218,6 +218,26 @@ def playing(browser):
     equal(browser.errors(), [], "console")
 
 
+def arrows(browser):
+    """Arrow keys finish a step that is in motion, so that n keys go n steps."""
+    browser.open(page("arrows"), motion="no-preference")
+    browser.keys(*[Keys.ARROW_RIGHT] * 3)
+    equal(browser.run("return player.target"), 3, "after three keys")
+    browser.keys(Keys.ARROW_LEFT)
+    equal(browser.run("return [player.position, player.target]"), [2, None], "and one back")
+
+
+def labels(browser):
+    """The name of every rank is within its box, worlds 2 to 64, also of the root and on hosts."""
+    cases = [("--world", str(n), "--collective", "reduce", "--root", str(n - 1)) for n in (2, 4, 5, 8, 9, 16, 17, 32, 33, 64)]
+    for options in (*cases, ("--algorithm", "hierarchical", "--hosts", "32,32")):
+        browser.open(page("labels", *options))
+        out = browser.run("return [...document.querySelectorAll('.node')].filter(node => { const a = node.querySelector('.name')"
+                          ".getBoundingClientRect(), b = node.querySelector('.box').getBoundingClientRect();"
+                          "return a.left < b.left || a.right > b.right || a.top < b.top - 1; }).map(node => node.dataset.rank)")
+        equal(out, [], f"{' '.join(options)}: names that leave their boxes")
+
+
 def phone(browser):
     """Nothing is wider than a phone, light and dark; ranks past 8 have patterns."""
     path = page("phone", "--algorithm", "hierarchical", "--hosts", "4,4,4,4")
@@ -244,7 +264,7 @@ def main():
     with Browser() as browser:
         checks = [(f"the page of {name} at every step", lambda n=name, o=options: steps_agree(browser, n, *o))
                   for name, options in plans()]
-        for check in (phases, primitives, comparison, details, playing, phone):
+        for check in (phases, primitives, comparison, details, playing, arrows, labels, phone):
             checks.append((check.__doc__.split(".")[0].replace("\n", " "), lambda c=check: c(browser)))
         for name, check in checks:
             try:

@@ -29,7 +29,7 @@ struct Options {
 };
 
 void declare(CLI::App& app, Options& options) {
-  declare_plan_options(app, options.plan);
+  declare_plan_options(app, options.plan, kMostRanks);
   app.add_option("--rank", options.rank, "Only the steps of this rank; else of all, and a picture")
       ->check(CLI::Range(0, kMostRanks - 1));
   app.add_option("--lanes", options.plan.lanes)->check(CLI::Range(1, 16))->capture_default_str();

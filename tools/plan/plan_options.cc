@@ -47,15 +47,18 @@ void check_algorithm(const PlanRequest& request) {
 
 }  // namespace
 
-void declare_plan_options(CLI::App& app, PlanOptions& options) {
-  const auto ranks = CLI::Range(1, 65535);
+void declare_plan_options(CLI::App& app, PlanOptions& options, int most) {
+  app.failure_message([](const CLI::App* program, const CLI::Error& error) {
+    return fmt::format("{}: {}\nTry '{} --help'.\n", program->get_name(), error.what(), program->get_name());
+  });
+  const auto ranks = CLI::Range(1, most);
   app.add_option("--collective", options.collective)->check(CLI::IsMember(collectives()))->capture_default_str();
   app.add_option("--algorithm", options.algorithm)->check(CLI::IsMember(algorithms()))->capture_default_str();
   app.add_option("--world", options.world, "Ranks (4, or the sum of --hosts)")->check(ranks);
   app.add_option("--hosts", options.hosts, "Ranks of each host, in order: 4,4 (one host)")
       ->delimiter(',')
       ->check(ranks);
-  app.add_option("--root", options.root, "Where the collective has one (0)")->check(CLI::Range(0, 65534));
+  app.add_option("--root", options.root, "Where the collective has one (0)")->check(CLI::Range(0, most - 1));
   app.add_flag("--share-memory", options.share_memory,
                "The ranks of a host share memory (always so where the algorithm needs it)");
 }

@@ -24,7 +24,8 @@ struct PlanOptions {
 
 // --collective, --algorithm, --world, --hosts, --root, --share-memory; app.parse() refuses names and numbers that no
 // plan has.
-void declare_plan_options(CLI::App& app, PlanOptions& options);
+// Names the program in messages, and lets --world and --hosts have at most `most` ranks.
+void declare_plan_options(CLI::App& app, PlanOptions& options, int most);
 
 // Of rank 0. Throws Exception(kInvalid) if hosts and world disagree, make more ranks than `most`, or are not for the
 // algorithm.

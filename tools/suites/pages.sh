@@ -29,9 +29,10 @@ refused() {
 }
 check "no such algorithm" refused "nope not in {auto,ring" --algorithm nope
 check "no such algorithm to compare" refused "no algorithm 'nope'" --compare ring,nope
-check "a world of 0" refused "Value 0 not in range" --world 0
+check "a world of 0" refused "rondo-view: --world: Value 0 not in range" --world 0
 check "hosts that do not sum up" refused "--hosts 2,3 has 5 ranks, and --world says 4" --world 4 --hosts 2,3
-check "too many ranks" refused "at most 64" --world 65
+check "too many ranks" refused "rondo-view: --world: Value 65 not in range" --world 65
+check "too many ranks of hosts" refused "rondo-view: 128 ranks: at most 64" --hosts 64,64
 check "a plan that does not exist" refused "barrier has no algorithm star" --collective barrier --algorithm star
 check "no such root" refused "root 4 of reduce" --collective reduce --root 4
 check "no bytes" refused "Value 0 not in range" --bytes 0

@@ -61,12 +61,13 @@ class Circle {
     const group = svg('g', { class: 'node', tabindex: 0, 'data-rank': rank, role: 'button', 'aria-label': `rank ${rank}`,
       transform: `translate(${place.x - layout.width / 2} ${place.y - layout.height / 2})` }, this.nodeGroup);
     svg('rect', { class: 'box', width: layout.width, height: layout.height, rx: Math.min(10, layout.width / 6) }, group);
-    const size = run.world <= 4 ? 19 : run.world <= 16 ? 16 : run.world <= 32 ? 12 : 9;
-    svg('circle', { cx: 7 + size * 0.4, cy: layout.header / 2 + 1, r: size * 0.36, fill: rankFill(rank), class: 'dot' }, group);
+    const size = run.world <= 4 ? 19 : run.world <= 16 ? 16 : run.world <= 32 ? 12 : 7.5, left = run.world <= 32 ? 7 : 1;
+    svg('circle', { cx: left + size * 0.4, cy: layout.header / 2 + 1, r: size * 0.36, fill: rankFill(rank), class: 'dot' }, group);
     const name = run.world <= 8 ? `rank ${rank}` : String(rank);
-    const title = svg('text', { x: 11 + size * 0.8, y: layout.header / 2 + size * 0.36 + 1, class: 'name',
-      'font-size': size }, group, name);
-    if (rank === run.root) svg('tspan', { class: 'quiet' }, title, run.world <= 8 ? ' root' : ' r');
+    const title = svg('text', { x: run.world <= 32 ? left + 4 + size * 0.8 : left + size, y: layout.header / 2 + size * 0.36 + 1,
+      class: 'name' + (rank === run.root ? ' root' : ''), 'font-size': size }, group, name);
+    // Underlined, too: past 16 ranks there is no room for a word.
+    if (rank === run.root && run.world <= 16) svg('tspan', { class: 'quiet' }, title, run.world <= 8 ? ' root' : ' r');
     if (run.hostCount > 1 && run.world <= 16) {
       svg('text', { x: layout.width - 6, y: layout.header / 2 + size * 0.36, class: 'local', 'font-size': size * 0.8 },
           group, run.world <= 8 ? `local ${run.local[rank]}` : `l${run.local[rank]}`);

@@ -2,6 +2,7 @@
 class Player {
   constructor(runs) {
     this.runs = runs;
+    this.target = null;
     this.timed = runs.every(run => run.cost.timed && run.cost.time_us > 0);
     this.clock = runs.length > 1 && this.timed ? 'time' : 'step';
     const most = pick => Math.max(1, ...runs.map(pick));
@@ -193,6 +194,7 @@ class Player {
   }
 
   step(direction) {
+    if (this.target !== null) this.show(this.target);  // the step that is under way
     const next = direction > 0 ? this.stops.find(s => s > this.position + 1e-6) :
       [...this.stops].reverse().find(s => s < this.position - 1e-6);
     if (next !== undefined) this.glide(next);
@@ -203,6 +205,7 @@ class Player {
     const calm = matchMedia('(prefers-reduced-motion: reduce)').matches;
     if (calm || target < this.position) return this.seek(target);
     this.run(target, this.clock === 'step' ? 700 : 300);
+    this.target = target;
   }
 
   toggle() {
@@ -231,6 +234,7 @@ class Player {
   pause() {
     cancelAnimationFrame(this.timer);
     this.timer = 0;
+    this.target = null;  // of one step in motion
     document.getElementById('play').classList.remove('playing');
     document.getElementById('play').setAttribute('aria-label', 'Play');
   }

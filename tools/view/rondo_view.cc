@@ -29,7 +29,7 @@ struct Options {
 };
 
 void declare(CLI::App& app, Options& options) {
-  declare_plan_options(app, options.plan);
+  declare_plan_options(app, options.plan, kMostRanks);
   app.add_option("--compare", options.compare, "Algorithms side by side, instead of --algorithm: ring,star,direct")
       ->delimiter(',')
       ->excludes("--algorithm");
