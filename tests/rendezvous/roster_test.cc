@@ -1,9 +1,12 @@
 #include "transport/rendezvous/roster.h"
 
 #include <doctest/doctest.h>
+#include <fmt/format.h>
+#include <signal.h>
 
 #include <atomic>
 #include <chrono>
+#include <future>
 #include <memory>
 #include <string>
 #include <thread>
@@ -11,7 +14,9 @@
 
 #include "rondo/callback_store.h"
 #include "rondo/error.h"
+#include "tests/rendezvous/served.h"
 #include "tests/rendezvous/test_jobs.h"
+#include "tests/support/child.h"
 #include "transport/store/file_store.h"
 #include "transport/store/memory_store.h"
 
@@ -189,6 +194,65 @@ TEST_CASE("fault 36: roster: the same rank twice: the second is refused, the fir
     CHECK(outcomes[0].cards == cards);
     CHECK(outcomes[1].cards == cards);
   }
+}
+
+TEST_CASE(
+    "fault 2: roster: a rank that has come and ends before another comes is named within 2 s, wherever it waited") {
+  const auto exchange_of = [](bool hosts, Store& store, int rank, Store::Deadline deadline) {
+    if (!hosts) return exchange(store, rank, 4, "card", deadline).error;
+    try {
+      exchange_hosts(store, rank, 4, deadline, kQuiet);
+    } catch (const Exception& failure) {
+      return failure.error();
+    }
+    return Error{};
+  };
+  for (const bool hosts : {false, true}) {
+    CAPTURE(hosts);
+    const test::Served served;
+    std::vector<std::future<Error>> waiting;
+    for (const int rank : {0, 1}) {
+      waiting.push_back(std::async(std::launch::async, [&, rank] {
+        StreamStore store(served.client());
+        return exchange_of(hosts, store, rank, soon());
+      }));
+    }
+    testing::Child dies([&](testing::Parent&) {
+      StreamStore store(served.client());
+      exchange_of(hosts, store, 2, soon());
+      return 0;
+    });
+    StreamStore looks(served.client());
+    looks.get(hosts ? "hosts/card/2" : "roster/card/2", soon());
+    ::kill(dies.pid(), SIGKILL);
+    const auto died = std::chrono::steady_clock::now();
+    for (std::future<Error>& one : waiting) {
+      const Error error = one.get();
+      CHECK(error.code == ErrorCode::kPeerLost);
+      CHECK(error.ranks == std::vector<int>{2});
+      CHECK(error.message.find("rank 2 was lost while the group was starting: host ") == 0);
+      CHECK(error.message.find(fmt::format("pid {}: its process ended", dies.pid())) != std::string::npos);
+    }
+    CHECK(std::chrono::steady_clock::now() - died < 2s);
+    // Between the two exchanges a rank has words in neither.
+    CHECK(looks.try_get("roster/verdict", soon()).has_value());
+  }
+}
+
+TEST_CASE("roster: the end of a process that was refused ends no start") {
+  const test::Served served;
+  StreamStore zero(served.client()), one(served.client());
+  auto first = std::async(std::launch::async, [&] { return exchange(zero, 0, 2, "a", soon()); });
+  {
+    StreamStore refused(served.client());
+    CHECK(exchange(refused, 1, 3, "wrong", soon()).error.code == ErrorCode::kBootstrap);
+  }
+  {
+    StreamStore refused(served.client());
+    CHECK(exchange(refused, 0, 2, "second", soon()).error.code == ErrorCode::kBootstrap);
+  }
+  CHECK(exchange(one, 1, 2, "b", soon()).cards.size() == 2);
+  CHECK(first.get().cards.size() == 2);
 }
 
 TEST_CASE("roster: another world size is refused with both numbers, and the right process still gets in") {

@@ -1,4 +1,5 @@
 #include <doctest/doctest.h>
+#include <fmt/format.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -234,6 +235,42 @@ TEST_CASE("client: a server that is too busy to answer is late, not gone, also w
       CHECK(e.code() == ErrorCode::kTimeout);
     }
   }
+}
+
+TEST_CASE("client: a call that runs out leaves the connection open, and its late answer is no other call's") {
+  const Served served;
+  StreamStore store(served.client()), other(served.client());
+  for (int round = 0; round < 20; ++round) {
+    CAPTURE(round);
+    const std::string key = fmt::format("k{}", round);
+    std::thread puts([&] { other.put(key, "late", soon()); });
+    try {
+      CHECK(store.get(key, in_ms(round % 3)) == "late");
+    } catch (const Exception& e) {
+      CHECK(e.code() == ErrorCode::kTimeout);
+    }
+    CHECK(store.add("sum", 1, soon()) == round + 1);
+    puts.join();
+    CHECK(store.get(key, soon()) == "late");
+  }
+}
+
+TEST_CASE(
+    "client: its will is put when its connection ends, once, where the key is not there, and not once withdrawn") {
+  const Served served;
+  StreamStore heir(served.client());
+  heir.put("taken", "before", soon());
+  auto dies = std::make_unique<StreamStore>(served.client());
+  for (const char* key : {"will", "taken", "withdrawn"}) dies->leave_will(key, "so: ", soon());
+  dies->leave_will("withdrawn", "", soon());
+  CHECK_FALSE(heir.try_get("will", soon()).has_value());
+  std::thread ends([&] { dies.reset(); });
+  CHECK(heir.get("will", soon()) == "so: its process ended, or gave up");
+  ends.join();
+  CHECK(heir.get("taken", soon()) == "before");
+  CHECK_FALSE(heir.try_get("withdrawn", soon()).has_value());
+  for (const char* key : {"a", "b", "c", "d"}) heir.leave_will(key, "v", soon());
+  CHECK_THROWS_AS(heir.leave_will("e", "v", soon()), Exception);
 }
 
 // A process of the user nobody at `address`. Its exit code: 0: it was turned away without a word; 1: it was not.

@@ -67,6 +67,7 @@ void Job::check_buffers(const Life& life) {
 void Job::begin(int host, int rank) {
   lives_.push_back(std::make_unique<Life>());
   Life& life = *lives_.back();
+  life.began = machine_.now();
   life.number = static_cast<int64_t>(lives_.size()) - 1;
   life.rank = rank;
   life.process = &machine_.spawn(host, [this, &life] { live(life); });
@@ -91,6 +92,7 @@ JoinOptions Job::options_of(const Life& life) const {
 void Job::live(Life& life) {
   try {
     Communicator group = Communicator::join(options_of(life));
+    life.joined = true;
     report_.started = machine_.steps();
     play(life, group);
     life.ended = true;
@@ -106,6 +108,9 @@ void Job::live(Life& life) {
 
 void Job::count_end(const Life& life, const Exception& failure) {
   const ErrorCode code = failure.code();
+  if (!life.joined && life.began < report_.last_fault) {
+    report_.told = std::max(report_.told, machine_.now() - report_.last_fault);
+  }
   const std::string what = fmt::format("life {} ends by {}: {}", life.number, error_code_name(code), failure.what());
   if (code == ErrorCode::kEpochStale) {
     ++report_.left_out;

@@ -35,6 +35,8 @@ struct Job::Life {
   int64_t number = 0;
   int rank = -1;  // -1: a newcomer
   Process* process = nullptr;
+  Time began = 0;
+  bool joined = false;
   bool entered = false;  // the epoch of its communicator
   uint64_t epoch = 0;
   std::vector<int64_t> members;  // of that: numbers of lives

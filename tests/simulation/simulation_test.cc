@@ -185,6 +185,40 @@ TEST_CASE("fault 17: an outage at every step of a start with a late rank") {
   }
 }
 
+// Proves: whoever is lost while the others wait for a rank, or meet it, is missed within 2 s, or twice the suspicion:
+// an answer to a host that has vanished begins its silence anew.
+void loss_at_every_step_of_a_start(Fault::Kind kind, Time longest, Sum& sum) {
+  Script sound = plain(4, false, 4);
+  sound.config.suspicion_ms = 6'000;
+  sound.steps = 1;
+  sound.late = 3 * kSecond;
+  const Report whole = run(sound);
+  CHECK(whole.finished == 4);
+  const uint64_t stride = number_of("RONDO_STRIDE", 17);
+  for (uint64_t step = 0; step < whole.started; step += stride) {
+    if (!is_own(step / stride)) continue;
+    Script script = sound;
+    script.faults = {{kind, step, static_cast<int>(step / stride) % 3, 0, 0}};
+    INFO(script.text());
+    const Report report = run(script);
+    sum.add(report);
+    // One that is lost before it has come is missing, until the deadline; a late one that comes behind it finds nobody.
+    if (report.last_fault - report.began >= kSecond) CHECK(report.told < longest);
+  }
+}
+
+TEST_CASE("fault 2: a crash at every step of a start with a late rank") {
+  Sum sum;
+  loss_at_every_step_of_a_start(Fault::Kind::kCrash, 2 * kSecond, sum);
+  sum.print();
+}
+
+TEST_CASE("fault 15: a host that loses power, at every step of a start with a late rank") {
+  Sum sum;
+  loss_at_every_step_of_a_start(Fault::Kind::kPower, 12 * kSecond, sum);
+  sum.print();
+}
+
 // Proves: beyond 64 ranks, where not all are connected and messages are passed on, a third of them may die at once.
 TEST_CASE("fault 3: 70 ranks on 70 hosts, of which 23 die at once") {
   if (!is_own(0)) return;

@@ -15,6 +15,7 @@
 #include "ring/base/check.h"
 #include "rondo/error.h"
 #include "transport/rendezvous/address.h"
+#include "transport/store/stream_store.h"
 
 namespace rondo {
 namespace {
@@ -34,7 +35,13 @@ constexpr auto kGoodbyeLimit = std::chrono::seconds(5);
 // All are through within this, as a rule; after it every pause asks whether there is hope.
 constexpr auto kUsualGoodbye = std::chrono::milliseconds(200);
 constexpr auto kHopePause = std::chrono::milliseconds(50);
+// How often rank 0 looks whether a rank that has come was lost.
+constexpr auto kVerdictPause = std::chrono::milliseconds(500);
+constexpr auto kToldPause = std::chrono::milliseconds(2);
 
+// The exchanges, in this order.
+constexpr std::string_view kHosts = "hosts";
+constexpr std::string_view kRoster = "roster";
 constexpr std::string_view kDepartedKey = "roster/departed";
 
 // The keys of one exchange.
@@ -45,10 +52,9 @@ struct Keys {
   std::string missing() const { return prefix + "/missing"; }
   // The last process that was refused, and why, in words.
   std::string refused() const { return prefix + "/refused"; }
-  // "complete <parts>", "failed <missing>" or "declined <rank> <ranks that have come> <why>": what everybody waits for.
+  // What everybody waits for: "complete <parts>", "failed <missing>", "declined <rank> <why>" or "lost <rank> <why>".
   std::string verdict() const { return prefix + "/verdict"; }
   std::string told() const { return prefix + "/told"; }
-  std::string all_told() const { return prefix + "/all_told"; }
   std::string part(size_t part) const { return fmt::format("{}/part/{}", prefix, part); }
   const std::string prefix;
 };
@@ -97,6 +103,11 @@ Card decode(std::string_view bytes, int rank) {
   return card;
 }
 
+// In the stores that see the end of their clients. A program's own store and a file do not.
+void leave_will(Store& store, const std::string& key, std::string_view value, Store::Deadline deadline) {
+  if (auto* stream = dynamic_cast<StreamStore*>(&store)) stream->leave_will(key, value, deadline);
+}
+
 bool await_key(Store& store, std::string_view key, Store::Deadline deadline) {
   try {
     store.get(key, deadline);
@@ -128,6 +139,7 @@ class RosterExchange {
         start_(Clock::now()) {}
 
   std::vector<std::string> exchange(std::string_view content) {
+    for (const std::string& verdict : fateful()) leave_will(store_, verdict, will(), deadline_);
     if (rank_ == 0) {
       claim(content);
       store_.put(keys_.world(), fmt::format("{} {}", world_, host_name()), deadline_);
@@ -149,11 +161,25 @@ class RosterExchange {
     std::vector<int> missing;
     for (int r = 0; r < world_; ++r) missing.push_back(r);
     look(&missing);
-    tell(fmt::format("declined 0 {} {}", present(missing), *declined_), present(missing));
+    tell(fmt::format("declined 0 {}", *declined_), present(missing));
   }
 
  private:
   // --- entering
+
+  // What this rank's end decides: this exchange, and the next one, which has no words of this rank yet.
+  std::vector<std::string> fateful() const {
+    std::vector<std::string> verdicts{keys_.verdict()};
+    if (keys_.prefix == kHosts) verdicts.push_back(Keys(kRoster).verdict());
+    return verdicts;
+  }
+
+  std::string will() const { return fmt::format("lost {} host {} pid {}: ", rank_, host_name(), ::getpid()); }
+
+  // A process that is refused, and no rank, ends.
+  void withdraw_will() {
+    for (const std::string& verdict : fateful()) leave_will(store_, verdict, "", deadline_);
+  }
 
   void claim(std::string_view content, const std::string& declines = "") {
     Card card{host_name(), static_cast<uint32_t>(::getpid()), 0, std::string(content), declines};
@@ -165,6 +191,7 @@ class RosterExchange {
     std::string there = store_.compare_set(keys_.card(rank_), "", mine, deadline_);
     if (there == mine) return;
     Card other = decode(there, rank_);
+    withdraw_will();
     tell_refusal(fmt::format("a second rank {}, host {} pid {}, was refused", rank_, card.host, card.pid));
     throw Exception(ErrorCode::kBootstrap,
                     fmt::format("rank {} is already taken by host {} pid {}; this process (host {} pid {}) is refused: "
@@ -176,6 +203,7 @@ class RosterExchange {
     std::string text = wait_for(keys_.world());
     int world = std::atoi(text.c_str());
     if (world == world_) return;
+    withdraw_will();
     tell_refusal(fmt::format("rank {}, host {} pid {}, was refused: it says that the world has {} ranks, not {}", rank_,
                              host_name(), ::getpid(), world_, world));
     throw Exception(ErrorCode::kBootstrap,
@@ -216,8 +244,12 @@ class RosterExchange {
         if (std::string why = hopeless_(); !why.empty()) declined_ = std::move(why), declined_by_ = 0;
       }
       if (declined_) {
-        tell(fmt::format("declined {} {} {}", declined_by_, present(missing), *declined_), present(missing));
+        tell(fmt::format("declined {} {}", declined_by_, *declined_), present(missing));
         throw_declined(declined_by_, *declined_);
+      }
+      if (const auto verdict = store_.try_get(keys_.verdict(), deadline_ + kGrace)) {
+        await_told(present(missing));
+        heed(*verdict, refusal());
       }
       if (missing.empty()) break;
       Clock::time_point now = Clock::now();
@@ -228,8 +260,8 @@ class RosterExchange {
       }
       if (now >= deadline_) fail(missing);
       log_missing(missing);
-      Store::Deadline until = std::min<Store::Deadline>(next_publish, deadline_);
-      if (hopeless_) until = std::min<Store::Deadline>(until, now + kHopePause);
+      const auto pause = hopeless_ ? kHopePause : kVerdictPause;
+      const Store::Deadline until = std::min({Store::Deadline(next_publish), deadline_, Store::Deadline(now + pause)});
       await(missing.front(), until);
     }
     publish();
@@ -280,21 +312,30 @@ class RosterExchange {
 
   // The store may end with this process: the ranks that have come hear the verdict first.
   void tell(const std::string& verdict, size_t others) {
+    try {
+      store_.compare_set(keys_.verdict(), "", verdict, Clock::now() + kGrace);
+    } catch (const Exception&) {
+      return;
+    }
+    await_told(others);
+  }
+
+  // One that died, or does not listen, is not waited for any longer than kGrace.
+  void await_told(size_t others) {
     const Store::Deadline grace = Clock::now() + kGrace;
     try {
-      store_.put(keys_.verdict(), verdict, grace);
-      if (others > 0 && store_.add(keys_.told(), 0, grace) != static_cast<int64_t>(others))
-        store_.get(keys_.all_told(), grace);
+      while (store_.add(keys_.told(), 0, grace) < static_cast<int64_t>(others) && Clock::now() < grace) {
+        std::this_thread::sleep_for(kToldPause);
+      }
     } catch (const Exception&) {
-      // One of them died, or does not listen: it is not waited for any longer.
+      // The store has gone, and with it those that it served.
     }
   }
 
-  // Tells rank 0 that this rank, one of so many, knows how it ended.
-  void acknowledge(int64_t others) {
-    const Store::Deadline grace = Clock::now() + kGrace;
+  // Tells rank 0 that this rank knows how it ended.
+  void acknowledge() {
     try {
-      if (store_.add(keys_.told(), 1, grace) == others) store_.put(keys_.all_told(), "1", grace);
+      store_.add(keys_.told(), 1, Clock::now() + kGrace);
     } catch (const Exception&) {
       // Rank 0 has gone.
     }
@@ -309,19 +350,21 @@ class RosterExchange {
     for (size_t at = 0; at < bytes.size(); at += Store::kMaxValueBytes) {
       store_.put(keys_.part(parts++), std::string_view(bytes).substr(at, Store::kMaxValueBytes), deadline_);
     }
-    store_.put(keys_.verdict(), fmt::format("complete {}", parts), deadline_);
+    const std::string complete = fmt::format("complete {}", parts);
+    const std::string verdict = store_.compare_set(keys_.verdict(), "", complete, deadline_);
+    if (verdict == complete) return;
+    await_told(cards_.size() - 1);
+    heed(verdict, refusal());
   }
 
   // --- everybody
 
   std::vector<std::string> fetch() {
     std::string verdict = wait_for(keys_.verdict());
-    if (verdict.rfind("declined ", 0) == 0) heed(verdict);
     if (verdict.rfind("complete ", 0) != 0) {
-      const auto missing = parse_ranks(std::string_view(verdict).substr(std::min<size_t>(verdict.size(), 7)), world_);
       const std::string refused = refusal();  // rank 0, who may serve it, goes when all have acknowledged
-      acknowledge(world_ - static_cast<int64_t>(missing.size()) - 1);
-      throw_missing(missing, refused);
+      acknowledge();
+      heed(verdict, refused);
     }
     if (rank_ == 0) return cards_;
     int parts = std::atoi(verdict.c_str() + 9);
@@ -334,13 +377,18 @@ class RosterExchange {
     return cards;
   }
 
-  [[noreturn]] void heed(const std::string& verdict) {
-    int rank = -1, others = 0, read = 0;
-    if (std::sscanf(verdict.c_str(), "declined %d %d %n", &rank, &others, &read) < 2 || rank < 0 || rank >= world_) {
-      throw Exception(ErrorCode::kProtocol, "rank 0's verdict on the start is malformed");
+  [[noreturn]] void heed(const std::string& verdict, const std::string& refused) {
+    constexpr std::string_view kFailed = "failed ";
+    if (verdict.rfind(kFailed, 0) == 0) throw_missing(parse_ranks(verdict.substr(kFailed.size()), world_), refused);
+    int rank = -1, read = 0;
+    const bool lost = std::sscanf(verdict.c_str(), "lost %d %n", &rank, &read) == 1;
+    if ((!lost && std::sscanf(verdict.c_str(), "declined %d %n", &rank, &read) != 1) || rank < 0 || rank >= world_) {
+      throw Exception(ErrorCode::kProtocol, "the verdict on the start is malformed");
     }
-    acknowledge(others);
-    throw_declined(rank, verdict.substr(static_cast<size_t>(read)));
+    const std::string why = verdict.substr(static_cast<size_t>(read));
+    if (!lost) throw_declined(rank, why);
+    throw Exception(Error{
+        ErrorCode::kPeerLost, fmt::format("rank {} was lost while the group was starting: {}", rank, why), {rank}});
   }
 
   // Waits for what rank 0 puts, naming who is missing every 10 s and at the deadline.
@@ -358,11 +406,21 @@ class RosterExchange {
       }
       if (Clock::now() >= deadline_) {
         const std::string refused = refusal();
-        if (!missing.empty() && missing.front() != 0) acknowledge(world_ - static_cast<int64_t>(missing.size()) - 1);
+        give_up(missing);
         throw_missing(missing, refused);
       }
       log_missing(missing);
     }
+  }
+
+  // No rank's start can succeed without this one.
+  void give_up(const std::vector<int>& missing) {
+    try {
+      store_.compare_set(keys_.verdict(), "", "failed " + text_of(missing), Clock::now() + kGrace);
+    } catch (const Exception&) {
+      // Rank 0 has gone.
+    }
+    acknowledge();
   }
 
   // Rank 0's list may be a second old: ranks that have come since are taken off it. Of a long list only the beginning
@@ -427,7 +485,7 @@ std::vector<std::string> exchange_roster(Store& store, int rank, int world, std:
     throw Exception(ErrorCode::kInvalid,
                     fmt::format("a card of {} bytes: at most {} are allowed", card.size(), size_t{kMaxCardBytes}));
   }
-  return RosterExchange(store, {"roster", rank, world, deadline, log, hopeless}).exchange(card);
+  return RosterExchange(store, {kRoster, rank, world, deadline, log, hopeless}).exchange(card);
 }
 
 namespace {
@@ -444,7 +502,7 @@ void decline(std::string_view name, Store& store, int rank, int world, const Err
 }  // namespace
 
 void decline_roster(Store& store, int rank, int world, const Error& why, const Logger& log) {
-  decline("roster", store, rank, world, why, log);
+  decline(kRoster, store, rank, world, why, log);
 }
 
 std::vector<int> exchange_hosts(Store& store, int rank, int world, Store::Deadline deadline, const Logger& log,
@@ -454,13 +512,13 @@ std::vector<int> exchange_hosts(Store& store, int rank, int world, Store::Deadli
   try {
     own = host_identity();
   } catch (const Exception& e) {
-    decline("hosts", store, rank, world, e.error(), log);
+    decline(kHosts, store, rank, world, e.error(), log);
     throw;
   }
   std::map<std::string, int> seen;
   std::vector<int> host;
   for (const std::string& identity :
-       RosterExchange(store, {"hosts", rank, world, deadline, log, hopeless}).exchange(own)) {
+       RosterExchange(store, {kHosts, rank, world, deadline, log, hopeless}).exchange(own)) {
     host.push_back(seen.emplace(identity, static_cast<int>(seen.size())).first->second);
   }
   return host;

@@ -19,7 +19,8 @@ using Hopeless = std::function<std::string()>;
 // on all ranks or fails on all: rank 0 publishes the table only once it is complete. Throws Exception(kBootstrap): at
 // the deadline, ranks() being those that have not come (on every rank that waits); at once if this rank's number is
 // taken by another process, or its world size is not rank 0's: then the others are undisturbed and go on waiting for
-// the right process; rank 0 logs the refusal within a second, and the error at the deadline names it. Missing ranks are
+// the right process; rank 0 logs the refusal within a second, and the error at the deadline names it; kPeerLost, naming
+// it, within a second where a store at an address has seen the end of a rank that has come. Missing ranks are
 // logged every 10 s meanwhile. Where they are hopeless the start ends as by decline_roster() of rank 0. A card: at most
 // 64 KiB.
 std::vector<std::string> exchange_roster(Store& store, int rank, int world, std::string_view card,

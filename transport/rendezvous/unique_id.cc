@@ -11,6 +11,7 @@
 #include "transport/store/store_wire.h"
 #include "transport/tcp/listener.h"
 #include "transport/tcp/socket.h"
+#include "transport/tcp/socket_options.h"
 
 namespace rondo {
 namespace {
@@ -39,6 +40,7 @@ UniqueIdServer::UniqueIdServer(const std::string& host, const Config& config) {
   options.auth = Authenticator(find_secret(config, parse_rendezvous(id), Environment::current()));
   options.job_id = kUniqueJobId;
   options.handshake_ms = config.handshake_timeout_ms;
+  options.silence_ms = silence_ms(config);
   options.last_key = kRosterEndKey;
   options.world_key = kRosterWorldKey;
   options.log = Logger(config.debug);

@@ -10,6 +10,7 @@
 #include <cerrno>
 #include <charconv>
 #include <chrono>
+#include <cstring>
 #include <future>
 #include <list>
 #include <map>
@@ -24,6 +25,7 @@
 #include "transport/tcp/asio_socket.h"
 #include "transport/tcp/descriptor_reserve.h"
 #include "transport/tcp/io_thread.h"
+#include "transport/tcp/socket_options.h"
 
 namespace rondo {
 namespace {
@@ -33,9 +35,12 @@ using Clock = std::chrono::steady_clock;
 // What is read at a time; also the most that a client can make the server hold beyond a request's own length.
 constexpr size_t kReadBytes = 16 * 1024;
 constexpr auto kStrangerLogInterval = std::chrono::seconds(10);
+constexpr const char* kBroken = "it broke the protocol";
 // The map and all unfinished requests: a rank's card is a few kilobytes, and the table of all is written once more.
 constexpr size_t kBaseBytes = 16u << 20;
 constexpr size_t kBytesPerRank = 256u << 10;
+// A rank has one for each exchange of its start.
+constexpr size_t kMostWills = 4;
 
 struct Client {
   Client(asio::io_context& io, SecuredSocket connected) : socket(io, std::move(connected.socket)), deadline(io) {
@@ -45,7 +50,9 @@ struct Client {
   AsioSocket socket;
   asio::steady_timer deadline;
   TextSeal seal;
-  bool waiting = false;  // in a get of a key that is not there yet; else between requests, or in the middle of one
+  // In a get of a key that is not there yet; its next request ends that. Else between requests, or in the middle of
+  // one.
+  bool waiting = false;
   bool closed = false;
   bool timed = false;    // the deadline counts
   bool reading = false;  // a readiness wait is under way
@@ -53,7 +60,9 @@ struct Client {
   std::string input;   // at most one request and kReadBytes
   std::string output;  // one reply
   size_t written = 0;
-  std::string wanted;  // the key of its last get() that had to wait; empty once it has asked for something else
+  uint32_t number = 0;  // of its last request
+  std::string wanted;   // the key of its last get() that had to wait; empty once it has asked for something else
+  std::map<std::string, std::string> wills;
 };
 
 // Handlers under way share a client with the list it is in; `closed` tells them that it is over.
@@ -66,6 +75,7 @@ class StoreServer::Loop {
   explicit Loop(Options options)
       : options_(std::move(options)),
         owner_(::getpid()),
+        over_tcp_(options_.listener.address.family() != AF_UNIX),
         thread_([this](const Error& error) {  // out of memory for one client's request: the others go on
           log_stranger(fmt::format("a request could not be served: {}", error.message));
         }),
@@ -79,7 +89,7 @@ class StoreServer::Loop {
   ~Loop() {
     thread_.stop();
     stop_listening();
-    while (!clients_.empty()) drop(clients_.front());
+    while (!clients_.empty()) drop(clients_.front(), "");
   }
 
   bool ended() const { return ended_.load(std::memory_order_acquire); }
@@ -157,6 +167,7 @@ class StoreServer::Loop {
                                options_.world));
       return;
     }
+    if (over_tcp_) tune_control_socket(socket.socket.get(), options_.silence_ms);
     clients_.push_back(std::make_shared<Client>(thread_.context(), std::move(socket)));
     const ClientPtr client = clients_.back();
     start_deadline(client, options_.idle_ms);
@@ -171,7 +182,7 @@ class StoreServer::Loop {
     client->deadline.async_wait([this, client](asio::error_code error) {
       if (error || client->closed || !client->timed || client->deadline.expiry() > Clock::now()) return;
       log_stranger("a client fell silent, or does not take its answer");
-      drop(client);
+      drop(client, "it fell silent, or does not take its answer");
     });
   }
 
@@ -180,17 +191,26 @@ class StoreServer::Loop {
     client->deadline.cancel();
   }
 
-  void drop(ClientPtr client) {
+  void drop(ClientPtr client, const std::string& why) {
     if (std::exchange(client->closed, true)) return;
     forget_waiter(client);
     clients_.remove(client);
     client->deadline.cancel();
     client->socket.detach();
+    if (!why.empty()) execute_wills(*client, why);
     look_for_end();
   }
 
+  void execute_wills(const Client& client, const std::string& why) {
+    for (const auto& [key, value] : client.wills) {
+      if (map_.find(key) != nullptr) continue;
+      map_.put(key, value + why);
+      wake(key, value + why);
+    }
+  }
+
   void forget_waiter(const ClientPtr& client) {
-    if (!client->waiting) return;
+    if (!std::exchange(client->waiting, false)) return;
     auto [first, last] = waiters_.equal_range(client->wanted);
     for (auto w = first; w != last; ++w) {
       if (w->second == client) {
@@ -220,54 +240,63 @@ class StoreServer::Loop {
     char buffer[kReadBytes];
     ssize_t n = ::recv(client->socket.get(), buffer, sizeof buffer, 0);
     if (n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR)) {
-      drop(client);
+      const bool silent = n < 0 && errno != ECONNRESET;
+      drop(client, silent
+                       ? fmt::format("its host, or the network to it, gives no sign of life ({})", std::strerror(errno))
+                       : "its process ended, or gave up");
       return;
     }
     if (n > 0) take(client, {buffer, static_cast<size_t>(n)});
-    // A reply that the client does not take stops its next request, so that output stays one reply.
+    go_on(client);
+  }
+
+  // A reply that the client does not take stops its next request, so that output stays one reply.
+  void go_on(const ClientPtr& client) {
+    while (!client->closed && client->output.empty() && consume_request(client)) continue;
     if (!client->closed && client->output.empty()) arm_read(client);
   }
 
   void take(const ClientPtr& client, std::string_view bytes) {
     if (!client->seal.open(bytes, client->input)) {
       log_stranger("a client's bytes were changed on their way, and it was dropped");
-      drop(client);
-    } else if (client->waiting) {
-      log_stranger("a client sent a request before the answer to its last one, and was dropped");
-      drop(client);
-    } else {
-      consume_request(client);
+      drop(client, "its bytes were changed on their way");
+    } else if (!client->timed) {
+      start_deadline(client, options_.idle_ms);  // of a request behind a get that still waits
     }
   }
 
   // --- requests
 
-  void consume_request(const ClientPtr& client) {
+  // False: none is complete.
+  bool consume_request(const ClientPtr& client) {
     std::string& input = client->input;
-    if (input.size() < kFrameHeadBytes) return;
+    if (input.size() < kFrameHeadBytes) return false;
     size_t body_bytes = decode_frame_head(input);
     if (body_bytes > kMaxRequestBodyBytes) {
       log_stranger("a request of an impossible length was dropped");
-      drop(client);
-      return;
+      drop(client, kBroken);
+      return false;
     }
     if (input.size() < kFrameHeadBytes + body_bytes) {
       if (unfinished_bytes() > memory_limit()) {
         log_stranger("too much memory is taken by requests that are not complete; dropping one of them");
-        drop(client);
+        drop(client, kBroken);
       }
-      return;
+      return false;
     }
     std::optional<StoreRequest> request = decode_request(std::string_view(input).substr(kFrameHeadBytes, body_bytes));
-    if (!request || input.size() > kFrameHeadBytes + body_bytes) {
+    if (!request) {
       log_stranger("a malformed request was dropped");
-      drop(client);
-      return;
+      drop(client, kBroken);
+      return false;
     }
     end_deadline(client);
-    input.clear();
+    input.erase(0, kFrameHeadBytes + body_bytes);
     input.shrink_to_fit();
+    forget_waiter(client);
+    client->number = request->number;
     execute(client, *request);
+    return true;
   }
 
   size_t unfinished_bytes() const {
@@ -287,14 +316,14 @@ class StoreServer::Loop {
     client->wanted.clear();
     StoreReply reply;
     try {
-      reply = apply(request);
+      reply = request.operation == StoreOperation::kWill ? bequeath(*client, request) : apply(request);
     } catch (const Exception& e) {
       reply = {StoreStatus::kRefused, e.what()};
     }
     if (options_.world == 0 && request.key == options_.world_key) learn_world(request.first);
     // Before anybody can know of the last key: who leaves now and comes again must not meet this server.
     if (!options_.last_key.empty() && map_.find(options_.last_key) != nullptr) stop_listening();
-    send(client, encode_reply(reply));
+    send(client, reply);
     if (const std::string* value = map_.find(request.key)) wake(request.key, *value);
   }
 
@@ -305,6 +334,17 @@ class StoreServer::Loop {
     if (failure != std::errc() || world < 1) return;
     options_.world = world;
     map_.limit(memory_limit());
+  }
+
+  static StoreReply bequeath(Client& client, const StoreRequest& request) {
+    if (request.first.empty()) {
+      client.wills.erase(request.key);
+    } else if (client.wills.size() >= kMostWills && client.wills.count(request.key) == 0) {
+      return {StoreStatus::kRefused, fmt::format("a client has {} wills at most", kMostWills)};
+    } else {
+      client.wills[request.key] = request.first;
+    }
+    return {};
   }
 
   StoreReply apply(const StoreRequest& request) {
@@ -320,6 +360,7 @@ class StoreServer::Loop {
         return {map_.remove(request.key) ? StoreStatus::kOk : StoreStatus::kAbsent, ""};
       case StoreOperation::kGet:
       case StoreOperation::kTryGet:
+      case StoreOperation::kWill:
         break;
     }
     const std::string* value = map_.find(request.key);
@@ -332,18 +373,19 @@ class StoreServer::Loop {
     for (auto w = first; w != last; ++w) woken.push_back(w->second);
     waiters_.erase(first, last);
     waiting_.store(waiters_.size(), std::memory_order_relaxed);
-    std::string reply = encode_reply({StoreStatus::kOk, value});
     for (const ClientPtr& client : woken) {
       client->waiting = false;
-      send(client, reply);
+      send(client, {StoreStatus::kOk, value});
+      go_on(client);
     }
   }
 
   // --- sending
 
-  void send(const ClientPtr& client, std::string bytes) {
+  void send(const ClientPtr& client, StoreReply reply) {
+    reply.number = client->number;
     client->output.clear();
-    client->seal.seal(std::move(bytes), client->output);
+    client->seal.seal(encode_reply(reply), client->output);
     client->written = 0;
     start_deadline(client, options_.idle_ms);
     write_some(client);
@@ -359,25 +401,27 @@ class StoreServer::Loop {
         arm_write(client);
         return;
       } else if (errno != EINTR) {
-        drop(client);
+        drop(client, "its process ended, or gave up");
         return;
       }
     }
     client->output.clear();
     client->output.shrink_to_fit();
-    arm_read(client);
   }
 
   void arm_write(const ClientPtr& client) {
     if (std::exchange(client->writing, true)) return;
     client->socket.when_writable([this, client](asio::error_code error) {
       client->writing = false;
-      if (!error && !client->closed) write_some(client);
+      if (error || client->closed) return;
+      write_some(client);
+      go_on(client);
     });
   }
 
   Options options_;
   const pid_t owner_;
+  const bool over_tcp_;
   bool listening_ = true;
   std::atomic<bool> ended_{false};
   std::atomic<size_t> waiting_{0};  // waiters_

@@ -33,7 +33,8 @@ class StoreServer {
     // From one reply until the next request has come, and for a reply to be taken. Longer than an outage of the network
     // that the ranks survive.
     int64_t idle_ms = 1'800'000;
-    std::string last_key;  // once this key exists the server stops listening, and ends when its clients have gone
+    int64_t silence_ms = 9'000;  // a client's host gives no sign of life for so long: it has gone (socket_options.h)
+    std::string last_key;        // once this key exists the server stops listening, and ends when its clients have gone
     Logger log;
   };
 

@@ -13,6 +13,7 @@ std::string with_frame(std::string body) {
 
 std::string encode_request(const StoreRequest& request) {
   return with_frame(ByteWriter()
+                        .u32(request.number)
                         .u8(static_cast<uint8_t>(request.operation))
                         .text(request.key)
                         .text(request.first)
@@ -24,6 +25,7 @@ std::string encode_request(const StoreRequest& request) {
 std::optional<StoreRequest> decode_request(std::string_view body) {
   ByteReader in(body);
   StoreRequest request;
+  request.number = in.u32();
   uint8_t operation = in.u8();
   request.key = in.text(Store::kMaxKeyBytes);
   request.first = in.text(Store::kMaxValueBytes);
@@ -31,7 +33,7 @@ std::optional<StoreRequest> decode_request(std::string_view body) {
   request.amount = static_cast<int64_t>(in.u64());
   if (!in.done() || request.key.empty()) return std::nullopt;
   if (operation < static_cast<uint8_t>(StoreOperation::kPut) ||
-      operation > static_cast<uint8_t>(StoreOperation::kRemove)) {
+      operation > static_cast<uint8_t>(StoreOperation::kWill)) {
     return std::nullopt;
   }
   request.operation = static_cast<StoreOperation>(operation);
@@ -39,12 +41,13 @@ std::optional<StoreRequest> decode_request(std::string_view body) {
 }
 
 std::string encode_reply(const StoreReply& reply) {
-  return with_frame(ByteWriter().u8(static_cast<uint8_t>(reply.status)).text(reply.value).take());
+  return with_frame(ByteWriter().u32(reply.number).u8(static_cast<uint8_t>(reply.status)).text(reply.value).take());
 }
 
 std::optional<StoreReply> decode_reply(std::string_view body) {
   ByteReader in(body);
   StoreReply reply;
+  reply.number = in.u32();
   uint8_t status = in.u8();
   reply.value = in.text(Store::kMaxValueBytes);
   if (!in.done() || status > static_cast<uint8_t>(StoreStatus::kRefused)) return std::nullopt;

@@ -10,33 +10,43 @@
 namespace rondo {
 
 // What clients of a store say behind the handshake (hello/handshake.h, Role::kStore). Integers are little-endian.
-//   requests:        body bytes u32, body = operation u8, key text, first text, second text, amount u64
-//   each answered:   body bytes u32, body = status u8, value text
+//   requests:        body bytes u32, body = number u32, operation u8, key text, first text, second text, amount u64
+//   each answered:   body bytes u32, body = number u32, status u8, value text
 
 inline constexpr size_t kMaxJobIdBytes = 256;
 
 // The job that every process with a unique id belongs to: its key tells jobs apart.
 inline constexpr std::string_view kUniqueJobId = "unique";
 
-enum class StoreOperation : uint8_t { kPut = 1, kGet = 2, kTryGet = 3, kAdd = 4, kCompareSet = 5, kRemove = 6 };
+enum class StoreOperation : uint8_t {
+  kPut = 1,
+  kGet = 2,
+  kTryGet = 3,
+  kAdd = 4,
+  kCompareSet = 5,
+  kRemove = 6,
+  kWill = 7,  // put() of the key, if it is not there yet, once this client's connection ends
+};
 struct StoreRequest {
   StoreOperation operation = StoreOperation::kPut;
   std::string key;
-  std::string first;   // put: the value; compare_set: what is expected
+  std::string first;   // put: the value; compare_set: what is expected; will: the value, "" withdraws it
   std::string second;  // compare_set: what is desired
   int64_t amount = 0;  // add
+  uint32_t number = 0;
 };
 inline constexpr size_t kFrameHeadBytes = 4;
-inline constexpr size_t kMaxRequestBodyBytes = 1 + 3 * 4 + Store::kMaxKeyBytes + 2 * Store::kMaxValueBytes + 8;
+inline constexpr size_t kMaxRequestBodyBytes = 4 + 1 + 3 * 4 + Store::kMaxKeyBytes + 2 * Store::kMaxValueBytes + 8;
 std::string encode_request(const StoreRequest& request);
 std::optional<StoreRequest> decode_request(std::string_view body);
 
 enum class StoreStatus : uint8_t { kOk = 0, kAbsent = 1, kRefused = 2 };
 struct StoreReply {
   StoreStatus status = StoreStatus::kOk;
-  std::string value;  // kRefused: why
+  std::string value;    // kRefused: why
+  uint32_t number = 0;  // of the request
 };
-inline constexpr size_t kMaxReplyBodyBytes = 1 + 4 + Store::kMaxValueBytes;
+inline constexpr size_t kMaxReplyBodyBytes = 4 + 1 + 4 + Store::kMaxValueBytes;
 std::string encode_reply(const StoreReply& reply);
 std::optional<StoreReply> decode_reply(std::string_view body);
 

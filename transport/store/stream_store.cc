@@ -12,6 +12,7 @@
 #include "rondo/error.h"
 #include "transport/hello/handshake.h"
 #include "transport/store/store_map.h"
+#include "transport/tcp/socket_options.h"
 
 namespace rondo {
 namespace {
@@ -22,9 +23,10 @@ constexpr auto kFirstPause = std::chrono::milliseconds(1);
 constexpr auto kLongestPause = std::chrono::milliseconds(100);
 constexpr auto kLogInterval = std::chrono::seconds(10);
 
-enum class Transfer { kDone, kClosed, kTimeout, kForged };  // kForged: a record is not what the server has sealed
+enum class Transfer { kDone, kClosed, kTimeout };
 
-Transfer send_all(int fd, std::string_view bytes, Store::Deadline deadline) {
+// What was sent is taken off `bytes`. kClosed: errno says why, 0 in good order.
+Transfer send_all(int fd, std::string_view& bytes, Store::Deadline deadline) {
   while (!bytes.empty()) {
     ssize_t n = ::send(fd, bytes.data(), bytes.size(), MSG_NOSIGNAL);
     if (n > 0) {
@@ -38,40 +40,35 @@ Transfer send_all(int fd, std::string_view bytes, Store::Deadline deadline) {
   return Transfer::kDone;
 }
 
+// What is there, at least one byte; kClosed: as of send_all().
+Transfer receive_some(int fd, char* target, size_t* size, Store::Deadline deadline) {
+  while (true) {
+    const ssize_t n = ::recv(fd, target, *size, 0);
+    if (n > 0) {
+      *size = static_cast<size_t>(n);
+      return Transfer::kDone;
+    }
+    if (n == 0) errno = 0;
+    if (n == 0 || (errno != EAGAIN && errno != EINTR)) return Transfer::kClosed;
+    if (errno == EAGAIN && !wait_ready(fd, POLLIN, deadline)) return Transfer::kTimeout;
+  }
+}
+
 // Exactly `size` bytes, a bound that the caller has checked.
 Transfer receive_all(int fd, size_t size, Store::Deadline deadline, std::string* bytes) {
   bytes->resize(size);
-  size_t have = 0;
-  while (have < size) {
-    ssize_t n = ::recv(fd, bytes->data() + have, size - have, 0);
-    if (n > 0) {
-      have += static_cast<size_t>(n);
-    } else if (n < 0 && errno == EAGAIN) {
-      if (!wait_ready(fd, POLLIN, deadline)) return Transfer::kTimeout;
-    } else if (n == 0 || errno != EINTR) {
-      return Transfer::kClosed;
-    }
+  for (size_t have = 0; have < size;) {
+    size_t some = size - have;
+    const Transfer result = receive_some(fd, bytes->data() + have, &some, deadline);
+    if (result != Transfer::kDone) return result;
+    have += some;
   }
   return Transfer::kDone;
 }
 
-// Exactly `size` bytes, from the front of `plain`, to which all that has come is added.
-Transfer receive_opened(int fd, size_t size, Store::Deadline deadline, TextSeal& seal, std::string& plain,
-                        std::string* bytes) {
-  while (plain.size() < size) {
-    char buffer[16 * 1024];
-    const ssize_t n = ::recv(fd, buffer, sizeof buffer, 0);
-    if (n > 0) {
-      if (!seal.open({buffer, static_cast<size_t>(n)}, plain)) return Transfer::kForged;
-    } else if (n < 0 && errno == EAGAIN) {
-      if (!wait_ready(fd, POLLIN, deadline)) return Transfer::kTimeout;
-    } else if (n == 0 || errno != EINTR) {
-      return Transfer::kClosed;
-    }
-  }
-  *bytes = plain.substr(0, size);
-  plain.erase(0, size);
-  return Transfer::kDone;
+std::string ending(int number) {
+  if (number == 0 || number == ECONNRESET || number == EPIPE) return "the process that serves it ended";
+  return fmt::format("its host, or the network to it, gives no sign of life ({})", std::strerror(number));
 }
 
 // The server's uid is checked too: another user could put a socket there first.
@@ -141,6 +138,7 @@ bool StreamStore::try_connect(Deadline deadline, std::string* why) {
       *why = fmt::format("{}: {}", address.text(), std::strerror(errno));
       continue;
     }
+    if (address.family() != AF_UNIX) tune_control_socket(socket.get(), options_.silence_ms);
     if (shake_hands(std::move(socket), address, attempt, why)) return true;
   }
   return false;
@@ -157,7 +155,8 @@ bool StreamStore::shake_hands(Descriptor socket, const SocketAddress& address, D
   hello.job_id = bounded_job_id(options_.job_id);
   hello.ciphers = options_.encrypt ? own_ciphers() : 0;
   DialerHandshake handshake(hello, options_.auth);
-  if (send_all(socket.get(), handshake.hello(), deadline) != Transfer::kDone) return false;
+  std::string_view hello_bytes = handshake.hello();
+  if (send_all(socket.get(), hello_bytes, deadline) != Transfer::kDone) return false;
   std::string begin, rest;
   if (receive_all(socket.get(), kWireMagic.size(), deadline, &begin) != Transfer::kDone) return false;
   if (begin == kWireMagic &&
@@ -170,19 +169,19 @@ bool StreamStore::shake_hands(Descriptor socket, const SocketAddress& address, D
     return false;
   }
   if (!verdict.welcome) refuse(where, verdict.error);
-  if (send_all(socket.get(), handshake.confirm(), deadline) != Transfer::kDone) return false;
+  const std::string confirm = handshake.confirm();
+  std::string_view confirm_bytes = confirm;
+  if (send_all(socket.get(), confirm_bytes, deadline) != Transfer::kDone) return false;
   socket_ = std::move(socket);
   seal_.use(handshake.keys());
-  plain_.clear();
-  reached_ = true;
   owner_ = ::getpid();
   return true;
 }
 
 void StreamStore::lost(const std::string& why) {
   socket_.reset();
-  throw Exception(ErrorCode::kBootstrap,
-                  fmt::format("the store at {} is gone ({}): the process that serves it ended", options_.name, why));
+  gone_ = why;
+  throw Exception(ErrorCode::kBootstrap, fmt::format("the store at {} is gone: {}", options_.name, why));
 }
 
 void StreamStore::late(const std::string& key) const {
@@ -190,43 +189,54 @@ void StreamStore::late(const std::string& key) const {
                   fmt::format("the store at {} had no answer about \"{}\" before the deadline", options_.name, key));
 }
 
-StoreReply StreamStore::transact(const StoreRequest& request, Deadline deadline) {
+StoreReply StreamStore::transact(StoreRequest request, Deadline deadline) {
   check_store_entry(request.key, request.first);
   check_store_entry(request.key, request.second);
   if (owner_ != 0 && owner_ != ::getpid()) {
     throw Exception(ErrorCode::kInvalid, "this store was opened before fork(): a child must open its own");
   }
-  if (!socket_.valid()) {
-    std::string why;
-    if (!reached_) {
-      connect(deadline);
-    } else if (!try_connect(deadline, &why)) {
-      if (Clock::now() >= deadline) late(request.key);  // it may only be busy
-      lost(why);
-    }
+  if (!gone_.empty()) lost(gone_);
+  if (!socket_.valid()) connect(deadline);
+  send_rest(request.key, deadline);  // of an earlier call: so it is one request at most
+  request.number = ++requests_;
+  seal_.seal(encode_request(request), rest_);
+  send_rest(request.key, deadline);
+  StoreReply reply = next_reply(request.key, deadline);
+  while (reply.number != request.number) reply = next_reply(request.key, deadline);
+  if (reply.status == StoreStatus::kRefused) throw Exception(ErrorCode::kBootstrap, reply.value);
+  return reply;
+}
+
+void StreamStore::send_rest(const std::string& key, Deadline deadline) {
+  std::string_view left = rest_;
+  const Transfer result = send_all(socket_.get(), left, deadline);
+  const int number = errno;
+  rest_.erase(0, rest_.size() - left.size());
+  if (result == Transfer::kClosed) lost(ending(number));
+  if (result == Transfer::kTimeout) late(key);
+}
+
+// The next `size` bytes; they stay until the caller takes them off, so that a call that runs out here loses nothing.
+std::string_view StreamStore::peek(const std::string& key, size_t size, Deadline deadline) {
+  while (plain_.size() < size) {
+    char buffer[16 * 1024];
+    size_t some = sizeof buffer;
+    const Transfer result = receive_some(socket_.get(), buffer, &some, deadline);
+    if (result == Transfer::kClosed) lost(ending(errno));
+    if (result == Transfer::kTimeout) late(key);
+    if (!seal_.open({buffer, some}, plain_)) lost("its answer was changed on its way");
   }
-  std::string bytes;
-  seal_.seal(encode_request(request), bytes);
-  const auto receive = [&](size_t size) {
-    return receive_opened(socket_.get(), size, deadline, seal_, plain_, &bytes);
-  };
-  Transfer result = send_all(socket_.get(), bytes, deadline);
-  if (result == Transfer::kDone) result = receive(kFrameHeadBytes);
-  if (result == Transfer::kDone) {
-    size_t body_bytes = decode_frame_head(bytes);
-    if (body_bytes > kMaxReplyBodyBytes) lost("it sent an answer of an impossible length");
-    result = receive(body_bytes);
-  }
-  if (result == Transfer::kForged) lost("its answer was changed on its way");
-  if (result == Transfer::kClosed) lost("it closed the connection");
-  if (result == Transfer::kTimeout) {
-    socket_.reset();
-    late(request.key);
-  }
-  std::optional<StoreReply> reply = decode_reply(bytes);
-  if (!reply) lost("it sent a malformed answer");
-  if (reply->status == StoreStatus::kRefused) throw Exception(ErrorCode::kBootstrap, reply->value);
-  return *reply;
+  return std::string_view(plain_).substr(0, size);
+}
+
+StoreReply StreamStore::next_reply(const std::string& key, Deadline deadline) {
+  const size_t body_bytes = decode_frame_head(peek(key, kFrameHeadBytes, deadline));
+  if (body_bytes > kMaxReplyBodyBytes) lost("it sent an answer of an impossible length");
+  const std::string_view body = peek(key, kFrameHeadBytes + body_bytes, deadline).substr(kFrameHeadBytes);
+  std::optional<StoreReply> reply = decode_reply(body);
+  if (!reply || reply->number > requests_) lost("it sent a malformed answer");
+  plain_.erase(0, kFrameHeadBytes + body_bytes);
+  return *std::move(reply);
 }
 
 void StreamStore::put(std::string_view key, std::string_view value, Deadline deadline) {
@@ -255,6 +265,10 @@ std::string StreamStore::compare_set(std::string_view key, std::string_view expe
   return transact({StoreOperation::kCompareSet, std::string(key), std::string(expected), std::string(desired), 0},
                   deadline)
       .value;
+}
+
+void StreamStore::leave_will(std::string_view key, std::string_view value, Deadline deadline) {
+  transact({StoreOperation::kWill, std::string(key), std::string(value), "", 0}, deadline);
 }
 
 bool StreamStore::remove(std::string_view key, Deadline deadline) {

@@ -15,8 +15,8 @@
 
 namespace rondo {
 
-// The client of a StoreServer, over TCP or a unix socket. A call that runs out gives up the connection (its answer may
-// still be under way); the next call makes a new one.
+// The client of a StoreServer, over TCP or a unix socket, by one connection: its end is that of one of the two, also to
+// the server (leave_will). A call that runs out leaves it open, and the next one passes over the late answer.
 class StreamStore : public Store {
  public:
   struct Options {
@@ -28,6 +28,7 @@ class StreamStore : public Store {
     Authenticator auth;
     bool encrypt = false;
     int64_t handshake_ms = 5'000;  // for a listener to say who it is, before the client tries again
+    int64_t silence_ms = 9'000;    // without a sign of life of the server's host: it has gone (socket_options.h)
     Logger log;
   };
 
@@ -45,21 +46,29 @@ class StreamStore : public Store {
   std::string compare_set(std::string_view key, std::string_view expected, std::string_view desired,
                           Deadline deadline) override;
   bool remove(std::string_view key, Deadline deadline) override;
+  // Once this connection ends, in whatever way, the server puts `value` and, in words, why it ended there, if the key
+  // is not there yet. "": no more.
+  void leave_will(std::string_view key, std::string_view value, Deadline deadline);
 
  private:
   // True once connected; false if it is worth trying again, *why then says what happened.
   bool try_connect(Deadline deadline, std::string* why);
   bool shake_hands(Descriptor socket, const SocketAddress& address, Deadline deadline, std::string* why);
-  StoreReply transact(const StoreRequest& request, Deadline deadline);
+  StoreReply transact(StoreRequest request, Deadline deadline);
+  void send_rest(const std::string& key, Deadline deadline);
+  std::string_view peek(const std::string& key, size_t size, Deadline deadline);
+  StoreReply next_reply(const std::string& key, Deadline deadline);
   [[noreturn]] void lost(const std::string& why);
   [[noreturn]] void late(const std::string& key) const;
 
   Options options_;
   Descriptor socket_;
-  TextSeal seal_;         // of this connection
-  std::string plain_;     // what has come and was not taken
-  bool reached_ = false;  // the server was there once: from then on its absence means that it is gone
-  int owner_ = 0;         // the process that connected
+  TextSeal seal_;          // of this connection
+  std::string rest_;       // of requests, sealed, that has yet to be sent
+  std::string plain_;      // what has come and was not taken
+  std::string gone_;       // not empty: why the connection has ended
+  uint32_t requests_ = 0;  // the number of the last one
+  int owner_ = 0;          // the process that connected
 };
 
 }  // namespace rondo
