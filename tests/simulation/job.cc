@@ -108,7 +108,7 @@ void Job::live(Life& life) {
 
 void Job::count_end(const Life& life, const Exception& failure) {
   const ErrorCode code = failure.code();
-  if (!life.joined && life.began < report_.last_fault) {
+  if (!life.joined && life.began + kSecond < report_.last_fault) {
     report_.told = std::max(report_.told, machine_.now() - report_.last_fault);
   }
   const std::string what = fmt::format("life {} ends by {}: {}", life.number, error_code_name(code), failure.what());

@@ -19,7 +19,7 @@ struct Report {
   uint64_t steps = 0, digest = 0;
   uint64_t started = 0;  // the step in which the last rank came out of join()
   Time began = 0, ended = 0, last_fault = 0;
-  // The longest from the last fault to the failure of a join() that had begun before it.
+  // The longest from the last fault to the failure of a join() that had begun a second before it.
   Time told = 0;
   Time went_on = 0;  // the longest from the last fault to the next step that a rank committed; 0: none did
   int epochs = 0, finished = 0, left_out = 0, without_quorum = 0, failed = 0, killed = 0;  // ends of processes

@@ -407,7 +407,8 @@ void ControlPlane::probe_missing(Clock::time_point deadline) {
     for (int peer : missing) {
       if (peer < settings_.rank) continue;
       dialer_.knock(peer, deadline, [this, peer](const DialResult& result) {
-        if (result.error.code == ErrorCode::kPeerLost) control_failed(peer, result.error);
+        const ErrorCode code = result.error.code;
+        if (code == ErrorCode::kPeerLost || code == ErrorCode::kUnresponsive) control_failed(peer, result.error);
       });
     }
     probe_missing(deadline);
@@ -419,7 +420,8 @@ void ControlPlane::control_failed(int peer, const Error& error) {
     tell_start([&](StartLogic& start) { start.lost(now(), peer, error.message); });
   } else if (error.code != ErrorCode::kTimeout) {  // connect() has the same deadline, and names all that are missing
     const bool specific = error.code == ErrorCode::kAuthFailed || error.code == ErrorCode::kSystem;
-    const ErrorCode code = specific ? error.code : ErrorCode::kBootstrap;
+    const bool silent = error.code == ErrorCode::kUnresponsive;  // the network's, or a host's that has vanished
+    const ErrorCode code = specific ? error.code : silent ? ErrorCode::kNetwork : ErrorCode::kBootstrap;
     tell_start([&](StartLogic& start) { start.fail({code, error.message, {peer}}); });
   }
 }

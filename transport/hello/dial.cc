@@ -11,6 +11,7 @@
 #include "ring/base/system_error.h"
 #include "transport/hello/handshake.h"
 #include "transport/tcp/asio_socket.h"
+#include "transport/tcp/socket_options.h"
 
 namespace rondo {
 namespace {
@@ -52,19 +53,24 @@ class Dial::State : public std::enable_shared_from_this<Dial::State> {
   void attempt() {
     if (!done_) return;
     received_ = 0;
+    attempted_ = Clock::now();
     const Endpoint& endpoint = order_.endpoints[next_ % order_.endpoints.size()];
     try {
       const auto target = asio_endpoint(endpoint);
       socket_ = std::make_unique<AsioSocket>(io_, make_socket(target));
       set_buffers(socket_->get(), order_.tuning);
+      if (!carries_data()) tune_control_socket(socket_->get(), order_.tuning.silence_ms);
       if (::connect(socket_->get(), target.data(), static_cast<socklen_t>(target.size())) != 0 &&
           errno != EINPROGRESS && errno != EINTR) {
         return failed(errno);
       }
     } catch (const Exception& failure) {
-      return retry(failure.what(), Refused::kNo);
+      return retry(failure.what(), Sign::kOther);
     }
-    limit(std::min(order_.deadline, Clock::now() + order_.attempt), "no answer to the connection attempt");
+    // Each of its endpoints is tried within the silence.
+    const auto attempt = std::min<Clock::duration>(order_.attempt, silence() / order_.endpoints.size());
+    limit(std::min({order_.deadline, attempted_ + attempt, std::min(silent_since_, attempted_) + silence()}),
+          "no answer to the connection attempt", Sign::kNone);
     socket_->when_writable([self = shared_from_this()](asio::error_code failure) {
       if (!failure && self->done_) self->connected();
     });
@@ -77,10 +83,10 @@ class Dial::State : public std::enable_shared_from_this<Dial::State> {
     std::string why;
     // The socket's buffer is empty, so all of it fits at once.
     if (send_some(socket_->get(), handshake_->hello(), why) != static_cast<long>(kHelloBytes)) {
-      return retry(why, Refused::kNo);
+      return retry(why, Sign::kOther);
     }
     // The peer may be busy with its start: it answers once it knows all ranks.
-    limit(order_.deadline, "it accepts connections and does not answer");
+    limit(order_.deadline, "it accepts connections and does not answer", Sign::kOther);
     wait();
   }
 
@@ -95,7 +101,7 @@ class Dial::State : public std::enable_shared_from_this<Dial::State> {
     while (received_ < kAnswerBytes) {
       const long moved = receive_some(socket_->get(), bytes_.data() + received_, kAnswerBytes - received_, why);
       if (moved == 0) return wait();
-      if (moved < 0) return retry(why, Refused::kNo);
+      if (moved < 0) return retry(why, errno == ETIMEDOUT ? Sign::kNone : Sign::kOther);
       received_ += static_cast<size_t>(moved);
     }
     judge();
@@ -103,39 +109,45 @@ class Dial::State : public std::enable_shared_from_this<Dial::State> {
 
   void judge() {
     const auto [welcome, busy, error] = handshake_->judge({bytes_.data(), bytes_.size()});
-    if (busy || error.code == ErrorCode::kProtocol) return retry(error.message, Refused::kNo);
+    if (busy || error.code == ErrorCode::kProtocol) return retry(error.message, Sign::kOther);
     if (!welcome) {
       return finish({{}, {error.code, fmt::format("{} at {}: {}", order_.peer, where(), error.message), {}}});
     }
     std::string why;
     if (send_some(socket_->get(), handshake_->confirm(), why) != static_cast<long>(kConfirmBytes)) {
-      return retry(why, Refused::kNo);
+      return retry(why, Sign::kOther);
     }
     finish({{socket_->detach(), handshake_->keys()}, {}});
   }
 
   void failed(int number) {
     if (cause_of(number) != Cause::kRefused) {
-      return retry(std::strerror(number), number == ECONNREFUSED ? Refused::kYes : Refused::kNo);
+      const bool none = number == ETIMEDOUT || number == EHOSTUNREACH || number == ENETUNREACH;
+      return retry(std::strerror(number), number == ECONNREFUSED ? Sign::kRefused : none ? Sign::kNone : Sign::kOther);
     }
     // This process may not connect, or cannot: another try would end alike.
     finish({{}, system_error(fmt::format("connecting to {} at {}", order_.peer, where()), number)});
   }
 
-  enum class Refused { kNo, kYes };
-  void retry(const std::string& why, Refused refused) {
+  enum class Sign { kNone, kRefused, kOther };  // of life, of the peer
+  void retry(const std::string& why, Sign sign) {
     socket_.reset();
     timer_.cancel();
     ++stage_;
     const auto now = Clock::now();
-    if (refused == Refused::kNo) {
-      refused_since_ = Clock::time_point::max();
-    } else {
-      refused_since_ = std::min(refused_since_, now);
-    }
+    refused_since_ = sign == Sign::kRefused ? std::min(refused_since_, now) : Clock::time_point::max();
+    silent_since_ = sign == Sign::kNone ? std::min(silent_since_, attempted_) : Clock::time_point::max();
     const std::string message = fmt::format("connecting to {} at {}: {}", order_.peer, where(), why);
     if (refused_since_ != Clock::time_point::max() && now - refused_since_ >= kRefusalPatience) {
       return finish({{}, {ErrorCode::kPeerLost, message, {}}});
+    }
+    if (sign == Sign::kNone && now - silent_since_ >= silence()) {
+      return finish(
+          {{},
+           {ErrorCode::kUnresponsive,
+            message + "; its host has given no sign of life for the suspicion: it has vanished, or a firewall "
+                      "drops what is sent there",
+            {}}});
     }
     if (now + pause_ >= order_.deadline) return finish({{}, {ErrorCode::kTimeout, message, {}}});
     ++next_;
@@ -146,11 +158,19 @@ class Dial::State : public std::enable_shared_from_this<Dial::State> {
     });
   }
 
-  void limit(Clock::time_point when, const char* why) {
+  bool carries_data() const {
+    return order_.hello && (order_.hello->role == Role::kData || order_.hello->role == Role::kStream);
+  }
+
+  Clock::duration silence() const {
+    return order_.tuning.silence_ms > 0 ? milliseconds(order_.tuning.silence_ms) : std::chrono::hours(24 * 365);
+  }
+
+  void limit(Clock::time_point when, const char* why, Sign sign) {
     timer_.expires_at(when);
     // A timer that has run out just before it was set anew calls its handler without an error.
-    timer_.async_wait([self = shared_from_this(), why, stage = ++stage_](asio::error_code failure) {
-      if (!failure && self->done_ && self->stage_ == stage) self->retry(why, Refused::kNo);
+    timer_.async_wait([self = shared_from_this(), why, sign, stage = ++stage_](asio::error_code failure) {
+      if (!failure && self->done_ && self->stage_ == stage) self->retry(why, sign);
     });
   }
 
@@ -173,7 +193,9 @@ class Dial::State : public std::enable_shared_from_this<Dial::State> {
   size_t next_ = 0;     // endpoint
   uint64_t stage_ = 0;  // counts what the timer limits
   milliseconds pause_ = kFirstPause;
+  Clock::time_point attempted_{};
   Clock::time_point refused_since_ = Clock::time_point::max();
+  Clock::time_point silent_since_ = Clock::time_point::max();
 };
 
 Dial::Dial(asio::io_context& io, DialOrder order, std::function<void(DialResult)> done)

@@ -34,8 +34,9 @@ struct DialOrder {
 
 struct DialResult {
   SecuredSocket socket;  // welcomed; or invalid, and
-  // kPeerLost: nothing listens at an endpoint that the peer published; kTimeout; kAuthFailed; kNetwork: refused, with
-  // the peer's words; kSystem: this process may not connect.
+  // kPeerLost: nothing listens at an endpoint that the peer published; kUnresponsive: no sign of life of its host for
+  // tuning.silence_ms; kTimeout; kAuthFailed; kNetwork: refused, with the peer's words; kSystem: this process may not
+  // connect.
   Error error;
 };
 
