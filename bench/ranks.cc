@@ -52,7 +52,7 @@ std::optional<StreamLimit> limit_now(int world, uint64_t bytes) {
   return std::nullopt;
 }
 
-// Of raw TCP, at these sizes.
+// The limits by raw TCP, at these sizes.
 Limits limits_now(const std::vector<uint64_t>& sizes, const Machine& machine, int world) {
   Progress progress;
   Limits limits;

@@ -57,7 +57,7 @@ class Session {
       Measurement measured = measure(group_, exercise_of(c, placement, group_.size(), options_, extent.count),
                                      repeated(extent, options_.aggregate), options_.effort);
       for (double& us : measured.batch_us) us /= options_.aggregate * benchmark_messages(c.benchmark);
-      // Of the whole operation: in it each rank sends a row's bytes once.
+      // This time is of the whole operation, in which each rank sends a row's bytes once.
       measured.cpu_us /= options_.aggregate;
       measured_[static_cast<size_t>(placement)] = std::move(measured);
     }

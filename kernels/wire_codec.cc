@@ -14,7 +14,7 @@ const WireKernels& kernels_of(InstructionSet set, WireFormat format) {
   RONDO_CHECK(kernels.encode != nullptr, "a wire format that codes nothing");
   return kernels;
 }
-// Of elements in memory. As a wire format float16 keeps them in order.
+// The kernels for elements in memory. The wire format float16 keeps elements in order, so its kernels serve.
 const WireKernels& kernels_of(InstructionSet set, DType type) {
   RONDO_CHECK(type == DType::kFloat16 || type == DType::kBfloat16, "no type of 16 bits that is widened");
   const WireRow& wire = *available_kernel_table(set).wire;

@@ -31,7 +31,7 @@ struct Limits {
 
   // The limit of a buffer of that size, or up to a few elements a rank more.
   std::optional<StreamLimit> stream(int world, uint64_t bytes) const;
-  // Of each world and size the higher one.
+  // Keeps the higher limit of each world and size.
   void raise(const StreamLimit& limit);
 };
 

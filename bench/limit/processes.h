@@ -28,7 +28,7 @@ struct Meeting {
   std::atomic<uint64_t> arrived{0};
   std::atomic<bool> failed{false};  // a rank gave up: none waits for it
   std::atomic<uint64_t> enough{0};  // rank 0's word: behind meeting number n there is no further batch
-  // Of the batches with even and with odd numbers; rank 0 takes the time of one while the next one is under way.
+  // The slowest times of batches with even and with odd numbers: rank 0 takes one while the next batch is under way.
   std::atomic<double> slowest_us[2] = {0, 0};
   std::atomic<double> result_us{0};
   char error[240] = {};  // of a rank that failed

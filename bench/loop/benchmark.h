@@ -47,7 +47,7 @@ bool benchmark_fits(Benchmark benchmark, int world);
 
 // Messages that a rank sends or awaits in an operation; times are of one of them. A ping-pong's are there and back.
 int benchmark_messages(Benchmark benchmark);
-// As many receives are posted, each for memory of its own, and then as many sends started, before one is waited for.
+// A burst posts so many receives, each for memory of its own, and starts so many sends, before it waits for one.
 inline constexpr int kBurstMessages = 64;
 // In a ping-pong or a burst.
 constexpr int partner_of(int rank) { return rank ^ 1; }

@@ -19,7 +19,7 @@ struct Machine {
   double load_average = 0;                       // runnable tasks over the last minute, when this was read
   ProcessorTicks ticks;                          // when this was read
 
-  // Of all processors' time since this was read, what a hypervisor gave to other machines.
+  // The share of all processors' time since this was read that a hypervisor gave to other machines.
   double steal_share() const { return bench::steal_share(ticks, ticks_now()); }
 
   // What a cached limit is valid for: everything but the load and the memory.

@@ -8,7 +8,7 @@ namespace rondo::bench {
 // "Steal" is what top(1) calls st: the time that a virtual machine's processors had something to run and the hypervisor
 // ran another machine instead. The figures of that time are its neighbor's, not the library's.
 
-// Of all processors since the machine started, in the kernel's ticks (10 ms each, mostly).
+// Time of all processors since the machine started, in the kernel's ticks (10 ms each, mostly).
 struct ProcessorTicks {
   uint64_t total = 0;
   uint64_t steal = 0;

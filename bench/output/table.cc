@@ -53,7 +53,7 @@ std::string latency_text(const std::vector<Row>& rows, const Limits& limits) {
 
 // "4 ranks reach 1.80 GB/s of bus bandwidth (all_reduce, 64 MiB, in place);", and on a line of its own, because a line
 // has at most 100 columns, "the limit here is 2.10 GB/s, by raw TCP".
-// Of the rows with a limit, if there are such.
+// Rows with a limit are preferred, if there are any.
 std::string rate_text(const std::vector<Row>& rows) {
   const Row& best = *std::max_element(rows.begin(), rows.end(), [](const Row& a, const Row& b) {
     return std::pair(a.limit_gbps.has_value(), a.busbw_gbps) < std::pair(b.limit_gbps.has_value(), b.busbw_gbps);

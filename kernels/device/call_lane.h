@@ -20,7 +20,7 @@
 namespace rondo {
 namespace {
 
-// Of the threads of a lane together (shared memory of a block).
+// What the threads of a lane share (shared memory of a block).
 struct LaneState {
   uint32_t call, messages, first_pass;
   bool failed, done;
@@ -332,7 +332,7 @@ class CallLane {
     }
   }
 
-  // Of this lane and call, the post of `from` at `rank`.
+  // The post of `from` at `rank`, of this lane and call.
   RONDO_INLINE Byte* post_at(uint32_t rank, uint32_t from) {
     const uint64_t place = (uint64_t(m_.lane()) * 2 + turn()) * call_.world + from;
     return static_cast<Byte*>(call_.posts[rank]) + place * kPostedBytes * call_.post_bytes;

@@ -60,8 +60,8 @@ struct DeviceControl {
   uint32_t replays;  // own: calls of graphs that are over
 };
 
-// Of a lane that waits: looks at its word before it asks for the time, and nanoseconds before it looks for a stop, in
-// the host's memory, which is 1 us away: all lanes do so, which slows down those that work.
+// A lane that waits looks at its word so often before it asks for the time, and so many nanoseconds pass before it
+// looks for a stop, in the host's memory, which is 1 us away: all lanes do so, which slows down those that work.
 inline constexpr uint32_t kLooksBetweenClocks = 64;
 inline constexpr uint64_t kNsBetweenStops = 1'000'000;
 
@@ -88,7 +88,7 @@ bool is_at_work(const CallStatus& status, Load load) {
   };
   return !ended(status.started, status.passed) || !ended(status.replays_started, status.replays_passed);
 }
-// Of another rank: whether its kernels may touch memory of this one.
+// Whether another rank's kernels may touch memory of this one.
 template <class Load>
 bool may_touch(const CallStatus& other, Load load) {
   return load(other.stop) == 0 || is_at_work(other, load);
@@ -141,7 +141,7 @@ struct CallPass {
 // The kernel of a dtype, rondo_call_N: signed and unsigned integers share one.
 constexpr int kernel_of(int dtype) { return dtype < 8 ? dtype / 2 * 2 : dtype; }
 
-// Of a ring of kMaxDeviceRanks.
+// What a ring of kMaxDeviceRanks needs.
 inline constexpr uint32_t kMaxCallSteps = 160, kMaxCallPasses = 32, kMaxCallRefs = 96;
 
 // Passed to kernels by value: fewer than the 4,096 bytes that a kernel takes.

@@ -12,7 +12,7 @@
 namespace rondo {
 namespace {
 
-// Of FuncLoad.
+// The oldest version of CUDA that has FuncLoad.
 constexpr int kOldestCuda = 12040;
 constexpr int kLongestName = 256;
 // Unless CUDA_DEVICE_MAX_CONNECTIONS says otherwise.
@@ -32,7 +32,7 @@ int driver_setting(const char* name, int otherwise) {
 
 cuda::Pointer at(const void* memory) { return reinterpret_cast<cuda::Pointer>(memory); }
 
-// Of the calling thread, or of its current context.
+// Whether this is the default stream of the calling thread, or of its current context.
 bool is_default(DeviceStream stream) { return reinterpret_cast<uintptr_t>(stream) <= cuda::kStreamPerThread; }
 
 }  // namespace
@@ -348,7 +348,7 @@ DeviceStatus DeviceDriver::fold(const DeviceFold& fold, DeviceStream stream) con
     call.refs[i].offset = reinterpret_cast<uintptr_t>(at);
   }
   return in(stream, [&](Gpu& gpu) {
-    // As if all pointers lay well.
+    // The blocks wanted if all pointers are aligned.
     const uint64_t wanted =
         (fold.count * dtype_bytes(DType(fold.dtype)) / kPacketBytes + kThreadsABlock) / kThreadsABlock;
     return launch(gpu, call, static_cast<uint32_t>(std::min<uint64_t>(wanted, gpu.blocks())), stream);

@@ -29,7 +29,7 @@ inline constexpr uint8_t kCopies = kFolds;
 // The widest access of a GPU that all compute capabilities have.
 inline constexpr uint64_t kPacketBytes = 16;
 
-// Of every launch: 1,024 threads a multiprocessor with at most 64 registers each, 32 KiB of loads or more in flight,
+// Every launch has 1,024 threads a multiprocessor with at most 64 registers each, 32 KiB of loads or more in flight,
 // where memory of 3.4 TB/s needs 16 KiB at 600 ns.
 inline constexpr uint32_t kThreadsABlock = 256;
 inline constexpr uint32_t kBlocksAMultiprocessor = 4;

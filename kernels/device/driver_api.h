@@ -110,7 +110,7 @@ struct Copy2D {
   Copy2DSide from, to;
   size_t row_bytes, rows;
 };
-// Of StreamBatchMemOp.
+// An operation of StreamBatchMemOp.
 struct MemoryOperation {
   int operation;
   Pointer address;

@@ -9,7 +9,7 @@ namespace {
 
 using ThreadFold = void (*)(const Pass& pass, ThreadPlace place);
 
-// Of one dtype by Fold; nullptr where the pair is not defined.
+// The folds of one dtype, by Fold; nullptr where the pair is not defined.
 struct ThreadFolds {
   ThreadFold folds[kFolds];
 };

@@ -27,7 +27,7 @@ RONDO_INLINE uint64_t escapes_of(const Codes& codes, size_t group) {
   }
   return mask;
 }
-// Of the lowest bit.
+// The element that the lowest bit of the mask stands for.
 RONDO_INLINE size_t element_of(uint64_t mask, size_t group) {
   const auto bit = static_cast<size_t>(__builtin_ctzll(mask));
   return 64 * group + 8 * (bit % 8) + bit / 8;

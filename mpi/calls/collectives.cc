@@ -61,7 +61,7 @@ Data data(const void* at, MPI_Count count, MPI_Datatype type) {
   const Type& of = used_type(type);
   return {const_cast<void*>(at), count, of.shared_from_this()};
 }
-// Of a call in which this rank gives no such buffer.
+// The buffer of a call in which this rank gives none.
 Data nothing() { return {nullptr, 0, byte_type()}; }
 
 template <typename Count, typename Displacement>

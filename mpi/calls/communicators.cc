@@ -54,7 +54,7 @@ std::vector<Choice> all_choices(Comm& comm, Choice own) {
   for (size_t r = 0; r < all.size(); r += 2) made.push_back({all[r], all[r + 1]});
   return made;
 }
-// Of `count` ranks from `first` on, those with the color, ordered by key; counted from `first`.
+// Those of `count` ranks from `first` on that have the color, ordered by key; counted from `first`.
 std::vector<int> chosen(const std::vector<Choice>& all, int first, size_t count, int color) {
   std::vector<int> ranks;
   const auto of = [&](int r) -> const Choice& { return all[static_cast<size_t>(first + r)]; };
@@ -177,7 +177,7 @@ int MPI_Comm_split_type(MPI_Comm comm, int split_type, int key, MPI_Info info, M
     require(shared || split_type == MPI_UNDEFINED || split_type == MPI_COMM_TYPE_HW_GUIDED ||
                 split_type == MPI_COMM_TYPE_HW_UNGUIDED || split_type == MPI_COMM_TYPE_RESOURCE_GUIDED,
             MPI_ERR_ARG, "the kind of split is not known");
-    // Of smaller parts of a host Rondo knows none, so that a split by them gives no communicator.
+    // Rondo knows no smaller parts of a host, so a split by them gives no communicator.
     const int host = of.engine->topology().host[static_cast<size_t>(of.first + of.rank)];
     *newcomm = publish(split(of, shared ? host : MPI_UNDEFINED, key));
   });

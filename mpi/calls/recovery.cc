@@ -13,7 +13,7 @@ using namespace rondo_mpi;
 
 namespace {
 
-// Of the first `count` of the ranks that have failed.
+// The group of the first `count` ranks that have failed.
 MPI_Group failed_group(const Comm& comm, size_t count) {
   auto group = std::make_shared<Group>();
   for (const int rank : failed(comm)) {

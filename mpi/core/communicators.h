@@ -21,7 +21,7 @@ std::shared_ptr<Comm> duplicate(Comm& comm);
 inline constexpr char kRevoked[] = "MPIX_Comm_revoke";
 // Ranks of the communicator whose failure this rank knows of.
 std::vector<int> failed(const Comm& comm);
-// Of the ranks that live, as far as this rank knows.
+// The communicator of the ranks that live, as far as this rank knows.
 rondo::Communicator& living(const Comm& comm);
 // The ranks that live agree which those are: living() from then on. Called by all of them.
 void leave_out_failed(Comm& comm);

@@ -113,7 +113,7 @@ struct Buffer {
 
 struct Comm : std::enable_shared_from_this<Comm> {
   MPI_Comm handle{};
-  // Of an intercommunicator: of both groups, that with the lower first rank first.
+  // An intercommunicator's has the ranks of both groups: those of the group with the lower first rank come first.
   std::shared_ptr<rondo::Communicator> engine;
   std::shared_ptr<rondo::Communicator> after;  // of those that live, once a rank has failed and they agreed on that
   int acknowledged = 0;                        // of failed(), the first so many
@@ -156,11 +156,12 @@ struct Request : std::enable_shared_from_this<Request> {
   std::function<void(Request&)> start;  // of a persistent one
   bool persistent = false;
   bool active = true;
-  // Of a partitioned send: what sends the parts when all are ready; until then one more than are not.
+  // For a partitioned send: `ready` sends the parts when all are ready; `unready` is one more than the parts that are
+  // not.
   int partitions = 0;
   std::atomic<int> unready{0};
   std::function<void(Request&)> ready;
-  // Of a generalized one.
+  // For a generalized request.
   MPI_Grequest_query_function* query = nullptr;
   MPI_Grequest_free_function* free = nullptr;
   MPI_Grequest_cancel_function* cancel = nullptr;

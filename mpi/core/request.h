@@ -18,7 +18,7 @@ bool cancelled(const MPI_Status& status);
 void set_bytes(MPI_Status& status, MPI_Count bytes);
 void set_cancelled(MPI_Status& status, bool flag);
 
-// Of a message that was received or probed.
+// The outcome of a message that was received or probed.
 Outcome outcome_of(const Comm& comm, const rondo::Message& message);
 
 // Whether the request is over; makes progress on it.

@@ -49,7 +49,7 @@ struct World {
   Table<Info> infos{MPI_INFO_NULL, MPI_ERR_INFO};
   Table<Session> sessions{MPI_SESSION_NULL, MPI_ERR_SESSION};
 
-  // Of MPI_Init and MPI_Session_init: how many of them have not been finalized.
+  // `users`: how many calls of MPI_Init and MPI_Session_init have not been finalized.
   std::mutex mutex;
   int users = 0;
   std::atomic<bool> initialized{false}, finalized{false};

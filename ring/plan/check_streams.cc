@@ -19,7 +19,7 @@ using Clock = std::vector<uint32_t>;
 
 constexpr uint32_t kNoMessage = StreamEntry::kNone;
 
-// Of a block of a rank's memory, or of a place for messages: who has written it last, and who has read it since.
+// Who has last written a block of a rank's memory, or a place for messages, and who has read it since.
 struct History {
   int writer = -1;
   uint32_t written = 0;

@@ -66,7 +66,7 @@ class Member {
     return list;
   }
 
-  // As many blocks at a time as a link holds; both ends divide the lists alike.
+  // Blocks go as many at a time as a link holds; both ends divide the lists alike.
   void exchange(int k, Phase phase) {
     const int other = partner(k);
     const bool reduces = phase == Phase::kScatterReduce;

@@ -18,8 +18,8 @@ inline constexpr uint32_t kStreamWords = 6;
 inline constexpr uint32_t kStreamSlots = 2;
 
 //
-// Of a plan in which each rank sends at most one message to each other, straight from its input (Algorithm::kDirect),
-// messages are *posts*: words that say themselves of which call they are, so that nothing else orders them. A rank has
+// *Posts* are the messages of a plan in which each rank sends at most one to each other, straight from its input
+// (Algorithm::kDirect): words that carry the number of their call, so that nothing else orders them. A rank has
 // two places for the post of each other one, which calls use in turn. Its word 0 orders nothing but these.
 struct StreamEntry {
   enum class Kind : uint8_t {
@@ -53,7 +53,7 @@ struct StreamProgram {
 // links to more ranks that are no posts, or with four barriers or more.
 StreamProgram lower(const Plan& plan);
 
-// Of a step that takes posts: what it takes is stored where it belongs.
+// Whether a step that takes posts stores what it takes where it belongs.
 bool takes_straight(const Plan& plan, const Step& step);
 
 }  // namespace rondo

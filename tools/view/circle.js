@@ -155,7 +155,7 @@ class Circle {
     cell.edge.setAttribute('class', 'edge' + (passing ? ' passing' : '') + (complete ? ' complete' : ''));
   }
 
-  // Of a cell without numbers; short where it is narrow.
+  // The name of a cell without numbers; short where it is narrow.
   cellName(cell, block) {
     const short = { data: '', input: 'in ', output: 'out ', staging: 'stg ' }[cell.row];
     if (cell.row !== 'data') return short + block;

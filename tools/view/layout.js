@@ -57,8 +57,8 @@ class Layout {
     if (n <= 2) return 220;
     if (n <= 4) return 204;
     const margin = this.run.hostCount > 1 ? 14 : 4, sine = Math.sin(Math.PI / n);
-    // Of the chord between neighbors, on the circle that the nodes leave room for: where they lie diagonally, squares
-    // have 1/sqrt(2) of it.
+    // The part of the chord between neighbors that a node takes, on the circle that the nodes leave room for: where they
+    // lie diagonally, squares have 1/sqrt(2) of the chord.
     const part = n <= 8 ? 0.84 : 0.69;
     return Math.min(132, part * 2 * sine * (CENTER - margin) / (1 + sine * part));
   }

@@ -14,7 +14,7 @@ void fill_in(std::string& text, std::string_view mark, const std::string& with) 
   text.replace(at, mark.size(), with);
 }
 
-// As text of a script element, which ends at the first "</".
+// The text of a script element, which ends at the first "</".
 std::string inside_script(const nlohmann::ordered_json& json) {
   std::string text;
   for (const char c : json.dump()) {

@@ -49,7 +49,7 @@ class Run {
     return cells;
   }
 
-  // Of a barrier: the ranks that each rank has heard from.
+  // The ranks that each rank has heard from, in a barrier.
   heard(position, clock) {
     const heard = this.totals.map((_, rank) => [rank]);
     for (const event of this.events) {
