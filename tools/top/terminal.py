@@ -43,8 +43,10 @@ class Terminal:
         """This document, or the last one once more."""
         self._screen.document = document or self._screen.document
         if self._screen.document:
-            lines = self._screen.lines(*shutil.get_terminal_size())
-            self._write("\033[H" + "\r\n".join(line + "\033[K" for line in lines) + "\033[J")
+            size = shutil.get_terminal_size()
+            lines = self._screen.lines(*size)
+            # Each line is cleared first: behind a full one the cursor stands on its last character.
+            self._write("\033[H\033[K" + "\r\n\033[K".join(lines) + ("\r\n\033[J" if len(lines) < size.lines else ""))
 
     def pause(self, seconds):
         """So long, or until a key wants no more: True."""
