@@ -159,7 +159,7 @@ def read_until(terminal, wanted):
     while wanted not in read:
         assert select.select([terminal], [], [], max(until - time.monotonic(), 0))[0], f"no {wanted!r} in {read[-500:]!r}"
         read += os.read(terminal, 1 << 16).decode(errors="replace")
-    rows = re.split(r"\033\[[0-9?]*[A-Za-z]|\r\n", read)
+    rows = re.split(r"\033\[[0-9?]*[A-Za-z]|[\r\n]+", read)
     assert max(map(len, rows)) <= 60, rows
 
 
