@@ -1,5 +1,7 @@
 #include <doctest/doctest.h>
+#include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/file.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -296,6 +298,14 @@ TEST_CASE("fault 58: another user's process is shut out of a store on a unix soc
   CHECK(WIFEXITED(status));
   CHECK(WEXITSTATUS(status) == 0);
   check_serving(served);  // this user's processes are heard
+}
+
+TEST_CASE("fault 58: a lock that another user may hold on a shared folder keeps no store from a socket in it") {
+  const test::Folder folder;
+  std::filesystem::permissions(folder.path(), std::filesystem::perms::all);
+  const Descriptor locked(::open(folder.path().c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  REQUIRE(::flock(locked.get(), LOCK_EX) == 0);
+  check_serving(Served(listen_unix(folder.path("store"), in_ms(2'000))));
 }
 
 TEST_CASE("fault 67: port: 100 restarts on one port in a row succeed, clients and all") {

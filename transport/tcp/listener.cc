@@ -61,7 +61,13 @@ SocketAddress choose(const std::vector<SocketAddress>& addresses, const std::str
 
 [[noreturn]] void fail(std::string message) { throw Exception(ErrorCode::kBootstrap, std::move(message)); }
 
-// An exclusive lock on the directory while sockets in it are inspected and replaced.
+// Whether no other user can lock it, or put anything there.
+bool is_own(const std::string& directory) {
+  struct stat info {};
+  return ::stat(directory.c_str(), &info) == 0 && info.st_uid == ::geteuid() && (info.st_mode & 022) == 0;
+}
+
+// An exclusive lock on a directory while sockets are inspected and replaced.
 class DirectoryLock {
  public:
   DirectoryLock(const std::string& directory, Store::Deadline deadline)
@@ -195,6 +201,8 @@ Listener listen_tcp(const std::string& host, uint16_t port, const std::string& a
 Listener listen_unix(const std::string& path, Store::Deadline deadline) {
   SocketAddress address = unix_address(path);
   std::string directory = parent_of(path);
+  // In /tmp another user may hold a lock for ever; this user's processes have one of their own.
+  if (!is_own(directory)) directory = private_directory();
   if (directory == private_directory()) make_private_directory();
   DirectoryLock lock(directory, deadline);
   if (directory == private_directory()) sweep(directory);
