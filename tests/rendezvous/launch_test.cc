@@ -72,6 +72,42 @@ TEST_CASE("launch: a process without a rank that knows where newcomers ask is on
   CHECK(failure({{"RONDO_JOIN", "file:///tmp/x"}}).says("RONDO_JOIN=\"file:///tmp/x\" is not allowed"));
 }
 
+TEST_CASE("launch: a world of one of the program's own, inside a job, meets nobody and takes none of its newcomers") {
+  const LaunchRequest alone{0, 1, "", ""};
+  const Variables ranks[] = {
+      {{"RONDO_RANK", "1"}, {"RONDO_WORLD_SIZE", "2"}},
+      {{"RANK", "0"}, {"WORLD_SIZE", "2"}, {"MASTER_ADDR", "a"}, {"MASTER_PORT", "1"}},
+      {{"PMI_RANK", "1"}, {"PMI_SIZE", "2"}, {"PMI_FD", "5"}},
+      {{"WORLD_SIZE", "2"}},
+  };
+  const Variables both{{"RONDO_RENDEZVOUS", "unix:///tmp/job"}, {"RONDO_JOIN", "unix:///tmp/door"}};
+  for (const Variables& rank : ranks) {
+    const Launch launch = find(with(rank, both), alone);
+    check_place(launch, {0, 1, 0, 1, 0, 1});
+    CHECK(launch.rendezvous == "");
+    CHECK(launch.newcomers == (rank.size() > 1 ? "" : "unix:///tmp/door"));
+  }
+  // The launcher's own world of one, and a rendezvous by name.
+  const Variables one{{"RONDO_RANK", "0"}, {"RONDO_WORLD_SIZE", "1"}};
+  CHECK(find(with(one, both), alone).newcomers == "unix:///tmp/door");
+  CHECK(find(ranks[0], {0, 1, "unix:///tmp/own", ""}).rendezvous == "unix:///tmp/own");
+}
+
+TEST_CASE("launch: an address with a space is refused on every rank, whether it needs it or not") {
+  for (const char* address : {" 127.0.0.1", "host\n", "a b"}) {
+    for (const char* nodes : {"1", "2"}) {
+      const Failure wrong = failure({{"RANK", "1"},
+                                     {"WORLD_SIZE", "2"},
+                                     {"GROUP_RANK", "0"},
+                                     {"GROUP_WORLD_SIZE", nodes},
+                                     {"MASTER_ADDR", address},
+                                     {"MASTER_PORT", "1"}});
+      CHECK(wrong.code == ErrorCode::kInvalid);
+      CHECK(wrong.says("MASTER_ADDR=\""));
+    }
+  }
+}
+
 TEST_CASE("launch: a program started plainly is rank 0 of a world of 1") {
   Launch launch = find({});
   check_place(launch, {0, 1, 0, 1, 0, 1});

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <optional>
 
 #include "ring/base/hash.h"
@@ -83,9 +84,19 @@ std::string tcp_rendezvous(const Environment& env, std::string_view host, uint16
   return url;
 }
 
+// A space before or behind it would be a name that cannot be found, on some ranks only where others need no name.
+std::string_view master_host(const Environment& env) {
+  const std::string_view host = env.text("MASTER_ADDR");
+  const auto is_blank = [](unsigned char letter) { return letter <= ' ' || letter == 0x7f; };
+  if (std::any_of(host.begin(), host.end(), is_blank)) {
+    reject_variable("MASTER_ADDR", host, "a host's name or address, without spaces");
+  }
+  return host;
+}
+
 // MASTER_ADDR with RONDO_MASTER_PORT or MASTER_PORT; "" without MASTER_ADDR.
 std::string master_rendezvous(const Environment& env, const Launch& launch) {
-  std::string_view host = env.text("MASTER_ADDR");
+  std::string_view host = master_host(env);
   if (host.empty()) return "";
   const char* port_name = env.has("RONDO_MASTER_PORT") ? "RONDO_MASTER_PORT" : "MASTER_PORT";
   if (!env.has(port_name)) invalid("MASTER_ADDR is set, but neither RONDO_MASTER_PORT nor MASTER_PORT is");
@@ -114,10 +125,10 @@ std::string torchrun_rendezvous(const Environment& env, const Launch& launch) {
   if (!env.has("MASTER_ADDR")) invalid("MASTER_ADDR is not set, although torchrun's other variables are");
   uint16_t port = port_of(env, "MASTER_PORT", 1);
   if (all_local(launch.place)) {
-    return private_socket("torchrun", fmt::format("{}:{} {}", env.text("MASTER_ADDR"), port, launch.job_id));
+    return private_socket("torchrun", fmt::format("{}:{} {}", master_host(env), port, launch.job_id));
   }
   if (port == 65535) reject_variable("MASTER_PORT", "65535", "below 65535 under torchrun, or RONDO_MASTER_PORT set");
-  return tcp_url(env.text("MASTER_ADDR"), static_cast<uint16_t>(port + 1));
+  return tcp_url(master_host(env), static_cast<uint16_t>(port + 1));
 }
 
 std::optional<Launch> read_plain(const Environment& env) {
@@ -219,6 +230,12 @@ std::optional<Launch> read_launcher_if_whole(const Environment& env) {
   }
 }
 
+// A world of one of the program's own: it meets nobody, though the environment says where the ranks of its job do.
+bool is_apart(const LaunchRequest& request, const std::optional<Launch>& found) {
+  return request.rank == 0 && request.world == 1 &&
+         !(found && found->place.rank == request.rank && found->place.world == request.world);
+}
+
 Launch apply_request(const LaunchRequest& request, const Environment& env) {
   bool whole = request.rank >= 0 && request.world >= 0;
   std::optional<Launch> found = whole ? read_launcher_if_whole(env) : read_launcher(env);
@@ -235,6 +252,7 @@ Launch apply_request(const LaunchRequest& request, const Environment& env) {
   if (!same) given = Place{given.rank, given.world, -1, -1, -1, -1};  // the launcher's facts are about another rank
   launch.place = given;
   launch.launcher = found ? launch.launcher : "program";
+  if (is_apart(request, found)) launch.rendezvous.clear();
   return launch;
 }
 
@@ -300,7 +318,10 @@ Launch find_launch_in(const LaunchRequest& request, const Environment& env) {
     invalid(fmt::format("rank {} of {} is not allowed: -1 leaves it to the environment", request.rank, request.world));
   }
   Launch launch;
-  const std::string newcomers(request.newcomers.empty() ? env.text("RONDO_JOIN") : request.newcomers);
+  const std::optional<Launch> job = read_launcher_if_whole(env);
+  const bool apart = is_apart(request, job);
+  const std::string newcomers(request.newcomers.empty() && !(apart && job) ? env.text("RONDO_JOIN")
+                                                                           : request.newcomers);
   check_door_addresses(newcomers);
   if (!newcomers.empty() && has_no_rank(request, env)) {
     launch = Launch{Place{-1, -1, -1, -1, -1, -1}, "", "", "newcomer", false};
@@ -313,7 +334,7 @@ Launch find_launch_in(const LaunchRequest& request, const Environment& env) {
 
   if (!request.rendezvous.empty()) {
     launch.rendezvous = request.rendezvous;
-  } else if (env.has("RONDO_RENDEZVOUS")) {
+  } else if (env.has("RONDO_RENDEZVOUS") && !apart) {
     launch.rendezvous = env.text("RONDO_RENDEZVOUS");
   } else if (launch.launcher == "program" && launch.place.world > 1) {
     launch.rendezvous = master_rendezvous(env, launch);
