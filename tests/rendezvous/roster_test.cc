@@ -17,6 +17,7 @@
 #include "tests/rendezvous/served.h"
 #include "tests/rendezvous/test_jobs.h"
 #include "tests/support/child.h"
+#include "transport/rendezvous/served_store.h"
 #include "transport/store/file_store.h"
 #include "transport/store/memory_store.h"
 
@@ -236,6 +237,26 @@ TEST_CASE(
     CHECK(std::chrono::steady_clock::now() - died < 2s);
     // Between the two exchanges a rank has words in neither.
     CHECK(looks.try_get("roster/verdict", soon()).has_value());
+  }
+}
+
+TEST_CASE("fault 36: roster: a second rank 0 is told which process has its rank, and so are those that wait") {
+  const test::Folder folder;
+  const std::string port = std::make_unique<test::Served>()->address().text();
+  for (const std::string& rendezvous : {port, "unix://" + folder.path("store")}) {
+    CAPTURE(rendezvous);
+    auto first = open_store(test::launch(0, 2, rendezvous), Config{}, soon());
+    auto waits = std::async(std::launch::async, [&] { return exchange(*first, 0, 2, "card", in_ms(2'000)).error; });
+    StreamStore looks(client_options(parse_rendezvous(rendezvous), test::launch(1, 2, rendezvous), Config{}));
+    looks.get("roster/card/0", soon());
+    try {
+      open_store(test::launch(0, 2, rendezvous), Config{}, in_ms(300));
+      FAIL("it is taken");
+    } catch (const Exception& second) {
+      CHECK(second.code() == ErrorCode::kBootstrap);
+      CHECK(std::string(second.what()).find("rank 0 is already taken by host ") == 0);
+    }
+    CHECK(waits.get().message.find("a second rank 0, host ") != std::string::npos);
   }
 }
 

@@ -107,6 +107,20 @@ void refuse_other_host(const RendezvousUrl& url, const Launch& launch, const Con
                   tcp_url(url.host, url.port)));
 }
 
+// After rank 0 could not listen. Throws what whoever does has to say: another rank 0 of this job, another job, another
+// program. Returns where nothing answers.
+void ask_occupant(const RendezvousUrl& url, const Launch& launch, const Config& config, Store::Deadline deadline) {
+  constexpr auto kPatience = std::chrono::seconds(2);
+  deadline = std::min<Store::Deadline>(deadline, std::chrono::steady_clock::now() + kPatience);
+  try {
+    StreamStore store(client_options(url, launch, config));
+    store.connect(deadline);
+    refuse_if_taken(store, launch.place.rank, launch.place.world, deadline, Logger(config.debug, launch.place.rank));
+  } catch (const Exception& failure) {
+    if (failure.code() != ErrorCode::kTimeout) throw;
+  }
+}
+
 std::string name_of(const RendezvousUrl& url) {
   if (url.kind == Kind::kUnix) return "unix://" + url.path;
   if (url.kind == Kind::kUnique) return fmt::format("{} (a unique id)", tcp_url(url.host, url.port));
@@ -220,7 +234,14 @@ StoreServer::Options server_options(const RendezvousUrl& url, const Launch& laun
 
 std::shared_ptr<Store> serve_store(const RendezvousUrl& url, const Launch& launch, const Config& config,
                                    Store::Deadline deadline, uint16_t* port_found) {
-  StoreServer::Options server = server_options(url, launch, config, deadline);
+  StoreServer::Options server;
+  try {
+    const auto now = std::chrono::steady_clock::now();
+    server = server_options(url, launch, config, now + (deadline - now) / 2);  // the rest is for ask_occupant()
+  } catch (const Exception& failure) {
+    if (failure.code() == ErrorCode::kBootstrap && url.port_file.empty()) ask_occupant(url, launch, config, deadline);
+    throw;
+  }
   server.world = launch.place.world;
   server.last_key = kRosterEndKey;
   SocketAddress address = server.listener.address;

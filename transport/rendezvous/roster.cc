@@ -52,7 +52,8 @@ struct Keys {
   std::string missing() const { return prefix + "/missing"; }
   // The last process that was refused, and why, in words.
   std::string refused() const { return prefix + "/refused"; }
-  // What everybody waits for: "complete <parts>", "failed <missing>", "declined <rank> <why>" or "lost <rank> <why>".
+  // What everybody waits for: "complete <parts> <whom rank 0 has seen refused>", "failed <missing>", "declined <rank>
+  // <why>" or "lost <rank> <why>".
   std::string verdict() const { return prefix + "/verdict"; }
   std::string told() const { return prefix + "/told"; }
   std::string part(size_t part) const { return fmt::format("{}/part/{}", prefix, part); }
@@ -164,6 +165,12 @@ class RosterExchange {
     tell(fmt::format("declined 0 {}", *declined_), present(missing));
   }
 
+  // As claim() does where the rank is taken, for a process that cannot even serve the store.
+  void refuse_if_taken() {
+    const auto there = store_.try_get(keys_.card(rank_), deadline_);
+    if (there) refuse_as_second({host_name(), static_cast<uint32_t>(::getpid()), 0, "", ""}, decode(*there, rank_));
+  }
+
  private:
   // --- entering
 
@@ -190,8 +197,11 @@ class RosterExchange {
     std::string mine = encode(card);
     std::string there = store_.compare_set(keys_.card(rank_), "", mine, deadline_);
     if (there == mine) return;
-    Card other = decode(there, rank_);
     withdraw_will();
+    refuse_as_second(card, decode(there, rank_));
+  }
+
+  [[noreturn]] void refuse_as_second(const Card& card, const Card& other) {
     tell_refusal(fmt::format("a second rank {}, host {} pid {}, was refused", rank_, card.host, card.pid));
     throw Exception(ErrorCode::kBootstrap,
                     fmt::format("rank {} is already taken by host {} pid {}; this process (host {} pid {}) is refused: "
@@ -350,7 +360,7 @@ class RosterExchange {
     for (size_t at = 0; at < bytes.size(); at += Store::kMaxValueBytes) {
       store_.put(keys_.part(parts++), std::string_view(bytes).substr(at, Store::kMaxValueBytes), deadline_);
     }
-    const std::string complete = fmt::format("complete {}", parts);
+    const std::string complete = fmt::format("complete {} {}", parts, refusal());
     const std::string verdict = store_.compare_set(keys_.verdict(), "", complete, deadline_);
     if (verdict == complete) return;
     await_told(cards_.size() - 1);
@@ -366,8 +376,15 @@ class RosterExchange {
       acknowledge();
       heed(verdict, refused);
     }
+    int parts = 0, read = 0;
+    std::sscanf(verdict.c_str(), "complete %d %n", &parts, &read);
+    if (const std::string refused = verdict.substr(static_cast<size_t>(read)); !refused.empty()) {
+      log_.warn(
+          fmt::format("the ranks have met, but {}: if another job meets here, too, its ranks and those of this one "
+                      "may be mixed; RONDO_JOB_ID or another port keeps them apart",
+                      refused));
+    }
     if (rank_ == 0) return cards_;
-    int parts = std::atoi(verdict.c_str() + 9);
     std::string table;
     for (int part = 0; part < parts; ++part) table += store_.get(keys_.part(static_cast<size_t>(part)), deadline_);
     ByteReader in(table);
@@ -503,6 +520,12 @@ void decline(std::string_view name, Store& store, int rank, int world, const Err
 
 void decline_roster(Store& store, int rank, int world, const Error& why, const Logger& log) {
   decline(kRoster, store, rank, world, why, log);
+}
+
+void refuse_if_taken(Store& store, int rank, int world, Store::Deadline deadline, const Logger& log) {
+  for (const std::string_view name : {kRoster, kHosts}) {
+    RosterExchange(store, {name, rank, world, deadline, log, {}}).refuse_if_taken();
+  }
 }
 
 std::vector<int> exchange_hosts(Store& store, int rank, int world, Store::Deadline deadline, const Logger& log,

@@ -30,6 +30,10 @@ std::vector<std::string> exchange_roster(Store& store, int rank, int world, std:
 // naming it, instead of waiting for it. Never throws; takes a second at most.
 void decline_roster(Store& store, int rank, int world, const Error& why, const Logger& log);
 
+// For a process that could not serve the store, since another one does: throws kBootstrap, naming it, if that is this
+// rank, and tells the ranks that wait.
+void refuse_if_taken(Store& store, int rank, int world, Store::Deadline deadline, const Logger& log);
+
 // Which ranks are on one host, found out before any of them listens: host[r] is the index of rank r's host, in order of
 // first appearance, equal on all ranks. To be followed by exchange_roster(), and throws what that does.
 std::vector<int> exchange_hosts(Store& store, int rank, int world, Store::Deadline deadline, const Logger& log,
