@@ -10,7 +10,7 @@ import threading
 import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import FunctionType
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, overload
 
 import numpy as np
 
@@ -32,6 +32,11 @@ from rondo.uneven import UnevenCalls
 from rondo.user_op import UserOp
 from rondo.wire import Wire
 from rondo.work import Matched, Message, Work
+
+if TYPE_CHECKING:
+    from typing import Unpack
+
+    from rondo._options import AllReduced, Moved, Reduced, Scanned, StreamedReduced, Timed, Waited, Wired, WiredReduced
 
 ANY_SOURCE = -1
 ANY_TAG = -1
@@ -163,6 +168,16 @@ class Communicator(UnevenCalls, native.Communicator, OfThisProcess):
 
     # --- collectives. Those without a body are in C++ (module/communicator.cc).
 
+    @overload
+    def all_reduce(
+        self, array: Array, op: str | UserOp = "sum", out: Array | None = None,
+        *, async_op: Literal[True], **options: Unpack[AllReduced]
+    ) -> Work: ...  # fmt: skip
+    @overload
+    def all_reduce(
+        self, array: Array, op: str | UserOp = "sum", out: Array | None = None,
+        *, async_op: bool = False, **options: Unpack[AllReduced]
+    ) -> Any: ...  # fmt: skip
     def all_reduce(
         self, array: Array, op: str | UserOp = "sum", out: Array | None = None, *, async_op: bool = False,
         timeout: float | None = None, algorithm: str | None = None, scalar: float | None = None,
@@ -179,6 +194,16 @@ class Communicator(UnevenCalls, native.Communicator, OfThisProcess):
         array([16, 20])
         """
 
+    @overload
+    def reduce(
+        self, array: Array, op: str | UserOp = "sum", root: int = 0, out: Array | None = None,
+        *, async_op: Literal[True], **options: Unpack[Reduced]
+    ) -> Work: ...  # fmt: skip
+    @overload
+    def reduce(
+        self, array: Array, op: str | UserOp = "sum", root: int = 0, out: Array | None = None,
+        *, async_op: bool = False, **options: Unpack[Reduced]
+    ) -> Any: ...  # fmt: skip
     def reduce(
         self, array: Array, op: str | UserOp = "sum", root: int = 0, out: Array | None = None, *, async_op: bool = False,
         timeout: float | None = None, algorithm: str | None = None, scalar: float | None = None, stream: Any = None, copy: bool = True,
@@ -191,6 +216,16 @@ class Communicator(UnevenCalls, native.Communicator, OfThisProcess):
         array([16, 20])
         """
 
+    @overload
+    def scan(
+        self, array: Array, op: str | UserOp = "sum", out: Array | None = None,
+        *, async_op: Literal[True], **options: Unpack[Scanned]
+    ) -> Work: ...  # fmt: skip
+    @overload
+    def scan(
+        self, array: Array, op: str | UserOp = "sum", out: Array | None = None,
+        *, async_op: bool = False, **options: Unpack[Scanned]
+    ) -> Any: ...  # fmt: skip
     def scan(
         self, array: Array, op: str | UserOp = "sum", out: Array | None = None, *, async_op: bool = False,
         timeout: float | None = None, algorithm: str | None = None, scalar: float | None = None, copy: bool = True,
@@ -201,12 +236,26 @@ class Communicator(UnevenCalls, native.Communicator, OfThisProcess):
         array([2, 4])
         """
 
+    @overload
+    def exscan(
+        self, array: Array, op: str | UserOp = "sum", out: Array | None = None,
+        *, async_op: Literal[True], **options: Unpack[Scanned]
+    ) -> Work: ...  # fmt: skip
+    @overload
+    def exscan(
+        self, array: Array, op: str | UserOp = "sum", out: Array | None = None,
+        *, async_op: bool = False, **options: Unpack[Scanned]
+    ) -> Any: ...  # fmt: skip
     def exscan(
         self, array: Array, op: str | UserOp = "sum", out: Array | None = None, *, async_op: bool = False,
         timeout: float | None = None, algorithm: str | None = None, scalar: float | None = None, copy: bool = True,
     ) -> Any:  # fmt: skip
         """scan() without this rank's own array: of ranks 0 to r - 1. On rank 0 `out` keeps its values."""
 
+    @overload
+    def broadcast(self, array: Array, root: int = 0, *, async_op: Literal[True], **options: Unpack[Wired]) -> Work: ...
+    @overload
+    def broadcast(self, array: Array, root: int = 0, *, async_op: bool = False, **options: Unpack[Wired]) -> Any: ...
     def broadcast(
         self, array: Array, root: int = 0, *, async_op: bool = False, timeout: float | None = None,
         algorithm: str | None = None, wire: Wire | str | None = None, stream: Any = None, copy: bool = True,
@@ -217,6 +266,12 @@ class Communicator(UnevenCalls, native.Communicator, OfThisProcess):
         array([1, 2])
         """
 
+    @overload
+    def all_gather(
+        self, array: Array, out: Array | None = None, *, async_op: Literal[True], **options: Unpack[Wired]
+    ) -> Work: ...
+    @overload
+    def all_gather(self, array: Array, out: Array | None = None, *, async_op: bool = False, **options: Unpack[Wired]) -> Any: ...
     def all_gather(
         self, array: Array, out: Array | None = None, *, async_op: bool = False, timeout: float | None = None,
         algorithm: str | None = None, wire: Wire | str | None = None, stream: Any = None, copy: bool = True,
@@ -230,6 +285,16 @@ class Communicator(UnevenCalls, native.Communicator, OfThisProcess):
                [3, 4]])
         """
 
+    @overload
+    def reduce_scatter(
+        self, array: Array, op: str | UserOp = "sum", out: Array | None = None,
+        *, async_op: Literal[True], **options: Unpack[WiredReduced]
+    ) -> Work: ...  # fmt: skip
+    @overload
+    def reduce_scatter(
+        self, array: Array, op: str | UserOp = "sum", out: Array | None = None,
+        *, async_op: bool = False, **options: Unpack[WiredReduced]
+    ) -> Any: ...  # fmt: skip
     def reduce_scatter(
         self, array: Array, op: str | UserOp = "sum", out: Array | None = None, *, async_op: bool = False,
         timeout: float | None = None, algorithm: str | None = None, scalar: float | None = None,
@@ -242,6 +307,14 @@ class Communicator(UnevenCalls, native.Communicator, OfThisProcess):
         array([2])                                                   #          array([4])
         """
 
+    @overload
+    def gather(
+        self, array: Array, root: int = 0, out: Array | None = None, *, async_op: Literal[True], **options: Unpack[Moved]
+    ) -> Work: ...
+    @overload
+    def gather(
+        self, array: Array, root: int = 0, out: Array | None = None, *, async_op: bool = False, **options: Unpack[Moved]
+    ) -> Any: ...
     def gather(
         self, array: Array, root: int = 0, out: Array | None = None, *, async_op: bool = False,
         timeout: float | None = None, algorithm: str | None = None, stream: Any = None, copy: bool = True,
@@ -253,6 +326,16 @@ class Communicator(UnevenCalls, native.Communicator, OfThisProcess):
                [1]])
         """
 
+    @overload
+    def scatter(
+        self, array: Array | None = None, root: int = 0, out: Array | None = None,
+        *, async_op: Literal[True], **options: Unpack[Moved]
+    ) -> Work: ...  # fmt: skip
+    @overload
+    def scatter(
+        self, array: Array | None = None, root: int = 0, out: Array | None = None,
+        *, async_op: bool = False, **options: Unpack[Moved]
+    ) -> Any: ...  # fmt: skip
     def scatter(
         self, array: Array | None = None, root: int = 0, out: Array | None = None, *, async_op: bool = False,
         timeout: float | None = None, algorithm: str | None = None, stream: Any = None, copy: bool = True,
@@ -267,6 +350,12 @@ class Communicator(UnevenCalls, native.Communicator, OfThisProcess):
         array([1, 1])
         """
 
+    @overload
+    def all_to_all(
+        self, array: Array, out: Array | None = None, *, async_op: Literal[True], **options: Unpack[Moved]
+    ) -> Work: ...
+    @overload
+    def all_to_all(self, array: Array, out: Array | None = None, *, async_op: bool = False, **options: Unpack[Moved]) -> Any: ...
     def all_to_all(
         self, array: Array, out: Array | None = None, *, async_op: bool = False, timeout: float | None = None,
         algorithm: str | None = None, stream: Any = None, copy: bool = True,
@@ -278,6 +367,10 @@ class Communicator(UnevenCalls, native.Communicator, OfThisProcess):
         array([10, 11])                                              #          array([20, 21])
         """
 
+    @overload
+    def barrier(self, *, async_op: Literal[True], **options: Unpack[Waited]) -> Work: ...
+    @overload
+    def barrier(self, *, async_op: bool = False, **options: Unpack[Waited]) -> Any: ...
     def barrier(self, *, async_op: bool = False, timeout: float | None = None, stream: Any = None) -> Any:
         """Returns when every rank has called it; with `stream`, the stream goes on when all streams have come to it.
 
@@ -286,6 +379,14 @@ class Communicator(UnevenCalls, native.Communicator, OfThisProcess):
 
     # --- many arrays
 
+    @overload
+    def all_reduce_many(
+        self, arrays: Iterable, op: str = "sum", *, async_op: Literal[True], **options: Unpack[StreamedReduced]
+    ) -> Work: ...
+    @overload
+    def all_reduce_many(
+        self, arrays: Iterable, op: str = "sum", *, async_op: bool = False, **options: Unpack[StreamedReduced]
+    ) -> Any: ...
     def all_reduce_many(
         self, arrays: Iterable, op: str = "sum", *, async_op: bool = False, timeout: float | None = None,
         algorithm: str | None = None, scalar: float | None = None, stream: Any = None,
@@ -431,6 +532,12 @@ class Communicator(UnevenCalls, native.Communicator, OfThisProcess):
         >>> group.sendrecv(mine, (group.rank + 1) % group.size, theirs, (group.rank - 1) % group.size)
         """
 
+    @overload
+    def probe(
+        self, source: int = ANY_SOURCE, tag: int = ANY_TAG, *, async_op: Literal[True], **options: Unpack[Timed]
+    ) -> Work: ...
+    @overload
+    def probe(self, source: int = ANY_SOURCE, tag: int = ANY_TAG, *, async_op: bool = False, **options: Unpack[Timed]) -> Any: ...
     def probe(
         self, source: int = ANY_SOURCE, tag: int = ANY_TAG, *, async_op: bool = False, timeout: float | None = None
     ) -> Any:
@@ -443,6 +550,14 @@ class Communicator(UnevenCalls, native.Communicator, OfThisProcess):
     def iprobe(self, source: int = ANY_SOURCE, tag: int = ANY_TAG) -> Message | None:
         """probe() that does not wait: None if there is no message yet."""
 
+    @overload
+    def mprobe(
+        self, source: int = ANY_SOURCE, tag: int = ANY_TAG, *, async_op: Literal[True], **options: Unpack[Timed]
+    ) -> Work: ...
+    @overload
+    def mprobe(
+        self, source: int = ANY_SOURCE, tag: int = ANY_TAG, *, async_op: bool = False, **options: Unpack[Timed]
+    ) -> Any: ...
     def mprobe(
         self, source: int = ANY_SOURCE, tag: int = ANY_TAG, *, async_op: bool = False, timeout: float | None = None
     ) -> Any:
@@ -650,7 +765,8 @@ class Communicator(UnevenCalls, native.Communicator, OfThisProcess):
     def __exit__(self, kind, error, trace) -> None:
         ends_well = kind is SystemExit and error.code in (None, 0)
         if kind is not None and not ends_well and self._handle is not None:
-            self.abort(f"{kind.__name__}: {error}")
+            cause = error.__context__ if kind is SystemExit and error.__context__ else error
+            self.abort(f"{type(cause).__name__}: {cause}")
         self.close()
 
     # --- inside

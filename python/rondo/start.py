@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import functools
 import os
-import re
 import sys
+import threading
 import time
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING
+from types import FrameType
+from typing import TYPE_CHECKING, NamedTuple, NoReturn
 
 from rondo import communicator
 from rondo._arguments import text_of, whole_number
@@ -28,7 +30,7 @@ def init(
     rendezvous: str | UniqueId | None = None,
     store: Store | None = None,
     settings: Mapping[str, object] | None = None,
-):
+) -> Communicator:
     """Joins the group of this job and returns its Communicator, when all ranks are there.
 
     Without arguments everything is taken from the environment: rondo-run, `python -m rondo.run`, rondo.spawn, torchrun,
@@ -95,30 +97,96 @@ def unique_id(host: str = "") -> UniqueId:
 # --- the end of the process
 
 _exception: str | None = None
-_failed_of_another = False
-_print_exception = sys.excepthook
 _steps: list[Callable[[], None]] = []  # of others, before the communicators are closed
+_finders: list[Callable[[BaseException], bool]] = []  # of others: whether an exception of theirs is for another rank's failure
 _process = os.getpid()  # that imported this
+_joined = 0  # the process that is a rank
 _child = 0  # the child of multiprocessing that is heard of
 _of_parent: set[int] = set()  # communicators that a forked child has from its parent, by id()
 _ended = False
 
-# Launchers blame the rank that ends first. Longer than the ends of two processes of one program differ.
+# Launchers blame the rank that ends first: who fails of others ends so much later. Longer than the ends of two processes of
+# one program differ; a parent that uses multiprocessing asks less often which child ended first.
 _AFTER_OTHERS_SECONDS = 0.3
-# For the process of the rank to blame, which may have torch to take apart.
-_FOR_THE_BLAMED_SECONDS = 3.0
+_AFTER_OTHERS_IN_CHILD_SECONDS = 1.5
+_MOST_TEXT = 300  # of an exception, for the launcher
 
 
-def _note_exception(kind, error, trace) -> None:
-    _note(error)
-    _print_exception(kind, error, trace)
+class _Cause(NamedTuple):
+    """Why this rank ends in a failure."""
+
+    text: str | None  # of an exception
+    of_others: bool  # it failed because another rank did
 
 
-def _note(error: BaseException) -> None:
-    global _exception, _failed_of_another
-    _exception = f"{type(error).__name__}: {error}"
-    # The second: torch's exception for the same codes (torch/csrc/errors.cc).
-    _failed_of_another = isinstance(error, BY_OTHERS) or str(error).startswith(("rondo ABORTED", "rondo PEER_"))
+def cause_of(error: BaseException | None) -> _Cause:
+    if error is None:
+        return _Cause(None, False)
+    text = f"{type(error).__name__}: {error}"
+    seen: set[int] = set()
+    while error is not None and id(error) not in seen:
+        seen.add(id(error))
+        if isinstance(error, BY_OTHERS) or any(finder(error) for finder in _finders):
+            return _Cause(text, True)
+        error = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
+    return _Cause(text, False)
+
+
+class _Exit(NamedTuple):
+    """A call of sys.exit() with a failure's code: Python shows it to nobody once the process ends by it."""
+
+    frame: FrameType  # the outermost
+    cause: _Cause
+
+    def ends_the_process(self) -> bool:
+        """Nobody has caught it: the outermost frame has not returned."""
+        import opcode  # here, because few need it
+
+        return not opcode.opname[self.frame.f_code.co_code[self.frame.f_lasti]].startswith("RETURN")
+
+
+_exit: _Exit | None = None
+_python_exit = sys.exit
+
+
+@functools.wraps(_python_exit)
+def _noted_exit(status=None, /) -> NoReturn:
+    global _exit
+    _exit = None
+    if status not in (None, 0) and threading.current_thread() is threading.main_thread():
+        frame = sys._getframe()
+        while frame.f_back is not None:
+            frame = frame.f_back
+        _exit = _Exit(frame, cause_of(sys.exc_info()[1]))
+    _python_exit(status)
+
+
+def _cause_of_the_end() -> _Cause | None:
+    """None: the process ends well."""
+    if _child == os.getpid():
+        error = sys.exc_info()[1]
+        if isinstance(error, SystemExit):  # with what was handled, as in torch.multiprocessing
+            return None if error.code in (None, 0) else cause_of(error.__context__)
+        return None if error is None else cause_of(error)
+    if hasattr(sys, "ps1"):  # a prompt, which goes on after exceptions
+        return None
+    # Set before sys.excepthook is called, whosever that is.
+    error = getattr(sys, "last_exc", None) or getattr(sys, "last_value", None)
+    if error is not None:
+        return cause_of(error)
+    return _exit.cause if _exit is not None and _exit.ends_the_process() else None
+
+
+def _tell_launcher(text: str | None) -> None:
+    """This rank fails by itself: rondo-run names it, whichever process ends first."""
+    rank, _, path = os.environ.get("RONDO_RAISED", "").partition(":")
+    if _joined != os.getpid() or not path:
+        return
+    words = " ".join((text or "").split())
+    line = f"{rank} {''.join(c if c.isprintable() else '?' for c in words)[:_MOST_TEXT]}\n"
+    with contextlib.suppress(OSError):  # in a container that does not see it
+        with open(os.open(path, os.O_WRONLY | os.O_APPEND), "wb", buffering=0) as file:
+            file.write(line.encode(errors="replace"))
 
 
 def leave(exception: str | None) -> None:
@@ -136,8 +204,9 @@ def leave(exception: str | None) -> None:
 
 
 def end_with_this_process() -> None:
-    """Children of multiprocessing end without atexit: they hear of their end in another way, and of their exception."""
-    global _child, _of_parent, _ended
+    """This process is a rank. Children of multiprocessing end without atexit: they hear of their end in another way."""
+    global _joined, _child, _of_parent, _ended
+    _joined = os.getpid()
     if _child == os.getpid() or "multiprocessing.process" not in sys.modules:
         return
     from multiprocessing import process, util
@@ -162,43 +231,15 @@ def end_ranks(exception: str | None) -> None:
 def _end() -> None:
     if _ended:
         return
-    error = _in_flight()
-    if error is not None:
-        _note(error)
-    end_ranks(_exception)
+    cause = _cause_of_the_end()
+    if cause is not None and not cause.of_others:
+        _tell_launcher(cause.text)
+    end_ranks(cause and cause.text)
     native.stop_asking()
-    if _failed_of_another:
-        try:
-            _let_the_blamed_end_first(str(_exception))
-        except KeyboardInterrupt:
-            pass
+    if cause is not None and cause.of_others:
+        with contextlib.suppress(KeyboardInterrupt):
+            time.sleep(_AFTER_OTHERS_IN_CHILD_SECONDS if _child else _AFTER_OTHERS_SECONDS)
 
 
-def _in_flight() -> BaseException | None:
-    """What ends a child of multiprocessing; of sys.exit() in a handler, as in torch.multiprocessing, what was handled."""
-    error = sys.exc_info()[1]
-    if isinstance(error, SystemExit):
-        return error.__context__ if error.code not in (None, 0) else None
-    return error
-
-
-def _let_the_blamed_end_first(text: str) -> None:
-    begin = time.monotonic()
-    found = re.search(r"rank \d+ \(host (\S+), pid (\d+)\)", text)
-    is_known = found is not None and found[1] == os.uname().nodename
-    # A parent that uses multiprocessing asks which child ended first; launchers ask more often.
-    time.sleep(_AFTER_OTHERS_SECONDS if is_known or not _child else _FOR_THE_BLAMED_SECONDS / 2)
-    while is_known and _runs(int(found[2])) and time.monotonic() - begin < _FOR_THE_BLAMED_SECONDS:
-        time.sleep(0.02)
-
-
-def _runs(process: int) -> bool:
-    try:
-        with open(f"/proc/{process}/stat", "rb") as file:
-            return file.read().rpartition(b")")[2].split()[0] not in (b"Z", b"X")
-    except OSError:
-        return False
-
-
-sys.excepthook = _note_exception
+sys.exit = _noted_exit
 atexit.register(_end)

@@ -18,10 +18,11 @@ namespace {
 
 constexpr std::string_view kPrefix = "RONDO_";
 
-constexpr std::array<std::string_view, 15> kElsewhere = {
-    "RONDO_RANK",  "RONDO_WORLD_SIZE", "RONDO_LOCAL_RANK",  "RONDO_LOCAL_WORLD_SIZE", "RONDO_NODE",
-    "RONDO_NODES", "RONDO_RENDEZVOUS", "RONDO_MASTER_PORT", "RONDO_PORT_FILE",        "RONDO_JOB_ID",
-    "RONDO_JOIN",  "RONDO_RUN",        "RONDO_LIBRARY",     "RONDO_TORCH_CACHE",      "RONDO_ENDED"};
+constexpr std::array<std::string_view, 16> kElsewhere = {
+    "RONDO_RANK",      "RONDO_WORLD_SIZE",  "RONDO_LOCAL_RANK", "RONDO_LOCAL_WORLD_SIZE",
+    "RONDO_NODE",      "RONDO_NODES",       "RONDO_RENDEZVOUS", "RONDO_MASTER_PORT",
+    "RONDO_PORT_FILE", "RONDO_JOB_ID",      "RONDO_JOIN",       "RONDO_RUN",
+    "RONDO_LIBRARY",   "RONDO_TORCH_CACHE", "RONDO_ENDED",      "RONDO_RAISED"};
 
 // Letters to insert, take out or change (Levenshtein).
 size_t distance(std::string_view from, std::string_view to) {

@@ -80,7 +80,7 @@ def timeout(group):
 
 
 def test_a_rank_that_does_not_call_is_a_timeout():
-    with pytest.raises(rondo.SpawnError, match="rondo.errors.Timeout"):
+    with pytest.raises(rondo.SpawnError, match="rondo.Timeout"):
         run(2, timeout)
 
 
@@ -143,6 +143,90 @@ def test_launchers_see_the_rank_that_failed_first(tmp_path, how, code):
     done = subprocess.run(command, capture_output=True, text=True, timeout=60)
     assert done.returncode == code, done.stderr
     assert "rank 1 (process" in done.stderr and f"failed first: it exited with code {code}" in done.stderr
+
+
+CAUSES = {
+    "chained hook": "old = sys.excepthook; sys.excepthook = lambda *error: old(*error)",
+    "replaced hook": "sys.excepthook = lambda *error: print('hook', file=sys.stderr)",
+    "no hook": "del sys.excepthook",
+    "caught": "",
+    "caught in with": "",
+    "slow end": "",
+    "wrapped": "",
+}
+CAUSE = """
+import atexit, os, sys, time
+how = sys.argv[1]
+if how == "slow end" and os.environ["RONDO_RANK"] == "1":
+    atexit.register(time.sleep, 1.5)  # before rondo's, so it runs after it
+import numpy as np, rondo
+group = rondo.init()
+group.barrier()
+{hook}
+
+def work():
+    if group.rank == 1:
+        raise ValueError("the cause")
+    group.all_reduce(np.ones(3))
+
+def main():
+    try:
+        work()
+    except Exception as error:
+        if how.startswith("caught"):
+            print(error, file=sys.stderr)
+            sys.exit(4)
+        if how == "wrapped":
+            raise RuntimeError("while training") from error
+        raise
+
+if how == "caught in with":
+    with group:
+        main()
+try:
+    main()
+finally:
+    group.rank
+"""
+
+
+@pytest.mark.parametrize("how", CAUSES)
+def test_the_cause_is_told_and_named_whatever_the_program_does_with_exceptions(tmp_path, how):
+    script = tmp_path / "job.py"
+    script.write_text(CAUSE.format(hook=CAUSES[how]))
+    command = [sys.executable, "-m", "rondo.run", "-n", "3", str(script), how]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert done.returncode == (4 if how.startswith("caught") else 1), done.stderr
+    (named,) = [line for line in done.stderr.splitlines() if "failed first" in line]
+    cause = "while training" if how == "wrapped" else "the cause"
+    assert "rank 1 (process" in named and cause in named, named
+    others = [line for line in done.stderr.splitlines() if line[:3] in ("[0]", "[2]")]
+    if how not in ("replaced hook", "no hook"):  # which print nothing of the kind
+        assert any(cause in line for line in others), done.stderr
+
+
+EXITS = """
+import atexit, sys
+atexit.register(lambda: print(rondo.start._exception))  # after rondo's
+import numpy as np, rondo
+group = rondo.init()
+try:
+    try:
+        raise ValueError("caught")
+    except ValueError:
+        sys.exit(1)
+except SystemExit:
+    pass
+group.barrier()
+"""
+
+
+def test_an_exit_that_is_caught_is_no_cause(tmp_path):
+    script = tmp_path / "job.py"
+    script.write_text(EXITS)
+    command = [sys.executable, "-m", "rondo.run", "-n", "2", str(script)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert (done.returncode, sorted(done.stdout.splitlines())) == (0, ["[0] None", "[1] None"]), done.stderr
 
 
 def leaves_in_order(group):

@@ -201,6 +201,23 @@ TEST_CASE("the code of the rank that failed first is returned, and the others ar
   CHECK(program.errors().find("ending rank 0, 2") != std::string::npos);
 }
 
+TEST_CASE("the rank that has said that it raised is to blame, though another ends first") {
+  const std::string says = "say() { echo \"${RONDO_RAISED%%:*} $1\" >>${RONDO_RAISED#*:}; }; ";
+  Program slow(run_shell(3, says + "if [ $RANK = 1 ]; then say cause; exec 2>&-; sleep 0.7; exit 7; fi; "
+                                   "until [ -s ${RONDO_RAISED#*:} ]; do sleep 0.01; done; exit 3"));
+  CHECK(slow.wait() == 7);
+  CHECK(slow.errors().find("rank 1 (process ") != std::string::npos);
+  CHECK(slow.errors().find("failed first: it exited with code 7 (cause)") != std::string::npos);
+  // One that has gone on since, and one that does not end.
+  Program caught(run_shell(2, says + "[ $RANK = 1 ] && say caught && exit 0; sleep 0.3; exit 3"));
+  CHECK(caught.wait() == 3);
+  CHECK(caught.errors().find("rank 0 (process ") != std::string::npos);
+  Program never(run_shell(2, says + "[ $RANK = 1 ] && say cause && exec sleep 60; sleep 0.3; exit 3"));
+  CHECK(never.wait(12s) == 1);
+  CHECK(never.errors().find("failed first: it raised, and has not ended since (cause); ending rank 1") !=
+        std::string::npos);
+}
+
 TEST_CASE("a rank killed by a signal counts as 128 + signal") {
   Program program(run_shell(2, "[ $RANK = 0 ] && kill -SEGV $$; exec sleep 1000"));
   CHECK(program.wait() == 128 + SIGSEGV);

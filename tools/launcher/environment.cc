@@ -79,7 +79,7 @@ void set_place(Environment& environment, const Meeting& meeting, const RankPlace
 }
 
 void unset_rank(Environment& environment) {
-  for (const char* name : {"RANK=", "WORLD_SIZE=", "RONDO_RANK=", "RONDO_WORLD_SIZE="}) {
+  for (const char* name : {"RANK=", "WORLD_SIZE=", "RONDO_RANK=", "RONDO_WORLD_SIZE=", "RONDO_RAISED="}) {
     unset_variable(environment, name);
   }
 }

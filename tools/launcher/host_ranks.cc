@@ -8,6 +8,7 @@
 
 #include <cstdio>
 #include <exception>
+#include <fstream>
 #include <stdexcept>
 
 #include "ring/base/descriptor.h"
@@ -46,7 +47,7 @@ Descriptor secret_descriptor(const std::string& secret) {
 }
 
 Member rank_member(const Assignment& a, const Meeting& meeting, int local_rank, const Descriptor& secret,
-                   const Descriptor& ended) {
+                   const Descriptor& ended, const std::string& raised) {
   const int rank = a.first_rank + local_rank;
   Member member{std::to_string(rank), fmt::format("[{}] ", rank), "", {}, {}};
   Environment& environment = member.settings.environment = own_environment();
@@ -54,6 +55,7 @@ Member rank_member(const Assignment& a, const Meeting& meeting, int local_rank, 
   for (const std::string& assignment : a.environment) set_variable(environment, assignment);
   unset_variable(environment, "RONDO_ENDED=");  // of a job that this one is a part of
   if (ended.valid()) set_variable(environment, fmt::format("RONDO_ENDED={}:{}", ended.get(), meeting.rendezvous));
+  set_variable(environment, fmt::format("RONDO_RAISED={}:{}", rank, raised));
   if (secret.valid()) set_variable(environment, fmt::format("RONDO_SECRET_FD={}", secret.get()));
   limit_threads(environment, a.ranks);
   member.again = environment;
@@ -80,10 +82,12 @@ int run_host_ranks(const Assignment& assignment, int control) {
     check_call("ftruncate", ::ftruncate(ended.get(), assignment.world));
   }
   JobSettings settings;
+  settings.raised = folder.path() + "/raised";
+  std::ofstream(settings.raised).flush();
   settings.word = assignment.word;
   settings.ended = ended.get();
   for (int local_rank = 0; local_rank < assignment.ranks; ++local_rank) {
-    settings.members.push_back(rank_member(assignment, meeting, local_rank, secret, ended));
+    settings.members.push_back(rank_member(assignment, meeting, local_rank, secret, ended, settings.raised));
   }
   settings.timeout_s = assignment.timeout_s;
   settings.least = static_cast<size_t>(assignment.least);

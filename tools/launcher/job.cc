@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <fstream>
 #include <sstream>
 #include <system_error>
 #include <utility>
@@ -25,6 +26,8 @@ using namespace std::chrono_literals;
 constexpr auto kGrace = 5s;
 // What a host's process has in addition, since it gives its ranks kGrace.
 constexpr auto kHostGrace = 2s;
+// For a rank that has raised to end, where others have failed of it: it may have torch to take apart.
+constexpr auto kForTheBlamed = 5s;
 constexpr size_t kMostNamed = 16;                         // members in a line
 constexpr int kEndedCode = 128 + SIGTERM;                 // another host's ranks failed
 constexpr int kTimeoutCode = 124;                         // as timeout(1)
@@ -97,7 +100,7 @@ void Job::step() {
 
 int Job::poll_timeout_ms() const {
   std::optional<Clock::time_point> next;
-  for (const auto& deadline : {timeout_, kill_at_, relay_.drain_until()}) {
+  for (const auto& deadline : {timeout_, kill_at_, blame_at_, relay_.drain_until()}) {
     if (deadline && (!next || *deadline < *next)) next = deadline;
   }
   if (!next) return -1;
@@ -153,12 +156,7 @@ void Job::check_members() {
     for (const size_t member : failed) report_loss(member);
     failed.clear();
   }
-  if (!failed.empty() && exit_code_ == 0) {
-    // Of several found at once, one that a signal killed: the others may have failed because of it.
-    const auto killed =
-        std::find_if(failed.begin(), failed.end(), [&](size_t member) { return members_[member].ending()->signal; });
-    report_failure(killed != failed.end() ? *killed : failed.front());
-  }
+  if (!failed.empty() && exit_code_ == 0) find_failure(failed);
   if (ended_ == members_.size() && !relay_.draining()) all_ended();
 }
 
@@ -166,6 +164,30 @@ std::string Job::how_it_ended(size_t member) {
   const Ending ending = *members_[member].ending();
   return ending.signal != 0 ? fmt::format("was killed by signal {} ({})", ending.signal, ::strsignal(ending.signal))
                             : fmt::format("exited with code {}", ending.code);
+}
+
+// Of several found at once, one that a signal killed: the others may have failed because of it. Else who has raised,
+// which may take its time to end.
+void Job::find_failure(const std::vector<size_t>& failed) {
+  const auto killed =
+      std::find_if(failed.begin(), failed.end(), [&](size_t member) { return members_[member].ending()->signal; });
+  if (killed != failed.end()) return report_failure(*killed);
+  const std::optional<Raised> raised = first_raised();
+  if (!raised) return report_failure(failed.front());
+  if (!blame_at_) blame_at_ = Clock::now() + kForTheBlamed;
+  if (members_[raised->member].ending() || Clock::now() >= *blame_at_) report_failure(raised->member, raised->why);
+}
+
+// Whoever has ended well since has caught it.
+std::optional<Job::Raised> Job::first_raised() {
+  std::ifstream lines(settings_.raised);
+  for (std::string rank, why; lines >> rank && std::getline(lines.ignore(), why);) {
+    for (size_t member = 0; member < members_.size(); ++member) {
+      const auto& ending = members_[member].ending();
+      if (settings_.members[member].name == rank && !(ending && !ending->failed())) return Raised{member, why};
+    }
+  }
+  return std::nullopt;
 }
 
 void Job::report_loss(size_t member) {
@@ -230,10 +252,13 @@ void Job::start_again(size_t member) {
   }
 }
 
-void Job::report_failure(size_t member) {
-  const Ending ending = *members_[member].ending();
+void Job::report_failure(size_t member, const std::string& why) {
+  blame_at_.reset();
+  const bool ended = members_[member].ending().has_value();
+  const Ending ending = ended ? *members_[member].ending() : Ending{1, 0};
   exit_code_ = ending.code;
-  const std::string how = how_it_ended(member);
+  const std::string how = (ended ? how_it_ended(member) : "raised, and has not ended since") +
+                          (why.empty() ? "" : fmt::format(" ({})", why));
   const bool others = ended_ < members_.size() && !ending_;
   if (settings_.explain || ending.signal != 0) {
     relay_.say(fmt::format("{} {} (process {}) failed first: it {}{}", settings_.noun, settings_.members[member].name,
@@ -252,6 +277,7 @@ void Job::check_deadlines() {
       end_members();
     }
   }
+  if (blame_at_ && now >= *blame_at_) check_members();
   if (kill_at_ && now >= *kill_at_) {
     kill_at_.reset();
     relay_.say(fmt::format("not ended within {} s of SIGTERM, killed: {}", kGrace.count(), running()));

@@ -34,6 +34,9 @@ struct JobSettings {
   std::string word;
   int ranks = 0;   // of rondo-run's hosts
   int ended = -1;  // Launch::ended of a host's ranks; -1: none
+  // Where a rank that fails by itself writes "RANK why", a line, before the others hear of it (RONDO_RAISED). "":
+  // nowhere.
+  std::string raised;
   // One that fails is started again while fewer than `most` run, none has succeeded, and so often in all.
   size_t most = 0;
   int restarts = 0;
@@ -53,6 +56,10 @@ class Job {
   int run();
 
  private:
+  struct Raised {
+    size_t member;
+    std::string why;
+  };
   using Clock = std::chrono::steady_clock;
 
   void start_members();
@@ -62,7 +69,9 @@ class Job {
   void handle_signal(int signal);
   void handle_orders();
   void check_members();
-  void report_failure(size_t member);
+  void find_failure(const std::vector<size_t>& failed);
+  std::optional<Raised> first_raised();
+  void report_failure(size_t member, const std::string& why = "");
   void report_loss(size_t member);
   void lose_member(size_t member);
   void lose_rank(const std::string& said);
@@ -93,6 +102,7 @@ class Job {
   bool ending_ = false;     // SIGTERM has been sent
   bool abandoned_ = false;  // told to end while only output was left
   std::optional<Clock::time_point> timeout_, kill_at_;
+  std::optional<Clock::time_point> blame_at_;  // a rank has failed of one that has raised and not ended: its patience
 };
 
 }  // namespace rondo::launcher

@@ -40,9 +40,9 @@ Environment forwarded(const Options& options) {
   for (const std::string& entry : own_environment()) {
     if (entry.starts_with("RONDO_") || entry.starts_with("OMP_NUM_THREADS=")) result.push_back(entry);
   }
-  for (const char* name :
-       {"RONDO_RANK=", "RONDO_WORLD_SIZE=", "RONDO_LOCAL_RANK=", "RONDO_LOCAL_WORLD_SIZE=", "RONDO_NODE=",
-        "RONDO_NODES=", "RONDO_RENDEZVOUS=", "RONDO_JOB_ID=", "RONDO_MASTER_PORT=", "RONDO_SECRET_FD="}) {
+  for (const char* name : {"RONDO_RANK=", "RONDO_WORLD_SIZE=", "RONDO_LOCAL_RANK=", "RONDO_LOCAL_WORLD_SIZE=",
+                           "RONDO_NODE=", "RONDO_NODES=", "RONDO_RENDEZVOUS=", "RONDO_JOB_ID=", "RONDO_MASTER_PORT=",
+                           "RONDO_SECRET_FD=", "RONDO_RAISED="}) {
     std::erase_if(result, [&](const std::string& entry) { return entry.starts_with(name); });
   }
   for (const std::string& assignment : options.environment) set_variable(result, assignment);

@@ -25,6 +25,7 @@ def extension():
         for function in (_raise_from_handler, _hear_signals, _every_custom_group_is_ours):
             _in_python.impl(function.__name__, function, "CompositeExplicitAutograd")
         start._steps.append(_leave)
+        start._finders.append(lambda error: isinstance(error, dist.DistError) and torch.ops.rondo._is_of_others(str(error)))
     return torch.ops.rondo
 
 

@@ -2,6 +2,9 @@
 
 #include <c10/util/Exception.h>
 
+#include <algorithm>
+#include <deque>
+#include <mutex>
 #include <vector>
 
 #include "csrc/operators.h"
@@ -18,6 +21,17 @@ std::string blamed_ranks() {
   std::string text = ranks.size() == 1 ? " (rank " : " (ranks ";
   for (size_t i = 0; i < ranks.size(); ++i) text += (i == 0 ? "" : ", ") + std::to_string(ranks[i]);
   return text + ")";
+}
+
+// The last failures of other ranks: exceptions carry nothing but text.
+constexpr size_t kMostKept = 16;  // calls under way fail together
+std::mutex kept_mutex;
+std::deque<std::string> kept;
+
+void keep(const std::string& text) {
+  std::lock_guard lock(kept_mutex);
+  kept.push_back(text);
+  if (kept.size() > kMostKept) kept.pop_front();
 }
 
 // Of RONDO_INTERRUPTED, until it reaches the caller.
@@ -37,8 +51,14 @@ std::exception_ptr failure(rondo_result_t code) {
   }
   // Programs look for this word in the texts of torch's own backends.
   const char* word = code == RONDO_TIMEOUT ? ": the timeout passed: " : ": ";
-  return std::make_exception_ptr(c10::DistBackendError(
-      {__func__, __FILE__, __LINE__}, std::string("rondo ") + rondo_result_name(code) + blamed_ranks() + word + text));
+  const std::string whole = std::string("rondo ") + rondo_result_name(code) + blamed_ranks() + word + text;
+  if (code == RONDO_ABORTED || code == RONDO_PEER_LOST || code == RONDO_PEER_LEFT) keep(whole);
+  return std::make_exception_ptr(c10::DistBackendError({__func__, __FILE__, __LINE__}, whole));
+}
+
+bool is_of_others(const std::string& text) {
+  std::lock_guard lock(kept_mutex);
+  return std::any_of(kept.begin(), kept.end(), [&](const std::string& each) { return text.starts_with(each); });
 }
 
 void raise(const std::exception_ptr& failure) {

@@ -12,6 +12,10 @@ namespace rondo_torch {
 // blame.
 std::exception_ptr failure(rondo_result_t code);
 
+// Whether a failure with this text, one of the last ones, is that of another rank (RONDO_ABORTED, _PEER_LOST,
+// _PEER_LEFT).
+bool is_of_others(const std::string& text);
+
 // Throws a failure. That of RONDO_INTERRUPTED becomes what the handler of a Python signal raised in this thread's call,
 // KeyboardInterrupt for one.
 [[noreturn]] void raise(const std::exception_ptr& failure);

@@ -39,6 +39,7 @@ TORCH_LIBRARY_FRAGMENT(rondo, library) {
       "bool is_default, bool waits) -> ()",
       &create);
   library.def("_leave(str exception) -> ()", [](std::string exception) { RondoBackend::leave_all(exception); });
+  library.def("_is_of_others(str failure) -> bool", [](std::string failure) { return is_of_others(failure); });
   library.def("_lost(str group_name) -> int[]", [](std::string name) { return RondoBackend::named(name)->lost(); });
   library.def("_recoverable(str group_name, bool recoverable) -> ()",
               [](std::string name, bool recoverable) { RondoBackend::named(name)->set_recoverable(recoverable); });
