@@ -5,6 +5,9 @@
 >>> group.all_reduce(gradient, op="avg")    # in place, on every rank
 """
 
+import importlib
+from typing import TYPE_CHECKING
+
 from rondo import data, errors
 from rondo._elastic import elastic
 from rondo._library import native as _native
@@ -25,21 +28,20 @@ __all__ = [
 ]  # fmt: skip
 
 
-def __getattr__(name: str):
-    # Imported by those who use it; for spawn, multiprocessing with it.
-    if name == "Store":
-        from rondo.store import Store
+# Imported by those who use it; for spawn, multiprocessing with it.
+_MODULES = {"Store": "store", "DistOpt": "dist_opt", "NcclIdHolder": "dist_opt", "spawn": "_spawn", "SpawnError": "_spawn"}
+if TYPE_CHECKING:
+    from rondo._spawn import SpawnError, spawn
+    from rondo.dist_opt import DistOpt, NcclIdHolder  # noqa: F401
+    from rondo.store import Store
+else:
 
-        globals()["Store"] = Store
-        return Store
-    if name in ("DistOpt", "NcclIdHolder"):
-        from rondo import dist_opt as module
+    def __getattr__(name: str):
+        if name not in _MODULES:
+            raise AttributeError(f"module 'rondo' has no attribute {name!r}")
+        globals()[name] = value = getattr(importlib.import_module(f"rondo.{_MODULES[name]}"), name)
+        return value
 
-        globals().update(DistOpt=module.DistOpt, NcclIdHolder=module.NcclIdHolder)
-        return globals()[name]
-    if name in ("spawn", "SpawnError"):
-        from rondo import _spawn as module
 
-        globals().update(spawn=module.spawn, SpawnError=module.SpawnError)
-        return globals()[name]
-    raise AttributeError(f"module 'rondo' has no attribute {name!r}")
+def __dir__() -> list[str]:
+    return sorted([*__all__, "__doc__", "__file__", "__name__", "__path__", "__version__"])

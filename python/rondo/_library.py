@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+from typing import TYPE_CHECKING
 
 _HERE = os.path.dirname(os.path.realpath(__file__))  # without pathlib, which takes 10 ms to import
 _NAME = "librondo_c.so"
@@ -40,7 +41,10 @@ def _load():
     return _rondo
 
 
-native = _load()
+if TYPE_CHECKING:
+    from rondo import _rondo as native
+else:
+    native = _load()
 
 
 class OfThisProcess:

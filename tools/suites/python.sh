@@ -32,7 +32,7 @@ python=$folder/venv
 check "the wheel installs in a fresh environment" fresh_environment "$python"
 check "the first example" first_example "$python"
 run_bazel build //tests/life //tests/support/fake_cuda:libcuda.so.1 # test_device.py
-pip_install "$python" pytest ml_dtypes nbclient nbformat ipykernel cloudpickle
+pip_install "$python" pytest ml_dtypes nbclient nbformat ipykernel cloudpickle mypy basedpyright
 export RONDO_TREE=$tree PYTHONDONTWRITEBYTECODE=1
 # shellcheck disable=SC2034  # of pytest_counts
 log=$folder/pytest.log
