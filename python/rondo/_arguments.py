@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import operator
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -66,9 +66,17 @@ _OPS_OF_NUMPY = {
 }  # fmt: skip
 
 
+_OPS = ("sum", "product", "min", "max", "avg", "band", "bor", "bxor", "land", "lor", "lxor", "premulsum")
+
+
 def op_meant(op: Any) -> str | None:
-    """Of NumPy's functions, as np.add, and their names."""
-    return _OPS_OF_NUMPY.get(op if isinstance(op, str) else getattr(op, "__name__", None) if callable(op) else None)
+    """Of other ways to say it: NumPy's functions, as np.add, and their names; "SUM", and torch's ReduceOp.SUM."""
+    op = getattr(op, "op", op)  # of a ReduceOp that is none of its constants
+    name = op if isinstance(op, str) else getattr(op, "__name__", None) or getattr(op, "name", None)
+    if not isinstance(name, str):
+        return None
+    name = name.lower().replace("_", "") if name.isupper() else name
+    return name if name in _OPS and name != op else _OPS_OF_NUMPY.get(name)
 
 
 def _milliseconds_of(timeout: Any, least: float, rank: int | None) -> int:
@@ -118,11 +126,34 @@ def exported(array: Any, what: str) -> tuple[Any, bool]:
     except TypeError:
         raise TypeError(
             f"{what} is {type(array).__name__}; Rondo takes NumPy arrays, objects with __dlpack__ (such as a torch "
-            "tensor in host memory), and objects with the buffer protocol"
+            f"tensor in host memory), and objects with the buffer protocol: {_instead_of(array)}"
         ) from None
 
 
+def _instead_of(value: Any) -> str:
+    if isinstance(value, Mapping):
+        return "pass its values, as all_reduce_many(list(x.values())) or a call for each"
+    if isinstance(value, (str, bytes)):
+        return "send text and other objects by broadcast_object() and its like"
+    if isinstance(value, (int, float, complex, Sequence)):
+        return f"pass numpy.asarray({'x' if isinstance(value, Sequence) else repr(value)}), which results are written to"
+    return "pass an array of its numbers, or send it by broadcast_object() and its like"
+
+
 def _from_dlpack(array: Any, what: str) -> tuple[Any, bool]:
+    try:
+        return _shared_by_dlpack(array, what)
+    except (BufferError, ValueError, RuntimeError) as error:
+        if getattr(array, "is_meta", False):
+            why = "has no memory: pass a tensor on the CPU or a CUDA device"
+        elif getattr(array, "is_sparse", False):
+            why = "is sparse: pass array.to_dense(), or its indices and values"
+        else:
+            why = f"does not share its memory ({error}): pass a dense array of numbers"
+        raise TypeError(f"{what} is a {type(array).__name__} that {why}") from error
+
+
+def _shared_by_dlpack(array: Any, what: str) -> tuple[Any, bool]:
     device, index = map(int, array.__dlpack_device__())
     on_device = device in _GPU_DEVICES
     if not on_device and device not in _HOST_DEVICES:

@@ -18,8 +18,8 @@ from multiprocessing.connection import Connection, wait
 from typing import Any
 
 from rondo._arguments import whole_number
-from rondo.errors import BY_OTHERS
-from rondo.start import end_ranks
+from rondo._output import Relay, redirect
+from rondo.start import cause_of, end_ranks
 
 # For all ranks together: until they have ended by themselves, after a success or a failure, and then by SIGTERM.
 _GRACE_SECONDS = {True: 10.0, False: 1.0}
@@ -39,8 +39,8 @@ class SpawnError(RuntimeError):
 
 def spawn(fn: Callable[..., Any], nprocs: int, args: Sequence = (), *, start_method: str = "spawn") -> list:
     """Calls fn(*args) in `nprocs` new processes, ranks 0 .. nprocs-1 of one job; rondo.init() there finds the others.
-    Returns what the calls returned, by rank. When one raises, or its process ends, the others are stopped and SpawnError
-    shows its traceback.
+    Returns what the calls returned, by rank; what they print comes line by line, after "[rank] ". When one raises, or its
+    process ends, the others are stopped and SpawnError shows its traceback.
 
     fn is a function of a module, for it is imported anew in each process (put the call of spawn itself under
     `if __name__ == "__main__":`); one of a notebook's cell goes by the package cloudpickle. start_method: "spawn",
@@ -57,23 +57,30 @@ def spawn(fn: Callable[..., Any], nprocs: int, args: Sequence = (), *, start_met
     work = _by_value(fn, tuple(args)) if start_method != "fork" and _is_of_a_prompt(fn) else (fn, tuple(args))
     context = multiprocessing.get_context(start_method)
     folder = _private_folder()
-    processes, results, succeeded = [], [], False
+    processes: list = []
+    results: list[Connection] = []
+    succeeded = False
+    relay = Relay(context)
     try:
         with _threads_limited(nprocs):
             port = _free_port()
             for rank in range(nprocs):
                 ours, theirs = context.Pipe(duplex=False)
+                outputs = relay.add(rank)
                 places = (rank, nprocs, f"unix://{folder}/meet", port)
-                process = context.Process(target=_rank_main, args=(theirs, work, *places), name=f"rank {rank}")
+                process = context.Process(target=_rank_main, args=(theirs, outputs, work, *places), name=f"rank {rank}")
                 process.start()
-                theirs.close()
+                for end in (theirs, *outputs):
+                    end.close()
                 processes.append(process)
                 results.append(ours)
+        relay.start()  # no thread is there when a process is forked
         values = _collect(processes, results)
         succeeded = True
         return values
     finally:
         _stop(processes, _GRACE_SECONDS[succeeded])
+        relay.close()
         shutil.rmtree(folder, ignore_errors=True)
 
 
@@ -121,12 +128,14 @@ class _threads_limited:
             del os.environ["OMP_NUM_THREADS"]
 
 
-def _rank_main(results: Connection, work, rank: int, world: int, rendezvous: str, port: int) -> None:
+def _rank_main(results: Connection, outputs: tuple[Connection, Connection], work, rank: int, world: int, rendezvous: str, port: int) -> None:
     os.environ.update(
         RONDO_RANK=str(rank), RONDO_WORLD_SIZE=str(world), RONDO_LOCAL_RANK=str(rank), RONDO_LOCAL_WORLD_SIZE=str(world),
         RONDO_NODE="0", RONDO_NODES="1", RONDO_RENDEZVOUS=rendezvous, RANK=str(rank), WORLD_SIZE=str(world),
         LOCAL_RANK=str(rank), LOCAL_WORLD_SIZE=str(world), MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port),
     )  # fmt: skip
+    os.environ.pop("RONDO_RAISED", None)  # of a job that this one is a part of
+    redirect(*outputs)
     threading.Thread(target=_end_with_parent, daemon=True).start()
     try:
         fn, args = pickle.loads(work) if isinstance(work, bytes) else work
@@ -140,8 +149,9 @@ def _rank_main(results: Connection, work, rank: int, world: int, rendezvous: str
             results.send((True, None))
             return
         # Sent before the others fail of it.
-        results.send((False, (traceback.format_exc(), isinstance(error, BY_OTHERS))))
-        end_ranks(f"{type(error).__name__}: {error}")
+        cause = cause_of(error.__context__ if isinstance(error, SystemExit) and error.__context__ else error)
+        results.send((False, (traceback.format_exc(), cause.of_others)))
+        end_ranks(cause.text)
         raise SystemExit(code if isinstance(code, int) else 1) from None
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 __all__ = [
     "Error", "Invalid", "Mismatch", "Timeout", "PeerLost", "PeerLeft", "Aborted", "Protocol", "Network",
     "Bootstrap", "System", "Unsupported", "Internal", "Closed", "Interrupted", "Unresponsive", "Corrupt",
@@ -13,7 +15,7 @@ __all__ = [
 class Error(RuntimeError):
     """A call failed. `ranks` are those to blame, by their rank in the communicator (of a start: in the world)."""
 
-    def __init__(self, message: str, ranks: tuple[int, ...] = ()):
+    def __init__(self, message: str, ranks: Sequence[int] = ()):
         super().__init__(message)
         self.ranks = tuple(ranks)
 
@@ -121,6 +123,11 @@ _CLASSES = {
 }  # fmt: skip
 
 
-def _of_code(code: int, message: str, ranks: tuple[int, ...]) -> Error:
+def _of_code(code: int, message: str, ranks: Sequence[int]) -> Error:
     """The failure of a function of rondo.h: the compiled module calls this."""
     return _CLASSES.get(code, Error)(message, ranks)
+
+
+# Tracebacks and help() show the name by which programs catch it.
+for _name in __all__:
+    globals()[_name].__module__ = "rondo"

@@ -192,3 +192,29 @@ def test_a_group_of_one_keeps_what_it_has():
     group = rondo.init()
     assert group.all_gather(np.array(["a"], "U1")).tolist() == [["a"]]
     group.close()
+
+
+class _Op:
+    """As torch.distributed.ReduceOp's."""
+
+    name = "PREMUL_SUM"
+
+
+def other_names(group):
+    x = np.full(2, group.rank + 1.0)
+    assert group.all_reduce(x.copy(), "SUM")[0] == group.all_reduce(x.copy(), np.add)[0] == 3
+    assert group.all_reduce(x.copy(), _Op(), scalar=2.0)[0] == 6
+    for op in ("Sum", "median", "MEDIAN", {}, 3):
+        with pytest.raises(ValueError, match="is none of sum, product"):
+            group.all_reduce(x, op)
+    for value, words in {
+        "dict": ({"a": x}, "all_reduce_many"), "text": ("abc", "broadcast_object"),
+        "list": ([1, 2], "numpy.asarray"), "None": (None, "broadcast_object"),
+    }.values():  # fmt: skip
+        with pytest.raises(TypeError, match=words):
+            group.all_reduce(value)
+    group.barrier()
+
+
+def test_other_names_of_ops_are_taken_and_words_say_what_a_value_should_have_been():
+    ranks.run(2, other_names)

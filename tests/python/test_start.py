@@ -8,6 +8,7 @@ import socket
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -150,12 +151,14 @@ rondo.spawn(main, 2, start_method="fork")
 
 def test_ranks_end_with_a_parent_that_a_signal_ends():
     parent = subprocess.Popen([sys.executable, "-c", PARENT], stdout=subprocess.PIPE, text=True)
-    ranks = [int(parent.stdout.readline()) for _ in range(2)]
+    ranks = [int(parent.stdout.readline().split()[1]) for _ in range(2)]
     parent.terminate()
     parent.wait(10)
-    assert parent.stdout.read() == ""  # at the end of the last process that has it
-    assert not any(os.path.exists(f"/proc/{rank}/exe") for rank in ranks)
     parent.stdout.close()
+    deadline = time.monotonic() + 10
+    while any(os.path.exists(f"/proc/{rank}/exe") for rank in ranks):
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
 
 
 def test_spawn_of_a_function_of_a_prompt():
@@ -260,3 +263,24 @@ def test_shuffled_fractions_are_the_tutorials():
     assert sum(map(len, data.shuffled_fractions(60000, [1 / 7] * 7))) == 59997
     with pytest.raises(ValueError, match="sum"):
         data.shuffled_fractions(10, [0.7, 0.7])
+
+
+def prints():
+    rank = os.environ["RONDO_RANK"]
+    print(f"out of {rank}\nand more")
+    os.write(2, f"error of {rank}".encode())
+
+
+@pytest.mark.parametrize("method", ["fork", "spawn"])
+def test_what_ranks_of_spawn_print_comes_by_line_with_their_rank(method):
+    program = f"import rondo, test_start\nif __name__ == '__main__': rondo.spawn(test_start.prints, 2, start_method={method!r})"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, cwd=Path(__file__).parent, timeout=60)
+    assert sorted(done.stdout.splitlines()) == ["[0] and more", "[0] out of 0", "[1] and more", "[1] out of 1"]
+    assert sorted(done.stderr.splitlines()) == ["[0] error of 0", "[1] error of 1"]
+
+
+def test_dir_shows_what_programs_use():
+    shown = dir(rondo)
+    assert {"DistOpt", "Store", "spawn", "SpawnError", "init"} <= set(shown)
+    assert not {"communicator", "start", "work", "importlib", "TYPE_CHECKING"} & set(shown)
+    assert all(hasattr(rondo, name) for name in shown)

@@ -11,6 +11,7 @@ result in RONDO_TORCH_CACHE, XDG_CACHE_HOME/rondo/torch or ~/.cache/rondo/torch.
 from __future__ import annotations
 
 import argparse
+import errno
 import fcntl
 import hashlib
 import importlib.util
@@ -52,7 +53,7 @@ def find() -> Path:
     one another."""
     torch = installed()
     for folder in (_BESIDE, _cache_folder()):
-        if (folder / file_name(torch)).is_file():
+        if folder is not None and (folder / file_name(torch)).is_file():
             return folder / file_name(torch)
     return build(torch, _writable_folder())
 
@@ -145,23 +146,37 @@ def _say(text: str) -> None:
     print(f"rondo: {text}", file=sys.stderr, flush=True)
 
 
-def _cache_folder() -> Path:
+def _cache_folder() -> Path | None:
+    """None: of a user without a home."""
     named = os.environ.get("RONDO_TORCH_CACHE")
     if named:
         return Path(named)
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "rondo/torch"
+    cache = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
+    return None if cache.startswith("~") else Path(cache) / "rondo/torch"
+
+
+def _user() -> int:
+    """Outside of a container: root of one whose /tmp is the host's is another user than the host's root."""
+    user = os.getuid()
+    try:
+        ids = [tuple(map(int, line.split())) for line in Path("/proc/self/uid_map").read_text().splitlines()]
+    except OSError:
+        return user
+    return next((outside + user - inside for inside, outside, count in ids if inside <= user < inside + count), user)
 
 
 def _writable_folder() -> Path:
-    """The cache folder, or a folder of this user under /tmp if that cannot be written."""
+    """The cache folder, or a folder of this user under /tmp if that cannot be written, or there is none."""
     folder = _cache_folder()
     try:
+        if folder is None:
+            raise OSError(errno.ENOENT, "this user has no home")
         folder.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=folder):
             return folder
     except OSError as error:
-        other = Path(tempfile.gettempdir()) / f"rondo-torch-{os.getuid()}"
-        _say(f"{folder} cannot be written ({error.strerror}); compiling into {other}")
+        other = Path(tempfile.gettempdir()) / f"rondo-torch-{_user()}"
+        _say(f"{folder or 'a cache folder'} cannot be written ({error.strerror}); compiling into {other}")
         other.mkdir(mode=0o700, exist_ok=True)
         owner = other.stat()
         if owner.st_uid != os.getuid() or owner.st_mode & 0o022:
