@@ -11,6 +11,8 @@
 
 #include "ring/base/hash.h"
 #include "ring/base/log.h"
+#include "ring/base/output_folder.h"
+#include "ring/base/system_error.h"
 #include "rondo/error.h"
 #include "transport/rendezvous/address.h"
 #include "transport/rendezvous/launch.h"
@@ -53,13 +55,18 @@ std::string port_advice(const Launch& launch) {
 
 // In one step, so that a reader finds nothing or all of it.
 void publish_port(const std::string& path, uint16_t port) {
-  std::string temporary = fmt::format("{}.{}", path, ::getpid()), text = fmt::format("{}\n", port);
-  Descriptor file(::open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600));
-  bool written = file.valid() && ::write(file.get(), text.data(), text.size()) == static_cast<ssize_t>(text.size()) &&
-                 ::rename(temporary.c_str(), path.c_str()) == 0;
-  if (!written) {
-    throw Exception(ErrorCode::kBootstrap,
-                    fmt::format("cannot write RONDO_PORT_FILE=\"{}\": {}", path, std::strerror(errno)));
+  constexpr const char* kWhat = "RONDO_PORT_FILE";
+  const size_t slash = path.rfind('/');
+  const std::string folder = slash == std::string::npos ? "." : path.substr(0, slash + 1);
+  const std::string name = path.substr(slash + 1), text = fmt::format("{}\n", port);
+  try {
+    const OutputFolder files(kWhat, folder, OutputFolder::Missing::kRefuse);
+    const Descriptor file = files.create(name, 0600);
+    const bool whole = ::write(file.get(), text.data(), text.size()) == static_cast<ssize_t>(text.size());
+    if (!whole) throw Exception(system_error(fmt::format("{}=\"{}\"", kWhat, path), errno));
+    files.publish(name);
+  } catch (const Exception& failure) {
+    throw Exception(ErrorCode::kBootstrap, failure.what());
   }
 }
 
