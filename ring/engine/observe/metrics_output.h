@@ -3,10 +3,13 @@
 #include <sys/types.h>
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <thread>
 
 #include "ring/base/descriptor.h"
+#include "ring/base/output_folder.h"
+#include "ring/engine/observe/metrics_server.h"
 #include "ring/engine/observe/observer.h"
 #include "rondo/config.h"
 
@@ -15,6 +18,9 @@ namespace rondo {
 // The observer of one join as Config says: with a trace, with metrics that a thread of its own writes or serves, or
 // off. Throws Exception(kSystem) where a file or a port cannot be had.
 std::shared_ptr<Observer> make_observer(ObservedRank about, const Config& config);
+
+// Throws what make_observer() would, of a host's ranks, and leaves nothing behind.
+void check_outputs(const Config& config, int local_ranks);
 
 // Writes metrics where others read them, on a thread of its own.
 class MetricsOutput {
@@ -27,16 +33,17 @@ class MetricsOutput {
   MetricsOutput& operator=(const MetricsOutput&) = delete;
 
  private:
-  void listen(int port);
   void run();
-  void serve(int ready) const;
-  void answer(int client) const;
-  bool write_file() const;
+  template <typename Body>
+  void attempt(Body body);
+  void write_file() const;
   std::string text() const;
 
   const Observer& observer_;
-  std::string file_;  // empty: a port
-  Descriptor listener_;
+  std::optional<MetricsServer> server_;
+  std::optional<OutputFolder> folder_;  // one of the two
+  std::string file_;                    // in the folder
+  bool warned_ = false;                 // the thread's, then the destructor's
   Descriptor stop_;
   const pid_t pid_;
   std::thread thread_;

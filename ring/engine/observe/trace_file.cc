@@ -3,8 +3,6 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/mman.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <bit>
@@ -12,6 +10,7 @@
 #include <cstring>
 #include <system_error>
 
+#include "ring/base/output_folder.h"
 #include "rondo/error.h"
 
 namespace rondo {
@@ -19,54 +18,52 @@ namespace {
 
 constexpr size_t kPageBytes = 4096;
 
-[[noreturn]] void refuse(const std::string& path, int number) {
-  throw Exception(ErrorCode::kSystem, fmt::format("the trace {} cannot be written: {} (RONDO_TRACE names a folder on a "
-                                                  "file system with room)",
-                                                  path, std::generic_category().message(number)));
+constexpr const char* kWhat = "the trace (RONDO_TRACE)";
+
+// All of it is allocated, so that a full disk is an error now.
+void allocate(int file, size_t bytes) {
+  if (const int failed = posix_fallocate(file, 0, static_cast<off_t>(bytes)); failed != 0) {
+    throw Exception(ErrorCode::kSystem,
+                    fmt::format("{}: {} MiB: {}", kWhat, bytes >> 20, std::generic_category().message(failed)));
+  }
 }
 
-// A file of that many bytes, all allocated, under a name that no reader looks for.
-int create(const std::string& part, size_t bytes) {
-  const int file = open(part.c_str(), O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
-  if (file < 0) refuse(part, errno);
-  if (const int failed = posix_fallocate(file, 0, static_cast<off_t>(bytes)); failed != 0) {
-    close(file);
-    unlink(part.c_str());
-    refuse(part, failed);
+void* map(int file, size_t bytes) {
+  void* memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, file, 0);
+  if (memory == MAP_FAILED) {
+    throw Exception(ErrorCode::kSystem, fmt::format("{}: mmap: {}", kWhat, std::generic_category().message(errno)));
   }
-  return file;
+  return memory;
 }
 
 }  // namespace
 
-TraceFile::TraceFile(const std::string& folder, int rank, uint64_t bytes) {
+TraceFile::TraceFile(const std::string& path, int rank, uint64_t bytes) {
   const uint64_t records = std::bit_floor(std::max<uint64_t>(bytes / sizeof(TracePlace), 1));
   mask_ = records - 1;
   bytes_ = kTraceHeaderBytes + kTraceTextBytes + records * sizeof(TracePlace);
-  const std::string path = fmt::format("{}/rank-{}.rondo-trace", folder, rank);
-  const std::string part = path + ".part";
-  if (mkdir(folder.c_str(), 0755) != 0 && errno != EEXIST) refuse(path, errno);
-  const int file = create(part, bytes_);
-  void* memory = mmap(nullptr, bytes_, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, file, 0);
-  const int failed = memory == MAP_FAILED ? errno : 0;
-  close(file);
-  if (failed != 0) {
-    unlink(part.c_str());
-    refuse(path, failed);
+  const OutputFolder folder(kWhat, path, OutputFolder::Missing::kMake);
+  const std::string name = fmt::format("rank-{}.rondo-trace", rank);
+  const Descriptor file = folder.create(name, 0644);
+  try {
+    allocate(file.get(), bytes_);
+    prepare(map(file.get(), bytes_), records);
+    folder.publish(name);
+  } catch (...) {
+    folder.remove_part(name);
+    if (header_ != nullptr) munmap(header_, bytes_);
+    throw;
   }
+}
+
+// The first write to a page of a file is a page fault of some microseconds: here, not in an operation.
+void TraceFile::prepare(void* memory, uint64_t records) {
   header_ = static_cast<TraceHeader*>(memory);
   text_ = static_cast<char*>(memory) + kTraceHeaderBytes;
   places_ = reinterpret_cast<TracePlace*>(text_ + kTraceTextBytes);
-  // The first write to a page of a file is a page fault of some microseconds: here, not in an operation.
   for (size_t at = 0; at < bytes_; at += kPageBytes) static_cast<volatile char*>(memory)[at] = 0;
   header_->records = records;
   std::memcpy(header_->magic, kTraceMagic, sizeof(kTraceMagic));
-  if (std::rename(part.c_str(), path.c_str()) != 0) {
-    const int why = errno;
-    unlink(part.c_str());
-    munmap(memory, bytes_);
-    refuse(path, why);
-  }
 }
 
 TraceFile::~TraceFile() { munmap(header_, bytes_); }

@@ -36,6 +36,8 @@ class TraceFile {
   void say(std::string_view line);
 
  private:
+  void prepare(void* memory, uint64_t records);
+
   // The ring is larger than caches: its lines are fetched so many records before they are written, about an operation.
   static constexpr uint64_t kAhead = 16;
 
