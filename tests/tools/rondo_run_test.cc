@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "rondo/rondo.h"
 #include "tests/support/eventually.h"
 #include "tests/support/program.h"
 
@@ -108,9 +109,12 @@ TEST_CASE("--elastic on several hosts: ranks are counted over all, and each host
 }
 
 TEST_CASE("--elastic MIN:MAX: a rank that fails is started again, without a rank, so often as is allowed") {
-  // Rank 0 waits for those that come after rank 1, which all fail but for the third.
+  // The ranks have met: rank 0's store has come and gone. Rank 0 waits for those that come after rank 1, which all fail
+  // but for the third.
   const std::string script =
-      "flag=${RONDO_JOIN#unix://}; if [ \"$RANK\" = 1 ]; then kill -9 $$; fi; "
+      "flag=${RONDO_JOIN#unix://}; store=${RONDO_RENDEZVOUS#unix://}; "
+      "if [ \"$RANK\" = 0 ]; then : >$store; rm $store; : >$flag.met; fi; "
+      "if [ \"$RANK\" = 1 ]; then until [ -e $flag.met ]; do sleep 0.01; done; kill -9 $$; fi; "
       "if [ -z \"$RANK$WORLD_SIZE\" ]; then echo x >>$flag.came; echo again $LOCAL_RANK; "
       "if [ $(wc -l <$flag.came) = 3 ]; then : >$flag.ready; exit 0; fi; exit 7; fi; "
       "until [ -e $flag.ready ]; do sleep 0.01; done; echo done";
@@ -124,6 +128,44 @@ TEST_CASE("--elastic MIN:MAX: a rank that fails is started again, without a rank
   Program more(run_shell(2, "true", {"--elastic", "1:3"}));
   CHECK(more.wait() == 2);
   CHECK(more.errors().find("--elastic 3 is more than the 2 ranks") != std::string::npos);
+}
+
+TEST_CASE("--elastic: a rank that dies before the ranks have met comes again as this rank, or the others are ended") {
+  // Rank 1 dies once; rank 0 waits for it to come again.
+  const std::string dies =
+      "once=${RONDO_JOIN#unix://}.once; if [ $RANK = 1 ]; then mkdir $once 2>/dev/null && kill -9 $$; : >$once.again; "
+      "fi; "
+      "until [ -e $once.again ]; do sleep 0.01; done; ";
+  const std::string serves =
+      "s=${RONDO_RENDEZVOUS#unix://}; [ $RANK = 0 ] && : >$s; until [ -e $s ]; do sleep 0.01; done; ";
+  for (const std::string& script : {dies + "echo rank $RANK", serves + dies + "echo rank $RANK"}) {
+    Program again(run_shell(2, script, {"--elastic", "1:2"}));
+    CHECK(again.wait() == 0);
+    CHECK(sorted_lines(again.output()) == Strings{"[0] rank 0", "[1] rank 1"});
+    CHECK(again.errors().find("it is started again") != std::string::npos);
+  }
+  for (const Strings& options : {Strings{"--elastic", "1"}, Strings{"--elastic", "1:2", "--max-restarts", "0"}}) {
+    Program never(run_shell(2, serves + "[ $RANK = 1 ] && exit 7; exec sleep 60", options));
+    CHECK(never.wait() == 7);
+    CHECK(never.errors().find("rank 1 is missing at the start of the others\n") != std::string::npos);
+  }
+}
+
+TEST_CASE("a rondo-run inside a rank passes on nothing of the outer job but the environment that is the user's") {
+  const std::string inner = std::string("exec ") + std::filesystem::absolute(kRondoRun).string() +
+                            " -n 1 --no-prefix sh -c 'echo ${RONDO_JOIN-none} ${RONDO_ENDED-none} "
+                            "${RONDO_SECRET_FD-none} $RONDO_DEBUG'";
+  Program elastic(run_shell(2, inner, {"--elastic", "1:2", "--no-prefix", "--env", "RONDO_DEBUG=info"}));
+  CHECK(elastic.wait() == 0);
+  CHECK(elastic.output() == "none none none info\nnone none none info\n");
+  Program hosts(
+      {kRondoRun, "--hosts", "a,b", "--launch-agent", kLaunchHere, "--elastic", "1", "--no-prefix", "sh", "-c", inner});
+  CHECK(hosts.wait() == 0);
+  CHECK(hosts.output() == "none none none\nnone none none\n");
+  // What the user says of newcomers is passed on.
+  Program user({"env", "RONDO_JOIN=unix:///x/y", kRondoRun, "-n", "1", "sh", "-c", "echo $RONDO_JOIN"});
+  CHECK(user.wait() == 0);
+  CHECK(user.output() == "[0] unix:///x/y\n");
 }
 
 TEST_CASE("every rank learns its place, in Rondo's names and in the field's") {
@@ -309,6 +351,38 @@ TEST_CASE("when the process that starts the ranks is killed, so is everything, a
   for (const pid_t pid : pids) CHECK_FALSE(alive(pid));
 }
 
+TEST_CASE("who kills the launcher by its name or its command line leaves the process that ends all") {
+  Program program(run_shell(2, "sleep 1000 & echo pid $!; echo parent $PPID; wait"));
+  REQUIRE(
+      eventually([&] { return pids_in(program.output()).size() == 2 && count_of(program.output(), "parent") == 2; }));
+  const auto pids = pids_in(program.output());
+  const std::string output = program.output(), parent = output.substr(output.find("parent ") + 7);
+  Program named({"sh", "-c", "cd /proc/" + parent.substr(0, parent.find('\n')) + "; cat comm; tr -d '\\0' <cmdline"});
+  CHECK(named.wait() == 0);
+  CHECK(named.output() == "rondo-ranks\nrondo-ranks");
+  program.signal(SIGKILL);
+  CHECK(program.wait() == 128 + SIGKILL);
+  for (const pid_t pid : pids) CHECK(eventually([&] { return !alive(pid); }));
+}
+
+TEST_CASE("a job that is stopped at a terminal stops its ranks, and they go on with it") {
+  const auto state = [](pid_t pid) {
+    std::string word, facts;
+    std::ifstream file("/proc/" + std::to_string(pid) + "/stat");
+    std::getline(file, facts);
+    return facts.empty() ? '?' : facts[facts.rfind(')') + 2];
+  };
+  Program program(run_shell(2, "echo pid $$; echo ready; while [ ! -e $RONDO_RENDEZVOUS.end ]; do sleep 0.05; done"));
+  REQUIRE(says_ready(program, 2));
+  const auto pids = pids_in(program.output());
+  program.signal(SIGTSTP);
+  CHECK(eventually([&] { return state(pids[0]) == 'T' && state(pids[1]) == 'T' && state(program.pid()) == 'T'; }));
+  program.signal(SIGCONT);
+  CHECK(eventually([&] { return state(pids[0]) != 'T' && state(pids[1]) != 'T' && state(program.pid()) != 'T'; }));
+  program.signal(SIGTERM);
+  CHECK(program.wait() == 128 + SIGTERM);
+}
+
 TEST_CASE("OMP_NUM_THREADS is the cores divided by the ranks, at least 1, unless it is set") {
   // Of the two cores that taskset leaves, or the one where there is no second.
   const std::string script = "echo $OMP_NUM_THREADS";
@@ -450,6 +524,15 @@ TEST_CASE("a reader that goes away ends the ranks, as it would without the launc
   CHECK(program.output().ends_with("] y\n"));
 }
 
+TEST_CASE("a full disk behind an output ends no rank, and is named once") {
+  Program program({"sh", "-c",
+                   "exec tools/rondo-run -n 2 sh -c 'for i in 1 2 3; do echo line; sleep 0.05; done; echo end >&2' "
+                   ">/dev/full"});
+  CHECK(program.wait() == 0);
+  CHECK(count_of(program.errors(), "] end\n") == 2);
+  CHECK(count_of(program.errors(), "standard output: No space left on device; what cannot be written") == 1);
+}
+
 TEST_CASE(
     "ranks of several hosts get a secret by a descriptor, the same for all, which no command line and no variable "
     "shows") {
@@ -555,6 +638,24 @@ TEST_CASE("mistakes on the command line are explained, with a code of their own 
     CHECK(program.errors().find(mistake.message) != std::string::npos);
     CHECK(program.output() == "");
   }
+}
+
+TEST_CASE("-np is -n before the program's name, and the program's own after it") {
+  for (const Strings& options : {Strings{"-np", "2"}, Strings{"--timeout", "60", "-np", "2", "--no-prefix"}}) {
+    Strings command{kRondoRun};
+    command.insert(command.end(), options.begin(), options.end());
+    command.insert(command.end(), {"echo", "-np", "4"});
+    Program program(command);
+    CHECK(program.wait() == 0);
+    CHECK(count_of(program.output(), "-np 4\n") == 2);
+  }
+  CHECK(Program({kRondoRun, "-np", "true"}).wait() == 2);
+}
+
+TEST_CASE("--version names the program and its version") {
+  Program program({kRondoRun, "--version"});
+  CHECK(program.wait() == 0);
+  CHECK(program.output() == "rondo-run " RONDO_VERSION "\n");
 }
 
 TEST_CASE("options after the program's name, or after --, are the program's") {

@@ -45,6 +45,9 @@ void set_variable(Environment& environment, const std::string& assignment) {
 Environment own_environment() {
   Environment environment;
   for (char** entry = environ; *entry != nullptr; ++entry) environment.emplace_back(*entry);
+  if (value_of(environment, "RONDO_JOB_ID").starts_with(kJobPrefix)) {
+    for (const char* name : {"RONDO_JOIN=", "RONDO_ENDED=", "RONDO_SECRET_FD="}) unset_variable(environment, name);
+  }
   return environment;
 }
 

@@ -6,6 +6,9 @@
 
 namespace rondo::launcher {
 
+// Of the job ids that rondo-run makes.
+inline constexpr char kJobPrefix[] = "rondo-run-";
+
 using Environment = std::vector<std::string>;  // "NAME=value"
 
 // "NAME="; nothing where it is not there.
@@ -13,7 +16,7 @@ void unset_variable(Environment& environment, const std::string& name);
 // Replaces the variable of the same name, or adds it.
 void set_variable(Environment& environment, const std::string& assignment);
 
-// This process's own environment.
+// This process's own environment, less what rondo-run has set for it as a rank of another job.
 Environment own_environment();
 
 // The value of a variable; "" if it is not there.

@@ -3,7 +3,6 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/mman.h>
-#include <sys/prctl.h>
 #include <unistd.h>
 
 #include <cstdio>
@@ -15,6 +14,7 @@
 #include "tools/launcher/check_call.h"
 #include "tools/launcher/job.h"
 #include "tools/launcher/job_folder.h"
+#include "tools/launcher/process_name.h"
 
 namespace rondo::launcher {
 namespace {
@@ -23,7 +23,7 @@ Meeting meeting_of(const Assignment& a, const JobFolder& folder) {
   if (a.nodes == 1) {
     const LoopbackPort loopback = free_port();
     const std::string newcomers = a.most > 0 ? fmt::format("unix://{}/join", folder.path()) : "";
-    return Meeting{fmt::format("unix://{}/store", folder.path()), newcomers, a.job_id, loopback.host, loopback.port};
+    return Meeting{fmt::format("unix://{}", folder.store()), newcomers, a.job_id, loopback.host, loopback.port};
   }
   const bool ipv6 = a.master_host.find(':') != std::string::npos;
   const std::string host = ipv6 ? fmt::format("[{}]", a.master_host) : a.master_host;
@@ -53,7 +53,6 @@ Member rank_member(const Assignment& a, const Meeting& meeting, int local_rank, 
   Environment& environment = member.settings.environment = own_environment();
   set_place(environment, meeting, RankPlace{rank, a.world, local_rank, a.ranks, a.node, a.nodes});
   for (const std::string& assignment : a.environment) set_variable(environment, assignment);
-  unset_variable(environment, "RONDO_ENDED=");  // of a job that this one is a part of
   if (ended.valid()) set_variable(environment, fmt::format("RONDO_ENDED={}:{}", ended.get(), meeting.rendezvous));
   set_variable(environment, fmt::format("RONDO_RAISED={}:{}", rank, raised));
   if (secret.valid()) set_variable(environment, fmt::format("RONDO_SECRET_FD={}", secret.get()));
@@ -71,8 +70,7 @@ Member rank_member(const Assignment& a, const Meeting& meeting, int local_rank, 
 }  // namespace
 
 int run_host_ranks(const Assignment& assignment, int control) {
-  // Not to be found by the name of rondo-run: who kills one of the two by name is to leave the other.
-  ::prctl(PR_SET_NAME, "rondo-ranks");
+  take_process_name("rondo-ranks");  // who kills rondo-run by name is to leave the other, which ends all
   const JobFolder folder;
   const Meeting meeting = meeting_of(assignment, folder);
   const Descriptor secret = secret_descriptor(assignment.secret);
@@ -93,6 +91,10 @@ int run_host_ranks(const Assignment& assignment, int control) {
   settings.least = static_cast<size_t>(assignment.least);
   settings.most = static_cast<size_t>(assignment.most);
   settings.restarts = assignment.restarts;
+  // A program with another store than this job's says nothing of its start.
+  if (value_of(settings.members.front().settings.environment, "RONDO_RENDEZVOUS") == meeting.rendezvous) {
+    settings.start = [&folder] { return folder.start(); };
+  }
   settings.control = control;
   return Job(std::move(settings)).run();
 }

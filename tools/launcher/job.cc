@@ -111,6 +111,7 @@ int Job::poll_timeout_ms() const {
 void Job::handle_signal(int signal) {
   if (signal == SIGCHLD) return check_members();
   signal_running(signal);
+  if (signal == SIGTSTP && settings_.control < 0) stop_with_members();
   if (signal != SIGINT && signal != SIGTERM) return;
   if (ended_ == members_.size()) abandoned_ = true;
   // A host's process counts for itself.
@@ -118,6 +119,12 @@ void Job::handle_signal(int signal) {
     relay_.say(fmt::format("asked twice to end; ending {}", running()));
     end_members();
   }
+}
+
+// Until SIGCONT, which is passed on, too. The processes of hosts go on: they watch whether this one lives.
+void Job::stop_with_members() {
+  for (Output& control : controls_) control.write();
+  ::raise(SIGSTOP);
 }
 
 void Job::handle_orders() {
@@ -191,13 +198,19 @@ std::optional<Job::Raised> Job::first_raised() {
 }
 
 void Job::report_loss(size_t member) {
-  if (!lost_.insert(member).second) return;
+  if (ending_ || !lost_.insert(member).second) return;
+  const Start ranks = settings_.start ? settings_.start() : Start::kOver;
   const size_t running_now = members_.size() - ended_;
   const bool again = running_now < settings_.most && settings_.restarts > 0 && !succeeded_;
+  if (!again && ranks == Start::kUnderWay) {
+    relay_.say(
+        fmt::format("{} {} is missing at the start of the others", settings_.noun, settings_.members[member].name));
+    return report_failure(member);
+  }
   relay_.say(fmt::format("{} {} (process {}) {}; {} may go on{}", settings_.noun, settings_.members[member].name,
                          members_[member].pid(), how_it_ended(member), running(),
                          again ? ", and it is started again" : ""));
-  if (again) start_again(member);
+  if (again) start_again(member, ranks);
 }
 
 // Of several hosts. What is left of a rank ends before its end is proof for the others; a host's process that failed,
@@ -239,10 +252,11 @@ void Job::judge_losses(int code, const std::string& how) {
   if (ended_ < members_.size()) end_members();
 }
 
-void Job::start_again(size_t member) {
+// The others' start waits for this rank; after it, a process that comes is a newcomer.
+void Job::start_again(size_t member, Start ranks) {
   --settings_.restarts;
   Member next = settings_.members[member];
-  next.settings.environment = next.again;
+  if (ranks == Start::kOver) next.settings.environment = next.again;
   settings_.members.push_back(std::move(next));
   try {
     start(settings_.members.back());

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "tools/launcher/child_process.h"
+#include "tools/launcher/job_folder.h"
 #include "tools/launcher/output.h"
 #include "tools/launcher/relay.h"
 #include "tools/launcher/signals.h"
@@ -40,8 +41,9 @@ struct JobSettings {
   // One that fails is started again while fewer than `most` run, none has succeeded, and so often in all.
   size_t most = 0;
   int restarts = 0;
-  int control = -1;     // where orders come from (control.h); -1: nowhere
-  bool explain = true;  // false: members explain their failures themselves, unless a signal killed them
+  std::function<Start()> start;  // the ranks'; empty: nothing says
+  int control = -1;              // where orders come from (control.h); -1: nowhere
+  bool explain = true;           // false: members explain their failures themselves, unless a signal killed them
 };
 
 // Processes that run and fail together, from start to end. One thread; everything happens in run(), which sleeps in
@@ -73,10 +75,11 @@ class Job {
   std::optional<Raised> first_raised();
   void report_failure(size_t member, const std::string& why = "");
   void report_loss(size_t member);
+  void stop_with_members();
   void lose_member(size_t member);
   void lose_rank(const std::string& said);
   void judge_losses(int code, const std::string& how);
-  void start_again(size_t member);
+  void start_again(size_t member, Start ranks);
   std::string how_it_ended(size_t member);
   void check_deadlines();
   void end_members();

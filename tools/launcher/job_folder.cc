@@ -1,5 +1,7 @@
 #include "tools/launcher/job_folder.h"
 
+#include <fcntl.h>
+#include <sys/stat.h>
 #include <sys/un.h>
 
 #include <cerrno>
@@ -10,6 +12,7 @@
 namespace rondo::launcher {
 namespace {
 
+constexpr char kStart[] = "/start";
 constexpr char kTemplate[] = "/rondo-run-XXXXXX";
 // What the ranks may add to the path for a socket of theirs.
 constexpr size_t kNameBytes = 32;
@@ -26,6 +29,20 @@ std::string parent_folder() {
 
 JobFolder::JobFolder() : path_(parent_folder() + kTemplate) {
   if (::mkdtemp(path_.data()) == nullptr) throw std::system_error(errno, std::generic_category(), path_);
+  const std::string folder = path_ + kStart;
+  const timespec never[2] = {{0, 0}, {0, 0}};  // start() looks whether it has changed since
+  if (::mkdir(folder.c_str(), 0700) != 0 || ::utimensat(AT_FDCWD, folder.c_str(), never, 0) != 0) {
+    throw std::system_error(errno, std::generic_category(), folder);
+  }
+}
+
+std::string JobFolder::store() const { return path_ + kStart + "/store"; }
+
+Start JobFolder::start() const {
+  struct stat facts {};
+  if (::stat(store().c_str(), &facts) == 0) return Start::kUnderWay;
+  const bool changed = ::stat((path_ + kStart).c_str(), &facts) == 0 && facts.st_mtim.tv_sec != 0;
+  return changed ? Start::kOver : Start::kAhead;
 }
 
 JobFolder::~JobFolder() {

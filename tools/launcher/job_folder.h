@@ -4,6 +4,9 @@
 
 namespace rondo::launcher {
 
+// How far the ranks' start is, as the store of rank 0 shows it.
+enum class Start { kAhead, kUnderWay, kOver };
+
 // A folder of mode 0700 for the job's sockets, removed with all that is in it at the end.
 class JobFolder {
  public:
@@ -14,6 +17,9 @@ class JobFolder {
   JobFolder& operator=(const JobFolder&) = delete;
 
   const std::string& path() const { return path_; }
+  // Where rank 0's store listens until all ranks have met: nothing else is in its folder.
+  std::string store() const;
+  Start start() const;
 
  private:
   std::string path_;

@@ -3,12 +3,14 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cmath>
 #include <cstdio>
 #include <exception>
 #include <memory>
 #include <string>
 
+#include "rondo/rondo.h"
 #include "tools/launcher/environment.h"
 #include "tools/launcher/mpi_libraries.h"
 
@@ -63,7 +65,9 @@ struct Words {
 };
 
 void declare(CLI::App& app, Options& options, Words& words) {
-  app.add_option("-n,--ranks", options.ranks, "How many ranks to start; with hosts the default is all that they take")
+  app.set_version_flag("--version", "rondo-run " RONDO_VERSION);
+  app.add_option("-n,--ranks", options.ranks,
+                 "How many ranks to start; with hosts the default is all that they take; -np is the same")
       ->check(CLI::Range(1, kMaxRanks))
       ->type_name("N");
   auto* hosts = app.add_option("--hosts", words.hosts, "Start ranks on these hosts, so many on each (1 if not said)");
@@ -109,9 +113,8 @@ void declare(CLI::App& app, Options& options, Words& words) {
       "(at\n"
       "least 1), unless it is set. When one rank fails, the others are ended (SIGTERM, 5 s later SIGKILL), and its "
       "exit\n"
-      "code is returned: 128 + signal if a signal killed it. SIGINT, SIGTERM, SIGHUP, SIGUSR1 and SIGUSR2 are passed "
-      "on\n"
-      "to every rank. When rondo-run itself is killed, so is everything that it started.\n"
+      "code is returned: 128 + signal if a signal killed it. SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2, SIGTSTP and\n"
+      "SIGCONT are passed on to every rank. When rondo-run itself is killed, so is everything that it started.\n"
       "\n"
       "Other hosts need ssh without a password, rondo-run at the same path, and the program in the same folder. "
       "Their\n"
@@ -121,6 +124,18 @@ void declare(CLI::App& app, Options& options, Words& words) {
       "or\n"
       "that of RONDO_SECRET_FILE, a path on each host. RONDO_INSECURE=1 does without.");
   app.prefix_command();  // everything from the program's name on is the program's
+}
+
+// With -np as other launchers have it: it would be -n with the value "p". Words from the program's name on are its own.
+void parse(CLI::App& app, std::vector<std::string> words) {
+  for (size_t at = 0; at < words.size() && words[at].size() > 1 && words[at].front() == '-' && words[at] != "--";
+       ++at) {
+    if (words[at] == "-np") words[at] = "-n";
+    const CLI::Option* option = app.get_option_no_throw(words[at]);  // none: it has its value in it, or is unknown
+    if (option != nullptr && option->get_expected_max() > 0) ++at;
+  }
+  std::reverse(words.begin(), words.end());  // CLI11 takes them from the back
+  app.parse(words);
 }
 
 // Fills in hosts and ranks, each from the other; "" or what is wrong.
@@ -198,9 +213,12 @@ Parsed parse_options(int argc, char** argv) {
   CLI::App app("Starts the ranks of a Rondo program, on this machine or on several hosts.", "rondo-run");
   declare(app, options, words);
   try {
-    app.parse(argc, argv);
+    parse(app, {argv + 1, argv + argc});
   } catch (const CLI::CallForHelp&) {
     fmt::print("{}", app.help());
+    return 0;
+  } catch (const CLI::CallForVersion& version) {
+    fmt::print("{}\n", version.what());
     return 0;
   } catch (const CLI::ParseError& error) {
     return usage_error(error.what());

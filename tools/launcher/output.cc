@@ -15,7 +15,7 @@ void Output::write() {
   while (wants_to_write() && ready()) {
     const size_t bytes = std::min<size_t>(pending_.size() - written_, PIPE_BUF);
     const ssize_t n = ::write(fd_, pending_.data() + written_, bytes);
-    if (n < 0 && errno != EINTR && errno != EAGAIN) broken_ = true;
+    if (n < 0 && errno != EINTR && errno != EAGAIN) fail(errno);
     if (n < 0) break;
     written_ += static_cast<size_t>(n);
   }
@@ -26,6 +26,13 @@ void Output::write() {
     pending_.erase(0, written_);
     written_ = 0;
   }
+}
+
+// A pipe without a reader stays so; a disk may have room again.
+void Output::fail(int number) {
+  broken_ = number == EPIPE;
+  if (!broken_ && !std::exchange(failed_before_, true)) problem_ = number;
+  written_ = pending_.size();
 }
 
 bool Output::ready() const {

@@ -1,5 +1,7 @@
 #include "tools/launcher/relay.h"
 
+#include <fmt/format.h>
+#include <string.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -51,15 +53,18 @@ void Relay::read_stream(Stream& stream) {
 }
 
 void Relay::write() {
-  flush(output_);
-  flush(error_);
+  flush(output_, "standard output");
+  flush(error_, "standard error");
 }
 
 // Where nobody reads ours any more, the children get the same: their next write there fails with SIGPIPE.
-void Relay::flush(Output& output) {
+void Relay::flush(Output& output, const char* name) {
   // A reader that is behind: the children's pipes may have been left alone meanwhile, so their second begins now.
   if (drain_until_ && output.wants_to_write()) begin_drain();
   output.write();
+  if (const int number = output.take_problem(); number != 0) {
+    say(fmt::format("{}: {}; what cannot be written there is lost, and the ranks go on", name, ::strerror(number)));
+  }
   if (!output.broken()) return;
   for (Stream& stream : streams_) {
     if (stream.to == &output) stream.from->reset();

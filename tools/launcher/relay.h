@@ -57,7 +57,7 @@ class Relay {
   };
 
   void read_stream(Stream& stream);
-  void flush(Output& output);
+  void flush(Output& output, const char* name);
 
   Output output_{1}, error_{2};
   std::vector<Stream> streams_;

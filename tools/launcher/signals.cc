@@ -9,7 +9,8 @@ namespace rondo::launcher {
 Signals::Signals() {
   sigset_t handled;
   ::sigemptyset(&handled);
-  for (const int signal : {SIGCHLD, SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2}) ::sigaddset(&handled, signal);
+  for (const int signal : {SIGCHLD, SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2, SIGTSTP, SIGCONT})
+    ::sigaddset(&handled, signal);
   check_call("sigprocmask", ::sigprocmask(SIG_BLOCK, &handled, &original_));
   // An inherited "ignore" would make the kernel reap the ranks by itself and lose their exit codes.
   ::signal(SIGCHLD, SIG_DFL);

@@ -9,7 +9,7 @@
 namespace rondo::launcher {
 
 // The signals that rondo-run handles, as something to poll: SIGCHLD, and those that it passes on (SIGINT, SIGTERM,
-// SIGHUP, SIGUSR1, SIGUSR2). Blocked from construction on. SIGPIPE is ignored.
+// SIGHUP, SIGUSR1, SIGUSR2, SIGTSTP, SIGCONT). Blocked from construction on. SIGPIPE is ignored.
 class Signals {
  public:
   Signals();

@@ -64,7 +64,7 @@ Assignment common_assignment(const Options& options) {
   const std::string id = random_id();
   a.world = options.ranks;
   a.nodes = static_cast<int>(options.hosts.size());
-  a.job_id = "rondo-run-" + id;
+  a.job_id = kJobPrefix + id;
   a.master_host = address_of(options.hosts.front());
   a.master_port = options.master_port != 0
                       ? options.master_port
