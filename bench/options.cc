@@ -12,6 +12,7 @@
 
 #include "bench/loop/sizes.h"
 #include "bench/loop/tensors.h"
+#include "rondo/rondo.h"
 
 namespace rondo::bench {
 namespace {
@@ -270,6 +271,7 @@ std::variant<Options, Stop> parse_options(std::vector<std::string> args) {
   Typed typed;
   CLI::App app("Times Rondo's collectives, and checks what it times.", "rondo-bench");
   app.set_help_flag("-h,--help", "this text");
+  app.set_version_flag("--version", "rondo-bench " RONDO_VERSION);
   add_what(app, typed, options);
   add_effort(app, typed, options);
   add_where(app, typed, options);
@@ -280,6 +282,8 @@ std::variant<Options, Stop> parse_options(std::vector<std::string> args) {
     resolve(typed, options);
   } catch (const CLI::CallForHelp&) {
     return Stop{0, app.help()};
+  } catch (const CLI::CallForVersion& version) {
+    return Stop{0, fmt::format("{}\n", version.what())};
   } catch (const CLI::ParseError& error) {
     return Stop{2, fmt::format("rondo-bench: {}\nrondo-bench --help lists the options\n", error.what())};
   }

@@ -30,8 +30,8 @@ SOURCES = {
     "launcher": ["ring/base/*.cc", "tools/launcher/*.cc", "tools/rondo_run.cc", "tools/bazel/packages/fmt.cc"],
     "module": ["python/module/*.cc"],
 }
-# Carried as they are: rondo-trace, rondo-top, and the pages that errors name.
-FILES = ["tools/trace/*", "tools/top/*.py", "tools/view/page.css", "tools/view/colors.js", "docs/*.md"]
+# Carried as they are: rondo-trace, rondo-top, where these read their version, and the pages that errors name.
+FILES = ["tools/trace/*", "tools/top/*.py", "tools/view/page.css", "tools/view/colors.js", "docs/*.md", "ring/include/rondo/rondo.h"]
 FLAGS = [
     *("-std=c++20", "-iquote", ".", "-Iring/include", "-O2", "-g0", "-DNDEBUG", "-fPIC", "-ffp-contract=off"),
     *("-fvisibility=hidden", "-fvisibility-inlines-hidden", "-ffunction-sections", "-fdata-sections"),

@@ -15,6 +15,12 @@ cp -r tests/install/. "$work"
 cd "$work"
 export PKG_CONFIG_PATH=$prefix/lib/pkgconfig
 
+prints_version() {
+  local version
+  version=$(sed -n 's/^#define RONDO_VERSION "\(.*\)"$/\1/p' "$prefix/include/rondo/rondo.h")
+  [[ $("$prefix/bin/$1" --version) == "$1 $version" ]]
+}
+
 # run_pair NAME PROGRAM: two ranks of it give the sum 1 + 2 = 3 on both.
 run_pair() {
   local output
@@ -212,6 +218,8 @@ check "exceptions keep their type across the border" exceptions_cross
 check "library and pkg-config say the same version" one_version
 if [[ ! -e /dev/nvidiactl ]]; then check "a call on a stream without a driver" no_driver; fi
 check "the prefix can be moved" movable
-check "rondo-bench is there" "$prefix/bin/rondo-bench" --help >/dev/null
+for tool in rondo-run rondo-bench rondo-view rondo-trace rondo-top rondo-doctor; do
+  check "$tool --version" prints_version "$tool"
+done
 check "rondo-view writes a page" "$prefix/bin/rondo-view" -o "$prefix/plan.html"
 finish_checks

@@ -12,10 +12,12 @@ import os
 import sys
 import time
 
-sys.path.insert(0, os.path.dirname(os.path.realpath(__file__)))
+_HERE = os.path.dirname(os.path.realpath(__file__))
+sys.path[:0] = [_HERE, os.path.join(os.path.dirname(_HERE), "trace")]
 
 import screen  # noqa: E402
 import status  # noqa: E402
+import version  # noqa: E402
 from terminal import Terminal  # noqa: E402
 
 
@@ -46,6 +48,7 @@ def interval_of(text):
 def main(arguments=None):
     parser = argparse.ArgumentParser(prog="rondo-top", description="What the ranks of this user's jobs on this host are doing.",
                                      epilog="On another host: ssh -t HOST rondo-top")
+    parser.add_argument("--version", action="version", version=version.text("rondo-top"))
     parser.add_argument("--once", action="store_true", help="once, as text")
     parser.add_argument("--json", action="store_true", help="once, as JSON")
     parser.add_argument("--all", action="store_true", help="idle communicators, too; JSON always has them")

@@ -19,6 +19,7 @@ import chrome  # noqa: E402
 import clocks  # noqa: E402
 import read  # noqa: E402
 import report  # noqa: E402
+import version  # noqa: E402
 
 
 def load(folder):
@@ -49,6 +50,7 @@ def write(path, text):
 
 def main(arguments=None):
     parser = argparse.ArgumentParser(prog="rondo-trace", description="What ran, from the traces of RONDO_TRACE=folder.")
+    parser.add_argument("--version", action="version", version=version.text("rondo-trace"))
     commands = parser.add_subparsers(dest="command", required=True)
     for name, text in (("merge", "Chrome trace events, as JSON"), ("report", "one page of HTML"),
                        ("blame", "the longest waits, a sentence each")):

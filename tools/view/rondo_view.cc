@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "rondo/error.h"
+#include "rondo/rondo.h"
 #include "tools/plan/plan_options.h"
 #include "tools/plan/plan_run.h"
 #include "tools/view/page.h"
@@ -29,6 +30,7 @@ struct Options {
 };
 
 void declare(CLI::App& app, Options& options) {
+  app.set_version_flag("--version", "rondo-view " RONDO_VERSION);
   declare_plan_options(app, options.plan, kMostRanks);
   app.add_option("--compare", options.compare, "Algorithms side by side, instead of --algorithm: ring,star,direct")
       ->delimiter(',')
