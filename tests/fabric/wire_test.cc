@@ -3,8 +3,10 @@
 #include <doctest/doctest.h>
 
 #include <random>
+#include <regex>
 #include <string>
 
+#include "ring/base/file_text.h"
 #include "rondo/error.h"
 #include "transport/control/control_message.h"
 #include "transport/rendezvous/peer_card.h"
@@ -80,6 +82,16 @@ TEST_CASE("a hello has the bytes that docs/wire.md says, and comes back as it wa
   CHECK(bytes.substr(192) == std::string(64, '\0'));
   REQUIRE(parse_hello(bytes));
   CHECK(*parse_hello(bytes) == sample_hello());
+}
+
+TEST_CASE("docs/wire.md says this version, and no other") {
+  const std::string text = file_text("docs/wire.md");
+  const std::regex version("[Vv]ersion +([0-9]+)");
+  int said = 0;
+  for (std::sregex_iterator it(text.begin(), text.end(), version), end; it != end; ++it, ++said) {
+    CHECK((*it)[1] == std::to_string(kWireVersion));
+  }
+  CHECK(said > 0);
 }
 
 TEST_CASE("an answer comes back as it was, its text cut to what fits") {
