@@ -6,36 +6,12 @@
 #include <fstream>
 #include <map>
 #include <optional>
-#include <sstream>
 
+#include "ring/base/control_groups.h"
 #include "ring/base/file_text.h"
 
 namespace rondo {
 namespace {
-
-// Where one hierarchy of groups has its files, and where the process is in it.
-struct Place {
-  std::string mount, path;
-  bool second_version = true;
-};
-
-std::vector<Place> places(const std::string& groups, const std::string& root) {
-  std::vector<Place> found;
-  std::istringstream lines(groups);
-  for (std::string line; std::getline(lines, line);) {
-    const size_t first = line.find(':'), second = line.find(':', first + 1);
-    if (first == std::string::npos || second == std::string::npos) continue;
-    const std::string controllers = line.substr(first + 1, second - first - 1), path = line.substr(second + 1);
-    if (controllers.empty()) {
-      found.push_back({root, path, true});
-      found.push_back({root + "/unified", path, true});  // beside hierarchies of the first version
-    } else if (("," + controllers + ",").find(",cpu,") != std::string::npos) {
-      found.push_back({root + "/" + controllers, path, false});
-      found.push_back({root + "/cpu", path, false});
-    }
-  }
-  return found;
-}
 
 // Microseconds of all cores in a period. nullopt: no limit, or no such group.
 std::optional<double> limit_of(const std::string& folder, bool second_version) {
@@ -56,25 +32,16 @@ uint64_t number_of(const std::string& folder) {
   return stat(folder.c_str(), &status) == 0 ? std::max<uint64_t>(status.st_ino, 1) : 1;
 }
 
-// A container's path may not exist below its own mount: then its groups are those at the mount.
-void look_upwards(const Place& place, CoreQuota& least) {
-  std::string path = place.path;
-  while (true) {
-    const std::string folder = place.mount + (path == "/" ? "" : path);
-    if (const auto limit = limit_of(folder, place.second_version)) {
-      const auto cores = static_cast<uint32_t>(std::clamp(*limit, 1.0, 1e6));
-      if (least.group == 0 || cores < least.cores) least = {number_of(folder), cores};
-    }
-    if (path.empty() || path == "/") return;
-    path.erase(path.find_last_of('/'));
-  }
-}
-
 }  // namespace
 
 CoreQuota core_quota(const std::string& groups, const std::string& root) {
   CoreQuota least;
-  for (const Place& place : places(groups, root)) look_upwards(place, least);
+  for (const ControlGroup& group : control_groups(groups, root, "cpu")) {
+    const auto limit = limit_of(group.folder, group.second_version);
+    if (!limit) continue;
+    const auto cores = static_cast<uint32_t>(std::clamp(*limit, 1.0, 1e6));
+    if (least.group == 0 || cores < least.cores) least = {number_of(group.folder), cores};
+  }
   return least;
 }
 

@@ -2,6 +2,7 @@
 
 #include <doctest/doctest.h>
 
+#include <filesystem>
 #include <fstream>
 #include <string>
 
@@ -16,8 +17,14 @@ constexpr uint64_t kMiB = 1 << 20;
 // A directory of files that look like the kernel's.
 class Facts {
  public:
-  void write(const std::string& name, const std::string& text) const { std::ofstream(folder_.path(name)) << text; }
-  uint64_t available() const { return available_memory(folder_.path("meminfo"), folder_.path()); }
+  Facts() { write("groups", "0::/\n"); }
+  void write(const std::string& name, const std::string& text) const {
+    std::filesystem::create_directories(std::filesystem::path(folder_.path(name)).parent_path());
+    std::ofstream(folder_.path(name)) << text;
+  }
+  uint64_t available() const {
+    return available_memory({folder_.path("meminfo"), folder_.path("groups"), folder_.path()});
+  }
 
  private:
   testing::TempFolder folder_;
@@ -56,6 +63,28 @@ TEST_CASE("what a container's limit leaves; pages of files that were read are no
   facts.write("meminfo", "MemAvailable: 1024 kB\n");
   facts.write("memory.current", "0");
   CHECK(facts.available() == 1 * kMiB);
+}
+
+TEST_CASE("the limits of nested control groups, of both versions: the one that leaves least counts") {
+  const Facts facts;
+  facts.write("meminfo", "MemAvailable: 1048576 kB\n");
+  facts.write("groups", "4:cpu:/job\n3:memory:/slurm/job_7/step_0\n0::/user/scope\n");
+  facts.write("memory/memory.limit_in_bytes", "9223372036854771712");
+  facts.write("memory/slurm/job_7/memory.limit_in_bytes", std::to_string(300 * kMiB));
+  facts.write("memory/slurm/job_7/memory.usage_in_bytes", std::to_string(250 * kMiB));
+  facts.write("memory/slurm/job_7/memory.stat", "inactive_file 0\ntotal_inactive_file " + std::to_string(50 * kMiB));
+  facts.write("memory/slurm/job_7/step_0/memory.limit_in_bytes", std::to_string(400 * kMiB));
+  CHECK(facts.available() == 100 * kMiB);
+  facts.write("user/memory.max", std::to_string(80 * kMiB));
+  facts.write("user/scope/memory.max", "max");
+  CHECK(facts.available() == 80 * kMiB);
+  facts.write("unified/user/scope/memory.max", std::to_string(70 * kMiB));
+  CHECK(facts.available() == 70 * kMiB);
+  facts.write("memory/slurm/job_8/memory.limit_in_bytes", "0");  // another's
+  CHECK(facts.available() == 70 * kMiB);
+  facts.write("groups", "3:memory:/of/the/host\n");  // not to be seen in a container, whose own is at the mount
+  facts.write("memory/memory.limit_in_bytes", std::to_string(60 * kMiB));
+  CHECK(facts.available() == 60 * kMiB);
 }
 
 TEST_CASE("a place in a window: what a peer says is not believed") {

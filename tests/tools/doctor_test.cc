@@ -95,11 +95,17 @@ TEST_CASE("doctor: the tightest limit of a control group and those above it coun
   put("a/pids.current", "97");
   put("a/b/pids.max", "50");
   put("a/b/pids.current", "1");
-  const GroupLimits limits = read_group_limits(root.string(), "/a/b");
+  const GroupLimits limits = read_group_limits(root.string(), "0::/a/b\n");
   CHECK(limits.memory_bytes == 100u << 20);
   CHECK(limits.processes == 3);
-  const GroupLimits none = read_group_limits(root.string(), "/");
+  const GroupLimits none = read_group_limits(root.string(), "0::/\n");
   CHECK(none.memory_bytes == 0);
+  put("memory.limit_in_bytes", "9223372036854771712");
+  std::filesystem::create_directories(root / "memory/job");
+  put("memory/memory.limit_in_bytes", "9223372036854771712");
+  put("memory/job/memory.limit_in_bytes", "1048576");
+  CHECK(read_group_limits(root.string(), "3:memory:/job\n").memory_bytes == 1u << 20);
+  CHECK(read_group_limits(root.string(), "3:memory:/\n").memory_bytes == 0);
   CHECK(none.processes == UINT64_MAX);
 }
 
@@ -130,6 +136,58 @@ TEST_CASE("doctor: a misspelt variable is noted, and a wrong value would stop th
   const auto& finding = *std::find_if(findings.begin(), findings.end(), wrongs);
   CHECK(finding.at("topic").get<std::string>() == "settings");
   CHECK(finding.at("text").get<std::string>().find("RONDO_LANES=\"99\"") != std::string::npos);
+}
+
+TEST_CASE("doctor: a setting that join() refuses would stop a job on one host, too") {
+  const testing::TempFolder folder;
+  const std::string open = folder.path("open");
+  std::ofstream(open) << std::string(32, 'x');
+  std::filesystem::permissions(open, std::filesystem::perms(0644));
+  const std::string port = std::to_string(free_port());
+  const std::vector<std::pair<std::string, std::string>> wrongs{
+      {"RONDO_SECRET_FILE=/no/file", "network"},
+      {"RONDO_SECRET_FILE=" + open, "network"},
+      {"RONDO_SECRET_FD=99", "network"},
+      {"RONDO_INSECURE=1 RONDO_SECRET_FILE=" + open, "network"},
+      {"RONDO_INSECURE=1 RONDO_ENCRYPT=1", "network"},
+      {"RONDO_TRACE=" + folder.path("no/folder"), "outputs"},
+      {"RONDO_TRACE=" + open, "outputs"},
+      {"RONDO_METRICS=" + folder.path("no/folder/"), "outputs"},
+      {"RONDO_METRICS=port:65535", "outputs"},  // of 2 ranks
+  };
+  for (const auto& wrong_setting : wrongs) {
+    const std::string &setting = wrong_setting.first, &topic = wrong_setting.second;
+    CAPTURE(setting);
+    const Result result = run_shell(setting + " exec " + kDoctor + " --ranks 2");
+    CAPTURE(result.output);
+    CHECK(result.code == 1);
+    CHECK(result.says("WRONG", topic, ""));
+    // And so does the library, in the same words.
+    const Result joined =
+        run_shell(setting + " RONDO_START_TIMEOUT_MS=2000 exec " + kDoctor + " --pair 127.0.0.1:" + port);
+    const std::regex wrong("WRONG +[a-z]+ +([^\n]{10,30})");
+    std::smatch words;
+    REQUIRE(std::regex_search(result.output, words, wrong));
+    if (topic == "network") CHECK(joined.output.find(words[1]) != std::string::npos);
+  }
+  const std::string fresh = folder.path("fresh");
+  CHECK(run_shell("RONDO_TRACE=" + fresh + " exec " + kDoctor + " --ranks 1").says("ok", "outputs", fresh));
+  CHECK_FALSE(std::filesystem::exists(fresh));
+}
+
+TEST_CASE("doctor: an end that may not listen where others are says so, and no address (needs root)") {
+  const std::string setup =
+      "PATH=$PATH:/usr/sbin:/sbin; ip link set lo up; ip link add e0 type veth peer name e1; "
+      "ip addr add 192.0.2.2/24 dev e0; ip link set e0 up; ip link set e1 up; ";
+  for (const char* address : {"", " 192.0.2.2", " 192.0.2.2:20000"}) {
+    CAPTURE(address);
+    const Result result =
+        run_shell("exec unshare -n sh -c '" + setup + "exec " + kDoctor + " --listen" + address + "'");
+    CAPTURE(result.errors);
+    CHECK(result.code == 2);
+    CHECK(result.errors.find("would listen on 192.0.2.2, where other machines can connect") != std::string::npos);
+    CHECK(result.errors.find("--pair") == std::string::npos);
+  }
 }
 
 TEST_CASE("doctor: too few descriptors are counted, and how many a job needs is said") {
@@ -202,7 +260,7 @@ TEST_CASE("doctor: an end that stays alone fails in words, and options that are 
 TEST_CASE("doctor: addresses of ends come apart") {
   CHECK(parse_pair_end("host", false).host == "host");
   CHECK(parse_pair_end("host", false).port == kPairPort);
-  CHECK(parse_pair_end("10.0.0.1:5", true).port == 5);
+  CHECK(parse_pair_end("127.0.0.1:5", true).port == 5);
   CHECK(parse_pair_end("[fd00::1]:7", false).host == "fd00::1");
   CHECK(parse_pair_end("fd00::1", false).host == "fd00::1");
   CHECK(parse_pair_end("[fd00::1]", false).port == kPairPort);

@@ -27,18 +27,21 @@ std::string meant_by(const std::string& name);
 // Who starts the ranks, and where they meet.
 Findings check_launch(const Environment& environment);
 
+// Where traces and metrics go.
+Findings check_outputs(const Job& job);
+
 // Interfaces, the address that ranks of other hosts would be given, permission to listen, ports, congestion control.
 Findings check_network(const Job& job);
 
 // Descriptors, cores, and what control groups leave.
 Findings check_limits(const Job& job);
-// The tightest limits of a control group (version 2) and those above it: files memory.max, pids.max.
+// The tightest limits of the control groups of a process and those above them.
 struct GroupLimits {
   uint64_t memory_bytes = 0;  // 0: no limit
   uint64_t processes = 0;     // that may still be made; UINT64_MAX: no limit
 };
-// root: where the file system of control groups is mounted. group: the path below it, "/a/b".
-GroupLimits read_group_limits(const std::string& root, const std::string& group);
+// root, groups: as of control_groups().
+GroupLimits read_group_limits(const std::string& root, const std::string& groups);
 
 // Memory that ranks of a host share, the kernel's copy between processes, namespaces.
 Findings check_memory(const Job& job);

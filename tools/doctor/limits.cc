@@ -5,8 +5,10 @@
 #include <fstream>
 #include <optional>
 
+#include "ring/base/control_groups.h"
 #include "ring/base/core_quota.h"
 #include "ring/base/cores.h"
+#include "ring/base/file_text.h"
 #include "rondo/error.h"
 #include "tools/doctor/checks.h"
 #include "transport/fabrics/descriptor_budget.h"
@@ -19,6 +21,8 @@ constexpr uint64_t kThreadsOfRank = 4;
 constexpr uint64_t kMiB = 1 << 20;
 // A small model's rank with Rondo in it.
 constexpr uint64_t kLeastMemoryBytes = 64 * kMiB;
+// Version 1 of control groups says a number near 2^63 where version 2 says "max".
+constexpr uint64_t kNoLimit = uint64_t{1} << 62;
 
 Finding descriptors(const Job& job) {
   Place place;
@@ -34,15 +38,6 @@ Finding descriptors(const Job& job) {
   if (limit.rlim_max < need.least + programs_own) return {Level::kWrong, "descriptors", text, mend};
   if (limit.rlim_max < need.most + programs_own) return {Level::kNote, "descriptors", text, mend};
   return {Level::kFine, "descriptors", text, ""};
-}
-
-// Path of this process's group (version 2); nullopt: there is none.
-std::optional<std::string> own_group() {
-  std::ifstream file("/proc/self/cgroup");
-  for (std::string line; std::getline(file, line);) {
-    if (line.starts_with("0::")) return line.substr(3);
-  }
-  return std::nullopt;
 }
 
 std::optional<uint64_t> number_in(const std::string& path) {
@@ -64,8 +59,8 @@ Finding cores(const Job& job) {
 }
 
 Finding group_memory(const Job& job, const GroupLimits& limits) {
-  if (limits.memory_bytes == 0) return {Level::kFine, "memory", "the control group sets no limit (memory.max)", ""};
-  const std::string text = fmt::format("the control group's limit is {} MiB (memory.max)", limits.memory_bytes / kMiB);
+  if (limits.memory_bytes == 0) return {Level::kFine, "memory", "the control group sets no limit of memory", ""};
+  const std::string text = fmt::format("the control group's limit is {} MiB of memory", limits.memory_bytes / kMiB);
   const bool enough = limits.memory_bytes / kLeastMemoryBytes >= static_cast<uint64_t>(job.local_ranks);
   if (enough) return {Level::kFine, "memory", text, ""};
   return {Level::kNote, "memory", text, "shared memory counts for the ranks that touch it: give the container more"};
@@ -83,27 +78,25 @@ Finding processes(const Job& job, const GroupLimits& limits) {
 
 }  // namespace
 
-GroupLimits read_group_limits(const std::string& root, const std::string& group) {
+GroupLimits read_group_limits(const std::string& root, const std::string& groups) {
   GroupLimits limits;
   limits.processes = UINT64_MAX;
-  for (std::string path = group == "/" ? "" : group;; path.resize(path.rfind('/'))) {
-    const std::string folder = root + path;
-    if (const auto most = number_in(folder + "/memory.max")) {
-      limits.memory_bytes = limits.memory_bytes > 0 ? std::min(limits.memory_bytes, *most) : *most;
-    }
-    if (const auto most = number_in(folder + "/pids.max")) {
-      const uint64_t used = number_in(folder + "/pids.current").value_or(0);
-      limits.processes = std::min(limits.processes, *most - std::min(*most, used));
-    }
-    if (path.rfind('/') == std::string::npos) return limits;
+  for (const ControlGroup& group : control_groups(groups, root, "memory")) {
+    const char* file = group.second_version ? "/memory.max" : "/memory.limit_in_bytes";
+    const std::optional<uint64_t> most = number_in(group.folder + file);
+    if (!most || *most >= kNoLimit) continue;
+    limits.memory_bytes = limits.memory_bytes > 0 ? std::min(limits.memory_bytes, *most) : *most;
   }
+  for (const ControlGroup& group : control_groups(groups, root, "pids")) {
+    const std::optional<uint64_t> most = number_in(group.folder + "/pids.max");
+    const uint64_t used = number_in(group.folder + "/pids.current").value_or(0);
+    if (most) limits.processes = std::min(limits.processes, *most - std::min(*most, used));
+  }
+  return limits;
 }
 
 Findings check_limits(const Job& job) {
-  const std::optional<std::string> group = own_group();
-  GroupLimits limits;
-  limits.processes = UINT64_MAX;
-  if (group) limits = read_group_limits("/sys/fs/cgroup", *group);
+  const GroupLimits limits = read_group_limits("/sys/fs/cgroup", file_text("/proc/thread-self/cgroup"));
   return {descriptors(job), cores(job), group_memory(job, limits), processes(job, limits)};
 }
 

@@ -21,7 +21,7 @@ constexpr const char* kTopic = "shared memory";
 constexpr uint64_t kMiB = 1 << 20;
 
 Finding memory_files(const Job& job) {
-  const uint64_t available = available_memory("/proc/meminfo", "/sys/fs/cgroup");
+  const uint64_t available = available_memory();
   try {
     make_memory_file(2 * kMiB, Pages::kReserved);
     const std::string text = fmt::format("memfd works; {} MiB of memory are available", available / kMiB);

@@ -59,20 +59,20 @@ Finding between_hosts(const Job& job, std::string& address) {
   }
 }
 
-Finding permission(const Job& job) {
-  if (job.hosts < 2) return {Level::kFine, kTopic, "a job on one host needs no permission to listen", ""};
-  if (job.config.insecure)
-    return {Level::kNote, kTopic, "every process that can connect is believed (RONDO_INSECURE=1)", ""};
-  if (job.config.secret_file.empty() && job.config.secret_fd < 0) {
-    return {Level::kWrong, kTopic, "a job on several hosts listens on the network, and may not",
-            "set RONDO_SECRET_FILE, or RONDO_INSECURE=1 where the network is trusted"};
-  }
+// What join() looks at first where the user has said how ranks know one another.
+Finding secret(const Job& job) {
+  const Config& config = job.config;
+  const bool given = config.insecure || !config.secret_file.empty() || config.secret_fd >= 0;
   try {
-    const Secret secret = find_secret(job.config, RendezvousUrl{}, Environment::current());
-    return {Level::kFine, kTopic, "the secret of the job: " + secret.name, ""};
+    const Secret found = given ? find_secret(config, RendezvousUrl{}, Environment::current()) : Secret{};
+    if (found.exists()) return {Level::kFine, kTopic, "the secret of the job: " + found.name, ""};
+    if (given) return {Level::kNote, kTopic, "every process that can connect is believed (RONDO_INSECURE=1)", ""};
   } catch (const Exception& failure) {
-    return {Level::kWrong, kTopic, failure.what(), "head -c 32 /dev/urandom makes one, for a file of mode 600"};
+    return {Level::kWrong, kTopic, failure.what(), ""};
   }
+  if (job.hosts < 2) return {Level::kFine, kTopic, "a job on one host needs no permission to listen", ""};
+  return {Level::kWrong, kTopic, "a job on several hosts listens on the network, and may not",
+          "set RONDO_SECRET_FILE, or RONDO_INSECURE=1 where the network is trusted"};
 }
 
 bool is_free(const std::string& host, int port) {
@@ -125,7 +125,7 @@ Finding congestion(const Job& job) {
 
 Findings check_network(const Job& job) {
   std::string address = "127.0.0.1";
-  Findings findings{loopback(job), between_hosts(job, address), permission(job)};
+  Findings findings{loopback(job), between_hosts(job, address), secret(job)};
   findings.push_back(ports(job, address));
   findings.push_back(congestion(job));
   return findings;

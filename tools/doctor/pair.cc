@@ -11,6 +11,8 @@
 #include "rondo/error.h"
 #include "transport/rendezvous/address.h"
 #include "transport/rendezvous/rendezvous_url.h"
+#include "transport/rendezvous/secret.h"
+#include "transport/tcp/listener.h"
 
 namespace rondo::doctor {
 namespace {
@@ -123,6 +125,21 @@ Findings measure(Communicator& pair) {
 
 }  // namespace
 
+namespace {
+
+// With the permission that join() asks for: the other end is told no address where this one does not listen.
+std::string listening_host(const std::string& given) {
+  const Config config = Config::from_environment();
+  Launch launch;
+  launch.place.world = 2;
+  launch.secret = find_secret(config, RendezvousUrl{}, Environment::current());
+  if (given.empty()) return listen_addresses(launch, config).front();
+  if (!is_loopback_host(given)) check_may_listen_beyond_loopback(given, exposure_of(config, launch.secret));
+  return given;
+}
+
+}  // namespace
+
 PairEnd parse_pair_end(const std::string& text, bool listens) {
   PairEnd end{listens, "", kPairPort};
   const bool bare_v6 = std::count(text.begin(), text.end(), ':') > 1 && text.front() != '[';
@@ -133,13 +150,7 @@ PairEnd parse_pair_end(const std::string& text, bool listens) {
     // The same words as for every address.
     end.port = parse_rendezvous("tcp://host:" + text.substr(colon + 1)).port;
   }
-  if (host.empty() && listens) {
-    Launch launch;
-    launch.place.world = 2;
-    Config config = Config::from_environment();
-    config.insecure = true;  // join() asks for the permission
-    host = listen_addresses(launch, config).front();
-  }
+  if (listens) host = listening_host(host);
   if (host.empty()) throw Exception(ErrorCode::kInvalid, "--pair wants the address that the other end has printed");
   end.host = host;
   return end;

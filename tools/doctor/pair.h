@@ -16,7 +16,8 @@ struct PairEnd {
 inline constexpr uint16_t kPairPort = 20'777;  // of no known service, below the ephemeral ports
 
 // "HOST", "HOST:PORT", "[v6]:PORT"; "" or ":PORT" for the listening end, which finds its own address. Throws
-// Exception(kInvalid); kBootstrap where this host has no address for others.
+// Exception(kInvalid); kBootstrap where this host has no address for others; what join() would where it
+// may not listen.
 PairEnd parse_pair_end(const std::string& text, bool listens);
 
 // Blocks until the other end has come (RONDO_START_TIMEOUT_MS) and all is measured, some seconds. Latency is half a

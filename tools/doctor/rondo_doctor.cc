@@ -11,6 +11,7 @@
 
 #include "ring/base/cores.h"
 #include "rondo/error.h"
+#include "rondo/rondo.h"
 #include "tools/doctor/checks.h"
 #include "tools/doctor/pair.h"
 
@@ -28,6 +29,7 @@ struct Options {
 };
 
 void declare(CLI::App& app, Options& options) {
+  app.set_version_flag("--version", "rondo-doctor " RONDO_VERSION);
   app.add_option("-n,--ranks", options.ranks, "Ranks of this host; the default is its number of cores")
       ->check(CLI::Range(1, 4096))
       ->type_name("N");
@@ -65,7 +67,8 @@ Findings look(const Options& options) {
   } catch (const Exception&) {
     // check_settings() has said so: the rest is looked at with the defaults.
   }
-  for (const auto check : {check_network, check_limits, check_memory, check_libraries}) append(findings, check(job));
+  for (const auto check : {check_network, check_outputs, check_limits, check_memory, check_libraries})
+    append(findings, check(job));
   append(findings, check_clock());
   return findings;
 }
@@ -104,6 +107,9 @@ int main(int argc, char** argv) {
     return run(options);
   } catch (const CLI::CallForHelp&) {
     fmt::print("{}", app.help());
+    return 0;
+  } catch (const CLI::CallForVersion& version) {
+    fmt::print("{}\n", version.what());
     return 0;
   } catch (const CLI::ParseError& error) {
     fmt::print(stderr, "rondo-doctor: {}\nTry 'rondo-doctor --help'.\n", error.what());

@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "ring/base/misspelt.h"
+#include "ring/engine/observe/metrics_output.h"
 #include "rondo/error.h"
 #include "tools/doctor/checks.h"
 #include "transport/rendezvous/launch_environment.h"
@@ -85,6 +86,20 @@ Findings check_settings(const Environment& environment) {
     findings.push_back({Level::kWrong, kTopic, refusal.what(), "unset it, or set one of these"});
   }
   return findings;
+}
+
+Findings check_outputs(const Job& job) {
+  const Config& config = job.config;
+  if (config.trace_folder.empty() && config.metrics.empty()) return {};
+  try {
+    rondo::check_outputs(config, job.local_ranks);
+    return {{Level::kFine, "outputs",
+             fmt::format("traces: {}; metrics: {}", config.trace_folder.empty() ? "none" : config.trace_folder,
+                         config.metrics.empty() ? "none" : config.metrics),
+             ""}};
+  } catch (const Exception& refusal) {
+    return {{Level::kWrong, "outputs", refusal.what(), ""}};
+  }
 }
 
 Findings check_launch(const Environment& environment) {

@@ -37,7 +37,7 @@ void refuse_beyond_file_limit(size_t bytes) {
 // The kernel reserves pages of a memfd until it kills some process to get more: so what is plainly too much is refused
 // before.
 void refuse_too_much(size_t bytes) {
-  const uint64_t available = available_memory("/proc/meminfo", "/sys/fs/cgroup");
+  const uint64_t available = available_memory();
   if (bytes <= available) return;
   throw Exception(ErrorCode::kSystem,
                   fmt::format("shared memory of {} bytes: only {} bytes of memory are available", bytes, available));
