@@ -65,7 +65,6 @@ void broadcast(CommunicatorState& group, void* data, size_t bytes, Purpose purpo
   call.count = bytes;
   call.dtype = DType::kUint8;
   call.root = 0;
-  call.options.algorithm = group.for_plain_buffers();
   call.options.purpose = purpose;
   call.options.timeout = timeout;
   group.run(call);

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "kernels/machine.h"
 #include "rondo/communicator.h"
 
 namespace rondo {
@@ -40,6 +41,7 @@ class CompoundCall {
   Communicator& group_;
   const Purpose purpose_;
   const char* const name_;
+  const DefaultFloatMode mode_;  // what a rank computes here must not depend on its thread
   mutable bool begun_ = false;
 };
 

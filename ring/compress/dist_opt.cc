@@ -9,6 +9,7 @@
 #include <system_error>
 #include <utility>
 
+#include "kernels/machine.h"
 #include "kernels/wire_codec.h"
 #include "ring/compress/compound_call.h"
 #include "ring/compress/dist_opt_options.h"
@@ -36,7 +37,9 @@ std::vector<std::vector<size_t>> grouped(const std::vector<NamedGradient>& gradi
   return groups;
 }
 
+// Any thread of the program's, in any mode.
 void clip(float* values, uint64_t count, float limit) {
+  const DefaultFloatMode mode;
   for (uint64_t i = 0; i < count; ++i) values[i] = std::clamp(values[i], -limit, limit);
 }
 
@@ -160,7 +163,7 @@ size_t DistOpt::index_of(const std::string& name) const {
 void DistOpt::place(const std::string& name, float* gradient) { gradients_[index_of(name)].gradient = gradient; }
 
 void DistOpt::ready(const std::string& name, const StepOptions& step) {
-  const Exchange exchange = step.exchange.value_or(options_.exchange);
+  const Exchange exchange = exchange_of(*group_, step.exchange, options_.exchange);
   CompoundCall::run(*group_, Purpose::kDistOpt, "DistOpt::ready", [&](const CompoundCall& call) {
     const size_t i = index_of(name);
     if (after_update(exchange) || sparse(exchange)) return;
@@ -304,7 +307,7 @@ void DistOpt::step(const Update& update, const StepOptions& step) {
 }
 
 void DistOpt::reduce(const StepOptions& step) {
-  const Exchange exchange = step.exchange.value_or(options_.exchange);
+  const Exchange exchange = exchange_of(*group_, step.exchange, options_.exchange);
   CompoundCall::run(*group_, Purpose::kDistOpt, "DistOpt::step", [&](const CompoundCall& call) {
     const double spars = spars_of(*group_, exchange, step.spars.has_value() ? step.spars : options_.spars);
     refuse_another(exchange);
@@ -320,7 +323,7 @@ void DistOpt::reduce(const StepOptions& step) {
 }
 
 void DistOpt::average(const StepOptions& step) {
-  const Exchange exchange = step.exchange.value_or(options_.exchange);
+  const Exchange exchange = exchange_of(*group_, step.exchange, options_.exchange);
   if (after_update(exchange)) {
     CompoundCall::run(*group_, Purpose::kDistOpt, "DistOpt::step",
                       [&](const CompoundCall& call) { average_parameters(call, exchange); });

@@ -13,6 +13,13 @@ void refuse(const Communicator& group, const std::string& why) {
   throw Exception(ErrorCode::kInvalid, fmt::format("DistOpt on rank {}: {}", group.rank(), why));
 }
 
+Exchange exchange_of(const Communicator& group, std::optional<Exchange> given, Exchange otherwise) {
+  const Exchange exchange = given.value_or(otherwise);
+  if (exchange <= Exchange::kLocalSgd) return exchange;
+  refuse(group, fmt::format("exchange is {}; there is none beyond {}", static_cast<int>(exchange),
+                            static_cast<int>(Exchange::kLocalSgd)));
+}
+
 double spars_of(const Communicator& group, Exchange exchange, std::optional<double> given) {
   const double spars = given.value_or(exchange == Exchange::kSparseThreshold ? 1e-3 : 0.05);
   if (exchange == Exchange::kSparseTopK && !(spars > 0 && spars <= 1)) {
@@ -32,6 +39,7 @@ void check(const Communicator& group, const std::vector<NamedGradient>& gradient
   std::vector<uint64_t> counts;
   for (const NamedGradient& g : gradients) counts.push_back(g.count);
   GivenNumbers::of_caller("DistOpt", group.rank()).sum(INT64_MAX / sizeof(float), counts, "the gradients' counts");
+  exchange_of(group, {}, options.exchange);
   spars_of(group, options.exchange, options.spars);
   if (!(options.clip >= 0)) refuse(group, fmt::format("clip is {}; it is positive, or 0 for none", options.clip));
   if (options.bucket_bytes == 0 || options.partition_bytes == 0 || options.every == 0 || options.outer_fragments == 0) {
@@ -46,6 +54,9 @@ void check(const Communicator& group, const std::vector<NamedGradient>& gradient
   if (options.outer_fragments > options.every) {
     refuse(group, fmt::format("outer_fragments is {}; it is at most every, which is {}", options.outer_fragments,
                               options.every));
+  }
+  if (static_cast<int>(options.outer_wire) >= kWireFormats) {
+    refuse(group, fmt::format("outer_wire is {}, which is no wire format", static_cast<int>(options.outer_wire)));
   }
   if (options.outer_wire == WireFormat::kPacked) {
     refuse(group, "outer_wire is packed, which is for broadcast and all_gather; changes are added up");

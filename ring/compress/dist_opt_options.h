@@ -15,6 +15,9 @@ namespace rondo::dist_opt {
 // Throws kInvalid: what DistOpt's constructor refuses, but for equal names.
 void check(const Communicator& group, const std::vector<NamedGradient>& gradients, const DistOptOptions& options);
 
+// `given`, or `otherwise`. Throws kInvalid for a number that is no exchange's.
+Exchange exchange_of(const Communicator& group, std::optional<Exchange> given, Exchange otherwise);
+
 // `given`, or the exchange's own default. Throws kInvalid where it is out of the exchange's range.
 double spars_of(const Communicator& group, Exchange exchange, std::optional<double> given);
 

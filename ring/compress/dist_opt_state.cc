@@ -4,6 +4,7 @@
 #include <set>
 #include <string_view>
 
+#include "kernels/machine.h"
 #include "ring/compress/compound_call.h"
 #include "ring/compress/dist_opt_options.h"
 #include "rondo/dist_opt.h"
@@ -53,6 +54,7 @@ void DistOpt::load(const DistOptState& state) {
                                   numbers, saved, count));
     }
   }
+  const DefaultFloatMode mode;
   for (const DistOptState::Tensor& tensor : state.tensors) {
     const std::span<float> own = residual(tensor.name);
     const size_t i = index_of(tensor.name), count = own.size();

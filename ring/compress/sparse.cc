@@ -53,6 +53,10 @@ void check(const CompoundCall& group, const float* input, const float* output, u
   given.at_most(UINT32_MAX, count, "the number of elements");
   if (count > 0 && (input == nullptr || output == nullptr)) refuse(group, "a buffer is null");
   check_selection(group, options);
+  if (options.timeout.count() < 0) {
+    refuse(group,
+           fmt::format("timeout is {} ms; it must be positive, or 0 for the configured one", options.timeout.count()));
+  }
   if (!options.tensors.empty()) {
     given.equal(count, given.sum(count, options.tensors, "the tensors' lengths"), "the sum of the tensors' lengths");
   }

@@ -68,7 +68,6 @@ std::shared_ptr<CommunicatorState> CommunicatorState::split(OutsideBatch, int co
   call.output = all.data();
   call.count = 2;
   call.dtype = DType::kInt32;
-  call.options.algorithm = for_plain_buffers();
   call.options.purpose = Purpose::kSplit;
   run(call);
   const uint64_t number = next_split();
@@ -185,7 +184,6 @@ void CommunicatorState::agree_on_committed(std::chrono::milliseconds timeout) {
   call.count = 1;
   call.dtype = DType::kInt64;
   call.op = Op::kMax;
-  call.options.algorithm = for_plain_buffers();
   call.options.purpose = Purpose::kShrink;
   call.options.timeout = timeout;
   run(call);
@@ -212,7 +210,6 @@ void CommunicatorState::commit(OutsideBatch, int64_t step, uint64_t digest) {
   call.output = all.data();
   call.count = 2;
   call.dtype = DType::kUint64;
-  call.options.algorithm = for_plain_buffers();
   call.options.purpose = Purpose::kCommit;
   run(call);
   const auto other = std::find_if(all.begin(), all.end(), [&](const Claim& claim) { return claim != all[0]; });

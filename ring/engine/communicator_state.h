@@ -89,8 +89,6 @@ class CommunicatorState final : public CommunicatorEvents {
   }
   // Throws Exception(kInvalid) for device memory in a call without a stream, once the communicator is attached.
   void check_on_host(const Call& call) const;
-  // The algorithm for the library's own calls.
-  Algorithm for_plain_buffers() const { return collectives_->router().for_plain_buffers(); }
   // The configured one for 0.
   std::chrono::milliseconds limit_of(std::chrono::milliseconds timeout) const;
   // Waits for it; the others are told if that takes long.

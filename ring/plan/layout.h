@@ -22,6 +22,12 @@ struct Blocks {
   std::vector<Extent> output;  // by block, size = plan.chunks
 };
 
+// Elements of a block of which `bytes` hold one piece for each of `parts`. 0: not one fits, so nothing that needs such
+// a piece may run; elements are up to kMostUserBytes long.
+constexpr uint64_t elements_that_fit(uint64_t bytes, uint64_t parts, size_t element_bytes) {
+  return bytes / parts / element_bytes;
+}
+
 // `count` elements cut into `chunks` runs whose lengths differ by at most one granule of `granule` elements.
 std::vector<Extent> even_blocks(uint64_t count, uint32_t chunks, uint64_t granule);
 

@@ -20,6 +20,8 @@ void change(Value& value) {
     value = !value;
   } else if constexpr (std::is_same_v<Value, std::chrono::milliseconds>) {
     value += std::chrono::milliseconds(1);
+  } else if constexpr (std::is_same_v<Value, NumberBits>) {
+    value = -value;  // another sign of zero is another number
   } else {
     value += 1;
   }
@@ -53,6 +55,7 @@ std::vector<CheckedCall> calls() {
   reduce.wire = WireFormat::kInt8;
   reduce.asked = reduce.algorithm = Algorithm::kRing;
   reduce.shared_counts = 7;
+  reduce.scalar = 0.0;
   CheckedCall uneven = reduce;
   uneven.uneven = true;
   CheckedCall piece = reduce;

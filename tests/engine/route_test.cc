@@ -14,6 +14,7 @@
 #include "ring/engine/route/router.h"
 #include "ring/plan/fold_class.h"
 #include "rondo/error.h"
+#include "tests/support/float_modes.h"
 #include "tests/support/random.h"
 
 namespace rondo::testing {
@@ -423,6 +424,43 @@ TEST_CASE("calls with a wire format take one exchange between hosts until coding
   // Of a format with fewer bytes an element as many bytes are more to code.
   CHECK_EQ(chosen(WireFormat::kBfloat16, 48 * 1024), Algorithm::kDirect);
   CHECK_EQ(chosen(WireFormat::kInt4, 48 * 1024), Algorithm::kRing);
+}
+
+TEST_CASE("what is chosen does not depend on the mode of a thread's floats") {
+  constexpr Collective kChosen[] = {Collective::kAllReduce, Collective::kAllGather, Collective::kReduceScatter,
+                                    Collective::kBroadcast, Collective::kReduce,    Collective::kAllToAll};
+  struct Choice {
+    Algorithm algorithm;
+    bool registered_first;
+    std::vector<Algorithm> ways;
+    bool operator==(const Choice&) const = default;
+  };
+  const auto choices = [&](const Topology& topology, int mode) {
+    const FloatMode own(mode);
+    const Router router(0, topology, Config{}, true);
+    std::vector<Choice> found;
+    for (const Collective collective : kChosen) {
+      for (uint64_t bytes = 1; bytes < 1 << 22; bytes += bytes / 50 + 1) {
+        for (const int kind : {0, 1, 2}) {
+          PreparedCall question = all_reduce_of(bytes);
+          question.collective = collective;
+          question.root = collective_has_root(collective) ? 0 : -1;
+          if (kind == 1 && collective == Collective::kAllReduce) question.wire = WireFormat::kInt8;
+          if (kind == 2 && collective_reduces(collective)) question.user_bytes = 3, question.in_order = true;
+          const PreparedCall answer = asked(router, question);
+          const auto ways = answer.ways.all();
+          found.push_back({answer.algorithm, answer.registered_first, {ways.begin(), ways.end()}});
+        }
+      }
+    }
+    return found;
+  };
+  for (const int world : {2, 3, 4, 7, 8}) {
+    for (const Topology& topology : {island_of(world), hosts_of(world)}) {
+      const std::vector<Choice> wanted = choices(topology, 0);
+      for (int mode = 1; mode < kFloatModes; ++mode) CHECK((choices(topology, mode) == wanted));
+    }
+  }
 }
 
 TEST_CASE("ways fold alike, and by RONDO_FOLD=any they need not") {

@@ -222,6 +222,41 @@ TEST_CASE("every reduction and scan by a function, among processes of a host and
   }
 }
 
+TEST_CASE("of long elements as many are moved at a time as there is room for, and none is refused") {
+  // Proves: what is posted or staged never leaves its place. 64 KiB hold no 4 KiB for each of 19 others.
+  const auto call = [](Communicator& group, Collective collective, const Kind& kind, Algorithm algorithm) {
+    run(group, {.collective = collective, .count = 3}, kind, algorithm);
+  };
+  const auto refused = [&](Communicator& group, Collective collective, const Kind& kind, Algorithm algorithm) {
+    expect_code(ErrorCode::kInvalid, "has no room for elements of", [&] { call(group, collective, kind, algorithm); });
+  };
+  CHECK(run_threads(RankGroup{.world = 20}, [&](Communicator& group) {
+          for (const uint32_t element : {4096u, 3449u, 2000u, 100u}) {
+            for (const bool commutative : {false, true}) {
+              const Kind kind{element, commutative};
+              for (const Collective c : {Collective::kReduceScatter, Collective::kAllReduce}) {
+                call(group, c, kind, Algorithm::kAuto);
+                const bool fits = c == Collective::kAllReduce || element <= 64 * 1024 / 19;
+                fits ? call(group, c, kind, Algorithm::kOneShot) : refused(group, c, kind, Algorithm::kOneShot);
+              }
+            }
+          }
+        }) == "");
+  for (const uint32_t lanes : {8u, 16u}) {
+    RankGroup shape{.world = 2};
+    shape.config.staging_bytes = 64 * 1024;
+    shape.config.lanes = lanes;
+    CHECK(run_threads(shape, [&](Communicator& group) {
+            const Kind kind{4096, true};
+            const bool fits = lanes == 8;
+            run(group, {.collective = Collective::kAllReduce, .count = 100}, kind, Algorithm::kAuto);
+            for (const Collective c : {Collective::kAllReduce, Collective::kReduceScatter}) {
+              fits ? call(group, c, kind, Algorithm::kStaged) : refused(group, c, kind, Algorithm::kStaged);
+            }
+          }) == "");
+  }
+}
+
 TEST_CASE("functions in a batch and in registered memory, beside operations of the library's") {
   CHECK(run_processes(RankGroup{.world = 2}, [](Communicator& group) {
           std::atomic<bool> misaligned{false};

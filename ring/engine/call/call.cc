@@ -419,8 +419,8 @@ std::string asked_for(const CallFields& call) {
 
 template <typename Value>
 uint64_t word_of(Value value) {
-  if constexpr (std::is_same_v<Value, double>) {
-    return std::bit_cast<uint64_t>(value);
+  if constexpr (std::is_same_v<Value, NumberBits>) {
+    return std::bit_cast<uint64_t>(value.value);
   } else if constexpr (std::is_same_v<Value, std::chrono::milliseconds>) {
     return static_cast<uint64_t>(value.count());
   } else {

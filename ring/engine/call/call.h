@@ -1,5 +1,6 @@
 #pragma once
 
+#include <bit>
 #include <chrono>
 #include <cstdint>
 #include <memory>
@@ -14,6 +15,16 @@
 #include "rondo/communicator.h"
 
 namespace rondo {
+
+// A number that is compared by its bits: 0.0 and -0.0 are two, and a NaN is equal to itself.
+struct NumberBits {
+  double value = 0;
+  NumberBits(double number) : value(number) {}
+  operator double() const { return value; }
+  bool operator==(const NumberBits& other) const {
+    return std::bit_cast<uint64_t>(value) == std::bit_cast<uint64_t>(other.value);
+  }
+};
 
 // A call without its buffers. Calls with equal fields are alike but for these; visit_fields() says on which fields
 // ranks must agree.
@@ -33,7 +44,7 @@ struct CallFields {
   uint32_t piece = 0, pieces = 0;  // of a call on device memory, likewise; pieces 0: host memory
   uint32_t user_bytes = 0;         // UserOp::element_bytes; 0: it is another op. The dtype is kUint8 then
   bool in_order = false;           // UserOp::commutative is not set
-  double scalar = 1.0;
+  NumberBits scalar = 1.0;
   std::chrono::milliseconds timeout{0};  // 0: the configured one
 
   bool operator==(const CallFields&) const = default;

@@ -79,7 +79,6 @@ std::vector<Card> DeviceSide::gather(const Card& own, std::chrono::milliseconds 
   gather.count = sizeof(Card);
   gather.dtype = DType::kUint8;
   gather.options.timeout = timeout;
-  gather.options.algorithm = group_.for_plain_buffers();
   gather.options.purpose = Purpose::kAttach;
   std::vector<BatchPart> parts;
   parts.push_back({check_call(gather, group_.rank(), group_.size())});

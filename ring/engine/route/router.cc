@@ -7,6 +7,7 @@
 #include <limits>
 #include <utility>
 
+#include "kernels/machine.h"
 #include "kernels/wire_codec.h"
 #include "ring/plan/build.h"
 #include "ring/plan/estimate.h"
@@ -41,6 +42,12 @@ double fold_factor(const PreparedCall& call) {
   return kCodedPasses * sizeof(float) * kWireBlock / static_cast<double>(wire_block_bytes(call.wire));
 }
 
+// Costs are compared on every rank, so the mode of its thread must not be in them.
+Chooser chooser_for(const Topology& topology, const Config& config) {
+  const DefaultFloatMode mode;
+  return Chooser(topology, {}, static_cast<int>(config.slices_per_chunk));
+}
+
 RouteTerms terms_of(const Config& config, const Topology& topology, bool can_pull) {
   using SingleCopy = RouteTerms::SingleCopy;
   using Stores = RouteTerms::Stores;
@@ -59,9 +66,26 @@ Router::Router(int rank, Topology topology, const Config& config, bool can_pull)
     : rank_(rank),
       topology_(std::move(topology)),
       configured_(config.algorithm),
+      staged_bytes_(config.staging_bytes / config.lanes),
       folds_(config.fold == "any" ? Chooser::Folds::kAny : Chooser::Folds::kAlike),
       terms_(terms_of(config, topology_, can_pull)),
-      chooser_(topology_, {}, static_cast<int>(config.slices_per_chunk)) {}
+      chooser_(chooser_for(topology_, config)) {}
+
+// Whether what the algorithm keeps in the library's memory holds an element of each block at least.
+bool Router::fits(const PreparedCall& call, Algorithm algorithm) const {
+  const auto world = static_cast<uint64_t>(topology_.world());
+  if (algorithm == Algorithm::kOneShot) {
+    const uint64_t blocks = most_posted_blocks(call.collective, topology_.world());
+    return elements_that_fit(kPostBytes, blocks, call.element_bytes()) > 0;
+  }
+  if (algorithm != Algorithm::kStaged && algorithm != Algorithm::kWindow) return true;
+  return elements_that_fit(staged_bytes_, world, call.element_bytes()) > 0;
+}
+
+// A call of the library's own is on memory that nobody registered, so no configured window may refuse it.
+Algorithm Router::configured_for(const PreparedCall& call) const {
+  return call.purpose != Purpose::kProgram && over_windows(configured_) ? Algorithm::kAuto : configured_;
+}
 
 void Router::check(const PreparedCall& call, Algorithm asked) const {
   std::string why;
@@ -76,6 +100,10 @@ void Router::check(const PreparedCall& call, Algorithm asked) const {
     why = fmt::format(
         "the algorithm {} {}", algorithm_name(asked),
         !call.uneven ? "reads contributions where they lie, so no rank can scale its own" : "takes equal counts only");
+  } else if (!fits(call, asked)) {
+    why = fmt::format("the algorithm {} has no room for elements of {} bytes among {} ranks{}", algorithm_name(asked),
+                      call.element_bytes(), topology_.world(),
+                      asked == Algorithm::kOneShot ? "" : "; RONDO_STAGING_BYTES is too small for them");
   }
   if (why.empty()) return;
   throw Exception(ErrorCode::kInvalid, fmt::format("{} on rank {}: {}", collective_name(call.collective), rank_, why));
@@ -109,7 +137,7 @@ Algorithm Router::choose_in_order(const PreparedCall& call) const {
   for (int i = 1; i < kAlgorithms; ++i) {
     const auto algorithm = static_cast<Algorithm>(i);
     const bool part_of_window = over_windows(algorithm) && algorithm != Algorithm::kWindow;
-    if (part_of_window || no_windows_for(call, algorithm)) continue;
+    if (part_of_window || no_windows_for(call, algorithm) || !fits(call, algorithm)) continue;
     if (!plan_available(call.collective, algorithm, topology_)) continue;
     if (!keeps_rank_order(call.collective, algorithm, call.root, topology_.world())) continue;
     const double us = estimated_us(call, algorithm);
@@ -130,26 +158,28 @@ Algorithm Router::choose(const PreparedCall& call, Algorithm asked, RouteReason&
     why = RouteReason::kAsked;
     return asked;
   }
-  if (configured_ != Algorithm::kAuto && plan_available(call.collective, configured_, topology_) &&
-      !no_windows_for(call, configured_) &&
-      !(call.in_order && !keeps_rank_order(call.collective, configured_, call.root, topology_.world())) &&
-      (!call.coded() || carries_wire_format(call.collective, configured_, topology_))) {
+  const Algorithm configured = configured_for(call);
+  if (configured != Algorithm::kAuto && plan_available(call.collective, configured, topology_) &&
+      !no_windows_for(call, configured) && fits(call, configured) &&
+      !(call.in_order && !keeps_rank_order(call.collective, configured, call.root, topology_.world())) &&
+      (!call.coded() || carries_wire_format(call.collective, configured, topology_))) {
     why = RouteReason::kConfigured;
-    return configured_;
+    return configured;
   }
   if (call.coded()) return choose_coded(call);
   if (call.in_order && topology_.world() > 1) return choose_in_order(call);
-  return chooser_.choose(call.collective, call.bytes, call.scales_at_source(), !call.uneven);
+  const bool windows = !call.uneven && fits(call, Algorithm::kWindow) && fits(call, Algorithm::kOneShot);
+  return chooser_.choose(call.collective, call.bytes, call.scales_at_source(), windows);
 }
 
 // Calls of one kind (tuner_key) have the same ways: those of the smallest, if what the model chooses for this one folds
 // like them.
 Alternatives Router::ways_of(const PreparedCall& call, Algorithm asked) const {
-  const Algorithm wish = asked != Algorithm::kAuto ? asked : configured_;
+  const Algorithm wish = asked != Algorithm::kAuto ? asked : configured_for(call);
   const int world = topology_.world();
   Alternatives ways;
   if (call.coded() || call.uneven || call.scales_at_source() || call.user_bytes > 0 ||
-      call.collective == Collective::kBarrier)
+      !fits(call, Algorithm::kStaged) || call.collective == Collective::kBarrier)
     return ways;
   if (call.bytes < kFewestTuned || world < 2 || world > kMostTuned) return ways;
   if (collective_has_root(call.collective) && !topology_.one_host()) return ways;
@@ -169,9 +199,10 @@ Alternatives Router::ways_of(const PreparedCall& call, Algorithm asked) const {
 }
 
 void Router::ask(PreparedCall& call) const {
+  const DefaultFloatMode mode;
   const Algorithm asked = call.asked;
   call.algorithm = choose(call, asked, call.why);
-  call.registered_first = !call.coded() && asked == Algorithm::kAuto && configured_ == Algorithm::kAuto &&
+  call.registered_first = !call.coded() && asked == Algorithm::kAuto && configured_for(call) == Algorithm::kAuto &&
                           !in_island(call.algorithm) && call.bytes >= kAskBytes &&
                           !no_windows_for(call, Algorithm::kRegistered) &&
                           plan_available(call.collective, Algorithm::kRegistered, topology_);
@@ -186,10 +217,9 @@ std::string Router::describe(const PreparedCall& call, const Route& route) const
 }
 
 uint64_t Router::predicted_ns(const PreparedCall& call, Algorithm algorithm) const {
+  const DefaultFloatMode mode;
   const double us = estimated_us(call, algorithm);
   return std::isfinite(us) && us > 0 ? static_cast<uint64_t>(us * 1000) : 0;
 }
-
-Algorithm Router::for_plain_buffers() const { return over_windows(configured_) ? Algorithm::kRing : Algorithm::kAuto; }
 
 }  // namespace rondo

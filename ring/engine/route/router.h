@@ -36,10 +36,6 @@ class Router {
   // By the cost model; 0 where it has no estimate.
   uint64_t predicted_ns(const PreparedCall& call, Algorithm algorithm) const;
 
-  // For a call of the library's own, on memory that nobody registered, by a name that is no kWindow: whatever is
-  // configured, it must not be refused.
-  Algorithm for_plain_buffers() const;
-
  private:
   Algorithm choose(const PreparedCall& call, Algorithm asked, RouteReason& why) const;
   Alternatives ways_of(const PreparedCall& call, Algorithm asked) const;
@@ -47,10 +43,13 @@ class Router {
   Algorithm choose_coded(const PreparedCall& call) const;
   Algorithm choose_in_order(const PreparedCall& call) const;
   void check(const PreparedCall& call, Algorithm asked) const;
+  bool fits(const PreparedCall& call, Algorithm algorithm) const;
+  Algorithm configured_for(const PreparedCall& call) const;
 
   int rank_;
   Topology topology_;
   Algorithm configured_;
+  uint64_t staged_bytes_;  // of a lane, in a rank's staging memory
   Chooser::Folds folds_;
   RouteTerms terms_;
   Chooser chooser_;

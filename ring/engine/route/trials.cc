@@ -7,7 +7,8 @@
 namespace rondo {
 namespace {
 
-constexpr double kDropped = 1.5, kHysteresis = 0.95, kOff = 1.3;
+// In hundredths. Whole numbers: every rank must come to the same end, whatever mode its thread's floats are in.
+constexpr uint64_t kDropped = 150, kHysteresis = 95, kOff = 130;
 // Where most calls do not count, so many are timed at most.
 constexpr int kMostTimed = 4 * Trials::kBlock * Trials::kBlocks;
 constexpr size_t kFewestCosts = 3;
@@ -57,8 +58,7 @@ void Trials::learn(const Next& call, std::optional<uint64_t> cost_ns) {
   if (call.round != round_) return;
   if (stage_ == Stage::kSettled) {
     if (!cost_ns) return;
-    const auto cost = static_cast<double>(*cost_ns), expected = static_cast<double>(settled_ns_);
-    off_ = cost > kOff * expected || kOff * cost < expected ? off_ + 1 : 0;
+    off_ = 100 * *cost_ns > kOff * settled_ns_ || kOff * *cost_ns < 100 * settled_ns_ ? off_ + 1 : 0;
     return;
   }
   for (Entry& entry : entries_) {
@@ -131,18 +131,18 @@ const Trials::Entry& Trials::winner() const {
   const Entry& best = *least();
   const Entry& first = entries_.front();
   const bool keeps =
-      !first.dropped && static_cast<double>(best.quarter_ns()) > kHysteresis * static_cast<double>(first.quarter_ns());
+      !first.dropped && !first.costs_ns.empty() && 100 * best.quarter_ns() > kHysteresis * first.quarter_ns();
   return keeps ? first : best;
 }
 
 // True if the stage is over: each way has had its calls, or one is left.
 bool Trials::drop_slow() {
   if (const Entry* const best = least()) {
-    const double most = kDropped * static_cast<double>(best->quarter_ns());
+    const uint64_t most = kDropped * best->quarter_ns();
     for (Entry& entry : entries_) {
       // By its least: a way of which some calls were disturbed has another turn.
       const bool known = entry.costs_ns.size() >= kFewestCosts;
-      if (known && static_cast<double>(entry.least_ns()) > most) entry.dropped = true;
+      if (known && 100 * entry.least_ns() > most) entry.dropped = true;
     }
   }
   return all_tried();

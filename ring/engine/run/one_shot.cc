@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "ring/base/check.h"
 #include "ring/engine/run/slicing.h"
 
 namespace rondo {
@@ -22,12 +23,11 @@ size_t most_posted(const Plan& plan) {
 }  // namespace
 
 Slicing OneShotRun::slicing(const Plan& plan, uint64_t block, size_t element_bytes) {
-  const uint64_t granule = std::max<uint64_t>(1, 64 / element_bytes);
-  const uint64_t room =
-      std::max(granule, PostBoard::kPostBytes / most_posted(plan) / element_bytes / granule * granule);
+  const uint64_t room = elements_that_fit(PostBoard::kPostBytes, most_posted(plan), element_bytes);
+  RONDO_CHECK(room > 0, "a post that holds no element of each block");
   Slicing slicing;
-  slicing.granule = granule;
-  slicing.slice = std::clamp<uint64_t>(block, 1, room);
+  slicing.granule = std::min(std::max<uint64_t>(1, 64 / element_bytes), room);
+  slicing.slice = std::clamp<uint64_t>(block, 1, room / slicing.granule * slicing.granule);
   return slicing;
 }
 
@@ -153,18 +153,20 @@ void OneShotRun::post() {
 void OneShotRun::put(const Move& move, std::byte* place, uint64_t at, uint64_t count) {
   const std::byte* from = input(move, at);
   const size_t bytes = count * binding_.element_bytes;
-  if (move.posts) {
-    std::byte* to = place + (move.place * count_ + at) * binding_.element_bytes;
-    if (move.copies) {
-      cross_copy(to, from, bytes, channel_->stores);
-    } else {
-      const void* source = from;
-      fold(move, &source, to, count);
-    }
+  std::byte* const post = move.posts ? place + (move.place * count_ + at) * binding_.element_bytes : nullptr;
+  std::byte* const stored = move.stores ? output(move, at) : nullptr;
+  if (move.copies) {
+    if (post != nullptr) cross_copy(post, from, bytes, channel_->stores);
+    if (stored != nullptr && stored != from) std::memcpy(stored, from, bytes);
+    return;
   }
-  if (!move.stores) return;
-  std::byte* to = output(move, at);
-  if (to != from) std::memcpy(to, from, bytes);
+  void* targets[2];
+  uint8_t target_count = 0;
+  for (std::byte* const to : {post, stored}) {
+    if (to != nullptr) targets[target_count++] = to;
+  }
+  const void* const source = from;
+  fold(move, &source, {targets, target_count}, count);
 }
 
 void OneShotRun::refuse(RunFailure::Kind kind, int rank, uint64_t fingerprint) {
@@ -235,19 +237,20 @@ bool OneShotRun::take_piece(const Move& move, uint64_t count) {
   if (move.copies) {
     std::memcpy(to, from[0], count * element);
   } else {
-    fold(move, from, to, count);
+    void* const target = to;
+    fold(move, from, {&target, 1}, count);
   }
   taken_ += count;
   ++moved_;
   return true;
 }
 
-void OneShotRun::fold(const Move& move, const void* const* from, void* to, uint64_t count) const {
+void OneShotRun::fold(const Move& move, const void* const* from, std::span<void* const> to, uint64_t count) const {
   CombineMove combined;
   combined.sources = from;
-  combined.targets = &to;
+  combined.targets = to.data();
   combined.source_count = move.count;
-  combined.target_count = 1;
+  combined.target_count = static_cast<uint8_t>(to.size());
   combined.scaled = move.scaled;
   combined.finish = move.finish;
   combine(binding_.combine, combined, count);

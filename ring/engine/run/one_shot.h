@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -66,7 +67,7 @@ class OneShotRun : public Run {
   bool there(int rank, uint64_t bytes);
   bool look_at_all(bool waits);
   void refuse(RunFailure::Kind kind, int rank, uint64_t fingerprint = 0);
-  void fold(const Move& move, const void* const* from, void* to, uint64_t count) const;
+  void fold(const Move& move, const void* const* from, std::span<void* const> to, uint64_t count) const;
   std::byte* input(const Move& move, uint64_t at) const {
     return const_cast<std::byte*>(binding_.input) + (move.input + begin_ + at) * binding_.element_bytes;  // only read
   }

@@ -4,6 +4,7 @@
 
 #include "kernels/pack.h"
 #include "kernels/wire_codec.h"
+#include "ring/base/check.h"
 #include "ring/engine/run/wire_move.h"
 
 namespace rondo {
@@ -17,6 +18,7 @@ constexpr uint64_t kWindowSliceBytes = 64 * 1024;
 
 // However many mailboxes share the cap, a slice does not get smaller than a page.
 constexpr uint64_t kSmallestCapBytes = 4 * 1024;
+static_assert(kSmallestCapBytes >= kMostUserBytes);
 
 uint64_t divide_up(uint64_t a, uint64_t b) { return (a + b - 1) / b; }
 
@@ -68,12 +70,14 @@ Slicing choose_window_slicing(const CheckedCall& call, const Plan& plan, uint64_
   const uint64_t lanes = plan.lanes.size();
   Slicing slicing;
   slicing.lanes = static_cast<uint32_t>(lanes);
-  slicing.granule = std::max<uint64_t>(1, kGranuleBytes / element);
+  const uint64_t room = elements_that_fit(round_bytes, lanes * plan.chunks, element);  // of a chunk
+  RONDO_CHECK(room > 0, "a round that holds no element of each chunk");
+  slicing.granule = std::min(std::max<uint64_t>(1, kGranuleBytes / element), room);
   const uint64_t largest_block = call.largest_block(plan.chunks, slicing.granule).value_or(0);
   const uint64_t share =
       std::max<uint64_t>(1, divide_up(divide_up(largest_block, lanes), slicing.granule)) * slicing.granule;
-  const uint64_t most = round_bytes / lanes / plan.chunks / element / slicing.granule * slicing.granule;  // of a chunk
-  const uint64_t chunk = std::clamp(most, slicing.granule, share);
+  const uint64_t most = room / slicing.granule * slicing.granule;
+  const uint64_t chunk = std::min(most, share);
   slicing.slice =
       std::min(chunk, std::max<uint64_t>(1, kWindowSliceBytes / element / slicing.granule) * slicing.granule);
   slicing.slices_per_chunk = static_cast<uint32_t>(divide_up(chunk, slicing.slice));

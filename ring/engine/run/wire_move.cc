@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "kernels/machine.h"
 #include "kernels/pack.h"
 #include "kernels/wire_codec.h"
 #include "ring/base/hash.h"
@@ -94,6 +95,7 @@ WireNote WireFold::pass_on(const WireMove& move) {
 }
 
 WireNote WireFold::fold(const WireMove& move) {
+  const DefaultFloatMode mode;
   WireNote note;
   for (const WireSource& source : move.sources) {
     note = earlier(note, source.coded ? read_note(source.data, options_.format, move.count) : source.note);
