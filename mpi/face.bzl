@@ -1,6 +1,7 @@
 """The libraries of MPI: one that has the engine and, for each face, the core and the calls, compiled against that ABI's
 header; and a library of each face, which programs load and which jumps there."""
 
+load("//tools/bazel:librondo.bzl", "STATIC_RUNTIME")
 load("//tools/bazel:rondo.bzl", "RONDO_COPTS")
 
 _ENGINE = "librondo_mpi.so"
@@ -25,17 +26,13 @@ def mpi_libraries(faces):
     native.cc_binary(
         name = _ENGINE,
         additional_linker_inputs = ["librondo_mpi.map"],
-        # It carries the C++ runtime and libcrypto, so that it meets no others in the process (tools/bazel/librondo.bzl).
         linkopts = [
             "-Wl,-soname," + _ENGINE,
             "-Wl,--version-script=$(location librondo_mpi.map)",
             "-Wl,-z,defs",
             "-Wl,--gc-sections",
-            "-static-libgcc",
-            "-Wl,-Bstatic,-lcrypto,-lstdc++,-Bdynamic",
-            "-Wl,--as-needed",
             "-pthread",
-        ],
+        ] + STATIC_RUNTIME,
         linkshared = True,
         deps = [":{}_calls".format(face) for face in faces],
     )

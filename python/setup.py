@@ -2,6 +2,7 @@
 (tools/bazel/rondo.bzl). RONDO_LIBRARY, RONDO_RUN and RONDO_MODULE, if set, are taken instead of being built. What the
 wheel carries beside: the files in RONDO_PROGRAMS, and in RONDO_TORCH_BACKENDS what rondo.torch.build has compiled."""
 
+import ctypes
 import os
 import platform
 import re
@@ -63,6 +64,14 @@ def compiler() -> str:
     return name
 
 
+def crypto_flags() -> list[str]:
+    """Links libcrypto.a, and what that needs: shared, since Debian's libz.a is not position-independent."""
+    asked = ["pkg-config", "--static", "--libs-only-l", "libcrypto"]
+    done = subprocess.run(asked, capture_output=True, text=True, check=False) if shutil.which(asked[0]) else None
+    needs = [flag for flag in (done.stdout.split() if done else []) if flag not in ("-lcrypto", "-ldl", "-lpthread")]
+    return ["-Wl,-Bstatic", "-lcrypto", "-Wl,-Bdynamic", "-Wl,--as-needed", *needs]
+
+
 def build_native(target: Path, scratch: Path) -> None:
     """librondo_c.so and rondo-run in `target`, which is rondo/_native, and _rondo.abi3.so beside rondo."""
     target.mkdir(parents=True, exist_ok=True)
@@ -73,22 +82,28 @@ def build_native(target: Path, scratch: Path) -> None:
     for name in set(built) - set(wanted):
         built[name].unlink(missing_ok=True)
         shutil.copy(given[name], built[name])
-    if not wanted:
-        return
+    if wanted:
+        compile_native(wanted, built, scratch)
+    ctypes.CDLL(str(built["library"]))  # a library that cannot be loaded fails here, not in a program
+
+
+def compile_native(wanted: list[str], built: dict[str, Path], scratch: Path) -> None:
     cxx = compiler()
     scratch.mkdir(parents=True, exist_ok=True)
     units = {name: list(enumerate_units(name)) for name in wanted}
     objects = compile_all([cxx, *FLAGS, *asio_defines()], {unit[2]: unit for name in wanted for unit in units[name]}, scratch)
     # The C++ runtime and OpenSSL are linked in and hidden: the library meets others in one process.
-    link = ["-Wl,-Bstatic", "-lcrypto", "-Wl,-Bdynamic", "-static-libstdc++", "-static-libgcc", "-pthread", "-ldl"]
+    link = [*crypto_flags(), "-static-libstdc++", "-static-libgcc", "-pthread", "-ldl"]
     link += ["-Wl,--gc-sections", "-Wl,--exclude-libs,ALL"]
-    library = ["-shared", "-Wl,-soname,librondo_c.so", f"-Wl,--version-script={TREE / 'tools/bazel/librondo_c.map'}"]
+    library = ["-shared", "-Wl,-z,defs", "-Wl,-soname,librondo_c.so", f"-Wl,--version-script={TREE / 'tools/bazel/librondo_c.map'}"]
     module = ["-shared", "-Wl,-z,now", "-Wl,-rpath,$ORIGIN/rondo/_native"]
     for name in wanted:  # the module last
         own = list(dict.fromkeys(str(objects[output]) for _, _, output in units[name]))
         own += [str(built["library"])] if name == "module" else []
         kind = {"library": library, "module": module}.get(name, [])
-        subprocess.run([cxx, *kind, *own, *link, "-o", str(built[name])], check=True)
+        if subprocess.run([cxx, *kind, *own, *link, "-o", str(built[name])], check=False).returncode != 0:
+            raise SystemExit(f"rondo cannot be linked with {' '.join(crypto_flags())}; packages that may be missing: "
+                             "apt-get install pkg-config libssl-dev zlib1g-dev libzstd-dev")
 
 
 # Headers take most of a file's time: the files of a folder are compiled this many together.

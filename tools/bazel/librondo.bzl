@@ -1,7 +1,17 @@
 """librondo.so, librondo_c.so and librondo.a, each made of all objects of a cc_library and of what it depends on."""
 
+load("@openssl//:static.bzl", "STATIC_NEEDS")
 load("//tools/bazel:archive.bzl", "whole_archive")
 load("//tools/bazel:version.bzl", "RONDO_SONAME")
+
+# The C++ runtime and libcrypto inside a library, so that it meets no others in the process. What libcrypto.a needs is
+# shared, since Debian's libz.a is not position-independent. Bazel links by gcc and names libstdc++ itself, last: by then
+# nothing needs it.
+STATIC_RUNTIME = [
+    "-static-libgcc",
+    "-Wl,-Bstatic,-lcrypto,-lstdc++,-Bdynamic",
+    "-Wl,--as-needed",
+] + STATIC_NEEDS
 
 def rondo_shared_library(name, library, linkopts = [], **kwargs):
     """Makes three of one library.
@@ -24,9 +34,7 @@ def rondo_shared_library(name, library, linkopts = [], **kwargs):
         **kwargs
     )
     _shared(name + ".so", archive, "//tools/bazel:librondo.map", RONDO_SONAME, linkopts + ["-lcrypto"], **kwargs)
-    # Bazel links by gcc and names libstdc++ itself, last: by then nothing needs it.
-    static_runtime = ["-static-libgcc", "-Wl,-Bstatic,-lcrypto,-lstdc++,-Bdynamic", "-Wl,--as-needed"]
-    _shared(name + "_c.so", archive, "//tools/bazel:librondo_c.map", name + "_c.so", static_runtime + linkopts, **kwargs)
+    _shared(name + "_c.so", archive, "//tools/bazel:librondo_c.map", name + "_c.so", STATIC_RUNTIME + linkopts, **kwargs)
 
 def _shared(name, archive, symbols, soname, linkopts, **kwargs):
     native.cc_binary(
@@ -38,6 +46,7 @@ def _shared(name, archive, symbols, soname, linkopts, **kwargs):
             "$(location {})".format(archive),
             "-Wl,--no-whole-archive",
             "-Wl,-soname,{}".format(soname),
+            "-Wl,-z,defs",  # what is missing is found here, not where it is loaded
             "-Wl,--version-script=$(location {})".format(symbols),
             "-pthread",
         ] + linkopts,

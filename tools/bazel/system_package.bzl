@@ -1,4 +1,4 @@
-"""Headers of an installed system package as a Bazel target @NAME//:NAME."""
+"""Headers of an installed system package as a Bazel target @NAME//:NAME, and how to link its archive."""
 
 _BUILD = """
 cc_library(
@@ -10,6 +10,13 @@ cc_library(
     visibility = ["//visibility:public"],
 )
 """
+
+def _static_needs(ctx, name):
+    """-l flags of what a library's archive needs beside it, but for the C library's."""
+    if not ctx.which("pkg-config"):
+        return []
+    said = ctx.execute(["pkg-config", "--static", "--libs-only-l", name]).stdout.strip().split(" ")
+    return [flag for flag in said if flag not in ["", "-l" + name[len("lib"):], "-ldl", "-lpthread"]]
 
 def _system_package_impl(ctx):
     folder = ctx.attr.include_dir
@@ -26,6 +33,8 @@ def _system_package_impl(ctx):
         ))
     for header in ctx.attr.headers:
         ctx.symlink(folder + "/" + header, "include/" + header if header != "." else "include")
+    if ctx.attr.static:
+        ctx.file("static.bzl", "STATIC_NEEDS = " + repr(_static_needs(ctx, ctx.attr.static)))
     ctx.file("BUILD.bazel", _BUILD.format(
         name = ctx.name,
         globs = repr(["include/" + h for h in ctx.attr.headers if h != "."] +
@@ -45,5 +54,6 @@ system_package = repository_rule(
         "include_dir": attr.string(default = "/usr/include"),
         "defines": attr.string_list(),
         "linkopts": attr.string_list(),
+        "static": attr.string(doc = "pkg-config's name of a library that is linked statically: static.bzl says what its archive needs"),
     },
 )
