@@ -1,17 +1,19 @@
 """cc_library, cc_binary and cc_test with Rondo's warnings and numerics."""
 
+load("@compiler//:warnings.bzl", "WARNINGS_ARE_ERRORS")
 load("//tools/bazel:archive.bzl", _whole_archive = "whole_archive")
 load("//tools/bazel:librondo.bzl", _rondo_shared_library = "rondo_shared_library")
 
 rondo_shared_library = _rondo_shared_library
 whole_archive = _whole_archive
 
-# Warnings are errors in our own code, not in the packages we include. -ffp-contract=off: a fused multiply-add would
-# make results depend on the instruction set (docs/numerics.md). Hidden visibility: librondo.so exports its API only.
+# Warnings are errors in our own code, not in the packages we include, with the compilers of the suites.
+# -ffp-contract=off: a fused multiply-add would make results depend on the instruction set (docs/numerics.md). Hidden
+# visibility: librondo.so exports its API only.
 RONDO_COPTS = [
     "-Wall",
     "-Wextra",
-    "-Werror",
+] + WARNINGS_ARE_ERRORS + [
     "-Wshadow",
     "-ffp-contract=off",
     "-fvisibility=hidden",
