@@ -1,6 +1,7 @@
 #include "rondo/config.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <charconv>
 #include <cstdlib>

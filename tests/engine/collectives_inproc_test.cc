@@ -1,6 +1,7 @@
 // Ranks as threads over memory: results, several communicators at once, and asynchronous calls.
 #include <doctest/doctest.h>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <array>
 #include <thread>

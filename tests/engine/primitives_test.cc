@@ -1,6 +1,7 @@
 // What users try first: the tutorials' calls, with the results that they name. Each over processes and over threads.
 #include <doctest/doctest.h>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <array>

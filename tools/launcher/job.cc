@@ -1,6 +1,7 @@
 #include "tools/launcher/job.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <poll.h>
 #include <string.h>
 #include <sys/resource.h>

@@ -1,6 +1,7 @@
 #include "tools/launcher/mpi_libraries.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <unistd.h>
 
 #include <algorithm>

@@ -1,6 +1,7 @@
 #include "tools/plan/plan_options.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>

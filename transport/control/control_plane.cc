@@ -1,6 +1,7 @@
 #include "transport/control/control_plane.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
 

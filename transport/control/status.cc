@@ -1,6 +1,7 @@
 #include "transport/control/status.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <unistd.h>
 
 #include <cctype>

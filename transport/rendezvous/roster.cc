@@ -1,6 +1,7 @@
 #include "transport/rendezvous/roster.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <sys/random.h>
 #include <unistd.h>
 

@@ -1,5 +1,6 @@
 // DeviceSide: how ranks find their devices, and what they share on them.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <unistd.h>
 
 #include <cstring>

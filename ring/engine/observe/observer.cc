@@ -1,6 +1,7 @@
 #include "ring/engine/observe/observer.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <unistd.h>
 
 #include <algorithm>
