@@ -13,6 +13,7 @@
 #include "ring/engine/communicator_state.h"
 #include "ring/engine/device/device_side.h"
 #include "ring/engine/observe/prometheus.h"
+#include "rondo/rondo.h"
 #include "transport/fabrics/inproc_fabric.h"
 #include "transport/fabrics/process_fabric.h"
 #include "transport/rendezvous/launch.h"
@@ -85,7 +86,26 @@ OutsideBatch outside_batch(const std::shared_ptr<State>& state, const char* call
   return blocking(state).batch.outside(call);
 }
 
+struct SendAndReceive {
+  MessageCall send, receive;
+};
+
+// The send's options hold for both, but for those that one kind of message has.
+SendAndReceive at_once(const MessageCall& send, const MessageCall& receive, int rank) {
+  if (send.kind != MessageKind::kSend || receive.kind != MessageKind::kReceive) {
+    throw Exception(
+        ErrorCode::kInvalid,
+        fmt::format("two messages at once on rank {}: the first must be a send, the second a receive", rank));
+  }
+  SendAndReceive both{send, receive};
+  both.receive.options = send.options;
+  both.receive.options.synchronous = both.send.options.truncate = false;
+  return both;
+}
+
 }  // namespace
+
+const char* version() { return RONDO_VERSION; }
 
 Communicator::Communicator() = default;
 Communicator::Communicator(std::shared_ptr<State> state) : state_(std::move(state)) {}
@@ -213,21 +233,21 @@ Message Communicator::run(const MessageCall& call) {
   return {};
 }
 
-Message Communicator::run(const MessageCall& sent, const MessageCall& received) {
+Message Communicator::run(const MessageCall& send, const MessageCall& receive) {
   State& state = blocking(state_);
-  MessageCall send = sent, receive = received;
-  receive.options = send.options;
-  receive.options.synchronous = send.options.truncate = false;  // one is an option of sends, one of receives
-  if (send.kind != MessageKind::kSend || receive.kind != MessageKind::kReceive) {
-    throw Exception(ErrorCode::kInvalid,
-                    fmt::format("two messages at once on rank {}: the first must be a send, the second a receive",
-                                state.group->rank()));
-  }
-  if (!state.batch.collecting()) return state.group->run(send, receive);
-  state.group->checked(receive);
-  state.batch.add(send);
-  state.batch.add(receive);
+  const SendAndReceive both = at_once(send, receive, state.group->rank());
+  if (!state.batch.collecting()) return state.group->run(both.send, both.receive);
+  state.batch.add(both.send, both.receive);
   return {};
+}
+
+Work Communicator::start(const MessageCall& send, const MessageCall& receive) {
+  State& state = open(state_);
+  const SendAndReceive both = at_once(send, receive, state.group->rank());
+  if (state.batch.collecting()) return Work(state.batch.add(both.send, both.receive));
+  auto operation = state.batch.start_pair(both.send, both.receive);
+  state.batch.leave_to_progress_thread(*operation);
+  return Work(std::move(operation));
 }
 
 std::optional<Message> Communicator::look(const MessageCall& probe) { return engine(state_).look(probe); }
@@ -251,6 +271,8 @@ Communicator Communicator::split(int color, int key) {
   auto group = engine(state_).split(outside_batch(state_, "split"), color, key);
   return group ? Communicator(std::make_shared<State>(std::move(group))) : Communicator();
 }
+
+Communicator Communicator::split_by_host(int key) { return split(topology().host[static_cast<size_t>(rank())], key); }
 
 Communicator Communicator::new_group(std::span<const int> ranks) {
   const OutsideBatch outside = outside_batch(state_, "new_group");

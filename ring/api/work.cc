@@ -1,8 +1,15 @@
 #include "rondo/work.h"
 
+#include <algorithm>
+#include <condition_variable>
+#include <mutex>
+#include <string>
+#include <thread>
 #include <utility>
 
+#include "ring/base/interrupt.h"
 #include "ring/engine/progress/operation.h"
+#include "ring/engine/progress/progress_thread.h"
 
 namespace rondo {
 
@@ -22,6 +29,55 @@ Operation& checked(const std::shared_ptr<Operation>& operation) {
   return *operation;
 }
 
+Clock::time_point time_after(std::chrono::nanoseconds timeout) {
+  const auto now = Clock::now();
+  return timeout > Clock::time_point::max() - now ? Clock::time_point::max() : now + timeout;
+}
+
+// Polled so long before the thread sleeps: a wake-up takes about 30 us (docs/tuning.md, "Waiting").
+constexpr std::chrono::microseconds kPolled{200};
+
+// Says that one of several operations has ended. Shared: functions of on_end() outlive the wait.
+class FirstEnd {
+ public:
+  void tell() {
+    const std::lock_guard lock(mutex_);
+    told_ = true;
+    changed_.notify_one();
+  }
+  // True: it was told.
+  bool wait(Clock::time_point until) {
+    std::unique_lock lock(mutex_);
+    return changed_.wait_until(lock, until, [this] { return told_; });
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  bool told_ = false;
+};
+
+// The place of the first work that has ended.
+std::optional<size_t> find_ended(std::span<Work> works) {
+  const auto ended = std::ranges::find_if(works, [](Work& work) { return work.valid() && work.done(); });
+  if (ended == works.end()) return std::nullopt;
+  return static_cast<size_t>(ended - works.begin());
+}
+
+void sleep_until_one_ends(std::span<Work> works, Clock::time_point until) {
+  const auto first = std::make_shared<FirstEnd>();  // shared with the functions
+  for (Work& work : works) {
+    if (work.valid()) work.on_end([first](const Error&) { first->tell(); });
+  }
+  for (;;) {
+    const auto wake = std::min(until, Clock::now() + kBetweenInterruptQuestions);
+    if (first->wait(wake) || wake == until) return;
+    if (!interrupt_requested()) continue;
+    take_interruption();
+    throw Exception(ErrorCode::kInterrupted, "wait_any() was interrupted by the program");
+  }
+}
+
 }  // namespace
 
 bool Work::valid() const { return operation_ != nullptr; }
@@ -29,9 +85,7 @@ bool Work::done() const { return checked(operation_).poll(); }
 
 bool Work::wait(std::chrono::nanoseconds timeout) {
   Operation& operation = checked(operation_);
-  const auto now = Clock::now();
-  const bool forever = timeout > Clock::time_point::max() - now;
-  operation.wait(forever ? Clock::time_point::max() : now + timeout);
+  operation.wait(time_after(timeout));
   if (operation.failed()) throw Exception(operation.error());
   return operation.done();
 }
@@ -66,6 +120,40 @@ Message Work::message() const {
   }
   if (const Message* moved = operation.moved_message()) return *moved;
   throw Exception(ErrorCode::kInvalid, "message() of an operation that is no send and no receive");
+}
+
+bool wait_all(std::span<Work> works, std::chrono::nanoseconds timeout) {
+  const auto until = time_after(timeout);
+  std::optional<Exception> first;
+  bool all = true;
+  for (Work& work : works) {
+    if (!work.valid()) continue;
+    try {
+      const auto left = until == Clock::time_point::max() ? std::chrono::nanoseconds::max() : until - Clock::now();
+      all = work.wait(std::max(left, std::chrono::nanoseconds(0))) && all;
+    } catch (const Exception& failure) {
+      if (!first) first = failure;
+    }
+  }
+  if (first && all) throw Exception(*first);
+  return all;
+}
+
+size_t wait_any(std::span<Work> works, std::chrono::nanoseconds timeout) {
+  if (std::ranges::none_of(works, &Work::valid)) return works.size();
+  const auto until = time_after(timeout);
+  const auto polled = Clock::now() + kPolled;
+  for (;;) {
+    if (const auto ended = find_ended(works)) return *ended;
+    refuse_wait_in_end_function();
+    const auto now = Clock::now();
+    if (now >= until) return works.size();
+    if (now < polled) {
+      std::this_thread::yield();
+    } else {
+      sleep_until_one_ends(works, until);
+    }
+  }
 }
 
 }  // namespace rondo

@@ -170,6 +170,12 @@ std::shared_ptr<Operation> Batch::add(const MessageCall& call) {
   return group_.with_memory([&] { return keep(call); });
 }
 
+std::shared_ptr<Operation> Batch::add(const MessageCall& send, const MessageCall& receive) {
+  group_.checked(receive);
+  add(send);
+  return add(receive);
+}
+
 std::shared_ptr<Operation> Batch::keep(const Call& call) {
   BatchPart item = group_.lists().item_of(call);
   if (item.stream) group_.device().check({&item, 1});
@@ -255,6 +261,25 @@ std::shared_ptr<BatchOperation> Batch::start_list(std::span<const TensorRef> ten
   });
   auto operation = calls.operation;
   submit(std::move(calls), left);
+  return operation;
+}
+
+std::shared_ptr<BatchOperation> Batch::start_pair(const MessageCall& send, const MessageCall& receive) {
+  group_.check_usable();
+  Calls calls;
+  group_.with_memory([&] {
+    calls.operation = std::make_shared<BatchOperation>(group_);
+    calls.operation->pair_ = true;
+    for (const MessageCall* const call : {&send, &receive}) {
+      if (call->options.stream) {
+        calls.streamed.push_back(group_.device().make(*call, DeviceSide::Blocking::kNo));
+      } else {
+        calls.messages.push_back(group_.make(*call));
+      }
+    }
+  });
+  auto operation = calls.operation;
+  submit(std::move(calls), Left::kToProgressThread);
   return operation;
 }
 

@@ -22,6 +22,7 @@ class BatchOperation final : public Operation, public std::enable_shared_from_th
   bool wait(Clock::time_point until) override;
   void on_end(EndFunction function) override;
   void wait_on(void* stream) override;
+  const Message* moved_message() const override { return pair_ ? part(1).moved_message() : nullptr; }
 
  private:
   friend class Batch;
@@ -33,6 +34,7 @@ class BatchOperation final : public Operation, public std::enable_shared_from_th
 
   const std::weak_ptr<ProgressThread> progress_thread_;
   bool submitted_ = false;
+  bool pair_ = false;                 // a send and a receive
   std::atomic<bool> watched_{false};  // its parts' ends are looked at when they come, not only when somebody asks
   std::vector<std::shared_ptr<CollectiveOperation>> collectives_;
   std::vector<std::shared_ptr<MessageOperation>> messages_;
@@ -71,6 +73,8 @@ class Batch {
   std::shared_ptr<Operation> add(std::span<const TensorRef> tensors, Op op, const CallOptions& options);
   // A message's is its own.
   std::shared_ptr<Operation> add(const MessageCall& call);
+  // A send and a receive, or neither; gives back the receive's.
+  std::shared_ptr<Operation> add(const MessageCall& send, const MessageCall& receive);
   // Who goes on with what is submitted: the caller, by finish(); or the progress thread, after
   // leave_to_progress_thread().
   enum class Left { kToCaller, kToProgressThread };
@@ -84,6 +88,9 @@ class Batch {
   // A list by itself; does not drive.
   std::shared_ptr<BatchOperation> start_list(std::span<const TensorRef> tensors, Op op, const CallOptions& options,
                                              Left left);
+
+  // A send and a receive by themselves, for the progress thread.
+  std::shared_ptr<BatchOperation> start_pair(const MessageCall& send, const MessageCall& receive);
 
   // The progress thread goes on with it.
   void leave_to_progress_thread(const BatchOperation& operation);

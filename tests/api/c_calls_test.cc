@@ -387,6 +387,56 @@ TEST_CASE("messages") {
         }) == "");
 }
 
+TEST_CASE("several works at once, a send and a receive as one, and calls that are kept") {
+  CHECK(on_threads(2, [](rondo_comm_t comm, int rank) {
+          const int other = 1 - rank;
+          const int64_t mine = rank;
+          int64_t theirs = -1, never = -1;
+          rondo_message_t message = {-5, -5, 0, 5};
+          rondo_work_t works[3] = {};
+          size_t index = 7;
+          want(rondo_wait_any(works, 3, -1, &index));
+          expect(index == 3, "no work");
+          want(rondo_recv_async(comm, &never, 1, RONDO_INT64, other, 1, nullptr, &works[0]));
+          want(rondo_sendrecv_async(comm, &mine, 1, other, &theirs, 1, other, RONDO_INT64, 2, nullptr, &works[2]));
+          want(rondo_wait_any(works, 3, -1, &index));
+          expect(index == 2 && theirs == other, "the one that has ended");
+          want(rondo_work_message(works[2], &message));
+          expect(message.peer == other && message.tag == 2 && message.bytes == 8, "message of both");
+          expect(rondo_wait_any(works, 1, 1, &index) == RONDO_IN_PROGRESS && index == 1, "time ran out");
+          expect(rondo_wait_all(works, 3, 1) == RONDO_IN_PROGRESS, "time ran out for all");
+          want(rondo_barrier(comm, nullptr));
+          want(rondo_send(comm, &mine, 1, RONDO_INT64, other, 1, nullptr));
+          want(rondo_wait_all(works, 3, -1));
+          expect(never == other, "wait_all");
+          want_invalid(rondo_wait_any(works, 3, -1, nullptr), "index is NULL");
+          want_invalid(rondo_wait_all(nullptr, 3, -1), "works is NULL");
+          want(rondo_wait_all(nullptr, 0, -1));
+          for (const rondo_work_t work : works) want(rondo_work_free(work));
+
+          int64_t value = 0;
+          rondo_call_t kept = RONDO_CALL_INIT;  // what MPI calls a persistent call
+          kept.dtype = RONDO_INT64;
+          kept.input = kept.output = &value;
+          kept.count = 1;
+          for (int i = 0; i < 300; ++i) {
+            value = i + rank;
+            rondo_work_t work = nullptr;
+            want(rondo_start(comm, &kept, &work));
+            want(rondo_wait(work, -1));
+            want(rondo_work_free(work));
+            expect(value == 2 * i + 1, "a kept call");
+          }
+          rondo_comm_t host = nullptr;
+          int size = -1, place = -1;
+          want(rondo_split_by_host(comm, -rank, &host));
+          want(rondo_size(host, &size));
+          want(rondo_rank(host, &place));
+          expect(size == 2 && place == other, "the ranks of a host, by key");
+          want(rondo_destroy(host));
+        }) == "");
+}
+
 TEST_CASE("probes, matched receives, cancel, truncation and synchronous sends") {
   CHECK(on_threads(1, [](rondo_comm_t comm, int) {
           const Numbers mine{1, 2, 3};

@@ -1,13 +1,16 @@
-// Communicator's calls on ranges: the same as with pointer, count and DType, and ranges that do not fit are refused.
+// Communicator's calls on ranges and numbers: the same as with pointer, count and DType, and what does not fit is
+// refused.
 #include <doctest/doctest.h>
 
 #include <array>
 #include <cstdint>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "rondo/communicator.h"
+#include "rondo/rondo.h"
 #include "tests/support/rank_group.h"
 
 namespace {
@@ -34,6 +37,11 @@ static_assert(rondo::MutableElements<std::span<float>> && !rondo::MutableElement
 static_assert(rondo::MutableElements<std::array<int, 3>&> && rondo::MutableElements<double (&)[4]>);
 static_assert(!rondo::Elements<std::vector<bool>&> && !rondo::Elements<std::vector<std::string>&>);
 static_assert(!rondo::OutputFor<std::vector<float>&, std::vector<double>&>);
+static_assert(rondo::Elements<float> && rondo::MutableElements<float&> && !rondo::MutableElements<const float&>);
+// A temporary number lasts as long as a blocking call.
+static_assert(!rondo::MutableElements<float> && !rondo::LastingElements<float> && rondo::LastingElements<const int&>);
+static_assert(rondo::OutputFor<double&, std::vector<double>&> && !rondo::OutputFor<float&, double>);
+static_assert(!rondo::Elements<Op> && !rondo::Elements<float*> && !rondo::Elements<const void*>);
 
 TEST_CASE("every call on ranges, blocking and asynchronous") {
   CHECK(run_threads(RankGroup{.world = 2}, [](Communicator& group) {
@@ -90,6 +98,161 @@ TEST_CASE("every call on ranges, blocking and asynchronous") {
             expect(message.peer == other && message.tag == 7 && message.bytes == 16, "message");
           }
         }) == "");
+}
+
+TEST_CASE("a number is a range of one") {
+  CHECK(run_threads(RankGroup{.world = 2}, [](Communicator& group) {
+          const int rank = group.rank(), other = 1 - rank;
+          for (const bool async : {false, true}) {
+            double loss = 1.5 + rank;
+            async ? group.all_reduce_async(loss).wait() : group.all_reduce(loss);
+            expect(loss == 4, "all_reduce in place");
+            int epoch = rank == 1 ? 7 : -1;
+            async ? group.broadcast_async(epoch, 1).wait() : group.broadcast(epoch, 1);
+            expect(epoch == 7, "broadcast");
+            int most = -1;
+            async ? group.all_reduce_async(rank, most, Op::kMax).wait() : group.all_reduce(rank, most, Op::kMax);
+            expect(most == 1, "all_reduce");
+            std::array<int, 2> ranks{-1, -1};
+            async ? group.all_gather_async(rank, ranks).wait() : group.all_gather(rank + 0, ranks);
+            expect(ranks == std::array<int, 2>{0, 1}, "all_gather");
+            int mine = -1;
+            async ? group.scatter_async(ranks, mine, 0).wait() : group.scatter(ranks, mine, 0);
+            expect(mine == rank, "scatter");
+            float got = -1;
+            const float given = 10.0F * static_cast<float>(rank);
+            if (async) {
+              rondo::Work sent = group.send_async(given, other), received = group.recv_async(got, other);
+              received.wait();
+              sent.wait();
+            } else {
+              group.sendrecv(10.0F * static_cast<float>(rank), other, got, other);
+            }
+            expect(got == 10.0F * static_cast<float>(other), "a message");
+          }
+        }) == "");
+}
+
+TEST_CASE("reduce and scans of a range, in place and apart") {
+  CHECK(run_threads(RankGroup{.world = 3}, [](Communicator& group) {
+          const int rank = group.rank();
+          const Numbers mine{rank + 1, 10 * rank};
+          for (const bool async : {false, true}) {
+            Numbers data = mine, apart(2, -1);
+            async ? group.reduce_async(data, Op::kSum, 2).wait() : group.reduce(data, Op::kSum, 2);
+            expect(data == (rank == 2 ? Numbers{6, 30} : mine), "reduce in place");
+            data = mine;
+            async ? group.scan_async(data).wait() : group.scan(data);
+            const Numbers sums[] = {{1, 0}, {3, 10}, {6, 30}};
+            expect(data == sums[rank], "scan in place");
+            async ? group.scan_async(mine, apart).wait() : group.scan(mine, apart);
+            expect(apart == sums[rank], "scan");
+            data = mine;
+            async ? group.exscan_async(data).wait() : group.exscan(data);
+            expect(data == (rank == 0 ? mine : sums[rank - 1]), "exscan in place");
+            apart = {-1, -1};
+            async ? group.exscan_async(mine, apart).wait() : group.exscan(mine, apart);
+            expect(apart == (rank == 0 ? Numbers{-1, -1} : sums[rank - 1]), "exscan");
+          }
+        }) == "");
+}
+
+// Rank r's block has r + 1 elements; `apart`: with a gap of one element before each block.
+TEST_CASE("uneven calls on ranges") {
+  CHECK(run_threads(RankGroup{.world = 2}, [](Communicator& group) {
+          using Counts = std::vector<uint64_t>;
+          const int rank = group.rank(), other = 1 - rank;
+          const auto own = static_cast<size_t>(rank);
+          const Counts counts{1, 2}, apart{1, 3};
+          const Numbers blocks[] = {{5}, {6, 7}}, together{5, 6, 7}, spread{-1, 5, -1, 6, 7};
+          Numbers none;
+          for (const bool async : {false, true}) {
+            Numbers all(3, -1), wide(5, -1), block(own + 1, -1);
+            async ? group.all_gather_v_async(blocks[rank], all, counts).wait()
+                  : group.all_gather_v(blocks[rank], all, counts);
+            expect(all == together, "all_gather_v");
+            async ? group.all_gather_v_async(blocks[rank], wide, counts, apart).wait()
+                  : group.all_gather_v(blocks[rank], wide, counts, apart);
+            expect(wide == spread, "all_gather_v with displacements");
+            async ? group.reduce_scatter_v_async(together, block, counts).wait()
+                  : group.reduce_scatter_v(together, block, counts);
+            expect(block == (rank == 0 ? Numbers{10} : Numbers{12, 14}), "reduce_scatter_v");
+
+            Numbers& gathered = rank == 1 ? wide : none;
+            wide.assign(5, -1);
+            async ? group.gather_v_async(blocks[rank], gathered, counts, 1, apart).wait()
+                  : group.gather_v(blocks[rank], gathered, counts, 1, apart);
+            expect(wide == (rank == 1 ? spread : Numbers(5, -1)), "gather_v");
+            block.assign(own + 1, -1);
+            const Numbers& scattered = rank == 0 ? together : none;
+            async ? group.scatter_v_async(scattered, counts, block, 0).wait()
+                  : group.scatter_v(scattered, counts, block, 0);
+            expect(block == blocks[rank], "scatter_v");
+
+            // To rank r go r + 1 elements: rank 0 gets one from each, rank 1 two.
+            const Counts from(2, own + 1);
+            Numbers got(2 * own + 2, -1);
+            async ? group.all_to_all_v_async(together, counts, got, from).wait()
+                  : group.all_to_all_v(together, counts, got, from);
+            expect(got == (rank == 0 ? Numbers{5, 5} : Numbers{6, 7, 6, 7}), "all_to_all_v");
+
+            Numbers theirs(2, -1);
+            rondo::Message message;
+            if (async) {
+              rondo::Work both = group.sendrecv_async(blocks[rank], other, theirs, other, 3);
+              both.wait();
+              message = both.message();
+            } else {
+              message = group.sendrecv(blocks[rank], other, theirs, other, 3);
+            }
+            expect(theirs == (rank == 0 ? Numbers{6, 7} : Numbers{5, -1}), "sendrecv");
+            expect(message.peer == other && message.tag == 3 && message.bytes == 8 * blocks[other].size(), "message");
+          }
+        }) == "");
+}
+
+TEST_CASE("a send and a receive as one operation") {
+  CHECK(run_threads(RankGroup{.world = 2}, [](Communicator& group) {
+          const int rank = group.rank(), other = 1 - rank;
+          for (const size_t count : {size_t{1}, size_t{3'000'000}}) {
+            const Numbers mine(count, rank);
+            Numbers theirs(count, -1);
+            std::vector<rondo::Work> works;  // many at once, which a batch is not for
+            Numbers small(100, -1);
+            const int64_t own = rank;
+            for (int i = 0; i < 100; ++i) {
+              works.push_back(group.sendrecv_async(own, other, small[static_cast<size_t>(i)], other, i));
+            }
+            works.push_back(group.sendrecv_async(mine, other, theirs, other, 100));
+            rondo::wait_all(works);
+            expect(theirs == Numbers(count, other), "what was received");
+            expect(works.back().message().bytes == 8 * count, "message() is the receive's");
+          }
+          int64_t theirs = -1;
+          const int64_t mine = rank;
+          group.batch_begin();
+          rondo::Work received = group.sendrecv_async(mine, other, theirs, other);
+          expect(theirs == -1, "nothing before the end of a batch");
+          group.batch_end();
+          expect(theirs == other && received.message().peer == other, "in a batch it is the receive's");
+
+          // Nothing is sent where the receive is refused, and the other way round.
+          for (const auto [to, from] : {std::pair{other, 9}, std::pair{9, other}}) {
+            try {
+              group.sendrecv_async(mine, to, theirs, from, 5);
+              expect(false, "not refused");
+            } catch (const rondo::Exception& error) {
+              expect(error.code() == rondo::ErrorCode::kInvalid, error.what());
+            }
+          }
+          group.barrier();
+          expect(!group.iprobe(other, 5), "a message of a refused call");
+          group.barrier();
+        }) == "");
+}
+
+TEST_CASE("the version of the library is that of its headers") {
+  CHECK(rondo::version() == std::string(RONDO_VERSION));
 }
 
 TEST_CASE("messages as structures, by themselves, two at once and in a batch") {
@@ -163,6 +326,23 @@ TEST_CASE("ranges that do not fit each other are kInvalid, and name both sizes")
           refused("output has 3 elements instead of 2", [&] { group.all_to_all(two, three); });
           Numbers also_three(3);
           refused("input has 3 elements instead of 2", [&] { group.all_to_all(three, also_three); });
+
+          const std::vector<uint64_t> counts{1, 2}, apart{0, 2};
+          Numbers& own = rank == 0 ? one : two;
+          refused("input has 3 elements instead of", [&] { group.all_gather_v(three, also_three, counts); });
+          refused("output has 2 elements, and rank 1's block of 2 begins at 1",
+                  [&] { group.all_gather_v_async(own, two, counts); });
+          refused("output has 3 elements, and rank 1's block of 2 begins at 2",
+                  [&] { group.all_gather_v(own, three, counts, apart); });
+          Numbers four(4);
+          refused("input has 4 elements instead of 3", [&] { group.reduce_scatter_v(four, own, counts); });
+          refused("output has 4 elements instead of 3", [&] { group.gather_v(own, four, counts, rank); });
+          refused("input has 4 elements instead of 3", [&] { group.scatter_v(four, counts, own, rank); });
+          refused("input has 4 elements instead of 3", [&] { group.all_to_all_v(four, counts, three, counts); });
+          const std::vector<uint64_t> huge{2, ~uint64_t{0}};
+          refused("rank 1's block of 18446744073709551615 begins at 2",
+                  [&] { group.all_to_all_v(four, huge, three, counts); });
+          refused("counts", [&] { group.all_gather_v(own, three, std::vector<uint64_t>{1, 2, 3}); });
           group.barrier();
         }) == "");
 }

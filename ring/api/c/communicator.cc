@@ -104,6 +104,12 @@ rondo_result_t rondo_split(rondo_comm_t comm, int color, int key, rondo_comm_t* 
     if (made.valid()) *sub = hand_out(std::move(made));
   });
 }
+rondo_result_t rondo_split_by_host(rondo_comm_t comm, int key, rondo_comm_t* sub) {
+  return guarded([&] {
+    given(sub, "sub") = nullptr;
+    *sub = hand_out(communicator(comm)->split_by_host(key));
+  });
+}
 rondo_result_t rondo_new_group(rondo_comm_t comm, const int* ranks, size_t count, rondo_comm_t* sub) {
   return guarded([&] {
     given(sub, "sub") = nullptr;

@@ -55,6 +55,14 @@ rondo_result_t rondo_sendrecv(rondo_comm_t comm, const void* send_data, uint64_t
                                                tag, options_of(options)));
   });
 }
+rondo_result_t rondo_sendrecv_async(rondo_comm_t comm, const void* send_data, uint64_t send_count, int to,
+                                    void* recv_data, uint64_t recv_count, int from, rondo_dtype_t dtype, int tag,
+                                    const rondo_options_t* options, rondo_work_t* work) {
+  return start(work, [&] {
+    return communicator(comm)->sendrecv_async(send_data, send_count, to, recv_data, recv_count, from, dtype_of(dtype),
+                                              tag, options_of(options));
+  });
+}
 
 rondo_result_t rondo_probe(rondo_comm_t comm, int peer, int tag, const rondo_options_t* options,
                            rondo_message_t* message) {

@@ -1,6 +1,7 @@
+#include <algorithm>
 #include <chrono>
 #include <cstdint>
-#include <optional>
+#include <vector>
 
 #include "ring/api/c/arguments.h"
 #include "ring/api/c/handles.h"
@@ -9,18 +10,47 @@
 
 using namespace rondo::c;
 
+namespace {
+
+// Negative: for ever, as far as a clock can say.
+std::chrono::nanoseconds time_of(int64_t timeout_ms) {
+  constexpr auto kForever = std::chrono::nanoseconds::max();
+  const bool forever = timeout_ms < 0 || timeout_ms >= std::chrono::floor<std::chrono::milliseconds>(kForever).count();
+  return forever ? kForever : std::chrono::milliseconds(timeout_ms);
+}
+
+std::vector<rondo::Work> works_of(const rondo_work_t* works, size_t count) {
+  std::vector<rondo::Work> list(count);
+  for (size_t i = 0; i < count; ++i) {
+    if (given(works, "works") != nullptr && works[i] != nullptr) list[i] = works[i]->work;
+  }
+  return list;
+}
+
+}  // namespace
+
 extern "C" {
 
 rondo_result_t rondo_wait(rondo_work_t work, int64_t timeout_ms) {
   bool done = true;
+  const rondo_result_t result = guarded([&] { done = work_of(work).wait(time_of(timeout_ms)); });
+  return result == RONDO_OK && !done ? RONDO_IN_PROGRESS : result;
+}
+rondo_result_t rondo_wait_all(const rondo_work_t* works, size_t count, int64_t timeout_ms) {
+  bool done = true;
   const rondo_result_t result = guarded([&] {
-    rondo::Work handle = work_of(work);
-    constexpr auto kForever = std::chrono::duration_cast<std::chrono::milliseconds>(std::chrono::nanoseconds::max());
-    if (timeout_ms < 0 || timeout_ms >= kForever.count()) {
-      handle.wait();
-    } else {
-      done = handle.wait(std::chrono::milliseconds(timeout_ms));
-    }
+    std::vector<rondo::Work> list = works_of(works, count);
+    done = rondo::wait_all(list, time_of(timeout_ms));
+  });
+  return result == RONDO_OK && !done ? RONDO_IN_PROGRESS : result;
+}
+rondo_result_t rondo_wait_any(const rondo_work_t* works, size_t count, int64_t timeout_ms, size_t* index) {
+  bool done = true;
+  const rondo_result_t result = guarded([&] {
+    given(index, "index") = count;
+    std::vector<rondo::Work> list = works_of(works, count);
+    *index = rondo::wait_any(list, time_of(timeout_ms));
+    done = *index < count || std::ranges::none_of(list, &rondo::Work::valid);
   });
   return result == RONDO_OK && !done ? RONDO_IN_PROGRESS : result;
 }

@@ -1,5 +1,9 @@
 #pragma once
 
+#if __cplusplus < 202002L
+#error "Rondo's C++ API needs C++20: compile with -std=c++20; the C API, <rondo/rondo.h>, does with any"
+#else
+
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -24,6 +28,9 @@
 namespace rondo {
 
 class Store;
+
+// Of the library that is loaded, as RONDO_VERSION of <rondo/rondo.h> is that of the headers.
+RONDO_EXPORT const char* version();
 
 // Where Communicator::allocate() takes memory from.
 enum class Memory : uint8_t { kHost = 0, kDevice = 1 };
@@ -125,6 +132,8 @@ class RONDO_EXPORT Communicator : public NamedCalls<Communicator> {
   // Both at once, without deadlock: what the receive has moved. Their buffers must not overlap. The send's options hold
   // for both, the receive's are not read. kInvalid where the first is no send or the second no receive.
   Message run(const MessageCall& send, const MessageCall& receive);
+  // One Work of both: message() is the receive's. In a batch it is the Work of the receive.
+  Work start(const MessageCall& send, const MessageCall& receive);
 
   // --- Many calls at once
   // all_reduce of every tensor of a list: the gradients of a step. All ranks give the same counts and dtypes in the
@@ -197,6 +206,8 @@ class RONDO_EXPORT Communicator : public NamedCalls<Communicator> {
   // Collective. Ranks with the same color form a communicator, ordered by (key, rank). color < 0: none, an empty
   // Communicator.
   Communicator split(int color, int key = 0);
+  // Collective. The ranks of each host (topology().host), ordered by (key, rank).
+  Communicator split_by_host(int key = 0);
   // Called by the members only, by all of them in the same order. ranks: of this communicator, without duplicates; they
   // become 0, 1, ... in the order given. kInvalid: this rank is not among them.
   Communicator new_group(std::span<const int> ranks);
@@ -274,3 +285,5 @@ class BatchScope {
 };
 
 }  // namespace rondo
+
+#endif  // C++20

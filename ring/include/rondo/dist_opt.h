@@ -12,6 +12,8 @@
 #include <rondo/export.h>
 #include <rondo/sparse.h>
 
+#if __cplusplus >= 202002L  // else <rondo/communicator.h> has refused
+
 namespace rondo {
 
 class CompoundCall;  // internal
@@ -194,3 +196,5 @@ class RONDO_EXPORT DistOpt {
 };
 
 }  // namespace rondo
+
+#endif  // C++20

@@ -533,6 +533,10 @@ RONDO_API rondo_result_t rondo_recv_async(rondo_comm_t comm, void* data, uint64_
 RONDO_API rondo_result_t rondo_sendrecv(rondo_comm_t comm, const void* send_data, uint64_t send_count, int to,
                                         void* recv_data, uint64_t recv_count, int from, rondo_dtype_t dtype, int tag,
                                         const rondo_options_t* options, rondo_message_t* message);
+/* One work of both; its rondo_work_message is of the receive. */
+RONDO_API rondo_result_t rondo_sendrecv_async(rondo_comm_t comm, const void* send_data, uint64_t send_count, int to,
+                                              void* recv_data, uint64_t recv_count, int from, rondo_dtype_t dtype,
+                                              int tag, const rondo_options_t* options, rondo_work_t* work);
 
 /* Waits until a message is there that rondo_recv with this peer and tag would take, and says which. It stays. No other
  * rank knows of a probe: its timeout leaves the communicator usable, and rondo_work_cancel takes it back. */
@@ -558,6 +562,12 @@ RONDO_API rondo_result_t rondo_mrecv_async(rondo_comm_t comm, void* data, uint64
 /* Waits for the operation and makes progress on it meanwhile. timeout_ms < 0: until it ends. RONDO_IN_PROGRESS: the
  * wait ran out; the operation goes on. Otherwise the operation's result. */
 RONDO_API rondo_result_t rondo_wait(rondo_work_t work, int64_t timeout_ms);
+/* Waits until all works have ended, and returns the first failure in the list, or RONDO_IN_PROGRESS: the wait ran out.
+ * NULL in the list, here and below: no work. */
+RONDO_API rondo_result_t rondo_wait_all(const rondo_work_t* works, size_t count, int64_t timeout_ms);
+/* Waits until one has ended, well or not: *index is its place, and rondo_wait of it gives its result.
+ * RONDO_IN_PROGRESS: the wait ran out. *index == count: there is no work. */
+RONDO_API rondo_result_t rondo_wait_any(const rondo_work_t* works, size_t count, int64_t timeout_ms, size_t* index);
 /* *done: 1 once the operation has succeeded or failed. From then on the library does not touch its buffers. */
 RONDO_API rondo_result_t rondo_test(rondo_work_t work, int* done);
 /* Takes back a receive that no message has met, or a probe, so that it ends with RONDO_CANCELLED: *cancelled is 1.
@@ -602,6 +612,8 @@ RONDO_API rondo_result_t rondo_deallocate(rondo_comm_t comm, void* data);
 
 /* Collective. Ranks with the same color form a communicator, ordered by (key, rank). color < 0: none, *sub is NULL. */
 RONDO_API rondo_result_t rondo_split(rondo_comm_t comm, int color, int key, rondo_comm_t* sub);
+/* Collective. The ranks of each host, ordered by (key, rank). */
+RONDO_API rondo_result_t rondo_split_by_host(rondo_comm_t comm, int key, rondo_comm_t* sub);
 /* Called by the members only, by all of them in the same order. ranks: of this communicator, without duplicates; they
  * become 0, 1, ... in the order given. */
 RONDO_API rondo_result_t rondo_new_group(rondo_comm_t comm, const int* ranks, size_t count, rondo_comm_t* sub);

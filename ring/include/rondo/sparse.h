@@ -7,6 +7,8 @@
 #include <rondo/communicator.h>
 #include <rondo/export.h>
 
+#if __cplusplus >= 202002L  // else <rondo/communicator.h> has refused
+
 namespace rondo {
 
 // Which elements of a tensor are sent. u: the input plus the residual.
@@ -62,3 +64,5 @@ RONDO_EXPORT SparseReport sparse_all_reduce(Communicator& group, const float* in
                                             const SparseOptions& options = {});
 
 }  // namespace rondo
+
+#endif  // C++20

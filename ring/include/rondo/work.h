@@ -1,9 +1,11 @@
 #pragma once
 
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 
 #include <rondo/call.h>
 #include <rondo/error.h>
@@ -60,5 +62,12 @@ class RONDO_EXPORT Work {
   std::shared_ptr<Operation> operation_;  // shared with the library, which completes it
   Message message_;                       // of a message that was over at once: its peer is not -1
 };
+
+// Of several works, in any order; empty ones do not count.
+// Waits until all of them have ended, and then throws the first failure in the list. False: the wait ran out.
+RONDO_EXPORT bool wait_all(std::span<Work> works, std::chrono::nanoseconds timeout = std::chrono::nanoseconds::max());
+// Waits until one of them has ended, well or not, and returns its place in the list: its wait() throws its failure.
+// works.size(): the wait ran out, or all are empty. kInterrupted (interrupt.h) ends this wait and nothing else.
+RONDO_EXPORT size_t wait_any(std::span<Work> works, std::chrono::nanoseconds timeout = std::chrono::nanoseconds::max());
 
 }  // namespace rondo

@@ -1,0 +1,119 @@
+// wait_all() and wait_any(): of works of several communicators, failed ones, empty ones, and where time runs out.
+#include <doctest/doctest.h>
+
+#include <chrono>
+#include <future>
+#include <string>
+#include <vector>
+
+#include "rondo/communicator.h"
+#include "rondo/interrupt.h"
+#include "tests/support/rank_group.h"
+
+namespace {
+
+using rondo::Communicator;
+using rondo::ErrorCode;
+using rondo::Work;
+using rondo::testing::expect;
+using rondo::testing::RankGroup;
+using rondo::testing::run_threads;
+using std::chrono::milliseconds;
+
+thread_local bool interrupts = false;  // of this rank
+
+template <typename Action>
+void refused(ErrorCode code, Action action) {
+  try {
+    action();
+  } catch (const rondo::Exception& error) {
+    return expect(error.code() == code, error.what());
+  }
+  expect(false, "not refused");
+}
+
+// Rank 1 sends when rank 0 sleeps: it has waited as long before.
+void send_late(Communicator& group, int value, int tag) {
+  int never = -1;
+  std::vector<Work> works{group.recv_async(never, 0, 99)};
+  expect(rondo::wait_any(works, milliseconds(20)) == 1, "a receive without a message ended");
+  expect(works[0].cancel(), "a receive without a message was not taken back");
+  group.send(value, 0, tag);
+}
+
+TEST_CASE("wait_any gives the one that has ended, in whatever order they come") {
+  CHECK(run_threads(RankGroup{.world = 2}, [](Communicator& group) {
+          const std::vector<int> order{2, 0, 3, 1};
+          if (group.rank() == 1) {
+            for (const int tag : order) {
+              send_late(group, 10 * tag, tag);
+              int seen = 0;
+              group.recv(seen, 0, 50);
+            }
+            return;
+          }
+          std::vector<int> got(4, -1);
+          std::vector<Work> works;
+          for (int tag = 0; tag < 4; ++tag) works.push_back(group.recv_async(got[static_cast<size_t>(tag)], 1, tag));
+          for (const int tag : order) {
+            const size_t ended = rondo::wait_any(works);
+            expect(ended == static_cast<size_t>(tag) && got[ended] == 10 * tag, "the wrong one has ended");
+            works[ended] = Work();
+            group.send(1, 1, 50);
+          }
+          expect(rondo::wait_any(works) == 4, "of empty works none ends");
+          expect(rondo::wait_all(works), "empty works have ended");
+          expect(rondo::wait_any({}) == 0 && rondo::wait_all({}), "no work");
+        }) == "");
+}
+
+TEST_CASE("works of several communicators; a failed one ends, too") {
+  CHECK(run_threads(RankGroup{.world = 2}, [](Communicator& group) {
+          Communicator copy = group.dup();
+          const int rank = group.rank();
+          std::vector<double> sum(100'000, 1.0 + rank);
+          double own = 1, never = 0;
+          std::vector<Work> works{group.all_reduce_async(sum), group.recv_async(never, 1 - rank, 1),
+                                  copy.all_reduce_async(own)};
+          expect(!rondo::wait_all(works, milliseconds(5)), "a receive without a message ended");
+          expect(works[1].cancel(), "it was not taken back");
+          refused(ErrorCode::kCancelled, [&] { rondo::wait_all(works); });
+          expect(sum.front() == 3 && sum.back() == 3 && own == 2, "wait_all() waits for the others, too");
+          std::vector<Work> failed{Work(), works[1]};
+          expect(rondo::wait_any(failed) == 1, "a failed work has ended");
+        }) == "");
+}
+
+TEST_CASE("waits that would stop what they wait for are refused; a program may interrupt one") {
+  rondo::set_interrupt_function([](void*) { return interrupts ? 1 : 0; }, nullptr);
+  CHECK(run_threads(RankGroup{.world = 2}, [](Communicator& group) {
+          int never = 0;
+          std::vector<Work> works{group.recv_async(never, 1 - group.rank(), 1)};
+          std::promise<std::string> said;
+          group.barrier_async().on_end([&](const rondo::Error&) {
+            try {
+              rondo::wait_any(works);
+              said.set_value("not refused");
+            } catch (const rondo::Exception& error) {
+              said.set_value(error.code() == ErrorCode::kInvalid ? "" : error.what());
+            }
+          });
+          const std::string text = said.get_future().get();
+          expect(text.empty(), text);
+
+          group.batch_begin();
+          std::vector<Work> later{group.barrier_async()};
+          refused(ErrorCode::kInvalid, [&] { rondo::wait_any(later); });
+          group.batch_end();
+
+          interrupts = true;
+          refused(ErrorCode::kInterrupted, [&] { rondo::wait_any(works); });
+          interrupts = false;
+          group.barrier();
+          group.send(5, 1 - group.rank(), 1);  // the wait alone has ended
+          expect(rondo::wait_any(works) == 0 && never == 5, "the receive goes on");
+        }) == "");
+  rondo::set_interrupt_function(nullptr, nullptr);
+}
+
+}  // namespace
