@@ -49,6 +49,9 @@ install_libraries() {
   install -D -m 755 "$bin/ring/librondo.so" "$root/$libdir/librondo.so.$version"
   ln -s "librondo.so.$version" "$root/$libdir/$soname"
   ln -s "$soname" "$root/$libdir/librondo.so"
+  # For programs in C and of other C++ libraries (clang's libc++).
+  rm -f "$root/$libdir/librondo_c.so"
+  install -D -m 755 "$bin/ring/librondo_c.so" "$root/$libdir/librondo_c.so"
 }
 
 # By these programs of MPI run on Rondo; rondo-run --mpi finds them here.
@@ -59,13 +62,14 @@ install_mpi() {
 
 install_descriptions() {
   fill_in rondo.pc.in "$libdir/pkgconfig/rondo.pc"
+  fill_in rondo-c.pc.in "$libdir/pkgconfig/rondo-c.pc"
   fill_in rondo-static.pc.in "$libdir/pkgconfig/rondo-static.pc"
   fill_in rondo-config.cmake.in "$libdir/cmake/rondo/rondo-config.cmake"
   fill_in rondo-config-version.cmake.in "$libdir/cmake/rondo/rondo-config-version.cmake"
 }
 
 check_packages "${BUILD_PACKAGES[@]}"
-run_bazel build //ring:librondo.so //ring:whole/librondo.a //mpi:libraries //bench:rondo-bench //tools:rondo-run //tools/doctor:rondo-doctor //tools/view:rondo-view
+run_bazel build //ring:librondo.so //ring:librondo_c.so //ring:whole/librondo.a //mpi:libraries //bench:rondo-bench //tools:rondo-run //tools/doctor:rondo-doctor //tools/view:rondo-view
 bin=$(bazel_bin)
 
 install_headers
@@ -84,10 +88,10 @@ for name in trace top; do
 done
 install -D -m 644 -t "$root/share/doc/rondo" LICENSE
 echo "Rondo $version is under $root"
-echo "  pkg-config: PKG_CONFIG_PATH=$prefix/$libdir/pkgconfig   packages: rondo, rondo-static"
+echo "  pkg-config: PKG_CONFIG_PATH=$prefix/$libdir/pkgconfig   packages: rondo, rondo-static, rondo-c"
 # CMake looks below lib and lib/ARCH everywhere, below lib64 on some systems only (not on Debian).
 case $libdir in
   lib | lib/*) cmake_path=CMAKE_PREFIX_PATH=$prefix ;;
   *) cmake_path=rondo_DIR=$prefix/$libdir/cmake/rondo ;;
 esac
-echo "  CMake: $cmake_path   find_package(rondo), targets: rondo::rondo, rondo::rondo-static"
+echo "  CMake: $cmake_path   find_package(rondo), targets: rondo::rondo, rondo::rondo-static, rondo::rondo-c"

@@ -44,8 +44,9 @@ compile() {
 
 by_pkg_config() {
   local package language
-  for package in rondo rondo-static; do
+  for package in rondo rondo-static rondo-c; do
     for language in c cxx; do
+      [[ $package/$language != rondo-c/cxx ]] || continue # it has no C++ API
       check "$language compiles by pkg-config, $package" compile "$language" "$package"
       LD_LIBRARY_PATH=$prefix/lib check "$language runs by pkg-config, $package" \
         run_pair "$language" "./pc_${language}_$package"
@@ -65,7 +66,7 @@ by_cmake() {
   local program
   check "CMake builds" cmake_build . cmake-both
   check "CMake builds a project without C++" cmake_build c_only cmake-c
-  for program in cmake-both/{cxx,c}_rondo{,-static} cmake-c/c_only_rondo{,-static}; do
+  for program in cmake-both/{cxx,c}_rondo{,-static} cmake-c/c_only_rondo{,-static,-c}; do
     check "$(basename "$program") runs, built by CMake" run_pair "$program" "$program"
   done
 }
@@ -86,6 +87,53 @@ headers() {
   while read -r header; do
     check "${header#"$prefix"/} compiles alone" header_alone "$header"
   done < <(find "$prefix/include/rondo" -name '*.h' | sort)
+}
+
+# What a compiler says of a program that includes a header, in C++17.
+in_cxx17() { "$1" -x c++ -std=c++17 -fsyntax-only -I"$prefix/include" -include "$2" /dev/null 2>&1; }
+
+# One error, and it says what to do.
+older_standard_is_refused() {
+  local said
+  said=$(in_cxx17 "$1" "rondo/$2.h") && return 1
+  [[ $(grep -c 'error:' <<<"$said") == 1 && $said == *"needs C++20: compile with -std=c++20"* ]] || {
+    echo "$said"
+    return 1
+  }
+}
+
+# A program that calls what the headers have, without exceptions of its own.
+without_exceptions() {
+  local flags
+  flags=$(pkg-config --cflags --libs rondo)
+  # shellcheck disable=SC2086
+  "$1" -std=c++20 -fno-exceptions -Wall -Wextra -Werror no_exceptions.cc -o "no_exceptions_$1" $flags &&
+    LD_LIBRARY_PATH=$prefix/lib run_pair "$1" "./no_exceptions_$1"
+}
+
+by_compilers() {
+  local compiler header
+  for compiler in g++ clang++; do
+    command -v "$compiler" >/dev/null || { echo "Not for this machine: $compiler" && continue; }
+    for header in communicator dist_opt sparse; do
+      check "$header.h in C++17 by $compiler: one error that names C++20" older_standard_is_refused "$compiler" "$header"
+    done
+    check "a program without exceptions by $compiler" without_exceptions "$compiler"
+  done
+}
+
+# The C++ runtime is inside: a program may have another one. libz, libzstd: of OpenSSL 3.5.
+only_c_libraries() {
+  ! objdump -p "$prefix/lib/librondo_c.so" | sed -n 's/^ *NEEDED *//p' | grep -vE '^(libm|libc|libpthread|libdl|librt|ld-linux[-a-z0-9]*|libz|libzstd)\.so'
+}
+only_the_c_api() { ! nm -D --defined-only "$prefix/lib/librondo_c.so" | grep -E '^[0-9a-f]+ [A-Zuvw] ' | grep -vE ' T rondo_[a-z_]+$'; }
+
+# clang's libc++ throws by another runtime than librondo.so, in which exceptions of that would end the program.
+of_libcxx() {
+  local flags
+  flags=$(pkg-config --cflags --libs rondo-c)
+  # shellcheck disable=SC2086
+  clang++ -std=c++20 -stdlib=libc++ c_api.cc -o of_libcxx $flags && LD_LIBRARY_PATH=$prefix/lib run_pair libc++ ./of_libcxx
 }
 
 # Symbols that the shared library shows (capitals; u, v, w: unique and weak ones) and should not.
@@ -200,6 +248,14 @@ movable() {
 by_pkg_config
 by_cmake
 headers
+by_compilers
+check "librondo_c.so shows the C API only" only_the_c_api
+check "librondo_c.so needs the C runtime only" only_c_libraries
+if clang++ -stdlib=libc++ -x c++ -include string -fsyntax-only /dev/null 2>/dev/null; then
+  check "the C API in a program of libc++" of_libcxx
+else
+  echo "Not for this machine: a program of libc++"
+fi
 check "librondo.so shows the API only" only_the_api
 check "librondo.so needs the C and C++ runtimes and libcrypto only" only_system_libraries
 check "librondo.so has its soname" has_soname
