@@ -6,13 +6,24 @@ source "$(dirname "${BASH_SOURCE[0]}")/packages.sh"
 
 # What the tree includes and what builds it.
 # shellcheck disable=SC2034  # used by those that source this file
-BUILD_PACKAGES=(bazel-bootstrap g++ libasio-dev libfmt-dev libssl-dev doctest-dev libcli11-dev nlohmann-json3-dev python3-dev)
+BUILD_PACKAGES=(bazel-bootstrap g++ libasio-dev libfmt-dev libssl-dev doctest-dev libcli11-dev nlohmann-json3-dev python3-dev
+  pkg-config zlib1g-dev libzstd-dev)
+
+# From 7 on Bazel takes its rules from modules of a registry, and not from WORKSPACE.
+check_bazel() {
+  local said
+  said="$(bazel --version) $(dpkg-query -W -f '${Version}' bazel-bootstrap 2>/dev/null || true)" # Debian's says "no_version"
+  [[ $said =~ ([0-9]+)\.[0-9] && ${BASH_REMATCH[1]} -ge 7 ]] || return 0
+  echo "This is $said; this tree builds with Bazel 4 to 6 (Debian 12 and 13: bazel-bootstrap). pip install ./python needs none." >&2
+  return 1
+}
 
 # run_bazel COMMAND [ARGUMENT...]
 # RONDO_BAZEL_FLAGS: more flags, for example --disk_cache=DIR or --jobs=2.
 run_bazel() {
   local command=$1
   shift
+  check_bazel || return 1
   local flags=()
   read -ra flags <<<"${RONDO_BAZEL_FLAGS:-}"
   # Bazel keeps its outputs under HOME, which a bare container may not set, or not let us write.

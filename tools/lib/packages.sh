@@ -6,6 +6,13 @@
 # The compiler's wrapper finds mpi.h; the packages of mpirun bring wrappers without headers.
 _compiles_mpi() { echo '#include <mpi.h>' | "$1" -E -x c++ - >/dev/null 2>&1; }
 
+# _libcrypto_lacks LIBRARY HEADER: from OpenSSL 3.5 on (Debian 13) libcrypto.a needs more libraries.
+_libcrypto_lacks() {
+  [[ ! -e $2 ]] || return 1
+  [[ -e /usr/include/openssl/evp.h ]] && command -v pkg-config >/dev/null || return 0
+  [[ " $(pkg-config --static --libs libcrypto) " == *" -l$1 "* ]]
+}
+
 _package_present() {
   case $1 in
     bazel-bootstrap) command -v bazel >/dev/null ;;
@@ -29,6 +36,7 @@ _package_present() {
     libopenmpi-dev) _compiles_mpi mpicxx.openmpi ;;
     libpmix-dev) [[ -n $(find /usr/include /usr/lib -path '*/include/pmix.h' 2>/dev/null) ]] ;;
     libssl-dev) [[ -e /usr/include/openssl/evp.h ]] ;;
+    libzstd-dev) ! _libcrypto_lacks zstd /usr/include/zstd.h ;;
     make) command -v make >/dev/null ;;
     mpich) command -v mpiexec.hydra >/dev/null ;;
     munge) PATH=$PATH:/usr/sbin command -v munged >/dev/null ;;
@@ -41,6 +49,7 @@ _package_present() {
     python3-venv) python3 -c 'import ensurepip, venv' 2>/dev/null ;;
     shellcheck) command -v shellcheck >/dev/null ;;
     slurm-wlm) PATH=$PATH:/usr/sbin command -v slurmctld >/dev/null && command -v srun >/dev/null ;;
+    zlib1g-dev) ! _libcrypto_lacks z /usr/include/zlib.h ;;
     *)
       echo "need_packages: no probe for '$1' in tools/lib/packages.sh" >&2
       exit 1

@@ -1,0 +1,44 @@
+# shellcheck shell=bash
+# For suites on another Debian: a root of it in a temporary folder, with the tree in /rondo. Beside tools/lib/suite.sh.
+
+need_packages debootstrap git
+folder=$(mktemp -d)
+trap 'rm -rf --one-file-system "$folder"' EXIT
+root=$folder/root
+
+# make_root CODENAME PACKAGE...
+make_root() {
+  local site
+  site=$(apt-get indextargets --format "\$(SITE)" "Codename: bookworm" "Component: main" | head -n 1)
+  # By apt inside: debootstrap itself does not order packages that depend on each other in a circle.
+  {
+    debootstrap --variant=minbase --include=ca-certificates "$1" "$root" "$site" &&
+      cp /etc/resolv.conf "$root/etc/resolv.conf" && in_root "apt-get update" &&
+      in_root "DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends ${*:2}"
+  } >"$folder/root.log" 2>&1 || {
+    tail "$folder/root.log"
+    return 1
+  }
+  mkdir "$root/rondo"
+  git ls-files -co --exclude-standard | tar -T - -cf - | tar -C "$root/rondo" -xf -
+}
+
+# Mounts end with the command, and no setting of this system's environment holds.
+in_root() {
+  unshare --mount sh -ec "mount -t proc proc '$root/proc'; mount --rbind /dev '$root/dev'
+    exec env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/root LANG=C.UTF-8 chroot '$root' sh -ec '$1'"
+}
+
+# two_ranks COMMAND: of a program that says "of 2: ... 3".
+two_ranks() {
+  local output
+  output=$(in_root "$1" 2>&1) && (($(grep -c "of 2: .*3$" <<<"$output") == 2)) && return
+  echo "$output"
+  return 1
+}
+
+# setuptools and NumPy are those of the system.
+pip_install() {
+  in_root "python3 -m venv --system-site-packages /venv && cd /rondo && /venv/bin/pip install --no-build-isolation --no-deps ./python"
+}
+python_program() { two_ranks "/venv/bin/rondo-run -n 2 /venv/bin/python /rondo/tests/launchers/sum.py"; }
