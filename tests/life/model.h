@@ -42,7 +42,8 @@ const Cycle& reduced_cycle(const Kind& kind);
 inline uint64_t phase_of(int member, uint64_t salt) {
   return (131 * static_cast<uint64_t>(member) + 17 * salt) % kPeriod;
 }
-inline double factor_of(int member) { return 1 + member % 2; }
+// Never 1, by which a member that was not scaled would go unseen.
+inline double factor_of(int member) { return member % 2 == 0 ? 2 : -1; }
 
 // How far a result may be from reduced_cycle(); 0: equal to the bit.
 double bound_of(const Kind& kind, WireFormat wire, bool folds, bool stochastic, bool residual);

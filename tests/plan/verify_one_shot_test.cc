@@ -1,5 +1,6 @@
 #include <algorithm>
 
+#include "ring/plan/estimate.h"
 #include "ring/plan/structure.h"
 #include "tests/plan/prove.h"
 
@@ -29,6 +30,12 @@ TEST_CASE("one-shot collectives: every world from 2 on is proven, over four roun
   for (const Collective collective : kOneShots) {
     for (int world = 2; world <= kLargestWorld; ++world) {
       prove(request_of(collective, Algorithm::kOneShot, one_island_of(world)));
+      uint64_t most = 1;
+      const Plan plan = plans_for(collective, world)[0];
+      for (const std::vector<uint32_t>& post : plan.posts) {
+        most = std::max<uint64_t>(most, post.size());
+      }
+      CHECK_EQ(most, most_posted_blocks(collective, world));
     }
   }
 }

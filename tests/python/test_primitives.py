@@ -34,11 +34,11 @@ def table(group):
         x, y = start(group), np.empty(2, np.int64)
         out[op + ", out"] = group.all_reduce(x, op, y) is y and y.tolist() == result and x[0] == 1 + 2 * r
     out["avg"] = group.all_reduce(start(group).astype(np.float32), "avg").tolist() == [4, 5]
-    out["premulsum"] = group.all_reduce(np.ones(1), "premulsum", scalar=r).tolist() == [6]
-    got = group.reduce_scatter_v(np.ones(4), [1, 1, 1, 1], "premulsum", scalar=r)
-    out["premulsum of parts"] = got.tolist() == [6]
-    got = group.all_reduce_many([np.ones(1), np.ones(1, np.float32)], "premulsum", scalar=r)
-    out["premulsum of many"] = [array.tolist() for array in got] == [[6], [6]]
+    out["premulsum"] = group.all_reduce(np.ones(1), "premulsum", scalar=r + 2).tolist() == [14]
+    got = group.reduce_scatter_v(np.ones(4), [1, 1, 1, 1], "premulsum", scalar=r + 2)
+    out["premulsum of parts"] = got.tolist() == [14]
+    got = group.all_reduce_many([np.ones(1), np.ones(1, np.float32)], "premulsum", scalar=r + 2)
+    out["premulsum of many"] = [array.tolist() for array in got] == [[14], [14]]
     out["reduce_scatter"] = group.reduce_scatter(np.arange(8) + r).tolist() == [8 * r + 6, 8 * r + 10]
     out["all_to_all"] = group.all_to_all(np.arange(4) + 10 * r).tolist() == [r, 10 + r, 20 + r, 30 + r]
     out["barrier"] = group.barrier() is None

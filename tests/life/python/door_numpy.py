@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 from life_area import Flight
-from life_model import Seat, Shape, bound_of, bytes_of, tensors_of
+from life_model import Seat, Shape, bound_of, bytes_of, factor_of, tensors_of
 from numpy_area import Made, Memory, NumpyArea
 
 import rondo
@@ -94,7 +94,7 @@ class NumpyDoor:
         c = Arguments()
         c.op, c.wire, c.scalar = step.word("op", "sum"), None, None
         if c.op == "premulsum":
-            c.scalar = 1.0 + seat.me % 2
+            c.scalar = factor_of(seat.me)
         user, dtype = step.number("user"), step.word("dtype")
         if user and c.op in ("sum", "max") and dtype in ("int64", "float64") and step.verb not in ("all_reduce_many",):
             fold = np.add if c.op == "sum" else np.maximum

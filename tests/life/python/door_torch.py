@@ -12,7 +12,7 @@ import numpy as np
 import torch
 import torch.distributed as dist
 from life_area import Flight
-from life_model import DTYPES, Seat, Shape, bound_of, bytes_of, tensors_of
+from life_model import DTYPES, Seat, Shape, bound_of, bytes_of, factor_of, tensors_of
 from life_text import Step
 from torch_area import TorchArea, TorchMemory, TorchWork, Written, depth_of, shape_of, tensor_of, to_read
 
@@ -27,7 +27,7 @@ _CPU = torch.device("cpu")
 
 def _op(name: str, member: int):
     if name == "premulsum":
-        return dist._make_nccl_premul_sum(1.0 + member % 2)
+        return dist._make_nccl_premul_sum(factor_of(member))
     return getattr(dist.ReduceOp, name.upper())
 
 

@@ -53,7 +53,7 @@ def phase_of(member: int, salt: int) -> int:
 
 
 def factor_of(member: int) -> float:
-    return 1.0 + member % 2
+    return 2.0 if member % 2 == 0 else -1.0
 
 
 @functools.cache
