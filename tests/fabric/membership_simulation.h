@@ -87,6 +87,7 @@ class MembershipWorld {
     swallowed_.insert(way);
     ways_.erase(way);
   }
+  void carry_again(const Way& way) { swallowed_.erase(way); }
   void find_silence(const Way& way) { cut(way.first, way.second, InFlight::kVanishes); }
   void lose_one(const Way& way) { take(way); }
   void deliver(const Way& way) {
@@ -144,6 +145,10 @@ class MembershipWorld {
       return false;
     }
     return true;
+  }
+  void settle_until(int64_t end) {
+    while (!ready().empty() || next_time().value_or(end) < end) step();
+    advance(end);
   }
   void settle() {
     for (int events = 0; step(); ++events) {

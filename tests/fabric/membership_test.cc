@@ -19,6 +19,11 @@ namespace {
 using InFlight = MembershipWorld::InFlight;
 using Way = MembershipWorld::Way;
 
+uint64_t number_of(const char* name, uint64_t otherwise) {
+  const char* text = std::getenv(name);
+  return text != nullptr ? std::strtoull(text, nullptr, 10) : otherwise;
+}
+
 std::vector<int> one_host(int size) { return std::vector<int>(static_cast<size_t>(size), 0); }
 std::vector<int> hosts_of_their_own(int size) {
   std::vector<int> hosts(static_cast<size_t>(size));
@@ -121,6 +126,61 @@ TEST_CASE(
   CHECK(world.member(0).outcome() == Membership::Outcome::kGoesOn);
   CHECK(world.member(1).outcome() == Membership::Outcome::kGoesOn);
   CHECK(world.member(2).outcome() == Membership::Outcome::kLeftOut);
+}
+
+// Proves: who has not called yet, or cannot say it, lives: only the suspicion or the patience parts it from the others.
+TEST_CASE("members whose link or process is away for less than the suspicion go on with the others, by seeds") {
+  for (uint64_t seed = 0; seed < number_of("RONDO_SEEDS", 2'000); ++seed) {
+    INFO("seed ", seed);
+    std::mt19937_64 random(seed);
+    const auto below = [&](int bound) { return static_cast<int>(random() % static_cast<uint64_t>(bound)); };
+    const int size = 3 + below(5), dead = below(size), away = (dead + 1 + below(size - 1)) % size;
+    const bool stopped = below(2) == 0;
+    MembershipWorld world(below(2) == 0 ? one_host(size) : hosts_of_their_own(size));
+    // Where the others are no quorum without it, they wait for its answer all the same.
+    world.crash(dead, InFlight::kArrives);
+    const int64_t begins = below(3'000), ends = begins + 1 + below(9'900);
+    std::vector<std::pair<int64_t, int>> events{{begins, -1}, {ends, -2}};
+    for (int r = 0; r < size; ++r)
+      events.emplace_back(r == away && stopped ? below(static_cast<int>(begins) + 1) : below(6'000), r);
+    std::sort(events.begin(), events.end());
+    for (const auto& [time, what] : events) {
+      world.settle_until(time);
+      for (int other = 0; other < size && what < 0 && !stopped; ++other) {
+        for (const Way& way : {Way{away, other}, Way{other, away}}) {
+          what == -1 ? world.swallow(way) : world.carry_again(way);
+        }
+      }
+      if (what == -1 && stopped) world.stop(away);
+      if (what == -2 && stopped) world.go_on(away);
+      if (what >= 0 && what != dead) world.call(what, 60'000);
+    }
+    world.settle();
+    REQUIRE(world.broken() == "");
+    REQUIRE(world.not_together() == "");
+  }
+}
+
+TEST_CASE("a member that is left out learns so at once from any that it reaches, though it leads by its own view") {
+  for (int size = 3; size <= 7; ++size) {
+    for (int out = 1; out < size; ++out) {
+      for (int knows = 0; knows < size; ++knows) {
+        if (knows == out) continue;
+        CAPTURE(size);
+        CAPTURE(out);
+        CAPTURE(knows);
+        MembershipWorld world(hosts_of_their_own(size));
+        for (int other = 0; other < size; ++other) {
+          if (other != out && other != knows) world.cut(out, other, InFlight::kVanishes);
+        }
+        for (int r = 0; r < size; ++r) world.call(r, 120'000);
+        world.settle();
+        CHECK(world.broken() == "");
+        CHECK(world.wrong_end() == "");
+        CHECK(world.now() < 3'000);
+      }
+    }
+  }
 }
 
 TEST_CASE("an acceptor takes part in no ballot below what it has promised, and says which that is") {
@@ -375,11 +435,6 @@ void play(uint64_t seed, int most) {
   REQUIRE(world.wrong_end() == "");
   REQUIRE(world.now() - began < 40'000);
   if (calm) REQUIRE(world.not_together() == "");
-}
-
-uint64_t number_of(const char* name, uint64_t otherwise) {
-  const char* text = std::getenv(name);
-  return text != nullptr ? std::strtoull(text, nullptr, 10) : otherwise;
 }
 
 // RONDO_SEED=n: that one alone. RONDO_SEEDS: how many; suite faults-long asks for more.

@@ -119,6 +119,7 @@ Membership& ControlLogic::membership_of(Time now, Group& group) {
   Membership::Settings settings;
   settings.size = static_cast<int>(group.order.size());
   settings.own = place_in(group, settings_.rank);
+  if (settings_.liveness.suspicion_ms > 0) settings.suspicion_ms = settings_.liveness.suspicion_ms;
   group.membership.emplace(settings);
   tell_membership(now, group);
   return *group.membership;

@@ -163,7 +163,7 @@ bool get(ByteReader& reader, MembershipMessage& message) {
   if (!get(reader, message.value.members) || !get(reader, message.lost) || !get(reader, message.dead)) return false;
   const uint8_t grown = reader.u8();
   message.value.grown = grown == 1;
-  return kind <= static_cast<uint8_t>(MembershipMessage::Kind::kNoQuorum) && grown <= 1;
+  return kind <= static_cast<uint8_t>(MembershipMessage::Kind::kAbsent) && grown <= 1;
 }
 
 template <typename Message>

@@ -1,6 +1,7 @@
 #include "transport/control/membership.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace rondo {
 namespace {
@@ -18,15 +19,18 @@ Membership::Membership(const Settings& settings)
       skipped_(size_),
       has_joined_(size_),
       answered_(size_),
+      idle_(size_),
       have_opened_(size_) {}
 
 std::optional<Membership::Time> Membership::next_time() const {
   if (!joined_) return std::nullopt;
-  Time next = std::min(resend_at_, deadline_ + settings_.end_ms);
+  Time next = std::min(resend_at_, end_at());
   if (static_cast<size_t>(leader()) != own_) return std::min(next, skip_at_);
   if (phase_ == Phase::kCollect) return std::min(next, std::max(retry_at_, deadline_));
-  const Time settled_at = began_at_ + settings_.proof_ms;
-  return settled_at > now_ ? std::min(next, settled_at) : next;
+  for (const Time due : {began_at_ + settings_.proof_ms, began_at_ + settings_.suspicion_ms}) {
+    if (due > now_) next = std::min(next, due);
+  }
+  return next;
 }
 
 std::vector<int> Membership::absent() const {
@@ -46,8 +50,10 @@ void Membership::join(Time now, Time patience_ms, bool opened) {
   if (decision_) return decide(*decision_);
   outcome_ = Outcome::kNone;
   joined_ = true;
+  now_ = now;
   deadline_ = now + patience_ms;
   resend_at_ = now;
+  ask_at_ = now + settings_.ask_ms;
   skip_at_ = deadline_ + settings_.skip_ms;
   retry_at_ = 0;
   asked_ = -1;
@@ -105,6 +111,7 @@ void Membership::receive(Time now, int from, const Message& message) {
     case Kind::kPropose:
       if (!joined_) {
         held_[from] = message;
+        send(from, this->message(Kind::kAbsent, message.ballot));
       } else if (message.kind == Kind::kPrepare) {
         on_prepare(now, from, message);
       } else {
@@ -128,6 +135,9 @@ void Membership::receive(Time now, int from, const Message& message) {
     case Kind::kNoQuorum:
       if (joined_) on_no_quorum(from, message);
       break;
+    case Kind::kAbsent:
+      if (current) idle_[static_cast<size_t>(from)] = true;
+      break;
     case Kind::kDecided:
       break;
   }
@@ -136,7 +146,8 @@ void Membership::receive(Time now, int from, const Message& message) {
 
 void Membership::take_reports(int from, const Message& message) {
   for (size_t i = 0; i < message.dead.size(); ++i) dead_[i] = dead_[i] || message.dead[i];
-  if (message.kind != Message::Kind::kNoQuorum) has_joined_[static_cast<size_t>(from)] = true;
+  const bool calls = message.kind != Message::Kind::kNoQuorum && message.kind != Message::Kind::kAbsent;
+  if (calls) has_joined_[static_cast<size_t>(from)] = true;
   if (message.kind != Message::Kind::kJoin && message.kind != Message::Kind::kPromise) return;
   lost_by_other_[from] = message.lost;
 }
@@ -145,7 +156,7 @@ void Membership::on_prepare(Time now, int from, const Message& message) {
   if (message.ballot < promised_) return send(from, this->message(Message::Kind::kRefuse, promised_));
   promised_ = message.ballot;
   step_down(now);
-  skip_at_ = std::max(skip_at_, now + settings_.proof_ms + settings_.skip_ms);
+  skip_at_ = std::max(skip_at_, now + settings_.suspicion_ms + settings_.skip_ms);  // the leader may wait so long
   Message answer = this->message(Message::Kind::kPromise, promised_);
   answer.value.grown = opened_;
   if (accepted_) {
@@ -191,8 +202,8 @@ int Membership::leader() const {
 
 void Membership::go_on(Time now) {
   if (!joined_) return;
-  now_ = now;
-  if (now >= deadline_ + settings_.end_ms) return end(Outcome::kTimeout);
+  excuse_own_stop(now);
+  if (now >= end_at()) return end(Outcome::kTimeout);
   while (true) {
     const int leading = leader();
     if (static_cast<size_t>(leading) == own_) return lead(now);
@@ -202,6 +213,14 @@ void Membership::go_on(Time now) {
   }
 }
 
+// A member that was stopped itself has not read what the others have answered meanwhile: they have their time again.
+void Membership::excuse_own_stop(Time now) {
+  const Time late = now - std::exchange(now_, now);
+  if (late <= settings_.stopped_ms) return;
+  began_at_ += late;
+  skip_at_ += late;
+}
+
 void Membership::ask_leader(Time now, int leader) {
   if (leader == asked_ && now < resend_at_) return;
   asked_ = leader;
@@ -209,14 +228,22 @@ void Membership::ask_leader(Time now, int leader) {
   send(leader, message(Message::Kind::kJoin, promised_));
 }
 
+// Where the way to another leader is cut, those that reach both may have gone on with that one: they say so.
+void Membership::ask_absent(Time now) {
+  if (now < ask_at_) return;
+  ask_at_ = now + settings_.ask_ms;
+  for (const int member : absent()) send(member, message(Message::Kind::kJoin, promised_));
+}
+
 void Membership::lead(Time now) {
   const bool again = now >= resend_at_;
   if (again) resend_at_ = now + settings_.resend_ms;
   if (phase_ == Phase::kCollect) {
-    if (now < retry_at_ || (now < deadline_ && !absent().empty())) return;
+    if (now < retry_at_ || (now < deadline_ && !absent().empty())) return ask_absent(now);
     return begin_ballot(now);
   }
-  const bool all = all_have(answered_), quorum = is_quorum(answered_);
+  const bool all = all_answered(), quorum = is_quorum(answered_);
+  const bool waited = all || now >= began_at_ + settings_.suspicion_ms;
   // Of those that are absent some may call yet, who have passed over another leader.
   const bool settled = absent().empty() || now >= began_at_ + settings_.proof_ms;
   if (quorum && phase_ == Phase::kPropose) {
@@ -230,9 +257,7 @@ void Membership::lead(Time now) {
     }
     return;
   }
-  if (quorum && phase_ == Phase::kPrepare && (all || now >= began_at_ + settings_.proof_ms) && settled) {
-    return propose(now);
-  }
+  if (quorum && phase_ == Phase::kPrepare && waited && settled) return propose(now);
   if (!quorum && now >= began_at_ + settings_.proof_ms && all) {
     for (size_t i = 0; i < size_; ++i) {
       if (i == own_ || !reachable(i)) continue;
@@ -244,7 +269,7 @@ void Membership::lead(Time now) {
   }
   if (!again) return;
   for (size_t i = 0; i < size_; ++i) {
-    if (i == own_ || !reachable(i) || answered_[i] || !has_joined_[i]) continue;
+    if (i == own_ || !reachable(i) || answered_[i] || (idle_[i] && !has_joined_[i])) continue;
     Message asked = message(phase_ == Phase::kPrepare ? Message::Kind::kPrepare : Message::Kind::kPropose, ballot_);
     if (phase_ == Phase::kPropose) asked.value = value_;
     send(static_cast<int>(i), std::move(asked));
@@ -261,6 +286,7 @@ void Membership::begin_ballot(Time now) {
   resend_at_ = now + settings_.resend_ms;
   answered_.assign(size_, false);
   answered_[own_] = true;
+  idle_.assign(size_, false);
   have_opened_.assign(size_, false);
   have_opened_[own_] = opened_;
   for (size_t i = 0; i < size_; ++i) {
@@ -327,10 +353,10 @@ bool Membership::is_quorum(const MemberSet& set) const {
   return true;
 }
 
-// Of those that have called, and can be reached.
-bool Membership::all_have(const MemberSet& set) const {
+// All that can be reached, but those that are known not to have called.
+bool Membership::all_answered() const {
   for (size_t i = 0; i < size_; ++i) {
-    if (i != own_ && reachable(i) && has_joined_[i] && !set[i]) return false;
+    if (i != own_ && reachable(i) && !answered_[i] && (has_joined_[i] || !idle_[i])) return false;
   }
   return true;
 }

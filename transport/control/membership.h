@@ -22,7 +22,7 @@ struct Decision {
 
 struct MembershipMessage {
   enum class Kind : uint8_t {
-    kJoin = 0,      // to the leader: the sender has called shrink()
+    kJoin = 0,      // the sender has called shrink(): to its leader, or from a leader to those that it waits for
     kPrepare = 1,   // the leader opens a ballot
     kPromise = 2,   // takes part in no lower one; what the sender has accepted
     kPropose = 3,   // value: who shall go on
@@ -30,6 +30,7 @@ struct MembershipMessage {
     kRefuse = 5,    // ballot: the sender has promised that one, which is higher
     kDecided = 6,   // value: who goes on
     kNoQuorum = 7,  // value: who has promised, which is no quorum
+    kAbsent = 8,    // to a leader that has opened a ballot: the sender lives, and has not called shrink()
   };
   struct Ballot {
     uint32_t round = 0;  // 0: none
@@ -70,9 +71,15 @@ class Membership {
     Time resend_ms = 100;
     // Without a quorum so long waits for proofs of deaths: the kernel ends a process a little later than its sockets.
     Time proof_ms = 1'000;
+    // A member that says nothing and is not lost has so long to answer a ballot: its link or its process may come back.
+    Time suspicion_ms = 10'000;
+    // A member whose timers, which are resend_ms apart, come so late was stopped itself.
+    Time stopped_ms = 500;
+    // A leader asks those that it waits for so often whether they have gone on without it.
+    Time ask_ms = 1'000;
     // Once the patience is over, a leader that says nothing is passed over after this time, and the next after twice.
     Time skip_ms = 250;
-    // After the patience the call ends within this time.
+    // After the patience and the suspicion the call ends within this time.
     Time end_ms = 5'000;
   };
   enum class Outcome {
@@ -118,6 +125,8 @@ class Membership {
   int leader() const;
   void go_on(Time now);
   void ask_leader(Time now, int leader);
+  void ask_absent(Time now);
+  void excuse_own_stop(Time now);
   void lead(Time now);
   void begin_ballot(Time now);
   void propose(Time now);
@@ -129,7 +138,8 @@ class Membership {
   void on_propose(Time now, int from, const Message& message);
   MemberSet those_that_reach_one_another(const MemberSet& among) const;
   bool is_quorum(const MemberSet& set) const;
-  bool all_have(const MemberSet& set) const;
+  bool all_answered() const;
+  Time end_at() const { return deadline_ + settings_.suspicion_ms + settings_.end_ms; }
   Message message(Message::Kind kind, Ballot ballot) const;
   void send(int member, Message message) { messages_.emplace_back(member, std::move(message)); }
   void step_down(Time now);
@@ -144,7 +154,7 @@ class Membership {
 
   bool joined_ = false;  // and the call has not ended
   bool opened_ = false;
-  Time now_ = 0, deadline_ = 0, resend_at_ = 0, skip_at_ = 0;
+  Time now_ = 0, deadline_ = 0, resend_at_ = 0, skip_at_ = 0, ask_at_ = 0;
   int asked_ = -1;                          // the leader that was told
   std::map<int, Message> held_;             // of leaders, from before join()
   MemberSet has_joined_;                    // as far as this member has heard
@@ -161,6 +171,7 @@ class Membership {
   Time began_at_ = 0;   // the phase
   Time retry_at_ = 0;   // after a refusal
   MemberSet answered_;  // have promised or accepted in this phase
+  MemberSet idle_;      // live, and had not called when this ballot was opened
   MemberSet have_opened_;
   std::optional<Accepted> newest_;
   Decision value_;
