@@ -73,7 +73,7 @@ TEST_CASE("data sockets are probed for as long as their ranks survive an outage,
   CHECK(option(SOL_SOCKET, SO_KEEPALIVE) == 1);
   const int probes_seconds = option(IPPROTO_TCP, TCP_KEEPINTVL) * option(IPPROTO_TCP, TCP_KEEPCNT);
   CHECK(probes_seconds * 1'000 >= silence_ms({}));
-  CHECK(option(IPPROTO_TCP, TCP_KEEPIDLE) <= 3);
+  CHECK(option(IPPROTO_TCP, TCP_KEEPIDLE) <= 4);
   CHECK(option(IPPROTO_TCP, TCP_USER_TIMEOUT) == 0);
 }
 

@@ -7,6 +7,8 @@
 
 #include <algorithm>
 
+#include "transport/tcp/socket.h"
+
 namespace rondo {
 
 struct DataSockets::Facts : tcp_info {};
@@ -48,7 +50,8 @@ std::vector<DataSockets::Failure> DataSockets::look(int64_t now_ms) {
       socket.failed = true;
       end_soon(socket);
       const double seconds = static_cast<double>(now_ms - socket.stuck_since_ms) * 1e-3;
-      failures.push_back({socket.key, fmt::format("no byte was acknowledged for {:.3g} s", seconds)});
+      failures.push_back(
+          {socket.key, fmt::format("no byte was acknowledged for {:.3g} s {}", seconds, way_of(socket, facts))});
     }
     socket.acknowledged = facts.tcpi_bytes_acked;
   }
@@ -59,6 +62,20 @@ std::vector<DataSockets::Failure> DataSockets::look(int64_t now_ms) {
 bool DataSockets::ask(const Socket& socket, Facts& facts) {
   socklen_t size = sizeof(tcp_info);
   return ::getsockopt(socket.descriptor, IPPROTO_TCP, TCP_INFO, &facts, &size) == 0;
+}
+
+// Small packets of the control connection may pass where large ones vanish: the size is the first thing to try.
+std::string DataSockets::way_of(const Socket& socket, const Facts& facts) {
+  const auto text = [&](auto name) {
+    SocketAddress address;
+    address.size = sizeof address.storage;
+    return name(socket.descriptor, address.get(), &address.size) == 0 ? address.host() : "an unknown address";
+  };
+  const std::string from = text(::getsockname), to = text(::getpeername);
+  return fmt::format(
+      "on the way from {} to {}, in packets of {} bytes of data; if smaller ones pass, a link between "
+      "them has a smaller MTU: try ping -M do -s {} {}",
+      from, to, facts.tcpi_snd_mss, facts.tcpi_snd_mss, to);
 }
 
 // What a receiver that does not read has no room for is not: its kernel has acknowledged all that was sent.

@@ -51,6 +51,7 @@ class DataSockets {
     bool busy = false;
   };
   static bool ask(const Socket& socket, Facts& facts);
+  static std::string way_of(const Socket& socket, const Facts& facts);
   bool stuck(Socket& socket, const Facts& facts, int64_t now_ms) const;
   void end_soon(const Socket& socket) const;
 
