@@ -330,6 +330,28 @@ TEST_CASE("texts name a member by its place in the communicator, and its world r
   for (int rank : {0, 1, 3}) CHECK(!simulation.failures[static_cast<size_t>(rank)]);
 }
 
+TEST_CASE("where not every pair is connected, a cut costs its two ranks each other; who is cut off from all is lost") {
+  const int world = 20;
+  for (uint32_t seed = 0; seed < 20; ++seed) {
+    CAPTURE(seed);
+    Simulation simulation(world, seed, circle_neighbors(world));
+    const std::vector<int> neighbors = circle_neighbors_of(0, world);
+    const int first = neighbors[seed % neighbors.size()];
+    simulation.at(100, 1, [&](ControlLogic&) { simulation.cut(0, first); });
+    simulation.run([](int) {}, 1'000);
+    for (int rank = 1; rank < world; ++rank) CHECK(simulation.logic(rank).gone(0) == (rank == first));
+    for (int rank = 1; rank < world; ++rank) CHECK(simulation.logic(0).gone(rank) == (rank == first));
+    simulation.at(1'000, 1, [&](ControlLogic&) {
+      for (const int peer : neighbors) {
+        if (peer != first) simulation.cut(0, peer);
+      }
+    });
+    simulation.run([](int) {}, 2'000);
+    for (int rank = 1; rank < world; ++rank) CHECK(simulation.logic(rank).gone(0));
+    for (int rank = 1; rank < world; ++rank) CHECK(simulation.logic(0).gone(rank));
+  }
+}
+
 TEST_CASE("where not every pair is connected, a death and a goodbye still reach everybody") {
   const int world = 100;
   const std::vector<std::vector<int>> neighbors = circle_neighbors(world);

@@ -115,6 +115,26 @@ TEST_CASE("a rank that hears no other is left out, and a rank that one other doe
   }
 }
 
+// Proves: small control messages pass where data does not, and shrink() does not give the same members again and again.
+TEST_CASE("two that no data reaches over a new connection either do not go on together; after the first time they do") {
+  for (const int times : {1, 2}) {
+    CAPTURE(times);
+    Simulation simulation(3, 1);
+    simulation.open_everywhere(all_ranks(3));
+    simulation.at(1'000, 0, [&](ControlLogic& logic) {
+      for (int i = 0; i < times; ++i) {
+        logic.way_failed(simulation.now(), kId, 1, {ErrorCode::kNetwork, "no byte was acknowledged", {1}});
+      }
+    });
+    for (int rank = 0; rank < 3; ++rank) shrink_when_failed(simulation, rank, 50);
+    simulation.run([](int) {}, 20'000);
+    for (int rank = 0; rank < 3; ++rank)
+      CHECK(simulation.failures[static_cast<size_t>(rank)]->code == ErrorCode::kNetwork);
+    CHECK(simulation.logic(0).shrunk(kId).members == (times == 1 ? std::vector{0, 1, 2} : std::vector{0, 2}));
+    if (times == 2) CHECK_THROWS_AS(simulation.logic(1).shrunk(kId), Exception);
+  }
+}
+
 TEST_CASE("who has destroyed the communicator, before or amid a shrink(), is not waited for") {
   for (const int64_t leaves_at : {100, 300}) {
     CAPTURE(leaves_at);

@@ -24,6 +24,21 @@ namespace rondo::testing {
 inline constexpr uint64_t kId = 42;
 inline constexpr int64_t kMaxDelay = 30;  // milliseconds, for a message
 
+// Each rank is connected to those at distances that are powers of two, as in worlds beyond 64.
+inline std::vector<int> circle_neighbors_of(int rank, int world) {
+  std::set<int> set;
+  for (int distance = 1; distance < world; distance *= 2) {
+    set.insert((rank + distance) % world);
+    set.insert((rank + world - distance) % world);
+  }
+  return {set.begin(), set.end()};
+}
+inline std::vector<std::vector<int>> circle_neighbors(int world) {
+  std::vector<std::vector<int>> neighbors;
+  for (int rank = 0; rank < world; ++rank) neighbors.push_back(circle_neighbors_of(rank, world));
+  return neighbors;
+}
+
 // Control planes of all ranks in one thread and a made-up time. Messages of one pair stay in order and take a random
 // time; a rank that dies is noticed by its neighbors after what it had sent before.
 class Simulation {
@@ -38,7 +53,10 @@ class Simulation {
         settings.names.push_back(fmt::format("host h, pid {}", 100 + other));
         if (neighbors.empty() && other != rank) settings.neighbors.push_back(other);
       }
-      if (!neighbors.empty()) settings.neighbors = neighbors[static_cast<size_t>(rank)];
+      if (!neighbors.empty()) {
+        settings.neighbors = neighbors[static_cast<size_t>(rank)];
+        settings.neighbors_of = circle_neighbors_of;
+      }
       neighbors_.push_back(settings.neighbors);
       ranks_.push_back(std::make_unique<ControlLogic>(settings));
       calls_.emplace_back();
@@ -275,20 +293,6 @@ inline std::vector<int> all_ranks(int world) {
   std::vector<int> ranks(static_cast<size_t>(world));
   std::iota(ranks.begin(), ranks.end(), 0);
   return ranks;
-}
-
-// Each rank is connected to those at distances that are powers of two, as in worlds beyond 64.
-inline std::vector<std::vector<int>> circle_neighbors(int world) {
-  std::vector<std::vector<int>> neighbors;
-  for (int rank = 0; rank < world; ++rank) {
-    std::set<int> set;
-    for (int distance = 1; distance < world; distance *= 2) {
-      set.insert((rank + distance) % world);
-      set.insert((rank + world - distance) % world);
-    }
-    neighbors.emplace_back(set.begin(), set.end());
-  }
-  return neighbors;
 }
 
 }  // namespace rondo::testing

@@ -62,7 +62,7 @@ std::vector<ControlBody> sample_bodies() {
       ByeMessage{1, 12, true},
       ConnectMessage{1, 3},
       LeaveMessage{},
-      LostMessage{70, LostMessage::Fate::kUnresponsive, "why"},
+      LostMessage{70, 6, LostMessage::Fate::kUnresponsive, "why"},
       AliveMessage{},
       BlameMessage{1, "the ranks waited"},
       MembershipMessage{

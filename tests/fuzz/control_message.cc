@@ -20,7 +20,7 @@ std::vector<std::string> seeds() {
       frame(ByeMessage{7, 12, true}),
       frame(ConnectMessage{7, 1}),
       frame(LeaveMessage{}),
-      frame(LostMessage{5, LostMessage::Fate::kLeft, "it left"}),
+      frame(LostMessage{5, 5, LostMessage::Fate::kLeft, "it left"}),
       frame(AliveMessage{}),
       frame(BlameMessage{1, "the ranks waited"}),
       frame(MembershipMessage{

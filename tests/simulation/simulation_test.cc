@@ -236,5 +236,19 @@ TEST_CASE("fault 3: 70 ranks on 70 hosts, of which 23 die at once") {
              report.went_on / kMillisecond);
 }
 
+// Proves: a cut between two hosts costs one of them; those that hear both go on with the other.
+TEST_CASE("fault 16: 72 ranks on 6 hosts, of which two cannot reach each other") {
+  if (!is_own(1)) return;
+  Script script = plain(72, false, 72);
+  for (size_t rank = 0; rank < 72; ++rank) script.host[rank] = static_cast<int>(rank / 12);
+  script.steps = 3;
+  const Report whole = run(script);
+  CHECK(whole.finished == 72);
+  script.faults = {{Fault::Kind::kPartition, (whole.started + whole.steps) / 2, 1, 4, 1'000 * kSecond}};
+  const Report report = run(script);
+  CHECK(report.finished == 60);
+  CHECK(report.left_out == 12);
+}
+
 }  // namespace
 }  // namespace rondo::testing::sim

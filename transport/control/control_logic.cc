@@ -20,7 +20,10 @@ constexpr size_t kMaxClosed = 4096;
 
 }  // namespace
 
-ControlLogic::ControlLogic(Settings settings) : settings_(std::move(settings)), liveness_(settings_.liveness) {}
+ControlLogic::ControlLogic(Settings settings)
+    : settings_(std::move(settings)),
+      map_(static_cast<int>(settings_.names.size()), settings_.neighbors_of),
+      liveness_(settings_.liveness) {}
 
 std::vector<ControlLogic::Action> ControlLogic::take_actions() { return std::exchange(actions_, {}); }
 
@@ -37,6 +40,7 @@ std::optional<ControlLogic::Time> ControlLogic::next_time() const {
       if (const auto due = group.membership->next_time()) consider(*due);
     }
   }
+  if (look_due_ >= 0) consider(look_due_);
   if (const auto silence = liveness_.next_time()) consider(*silence);
   return next;
 }
@@ -117,6 +121,11 @@ void ControlLogic::link_failed(Time now, uint64_t communicator, int peer, const 
   group->suspicions.push_back({peer, error, now + grace_ms});
 }
 
+void ControlLogic::way_failed(Time now, uint64_t communicator, int peer, const Error& error) {
+  if (!once_failed_.insert(peer).second) parted_.insert(peer);
+  link_failed(now, communicator, peer, error);
+}
+
 void ControlLogic::abort(Time, uint64_t communicator, const Error& error) {
   Group* group = find(communicator);
   if (group != nullptr) fail(communicator, *group, error, Audience::kMembers, -1);
@@ -168,12 +177,13 @@ void ControlLogic::connection_ended(Time now, int peer, const std::string& why) 
     return drive_memberships(now);
   }
   peer_lost(now, peer, {why, ErrorCode::kPeerLost});
-  tell_neighbors(peer, LostMessage{static_cast<uint32_t>(peer), LostMessage::Fate::kDied, why});
+  cut_off(now, peer, LostMessage::Fate::kDied, why);
   drive_memberships(now);
 }
 
 void ControlLogic::tick(Time now) {
   look_for_silence(now);
+  look_for_unreachable(now);
   drive_memberships(now);
   for (auto& [id, group] : groups_) {
     if (group.failure) continue;
@@ -253,21 +263,28 @@ void ControlLogic::look_for_last(uint64_t communicator, Group& group) {
 void ControlLogic::on(Time now, int from, const LeaveMessage&) {
   if (gone(from)) return;
   peer_left(now, from);
-  tell_neighbors(from, LostMessage{static_cast<uint32_t>(from), LostMessage::Fate::kLeft, ""});
+  tell_neighbors(from,
+                 LostMessage{static_cast<uint32_t>(from), static_cast<uint32_t>(from), LostMessage::Fate::kLeft, ""});
 }
 
 void ControlLogic::on(Time now, int from, const LostMessage& message) {
-  const int peer = static_cast<int>(message.rank);
-  if (peer == settings_.rank && message.fate == LostMessage::Fate::kUnresponsive) return given_up(from, message.why);
-  // A rank that this one is connected to speaks for itself: its connection may be sound while the sender's is cut.
-  const bool direct = is_neighbor(peer);
-  if (peer == settings_.rank || direct || peer < 0 || peer >= static_cast<int>(settings_.names.size())) return;
-  if (gone(peer)) return;
+  const int peer = static_cast<int>(message.rank), by = static_cast<int>(message.by);
+  const int world = static_cast<int>(settings_.names.size());
+  if (peer < 0 || peer >= world || by < 0 || by >= world) return;
+  const bool died = message.fate == LostMessage::Fate::kDied;
+  const Loss loss{message.why, died ? ErrorCode::kPeerLost : ErrorCode::kUnresponsive};
+  if (peer != by) {
+    if (peer == settings_.rank && by == from && !died) given_up(from, message.why);
+    if (!note_cut(now, peer, by)) return;
+    reported_[peer] = loss;
+    return tell_neighbors(from, message);
+  }
+  // A rank that this one is connected to speaks for itself.
+  if (peer == settings_.rank || is_neighbor(peer) || gone(peer)) return;
   if (message.fate == LostMessage::Fate::kLeft) {
     peer_left(now, peer);
   } else {
-    const bool died = message.fate == LostMessage::Fate::kDied;
-    peer_lost(now, peer, {message.why, died ? ErrorCode::kPeerLost : ErrorCode::kUnresponsive});
+    peer_lost(now, peer, loss);
   }
   tell_neighbors(from, message);
 }
@@ -335,6 +352,7 @@ std::string ControlLogic::name_in(const Group& group, int peer) const {
 void ControlLogic::peer_lost(Time now, int peer, const Loss& loss) {
   liveness_.forget(peer);
   lost_.emplace(peer, loss);
+  map_.forget(peer);
   actions_.push_back(Gone{peer, true});
   for (auto& [id, group] : groups_) lose(now, id, group, peer, loss);
 }
@@ -342,8 +360,41 @@ void ControlLogic::peer_lost(Time now, int peer, const Loss& loss) {
 void ControlLogic::peer_left(Time now, int peer) {
   liveness_.forget(peer);
   left_.insert(peer);
+  map_.forget(peer);
   actions_.push_back(Gone{peer, false});
   for (auto& [id, group] : groups_) member_left(now, group, peer, {id});
+}
+
+// The way between this rank and a neighbor is no more.
+void ControlLogic::cut_off(Time now, int peer, LostMessage::Fate fate, const std::string& why) {
+  if (!note_cut(now, settings_.rank, peer)) return;
+  tell_neighbors(peer, LostMessage{static_cast<uint32_t>(peer), static_cast<uint32_t>(settings_.rank), fate, why});
+}
+
+// False: it was known, or all are connected to this rank, and speak for themselves.
+bool ControlLogic::note_cut(Time now, int one, int other) {
+  if (all_are_neighbors() || !map_.cut(one, other)) return false;
+  if (look_due_ < 0) look_due_ = now + settings_.look_ms;
+  actions_.push_back(Cut{one, other});
+  return true;
+}
+
+// A rank may be cut off from some of its neighbors and live: it is lost to this one once no way leads to it.
+void ControlLogic::look_for_unreachable(Time now) {
+  if (look_due_ < 0 || now < look_due_) return;
+  look_due_ = -1;
+  std::vector<int> connected;
+  for (const int peer : settings_.neighbors) {
+    if (!gone(peer)) connected.push_back(peer);
+  }
+  const std::vector<int> next = map_.next_hops(settings_.rank, connected);
+  for (int peer = 0; peer < static_cast<int>(next.size()); ++peer) {
+    if (peer == settings_.rank || next[static_cast<size_t>(peer)] >= 0 || gone(peer)) continue;
+    const auto reported = reported_.find(peer);
+    peer_lost(now, peer,
+              reported != reported_.end() ? reported->second
+                                          : Loss{"all that were connected to it are lost", ErrorCode::kPeerLost});
+  }
 }
 
 // The start of `from` failed after this rank's own was done: those that it blames are lost, not the messenger.
@@ -354,7 +405,8 @@ void ControlLogic::resign(Time now, int from, const Error& error) {
   for (const int culprit : culprits) {
     if (gone(culprit) || culprit < 0 || culprit >= static_cast<int>(settings_.names.size())) continue;
     peer_lost(now, culprit, {why, ErrorCode::kPeerLost});
-    tell_neighbors(from, LostMessage{static_cast<uint32_t>(culprit), LostMessage::Fate::kDied, why});
+    const auto rank = static_cast<uint32_t>(culprit);
+    tell_neighbors(from, LostMessage{rank, rank, LostMessage::Fate::kDied, why});
   }
   if (gone(from)) return;  // it blames itself
   const auto& resigned = resigned_.emplace(from, Resigned{culprits, why}).first->second;

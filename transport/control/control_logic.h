@@ -15,6 +15,7 @@
 #include "transport/control/control_message.h"
 #include "transport/control/liveness.h"
 #include "transport/control/membership.h"
+#include "transport/control/mesh_map.h"
 #include "transport/fabric.h"
 
 namespace rondo {
@@ -30,14 +31,17 @@ class ControlLogic {
 
   struct Settings {
     int rank = 0;
-    std::vector<std::string> names;  // by rank: "host b, pid 17"
-    std::vector<int> neighbors;      // ranks with a control connection to this one, ascending
+    std::vector<std::string> names;                         // by rank: "host b, pid 17"
+    std::vector<int> neighbors;                             // ranks with a control connection to this one, ascending
+    MeshMap::NeighborsOf neighbors_of = control_neighbors;  // of the others
     // A failed data link waits so long for a better reason: an abort, a goodbye, a death.
     Time link_grace_ms = 100;
     // Deaths so close together are reported as one; later ones are added to what was reported. A killed host closes the
     // connections of all its processes within a few milliseconds (loopback: under 1 ms between two processes killed by
     // one command).
     Time collect_ms = 20;
+    // Reports of ended connections between others come in bursts, and are looked at together.
+    Time look_ms = 5;
     // Two answers so far apart prove that a peer sleeps in send or recv, if no byte moved between them and its thread
     // has begun to look in vain: one that another program keeps from running may find its message done.
     Time p2p_confirm_ms = 200;
@@ -78,7 +82,11 @@ class ControlLogic {
     int peer = -1;
     bool lost = false;
   };
-  using Action = std::variant<Send, Fail, PeerLeft, Note, Drop, Gone>;
+  // Those two pass no messages to each other any more.
+  struct Cut {
+    int one = -1, other = -1;
+  };
+  using Action = std::variant<Send, Fail, PeerLeft, Note, Drop, Gone, Cut>;
 
   explicit ControlLogic(Settings settings);
 
@@ -101,6 +109,8 @@ class ControlLogic {
   void forget(uint64_t communicator);
   void stalled(Time now, uint64_t communicator, uint64_t sequence, const CallState& own, Ask ask = Ask::kInTurn);
   void link_failed(Time now, uint64_t communicator, int peer, const Error& error);
+  // The same, and the network is why: from the second time on shrink() parts the two.
+  void way_failed(Time now, uint64_t communicator, int peer, const Error& error);
   void abort(Time now, uint64_t communicator, const Error& error);
   void leave();  // the goodbye of this process
   // Fabric::shrink(). It has ended once shrinking() is false.
@@ -257,6 +267,9 @@ class ControlLogic {
 
   void peer_lost(Time now, int peer, const Loss& loss);
   void peer_left(Time now, int peer);
+  void cut_off(Time now, int peer, LostMessage::Fate fate, const std::string& why);
+  bool note_cut(Time now, int one, int other);
+  void look_for_unreachable(Time now);
   void resign(Time now, int from, const Error& error);
   void excuse(Time now, uint64_t communicator, Group& group, int peer, const Resigned& resigned);
   void lose(Time now, uint64_t communicator, Group& group, int peer, const Loss& loss);
@@ -284,8 +297,13 @@ class ControlLogic {
   std::deque<uint64_t> early_order_, closed_order_;
   std::map<uint64_t, Closed> closed_;
   std::map<int, Loss> lost_;
+  MeshMap map_;
+  Time look_due_ = -1;            // who can still be reached; -1: no connection was lost since the last look
+  std::map<int, Loss> reported_;  // by others, of ranks that may still be reached
   std::set<int> left_;
-  std::set<int> ended_;  // of those that are lost: proven
+  std::set<int> once_failed_, parted_;  // no data reached them, though they live: once (a firewall may have forgotten a
+                                        // connection), and again over a new connection
+  std::set<int> ended_;                 // of those that are lost: proven
   std::map<int, Resigned> resigned_;
   std::set<int> given_up_by_;  // neighbors that have given this rank up; others may hear it
   std::string given_up_;       // why the first of them has

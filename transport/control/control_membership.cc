@@ -127,7 +127,7 @@ Membership& ControlLogic::membership_of(Time now, Group& group) {
 
 // A number that grows with whatever tell_membership() says but goodbyes to the group.
 size_t ControlLogic::departures() const {
-  return lost_.size() + left_.size() + resigned_.size() + ended_.size() + given_up_by_.size();
+  return lost_.size() + left_.size() + resigned_.size() + ended_.size() + given_up_by_.size() + parted_.size();
 }
 
 // Who is lost, and who has ended. One that has given this rank up has ended its connection, and may live.
@@ -141,6 +141,7 @@ void ControlLogic::tell_membership(Time now, Group& group) {
     const bool left = member->second.left && given_up_by_.count(peer) == 0;
     if (left || ended_.count(peer) != 0) group.membership->ended(now, place);
     if (gone(peer)) group.membership->lost(now, place);
+    if (parted_.count(peer) != 0) group.membership->parted(place);
   }
 }
 

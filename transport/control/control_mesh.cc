@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <set>
 #include <utility>
 
 namespace rondo {
@@ -15,36 +14,6 @@ int circle_distance(int one, int other, int world) {
 
 }  // namespace
 
-std::vector<int> control_neighbors(int rank, int world) {
-  std::set<int> result;
-  if (world <= kMaxFullMesh) {
-    for (int peer = 0; peer < world; ++peer) result.insert(peer);
-  } else {
-    for (int distance = 1; distance < world; distance *= 2) {
-      result.insert((rank + distance) % world);
-      result.insert((rank + world - distance) % world);
-    }
-  }
-  result.erase(rank);
-  return {result.begin(), result.end()};
-}
-
-std::vector<int> next_hops(int rank, int world, const std::vector<int>& connected, const std::vector<bool>& gone) {
-  std::vector<int> next(static_cast<size_t>(world), -1);
-  std::vector<int> reached;  // in the order of their distance
-  const auto reach = [&](int peer, int by) {
-    if (peer == rank || gone[static_cast<size_t>(peer)] || next[static_cast<size_t>(peer)] >= 0) return;
-    next[static_cast<size_t>(peer)] = by;
-    reached.push_back(peer);
-  };
-  for (const int peer : connected) reach(peer, peer);
-  for (size_t i = 0; i < reached.size(); ++i) {
-    const int from = reached[i];
-    for (const int peer : control_neighbors(from, world)) reach(peer, next[static_cast<size_t>(from)]);
-  }
-  return next;
-}
-
 ControlMesh::ControlMesh(asio::io_context& io, int rank, int world, OnMessage on_message, OnEnd on_end, OnSign on_sign)
     : io_(io),
       rank_(rank),
@@ -52,7 +21,7 @@ ControlMesh::ControlMesh(asio::io_context& io, int rank, int world, OnMessage on
       on_message_(std::move(on_message)),
       on_end_(std::move(on_end)),
       on_sign_(std::move(on_sign)),
-      gone_(static_cast<size_t>(world)) {}
+      map_(world) {}
 
 void ControlMesh::add(int peer, SecuredSocket socket) {
   next_.clear();
@@ -108,7 +77,14 @@ void ControlMesh::on_frame(int peer, const ControlFrame& frame) {
 }
 
 void ControlMesh::forget(int peer) {
-  gone_[static_cast<size_t>(peer)] = some_gone_ = true;
+  map_.forget(peer);
+  some_gone_ = true;
+  next_.clear();
+}
+
+void ControlMesh::cut(int one, int other) {
+  map_.cut(one, other);
+  some_gone_ = true;
   next_.clear();
 }
 
@@ -119,7 +95,7 @@ int ControlMesh::next_hop(int destination) {
     if (next_.empty()) {
       std::vector<int> connected;
       for (const auto& [peer, connection] : connections_) connected.push_back(peer);
-      next_ = next_hops(rank_, world_, connected, gone_);
+      next_ = map_.next_hops(rank_, connected);
     }
     return next_[static_cast<size_t>(destination)];
   }

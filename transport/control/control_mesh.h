@@ -7,22 +7,16 @@
 #include <vector>
 
 #include "transport/control/control_connection.h"
+#include "transport/control/mesh_map.h"
 
 namespace rondo {
 
-// Up to this world every pair has a control connection: 2016 in the job, 63 descriptors a rank.
-inline constexpr int kMaxFullMesh = 64;
 inline constexpr int kMaxHops = 64;
-// Ranks with a control connection to `rank`, ascending: all, or in larger worlds those at distance 2^i.
-std::vector<int> control_neighbors(int rank, int world);
-
-// By destination, the connected rank that is next on the shortest way past the ranks that are gone; -1: there is none.
-std::vector<int> next_hops(int rank, int world, const std::vector<int>& connected, const std::vector<bool>& gone);
 
 // The control connections of one rank. In worlds beyond kMaxFullMesh frames go from rank to rank: each nearer to the
 // destination on the circle of ranks, so that none goes round though some connections of others are not yet made; once
-// a rank is gone, by next_hops(), at most kMaxHops times, since those on the way may know of different ranks that are
-// gone. On the I/O thread.
+// a rank or a connection of others is gone, by MeshMap, at most kMaxHops times, since those on the way may know of
+// different ones that are gone. On the I/O thread.
 class ControlMesh {
  public:
   // A message for this rank.
@@ -43,6 +37,8 @@ class ControlMesh {
   bool drop(int peer);
   // That rank passes nothing on any more.
   void forget(int peer);
+  // Those two have no connection to each other any more.
+  void cut(int one, int other);
   // Dropped where no way is left.
   void send(int destination, const ControlBody& body);
 
@@ -58,9 +54,9 @@ class ControlMesh {
   const OnSign on_sign_;
   std::map<int, std::unique_ptr<ControlConnection>> connections_;
   std::map<int, std::unique_ptr<ControlConnection>> dropped_;  // until they end
-  std::vector<bool> gone_;
+  MeshMap map_;
   bool some_gone_ = false;
-  std::vector<int> next_;  // next_hops(); empty: to be found anew
+  std::vector<int> next_;  // MeshMap::next_hops(); empty: to be found anew
 };
 
 }  // namespace rondo

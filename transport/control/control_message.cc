@@ -40,7 +40,10 @@ void put(ByteWriter& writer, const ConnectMessage& message) { writer.u64(message
 void put(ByteWriter&, const LeaveMessage&) {}
 
 void put(ByteWriter& writer, const LostMessage& message) {
-  writer.u32(message.rank).u8(static_cast<uint8_t>(message.fate)).short_text(message.why, kMaxErrorTextBytes);
+  writer.u32(message.rank)
+      .u32(message.by)
+      .u8(static_cast<uint8_t>(message.fate))
+      .short_text(message.why, kMaxErrorTextBytes);
 }
 
 void put(ByteWriter&, const AliveMessage&) {}
@@ -124,6 +127,7 @@ bool get(ByteReader&, LeaveMessage&) { return true; }
 
 bool get(ByteReader& reader, LostMessage& message) {
   message.rank = reader.u32();
+  message.by = reader.u32();
   const uint8_t fate = reader.u8();
   message.fate = static_cast<LostMessage::Fate>(fate);
   message.why = reader.short_text(kMaxErrorTextBytes);

@@ -45,11 +45,12 @@ struct ConnectMessage {
 };
 // The whole process leaves in good order; nothing follows.
 struct LeaveMessage {};
-// What became of a rank; told by its neighbors to ranks that have no control connection to it (worlds beyond 64), and
-// to a rank that is given up.
+// The control connection of `rank` and `by` is no more (worlds beyond 64: told to everybody, who finds out whether the
+// rank can still be reached; and to a rank that is given up). by == rank: that rank is no more, or has left.
 struct LostMessage {
   enum class Fate : uint8_t { kDied = 0, kLeft = 1, kUnresponsive = 2 };
   uint32_t rank = 0;
+  uint32_t by = 0;
   Fate fate = Fate::kDied;
   std::string why;
 };

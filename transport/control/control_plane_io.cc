@@ -101,7 +101,7 @@ void ControlPlane::look_at_sockets() {
     for (const DataSockets::Failure& failed : sockets_.look(now())) {
       const auto& [communicator, peer] = failed.key;
       tell_logic([&, communicator = communicator, peer = peer](ControlLogic& logic) {  // clang 14 captures no bindings
-        logic.link_failed(now(), communicator, peer, {ErrorCode::kPeerLost, failed.what, {peer}});
+        logic.way_failed(now(), communicator, peer, {ErrorCode::kNetwork, failed.what, {peer}});
       });
     }
   });
@@ -156,6 +156,8 @@ void ControlPlane::carry_out(const ControlLogic::Action& action) {
     settings_.logger.warn(note->text);
   } else if (const auto* dropped = std::get_if<ControlLogic::Drop>(&action)) {
     drop(dropped->peer);
+  } else if (const auto* cut = std::get_if<ControlLogic::Cut>(&action)) {
+    mesh_.cut(cut->one, cut->other);
   } else if (const auto* gone = std::get_if<ControlLogic::Gone>(&action)) {
     mesh_.forget(gone->peer);
     if (gone->lost) watch_process(gone->peer);

@@ -37,13 +37,13 @@ void ControlLogic::look_for_silence(Time now) {
 void ControlLogic::give_up(Time now, int peer) {
   if (gone(peer)) return;
   const LostMessage message{
-      static_cast<uint32_t>(peer), LostMessage::Fate::kUnresponsive,
+      static_cast<uint32_t>(peer), static_cast<uint32_t>(settings_.rank), LostMessage::Fate::kUnresponsive,
       fmt::format("has not answered for {} (RONDO_SUSPICION_MS): its process is stopped, or its host is cut off",
                   time_text(settings_.liveness.suspicion_ms))};
   actions_.push_back(Send{peer, message});
   actions_.push_back(Drop{peer});
   peer_lost(now, peer, {message.why, ErrorCode::kUnresponsive});
-  tell_neighbors(peer, message);
+  cut_off(now, peer, message.fate, message.why);
 }
 
 void ControlLogic::given_up(int by, const std::string& why) {
@@ -54,11 +54,10 @@ void ControlLogic::given_up(int by, const std::string& why) {
 }
 
 // Where the way to one rank alone is cut, those that hear this rank go on with it: a communicator without that one is
-// sound. Ranks without a connection to this one believe what the others say.
+// sound.
 void ControlLogic::fail_if_given_up(uint64_t communicator, Group& group) {
-  const bool sound = std::all_of(group.members.begin(), group.members.end(), [this](const auto& member) {
-    return is_neighbor(member.first) && given_up_by_.count(member.first) == 0;
-  });
+  const bool sound = std::all_of(group.members.begin(), group.members.end(),
+                                 [this](const auto& member) { return given_up_by_.count(member.first) == 0; });
   if (given_up_by_.empty() || sound) return;
   fail(communicator, group, {ErrorCode::kUnresponsive, given_up_, {settings_.rank}}, Audience::kMembers, -1);
 }

@@ -15,6 +15,7 @@ Membership::Membership(const Settings& settings)
       size_(static_cast<size_t>(settings.size)),
       own_(static_cast<size_t>(settings.own)),
       lost_(size_),
+      parted_(size_),
       dead_(size_),
       skipped_(size_),
       has_joined_(size_),
@@ -69,6 +70,8 @@ void Membership::lost(Time now, int member) {
   lost_[place] = true;
   go_on(now);
 }
+
+void Membership::parted(int member) { parted_[static_cast<size_t>(member)] = true; }
 
 void Membership::ended(Time now, int member) {
   const auto place = static_cast<size_t>(member);
@@ -331,7 +334,7 @@ void Membership::end(Outcome outcome) {
 MemberSet Membership::those_that_reach_one_another(const MemberSet& among) const {
   MemberSet chosen(size_);
   const auto has_lost = [&](size_t one, size_t other) {
-    if (one == own_) return static_cast<bool>(lost_[other]);
+    if (one == own_) return lost_[other] || parted_[other];
     const auto found = lost_by_other_.find(static_cast<int>(one));
     return found != lost_by_other_.end() && !found->second.empty() && found->second[other];
   };
@@ -342,6 +345,12 @@ MemberSet Membership::those_that_reach_one_another(const MemberSet& among) const
     chosen[i] = fits;
   }
   return chosen;
+}
+
+MemberSet Membership::lost_or_parted() const {
+  MemberSet set = lost_;
+  for (size_t i = 0; i < size_; ++i) set[i] = set[i] || parted_[i];
+  return set;
 }
 
 bool Membership::is_quorum(const MemberSet& set) const {
@@ -365,7 +374,7 @@ Membership::Message Membership::message(Message::Kind kind, Ballot ballot) const
   Message made;
   made.kind = kind;
   made.ballot = ballot;
-  if (kind == Message::Kind::kJoin || kind == Message::Kind::kPromise) made.lost = lost_;
+  if (kind == Message::Kind::kJoin || kind == Message::Kind::kPromise) made.lost = lost_or_parted();
   if (kind != Message::Kind::kDecided) made.dead = dead_;
   return made;
 }

@@ -42,7 +42,7 @@ struct MembershipMessage {
   Ballot ballot, accepted;
   // Of kPromise: accepted in the ballot `accepted`. Without members: `grown` is whether the sender has opened it.
   Decision value;
-  MemberSet lost;  // whom the sender can neither hear nor reach
+  MemberSet lost;  // with whom the sender cannot go on
   MemberSet dead;  // whom it knows to have ended
 };
 
@@ -99,6 +99,7 @@ class Membership {
   void join(Time now, Time patience_ms, bool opened);
   void receive(Time now, int from, const Message& message);
   void lost(Time now, int member);   // nothing comes from it any more, and nothing goes to it
+  void parted(int member);           // its messages come, and no data reaches it: the two do not go on together
   void ended(Time now, int member);  // proven: it has died, or has left in good order
   void tick(Time now);
 
@@ -137,6 +138,7 @@ class Membership {
   void on_no_quorum(int from, const Message& message);
   void on_propose(Time now, int from, const Message& message);
   MemberSet those_that_reach_one_another(const MemberSet& among) const;
+  MemberSet lost_or_parted() const;
   bool is_quorum(const MemberSet& set) const;
   bool all_answered() const;
   Time end_at() const { return deadline_ + settings_.suspicion_ms + settings_.end_ms; }
@@ -147,7 +149,7 @@ class Membership {
 
   const Settings settings_;
   const size_t size_, own_;
-  MemberSet lost_, dead_, skipped_;
+  MemberSet lost_, parted_, dead_, skipped_;
   std::vector<std::pair<int, Message>> messages_;
   Outcome outcome_ = Outcome::kNone;
   std::optional<Decision> decision_;

@@ -375,6 +375,7 @@ class InprocHub {
   void perform(int, ControlLogic::Note&) {}
   void perform(int, ControlLogic::Drop&) {}
   void perform(int, ControlLogic::Gone&) {}
+  void perform(int, ControlLogic::Cut&) {}
 
   // Calls the communicator's events without the lock; close() waits meanwhile. Only the hub's thread delivers.
   template <typename Event>
