@@ -200,8 +200,8 @@ void Communicator::all_reduce_many(std::span<const TensorRef> tensors, Op op, co
 Work Communicator::all_reduce_many_async(std::span<const TensorRef> tensors, Op op, const CallOptions& options) {
   Batch& calls = open(state_).batch;
   if (calls.collecting()) return Work(calls.add(tensors, op, options));
-  auto operation = calls.start_list(tensors, op, options, Batch::Left::kToProgressThread);
-  calls.leave_to_progress_thread(*operation);
+  auto operation = calls.start_list(tensors, op, options, Batch::Left::kToWorker);
+  calls.leave_to_worker(*operation);
   return Work(std::move(operation));
 }
 
@@ -215,8 +215,8 @@ void Communicator::batch_end() {
 
 Work Communicator::batch_end_async() {
   Batch& calls = open(state_).batch;
-  auto operation = calls.end(Batch::Left::kToProgressThread);
-  calls.leave_to_progress_thread(*operation);
+  auto operation = calls.end(Batch::Left::kToWorker);
+  calls.leave_to_worker(*operation);
   return Work(std::move(operation));
 }
 

@@ -83,8 +83,8 @@ std::shared_ptr<CommunicatorState> world_group(std::shared_ptr<Fabric> fabric, W
   options.epoch = world.epoch;
   options.config = std::move(world.config);
   options.memory_before = std::move(world.memory_before);
-  options.progress_thread = std::make_shared<ProgressThread>(
-      CommunicatorState::progress_thread_policy(options.config, *options.fabric), options.fabric->sleepers());
+  options.worker =
+      Worker::make(CommunicatorState::worker_policy(options.config, *options.fabric), options.fabric->sleepers());
   return std::make_shared<CommunicatorState>(std::move(options));
 }
 

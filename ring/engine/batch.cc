@@ -324,13 +324,12 @@ void Batch::enqueue(Calls calls) {
 void Batch::submit(Calls calls, Left left) {
   if (calls.on_stream()) return enqueue(std::move(calls));
   BatchOperation& operation = *calls.operation;
-  // While the caller drives the collectives, the progress thread drives the messages (finish).
-  const bool by_progress_thread = left == Left::kToProgressThread || (!calls.items.empty() && !calls.messages.empty());
-  const auto waited =
-      by_progress_thread ? CommunicatorState::Waited::kInBackground : CommunicatorState::Waited::kByCaller;
+  // While the caller drives the collectives, the worker drives the messages (finish).
+  const bool by_worker = left == Left::kToWorker || (!calls.items.empty() && !calls.messages.empty());
+  const auto waited = by_worker ? CommunicatorState::Waited::kInBackground : CommunicatorState::Waited::kByCaller;
   try {
     group_.check_usable();
-    if (by_progress_thread) group_.ready_progress_thread();
+    if (by_worker) group_.ready_worker();
     std::vector<BatchPart> parts = group_.lists().parts_of(calls.items);
     operation.messages_.reserve(calls.messages.size());
     if (!parts.empty()) operation.collectives_ = group_.submit_all(std::move(parts));
@@ -358,15 +357,15 @@ void Batch::refuse_all(const Calls& calls) {
   throw Exception(error);
 }
 
-void Batch::leave_to_progress_thread(const BatchOperation& operation) {
-  if (!operation.collectives_.empty()) group_.leave_to_progress_thread(*operation.collectives_.front()->engine);
-  if (!operation.messages_.empty()) group_.leave_to_progress_thread(*operation.messages_.front()->engine);
+void Batch::leave_to_worker(const BatchOperation& operation) {
+  if (!operation.collectives_.empty()) operation.collectives_.front()->flow->notify();
+  if (!operation.messages_.empty()) operation.messages_.front()->flow->notify();
 }
 
 void Batch::finish(BatchOperation& operation) {
   // While this thread drives the collectives, the messages must move, too: a peer may wait for one before it comes to
   // the collective.
-  if (!operation.collectives_.empty() && !operation.messages_.empty()) leave_to_progress_thread(operation);
+  if (!operation.collectives_.empty() && !operation.messages_.empty()) leave_to_worker(operation);
   for (const auto& collective : operation.collectives_) collective->wait(Clock::time_point::max());
   for (const auto& message : operation.messages_) group_.await(*message);
   operation.poll();

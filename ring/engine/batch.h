@@ -17,7 +17,7 @@ namespace rondo {
 // Several operations as one: done when all of them are, failed with the first failure among them.
 class BatchOperation final : public Operation, public std::enable_shared_from_this<BatchOperation> {
  public:
-  explicit BatchOperation(CommunicatorState& group) : progress_thread_(group.progress_thread()) {}
+  explicit BatchOperation(CommunicatorState& group) : worker_(group.worker().shared_from_this()) {}
   bool poll() override;
   bool wait(Clock::time_point until) override;
   void on_end(EndFunction function) override;
@@ -26,13 +26,13 @@ class BatchOperation final : public Operation, public std::enable_shared_from_th
 
  private:
   friend class Batch;
-  std::shared_ptr<ProgressThread> progress_thread() const override { return progress_thread_.lock(); }
+  Worker* worker() const override { return worker_.get(); }
   void set_result(const Error* error);
   void watch_parts();
   Operation& part(size_t index) const;
   size_t parts() const { return collectives_.size() + messages_.size() + streamed_.size(); }
 
-  const std::weak_ptr<ProgressThread> progress_thread_;
+  const std::shared_ptr<Worker> worker_;  // shared with the flows of its parts
   bool submitted_ = false;
   bool pair_ = false;                 // a send and a receive
   std::atomic<bool> watched_{false};  // its parts' ends are looked at when they come, not only when somebody asks
@@ -75,9 +75,9 @@ class Batch {
   std::shared_ptr<Operation> add(const MessageCall& call);
   // A send and a receive, or neither; gives back the receive's.
   std::shared_ptr<Operation> add(const MessageCall& send, const MessageCall& receive);
-  // Who goes on with what is submitted: the caller, by finish(); or the progress thread, after
-  // leave_to_progress_thread().
-  enum class Left { kToCaller, kToProgressThread };
+  // Who goes on with what is submitted: the caller, by finish(); or the worker, after
+  // leave_to_worker().
+  enum class Left { kToCaller, kToWorker };
 
   // Submits what has been kept; does not drive. Throws Exception if nothing was: the batch is closed in any case,
   // and the communicator failed, unless it is kInvalid.
@@ -89,11 +89,11 @@ class Batch {
   std::shared_ptr<BatchOperation> start_list(std::span<const TensorRef> tensors, Op op, const CallOptions& options,
                                              Left left);
 
-  // A send and a receive by themselves, for the progress thread.
+  // A send and a receive by themselves, for the worker.
   std::shared_ptr<BatchOperation> start_pair(const MessageCall& send, const MessageCall& receive);
 
-  // The progress thread goes on with it.
-  void leave_to_progress_thread(const BatchOperation& operation);
+  // The worker goes on with it.
+  void leave_to_worker(const BatchOperation& operation);
   // Waits for it on this thread. Throws its failure.
   void finish(BatchOperation& operation);
 

@@ -28,7 +28,7 @@ std::shared_ptr<CommunicatorState> CommunicatorState::make(const Members& made,
     options.epoch = made.epoch;
     options.members = made.world_ranks;
     options.config = context_->config;
-    options.progress_thread = progress_thread_;
+    options.worker = worker_;
     options.observer = context_->observed.observer;
     options.observed_ranks = context_->observed_ranks;
     options.mark = context_->mark;

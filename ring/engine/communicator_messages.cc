@@ -92,12 +92,12 @@ std::shared_ptr<MessageOperation> CommunicatorState::make(const MessageCall& cal
 
 void CommunicatorState::submit(std::shared_ptr<MessageOperation> operation, Waited waited) {
   operation->background = waited == Waited::kInBackground;
-  operation->engine = messages_;
+  operation->flow = messages_;
   messages_->submit(std::move(operation));
 }
 
 void CommunicatorState::end_unsubmitted(MessageOperation& operation, const Error& error) const {
-  operation.engine = messages_;  // whose progress thread calls the functions of its end
+  operation.flow = messages_;  // whose worker calls the functions of its end
   operation.fail(error);
   operation.announce_end();
 }
@@ -130,13 +130,13 @@ std::optional<Message> CommunicatorState::look(const MessageCall& probe) try {
 
 Work CommunicatorState::start(const MessageCall& call) try {
   if (call.options.stream) {
-    ready_progress_thread();
+    ready_worker();
     Work work(device().start(call));
-    leave_to_progress_thread(*messages_);
+    messages_->notify();
     return work;
   }
   const P2pCall checked = checked_on_host(call);
-  if (!progress_thread_->started()) ready_progress_thread();
+  if (!worker_->started()) ready_worker();
   Message moved;
   auto operation = messages_->start(checked, limit_of(call.options.timeout), moved);
   if (operation != nullptr) return Work(std::move(operation));

@@ -82,7 +82,7 @@ bool is_of_a_later_call(ErrorCode code) {
 
 }  // namespace
 
-WaitPolicy CommunicatorState::progress_thread_policy(const Config& config, const Fabric& fabric) {
+WaitPolicy CommunicatorState::worker_policy(const Config& config, const Fabric& fabric) {
   WaitPolicy policy = patience_for(config, fabric);
   policy.home = -1;  // the thread that makes the calls is there
   return policy;
@@ -90,7 +90,7 @@ WaitPolicy CommunicatorState::progress_thread_policy(const Config& config, const
 
 CommunicatorState::CommunicatorState(Options options)
     : context_(make_context(options)),
-      progress_thread_(std::move(options.progress_thread)),
+      worker_(std::move(options.worker)),
       pid_(getpid()),
       signal_abort_{ErrorCode::kAborted,
                     fmt::format("rank {} aborted the group in a signal handler", context_->rank),
@@ -102,9 +102,10 @@ CommunicatorState::CommunicatorState(Options options)
   const WaitPolicy policy = patience_for(context_->config, *context_->fabric);
   auto bell = std::make_shared<Doorbell>(context_->fabric->sleepers());
   auto message_bell = std::make_shared<Doorbell>(context_->fabric->sleepers());
-  collectives_ = std::make_shared<Collectives>(context_, bell, progress_thread_, policy);
-  messages_ = std::make_shared<Messages>(context_, message_bell, progress_thread_, policy);
-  progress_thread_->add_inbox(messages_);
+  const auto worker = worker_->shared_from_this();  // which does not keep its thread
+  collectives_ = std::make_shared<Collectives>(context_, bell, worker, policy);
+  messages_ = std::make_shared<Messages>(context_, message_bell, worker, policy);
+  worker_->add_inbox(messages_);
   context_->fabric->open(context_->id, context_->members, this, std::move(bell), std::move(message_bell));
 }
 
@@ -170,7 +171,7 @@ std::shared_ptr<CollectiveOperation> CommunicatorState::submit(std::shared_ptr<P
   auto operation =
       std::make_shared<CollectiveOperation>(std::move(prepared), static_cast<const std::byte*>(call.input),
                                             static_cast<std::byte*>(call.output), call.options.wire, call.options.user);
-  operation->engine = collectives_;
+  operation->flow = collectives_;
   operation->deadline = deadline(timeout);
   collectives_->submit(operation);
   return operation;
@@ -186,7 +187,7 @@ std::vector<std::shared_ptr<CollectiveOperation>> CommunicatorState::submit_all(
     const CheckedCall& call = part.call;
     auto operation =
         std::make_shared<CollectiveOperation>(prepare(call), call.input, call.output, WireOptions{}, call.user);
-    operation->engine = collectives_;
+    operation->flow = collectives_;
     // Of a call on a stream it begins when the stream has come to it (Collectives::tick).
     operation->deadline = part.gate ? Clock::time_point::max() : deadline(call.timeout);
     operation->gate = std::move(part.gate);
@@ -248,10 +249,10 @@ void CommunicatorState::fail_for_memory() {
   throw Exception(*context_->failure.get());
 }
 
-void CommunicatorState::ready_progress_thread() {
+void CommunicatorState::ready_worker() {
   check_usable();
   try {
-    progress_thread_->start();
+    worker_->start();
   } catch (...) {
     fail(caught());
     check_usable();
@@ -259,7 +260,7 @@ void CommunicatorState::ready_progress_thread() {
 }
 
 std::shared_ptr<Operation> CommunicatorState::start(const Call& call) try {
-  ready_progress_thread();
+  ready_worker();
   if (call.options.stream) return device().start(call);
   check_on_host(call);
   std::shared_ptr<Operation> operation;
@@ -270,7 +271,7 @@ std::shared_ptr<Operation> CommunicatorState::start(const Call& call) try {
     std::lock_guard lock(submit_mutex_);
     operation = submit(prepare(call), call);
   }
-  leave_to_progress_thread(*collectives_);
+  collectives_->notify();
   return operation;
 } catch (const std::bad_alloc&) {
   fail_for_memory();
@@ -393,7 +394,7 @@ void CommunicatorState::destroy() {
   attempt([&] { on_wake(); });  // an abort that the others have not heard of goes before the goodbye
   const auto until = Clock::now() + std::chrono::milliseconds(context_->config.destroy_timeout_ms);
   // A send in a stream has returned before it has gone, and a stream passes a call before its operation has ended. The
-  // progress thread moves both, so its functions cannot wait.
+  // worker's thread moves both, so its functions cannot wait.
   if (DeviceSide* const device = attached(); device != nullptr && !in_end_function()) {
     attempt([&] { device->wait_for_streams(until); });
   }
@@ -406,7 +407,7 @@ void CommunicatorState::destroy() {
   attempt([&] { messages_->shut_down(); });
   if (DeviceSide* const device = attached()) attempt([&] { device->close(until); });
   context_->failure.end(rank());
-  if (!in_end_function()) progress_thread_->finish_calls();
+  if (!in_end_function()) worker_->finish_calls();
 }
 
 }  // namespace rondo

@@ -14,7 +14,7 @@
 #include "ring/engine/collective/collectives.h"
 #include "ring/engine/communicator_context.h"
 #include "ring/engine/message/messages.h"
-#include "ring/engine/progress/progress_thread.h"
+#include "ring/engine/progress/worker.h"
 #include "ring/engine/route/prepared_call.h"
 #include "ring/engine/tensor_lists.h"
 #include "rondo/communicator.h"
@@ -39,7 +39,7 @@ class CommunicatorState final : public CommunicatorEvents {
     uint64_t epoch = 0;
     std::vector<int> members;  // world ranks
     Config config;
-    std::shared_ptr<ProgressThread> progress_thread;  // shared by all groups of the process
+    std::shared_ptr<Worker> worker;                   // shared by all groups of the process
     std::shared_ptr<Observer> observer;               // likewise
     std::vector<int> observed_ranks = {};             // CommunicatorContext's
     std::optional<ForkMark> mark = {};                // likewise; none: a new one
@@ -47,8 +47,8 @@ class CommunicatorState final : public CommunicatorEvents {
     std::shared_ptr<Allocations> memory_before = {};  // of new ones
   };
   explicit CommunicatorState(Options options);
-  // How the progress thread of such groups waits.
-  static WaitPolicy progress_thread_policy(const Config& config, const Fabric& fabric);
+  // How the thread of such groups' worker waits.
+  static WaitPolicy worker_policy(const Config& config, const Fabric& fabric);
   ~CommunicatorState() override;  // destroy()
   CommunicatorState(const CommunicatorState&) = delete;
   CommunicatorState& operator=(const CommunicatorState&) = delete;
@@ -93,13 +93,12 @@ class CommunicatorState final : public CommunicatorEvents {
   std::chrono::milliseconds limit_of(std::chrono::milliseconds timeout) const;
   // Waits for it; the others are told if that takes long.
   void await(const MessageOperation& operation) { messages_->wait_blocking(operation); }
-  // The progress thread goes on with operations that no thread waits for. ready_progress_thread() must have come before
-  // whatever that is was submitted: without a thread nobody could go on with it, so that the communicator fails, which
-  // it throws (kSystem).
-  void ready_progress_thread();
-  void leave_to_progress_thread(ProgressEngine& engine) { engine.notify(); }
+  // The worker's thread goes on with operations that no thread waits for, after Flow::notify(). ready_worker() must
+  // have come before whatever that is was submitted: without a thread nobody could go on with it, so that the
+  // communicator fails, which it throws (kSystem).
+  void ready_worker();
   const std::shared_ptr<Messages>& messages() const { return messages_; }
-  const std::shared_ptr<ProgressThread>& progress_thread() const { return progress_thread_; }
+  Worker& worker() const { return *worker_; }
   // CommunicatorContext::fail(): afterwards check_usable() throws.
   void fail(const Error& error) { context_->fail(error); }
   // Runs a part of a call that the other ranks make, too: where it throws std::bad_alloc, the communicator fails.
@@ -182,12 +181,12 @@ class CommunicatorState final : public CommunicatorEvents {
   void agree_on_committed(std::chrono::milliseconds timeout);
   [[noreturn]] void decline(const Members& made, const Error& why);
 
-  std::shared_ptr<CommunicatorContext> context_;     // shared with the two engines
-  std::shared_ptr<ProgressThread> progress_thread_;  // shared by all groups of the process
-  std::shared_ptr<Collectives> collectives_;         // shared with Works, which may outlive the group
-  std::shared_ptr<Messages> messages_;               // likewise
-  const int pid_;                                    // for messages
-  const Error signal_abort_;                         // of abort_from_signal()
+  std::shared_ptr<CommunicatorContext> context_;  // shared with the two engines
+  std::shared_ptr<Worker> worker_;                // shared by all groups of the process, the last of which ends it
+  std::shared_ptr<Collectives> collectives_;      // shared with Works, which may outlive the group
+  std::shared_ptr<Messages> messages_;            // likewise
+  const int pid_;                                 // for messages
+  const Error signal_abort_;                      // of abort_from_signal()
   std::atomic<bool> signal_abort_told_{false};
 
   std::mutex submit_mutex_;  // calls are serialized in the order in which they get it

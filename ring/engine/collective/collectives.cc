@@ -14,7 +14,7 @@ namespace {
 // Of calls that begin at once and are over soon (begin_now): the clock is read when they are not.
 constexpr Clock::time_point kNoDeadlineYet{};
 
-// A rank that drives an operation looks at the clock every 20 ms at least (progress_engine.cc), if its process runs.
+// A rank that drives an operation looks at the clock every 20 ms at least (flow.cc), if its process runs.
 constexpr uint64_t kStoppedNs = 50'000'000;
 
 bool can_pull(const CommunicatorContext& context) {
@@ -25,8 +25,8 @@ bool can_pull(const CommunicatorContext& context) {
 }  // namespace
 
 Collectives::Collectives(std::shared_ptr<CommunicatorContext> context, std::shared_ptr<Doorbell> bell,
-                         std::weak_ptr<ProgressThread> progress_thread, WaitPolicy policy)
-    : ProgressEngine(std::move(bell), std::move(progress_thread), policy, {context, &context->mark}),
+                         std::shared_ptr<Worker> worker, WaitPolicy policy)
+    : Flow(std::move(bell), std::move(worker), policy, {context, &context->mark}),
       context_(std::move(context)),
       router_(context_->rank, context_->topology, context_->config, can_pull(*context_)),
       course_(*context_, router_),
@@ -55,7 +55,7 @@ std::shared_ptr<CollectiveOperation> Collectives::submit_opening(Purpose by, Clo
   prepared->kind = kind_of(context_->id, *prepared);
   prepared->run = course_.make_opening_run(*prepared);
   auto operation = std::make_shared<CollectiveOperation>(std::move(prepared), nullptr, nullptr);
-  operation->engine = shared_from_this();
+  operation->flow = shared_from_this();
   operation->deadline = deadline;
   enqueue(operation, kMeetingSequence);
   return operation;
@@ -246,7 +246,7 @@ void Collectives::shut_down() {
     if (std::exchange(streams_linger_, false)) ended();  // destroy() goes on with them
     course_.close();
   });
-  leave_progress_thread();
+  leave_worker();
 }
 
 }  // namespace rondo

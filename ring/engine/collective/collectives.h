@@ -10,7 +10,7 @@
 #include "ring/engine/collective/call_watch.h"
 #include "ring/engine/collective/collective_operation.h"
 #include "ring/engine/communicator_context.h"
-#include "ring/engine/progress/progress_engine.h"
+#include "ring/engine/progress/flow.h"
 #include "ring/engine/route/router.h"
 
 namespace rondo {
@@ -23,10 +23,10 @@ enum class StreamsEnd : uint8_t {
 };
 
 // The collective operations of one communicator: one after the other, in call order.
-class Collectives final : public ProgressEngine {
+class Collectives final : public Flow {
  public:
   Collectives(std::shared_ptr<CommunicatorContext> context, std::shared_ptr<Doorbell> bell,
-              std::weak_ptr<ProgressThread> progress_thread, WaitPolicy policy);
+              std::shared_ptr<Worker> worker, WaitPolicy policy);
 
   // Checks, resolves and keeps what equal calls have in common. Throws Exception(kInvalid). Any thread.
   std::shared_ptr<PreparedCall> prepare(CheckedCall call) const;
@@ -35,7 +35,7 @@ class Collectives final : public ProgressEngine {
   const Router& router() const { return router_; }
 
   // --- under the caller's submission lock, which gives calls their order
-  // Puts the operation (its engine and deadline set) at the end of the queue and numbers it. Does not drive.
+  // Puts the operation (its flow and deadline set) at the end of the queue and numbers it. Does not drive.
   void submit(std::shared_ptr<CollectiveOperation> operation);
   // Begins it at once, without the queue: run_held() must follow, until whose end the caller keeps the operation.
   // False: something is pending, or another thread drives.
@@ -76,7 +76,7 @@ class Collectives final : public ProgressEngine {
   bool let_streams_go(Clock::time_point now);
   const CollectiveOperation* late(Clock::time_point now);
 
-  const std::shared_ptr<CommunicatorContext> context_;  // shared with the communicator and its message engine
+  const std::shared_ptr<CommunicatorContext> context_;  // shared with the communicator and its messages
   const Router router_;
   uint64_t last_sequence_ = kMeetingSequence;  // under the submission lock
 

@@ -176,11 +176,11 @@ std::shared_ptr<Operation> DeviceSide::start(std::span<const BatchPart> calls) {
   follow_last(made->stream(), checked.stream.id);  // before the call has a number, since it may throw
   for (size_t i = 0; i < parts.size(); ++i) made->add_part(std::min(i, cut.size() - 1), parts[i]);
   for (auto& operation : group_.submit_all(std::move(parts))) {
-    made->engine = operation->engine;
+    made->flow = operation->flow;
     const uint64_t fingerprint = operation->fingerprint;
     made->add_operation(std::move(operation), fingerprint);
   }
-  group_.leave_to_progress_thread(*made->engine);
+  made->flow->notify();
   made->enqueue();
   last_ = made;
   last_stream_ = checked.stream.id;

@@ -24,7 +24,7 @@ Message message_of(StreamCall& call) {
 std::shared_ptr<StreamCall> DeviceSide::make(const MessageCall& call, Blocking blocking) {
   const P2pCall checked = group_.checked(call);
   attach_for(name_of(checked), call.options.timeout, &*call.options.stream);
-  group_.ready_progress_thread();
+  group_.ready_worker();
   const StreamFacts stream = check_message(checked, *call.options.stream);
   calls_->prepare(stream.device);
   Piece piece;

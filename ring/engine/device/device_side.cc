@@ -84,7 +84,7 @@ DeviceSide::Checked DeviceSide::checked(std::span<const BatchPart> calls) {
   const char* const name = name_of(calls);
   refuse_unsupported(calls.front().call);
   attach_for(name, calls.front().call.timeout, &*calls.front().stream);
-  group_.ready_progress_thread();
+  group_.ready_worker();
   return checked(calls, check_stream(name, *calls.front().stream));
 }
 

@@ -5,7 +5,7 @@
 
 #include "ring/base/caught.h"
 #include "ring/engine/device/host_wait.h"
-#include "ring/engine/progress/progress_engine.h"
+#include "ring/engine/progress/flow.h"
 #include "ring/engine/tensor_lists.h"
 
 namespace rondo {
@@ -106,7 +106,7 @@ void LaunchedCall::enqueue() {
     for (size_t piece = 0; piece < turns_.size(); ++piece) put_piece(piece);
   } catch (...) {
     options_.give_up(caught());
-    engine->notify();
+    flow->notify();
     // Its kernels touch nothing from now on, and those that were not launched count as over.
     store_word(island_->own().status.started, turns_.back().number);
     store_word(island_->own().status.passed, turns_.back().number);
@@ -220,7 +220,7 @@ void LaunchedCall::await_kernels(const Turn& turn) {
 void LaunchedCall::end_of_stream(void* call) {
   const std::shared_ptr<LaunchedCall> keep = std::move(static_cast<LaunchedCall*>(call)->self_);
   keep->give_back_room();
-  keep->engine->notify();
+  keep->flow->notify();
 }
 
 void LaunchedCall::piece_ended(const Error* error) {

@@ -8,7 +8,7 @@
 
 #include "ring/base/caught.h"
 #include "ring/engine/device/host_wait.h"
-#include "ring/engine/progress/progress_engine.h"
+#include "ring/engine/progress/flow.h"
 
 namespace rondo {
 namespace {
@@ -290,7 +290,7 @@ StreamCall::StreamCall(Options options, std::optional<MessageOptions> message)
   message_ = std::make_shared<MessageOperation>(staged, asked_->limit);
   message_->gate = add_gate(0);
   message_->background = !asked_->blocking;
-  message_->engine = asked_->messages;
+  message_->flow = asked_->messages;
 }
 
 void StreamCall::give_back_memory() {
@@ -333,7 +333,7 @@ void StreamCall::put_pieces() {
 }
 
 void StreamCall::enqueue() {
-  if (message_) engine = asked_->messages;
+  if (message_) flow = asked_->messages;
   self_ = shared_from_this();
   enqueued_ = true;
   if (sends()) options_.calls->begin_send();
@@ -351,8 +351,8 @@ void StreamCall::enqueue() {
 }
 
 void StreamCall::abandon(const Error& error) {
-  if (engine || done()) return;
-  engine = asked_->messages;  // whose progress thread calls the functions of its end
+  if (flow || done()) return;
+  flow = asked_->messages;  // whose worker calls the functions of its end
   fail(error);
   announce_end();
 }
@@ -405,7 +405,7 @@ void StreamCall::reach(void* turn) {
 void StreamCall::begin(PieceGate& gate) {
   const auto keep = shared_from_this();
   gate.open();
-  if (!message_) return engine->notify();
+  if (!message_) return flow->notify();
   {
     std::lock_guard lock(mutex_);
     if (std::exchange(submitted_, true)) return;
@@ -435,7 +435,7 @@ void StreamCall::part_ended() {
   const std::shared_ptr<StreamCall> keep = std::move(self_);
   give_back_memory();
   if (sends()) options_.calls->end_send();
-  engine->notify();
+  flow->notify();
   announce_end();
 }
 

@@ -121,7 +121,7 @@ class StreamOperation : public Operation {
   virtual void add_operation(std::shared_ptr<Operation> /*operation*/, uint64_t /*fingerprint*/) {}
   // Instead of all these, where calls are kernels, for a graph: the next piece, which has no operation.
   virtual void capture(const CheckedCall& /*call*/, uint64_t /*fingerprint*/) {}
-  // Puts it into the stream, which ends the call. The operations of collectives have been submitted, and `engine` is
+  // Puts it into the stream, which ends the call. The operations of collectives have been submitted, and `flow` is
   // set. Throws Exception: what failed; the call ends then.
   virtual void enqueue() = 0;
   // The other stream goes on when the call has ended. Throws Exception(kInvalid) before it is put into its own.

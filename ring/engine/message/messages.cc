@@ -14,12 +14,8 @@ namespace {
 // A deadline is counted from the first look at the clock: a message that is there at once costs none.
 constexpr Clock::time_point kNoDeadlineYet{};
 // Between two looks of a thread that waits for long. Longer than the time between two questions to the program whether
-// the wait is to end (ProgressEngine), which begins anew with each look.
+// the wait is to end (Flow), which begins anew with each look.
 constexpr std::chrono::milliseconds kBetweenLooks{250};
-// What the buffers of a socket, and those of a stream through memory, take of a message before its receiver looks, so
-// that the sender need not wait for that.
-constexpr uint64_t kBufferedBySocket = 64 * 1024;
-constexpr uint64_t kBufferedByMemory = kTakenByMemory - kP2pEnvelopeBytes;
 // Operations that are used again: as many as programs have in flight, 500 bytes each.
 constexpr int kMostKept = 1024;
 
@@ -65,18 +61,16 @@ void MessageOperation::renew(const P2pCall& call, std::chrono::milliseconds limi
   P2pRequest::renew(call);
   message = sends() ? Message{peer, tag, bytes} : Message{};
   limit_ = limit;
-  awaited_.store(Awaited::kNo, std::memory_order_relaxed);
 }
 
 void MessageOperation::end(const Error* error) {
   Messages& messages = *messages_;
   const auto keep = kept_ ? nullptr : std::move(self_);
-  const bool on_stack = on_stack_, kept = kept_, begun = begun_, patient = patient_;
-  const bool counted = counted_ || (patient && awaited_.exchange(Awaited::kOver) == Awaited::kYes);
+  const bool on_stack = on_stack_, kept = kept_, begun = begun_, counted = counted_;
   const std::shared_ptr<Gate> told = std::move(gate);
   if (listed_) messages.active_.remove(*this);
   listed_ = false;
-  if (begun) messages.ended_by_holder(patient);
+  if (begun) messages.ended_by_holder();
   if (background && counted_) messages.background_.fetch_sub(1);
   if (began_at_ != 0 && !probes()) messages.observe_end(*this, error);
   if (error != nullptr) {
@@ -100,30 +94,20 @@ std::string MessageOperation::text() const {
 
 bool MessageOperation::wait(Clock::time_point until) {
   if (done()) return true;
-  if (!engine) refuse_unsubmitted("wait()");
+  if (!flow) refuse_unsubmitted("wait()");
   return messages_->wait_and_tell(*this, until);
-}
-
-void MessageOperation::on_end(EndFunction function) {
-  if (patient_ && awaited_.load() == Awaited::kNo) {
-    Awaited before = Awaited::kNo;
-    messages_->added();
-    if (!awaited_.compare_exchange_strong(before, Awaited::kYes)) messages_->ended();
-  }
-  Operation::on_end(std::move(function));
 }
 
 bool MessageOperation::cancel() {
   if (done()) return false;
-  if (!engine) refuse_unsubmitted("cancel()");
-  engine->check_process();
+  if (!flow) refuse_unsubmitted("cancel()");
+  flow->check_process();
   return messages_->take_back(*this, {ErrorCode::kCancelled, text() + " was taken back", {}});
 }
 
 Messages::Messages(std::shared_ptr<CommunicatorContext> context, std::shared_ptr<Doorbell> bell,
-                   std::weak_ptr<ProgressThread> progress_thread, WaitPolicy policy)
-    : ProgressEngine(std::move(bell), std::move(progress_thread), policy, {context, &context->mark}),
-      context_(std::move(context)) {
+                   std::shared_ptr<Worker> worker, WaitPolicy policy)
+    : Flow(std::move(bell), std::move(worker), policy, {context, &context->mark}), context_(std::move(context)) {
   p2p_ =
       std::make_unique<P2p>(context_->rank, context_->world(), p2p_options(*context_), static_cast<P2pStreams&>(*this));
 }
@@ -175,7 +159,9 @@ bool Messages::attempt(const Action& action) noexcept {
 Message Messages::run(std::span<const P2pCall> calls, std::chrono::milliseconds limit) {
   Message moved;
   const size_t over = run_at_once(calls, moved);
-  return over == calls.size() ? moved : run_operations(calls.subspan(over), limit);
+  if (over < calls.size()) return run_operations(calls.subspan(over), limit);
+  pass_beside(Moved::kOwnPart);
+  return moved;
 }
 
 // One or two calls that are not over at once.
@@ -228,8 +214,7 @@ std::shared_ptr<MessageOperation> Messages::start(const P2pCall& call, std::chro
       if (!over) {
         operation = kept(call, limit);
         operation->begun_ = true;
-        operation->patient_ = !operation->sends() && operation->bytes <= buffered_bytes(operation->peer);
-        added_by_holder(operation->patient_);
+        added_by_holder();
         if (!begin(*operation)) {
           moves = p2p_->push() && p2p_->push();  // else a peer rings when there is more to do
           report();
@@ -241,27 +226,19 @@ std::shared_ptr<MessageOperation> Messages::start(const P2pCall& call, std::chro
     moved_bytes_.store(p2p_->moved_bytes(), std::memory_order_relaxed);
   };
   if (!context_->observed.on()) if_free(begin_at_once);
-  if (over) return nullptr;
-  if (operation == nullptr) {
+  if (!over && operation == nullptr) {
     submit(operation = in_background(call, limit));
     notify();
-  } else if (moves) {
-    ask_progress_thread();
-  } else {
-    ask_unless_served();  // not for a patient one: a wake-up would cost the rank more than the copy of what comes
+    return operation;
   }
+  pass_beside(Moved::kOwnPart);
+  if (!over) leave(moves ? Left::kMovable : Left::kWaits);
   return operation;
-}
-
-// Of a message from that rank, before this one looks; kAnySource: from any.
-uint64_t Messages::buffered_bytes(int peer) const {
-  const bool by_memory = peer >= 0 && context_->topology.share_memory(context_->rank, peer);
-  return std::min<uint64_t>(context_->config.eager_bytes, by_memory ? kBufferedByMemory : kBufferedBySocket);
 }
 
 std::shared_ptr<MessageOperation> Messages::in_background(const P2pCall& call, std::chrono::milliseconds limit) {
   auto made = std::make_shared<MessageOperation>(call, limit);
-  made->engine = shared_from_this();
+  made->flow = shared_from_this();
   made->background = true;
   return made;
 }
@@ -390,7 +367,8 @@ std::optional<Message> Messages::look(const P2pCall& probe) {
     });
     if (!looks.over) p2p_->withdraw(looks);
   });
-  ask_unless_served();
+  pass_beside(Moved::kOwnPart);
+  leave(Left::kWaits);
   if (!looks.failure.ok()) throw Exception(looks.failure);
   if (!looks.over && failure() != nullptr) throw Exception(*failure());
   if (!looks.over) found_nothing();
@@ -545,12 +523,12 @@ void Messages::finish(Clock::time_point deadline) {
   });
   while (!idle && Clock::now() < deadline && !wait_interrupted()) {
     with_lease([&] {
-      bell().arm();
+      own_bell().arm();
       bool moved = true;
       attempt([&] { moved = p2p_->progress(); });
       const auto rest = std::min(deadline, Clock::now() + std::chrono::milliseconds(20));
-      const bool broken = !moved && !bell().wait(rest).ok();
-      bell().disarm();
+      const bool broken = !moved && !own_bell().wait(rest).ok();
+      own_bell().disarm();
       idle = broken || p2p_->idle();
     });
   }
@@ -566,7 +544,7 @@ void Messages::shut_down() {
     p2p_.reset();
     while (MessageOperation* operation = kept_.pop_front()) operation->self_.reset();
   });
-  leave_progress_thread();
+  leave_worker();
 }
 
 }  // namespace rondo

@@ -13,7 +13,7 @@
 #include "ring/engine/device/gate.h"
 #include "ring/engine/p2p/list.h"
 #include "ring/engine/p2p/p2p.h"
-#include "ring/engine/progress/progress_engine.h"
+#include "ring/engine/progress/flow.h"
 
 namespace rondo {
 
@@ -32,7 +32,6 @@ class MessageOperation final : public Operation, private P2pRequest {
   const Message* moved_message() const override { return &message; }
   bool cancel() override;
   bool wait(Clock::time_point until) override;
-  void on_end(EndFunction function) override;
   // "recv(4096 bytes from rank 1, tag 7)", for errors; peer in it is of the group.
   std::string text() const;
   bool background = false;     // no blocking call waits for it alone: it goes on while its rank does other things
@@ -53,20 +52,16 @@ class MessageOperation final : public Operation, private P2pRequest {
   std::shared_ptr<MessageOperation> self_;
   bool on_stack_ = false;  // of the blocking call, which destroys it once it is done: run()
   bool kept_ = false;      // used again after its end: Messages::kept_
-  bool counted_ = false;   // by ProgressEngine::added()
-  bool begun_ = false;     // counted by ProgressEngine::added_by_holder()
-  bool patient_ = false;   // that way
-  // Of a patient one: a function waits for its end, so it is counted by added(), too.
-  enum class Awaited : uint8_t { kNo, kYes, kOver };
-  std::atomic<Awaited> awaited_{Awaited::kNo};
-  bool listed_ = false;  // in Messages::active_
+  bool counted_ = false;   // by Flow::added()
+  bool begun_ = false;     // counted by Flow::added_by_holder()
+  bool listed_ = false;    // in Messages::active_
 };
 
 // The sends and receives of one communicator; independent of its collectives.
-class Messages final : public ProgressEngine, private P2pStreams {
+class Messages final : public Flow, private P2pStreams {
  public:
-  Messages(std::shared_ptr<CommunicatorContext> context, std::shared_ptr<Doorbell> bell,
-           std::weak_ptr<ProgressThread> progress_thread, WaitPolicy policy);
+  Messages(std::shared_ptr<CommunicatorContext> context, std::shared_ptr<Doorbell> bell, std::shared_ptr<Worker> worker,
+           WaitPolicy policy);
 
   // Does not drive. Any thread; matched in the order of these calls.
   void submit(std::shared_ptr<MessageOperation> operation);
@@ -123,7 +118,6 @@ class Messages final : public ProgressEngine, private P2pStreams {
   size_t run_at_once(std::span<const P2pCall> calls, Message& moved);
   Message run_operations(std::span<const P2pCall> calls, std::chrono::milliseconds limit);
   P2pAtOnce at_once(const P2pCall& call, Message& moved);
-  uint64_t buffered_bytes(int peer) const;
   std::shared_ptr<MessageOperation> in_background(const P2pCall& call, std::chrono::milliseconds limit);
   std::shared_ptr<MessageOperation> kept(const P2pCall& call, std::chrono::milliseconds limit);
   Message run_queued(std::span<MessageOperation* const> operations);
@@ -144,7 +138,7 @@ class Messages final : public ProgressEngine, private P2pStreams {
     }
 
    private:
-    std::shared_ptr<ProgressEngine> mover() const override { return messages_.shared_from_this(); }
+    std::shared_ptr<Flow> mover() const override { return messages_.shared_from_this(); }
     Messages& messages_;
   };
 

@@ -3,8 +3,8 @@
 #include <string>
 #include <utility>
 
-#include "ring/engine/progress/progress_engine.h"
-#include "ring/engine/progress/progress_thread.h"
+#include "ring/engine/progress/flow.h"
+#include "ring/engine/progress/worker.h"
 
 namespace rondo {
 
@@ -12,8 +12,8 @@ void EndCall::run() {
   try {
     function(error);
   } catch (...) {
-    if (!engine) throw;
-    engine->failed_on_thread(caught());
+    if (!flow) throw;
+    flow->failed_on_thread(caught());
   }
 }
 
@@ -26,19 +26,19 @@ Operation::~Operation() {
 }
 
 bool Operation::poll() {
-  if (!done() && engine) engine->look();
+  if (!done() && flow) flow->look();
   return done();
 }
 
 bool Operation::wait(Clock::time_point until) {
   if (done()) return true;
-  if (!engine) refuse_unsubmitted("wait()");
-  return engine->wait(*this, until);
+  if (!flow) refuse_unsubmitted("wait()");
+  return flow->wait(*this, until);
 }
 
-std::shared_ptr<ProgressThread> Operation::progress_thread() const {
+Worker* Operation::worker() const {
   const auto moved_by = mover();
-  return moved_by ? moved_by->progress_thread() : nullptr;
+  return moved_by ? &moved_by->worker() : nullptr;
 }
 
 void Operation::refuse_unsubmitted(const char* what) {
@@ -51,7 +51,7 @@ void Operation::on_end(EndFunction function) {
   if (!done() && !moved_by) refuse_unsubmitted("on_end()");
   if (moved_by) moved_by->check_process();
   add_end_function(std::move(function));
-  if (moved_by && !done()) moved_by->ask_unless_served();  // perhaps nobody waits for it
+  if (moved_by && !done()) moved_by->leave(Flow::Left::kWaits);  // perhaps nobody waits for it
 }
 
 void Operation::wait_on(void*) {
@@ -59,11 +59,11 @@ void Operation::wait_on(void*) {
 }
 
 void Operation::add_end_function(EndFunction function) {
-  if (const auto caller = progress_thread()) caller->start();
+  if (Worker* const caller = worker()) caller->start();
   auto call = std::make_unique<EndCall>(EndCall{std::move(function)});
   EndCall* newest = end_calls_.load(std::memory_order_acquire);
   do {
-    if (newest == &kAnnounced) return call_by_progress_thread(std::move(call));
+    if (newest == &kAnnounced) return call_by_worker(std::move(call));
     call->next = newest;
   } while (!end_calls_.compare_exchange_weak(newest, call.get(), std::memory_order_acq_rel, std::memory_order_acquire));
   static_cast<void>(call.release());
@@ -76,14 +76,14 @@ void Operation::announce_end() {
     EndCall* const call = std::exchange(newest, newest->next);
     call->next = std::exchange(oldest, call);
   }
-  while (oldest != nullptr) call_by_progress_thread(std::unique_ptr<EndCall>(std::exchange(oldest, oldest->next)));
+  while (oldest != nullptr) call_by_worker(std::unique_ptr<EndCall>(std::exchange(oldest, oldest->next)));
 }
 
-void Operation::call_by_progress_thread(std::unique_ptr<EndCall> call) {
+void Operation::call_by_worker(std::unique_ptr<EndCall> call) {
   if (failed()) keep_error(error_, call->error);
-  const auto caller = progress_thread();
-  if (!caller) return call->run();
-  call->engine = mover();
+  Worker* const caller = worker();
+  if (caller == nullptr || caller->stopping()) return call->run();
+  call->flow = mover();
   caller->call(std::move(call));
 }
 

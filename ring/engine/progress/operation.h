@@ -11,8 +11,8 @@
 
 namespace rondo {
 
-class ProgressEngine;
-class ProgressThread;
+class Flow;
+class Worker;
 
 using Clock = std::chrono::steady_clock;
 
@@ -25,17 +25,16 @@ inline Clock::time_point deadline_after(Clock::time_point now, std::chrono::mill
 // A function of on_end() that is to be called. It has all memory that this needs: an operation may end for lack of it.
 struct EndCall {
   EndFunction function;
-  Error error = {};  // of the operation that has ended
-  std::shared_ptr<ProgressEngine> engine =
-      nullptr;  // the operation's: fails if the function throws. Null: there is none
+  Error error = {};                      // of the operation that has ended
+  std::shared_ptr<Flow> flow = nullptr;  // the operation's: fails if the function throws. Null: there is none
   EndCall* next = nullptr;
 
-  // Throws what the function throws, if there is no engine.
+  // Throws what the function throws, if there is no flow.
   void run();
 };
 
 // One call under way: what a Work refers to. It ends once, by complete() or fail(), called by the holder of the lease
-// of its engine; from then on nothing touches the caller's memory. The rest may be called by any thread.
+// of its flow; from then on nothing touches the caller's memory. The rest may be called by any thread.
 class Operation {
  public:
   Operation() = default;
@@ -54,7 +53,7 @@ class Operation {
   virtual const Message* moved_message() const { return nullptr; }
   // Requires failed().
   const Error& error() const { return error_; }
-  // `function` is called once, by the progress thread, when the operation has ended. Any thread. Throws
+  // `function` is called once, by the worker's thread, when the operation has ended. Any thread. Throws
   // Exception(kInvalid) if it has not been submitted yet and in a forked child, kSystem if there is no such thread, and
   // none can be had.
   virtual void on_end(EndFunction function);
@@ -70,10 +69,10 @@ class Operation {
   }
 
   // What drives it, so that a wait can; set before the operation is submitted.
-  std::shared_ptr<ProgressEngine> engine;  // shared: a Work may outlive its communicator
+  std::shared_ptr<Flow> flow;  // shared: a Work may outlive its communicator
   Clock::time_point deadline = Clock::time_point::max();
 
-  // After complete() or fail() of an operation that a Work may refer to: hands the functions to the progress thread.
+  // After complete() or fail() of an operation that a Work may refer to: hands the functions to the worker.
   // Never blocks for long; the caller keeps the operation.
   void announce_end();
 
@@ -85,9 +84,9 @@ class Operation {
     end_calls_.store(nullptr, std::memory_order_relaxed);
   }
   // What moves it, and fails where a function of on_end() throws.
-  virtual std::shared_ptr<ProgressEngine> mover() const { return engine; }
-  // What calls the functions; null once its communicators are gone.
-  virtual std::shared_ptr<ProgressThread> progress_thread() const;
+  virtual std::shared_ptr<Flow> mover() const { return flow; }
+  // What calls the functions; null: it was not submitted.
+  virtual Worker* worker() const;
   // on_end() of an operation that has been submitted.
   void add_end_function(EndFunction function);
   // Throws Exception(kInvalid).
@@ -97,7 +96,7 @@ class Operation {
   enum class State : uint8_t { kPending, kComplete, kFailed };
   static EndCall kAnnounced;  // its address says so
 
-  void call_by_progress_thread(std::unique_ptr<EndCall> call);
+  void call_by_worker(std::unique_ptr<EndCall> call);
 
   std::atomic<State> state_{State::kPending};
   Error error_;

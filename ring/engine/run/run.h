@@ -3,7 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "ring/engine/progress/progress_engine.h"
+#include "ring/engine/progress/flow.h"
 #include "ring/engine/run/wire_move.h"
 #include "rondo/error.h"
 #include "rondo/op.h"

@@ -1,4 +1,4 @@
-#include "ring/engine/progress/progress_engine.h"
+#include "ring/engine/progress/flow.h"
 
 #include <sched.h>
 
@@ -6,20 +6,20 @@
 
 #include "ring/base/cores.h"
 #include "ring/base/interrupt.h"
-#include "ring/engine/progress/progress_thread.h"
+#include "ring/engine/progress/worker.h"
 
 namespace rondo {
 namespace {
 
 // While something moves all the time, deadlines are still looked at, this often: a pass takes up to a millisecond.
 constexpr uint32_t kBusyPassesPerLook = 256;
+// The same where other flows are under way: they wait for these passes.
+constexpr uint32_t kBusyPassesBeside = 4;
 // The longest sleep: deadlines and stalls are noticed within it. A wake-up costs some 5 us, so 50 a second are nothing.
 constexpr std::chrono::milliseconds kLongestSleep{20};
 // The first sleep of a wait ends after 1 ms at most. Each further sleep may be twice as long as the one before it. A
-// wait that has slept in vain reads unexpected messages, too (ProgressThread::add_inbox).
+// wait that has slept in vain reads unexpected messages, too (Worker::add_inbox).
 constexpr std::chrono::milliseconds kFirstSleep{1};
-// done() and probe() read unexpected messages once in so many calls that find nothing: a read takes locks.
-constexpr uint32_t kVainCallsPerRead = 32;
 
 // The question whether a wait is to end is due 100 ms after a wait's first look at the clock, so that short waits cost
 // nothing more.
@@ -41,23 +41,21 @@ constexpr std::chrono::milliseconds kMostBetweenMoves{20'000};
 
 }  // namespace
 
-ProgressEngine::ProgressEngine(std::shared_ptr<Doorbell> bell, std::weak_ptr<ProgressThread> progress_thread,
-                               WaitPolicy policy, std::shared_ptr<const ForkMark> mark)
-    : bell_(std::move(bell)),
-      mark_(std::move(mark)),
-      progress_thread_(std::move(progress_thread)),
-      policy_(policy),
-      polls_(policy) {}
+Flow::Flow(std::shared_ptr<Doorbell> bell, std::shared_ptr<Worker> worker, WaitPolicy policy,
+           std::shared_ptr<const ForkMark> mark)
+    : bell_(std::move(bell)), mark_(std::move(mark)), worker_(std::move(worker)), policy_(policy), polls_(policy) {}
 
-bool ProgressEngine::wait(const Operation& operation, Clock::time_point until) {
+Flow::~Flow() = default;
+
+bool Flow::wait(const Operation& operation, Clock::time_point until) {
   check_process();
   refuse_wait_in_end_function();
-  const Waiter waiter(*this);
+  Watch watch(*worker_, this);
   Clock::time_point ask_at = kNotYet;
   while (!operation.done()) {
     if (try_acquire()) {
       const Lease lease(*this);
-      drive(operation, until, ask_at);
+      drive(operation, until, ask_at, watch);
       count_polled();
     } else {
       bell_->ring();  // the lease's holder may sleep, and not know of this operation
@@ -73,36 +71,40 @@ bool ProgressEngine::wait(const Operation& operation, Clock::time_point until) {
     ask_whether_to_end(ask_at);
     if (Clock::now() >= until) break;
   }
+  if (!watch.held()) pass_beside(Moved::kAll);
   return operation.done();
 }
 
-void ProgressEngine::check_process() const {
+void Flow::check_process() const {
   if (mark_->same_process()) return;
   throw Exception(ErrorCode::kInvalid,
                   "this operation is under way in the process that started it, from which this "
                   "one was forked: only that one can wait for it");
 }
 
-void ProgressEngine::run_held(const Operation& operation) {
+void Flow::run_held(const Operation& operation) {
   Clock::time_point ask_at = kNotYet;
-  bool done = true;
+  bool done = true, watched = false;
   {
+    Watch watch(*worker_, this);
     const Lease lease(*this);
-    drive(operation, Clock::time_point::max(), ask_at);
+    drive(operation, Clock::time_point::max(), ask_at, watch);
     count_polled();
     done = operation.done();
+    watched = watch.held();
     if (!done) added();  // no other may begin when the lease is given back
   }
   if (!done) {
     ask_whether_to_end(ask_at);
     wait(operation, Clock::time_point::max());
     ended();
+  } else if (!watched) {
+    pass_beside(Moved::kAll);
   }
-  ask_progress_thread();  // for what came meanwhile
 }
 
 // Calls the program's function if that is due.
-void ProgressEngine::ask_whether_to_end(Clock::time_point& ask_at) {
+void Flow::ask_whether_to_end(Clock::time_point& ask_at) {
   if (Clock::now() < ask_at) return;
   ask_at = kNotYet;
   if (interrupt_requested()) interrupted();
@@ -110,7 +112,7 @@ void ProgressEngine::ask_whether_to_end(Clock::time_point& ask_at) {
 
 // Polls, yields and sleeps (VainPolls). Returns early at ask_at, which it sets if that has not been done and there is a
 // function to ask.
-void ProgressEngine::drive(const Operation& operation, Clock::time_point until, Clock::time_point& ask_at) {
+void Flow::drive(const Operation& operation, Clock::time_point until, Clock::time_point& ask_at, Watch& watch) {
   using Next = VainPolls::Next;
   uint32_t busy = 0;
   Clock::duration nap = kFirstSleep;
@@ -120,7 +122,7 @@ void ProgressEngine::drive(const Operation& operation, Clock::time_point until, 
     if (moved && polls_.moved()) go_home_at_times(Clock::now());
     if (operation.done()) return;
     if (moved) {
-      if (++busy % kBusyPassesPerLook != 0) continue;
+      if (++busy % (worker_->busy_beside(*this) ? kBusyPassesBeside : kBusyPassesPerLook) != 0) continue;
     } else if (!polls_.vain()) {
       pause_core();
       continue;
@@ -129,17 +131,23 @@ void ProgressEngine::drive(const Operation& operation, Clock::time_point until, 
     guarded_tick(now);
     if (operation.done() || now >= until || now >= ask_at) return;
     if (ask_at == kNotYet && has_interrupt_function()) ask_at = now + kBetweenInterruptQuestions;
+    const bool beside = worker_->busy_beside(*this) && watch.take() && watch.pass(Pass::kPolling);
+    if (worker_->busy()) worker_->attended();
     if (moved) continue;
+    if (beside) {
+      polls_.begin();
+      continue;
+    }
     const Next next = polls_.next(now);
     if (next == Next::kPoll) continue;
     if (next == Next::kYield) {
       sched_yield();
       polls_.yielded(now, Clock::now());
       if (policy_.crowded) go_home_at_times(now);
-    } else if (nap > kFirstSleep && read_inboxes()) {
+    } else if (nap > kFirstSleep && worker_->read_inboxes(this)) {
       nap = 2 * kFirstSleep;
       polls_.begin();
-    } else if (rest(until, nap)) {
+    } else if (rest(until, nap, watch)) {
       polls_.begin();
     }
     if (operation.done()) return;
@@ -147,38 +155,23 @@ void ProgressEngine::drive(const Operation& operation, Clock::time_point until, 
 }
 
 // What was waited for ran on this core, or may have.
-void ProgressEngine::go_home_at_times(Clock::time_point now) {
+void Flow::go_home_at_times(Clock::time_point now) {
   if (now - moved_home_ <= between_moves_) return;
   moved_home_ = now;
   if (!go_home(policy_.home) || !policy_.crowded) return;
   between_moves_ = std::min<Clock::duration>(4 * between_moves_, kMostBetweenMoves);
 }
 
-// A peer whose messages fill what lies between the ranks waits for this rank to take them, and this rank may wait for
-// that peer.
-bool ProgressEngine::read_inboxes() const {
-  const auto progress_thread = progress_thread_.lock();
-  return progress_thread && progress_thread->read_inboxes(this);
-}
-
-void ProgressEngine::found_nothing() {
-  if (vain_calls_.fetch_add(1, std::memory_order_relaxed) % kVainCallsPerRead == kVainCallsPerRead - 1) {
-    read_inboxes();
-  }
-}
-
 // Sleeps until something may have changed, at most so long, and the next time longer. True if something moved before
 // it could fall asleep.
-bool ProgressEngine::rest(Clock::time_point until, Clock::duration& nap) {
-  served_.store(false);  // the doorbell rings for this thread
-  bell_->arm();
-  if (guarded_step(Pass::kBeforeSleep)) {
-    bell_->disarm();
-    return true;
-  }
+bool Flow::rest(Clock::time_point until, Clock::duration& nap, Watch& watch) {
+  if (worker_->busy_beside(*this)) watch.take();
   polled_ = 0;
   const auto asleep = Clock::now();
-  if (const Error error = bell_->wait(std::min(until, asleep + nap)); !error.ok()) broke(error);
+  Error error;
+  const bool slept = watch.sleep(nullptr, std::min(until, asleep + nap), error);
+  if (!error.ok()) broke(error);
+  if (!slept) return true;
   polls_.slept();
   const auto awake = Clock::now();
   if (awake - asleep >= nap) nap = std::min<Clock::duration>(2 * nap, kLongestSleep);
@@ -186,12 +179,29 @@ bool ProgressEngine::rest(Clock::time_point until, Clock::duration& nap) {
   return false;
 }
 
-void ProgressEngine::count_polled() {
-  waits_.store(waits_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+void Flow::count_polled() {
   if (++polled_ == kPolledBeforeRelaxing) bell_->relax();
 }
 
-void ProgressEngine::look() {
+void Flow::pass_beside(Moved moved) {
+  if (!worker_->busy()) return;
+  if (moved == Moved::kAll || !under_way()) worker_->attended();
+  if (!worker_->busy_beside(*this)) return;
+  Watch watch(*worker_, this);
+  if (watch.take()) watch.pass(Pass::kPolling);
+}
+
+void Flow::leave(Left left) {
+  if (!under_way()) return;
+  if (!listed_.load()) worker_->list(*this);
+  if (left == Left::kMovable) worker_->take_over();
+}
+
+void Flow::leave_worker() { worker_->forget(*this); }
+
+void Flow::found_nothing() { worker_->found_nothing(*this); }
+
+void Flow::look() {
   if (!mark_->same_process()) return;
   bool moved = false;
   if_free([&] {
@@ -199,47 +209,18 @@ void ProgressEngine::look() {
     if (!moved) guarded_tick(Clock::now());
     count_polled();
   });
+  pass_beside(Moved::kAll);
   if (!moved) found_nothing();
 }
 
-ProgressEngine::Claim ProgressEngine::claim() {
-  static_cast<void>(held_.load());  // what its last holder counted is seen (added_by_holder)
-  const bool asked = asked_.load() && asked_.exchange(false);
-  const uint32_t waits = waits_.load(std::memory_order_relaxed);
-  const bool attended = std::exchange(seen_waits_, waits) != waits;
-  const bool wanted = wanted_.load() && wanted_.exchange(false);
-  if (asked) left_ = true;
-  if (left_ && !attended && wants_thread()) return Claim::kLeft;
-  const auto now = Clock::now();
-  if (attended) attended_at_ = now;
-  if (wanted) wanted_at_ = now;
-  left_ = asked || now - attended_at_ >= ProgressThread::kAside;
-  if (wants_thread()) return left_ ? Claim::kLeft : Claim::kAttended;
-  return now - wanted_at_ < ProgressThread::kAside ? Claim::kAttended : Claim::kNone;
-}
-
-void ProgressEngine::notify() {
+void Flow::notify() {
   bell_->ring();
-  if (try_drive() && try_drive()) return ask_progress_thread();
-  ask_unless_served();  // it waits for a peer now, or the lease's holder has it
+  const bool movable = try_drive() && try_drive();
+  pass_beside(Moved::kOwnPart);
+  leave(movable ? Left::kMovable : Left::kWaits);
 }
 
-void ProgressEngine::poke(bool asked) {
-  const auto progress_thread = progress_thread_.lock();
-  if (!progress_thread) return;
-  if (asked) asked_.store(true);
-  try {
-    progress_thread->poke(shared_from_this(), asked);
-  } catch (...) {  // no memory: nothing passes it, since operations are under way; the failure pokes again
-    broke(caught());
-  }
-}
-
-void ProgressEngine::leave_progress_thread() {
-  if (const auto progress_thread = progress_thread_.lock()) progress_thread->forget(*this);
-}
-
-bool ProgressEngine::arm(const Sleep& sleep) {
+bool Flow::arm(const Sleep& sleep) {
   if (!try_acquire()) {
     missed_.store(true);  // first, then the second look: its holder gives the lease back, then reads this
     if (!try_acquire()) return false;
@@ -249,14 +230,26 @@ bool ProgressEngine::arm(const Sleep& sleep) {
   return guarded_step(Pass::kBeforeSleep);
 }
 
-void ProgressEngine::woke(const Sleep& sleep) {
+// A sleeper that had armed the bell is not rung from now on.
+bool Flow::arm_own(const Sleep& sleep) {
+  missed_.store(true);
+  bell_->arm(sleep);
+  return guarded_step(Pass::kBeforeSleep);
+}
+
+void Flow::woke(const Sleep& sleep) {
   bell_->disarm(sleep);
   if (!try_acquire()) return;
   const Lease lease(*this);
   bell_->take_events();
 }
 
-bool ProgressEngine::try_drive(Pass pass) {
+void Flow::woke_own(const Sleep& sleep) {
+  bell_->disarm(sleep);
+  bell_->take_events();
+}
+
+bool Flow::try_drive(Pass pass) {
   if (!try_acquire()) return false;
   const Lease lease(*this);
   const bool moved = guarded_step(pass);
@@ -264,12 +257,12 @@ bool ProgressEngine::try_drive(Pass pass) {
   return moved;
 }
 
-void ProgressEngine::ended() {
+void Flow::ended() {
   pending_.fetch_sub(1);
   wake_sleepers();
 }
 
-void ProgressEngine::acquire() {
+void Flow::acquire() {
   while (!try_acquire()) {
     bell_->ring();
     std::unique_lock lock(mutex_);
@@ -280,7 +273,7 @@ void ProgressEngine::acquire() {
 }
 
 // A holder that sleeps is rung; one that gives the lease back leaves the errand to this thread.
-void ProgressEngine::await(Errand& errand) {
+void Flow::await(Errand& errand) {
   errand.next = errands_.load();
   while (!errands_.compare_exchange_weak(errand.next, &errand)) {
   }
@@ -299,7 +292,7 @@ void ProgressEngine::await(Errand& errand) {
 }
 
 // Under the lease. An errand is gone as soon as it is done.
-void ProgressEngine::run_errands() {
+void Flow::run_errands() {
   Errand* errand = errands_.exchange(nullptr);
   while (errand != nullptr) {
     Errand* const following = errand->next;
@@ -310,14 +303,14 @@ void ProgressEngine::run_errands() {
   wake_sleepers();
 }
 
-void ProgressEngine::release() {
+void Flow::release() {
   held_.store(false);
   wake_sleepers();
-  if (missed_.load() && missed_.exchange(false)) ask_progress_thread();
+  if (missed_.load() && missed_.exchange(false) && under_way()) worker_->look_again();
 }
 
 // Sleepers count themselves, then look; this side changes what they look at, then reads the count.
-void ProgressEngine::wake_sleepers() {
+void Flow::wake_sleepers() {
   if (sleepers_.load() == 0) return;
   { std::lock_guard lock(mutex_); }
   changed_.notify_all();

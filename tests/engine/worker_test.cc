@@ -1,4 +1,4 @@
-// What the progress thread drops, fails and calls, it does without its lock: the engines' ends come back to it.
+// What the worker drops, fails and calls, it does without its lock: the flows' ends come back to it.
 #include <doctest/doctest.h>
 
 #include <atomic>
@@ -7,8 +7,7 @@
 #include <stdexcept>
 #include <thread>
 
-#include "ring/engine/progress/progress_engine.h"
-#include "ring/engine/progress/progress_thread.h"
+#include "ring/engine/progress/worker.h"
 
 namespace rondo::testing {
 namespace {
@@ -19,18 +18,17 @@ struct Seen {
 
 // One operation is pending until Seen::finish. Its end and its failure give the thread a function, as those of
 // operations do.
-class OneOperation final : public ProgressEngine {
+class OneOperation final : public Flow {
  public:
-  OneOperation(const std::shared_ptr<ProgressThread>& thread, Seen& seen, bool throws)
-      : ProgressEngine(std::make_shared<Doorbell>(std::make_shared<Sleepers>()), thread, {},
-                       std::make_shared<ForkMark>()),
-        thread_(*thread),
+  OneOperation(const std::shared_ptr<Worker>& worker, Seen& seen, bool throws)
+      : Flow(std::make_shared<Doorbell>(std::make_shared<Sleepers>()), worker->shared_from_this(), {},
+             std::make_shared<ForkMark>()),
         seen_(seen),
         throws_(throws) {
     added();
   }
   ~OneOperation() override {
-    thread_.call(std::make_unique<EndCall>(EndCall{[&seen = seen_](const Error&) { seen.called = true; }}));
+    worker().call(std::make_unique<EndCall>(EndCall{[&seen = seen_](const Error&) { seen.called = true; }}));
     seen_.ended = true;
   }
 
@@ -43,18 +41,16 @@ class OneOperation final : public ProgressEngine {
   }
   void tick(Clock::time_point) override {}
   void interrupted() override {}
-  // At first it fails itself, so that the thread's turn ends by an exception; then as engines do.
+  // At first it fails itself, so that the thread's turn ends by an exception; then as flows do.
   void broke(const Error&) override {
     if (!broken_.exchange(true)) throw std::runtime_error("its failure");
     if (seen_.failed.exchange(true)) return;
     throws_ = false;
     ended();
-    thread_.call(std::make_unique<EndCall>(EndCall{[&seen = seen_](const Error&) { seen.called = true; }}));
-    thread_.poke(shared_from_this(), true);
+    worker().call(std::make_unique<EndCall>(EndCall{[&seen = seen_](const Error&) { seen.called = true; }}));
   }
 
  private:
-  ProgressThread& thread_;
   Seen& seen_;
   std::atomic<bool> throws_, broken_{false};
 };
@@ -66,21 +62,21 @@ bool comes(const std::atomic<bool>& flag) {
   return flag;
 }
 
-TEST_CASE("progress thread: an engine that it has last ends without its lock") {
-  const auto thread = std::make_shared<ProgressThread>(WaitPolicy{}, std::make_shared<Sleepers>());
-  thread->start();
+TEST_CASE("worker: a flow that it has last ends without its lock") {
+  const auto worker = Worker::make(WaitPolicy{}, std::make_shared<Sleepers>());
+  worker->start();
   Seen seen;
-  thread->poke(std::make_shared<OneOperation>(thread, seen, false), true);
+  std::make_shared<OneOperation>(worker, seen, false)->leave(Flow::Left::kMovable);
   seen.finish = true;
   REQUIRE(comes(seen.ended));
   REQUIRE(comes(seen.called));
 }
 
-TEST_CASE("progress thread: engines are failed without its lock") {
-  const auto thread = std::make_shared<ProgressThread>(WaitPolicy{}, std::make_shared<Sleepers>());
-  thread->start();
+TEST_CASE("worker: flows are failed without its lock") {
+  const auto worker = Worker::make(WaitPolicy{}, std::make_shared<Sleepers>());
+  worker->start();
   Seen seen;
-  thread->poke(std::make_shared<OneOperation>(thread, seen, true), true);
+  std::make_shared<OneOperation>(worker, seen, true)->leave(Flow::Left::kMovable);
   REQUIRE(comes(seen.failed));
   REQUIRE(comes(seen.called));
 }

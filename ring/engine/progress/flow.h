@@ -1,0 +1,230 @@
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+
+#include "ring/base/caught.h"
+#include "ring/engine/progress/fork_mark.h"
+#include "ring/engine/progress/operation.h"
+#include "ring/engine/progress/vain_polls.h"
+#include "ring/engine/progress/wait_policy.h"
+#include "transport/doorbell.h"
+
+namespace rondo {
+
+class Watch;
+class Worker;
+
+// Why a flow makes a pass.
+enum class Pass : uint8_t {
+  kPolling,      // another will follow soon
+  kBeforeSleep,  // if nothing moves, a thread sleeps on the (edge-triggered) doorbell: leave nothing unread
+};
+
+// A sequence of operations with links of its own: the collectives of a communicator, or its messages. The holder of its
+// lease moves it: a thread that waits, or makes a call, or the worker's own. Only the holder touches links and the
+// operations' memory.
+class Flow : public std::enable_shared_from_this<Flow> {
+ public:
+  Flow(std::shared_ptr<Doorbell> bell, std::shared_ptr<Worker> worker, WaitPolicy policy,
+       std::shared_ptr<const ForkMark> mark);
+  virtual ~Flow();
+
+  // Waits for the operation at most until then, and drives meanwhile: this flow first, and what else is under way in
+  // the join. True if it is done. Any thread. Throws Exception(kInvalid) in a forked child (check_process) and in an
+  // end function.
+  bool wait(const Operation& operation, Clock::time_point until);
+
+  // Takes the lease, for an operation that begins at once; false if another has it or something is under way.
+  bool hold() { return !under_way() && try_acquire(); }
+  // Drives the operation to its end, under the lease from hold(), and gives that back. It was not counted by added().
+  void run_held(const Operation& operation);
+
+  // Something has changed that the holder must see (a failure, a new operation that is left to the worker). Any thread,
+  // never blocks for longer than one pass.
+  void notify();
+
+  // The caller's thread leaves what is under way to the worker. kMovable: some of it can go on at once, and no peer
+  // rings for it. Without the lease. Any thread.
+  enum class Left : uint8_t { kWaits, kMovable };
+  void leave(Left left);
+
+  // Throws Exception(kInvalid) in a forked child: what is under way is the parent's.
+  void check_process() const;
+  Worker& worker() const { return *worker_; }
+
+  // A pass over what is under way, by a thread of the caller's that asks whether one of its operations is done. Any
+  // thread.
+  void look();
+
+  // Operations are not done yet. Any thread.
+  bool under_way() const { return pending_.load() > 0 || begun_.load() > 0; }
+
+  // --- for the worker
+  // Something was thrown on its thread while it dealt with this flow.
+  void failed_on_thread(const Error& error) { broke(error); }
+  // One pass, if the lease is free. True if anything moved.
+  bool try_drive(Pass pass = Pass::kPolling);
+  // The thread that asks is about to sleep, and is to be rung for this flow, too. Where another thread has the lease,
+  // that one says so when it gives the lease back (Worker::look_again). True if anything moved.
+  bool arm(const Sleep& sleep);
+  // The same of the thread that has the lease, which it keeps while it sleeps.
+  bool arm_own(const Sleep& sleep);
+  void woke(const Sleep& sleep);
+  void woke_own(const Sleep& sleep);
+  int descriptor() const { return bell_->descriptor(); }
+
+ protected:
+  // One pass over everything that can move now; under the lease. True if anything moved.
+  virtual bool step(Pass pass) = 0;
+  // Called now and then while nothing moves, for deadlines and stalls; under the lease.
+  virtual void tick(Clock::time_point now) = 0;
+  // The program wants a wait of this thread to end (rondo/interrupt.h): fails the communicator. Without the lease.
+  virtual void interrupted() = 0;
+  // Something was thrown that nobody expects (no memory, say): fails the communicator. With the lease or without.
+  virtual void broke(const Error& error) = 0;
+
+  Doorbell& own_bell() { return *bell_; }
+  int passes_without_clock() const { return policy_.crowded ? 1 : 64; }  // some 2 us
+
+  // Operations not yet done; kept by the derived class. Counted before an operation can be seen by step().
+  void added() { pending_.fetch_add(1); }
+  // After complete() or fail(): wakes those who wait without the lease.
+  void ended();
+  // The same under the lease, without a locked instruction. The end calls wake_sleepers(), too.
+  void added_by_holder() { begun_.store(begun_.load(std::memory_order_relaxed) + 1, std::memory_order_release); }
+  void ended_by_holder() { begun_.store(begun_.load(std::memory_order_relaxed) - 1, std::memory_order_release); }
+  bool any_begun() const { return begun_.load() > 0; }
+  void wake_sleepers();
+
+  // A call that does not wait has moved what it could of this flow, all of it or only its own part: it makes a pass
+  // over what else is under way in the join. Without the lease.
+  enum class Moved : uint8_t { kAll, kOwnPart };
+  void pass_beside(Moved moved);
+  // The flow is over: what the worker has of it is dropped at once.
+  void leave_worker();
+  // A done() or probe() has found nothing: after some of them unexpected messages are read.
+  void found_nothing();
+
+  // If the lease is free: begin(), passes until done() or until a wait is due to look at the clock, end(); all of it
+  // under the lease. False if another thread has it; then nothing has happened.
+  template <typename Begin, typename Done, typename End>
+  bool poll_if_free(Begin begin, Done done, End end) {
+    if (!try_acquire()) return false;
+    {
+      const Lease lease(*this);
+      begin();
+      for (int pass = 0; pass < passes_without_clock() && !done(); ++pass) {
+        if (!guarded_step(Pass::kPolling)) pause_core();
+      }
+      end();
+      count_polled();
+    }
+    return true;
+  }
+
+  // Under the lease: a wait ends without a sleep.
+  void count_polled();
+  // Runs `action`, which must be short, under the lease if that is free, beside whatever is under way. False: nothing
+  // has happened.
+  template <typename Action>
+  bool if_free(Action action) {
+    if (!try_acquire()) return false;
+    const Lease lease(*this);
+    action();
+    return true;
+  }
+
+  // Runs `action`, which must be short and not throw, under the lease: here, or in the next pass of the thread that has
+  // it, and may have it for as long as it waits.
+  template <typename Action>
+  void ask_holder(Action action) {
+    struct Asked final : Errand {
+      explicit Asked(Action& of) : action(of) {}
+      void run() override { action(); }
+      Action& action;
+    } asked(action);
+    await(asked);
+  }
+
+  // Runs `action` under the lease, after its holder has given it back (destroy).
+  template <typename Action>
+  void with_lease(Action action) {
+    acquire();
+    const Lease lease(*this);
+    action();
+  }
+
+ private:
+  friend class Worker;
+  // Something that a thread asks the holder of the lease to do; on its stack.
+  struct Errand {
+    virtual void run() = 0;
+    std::atomic<bool> done{false};
+    Errand* next = nullptr;
+
+   protected:
+    ~Errand() = default;
+  };
+  // Gives back what try_acquire() or acquire() took.
+  struct Lease {
+    explicit Lease(Flow& of) : flow(of) {}
+    ~Lease() { flow.release(); }
+    Lease(const Lease&) = delete;
+    Flow& flow;
+  };
+
+  // step() and tick(); nothing passes them, since operations may lie on the stack of the thread that waits.
+  bool guarded_step(Pass pass) {
+    try {
+      if (errands_.load(std::memory_order_relaxed) != nullptr) run_errands();
+      return step(pass);
+    } catch (...) {
+      broke(caught());
+      return true;
+    }
+  }
+  void guarded_tick(Clock::time_point now) {
+    try {
+      tick(now);
+    } catch (...) {
+      broke(caught());
+    }
+  }
+  bool try_acquire() { return !held_.exchange(true); }  // sequentially consistent, for arm()
+  void acquire();
+  void release();
+  void await(Errand& errand);
+  void run_errands();
+  void drive(const Operation& operation, Clock::time_point until, Clock::time_point& ask_at, Watch& watch);
+  void ask_whether_to_end(Clock::time_point& ask_at);
+  bool rest(Clock::time_point until, Clock::duration& nap, Watch& watch);
+  void go_home_at_times(Clock::time_point now);
+
+  std::shared_ptr<Doorbell> bell_;        // shared with the fabric, which rings it from its own thread
+  std::shared_ptr<const ForkMark> mark_;  // the communicator's
+  const std::shared_ptr<Worker> worker_;  // shared by all flows of the join
+  WaitPolicy policy_;
+  std::atomic<bool> held_{false};
+  std::atomic<bool> listed_{false};  // the worker has it in its list; under the worker's lock
+  std::atomic<bool> missed_{false};  // a sleeper may not be rung for this flow: it looks again once the lease is free
+  // Of the holder: when it last looked on which core it runs, and the least time until it looks again. A move costs
+  // some 10 us.
+  Clock::time_point moved_home_{};
+  Clock::duration between_moves_ = std::chrono::milliseconds(20);
+  VainPolls polls_;      // of the holder
+  uint32_t polled_ = 0;  // waits since the last sleep; of the holder
+  std::atomic<int> pending_{0};
+  std::atomic<uint32_t> begun_{0};  // stored by the holder
+  // Threads that wait while another holds the lease.
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::atomic<int> sleepers_{0};
+  std::atomic<Errand*> errands_{nullptr};  // newest first; of threads that wait for them
+};
+
+}  // namespace rondo
