@@ -6,6 +6,7 @@
 
 #include "ring/base/cores.h"
 #include "ring/base/interrupt.h"
+#include "ring/engine/progress/watch.h"
 #include "ring/engine/progress/worker.h"
 
 namespace rondo {
@@ -193,7 +194,7 @@ void Flow::pass_beside(Moved moved) {
 
 void Flow::leave(Left left) {
   if (!under_way()) return;
-  if (!listed_.load()) worker_->list(*this);
+  listed_.load() ? worker_->wake_if_left() : worker_->list(*this);
   if (left == Left::kMovable) worker_->take_over();
 }
 

@@ -65,6 +65,12 @@ class Flow : public std::enable_shared_from_this<Flow> {
   bool under_way() const { return pending_.load() > 0 || begun_.load() > 0; }
 
   // --- for the worker
+  // Nothing is under way of what was counted before the last holder gave the lease back: who counts an operation gives
+  // the lease back, and then asks what the worker does.
+  bool idle() const {
+    static_cast<void>(held_.load());
+    return !under_way();
+  }
   // Something was thrown on its thread while it dealt with this flow.
   void failed_on_thread(const Error& error) { broke(error); }
   // One pass, if the lease is free. True if anything moved.

@@ -1,43 +1,34 @@
 #include "ring/engine/progress/worker.h"
 
 #include <sched.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <iterator>
-#include <new>
 #include <utility>
 
 #include "ring/base/caught.h"
-#include "ring/base/log.h"
 #include "ring/base/own_thread.h"
+#include "ring/engine/progress/watch.h"
 
 namespace rondo {
 
 namespace {
 
-// Static and behind functions: gold links a hidden thread-local variable of another file to offset 0 of the shared
-// library's block (binutils 2.40).
-thread_local bool calling_functions = false;
-
 // The longest sleep with the watch, as in flow.cc: deadlines and stalls are noticed within it.
 constexpr std::chrono::milliseconds kLongestSleep{20};
 // The longest sleep of the thread while it has nothing to do.
 constexpr std::chrono::minutes kLongestIdleSleep{1};
-// A flow with nothing under way stays in the list for so many looks of the thread: to list it anew wakes the thread.
+// The thread goes on looking for so long after it was needed, since to wake it costs the caller's thread some
+// microseconds. Then flows with nothing under way leave the list.
 constexpr int kIdleLooks = 8;
 // done() and probe() read unexpected messages once in so many calls that find nothing: a read takes locks.
 constexpr uint32_t kVainCallsPerRead = 32;
 
 }  // namespace
 
-bool in_end_function() { return calling_functions; }
-
-void refuse_wait_of_this_thread() {
-  if (!calling_functions) return;
-  throw Exception(ErrorCode::kInvalid, "a function of on_end() must not wait: start calls by their asynchronous forms");
-}
-
-// --- Worker
+Worker::Worker(WaitPolicy policy, std::shared_ptr<Sleepers> sleepers)
+    : policy_(policy), pid_(::getpid()), sleepers_(std::move(sleepers)) {}
 
 std::shared_ptr<Worker> Worker::make(WaitPolicy policy, std::shared_ptr<Sleepers> sleepers) {
   auto worker = std::make_shared<Worker>(policy, std::move(sleepers));
@@ -53,8 +44,10 @@ void Worker::start() {
   started_.store(true, std::memory_order_release);
 }
 
-// An end function that had the last communicator stops its own thread, which ends after it.
+// An end function that had the last communicator stops its own thread, which ends after it. In a forked child there is
+// no such thread, and another one of the parent's may have had the lock.
 void Worker::stop() noexcept {
+  if (::getpid() != pid_) return thread_.joinable() ? thread_.detach() : void();
   std::thread ends;
   {
     std::lock_guard lock(mutex_);
@@ -95,7 +88,11 @@ bool Worker::busy_beside(const Flow& own) const {
 
 void Worker::look_again() {
   watch_bell_.ring();
-  if (sound_asleep_.load() && busy()) bell_.ring();
+  wake_if_left();
+}
+
+void Worker::wake_if_left() {
+  if (sound_asleep_.load() && holder_.load() == Holder::kNobody) bell_.ring();
 }
 
 // Flows that have nothing under way leave the list. First they are not listed, then the second look: who starts an
@@ -105,10 +102,9 @@ void Worker::drop_idle() {
   std::lock_guard lock(mutex_);
   dropped.reserve(flows_.size());
   const auto idle = std::stable_partition(flows_.begin(), flows_.end(), [](const auto& flow) {
-    if (flow->under_way()) return true;
+    if (!flow->idle()) return true;
     flow->listed_.store(false);
-    static_cast<void>(flow->held_.load());  // what its last holder counted is seen
-    if (!flow->under_way()) return false;
+    if (flow->idle()) return false;
     flow->listed_.store(true);
     return true;
   });
@@ -120,6 +116,7 @@ void Worker::drop_idle() {
 
 // The thread has ended, or there was none.
 void Worker::close() {
+  end_functions_.close();
   std::vector<std::shared_ptr<Flow>> dropped;  // ended without the lock
   std::lock_guard lock(mutex_);
   over_ = true;
@@ -129,9 +126,11 @@ void Worker::close() {
   version_.fetch_add(1);
 }
 
-bool Worker::any_under_way() {
+// Flows are under way, and no sleeper is rung for them.
+bool Worker::needed() {
+  if (holder_.load() == Holder::kAsleep) return false;
   std::lock_guard lock(mutex_);
-  return std::any_of(flows_.begin(), flows_.end(), [](const auto& flow) { return flow->under_way(); });
+  return std::any_of(flows_.begin(), flows_.end(), [](const auto& flow) { return !flow->idle(); });
 }
 
 std::vector<std::shared_ptr<Flow>> Worker::flows() {
@@ -181,62 +180,11 @@ void Worker::found_nothing(const Flow& own) {
 }
 
 void Worker::call(std::unique_ptr<EndCall> call) noexcept {
-  {
-    std::lock_guard lock(mutex_);
-    if (!over_) {
-      call->next = nullptr;
-      (last_call_ != nullptr ? last_call_->next : first_call_) = call.get();
-      last_call_ = call.release();
-      ++calls_asked_;
-    }
-  }
-  if (call) return run_function(*call);
+  end_functions_.add(std::move(call));
   bell_.ring();
 }
 
-void Worker::finish_calls() {
-  std::unique_lock lock(mutex_);
-  called_.wait(lock, [this, asked = calls_asked_] { return calls_done_ >= asked; });
-}
-
-bool Worker::called_for() {
-  if (stopping_.load() || asked_.load()) return true;
-  std::lock_guard lock(mutex_);
-  return first_call_ != nullptr;
-}
-
-void Worker::run_function(EndCall& call) noexcept {
-  try {
-    call.run();
-  } catch (...) {
-    // Of an operation without a flow: there is no communicator that could fail.
-    Logger().warn("a function of on_end() has thrown: " + caught().message);
-  }
-}
-
-void Worker::call_functions() {
-  EndCall* calls = nullptr;
-  {
-    std::lock_guard lock(mutex_);
-    if (first_call_ == nullptr) return;
-    std::swap(calls, first_call_);
-    last_call_ = nullptr;
-  }
-  calling_functions = true;
-  threads_in_end_functions.fetch_add(1);
-  uint64_t done = 0;
-  for (; calls != nullptr; ++done) {
-    const std::unique_ptr<EndCall> call(std::exchange(calls, calls->next));
-    run_function(*call);
-  }
-  threads_in_end_functions.fetch_sub(1);
-  calling_functions = false;
-  {
-    std::lock_guard lock(mutex_);
-    calls_done_ += done;
-  }
-  called_.notify_all();
-}
+bool Worker::called_for() { return stopping_.load() || asked_.load() || end_functions_.any(); }
 
 void Worker::run() {
   Watch watch(*this, nullptr);
@@ -250,13 +198,12 @@ void Worker::run() {
   }
   watch.give_up();
   close();
-  call_functions();
 }
 
 // One turn of the thread: a pass with the watch, or a sleep.
 void Worker::turn(Watch& watch, VainPolls& polls) {
   using Next = VainPolls::Next;
-  call_functions();
+  end_functions_.run();
   const uint32_t attention = attention_.load(std::memory_order_relaxed);
   const bool attended = std::exchange(seen_, attention) != attention;
   const bool asked = asked_.load() && asked_.exchange(false);
@@ -285,16 +232,16 @@ void Worker::turn(Watch& watch, VainPolls& polls) {
   }
 }
 
-// Sleeps until the next look, or until it is rung where nothing is under way or another sleeper has the watch.
+// Sleeps until the next look, or, where it was not needed for some looks, until it is rung.
 void Worker::stand_aside() {
-  idle_looks_ = any_under_way() ? 0 : idle_looks_ + 1;
-  if (idle_looks_ >= kIdleLooks) drop_idle();
+  idle_looks_ = needed() ? 0 : idle_looks_ + 1;
+  bool sound = idle_looks_ >= kIdleLooks;
+  if (sound) drop_idle();
   Sleep sleep(*sleepers_);
   bell_.arm(sleep);
-  // First it says so, then it looks: who gives up the watch, or lists a flow, reads it afterwards.
-  sound_asleep_.store(true);
-  const bool sound = !busy() || holder_.load() == Holder::kAsleep;
-  if (!sound) sound_asleep_.store(false);
+  // First it says so, then it looks: who gives up the watch, or leaves an operation, reads it afterwards.
+  sound_asleep_.store(sound);
+  if (sound && needed()) sound_asleep_.store(sound = false);
   Error error;
   if (!called_for()) {
     error = sleep.wait({}, Clock::now() + (sound ? Clock::duration(kLongestIdleSleep) : Clock::duration(aside_)));
@@ -308,102 +255,6 @@ void Worker::stand_aside() {
 // Without the lock: a flow that fails comes back here, and gives the thread functions.
 void Worker::fail_all(const Error& error) {
   for (const auto& flow : flows()) flow->failed_on_thread(error);
-}
-
-// --- Watch
-
-bool Watch::take() {
-  auto nobody = Worker::Holder::kNobody;
-  if (!held_ && worker_.holder_.load(std::memory_order_relaxed) == nobody) {
-    held_ = worker_.holder_.compare_exchange_strong(nobody, Worker::Holder::kAwake);
-  }
-  return held_;
-}
-
-void Watch::give_up() {
-  if (!held_) return;
-  flows_.clear();
-  version_ = 0;
-  held_ = false;
-  worker_.holder_.store(Worker::Holder::kNobody);
-  if (worker_.sound_asleep_.load() && worker_.busy()) worker_.bell_.ring();
-}
-
-// Its list is the worker's. False: there is no memory for that.
-bool Watch::known() {
-  if (version_ == worker_.version_.load()) return true;
-  try {
-    std::lock_guard lock(worker_.mutex_);
-    flows_ = worker_.flows_;
-    version_ = worker_.version_.load();
-  } catch (const std::bad_alloc&) {
-    return false;
-  }
-  return true;
-}
-
-bool Watch::under_way() {
-  known();
-  return std::any_of(flows_.begin(), flows_.end(),
-                     [&](const auto& flow) { return flow.get() != own_ && flow->under_way(); });
-}
-
-bool Watch::pass(Pass pass) {
-  known();
-  bool moved = false;
-  for (const auto& flow : flows_) {
-    if (flow.get() != own_ && flow->under_way()) moved |= flow->try_drive(pass);
-  }
-  return moved;
-}
-
-bool Watch::sleep(Doorbell* bell, Clock::time_point until, Error& error) {
-  Sleep sleep(*worker_.sleepers_);
-  const bool quiet = arm(sleep, bell);
-  if (quiet) error = sleep.wait(watched_, until);
-  woke(sleep, bell);
-  return quiet;
-}
-
-// Flows that are idle, too: whoever starts an operation there does not ring. True: it may sleep.
-bool Watch::arm(const Sleep& sleep, Doorbell* bell) {
-  armed_ = 0;
-  watched_.clear();
-  if (held_ && !known()) return false;
-  try {
-    watched_.reserve(flows_.size() + 1);
-  } catch (const std::bad_alloc&) {
-    return false;
-  }
-  if (bell != nullptr) bell->arm(sleep);
-  bool moved = false;
-  if (own_ != nullptr) {
-    moved = own_->arm_own(sleep);
-    watched_.push_back(own_->descriptor());
-  }
-  if (held_) {
-    worker_.watch_bell_.arm(sleep);
-    for (; armed_ < flows_.size(); ++armed_) {
-      Flow& flow = *flows_[armed_];
-      if (&flow == own_) continue;
-      moved |= flow.arm(sleep);
-      watched_.push_back(flow.descriptor());
-    }
-    worker_.holder_.store(Worker::Holder::kAsleep);
-    moved |= version_ != worker_.version_.load();
-  }
-  if (bell != nullptr) moved |= worker_.called_for();
-  return !moved;
-}
-
-void Watch::woke(const Sleep& sleep, Doorbell* bell) {
-  if (held_) worker_.holder_.store(Worker::Holder::kAwake);
-  for (size_t i = 0; i < armed_; ++i) {
-    if (flows_[i].get() != own_) flows_[i]->woke(sleep);
-  }
-  if (held_) worker_.watch_bell_.disarm(sleep);
-  if (own_ != nullptr) own_->woke_own(sleep);
-  if (bell != nullptr) bell->disarm(sleep);
 }
 
 }  // namespace rondo

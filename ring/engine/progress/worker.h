@@ -2,27 +2,16 @@
 
 #include <atomic>
 #include <chrono>
-#include <condition_variable>
 #include <cstdint>
 #include <memory>
 #include <mutex>
 #include <thread>
 #include <vector>
 
+#include "ring/engine/progress/end_functions.h"
 #include "ring/engine/progress/flow.h"
 
 namespace rondo {
-
-// Threads that are in a function of Worker::call().
-inline std::atomic<int> threads_in_end_functions{0};
-// This thread is one of them.
-bool in_end_function();
-void refuse_wait_of_this_thread();
-// Throws Exception(kInvalid) in such a function: while it waited, nothing would go on. Every blocking call asks, so it
-// costs a load where no such function runs.
-inline void refuse_wait_in_end_function() {
-  if (threads_in_end_functions.load(std::memory_order_relaxed) != 0) refuse_wait_of_this_thread();
-}
 
 // One a join: it knows the flows with something under way, and sees to it that they are moved.
 // - A thread that waits moves its own flow, and, with the watch (below), all the others.
@@ -33,7 +22,7 @@ inline void refuse_wait_in_end_function() {
 // It also calls the functions of Work::on_end(), on its thread.
 class Worker : public std::enable_shared_from_this<Worker> {
  public:
-  Worker(WaitPolicy policy, std::shared_ptr<Sleepers> sleepers) : policy_(policy), sleepers_(std::move(sleepers)) {}
+  Worker(WaitPolicy policy, std::shared_ptr<Sleepers> sleepers);
   Worker(const Worker&) = delete;
   Worker& operator=(const Worker&) = delete;
   // For the communicators of a join, which share it: its thread ends with the last of them. Flows may outlive that.
@@ -59,6 +48,8 @@ class Worker : public std::enable_shared_from_this<Worker> {
   void attended() { attention_.store(attention_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed); }
   // A flow that a sleeper could not watch, or not any more, is free again.
   void look_again();
+  // Something is under way in a listed flow, perhaps without a thread that looks after it.
+  void wake_if_left();
   // The flow gets messages, unexpected ones among them: messages that no receive waits for. A rank that waits for long
   // reads them: the peer that it waits for may itself wait until its message is read.
   void add_inbox(const std::shared_ptr<Flow>& flow);
@@ -73,7 +64,7 @@ class Worker : public std::enable_shared_from_this<Worker> {
   // Requires start(). Any thread.
   void call(std::unique_ptr<EndCall> call) noexcept;
   // Waits until what call() got before has been called. Not in such a function.
-  void finish_calls();
+  void finish_calls() { end_functions_.wait(); }
 
   // The thread keeps aside so long at first, then twice as long each time, since a look takes the caller's core for
   // some 25 us.
@@ -92,16 +83,15 @@ class Worker : public std::enable_shared_from_this<Worker> {
   void run();
   void turn(Watch& watch, VainPolls& polls);
   void stand_aside();
-  bool any_under_way();
+  bool needed();
   void drop_idle();
   void close();
   void fail_all(const Error& error);
   std::vector<std::shared_ptr<Flow>> flows();
-  static void run_function(EndCall& call) noexcept;
-  void call_functions();
   bool called_for();
 
   const WaitPolicy policy_;
+  const int pid_;
   const std::shared_ptr<Sleepers> sleepers_;  // the fabric's
   Doorbell bell_{sleepers_};                  // of the thread
   Doorbell watch_bell_{sleepers_};            // of a sleeper with the watch
@@ -119,50 +109,12 @@ class Worker : public std::enable_shared_from_this<Worker> {
   int idle_looks_ = 0;
   std::chrono::microseconds aside_ = kAside;
 
+  EndFunctions end_functions_;
   std::mutex mutex_;                          // of what follows, and of the thread's start
   std::vector<std::shared_ptr<Flow>> flows_;  // shared: an operation under way outlives its communicator's handle
   std::vector<std::weak_ptr<Flow>> inboxes_;
-  EndCall *first_call_ = nullptr, *last_call_ = nullptr;  // owned
-  uint64_t calls_asked_ = 0, calls_done_ = 0;
-  std::condition_variable called_;
   std::thread thread_;
   bool over_ = false;  // there is no thread any more, and none starts
-};
-
-// Looks after the flows under way beside a thread's own, while no other thread does: one thread of a join at a time.
-// Lies on the stack of a thread that waits. Nothing is thrown.
-class Watch {
- public:
-  // own: moved by the thread itself, under its lease; null: none.
-  Watch(Worker& worker, Flow* own) : worker_(worker), own_(own) {}
-  ~Watch() { give_up(); }
-  Watch(const Watch&) = delete;
-  Watch& operator=(const Watch&) = delete;
-
-  bool held() const { return held_; }
-  // False: another thread has it.
-  bool take();
-  void give_up();
-  // A flow is under way beside the own one. Requires held().
-  bool under_way();
-  // A pass over the flows under way beside the own one. True if anything moved. Requires held().
-  bool pass(Pass pass);
-  // Sleeps until rung for the own flow, with the watch for all flows, and for `bell`, if there is one; until the
-  // deadline, or for no reason. False: something moved before it could fall asleep. An error: it cannot sleep any more.
-  bool sleep(Doorbell* bell, Clock::time_point until, Error& error);
-
- private:
-  bool known();
-  bool arm(const Sleep& sleep, Doorbell* bell);
-  void woke(const Sleep& sleep, Doorbell* bell);
-
-  Worker& worker_;
-  Flow* const own_;
-  bool held_ = false;
-  uint32_t version_ = 0;                      // of flows_
-  std::vector<std::shared_ptr<Flow>> flows_;  // shared with the worker
-  size_t armed_ = 0;                          // as many of them
-  std::vector<int> watched_;
 };
 
 }  // namespace rondo

@@ -1,0 +1,108 @@
+#include "ring/engine/progress/watch.h"
+
+#include <algorithm>
+#include <mutex>
+#include <new>
+
+#include "ring/engine/progress/flow.h"
+#include "ring/engine/progress/worker.h"
+
+namespace rondo {
+
+bool Watch::take() {
+  auto nobody = Worker::Holder::kNobody;
+  if (!held_ && worker_.holder_.load(std::memory_order_relaxed) == nobody) {
+    held_ = worker_.holder_.compare_exchange_strong(nobody, Worker::Holder::kAwake);
+  }
+  return held_;
+}
+
+void Watch::give_up() {
+  if (!held_) return;
+  held_ = false;
+  worker_.holder_.store(Worker::Holder::kNobody);
+  // First the watch is free, then the look: who lists a flow does so, and then asks whether it is.
+  const auto idle = [](const auto& flow) { return flow->idle(); };
+  if (!known() || !std::all_of(flows_.begin(), flows_.end(), idle)) worker_.wake_if_left();
+  flows_.clear();
+  version_ = 0;
+}
+
+// Its list is the worker's. False: there is no memory for that.
+bool Watch::known() {
+  if (version_ == worker_.version_.load()) return true;
+  try {
+    std::lock_guard lock(worker_.mutex_);
+    flows_ = worker_.flows_;
+    version_ = worker_.version_.load();
+  } catch (const std::bad_alloc&) {
+    return false;
+  }
+  return true;
+}
+
+bool Watch::under_way() {
+  known();
+  return std::any_of(flows_.begin(), flows_.end(),
+                     [&](const auto& flow) { return flow.get() != own_ && flow->under_way(); });
+}
+
+bool Watch::pass(Pass pass) {
+  known();
+  bool moved = false;
+  for (const auto& flow : flows_) {
+    if (flow.get() != own_ && flow->under_way()) moved |= flow->try_drive(pass);
+  }
+  return moved;
+}
+
+bool Watch::sleep(Doorbell* bell, Clock::time_point until, Error& error) {
+  Sleep sleep(*worker_.sleepers_);
+  const bool quiet = arm(sleep, bell);
+  if (quiet) error = sleep.wait(watched_, until);
+  woke(sleep, bell);
+  return quiet;
+}
+
+// Flows that are idle, too: whoever starts an operation there does not ring. True: it may sleep.
+bool Watch::arm(const Sleep& sleep, Doorbell* bell) {
+  armed_ = 0;
+  watched_.clear();
+  if (held_ && !known()) return false;
+  try {
+    watched_.reserve(flows_.size() + 1);
+  } catch (const std::bad_alloc&) {
+    return false;
+  }
+  if (bell != nullptr) bell->arm(sleep);
+  bool moved = false;
+  if (own_ != nullptr) {
+    moved = own_->arm_own(sleep);
+    watched_.push_back(own_->descriptor());
+  }
+  if (held_) {
+    worker_.watch_bell_.arm(sleep);
+    for (; armed_ < flows_.size(); ++armed_) {
+      Flow& flow = *flows_[armed_];
+      if (&flow == own_) continue;
+      moved |= flow.arm(sleep);
+      watched_.push_back(flow.descriptor());
+    }
+    worker_.holder_.store(Worker::Holder::kAsleep);
+    moved |= version_ != worker_.version_.load();
+  }
+  if (bell != nullptr) moved |= worker_.called_for();
+  return !moved;
+}
+
+void Watch::woke(const Sleep& sleep, Doorbell* bell) {
+  if (held_) worker_.holder_.store(Worker::Holder::kAwake);
+  for (size_t i = 0; i < armed_; ++i) {
+    if (flows_[i].get() != own_) flows_[i]->woke(sleep);
+  }
+  if (held_) worker_.watch_bell_.disarm(sleep);
+  if (own_ != nullptr) own_->woke_own(sleep);
+  if (bell != nullptr) bell->disarm(sleep);
+}
+
+}  // namespace rondo
