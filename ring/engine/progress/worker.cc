@@ -22,6 +22,9 @@ constexpr std::chrono::minutes kLongestIdleSleep{1};
 // The thread goes on looking for so long after it was needed, since to wake it costs the caller's thread some
 // microseconds. Then flows with nothing under way leave the list.
 constexpr int kIdleLooks = 8;
+// A rank that makes a pass this often moves large messages nearly as fast as a thread that does nothing else: a pass
+// moves what lies between two ranks.
+constexpr std::chrono::microseconds kBetweenPasses{50};
 // done() and probe() read unexpected messages once in so many calls that find nothing: a read takes locks.
 constexpr uint32_t kVainCallsPerRead = 32;
 
@@ -204,22 +207,25 @@ void Worker::run() {
 void Worker::turn(Watch& watch, VainPolls& polls) {
   using Next = VainPolls::Next;
   end_functions_.run();
-  const uint32_t attention = attention_.load(std::memory_order_relaxed);
-  const bool attended = std::exchange(seen_, attention) != attention;
-  const bool asked = asked_.load() && asked_.exchange(false);
+  const auto now = Clock::now();
+  const Attention paid = attention(now);
   const bool had = watch.held();
-  if ((attended && !asked) || !busy() || !watch.take() || !watch.under_way()) {
+  if (paid == Attention::kOften || !busy() || !watch.take() || !watch.under_way()) {
+    watch.give_up();
+    return stand_aside();
+  }
+  if (!had) polls.begin();
+  if (watch.pass(Pass::kPolling)) {
+    polls.moved();
+    aside_ = kAside;
+    return;
+  }
+  if (!polls.vain()) return;
+  if (paid == Attention::kSeldom) {
     watch.give_up();
     return stand_aside();
   }
   aside_ = kAside;
-  if (!had) polls.begin();
-  if (watch.pass(Pass::kPolling)) {
-    polls.moved();
-    return;
-  }
-  if (!polls.vain()) return;
-  const auto now = Clock::now();
   const Next next = polls.next(now);
   if (next == Next::kYield) {
     sched_yield();
@@ -230,6 +236,18 @@ void Worker::turn(Watch& watch, VainPolls& polls) {
     if (!error.ok()) fail_all(error);
     if (Clock::now() - now >= kLongestSleep) read_inboxes(nullptr);
   }
+}
+
+// Looked at anew each kAside, or when take_over() asks for the thread whatever others do.
+Worker::Attention Worker::attention(Clock::time_point now) {
+  const auto since = std::chrono::duration_cast<std::chrono::microseconds>(now - looked_at_);
+  const bool asked = asked_.load() && asked_.exchange(false);
+  if (since < kAside && !asked) return paid_;
+  const uint32_t passes = attention_.load(std::memory_order_relaxed);
+  const uint32_t grown = passes - std::exchange(looked_passes_, passes);
+  looked_at_ = now;
+  if (asked || grown == 0) return paid_ = Attention::kNone;
+  return paid_ = grown >= since / kBetweenPasses ? Attention::kOften : Attention::kSeldom;
 }
 
 // Sleeps until the next look, or, where it was not needed for some looks, until it is rung.
@@ -246,6 +264,10 @@ void Worker::stand_aside() {
   if (!called_for()) {
     error = sleep.wait({}, Clock::now() + (sound ? Clock::duration(kLongestIdleSleep) : Clock::duration(aside_)));
     aside_ = sound ? kAside : std::min(2 * aside_, kLongestAside);
+  }
+  if (sound) {  // who has rung may wait next
+    paid_ = Attention::kOften;
+    looked_at_ = Clock::now();
   }
   sound_asleep_.store(false);
   bell_.disarm(sleep);

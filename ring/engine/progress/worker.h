@@ -17,8 +17,8 @@ namespace rondo {
 // - A thread that waits moves its own flow, and, with the watch (below), all the others.
 // - Where none waits, the worker's own thread does the same, as a waiter that waits for nothing.
 // - Calls that do not wait make a pass over the other flows.
-// - While the caller's threads make such passes (attention), the own thread keeps aside: it only looks now and then
-//   whether they still do. It sleeps for good while nothing is under way, or while a thread sleeps with the watch.
+// - While the caller's threads make passes over all of them (attention), the own thread only looks now and then what
+//   moves, and is not rung. It sleeps for good while nothing is under way, or while a thread sleeps with the watch.
 // It also calls the functions of Work::on_end(), on its thread.
 class Worker : public std::enable_shared_from_this<Worker> {
  public:
@@ -79,8 +79,16 @@ class Worker : public std::enable_shared_from_this<Worker> {
     kAsleep,  // and is rung for all of them
   };
 
+  // How often the caller's threads make passes over all that is under way.
+  enum class Attention : uint8_t {
+    kNone,
+    kSeldom,  // the thread looks now and then, and goes on while something moves; it is not rung
+    kOften    // it would only be in their way
+  };
+
   void stop() noexcept;
   void run();
+  Attention attention(Clock::time_point now);
   void turn(Watch& watch, VainPolls& polls);
   void stand_aside();
   bool needed();
@@ -96,16 +104,18 @@ class Worker : public std::enable_shared_from_this<Worker> {
   Doorbell bell_{sleepers_};                  // of the thread
   Doorbell watch_bell_{sleepers_};            // of a sleeper with the watch
   std::atomic<Holder> holder_{Holder::kNobody};
-  std::atomic<uint32_t> attention_{0};
-  std::atomic<uint32_t> listed_{0};   // as many as flows_
-  std::atomic<uint32_t> version_{0};  // of flows_
+  std::atomic<uint32_t> attention_{0};  // passes
+  std::atomic<uint32_t> listed_{0};     // as many as flows_
+  std::atomic<uint32_t> version_{0};    // of flows_
   std::atomic<uint32_t> vain_calls_{0};
   std::atomic<bool> sound_asleep_{false};  // the thread: until it is rung
   std::atomic<bool> asked_{false};         // take_over()
   std::atomic<bool> started_{false}, stopping_{false};
 
   // Of the thread.
-  uint32_t seen_ = 0;  // of attention_
+  Attention paid_ = Attention::kNone;
+  Clock::time_point looked_at_{};  // at the attention; then it was:
+  uint32_t looked_passes_ = 0;
   int idle_looks_ = 0;
   std::chrono::microseconds aside_ = kAside;
 
