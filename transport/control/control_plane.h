@@ -112,7 +112,7 @@ class ControlPlane {
  private:
   struct OpenCommunicator {
     CommunicatorEvents* events = nullptr;
-    std::shared_ptr<Doorbell> doorbell, p2p_doorbell;  // shared with the flows
+    std::shared_ptr<Doorbell> doorbell, p2p_doorbell;  // shared with the progress engines
     bool delivering = false;
   };
 

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <utility>
 
 #include "ring/base/caught.h"
@@ -157,75 +158,94 @@ bool Messages::attempt(const Action& action) noexcept {
 }
 
 Message Messages::run(std::span<const P2pCall> calls, std::chrono::milliseconds limit) {
+  std::array<std::optional<MessageOperation>, 2> operations;
   Message moved;
-  const size_t over = run_at_once(calls, moved);
-  if (over < calls.size()) return run_operations(calls.subspan(over), limit);
-  pass_beside(Moved::kOwnPart);
-  return moved;
-}
-
-// One or two calls that are not over at once.
-Message Messages::run_operations(std::span<const P2pCall> calls, std::chrono::milliseconds limit) {
-  MessageOperation last(calls.back(), limit);
-  MessageOperation* const alone[] = {&last};
-  if (calls.size() == 1) return run_queued(alone);
-  MessageOperation first(calls.front(), limit);
-  MessageOperation* const both[] = {&first, &last};
-  return run_queued(both);
-}
-
-// The short way of a blocking call: how many of them, from the first one on, end within some 2 us, beside receives that
-// wait. What does not has not begun.
-size_t Messages::run_at_once(std::span<const P2pCall> calls, Message& moved) {
   size_t over = 0;
-  if (context_->observed.on()) return over;
-  if_free([&] {
-    if (ended_ || news_.load() || context_->failure.get() != nullptr) return;
-    try {
-      while (over < calls.size() && at_once(calls[over], moved) == P2pAtOnce::kOver) ++over;
-    } catch (...) {  // the queued way ends them with the failure
-      context_->fail(caught());
-    }
-    moved_bytes_.store(p2p_->moved_bytes(), std::memory_order_relaxed);
-    count_polled();
+  const bool held = if_free([&] {
+    over = at_once(calls, passes_without_clock(), moved);
+    if (over == calls.size()) return count_polled();
+    take_submitted();
+    for (size_t i = over; i < calls.size(); ++i) begin_on_stack(operations[i].emplace(calls[i], limit));
   });
+  if (over == calls.size()) {
+    pass_beside(Moved::kOwnPart);
+    return moved;
+  }
+  for (size_t i = 0; i < calls.size() && !held; ++i) {
+    MessageOperation& operation = operations[i].emplace(calls[i], limit);
+    operation.on_stack_ = true;
+    submit_or_end(operation, nullptr);
+  }
+  return await(std::span(operations).subspan(over, calls.size() - over));
+}
+
+// Throws the first failure among them.
+Message Messages::await(std::span<std::optional<MessageOperation>> operations) {
+  MessageOperation& last = *operations.back();
+  for (const auto& operation : operations) {
+    wait_blocking(*operation);
+    if (operation->failed() && !last.done()) {
+      take_back(last, {ErrorCode::kCancelled, "the send beside it has failed", {}});
+    }
+  }
+  for (const auto& operation : operations) {
+    if (operation->failed()) throw Exception(operation->error());
+  }
+  return last.message;
+}
+
+// Under the lease: how many of the calls, from the first one on, end within so many looks at the streams of their peers
+// alone, beside receives that wait. What does not has not begun. Messages that were submitted before go first.
+size_t Messages::at_once(std::span<const P2pCall> calls, int looks, Message& moved) {
+  size_t over = 0;
+  if (context_->observed.on() || ended_ || news_.load() || context_->failure.get() != nullptr) return over;
+  try {
+    while (over < calls.size()) {
+      const P2pAtOnce found = p2p_->at_once(calls[over], moved);
+      if (found == P2pAtOnce::kOver) {
+        ++over;
+      } else if (found == P2pAtOnce::kNothingYet && --looks > 0) {
+        pause_core();
+      } else {
+        break;
+      }
+    }
+  } catch (...) {  // as attempt(), in fewer steps; operations end with the failure
+    context_->fail(caught());
+  }
+  moved_bytes_.store(p2p_->moved_bytes(), std::memory_order_relaxed);
   return over;
 }
 
-// Under the lease. Polls the streams of a receive's peers alone.
-P2pAtOnce Messages::at_once(const P2pCall& call, Message& moved) {
-  for (int pass = 0; pass < passes_without_clock(); ++pass) {
-    const P2pAtOnce found = p2p_->at_once(call, moved);
-    if (found != P2pAtOnce::kNothingYet) return found;
-    pause_core();
-  }
-  return P2pAtOnce::kNothingYet;
+// Under the lease.
+void Messages::begin_on_stack(MessageOperation& operation) {
+  operation.messages_ = this;
+  operation.on_stack_ = true;
+  operation.deadline = kNoDeadlineYet;
+  if (context_->observed.on()) operation.began_at_ = Observer::now();
+  if (ended_) return operation.end(context_->failure.get());
+  operation.begun_ = true;
+  added_by_holder();
+  begin(operation);
 }
 
-// Messages that were submitted before go first.
 std::shared_ptr<MessageOperation> Messages::start(const P2pCall& call, std::chrono::milliseconds limit,
                                                   Message& moved) {
   std::shared_ptr<MessageOperation> operation;
   bool over = false, moves = false;
-  const auto begin_at_once = [&] {
-    if (ended_ || news_.load() || context_->failure.get() != nullptr) return;
-    try {
-      over = p2p_->at_once(call, moved) == P2pAtOnce::kOver;
-      if (!over) {
-        operation = kept(call, limit);
-        operation->begun_ = true;
-        added_by_holder();
-        if (!begin(*operation)) {
-          moves = p2p_->push() && p2p_->push();  // else a peer rings when there is more to do
-          report();
-        }
+  if_free([&] {
+    over = at_once({&call, 1}, 1, moved) == 1;
+    if (over || context_->observed.on() || ended_ || news_.load() || context_->failure.get() != nullptr) return;
+    attempt([&] {
+      operation = kept(call, limit);
+      operation->begun_ = true;
+      added_by_holder();
+      if (!begin(*operation)) {
+        moves = p2p_->push() && p2p_->push();  // else a peer rings when there is more to do
+        report();
       }
-    } catch (...) {  // as attempt(), in fewer steps
-      context_->fail(caught());
-    }
-    moved_bytes_.store(p2p_->moved_bytes(), std::memory_order_relaxed);
-  };
-  if (!context_->observed.on()) if_free(begin_at_once);
+    });
+  });
   if (!over && operation == nullptr) {
     submit(operation = in_background(call, limit));
     notify();
@@ -262,49 +282,6 @@ std::shared_ptr<MessageOperation> Messages::kept(const P2pCall& call, std::chron
   made->kept_ = kept_operations_ < kMostKept;
   if (made->kept_) ++kept_operations_;
   return made;
-}
-
-// Operations on this thread's stack. As run().
-Message Messages::run_queued(std::span<MessageOperation* const> operations) {
-  for (MessageOperation* operation : operations) operation->on_stack_ = true;
-  const auto done = [&] {
-    return std::all_of(operations.begin(), operations.end(), [](const auto* operation) { return operation->done(); });
-  };
-  const bool held = poll_if_free(
-      [&] {
-        take_submitted();
-        for (MessageOperation* operation : operations) begin_now(*operation);
-      },
-      done,
-      [&] {
-        for (MessageOperation* operation : operations) {
-          if (operation->done()) continue;
-          operation->counted_ = true;
-          added();
-        }
-      });
-  if (!held) {
-    for (MessageOperation* operation : operations) submit_or_end(*operation, nullptr);
-  }
-  for (MessageOperation* operation : operations) {
-    wait_blocking(*operation);
-    if (operation->failed() && !operations.back()->done()) {
-      take_back(*operations.back(), {ErrorCode::kCancelled, "the send beside it has failed", {}});
-    }
-  }
-  for (const MessageOperation* operation : operations) {
-    if (operation->failed()) throw Exception(operation->error());
-  }
-  return operations.back()->message;
-}
-
-// Under the lease.
-void Messages::begin_now(MessageOperation& operation) {
-  operation.messages_ = this;
-  operation.deadline = kNoDeadlineYet;
-  if (context_->observed.on()) operation.began_at_ = Observer::now();
-  if (ended_) return operation.end(context_->failure.get());
-  begin(operation);
 }
 
 void Messages::observe_end(const MessageOperation& operation, const Error* error) {

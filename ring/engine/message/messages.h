@@ -115,13 +115,11 @@ class Messages final : public Flow, private P2pStreams {
   bool end_late();
   bool take_submitted();
   bool begin(MessageOperation& operation);
-  size_t run_at_once(std::span<const P2pCall> calls, Message& moved);
-  Message run_operations(std::span<const P2pCall> calls, std::chrono::milliseconds limit);
-  P2pAtOnce at_once(const P2pCall& call, Message& moved);
+  size_t at_once(std::span<const P2pCall> calls, int looks, Message& moved);
+  void begin_on_stack(MessageOperation& operation);
+  Message await(std::span<std::optional<MessageOperation>> operations);
   std::shared_ptr<MessageOperation> in_background(const P2pCall& call, std::chrono::milliseconds limit);
   std::shared_ptr<MessageOperation> kept(const P2pCall& call, std::chrono::milliseconds limit);
-  Message run_queued(std::span<MessageOperation* const> operations);
-  void begin_now(MessageOperation& operation);
   void enqueue(MessageOperation& operation, std::shared_ptr<MessageOperation> self);
   void submit_or_end(MessageOperation& operation, std::shared_ptr<MessageOperation> self);
   bool take_back(MessageOperation& operation, const Error& error);

@@ -116,23 +116,6 @@ class Flow : public std::enable_shared_from_this<Flow> {
   // A done() or probe() has found nothing: after some of them unexpected messages are read.
   void found_nothing();
 
-  // If the lease is free: begin(), passes until done() or until a wait is due to look at the clock, end(); all of it
-  // under the lease. False if another thread has it; then nothing has happened.
-  template <typename Begin, typename Done, typename End>
-  bool poll_if_free(Begin begin, Done done, End end) {
-    if (!try_acquire()) return false;
-    {
-      const Lease lease(*this);
-      begin();
-      for (int pass = 0; pass < passes_without_clock() && !done(); ++pass) {
-        if (!guarded_step(Pass::kPolling)) pause_core();
-      }
-      end();
-      count_polled();
-    }
-    return true;
-  }
-
   // Under the lease: a wait ends without a sleep.
   void count_polled();
   // Runs `action`, which must be short, under the lease if that is free, beside whatever is under way. False: nothing
