@@ -158,29 +158,27 @@ bool Messages::attempt(const Action& action) noexcept {
 }
 
 Message Messages::run(std::span<const P2pCall> calls, std::chrono::milliseconds limit) {
-  std::array<std::optional<MessageOperation>, 2> operations;
   Message moved;
   size_t over = 0;
-  const bool held = if_free([&] {
+  if_free([&] {
     over = at_once(calls, passes_without_clock(), moved);
-    if (over == calls.size()) return count_polled();
-    take_submitted();
-    for (size_t i = over; i < calls.size(); ++i) begin_on_stack(operations[i].emplace(calls[i], limit));
+    count_polled();
   });
-  if (over == calls.size()) {
-    pass_beside(Moved::kOwnPart);
-    return moved;
-  }
-  for (size_t i = 0; i < calls.size() && !held; ++i) {
-    MessageOperation& operation = operations[i].emplace(calls[i], limit);
-    operation.on_stack_ = true;
-    submit_or_end(operation, nullptr);
-  }
-  return await(std::span(operations).subspan(over, calls.size() - over));
+  if (over < calls.size()) return run_operations(calls.subspan(over), limit);
+  pass_beside(Moved::kOwnPart);
+  return moved;
 }
 
-// Throws the first failure among them.
-Message Messages::await(std::span<std::optional<MessageOperation>> operations) {
+// One or two calls that are not over at once, on this thread's stack. As run().
+Message Messages::run_operations(std::span<const P2pCall> calls, std::chrono::milliseconds limit) {
+  std::array<std::optional<MessageOperation>, 2> made;
+  for (size_t i = 0; i < calls.size(); ++i) made[i].emplace(calls[i], limit).on_stack_ = true;
+  const auto operations = std::span(made).first(calls.size());
+  const bool held = if_free([&] {
+    take_submitted();
+    for (auto& operation : operations) begin_on_stack(*operation);
+  });
+  for (size_t i = 0; i < operations.size() && !held; ++i) submit_or_end(*operations[i], nullptr);
   MessageOperation& last = *operations.back();
   for (const auto& operation : operations) {
     wait_blocking(*operation);
@@ -220,7 +218,6 @@ size_t Messages::at_once(std::span<const P2pCall> calls, int looks, Message& mov
 // Under the lease.
 void Messages::begin_on_stack(MessageOperation& operation) {
   operation.messages_ = this;
-  operation.on_stack_ = true;
   operation.deadline = kNoDeadlineYet;
   if (context_->observed.on()) operation.began_at_ = Observer::now();
   if (ended_) return operation.end(context_->failure.get());

@@ -117,7 +117,7 @@ class Messages final : public Flow, private P2pStreams {
   bool begin(MessageOperation& operation);
   size_t at_once(std::span<const P2pCall> calls, int looks, Message& moved);
   void begin_on_stack(MessageOperation& operation);
-  Message await(std::span<std::optional<MessageOperation>> operations);
+  Message run_operations(std::span<const P2pCall> calls, std::chrono::milliseconds limit);
   std::shared_ptr<MessageOperation> in_background(const P2pCall& call, std::chrono::milliseconds limit);
   std::shared_ptr<MessageOperation> kept(const P2pCall& call, std::chrono::milliseconds limit);
   void enqueue(MessageOperation& operation, std::shared_ptr<MessageOperation> self);

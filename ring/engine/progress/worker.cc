@@ -246,7 +246,8 @@ Worker::Attention Worker::attention(Clock::time_point now) {
   const uint32_t passes = attention_.load(std::memory_order_relaxed);
   const uint32_t grown = passes - std::exchange(looked_passes_, passes);
   looked_at_ = now;
-  if (asked || grown == 0) return paid_ = Attention::kNone;
+  if (asked) return paid_ = Attention::kSeldom;
+  if (grown == 0) return paid_ = Attention::kNone;
   return paid_ = grown >= since / kBetweenPasses ? Attention::kOften : Attention::kSeldom;
 }
 
