@@ -246,7 +246,7 @@ Work Communicator::start(const MessageCall& send, const MessageCall& receive) {
   const SendAndReceive both = at_once(send, receive, state.group->rank());
   if (state.batch.collecting()) return Work(state.batch.add(both.send, both.receive));
   auto operation = state.batch.start_pair(both.send, both.receive);
-  state.batch.leave_to_progress_thread(*operation);
+  state.batch.leave_to_worker(*operation);
   return Work(std::move(operation));
 }
 

@@ -9,7 +9,7 @@
 
 #include "ring/base/interrupt.h"
 #include "ring/engine/progress/operation.h"
-#include "ring/engine/progress/progress_thread.h"
+#include "ring/engine/progress/end_functions.h"
 
 namespace rondo {
 

@@ -279,7 +279,7 @@ std::shared_ptr<BatchOperation> Batch::start_pair(const MessageCall& send, const
     }
   });
   auto operation = calls.operation;
-  submit(std::move(calls), Left::kToProgressThread);
+  submit(std::move(calls), Left::kToWorker);
   return operation;
 }
 
