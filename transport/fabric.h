@@ -218,7 +218,8 @@ class Fabric {
   // kNoQuorum, kTimeout, kInterrupted; the ranks are world ranks.
   virtual Shrunk shrink(uint64_t communicator, std::chrono::milliseconds patience, bool opened) = 0;
   // After stalled() and a moment for the answers: whom the members wait for in this call, and why, as one sentence; ""
-  // if nobody is known to be late.
+  // if nobody is known to be late. kMessagesSequence: whom the message waits for that a thread of this rank waits for;
+  // "" if none does.
   virtual std::string blame(uint64_t communicator, uint64_t sequence) = 0;
   // An eventfd: after a write to it every open communicator's on_wake() is called. Constant, so that a signal handler
   // may use it; -1: there is none.

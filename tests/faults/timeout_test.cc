@@ -111,6 +111,27 @@ TEST_CASE("a late rank is no error") {
   }
 }
 
+TEST_CASE("two ranks that send to each other first: the error at the deadline says that they wait for each other") {
+  Job job;
+  job.start(2, [&](Here& here) {
+    Communicator group = Communicator::join(here.options);
+    const std::vector<float> values(1 << 20, 1);
+    here.say(outcome([&] {
+      group.send(values.data(), values.size(), DType::kFloat32, 1 - here.rank(), 0,
+                 {.timeout = std::chrono::milliseconds(2'000)});
+    }));
+    here.await();
+  });
+  for (int rank = 0; rank < 2; ++rank) {
+    const std::string said = job[rank].hear();
+    CAPTURE(said);
+    CHECK(said.find("TIMEOUT") == 0);
+    CHECK(said.find("did not complete before its deadline: rank") != std::string::npos);
+    CHECK(said.find("waits in send(4194304 bytes to rank") != std::string::npos);
+    CHECK(said.find(": these ranks wait for each other") != std::string::npos);
+  }
+}
+
 TEST_CASE("a receive without a message ends at its deadline") {
   Job job;
   job.start(2, [&](Here& here) {

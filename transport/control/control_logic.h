@@ -139,7 +139,7 @@ class ControlLogic {
   bool failed(uint64_t communicator) const;
   // Members that have not made the call; once any was asked, of those that were asked about it or have left.
   std::vector<int> absent(uint64_t communicator, uint64_t sequence) const;
-  // Blame::text() of the call that was asked about last.
+  // Blame::text() of the call that was asked about last; of kMessagesSequence what the log says of this rank's wait.
   std::string blame(Time now, uint64_t communicator, uint64_t sequence) const;
   // Whom this rank waits for in that call, while it lasts, else in a message (its CallState), and the sentence of it.
   // Ranks are the communicator's; none: it waits for nobody, or it is not known yet.
@@ -201,6 +201,7 @@ class ControlLogic {
     std::vector<Suspicion> suspicions;
     std::optional<Stall> stall;
     std::optional<Wait> wait;
+    std::optional<CallState> waited;       // what this rank did at its last question about messages
     std::set<int> streamed;                // members whose stream has come
     std::map<int, Time> streams_due;       // members that have left, but for PeerLeft: their stream has not come
     size_t questions = 0;                  // so far

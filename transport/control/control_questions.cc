@@ -61,6 +61,7 @@ void ControlLogic::stalled(Time now, uint64_t communicator, uint64_t sequence, c
   if (sequence == kMessagesSequence) {
     for (auto& [peer, member] : group->members) member.messages.reset();
     group->wait = Wait{own, now + settings_.answer_ms};
+    group->waited = own;
   } else {
     stalled_in_call(now, *group, sequence, own);
   }

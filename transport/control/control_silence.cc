@@ -66,6 +66,9 @@ void ControlLogic::fail_if_given_up(uint64_t communicator, Group& group) {
 
 std::string ControlLogic::blame(Time now, uint64_t communicator, uint64_t sequence) const {
   const Group* group = find(communicator);
+  if (group != nullptr && sequence == kMessagesSequence) {
+    return group->waited && group->waited->in_p2p ? find_wait(now, *group, *group->waited).text : "";
+  }
   if (group == nullptr || !group->stall || group->stall->sequence != sequence) return "";
   return find_blame(now, *group).text();
 }

@@ -17,6 +17,8 @@ constexpr Clock::time_point kNoDeadlineYet{};
 // Between two looks of a thread that waits for long. Longer than the time between two questions to the program whether
 // the wait is to end (Flow), which begins anew with each look.
 constexpr std::chrono::milliseconds kBetweenLooks{250};
+// How long a rank's I/O thread may take to say what its rank does.
+constexpr std::chrono::milliseconds kAnswerPatience{100};
 // Operations that are used again: as many as programs have in flight, 500 bytes each.
 constexpr int kMostKept = 1024;
 
@@ -62,6 +64,7 @@ void MessageOperation::renew(const P2pCall& call, std::chrono::milliseconds limi
   P2pRequest::renew(call);
   message = sends() ? Message{peer, tag, bytes} : Message{};
   limit_ = limit;
+  overdue_at_ = {};
 }
 
 void MessageOperation::end(const Error* error) {
@@ -449,16 +452,28 @@ void Messages::tick(Clock::time_point now) {
   if (ended_ || context_->failure.get() != nullptr) return;
   for (MessageOperation* operation = active_.front(); operation != nullptr; operation = operation->next) {
     if (operation->deadline == kNoDeadlineYet) operation->deadline = deadline_after(now, operation->limit_);
-    if (now >= operation->deadline) return time_out(*operation);
+    if (now >= operation->deadline) return time_out(now, *operation);
   }
 }
 
-// A probe ends alone: no other rank knows of it.
-void Messages::time_out(MessageOperation& operation) {
+// A probe ends alone: no other rank knows of it. For the others the members are asked what they wait for, and have a
+// moment to answer.
+void Messages::time_out(Clock::time_point now, MessageOperation& operation) {
   const int peer = operation.peer;
+  std::string wait;
+  if (!operation.probes()) {
+    if (operation.overdue_at_ == Clock::time_point{}) {
+      operation.overdue_at_ = now;
+      return context_->fabric->stalled(context_->id, kMessagesSequence, Ask::kAll);
+    }
+    if (now - operation.overdue_at_ < kAnswerPatience) return;
+    wait = context_->fabric->blame(context_->id, kMessagesSequence);
+  }
   Error error{ErrorCode::kTimeout,
               fmt::format("{} on rank {} did not complete before its deadline: {}", operation.text(), context_->rank,
-                          peer < 0 ? "no rank sent a message that matches" : "the peer has not made the matching call"),
+                          !wait.empty() ? wait
+                          : peer < 0    ? "no rank sent a message that matches"
+                                        : "the peer has not made the matching call"),
               {}};
   if (peer >= 0) error.ranks.push_back(operation.probes() ? peer : context_->world_rank(peer));
   if (operation.probes()) {

@@ -46,7 +46,8 @@ class MessageOperation final : public Operation, private P2pRequest {
   void complete(const Error* error) override { end(error); }
   void end(const Error* error);
   std::chrono::milliseconds limit_;
-  uint64_t began_at_ = 0;  // for the observer; 0: it was not on
+  Clock::time_point overdue_at_{};  // the first tick past its deadline, which has asked the members; zero: none has
+  uint64_t began_at_ = 0;           // for the observer; 0: it was not on
   Messages* messages_ = nullptr;
   // While it is under way, and of a kept one until Messages::shut_down(); null: of the stack.
   std::shared_ptr<MessageOperation> self_;
@@ -126,7 +127,7 @@ class Messages final : public Flow, private P2pStreams {
   void end_pending(const Error& error);
   void observe_end(const MessageOperation& operation, const Error* error);
   void report();
-  void time_out(MessageOperation& operation);
+  void time_out(Clock::time_point now, MessageOperation& operation);
 
   class Over final : public Operation {
    public:
