@@ -97,14 +97,20 @@ struct CommunicatorStatus {
   std::string blame;
 };
 
+// Where a rank was that has failed a communicator.
+enum class Stage : uint8_t {
+  kMaking = 0,  // it has not had it yet: the others, too, may be told so by what makes it
+  kUse = 1,     // it had it, so that all members have it, and those that make it still learn of this by their calls
+};
+
 // One communicator's ear, implemented by the engine. Called from any thread, with no lock of the fabric held; the calls
 // must not block.
 class CommunicatorEvents {
  public:
   virtual ~CommunicatorEvents() = default;
   // The communicator is over; the first reason wins. Called again where it is a loss (kPeerLost) and another member has
-  // died since: with all of them.
-  virtual void on_failure(const Error& error) = 0;
+  // died since: with all of them. stage: of the rank whose error it is.
+  virtual void on_failure(const Error& error, Stage stage) = 0;
   // `peer` said goodbye after its call number `last_sequence`; operations up to that one may still complete here. The
   // p2p stream that it opened to this rank has come.
   virtual void on_peer_left(int peer, uint64_t last_sequence) = 0;
@@ -171,6 +177,8 @@ class Fabric {
   // Instead of open(): this rank cannot. The others' communicator fails with this error (its ranks are world ranks),
   // now or once they open it.
   virtual void decline(uint64_t id, const std::vector<int>& members, const Error& error) = 0;
+  // This rank has made it: what it fails with from now on is of its use (Stage).
+  virtual void made(uint64_t id) = 0;
   // Says goodbye to the members (bye carries last_sequence), waits until each has said it too or is lost, at most until
   // the deadline. True if all did. What this rank has said has gone then, also where the process ends at once.
   // Afterwards no event of this communicator is delivered, and links not yet taken are closed.

@@ -134,6 +134,7 @@ Communicator Communicator::join(const JoinOptions& options) {
   auto store = options.store ? options.store : open_store(launch, options.config, deadline);
   auto group = world_group(join_processes(launch, std::move(store), options.config, deadline), {options.config});
   group->meet_neighbors(Purpose::kJoin, deadline);
+  group->made();
   return Communicator(std::make_shared<State>(std::move(group), std::move(growth)));
 }
 

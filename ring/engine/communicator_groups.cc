@@ -43,6 +43,7 @@ std::shared_ptr<CommunicatorState> CommunicatorState::subgroup(const Members& ma
   std::shared_ptr<CommunicatorState> group = make(made);
   const auto until = deadline(std::chrono::milliseconds(context_->config.start_timeout_ms));
   group->with_memory([&] { group->meet_neighbors(by, until); });
+  group->made();
   return group;
 }
 
@@ -173,6 +174,7 @@ std::shared_ptr<CommunicatorState> CommunicatorState::go_on(OutsideBatch outside
     if (!once_more) throw;
     return group->go_on(outside, patience, by);
   }
+  group->made();
   return group;
 }
 
@@ -186,7 +188,12 @@ void CommunicatorState::agree_on_committed(std::chrono::milliseconds timeout) {
   call.op = Op::kMax;
   call.options.purpose = Purpose::kShrink;
   call.options.timeout = timeout;
-  run(call);
+  try {
+    run(call);
+  } catch (const Exception&) {
+    if (failed_in_.load() == Stage::kMaking) throw;
+    return;  // a member has agreed, and met it later: the calls here throw it, and shrink() agrees anew
+  }
   committed_ = newest;
 }
 

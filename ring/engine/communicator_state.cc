@@ -74,12 +74,6 @@ std::shared_ptr<CommunicatorContext> make_context(CommunicatorState::Options& op
   return context;
 }
 
-// Whether only a member that has made the communicator, and gone on with it, can have failed it so. It is made on a
-// slower rank, too, whose first call throws the failure.
-bool is_of_a_later_call(ErrorCode code) {
-  return code == ErrorCode::kAborted || code == ErrorCode::kMismatch || code == ErrorCode::kPeerLeft;
-}
-
 }  // namespace
 
 WaitPolicy CommunicatorState::worker_policy(const Config& config, const Fabric& fabric) {
@@ -285,7 +279,7 @@ void CommunicatorState::meet_neighbors(Purpose by, Clock::time_point until) {
     operation = collectives_->submit_opening(by, until);
   }
   collectives_->wait(*operation, Clock::time_point::max());
-  if (operation->failed() && !is_of_a_later_call(operation->error().code)) throw Exception(operation->error());
+  if (operation->failed() && failed_in_.load() == Stage::kMaking) throw Exception(operation->error());
 }
 
 // A rank with messages under way beside what it waits for may still end what another rank waits for.
@@ -337,13 +331,14 @@ void CommunicatorState::deallocate(void* data) {
   if (data == nullptr || device == nullptr || !device->deallocate(data)) allocations().deallocate(data);
 }
 
-void CommunicatorState::on_failure(const Error& error) {
+void CommunicatorState::on_failure(const Error& error, Stage stage) {
   Error own{error.code, error.message, {}};
   std::vector<int> ranks;
   for (const int world_rank : error.ranks) {
     if (const int r = context_->group_rank(world_rank); r >= 0) ranks.push_back(r);
   }
   own.ranks = std::move(ranks);
+  if (context_->failure.get() == nullptr) failed_in_.store(stage);
   context_->failure.set(own);
   if (context_->observed.on()) context_->observed.observer->failed(context_->observed.communicator, own);
   collectives_->notify();
@@ -365,7 +360,8 @@ void CommunicatorState::abort(const std::string& reason) {
   // The fabric tells the others, and this rank by its own thread; calls after abort() must fail at once.
   on_failure({ErrorCode::kAborted,
               fmt::format("rank {} aborted the group{}{}", rank(), reason.empty() ? "" : ": ", reason),
-              {context_->world_rank(rank())}});
+              {context_->world_rank(rank())}},
+             Stage::kUse);
 }
 
 void CommunicatorState::abort_from_signal() noexcept {
@@ -382,7 +378,7 @@ void CommunicatorState::on_wake() {
   Error error = signal_abort_;
   error.ranks = {context_->world_rank(rank())};
   context_->fabric->abort(context_->id, error);
-  on_failure(error);
+  on_failure(error, Stage::kUse);
 }
 
 void CommunicatorState::on_broken() noexcept { context_->failure.set({ErrorCode::kSystem, "out of memory", {}}); }

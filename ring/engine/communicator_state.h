@@ -53,9 +53,11 @@ class CommunicatorState final : public CommunicatorEvents {
   CommunicatorState(const CommunicatorState&) = delete;
   CommunicatorState& operator=(const CommunicatorState&) = delete;
 
-  // Exchanges a frame with both ring neighbors on every lane. Throws what went wrong, but for what a faster member has
-  // done to the communicator since: this rank's first call throws that.
+  // Exchanges a frame with both ring neighbors on every lane. Throws what went wrong, but for what a member has met
+  // that has it already: this rank's first call throws that.
   void meet_neighbors(Purpose by, Clock::time_point deadline);
+  // The end of its making, before its user has it.
+  void made() { context_->fabric->made(context_->id); }
 
   int rank() const { return context_->rank; }
   int size() const { return context_->world(); }
@@ -135,7 +137,10 @@ class CommunicatorState final : public CommunicatorEvents {
   // The members of this communicator and newcomers, its ranks first: go_on() takes it if all that live have it.
   void hold(std::shared_ptr<CommunicatorState> grown) { grown_ = std::move(grown); }
   // The first exchange of a communicator with newcomers: then all of its ranks are in, with one committed().
-  void enter(std::chrono::milliseconds timeout) { agree_on_committed(timeout); }
+  void enter(std::chrono::milliseconds timeout) {
+    agree_on_committed(timeout);
+    made();
+  }
   std::chrono::milliseconds patience_of(std::chrono::milliseconds timeout, const char* call) const;
   void commit(OutsideBatch, int64_t step, uint64_t digest);
   int64_t committed() const { return committed_.load(); }
@@ -147,7 +152,7 @@ class CommunicatorState final : public CommunicatorEvents {
   void destroy();
 
   // --- CommunicatorEvents
-  void on_failure(const Error& error) override;
+  void on_failure(const Error& error, Stage stage) override;
   void on_peer_left(int peer, uint64_t last_sequence) override;
   CallState call_state(uint64_t sequence) override;
   CommunicatorStatus status() override;
@@ -188,6 +193,8 @@ class CommunicatorState final : public CommunicatorEvents {
   const int pid_;                                 // for messages
   const Error signal_abort_;                      // of abort_from_signal()
   std::atomic<bool> signal_abort_told_{false};
+
+  std::atomic<Stage> failed_in_{Stage::kMaking};  // of the failure, if it came by the fabric
 
   std::mutex submit_mutex_;  // calls are serialized in the order in which they get it
   PreparedCalls prepared_;

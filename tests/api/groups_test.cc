@@ -4,6 +4,7 @@
 
 #include <array>
 #include <chrono>
+#include <cmath>
 #include <cstdint>
 #include <functional>
 #include <string>
@@ -70,6 +71,29 @@ TEST_CASE("a communicator once more has calls and messages of its own") {
           group.destroy();
           expect_works(copy, "the copy, after the first has gone");
         }) == "");
+}
+
+// One rank is slow to make it, and another fails it at once, each in turn.
+TEST_CASE("a communicator's making throws nothing that a faster member has met in it") {
+  RankGroup shape{.world = 3};
+  shape.config.check_results = "finite";
+  const auto body = [](Communicator& group) {
+    const std::array<int, 3> all{0, 1, 2};
+    for (int round = 0; round < 200; ++round) {
+      Communicator made = round % 3 == 0 ? group.dup() : round % 3 == 1 ? group.split(0) : group.new_group(all);
+      const bool fails = group.rank() == 1;
+      if (round % 2 == 0) {
+        float value = fails ? NAN : 1;
+        expect(code_of([&] { made.all_reduce(&value, &value, 1, DType::kFloat32); }) == ErrorCode::kNotFinite, "NaN");
+      } else {
+        expect(code_of([&] { made.commit(0, fails ? 5 : 7); }) == ErrorCode::kCorrupt, "digests that differ");
+      }
+    }
+  };
+  for (const char* transport : {"shm", "tcp"}) {
+    shape.config.transport = transport;
+    CHECK(run_processes(shape, body) == "");
+  }
 }
 
 TEST_CASE("only the members make a group; the others make no call") {

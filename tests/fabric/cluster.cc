@@ -9,7 +9,7 @@
 #include "transport/store/memory_store.h"
 
 namespace rondo::testing {
-void FakeEvents::on_failure(const Error& error) {
+void FakeEvents::on_failure(const Error& error, Stage) {
   std::lock_guard lock(mutex_);
   failure_ = error;
   ++failures_;

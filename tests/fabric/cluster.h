@@ -26,7 +26,7 @@ inline Clock::time_point in(int ms) { return Clock::now() + std::chrono::millise
 // A communicator's ear that remembers what it heard and answers what it was told to.
 class FakeEvents : public CommunicatorEvents {
  public:
-  void on_failure(const Error& error) override;
+  void on_failure(const Error& error, Stage stage) override;
   void on_peer_left(int peer, uint64_t last_sequence) override;
   CallState call_state(uint64_t sequence) override;
 

@@ -406,6 +406,35 @@ TEST_CASE(
   }
 }
 
+TEST_CASE("a failure says whether the rank that has met it had the communicator already, to all that hear of it") {
+  // Proves: of the same error those that make the communicator know whether it is one of its making. Rank 1 passes it
+  // on.
+  for (const bool made : {false, true}) {
+    CAPTURE(made);
+    std::vector<ControlLogic> ranks;
+    for (int rank = 0; rank < 3; ++rank) {
+      ControlLogic::Settings settings;
+      settings.rank = rank;
+      settings.names = {"a", "b", "c"};
+      settings.neighbors = rank == 1 ? std::vector<int>{0, 2} : std::vector<int>{1};
+      ranks.emplace_back(settings).open(0, kId, {0, 1, 2});
+    }
+    if (made) ranks[0].made(kId);
+    ranks[0].abort(0, kId, {ErrorCode::kNotFinite, "element 0 is NaN", {0}});
+    for (int rank = 0; rank < 3; ++rank) {
+      CAPTURE(rank);
+      std::optional<Stage> stage;
+      for (const auto& action : ranks[static_cast<size_t>(rank)].take_actions()) {
+        if (const auto* fail = std::get_if<ControlLogic::Fail>(&action)) stage = fail->stage;
+        const auto* send = std::get_if<ControlLogic::Send>(&action);
+        if (send != nullptr && send->peer == rank + 1)
+          ranks[static_cast<size_t>(send->peer)].receive(0, rank, send->body);
+      }
+      CHECK(stage == (made ? Stage::kUse : Stage::kMaking));
+    }
+  }
+}
+
 TEST_CASE("what comes for a communicator before it is opened is kept, within a bound; after it is closed, dropped") {
   ControlLogic::Settings settings;
   settings.rank = 0;
@@ -420,7 +449,7 @@ TEST_CASE("what comes for a communicator before it is opened is kept, within a b
   logic.close(1, 0, {});
   logic.forget(1);
   logic.take_actions();
-  logic.receive(0, 1, AbortMessage{1, 0, {ErrorCode::kAborted, "late", {}}});
+  logic.receive(0, 1, AbortMessage{1, Stage::kMaking, {ErrorCode::kAborted, "late", {}}});
   CHECK(logic.take_actions().empty());
 }
 

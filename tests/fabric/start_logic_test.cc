@@ -156,7 +156,8 @@ class Simulation {
     for (const auto& due : {rank.start->next_time(), rank.control->next_time()}) {
       if (due && *due > now_ && timers_.insert({index, *due}).second) post(*due - now_, [] {});
     }
-    for (const int peer : rank.start->take_listeners()) say(index, peer, AbortMessage{0, 0, rank.start->error()});
+    for (const int peer : rank.start->take_listeners())
+      say(index, peer, AbortMessage{0, Stage::kMaking, rank.start->error()});
     if (rank.start->phase() == StartLogic::Phase::kDone && !rank.opened) open(index);
     carry_out(index);
     leave(index);
@@ -326,7 +327,7 @@ TEST_CASE("a failed start that is heard of after one's own blames the ranks that
     ControlLogic logic(settings);
     if (open_before) logic.open(0, 7, {0, 1, 2, 3});
     if (open_before) logic.open(0, 8, {0, 1, 3});
-    logic.receive(1, 1, AbortMessage{0, 0, {ErrorCode::kPeerLost, "rank 2 died", {2}}});
+    logic.receive(1, 1, AbortMessage{0, Stage::kMaking, {ErrorCode::kPeerLost, "rank 2 died", {2}}});
     logic.connection_ended(2, 1, "closed");
     CHECK(logic.gone(1));
     CHECK(logic.gone(2));

@@ -56,7 +56,7 @@ std::vector<ControlBody> sample_bodies() {
   state.since_ms = 2'100;
   state.slowest = {3, 1'000, 5'000};
   return {
-      AbortMessage{1, 2, {ErrorCode::kPeerLost, "rank 3 died", {3, 4}}},
+      AbortMessage{1, Stage::kUse, {ErrorCode::kPeerLost, "rank 3 died", {3, 4}}},
       QueryMessage{1, 9},
       AnswerMessage{1, 9, state},
       ByeMessage{1, 12, true},
@@ -175,7 +175,7 @@ TEST_CASE("fault 30: lengths of 0, 2^31 and 2^32-1 in a control header allocate 
 
 TEST_CASE("the longest error is cut and still fits a frame") {
   Error error{ErrorCode::kMismatch, std::string(100'000, 'x'), std::vector<int>(10'000, 1)};
-  const std::string bytes = encode(ControlFrame{0, 1, AbortMessage{1, 0, error}});
+  const std::string bytes = encode(ControlFrame{0, 1, AbortMessage{1, Stage::kMaking, error}});
   CHECK(bytes.size() <= kControlHeaderBytes + kMaxControlBodyBytes);
   const auto back = decode_control_body(1, bytes.substr(kControlHeaderBytes));
   REQUIRE(back);

@@ -14,7 +14,7 @@ std::vector<std::string> seeds() {
   answer.state.text = "all_reduce(count=8, float32, sum)";
   answer.state.p2p_text = "send to rank 2";
   return {
-      frame(AbortMessage{7, 0, {ErrorCode::kPeerLost, "rank 3 died", {3, 4}}}),
+      frame(AbortMessage{7, Stage::kUse, {ErrorCode::kPeerLost, "rank 3 died", {3, 4}}}),
       frame(QueryMessage{7, 3}),
       frame(answer),
       frame(ByeMessage{7, 12, true}),

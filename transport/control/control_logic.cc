@@ -72,6 +72,11 @@ void ControlLogic::open(Time now, uint64_t communicator, std::vector<int> member
   for (const int peer : left_) member_left(now, group, peer, {communicator});
 }
 
+void ControlLogic::made(uint64_t communicator) {
+  Group* group = find(communicator);
+  if (group != nullptr && !group->failure) group->stage = Stage::kUse;
+}
+
 void ControlLogic::close(uint64_t communicator, uint64_t last_sequence, const std::set<int>& streams) {
   Group* group = find(communicator);
   if (group == nullptr || group->closing) return;
@@ -100,6 +105,7 @@ void ControlLogic::forget(uint64_t communicator) {
   if (group == groups_.end()) return;
   Closed& closed = closed_[communicator];
   closed.failure = std::move(group->second.failure);
+  closed.stage = group->second.stage;
   if (group->second.membership) closed.decision = group->second.membership->decision();
   groups_.erase(group);
   closed_order_.push_back(communicator);
@@ -133,7 +139,8 @@ void ControlLogic::abort(Time, uint64_t communicator, const Error& error) {
 
 void ControlLogic::decline(Time, uint64_t communicator, const std::vector<int>& members, const Error& error) {
   for (const int peer : members) {
-    if (peer != settings_.rank && !gone(peer)) actions_.push_back(Send{peer, AbortMessage{communicator, 0, error}});
+    if (peer != settings_.rank && !gone(peer))
+      actions_.push_back(Send{peer, AbortMessage{communicator, Stage::kMaking, error}});
   }
 }
 
@@ -234,6 +241,7 @@ void ControlLogic::on(Time now, int from, const AbortMessage& message) {
     if (std::find(error.ranks.begin(), error.ranks.end(), peer) != error.ranks.end()) continue;
     name_too(*group, peer, loss, error);
   }
+  group->stage = message.stage;
   fail(message.communicator, *group, std::move(error), Audience::kNeighbors, from);
 }
 
@@ -454,7 +462,7 @@ void ControlLogic::lose_too(uint64_t communicator, Group& group, int peer, const
     return;
   }
   name_too(group, peer, loss, error);
-  actions_.push_back(Fail{communicator, error});
+  actions_.push_back(Fail{communicator, error, group.stage});
 }
 
 std::string ControlLogic::too_text(const Group& group, int peer, const Loss& loss) const {
@@ -518,10 +526,10 @@ void ControlLogic::fail(uint64_t communicator, Group& group, Error error, Audien
   for (const auto& [peer, member] : group.members) {
     if (peer == except || member.left || gone(peer)) continue;
     if (audience == Audience::kMembers || is_neighbor(peer)) {
-      actions_.push_back(Send{peer, AbortMessage{communicator, 0, error}});
+      actions_.push_back(Send{peer, AbortMessage{communicator, group.stage, error}});
     }
   }
-  actions_.push_back(Fail{communicator, std::move(error)});
+  actions_.push_back(Fail{communicator, std::move(error), group.stage});
 }
 
 }  // namespace rondo

@@ -64,6 +64,7 @@ class ControlLogic {
   struct Fail {  // CommunicatorEvents::on_failure; after a loss again for each further death, with all of them
     uint64_t communicator = 0;
     Error error;
+    Stage stage = Stage::kMaking;
   };
   struct PeerLeft {  // CommunicatorEvents::on_peer_left
     uint64_t communicator = 0;
@@ -101,6 +102,7 @@ class ControlLogic {
   // Without a word to the others, also after an open() that has thrown: no event of it comes any more.
   void undo_open(uint64_t communicator) noexcept { groups_.erase(communicator); }
   void decline(Time now, uint64_t communicator, const std::vector<int>& members, const Error& error);
+  void made(uint64_t communicator);
   // streams: the members to whom this rank has opened a stream.
   void close(uint64_t communicator, uint64_t last_sequence, const std::set<int>& streams);
   // Every other member said goodbye or is lost, or the communicator has failed.
@@ -194,6 +196,7 @@ class ControlLogic {
     std::vector<int> order;         // members as given: their index is their rank in the communicator
     std::map<int, Member> members;  // the others
     std::optional<Error> failure;   // as it was delivered
+    Stage stage = Stage::kMaking;   // of this rank; once it has failed, of the rank whose error that is
     bool closing = false;
     bool heard_all = false;      // closing, and so are all others
     std::map<int, Loss> losses;  // not yet reported
@@ -215,6 +218,7 @@ class ControlLogic {
   };
   struct Closed {
     std::optional<Error> failure;
+    Stage stage = Stage::kMaking;
     std::optional<Decision> decision;  // who has gone on, for those that still ask
   };
   // What came for a communicator that is not open here yet.

@@ -12,7 +12,9 @@ enum StateFlags : uint8_t { kFinished = 1, kInP2p = 2, kThreads = 4, kAllStateFl
 
 void put(ByteWriter& writer, const AbortMessage& message) {
   const size_t ranks = std::min(message.error.ranks.size(), kMaxErrorRanks);
-  writer.u64(message.communicator).u64(message.epoch).u16(static_cast<uint16_t>(message.error.code));
+  writer.u64(message.communicator)
+      .u64(static_cast<uint64_t>(message.stage))
+      .u16(static_cast<uint16_t>(message.error.code));
   writer.u16(static_cast<uint16_t>(ranks));
   for (size_t i = 0; i < ranks; ++i) writer.u32(static_cast<uint32_t>(message.error.ranks[i]));
   writer.short_text(message.error.message, kMaxErrorTextBytes);
@@ -70,12 +72,13 @@ void put(ByteWriter& writer, const MembershipMessage& message) {
 
 bool get(ByteReader& reader, AbortMessage& message) {
   message.communicator = reader.u64();
-  message.epoch = reader.u64();
+  const uint64_t stage = reader.u64();
+  message.stage = static_cast<Stage>(stage);
   const uint16_t code = reader.u16();
   message.error.code = static_cast<ErrorCode>(code);
   const size_t ranks = reader.u16();
   if (!reader.ok() || code == 0 || code >= kErrorCodes) return false;
-  if (ranks > kMaxErrorRanks) return false;
+  if (ranks > kMaxErrorRanks || stage > static_cast<uint64_t>(Stage::kUse)) return false;
   for (size_t i = 0; i < ranks; ++i) message.error.ranks.push_back(static_cast<int>(reader.u32()));
   message.error.message = reader.short_text(kMaxErrorTextBytes);
   return true;

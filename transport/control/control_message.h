@@ -19,7 +19,7 @@ namespace rondo {
 // The communicator is over, on every member. Communicator 0: the sender's start failed.
 struct AbortMessage {
   uint64_t communicator = 0;
-  uint64_t epoch = 0;
+  Stage stage = Stage::kMaking;  // of the rank whose error it is
   Error error;
 };
 // "What do you do, or did you do, at this sequence?"

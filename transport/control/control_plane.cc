@@ -199,6 +199,11 @@ void ControlPlane::decline(uint64_t id, const std::vector<int>& members, const E
   request_flush();
 }
 
+void ControlPlane::made(uint64_t id) {
+  std::lock_guard lock(mutex_);
+  logic_->made(id);
+}
+
 void ControlPlane::streamed(uint64_t id, int peer) {
   {
     std::lock_guard lock(mutex_);

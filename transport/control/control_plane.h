@@ -85,6 +85,7 @@ class ControlPlane {
   void open(uint64_t id, std::vector<int> members, CommunicatorEvents* events, std::shared_ptr<Doorbell> doorbell,
             std::shared_ptr<Doorbell> p2p_doorbell);
   void decline(uint64_t id, const std::vector<int>& members, const Error& error);
+  void made(uint64_t id);
   // island_streams: the members to whom this rank has opened a stream in shared memory.
   bool close(uint64_t id, uint64_t last_sequence, const std::function<std::set<int>()>& island_streams,
              Clock::time_point deadline);

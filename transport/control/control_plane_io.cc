@@ -148,7 +148,7 @@ void ControlPlane::carry_out(const ControlLogic::Action& action) {
   if (const auto* send = std::get_if<ControlLogic::Send>(&action)) {
     mesh_.send(send->peer, send->body);
   } else if (const auto* fail = std::get_if<ControlLogic::Fail>(&action)) {
-    deliver(fail->communicator, [&](CommunicatorEvents& events) { events.on_failure(fail->error); });
+    deliver(fail->communicator, [&](CommunicatorEvents& events) { events.on_failure(fail->error, fail->stage); });
   } else if (const auto* left = std::get_if<ControlLogic::PeerLeft>(&action)) {
     deliver(left->communicator,
             [&](CommunicatorEvents& events) { events.on_peer_left(left->peer, left->last_sequence); });
@@ -444,7 +444,7 @@ void ControlPlane::tell_listeners() {
     listeners = start_->take_listeners();
     error = start_->error();
   }
-  for (const int peer : listeners) mesh_.send(peer, AbortMessage{0, 0, error});
+  for (const int peer : listeners) mesh_.send(peer, AbortMessage{0, Stage::kMaking, error});
 }
 
 // --- control messages
@@ -529,7 +529,7 @@ void ControlPlane::link_dial_failed(const LinkName& name, const Error& error) {
   // Only the other side has opened the communicator yet: it asked for the link, so it is told; and here it fails when
   // it is opened.
   const AbortMessage message{name.communicator,
-                             0,
+                             Stage::kMaking,
                              {code,
                               fmt::format("the data connection between {} and {} failed: {}", peer_name(settings_.rank),
                                           peer_name(name.peer), error.message),

@@ -103,10 +103,11 @@ void ControlLogic::query(int from, const QueryMessage& question, const CallState
   const Group* group = find(question.communicator);
   const auto closed = closed_.find(question.communicator);
   std::optional<Error> failure;
-  if (group != nullptr) failure = group->failure;
-  if (group == nullptr && closed != closed_.end()) failure = closed->second.failure;
+  Stage stage = Stage::kMaking;
+  if (group != nullptr) failure = group->failure, stage = group->stage;
+  if (group == nullptr && closed != closed_.end()) failure = closed->second.failure, stage = closed->second.stage;
   if (failure) {
-    actions_.push_back(Send{from, AbortMessage{question.communicator, 0, *failure}});
+    actions_.push_back(Send{from, AbortMessage{question.communicator, stage, *failure}});
     return;
   }
   actions_.push_back(Send{from, AnswerMessage{question.communicator, question.sequence, own}});

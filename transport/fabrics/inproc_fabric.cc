@@ -228,6 +228,11 @@ class InprocHub {
     collect(rank);
   }
 
+  void made(int rank, uint64_t id) {
+    std::lock_guard lock(mutex_);
+    state(rank).logic.made(id);
+  }
+
   std::unique_ptr<ByteStream> take_stream_to(int rank, uint64_t communicator, int peer) {
     std::lock_guard lock(mutex_);
     OpenGroup* own = group(rank, communicator);
@@ -366,7 +371,7 @@ class InprocHub {
     change(send.peer, [&](ControlLogic& logic, int64_t now) { logic.receive(now, from, send.body); });
   }
   void perform(int rank, ControlLogic::Fail& fail) {
-    deliver(rank, fail.communicator, [&](CommunicatorEvents& events) { events.on_failure(fail.error); });
+    deliver(rank, fail.communicator, [&](CommunicatorEvents& events) { events.on_failure(fail.error, fail.stage); });
   }
   void perform(int rank, ControlLogic::PeerLeft& left) {
     deliver(rank, left.communicator,
@@ -440,6 +445,7 @@ class InprocFabric final : public Fabric {
   void decline(uint64_t id, const std::vector<int>& members, const Error& error) override {
     hub_->decline(place_.rank, id, members, error);
   }
+  void made(uint64_t id) override { hub_->made(place_.rank, id); }
   bool close(uint64_t id, uint64_t last_sequence, Clock::time_point) override {
     return hub_->close(place_.rank, id, last_sequence);
   }

@@ -207,6 +207,8 @@ class ProcessFabric : public Fabric {
     if (island_) island_->close(id);  // lets go of what the others have said about it
   }
 
+  void made(uint64_t id) override { control().made(id); }
+
   bool close(uint64_t id, uint64_t last_sequence, Clock::time_point deadline) override {
     leave_by_.store(deadline);
     const auto island_streams = [this, id] { return island_ ? island_->streams_to(id) : std::set<int>{}; };
