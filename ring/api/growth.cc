@@ -220,6 +220,7 @@ std::shared_ptr<CommunicatorState> Growth::open(CommunicatorState& group, Invita
   options.observer = group.context().observed.observer;
   options.observed_ranks = observed_ranks(group.context(), world);
   options.memory_before = group.memory_for_next();
+  options.lineage = group.lineage();
   auto opened = world_group(std::move(fabric), std::move(options));
   opened->meet_neighbors(Purpose::kJoin, deadline);
   return opened;

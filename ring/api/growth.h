@@ -20,6 +20,7 @@ struct WorldOptions {
   std::shared_ptr<Observer> observer = {};          // of the epoch before, shared with it; null: a new one
   std::vector<int> observed_ranks = {};             // CommunicatorContext's
   std::shared_ptr<Allocations> memory_before = {};  // likewise
+  std::shared_ptr<Lineage> lineage = {};            // likewise
 };
 std::shared_ptr<CommunicatorState> world_group(std::shared_ptr<Fabric> fabric, WorldOptions options);
 

@@ -19,7 +19,7 @@ void CommunicatorState::decline(const Members& made, const Error& why) {
   throw Exception(Error{error.code, error.message, {static_cast<int>(own - made.world_ranks.begin())}});
 }
 
-std::shared_ptr<CommunicatorState> CommunicatorState::make(const Members& made,
+std::shared_ptr<CommunicatorState> CommunicatorState::make(const Members& made, std::shared_ptr<Lineage> lineage,
                                                            std::shared_ptr<Allocations> allocations) {
   try {
     Options options;
@@ -33,6 +33,7 @@ std::shared_ptr<CommunicatorState> CommunicatorState::make(const Members& made,
     options.observed_ranks = context_->observed_ranks;
     options.mark = context_->mark;
     options.allocations = std::move(allocations);
+    options.lineage = lineage ? std::move(lineage) : std::make_shared<Lineage>(lineage_);
     return std::make_shared<CommunicatorState>(std::move(options));
   } catch (...) {
     decline(made, caught());
@@ -142,7 +143,7 @@ std::shared_ptr<CommunicatorState> CommunicatorState::shrunk_to(std::vector<int>
   made.world_ranks = std::move(world_ranks);
   made.epoch = context_->epoch + 1;
   made.id = Hash64().add("shrink").add(context_->id).add_all(std::span<const int>(made.world_ranks)).value();
-  return make(made, allocations_);
+  return make(made, lineage_, allocations_);
 }
 
 std::shared_ptr<CommunicatorState> CommunicatorState::shrink(OutsideBatch outside, std::chrono::milliseconds timeout) {
@@ -150,6 +151,7 @@ std::shared_ptr<CommunicatorState> CommunicatorState::shrink(OutsideBatch outsid
   const Error* failure = context_->failure.get();
   if (destroyed_.load() || !context_->mark.same_process()) refuse_use();
   if (failure == nullptr) abort("shrink() was called");  // pending calls of the others end, and they come, too
+  const Lineage::Shrinking shrinking(*lineage_);
   return go_on(outside, patience, "shrink");
 }
 

@@ -92,7 +92,8 @@ CommunicatorState::CommunicatorState(Options options)
       allocations_(options.allocations
                        ? std::move(options.allocations)
                        : std::make_shared<Allocations>(context_->fabric->shared_memory(), context_->rank,
-                                                       std::move(options.memory_before))) {
+                                                       std::move(options.memory_before))),
+      lineage_(options.lineage ? std::move(options.lineage) : std::make_shared<Lineage>()) {
   const WaitPolicy policy = patience_for(context_->config, *context_->fabric);
   auto bell = std::make_shared<Doorbell>(context_->fabric->sleepers());
   auto message_bell = std::make_shared<Doorbell>(context_->fabric->sleepers());
@@ -283,11 +284,29 @@ void CommunicatorState::meet_neighbors(Purpose by, Clock::time_point until) {
 }
 
 // A rank with messages under way beside what it waits for may still end what another rank waits for.
-CallState CommunicatorState::call_state(uint64_t sequence) {
+CallState CommunicatorState::state_at(uint64_t sequence) const {
   CallState state = context_->log.state(sequence);
   state.threads |= messages_->in_background();
   state.p2p_moved = messages_->moved_bytes();
   return state;
+}
+
+// A member that asks waits in this communicator. If this rank has gone to shrink() of what it was made of, and is not
+// in the call, nothing else would end that wait: shrink() in turn waits for the member.
+CallState CommunicatorState::call_state(uint64_t sequence) {
+  CallState state = state_at(sequence);
+  const bool takes_part = sequence == kMessagesSequence ? state.in_p2p : state.current >= sequence;
+  if (!takes_part && context_->failure.get() == nullptr && lineage_->ancestor_shrinks()) end_for_shrink();
+  return state;
+}
+
+void CommunicatorState::end_for_shrink() const {
+  const int world_rank = context_->world_rank(rank());
+  context_->fabric->abort(context_->id,
+                          {ErrorCode::kAborted,
+                           context_->name(rank()) + " has gone to shrink() of the communicator that this one was made "
+                                                    "of, and makes no call here meanwhile: go there, too",
+                           {world_rank}});
 }
 
 CommunicatorStatus CommunicatorState::status() {
@@ -302,8 +321,8 @@ CommunicatorStatus CommunicatorState::status() {
   status.destroyed = destroyed_.load();
   if (const Error* failure = context_->failure.get()) status.failure = *failure;
   context_->log.describe(status);
-  status.call = call_state(status.sequence);
-  status.messages = call_state(kMessagesSequence);
+  status.call = state_at(status.sequence);
+  status.messages = state_at(kMessagesSequence);
   status.message_bytes = status.messages.p2p_moved;
   return status;
 }

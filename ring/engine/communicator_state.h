@@ -13,6 +13,7 @@
 #include "ring/engine/allocations.h"
 #include "ring/engine/collective/collectives.h"
 #include "ring/engine/communicator_context.h"
+#include "ring/engine/lineage.h"
 #include "ring/engine/message/messages.h"
 #include "ring/engine/progress/worker.h"
 #include "ring/engine/route/prepared_call.h"
@@ -45,6 +46,7 @@ class CommunicatorState final : public CommunicatorEvents {
     std::optional<ForkMark> mark = {};                // likewise; none: a new one
     std::shared_ptr<Allocations> allocations = {};    // of the epoch before, shared with it; null: new ones
     std::shared_ptr<Allocations> memory_before = {};  // of new ones
+    std::shared_ptr<Lineage> lineage = {};            // shared with its epochs before; null: a new one, made of none
   };
   explicit CommunicatorState(Options options);
   // How the thread of such groups' worker waits.
@@ -136,6 +138,7 @@ class CommunicatorState final : public CommunicatorEvents {
   std::shared_ptr<CommunicatorState> go_on(OutsideBatch, std::chrono::milliseconds patience, const char* by);
   // The members of this communicator and newcomers, its ranks first: go_on() takes it if all that live have it.
   void hold(std::shared_ptr<CommunicatorState> grown) { grown_ = std::move(grown); }
+  const std::shared_ptr<Lineage>& lineage() const { return lineage_; }
   // The first exchange of a communicator with newcomers: then all of its ranks are in, with one committed().
   void enter(std::chrono::milliseconds timeout) {
     agree_on_committed(timeout);
@@ -179,7 +182,11 @@ class CommunicatorState final : public CommunicatorEvents {
     uint64_t epoch = 0;
   };
   Members numbered(std::span<const int> ranks);
-  std::shared_ptr<CommunicatorState> make(const Members& made, std::shared_ptr<Allocations> allocations = {});
+  // lineage: of an epoch before; null: it is made of this one.
+  std::shared_ptr<CommunicatorState> make(const Members& made, std::shared_ptr<Lineage> lineage = {},
+                                          std::shared_ptr<Allocations> allocations = {});
+  CallState state_at(uint64_t sequence) const;
+  void end_for_shrink() const;
   std::shared_ptr<CommunicatorState> subgroup(const Members& made, Purpose by);
   Shrunk agree_on_members(std::chrono::milliseconds patience, const char* by);
   std::shared_ptr<CommunicatorState> shrunk_to(std::vector<int> world_ranks);
@@ -202,6 +209,7 @@ class CommunicatorState final : public CommunicatorEvents {
   std::map<std::vector<int>, uint64_t> groups_made_;
 
   const std::shared_ptr<Allocations> allocations_;  // shared with the epochs before and after
+  const std::shared_ptr<Lineage> lineage_;          // likewise
   TensorLists lists_{*this};
 
   std::atomic<int64_t> committed_{-1};

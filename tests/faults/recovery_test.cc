@@ -300,6 +300,50 @@ TEST_CASE("memory of allocate() and sub-communicators go on") {
   for (const int r : {0, 1, 2}) job[r].tell("end");
 }
 
+// Rank 3 dies. Rank 2 goes to shrink() of the group, and the others wait in one that was made of it without rank 3.
+TEST_CASE("who waits in a sub-communicator for a rank that has gone to shrink() is sent there, too") {
+  for (const bool message : {false, true}) {
+    for (const int depth : {1, 2}) {
+      CAPTURE(message);
+      CAPTURE(depth);
+      Job job;
+      job.start(4, [&](Here& here) {
+        Communicator group = Communicator::join(here.options);
+        Communicator part = group.split(here.rank() == 3 ? 1 : 0);
+        if (depth == 2) part = part.dup();
+        here.say("ready");
+        if (here.rank() >= 2) {
+          outcome([&] { group.barrier(); });
+        } else {
+          float value = 0;
+          here.say(outcome([&] {
+            if (message) {
+              static_cast<void>(part.recv(&value, 1, DType::kFloat32, 2));
+            } else {
+              part.barrier();
+            }
+          }));
+        }
+        group = group.shrink(std::chrono::seconds(40));
+        here.say(summed(group, here.rank()));
+        here.say(outcome([&] { group.barrier(); }));
+        here.await();
+      });
+      job.expect_all("ready");
+      ::kill(job[3].pid(), SIGKILL);
+      for (const int r : {0, 1}) {
+        const std::string said = job[r].hear();
+        CAPTURE(said);
+        CHECK(said.find("ABORTED [2] rank 2") == 0);
+        CHECK(said.find("has gone to shrink() of the communicator that this one was made of") != std::string::npos);
+      }
+      for (const int r : {0, 1, 2}) CHECK(job[r].hear() == "OK [] 6 of 3");
+      for (const int r : {0, 1, 2}) CHECK(job[r].hear() == "ok");
+      for (const int r : {0, 1, 2}) job[r].tell("end");
+    }
+  }
+}
+
 TEST_CASE("a step that any of those who live has committed is committed on all of them") {
   // Rank 3 dies at a moment of its own in commit(): of the others some have heard of all, and some have not.
   for (int delay = 0; delay < 4; ++delay) {

@@ -1,0 +1,40 @@
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <utility>
+
+namespace rondo {
+
+// Which communicator one was made of, and whether this rank is in shrink() of it. One for all epochs of a communicator.
+// Any thread.
+class Lineage {
+ public:
+  explicit Lineage(std::shared_ptr<const Lineage> made_of = nullptr) : made_of_(std::move(made_of)) {}
+
+  // A shrink() under way.
+  class Shrinking {
+   public:
+    explicit Shrinking(Lineage& of) : of_(of) { of_.shrinking_.fetch_add(1); }
+    ~Shrinking() { of_.shrinking_.fetch_sub(1); }
+    Shrinking(const Shrinking&) = delete;
+    Shrinking& operator=(const Shrinking&) = delete;
+
+   private:
+    Lineage& of_;
+  };
+
+  // This rank is in shrink() of what this one was made of, or of what that one was made of.
+  bool ancestor_shrinks() const {
+    for (const Lineage* one = made_of_.get(); one != nullptr; one = one->made_of_.get()) {
+      if (one->shrinking_.load() > 0) return true;
+    }
+    return false;
+  }
+
+ private:
+  const std::shared_ptr<const Lineage> made_of_;  // shared with all that were made of that one
+  std::atomic<int> shrinking_{0};
+};
+
+}  // namespace rondo
