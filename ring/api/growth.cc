@@ -83,6 +83,7 @@ std::shared_ptr<CommunicatorState> world_group(std::shared_ptr<Fabric> fabric, W
   options.epoch = world.epoch;
   options.config = std::move(world.config);
   options.memory_before = std::move(world.memory_before);
+  options.lineage = std::move(world.lineage);
   options.worker =
       Worker::make(CommunicatorState::worker_policy(options.config, *options.fabric), options.fabric->sleepers());
   return std::make_shared<CommunicatorState>(std::move(options));

@@ -3,8 +3,12 @@
 #include <doctest/doctest.h>
 
 #include <array>
+#include <chrono>
 #include <condition_variable>
+#include <filesystem>
+#include <fstream>
 #include <functional>
+#include <memory>
 #include <mutex>
 #include <string>
 #include <thread>
@@ -45,6 +49,17 @@ struct Calls {
            "called " + std::to_string(results.size()) + " times, not " + std::to_string(count));
   }
 };
+
+// Progress threads of this process.
+int progress_threads() {
+  int found = 0;
+  for (const auto& thread : std::filesystem::directory_iterator("/proc/self/task")) {
+    std::string name;
+    std::ifstream(thread.path() / "comm") >> name;
+    found += name == "rondo-progress" ? 1 : 0;
+  }
+  return found;
+}
 
 }  // namespace
 
@@ -209,6 +224,28 @@ TEST_CASE("batches and lists: the end of all of it, of its messages, of a batch 
           expect(part.results == std::vector<rondo_result_t>{RONDO_OK, RONDO_INVALID}, "results of messages");
           expect(calls.results == std::vector<rondo_result_t>(2, RONDO_OK), "results of batches");
         }) == "");
+}
+
+TEST_CASE(
+    "C++: a function has the last communicator: when it is dropped the communicator leaves, and its thread ends") {
+  for (int round = 0; round < 20; ++round) {
+    std::vector<std::weak_ptr<rondo::Communicator>> seen;
+    {
+      std::vector<std::shared_ptr<rondo::Communicator>> ranks;
+      for (rondo::Communicator& rank : rondo::Communicator::inproc(2)) {
+        ranks.push_back(std::make_shared<rondo::Communicator>(std::move(rank)));
+        seen.emplace_back(ranks.back());
+      }
+      for (auto& rank : ranks) {
+        rank->barrier_async().on_end([rank](const rondo::Error& error) { CHECK(error.ok()); });
+      }
+    }
+    const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+    for (const auto& rank : seen) {
+      while (!rank.expired()) REQUIRE(std::chrono::steady_clock::now() < until);
+    }
+    while (progress_threads() > 0) REQUIRE(std::chrono::steady_clock::now() < until);
+  }
 }
 
 TEST_CASE("C++: a function of a Work that outlives its communicator") {
