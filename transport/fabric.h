@@ -164,6 +164,8 @@ class Fabric {
   virtual const Topology& topology() const = 0;
   // "rank 3 (host b, pid 17)", for messages.
   virtual std::string peer_name(int peer) const = 0;
+  // Its process id, as it knows itself, if it is on this host; else 0.
+  virtual int64_t process(int peer) const = 0;
   // Every other process has proved that it knows the job's secret, or they are all this process.
   virtual bool authenticated() const { return true; }
 

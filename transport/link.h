@@ -66,6 +66,11 @@ class Link {
   // Moves what can be moved without blocking. True if anything moved. A link touches the caller's memory in its calls
   // alone: after a failure, who pumps no more has all of it back.
   virtual bool pump() = 0;
+  // After an error: the slice that came where another was posted, and that one; {} if that is not why.
+  struct Refused {
+    SliceTag got, expected;
+  };
+  virtual Refused refused() const { return {}; }
   // nullptr, or why nothing will move any more. Stays until the link is destroyed; arrived slices can still be read.
   virtual const Error* error() const = 0;
 };

@@ -377,7 +377,11 @@ constexpr Shape kShapes[] = {{Shape::kSame, nullptr, false, false, true},  // by
 // Of a type that the library lacks.
 void check_reducible(const Buffer& array, int op, PyObject* op_name) {
   if (!array.is_complex()) {
-    raise(PyExc_TypeError, "array has dtype %S, which can be moved and not reduced", array.foreign.get());
+    const Ref order = Ref::checked(PyObject_GetAttrString(array.foreign.get(), "byteorder"));
+    const bool swapped = PyUnicode_CompareWithASCIIString(order.get(), ">") == 0;
+    raise(PyExc_TypeError, "array has dtype %S, which can be moved and not reduced: %s", array.foreign.get(),
+          swapped ? "its bytes are in the other order; pass array.astype(array.dtype.newbyteorder('='))"
+                  : "pass array.astype of a type that Rondo reduces, such as float64");
   }
   if (op != RONDO_SUM && op != RONDO_AVG && op != RONDO_PREMULSUM && op != RONDO_PRODUCT) {
     raise(PyExc_ValueError, "op %R of %S is not defined: complex numbers have sum, avg, premulsum and product", op_name,

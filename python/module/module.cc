@@ -25,6 +25,16 @@ int signals_raise(void*) {
   return raised;
 }
 
+// What the library says of this thread's last failure, at most 64 of them.
+template <typename Number>
+Ref list_of(size_t (*said)(Number*, size_t)) {
+  Number numbers[64];
+  const size_t count = std::min(said(numbers, std::size(numbers)), std::size(numbers));
+  Ref list = Ref::checked(PyList_New(0));
+  for (size_t i = 0; i < count; ++i) PyList_Append(list.get(), Ref::checked(PyLong_FromLongLong(numbers[i])).get());
+  return list;
+}
+
 PyModuleDef definition = {PyModuleDef_HEAD_INIT, "_rondo", nullptr, -1, nullptr, nullptr, nullptr, nullptr, nullptr};
 
 }  // namespace
@@ -58,12 +68,11 @@ Ref last_error(rondo_result_t result) {
   }
   const char* const text = rondo_last_error();
   Ref message = Ref::checked(PyUnicode_DecodeUTF8(text, static_cast<Py_ssize_t>(std::strlen(text)), "replace"));
-  int ranks[64];
-  const size_t count = std::min(rondo_last_error_ranks(ranks, std::size(ranks)), std::size(ranks));
-  const Ref blamed = Ref::checked(PyList_New(0));
-  for (size_t i = 0; i < count; ++i) PyList_Append(blamed.get(), Ref::checked(PyLong_FromLong(ranks[i])).get());
+  const Ref ranks = list_of(rondo_last_error_ranks), world_ranks = list_of(rondo_last_error_world_ranks);
+  const Ref processes = list_of(rondo_last_error_processes);
   static PyObject* of_code = nullptr;
-  return call(imported(of_code, "rondo.errors", "_of_code"), "iOO", result, message.get(), blamed.get());
+  return call(imported(of_code, "rondo.errors", "_of_code"), "iOOOO", result, message.get(), ranks.get(),
+              world_ranks.get(), processes.get());
 }
 
 PyObject* failure_of(PyObject*, PyObject* code) {

@@ -13,14 +13,18 @@ __all__ = [
 
 
 class Error(RuntimeError):
-    """A call failed. `ranks` are those to blame, by their rank in the communicator (of a start: in the world)."""
+    """A call failed. `ranks` are those to blame, by their rank in the communicator (of a start: in the world). Where a
+    communicator has reported it, `world_ranks` are the same ones by their rank in the job, and `processes` their process
+    ids as they know them themselves, 0 on another host."""
 
-    def __init__(self, message: str, ranks: Sequence[int] = ()):
+    def __init__(
+        self, message: str, ranks: Sequence[int] = (), world_ranks: Sequence[int] = (), processes: Sequence[int] = ()
+    ):
         super().__init__(message)
-        self.ranks = tuple(ranks)
+        self.ranks, self.world_ranks, self.processes = tuple(ranks), tuple(world_ranks), tuple(processes)
 
     def __reduce__(self):
-        return type(self), (str(self), self.ranks)
+        return type(self), (str(self), self.ranks, self.world_ranks, self.processes)
 
 
 class Invalid(Error, ValueError):
@@ -123,9 +127,9 @@ _CLASSES = {
 }  # fmt: skip
 
 
-def _of_code(code: int, message: str, ranks: Sequence[int]) -> Error:
+def _of_code(code: int, message: str, *who: Sequence[int]) -> Error:
     """The failure of a function of rondo.h: the compiled module calls this."""
-    return _CLASSES.get(code, Error)(message, ranks)
+    return _CLASSES.get(code, Error)(message, *who)
 
 
 # Tracebacks and help() show the name by which programs catch it.

@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "ring/base/hash.h"
+#include "ring/base/json_text.h"
 #include "ring/base/misspelt.h"
 #include "rondo/error.h"
 
@@ -30,7 +31,7 @@ enum class Sharing { kLocal, kShared };
 
 [[noreturn]] void reject(std::string_view variable, std::string_view value, std::string_view allowed) {
   throw Exception(ErrorCode::kInvalid,
-                  fmt::format("{}=\"{}\" is not allowed: it must be {}", variable, value, allowed));
+                  fmt::format("{}={} is not allowed: it must be {}", variable, json_text(value), allowed));
 }
 
 template <typename T>
@@ -150,7 +151,8 @@ class Settings {
     for (const std::string& text : texts) {
       const size_t equals = text.find('=');
       if (equals == std::string::npos || equals == 0) {
-        throw Exception(ErrorCode::kInvalid, fmt::format("the setting \"{}\" is not of the form RONDO_X=value", text));
+        throw Exception(ErrorCode::kInvalid,
+                        fmt::format("the setting {} is not of the form RONDO_X=value", json_text(text)));
       }
       if (!values_.emplace(text.substr(0, equals), text.substr(equals + 1)).second) {
         throw Exception(ErrorCode::kInvalid, fmt::format("{} is set twice in the settings", text.substr(0, equals)));

@@ -27,7 +27,7 @@ struct CommunicatorContext {
   int rank = 0;
   Topology topology;  // of the members, in their order
   Config config;
-  Failure failure;
+  Failure failure{[this](Error& error) { locate(error); }};
   CallLog log;
   Observed observed;
   // The observer's numbers of the fabric's ranks, those from its own start on; empty: the same ones.
@@ -78,6 +78,13 @@ struct CommunicatorContext {
   }
 
  private:
+  void locate(Error& error) const {
+    for (const int culprit : error.ranks) {
+      const bool member = culprit >= 0 && culprit < world() && fabric != nullptr;
+      error.world_ranks.push_back(member ? world_rank(culprit) : -1);
+      error.processes.push_back(member ? fabric->process(error.world_ranks.back()) : 0);
+    }
+  }
   void abort_everywhere(Error error) {
     for (int& culprit : error.ranks) culprit = world_rank(culprit);
     fabric->abort(id, error);

@@ -16,7 +16,8 @@ void CommunicatorState::decline(const Members& made, const Error& why) {
   const Error error{why.code, context_->fabric->peer_name(world_rank) + ": " + why.message, {world_rank}};
   context_->fabric->decline(made.id, made.world_ranks, error);
   const auto own = std::find(made.world_ranks.begin(), made.world_ranks.end(), world_rank);
-  throw Exception(Error{error.code, error.message, {static_cast<int>(own - made.world_ranks.begin())}});
+  throw Exception(
+      Error{error.code, error.message, {static_cast<int>(own - made.world_ranks.begin())}, {world_rank}, {getpid()}});
 }
 
 std::shared_ptr<CommunicatorState> CommunicatorState::make(const Members& made, std::shared_ptr<Lineage> lineage,
@@ -126,7 +127,7 @@ Shrunk CommunicatorState::agree_on_members(std::chrono::milliseconds patience, c
     Error error = failure.error();
     error.message = fmt::format("{} on rank {}: {}", by, rank(), error.message);
     for (int& r : error.ranks) r = context_->group_rank(r);
-    throw Exception(error);
+    throw Exception(context_->failure.located(error));
   }
 }
 

@@ -20,7 +20,8 @@ void CommunicatorState::refuse_arguments(const MessageCall& call) const {
   } else if (call.count > kP2pMaxBytes / element) {
     why = fmt::format("{} elements of {} do not fit 64-bit byte counts", call.count, dtype_name(call.dtype));
   } else if (call.matched == 0 && (call.peer >= size() || call.peer < (receives ? kAnySource : 0))) {
-    why = fmt::format("peer is {}; it must be a rank of the group, 0 to {}{}", call.peer, size() - 1, or_any);
+    why = fmt::format("the {} is {}; it must be a rank of the group, 0 to {}{}", receives ? "source" : "destination",
+                      call.peer, size() - 1, or_any);
   } else if (call.matched == 0 && call.tag < (receives ? kAnyTag : 0)) {
     why = fmt::format("tag is {}; it must be 0 to 2147483647{}", call.tag, or_any);
   } else if (call.count > 0 && call.data == nullptr) {

@@ -88,7 +88,9 @@ CommunicatorState::CommunicatorState(Options options)
       pid_(getpid()),
       signal_abort_{ErrorCode::kAborted,
                     fmt::format("rank {} aborted the group in a signal handler", context_->rank),
-                    {context_->rank}},
+                    {context_->rank},
+                    {context_->world_rank(context_->rank)},
+                    {pid_}},
       allocations_(options.allocations
                        ? std::move(options.allocations)
                        : std::make_shared<Allocations>(context_->fabric->shared_memory(), context_->rank,

@@ -3,10 +3,13 @@
 #include <algorithm>
 #include <atomic>
 #include <forward_list>
+#include <functional>
 #include <mutex>
 #include <new>
 #include <string>
+#include <utility>
 
+#include "ring/base/caught.h"
 #include "rondo/error.h"
 
 namespace rondo {
@@ -14,6 +17,8 @@ namespace rondo {
 // Why a communicator is over. The first reason wins; a loss may go on to name those who were lost later. Any thread.
 class Failure {
  public:
+  // locate: sets an error's world ranks and processes by its ranks; before the first reason.
+  explicit Failure(std::function<void(Error&)> locate = {}) : locate_(std::move(locate)) {}
   // Without memory for it, the reason is that.
   void set(const Error& error) noexcept {
     try {
@@ -21,6 +26,7 @@ class Failure {
       const Error* known = newest_.load(std::memory_order_acquire);
       if (known != nullptr && !extends(*known, error)) return;
       all_.push_front(error);
+      locate(all_.front());
       store(known, &all_.front());
     } catch (const std::bad_alloc&) {
       set_constant(out_of_memory());
@@ -43,6 +49,7 @@ class Failure {
       std::string text = "the communicator was destroyed on rank " + std::to_string(rank);
       if (known != nullptr) text += ", after it had failed: " + known->message;
       all_.push_front({ErrorCode::kClosed, text, {rank}});
+      locate(all_.front());
       newest_.store(&all_.front(), std::memory_order_release);
     } catch (const std::bad_alloc&) {
       // The reason before stays.
@@ -50,10 +57,25 @@ class Failure {
   }
   // `error` must live as long as this object. Neither locks nor allocates: one atomic store, for signal handlers.
   void set_constant(const Error& error) noexcept { store(nullptr, &error); }
+  // The error with its world ranks and processes; without memory for them it has none.
+  Error located(const Error& error) const noexcept {
+    Error whole;
+    keep_error(error, whole);
+    locate(whole);
+    return whole;
+  }
   // nullptr while there is none. What it points at stays as it is for as long as this object.
   const Error* get() const { return newest_.load(std::memory_order_acquire); }
 
  private:
+  void locate(Error& error) const noexcept {
+    try {
+      if (locate_ && error.world_ranks.empty()) locate_(error);
+    } catch (const std::bad_alloc&) {
+      error.world_ranks.clear();
+      error.processes.clear();
+    }
+  }
   void store(const Error* known, const Error* error) noexcept {
     newest_.compare_exchange_strong(known, error, std::memory_order_acq_rel, std::memory_order_acquire);
   }
@@ -70,6 +92,7 @@ class Failure {
            std::all_of(known.ranks.begin(), known.ranks.end(), named);
   }
 
+  const std::function<void(Error&)> locate_;
   std::mutex mutex_;
   std::forward_list<Error> all_;  // newest first; one for each loss at most
   std::atomic<const Error*> newest_{nullptr};

@@ -216,13 +216,13 @@ TEST_CASE("peers, tags and groups out of range") {
   CHECK(on_rank(2, [](Communicator& group, Numbers& n) {
           int64_t* p = n.data();
           for (const int peer : {-2, 3, 1000}) {
-            const std::string named = fmt::format("peer is {}", peer);
-            expect_invalid("send", named, [&] { group.send(p, 1, kInt64, peer); });
-            expect_invalid("recv", named, [&] { group.recv(p, 1, kInt64, peer); });
-            expect_invalid("sendrecv to", named, [&] { group.sendrecv(p, 1, peer, p + 1, 1, 0, kInt64); });
-            expect_invalid("sendrecv from", named, [&] { group.sendrecv(p, 1, 0, p + 1, 1, peer, kInt64); });
+            const std::string to = fmt::format("destination is {}", peer), from = fmt::format("source is {}", peer);
+            expect_invalid("send", to, [&] { group.send(p, 1, kInt64, peer); });
+            expect_invalid("recv", from, [&] { group.recv(p, 1, kInt64, peer); });
+            expect_invalid("sendrecv to", to, [&] { group.sendrecv(p, 1, peer, p + 1, 1, 0, kInt64); });
+            expect_invalid("sendrecv from", from, [&] { group.sendrecv(p, 1, 0, p + 1, 1, peer, kInt64); });
           }
-          expect_invalid("send to any", "peer is -1", [&] { group.send(p, 1, kInt64, kAnySource); });
+          expect_invalid("send to any", "destination is -1", [&] { group.send(p, 1, kInt64, kAnySource); });
           expect_invalid("send any tag", "tag is -1", [&] { group.send(p, 1, kInt64, 0, kAnyTag); });
           expect_invalid("send", "tag is -2", [&] { group.send_async(p, 1, kInt64, 0, -2); });
           expect_invalid("recv", "tag is -2", [&] { group.recv_async(p, 1, kInt64, 0, -2); });

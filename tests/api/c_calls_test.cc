@@ -381,7 +381,7 @@ TEST_CASE("messages") {
           if (rank == 0) want(rondo_send(comm, mine.data(), 1, RONDO_INT64, 1, 0, nullptr));
           if (rank == 1) want(rondo_recv(comm, theirs.data(), 5, RONDO_INT64, 0, 0, nullptr, &message));
           if (rank == 1) expect(message.bytes == 8, "message of a blocking receive");
-          want_invalid(rondo_send(comm, mine.data(), 1, RONDO_INT64, 9, 0, nullptr), "peer is 9");
+          want_invalid(rondo_send(comm, mine.data(), 1, RONDO_INT64, 9, 0, nullptr), "destination is 9");
           want_invalid(rondo_recv_async(comm, theirs.data(), 1, RONDO_INT64, 0, -7, nullptr, &received), "tag is -7");
           expect(received == nullptr, "a handle of a refused call");
         }) == "");

@@ -321,7 +321,7 @@ TEST_CASE("what a probe, a matched receive and their options do not take is refu
           const auto refused = [](const char* words, const std::function<void()>& call) {
             expect_code(ErrorCode::kInvalid, call, words);
           };
-          refused("peer is 3", [&] { group.probe(3, 0); });
+          refused("source is 3", [&] { group.probe(3, 0); });
           refused("tag is -2", [&] { group.iprobe(0, -2); });
           refused("timeout is -1", [&] { group.mprobe(0, 0, wrong); });
           refused("matched is 0", [&] { group.mrecv(&got, 1, kInt64, 0); });

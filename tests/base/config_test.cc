@@ -140,6 +140,9 @@ TEST_CASE("config: a value that is not allowed names the variable, the value and
     CHECK(message.find("must be") != std::string::npos);
   }
   CHECK(failure("RONDO_LANES", "17") == "RONDO_LANES=\"17\" is not allowed: it must be a whole number 1 .. 16");
+  // What a terminal would obey is shown.
+  CHECK(failure("RONDO_LANES", "\x1b[2J\n") ==
+        "RONDO_LANES=\"\\u001b[2J\\u000a\" is not allowed: it must be a whole number 1 .. 16");
   CHECK(failure("RONDO_LANES", "1 ").find("1 .. 16") != std::string::npos);
   CHECK(failure("RONDO_LANES", "0x2").find("1 .. 16") != std::string::npos);
   CHECK(failure("RONDO_LANES", "4294967297").find("1 .. 16") != std::string::npos);

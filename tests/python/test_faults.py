@@ -229,6 +229,35 @@ def test_an_exit_that_is_caught_is_no_cause(tmp_path):
     assert (done.returncode, sorted(done.stdout.splitlines())) == (0, ["[0] None", "[1] None"]), done.stderr
 
 
+def fails_in_a_subgroup(group):
+    part = group.split(0, -group.rank)  # ranks of the group, from the last to the first
+    if group.rank == 1:
+        part.abort("enough")
+    with pytest.raises(rondo.Aborted) as caught:
+        part.barrier()
+    return caught.value.ranks, caught.value.world_ranks, caught.value.processes, os.getpid()
+
+
+def test_an_error_names_world_ranks_and_processes_beside_the_ranks_of_the_group():
+    results = run(4, fails_in_a_subgroup)
+    for ranks, world_ranks, processes, _ in results:
+        assert (ranks, world_ranks, processes) == ((2,), (1,), (results[1][3],))
+
+
+def uneven(group):
+    sends, receives = ([2, 3], [2, 2]) if group.rank == 0 else ([3, 2], [3, 2])
+    with pytest.raises(rondo.Mismatch) as caught:
+        group.all_to_all_v(np.ones(5), sends, receives, timeout=20)
+    return str(caught.value)
+
+
+@pytest.mark.parametrize("transport", ["auto", "tcp"])
+def test_an_uneven_call_that_does_not_fit_is_told_in_elements(transport, monkeypatch):
+    monkeypatch.setenv("RONDO_TRANSPORT", transport)
+    for text in run(2, uneven):
+        assert "sends=5, receives=4" in text and "rank 1 sends 3 elements, and 2 are expected" in text
+
+
 def leaves_in_order(group):
     if group.rank == 1:
         sys.exit(0)

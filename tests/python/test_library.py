@@ -1,6 +1,7 @@
 """The library has the functions of rondo.h and needs nothing beside the C library, nor does the module; codes are the
 header's."""
 
+import ctypes
 import os
 import re
 import shutil
@@ -66,3 +67,11 @@ def test_codes_are_the_headers():
     for name, code in enumeration("RONDO_OK ").items():
         if name not in ("OK", "IN_PROGRESS"):
             assert errors._CLASSES[int(code)].__name__ == name.title().replace("_", "")
+
+
+def test_the_calls_by_name_are_functions_of_the_library():
+    """Inline in C; other languages look them up."""
+    text = (TREE / "ring/include/rondo/calls_c.h").read_text()
+    names = re.findall(r"^RONDO_BY_NAME rondo_result_t (rondo_\w+)\(", text, flags=re.M)
+    library = ctypes.CDLL(_library.find())
+    assert len(names) > 20 and all(hasattr(library, name) for name in names)

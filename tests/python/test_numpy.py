@@ -213,6 +213,12 @@ def other_names(group):
     }.values():  # fmt: skip
         with pytest.raises(TypeError, match=words):
             group.all_reduce(value)
+    with pytest.raises(rondo.Invalid, match="destination is 7; it must be a rank of the group, 0 to 1"):
+        group.send(x, 7)
+    with pytest.raises(rondo.Invalid, match="source is 7; it must be a rank of the group, 0 to 1, or -1 for any"):
+        group.recv(x, 7)
+    with pytest.raises(rondo.Invalid, match=r'algorithm "a\\u001b\[31m" is unknown'):
+        group.all_reduce(x, algorithm="a\x1b[31m")
     group.barrier()
 
 

@@ -59,5 +59,17 @@ TEST_CASE("host: the identity is the same for a process and its child, and the n
   CHECK(child.wait() == 0);
 }
 
+TEST_CASE("a user is known by the id outside of its user namespace") {
+  const std::string host = "         0          0 4294967295\n";
+  const std::string rootless = "         0       1000          1\n         1     100000      65536\n";
+  CHECK(outside_id(host, 0) == 0);
+  CHECK(outside_id(host, 1000) == 1000);
+  CHECK(outside_id(rootless, 0) == 1000);
+  CHECK(outside_id(rootless, 33) == 100032);
+  CHECK(outside_id(rootless, 65536) == 165535);
+  CHECK(outside_id(rootless, 65537) == 65537);  // of nobody's
+  CHECK(outside_id("", 7) == 7);
+}
+
 }  // namespace
 }  // namespace rondo

@@ -436,6 +436,7 @@ class InprocFabric final : public Fabric {
   const Place& place() const override { return place_; }
   const Topology& topology() const override { return topology_; }
   std::string peer_name(int peer) const override { return hub_->name(place_.rank, peer); }
+  int64_t process(int) const override { return ::getpid(); }
   const std::shared_ptr<Sleepers>& sleepers() const override { return sleepers_; }
 
   void open(uint64_t id, std::vector<int> members, CommunicatorEvents* events, std::shared_ptr<Doorbell> doorbell,

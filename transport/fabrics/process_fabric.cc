@@ -126,6 +126,16 @@ Classes classes_of(const Roster& roster, const Topology& topology) {
   return classes;
 }
 
+// By rank: of this host; else 0.
+std::vector<int64_t> processes_of(const Roster& roster, const Topology& topology, int own) {
+  std::vector<int64_t> processes(topology.host.size(), 0);
+  for (size_t rank = 0; rank < processes.size(); ++rank) {
+    const bool here = topology.host[rank] == topology.host[static_cast<size_t>(own)];
+    if (here) processes[rank] = roster.card(static_cast<int>(rank)).pid;
+  }
+  return processes;
+}
+
 bool any_host_of_several(const Topology& topology) {
   return std::set<int>(topology.host.begin(), topology.host.end()).size() < topology.host.size();
 }
@@ -155,6 +165,7 @@ class ProcessFabric : public Fabric {
                   auth);
     topology_ = roster.topology();
     place_ = complete_place(launch.place, topology_.host);
+    processes_ = processes_of(roster, topology_, place_.rank);
     control_->know(roster);  // from here on this rank can say why it fails
     std::optional<Error> refusal;
     try {
@@ -189,6 +200,7 @@ class ProcessFabric : public Fabric {
   const Place& place() const override { return place_; }
   const Topology& topology() const override { return topology_; }
   std::string peer_name(int peer) const override { return control_->peer_name(peer); }
+  int64_t process(int peer) const override { return processes_[static_cast<size_t>(peer)]; }
   bool authenticated() const override { return authenticated_; }
   const std::shared_ptr<Sleepers>& sleepers() const override { return sleepers_; }
 
@@ -456,6 +468,7 @@ class ProcessFabric : public Fabric {
   const Config config_;
   const bool authenticated_;
   Place place_;
+  std::vector<int64_t> processes_;
   Topology topology_;
   // Of the last communicator's destroy(), of which leaving is a part; none yet.
   std::atomic<Clock::time_point> leave_by_{};

@@ -1,4 +1,5 @@
 #include "transport/hello/admission.h"
+#include "ring/base/json_text.h"
 
 #include <fmt/format.h>
 
@@ -21,7 +22,7 @@ Answer Admission::welcome() const {
 
 std::optional<Answer> Admission::judge(const Hello& hello) const {
   if (hello.job_id != job_id) {
-    return refuse(AnswerCode::kJob, fmt::format("this is job \"{}\", not \"{}\"", job_id, hello.job_id));
+    return refuse(AnswerCode::kJob, fmt::format("this is job {}, not {}", json_text(job_id), json_text(hello.job_id)));
   }
   if (hello.world != static_cast<uint32_t>(world)) {
     return refuse(AnswerCode::kWorld,

@@ -80,6 +80,7 @@ class SharedLink final : public Link {
     if (!moved) moved = look_for_end();
     return moved;
   }
+  Refused refused() const override { return mismatch_; }
   const Error* error() const override { return error_.ok() ? nullptr : &error_; }
 
  private:
@@ -122,6 +123,7 @@ class SharedLink final : public Link {
       return corrupt(fmt::format("slice {} claims {} bytes of at most {}", filled(), got.bytes, shape_.slice_bytes));
     }
     refused_ = true;
+    mismatch_ = {got, expected};
     error_ = {ErrorCode::kMismatch,
               fmt::format("{} sent a slice of operation {} (fingerprint {:016x}, {} bytes): operation {} (fingerprint "
                           "{:016x}, {} bytes) was expected",
@@ -172,6 +174,7 @@ class SharedLink final : public Link {
   uint64_t released_ = 0;
   uint64_t freed_ = 0;            // as the peer knows it
   mutable bool refused_ = false;  // what the peer wrote was wrong: nothing of it is used any more
+  Refused mismatch_;
   mutable Error error_;
 };
 

@@ -14,6 +14,7 @@
 #include <memory>
 #include <optional>
 
+#include "ring/base/json_text.h"
 #include "ring/base/system_error.h"
 #include "rondo/error.h"
 #include "transport/rendezvous/rendezvous_url.h"
@@ -125,8 +126,8 @@ std::vector<std::string> chosen_by_name(const Config& config, const std::vector<
   if (hosts.empty()) hosts = link_local;
   if (hosts.empty()) {
     throw Exception(ErrorCode::kBootstrap,
-                    fmt::format("RONDO_SOCKET_IFNAME=\"{}\" matches no address of this machine; there are: {}",
-                                config.socket_interface, describe(interfaces)));
+                    fmt::format("RONDO_SOCKET_IFNAME={} matches no address of this machine; there are: {}",
+                                json_text(config.socket_interface), describe(interfaces)));
   }
   return hosts;
 }

@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "ring/base/hash.h"
+#include "ring/base/json_text.h"
 #include "rondo/error.h"
 #include "transport/rendezvous/address.h"
 #include "transport/rendezvous/door.h"
@@ -298,15 +299,14 @@ void check_not_half_set(const LaunchRequest& request, const Environment& env) {
   if (request.rank >= 0 || request.world >= 0 || read_launcher(env)) return;
   if (!request.rendezvous.empty()) {
     invalid(
-        fmt::format("the rendezvous \"{}\" was given, but nothing says this process's rank: give rank and world, or "
+        fmt::format("the rendezvous {} was given, but nothing says this process's rank: give rank and world, or "
                     "set RANK and WORLD_SIZE",
-                    without_key(request.rendezvous)));
+                    json_text(without_key(request.rendezvous))));
   }
   for (const char* name : {"RONDO_RENDEZVOUS", "MASTER_ADDR"}) {
     if (env.has(name)) {
-      invalid(
-          fmt::format("{}=\"{}\" is set, but nothing says this process's rank: set RANK and WORLD_SIZE, or unset it",
-                      name, without_key(env.text(name))));
+      invalid(fmt::format("{}={} is set, but nothing says this process's rank: set RANK and WORLD_SIZE, or unset it",
+                          name, json_text(without_key(env.text(name)))));
     }
   }
 }

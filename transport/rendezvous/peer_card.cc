@@ -8,6 +8,7 @@
 #include "ring/base/bytes.h"
 #include "ring/base/cores.h"
 #include "ring/base/hash.h"
+#include "ring/base/json_text.h"
 #include "rondo/error.h"
 #include "transport/hello/wire.h"
 
@@ -52,7 +53,8 @@ std::string difference(const PeerCard& one, const PeerCard& other) {
 void check(const PeerCard& card, int rank, const PeerCard& first, int world) {
   if (card.rank != static_cast<uint32_t>(rank)) reject(rank, fmt::format("its card is that of rank {}", card.rank));
   if (card.job_id != first.job_id) {
-    reject(rank, fmt::format("it belongs to job \"{}\", rank 0 to job \"{}\"", card.job_id, first.job_id));
+    reject(rank,
+           fmt::format("it belongs to job {}, rank 0 to job {}", json_text(card.job_id), json_text(first.job_id)));
   }
   if (card.world != static_cast<uint32_t>(world)) {
     reject(rank, fmt::format("it was started in a world of {}, rank 0 in a world of {}", card.world, first.world));

@@ -11,6 +11,7 @@
 #include <chrono>
 #include <cstring>
 
+#include "ring/base/json_text.h"
 #include "rondo/error.h"
 #include "transport/store/store_file.h"
 #include "transport/store/store_wire.h"
@@ -174,9 +175,9 @@ void FileStore::join() {
   if (!whole) fail("its head is damaged");
   if (job != job_id_) {
     fail(
-        fmt::format("it is in use by job \"{}\", but this process belongs to job \"{}\": use another file, or the same "
+        fmt::format("it is in use by job {}, but this process belongs to job {}: use another file, or the same "
                     "RONDO_JOB_ID on all ranks",
-                    job, job_id_));
+                    json_text(job), json_text(job_id_)));
   }
   head_ = fixed + job;
   offset_ = head_.size();

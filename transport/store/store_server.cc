@@ -18,6 +18,7 @@
 #include <utility>
 #include <vector>
 
+#include "ring/base/json_text.h"
 #include "rondo/error.h"
 #include "transport/hello/reception.h"
 #include "transport/store/store_map.h"
@@ -145,7 +146,8 @@ class StoreServer::Loop {
       answer.text = "a store is served here, and no rank";
     } else if (hello.job_id != bounded_job_id(options_.job_id)) {
       answer.code = AnswerCode::kJob;
-      answer.text = fmt::format("this is job \"{}\", not \"{}\"", bounded_job_id(options_.job_id), hello.job_id);
+      answer.text =
+          fmt::format("this is job {}, not {}", json_text(bounded_job_id(options_.job_id)), json_text(hello.job_id));
     } else if (options_.encrypt && hello.ciphers == 0) {
       answer.code = AnswerCode::kShared;
       answer.text = "RONDO_ENCRYPT is 1 here, and not there: it must be equal on all ranks";

@@ -15,8 +15,10 @@
 #include <cstring>
 #include <memory>
 #include <optional>
+#include <sstream>
 #include <utility>
 
+#include "ring/base/file_text.h"
 #include "ring/base/system_error.h"
 #include "rondo/error.h"
 
@@ -228,7 +230,17 @@ Listener listen_unix(const std::string& path, Store::Deadline deadline) {
   return listener;
 }
 
-std::string private_directory() { return fmt::format("/tmp/rondo-{}", ::geteuid()); }
+uint32_t outside_id(const std::string& map, uint32_t id) {
+  std::istringstream lines(map);
+  for (uint32_t inside = 0, outside = 0, count = 0; lines >> inside >> outside >> count;) {
+    if (id >= inside && id - inside < count) return outside + (id - inside);
+  }
+  return id;
+}
+
+std::string private_directory() {
+  return fmt::format("/tmp/rondo-{}", outside_id(file_text("/proc/self/uid_map"), ::geteuid()));
+}
 
 void make_private_directory() {
   std::string path = private_directory();

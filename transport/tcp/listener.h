@@ -46,8 +46,11 @@ Listener listen_unix(const std::string& path, Store::Deadline deadline);
 // Throws Exception(kInvalid), naming RONDO_SECRET_FILE and RONDO_INSECURE, if it is not permitted.
 void check_may_listen_beyond_loopback(const std::string& address, Exposure exposure);
 
-// /tmp/rondo-<uid>: where sockets live whose names are derived and not given. The same for all processes of a user,
-// whatever their environment.
+// What a user's id is outside of this process's user namespace, as /proc/self/uid_map says: root of a container whose
+// /tmp is the host's is another user than the host's root. Without a line for it: the id.
+uint32_t outside_id(const std::string& map, uint32_t id);
+// /tmp/rondo-<uid outside>: where sockets live whose names are derived and not given. The same for all processes of a
+// user, whatever their environment.
 std::string private_directory();
 // Makes it, mode 0700. Throws Exception(kBootstrap) if it is a link, another user's, or open to others.
 void make_private_directory();

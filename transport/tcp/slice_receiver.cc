@@ -165,7 +165,9 @@ bool SliceReceiver::begin_slice(Reader& reader) {
     refuse(ErrorCode::kProtocol, header, "that slice has been received before");
     return false;
   }
-  if (!landing.tag.takes({header.sequence, header.fingerprint, header.bytes})) {
+  const SliceTag got{header.sequence, header.fingerprint, header.bytes};
+  if (!landing.tag.takes(got)) {
+    refused_ = {got, landing.tag};
     refuse(ErrorCode::kMismatch, header,
            fmt::format("operation {} (fingerprint {:016x}, {} bytes) was expected", landing.tag.sequence,
                        landing.tag.fingerprint, landing.tag.bytes));

@@ -35,6 +35,7 @@ class SliceReceiver {
   // landing is filled: what comes early waits in the kernel.
   StreamProgress pump(size_t stream, ByteStream& source);
   const Error& refusal() const { return refusal_; }
+  Link::Refused refused() const { return refused_; }
   // Of all that has come on this stream nothing is part of a slice whose rest has not.
   bool has_whole_slices(size_t stream) const {
     return readers_[stream].landing == nullptr && readers_[stream].buffered() == 0;
@@ -80,6 +81,7 @@ class SliceReceiver {
   uint64_t released_ = 0;
   uint32_t filled_ = 0;  // landings filled and not yet released
   Error refusal_;
+  Link::Refused refused_;
   std::string peer_name_;
 };
 

@@ -15,6 +15,7 @@
 #include <memory>
 
 #include "ring/base/interrupt.h"
+#include "ring/base/json_text.h"
 #include "rondo/error.h"
 
 namespace rondo {
@@ -104,7 +105,7 @@ std::vector<SocketAddress> resolve(const std::string& host, uint16_t port) {
   int failure = ::getaddrinfo(host.c_str(), nullptr, &hints, &found);
   if (failure != 0) {
     throw Exception(ErrorCode::kNetwork,
-                    fmt::format("cannot resolve the host \"{}\": {}", host,
+                    fmt::format("cannot resolve the host {}: {}", json_text(host),
                                 failure == EAI_SYSTEM ? std::strerror(errno) : ::gai_strerror(failure)));
   }
   std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)> owner(found, ::freeaddrinfo);
@@ -125,8 +126,8 @@ SocketAddress unix_address(const std::string& path) {
   auto& local_address = reinterpret_cast<sockaddr_un&>(address.storage);
   if (path.empty() || path[0] != '/' || path.size() >= sizeof local_address.sun_path) {
     throw Exception(ErrorCode::kInvalid,
-                    fmt::format("\"{}\" cannot be a unix socket: an absolute path of at most {} bytes is needed", path,
-                                sizeof local_address.sun_path - 1));
+                    fmt::format("{} cannot be a unix socket: an absolute path of at most {} bytes is needed",
+                                json_text(path), sizeof local_address.sun_path - 1));
   }
   local_address.sun_family = AF_UNIX;
   std::memcpy(local_address.sun_path, path.c_str(), path.size() + 1);

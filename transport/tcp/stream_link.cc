@@ -48,6 +48,7 @@ class StreamLink final : public Link {
     return moved;
   }
 
+  Refused refused() const override { return receiver_.refused(); }
   const Error* error() const override { return error_.ok() ? nullptr : &error_; }
 
  private:

@@ -1,4 +1,5 @@
 #include "ring/api/c/arguments.h"
+#include "ring/base/json_text.h"
 
 #include <chrono>
 #include <span>
@@ -24,7 +25,7 @@ Algorithm algorithm_named(const char* name) {
     if (i > 0) known += i + 1 < kAlgorithms ? ", " : " and ";
     known += algorithm_name(static_cast<Algorithm>(i));
   }
-  throw Exception(ErrorCode::kInvalid, std::string("algorithm \"") + name + "\" is unknown; there are " + known);
+  throw Exception(ErrorCode::kInvalid, "algorithm " + json_text(name) + " is unknown; there are " + known);
 }
 
 WireOptions wire_of(const rondo_options_t& options) {

@@ -159,7 +159,7 @@ rondo_result_t rondo_error(rondo_comm_t comm) {
   rondo_result_t result = RONDO_OK;
   const rondo_result_t asked = guarded([&] {
     const auto error = communicator(comm)->error();
-    if (error) result = failed(error->code, error->message.c_str(), error->ranks);
+    if (error) result = failed(*error);
   });
   return asked != RONDO_OK ? asked : result;
 }

@@ -1,25 +1,47 @@
 #include "ring/api/c/result.h"
 
 #include <string>
-#include <utility>
+#include <vector>
 
 namespace {
 
-// This thread's last failure.
-thread_local std::string last_error;
-thread_local std::vector<int> last_error_ranks;
+struct LastError {
+  std::string message;
+  std::vector<int> ranks, world_ranks;
+  std::vector<int64_t> processes;
+};
+thread_local LastError last_error;  // this thread's last failure
+
+template <typename Value>
+size_t copied(const std::vector<Value>& from, Value* to, size_t capacity) {
+  for (size_t i = 0; i < from.size() && i < capacity && to != nullptr; ++i) to[i] = from[i];
+  return from.size();
+}
 
 }  // namespace
 
 namespace rondo::c {
 
-rondo_result_t failed(ErrorCode code, const char* message, std::vector<int> ranks) noexcept {
-  take_interruption();  // this failure tells of it
+rondo_result_t failed(const Error& error) noexcept {
+  const rondo_result_t result = failed(error.code, error.message.c_str());
   try {
-    last_error = message;
-    last_error_ranks = std::move(ranks);
+    last_error.ranks = error.ranks;
+    last_error.world_ranks = error.world_ranks;
+    last_error.processes = error.processes;
+  } catch (...) {  // out of memory: the code must do
+  }
+  return result;
+}
+
+rondo_result_t failed(ErrorCode code, const char* message) noexcept {
+  take_interruption();  // this failure tells of it
+  last_error.ranks.clear();
+  last_error.world_ranks.clear();
+  last_error.processes.clear();
+  try {
+    last_error.message = message;
   } catch (...) {
-    last_error.clear();  // out of memory: the code must do
+    last_error.message.clear();  // out of memory: the code must do
   }
   return static_cast<rondo_result_t>(code);
 }
@@ -28,12 +50,15 @@ rondo_result_t failed(ErrorCode code, const char* message, std::vector<int> rank
 
 extern "C" {
 
-const char* rondo_last_error(void) { return last_error.c_str(); }
+const char* rondo_last_error(void) { return last_error.message.c_str(); }
 
-size_t rondo_last_error_ranks(int* ranks, size_t capacity) {
-  for (size_t i = 0; i < last_error_ranks.size() && i < capacity && ranks != nullptr; ++i)
-    ranks[i] = last_error_ranks[i];
-  return last_error_ranks.size();
+size_t rondo_last_error_ranks(int* ranks, size_t capacity) { return copied(last_error.ranks, ranks, capacity); }
+size_t rondo_last_error_world_ranks(int* ranks, size_t capacity) {
+  return copied(last_error.world_ranks, ranks, capacity);
+}
+
+size_t rondo_last_error_processes(int64_t* processes, size_t capacity) {
+  return copied(last_error.processes, processes, capacity);
 }
 
 const char* rondo_result_name(rondo_result_t result) {

@@ -2,7 +2,6 @@
 
 #include <exception>
 #include <new>
-#include <vector>
 
 #include "ring/base/interrupt.h"
 #include "rondo/error.h"
@@ -11,7 +10,8 @@
 namespace rondo::c {
 
 // Keeps the failure as this thread's last one, and gives its code.
-rondo_result_t failed(ErrorCode code, const char* message, std::vector<int> ranks = {}) noexcept;
+rondo_result_t failed(const Error& error) noexcept;
+rondo_result_t failed(ErrorCode code, const char* message) noexcept;
 
 // Throws Exception(kInterrupted) where the program has ended a wait of this call: before a result is handed out.
 inline void refuse_interrupted() {
@@ -26,7 +26,7 @@ rondo_result_t guarded(Action action) noexcept {
     refuse_interrupted();
     return RONDO_OK;
   } catch (const Exception& e) {
-    return failed(e.code(), e.what(), e.error().ranks);
+    return failed(e.error());
   } catch (const std::bad_alloc&) {
     return failed(ErrorCode::kSystem, "out of memory");
   } catch (const std::exception& e) {

@@ -70,9 +70,8 @@ rondo_result_t rondo_work_on_end(rondo_work_t work, rondo_end_function_t functio
   return guarded([&] {
     rondo::Work handle = work_of(work);
     given(function, "function");
-    handle.on_end([function, context](const rondo::Error& error) {
-      function(context, error.ok() ? RONDO_OK : failed(error.code, error.message.c_str(), error.ranks));
-    });
+    handle.on_end(
+        [function, context](const rondo::Error& error) { function(context, error.ok() ? RONDO_OK : failed(error)); });
   });
 }
 rondo_result_t rondo_work_free(rondo_work_t work) {

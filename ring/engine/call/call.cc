@@ -428,6 +428,18 @@ uint64_t word_of(Value value) {
   }
 }
 
+uint64_t elements(const std::vector<Extent>& blocks) {
+  uint64_t count = 0;
+  for (const Extent& block : blocks) count += block.count;
+  return count;
+}
+
+std::string describe_count(const CheckedCall& call) {
+  if (!call.uneven) return fmt::format("count={}", call.count);
+  if (call.collective != Collective::kAllToAll || !call.blocks) return fmt::format("own count={}", call.count);
+  return fmt::format("sends={}, receives={}", elements(call.blocks->input), elements(call.blocks->output));
+}
+
 }  // namespace
 
 uint64_t kind_of(uint64_t communicator, const CheckedCall& call) {
@@ -455,7 +467,7 @@ std::string describe_call(const CheckedCall& call) {
            describe_place(call);
   }
   if (call.uneven) text += "_v";
-  text += fmt::format("({}={}, {}", call.uneven ? "own count" : "count", call.count,
+  text += fmt::format("({}, {}", describe_count(call),
                       call.user_bytes > 0 ? fmt::format("{} bytes each", call.user_bytes) : dtype_name(call.dtype));
   if (call.shared_counts != 0) text += fmt::format(", counts#{:016x}", call.shared_counts);
   if (collective_reduces(call.collective)) text += fmt::format(", {}", op_name(call.op));

@@ -293,10 +293,11 @@ void CallCourse::check_input() const {
   const uint64_t count = buffer_bytes(call, context_.world()).input / dtype_bytes(call.dtype);
   const auto index = first_not_finite(input, count, call.dtype);
   if (!index) return;
-  throw Exception({ErrorCode::kNotFinite,
-                   fmt::format("{} on rank {}: element {} of the input of {} is NaN or infinite (RONDO_CHECK=finite)",
-                               describe_call(call), context_.rank, *index, context_.name(context_.rank)),
-                   {context_.rank}});
+  throw Exception(context_.failure.located(
+      {ErrorCode::kNotFinite,
+       fmt::format("{} on rank {}: element {} of the input of {} is NaN or infinite (RONDO_CHECK=finite)",
+                   describe_call(call), context_.rank, *index, context_.name(context_.rank)),
+       {context_.rank}}));
 }
 
 // Results that are the same on all ranks; blocks of uneven calls may lie apart.
@@ -348,11 +349,12 @@ std::optional<Error> CallCourse::not_finite_of_wire() {
   const char* what = note.kind == WireNote::Kind::kNan        ? "is NaN"
                      : note.kind == WireNote::Kind::kInfinity ? "is infinite"
                                                               : "is too large for the wire format";
-  return Error{ErrorCode::kNotFinite,
-               fmt::format("{} on rank {}: element {} {} on {}; the result is not finite there. Scale or clip the "
-                           "input, or ask for allow_not_finite",
-                           describe_call(*operation_->call), context_.rank, note.index, what, context_.name(note.rank)),
-               {note.rank}};
+  return context_.failure.located(
+      {ErrorCode::kNotFinite,
+       fmt::format("{} on rank {}: element {} {} on {}; the result is not finite there. Scale or clip the "
+                   "input, or ask for allow_not_finite",
+                   describe_call(*operation_->call), context_.rank, note.index, what, context_.name(note.rank)),
+       {note.rank}});
 }
 
 void CallCourse::end() {

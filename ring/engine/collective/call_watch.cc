@@ -24,6 +24,12 @@ constexpr std::chrono::milliseconds kOthersPatience{300};
 
 }  // namespace
 
+// Elements; 0 where the call has no blocks.
+uint64_t CallWatch::expected_from(const CheckedCall& call, int peer) const {
+  if (!call.blocks) return 0;
+  return call.blocks->output[static_cast<size_t>(call.collective == Collective::kScatter ? context_.rank : peer)].count;
+}
+
 void CallWatch::failed(int peer, ErrorCode code, const std::string& message) {
   const int world_rank = context_.world_rank(peer);
   context_.fabric->link_failed(context_.id, world_rank, {code, message, {world_rank}});
@@ -37,14 +43,15 @@ void CallWatch::report(const CollectiveOperation& current, const RunFailure& fai
   const std::string name = context_.name(failure.peer);
   switch (failure.kind) {
     case Kind::kLink:
-      if (failure.link->code == ErrorCode::kMismatch) return refused(current, failure.peer, *failure.link);
-      return broke(current, failure.peer, *failure.link);
+      if (failure.link->error()->code == ErrorCode::kMismatch) return refused(current, failure);
+      return broke(current, failure.peer, *failure.link->error());
     case Kind::kOtherCall:
       return refused(current, failure.peer,
                      {ErrorCode::kMismatch,
                       fmt::format("{} is in another operation (fingerprint {:016x}; {:016x} was expected)", name,
                                   failure.fingerprint, current.fingerprint),
-                      {}});
+                      {}},
+                     "another number of");
     case Kind::kUnreadable:
       return failed(failure.peer, ErrorCode::kPeerLost,
                     fmt::format("{} on rank {}: the memory of {} could not be read (it died, or this system forbids "
@@ -69,18 +76,29 @@ void CallWatch::report(const CollectiveOperation& current, const RunFailure& fai
   }
 }
 
-// The ranks are in different calls: ask what they are in. If they are in the same, they differ in a count that only the
-// two know.
-void CallWatch::refused(const CollectiveOperation& current, int peer, const Error& error) {
+// In elements: of a block that was expected in one slice.
+void CallWatch::refused(const CollectiveOperation& current, const RunFailure& failure) {
   const CheckedCall& call = *current.call;
-  const auto block = static_cast<size_t>(call.collective == Collective::kScatter ? context_.rank : peer);
+  const Link::Refused slice = failure.link->refused();
+  const uint64_t element = call.element_bytes();
+  const bool is_block = slice.expected.bytes == expected_from(call, failure.peer) * element;
+  const bool is_all = slice.got.bytes < smallest_slice_bytes(Passing::kChain, false);  // a longer one may go on
+  refused(current, failure.peer, *failure.link->error(),
+          is_block && is_all && slice.got.bytes != slice.expected.bytes ? std::to_string(slice.got.bytes / element)
+                                                                        : "another number of");
+}
+
+// The ranks are in different calls: ask what they are in. If they are in the same, they differ in a count that only the
+// two know. sent: elements.
+void CallWatch::refused(const CollectiveOperation& current, int peer, const Error& error, const std::string& sent) {
+  const CheckedCall& call = *current.call;
   refusal_ = error;
   refusal_.ranks = {context_.world_rank(std::min(peer, context_.rank)),
                     context_.world_rank(std::max(peer, context_.rank))};
   refusal_.message =
       call.uneven && call.blocks
-          ? fmt::format("{} on rank {} expects {} elements from rank {}, which sends another number ({})",
-                        describe_call(call), context_.rank, call.blocks->output[block].count, peer, error.message)
+          ? fmt::format("{} on rank {}: rank {} sends {} elements, and {} are expected ({})", describe_call(call),
+                        context_.rank, peer, sent, expected_from(call, peer), error.message)
           : fmt::format("{} on rank {}: {}", describe_call(call), context_.rank, error.message);
   seen_.refused_at = Clock::now();
   ask_others(seen_.refused_at, current.sequence);

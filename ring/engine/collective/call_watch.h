@@ -38,7 +38,9 @@ class CallWatch {
   void look_at(const CollectiveOperation& current) {
     if (seen_.sequence != current.sequence) seen_ = {.sequence = current.sequence};
   }
-  void refused(const CollectiveOperation& current, int peer, const Error& error);
+  void refused(const CollectiveOperation& current, const RunFailure& failure);
+  void refused(const CollectiveOperation& current, int peer, const Error& error, const std::string& sent);
+  uint64_t expected_from(const CheckedCall& call, int peer) const;
   void broke(const CollectiveOperation& current, int peer, const Error& error);
   void failed(int peer, ErrorCode code, const std::string& message);
   void ask_others(Clock::time_point now, uint64_t sequence, Ask ask = Ask::kInTurn);

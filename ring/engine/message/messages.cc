@@ -78,7 +78,7 @@ void MessageOperation::end(const Error* error) {
   if (background && counted_) messages.background_.fetch_sub(1);
   if (began_at_ != 0 && !probes()) messages.observe_end(*this, error);
   if (error != nullptr) {
-    fail(*error);
+    fail(messages.context_->failure.located(*error));
   } else {
     Operation::complete();
   }
@@ -346,7 +346,7 @@ std::optional<Message> Messages::look(const P2pCall& probe) {
   });
   pass_beside(Moved::kOwnPart);
   leave(Left::kWaits);
-  if (!looks.failure.ok()) throw Exception(looks.failure);
+  if (!looks.failure.ok()) throw Exception(context_->failure.located(looks.failure));
   if (!looks.over && failure() != nullptr) throw Exception(*failure());
   if (!looks.over) found_nothing();
   return looks.over ? std::optional<Message>(looks.message) : std::nullopt;

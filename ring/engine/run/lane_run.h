@@ -37,7 +37,7 @@ class LaneRun {
   // Why it does not move any more. Ranks of the group; -1: not for this reason.
   // The first link that has failed, as an index into plan->peers, and its error.
   int failed_link() const { return mover_.failed_link(); }
-  const Error* link_error(int index) const { return mover_.link_error(index); }
+  const Link* link(int index) const { return mover_.link(index); }
   // A rank whose memory could not be pulled.
   int failed_pull() const { return mover_.failed_pull(); }
   // A rank whose packed elements are none.

@@ -64,7 +64,7 @@ RunFailure LanesRun::failure() {
     }
     if (lane.closed_owner() >= 0) return {Kind::kClosed, lane.closed_owner()};
     const int index = lane.failed_link();
-    if (index >= 0) return {Kind::kLink, plan_->peers[static_cast<size_t>(index)], lane.link_error(index)};
+    if (index >= 0) return {Kind::kLink, plan_->peers[static_cast<size_t>(index)], lane.link(index)};
   }
   return {};
 }

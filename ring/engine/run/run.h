@@ -7,6 +7,7 @@
 #include "ring/engine/run/wire_move.h"
 #include "rondo/error.h"
 #include "rondo/op.h"
+#include "transport/link.h"
 
 namespace rondo {
 
@@ -33,7 +34,7 @@ struct RunFailure {
   };
   Kind kind = Kind::kNone;
   int peer = -1;
-  const Error* link = nullptr;
+  const Link* link = nullptr;  // its error() says more
   uint64_t fingerprint = 0;
   const char* what = "";
 };

@@ -50,7 +50,7 @@ class SliceMover {
   uint64_t oldest_unsent(uint64_t none);
   // The first link that has failed, as an index into plan->peers; -1 if none.
   int failed_link() const;
-  const Error* link_error(int index) const { return ports_[static_cast<size_t>(index)].link().error(); }
+  const Link* link(int index) const { return &ports_[static_cast<size_t>(index)].link(); }
   // A rank whose memory could not be pulled; -1 if none.
   int failed_pull() const { return failed_pull_; }
   // A rank that has sent what is no packed elements; -1 if none.

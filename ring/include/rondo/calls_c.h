@@ -2,9 +2,13 @@
 #define RONDO_CALLS_C_H_
 
 /* The collectives of the C API by name: each is one rondo_call_t, which rondo_run takes, or rondo_start for the form
- * with _async. */
+ * with _async. The library has them as functions, too. */
 
 #include <rondo/rondo.h>
+
+#ifndef RONDO_BY_NAME
+#define RONDO_BY_NAME static inline
+#endif
 
 #ifdef __cplusplus
 extern "C" {
@@ -36,12 +40,12 @@ static inline rondo_call_t rondo_uneven(rondo_call_t call, const uint64_t* input
 }
 
 /* output[i] = op over all ranks of input[i]; input, output: count elements. */
-static inline rondo_result_t rondo_all_reduce(rondo_comm_t comm, const void* input, void* output, uint64_t count,
+RONDO_BY_NAME rondo_result_t rondo_all_reduce(rondo_comm_t comm, const void* input, void* output, uint64_t count,
                                               rondo_dtype_t dtype, rondo_op_t op, const rondo_options_t* options) {
   const rondo_call_t call = rondo_even(RONDO_ALL_REDUCE, input, output, count, dtype, op, -1, options);
   return rondo_run(comm, &call);
 }
-static inline rondo_result_t rondo_all_reduce_async(rondo_comm_t comm, const void* input, void* output, uint64_t count,
+RONDO_BY_NAME rondo_result_t rondo_all_reduce_async(rondo_comm_t comm, const void* input, void* output, uint64_t count,
                                                     rondo_dtype_t dtype, rondo_op_t op, const rondo_options_t* options,
                                                     rondo_work_t* work) {
   const rondo_call_t call = rondo_even(RONDO_ALL_REDUCE, input, output, count, dtype, op, -1, options);
@@ -49,13 +53,13 @@ static inline rondo_result_t rondo_all_reduce_async(rondo_comm_t comm, const voi
 }
 
 /* all_reduce with the output on the root only; elsewhere it is not touched and may be NULL. */
-static inline rondo_result_t rondo_reduce(rondo_comm_t comm, const void* input, void* output, uint64_t count,
+RONDO_BY_NAME rondo_result_t rondo_reduce(rondo_comm_t comm, const void* input, void* output, uint64_t count,
                                           rondo_dtype_t dtype, rondo_op_t op, int root,
                                           const rondo_options_t* options) {
   const rondo_call_t call = rondo_even(RONDO_REDUCE, input, output, count, dtype, op, root, options);
   return rondo_run(comm, &call);
 }
-static inline rondo_result_t rondo_reduce_async(rondo_comm_t comm, const void* input, void* output, uint64_t count,
+RONDO_BY_NAME rondo_result_t rondo_reduce_async(rondo_comm_t comm, const void* input, void* output, uint64_t count,
                                                 rondo_dtype_t dtype, rondo_op_t op, int root,
                                                 const rondo_options_t* options, rondo_work_t* work) {
   const rondo_call_t call = rondo_even(RONDO_REDUCE, input, output, count, dtype, op, root, options);
@@ -63,12 +67,12 @@ static inline rondo_result_t rondo_reduce_async(rondo_comm_t comm, const void* i
 }
 
 /* output[i] = op over ranks 0 .. rank of input[i], in this order. Not RONDO_AVG. */
-static inline rondo_result_t rondo_scan(rondo_comm_t comm, const void* input, void* output, uint64_t count,
+RONDO_BY_NAME rondo_result_t rondo_scan(rondo_comm_t comm, const void* input, void* output, uint64_t count,
                                         rondo_dtype_t dtype, rondo_op_t op, const rondo_options_t* options) {
   const rondo_call_t call = rondo_even(RONDO_SCAN, input, output, count, dtype, op, -1, options);
   return rondo_run(comm, &call);
 }
-static inline rondo_result_t rondo_scan_async(rondo_comm_t comm, const void* input, void* output, uint64_t count,
+RONDO_BY_NAME rondo_result_t rondo_scan_async(rondo_comm_t comm, const void* input, void* output, uint64_t count,
                                               rondo_dtype_t dtype, rondo_op_t op, const rondo_options_t* options,
                                               rondo_work_t* work) {
   const rondo_call_t call = rondo_even(RONDO_SCAN, input, output, count, dtype, op, -1, options);
@@ -76,12 +80,12 @@ static inline rondo_result_t rondo_scan_async(rondo_comm_t comm, const void* inp
 }
 
 /* The same over ranks 0 .. rank - 1; on rank 0 the output is not touched. */
-static inline rondo_result_t rondo_exscan(rondo_comm_t comm, const void* input, void* output, uint64_t count,
+RONDO_BY_NAME rondo_result_t rondo_exscan(rondo_comm_t comm, const void* input, void* output, uint64_t count,
                                           rondo_dtype_t dtype, rondo_op_t op, const rondo_options_t* options) {
   const rondo_call_t call = rondo_even(RONDO_EXSCAN, input, output, count, dtype, op, -1, options);
   return rondo_run(comm, &call);
 }
-static inline rondo_result_t rondo_exscan_async(rondo_comm_t comm, const void* input, void* output, uint64_t count,
+RONDO_BY_NAME rondo_result_t rondo_exscan_async(rondo_comm_t comm, const void* input, void* output, uint64_t count,
                                                 rondo_dtype_t dtype, rondo_op_t op, const rondo_options_t* options,
                                                 rondo_work_t* work) {
   const rondo_call_t call = rondo_even(RONDO_EXSCAN, input, output, count, dtype, op, -1, options);
@@ -89,24 +93,24 @@ static inline rondo_result_t rondo_exscan_async(rondo_comm_t comm, const void* i
 }
 
 /* buffer: count elements, read on the root, written elsewhere. */
-static inline rondo_result_t rondo_broadcast(rondo_comm_t comm, void* buffer, uint64_t count, rondo_dtype_t dtype,
+RONDO_BY_NAME rondo_result_t rondo_broadcast(rondo_comm_t comm, void* buffer, uint64_t count, rondo_dtype_t dtype,
                                              int root, const rondo_options_t* options) {
   const rondo_call_t call = rondo_even(RONDO_BROADCAST, buffer, buffer, count, dtype, RONDO_SUM, root, options);
   return rondo_run(comm, &call);
 }
-static inline rondo_result_t rondo_broadcast_async(rondo_comm_t comm, void* buffer, uint64_t count, rondo_dtype_t dtype,
+RONDO_BY_NAME rondo_result_t rondo_broadcast_async(rondo_comm_t comm, void* buffer, uint64_t count, rondo_dtype_t dtype,
                                                    int root, const rondo_options_t* options, rondo_work_t* work) {
   const rondo_call_t call = rondo_even(RONDO_BROADCAST, buffer, buffer, count, dtype, RONDO_SUM, root, options);
   return rondo_start(comm, &call, work);
 }
 
 /* input: count elements; output: size * count, rank r's input as block r. */
-static inline rondo_result_t rondo_all_gather(rondo_comm_t comm, const void* input, void* output, uint64_t count,
+RONDO_BY_NAME rondo_result_t rondo_all_gather(rondo_comm_t comm, const void* input, void* output, uint64_t count,
                                               rondo_dtype_t dtype, const rondo_options_t* options) {
   const rondo_call_t call = rondo_even(RONDO_ALL_GATHER, input, output, count, dtype, RONDO_SUM, -1, options);
   return rondo_run(comm, &call);
 }
-static inline rondo_result_t rondo_all_gather_async(rondo_comm_t comm, const void* input, void* output, uint64_t count,
+RONDO_BY_NAME rondo_result_t rondo_all_gather_async(rondo_comm_t comm, const void* input, void* output, uint64_t count,
                                                     rondo_dtype_t dtype, const rondo_options_t* options,
                                                     rondo_work_t* work) {
   const rondo_call_t call = rondo_even(RONDO_ALL_GATHER, input, output, count, dtype, RONDO_SUM, -1, options);
@@ -114,12 +118,12 @@ static inline rondo_result_t rondo_all_gather_async(rondo_comm_t comm, const voi
 }
 
 /* input: size * count elements; output: count elements, op over all ranks of their blocks `rank`. */
-static inline rondo_result_t rondo_reduce_scatter(rondo_comm_t comm, const void* input, void* output, uint64_t count,
+RONDO_BY_NAME rondo_result_t rondo_reduce_scatter(rondo_comm_t comm, const void* input, void* output, uint64_t count,
                                                   rondo_dtype_t dtype, rondo_op_t op, const rondo_options_t* options) {
   const rondo_call_t call = rondo_even(RONDO_REDUCE_SCATTER, input, output, count, dtype, op, -1, options);
   return rondo_run(comm, &call);
 }
-static inline rondo_result_t rondo_reduce_scatter_async(rondo_comm_t comm, const void* input, void* output,
+RONDO_BY_NAME rondo_result_t rondo_reduce_scatter_async(rondo_comm_t comm, const void* input, void* output,
                                                         uint64_t count, rondo_dtype_t dtype, rondo_op_t op,
                                                         const rondo_options_t* options, rondo_work_t* work) {
   const rondo_call_t call = rondo_even(RONDO_REDUCE_SCATTER, input, output, count, dtype, op, -1, options);
@@ -127,12 +131,12 @@ static inline rondo_result_t rondo_reduce_scatter_async(rondo_comm_t comm, const
 }
 
 /* all_gather with the output on the root only; elsewhere it may be NULL. */
-static inline rondo_result_t rondo_gather(rondo_comm_t comm, const void* input, void* output, uint64_t count,
+RONDO_BY_NAME rondo_result_t rondo_gather(rondo_comm_t comm, const void* input, void* output, uint64_t count,
                                           rondo_dtype_t dtype, int root, const rondo_options_t* options) {
   const rondo_call_t call = rondo_even(RONDO_GATHER, input, output, count, dtype, RONDO_SUM, root, options);
   return rondo_run(comm, &call);
 }
-static inline rondo_result_t rondo_gather_async(rondo_comm_t comm, const void* input, void* output, uint64_t count,
+RONDO_BY_NAME rondo_result_t rondo_gather_async(rondo_comm_t comm, const void* input, void* output, uint64_t count,
                                                 rondo_dtype_t dtype, int root, const rondo_options_t* options,
                                                 rondo_work_t* work) {
   const rondo_call_t call = rondo_even(RONDO_GATHER, input, output, count, dtype, RONDO_SUM, root, options);
@@ -140,12 +144,12 @@ static inline rondo_result_t rondo_gather_async(rondo_comm_t comm, const void* i
 }
 
 /* input: size * count elements on the root, elsewhere it may be NULL; output: count elements, block `rank` of it. */
-static inline rondo_result_t rondo_scatter(rondo_comm_t comm, const void* input, void* output, uint64_t count,
+RONDO_BY_NAME rondo_result_t rondo_scatter(rondo_comm_t comm, const void* input, void* output, uint64_t count,
                                            rondo_dtype_t dtype, int root, const rondo_options_t* options) {
   const rondo_call_t call = rondo_even(RONDO_SCATTER, input, output, count, dtype, RONDO_SUM, root, options);
   return rondo_run(comm, &call);
 }
-static inline rondo_result_t rondo_scatter_async(rondo_comm_t comm, const void* input, void* output, uint64_t count,
+RONDO_BY_NAME rondo_result_t rondo_scatter_async(rondo_comm_t comm, const void* input, void* output, uint64_t count,
                                                  rondo_dtype_t dtype, int root, const rondo_options_t* options,
                                                  rondo_work_t* work) {
   const rondo_call_t call = rondo_even(RONDO_SCATTER, input, output, count, dtype, RONDO_SUM, root, options);
@@ -153,12 +157,12 @@ static inline rondo_result_t rondo_scatter_async(rondo_comm_t comm, const void* 
 }
 
 /* input, output: size * count elements; block r of the input goes to rank r, block r of the output is rank r's. */
-static inline rondo_result_t rondo_all_to_all(rondo_comm_t comm, const void* input, void* output, uint64_t count,
+RONDO_BY_NAME rondo_result_t rondo_all_to_all(rondo_comm_t comm, const void* input, void* output, uint64_t count,
                                               rondo_dtype_t dtype, const rondo_options_t* options) {
   const rondo_call_t call = rondo_even(RONDO_ALL_TO_ALL, input, output, count, dtype, RONDO_SUM, -1, options);
   return rondo_run(comm, &call);
 }
-static inline rondo_result_t rondo_all_to_all_async(rondo_comm_t comm, const void* input, void* output, uint64_t count,
+RONDO_BY_NAME rondo_result_t rondo_all_to_all_async(rondo_comm_t comm, const void* input, void* output, uint64_t count,
                                                     rondo_dtype_t dtype, const rondo_options_t* options,
                                                     rondo_work_t* work) {
   const rondo_call_t call = rondo_even(RONDO_ALL_TO_ALL, input, output, count, dtype, RONDO_SUM, -1, options);
@@ -166,11 +170,11 @@ static inline rondo_result_t rondo_all_to_all_async(rondo_comm_t comm, const voi
 }
 
 /* Returns when all ranks have called it. */
-static inline rondo_result_t rondo_barrier(rondo_comm_t comm, const rondo_options_t* options) {
+RONDO_BY_NAME rondo_result_t rondo_barrier(rondo_comm_t comm, const rondo_options_t* options) {
   const rondo_call_t call = rondo_even(RONDO_BARRIER, NULL, NULL, 0, RONDO_FLOAT32, RONDO_SUM, -1, options);
   return rondo_run(comm, &call);
 }
-static inline rondo_result_t rondo_barrier_async(rondo_comm_t comm, const rondo_options_t* options,
+RONDO_BY_NAME rondo_result_t rondo_barrier_async(rondo_comm_t comm, const rondo_options_t* options,
                                                  rondo_work_t* work) {
   const rondo_call_t call = rondo_even(RONDO_BARRIER, NULL, NULL, 0, RONDO_FLOAT32, RONDO_SUM, -1, options);
   return rondo_start(comm, &call, work);
@@ -179,14 +183,14 @@ static inline rondo_result_t rondo_barrier_async(rondo_comm_t comm, const rondo_
 /* ---- Collectives with uneven counts ---- */
 
 /* counts: equal on all ranks, else RONDO_MISMATCH. input: counts[rank] elements. */
-static inline rondo_result_t rondo_all_gather_v(rondo_comm_t comm, const void* input, void* output,
+RONDO_BY_NAME rondo_result_t rondo_all_gather_v(rondo_comm_t comm, const void* input, void* output,
                                                 const uint64_t* counts, const uint64_t* displacements,
                                                 rondo_dtype_t dtype, const rondo_options_t* options) {
   const rondo_call_t call = rondo_uneven(rondo_even(RONDO_ALL_GATHER, input, output, 0, dtype, RONDO_SUM, -1, options),
                                          NULL, NULL, counts, displacements);
   return rondo_run(comm, &call);
 }
-static inline rondo_result_t rondo_all_gather_v_async(rondo_comm_t comm, const void* input, void* output,
+RONDO_BY_NAME rondo_result_t rondo_all_gather_v_async(rondo_comm_t comm, const void* input, void* output,
                                                       const uint64_t* counts, const uint64_t* displacements,
                                                       rondo_dtype_t dtype, const rondo_options_t* options,
                                                       rondo_work_t* work) {
@@ -196,14 +200,14 @@ static inline rondo_result_t rondo_all_gather_v_async(rondo_comm_t comm, const v
 }
 
 /* counts: equal on all ranks, else RONDO_MISMATCH. output: counts[rank] elements. */
-static inline rondo_result_t rondo_reduce_scatter_v(rondo_comm_t comm, const void* input, void* output,
+RONDO_BY_NAME rondo_result_t rondo_reduce_scatter_v(rondo_comm_t comm, const void* input, void* output,
                                                     const uint64_t* counts, rondo_dtype_t dtype, rondo_op_t op,
                                                     const rondo_options_t* options) {
   const rondo_call_t call = rondo_uneven(rondo_even(RONDO_REDUCE_SCATTER, input, output, 0, dtype, op, -1, options),
                                          counts, NULL, NULL, NULL);
   return rondo_run(comm, &call);
 }
-static inline rondo_result_t rondo_reduce_scatter_v_async(rondo_comm_t comm, const void* input, void* output,
+RONDO_BY_NAME rondo_result_t rondo_reduce_scatter_v_async(rondo_comm_t comm, const void* input, void* output,
                                                           const uint64_t* counts, rondo_dtype_t dtype, rondo_op_t op,
                                                           const rondo_options_t* options, rondo_work_t* work) {
   const rondo_call_t call = rondo_uneven(rondo_even(RONDO_REDUCE_SCATTER, input, output, 0, dtype, op, -1, options),
@@ -213,7 +217,7 @@ static inline rondo_result_t rondo_reduce_scatter_v_async(rondo_comm_t comm, con
 
 /* count: of this rank's own block. output, counts, displacements: read on the root only. The root's counts[root] and
  * count differ: RONDO_INVALID. */
-static inline rondo_result_t rondo_gather_v(rondo_comm_t comm, const void* input, uint64_t count, void* output,
+RONDO_BY_NAME rondo_result_t rondo_gather_v(rondo_comm_t comm, const void* input, uint64_t count, void* output,
                                             const uint64_t* counts, const uint64_t* displacements, rondo_dtype_t dtype,
                                             int root, const rondo_options_t* options) {
   const rondo_call_t call =
@@ -221,7 +225,7 @@ static inline rondo_result_t rondo_gather_v(rondo_comm_t comm, const void* input
                    displacements);
   return rondo_run(comm, &call);
 }
-static inline rondo_result_t rondo_gather_v_async(rondo_comm_t comm, const void* input, uint64_t count, void* output,
+RONDO_BY_NAME rondo_result_t rondo_gather_v_async(rondo_comm_t comm, const void* input, uint64_t count, void* output,
                                                   const uint64_t* counts, const uint64_t* displacements,
                                                   rondo_dtype_t dtype, int root, const rondo_options_t* options,
                                                   rondo_work_t* work) {
@@ -232,7 +236,7 @@ static inline rondo_result_t rondo_gather_v_async(rondo_comm_t comm, const void*
 }
 
 /* gather_v the other way: input, counts and displacements are the root's, count is of the own output. */
-static inline rondo_result_t rondo_scatter_v(rondo_comm_t comm, const void* input, const uint64_t* counts,
+RONDO_BY_NAME rondo_result_t rondo_scatter_v(rondo_comm_t comm, const void* input, const uint64_t* counts,
                                              const uint64_t* displacements, void* output, uint64_t count,
                                              rondo_dtype_t dtype, int root, const rondo_options_t* options) {
   const rondo_call_t call =
@@ -240,7 +244,7 @@ static inline rondo_result_t rondo_scatter_v(rondo_comm_t comm, const void* inpu
                    displacements, NULL, NULL);
   return rondo_run(comm, &call);
 }
-static inline rondo_result_t rondo_scatter_v_async(rondo_comm_t comm, const void* input, const uint64_t* counts,
+RONDO_BY_NAME rondo_result_t rondo_scatter_v_async(rondo_comm_t comm, const void* input, const uint64_t* counts,
                                                    const uint64_t* displacements, void* output, uint64_t count,
                                                    rondo_dtype_t dtype, int root, const rondo_options_t* options,
                                                    rondo_work_t* work) {
@@ -251,7 +255,7 @@ static inline rondo_result_t rondo_scatter_v_async(rondo_comm_t comm, const void
 }
 
 /* send_counts[r] elements go to rank r, recv_counts[r] come from it. The own two entries differ: RONDO_INVALID. */
-static inline rondo_result_t rondo_all_to_all_v(rondo_comm_t comm, const void* input, const uint64_t* send_counts,
+RONDO_BY_NAME rondo_result_t rondo_all_to_all_v(rondo_comm_t comm, const void* input, const uint64_t* send_counts,
                                                 const uint64_t* send_displacements, void* output,
                                                 const uint64_t* recv_counts, const uint64_t* recv_displacements,
                                                 rondo_dtype_t dtype, const rondo_options_t* options) {
@@ -259,7 +263,7 @@ static inline rondo_result_t rondo_all_to_all_v(rondo_comm_t comm, const void* i
                                          send_counts, send_displacements, recv_counts, recv_displacements);
   return rondo_run(comm, &call);
 }
-static inline rondo_result_t rondo_all_to_all_v_async(rondo_comm_t comm, const void* input, const uint64_t* send_counts,
+RONDO_BY_NAME rondo_result_t rondo_all_to_all_v_async(rondo_comm_t comm, const void* input, const uint64_t* send_counts,
                                                       const uint64_t* send_displacements, void* output,
                                                       const uint64_t* recv_counts, const uint64_t* recv_displacements,
                                                       rondo_dtype_t dtype, const rondo_options_t* options,

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <stdexcept>
 #include <string>
 #include <utility>
@@ -45,6 +46,10 @@ struct Error {
   ErrorCode code = ErrorCode::kOk;
   std::string message;
   std::vector<int> ranks;  // culprits, in the numbering of the communicator that reports it; may be empty
+  // The same ones, where a communicator reports them: as ranks of the job, and their process ids as they know them
+  // themselves (containers differ), 0 on another host.
+  std::vector<int> world_ranks = {};
+  std::vector<int64_t> processes = {};
 
   bool ok() const { return code == ErrorCode::kOk; }
 };
