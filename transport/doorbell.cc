@@ -35,7 +35,7 @@ struct Doorbell::Watches {
   void resume() {
     std::lock_guard lock(mutex);
     if (!relaxed.load(std::memory_order_relaxed)) return;
-    // Should the kernel have no room any more, a sleeper looks again within 20 ms (ProgressEngine::rest).
+    // Should the kernel have no room any more, a sleeper looks again within 20 ms (Watch::sleep).
     for (const int descriptor : descriptors) watch_edges(epoll, descriptor);
     relaxed.store(false);
   }

@@ -14,7 +14,7 @@
 
 namespace rondo {
 
-// What a progress engine of links sleeps on: a flag that others ring (bell.h), and an epoll set with the sockets of its
+// What a flow sleeps on: a flag that others ring (bell.h), and an epoll set with the sockets of its
 // links (edge triggered), if it has any. A thread that found nothing to do calls arm(), looks once more, and then
 // wait(). Of its own it has no descriptor but for sockets: the bell belongs to the thread that sleeps.
 class Doorbell {
@@ -24,11 +24,11 @@ class Doorbell {
   Doorbell(const Doorbell&) = delete;
   Doorbell& operator=(const Doorbell&) = delete;
 
-  // Wakes a sleeper when the descriptor becomes readable or writable (edge triggered: its progress engine reads and
+  // Wakes a sleeper when the descriptor becomes readable or writable (edge triggered: its flow reads and
   // writes until the kernel says no), until what is returned is gone, which must be before the descriptor is closed.
   // Any thread. Throws Exception(kSystem).
   [[nodiscard]] std::shared_ptr<void> watch(int descriptor);
-  // The progress engine has not slept for long. A watched socket costs a sender over loopback 0.1 to 0.4 us
+  // The flow has not slept for long. A watched socket costs a sender over loopback 0.1 to 0.4 us
   // a message, so nothing is watched until the next arm(). Does nothing while armed. Costs a system call a descriptor;
   // so does that arm(). Any thread.
   void relax();
@@ -39,10 +39,10 @@ class Doorbell {
   }
 
   // --- one thread at a time: the holder of the engine's lease
-  // From here on ring() wakes the next wait(). Pairs with ring(): arm() stores the flag, then the progress engine reads
+  // From here on ring() wakes the next wait(). Pairs with ring(): arm() stores the flag, then the flow reads
   // the state that ringers change; ringers change the state, then read the flag (both sequentially consistent).
   void arm();
-  // The progress engine found work after arm(), if there was one.
+  // The flow found work after arm(), if there was one.
   void disarm();
   // Sleeps until rung, a watched descriptor changes, the deadline, or for no reason. Disarms. An error: it cannot sleep
   // any more, since somebody has closed its descriptors.

@@ -72,6 +72,59 @@ TEST_CASE("worker: a flow that it has last ends without its lock") {
   REQUIRE(comes(seen.called));
 }
 
+// An operation is under way that never ends. It counts the passes that other threads than its maker's make.
+class LongOperation final : public Flow {
+ public:
+  explicit LongOperation(const std::shared_ptr<Worker>& worker)
+      : Flow(std::make_shared<Doorbell>(std::make_shared<Sleepers>()), worker->shared_from_this(), {},
+             std::make_shared<ForkMark>()) {
+    added();
+    leave(Left::kWaits);
+  }
+  ~LongOperation() override { ended(); }
+  // A call that is over at once, and looks at nothing but what it waits for.
+  void call_shortly() {
+    if_free([&] { count_polled(); });
+    pass_beside(Moved::kOwnPart);
+  }
+  std::atomic<uint64_t> passes_of_others{0};
+
+ protected:
+  bool step(Pass) override {
+    passes_of_others += std::this_thread::get_id() != maker_;
+    return false;
+  }
+  void tick(Clock::time_point) override {}
+  void interrupted() override {}
+  void broke(const Error&) override {}
+
+ private:
+  const std::thread::id maker_ = std::this_thread::get_id();
+};
+
+TEST_CASE("worker: short calls do not keep its thread from what is under way, passes do") {
+  const auto worker = Worker::make(WaitPolicy{std::chrono::microseconds(200)}, std::make_shared<Sleepers>());
+  worker->start();
+  const auto flow = std::make_shared<LongOperation>(worker);
+  const auto until = Clock::now() + std::chrono::seconds(20);
+  const auto moves_while = [&](auto call) {
+    const uint64_t before = flow->passes_of_others;
+    while (flow->passes_of_others < before + 100 && Clock::now() < until) call();
+    return flow->passes_of_others >= before + 100;
+  };
+  CHECK(moves_while([&] { flow->call_shortly(); }));
+  // Beside other programs the caller may lose its core for a while.
+  bool left_alone = false;
+  while (!left_alone && Clock::now() < until) {
+    const uint64_t before = flow->passes_of_others;
+    for (const auto round = Clock::now(); Clock::now() - round < std::chrono::milliseconds(10);) flow->look();
+    left_alone = flow->passes_of_others - before < 10;
+  }
+  CHECK(left_alone);
+  CHECK(moves_while([] { std::this_thread::yield(); }));
+  worker->forget(*flow);
+}
+
 TEST_CASE("worker: flows are failed without its lock") {
   const auto worker = Worker::make(WaitPolicy{}, std::make_shared<Sleepers>());
   worker->start();

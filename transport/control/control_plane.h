@@ -113,7 +113,7 @@ class ControlPlane {
  private:
   struct OpenCommunicator {
     CommunicatorEvents* events = nullptr;
-    std::shared_ptr<Doorbell> doorbell, p2p_doorbell;  // shared with the progress engines
+    std::shared_ptr<Doorbell> doorbell, p2p_doorbell;  // shared with the flows
     bool delivering = false;
   };
 

@@ -41,7 +41,7 @@ class IslandBook {
   struct Group {
     bool open = false;
     std::set<int> members;                             // ranks of the world, once it is open
-    std::shared_ptr<Doorbell> doorbell, p2p_doorbell;  // own; shared with the progress engines
+    std::shared_ptr<Doorbell> doorbell, p2p_doorbell;  // own; shared with the flows
     std::shared_ptr<OwnPage> page;                     // shared likewise, and with the peers
     std::map<int, Member> shown;                       // by peer
     std::map<std::pair<int, int>, LinkMemory> links;   // by peer and lane; made and not taken
