@@ -8,8 +8,8 @@
 #include <utility>
 
 #include "ring/base/interrupt.h"
-#include "ring/engine/progress/operation.h"
 #include "ring/engine/progress/end_functions.h"
+#include "ring/engine/progress/operation.h"
 
 namespace rondo {
 

@@ -79,7 +79,6 @@ class LongOperation final : public Flow {
       : Flow(std::make_shared<Doorbell>(std::make_shared<Sleepers>()), worker->shared_from_this(), {},
              std::make_shared<ForkMark>()) {
     added();
-    leave(Left::kWaits);
   }
   ~LongOperation() override { ended(); }
   // A call that is over at once, and looks at nothing but what it waits for.
@@ -106,6 +105,7 @@ TEST_CASE("worker: short calls do not keep its thread from what is under way, pa
   const auto worker = Worker::make(WaitPolicy{std::chrono::microseconds(200)}, std::make_shared<Sleepers>());
   worker->start();
   const auto flow = std::make_shared<LongOperation>(worker);
+  flow->leave(Flow::Left::kWaits);
   const auto until = Clock::now() + std::chrono::seconds(20);
   const auto moves_while = [&](auto call) {
     const uint64_t before = flow->passes_of_others;

@@ -146,8 +146,8 @@ RONDO_API const char* rondo_last_error(void);
  * are.
  */
 RONDO_API size_t rondo_last_error_ranks(int* ranks, size_t capacity);
-/* The same ones as ranks of the job, and the process ids of those on this host, as they know them themselves (containers
- * differ); 0 for another host. None where no communicator has reported the failure. */
+/* The same ones as ranks of the job, and the process ids of those on this host, as they know them themselves
+ * (containers differ); 0 for another host. None where no communicator has reported the failure. */
 RONDO_API size_t rondo_last_error_world_ranks(int* ranks, size_t capacity);
 RONDO_API size_t rondo_last_error_processes(int64_t* processes, size_t capacity);
 /* "OK", "INVALID", ... */
