@@ -109,6 +109,7 @@ _ended = False
 # one program differ; a parent that uses multiprocessing asks less often which child ended first.
 _AFTER_OTHERS_SECONDS = 0.3
 _AFTER_OTHERS_IN_CHILD_SECONDS = 1.5
+_MOST_SECONDS_AFTER_OTHERS = 3.0  # where a process of theirs still runs: its end may take long
 _MOST_TEXT = 300  # of an exception, for the launcher
 
 
@@ -117,6 +118,7 @@ class _Cause(NamedTuple):
 
     text: str | None  # of an exception
     of_others: bool  # it failed because another rank did
+    processes: tuple[int, ...] = ()  # those of them on this host
 
 
 def cause_of(error: BaseException | None) -> _Cause:
@@ -127,7 +129,7 @@ def cause_of(error: BaseException | None) -> _Cause:
     while error is not None and id(error) not in seen:
         seen.add(id(error))
         if isinstance(error, BY_OTHERS) or any(finder(error) for finder in _finders):
-            return _Cause(text, True)
+            return _Cause(text, True, tuple(getattr(error, "processes", ())))
         error = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
     return _Cause(text, False)
 
@@ -228,6 +230,21 @@ def end_ranks(exception: str | None) -> None:
     leave(exception)
 
 
+def _let_end_first(processes: tuple[int, ...]) -> None:
+    begin = time.monotonic()
+    time.sleep(_AFTER_OTHERS_IN_CHILD_SECONDS if _child else _AFTER_OTHERS_SECONDS)
+    while any(map(_runs, processes)) and time.monotonic() - begin < _MOST_SECONDS_AFTER_OTHERS:
+        time.sleep(0.02)
+
+
+def _runs(process: int) -> bool:
+    try:
+        with open(f"/proc/{process}/stat", "rb") as file:
+            return file.read().rpartition(b")")[2].split()[0] not in (b"Z", b"X")
+    except OSError:
+        return False
+
+
 def _end() -> None:
     if _ended:
         return
@@ -238,7 +255,7 @@ def _end() -> None:
     native.stop_asking()
     if cause is not None and cause.of_others:
         with contextlib.suppress(KeyboardInterrupt):
-            time.sleep(_AFTER_OTHERS_IN_CHILD_SECONDS if _child else _AFTER_OTHERS_SECONDS)
+            _let_end_first(cause.processes)
 
 
 sys.exit = _noted_exit

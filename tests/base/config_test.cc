@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "ring/base/json_text.h"
 #include "rondo/error.h"
 
 namespace rondo {
@@ -136,7 +137,7 @@ TEST_CASE("config: a value that is not allowed names the variable, the value and
   for (const Sample& sample : kSamples) {
     CAPTURE(sample.name);
     std::string message = failure(sample.name, sample.wrong);
-    CHECK(message.find(std::string(sample.name) + "=\"" + sample.wrong + "\"") != std::string::npos);
+    CHECK(message.find(std::string(sample.name) + "=" + json_text(sample.wrong)) != std::string::npos);
     CHECK(message.find("must be") != std::string::npos);
   }
   CHECK(failure("RONDO_LANES", "17") == "RONDO_LANES=\"17\" is not allowed: it must be a whole number 1 .. 16");

@@ -89,7 +89,7 @@ std::string cost_of_groups(size_t count, size_t most_mappings, size_t most_kib, 
 
 TEST_CASE("groups that have made a small call") {
   const size_t groups = argument("groups", 100);
-  CHECK(cost_of_groups(groups, groups / 50 + 16, groups * 32, [](Communicator& group) { sum(group, 2); }) == "");
+  CHECK(cost_of_groups(groups, groups / 50 + 16, groups * 33, [](Communicator& group) { sum(group, 2); }) == "");
 }
 
 TEST_CASE("groups that have made a large call, and sent a message") {

@@ -217,7 +217,7 @@ StreamStore::Options client_options(const RendezvousUrl& url, const Launch& laun
   options.auth = Authenticator(launch.secret);
   options.encrypt = config.encrypt;
   options.handshake_ms = config.handshake_timeout_ms;
-  options.silence_ms = silence_ms(config);
+  options.silence_ms = store_silence_ms(config);
   options.log = Logger(config.debug, launch.place.rank);
   return options;
 }
@@ -234,7 +234,7 @@ StoreServer::Options server_options(const RendezvousUrl& url, const Launch& laun
   server.encrypt = config.encrypt;
   server.idle_ms = config.start_timeout_ms + config.handshake_timeout_ms;
   server.handshake_ms = config.handshake_timeout_ms;
-  server.silence_ms = silence_ms(config);
+  server.silence_ms = store_silence_ms(config);
   server.log = Logger(config.debug, launch.place.rank);
   return server;
 }

@@ -40,7 +40,7 @@ UniqueIdServer::UniqueIdServer(const std::string& host, const Config& config) {
   options.auth = Authenticator(find_secret(config, parse_rendezvous(id), Environment::current()));
   options.job_id = kUniqueJobId;
   options.handshake_ms = config.handshake_timeout_ms;
-  options.silence_ms = silence_ms(config);
+  options.silence_ms = store_silence_ms(config);
   options.last_key = kRosterEndKey;
   options.world_key = kRosterWorldKey;
   options.log = Logger(config.debug);

@@ -73,8 +73,10 @@ void choose_congestion(int socket, const SocketTuning& tuning) {
 }  // namespace
 
 int64_t silence_ms(const Config& config) {
-  return config.heartbeat_ms > 0 ? config.suspicion_ms * 12 / 10 : config.suspicion_ms * 9 / 10;
+  return config.heartbeat_ms > 0 ? config.suspicion_ms * 12 / 10 : store_silence_ms(config);
 }
+
+int64_t store_silence_ms(const Config& config) { return config.suspicion_ms * 9 / 10; }
 
 SocketTuning tuning_of(const Config& config) {
   return {config.congestion_control, config.socket_buffer_bytes, silence_ms(config)};

@@ -21,6 +21,8 @@ SocketTuning tuning_of(const Config& config);
 // For how long the kernel may go without a sign of life of a peer's host; 0: for as long as it likes. Above the
 // suspicion where heartbeats find a silent rank, so that a vanished host has one error; else below.
 int64_t silence_ms(const Config& config);
+// The same of a connection without heartbeats, to the meeting point: below the suspicion.
+int64_t store_silence_ms(const Config& config);
 // Throws Exception(kInvalid) if the named congestion control cannot be set here.
 void check_tuning(const SocketTuning& tuning);
 
