@@ -224,8 +224,8 @@ void Messages::begin_on_stack(MessageOperation& operation) {
   operation.deadline = kNoDeadlineYet;
   if (context_->observed.on()) operation.began_at_ = Observer::now();
   if (ended_) return operation.end(context_->failure.get());
-  operation.begun_ = true;
-  added_by_holder();
+  operation.counted_ = true;
+  added();
   begin(operation);
 }
 
