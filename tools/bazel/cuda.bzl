@@ -36,12 +36,13 @@ def _compile(ctx, cc_toolchain, source, headers, ending, flags):
     arguments.add(source)
     arguments.add("-o", output)
     ctx.actions.run(
-        executable = CUDA_ROOT + "/bin/nvcc",
-        arguments = [arguments],
+        # nvcc names its temporary files by its process, which has the same number in each sandbox; all share /tmp. By
+        # env(1), since Bazel sets TMPDIR itself, whatever an action asks for.
+        executable = "/usr/bin/env",
+        arguments = ["TMPDIR=" + output.dirname, CUDA_ROOT + "/bin/nvcc", arguments],
         inputs = depset([source] + ctx.files.hdrs, transitive = [headers.headers, cc_toolchain.all_files]),
         outputs = [output],
-        # nvcc names its temporary files by its process, which has the same number in each sandbox; all share /tmp.
-        env = {"PATH": "/usr/local/bin:/usr/bin:/bin", "TMPDIR": output.dirname},
+        env = {"PATH": "/usr/local/bin:/usr/bin:/bin"},
         mnemonic = "CudaCompile",
         progress_message = "Compiling %s with nvcc" % source.short_path,
     )
