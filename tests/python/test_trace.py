@@ -31,7 +31,7 @@ def test_trace(tmp_path):
 
 
 def refused(group):
-    with pytest.raises(rondo.Error, match="/proc/none/rank-0.rondo-trace"):
+    with pytest.raises(rondo.Error, match="RONDO_TRACE.*/proc/none"):
         rondo.trace("/proc/none")
     group.barrier()
 
