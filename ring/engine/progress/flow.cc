@@ -217,7 +217,6 @@ void Flow::look() {
 void Flow::notify() {
   bell_->ring();
   const bool movable = try_drive() && try_drive();
-  pass_beside(Moved::kOwnPart);
   leave(movable ? Left::kMovable : Left::kWaits);
 }
 

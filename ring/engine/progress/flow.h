@@ -45,7 +45,8 @@ class Flow : public std::enable_shared_from_this<Flow> {
   void run_held(const Operation& operation);
 
   // Something has changed that the holder must see (a failure, a new operation that is left to the worker). Any thread,
-  // never blocks for longer than one pass.
+  // the fabric's among them, which must never be the last to have a flow, and so has no watch; never blocks for longer
+  // than one pass.
   void notify();
 
   // The caller's thread leaves what is under way to the worker. kMovable: some of it can go on at once, and no peer
