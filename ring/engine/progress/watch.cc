@@ -58,8 +58,12 @@ bool Watch::pass(Pass pass) {
 
 bool Watch::sleep(Doorbell* bell, Clock::time_point until, Error& error) {
   Sleep sleep(*worker_.sleepers_);
-  const bool quiet = arm(sleep, bell);
-  if (quiet) error = sleep.wait(watched_, until);
+  bool quiet = arm(sleep, bell);
+  try {
+    if (quiet) error = sleep.wait(watched_, until);
+  } catch (const std::bad_alloc&) {  // nothing passes a wait for what uses the caller's memory
+    quiet = false;
+  }
   woke(sleep, bell);
   return quiet;
 }
