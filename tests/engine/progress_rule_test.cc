@@ -21,7 +21,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using std::chrono::microseconds;
 
-// As long does rank 0 do the other thing; a rank that nobody drives for that time takes at least as long.
+// Rank 0 does the other thing for so long; an operation that nobody moves meanwhile takes at least as long.
 constexpr std::chrono::milliseconds kBusy{250};
 // The most that rank 1 may wait: 5 ms, the transfer, and what other programs take of two cores.
 constexpr std::chrono::milliseconds kMost{120};

@@ -185,7 +185,7 @@ TEST_CASE("fault 17: an outage at every step of a start with a late rank") {
   }
 }
 
-// Proves: whoever is lost while the others wait for a rank, or meet it, is missed within 2 s, or twice the suspicion:
+// Proves: a rank that is lost while the others wait for one, or meet it, is missed within 2 s, or twice the suspicion:
 // an answer to a host that has vanished begins its silence anew.
 void loss_at_every_step_of_a_start(Fault::Kind kind, Time longest, Sum& sum) {
   Script sound = plain(4, false, 4);

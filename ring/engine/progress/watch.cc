@@ -68,7 +68,7 @@ bool Watch::sleep(Doorbell* bell, Clock::time_point until, Error& error) {
   return quiet;
 }
 
-// Flows that are idle, too: whoever starts an operation there does not ring. True: it may sleep.
+// Arms idle flows, too: a thread that starts an operation there does not ring. True: it may sleep.
 bool Watch::arm(const Sleep& sleep, Doorbell* bell) {
   armed_ = 0;
   watched_.clear();

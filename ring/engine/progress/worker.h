@@ -112,7 +112,7 @@ class Worker : public std::enable_shared_from_this<Worker> {
   std::atomic<bool> asked_{false};         // take_over()
   std::atomic<bool> started_{false}, stopping_{false};
 
-  // Of the thread.
+  // The thread alone reads and writes these.
   Attention paid_ = Attention::kNone;
   Clock::time_point looked_at_{};  // at the attention; then it was:
   uint32_t looked_passes_ = 0;
