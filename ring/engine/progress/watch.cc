@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <mutex>
 #include <new>
+#include <utility>
 
 #include "ring/engine/progress/flow.h"
 #include "ring/engine/progress/worker.h"
@@ -31,9 +32,11 @@ void Watch::give_up() {
 // Its list is the worker's. False: there is no memory for that.
 bool Watch::known() {
   if (version_ == worker_.version_.load()) return true;
+  std::vector<std::shared_ptr<Flow>> before;  // ended without the lock: their ends may come back to the worker
   try {
     std::lock_guard lock(worker_.mutex_);
-    flows_ = worker_.flows_;
+    std::vector<std::shared_ptr<Flow>> now = worker_.flows_;
+    before = std::exchange(flows_, std::move(now));
     version_ = worker_.version_.load();
   } catch (const std::bad_alloc&) {
     return false;
