@@ -88,7 +88,7 @@ TEST_CASE("messages that a rank waits for do not wake its progress thread") {
     CHECK(run_processes(shape, [](Communicator& group) {
             std::vector<uint8_t> out, in;
             for (int i = 0; i < 20; ++i) burst(group, out, in, 8, static_cast<uint8_t>(i));
-            // It looks each 250 us at most, each 2 ms in the long run, whatever the rank does. Beside other programs it
+            // It looks each 250 us at most, each 3 ms in the long run, whatever the rank does. Beside other programs it
             // may sleep for a lock, too, but not in three rounds.
             for (const uint64_t bytes : {8, 1000, 300'000}) {
               const int bursts = bytes > 1000 ? 10 : 1000;
@@ -139,17 +139,20 @@ TEST_CASE("a rank that computes between halo exchanges is left alone") {
             constexpr int kSteps = 200;
             for (const uint64_t bytes : {uint64_t{1'000}, uint64_t{30'000}, uint64_t{64 * 1024}}) {
               std::vector<uint8_t> out(bytes, 5), in(2 * bytes);
-              // In the long run the thread looks each 2 ms. Beside other programs a round may see it for a lock.
+              // In the long run the thread looks each 3 ms. Beside other programs it may sleep for a lock, too, but
+              // not in all rounds.
               double least = 1e9;
-              for (int round = 0; round < 3; ++round) {
+              for (int round = 0; round < 10 && least >= 500; ++round) {
                 const int64_t before = sleeps_of_progress_thread();
                 const auto start = Clock::now();
                 for (int step = 0; step < kSteps; ++step) exchange(group, out, in, bytes);
                 const std::chrono::duration<double> seconds = Clock::now() - start;
-                least = std::min(least, static_cast<double>(sleeps_of_progress_thread() - before) / seconds.count());
+                double most = static_cast<double>(sleeps_of_progress_thread() - before) / seconds.count();
+                group.all_reduce(&most, &most, 1, DType::kFloat64, Op::kMax);
+                least = std::min(least, most);
               }
               expect(in == std::vector<uint8_t>(2 * bytes, 5), "what came");
-              expect(least < 600, [&] { return fmt::format("{} sleeps a second beside {} bytes", least, bytes); });
+              expect(least < 500, [&] { return fmt::format("{} sleeps a second beside {} bytes", least, bytes); });
             }
           }) == "");
   }

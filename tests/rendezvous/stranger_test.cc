@@ -247,7 +247,8 @@ TEST_CASE("client: a call that runs out leaves the connection open, and its late
     const std::string key = fmt::format("k{}", round);
     std::thread puts([&] { other.put(key, "late", soon()); });
     try {
-      CHECK(store.get(key, in_ms(round % 3)) == "late");
+      const std::string came = store.get(key, in_ms(round % 3));
+      CHECK(came == "late");
     } catch (const Exception& e) {
       CHECK(e.code() == ErrorCode::kTimeout);
     }

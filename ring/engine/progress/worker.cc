@@ -217,7 +217,7 @@ void Worker::turn(Watch& watch, VainPolls& polls) {
   if (!had) polls.begin();
   if (watch.pass(Pass::kPolling)) {
     polls.moved();
-    aside_ = kAside;
+    moved_ = true;
     return;
   }
   if (!polls.vain()) return;
@@ -254,6 +254,8 @@ Worker::Attention Worker::attention(Clock::time_point now) {
 // Sleeps until the next look, or, where it was not needed for some looks, until it is rung.
 void Worker::stand_aside() {
   idle_looks_ = needed() ? 0 : idle_looks_ + 1;
+  if (moved_ && moved_before_) aside_ = kAside;
+  moved_before_ = std::exchange(moved_, false);
   bool sound = idle_looks_ >= kIdleLooks;
   if (sound) drop_idle();
   Sleep sleep(*sleepers_);
@@ -264,7 +266,7 @@ void Worker::stand_aside() {
   Error error;
   if (!called_for()) {
     error = sleep.wait({}, Clock::now() + (sound ? Clock::duration(kLongestIdleSleep) : Clock::duration(aside_)));
-    aside_ = sound ? kAside : std::min(2 * aside_, kLongestAside);
+    aside_ = sound ? kAside : std::min(4 * aside_, kLongestAside);
   }
   if (sound) {  // who has rung may wait next
     paid_ = Attention::kOften;

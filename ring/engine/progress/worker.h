@@ -66,9 +66,9 @@ class Worker : public std::enable_shared_from_this<Worker> {
   // Waits until what call() got before has been called. Not in such a function.
   void finish_calls() { end_functions_.wait(); }
 
-  // The thread keeps aside so long at first, then twice as long each time, since a look takes the caller's core for
-  // some 25 us.
-  static constexpr std::chrono::microseconds kAside{250}, kLongestAside{2000};
+  // The thread keeps aside so long at first, then four times as long each time, since a look takes the caller's core
+  // for some 25 us. At the longest, 333 looks a second.
+  static constexpr std::chrono::microseconds kAside{250}, kLongestAside{3000};
 
  private:
   friend class Watch;
@@ -118,6 +118,7 @@ class Worker : public std::enable_shared_from_this<Worker> {
   uint32_t looked_passes_ = 0;
   int idle_looks_ = 0;
   std::chrono::microseconds aside_ = kAside;
+  bool moved_ = false, moved_before_ = false;  // in this look, in the one before: what moves in both is long
 
   EndFunctions end_functions_;
   std::mutex mutex_;                          // of what follows, and of the thread's start
