@@ -130,7 +130,7 @@ std::chrono::milliseconds CommunicatorState::limit_of(std::chrono::milliseconds 
 }
 
 Clock::time_point CommunicatorState::deadline(std::chrono::milliseconds timeout) const {
-  return deadline_after(Clock::now(), limit_of(timeout));
+  return deadline_after(worker_->clock().look(Clock::now()), limit_of(timeout));
 }
 
 Algorithm CommunicatorState::algorithm_for(const Call& call, bool registered) const {

@@ -132,6 +132,60 @@ TEST_CASE("fault 11: SIGSTOP for 3 s, then CONT: success, and a warning that nam
   }
 }
 
+// A whole job is suspended, as schedulers do it: no rank is at fault, and the deadlines of its calls stand still.
+TEST_CASE("fault 11: SIGSTOP of all ranks for longer than their calls may last, then CONT one by one: success") {
+  constexpr int kStopMs = 3'000, kApartMs = 200;
+  Config config = fault_config();
+  config.timeout_ms = kStopMs - 1'000;
+  const std::vector<RankProcess::Body> waits{
+      [](Here& here) {  // in a blocking call
+        Communicator group = Communicator::join(here.options);
+        here.say("ready");
+        if (here.rank() == 1) here.await();
+        here.say(sum(group));
+      },
+      [](Here& here) {  // for a message
+        Communicator group = Communicator::join(here.options);
+        here.say("ready");
+        if (here.rank() == 1) here.await();
+        uint8_t byte = 0;
+        here.say(outcome([&] {
+          if (here.rank() == 0) group.recv(&byte, 1, DType::kUint8, 1, 0);
+          if (here.rank() == 1) group.send(&byte, 1, DType::kUint8, 0, 0);
+        }));
+      },
+      [](Here& here) {  // no thread of the caller's does
+        Communicator group = Communicator::join(here.options);
+        float one = 1, other = 1;
+        Work first, second;
+        const auto start = [&] {
+          first = group.all_reduce_async(&one, &one, 1, DType::kFloat32);
+          second = group.all_reduce_async(&other, &other, 1, DType::kFloat32);
+        };
+        if (here.rank() == 0) start();
+        here.say("ready");
+        here.await();
+        if (here.rank() == 1) start();
+        here.say(outcome([&] { first.wait(), second.wait(); }));
+      },
+  };
+  std::vector<Job> jobs(waits.size());
+  for (size_t i = 0; i < jobs.size(); ++i) jobs[i].start(2, waits[i], config);
+  for (Job& job : jobs) job.expect_all("ready");
+  for (Job& job : jobs) {
+    CHECK(job[0].hear(100) == "");  // it waits
+    for (const int rank : {0, 1}) job[rank].signal(SIGSTOP);
+  }
+  CHECK(jobs[0][0].hear(kStopMs) == "");
+  for (Job& job : jobs) job[0].signal(SIGCONT);
+  CHECK(jobs[0][0].hear(kApartMs) == "");
+  for (Job& job : jobs) {
+    job[1].signal(SIGCONT);
+    job.tell_all("go");
+  }
+  for (Job& job : jobs) job.expect_all("ok");
+}
+
 TEST_CASE("fault 12: a rank that goes on after it was given up gets the same error") {
   Job job;
   job.start(

@@ -222,20 +222,21 @@ void Collectives::tick(Clock::time_point now) {
   if (current_ == nullptr || context_->failure.get() != nullptr) return;
   if (context_->observed.on()) observe_look(static_cast<uint64_t>(now.time_since_epoch().count()));
   if (current_->held_back()) return;
+  const auto at = running(now);
   if (current_->deadline == kNoDeadlineYet || (current_->gate && current_->deadline == Clock::time_point::max())) {
     const auto asked = current_->call->timeout;
     current_->deadline =
-        deadline_after(now, asked.count() > 0 ? asked : std::chrono::milliseconds(context_->config.timeout_ms));
+        deadline_after(at, asked.count() > 0 ? asked : std::chrono::milliseconds(context_->config.timeout_ms));
   }
   watch_.tick(now, *current_, course_.moved());
-  if (const CollectiveOperation* late_one = late(now)) watch_.time_out(now, *current_, *late_one);
+  if (const CollectiveOperation* late_one = late(at)) watch_.time_out(now, *current_, *late_one);
 }
 
 // The current operation, or one behind it, whose deadline has passed.
-const CollectiveOperation* Collectives::late(Clock::time_point now) {
-  if (now >= current_->deadline) return current_;
+const CollectiveOperation* Collectives::late(Clock::time_point at) {
+  if (at >= current_->deadline) return current_;
   std::lock_guard lock(queue_mutex_);
-  const auto found = std::find_if(queue_.begin(), queue_.end(), [&](const auto& op) { return now >= op->deadline; });
+  const auto found = std::find_if(queue_.begin(), queue_.end(), [&](const auto& op) { return at >= op->deadline; });
   return found == queue_.end() ? nullptr : found->get();
 }
 

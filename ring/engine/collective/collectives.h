@@ -74,7 +74,7 @@ class Collectives final : public Flow {
   bool fail_all(const Error& error);
   bool close_buffers(Clock::time_point now);
   bool let_streams_go(Clock::time_point now);
-  const CollectiveOperation* late(Clock::time_point now);
+  const CollectiveOperation* late(Clock::time_point at);
 
   const std::shared_ptr<CommunicatorContext> context_;  // shared with the communicator and its messages
   const Router router_;

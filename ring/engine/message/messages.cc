@@ -450,9 +450,10 @@ void Messages::report() {
 
 void Messages::tick(Clock::time_point now) {
   if (ended_ || context_->failure.get() != nullptr) return;
+  const auto at = running(now);
   for (MessageOperation* operation = active_.front(); operation != nullptr; operation = operation->next) {
-    if (operation->deadline == kNoDeadlineYet) operation->deadline = deadline_after(now, operation->limit_);
-    if (now >= operation->deadline) return time_out(now, *operation);
+    if (operation->deadline == kNoDeadlineYet) operation->deadline = deadline_after(at, operation->limit_);
+    if (at >= operation->deadline) return time_out(now, *operation);
   }
 }
 

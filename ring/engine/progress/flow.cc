@@ -200,6 +200,8 @@ void Flow::leave(Left left) {
 
 void Flow::leave_worker() { worker_->forget(*this); }
 
+Clock::time_point Flow::running(Clock::time_point now) { return worker_->clock().look(now); }
+
 void Flow::found_nothing() { worker_->found_nothing(*this); }
 
 void Flow::look() {

@@ -96,6 +96,8 @@ class Flow : public std::enable_shared_from_this<Flow> {
   virtual void broke(const Error& error) = 0;
 
   Doorbell& own_bell() { return *bell_; }
+  // What the clock of deadlines shows (RunningClock).
+  Clock::time_point running(Clock::time_point now);
   int passes_without_clock() const { return policy_.crowded ? 1 : 64; }  // some 2 us
 
   // Operations not yet done; kept by the derived class. Counted before an operation can be seen by step().

@@ -69,8 +69,8 @@ class Operation {
   }
 
   // What drives it, so that a wait can; set before the operation is submitted.
-  std::shared_ptr<Flow> flow;  // shared: a Work may outlive its communicator
-  Clock::time_point deadline = Clock::time_point::max();
+  std::shared_ptr<Flow> flow;                             // shared: a Work may outlive its communicator
+  Clock::time_point deadline = Clock::time_point::max();  // of the worker's RunningClock
 
   // After complete() or fail() of an operation that a Work may refer to: hands the functions to the worker.
   // Never blocks for long; the caller keeps the operation.

@@ -208,6 +208,7 @@ void Worker::turn(Watch& watch, VainPolls& polls) {
   using Next = VainPolls::Next;
   end_functions_.run();
   const auto now = Clock::now();
+  clock_.look(now);  // a pass that moves something does not
   const Attention paid = attention(now);
   const bool had = watch.held();
   if (paid == Attention::kOften || !busy() || !watch.take() || !watch.under_way()) {

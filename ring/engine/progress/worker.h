@@ -10,6 +10,7 @@
 
 #include "ring/engine/progress/end_functions.h"
 #include "ring/engine/progress/flow.h"
+#include "ring/engine/progress/running_clock.h"
 
 namespace rondo {
 
@@ -34,6 +35,9 @@ class Worker : public std::enable_shared_from_this<Worker> {
   bool started() const { return started_.load(std::memory_order_acquire); }
   // The thread ends, or has ended.
   bool stopping() const { return stopping_.load(); }
+
+  // Of the deadlines of what flows do.
+  RunningClock& clock() { return clock_; }
 
   // --- by flows, any thread; none blocks
   // The flow has something under way that its thread may leave.
@@ -100,6 +104,7 @@ class Worker : public std::enable_shared_from_this<Worker> {
 
   const WaitPolicy policy_;
   const int pid_;
+  RunningClock clock_;
   const std::shared_ptr<Sleepers> sleepers_;  // the fabric's
   Doorbell bell_{sleepers_};                  // of the thread
   Doorbell watch_bell_{sleepers_};            // of a sleeper with the watch
