@@ -15,6 +15,7 @@
 #include "ring/base/descriptor.h"
 #include "rondo/error.h"
 #include "tests/fabric/cluster.h"
+#include "tests/support/open_files_limit.h"
 #include "tests/support/resources.h"
 #include "tests/support/secrets.h"
 #include "transport/control/control_plane.h"
@@ -244,6 +245,44 @@ TEST_CASE("a dialer whose hello has come is heard before it is dropped to make r
   }
   eventually([&] { return welcomed == kPending; });
   CHECK(welcomed == kPending);
+  thread.stop();
+}
+
+TEST_CASE(
+    "connections of this job are no strangers: with the largest settings all are heard that connect, then speak") {
+  // Proves: of a busy host's dialers that have connected and not spoken yet none is dropped.
+  constexpr int kWorld = 3;
+  ControlPlane::Settings settings = settings_of(0);
+  settings.config.lanes = settings.config.connections = 16;
+  const size_t links = (kWorld - 1) * 16 * 16;
+  const OpenFilesLimit enough(OpenFilesLimit::for_more(2 * links + 100));
+  std::atomic<size_t> welcomed{0};
+  IoThread thread([](const Error& error) { FAIL(error.message); });
+  Reception::Settings listening;
+  listening.listeners.push_back(listen_in_range("127.0.0.1", {}));
+  listening.handshake_timeout_ms = kNeverMs;
+  const DoorBounds bounds = door_bounds(kWorld, settings.config, 2 * links);
+  CHECK(std::min(bounds.known, bounds.early) >= links);
+  listening.max_pending = bounds.pending;
+  listening.max_known = bounds.known;
+  listening.logger = Logger("off");
+  Reception reception(
+      thread.context(), std::move(listening), [](const Hello&) { return Answer{}; },
+      [&](const Hello&, SecuredSocket) { ++welcomed; });
+  thread.post([&] { reception.start(); });
+  const Authenticator auth;
+  std::vector<Descriptor> sockets;
+  const size_t before = open_descriptors();
+  for (size_t i = 0; i < links; ++i) sockets.push_back(connect_to(reception.endpoints()[0]));
+  REQUIRE(eventually([&] { return open_descriptors() == before + 2 * links; }));  // all are accepted
+  for (const Descriptor& socket : sockets) {
+    DialerHandshake dialer(good_hello(settings), auth);
+    send_all(socket, dialer.hello());
+    REQUIRE(dialer.judge(read_exactly(socket, kAnswerBytes)).welcome);
+    send_all(socket, dialer.confirm());
+  }
+  eventually([&] { return welcomed == links; });
+  CHECK(welcomed == links);
   thread.stop();
 }
 

@@ -19,6 +19,11 @@ namespace {
 // Asio's epoll, timer and event descriptors, listeners, two sleepers, the rendezvous, and some strangers at the door.
 constexpr size_t kFixed = 32;
 
+// Strangers may take this share of the descriptors that are left, up to the cap.
+constexpr size_t kShare = 4;
+constexpr size_t kMostPending = 128;
+constexpr size_t kMostEarly = 1024;
+
 }  // namespace
 
 DescriptorNeed descriptors_needed(int world, size_t lanes, size_t connections) {
@@ -34,6 +39,12 @@ DescriptorNeed descriptors_of_rank(const Place& place, const Config& config) {
   if (config.transport == "tcp" || place.local_world < 2) return need;
   const size_t island = 4 * static_cast<size_t>(place.local_world - 1);
   return {need.least + island, need.most + island + OwnWindows::kMostKept};
+}
+
+DoorBounds door_bounds(int world, const Config& config, size_t descriptors) {
+  const size_t own = static_cast<size_t>(world - 1) * config.lanes * config.connections;
+  const size_t early = std::clamp<size_t>(descriptors / kShare, 8, kMostEarly) + own;
+  return {std::clamp<size_t>(descriptors / kShare, 8, kMostPending) + own, early, early};
 }
 
 size_t ensure_descriptors(const DescriptorNeed& need) {

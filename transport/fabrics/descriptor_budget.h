@@ -16,6 +16,15 @@ DescriptorNeed descriptors_needed(int world, size_t lanes, size_t connections);
 // The same of a rank that may share memory with place.local_world - 1 others.
 DescriptorNeed descriptors_of_rank(const Place& place, const Config& config);
 
+// Connections that a rank holds which are in no use yet, of a rank with so many descriptors left. Those of this job
+// never meet a bound: the peers' come all at once, and before their hellos.
+struct DoorBounds {
+  size_t pending = 0;  // have not said who they are
+  size_t known = 0;    // have, and are not through yet
+  size_t early = 0;    // of communicators that are not open here yet
+};
+DoorBounds door_bounds(int world, const Config& config, size_t descriptors);
+
 // Raises the soft limit towards the hard one if it is too low for `most`. Throws Exception(kSystem) saying how many are
 // needed if even `least` cannot be had besides those already open. Returns how many may be opened.
 size_t ensure_descriptors(const DescriptorNeed& need);

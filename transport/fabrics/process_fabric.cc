@@ -41,10 +41,6 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// Strangers may take this share of the descriptors that are left, up to the cap, besides what links of this job need:
-// the peers' connections come all at once, and before their hellos.
-constexpr size_t kMostPending = 128;
-constexpr size_t kMostEarly = 1024;
 // After a failed start: for others to ask why. One that lives asks within a fraction of it; more than a dead listener
 // takes to be found out (dial.cc).
 constexpr std::chrono::seconds kFarewell{2};
@@ -68,10 +64,10 @@ ControlPlane::Settings settings_of(const Launch& launch, const Config& config, c
   settings.ports = data_port_range(config);
   settings.logger = Logger(config.debug, launch.place.rank);
   settings.auth = auth;
-  const size_t own = static_cast<size_t>(launch.place.world - 1) * config.lanes * config.connections;
-  settings.max_known = std::clamp<size_t>(descriptors / 4, 8, kMostEarly) + own;
-  settings.max_pending = std::clamp<size_t>(descriptors / 4, 8, kMostPending) + own;
-  settings.max_early = std::clamp<size_t>(descriptors / 4, 8, kMostEarly) + own;
+  const DoorBounds bounds = door_bounds(launch.place.world, config, descriptors);
+  settings.max_known = bounds.known;
+  settings.max_pending = bounds.pending;
+  settings.max_early = bounds.early;
   return settings;
 }
 
