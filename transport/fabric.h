@@ -45,8 +45,10 @@ struct LinkRate {
 struct CallState {
   uint64_t current = 0;      // sequence of the newest collective call made on the communicator; 0: none yet
   uint64_t fingerprint = 0;  // of the call with the sequence that was asked for; 0 if not made yet or too long ago
-  std::string text;          // that call in words, e.g. "all_reduce(count=8, float32, sum, ring)"; empty as above
-  bool finished = false;     // that call has completed here
+  // That call in words, e.g. "all_reduce(count=8, float32, sum, ring)". Not made yet: what this rank waits in meanwhile
+  // on another communicator; set by the fabric.
+  std::string text;
+  bool finished = false;  // that call has completed here
   // The route by which that call runs: its algorithm (types.h) << 32 | the version of the ranks' table of routes when
   // it was decided; 0 if it has not been. Members that know different ones can never complete the call.
   uint64_t route = 0;
@@ -65,6 +67,9 @@ struct CallState {
   uint64_t since_ms = 0;  // since the call began here, while it has not ended; 0: not long ago. Of kMessagesSequence:
                           // since the wait of p2p_text began
   LinkRate slowest;       // of this rank's links that have something to send, whatever the call; set by the fabric
+
+  // At `sequence`.
+  bool takes_part(uint64_t sequence) const { return sequence == kMessagesSequence ? in_p2p : current >= sequence; }
 };
 
 // What this rank does on one communicator, for those who watch (transport/control/status.h). Ranks are those of the
@@ -116,6 +121,8 @@ class CommunicatorEvents {
   virtual void on_peer_left(int peer, uint64_t last_sequence) = 0;
   // What this rank does, or did, at `sequence`.
   virtual CallState call_state(uint64_t sequence) = 0;
+  // In which call or message it has waited for a while, in words; empty: in none.
+  virtual std::string waits_in() { return {}; }
   virtual CommunicatorStatus status() { return {}; }
   // Somebody has written to Fabric::wake_event().
   virtual void on_wake() {}

@@ -108,6 +108,14 @@ CallState CallLog::state(uint64_t sequence) const {
   return state;
 }
 
+std::string CallLog::waits_in() const {
+  std::lock_guard lock(mutex_);
+  if (p2p_sleepers_ > 0) return p2p_text_;
+  const uint64_t sequence = lasting_.load(std::memory_order_acquire);
+  const Record* const record = sequence > last_finished() ? record_of(sequence) : nullptr;
+  return record != nullptr ? describe_call(record->call) : std::string();
+}
+
 uint64_t CallLog::since_ms(uint64_t sequence) const {
   if (lasting_.load(std::memory_order_acquire) != sequence) return 0;
   const auto now = std::chrono::steady_clock::now().time_since_epoch();

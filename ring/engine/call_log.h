@@ -53,6 +53,8 @@ class CallLog {
   }
 
   CallState state(uint64_t sequence) const;
+  // CommunicatorEvents::waits_in()
+  std::string waits_in() const;
   // What status says of calls: those made, and the one under way.
   void describe(CommunicatorStatus& status) const;
   // Sequence of the last call of which all before it, and it, have finished; 0 if none.

@@ -297,8 +297,8 @@ CallState CommunicatorState::state_at(uint64_t sequence) const {
 // in the call, nothing else would end that wait: shrink() in turn waits for the member.
 CallState CommunicatorState::call_state(uint64_t sequence) {
   CallState state = state_at(sequence);
-  const bool takes_part = sequence == kMessagesSequence ? state.in_p2p : state.current >= sequence;
-  if (!takes_part && context_->failure.get() == nullptr && lineage_->ancestor_shrinks()) end_for_shrink();
+  if (!state.takes_part(sequence) && context_->failure.get() == nullptr && lineage_->ancestor_shrinks())
+    end_for_shrink();
   return state;
 }
 
@@ -309,6 +309,10 @@ void CommunicatorState::end_for_shrink() const {
                            context_->name(rank()) + " has gone to shrink() of the communicator that this one was made "
                                                     "of, and makes no call here meanwhile: go there, too",
                            {world_rank}});
+}
+
+std::string CommunicatorState::waits_in() {
+  return context_->failure.get() == nullptr ? context_->log.waits_in() : std::string();
 }
 
 CommunicatorStatus CommunicatorState::status() {

@@ -158,6 +158,7 @@ class CommunicatorState final : public CommunicatorEvents {
   void on_failure(const Error& error, Stage stage) override;
   void on_peer_left(int peer, uint64_t last_sequence) override;
   CallState call_state(uint64_t sequence) override;
+  std::string waits_in() override;
   CommunicatorStatus status() override;
   void on_wake() override;
   void on_broken() noexcept override;

@@ -155,4 +155,43 @@ TEST_CASE("a receive without a message ends at its deadline") {
   }
 }
 
+TEST_CASE("two communicators in opposite orders: the error at the deadline names both, and what waits in them") {
+  struct Use {
+    std::string name;
+    std::function<void(Communicator& group, int peer)> call;
+  };
+  const std::vector<Use> uses{
+      {"barrier()", [](Communicator& group, int) { group.barrier({.timeout = 2 * kDeadline}); }},
+      {"recv(1 bytes from rank",
+       [](Communicator& group, int peer) {
+         uint8_t byte = 0;
+         group.recv(&byte, 1, DType::kUint8, peer, 0, {.timeout = 2 * kDeadline});
+       }},
+  };
+  for (const Use& of_rank_1 : uses) {
+    for (const char* transport : {"tcp", "auto"}) {
+      CAPTURE(of_rank_1.name);
+      Config config = fault_config();
+      config.transport = transport;
+      Job job;
+      job.start(
+          2,
+          [&](Here& here) {
+            Communicator one = Communicator::join(here.options);
+            Communicator other = one.dup();
+            here.say(outcome([&] { here.rank() == 0 ? reduce(one, 8) : of_rank_1.call(other, 0); }));
+            here.await();
+          },
+          config);
+      const std::string said = job[0].hear();
+      CAPTURE(said);
+      CHECK(said.find("TIMEOUT [1] all_reduce(") == 0);
+      CHECK(said.find("after the first rank: it waits in " + of_rank_1.name) != std::string::npos);
+      const size_t theirs = said.find(" of communicator 0x"), ours = said.find(", and this call is of communicator 0x");
+      CHECK(theirs < ours);
+      CHECK(said.find(" (world ranks 0, 1), and this") != std::string::npos);
+    }
+  }
+}
+
 }  // namespace rondo::testing

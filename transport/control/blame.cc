@@ -12,7 +12,8 @@ constexpr size_t kMostNamed = 8;
 
 std::string why_text(const Blame::Rank& rank) {
   if (rank.why == Blame::Why::kLate) {
-    return fmt::format("{}, which has not begun it {} after the first rank", rank.name, time_text(rank.ms));
+    return fmt::format("{}, which has not begun it {} after the first rank{}{}", rank.name, time_text(rank.ms),
+                       rank.meanwhile.empty() ? "" : ": it waits in ", rank.meanwhile);
   }
   return fmt::format("{}, which made no progress for {}: its process was stopped, or its core was taken", rank.name,
                      time_text(rank.ms));

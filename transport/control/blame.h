@@ -15,8 +15,9 @@ struct Blame {
   struct Rank {
     std::string name;  // "rank 2 (host b, pid 17)"
     Why why = Why::kLate;
-    int64_t ms = 0;  // without a sign of life; behind the first rank
-    int rank = -1;   // of the communicator
+    int64_t ms = 0;              // without a sign of life; behind the first rank
+    int rank = -1;               // of the communicator
+    std::string meanwhile = {};  // of a late one: what it waits in, and where
   };
   struct Link {
     std::string from, to;

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <span>
 #include <string_view>
 #include <utility>
 
@@ -50,6 +51,7 @@ std::optional<ControlLogic::Time> ControlLogic::next_time() const {
 void ControlLogic::open(Time now, uint64_t communicator, std::vector<int> members) {
   RONDO_CHECK(!is_open(communicator), "a communicator is opened once");
   Group& group = groups_[communicator];
+  group.id = communicator;
   for (int member : members) {
     if (member != settings_.rank) group.members[member];
   }
@@ -349,6 +351,13 @@ std::string ControlLogic::name(int peer) const {
 int ControlLogic::place_in(const Group& group, int peer) {
   const auto found = std::find(group.order.begin(), group.order.end(), peer);
   return found == group.order.end() ? -1 : static_cast<int>(found - group.order.begin());
+}
+
+std::string ControlLogic::communicator_name(const Group& group) {
+  constexpr size_t kMostNamed = 8;
+  const auto named = std::span(group.order).first(std::min(group.order.size(), kMostNamed));
+  return fmt::format("communicator {:#x} (world ranks {}{})", group.id, fmt::join(named, ", "),
+                     named.size() < group.order.size() ? ", ..." : "");
 }
 
 std::string ControlLogic::name_in(const Group& group, int peer) const {

@@ -135,6 +135,10 @@ class ControlLogic {
   bool shrinking(uint64_t communicator) const;
   // Who goes on, in the communicator's order. Throws Exception: kEpochStale, kNoQuorum, kTimeout.
   Shrunk shrunk(uint64_t communicator) const;
+  // The open communicators but one.
+  std::vector<uint64_t> beside(uint64_t communicator) const;
+  // CallState::text of a call that this rank has not made: what it waits in on one of those.
+  std::string elsewhere(uint64_t communicator, const std::string& waits_in) const;
   bool is_open(uint64_t communicator) const { return groups_.count(communicator) != 0; }
   // False: the communicator is open here, and that rank is no member of it.
   bool may_join(uint64_t communicator, int peer) const;
@@ -193,6 +197,7 @@ class ControlLogic {
     ErrorCode code = ErrorCode::kPeerLost;
   };
   struct Group {
+    uint64_t id = 0;
     std::vector<int> order;         // members as given: their index is their rank in the communicator
     std::map<int, Member> members;  // the others
     std::optional<Error> failure;   // as it was delivered
@@ -232,6 +237,7 @@ class ControlLogic {
   const Group* find(uint64_t communicator) const;
   Early* early(uint64_t communicator);
   std::string name_in(const Group& group, int peer) const;
+  static std::string communicator_name(const Group& group);
   static int place_in(const Group& group, int peer);
 
   void on(Time now, int from, const AbortMessage& message);

@@ -139,6 +139,7 @@ class ControlPlane {
   void arm_timer();
   void deliver(uint64_t communicator, const std::function<void(CommunicatorEvents&)>& call);
   CallState ask(uint64_t communicator, uint64_t sequence);
+  std::string waits_beside(uint64_t communicator);
   void tell_logic(const std::function<void(ControlLogic&)>& event);
 
   std::optional<Answer> judge(const Hello& hello);

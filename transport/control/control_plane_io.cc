@@ -257,6 +257,23 @@ CallState ControlPlane::ask(uint64_t communicator, uint64_t sequence) {
   return state;
 }
 
+// What this rank waits in on another communicator; empty: in nothing.
+std::string ControlPlane::waits_beside(uint64_t communicator) {
+  std::vector<uint64_t> ids;
+  {
+    std::lock_guard lock(mutex_);
+    ids = logic_->beside(communicator);
+  }
+  std::string call;
+  for (const uint64_t id : ids) {
+    deliver(id, [&](CommunicatorEvents& events) { call = events.waits_in(); });
+    if (call.empty()) continue;
+    std::lock_guard lock(mutex_);
+    return logic_->elsewhere(id, call);
+  }
+  return "";
+}
+
 std::vector<CommunicatorStatus> ControlPlane::status() {
   std::vector<uint64_t> ids;
   {
@@ -451,7 +468,8 @@ void ControlPlane::tell_listeners() {
 
 void ControlPlane::on_message(int source, const ControlBody& body) {
   if (const auto* question = std::get_if<QueryMessage>(&body)) {
-    const CallState own = ask(question->communicator, question->sequence);
+    CallState own = ask(question->communicator, question->sequence);
+    if (!own.takes_part(question->sequence)) own.text = waits_beside(question->communicator);
     return tell_logic([&](ControlLogic& logic) { logic.query(source, *question, own); });
   }
   if (const auto* wish = std::get_if<ConnectMessage>(&body)) {

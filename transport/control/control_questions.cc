@@ -113,6 +113,19 @@ void ControlLogic::query(int from, const QueryMessage& question, const CallState
   actions_.push_back(Send{from, AnswerMessage{question.communicator, question.sequence, own}});
 }
 
+std::vector<uint64_t> ControlLogic::beside(uint64_t communicator) const {
+  std::vector<uint64_t> ids;
+  for (const auto& [id, group] : groups_) {
+    if (id != communicator) ids.push_back(id);
+  }
+  return ids;
+}
+
+std::string ControlLogic::elsewhere(uint64_t communicator, const std::string& waits_in) const {
+  const Group* group = find(communicator);
+  return group == nullptr || waits_in.empty() ? "" : fmt::format("{} of {}", waits_in, communicator_name(*group));
+}
+
 void ControlLogic::on(Time now, int from, const AnswerMessage& message) {
   Group* group = find(message.communicator);
   if (group == nullptr || group->failure || group->closing) return;

@@ -153,7 +153,10 @@ std::optional<Blame::Rank> ControlLogic::blame_of(Time now, const Group& group, 
   }
   const uint64_t current = member.answer ? member.answer->state.current : 0;
   if (member.answer && current < group.stall->sequence) {
-    return Blame::Rank{name_in(group, peer), Blame::Why::kLate, waited_ms, place_in(group, peer)};
+    const std::string& elsewhere = member.answer->state.text;
+    return Blame::Rank{
+        name_in(group, peer), Blame::Why::kLate, waited_ms, place_in(group, peer),
+        elsewhere.empty() ? "" : fmt::format("{}, and this call is of {}", elsewhere, communicator_name(group))};
   }
   return std::nullopt;
 }
@@ -200,7 +203,9 @@ ControlLogic::MessageWait ControlLogic::find_wait(Time now, const Group& group, 
                                name_in(group, next), time_text(silent));
     } else if (member.messages) {
       wait.text += fmt::format("; {} waits in {}", name_in(group, next),
-                               member.messages->in_p2p ? member.messages->p2p_text : "no message");
+                               member.messages->in_p2p         ? member.messages->p2p_text
+                               : member.messages->text.empty() ? "no message"
+                                                               : member.messages->text);
     }
     next = member.messages && member.messages->in_p2p ? member.messages->p2p_peer : -1;
   }

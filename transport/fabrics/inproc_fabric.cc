@@ -259,6 +259,7 @@ class InprocHub {
     if (!deliver(rank, communicator, [&](CommunicatorEvents& events) { answer = events.call_state(sequence); })) {
       return std::nullopt;
     }
+    if (!answer.takes_part(sequence)) answer.text = waits_beside(rank, communicator);
     return answer;
   }
 
@@ -268,6 +269,23 @@ class InprocHub {
     ControlLogic logic;
     std::map<uint64_t, OpenGroup> groups;
   };
+
+  // What it waits in on another communicator; empty: in nothing.
+  std::string waits_beside(int rank, uint64_t communicator) {
+    std::vector<uint64_t> ids;
+    {
+      std::lock_guard lock(mutex_);
+      ids = state(rank).logic.beside(communicator);
+    }
+    std::string call;
+    for (const uint64_t id : ids) {
+      deliver(rank, id, [&](CommunicatorEvents& events) { call = events.waits_in(); });
+      if (call.empty()) continue;
+      std::lock_guard lock(mutex_);
+      return state(rank).logic.elsewhere(id, call);
+    }
+    return "";
+  }
 
   // What nobody inherits any more.
   Legacy renounce(int rank, uint64_t id) {
