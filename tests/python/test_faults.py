@@ -149,6 +149,7 @@ CAUSES = {
     "chained hook": "old = sys.excepthook; sys.excepthook = lambda *error: old(*error)",
     "replaced hook": "sys.excepthook = lambda *error: print('hook', file=sys.stderr)",
     "no hook": "del sys.excepthook",
+    "slow hook": "old = sys.excepthook; sys.excepthook = lambda *error: [time.sleep(0.7), old(*error)]",  # as rich's
     "caught": "",
     "caught in with": "",
     "slow end": "",

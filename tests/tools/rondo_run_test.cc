@@ -44,6 +44,9 @@ Strings run_on_hosts(const std::string& hosts, const std::string& script, const 
   return command;
 }
 
+// For scripts: `say WHY` does what a rank that fails by itself does.
+const std::string kSays = "say() { echo \"${RONDO_RAISED%%:*} $1\" >>${RONDO_RAISED#*:}; }; ";
+
 bool says_ready(const Program& program, size_t times) {
   return eventually([&] { return count_of(program.output(), "ready") >= times; });
 }
@@ -244,20 +247,26 @@ TEST_CASE("the code of the rank that failed first is returned, and the others ar
 }
 
 TEST_CASE("the rank that has said that it raised is to blame, though another ends first") {
-  const std::string says = "say() { echo \"${RONDO_RAISED%%:*} $1\" >>${RONDO_RAISED#*:}; }; ";
-  Program slow(run_shell(3, says + "if [ $RANK = 1 ]; then say cause; exec 2>&-; sleep 0.7; exit 7; fi; "
-                                   "until [ -s ${RONDO_RAISED#*:} ]; do sleep 0.01; done; exit 3"));
+  Program slow(run_shell(3, kSays + "if [ $RANK = 1 ]; then say cause; exec 2>&-; sleep 0.7; exit 7; fi; "
+                                    "until [ -s ${RONDO_RAISED#*:} ]; do sleep 0.01; done; exit 3"));
   CHECK(slow.wait() == 7);
   CHECK(slow.errors().find("rank 1 (process ") != std::string::npos);
   CHECK(slow.errors().find("failed first: it exited with code 7 (cause)") != std::string::npos);
   // One that has gone on since, and one that does not end.
-  Program caught(run_shell(2, says + "[ $RANK = 1 ] && say caught && exit 0; sleep 0.3; exit 3"));
+  Program caught(run_shell(2, kSays + "[ $RANK = 1 ] && say caught && exit 0; sleep 0.3; exit 3"));
   CHECK(caught.wait() == 3);
   CHECK(caught.errors().find("rank 0 (process ") != std::string::npos);
-  Program never(run_shell(2, says + "[ $RANK = 1 ] && say cause && exec sleep 60; sleep 0.3; exit 3"));
+  Program never(run_shell(2, kSays + "[ $RANK = 1 ] && say cause && exec sleep 60; sleep 0.3; exit 3"));
   CHECK(never.wait(12s) == 1);
   CHECK(never.errors().find("failed first: it raised, and has not ended since (cause); ending rank 1") !=
         std::string::npos);
+}
+
+TEST_CASE("the others have time to print what a rank that raised has told them, and are ended then") {
+  const std::string script = "case $RANK in 1) say cause; exit 7;; 0) sleep 1.2; echo printed; exit 3;; esac; ";
+  Program program(run_shell(3, kSays + script + "exec sleep 1000", {"--timeout", "1"}));  // which changes nothing then
+  CHECK(program.wait(10s) == 7);
+  CHECK(program.output() == "[0] printed\n");
 }
 
 TEST_CASE("a rank killed by a signal counts as 128 + signal") {

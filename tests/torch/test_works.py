@@ -3,9 +3,12 @@
 import datetime
 import fcntl
 import os
+import pwd
 import signal
+import tempfile
 import threading
 import time
+from pathlib import Path
 
 import pytest
 import ranks
@@ -551,6 +554,20 @@ def a_torch(version, folder):
 def test_a_torch_that_is_too_old_is_named(tmp_path):
     with pytest.raises(build.BuildError, match=r"torch 2\.8\.1\+cpu is too old: the backend needs torch 2\.9 or newer"):
         build.build(a_torch("2.8.1+cpu", tmp_path), tmp_path)
+
+
+def test_a_user_without_a_home_has_the_library_beside_the_package_and_else_a_temporary_folder(tmp_path, monkeypatch):
+    for name in ("HOME", "XDG_CACHE_HOME", "RONDO_TORCH_CACHE"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(pwd, "getpwuid", dict[int, object]().__getitem__)  # KeyError: the user is in no list
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    with pytest.raises(RuntimeError):
+        Path.home()
+    assert build._writable_folder().parent == tmp_path
+    monkeypatch.setattr(build, "_BESIDE", tmp_path)
+    beside = tmp_path / build.file_name(build.installed())
+    beside.touch()
+    assert build.find() == beside
 
 
 def test_registered_twice():

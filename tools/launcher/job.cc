@@ -29,6 +29,8 @@ constexpr auto kGrace = 5s;
 constexpr auto kHostGrace = 2s;
 // For a rank that has raised to end, where others have failed of it: it may have torch to take apart.
 constexpr auto kForTheBlamed = 5s;
+// For the others to print the exception that a rank has told them; rich takes a second to format it.
+constexpr auto kForTheOthers = 2s;
 constexpr size_t kMostNamed = 16;                         // members in a line
 constexpr int kEndedCode = 128 + SIGTERM;                 // another host's ranks failed
 constexpr int kTimeoutCode = 124;                         // as timeout(1)
@@ -101,7 +103,7 @@ void Job::step() {
 
 int Job::poll_timeout_ms() const {
   std::optional<Clock::time_point> next;
-  for (const auto& deadline : {timeout_, kill_at_, blame_at_, relay_.drain_until()}) {
+  for (const auto& deadline : {timeout_, kill_at_, blame_at_, end_at_, relay_.drain_until()}) {
     if (deadline && (!next || *deadline < *next)) next = deadline;
   }
   if (!next) return -1;
@@ -132,8 +134,8 @@ void Job::handle_orders() {
   const Orders orders = read_orders(settings_.control, begun_order_);
   for (const int rank : orders.ended) check_call("pwrite", ::pwrite(settings_.ended, "\1", 1, rank));
   for (const int signal : orders.signals) handle_signal(signal);
-  if (orders.end && !ending_ && exit_code_ == 0) {
-    exit_code_ = kEndedCode;
+  if (orders.end && !ending_) {
+    if (exit_code_ == 0) exit_code_ = kEndedCode;
     end_members();
   }
   if (!orders.closed) return;
@@ -279,20 +281,23 @@ void Job::report_failure(size_t member, const std::string& why) {
     relay_.say(fmt::format("{} {} (process {}) failed first: it {}{}", settings_.noun, settings_.members[member].name,
                            members_[member].pid(), how, others ? fmt::format("; ending {}", running()) : ""));
   }
-  if (others) end_members();
+  if (!others) return;
+  if (why.empty() || !ended) return end_members();
+  end_at_ = Clock::now() + kForTheOthers;
 }
 
 void Job::check_deadlines() {
   const auto now = Clock::now();
   if (timeout_ && now >= *timeout_) {
     timeout_.reset();
-    if (ended_ < members_.size() && !ending_) {
+    if (ended_ < members_.size() && !ending_ && exit_code_ == 0) {
       exit_code_ = kTimeoutCode;
       relay_.say(fmt::format("timeout of {} s; ending {}", settings_.timeout_s, running()));
       end_members();
     }
   }
   if (blame_at_ && now >= *blame_at_) check_members();
+  if (end_at_ && now >= *end_at_) end_members();
   if (kill_at_ && now >= *kill_at_) {
     kill_at_.reset();
     relay_.say(fmt::format("not ended within {} s of SIGTERM, killed: {}", kGrace.count(), running()));
@@ -303,6 +308,7 @@ void Job::check_deadlines() {
 
 void Job::end_members() {
   ending_ = true;
+  end_at_.reset();
   kill_at_ = Clock::now() + kGrace;
   if (!controls_.empty()) *kill_at_ += kHostGrace;
   for (Output& control : controls_) control.pending() += kEndByte;
@@ -321,6 +327,7 @@ void Job::kill_members() {
 void Job::all_ended() {
   timeout_.reset();
   kill_at_.reset();
+  end_at_.reset();
   relay_.begin_drain();
   for (const ChildProcess& member : members_) member.signal_group(SIGKILL);
   kill_orphans(pids_);

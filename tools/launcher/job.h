@@ -106,6 +106,7 @@ class Job {
   bool abandoned_ = false;  // told to end while only output was left
   std::optional<Clock::time_point> timeout_, kill_at_;
   std::optional<Clock::time_point> blame_at_;  // a rank has failed of one that has raised and not ended: its patience
+  std::optional<Clock::time_point> end_at_;    // after one that has raised: the others' time to end by themselves
 };
 
 }  // namespace rondo::launcher
