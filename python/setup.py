@@ -24,7 +24,7 @@ HERE = Path(__file__).resolve().parent
 # In a source distribution the C++ sources lie beside this file, in the tree one folder up.
 TREE = HERE / "native" if (HERE / "native").is_dir() else HERE.parent
 
-# Of each file the linker keeps what is called (--gc-sections), so that files which only tests call may be among these.
+# The linker keeps what is called (--gc-sections), so that files which only tests call may be among these.
 SOURCES = {
     "library": ["ring/**/*.cc", "transport/**/*.cc", "kernels/*.cc", "kernels/rows/*.cc",
                 "kernels/device/device_*.cc", "kernels/device/gpu_code.cc", "tools/bazel/packages/*.cc"],

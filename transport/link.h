@@ -13,7 +13,7 @@ struct SliceTag {
   uint64_t fingerprint = 0;  // of everything that the ranks must agree on
   uint32_t bytes = 0;        // payload; 0 is a signal
   bool at_most = false;      // of a landing: the payload may be shorter
-  // Of a landing: whether a slice with this tag may land there.
+  // Whether a slice with this tag may land there, for a landing's tag.
   bool takes(const SliceTag& got) const {
     return sequence == got.sequence && fingerprint == got.fingerprint &&
            (at_most ? got.bytes <= bytes : got.bytes == bytes);

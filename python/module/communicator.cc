@@ -42,7 +42,7 @@ enum Parameter {
   kCount
 };
 
-// Of a function of Python's (communicator.py) whose body is here. References are kept for ever.
+// A function of Python's (communicator.py) whose body is here. References are kept for ever.
 struct Signature {
   PyObject* declared = nullptr;
   Py_ssize_t positional = 0, count = 0;      // without self
@@ -355,7 +355,7 @@ class Request {
 
 // --- collectives; communicator.py documents them
 
-// Of a collective of equal blocks, beside an input.
+// What a collective of equal blocks has beside an input.
 struct Shape {
   enum { kSame, kAll, kPart } out;  // the output: as long as the input, `size` times, a part of it
   const char* new_out;              // of rondo._arguments; NULL: in place
@@ -374,7 +374,7 @@ constexpr Shape kShapes[] = {{Shape::kSame, nullptr, false, false, true},  // by
                              {Shape::kSame, nullptr, false, false, true},
                              {Shape::kSame, nullptr, false, false, true}};
 
-// Of a type that the library lacks.
+// Raises for a type that the library lacks.
 void check_reducible(const Buffer& array, int op, PyObject* op_name) {
   if (!array.is_complex()) {
     const Ref order = Ref::checked(PyObject_GetAttrString(array.foreign.get(), "byteorder"));
@@ -523,7 +523,7 @@ PyObject* receive(Request& on) {
       });
 }
 
-// Of a message that a matched probe has found.
+// Receives the message that a matched probe has found.
 PyObject* receive_matched(Request& on) {
   const Buffer& to = on.buffer(kArray, true);
   const Ref number = Ref::checked(PyObject_GetAttrString(on.given[kMatched], "matched"));

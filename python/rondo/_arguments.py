@@ -16,7 +16,7 @@ from rondo.errors import Corrupt, Invalid
 Array = Any  # a NumPy array, an object with __dlpack__, or one with the buffer protocol
 INT_MAX = 2**31 - 1
 COUNT_MAX = 2**64 - 1
-# Of a timeout: as good as none, and of no number that C's int64_t or a sum of it cannot hold.
+# The longest timeout: as good as none, and C's int64_t holds it and sums of it.
 _LONGEST_MS = 2**62
 
 

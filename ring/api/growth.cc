@@ -21,7 +21,7 @@ namespace {
 
 using Milliseconds = std::chrono::milliseconds;
 
-// Of rank 0's word to the others: a path or an address, and names.
+// The most bytes of rank 0's word to the others: a path or an address, and names.
 constexpr size_t kInvitationBytes = 1024;
 // For a start whose ranks are all there: two that fall silent in it, one after the other, are found out.
 Milliseconds start_limit(const Config& config) {

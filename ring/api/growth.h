@@ -31,7 +31,7 @@ class Growth {
  public:
   explicit Growth(Launch launch, const Config& config);
 
-  // Of a process that has no rank: waits until the ranks of a job have taken it in.
+  // For a process that has no rank: waits until the ranks of a job have taken it in.
   std::shared_ptr<CommunicatorState> enter(const Config& config, Store::Deadline deadline);
 
   // The job ends in good order: those that wait hear it.

@@ -391,7 +391,7 @@ void DistOpt::begin_changes(const CompoundCall& call, Fragment& fragment) {
   fragment.due = steps_ + options_.outer_delay;
 }
 
-// Of what is due at the end of this step; nothing: of all that travels. After an error nothing travels.
+// Ends the changes that are due at the end of this step; nothing: all that travel. After an error nothing travels.
 void DistOpt::end_changes(std::optional<uint64_t> step) {
   for (Fragment& fragment : fragments_) {
     if (!fragment.due || (step && fragment.due != step)) continue;

@@ -283,7 +283,7 @@ std::shared_ptr<BatchOperation> Batch::start_pair(const MessageCall& send, const
   return operation;
 }
 
-// Of calls on streams, whose memory may have been given back since they were made.
+// Checks calls on streams again: their memory may have been given back since they were made.
 void Batch::check(const Calls& calls) const {
   for (const auto run : runs_of(calls.items)) group_.device().check(run);
   for (const auto& message : calls.streamed) group_.device().check(*message);

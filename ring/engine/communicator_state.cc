@@ -185,7 +185,7 @@ std::vector<std::shared_ptr<CollectiveOperation>> CommunicatorState::submit_all(
     auto operation =
         std::make_shared<CollectiveOperation>(prepare(call), call.input, call.output, WireOptions{}, call.user);
     operation->flow = collectives_;
-    // Of a call on a stream it begins when the stream has come to it (Collectives::tick).
+    // The time of a call on a stream begins when the stream has come to it (Collectives::tick).
     operation->deadline = part.gate ? Clock::time_point::max() : deadline(call.timeout);
     operation->gate = std::move(part.gate);
     operation->run = std::move(part.run);

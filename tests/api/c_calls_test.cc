@@ -168,7 +168,7 @@ TEST_CASE("scans, reductions by a function, and a communicator once more") {
             want(BOTH(exscan, comm, in.data(), out.data(), 2, RONDO_INT64, RONDO_MAX, nullptr));
             expect(out == std::vector<Numbers>{{-1, -1}, {1, 10}, {2, 20}}[static_cast<size_t>(rank)], "exscan");
             rondo_options_t options = RONDO_OPTIONS_INIT;
-            // Of pairs the first one's left and the last one's right.
+            // The result of two pairs: the first one's left and the last one's right.
             options.user.function = [](const void* left, void* right, size_t count, void* calls) {
               for (size_t i = 0; i < count; ++i) {
                 static_cast<int64_t*>(right)[2 * i] = static_cast<const int64_t*>(left)[2 * i];

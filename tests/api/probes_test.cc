@@ -298,7 +298,7 @@ TEST_CASE("probes and cancel answer at once while another thread waits for a mes
             came = true;
           });
           int64_t unmet = 0;
-          // As long as it polls, and as it sleeps.
+          // For as long as a wait polls, and then sleeps.
           const auto until = std::chrono::steady_clock::now() + std::chrono::milliseconds(100);
           while (std::chrono::steady_clock::now() < until) {
             expect(!group.iprobe(0, 3) && !group.improbe(kAnySource, 4), "nothing has come");

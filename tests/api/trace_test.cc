@@ -106,7 +106,7 @@ TEST_CASE("a ring's transfers add up, and each operation has its begin, route an
   CHECK(failed == "");
 }
 
-// Of each operation that has ended: its steps and waits lie between its begin and its end. How many those are.
+// Expects the steps and waits of each operation that has ended between its begin and its end. Returns how many.
 std::map<TraceKind, int> expect_spans_inside(const Trace& trace) {
   std::map<TraceKind, int> seen;
   std::map<uint64_t, TraceRecord> ends;

@@ -421,7 +421,7 @@ TEST_CASE("calls with a wire format take one exchange between hosts until coding
     CHECK_EQ(chosen(format, 8 * 1024), Algorithm::kDirect);
     CHECK_EQ(chosen(format, 128 * 1024), Algorithm::kRing);
   }
-  // Of a format with fewer bytes an element as many bytes are more to code.
+  // A format with fewer bytes an element has more elements to code in as many bytes.
   CHECK_EQ(chosen(WireFormat::kBfloat16, 48 * 1024), Algorithm::kDirect);
   CHECK_EQ(chosen(WireFormat::kInt4, 48 * 1024), Algorithm::kRing);
 }

@@ -92,7 +92,7 @@ class Simulation {
     logic(rank).stalled(now_, kId, sequence, call(rank));
     collect(rank);
   }
-  // As a program does: its process says goodbye and ends once its communicator is closed.
+  // What a program does: its process says goodbye and ends once its communicator is closed.
   void leave_when_all_left(int rank, int64_t time) {
     at(time, rank, [this, rank](ControlLogic& logic) {
       if (!logic.all_left(kId)) return leave_when_all_left(rank, now_ + 5);
@@ -248,7 +248,7 @@ class Simulation {
     const int forward = (other - one + world()) % world();
     return std::min(forward, world() - forward);
   }
-  // As ControlMesh: from rank to rank, each nearer; lost with a process that has ended meanwhile.
+  // Like ControlMesh: from rank to rank, each nearer; lost with a process that has ended meanwhile.
   void deliver(int from, int to, const ControlBody& body) { forward(from, from, to, body); }
   void forward(int here, int from, int to, const ControlBody& body) {
     int next = connected(here, to) ? to : here;

@@ -18,7 +18,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-// Of a run: more than two calls that end by their timeouts.
+// The longest run: more than two calls that end by their timeouts.
 constexpr Time kLongest = 400 * kSecond;
 
 // After which a program shrinks.

@@ -52,7 +52,7 @@ double tolerance_of(const CollectiveCase& what) {
   return std::max(1e-6, std::ldexp(1.0, -float_format(what.dtype).fraction_bits));
 }
 
-// Of the first ranks.
+// The reduction of the first ranks' values.
 double reduced(const CollectiveCase& what, uint64_t block, uint64_t index, int first) {
   const DType folded_as = what.dtype == DType::kBool ? DType::kBool : DType::kUint64;
   uint64_t result = 0;

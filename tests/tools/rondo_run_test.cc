@@ -393,7 +393,7 @@ TEST_CASE("a job that is stopped at a terminal stops its ranks, and they go on w
 }
 
 TEST_CASE("OMP_NUM_THREADS is the cores divided by the ranks, at least 1, unless it is set") {
-  // Of the two cores that taskset leaves, or the one where there is no second.
+  // The two cores that taskset leaves, or the one where there is no second.
   const std::string script = "echo $OMP_NUM_THREADS";
   const auto said = [&](const Strings& before, int ranks, const Strings& options = {}) {
     Strings command = before;

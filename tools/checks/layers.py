@@ -35,7 +35,7 @@ LAYERS = {
                            "transport/rendezvous/peer_card.h", "transport/control/"),
     "transport/island/": ("rondo/", "ring/base/", "kernels/cross_copy.h", *SEAMS, "transport/tcp/", "transport/island/"),
     "transport/fabrics/": ("rondo/", "ring/base/", "transport/"),
-    # Of the transport the interfaces only.
+    # The interfaces of the transport only.
     "ring/engine/": ("rondo/", "ring/base/", "kernels/", "ring/plan/", "ring/engine/", *SEAMS,
                      "transport/island/cell_ring.h"),
     "ring/engine/p2p/": ("rondo/", "ring/base/", "kernels/crc32c.h", "kernels/cross_copy.h", "ring/engine/p2p/", "transport/byte_stream.h"),

@@ -20,7 +20,7 @@ namespace rondo::doctor {
 namespace {
 
 constexpr const char* kTopic = "network";
-// Of a range of ports so many are tried.
+// So many of a range of ports are tried.
 constexpr int kMostPorts = 256;
 
 std::string first_line(const char* path) {

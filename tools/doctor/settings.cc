@@ -15,7 +15,7 @@ namespace {
 
 constexpr const char* kTopic = "settings";
 
-// Of launchers.
+// What launchers set.
 constexpr const char* kLaunchers[] = {"MASTER_ADDR", "MASTER_PORT", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE"};
 // A name of so few letters is near too many others.
 constexpr size_t kShortest = 8;

@@ -6,7 +6,7 @@
 
 namespace rondo::launcher {
 
-// Of the job ids that rondo-run makes.
+// The job ids that rondo-run makes begin with it.
 inline constexpr char kJobPrefix[] = "rondo-run-";
 
 using Environment = std::vector<std::string>;  // "NAME=value"

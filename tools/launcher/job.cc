@@ -176,7 +176,7 @@ std::string Job::how_it_ended(size_t member) {
                             : fmt::format("exited with code {}", ending.code);
 }
 
-// Of several found at once, one that a signal killed: the others may have failed because of it. Else who has raised,
+// One that a signal killed is to blame: others found at once may have failed because of it. Else one that has raised,
 // which may take its time to end.
 void Job::find_failure(const std::vector<size_t>& failed) {
   const auto killed =
@@ -216,8 +216,8 @@ void Job::report_loss(size_t member) {
   if (again) start_again(member, ranks);
 }
 
-// Of several hosts. What is left of a rank ends before its end is proof for the others; a host's process that failed,
-// or the way to it, proves nothing of its ranks.
+// A job of several hosts goes on. What is left of a rank ends before its end is proof for the others; a host's process
+// that failed, or the way to it, proves nothing of its ranks.
 void Job::lose_member(size_t member) {
   const Member& settings = settings_.members[member];
   const std::string how =

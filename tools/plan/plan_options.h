@@ -27,11 +27,11 @@ struct PlanOptions {
 // Names the program in messages, and lets --world and --hosts have at most `most` ranks.
 void declare_plan_options(CLI::App& app, PlanOptions& options, int most);
 
-// Of rank 0. Throws Exception(kInvalid) if hosts and world disagree, make more ranks than `most`, or are not for the
-// algorithm.
+// Rank 0's request. Throws Exception(kInvalid) if hosts and world disagree, make more ranks than `most`, or are not for
+// the algorithm.
 PlanRequest request_of(const PlanOptions& options, int most);
 
-// Of all ranks. Throws as build_plan().
+// The plans of all ranks. Throws as build_plan().
 std::vector<Plan> plans_of_all(PlanRequest request);
 
 // A call of `bytes` by these plans and the default cost model.

@@ -89,7 +89,7 @@ class ControlPlane {
   // island_streams: the members to whom this rank has opened a stream in shared memory.
   bool close(uint64_t id, uint64_t last_sequence, const std::function<std::set<int>()>& island_streams,
              Clock::time_point deadline);
-  // As ControlLogic::streamed(), of a stream in shared memory.
+  // Like ControlLogic::streamed(), for a stream in shared memory.
   void streamed(uint64_t id, int peer);
   // The sockets of a link; empty: not there yet, and asked for.
   std::vector<SecuredSocket> take(const LinkName& name);
@@ -101,7 +101,7 @@ class ControlPlane {
   void abort(uint64_t id, const Error& error);
   std::string blame(uint64_t id, uint64_t sequence) const;
   Shrunk shrink(uint64_t id, std::chrono::milliseconds patience, bool opened);
-  // Of a data socket that was taken: kept until before it is closed (DataSockets).
+  // Watches a data socket that was taken; the result is kept until before it is closed (DataSockets).
   std::shared_ptr<void> watch_data(const LinkName& name, int socket) {
     return sockets_.add({name.communicator, name.peer}, socket);
   }
@@ -181,7 +181,7 @@ class ControlPlane {
   std::optional<Farewell> wanted_farewell_;  // for which there was no memory to post
 
   std::vector<std::string> names_;  // constant once know() has returned
-  // Of the I/O thread.
+  // The I/O thread's.
   const Admission admission_;
   ControlMesh mesh_;
   PeerDialer dialer_;

@@ -34,8 +34,8 @@ LinkName link_of(const Hello& hello) {
 
 // --- what a handler has thrown
 
-// Of the rank's own making, and so the end of everything that it takes part in; the process lives. The communicators
-// are told by way of the logic, so that the others hear it, and, if memory does not even suffice for that, at once.
+// The rank's own failure ends everything that it takes part in; the process lives. The communicators are told by way of
+// the logic, so that the others hear it, and, if memory does not even suffice for that, at once.
 void ControlPlane::on_exception(const Error& error) noexcept {
   try {
     fail_everything(error);
@@ -107,7 +107,7 @@ void ControlPlane::look_at_sockets() {
   });
 }
 
-// Of all, the one that nothing else looks at stands for the others. Without them nothing comes and nothing goes.
+// The one descriptor that nothing else looks at stands for all. Without them nothing comes and nothing goes.
 void ControlPlane::look_at_own_descriptor() {
   if (descriptors_closed_ || wake_identity_.is_of(wake_.get())) return;
   {

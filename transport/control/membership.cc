@@ -247,7 +247,7 @@ void Membership::lead(Time now) {
   }
   const bool all = all_answered(), quorum = is_quorum(answered_);
   const bool waited = all || now >= began_at_ + settings_.suspicion_ms;
-  // Of those that are absent some may call yet, who have passed over another leader.
+  // Some of the absent may call yet: those that have passed over another leader.
   const bool settled = absent().empty() || now >= began_at_ + settings_.proof_ms;
   if (quorum && phase_ == Phase::kPropose) {
     const Decision value = value_;

@@ -40,7 +40,7 @@ struct MembershipMessage {
   uint64_t communicator = 0;
   Kind kind = Kind::kJoin;
   Ballot ballot, accepted;
-  // Of kPromise: accepted in the ballot `accepted`. Without members: `grown` is whether the sender has opened it.
+  // In kPromise: accepted in the ballot `accepted`. Without members: `grown` is whether the sender has opened it.
   Decision value;
   MemberSet lost;  // with whom the sender cannot go on
   MemberSet dead;  // whom it knows to have ended
@@ -162,11 +162,11 @@ class Membership {
   MemberSet has_joined_;                    // as far as this member has heard
   std::map<int, MemberSet> lost_by_other_;  // what others have lost
 
-  // As an acceptor: kept for as long as this object.
+  // The acceptor's part: kept for as long as this object.
   Ballot promised_;
   std::optional<Accepted> accepted_;
 
-  // As a leader.
+  // The leader's part.
   Phase phase_ = Phase::kCollect;
   Ballot ballot_;
   uint32_t highest_round_ = 0;

@@ -307,7 +307,7 @@ class InprocHub {
     return buffers;
   }
 
-  // Of a link or stream, over memory of its own.
+  // The ends of a link or stream, over memory of its own.
   std::pair<ChannelEnd, ChannelEnd> ends(int rank, int peer, size_t bytes, const std::shared_ptr<Bell>& own,
                                          const std::shared_ptr<Bell>& others) {
     const auto memory = plain_memory(bytes);

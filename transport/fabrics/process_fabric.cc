@@ -466,7 +466,7 @@ class ProcessFabric : public Fabric {
   Place place_;
   std::vector<int64_t> processes_;
   Topology topology_;
-  // Of the last communicator's destroy(), of which leaving is a part; none yet.
+  // The deadline of the last communicator's destroy(), of which leaving is a part; none yet.
   std::atomic<Clock::time_point> leave_by_{};
   std::shared_ptr<Sleepers> sleepers_;  // shared with the doorbells
   std::unique_ptr<ControlPlane> control_;

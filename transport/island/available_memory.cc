@@ -18,7 +18,7 @@ std::optional<uint64_t> number_in(const std::string& path) {
   return std::nullopt;
 }
 
-// Of lines "name number ...".
+// Reads lines "name number ...".
 std::optional<uint64_t> number_of(const std::string& path, std::string_view name) {
   std::ifstream facts(path);
   std::string found;

@@ -217,7 +217,7 @@ std::string host_identity() {
   struct stat network {};
   errno = 0;
   std::ifstream("/proc/sys/kernel/random/boot_id") >> boot_id;
-  // Of the thread: what /proc/self shows is the main thread's, which may have ended.
+  // The thread's namespace: /proc/self shows the main thread's, which may have ended.
   if (boot_id.empty() || ::stat("/proc/thread-self/ns/net", &network) != 0) {
     throw Exception(system_error("/proc, which is needed to tell this machine from others, cannot be read", errno));
   }

@@ -166,7 +166,7 @@ class RosterExchange {
     tell(fmt::format("declined 0 {}", *declined_), present(missing));
   }
 
-  // As claim() does where the rank is taken, for a process that cannot even serve the store.
+  // Does what claim() does where the rank is taken, for a process that cannot even serve the store.
   void refuse_if_taken() {
     const auto there = store_.try_get(keys_.card(rank_), deadline_);
     if (there) refuse_as_second({host_name(), static_cast<uint32_t>(::getpid()), 0, "", ""}, decode(*there, rank_));

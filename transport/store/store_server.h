@@ -19,7 +19,7 @@ class StoreServer {
   // Connections that have not said hello yet. A hello follows its connection within a round trip, so that an honest
   // client is the oldest of 256 only under a flood, and it tries again.
   static constexpr size_t kMaxStrangers = 256;
-  // Of a world that is not known yet; of a known one twice its ranks and 16.
+  // For a world that is not known yet; a known one has twice its ranks and 16.
   static constexpr size_t kMaxClients = 16384;
 
   struct Options {
@@ -56,7 +56,7 @@ class StoreServer {
     bool waits;
   };
   std::vector<Caller> callers() const;
-  // As put(), but only for those that wait for it now.
+  // Like put(), but only for those that wait for it now.
   void answer(const std::string& key, const std::string& value);
 
  private:

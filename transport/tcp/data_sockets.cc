@@ -100,7 +100,8 @@ bool DataSockets::stuck(Socket& socket, const Facts& facts, int64_t now_ms) cons
   return patience_ms_ > 0 && now_ms - socket.stuck_since_ms >= patience_ms_;
 }
 
-// Of a peer that has left only who waits for what it sent makes a failure: its link has an error when TCP tries again.
+// A peer that has left is a failure only for a rank that waits for what it sent: the link has an error when TCP tries
+// again.
 void DataSockets::end_soon(const Socket& socket) const {
   const int milliseconds = static_cast<int>(std::min<int64_t>(patience_ms_, INT32_MAX));
   ::setsockopt(socket.descriptor, IPPROTO_TCP, TCP_USER_TIMEOUT, &milliseconds, sizeof milliseconds);

@@ -32,7 +32,7 @@ class DataSockets {
   };
   // The sockets that have failed since the last call of this, each once. now_ms: of a clock that never goes back.
   std::vector<Failure> look(int64_t now_ms);
-  // Of the links that have something to send, the one with the smallest share of its best rate, as of the last look().
+  // The link with the smallest share of its best rate, as of the last look(), of those that have something to send.
   LinkRate slowest() const;
   // Bytes of this communicator are on their way, and not known to have arrived.
   bool anything_under_way(uint64_t communicator) const;

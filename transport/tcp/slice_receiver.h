@@ -36,7 +36,7 @@ class SliceReceiver {
   StreamProgress pump(size_t stream, ByteStream& source);
   const Error& refusal() const { return refusal_; }
   Link::Refused refused() const { return refused_; }
-  // Of all that has come on this stream nothing is part of a slice whose rest has not.
+  // Every slice of which a part has come on this stream has come whole.
   bool has_whole_slices(size_t stream) const {
     return readers_[stream].landing == nullptr && readers_[stream].buffered() == 0;
   }

@@ -411,7 +411,7 @@ bool names_all(Purpose purpose) {
   return purpose == Purpose::kSplit || (purpose >= Purpose::kJoin && purpose <= Purpose::kNewcomers);
 }
 
-// Of the call's own wish, which may be another algorithm's name than that of the plan it gets.
+// The call's own wish, which may be another algorithm's name than that of the plan it gets.
 std::string asked_for(const CallFields& call) {
   if (call.asked == Algorithm::kAuto) return "";
   return fmt::format("algorithm=\"{}\"", algorithm_name(call.asked));

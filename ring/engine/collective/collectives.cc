@@ -11,7 +11,7 @@
 namespace rondo {
 namespace {
 
-// Of calls that begin at once and are over soon (begin_now): the clock is read when they are not.
+// Calls that begin at once and are over soon have it (begin_now): the clock is read when they are not over.
 constexpr Clock::time_point kNoDeadlineYet{};
 
 // A rank that drives an operation looks at the clock every 20 ms at least (flow.cc), if its process runs.
@@ -170,7 +170,7 @@ void Collectives::observe_begin() {
 void Collectives::observe_end(const Error* error) {
   if (current_ == nullptr || began_at_ == 0) return;
   const Observed& observed = context_->observed;
-  // Of a call that failed, or whose tensors were copied back since, the last lane's end is not the end.
+  // The last lane's end is not the end of a call that failed, or whose tensors were copied back since.
   const uint64_t known = std::exchange(observed.ended_at, 0);
   observe_look(known != 0 && error == nullptr && !current_->packing ? known : Observer::now());  // sets looked_at_
   observed.observer->ended(observed.communicator, current_->sequence, {began_at_, looked_at_},

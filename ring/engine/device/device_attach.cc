@@ -143,8 +143,8 @@ std::shared_ptr<StreamCalls> DeviceSide::exchange(std::chrono::milliseconds time
   return calls;
 }
 
-// Of ranks of one host. Kernels that wait for one another need launches that return before they have ended, and, on one
-// device, to run at once: as threads, or as processes where the device runs kernels of several at once.
+// Compares the cards of one host's ranks. Kernels that wait for one another need launches that return before they have
+// ended, and, on one device, to run at once: as threads, or as processes where the device runs kernels of several.
 template <class Card>
 void DeviceSide::look_at(const std::vector<Card>& cards) {
   const auto name = [&](const Card& card) { return group_.context().name(static_cast<int>(&card - cards.data())); };

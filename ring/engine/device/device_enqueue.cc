@@ -65,7 +65,7 @@ std::vector<ListPiece> DeviceSide::cut(const Checked& checked) {
   return pieces;
 }
 
-// Of a call, a piece on other memory.
+// A piece of a call, on other memory.
 CheckedCall DeviceSide::call_of(const CheckedCall& whole, const ListPiece& piece, std::byte* memory) const {
   Call call;
   call.collective = whole.collective;

@@ -19,7 +19,7 @@ constexpr uint64_t kLaneBytes = 16 * 1024;
 
 }  // namespace
 
-// Of one piece: opens the operation's gate when the kernel has begun, and sees how far it is. Under the lease.
+// One piece's: opens the operation's gate when the kernel has begun, and sees how far it is. Under the lease.
 class LaunchedCall::Kernel final : public Run, public Gate {
  public:
   Kernel(std::shared_ptr<LaunchedCall> call, uint32_t number)
@@ -141,7 +141,7 @@ void LaunchedCall::put_piece(size_t index) {
   auto limit = std::min<std::chrono::nanoseconds>(limit_, kLongestLimit);
   if (turn.number != 0) limit += kAfterDeadline;
   call.limit_ns = static_cast<uint64_t>(limit.count());
-  // Of broadcast the root's output is its input; where a rank has none, none is used.
+  // The root of a broadcast has its input as output; where a rank has none, none is used.
   const BlockPlace& from = piece.in.empty() ? output.place : input.place;
   const BlockPlace& to = piece.out.empty() ? input.place : output.place;
   const Bound bound = bind_program(turn.call, plan_.plan, program, from, to, call);

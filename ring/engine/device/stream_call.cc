@@ -20,7 +20,7 @@ constexpr size_t kSlots = 4;
 constexpr size_t kAhead = kSlots - 1;
 // From so many pieces on there are copies of both directions at once.
 constexpr size_t kLeastBothWays = 3;
-// Of the copy stream: for its begin and its end, and for a piece whose memory is used again.
+// Entries on the copy stream: for its begin and its end, and for a piece whose memory is used again.
 constexpr uint32_t kStreamEntries = 4, kAgainEntries = 2;
 
 // Some 1,000 launches that are pending block the thread that launches; several communicators share a stream.

@@ -172,8 +172,8 @@ class StreamOperation : public Operation {
 // calling thread waits for each operation before it puts its copy back into the stream.
 class StreamCall final : public StreamOperation, public std::enable_shared_from_this<StreamCall> {
  public:
-  // Of a message: its call, whose data is device memory; what it is submitted to, when the stream has come to it; from
-  // then to the deadline; and whether the calling thread waits for it.
+  // A message: its call, whose data is device memory; what it is submitted to, when the stream has come to it; the time
+  // from then to the deadline; and whether the calling thread waits for it.
   struct MessageOptions {
     P2pCall call;
     std::shared_ptr<Messages> messages;
@@ -188,7 +188,7 @@ class StreamCall final : public StreamOperation, public std::enable_shared_from_
   const P2pCall& message() const { return asked_->call; }  // requires one
   bool sends() const { return asked_ && asked_->call.sends(); }
   const Message* moved_message() const override { return message_ ? message_->moved_message() : nullptr; }
-  // Of the host, in turns.
+  // The host's memory, in turns.
   std::byte* memory(size_t piece) const override { return slots_[piece % slots_.size()].data; }
   void add_part(size_t piece, BatchPart& part) override;
   void enqueue() override;

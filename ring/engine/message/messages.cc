@@ -315,7 +315,7 @@ bool Messages::wait_and_tell(const MessageOperation& operation, Clock::time_poin
   return operation.done();
 }
 
-// As P2p::take_back().
+// Like P2p::take_back().
 bool Messages::take_back(MessageOperation& operation, const Error& error) {
   bool taken = false;
   ask_holder([&] {
@@ -423,7 +423,7 @@ bool Messages::take_submitted() {
   return true;
 }
 
-// As P2p::submit().
+// Like P2p::submit().
 bool Messages::begin(MessageOperation& operation) {
   active_.push_back(operation);
   operation.listed_ = true;

@@ -204,8 +204,8 @@ class Flow : public std::enable_shared_from_this<Flow> {
   std::atomic<bool> held_{false};
   std::atomic<bool> listed_{false};  // the worker has it in its list; under the worker's lock
   std::atomic<bool> missed_{false};  // a sleeper may not be rung for this flow: it looks again once the lease is free
-  // Of the holder: when it last looked on which core it runs, and the least time until it looks again. A move costs
-  // some 10 us.
+  // When the holder last looked on which core it runs, and the least time until it looks again. A move costs some 10
+  // us.
   Clock::time_point moved_home_{};
   Clock::duration between_moves_ = std::chrono::milliseconds(20);
   VainPolls polls_;      // of the holder

@@ -49,7 +49,7 @@ class Operation {
   // Waits at most until then; drives meanwhile. True if it is done. Throws Exception(kInvalid) if it has not been
   // submitted yet.
   virtual bool wait(Clock::time_point until);
-  // Of one send or receive: what it has moved, once it has succeeded. nullptr: it is none.
+  // What a send or receive has moved, once it has succeeded. nullptr: it is none.
   virtual const Message* moved_message() const { return nullptr; }
   // Requires failed().
   const Error& error() const { return error_; }

@@ -37,7 +37,7 @@ concept ElementRange = std::ranges::contiguous_range<R> && std::ranges::sized_ra
     std::is_arithmetic_v<std::ranges::range_value_t<R>>;
 template <typename R>
 concept Elements = Number<R> || ElementRange<R>;
-// Of a call that returns before it is over: a number that is a temporary would be gone.
+// Data of a call that returns before it is over: a number that is a temporary would be gone.
 template <typename R>
 concept LastingElements = ElementRange<R> ||(std::is_lvalue_reference_v<R>&& Number<R>);
 

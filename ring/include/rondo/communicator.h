@@ -29,7 +29,7 @@ namespace rondo {
 
 class Store;
 
-// Of the library that is loaded, as RONDO_VERSION of <rondo/rondo.h> is that of the headers.
+// The version of the library that is loaded; RONDO_VERSION of <rondo/rondo.h> is that of the headers.
 RONDO_EXPORT const char* version();
 
 // Where Communicator::allocate() takes memory from.
@@ -127,7 +127,7 @@ class RONDO_EXPORT Communicator : public NamedCalls<Communicator> {
   // A message: what it has moved.
   Message run(const MessageCall& call);
   Work start(const MessageCall& call);
-  // Of a probe, at once: what it has found, or nullopt. kPeerLeft: the peer is gone, and no message of it will come.
+  // What a probe finds at once, or nullopt. kPeerLeft: the peer is gone, and no message of it will come.
   std::optional<Message> look(const MessageCall& probe);
   // Both at once, without deadlock: what the receive has moved. Their buffers must not overlap. The send's options hold
   // for both, the receive's are not read. kInvalid where the first is no send or the second no receive.

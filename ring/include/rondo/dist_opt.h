@@ -145,7 +145,7 @@ class RONDO_EXPORT DistOpt {
     size_t missing = 0;       // gradients that are not ready
     Work work;
   };
-  // Of the parameters, all of them but for outer_fragments.
+  // A part of the parameters: all of them but for outer_fragments.
   struct Fragment {
     std::span<Bucket> buckets;
     uint64_t version = 0;         // 0: not yet that of other ranks; then grows with each (outer) step

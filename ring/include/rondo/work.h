@@ -40,8 +40,8 @@ class RONDO_EXPORT Work {
   // What the program puts into this stream (a cudaStream_t) from now on runs after the operation. Of calls with
   // CallOptions::stream, else kInvalid is thrown. Returns at once.
   void wait_on(void* stream);
-  // Of a receive that no message has met, or of a probe: takes it back, so that it ends with kCancelled, and returns
-  // true. Anything else goes on, or has ended: false.
+  // Takes back a receive that no message has met, or a probe: it ends with kCancelled, and this returns true. Anything
+  // else goes on, or has ended: false.
   bool cancel();
   // The failure; nullopt before the end and after success.
   std::optional<Error> error() const;
@@ -63,7 +63,7 @@ class RONDO_EXPORT Work {
   Message message_;                       // of a message that was over at once: its peer is not -1
 };
 
-// Of several works, in any order; empty ones do not count.
+// For several works, in any order; empty ones do not count.
 // Waits until all of them have ended, and then throws the first failure in the list. False: the wait ran out.
 RONDO_EXPORT bool wait_all(std::span<Work> works, std::chrono::nanoseconds timeout = std::chrono::nanoseconds::max());
 // Waits until one of them has ended, well or not, and returns its place in the list: its wait() throws its failure.

@@ -101,7 +101,7 @@ def reduced_cycle(kind: Kind) -> Cycle:
     return Cycle(result.astype(np.float64), elements)
 
 
-# Of one encoding of values up to 1, and what is added (docs/compression.md).
+# The error of one encoding of values up to 1, and what is added (docs/compression.md).
 _CODING = {
     "none": 0, "float16": 2.0**-11, "bfloat16": 2.0**-8, "float8_e4m3": 2.0**-4, "float8_e5m2": 2.0**-3,
     "int8": 1 / 254, "int4": 1 / 14, "packed": 0,

@@ -34,7 +34,7 @@ void keep(const std::string& text) {
   if (kept.size() > kMostKept) kept.pop_front();
 }
 
-// Of RONDO_INTERRUPTED, until it reaches the caller.
+// RONDO_INTERRUPTED, until it reaches the caller.
 struct Interrupted : c10::DistBackendError {
   using DistBackendError::DistBackendError;
 };
