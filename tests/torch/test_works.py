@@ -559,7 +559,7 @@ def test_a_torch_that_is_too_old_is_named(tmp_path):
 def test_a_user_without_a_home_has_the_library_beside_the_package_and_else_a_temporary_folder(tmp_path, monkeypatch):
     for name in ("HOME", "XDG_CACHE_HOME", "RONDO_TORCH_CACHE"):
         monkeypatch.delenv(name, raising=False)
-    monkeypatch.setattr(pwd, "getpwuid", dict[int, object]().__getitem__)  # KeyError: the user is in no list
+    monkeypatch.setattr(pwd, "getpwuid", {}.__getitem__)  # KeyError: the user is in no list
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     with pytest.raises(RuntimeError):
         Path.home()
