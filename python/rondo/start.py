@@ -159,7 +159,8 @@ def _noted_exit(status=None, /) -> NoReturn:
         frame = sys._getframe()
         while frame.f_back is not None:
             frame = frame.f_back
-        _exit = _Exit(frame, cause_of(sys.exc_info()[1]))
+        error = sys.exc_info()[1]
+        _exit = _Exit(frame, _Cause(status, False) if error is None and isinstance(status, str) else cause_of(error))
     _python_exit(status)
 
 

@@ -150,6 +150,7 @@ CAUSES = {
     "replaced hook": "sys.excepthook = lambda *error: print('hook', file=sys.stderr)",
     "no hook": "del sys.excepthook",
     "slow hook": "old = sys.excepthook; sys.excepthook = lambda *error: [time.sleep(0.7), old(*error)]",  # as rich's
+    "exit with a text": "",
     "caught": "",
     "caught in with": "",
     "slow end": "",
@@ -167,6 +168,8 @@ group.barrier()
 
 def work():
     if group.rank == 1:
+        if how == "exit with a text":
+            sys.exit("the cause")
         raise ValueError("the cause")
     group.all_reduce(np.ones(3))
 
