@@ -10,10 +10,11 @@ root=$folder/root
 make_root() {
   local site
   site=$(apt-get indextargets --format "\$(SITE)" "Codename: bookworm" "Component: main" | head -n 1)
-  # By apt inside: debootstrap itself does not order packages that depend on each other in a circle.
+  # By apt inside: debootstrap itself does not order packages that depend on each other in a circle. A mirror may be a
+  # snapshot, whose index is out of date.
   {
     debootstrap --variant=minbase --include=ca-certificates "$1" "$root" "$site" &&
-      cp /etc/resolv.conf "$root/etc/resolv.conf" && in_root "apt-get update" &&
+      cp /etc/resolv.conf "$root/etc/resolv.conf" && in_root "apt-get -o Acquire::Check-Valid-Until=false update" &&
       in_root "DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends ${*:2}"
   } >"$folder/root.log" 2>&1 || {
     tail "$folder/root.log"
