@@ -1,7 +1,7 @@
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
-#include <cstring>
 #include <vector>
 
 namespace rondo {
@@ -21,14 +21,13 @@ struct Packing {
   void pack() const {
     std::byte* to = memory;
     for (const Piece& piece : pieces) {
-      std::memcpy(to, piece.input, piece.bytes);
-      to += piece.bytes;
+      to = std::copy_n(piece.input, piece.bytes, to);
     }
   }
   void unpack() const {
     const std::byte* from = memory;
     for (const Piece& piece : pieces) {
-      std::memcpy(piece.output, from, piece.bytes);
+      std::copy_n(from, piece.bytes, piece.output);
       from += piece.bytes;
     }
   }
