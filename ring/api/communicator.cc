@@ -280,6 +280,11 @@ Communicator Communicator::new_group(std::span<const int> ranks) {
   return Communicator(std::make_shared<State>(engine(state_).new_group(outside, ranks, Purpose::kNewGroup)));
 }
 
+std::pair<Communicator, Work> Communicator::new_group_async(std::span<const int> ranks, uint64_t series) {
+  auto [group, opening] = engine(state_).new_group_async(outside_batch(state_, "new_group_async"), ranks, series);
+  return {Communicator(std::make_shared<State>(std::move(group))), opening ? Work(std::move(opening)) : Work()};
+}
+
 Communicator Communicator::dup() {
   std::vector<int> ranks(static_cast<size_t>(size()));
   std::iota(ranks.begin(), ranks.end(), 0);
@@ -336,9 +341,19 @@ void Communicator::abort_from_signal() noexcept {
 void Communicator::destroy() {
   if (!state_) return;
   refuse_wait_in_end_function();
+  abandon_batch();
+  state_->group->destroy();
+}
+
+bool Communicator::try_destroy() {
+  if (!state_) return true;
+  abandon_batch();
+  return state_->group->try_destroy();
+}
+
+void Communicator::abandon_batch() {
   state_->batch.abandon(
       {ErrorCode::kClosed, fmt::format("the communicator was destroyed on rank {} in a batch", rank()), {rank()}});
-  state_->group->destroy();
 }
 
 }  // namespace rondo

@@ -115,7 +115,7 @@ void Work::on_end(EndFunction function) {
 Message Work::message() const {
   const Operation& operation = checked(operation_);
   if (message_.peer >= 0) return message_;
-  if (!operation.done() || operation.failed()) {
+  if (!operation.done() || (operation.failed() && operation.error().code != ErrorCode::kTruncated)) {
     throw Exception(ErrorCode::kInvalid, "message() of an operation that has not succeeded: wait for it first");
   }
   if (const Message* moved = operation.moved_message()) return *moved;

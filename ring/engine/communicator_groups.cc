@@ -88,16 +88,18 @@ std::shared_ptr<CommunicatorState> CommunicatorState::split(OutsideBatch, int co
 }
 
 // Counts how often this list was made. Nothing has happened if it throws.
-CommunicatorState::Members CommunicatorState::numbered(std::span<const int> ranks) {
+CommunicatorState::Members CommunicatorState::numbered(std::span<const int> ranks, uint64_t series) {
   Members made;
   for (const int r : ranks) made.world_ranks.push_back(context_->world_rank(r));
   std::lock_guard lock(submit_mutex_);
-  const uint64_t number = ++groups_made_[made.world_ranks];
-  made.id = Hash64().add("group").add(context_->id).add_all(std::span<const int>(made.world_ranks)).add(number).value();
+  const uint64_t number = ++groups_made_[{series, made.world_ranks}];
+  Hash64 id;
+  id.add("group").add(context_->id).add_all(std::span<const int>(made.world_ranks)).add(series).add(number);
+  made.id = id.value();
   return made;
 }
 
-std::shared_ptr<CommunicatorState> CommunicatorState::new_group(OutsideBatch, std::span<const int> ranks, Purpose by) {
+CommunicatorState::Members CommunicatorState::members_of(std::span<const int> ranks, uint64_t series) {
   check_usable();
   const auto refuse = [this](const std::string& why) {
     throw Exception(ErrorCode::kInvalid, fmt::format("new_group on rank {}: {}", rank(), why));
@@ -109,13 +111,36 @@ std::shared_ptr<CommunicatorState> CommunicatorState::new_group(OutsideBatch, st
   if (std::find(ranks.begin(), ranks.end(), rank()) == ranks.end()) {
     refuse("this rank is not among those given; only members make the call");
   }
-  Members made;
   try {
-    made = numbered(ranks);
+    return numbered(ranks, series);
   } catch (const std::bad_alloc&) {
-    decline(numbered(ranks), caught());  // the members know it by its id
+    decline(numbered(ranks, series), caught());  // the members know it by its id
   }
-  return subgroup(made, by);
+}
+
+std::shared_ptr<CommunicatorState> CommunicatorState::new_group(OutsideBatch, std::span<const int> ranks, Purpose by) {
+  return subgroup(members_of(ranks, 0), by);
+}
+
+CommunicatorState::Opening CommunicatorState::new_group_async(OutsideBatch, std::span<const int> ranks,
+                                                              uint64_t series) {
+  ready_worker();
+  std::shared_ptr<CommunicatorState> group = make(members_of(ranks, 1 + series));
+  if (group->size() == 1) {
+    group->made();
+    return {std::move(group), nullptr};
+  }
+  std::shared_ptr<CollectiveOperation> opening;
+  group->with_memory([&] {
+    std::lock_guard lock(group->submit_mutex_);
+    opening = group->collectives_->submit_opening(Purpose::kNewGroup, group->deadline({}));
+  });
+  opening->on_end([made = group->weak_from_this()](const Error&) {
+    if (const auto living = made.lock()) living->made();
+  });
+  group->opening_ = opening;
+  group->collectives_->notify();
+  return {std::move(group), std::move(opening)};
 }
 
 // World ranks. The error's are those of this communicator.

@@ -408,27 +408,55 @@ void CommunicatorState::on_wake() {
 
 void CommunicatorState::on_broken() noexcept { context_->failure.set({ErrorCode::kSystem, "out of memory", {}}); }
 
-void CommunicatorState::destroy() {
-  if (!context_->mark.same_process()) return;  // the parent's; the child must not speak for it
-  std::lock_guard lock(destroy_mutex_);
+// Under destroy_mutex_.
+void CommunicatorState::begin_to_leave() {
   if (destroyed_.exchange(true)) return;
   attempt([&] { on_wake(); });  // an abort that the others have not heard of goes before the goodbye
-  const auto until = Clock::now() + std::chrono::milliseconds(context_->config.destroy_timeout_ms);
+  leave_by_ = Clock::now() + std::chrono::milliseconds(context_->config.destroy_timeout_ms);
   // A send in a stream has returned before it has gone, and a stream passes a call before its operation has ended. The
   // worker's thread moves both, so its functions cannot wait.
   if (DeviceSide* const device = attached(); device != nullptr && !in_end_function()) {
-    attempt([&] { device->wait_for_streams(until); });
+    attempt([&] { device->wait_for_streams(leave_by_); });
   }
-  const uint64_t last = context_->log.last_finished();
+  last_finished_ = context_->log.last_finished();
   context_->failure.close(rank());
   attempt([&] { collectives_->notify(); });
-  attempt([&] { messages_->finish(until); });
-  attempt([&] { context_->fabric->close(context_->id, last, until); });
+}
+
+// Under destroy_mutex_, after what was sent has gone.
+void CommunicatorState::end_leaving() {
+  attempt([&] { context_->fabric->close(context_->id, last_finished_, leave_by_); });
   attempt([&] { collectives_->shut_down(); });
   attempt([&] { messages_->shut_down(); });
-  if (DeviceSide* const device = attached()) attempt([&] { device->close(until); });
+  if (DeviceSide* const device = attached()) attempt([&] { device->close(leave_by_); });
   context_->failure.end(rank());
   if (!in_end_function()) worker_->finish_calls();
+  left_ = true;
+}
+
+void CommunicatorState::destroy() {
+  if (!context_->mark.same_process()) return;  // the parent's; the child must not speak for it
+  std::lock_guard lock(destroy_mutex_);
+  if (left_) return;
+  if (opening_ && !in_end_function()) {
+    const auto limit = std::chrono::milliseconds(context_->config.destroy_timeout_ms);
+    attempt([&] { collectives_->wait(*opening_, Clock::now() + limit); });
+  }
+  begin_to_leave();
+  attempt([&] { messages_->finish(leave_by_); });
+  end_leaving();
+}
+
+bool CommunicatorState::try_destroy() {
+  if (!context_->mark.same_process()) return true;
+  std::lock_guard lock(destroy_mutex_);
+  if (left_) return true;
+  if (opening_ && !opening_->done()) return false;
+  begin_to_leave();
+  bool alone = false;
+  attempt([&] { alone = messages_->finish(Clock::now()) && context_->fabric->leave(context_->id, last_finished_); });
+  if (alone) end_leaving();
+  return alone;
 }
 
 }  // namespace rondo

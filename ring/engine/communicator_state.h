@@ -32,7 +32,7 @@ class OutsideBatch {
 };
 
 // One communicator: checks the arguments, picks the plan, submits, hands back operations; and hears from the fabric.
-class CommunicatorState final : public CommunicatorEvents {
+class CommunicatorState final : public CommunicatorEvents, public std::enable_shared_from_this<CommunicatorState> {
  public:
   struct Options {
     std::shared_ptr<Fabric> fabric;  // shared by all groups of the process
@@ -131,6 +131,9 @@ class CommunicatorState final : public CommunicatorEvents {
 
   std::shared_ptr<CommunicatorState> split(OutsideBatch, int color, int key);  // nullptr: this rank is in no group
   std::shared_ptr<CommunicatorState> new_group(OutsideBatch, std::span<const int> ranks, Purpose by);
+  // The group, and its opening: null where there is none, of this rank alone.
+  using Opening = std::pair<std::shared_ptr<CommunicatorState>, std::shared_ptr<Operation>>;
+  Opening new_group_async(OutsideBatch, std::span<const int> ranks, uint64_t series);
 
   std::shared_ptr<CommunicatorState> shrink(OutsideBatch, std::chrono::milliseconds timeout);
   // The ranks that live, as the next epoch of this communicator, which ends here. A loss in its opening is one more.
@@ -153,6 +156,8 @@ class CommunicatorState final : public CommunicatorEvents {
   // rest.
   void abort_from_signal() noexcept;
   void destroy();
+  // Communicator::try_destroy().
+  bool try_destroy();
 
   // --- CommunicatorEvents
   void on_failure(const Error& error, Stage stage) override;
@@ -182,7 +187,8 @@ class CommunicatorState final : public CommunicatorEvents {
     std::vector<int> world_ranks;
     uint64_t epoch = 0;
   };
-  Members numbered(std::span<const int> ranks);
+  Members numbered(std::span<const int> ranks, uint64_t series);
+  Members members_of(std::span<const int> ranks, uint64_t series);
   // lineage: of an epoch before; null: it is made of this one.
   std::shared_ptr<CommunicatorState> make(const Members& made, std::shared_ptr<Lineage> lineage = {},
                                           std::shared_ptr<Allocations> allocations = {});
@@ -193,6 +199,8 @@ class CommunicatorState final : public CommunicatorEvents {
   std::shared_ptr<CommunicatorState> shrunk_to(std::vector<int> world_ranks);
   void agree_on_committed(std::chrono::milliseconds timeout);
   [[noreturn]] void decline(const Members& made, const Error& why);
+  void begin_to_leave();
+  void end_leaving();
 
   std::shared_ptr<CommunicatorContext> context_;  // shared with the two engines
   std::shared_ptr<Worker> worker_;                // shared by all groups of the process, the last of which ends it
@@ -207,7 +215,7 @@ class CommunicatorState final : public CommunicatorEvents {
   std::mutex submit_mutex_;  // calls are serialized in the order in which they get it
   PreparedCalls prepared_;
   uint64_t splits_ = 0;
-  std::map<std::vector<int>, uint64_t> groups_made_;
+  std::map<std::pair<uint64_t, std::vector<int>>, uint64_t> groups_made_;  // by series and ranks
 
   const std::shared_ptr<Allocations> allocations_;  // shared with the epochs before and after
   const std::shared_ptr<Lineage> lineage_;          // likewise
@@ -220,8 +228,13 @@ class CommunicatorState final : public CommunicatorEvents {
   std::unique_ptr<DeviceSide> device_owner_;
   std::atomic<DeviceSide*> device_{nullptr};
 
+  // new_group_async(): who leaves before it is over ends it for the others, too.
+  std::shared_ptr<CollectiveOperation> opening_;
   std::mutex destroy_mutex_;
-  std::atomic<bool> destroyed_{false};
+  std::atomic<bool> destroyed_{false};  // it has begun; the rest under destroy_mutex_
+  bool left_ = false;                   // it is over
+  uint64_t last_finished_ = 0;          // calls, when it began
+  Clock::time_point leave_by_{};
 };
 
 }  // namespace rondo

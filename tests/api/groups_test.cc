@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <functional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "rondo/communicator.h"
@@ -109,6 +110,64 @@ TEST_CASE("only the members make a group; the others make no call") {
             expect_works(pair, "two of four");
           }
           group.barrier();
+        }) == "");
+}
+
+TEST_CASE("a group that is made without a wait, in another order on each rank, and left without one") {
+  CHECK(everywhere(3, [](Communicator& group) {
+          constexpr uint64_t kSeries = 4;
+          constexpr int kTurns = 20;
+          const int all[] = {2, 0, 1}, own[] = {group.rank()};
+          const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+          std::vector<Communicator> left;
+          for (int turn = 0; turn < kTurns; ++turn) {
+            std::vector<std::pair<Communicator, Work>> made(kSeries);
+            for (uint64_t i = 0; i < kSeries; ++i) {
+              const uint64_t series = (i + static_cast<uint64_t>(group.rank() + turn)) % kSeries;
+              made[series] = group.new_group_async(all, series);
+            }
+            for (auto& [one, opened] : made) {
+              opened.wait();
+              expect(one.rank() == (group.rank() + 1) % 3, "its rank");
+              if (turn % 2 == 0) expect_works(one, "made without a wait");
+            }
+            // The last that was made goes first on one rank, and last on another.
+            for (uint64_t i = 0; i < kSeries; ++i)
+              left.push_back(std::move(made[group.rank() == 0 ? kSeries - 1 - i : i].first));
+            std::erase_if(left, [](Communicator& one) { return one.try_destroy(); });
+          }
+          // Of groups that nobody waited for some are left before others have made them.
+          for (int turn = 0; turn < kTurns; ++turn) left.push_back(group.new_group_async(all, 7).first);
+          auto [alone, opened] = group.new_group_async(own, 7);
+          expect(!opened.valid(), "there is nothing to wait for");
+          expect_works(alone, "alone");
+          while (!left.empty() && std::chrono::steady_clock::now() < until) {
+            std::erase_if(left, [](Communicator& one) { return one.try_destroy(); });
+          }
+          expect(left.empty(), "all have left");
+          expect_works(group, "what they were made of");
+        }) == "");
+}
+
+TEST_CASE("a message that was sent before its communicator is left comes") {
+  CHECK(everywhere(2, [](Communicator& group) {
+          for (const uint64_t bytes : {uint64_t{8}, uint64_t{100'000}, uint64_t{4'000'000}}) {
+            Communicator copy = group.dup();
+            std::vector<uint8_t> data(bytes, static_cast<uint8_t>(group.rank() == 0 ? 7 : 0));
+            if (group.rank() == 0) {
+              Work send = copy.send_async(data.data(), bytes, DType::kUint8, 1);
+              group.barrier();
+              send.wait();
+              while (!copy.try_destroy()) {
+              }
+            } else {
+              group.barrier();
+              copy.recv(data.data(), bytes, DType::kUint8, 0);
+              expect(data == std::vector<uint8_t>(bytes, 7), "what was sent");
+              while (!copy.try_destroy()) {
+              }
+            }
+          }
         }) == "");
 }
 

@@ -79,9 +79,9 @@ void ControlLogic::made(uint64_t communicator) {
   if (group != nullptr && !group->failure) group->stage = Stage::kUse;
 }
 
-void ControlLogic::close(uint64_t communicator, uint64_t last_sequence, const std::set<int>& streams) {
+bool ControlLogic::close(uint64_t communicator, uint64_t last_sequence, const std::set<int>& streams) {
   Group* group = find(communicator);
-  if (group == nullptr || group->closing) return;
+  if (group == nullptr || group->closing) return false;
   group->closing = true;
   group->losses.clear();
   group->suspicions.clear();
@@ -92,6 +92,7 @@ void ControlLogic::close(uint64_t communicator, uint64_t last_sequence, const st
       actions_.push_back(Send{peer, ByeMessage{communicator, last_sequence, streamed}});
   }
   look_for_last(communicator, *group);
+  return true;
 }
 
 bool ControlLogic::all_left(uint64_t communicator) const {

@@ -104,7 +104,8 @@ class ControlLogic {
   void decline(Time now, uint64_t communicator, const std::vector<int>& members, const Error& error);
   void made(uint64_t communicator);
   // streams: the members to whom this rank has opened a stream.
-  void close(uint64_t communicator, uint64_t last_sequence, const std::set<int>& streams);
+  // False: it was closed before.
+  bool close(uint64_t communicator, uint64_t last_sequence, const std::set<int>& streams);
   // Every other member said goodbye or is lost, or the communicator has failed.
   bool all_left(uint64_t communicator) const;
   // The end of close(): nothing more happens to this communicator.

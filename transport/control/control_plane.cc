@@ -212,19 +212,27 @@ void ControlPlane::streamed(uint64_t id, int peer) {
   request_flush();
 }
 
-bool ControlPlane::close(uint64_t id, uint64_t last_sequence, const std::function<std::set<int>()>& island_streams,
+bool ControlPlane::leave(uint64_t id, uint64_t last_sequence, const IslandStreams& island_streams) {
+  std::set<int> streams = island_streams();
+  bool said = false, all = true;
+  {
+    std::lock_guard lock(mutex_);
+    if (communicators_.count(id) == 0) return true;
+    streams.merge(table_.streams(id, LinkKind::kStreamTo));
+    said = logic_->close(id, last_sequence, streams);
+    all = logic_->all_left(id);
+  }
+  if (said) request_flush();
+  return all;
+}
+
+bool ControlPlane::close(uint64_t id, uint64_t last_sequence, const IslandStreams& island_streams,
                          Clock::time_point deadline) {
   bool all = true;
   try {
-    std::set<int> streams = island_streams();
-    {
-      std::lock_guard lock(mutex_);
-      if (communicators_.count(id) == 0) return true;
-      streams.merge(table_.streams(id, LinkKind::kStreamTo));
-      logic_->close(id, last_sequence, streams);
-    }
-    request_flush();
+    leave(id, last_sequence, island_streams);
     std::unique_lock lock(mutex_);
+    if (communicators_.count(id) == 0) return true;
     // The process may end at once: what it has said, an abort for example, has gone by then.
     const auto said = [&] { return descriptors_closed_ || (logic_->idle() && flushes_written_ == flushes_); };
     const auto over = [&] { return logic_->all_left(id) && said(); };

@@ -86,9 +86,10 @@ class ControlPlane {
             std::shared_ptr<Doorbell> p2p_doorbell);
   void decline(uint64_t id, const std::vector<int>& members, const Error& error);
   void made(uint64_t id);
-  // island_streams: the members to whom this rank has opened a stream in shared memory.
-  bool close(uint64_t id, uint64_t last_sequence, const std::function<std::set<int>()>& island_streams,
-             Clock::time_point deadline);
+  // Like Fabric's. island_streams: the members to whom this rank has opened a stream in shared memory.
+  using IslandStreams = std::function<std::set<int>()>;
+  bool leave(uint64_t id, uint64_t last_sequence, const IslandStreams& island_streams);
+  bool close(uint64_t id, uint64_t last_sequence, const IslandStreams& island_streams, Clock::time_point deadline);
   // Like ControlLogic::streamed(), for a stream in shared memory.
   void streamed(uint64_t id, int peer);
   // The sockets of a link; empty: not there yet, and asked for.

@@ -465,6 +465,7 @@ class InprocFabric final : public Fabric {
     hub_->decline(place_.rank, id, members, error);
   }
   void made(uint64_t id) override { hub_->made(place_.rank, id); }
+  bool leave(uint64_t, uint64_t) override { return true; }  // close() does not wait either
   bool close(uint64_t id, uint64_t last_sequence, Clock::time_point) override {
     return hub_->close(place_.rank, id, last_sequence);
   }

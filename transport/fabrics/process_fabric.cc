@@ -219,10 +219,14 @@ class ProcessFabric : public Fabric {
 
   void made(uint64_t id) override { control().made(id); }
 
+  bool leave(uint64_t id, uint64_t last_sequence) override {
+    return control().leave(id, last_sequence, [this, id] { return streams_in_island(id); });
+  }
+
   bool close(uint64_t id, uint64_t last_sequence, Clock::time_point deadline) override {
     leave_by_.store(deadline);
-    const auto island_streams = [this, id] { return island_ ? island_->streams_to(id) : std::set<int>{}; };
-    const bool all = control().close(id, last_sequence, island_streams, deadline);
+    const bool all = control().close(
+        id, last_sequence, [this, id] { return streams_in_island(id); }, deadline);
     if (!all && wait_interrupted()) leave_by_.store(Clock::now());
     if (island_) island_->close(id);
     return all;
@@ -303,6 +307,7 @@ class ProcessFabric : public Fabric {
   }
 
   // Whether data to that rank goes through shared memory. Throws in a forked child.
+  std::set<int> streams_in_island(uint64_t id) const { return island_ ? island_->streams_to(id) : std::set<int>{}; }
   bool neighbor(int peer) const {
     control();
     return island_ && island_->holds(peer);

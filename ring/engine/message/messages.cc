@@ -504,7 +504,7 @@ std::optional<std::pair<int, std::unique_ptr<ByteStream>>> Messages::take_stream
   return taken;
 }
 
-void Messages::finish(Clock::time_point deadline) {
+bool Messages::finish(Clock::time_point deadline) {
   bool idle = false;
   with_lease([&] {
     take_submitted();
@@ -522,6 +522,11 @@ void Messages::finish(Clock::time_point deadline) {
       idle = broken || p2p_->idle();
     });
   }
+  const bool lingered = std::exchange(lingers_, !idle);
+  if (lingered && idle) ended();
+  if (!lingered && !idle) added();  // whoever waits, or the worker, goes on with it
+  if (!idle) leave(Left::kMovable);
+  return idle;
 }
 
 void Messages::shut_down() {
@@ -532,6 +537,7 @@ void Messages::shut_down() {
     p2p_->progress();
     ended_ = true;
     p2p_.reset();
+    if (std::exchange(lingers_, false)) ended();
     while (MessageOperation* operation = kept_.pop_front()) operation->self_.reset();
   });
   leave_worker();

@@ -94,7 +94,7 @@ class Messages final : public Flow, private P2pStreams {
 
   void peer_left(int peer);  // of the group. Any thread
   // Ends what is pending, tells the peers that nothing more comes, and writes until then what is still to be written.
-  void finish(Clock::time_point deadline);
+  bool finish(Clock::time_point deadline);
   // Closes the streams.
   void shut_down();
 
@@ -157,6 +157,7 @@ class Messages final : public Flow, private P2pStreams {
   NodeList<MessageOperation> kept_;
   int kept_operations_ = 0;  // those under way included
   bool finishing_ = false;
+  bool lingers_ = false;  // finish() has left something under way; of the thread that destroys
   bool ended_ = false;
 };
 

@@ -53,7 +53,7 @@ class RONDO_EXPORT Work {
   // thread waits for stand still while it runs. destroy() returns after all functions of the communicator's operations.
   void on_end(EndFunction function);
 
-  // Throws kInvalid unless this is a send, a receive or a probe that has succeeded.
+  // Throws kInvalid unless this is a send, a receive or a probe that has succeeded, or a receive that was truncated.
   Message message() const;
   // A message that was over when its call returned. Internal: `over` stands for all such messages of a communicator.
   Work(std::shared_ptr<Operation> over, const Message& message);
