@@ -21,8 +21,8 @@ def mpi_libraries(faces):
     Args:
       faces: by the names that generate.py has for them, the files' names, which are their sonames
     """
-    for face, library in faces.items():
-        _face(face, library)
+    for face, names in faces.items():
+        _face(face, names)
     native.cc_binary(
         name = _ENGINE,
         additional_linker_inputs = ["librondo_mpi.map"],
@@ -38,12 +38,12 @@ def mpi_libraries(faces):
     )
     native.filegroup(
         name = "libraries",
-        srcs = [_ENGINE] + faces.values(),
+        srcs = [_ENGINE] + [name for names in faces.values() for name in names],
         visibility = ["//visibility:public"],
     )
 
-def _face(face, library):
-    """Makes `library`, FACE_calls, which is what it jumps to, and FACE, its mpi.h."""
+def _face(face, names):
+    """Makes libraries of these names, FACE_calls, which is what they jump to, and FACE, their mpi.h."""
     _made(face, "header", face + "/mpi.h")
     _made(face, "entries", face + "/entries.c")
     _made(face, "library", face + "/library.c")
@@ -69,18 +69,19 @@ def _face(face, library):
             "//ring:rondo",
         ],
     )
-    native.cc_binary(
-        name = library,
-        srcs = [face + "/library.c"],
-        additional_linker_inputs = [_ENGINE],
-        # The engine lies beside it, and is not another one that LD_LIBRARY_PATH may have.
-        linkopts = [
-            "$(location {})".format(_ENGINE),
-            "-Wl,-rpath,$$ORIGIN,--disable-new-dtags",
-            "-Wl,-soname," + library,
-            "-Wl,-z,defs,-z,nodelete",  # threads run in the engine
-            "-Wl,--as-needed",
-        ],
-        linkshared = True,
-        visibility = ["//visibility:public"],
-    )
+    for library in names:
+        native.cc_binary(
+            name = library,
+            srcs = [face + "/library.c"],
+            additional_linker_inputs = [_ENGINE],
+            # The engine lies beside it, and is not another one that LD_LIBRARY_PATH may have.
+            linkopts = [
+                "$(location {})".format(_ENGINE),
+                "-Wl,-rpath,$$ORIGIN,--disable-new-dtags",
+                "-Wl,-soname," + library,
+                "-Wl,-z,defs,-z,nodelete",  # threads run in the engine
+                "-Wl,--as-needed",
+            ],
+            linkshared = True,
+            visibility = ["//visibility:public"],
+        )

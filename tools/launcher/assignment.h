@@ -21,6 +21,7 @@ struct Assignment {
   double timeout_s = 0;      // 0: none
   // JobSettings; for this host only: not in encode()
   int least = 0, most = 0, restarts = 0;
+  bool must_join = false;   // a job that no rank has joined has failed
   std::string secret;       // "": the ranks have one of the user's, or need none
   std::string word;         // JobSettings
   Environment environment;  // over the host's own

@@ -96,7 +96,14 @@ int run_host_ranks(const Assignment& assignment, int control) {
     settings.start = [&folder] { return folder.start(); };
   }
   settings.control = control;
-  return Job(std::move(settings)).run();
+  const bool is_known = settings.start && assignment.must_join;
+  const int code = Job(std::move(settings)).run();
+  if (code != 0 || !is_known || folder.start() != Start::kAhead) return code;
+  fmt::print(stderr,
+             "rondo-run: all ranks ended and none had joined the job: the program calls no MPI, or has loaded another "
+             "one than Rondo's, in which each is rank 0 of 1 (its DT_RPATH goes before LD_LIBRARY_PATH: readelf -d; "
+             "rondo-doctor --mpi PROGRAM)\n");
+  return 1;
 }
 
 int run_remote_ranks() try {

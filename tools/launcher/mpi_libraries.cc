@@ -14,7 +14,8 @@ namespace rondo::launcher {
 namespace {
 
 constexpr const char* kLinker = "/lib64/ld-linux-x86-64.so.2";
-constexpr const char* kHave[] = {"libmpi.so.12", "libmpi.so.40", "libmpi_abi.so.1", "librondo_mpitrampoline.so"};
+constexpr const char* kHave[] = {"libmpi.so.12", "libmpich.so.12", "libmpi.so.40", "libmpi_abi.so.1",
+                                 "librondo_mpitrampoline.so"};
 
 std::string quoted(const std::string& text) {
   std::string made = "'";

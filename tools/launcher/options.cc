@@ -183,6 +183,7 @@ std::string use_mpi(Options& options) {
       fmt::format("MPITRAMPOLINE_LIB={}", (*folder / "librondo_mpitrampoline.so").string()),
   };
   options.environment.insert(options.environment.begin(), found.begin(), found.end());
+  options.mpi = true;
   return "";
 }
 

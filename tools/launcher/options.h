@@ -19,6 +19,7 @@ struct Options {
   uint16_t master_port = 0;  // 0: one is chosen
   bool host_ranks = false;   // started by another host's rondo-run; nothing else counts
   bool prefix = true;
+  bool mpi = false;                       // the program is one of MPI
   double timeout_s = 0;                   // 0: none
   int least = 0, most = 0, restarts = 0;  // JobSettings
   std::vector<std::string> environment;   // "NAME=value", for every rank, over everything else

@@ -76,6 +76,7 @@ Assignment common_assignment(const Options& options) {
   if (options.least > 0 && options.hosts.size() > 1) a.word = random_id();
   a.most = options.most;
   a.restarts = options.restarts;
+  a.must_join = options.mpi && options.ranks > 1;
   a.environment = options.environment;
   a.command = options.command;
   return a;
