@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cstring>
+#include <map>
 
 #include "mpi/core/errors.h"
 #include "mpi/core/world.h"
@@ -70,24 +71,28 @@ const int* predefined(int id) {
   }
 }
 
+Attributes::iterator find(Attributes& attributes, int id) {
+  return std::find_if(attributes.begin(), attributes.end(), [&](const Attribute& one) { return one.id == id; });
+}
+
 template <typename Handle>
 void set(Handle handle, Attributes& attributes, int id, void* value) {
   require(predefined(id) == nullptr, MPI_ERR_KEYVAL, "the keyval is predefined");
   auto keyval = keyvals().find(id);
-  if (const auto old = attributes.find(id); old != attributes.end()) delete_attribute(handle, attributes, old);
-  attributes[id] = {std::move(keyval), value};
+  if (const auto old = find(attributes, id); old != attributes.end()) delete_attribute(handle, attributes, old);
+  attributes.push_back({id, std::move(keyval), value});
 }
 
-void get(const Attributes& attributes, int id, void* value, int* flag) {
-  const auto found = attributes.find(id);
+void get(Attributes& attributes, int id, void* value, int* flag) {
+  const auto found = find(attributes, id);
   if (found == attributes.end()) keyvals().find(id);
   *flag = found != attributes.end();
-  if (*flag) *static_cast<void**>(value) = found->second.second;
+  if (*flag) *static_cast<void**>(value) = found->value;
 }
 
 template <typename Handle>
 void remove(Handle handle, Attributes& attributes, int id) {
-  const auto found = attributes.find(id);
+  const auto found = find(attributes, id);
   require(found != attributes.end(), MPI_ERR_KEYVAL, "no such attribute is set");
   delete_attribute(handle, attributes, found);
 }
@@ -126,7 +131,7 @@ int MPI_Type_set_attr(MPI_Datatype type, int keyval, void* value) {
 }
 int MPI_Comm_get_attr(MPI_Comm comm, int keyval, void* value, int* flag) {
   return on(comm, __func__, [&] {
-    const Comm& of = comm_of(comm);
+    Comm& of = comm_of(comm);
     if (const int* fixed = predefined(keyval); fixed != nullptr) {
       *static_cast<const int**>(value) = fixed;
       *flag = 1;

@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "mpi/core/communicators.h"
 #include "mpi/core/errors.h"
 #include "mpi/core/fold.h"
 #include "mpi/core/request.h"
@@ -18,7 +19,7 @@ namespace {
 template <typename Call>
 int block(const char* name, MPI_Comm comm, const Call& call) {
   return on(comm, name, [&] {
-    Collective collective(comm_of(comm), true);
+    Collective collective(comm_of(comm));
     call(comm_of(comm))(collective);
     if (const auto finish = collective.finish()) finish();
   });
@@ -29,7 +30,7 @@ int begin(const char* name, MPI_Comm comm, MPI_Request* request, const Call& cal
   return on(comm, name, [&] {
     auto made = std::make_shared<Request>();
     made->comm = comm_of(comm).shared_from_this();
-    Collective collective(*made->comm, false);
+    Collective collective(*made->comm, *made->comm->engine);
     call (*made->comm)(collective);
     made->work = collective.work();
     made->finish = collective.finish();
@@ -44,8 +45,11 @@ int prepare(const char* name, MPI_Comm comm, MPI_Request* request, const Call& c
     made->comm = comm_of(comm).shared_from_this();
     made->persistent = true;
     made->active = false;
+    // It meets what the other ranks have made by the call in the same place, in whatever order they start them.
+    Channel channel = open_channel(*made->comm, Series::kPersistent);
+    made->channel = std::move(channel.engine);
     made->start = [launch = call(*made->comm)](Request& started) {
-      Collective collective(*started.comm, false);
+      Collective collective(*started.comm, *started.channel);
       launch(collective);
       started.work = collective.work();
       started.finish = collective.finish();

@@ -80,10 +80,26 @@ std::shared_ptr<Comm> split(Comm& comm, int color, int key) {
   return remote.empty() ? nullptr : between(group, remote);
 }
 
-MPI_Comm duplicated(Comm& comm) {
-  std::shared_ptr<Comm> made = duplicate(comm);
+// info: of the new one; null: that of `comm`.
+MPI_Comm duplicated(Comm& comm, const Info* info, std::shared_ptr<rondo::Communicator> engine = nullptr) {
+  std::shared_ptr<Comm> made = duplicate(comm, std::move(engine));
   copy_attributes(comm.handle, comm.attributes, made->attributes);
+  made->info.entries = info == nullptr ? comm.info.entries : info->entries;
   return publish(made);
+}
+
+MPI_Request start_dup(Comm& comm, const Info* info, MPI_Comm* newcomm) {
+  Channel channel = open_channel(comm, Series::kIdup);
+  *newcomm = duplicated(comm, info, std::move(channel.engine));
+  auto request = std::make_shared<Request>();
+  request->comm = comm.shared_from_this();
+  request->work = std::move(channel.opened);
+  return add_request(std::move(request));
+}
+
+const Info& info_or_none(MPI_Info info) {
+  static const Info none;
+  return info == MPI_INFO_NULL ? none : info_of(info);
 }
 
 void free_comm(MPI_Comm* comm) {
@@ -92,7 +108,7 @@ void free_comm(MPI_Comm* comm) {
   delete_attributes(*comm, of.attributes);
   world().comms.remove(*comm);
   *comm = MPI_COMM_NULL;
-  world().leaving.wait();
+  world().leaving.look();
 }
 
 }  // namespace
@@ -138,28 +154,16 @@ int MPI_Comm_compare(MPI_Comm comm1, MPI_Comm comm2, int* result) {
 }
 
 int MPI_Comm_dup(MPI_Comm comm, MPI_Comm* newcomm) {
-  return on(comm, __func__, [&] {
-    Comm& of = comm_of(comm);
-    *newcomm = duplicated(of);
-    comm_of(*newcomm).info.entries = of.info.entries;
-  });
+  return on(comm, __func__, [&] { *newcomm = duplicated(comm_of(comm), nullptr); });
 }
 int MPI_Comm_dup_with_info(MPI_Comm comm, MPI_Info info, MPI_Comm* newcomm) {
-  return on(comm, __func__, [&] {
-    *newcomm = duplicated(comm_of(comm));
-    if (info != MPI_INFO_NULL) comm_of(*newcomm).info.entries = info_of(info).entries;
-  });
+  return on(comm, __func__, [&] { *newcomm = duplicated(comm_of(comm), &info_or_none(info)); });
 }
-// Made at once: the ranks wait for one another here already.
 int MPI_Comm_idup(MPI_Comm comm, MPI_Comm* newcomm, MPI_Request* request) {
-  const int error = MPI_Comm_dup(comm, newcomm);
-  if (error == MPI_SUCCESS) *request = done_request(comm_of(comm).shared_from_this());
-  return error;
+  return on(comm, __func__, [&] { *request = start_dup(comm_of(comm), nullptr, newcomm); });
 }
 int MPI_Comm_idup_with_info(MPI_Comm comm, MPI_Info info, MPI_Comm* newcomm, MPI_Request* request) {
-  const int error = MPI_Comm_dup_with_info(comm, info, newcomm);
-  if (error == MPI_SUCCESS) *request = done_request(comm_of(comm).shared_from_this());
-  return error;
+  return on(comm, __func__, [&] { *request = start_dup(comm_of(comm), &info_or_none(info), newcomm); });
 }
 int MPI_Comm_split(MPI_Comm comm, int color, int key, MPI_Comm* newcomm) {
   return on(comm, __func__, [&] { *newcomm = publish(split(comm_of(comm), color, key)); });

@@ -4,6 +4,9 @@
 #include <rondo/rondo.h>
 #include <unistd.h>
 
+#include <strings.h>
+
+#include <algorithm>
 #include <chrono>
 #include <cstdlib>
 #include <cstring>
@@ -22,7 +25,8 @@ namespace {
 
 void init(int required, int* provided) {
   World& w = world();
-  require(!w.initialized, MPI_ERR_OTHER, "MPI_Init was called twice");
+  require(!w.initialized, MPI_ERR_OTHER,
+          w.finalized ? "MPI was finalized: it cannot be started again" : "MPI_Init was called twice");
   open_world();
   w.thread_level = std::min(std::max(required, MPI_THREAD_SINGLE), MPI_THREAD_MULTIPLE);
   w.main_thread = std::this_thread::get_id();
@@ -176,14 +180,16 @@ int MPI_Op_free(MPI_Op* op) {
 int MPI_Op_commutative(MPI_Op op, int* commute) {
   return run(__func__, [&] { *commute = op_of(op).commutative; });
 }
-#define REDUCE_LOCAL(Count, suffix)                                                                                \
-  int MPI_Reduce_local##suffix(const void* inbuf, void* inoutbuf, Count count, MPI_Datatype datatype, MPI_Op op) { \
-    return run(__func__, [&] {                                                                                     \
-      require(count >= 0, MPI_ERR_COUNT, "the count is negative");                                                 \
-      const auto type = used_type(datatype).shared_from_this();                                                    \
-      check_fold(op_of(op), *type);                                                                                \
-      fold(op_of(op), type, inbuf, inoutbuf, count);                                                               \
-    });                                                                                                            \
+#define REDUCE_LOCAL(Count, suffix)                                                                                 \
+  int MPI_Reduce_local##suffix(const void* inbuf, void* inoutbuf, Count count, MPI_Datatype datatype, MPI_Op op) {  \
+    return run(__func__, [&] {                                                                                      \
+      require(count >= 0, MPI_ERR_COUNT, "the count is negative");                                                  \
+      require(inbuf != MPI_IN_PLACE && inoutbuf != MPI_IN_PLACE, MPI_ERR_BUFFER, "MPI_IN_PLACE is no buffer here"); \
+      require(count == 0 || (inbuf != nullptr && inoutbuf != nullptr), MPI_ERR_BUFFER, "a buffer is null");         \
+      const auto type = used_type(datatype).shared_from_this();                                                     \
+      check_fold(op_of(op), *type);                                                                                 \
+      fold(op_of(op), type, inbuf, inoutbuf, count);                                                                \
+    });                                                                                                             \
   }
 BOTH(REDUCE_LOCAL)
 
@@ -192,6 +198,12 @@ BOTH(REDUCE_LOCAL)
 namespace {
 constexpr const char* kSets[] = {"mpi://WORLD", "mpi://SELF"};
 Session& session_of(MPI_Session session) { return object(world().sessions, session); }
+// Whether it is the world's set; else it is that of this process. Their names have no case.
+bool is_world(const char* pset_name) {
+  const bool all = strcasecmp(pset_name, kSets[0]) == 0;
+  require(all || strcasecmp(pset_name, kSets[1]) == 0, MPI_ERR_ARG, "there is no such process set");
+  return all;
+}
 }  // namespace
 
 int MPI_Session_init(MPI_Info, MPI_Errhandler errhandler, MPI_Session* session) {
@@ -240,8 +252,7 @@ int MPI_Session_get_info(MPI_Session session, MPI_Info* info) {
 int MPI_Session_get_pset_info(MPI_Session session, const char* pset_name, MPI_Info* info) {
   return run(__func__, [&] {
     session_of(session);
-    const bool all = std::strcmp(pset_name, kSets[0]) == 0;
-    require(all || std::strcmp(pset_name, kSets[1]) == 0, MPI_ERR_ARG, "there is no such process set");
+    const bool all = is_world(pset_name);
     MPI_Info_create(info);
     MPI_Info_set(*info, "mpi_size", std::to_string(all ? world().engine->size() : 1).c_str());
   });
@@ -249,8 +260,7 @@ int MPI_Session_get_pset_info(MPI_Session session, const char* pset_name, MPI_In
 int MPI_Group_from_session_pset(MPI_Session session, const char* pset_name, MPI_Group* newgroup) {
   return run(__func__, [&] {
     session_of(session);
-    const bool all = std::strcmp(pset_name, kSets[0]) == 0;
-    require(all || std::strcmp(pset_name, kSets[1]) == 0, MPI_ERR_ARG, "there is no such process set");
+    const bool all = is_world(pset_name);
     auto group = std::make_shared<Group>();
     group->ranks = world().comms.share(all ? MPI_COMM_WORLD : MPI_COMM_SELF)->members;
     *newgroup = world().groups.add(std::move(group));
@@ -260,9 +270,12 @@ int MPI_Comm_create_from_group(MPI_Group group, const char*, MPI_Info, MPI_Errha
   return run(__func__, [&] {
     const auto all = world().comms.share(MPI_COMM_WORLD);
     require(all != nullptr, MPI_ERR_OTHER, "MPI is not started");
-    const auto made = subset(*all, group_of(group).ranks);
-    made->handler = world().errhandlers.share(errhandler);
-    require(made->handler != nullptr, MPI_ERR_ERRHANDLER, "the error handler is null or was freed");
+    const std::shared_ptr<Errhandler> handler = world().errhandlers.share(errhandler);
+    require(handler != nullptr, MPI_ERR_ERRHANDLER, "the error handler is null or was freed");
+    const std::vector<int>& ranks = group_of(group).ranks;
+    const bool member = std::find(ranks.begin(), ranks.end(), all->rank) != ranks.end();
+    const auto made = member ? subset(*all, ranks) : nullptr;
+    if (member) made->handler = handler;
     *newcomm = publish(made);
   });
 }

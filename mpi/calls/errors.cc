@@ -138,13 +138,14 @@ int MPI_Error_string(int errorcode, char* string, int* resultlen) {
       const auto found = added().codes.find(errorcode);
       if (found != added().codes.end()) {
         text = found->second.text;
+      } else if (errorcode != MPI_SUCCESS && last_failure().code == errorcode) {
+        text = last_failure().text;
       } else {
         const Sentence* sentence = std::find_if(std::begin(kSentences), std::end(kSentences),
                                                 [&](const Sentence& s) { return s.error == errorcode; });
         text = sentence == std::end(kSentences) ? "error class " + std::to_string(errorcode) : sentence->text;
       }
     }
-    if (errorcode != MPI_SUCCESS && last_failure().code == errorcode) text = last_failure().text;
     if (text.size() >= MPI_MAX_ERROR_STRING) text.resize(MPI_MAX_ERROR_STRING - 1);
     std::memcpy(string, text.c_str(), text.size() + 1);
     *resultlen = static_cast<int>(text.size());

@@ -4,6 +4,7 @@
 #include <limits>
 #include <string>
 
+#include "mpi/core/communicators.h"
 #include "mpi/core/errors.h"
 #include "mpi/core/forms.h"
 #include "mpi/core/request.h"
@@ -101,6 +102,15 @@ void flush(Buffer& buffer) {
   buffer.sent.clear();
 }
 
+// A request that is over when what the buffer has now has been sent.
+MPI_Request start_flush(Buffer& buffer, const std::shared_ptr<Comm>& comm) {
+  auto request = std::make_shared<Request>();
+  request->comm = comm;
+  std::lock_guard lock(buffer_mutex());
+  for (const Buffer::Sent& sent : buffer.sent) request->also.push_back(sent.work);
+  return add_request(std::move(request));
+}
+
 template <typename Count>
 void detach(Buffer& buffer, void* address, Count* bytes) {
   flush(buffer);
@@ -142,6 +152,13 @@ void send(const Envelope& e, Mode mode) {
   e.comm->engine->run(call);
 }
 
+// A channel has its sender as rank 0 and its receiver as rank 1.
+rondo::Work start(const Request& request, const Envelope& e, rondo::MessageCall call) {
+  if (request.channel == nullptr) return e.comm->engine->start(call);
+  call.peer = call.kind == rondo::MessageKind::kSend ? 1 : 0;
+  return request.channel->start(call);
+}
+
 void start_send(Request& request, const Envelope& e, Mode mode) {
   if (e.nobody()) return;
   if (mode == Mode::kBuffered) {
@@ -151,12 +168,12 @@ void start_send(Request& request, const Envelope& e, Mode mode) {
   const Memory memory = packed(e);
   rondo::MessageCall call = call_of(e, rondo::MessageKind::kSend, memory.data);
   call.options.synchronous = mode == Mode::kSynchronous;
-  request.work = e.comm->engine->start(call);
+  request.work = start(request, e, call);
   if (memory.beside != nullptr) request.finish = [kept = memory.beside] {};
 }
 
 void start_receive(Request& request, const Envelope& e, uint64_t matched = 0) {
-  request.outcome = {};
+  request.outcome = {e.peer, e.tag};
   if (e.nobody()) {
     request.outcome = kNobody;
     return;
@@ -164,7 +181,7 @@ void start_receive(Request& request, const Envelope& e, uint64_t matched = 0) {
   const Memory memory(e);
   rondo::MessageCall call = call_of(e, rondo::MessageKind::kReceive, memory.data);
   call.matched = matched;
-  request.work = e.comm->engine->start(call);
+  request.work = start(request, e, call);
   if (memory.beside != nullptr)
     request.finish = [e, memory, &request] { unpack_from(e, memory, request.outcome.bytes); };
 }
@@ -221,8 +238,20 @@ void receive_by(const Envelope& e, MPI_Status* status, const Take& take) {
   }
 }
 
+// By a request, which knows the tag of a message that was too long; the error of a blocking call does not say it.
+void receive_any_tag(const Envelope& e, MPI_Status* status, uint64_t matched) {
+  Request request;
+  request.kind = Request::Kind::kReceive;
+  request.comm = e.comm;
+  start_receive(request, e, matched);
+  complete(request);
+  set_status(status, request.outcome);
+  if (request.outcome.error != MPI_SUCCESS) fail(request.outcome.error, last_failure().text);
+}
+
 void receive(const Envelope& e, MPI_Status* status, uint64_t matched = 0) {
   if (e.nobody()) return set_status(status, kNobody);
+  if (e.tag == MPI_ANY_TAG) return receive_any_tag(e, status, matched);
   receive_by(e, status, [&](rondo::MessageCall call) {
     call.matched = matched;
     return e.comm->engine->run(call);
@@ -260,7 +289,7 @@ void start_both(const Envelope& to, const Envelope& from, const std::shared_ptr<
   start_receive(*made, from);
   Request sent;
   start_send(sent, to, Mode::kStandard);
-  made->send = sent.work;
+  if (sent.work.valid()) made->also.push_back(sent.work);
   made->finish = [first = made->finish, kept = sent.finish, memory] {
     if (first) first();
   };
@@ -488,28 +517,22 @@ int MPI_Buffer_flush(void) {
   return run(__func__, [&] { flush(world().buffer); });
 }
 int MPI_Buffer_iflush(MPI_Request* request) {
-  return run(__func__, [&] {
-    flush(world().buffer);
-    *request = done_request(world().self);
-  });
+  return run(__func__, [&] { *request = start_flush(world().buffer, world().self); });
 }
 int MPI_Comm_flush_buffer(MPI_Comm comm) {
   return on(comm, __func__, [&] { flush(comm_of(comm).buffer); });
 }
 int MPI_Comm_iflush_buffer(MPI_Comm comm, MPI_Request* request) {
   return on(comm, __func__, [&] {
-    flush(comm_of(comm).buffer);
-    *request = done_request(comm_of(comm).shared_from_this());
+    Comm& of = comm_of(comm);
+    *request = start_flush(of.buffer, of.shared_from_this());
   });
 }
 int MPI_Session_flush_buffer(MPI_Session session) {
   return run(__func__, [&] { flush(object(world().sessions, session).buffer); });
 }
 int MPI_Session_iflush_buffer(MPI_Session session, MPI_Request* request) {
-  return run(__func__, [&] {
-    flush(object(world().sessions, session).buffer);
-    *request = done_request(world().self);
-  });
+  return run(__func__, [&] { *request = start_flush(object(world().sessions, session).buffer, world().self); });
 }
 
 // --- Partitioned messages: one message, which goes when all of its parts are ready
@@ -536,6 +559,12 @@ int partitioned_call(const char* call, void* data, int partitions, MPI_Count cou
     const bool receives = kind == Request::Kind::kReceive;
     const Envelope e = envelope(comm, data, count * partitions, type, peer, tag, receives);
     auto made = request_of(e, kind);
+    const int own = e.comm->engine->rank(), other = e.nobody() ? own : e.comm->engine_rank(peer);
+    if (own != other) {  // what both ranks have made in the same place meets, in whatever order they start it
+      const int ranks[] = {receives ? other : own, receives ? own : other};
+      const uint64_t series = static_cast<uint64_t>(Series::kPartitioned) + static_cast<uint64_t>(tag);
+      made->channel = open_channel(*e.comm, ranks, series).engine;
+    }
     made->persistent = true;
     made->active = false;
     made->partitions = partitions;
@@ -575,6 +604,8 @@ int MPI_Parrived(MPI_Request request, int partition, int* flag) {
   return run(__func__, [&] {
     Request& of = partitioned(request);
     require(partition >= 0 && partition < of.partitions, MPI_ERR_ARG, "there is no such partition");
-    *flag = over(of);
+    static std::mutex* const mutex = new std::mutex;  // several threads may ask about one request
+    std::lock_guard lock(*mutex);
+    *flag = finished(of);
   });
 }

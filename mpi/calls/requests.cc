@@ -168,11 +168,7 @@ bool look(const std::shared_ptr<Request>& request, MPI_Status* status) {
     set_empty(status);
     return true;
   }
-  if (!over(*request)) return false;
-  const bool persistent = std::exchange(request->persistent, false);
-  complete(*request);
-  request->persistent = persistent;
-  request->active = true;  // until it is waited for
+  if (!finished(*request)) return false;
   tell(*request, status);
   return true;
 }
@@ -354,21 +350,17 @@ void put(Count* to, MPI_Count value) {
   *to = static_cast<Count>(value);
   if (*to != value) *to = MPI_UNDEFINED;
 }
-void set_elements(MPI_Status* status, MPI_Datatype datatype, MPI_Count count) {
-  const Type& type = type_of(datatype);
-  set_bytes(*status, type.elements == 0 ? 0 : count * (type.size / type.elements));
-}
 }  // namespace
 
-#define COUNTS(Count, suffix)                                                                     \
-  int MPI_Get_count##suffix(const MPI_Status* status, MPI_Datatype datatype, Count* count) {      \
-    return run(__func__, [&] { put(count, count_of(*status, type_of(datatype))); });              \
-  }                                                                                               \
-  int MPI_Get_elements##suffix(const MPI_Status* status, MPI_Datatype datatype, Count* count) {   \
-    return run(__func__, [&] { put(count, elements_in(type_of(datatype), bytes_of(*status))); }); \
-  }                                                                                               \
-  int MPI_Status_set_elements##suffix(MPI_Status* status, MPI_Datatype datatype, Count count) {   \
-    return run(__func__, [&] { set_elements(status, datatype, count); });                         \
+#define COUNTS(Count, suffix)                                                                       \
+  int MPI_Get_count##suffix(const MPI_Status* status, MPI_Datatype datatype, Count* count) {        \
+    return run(__func__, [&] { put(count, count_of(*status, type_of(datatype))); });                \
+  }                                                                                                 \
+  int MPI_Get_elements##suffix(const MPI_Status* status, MPI_Datatype datatype, Count* count) {     \
+    return run(__func__, [&] { put(count, elements_in(type_of(datatype), bytes_of(*status))); });   \
+  }                                                                                                 \
+  int MPI_Status_set_elements##suffix(MPI_Status* status, MPI_Datatype datatype, Count count) {     \
+    return run(__func__, [&] { set_bytes(*status, bytes_of_elements(type_of(datatype), count)); }); \
   }
 BOTH(COUNTS)
 int MPI_Get_elements_x(const MPI_Status* status, MPI_Datatype datatype, MPI_Count* count) {

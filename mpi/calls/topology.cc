@@ -1,6 +1,7 @@
 // Topologies: cartesian, graph, distributed graph.
 
 #include <algorithm>
+#include <cmath>
 #include <numeric>
 
 #include "mpi/core/communicators.h"
@@ -81,7 +82,27 @@ std::vector<int> graph_neighbors(const Topology& t, int rank) {
   return {t.edges.begin() + (r == 0 ? 0 : t.index[r - 1]), t.edges.begin() + t.index[r]};
 }
 
-// The largest factor first for the smallest dimension so far, so that they differ as little as they can.
+// `parts` factors of `product`, none below `least`, added to `sizes`; what differs least is kept in `best`.
+void find_even(int product, size_t parts, int least, std::vector<int>& sizes, std::vector<int>& best) {
+  const auto span = [](const std::vector<int>& of) { return of.back() - of.front(); };
+  if (parts == 1) {
+    sizes.push_back(product);
+    if (best.empty() || span(sizes) < span(best)) best = sizes;
+    return sizes.pop_back();
+  }
+  // The last one is at least the root of what is left. The first ones are tried from their root down: the nearer the
+  // first is to the root, the less can they differ.
+  const auto root = static_cast<int>(std::pow(product, 1.0 / static_cast<double>(parts)) + 1e-9);
+  for (int size = root; size >= least; --size) {
+    if (!best.empty() && root - (sizes.empty() ? size : sizes.front()) >= span(best)) return;
+    if (product % size != 0) continue;
+    sizes.push_back(size);
+    find_even(product / size, parts - 1, size, sizes, best);
+    sizes.pop_back();
+  }
+}
+
+// The dimensions that are 0 get sizes that differ as little as they can, the largest first.
 void fill_dims(int nodes, int ndims, int dims[]) {
   require(nodes > 0, MPI_ERR_ARG, "the number of nodes is not positive");
   require(ndims >= 0, MPI_ERR_DIMS, "the number of dimensions is negative");
@@ -97,14 +118,9 @@ void fill_dims(int nodes, int ndims, int dims[]) {
     left /= dims[d];
   }
   require(!open.empty() || left == 1, MPI_ERR_DIMS, "the dimensions do not have as many places as there are nodes");
-  std::vector<int> factors, sizes(open.size(), 1);
-  for (int f = 2; left > 1; ++f) {
-    if (int64_t{f} * f > left) f = left;
-    for (; left % f == 0; left /= f) factors.push_back(f);
-  }
-  for (auto f = factors.rbegin(); f != factors.rend(); ++f) *std::min_element(sizes.begin(), sizes.end()) *= *f;
-  std::sort(sizes.rbegin(), sizes.rend());
-  for (size_t i = 0; i < open.size(); ++i) dims[open[i]] = sizes[i];
+  std::vector<int> tried, sizes;
+  if (!open.empty()) find_even(left, open.size(), 1, tried, sizes);
+  for (size_t i = 0; i < open.size(); ++i) dims[open[i]] = sizes[open.size() - 1 - i];
 }
 
 MPI_Comm with_graph(Comm& comm, std::shared_ptr<Topology> topology) {

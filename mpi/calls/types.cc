@@ -359,7 +359,7 @@ int construct(const char* call, MPI_Datatype* newtype, const Make& make) {
     return run(__func__, [&] {                                                                                         \
       check_external(datarep);                                                                                         \
       check_count(incount);                                                                                            \
-      *size = static_cast<A>(incount * used_type(datatype).size);                                                      \
+      *size = static_cast<A>(external_size(used_type(datatype), incount));                                             \
     });                                                                                                                \
   }
 
@@ -375,15 +375,45 @@ void check_external(const char* datarep) {
   require(std::strcmp(datarep, "external32") == 0, MPI_ERR_ARG, "the only data representation is external32");
 }
 
-// external32 is big-endian: each element's bytes the other way round.
-void turn(const Type& type, std::byte* packed, MPI_Count count) {
-  auto turn_elements = [&](const Type& element, MPI_Count number) {
+// Bytes of one value in external32.
+MPI_Count external_bytes(const Type& element) {
+  if (element.handle == MPI_LONG || element.handle == MPI_UNSIGNED_LONG) return 4;
+  if (element.handle == MPI_WCHAR) return 2;
+  return element.basic == Basic::kComplex ? element.size / 2 : element.size;
+}
+// Calls function(bytes here, bytes in external32, signed) for each value of `count` elements, in order.
+template <typename Function>
+void for_values(const Type& type, MPI_Count count, const Function& function) {
+  auto values = [&](const Type& element, MPI_Count number) {
     const MPI_Count bytes = element.basic == Basic::kComplex ? element.size / 2 : element.size;
-    const MPI_Count values = number * (element.size / std::max<MPI_Count>(bytes, 1));
-    for (MPI_Count i = 0; i < values; ++i, packed += bytes) std::reverse(packed, packed + bytes);
+    if (bytes == 0) return true;
+    for (MPI_Count i = 0; i < number * (element.size / bytes); ++i) {
+      function(bytes, external_bytes(element), element.basic == Basic::kSigned);
+    }
     return true;
   };
-  for (MPI_Count i = 0; i < count; ++i) for_elements(type, turn_elements);
+  for (MPI_Count i = 0; i < count; ++i) for_elements(type, values);
+}
+MPI_Count external_size(const Type& type, MPI_Count count) {
+  MPI_Count size = 0;
+  for_values(type, 1, [&](MPI_Count, MPI_Count external, bool) { size += external; });
+  return size * count;
+}
+// external32 is big-endian: the bytes of each value that it keeps, the other way round.
+void to_external(const Type& type, const std::byte* packed, MPI_Count count, std::byte* out) {
+  for_values(type, count, [&](MPI_Count bytes, MPI_Count external, bool) {
+    std::reverse_copy(packed, packed + external, out);
+    packed += bytes;
+    out += external;
+  });
+}
+void from_external(const Type& type, const std::byte* in, MPI_Count count, std::byte* packed) {
+  for_values(type, count, [&](MPI_Count bytes, MPI_Count external, bool is_signed) {
+    const bool negative = is_signed && (in[0] & std::byte{0x80}) != std::byte{};
+    std::fill_n(std::reverse_copy(in, in + external, packed), bytes - external, std::byte(negative ? 0xff : 0));
+    in += external;
+    packed += bytes;
+  });
 }
 
 template <typename Bytes>
@@ -391,27 +421,30 @@ void pack_at(const void* in, MPI_Count count, MPI_Datatype datatype, void* out, 
              bool external) {
   check_count(count);
   const Type& type = used_type(datatype);
-  require(*position >= 0 && *position + count * type.size <= outsize, MPI_ERR_ARG, "the buffer has no room");
+  const MPI_Count bytes = external ? external_size(type, count) : count * type.size;
+  require(*position >= 0 && *position + bytes <= outsize, MPI_ERR_ARG, "the buffer has no room");
   std::byte* to = static_cast<std::byte*>(out) + *position;
-  pack(type, in, count, to);
-  if (external) turn(type, to, count);
-  *position += static_cast<Bytes>(count * type.size);
+  if (external) {
+    std::vector<std::byte> packed(static_cast<size_t>(count * type.size));
+    pack(type, in, count, packed.data());
+    to_external(type, packed.data(), count, to);
+  } else {
+    pack(type, in, count, to);
+  }
+  *position += static_cast<Bytes>(bytes);
 }
 template <typename Bytes>
 void unpack_at(const void* in, MPI_Count insize, Bytes* position, void* out, MPI_Count count, MPI_Datatype datatype,
                bool external) {
   check_count(count);
   const Type& type = used_type(datatype);
-  require(*position >= 0 && *position + count * type.size <= insize, MPI_ERR_ARG, "the buffer ends before the data");
+  const MPI_Count bytes = external ? external_size(type, count) : count * type.size;
+  require(*position >= 0 && *position + bytes <= insize, MPI_ERR_ARG, "the buffer ends before the data");
   const std::byte* from = static_cast<const std::byte*>(in) + *position;
-  std::vector<std::byte> turned;
-  if (external) {
-    turned.assign(from, from + count * type.size);
-    turn(type, turned.data(), count);
-    from = turned.data();
-  }
-  unpack(type, out, count, from, count * type.size);
-  *position += static_cast<Bytes>(count * type.size);
+  std::vector<std::byte> packed(external ? static_cast<size_t>(count * type.size) : 0);
+  if (external) from_external(type, from, count, packed.data());
+  unpack(type, out, count, external ? packed.data() : from, count * type.size);
+  *position += static_cast<Bytes>(bytes);
 }
 
 }  // namespace

@@ -18,8 +18,7 @@ using DeleteFunction = int(Handle, int, void*, void*);
 // Copies the attributes of `from` into `to`, as their copy functions say.
 template <typename Handle>
 void copy_attributes(Handle handle, const Attributes& from, Attributes& to) {
-  for (const auto& [id, attribute] : from) {
-    const auto& [keyval, value] = attribute;
+  for (const auto& [id, keyval, value] : from) {
     if (keyval->copy == nullptr) continue;
     void* copied = value;
     int flag = 1;
@@ -28,22 +27,22 @@ void copy_attributes(Handle handle, const Attributes& from, Attributes& to) {
       const int error = copy(handle, id, keyval->state, value, &copied, &flag);
       if (error != MPI_SUCCESS) fail(error, "the copy function of an attribute failed");
     }
-    if (flag) to[id] = {keyval, copied};
+    if (flag) to.push_back({id, keyval, copied});
   }
 }
 
 template <typename Handle>
 void delete_attribute(Handle handle, Attributes& attributes, Attributes::iterator which) {
-  const auto [id, attribute] = *which;
-  if (attribute.first->remove != nullptr) {
-    const auto remove = reinterpret_cast<DeleteFunction<Handle>*>(attribute.first->remove);
-    const int error = remove(handle, id, attribute.second, attribute.first->state);
+  const Attribute over = *which;
+  if (over.keyval->remove != nullptr) {
+    const auto remove = reinterpret_cast<DeleteFunction<Handle>*>(over.keyval->remove);
+    const int error = remove(handle, over.id, over.value, over.keyval->state);
     if (error != MPI_SUCCESS) fail(error, "the delete function of an attribute failed");
   }
-  attributes.erase(id);
+  std::erase_if(attributes, [&](const Attribute& attribute) { return attribute.id == over.id; });
 }
 
-// All of them, the last one first.
+// All of them, the one that was set last first.
 template <typename Handle>
 void delete_attributes(Handle handle, Attributes& attributes) {
   while (!attributes.empty()) delete_attribute(handle, attributes, std::prev(attributes.end()));

@@ -15,9 +15,9 @@ using rondo::Call;
 
 void Collective::go(const Call& call) {
   if (blocking_) {
-    comm_.engine->run(call);
+    engine_.run(call);
   } else {
-    work_ = comm_.engine->start(call);
+    work_ = engine_.start(call);
   }
 }
 

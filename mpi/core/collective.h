@@ -37,7 +37,10 @@ struct Fold {
 // types.
 class Collective {
  public:
-  Collective(Comm& comm, bool blocking) : comm_(comm), blocking_(blocking) {}
+  // Runs to its end.
+  explicit Collective(Comm& comm) : comm_(comm), engine_(*comm.engine), blocking_(true) {}
+  // Starts, in the communicator `engine` of the same ranks.
+  Collective(Comm& comm, rondo::Communicator& engine) : comm_(comm), engine_(engine), blocking_(false) {}
 
   void barrier();
   void broadcast(Data data, int root);
@@ -86,6 +89,7 @@ class Collective {
   bool rooted_inter(int root, std::vector<Part> at_root, Data elsewhere, bool root_sends);
 
   Comm& comm_;
+  rondo::Communicator& engine_;
   const bool blocking_;
   rondo::Work work_;
   std::vector<std::shared_ptr<const void>> kept_;  // until the call is over

@@ -1,6 +1,7 @@
 #include "mpi/core/communicators.h"
 
 #include <algorithm>
+#include <numeric>
 
 #include "mpi/core/errors.h"
 #include "mpi/core/world.h"
@@ -10,7 +11,8 @@ namespace {
 
 // The last request of a communicator that was freed may end on a thread of the engine, where destroy() may not wait.
 std::shared_ptr<rondo::Communicator> engine_of(rondo::Communicator made) {
-  return {new rondo::Communicator(std::move(made)), [](rondo::Communicator* over) { world().leaving.add(over); }};
+  return {new rondo::Communicator(std::move(made)),
+          [](rondo::Communicator* over) { world().leaving.add(std::unique_ptr<rondo::Communicator>(over)); }};
 }
 
 int index_of(const std::vector<int>& ranks, int rank) {
@@ -45,9 +47,20 @@ std::shared_ptr<Comm> between(const std::shared_ptr<Comm>& local, const std::vec
   return made;
 }
 
-std::shared_ptr<Comm> duplicate(Comm& comm) {
+Channel open_channel(const Comm& comm, std::span<const int> ranks, uint64_t series) {
+  auto [engine, opened] = comm.engine->new_group_async(ranks, series);
+  return {engine_of(std::move(engine)), std::move(opened)};
+}
+
+Channel open_channel(const Comm& comm, Series series) {
+  std::vector<int> all(static_cast<size_t>(comm.engine->size()));
+  std::iota(all.begin(), all.end(), 0);
+  return open_channel(comm, all, static_cast<uint64_t>(series));
+}
+
+std::shared_ptr<Comm> duplicate(const Comm& comm, std::shared_ptr<rondo::Communicator> engine) {
   auto made = std::make_shared<Comm>();
-  made->engine = engine_of(comm.engine->dup());
+  made->engine = engine == nullptr ? engine_of(comm.engine->dup()) : std::move(engine);
   made->members = comm.members;
   made->remote = comm.remote;
   made->rank = comm.rank;

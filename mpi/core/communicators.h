@@ -3,6 +3,7 @@
 #include <mpi.h>
 
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "mpi/core/objects.h"
@@ -13,8 +14,17 @@ namespace rondo_mpi {
 std::shared_ptr<Comm> subset(Comm& parent, const std::vector<int>& ranks);
 // An intercommunicator of `local` and the ranks `remote` of the world. Called by the members of both groups.
 std::shared_ptr<Comm> between(const std::shared_ptr<Comm>& local, const std::vector<int>& remote);
-// The same ranks in the same order, for messages of their own. Collective.
-std::shared_ptr<Comm> duplicate(Comm& comm);
+// A communicator of the engine for one use; `opened` is under way until all of its ranks have asked for it, and is
+// empty where this rank is alone. Asked for in one order by its ranks in each series; does not wait.
+struct Channel {
+  std::shared_ptr<rondo::Communicator> engine;
+  rondo::Work opened;
+};
+enum class Series : uint64_t { kIdup, kPersistent, kPartitioned };  // the last: and one for each tag
+Channel open_channel(const Comm& comm, Series series);
+Channel open_channel(const Comm& comm, std::span<const int> ranks, uint64_t series);
+// The same ranks in the same order, for messages of their own. engine: of these ranks; null: a new one, collective.
+std::shared_ptr<Comm> duplicate(const Comm& comm, std::shared_ptr<rondo::Communicator> engine = nullptr);
 // --- After a failure: extensions of MPI ("ULFM") on the engine's epochs (docs/recovery.md)
 
 // What a rank does that revokes a communicator, in the error of the others.

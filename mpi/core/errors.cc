@@ -5,6 +5,7 @@
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
+#include <string_view>
 #include <thread>
 
 #include "mpi/core/communicators.h"
@@ -101,7 +102,11 @@ int report_to(const char* call, Errhandler& handler, uintptr_t object, const Fai
 
 int report(const char* call, MPI_Comm comm, const Failure& failure) {
   const std::shared_ptr<Comm> found = world().comms.share(comm);
-  const std::shared_ptr<Comm> owner = found != nullptr ? found : world().self;
+  std::shared_ptr<Comm> owner = found != nullptr ? found : world().self;
+  // Before MPI 4 such errors were MPI_COMM_WORLD's, and programs set its handler alone.
+  if (found == nullptr && owner != nullptr && owner->handler == world().fatal) {
+    owner = world().comms.share(MPI_COMM_WORLD);
+  }
   const std::shared_ptr<Errhandler> handler = owner == nullptr ? world().fatal : owner->handler;
   return report_to(call, *handler, number_of(owner == nullptr ? MPI_COMM_NULL : owner->handle), failure);
 }
@@ -110,6 +115,8 @@ int report(const char* call, MPI_Comm comm, const Failure& failure) {
 
 int rondo_mpi_unsupported(const char* call) {
   using namespace rondo_mpi;
-  return report(call, MPI_COMM_NULL,
-                {MPI_ERR_UNSUPPORTED_OPERATION, "Rondo does not have this part of MPI (docs/mpi.md)"});
+  Failure failure{MPI_ERR_UNSUPPORTED_OPERATION, "Rondo does not have this part of MPI (docs/mpi.md)"};
+  // A file's handler is MPI_ERRORS_RETURN unless one is set.
+  if (std::string_view(call).starts_with("MPI_File_")) return remember(std::move(failure));
+  return report(call, MPI_COMM_NULL, failure);
 }

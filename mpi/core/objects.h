@@ -7,7 +7,6 @@
 #include <cstddef>
 #include <functional>
 #include <list>
-#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -37,8 +36,13 @@ struct Keyval {
   void* state = nullptr;
   bool freed = false;
 };
-// Values by keyval; of a communicator or a type. A keyval that was freed stays until its last value is gone.
-using Attributes = std::map<int, std::pair<std::shared_ptr<Keyval>, void*>>;
+// A communicator's or a type's. A keyval that was freed stays until its last value is gone.
+struct Attribute {
+  int id;
+  std::shared_ptr<Keyval> keyval;
+  void* value;
+};
+using Attributes = std::vector<Attribute>;  // in the order of their setting
 
 struct Group {
   MPI_Group handle{};
@@ -149,11 +153,12 @@ struct Request : std::enable_shared_from_this<Request> {
   MPI_Request handle{};
   Kind kind = Kind::kCollective;
   std::shared_ptr<Comm> comm;
-  rondo::Work work;              // empty: it is over
-  rondo::Work send;              // of MPI_Isendrecv, whose `work` is the receive
-  std::function<void()> finish;  // once, when `work` is over: unpacks, folds
+  rondo::Work work;               // empty: it is over
+  std::vector<rondo::Work> also;  // the send of MPI_Isendrecv, whose `work` is the receive; sends that are flushed
+  std::function<void()> finish;   // once, when `work` is over: unpacks, folds
   Outcome outcome;
-  std::function<void(Request&)> start;  // of a persistent one
+  std::function<void(Request&)> start;           // of a persistent one
+  std::shared_ptr<rondo::Communicator> channel;  // of a persistent collective or a partitioned message, its own
   bool persistent = false;
   bool active = true;
   // For a partitioned send: `ready` sends the parts when all are ready; `unready` is one more than the parts that are

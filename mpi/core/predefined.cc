@@ -83,7 +83,7 @@ void name_types(Table<Type>& table) {
   Namer name(table);
   name.element(NAMED(BYTE), Basic::kByte, 1, DType::kUint8);
   name.element(NAMED(PACKED), Basic::kChar, 1);
-  name.element(NAMED(CHAR), Basic::kChar, 1);
+  name.integers(NAMED(CHAR), 1, std::is_signed_v<char>);  // the standard leaves it out; the other MPIs fold it
   name.element(NAMED(CHARACTER), Basic::kChar, 1);
   name.element(NAMED(WCHAR), Basic::kChar, sizeof(wchar_t));
   name.integers(NAMED(SIGNED_CHAR), 1);

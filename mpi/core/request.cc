@@ -1,6 +1,6 @@
 #include "mpi/core/request.h"
 
-#include <cstring>
+#include <algorithm>
 
 #include "mpi/core/errors.h"
 #include "mpi/core/world.h"
@@ -52,11 +52,23 @@ Outcome outcome_of(const Comm& comm, const rondo::Message& message) {
   return {comm.peer_of(message.peer), message.tag, static_cast<MPI_Count>(message.bytes)};
 }
 
+namespace {
+
+// What is under way for it.
+std::vector<rondo::Work> works_of(const Request& request) {
+  std::vector<rondo::Work> works = request.also;
+  if (request.work.valid()) works.push_back(request.work);
+  return works;
+}
+
+}  // namespace
+
 bool over(Request& request) {
   if (!request.active) return true;
   if (request.kind == Request::Kind::kGeneral) return request.complete;
   if (request.unready > 0) return false;
-  return (!request.work.valid() || request.work.done()) && (!request.send.valid() || request.send.done());
+  return (!request.work.valid() || request.work.done()) &&
+         std::all_of(request.also.begin(), request.also.end(), [](const rondo::Work& work) { return work.done(); });
 }
 
 void complete(Request& request) {
@@ -67,19 +79,25 @@ void complete(Request& request) {
   request.active = false;
   if (request.kind == Request::Kind::kGeneral) return;
   Outcome& outcome = request.outcome;
-  outcome.error = MPI_SUCCESS;
   try {
-    if (request.send.valid()) request.send.wait();
+    for (rondo::Work& work : request.also) work.wait();
     if (request.work.valid()) {
       request.work.wait();
-      if (request.kind == Request::Kind::kReceive) outcome = outcome_of(*request.comm, request.work.message());
+      if (request.kind == Request::Kind::kReceive && request.channel == nullptr) {
+        outcome = outcome_of(*request.comm, request.work.message());
+      } else if (request.kind == Request::Kind::kReceive) {
+        outcome.bytes = static_cast<MPI_Count>(request.work.message().bytes);
+      }
     }
     if (request.finish) request.finish();
   } catch (const rondo::Exception& exception) {
     if (exception.code() == rondo::ErrorCode::kCancelled) {
       outcome.cancelled = true;
     } else {
-      if (!exception.error().ranks.empty() && request.kind == Request::Kind::kReceive) {
+      if (exception.code() == rondo::ErrorCode::kTruncated && request.kind == Request::Kind::kReceive) {
+        const Outcome came = outcome_of(*request.comm, request.work.message());
+        if (!request.channel) outcome.source = came.source, outcome.tag = came.tag;
+      } else if (!exception.error().ranks.empty() && request.kind == Request::Kind::kReceive && !request.channel) {
         outcome.source = request.comm->peer_of(exception.error().ranks[0]);
       }
       outcome.error = remember(failure_of(exception.error()));
@@ -88,9 +106,17 @@ void complete(Request& request) {
     outcome.error = remember(caught());
   }
   request.work = {};
-  request.send = {};
+  request.also.clear();
   request.watched = false;
   request.finish = nullptr;
+}
+
+bool finished(Request& request) {
+  if (!over(request)) return false;
+  if (!request.active || request.kind == Request::Kind::kGeneral) return true;
+  complete(request);
+  request.active = true;
+  return true;
 }
 
 Ends& ends() {
@@ -100,32 +126,22 @@ Ends& ends() {
 
 void Ends::watch(const std::shared_ptr<Request>& request) {
   if (request->watched) return;
-  for (rondo::Work* work : {&request->work, &request->send}) {
-    if (!work->valid()) continue;
+  for (rondo::Work& work : works_of(*request)) {
     request->watched = true;
-    work->on_end([this](const rondo::Error&) { tell(); });
+    work.on_end([this](const rondo::Error&) { tell(); });
   }
 }
 
 void release(const std::shared_ptr<Request>& request) {
   if (request->kind == Request::Kind::kGeneral) return;
   if (!request->active || over(*request)) return complete(*request);
-  for (rondo::Work* work : {&request->work, &request->send}) {
-    if (!work->valid()) continue;
-    rondo::Work copy = *work;
-    copy.on_end([request](const rondo::Error&) {
+  for (rondo::Work& work : works_of(*request)) {
+    work.on_end([request](const rondo::Error&) {
       if (over(*request)) complete(*request);
     });
   }
 }
 
 MPI_Request add_request(std::shared_ptr<Request> request) { return world().requests.add(std::move(request)); }
-
-MPI_Request done_request(const std::shared_ptr<Comm>& comm, const Outcome& outcome) {
-  auto request = std::make_shared<Request>();
-  request->comm = comm;
-  request->outcome = outcome;
-  return add_request(std::move(request));
-}
 
 }  // namespace rondo_mpi

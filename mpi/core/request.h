@@ -26,6 +26,9 @@ bool over(Request& request);
 // Waits until it is over, and finishes it: afterwards its outcome stands, a persistent one is inactive. A second call
 // does nothing.
 void complete(Request& request);
+// Whether it is over, for a question that does not end it: if so, its data is there and its outcome stands, and it
+// stays active until it is waited for.
+bool finished(Request& request);
 // Lets go of a request: it is finished when it is over, without anybody to ask.
 void release(const std::shared_ptr<Request>& request);
 
@@ -49,7 +52,5 @@ Ends& ends();
 
 // Adds a request that is under way.
 MPI_Request add_request(std::shared_ptr<Request> request);
-// One that is over.
-MPI_Request done_request(const std::shared_ptr<Comm>& comm, const Outcome& outcome = {});
 
 }  // namespace rondo_mpi

@@ -103,4 +103,18 @@ MPI_Count elements_in(const Type& type, MPI_Count bytes) {
   return left == 0 ? found : MPI_UNDEFINED;
 }
 
+MPI_Count bytes_of_elements(const Type& type, MPI_Count elements) {
+  if (type.elements == 0) return 0;
+  MPI_Count bytes = elements / type.elements * type.size;
+  MPI_Count left = elements % type.elements;
+  auto count = [&](const Type& element, MPI_Count number) {
+    const MPI_Count now = std::min(number, left);
+    bytes += now * element.size;
+    left -= now;
+    return left > 0;
+  };
+  if (left > 0) for_elements(type, count);
+  return bytes;
+}
+
 }  // namespace rondo_mpi

@@ -64,5 +64,7 @@ MPI_Count unpack(const Type& type, void* data, MPI_Count count, const std::byte*
 
 // Named elements in `bytes` bytes of the type, for MPI_Get_elements; MPI_UNDEFINED if an element is cut.
 MPI_Count elements_in(const Type& type, MPI_Count bytes);
+// The other way: bytes of the first `elements` named elements of as many of the type as they take.
+MPI_Count bytes_of_elements(const Type& type, MPI_Count elements);
 
 }  // namespace rondo_mpi

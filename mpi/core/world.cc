@@ -27,28 +27,41 @@ std::shared_ptr<Comm> named_comm(MPI_Comm handle, const char* name, std::shared_
 
 }  // namespace
 
-void Leaving::add(rondo::Communicator* over) {
+void Leaving::add(std::unique_ptr<rondo::Communicator> over) {
+  if (over->try_destroy()) return;
   std::lock_guard lock(mutex_);
-  communicators_.emplace_back(over);
-  changed_.notify_all();
-  if (!std::exchange(started_, true)) std::thread([this] { run(); }).detach();
+  communicators_.push_back(std::move(over));
 }
 
-void Leaving::wait(size_t most) {
-  std::unique_lock lock(mutex_);
-  changed_.wait(lock, [&] { return communicators_.size() < most; });
+std::unique_ptr<rondo::Communicator> Leaving::next() {
+  std::lock_guard lock(mutex_);
+  if (communicators_.empty()) return nullptr;
+  auto first = std::move(communicators_.front());
+  communicators_.pop_front();
+  return first;
 }
 
-void Leaving::run() {
-  for (std::unique_lock lock(mutex_);;) {
-    changed_.wait(lock, [&] { return !communicators_.empty(); });
-    rondo::Communicator& first = *communicators_.front();
-    lock.unlock();
-    first.destroy();
-    lock.lock();
-    communicators_.pop_front();
-    changed_.notify_all();
+void Leaving::look(size_t most) {
+  for (size_t i = 0; i < most; ++i) {
+    auto one = next();
+    if (one == nullptr) return;
+    add(std::move(one));
   }
+}
+
+size_t Leaving::count() {
+  std::lock_guard lock(mutex_);
+  return communicators_.size();
+}
+
+// One that cannot say its goodbye yet is in nobody's way.
+void Leaving::wait(std::chrono::milliseconds limit) {
+  const auto until = std::chrono::steady_clock::now() + limit;
+  while (count() > 0 && std::chrono::steady_clock::now() < until) {
+    look(count());
+    if (count() > 0) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  while (auto one = next()) one->destroy();
 }
 
 World& world() {
@@ -76,7 +89,6 @@ World::World() {
 void open_world() {
   World& w = world();
   std::lock_guard lock(w.mutex);
-  require(!w.finalized, MPI_ERR_OTHER, "MPI was finalized: it cannot be started again");
   if (w.users++ > 0) return;
   rondo::JoinOptions options;
   if (options.config.timeout_ms == rondo::Config{}.timeout_ms) options.config.timeout_ms = kForever;
@@ -105,10 +117,9 @@ void close_world() {
   } catch (...) {
     require_failure();
   }
-  w.leaving.wait(1);
+  w.leaving.wait(std::chrono::milliseconds(w.engine->config().destroy_timeout_ms));
   if (all->after != nullptr) all->after->destroy();
   w.engine->destroy();
-  w.finalized = true;
 }
 
 template <typename T>

@@ -3,7 +3,7 @@
 #include <mpi.h>
 
 #include <atomic>
-#include <condition_variable>
+#include <chrono>
 #include <deque>
 #include <memory>
 #include <mutex>
@@ -14,24 +14,24 @@
 
 namespace rondo_mpi {
 
-// Communicators of the engine that the program has freed. A thread waits for the goodbyes of their other ranks, which
-// may compute for long before they free theirs.
+// Communicators of the engine that the program has freed, and others have not: MPI_Comm_free waits for nobody. What is
+// over is found by the calls that make and free communicators.
 class Leaving {
  public:
-  // Takes it. Any thread, also one of the engine.
-  void add(rondo::Communicator* over);
-  // Waits while `most` or more are leaving.
-  void wait(size_t most = kMost);
+  // Takes it, and says goodbye. Any thread, also one of the engine.
+  void add(std::unique_ptr<rondo::Communicator> over);
+  // Ends those that all others have left by now, of the few that were looked at longest ago.
+  void look(size_t most = kFew);
+  // Waits until all others have left, but no longer than so.
+  void wait(std::chrono::milliseconds limit);
 
  private:
-  // A program that makes and frees communicators in a loop does not get farther ahead of the thread.
-  static constexpr size_t kMost = 64;
-  [[noreturn]] void run();
+  static constexpr size_t kFew = 8;
+  size_t count();
+  std::unique_ptr<rondo::Communicator> next();
 
   std::mutex mutex_;
-  std::condition_variable changed_;
-  std::deque<std::unique_ptr<rondo::Communicator>> communicators_;  // the first is being destroyed
-  bool started_ = false;
+  std::deque<std::unique_ptr<rondo::Communicator>> communicators_;
 };
 
 // All of a process that calls MPI: the tables of handles, and the world. One of it, made by the first call of any

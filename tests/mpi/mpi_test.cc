@@ -13,22 +13,27 @@
 namespace rondo::test {
 namespace {
 
-std::vector<std::string> launch(int ranks, const std::string& face, const std::vector<std::string>& arguments = {}) {
+std::vector<std::string> launch(int ranks, const std::string& face, const std::vector<std::string>& arguments = {},
+                                const std::string& program = "program") {
   std::vector<std::string> command = {"tools/rondo-run", "--mpi", "--no-prefix", "-n", std::to_string(ranks)};
-  command.push_back("tests/mpi/program_" + face);
+  command.push_back("tests/mpi/" + program + "_" + face);
   command.insert(command.end(), arguments.begin(), arguments.end());
   return command;
 }
 
-TEST_CASE("every family of calls") {
-  for (const char* face : {"mpich", "standard", "openmpi"}) {
-    for (const int ranks : {1, 2, 3, 4}) {
-      CAPTURE(face);
-      CAPTURE(ranks);
-      Program run(launch(ranks, face));
-      CHECK(run.wait(std::chrono::seconds(60)) == 0);
-      CAPTURE(run.errors());
-      CHECK(count_of(run.output(), " of " + std::to_string(ranks) + ": fine\n") == static_cast<size_t>(ranks));
+TEST_CASE("every family of calls, and what may come in any order") {
+  for (const char* program : {"program", "orders"}) {
+    for (const char* face : {"mpich", "standard", "openmpi"}) {
+      for (const int ranks : {1, 2, 3, 4}) {
+        CAPTURE(program);
+        CAPTURE(face);
+        CAPTURE(ranks);
+        Program run(launch(ranks, face, {}, program));
+        CHECK(run.wait(std::chrono::seconds(60)) == 0);
+        CAPTURE(run.errors());
+        CHECK(count_of(run.output(), " of " + std::to_string(ranks) + ": fine\n") == static_cast<size_t>(ranks));
+        CHECK(count_of(run.output(), "took long") == 0);
+      }
     }
   }
 }
@@ -90,6 +95,17 @@ std::string doctor(const std::string& program) {
   Program run({"tools/doctor/rondo-doctor", "--mpi", program});
   run.wait(std::chrono::seconds(60));
   return run.output();
+}
+
+TEST_CASE("a job that no rank has joined has failed, also behind a shell") {
+  const std::string program = "exec tests/mpi/program_mpich";
+  Program joined({"tools/rondo-run", "--mpi", "-n", "2", "sh", "-c", program});
+  CHECK(joined.wait(std::chrono::seconds(60)) == 0);
+  Program lone({"tools/rondo-run", "--mpi", "-n", "2", "sh", "-c", "unset LD_LIBRARY_PATH; true"});
+  CHECK(lone.wait(std::chrono::seconds(60)) == 1);
+  CHECK(lone.errors().find("none had joined the job") != std::string::npos);
+  Program alone({"tools/rondo-run", "--mpi", "-n", "1", "true"});
+  CHECK(alone.wait(std::chrono::seconds(60)) == 0);
 }
 
 TEST_CASE("which library a program wants") {

@@ -1,0 +1,286 @@
+/* What ranks may do in different orders, and what must be true in each: communicators freed, persistent and partitioned
+   requests started, calls that return at once; errors and their texts; sessions opened again. Prints "rank R of N: fine". */
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tests/mpi/check.h"
+
+enum { kMany = 100, kThreads = 4, kTimes = 20 };
+
+static void frees(void) {
+  MPI_Comm made[kMany];
+  double began;
+  for (int i = 0; i < kMany; ++i) MPI_Comm_dup(MPI_COMM_WORLD, &made[i]);
+  began = MPI_Wtime();
+  for (int i = 0; i < kMany; ++i) MPI_Comm_free(&made[rank % 2 == 0 ? i : kMany - 1 - i]);
+  CHECK(MPI_Wtime() - began < 4);
+  /* One rank frees all of them before the others free one. */
+  for (int i = 0; i < kMany; ++i) MPI_Comm_split(MPI_COMM_WORLD, 0, size - rank, &made[i]);
+  for (int i = 0; rank == 0 && i < kMany; ++i) MPI_Comm_free(&made[i]);
+  MPI_Barrier(MPI_COMM_WORLD);
+  for (int i = 0; rank != 0 && i < kMany; ++i) MPI_Comm_free(&made[i]);
+}
+
+static MPI_Comm own[kThreads];
+static void* churn(void* of) {
+  for (int i = 0; i < kTimes; ++i) {
+    MPI_Comm made;
+    MPI_Comm_dup(*(MPI_Comm*)of, &made);
+    MPI_Barrier(made);
+    MPI_Comm_free(&made);
+  }
+  return NULL;
+}
+static void frees_by_threads(void) {
+  pthread_t threads[kThreads];
+  for (int i = 0; i < kThreads; ++i) MPI_Comm_dup(MPI_COMM_WORLD, &own[i]);
+  for (int i = 0; i < kThreads; ++i) pthread_create(&threads[i], NULL, churn, &own[i]);
+  for (int i = 0; i < kThreads; ++i) pthread_join(threads[i], NULL);
+  for (int i = 0; i < kThreads; ++i) MPI_Comm_free(&own[i]);
+}
+
+/* Rank 0 starts its own last, the others send to it between. */
+static void idups(void) {
+  MPI_Comm made[2];
+  MPI_Request requests[2];
+  int token = rank, sum = 0;
+  for (int r = 1; rank == 0 && r < size; ++r) {
+    MPI_Recv(&token, 1, MPI_INT, r, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+  }
+  MPI_Comm_idup(MPI_COMM_WORLD, &made[0], &requests[0]);
+  MPI_Comm_idup_with_info(MPI_COMM_WORLD, MPI_INFO_NULL, &made[1], &requests[1]);
+  if (rank != 0) MPI_Send(&token, 1, MPI_INT, 0, 0, MPI_COMM_WORLD);
+  MPI_Waitall(2, requests, MPI_STATUSES_IGNORE);
+  for (int i = 0; i < 2; ++i) {
+    MPI_Allreduce(&rank, &sum, 1, MPI_INT, MPI_SUM, made[i]);
+    CHECK(sum == size * (size - 1) / 2);
+    MPI_Comm_free(&made[i]);
+  }
+}
+
+static void flushes(void) {
+  enum { kBytes = 1 << 22 };
+  int bytes = kBytes + MPI_BSEND_OVERHEAD, token = 0;
+  char *data = calloc(1, kBytes), *room = malloc((size_t)bytes);
+  if (rank == 0 && size > 1) {
+    MPI_Request request;
+    MPI_Buffer_attach(room, bytes);
+    MPI_Bsend(data, kBytes, MPI_BYTE, 1, 0, MPI_COMM_WORLD);
+    MPI_Buffer_iflush(&request);
+    MPI_Send(&token, 1, MPI_INT, 1, 1, MPI_COMM_WORLD);
+    MPI_Wait(&request, MPI_STATUS_IGNORE);
+    MPI_Buffer_detach(&room, &bytes);
+  } else if (rank == 1) {
+    MPI_Recv(&token, 1, MPI_INT, 0, 1, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    MPI_Recv(data, kBytes, MPI_BYTE, 0, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+  }
+  free(data);
+  free(room);
+}
+
+static void persistent(void) {
+  int in[2] = {rank + 1, 10 * (rank + 1)}, out[2], all = size * (size + 1) / 2;
+  MPI_Request requests[2];
+  for (int i = 0; i < 2; ++i) {
+    MPI_Allreduce_init(&in[i], &out[i], 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD, MPI_INFO_NULL, &requests[i]);
+  }
+  for (int turn = 0; turn < 10; ++turn) {
+    out[0] = out[1] = 0;
+    MPI_Start(&requests[(rank + turn) % 2]);
+    MPI_Start(&requests[(rank + turn + 1) % 2]);
+    MPI_Waitall(2, requests, MPI_STATUSES_IGNORE);
+    CHECK(out[0] == all && out[1] == 10 * all);
+  }
+  for (int i = 0; i < 2; ++i) MPI_Request_free(&requests[i]);
+}
+
+/* Two of one tag, the last one first; of a type with gaps, whose data is there as soon as it is said to be. */
+static void partitions(void) {
+  enum { kParts = 2, kInts = 4 };
+  const int next = (rank + 1) % size, last = (rank + size - 1) % size;
+  int out[2][2 * kParts * kInts], in[2][2 * kParts * kInts], flag;
+  MPI_Datatype every, padded;
+  MPI_Request sends[2], receives[2];
+  MPI_Status status;
+  if (size == 1) return;
+  MPI_Type_vector(kInts, 1, 2, MPI_INT, &every);
+  MPI_Type_create_resized(every, 0, 2 * kInts * sizeof(int), &padded);
+  MPI_Type_commit(&padded);
+  for (int i = 0; i < 2; ++i) {
+    MPI_Psend_init(out[i], kParts, 1, padded, next, 7, MPI_COMM_WORLD, MPI_INFO_NULL, &sends[i]);
+    MPI_Precv_init(in[i], kParts, 1, padded, last, 7, MPI_COMM_WORLD, MPI_INFO_NULL, &receives[i]);
+  }
+  for (int turn = 0; turn < 3; ++turn) {
+    memset(in, 0, sizeof in);
+    MPI_Startall(2, receives);
+    for (int i = 1; i >= 0; --i) {
+      for (int k = 0; k < 2 * kParts * kInts; ++k) out[i][k] = 1000 * rank + 100 * turn + 10 * i + 1;
+      MPI_Start(&sends[i]);
+      MPI_Pready_range(0, kParts - 1, sends[i]);
+    }
+    for (int i = 0; i < 2; ++i) {
+      for (int part = 0; part < kParts; ++part) {
+        for (flag = 0; !flag;) MPI_Parrived(receives[i], part, &flag);
+      }
+      for (int k = 0; k < 2 * kParts * kInts; k += 2) CHECK(in[i][k] == 1000 * last + 100 * turn + 10 * i + 1);
+      MPI_Wait(&receives[i], &status);
+      CHECK(status.MPI_SOURCE == last && status.MPI_TAG == 7);
+    }
+    MPI_Waitall(2, sends, MPI_STATUSES_IGNORE);
+  }
+  for (int i = 0; i < 2; ++i) MPI_Request_free(&sends[i]), MPI_Request_free(&receives[i]);
+  MPI_Type_free(&every);
+  MPI_Type_free(&padded);
+}
+
+static int code, order[4], gone = 0;
+static int refuse(MPI_Comm comm, int key, void* extra, void* in, void* out, int* flag) {
+  (void)comm, (void)key, (void)extra, (void)in, (void)out;
+  *flag = 0;
+  return code;
+}
+static int note(MPI_Comm comm, int key, void* value, void* extra) {
+  (void)comm, (void)key, (void)extra;
+  order[gone++] = (int)(MPI_Aint)value;
+  return MPI_SUCCESS;
+}
+
+static void attributes(void) {
+  const int set[3] = {2, 0, 1};
+  int keys[3], key, error_class, length, value = 1;
+  char text[MPI_MAX_ERROR_STRING];
+  MPI_Comm from, to;
+  MPI_Comm_dup(MPI_COMM_SELF, &from);
+  for (int i = 0; i < 3; ++i) MPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, note, &keys[i], NULL);
+  for (int i = 0; i < 3; ++i) MPI_Comm_set_attr(from, keys[set[i]], (void*)(MPI_Aint)(i + 1));
+  MPI_Comm_free(&from);
+  CHECK(gone == 3 && order[0] == 3 && order[1] == 2 && order[2] == 1);
+
+  MPI_Add_error_class(&error_class);
+  MPI_Add_error_code(error_class, &code);
+  MPI_Add_error_string(code, "mine");
+  MPI_Comm_dup(MPI_COMM_SELF, &from);
+  MPI_Comm_set_errhandler(from, MPI_ERRORS_RETURN);
+  MPI_Comm_create_keyval(refuse, MPI_COMM_NULL_DELETE_FN, &key, NULL);
+  MPI_Comm_set_attr(from, key, &value);
+  CHECK(MPI_Comm_dup(from, &to) == code);
+  MPI_Error_string(code, text, &length);
+  CHECK(strcmp(text, "mine") == 0);
+  MPI_Comm_free(&from);
+}
+
+static void errors(void) {
+  int in[4] = {0}, bytes = 0;
+  const int next = (rank + 1) % size, last = (rank + size - 1) % size;
+  char small = (char)(rank + 1), most = 0;
+  MPI_Status status;
+  MPI_Request request;
+  MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN); /* also of what belongs to no communicator */
+  CHECK(class_of(MPI_Type_size(MPI_DATATYPE_NULL, &bytes)) == MPI_ERR_TYPE);
+  CHECK(class_of(MPI_Reduce_local(MPI_IN_PLACE, in, 1, MPI_INT, MPI_SUM)) == MPI_ERR_BUFFER);
+  CHECK(class_of(MPI_Reduce_local(in, NULL, 1, MPI_INT, MPI_SUM)) == MPI_ERR_BUFFER);
+  MPI_Isend(in, 4, MPI_INT, next, 21, MPI_COMM_WORLD, &request);
+  CHECK(class_of(MPI_Recv(in, 1, MPI_INT, MPI_ANY_SOURCE, MPI_ANY_TAG, MPI_COMM_WORLD, &status)) == MPI_ERR_TRUNCATE);
+  CHECK(status.MPI_SOURCE == last && status.MPI_TAG == 21);
+  MPI_Wait(&request, MPI_STATUS_IGNORE);
+  MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_ARE_FATAL);
+  MPI_Allreduce(&small, &most, 1, MPI_CHAR, MPI_MAX, MPI_COMM_WORLD);
+  CHECK(most == size);
+}
+
+/* Elements of a struct that was received in part; external32 of what is shorter there. */
+static void types(void) {
+  const int one[3] = {1, 1, 1};
+  const MPI_Aint at[3] = {0, 8, 16};
+  const MPI_Datatype of[3] = {MPI_INT, MPI_DOUBLE, MPI_CHAR};
+  const long values[2] = {-5, 1L << 30};
+  long back[2] = {0, 0};
+  char packed[16];
+  int elements = 0, count = 0;
+  MPI_Aint bytes = 0, position = 0;
+  MPI_Datatype record;
+  MPI_Status status;
+  memset(&status, 0, sizeof status);
+  MPI_Type_create_struct(3, one, at, of, &record);
+  MPI_Type_commit(&record);
+  for (int set = 0; set < 7; ++set) {
+    MPI_Status_set_elements(&status, record, set);
+    MPI_Get_elements(&status, record, &elements);
+    MPI_Get_count(&status, record, &count);
+    CHECK(elements == set && count == (set % 3 == 0 ? set / 3 : MPI_UNDEFINED));
+  }
+  MPI_Type_free(&record);
+  MPI_Pack_external_size("external32", 2, MPI_LONG, &bytes);
+  CHECK(bytes == 8);
+  MPI_Pack_external("external32", values, 2, MPI_LONG, packed, sizeof packed, &position);
+  CHECK(position == 8 && memcmp(packed, "\xff\xff\xff\xfb\x40\0\0\0", 8) == 0);
+  position = 0;
+  MPI_Unpack_external("external32", packed, 8, &position, back, 2, MPI_LONG);
+  CHECK(position == 8 && back[0] == values[0] && back[1] == values[1]);
+}
+
+/* Grids as even as they can be, against all others. */
+static void grids(void) {
+  for (int n = 1; n <= 600; ++n) {
+    int dims[3] = {0, 0, 0}, best = n;
+    MPI_Dims_create(n, 3, dims);
+    CHECK(dims[0] * dims[1] * dims[2] == n && dims[0] >= dims[1] && dims[1] >= dims[2]);
+    for (int a = 1; a * a * a <= n; ++a) {
+      for (int b = a; n % a == 0 && a * b * b <= n; ++b) {
+        if (n / a % b == 0 && n / a / b - a < best) best = n / a / b - a;
+      }
+    }
+    CHECK(dims[0] - dims[2] == best);
+  }
+}
+
+/* Before MPI_Init: the world is joined and left each time. */
+static void sessions(void) {
+  for (int turn = 0; turn < 3; ++turn) {
+    MPI_Session session;
+    MPI_Group group, first;
+    MPI_Comm comm, none;
+    int one = 1, sum = 0;
+    const int zero[1] = {0};
+    CHECK(MPI_Session_init(MPI_INFO_NULL, MPI_ERRORS_RETURN, &session) == MPI_SUCCESS);
+    CHECK(MPI_Group_from_session_pset(session, "mpi://world", &group) == MPI_SUCCESS);
+    MPI_Comm_create_from_group(group, "again", MPI_INFO_NULL, MPI_ERRORS_ARE_FATAL, &comm);
+    MPI_Comm_size(comm, &size);
+    MPI_Comm_rank(comm, &rank);
+    MPI_Allreduce(&one, &sum, 1, MPI_INT, MPI_SUM, comm);
+    CHECK(sum == size);
+    MPI_Group_incl(group, 1, zero, &first);
+    MPI_Comm_create_from_group(first, "first", MPI_INFO_NULL, MPI_ERRORS_ARE_FATAL, &none);
+    CHECK((none == MPI_COMM_NULL) == (rank != 0));
+    if (none != MPI_COMM_NULL) MPI_Comm_free(&none);
+    MPI_Group_free(&group);
+    MPI_Group_free(&first);
+    MPI_Comm_free(&comm);
+    MPI_Session_finalize(&session);
+  }
+}
+
+int main(int argc, char** argv) {
+  int provided = 0;
+  sessions();
+  MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE, &provided);
+  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+  MPI_Comm_size(MPI_COMM_WORLD, &size);
+  frees();
+  frees_by_threads();
+  idups();
+  flushes();
+  persistent();
+  partitions();
+  attributes();
+  errors();
+  types();
+  grids();
+  printf("rank %d of %d: fine\n", rank, size);
+  const double began = MPI_Wtime();
+  MPI_Finalize();
+  if (MPI_Wtime() - began > 4) printf("rank %d: MPI_Finalize took long\n", rank);
+  return 0;
+}
