@@ -24,6 +24,21 @@ def run(check, files):
         return done.returncode, done.stdout + done.stderr
 
 
+class Floats(unittest.TestCase):
+    def code(self, files):
+        return run("floats", files)[0]
+
+    def test_without_a_mode(self):
+        for text in ["double cost = 1;", "auto us = estimate_us(request);", "float x = sizeof(float);"]:
+            self.assertEqual(self.code({"ring/engine/route/a.cc": text}), 1, text)
+            self.assertEqual(self.code({"ring/engine/route/a.h": text, "ring/engine/route/b.cc": "DefaultFloatMode m;"}), 1)
+
+    def test_with_one_and_elsewhere(self):
+        self.assertEqual(self.code({"ring/engine/a.cc": "const DefaultFloatMode mode;\ndouble cost = 1;"}), 0)
+        self.assertEqual(self.code({"ring/engine/a.h": "double cost();", "ring/engine/a.cc": "DefaultFloatMode m;"}), 0)
+        self.assertEqual(self.code({"ring/engine/a.cc": "int n = sizeof(float);  // no float", "ring/plan/a.cc": "double x;"}), 0)
+
+
 class OneDefinition(unittest.TestCase):
     def planted(self, first, second, name):
         code, output = run("one_definition", {"a/a.h": first, "b/b.cc": second})

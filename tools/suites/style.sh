@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The sources' format, the layers between folders, no name that is defined twice, a test for each fault, what clang would refuse.
+# The sources' format, layers, names that are defined twice, floats that decide, faults without a test, what clang refuses.
 set -euo pipefail
 source tools/lib/suite.sh
 
@@ -8,6 +8,7 @@ check "format" tools/format.sh --check
 check "layers" python3 tools/checks/layers.py
 check "one definition of each name" python3 tools/checks/one_definition.py
 check "no lambda uses a structured binding" python3 tools/checks/bindings.py
+check "no floats decide on the caller's thread" python3 tools/checks/floats.py
 check "every fault has a test" python3 tools/checks/faults.py
 check "the checks find planted violations" python3 tests/checks/checks_test.py
 # Iterators over a stream's buffer throw where reading fails, as for a process under /proc that is gone meanwhile.
