@@ -3,6 +3,7 @@
 // waits for the end of what 0 has started, 2 takes part in what 0 does.
 #include <doctest/doctest.h>
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
@@ -35,6 +36,7 @@ struct Ranks {
   Communicator& all;
   Communicator pair;      // of the actor and the peer; the partner has one of its own
   Communicator partners;  // of the actor and the partner; likewise
+  const int* pipe;        // the actor says to the peer that it begins its other thing
 };
 
 void compute(microseconds time) {
@@ -182,15 +184,17 @@ std::vector<Meanwhile> things_to_do() {
 int64_t wait_of_peer(Ranks& ranks, const Started& started, const Meanwhile& meanwhile) {
   std::vector<uint8_t> data(started.bytes, static_cast<uint8_t>(1 + ranks.all.rank()));
   ranks.all.barrier();
-  const auto start = Clock::now();
   if (ranks.all.rank() == kActor) {
     Work work = started.start(ranks, data);
+    expect(::write(ranks.pipe[1], "x", 1) == 1, "write");
     meanwhile.actor(ranks);
     work.wait();
   } else if (ranks.all.rank() == kPartner) {
     meanwhile.partner(ranks);
   } else {
-    std::this_thread::sleep_for(std::chrono::milliseconds(10));  // the actor is at its other thing
+    char begun = 0;
+    expect(::read(ranks.pipe[0], &begun, 1) == 1, "read");
+    const auto start = Clock::now();
     started.peer(ranks, data);
     return std::chrono::duration_cast<std::chrono::milliseconds>(Clock::now() - start).count();
   }
@@ -201,8 +205,11 @@ void check_all(const char* transport) {
   RankGroup shape;
   shape.world = 3;
   shape.config.transport = transport;
-  CHECK(run_processes(shape, [](Communicator& group) {
-          Ranks ranks{group, group.split(group.rank() == kPartner ? 1 : 0), group.split(group.rank() == kPeer ? 1 : 0)};
+  int pipe[2];
+  REQUIRE(::pipe(pipe) == 0);
+  CHECK(run_processes(shape, [&](Communicator& group) {
+          Ranks ranks{group, group.split(group.rank() == kPartner ? 1 : 0), group.split(group.rank() == kPeer ? 1 : 0),
+                      pipe};
           const auto things = things_to_do();
           const auto operations = started_operations();
           // Each of them with each other is minutes (RONDO_WHOLE); else each thing with three operations in turn.
@@ -223,6 +230,7 @@ void check_all(const char* transport) {
             }
           }
         }) == "");
+  for (const int end : pipe) ::close(end);
 }
 
 }  // namespace
