@@ -70,6 +70,21 @@ void broadcast(CommunicatorState& group, void* data, size_t bytes, Purpose purpo
   group.run(call);
 }
 
+// It is served, by a rank 0 that may stand still for a while. If that is lost the group has failed, and no more time is
+// to be lost on it.
+std::shared_ptr<Store> reach_store(const CommunicatorState& group, const Launch& launch, Store::Deadline deadline) {
+  const Config& config = group.context().config;
+  while (true) {
+    const auto attempt = std::chrono::steady_clock::now() + Milliseconds(config.handshake_timeout_ms);
+    try {
+      return open_store(launch, config, std::min<Store::Deadline>(attempt, deadline));
+    } catch (const Exception&) {
+      const bool again = std::chrono::steady_clock::now() >= attempt && attempt < deadline;
+      if (!again || group.context().failure.get() != nullptr) throw;
+    }
+  }
+}
+
 }  // namespace
 
 std::shared_ptr<CommunicatorState> world_group(std::shared_ptr<Fabric> fabric, WorldOptions world) {
@@ -212,9 +227,7 @@ std::shared_ptr<CommunicatorState> Growth::open(CommunicatorState& group, Invita
       return door_->any_gone(invitation.newcomers) ? "a newcomer has gone" : "";
     };
   } else {
-    // It is served: no time is to be lost on a rank 0 that has died.
-    const auto reached = std::chrono::steady_clock::now() + Milliseconds(config.handshake_timeout_ms);
-    invitation.store = open_store(launch, config, std::min<Store::Deadline>(reached, deadline));
+    invitation.store = reach_store(group, launch, deadline);
   }
   auto fabric = join_processes(launch, std::exchange(invitation.store, nullptr), config, deadline);
   WorldOptions options{config, group.context().epoch + 1};

@@ -167,6 +167,40 @@ TEST_CASE("fault 15, 16: outages and stops that are shorter than the suspicion")
   }
 }
 
+// Proves: one that stands still, or whose network does, for less than the suspicion while the others shrink or grow
+// goes on with them: a member that is asked is left out by nobody that has not waited so long.
+TEST_CASE("fault 7, 11, 17: silences that are shorter than the suspicion, in shrink() and grow()") {
+  constexpr Fault::Kind kSilences[] = {Fault::Kind::kStop, Fault::Kind::kStop, Fault::Kind::kOneWay,
+                                       Fault::Kind::kPartition};
+  Sum sum;
+  for (uint64_t seed = 0; seed < number_of("RONDO_SEEDS", 2'000) / 4; ++seed) {
+    if (!is_own(seed) || number_of("RONDO_SEED", seed) != seed) continue;
+    Random random(seed);
+    const uint64_t world = random.between(3, 5);
+    Script script = plain(static_cast<int>(world), random.chance(30), seed);
+    script.config.suspicion_ms = 6'000;
+    const bool grows = random.chance(40);
+    if (grows) script.newcomers = static_cast<int>(random.between(1, 2));
+    const Report sound = run(script);
+    const uint64_t victim = random.below(world), one = (victim + 1 + random.below(world - 1)) % world;
+    const uint64_t third = (victim + 1 + random.below(world - 1)) % world;
+    const uint64_t first = sound.started + random.below((sound.steps - sound.started) / 2);
+    const Fault::Kind kind = kSilences[random.below(std::size(kSilences))];
+    const Time lasts = static_cast<Time>(random.between(10, kind == Fault::Kind::kStop ? 4'000 : 2'500));
+    if (!grows) script.faults = {{Fault::Kind::kCrash, first, static_cast<int>(victim), 0, 0}};
+    script.faults.push_back({kind, grows ? random.below(sound.steps) : first + random.below(500 * world),
+                             static_cast<int>(one), static_cast<int>(third), lasts * kMillisecond});
+    INFO(script.text());
+    const Report report = run(script);
+    sum.add(report);
+    CHECK(report.left_out + report.without_quorum == 0);
+    CHECK(report.finished >= static_cast<int>(world) - report.killed);
+    if (!grows) CHECK(report.epochs <= 2);
+    CHECK(report.went_on < lasts * kMillisecond + 2 * kSecond);
+  }
+  sum.print();
+}
+
 // Proves: a start that waits for a rank survives them as well, also where it looks who is missing (after 10 s).
 TEST_CASE("fault 17: an outage at every step of a start with a late rank") {
   Script sound = plain(3, false, 3);
