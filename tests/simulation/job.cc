@@ -16,8 +16,6 @@
 namespace rondo::testing::sim {
 namespace {
 
-using namespace std::chrono_literals;
-
 // The longest run: more than two calls that end by their timeouts.
 constexpr Time kLongest = 400 * kSecond;
 
@@ -152,7 +150,7 @@ bool Job::advance(Life& life, Communicator& group) {
   const int64_t next = group.committed() + 1;
   if (next >= script_.steps) return false;
   if (const int waiting = script_.newcomers > 0 ? group.newcomers() : 0; waiting > 0) {
-    group = group.grow(waiting, 5s);
+    group = group.grow(waiting, std::chrono::milliseconds(script_.patience_ms));
     life.entered = false;
     return true;
   }
@@ -179,7 +177,7 @@ bool Job::recover(Life& life, Communicator& group, const Exception& failure) {
   if (failure.code() == ErrorCode::kTimeout && group.error()) {
     wrong(fmt::format("life {}: nobody found out why a call does not end: {}", life.number, failure.what()));
   }
-  group = group.shrink(5s);
+  group = group.shrink(std::chrono::milliseconds(script_.patience_ms));
   return true;
 }
 

@@ -30,11 +30,12 @@ const char* name_of(Fault::Kind kind);
 // What a run is made of: all of it follows from a seed.
 struct Script {
   uint64_t seed = 0;
-  std::vector<int> host;  // of each rank
-  int newcomers = 0;      // start later, without a rank
-  Time late = 0;          // the last rank starts so much after the others
-  int64_t steps = 4;      // of training, each committed
-  bool parts = false;     // ranks also sum by halves, in sub-communicators
+  std::vector<int> host;        // of each rank
+  int newcomers = 0;            // start later, without a rank
+  Time late = 0;                // the last rank starts so much after the others
+  int64_t steps = 4;            // of training, each committed
+  int64_t patience_ms = 5'000;  // of shrink() and grow()
+  bool parts = false;           // ranks also sum by halves, in sub-communicators
   Config config;
   Kernel::Network network;
   std::vector<Fault> faults;

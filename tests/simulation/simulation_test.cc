@@ -201,6 +201,30 @@ TEST_CASE("fault 7, 11, 17: silences that are shorter than the suspicion, in shr
   sum.print();
 }
 
+// Proves: the one of two hosts that cannot reach each other which is left out learns so from those that it reaches.
+TEST_CASE("fault 16: a rank that is left out hears so within twice the suspicion, however patient it is") {
+  Sum sum;
+  for (uint64_t seed = 0; seed < number_of("RONDO_SEEDS", 2'000) / 8; ++seed) {
+    if (!is_own(seed) || number_of("RONDO_SEED", seed) != seed) continue;
+    Random random(seed);
+    const uint64_t world = random.between(3, 6);
+    Script script = plain(static_cast<int>(world), false, seed);
+    script.patience_ms = 100'000;
+    const Report sound = run(script);
+    const uint64_t one = random.below(world), other = (one + 1 + random.below(world - 1)) % world;
+    const uint64_t step = sound.started + random.below((sound.steps - sound.started) / 2);
+    script.faults = {{random.chance(50) ? Fault::Kind::kPartition : Fault::Kind::kOneWay, step, static_cast<int>(one),
+                      static_cast<int>(other), 1'000 * kSecond}};
+    INFO(script.text());
+    const Report report = run(script);
+    sum.add(report);
+    CHECK(report.finished == static_cast<int>(world) - 1);
+    CHECK(report.left_out == 1);
+    CHECK(report.ended - report.last_fault < 2 * script.config.suspicion_ms * kMillisecond + 4 * kSecond);
+  }
+  sum.print();
+}
+
 // Proves: a start that waits for a rank survives them as well, also where it looks who is missing (after 10 s).
 TEST_CASE("fault 17: an outage at every step of a start with a late rank") {
   Script sound = plain(3, false, 3);

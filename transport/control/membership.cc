@@ -319,7 +319,15 @@ void Membership::propose(Time now) {
 
 void Membership::decide(Decision value) {
   const bool called = joined_ || outcome_ != Outcome::kNone;
-  if (!decision_) decision_ = std::move(value);
+  if (!decision_) {
+    decision_ = std::move(value);
+    for (size_t i = 0; i < size_; ++i) {
+      if (i == own_ || lost_[i] || decision_->members[i]) continue;  // else the leader may not reach it
+      Message news = message(Message::Kind::kDecided, {});
+      news.value = *decision_;
+      send(static_cast<int>(i), std::move(news));
+    }
+  }
   joined_ = false;
   held_.clear();
   if (called || has_joined_[own_]) outcome_ = decision_->members[own_] ? Outcome::kGoesOn : Outcome::kLeftOut;
