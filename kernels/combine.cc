@@ -67,8 +67,10 @@ constexpr size_t kUserBlockBytes = 8 * 1024;
 static_assert(kUserBlockBytes >= kMostUserBytes);
 
 // From the last source to the first, so that the function's inout is the only copy. Its operands are aligned memory:
-// sources may lie anywhere, and a target may be any of them.
+// sources may lie anywhere, and a target may be any of them. Several ranks may fold the same block, whatever their
+// threads have set.
 void combine_by_function(const UserOp& op, const CombineMove& move, size_t count) {
+  const DefaultFloatMode mode;
   alignas(64) unsigned char value[kUserBlockBytes], aligned[kUserBlockBytes];
   const size_t element = op.element_bytes, most = kUserBlockBytes / element;
   const size_t alignment = std::min<size_t>(16, element & (~element + 1));
