@@ -65,6 +65,7 @@ class CGroup final : public Group {
     o.select = static_cast<rondo_select_t>(options.select);
     o.tensors = options.tensors.data();
     o.tensor_count = options.tensors.size();
+    o.timeout_ms = options.timeout.count();
     return outcome(rondo_sparse_all_reduce(comm_, in, out, count, &o, nullptr));
   }
   Error batch_begin() override { return outcome(rondo_batch_begin(comm_)); }

@@ -7,6 +7,7 @@
 
 #include "tests/life/lines.h"
 #include "tests/life/shape.h"
+#include "tests/support/float_modes.h"
 
 namespace rondo::life {
 namespace {
@@ -227,7 +228,9 @@ class Generator {
     int members = groups[0].members;
     if (random_.chance(40)) steps.push_back(commit());
     if (members > (life_.hosts.empty() ? 1 : 2) && (members > 5 || random_.chance(60))) {
+      if (groups.size() == 1 && random_.chance(40)) groups.push_back(make_group(steps, groups[0]));
       steps.push_back(lines_.loss());
+      if (groups.size() > 1 && random_.chance(60)) steps.back().with("beside", groups.back().number);
       --members;
     } else {
       const auto newcomers = static_cast<int>(random_.between(1, 2));
@@ -238,6 +241,11 @@ class Generator {
     if (random_.chance(40)) steps.push_back(commit());
   }
 
+  Step floats() {
+    const auto mode = [&](uint64_t) { return std::to_string(random_.below(testing::kFloatModes)); };
+    return Lines::named("floats", "group", 0).with("mode", Lines::list_of(static_cast<uint64_t>(life_.world), mode));
+  }
+
   Step commit() { return Lines::named("commit", "skip", static_cast<int64_t>(random_.below(3))); }
 
   Steps thread(int threads) {
@@ -246,6 +254,7 @@ class Generator {
     newest_ = 0;
     std::vector<Known> groups = {{0, life_.world}};
     const uint64_t parts = r.between(1, threads > 1 ? 3 : 6);
+    if (r.chance(25)) steps.push_back(floats());
     const bool elastic = threads == 1 && life_.ranks == Ranks::kProcesses && life_.world > 1 && r.chance(25);
     if (elastic) life_.rounds = 1;
     for (uint64_t i = 0; i < parts; ++i) {

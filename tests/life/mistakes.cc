@@ -1,3 +1,4 @@
+#include <cmath>
 #include <functional>
 
 #include "tests/life/rank.h"
@@ -78,10 +79,20 @@ void Thread::bad(const Step& step, Member& member) {
       {"begin_in_batch", [&] { return in_batch([&] { return group.batch_begin(); }); }},
       {"end", [&] { return group.batch_end(nullptr); }},
       {"spars", [&] { return options.spars = 0, sparse(); }},
+      {"sparse_timeout", [&] { return options.timeout = std::chrono::milliseconds(-1), sparse(); }},
+      {"threshold", [&] { return options.select = Select::kThreshold, options.spars = -1, sparse(); }},
+      {"not_a_number", [&] { return options.spars = std::nan(""), sparse(); }},
+      {"overlap_residual", [&] { return options.residual = values.data() + 1, sparse(); }},
       {"tensors", [&] { return options.tensors = wrapping, sparse(); }},
       {"null", [&] { return call.in = nullptr, with(&Call::out, nullptr); }},
       {"op", [&] { return with(&Call::op, Op::kBitAnd); }},
       {"timeout", [&] { return call.options.timeout = std::chrono::milliseconds(-1), group.run(call); }},
+      {"user", [&] { return with(&Call::op, Op::kUser); }},
+      {"user_bytes",
+       [&] {
+         return call.options.user = {[](const void*, void*, size_t, void*) {}, nullptr, 0}, with(&Call::op, Op::kUser);
+       }},
+      {"wire", [&] { return call.options.wire.format = WireFormat::kInt8, with(&Call::dtype, DType::kInt32); }},
       {"overlap", [&] { return with(&Call::out, values.data() + 1); }},
       {"root", [&] { return as(Verb::kBroadcast, &Call::root, member.size()); }},
       {"peer", [&] { return as(Verb::kSend, &Call::root, member.size()); }},

@@ -78,6 +78,7 @@ void Thread::play(const Step& step) {
       {"split", &Thread::make_split},
       {"new_group", &Thread::make_new_group},
       {"drop", &Thread::drop_group},
+      {"floats", &Thread::set_floats},
       {"free", &Thread::free_memory},
       {"wait", &Thread::end_work},
       {"poll", &Thread::end_work},
@@ -112,6 +113,10 @@ void Thread::play(const Step& step) {
   const auto verb = kVerbs.find(step.verb);
   if (verb == kVerbs.end()) fail("no step has this name");
   (this->*verb->second)(step, member->second);
+}
+
+void Thread::set_floats(const Step& step, Member& member) {
+  floats_ = std::stoi(step.of_member("mode", member.me, "0")) % testing::kFloatModes;
 }
 
 Seat Thread::seat(const Step& step, const Member& member) {

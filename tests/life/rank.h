@@ -11,6 +11,7 @@
 #include "tests/life/flight.h"
 #include "tests/life/messages.h"
 #include "tests/life/report.h"
+#include "tests/support/float_modes.h"
 
 namespace rondo::life {
 
@@ -66,6 +67,7 @@ class Thread {
   void play(const Step& step);
 
   void must(const Error& error, const std::string& what);
+  void set_floats(const Step& step, Member& member);
   [[noreturn]] void fail(const std::string& what);
   Seat seat(const Step& step, const Member& member);
   void free_memory(const Step& step, Member& member);
@@ -116,7 +118,8 @@ class Thread {
   void distopt(const Step& step, Member& member);
 
   // recovery.cc
-  void end_other_groups(Member& job);
+  void wait_beside(const Step& step, const Member& job, int lost);
+  void end_other_groups(Member& job, int but);
   Flight recoverable_sum(const Step& sum, Member& job);
   void sum_once(const Step& sum, Member& job);
   Error sum_until_loss(const Step& sum, Member& job);
@@ -145,6 +148,7 @@ class Thread {
   std::map<int, uint64_t> reached_;  // by line
   std::map<int, SparseModel> sparse_;
   const Step* now_ = nullptr;
+  int floats_ = 0;  // how this thread sets its floats for the library's calls: testing::FloatMode
 };
 
 // Plays the life as one rank in this process (or, with Ranks::kThreads, as all of them). The exit code of the process.

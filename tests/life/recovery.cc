@@ -10,10 +10,30 @@
 
 namespace rondo::life {
 
-void Thread::end_other_groups(Member& job) {
+// Ends all but the job and one of its groups; 0: all.
+void Thread::end_other_groups(Member& job, int but) {
   finish_all();
-  while (groups_.rbegin()->first != 0) drop(groups_.rbegin()->first);
+  for (int number = groups_.rbegin()->first; number > 0; --number) {
+    if (number != but && groups_.count(number) != 0) drop(number);
+  }
   collect_all(job);
+}
+
+// After a loss ranks of odd number wait in a group that was made of the job, as if they had not heard of it; the others
+// go to shrink(), which ends that wait.
+void Thread::wait_beside(const Step& step, const Member& job, int lost) {
+  const auto found = groups_.find(static_cast<int>(step.number("beside")));
+  if (found == groups_.end() || found->first == 0) return;
+  const auto waits = [lost](int rank) { return rank != lost && rank % 2 == 1; };
+  const Member& member = found->second;
+  if (!waits(job.ranks[static_cast<size_t>(job.me)])) return;
+  if (std::all_of(member.ranks.begin(), member.ranks.end(), waits)) return;  // nothing would end it
+  Error error;
+  while (error.ok()) error = member.group->run(Call{});
+  const bool has_lost = std::count(member.ranks.begin(), member.ranks.end(), lost) > 0;
+  if (error.code != ErrorCode::kAborted && (error.code != ErrorCode::kPeerLost || !has_lost)) {
+    fail("beside shrink() must be ABORTED or PEER_LOST, is " + said(error));
+  }
 }
 
 Flight Thread::recoverable_sum(const Step& sum, Member& job) {
@@ -45,7 +65,8 @@ Error Thread::sum_until_loss(const Step& sum, Member& job) {
 
 void Thread::lose(const Step& step, Member& job) {
   if (job.size() < 2) return;
-  end_other_groups(job);
+  const auto beside = static_cast<int>(step.number("beside"));
+  end_other_groups(job, beside);
   Step sum = step;
   sum.verb = "all_reduce";
   const int by = static_cast<int>(step.number("by")) % job.size();
@@ -67,16 +88,18 @@ void Thread::lose(const Step& step, Member& job) {
     fail("must be PEER_LOST naming " + std::to_string(by) + ", is " + said(error));
   }
   now_ = &step;
+  wait_beside(step, job, job.ranks[static_cast<size_t>(by)]);
   must(job.group->shrink(), "shrink: ");
   job.ranks.erase(job.ranks.begin() + by);
   job.me -= job.me > by ? 1 : 0;
   ++job.epoch;
   begin_epoch(job);
   sum_once(sum, job);
+  end_other_groups(job, 0);
 }
 
 void Thread::grow(const Step& step, Member& job) {
-  end_other_groups(job);
+  end_other_groups(job, 0);
   const auto newcomers = static_cast<int>(step.number("newcomers"));
   must(job.group->grow(newcomers), "grow: ");
   job.ranks.resize(job.ranks.size() + static_cast<size_t>(newcomers));

@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <cstring>
+#include <optional>
 
 #include "tests/life/dist_opt.h"
 #include "tests/life/rank.h"
@@ -40,7 +41,10 @@ void Thread::sparse(const Step& step, Member& member) {
   auto* output = reinterpret_cast<float*>(out.data);
   flight.watched.push_back(std::move(out));
   if (!inside) flight.watched.push_back(std::move(in));
-  must(member.group->sparse(input, output, count, options), "");
+  std::optional<testing::FloatMode> mode(floats_);
+  const Error error = member.group->sparse(input, output, count, options);
+  mode.reset();
+  must(error, "");
   check(flight, member);
   if (residual && memory_.residual(step.line, count) != model.residuals[static_cast<size_t>(here.me)]) {
     fail("the residual is wrong");

@@ -1,3 +1,4 @@
+#include <optional>
 #include <thread>
 
 #include "tests/life/rank.h"
@@ -49,8 +50,11 @@ void Thread::collective(const Step& step, Member& member) {
   const auto slot = static_cast<int>(step.number("slot"));
   if (slot != 0) finish(slot);
   Flight flight = make_flight(step, seat(step, member), slot, 0, memory_);
+  std::optional<testing::FloatMode> mode(floats_);
   if (slot == 0) {
-    must(member.group->run(flight.call), "");
+    const Error error = member.group->run(flight.call);
+    mode.reset();
+    must(error, "");
     return check(flight, member);
   }
   Slot& state = slots_[slot];
@@ -75,6 +79,7 @@ void Thread::finish(int slot, bool poll) {
   if (found == slots_.end()) return;
   Slot& state = found->second;
   if (state.handle != nullptr) {
+    const testing::FloatMode mode(floats_);
     while (poll && !state.handle->done()) std::this_thread::yield();
     must(state.handle->wait(), "the work of line " + std::to_string(state.line) + ": ");
   }
@@ -118,8 +123,11 @@ void Thread::batch(const Step& step, Member& member) {
       batch_messages(inner, member, slot + 1000 * index, flights);
     }
   }
+  std::optional<testing::FloatMode> mode(floats_);
   if (slot == 0) {
-    must(member.group->batch_end(nullptr), "batch_end: ");
+    const Error error = member.group->batch_end(nullptr);
+    mode.reset();
+    must(error, "batch_end: ");
     for (Flight& flight : flights) check(flight, member);
     return;
   }

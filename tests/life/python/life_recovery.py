@@ -19,10 +19,29 @@ class Recovery:
 
     optimizer = None
 
-    def _end_other_groups(self, job: Member) -> None:
+    def _end_other_groups(self, job: Member, but: int = 0) -> None:
         self._end_others(job)
-        while max(self.groups) > 0:
-            self._drop(max(self.groups))
+        for number in sorted(set(self.groups) - {0, but}, reverse=True):
+            self._drop(number)
+
+    def _wait_beside(self, line: Step, job: Member, lost: int) -> None:
+        """After a loss ranks of odd number wait in a group of the job's; the others go to shrink()."""
+
+        def waits(rank: int) -> bool:
+            return rank != lost and rank % 2 == 1
+
+        number = line.number("beside")
+        if number not in self.groups or number == 0 or not waits(job.ranks[job.me]):
+            return
+        member = self.groups[number]
+        if all(waits(rank) for rank in member.ranks):
+            return
+        error = None
+        while error is None:
+            error = self._failure_of(lambda: self.door.barrier(member.group))
+        name, _ranks = self.door.failure(error)
+        if name != "Aborted" and (name != "PeerLost" or lost not in member.ranks):
+            raise Fault(f"beside shrink() must be Aborted or PeerLost, is {error!r}")
 
     def _recoverable_sum(self, line: Step, job: Member):
         """The call's flight, and its input."""
@@ -53,7 +72,7 @@ class Recovery:
     def _lose(self, line: Step, job: Member) -> None:
         if job.size < 2:
             return
-        self._end_other_groups(job)
+        self._end_other_groups(job, line.number("beside"))
         self._train(job)
         by = line.number("by") % job.size
         # Nobody dies while others are in the lines before; in the barrier it may.
@@ -72,12 +91,14 @@ class Recovery:
         name, ranks = self.door.failure(error)
         if name != "PeerLost" or by not in ranks:
             raise Fault(f"must be PeerLost naming {by}, is {error!r} naming {ranks}")
+        self._wait_beside(line, job, job.ranks[by])
         self._goes_on_as(job, job.group.shrink())
         del job.ranks[by]
         job.size, job.me = len(job.ranks), job.me - (job.me > by)
         self._begin_epoch(job)
         self._sum_once(line, job)
         self._train(job)
+        self._end_other_groups(job)
 
     def _grow(self, line: Step, job: Member) -> None:
         self._end_other_groups(job)

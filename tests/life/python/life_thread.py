@@ -104,6 +104,9 @@ class Thread(Messages, Mistakes, Recovery):
             return (self._disagree if step.verb == "disagree" else self._departure)(step, number, member)
         return getattr(self, "_" + step.verb)(step, member)
 
+    def _floats(self, step: Step, member: Member) -> None:
+        """NumPy and torch compute in the modes that they find: this one stays."""
+
     def _seat(self, step: Step, member: Member) -> Seat:
         again = 0 if step.word("data") == "random" else self.reached[step.line] - 1
         return Seat(member.size, member.me, step.number("salt") + again)
