@@ -191,8 +191,9 @@ class Fabric {
   // Says goodbye to the members (bye carries last_sequence). True if each has said it too or is lost. Does not wait; a
   // second call only looks.
   virtual bool leave(uint64_t id, uint64_t last_sequence) = 0;
-  // leave(), then waits until each has said it, at most until the deadline. True if all did. What this rank has said has gone then, also where the process ends at once.
-  // Afterwards no event of this communicator is delivered, and links not yet taken are closed.
+  // leave(), then waits until each has said it, at most until the deadline. True if all did. What this rank has said
+  // has gone then, also where the process ends at once. Afterwards no event of this communicator is delivered, and
+  // links not yet taken are closed.
   virtual bool close(uint64_t id, uint64_t last_sequence, std::chrono::steady_clock::time_point deadline) = 0;
 
   // --- data. The first call asks for the link, which is made in the background by either side's wish; nullptr until it

@@ -1,5 +1,6 @@
 /* What ranks may do in different orders, and what must be true in each: communicators freed, persistent and partitioned
-   requests started, calls that return at once; errors and their texts; sessions opened again. Prints "rank R of N: fine". */
+   requests started, calls that return at once; errors and their texts; sessions opened again. Prints "rank R of N:
+   fine". */
 
 #include <pthread.h>
 #include <stdlib.h>
