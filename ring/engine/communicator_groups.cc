@@ -1,5 +1,6 @@
 // Communicators of some of a communicator's ranks.
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <utility>

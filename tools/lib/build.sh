@@ -7,7 +7,7 @@ source "$(dirname "${BASH_SOURCE[0]}")/packages.sh"
 # What the tree includes and what builds it.
 # shellcheck disable=SC2034  # used by those that source this file
 BUILD_PACKAGES=(bazel-bootstrap g++ libasio-dev libfmt-dev libssl-dev doctest-dev libcli11-dev nlohmann-json3-dev python3-dev
-  pkg-config zlib1g-dev libzstd-dev)
+  pkg-config zlib1g-dev libzstd-dev binutils-gold)
 
 # From 7 on Bazel takes its rules from modules of a registry, and not from WORKSPACE.
 check_bazel() {

@@ -16,6 +16,7 @@ _libcrypto_lacks() {
 _package_present() {
   case $1 in
     bazel-bootstrap) command -v bazel >/dev/null ;;
+    binutils-gold) command -v ld.gold >/dev/null ;; # Debian 12 has it in binutils
     binutils) command -v objdump >/dev/null ;;
     chromium) command -v chromium >/dev/null ;;
     chromium-driver) command -v chromedriver >/dev/null ;;

@@ -13,6 +13,9 @@ check "every fault has a test" python3 tools/checks/faults.py
 check "the checks find planted violations" python3 tests/checks/checks_test.py
 # Iterators over a stream's buffer throw where reading fails, as for a process under /proc that is gone meanwhile.
 check "whole files are read by file_text()" bash -c '! git grep -n istreambuf_iterator -- "*.cc" "*.h"'
+# What another header happens to bring is missing with newer packages.
+check "fmt::join() and getpid() come from their own headers" bash -c '! { git grep -lF "fmt::join(" -- "*.cc" "*.h" | xargs grep -L "<fmt/ranges.h>"
+  git grep -lE "\bgetpid\(" -- "*.cc" | xargs grep -L "<unistd.h>"; } | grep .'
 mapfile -t scripts < <(git ls-files '*.sh')
 check "shellcheck" shellcheck -x "${scripts[@]}"
 finish_checks

@@ -1,6 +1,7 @@
 #include "transport/control/control_logic.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <span>
