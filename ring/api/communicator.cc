@@ -9,6 +9,7 @@
 #include "ring/api/growth.h"
 #include "ring/base/interrupt.h"
 #include "ring/base/log.h"
+#include "ring/base/process_starts.h"
 #include "ring/engine/batch.h"
 #include "ring/engine/communicator_state.h"
 #include "ring/engine/device/device_side.h"
@@ -80,6 +81,24 @@ State& blocking(const std::shared_ptr<State>& state) {
   return open(state);
 }
 
+std::shared_ptr<CommunicatorState> join_world(const Launch& launch, const JoinOptions& options,
+                                              Clock::time_point deadline) {
+  const StartUnderWay start;
+  try {
+    auto store = options.store ? options.store : open_store(launch, options.config, deadline);
+    auto group = world_group(join_processes(launch, std::move(store), options.config, deadline), {options.config});
+    group->meet_neighbors(Purpose::kJoin, deadline);
+    group->made();
+    return group;
+  } catch (const Exception& failure) {
+    const bool waited = failure.code() == ErrorCode::kBootstrap || failure.code() == ErrorCode::kTimeout;
+    if (!waited || groups_joined.load() == 0) throw;
+    Error error = failure.error();
+    error.message += "; this process has joined before: a second init() or join() is a second group, for all ranks";
+    throw Exception(std::move(error));
+  }
+}
+
 // For a call that is made of several ones.
 template <typename State>
 OutsideBatch outside_batch(const std::shared_ptr<State>& state, const char* call) {
@@ -131,11 +150,7 @@ Communicator Communicator::join(const JoinOptions& options) {
     auto entered = growth->enter(options.config, deadline);
     return Communicator(std::make_shared<State>(std::move(entered), std::move(growth)));
   }
-  auto store = options.store ? options.store : open_store(launch, options.config, deadline);
-  auto group = world_group(join_processes(launch, std::move(store), options.config, deadline), {options.config});
-  group->meet_neighbors(Purpose::kJoin, deadline);
-  group->made();
-  return Communicator(std::make_shared<State>(std::move(group), std::move(growth)));
+  return Communicator(std::make_shared<State>(join_world(launch, options, deadline), std::move(growth)));
 }
 
 std::vector<Communicator> Communicator::inproc(int world, const Config& config) {

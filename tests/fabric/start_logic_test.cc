@@ -40,6 +40,8 @@ class Simulation {
     }
   }
 
+  // Connections from the higher to the lower are refused, though both live.
+  void part(int higher, int lower) { parted_ = {higher, lower}; }
   void crash(int rank) {
     if (!at(rank).gone) close(rank);
   }
@@ -96,7 +98,7 @@ class Simulation {
 
   void dial(int rank, int peer, int64_t refused_since) {
     if (at(rank).gone) return;
-    if (at(peer).listens) {
+    if (at(peer).listens && parted_ != std::pair{rank, peer}) {
       connect(peer, rank);
       send(peer, rank, [this, rank, peer] { connect(rank, peer); });
     } else {
@@ -110,7 +112,7 @@ class Simulation {
   }
   void refused(int rank, int peer, int64_t since, void (Simulation::*again)(int, int, int64_t)) {
     if (since < 0) since = now_;
-    if (now_ - since >= kPatience) return at(rank).start->lost(now_, peer, "nobody listens");
+    if (now_ - since >= kPatience) return at(rank).start->unreached(now_, peer, "nobody listens");
     post(20 + delay(), [=, this] { (this->*again)(rank, peer, since); });
   }
 
@@ -143,9 +145,16 @@ class Simulation {
       if (abort && abort->communicator == 0 && rank.start->phase() != StartLogic::Phase::kDone) {
         return rank.start->gave_up(from, abort->error);
       }
+      const auto* lost = std::get_if<LostMessage>(&body);
+      if (lost && lost->fate == LostMessage::Fate::kUnreached) return ask(to, static_cast<int>(lost->rank), from);
       if (abort && abort->communicator != 0) rank.start->failed_later(from, abort->error);
       rank.control->receive(now_, from, body);
     });
+  }
+
+  void ask(int rank, int about, int by) {
+    if (done(rank)) return at(rank).control->unreached(about, by, "nobody listens");
+    at(rank).start->asked(about, by, "nobody listens");
   }
 
   void settle(int index) {
@@ -158,6 +167,10 @@ class Simulation {
     }
     for (const int peer : rank.start->take_listeners())
       say(index, peer, AbortMessage{0, Stage::kMaking, rank.start->error()});
+    for (const auto& [to, about, why] : rank.start->take_questions()) {
+      say(index, to,
+          LostMessage{static_cast<uint32_t>(about), static_cast<uint32_t>(index), LostMessage::Fate::kUnreached, why});
+    }
     if (rank.start->phase() == StartLogic::Phase::kDone && !rank.opened) open(index);
     carry_out(index);
     leave(index);
@@ -192,6 +205,7 @@ class Simulation {
   }
 
   const int world_;
+  std::pair<int, int> parted_{-1, -1};
   std::mt19937 random_;
   std::vector<Rank> ranks_;
   std::map<std::pair<int64_t, uint64_t>, std::function<void()>> queue_;
@@ -251,6 +265,32 @@ TEST_CASE("a crash at every event of a start: every survivor ends, and blames th
   CHECK(afterwards > 1000);
 }
 
+TEST_CASE("two ranks that do not reach each other, in any order: NETWORK on every rank, both named, nobody dead") {
+  for (int world = 3; world <= 6; ++world) {
+    for (int higher = 1; higher < world; ++higher) {
+      for (int lower = 0; lower < higher; ++lower) {
+        for (uint32_t seed = 0; seed < 50; ++seed) {
+          CAPTURE(world);
+          CAPTURE(higher);
+          CAPTURE(lower);
+          CAPTURE(seed);
+          Simulation simulation(world, seed);
+          simulation.part(higher, lower);
+          simulation.run([](int) {});
+          for (int rank = 0; rank < world; ++rank) {
+            CAPTURE(rank);
+            const Error* error = simulation.outcome(rank);
+            REQUIRE(error != nullptr);
+            CAPTURE(error->message);
+            CHECK(error->code == ErrorCode::kNetwork);
+            CHECK(error->ranks == std::vector<int>{lower, higher});
+          }
+        }
+      }
+    }
+  }
+}
+
 StartLogic start_of(int rank, int world) {
   StartLogic::Settings settings;
   settings.rank = rank;
@@ -293,6 +333,7 @@ TEST_CASE("a rank that gives up for no other's fault is the culprit; one that wa
 
   StartLogic accused = start_of(0, 3);
   accused.gave_up(1, {ErrorCode::kPeerLost, "rank 0 died", {0}});
+  CHECK(accused.error().code == ErrorCode::kNetwork);  // it lives
   CHECK(accused.error().ranks == std::vector<int>{1});
 
   StartLogic later = start_of(0, 3);
@@ -342,6 +383,33 @@ TEST_CASE("a failed start that is heard of after one's own blames the ranks that
     }
     // Without the culprit among its members, a group has lost the one that gave up.
     CHECK(failures == std::map<uint64_t, std::vector<int>>{{7, {2}}, {8, {1}}});
+  }
+}
+
+TEST_CASE("a start that failed though nobody died is no death to those that were done, and keeps its code and ranks") {
+  ControlLogic::Settings settings;
+  settings.rank = 0;
+  settings.names = {"a", "b", "c"};
+  settings.neighbors = {1, 2};
+  for (const bool open_before : {false, true}) {
+    CAPTURE(open_before);
+    ControlLogic logic(settings);
+    if (open_before) logic.open(0, 7, {0, 1, 2});
+    logic.receive(1, 1, AbortMessage{0, Stage::kMaking, {ErrorCode::kNetwork, "no way", {1, 2}}});
+    logic.connection_ended(2, 1, "closed");
+    CHECK(logic.start_failure()->code == ErrorCode::kNetwork);
+    if (!open_before) logic.open(3, 7, {0, 1, 2});
+    std::optional<Error> failure;
+    std::set<int> told;
+    for (const auto& action : logic.take_actions()) {
+      if (const auto* fail = std::get_if<ControlLogic::Fail>(&action)) failure = fail->error;
+      if (const auto* send = std::get_if<ControlLogic::Send>(&action)) told.insert(send->peer);
+    }
+    REQUIRE(failure);
+    CHECK(failure->code == ErrorCode::kNetwork);
+    CHECK(failure->message == "no way");
+    CHECK(failure->ranks == std::vector<int>{1, 2});
+    CHECK(told == std::set<int>{2});
   }
 }
 

@@ -142,6 +142,35 @@ TEST_CASE("settings that must be equal and are not: the first that differs is na
                "RONDO_SINGLE_COPY=off, but RONDO_SINGLE_COPY=auto on rank 0");
 }
 
+TEST_CASE("a second join() of one rank of a job: both sides are told that it is a second group, for all ranks") {
+  Config config = short_start();
+  config.start_timeout_ms = 5'000;
+  config.timeout_ms = 1'500;
+  config.stall_ms = 200;
+  const TempFolder folder;
+  Job job;
+  job.start(
+      2,
+      [second = "file://" + folder.path("second")](Here& here) {
+        Communicator group = Communicator::join(here.options);
+        here.options.rendezvous = second;
+        if (here.rank() == 0) here.say(outcome([&] { Communicator::join(here.options); }));
+        here.say(outcome([&] { group.barrier(); }));
+        here.await();
+      },
+      config);
+  const std::string joined = job[0].hear();
+  CAPTURE(joined);
+  CHECK(joined.find("BOOTSTRAP [1] ") == 0);
+  CHECK(joined.find("this process has joined before: a second init() or join() is a second group") !=
+        std::string::npos);
+  const std::string waited = job[1].hear();
+  CAPTURE(waited);
+  CHECK(waited.find("TIMEOUT [0] ") == 0);
+  CHECK(waited.find("it waits in init() or join() again, which makes a second group, for all ranks") !=
+        std::string::npos);
+}
+
 TEST_CASE("the same port serves one group after the other, fifty times") {
   const std::string url = fmt::format("tcp://127.0.0.1:{}", free_port());
   Job job;

@@ -46,7 +46,7 @@ class Served {
   }
   StreamStore::Options client(const std::string& job_id = "j") const {
     StreamStore::Options options;
-    options.addresses = [address = address_] { return std::vector{address}; };
+    options.addresses = [address = address_](Store::Deadline) { return std::vector{address}; };
     options.name = address_.text();
     options.job_id = job_id;
     options.auth = auth_;

@@ -159,7 +159,7 @@ TEST_CASE("fault 31: hello: another version and another job are refused with bot
       read_to_end(client, soon());
     });
     StreamStore::Options to_fake;
-    to_fake.addresses = [&] { return std::vector{listener.address}; };
+    to_fake.addresses = [&](Store::Deadline) { return std::vector{listener.address}; };
     error = refusal(to_fake);
     fake.join();
     CHECK(error.code == ErrorCode::kBootstrap);
@@ -224,7 +224,7 @@ TEST_CASE("client: a server that is too busy to answer is late, not gone, also w
     say(first, handshake.answer({}));
   });
   StreamStore::Options options;
-  options.addresses = [&] { return std::vector{listener.address}; };
+  options.addresses = [&](Store::Deadline) { return std::vector{listener.address}; };
   StreamStore store(options);
   store.connect(soon());
   busy.join();
@@ -421,7 +421,7 @@ TEST_CASE("secret: a server that does not know it is not believed, whatever it s
       CHECK(read_to_end(client, soon()) == "");  // no confirmation, and no request
     });
     StreamStore::Options options;
-    options.addresses = [&] { return std::vector{listener.address}; };
+    options.addresses = [&](Store::Deadline) { return std::vector{listener.address}; };
     options.job_id = "j";
     options.auth = knowing("the right secret, 16 bytes or more");
     CHECK(refusal(options).code == ErrorCode::kAuthFailed);
@@ -440,7 +440,7 @@ TEST_CASE("encryption: requests and answers of any size travel sealed, and a pla
   StreamStore::Options client;
   client.job_id = "j";
   client.auth = options.auth;
-  client.addresses = [address = listener.address] { return std::vector{address}; };
+  client.addresses = [address = listener.address](Store::Deadline) { return std::vector{address}; };
   StoreServer server(std::move(options));
   const Error plain = refusal(client);
   CHECK(plain.message.find("RONDO_ENCRYPT") != std::string::npos);

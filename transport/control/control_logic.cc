@@ -68,7 +68,8 @@ void ControlLogic::open(Time now, uint64_t communicator, std::vector<int> member
   for (const auto& [peer, loss] : lost_) {
     if (!before.goodbyes.count(peer)) lose(now, communicator, group, peer, loss);
   }
-  for (const auto& [peer, resigned] : resigned_) excuse(now, communicator, group, peer, resigned);
+  for (const auto& [peer, why] : resigned_) excuse(now, communicator, group, peer);
+  if (start_failure_) fail(communicator, group, *start_failure_, Audience::kMembers, -1);
   if (before.abort) on(now, before.abort->first, before.abort->second);
   group.streamed = std::move(before.streamed);
   for (const auto& [peer, goodbye] : before.goodbyes) member_left(now, group, peer, goodbye);
@@ -220,10 +221,11 @@ void ControlLogic::tick(Time now) {
       const ErrorCode code = suspicion.error.code;
       const bool specific = code == ErrorCode::kProtocol || code == ErrorCode::kMismatch ||
                             code == ErrorCode::kSystem || code == ErrorCode::kNetwork || code == ErrorCode::kCorrupt;
+      const int culprit = code == ErrorCode::kSystem ? settings_.rank : suspicion.peer;  // its own system's refusal
       Error error{specific ? code : ErrorCode::kPeerLost,
                   fmt::format("the data connection between {} and {} failed: {}", name_in(group, settings_.rank),
                               name_in(group, suspicion.peer), suspicion.error.message),
-                  {suspicion.peer}};
+                  {culprit}};
       fail(id, group, std::move(error), Audience::kMembers, -1);
       break;
     }
@@ -416,35 +418,51 @@ void ControlLogic::look_for_unreachable(Time now) {
   }
 }
 
-// The start of `from` failed after this rank's own was done: those that it blames are lost, not the messenger.
+// The start of `from` failed after this rank's own was done: those that it calls dead are lost, and not the messenger.
 void ControlLogic::resign(Time now, int from, const Error& error) {
   if (gone(from)) return;
+  const Error own = heard_start_error(settings_.rank, from, name(from), error);
   const std::string why = fmt::format("{} gave up its start: {}", name(from), error.message);
-  const std::vector<int> culprits = start_culprits(settings_.rank, from, error);
-  for (const int culprit : culprits) {
+  if (own.code != ErrorCode::kPeerLost) {
+    resigned_.emplace(from, why);
+    return fail_start(own);
+  }
+  for (const int culprit : own.ranks) {
     if (gone(culprit) || culprit < 0 || culprit >= static_cast<int>(settings_.names.size())) continue;
     peer_lost(now, culprit, {why, ErrorCode::kPeerLost});
     const auto rank = static_cast<uint32_t>(culprit);
     tell_neighbors(from, LostMessage{rank, rank, LostMessage::Fate::kDied, why});
   }
   if (gone(from)) return;  // it blames itself
-  const auto& resigned = resigned_.emplace(from, Resigned{culprits, why}).first->second;
-  for (auto& [id, group] : groups_) excuse(now, id, group, from, resigned);
+  resigned_.emplace(from, why);
+  for (auto& [id, group] : groups_) excuse(now, id, group, from);
 }
 
 // The group has lost a member either way: the culprit if it is one, else the rank that gave up.
-void ControlLogic::excuse(Time now, uint64_t communicator, Group& group, int peer, const Resigned& resigned) {
+void ControlLogic::excuse(Time now, uint64_t communicator, Group& group, int peer) {
   const auto found = group.members.find(peer);
   if (found == group.members.end() || found->second.left || found->second.lost) return;
-  const bool known = std::any_of(resigned.culprits.begin(), resigned.culprits.end(),
-                                 [&](int culprit) { return group.members.count(culprit) != 0; });
-  if (!known) return lose(now, communicator, group, peer, {resigned.why, ErrorCode::kPeerLost});
+  if (group.losses.empty()) return lose(now, communicator, group, peer, {resigned_.at(peer), ErrorCode::kPeerLost});
   found->second.lost = true;
   std::erase_if(group.suspicions, [&](const Suspicion& suspicion) { return suspicion.peer == peer; });
 }
 
-std::optional<Error> ControlLogic::death() const {
-  if (lost_.empty()) return std::nullopt;
+void ControlLogic::unreached(int peer, int by, const std::string& why) {
+  if ((peer != settings_.rank && !is_neighbor(peer)) || gone(peer) || gone(by)) return;
+  fail_start(parted_error({peer, by, settings_.rank, name(peer), name(by), why}));
+  actions_.push_back(Send{by, AbortMessage{0, Stage::kMaking, *start_failure_}});
+}
+
+// Nobody died, but the communicator of all ranks cannot come about.
+void ControlLogic::fail_start(const Error& error) {
+  if (!start_failure_) start_failure_ = error;
+  for (auto& [id, group] : groups_) {
+    if (group.stage == Stage::kMaking) fail(id, group, error, Audience::kMembers, -1);
+  }
+}
+
+std::optional<Error> ControlLogic::start_failure() const {
+  if (lost_.empty()) return start_failure_;
   return loss_error(lost_, nullptr, "died while the group was starting");
 }
 

@@ -128,6 +128,8 @@ class ControlLogic {
   void receive(Time now, int from, const ControlBody& body);  // all but queries
   void query(int from, const QueryMessage& question, const CallState& own);
   void connection_ended(Time now, int peer, const std::string& why);
+  // `by`, whose start goes on, finds nothing that listens at `peer` (StartLogic::unreached).
+  void unreached(int peer, int by, const std::string& why);
   // Proven: its process is no more.
   void ended(Time now, int peer);
   void tick(Time now);
@@ -156,9 +158,9 @@ class ControlLogic {
   };
   Waiting waiting(Time now, uint64_t communicator, uint64_t sequence, const CallState& messages) const;
   bool gone(int peer) const;  // lost, left, or its start failed
-  bool anyone_lost() const { return !lost_.empty() || !resigned_.empty(); }
-  // The ranks that died, before any communicator is open; nullopt: none has.
-  std::optional<Error> death() const;
+  bool anyone_lost() const { return !lost_.empty() || start_failure_; }
+  // Why no communicator will come about, before any is open: the ranks that died, or another rank's failed start.
+  std::optional<Error> start_failure() const;
   std::string name(int peer) const;
 
  private:
@@ -216,11 +218,6 @@ class ControlLogic {
     size_t questions = 0;                  // so far
     std::optional<Membership> membership;  // once anybody shrinks it
     std::optional<size_t> told;            // it knows these departures()
-  };
-  // A rank whose start failed because of others.
-  struct Resigned {
-    std::vector<int> culprits;
-    std::string why;
   };
   struct Closed {
     std::optional<Error> failure;
@@ -283,7 +280,8 @@ class ControlLogic {
   bool note_cut(Time now, int one, int other);
   void look_for_unreachable(Time now);
   void resign(Time now, int from, const Error& error);
-  void excuse(Time now, uint64_t communicator, Group& group, int peer, const Resigned& resigned);
+  void excuse(Time now, uint64_t communicator, Group& group, int peer);
+  void fail_start(const Error& error);
   void lose(Time now, uint64_t communicator, Group& group, int peer, const Loss& loss);
   void lose_too(uint64_t communicator, Group& group, int peer, const Loss& loss);
   std::string too_text(const Group& group, int peer, const Loss& loss) const;
@@ -316,9 +314,10 @@ class ControlLogic {
   std::set<int> once_failed_, parted_;  // no data reached them, though they live: once (a firewall may have forgotten a
                                         // connection), and again over a new connection
   std::set<int> ended_;                 // of those that are lost: proven
-  std::map<int, Resigned> resigned_;
-  std::set<int> given_up_by_;  // neighbors that have given this rank up; others may hear it
-  std::string given_up_;       // why the first of them has
+  std::map<int, std::string> resigned_;  // their start failed, and not because they died: why
+  std::optional<Error> start_failure_;   // that of the first of them, where nobody died; or this rank's own
+  std::set<int> given_up_by_;            // neighbors that have given this rank up; others may hear it
+  std::string given_up_;                 // why the first of them has
   Liveness liveness_;
   std::vector<Action> actions_;
 };

@@ -134,7 +134,7 @@ bool get(ByteReader& reader, LostMessage& message) {
   const uint8_t fate = reader.u8();
   message.fate = static_cast<LostMessage::Fate>(fate);
   message.why = reader.short_text(kMaxErrorTextBytes);
-  return fate <= static_cast<uint8_t>(LostMessage::Fate::kUnresponsive);
+  return fate <= static_cast<uint8_t>(LostMessage::Fate::kUnreached);
 }
 
 bool get(ByteReader&, AliveMessage&) { return true; }

@@ -47,8 +47,9 @@ struct ConnectMessage {
 struct LeaveMessage {};
 // The control connection of `rank` and `by` is no more (worlds beyond 64: told to everybody, who finds out whether the
 // rank can still be reached; and to a rank that is given up). by == rank: that rank is no more, or has left.
+// kUnreached: a question, StartLogic::unreached().
 struct LostMessage {
-  enum class Fate : uint8_t { kDied = 0, kLeft = 1, kUnresponsive = 2 };
+  enum class Fate : uint8_t { kDied = 0, kLeft = 1, kUnresponsive = 2, kUnreached = 3 };
   uint32_t rank = 0;
   uint32_t by = 0;
   Fate fate = Fate::kDied;

@@ -6,7 +6,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <limits>
 #include <new>
 #include <utility>
 
@@ -102,25 +101,13 @@ void ControlPlane::connect(Roster roster, Clock::time_point deadline) {
   std::unique_lock lock(mutex_);
   const auto ended = [this] { return start_->phase() != StartLogic::Phase::kRunning; };
   auto next_log = Clock::now() + kMissingLogInterval;
-  while (!changed_.wait_until(lock, std::min(deadline, Clock::now() + kBetweenInterruptQuestions), ended)) {
+  while (!changed_.wait_for(lock, kBetweenInterruptQuestions, ended)) {  // fail_late() ends it
     lock.unlock();
     end_wait_if_interrupted();
     lock.lock();
-    if (Clock::now() < std::min(deadline, next_log)) continue;
+    if (Clock::now() < next_log) continue;
     next_log = Clock::now() + kMissingLogInterval;
-    const std::string missing = missing_names();
-    if (Clock::now() < deadline) {
-      settings_.logger.warn(fmt::format("waiting for the control connections of {}", missing));
-      continue;
-    }
-    start_->tick(std::numeric_limits<StartLogic::Time>::max());  // a death that still waits for a better reason
-    const std::set<int>& ranks = start_->missing();
-    start_->fail({ErrorCode::kBootstrap,
-                  fmt::format("no control connection between rank {} and {} within the start's deadline "
-                              "(RONDO_START_TIMEOUT_MS)",
-                              settings_.rank, missing),
-                  {ranks.begin(), ranks.end()}});
-    request_flush();
+    settings_.logger.warn(fmt::format("waiting for the control connections of {}", missing_names()));
   }
   if (start_->phase() == StartLogic::Phase::kFailed) throw Exception(start_->error());
 }
@@ -131,7 +118,7 @@ Error ControlPlane::cause_of(const Error& error) {
   std::unique_lock lock(mutex_);
   if (start_->phase() == StartLogic::Phase::kFailed) return error;  // connect() has told
   changed_.wait_for(lock, kGrace, [this] { return logic_->anyone_lost(); });
-  return logic_->death().value_or(error);
+  return logic_->start_failure().value_or(error);
 }
 
 void ControlPlane::fail_start(const Error& error) {

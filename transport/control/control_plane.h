@@ -151,9 +151,11 @@ class ControlPlane {
 
   void begin_start(Clock::time_point deadline);
   void probe_missing(Clock::time_point deadline);
+  void fail_late();
   void control_failed(int peer, const Error& error);
   void tell_start(const std::function<void(StartLogic&)>& event);
   void tell_listeners();
+  void on_question(int by, const LostMessage& question);
 
   void on_message(int source, const ControlBody& body);
   void on_failed_start(int source, const AbortMessage& abort);

@@ -4,12 +4,14 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstdlib>
+#include <limits>
 #include <random>
 #include <type_traits>
 #include <utility>
 
 #include "ring/base/check.h"
 #include "ring/base/process_handle.h"
+#include "ring/base/process_starts.h"
 #include "ring/base/system_error.h"
 #include "transport/control/control_plane.h"
 #include "transport/control/control_plane_timers.h"
@@ -257,7 +259,7 @@ CallState ControlPlane::ask(uint64_t communicator, uint64_t sequence) {
   return state;
 }
 
-// What this rank waits in on another communicator; empty: in nothing.
+// What this rank waits in elsewhere; empty: in nothing.
 std::string ControlPlane::waits_beside(uint64_t communicator) {
   std::vector<uint64_t> ids;
   {
@@ -271,7 +273,7 @@ std::string ControlPlane::waits_beside(uint64_t communicator) {
     std::lock_guard lock(mutex_);
     return logic_->elsewhere(id, call);
   }
-  return "";
+  return starts_under_way.load() > 0 ? "init() or join() again, which makes a second group, for all ranks" : "";
 }
 
 std::vector<CommunicatorStatus> ControlPlane::status() {
@@ -415,8 +417,10 @@ void ControlPlane::begin_start(Clock::time_point deadline) {
 // Higher ranks dial this one. One that died after it was listed never will, and no other rank may notice: so their
 // listeners are knocked at; after a failure too, while this rank waits for them.
 void ControlPlane::probe_missing(Clock::time_point deadline) {
-  timers_->probe.expires_after(kProbeInterval);
+  const auto now = Clock::now();
+  timers_->probe.expires_at(now < deadline ? std::min(now + kProbeInterval, deadline) : now + kProbeInterval);
   timers_->probe.async_wait([this, deadline](asio::error_code failure) {
+    if (!failure && Clock::now() >= deadline) fail_late();
     std::set<int> missing;
     {
       std::lock_guard lock(mutex_);
@@ -434,14 +438,43 @@ void ControlPlane::probe_missing(Clock::time_point deadline) {
   });
 }
 
+// The deadline of the start. A rank that took the connection and does not answer is stopped or busy; else the way
+// between the two is to blame.
+void ControlPlane::fail_late() {
+  constexpr size_t kMostDescribed = 4;
+  Error error{ErrorCode::kBootstrap, "", {}};
+  {
+    std::lock_guard lock(mutex_);
+    if (start_->phase() != StartLogic::Phase::kRunning) return;
+    start_->tick(std::numeric_limits<StartLogic::Time>::max());  // a death that still waits for a better reason
+    error.ranks.assign(start_->missing().begin(), start_->missing().end());
+  }
+  const size_t missing = error.ranks.size();
+  for (size_t i = 0; i < missing; ++i) {
+    const auto [why, accepted] = dialer_.why_missing(error.ranks[i]);
+    if (!accepted) error.code = ErrorCode::kNetwork;
+    if (i < kMostDescribed) error.message += why + "; ";
+  }
+  if (missing > kMostDescribed) error.message += fmt::format("and {} more ranks; ", missing - kMostDescribed);
+  error.message += "the start's deadline has passed (RONDO_START_TIMEOUT_MS)";
+  if (error.code == ErrorCode::kNetwork) {
+    error.message += fmt::format("; {}", kReachAdvice);
+    error.ranks.insert(std::lower_bound(error.ranks.begin(), error.ranks.end(), settings_.rank), settings_.rank);
+  }
+  tell_start([&](StartLogic& start) { start.fail(error); });
+}
+
 void ControlPlane::control_failed(int peer, const Error& error) {
   if (error.code == ErrorCode::kPeerLost) {
-    tell_start([&](StartLogic& start) { start.lost(now(), peer, error.message); });
-  } else if (error.code != ErrorCode::kTimeout) {  // connect() has the same deadline, and names all that are missing
+    tell_start([&](StartLogic& start) { start.unreached(now(), peer, error.message); });
+  } else if (error.code == ErrorCode::kUnresponsive) {  // the network's fault, or a host's that has vanished
+    const std::vector<int> both{std::min(peer, settings_.rank), std::max(peer, settings_.rank)};
+    tell_start([&](StartLogic& start) { start.fail({ErrorCode::kNetwork, error.message, both}); });
+  } else if (error.code != ErrorCode::kTimeout) {  // fail_late() names all that are missing
     const bool specific = error.code == ErrorCode::kAuthFailed || error.code == ErrorCode::kSystem;
-    const bool silent = error.code == ErrorCode::kUnresponsive;  // the network's, or a host's that has vanished
-    const ErrorCode code = specific ? error.code : silent ? ErrorCode::kNetwork : ErrorCode::kBootstrap;
-    tell_start([&](StartLogic& start) { start.fail({code, error.message, {peer}}); });
+    const ErrorCode code = specific ? error.code : ErrorCode::kBootstrap;
+    const int culprit = code == ErrorCode::kSystem ? settings_.rank : peer;
+    tell_start([&](StartLogic& start) { start.fail({code, error.message, {culprit}}); });
   }
 }
 
@@ -455,11 +488,17 @@ void ControlPlane::tell_start(const std::function<void(StartLogic&)>& event) {
 
 void ControlPlane::tell_listeners() {
   std::vector<int> listeners;
+  std::vector<StartLogic::Question> questions;
   Error error;
   {
     std::lock_guard lock(mutex_);
     listeners = start_->take_listeners();
+    questions = start_->take_questions();
     error = start_->error();
+  }
+  for (const auto& [to, about, why] : questions) {
+    mesh_.send(to, LostMessage{static_cast<uint32_t>(about), static_cast<uint32_t>(settings_.rank),
+                               LostMessage::Fate::kUnreached, why});
   }
   for (const int peer : listeners) mesh_.send(peer, AbortMessage{0, Stage::kMaking, error});
 }
@@ -482,6 +521,10 @@ void ControlPlane::on_message(int source, const ControlBody& body) {
     if (first) dial_link(name);
     return;
   }
+  if (const auto* lost = std::get_if<LostMessage>(&body); lost && lost->fate == LostMessage::Fate::kUnreached) {
+    // Behind the end of a connection that has come together with it.
+    return thread_.post([this, source, question = *lost] { on_question(source, question); });
+  }
   if (const auto* abort = std::get_if<AbortMessage>(&body); abort && abort->communicator == 0) {
     settings_.logger.info(fmt::format("{} failed to start: {}", peer_name(source), abort->error.message));
     on_failed_start(source, *abort);
@@ -492,6 +535,18 @@ void ControlPlane::on_message(int source, const ControlBody& body) {
   }
   tell_logic([&](ControlLogic& logic) { logic.receive(now(), source, body); });
   if (std::holds_alternative<LeaveMessage>(body)) mesh_.finish(source);
+}
+
+void ControlPlane::on_question(int by, const LostMessage& question) {
+  if (question.rank >= static_cast<uint32_t>(settings_.world)) return;
+  const int about = static_cast<int>(question.rank);
+  bool done = false;
+  {
+    std::lock_guard lock(mutex_);
+    done = start_->phase() == StartLogic::Phase::kDone;
+  }
+  if (done) return tell_logic([&](ControlLogic& logic) { logic.unreached(about, by, question.why); });
+  tell_start([&](StartLogic& start) { start.asked(about, by, question.why); });
 }
 
 void ControlPlane::on_failed_start(int source, const AbortMessage& abort) {
@@ -535,7 +590,8 @@ void ControlPlane::link_dial_failed(const LinkName& name, const Error& error) {
   // The rest of the link is of no use.
   dialer_.forget_link(name);
   const ErrorCode code = error.code == ErrorCode::kSystem ? error.code : ErrorCode::kNetwork;
-  const Error network{code, error.message, {name.peer}};
+  const int culprit = code == ErrorCode::kSystem ? settings_.rank : name.peer;
+  const Error network{code, error.message, {culprit}};
   bool open = false;
   {
     std::lock_guard lock(mutex_);
@@ -551,7 +607,7 @@ void ControlPlane::link_dial_failed(const LinkName& name, const Error& error) {
                              {code,
                               fmt::format("the data connection between {} and {} failed: {}", peer_name(settings_.rank),
                                           peer_name(name.peer), error.message),
-                              {name.peer}}};
+                              {culprit}}};
   mesh_.send(name.peer, message);
   tell_logic([&](ControlLogic& logic) { logic.receive(now(), name.peer, message); });
 }

@@ -12,6 +12,7 @@ void PeerDialer::dial_control(int peer, Deadline deadline, Done done) {
   DialOrder order = order_to(peer, deadline);
   order.hello = hello_to(peer, Role::kControl);
   controls_[peer] = std::make_unique<Dial>(io_, std::move(order), [this, peer, done](DialResult result) {
+    last_[peer] = {result.error.message, controls_.at(peer)->accepted()};
     controls_.erase(peer);
     done(std::move(result));
   });
@@ -20,6 +21,7 @@ void PeerDialer::dial_control(int peer, Deadline deadline, Done done) {
 void PeerDialer::knock(int peer, Deadline deadline, Done done) {
   if (knocks_.count(peer)) return;
   knocks_[peer] = std::make_unique<Dial>(io_, order_to(peer, deadline), [this, peer, done](DialResult result) {
+    last_[peer] = {result.error.message};
     knocks_.erase(peer);
     done(std::move(result));
   });
@@ -43,6 +45,30 @@ void PeerDialer::dial_link(const LinkName& name, const std::function<void(uint32
       done(key.second, std::move(result));
     });
   }
+}
+
+PeerDialer::Missing PeerDialer::why_missing(int peer) const {
+  const auto& dials = peer < settings_.rank ? controls_ : knocks_;
+  const auto last = last_.find(peer);
+  Missing missing = last == last_.end() ? Missing{} : last->second;
+  const auto dial = dials.find(peer);
+  if (dial != dials.end() && (peer < settings_.rank || last == last_.end())) {
+    missing = {dial->second->words(), dial->second->accepted()};
+  }
+  if (peer < settings_.rank) return missing;
+  // Higher ranks dial this one.
+  return {fmt::format("rank {} ({}) at {} has not connected to rank {} at {}{}", peer, roster_->name(peer),
+                      addresses_of(peer), settings_.rank, addresses_of(settings_.rank),
+                      missing.why.empty() ? ", though its host answers" : " (" + missing.why + ")"),
+          false};
+}
+
+std::string PeerDialer::addresses_of(int rank) const {
+  std::string text;
+  for (const Endpoint& endpoint : roster_->card(rank).endpoints) {
+    text += (text.empty() ? "" : ", ") + to_string(endpoint);
+  }
+  return text;
 }
 
 void PeerDialer::forget_starts() {

@@ -42,6 +42,14 @@ class PeerDialer {
   // All connections of the link, within twice the handshake's time; `done` for each, with its index.
   void dial_link(const LinkName& name, const std::function<void(uint32_t index, DialResult)>& done);
 
+  // What has come of the dials to a neighbor that is not connected, with the addresses. accepted: it took the last
+  // connection, and has not answered.
+  struct Missing {
+    std::string why;
+    bool accepted = false;
+  };
+  Missing why_missing(int peer) const;
+
   void forget_knock(int peer) { knocks_.erase(peer); }
   void forget_starts();
   void forget_link(const LinkName& name);
@@ -51,11 +59,13 @@ class PeerDialer {
  private:
   Hello hello_to(int peer, Role role) const;
   DialOrder order_to(int peer, Deadline deadline) const;
+  std::string addresses_of(int rank) const;
 
   asio::io_context& io_;
   const Settings settings_;
   std::optional<Roster> roster_;
   std::map<int, std::unique_ptr<Dial>> controls_, knocks_;
+  std::map<int, Missing> last_;  // of those that have ended
   std::map<std::pair<LinkName, uint32_t>, std::unique_ptr<Dial>> links_;
 };
 

@@ -15,24 +15,36 @@ StartLogic::StartLogic(Settings settings) : settings_(std::move(settings)) {
 void StartLogic::connected(int peer) {
   if (missing_.erase(peer) == 0) return;
   live_.insert(peer);
+  unreached_.erase(peer);
   if (phase_ == Phase::kFailed) listeners_.push_back(peer);
   check_done();
 }
 
 void StartLogic::lost(Time now, int peer, const std::string& why) {
   const bool known = missing_.erase(peer) + live_.erase(peer) > 0;
+  unreached_.erase(peer);
   if (phase_ != Phase::kRunning || !known) return;
   if (const auto found = later_.find(peer); found != later_.end()) return fail(found->second);
   if (losses_.empty()) losses_due_ = now + settings_.grace_ms;
   losses_.emplace(peer, why);
 }
 
+void StartLogic::unreached(Time now, int peer, const std::string& why) {
+  if (missing_.count(peer) == 0) return;
+  if (phase_ != Phase::kRunning) return lost(now, peer, why);  // it cannot be told any more
+  if (live_.empty()) return lost(now, peer, why + "; or a firewall refuses the connection");
+  if (!unreached_.emplace(peer, Unreached{why, now + settings_.answer_ms}).second) return;
+  for (const int connected : live_) questions_.push_back({connected, peer, why});
+}
+
+void StartLogic::asked(int peer, int by, const std::string& why) {
+  if (peer != settings_.rank && live_.count(peer) == 0) return;
+  fail(parted_error({peer, by, settings_.rank, name(peer), name(by), why}));
+}
+
 void StartLogic::gave_up(int peer, const Error& error) {
   live_.erase(peer);
-  Error own = error;
-  own.ranks = start_culprits(settings_.rank, peer, error);
-  if (own.ranks == std::vector{peer}) own.message = fmt::format("{} gave up its start: {}", name(peer), error.message);
-  fail(own);
+  fail(heard_start_error(settings_.rank, peer, name(peer), error));
 }
 
 void StartLogic::failed_later(int peer, const Error& error) { later_.emplace(peer, error); }
@@ -42,6 +54,8 @@ void StartLogic::fail(const Error& error) {
   phase_ = Phase::kFailed;
   error_ = error;
   losses_.clear();
+  unreached_.clear();
+  questions_.clear();
   listeners_.assign(live_.begin(), live_.end());
 }
 
@@ -51,6 +65,11 @@ void StartLogic::fail_after(const Error& error) {
 }
 
 void StartLogic::tick(Time now) {
+  std::vector<std::pair<int, std::string>> dead;
+  for (const auto& [peer, unreached] : unreached_) {
+    if (unreached.due <= now) dead.emplace_back(peer, unreached.why);
+  }
+  for (const auto& [peer, why] : dead) lost(now, peer, why);
   if (losses_.empty() || now < losses_due_) return;
   Error error{ErrorCode::kPeerLost, "", {}};
   for (const auto& [peer, why] : losses_) {
@@ -63,8 +82,13 @@ void StartLogic::tick(Time now) {
 
 std::vector<int> StartLogic::take_listeners() { return std::exchange(listeners_, {}); }
 
+std::vector<StartLogic::Question> StartLogic::take_questions() { return std::exchange(questions_, {}); }
+
 std::optional<StartLogic::Time> StartLogic::next_time() const {
-  return losses_.empty() ? std::nullopt : std::optional(losses_due_);
+  std::optional<Time> next;
+  if (!losses_.empty()) next = losses_due_;
+  for (const auto& [peer, unreached] : unreached_) next = next ? std::min(*next, unreached.due) : unreached.due;
+  return next;
 }
 
 std::set<int> StartLogic::untold() const {
@@ -88,6 +112,28 @@ std::vector<int> start_culprits(int rank, int peer, const Error& error) {
   std::sort(culprits.begin(), culprits.end());
   if (culprits.empty()) culprits.push_back(peer);
   return culprits;
+}
+
+Error heard_start_error(int rank, int peer, const std::string& peer_name, const Error& error) {
+  Error own = error;
+  if (error.code == ErrorCode::kNetwork && error.ranks.size() > 1) return own;  // the two ends of a way
+  own.ranks = start_culprits(rank, peer, error);
+  if (own.ranks == std::vector{peer}) own.message = fmt::format("{} gave up its start: {}", peer_name, error.message);
+  const bool lives = std::find(error.ranks.begin(), error.ranks.end(), rank) != error.ranks.end();
+  if (error.code == ErrorCode::kPeerLost && lives) {
+    own.code = ErrorCode::kNetwork;
+    own.message += fmt::format("; rank {} lives: {}", rank, kReachAdvice);
+  }
+  return own;
+}
+
+Error parted_error(const Parted& parted) {
+  Error error{ErrorCode::kNetwork,
+              fmt::format("{} cannot connect to {}, which lives, as rank {} knows: {}; {}", parted.by_name,
+                          parted.peer_name, parted.witness, parted.why, kReachAdvice),
+              {parted.by, parted.peer}};
+  std::sort(error.ranks.begin(), error.ranks.end());
+  return error;
 }
 
 }  // namespace rondo

@@ -29,13 +29,20 @@ class StartLogic {
     // The end of a connection waits so long for a better reason, from those that know it: as a failed data link does
     // (ControlLogic). Deaths within it are reported together.
     Time grace_ms = 100;
+    // For the others to say that a rank lives at which nothing listens for this one: a round trip, on busy cores.
+    Time answer_ms = 200;
   };
   explicit StartLogic(Settings settings);
 
   // --- events
   void connected(int peer);
-  // Its connection ended, or nothing listens where it said that it would.
+  // Its connection ended.
   void lost(Time now, int peer, const std::string& why);
+  // Nothing listens where it said that it would, for as long as a death takes to be seen by those connected to it
+  // (dial.cc): they are asked first whether it lives, since a firewall may refuse in its place.
+  void unreached(Time now, int peer, const std::string& why);
+  // That is asked by another rank, `by`.
+  void asked(int peer, int by, const std::string& why);
   // Its start failed; so does this one, for the same reason.
   void gave_up(int peer, const Error& error);
   // It was past its start and failed then: what the end of its connection will mean.
@@ -48,6 +55,13 @@ class StartLogic {
 
   // Connected ranks that have to be sent error(), once each.
   std::vector<int> take_listeners();
+  // Connected ranks that have to be asked about a rank: asked() there.
+  struct Question {
+    int to = -1;
+    int about = -1;
+    std::string why;
+  };
+  std::vector<Question> take_questions();
   // When tick() is due; nullopt: nothing waits.
   std::optional<Time> next_time() const;
 
@@ -68,12 +82,32 @@ class StartLogic {
   std::set<int> missing_, live_;
   std::map<int, std::string> losses_;  // while running: who, and why
   Time losses_due_ = 0;
+  struct Unreached {
+    std::string why;
+    Time due = 0;  // when it is taken for dead
+  };
+  std::map<int, Unreached> unreached_;
   std::map<int, Error> later_;
   std::vector<int> listeners_;
+  std::vector<Question> questions_;
 };
 
 // Whom a failed start of `peer` with this error blames, in the eyes of `rank`: the ranks that it names, or, where it
 // names none but `rank` itself, `peer`.
 std::vector<int> start_culprits(int rank, int peer, const Error& error);
+// That error as `rank` reports it, blaming those.
+Error heard_start_error(int rank, int peer, const std::string& peer_name, const Error& error);
+
+// What to do about two ranks that do not reach each other.
+inline constexpr const char* kReachAdvice =
+    "every rank must be able to connect to every other: does a firewall stand between the two, or is an address wrong "
+    "(RONDO_PORT_RANGE limits the ports, RONDO_SOCKET_IFNAME chooses the interfaces)?";
+// One rank lives, and another finds nothing that listens there. Both with their names; witness: is connected to it.
+struct Parted {
+  int peer = -1, by = -1, witness = -1;
+  std::string peer_name, by_name;
+  std::string why;
+};
+Error parted_error(const Parted& parted);
 
 }  // namespace rondo

@@ -19,6 +19,7 @@
 #include "ring/base/hash.h"
 #include "ring/base/interrupt.h"
 #include "ring/base/log.h"
+#include "ring/base/process_starts.h"
 #include "ring/base/system_error.h"
 #include "transport/control/control_plane.h"
 #include "transport/control/status.h"
@@ -173,9 +174,11 @@ class ProcessFabric : public Fabric {
       give_up(control_->cause_of(caught()));
     }
     if (refusal) give_up(*refusal);
+    if (place_.world > 1) groups_joined.fetch_add(1);
   }
 
   ~ProcessFabric() override {
+    if (place_.world > 1) groups_joined.fetch_sub(1);
     if (forked()) {
       // The I/O thread is the parent's; so is what its connections say. The child's copies of the sockets were closed
       // when it was forked.
@@ -217,14 +220,18 @@ class ProcessFabric : public Fabric {
     if (island_) island_->close(id);  // lets go of what the others have said about it
   }
 
-  void made(uint64_t id) override { control().made(id); }
+  void made(uint64_t id) override {
+    control().made(id);
+    started_.store(true);
+  }
 
   bool leave(uint64_t id, uint64_t last_sequence) override {
     return control().leave(id, last_sequence, [this, id] { return streams_in_island(id); });
   }
 
   bool close(uint64_t id, uint64_t last_sequence, Clock::time_point deadline) override {
-    leave_by_.store(deadline);
+    // A start that has failed waits for no rank that is stopped longer than it takes to say why.
+    leave_by_.store(started_.load() ? deadline : std::min<Clock::time_point>(deadline, Clock::now() + kFarewell));
     const bool all = control().close(
         id, last_sequence, [this, id] { return streams_in_island(id); }, deadline);
     if (!all && wait_interrupted()) leave_by_.store(Clock::now());
@@ -473,6 +480,7 @@ class ProcessFabric : public Fabric {
   Topology topology_;
   // The deadline of the last communicator's destroy(), of which leaving is a part; none yet.
   std::atomic<Clock::time_point> leave_by_{};
+  std::atomic<bool> started_{false};    // a communicator was made
   std::shared_ptr<Sleepers> sleepers_;  // shared with the doorbells
   std::unique_ptr<ControlPlane> control_;
   std::unique_ptr<StatusServer> status_;  // null: nobody has asked. Served by the I/O thread of the control plane

@@ -11,6 +11,7 @@
 #include "ring/base/system_error.h"
 #include "transport/hello/handshake.h"
 #include "transport/tcp/asio_socket.h"
+#include "transport/tcp/socket.h"
 #include "transport/tcp/socket_options.h"
 
 namespace rondo {
@@ -43,6 +44,9 @@ class Dial::State : public std::enable_shared_from_this<Dial::State> {
     asio::post(io_, [self = shared_from_this()] { self->attempt(); });
   }
 
+  std::string words() const { return socket_ && limited_by_ != nullptr ? sentence(limited_by_) : words_; }
+  bool accepted() const { return accepted_; }
+
   void cancel() {
     done_ = nullptr;
     timer_.cancel();
@@ -53,6 +57,8 @@ class Dial::State : public std::enable_shared_from_this<Dial::State> {
   void attempt() {
     if (!done_) return;
     received_ = 0;
+    accepted_ = false;
+    from_.clear();
     attempted_ = Clock::now();
     const Endpoint& endpoint = order_.endpoints[next_ % order_.endpoints.size()];
     try {
@@ -64,6 +70,7 @@ class Dial::State : public std::enable_shared_from_this<Dial::State> {
           errno != EINPROGRESS && errno != EINTR) {
         return failed(errno);
       }
+      from_ = own_host(socket_->get());
     } catch (const Exception& failure) {
       return retry(failure.what(), Sign::kOther);
     }
@@ -78,6 +85,7 @@ class Dial::State : public std::enable_shared_from_this<Dial::State> {
 
   void connected() {
     if (const int number = socket_error(socket_->get()); number != 0) return failed(number);
+    accepted_ = true;
     if (!order_.hello) return finish({{socket_->detach()}, {}});
     handshake_.emplace(*order_.hello, order_.auth);
     std::string why;
@@ -121,6 +129,10 @@ class Dial::State : public std::enable_shared_from_this<Dial::State> {
   }
 
   void failed(int number) {
+    if (number == EADDRNOTAVAIL) {
+      return retry(fmt::format("{} (is a local port free? net.ipv4.ip_local_port_range)", std::strerror(number)),
+                   Sign::kNoPort);
+    }
     if (cause_of(number) != Cause::kRefused) {
       const bool none = number == ETIMEDOUT || number == EHOSTUNREACH || number == ENETUNREACH;
       return retry(std::strerror(number), number == ECONNREFUSED ? Sign::kRefused : none ? Sign::kNone : Sign::kOther);
@@ -129,7 +141,7 @@ class Dial::State : public std::enable_shared_from_this<Dial::State> {
     finish({{}, system_error(fmt::format("connecting to {} at {}", order_.peer, where()), number)});
   }
 
-  enum class Sign { kNone, kRefused, kOther };  // of life, of the peer
+  enum class Sign { kNone, kRefused, kNoPort, kOther };  // of life, of the peer; kNoPort: this host's fault
   void retry(const std::string& why, Sign sign) {
     socket_.reset();
     timer_.cancel();
@@ -137,9 +149,13 @@ class Dial::State : public std::enable_shared_from_this<Dial::State> {
     const auto now = Clock::now();
     refused_since_ = sign == Sign::kRefused ? std::min(refused_since_, now) : Clock::time_point::max();
     silent_since_ = sign == Sign::kNone ? std::min(silent_since_, attempted_) : Clock::time_point::max();
-    const std::string message = fmt::format("connecting to {} at {}: {}", order_.peer, where(), why);
+    portless_since_ = sign == Sign::kNoPort ? std::min(portless_since_, now) : Clock::time_point::max();
+    const std::string message = words_ = sentence(why);
     if (refused_since_ != Clock::time_point::max() && now - refused_since_ >= kRefusalPatience) {
       return finish({{}, {ErrorCode::kPeerLost, message, {}}});
+    }
+    if (sign == Sign::kNoPort && now - portless_since_ >= order_.attempt) {
+      return finish({{}, {ErrorCode::kSystem, message, {}}});
     }
     if (sign == Sign::kNone && now - silent_since_ >= silence()) {
       return finish(
@@ -167,6 +183,7 @@ class Dial::State : public std::enable_shared_from_this<Dial::State> {
   }
 
   void limit(Clock::time_point when, const char* why, Sign sign) {
+    limited_by_ = why;
     timer_.expires_at(when);
     // A timer that has run out just before it was set anew calls its handler without an error.
     timer_.async_wait([self = shared_from_this(), why, sign, stage = ++stage_](asio::error_code failure) {
@@ -180,6 +197,10 @@ class Dial::State : public std::enable_shared_from_this<Dial::State> {
     if (auto done = std::exchange(done_, nullptr)) done(std::move(result));
   }
 
+  std::string sentence(const std::string& why) const {
+    return fmt::format("connecting to {} at {}{}{}: {}", order_.peer, where(), from_.empty() ? "" : " from ", from_,
+                       why);
+  }
   std::string where() const { return to_string(order_.endpoints[next_ % order_.endpoints.size()]); }
 
   asio::io_context& io_;
@@ -190,12 +211,17 @@ class Dial::State : public std::enable_shared_from_this<Dial::State> {
   std::optional<DialerHandshake> handshake_;  // of this attempt
   std::array<char, kAnswerBytes> bytes_{};
   size_t received_ = 0;
+  bool accepted_ = false;  // this attempt
+  std::string from_;       // its own address
+  std::string words_;      // of the last attempt that has ended
+  const char* limited_by_ = nullptr;
   size_t next_ = 0;     // endpoint
   uint64_t stage_ = 0;  // counts what the timer limits
   milliseconds pause_ = kFirstPause;
   Clock::time_point attempted_{};
   Clock::time_point refused_since_ = Clock::time_point::max();
   Clock::time_point silent_since_ = Clock::time_point::max();
+  Clock::time_point portless_since_ = Clock::time_point::max();
 };
 
 Dial::Dial(asio::io_context& io, DialOrder order, std::function<void(DialResult)> done)
@@ -203,5 +229,7 @@ Dial::Dial(asio::io_context& io, DialOrder order, std::function<void(DialResult)
   state_->start();
 }
 Dial::~Dial() { state_->cancel(); }
+std::string Dial::words() const { return state_->words(); }
+bool Dial::accepted() const { return state_->accepted(); }
 
 }  // namespace rondo

@@ -45,6 +45,11 @@ class Dial {
   // `done` is called once, unless the Dial is destroyed before.
   Dial(asio::io_context& io, DialOrder order, std::function<void(DialResult)> done);
   ~Dial();
+  // "connecting to rank 3 (host b, pid 17) at 10.0.0.3:4000 from 10.0.0.1: no answer to the connection attempt": how
+  // the attempt under way stands, else how the last one ended.
+  std::string words() const;
+  // The attempt under way has been accepted.
+  bool accepted() const;
   Dial(const Dial&) = delete;
   Dial& operator=(const Dial&) = delete;
 

@@ -285,8 +285,9 @@ class Reception::State : public std::enable_shared_from_this<Reception::State> {
 
   void refuse(Guest& guest, const Answer& answer) {
     if (answer.code == AnswerCode::kAuthFailed) {
-      complain(
-          fmt::format("refused a connection that does not know this job's secret ({})", settings_.auth.secret_name()));
+      complain(fmt::format("refused a connection from {} that does not know this job's secret ({})", guest.address,
+                           settings_.auth.secret_name()));
+      if (settings_.on_wrong_secret) settings_.on_wrong_secret(guest.address);
     } else if (answer.code == AnswerCode::kForbidden) {  // a rank of this job, which reports it if it matters there
       settings_.logger.info(fmt::format("refused a connection of rank {}: {}", guest.hello->rank, answer.text));
     } else {

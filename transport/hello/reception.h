@@ -36,7 +36,8 @@ class Reception {
     size_t max_known = 1024;  // whose hello was that of a process that knows the secret
     Logger logger;
     Authenticator auth;
-    uint8_t ciphers = 0;  // own_ciphers() where connections are to be sealed
+    std::function<void(const std::string& from)> on_wrong_secret;  // told of each that is refused; may be empty
+    uint8_t ciphers = 0;                                           // own_ciphers() where connections are to be sealed
   };
   // What to answer to a process that knows the secret; nullopt: not known yet, ask again after reconsider().
   using Judge = std::function<std::optional<Answer>(const Hello&)>;

@@ -196,14 +196,14 @@ std::string loopback_address() {
 
 std::string describe_interfaces() { return describe(list_interfaces()); }
 
-bool is_loopback_host(const std::string& host) {
-  const std::vector<SocketAddress> found = resolve(host, 0);
+bool is_loopback_host(const std::string& host, Store::Deadline deadline) {
+  const std::vector<SocketAddress> found = resolve(host, 0, deadline);
   return std::all_of(found.begin(), found.end(), [](const SocketAddress& one) { return one.is_loopback(); });
 }
 
-bool names_this_machine(const std::string& host) {
+bool names_this_machine(const std::string& host, Store::Deadline deadline) {
   const std::vector<Interface> interfaces = list_interfaces();
-  for (const SocketAddress& address : resolve(host, 0)) {
+  for (const SocketAddress& address : resolve(host, 0, deadline)) {
     if (address.is_loopback()) return true;
     for (const Interface& i : interfaces) {
       if (i.address.host() == address.host()) return true;

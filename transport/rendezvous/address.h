@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "rondo/config.h"
+#include "rondo/store.h"
 #include "transport/rendezvous/launch.h"
 
 namespace rondo {
@@ -21,9 +22,9 @@ std::string reachable_address(const Config& config);
 // 127.0.0.1, or ::1 on a machine with IPv6 only. Throws Exception(kBootstrap) where loopback is down.
 std::string loopback_address();
 // The name or number is that of one of this machine's interfaces. Throws Exception(kNetwork) for an unknown name.
-bool names_this_machine(const std::string& host);
+bool names_this_machine(const std::string& host, Store::Deadline deadline = Store::Deadline::max());
 // All of its addresses are loopback's. Throws as names_this_machine.
-bool is_loopback_host(const std::string& host);
+bool is_loopback_host(const std::string& host, Store::Deadline deadline = Store::Deadline::max());
 
 // "lo 127.0.0.1, eth0 10.0.0.5": the addresses of the interfaces that are up. Throws Exception(kBootstrap).
 std::string describe_interfaces();

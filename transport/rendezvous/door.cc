@@ -96,11 +96,11 @@ StreamStore::Options client_of(const Launch& launch, const Config& config) {
   const std::vector<RendezvousUrl> urls = door_addresses(launch.newcomers);
   StreamStore::Options options = client_options(urls.front(), launch, config);
   options.name = launch.newcomers;
-  options.addresses = [urls] {
+  options.addresses = [urls](Store::Deadline deadline) {
     std::vector<SocketAddress> all;
     for (const RendezvousUrl& url : urls) {
       try {
-        for (SocketAddress& address : addresses_of(url)) all.push_back(std::move(address));
+        for (SocketAddress& address : addresses_of(url, deadline)) all.push_back(std::move(address));
       } catch (const Exception& unknown) {
         if (unknown.code() != ErrorCode::kNetwork) throw;
       }

@@ -45,6 +45,8 @@ class ServedStore : public StreamStore {
   StoreServer server_;
 };
 
+constexpr const char* kEverywhere = "0.0.0.0";
+
 std::string port_advice(const Launch& launch) {
   if (launch.launcher == "torchrun") {
     return "Under torchrun the port is MASTER_PORT + 1, since torchrun's own store has MASTER_PORT; set "
@@ -85,9 +87,17 @@ bool stays_on_loopback(const RendezvousUrl& url, const Launch& launch, const Con
   return url.kind == Kind::kTcp && hosts_unknown(launch) && exposure_of(config, launch.secret) == Exposure::kLoopback;
 }
 
-std::string serving_host(const RendezvousUrl& url, const Launch& launch, const Config& config) {
+// A name that leads to loopback on this host (/etc/hosts), and elsewhere on the others.
+bool names_loopback(const RendezvousUrl& url, Store::Deadline deadline) {
+  return url.kind == Kind::kTcp && !is_number(url.host) && is_loopback_host(url.host, deadline);
+}
+
+std::string serving_host(const RendezvousUrl& url, const Launch& launch, const Config& config,
+                         Store::Deadline deadline) {
   try {
-    if (stays_on_loopback(url, launch, config) && names_this_machine(url.host)) return loopback_address();
+    if (stays_on_loopback(url, launch, config) && names_this_machine(url.host, deadline)) return loopback_address();
+    const bool others = !launch.one_host && exposure_of(config, launch.secret) == Exposure::kNetwork;
+    if (others && names_loopback(url, deadline)) return kEverywhere;
   } catch (const Exception& e) {
     if (e.code() != ErrorCode::kNetwork) throw;  // a name that nobody knows: listen_tcp says so
   }
@@ -96,11 +106,11 @@ std::string serving_host(const RendezvousUrl& url, const Launch& launch, const C
 
 // Without a permission to listen beyond loopback rank 0 serves there only, or, where there are known to be several
 // hosts, not at all: a rank that would wait for it in vain says why.
-void refuse_other_host(const RendezvousUrl& url, const Launch& launch, const Config& config) {
+void refuse_other_host(const RendezvousUrl& url, const Launch& launch, const Config& config, Store::Deadline deadline) {
   if (url.kind != Kind::kTcp || launch.one_host || exposure_of(config, launch.secret) != Exposure::kLoopback) return;
   const bool unknown = hosts_unknown(launch);
   try {
-    if (unknown ? names_this_machine(url.host) : is_loopback_host(url.host)) return;
+    if (unknown ? names_this_machine(url.host, deadline) : is_loopback_host(url.host, deadline)) return;
   } catch (const Exception& e) {
     if (e.code() == ErrorCode::kNetwork) return;  // it may become known while the job starts
     throw;
@@ -135,18 +145,31 @@ std::string name_of(const RendezvousUrl& url) {
   return tcp_url(url.host, url.port);
 }
 
+// For a message.
+bool names_loopback_now(const RendezvousUrl& url) {
+  try {
+    return names_loopback(url, std::chrono::steady_clock::now() + std::chrono::milliseconds(100));
+  } catch (const Exception&) {
+    return false;
+  }
+}
+
 std::shared_ptr<Store> reach(const RendezvousUrl& url, const Launch& launch, const Config& config,
                              Store::Deadline deadline) {
-  refuse_other_host(url, launch, config);
+  refuse_other_host(url, launch, config, deadline);
   auto store = std::make_shared<StreamStore>(client_options(url, launch, config));
   try {
     store->connect(deadline);
   } catch (const Exception& e) {
     if (e.code() != ErrorCode::kTimeout || url.kind == Kind::kUnique) throw;
+    const bool here = !launch.one_host && names_loopback_now(url);
     throw Exception(Error{ErrorCode::kBootstrap,
                           fmt::format("rank 0 is missing: {}. Is rank 0 running, and does every rank have the same "
-                                      "MASTER_ADDR and MASTER_PORT?",
-                                      e.what()),
+                                      "MASTER_ADDR and MASTER_PORT?{}",
+                                      e.what(),
+                                      here ? " That name leads to this host here: if rank 0 is on another one, "
+                                             "MASTER_ADDR must be its address"
+                                           : ""),
                           {0}});
   }
   return store;
@@ -198,12 +221,12 @@ std::shared_ptr<Store> meet_by_pmix(const Launch& launch, const Config& config, 
 
 }  // namespace
 
-std::vector<SocketAddress> addresses_of(const RendezvousUrl& url) {
+std::vector<SocketAddress> addresses_of(const RendezvousUrl& url, Store::Deadline deadline) {
   if (url.kind == Kind::kUnix) return {unix_address(url.path)};
   uint16_t port = url.port_file.empty() ? url.port : published_port(url.port_file);
   if (port == 0) return {};
-  std::vector<SocketAddress> addresses = resolve(url.host, port);
-  if (url.kind == Kind::kTcp && names_this_machine(url.host)) {  // where rank 0 serves without a permission
+  std::vector<SocketAddress> addresses = resolve(url.host, port, deadline);
+  if (url.kind == Kind::kTcp && names_this_machine(url.host, deadline)) {  // where rank 0 serves without a permission
     for (const SocketAddress& loopback : resolve(loopback_address(), port)) addresses.push_back(loopback);
   }
   return addresses;
@@ -211,7 +234,7 @@ std::vector<SocketAddress> addresses_of(const RendezvousUrl& url) {
 
 StreamStore::Options client_options(const RendezvousUrl& url, const Launch& launch, const Config& config) {
   StreamStore::Options options;
-  options.addresses = [url] { return addresses_of(url); };
+  options.addresses = [url](Store::Deadline deadline) { return addresses_of(url, deadline); };
   options.name = name_of(url);
   options.job_id = url.kind == Kind::kUnique ? kUniqueJobId : launch.job_id;
   options.auth = Authenticator(launch.secret);
@@ -227,7 +250,7 @@ StoreServer::Options server_options(const RendezvousUrl& url, const Launch& laun
   StoreServer::Options server;
   server.listener = url.kind == Kind::kUnix
                         ? listen_unix(url.path, deadline)
-                        : listen_tcp(serving_host(url, launch, config), url.port, port_advice(launch),
+                        : listen_tcp(serving_host(url, launch, config, deadline), url.port, port_advice(launch),
                                      exposure_of(config, launch.secret), deadline);
   server.job_id = launch.job_id;
   server.auth = Authenticator(launch.secret);
@@ -257,7 +280,7 @@ std::shared_ptr<Store> serve_store(const RendezvousUrl& url, const Launch& launc
   client.name = address.text();
   // A wildcard address cannot be connected to everywhere; the same port on loopback can.
   if (address.is_any()) address = resolve(address.family() == AF_INET ? "127.0.0.1" : "::1", port).front();
-  client.addresses = [address] { return std::vector<SocketAddress>{address}; };
+  client.addresses = [address](Store::Deadline) { return std::vector<SocketAddress>{address}; };
   auto store = std::make_shared<ServedStore>(std::move(server), std::move(client));
   store->connect(deadline);
   if (!url.port_file.empty()) publish_port(url.port_file, port);

@@ -16,6 +16,7 @@
 #include "ring/base/check.h"
 #include "rondo/error.h"
 #include "transport/rendezvous/address.h"
+#include "transport/store/store_server.h"
 #include "transport/store/stream_store.h"
 
 namespace rondo {
@@ -242,6 +243,19 @@ class RosterExchange {
     }
   }
 
+  // For the error of those that have waited in vain.
+  std::string refused_meanwhile() {
+    std::string text = refusal();
+    if (!text.empty()) return text;
+    try {
+      const auto from = store_.try_get(StoreServer::kWrongSecretKey, Clock::now() + kGrace);
+      if (from) text = fmt::format("a process at {} was refused, since it has another secret than this job", *from);
+    } catch (const Exception&) {
+      // As above.
+    }
+    return text;
+  }
+
   // --- rank 0
 
   void collect() {
@@ -260,7 +274,7 @@ class RosterExchange {
       }
       if (const auto verdict = store_.try_get(keys_.verdict(), deadline_ + kGrace)) {
         await_told(present(missing));
-        heed(*verdict, refusal());
+        heed(*verdict, refused_meanwhile());
       }
       if (missing.empty()) break;
       Clock::time_point now = Clock::now();
@@ -316,7 +330,7 @@ class RosterExchange {
   }
 
   void fail(const std::vector<int>& missing) {
-    const std::string refused = refusal();
+    const std::string refused = refused_meanwhile();
     tell("failed " + text_of(missing), present(missing));
     throw_missing(missing, refused);
   }
@@ -373,7 +387,7 @@ class RosterExchange {
   std::vector<std::string> fetch() {
     std::string verdict = wait_for(keys_.verdict());
     if (verdict.rfind("complete ", 0) != 0) {
-      const std::string refused = refusal();  // rank 0, who may serve it, goes when all have acknowledged
+      const std::string refused = refused_meanwhile();  // rank 0, who may serve it, goes when all have acknowledged
       acknowledge();
       heed(verdict, refused);
     }
@@ -387,12 +401,27 @@ class RosterExchange {
     }
     if (rank_ == 0) return cards_;
     std::string table;
-    for (int part = 0; part < parts; ++part) table += store_.get(keys_.part(static_cast<size_t>(part)), deadline_);
+    for (int part = 0; part < parts; ++part) table += get_part(static_cast<size_t>(part));
     ByteReader in(table);
     std::vector<std::string> cards;
     for (int r = 0; r < world_; ++r) cards.emplace_back(in.text(kMaxCardBytes));
     if (!in.done()) throw Exception(ErrorCode::kProtocol, "rank 0's table of ranks is malformed");
     return cards;
+  }
+
+  // The first value beyond a few bytes that comes from rank 0.
+  std::string get_part(size_t part) {
+    try {
+      return store_.get(keys_.part(part), deadline_);
+    } catch (const Exception& late) {
+      if (late.code() != ErrorCode::kTimeout) throw;
+      throw Exception(
+          Error{ErrorCode::kNetwork,
+                fmt::format("rank 0's short answers have come to rank {}, and its table of ranks has not: do "
+                            "large packets vanish between the two (the MTU)? {}",
+                            rank_, late.what()),
+                {0, rank_}});
+    }
   }
 
   [[noreturn]] void heed(const std::string& verdict, const std::string& refused) {
@@ -423,7 +452,7 @@ class RosterExchange {
         continue;
       }
       if (Clock::now() >= deadline_) {
-        const std::string refused = refusal();
+        const std::string refused = refused_meanwhile();
         give_up(missing);
         throw_missing(missing, refused);
       }

@@ -17,7 +17,7 @@ namespace rondo {
 // Stores at tcp:// and unix:// addresses: what open_store() and the Door are made of.
 
 // Where such a store may be reached; empty: its port is not published yet.
-std::vector<SocketAddress> addresses_of(const RendezvousUrl& url);
+std::vector<SocketAddress> addresses_of(const RendezvousUrl& url, Store::Deadline deadline);
 StreamStore::Options client_options(const RendezvousUrl& url, const Launch& launch, const Config& config);
 // Listens. Without a last key. Throws Exception: kBootstrap, kInvalid.
 StoreServer::Options server_options(const RendezvousUrl& url, const Launch& launch, const Config& config,

@@ -124,6 +124,7 @@ class StoreServer::Loop {
     settings.max_pending = std::clamp<size_t>(free_descriptors() / 4, 8, kMaxStrangers);
     settings.logger = options_.log;
     settings.auth = options_.auth;
+    settings.on_wrong_secret = [this](const std::string& from) { map_.put(std::string(kWrongSecretKey), from); };
     return settings;
   }
 

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "ring/base/log.h"
@@ -16,6 +17,8 @@ namespace rondo {
 // with the world.
 class StoreServer {
  public:
+  // Where the last client came from that was refused, since it does not know the secret: the server puts it there.
+  static constexpr std::string_view kWrongSecretKey = "wrong-secret";
   // Connections that have not said hello yet. A hello follows its connection within a round trip, so that an honest
   // client is the oldest of 256 only under a flood, and it tries again.
   static constexpr size_t kMaxStrangers = 256;

@@ -124,7 +124,7 @@ void StreamStore::connect(Deadline deadline) {
 bool StreamStore::try_connect(Deadline deadline, std::string* why) {
   std::vector<SocketAddress> addresses;
   try {
-    addresses = options_.addresses();
+    addresses = options_.addresses(deadline);
   } catch (const Exception& e) {
     if (e.code() != ErrorCode::kNetwork) throw;
     *why = e.what();  // names may become known while the job starts

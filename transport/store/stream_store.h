@@ -22,7 +22,7 @@ class StreamStore : public Store {
   struct Options {
     // Where to try, asked anew before every attempt: a host's addresses, or a port that has yet to be published.
     // Empty: nothing known yet.
-    std::function<std::vector<SocketAddress>()> addresses;
+    std::function<std::vector<SocketAddress>(Deadline)> addresses;
     std::string name;  // for messages: "tcp://host:29500"
     std::string job_id;
     Authenticator auth;

@@ -176,7 +176,7 @@ Listener listen_tcp(const std::string& host, uint16_t port, const std::string& a
                     Store::Deadline deadline) {
   std::vector<SocketAddress> addresses;
   try {
-    addresses = resolve(host, port);
+    addresses = resolve(host, port, deadline);
   } catch (const Exception& e) {
     fail(e.what());
   }

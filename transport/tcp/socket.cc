@@ -12,10 +12,13 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <future>
 #include <memory>
+#include <utility>
 
 #include "ring/base/interrupt.h"
 #include "ring/base/json_text.h"
+#include "ring/base/own_thread.h"
 #include "rondo/error.h"
 
 namespace rondo {
@@ -46,6 +49,48 @@ ucred credentials(int socket) {
   socklen_t size = sizeof peer;
   if (::getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &peer, &size) != 0) peer.pid = -1;
   return peer;
+}
+
+struct FoundAddresses {
+  std::vector<SocketAddress> addresses;
+  int failure = 0;  // getaddrinfo()'s
+  std::string why;
+};
+
+FoundAddresses look_up(const std::string& host, int flags) {
+  addrinfo hints{};
+  hints.ai_socktype = SOCK_STREAM;
+  hints.ai_flags = flags;
+  addrinfo* list = nullptr;
+  FoundAddresses found;
+  found.failure = ::getaddrinfo(host.c_str(), nullptr, &hints, &list);
+  if (found.failure != 0) {
+    found.why = found.failure == EAI_SYSTEM ? std::strerror(errno) : ::gai_strerror(found.failure);
+    return found;
+  }
+  std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)> owner(list, ::freeaddrinfo);
+  for (const addrinfo* a = list; a != nullptr; a = a->ai_next) {
+    if (a->ai_family != AF_INET && a->ai_family != AF_INET6) continue;
+    SocketAddress address;
+    std::memcpy(&address.storage, a->ai_addr, a->ai_addrlen);
+    address.size = a->ai_addrlen;
+    found.addresses.push_back(address);
+  }
+  return found;
+}
+
+// The resolver takes as long as it likes, so a thread of its own asks, and is left behind at the deadline.
+FoundAddresses look_up_name(const std::string& host, Store::Deadline deadline) {
+  const auto answer = std::make_shared<std::promise<FoundAddresses>>();  // shared with the thread
+  std::future<FoundAddresses> found = answer->get_future();
+  start_own_thread("rondo-resolve", [answer, host] { answer->set_value(look_up(host, 0)); }).detach();
+  while (true) {
+    const auto now = std::chrono::steady_clock::now();
+    const auto until = std::min<Store::Deadline>(deadline, now + kBetweenInterruptQuestions);
+    if (found.wait_until(until) == std::future_status::ready) return found.get();
+    end_wait_if_interrupted();
+    if (until == deadline) return {{}, 0, "no name server has answered by the deadline"};
+  }
 }
 
 }  // namespace
@@ -98,28 +143,17 @@ std::string SocketAddress::text() const {
   return fmt::format("tcp://{}:{}", host(), port());
 }
 
-std::vector<SocketAddress> resolve(const std::string& host, uint16_t port) {
-  addrinfo hints{};
-  hints.ai_socktype = SOCK_STREAM;
-  addrinfo* found = nullptr;
-  int failure = ::getaddrinfo(host.c_str(), nullptr, &hints, &found);
-  if (failure != 0) {
-    throw Exception(ErrorCode::kNetwork,
-                    fmt::format("cannot resolve the host {}: {}", json_text(host),
-                                failure == EAI_SYSTEM ? std::strerror(errno) : ::gai_strerror(failure)));
+std::vector<SocketAddress> resolve(const std::string& host, uint16_t port, Store::Deadline deadline) {
+  FoundAddresses found = look_up(host, AI_NUMERICHOST);
+  if (found.failure == EAI_NONAME) found = look_up_name(host, deadline);
+  if (!found.why.empty()) {
+    throw Exception(ErrorCode::kNetwork, fmt::format("cannot resolve the host {}: {}", json_text(host), found.why));
   }
-  std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)> owner(found, ::freeaddrinfo);
-  std::vector<SocketAddress> addresses;
-  for (const addrinfo* a = found; a != nullptr; a = a->ai_next) {
-    if (a->ai_family != AF_INET && a->ai_family != AF_INET6) continue;
-    SocketAddress address;
-    std::memcpy(&address.storage, a->ai_addr, a->ai_addrlen);
-    address.size = a->ai_addrlen;
-    address.set_port(port);
-    addresses.push_back(address);
-  }
-  return addresses;
+  for (SocketAddress& address : found.addresses) address.set_port(port);
+  return std::move(found.addresses);
 }
+
+bool is_number(const std::string& host) { return look_up(host, AI_NUMERICHOST).failure == 0; }
 
 SocketAddress unix_address(const std::string& path) {
   SocketAddress address;
@@ -146,6 +180,12 @@ bool wait_ready(int fd, short events, Store::Deadline deadline) {
     if (n < 0 && errno != EINTR) return true;  // the following call reports what is wrong
     if (n == 0 && left <= 0ms) return false;
   }
+}
+
+std::string own_host(int socket) {
+  SocketAddress address;
+  address.size = sizeof(sockaddr_storage);
+  return ::getsockname(socket, address.get(), &address.size) == 0 ? address.host() : "";
 }
 
 std::string peer_host(int socket) {

@@ -33,9 +33,12 @@ struct SocketAddress {
   std::string text() const;
 };
 
-// All addresses of a host name or number. Throws Exception(kNetwork) with the resolver's reason. Asks the system's
-// resolver, which has time limits of its own (resolv.conf); numbers do not block.
-std::vector<SocketAddress> resolve(const std::string& host, uint16_t port);
+// All addresses of a host name or number; numbers do not block. Throws Exception(kNetwork) with the resolver's reason,
+// or at the deadline, whatever the time limits of the system's resolver are; kInterrupted.
+std::vector<SocketAddress> resolve(const std::string& host, uint16_t port,
+                                   Store::Deadline deadline = Store::Deadline::max());
+// It is an address in figures, and no name.
+bool is_number(const std::string& host);
 // Throws Exception(kInvalid) if the path does not fit a socket address (107 bytes).
 SocketAddress unix_address(const std::string& path);
 
@@ -43,6 +46,8 @@ SocketAddress unix_address(const std::string& path);
 // program ends the wait.
 bool wait_ready(int fd, short events, Store::Deadline deadline);
 
+// The address that a socket is bound to, as SocketAddress::host(); "" if none.
+std::string own_host(int socket);
 // Where the other end of a connection is, as SocketAddress::host(); "a local process" of a unix socket, "an unknown
 // address" once the connection is gone.
 std::string peer_host(int socket);
