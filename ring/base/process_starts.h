@@ -4,8 +4,8 @@
 
 namespace rondo {
 
-// Of this process, which may join again while it has a group: that is a second group, for all ranks. Where only some
-// make the call both sides wait in vain, and are told so.
+// This process may join again while it has a group: that is a second group, for all ranks. Where only some of them make
+// the call both sides wait in vain, and are told so by these.
 
 inline std::atomic<int> starts_under_way{0};  // join() has not returned
 inline std::atomic<int> groups_joined{0};     // and not left, of several processes

@@ -136,7 +136,7 @@ TEST_CASE("a group that is made without a wait, in another order on each rank, a
               left.push_back(std::move(made[group.rank() == 0 ? kSeries - 1 - i : i].first));
             std::erase_if(left, [](Communicator& one) { return one.try_destroy(); });
           }
-          // Of groups that nobody waited for some are left before others have made them.
+          // Nobody waits for these, and some are left before others have made them.
           for (int turn = 0; turn < kTurns; ++turn) left.push_back(group.new_group_async(all, 7).first);
           auto [alone, opened] = group.new_group_async(own, 7);
           expect(!opened.valid(), "there is nothing to wait for");

@@ -36,7 +36,7 @@ class Worker : public std::enable_shared_from_this<Worker> {
   // The thread ends, or has ended.
   bool stopping() const { return stopping_.load(); }
 
-  // Of the deadlines of what flows do.
+  // The deadlines of what flows do go by it.
   RunningClock& clock() { return clock_; }
 
   // --- by flows, any thread; none blocks

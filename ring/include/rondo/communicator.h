@@ -211,9 +211,9 @@ class RONDO_EXPORT Communicator : public NamedCalls<Communicator> {
   // Called by the members only, by all of them in the same order. ranks: of this communicator, without duplicates; they
   // become 0, 1, ... in the order given. kInvalid: this rank is not among them.
   Communicator new_group(std::span<const int> ranks);
-  // As new_group(), without a wait: the Work ends when all members have called it, until then the communicator is only
-  // to be destroyed. Calls of other series, and new_group(), may come in another order. The Work is empty where this
-  // rank is the only member. series: below 2^64-1.
+  // Makes the group of new_group() without a wait: the Work ends when all members have called it. Calls may be made in
+  // the new group at once, and end after that. Calls of other series, and new_group(), may come in another order. The
+  // Work is empty where this rank is the only member. series: below 2^64-1.
   std::pair<Communicator, Work> new_group_async(std::span<const int> ranks, uint64_t series);
   // The same ranks once more: calls, messages and failures of the one are none of the other. Called by all of them, in
   // the same order.
@@ -262,7 +262,7 @@ class RONDO_EXPORT Communicator : public NamedCalls<Communicator> {
   // Tells the others that this rank leaves, which is no failure to them, and waits until they have done so, at most
   // Config::destroy_timeout_ms. Pending operations fail with kClosed. A second call does nothing.
   void destroy();
-  // As destroy(), without a wait. False: others have not left yet; call it again, or destroy(), whose time counts from
+  // Destroys without a wait. False: others have not left yet; call it again, or destroy(), whose time counts from
   // the first of these calls. With GPU memory attached it waits for what is under way in streams.
   bool try_destroy();
 
