@@ -265,7 +265,7 @@ int MPI_Intercomm_merge(MPI_Comm intercomm, int high, MPI_Comm* newintracomm) {
     made->members = own_first ? of.members : of.remote;
     const std::vector<int>& behind = own_first ? of.remote : of.members;
     made->members.insert(made->members.end(), behind.begin(), behind.end());
-    made->engine = std::make_shared<rondo::Communicator>(of.engine->new_group(order));
+    made->engine = engine_of(of.engine->new_group(order));
     made->rank = made->engine->rank();
     made->handler = of.handler;
     *newintracomm = publish(made);

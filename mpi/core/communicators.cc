@@ -9,17 +9,16 @@
 namespace rondo_mpi {
 namespace {
 
-// The last request of a communicator that was freed may end on a thread of the engine, where destroy() may not wait.
-std::shared_ptr<rondo::Communicator> engine_of(rondo::Communicator made) {
-  return {new rondo::Communicator(std::move(made)),
-          [](rondo::Communicator* over) { world().leaving.add(std::unique_ptr<rondo::Communicator>(over)); }};
-}
-
 int index_of(const std::vector<int>& ranks, int rank) {
   return static_cast<int>(std::find(ranks.begin(), ranks.end(), rank) - ranks.begin());
 }
 
 }  // namespace
+
+std::shared_ptr<rondo::Communicator> engine_of(rondo::Communicator made) {
+  return {new rondo::Communicator(std::move(made)),
+          [](rondo::Communicator* over) { world().leaving.add(std::unique_ptr<rondo::Communicator>(over)); }};
+}
 
 std::shared_ptr<Comm> subset(Comm& parent, const std::vector<int>& ranks) {
   auto made = std::make_shared<Comm>();

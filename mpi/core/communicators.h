@@ -10,6 +10,9 @@
 
 namespace rondo_mpi {
 
+// The engine's communicator for a Comm: its last user says goodbye and waits for nobody (Leaving). The last request of
+// one that was freed may end on a thread of the engine, where destroy() may not wait.
+std::shared_ptr<rondo::Communicator> engine_of(rondo::Communicator made);
 // Makes communicators of an existing one's ranks, called by the members of the new one. `ranks`: of `parent`'s group.
 std::shared_ptr<Comm> subset(Comm& parent, const std::vector<int>& ranks);
 // An intercommunicator of `local` and the ranks `remote` of the world. Called by the members of both groups.

@@ -24,6 +24,23 @@ static void frees(void) {
   for (int i = 0; rank != 0 && i < kMany; ++i) MPI_Comm_free(&made[i]);
 }
 
+/* Also of what was merged of two groups. */
+static void frees_of_groups(void) {
+  MPI_Comm half, inter, merged;
+  double began;
+  if (size == 1) return;
+  MPI_Comm_split(MPI_COMM_WORLD, rank % 2, rank, &half);
+  MPI_Intercomm_create(half, 0, MPI_COMM_WORLD, 1 - rank % 2, 5, &inter);
+  MPI_Intercomm_merge(inter, rank % 2, &merged);
+  began = MPI_Wtime();
+  if (rank != 0) MPI_Barrier(MPI_COMM_WORLD);
+  MPI_Comm_free(&merged);
+  MPI_Comm_free(&inter);
+  MPI_Comm_free(&half);
+  if (rank == 0) MPI_Barrier(MPI_COMM_WORLD);
+  CHECK(MPI_Wtime() - began < 4);
+}
+
 static MPI_Comm own[kThreads];
 static void* churn(void* of) {
   for (int i = 0; i < kTimes; ++i) {
@@ -270,6 +287,7 @@ int main(int argc, char** argv) {
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);
   MPI_Comm_size(MPI_COMM_WORLD, &size);
   frees();
+  frees_of_groups();
   frees_by_threads();
   idups();
   flushes();
