@@ -54,7 +54,8 @@ size_t Leaving::count() {
   return communicators_.size();
 }
 
-// One that cannot say its goodbye yet is in nobody's way.
+// All in turn: while this rank waited for one in destroy(), another rank might wait there for the goodbye of another,
+// which this rank cannot say before the opening of that one is over.
 void Leaving::wait(std::chrono::milliseconds limit) {
   const auto until = std::chrono::steady_clock::now() + limit;
   while (count() > 0 && std::chrono::steady_clock::now() < until) {

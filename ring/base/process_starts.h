@@ -4,8 +4,8 @@
 
 namespace rondo {
 
-// This process may join again while it has a group: that is a second group, for all ranks. Where only some of them make
-// the call both sides wait in vain, and are told so by these.
+// Counts of this process, for errors alone: a second join() is a second group, for all ranks. Where only some ranks
+// make it both sides wait in vain, and these tell that this is why.
 
 inline std::atomic<int> starts_under_way{0};  // join() has not returned
 inline std::atomic<int> groups_joined{0};     // and not left, of several processes

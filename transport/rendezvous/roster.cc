@@ -251,7 +251,7 @@ class RosterExchange {
       const auto from = store_.try_get(StoreServer::kWrongSecretKey, Clock::now() + kGrace);
       if (from) text = fmt::format("a process at {} was refused, since it has another secret than this job", *from);
     } catch (const Exception&) {
-      // As above.
+      // The store has gone meanwhile: nothing more is known.
     }
     return text;
   }

@@ -524,7 +524,7 @@ bool Messages::finish(Clock::time_point deadline) {
   }
   const bool lingered = std::exchange(lingers_, !idle);
   if (lingered && idle) ended();
-  if (!lingered && !idle) added();  // whoever waits, or the worker, goes on with it
+  if (!lingered && !idle) added();  // threads that wait, or the worker's, go on with what is counted
   if (!idle) leave(Left::kMovable);
   return idle;
 }

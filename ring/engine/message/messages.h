@@ -94,6 +94,7 @@ class Messages final : public Flow, private P2pStreams {
 
   void peer_left(int peer);  // of the group. Any thread
   // Ends what is pending, tells the peers that nothing more comes, and writes until then what is still to be written.
+  // True: nothing is left to be written.
   bool finish(Clock::time_point deadline);
   // Closes the streams.
   void shut_down();
