@@ -45,7 +45,8 @@ constexpr Case kCases[] = {
     {"8 processes on 8 devices", check_processes, 8, false, kMebibyte, 12'000, 40'000},
     {"8 threads on 8 devices", check_threads, 8, false, 8, 7'000, 8'000},
     {"8 threads on 8 devices", check_threads, 8, false, kMebibyte, 12'000, 40'000},
-    {"4 threads on one device", check_threads, 4, true, 8, 12'000, 16'000}};
+    // Five to six launches of 2.7 us, by what the threads' turns let run side by side; an exchange more is a seventh.
+    {"4 threads on one device", check_threads, 4, true, 8, 12'000, 17'000}};
 
 }  // namespace
 
