@@ -186,7 +186,7 @@ TEST_CASE("fault 7, 11, 17: silences that are shorter than the suspicion, in shr
     const uint64_t third = (victim + 1 + random.below(world - 1)) % world;
     const uint64_t first = sound.started + random.below((sound.steps - sound.started) / 2);
     const Fault::Kind kind = kSilences[random.below(std::size(kSilences))];
-    const Time lasts = static_cast<Time>(random.between(10, grows && kind == Fault::Kind::kStop ? 4'000 : 1'800));
+    const Time lasts = static_cast<Time>(random.between(10, 4'000));
     if (!grows) script.faults = {{Fault::Kind::kCrash, first, static_cast<int>(victim), 0, 0}};
     script.faults.push_back({kind, grows ? random.below(sound.steps) : first + random.below(500 * world),
                              static_cast<int>(one), static_cast<int>(third), lasts * kMillisecond});

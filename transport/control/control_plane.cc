@@ -85,7 +85,7 @@ void ControlPlane::know(const Roster& roster) {
   logic.names = names_;
   logic.neighbors = control_neighbors(settings_.rank, settings_.world);
   logic.liveness = {settings_.config.heartbeat_ms, settings_.config.suspicion_ms};
-  logic.stream_ms = settings_.config.handshake_timeout_ms;
+  logic.stream_ms = settings_.config.suspicion_ms + settings_.config.handshake_timeout_ms;
   logic.blame_after_ms = Liveness::kWarnHeartbeats * settings_.config.heartbeat_ms;
   std::lock_guard lock(mutex_);
   start_.emplace(StartLogic::Settings{settings_.rank, logic.names, logic.neighbors});

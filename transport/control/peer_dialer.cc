@@ -29,8 +29,11 @@ void PeerDialer::knock(int peer, Deadline deadline, Done done) {
 
 void PeerDialer::dial_link(const LinkName& name, const std::function<void(uint32_t, DialResult)>& done) {
   const bool data = name.kind == LinkKind::kData;
-  const uint32_t connections = data ? settings_.config.connections : 1;
-  const auto deadline = std::chrono::steady_clock::now() + 2 * milliseconds(settings_.config.handshake_timeout_ms);
+  const Config& config = settings_.config;
+  const uint32_t connections = data ? config.connections : 1;
+  // A peer that stands still for less than the suspicion answers the attempt after it.
+  const auto deadline =
+      std::chrono::steady_clock::now() + milliseconds(config.suspicion_ms + 2 * config.handshake_timeout_ms);
   for (uint32_t index = 0; index < connections; ++index) {
     DialOrder order = order_to(name.peer, deadline);
     Hello hello = hello_to(name.peer, data ? Role::kData : Role::kStream);
