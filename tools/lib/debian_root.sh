@@ -27,7 +27,7 @@ make_root() {
 # Mounts end with the command, and no setting of this system's environment holds.
 in_root() {
   unshare --mount sh -ec "mount -t proc proc '$root/proc'; mount --rbind /dev '$root/dev'
-    exec env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/root LANG=C.UTF-8 chroot '$root' sh -ec '$1'"
+    exec env -i PATH=/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin HOME=/root LANG=C.UTF-8 chroot '$root' sh -ec '$1'"
 }
 
 # two_ranks COMMAND: of a program that says "of 2: ... 3".
