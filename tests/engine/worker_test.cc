@@ -25,7 +25,7 @@ class OneOperation final : public Flow {
              std::make_shared<ForkMark>()),
         seen_(seen),
         throws_(throws) {
-    added();
+    submitted(true);
   }
   ~OneOperation() override {
     worker().call(std::make_unique<EndCall>(EndCall{[&seen = seen_](const Error&) { seen.called = true; }}));
@@ -36,7 +36,7 @@ class OneOperation final : public Flow {
   bool step(Pass) override {
     if (throws_) throw std::runtime_error("a step");
     if (!seen_.finish.exchange(false)) return false;
-    ended();
+    submitted(false);
     return true;
   }
   void tick(Clock::time_point) override {}
@@ -46,7 +46,7 @@ class OneOperation final : public Flow {
     if (!broken_.exchange(true)) throw std::runtime_error("its failure");
     if (seen_.failed.exchange(true)) return;
     throws_ = false;
-    ended();
+    submitted(false);
     worker().call(std::make_unique<EndCall>(EndCall{[&seen = seen_](const Error&) { seen.called = true; }}));
   }
 
@@ -78,9 +78,9 @@ class LongOperation final : public Flow {
   explicit LongOperation(const std::shared_ptr<Worker>& worker)
       : Flow(std::make_shared<Doorbell>(std::make_shared<Sleepers>()), worker->shared_from_this(), {},
              std::make_shared<ForkMark>()) {
-    added();
+    submitted(true);
   }
-  ~LongOperation() override { ended(); }
+  ~LongOperation() override { submitted(false); }
   // A call that is over at once, and looks at nothing but what it waits for.
   void call_shortly() {
     if_free([&] { count_polled(); });

@@ -26,7 +26,6 @@ class CollectiveOperation final : public Operation, public RunStart {
   std::optional<Packing> packing;            // of an operation of several tensors: the buffers are its memory
   std::shared_ptr<Gate> gate;                // of a call on a stream, which opens it; shared with the stream's
   std::shared_ptr<Run> run;    // of a call that a stream moves: it takes no route, and this sees how far it is
-  bool queued = false;         // counted by its flow
   bool waited_behind = false;  // it was submitted before the one before it had ended
 
   // The stream has not come to it yet.

@@ -64,12 +64,11 @@ std::shared_ptr<CollectiveOperation> Collectives::submit_opening(Purpose by, Clo
 void Collectives::enqueue(std::shared_ptr<CollectiveOperation> operation, uint64_t sequence) {
   operation->sequence = sequence;
   operation->fingerprint = fingerprint_of(operation->call->kind, sequence);
-  operation->queued = true;
   operation->waited_behind = context_->log.last_finished() + 1 < sequence;
   context_->log.called(sequence, operation->call->kind, *operation->call);
   std::lock_guard lock(queue_mutex_);
   queue_.push_back(std::move(operation));
-  added();
+  submitted(true);
 }
 
 bool Collectives::begin_now(CollectiveOperation& operation) {
@@ -93,11 +92,12 @@ void Collectives::peer_left(int peer, uint64_t last_sequence) {
 }
 
 bool Collectives::take_next() {
+  if (!submitted()) return false;
   std::lock_guard lock(queue_mutex_);
-  if (queue_.empty()) return false;
   owner_ = std::move(queue_.front());
   queue_.pop_front();
   begin(*owner_);
+  submitted(!queue_.empty());
   return true;
 }
 
@@ -145,7 +145,7 @@ void Collectives::end_current(const Error* error) {
   if (context_->observed.on()) observe_end(error);
   course_.end();
   CollectiveOperation& operation = *std::exchange(current_, nullptr);
-  const bool counted = operation.queued;
+  const std::shared_ptr<CollectiveOperation> owner = std::move(owner_);  // none: its caller may end it at once
   const std::shared_ptr<Gate> gate = operation.gate;
   if (error != nullptr) {
     operation.fail(*error);
@@ -153,9 +153,10 @@ void Collectives::end_current(const Error* error) {
     operation.complete();
   }
   if (gate) gate->ended(error);
-  if (counted) operation.announce_end();
-  owner_.reset();
-  if (counted) ended();
+  count(-1);
+  if (!owner) return;
+  owner->announce_end();
+  wake_sleepers();
 }
 
 void Collectives::observe_begin() {
@@ -210,7 +211,7 @@ bool Collectives::close_buffers(Clock::time_point now) {
 bool Collectives::let_streams_go(Clock::time_point now) {
   const StreamsEnd end = streams_let_go_(now);
   const bool lingers = end != StreamsEnd::kDrained;
-  if (std::exchange(streams_linger_, lingers) != lingers) lingers ? added() : ended();
+  if (std::exchange(streams_linger_, lingers) != lingers) count(lingers ? 1 : -1);
   return end != StreamsEnd::kAtWork;
 }
 
@@ -235,6 +236,7 @@ void Collectives::tick(Clock::time_point now) {
 // The current operation, or one behind it, whose deadline has passed.
 const CollectiveOperation* Collectives::late(Clock::time_point at) {
   if (at >= current_->deadline) return current_;
+  if (!submitted()) return nullptr;
   std::lock_guard lock(queue_mutex_);
   const auto found = std::find_if(queue_.begin(), queue_.end(), [&](const auto& op) { return at >= op->deadline; });
   return found == queue_.end() ? nullptr : found->get();
@@ -244,7 +246,7 @@ void Collectives::shut_down() {
   with_lease([this] {
     while (!close_buffers(Clock::now())) sched_yield();
     if (const Error* error = context_->failure.get()) fail_all(*error);
-    if (std::exchange(streams_linger_, false)) ended();  // destroy() goes on with them
+    if (std::exchange(streams_linger_, false)) count(-1);  // destroy() goes on with them
     course_.close();
   });
   leave_worker();

@@ -63,6 +63,7 @@ class Collectives final : public Flow {
   bool take_next();
   void begin(CollectiveOperation& operation) {
     current_ = &operation;
+    count(1);
     began_at_ = 0;
     if (context_->observed.on()) observe_begin();
   }

@@ -63,19 +63,17 @@ void MessageOperation::renew(const P2pCall& call, std::chrono::milliseconds limi
   Operation::renew();
   P2pRequest::renew(call);
   message = sends() ? Message{peer, tag, bytes} : Message{};
+  background = true;
   limit_ = limit;
   overdue_at_ = {};
 }
 
 void MessageOperation::end(const Error* error) {
   Messages& messages = *messages_;
-  const auto keep = kept_ ? nullptr : std::move(self_);
-  const bool on_stack = on_stack_, kept = kept_, begun = begun_, counted = counted_;
+  auto self = std::move(self_);  // none: it may be gone once it is done
   const std::shared_ptr<Gate> told = std::move(gate);
-  if (listed_) messages.active_.remove(*this);
-  listed_ = false;
-  if (begun) messages.ended_by_holder();
-  if (background && counted_) messages.background_.fetch_sub(1);
+  const bool begun = std::exchange(begun_, false);
+  if (begun) messages.forget(*this);
   if (began_at_ != 0 && !probes()) messages.observe_end(*this, error);
   if (error != nullptr) {
     fail(messages.context_->failure.located(*error));
@@ -83,10 +81,9 @@ void MessageOperation::end(const Error* error) {
     Operation::complete();
   }
   if (told) told->ended(error);
-  if (!on_stack) announce_end();  // else it may be gone
-  if (kept) messages.kept_.push_back(*this);
-  if (counted) messages.ended();
-  if (begun) messages.wake_sleepers();
+  if (self) self->announce_end();
+  if (self && begun) messages.keep(std::move(self));
+  messages.wake_sleepers();
 }
 
 std::string MessageOperation::text() const {
@@ -121,32 +118,30 @@ void Messages::submit(std::shared_ptr<MessageOperation> operation) {
   enqueue(submitted, std::move(operation));
 }
 
+void Messages::called(MessageOperation& operation) {
+  operation.messages_ = this;
+  operation.deadline = kNoDeadlineYet;
+  operation.began_at_ = context_->observed.on() ? Observer::now() : 0;
+}
+
 // It is under way from now on.
 void Messages::enqueue(MessageOperation& operation, std::shared_ptr<MessageOperation> self) {
-  std::lock_guard lock(submitted_mutex_);
-  if (context_->observed.on()) operation.began_at_ = Observer::now();
-  operation.messages_ = this;
+  called(operation);
   operation.self_ = std::move(self);
-  operation.deadline = kNoDeadlineYet;
-  operation.counted_ = true;
-  if (operation.background) background_.fetch_add(1);
-  added();
+  std::lock_guard lock(submitted_mutex_);
   submitted_.push_back(operation);
-  news_.store(true);
+  submitted(true);
 }
 
 void Messages::submit_from_stream(std::shared_ptr<MessageOperation> operation) {
   MessageOperation& submitted = *operation;
-  submit_or_end(submitted, std::move(operation));
+  if (const Error* failure = context_->failure.get()) {
+    called(submitted);
+    submitted.end(failure);
+  } else {
+    enqueue(submitted, std::move(operation));
+  }
   notify();
-}
-
-void Messages::submit_or_end(MessageOperation& operation, std::shared_ptr<MessageOperation> self) {
-  const Error* failure = context_->failure.get();
-  if (failure == nullptr) return enqueue(operation, std::move(self));
-  operation.messages_ = this;
-  operation.background = false;
-  operation.end(failure);
 }
 
 template <typename Action>
@@ -175,13 +170,16 @@ Message Messages::run(std::span<const P2pCall> calls, std::chrono::milliseconds 
 // One or two calls that are not over at once, on this thread's stack. As run().
 Message Messages::run_operations(std::span<const P2pCall> calls, std::chrono::milliseconds limit) {
   std::array<std::optional<MessageOperation>, 2> made;
-  for (size_t i = 0; i < calls.size(); ++i) made[i].emplace(calls[i], limit).on_stack_ = true;
+  for (size_t i = 0; i < calls.size(); ++i) made[i].emplace(calls[i], limit);
   const auto operations = std::span(made).first(calls.size());
   const bool held = if_free([&] {
     take_submitted();
-    for (auto& operation : operations) begin_on_stack(*operation);
+    for (auto& operation : operations) {
+      called(*operation);
+      begin(*operation);
+    }
   });
-  for (size_t i = 0; i < operations.size() && !held; ++i) submit_or_end(*operations[i], nullptr);
+  for (size_t i = 0; i < operations.size() && !held; ++i) enqueue(*operations[i], nullptr);
   MessageOperation& last = *operations.back();
   for (const auto& operation : operations) {
     wait_blocking(*operation);
@@ -199,7 +197,7 @@ Message Messages::run_operations(std::span<const P2pCall> calls, std::chrono::mi
 // alone, beside receives that wait. What does not has not begun. Messages that were submitted before go first.
 size_t Messages::at_once(std::span<const P2pCall> calls, int looks, Message& moved) {
   size_t over = 0;
-  if (context_->observed.on() || ended_ || news_.load() || context_->failure.get() != nullptr) return over;
+  if (context_->observed.on() || ended_ || submitted() || context_->failure.get() != nullptr) return over;
   try {
     while (over < calls.size()) {
       const P2pAtOnce found = p2p_->at_once(calls[over], moved);
@@ -218,28 +216,18 @@ size_t Messages::at_once(std::span<const P2pCall> calls, int looks, Message& mov
   return over;
 }
 
-// Under the lease.
-void Messages::begin_on_stack(MessageOperation& operation) {
-  operation.messages_ = this;
-  operation.deadline = kNoDeadlineYet;
-  if (context_->observed.on()) operation.began_at_ = Observer::now();
-  if (ended_) return operation.end(context_->failure.get());
-  operation.counted_ = true;
-  added();
-  begin(operation);
-}
-
 std::shared_ptr<MessageOperation> Messages::start(const P2pCall& call, std::chrono::milliseconds limit,
                                                   Message& moved) {
   std::shared_ptr<MessageOperation> operation;
   bool over = false, moves = false;
   if_free([&] {
     over = at_once({&call, 1}, 1, moved) == 1;
-    if (over || context_->observed.on() || ended_ || news_.load() || context_->failure.get() != nullptr) return;
+    if (over || ended_) return;
+    take_submitted();
     attempt([&] {
       operation = kept(call, limit);
-      operation->begun_ = true;
-      added_by_holder();
+      called(*operation);
+      operation->self_ = operation;
       if (!begin(*operation)) {
         moves = p2p_->push() && p2p_->push();  // else a peer rings when there is more to do
         report();
@@ -247,7 +235,7 @@ std::shared_ptr<MessageOperation> Messages::start(const P2pCall& call, std::chro
     });
   });
   if (!over && operation == nullptr) {
-    submit(operation = in_background(call, limit));
+    submit(operation = made(call, limit));
     notify();
     return operation;
   }
@@ -256,7 +244,7 @@ std::shared_ptr<MessageOperation> Messages::start(const P2pCall& call, std::chro
   return operation;
 }
 
-std::shared_ptr<MessageOperation> Messages::in_background(const P2pCall& call, std::chrono::milliseconds limit) {
+std::shared_ptr<MessageOperation> Messages::made(const P2pCall& call, std::chrono::milliseconds limit) {
   auto made = std::make_shared<MessageOperation>(call, limit);
   made->flow = shared_from_this();
   made->background = true;
@@ -265,23 +253,33 @@ std::shared_ptr<MessageOperation> Messages::in_background(const P2pCall& call, s
 
 // Under the lease: one that was used before, so that no memory is taken.
 std::shared_ptr<MessageOperation> Messages::kept(const P2pCall& call, std::chrono::milliseconds limit) {
-  if (MessageOperation* const oldest = kept_.pop_front()) {
-    // Only here a count of 1 can grow. The copy's own counting makes what other threads did with it before visible.
-    if (oldest->self_.use_count() == 1) {
-      auto used_again = oldest->self_;
-      oldest->renew(call, limit);
-      oldest->deadline = kNoDeadlineYet;
-      return used_again;
-    }
-    kept_.push_back(*oldest);  // its Work is held, perhaps for long: the next one is looked at next time
+  MessageOperation* const oldest = kept_.pop_front();
+  if (oldest == nullptr) return made(call, limit);
+  // Only here a count of 1 can grow. The copy's own counting makes what other threads did with it before visible.
+  if (oldest->self_.use_count() == 1) {
+    auto used_again = oldest->self_;
+    --kept_operations_;
+    oldest->renew(call, limit);
+    return used_again;
   }
-  auto made = in_background(call, limit);
-  made->messages_ = this;
-  made->deadline = kNoDeadlineYet;
-  made->self_ = made;
-  made->kept_ = kept_operations_ < kMostKept;
-  if (made->kept_) ++kept_operations_;
-  return made;
+  kept_.push_back(*oldest);  // its Work is held, perhaps for long: the next one is looked at next time
+  return made(call, limit);
+}
+
+// Under the lease.
+void Messages::keep(std::shared_ptr<MessageOperation> operation) {
+  if (kept_operations_ == kMostKept) return;
+  MessageOperation& kept = *operation;
+  kept.self_ = std::move(operation);
+  kept_.push_back(kept);
+  ++kept_operations_;
+}
+
+// Under the lease: it is not under way any more.
+void Messages::forget(MessageOperation& operation) {
+  active_.remove(operation);
+  if (operation.background) background_.store(background_.load(std::memory_order_relaxed) - 1);
+  count(-1);
 }
 
 void Messages::observe_end(const MessageOperation& operation, const Error* error) {
@@ -356,7 +354,7 @@ void Messages::peer_left(int peer) {
   {
     std::lock_guard lock(submitted_mutex_);
     left_.push_back(peer);
-    news_.store(true);
+    submitted(true);
   }
   notify();
 }
@@ -377,6 +375,7 @@ bool Messages::end_late() {
   NodeList<MessageOperation> late;
   {
     std::lock_guard lock(submitted_mutex_);
+    submitted(false);
     std::swap(late, submitted_);
   }
   const bool any = !late.empty();
@@ -406,27 +405,35 @@ void Messages::end_pending(const Error& error) {
 }
 
 bool Messages::take_submitted() {
-  if (!news_.load()) return false;
-  NodeList<MessageOperation> submitted;
+  if (!submitted()) return false;
+  NodeList<MessageOperation> taken;
   std::vector<int> left;
   {
     std::lock_guard lock(submitted_mutex_);
-    news_.store(false);
-    std::swap(submitted, submitted_);
+    count(1);  // until they are counted
+    submitted(false);
+    std::swap(taken, submitted_);
     std::swap(left, left_);
   }
-  while (MessageOperation* operation = submitted.pop_front()) begin(*operation);
+  while (MessageOperation* operation = taken.pop_front()) begin(*operation);
   // A peer that leaves after the group has failed is no cause of its own.
   const Error* error = context_->failure.get();
   if (!left.empty() && error != nullptr) end_pending(*error);
   for (const int peer : left) attempt([&] { p2p_->peer_left(peer); });
+  count(-1);
   return true;
 }
 
-// Like P2p::submit().
+// Under the lease. Like P2p::submit().
 bool Messages::begin(MessageOperation& operation) {
+  if (ended_) {
+    operation.end(context_->failure.get());
+    return false;
+  }
   active_.push_back(operation);
-  operation.listed_ = true;
+  operation.begun_ = true;
+  count(1);
+  if (operation.background) background_.store(background_.load(std::memory_order_relaxed) + 1);
   try {
     return p2p_->submit(operation);
   } catch (...) {  // as attempt(), in fewer steps
@@ -451,8 +458,15 @@ void Messages::report() {
 void Messages::tick(Clock::time_point now) {
   if (ended_ || context_->failure.get() != nullptr) return;
   const auto at = running(now);
+  for (MessageOperation* last = active_.back(); last != nullptr && last->deadline == kNoDeadlineYet;
+       last = last->previous) {
+    last->deadline = deadline_after(at, last->limit_);
+    due_ = std::min(due_, last->deadline);
+  }
+  if (at < due_) return;
+  due_ = Clock::time_point::max();
   for (MessageOperation* operation = active_.front(); operation != nullptr; operation = operation->next) {
-    if (operation->deadline == kNoDeadlineYet) operation->deadline = deadline_after(at, operation->limit_);
+    due_ = std::min(due_, operation->deadline);
     if (at >= operation->deadline) return time_out(now, *operation);
   }
 }
@@ -509,7 +523,7 @@ bool Messages::finish(Clock::time_point deadline) {
   with_lease([&] {
     take_submitted();
     end_pending(*context_->failure.get());
-    idle = p2p_->idle();
+    linger(!(idle = p2p_->idle()));
   });
   while (!idle && Clock::now() < deadline && !wait_interrupted()) {
     with_lease([&] {
@@ -519,14 +533,16 @@ bool Messages::finish(Clock::time_point deadline) {
       const auto rest = std::min(deadline, Clock::now() + std::chrono::milliseconds(20));
       const bool broken = !moved && !own_bell().wait(rest).ok();
       own_bell().disarm();
-      idle = broken || p2p_->idle();
+      linger(!(idle = broken || p2p_->idle()));
     });
   }
-  const bool lingered = std::exchange(lingers_, !idle);
-  if (lingered && idle) ended();
-  if (!lingered && !idle) added();  // threads that wait, or the worker's, go on with what is counted
   if (!idle) leave(Left::kMovable);
   return idle;
+}
+
+// Under the lease: threads that wait, or the worker's, go on with what is counted.
+void Messages::linger(bool lingers) {
+  if (std::exchange(lingers_, lingers) != lingers) count(lingers ? 1 : -1);
 }
 
 void Messages::shut_down() {
@@ -537,7 +553,7 @@ void Messages::shut_down() {
     p2p_->progress();
     ended_ = true;
     p2p_.reset();
-    if (std::exchange(lingers_, false)) ended();
+    linger(false);
     while (MessageOperation* operation = kept_.pop_front()) operation->self_.reset();
   });
   leave_worker();

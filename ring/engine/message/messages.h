@@ -34,7 +34,7 @@ class MessageOperation final : public Operation, private P2pRequest {
   bool wait(Clock::time_point until) override;
   // "recv(4096 bytes from rank 1, tag 7)", for errors; peer in it is of the group.
   std::string text() const;
-  bool background = false;     // no blocking call waits for it alone: it goes on while its rank does other things
+  bool background = false;     // no blocking call waits for it: it goes on while its rank does other things
   std::shared_ptr<Gate> gate;  // of a message in a stream, which submits it; it hears the end
 
   // Neighbors in the list of what has been submitted, or is under way.
@@ -49,13 +49,10 @@ class MessageOperation final : public Operation, private P2pRequest {
   Clock::time_point overdue_at_{};  // the first tick past its deadline, which has asked the members; zero: none has
   uint64_t began_at_ = 0;           // for the observer; 0: it was not on
   Messages* messages_ = nullptr;
-  // While it is under way, and of a kept one until Messages::shut_down(); null: of the stack.
+  // While it is submitted, under way or kept; null: it lies on the stack of its blocking call, which destroys it once
+  // it is done.
   std::shared_ptr<MessageOperation> self_;
-  bool on_stack_ = false;  // of the blocking call, which destroys it once it is done: run()
-  bool kept_ = false;      // used again after its end: Messages::kept_
-  bool counted_ = false;   // by Flow::added()
-  bool begun_ = false;     // counted by Flow::added_by_holder()
-  bool listed_ = false;    // in Messages::active_
+  bool begun_ = false;  // in Messages::active_, and counted
 };
 
 // The sends and receives of one communicator; independent of its collectives.
@@ -86,9 +83,8 @@ class Messages final : public Flow, private P2pStreams {
 
   // Why the communicator is over; nullptr: it is not. Any thread.
   const Error* failure() const { return context_->failure.get(); }
-  // Messages are under way that a thread of the caller's, or the progress thread, may move on while the rank waits
-  // elsewhere.
-  bool in_background() const { return any_begun() || background_.load() > 0; }
+  // Messages are under way that no blocking call waits for: they may move on while the rank waits elsewhere.
+  bool in_background() const { return submitted() || background_.load() > 0; }
   // Bytes that all of them have moved, both ways; grows while one comes on. Any thread.
   uint64_t moved_bytes() const { return moved_bytes_.load(std::memory_order_relaxed); }
 
@@ -118,12 +114,14 @@ class Messages final : public Flow, private P2pStreams {
   bool take_submitted();
   bool begin(MessageOperation& operation);
   size_t at_once(std::span<const P2pCall> calls, int looks, Message& moved);
-  void begin_on_stack(MessageOperation& operation);
   Message run_operations(std::span<const P2pCall> calls, std::chrono::milliseconds limit);
-  std::shared_ptr<MessageOperation> in_background(const P2pCall& call, std::chrono::milliseconds limit);
+  std::shared_ptr<MessageOperation> made(const P2pCall& call, std::chrono::milliseconds limit);
   std::shared_ptr<MessageOperation> kept(const P2pCall& call, std::chrono::milliseconds limit);
+  void keep(std::shared_ptr<MessageOperation> operation);
+  void forget(MessageOperation& operation);
+  void called(MessageOperation& operation);
   void enqueue(MessageOperation& operation, std::shared_ptr<MessageOperation> self);
-  void submit_or_end(MessageOperation& operation, std::shared_ptr<MessageOperation> self);
+  void linger(bool lingers);
   bool take_back(MessageOperation& operation, const Error& error);
   void end_pending(const Error& error);
   void observe_end(const MessageOperation& operation, const Error* error);
@@ -146,19 +144,19 @@ class Messages final : public Flow, private P2pStreams {
   Over over_{*this};
   std::mutex submitted_mutex_;
   NodeList<MessageOperation> submitted_;
-  std::vector<int> left_;
-  std::atomic<bool> news_{false};  // one of the two is not empty
-  std::atomic<int> background_{0};
+  std::vector<int> left_;            // submitted(): one of the two is not empty
+  std::atomic<int> background_{0};  // of active_; stored by the holder
   std::atomic<uint64_t> moved_bytes_{0};
 
   // Under the lease.
   std::unique_ptr<P2p> p2p_;
-  NodeList<MessageOperation> active_;
+  NodeList<MessageOperation> active_;  // counted; those without a deadline yet come last
+  Clock::time_point due_ = Clock::time_point::max();  // no deadline of theirs is earlier
   // At most kMostKept operations that have ended, for the asynchronous messages to come: a Work may still refer to one.
   NodeList<MessageOperation> kept_;
-  int kept_operations_ = 0;  // those under way included
+  int kept_operations_ = 0;
   bool finishing_ = false;
-  bool lingers_ = false;  // finish() has left something under way; of the thread that destroys
+  bool lingers_ = false;  // finish() has left something under way, which is counted
   bool ended_ = false;
 };
 

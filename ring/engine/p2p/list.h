@@ -8,6 +8,7 @@ class NodeList {
  public:
   bool empty() const { return first_ == nullptr; }
   T* front() const { return first_; }
+  T* back() const { return last_; }
 
   void push_back(T& node) {
     node.next = nullptr;

@@ -93,12 +93,10 @@ void Flow::run_held(const Operation& operation) {
     count_polled();
     done = operation.done();
     watched = watch.held();
-    if (!done) added();  // no other may begin when the lease is given back
   }
   if (!done) {
     ask_whether_to_end(ask_at);
     wait(operation, Clock::time_point::max());
-    ended();
   } else if (!watched) {
     pass_beside(Moved::kAll);
   }
@@ -257,11 +255,6 @@ bool Flow::try_drive(Pass pass) {
   const bool moved = guarded_step(pass);
   if (!moved) guarded_tick(Clock::now());
   return moved;
-}
-
-void Flow::ended() {
-  pending_.fetch_sub(1);
-  wake_sleepers();
 }
 
 void Flow::acquire() {

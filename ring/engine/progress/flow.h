@@ -41,7 +41,7 @@ class Flow : public std::enable_shared_from_this<Flow> {
 
   // Takes the lease, for an operation that begins at once; false if another has it or something is under way.
   bool hold() { return !under_way() && try_acquire(); }
-  // Drives the operation to its end, under the lease from hold(), and gives that back. It was not counted by added().
+  // Drives the operation, which the derived class counts, to its end, under the lease from hold(), and gives that back.
   void run_held(const Operation& operation);
 
   // Something has changed that the holder must see (a failure, a new operation that is left to the worker). Any thread,
@@ -62,8 +62,9 @@ class Flow : public std::enable_shared_from_this<Flow> {
   // thread.
   void look();
 
-  // Operations are not done yet. Any thread.
-  bool under_way() const { return pending_.load() > 0 || begun_.load() > 0; }
+  // Operations are not done yet, or something was submitted. Any thread. The order of the two loads is that of the
+  // stores: who takes what was submitted counts it first.
+  bool under_way() const { return submitted_.load() || count_.load() > 0; }
 
   // --- for the worker
   // Nothing is under way of what was counted before the last holder gave the lease back: who counts an operation gives
@@ -100,14 +101,13 @@ class Flow : public std::enable_shared_from_this<Flow> {
   Clock::time_point running(Clock::time_point now);
   int passes_without_clock() const { return policy_.crowded ? 1 : 64; }  // some 2 us
 
-  // Operations not yet done; kept by the derived class. Counted before an operation can be seen by step().
-  void added() { pending_.fetch_add(1); }
+  // There is something in the derived class's queue that step() must take, or not any more. By the holder of that
+  // queue's lock.
+  void submitted(bool any) { submitted_.store(any); }
+  bool submitted() const { return submitted_.load(); }
+  // So many operations more, or fewer, are under way. Under the lease.
+  void count(int change) { count_.store(count_.load(std::memory_order_relaxed) + change, std::memory_order_release); }
   // After complete() or fail(): wakes those who wait without the lease.
-  void ended();
-  // The same under the lease, without a locked instruction. The end calls wake_sleepers(), too.
-  void added_by_holder() { begun_.store(begun_.load(std::memory_order_relaxed) + 1, std::memory_order_release); }
-  void ended_by_holder() { begun_.store(begun_.load(std::memory_order_relaxed) - 1, std::memory_order_release); }
-  bool any_begun() const { return begun_.load() > 0; }
   void wake_sleepers();
 
   // A call that does not wait has moved what it could of this flow, all of it or only its own part: it makes a pass
@@ -210,8 +210,8 @@ class Flow : public std::enable_shared_from_this<Flow> {
   Clock::duration between_moves_ = std::chrono::milliseconds(20);
   VainPolls polls_;      // of the holder
   uint32_t polled_ = 0;  // waits since the last sleep; of the holder
-  std::atomic<int> pending_{0};
-  std::atomic<uint32_t> begun_{0};  // stored by the holder
+  std::atomic<bool> submitted_{false};
+  std::atomic<int> count_{0};  // of operations under way; stored by the holder
   // Threads that wait while another holds the lease.
   std::mutex mutex_;
   std::condition_variable changed_;
