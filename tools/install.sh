@@ -68,6 +68,7 @@ install_descriptions() {
   fill_in rondo-config-version.cmake.in "$libdir/cmake/rondo/rondo-config-version.cmake"
 }
 
+check_bazel # first: where it is too new, not all packages are to be had
 check_packages "${BUILD_PACKAGES[@]}"
 run_bazel build //ring:librondo.so //ring:librondo_c.so //ring:whole/librondo.a //mpi:libraries //bench:rondo-bench //tools:rondo-run //tools/doctor:rondo-doctor //tools/view:rondo-view
 bin=$(bazel_bin)

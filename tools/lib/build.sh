@@ -11,6 +11,7 @@ BUILD_PACKAGES=(bazel-bootstrap g++ libasio-dev libfmt-dev libssl-dev doctest-de
 
 # From 7 on Bazel takes its rules from modules of a registry, and not from WORKSPACE.
 check_bazel() {
+  command -v bazel >/dev/null || return 0
   local said
   said="$(bazel --version) $(dpkg-query -W -f '${Version}' bazel-bootstrap 2>/dev/null || true)" # Debian's says "no_version"
   [[ $said =~ ([0-9]+)\.[0-9] && ${BASH_REMATCH[1]} -ge 7 ]] || return 0
