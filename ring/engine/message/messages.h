@@ -144,13 +144,13 @@ class Messages final : public Flow, private P2pStreams {
   Over over_{*this};
   std::mutex submitted_mutex_;
   NodeList<MessageOperation> submitted_;
-  std::vector<int> left_;            // submitted(): one of the two is not empty
+  std::vector<int> left_;           // submitted(): one of the two is not empty
   std::atomic<int> background_{0};  // of active_; stored by the holder
   std::atomic<uint64_t> moved_bytes_{0};
 
   // Under the lease.
   std::unique_ptr<P2p> p2p_;
-  NodeList<MessageOperation> active_;  // counted; those without a deadline yet come last
+  NodeList<MessageOperation> active_;                 // counted; those without a deadline yet come last
   Clock::time_point due_ = Clock::time_point::max();  // no deadline of theirs is earlier
   // At most kMostKept operations that have ended, for the asynchronous messages to come: a Work may still refer to one.
   NodeList<MessageOperation> kept_;
