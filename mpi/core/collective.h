@@ -10,16 +10,6 @@
 
 namespace rondo_mpi {
 
-// `count` elements of a type at `data`. In-place calls say so by MPI_IN_PLACE as data.
-struct Data {
-  void* data = nullptr;
-  MPI_Count count = 0;
-  std::shared_ptr<const Type> type;
-
-  MPI_Count bytes() const { return count * type->size; }
-  bool in_place() const { return data == MPI_IN_PLACE; }
-};
-
 // What goes to a rank, or comes from it; `peer` is a rank of the engine's communicator.
 struct Part {
   int peer = 0;

@@ -85,6 +85,16 @@ struct Type : std::enable_shared_from_this<Type> {
   MPI_Aint extent() const { return ub - lb; }
 };
 
+// `count` elements of a type at `data`. In-place calls say so by MPI_IN_PLACE as data.
+struct Data {
+  void* data = nullptr;
+  MPI_Count count = 0;
+  std::shared_ptr<const Type> type;
+
+  MPI_Count bytes() const { return count * type->size; }
+  bool in_place() const { return data == MPI_IN_PLACE; }
+};
+
 struct Op : std::enable_shared_from_this<Op> {
   MPI_Op handle{};
   std::optional<rondo::Op> engine;  // what the engine calls it
