@@ -200,6 +200,20 @@ MPI_Info publish(const Entries& entries) {
 
 }  // namespace
 
+namespace rondo_mpi {
+void take_hints(Info& into, MPI_Info from) {
+  if (from == MPI_INFO_NULL) return;
+  for (const auto& [key, value] : info_of(from).entries) {
+    const auto entry = find(into, key);
+    if (entry == into.entries.end()) {
+      into.entries.emplace_back(key, value);
+    } else {
+      entry->second = value;
+    }
+  }
+}
+}  // namespace rondo_mpi
+
 int MPI_Info_create(MPI_Info* info) {
   return run(__func__, [&] { *info = publish({}); });
 }
@@ -274,18 +288,7 @@ int MPI_Info_get_nthkey(MPI_Info info, int n, char* key) {
   });
 }
 int MPI_Comm_set_info(MPI_Comm comm, MPI_Info info) {
-  return on(comm, __func__, [&] {
-    Comm& of = comm_of(comm);
-    if (info == MPI_INFO_NULL) return;
-    for (const auto& [key, value] : info_of(info).entries) {
-      const auto entry = find(of.info, key);
-      if (entry == of.info.entries.end()) {
-        of.info.entries.emplace_back(key, value);
-      } else {
-        entry->second = value;
-      }
-    }
-  });
+  return on(comm, __func__, [&] { take_hints(comm_of(comm).info, info); });
 }
 int MPI_Comm_get_info(MPI_Comm comm, MPI_Info* info) {
   return on(comm, __func__, [&] { *info = publish(comm_of(comm).info.entries); });

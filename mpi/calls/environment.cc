@@ -14,6 +14,7 @@
 #include "mpi/core/attributes.h"
 #include "mpi/core/communicators.h"
 #include "mpi/core/errors.h"
+#include "mpi/core/file.h"
 #include "mpi/core/fold.h"
 #include "mpi/core/forms.h"
 #include "mpi/core/request.h"
@@ -302,6 +303,7 @@ int MPI_Intercomm_create_from_groups(MPI_Group local_group, int, MPI_Group remot
 #define IN_TABLE(Name, Handle, table) INTEGER(Name, Handle, world().table.integer(handle), world().table.handle(number))
 IN_TABLE(Comm, MPI_Comm, comms)
 IN_TABLE(Errhandler, MPI_Errhandler, errhandlers)
+IN_TABLE(File, MPI_File, files)
 IN_TABLE(Group, MPI_Group, groups)
 IN_TABLE(Info, MPI_Info, infos)
 IN_TABLE(Message, MPI_Message, messages)

@@ -5,6 +5,7 @@
 #include <map>
 #include <mutex>
 
+#include "mpi/core/file.h"
 #include "mpi/core/world.h"
 
 using namespace rondo_mpi;
@@ -47,7 +48,19 @@ constexpr Sentence kSentences[] = {
     {MPI_ERR_SERVICE, "a service is not valid"},
     {MPI_ERR_SPAWN, "processes could not be started"},
     {MPI_ERR_UNSUPPORTED_OPERATION, "Rondo does not have this part of MPI"},
-    {MPI_ERR_UNSUPPORTED_DATAREP, "Rondo knows the data representation external32 alone"},
+    {MPI_ERR_UNSUPPORTED_DATAREP, "Rondo knows the data representations native, internal and external32"},
+    {MPI_ERR_FILE, "a file is null or closed"},
+    {MPI_ERR_NOT_SAME, "the ranks differ in an argument that must be the same"},
+    {MPI_ERR_AMODE, "a file's modes do not go together"},
+    {MPI_ERR_FILE_EXISTS, "the file exists"},
+    {MPI_ERR_BAD_FILE, "the name is not that of a file"},
+    {MPI_ERR_ACCESS, "permission denied"},
+    {MPI_ERR_NO_SPACE, "the file system has no room"},
+    {MPI_ERR_QUOTA, "the quota of the file system is used up"},
+    {MPI_ERR_READ_ONLY, "the file, or its file system, is for reading alone"},
+    {MPI_ERR_NO_SUCH_FILE, "there is no such file"},
+    {MPI_ERR_FILE_IN_USE, "the file is in use"},
+    {MPI_ERR_IO, "the system could not read or write the file"},
     {MPI_ERR_SESSION, "a session is null or finalized"},
     {MPI_ERR_ERRHANDLER, "an error handler is null or freed"},
     {MPI_ERR_VALUE_TOO_LARGE, "a value is too large for its type"},
@@ -171,6 +184,10 @@ MPI_Errhandler reveal(const std::shared_ptr<Errhandler>& handler) {
   if (world().errhandlers.predefined(handler->handle)) return handler->handle;
   return world().errhandlers.add(std::make_shared<Errhandler>(*handler));
 }
+// MPI_FILE_NULL's is that which the next files get.
+std::shared_ptr<Errhandler>& handler_in(MPI_File file) {
+  return file == MPI_FILE_NULL ? world().file_handler : object(world().files, file).handler;
+}
 }  // namespace
 
 int MPI_Comm_create_errhandler(MPI_Comm_errhandler_function* function, MPI_Errhandler* errhandler) {
@@ -206,6 +223,21 @@ int MPI_Session_get_errhandler(MPI_Session session, MPI_Errhandler* errhandler) 
 int MPI_Session_call_errhandler(MPI_Session session, int errorcode) {
   return run(__func__, [&] {
     report_to("MPI_Session_call_errhandler", *object(world().sessions, session).handler, number_of(session),
+              {errorcode, "the program called the error handler"});
+  });
+}
+int MPI_File_create_errhandler(MPI_File_errhandler_function* function, MPI_Errhandler* errhandler) {
+  return run(__func__, [&] { create(reinterpret_cast<MPI_Comm_errhandler_function*>(function), errhandler); });
+}
+int MPI_File_set_errhandler(MPI_File file, MPI_Errhandler errhandler) {
+  return on_file(file, __func__, [&] { handler_in(file) = handler_of(errhandler); });
+}
+int MPI_File_get_errhandler(MPI_File file, MPI_Errhandler* errhandler) {
+  return on_file(file, __func__, [&] { *errhandler = reveal(handler_in(file)); });
+}
+int MPI_File_call_errhandler(MPI_File file, int errorcode) {
+  return on_file(file, __func__, [&] {
+    report_to("MPI_File_call_errhandler", *handler_in(file), number_of(file),
               {errorcode, "the program called the error handler"});
   });
 }

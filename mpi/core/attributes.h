@@ -48,4 +48,7 @@ void delete_attributes(Handle handle, Attributes& attributes) {
   while (!attributes.empty()) delete_attribute(handle, attributes, std::prev(attributes.end()));
 }
 
+// Hints of `from` over those of `into`.
+void take_hints(Info& into, MPI_Info from);
+
 }  // namespace rondo_mpi

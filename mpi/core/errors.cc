@@ -5,10 +5,10 @@
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
-#include <string_view>
 #include <thread>
 
 #include "mpi/core/communicators.h"
+#include "mpi/core/file.h"
 #include "mpi/core/world.h"
 
 namespace rondo_mpi {
@@ -90,8 +90,7 @@ int report_to(const char* call, Errhandler& handler, uintptr_t object, const Fai
       end_job(who() + ": " + call + ": " + failure.text + " (" + std::to_string(failure.code) + ")", failure.code);
     case Errhandler::Kind::kFunction: {
       int code = failure.code;
-      MPI_Comm handle = handle_of<MPI_Comm>(object);
-      handler.function(&handle, &code);
+      handler.function(reinterpret_cast<MPI_Comm*>(&object), &code);  // whose first bytes are the handle
       return code;
     }
     case Errhandler::Kind::kReturn:
@@ -111,12 +110,15 @@ int report(const char* call, MPI_Comm comm, const Failure& failure) {
   return report_to(call, *handler, number_of(owner == nullptr ? MPI_COMM_NULL : owner->handle), failure);
 }
 
+int report_of_file(const char* call, MPI_File file, const Failure& failure) {
+  const std::shared_ptr<File> found = world().files.share(file);
+  return report_to(call, found == nullptr ? *world().file_handler : *found->handler, number_of(file), failure);
+}
+
 }  // namespace rondo_mpi
 
 int rondo_mpi_unsupported(const char* call) {
   using namespace rondo_mpi;
-  Failure failure{MPI_ERR_UNSUPPORTED_OPERATION, "Rondo does not have this part of MPI (docs/mpi.md)"};
-  // A file's handler is MPI_ERRORS_RETURN unless one is set.
-  if (std::string_view(call).starts_with("MPI_File_")) return remember(std::move(failure));
-  return report(call, MPI_COMM_NULL, failure);
+  return report(call, MPI_COMM_NULL,
+                {MPI_ERR_UNSUPPORTED_OPERATION, "Rondo does not have this part of MPI (docs/mpi.md)"});
 }

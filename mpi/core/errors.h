@@ -27,6 +27,8 @@ Failure failure_of(const rondo::Error& error);
 // Calls the error handler; returns the code, if the handler does. `comm`: whose handler; no communicator:
 // MPI_COMM_SELF's.
 int report(const char* call, MPI_Comm comm, const Failure& failure);
+// file: whose handler; no file: MPI_FILE_NULL's.
+int report_of_file(const char* call, MPI_File file, const Failure& failure);
 // `object`: the handle that a function of the program gets.
 int report_to(const char* call, Errhandler& handler, uintptr_t object, const Failure& failure);
 
@@ -38,6 +40,15 @@ int on(MPI_Comm comm, const char* call, Function&& function) {
     return MPI_SUCCESS;
   } catch (...) {
     return report(call, comm, caught());
+  }
+}
+template <typename Function>
+int on_file(MPI_File file, const char* call, Function&& function) {
+  try {
+    function();
+    return MPI_SUCCESS;
+  } catch (...) {
+    return report_of_file(call, file, caught());
   }
 }
 template <typename Function>

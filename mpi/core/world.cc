@@ -5,6 +5,7 @@
 
 #include "mpi/core/communicators.h"
 #include "mpi/core/errors.h"
+#include "mpi/core/file.h"
 #include "mpi/core/predefined.h"
 
 namespace rondo_mpi {
@@ -78,7 +79,7 @@ World::World() {
     return made;
   };
   fatal = handler(MPI_ERRORS_ARE_FATAL, Errhandler::Kind::kFatal);
-  returns = handler(MPI_ERRORS_RETURN, Errhandler::Kind::kReturn);
+  file_handler = returns = handler(MPI_ERRORS_RETURN, Errhandler::Kind::kReturn);
   handler(MPI_ERRORS_ABORT, Errhandler::Kind::kAbort);
   name_types(types);
   name_ops(ops);
@@ -136,6 +137,7 @@ template Session& object(const Table<Session>&, MPI_Session);
 template Request& object(const Table<Request>&, MPI_Request);
 template Errhandler& object(const Table<Errhandler>&, MPI_Errhandler);
 template MatchedMessage& object(const Table<MatchedMessage>&, MPI_Message);
+template File& object(const Table<File>&, MPI_File);
 
 Comm& comm_of(MPI_Comm comm) { return object(world().comms, comm); }
 Comm& intracomm_of(MPI_Comm comm) {

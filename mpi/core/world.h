@@ -10,6 +10,7 @@
 #include <string>
 #include <thread>
 
+#include "mpi/core/file.h"
 #include "mpi/core/objects.h"
 
 namespace rondo_mpi {
@@ -48,6 +49,7 @@ struct World {
   Table<Errhandler> errhandlers{MPI_ERRHANDLER_NULL, MPI_ERR_ERRHANDLER};
   Table<Info> infos{MPI_INFO_NULL, MPI_ERR_INFO};
   Table<Session> sessions{MPI_SESSION_NULL, MPI_ERR_SESSION};
+  Table<File> files{MPI_FILE_NULL, MPI_ERR_FILE};
 
   // `users`: how many calls of MPI_Init and MPI_Session_init have not been finalized.
   std::mutex mutex;
@@ -59,6 +61,7 @@ struct World {
   Leaving leaving;
   std::shared_ptr<Comm> self;  // gets the errors that belong to no communicator
   std::shared_ptr<Errhandler> fatal, returns;
+  std::shared_ptr<Errhandler> file_handler;  // of a file that is opened, and of errors that belong to none
   Buffer buffer;
 };
 

@@ -1,0 +1,226 @@
+// Files: opening, views, positions; reading and writing, each blocking, with a request, or split in two calls.
+
+#include "mpi/core/file.h"
+
+#include <cstring>
+
+#include "mpi/core/attributes.h"
+#include "mpi/core/errors.h"
+#include "mpi/core/forms.h"
+#include "mpi/core/request.h"
+#include "mpi/core/type.h"
+#include "mpi/core/world.h"
+
+using namespace rondo_mpi;
+
+namespace {
+
+using Way = File::Way;
+using Place = File::Place;
+
+// Shared: another thread may close it.
+std::shared_ptr<File> file_of(MPI_File file) {
+  auto found = world().files.share(file);
+  require(found != nullptr, MPI_ERR_FILE, "the file is null or closed");
+  return found;
+}
+
+Data data(const void* at, MPI_Count count, MPI_Datatype type) {
+  require(count >= 0, MPI_ERR_COUNT, "the count is negative");
+  return {const_cast<void*>(at), count, used_type(type).shared_from_this()};
+}
+
+struct Access {
+  const char* call;
+  MPI_File file;
+  Way way;
+  Place place;
+  MPI_Offset offset;
+  const void* at;
+  MPI_Count count;
+  MPI_Datatype type;
+};
+
+int now(const Access& a, MPI_Status* status) {
+  return on_file(a.file, a.call, [&] {
+    set_status(status, file_of(a.file)->transfer(a.way, a.place, a.offset, data(a.at, a.count, a.type)));
+  });
+}
+// The data is there, or with the system, when this returns: the request is over.
+int later(const Access& a, MPI_Request* request) {
+  return on_file(a.file, a.call, [&] {
+    auto made = std::make_shared<Request>();
+    made->outcome = file_of(a.file)->transfer(a.way, a.place, a.offset, data(a.at, a.count, a.type));
+    *request = add_request(std::move(made));
+  });
+}
+int begin(const Access& a) {
+  return on_file(a.file, a.call,
+                 [&] { file_of(a.file)->begin(a.way, a.place, a.offset, data(a.at, a.count, a.type)); });
+}
+int end(const char* call, MPI_File file, MPI_Status* status) {
+  return on_file(file, call, [&] { set_status(status, file_of(file)->end()); });
+}
+
+}  // namespace
+
+// At this rank's position or the shared one; Memory: const void for what is written.
+#define NOW(name, way, place, Memory, C, suffix)                                                            \
+  int MPI_File_##name##suffix(MPI_File file, Memory* buf, C count, MPI_Datatype type, MPI_Status* status) { \
+    return now({__func__, file, way, place, 0, buf, count, type}, status);                                  \
+  }
+#define LATER(name, way, place, Memory, C, suffix)                                                             \
+  int MPI_File_i##name##suffix(MPI_File file, Memory* buf, C count, MPI_Datatype type, MPI_Request* request) { \
+    return later({__func__, file, way, place, 0, buf, count, type}, request);                                  \
+  }
+#define BEGIN(name, way, place, Memory, C, suffix)                                              \
+  int MPI_File_##name##_begin##suffix(MPI_File file, Memory* buf, C count, MPI_Datatype type) { \
+    return begin({__func__, file, way, place, 0, buf, count, type});                            \
+  }
+#define NOW_AT(name, way, Memory, C, suffix)                                                             \
+  int MPI_File_##name##suffix(MPI_File file, MPI_Offset offset, Memory* buf, C count, MPI_Datatype type, \
+                              MPI_Status* status) {                                                      \
+    return now({__func__, file, way, Place::kOffset, offset, buf, count, type}, status);                 \
+  }
+#define LATER_AT(name, way, Memory, C, suffix)                                                            \
+  int MPI_File_i##name##suffix(MPI_File file, MPI_Offset offset, Memory* buf, C count, MPI_Datatype type, \
+                               MPI_Request* request) {                                                    \
+    return later({__func__, file, way, Place::kOffset, offset, buf, count, type}, request);               \
+  }
+#define BEGIN_AT(name, way, Memory, C, suffix)                                                                     \
+  int MPI_File_##name##_begin##suffix(MPI_File file, MPI_Offset offset, Memory* buf, C count, MPI_Datatype type) { \
+    return begin({__func__, file, way, Place::kOffset, offset, buf, count, type});                                 \
+  }
+#define END(name, Memory) \
+  int MPI_File_##name##_end(MPI_File file, Memory*, MPI_Status* status) { return end(__func__, file, status); }
+
+#define WAY(name, way, Memory, C, suffix)                        \
+  NOW(name, way, Place::kOwn, Memory, C, suffix)                 \
+  NOW(name##_all, way, Place::kOwn, Memory, C, suffix)           \
+  NOW(name##_shared, way, Place::kShared, Memory, C, suffix)     \
+  NOW(name##_ordered, way, Place::kOrdered, Memory, C, suffix)   \
+  LATER(name, way, Place::kOwn, Memory, C, suffix)               \
+  LATER(name##_all, way, Place::kOwn, Memory, C, suffix)         \
+  LATER(name##_shared, way, Place::kShared, Memory, C, suffix)   \
+  BEGIN(name##_all, way, Place::kOwn, Memory, C, suffix)         \
+  BEGIN(name##_ordered, way, Place::kOrdered, Memory, C, suffix) \
+  NOW_AT(name##_at, way, Memory, C, suffix)                      \
+  NOW_AT(name##_at_all, way, Memory, C, suffix)                  \
+  LATER_AT(name##_at, way, Memory, C, suffix)                    \
+  LATER_AT(name##_at_all, way, Memory, C, suffix)                \
+  BEGIN_AT(name##_at_all, way, Memory, C, suffix)
+#define WAYS(C, suffix)                  \
+  WAY(read, Way::kRead, void, C, suffix) \
+  WAY(write, Way::kWrite, const void, C, suffix)
+BOTH(WAYS)
+#define ENDS(name, Memory) END(name##_all, Memory) END(name##_ordered, Memory) END(name##_at_all, Memory)
+ENDS(read, void)
+ENDS(write, const void)
+
+// --- Open and close
+
+int MPI_File_open(MPI_Comm comm, const char* filename, int amode, MPI_Info info, MPI_File* file) {
+  return on_file(MPI_FILE_NULL, __func__, [&] {
+    require(filename != nullptr && file != nullptr, MPI_ERR_ARG, "the file's name, or its handle, is null");
+    auto made = File::open(intracomm_of(comm), filename, amode);
+    take_hints(made->info, info);
+    *file = world().files.add(std::move(made));
+  });
+}
+int MPI_File_close(MPI_File* file) {
+  return on_file(*file, __func__, [&] {
+    file_of(*file)->close();
+    world().files.remove(*file);
+    *file = MPI_FILE_NULL;
+  });
+}
+int MPI_File_delete(const char* filename, MPI_Info) {
+  return on_file(MPI_FILE_NULL, __func__, [&] { File::remove(filename); });
+}
+int MPI_File_get_amode(MPI_File file, int* amode) {
+  return on_file(file, __func__, [&] { *amode = file_of(file)->mode(); });
+}
+int MPI_File_get_group(MPI_File file, MPI_Group* group) {
+  return on_file(file, __func__, [&] {
+    auto made = std::make_shared<Group>();
+    made->ranks = file_of(file)->comm().members;
+    *group = world().groups.add(std::move(made));
+  });
+}
+int MPI_File_set_info(MPI_File file, MPI_Info info) {
+  return on_file(file, __func__, [&] { take_hints(file_of(file)->info, info); });
+}
+int MPI_File_get_info(MPI_File file, MPI_Info* info) {
+  return on_file(file, __func__, [&] {
+    auto made = std::make_shared<Info>();
+    made->entries = file_of(file)->info.entries;
+    *info = world().infos.add(std::move(made));
+  });
+}
+
+// --- The file as a whole
+
+int MPI_File_get_size(MPI_File file, MPI_Offset* size) {
+  return on_file(file, __func__, [&] { *size = file_of(file)->size(); });
+}
+int MPI_File_set_size(MPI_File file, MPI_Offset size) {
+  return on_file(file, __func__, [&] { file_of(file)->resize(size); });
+}
+int MPI_File_preallocate(MPI_File file, MPI_Offset size) {
+  return on_file(file, __func__, [&] { file_of(file)->allocate(size); });
+}
+int MPI_File_sync(MPI_File file) {
+  return on_file(file, __func__, [&] { file_of(file)->sync(); });
+}
+int MPI_File_set_atomicity(MPI_File file, int flag) {
+  return on_file(file, __func__, [&] { file_of(file)->set_atomic(flag != 0); });
+}
+int MPI_File_get_atomicity(MPI_File file, int* flag) {
+  return on_file(file, __func__, [&] { *flag = file_of(file)->atomic(); });
+}
+
+// --- Views and positions
+
+int MPI_File_set_view(MPI_File file, MPI_Offset disp, MPI_Datatype etype, MPI_Datatype filetype, const char* datarep,
+                      MPI_Info info) {
+  return on_file(file, __func__, [&] {
+    const auto of = file_of(file);
+    require(datarep != nullptr, MPI_ERR_ARG, "the data representation is null");
+    of->set_view(disp, used_type(etype).shared_from_this(), used_type(filetype).shared_from_this(), datarep);
+    take_hints(of->info, info);
+  });
+}
+int MPI_File_get_view(MPI_File file, MPI_Offset* disp, MPI_Datatype* etype, MPI_Datatype* filetype, char* datarep) {
+  return on_file(file, __func__, [&] {
+    const auto view = file_of(file)->view();
+    // A handle of its own, which the program frees: the one that it gave may be gone.
+    const auto reveal = [](const Type& type) {
+      return world().types.predefined(type.handle) ? type.handle : world().types.add(std::make_shared<Type>(type));
+    };
+    *disp = view->displacement();
+    *etype = reveal(view->etype());
+    *filetype = reveal(view->filetype());
+    std::strcpy(datarep, view->representation().c_str());
+  });
+}
+#define TYPE_EXTENT(Extent, suffix)                                                                     \
+  int MPI_File_get_type_extent##suffix(MPI_File file, MPI_Datatype type, Extent* extent) {              \
+    return on_file(file, __func__, [&] { *extent = file_of(file)->view()->extent_of(type_of(type)); }); \
+  }
+TYPE_EXTENT(MPI_Aint, )
+TYPE_EXTENT(MPI_Count, _c)
+int MPI_File_seek(MPI_File file, MPI_Offset offset, int whence) {
+  return on_file(file, __func__, [&] { file_of(file)->seek(offset, whence); });
+}
+int MPI_File_seek_shared(MPI_File file, MPI_Offset offset, int whence) {
+  return on_file(file, __func__, [&] { file_of(file)->seek_shared(offset, whence); });
+}
+int MPI_File_get_position(MPI_File file, MPI_Offset* offset) {
+  return on_file(file, __func__, [&] { *offset = file_of(file)->position(Place::kOwn); });
+}
+int MPI_File_get_position_shared(MPI_File file, MPI_Offset* offset) {
+  return on_file(file, __func__, [&] { *offset = file_of(file)->position(Place::kShared); });
+}
+int MPI_File_get_byte_offset(MPI_File file, MPI_Offset offset, MPI_Offset* disp) {
+  return on_file(file, __func__, [&] { *disp = file_of(file)->offset_of(offset); });
+}

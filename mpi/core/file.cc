@@ -1,0 +1,450 @@
+#include "mpi/core/file.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <cstring>
+#include <filesystem>
+#include <numeric>
+#include <utility>
+#include <vector>
+
+#include "mpi/core/communicators.h"
+#include "mpi/core/errors.h"
+#include "mpi/core/external.h"
+#include "mpi/core/type.h"
+#include "mpi/core/world.h"
+
+namespace rondo_mpi {
+namespace {
+
+constexpr MPI_Offset kWindow = 1 << 18;  // what a read of short runs takes from the file at once
+
+int class_of(int error) {
+  switch (error) {
+    case ENOENT:
+      return MPI_ERR_NO_SUCH_FILE;
+    case EACCES:
+    case EPERM:
+      return MPI_ERR_ACCESS;
+    case EEXIST:
+      return MPI_ERR_FILE_EXISTS;
+    case EROFS:
+      return MPI_ERR_READ_ONLY;
+    case ENOSPC:
+    case EFBIG:
+      return MPI_ERR_NO_SPACE;
+    case EDQUOT:
+      return MPI_ERR_QUOTA;
+    case EBUSY:
+    case ETXTBSY:
+      return MPI_ERR_FILE_IN_USE;
+    case EISDIR:
+    case ELOOP:
+    case ENAMETOOLONG:
+    case ENOTDIR:
+      return MPI_ERR_BAD_FILE;
+    default:
+      return MPI_ERR_IO;
+  }
+}
+
+[[noreturn]] void fail_with(int error, const char* what, const std::string& name) {
+  fail(class_of(error), std::string(what) + " " + name + ": " + std::strerror(error));
+}
+
+void check_mode(int mode) {
+  const int ways = mode & (MPI_MODE_RDONLY | MPI_MODE_WRONLY | MPI_MODE_RDWR);
+  require(ways == MPI_MODE_RDONLY || ways == MPI_MODE_WRONLY || ways == MPI_MODE_RDWR, MPI_ERR_AMODE,
+          "a file is opened with one of MPI_MODE_RDONLY, MPI_MODE_WRONLY and MPI_MODE_RDWR");
+  require(ways != MPI_MODE_RDONLY || (mode & (MPI_MODE_CREATE | MPI_MODE_EXCL)) == 0, MPI_ERR_AMODE,
+          "MPI_MODE_RDONLY creates no file");
+  require(ways != MPI_MODE_RDWR || (mode & MPI_MODE_SEQUENTIAL) == 0, MPI_ERR_AMODE,
+          "MPI_MODE_SEQUENTIAL does not go with MPI_MODE_RDWR");
+}
+
+// A lock of bytes of a file against all other descriptors, until its end. Throws nothing: the file system may have
+// none.
+class Lock {
+ public:
+  Lock(int descriptor, short type, MPI_Offset begin, MPI_Offset bytes) : descriptor_(descriptor) {
+    range_.l_type = type;
+    range_.l_whence = SEEK_SET;
+    range_.l_start = begin;
+    range_.l_len = bytes;
+    while (fcntl(descriptor_, F_OFD_SETLKW, &range_) != 0 && errno == EINTR) {
+    }
+  }
+  Lock(const Lock&) = delete;
+  ~Lock() {
+    range_.l_type = F_UNLCK;
+    fcntl(descriptor_, F_OFD_SETLK, &range_);
+  }
+
+ private:
+  const int descriptor_;
+  struct flock range_ {};
+};
+
+// Both return how many bytes they took, fewer at the file's end alone; -1: errno.
+MPI_Offset read_at(int descriptor, std::byte* to, MPI_Offset bytes, MPI_Offset offset) {
+  MPI_Offset done = 0;
+  while (done < bytes) {
+    const ssize_t now = pread(descriptor, to + done, static_cast<size_t>(bytes - done), offset + done);
+    if (now < 0 && errno == EINTR) continue;
+    if (now < 0) return -1;
+    if (now == 0) break;
+    done += now;
+  }
+  return done;
+}
+MPI_Offset write_at(int descriptor, const std::byte* from, MPI_Offset bytes, MPI_Offset offset) {
+  MPI_Offset done = 0;
+  while (done < bytes) {
+    const ssize_t now = pwrite(descriptor, from + done, static_cast<size_t>(bytes - done), offset + done);
+    if (now < 0 && errno == EINTR) continue;
+    if (now < 0) return -1;
+    done += now;
+  }
+  return done;
+}
+
+}  // namespace
+
+File::File(std::shared_ptr<Comm> comm, std::string name, int mode)
+    : handler(world().file_handler), comm_(std::move(comm)), name_(std::move(name)), mode_(mode) {}
+
+File::~File() {
+  if (descriptor_ >= 0) ::close(descriptor_);
+  if (shared_ >= 0) ::close(shared_);
+}
+
+void File::fail_by(int error, const char* what) const { fail_with(error, what, name_); }
+
+// --- Open and close
+
+std::shared_ptr<File> File::open(const Comm& comm, const std::string& name, int mode) {
+  std::shared_ptr<File> file(new File(duplicate(comm), std::filesystem::absolute(name), mode));
+  file->open_all();
+  return file;
+}
+
+int File::open_here(int flags) {
+  flags |= (mode_ & MPI_MODE_RDWR) != 0 ? O_RDWR : (mode_ & MPI_MODE_WRONLY) != 0 ? O_WRONLY : O_RDONLY;
+  descriptor_ = ::open(name_.c_str(), flags | O_CLOEXEC, 0666);
+  return descriptor_ < 0 ? errno : 0;
+}
+
+// The first rank alone creates the file.
+void File::open_all() {
+  const std::vector<int> modes = all_gather(*comm_, {mode_});
+  require(std::count(modes.begin(), modes.end(), mode_) == comm_->size(), MPI_ERR_NOT_SAME,
+          "the ranks open the file in different modes");
+  check_mode(mode_);
+  int64_t made[2] = {0, 0};
+  if (comm_->rank == 0) {
+    made[0] = open_here(((mode_ & MPI_MODE_CREATE) != 0 ? O_CREAT : 0) |
+                        ((mode_ & MPI_MODE_EXCL) != 0 ? O_CREAT | O_EXCL : 0));
+    made[1] = std::chrono::system_clock::now().time_since_epoch().count();
+  }
+  comm_->engine->broadcast(made, 0);
+  if (made[0] != 0) fail_by(static_cast<int>(made[0]), "cannot open");
+  const std::filesystem::path path(name_);
+  shared_name_ = path.parent_path() / ("." + path.filename().string() + ".position-" + std::to_string(made[1]));
+  const std::vector<int> errors = all_gather(*comm_, {comm_->rank == 0 ? 0 : open_here(0)});
+  const auto bad = std::find_if(errors.begin(), errors.end(), [](int one) { return one != 0; });
+  if (bad != errors.end()) fail_by(*bad, "a rank cannot open");
+  if ((mode_ & MPI_MODE_APPEND) == 0) return;
+  position_ = size();
+  by_first([&] { share(position_, false); });
+}
+
+void File::close() {
+  comm_->engine->barrier();
+  if (comm_->rank == 0) {
+    unlink(shared_name_.c_str());
+    if ((mode_ & MPI_MODE_DELETE_ON_CLOSE) != 0) unlink(name_.c_str());
+  }
+  if ((mode_ & MPI_MODE_DELETE_ON_CLOSE) != 0) comm_->engine->barrier();
+  if (::close(std::exchange(descriptor_, -1)) != 0) fail_by(errno, "cannot close");
+}
+
+void File::remove(const std::string& name) {
+  if (unlink(name.c_str()) != 0) fail_with(errno, "cannot delete", name);
+}
+
+void File::by_first(const std::function<void()>& function) {
+  comm_->engine->barrier();
+  Failure failure{MPI_SUCCESS, "rank 0 of the file's communicator has failed in this call"};
+  if (comm_->rank == 0) {
+    try {
+      function();
+    } catch (...) {
+      failure = caught();
+    }
+  }
+  int code[1] = {failure.code};
+  comm_->engine->broadcast(code, 0);
+  if (code[0] != MPI_SUCCESS) fail(code[0], failure.text);
+}
+
+// --- Data
+
+void File::check(Way way, Place place) const {
+  require(way == Way::kRead || (mode_ & MPI_MODE_RDONLY) == 0, MPI_ERR_READ_ONLY, "the file is open for reading alone");
+  require(way == Way::kWrite || (mode_ & MPI_MODE_WRONLY) == 0, MPI_ERR_ACCESS, "the file is open for writing alone");
+  require((mode_ & MPI_MODE_SEQUENTIAL) == 0 || place == Place::kShared || place == Place::kOrdered,
+          MPI_ERR_UNSUPPORTED_OPERATION, "MPI_MODE_SEQUENTIAL allows the shared position alone");
+}
+
+Outcome File::transfer(Way way, Place place, MPI_Offset offset, const Data& data) {
+  check(way, place);
+  const std::shared_ptr<const View> view = this->view();
+  const MPI_Offset bytes = view->bytes_of(*data.type, data.count), unit = view->etype_bytes();
+  require(bytes % unit == 0, MPI_ERR_IO, "the data is no whole number of the view's elementary type");
+  const MPI_Offset start = start_of(place, offset, bytes / unit), first = start * unit;
+  Outcome outcome;
+  if (bytes == 0 || view->empty()) return outcome;
+  std::optional<Lock> lock;
+  if (atomic_) {
+    const MPI_Offset begin = view->at(first).offset;
+    lock.emplace(descriptor_, way == Way::kRead ? F_RDLCK : F_WRLCK, begin,
+                 view->at(first + bytes - 1).offset + 1 - begin);
+  }
+  if (way == Way::kWrite) {
+    write_data(*view, first, data, bytes);
+    outcome.bytes = data.bytes();
+    return outcome;
+  }
+  const MPI_Offset got = read_data(*view, first, data, bytes);
+  outcome.bytes = view->external() ? got / view->bytes_of(*data.type, 1) * data.type->size : got;
+  if (place == Place::kOwn && got < bytes) {  // the position is where the file ends
+    std::lock_guard guard(mutex_);
+    if (position_ == start + bytes / unit) position_ = start + got / unit;
+  }
+  return outcome;
+}
+
+MPI_Offset File::read_data(const View& view, MPI_Offset position, const Data& data, MPI_Offset bytes) const {
+  if (data.type->dense && !view.external()) return read(view, position, static_cast<std::byte*>(data.data), bytes);
+  std::vector<std::byte> packed(static_cast<size_t>(bytes));
+  const MPI_Offset got = read(view, position, packed.data(), bytes);
+  MPI_Count whole = got;
+  if (view.external()) {
+    const MPI_Count count = got / view.bytes_of(*data.type, 1);
+    std::vector<std::byte> native(static_cast<size_t>(count * data.type->size));
+    from_external(*data.type, packed.data(), count, native.data());
+    packed = std::move(native);
+    whole = static_cast<MPI_Count>(packed.size());
+  }
+  unpack(*data.type, data.data, data.count, packed.data(), whole);
+  return got;
+}
+
+void File::write_data(const View& view, MPI_Offset position, const Data& data, MPI_Offset bytes) const {
+  if (data.type->dense && !view.external()) {
+    return write(view, position, static_cast<const std::byte*>(data.data), bytes);
+  }
+  std::vector<std::byte> packed(static_cast<size_t>(data.bytes()));
+  pack(*data.type, data.data, data.count, packed.data());
+  if (view.external()) {
+    std::vector<std::byte> external(static_cast<size_t>(bytes));
+    to_external(*data.type, packed.data(), data.count, external.data());
+    packed = std::move(external);
+  }
+  write(view, position, packed.data(), bytes);
+}
+
+MPI_Offset File::read(const View& view, MPI_Offset position, std::byte* to, MPI_Offset bytes) const {
+  const MPI_Offset end = view.at(position + bytes - 1).offset + 1;
+  std::vector<std::byte> window;
+  MPI_Offset window_begin = 0, window_end = 0, got = 0;
+  while (got < bytes) {
+    const View::Run run = view.at(position + got);
+    const MPI_Offset length = std::min(run.bytes, bytes - got);
+    MPI_Offset now = 0;
+    if (length == bytes || length >= kWindow || !view.close()) {
+      now = read_at(descriptor_, to + got, length, run.offset);
+    } else {
+      if (run.offset < window_begin || run.offset + length > window_end) {
+        window.resize(static_cast<size_t>(std::min(kWindow, end - run.offset)));
+        now = read_at(descriptor_, window.data(), static_cast<MPI_Offset>(window.size()), run.offset);
+        window_begin = run.offset;
+        window_end = run.offset + std::max<MPI_Offset>(now, 0);
+      }
+      if (now >= 0) {
+        now = std::min(length, window_end - run.offset);
+        std::memcpy(to + got, window.data() + (run.offset - window_begin), static_cast<size_t>(now));
+      }
+    }
+    if (now < 0) fail_by(errno, "cannot read");
+    got += now;
+    if (now < length) break;
+  }
+  return got;
+}
+
+void File::write(const View& view, MPI_Offset position, const std::byte* from, MPI_Offset bytes) const {
+  for (MPI_Offset done = 0; done < bytes;) {
+    const View::Run run = view.at(position + done);
+    const MPI_Offset length = std::min(run.bytes, bytes - done);
+    if (write_at(descriptor_, from + done, length, run.offset) < 0) fail_by(errno, "cannot write");
+    done += length;
+  }
+}
+
+void File::begin(Way way, Place place, MPI_Offset offset, const Data& data) {
+  {
+    std::lock_guard lock(mutex_);
+    require(!split_.has_value(), MPI_ERR_IO, "a split call of this file is under way");
+    split_.emplace();
+  }
+  try {
+    const Outcome outcome = transfer(way, place, offset, data);
+    std::lock_guard lock(mutex_);
+    split_ = outcome;
+  } catch (...) {
+    std::lock_guard lock(mutex_);
+    split_.reset();
+    throw;
+  }
+}
+Outcome File::end() {
+  std::lock_guard lock(mutex_);
+  require(split_.has_value(), MPI_ERR_IO, "no split call of this file is under way");
+  return *std::exchange(split_, std::nullopt);
+}
+
+// --- Views and positions
+
+std::shared_ptr<const View> File::view() {
+  std::lock_guard lock(mutex_);
+  return view_;
+}
+
+void File::set_view(MPI_Offset displacement, std::shared_ptr<const Type> etype, std::shared_ptr<const Type> filetype,
+                    const std::string& representation) {
+  if (displacement == MPI_DISPLACEMENT_CURRENT) {
+    require((mode_ & MPI_MODE_SEQUENTIAL) != 0, MPI_ERR_ARG, "MPI_DISPLACEMENT_CURRENT is for MPI_MODE_SEQUENTIAL");
+    displacement = offset_of(share(0, true));
+  }
+  auto made = std::make_shared<View>(displacement, std::move(etype), std::move(filetype), representation,
+                                     (mode_ & MPI_MODE_RDONLY) == 0);
+  by_first([&] {
+    if (access(shared_name_.c_str(), F_OK) == 0) share(0, false);
+  });
+  std::lock_guard lock(mutex_);
+  view_ = std::move(made);
+  position_ = 0;
+}
+
+// Takes `etypes` elementary types from there on.
+MPI_Offset File::start_of(Place place, MPI_Offset offset, MPI_Offset etypes) {
+  switch (place) {
+    case Place::kOffset:
+      require(offset >= 0, MPI_ERR_ARG, "the offset is negative");
+      return offset;
+    case Place::kShared:
+      return share(etypes, true);
+    case Place::kOrdered:
+      return ordered(etypes);
+    case Place::kOwn:
+      break;
+  }
+  std::lock_guard lock(mutex_);
+  return std::exchange(position_, position_ + etypes);
+}
+
+MPI_Offset File::ordered(MPI_Offset etypes) {
+  const int64_t own[1] = {etypes};
+  std::vector<int64_t> all(static_cast<size_t>(comm_->size()));
+  comm_->engine->all_gather(own, all);
+  int64_t start[1] = {0};
+  by_first([&] { start[0] = share(std::accumulate(all.begin(), all.end(), int64_t{0}), true); });
+  comm_->engine->broadcast(start, 0);
+  for (int r = 0; r < comm_->rank; ++r) start[0] += all[static_cast<size_t>(r)];
+  return start[0];
+}
+
+MPI_Offset File::share(MPI_Offset value, bool add) {
+  std::lock_guard guard(mutex_);
+  if (shared_ < 0) shared_ = ::open(shared_name_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+  if (shared_ < 0) fail_with(errno, "cannot keep the shared position in", shared_name_);
+  const Lock lock(shared_, F_WRLCK, 0, 1);
+  int64_t before = 0;
+  auto* bytes = reinterpret_cast<std::byte*>(&before);
+  if (read_at(shared_, bytes, sizeof before, 0) < 0) fail_with(errno, "cannot read", shared_name_);
+  int64_t after = add ? before + value : value;
+  if (after != before && write_at(shared_, reinterpret_cast<std::byte*>(&after), sizeof after, 0) < 0) {
+    fail_with(errno, "cannot write", shared_name_);
+  }
+  return before;
+}
+
+MPI_Offset File::position(Place place) {
+  check((mode_ & MPI_MODE_WRONLY) != 0 ? Way::kWrite : Way::kRead, place);
+  if (place == Place::kShared) return share(0, true);
+  std::lock_guard lock(mutex_);
+  return position_;
+}
+
+MPI_Offset File::target(MPI_Offset offset, int whence, MPI_Offset from) {
+  const std::shared_ptr<const View> view = this->view();
+  const MPI_Offset unit = view->etype_bytes();
+  require(whence == MPI_SEEK_SET || whence == MPI_SEEK_CUR || whence == MPI_SEEK_END, MPI_ERR_ARG,
+          "a position is relative to MPI_SEEK_SET, MPI_SEEK_CUR or MPI_SEEK_END");
+  if (whence == MPI_SEEK_SET) from = 0;
+  if (whence == MPI_SEEK_END) from = (view->before(size()) + unit - 1) / unit;
+  require(from + offset >= 0, MPI_ERR_ARG, "the position is before the view's beginning");
+  return from + offset;
+}
+void File::seek(MPI_Offset offset, int whence) {
+  const MPI_Offset to = target(offset, whence, position(Place::kOwn));
+  std::lock_guard lock(mutex_);
+  position_ = to;
+}
+void File::seek_shared(MPI_Offset offset, int whence) {
+  const MPI_Offset to = target(offset, whence, position(Place::kShared));
+  by_first([&] { share(to, false); });
+}
+
+MPI_Offset File::offset_of(MPI_Offset position) {
+  require(position >= 0, MPI_ERR_ARG, "the offset is negative");
+  const std::shared_ptr<const View> view = this->view();
+  return view->at(position * view->etype_bytes()).offset;
+}
+
+// --- The file as a whole
+
+MPI_Offset File::size() const {
+  struct stat status {};
+  if (fstat(descriptor_, &status) != 0) fail_by(errno, "cannot ask for the size of");
+  return status.st_size;
+}
+
+void File::resize(MPI_Offset bytes) {
+  check(Way::kWrite, Place::kShared);
+  require(bytes >= 0, MPI_ERR_ARG, "the size is negative");
+  by_first([&] {
+    if (ftruncate(descriptor_, bytes) != 0) fail_by(errno, "cannot set the size of");
+  });
+}
+
+void File::allocate(MPI_Offset bytes) {
+  check(Way::kWrite, Place::kShared);
+  require(bytes >= 0, MPI_ERR_ARG, "the size is negative");
+  by_first([&] {
+    const int error = bytes == 0 ? 0 : posix_fallocate(descriptor_, 0, bytes);
+    if (error != 0) fail_by(error, "cannot allocate");
+  });
+}
+
+void File::sync() {
+  if (fsync(descriptor_) != 0 && errno != EINVAL) fail_by(errno, "cannot sync");  // EINVAL: of a device, say
+}
+
+}  // namespace rondo_mpi

@@ -1,0 +1,93 @@
+#pragma once
+
+#include <mpi.h>
+
+#include <atomic>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+
+#include "mpi/core/objects.h"
+#include "mpi/core/view.h"
+
+namespace rondo_mpi {
+
+// A file that the ranks of a communicator have open, each by a descriptor of its own, on a file system that they share.
+// Each rank reads and writes what it asks for, also in collective calls: those wait for nobody, but for the ordered
+// ones.
+class File {
+ public:
+  MPI_File handle{};
+  std::shared_ptr<Errhandler> handler;
+  Info info;
+
+  enum class Way : uint8_t { kRead, kWrite };
+  // Where data lies: at an offset that the call gives, at this rank's position, at the one that all ranks share, or
+  // there in the order of ranks.
+  enum class Place : uint8_t { kOffset, kOwn, kShared, kOrdered };
+
+  // Those of all ranks of `comm` succeed, or all throw.
+  static std::shared_ptr<File> open(const Comm& comm, const std::string& name, int mode);
+  static void remove(const std::string& name);
+  ~File();
+  void close();  // by all ranks
+
+  // What was read or written; less than `data` only at the file's end. offset: elementary types, of kOffset.
+  Outcome transfer(Way way, Place place, MPI_Offset offset, const Data& data);
+  // The same as the first half of a split call, and its second half.
+  void begin(Way way, Place place, MPI_Offset offset, const Data& data);
+  Outcome end();
+
+  void set_view(MPI_Offset displacement, std::shared_ptr<const Type> etype, std::shared_ptr<const Type> filetype,
+                const std::string& representation);  // by all ranks
+  std::shared_ptr<const View> view();
+  MPI_Offset position(Place place);
+  void seek(MPI_Offset offset, int whence);
+  void seek_shared(MPI_Offset offset, int whence);  // by all ranks
+  MPI_Offset offset_of(MPI_Offset position);
+
+  MPI_Offset size() const;
+  void resize(MPI_Offset bytes);    // by all ranks
+  void allocate(MPI_Offset bytes);  // by all ranks
+  void sync();
+  void set_atomic(bool atomic) { atomic_ = atomic; }
+  bool atomic() const { return atomic_; }
+  int mode() const { return mode_; }
+  const Comm& comm() const { return *comm_; }
+
+ private:
+  File(std::shared_ptr<Comm> comm, std::string name, int mode);
+  void open_all();
+  int open_here(int flags);
+  // The first rank calls it, and all throw if it does. All have come before, and it is over when any goes on.
+  void by_first(const std::function<void()>& function);
+  [[noreturn]] void fail_by(int error, const char* what) const;
+  void check(Way way, Place place) const;
+
+  MPI_Offset start_of(Place place, MPI_Offset offset, MPI_Offset etypes);
+  MPI_Offset ordered(MPI_Offset etypes);
+  MPI_Offset target(MPI_Offset offset, int whence, MPI_Offset from);
+  // Sets the position that all ranks share, or adds to it; returns what it was.
+  MPI_Offset share(MPI_Offset value, bool add);
+  MPI_Offset read(const View& view, MPI_Offset position, std::byte* to, MPI_Offset bytes) const;
+  void write(const View& view, MPI_Offset position, const std::byte* from, MPI_Offset bytes) const;
+  MPI_Offset read_data(const View& view, MPI_Offset position, const Data& data, MPI_Offset bytes) const;
+  void write_data(const View& view, MPI_Offset position, const Data& data, MPI_Offset bytes) const;
+
+  const std::shared_ptr<Comm> comm_;  // of this file alone
+  const std::string name_;            // absolute
+  const int mode_;
+  int descriptor_ = -1;
+  std::string shared_name_;  // of a file beside it with the shared position, made when that is first used
+  std::atomic<bool> atomic_ = false;
+
+  std::mutex mutex_;  // for what follows
+  std::shared_ptr<const View> view_ = std::make_shared<View>();
+  MPI_Offset position_ = 0;  // in elementary types
+  std::optional<Outcome> split_;
+  int shared_ = -1;  // descriptor of the shared position
+};
+
+}  // namespace rondo_mpi

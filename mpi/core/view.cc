@@ -1,0 +1,81 @@
+#include "mpi/core/view.h"
+
+#include <algorithm>
+#include <limits>
+#include <utility>
+
+#include "mpi/core/errors.h"
+#include "mpi/core/external.h"
+#include "mpi/core/type.h"
+
+namespace rondo_mpi {
+
+View::View() : View(0, byte_type(), byte_type(), "native", true) {}
+
+View::View(MPI_Offset displacement, std::shared_ptr<const Type> etype, std::shared_ptr<const Type> filetype,
+           std::string representation, bool writes)
+    : displacement_(displacement),
+      etype_(std::move(etype)),
+      filetype_(std::move(filetype)),
+      representation_(std::move(representation)) {
+  require(displacement >= 0, MPI_ERR_ARG, "the displacement of a view is negative");
+  require(external() || representation_ == "native" || representation_ == "internal", MPI_ERR_UNSUPPORTED_DATAREP,
+          "Rondo knows the data representations native, internal and external32");
+  etype_bytes_ = bytes_of(*etype_, 1);
+  require(etype_bytes_ > 0 && bytes_of(*filetype_, 1) % etype_bytes_ == 0, MPI_ERR_ARG,
+          "the file type is not made of the elementary type");
+  add(*filetype_, 0, writes);
+  extent_ = extent_of(*filetype_);
+  require(!writes || runs_.empty() || extent_ >= runs_.back().offset + runs_.back().bytes - runs_.front().offset,
+          MPI_ERR_IO, "tiles of the file type overlap, in a file that is open for writing");
+}
+
+MPI_Offset View::bytes_of(const Type& type, MPI_Count count) const {
+  return external() ? external_size(type, count) : type.size * count;
+}
+MPI_Offset View::extent_of(const Type& type) const {
+  return external() && type.dense ? external_size(type, 1) : type.extent();
+}
+
+void View::add(const Type& type, MPI_Offset offset, bool writes) {
+  if (!type.dense) {
+    for (const Piece& piece : type.pieces) {
+      for (MPI_Count i = 0; i < piece.count; ++i) add(*piece.type, offset + piece.offset + i * piece.stride, writes);
+    }
+    return;
+  }
+  const MPI_Offset bytes = bytes_of(type, 1);
+  if (bytes == 0) return;
+  const MPI_Offset end = runs_.empty() ? 0 : runs_.back().offset + (writes ? runs_.back().bytes : 0);
+  require(offset >= end, MPI_ERR_IO,
+          writes ? "the file type's displacements overlap, decrease or are negative"
+                 : "the file type's displacements decrease or are negative");
+  if (!runs_.empty() && offset == runs_.back().offset + runs_.back().bytes) {
+    runs_.back().bytes += bytes;
+  } else {
+    runs_.push_back({offset, bytes});
+    before_.push_back(bytes_);
+  }
+  bytes_ += bytes;
+}
+
+View::Run View::at(MPI_Offset position) const {
+  if (bytes_ == 0) return {displacement_, 0};
+  if (runs_.size() == 1 && bytes_ == extent_) {
+    return {displacement_ + runs_[0].offset + position, std::numeric_limits<MPI_Offset>::max()};
+  }
+  const MPI_Offset tile = position / bytes_, within = position % bytes_;
+  const auto run = static_cast<size_t>(std::upper_bound(before_.begin(), before_.end(), within) - before_.begin() - 1);
+  const MPI_Offset skipped = within - before_[run];
+  return {displacement_ + tile * extent_ + runs_[run].offset + skipped, runs_[run].bytes - skipped};
+}
+
+MPI_Offset View::before(MPI_Offset offset) const {
+  if (bytes_ == 0 || extent_ == 0 || offset <= displacement_) return 0;
+  const MPI_Offset tile = (offset - displacement_) / extent_, within = (offset - displacement_) % extent_;
+  MPI_Offset positions = tile * bytes_;
+  for (const Run& run : runs_) positions += std::clamp<MPI_Offset>(within - run.offset, 0, run.bytes);
+  return positions;
+}
+
+}  // namespace rondo_mpi
