@@ -1,11 +1,11 @@
-"""Builds librondo_c.so, rondo-run and the module _rondo with g++ alone, with the flags that matter of Bazel's
-(tools/bazel/rondo.bzl). RONDO_LIBRARY, RONDO_RUN and RONDO_MODULE, if set, are taken instead of being built. What the
-wheel carries beside: the files in RONDO_PROGRAMS, and in RONDO_TORCH_BACKENDS what rondo.torch.build has compiled."""
+"""Builds librondo_c.so, rondo-run and the module _rondo with g++ alone (tools/native/units.py).
+RONDO_LIBRARY, RONDO_RUN and RONDO_MODULE, if set, are taken instead of being built. What the wheel carries beside: the
+files in RONDO_PROGRAMS, and in RONDO_TORCH_BACKENDS what rondo.torch.build has compiled."""
 
 import ctypes
+import importlib.util
 import os
 import platform
-import re
 import shutil
 import subprocess
 import sys
@@ -24,25 +24,19 @@ HERE = Path(__file__).resolve().parent
 # In a source distribution the C++ sources lie beside this file, in the tree one folder up.
 TREE = HERE / "native" if (HERE / "native").is_dir() else HERE.parent
 
-# The linker keeps what is called (--gc-sections), so that files which only tests call may be among these.
-SOURCES = {
-    "library": ["ring/**/*.cc", "transport/**/*.cc", "kernels/*.cc", "kernels/rows/*.cc",
-                "kernels/device/device_*.cc", "kernels/device/gpu_code.cc", "tools/bazel/packages/*.cc"],
-    "launcher": ["ring/base/*.cc", "tools/launcher/*.cc", "tools/rondo_run.cc", "tools/bazel/packages/fmt.cc"],
-    "module": ["python/module/*.cc"],
-}
 # Carried as they are: rondo-trace, rondo-top, where these read their version, and the pages that errors name.
 FILES = ["tools/trace/*", "tools/top/*.py", "tools/view/page.css", "tools/view/colors.js", "docs/*.md", "ring/include/rondo/rondo.h"]
-FLAGS = [
-    *("-std=c++20", "-iquote", ".", "-Iring/include", "-O2", "-g0", "-DNDEBUG", "-fPIC", "-ffp-contract=off"),
-    *("-fvisibility=hidden", "-fvisibility-inlines-hidden", "-ffunction-sections", "-fdata-sections"),
-    *("-fno-omit-frame-pointer", "-fstack-protector", "-U_FORTIFY_SOURCE", "-D_FORTIFY_SOURCE=1"),
-]
 
 
-def version() -> str:
-    text = (TREE / "ring/include/rondo/rondo.h").read_text()
-    return re.search(r'^#define RONDO_VERSION "(.*)"', text, re.M).group(1)
+def _units():
+    """tools/native/units.py: what is compiled, with which flags."""
+    spec = importlib.util.spec_from_file_location("rondo_units", TREE / "tools/native/units.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+recipe = _units()
 
 
 def compiler() -> str:
@@ -90,8 +84,12 @@ def build_native(target: Path, scratch: Path) -> None:
 def compile_native(wanted: list[str], built: dict[str, Path], scratch: Path) -> None:
     cxx = compiler()
     scratch.mkdir(parents=True, exist_ok=True)
-    units = {name: list(enumerate_units(name)) for name in wanted}
-    objects = compile_all([cxx, *FLAGS, *asio_defines()], {unit[2]: unit for name in wanted for unit in units[name]}, scratch)
+    units = {name: list(recipe.units(name)) for name in wanted}
+    if "module" in units:
+        own = ["-DPy_LIMITED_API=0x030B0000", "-isystem", sysconfig.get_path("include")]
+        units["module"] = [unit._replace(flags=[*unit.flags, *own]) for unit in units["module"]]
+    flags = [*recipe.FLAGS, *recipe.RELEASE, *recipe.INCLUDES, *recipe.asio_defines(), "-g0"]
+    objects = compile_all([cxx, *flags], {unit.output: unit for name in wanted for unit in units[name]}, scratch)
     # The C++ runtime and OpenSSL are linked in and hidden: the library meets others in one process.
     link = [*crypto_flags(), "-static-libstdc++", "-static-libgcc", "-pthread", "-ldl"]
     link += ["-Wl,--gc-sections", "-Wl,--exclude-libs,ALL"]
@@ -160,40 +158,12 @@ def say(text: str) -> None:
         print(text, file=sys.stderr)
 
 
-def enumerate_units(name: str):
-    """(source, flags of its own, object file) of each compilation; those of kernels/rows are one an instruction set."""
-    copts = read_values("kernels/copts.bzl")
-    for source in sorted(str(path.relative_to(TREE)) for pattern in SOURCES[name] for path in TREE.glob(pattern)):
-        output = source.replace("/", "_") + ".o"
-        if source.startswith("kernels/rows/"):
-            for instruction_set, flags in copts["INSTRUCTION_SETS"].items():
-                own = [f"-DRONDO_KERNEL_SET={instruction_set}", *copts["GCC_COPTS"], *copts["KERNEL_COPTS"], *flags]
-                yield source, own, f"{instruction_set}_{output}"
-        elif name == "module":
-            yield source, ["-DPy_LIMITED_API=0x030B0000", "-isystem", sysconfig.get_path("include")], output
-        else:
-            own = {"kernels/finite.cc": ["-O3"], "tools/launcher/options.cc": ["-O0", "-U_FORTIFY_SOURCE"]}
-            yield source, own.get(source, []), output
-
-
-def asio_defines() -> list[str]:
-    """One list for all files: those that do not include Asio ignore it."""
-    text = (TREE / "WORKSPACE").read_text()
-    return ["-D" + name for name in re.findall(r'"(ASIO_\w+)"', text)]
-
-
-def read_values(path: str) -> dict:
-    """The values of a .bzl file that has nothing but values, which Python reads, too."""
-    values: dict = {}
-    exec((TREE / path).read_text(), values)  # noqa: S102
-    return values
-
-
 def native_files():
     """What build_native() reads, relative to the tree."""
-    yield from ("kernels/copts.bzl", "tools/bazel/librondo_c.map", "WORKSPACE", "LICENSE")
+    yield from ("tools/native/units.py", "kernels/copts.bzl", "tools/bazel/librondo_c.map", "WORKSPACE", "LICENSE")
     headers = ["ring/**/*.h", "transport/**/*.h", "kernels/**/*.h", "tools/launcher/*.h", "python/module/*.h"]
-    for pattern in (*SOURCES["library"], *SOURCES["launcher"], *SOURCES["module"], *headers, *FILES):
+    sources = (pattern for part in ("library", "launcher", "module") for pattern in recipe.SOURCES[part])
+    for pattern in (*sources, *headers, *FILES):
         yield from (str(path.relative_to(TREE)) for path in TREE.glob(pattern))
 
 
@@ -240,7 +210,7 @@ class BdistWheel(bdist_wheel):
 
 
 setup(
-    version=version(),
+    version=recipe.version(),
     distclass=NativeDistribution,
     cmdclass={"build_py": BuildPy, "sdist": Sdist, "bdist_wheel": BdistWheel},
 )

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Builds Rondo and copies what other programs need: headers, librondo.so and .a, pkg-config and CMake files, rondo-run,
 # rondo-bench, rondo-view, rondo-trace, rondo-top, rondo-doctor, the libraries for programs of MPI and the license.
-# Installs no package; says which ones are missing.
+# Installs no package; says which ones are missing. Without Bazel 4 to 6 it builds with CMake.
 #   [DESTDIR=DIR] [LIBDIR=lib] tools/install.sh PREFIX
 # PREFIX   where the files are used, for example /usr/local or $HOME/rondo
 # LIBDIR   the libraries' folder under PREFIX, for example lib64 or lib/x86_64-linux-gnu
@@ -68,7 +68,19 @@ install_descriptions() {
   fill_in rondo-config-version.cmake.in "$libdir/cmake/rondo/rondo-config-version.cmake"
 }
 
-check_bazel # first: where it is too new, not all packages are to be had
+# Without a Bazel that takes this tree: all but the libraries for programs of MPI.
+install_by_cmake() {
+  echo "Building with CMake, without the libraries for programs of MPI, which need Bazel 4 to 6"
+  check_packages "${NATIVE_PACKAGES[@]}" cmake make python3 || return 1
+  cmake -S . -B build/cmake -DCMAKE_INSTALL_PREFIX="$prefix" -DCMAKE_INSTALL_LIBDIR="$libdir" &&
+    cmake --build build/cmake -j "$(nproc)" && DESTDIR=${DESTDIR:+$(realpath -m "$DESTDIR")} cmake --install build/cmake
+}
+
+# Where Bazel is too new, not all packages that it needs are to be had.
+if ! command -v bazel >/dev/null || ! check_bazel; then
+  install_by_cmake
+  exit
+fi
 check_packages "${BUILD_PACKAGES[@]}"
 run_bazel build //ring:librondo.so //ring:librondo_c.so //ring:whole/librondo.a //mpi:libraries //bench:rondo-bench //tools:rondo-run //tools/doctor:rondo-doctor //tools/view:rondo-view
 bin=$(bazel_bin)

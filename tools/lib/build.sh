@@ -4,14 +4,13 @@
 # shellcheck source=tools/lib/packages.sh
 source "$(dirname "${BASH_SOURCE[0]}")/packages.sh"
 
-# What the tree includes and what builds it.
+# What the tree includes, without tests; and what builds all of it.
 # shellcheck disable=SC2034  # used by those that source this file
-BUILD_PACKAGES=(bazel-bootstrap g++ libasio-dev libfmt-dev libssl-dev doctest-dev libcli11-dev nlohmann-json3-dev python3-dev
-  pkg-config zlib1g-dev libzstd-dev binutils-gold)
+NATIVE_PACKAGES=(g++ libasio-dev libfmt-dev libssl-dev libcli11-dev nlohmann-json3-dev pkg-config zlib1g-dev libzstd-dev)
+BUILD_PACKAGES=(bazel-bootstrap "${NATIVE_PACKAGES[@]}" doctest-dev python3-dev binutils-gold)
 
 # From 7 on Bazel takes its rules from modules of a registry, and not from WORKSPACE.
 check_bazel() {
-  command -v bazel >/dev/null || return 0
   local said
   said="$(bazel --version) $(dpkg-query -W -f '${Version}' bazel-bootstrap 2>/dev/null || true)" # Debian's says "no_version"
   [[ $said =~ ([0-9]+)\.[0-9] && ${BASH_REMATCH[1]} -ge 7 ]] || return 0

@@ -43,3 +43,13 @@ pip_install() {
   in_root "python3 -m venv --system-site-packages /venv && cd /rondo && /venv/bin/pip install --no-build-isolation --no-deps ./python"
 }
 python_program() { two_ranks "/venv/bin/rondo-run -n 2 /venv/bin/python /rondo/tests/launchers/sum.py"; }
+
+# Of what is installed in /usr/local.
+cpp_program() {
+  in_root "cd /tmp && g++ -std=c++20 /rondo/tests/install/sum.cc -o sum \$(pkg-config --cflags --libs rondo)" &&
+    two_ranks "rondo-run -n 2 /tmp/sum"
+}
+libcxx_program() {
+  in_root "cd /tmp && clang++ -std=c++20 -stdlib=libc++ /rondo/tests/install/c_api.cc -o of_libcxx \$(pkg-config --cflags --libs rondo-c)" &&
+    two_ranks "rondo-run -n 2 /tmp/of_libcxx"
+}

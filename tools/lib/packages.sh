@@ -67,13 +67,51 @@ _find_missing() {
   done
 }
 
+# By Debian's names, those of dnf, pacman and zypper; what is not here has the same name everywhere.
+declare -A _ELSEWHERE=(
+  [bazel-bootstrap]="bazel bazel bazel"
+  [binutils-gold]="binutils-gold binutils binutils-gold"
+  [doctest-dev]="doctest-devel doctest doctest-devel"
+  [g++]="gcc-c++ gcc gcc-c++"
+  [libasio-dev]="asio-devel asio asio-devel"
+  [libcli11-dev]="cli11-devel cli11 cli11-devel"
+  [libfmt-dev]="fmt-devel fmt fmt-devel"
+  [libssl-dev]="openssl-devel,openssl-static openssl libopenssl-devel"
+  [libzstd-dev]="libzstd-devel zstd libzstd-devel"
+  [nlohmann-json3-dev]="json-devel nlohmann-json nlohmann_json-devel"
+  [pkg-config]="pkgconf-pkg-config pkgconf pkg-config"
+  [python3-dev]="python3-devel python python3-devel"
+  [python3-venv]="python3 python python3"
+  [zlib1g-dev]="zlib-devel zlib zlib-devel"
+)
+
+# _how_to_install PACKAGE...: the command of this system's package manager, or what Debian calls them.
+_how_to_install() {
+  local managers=(dnf pacman zypper) commands=("dnf install" "pacman -S" "zypper install") i package
+  if command -v apt-get >/dev/null; then
+    echo "  sudo apt-get install --no-install-recommends $*"
+    return
+  fi
+  for i in "${!managers[@]}"; do
+    command -v "${managers[i]}" >/dev/null || continue
+    local names=() words
+    for package in "$@"; do
+      read -ra words <<<"${_ELSEWHERE[$package]:-$package $package $package}"
+      names+=("${words[i]//,/ }")
+    done
+    echo "  sudo ${commands[i]} ${names[*]}"
+    return
+  done
+  echo "There is no apt-get, dnf, pacman or zypper here; install their like by hand, then run this again."
+}
+
 # check_packages PACKAGE...: installs nothing; says what is missing, and fails if anything is.
 check_packages() {
   local missing
   _find_missing "$@"
   ((${#missing[@]})) || return 0
   echo "This needs what Debian 12 has in the packages: ${missing[*]}" >&2
-  echo "  sudo apt-get install --no-install-recommends ${missing[*]}" >&2
+  _how_to_install "${missing[@]}" >&2
   return 1
 }
 
@@ -84,12 +122,12 @@ need_packages() {
 
   if ! command -v apt-get >/dev/null; then
     echo "This needs what Debian 12 has in the packages: ${missing[*]}" >&2
-    echo "There is no apt-get here to install them with; install their like by hand, then run this again." >&2
+    _how_to_install "${missing[@]}" >&2
     return 1
   fi
   if ((EUID != 0)); then
     echo "This needs Debian's packages ${missing[*]}, and only root may install them:" >&2
-    echo "  sudo apt-get install --no-install-recommends ${missing[*]}" >&2
+    _how_to_install "${missing[@]}" >&2
     return 1
   fi
   echo "Installing Debian's packages: ${missing[*]}"

@@ -1,0 +1,96 @@
+"""What is compiled with which flags where Bazel is not: the one list of pip (python/setup.py) and of CMake.
+  units.py    prints it as a CMake script
+
+tests/install/units_test.py compares it with Bazel's targets. The flags are those that matter of tools/bazel/rondo.bzl.
+"""
+
+import json
+import re
+from itertools import groupby
+from pathlib import Path
+from typing import Iterator, NamedTuple
+
+TREE = Path(__file__).resolve().parents[2]
+
+# By part. The linker keeps what is called (--gc-sections), so that files which only tests call may be among these.
+_LIBRARY = ["ring/**/*.cc", "transport/**/*.cc", "kernels/*.cc", "kernels/rows/*.cc",
+            "kernels/device/device_*.cc", "kernels/device/gpu_code.cc", "tools/bazel/packages/*.cc"]
+SOURCES = {
+    "library": _LIBRARY,
+    "launcher": ["ring/base/*.cc", "tools/launcher/*.cc", "tools/rondo_run.cc", "tools/bazel/packages/fmt.cc"],
+    "module": ["python/module/*.cc"],
+    # Programs on the library's objects.
+    "bench": ["bench/*.cc", "bench/choice/*.cc", "bench/limit/*.cc", "bench/loop/*.cc", "bench/output/*.cc",
+              "tests/support/element.cc", "tests/support/fold.cc", "tools/launcher/*.cc"],
+    "doctor": ["tools/doctor/*.cc", "tools/launcher/mpi_libraries.cc"],
+    "view": ["tools/view/*.cc", "tools/plan/example_values.cc", "tools/plan/plan_options.cc", "tools/plan/plan_run.cc",
+             "tools/plan/run_times.cc"],
+}
+# For every file, whatever the optimization. _FORTIFY_SOURCE wants one.
+FLAGS = [
+    *("-std=c++20", "-fPIC", "-ffp-contract=off", "-fvisibility=hidden", "-fvisibility-inlines-hidden"),
+    *("-ffunction-sections", "-fdata-sections", "-fno-omit-frame-pointer", "-fstack-protector"),
+]
+RELEASE = ["-O2", "-DNDEBUG", "-U_FORTIFY_SOURCE", "-D_FORTIFY_SOURCE=1"]
+INCLUDES = ["-iquote", ".", "-Iring/include"]
+_OWN_FLAGS = {"kernels/finite.cc": ["-O3"], "tools/launcher/options.cc": ["-O0", "-U_FORTIFY_SOURCE"]}
+
+
+class Unit(NamedTuple):
+    """One compilation; files of kernels/rows have one an instruction set."""
+
+    source: str  # relative to the tree
+    flags: list[str]  # of its own
+    output: str  # object file
+
+
+def units(part: str) -> Iterator[Unit]:
+    copts = _values("kernels/copts.bzl")
+    for source in sorted(str(path.relative_to(TREE)) for pattern in SOURCES[part] for path in TREE.glob(pattern)):
+        output = source.replace("/", "_") + ".o"
+        if source.startswith("kernels/rows/"):
+            for instruction_set, flags in copts["INSTRUCTION_SETS"].items():
+                own = [f"-DRONDO_KERNEL_SET={instruction_set}", *copts["GCC_COPTS"], *copts["KERNEL_COPTS"], *flags]
+                yield Unit(source, own, f"{instruction_set}_{output}")
+        else:
+            yield Unit(source, _OWN_FLAGS.get(source, []), output)
+
+
+def version() -> str:
+    text = (TREE / "ring/include/rondo/rondo.h").read_text()
+    return re.search(r'^#define RONDO_VERSION "(.*)"', text, re.M).group(1)
+
+
+def asio_defines() -> list[str]:
+    """One list for all files: those that do not include Asio ignore it."""
+    text = (TREE / "WORKSPACE").read_text()
+    return ["-D" + name for name in re.findall(r'"(ASIO_\w+)"', text)]
+
+
+def _values(path: str) -> dict:
+    """The values of a .bzl file that has nothing but values, which Python reads, too."""
+    values: dict = {}
+    exec((TREE / path).read_text(), values)  # noqa: S102
+    return values
+
+
+def as_cmake() -> str:
+    """Of each part a list of groups, files with the same flags: rondo_PART_groups, and of each group _sources, _flags."""
+
+    def line(name: str, values) -> str:
+        return f"set(rondo_{name} {' '.join(json.dumps(str(value)) for value in values)})\n"
+
+    text = line("version", [version()]) + line("soname", [_values("tools/bazel/version.bzl")["RONDO_SONAME"]])
+    text += line("flags", [*FLAGS, *asio_defines()])
+    for part in SOURCES:
+        groups = []
+        for flags, group in groupby(sorted(units(part), key=lambda unit: unit.flags), key=lambda unit: unit.flags):
+            name = f"{part}_{len(groups)}"
+            groups.append(name)
+            text += line(f"{name}_flags", flags) + line(f"{name}_sources", (unit.source for unit in group))
+        text += line(f"{part}_groups", groups)
+    return text
+
+
+if __name__ == "__main__":
+    print(as_cmake(), end="")
