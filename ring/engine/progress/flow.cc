@@ -54,7 +54,7 @@ bool Flow::wait(const Operation& operation, Clock::time_point until) {
   Watch watch(*worker_, this);
   Clock::time_point ask_at = kNotYet;
   while (!operation.done()) {
-    if (try_acquire()) {
+    if (state_.try_acquire()) {
       const Lease lease(*this);
       drive(operation, until, ask_at, watch);
       count_polled();
@@ -65,7 +65,7 @@ bool Flow::wait(const Operation& operation, Clock::time_point until) {
       const auto now = Clock::now();
       if (ask_at == kNotYet) ask_at = now + kBetweenInterruptQuestions;
       const auto wake = std::min(until, now + kLongestSleep);
-      changed_.wait_until(lock, wake, [&] { return operation.done() || !held_.load(); });
+      changed_.wait_until(lock, wake, [&] { return operation.done() || !state_.held(); });
       sleepers_.fetch_sub(1);
     }
     if (operation.done()) break;
@@ -192,7 +192,7 @@ void Flow::pass_beside(Moved moved) {
 
 void Flow::leave(Left left) {
   if (!under_way()) return;
-  listed_.load() ? worker_->wake_if_left() : worker_->list(*this);
+  state_.listed() ? worker_->wake_if_left() : worker_->list(*this);
   if (left == Left::kMovable) worker_->take_over();
 }
 
@@ -221,25 +221,21 @@ void Flow::notify() {
 }
 
 bool Flow::arm(const Sleep& sleep) {
-  if (!try_acquire()) {
-    missed_.store(true);  // first, then the second look: its holder gives the lease back, then reads this
-    if (!try_acquire()) return false;
-  }
+  if (!state_.try_acquire_before_sleep()) return false;
   const Lease lease(*this);
   bell_->arm(sleep);
   return guarded_step(Pass::kBeforeSleep);
 }
 
-// A sleeper that had armed the bell is not rung from now on.
 bool Flow::arm_own(const Sleep& sleep) {
-  missed_.store(true);
+  state_.miss();
   bell_->arm(sleep);
   return guarded_step(Pass::kBeforeSleep);
 }
 
 void Flow::woke(const Sleep& sleep) {
   bell_->disarm(sleep);
-  if (!try_acquire()) return;
+  if (!state_.try_acquire()) return;
   const Lease lease(*this);
   bell_->take_events();
 }
@@ -250,7 +246,7 @@ void Flow::woke_own(const Sleep& sleep) {
 }
 
 bool Flow::try_drive(Pass pass) {
-  if (!try_acquire()) return false;
+  if (!state_.try_acquire()) return false;
   const Lease lease(*this);
   const bool moved = guarded_step(pass);
   if (!moved) guarded_tick(Clock::now());
@@ -258,11 +254,11 @@ bool Flow::try_drive(Pass pass) {
 }
 
 void Flow::acquire() {
-  while (!try_acquire()) {
+  while (!state_.try_acquire()) {
     bell_->ring();
     std::unique_lock lock(mutex_);
     sleepers_.fetch_add(1);
-    changed_.wait_until(lock, Clock::now() + kLongestSleep, [&] { return !held_.load(); });
+    changed_.wait_until(lock, Clock::now() + kLongestSleep, [&] { return !state_.held(); });
     sleepers_.fetch_sub(1);
   }
 }
@@ -273,7 +269,7 @@ void Flow::await(Errand& errand) {
   while (!errands_.compare_exchange_weak(errand.next, &errand)) {
   }
   while (!errand.done.load()) {
-    if (try_acquire()) {
+    if (state_.try_acquire()) {
       const Lease lease(*this);
       run_errands();
       continue;
@@ -281,7 +277,7 @@ void Flow::await(Errand& errand) {
     bell_->ring();
     std::unique_lock lock(mutex_);
     sleepers_.fetch_add(1);
-    changed_.wait_until(lock, Clock::now() + kLongestSleep, [&] { return errand.done.load() || !held_.load(); });
+    changed_.wait_until(lock, Clock::now() + kLongestSleep, [&] { return errand.done.load() || !state_.held(); });
     sleepers_.fetch_sub(1);
   }
 }
@@ -299,9 +295,9 @@ void Flow::run_errands() {
 }
 
 void Flow::release() {
-  held_.store(false);
+  const bool look_again = state_.release();
   wake_sleepers();
-  if (missed_.load() && missed_.exchange(false) && under_way()) worker_->look_again();
+  if (look_again) worker_->look_again();
 }
 
 // Sleepers count themselves, then look; this side changes what they look at, then reads the count.

@@ -9,6 +9,7 @@
 
 #include "ring/base/caught.h"
 #include "ring/engine/progress/fork_mark.h"
+#include "ring/engine/progress/hand_over.h"
 #include "ring/engine/progress/operation.h"
 #include "ring/engine/progress/vain_polls.h"
 #include "ring/engine/progress/wait_policy.h"
@@ -40,7 +41,7 @@ class Flow : public std::enable_shared_from_this<Flow> {
   bool wait(const Operation& operation, Clock::time_point until);
 
   // Takes the lease, for an operation that begins at once; false if another has it or something is under way.
-  bool hold() { return !under_way() && try_acquire(); }
+  bool hold() { return !under_way() && state_.try_acquire(); }
   // Drives the operation, which the derived class counts, to its end, under the lease from hold(), and gives that back.
   void run_held(const Operation& operation);
 
@@ -62,17 +63,11 @@ class Flow : public std::enable_shared_from_this<Flow> {
   // thread.
   void look();
 
-  // Operations are not done yet, or something was submitted. Any thread. The order of the two loads is that of the
-  // stores: who takes what was submitted counts it first.
-  bool under_way() const { return submitted_.load() || count_.load() > 0; }
+  // Operations are not done yet, or something was submitted. Any thread.
+  bool under_way() const { return state_.under_way(); }
 
   // --- for the worker
-  // Nothing is under way of what was counted before the last holder gave the lease back: who counts an operation gives
-  // the lease back, and then asks what the worker does.
-  bool idle() const {
-    static_cast<void>(held_.load());
-    return !under_way();
-  }
+  bool idle() const { return state_.idle(); }
   // Something was thrown on its thread while it dealt with this flow.
   void failed_on_thread(const Error& error) { broke(error); }
   // One pass, if the lease is free. True if anything moved.
@@ -103,10 +98,10 @@ class Flow : public std::enable_shared_from_this<Flow> {
 
   // There is something in the derived class's queue that step() must take, or not any more. By the holder of that
   // queue's lock.
-  void submitted(bool any) { submitted_.store(any); }
-  bool submitted() const { return submitted_.load(); }
+  void submitted(bool any) { state_.submitted(any); }
+  bool submitted() const { return state_.submitted(); }
   // So many operations more, or fewer, are under way. Under the lease.
-  void count(int change) { count_.store(count_.load(std::memory_order_relaxed) + change, std::memory_order_release); }
+  void count(int change) { state_.count(change); }
   // After complete() or fail(): wakes those who wait without the lease.
   void wake_sleepers();
 
@@ -125,7 +120,7 @@ class Flow : public std::enable_shared_from_this<Flow> {
   // has happened.
   template <typename Action>
   bool if_free(Action action) {
-    if (!try_acquire()) return false;
+    if (!state_.try_acquire()) return false;
     const Lease lease(*this);
     action();
     return true;
@@ -162,7 +157,7 @@ class Flow : public std::enable_shared_from_this<Flow> {
    protected:
     ~Errand() = default;
   };
-  // Gives back what try_acquire() or acquire() took.
+  // Gives back what was acquired.
   struct Lease {
     explicit Lease(Flow& of) : flow(of) {}
     ~Lease() { flow.release(); }
@@ -187,7 +182,6 @@ class Flow : public std::enable_shared_from_this<Flow> {
       broke(caught());
     }
   }
-  bool try_acquire() { return !held_.exchange(true); }  // sequentially consistent, for arm()
   void acquire();
   void release();
   void await(Errand& errand);
@@ -201,17 +195,13 @@ class Flow : public std::enable_shared_from_this<Flow> {
   std::shared_ptr<const ForkMark> mark_;  // the communicator's
   const std::shared_ptr<Worker> worker_;  // shared by all flows of the join
   WaitPolicy policy_;
-  std::atomic<bool> held_{false};
-  std::atomic<bool> listed_{false};  // the worker has it in its list; under the worker's lock
-  std::atomic<bool> missed_{false};  // a sleeper may not be rung for this flow: it looks again once the lease is free
+  FlowState state_;
   // When the holder last looked on which core it runs, and the least time until it looks again. A move costs some 10
   // us.
   Clock::time_point moved_home_{};
   Clock::duration between_moves_ = std::chrono::milliseconds(20);
   VainPolls polls_;      // of the holder
   uint32_t polled_ = 0;  // waits since the last sleep; of the holder
-  std::atomic<bool> submitted_{false};
-  std::atomic<int> count_{0};  // of operations under way; stored by the holder
   // Threads that wait while another holds the lease.
   std::mutex mutex_;
   std::condition_variable changed_;

@@ -11,18 +11,14 @@
 namespace rondo {
 
 bool Watch::take() {
-  auto nobody = Worker::Holder::kNobody;
-  if (!held_ && worker_.holder_.load(std::memory_order_relaxed) == nobody) {
-    held_ = worker_.holder_.compare_exchange_strong(nobody, Worker::Holder::kAwake);
-  }
+  if (!held_) held_ = worker_.watch_.take();
   return held_;
 }
 
 void Watch::give_up() {
   if (!held_) return;
   held_ = false;
-  worker_.holder_.store(Worker::Holder::kNobody);
-  // First the watch is free, then the look: who lists a flow does so, and then asks whether it is.
+  worker_.watch_.give_up();
   const auto idle = [](const auto& flow) { return flow->idle(); };
   if (!known() || !std::all_of(flows_.begin(), flows_.end(), idle)) worker_.wake_if_left();
   flows_.clear();
@@ -95,7 +91,7 @@ bool Watch::arm(const Sleep& sleep, Doorbell* bell) {
       moved |= flow.arm(sleep);
       watched_.push_back(flow.descriptor());
     }
-    worker_.holder_.store(Worker::Holder::kAsleep);
+    worker_.watch_.fall_asleep();
     moved |= version_ != worker_.version_.load();
   }
   if (bell != nullptr) moved |= worker_.called_for();
@@ -103,7 +99,7 @@ bool Watch::arm(const Sleep& sleep, Doorbell* bell) {
 }
 
 void Watch::woke(const Sleep& sleep, Doorbell* bell) {
-  if (held_) worker_.holder_.store(Worker::Holder::kAwake);
+  if (held_) worker_.watch_.wake();
   for (size_t i = 0; i < armed_; ++i) {
     if (flows_[i].get() != own_) flows_[i]->woke(sleep);
   }

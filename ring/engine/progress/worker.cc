@@ -67,9 +67,9 @@ void Worker::stop() noexcept {
 void Worker::list(Flow& flow) noexcept {
   try {
     std::lock_guard lock(mutex_);
-    if (flow.listed_.load() || over_) return;
+    if (flow.state_.listed() || over_) return;
     flows_.push_back(flow.shared_from_this());
-    flow.listed_.store(true);
+    flow.state_.list(true);
     listed_.fetch_add(1);
     version_.fetch_add(1);
   } catch (...) {  // no memory: the failure ends what is under way
@@ -79,14 +79,14 @@ void Worker::list(Flow& flow) noexcept {
 }
 
 void Worker::take_over() noexcept {
-  if (holder_.load() != Holder::kNobody) return watch_bell_.ring();
+  if (!watch_.nobody()) return watch_bell_.ring();
   asked_.store(true);
   bell_.ring();
 }
 
 bool Worker::busy_beside(const Flow& own) const {
   const uint32_t listed = listed_.load(std::memory_order_relaxed);
-  return listed > 1 || (listed == 1 && !own.listed_.load(std::memory_order_relaxed));
+  return listed > 1 || (listed == 1 && !own.state_.listed(std::memory_order_relaxed));
 }
 
 void Worker::look_again() {
@@ -95,22 +95,16 @@ void Worker::look_again() {
 }
 
 void Worker::wake_if_left() {
-  if (sound_asleep_.load() && holder_.load() == Holder::kNobody) bell_.ring();
+  if (watch_.left()) bell_.ring();
 }
 
-// Flows that have nothing under way leave the list. First they are not listed, then the second look: who starts an
-// operation counts it, gives the lease back, and then asks whether the flow is listed.
+// Flows that have nothing under way leave the list.
 void Worker::drop_idle() {
   std::vector<std::shared_ptr<Flow>> dropped;  // ended without the lock: their ends may come here
   std::lock_guard lock(mutex_);
   dropped.reserve(flows_.size());
-  const auto idle = std::stable_partition(flows_.begin(), flows_.end(), [](const auto& flow) {
-    if (!flow->idle()) return true;
-    flow->listed_.store(false);
-    if (flow->idle()) return false;
-    flow->listed_.store(true);
-    return true;
-  });
+  const auto idle = std::stable_partition(flows_.begin(), flows_.end(),
+                                          [](const auto& flow) { return !flow->state_.drop_if_idle(); });
   dropped.assign(std::make_move_iterator(idle), std::make_move_iterator(flows_.end()));
   flows_.erase(idle, flows_.end());
   listed_.store(static_cast<uint32_t>(flows_.size()));
@@ -124,14 +118,14 @@ void Worker::close() {
   std::lock_guard lock(mutex_);
   over_ = true;
   std::swap(dropped, flows_);
-  for (const auto& flow : dropped) flow->listed_.store(false);
+  for (const auto& flow : dropped) flow->state_.list(false);
   listed_.store(0);
   version_.fetch_add(1);
 }
 
 // Flows are under way, and no sleeper is rung for them.
 bool Worker::needed() {
-  if (holder_.load() == Holder::kAsleep) return false;
+  if (watch_.asleep()) return false;
   std::lock_guard lock(mutex_);
   return std::any_of(flows_.begin(), flows_.end(), [](const auto& flow) { return !flow->idle(); });
 }
@@ -152,7 +146,7 @@ void Worker::forget(const Flow& flow) {
   if (found == flows_.end()) return;
   dropped = std::move(*found);
   flows_.erase(found);
-  dropped->listed_.store(false);
+  dropped->state_.list(false);
   listed_.store(static_cast<uint32_t>(flows_.size()));
   version_.fetch_add(1);
 }
@@ -261,9 +255,8 @@ void Worker::stand_aside() {
   if (sound) drop_idle();
   Sleep sleep(*sleepers_);
   bell_.arm(sleep);
-  // First it says so, then it looks: who gives up the watch, or leaves an operation, reads it afterwards.
-  sound_asleep_.store(sound);
-  if (sound && needed()) sound_asleep_.store(sound = false);
+  watch_.sound_asleep(sound);
+  if (sound && needed()) watch_.sound_asleep(sound = false);
   Error error;
   if (!called_for()) {
     error = sleep.wait({}, Clock::now() + (sound ? Clock::duration(kLongestIdleSleep) : Clock::duration(aside_)));
@@ -273,7 +266,7 @@ void Worker::stand_aside() {
     paid_ = Attention::kOften;
     looked_at_ = Clock::now();
   }
-  sound_asleep_.store(false);
+  watch_.sound_asleep(false);
   bell_.disarm(sleep);
   if (!error.ok()) fail_all(error);
 }

@@ -76,13 +76,6 @@ class Worker : public std::enable_shared_from_this<Worker> {
 
  private:
   friend class Watch;
-  // Who looks after the flows that no thread waits for.
-  enum class Holder : uint8_t {
-    kNobody,
-    kAwake,
-    kAsleep,  // and is rung for all of them
-  };
-
   // How often the caller's threads make passes over all that is under way.
   enum class Attention : uint8_t {
     kNone,
@@ -108,13 +101,12 @@ class Worker : public std::enable_shared_from_this<Worker> {
   const std::shared_ptr<Sleepers> sleepers_;  // the fabric's
   Doorbell bell_{sleepers_};                  // of the thread
   Doorbell watch_bell_{sleepers_};            // of a sleeper with the watch
-  std::atomic<Holder> holder_{Holder::kNobody};
+  WatchState watch_;
   std::atomic<uint32_t> attention_{0};  // passes
   std::atomic<uint32_t> listed_{0};     // as many as flows_
   std::atomic<uint32_t> version_{0};    // of flows_
   std::atomic<uint32_t> vain_calls_{0};
-  std::atomic<bool> sound_asleep_{false};  // the thread: until it is rung
-  std::atomic<bool> asked_{false};         // take_over()
+  std::atomic<bool> asked_{false};  // take_over()
   std::atomic<bool> started_{false}, stopping_{false};
 
   // The thread alone reads and writes these.
