@@ -149,6 +149,45 @@ int MPI_Comm_delete_attr(MPI_Comm comm, int keyval) {
 int MPI_Type_delete_attr(MPI_Datatype type, int keyval) {
   return run(__func__, [&] { remove(type, type_of(type).attributes, keyval); });
 }
+
+int MPI_Win_create_keyval(MPI_Win_copy_attr_function* copy_fn, MPI_Win_delete_attr_function* delete_fn, int* keyval,
+                          void* extra_state) {
+  return run(__func__, [&] {
+    *keyval = keyvals().create(reinterpret_cast<void*>(copy_fn), reinterpret_cast<void*>(delete_fn), extra_state);
+  });
+}
+int MPI_Win_free_keyval(int* keyval) {
+  return run(__func__, [&] { keyvals().free(keyval); });
+}
+int MPI_Win_set_attr(MPI_Win win, int keyval, void* value) {
+  return on_win(win, __func__, [&] { set(win, object(world().windows, win).attributes, keyval, value); });
+}
+int MPI_Win_get_attr(MPI_Win win, int keyval, void* value, int* flag) {
+  return on_win(win, __func__, [&] {
+    Window& of = object(world().windows, win);
+    void* fixed = nullptr;
+    if (keyval == MPI_WIN_SIZE) fixed = &of.size;
+    if (keyval == MPI_WIN_DISP_UNIT) fixed = &of.unit;
+    if (keyval == MPI_WIN_CREATE_FLAVOR) fixed = &of.flavor;
+    if (keyval == MPI_WIN_MODEL) fixed = &of.model;
+    if (fixed == nullptr && keyval != MPI_WIN_BASE) return get(of.attributes, keyval, value, flag);
+    *static_cast<void**>(value) = keyval == MPI_WIN_BASE ? of.part(of.comm().rank).base : fixed;
+    *flag = 1;
+  });
+}
+int MPI_Win_delete_attr(MPI_Win win, int keyval) {
+  return on_win(win, __func__, [&] { remove(win, object(world().windows, win).attributes, keyval); });
+}
+int MPI_Win_set_name(MPI_Win win, const char* name) {
+  return on_win(win, __func__, [&] { object(world().windows, win).name = cut_name(name); });
+}
+int MPI_Win_get_name(MPI_Win win, char* name, int* resultlen) {
+  return on_win(win, __func__, [&] {
+    if (win == MPI_WIN_NULL) return get_name("MPI_WIN_NULL", name, resultlen);
+    get_name(object(world().windows, win).name, name, resultlen);
+  });
+}
+
 int MPI_Keyval_create(MPI_Copy_function* copy_fn, MPI_Delete_function* delete_fn, int* keyval, void* extra_state) {
   return MPI_Comm_create_keyval(copy_fn, delete_fn, keyval, extra_state);
 }

@@ -311,7 +311,7 @@ IN_TABLE(Op, MPI_Op, ops)
 IN_TABLE(Request, MPI_Request, requests)
 IN_TABLE(Session, MPI_Session, sessions)
 IN_TABLE(Type, MPI_Datatype, types)
-INTEGER(Win, MPI_Win, static_cast<int>(number_of(handle)), handle_of<MPI_Win>(static_cast<unsigned>(number)))
+IN_TABLE(Win, MPI_Win, windows)
 
 // Fortran's statuses have the layout of C's.
 int MPI_Status_c2f(const MPI_Status* c_status, MPI_Fint* f_status) {

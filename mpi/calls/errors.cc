@@ -49,6 +49,13 @@ constexpr Sentence kSentences[] = {
     {MPI_ERR_SPAWN, "processes could not be started"},
     {MPI_ERR_UNSUPPORTED_OPERATION, "Rondo does not have this part of MPI"},
     {MPI_ERR_UNSUPPORTED_DATAREP, "Rondo knows the data representations native, internal and external32"},
+    {MPI_ERR_WIN, "a window is null or freed"},
+    {MPI_ERR_SIZE, "a size is negative"},
+    {MPI_ERR_DISP, "a displacement unit is not positive"},
+    {MPI_ERR_LOCKTYPE, "a lock is neither shared nor exclusive"},
+    {MPI_ERR_RMA_SYNC, "a call of one-sided communication is not allowed in this epoch"},
+    {MPI_ERR_RMA_RANGE, "data lies outside the target's window"},
+    {MPI_ERR_RMA_FLAVOR, "the window is of another flavor"},
     {MPI_ERR_FILE, "a file is null or closed"},
     {MPI_ERR_NOT_SAME, "the ranks differ in an argument that must be the same"},
     {MPI_ERR_AMODE, "a file's modes do not go together"},
@@ -238,6 +245,21 @@ int MPI_File_get_errhandler(MPI_File file, MPI_Errhandler* errhandler) {
 int MPI_File_call_errhandler(MPI_File file, int errorcode) {
   return on_file(file, __func__, [&] {
     report_to("MPI_File_call_errhandler", *handler_in(file), number_of(file),
+              {errorcode, "the program called the error handler"});
+  });
+}
+int MPI_Win_create_errhandler(MPI_Win_errhandler_function* function, MPI_Errhandler* errhandler) {
+  return run(__func__, [&] { create(reinterpret_cast<MPI_Comm_errhandler_function*>(function), errhandler); });
+}
+int MPI_Win_set_errhandler(MPI_Win win, MPI_Errhandler errhandler) {
+  return on_win(win, __func__, [&] { object(world().windows, win).handler = handler_of(errhandler); });
+}
+int MPI_Win_get_errhandler(MPI_Win win, MPI_Errhandler* errhandler) {
+  return on_win(win, __func__, [&] { *errhandler = reveal(object(world().windows, win).handler); });
+}
+int MPI_Win_call_errhandler(MPI_Win win, int errorcode) {
+  return on_win(win, __func__, [&] {
+    report_to("MPI_Win_call_errhandler", *object(world().windows, win).handler, number_of(win),
               {errorcode, "the program called the error handler"});
   });
 }

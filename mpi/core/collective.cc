@@ -387,21 +387,10 @@ void Collective::all_to_all_v(std::vector<Data> send, std::vector<Data> receive)
 
 namespace {
 
-// One element after the other, as the engine has them: the functions get them as the type lays them out.
-void fold_packed(const void* in, void* inout, size_t elements, void* context) {
-  const auto& [op, shared_type] = *static_cast<const Fold*>(context);
-  const Type& type = *shared_type;
-  const auto count = static_cast<MPI_Count>(elements);
-  if (type.dense) return fold(*op, shared_type, in, inout, count);
-  const MPI_Count bytes = count * type.size;
-  const MPI_Aint before = -std::min({type.true_lb, type.lb, MPI_Aint{0}});
-  const MPI_Aint span =
-      before + type.extent() * (count - 1) + std::max(type.true_ub, type.ub) - std::min(type.true_lb, type.lb);
-  std::vector<std::byte> a(static_cast<size_t>(span)), b(a.size());
-  unpack(type, a.data() + before, count, static_cast<const std::byte*>(in), bytes);
-  unpack(type, b.data() + before, count, static_cast<const std::byte*>(inout), bytes);
-  fold(*op, shared_type, a.data() + before, b.data() + before, count);
-  pack(type, b.data() + before, count, static_cast<std::byte*>(inout));
+// As the engine calls it.
+void fold_elements(const void* in, void* inout, size_t elements, void* context) {
+  const auto& [op, type] = *static_cast<const Fold*>(context);
+  fold_packed(*op, type, in, inout, static_cast<MPI_Count>(elements));
 }
 
 }  // namespace
@@ -423,7 +412,7 @@ void Collective::reduce_by(Call& call, const Data& send, const Data& result, MPI
     call.output = result.count > 0 ? output(result) : nullptr;
     call.op = rondo::Op::kUser;
     const auto how = std::make_shared<Fold>(Fold{op.shared_from_this(), send.type});
-    call.options.user = {fold_packed, how.get(), static_cast<uint32_t>(type.size), op.commutative};
+    call.options.user = {fold_elements, how.get(), static_cast<uint32_t>(type.size), op.commutative};
     kept_.push_back(how);
   }
   if (call.collective == rondo::Collective::kReduceScatter && call.input == result.data && send.count > 0) {
@@ -452,10 +441,9 @@ void Collective::fold_here(const Call& call, const Data& send, const Data& resul
   const int blocks = scans ? comm_.rank + (exclusive ? 0 : 1) : comm_.peers();
   if (!wants || blocks == 0) return;
   then([=] {
-    Fold fold = how;
     std::byte* block = all;
     for (int r = 1; r < blocks; ++r, block += bytes) {
-      fold_packed(block, block + bytes, static_cast<size_t>(send.count), &fold);
+      fold_packed(*how.op, how.type, block, block + bytes, send.count);
     }
     unpack(*result.type, result.data, result.count, block + from * result.type->size, result.bytes());
   });

@@ -9,6 +9,7 @@
 
 #include "mpi/core/communicators.h"
 #include "mpi/core/file.h"
+#include "mpi/core/window.h"
 #include "mpi/core/world.h"
 
 namespace rondo_mpi {
@@ -113,6 +114,12 @@ int report(const char* call, MPI_Comm comm, const Failure& failure) {
 int report_of_file(const char* call, MPI_File file, const Failure& failure) {
   const std::shared_ptr<File> found = world().files.share(file);
   return report_to(call, found == nullptr ? *world().file_handler : *found->handler, number_of(file), failure);
+}
+
+int report_of_win(const char* call, MPI_Win win, const Failure& failure) {
+  const std::shared_ptr<Window> found = world().windows.share(win);
+  return found == nullptr ? report(call, MPI_COMM_NULL, failure)
+                          : report_to(call, *found->handler, number_of(win), failure);
 }
 
 }  // namespace rondo_mpi

@@ -29,6 +29,8 @@ Failure failure_of(const rondo::Error& error);
 int report(const char* call, MPI_Comm comm, const Failure& failure);
 // file: whose handler; no file: MPI_FILE_NULL's.
 int report_of_file(const char* call, MPI_File file, const Failure& failure);
+// win: whose handler; no window: as report() for no communicator.
+int report_of_win(const char* call, MPI_Win win, const Failure& failure);
 // `object`: the handle that a function of the program gets.
 int report_to(const char* call, Errhandler& handler, uintptr_t object, const Failure& failure);
 
@@ -49,6 +51,15 @@ int on_file(MPI_File file, const char* call, Function&& function) {
     return MPI_SUCCESS;
   } catch (...) {
     return report_of_file(call, file, caught());
+  }
+}
+template <typename Function>
+int on_win(MPI_Win win, const char* call, Function&& function) {
+  try {
+    function();
+    return MPI_SUCCESS;
+  } catch (...) {
+    return report_of_win(call, win, caught());
   }
 }
 template <typename Function>

@@ -211,4 +211,18 @@ void fold(const Op& op, const std::shared_ptr<const Type>& type, const void* in,
   }
 }
 
+void fold_packed(const Op& op, const std::shared_ptr<const Type>& of, const void* in, void* inout, MPI_Count count) {
+  const Type& type = *of;
+  if (type.dense) return fold(op, of, in, inout, count);
+  const MPI_Count bytes = count * type.size;
+  const MPI_Aint before = -std::min({type.true_lb, type.lb, MPI_Aint{0}});
+  const MPI_Aint span =
+      before + type.extent() * (count - 1) + std::max(type.true_ub, type.ub) - std::min(type.true_lb, type.lb);
+  std::vector<std::byte> a(static_cast<size_t>(span)), b(a.size());
+  unpack(type, a.data() + before, count, static_cast<const std::byte*>(in), bytes);
+  unpack(type, b.data() + before, count, static_cast<const std::byte*>(inout), bytes);
+  fold(op, of, a.data() + before, b.data() + before, count);
+  pack(type, b.data() + before, count, static_cast<std::byte*>(inout));
+}
+
 }  // namespace rondo_mpi

@@ -15,4 +15,7 @@ inline bool engine_folds(const Op& op, const Type& type) { return op.engine.has_
 // inout[i] = in[i] op inout[i], i < count.
 void fold(const Op& op, const std::shared_ptr<const Type>& type, const void* in, void* inout, MPI_Count count);
 
+// The same of elements one after the other, as pack() leaves them.
+void fold_packed(const Op& op, const std::shared_ptr<const Type>& type, const void* in, void* inout, MPI_Count count);
+
 }  // namespace rondo_mpi

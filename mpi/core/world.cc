@@ -7,6 +7,7 @@
 #include "mpi/core/errors.h"
 #include "mpi/core/file.h"
 #include "mpi/core/predefined.h"
+#include "mpi/core/window.h"
 
 namespace rondo_mpi {
 namespace {
@@ -138,6 +139,7 @@ template Request& object(const Table<Request>&, MPI_Request);
 template Errhandler& object(const Table<Errhandler>&, MPI_Errhandler);
 template MatchedMessage& object(const Table<MatchedMessage>&, MPI_Message);
 template File& object(const Table<File>&, MPI_File);
+template Window& object(const Table<Window>&, MPI_Win);
 
 Comm& comm_of(MPI_Comm comm) { return object(world().comms, comm); }
 Comm& intracomm_of(MPI_Comm comm) {

@@ -12,6 +12,7 @@
 
 #include "mpi/core/file.h"
 #include "mpi/core/objects.h"
+#include "mpi/core/window.h"
 
 namespace rondo_mpi {
 
@@ -50,6 +51,7 @@ struct World {
   Table<Info> infos{MPI_INFO_NULL, MPI_ERR_INFO};
   Table<Session> sessions{MPI_SESSION_NULL, MPI_ERR_SESSION};
   Table<File> files{MPI_FILE_NULL, MPI_ERR_FILE};
+  Table<Window> windows{MPI_WIN_NULL, MPI_ERR_WIN};
 
   // `users`: how many calls of MPI_Init and MPI_Session_init have not been finalized.
   std::mutex mutex;

@@ -53,6 +53,19 @@ TEST_CASE("files") {
   }
 }
 
+TEST_CASE("windows") {
+  for (const char* face : {"mpich", "standard", "openmpi"}) {
+    for (const int ranks : {1, 2, 3}) {
+      CAPTURE(face);
+      CAPTURE(ranks);
+      Program run(launch(ranks, face, {}, "windows"));
+      CHECK(run.wait(std::chrono::seconds(60)) == 0);
+      CAPTURE(run.errors());
+      CHECK(count_of(run.output(), " of " + std::to_string(ranks) + ": fine\n") == static_cast<size_t>(ranks));
+    }
+  }
+}
+
 TEST_CASE("two of the libraries in one process are two worlds") {
   for (const int ranks : {1, 2}) {
     Program run({"tools/rondo-run", "--mpi", "--no-prefix", "-n", std::to_string(ranks), "tests/mpi/two_faces"});

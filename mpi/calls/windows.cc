@@ -1,0 +1,226 @@
+// One-sided communication: windows, what moves data, what synchronizes.
+
+#include "mpi/core/window.h"
+
+#include <algorithm>
+
+#include "mpi/core/attributes.h"
+#include "mpi/core/errors.h"
+#include "mpi/core/forms.h"
+#include "mpi/core/request.h"
+#include "mpi/core/type.h"
+#include "mpi/core/world.h"
+
+using namespace rondo_mpi;
+
+namespace {
+
+Window& window_of(MPI_Win win) { return object(world().windows, win); }
+
+template <typename Function>
+int on_window(MPI_Win win, const char* call, const Function& function) {
+  return on_win(win, call, [&] { function(window_of(win)); });
+}
+
+Data data(const void* at, MPI_Count count, MPI_Datatype type) {
+  require(count >= 0, MPI_ERR_COUNT, "the count is negative");
+  return {const_cast<void*>(at), count, used_type(type).shared_from_this()};
+}
+// MPI_Get_accumulate's origin of MPI_NO_OP is not read, also not its type.
+Data operand(const void* at, MPI_Count count, MPI_Datatype type, MPI_Op op) {
+  return op == MPI_NO_OP ? Data{nullptr, 0, byte_type()} : data(at, count, type);
+}
+Data nowhere() { return {nullptr, 0, byte_type()}; }
+Window::Place place(int target, MPI_Aint displacement, MPI_Count count, MPI_Datatype type) {
+  const Data there = data(nullptr, count, type);
+  return {target, displacement, there.count, there.type};
+}
+
+// The data has moved when the call returns: the request is over.
+void over(MPI_Request* request) { *request = add_request(std::make_shared<Request>()); }
+
+bool hint(MPI_Info info, const char* key) {
+  if (info == MPI_INFO_NULL) return false;
+  const auto& entries = info_of(info).entries;
+  return std::any_of(entries.begin(), entries.end(),
+                     [&](const auto& entry) { return entry.first == key && entry.second == "true"; });
+}
+
+// base: null but for MPI_Win_create.
+std::shared_ptr<Window> make(MPI_Comm comm, int flavor, void* base, MPI_Aint size, MPI_Aint unit, MPI_Info info) {
+  auto made = Window::make(intracomm_of(comm), flavor, base, size, unit,
+                           flavor == MPI_WIN_FLAVOR_SHARED && !hint(info, "alloc_shared_noncontig"));
+  made->handler = world().fatal;
+  take_hints(made->info, info);
+  return made;
+}
+// Puts its memory on this rank into *baseptr, which a program may have of any pointer's type.
+MPI_Win publish(const std::shared_ptr<Window>& window, void* baseptr) {
+  if (baseptr != nullptr) *static_cast<void**>(baseptr) = window->part(window->comm().rank).base;
+  return world().windows.add(window);
+}
+
+std::vector<int> ranks_in(const Window& window, MPI_Group group) {
+  const std::vector<int>& members = window.comm().members;
+  std::vector<int> ranks;
+  for (const int rank : group_of(group).ranks) {
+    const auto found = std::find(members.begin(), members.end(), rank);
+    require(found != members.end(), MPI_ERR_GROUP, "the group has a rank that is not in the window");
+    ranks.push_back(static_cast<int>(found - members.begin()));
+  }
+  return ranks;
+}
+
+}  // namespace
+
+// --- Windows
+
+#define WINDOWS(Unit, suffix)                                                                                         \
+  int MPI_Win_create##suffix(void* base, MPI_Aint size, Unit disp_unit, MPI_Info info, MPI_Comm comm, MPI_Win* win) { \
+    return on(comm, __func__,                                                                                         \
+              [&] { *win = publish(make(comm, MPI_WIN_FLAVOR_CREATE, base, size, disp_unit, info), nullptr); });      \
+  }                                                                                                                   \
+  int MPI_Win_allocate##suffix(MPI_Aint size, Unit disp_unit, MPI_Info info, MPI_Comm comm, void* baseptr,            \
+                               MPI_Win* win) {                                                                        \
+    return on(comm, __func__,                                                                                         \
+              [&] { *win = publish(make(comm, MPI_WIN_FLAVOR_ALLOCATE, nullptr, size, disp_unit, info), baseptr); }); \
+  }                                                                                                                   \
+  int MPI_Win_allocate_shared##suffix(MPI_Aint size, Unit disp_unit, MPI_Info info, MPI_Comm comm, void* baseptr,     \
+                                      MPI_Win* win) {                                                                 \
+    return on(comm, __func__,                                                                                         \
+              [&] { *win = publish(make(comm, MPI_WIN_FLAVOR_SHARED, nullptr, size, disp_unit, info), baseptr); });   \
+  }                                                                                                                   \
+  int MPI_Win_shared_query##suffix(MPI_Win win, int rank, MPI_Aint* size, Unit* disp_unit, void* baseptr) {           \
+    return on_window(win, __func__, [&](Window& window) {                                                             \
+      require(window.flavor != MPI_WIN_FLAVOR_DYNAMIC, MPI_ERR_RMA_FLAVOR, "a dynamic window has no such memory");    \
+      const int ranks = window.comm().size();                                                                         \
+      const bool first = rank == MPI_PROC_NULL; /* of those that have memory */                                       \
+      require(first || (rank >= 0 && rank < ranks), MPI_ERR_RANK, "the rank is not in the window");                   \
+      for (rank = first ? 0 : rank; first && rank + 1 < ranks && window.part(rank).size == 0;) ++rank;                \
+      const Window::Part part = window.part(rank);                                                                    \
+      *size = part.base == nullptr ? 0 : part.size; /* null: this process has no address for it */                    \
+      *disp_unit = static_cast<Unit>(part.unit);                                                                      \
+      *static_cast<void**>(baseptr) = *size == 0 ? nullptr : part.base;                                               \
+    });                                                                                                               \
+  }
+WINDOWS(int, )
+WINDOWS(MPI_Aint, _c)
+
+int MPI_Win_create_dynamic(MPI_Info info, MPI_Comm comm, MPI_Win* win) {
+  return on(comm, __func__, [&] { *win = publish(make(comm, MPI_WIN_FLAVOR_DYNAMIC, nullptr, 0, 1, info), nullptr); });
+}
+// The kernel copies from and to any memory of a process: nothing is to be known of it before.
+int MPI_Win_attach(MPI_Win win, void*, MPI_Aint size) {
+  return on_window(win, __func__, [&](Window& window) {
+    require(window.flavor == MPI_WIN_FLAVOR_DYNAMIC, MPI_ERR_RMA_FLAVOR, "the window is not a dynamic one");
+    require(size >= 0, MPI_ERR_SIZE, "the size is negative");
+  });
+}
+int MPI_Win_detach(MPI_Win win, const void*) { return MPI_Win_attach(win, nullptr, 0); }
+
+int MPI_Win_free(MPI_Win* win) {
+  return on_window(*win, __func__, [&](Window& window) {
+    delete_attributes(*win, window.attributes);
+    window.close();
+    world().windows.remove(*win);
+    *win = MPI_WIN_NULL;
+  });
+}
+int MPI_Win_get_group(MPI_Win win, MPI_Group* group) {
+  return on_window(win, __func__, [&](Window& window) {
+    auto made = std::make_shared<Group>();
+    made->ranks = window.comm().members;
+    *group = world().groups.add(std::move(made));
+  });
+}
+int MPI_Win_set_info(MPI_Win win, MPI_Info info) {
+  return on_window(win, __func__, [&](Window& window) { take_hints(window.info, info); });
+}
+int MPI_Win_get_info(MPI_Win win, MPI_Info* info) {
+  return on_window(win, __func__, [&](Window& window) {
+    auto made = std::make_shared<Info>();
+    made->entries = window.info.entries;
+    *info = world().infos.add(std::move(made));
+  });
+}
+
+// --- Data
+
+#define ORIGIN(C, qualifier) qualifier void *origin, C origin_count, MPI_Datatype origin_type
+#define RESULT(C) void *result, C result_count, MPI_Datatype result_type
+#define TARGET(C) int target, MPI_Aint disp, C target_count, MPI_Datatype target_type
+#define AT place(target, disp, target_count, target_type)
+
+// Both forms of a call: without a request, and with one.
+#define MOVES(C, suffix, Name, name, parameters, statement)                             \
+  int MPI_##Name##suffix(parameters, MPI_Win win) {                                     \
+    return on_window(win, __func__, [&](Window& window) { statement; });                \
+  }                                                                                     \
+  int MPI_R##name##suffix(parameters, MPI_Win win, MPI_Request* request) {              \
+    return on_window(win, __func__, [&](Window& window) { statement, over(request); }); \
+  }
+#define LIST(...) __VA_ARGS__
+#define DATA(C, suffix)                                                                                                \
+  MOVES(C, suffix, Put, put, LIST(ORIGIN(C, const), TARGET(C)),                                                        \
+        window.put(data(origin, origin_count, origin_type), AT))                                                       \
+  MOVES(C, suffix, Get, get, LIST(ORIGIN(C, ), TARGET(C)), window.get(data(origin, origin_count, origin_type), AT))    \
+  MOVES(C, suffix, Accumulate, accumulate, LIST(ORIGIN(C, const), TARGET(C), MPI_Op op),                               \
+        window.accumulate(operand(origin, origin_count, origin_type, op), nowhere(), AT, op_of(op)))                   \
+  MOVES(C, suffix, Get_accumulate, get_accumulate, LIST(ORIGIN(C, const), RESULT(C), TARGET(C), MPI_Op op),            \
+        window.accumulate(operand(origin, origin_count, origin_type, op), data(result, result_count, result_type), AT, \
+                          op_of(op)))
+BOTH(DATA)
+
+int MPI_Fetch_and_op(const void* origin, void* result, MPI_Datatype type, int target, MPI_Aint disp, MPI_Op op,
+                     MPI_Win win) {
+  return on_window(win, __func__, [&](Window& window) {
+    window.accumulate(operand(origin, 1, type, op), data(result, 1, type), place(target, disp, 1, type), op_of(op));
+  });
+}
+int MPI_Compare_and_swap(const void* origin, const void* compare, void* result, MPI_Datatype type, int target,
+                         MPI_Aint disp, MPI_Win win) {
+  return on_window(win, __func__, [&](Window& window) {
+    window.compare_and_swap(origin, compare, result, place(target, disp, 1, type));
+  });
+}
+
+// --- Synchronization
+
+int MPI_Win_fence(int, MPI_Win win) {
+  return on_window(win, __func__, [&](Window& window) { window.fence(); });
+}
+int MPI_Win_lock(int lock_type, int rank, int assert, MPI_Win win) {
+  return on_window(win, __func__,
+                   [&](Window& window) { window.lock(lock_type, rank, (assert& MPI_MODE_NOCHECK) == 0); });
+}
+int MPI_Win_unlock(int rank, MPI_Win win) {
+  return on_window(win, __func__, [&](Window& window) { window.unlock(rank); });
+}
+int MPI_Win_lock_all(int assert, MPI_Win win) {
+  return on_window(win, __func__, [&](Window& window) { window.lock_all((assert& MPI_MODE_NOCHECK) == 0); });
+}
+int MPI_Win_unlock_all(MPI_Win win) {
+  return on_window(win, __func__, [&](Window& window) { window.unlock_all(); });
+}
+int MPI_Win_flush(int rank, MPI_Win win) {
+  return on_window(win, __func__, [&](Window& window) { window.flush(rank); });
+}
+int MPI_Win_flush_local(int rank, MPI_Win win) { return MPI_Win_flush(rank, win); }
+int MPI_Win_flush_all(MPI_Win win) { return MPI_Win_flush(MPI_PROC_NULL, win); }
+int MPI_Win_flush_local_all(MPI_Win win) { return MPI_Win_flush(MPI_PROC_NULL, win); }
+int MPI_Win_sync(MPI_Win win) { return MPI_Win_flush(MPI_PROC_NULL, win); }
+int MPI_Win_post(MPI_Group group, int, MPI_Win win) {
+  return on_window(win, __func__, [&](Window& window) { window.post(ranks_in(window, group)); });
+}
+int MPI_Win_start(MPI_Group group, int, MPI_Win win) {
+  return on_window(win, __func__, [&](Window& window) { window.start(ranks_in(window, group)); });
+}
+int MPI_Win_complete(MPI_Win win) {
+  return on_window(win, __func__, [&](Window& window) { window.complete(); });
+}
+int MPI_Win_wait(MPI_Win win) {
+  return on_window(win, __func__, [&](Window& window) { window.done(true); });
+}
+int MPI_Win_test(MPI_Win win, int* flag) {
+  return on_window(win, __func__, [&](Window& window) { *flag = window.done(false); });
+}

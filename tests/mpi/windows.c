@@ -1,0 +1,226 @@
+/* Windows: each way to make one, to move data and to synchronize; what all ranks do at once is there of all. Prints
+   "rank R of N: fine". */
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "tests/mpi/check.h"
+
+enum { kInts = 64, kTimes = 50 };
+
+static int next, last;
+
+/* Of each flavor; `memory`: of kInts ints. */
+static MPI_Win made(int flavor, int** memory) {
+  MPI_Win win;
+  const MPI_Aint bytes = kInts * sizeof(int);
+  if (flavor == MPI_WIN_FLAVOR_CREATE) {
+    *memory = malloc((size_t)bytes);
+    MPI_Win_create(*memory, bytes, sizeof(int), MPI_INFO_NULL, MPI_COMM_WORLD, &win);
+  } else if (flavor == MPI_WIN_FLAVOR_ALLOCATE) {
+    MPI_Win_allocate(bytes, sizeof(int), MPI_INFO_NULL, MPI_COMM_WORLD, memory, &win);
+  } else {
+    MPI_Win_allocate_shared(bytes, sizeof(int), MPI_INFO_NULL, MPI_COMM_WORLD, memory, &win);
+  }
+  memset(*memory, 0, (size_t)bytes);
+  MPI_Barrier(MPI_COMM_WORLD);
+  return win;
+}
+static void freed(MPI_Win* win, int flavor, int* memory) {
+  MPI_Win_free(win);
+  CHECK(*win == MPI_WIN_NULL);
+  if (flavor == MPI_WIN_FLAVOR_CREATE) free(memory);
+}
+
+/* To and from every second int of the next rank's. */
+static void moves(int flavor) {
+  int *memory, out[kInts / 2], in[kInts / 2];
+  MPI_Win win = made(flavor, &memory);
+  MPI_Datatype every;
+  MPI_Request request;
+  MPI_Type_vector(kInts / 2, 1, 2, MPI_INT, &every);
+  MPI_Type_commit(&every);
+  for (int i = 0; i < kInts / 2; ++i) out[i] = 1000 * rank + i;
+  MPI_Win_fence(0, win);
+  MPI_Put(out, kInts / 2, MPI_INT, next, 0, 1, every, win);
+  MPI_Win_fence(0, win);
+  for (int i = 0; i < kInts; ++i) CHECK(memory[i] == (i % 2 == 0 ? 1000 * last + i / 2 : 0));
+  MPI_Get(in, kInts / 2, MPI_INT, next, 0, 1, every, win);
+  MPI_Put(out, 1, MPI_INT, MPI_PROC_NULL, 0, 1, MPI_INT, win);
+  MPI_Win_fence(0, win);
+  CHECK(memcmp(in, out, sizeof in) == 0);
+  MPI_Win_lock_all(0, win);
+  MPI_Rput(out + 5, 1, MPI_INT, next, 1, 1, MPI_INT, win, &request);
+  MPI_Wait(&request, MPI_STATUS_IGNORE);
+  MPI_Win_flush(next, win);
+  MPI_Rget(in, 2, MPI_INT, next, 1, 2, MPI_INT, win, &request);
+  MPI_Wait(&request, MPI_STATUS_IGNORE);
+  CHECK(in[0] == 1000 * rank + 5 && in[1] == 1000 * rank + 1);
+  MPI_Win_unlock_all(win);
+  MPI_Type_free(&every);
+  freed(&win, flavor, memory);
+}
+
+/* All ranks add to rank 0's at once; each of its values is seen by one of them. */
+static void updates(int flavor) {
+  struct {
+    double value;
+    int place;
+  } best = {10.0 * rank, rank}, *found;
+  int *memory, one = 1, was = -1, previous = -1, zero = 0, seen[kInts];
+  const double part = 0.5;
+  double sum = 0;
+  MPI_Win win = made(flavor, &memory);
+  for (int turn = 0; turn < kTimes; ++turn) {
+    MPI_Win_lock(MPI_LOCK_SHARED, 0, 0, win);
+    MPI_Fetch_and_op(&one, &was, MPI_INT, 0, 0, MPI_SUM, win);
+    CHECK(was > previous);
+    previous = was;
+    MPI_Accumulate(&part, 1, MPI_DOUBLE, 0, 2, 1, MPI_DOUBLE, MPI_SUM, win);
+    MPI_Accumulate(&best, 1, MPI_DOUBLE_INT, 0, 4, 1, MPI_DOUBLE_INT, MPI_MAXLOC, win);
+    do {
+      MPI_Compare_and_swap(&one, &zero, &was, MPI_INT, 0, 8, win); /* a lock of the program's */
+    } while (was != 0);
+    MPI_Get(&was, 1, MPI_INT, 0, 9, 1, MPI_INT, win);
+    ++was;
+    MPI_Put(&was, 1, MPI_INT, 0, 9, 1, MPI_INT, win);
+    MPI_Win_flush(0, win);
+    MPI_Fetch_and_op(&zero, &was, MPI_INT, 0, 8, MPI_REPLACE, win);
+    CHECK(was == 1);
+    MPI_Win_unlock(0, win);
+    MPI_Win_lock(MPI_LOCK_EXCLUSIVE, 0, 0, win);
+    MPI_Get(&was, 1, MPI_INT, 0, 10, 1, MPI_INT, win);
+    ++was;
+    MPI_Put(&was, 1, MPI_INT, 0, 10, 1, MPI_INT, win);
+    MPI_Win_unlock(0, win);
+  }
+  MPI_Win_fence(0, win);
+  MPI_Get_accumulate(NULL, 0, MPI_INT, seen, 11, MPI_INT, 0, 0, 11, MPI_INT, MPI_NO_OP, win);
+  CHECK(seen[0] == size * kTimes && seen[8] == 0 && seen[9] == size * kTimes && seen[10] == size * kTimes);
+  memcpy(&sum, &seen[2], sizeof sum);
+  CHECK(sum == 0.5 * size * kTimes);
+  found = (void*)&seen[4];
+  CHECK(found->value == 10.0 * (size - 1) && found->place == size - 1);
+  MPI_Win_fence(0, win);
+  freed(&win, flavor, memory);
+}
+
+/* Only neighbors know of each other. */
+static void neighbors(void) {
+  int *memory, flag = 0;
+  const int to[1] = {next}, from[1] = {last};
+  MPI_Group all, targets, origins;
+  MPI_Win win = made(MPI_WIN_FLAVOR_ALLOCATE, &memory);
+  MPI_Win_get_group(win, &all);
+  MPI_Group_incl(all, 1, to, &targets);
+  MPI_Group_incl(all, 1, from, &origins);
+  for (int turn = 1; turn <= kTimes; ++turn) {
+    const int value = 100 * turn + rank;
+    MPI_Win_post(origins, 0, win);
+    MPI_Win_start(targets, 0, win);
+    MPI_Put(&value, 1, MPI_INT, next, turn, 1, MPI_INT, win);
+    MPI_Win_complete(win);
+    if (turn % 2 == 0) {
+      MPI_Win_wait(win);
+    } else {
+      for (flag = 0; !flag;) MPI_Win_test(win, &flag);
+    }
+    CHECK(memory[turn] == 100 * turn + last);
+  }
+  MPI_Group_free(&all);
+  MPI_Group_free(&targets);
+  MPI_Group_free(&origins);
+  MPI_Win_free(&win);
+}
+
+static void shared(void) {
+  int *memory, *first, *theirs, unit = 0;
+  MPI_Aint bytes = 0;
+  MPI_Win win = made(MPI_WIN_FLAVOR_SHARED, &memory);
+  MPI_Win_shared_query(win, MPI_PROC_NULL, &bytes, &unit, &first);
+  MPI_Win_shared_query(win, next, &bytes, &unit, &theirs);
+  CHECK(bytes == kInts * (MPI_Aint)sizeof(int) && unit == sizeof(int));
+  CHECK(memory == first + rank * kInts && theirs == first + next * kInts);
+  MPI_Win_lock_all(MPI_MODE_NOCHECK, win);
+  theirs[3] = 7 + rank;
+  MPI_Win_sync(win);
+  MPI_Barrier(MPI_COMM_WORLD);
+  MPI_Win_sync(win);
+  CHECK(memory[3] == 7 + last);
+  MPI_Win_unlock_all(win);
+  MPI_Win_free(&win);
+}
+
+static void dynamic(void) {
+  int memory[2] = {0, 0}, value = 5 + rank;
+  MPI_Aint here, there;
+  MPI_Win win;
+  MPI_Win_create_dynamic(MPI_INFO_NULL, MPI_COMM_WORLD, &win);
+  MPI_Win_attach(win, memory, sizeof memory);
+  MPI_Get_address(&memory[1], &here);
+  MPI_Sendrecv(&here, 1, MPI_AINT, last, 0, &there, 1, MPI_AINT, next, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+  MPI_Win_fence(0, win);
+  MPI_Put(&value, 1, MPI_INT, next, there, 1, MPI_INT, win);
+  MPI_Win_fence(0, win);
+  CHECK(memory[0] == 0 && memory[1] == 5 + last);
+  MPI_Win_detach(win, memory);
+  MPI_Win_free(&win);
+}
+
+static int called = 0, deleted = 0;
+static void count_call(MPI_Win* win, int* error, ...) { called += *win != MPI_WIN_NULL && *error != MPI_SUCCESS; }
+static int count_delete(MPI_Win win, int keyval, void* value, void* state) {
+  (void)win, (void)keyval, (void)state;
+  deleted += (int)(MPI_Aint)value;
+  return MPI_SUCCESS;
+}
+
+static void errors(void) {
+  int *memory, *base, key, flag = 0, *flavor, value = 0;
+  MPI_Aint* bytes;
+  MPI_Errhandler handler;
+  MPI_Win win = made(MPI_WIN_FLAVOR_ALLOCATE, &memory);
+  MPI_Win_set_errhandler(win, MPI_ERRORS_RETURN);
+  CHECK(class_of(MPI_Put(&value, 1, MPI_INT, next, kInts, 1, MPI_INT, win)) == MPI_ERR_RMA_RANGE);
+  CHECK(class_of(MPI_Put(&value, 1, MPI_INT, next, -1, 1, MPI_INT, win)) == MPI_ERR_RMA_RANGE);
+  CHECK(class_of(MPI_Put(&value, 1, MPI_INT, size, 0, 1, MPI_INT, win)) == MPI_ERR_RANK);
+  CHECK(class_of(MPI_Win_unlock(0, win)) == MPI_ERR_RMA_SYNC);
+  CHECK(class_of(MPI_Win_complete(win)) == MPI_ERR_RMA_SYNC);
+  CHECK(class_of(MPI_Accumulate(&value, 1, MPI_FLOAT, next, 0, 1, MPI_FLOAT, MPI_BAND, win)) == MPI_ERR_OP);
+  MPI_Win_create_errhandler(count_call, &handler);
+  MPI_Win_set_errhandler(win, handler);
+  MPI_Errhandler_free(&handler);
+  MPI_Win_call_errhandler(win, MPI_ERR_OTHER);
+  CHECK(called == 1);
+  MPI_Win_get_attr(win, MPI_WIN_BASE, &base, &flag);
+  CHECK(flag && base == memory);
+  MPI_Win_get_attr(win, MPI_WIN_SIZE, &bytes, &flag);
+  CHECK(flag && *bytes == kInts * (MPI_Aint)sizeof(int));
+  MPI_Win_get_attr(win, MPI_WIN_CREATE_FLAVOR, &flavor, &flag);
+  CHECK(flag && *flavor == MPI_WIN_FLAVOR_ALLOCATE);
+  MPI_Win_create_keyval(MPI_WIN_NULL_COPY_FN, count_delete, &key, NULL);
+  MPI_Win_set_attr(win, key, (void*)(MPI_Aint)3);
+  MPI_Win_free_keyval(&key);
+  MPI_Win_free(&win);
+  CHECK(deleted == 3);
+}
+
+int main(int argc, char** argv) {
+  const int flavors[3] = {MPI_WIN_FLAVOR_CREATE, MPI_WIN_FLAVOR_ALLOCATE, MPI_WIN_FLAVOR_SHARED};
+  MPI_Init(&argc, &argv);
+  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+  MPI_Comm_size(MPI_COMM_WORLD, &size);
+  next = (rank + 1) % size;
+  last = (rank + size - 1) % size;
+  for (int i = 0; i < 3; ++i) {
+    moves(flavors[i]);
+    updates(flavors[i]);
+  }
+  neighbors();
+  shared();
+  dynamic();
+  errors();
+  printf("rank %d of %d: fine\n", rank, size);
+  MPI_Finalize();
+  return 0;
+}
