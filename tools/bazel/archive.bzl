@@ -22,7 +22,6 @@ def _run(ctx, tool, arguments, inputs, output):
         inputs = depset(inputs, transitive = [find_cpp_toolchain(ctx).all_files]),
         outputs = [output],
         mnemonic = "RondoArchive",
-        use_default_shell_env = True,  # the compiler looks for gold in PATH
         progress_message = "Archiving %s" % output.short_path,
     )
 
@@ -40,11 +39,15 @@ def _relocatable(ctx, objects):
     arguments.add_all(objects)
     _run(ctx, find_cpp_toolchain(ctx).ld_executable, arguments, objects, linked)
 
-    # GCC's unique symbols become global ones: objcopy leaves unique ones as they are. Only gold can do that.
     plain = ctx.actions.declare_file(ctx.label.name + ".plain.o")
-    arguments = ctx.actions.args()
-    arguments.add_all(["-fuse-ld=gold", "-r", "-nostdlib", "-Wl,--no-gnu-unique", "-o", plain, linked])
-    _run(ctx, find_cpp_toolchain(ctx).compiler_executable, arguments, [linked], plain)
+    ctx.actions.run_shell(
+        command = "python3 {} {} {}".format(ctx.file._no_unique.path, linked.path, plain.path),
+        inputs = [linked, ctx.file._no_unique],
+        outputs = [plain],
+        mnemonic = "RondoArchive",
+        use_default_shell_env = True,
+        progress_message = "Making unique names of %s global" % linked.short_path,
+    )
 
     names = ctx.actions.declare_file(ctx.label.name + ".names")
     ctx.actions.run_shell(
@@ -80,6 +83,7 @@ whole_archive = rule(
         "library": attr.label(providers = [CcInfo], mandatory = True),
         "out": attr.output(mandatory = True),
         "hides": attr.bool(doc = "hidden symbols are local: a program may have its own of the same names"),
+        "_no_unique": attr.label(default = "//tools/native:no_unique.py", allow_single_file = True),
         "_cc_toolchain": attr.label(default = "@bazel_tools//tools/cpp:current_cc_toolchain"),
     },
     fragments = ["cpp"],

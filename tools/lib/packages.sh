@@ -16,7 +16,6 @@ _libcrypto_lacks() {
 _package_present() {
   case $1 in
     bazel-bootstrap) command -v bazel >/dev/null ;;
-    binutils-gold) command -v ld.gold >/dev/null ;; # Debian 12 has it in binutils
     binutils) command -v objdump >/dev/null ;;
     chromium) command -v chromium >/dev/null ;;
     chromium-driver) command -v chromedriver >/dev/null ;;
@@ -70,7 +69,6 @@ _find_missing() {
 # By Debian's names, those of dnf, pacman and zypper; what is not here has the same name everywhere.
 declare -A _ELSEWHERE=(
   [bazel-bootstrap]="bazel bazel bazel"
-  [binutils-gold]="binutils-gold binutils binutils-gold"
   [doctest-dev]="doctest-devel doctest doctest-devel"
   [g++]="gcc-c++ gcc gcc-c++"
   [libasio-dev]="asio-devel asio asio-devel"

@@ -7,7 +7,7 @@ source tools/lib/debian_root.sh
 
 by_cmake() { in_root "cd /rondo && tools/install.sh /usr/local 2>&1 | tee /tmp/install.log && grep -q \"this tree builds with Bazel 4 to 6\" /tmp/install.log && ldconfig"; }
 
-check "a root of Debian sid" make_root sid "${BUILD_PACKAGES[@]/binutils-gold/}" cmake make python3-venv python3-setuptools python3-wheel python3-numpy clang libc++-dev
+check "a root of Debian sid" make_root sid "${BUILD_PACKAGES[@]}" cmake make python3-venv python3-setuptools python3-wheel python3-numpy clang libc++-dev
 finish_checks # without a root nothing else can pass
 check "pip install ./python" pip_install
 check "its first program" python_program

@@ -3,7 +3,7 @@
 set -euo pipefail
 source tools/lib/suite.sh
 
-need_packages "${BUILD_PACKAGES[@]}" python3 python3-venv binutils debootstrap
+need_packages "${BUILD_PACKAGES[@]}" python3 python3-venv binutils debootstrap pkg-config cmake make
 folder=$(mktemp -d)
 trap 'rm -rf --one-file-system "$folder"' EXIT
 tree=$PWD
@@ -66,6 +66,15 @@ check "tests/python on what pip built" bash -c "'$folder/source/bin/python' ${pi
 run_bazel build //ring:librondo_c.so
 check "both builds have the same vector code" python3 tests/python/compare_builds.py "$(bazel_bin)/ring/librondo_c.so" "$native/librondo_c.so"
 check "the sdist" sdist_has_sources
+
+# --- CMake, without Bazel
+
+by_cmake() {
+  cmake -S . -B "$folder/cmake" -DCMAKE_INSTALL_PREFIX="$folder/cmake-prefix" && cmake --build "$folder/cmake" -j "$(nproc)" &&
+    cmake --install "$folder/cmake"
+}
+check "CMake builds and installs" by_cmake
+tests/install/install_test.sh "$folder/cmake-prefix" || [[ $? == "$CHECKS_FAILED" ]]
 
 # --- the wheel
 
