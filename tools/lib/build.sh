@@ -5,8 +5,8 @@
 source "$(dirname "${BASH_SOURCE[0]}")/packages.sh"
 
 # What the tree includes, without tests; and what builds all of it.
-# shellcheck disable=SC2034  # used by those that source this file
 NATIVE_PACKAGES=(g++ libasio-dev libfmt-dev libssl-dev libcli11-dev nlohmann-json3-dev pkg-config zlib1g-dev libzstd-dev)
+# shellcheck disable=SC2034  # used by those that source this file
 BUILD_PACKAGES=(bazel-bootstrap "${NATIVE_PACKAGES[@]}" doctest-dev python3-dev)
 
 # From 7 on Bazel takes its rules from modules of a registry, and not from WORKSPACE.

@@ -92,10 +92,10 @@ _how_to_install() {
   fi
   for i in "${!managers[@]}"; do
     command -v "${managers[i]}" >/dev/null || continue
-    local names=() words
+    local names=() alike
     for package in "$@"; do
-      read -ra words <<<"${_ELSEWHERE[$package]:-$package $package $package}"
-      names+=("${words[i]//,/ }")
+      read -ra alike <<<"${_ELSEWHERE[$package]:-$package $package $package}"
+      names+=("${alike[i]//,/ }")
     done
     echo "  sudo ${commands[i]} ${names[*]}"
     return
