@@ -38,7 +38,7 @@ def mpi_libraries(faces):
     )
     native.filegroup(
         name = "libraries",
-        srcs = [_ENGINE] + [name for names in faces.values() for name in names],
+        srcs = [_ENGINE, "libmpi_cxx.so.40"] + [name for names in faces.values() for name in names],
         visibility = ["//visibility:public"],
     )
 

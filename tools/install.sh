@@ -57,7 +57,7 @@ install_libraries() {
 # By these programs of MPI run on Rondo; rondo-run --mpi finds them here.
 install_mpi() {
   rm -rf "$root/$libdir/rondo/mpi"
-  install -D -m 755 -t "$root/$libdir/rondo/mpi" "$bin"/mpi/{librondo_mpi.so,libmpi.so.12,libmpich.so.12,libmpi.so.40,libmpi_abi.so.1,librondo_mpitrampoline.so}
+  install -D -m 755 -t "$root/$libdir/rondo/mpi" "$bin"/mpi/{librondo_mpi.so,libmpi.so.12,libmpich.so.12,libmpi.so.40,libmpi_cxx.so.40,libmpi_abi.so.1,librondo_mpitrampoline.so}
 }
 
 install_descriptions() {

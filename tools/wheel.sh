@@ -37,7 +37,7 @@ rm -rf build/wheel build/torch/carried build/programs
 mkdir -p build/wheel build/torch/carried build/programs/mpi
 programs=("$bin/bench/rondo-bench" "$bin/tools/doctor/rondo-doctor" "$bin/tools/view/rondo-view")
 for program in "${programs[@]}"; do strip -o "build/programs/${program##*/}" "$program"; done
-for library in librondo_mpi.so libmpi.so.12 libmpich.so.12 libmpi.so.40 libmpi_abi.so.1 librondo_mpitrampoline.so; do strip -o "build/programs/mpi/$library" "$bin/mpi/$library"; done
+for library in librondo_mpi.so libmpi.so.12 libmpich.so.12 libmpi.so.40 libmpi_cxx.so.40 libmpi_abi.so.1 librondo_mpitrampoline.so; do strip -o "build/programs/mpi/$library" "$bin/mpi/$library"; done
 for release in ${releases//,/ }; do
   headers=$release
   [[ -d $release ]] || { torch_headers "$python" "$release" && headers=build/torch/$release/torch; }

@@ -25,18 +25,23 @@ struct Keyvals {
 
   int create(void* copy, void* remove, void* state) {
     std::lock_guard lock(mutex);
+    std::erase_if(known, [](const auto& entry) { return entry.second->freed && entry.second.use_count() == 1; });
     known[next] = std::make_shared<Keyval>(Keyval{copy, remove, state});
     return next++;
   }
   std::shared_ptr<Keyval> find(int id) {
     std::lock_guard lock(mutex);
     const auto found = known.find(id);
-    require(found != known.end(), MPI_ERR_KEYVAL, "the keyval is not valid");
+    require(found != known.end() && !found->second->freed, MPI_ERR_KEYVAL, "the keyval is not valid");
     return found->second;
   }
   void free(int* id) {
     std::lock_guard lock(mutex);
-    require(known.erase(*id) == 1, MPI_ERR_KEYVAL, "the keyval is not valid");
+    // A keyval that attributes still have may be freed again: a delete function may do so for each of them.
+    const auto found = known.find(*id);
+    const bool valid = found != known.end() && (!found->second->freed || found->second.use_count() > 1);
+    require(valid, MPI_ERR_KEYVAL, "the keyval is not valid");
+    found->second->freed = true;
     *id = MPI_KEYVAL_INVALID;
   }
 };

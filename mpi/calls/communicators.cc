@@ -154,9 +154,11 @@ int MPI_Comm_compare(MPI_Comm comm1, MPI_Comm comm2, int* result) {
 }
 
 int MPI_Comm_dup(MPI_Comm comm, MPI_Comm* newcomm) {
+  *newcomm = MPI_COMM_NULL;  // also after an error
   return on(comm, __func__, [&] { *newcomm = duplicated(comm_of(comm), nullptr); });
 }
 int MPI_Comm_dup_with_info(MPI_Comm comm, MPI_Info info, MPI_Comm* newcomm) {
+  *newcomm = MPI_COMM_NULL;
   return on(comm, __func__, [&] { *newcomm = duplicated(comm_of(comm), &info_or_none(info)); });
 }
 int MPI_Comm_idup(MPI_Comm comm, MPI_Comm* newcomm, MPI_Request* request) {
@@ -278,6 +280,7 @@ namespace {
 
 std::vector<int> listed(const Group& group, int n, const int ranks[]) {
   require(n >= 0, MPI_ERR_ARG, "the number of ranks is negative");
+  require(n == 0 || ranks != nullptr, MPI_ERR_ARG, "the ranks are null");
   std::set<int> seen;
   std::vector<int> made;
   for (int i = 0; i < n; ++i) {
@@ -288,6 +291,7 @@ std::vector<int> listed(const Group& group, int n, const int ranks[]) {
   return made;
 }
 std::vector<int> ranged(int n, int ranges[][3]) {
+  require(n <= 0 || ranges != nullptr, MPI_ERR_ARG, "the ranges are null");
   std::vector<int> made;
   for (int i = 0; i < n; ++i) {
     const auto [first, last, stride] = std::tuple(ranges[i][0], ranges[i][1], ranges[i][2]);
@@ -331,6 +335,7 @@ int MPI_Group_rank(MPI_Group group, int* rank) {
 int MPI_Group_translate_ranks(MPI_Group group1, int n, const int ranks1[], MPI_Group group2, int ranks2[]) {
   return run(__func__, [&] {
     const Group &a = group_of(group1), &b = group_of(group2);
+    require(n <= 0 || (ranks1 != nullptr && ranks2 != nullptr), MPI_ERR_ARG, "the ranks are null");
     for (int i = 0; i < n; ++i) {
       if (ranks1[i] == MPI_PROC_NULL) {
         ranks2[i] = MPI_PROC_NULL;

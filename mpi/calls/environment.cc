@@ -130,6 +130,7 @@ int MPI_Abi_get_fortran_booleans(int, void*, void*, int* is_set) {
   *is_set = 0;
   return MPI_SUCCESS;
 }
+int MPIX_Query_cuda_support(void) { return 0; }  // no call takes memory of a GPU
 int MPI_Pcontrol(const int, ...) { return MPI_SUCCESS; }
 
 int MPI_Alloc_mem(MPI_Aint size, MPI_Info, void* baseptr) {
@@ -187,6 +188,7 @@ int MPI_Op_commutative(MPI_Op op, int* commute) {
       require(count >= 0, MPI_ERR_COUNT, "the count is negative");                                                  \
       require(inbuf != MPI_IN_PLACE && inoutbuf != MPI_IN_PLACE, MPI_ERR_BUFFER, "MPI_IN_PLACE is no buffer here"); \
       require(count == 0 || (inbuf != nullptr && inoutbuf != nullptr), MPI_ERR_BUFFER, "a buffer is null");         \
+      require(count == 0 || inbuf != inoutbuf, MPI_ERR_BUFFER, "both buffers are the same");                        \
       const auto type = used_type(datatype).shared_from_this();                                                     \
       check_fold(op_of(op), *type);                                                                                 \
       fold(op_of(op), type, inbuf, inoutbuf, count);                                                                \
@@ -301,7 +303,23 @@ int MPI_Intercomm_create_from_groups(MPI_Group local_group, int, MPI_Group remot
   MPI_Fint MPI_##Name##_c2f(Handle handle) { return TO; }  \
   Handle MPI_##Name##_f2c(MPI_Fint number) { return FROM; }
 #define IN_TABLE(Name, Handle, table) INTEGER(Name, Handle, world().table.integer(handle), world().table.handle(number))
+#ifdef RONDO_MPI_FACE_OPENMPI
+// Those that its Fortran header has as constants.
+constexpr int kFortranComms = 3;
+MPI_Comm fortran_comm(int number) {
+  const MPI_Comm named[kFortranComms] = {MPI_COMM_WORLD, MPI_COMM_SELF, MPI_COMM_NULL};
+  return number >= 0 && number < kFortranComms ? named[number] : world().comms.handle(number);
+}
+int fortran_number(MPI_Comm comm) {
+  for (int number = 0; number < kFortranComms; ++number) {
+    if (fortran_comm(number) == comm) return number;
+  }
+  return world().comms.integer(comm);
+}
+INTEGER(Comm, MPI_Comm, fortran_number(handle), fortran_comm(number))
+#else
 IN_TABLE(Comm, MPI_Comm, comms)
+#endif
 IN_TABLE(Errhandler, MPI_Errhandler, errhandlers)
 IN_TABLE(File, MPI_File, files)
 IN_TABLE(Group, MPI_Group, groups)
@@ -320,5 +338,19 @@ int MPI_Status_c2f(const MPI_Status* c_status, MPI_Fint* f_status) {
 }
 int MPI_Status_f2c(const MPI_Fint* f_status, MPI_Status* c_status) {
   std::memcpy(c_status, f_status, sizeof *c_status);
+  return MPI_SUCCESS;
+}
+int MPI_Status_f2f08(const MPI_Fint* f_status, MPI_F08_status* f08_status) {
+  return MPI_Status_f2c(f_status, f08_status);
+}
+int MPI_Status_f082f(const MPI_F08_status* f08_status, MPI_Fint* f_status) {
+  return MPI_Status_c2f(f08_status, f_status);
+}
+int MPI_Status_c2f08(const MPI_Status* c_status, MPI_F08_status* f08_status) {
+  *f08_status = *c_status;
+  return MPI_SUCCESS;
+}
+int MPI_Status_f082c(const MPI_F08_status* f08_status, MPI_Status* c_status) {
+  *c_status = *f08_status;
   return MPI_SUCCESS;
 }

@@ -43,7 +43,7 @@ Envelope envelope(MPI_Comm comm, const void* data, MPI_Count count, MPI_Datatype
                   bool receives) {
   Comm& to = comm_of(comm);
   if (count < 0) fail(MPI_ERR_COUNT, "the count is " + std::to_string(count) + ", negative");
-  Type& of = used_type(type);
+  Type& of = used_type(count == 0 && type == MPI_DATATYPE_NULL ? MPI_BYTE : type);  // nothing has any type
   check_peer(to, peer, receives);
   check_tag(tag, receives);
   require(data != nullptr || count * of.size == 0 || !of.dense || peer == MPI_PROC_NULL, MPI_ERR_BUFFER,
@@ -78,7 +78,9 @@ Memory packed(const Envelope& e) {
   return memory;
 }
 void unpack_from(const Envelope& e, const Memory& memory, MPI_Count bytes) {
-  if (memory.beside != nullptr) unpack(*e.type, e.data, e.count, memory.beside.get(), bytes);
+  if (memory.beside == nullptr) return;
+  unpack(*e.type, e.data, e.count, memory.beside.get(), bytes);
+  require(elements_in(*e.type, bytes) != MPI_UNDEFINED, MPI_ERR_TYPE, "the message ends inside of an element");
 }
 
 // --- Buffered sends: a copy goes, and the buffer that the program attached only bounds how much is under way.

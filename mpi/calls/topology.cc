@@ -152,6 +152,7 @@ int MPI_Dims_create(int nnodes, int ndims, int dims[]) {
 int MPI_Cart_create(MPI_Comm comm_old, int ndims, const int dims[], const int periods[], int, MPI_Comm* comm_cart) {
   return on(comm_old, __func__, [&] {
     Comm& of = intracomm_of(comm_old);
+    *comm_cart = MPI_COMM_NULL;  // also after an error
     const std::vector<int> sizes = checked_dims(ndims, dims, of.size());
     const int count = product(sizes);
     std::shared_ptr<Comm> made;

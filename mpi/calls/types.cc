@@ -421,6 +421,7 @@ int MPI_Type_get_true_extent_x(MPI_Datatype datatype, MPI_Count* lb, MPI_Count* 
 }
 
 int MPI_Type_dup(MPI_Datatype oldtype, MPI_Datatype* newtype) {
+  *newtype = MPI_DATATYPE_NULL;  // also after an error
   return run(__func__, [&] {
     const Part old = part(oldtype);
     auto made = type_of_pieces(MPI_COMBINER_DUP, {{0, 1, old->extent(), old}});

@@ -9,6 +9,8 @@
 namespace rondo_mpi {
 namespace {
 
+constexpr uintptr_t kMostComms = 4096;  // of some 30 KiB: what a program that frees none may take
+
 int index_of(const std::vector<int>& ranks, int rank) {
   return static_cast<int>(std::find(ranks.begin(), ranks.end(), rank) - ranks.begin());
 }
@@ -47,6 +49,7 @@ std::shared_ptr<Comm> between(const std::shared_ptr<Comm>& local, const std::vec
 }
 
 Channel open_channel(const Comm& comm, std::span<const int> ranks, uint64_t series) {
+  world().leaving.look();
   auto [engine, opened] = comm.engine->new_group_async(ranks, series);
   return {engine_of(std::move(engine)), std::move(opened)};
 }
@@ -106,7 +109,13 @@ std::shared_ptr<Comm> shrunk(Comm& comm) {
 }
 
 MPI_Comm publish(const std::shared_ptr<Comm>& comm) {
-  return comm == nullptr ? MPI_COMM_NULL : world().comms.add(comm);
+  if (comm == nullptr) return MPI_COMM_NULL;
+  const MPI_Comm made = world().comms.add(comm);
+  if (number_of(made) - first_number(number_of(MPI_COMM_NULL), MPI_ERR_COMM) >= kMostComms) {
+    world().comms.remove(made);
+    fail(MPI_ERR_OTHER, "this process has " + std::to_string(kMostComms) + " communicators, the most: free some");
+  }
+  return made;
 }
 
 std::vector<int> all_gather(Comm& comm, const std::vector<int>& own) {

@@ -129,3 +129,11 @@ int rondo_mpi_unsupported(const char* call) {
   return report(call, MPI_COMM_NULL,
                 {MPI_ERR_UNSUPPORTED_OPERATION, "Rondo does not have this part of MPI (docs/mpi.md)"});
 }
+
+int rondo_mpi_missing(const char* call, MPI_Comm comm) {
+  using namespace rondo_mpi;
+  // Other MPIs look before they know the communicator, so a program may have set MPI_COMM_WORLD's handler alone.
+  const Comm* found = world().comms.find(comm);
+  if (found != nullptr && found->handler == world().fatal) comm = MPI_COMM_NULL;
+  return report(call, comm, {MPI_ERR_ARG, "an argument that the call writes to is null"});
+}

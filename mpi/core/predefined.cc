@@ -128,9 +128,9 @@ void name_types(Table<Type>& table) {
   name.floats(NAMED(REAL4), 4);
   name.floats(NAMED(REAL8), 8);
   name.element(NAMED(REAL16), Basic::kFloat, 16);
-  // Elsewhere C_COMPLEX is the same handle as the next.
-  for (const auto& [handle, text, bytes] : {std::tuple{NAMED(C_COMPLEX), 8},
-                                            {NAMED(C_FLOAT_COMPLEX), 8},
+  // In MPICH's ABI and the standard's C_COMPLEX is the same handle, and its name.
+  for (const auto& [handle, text, bytes] : {std::tuple{NAMED(C_FLOAT_COMPLEX), 8},
+                                            {NAMED(C_COMPLEX), 8},
                                             {NAMED(C_DOUBLE_COMPLEX), 16},
                                             {NAMED(C_LONG_DOUBLE_COMPLEX), 32},
                                             {NAMED(CXX_FLOAT_COMPLEX), 8},
@@ -152,6 +152,10 @@ void name_types(Table<Type>& table) {
   name.element(NAMED(LOGICAL4), Basic::kLogical, 4, DType::kInt32);
   name.element(NAMED(LOGICAL8), Basic::kLogical, 8, DType::kInt64);
   name.element(NAMED(LOGICAL16), Basic::kLogical, 16);
+#ifdef MPI_2COMPLEX
+  name.element(NAMED(2COMPLEX), Basic::kNone, 16);
+  name.element(NAMED(2DOUBLE_COMPLEX), Basic::kNone, 32);
+#endif
 #ifdef MPI_LB
   name.element(NAMED(LB), Basic::kNone, 0);
   name.element(NAMED(UB), Basic::kNone, 0);

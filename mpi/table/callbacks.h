@@ -1,3 +1,4 @@
+typedef MPI_Status MPI_F08_status; /* which has the same layout */
 typedef void MPI_User_function(void*, void*, int*, MPI_Datatype*);
 typedef void MPI_User_function_c(void*, void*, MPI_Count*, MPI_Datatype*);
 typedef int MPI_Grequest_query_function(void*, MPI_Status*);

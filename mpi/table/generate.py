@@ -13,6 +13,10 @@ import zlib
 
 COLUMN = {"mpich": 0, "standard": 1, "mpitrampoline": 1, "openmpi": 2}
 POINTERS = ("UNWEIGHTED", "WEIGHTS_EMPTY")  # objects of MPICH's ABI
+# What a call writes to, and may not be null; but for these names, which may.
+HANDLES = "Comm|Group|Datatype|Op|Request|Message|Errhandler|Info|Session|Win|File"
+WRITTEN = re.compile(rf"(?:int|char|MPI_(?:Aint|Count|Offset|Fint|{HANDLES}))\*")
+MAY_BE_NULL = ("argc", "value", "pset_name", "sourceweights", "destweights", "coords")
 KINDS = {"COUNT": ("int", "MPI_Count"), "DISPL": ("int", "MPI_Aint"), "ADISPL": ("MPI_Aint", "MPI_Count")}
 
 
@@ -79,6 +83,7 @@ def header(face, tables):
     out += [f'#define RONDO_MPI_NAME(name) __asm__("rondo_mpi_{face}_" #name)', "#else", "#define RONDO_MPI_NAME(name)", "#endif"]
     out += ["#ifdef __cplusplus", 'extern "C" {', "#endif", (tables / f"{face}.h").read_text(), "#ifdef RONDO_MPI_INSIDE"]
     out.append("int rondo_mpi_unsupported(const char* call) RONDO_MPI_NAME(unsupported);")
+    out.append("int rondo_mpi_missing(const char* call, MPI_Comm comm) RONDO_MPI_NAME(missing);")
     out.append('extern __attribute__((visibility("hidden"))) char* rondo_mpi_objects[];')
     out += [f"#define {name} rondo_mpi_objects[{place}]" for place, name in enumerate(objects(face, tables))]
     out += ["#else", *(f"extern char {name}[];" for name in objects(face, tables)), "#endif"]
@@ -91,16 +96,34 @@ def header(face, tables):
     return out
 
 
+def checked(kind, name, parameters):
+    """What calls the function, but ends with an error where the function would write to null: its name, its lines."""
+    split = [re.fullmatch(r"(.*?) ?(\w+)[][\d]*", parameter) for parameter in parameters.split(", ")]
+    if kind != "int" or not all(split):
+        return full(name), []
+    written = [word for of, word in map(re.Match.groups, split) if WRITTEN.fullmatch(of) and word not in MAY_BE_NULL]
+    if not written:
+        return full(name), []
+    comm = next((word for of, word in map(re.Match.groups, split) if of == "MPI_Comm"), "MPI_COMM_NULL")
+    nulls = " || ".join(f"!{word}" for word in written)
+    missing = f'rondo_mpi_missing("{full(name)}", {comm})'
+    call = f"{full(name)}({', '.join(match[2] for match in split)})"
+    return f"checked_{name}", [f"static int checked_{name}({parameters}) {{ return {nulls} ? {missing} : {call}; }}"]
+
+
 def entries(face, tables):
     """What the library jumps to: the call of what is not supported, then the functions. Open MPI's has a last entry, for
     the addresses of its objects, which a program may have copies of."""
     names, _, table = exported(face, tables)
+    made = [checked(*function) for function in functions(tables)[0] if function[1] in names]
     out, last = ["#include <mpi.h>"], []
+    out += [line for _, lines in made for line in lines]
     if objects(face, tables):
         out.append(f"char* rondo_mpi_objects[{len(objects(face, tables))}];")
         last = ["rondo_mpi_objects"]
     out.append(f'__attribute__((visibility("default"))) void* const {table}[] = {{')
-    return out + [f"(void*){entry}," for entry in ["rondo_mpi_unsupported", *map(full, names), *last]] + ["};"]
+    functions_of = [entry for entry, _ in made]
+    return out + [f"(void*){entry}," for entry in ["rondo_mpi_unsupported", *functions_of, *last]] + ["};"]
 
 
 def library(face, tables):
@@ -121,6 +144,11 @@ def library(face, tables):
     if face in ("mpich", "openmpi"):
         out += ["int *MPI_F_STATUS_IGNORE, *MPI_F_STATUSES_IGNORE;"]  # no Fortran
     if face == "mpich":
+        # What libmpichfort.so.12, MPICH's library of Fortran, wants beside MPI's names.
+        out += ["void *MPI_F08_STATUS_IGNORE, *MPI_F08_STATUSES_IGNORE;"]
+        for kind in ("hip", "ze"):
+            out += [f"int {p}MPIX_Query_{kind}_support(void) {{ return 0; }}" for p in ("", "P")]
+        out += [f"int {p}MPIX_GPU_query_support(int kind, int* has) {{ *has = 0; return 0; }}" for p in ("", "P")]
         out.append(f"int MPIR_Dup_fn{dup}")
         out += [f"int* const MPI_{name} = (int*){value};" for _, name, value in constants(tables, 0) if name in POINTERS]
     if face == "openmpi":

@@ -38,6 +38,19 @@ TEST_CASE("every family of calls, and what may come in any order") {
   }
 }
 
+TEST_CASE("calls with mistakes end in an error, and the program goes on") {
+  for (const char* face : {"mpich", "standard", "openmpi"}) {
+    for (const int ranks : {1, 2}) {
+      CAPTURE(face);
+      CAPTURE(ranks);
+      Program run(launch(ranks, face, {}, "mistakes"));
+      CHECK(run.wait(std::chrono::seconds(60)) == 0);
+      CAPTURE(run.errors());
+      CHECK(count_of(run.output(), ": fine\n") == static_cast<size_t>(ranks));
+    }
+  }
+}
+
 TEST_CASE("files") {
   const testing::TempFolder folder;
   for (const char* face : {"mpich", "standard", "openmpi"}) {

@@ -14,8 +14,10 @@ namespace rondo::launcher {
 namespace {
 
 constexpr const char* kLinker = "/lib64/ld-linux-x86-64.so.2";
-constexpr const char* kHave[] = {"libmpi.so.12", "libmpich.so.12", "libmpi.so.40", "libmpi_abi.so.1",
-                                 "librondo_mpitrampoline.so"};
+constexpr const char* kHave[] = {"libmpi.so.12",    "libmpich.so.12",   "libmpi.so.40",
+                                 "libmpi_abi.so.1", "libmpi_cxx.so.40", "librondo_mpitrampoline.so"};
+// MPICH's interface of Fortran, by its own name and Debian's: they run on the first two.
+constexpr const char* kRunOn[] = {"libmpifort.so.12", "libmpichfort.so.12"};
 
 std::string quoted(const std::string& text) {
   std::string made = "'";
@@ -64,6 +66,7 @@ std::vector<std::string> wanted_mpi(const std::string& file) {
 
 std::string lacks_mpi(const std::string& library) {
   if (std::find(std::begin(kHave), std::end(kHave), library) != std::end(kHave)) return "";
+  if (std::find(std::begin(kRunOn), std::end(kRunOn), library) != std::end(kRunOn)) return "";
   const bool fortran =
       library.starts_with("libmpifort") || library.starts_with("libmpi_mpifh") || library.starts_with("libmpi_usempi");
   const bool classes = library.starts_with("libmpicxx") || library.starts_with("libmpi_cxx");

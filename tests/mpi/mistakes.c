@@ -1,0 +1,117 @@
+/* Calls with mistakes end in an error whose class other MPIs give, too, and the program goes on. */
+
+#include <stdlib.h>
+
+#include "tests/mpi/check.h"
+
+static void null_outputs(void) {
+  MPI_Comm own;
+  MPI_Group group, *none = NULL;
+  MPI_Comm_dup(MPI_COMM_WORLD, &own); /* its handler is fatal: MPI_COMM_WORLD's stands in for that */
+  MPI_Comm_group(MPI_COMM_WORLD, &group);
+  MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+  CHECK(class_of(MPI_Comm_size(MPI_COMM_WORLD, NULL)) == MPI_ERR_ARG);
+  CHECK(class_of(MPI_Comm_split(own, 0, 0, NULL)) == MPI_ERR_ARG);
+  CHECK(class_of(MPI_Comm_create(own, group, NULL)) == MPI_ERR_ARG);
+  CHECK(class_of(MPI_Irecv(NULL, 0, MPI_INT, 0, 0, MPI_COMM_WORLD, NULL)) == MPI_ERR_ARG);
+  CHECK(class_of(MPI_Type_vector(1, 1, 1, MPI_INT, NULL)) == MPI_ERR_ARG);
+  CHECK(class_of(MPI_Type_size(MPI_INT, NULL)) == MPI_ERR_ARG);
+  CHECK(class_of(MPI_Group_union(group, group, none)) == MPI_ERR_ARG);
+  CHECK(class_of(MPI_Group_translate_ranks(group, 1, NULL, group, NULL)) == MPI_ERR_ARG);
+  CHECK(class_of(MPI_Group_range_incl(group, 1, NULL, &group)) == MPI_ERR_ARG);
+  MPI_Comm_set_errhandler(own, MPI_ERRORS_RETURN);
+  MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_ARE_FATAL);
+  CHECK(class_of(MPI_Comm_rank(own, NULL)) == MPI_ERR_ARG);
+  MPI_Group_free(&group);
+  MPI_Comm_free(&own);
+}
+
+static int refuse(MPI_Comm comm, int keyval, void* state, void* in, void* out, int* flag) {
+  (void)comm, (void)keyval, (void)state, (void)in, (void)out, (void)flag;
+  return MPI_ERR_OTHER;
+}
+static int free_again(MPI_Comm comm, int keyval, void* value, void* state) {
+  (void)comm, (void)value, (void)state;
+  return MPI_Comm_free_keyval(&keyval);
+}
+
+/* A call that failed leaves a null handle. */
+static void null_handles(void) {
+  MPI_Comm of, made = MPI_COMM_WORLD;
+  int keyval, dims[1] = {size + 1}, periods[1] = {0};
+  MPI_Comm_dup(MPI_COMM_SELF, &of);
+  MPI_Comm_set_errhandler(of, MPI_ERRORS_RETURN);
+  MPI_Comm_create_keyval(refuse, MPI_COMM_NULL_DELETE_FN, &keyval, NULL);
+  MPI_Comm_set_attr(of, keyval, NULL);
+  CHECK(MPI_Comm_dup(of, &made) != MPI_SUCCESS && made == MPI_COMM_NULL);
+  made = MPI_COMM_WORLD;
+  CHECK(MPI_Cart_create(of, 1, dims, periods, 0, &made) != MPI_SUCCESS && made == MPI_COMM_NULL);
+  MPI_Comm_free_keyval(&keyval);
+  MPI_Comm_free(&of);
+}
+
+/* A keyval may be freed again while attributes have it. */
+static void keyval_twice(void) {
+  MPI_Comm of;
+  int keyval, same, other;
+  MPI_Comm_dup(MPI_COMM_SELF, &of);
+  MPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, free_again, &keyval, NULL);
+  same = other = keyval;
+  MPI_Comm_set_attr(of, keyval, NULL);
+  CHECK(MPI_Comm_free_keyval(&keyval) == MPI_SUCCESS && keyval == MPI_KEYVAL_INVALID);
+  CHECK(MPI_Comm_free_keyval(&same) == MPI_SUCCESS);
+  MPI_Comm_free(&of);
+  MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN);
+  CHECK(class_of(MPI_Comm_free_keyval(&other)) == MPI_ERR_KEYVAL);
+  MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_ARE_FATAL);
+}
+
+static void types(void) {
+  const char three[3] = {1, 2, 3};
+  int spread[4] = {0, 0, 0, 0};
+  MPI_Datatype second;
+  MPI_Request request;
+  MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN);
+  MPI_Type_vector(2, 1, 2, MPI_INT, &second);
+  MPI_Type_commit(&second);
+  MPI_Isend(three, 3, MPI_CHAR, 0, 0, MPI_COMM_SELF, &request);
+  CHECK(class_of(MPI_Recv(spread, 1, second, 0, 0, MPI_COMM_SELF, MPI_STATUS_IGNORE)) == MPI_ERR_TYPE);
+  MPI_Wait(&request, MPI_STATUS_IGNORE);
+  MPI_Type_free(&second);
+  CHECK(class_of(MPI_Reduce_local(spread, spread, 1, MPI_INT, MPI_SUM)) == MPI_ERR_BUFFER);
+  MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_ARE_FATAL);
+
+  /* Nothing has any type. */
+  MPI_Isend(NULL, 0, MPI_DATATYPE_NULL, 0, 0, MPI_COMM_SELF, &request);
+  MPI_Recv(NULL, 0, MPI_DATATYPE_NULL, 0, 0, MPI_COMM_SELF, MPI_STATUS_IGNORE);
+  MPI_Wait(&request, MPI_STATUS_IGNORE);
+}
+
+/* A program that frees no communicator is told so before its memory is full. */
+static void too_many(void) {
+  enum { kMost = 10000 };
+  MPI_Comm* made = malloc(kMost * sizeof *made);
+  int count = 0;
+  MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN);
+  while (count < kMost && MPI_Comm_dup(MPI_COMM_SELF, &made[count]) == MPI_SUCCESS) ++count;
+  CHECK(count >= 4000 && count < kMost);
+  while (count > 0) MPI_Comm_free(&made[--count]);
+  CHECK(MPI_Comm_dup(MPI_COMM_SELF, &made[0]) == MPI_SUCCESS);
+  MPI_Comm_free(&made[0]);
+  MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_ARE_FATAL);
+  free(made);
+}
+
+int main(int argc, char** argv) {
+  MPI_Init(&argc, &argv);
+  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+  MPI_Comm_size(MPI_COMM_WORLD, &size);
+  null_outputs();
+  null_handles();
+  keyval_twice();
+  types();
+  if (size == 1) too_many();
+  printf("rank %d of %d: fine\n", rank, size);
+  MPI_Finalize();
+  return 0;
+}
