@@ -77,6 +77,28 @@ TEST_CASE("fault 11: a rank that is stopped for 3 s and goes on is warned of, is
   }
 }
 
+// Proves: whichever comes first, the end of its links or the suspicion, a silence is one fault.
+TEST_CASE("fault 15: a rank whose links end after it has fallen silent is UNRESPONSIVE, by the suspicion") {
+  for (uint32_t seed = 0; seed < 50; ++seed) {
+    CAPTURE(seed);
+    Simulation simulation(3, seed, {}, watchful());
+    simulation.open_everywhere(all_ranks(3));
+    const int64_t stopped_at = 3'000 + 41 * seed, ended_at = stopped_at + 3'100 + 135 * seed;
+    simulation.at(stopped_at, 2, [&](ControlLogic&) { simulation.stop(2); });
+    for (const int rank : {0, 1}) {
+      simulation.at(ended_at, rank, [&, rank](ControlLogic& logic) {
+        logic.link_failed(ended_at, kId, 2, {ErrorCode::kPeerLost, "rank 2 closed the connection", {}});
+      });
+    }
+    simulation.run([](int) {}, 30'000);
+    for (const size_t rank : {0, 1}) {
+      REQUIRE(simulation.failures[rank]);
+      CHECK(simulation.failures[rank]->code == ErrorCode::kUnresponsive);
+      CHECK(simulation.failed_at[rank] <= stopped_at + kSuspicion + kHeartbeat);
+    }
+  }
+}
+
 TEST_CASE("fault 12: a rank that goes on after it was given up learns so, and takes nobody for dead") {
   for (uint32_t seed = 0; seed < 20; ++seed) {
     CAPTURE(seed);

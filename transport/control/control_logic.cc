@@ -127,9 +127,18 @@ void ControlLogic::link_failed(Time now, uint64_t communicator, int peer, const 
   for (const Suspicion& suspicion : group->suspicions) {
     if (suspicion.peer == peer) return;
   }
-  // Damage has no better reason; and the other end, whose link closes of it, must not be faster with a worse one.
-  const Time grace_ms = error.code == ErrorCode::kCorrupt ? 0 : settings_.link_grace_ms;
-  group->suspicions.push_back({peer, error, now + grace_ms});
+  group->suspicions.push_back({peer, error, now + grace_ms(now, peer, error)});
+}
+
+// How long a better reason than the end of a link may take to come.
+ControlLogic::Time ControlLogic::grace_ms(Time now, int peer, const Error& error) const {
+  // Damage has none; and the other end, whose link closes of it, must not be faster with a worse one.
+  if (error.code == ErrorCode::kCorrupt) return 0;
+  // A peer that is silent has closed its link, perhaps, since it hears nothing either: its word about that does not
+  // come, and the suspicion is due soon.
+  const Time silence = liveness_.silence(now, peer), suspicion = settings_.liveness.suspicion_ms;
+  const bool silent = suspicion > 0 && silence >= Liveness::kWarnHeartbeats * settings_.liveness.heartbeat_ms;
+  return settings_.link_grace_ms + (silent ? std::max<Time>(suspicion - silence, 0) : 0);
 }
 
 void ControlLogic::way_failed(Time now, uint64_t communicator, int peer, const Error& error) {

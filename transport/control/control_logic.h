@@ -286,6 +286,7 @@ class ControlLogic {
   void lose_too(uint64_t communicator, Group& group, int peer, const Loss& loss);
   std::string too_text(const Group& group, int peer, const Loss& loss) const;
   void name_too(const Group& group, int peer, const Loss& loss, Error& error) const;
+  Time grace_ms(Time now, int peer, const Error& error) const;
   void member_left(Time now, Group& group, int peer, const ByeMessage& goodbye);
   void look_for_last(uint64_t communicator, Group& group);
   bool is_neighbor(int peer) const {
