@@ -137,6 +137,7 @@ void Messages::submit_from_stream(std::shared_ptr<MessageOperation> operation) {
   MessageOperation& submitted = *operation;
   if (const Error* failure = context_->failure.get()) {
     called(submitted);
+    submitted.self_ = std::move(operation);  // its end is announced
     submitted.end(failure);
   } else {
     enqueue(submitted, std::move(operation));
@@ -377,6 +378,7 @@ bool Messages::end_late() {
     std::lock_guard lock(submitted_mutex_);
     submitted(false);
     std::swap(late, submitted_);
+    left_.clear();
   }
   const bool any = !late.empty();
   while (MessageOperation* operation = late.pop_front()) operation->end(context_->failure.get());
