@@ -387,7 +387,7 @@ void Collective::all_to_all_v(std::vector<Data> send, std::vector<Data> receive)
 
 namespace {
 
-// As the engine calls it.
+// The engine calls it so.
 void fold_elements(const void* in, void* inout, size_t elements, void* context) {
   const auto& [op, type] = *static_cast<const Fold*>(context);
   fold_packed(*op, type, in, inout, static_cast<MPI_Count>(elements));

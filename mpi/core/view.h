@@ -49,7 +49,7 @@ class View {
   std::shared_ptr<const Type> etype_, filetype_;
   std::string representation_;
   MPI_Offset etype_bytes_ = 1;
-  // Of one tile: its runs by offset, and positions before each.
+  // The runs of one tile by offset, and the positions before each.
   std::vector<Run> runs_;
   std::vector<MPI_Offset> before_;
   MPI_Offset bytes_ = 0, extent_ = 0;

@@ -26,6 +26,10 @@ constexpr int kExclusive = -1, kShared = 1, kFree = 0, kUnchecked = 2;  // in he
 constexpr size_t kLine = 64, kPage = 4096;
 constexpr MPI_Count kMostBytes = 1 << 30;  // of one copy by the kernel, which takes less than 2 GiB
 constexpr size_t kMostRuns = 1024;         // IOV_MAX
+// A wait for another rank polls for some microseconds, as long as a free core takes to let go of a lock; yields, since
+// there may be more ranks than cores; then sleeps, and looks every 4 ms or so whether a rank has died.
+constexpr int kPolls = 200, kYields = 1000, kPausesPerLook = 64;
+constexpr std::chrono::microseconds kPause{50};
 
 size_t round_up(size_t bytes, size_t to) { return (bytes + to - 1) / to * to; }
 
@@ -323,13 +327,13 @@ void Window::compare_and_swap(const void* origin, const void* compare, void* res
 
 void Window::await(const std::function<bool()>& over) const {
   for (int turn = 0; !over(); ++turn) {
-    if (turn < 200) continue;
-    if (turn < 1000) {
+    if (turn < kPolls) continue;
+    if (turn < kYields) {
       sched_yield();
       continue;
     }
-    std::this_thread::sleep_for(std::chrono::microseconds(50));
-    if (turn % 64 != 0) continue;
+    std::this_thread::sleep_for(kPause);
+    if (turn % kPausesPerLook != 0) continue;
     if (const auto error = comm_->engine->error())
       throw rondo::Exception(*error);  // a rank that it waits for may be dead
   }

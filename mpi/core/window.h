@@ -35,7 +35,7 @@ class Window {
   void close();  // by all ranks
 
   const Comm& comm() const { return *comm_; }
-  // Of a rank, as this process has it.
+  // The memory of a rank, as this process has it.
   struct Part {
     void* base;
     MPI_Aint size, unit;

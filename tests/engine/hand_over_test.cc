@@ -14,7 +14,7 @@
 namespace rondo::testing {
 namespace {
 
-// As HandOverOrders, with those of `weak` weakened, a bit each.
+// HandOverOrders with those of `weak` weakened, a bit each.
 template <unsigned weak>
 struct Orders {
   static constexpr std::memory_order of(unsigned bit) {

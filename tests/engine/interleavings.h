@@ -24,7 +24,7 @@ class Interleavings {
   using Local = std::array<uint8_t, kLocalBytes>;
   // True: another round follows.
   using Function = std::function<bool(Local& local)>;
-  // Of a state in which no thread can go on: what is wrong with it, or "".
+  // What is wrong with a state in which no thread can go on, or "".
   using Judge = std::function<std::string()>;
 
   // --- before run(); what is stored then is there from the beginning
@@ -82,7 +82,7 @@ class Interleavings {
   std::vector<std::string> path_;
   std::string wrong_;
   size_t most_interruptions_ = 0;
-  // Of the run of a function:
+  // The run of a function:
   State* state_ = nullptr;
   size_t thread_ = 0, at_ = 0;
   bool taken_ = false, blocked_ = false;

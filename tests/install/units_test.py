@@ -30,7 +30,7 @@ def of_bazel(bazel: list[str], target: str) -> set[str]:
 def main() -> None:
     listed = {part: {unit.source for unit in units.units(part)} for part in units.SOURCES}
     wrong = 0
-    # Of the library one list may have more: the linker leaves out what nobody calls.
+    # A list may have more of the library than a target: the linker leaves out what nobody calls.
     for part, (target, with_library) in TARGETS.items():
         have = listed[part] | (listed["library"] if with_library else set())
         want = of_bazel(sys.argv[1:], target)

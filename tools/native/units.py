@@ -75,13 +75,14 @@ def _values(path: str) -> dict:
 
 
 def as_cmake() -> str:
-    """Of each part a list of groups, files with the same flags: rondo_PART_groups, and of each group _sources, _flags."""
+    """Variables: the groups of each part, which are files with the same flags (rondo_PART_groups); _sources and _flags
+    of each group."""
 
     def line(name: str, values) -> str:
         return f"set(rondo_{name} {' '.join(json.dumps(str(value)) for value in values)})\n"
 
     text = line("version", [version()]) + line("soname", [_values("tools/bazel/version.bzl")["RONDO_SONAME"]])
-    text += line("flags", [*FLAGS, *asio_defines()])
+    text += line("flags", [*FLAGS, *asio_defines()]) + line("release", RELEASE)
     for part in SOURCES:
         groups = []
         for flags, group in groupby(sorted(units(part), key=lambda unit: unit.flags), key=lambda unit: unit.flags):

@@ -27,8 +27,8 @@ class BasicFlowState {
     return missed_.load() && missed_.exchange(false) && under_way();
   }
   bool held() const { return held_.load(); }
-  // Of a thread that is about to sleep. False: another has the lease, and says so in release(), or the thread after it:
-  // this one says first that it has missed the flow, then tries again.
+  // A thread calls it that is about to sleep. False: another has the lease, and its release() will say so, since this
+  // one has said that it missed the flow before it tried again.
   bool try_acquire_before_sleep() {
     if (try_acquire()) return true;
     miss();
