@@ -67,16 +67,18 @@ void check_mode(int mode) {
           "MPI_MODE_SEQUENTIAL does not go with MPI_MODE_RDWR");
 }
 
-// A lock of bytes of a file against all other descriptors, until its end. Throws nothing: the file system may have
-// none.
+// A lock of bytes of a file against all other descriptors, until its end. Throws where the file system has none: what
+// it is for, the shared position and atomic mode, would be wrong in silence.
 class Lock {
  public:
-  Lock(int descriptor, short type, MPI_Offset begin, MPI_Offset bytes) : descriptor_(descriptor) {
+  Lock(int descriptor, short type, MPI_Offset begin, MPI_Offset bytes, const std::string& name)
+      : descriptor_(descriptor) {
     range_.l_type = type;
     range_.l_whence = SEEK_SET;
     range_.l_start = begin;
     range_.l_len = bytes;
-    while (fcntl(descriptor_, F_OFD_SETLKW, &range_) != 0 && errno == EINTR) {
+    while (fcntl(descriptor_, F_OFD_SETLKW, &range_) != 0) {
+      if (errno != EINTR) fail_with(errno, "cannot lock", name);
     }
   }
   Lock(const Lock&) = delete;
@@ -213,7 +215,7 @@ Outcome File::transfer(Way way, Place place, MPI_Offset offset, const Data& data
   if (atomic_) {
     const MPI_Offset begin = view->at(first).offset;
     lock.emplace(descriptor_, way == Way::kRead ? F_RDLCK : F_WRLCK, begin,
-                 view->at(first + bytes - 1).offset + 1 - begin);
+                 view->at(first + bytes - 1).offset + 1 - begin, name_);
   }
   if (way == Way::kWrite) {
     write_data(*view, first, data, bytes);
@@ -372,9 +374,9 @@ MPI_Offset File::ordered(MPI_Offset etypes) {
 
 MPI_Offset File::share(MPI_Offset value, bool add) {
   std::lock_guard guard(mutex_);
-  if (shared_ < 0) shared_ = ::open(shared_name_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+  if (shared_ < 0) shared_ = ::open(shared_name_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
   if (shared_ < 0) fail_with(errno, "cannot keep the shared position in", shared_name_);
-  const Lock lock(shared_, F_WRLCK, 0, 1);
+  const Lock lock(shared_, F_WRLCK, 0, 1, shared_name_);
   int64_t before = 0;
   auto* bytes = reinterpret_cast<std::byte*>(&before);
   if (read_at(shared_, bytes, sizeof before, 0) < 0) fail_with(errno, "cannot read", shared_name_);
