@@ -68,6 +68,18 @@ install_descriptions() {
   fill_in rondo-config-version.cmake.in "$libdir/cmake/rondo/rondo-config-version.cmake"
 }
 
+say_where() {
+  local cmake_path
+  echo "Rondo $version is under $root"
+  echo "  pkg-config: PKG_CONFIG_PATH=$prefix/$libdir/pkgconfig   packages: rondo, rondo-static, rondo-c"
+  # CMake looks below lib and lib/ARCH everywhere, below lib64 on some systems only (not on Debian).
+  case $libdir in
+    lib | lib/*) cmake_path=CMAKE_PREFIX_PATH=$prefix ;;
+    *) cmake_path=rondo_DIR=$prefix/$libdir/cmake/rondo ;;
+  esac
+  echo "  CMake: $cmake_path   find_package(rondo), targets: rondo::rondo, rondo::rondo-static, rondo::rondo-c"
+}
+
 # Without a Bazel that takes this tree: all but the libraries for programs of MPI.
 install_by_cmake() {
   echo "Building with CMake, without the libraries for programs of MPI, which need Bazel 4 to 6"
@@ -79,6 +91,7 @@ install_by_cmake() {
 # Where Bazel is too new, not all packages that it needs are to be had.
 if ! command -v bazel >/dev/null || ! check_bazel; then
   install_by_cmake
+  say_where
   exit
 fi
 check_packages "${BUILD_PACKAGES[@]}"
@@ -100,11 +113,4 @@ for name in trace top; do
   chmod 755 "$root/bin/rondo-$name"
 done
 install -D -m 644 -t "$root/share/doc/rondo" LICENSE
-echo "Rondo $version is under $root"
-echo "  pkg-config: PKG_CONFIG_PATH=$prefix/$libdir/pkgconfig   packages: rondo, rondo-static, rondo-c"
-# CMake looks below lib and lib/ARCH everywhere, below lib64 on some systems only (not on Debian).
-case $libdir in
-  lib | lib/*) cmake_path=CMAKE_PREFIX_PATH=$prefix ;;
-  *) cmake_path=rondo_DIR=$prefix/$libdir/cmake/rondo ;;
-esac
-echo "  CMake: $cmake_path   find_package(rondo), targets: rondo::rondo, rondo::rondo-static, rondo::rondo-c"
+say_where
