@@ -248,8 +248,15 @@ struct NarrowCodec {
   }
 };
 
+#if defined(__aarch64__) && !defined(__CUDACC__)
+// Every core of Arm's has these; to nearest, ties to even, where FPCR says so (machine.h).
+RONDO_INLINE float from_half(uint32_t stored) { return __builtin_bit_cast(__fp16, uint16_t(stored)); }
+RONDO_INLINE uint32_t to_half(float value) { return __builtin_bit_cast(uint16_t, __fp16(value)); }
+#define RONDO_CONVERTS_HALF
+#endif
+
 struct HalfCodec : NarrowCodec<16, 10, 15, 0x7bff, 0x7e00> {
-#ifdef __CUDA_ARCH__
+#if defined(__CUDA_ARCH__) || defined(RONDO_CONVERTS_HALF)
   static RONDO_INLINE float decode(uint32_t stored) { return from_half(stored); }
   static RONDO_INLINE uint32_t encode(float value) { return value == value ? to_half(value) : 0x7e00u; }
 #endif

@@ -1,18 +1,25 @@
-#include <cpuid.h>
-#include <immintrin.h>
+#include "kernels/machine.h"
 
 #include <cstring>
 
-#include "kernels/machine.h"
+#if defined(__x86_64__)
+#include <cpuid.h>
+#include <immintrin.h>
+#endif
 
 namespace rondo {
 
 namespace {
 
+#if defined(__x86_64__)
+
 // MXCSR: all exceptions masked, round to nearest, no flush-to-zero, denormals are not zeros (Intel's manual, volume 1,
 // 10.2.3). The low six bits are sticky flags, no settings.
-constexpr uint32_t kDefaultMode = 0x1f80;
-constexpr uint32_t kFlags = 0x003f;
+using FloatMode = uint32_t;
+constexpr FloatMode kDefaultMode = 0x1f80;
+constexpr FloatMode kFlags = 0x003f;
+FloatMode float_mode() { return _mm_getcsr(); }
+void set_float_mode(FloatMode mode) { _mm_setcsr(mode); }
 
 // Clang 14's __builtin_cpu_supports does not know it.
 bool has_f16c() {
@@ -32,38 +39,62 @@ bool has_avx512() {
   return has;
 }
 
+#elif defined(__aarch64__)
+
+// FPCR: no traps, round to nearest, no flush-to-zero, NaNs keep their payload (Arm's manual, C5.2.8). The flags are in
+// a register of their own.
+using FloatMode = uint64_t;
+constexpr FloatMode kDefaultMode = 0;
+constexpr FloatMode kFlags = 0;
+FloatMode float_mode() {
+  FloatMode mode;
+  asm volatile("mrs %0, fpcr" : "=r"(mode));
+  return mode;
+}
+void set_float_mode(FloatMode mode) { asm volatile("msr fpcr, %0" : : "r"(mode) : "memory"); }
+
+#else
+#error "Rondo's kernels are for x86-64 and aarch64"
+#endif
+
 }  // namespace
 
 const KernelTable* kernel_table(InstructionSet set) {
   switch (set) {
     case InstructionSet::kBaseline:
       return &baseline::kKernels;
+#if defined(__x86_64__)
     case InstructionSet::kAvx2:
       return has_avx2() ? &avx2::kKernels : nullptr;
     case InstructionSet::kAvx512:
       return has_avx512() ? &avx512::kKernels : nullptr;
+#else
+    case InstructionSet::kAvx2:
+    case InstructionSet::kAvx512:
+      return nullptr;
+#endif
   }
   return nullptr;
 }
 
 DefaultFloatMode::DefaultFloatMode() {
-  const uint32_t mode = _mm_getcsr();
+  const FloatMode mode = float_mode();
   std::memcpy(kept_, &mode, sizeof(mode));
-  if ((mode & ~kFlags) != kDefaultMode) _mm_setcsr(kDefaultMode | (mode & kFlags));
+  if ((mode & ~kFlags) != kDefaultMode) set_float_mode(kDefaultMode | (mode & kFlags));
 }
 
 DefaultFloatMode::~DefaultFloatMode() {
-  uint32_t mode;
+  FloatMode mode;
   std::memcpy(&mode, kept_, sizeof(mode));
-  if ((mode & ~kFlags) != kDefaultMode) _mm_setcsr(mode);
+  if ((mode & ~kFlags) != kDefaultMode) set_float_mode(mode);
 }
 
 void call_in_default_float_mode(Kernel kernel, const KernelCall& call) {
-  const uint32_t mode = _mm_getcsr();
+  const FloatMode mode = float_mode();
   if ((mode & ~kFlags) == kDefaultMode) return kernel(call);
-  _mm_setcsr(kDefaultMode | (mode & kFlags));
+  set_float_mode(kDefaultMode | (mode & kFlags));
   kernel(call);
-  _mm_setcsr(mode);
+  set_float_mode(mode);
 }
 
 }  // namespace rondo

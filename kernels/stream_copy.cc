@@ -1,14 +1,16 @@
-#include <emmintrin.h>
+#include "kernels/stream_copy.h"
 
 #include <cstdint>
 #include <cstring>
 
-#include "kernels/stream_copy.h"
+#if defined(__x86_64__)
+#include <emmintrin.h>
+#endif
 
 namespace rondo {
 
-#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
-// Sanitizers do not see streamed stores.
+#if !defined(__x86_64__) || defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
+// Arm's cores find streams of stores by themselves. Sanitizers do not see streamed stores.
 void stream_copy(void* to, const void* from, size_t bytes) { std::memcpy(to, from, bytes); }
 #else
 void stream_copy(void* to, const void* from, size_t bytes) {

@@ -18,7 +18,10 @@ RONDO_COPTS = [
     "-ffp-contract=off",
     "-fvisibility=hidden",
     "-Iring/include",  # the public headers, as "rondo/NAME.h"
-]
+] + select({
+    "//tools/bazel:aarch64": ["-fsigned-char"],  # as char is on x86-64
+    "//conditions:default": [],
+})
 
 # Packages that are compiled here (tools/bazel/packages): hidden as our own code, without its warnings.
 PACKAGE_COPTS = ["-fvisibility=hidden"]
@@ -35,6 +38,22 @@ def rondo_library(name, copts = [], **kwargs):
 
 def rondo_binary(name, copts = [], linkopts = [], **kwargs):
     native.cc_binary(name = name, copts = RONDO_COPTS + copts, linkopts = linkopts + ["-pthread"], **kwargs)
+
+# A program that wants the engine; and "program", its code for a library that has the engine (python/wheel), where its
+# main() is rondo_NAME_main().
+def rondo_program(name, srcs, copts = [], deps = [], **kwargs):
+    rondo_binary(name = name, srcs = srcs, copts = copts, deps = deps, **kwargs)
+    main = name.replace("-", "_") + "_main"
+    rondo_library(
+        name = "program",
+        srcs = srcs,
+        copts = copts + ["-include", "tools/bazel/program.h"],
+        local_defines = ["main=" + main, "RONDO_PROGRAM=" + main],
+        tags = ["manual"],
+        alwayslink = True,
+        deps = deps + ["//tools/bazel:program"],
+        **kwargs
+    )
 
 # linkstatic: Bazel links tests against shared libraries otherwise, and hidden symbols are not found there.
 def rondo_test(name, copts = [], deps = [], linkopts = [], doctest_main = True, **kwargs):

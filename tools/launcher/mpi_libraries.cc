@@ -13,7 +13,13 @@
 namespace rondo::launcher {
 namespace {
 
+#if defined(__aarch64__)
+constexpr const char* kLinker = "/lib/ld-linux-aarch64.so.1";
+#define RONDO_MULTIARCH "aarch64-linux-gnu"
+#else
 constexpr const char* kLinker = "/lib64/ld-linux-x86-64.so.2";
+#define RONDO_MULTIARCH "x86_64-linux-gnu"
+#endif
 constexpr const char* kHave[] = {"libmpi.so.12",    "libmpich.so.12",   "libmpi.so.40",
                                  "libmpi_abi.so.1", "libmpi_cxx.so.40", "librondo_mpitrampoline.so"};
 // MPICH's interface of Fortran, by its own name and Debian's: they run on the first two.
@@ -43,8 +49,8 @@ std::string output_of(const std::string& command) {
 std::optional<std::filesystem::path> mpi_folder() {
   const auto here = std::filesystem::read_symlink("/proc/self/exe").parent_path();
   // Installed; in a wheel; in the tree.
-  for (const char* beside :
-       {"mpi", "../lib/rondo/mpi", "../lib64/rondo/mpi", "../lib/x86_64-linux-gnu/rondo/mpi", "../mpi", "../../mpi"}) {
+  for (const char* beside : {"mpi", "../lib/rondo/mpi", "../lib64/rondo/mpi", "../lib/" RONDO_MULTIARCH "/rondo/mpi",
+                             "../mpi", "../../mpi"}) {
     const auto folder = (here / beside).lexically_normal();
     if (std::filesystem::exists(folder / "libmpi.so.12")) return folder;
   }

@@ -1,11 +1,13 @@
 """What is compiled with which flags where Bazel is not: the one list of pip (python/setup.py) and of CMake.
-  units.py    prints it as a CMake script
+  units.py [PROCESSOR]    prints it as a CMake script; PROCESSOR: x86_64 or aarch64, of what is made; or else this one
 
 tests/install/units_test.py compares it with Bazel's targets. The flags are those that matter of tools/bazel/rondo.bzl.
 """
 
 import json
+import platform
 import re
+import sys
 from itertools import groupby
 from pathlib import Path
 from typing import Iterator, NamedTuple
@@ -26,9 +28,10 @@ SOURCES = {
     "view": ["tools/view/*.cc", "tools/plan/example_values.cc", "tools/plan/plan_options.cc", "tools/plan/plan_run.cc",
              "tools/plan/run_times.cc"],
 }
+PROCESSORS = ("x86_64", "aarch64")
 # For every file, whatever the optimization. _FORTIFY_SOURCE wants one.
 FLAGS = [
-    *("-std=c++20", "-fPIC", "-ffp-contract=off", "-fvisibility=hidden", "-fvisibility-inlines-hidden"),
+    *("-std=c++20", "-fPIC", "-fsigned-char", "-ffp-contract=off", "-fvisibility=hidden", "-fvisibility-inlines-hidden"),
     *("-ffunction-sections", "-fdata-sections", "-fno-omit-frame-pointer", "-fstack-protector"),
 ]
 RELEASE = ["-O2", "-DNDEBUG", "-U_FORTIFY_SOURCE", "-D_FORTIFY_SOURCE=1"]
@@ -44,12 +47,13 @@ class Unit(NamedTuple):
     output: str  # object file
 
 
-def units(part: str) -> Iterator[Unit]:
+def units(part: str, processor: str = platform.machine()) -> Iterator[Unit]:
     copts = _values("kernels/copts.bzl")
+    instruction_sets = copts["INSTRUCTION_SETS"] if processor == "x86_64" else {"baseline": []}
     for source in sorted(str(path.relative_to(TREE)) for pattern in SOURCES[part] for path in TREE.glob(pattern)):
         output = source.replace("/", "_") + ".o"
         if source.startswith("kernels/rows/"):
-            for instruction_set, flags in copts["INSTRUCTION_SETS"].items():
+            for instruction_set, flags in instruction_sets.items():
                 own = [f"-DRONDO_KERNEL_SET={instruction_set}", *copts["GCC_COPTS"], *copts["KERNEL_COPTS"], *flags]
                 yield Unit(source, own, f"{instruction_set}_{output}")
         else:
@@ -74,7 +78,7 @@ def _values(path: str) -> dict:
     return values
 
 
-def as_cmake() -> str:
+def as_cmake(processor: str) -> str:
     """Variables: the groups of each part, which are files with the same flags (rondo_PART_groups); _sources and _flags
     of each group."""
 
@@ -85,7 +89,7 @@ def as_cmake() -> str:
     text += line("flags", [*FLAGS, *asio_defines()]) + line("release", RELEASE)
     for part in SOURCES:
         groups = []
-        for flags, group in groupby(sorted(units(part), key=lambda unit: unit.flags), key=lambda unit: unit.flags):
+        for flags, group in groupby(sorted(units(part, processor), key=lambda unit: unit.flags), key=lambda unit: unit.flags):
             name = f"{part}_{len(groups)}"
             groups.append(name)
             text += line(f"{name}_flags", flags) + line(f"{name}_sources", (unit.source for unit in group))
@@ -94,4 +98,4 @@ def as_cmake() -> str:
 
 
 if __name__ == "__main__":
-    print(as_cmake(), end="")
+    print(as_cmake(*sys.argv[1:] or [platform.machine()]), end="")

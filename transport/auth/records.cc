@@ -10,6 +10,11 @@
 #include "ring/base/check.h"
 #include "rondo/error.h"
 
+#if defined(__aarch64__)
+#include <asm/hwcap.h>
+#include <sys/auxv.h>
+#endif
+
 namespace rondo {
 namespace {
 
@@ -29,11 +34,20 @@ size_t read_length(const unsigned char* bytes) {
   return length;
 }
 
+// Whether the processor has what AES-GCM takes; ChaCha20 is the faster one otherwise.
+bool has_aes() {
+#if defined(__x86_64__)
+  return __builtin_cpu_supports("aes") != 0 && __builtin_cpu_supports("pclmul") != 0;
+#else
+  constexpr unsigned long kBoth = HWCAP_AES | HWCAP_PMULL;
+  return (::getauxval(AT_HWCAP) & kBoth) == kBoth;
+#endif
+}
+
 }  // namespace
 
 uint8_t own_ciphers() {
-  const bool aes = __builtin_cpu_supports("aes") != 0 && __builtin_cpu_supports("pclmul") != 0;
-  return static_cast<uint8_t>(bit_of(Cipher::kChaCha20Poly1305) | (aes ? bit_of(Cipher::kAes256Gcm) : 0));
+  return static_cast<uint8_t>(bit_of(Cipher::kChaCha20Poly1305) | (has_aes() ? bit_of(Cipher::kAes256Gcm) : 0));
 }
 
 Cipher choose_cipher(uint8_t one, uint8_t other) {
