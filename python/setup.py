@@ -6,6 +6,8 @@ import ctypes
 import importlib.util
 import os
 import platform
+import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -39,23 +41,26 @@ def _units():
 recipe = _units()
 
 
-def compiler() -> str:
-    name = os.environ.get("CXX", "g++")
-    if shutil.which(name) is None:
-        raise SystemExit(f"rondo needs a C++20 compiler, and there is no {name}: apt-get install g++")
-    if platform.machine() != "x86_64":
-        raise SystemExit(f"rondo builds for x86-64 only so far; this is {platform.machine()}")
+def compiler() -> tuple[list[str], str]:
+    """CXX, which may be several words, and the processor that it compiles for."""
+    command = shlex.split(os.environ.get("CXX", "")) or ["g++"]
+    if shutil.which(command[0]) is None:
+        raise SystemExit(f"rondo needs a C++20 compiler, and there is no {command[0]}: apt-get install g++")
+    machine = subprocess.run([*command, "-dumpmachine"], capture_output=True, text=True, check=True).stdout.strip()
+    processor = machine.split("-")[0]
+    if processor not in recipe.PROCESSORS or "linux" not in machine or "musl" in machine:
+        raise SystemExit(f"rondo is for Linux with glibc on {' and '.join(recipe.PROCESSORS)}; {command[0]} compiles for {machine}")
     if not Path(sysconfig.get_path("include"), "Python.h").is_file():
         raise SystemExit(f"rondo needs Python's headers, and {sysconfig.get_path('include')} has none: apt-get install python3-dev")
     probe = "#include <asio/version.hpp>\n#include <fmt/format.h>\n#include <CLI/CLI.hpp>\n#include <openssl/evp.h>\n"
     done = subprocess.run(
-        [name, "-std=c++20", "-E", "-x", "c++", "-"], input=probe, capture_output=True, text=True, check=False
+        [*command, "-std=c++20", "-E", "-x", "c++", "-"], input=probe, capture_output=True, text=True, check=False
     )
     if done.returncode != 0:
         raise SystemExit(
             f"rondo needs Asio, fmt, CLI11 and OpenSSL: apt-get install libasio-dev libfmt-dev libcli11-dev libssl-dev\n{done.stderr}"
         )
-    return name
+    return command, processor
 
 
 def crypto_flags() -> list[str]:
@@ -78,18 +83,19 @@ def build_native(target: Path, scratch: Path) -> None:
         shutil.copy(given[name], built[name])
     if wanted:
         compile_native(wanted, built, scratch)
-    ctypes.CDLL(str(built["library"]))  # a library that cannot be loaded fails here, not in a program
+    if sysconfig.get_platform().endswith(platform.machine()):  # _PYTHON_HOST_PLATFORM: for another processor
+        ctypes.CDLL(str(built["library"]))  # a library that cannot be loaded fails here, not in a program
 
 
 def compile_native(wanted: list[str], built: dict[str, Path], scratch: Path) -> None:
-    cxx = compiler()
+    cxx, processor = compiler()
     scratch.mkdir(parents=True, exist_ok=True)
-    units = {name: list(recipe.units(name)) for name in wanted}
+    units = {name: list(recipe.units(name, processor)) for name in wanted}
     if "module" in units:
         own = ["-DPy_LIMITED_API=0x030B0000", "-isystem", sysconfig.get_path("include")]
         units["module"] = [unit._replace(flags=[*unit.flags, *own]) for unit in units["module"]]
     flags = [*recipe.FLAGS, *recipe.RELEASE, *recipe.INCLUDES, *recipe.asio_defines(), "-g0"]
-    objects = compile_all([cxx, *flags], {unit.output: unit for name in wanted for unit in units[name]}, scratch)
+    objects = compile_all([*cxx, *flags], {unit.output: unit for name in wanted for unit in units[name]}, scratch)
     # The C++ runtime and OpenSSL are linked in and hidden: the library meets others in one process.
     link = [*crypto_flags(), "-static-libstdc++", "-static-libgcc", "-pthread", "-ldl"]
     link += ["-Wl,--gc-sections", "-Wl,--exclude-libs,ALL"]
@@ -99,7 +105,7 @@ def compile_native(wanted: list[str], built: dict[str, Path], scratch: Path) -> 
         own = list(dict.fromkeys(str(objects[output]) for _, _, output in units[name]))
         own += [str(built["library"])] if name == "module" else []
         kind = {"library": library, "module": module}.get(name, [])
-        if subprocess.run([cxx, *kind, *own, *link, "-o", str(built[name])], check=False).returncode != 0:
+        if subprocess.run([*cxx, *kind, *own, *link, "-o", str(built[name])], check=False).returncode != 0:
             raise SystemExit(f"rondo cannot be linked with {' '.join(crypto_flags())}; packages that may be missing: "
                              "apt-get install pkg-config libssl-dev zlib1g-dev libzstd-dev")
 
@@ -139,12 +145,18 @@ def compile_all(command: list[str], units: dict, scratch: Path) -> dict[str, Pat
     return objects
 
 
+def tells_headers(source: str) -> bool:
+    """Whether it defines a macro before it includes anything: a header that another file had included is not read again."""
+    directives = re.findall(r"^#\s*(define|include)", (TREE / source).read_text(), flags=re.M)
+    return directives[:1] == ["define"]
+
+
 def bundles(units):
     """Lists of at most TOGETHER units that one folder and one set of flags have, the longest work first."""
-    apart, where = [], lambda unit: (os.path.dirname(unit[0]), unit[1])
-    for (folder, _), group in groupby(sorted(units, key=where), where):
+    apart, where = [], lambda unit: (os.path.dirname(unit[0]), unit[1], tells_headers(unit[0]))
+    for (folder, _, alone), group in groupby(sorted(units, key=where), where):
         group = list(group)
-        size = 1 if folder.startswith(("kernels", "tools/bazel")) else TOGETHER
+        size = 1 if alone or folder.startswith(("kernels", "tools/bazel")) else TOGETHER
         apart += [group[i : i + size] for i in range(0, len(group), size)]
     return sorted(apart, key=len, reverse=True)
 
