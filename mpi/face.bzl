@@ -23,6 +23,12 @@ def mpi_libraries(faces):
     """
     for face, names in faces.items():
         _face(face, names)
+    native.cc_library(
+        name = "calls",
+        tags = ["manual"],
+        visibility = ["//python/wheel:__pkg__"],
+        deps = [":{}_calls".format(face) for face in faces],
+    )
     native.cc_binary(
         name = _ENGINE,
         additional_linker_inputs = ["librondo_mpi.map"],
@@ -34,7 +40,7 @@ def mpi_libraries(faces):
             "-pthread",
         ] + STATIC_RUNTIME,
         linkshared = True,
-        deps = [":{}_calls".format(face) for face in faces],
+        deps = [":calls"],
     )
     native.filegroup(
         name = "libraries",

@@ -23,29 +23,39 @@ while (($#)); do
 done
 
 need_packages "${BUILD_PACKAGES[@]}" python3 python3-venv
-run_bazel build //ring:librondo_c.so //python:_rondo.abi3.so //tools:rondo-run //bench:rondo-bench //tools/doctor:rondo-doctor \
-  //tools/view:rondo-view //mpi:libraries
+flags=() backends=build/torch
+if [[ -n $manylinux ]]; then
+  mapfile -t flags < <(python3 tools/native/old_libc.py build/old_libc)
+  ((${#flags[@]})) || exit 1
+  export CXX="${CXX:-g++} ${flags[*]}" # compiles the backends
+  backends=build/torch/manylinux
+fi
+run_bazel build "${flags[@]/#/--linkopt=}" //python/wheel:all //python:_rondo.abi3.so //tools:rondo-run //tools/view:rondo-view \
+  //mpi:libraries
 bin=$(bazel_bin)
-export RONDO_LIBRARY=$bin/ring/librondo_c.so RONDO_RUN=$bin/tools/rondo-run RONDO_MODULE=$bin/python/_rondo.abi3.so
 
 python=.venv-wheel/bin/python
 if [[ ! -x $python ]]; then
   python3 -m venv .venv-wheel
   "$python" -m pip install --quiet --disable-pip-version-check "setuptools>=77" wheel
 fi
-rm -rf build/wheel build/torch/carried build/programs
-mkdir -p build/wheel build/torch/carried build/programs/mpi
-programs=("$bin/bench/rondo-bench" "$bin/tools/doctor/rondo-doctor" "$bin/tools/view/rondo-view")
-for program in "${programs[@]}"; do strip -o "build/programs/${program##*/}" "$program"; done
-for library in librondo_mpi.so libmpi.so.12 libmpich.so.12 libmpi.so.40 libmpi_cxx.so.40 libmpi_abi.so.1 librondo_mpitrampoline.so; do strip -o "build/programs/mpi/$library" "$bin/mpi/$library"; done
+rm -rf build/wheel build/torch/carried build/native build/programs
+mkdir -p build/wheel build/torch/carried build/native build/programs/mpi
+for file in python/_rondo.abi3.so python/wheel/librondo_c.so tools/rondo-run; do strip -o "build/native/${file##*/}" "$bin/$file"; done
+for file in python/wheel/rondo-{bench,doctor} tools/view/rondo-view; do strip -o "build/programs/${file##*/}" "$bin/$file"; done
+for file in python/wheel/mpi/librondo_mpi.so mpi/libmpi{.so.12,ch.so.12,.so.40,_cxx.so.40,_abi.so.1} mpi/librondo_mpitrampoline.so; do
+  strip -o "build/programs/mpi/${file##*/}" "$bin/$file"
+done
+export RONDO_MODULE=$PWD/build/native/_rondo.abi3.so RONDO_LIBRARY=$PWD/build/native/librondo_c.so \
+  RONDO_RUN=$PWD/build/native/rondo-run RONDO_PROGRAMS=$PWD/build/programs
 for release in ${releases//,/ }; do
   headers=$release
   [[ -d $release ]] || { torch_headers "$python" "$release" && headers=build/torch/$release/torch; }
-  backend=$("$python" python/rondo/torch/build.py --torch "$headers" --folder build/torch)
+  backend=$("$python" python/rondo/torch/build.py --torch "$headers" --folder "$backends")
   cp "$backend" build/torch/carried
 done
-RONDO_PROGRAMS=$PWD/build/programs RONDO_TORCH_BACKENDS=$PWD/build/torch/carried "$python" -m pip wheel --quiet --disable-pip-version-check --no-deps \
-  --no-build-isolation --wheel-dir build/wheel ./python
+RONDO_TORCH_BACKENDS=$PWD/build/torch/carried "$python" -m pip wheel --quiet --disable-pip-version-check --no-deps --no-build-isolation \
+  --wheel-dir build/wheel ./python
 rm -rf python/build python/rondo_ring.egg-info
 
 if [[ -n $manylinux ]]; then

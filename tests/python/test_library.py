@@ -13,6 +13,7 @@ import pytest
 from rondo import _library, communicator, dist_opt, errors, wire
 from rondo._library import native
 
+C_LIBRARIES = {"libc.so.6", "libm.so.6", "libpthread.so.0", "libdl.so.2", "ld-linux-x86-64.so.2", "ld-linux-aarch64.so.1"}
 TREE = Path(os.environ.get("RONDO_TREE", Path(__file__).parents[2]))
 HEADER = (TREE / "ring/include/rondo/rondo.h").read_text()
 TEXT = re.sub(r"/\*.*?\*/", "", HEADER, flags=re.S)
@@ -36,16 +37,18 @@ def test_the_header_was_read():
 def test_the_library_has_the_headers_functions_and_needs_the_c_library_alone():
     dump = subprocess.run(["objdump", "-p", "-T", _library.find()], capture_output=True, text=True, check=True).stdout
     needed = set(re.findall(r"^ +NEEDED +(\S+)", dump, flags=re.M))
-    assert needed <= {"libc.so.6", "libm.so.6", "ld-linux-x86-64.so.2"}, needed
+    assert needed <= C_LIBRARIES, needed
     symbols = re.findall(r"^[0-9a-f]{16} [^l].{6} (\S+)\t[0-9a-f]{16} +(?:\S+ +)?(\S+)$", dump, flags=re.M)
-    assert {name for section, name in symbols if section not in ("*UND*", "*ABS*")} == set(DECLARED) | BY_NAME
+    shown = {name for section, name in symbols if section not in ("*UND*", "*ABS*")}
+    carried = {name for name in shown if re.fullmatch(r"rondo_(mpi_.*|bench_main|doctor_main)", name)}  # by the wheel's
+    assert shown - carried == set(DECLARED) | BY_NAME
 
 
 @pytest.mark.skipif(shutil.which("objdump") is None, reason="wants binutils")
 def test_the_module_needs_the_library_alone():
     dump = subprocess.run(["objdump", "-p", native.__file__], capture_output=True, text=True, check=True).stdout
     needed = set(re.findall(r"^ +NEEDED +(\S+)", dump, flags=re.M))
-    assert needed <= {"librondo_c.so", "libc.so.6", "libm.so.6", "ld-linux-x86-64.so.2"}, needed
+    assert needed <= {"librondo_c.so"} | C_LIBRARIES, needed
 
 
 def enumeration(prefix_of_first):

@@ -33,10 +33,11 @@ def rondo_shared_library(name, library, linkopts = [], **kwargs):
         hides = True,
         **kwargs
     )
-    _shared(name + ".so", archive, "//tools/bazel:librondo.map", RONDO_SONAME, linkopts + ["-lcrypto"], **kwargs)
-    _shared(name + "_c.so", archive, "//tools/bazel:librondo_c.map", name + "_c.so", STATIC_RUNTIME + linkopts, **kwargs)
+    shared_library(name + ".so", archive, "//tools/bazel:librondo.map", RONDO_SONAME, linkopts + ["-lcrypto"], **kwargs)
+    shared_library(name + "_c.so", archive, "//tools/bazel:librondo_c.map", name + "_c.so", STATIC_RUNTIME + linkopts, **kwargs)
 
-def _shared(name, archive, symbols, soname, linkopts, **kwargs):
+def shared_library(name, archive, symbols, soname, linkopts, **kwargs):
+    """Makes a library of all that is in `archive`, which shows what the file `symbols` lists."""
     native.cc_binary(
         name = name,
         linkshared = True,

@@ -1,5 +1,6 @@
 #include <dlfcn.h>
 #include <fmt/format.h>
+#include <openssl/crypto.h>
 #include <unistd.h>
 
 #include <filesystem>
@@ -11,9 +12,6 @@
 #include "rondo/error.h"
 #include "rondo/rondo.h"
 #include "tools/doctor/checks.h"
-
-// Of OpenSSL, where this program has been linked with it.
-extern "C" const char* OpenSSL_version(int) __attribute__((weak));
 
 namespace rondo::doctor {
 namespace {
@@ -63,10 +61,7 @@ Finding driver(const Job& job) {
   }
 }
 
-Finding open_ssl() {
-  const bool linked = &OpenSSL_version != nullptr;
-  return {Level::kFine, kTopic, linked ? OpenSSL_version(0) : "OpenSSL is not part of this build", ""};
-}
+Finding open_ssl() { return {Level::kFine, kTopic, OpenSSL_version(OPENSSL_VERSION), ""}; }
 
 }  // namespace
 
