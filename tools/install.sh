@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Builds Rondo and copies what other programs need: headers, librondo.so and .a, pkg-config and CMake files, rondo-run,
 # rondo-bench, rondo-view, rondo-trace, rondo-top, rondo-doctor, the libraries for programs of MPI and the license.
-# Installs no package; says which ones are missing. Without Bazel 4 to 6 it builds with CMake.
+# Installs no package; says which ones are missing. Without Bazel 4 to 7 it builds with CMake.
 #   [DESTDIR=DIR] [LIBDIR=lib] tools/install.sh PREFIX
 # PREFIX   where the files are used, for example /usr/local or $HOME/rondo
 # LIBDIR   the libraries' folder under PREFIX, for example lib64 or lib/x86_64-linux-gnu
@@ -82,7 +82,7 @@ say_where() {
 
 # Without a Bazel that takes this tree: all but the libraries for programs of MPI.
 install_by_cmake() {
-  echo "Building with CMake, without the libraries for programs of MPI, which need Bazel 4 to 6"
+  echo "Building with CMake, without the libraries for programs of MPI, which need Bazel 4 to 7"
   check_packages "${NATIVE_PACKAGES[@]}" cmake make python3 || return 1
   cmake -S . -B build/cmake -DCMAKE_INSTALL_PREFIX="$prefix" -DCMAKE_INSTALL_LIBDIR="$libdir" &&
     cmake --build build/cmake -j "$(nproc)" && DESTDIR=${DESTDIR:+$(realpath -m "$DESTDIR")} cmake --install build/cmake

@@ -9,23 +9,31 @@ NATIVE_PACKAGES=(g++ libasio-dev libfmt-dev libssl-dev libcli11-dev nlohmann-jso
 # shellcheck disable=SC2034  # used by those that source this file
 BUILD_PACKAGES=(bazel-bootstrap "${NATIVE_PACKAGES[@]}" doctest-dev python3-dev)
 
-# From 7 on Bazel takes its rules from modules of a registry, and not from WORKSPACE.
+# check_bazel: sets bazel_flags, of the caller: what this Bazel wants for a tree with a WORKSPACE. 9 has none any more.
 check_bazel() {
   local said
-  said="$(bazel --version) $(dpkg-query -W -f '${Version}' bazel-bootstrap 2>/dev/null || true)" # Debian's says "no_version"
+  bazel_flags=()
+  said="$(bazel --version) $(dpkg-query -W -f '${Version}' bazel-bootstrap 2>/dev/null || true)" # Debian 12's says "no_version"
   [[ $said =~ ([0-9]+)\.[0-9] && ${BASH_REMATCH[1]} -ge 7 ]] || return 0
-  echo "This is $said; this tree builds with Bazel 4 to 6 (Debian 12 and 13: bazel-bootstrap). pip install ./python needs none." >&2
-  return 1
+  if ((BASH_REMATCH[1] > 7)); then
+    echo "This is $said; this tree builds with Bazel 4 to 7 (Debian: bazel-bootstrap), and by CMake and pip without it." >&2
+    return 1
+  fi
+  # Its own repositories want two more, which Debian's package has on disk; another 7 fetches them.
+  local rules=/usr/share/bazel
+  bazel_flags=(--noenable_bzlmod --enable_workspace)
+  [[ ! -d $rules/tools/skylib ]] || bazel_flags+=("--override_repository=bazel_skylib=$rules/tools/skylib")
+  [[ ! -d $rules/rules/python ]] || bazel_flags+=("--override_repository=rules_python=$rules/rules/python")
 }
 
 # run_bazel COMMAND [ARGUMENT...]
 # RONDO_BAZEL_FLAGS: more flags, for example --disk_cache=DIR or --jobs=2.
 run_bazel() {
-  local command=$1
+  local command=$1 bazel_flags flags=()
   shift
   check_bazel || return 1
-  local flags=()
   read -ra flags <<<"${RONDO_BAZEL_FLAGS:-}"
+  flags+=("${bazel_flags[@]}")
   # Bazel keeps its outputs under HOME, which a bare container may not set, or not let us write.
   if [[ ! -d ${HOME:-} || ! -w ${HOME:-} ]]; then
     HOME=${TMPDIR:-/tmp}/rondo-home-$(id -u)

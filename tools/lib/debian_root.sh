@@ -6,14 +6,18 @@ folder=$(mktemp -d)
 trap 'rm -rf --one-file-system "$folder"' EXIT
 root=$folder/root
 
+# bare_root CODENAME [FLAG...]: flags of debootstrap. site: of another distribution than Debian's.
+bare_root() {
+  local from=${site:-$(apt-get indextargets --format "\$(SITE)" "Codename: bookworm" "Component: main" | head -n 1)}
+  debootstrap --variant=minbase "${@:2}" "$1" "$root" "$from"
+}
+
 # make_root CODENAME PACKAGE...
 make_root() {
-  local site
-  site=$(apt-get indextargets --format "\$(SITE)" "Codename: bookworm" "Component: main" | head -n 1)
   # By apt inside: debootstrap itself does not order packages that depend on each other in a circle. A mirror may be a
   # snapshot, whose index is out of date.
   {
-    debootstrap --variant=minbase --include=ca-certificates "$1" "$root" "$site" &&
+    bare_root "$1" --include=ca-certificates &&
       cp /etc/resolv.conf "$root/etc/resolv.conf" && in_root "apt-get -o Acquire::Check-Valid-Until=false update" &&
       in_root "DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends ${*:2}"
   } >"$folder/root.log" 2>&1 || {

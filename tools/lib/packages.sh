@@ -25,6 +25,7 @@ _package_present() {
     debootstrap) PATH=$PATH:/usr/sbin:/sbin command -v debootstrap >/dev/null ;;
     doctest-dev) [[ -e /usr/include/doctest/doctest.h ]] ;;
     g++) command -v g++ >/dev/null ;;
+    g++-aarch64-linux-gnu) command -v aarch64-linux-gnu-g++ >/dev/null ;;
     git) command -v git >/dev/null ;;
     iproute2) PATH=$PATH:/usr/sbin:/sbin command -v tc >/dev/null ;;
     libasio-dev) [[ -e /usr/include/asio.hpp ]] ;;
@@ -45,6 +46,7 @@ _package_present() {
     openssh-server) [[ -x /usr/sbin/sshd ]] ;;
     pkg-config) command -v pkg-config >/dev/null ;;
     python3) command -v python3 >/dev/null ;;
+    qemu-user-static) command -v qemu-aarch64-static >/dev/null ;;
     python3-dev) [[ -e $(python3 -c "import sysconfig; print(sysconfig.get_path('include'))" 2>/dev/null)/Python.h ]] ;;
     python3-venv) python3 -c 'import ensurepip, venv' 2>/dev/null ;;
     shellcheck) command -v shellcheck >/dev/null ;;
@@ -66,26 +68,41 @@ _find_missing() {
   done
 }
 
-# By Debian's names, those of dnf, pacman and zypper; what is not here has the same name everywhere.
+# By Debian's names, those of dnf, pacman, zypper and Nix; what is not here has the same name everywhere.
 declare -A _ELSEWHERE=(
-  [bazel-bootstrap]="bazel bazel bazel"
-  [doctest-dev]="doctest-devel doctest doctest-devel"
-  [g++]="gcc-c++ gcc gcc-c++"
-  [libasio-dev]="asio-devel asio asio-devel"
-  [libcli11-dev]="cli11-devel cli11 cli11-devel"
-  [libfmt-dev]="fmt-devel fmt fmt-devel"
-  [libssl-dev]="openssl-devel,openssl-static openssl libopenssl-devel"
-  [libzstd-dev]="libzstd-devel zstd libzstd-devel"
-  [nlohmann-json3-dev]="json-devel nlohmann-json nlohmann_json-devel"
-  [pkg-config]="pkgconf-pkg-config pkgconf pkg-config"
-  [python3-dev]="python3-devel python python3-devel"
-  [python3-venv]="python3 python python3"
-  [zlib1g-dev]="zlib-devel zlib zlib-devel"
+  [bazel-bootstrap]="bazel bazel bazel bazel_6"
+  [doctest-dev]="doctest-devel doctest doctest-devel doctest"
+  [g++]="gcc-c++ gcc gcc-c++ gcc"
+  [libasio-dev]="asio-devel asio asio-devel asio"
+  [libcli11-dev]="cli11-devel cli11 cli11-devel cli11"
+  [libfmt-dev]="fmt-devel fmt fmt-devel fmt"
+  [libssl-dev]="openssl-devel,openssl-static openssl libopenssl-devel openssl"
+  [libzstd-dev]="libzstd-devel zstd libzstd-devel zstd"
+  [nlohmann-json3-dev]="json-devel nlohmann-json nlohmann_json-devel nlohmann_json"
+  [pkg-config]="pkgconf-pkg-config pkgconf pkg-config pkg-config"
+  [python3-dev]="python3-devel python python3-devel python3"
+  [python3-venv]="python3 python python3 python3"
+  [zlib1g-dev]="zlib-devel zlib zlib-devel zlib"
 )
+
+# Fails, with the reason, where Rondo cannot be built whatever is installed.
+check_system() {
+  local machine
+  machine=$(uname -m)
+  if [[ $(uname -s) != Linux || ! $machine =~ ^(x86_64|aarch64)$ ]]; then
+    echo "Rondo is for Linux on x86_64 and aarch64; this is $(uname -s) on $machine." >&2
+    return 1
+  fi
+  if compgen -G "/lib/ld-musl-*" >/dev/null && ! compgen -G "/lib*/ld-linux-*" >/dev/null; then
+    echo "Rondo is for systems with glibc; this one has musl (Alpine): use an image of Debian, Ubuntu or Fedora." >&2
+    return 1
+  fi
+}
 
 # _how_to_install PACKAGE...: the command of this system's package manager, or what Debian calls them.
 _how_to_install() {
-  local managers=(dnf pacman zypper) commands=("dnf install" "pacman -S" "zypper install") i package
+  local managers=(dnf pacman zypper nix-shell) i package
+  local commands=("sudo dnf install" "sudo pacman -S" "sudo zypper install" "nix-shell -p")
   if command -v apt-get >/dev/null; then
     echo "  sudo apt-get install --no-install-recommends $*"
     return
@@ -94,18 +111,19 @@ _how_to_install() {
     command -v "${managers[i]}" >/dev/null || continue
     local names=() alike
     for package in "$@"; do
-      read -ra alike <<<"${_ELSEWHERE[$package]:-$package $package $package}"
+      read -ra alike <<<"${_ELSEWHERE[$package]:-$package $package $package $package}"
       names+=("${alike[i]//,/ }")
     done
-    echo "  sudo ${commands[i]} ${names[*]}"
+    echo "  ${commands[i]} ${names[*]}"
     return
   done
-  echo "There is no apt-get, dnf, pacman or zypper here; install their like by hand, then run this again."
+  echo "There is no apt-get, dnf, pacman, zypper or nix-shell here; install their like by hand, then run this again."
 }
 
 # check_packages PACKAGE...: installs nothing; says what is missing, and fails if anything is.
 check_packages() {
   local missing
+  check_system || return 1
   _find_missing "$@"
   ((${#missing[@]})) || return 0
   echo "This needs what Debian 12 has in the packages: ${missing[*]}" >&2
@@ -115,6 +133,7 @@ check_packages() {
 
 need_packages() {
   local missing
+  check_system || return 1
   _find_missing "$@"
   ((${#missing[@]})) || return 0
 
