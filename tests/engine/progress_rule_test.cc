@@ -22,10 +22,15 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using std::chrono::microseconds;
 
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+constexpr int kSlower = 5;
+#else
+constexpr int kSlower = 1;
+#endif
 // Rank 0 does the other thing for so long; an operation that nobody moves meanwhile takes at least as long.
-constexpr std::chrono::milliseconds kBusy{250};
+constexpr std::chrono::milliseconds kBusy{250 * kSlower};
 // The most that rank 1 may wait: 5 ms, the transfer, and what other programs take of two cores.
-constexpr std::chrono::milliseconds kMost{120};
+constexpr std::chrono::milliseconds kMost{120 * kSlower};
 // Beside other programs a round may be late.
 constexpr int kRounds = 4;
 
