@@ -1,5 +1,7 @@
 # shellcheck shell=bash
-# For suites: Rondo for aarch64, compiled here by Debian's cross compiler and run under qemu. Beside tools/lib/debian_root.sh.
+# For suites: Rondo for aarch64, compiled here by Debian's cross compiler and run under qemu. folder, root: those of
+# tools/lib/debian_root.sh.
+: "${folder:?}" "${root:?}"
 
 # aarch64_root: Debian 12's in $root, unpacked and not configured, which is enough to compile against and for Python.
 aarch64_root() {

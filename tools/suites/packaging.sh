@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# pip's own build of the Python package beside Bazel's, other versions of Python, the wheel in a system with Python alone.
+# pip's own build of the Python package beside Bazel's, CMake's, the wheel with other versions of Python.
 set -euo pipefail
 source tools/lib/suite.sh
 
-need_packages "${BUILD_PACKAGES[@]}" python3 python3-venv binutils debootstrap pkg-config cmake make
+need_packages "${BUILD_PACKAGES[@]}" python3 python3-venv binutils pkg-config cmake make
 folder=$(mktemp -d)
 trap 'rm -rf --one-file-system "$folder"' EXIT
 tree=$PWD
@@ -95,72 +95,4 @@ for version in 3.11 3.12 3.13 3.14; do
   check "its first program, Python $version" sums_in "$folder" "$folder/$version/bin/python" -m rondo.run -n 2 sum.py
 done
 
-# A root folder that holds Debian's smallest system and Python, and wheels of what is compared; no compiler. Mounts end
-# with the command.
-bare_root() {
-  local site
-  site=$(apt-get indextargets --format "\$(SITE)" "Codename: bookworm" "Component: main" | head -n 1)
-  debootstrap --variant=minbase --include=python3,python3-venv bookworm "$root" "$site" >"$folder/root.log" 2>&1 || {
-    tail "$folder/root.log"
-    return 1
-  }
-  mkdir "$root/wheels"
-  cp build/wheel/*.whl "$root/wheels"
-  python3 "${pip[@]}" download --dest "$root/wheels" --only-binary :all: --python-version 3.11 numpy mpich mpi4py torch==2.13.0 || return 1
-  cp tests/launchers/sum.py "$root/sum.py"
-  cat >"$root/mpi.py" <<'SCRIPT'
-import numpy as np
-from mpi4py import MPI
-
-values = np.full(4, 1.0 + MPI.COMM_WORLD.rank)
-MPI.COMM_WORLD.Allreduce(MPI.IN_PLACE, values)
-print(f"rank {MPI.COMM_WORLD.rank} of 2: sum {values[0]:g}", flush=True)
-SCRIPT
-  cat >"$root/first_use.py" <<'SCRIPT'
-import time, torch, torch.distributed as dist
-
-begin = time.monotonic()
-dist.init_process_group("rondo")
-tensor = torch.ones(2) * (1 + dist.get_rank())
-dist.all_reduce(tensor)
-took = time.monotonic() - begin
-print(f"rank {dist.get_rank()} of 2: sum {tensor[0]:g}; torch's first use of rondo took {took:.2f} s", flush=True)
-assert took < 3
-SCRIPT
-  ! in_root "command -v cc gcc g++ c++ clang"
-}
-
-in_root() {
-  unshare --mount sh -ec "mount -t proc proc '$root/proc'; mount -t tmpfs tmpfs '$root/dev/shm'; exec chroot '$root' sh -ec '$1'"
-}
-
-# environment NAME REQUIREMENT...: a new one in the root, from its wheels.
-environment() {
-  in_root "python3 -m venv /$1 && /$1/bin/pip install --quiet --no-index --find-links /wheels ${*:2}"
-}
-
-# sums COMMAND: two ranks in the root.
-sums() {
-  local output
-  output=$(in_root "$1" 2>&1) && echo "$output" && (($(grep -o 'of 2: sum 3' <<<"$output" | wc -l) == 2)) && return
-  echo "$output"
-  return 1
-}
-from_nothing() { environment rondo rondo-ring && sums "/rondo/bin/rondo-run -n 2 /rondo/bin/python /sum.py"; }
-from_nothing_by_mpi() { environment mpi mpich mpi4py numpy && sums "/mpi/bin/mpiexec -n 2 /mpi/bin/python /mpi.py"; }
-programs() {
-  in_root "cd /tmp && mkdir trace && RONDO_TRACE=/tmp/trace /rondo/bin/rondo-run -n 2 /rondo/bin/python /sum.py &&
-    /rondo/bin/rondo-trace report /tmp/trace -o report.html && /rondo/bin/rondo-top --help && /rondo/bin/rondo-view -o view.html && /rondo/bin/rondo-doctor &&
-    /rondo/bin/rondo-bench --ranks 2 -e 1K --seconds 0.01 && test -s report.html -a -s view.html" >"$folder/programs.log" 2>&1 && return
-  cat "$folder/programs.log"
-  return 1
-}
-
-root=$folder/root
-check "a system with Python alone" bare_root
-check "there, from nothing to the first all_reduce in 10 s" within 10 "pip install rondo-ring, and the first all_reduce" from_nothing
-check "beside it, mpich and mpi4py" within 600 "pip install mpich mpi4py, and the first Allreduce" from_nothing_by_mpi
-check "there, every program of the wheel runs" programs
-check "there, torch" environment torch torch==2.13.0 numpy rondo-ring
-check "there, torch's first use of rondo in 3 s" sums "/torch/bin/rondo-run -n 2 /torch/bin/python /first_use.py"
 finish_checks
