@@ -18,61 +18,70 @@ namespace {
 
 constexpr uint64_t kMiB = 1 << 20;
 
-constexpr MessageWay kWays[] = {MessageWay::kCached, MessageWay::kStreamed, MessageWay::kRead};
+enum class How : uint8_t { kCached, kStreamed, kRead };
+constexpr How kHows[] = {How::kCached, How::kStreamed, How::kRead};
+
+How how(const Way& way) {
+  if (way.algorithm == Algorithm::kPull) return How::kRead;
+  return way.streamed ? How::kStreamed : How::kCached;
+}
 
 // Exchanges of messages of one size, each of which takes a time by its way.
 struct Exchange {
-  explicit Exchange(uint64_t size, bool reads = false) : bytes(size), trials(size, reads) {}
+  explicit Exchange(uint64_t size, bool reads = false) : bytes(size), peer(reads ? 0 : UINT64_MAX) {}
 
   void run(uint64_t messages) {
     for (uint64_t i = 0; i < messages; ++i) {
-      trials.count([this] { return ++looks, now_ns; });
-      const auto way = static_cast<size_t>(trials.current());
+      peer.of(bytes).count([this] { return ++looks, now_ns; });
+      const auto way = static_cast<size_t>(current());
       now_ns += takes_ns[way] + random.below(1 + takes_ns[way] / 10);
       if (random.chance(1)) now_ns += 100 * takes_ns[way];  // another process runs
       ++carried[way];
     }
   }
-  uint64_t& takes(MessageWay way) { return takes_ns[static_cast<size_t>(way)]; }
-  uint64_t by(MessageWay way) const { return carried[static_cast<size_t>(way)]; }
+  How current() { return how(peer.of(bytes).way()); }
+  uint64_t& takes(How way) { return takes_ns[static_cast<size_t>(way)]; }
+  uint64_t by(How way) const { return carried[static_cast<size_t>(way)]; }
   // Share of the next messages that go this way.
-  double share(MessageWay way, uint64_t messages) {
+  double share(How way, uint64_t messages) {
     const uint64_t before = by(way);
     run(messages);
     return static_cast<double>(by(way) - before) / static_cast<double>(messages);
   }
 
   const uint64_t bytes;
-  MessageTrials trials;
+  PeerMessageTrials peer;
   uint64_t takes_ns[3] = {1000, 1000, 1000};
   uint64_t now_ns = 12345, looks = 0;
   uint64_t carried[3] = {};
   Random random{7};
 };
 
-// Messages until trials have surely ended: twelve blocks and a look, and what comes before.
+uint64_t messages(uint64_t of_bytes, uint64_t bytes) { return (of_bytes + bytes - 1) / bytes; }
+// Messages until trials have surely ended: three blocks of two ways, of either kind of stores, and of all again with
+// the better one; and what comes before.
 uint64_t of_trials(uint64_t bytes) {
-  const uint64_t settling = (MessageTrials::kSettlingBytes + bytes - 1) / bytes;
-  return MessageTrials::kFew + 15 * (settling + std::max<uint64_t>(settling, MessageTrials::kFewestTimed));
+  const uint64_t calls = Trials::kBlock * messages(MessageTrials::kCallBytes, bytes);
+  return MessageTrials::kFew + 18 * (messages(MessageTrials::kSettlingBytes, bytes) + calls);
 }
-// Messages between two looks, at most, and the look.
+// Messages until all ways are tried again, at most.
 uint64_t of_patience(uint64_t bytes) {
-  return std::max(MessageTrials::kLastPatienceBytes / bytes, MessageTrials::kFewestPatience) + of_trials(bytes);
+  return MessageTrials::kPatience.last * messages(MessageTrials::kCallBytes, bytes) + of_trials(bytes);
 }
 
 TEST_CASE("the way with the shortest exchange wins, at every size") {
   for (uint64_t bytes = kFewestStreamed; bytes <= 64 * kMiB; bytes *= 2) {
     for (const bool reads : {false, true}) {
-      for (const MessageWay best : kWays) {
-        if (best == MessageWay::kRead && !reads) continue;
+      for (const How best : kHows) {
+        if (best == How::kRead && !reads) continue;
         CAPTURE(bytes);
         CAPTURE(reads);
         Exchange exchange(bytes, reads);
-        for (const MessageWay way : kWays) exchange.takes(way) = 4000;
+        for (const How way : kHows) exchange.takes(way) = 4000;
         exchange.takes(best) = 1000;
         exchange.run(of_trials(bytes));
-        CHECK_EQ(exchange.trials.current(), best);
-        CHECK_EQ(exchange.by(MessageWay::kRead) > 0, reads);
+        CHECK_EQ(exchange.current(), best);
+        CHECK_EQ(exchange.by(How::kRead) > 0, reads);
       }
     }
   }
@@ -80,10 +89,10 @@ TEST_CASE("the way with the shortest exchange wins, at every size") {
 
 TEST_CASE("a program that sends a few messages is left alone") {
   Exchange exchange(kMiB, true);
-  exchange.takes(MessageWay::kCached) = 10'000;
+  exchange.takes(How::kCached) = 10'000;
   exchange.run(MessageTrials::kFew);
-  CHECK_EQ(exchange.by(MessageWay::kCached), MessageTrials::kFew);
-  CHECK_EQ(exchange.looks, 0);
+  CHECK_EQ(exchange.by(How::kCached), MessageTrials::kFew);
+  CHECK_LE(exchange.looks, 1);
 }
 
 TEST_CASE("where one way is always better, each other one carries at most a fiftieth of the messages") {
@@ -91,14 +100,14 @@ TEST_CASE("where one way is always better, each other one carries at most a fift
     for (const bool reads : {false, true}) {
       CAPTURE(bytes);
       Exchange exchange(bytes, reads);
-      exchange.takes(MessageWay::kStreamed) = exchange.takes(MessageWay::kRead) = 3000;
+      exchange.takes(How::kStreamed) = exchange.takes(How::kRead) = 3000;
       exchange.run(of_trials(bytes) + 8 * of_patience(bytes));
       const uint64_t looks = exchange.looks;
-      const uint64_t read = exchange.by(MessageWay::kRead);
-      CHECK_LT(exchange.share(MessageWay::kStreamed, 8 * of_patience(bytes)), 0.02);
-      CHECK_LT(exchange.by(MessageWay::kRead) - read, 8 * of_patience(bytes) / 50);
-      CHECK_LE(exchange.looks - looks,
-               8 * (reads ? 6 : 4) + 60);  // of the clock: two a block, but where noise began trials
+      const uint64_t read = exchange.by(How::kRead);
+      CHECK_LT(exchange.share(How::kStreamed, 8 * of_patience(bytes)), 0.02);
+      CHECK_LT(exchange.by(How::kRead) - read, 8 * of_patience(bytes) / 50);
+      // Of the clock: two for every 64th call, and for each of a trial.
+      CHECK_LE(exchange.looks - looks, 8 * (64 + (reads ? 48 : 32)));
     }
   }
 }
@@ -106,11 +115,11 @@ TEST_CASE("where one way is always better, each other one carries at most a fift
 TEST_CASE("cores that part and come near again, and buffers that are written again, are noticed at the next look") {
   constexpr uint64_t kBytes = 64 * 1024;
   Exchange exchange(kBytes, true);
-  exchange.takes(MessageWay::kStreamed) = exchange.takes(MessageWay::kRead) = 2000;
+  exchange.takes(How::kStreamed) = exchange.takes(How::kRead) = 2000;
   exchange.run(of_trials(kBytes) + 10 * of_patience(kBytes));
-  REQUIRE_EQ(exchange.trials.current(), MessageWay::kCached);
-  for (const MessageWay best : {MessageWay::kStreamed, MessageWay::kRead, MessageWay::kCached}) {
-    for (const MessageWay way : kWays) exchange.takes(way) = way == best ? 1000 : 4000;
+  REQUIRE_EQ(exchange.current(), How::kCached);
+  for (const How best : {How::kStreamed, How::kRead, How::kCached}) {
+    for (const How way : kHows) exchange.takes(way) = way == best ? 1000 : 4000;
     exchange.run(of_patience(kBytes) + of_trials(kBytes));
     CHECK_GT(exchange.share(best, 100'000), 0.9);
   }
@@ -119,13 +128,13 @@ TEST_CASE("cores that part and come near again, and buffers that are written aga
 TEST_CASE("after reading was given up nothing is read, and the stores go on being tried") {
   for (const uint64_t messages : {0u, 10u, 40u, 60u, 100u, 1000u}) {
     Exchange exchange(64 * 1024, true);
-    exchange.takes(MessageWay::kCached) = 2000;
-    exchange.takes(MessageWay::kRead) = 500;
+    exchange.takes(How::kCached) = 2000;
+    exchange.takes(How::kRead) = 500;
     exchange.run(messages);
-    exchange.trials.give_up_reading();
-    CHECK_NE(exchange.trials.current(), MessageWay::kRead);
-    CHECK_EQ(exchange.share(MessageWay::kRead, of_patience(64 * 1024) + of_trials(64 * 1024)), 0);
-    CHECK_EQ(exchange.trials.current(), MessageWay::kStreamed);
+    exchange.peer.give_up_reading();
+    CHECK_NE(exchange.current(), How::kRead);
+    CHECK_EQ(exchange.share(How::kRead, of_patience(64 * 1024) + of_trials(64 * 1024)), 0);
+    CHECK_EQ(exchange.current(), How::kStreamed);
   }
 }
 

@@ -38,7 +38,8 @@ LAYERS = {
     # The interfaces of the transport only.
     "ring/engine/": ("rondo/", "ring/base/", "kernels/", "ring/plan/", "ring/engine/", *SEAMS,
                      "transport/island/cell_ring.h"),
-    "ring/engine/p2p/": ("rondo/", "ring/base/", "kernels/crc32c.h", "kernels/cross_copy.h", "ring/engine/p2p/", "transport/byte_stream.h"),
+    "ring/engine/p2p/": ("rondo/", "ring/base/", "kernels/crc32c.h", "kernels/cross_copy.h", "ring/engine/route/trials.h",
+                         "ring/engine/p2p/", "transport/byte_stream.h"),
     "ring/api/": ("rondo/", "ring/base/", "ring/engine/", "ring/api/", "transport/fabrics/", "transport/rendezvous/"),
     "ring/api/c/": ("rondo/", "ring/base/", "ring/api/"),
     "ring/compress/": ("rondo/", "ring/base/", "kernels/", "ring/api/communicator_access.h", "ring/compress/"),

@@ -36,7 +36,7 @@ void P2pSender::open(std::unique_ptr<ByteStream> stream) {
 bool P2pSender::offers(const P2pRequest& request) const {
   if (!read_) return false;
   if (context_.options.always_read) return true;
-  return tried(request.bytes) && trials_->of(request.bytes).current() == MessageWay::kRead;
+  return tried(request.bytes) && trials_->of(request.bytes).way().algorithm == Algorithm::kPull;
 }
 
 void P2pSender::add(P2pRequest& request) noexcept {

@@ -58,8 +58,7 @@ class P2pSender {
   bool tried(uint64_t bytes) const { return trials_ && bytes >= kFewestStreamed; }
   void use_stores(uint64_t bytes) {
     if (!tried(bytes)) return;
-    const bool streamed = trials_->of(bytes).current() == MessageWay::kStreamed;
-    stream_->set_stores(streamed ? Stores::kStreamed : Stores::kCached);
+    stream_->set_stores(trials_->of(bytes).way().streamed ? Stores::kStreamed : Stores::kCached);
   }
   // A message has begun.
   void count(uint64_t bytes) {

@@ -34,8 +34,8 @@ uint64_t Trials::Entry::quarter_ns() const {
 
 uint64_t Trials::Entry::least_ns() const { return *std::min_element(costs_ns.begin(), costs_ns.end()); }
 
-Trials::Trials(std::span<const Algorithm> ways, Stores stores, bool streamed)
-    : ways_(ways.begin(), ways.end()), stores_(stores) {
+Trials::Trials(std::span<const Algorithm> ways, Stores stores, bool streamed, Patience limits)
+    : ways_(ways.begin(), ways.end()), stores_(stores), limits_(limits) {
   try_all(streamed);
 }
 
@@ -216,7 +216,7 @@ std::string Trials::decide_stores() {
 // Trials are over.
 std::string Trials::conclude() {
   const bool confirmed = told_ == settled_;
-  patience_ = confirmed ? std::min(8 * patience_, kLastPatience) : kFirstPatience;
+  patience_ = confirmed ? std::min(8 * patience_, limits_.last) : limits_.first;
   if (confirmed) return {};
   told_ = settled_;
   return fmt::format("{} from now on ({})", way_text(settled_), compared_);

@@ -12,7 +12,7 @@
 namespace rondo {
 
 // Chooses among ways to run calls of one kind by what they cost. All ranks feed it the same costs at the same calls, so
-// all choose alike. Pure logic: it reads no clock.
+// all choose alike. Pure logic: it reads no clock. The sender of messages feeds its own alone (p2p/message_trials.h).
 //
 // Trials: the calls run the ways in turn, in blocks of four, and each is timed. Of a way that cost counts which a
 // quarter of its timed calls stay below. A way that never cost below 1.5 times the least is dropped. After three blocks
@@ -27,11 +27,14 @@ class Trials {
   static constexpr uint64_t kBetweenLooks = 64;
   // Settled calls until all ways are tried again, at first and at most. At most: a machine may change unnoticed where
   // the chosen way stays as fast and another becomes faster.
-  static constexpr uint64_t kFirstPatience = 512, kLastPatience = uint64_t{1} << 18;
+  struct Patience {
+    uint64_t first = 512, last = uint64_t{1} << 18;
+  };
 
   // ways: at least one, what the model prefers first. stores: whether ways may be tried with either kind of stores.
   enum class Stores : uint8_t { kOne, kBoth };
-  Trials(std::span<const Algorithm> ways, Stores stores, bool streamed);
+  Trials(std::span<const Algorithm> ways, Stores stores, bool streamed) : Trials(ways, stores, streamed, Patience{}) {}
+  Trials(std::span<const Algorithm> ways, Stores stores, bool streamed, Patience limits);
 
   enum class Stage : uint8_t { kAll, kStores, kSettled, kResting };
   struct Next {
@@ -84,6 +87,7 @@ class Trials {
 
   const std::vector<Algorithm> ways_;
   const Stores stores_;
+  const Patience limits_;
   Stage stage_ = Stage::kAll;
   uint32_t round_ = 0;          // changes with every stage
   uint64_t calls_ = 0;          // all
@@ -94,7 +98,7 @@ class Trials {
   bool stores_tried_ = false;  // in these trials
   std::optional<bool> streamed_known_;
   int off_ = 0;  // costs in a row far from what was expected
-  uint64_t patience_ = kFirstPatience;
+  uint64_t patience_ = limits_.first;
   uint64_t spent_ns_ = 0;    // by trials, beyond what the winner costs
   std::optional<Way> told_;  // by decide(): what the last trials chose
   std::string compared_;     // what the last trials found
