@@ -52,13 +52,11 @@ void Machine::bind(Rank& rank, std::vector<uint32_t>& first_channel) {
   rank.walk.start(plan, load_.lane, load_.slicing, load_.share);
   rank.ref_link.resize(plan.refs.size());
   const Step* steps = steps_of(plan, load_.lane).data();
-  for (BoundStep& bound : rank.walk.steps()) {
+  for (WalkStep& bound : rank.walk.steps()) {
     const Step& step = *steps++;
-    bound.length = length_of(plan, step);
     const std::span<const Ref> refs = refs_of(plan, step);
     bound.counted = load_.counted && std::any_of(refs.begin(), refs.end(), mailbox);
-    if (!bound.signal()) rank.walk.set_block(bound, load_.block_bytes[bound.length]);
-    bound.lands = bound.writes && step.sources == 1 && mailbox(plan.refs[step.first]);
+    if (!bound.signal()) rank.walk.set_block(bound, load_.block_bytes[length_of(plan, step)]);
     for (uint32_t i = step.first; i < step.first + step.sources + step.targets; ++i) {
       const Ref& ref = plan.refs[i];
       if (!mailbox(ref)) continue;
@@ -184,7 +182,7 @@ double Machine::start_us(Rank& rank, const Step& step, uint64_t bytes) {
     const double arrived = ranks_[ref.peer].arrived_us[rank.walk.barrier_number(cursor) - 1];
     start = std::max(start, arrived + cost_of(ref.peer, rank.plan->rank).alpha_us);
   }
-  const BoundStep& bound = rank.walk.step_at(cursor);
+  const WalkStep& bound = rank.walk.step_at(cursor);
   if (bound.writes && step.after != kNoStep) {
     const uint64_t first = rank.walk.steps()[step.after].first_number;
     start = std::max(start, rank.sent_us[first + cursor.slice]);

@@ -68,13 +68,9 @@ class Machine {
   }
 
  private:
-  struct BoundStep : WalkStep {
-    uint32_t length = 0;
-    bool lands = false;  // received into memory as it is
-  };
   struct Rank {
     const Plan* plan = nullptr;
-    Walk<BoundStep> walk;
+    Walk<WalkStep> walk;
     std::vector<uint32_t> ref_link;  // by ref of the plan: the link it sends on or receives from
     Cursor sent;
     std::vector<double> sent_us;     // by slice number: when it has left

@@ -20,6 +20,7 @@ struct WalkStep {
   bool counted = false;         // an empty block is one empty slice of the first round
   bool writes = false;          // to memory
   bool writes_scratch = false;
+  bool lands = false;  // one source, which a link brings, and which is written
 
   bool signal() const { return memory == nullptr; }  // or a wait: no data, one empty slice
 };
@@ -39,7 +40,7 @@ struct Cursor {
 //     posted >= combined >= sent
 // posted: landings given to the links; combined: folded and handed to the links; sent: no link reads them any more.
 // The executor (ring/engine/run/lane_run.h) and the proof of progress (machine.h) both walk by this class, so the rules
-// that are proved are the rules that run. No link, no user memory, no clock. BoundStep: derived from WalkStep.
+// that are proved are the rules that run. No link, no user memory, no clock. BoundStep: WalkStep, or derived from it.
 //
 // Use: start(), set_block() for every step that is no signal, begin(). Only start() allocates, and it keeps the
 // capacity of the walk before.
@@ -157,6 +158,7 @@ class Walk {
       bound.writes |= i >= step.sources;
       bound.writes_scratch |= i >= step.sources && ref.space == Space::kScratch;
     }
+    bound.lands = bound.writes && step.sources == 1 && refs[0].space == Space::kMailbox;
     if (bound.signal()) need_rounds(1);
   }
 
