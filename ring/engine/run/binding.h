@@ -37,6 +37,8 @@ struct Binding : RunStart {
 Binding binding_of(const CheckedCall& call, const Plan& plan, const Blocks& blocks, const Slicing& slicing);
 
 inline bool is_mailbox(const Ref& ref) { return ref.space == Space::kMailbox; }
+// A post on the board: this rank's, which it writes, or another's.
+inline bool is_post(const Ref& ref) { return ref.space == Space::kWindow && (ref.flags & kTurns) != 0; }
 
 // One step of a plan, bound.
 struct BoundStep : WalkStep {
@@ -47,6 +49,9 @@ struct BoundStep : WalkStep {
   bool copies = false;         // one source that is neither scaled nor finished: bytes move as they are
   bool finish = false;         // CombineMove::finish
   bool passes_on = false;      // it copies what a link has received: coded bytes go on as they came
+
+  // All but the order, which a Walk binds, and `fingerprint`.
+  void bind(const Binding& binding, const Step& step);
 };
 
 // One slice of a step. Its length is three numbers: elements, their bytes in memory, and the bytes that travel

@@ -15,26 +15,10 @@ constexpr uint32_t kIdlePassesBeforeSlot = 64;
 // Slices combined in a pass: some 2 MiB, moved in less than a millisecond, where nothing has to be waited for.
 constexpr uint32_t kSlicesPerPass = 32;
 
-bool is_peers_buffer(const Ref& ref) { return ref.space == Space::kWindow && (ref.flags & kStaging) == 0; }
-
 }  // namespace
-
-Binding binding_of(const CheckedCall& call, const Plan& plan, const Blocks& blocks, const Slicing& slicing) {
-  Binding binding;
-  binding.plan = &plan;
-  binding.blocks = &blocks;
-  binding.slicing = slicing;
-  binding.dtype = call.dtype;
-  binding.combine = {call.coded() ? DType::kFloat32 : call.dtype, call.op, call.scalar,
-                     static_cast<uint32_t>(plan.world)};
-  binding.element_bytes = call.element_bytes();
-  binding.pairwise = call.uneven && call.shared_counts == 0;
-  return binding;
-}
 
 void LaneRun::start(const Binding& binding, uint32_t lane, std::span<Link* const> links) {
   const Plan& plan = *binding.plan;
-  binding_ = binding;
   lane_ = lane;
   mover_.start(binding, lane, links);
   walk_.start(plan, lane, binding.slicing, lane);
@@ -45,7 +29,6 @@ void LaneRun::start(const Binding& binding, uint32_t lane, std::span<Link* const
 }
 
 void LaneRun::start_again(const RunStart& start) {
-  static_cast<RunStart&>(binding_) = start;
   mover_.start_again(start);
   begin();
 }
@@ -54,52 +37,46 @@ void LaneRun::begin() {
   posted_source_ = 0;
   idle_passes_ = 0;
   failed_barrier_ = -1;
-  observer_.begin(binding_.observed, binding_.sequence, lane_);
+  observer_.begin(binding().observed, binding().sequence, lane_);
   if (!walk_.has_barriers()) return walk_.begin();
-  uint64_t& barriers = binding_.windows->channel->barriers[lane_];
+  uint64_t& barriers = binding().windows->channel->barriers[lane_];
   walk_.begin(barriers);
   barriers = walk_.last_barrier();
 }
 
 void LaneRun::bind_step(const Step& step, BoundStep& bound) {
-  const std::span<const Ref> refs(binding_.plan->refs.data() + step.first, size_t{step.sources} + step.targets);
-  bound.sources = refs.first(step.sources);
-  bound.targets = refs.subspan(step.sources);
+  bound.bind(binding(), step);
   if (bound.signal()) return;
-  const uint32_t block = bound.memory->chunk % binding_.plan->chunks;
-  const uint64_t input = binding_.blocks->input[block].count, output = binding_.blocks->output[block].count;
+  const Plan& plan = *binding().plan;
+  const Blocks& blocks = *binding().blocks;
+  const uint32_t block = bound.memory->chunk % plan.chunks;
+  const uint64_t input = blocks.input[block].count, output = blocks.output[block].count;
   const uint64_t count = bound.memory->space == Space::kInput    ? input
                          : bound.memory->space == Space::kOutput ? output
                                                                  : std::max(input, output);
-  if (binding_.pairwise && std::any_of(refs.begin(), refs.end(), is_mailbox)) {
+  const std::span<const Ref> refs = refs_of(plan, step);
+  if (binding().pairwise && std::any_of(refs.begin(), refs.end(), is_mailbox)) {
     bound.counted = true;
-    bound.fingerprint = Hash64().add(binding_.fingerprint).add(count).value();
+    bound.fingerprint = Hash64().add(binding().fingerprint).add(count).value();
   }
   walk_.set_block(bound, count);
-  for (uint32_t i = 0; i < step.sources; ++i) {
-    if ((refs[i].flags & kScale) != 0 && combine_scales(binding_.combine)) bound.scaled |= uint64_t{1} << i;
-  }
-  bound.finish = (step.flags & kFinish) != 0 && combine_finishes(binding_.combine);
-  bound.copies = step.sources == 1 && bound.scaled == 0 && !bound.finish;
-  bound.passes_on = bound.copies && is_mailbox(refs[0]);
-  bound.peers_buffers = std::any_of(refs.begin(), refs.end(), is_peers_buffer);
 }
 
 Slice LaneRun::slice_at(const Cursor& cursor) const {
   const Extent elements = walk_.span_of(cursor);
-  const size_t bytes = elements.count * binding_.element_bytes;
-  const WireFormat format = binding_.wire.format;
+  const size_t bytes = elements.count * binding().element_bytes;
+  const WireFormat format = binding().wire.format;
   const size_t travels =
-      format == WireFormat::kNone ? bytes : wire_slice_bytes(format, binding_.element_bytes, elements.count);
+      format == WireFormat::kNone ? bytes : wire_slice_bytes(format, binding().element_bytes, elements.count);
   const BoundStep& step = walk_.step_at(cursor);
-  const SliceTag tag{binding_.sequence, step.counted ? step.fingerprint : binding_.fingerprint,
+  const SliceTag tag{binding().sequence, step.counted ? step.fingerprint : binding().fingerprint,
                      static_cast<uint32_t>(travels), format == WireFormat::kPacked};
   return {cursor.number, cursor.slice, elements, bytes, tag};
 }
 
 // The caller's memory for a slice that is stored as it comes; nullptr for one that is folded.
 std::byte* LaneRun::landing_for(const BoundStep& step, const Slice& slice) const {
-  if (!step.copies || binding_.wire.format != WireFormat::kNone) return nullptr;
+  if (!step.copies || binding().wire.format != WireFormat::kNone) return nullptr;
   const auto found = std::find_if_not(step.targets.begin(), step.targets.end(), is_mailbox);
   return found == step.targets.end() ? nullptr : mover_.address(*found, slice);
 }
@@ -185,14 +162,14 @@ bool LaneRun::combine_one() {
 // Every rank has one number for all: whom this rank does not signal does not wait for it at this barrier. What was
 // written before is seen by a rank that sees the number.
 void LaneRun::arrive(const BoundStep& step) {
-  IslandChannel& channel = *binding_.windows->channel;
+  IslandChannel& channel = *binding().windows->channel;
   channel.board.arrive(lane_, walk_.barrier_number(walk_.combined()));
   for (const Ref& ref : step.targets) channel.ring(ref.peer);
 }
 
 // Cost while some have not: one load.
 bool LaneRun::all_arrived(const BoundStep& step) {
-  const PostBoard& board = binding_.windows->channel->board;
+  const PostBoard& board = binding().windows->channel->board;
   const uint64_t number = walk_.barrier_number(walk_.combined());
   for (const Ref& ref : step.sources) {
     const uint64_t theirs = board.arrived(ref.peer, lane_);

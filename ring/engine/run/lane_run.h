@@ -48,6 +48,7 @@ class LaneRun {
   int closed_owner() const { return mover_.closed_owner(); }
 
  private:
+  const Binding& binding() const { return mover_.binding(); }
   void begin();
   void bind_step(const Step& step, BoundStep& bound);
   Slice slice_at(const Cursor& cursor) const;
@@ -72,7 +73,6 @@ class LaneRun {
   }
   void retire() { walk_.set_sent(mover_.oldest_unsent(walk_.combined().number)); }
 
-  Binding binding_;
   uint32_t lane_ = 0;
   Walk<BoundStep> walk_;
   SliceMover mover_;

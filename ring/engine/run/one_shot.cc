@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <iterator>
 
 #include "ring/base/check.h"
 #include "ring/engine/run/slicing.h"
@@ -42,17 +43,19 @@ PostBoard::Flow OneShotRun::flow_of(const Plan& plan) {
 void OneShotRun::bind(const Binding& binding, IslandChannel& channel) {
   binding_ = binding;
   channel_ = &channel;
+  flow_ = flow_of(*binding.plan);
   const Plan& plan = *binding.plan;
   puts_.clear();
   takes_.clear();
-  places_.clear();
+  places_.assign(plan.refs.size(), 0);
   posts_read_.clear();
   block_ = 0;
   for (const Step& step : plan.steps) bind(step);
   rounds_ = puts_.empty() && takes_.empty() ? 1 : binding.slicing.rounds(block_);
   piece_ = kPieceBytes / binding.element_bytes;
   seen_.resize(static_cast<size_t>(plan.world));
-  post_bytes_.resize(static_cast<size_t>(plan.world));
+  count_ = 0;
+  post_bytes_.assign(static_cast<size_t>(plan.world), 0);
 }
 
 void OneShotRun::start(const RunStart& start) {
@@ -65,53 +68,29 @@ void OneShotRun::start(const RunStart& start) {
 }
 
 void OneShotRun::bind(const Step& step) {
-  const Ref* refs = binding_.plan->refs.data() + step.first;
+  const Plan& plan = *binding_.plan;
+  const std::span<const Ref> refs = refs_of(plan, step);
   // A signal: a post is one, to all and from all.
-  if (refs[0].space == Space::kMailbox) return;
-  Move move;
-  move.sources = refs;
-  move.count = step.sources;
-  bind_scales(step, move);
-  bool takes = false;
-  for (uint32_t i = 0; i < uint32_t{step.sources} + step.targets; ++i) {
+  if (is_mailbox(refs[0])) return;
+  for (size_t i = 0; i < refs.size(); ++i) {
     const Ref& ref = refs[i];
-    const bool target = i >= step.sources;
-    if (ref.space == Space::kInput) {
-      move.input = binding_.blocks->input[ref.chunk].offset;
-      block_ = binding_.blocks->input[ref.chunk].count;
-    } else if (ref.space == Space::kOutput) {
-      move.output = binding_.blocks->output[ref.chunk].offset;
-      block_ = binding_.blocks->output[ref.chunk].count;
-      move.stores = true;
-    } else if (target) {
-      move.posts = true;
-      move.place = place_in_post(*binding_.plan, ref);
-    } else {
-      takes = true;
-    }
+    if (is_post(ref)) places_[step.first + i] = place_in_post(plan, ref);
+    if (ref.space == Space::kInput) block_ = binding_.blocks->input[ref.chunk].count;
+    if (ref.space == Space::kOutput) block_ = binding_.blocks->output[ref.chunk].count;
   }
-  if (!takes) return puts_.push_back(move);
-  move.first = static_cast<uint32_t>(places_.size());
-  for (uint32_t i = 0; i < step.sources; ++i) {
-    places_.push_back(is_post(refs[i]) ? place_in_post(*binding_.plan, refs[i]) : 0);
-    if (is_post(refs[i])) posts_read_.push_back(refs[i]);
-  }
-  takes_.push_back(move);
-}
-
-void OneShotRun::bind_scales(const Step& step, Move& move) const {
-  for (uint32_t i = 0; i < step.sources; ++i) {
-    if ((move.sources[i].flags & kScale) != 0 && combine_scales(binding_.combine)) move.scaled |= uint64_t{1} << i;
-  }
-  move.finish = (step.flags & kFinish) != 0 && combine_finishes(binding_.combine);
-  move.copies = step.sources == 1 && move.scaled == 0 && !move.finish;
+  BoundStep bound;
+  bound.bind(binding_, step);
+  std::copy_if(bound.sources.begin(), bound.sources.end(), std::back_inserter(posts_read_), is_post);
+  const bool takes = std::any_of(bound.sources.begin(), bound.sources.end(), is_post);
+  (takes ? takes_ : puts_).push_back(bound);
 }
 
 void OneShotRun::begin_round() {
+  const uint64_t before = count_;
   begin_ = round_ * binding_.slicing.slice;
   count_ = std::min(binding_.slicing.slice, block_ - std::min(block_, begin_));
   const auto& posts = binding_.plan->posts;
-  for (size_t rank = 0; rank < posts.size(); ++rank) {
+  for (size_t rank = 0; count_ != before && rank < posts.size(); ++rank) {
     post_bytes_[rank] = posts[rank].size() * count_ * binding_.element_bytes;
   }
   own_bytes_ = post_bytes_[static_cast<size_t>(binding_.plan->rank)];
@@ -133,13 +112,13 @@ bool OneShotRun::finds_room() {
 // Cost: one copy of what is posted, into memory that the others have in their caches.
 void OneShotRun::post() {
   PostBoard& board = channel_->board;
-  std::byte* place = board.begin(binding_.fingerprint, post_bytes_, flow_of(*binding_.plan));
-  for (const Move& move : puts_) {
+  std::byte* place = board.begin(binding_.fingerprint, post_bytes_, flow_);
+  for (const BoundStep& step : puts_) {
     for (uint64_t at = 0; at < count_; at += piece_) {
       const uint64_t count = std::min(piece_, count_ - at);
-      put(move, place, at, count);
-      if (!move.posts || own_bytes_ <= kPieceBytes) continue;
-      const uint64_t ready = (move.place * count_ + at + count) * binding_.element_bytes;
+      put(step, place, at, count);
+      if (own_bytes_ <= kPieceBytes || !is_post(step.targets[0])) continue;
+      const uint64_t ready = in_post(step.targets[0], at + count);
       if (ready < own_bytes_) board.publish(static_cast<uint32_t>(ready), false);
     }
   }
@@ -150,23 +129,24 @@ void OneShotRun::post() {
   posted_ = true;
 }
 
-void OneShotRun::put(const Move& move, std::byte* place, uint64_t at, uint64_t count) {
-  const std::byte* from = input(move, at);
+// The input to the own post and the output, or to one of them.
+void OneShotRun::put(const BoundStep& step, std::byte* post, uint64_t at, uint64_t count) {
+  const std::byte* const from = input(step.sources[0], at);
   const size_t bytes = count * binding_.element_bytes;
-  std::byte* const post = move.posts ? place + (move.place * count_ + at) * binding_.element_bytes : nullptr;
-  std::byte* const stored = move.stores ? output(move, at) : nullptr;
-  if (move.copies) {
-    if (post != nullptr) cross_copy(post, from, bytes, channel_->stores);
-    if (stored != nullptr && stored != from) std::memcpy(stored, from, bytes);
-    return;
-  }
-  void* targets[2];
-  uint8_t target_count = 0;
-  for (std::byte* const to : {post, stored}) {
-    if (to != nullptr) targets[target_count++] = to;
+  void* targets[kMaxCombineTargets];
+  for (size_t i = 0; i < step.targets.size(); ++i) {
+    const Ref& ref = step.targets[i];
+    std::byte* const to = is_post(ref) ? post + in_post(ref, at) : output(ref, at);
+    targets[i] = to;
+    if (!step.copies) continue;
+    if (is_post(ref)) {
+      cross_copy(to, from, bytes, channel_->stores);
+    } else if (to != from) {
+      std::memcpy(to, from, bytes);
+    }
   }
   const void* const source = from;
-  fold(move, &source, {targets, target_count}, count);
+  if (!step.copies) fold(step, &source, {targets, step.targets.size()}, count);
 }
 
 void OneShotRun::refuse(RunFailure::Kind kind, int rank, uint64_t fingerprint) {
@@ -191,9 +171,11 @@ bool OneShotRun::progress(Pass) {
       taken_ = 0;
     }
     moved |= moved_ != before;
-    const bool waits = binding_.plan->collective == Collective::kBarrier;
     bool over = next_take_ == takes_.size();
-    if (over && !look_at_all(waits)) over = !waits;
+    if (over) {
+      const bool waits = binding_.plan->collective == Collective::kBarrier;
+      over = look_at_all(waits) || !waits;
+    }
     if (observer_.on()) observe(over, moved_ != before);
     if (!over || failure_.peer >= 0) return moved;
     ++moved_;
@@ -212,47 +194,46 @@ void OneShotRun::observe(bool over, bool taken) {
   if (round_ + 1 == rounds_) observer_.end();
 }
 
-bool OneShotRun::take(const Move& move) {
+bool OneShotRun::take(const BoundStep& step) {
   while (taken_ < count_) {
-    if (!take_piece(move, std::min(piece_, count_ - taken_))) return false;
+    if (!take_piece(step, std::min(piece_, count_ - taken_))) return false;
   }
   return true;
 }
 
 // Cost: one pass over the sources; those of the others come from their caches.
-bool OneShotRun::take_piece(const Move& move, uint64_t count) {
+bool OneShotRun::take_piece(const BoundStep& step, uint64_t count) {
   const void* from[kMaxCombineSources];
-  const size_t element = binding_.element_bytes;
-  for (uint32_t i = 0; i < move.count; ++i) {
-    const Ref& ref = move.sources[i];
-    if (ref.space == Space::kInput) {
-      from[i] = input(move, taken_);
+  const size_t bytes = count * binding_.element_bytes;
+  for (size_t i = 0; i < step.sources.size(); ++i) {
+    const Ref& ref = step.sources[i];
+    if (!is_post(ref)) {
+      from[i] = input(ref, taken_);
       continue;
     }
-    const uint64_t at = places_[move.first + i] * count_ + taken_;
-    if (!there(ref.peer, (at + count) * element)) return false;
-    from[i] = channel_->board.payload_of(ref.peer, post_bytes_[ref.peer]) + at * element;
+    const uint64_t at = in_post(ref, taken_);
+    if (!there(ref.peer, at + bytes)) return false;
+    from[i] = channel_->board.payload_of(ref.peer, post_bytes_[ref.peer]) + at;
   }
-  std::byte* to = output(move, taken_);
-  if (move.copies) {
-    std::memcpy(to, from[0], count * element);
+  void* const to = output(step.targets[0], taken_);
+  if (step.copies) {
+    std::memcpy(to, from[0], bytes);
   } else {
-    void* const target = to;
-    fold(move, from, {&target, 1}, count);
+    fold(step, from, {&to, 1}, count);
   }
   taken_ += count;
   ++moved_;
   return true;
 }
 
-void OneShotRun::fold(const Move& move, const void* const* from, std::span<void* const> to, uint64_t count) const {
+void OneShotRun::fold(const BoundStep& step, const void* const* from, std::span<void* const> to, uint64_t count) const {
   CombineMove combined;
   combined.sources = from;
   combined.targets = to.data();
-  combined.source_count = move.count;
+  combined.source_count = static_cast<uint8_t>(step.sources.size());
   combined.target_count = static_cast<uint8_t>(to.size());
-  combined.scaled = move.scaled;
-  combined.finish = move.finish;
+  combined.scaled = step.scaled;
+  combined.finish = step.finish;
   combine(binding_.combine, combined, count);
 }
 

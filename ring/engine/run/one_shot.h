@@ -36,50 +36,38 @@ class OneShotRun : public Run {
   static PostBoard::Flow flow_of(const Plan& plan);
   // Bytes of the longest post of any rank. The same on every rank.
   static size_t longest_post(const Plan& plan, uint64_t block, size_t element_bytes);
-  // Whether a step writes or reads a post there: this rank's, or another's.
-  static bool is_post(const Ref& ref) { return ref.space == Space::kWindow && (ref.flags & kTurns) != 0; }
 
  private:
-  // A step that moves data, of a block that is as long as every other.
-  struct Move {
-    const Ref* sources = nullptr;
-    uint64_t scaled = 0;  // CombineMove::scaled
-    uint64_t input = 0;   // elements: the block in the caller's input
-    uint64_t output = 0;  // elements: the block in the output
-    uint32_t place = 0;   // of a put: in the own post
-    uint32_t first = 0;   // of a take: index into places_
-    uint8_t count = 1;    // sources
-    bool posts = false;   // of a put: to the own post
-    bool stores = false;  // to the output
-    bool finish = false;
-    bool copies = false;  // bytes move as they are
-  };
-
   void bind(const Step& step);
-  void bind_scales(const Step& step, Move& move) const;
   void begin_round();
   bool finds_room();
   void post();
   void observe(bool over, bool taken);
-  void put(const Move& move, std::byte* place, uint64_t at, uint64_t count);
-  bool take(const Move& move);
-  bool take_piece(const Move& move, uint64_t count);
+  void put(const BoundStep& step, std::byte* post, uint64_t at, uint64_t count);
+  bool take(const BoundStep& step);
+  bool take_piece(const BoundStep& step, uint64_t count);
   bool there(int rank, uint64_t bytes);
   bool look_at_all(bool waits);
   void refuse(RunFailure::Kind kind, int rank, uint64_t fingerprint = 0);
-  void fold(const Move& move, const void* const* from, std::span<void* const> to, uint64_t count) const;
-  std::byte* input(const Move& move, uint64_t at) const {
-    return const_cast<std::byte*>(binding_.input) + (move.input + begin_ + at) * binding_.element_bytes;  // only read
+  void fold(const BoundStep& step, const void* const* from, std::span<void* const> to, uint64_t count) const;
+  // Where the block of a ref lies: in the caller's memory; in a post, in bytes.
+  const std::byte* input(const Ref& ref, uint64_t at) const {
+    return binding_.input + (binding_.blocks->input[ref.chunk].offset + begin_ + at) * binding_.element_bytes;
   }
-  std::byte* output(const Move& move, uint64_t at) const {
-    return binding_.output + (move.output + begin_ + at) * binding_.element_bytes;
+  std::byte* output(const Ref& ref, uint64_t at) const {
+    return binding_.output + (binding_.blocks->output[ref.chunk].offset + begin_ + at) * binding_.element_bytes;
+  }
+  uint64_t in_post(const Ref& ref, uint64_t at) const {
+    return (places_[static_cast<size_t>(&ref - binding_.plan->refs.data())] * count_ + at) * binding_.element_bytes;
   }
 
   Binding binding_;
   IslandChannel* channel_ = nullptr;
-  std::vector<Move> puts_, takes_;
-  std::vector<uint32_t> places_;  // of takes' sources in their ranks' posts
-  std::vector<Ref> posts_read_;   // likewise; those of other ranks
+  PostBoard::Flow flow_ = PostBoard::Flow::kAllWays;
+  // What moves data, of blocks that are all of one length: from the input, or from posts.
+  std::vector<BoundStep> puts_, takes_;
+  std::vector<uint32_t> places_;  // of posts' blocks, by ref of the plan
+  std::vector<Ref> posts_read_;   // of other ranks
   std::vector<uint32_t> seen_;    // by rank: 1 + bytes of its post that are there; 0: not yet
   uint64_t block_ = 0;            // elements of every block
   uint64_t piece_ = 1;            // elements that are posted, or taken, at a time

@@ -26,6 +26,7 @@ class SliceMover {
   void start(const Binding& binding, uint32_t lane, std::span<Link* const> links);
   // For the same call once more: new pointers.
   void start_again(const RunStart& start);
+  const Binding& binding() const { return binding_; }
 
   // The link of a ref that is a mailbox.
   Link& link(const Ref& ref) const { return ports_[port_index_[ref.peer]].link(); }
