@@ -50,6 +50,19 @@ std::shared_ptr<CommunicatorState> CommunicatorState::subgroup(const Members& ma
   return group;
 }
 
+void CommunicatorState::gather(const void* own, void* all, size_t bytes, Purpose purpose,
+                               std::chrono::milliseconds timeout) {
+  Call call;
+  call.collective = Collective::kAllGather;
+  call.input = own;
+  call.output = all;
+  call.count = bytes;
+  call.dtype = DType::kUint8;
+  call.options.purpose = purpose;
+  call.options.timeout = timeout;
+  run(call);
+}
+
 uint64_t CommunicatorState::next_split() {
   std::lock_guard lock(submit_mutex_);
   return ++splits_;
@@ -59,21 +72,9 @@ std::shared_ptr<CommunicatorState> CommunicatorState::split(OutsideBatch, int co
   struct Choice {
     int32_t color, key;
   };
-  const Choice own{color, key};
-  std::vector<Choice> all;
   Members made;
-  with_memory([&] {  // all of it before the exchange, after which the other members count on this rank
-    all.resize(static_cast<size_t>(size()));
-    made.world_ranks.reserve(all.size());
-  });
-  Call call;
-  call.collective = Collective::kAllGather;
-  call.input = &own;
-  call.output = all.data();
-  call.count = 2;
-  call.dtype = DType::kInt32;
-  call.options.purpose = Purpose::kSplit;
-  run(call);
+  with_memory([&] { made.world_ranks.reserve(static_cast<size_t>(size())); });
+  const std::vector<Choice> all = gather(Choice{color, key}, Purpose::kSplit);
   const uint64_t number = next_split();
   if (color < 0) return nullptr;
   std::vector<int>& ranks = made.world_ranks;
@@ -237,17 +238,7 @@ void CommunicatorState::commit(OutsideBatch, int64_t step, uint64_t digest) {
     uint64_t digest;
     bool operator==(const Claim&) const = default;
   };
-  const Claim own{step, digest};
-  std::vector<Claim> all;
-  with_memory([&] { all.resize(static_cast<size_t>(size())); });
-  Call call;
-  call.collective = Collective::kAllGather;
-  call.input = &own;
-  call.output = all.data();
-  call.count = 2;
-  call.dtype = DType::kUint64;
-  call.options.purpose = Purpose::kCommit;
-  run(call);
+  const std::vector<Claim> all = gather(Claim{step, digest}, Purpose::kCommit);
   const auto other = std::find_if(all.begin(), all.end(), [&](const Claim& claim) { return claim != all[0]; });
   if (other == all.end()) {
     committed_ = step;

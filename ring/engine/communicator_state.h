@@ -72,6 +72,16 @@ class CommunicatorState final : public CommunicatorEvents, public std::enable_sh
   // Submits all of them, with no other call between; if it throws, nothing is under way. Does not drive.
   std::vector<std::shared_ptr<CollectiveOperation>> submit_all(std::vector<BatchPart> parts);
 
+  // What each rank gives, by rank: an all_gather of the library's own. Its memory is there before the exchange, after
+  // which the other ranks count on this one.
+  template <typename Record>
+  std::vector<Record> gather(const Record& own, Purpose purpose, std::chrono::milliseconds timeout = {}) {
+    std::vector<Record> all;
+    with_memory([&] { all.resize(static_cast<size_t>(size())); });
+    gather(&own, all.data(), sizeof(Record), purpose, timeout);
+    return all;
+  }
+
   // Messages. run(): on the calling thread; of two, both at once; what the last one has moved. start(): in the
   // background, unless it is over when this returns.
   Message run(const MessageCall& call);
@@ -173,6 +183,7 @@ class CommunicatorState final : public CommunicatorEvents, public std::enable_sh
   std::shared_ptr<PreparedCall> prepare(const CheckedCall& call);
   std::shared_ptr<PreparedCall> prepare(const Call& call);
   std::shared_ptr<CollectiveOperation> submit(std::shared_ptr<PreparedCall> prepared, const Call& call);
+  void gather(const void* own, void* all, size_t bytes, Purpose purpose, std::chrono::milliseconds timeout);
   uint64_t next_split();
   // The device side, if calls on host memory must ask it.
   DeviceSide* attached() const { return device_.load(std::memory_order_acquire); }

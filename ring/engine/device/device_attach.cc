@@ -70,27 +70,8 @@ std::shared_ptr<StreamCalls> DeviceSide::open(void* const* stream, DeviceFacts& 
   return calls;
 }
 
-template <class Card>
-std::vector<Card> DeviceSide::gather(const Card& own, std::chrono::milliseconds timeout) {
-  std::vector<Card> cards(static_cast<size_t>(group_.size()));
-  Call gather;
-  gather.collective = Collective::kAllGather;
-  gather.input = &own;
-  gather.output = cards.data();
-  gather.count = sizeof(Card);
-  gather.dtype = DType::kUint8;
-  gather.options.timeout = timeout;
-  gather.options.purpose = Purpose::kAttach;
-  std::vector<BatchPart> parts;
-  parts.push_back({check_call(gather, group_.rank(), group_.size())});
-  const auto operation = group_.submit_all(std::move(parts)).front();
-  operation->wait(Clock::time_point::max());
-  if (operation->failed()) throw Exception(operation->error());
-  return cards;
-}
-
 DeviceIsland::AllSay DeviceSide::all_say(std::chrono::milliseconds timeout) {
-  return [this, timeout](uint64_t own) { return gather(own, timeout); };
+  return [this, timeout](uint64_t own) { return group_.gather(own, Purpose::kAttach, timeout); };
 }
 
 Clock::time_point DeviceSide::deadline(std::chrono::milliseconds timeout) const {
@@ -118,7 +99,7 @@ std::shared_ptr<StreamCalls> DeviceSide::exchange(std::chrono::milliseconds time
                        facts.queues,
                        facts.serves_processes ? 1 : 0,
                        facts.uuid};
-  const std::vector<AttachCard> cards = gather(own, timeout);
+  const std::vector<AttachCard> cards = group_.gather(own, Purpose::kAttach, timeout);
   if (!error.ok()) {
     throw Exception(error.code, fmt::format("attach_device on rank {}: {}", group_.rank(), error.message));
   }

@@ -72,8 +72,6 @@ class DeviceSide {
   std::shared_ptr<StreamCalls> exchange(std::chrono::milliseconds timeout, void* const* stream);
   template <class Card>
   void look_at(const std::vector<Card>& cards);
-  template <class Card>
-  std::vector<Card> gather(const Card& own, std::chrono::milliseconds timeout);
   void connect(std::chrono::milliseconds timeout);
   std::string connect(DeviceIsland& island, std::chrono::milliseconds timeout);
   DeviceIsland::AllSay all_say(std::chrono::milliseconds timeout);
