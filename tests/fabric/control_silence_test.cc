@@ -131,15 +131,15 @@ TEST_CASE("fault 12: two ranks that are stopped are both named") {
 
 // --- whom a call waits for
 
-// All ranks but `absent` are in call 9 since `since`, and ask.
-void stall_in_call_9(Simulation& simulation, int absent, int64_t since) {
+// All ranks but `absent` are in call 9 since `since`, and ask, for so long.
+void stall_in_call_9(Simulation& simulation, int absent, int64_t since, int64_t lasts = 2'500) {
   for (int rank = 0; rank < simulation.world(); ++rank) {
     CallState& call = simulation.call(rank);
     call.current = rank == absent ? 8 : 9;
     if (rank == absent) continue;
     call.fingerprint = 77;
     call.text = "all_reduce(count=8, float32, sum)";
-    for (int64_t time = since + 200; time < since + 2'500; time += 200) {
+    for (int64_t time = since + 200; time < since + lasts; time += 200) {
       simulation.at(time, rank, [&simulation, rank, since](ControlLogic&) {
         simulation.call(rank).since_ms = static_cast<uint64_t>(simulation.now() - since);
         simulation.stall(rank, 9);
@@ -156,21 +156,22 @@ std::vector<std::string> blame_lines(const Simulation& simulation, int rank) {
   return lines;
 }
 
-TEST_CASE("a rank that never makes the call is named in one sentence, the same on each rank, itself included") {
+TEST_CASE("a rank that never makes the call is named in one line of one log, however long the others wait") {
   Simulation simulation(4, 3, {}, watchful());
   simulation.open_everywhere(all_ranks(4));
-  stall_in_call_9(simulation, 2, 4'000);
-  simulation.run([](int) {}, 7'000);
+  stall_in_call_9(simulation, 2, 4'000, 20'000);
+  simulation.run([](int) {}, 25'000);
   const auto said = blame_lines(simulation, 0);
   REQUIRE(said.size() == 1);
   CHECK(said[0].find("in collective call 8, all_reduce(count=8, float32, sum), for rank 2 (host h, pid 102), which has "
                      "not begun it 2") != std::string::npos);
-  for (int rank = 1; rank < 4; ++rank) CHECK(blame_lines(simulation, rank) == said);
-  // And to who asks, on the ranks that wait; nobody is waited for in another call.
+  for (int rank = 1; rank < 4; ++rank) CHECK(blame_lines(simulation, rank).empty());
+  // All that wait have it for their errors, and for who asks; nobody is waited for in another call.
   for (const int rank : {0, 1, 3}) {
     const auto waiting = simulation.logic(rank).waiting(simulation.now(), kId, 9, {});
     CHECK(waiting.ranks == std::vector{2});
     CHECK(waiting.text.find("for rank 2 (host h, pid 102), which has not begun it") != std::string::npos);
+    CHECK(simulation.logic(rank).blame(simulation.now(), kId, 9) == waiting.text);
     CHECK(simulation.logic(rank).waiting(simulation.now(), kId, 8, {}).text.empty());
   }
   CHECK(simulation.logic(2).waiting(simulation.now(), kId, 9, {}).ranks.empty());
@@ -186,7 +187,7 @@ TEST_CASE("a rank that is stopped in the call is told apart from one that is lat
   REQUIRE(said.size() == 1);
   CHECK(said[0].find("for rank 2 (host h, pid 102), which made no progress for ") != std::string::npos);
   CHECK(said[0].find("its process was stopped, or its core was taken") != std::string::npos);
-  for (const int rank : {1, 3}) CHECK(blame_lines(simulation, rank) == said);
+  for (const int rank : {1, 3}) CHECK(blame_lines(simulation, rank).empty());
 }
 
 TEST_CASE("where all have made the call, the slowest link is named with its share; a sound one is not") {
@@ -200,8 +201,8 @@ TEST_CASE("where all have made the call, the slowest link is named with its shar
     simulation.run([](int) {}, 7'000);
     for (int rank = 0; rank < 3; ++rank) {
       const auto said = blame_lines(simulation, rank);
-      REQUIRE(said.size() == (rate == 1'000'000 ? 1 : 0));
-      CHECK(simulation.logic(rank).waiting(simulation.now(), kId, 9, {}).text.empty() == said.empty());
+      REQUIRE(said.size() == (rate == 1'000'000 && rank == 0 ? 1 : 0));
+      CHECK(simulation.logic(rank).waiting(simulation.now(), kId, 9, {}).text.empty() == (rate != 1'000'000));
       if (said.empty()) continue;
       CHECK(
           said[0].find("for the link from rank 1 (host h, pid 101) to rank 2 (host h, pid 102), which moves 1 MB/s, 1 "
@@ -230,7 +231,7 @@ std::vector<std::string> lines_with(const Simulation& simulation, int rank, cons
   return lines;
 }
 
-TEST_CASE("ranks whose messages wait for each other are named in one line, the same on each of them and on no other") {
+TEST_CASE("ranks whose messages wait for each other are named in one line of one log") {
   for (uint32_t seed = 0; seed < 20; ++seed) {
     CAPTURE(seed);
     Simulation simulation(4, seed, {}, watchful());
@@ -243,8 +244,7 @@ TEST_CASE("ranks whose messages wait for each other are named in one line, the s
           "rank 0 (host h, pid 100) has waited 2 s in recv(8 bytes from rank 1, tag 5); rank 1 (host h, pid 101) waits "
           "in recv(8 bytes from rank 2, tag 5); rank 2 (host h, pid 102) waits in recv(8 bytes from rank 0, tag 5): "
           "these ranks wait for each other");
-    for (const int rank : {1, 2}) CHECK(lines_with(simulation, rank, "has waited") == said);
-    CHECK(lines_with(simulation, 3, "has waited").empty());
+    for (const int rank : {1, 2, 3}) CHECK(lines_with(simulation, rank, "has waited").empty());
     CHECK_FALSE(simulation.failures[0]);
   }
 }

@@ -34,6 +34,13 @@ std::string link_text(const Blame::Link& link) {
 
 }  // namespace
 
+bool Blame::same_cause(const Blame& other) const {
+  const auto same_rank = [](const Rank& one, const Rank& two) { return one.rank == two.rank && one.why == two.why; };
+  const auto same_link = [](const Link& one, const Link& two) { return one.from == two.from && one.to == two.to; };
+  return std::equal(ranks.begin(), ranks.end(), other.ranks.begin(), other.ranks.end(), same_rank) &&
+         std::equal(links.begin(), links.end(), other.links.begin(), other.links.end(), same_link);
+}
+
 std::string Blame::text() const {
   if (empty()) return "";
   std::string whom;

@@ -209,7 +209,7 @@ void ControlLogic::tick(Time now) {
   for (auto& [id, group] : groups_) {
     if (group.failure) continue;
     if (group.stall && group.stall->blame_due >= 0 && group.stall->blame_due <= now) say_blame(now, id, group);
-    if (group.wait && group.wait->due <= now) say_wait(now, id, group);
+    if (group.wait && group.wait->due <= now) say_wait(now, group);
     if (!group.losses.empty() && group.losses_due <= now) {
       fail(id, group, loss_error(group.losses, &group, "died or was cut off"), Audience::kMembers, -1);
       continue;
@@ -312,9 +312,10 @@ void ControlLogic::on(Time now, int from, const LostMessage& message) {
   tell_neighbors(from, message);
 }
 
+// The other rank's log has it.
 void ControlLogic::on(Time, int, const BlameMessage& message) {
-  const Group* group = find(message.communicator);
-  if (group != nullptr && !group->failure && !group->closing) actions_.push_back(Note{message.text});
+  Group* group = find(message.communicator);
+  if (group != nullptr && group->stall) group->stall->heard = message.text;
 }
 
 // --- parts

@@ -46,7 +46,7 @@ class ControlLogic {
     // has begun to look in vain: one that another program keeps from running may find its message done.
     Time p2p_confirm_ms = 200;
     Liveness::Settings liveness;
-    // A call that lasts so long, twice as long, ... has its cause said on all members; 0: never.
+    // A call that lasts so long, twice as long, ... has its cause said by one member, if it is a new one; 0: never.
     Time blame_after_ms = 0;
     // For the answers to a question.
     Time answer_ms = 100;
@@ -188,6 +188,8 @@ class ControlLogic {
     CallState own;
     Time blame_after_ms = 0;  // the next time: since the call began
     Time blame_due = -1;      // -1: not now
+    Blame said = {};          // by this rank, in the log
+    std::string heard = {};   // by another rank: its sentence
   };
   // This rank waits for a message, and has asked the others.
   struct Wait {
@@ -269,7 +271,7 @@ class ControlLogic {
     bool in_ring = false;    // the last one waits for this rank
   };
   MessageWait find_wait(Time now, const Group& group, const CallState& own) const;
-  void say_wait(Time now, uint64_t communicator, Group& group);
+  void say_wait(Time now, Group& group);
   void stalled_in_call(Time now, Group& group, uint64_t sequence, const CallState& own);
   void ask_members(Time now, uint64_t communicator, Group& group, uint64_t sequence, Ask ask);
   int64_t silence_of(Time now, const Group& group, int peer) const;

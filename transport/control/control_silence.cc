@@ -70,14 +70,17 @@ std::string ControlLogic::blame(Time now, uint64_t communicator, uint64_t sequen
     return group->waited && group->waited->in_p2p ? find_wait(now, *group, *group->waited).text : "";
   }
   if (group == nullptr || !group->stall || group->stall->sequence != sequence) return "";
-  return find_blame(now, *group).text();
+  const std::string own = find_blame(now, *group).text();
+  return own.empty() ? group->stall->heard : own;
 }
 
 void ControlLogic::say_blame(Time now, uint64_t communicator, Group& group) {
-  group.stall->blame_due = -1;
-  if (!speaks_for(now, group)) return;
+  Stall& stall = *group.stall;
+  stall.blame_due = -1;
+  if (!stall.heard.empty() || !speaks_for(now, group)) return;
   const Blame blame = find_blame(now, group);
-  if (!is_cause(blame)) return;
+  if (!is_cause(blame) || blame.same_cause(stall.said)) return;
+  stall.said = blame;
   actions_.push_back(Note{blame.text()});
   for (const auto& [peer, member] : group.members) {
     if (!member.left && !gone(peer)) actions_.push_back(Send{peer, BlameMessage{communicator, blame.text()}});
@@ -107,8 +110,8 @@ ControlLogic::Waiting ControlLogic::waiting(Time now, uint64_t communicator, uin
   return result;
 }
 
-// Whether this is the lowest rank that waits in the call, so that one says it, and all have the same sentence. A lower
-// one that this rank has not heard of yet may wait.
+// Whether this is the lowest rank that waits in the call, so that one log has it. A lower one that this rank has not
+// heard of yet may wait.
 bool ControlLogic::speaks_for(Time now, const Group& group) const {
   return std::none_of(group.members.begin(), group.members.end(), [&](const auto& entry) {
     const auto& [peer, member] = entry;
@@ -172,15 +175,12 @@ int64_t ControlLogic::silence_of(Time now, const Group& group, int peer) const {
 
 // --- whom a message waits for
 
-void ControlLogic::say_wait(Time now, uint64_t communicator, Group& group) {
+void ControlLogic::say_wait(Time now, Group& group) {
   const CallState own = std::exchange(group.wait, std::nullopt)->own;
   if (!own.in_p2p) return;
   const MessageWait wait = find_wait(now, group, own);
   if (wait.in_ring && *std::min_element(wait.chain.begin(), wait.chain.end()) < settings_.rank) return;  // it says so
   actions_.push_back(Note{wait.text});
-  for (auto peer = wait.chain.begin() + 1; wait.in_ring && peer != wait.chain.end(); ++peer) {
-    actions_.push_back(Send{*peer, BlameMessage{communicator, wait.text}});
-  }
 }
 
 ControlLogic::MessageWait ControlLogic::find_wait(Time now, const Group& group, const CallState& own) const {
