@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "ring/base/hash.h"
 #include "rondo/error.h"
 
 namespace rondo {
@@ -10,12 +11,12 @@ namespace rondo {
 // What travels with every slice and is compared before a byte of it is used, or lands in the caller's memory.
 struct SliceTag {
   uint64_t sequence = 0;     // of the operation on its communicator
-  uint64_t fingerprint = 0;  // of everything that the ranks must agree on
+  uint64_t fingerprint = 0;  // of everything that the ranks must agree on, and a note (ring/base/hash.h)
   uint32_t bytes = 0;        // payload; 0 is a signal
   bool at_most = false;      // of a landing: the payload may be shorter
   // Whether a slice with this tag may land there, for a landing's tag.
   bool takes(const SliceTag& got) const {
-    return sequence == got.sequence && fingerprint == got.fingerprint &&
+    return sequence == got.sequence && agreed_bits(fingerprint) == agreed_bits(got.fingerprint) &&
            (at_most ? got.bytes <= bytes : got.bytes == bytes);
   }
 };
@@ -66,7 +67,8 @@ class Link {
   // Moves what can be moved without blocking. True if anything moved. A link touches the caller's memory in its calls
   // alone: after a failure, who pumps no more has all of it back.
   virtual bool pump() = 0;
-  // After an error: the slice that came where another was posted, and that one; {} if that is not why.
+  // The last slice whose tag was not the one posted, and that one; {}: there is none. After an error it is why;
+  // without, the notes of its fingerprint differ.
   struct Refused {
     SliceTag got, expected;
   };

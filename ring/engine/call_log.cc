@@ -93,7 +93,7 @@ CallState CallLog::state(uint64_t sequence) const {
   CallState state;
   state.current = current_.load(std::memory_order_acquire);
   if (const Record* record = sequence <= state.current ? record_of(sequence) : nullptr) {
-    state.fingerprint = fingerprint_of(record->kind, sequence);
+    state.fingerprint = agreed_bits(fingerprint_of(record->kind, sequence));
     state.text = describe_call(record->call);
     state.finished = sequence <= finished_;
     state.route = route(sequence);

@@ -65,7 +65,9 @@ std::vector<CheckedCall> calls() {
   part.list = std::make_shared<const TensorList>(std::vector<TensorShape>{{10}, {20}});
   part.part = 1;
   part.parts = 2;
-  return {reduce, uneven, piece, part};
+  CheckedCall any_op = reduce;
+  any_op.any_op = true;
+  return {reduce, uneven, piece, part, any_op};
 }
 
 }  // namespace
@@ -77,9 +79,12 @@ TEST_CASE("what ranks must agree on is in the fingerprint, what is a rank's own 
       CheckedCall changed = call;
       const Mark mark = change_field(changed, index);
       CHECK(!(static_cast<const CallFields&>(changed) == static_cast<const CallFields&>(call)));
-      CHECK((kind_of(1, changed) != kind_of(1, call)) == (mark == Mark::kAgreed));
+      const uint64_t kind = kind_of(1, call), other = kind_of(1, changed);
+      CHECK((agreed_bits(fingerprint_of(kind, 5)) != agreed_bits(fingerprint_of(other, 5))) == (mark == Mark::kAgreed));
+      CHECK((fingerprint_note(fingerprint_of(kind, 5)) != fingerprint_note(fingerprint_of(other, 5))) ==
+            (call.op != changed.op));
     }
-    CHECK(kind_of(2, call) != kind_of(1, call));
+    CHECK(agreed_bits(kind_of(2, call)) != agreed_bits(kind_of(1, call)));
   }
 }
 

@@ -108,6 +108,7 @@ class SharedLink final : public Link {
     const LinkCells::Tag& tag = channel_.in.tag();
     const SliceTag got{tag.sequence, tag.fingerprint, look.ready()};
     if (!landing.tag.takes(got)) return refuse(got, landing.tag);
+    if (got.fingerprint != landing.tag.fingerprint) mismatch_ = {got, landing.tag};
     landing.tag.bytes = got.bytes;
     // From here on only the caller's own numbers count.
     landing.payload = channel_.in.take(landing.tag.bytes);

@@ -173,6 +173,7 @@ bool SliceReceiver::begin_slice(Reader& reader) {
                        landing.tag.fingerprint, landing.tag.bytes));
     return false;
   }
+  if (got.fingerprint != landing.tag.fingerprint) refused_ = {got, landing.tag};
   landing.tag.bytes = header.bytes;
   reader.begin += kSliceHeaderBytes;
   landing.claimed = true;

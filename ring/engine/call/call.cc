@@ -71,6 +71,8 @@ class Checker {
       fail(fmt::format("{} of {} is not defined (docs/numerics.md)", op_name(call_.op), dtype_name(call_.dtype)));
     }
     checked_.op = call_.op;
+    // kPremulSum and kAverage scale, and by whom depends on the plan.
+    checked_.any_op = call_.options.any_op && call_.op != Op::kPremulSum && call_.op != Op::kAverage;
   }
 
   void check_user() {
@@ -447,7 +449,8 @@ uint64_t kind_of(uint64_t communicator, const CheckedCall& call) {
   hash.add(communicator);
   visit_fields(call, [&](Mark mark, auto value) { hash.add(mark == Mark::kAgreed ? word_of(value) : 0); });
   // They follow from what is agreed, and from settings.
-  return hash.add(word_of(call.algorithm)).add(word_of(call.registered_first)).value();
+  hash.add(word_of(call.algorithm)).add(word_of(call.registered_first));
+  return noted_fingerprint(hash.value(), static_cast<uint8_t>(call.op));
 }
 
 std::string describe_call(const CheckedCall& call) {
@@ -470,7 +473,8 @@ std::string describe_call(const CheckedCall& call) {
   text += fmt::format("({}, {}", describe_count(call),
                       call.user_bytes > 0 ? fmt::format("{} bytes each", call.user_bytes) : dtype_name(call.dtype));
   if (call.shared_counts != 0) text += fmt::format(", counts#{:016x}", call.shared_counts);
-  if (collective_reduces(call.collective)) text += fmt::format(", {}", op_name(call.op));
+  if (collective_reduces(call.collective))
+    text += fmt::format(", {}{}", call.any_op ? "own op " : "", op_name(call.op));
   if (call.in_order) text += " in the order of the ranks";
   if (call.wire != WireFormat::kNone) text += fmt::format(", wire {}", wire_format_name(call.wire));
   if (call.root >= 0) text += fmt::format(", root={}", call.root);

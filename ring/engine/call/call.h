@@ -34,6 +34,7 @@ struct CallFields {
   bool uneven = false;
   DType dtype = DType::kFloat32;
   Op op = Op::kSum;
+  bool any_op = false;  // `op` is this rank's own
   WireFormat wire = WireFormat::kNone;
   Algorithm asked = Algorithm::kAuto;  // by the call's options
   int root = -1;
@@ -56,13 +57,14 @@ enum class Mark : uint8_t { kAgreed, kLocal };
 template <typename Fields, typename Visit>
 void visit_fields(Fields& fields, const Visit& visit) {
   std::conditional_t<std::is_const_v<Fields>, const CallFields, CallFields>& own = fields;
-  auto& [purpose, collective, uneven, dtype, op, wire, asked, root, count, shared_counts, part, parts, piece, pieces,
-         user_bytes, in_order, scalar, timeout] = own;
+  auto& [purpose, collective, uneven, dtype, op, any_op, wire, asked, root, count, shared_counts, part, parts, piece,
+         pieces, user_bytes, in_order, scalar, timeout] = own;
   visit(Mark::kAgreed, purpose);
   visit(Mark::kAgreed, collective);
   visit(Mark::kAgreed, uneven);
   visit(Mark::kAgreed, dtype);
-  visit(Mark::kAgreed, op);
+  visit(any_op ? Mark::kLocal : Mark::kAgreed, op);  // each rank folds by its own; nothing else follows from it
+  visit(Mark::kAgreed, any_op);
   visit(Mark::kAgreed, wire);
   visit(Mark::kAgreed, asked);
   visit(Mark::kAgreed, root);
@@ -102,10 +104,12 @@ struct CheckedCall : CallFields {
   std::optional<uint64_t> largest_block(uint32_t chunks, uint64_t granule) const;
 };
 
-// A hash of the communicator and of the fields on which ranks must agree.
+// A hash of the communicator and of the fields on which ranks must agree; the op is the note.
 uint64_t kind_of(uint64_t communicator, const CheckedCall& call);
 // What ranks compare: of one call among those of its communicator, from what all its likes have in common.
-constexpr uint64_t fingerprint_of(uint64_t kind, uint64_t sequence) { return mix64(kind ^ sequence); }
+constexpr uint64_t fingerprint_of(uint64_t kind, uint64_t sequence) {
+  return noted_fingerprint(mix64(agreed_bits(kind) ^ sequence), fingerprint_note(kind));
+}
 
 // Throws Exception(kInvalid) that names the argument, its value and this rank. No side effects.
 CheckedCall check_call(const Call& call, int rank, int world);

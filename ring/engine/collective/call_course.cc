@@ -39,6 +39,7 @@ bool CallCourse::advance(CollectiveOperation& operation, Pass pass) {
     moved |= running_->progress(pass);
     if (!running_->done()) return moved;
     ++stages_;
+    if (operation_->call->any_op && !other_ops_) look_at_ops();
     if (digesting_) {
       if (end_digest()) break;
     } else if (route_->next != Next::kRun) {
@@ -237,6 +238,17 @@ void CallCourse::end_trying_pull() {
                     "more, unless it asks for that",
                     describe_call(prepared), context_.name(cards_->unreadable_by())));
   }
+}
+
+// A fault of the program, which other MPIs do not see.
+void CallCourse::look_at_ops() {
+  const Run::OtherOp other = running_->other_op();
+  if (other.peer < 0) return;
+  other_ops_ = true;
+  log_.warn(fmt::format(
+      "{} on rank {}, and by {} on {}: each rank folds by its own op, and results may be wrong; said once a "
+      "communicator (RONDO_MPI_STRICT=1: an error)",
+      describe_call(*operation_->call), context_.rank, op_name(other.op), context_.name(other.peer)));
 }
 
 void CallCourse::pack() {

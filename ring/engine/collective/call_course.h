@@ -67,6 +67,7 @@ class CallCourse {
   void go_on_as_kept(const PreparedCall& prepared);
   void show();
   std::optional<Error> not_finite_of_wire();
+  void look_at_ops();
   void observe_route();
   bool start_exchange();
   std::shared_ptr<const Plan> gather_plan();
@@ -98,6 +99,7 @@ class CallCourse {
   std::weak_ptr<PreparedCall> has_scratch_;
   Logger log_;
   const bool shows_routes_;  // in the log
+  bool other_ops_ = false;   // the log has said that a rank's op was another
   bool streamed_ = false;    // what the island was told last
 
   mutable std::mutex table_mutex_;  // for route_of(); the holder of the lease, which alone writes, reads without it

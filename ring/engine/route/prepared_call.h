@@ -50,6 +50,7 @@ inline CallFields fields_of(const Call& call) {
           .collective = call.collective,
           .dtype = call.dtype,
           .op = call.op,
+          .any_op = call.options.any_op,
           .wire = call.options.wire.format,
           .asked = call.options.algorithm,
           .root = call.root,

@@ -28,7 +28,7 @@ void DigestExchange::start(const RunStart& call) {
     own[part] = crc32c(result_ + from * element_bytes_, (to - from) * element_bytes_);
   }
   RunStart start = call;
-  start.fingerprint = Hash64().add("digest").add(call.fingerprint).add(round_++).value();
+  start.fingerprint = Hash64().add("digest").add(agreed_bits(call.fingerprint)).add(round_++).value();
   digests_.start(start);
 }
 

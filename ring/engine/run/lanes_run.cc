@@ -73,6 +73,17 @@ LinkRun::LinkRun(const CheckedCall& call, std::shared_ptr<const Plan> plan, cons
                  LinkTable& links)
     : LanesRun(call, plan, choose_slicing(call, *plan, context.config, context.topology), context), links_(links) {}
 
+Run::OtherOp LinkRun::other_op() {
+  for (uint32_t lane = 0; lane < plan_->lanes.size(); ++lane) {
+    const std::span<Link* const> links = links_of(lane);
+    for (size_t i = 0; i < links.size(); ++i) {
+      const SliceTag got = links[i]->refused().got;
+      if (got.sequence != 0) return {plan_->peers[i], static_cast<Op>(fingerprint_note(got.fingerprint))};
+    }
+  }
+  return {};
+}
+
 WindowRun::WindowRun(const CheckedCall& call, std::shared_ptr<const Plan> plan, uint64_t round_bytes,
                      const CommunicatorContext& context, IslandMemory& island, const std::vector<Card>& cards)
     : LanesRun(call, plan, choose_window_slicing(call, *plan, round_bytes), context),

@@ -44,6 +44,7 @@ class LinkRun final : public LanesRun {
   LinkRun(const CheckedCall& call, std::shared_ptr<const Plan> plan, const CommunicatorContext& context,
           LinkTable& links);
   bool ready() override { return bound_ || links_.take(*plan_); }
+  OtherOp other_op() override;
 
  private:
   std::span<Link* const> links_of(uint32_t lane) override { return links_.of(*plan_, lane); }

@@ -244,10 +244,13 @@ bool OneShotRun::there(int rank, uint64_t bytes) {
   const PostBoard::Look look = channel_->board.look(rank);
   if (look.sight == Sight::kNothing || look.ready < bytes) observer_.awaits(rank);
   if (look.sight == Sight::kNothing) return false;
-  const bool other = look.sight == Sight::kThere && look.fingerprint != binding_.fingerprint;
+  const bool other = look.sight == Sight::kThere && agreed_bits(look.fingerprint) != agreed_bits(binding_.fingerprint);
   if (look.sight == Sight::kCorrupt || other || look.ready > post_bytes_[static_cast<size_t>(rank)]) {
     refuse(other ? RunFailure::Kind::kOtherCall : RunFailure::Kind::kCorrupt, rank, look.fingerprint);
     return false;
+  }
+  if (look.fingerprint != binding_.fingerprint) {
+    other_op_ = {rank, static_cast<Op>(fingerprint_note(look.fingerprint))};
   }
   seen = look.ready + 1;
   return seen > bytes;

@@ -30,6 +30,7 @@ class OneShotRun : public Run {
   bool done() const override { return round_ == rounds_; }
   uint64_t moved() override { return moved_; }
   RunFailure failure() override { return failure_; }
+  OtherOp other_op() override { return other_op_; }
 
   // Elements of a block that one round takes, so that all that a rank posts fits its place. The same on every rank.
   static Slicing slicing(const Plan& plan, uint64_t block, size_t element_bytes);
@@ -83,6 +84,7 @@ class OneShotRun : public Run {
 
   uint64_t moved_ = 0;
   LaneObserver observer_;
+  OtherOp other_op_;
   RunFailure failure_;  // of a rank whose post is no post of this operation: the run does not move any more
 };
 

@@ -58,6 +58,12 @@ class Run {
   virtual RunFailure failure() = 0;
   // Once it is done, of calls with a wire format: the first element of the result that is not finite.
   virtual WireNote not_finite() { return {}; }
+  // A peer whose op is another, where ranks may differ in it (CallFields::any_op); -1: none was seen.
+  struct OtherOp {
+    int peer = -1;
+    Op op = Op::kSum;
+  };
+  virtual OtherOp other_op() { return {}; }
   // After each start(): it is done, or abandoned. From then on nothing touches the caller's memory.
   virtual void end() {}
 };

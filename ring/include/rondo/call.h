@@ -57,6 +57,9 @@ struct CallOptions {
   Purpose purpose = Purpose::kProgram;
   // Op::kUser, in the calls that reduce but for lists. The call's dtype is not read: counts are elements of this.
   UserOp user = {};
+  // Ranks may differ in the op alone, among those of the library but kPremulSum and kAverage: each folds by its own,
+  // and the log warns once. The same on all ranks.
+  bool any_op = false;
   bool synchronous = false;  // a send: it is over when its receive has met it
   // A receive: of a longer message its buffer gets the beginning, and it ends with kTruncated; else with kMismatch.
   bool truncate = false;
