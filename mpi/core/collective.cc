@@ -407,6 +407,7 @@ void Collective::reduce_by(Call& call, const Data& send, const Data& result, MPI
     call.output = result.data;
     call.dtype = *type.dtype;
     call.op = *op.engine;
+    call.options.any_op = !comm_.engine->config().mpi_strict;
   } else {
     call.input = input(send);
     call.output = result.count > 0 ? output(result) : nullptr;

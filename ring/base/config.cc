@@ -137,6 +137,7 @@ void visit(C& config, Visitor&& v) {
            kShared);
   v.text("RONDO_DEVICE_LIBRARY", config.device_library, valid_text, kTextText);
   v.choice("RONDO_CHECK", config.check_results, Names{"off", "digest", "finite", "digest,finite"}, kShared);
+  v.flag("RONDO_MPI_STRICT", config.mpi_strict, kShared);
   v.choice("RONDO_DEBUG", config.debug, Names{"off", "warn", "info", "trace"}, kLocal);
   v.text("RONDO_TRACE", config.trace_folder, valid_text, kTextText);
   v.number("RONDO_TRACE_BYTES", config.trace_bytes, Range<uint64_t>{64u << 10, uint64_t{16} << 30}, kLocal);

@@ -87,6 +87,17 @@ static void types(void) {
   MPI_Wait(&request, MPI_STATUS_IGNORE);
 }
 
+/* Ranks that swap two ops: a warning, and each rank folds by its own. */
+static void swapped_ops(void) {
+  double x = rank, least = 0, most = 0;
+  MPI_Request request;
+  MPI_Reduce(&x, &most, 1, MPI_DOUBLE, rank == 0 ? MPI_MAX : MPI_MIN, 0, MPI_COMM_WORLD);
+  MPI_Reduce(&x, &least, 1, MPI_DOUBLE, rank == 0 ? MPI_MIN : MPI_MAX, 0, MPI_COMM_WORLD);
+  CHECK(rank > 0 || (least == 0 && most == size - 1));
+  MPI_Iallreduce(&rank, &size, 0, MPI_INT, rank == 0 ? MPI_SUM : MPI_PROD, MPI_COMM_WORLD, &request);
+  MPI_Wait(&request, MPI_STATUS_IGNORE);
+}
+
 /* A program that frees no communicator is told so before its memory is full. */
 static void too_many(void) {
   enum { kMost = 10000 };
@@ -110,6 +121,7 @@ int main(int argc, char** argv) {
   null_handles();
   keyval_twice();
   types();
+  swapped_ops();
   if (size == 1) too_many();
   printf("rank %d of %d: fine\n", rank, size);
   MPI_Finalize();

@@ -47,8 +47,21 @@ TEST_CASE("calls with mistakes end in an error, and the program goes on") {
       CHECK(run.wait(std::chrono::seconds(60)) == 0);
       CAPTURE(run.errors());
       CHECK(count_of(run.output(), ": fine\n") == static_cast<size_t>(ranks));
+      const size_t warnings = count_of(run.errors(), "own op m");
+      CHECK((warnings >= 1) == (ranks > 1));
+      CHECK(warnings <= static_cast<size_t>(ranks));  // once each
     }
   }
+}
+
+TEST_CASE("ranks that differ in the op alone: RONDO_MPI_STRICT makes it the error that it is elsewhere") {
+  std::vector<std::string> command = launch(2, "mpich", {}, "mistakes");
+  command.insert(command.begin(), {"env", "RONDO_MPI_STRICT=1"});
+  Program run(command);
+  CHECK(run.wait(std::chrono::seconds(60)) != 0);
+  CHECK(run.errors().find("ranks disagree about collective call") != std::string::npos);
+  CHECK(run.errors().find("float64, max") != std::string::npos);
+  CHECK(run.errors().find("float64, min") != std::string::npos);
 }
 
 TEST_CASE("files") {

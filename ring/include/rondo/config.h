@@ -70,6 +70,7 @@ struct RONDO_EXPORT Config {
   // all_gather and broadcast that differ between ranks, end the communicator with rank and index; digest,finite
   // (shared)
   std::string check_results = "off";
+  bool mpi_strict = false;  // RONDO_MPI_STRICT: MPI's reductions whose ranks differ in the op end in an error (shared)
   std::string debug = "warn";  // RONDO_DEBUG: off, warn, info, trace (to standard error)
 
   // --- what happened
