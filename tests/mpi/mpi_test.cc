@@ -64,6 +64,13 @@ TEST_CASE("ranks that differ in the op alone: RONDO_MPI_STRICT makes it the erro
   CHECK(run.errors().find("float64, min") != std::string::npos);
 }
 
+TEST_CASE("a program that wants Open MPI's library of C++ for its names alone starts") {
+  Program run({"tools/rondo-run", "--mpi", "--no-prefix", "-n", "2", "tests/mpi/cxx_program"});
+  CHECK(run.wait(std::chrono::seconds(60)) == 0);
+  CAPTURE(run.errors());
+  CHECK(count_of(run.output(), " of 2: fine\n") == 2);
+}
+
 TEST_CASE("files") {
   const testing::TempFolder folder;
   for (const char* face : {"mpich", "standard", "openmpi"}) {

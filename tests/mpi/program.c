@@ -289,6 +289,39 @@ static void communicators(void) {
   MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_ARE_FATAL);
 }
 
+/* Libraries of Fortran convert by these; programs of other MPIs want the rest by name. */
+static void names(void) {
+  MPI_Fint in_fortran[sizeof(MPI_Status) / sizeof(MPI_Fint)];
+  MPI_F08_status f08;
+  MPI_Status status, again;
+  int bytes = 0, count = 0;
+  MPI_Sendrecv(&size, 1, MPI_INT, 0, 3, &bytes, 1, MPI_INT, 0, 3, MPI_COMM_SELF, &status);
+  MPI_Status_c2f(&status, in_fortran);
+  MPI_Status_f2f08(in_fortran, &f08);
+  MPI_Status_f082c(&f08, &again);
+  MPI_Get_count(&again, MPI_INT, &count);
+  CHECK(again.MPI_SOURCE == 0 && again.MPI_TAG == 3 && count == 1);
+  memset(in_fortran, 0, sizeof in_fortran);
+  MPI_Status_c2f08(&again, &f08);
+  MPI_Status_f082f(&f08, in_fortran);
+  MPI_Status_f2c(in_fortran, &again);
+  MPI_Get_count(&again, MPI_INT, &count);
+  CHECK(again.MPI_SOURCE == 0 && again.MPI_TAG == 3 && count == 1);
+  CHECK(MPI_Comm_f2c(MPI_Comm_c2f(MPI_COMM_WORLD)) == MPI_COMM_WORLD);
+#ifdef RONDO_MPI_FACE_OPENMPI
+  CHECK(MPI_Comm_f2c(0) == MPI_COMM_WORLD && MPI_Comm_f2c(1) == MPI_COMM_SELF && MPI_Comm_f2c(2) == MPI_COMM_NULL);
+#endif
+#ifdef MPI_2COMPLEX
+  MPI_Type_size(MPI_2COMPLEX, &bytes);
+  CHECK(bytes == 16);
+#endif
+  CHECK(MPIX_Query_cuda_support() == 0);
+  int MPI_Register_datarep_c(const char*, void*, void*, void*, void*);
+  MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN);
+  CHECK(class_of(MPI_Register_datarep_c("own", NULL, NULL, NULL, NULL)) == MPI_ERR_UNSUPPORTED_OPERATION);
+  MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_ARE_FATAL);
+}
+
 int main(int argc, char** argv) {
   const char* wrong = argc > 1 ? argv[1] : "";
   int provided = 0;
@@ -310,6 +343,7 @@ int main(int argc, char** argv) {
   collectives();
   threads();
   communicators();
+  names();
   printf("rank %d of %d: fine\n", rank, size);
   MPI_Finalize();
   return 0;
