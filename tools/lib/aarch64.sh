@@ -47,10 +47,10 @@ aarch64_test() {
   done
   for test in "$@"; do
     # shellcheck disable=SC2086  # lists of words
-    $compile "$test" "${support[@]}" $objects -Wl,--gc-sections -Wl,-Bstatic -lcrypto -Wl,-Bdynamic -static-libstdc++ -static-libgcc \
-      -pthread -ldl -o "$root/test" && in_root /test || {
+    if ! $compile "$test" "${support[@]}" $objects -Wl,--gc-sections -Wl,-Bstatic -lcrypto -Wl,-Bdynamic -static-libstdc++ \
+      -static-libgcc -pthread -ldl -o "$root/test" || ! in_root /test; then
       echo "FAILED on aarch64: $test"
       return 1
-    }
+    fi
   done
 }
