@@ -30,6 +30,7 @@ aarch64_wheel() {
   local flags
   mapfile -t flags < <(CXX="aarch64-linux-gnu-g++ --sysroot=$root" python3 tools/native/old_libc.py "$folder/old_libc")
   cross="aarch64-linux-gnu-g++ --sysroot=$root ${flags[*]}"
+  rm -rf python/build # files of another run would be linked, too
   mkdir -p "$root/wheels"
   CXX=$cross _PYTHON_HOST_PLATFORM=linux-aarch64 .venv-wheel/bin/python -m pip wheel --quiet --disable-pip-version-check --no-deps \
     --no-build-isolation --wheel-dir "$root/wheels" ./python
