@@ -31,6 +31,16 @@ check() {
   if "$@"; then record pass "$name"; else record fail "$name"; fi
 }
 
+# within SECONDS NAME COMMAND...: prints how long the command took, which fails if it was longer.
+within() {
+  local begin took
+  begin=$(date +%s%N)
+  "${@:3}" || return 1
+  took=$((($(date +%s%N) - begin) / 1000000))
+  echo "$2: $((took / 1000)).$((took / 100 % 10)) s"
+  ((took <= 1000 * $1))
+}
+
 # bazel_test [FLAG...]: runs the tests that the flags choose, and counts every target as one check.
 bazel_test() {
   local log status=0

@@ -39,13 +39,6 @@ wheels() {
 
 # version_of PYTHON: of "python3", "3.13".
 version_of() { in_root "python$1 -c \"import sys; print(*sys.version_info[:2], sep=chr(46))\""; }
-# within SECONDS COMMAND...: fails if it takes longer.
-within() {
-  local begin=$SECONDS
-  "${@:2}" && ((SECONDS - begin <= $1)) && return
-  echo "$2 took $((SECONDS - begin)) s, of $1"
-  return 1
-}
 # ready PYTHON: an environment with the wheel in the root.
 ready() { in_root "python$1 -m venv /v && /v/bin/pip install --quiet --no-index --find-links /wheels rondo-ring"; }
 imports() { in_root "/v/bin/python -c \"import rondo; print(rondo.__version__)\""; }
@@ -96,7 +89,7 @@ on() {
     return
   fi
   row="| $1 | $(c_library) |"
-  check "$1: pip install in 10 s" within 10 ready "$3"
+  check "$1: pip install in 10 s" within 10 "pip install on $1" ready "$3"
   cell "import rondo" imports
   cell "two ranks" two
   cell "programs" programs

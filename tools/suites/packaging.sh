@@ -18,16 +18,6 @@ sums_in() {
   return 1
 }
 
-# within SECONDS NAME COMMAND...: prints how long the command took, which fails if it was longer.
-within() {
-  local begin took
-  begin=$(date +%s%N)
-  "${@:3}" || return 1
-  took=$((($(date +%s%N) - begin) / 1000000))
-  echo "$2: $((took / 1000)).$((took / 100 % 10)) s"
-  ((took <= 1000 * $1))
-}
-
 # --- pip install ./python: g++ alone
 
 # A bazel that fails stands before the real one.
