@@ -17,7 +17,7 @@
 namespace rondo::testing {
 namespace {
 
-// Of ones each makes one, whatever the others are that fold the rest.
+// Ops that make one of ones, in whatever order several of them fold.
 constexpr Op kOnes[] = {Op::kProduct, Op::kMin, Op::kMax, Op::kBitAnd, Op::kBitOr, Op::kLogicalAnd, Op::kLogicalOr};
 
 struct Turn {

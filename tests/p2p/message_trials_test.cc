@@ -106,7 +106,7 @@ TEST_CASE("where one way is always better, each other one carries at most a fift
       const uint64_t read = exchange.by(How::kRead);
       CHECK_LT(exchange.share(How::kStreamed, 8 * of_patience(bytes)), 0.02);
       CHECK_LT(exchange.by(How::kRead) - read, 8 * of_patience(bytes) / 50);
-      // Of the clock: two for every 64th call, and for each of a trial.
+      // The clock is read twice for every 64th call, and for each of a trial.
       CHECK_LE(exchange.looks - looks, 8 * (64 + (reads ? 48 : 32)));
     }
   }

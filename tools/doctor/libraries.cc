@@ -12,7 +12,7 @@
 #include "rondo/rondo.h"
 #include "tools/doctor/checks.h"
 
-// Of OpenSSL, which only transport/auth includes.
+// OpenSSL declares it; only transport/auth includes OpenSSL.
 extern "C" const char* OpenSSL_version(int what);
 
 namespace rondo::doctor {

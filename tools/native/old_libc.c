@@ -36,8 +36,8 @@ uint32_t arc4random(void) {
   return value;
 }
 
-/* 2.30; a wait of libstdc++ with a deadline of the steady clock. Where the C library lacks it, the deadline moves with
-   whoever sets the time of day, as it did with older compilers. */
+/* 2.30; a wait of libstdc++ with a deadline of the steady clock. Where the C library lacks it, the wait is by
+   the time of day, so that a program that sets the clock moves the deadline. */
 int pthread_cond_clockwait(pthread_cond_t* condition, pthread_mutex_t* mutex, clockid_t clock,
                            const struct timespec* until) {
   typedef int Wait(pthread_cond_t*, pthread_mutex_t*, clockid_t, const struct timespec*);

@@ -31,7 +31,7 @@ struct Blame {
   std::vector<Link> links;  // where no rank is to blame: at most the slowest one
 
   bool empty() const { return ranks.empty() && links.empty(); }
-  // Of the same ranks, or the same link, for the same reasons.
+  // The other blames the same ranks, or the same link, for the same reasons.
   bool same_cause(const Blame& other) const;
   std::string text() const;
 };
