@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Makes the wheel of the Python package in build/wheel, from what Bazel builds: library, module, programs, kernels for GPUs.
 #   tools/wheel.sh [--manylinux] [--torch RELEASE,...]
-# --manylinux: also checks by auditwheel (PyPI) which systems it runs on, and names it after them.
+# --manylinux: links it for glibc 2.28, whatever is here; auditwheel (PyPI) checks that, and names it after the systems.
 # --torch: it carries the backend of torch.distributed for these releases of torch: a version, whose headers come from
 # PyPI, or the folder of one that is installed.
 set -euo pipefail
