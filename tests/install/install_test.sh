@@ -179,7 +179,7 @@ one_version() {
 }
 
 # No pipe into grep -q: it stops reading at the first match, and pipefail then reports the writer's SIGPIPE.
-has_soname() { grep -qE '^ *SONAME *librondo\.so\.[0-9.]+$' <<<"$(objdump -p "$prefix/lib/librondo.so")"; }
+has_soname() { grep -qE "^ *SONAME *${1//./\\.}\.[0-9.]+\$" <<<"$(objdump -p "$prefix/lib/$1")"; }
 
 # Programs with a kernels/dtype.h of their own.
 own_headers_by_pkg_config() {
@@ -258,7 +258,8 @@ else
 fi
 check "librondo.so shows the API only" only_the_api
 check "librondo.so needs the C and C++ runtimes and libcrypto only" only_system_libraries
-check "librondo.so has its soname" has_soname
+check "librondo.so has its soname" has_soname librondo.so
+check "librondo_c.so has its soname" has_soname librondo_c.so
 check "librondo.a shows the API only" only_the_api_in_the_archive
 check "a program with headers of its own, by pkg-config" own_headers_by_pkg_config
 check "a program with headers of its own, by CMake" own_headers_by_cmake

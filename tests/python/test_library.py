@@ -48,7 +48,7 @@ def test_the_library_has_the_headers_functions_and_needs_the_c_library_alone():
 def test_the_module_needs_the_library_alone():
     dump = subprocess.run(["objdump", "-p", native.__file__], capture_output=True, text=True, check=True).stdout
     needed = set(re.findall(r"^ +NEEDED +(\S+)", dump, flags=re.M))
-    assert needed <= {"librondo_c.so"} | C_LIBRARIES, needed
+    assert needed <= {_library._NAME} | C_LIBRARIES, needed
 
 
 def enumeration(prefix_of_first):

@@ -2,7 +2,7 @@
 
 load("@openssl//:static.bzl", "STATIC_NEEDS")
 load("//tools/bazel:archive.bzl", "whole_archive")
-load("//tools/bazel:version.bzl", "RONDO_SONAME")
+load("//tools/bazel:version.bzl", "RONDO_C_SONAME", "RONDO_SONAME")
 
 # The C++ runtime and libcrypto inside a library, so that it meets no others in the process. What libcrypto.a needs is
 # shared, since Debian's libz.a is not position-independent. Bazel links by gcc and names libstdc++ itself, last: by then
@@ -16,7 +16,7 @@ STATIC_RUNTIME = [
 def rondo_shared_library(name, library, linkopts = [], **kwargs):
     """Makes three of one library.
 
-    NAME.so has the soname of version.bzl and shows what tools/bazel/librondo.map lists. NAME_c.so, for bindings, shows
+    Their sonames are those of version.bzl. NAME.so shows what tools/bazel/librondo.map lists. NAME_c.so, for bindings, shows
     the C API alone and carries the C++ runtime and OpenSSL's libcrypto, so that it meets no others in the process. whole/NAME.a.
 
     Args:
@@ -34,7 +34,7 @@ def rondo_shared_library(name, library, linkopts = [], **kwargs):
         **kwargs
     )
     shared_library(name + ".so", archive, "//tools/bazel:librondo.map", RONDO_SONAME, linkopts + ["-lcrypto"], **kwargs)
-    shared_library(name + "_c.so", archive, "//tools/bazel:librondo_c.map", name + "_c.so", STATIC_RUNTIME + linkopts, **kwargs)
+    shared_library(name + "_c.so", archive, "//tools/bazel:librondo_c.map", RONDO_C_SONAME, STATIC_RUNTIME + linkopts, **kwargs)
 
 def shared_library(name, archive, symbols, soname, linkopts, **kwargs):
     """Makes a library of all that is in `archive`, which shows what the file `symbols` lists."""

@@ -65,6 +65,11 @@ def version() -> str:
     return re.search(r'^#define RONDO_VERSION "(.*)"', text, re.M).group(1)
 
 
+def sonames() -> dict:
+    """RONDO_SONAME of librondo.so, RONDO_C_SONAME of librondo_c.so."""
+    return {name: value for name, value in _values("tools/bazel/version.bzl").items() if name.startswith("RONDO_")}
+
+
 def asio_defines() -> list[str]:
     """One list for all files: those that do not include Asio ignore it."""
     text = (TREE / "WORKSPACE").read_text()
@@ -85,7 +90,7 @@ def as_cmake(processor: str) -> str:
     def line(name: str, values) -> str:
         return f"set(rondo_{name} {' '.join(json.dumps(str(value)) for value in values)})\n"
 
-    text = line("version", [version()]) + line("soname", [_values("tools/bazel/version.bzl")["RONDO_SONAME"]])
+    text = line("version", [version()]) + "".join(line(name.removeprefix("RONDO_").lower(), [value]) for name, value in sonames().items())
     text += line("flags", [*FLAGS, *asio_defines()]) + line("release", RELEASE)
     for part in SOURCES:
         groups = []

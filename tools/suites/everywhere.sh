@@ -101,7 +101,7 @@ on() {
 carried() {
   mkdir -p "$root/v" && python3 -m zipfile -e "$wheel" "$root/v" && chmod +x "$root"/v/rondo/_native/rondo-*
 }
-loads() { in_root "python3 -c \"import ctypes; ctypes.CDLL(\\\"/v/rondo/_native/librondo_c.so\\\").rondo_last_error\""; }
+loads() { in_root "python3 -c \"import ctypes; ctypes.CDLL(\\\"/v/rondo/_native/librondo_c.so.0.2\\\").rondo_last_error\""; }
 without_python() {
   in_root "cd /v/rondo/_native && ./rondo-doctor && ./rondo-view -o /tmp/view.html && ./rondo-run --version && ./rondo-run -n 2 true"
 }

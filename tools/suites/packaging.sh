@@ -40,7 +40,7 @@ sdist_has_sources() {
   fi
   tar -C "$folder/sdist" -xzf "$folder"/sdist/*.tar.gz
   # Its version and flags are read without the tree; what is compiled was compiled above, and is not again.
-  (cd "$folder"/sdist/rondo_ring-*/ && RONDO_LIBRARY=$native/librondo_c.so RONDO_RUN=$native/rondo-run \
+  (cd "$folder"/sdist/rondo_ring-*/ && RONDO_LIBRARY=$library RONDO_RUN=$native/rondo-run \
     RONDO_MODULE=$native/../../_rondo.abi3.so "$folder/source/bin/python" "${pip[@]}" wheel --no-deps --wheel-dir "$folder/sdist" .) || return 1
   local source
   while read -r source; do
@@ -50,11 +50,12 @@ sdist_has_sources() {
 
 check "pip install ./python in 3 minutes, and it says how far it is" within 180 "pip install ./python on $(nproc) cores" builds_from_source
 native=$(echo "$folder"/source/lib/python3*/site-packages/rondo/_native)
+library=$(echo "$native"/librondo_c.so.*)
 check "its first program" sums_in "$folder" "$folder/source/bin/python" -m rondo.run -n 2 sum.py
 check "tests/python on what pip built" bash -c "'$folder/source/bin/python' ${pip[*]} install pytest ml_dtypes cloudpickle &&
   RONDO_TREE='$tree' PYTHONDONTWRITEBYTECODE=1 timeout 600 '$folder/source/bin/python' -m pytest -q -p no:cacheprovider tests/python"
 run_bazel build //ring:librondo_c.so
-check "both builds have the same vector code" python3 tests/python/compare_builds.py "$(bazel_bin)/ring/librondo_c.so" "$native/librondo_c.so"
+check "both builds have the same vector code" python3 tests/python/compare_builds.py "$(bazel_bin)/ring/librondo_c.so" "$library"
 check "the sdist" sdist_has_sources
 
 # --- CMake, without Bazel
