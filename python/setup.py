@@ -63,8 +63,13 @@ def compiler() -> tuple[list[str], str]:
     return command, processor
 
 
-def crypto_flags() -> list[str]:
-    """Links libcrypto.a, and what that needs: shared, since Debian's libz.a is not position-independent."""
+def crypto_flags(command: list[str]) -> list[str]:
+    """Links libcrypto.a, and what that needs: shared, since Debian's libz.a is not position-independent. Where there is
+    none (Arch, conda), libcrypto.so."""
+    found = subprocess.run([*command, "-print-file-name=libcrypto.a"], capture_output=True, text=True, check=True)
+    if not os.path.isabs(found.stdout.strip()):
+        say("rondo: no libcrypto.a is here; the library is linked with libcrypto.so")
+        return ["-lcrypto"]
     asked = ["pkg-config", "--static", "--libs-only-l", "libcrypto"]
     done = subprocess.run(asked, capture_output=True, text=True, check=False) if shutil.which(asked[0]) else None
     needs = [flag for flag in (done.stdout.split() if done else []) if flag not in ("-lcrypto", "-ldl", "-lpthread")]
@@ -97,7 +102,8 @@ def compile_native(wanted: list[str], built: dict[str, Path], scratch: Path) -> 
     flags = [*recipe.FLAGS, *recipe.RELEASE, *recipe.INCLUDES, *recipe.asio_defines(), "-g0"]
     objects = compile_all([*cxx, *flags], {unit.output: unit for name in wanted for unit in units[name]}, scratch)
     # The C++ runtime and OpenSSL are linked in and hidden: the library meets others in one process.
-    link = [*crypto_flags(), "-static-libstdc++", "-static-libgcc", "-pthread", "-ldl"]
+    crypto = crypto_flags(cxx)
+    link = [*crypto, "-static-libstdc++", "-static-libgcc", "-pthread", "-ldl"]
     link += ["-Wl,--gc-sections", "-Wl,--exclude-libs,ALL"]
     library = ["-shared", "-Wl,-z,defs", f"-Wl,-soname,{built['library'].name}", f"-Wl,--version-script={TREE / 'tools/bazel/librondo_c.map'}"]
     module = ["-shared", "-Wl,-z,now", "-Wl,-rpath,$ORIGIN/rondo/_native"]
@@ -106,7 +112,7 @@ def compile_native(wanted: list[str], built: dict[str, Path], scratch: Path) -> 
         own += [str(built["library"])] if name == "module" else []
         kind = {"library": library, "module": module}.get(name, [])
         if subprocess.run([*cxx, *kind, *own, *link, "-o", str(built[name])], check=False).returncode != 0:
-            raise SystemExit(f"rondo cannot be linked with {' '.join(crypto_flags())}; packages that may be missing: "
+            raise SystemExit(f"rondo cannot be linked with {' '.join(crypto)}; packages that may be missing: "
                              "apt-get install pkg-config libssl-dev zlib1g-dev libzstd-dev")
 
 

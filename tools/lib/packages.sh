@@ -16,17 +16,22 @@ _libcrypto_lacks() {
 _package_present() {
   case $1 in
     bazel-bootstrap) command -v bazel >/dev/null ;;
+    abigail-tools) command -v abidiff >/dev/null ;;
     binutils) command -v objdump >/dev/null ;;
     chromium) command -v chromium >/dev/null ;;
     chromium-driver) command -v chromedriver >/dev/null ;;
     clang) command -v clang >/dev/null && command -v clang++ >/dev/null ;;
     clang-format) command -v clang-format >/dev/null ;;
     cmake) command -v cmake >/dev/null ;;
+    debhelper) command -v dh >/dev/null ;;
     debootstrap) PATH=$PATH:/usr/sbin:/sbin command -v debootstrap >/dev/null ;;
     doctest-dev) [[ -e /usr/include/doctest/doctest.h ]] ;;
+    dh-python) command -v dh_python3 >/dev/null ;;
+    dpkg-dev) command -v dpkg-buildpackage >/dev/null ;;
     g++) command -v g++ >/dev/null ;;
     g++-aarch64-linux-gnu) command -v aarch64-linux-gnu-g++ >/dev/null ;;
     git) command -v git >/dev/null ;;
+    help2man) command -v help2man >/dev/null ;;
     iproute2) PATH=$PATH:/usr/sbin:/sbin command -v tc >/dev/null ;;
     libasio-dev) [[ -e /usr/include/asio.hpp ]] ;;
     libclang-rt-14-dev) compgen -G '/usr/lib/llvm-*/lib/clang/*/lib/linux/libclang_rt.tsan*' >/dev/null ;;
@@ -38,6 +43,7 @@ _package_present() {
     libpmix-dev) [[ -n $(find /usr/include /usr/lib -path '*/include/pmix.h' 2>/dev/null) ]] ;;
     libssl-dev) [[ -e /usr/include/openssl/evp.h ]] ;;
     libzstd-dev) ! _libcrypto_lacks zstd /usr/include/zstd.h ;;
+    lintian) command -v lintian >/dev/null ;;
     make) command -v make >/dev/null ;;
     mpich) command -v mpiexec.hydra >/dev/null ;;
     munge) PATH=$PATH:/usr/sbin command -v munged >/dev/null ;;

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# pip's own build of the Python package beside Bazel's, CMake's, the wheel with other versions of Python.
+# pip's own build of the Python package beside Bazel's, CMake's, conda's recipe, the wheel with other versions of Python.
 set -euo pipefail
 source tools/lib/suite.sh
 
@@ -57,6 +57,11 @@ check "tests/python on what pip built" bash -c "'$folder/source/bin/python' ${pi
 run_bazel build //ring:librondo_c.so
 check "both builds have the same vector code" python3 tests/python/compare_builds.py "$(bazel_bin)/ring/librondo_c.so" "$library"
 check "the sdist" sdist_has_sources
+
+conda_recipe() {
+  "$folder/source/bin/python" "${pip[@]}" install py-rattler-build && "$folder/source/bin/python" -B tests/install/conda_recipe.py
+}
+check "conda's recipe" conda_recipe
 
 # --- CMake, without Bazel
 
