@@ -140,6 +140,7 @@ class ControlLogic {
   Shrunk shrunk(uint64_t communicator) const;
   // The open communicators but one.
   std::vector<uint64_t> beside(uint64_t communicator) const;
+  bool is_made(uint64_t communicator) const;
   // CallState::text of a call that this rank has not made: what it waits in on one of those.
   std::string elsewhere(uint64_t communicator, const std::string& waits_in) const;
   bool is_open(uint64_t communicator) const { return groups_.count(communicator) != 0; }

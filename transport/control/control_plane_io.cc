@@ -262,9 +262,11 @@ CallState ControlPlane::ask(uint64_t communicator, uint64_t sequence) {
 // What this rank waits in elsewhere; empty: in nothing.
 std::string ControlPlane::waits_beside(uint64_t communicator) {
   std::vector<uint64_t> ids;
+  bool made = false;
   {
     std::lock_guard lock(mutex_);
     ids = logic_->beside(communicator);
+    made = logic_->is_made(communicator);  // or else the start that is under way may be its own
   }
   std::string call;
   for (const uint64_t id : ids) {
@@ -273,7 +275,7 @@ std::string ControlPlane::waits_beside(uint64_t communicator) {
     std::lock_guard lock(mutex_);
     return logic_->elsewhere(id, call);
   }
-  return starts_under_way.load() > 0 ? "init() or join() again, which makes a second group, for all ranks" : "";
+  return made && starts_under_way.load() > 0 ? "init() or join() again, which makes a second group, for all ranks" : "";
 }
 
 std::vector<CommunicatorStatus> ControlPlane::status() {

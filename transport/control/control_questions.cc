@@ -121,6 +121,11 @@ std::vector<uint64_t> ControlLogic::beside(uint64_t communicator) const {
   return ids;
 }
 
+bool ControlLogic::is_made(uint64_t communicator) const {
+  const Group* group = find(communicator);
+  return group != nullptr && group->stage == Stage::kUse;
+}
+
 std::string ControlLogic::elsewhere(uint64_t communicator, const std::string& waits_in) const {
   const Group* group = find(communicator);
   return group == nullptr || waits_in.empty() ? "" : fmt::format("{} of {}", waits_in, communicator_name(*group));
