@@ -82,6 +82,26 @@ def one_backend(rank):
     assert on_cpu is on_gpu and on_gpu.name() == "rondo"
 
 
+def test_a_default_group_with_a_device():
+    """torch asks more of a backend that splits groups then: of ranks that are no members of a new group, and for a mesh."""
+    ranks.run(4, with_a_device)
+
+
+def with_a_device(rank):
+    dist.destroy_process_group()
+    # A build of torch for CPUs refuses a device before anything else.
+    torch.accelerator.current_accelerator = lambda *args, **kwargs: torch.device("cuda")
+    torch.accelerator.device_count = torch.cuda.device_count = lambda: 4
+    torch.cuda.set_device = lambda *args: None
+    os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(22000 + os.getppid() % 7000))
+    dist.init_process_group("rondo", rank=rank, world_size=4, device_id=torch.device("cuda", rank))
+    for members in ([0, 1], [2], [1, 3]):
+        group = dist.new_group(members)
+        assert rank not in members or of_everybody(group) == len(members)
+    mesh = init_device_mesh("cuda", (2, 2), mesh_dim_names=("dp", "tp"))
+    assert of_everybody(mesh["dp"].get_group()) == of_everybody(mesh["tp"].get_group()) == 2
+
+
 def test_make_default(monkeypatch):
     monkeypatch.setitem(dist.Backend.default_device_backend_map, "cpu", "gloo")
     ranks.run(2, made_by_default, backend=None)

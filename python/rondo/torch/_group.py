@@ -24,6 +24,9 @@ def extension():
         _in_python = torch.library.Library("rondo", "IMPL")
         for function in (_raise_from_handler, _hear_signals, _every_custom_group_is_ours):
             _in_python.impl(function.__name__, function, "CompositeExplicitAutograd")
+        backend = torch._C._distributed_c10d.Backend  # of each process group, where it has no class of its own in Python
+        if not hasattr(backend, "perform_nocolor_split"):
+            backend.perform_nocolor_split = _perform_nocolor_split
         start._steps.append(_leave)
         start._finders.append(lambda error: isinstance(error, dist.DistError) and torch.ops.rondo._is_of_others(str(error)))
     return torch.ops.rondo
@@ -48,6 +51,11 @@ def set_backend(group, timeout: datetime.timedelta, name: str, ranks=(), is_defa
     start.end_with_this_process()
     timeout_ms = timeout // datetime.timedelta(milliseconds=1)
     extension()._create(group.boxed(), timeout_ms, name, list(ranks), is_default, waits)
+
+
+def _perform_nocolor_split(_backend, _device) -> None:
+    """What torch asks of a rank that is no member of a new group, where the default group has a device and its backend
+    splits groups: nothing, since a group's members alone make it."""
 
 
 def _raise_from_handler() -> None:
