@@ -253,6 +253,42 @@ TEST_CASE("a device that fails under a call: who waits hears of it within second
   }
 }
 
+TEST_CASE("a device that fails between two calls: the next one says so, and the other ranks hear of it at once") {
+  if (on_a_gpu()) return;  // a GPU is not to fail
+  for (RankGroup ranks : both_ways(2)) {
+    const OfAllProcesses<std::atomic<bool>> heard;  // by rank 1
+    ranks.config.destroy_timeout_ms = 500;
+    check_processes({ranks}, [&](Communicator& group) {
+      Sum buffer(group, nullptr, 1000);
+      buffer.call();
+      expect(buffer.value() == 2, "the wrong sum");
+      if (group.rank() == 0) fake_function<void(int)>("fake_cuda_break")(0);
+      const auto begin = Clock::now();
+      const Error error = error_of([&] {
+        buffer.start().wait();
+        group.barrier();
+      });
+      expect_error(error, ErrorCode::kSystem, "device 0 has failed: an illegal memory access");
+      expect(Clock::now() - begin < std::chrono::seconds(3), "it took longer than 3 s");
+      if (group.rank() == 1) return heard->store(true);
+      while (!heard->load()) std::this_thread::yield();
+      _exit(0);  // nothing can be given back
+    });
+  }
+}
+
+TEST_CASE("a driver whose streams cannot wait for memory: what is staged waits on the host, kernels as ever") {
+  if (on_a_gpu()) return;
+  const Settings none{{"FAKE_CUDA_MEMORY_OPERATIONS", "0"}};
+  for (const Taken taken : {Taken::kAsKernels, Taken::kStaged}) {
+    const RankGroup ranks = taken == Taken::kStaged ? staged_group(3, "auto", none) : device_group(3, "auto", none);
+    check_processes({ranks}, [&](Communicator& group) {
+      run_on_device(group, all_shapes({3, {1, 1237}, {1}}), BufferKind::kOddRegistered, taken);
+    });
+    check_processes({ranks}, ring_of_messages);
+  }
+}
+
 TEST_CASE("an abort ends a call that waits for room in its stream") {
   // Calls that rank 0 has put into its stream; rank 1 makes none.
   const OfAllProcesses<std::atomic<int>> calls;

@@ -134,7 +134,8 @@ const StreamPlans::Entry& DeviceSide::plan_of(const CheckedCall& call, Algorithm
 }
 
 StreamOperation::Options DeviceSide::in_stream(void* stream, int device, std::vector<Piece> pieces) {
-  return {calls_, stream, device, waits_, std::move(pieces), [this](const Error& error) {
+  const auto waits = calls_->streams_wait() ? waits_ : StreamOperation::Waits::kHost;
+  return {calls_, stream, device, waits, std::move(pieces), [this](const Error& error) {
             if (error.code != ErrorCode::kInvalid) group_.fail(error);
           }};
 }
@@ -151,6 +152,7 @@ std::shared_ptr<StreamOperation> DeviceSide::make(const Checked& checked, const 
   if (checked.staged()) {
     made = std::make_shared<StreamCall>(std::move(options));
   } else {
+    options.waits = waits_;  // kernels wait by themselves
     const CheckedCall& call = checked.call();
     const bool may_be_whole = !checked.list && cut.size() > 1 && checked.algorithm == Algorithm::kRegistered;
     made = std::make_shared<LaunchedCall>(std::move(options), island_, plan_of(call, checked.algorithm),

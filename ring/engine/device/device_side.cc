@@ -19,6 +19,7 @@ const char* name_of(std::span<const BatchPart> calls) {
 StreamFacts DeviceSide::check_stream(const DeviceDriver& driver, const std::string& call, void* stream) const {
   StreamFacts facts{};
   if (const DeviceStatus status = driver.stream_facts(stream, &facts)) {
+    fail_if_broken();
     throw Exception(ErrorCode::kInvalid, fmt::format("{} on rank {}: {} is no stream of this process: {}", call,
                                                      group_.rank(), stream, driver.error_text(status)));
   }
@@ -33,9 +34,20 @@ StreamFacts DeviceSide::check_stream(const DeviceDriver& driver, const std::stri
   return facts;
 }
 
+// A device that has failed refuses whatever it is asked: no mistake of the caller's. All ranks are told.
+void DeviceSide::fail_if_broken() const {
+  if (!attached_.load(std::memory_order_acquire)) return;
+  const std::optional<Error> error = calls_->broken(StreamCalls::Look::kNow);
+  if (!error) return;
+  group_.fail(*error);
+  group_.check_usable();
+}
+
 void DeviceSide::check_device(const std::string& call, const StreamFacts& stream, const Memory& memory) const {
   PointerFacts facts{};
-  driver().check(driver().pointer_facts(device_, memory.data, &facts), "asking for a pointer's memory");
+  const DeviceStatus status = driver().pointer_facts(device_, memory.data, &facts);
+  if (status != 0) fail_if_broken();
+  driver().check(status, "asking for a pointer's memory");
   const auto refuse = [&](const std::string& why) {
     throw Exception(ErrorCode::kInvalid,
                     fmt::format("{} on rank {}: {} {} {}", call, group_.rank(), memory.name, memory.data, why));

@@ -105,6 +105,7 @@ class DeviceSide {
     return check_stream(*calls_->driver, call, stream);
   }
   StreamFacts check_stream(const DeviceDriver& driver, const std::string& call, void* stream) const;
+  void fail_if_broken() const;
   void check_device(const std::string& call, const StreamFacts& stream, const Memory& memory) const;
   void check_buffers(const std::string& name, const CheckedCall& call, const StreamFacts& stream) const;
   StreamOperation::Options in_stream(void* stream, int device, std::vector<Piece> pieces);

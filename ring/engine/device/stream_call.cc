@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstdlib>
+#include <new>
 #include <utility>
 
 #include "ring/base/caught.h"
@@ -53,9 +55,25 @@ void StreamCalls::prepare(int device) {
     if (prepared_.count(device) != 0) return;
   }
   driver->load_kernels(device);
-  copy_stream(device);
+  if (!can_wait(device, copy_stream(device))) streams_wait_.store(false, std::memory_order_relaxed);
   std::lock_guard lock(mutex_);
   prepared_.insert(device);
+}
+
+// Tried: what a device's attributes say differs between versions of the driver.
+bool StreamCalls::can_wait(int device, DeviceStream stream) const {
+  constexpr size_t kPage = 4096;
+  const std::unique_ptr<void, decltype(&std::free)> page(std::aligned_alloc(kPage, kPage), &std::free);
+  if (!page) throw std::bad_alloc();
+  auto* const word = static_cast<uint32_t*>(page.get());
+  *word = 1;
+  driver->check(driver->lock_host(device, word, kPage), "locking host memory");
+  const DeviceStatus status = driver->await(word, 1, stream);
+  driver->synchronize(stream);
+  driver->unlock_host(word);
+  if (status == cuda::kNotSupported) return false;
+  driver->check(status, "a stream's wait for host memory");
+  return true;
 }
 
 DeviceStream StreamCalls::copy_stream(int device) {
@@ -113,10 +131,10 @@ void StreamCalls::wait_for_sends(Clock::time_point until, const std::function<bo
   }
 }
 
-std::optional<Error> StreamCalls::broken() {
+std::optional<Error> StreamCalls::broken(Look look) {
   std::lock_guard lock(mutex_);
   const auto now = Clock::now();
-  if (broken_ || now < next_look_) return broken_;
+  if (broken_ || (look == Look::kAtTimes && now < next_look_)) return broken_;
   next_look_ = now + kBetweenLooksAtDevice;
   for (const auto& [device, stream] : copy_streams_) {
     if (const DeviceStatus status = driver->broken(stream)) {

@@ -49,12 +49,18 @@ class StreamCalls {
   void end_send();
   // Waits until all of them have gone, or `stop()`, which is asked every 20 ms.
   void wait_for_sends(Clock::time_point until, const std::function<bool()>& stop);
-  // That of a device, after which its streams run nothing more; looked for once a second.
-  std::optional<Error> broken();
+  // That of a device, after which its streams run nothing more; looked for once a second, or now.
+  enum class Look : uint8_t { kAtTimes, kNow };
+  std::optional<Error> broken(Look look = Look::kAtTimes);
+  // Streams of all prepared devices can wait for a word of host memory: some drivers lack that (WSL2, shares of a GPU).
+  bool streams_wait() const { return streams_wait_.load(std::memory_order_relaxed); }
   // Gives everything back to the device's runtime, if no call is under way.
   void free_all();
 
  private:
+  bool can_wait(int device, DeviceStream stream) const;
+
+  std::atomic<bool> streams_wait_{true};
   std::mutex mutex_;
   std::condition_variable changed_;
   uint32_t entries_ = 0;

@@ -119,6 +119,7 @@ void LaunchHostFunc(Stream stream, HostFunction function, void* argument) {
 }
 void StreamBatchMemOp(Stream handle, unsigned count, MemoryOperation* operations, unsigned flags) {
   constexpr unsigned kMost = 256;
+  require(setting("FAKE_CUDA_MEMORY_OPERATIONS", 1) != 0, kNotSupported);
   require(count > 0 && count <= kMost && flags == 0);
   const std::vector<MemoryOperation> all(operations, operations + count);
   for (const MemoryOperation& op : all) {
