@@ -5,6 +5,7 @@
 
 #include <atomic>
 #include <chrono>
+#include <thread>
 
 #include "tests/device/device_cases.h"
 
@@ -92,6 +93,25 @@ TEST_CASE("messages on threads") {
 
 TEST_CASE("after a call has failed on threads no other rank touches its memory") {
   for (int i = 0; i < 10; ++i) check_threads({device_group(3), ring_group(3)}, write_after_failure);
+}
+
+TEST_CASE("one of two threads does not make the call: TIMEOUT on both, by the call's deadline") {
+  std::atomic<bool> over{false};
+  check_threads({device_group(2)}, [&](Communicator& group) {
+    Sum sum(group, nullptr, 1000);
+    sum.call();
+    expect(sum.value() == 2, "the wrong sum");
+    if (group.rank() == 1) {
+      while (!over.load()) std::this_thread::yield();
+      return expect_error(error_of([&] { group.barrier(); }), ErrorCode::kTimeout, "have not made the call: 1");
+    }
+    const auto begin = Clock::now();
+    const CallOptions options{.timeout = std::chrono::milliseconds(500), .stream = sum.mirror.stream()};
+    const Error error = error_of([&] { sum.start(Op::kSum, options).wait(); });
+    over = true;
+    expect_error(error, ErrorCode::kTimeout, "have not made the call: 1");
+    expect(Clock::now() - begin < std::chrono::seconds(3), "it took longer than 3 s");
+  });
 }
 
 TEST_CASE("different calls on threads: both are shown") { check_threads({device_group(2)}, call_differently); }

@@ -1,6 +1,7 @@
 #include "ring/engine/device/device_island.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <thread>
@@ -299,6 +300,16 @@ bool DeviceIsland::all_called(uint32_t number) {
   store_word(own().called, number);
   return std::all_of(boards_.begin(), boards_.end(),
                      [number](const RankBoard* board) { return at_least(load_word(board->called), number); });
+}
+
+Error DeviceIsland::late(uint32_t number, const std::string& call) const {
+  Error error{ErrorCode::kTimeout, "", {}};
+  for (size_t rank = 0; rank < boards_.size(); ++rank) {
+    if (!at_least(load_word(boards_[rank]->called), number)) error.ranks.push_back(static_cast<int>(rank));
+  }
+  error.message = fmt::format("{} did not begin on rank {} before its deadline; these ranks have not made the call: {}",
+                              call, context_.rank, fmt::join(error.ranks, ", "));
+  return error;
 }
 
 // After this rank's communicator has failed: whether a kernel of that rank may touch memory of this one. Its kernels

@@ -81,6 +81,8 @@ class DeviceIsland {
   uint32_t next_number() { return ++last_number_; }
   // Shows that this rank's host is about to launch the call. True: those of all ranks are.
   bool all_called(uint32_t number);
+  // The deadline of the call has passed meanwhile: who is absent.
+  Error late(uint32_t number, const std::string& call) const;
   // The call is over, as far as this rank's host knows; well: without an error.
   void note_ended(uint32_t number, bool well) {
     if (well) done_.store(number);

@@ -198,10 +198,15 @@ LaunchedCall::Buffer LaunchedCall::buffer_of(const Piece& piece, bool input) con
 }
 
 // A kernel that waits for that of another rank of this process, which has not made the call yet, would hold up calls of
-// that rank which wait for the device, as cudaFree does. Ends when the communicator fails, too.
+// that rank which wait for the device, as cudaFree does. Ends when the communicator fails, too. The operation's
+// deadline begins with the kernel, which comes behind this wait: it has one of its own. Throws Exception(kTimeout).
 void LaunchedCall::await_hosts(const Turn& turn) {
+  const auto until = deadline_after(Clock::now(), limit_);
   wait_on_host([&] { return island_->all_called(turn.number) || turn.operation->done(); },
-               [this] { device_has_failed(); });
+               [&] {
+                 device_has_failed();
+                 if (Clock::now() >= until) throw Exception(island_->late(turn.number, describe_call(turn.call)));
+               });
 }
 
 // Streams of one process may share a queue of the device: what stands behind this kernel would keep another rank's from
