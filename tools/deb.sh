@@ -32,7 +32,6 @@ mkdir -p "$packages"
 # The engine and the programs are those of the other packages.
 native=$packages/rondo/_native
 rm -r "$native"/rondo-* "$native/mpi" "$native"/librondo_c.so.*
-ln -s "/usr/lib/$triplet/librondo_c.so.$abi" "$native/"
 mkdir -p "$made/usr/share/man/man1"
 for program in "$made"/usr/bin/*; do
   help2man --no-info --version-string="$version" --name="$(basename "$program") of Rondo" --output="$made/usr/share/man/man1/$(basename "$program").1" "$program"
@@ -42,6 +41,7 @@ done
 cp tools/deb/{rules,copyright,*.install,*.lintian-overrides,*.manpages} "$source/debian"
 mv "$source/debian/librondo.install" "$source/debian/librondo$abi.install"
 sed -e "s|@ABI@|$abi|g" -e "s|@MAINTAINER@|$maintainer|g" tools/deb/control.in >"$source/debian/control"
+echo "usr/lib/$triplet/librondo_c.so.$abi ${native#"$made/"}/librondo_c.so.$abi" >"$source/debian/python3-rondo.links"
 echo "3.0 (native)" >"$source/debian/source/format"
 cat >"$source/debian/changelog" <<ENTRY
 rondo ($version) unstable; urgency=medium
