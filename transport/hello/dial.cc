@@ -165,9 +165,12 @@ class Dial::State : public std::enable_shared_from_this<Dial::State> {
                       "drops what is sent there",
             {}}});
     }
-    if (now + pause_ >= order_.deadline) return finish({{}, {ErrorCode::kTimeout, message, {}}});
+    // The last look at a peer that refuses comes when the patience with it ends, not a long pause later.
+    const Clock::time_point refused_until = sign == Sign::kRefused ? refused_since_ + kRefusalPatience : now + pause_;
+    const Clock::time_point next = std::min(now + pause_, refused_until);
+    if (next >= order_.deadline) return finish({{}, {ErrorCode::kTimeout, message, {}}});
     ++next_;
-    timer_.expires_after(pause_);
+    timer_.expires_at(next);
     pause_ = std::min(pause_ * 2, kLongestPause);
     timer_.async_wait([self = shared_from_this()](asio::error_code failure) {
       if (!failure) self->attempt();
