@@ -2,7 +2,7 @@
 # Makes Debian's packages in build/deb: librondo0.2, librondo-dev, rondo (programs) and python3-rondo, of what
 # tools/install.sh and tools/wheel.sh make here.
 #   [DEBFULLNAME=NAME] [DEBEMAIL=ADDRESS] tools/deb.sh
-# The two name the maintainer; by themselves whoever made the last commit.
+# DEBFULLNAME and DEBEMAIL name the maintainer. Without them it is the author of the last commit.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 if (($#)); then

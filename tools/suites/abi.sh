@@ -11,7 +11,13 @@ if [[ -z $base ]]; then
 fi
 need_packages abigail-tools git "${BUILD_PACKAGES[@]}"
 folder=$(mktemp -d)
-trap 'git worktree remove --force "$folder/base" 2>/dev/null; rm -rf "$folder"' EXIT
+# Bazel keeps what it has built for the other tree, and a server, elsewhere.
+clean_up() {
+  [[ ! -d $folder/base ]] || (cd "$folder/base" && run_bazel clean --expunge) || true
+  git worktree remove --force "$folder/base" 2>/dev/null || true
+  rm -rf "$folder"
+}
+trap clean_up EXIT
 
 # library TREE NAME: librondo.so of a tree, with types of what ring/api uses.
 library() {
@@ -24,7 +30,7 @@ unchanged_or_renamed() {
   abidiff --headers-dir1 "$folder/base/ring/include" --headers-dir2 ring/include "$folder/base.so" "$folder/tree.so" || status=$?
   ((!(status & 3))) || return 1
   ((!(status & 8))) || [[ $(soname base) != "$(soname tree)" ]] && return
-  echo "Programs that were linked with $base want $(soname tree), and this is another: change RONDO_SONAME and RONDO_C_SONAME"
+  echo "A program linked with $base would load this library as $(soname tree), and break: change RONDO_SONAME and RONDO_C_SONAME"
   return 1
 }
 
