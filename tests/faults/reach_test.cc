@@ -7,13 +7,11 @@
 #include <sys/mount.h>
 #include <unistd.h>
 
-#include <atomic>
 #include <fstream>
 #include <stdexcept>
 #include <string>
 #include <vector>
 
-#include "rondo/log.h"
 #include "tests/faults/hosts.h"
 #include "tests/faults/ranks.h"
 #include "tests/support/temp_folder.h"
@@ -61,28 +59,14 @@ void expect_parted(Job& job, int64_t limit_ms, const std::string& words) {
   }
 }
 
-// The process says, after join(), whether its log speaks of a second group.
-void join_with_log(Here& here) {
-  static std::atomic<bool> second{false};
-  set_log_function(
-      [](void*, int, int, const char* text) {
-        if (std::string(text).find("second group") != std::string::npos) second = true;
-      },
-      nullptr);
-  here.say(here.timed([&] { Communicator group = Communicator::join(here.options); }));
-  here.say(second ? "second group" : "one group");
-  here.await();
-}
-
 }  // namespace
 
 TEST_CASE("hosts: what one rank sends to another vanishes: NETWORK at the start's deadline on every rank, both named") {
   Hosts hosts(kWorld);
   hosts.swallow(2, 1);
   Job job;
-  hosts.start(job, {0, 1, 2}, join_with_log, short_start());
+  hosts.start(job, {0, 1, 2}, join, short_start());
   expect_parted(job, kDeadlineMs + 1'500, "the start's deadline has passed");
-  for (int rank = 0; rank < kWorld; ++rank) CHECK(job[rank].hear() == "one group");
 }
 
 TEST_CASE("hosts: a rank without a local port says so on every rank") {
