@@ -2,6 +2,7 @@
 
 #include <thread>
 
+#include "ring/base/process_starts.h"
 #include "tests/fabric/cluster.h"
 
 namespace rondo::testing {
@@ -94,6 +95,23 @@ TEST_CASE("a stalled call that all have made is no failure, and those that have 
   CHECK(eventually([&] { return members[0].fabric->absent(kId, 4).empty(); }));
   destroy_world(members, kId);
   for (Member& member : members) CHECK(!member.events->failure());
+}
+
+TEST_CASE("a rank in its own start waits in no second group, and one that has its group and starts again does") {
+  const std::string second = "which makes a second group";
+  std::vector<Member> members = open_world(2, kId);
+  members[0].events->set_state(in_call(4, 111, "barrier()"));
+  members[1].events->set_state(in_call(3, 0, ""));
+  const StartUnderWay start;
+  const auto blame = [&] {
+    members[0].fabric->stalled(kId, 4);
+    return members[0].fabric->blame(kId, 4);
+  };
+  CHECK(eventually([&] { return blame().find("has not begun it") != std::string::npos; }));
+  CHECK(blame().find(second) == std::string::npos);
+  members[1].fabric->made(kId);
+  CHECK(eventually([&] { return blame().find(second) != std::string::npos; }));
+  destroy_world(members, kId);
 }
 
 TEST_CASE("a collective against a blocking recv from a rank inside it is a mismatch") {
