@@ -256,13 +256,26 @@ TEST_CASE("a device that fails under a call: who waits hears of it within second
 TEST_CASE("a device that fails between two calls: the next one says so, and the other ranks hear of it at once") {
   if (on_a_gpu()) return;  // a GPU is not to fail
   for (RankGroup ranks : both_ways(2)) {
-    const OfAllProcesses<std::atomic<bool>> heard;  // by rank 1
+    // What rank 1 has seen: the end of its first call, the error. The group itself cannot say: rank 0 may return from a
+    // call that rank 1 is still in, and its failure ends that one.
+    const OfAllProcesses<std::atomic<int>> seen;
+    const auto await_seen = [&](int what) {
+      const auto begin = Clock::now();
+      while (seen->load() < what) {
+        expect(Clock::now() - begin < std::chrono::seconds(20), "rank 1 does not come");
+        std::this_thread::yield();
+      }
+    };
     ranks.config.destroy_timeout_ms = 500;
     check_processes({ranks}, [&](Communicator& group) {
       Sum buffer(group, nullptr, 1000);
       buffer.call();
       expect(buffer.value() == 2, "the wrong sum");
-      if (group.rank() == 0) fake_function<void(int)>("fake_cuda_break")(0);
+      if (group.rank() == 1) seen->store(1);
+      if (group.rank() == 0) {
+        await_seen(1);
+        fake_function<void(int)>("fake_cuda_break")(0);
+      }
       const auto begin = Clock::now();
       const Error error = error_of([&] {
         buffer.start().wait();
@@ -270,8 +283,8 @@ TEST_CASE("a device that fails between two calls: the next one says so, and the 
       });
       expect_error(error, ErrorCode::kSystem, "device 0 has failed: an illegal memory access");
       expect(Clock::now() - begin < std::chrono::seconds(3), "it took longer than 3 s");
-      if (group.rank() == 1) return heard->store(true);
-      while (!heard->load()) std::this_thread::yield();
+      if (group.rank() == 1) return seen->store(2);
+      await_seen(2);
       _exit(0);  // nothing can be given back
     });
   }
