@@ -1,8 +1,15 @@
 #include "tests/engine/interleavings.h"
 
+#include <algorithm>
 #include <stdexcept>
 
 namespace rondo::testing {
+namespace {
+
+// What a load that goes ahead may find of a word, beside what it holds.
+constexpr long kMostEarly = 3;
+
+}  // namespace
 
 uint8_t Interleavings::add_word(std::string name, uint8_t value) {
   const size_t number = names_.size();
@@ -12,7 +19,7 @@ uint8_t Interleavings::add_word(std::string name, uint8_t value) {
   return static_cast<uint8_t>(number);
 }
 
-uint8_t Interleavings::load(uint8_t word) { return step(Kind::kLoad, word, 0, 0, std::memory_order_seq_cst); }
+uint8_t Interleavings::load(uint8_t word, std::memory_order order) { return step(Kind::kLoad, word, 0, 0, order); }
 void Interleavings::store(uint8_t word, uint8_t value, std::memory_order order) {
   step(Kind::kStore, word, value, 0, order);
 }
@@ -57,6 +64,8 @@ uint8_t Interleavings::take(Kind kind, uint8_t word, uint8_t value, uint8_t expe
     for (auto at = own.buffer.rbegin(); at != own.buffer.rend(); ++at) {
       if (at->word == word) return at->value;
     }
+    if (order != std::memory_order_seq_cst) return load_early(own, word, order);
+    own.early.clear();
     return memory;
   }
   if (kind == Kind::kStore && order != std::memory_order_seq_cst) {
@@ -65,24 +74,62 @@ uint8_t Interleavings::take(Kind kind, uint8_t word, uint8_t value, uint8_t expe
   }
   while (!own.buffer.empty()) flush_one(*state_, thread_);
   const uint8_t was = memory;
-  if (kind == Kind::kAdd) memory = static_cast<uint8_t>(memory + value);
-  if (kind == Kind::kStore || kind == Kind::kExchange) memory = value;
-  if (kind == Kind::kCompare && was == expected) memory = value;
-  if (kind == Kind::kAwait) memory = 0;
+  if (kind != Kind::kStore) own.early.clear();
+  if (kind == Kind::kAdd) write(*state_, thread_, word, static_cast<uint8_t>(was + value));
+  if (kind == Kind::kStore || kind == Kind::kExchange) write(*state_, thread_, word, value);
+  if (kind == Kind::kCompare && was == expected) write(*state_, thread_, word, value);
+  if (kind == Kind::kAwait) write(*state_, thread_, word, 0);
   return was;
 }
 
-void Interleavings::flush_one(State& state, size_t thread) {
+// As choice_ says: the newest value, the one before it, and so on.
+uint8_t Interleavings::load_early(Thread& own, uint8_t word, std::memory_order order) {
+  if (!std::exchange(goes_ahead_[thread_][word], true)) throw Again{};
+  const auto is_its = [word](const Buffered& entry) { return entry.word == word; };
+  auto& early = own.early;
+  choices_ = 1 + static_cast<size_t>(std::count_if(early.begin(), early.end(), is_its));
+  auto found = early.rbegin();
+  uint8_t value = state_->words[word];
+  for (size_t left = choice_; left > 0; ++found) {
+    if (!is_its(*found)) continue;
+    value = found->value;
+    --left;
+  }
+  // It went as early as can be: behind the change before that one. Older values of the word have passed; so has, for
+  // loads behind an acquire, whatever else was older.
+  const auto older = std::find_if(found, early.rend(), is_its).base();
+  early.erase(order == std::memory_order_relaxed ? std::remove_if(early.begin(), older, is_its) : early.begin(), older);
+  return value;
+}
+
+void Interleavings::write(State& state, size_t by, uint8_t word, uint8_t value) const {
+  const uint8_t was = std::exchange(state.words[word], value);
+  const auto is_its = [word](const Buffered& entry) { return entry.word == word; };
+  for (size_t i = 0; i < state.threads.size(); ++i) {
+    auto& early = state.threads[i].early;
+    if (i == by) std::erase_if(early, is_its);
+    if (i == by || state.threads[i].over || was == value || !goes_ahead_[i][word]) continue;
+    if (std::count_if(early.begin(), early.end(), is_its) == kMostEarly) {
+      early.erase(std::find_if(early.begin(), early.end(), is_its));
+    }
+    early.push_back({word, was});
+  }
+}
+
+void Interleavings::flush_one(State& state, size_t thread) const {
   auto& buffer = state.threads[thread].buffer;
-  state.words[buffer.front().word] = buffer.front().value;
+  const Buffered oldest = buffer.front();
   buffer.erase(buffer.begin());
+  write(state, thread, oldest.word, oldest.value);
 }
 
 // The thread takes its next step, or ends. False: it waits.
-bool Interleavings::advance(State& state, size_t thread) {
+bool Interleavings::advance(State& state, size_t thread, size_t choice) {
   state_ = &state;
   thread_ = thread;
   at_ = 0;
+  choice_ = choice;
+  choices_ = 1;
   taken_ = blocked_ = false;
   Thread& own = state.threads[thread];
   Local local = own.local;
@@ -111,20 +158,26 @@ uint64_t Interleavings::hash(const State& state, size_t last, size_t interruptio
     for (const uint8_t result : thread.results) add(result);
     add(thread.buffer.size());
     for (const Buffered& entry : thread.buffer) add(entry.word * 256u + entry.value);
+    for (const Buffered& entry : thread.early) add(entry.word * 256u + entry.value);
   }
   return value;
 }
 
 std::string Interleavings::run(const Judge& judge, size_t most_interruptions) {
   most_interruptions_ = most_interruptions;
-  seen_.clear();
-  path_.clear();
-  wrong_.clear();
-  State state;
-  for (size_t i = 0; i < first_.size(); ++i) state.words[i] = first_[i];
-  state.threads.resize(threads_.size());
-  explore(state, judge, 0, 0);
-  return wrong_;
+  while (true) {
+    seen_.clear();
+    path_.clear();
+    wrong_.clear();
+    State state;
+    for (size_t i = 0; i < first_.size(); ++i) state.words[i] = first_[i];
+    state.threads.resize(threads_.size());
+    try {
+      explore(state, judge, 0, 0);
+      return wrong_;
+    } catch (const Again&) {
+    }
+  }
 }
 
 // False: something was wrong.
@@ -147,10 +200,14 @@ bool Interleavings::explore(State& state, const Judge& judge, size_t last, size_
     }
     const size_t interrupted = interruptions + (thread != last && last_goes_on ? 1 : 0);
     if (state.threads[thread].over || interrupted > most_interruptions_) continue;
-    State next = state;
-    if (!advance(next, thread)) continue;
-    last_goes_on |= thread == last;
-    if (!go_on(next, told_, thread, interrupted)) return false;
+    size_t choices = 1;
+    for (size_t choice = 0; choice < choices; ++choice) {
+      State next = state;
+      if (!advance(next, thread, choice)) break;
+      choices = choices_;
+      last_goes_on |= thread == last;
+      if (!go_on(next, told_, thread, interrupted)) return false;
+    }
   }
   if (any) return true;
   state_ = &state;

@@ -10,8 +10,11 @@
 #include <utility>
 #include <vector>
 
-// Every interleaving of a few threads over a few atomic words, with the store buffers that processors have: a store
-// that is not sequentially consistent may stay in its thread's buffer while later loads go on (total store order).
+// Every interleaving of a few threads over a few atomic words, with what processors do to their orders. A store that is
+// not sequentially consistent may stay in its thread's buffer while later loads go on (x86, Arm). A load that is not
+// may have gone ahead of its thread's earlier stores, and of its loads but for those that acquire (Arm's LDAPR and
+// LDR): it finds what the word held since. Left out: plain stores that pass each other, which the thread sanitizer
+// looks for.
 //
 // A thread is a function that is run again from its beginning for each of its steps, with what its steps returned
 // before. It keeps what it knows in its Local, a plain struct of bytes, and returns at the end of each round of its
@@ -37,9 +40,9 @@ class Interleavings {
   size_t states() const { return seen_.size(); }
 
   // --- by threads' functions; value() by a judge
-  uint8_t load(uint8_t word);
+  uint8_t load(uint8_t word, std::memory_order order);
   void store(uint8_t word, uint8_t value, std::memory_order order);
-  // With a full fence, as on x86.
+  // Sequentially consistent.
   uint8_t exchange(uint8_t word, uint8_t value);
   uint8_t add(uint8_t word, uint8_t value);
   bool compare_exchange(uint8_t word, uint8_t& expected, uint8_t value);
@@ -48,14 +51,16 @@ class Interleavings {
   uint8_t value(uint8_t word) const { return state_->words[word]; }
 
  private:
-  struct Stop {};  // the step of this run has been taken, or there is none
+  struct Stop {};   // the step of this run has been taken, or there is none
+  struct Again {};  // a word is loaded early, which was not known before
   struct Buffered {
     uint8_t word, value;
   };
   struct Thread {
     Local local{};
     std::vector<uint8_t> results;  // of this round's steps
-    std::vector<Buffered> buffer;  // oldest first
+    std::vector<Buffered> buffer;  // stores that only it sees; oldest first
+    std::vector<Buffered> early;   // what words held before, which a load that goes ahead finds; oldest first
     bool over = false;
   };
   struct State {
@@ -70,13 +75,16 @@ class Interleavings {
 
   uint8_t step(Kind kind, uint8_t word, uint8_t value, uint8_t expected, std::memory_order order);
   uint8_t take(Kind kind, uint8_t word, uint8_t value, uint8_t expected, std::memory_order order);
-  bool advance(State& state, size_t thread);
-  static void flush_one(State& state, size_t thread);
+  uint8_t load_early(Thread& own, uint8_t word, std::memory_order order);
+  bool advance(State& state, size_t thread, size_t choice);
+  void write(State& state, size_t by, uint8_t word, uint8_t value) const;
+  void flush_one(State& state, size_t thread) const;
   uint64_t hash(const State& state, size_t last, size_t interruptions) const;
   bool explore(State& state, const Judge& judge, size_t last, size_t interruptions);
 
   std::vector<std::string> names_;
   std::vector<uint8_t> first_;
+  std::array<std::array<bool, kMostWords>, kMostThreads> goes_ahead_{};  // some load of the word by the thread
   std::vector<Named> threads_;
   std::unordered_set<uint64_t> seen_;
   std::vector<std::string> path_;
@@ -85,6 +93,7 @@ class Interleavings {
   // The run of a function:
   State* state_ = nullptr;
   size_t thread_ = 0, at_ = 0;
+  size_t choice_ = 0, choices_ = 1;  // of what a load may find
   bool taken_ = false, blocked_ = false;
   std::string told_;
 };
@@ -98,7 +107,7 @@ class ModelAtomic {
  public:
   explicit ModelAtomic(T value) : word_(the_interleavings->add_word("", byte(value))) {}
   ModelAtomic(T value, std::string name) : word_(the_interleavings->add_word(std::move(name), byte(value))) {}
-  T load(std::memory_order = std::memory_order_seq_cst) const { return T(the_interleavings->load(word_)); }
+  T load(std::memory_order order = std::memory_order_seq_cst) const { return T(the_interleavings->load(word_, order)); }
   void store(T value, std::memory_order order = std::memory_order_seq_cst) {
     the_interleavings->store(word_, byte(value), order);
   }
