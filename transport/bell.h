@@ -23,8 +23,8 @@ class Bell {
     ring();
   }
 
-  // The calling thread has stored (sequentially consistent) what the sleeper will look at. While it is awake that costs
-  // a load or two. Any thread, never blocks.
+  // The calling thread has stored what the sleeper will look at; that store and the look are sequentially consistent.
+  // While it is awake that costs a load or two. Any thread, never blocks.
   void ring() const {
     std::atomic<uint32_t>* const flag = flag_.load(std::memory_order_seq_cst);
     if (flag != nullptr) ring(*flag, *sockets_);

@@ -40,7 +40,7 @@ class Doorbell {
 
   // --- one thread at a time: the holder of the engine's lease
   // From here on ring() wakes the next wait(). Pairs with ring(): arm() stores the flag, then the flow reads
-  // the state that ringers change; ringers change the state, then read the flag (both sequentially consistent).
+  // the state that ringers change; ringers change the state, then read the flag (all four sequentially consistent).
   void arm();
   // The flow found work after arm(), if there was one.
   void disarm();

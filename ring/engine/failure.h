@@ -23,7 +23,7 @@ class Failure {
   void set(const Error& error) noexcept {
     try {
       std::lock_guard lock(mutex_);
-      const Error* known = newest_.load(std::memory_order_acquire);
+      const Error* known = newest_.load();
       if (known != nullptr && !extends(*known, error)) return;
       all_.push_front(error);
       locate(all_.front());
@@ -44,13 +44,13 @@ class Failure {
   void end(int rank) noexcept {
     try {
       std::lock_guard lock(mutex_);
-      const Error* known = newest_.load(std::memory_order_acquire);
+      const Error* known = newest_.load();
       if (known != nullptr && known->code == ErrorCode::kClosed) return;
       std::string text = "the communicator was destroyed on rank " + std::to_string(rank);
       if (known != nullptr) text += ", after it had failed: " + known->message;
       all_.push_front({ErrorCode::kClosed, text, {rank}});
       locate(all_.front());
-      newest_.store(&all_.front(), std::memory_order_release);
+      newest_.store(&all_.front());
     } catch (const std::bad_alloc&) {
       // The reason before stays.
     }
@@ -65,7 +65,7 @@ class Failure {
     return whole;
   }
   // nullptr while there is none. What it points at stays as it is for as long as this object.
-  const Error* get() const { return newest_.load(std::memory_order_acquire); }
+  const Error* get() const { return newest_.load(); }
 
  private:
   void locate(Error& error) const noexcept {
@@ -76,9 +76,7 @@ class Failure {
       error.processes.clear();
     }
   }
-  void store(const Error* known, const Error* error) noexcept {
-    newest_.compare_exchange_strong(known, error, std::memory_order_acq_rel, std::memory_order_acquire);
-  }
+  void store(const Error* known, const Error* error) noexcept { newest_.compare_exchange_strong(known, error); }
   static const Error& out_of_memory() {
     static const Error error{ErrorCode::kSystem, "out of memory", {}};  // short enough to need none
     return error;
@@ -95,6 +93,7 @@ class Failure {
   const std::function<void(Error&)> locate_;
   std::mutex mutex_;
   std::forward_list<Error> all_;  // newest first; one for each loss at most
+  // Sequentially consistent: doorbells are rung behind a store, and armed before a last look.
   std::atomic<const Error*> newest_{nullptr};
 };
 

@@ -29,14 +29,18 @@ constexpr size_t whole_lines(size_t bytes) { return (bytes + kLineBytes - 1) / k
 //   publish pairs with observe: a rank that sees the flag sees the piece; and what its writer had read before is read
 //   when the flag is seen, so that it may be written over.
 //   free pairs with reuse: a piece was read before its place is written again.
-// A doorbell's flag is read behind kPublishLast and kFree; and of two ranks that publish and then observe, one at least
-// sees the other's piece. So these are sequentially consistent.
+//   end pairs with see_end: what a side wrote before its end is seen where the end is.
+// A doorbell's flag is read behind kPublishLast, kFree and kEnd, and a rank that arms it reads what these store behind
+// that: one of the two sees the other's store. Of two ranks that publish and then observe, one at least sees the
+// other's piece. So stores and loads alike are sequentially consistent; tests/engine/last_look_test weakens each.
 struct CellOrders {
   static constexpr std::memory_order kPublish = std::memory_order_release;
   static constexpr std::memory_order kPublishLast = std::memory_order_seq_cst;
   static constexpr std::memory_order kObserve = std::memory_order_seq_cst;
   static constexpr std::memory_order kFree = std::memory_order_seq_cst;
-  static constexpr std::memory_order kReuse = std::memory_order_acquire;
+  static constexpr std::memory_order kReuse = std::memory_order_seq_cst;
+  static constexpr std::memory_order kEnd = std::memory_order_seq_cst;
+  static constexpr std::memory_order kSeeEnd = std::memory_order_seq_cst;
 };
 
 // Two lines, beginning with the flag. Tag: what a face compares before it uses a byte of the piece.

@@ -265,7 +265,7 @@ const Descriptor& Island::process_of(Peer& peer) {
 
 bool Island::ended(int peer) const {
   const auto found = peers_.find(peer);
-  return found != peers_.end() && found->second.ended.load(std::memory_order_acquire);
+  return found != peers_.end() && found->second.ended.load();
 }
 
 // --- communicators
@@ -641,7 +641,7 @@ void Island::on_end(int peer, IslandConnection::End end, const std::string& why)
     std::lock_guard lock(mutex_);
     Peer& state = peers_.at(peer);
     state.end = why;
-    state.ended.store(!broken, std::memory_order_release);
+    state.ended.store(!broken);
     std::swap(state.windows, dropped);
     if (!broken) std::swap(state.lent, lent);  // else it may still write there
     state.life->over.store(true, std::memory_order_seq_cst);

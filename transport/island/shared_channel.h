@@ -52,7 +52,7 @@ class SharedChannel {
   SharedChannel& operator=(const SharedChannel&) = delete;
   ~SharedChannel() {
     if (::getpid() != pid_) return;  // the parent's: the child must not speak for it
-    closed(end_.first).store(1, std::memory_order_seq_cst);
+    closed(end_.first).store(1, Orders::kEnd);
     end_.bell->ring();
   }
 
@@ -60,7 +60,7 @@ class SharedChannel {
   void ring_bell() const { end_.bell->ring(); }
   // What the peer wrote before its end is to be used first: ask this, and then look once more.
   bool peer_gone() const {
-    return closed(!end_.first).load(std::memory_order_acquire) != 0 || end_.life->over.load(std::memory_order_acquire);
+    return closed(!end_.first).load(Orders::kSeeEnd) != 0 || end_.life->over.load(Orders::kSeeEnd);
   }
   Stores stores() const { return end_.stores ? end_.stores->load(std::memory_order_relaxed) : Stores::kCached; }
   const std::string& peer_name() const { return end_.peer_name; }

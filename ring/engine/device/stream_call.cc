@@ -267,8 +267,9 @@ class StreamCall::PieceGate final : public Gate {
   // Before any of them begins.
   void add_operation() { left_.fetch_add(1); }
 
-  void open() { open_.store(true, std::memory_order_release); }
-  bool is_open() const override { return open_.load(std::memory_order_acquire); }
+  // Sequentially consistent, both: the flow's bell is rung behind the store, and armed before the last look.
+  void open() { open_.store(true); }
+  bool is_open() const override { return open_.load(); }
   void ended(const Error* error) override {
     if (error != nullptr) call_.note_error(*error);
     if (left_.fetch_sub(1) != 1) return;

@@ -14,9 +14,10 @@ namespace rondo {
 // The orderings that a board rests on besides those of its rings: two of barriers, four of accesses. Tests weaken each
 // in turn: the thread sanitizer objects, or (kEnter, kClose) both sides miss each other.
 struct BoardOrders : CellOrders {
-  // A rank that sees an arrival sees what was done before it.
+  // A rank that sees an arrival sees what was done before it. A doorbell is looked at behind arriving, and armed before
+  // arrivals are looked at (CellOrders).
   static constexpr std::memory_order kArrive = std::memory_order_seq_cst;
-  static constexpr std::memory_order kSeeArrival = std::memory_order_acquire;
+  static constexpr std::memory_order kSeeArrival = std::memory_order_seq_cst;
   // Accesses and closing: each side stores its own word and then reads the other's, so one of them at least sees the
   // other's. A word that says "left" releases what was touched to the owner, who acquires it.
   static constexpr std::memory_order kEnter = std::memory_order_seq_cst;

@@ -168,7 +168,8 @@ class Flow : public std::enable_shared_from_this<Flow> {
   // step() and tick(); nothing passes them, since operations may lie on the stack of the thread that waits.
   bool guarded_step(Pass pass) {
     try {
-      if (errands_.load(std::memory_order_relaxed) != nullptr) run_errands();
+      // Sequentially consistent: this may be the last look before a sleep, for which a bell was armed.
+      if (errands_.load() != nullptr) run_errands();
       return step(pass);
     } catch (...) {
       broke(caught());
