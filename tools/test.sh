@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Tests Rondo. Installs what is missing of Debian's packages (as root), builds, and runs suites.
 #   tools/test.sh [suite ...]     no suite: the default ones, but for those that passed in this very tree (build/passed)
+#   tools/test.sh release         every suite, but for those: hours; goes on where it was stopped. build/release.md says what passed
 #   tools/test.sh --list          the suites
 # The last line is "N passed, N failed"; the exit code is 1 if anything failed.
 set -euo pipefail
@@ -8,7 +9,7 @@ cd "$(dirname "$0")/.."
 
 DEFAULT_SUITES=(style build unit faults install docs python speed compression)
 
-list_suites() {
+describe_suites() {
   local file
   {
     for file in tools/suites/*.sh; do
@@ -16,7 +17,18 @@ list_suites() {
     done
     awk -F ' *[|] *' '/^[^#]/ { printf "%-15s%s\n", $1, $3 }' tools/suites/table
   } | LC_ALL=C sort
+}
+list_suites() {
+  describe_suites
   echo "default: ${DEFAULT_SUITES[*]}"
+}
+
+# The default ones first; those that measure last, when nothing is built any more.
+list_release() {
+  local last=(first-byte rates peers bars)
+  printf '%s\n' "${DEFAULT_SUITES[@]}"
+  describe_suites | cut -d' ' -f1 | grep -vxF "$(printf '%s\n' "${DEFAULT_SUITES[@]}" "${last[@]}")"
+  printf '%s\n' "${last[@]}"
 }
 
 case ${1:-} in
@@ -25,7 +37,7 @@ case ${1:-} in
     exit 0
     ;;
   -h | --help)
-    sed -n '2,5s/^# \{0,1\}//p' "$0"
+    sed -n '2,6s/^# \{0,1\}//p' "$0"
     list_suites
     exit 0
     ;;
@@ -44,7 +56,13 @@ command_of() {
 
 suites=("$@")
 named=$#
+release=0
 ((named)) || suites=("${DEFAULT_SUITES[@]}")
+if [[ $* == release ]]; then
+  mapfile -t suites < <(list_release)
+  named=0
+  release=1
+fi
 for suite in "${suites[@]}"; do
   if ! command_of "$suite"; then
     echo "tools/test.sh: there is no suite '$suite'" >&2
@@ -71,18 +89,33 @@ fingerprint() {
 
 # A suite that stops before its end counts as a failed check itself.
 run_suite() {
-  local suite=$1 start=$SECONDS failed status=0 before
+  local suite=$1 start=$SECONDS failed passed status=0 before
   failed=$(count fail)
+  passed=$(count pass)
   before=$(wc -l <"$RONDO_RESULTS")
   echo "=== $suite"
   command_of "$suite"
   "${command[@]}" </dev/null || status=$?
   if ((status != 0)); then echo "fail $suite stopped with exit code $status" >>"$RONDO_RESULTS"; fi
   failed=$(($(count fail) - failed))
+  passed=$(($(count pass) - passed))
   echo "=== $suite: $((SECONDS - start)) s, $failed failed"
+  mkdir -p build/passed build/ran
+  echo "| $suite | $commit | $(date -u +%F\ %R) | $((SECONDS - start)) | $passed | $failed |" >"build/ran/$suite"
+  rm -f "build/passed/$suite"
   ((failed == 0)) || return 0
-  mkdir -p build/passed
   { echo "$tree" && tail -n "+$((before + 1))" "$RONDO_RESULTS"; } >"build/passed/$suite"
+}
+
+# What the suites of a release came to, each in its last run; "not run" of those that this one has not come to yet.
+write_release() {
+  local suite
+  {
+    printf '%s\n' '| suite | commit | ended (UTC) | seconds | passed | failed |' '|---|---|---|---|---|---|'
+    for suite in "${suites[@]}"; do
+      cat "build/ran/$suite" 2>/dev/null || echo "| $suite | not run | | | | |"
+    done
+  } >build/release.md
 }
 
 # Of the default suites: whether this one passed in this very tree; then its checks count.
@@ -93,9 +126,13 @@ passed_before() {
 }
 
 tree=$(fingerprint)
+commit=$(git rev-parse --short HEAD 2>/dev/null || echo none)
+[[ -z $(git status --porcelain 2>/dev/null) ]] || commit+=" and changes"
 for suite in "${suites[@]}"; do
   passed_before "$suite" || run_suite "$suite"
+  if ((release)); then write_release; fi
 done
+if ((release)); then cat build/release.md; fi
 
 # What failed, once more at the end, with the last words of Bazel's tests.
 while read -r verdict target _; do
