@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "ring/plan/accesses.h"
 #include "ring/plan/goal.h"
 
 namespace rondo {
@@ -14,17 +15,13 @@ namespace {
 using Kind = StreamEntry::Kind;
 using Failure = std::optional<std::string>;
 
-// [r] events of rank r that are known to be over.
-using Clock = std::vector<uint32_t>;
-
 constexpr uint32_t kNoMessage = StreamEntry::kNone;
 
-// Who has last written a block of a rank's memory, or a place for messages, and who has read it since.
+// A block of a rank's memory, or a place for messages.
 struct History {
-  int writer = -1;
-  uint32_t written = 0;
+  Accesses accesses;
   uint32_t message = kNoMessage;  // that is there
-  std::vector<std::pair<int, uint32_t>> reads = {};
+  bool taken = false;             // posts: it has been read
 };
 
 // For messages: where they lie, and of what they are.
@@ -74,8 +71,8 @@ class StreamsRun {
     uint32_t call = 0;
     size_t entry = 0;
     bool began = false;  // the call: the rank's program has had its buffers
-    Clock clock;
-    Clock heard;  // likewise, by words that order nothing else, too
+    VectorClock clock;
+    VectorClock heard;  // likewise, by words that order nothing else, too
   };
 
   std::string where(size_t rank) const {
@@ -87,7 +84,7 @@ class StreamsRun {
     return entry.index < kArrivedWord ? call + 1 : call * messages_ + entry.messages;
   }
   // Both clocks of `from` when it wrote this into `to`'s word; empty: it has not.
-  std::pair<Clock, Clock>& signal(const StreamEntry& entry, uint32_t call, size_t from, size_t to) {
+  std::pair<VectorClock, VectorClock>& signal(const StreamEntry& entry, uint32_t call, size_t from, size_t to) {
     return signals_[{entry.index, value(call, entry), static_cast<uint32_t>(from), static_cast<uint32_t>(to)}];
   }
   History& history(size_t owner, bool output, size_t chunk) {
@@ -134,15 +131,14 @@ class StreamsRun {
     for (const int peer : entry.peers) {
       const auto other = static_cast<size_t>(peer);
       if (entry.kind == Kind::kTake) {
-        post(rank, peer).reads = {{static_cast<int>(rank), actor.clock[rank]}};
+        post(rank, peer).accesses.add({static_cast<int>(rank), actor.clock[rank], Accesses::Kind::kRead});
+        post(rank, peer).taken = true;
       } else if (entry.kind == Kind::kSignal) {
         signal(entry, actor.call, rank, other) = {actor.clock, actor.heard};
       } else {
         const auto& [clock, heard] = signal(entry, actor.call, other, rank);
-        for (size_t r = 0; r < world_; ++r) {
-          actor.heard[r] = std::max(actor.heard[r], heard[r]);
-          if (!programs_[rank].posts) actor.clock[r] = std::max(actor.clock[r], clock[r]);
-        }
+        join(actor.heard, heard);
+        if (!programs_[rank].posts) join(actor.clock, clock);
       }
     }
     Failure failure;
@@ -157,10 +153,14 @@ class StreamsRun {
     for (const Ref& target : targets_of(plans_[rank], plans_[rank].steps[entry.index])) {
       if (target.space != Space::kMailbox) continue;
       History& there = post(target.peer, rank, actor.call);
-      if (there.message != kNoMessage && (there.reads.empty() || actor.heard[target.peer] < there.reads[0].second)) {
+      const int self = static_cast<int>(rank);
+      const bool raced = there.accesses.race(self, actor.heard, Accesses::Kind::kWrite) != nullptr;
+      if (there.message != kNoMessage && (!there.taken || raced)) {
         return where(rank) + "overwrites a post that rank " + std::to_string(target.peer) + " may not have taken";
       }
-      there = {static_cast<int>(rank), actor.clock[rank], actor.call, {}};
+      there.accesses.add({self, actor.clock[rank], Accesses::Kind::kWrite});
+      there.message = actor.call;
+      there.taken = false;
     }
     return std::nullopt;
   }
@@ -205,25 +205,23 @@ class StreamsRun {
     return {owner, number, "message " + std::to_string(number) + " to rank " + std::to_string(owner)};
   }
 
-  bool knows(size_t rank, int other, uint32_t event) const {
-    return other < 0 || static_cast<size_t>(other) == rank || actors_[rank].clock[static_cast<size_t>(other)] >= event;
-  }
-  std::string unordered(size_t rank, const char* does, const Place& place, int other) const {
-    return where(rank) + does + " " + place.what + ", and nothing orders this with rank " + std::to_string(other);
-  }
-
   Failure read(size_t rank, History& there, const Place& place) {
-    if (!knows(rank, there.writer, there.written)) return unordered(rank, "reads", place, there.writer);
-    if (place.message != there.message) return where(rank) + "reads " + place.what + ", which is not there";
-    there.reads.emplace_back(static_cast<int>(rank), actors_[rank].clock[rank]);
-    return std::nullopt;
+    if (Failure failure = touch(rank, there, place, Accesses::Kind::kRead)) return failure;
+    if (place.message == there.message) return std::nullopt;
+    return where(rank) + "reads " + place.what + ", which is not there";
   }
   Failure write(size_t rank, History& there, const Place& place) {
-    if (!knows(rank, there.writer, there.written)) return unordered(rank, "writes", place, there.writer);
-    for (const auto& [reader, event] : there.reads) {
-      if (!knows(rank, reader, event)) return unordered(rank, "writes", place, reader);
+    there.message = place.message;
+    return touch(rank, there, place, Accesses::Kind::kWrite);
+  }
+  Failure touch(size_t rank, History& there, const Place& place, Accesses::Kind kind) {
+    const Actor& actor = actors_[rank];
+    const auto self = static_cast<int>(rank);
+    if (const Accesses::Access* other = there.accesses.race(self, actor.clock, kind)) {
+      return where(rank) + (kind == Accesses::Kind::kRead ? "reads " : "writes ") + place.what +
+             ", and nothing orders this with rank " + std::to_string(other->rank);
     }
-    there = {static_cast<int>(rank), actors_[rank].clock[rank], place.message, {}};
+    there.accesses.add({self, actor.clock[rank], kind});
     return std::nullopt;
   }
 
@@ -234,7 +232,7 @@ class StreamsRun {
   uint32_t messages_ = 0;
   std::vector<History> memory_, places_, posts_;
   std::vector<Actor> actors_;
-  std::map<std::array<uint32_t, 4>, std::pair<Clock, Clock>> signals_;  // word, value, from, to
+  std::map<std::array<uint32_t, 4>, std::pair<VectorClock, VectorClock>> signals_;  // word, value, from, to
 };
 
 // All steps that move data, in their order. Of posts: what they send is sent first, and what one of several sources

@@ -5,6 +5,7 @@
 #include <map>
 #include <vector>
 
+#include "ring/plan/accesses.h"
 #include "ring/plan/describe.h"
 #include "ring/plan/expression.h"
 #include "ring/plan/goal.h"
@@ -19,34 +20,15 @@ using Operand = Expressions::Operand;
 
 std::string rank_name(int rank) { return "rank " + std::to_string(rank); }
 
-// Vector clock: [r] steps of rank r are known to be complete. All others may happen at any time.
-using Clock = std::vector<uint32_t>;
-
 // A chunk on its way.
 struct Parcel {
   uint32_t length = kSignalLength;
   Value value = kNoValue;
   uint16_t barrier = 0;
   std::vector<bool> heard;  // barrier: of whom the sender had heard
-  Clock clock;              // the sender's
+  VectorClock clock;        // the sender's
   uint32_t depth = 0;       // the sending step's
   size_t sent = 0;          // its index in ValueTrace::steps
-};
-
-// What ranks have done to a chunk of memory that several of them reach: steps of each by then, 0 for never.
-struct Uses {
-  int writer = -1;  // the last
-  uint32_t written = 0;
-  std::vector<std::pair<int, uint32_t>> read;  // by whom, and when last
-
-  void read_by(int rank, uint32_t step) {
-    const auto found = std::find_if(read.begin(), read.end(), [&](const auto& entry) { return entry.first == rank; });
-    if (found == read.end()) {
-      read.emplace_back(rank, step);
-    } else {
-      found->second = step;
-    }
-  }
 };
 
 // One rank: its memory and how far it is.
@@ -54,8 +36,8 @@ struct Actor {
   const Plan* plan = nullptr;
   uint32_t done = 0;  // steps of the lane in this round
   uint32_t round = 0;
-  Clock clock;                            // its own entry: its steps so far, of all rounds
-  std::vector<Uses> uses;                 // of `memory`, where plans have windows
+  VectorClock clock;                      // its own entry: its steps so far, of all rounds
+  std::vector<Accesses> accesses;         // of `memory`, where plans have windows
   std::vector<Value> memory;              // by memory_index()
   std::vector<std::deque<Parcel>> inbox;  // by index in plan->peers
   std::vector<bool> heard;
@@ -79,8 +61,7 @@ class ValueRun {
   bool finished(const Actor& actor) const { return actor.round == rounds_; }
   const Step& next_step(const Actor& actor) const;
   void pass_step(Actor& actor);
-  Failure read(Actor& actor, const Ref& ref);
-  Failure write(Actor& actor, const Ref& ref);
+  Failure touch(Actor& actor, const Ref& ref, Accesses::Kind kind);
   Failure check_released() const;
   const Ref* waits_for(const Actor& actor) const;  // a mailbox that is empty; nullptr: the next step can run
   Failure advance(Actor& actor);
@@ -146,7 +127,7 @@ ValueRun::ValueRun(std::span<const Plan> plans, uint32_t lane, Buffers buffers, 
     actor.heard[r] = true;
     actor.encoded.assign(plan.chunks, false);
     actor.clock.assign(plans.size(), 0);
-    if (windows_) actor.uses.resize(actor.memory.size());
+    if (windows_) actor.accesses.resize(actor.memory.size());
     if (plan.lanes[lane_].count == 0) actor.round = rounds_;
     ready_.push_back(static_cast<int>(r));
   }
@@ -186,35 +167,22 @@ void ValueRun::pass_step(Actor& actor) {
 
 // Memory that several ranks reach: a rank may read what it has heard to be written, and overwrite what it has heard to
 // be read.
-Failure ValueRun::read(Actor& actor, const Ref& ref) {
+Failure ValueRun::touch(Actor& actor, const Ref& ref, Accesses::Kind kind) {
   if (!windows_) return std::nullopt;
-  const size_t me = static_cast<size_t>(actor.plan->rank);
-  Uses& uses = owner(actor, ref).uses[memory_index(actor, ref)];
-  uses.read_by(actor.plan->rank, actor.clock[me] + 1);
-  if (uses.writer < 0 || uses.writer == actor.plan->rank) return std::nullopt;
-  if (uses.written <= actor.clock[static_cast<size_t>(uses.writer)]) return std::nullopt;
-  return here(actor) + "reads " + describe(*actor.plan, ref) + " without having heard that " + rank_name(uses.writer) +
-         " has written it";
-}
-
-Failure ValueRun::write(Actor& actor, const Ref& ref) {
-  if (!windows_) return std::nullopt;
-  const size_t me = static_cast<size_t>(actor.plan->rank);
-  Uses& uses = owner(actor, ref).uses[memory_index(actor, ref)];
-  const auto unheard = [&](int rank, uint32_t step) {
-    return rank != actor.plan->rank && step > actor.clock[static_cast<size_t>(rank)];
-  };
-  if (uses.writer >= 0 && unheard(uses.writer, uses.written)) {
-    return here(actor) + "writes " + describe(*actor.plan, ref) + ", which " + rank_name(uses.writer) +
-           " may be writing";
+  Accesses& accesses = owner(actor, ref).accesses[memory_index(actor, ref)];
+  const int me = actor.plan->rank;
+  const bool writes = kind == Accesses::Kind::kWrite;
+  if (const Accesses::Access* other = accesses.race(me, actor.clock, kind)) {
+    const bool both = writes && other->kind == Accesses::Kind::kWrite;
+    return here(actor) +
+           (!writes ? "reads "
+            : both  ? "writes "
+                    : "overwrites ") +
+           describe(*actor.plan, ref) +
+           (writes ? ", which " + rank_name(other->rank) + (both ? " may be writing" : " may still be reading")
+                   : " without having heard that " + rank_name(other->rank) + " has written it");
   }
-  for (const auto& [rank, step] : uses.read) {
-    if (!unheard(rank, step)) continue;
-    return here(actor) + "overwrites " + describe(*actor.plan, ref) + ", which " + rank_name(rank) +
-           " may still be reading";
-  }
-  uses.writer = actor.plan->rank;
-  uses.written = actor.clock[me] + 1;
+  accesses.add({me, actor.clock[static_cast<size_t>(me)] + 1, kind});
   return std::nullopt;
 }
 
@@ -225,16 +193,10 @@ Failure ValueRun::check_released() const {
   for (const Actor& actor : actors_) {
     const std::string who = rank_name(actor.plan->rank) + ", lane " + std::to_string(lane_) + ": returns while ";
     for (size_t i = 0; i < size_t{2 * rounds_} * actor.plan->chunks; ++i) {
-      const Uses& uses = actor.uses[i];
-      const auto unheard = [&](int rank, uint32_t step) {
-        return rank != actor.plan->rank && step > actor.clock[static_cast<size_t>(rank)];
-      };
-      if (uses.writer >= 0 && unheard(uses.writer, uses.written)) {
-        return who + rank_name(uses.writer) + " may still write its output";
-      }
-      for (const auto& [rank, step] : uses.read) {
-        if (unheard(rank, step)) return who + rank_name(rank) + " may still read its buffers";
-      }
+      const Accesses::Access* other = actor.accesses[i].race(actor.plan->rank, actor.clock, Accesses::Kind::kWrite);
+      if (other == nullptr) continue;
+      const bool writes = other->kind == Accesses::Kind::kWrite;
+      return who + rank_name(other->rank) + (writes ? " may still write its output" : " may still read its buffers");
     }
   }
   return std::nullopt;
@@ -285,13 +247,13 @@ Failure ValueRun::load(Actor& actor, const Step& step, const Ref& ref, Operand& 
              " signals at " + std::to_string(parcel.barrier);
     }
     for (size_t r = 0; r < parcel.heard.size(); ++r) actor.heard[r] = actor.heard[r] || parcel.heard[r];
-    for (size_t r = 0; r < parcel.clock.size(); ++r) actor.clock[r] = std::max(actor.clock[r], parcel.clock[r]);
+    join(actor.clock, parcel.clock);
     const bool coded = wire_ == Wire::kCoded && parcel.value != kNoValue;
     operand.value = coded ? expressions_.decode(parcel.value) : parcel.value;
     actor.depth = std::max(actor.depth, parcel.depth + 1);
     if (trace_ != nullptr && actor.round == 0) trace_->messages.push_back({parcel.sent, trace_->steps.size()});
   } else {
-    if (Failure failure = read(actor, ref)) return failure;
+    if (Failure failure = touch(actor, ref, Accesses::Kind::kRead)) return failure;
     operand.value = owner(actor, ref).memory[memory_index(actor, ref)];
     if (operand.value == kNoValue) return here(actor) + "reads " + describe(*actor.plan, ref) + " before it is written";
   }
@@ -395,7 +357,7 @@ Failure ValueRun::execute(Actor& actor) {
       ready_.push_back(ref.peer);
     } else {
       if (stored == parcel.value && stays_in_place(actor, step, ref)) continue;
-      if (Failure failure = write(actor, ref)) return failure;
+      if (Failure failure = touch(actor, ref, Accesses::Kind::kWrite)) return failure;
       const bool narrows = wire_ == Wire::kCoded && ref.space == Space::kOutput;
       owner(actor, ref).memory[memory_index(actor, ref)] = narrows ? expressions_.narrow(stored) : stored;
     }
