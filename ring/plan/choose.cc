@@ -17,7 +17,7 @@ namespace {
 // ranks there is one sender.) Doubling and trees send a whole buffer at every level, in slices the size of a chunk.
 constexpr uint64_t kDirectPairBytes = 64 * 1024;
 // Where each pair has a block of its own, those of several slices arrive mixed, and a receiver takes them rank by rank:
-// up to one slice (cut.cc).
+// up to one slice (ring/engine/run/slicing.cc).
 constexpr uint64_t kDirectBlockBytes = 16 * 1024;
 constexpr uint64_t kWholeBufferBytes = 1024 * 1024;
 
