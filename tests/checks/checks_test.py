@@ -102,6 +102,23 @@ class Bindings(unittest.TestCase):
         self.found("auto [rank, at] = pair();\ncall([&] { return of->rank + it.at + here::at; });\nlist[at] = {rank};")
 
 
+class Comments(unittest.TestCase):
+    def found(self, text, *lines):
+        code, output = run("comments", {"a/a.cc": text, "b/b.h": "// Kept by its owner.\n"})
+        self.assertEqual(code, 1 if lines else 0, output)
+        self.assertEqual([line.split(": ")[0] for line in output.splitlines()], [f"a/a.cc:{line}" for line in lines])
+
+    def test_beginnings(self):
+        self.found("int a;\n// Of a rank.\nint b;  // As CUDA has it\n", 2, 3)
+        self.found("/* As rondo_init,\n * but later. */\n#include <a.h>  // Of the package.\n", 1, 3)
+        self.found("int a;  // Bytes.\n// Of its owner.\n", 2)
+
+    def test_what_is_allowed(self):
+        self.found("// Often used. As many of them as there are.\nint asked;  // of a rank\n")
+        self.found("// A pass of all ranks.\n// As many come as there are.\n")
+        self.found('const char* a = "// Of a rank.";\nTEST_CASE("As they come") {}\n')
+
+
 class Layers(unittest.TestCase):
     def planted(self, path, include, why):
         code, output = run("layers", {path: f"#pragma once\n\n#include {include}\n"})

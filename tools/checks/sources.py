@@ -16,16 +16,32 @@ def sources(root):
                   if path.endswith(SUFFIXES) and (pathlib.Path(root) / path).is_file())
 
 
-_NOISE = re.compile(
-    r"""//[^\n]*                          # comments
+_COMMENT_OR_STRING = r"""//[^\n]*            # comments
       | /\*.*?\*/
       | R"(?P<mark>[^(\s]*)\(.*?\)(?P=mark)"   # strings
       | "(?:\\.|[^"\\\n])*"
       | (?<![0-9a-fA-F])'(?:\\.|[^'\\\n])*'
-      | ^[ \t]*\#(?:\\\n|[^\n])*          # preprocessor lines
-    """, re.VERBOSE | re.DOTALL | re.MULTILINE)
+    """
+_FLAGS = re.VERBOSE | re.DOTALL | re.MULTILINE
+_NO_CODE = re.compile(_COMMENT_OR_STRING, _FLAGS)
+_NOISE = re.compile(_COMMENT_OR_STRING + r"""| ^[ \t]*\#(?:\\\n|[^\n])*  # preprocessor lines""", _FLAGS)
 
 
 def code_of(text):
     """The text without comments, strings and preprocessor lines; line numbers stay."""
     return _NOISE.sub(lambda match: '""' * match.group().startswith(('"', "R")) + "\n" * match.group().count("\n"), text)
+
+
+def comments_of(text):
+    """Yields (line, words) of each comment. Lines of // in one column, one below the other, are one comment, and the
+    words are those of its first line."""
+    below = None
+    for found in _NO_CODE.finditer(text):
+        if not found.group().startswith("/"):
+            continue
+        line = text.count("\n", 0, found.start()) + 1
+        column = found.start() - text.rfind("\n", 0, found.start())
+        is_block = found.group().startswith("/*")
+        if is_block or below != (line, column):
+            yield line, found.group().lstrip("/*!< \t\n")
+        below = None if is_block else (line + 1, column)

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# The sources' format, layers, names that are defined twice, floats that decide, faults without a test, what clang refuses.
+# The sources' format, layers, names that are defined twice, comments without a subject, floats that decide, faults
+# without a test, what clang refuses.
 set -euo pipefail
 source tools/lib/suite.sh
 
@@ -8,6 +9,7 @@ check "format" tools/format.sh --check
 check "layers" python3 tools/checks/layers.py
 check "one definition of each name" python3 tools/checks/one_definition.py
 check "no lambda uses a structured binding" python3 tools/checks/bindings.py
+check "comments begin with their subject" python3 tools/checks/comments.py
 check "no floats decide on the caller's thread" python3 tools/checks/floats.py
 check "every fault has a test" python3 tools/checks/faults.py
 check "the checks find planted violations" python3 tests/checks/checks_test.py
