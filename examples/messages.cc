@@ -109,7 +109,7 @@ Numbers async_op(Communicator& group) {
   return x;
 }
 
-// Of an operation that has failed, wait() throws: here rank 1 brings another count. Only the copy fails.
+// wait() throws if its operation has failed: here rank 1 brings another count. Only the copy fails.
 Numbers async_failure(Communicator& group) {
   Communicator copy = group.split(0);
   Numbers ones(group.rank() == 1 ? 3 : 2, 1);

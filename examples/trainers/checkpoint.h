@@ -34,7 +34,7 @@ std::vector<Value> read(std::ifstream& file) {
   return values;
 }
 
-// Of all ranks, one after the other.
+// The values of all ranks, in the order of ranks.
 template <class Value>
 std::vector<Value> gathered(rondo::Communicator& group, const std::vector<Value>& own) {
   std::vector<Value> everyone(own.size() * static_cast<size_t>(group.size()));

@@ -87,7 +87,7 @@ void refuse_mask(PyObject* object, const char* what) {
   }
 }
 
-// Of a type that the library lacks. Those of Python objects stay kNone.
+// Elements of a type that the library lacks go as floats (complex) or as bytes. Python objects stay kNone.
 void as_parts(PyObject* dtype, Buffer& made) {
   const auto& from = *reinterpret_cast<const Dtype*>(dtype);
   const Ref bytes = Ref::checked(PyObject_GetAttrString(dtype, "itemsize"));

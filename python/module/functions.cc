@@ -61,7 +61,7 @@ Ref to_python(T value) {
   }
 }
 
-// Of a number, or of an array that the caller keeps.
+// The address is a number, or that of an array that the caller keeps.
 void* address_in(PyObject* place) {
   if (place == Py_None) return nullptr;
   return PyLong_Check(place) ? PyLong_AsVoidPtr(place) : buffer_of(place, false, "array").address;
@@ -240,7 +240,7 @@ PyObject* error(PyObject*, PyObject* handle) {
   });
 }
 
-// Of arrays that NumPy holds: their addresses.
+// host, island, cores: addresses of arrays that NumPy holds.
 rondo_result_t topology(rondo_comm_t comm, void* host, void* island, void* cores) {
   return rondo_topology(comm, static_cast<int*>(host), static_cast<int*>(island), static_cast<int*>(cores));
 }

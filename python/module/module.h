@@ -27,7 +27,7 @@ class Ref {
   Ref() = default;
   explicit Ref(PyObject* owned) : object_(owned) {}
   static Ref borrowed(PyObject* object) { return Ref(Py_NewRef(object)); }
-  // Of a function that gives a new reference, or raises.
+  // Takes the result of a function that gives a new reference, or raises.
   static Ref checked(PyObject* owned) { return owned != nullptr ? Ref(owned) : throw Raised(); }
   Ref(Ref&& other) noexcept : object_(other.release()) {}
   Ref& operator=(Ref other) noexcept {
@@ -66,7 +66,7 @@ auto until_the_end(Body body) {
   }
 }
 
-// Of a method or function that Python calls: runs `body`, which gives a new reference. No C++ exception enters Python.
+// Runs `body` of a method or function that Python calls; it gives a new reference. No C++ exception enters Python.
 template <typename Body>
 PyObject* guarded(Body body) noexcept {
   try {

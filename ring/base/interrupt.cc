@@ -16,7 +16,7 @@ using Clock = std::chrono::steady_clock;
 // this much only.
 constexpr std::chrono::seconds kLongestLeaving{1};
 
-// Of the process: a signal reaches the process, not a communicator.
+// The process has one Program: a signal reaches the process, not a communicator.
 struct Program {
   std::mutex mutex;
   std::condition_variable left;

@@ -14,7 +14,7 @@ namespace rondo {
 
 class CommunicatorState;
 
-// Of one tensor of a list.
+// The all_reduce of one tensor of a list.
 Call all_reduce_of(const TensorRef& tensor, Op op, const CallOptions& options);
 
 // Calls that are submitted together, as the operations that they become: consecutive all_reduces as few as fusion.h

@@ -353,7 +353,7 @@ TEST_CASE("joining that cannot work is an error, not a crash") {
 TEST_CASE("rondo_destroy and rondo_work_free beside calls that have begun leave the end to these") {
   constexpr int kWaiting = 8;
   CHECK(on_threads(1, [](rondo_comm_t comm, int) {
-          // Of the same process: the communicator of on_threads() is destroyed there.
+          // The test destroys a communicator of its own: on_threads() destroys the other one.
           rondo_comm_t own = nullptr;
           const int first[] = {0};
           want(rondo_new_group(comm, first, 1, &own));

@@ -20,7 +20,7 @@ inline bool on_a_gpu() { return std::getenv("RONDO_TEST_DEVICE") != nullptr; }
 
 // --- ranks
 
-// Of the fake driver, for processes. rank: of that one alone; -1: of all.
+// A setting of the fake driver, for processes. rank: the only one that has it; -1: all have it.
 struct Setting {
   const char* name;
   std::string value;

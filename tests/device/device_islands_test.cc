@@ -118,7 +118,7 @@ TEST_CASE("after a call has failed no stream of another rank touches its memory,
   for (int i = 0; i < 3; ++i) check_processes({device_group(3, "shm", late), ring_group(3, late)}, write_after_failure);
 }
 
-// As on a GPU whose context is broken: what is in the stream neither goes on nor ends.
+// The stream is that of a GPU whose context is broken: what is in it neither goes on nor ends.
 TEST_CASE("a pass that never ends holds up neither the end of its call nor destroy") {
   if (on_a_gpu()) return;
   RankGroup ranks = registered_group(2);

@@ -6,7 +6,7 @@
 namespace rondo::testing {
 namespace {
 
-// Of states: eight bytes at a time.
+// A hash of states, eight bytes at a time.
 class Sum {
  public:
   Sum& add(const void* data, size_t bytes) {

@@ -98,7 +98,7 @@ class ModelMachine {
   void store_started(uint32_t* word, uint32_t value) { take(Step::kStore, word, std::memory_order_seq_cst, value); }
   bool claim(uint32_t* word) { return take(Step::kClaim, word) == 0; }
   uint32_t add_left(uint32_t* word) { return take(Step::kAdd, word, std::memory_order_acq_rel); }
-  // Of small halves. Those that no place is named for are the same in all calls.
+  // Words whose halves fit 16 bits. Those that no place is named for are the same in all calls.
   uint64_t load_word(const uint64_t* word);
   void store_word(uint64_t* word, uint64_t value);
   // Not ordered with what the host does behind its stop.
@@ -113,7 +113,7 @@ class ModelMachine {
   void pause();
   void run(const Pass& pass) { fold(pass.fold); }
 
-  // Of a host.
+  // Steps of a host.
   uint32_t load(const uint32_t* word) { return take(Step::kLoad, word, std::memory_order_seq_cst); }
   void store(uint32_t* word, uint32_t value) { take(Step::kStoreHost, word, std::memory_order_seq_cst, value); }
   uint32_t read(const void* data) { return take(Step::kRead, data); }

@@ -19,8 +19,8 @@
 
 namespace {
 
-// Of this thread, while it counts: locks taken, memory asked for, writes to descriptors, doorbells rung by a socket
-// (the peer's, where it sleeps).
+// This thread's counters, while `counting`: locks taken, memory asked for, writes to descriptors, doorbells rung by a
+// socket (the peer's, where it sleeps).
 thread_local bool counting = false;
 thread_local int locks = 0, allocations = 0, writes = 0, rings = 0;
 

@@ -555,7 +555,7 @@ TEST_CASE("DistOpt: NaN updates nothing and is named by gradient and rank; what 
     std::vector<NamedGradient> wrapping = Model().list();
     wrapping[0].count = uint64_t{1} << 62;  // 2^64 bytes
     CHECK_THROWS_WITH(DistOpt(group, wrapping), doctest::Contains("entry 0 of the gradients' counts"));
-    // Of changes that local SGD averages: each rank's own update has been made.
+    // Local SGD finds NaN in the changes that it averages: each rank's own update has been made.
     DistOptOptions outer;
     outer.exchange = Exchange::kLocalSgd;
     outer.outer_wire = WireFormat::kInt8;

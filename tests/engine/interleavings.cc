@@ -82,7 +82,7 @@ uint8_t Interleavings::take(Kind kind, uint8_t word, uint8_t value, uint8_t expe
   return was;
 }
 
-// As choice_ says: the newest value, the one before it, and so on.
+// choice_ says which value it loads: the newest, the one before it, and so on.
 uint8_t Interleavings::load_early(Thread& own, uint8_t word, std::memory_order order) {
   if (!std::exchange(goes_ahead_[thread_][word], true)) throw Again{};
   const auto is_its = [word](const Buffered& entry) { return entry.word == word; };

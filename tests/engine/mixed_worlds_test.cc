@@ -55,7 +55,7 @@ std::string run_hosts(const std::vector<int>& host_of, const std::function<void(
   return wrong;
 }
 
-// As Topology has them: by first appearance.
+// Numbers of hosts as Topology has them: by first appearance.
 std::vector<int> numbered(const std::vector<int>& host_of) {
   std::vector<int> numbers;
   for (const int host : host_of) numbers.push_back(host == host_of[0] ? 0 : 1);

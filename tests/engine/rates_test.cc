@@ -61,7 +61,7 @@ std::vector<int64_t> time_sums(Communicator& group, size_t wanted) {
   return times;
 }
 
-// Of ranks with a host each.
+// Times of sums by ranks with a host each.
 std::vector<int64_t> time_sums_of(int world, size_t wanted) {
   Hosts hosts(world);
   hosts.limit_rate(kBitsPerSecond);

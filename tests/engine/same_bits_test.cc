@@ -29,7 +29,7 @@ uint64_t hash_of(const std::vector<float>& values) {
   return Hash64().add(std::string_view(bytes, values.size() * sizeof(float))).value();
 }
 
-// Of kCalls equal calls. Sums of such numbers depend on their order. Returns the algorithms that ran.
+// kCalls equal calls have equal results. Sums of such numbers depend on their order. Returns the algorithms that ran.
 std::set<Algorithm> expect_same_bits(Communicator& group, size_t count) {
   Random random(static_cast<uint64_t>(group.rank()) + 1);
   std::vector<float> input(count), output(count);

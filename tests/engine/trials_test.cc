@@ -114,7 +114,7 @@ TEST_CASE("a tenth of the calls disturbed decide nothing") {
 }
 
 TEST_CASE("the other kind of stores is tried, and all ways with it where it is better") {
-  // As on cores that share no cache: what goes through the caches is slow, so that a pull wins at first.
+  // Cores share no cache here: what goes through the caches is slow, so that a pull wins at first.
   Machine machine(Stores::kBoth);
   machine.cost = [](const Way& way) {
     return way.streamed ? by_algorithm(way, 34, 70, 28, 36) : by_algorithm(way, 90, 70, 100, 95);

@@ -14,7 +14,7 @@ namespace {
 
 constexpr size_t kBoardAlignment = 128;
 constexpr size_t kBoardBytes = whole_board_bytes<PostBoard>(Rings::kNone);
-// Of a rank's buffer; the slices are cut smaller here.
+// Bytes of a rank's buffer in a round, at most; the slices are cut smaller here.
 constexpr uint64_t kRoundBytes = 64 * 1024;
 // Passes of all ranks without any progress after which they hang: nothing is delayed here but by sleeping ranks.
 constexpr int kHungPasses = 200;

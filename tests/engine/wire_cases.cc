@@ -27,7 +27,7 @@ CallOptions options_of(const WireShape& shape, float* residual) {
   return options;
 }
 
-// Of rank `rank`: about 1 in size, and of the call's type.
+// Values of rank `rank`, from -1 to 1, rounded to the call's type.
 Floats values_of(const WireShape& shape, int rank, size_t count) {
   Random random(shape.seed + static_cast<uint64_t>(rank));
   Floats values(count);

@@ -38,7 +38,7 @@ struct WireShape {
                        algorithm_name(algorithm), wire_format_name(format), op_name(op), in_place ? " in place" : "",
                        world, seed);
   }
-  // Of what arrived and what is left: results of 16 bits, and partial sums, are rounded, each by half a unit.
+  // The bound on given - arrived - left: results of 16 bits, and partial sums, are rounded, each by half a unit.
   double gap(int world) const {
     const double rounding = std::ldexp(1.0, -float_format(dtype).fraction_bits - 1);
     return 1e-5 * world + (dtype == DType::kFloat32 ? 0 : 2 * rounding * world * world);

@@ -65,7 +65,7 @@ Shape random_shape(Random& random) {
   return shape;
 }
 
-// Of either sign, 2^-9 .. 2, and some zeros.
+// Values of either sign, 2^-9 .. 2, and some zeros.
 Floats values_of(const Shape& shape, int rank, int world) {
   Random random(shape.seed + static_cast<uint64_t>(rank));
   Floats values(shape.input_count(world));

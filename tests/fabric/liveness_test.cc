@@ -75,7 +75,7 @@ TEST_CASE("liveness: a rank whose own beats are late blames the others for that 
       if (!found.unresponsive.empty()) given_up = now;
       now += 1'000 + late;
     }
-    // Of each beat the part that was in time counts.
+    // Only the part of each beat that was in time counts.
     CHECK(given_up >= 10'000 / 1'000 * (1'000 + late));
     CHECK(given_up <= 11'000 / 1'000 * (1'000 + late));
   }

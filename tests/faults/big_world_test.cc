@@ -70,7 +70,7 @@ void start(Job& job, int world, const RankProcess::Body& body, const Config& con
   }
 }
 
-// As start(); all have joined when it returns.
+// Starts like start(); all have joined when it returns.
 void start_ready(Job& job, int world, const Config& config, const std::function<void(Here&, Communicator&)>& body) {
   start(
       job, world,

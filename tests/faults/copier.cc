@@ -51,7 +51,7 @@ void Copier::accept(const Descriptor& door) {
   if (!caller.valid()) return;
   const sockaddr_in target = target_(caller.get());
   Descriptor called(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  // As a host where nothing listens: the caller's connection ends.
+  // The caller's connection ends, as on a host where nothing listens.
   if (::connect(called.get(), reinterpret_cast<const sockaddr*>(&target), sizeof target) != 0) return;
   Flow there, back;
   there.from = back.to = caller.get();

@@ -14,7 +14,7 @@
 namespace rondo::testing {
 
 // Takes TCP connections at its doors, opens each of them anew to where it was meant to go, and copies bytes both ways.
-// Of each direction it holds 64 KiB, and reads no more. One thread.
+// It holds 64 KiB of each direction, and reads no more. One thread.
 class Copier {
  public:
   // One direction of a connection.

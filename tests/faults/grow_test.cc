@@ -34,7 +34,7 @@ std::string state_of(Communicator& group, int own) {
   return fmt::format("{} of {} as {} epoch {}", same ? out[0] : -1, group.size(), group.rank(), group.epoch());
 }
 
-// Of loopback; nobody listens there at the moment.
+// A port of loopback; nobody listens there at the moment.
 int free_port() {
   const int socket = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
   sockaddr_in address{};

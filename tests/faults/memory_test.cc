@@ -109,7 +109,7 @@ Outcome live(Communicator& group, const Call& call, long k) {
   return outcome;
 }
 
-// As a process joins.
+// Joins as processes do.
 Communicator join(const std::string& transport, Config config, const TempFolder& folder, size_t rank) {
   config.transport = transport;
   JoinOptions options;

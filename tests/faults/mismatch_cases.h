@@ -28,7 +28,7 @@ struct OneCall {
 
   uint64_t input_bytes() const;
   uint64_t output_bytes() const;
-  // Of a broadcast the input is the output.
+  // The input of a broadcast is the output.
   Call on(const void* input, void* output) const;
 };
 

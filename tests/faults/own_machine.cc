@@ -35,7 +35,7 @@ bool loopback_up() {
   return up;
 }
 
-// As the first process of the new machine.
+// Runs in the first process of the new machine.
 bool set_up() {
   if (::mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0) return false;
   if (::mount("proc", "/proc", "proc", 0, nullptr) != 0) return false;

@@ -135,8 +135,8 @@ TEST_CASE("a rank whose descriptors are closed under it fails, and can leave") {
           const auto sum = [&] { group.all_reduce(values.data(), values.data(), values.size(), DType::kFloat32); };
           sum();
           if (here.rank() == 1) {
-            // As daemons do, and test harnesses; the program keeps what it talks to the test by. Not by close(), in
-            // which the thread sanitizer sees the race that this is.
+            // Daemons and test harnesses do the same; the program keeps what it talks to the test by. Not by close(),
+            // in which the thread sanitizer sees the race that this is.
             for (int number = 3; number < 1024; ++number) {
               if (!here.talks_by(number)) ::syscall(SYS_close, number);
             }

@@ -12,7 +12,7 @@
 namespace rondo::testing {
 namespace {
 
-// As the defaults, ten times as fast.
+// The defaults, ten times as fast.
 Config fast_heartbeats() {
   Config config = fault_config();
   config.heartbeat_ms = 100;

@@ -60,7 +60,7 @@ class Victim {
     return {pages_.data() + begin, {kShape.depth, kShape.slice_bytes}, begin};
   }
 
-  // As an honest peer does for slice `number`; of any length.
+  // Shows slice `number` like an honest peer; of any length.
   void show(uint8_t number, uint32_t bytes, uint8_t wrong) {
     ring(!lower_).tag(number + 1u) = {kSequence + wrong % 2, kFingerprint};
     ring(!lower_).publish(number + 1u, bytes, true);

@@ -43,7 +43,7 @@ void try_input(std::string_view input) {
   std::memcpy(&count, input.data() + 1, sizeof count);
   input.remove_prefix(kHeader);
   const size_t bytes = count * dtype_bytes(dtype);
-  // As large as they must be, so that the address sanitizer sees what lies beyond.
+  // The memory has the exact length, so that the address sanitizer sees what lies beyond.
   const auto from = std::make_unique<char[]>(input.size()), values = std::make_unique<char[]>(bytes);
   if (!input.empty()) std::memcpy(from.get(), input.data(), input.size());
   if (!unpack(dtype, from.get(), input.size(), count, values.get())) return;

@@ -81,7 +81,7 @@ class Victim {
   }
 
  private:
-  // As an honest rank posts in that round.
+  // Posts like an honest rank in that round.
   void show(size_t rank, uint8_t number, uint32_t ready, uint8_t wrong) {
     const size_t area = (rank + number / PostBoard::kDepth) % kWorld;
     const CellRing<PostBoard::Cells, BoardOrders> ring(boards()[area].data() + PostBoard::kCellsOffset, {},

@@ -48,7 +48,7 @@ void try_input(std::string_view input) {
     RONDO_CHECK(refusal.code() == ErrorCode::kCorrupt && selected > count, "a peer's number that is wrong is CORRUPT");
     return;
   }
-  // As large as they must be, so that the address sanitizer sees what lies beyond.
+  // The memory has the exact length, so that the address sanitizer sees what lies beyond.
   const uint64_t words = selection_words(selected, count);
   RONDO_CHECK(words <= 2 * uint64_t{count}, "a selection has a bound");
   const auto coded = std::make_unique<uint32_t[]>(words);

@@ -68,7 +68,7 @@ Bytes packed(InstructionSet set, DType dtype, const Bytes& elements) {
   return {to.begin() + 1, to.begin() + 1 + static_cast<ptrdiff_t>(bytes)};
 }
 
-// As large as it must be, so that the address sanitizer sees what lies beyond.
+// `from` has the exact length, so that the address sanitizer sees what lies beyond.
 bool unpacks(InstructionSet set, DType dtype, std::span<const unsigned char> bytes, size_t count, Bytes& elements) {
   const auto from = std::make_unique<unsigned char[]>(bytes.size());
   if (!bytes.empty()) std::memcpy(from.get(), bytes.data(), bytes.size());

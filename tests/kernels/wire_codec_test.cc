@@ -21,7 +21,7 @@ constexpr WireFormat kCoded[] = {WireFormat::kFloat16,    WireFormat::kBfloat16,
                                  WireFormat::kFloat8E5M2, WireFormat::kInt8,     WireFormat::kInt4};
 constexpr size_t kCounts[] = {0, 1, 2, 127, 128, 129, 255, 256, 1000};
 
-// Of either sign, 2^-12 .. 2^12.
+// Values of either sign, 2^-12 .. 2^12, and some zeros.
 std::vector<float> random_values(uint64_t seed, size_t count) {
   Random random(seed);
   std::vector<float> values(count);
@@ -202,7 +202,7 @@ std::vector<double> rounded_up(double fraction, size_t blocks, uint64_t seed, ui
   return up;
 }
 
-// Of the choices of pairs (a, b), without a block's first element; each is up in half of the cases.
+// The choices of pairs (a, b), without a block's first element; each is up in half of the cases.
 template <class Pair>
 double correlation(size_t blocks, Pair pair) {
   double sum = 0;

@@ -35,8 +35,8 @@ void Thread::departure(const Step& step, Member& member) {
   } else if (error.ok()) {
     error = sum_until_failure(member);
   }
-  // Of those that left, one may be named that left because of M (guide.md: "look for an earlier error on the named
-  // rank").
+  // The error may name any rank that left, also one that left because `by` did (guide.md: "look for an earlier error on
+  // the named rank").
   const bool named = step.verb == "leave" ? !error.ranks.empty() && !blames(error, member.me) : blames(error, by);
   if (error.code != code || !named) {
     fail("must be " + std::string(error_code_name(code)) + " naming " + std::to_string(by) + ", is " + said(error));

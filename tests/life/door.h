@@ -97,7 +97,7 @@ class Group {
   virtual Communicator* communicator() { return nullptr; }  // of C++
 };
 
-// Of the process: joins by the environment's settings. rank -1: as a newcomer.
+// The process joins by the environment's settings. rank -1: as a newcomer.
 Error join_cpp(int rank, int world, const std::string& meeting, std::unique_ptr<Group>* group);
 Error join_c(int rank, int world, const std::string& meeting, std::unique_ptr<Group>* group);
 std::vector<std::unique_ptr<Group>> threads_cpp(int world);

@@ -21,7 +21,7 @@ struct Step {
   double real(std::string_view key, double absent = 0) const;
   std::vector<std::string> words(std::string_view key, char between = ',') const;
   std::vector<uint64_t> numbers(std::string_view key) const;
-  // Of a value that may differ by member: its own, lists being repeated.
+  // The member's value from a list, which is repeated when it is shorter.
   std::string of_member(std::string_view key, int member, const std::string& absent) const;
   Step& with(const std::string& key, const std::string& value);
   Step& with(const std::string& key, int64_t value) { return with(key, std::to_string(value)); }

@@ -34,7 +34,7 @@ class MessageList {
   // What has come is what the memory must hold: the first message of this peer and tag that has not come yet. "" or
   // what is wrong.
   std::string arrived(Flight& flight, const rondo::Message& got);
-  // As if the receive of message k had got it.
+  // The same as if the receive of message k had got it.
   std::string arrived(Flight& flight, size_t k);
 
  private:

@@ -140,7 +140,7 @@ double magnitude(const Kind& kind) {
   return largest;
 }
 
-// Of one encoding of values up to `largest` (docs/compression.md).
+// A bound on the error of one encoding of values up to `largest` (docs/compression.md).
 double coding_error(WireFormat wire, double largest, bool stochastic) {
   switch (wire) {
     case WireFormat::kFloat16:

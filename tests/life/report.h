@@ -21,8 +21,8 @@ class Report {
   void fault(const std::string& text);
   // Another rank has reported one, and begins no further round.
   void fault_of_another();
-  // Of a line whose result all members of the group led by rank `leader` of the job have: the player compares the
-  // first.
+  // The hash of a line whose result all members of the group led by rank `leader` of the job have: the player compares
+  // the first.
   void bits(int line, int leader, uint64_t hash);
   // What is equal from here on need not have the bits of before.
   void begin_again();

@@ -10,7 +10,7 @@ enum { kInts = 64, kTimes = 50 };
 
 static int next, last;
 
-/* Of each flavor; `memory`: of kInts ints. */
+/* A window of the flavor; `memory`: of kInts ints. */
 static MPI_Win made(int flavor, int** memory) {
   MPI_Win win;
   const MPI_Aint bytes = kInts * sizeof(int);

@@ -1,5 +1,5 @@
 // What the world can do to a P2p: cut streams, flipped bits, ranks that leave, bytes that no P2p would send.
-// As a test 300 seeds; `fault_test FIRST COUNT` runs others.
+// The test runs 300 seeds; `fault_test FIRST COUNT` runs others.
 #define DOCTEST_CONFIG_IMPLEMENT
 #include <doctest/doctest.h>
 

@@ -91,7 +91,7 @@ TEST_CASE("choose: by more ranks than cores that speak by sockets, an all_reduce
       }
     }
   }
-  // As measured with 8 ranks on 2 cores.
+  // The choice was measured with 8 ranks on 2 cores.
   CHECK(on_cores(8, 2).choose(Collective::kAllReduce, 16 << 20) == Algorithm::kRing);
   // With more cores the star's center is what all wait for.
   CHECK(on_cores(8, 4).choose(Collective::kAllReduce, 1024) != Algorithm::kStar);

@@ -106,7 +106,7 @@ namespace {
 constexpr Collective kAroundTheRing[] = {Collective::kAllReduce, Collective::kReduceScatter, Collective::kAllGather,
                                          Collective::kBroadcast, Collective::kReduce};
 
-// Of all ranks, when they stand in this order.
+// Plans of all ranks, when they stand in this order.
 std::vector<Plan> ring_plans(Collective collective, const std::vector<int>& order, int root) {
   const auto world = static_cast<int>(order.size());
   const auto place = static_cast<int>(std::find(order.begin(), order.end(), root) - order.begin());

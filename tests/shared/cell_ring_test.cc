@@ -61,7 +61,7 @@ bool reads_piece(Pair<Kind>& pair, size_t bytes) {
   return true;
 }
 
-// Of every ring: pieces under way, first those of `sizes` in turn, then random ones.
+// Checks a ring with pieces under way: first those of `sizes` in turn, then random ones.
 template <typename Kind>
 void check_ring(const Kind& kind, size_t before, const std::vector<size_t>& sizes) {
   Random random(3);

@@ -320,7 +320,7 @@ Attack framed(const char* what, int from, const IslandFrame& frame, const MakeFi
   return {what, from, [=](const Descriptor& socket) { send_frame(socket, frame, files()); }, reason};
 }
 
-// Of a page in a window of one page.
+// An attack by a page in a window of one page.
 Attack paged(const char* what, uint64_t offset, const char* reason) {
   return {what, kAbove,
           [offset](const Descriptor& socket) {

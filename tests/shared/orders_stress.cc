@@ -254,8 +254,8 @@ class Posts {
     return ends(board, rank);
   }
 
-  // As ranks that fail: rank 0 closes its notes first, then rank 1 and so on, and overwrites them at once; the others
-  // read them in accesses until they are closed.
+  // What failing ranks do: rank 0 closes its notes first, then rank 1 and so on, and overwrites them at once; the
+  // others read them in accesses until they are closed.
   bool ends(PostBoard& board, int rank) const {
     for (uint32_t i = 0; i < kNotesBytes; ++i) notes(rank)[i] = content(rank, rounds_, i);
     if (!meet(board, rank, 2 * uint64_t{rounds_} + 1)) return false;
@@ -294,7 +294,7 @@ class Posts {
     return open;
   }
 
-  // As a plan over windows: every rank writes its notes, all meet, every rank reads the others' notes, all meet.
+  // A plan over windows: every rank writes its notes, all meet, every rank reads the others' notes, all meet.
   bool meets(PostBoard& board, int rank, uint32_t round) const {
     const uint32_t bytes = size_of(round, kNotesBytes);
     for (uint32_t i = 0; i < bytes; ++i) notes(rank)[i] = content(rank, round, i);

@@ -27,7 +27,7 @@ ChannelEnd end_over(std::shared_ptr<Mapping> memory, bool lower) {
           lower ? "second peer" : "first peer"};
 }
 
-// As between two processes: each end has its own mapping of one file.
+// Two processes' ends: each has its own mapping of one file.
 LinkEnds two_mappings(const LinkShape& shape, uint64_t) {
   const size_t bytes = shared_link_bytes(shape);
   const Descriptor file = make_memory_file(bytes, Pages::kSparse);

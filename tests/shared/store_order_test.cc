@@ -1,6 +1,6 @@
-// Of a rank that enters an access and an owner that closes its buffers, one at least sees the other: the two
-// sequentially consistent orderings of a board, which the thread sanitizer cannot judge. With either weakened both miss
-// each other now and then, on processors that keep stores back (x86 does), which shows that the test can tell.
+// A rank enters an access while an owner closes its buffers: one at least sees the other, by two sequentially
+// consistent orderings of a board, which the thread sanitizer cannot judge. With either weakened both miss each other
+// now and then, on processors that keep stores back (x86 does), which shows that the test can tell.
 #include <doctest/doctest.h>
 
 #include <algorithm>

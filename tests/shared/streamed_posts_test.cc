@@ -27,7 +27,7 @@ struct alignas(128) Line {
 
 class Pair {
  public:
-  // Of both ranks: pieces that were not as their flag said.
+  // Pieces, on both ranks, that were not as their flag said.
   uint64_t wrong_pieces() {
     uint64_t wrong[2] = {0, 0};
     std::thread other([&] { wrong[1] = run(1); });

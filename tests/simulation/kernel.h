@@ -71,7 +71,6 @@ class Kernel {
   std::shared_ptr<File> find(int descriptor);
   int duplicate(int descriptor);
   int close(int descriptor);
-  // Of that process.
   size_t open_descriptors(const Process& process) const;
   // Descriptors that were used or closed though they were not open.
   int misuses() const { return misuses_; }

@@ -239,7 +239,7 @@ RONDO_REPLACES(void, freeifaddrs, ifaddrs* list) {
 
 }  // namespace rondo::testing::sim
 
-// Of std::future, which sleeps on a word.
+// std::future sleeps on a word, which these simulate.
 namespace std {
 
 __attribute__((visibility("default"))) bool __atomic_futex_unsigned_base::_M_futex_wait_until(

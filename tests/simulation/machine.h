@@ -57,7 +57,7 @@ class Machine {
 
   Process& spawn(int host, std::function<void()> main);
   Process* find(int pid);
-  // As SIGKILL and exit(): no thread of it runs any more, and the kernel closes what it had.
+  // Ends it like SIGKILL and exit(): no thread of it runs any more, and the kernel closes what it had.
   void end(Process& process);
   void stop(Process& process, Time until);
 

@@ -49,7 +49,7 @@ class Crowd {
     return options;
   }
 
-  // As a job that takes them in only when all are there.
+  // Waits like a job that takes them in only when all are there.
   Time await_all(Communicator& group, Time since) {
     while (group.newcomers() < waiting_) std::this_thread::sleep_for(10ms);
     return machine_.now() - since;

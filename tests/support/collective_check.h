@@ -40,7 +40,7 @@ class CollectiveRank {
   std::string check() const;
   // The output as it is, for comparing ranks bit for bit.
   std::vector<std::byte> output() const;
-  // As a caller who uses its buffers for something else.
+  // Overwrites the buffers, like a caller who uses them for something else.
   void refill();
 
  private:

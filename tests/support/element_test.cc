@@ -25,7 +25,7 @@ TEST_CASE("floats of 16 bits round to nearest, ties to even, with denormals and 
 }
 
 TEST_CASE("the values of 8 bits that other implementations document") {
-  // Of "FP8 Formats for Deep Learning" (Micikevicius et al., 2022), table 1.
+  // Table 1 of "FP8 Formats for Deep Learning" (Micikevicius et al., 2022).
   const auto e4m3 = [](uint64_t bits) { return decode_float(DType::kFloat8E4M3, bits); };
   const auto e5m2 = [](uint64_t bits) { return decode_float(DType::kFloat8E5M2, bits); };
   CHECK(e4m3(0x7e) == 448);

@@ -8,7 +8,7 @@
 
 #include "tests/support/eventually.h"
 
-// Of the sanitizers, whose allocators have no mallinfo2().
+// The sanitizers have it; their allocators have no mallinfo2().
 extern "C" __attribute__((weak)) size_t __sanitizer_get_current_allocated_bytes();
 
 namespace rondo::testing {

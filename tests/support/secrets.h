@@ -11,7 +11,7 @@
 
 namespace rondo::testing {
 
-// Of a process that knows this secret, of 16 bytes at least, by a file.
+// The authenticator of a process that knows this secret, of 16 bytes at least, by a file.
 inline Authenticator knowing(const std::string& secret) {
   return Authenticator(Secret{Secret::Source::kFile, secret, "RONDO_SECRET_FILE=\"/a\""});
 }

@@ -22,7 +22,7 @@ constexpr Opened kOpened[] = {{"MPI4PY_LIBMPI", "libmpi.so.12"},
                               {"MPITRAMPOLINE_LIB", "librondo_mpitrampoline.so"},
                               {"MLX_MPI_LIBNAME", "libmpi.so.40"}};
 
-// Of a module of Python: its shared libraries and its sources; a single file.
+// Files of a module of Python: its shared libraries and its sources; a single file.
 std::vector<std::filesystem::path> files_of(const std::filesystem::path& place) {
   if (!std::filesystem::is_directory(place)) return {place};
   std::vector<std::filesystem::path> files;

@@ -47,7 +47,7 @@ class RecordSealer {
   // One record of the parts' bytes, 1 .. kMostRecordBytes together, at `out`, which has room for kRecordOverhead more.
   // Returns the record's bytes.
   size_t seal(const iovec* parts, int count, std::byte* out);
-  // As many records as it takes, appended.
+  // Appends as many records as it takes.
   void seal(std::string_view plain, std::string& out);
 
  private:

@@ -19,8 +19,8 @@ struct RankStatus {
   std::vector<CommunicatorStatus> communicators;
 };
 
-// As one line of JSON. docs/traces.md has the fields. Those that mean what NCCL's RAS subsystem says in its JSON
-// (NCCL 2.28, ncclras -f json) have its names.
+// One line of JSON. docs/traces.md has the fields. Those that mean what NCCL's RAS subsystem says in its JSON (NCCL
+// 2.28, ncclras -f json) have its names.
 std::string status_json(const RankStatus& status);
 
 }  // namespace rondo

@@ -19,7 +19,7 @@ using Clock = std::chrono::steady_clock;
 constexpr std::chrono::milliseconds kFirstLook{200};
 constexpr std::chrono::milliseconds kLastLook{2'000};
 
-// Of the text that says why memory is not shared.
+// The most bytes of the text that says why memory is not shared.
 constexpr size_t kMaxReasonBytes = 512;
 
 std::string report_key(int rank) { return fmt::format("island/{}", rank); }
@@ -92,9 +92,9 @@ class Findings {
     return std::max(std::min(both(a, near_a.first), both(near_a.first, b)),
                     std::min(both(a, near_a.second), both(near_a.second, b)));
   }
-  // As both ends found.
+  // The lower of what both ends found.
   Level both(int a, int b) const { return a == b ? kPull : std::min(said(a, b), said(b, a)); }
-  // As the report says, which may hold anything.
+  // What rank `from` found of `to`; its report may hold anything.
   Level said(int from, int to) const {
     const std::string& reach = reports_[static_cast<size_t>(from)].reach;
     if (static_cast<size_t>(to) >= reach.size()) return kNothing;

@@ -109,7 +109,7 @@ class CellRing {
     if (shown(seen) == static_cast<uint32_t>(number)) return {Sight::kThere, seen};
     return {shown(seen) == before(number) ? Sight::kNothing : Sight::kCorrupt, seen};
   }
-  // As look(), where the writer may have gone on, at most once around.
+  // The same as look() where the writer may have gone on, at most once around.
   Sight look_behind(uint64_t number) const {
     const Look look_at = look(number);
     return shown(look_at.flag) == static_cast<uint32_t>(number + kind_.depth) ? Sight::kThere : look_at.sight;
@@ -151,7 +151,7 @@ class CellWriter {
   std::byte* place(size_t bytes) const { return ring_.payload(number_ + 1, bytes); }
   // Takes that place, to be filled and published. Requires fits().
   std::byte* reserve(size_t bytes) { return ring_.payload(++number_, bytes); }
-  // Of the piece that was reserved last.
+  // The tag of the piece that was reserved last.
   typename Kind::Tag& tag() const { return ring_.tag(number_); }
   void publish(uint32_t ready, bool last) const { ring_.publish(number_, ready, last); }
 
@@ -181,7 +181,7 @@ class CellReader {
   explicit CellReader(const CellRing<Kind, Orders>& ring) : ring_(ring) {}
 
   uint64_t number() const { return number_; }  // pieces found
-  // Of the next piece.
+  // look() and tag() tell of the next piece.
   typename CellRing<Kind, Orders>::Look look() const { return ring_.look(number_ + 1); }
   const typename Kind::Tag& tag() const { return ring_.tag(number_ + 1); }
   // Goes on behind it. Returns its payload, of so many bytes, which stays until release().

@@ -200,7 +200,7 @@ class IslandConnection::State : public std::enable_shared_from_this<IslandConnec
   }
 
   asio::io_context& io_;
-  // Of the I/O thread, which changes them under the lock. Under the lock, any thread may send on the first until over_.
+  // The I/O thread uses them, and changes them under the lock. Under it, any thread may send on the first until over_.
   std::array<std::optional<AsioSocket>, 2> sockets_;
   asio::steady_timer retry_;
   const Dial dial_;

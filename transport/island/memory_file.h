@@ -20,7 +20,7 @@ class Mapping {
 
   std::byte* data() const { return data_; }
   size_t bytes() const { return bytes_; }  // whole pages
-  // As Touch::kNow, later and on another thread. Where the kernel cannot (before 5.14), pages come as they are touched.
+  // Like kNow, later and on another thread. Where the kernel cannot (before 5.14), pages come as they are touched.
   void populate() const;
 
  private:

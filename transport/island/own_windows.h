@@ -45,7 +45,7 @@ class MappedWindow final : public Window {
 // Shared with its windows, which may outlive the island. Any thread. Its lock is taken before an IslandConnection's.
 class OwnWindows : public std::enable_shared_from_this<OwnWindows> {
  public:
-  // Of one rank: each is a mapping, of which the kernel gives a process some 65,000.
+  // The most windows of one rank: each is a mapping, of which the kernel gives a process some 65,000.
   static constexpr size_t kMost = 16 * 1024;
   // Descriptors of windows, kept for ranks that are not connected yet; before there are more, all are to be connected.
   static constexpr size_t kMostKept = 64;

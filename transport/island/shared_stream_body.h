@@ -185,7 +185,7 @@ class SharedStream final : public ByteStream {
     return true;
   }
 
-  // As much of that as there is room for.
+  // Writes as much of it as there is room for. Returns its bytes.
   size_t write_pieces(const iovec* parts, size_t bytes) {
     Parts from(parts);
     size_t moved = 0;
@@ -239,7 +239,7 @@ class SharedStream final : public ByteStream {
     return corrupt("a buffer is given back that cannot be");
   }
 
-  // Of a piece to be filled and published.
+  // The place of a piece to be filled and published.
   struct Place {
     std::byte* data;
     uint32_t shown;  // by its flag

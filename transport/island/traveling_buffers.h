@@ -94,8 +94,8 @@ class TravelingBuffers {
     ++more_;
     return true;
   }
-  // Of a received one nothing is needed any more. True: some were given back, and the peer may wait for them. look()
-  // first: what the peer has given back counts.
+  // A received buffer is needed no more. True: some were given back, and the peer may wait for them. look() first: what
+  // the peer has given back counts.
   bool finish(uint32_t buffer) {
     read_.push_back(buffer);
     if (read_.size() > shape_.most_kept()) rested_.push_back(read_.pop_front());
@@ -129,7 +129,7 @@ class TravelingBuffers {
     std::shared_ptr<void> memory;  // shared with the stream
     std::byte* data = nullptr;
   };
-  // Of at most all buffers, whose number is a power of two.
+  // A queue of at most all buffers, whose number is a power of two.
   class Queue {
    public:
     explicit Queue(uint32_t most) : buffers_(most) {}

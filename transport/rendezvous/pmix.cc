@@ -63,7 +63,7 @@ void PmixClient::put(const std::string& key, const std::string& value) {
   check("PMIx_Commit", symbol<pmix::Commit>("PMIx_Commit")());
 }
 
-// Of a rank that has put other things before (MPI_Init does), a server answers "not found" instead of waiting.
+// A server answers "not found" instead of waiting for a rank that has put other things before (MPI_Init does).
 std::string PmixClient::get(int rank, const std::string& key, Store::Deadline deadline) {
   while (true) {
     std::string text;

@@ -70,7 +70,7 @@ class DeviceIsland {
   uint64_t slot_bytes() const { return (windows_.front().bytes - header_bytes_) / kMessageSlots / 64 * 64; }
   // Blocks of a kernel, at most: the same on all ranks.
   uint32_t lanes() const { return lanes_; }
-  // Of a post, a lane's part: the same on all ranks.
+  // Bytes of a lane's part of a post: the same on all ranks.
   uint64_t post_bytes() const { return kMostPostBytes / std::bit_floor(std::min(lanes_, kMostPostLanes)); }
 
   RankBoard& own() const { return *boards_[static_cast<size_t>(rank_)]; }

@@ -27,7 +27,7 @@ inline uint32_t load_word(const uint32_t& word) {
   return std::atomic_ref<uint32_t>(const_cast<uint32_t&>(word)).load();
 }
 inline void store_word(uint32_t& word, uint32_t value) { std::atomic_ref<uint32_t>(word).store(value); }
-// As numbers that wrap around.
+// The numbers wrap around.
 constexpr bool at_least(uint32_t word, uint32_t number) { return static_cast<int32_t>(word - number) >= 0; }
 
 }  // namespace rondo

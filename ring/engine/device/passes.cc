@@ -24,7 +24,7 @@ class Binder {
 
   uint64_t count(const Ref& ref) const { return extent(ref, false).count; }
 
-  // Of all but messages.
+  // Serves all references but messages.
   CallRef place(const Ref& ref, const BlockPlace& input, const BlockPlace& output) const {
     const bool window = ref.space == Space::kWindow;
     const bool is_output = window ? (ref.flags & kPeerOutput) != 0 : ref.space == Space::kOutput;
@@ -116,7 +116,7 @@ class Passes {
     if (made_.step_count == kMaxCallSteps) throw Exception(ErrorCode::kInternal, "a kernel takes fewer steps");
     made_.steps[made_.step_count++] = step;
   }
-  // Of an entry that is no signal and no wait: their index is a word's.
+  // Requires an entry that is no signal and no wait: their index is a word's.
   const Step& step_of(const StreamEntry& entry) const { return plan_.steps[entry.index]; }
   CallRef place(const Ref& ref) const { return binder_.place(ref, input_, output_); }
 
@@ -156,7 +156,7 @@ class Passes {
                        targets_[0].place == CallRef::kAddress && sources_[0].offset == targets_[0].offset;
     add_pass(CallStep::kPass, stays && resolved.copies ? 0 : binder_.count(sources[0]), resolved);
   }
-  // Of sources_ and targets_.
+  // Adds a pass of sources_ and targets_, and clears both.
   void add_pass(CallStep::Kind kind, uint64_t count, const ResolvedMove& resolved) {
     if (bound_.passes == kMaxCallPasses || bound_.refs + sources_.size() + targets_.size() > kMaxCallRefs) {
       throw Exception(ErrorCode::kInternal, "a kernel takes fewer passes");

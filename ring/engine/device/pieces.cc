@@ -13,7 +13,7 @@ uint64_t lines(uint64_t bytes) { return (bytes + kRegionLine - 1) / kRegionLine 
 // Copies of single blocks that the pieces of an uneven call are at most, each way; but of so many pieces at least.
 constexpr uint64_t kMostBlockCopies = 256, kLeastPieces = 4;
 
-// Of a piece at an edge that is cut once more: its short part is one of so many.
+// A piece at an edge that is cut once more has a short part, which is one of so many.
 constexpr uint64_t kEdgeParts = 4;
 
 struct UnevenCut {

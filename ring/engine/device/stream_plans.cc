@@ -17,7 +17,7 @@ std::vector<int> neighbors(const std::vector<int>& order, int rank) {
   return both;
 }
 
-// Of all ranks, by rank.
+// Plans of all ranks, by rank.
 std::vector<Plan> StreamPlans::build(Collective collective, Algorithm algorithm, int root) const {
   const bool turned = algorithm == Algorithm::kRing;
   PlanRequest request;

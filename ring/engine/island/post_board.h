@@ -71,7 +71,7 @@ class BasicPostBoard {
   static constexpr size_t bytes_of(Part part) { return part == Part::kRing ? kRingBytes : kDepth * slot_bytes(part); }
   // Who reads what is posted in a round; the same on all ranks.
   enum class Flow : uint8_t { kAllWays, kOneWay };
-  // Of a post that does not lie beside its flag.
+  // The part that holds a post that does not lie beside its flag.
   static constexpr Part part_of(size_t bytes, Flow flow, bool has_rings) {
     if (bytes <= kShortBytes) return Part::kShortSlots;
     return flow == Flow::kOneWay && has_rings ? Part::kRing : Part::kLongSlots;
@@ -165,7 +165,7 @@ class BasicPostBoard {
   static constexpr size_t slot_bytes(Part part) {
     return (part == Part::kShortSlots ? kShortBytes : kPostBytes) + 4 * 1024 + kCellBytes;
   }
-  // Of a rank.
+  // The parts of a rank's area.
   struct Space {
     std::byte* parts[kParts] = {};
     uint64_t begin = 0, end = 0;  // of the rank's last post in its ring
@@ -184,7 +184,7 @@ class BasicPostBoard {
   size_t area_of(int rank, uint64_t number) const {
     return (static_cast<uint64_t>(rank) + number / kDepth) % areas_.size();
   }
-  // Of a rank's post in this round.
+  // Where a rank's post of this round lies.
   std::byte* place(int rank, size_t bytes) const {
     if (bytes <= kSmallBytes) return areas_[area_of(rank, number_)].payload(number_, bytes);
     const size_t own = static_cast<size_t>(rank);

@@ -56,8 +56,8 @@ class P2p {
   // its way, and its memory free, or a receive takes the message that is there, and `moved` says which. Unless kOver,
   // nothing has happened.
   P2pAtOnce at_once(const P2pCall& call, Message& moved);
-  // Of a receive or probe that is not complete: if no message has met it yet it fails with the error. False: nothing
-  // has happened; the message is coming, or it is a send.
+  // An incomplete receive or probe that no message has met yet fails with the error. False: nothing has happened; the
+  // message is coming, or it is a send.
   bool take_back(P2pRequest& request, const Error& error);
   // The same without an end: the request may be destroyed.
   bool withdraw(P2pRequest& request) noexcept { return context_.matcher.withdraw(request); }

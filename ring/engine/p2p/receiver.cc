@@ -17,12 +17,12 @@ namespace {
 constexpr size_t kBufferBytes = 64 * 1024;
 // The first mismatch ends the communicator: the answers to others that were under way are not worth a queue.
 constexpr size_t kMaxRefusals = 16;
-// Of a payload that the stream lends: the sender may write again what is taken, while more is copied. A piece of a
-// stream through shared memory is taken at once.
+// Bytes copied at once of a payload that the stream lends: the sender may write again what is taken, while more is
+// copied. A piece of a stream through shared memory is taken at once.
 constexpr uint64_t kCopiedAtOnce = 16 * 1024 + kP2pEnvelopeBytes;
 // A stream whose peer is as fast as we are does not keep the others waiting for longer than some MiB.
 constexpr int kReadsATurn = 16;
-// Of the memory of a peer: 100 us, in which the rank does nothing else.
+// Bytes read at once from a peer's memory: 100 us, in which the rank does nothing else.
 constexpr uint64_t kReadAtOnce = 1 << 20;
 
 // Credit goes back when it is half of what the peer could have at most: seldom while messages are taken as they come,

@@ -44,7 +44,7 @@ class P2pRequest : public P2pCall {
 
   // What has moved, or was found: valid in complete(nullptr); a send's is its owner's.
   Message message;
-  // Of a receive that has its message: bytes of it that the buffer takes.
+  // Bytes of its message that a receive's buffer takes. Requires that it has a message.
   uint64_t wanted() const { return std::min(message.bytes, bytes); }
 
   // --- P2p's own

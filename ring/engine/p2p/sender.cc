@@ -124,7 +124,7 @@ void P2pSender::start(P2pRequest& request) {
   }
 }
 
-// Of a message that was read nothing is left but to say so.
+// A message that its receiver has read takes only an envelope, of 0 bytes.
 void P2pSender::add_chunk() {
   P2pRequest& request = *cleared_.front();
   cleared_.remove(request);

@@ -28,7 +28,7 @@ inline constexpr uint32_t kP2pMaxTag = 0x7fffffff;
 // No memory is larger, and offsets and sums of two lengths cannot overflow.
 inline constexpr uint64_t kP2pMaxBytes = uint64_t{1} << 62;
 
-// As it is on the wire, little-endian.
+// An envelope as it is on the wire, little-endian.
 struct P2pEnvelope {
   uint32_t magic = kP2pMagic;
   P2pKind kind = P2pKind::kEager;

@@ -65,7 +65,7 @@ void RouteTable::keep(PreparedCall& call, const Route& route, const Answers& ans
   call.unasked = route.buffers == Route::Buffers::kKnownPlain ? &plain_.at(key(call)) : nullptr;
 }
 
-// Of too many, the one that would ask first gives way.
+// A full plain_ drops the kind that would ask first.
 void RouteTable::note_plain(const Key& key) {
   if (plain_.size() == kMostPlain && plain_.count(key) == 0) {
     plain_.erase(std::min_element(plain_.begin(), plain_.end(),

@@ -28,7 +28,7 @@ std::optional<uint64_t> cost_ns(std::span<const TimedCall> ranks, Clocks clocks)
   }
   if (ranks.empty()) return std::nullopt;
   if (clocks == Clocks::kOfHosts) return shortest;
-  // Of one clock it lies between these; containers may have set theirs apart.
+  // The cost on one clock lies between these; containers may have set theirs apart.
   return std::clamp(end > begin ? end - begin : 1, shortest, longest);
 }
 

@@ -220,7 +220,7 @@ typedef struct {
 } rondo_join_options_t;
 #define RONDO_JOIN_OPTIONS_INIT \
   { sizeof(rondo_join_options_t), -1, -1, NULL, NULL, NULL, 0, NULL }
-/* As rondo_init, with what the program says instead of the environment. *comm is NULL if it fails. */
+/* Like rondo_init, with what the program says instead of the environment. *comm is NULL if it fails. */
 RONDO_API rondo_result_t rondo_join(rondo_comm_t* comm, const rondo_join_options_t* options);
 
 /* comms[0 .. world-1]: ranks as threads of this process; world: 1 .. 1024. Use each from a thread of its own. RONDO_*
@@ -346,7 +346,7 @@ typedef struct {
   /* 1: the blocks differ in length, as those of rondo_all_gather_v and the like, and the counts say how long they are
    */
   int64_t uneven;
-  /* Of a buffer with blocks: one entry a rank, in elements, read during the call only. Block r has counts[r] elements
+  /* A buffer with blocks has one entry a rank, in elements, read during the call only. Block r has counts[r] elements
    * and begins displacements[r] elements into the buffer; displacements NULL: blocks one after the other. */
   const uint64_t* input_counts;
   const uint64_t* output_counts;
@@ -577,7 +577,7 @@ RONDO_API rondo_result_t rondo_test(rondo_work_t work, int* done);
 /* Takes back a receive that no message has met, or a probe, so that it ends with RONDO_CANCELLED: *cancelled is 1.
  * Anything else goes on, or has ended: 0. */
 RONDO_API rondo_result_t rondo_work_cancel(rondo_work_t work, int* cancelled);
-/* Of a send, recv or probe that has succeeded, else RONDO_INVALID. */
+/* The message of a send, recv or probe that has succeeded, else RONDO_INVALID. */
 RONDO_API rondo_result_t rondo_work_message(rondo_work_t work, rondo_message_t* message);
 /* `function` is called once when the operation has succeeded or failed; if it has already, it is called soon. result:
  * the operation's; inside the function rondo_last_error() and rondo_last_error_ranks() are the failure's. Each call of
@@ -650,7 +650,7 @@ RONDO_API rondo_result_t rondo_committed(rondo_comm_t comm, int64_t* step);
 
 /* ---- What happened ---- */
 
-/* Of this rank and all communicators of its rondo_join; not collective. docs/traces.md */
+/* These functions serve this rank and all communicators of its rondo_join; not collective. docs/traces.md */
 /* Records operations, steps, waits and transfers in folder/rank-R.rondo-trace from now on; R is the rank of the
  * process. A file that is there is replaced; a trace under way ends. RONDO_SYSTEM: the file cannot be made. */
 RONDO_API rondo_result_t rondo_trace_start(rondo_comm_t comm, const char* folder);

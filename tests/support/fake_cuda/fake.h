@@ -142,7 +142,7 @@ inline const void* pointer(Pointer address) { return reinterpret_cast<const void
 inline void* writable(Pointer address) { return reinterpret_cast<void*>(address); }
 
 FakeContext& current_context();
-// As CUDA has it of calls that may wait: a capture that this thread has begun, or any thread in global mode, ends.
+// A capture that this thread has begun, or any thread in global mode, ends, as CUDA has it of calls that may wait.
 void end_captures();
 // Requires the lock. The driver looks where the handle points: at no stream, its process ends there.
 FakeStream* stream_of(Stream handle);

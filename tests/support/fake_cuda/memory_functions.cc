@@ -41,7 +41,7 @@ void copy_rows(int device, const Copy2D& copy) {
   });
 }
 
-// Of whole pages, those take no memory.
+// Whole pages that are zeroed take no memory.
 void zero(const FakeStream& in, Pointer memory, size_t bytes) {
   constexpr size_t kPageBytes = 4096;
   std::byte* const data = fake().memory.reach(pointer(memory), bytes, in.context->device, By::kKernel);

@@ -18,7 +18,7 @@ namespace rondo::testing {
 // thread.
 class FakeQueue {
  public:
-  // Of a GPU's queue of launches, about.
+  // About what a GPU's queue of launches holds.
   static constexpr size_t kMostEntries = 1024;
 
   FakeQueue();

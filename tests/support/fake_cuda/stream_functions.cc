@@ -99,7 +99,7 @@ void EventElapsedTime(float* milliseconds, Event first, Event second) {
   }
   *milliseconds = std::chrono::duration<float, std::milli>(both[1]->when - both[0]->when).count();
 }
-// Of another context, too.
+// The event may be of another context, too.
 void StreamWaitEvent(Stream stream, Event event, unsigned flags) {
   require(flags == 0);
   const auto at = event_at(event);

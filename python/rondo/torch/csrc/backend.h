@@ -61,7 +61,7 @@ class RondoBackend : public c10d::Backend {
 
   const std::string& name() const { return options_->group_name; }
   const std::shared_ptr<Memory>& memory() const { return memory_; }
-  // Of at least so many bytes; the one that was made last, if it is large enough.
+  // An arena of at least so many bytes: the one that was made last, if it is large enough.
   std::shared_ptr<Arena> arena(size_t bytes);
   // Whether this thread is between startCoalescing() and endCoalescing().
   bool groups_here() const { return group_thread_.load(std::memory_order_relaxed) == std::this_thread::get_id(); }
@@ -149,7 +149,7 @@ class RondoBackend : public c10d::Backend {
   void setSequenceNumberForGroup() override {}
   uint64_t getSequenceNumberForGroup() override { return sequence_number_; }
   c10d::ErrorType getError() override;
-  // Of a group made with enable_reconfigure: its communicator ends, and it waits for reconfigure().
+  // A group made with enable_reconfigure ends its communicator, too, and waits for reconfigure().
   void abort() override;
   void shutdown() override;
 

@@ -23,7 +23,7 @@ class InStream {
 
   // This thread's stream; std::nullopt: its call is on the CPU.
   static const std::optional<c10::Stream>& here();
-  // As CUDA names it.
+  // CUDA's handle of the stream.
   static void* handle(const c10::Stream& stream) { return native(stream); }
   // A stream of torch's pool.
   static c10::Stream new_stream(const at::Device& device);

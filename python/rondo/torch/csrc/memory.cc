@@ -58,7 +58,7 @@ void Memory::end() {
 
 class Arena::Piece {
  public:
-  // Of no bytes yet.
+  // The piece has no bytes yet.
   explicit Piece(std::shared_ptr<Arena> arena) : arena_(std::move(arena)) {
     Gaps one{{0, 0}};
     node = one.extract(one.begin());

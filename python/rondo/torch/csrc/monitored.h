@@ -27,7 +27,7 @@ class MonitoredBarriers {
   void report(std::chrono::milliseconds timeout);
   // Whether the key was there before the deadline, or is there now.
   bool await(const std::string& key, Clock::time_point deadline);
-  // Of this barrier: a rank's, or the result.
+  // The store's key in a barrier: a rank's, or the result's.
   std::string key(int64_t number, const std::string& what) const;
   void forget(const std::string& key);
 

@@ -47,7 +47,7 @@ class Block {
   Block(at::TensorList tensors, Access access, const char* call);
 
   void* data() const { return data_; }
-  // Of all tensors together, as torch counts them.
+  // Elements of all tensors together, as torch counts them.
   uint64_t items() const;
   // Elements of each tensor, as the library counts them.
   std::vector<uint64_t> counts(Elements elements) const;
