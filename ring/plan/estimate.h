@@ -20,8 +20,8 @@ struct EstimateRequest {
 // (docs/tuning.md, "The cost model").
 inline constexpr uint64_t kStarBytes = 64 * 1024;
 
-// What a rank posts at most in one round (ring/engine/island/post_board.h). Up to here a collective over windows that has no root goes
-// by posts (one shot) instead.
+// Bytes that a rank posts at most in one round (ring/engine/island/post_board.h). Up to here a collective over windows
+// that has no root goes by posts (one shot) instead.
 inline constexpr uint64_t kPostBytes = 64 * 1024;
 // Blocks of the longest post of any rank, by a one-shot plan.
 constexpr uint64_t most_posted_blocks(Collective collective, int world) {
