@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Tests Rondo. Installs what is missing of Debian's packages (as root), builds, and runs suites.
-#   tools/test.sh [suite ...]     no suite: the default ones, but for those that passed in this very tree (build/passed)
+#   tools/test.sh [suite ...]     no suite: the default ones, but for those that passed in this very tree (build/ran)
 #   tools/test.sh release         every suite, but for those: hours; goes on where it was stopped. build/release.md says what passed
 #   tools/test.sh --list          the suites
 # The last line is "N passed, N failed"; the exit code is 1 if anything failed.
@@ -89,7 +89,7 @@ fingerprint() {
 
 # A suite that stops before its end counts as a failed check itself.
 run_suite() {
-  local suite=$1 start=$SECONDS failed passed status=0 before
+  local suite=$1 start=$SECONDS failed passed status=0 before passed_in=none
   failed=$(count fail)
   passed=$(count pass)
   before=$(wc -l <"$RONDO_RESULTS")
@@ -100,28 +100,30 @@ run_suite() {
   failed=$(($(count fail) - failed))
   passed=$(($(count pass) - passed))
   echo "=== $suite: $((SECONDS - start)) s, $failed failed"
-  mkdir -p build/passed build/ran
-  echo "| $suite | $commit | $(date -u +%F\ %R) | $((SECONDS - start)) | $passed | $failed |" >"build/ran/$suite"
-  rm -f "build/passed/$suite"
-  ((failed == 0)) || return 0
-  { echo "$tree" && tail -n "+$((before + 1))" "$RONDO_RESULTS"; } >"build/passed/$suite"
+  ((failed)) || passed_in=$tree
+  mkdir -p build/ran
+  {
+    echo "$passed_in"
+    echo "| $suite | $commit | $(date -u +%F\ %R) | $((SECONDS - start)) | $passed | $failed |"
+    tail -n "+$((before + 1))" "$RONDO_RESULTS"
+  } >"build/ran/$suite"
 }
 
-# What the suites of a release came to, each in its last run; "not run" of those that this one has not come to yet.
+# The table of a release has the last run of each suite, whose line names the commit.
 write_release() {
   local suite
   {
     printf '%s\n' '| suite | commit | ended (UTC) | seconds | passed | failed |' '|---|---|---|---|---|---|'
     for suite in "${suites[@]}"; do
-      cat "build/ran/$suite" 2>/dev/null || echo "| $suite | not run | | | | |"
+      sed -n 2p "build/ran/$suite" 2>/dev/null || echo "| $suite | not run | | | | |"
     done
   } >build/release.md
 }
 
-# Of the default suites: whether this one passed in this very tree; then its checks count.
+# Whether this suite, which was not named, passed in this very tree; then its checks count.
 passed_before() {
-  ((named == 0)) && [[ -f build/passed/$1 && $(head -n 1 "build/passed/$1") == "$tree" ]] || return 1
-  tail -n +2 "build/passed/$1" >>"$RONDO_RESULTS"
+  ((named == 0)) && [[ -f build/ran/$1 && $(head -n 1 "build/ran/$1") == "$tree" ]] || return 1
+  tail -n +3 "build/ran/$1" >>"$RONDO_RESULTS"
   echo "=== $1: passed before in this very tree (tools/test.sh $1 runs it again)"
 }
 
