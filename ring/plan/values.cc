@@ -171,16 +171,15 @@ Failure ValueRun::touch(Actor& actor, const Ref& ref, Accesses::Kind kind) {
   if (!windows_) return std::nullopt;
   Accesses& accesses = owner(actor, ref).accesses[memory_index(actor, ref)];
   const int me = actor.plan->rank;
-  const bool writes = kind == Accesses::Kind::kWrite;
   if (const Accesses::Access* other = accesses.race(me, actor.clock, kind)) {
-    const bool both = writes && other->kind == Accesses::Kind::kWrite;
-    return here(actor) +
-           (!writes ? "reads "
-            : both  ? "writes "
-                    : "overwrites ") +
-           describe(*actor.plan, ref) +
-           (writes ? ", which " + rank_name(other->rank) + (both ? " may be writing" : " may still be reading")
-                   : " without having heard that " + rank_name(other->rank) + " has written it");
+    const std::string what = describe(*actor.plan, ref), who = rank_name(other->rank);
+    if (kind == Accesses::Kind::kRead) {
+      return here(actor) + "reads " + what + " without having heard that " + who + " has written it";
+    }
+    if (other->kind == Accesses::Kind::kRead) {
+      return here(actor) + "overwrites " + what + ", which " + who + " may still be reading";
+    }
+    return here(actor) + "writes " + what + ", which " + who + " may be writing";
   }
   accesses.add({me, actor.clock[static_cast<size_t>(me)] + 1, kind});
   return std::nullopt;
