@@ -6,7 +6,7 @@
 namespace rondo::testing {
 namespace {
 
-// What a load that goes ahead may find of a word, beside what it holds.
+// Older values of a word that a load may find. With 1 in its place hand_over_test has the same verdicts.
 constexpr long kMostEarly = 3;
 
 }  // namespace
@@ -158,6 +158,7 @@ uint64_t Interleavings::hash(const State& state, size_t last, size_t interruptio
     for (const uint8_t result : thread.results) add(result);
     add(thread.buffer.size());
     for (const Buffered& entry : thread.buffer) add(entry.word * 256u + entry.value);
+    add(thread.early.size());
     for (const Buffered& entry : thread.early) add(entry.word * 256u + entry.value);
   }
   return value;
