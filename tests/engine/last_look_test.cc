@@ -1,7 +1,8 @@
-// The last look before a sleep (transport/doorbell.h). A thread changes a word and then rings a bell, which costs a
-// load while nobody sleeps; another arms the bell, looks at the word once more, and sleeps. Every interleaving is run,
-// with loads that go ahead as on Arm: nobody sleeps who should not, with the orders that the product has; with either
-// of a pair weaker somebody does. The same for two ranks that each say something and then look at what the other says.
+// The last look before a sleep (transport/doorbell.h): a ringer changes a word, then reads the bell's flag; a sleeper
+// arms the bell, reads the word once more, and sleeps. The test runs every interleaving, with the reorderings of x86
+// and Arm. With the product's memory orders the sleeper never misses the change; with the order of either the store or
+// the load weakened it does. A second test has two threads that each store a word and load the other's: one at least
+// sees it.
 #include <doctest/doctest.h>
 
 #include <string>

@@ -61,7 +61,7 @@ class RondoBackend : public c10d::Backend {
 
   const std::string& name() const { return options_->group_name; }
   const std::shared_ptr<Memory>& memory() const { return memory_; }
-  // An arena of at least so many bytes: the one that was made last, if it is large enough.
+  // Returns the newest arena if it has room for so many bytes, else makes one.
   std::shared_ptr<Arena> arena(size_t bytes);
   // Whether this thread is between startCoalescing() and endCoalescing().
   bool groups_here() const { return group_thread_.load(std::memory_order_relaxed) == std::this_thread::get_id(); }
