@@ -25,6 +25,7 @@ Error Thread::attempt(const Step& step, Member& member, bool* got) {
     *got = error.ok();
     return error;
   }
+  ++reached_[step.line];
   Flight flight = make_flight(step, seat(step, member), 0, 0, memory_);
   const Error error = member.group->run(flight.call);
   // What those give that made this call, a root for example, is right; data of another call is not.

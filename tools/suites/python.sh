@@ -37,6 +37,7 @@ export RONDO_TREE=$tree PYTHONDONTWRITEBYTECODE=1
 # shellcheck disable=SC2034  # of pytest_counts
 log=$folder/pytest.log
 check "pytest ran" pytest_counts "$python" 600 tests/python
-check "lives of ranks with NumPy beside C++ and C" "$(bazel_bin)/tests/life/life" --patience=60 --shrink-seconds=30 \
-  --python="$python/bin/python tests/life/python/life_rank.py" --doors=numpy,cpp/numpy,c/numpy --hosts=none --seeds=1-12
+lives=("$(bazel_bin)/tests/life/life" --patience=60 --shrink-seconds=30 --python="$python/bin/python tests/life/python/life_rank.py")
+check "lives of ranks with NumPy beside C++ and C" "${lives[@]}" --doors=numpy,cpp/numpy,c/numpy --hosts=none --seeds=1-12
+check "tests/life/mixed.life" "${lives[@]}" --play=tests/life/mixed.life
 finish_checks

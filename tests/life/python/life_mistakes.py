@@ -27,7 +27,7 @@ class Mistakes:
             elif step.verb == "sparse":
                 self.door.sparse_values(member.group, np.full(step.number("count"), 1.0 + member.me, np.float32), 0.05)
             else:
-                self.reached.setdefault(step.line, 1)
+                self.reached[step.line] = self.reached.get(step.line, 0) + 1
                 flight = self._flight(step, member)
                 flight.run()
         except Exception as error:
