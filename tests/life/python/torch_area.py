@@ -50,7 +50,10 @@ class TorchArea(Area):
         self.want = self.read()
 
     def read(self):
-        return plain(self.tensor).reshape(-1).view(torch.uint8).numpy()
+        values = plain(self.tensor)
+        if self.tensor.is_conj() and self.tensor.is_neg():
+            values += 0.0  # torch's copies from and to such a view change the sign of zeros
+        return values.reshape(-1).view(torch.uint8).numpy()
 
     def around(self):
         """What lies between its elements, too."""
