@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <limits>
 #include <type_traits>
@@ -23,14 +24,10 @@ class Checker {
   CheckedCall run() {
     if (static_cast<int>(call_.collective) >= kCollectives)
       fail(fmt::format("unknown collective {}", static_cast<int>(call_.collective)));
-    checked_.purpose = call_.options.purpose;
-    checked_.asked = call_.options.algorithm;
-    checked_.collective = call_.collective;
-    checked_.uneven = call_.uneven;
+    static_cast<CallFields&>(checked_) = fields_of(call_);
+    clear_what_it_has_not();
     checked_.input = static_cast<const std::byte*>(call_.input);
     checked_.output = static_cast<std::byte*>(call_.output);
-    checked_.scalar = call_.options.scalar;
-    checked_.timeout = call_.options.timeout;
     if (call_.options.timeout.count() < 0) {
       fail(fmt::format("timeout is {} ms; it must be positive, or 0 for the configured one",
                        call_.options.timeout.count()));
@@ -54,6 +51,20 @@ class Checker {
     throw Exception(ErrorCode::kInvalid, fmt::format("{} on rank {}: {}", name(), rank_, why));
   }
 
+  // By the collective and the op.
+  void clear_what_it_has_not() {
+    const CallFields none;
+    if (!collective_has_root(call_.collective)) checked_.root = none.root;
+    if (call_.collective == Collective::kBarrier) checked_.count = none.count, checked_.dtype = none.dtype;
+    const bool reduces = collective_reduces(call_.collective);
+    if (!reduces) checked_.op = none.op;
+    if (!reduces || call_.op != Op::kUser) checked_.user_bytes = none.user_bytes, checked_.in_order = none.in_order;
+    // kPremulSum and kAverage scale, and by whom depends on the plan. The program's own has its own rules.
+    if (!reduces || call_.op == Op::kPremulSum || call_.op == Op::kAverage || call_.op == Op::kUser) {
+      checked_.any_op = none.any_op;
+    }
+  }
+
   void check_types() {
     const bool reduces = collective_reduces(call_.collective);
     if (call_.options.user.function != nullptr && !(reduces && call_.op == Op::kUser)) {
@@ -63,16 +74,12 @@ class Checker {
     if (reduces && call_.op == Op::kUser) return check_user();
     if (collective_scans(call_.collective) && call_.op == Op::kAverage) fail("avg is over all ranks; use sum");
     if (static_cast<int>(call_.dtype) >= kDTypes) fail(fmt::format("unknown dtype {}", static_cast<int>(call_.dtype)));
-    checked_.dtype = call_.dtype;
     element_bytes_ = dtype_bytes(call_.dtype);
     if (!reduces) return;
     if (static_cast<int>(call_.op) >= kOps) fail(fmt::format("unknown op {}", static_cast<int>(call_.op)));
     if (!op_supports(call_.op, call_.dtype)) {
       fail(fmt::format("{} of {} is not defined (docs/numerics.md)", op_name(call_.op), dtype_name(call_.dtype)));
     }
-    checked_.op = call_.op;
-    // kPremulSum and kAverage scale, and by whom depends on the plan.
-    checked_.any_op = call_.options.any_op && call_.op != Op::kPremulSum && call_.op != Op::kAverage;
   }
 
   void check_user() {
@@ -83,10 +90,7 @@ class Checker {
                        kMostUserBytes));
     }
     checked_.user = user;
-    checked_.op = Op::kUser;
     checked_.dtype = DType::kUint8;
-    checked_.user_bytes = user.element_bytes;
-    checked_.in_order = !user.commutative;
     element_bytes_ = user.element_bytes;
   }
 
@@ -95,7 +99,6 @@ class Checker {
     if (static_cast<int>(wire.format) >= kWireFormats) {
       fail(fmt::format("unknown wire format {}", static_cast<int>(wire.format)));
     }
-    checked_.wire = wire.format;
     if (wire.stochastic && !wire_format_rounds_at_random(wire.format)) {
       fail(fmt::format("stochastic rounding is for the wire formats int8 and int4, not for {}",
                        wire_format_name(wire.format)));
@@ -157,7 +160,6 @@ class Checker {
     if (call_.root < 0 || call_.root >= world_) {
       fail(fmt::format("root is {}; it must be a rank of the group, 0 to {}", call_.root, world_ - 1));
     }
-    checked_.root = call_.root;
   }
 
   bool is_root() const { return call_.root == rank_; }
@@ -178,7 +180,6 @@ class Checker {
       case Collective::kScan:
       case Collective::kExscan:
         if (call_.uneven) fail("this collective has no uneven variant");
-        checked_.count = call_.count;
         input_end_ = output_end_ = bounded(call_.count);
         return;
       default:
@@ -187,7 +188,7 @@ class Checker {
     blocks_.input.resize(static_cast<size_t>(world_));
     blocks_.output.resize(static_cast<size_t>(world_));
     const auto own = static_cast<size_t>(rank_);
-    checked_.count = call_.uneven ? own_count() : call_.count;
+    if (call_.uneven) checked_.count = own_count();
     if (has_input_blocks()) {
       input_end_ = fill(blocks_.input, call_.input_counts, call_.input_displacements, "input");
     } else if (call_.collective == Collective::kAllGather || call_.collective == Collective::kGather) {
@@ -419,17 +420,6 @@ std::string asked_for(const CallFields& call) {
   return fmt::format("algorithm=\"{}\"", algorithm_name(call.asked));
 }
 
-template <typename Value>
-uint64_t word_of(Value value) {
-  if constexpr (std::is_same_v<Value, NumberBits>) {
-    return std::bit_cast<uint64_t>(value.value);
-  } else if constexpr (std::is_same_v<Value, std::chrono::milliseconds>) {
-    return static_cast<uint64_t>(value.count());
-  } else {
-    return static_cast<uint64_t>(value);
-  }
-}
-
 uint64_t elements(const std::vector<Extent>& blocks) {
   uint64_t count = 0;
   for (const Extent& block : blocks) count += block.count;
@@ -444,12 +434,11 @@ std::string describe_count(const CheckedCall& call) {
 
 }  // namespace
 
-uint64_t kind_of(uint64_t communicator, const CheckedCall& call) {
+uint64_t kind_of(uint64_t communicator, const CallFields& call) {
+  using Words = std::array<uint64_t, sizeof(CallFields) / sizeof(uint64_t)>;
   Hash64 hash;
   hash.add(communicator);
-  visit_fields(call, [&](Mark mark, auto value) { hash.add(mark == Mark::kAgreed ? word_of(value) : 0); });
-  // They follow from what is agreed, and from settings.
-  hash.add(word_of(call.algorithm)).add(word_of(call.registered_first));
+  for (const uint64_t word : std::bit_cast<Words>(call.agreed())) hash.add(word);
   return noted_fingerprint(hash.value(), static_cast<uint8_t>(call.op));
 }
 

@@ -44,23 +44,6 @@ struct PreparedCall : CheckedCall {
   uint64_t predicted_ns = 0;
 };
 
-// The fields of a call that is not uneven, and not checked: calls with equal fields are alike but for their buffers.
-inline CallFields fields_of(const Call& call) {
-  return {.purpose = call.options.purpose,
-          .collective = call.collective,
-          .dtype = call.dtype,
-          .op = call.op,
-          .any_op = call.options.any_op,
-          .wire = call.options.wire.format,
-          .asked = call.options.algorithm,
-          .root = call.root,
-          .count = call.count,
-          .user_bytes = call.options.user.element_bytes,
-          .in_order = !call.options.user.commutative,
-          .scalar = call.options.scalar,
-          .timeout = call.options.timeout};
-}
-
 // The last calls of one communicator that were prepared. One thread at a time (the submission lock).
 class PreparedCalls {
  public:
