@@ -200,7 +200,7 @@ void Communicator::run(const Call& call) {
 
 Work Communicator::start(const Call& call) {
   State& state = open(state_);
-  return Work(state.batch.collecting() ? state.batch.add(call) : state.group->start(call));
+  return Work((state.batch.collecting() ? state.batch.add(call) : state.group->start(call)).leave());
 }
 
 void Communicator::all_reduce_many(std::span<const TensorRef> tensors, Op op, const CallOptions& options) {
@@ -215,10 +215,10 @@ void Communicator::all_reduce_many(std::span<const TensorRef> tensors, Op op, co
 
 Work Communicator::all_reduce_many_async(std::span<const TensorRef> tensors, Op op, const CallOptions& options) {
   Batch& calls = open(state_).batch;
-  if (calls.collecting()) return Work(calls.add(tensors, op, options));
+  if (calls.collecting()) return Work(calls.add(tensors, op, options).leave());
   auto operation = calls.start_list(tensors, op, options, Batch::Left::kToWorker);
   calls.leave_to_worker(*operation);
-  return Work(std::move(operation));
+  return Work(operation.leave());
 }
 
 void Communicator::batch_begin() { open(state_).batch.open(); }
@@ -233,7 +233,7 @@ Work Communicator::batch_end_async() {
   Batch& calls = open(state_).batch;
   auto operation = calls.end(Batch::Left::kToWorker);
   calls.leave_to_worker(*operation);
-  return Work(std::move(operation));
+  return Work(operation.leave());
 }
 
 void Communicator::batch_abandon() {
@@ -260,17 +260,17 @@ Message Communicator::run(const MessageCall& send, const MessageCall& receive) {
 Work Communicator::start(const MessageCall& send, const MessageCall& receive) {
   State& state = open(state_);
   const SendAndReceive both = at_once(send, receive, state.group->rank());
-  if (state.batch.collecting()) return Work(state.batch.add(both.send, both.receive));
+  if (state.batch.collecting()) return Work(state.batch.add(both.send, both.receive).leave());
   auto operation = state.batch.start_pair(both.send, both.receive);
   state.batch.leave_to_worker(*operation);
-  return Work(std::move(operation));
+  return Work(operation.leave());
 }
 
 std::optional<Message> Communicator::look(const MessageCall& probe) { return engine(state_).look(probe); }
 
 Work Communicator::start(const MessageCall& call) {
   State& state = open(state_);
-  if (state.batch.collecting()) return Work(state.batch.add(call));
+  if (state.batch.collecting()) return Work(state.batch.add(call).leave());
   return state.group->start(call);
 }
 
@@ -297,7 +297,7 @@ Communicator Communicator::new_group(std::span<const int> ranks) {
 
 std::pair<Communicator, Work> Communicator::new_group_async(std::span<const int> ranks, uint64_t series) {
   auto [group, opening] = engine(state_).new_group_async(outside_batch(state_, "new_group_async"), ranks, series);
-  return {Communicator(std::make_shared<State>(std::move(group))), opening ? Work(std::move(opening)) : Work()};
+  return {Communicator(std::make_shared<State>(std::move(group))), opening ? Work(opening.leave()) : Work()};
 }
 
 Communicator Communicator::dup() {

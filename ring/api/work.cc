@@ -13,19 +13,16 @@
 
 namespace rondo {
 
-Work::Work() = default;
-Work::Work(std::shared_ptr<Operation> operation) : operation_(std::move(operation)) {}
-Work::Work(std::shared_ptr<Operation> over, const Message& message) : operation_(std::move(over)), message_(message) {}
-Work::Work(const Work&) = default;
-Work& Work::operator=(const Work&) = default;
-Work::Work(Work&&) noexcept = default;
-Work& Work::operator=(Work&&) noexcept = default;
-Work::~Work() = default;
+Work::Work(const Work& other) : operation_(other.operation_), message_(other.message_) {
+  if (operation_ != nullptr) operation_->retain();
+}
+
+void Work::release() noexcept { operation_->release(); }
 
 namespace {
 
-Operation& checked(const std::shared_ptr<Operation>& operation) {
-  if (!operation) throw Exception(ErrorCode::kInvalid, "this Work refers to no operation");
+Operation& checked(Operation* operation) {
+  if (operation == nullptr) throw Exception(ErrorCode::kInvalid, "this Work refers to no operation");
   return *operation;
 }
 
@@ -80,7 +77,6 @@ void sleep_until_one_ends(std::span<Work> works, Clock::time_point until) {
 
 }  // namespace
 
-bool Work::valid() const { return operation_ != nullptr; }
 bool Work::done() const { return checked(operation_).poll(); }
 
 bool Work::wait(std::chrono::nanoseconds timeout) {

@@ -49,35 +49,28 @@ bool BatchOperation::poll() {
   {
     std::lock_guard lock(mutex_);
     if (done()) return true;
-    if (!submitted_) return false;
+    if (state() == State::kMade) return false;
     if (ended_ < parts()) next = &part(ended_);
   }
   if (next != nullptr) next->poll();  // without the lock: its end may call this
+  const Error* failure = nullptr;
+  bool ends = false;
   {
     std::lock_guard lock(mutex_);
-    if (done()) return true;
     while (ended_ < parts() && part(ended_).done()) ++ended_;
     if (ended_ < parts()) return false;
-    const Error* failure = nullptr;
+    ends = !std::exchange(ending_, true);
     for (size_t i = 0; i < parts() && failure == nullptr; ++i) {
       if (part(i).failed()) failure = &part(i).error();
     }
-    set_result(failure);
   }
-  announce_end();  // without the lock: it may call the functions
+  if (ends) end(failure);  // without the lock: it may call the functions
+  while (!done()) std::this_thread::yield();
   return true;
 }
 
-void BatchOperation::set_result(const Error* error) {
-  if (error != nullptr) {
-    fail(*error);
-  } else {
-    complete();
-  }
-}
-
 void BatchOperation::on_end(EndFunction function) {
-  if (!poll() && !submitted_) refuse_unsubmitted("on_end()");
+  if (!poll()) check_submitted("on_end()");
   watch_parts();  // first: where it throws, the function is not taken
   add_end_function(std::move(function));
 }
@@ -86,14 +79,14 @@ void BatchOperation::on_end(EndFunction function) {
 void BatchOperation::watch_parts() {
   if (done() || watched_.load()) return;
   for (size_t i = 0; i < parts(); ++i) {
-    part(i).on_end([self = shared_from_this()](const Error&) { self->poll(); });
+    part(i).on_end([self = OperationRef(*this)](const Error&) { self->poll(); });
   }
   watched_.store(true);
 }
 
 bool BatchOperation::wait(Clock::time_point until) {
   if (poll()) return true;
-  if (!submitted_) refuse_unsubmitted("wait()");
+  check_submitted("wait()");
   for (const auto& operation : collectives_) {
     if (!operation->wait(until)) return false;
   }
@@ -107,7 +100,7 @@ bool BatchOperation::wait(Clock::time_point until) {
 }
 
 void BatchOperation::wait_on(void* stream) {
-  if (!poll() && !submitted_) refuse_unsubmitted("wait_on()");
+  if (!poll()) check_submitted("wait_on()");
   if (parts() == 0 && !failed()) return;  // of no call: there is nothing to wait for
   if (streamed_.empty()) return Operation::wait_on(stream);
   for (const auto& operation : streamed_) operation->wait_on(stream);
@@ -130,7 +123,7 @@ void Batch::open() {
                                 group_.rank(), collecting() ? "" : ", on another thread"));
   }
   calls_ = {};
-  group_.with_memory([&] { calls_.operation = std::make_shared<BatchOperation>(group_); });
+  group_.with_memory([&] { calls_.operation = make(); });
   owner_.store(std::this_thread::get_id());
 }
 
@@ -160,23 +153,23 @@ void Batch::check_open(bool on_stream) const {
   }
 }
 
-std::shared_ptr<Operation> Batch::add(const Call& call) {
+OperationRef<Operation> Batch::add(const Call& call) {
   return group_.with_memory([&] { return keep(call); });
 }
-std::shared_ptr<Operation> Batch::add(std::span<const TensorRef> tensors, Op op, const CallOptions& options) {
+OperationRef<Operation> Batch::add(std::span<const TensorRef> tensors, Op op, const CallOptions& options) {
   return group_.with_memory([&] { return keep(tensors, op, options); });
 }
-std::shared_ptr<Operation> Batch::add(const MessageCall& call) {
+OperationRef<Operation> Batch::add(const MessageCall& call) {
   return group_.with_memory([&] { return keep(call); });
 }
 
-std::shared_ptr<Operation> Batch::add(const MessageCall& send, const MessageCall& receive) {
+OperationRef<Operation> Batch::add(const MessageCall& send, const MessageCall& receive) {
   group_.checked(receive);
   add(send);
   return add(receive);
 }
 
-std::shared_ptr<Operation> Batch::keep(const Call& call) {
+OperationRef<Operation> Batch::keep(const Call& call) {
   BatchPart item = group_.lists().item_of(call);
   if (item.stream) group_.device().check({&item, 1});
   std::lock_guard lock(mutex_);
@@ -189,7 +182,7 @@ std::shared_ptr<Operation> Batch::keep(const Call& call) {
   return calls_.operation;
 }
 
-std::shared_ptr<Operation> Batch::keep(std::span<const TensorRef> tensors, Op op, const CallOptions& options) {
+OperationRef<Operation> Batch::keep(std::span<const TensorRef> tensors, Op op, const CallOptions& options) {
   std::vector<BatchPart> items;
   group_.lists().append(items, tensors, op, options, op != Op::kPremulSum);
   if (options.stream && !items.empty()) group_.device().check(items);
@@ -199,7 +192,7 @@ std::shared_ptr<Operation> Batch::keep(std::span<const TensorRef> tensors, Op op
   return calls_.operation;
 }
 
-std::shared_ptr<Operation> Batch::keep(const MessageCall& call) {
+OperationRef<Operation> Batch::keep(const MessageCall& call) {
   if (call.options.stream) {
     auto message = group_.device().make(call, DeviceSide::Blocking::kNo);
     std::lock_guard lock(mutex_);
@@ -213,7 +206,7 @@ std::shared_ptr<Operation> Batch::keep(const MessageCall& call) {
   return calls_.messages.back();
 }
 
-std::shared_ptr<BatchOperation> Batch::end(Left left) {
+OperationRef<BatchOperation> Batch::end(Left left) {
   Calls calls;
   {
     std::lock_guard lock(mutex_);
@@ -243,20 +236,25 @@ void Batch::abandon(const Error& error) {
 }
 
 void Batch::end(const Calls& calls, const Error& error) {
-  calls.operation->set_result(&error);
-  calls.operation->announce_end();
+  calls.operation->end(&error);
   for (const auto& message : calls.streamed) message->abandon(error);
   for (const auto& message : calls.messages) {
-    if (message) group_.end_unsubmitted(*message, error);
+    if (message) message->end(&error);
   }
 }
 
-std::shared_ptr<BatchOperation> Batch::start_list(std::span<const TensorRef> tensors, Op op, const CallOptions& options,
-                                                  Left left) {
+OperationRef<BatchOperation> Batch::make() const {
+  auto made = Operation::make<BatchOperation>();
+  made->flow = group_.collectives();
+  return made;
+}
+
+OperationRef<BatchOperation> Batch::start_list(std::span<const TensorRef> tensors, Op op, const CallOptions& options,
+                                               Left left) {
   group_.check_usable();
   Calls calls;
   group_.with_memory([&] {
-    calls.operation = std::make_shared<BatchOperation>(group_);
+    calls.operation = make();
     group_.lists().append(calls.items, tensors, op, options, true);
   });
   auto operation = calls.operation;
@@ -264,11 +262,11 @@ std::shared_ptr<BatchOperation> Batch::start_list(std::span<const TensorRef> ten
   return operation;
 }
 
-std::shared_ptr<BatchOperation> Batch::start_pair(const MessageCall& send, const MessageCall& receive) {
+OperationRef<BatchOperation> Batch::start_pair(const MessageCall& send, const MessageCall& receive) {
   group_.check_usable();
   Calls calls;
   group_.with_memory([&] {
-    calls.operation = std::make_shared<BatchOperation>(group_);
+    calls.operation = make();
     calls.operation->pair_ = true;
     for (const MessageCall* const call : {&send, &receive}) {
       if (call->options.stream) {
@@ -290,9 +288,9 @@ void Batch::check(const Calls& calls) const {
 }
 
 // Throws Exception: some of them may be in their streams.
-std::vector<std::shared_ptr<Operation>> Batch::put(const Calls& calls) const {
+std::vector<OperationRef<Operation>> Batch::put(const Calls& calls) const {
   DeviceSide& device = group_.device();
-  std::vector<std::shared_ptr<Operation>> operations(calls.streamed.begin(), calls.streamed.end());
+  std::vector<OperationRef<Operation>> operations(calls.streamed.begin(), calls.streamed.end());
   const auto put_messages = [&](bool sends) {
     for (const auto& message : calls.streamed) {
       if (message->sends() == sends) device.enqueue(*message);
@@ -317,7 +315,7 @@ void Batch::enqueue(Calls calls) {
     end(calls, error);
     throw Exception(error);
   }
-  calls.operation->submitted_ = true;
+  calls.operation->become(BatchOperation::State::kRunning);
   calls.operation->poll();
 }
 
@@ -334,13 +332,13 @@ void Batch::submit(Calls calls, Left left) {
     operation.messages_.reserve(calls.messages.size());
     if (!parts.empty()) operation.collectives_ = group_.submit_all(std::move(parts));
     for (auto& message : calls.messages) {
-      group_.submit(message, waited);
+      group_.submit(*message, waited);
       operation.messages_.push_back(std::move(message));
     }
   } catch (...) {
     refuse_all(calls);
   }
-  operation.submitted_ = true;
+  operation.become(BatchOperation::State::kRunning);
   operation.poll();
 }
 

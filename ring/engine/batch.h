@@ -15,9 +15,8 @@
 namespace rondo {
 
 // Several operations as one: done when all of them are, failed with the first failure among them.
-class BatchOperation final : public Operation, public std::enable_shared_from_this<BatchOperation> {
+class BatchOperation final : public Operation {
  public:
-  explicit BatchOperation(CommunicatorState& group) : worker_(group.worker().shared_from_this()) {}
   bool poll() override;
   bool wait(Clock::time_point until) override;
   void on_end(EndFunction function) override;
@@ -26,21 +25,18 @@ class BatchOperation final : public Operation, public std::enable_shared_from_th
 
  private:
   friend class Batch;
-  Worker* worker() const override { return worker_.get(); }
-  void set_result(const Error* error);
   void watch_parts();
   Operation& part(size_t index) const;
   size_t parts() const { return collectives_.size() + messages_.size() + streamed_.size(); }
 
-  const std::shared_ptr<Worker> worker_;  // shared with the flows of its parts
-  bool submitted_ = false;
   bool pair_ = false;                 // a send and a receive
   std::atomic<bool> watched_{false};  // its parts' ends are looked at when they come, not only when somebody asks
-  std::vector<std::shared_ptr<CollectiveOperation>> collectives_;
-  std::vector<std::shared_ptr<MessageOperation>> messages_;
-  std::vector<std::shared_ptr<Operation>> streamed_;  // calls on streams
+  std::vector<OperationRef<CollectiveOperation>> collectives_;
+  std::vector<OperationRef<MessageOperation>> messages_;
+  std::vector<OperationRef<Operation>> streamed_;  // calls on streams
   std::mutex mutex_;
-  size_t ended_ = 0;  // of the parts, collectives first, the leading ones known to be done
+  size_t ended_ = 0;     // of the parts, collectives first, the leading ones known to be done
+  bool ending_ = false;  // a thread has seen the last one's end
 };
 
 // Calls of one communicator that are submitted together: lists of all_reduces, and batches, which collect calls
@@ -69,28 +65,28 @@ class Batch {
   // Checks the call, and keeps it. Throws Exception; then it is not kept, and the batch stays open. Without memory the
   // communicator fails, since the other ranks keep theirs.
   // What it gives back is the whole batch's: done when all of that is.
-  std::shared_ptr<Operation> add(const Call& call);
-  std::shared_ptr<Operation> add(std::span<const TensorRef> tensors, Op op, const CallOptions& options);
+  OperationRef<Operation> add(const Call& call);
+  OperationRef<Operation> add(std::span<const TensorRef> tensors, Op op, const CallOptions& options);
   // A message's is its own.
-  std::shared_ptr<Operation> add(const MessageCall& call);
+  OperationRef<Operation> add(const MessageCall& call);
   // A send and a receive, or neither; gives back the receive's.
-  std::shared_ptr<Operation> add(const MessageCall& send, const MessageCall& receive);
+  OperationRef<Operation> add(const MessageCall& send, const MessageCall& receive);
   // Who goes on with what is submitted: the caller, by finish(); or the worker, after
   // leave_to_worker().
   enum class Left { kToCaller, kToWorker };
 
   // Submits what has been kept; does not drive. Throws Exception if nothing was: the batch is closed in any case,
   // and the communicator failed, unless it is kInvalid.
-  std::shared_ptr<BatchOperation> end(Left left);
+  OperationRef<BatchOperation> end(Left left);
   // Closes the batch, if one is open: nothing was done, and works of it fail with the error.
   void abandon(const Error& error);
 
   // A list by itself; does not drive.
-  std::shared_ptr<BatchOperation> start_list(std::span<const TensorRef> tensors, Op op, const CallOptions& options,
-                                             Left left);
+  OperationRef<BatchOperation> start_list(std::span<const TensorRef> tensors, Op op, const CallOptions& options,
+                                          Left left);
 
   // A send and a receive by themselves, for the worker.
-  std::shared_ptr<BatchOperation> start_pair(const MessageCall& send, const MessageCall& receive);
+  OperationRef<BatchOperation> start_pair(const MessageCall& send, const MessageCall& receive);
 
   // The worker goes on with it.
   void leave_to_worker(const BatchOperation& operation);
@@ -100,22 +96,23 @@ class Batch {
  private:
   struct Calls {
     std::vector<BatchPart> items;
-    std::vector<std::shared_ptr<MessageOperation>> messages;
-    std::vector<std::shared_ptr<StreamCall>> streamed;  // messages on streams; then there are no others
-    std::shared_ptr<BatchOperation> operation;
+    std::vector<OperationRef<MessageOperation>> messages;
+    std::vector<OperationRef<StreamCall>> streamed;  // messages on streams; then there are no others
+    OperationRef<BatchOperation> operation;
     size_t size() const { return items.size() + messages.size() + streamed.size(); }
     bool on_stream() const { return !streamed.empty() || (!items.empty() && items.front().stream); }
   };
 
-  std::shared_ptr<Operation> keep(const Call& call);
-  std::shared_ptr<Operation> keep(std::span<const TensorRef> tensors, Op op, const CallOptions& options);
-  std::shared_ptr<Operation> keep(const MessageCall& call);
+  OperationRef<Operation> keep(const Call& call);
+  OperationRef<Operation> keep(std::span<const TensorRef> tensors, Op op, const CallOptions& options);
+  OperationRef<Operation> keep(const MessageCall& call);
   // on_stream: of the call that is added.
   void check_open(bool on_stream) const;
   void submit(Calls calls, Left left);
   void enqueue(Calls calls);
   void check(const Calls& calls) const;
-  std::vector<std::shared_ptr<Operation>> put(const Calls& calls) const;
+  std::vector<OperationRef<Operation>> put(const Calls& calls) const;
+  OperationRef<BatchOperation> make() const;
   void end(const Calls& calls, const Error& error);  // of what was not submitted
   [[noreturn]] void refuse_all(const Calls& calls);
 

@@ -132,7 +132,7 @@ CommunicatorState::Opening CommunicatorState::new_group_async(OutsideBatch, std:
     group->made();
     return {std::move(group), nullptr};
   }
-  std::shared_ptr<CollectiveOperation> opening;
+  OperationRef<CollectiveOperation> opening;
   group->with_memory([&] {
     std::lock_guard lock(group->submit_mutex_);
     opening = group->collectives_->submit_opening(Purpose::kNewGroup, group->deadline({}));

@@ -83,24 +83,17 @@ void CommunicatorState::check_on_host(const Call& call) const {
   if (DeviceSide* const device = attached()) device->check_host(call);
 }
 
-std::shared_ptr<MessageOperation> CommunicatorState::make(const MessageCall& call) const {
+OperationRef<MessageOperation> CommunicatorState::make(const MessageCall& call) const {
   if (call.kind > MessageKind::kReceive) {
     throw Exception(ErrorCode::kInvalid, fmt::format("{} on rank {}: not in a batch, whose calls start at its end",
                                                      message_kind_name(call.kind), rank()));
   }
-  return std::make_shared<MessageOperation>(checked_on_host(call), limit_of(call.options.timeout));
+  return messages_->make(checked_on_host(call), limit_of(call.options.timeout));
 }
 
-void CommunicatorState::submit(std::shared_ptr<MessageOperation> operation, Waited waited) {
-  operation->background = waited == Waited::kInBackground;
-  operation->flow = messages_;
-  messages_->submit(std::move(operation));
-}
-
-void CommunicatorState::end_unsubmitted(MessageOperation& operation, const Error& error) const {
-  operation.flow = messages_;  // whose worker calls the functions of its end
-  operation.fail(error);
-  operation.announce_end();
+void CommunicatorState::submit(MessageOperation& operation, Waited waited) {
+  operation.background = waited == Waited::kInBackground;
+  messages_->submit(operation);
 }
 
 Message CommunicatorState::run(const MessageCall& call) try {
@@ -132,7 +125,7 @@ std::optional<Message> CommunicatorState::look(const MessageCall& probe) try {
 Work CommunicatorState::start(const MessageCall& call) try {
   if (call.options.stream) {
     ready_worker();
-    Work work(device().start(call));
+    Work work(OperationRef<Operation>(device().start(call)).leave());
     messages_->notify();
     return work;
   }
@@ -140,8 +133,8 @@ Work CommunicatorState::start(const MessageCall& call) try {
   if (!worker_->started()) ready_worker();
   Message moved;
   auto operation = messages_->start(checked, limit_of(call.options.timeout), moved);
-  if (operation != nullptr) return Work(std::move(operation));
-  return Work({messages_, &messages_->over()}, moved);
+  if (operation) return Work(operation.leave());
+  return Work(OperationRef(over_).leave(), moved);
 } catch (const std::bad_alloc&) {
   fail_for_memory();
 }

@@ -102,6 +102,9 @@ CommunicatorState::CommunicatorState(Options options)
   const auto worker = worker_->shared_from_this();  // which does not keep its thread
   collectives_ = std::make_shared<Collectives>(context_, bell, worker, policy);
   messages_ = std::make_shared<Messages>(context_, message_bell, worker, policy);
+  over_ = Operation::make<Operation>();
+  over_->flow = messages_;
+  over_->end(nullptr);
   worker_->add_inbox(messages_);
   context_->fabric->open(context_->id, context_->members, this, std::move(bell), std::move(message_bell));
 }
@@ -162,46 +165,23 @@ std::shared_ptr<PreparedCall> CommunicatorState::prepare(const Call& call) {
   return prepared_.keep(key, collectives_->prepare(check_call(call, rank(), size())));
 }
 
-std::shared_ptr<CollectiveOperation> CommunicatorState::submit(std::shared_ptr<PreparedCall> prepared,
-                                                               const Call& call) {
-  const auto timeout = prepared->timeout;
-  auto operation =
-      std::make_shared<CollectiveOperation>(std::move(prepared), static_cast<const std::byte*>(call.input),
-                                            static_cast<std::byte*>(call.output), call.options.wire, call.options.user);
-  operation->flow = collectives_;
-  operation->deadline = deadline(timeout);
-  collectives_->submit(operation);
-  return operation;
-}
-
-std::vector<std::shared_ptr<CollectiveOperation>> CommunicatorState::submit_all(std::vector<BatchPart> parts) {
+std::vector<OperationRef<CollectiveOperation>> CommunicatorState::submit_all(std::vector<BatchPart> parts) {
   check_usable();
   context_->log.note_thread();
-  std::vector<std::shared_ptr<CollectiveOperation>> operations;
+  std::vector<OperationRef<CollectiveOperation>> operations;
   operations.reserve(parts.size());
-  std::unique_lock lock(submit_mutex_);
+  std::lock_guard lock(submit_mutex_);
   for (BatchPart& part : parts) {
     const CheckedCall& call = part.call;
     auto operation =
-        std::make_shared<CollectiveOperation>(prepare(call), call.input, call.output, WireOptions{}, call.user);
+        Operation::make<CollectiveOperation>(prepare(call), call.input, call.output, WireOptions{}, call.user);
     operation->flow = collectives_;
-    // The time of a call on a stream begins when the stream has come to it (Collectives::tick).
-    operation->deadline = part.gate ? Clock::time_point::max() : deadline(call.timeout);
     operation->gate = std::move(part.gate);
     operation->run = std::move(part.run);
     operation->packing = std::move(part.packing);
     operations.push_back(std::move(operation));
   }
-  size_t submitted = 0;
-  try {
-    for (; submitted < operations.size(); ++submitted) collectives_->submit(operations[submitted]);
-  } catch (...) {
-    fail(caught());
-    lock.unlock();
-    // They use the caller's memory until they end.
-    for (size_t i = 0; i < submitted; ++i) collectives_->wait(*operations[i], Clock::time_point::max());
-    throw;
-  }
+  for (const auto& operation : operations) collectives_->submit(*operation);
   return operations;
 }
 
@@ -226,16 +206,8 @@ void CommunicatorState::run(const Call& call) try {
   std::unique_lock lock(submit_mutex_);
   CollectiveOperation operation(prepare(call), static_cast<const std::byte*>(call.input),
                                 static_cast<std::byte*>(call.output), call.options.wire, call.options.user);
-  if (collectives_->begin_now(operation)) {
-    lock.unlock();
-    collectives_->run_held(operation);
-    if (operation.failed()) throw Exception(operation.error());
-    return;
-  }
-  const auto queued = submit(operation.call, call);
-  lock.unlock();
-  collectives_->wait(*queued, Clock::time_point::max());
-  if (queued->failed()) throw Exception(queued->error());
+  collectives_->run(operation, lock);
+  if (operation.failed()) throw Exception(operation.error());
 } catch (const std::bad_alloc&) {
   fail_for_memory();
 }
@@ -256,17 +228,21 @@ void CommunicatorState::ready_worker() {
   }
 }
 
-std::shared_ptr<Operation> CommunicatorState::start(const Call& call) try {
+OperationRef<Operation> CommunicatorState::start(const Call& call) try {
   ready_worker();
   if (call.options.stream) return device().start(call);
   check_on_host(call);
-  std::shared_ptr<Operation> operation;
+  OperationRef<CollectiveOperation> operation;
   if (call.options.recoverable && runs_in_own_memory(call)) {
     operation = submit_all(lists_.recoverable(call)).front();
   } else {
     context_->log.note_thread();
     std::lock_guard lock(submit_mutex_);
-    operation = submit(prepare(call), call);
+    operation = Operation::make<CollectiveOperation>(prepare(call), static_cast<const std::byte*>(call.input),
+                                                     static_cast<std::byte*>(call.output), call.options.wire,
+                                                     call.options.user);
+    operation->flow = collectives_;
+    collectives_->submit(*operation);
   }
   collectives_->notify();
   return operation;
@@ -276,7 +252,7 @@ std::shared_ptr<Operation> CommunicatorState::start(const Call& call) try {
 
 void CommunicatorState::meet_neighbors(Purpose by, Clock::time_point until) {
   if (size() == 1) return;
-  std::shared_ptr<CollectiveOperation> operation;
+  OperationRef<CollectiveOperation> operation;
   {
     std::lock_guard lock(submit_mutex_);
     operation = collectives_->submit_opening(by, until);

@@ -67,10 +67,10 @@ class CommunicatorState final : public CommunicatorEvents, public std::enable_sh
   Algorithm algorithm_for(const Call& call, bool registered) const;
 
   void run(const Call& call);
-  std::shared_ptr<Operation> start(const Call& call);
+  OperationRef<Operation> start(const Call& call);
 
   // Submits all of them, with no other call between; if it throws, nothing is under way. Does not drive.
-  std::vector<std::shared_ptr<CollectiveOperation>> submit_all(std::vector<BatchPart> parts);
+  std::vector<OperationRef<CollectiveOperation>> submit_all(std::vector<BatchPart> parts);
 
   // What each rank gives, by rank: an all_gather of the library's own. Its memory is there before the exchange, after
   // which the other ranks count on this one.
@@ -91,12 +91,10 @@ class CommunicatorState final : public CommunicatorEvents, public std::enable_sh
   // Throws Exception(kInvalid) that names the argument.
   P2pCall checked(const MessageCall& call) const;
   // Checks it; submit() starts it.
-  std::shared_ptr<MessageOperation> make(const MessageCall& call) const;
+  OperationRef<MessageOperation> make(const MessageCall& call) const;
   // Whether the calling thread does nothing else until the message has gone.
   enum class Waited { kByCaller, kInBackground };
-  void submit(std::shared_ptr<MessageOperation> operation, Waited waited);
-  // A message of a batch that is not submitted: ends it.
-  void end_unsubmitted(MessageOperation& operation, const Error& error) const;
+  void submit(MessageOperation& operation, Waited waited);
   // Throws what stands against any call now: a fork, the communicator's failure.
   void check_usable() const {
     if (!context_->mark.same_process() || context_->failure.get() != nullptr) refuse_use();
@@ -112,6 +110,7 @@ class CommunicatorState final : public CommunicatorEvents, public std::enable_sh
   // communicator fails, which it throws (kSystem).
   void ready_worker();
   const std::shared_ptr<Messages>& messages() const { return messages_; }
+  const std::shared_ptr<Collectives>& collectives() const { return collectives_; }
   Worker& worker() const { return *worker_; }
   // CommunicatorContext::fail(): afterwards check_usable() throws.
   void fail(const Error& error) { context_->fail(error); }
@@ -142,7 +141,7 @@ class CommunicatorState final : public CommunicatorEvents, public std::enable_sh
   std::shared_ptr<CommunicatorState> split(OutsideBatch, int color, int key);  // nullptr: this rank is in no group
   std::shared_ptr<CommunicatorState> new_group(OutsideBatch, std::span<const int> ranks, Purpose by);
   // The group, and its opening: null where there is none, of this rank alone.
-  using Opening = std::pair<std::shared_ptr<CommunicatorState>, std::shared_ptr<Operation>>;
+  using Opening = std::pair<std::shared_ptr<CommunicatorState>, OperationRef<Operation>>;
   Opening new_group_async(OutsideBatch, std::span<const int> ranks, uint64_t series);
 
   std::shared_ptr<CommunicatorState> shrink(OutsideBatch, std::chrono::milliseconds timeout);
@@ -182,7 +181,6 @@ class CommunicatorState final : public CommunicatorEvents, public std::enable_sh
   // What equal calls have in common, kept.
   std::shared_ptr<PreparedCall> prepare(const CheckedCall& call);
   std::shared_ptr<PreparedCall> prepare(const Call& call);
-  std::shared_ptr<CollectiveOperation> submit(std::shared_ptr<PreparedCall> prepared, const Call& call);
   void gather(const void* own, void* all, size_t bytes, Purpose purpose, std::chrono::milliseconds timeout);
   uint64_t next_split();
   // The device side, if calls on host memory must ask it.
@@ -217,6 +215,7 @@ class CommunicatorState final : public CommunicatorEvents, public std::enable_sh
   std::shared_ptr<Worker> worker_;                // shared by all groups of the process, the last of which ends it
   std::shared_ptr<Collectives> collectives_;      // shared with Works, which may outlive the group
   std::shared_ptr<Messages> messages_;            // likewise
+  OperationRef<Operation> over_;                  // stands for every message that was over when its call returned
   const int pid_;                                 // for messages
   const Error signal_abort_;                      // of abort_from_signal()
   std::atomic<bool> signal_abort_told_{false};
@@ -240,7 +239,7 @@ class CommunicatorState final : public CommunicatorEvents, public std::enable_sh
   std::atomic<DeviceSide*> device_{nullptr};
 
   // new_group_async(): who leaves before it is over ends it for the others, too.
-  std::shared_ptr<CollectiveOperation> opening_;
+  OperationRef<CollectiveOperation> opening_;
   std::mutex destroy_mutex_;
   std::atomic<bool> destroyed_{false};  // it has begun; the rest under destroy_mutex_
   bool left_ = false;                   // it is over

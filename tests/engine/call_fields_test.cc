@@ -1,5 +1,6 @@
-// The fields of a call, byte by byte: each one that ranks must agree on changes the fingerprint and the words that a mismatch shows;
-// one that is a rank's own changes neither; every one of them keeps a prepared call from serving another call.
+// The fields of a call, byte by byte: each one that ranks must agree on changes the fingerprint and the words that a
+// mismatch shows; one that is a rank's own changes neither; every one of them keeps a prepared call from serving
+// another call.
 #include <doctest/doctest.h>
 
 #include <cstddef>

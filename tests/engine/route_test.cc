@@ -96,7 +96,10 @@ class SimulatedRank {
  private:
   PreparedCall& prepared(const PreparedCall& call) {
     const auto alike = [&](const auto& one) {
-      return static_cast<const CallFields&>(*one) == call && one->bytes == call.bytes;
+      CallFields made = *one;  // before ask()
+      made.algorithm = Algorithm::kAuto;
+      made.registered_first = false;
+      return made == call && one->bytes == call.bytes;
     };
     auto found = std::find_if(prepared_.begin(), prepared_.end(), alike);
     if (found == prepared_.end()) {

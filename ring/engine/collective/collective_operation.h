@@ -28,10 +28,15 @@ class CollectiveOperation final : public Operation, public RunStart {
   std::shared_ptr<Run> run;    // of a call that a stream moves: it takes no route, and this sees how far it is
   bool waited_behind = false;  // it was submitted before the one before it had ended
 
+  // Neighbors in the queue.
+  CollectiveOperation* next = nullptr;
+  CollectiveOperation* previous = nullptr;
+
   // The stream has not come to it yet.
   bool held_back() const { return gate && !gate->is_open(); }
 
  private:
+  friend class Collectives;
   std::optional<UserOp> user_;
 };
 

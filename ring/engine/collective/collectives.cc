@@ -11,7 +11,7 @@
 namespace rondo {
 namespace {
 
-// Calls that begin at once and are over soon have it (begin_now): the clock is read when they are not over.
+// Calls that begin at once and are over soon have it (run): the clock is read when they are not over.
 constexpr Clock::time_point kNoDeadlineYet{};
 
 // A rank that drives an operation looks at the clock every 20 ms at least (flow.cc), if its process runs.
@@ -45,40 +45,58 @@ Algorithm Collectives::algorithm_for(const CheckedCall& call, bool registered) c
   return course_.route_of(prepared, registered).algorithm;
 }
 
-void Collectives::submit(std::shared_ptr<CollectiveOperation> operation) {
-  enqueue(std::move(operation), ++last_sequence_);
+void Collectives::submit(CollectiveOperation& operation) noexcept {
+  // The time of a call on a stream begins when the stream has come to it (tick).
+  operation.deadline =
+      operation.gate ? Clock::time_point::max() : deadline_after(running(Clock::now()), limit_of(operation));
+  number(operation, ++last_sequence_);
+  enqueue(operation);
 }
 
-std::shared_ptr<CollectiveOperation> Collectives::submit_opening(Purpose by, Clock::time_point deadline) {
+OperationRef<CollectiveOperation> Collectives::submit_opening(Purpose by, Clock::time_point deadline) {
   auto prepared = std::make_shared<PreparedCall>();
   prepared->purpose = by;
   prepared->kind = kind_of(context_->id, *prepared);
   prepared->run = course_.make_opening_run(*prepared);
-  auto operation = std::make_shared<CollectiveOperation>(std::move(prepared), nullptr, nullptr);
+  auto operation = Operation::make<CollectiveOperation>(std::move(prepared), nullptr, nullptr);
   operation->flow = shared_from_this();
   operation->deadline = deadline;
-  enqueue(operation, kMeetingSequence);
+  number(*operation, kMeetingSequence);
+  enqueue(*operation);
   return operation;
 }
 
-void Collectives::enqueue(std::shared_ptr<CollectiveOperation> operation, uint64_t sequence) {
-  operation->sequence = sequence;
-  operation->fingerprint = fingerprint_of(operation->call->kind, sequence);
-  operation->waited_behind = context_->log.last_finished() + 1 < sequence;
-  context_->log.called(sequence, operation->call->kind, *operation->call);
+void Collectives::run(CollectiveOperation& operation, std::unique_lock<std::mutex>& order) {
+  const bool held = hold();
+  if (held) {
+    operation.deadline = kNoDeadlineYet;
+    number(operation, ++last_sequence_);
+    begin(operation);
+  } else {
+    submit(operation);
+  }
+  order.unlock();
+  Flow::run(operation, held);
+}
+
+void Collectives::number(CollectiveOperation& operation, uint64_t sequence) {
+  operation.sequence = sequence;
+  operation.fingerprint = fingerprint_of(operation.call->kind, sequence);
+  context_->log.called(sequence, operation.call->kind, *operation.call);
+}
+
+void Collectives::enqueue(CollectiveOperation& operation) {
+  operation.waited_behind = context_->log.last_finished() + 1 < operation.sequence;
+  operation.become(CollectiveOperation::State::kQueued);
+  if (!operation.on_stack()) operation.retain();  // until end_current()
   std::lock_guard lock(queue_mutex_);
-  queue_.push_back(std::move(operation));
+  queue_.push_back(operation);
   submitted(true);
 }
 
-bool Collectives::begin_now(CollectiveOperation& operation) {
-  if (!hold()) return false;
-  operation.deadline = kNoDeadlineYet;
-  operation.sequence = ++last_sequence_;
-  operation.fingerprint = fingerprint_of(operation.call->kind, operation.sequence);
-  context_->log.called(operation.sequence, operation.call->kind, *operation.call);
-  begin(operation);
-  return true;
+std::chrono::milliseconds Collectives::limit_of(const CollectiveOperation& operation) const {
+  const auto asked = operation.call->timeout;
+  return asked.count() > 0 ? asked : std::chrono::milliseconds(context_->config.timeout_ms);
 }
 
 void Collectives::peer_left(int peer, uint64_t last_sequence) {
@@ -94,9 +112,7 @@ void Collectives::peer_left(int peer, uint64_t last_sequence) {
 bool Collectives::take_next() {
   if (!submitted()) return false;
   std::lock_guard lock(queue_mutex_);
-  owner_ = std::move(queue_.front());
-  queue_.pop_front();
-  begin(*owner_);
+  begin(*queue_.pop_front());
   submitted(!queue_.empty());
   return true;
 }
@@ -145,17 +161,11 @@ void Collectives::end_current(const Error* error) {
   if (context_->observed.on()) observe_end(error);
   course_.end();
   CollectiveOperation& operation = *std::exchange(current_, nullptr);
-  const std::shared_ptr<CollectiveOperation> owner = std::move(owner_);  // none: its caller may end it at once
+  const auto own = OperationRef<CollectiveOperation>::take(operation.on_stack() ? nullptr : &operation);
   const std::shared_ptr<Gate> gate = operation.gate;
-  if (error != nullptr) {
-    operation.fail(*error);
-  } else {
-    operation.complete();
-  }
-  if (gate) gate->ended(error);
   count(-1);
-  if (!owner) return;
-  owner->announce_end();
+  operation.end(error);
+  if (gate) gate->ended(error);
   wake_sleepers();
 }
 
@@ -225,9 +235,7 @@ void Collectives::tick(Clock::time_point now) {
   if (current_->held_back()) return;
   const auto at = running(now);
   if (current_->deadline == kNoDeadlineYet || (current_->gate && current_->deadline == Clock::time_point::max())) {
-    const auto asked = current_->call->timeout;
-    current_->deadline =
-        deadline_after(at, asked.count() > 0 ? asked : std::chrono::milliseconds(context_->config.timeout_ms));
+    current_->deadline = deadline_after(at, limit_of(*current_));
   }
   watch_.tick(now, *current_, course_.moved());
   if (const CollectiveOperation* late_one = late(at)) watch_.time_out(now, *current_, *late_one);
@@ -238,8 +246,9 @@ const CollectiveOperation* Collectives::late(Clock::time_point at) {
   if (at >= current_->deadline) return current_;
   if (!submitted()) return nullptr;
   std::lock_guard lock(queue_mutex_);
-  const auto found = std::find_if(queue_.begin(), queue_.end(), [&](const auto& op) { return at >= op->deadline; });
-  return found == queue_.end() ? nullptr : found->get();
+  const CollectiveOperation* queued = queue_.front();
+  while (queued != nullptr && at < queued->deadline) queued = queued->next;
+  return queued;
 }
 
 void Collectives::shut_down() {

@@ -1,11 +1,11 @@
 #pragma once
 
 #include <atomic>
-#include <deque>
 #include <functional>
 #include <memory>
 #include <mutex>
 
+#include "ring/base/node_list.h"
 #include "ring/engine/collective/call_course.h"
 #include "ring/engine/collective/call_watch.h"
 #include "ring/engine/collective/collective_operation.h"
@@ -35,13 +35,13 @@ class Collectives final : public Flow {
   const Router& router() const { return router_; }
 
   // --- under the caller's submission lock, which gives calls their order
-  // Puts the operation (its flow and deadline set) at the end of the queue and numbers it. Does not drive.
-  void submit(std::shared_ptr<CollectiveOperation> operation);
-  // Begins it at once, without the queue: run_held() must follow, until whose end the caller keeps the operation.
-  // False: something is pending, or another thread drives.
-  bool begin_now(CollectiveOperation& operation);
+  // Puts the operation at the end of the queue and numbers it. Does not drive. One on a stack must be waited for.
+  void submit(CollectiveOperation& operation) noexcept;
   // Before any other: CallCourse::make_opening_run().
-  std::shared_ptr<CollectiveOperation> submit_opening(Purpose by, Clock::time_point deadline);
+  OperationRef<CollectiveOperation> submit_opening(Purpose by, Clock::time_point deadline);
+  // Runs an operation on this thread's stack to its end: at once, if nothing is under way. Unlocks the submission lock
+  // as soon as it has its number.
+  void run(CollectiveOperation& operation, std::unique_lock<std::mutex>& order);
 
   // `peer` (a rank of the group) left after this call; later ones cannot complete. Any thread.
   void peer_left(int peer, uint64_t last_sequence);
@@ -59,10 +59,12 @@ class Collectives final : public Flow {
   void broke(const Error& error) override { context_->fail(error); }
 
  private:
-  void enqueue(std::shared_ptr<CollectiveOperation> operation, uint64_t sequence);
+  void number(CollectiveOperation& operation, uint64_t sequence);
+  void enqueue(CollectiveOperation& operation);
   bool take_next();
   void begin(CollectiveOperation& operation) {
     current_ = &operation;
+    operation.become(CollectiveOperation::State::kRunning);
     count(1);
     began_at_ = 0;
     if (context_->observed.on()) observe_begin();
@@ -76,13 +78,14 @@ class Collectives final : public Flow {
   bool close_buffers(Clock::time_point now);
   bool let_streams_go(Clock::time_point now);
   const CollectiveOperation* late(Clock::time_point at);
+  std::chrono::milliseconds limit_of(const CollectiveOperation& operation) const;
 
   const std::shared_ptr<CommunicatorContext> context_;  // shared with the communicator and its messages
   const Router router_;
   uint64_t last_sequence_ = kMeetingSequence;  // under the submission lock
 
   std::mutex queue_mutex_;
-  std::deque<std::shared_ptr<CollectiveOperation>> queue_;
+  NodeList<CollectiveOperation> queue_;
   std::atomic<uint64_t> last_possible_{UINT64_MAX};  // calls beyond it lack a member that has left
   std::atomic<int> left_{-1};
 
@@ -92,9 +95,8 @@ class Collectives final : public Flow {
   LetGo streams_let_go_;         // empty: there are none
   bool streams_linger_ = false;  // counted as an operation, so that a thread goes on with them
   CollectiveOperation* current_ = nullptr;
-  uint64_t began_at_ = 0;                       // of current_, for the observer; 0: it was not on
-  uint64_t looked_at_ = 0;                      // likewise: when this rank last looked at the clock
-  std::shared_ptr<CollectiveOperation> owner_;  // of current_, unless its caller keeps it (begin_now)
+  uint64_t began_at_ = 0;   // of current_, for the observer; 0: it was not on
+  uint64_t looked_at_ = 0;  // likewise: when this rank last looked at the clock
 };
 
 }  // namespace rondo

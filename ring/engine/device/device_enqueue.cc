@@ -111,8 +111,7 @@ std::vector<CheckedCall> DeviceSide::calls_of(const Checked& checked, const std:
 
 // What comes into another stream than the last call comes after that one.
 void DeviceSide::follow_last(void* stream, uint64_t stream_id) {
-  const std::shared_ptr<Operation> last = last_.lock();
-  if (last && stream_id != last_stream_ && !last->done()) last->wait_on(stream);
+  if (last_ && stream_id != last_stream_ && !last_->done()) last_->wait_on(stream);
 }
 
 void DeviceSide::check_own_stream(const char* call, const StreamFacts& stream) const {
@@ -144,31 +143,31 @@ void DeviceSide::take_room(StreamOperation& call) {
   if (!call.take_room([this] { return group_.context().failure.get() != nullptr; })) group_.check_usable();
 }
 
-std::shared_ptr<StreamOperation> DeviceSide::make(const Checked& checked, const std::vector<ListPiece>& cut) {
+OperationRef<StreamOperation> DeviceSide::make(const Checked& checked, const std::vector<ListPiece>& cut) {
   std::vector<Piece> pieces;
   for (const ListPiece& piece : cut) pieces.push_back(piece.piece);
   auto options = in_stream(*checked.calls.front().stream, checked.stream.device, std::move(pieces));
-  std::shared_ptr<StreamOperation> made;
+  OperationRef<StreamOperation> made;
   if (checked.staged()) {
-    made = std::make_shared<StreamCall>(std::move(options));
+    made = Operation::make<StreamCall>(std::move(options));
   } else {
     options.waits = waits_;  // kernels wait by themselves
     const CheckedCall& call = checked.call();
     const bool may_be_whole = !checked.list && cut.size() > 1 && checked.algorithm == Algorithm::kRegistered;
-    made = std::make_shared<LaunchedCall>(std::move(options), island_, plan_of(call, checked.algorithm),
-                                          group_.limit_of(call.timeout),
-                                          may_be_whole ? std::optional(call) : std::nullopt);
+    made =
+        Operation::make<LaunchedCall>(std::move(options), island_, plan_of(call, checked.algorithm),
+                                      group_.limit_of(call.timeout), may_be_whole ? std::optional(call) : std::nullopt);
   }
   take_room(*made);
   return made;
 }
 
-std::shared_ptr<Operation> DeviceSide::start(const Call& call) {
+OperationRef<Operation> DeviceSide::start(const Call& call) {
   const BatchPart item = group_.lists().item_of(call);
   return start({&item, 1});
 }
 
-std::shared_ptr<Operation> DeviceSide::start(std::span<const BatchPart> calls) {
+OperationRef<Operation> DeviceSide::start(std::span<const BatchPart> calls) {
   const Checked checked = this->checked(calls);
   const std::vector<ListPiece> cut = this->cut(checked);
   const auto made = make(checked, cut);

@@ -21,7 +21,7 @@ Message message_of(StreamCall& call) {
 
 }  // namespace
 
-std::shared_ptr<StreamCall> DeviceSide::make(const MessageCall& call, Blocking blocking) {
+OperationRef<StreamCall> DeviceSide::make(const MessageCall& call, Blocking blocking) {
   const P2pCall checked = group_.checked(call);
   attach_for(name_of(checked), call.options.timeout, &*call.options.stream);
   group_.ready_worker();
@@ -31,7 +31,7 @@ std::shared_ptr<StreamCall> DeviceSide::make(const MessageCall& call, Blocking b
   piece.region_bytes = checked.bytes;
   if (checked.bytes > 0) piece.in = {{checked.data, checked.bytes, 0, checked.bytes, checked.bytes, 1}};
   if (!checked.sends()) piece.out = piece.in;
-  return std::make_shared<StreamCall>(
+  return Operation::make<StreamCall>(
       in_stream(*call.options.stream, stream.device, {std::move(piece)}),
       StreamCall::MessageOptions{checked, group_.messages(), group_.limit_of(call.options.timeout),
                                  blocking == Blocking::kYes});
@@ -50,7 +50,7 @@ void DeviceSide::enqueue(StreamCall& message) {
   message.enqueue();
 }
 
-std::shared_ptr<StreamCall> DeviceSide::start(const MessageCall& call, Blocking blocking) {
+OperationRef<StreamCall> DeviceSide::start(const MessageCall& call, Blocking blocking) {
   auto message = make(call, blocking);
   enqueue(*message);
   return message;

@@ -37,17 +37,17 @@ class DeviceSide {
   // check() of a message that has been made.
   void check(const StreamCall& message) const;
   // They are in the stream when this returns. Throws Exception.
-  std::shared_ptr<Operation> start(std::span<const BatchPart> calls);
-  std::shared_ptr<Operation> start(const Call& call);
+  OperationRef<Operation> start(std::span<const BatchPart> calls);
+  OperationRef<Operation> start(const Call& call);
   // A stream that is captured for a graph: the call is part of the graph, if it is a kernel.
   void run(const Call& call);
 
   // Messages. make(): attaches, checks the arguments and takes memory; enqueue() starts it.
   enum class Blocking : bool { kNo, kYes };
-  std::shared_ptr<StreamCall> make(const MessageCall& call, Blocking blocking);
+  OperationRef<StreamCall> make(const MessageCall& call, Blocking blocking);
   void enqueue(StreamCall& message);
   // In the stream when this returns.
-  std::shared_ptr<StreamCall> start(const MessageCall& call, Blocking blocking = Blocking::kNo);
+  OperationRef<StreamCall> start(const MessageCall& call, Blocking blocking = Blocking::kNo);
   // A send: as start(). A receive returns when the message has come, and both at once when the own one has gone, too;
   // it is copied in the order of the stream.
   Message run(const MessageCall& call);
@@ -92,7 +92,7 @@ class DeviceSide {
   CheckedCall call_of(const CheckedCall& whole, const ListPiece& piece, std::byte* memory) const;
   std::vector<CheckedCall> calls_of(const Checked& checked, const std::vector<ListPiece>& cut,
                                     const StreamOperation& made) const;
-  std::shared_ptr<StreamOperation> make(const Checked& checked, const std::vector<ListPiece>& cut);
+  OperationRef<StreamOperation> make(const Checked& checked, const std::vector<ListPiece>& cut);
   void capture(std::span<const BatchPart> calls, const StreamFacts& stream);
   const StreamPlans::Entry& plan_of(const CheckedCall& call, Algorithm algorithm);
   void check_own_stream(const char* call, const StreamFacts& stream) const;
@@ -127,8 +127,8 @@ class DeviceSide {
   std::mutex order_mutex_;             // operations are numbered in the order in which their calls come into a stream
   std::atomic<uint64_t> captured_{0};  // calls, in graphs
   std::optional<StreamPlans> plans_;
-  std::weak_ptr<Operation> last_;  // the last call
-  uint64_t last_stream_ = 0;       // that it is in: StreamFacts::id
+  OperationRef<Operation> last_;  // the last call
+  uint64_t last_stream_ = 0;      // that it is in: StreamFacts::id
 };
 
 }  // namespace rondo

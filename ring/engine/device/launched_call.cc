@@ -22,7 +22,7 @@ constexpr uint64_t kLaneBytes = 16 * 1024;
 // One piece's: opens the operation's gate when the kernel has begun, and sees how far it is. Under the lease.
 class LaunchedCall::Kernel final : public Run, public Gate {
  public:
-  Kernel(std::shared_ptr<LaunchedCall> call, uint32_t number)
+  Kernel(OperationRef<LaunchedCall> call, uint32_t number)
       : island_(call->island_), call_(std::move(call)), number_(number) {}
 
   bool is_open() const override { return at_least(load_word(island_->own().status.started), number_); }
@@ -66,7 +66,7 @@ class LaunchedCall::Kernel final : public Run, public Gate {
   }
 
   const std::shared_ptr<DeviceIsland> island_;  // shared with the communicator's device side
-  std::shared_ptr<LaunchedCall> call_;          // until the operation ends, which the call owns
+  OperationRef<LaunchedCall> call_;             // until the operation ends, which the call owns
   const uint32_t number_;
   uint64_t seen_ = 0;
   bool done_ = false;
@@ -83,12 +83,12 @@ void LaunchedCall::add_part(size_t /*piece*/, BatchPart& part) {
   add_end();
   const uint32_t number = island_->next_number();
   turns_.push_back({part.call, number, 0, nullptr});
-  const auto kernel = std::make_shared<Kernel>(shared_from_this(), number);
+  const auto kernel = std::make_shared<Kernel>(OperationRef(*this), number);
   part.run = kernel;
   part.gate = kernel;
 }
 
-void LaunchedCall::add_operation(std::shared_ptr<Operation> operation, uint64_t fingerprint) {
+void LaunchedCall::add_operation(OperationRef<Operation> operation, uint64_t fingerprint) {
   const auto next = std::find_if(turns_.begin(), turns_.end(), [](const Turn& turn) { return !turn.operation; });
   next->operation = std::move(operation);
   next->fingerprint = fingerprint;
@@ -100,8 +100,8 @@ void LaunchedCall::capture(const CheckedCall& call, uint64_t fingerprint) {
 }
 
 void LaunchedCall::enqueue() {
-  self_ = shared_from_this();
-  enqueued_ = true;
+  self_ = OperationRef(*this);
+  become(State::kRunning);
   try {
     for (size_t piece = 0; piece < turns_.size(); ++piece) put_piece(piece);
   } catch (...) {
@@ -223,14 +223,14 @@ void LaunchedCall::await_kernels(const Turn& turn) {
 
 // No calls of the device's runtime.
 void LaunchedCall::end_of_stream(void* call) {
-  const std::shared_ptr<LaunchedCall> keep = std::move(static_cast<LaunchedCall*>(call)->self_);
+  const OperationRef<LaunchedCall> keep = std::move(static_cast<LaunchedCall*>(call)->self_);
   keep->give_back_room();
   keep->flow->notify();
 }
 
 void LaunchedCall::piece_ended(const Error* error) {
   if (error != nullptr) note_error(*error);
-  if (end_part()) announce_end();
+  if (end_part()) end_whole();
 }
 
 }  // namespace rondo

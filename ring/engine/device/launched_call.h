@@ -22,7 +22,7 @@ namespace rondo {
 //
 // waits == kHost: the calling thread waits before each kernel until all ranks are there, and behind it until their
 // kernels run.
-class LaunchedCall final : public StreamOperation, public std::enable_shared_from_this<LaunchedCall> {
+class LaunchedCall final : public StreamOperation {
  public:
   // plan outlives it. limit: from the stream's coming to the deadline. whole: of several pieces over the memory of all.
   LaunchedCall(Options options, std::shared_ptr<DeviceIsland> island, const StreamPlans::Entry& plan,
@@ -34,7 +34,7 @@ class LaunchedCall final : public StreamOperation, public std::enable_shared_fro
   std::byte* memory(size_t /*piece*/) const override { return island_->bounce(); }  // whatever it takes in the end
   void add_part(size_t piece, BatchPart& part) override;
   // The fingerprint goes into the card.
-  void add_operation(std::shared_ptr<Operation> operation, uint64_t fingerprint) override;
+  void add_operation(OperationRef<Operation> operation, uint64_t fingerprint) override;
   void enqueue() override;
   void capture(const CheckedCall& call, uint64_t fingerprint) override;
 
@@ -44,7 +44,7 @@ class LaunchedCall final : public StreamOperation, public std::enable_shared_fro
     CheckedCall call;
     uint32_t number = 0;
     uint64_t fingerprint = 0;
-    std::shared_ptr<Operation> operation;
+    OperationRef<Operation> operation;
   };
   struct Buffer {  // of a piece
     BlockPlace place;
@@ -68,8 +68,8 @@ class LaunchedCall final : public StreamOperation, public std::enable_shared_fro
   const StreamPlans::Entry& plan_;
   const std::chrono::milliseconds limit_;
   const std::optional<CheckedCall> whole_;
-  std::vector<Turn> turns_;             // by piece
-  std::shared_ptr<LaunchedCall> self_;  // while the stream refers to it
+  std::vector<Turn> turns_;          // by piece
+  OperationRef<LaunchedCall> self_;  // while the stream refers to it
 };
 
 }  // namespace rondo

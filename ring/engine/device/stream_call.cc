@@ -218,18 +218,8 @@ void StreamOperation::note_error(const Error& error) {
   if (error_.ok()) error_ = error;
 }
 
-bool StreamOperation::end_part() {
-  if (left_.fetch_sub(1) != 1) return false;
-  if (error_.ok()) {
-    complete();
-  } else {
-    fail(error_);
-  }
-  return true;
-}
-
 void StreamOperation::wait_on(DeviceStream stream) {
-  if (!enqueued_) refuse_unsubmitted("wait_on()");
+  check_submitted("wait_on()");
   driver_.check(driver_.wait(stream, event_), "putting a wait into the stream");
 }
 
@@ -306,10 +296,10 @@ StreamCall::StreamCall(Options options, std::optional<MessageOptions> message)
   if (!asked_) return;
   P2pCall staged = asked_->call;
   staged.data = memory(0);
-  message_ = std::make_shared<MessageOperation>(staged, asked_->limit);
+  flow = asked_->messages;
+  message_ = asked_->messages->make(staged, asked_->limit);
   message_->gate = add_gate(0);
   message_->background = !asked_->blocking;
-  message_->flow = asked_->messages;
 }
 
 void StreamCall::give_back_memory() {
@@ -352,9 +342,8 @@ void StreamCall::put_pieces() {
 }
 
 void StreamCall::enqueue() {
-  if (message_) flow = asked_->messages;
-  self_ = shared_from_this();
-  enqueued_ = true;
+  self_ = OperationRef(*this);
+  become(State::kRunning);
   if (sends()) options_.calls->begin_send();
   try {
     put_pieces();
@@ -370,10 +359,7 @@ void StreamCall::enqueue() {
 }
 
 void StreamCall::abandon(const Error& error) {
-  if (flow || done()) return;
-  flow = asked_->messages;  // whose worker calls the functions of its end
-  fail(error);
-  announce_end();
+  if (state() == State::kMade) end(&error);
 }
 
 // If even this cannot be put into the stream, nothing more runs there.
@@ -422,14 +408,14 @@ void StreamCall::reach(void* turn) {
 
 // The operations of the piece.
 void StreamCall::begin(PieceGate& gate) {
-  const auto keep = shared_from_this();
+  const auto keep = OperationRef(*this);
   gate.open();
   if (!message_) return flow->notify();
   {
     std::lock_guard lock(mutex_);
     if (std::exchange(submitted_, true)) return;
   }
-  asked_->messages->submit_from_stream(message_);
+  asked_->messages->submit_from_stream(*message_);
   reached_.notify_all();
 }
 
@@ -451,11 +437,11 @@ void StreamCall::passed() {
 
 void StreamCall::part_ended() {
   if (!end_part()) return;
-  const std::shared_ptr<StreamCall> keep = std::move(self_);
+  const OperationRef<StreamCall> keep = std::move(self_);
   give_back_memory();
   if (sends()) options_.calls->end_send();
+  end_whole();
   flow->notify();
-  announce_end();
 }
 
 // --- for the caller

@@ -124,7 +124,7 @@ class StreamOperation : public Operation {
   // The next operation, of this piece: sets its gate, and what moves it. Under the lock that gives calls their order.
   virtual void add_part(size_t piece, BatchPart& part) = 0;
   // The next one of them has been submitted.
-  virtual void add_operation(std::shared_ptr<Operation> /*operation*/, uint64_t /*fingerprint*/) {}
+  virtual void add_operation(OperationRef<Operation> /*operation*/, uint64_t /*fingerprint*/) {}
   // Instead of all these, where calls are kernels, for a graph: the next piece, which has no operation.
   virtual void capture(const CheckedCall& /*call*/, uint64_t /*fingerprint*/) {}
   // Puts it into the stream, which ends the call. The operations of collectives have been submitted, and `flow` is
@@ -143,10 +143,11 @@ class StreamOperation : public Operation {
   void give_back_room();
   // Between device memory and the region's, in the stream.
   void copy(const std::vector<Piece::Rows>& parts, std::byte* region, bool in, DeviceStream stream);
-  // Parts under way, each of which ends once. The last one: true, and complete() or fail() has been called.
+  // Parts under way, each of which ends once. The last one: true, and end_whole() must follow.
   void add_end() { left_.fetch_add(1); }
   void note_error(const Error& error);  // the first one is told
-  bool end_part();
+  bool end_part() { return left_.fetch_sub(1) == 1; }
+  void end_whole() { end(error_.ok() ? nullptr : &error_); }
   // Nothing where the device is well.
   void look_at_device();
   // True: the communicator has failed by it.
@@ -158,7 +159,6 @@ class StreamOperation : public Operation {
   const Options options_;
   const DeviceDriver& driver_;
   DeviceEvent event_ = nullptr;  // from take_room() on
-  bool enqueued_ = false;
   std::mutex mutex_;
 
  private:
@@ -176,7 +176,7 @@ class StreamOperation : public Operation {
 //
 // Either all of it is put into the stream at once, and the stream waits for the operations; or (waits == kHost) the
 // calling thread waits for each operation before it puts its copy back into the stream.
-class StreamCall final : public StreamOperation, public std::enable_shared_from_this<StreamCall> {
+class StreamCall final : public StreamOperation {
  public:
   // A message: its call, whose data is device memory; what it is submitted to, when the stream has come to it; the time
   // from then to the deadline; and whether the calling thread waits for it.
@@ -232,9 +232,9 @@ class StreamCall final : public StreamOperation, public std::enable_shared_from_
   std::vector<uint32_t> values_;      // of the slots' words, given last
   std::deque<Turn> turns_;            // by piece; a place that stays
   std::optional<CopyStream> copies_;  // there, while the call is put into the stream; none: in the caller's stream
-  std::shared_ptr<StreamCall> self_;  // while the stream or an operation refers to it
+  OperationRef<StreamCall> self_;     // while the stream or an operation refers to it
 
-  std::shared_ptr<MessageOperation> message_;
+  OperationRef<MessageOperation> message_;
   std::condition_variable reached_;
   bool submitted_ = false;  // the message, or about to be: once
 };

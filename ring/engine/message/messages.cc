@@ -68,21 +68,24 @@ void MessageOperation::renew(const P2pCall& call, std::chrono::milliseconds limi
   overdue_at_ = {};
 }
 
-void MessageOperation::end(const Error* error) {
-  Messages& messages = *messages_;
-  auto self = std::move(self_);  // none: it may be gone once it is done
+void MessageOperation::finish(const Error* error) {
+  Messages& messages = messages_;
+  auto own = OperationRef<MessageOperation>::take(on_stack() ? nullptr : this);
   const std::shared_ptr<Gate> told = std::move(gate);
-  const bool begun = std::exchange(begun_, false);
+  const bool begun = state() == State::kRunning;
   if (begun) messages.forget(*this);
   if (began_at_ != 0 && !probes()) messages.observe_end(*this, error);
-  if (error != nullptr) {
-    fail(messages.context_->failure.located(*error));
+  if (error == nullptr) {
+    end(nullptr);
   } else {
-    Operation::complete();
+    const Error located = messages.context_->failure.located(*error);
+    end(&located);
   }
   if (told) told->ended(error);
-  if (self) self->announce_end();
-  if (self && begun) messages.keep(std::move(self));
+  if (own && begun && messages.kept_operations_ < kMostKept) {
+    ++messages.kept_operations_;
+    messages.kept_.push_back(*own.leave());
+  }
   messages.wake_sleepers();
 }
 
@@ -95,15 +98,15 @@ std::string MessageOperation::text() const {
 
 bool MessageOperation::wait(Clock::time_point until) {
   if (done()) return true;
-  if (!flow) refuse_unsubmitted("wait()");
-  return messages_->wait_and_tell(*this, until);
+  check_submitted("wait()");
+  return messages_.wait_and_tell(*this, until);
 }
 
 bool MessageOperation::cancel() {
   if (done()) return false;
-  if (!flow) refuse_unsubmitted("cancel()");
-  flow->check_process();
-  return messages_->take_back(*this, {ErrorCode::kCancelled, text() + " was taken back", {}});
+  check_submitted("cancel()");
+  messages_.check_process();
+  return messages_.take_back(*this, {ErrorCode::kCancelled, text() + " was taken back", {}});
 }
 
 Messages::Messages(std::shared_ptr<CommunicatorContext> context, std::shared_ptr<Doorbell> bell,
@@ -113,34 +116,33 @@ Messages::Messages(std::shared_ptr<CommunicatorContext> context, std::shared_ptr
       std::make_unique<P2p>(context_->rank, context_->world(), p2p_options(*context_), static_cast<P2pStreams&>(*this));
 }
 
-void Messages::submit(std::shared_ptr<MessageOperation> operation) {
-  MessageOperation& submitted = *operation;
-  enqueue(submitted, std::move(operation));
+OperationRef<MessageOperation> Messages::make(const P2pCall& call, std::chrono::milliseconds limit) {
+  auto made = Operation::make<MessageOperation>(*this, call, limit);
+  made->flow = shared_from_this();
+  return made;
 }
 
 void Messages::called(MessageOperation& operation) {
-  operation.messages_ = this;
   operation.deadline = kNoDeadlineYet;
   operation.began_at_ = context_->observed.on() ? Observer::now() : 0;
+  operation.become(MessageOperation::State::kQueued);
+  if (!operation.on_stack()) operation.retain();  // until finish()
 }
 
 // It is under way from now on.
-void Messages::enqueue(MessageOperation& operation, std::shared_ptr<MessageOperation> self) {
+void Messages::submit(MessageOperation& operation) {
   called(operation);
-  operation.self_ = std::move(self);
   std::lock_guard lock(submitted_mutex_);
   submitted_.push_back(operation);
   submitted(true);
 }
 
-void Messages::submit_from_stream(std::shared_ptr<MessageOperation> operation) {
-  MessageOperation& submitted = *operation;
+void Messages::submit_from_stream(MessageOperation& operation) {
   if (const Error* failure = context_->failure.get()) {
-    called(submitted);
-    submitted.self_ = std::move(operation);  // its end is announced
-    submitted.end(failure);
+    called(operation);
+    operation.finish(failure);
   } else {
-    enqueue(submitted, std::move(operation));
+    submit(operation);
   }
   notify();
 }
@@ -171,7 +173,7 @@ Message Messages::run(std::span<const P2pCall> calls, std::chrono::milliseconds 
 // One or two calls that are not over at once, on this thread's stack. As run().
 Message Messages::run_operations(std::span<const P2pCall> calls, std::chrono::milliseconds limit) {
   std::array<std::optional<MessageOperation>, 2> made;
-  for (size_t i = 0; i < calls.size(); ++i) made[i].emplace(calls[i], limit);
+  for (size_t i = 0; i < calls.size(); ++i) made[i].emplace(*this, calls[i], limit);
   const auto operations = std::span(made).first(calls.size());
   const bool held = if_free([&] {
     take_submitted();
@@ -180,7 +182,7 @@ Message Messages::run_operations(std::span<const P2pCall> calls, std::chrono::mi
       begin(*operation);
     }
   });
-  for (size_t i = 0; i < operations.size() && !held; ++i) enqueue(*operations[i], nullptr);
+  for (size_t i = 0; i < operations.size() && !held; ++i) submit(*operations[i]);
   MessageOperation& last = *operations.back();
   for (const auto& operation : operations) {
     wait_blocking(*operation);
@@ -217,26 +219,26 @@ size_t Messages::at_once(std::span<const P2pCall> calls, int looks, Message& mov
   return over;
 }
 
-std::shared_ptr<MessageOperation> Messages::start(const P2pCall& call, std::chrono::milliseconds limit,
-                                                  Message& moved) {
-  std::shared_ptr<MessageOperation> operation;
+OperationRef<MessageOperation> Messages::start(const P2pCall& call, std::chrono::milliseconds limit, Message& moved) {
+  OperationRef<MessageOperation> operation;
   bool over = false, moves = false;
   if_free([&] {
     over = at_once({&call, 1}, 1, moved) == 1;
     if (over || ended_) return;
     take_submitted();
     attempt([&] {
-      operation = kept(call, limit);
+      operation = used_again(call, limit);
       called(*operation);
-      operation->self_ = operation;
       if (!begin(*operation)) {
         moves = p2p_->push() && p2p_->push();  // else a peer rings when there is more to do
         report();
       }
     });
   });
-  if (!over && operation == nullptr) {
-    submit(operation = made(call, limit));
+  if (!over && !operation) {
+    operation = make(call, limit);
+    operation->background = true;
+    submit(*operation);
     notify();
     return operation;
   }
@@ -245,35 +247,19 @@ std::shared_ptr<MessageOperation> Messages::start(const P2pCall& call, std::chro
   return operation;
 }
 
-std::shared_ptr<MessageOperation> Messages::made(const P2pCall& call, std::chrono::milliseconds limit) {
-  auto made = std::make_shared<MessageOperation>(call, limit);
-  made->flow = shared_from_this();
-  made->background = true;
-  return made;
-}
-
-// Under the lease: one that was used before, so that no memory is taken.
-std::shared_ptr<MessageOperation> Messages::kept(const P2pCall& call, std::chrono::milliseconds limit) {
-  MessageOperation* const oldest = kept_.pop_front();
-  if (oldest == nullptr) return made(call, limit);
-  // Only here a count of 1 can grow. The copy's own counting makes what other threads did with it before visible.
-  if (oldest->self_.use_count() == 1) {
-    auto used_again = oldest->self_;
+// Under the lease: one that was used before, so that no memory is taken; else a new one.
+OperationRef<MessageOperation> Messages::used_again(const P2pCall& call, std::chrono::milliseconds limit) {
+  MessageOperation* const oldest = kept_.front();
+  if (oldest != nullptr && oldest->unshared()) {
+    kept_.pop_front();
     --kept_operations_;
     oldest->renew(call, limit);
-    return used_again;
+    return OperationRef<MessageOperation>::take(oldest);
   }
-  kept_.push_back(*oldest);  // its Work is held, perhaps for long: the next one is looked at next time
-  return made(call, limit);
-}
-
-// Under the lease.
-void Messages::keep(std::shared_ptr<MessageOperation> operation) {
-  if (kept_operations_ == kMostKept) return;
-  MessageOperation& kept = *operation;
-  kept.self_ = std::move(operation);
-  kept_.push_back(kept);
-  ++kept_operations_;
+  if (oldest != nullptr) kept_.push_back(*kept_.pop_front());  // its Work is held, perhaps for long
+  auto made = make(call, limit);
+  made->background = true;
+  return made;
 }
 
 // Under the lease: it is not under way any more.
@@ -297,9 +283,10 @@ void Messages::observe_end(const MessageOperation& operation, const Error* error
 
 bool Messages::wait_and_tell(const MessageOperation& operation, Clock::time_point until) {
   if (operation.done()) return true;
-  const auto began = Clock::now();
-  const auto patience = std::min(until, began + std::chrono::milliseconds(context_->config.stall_ms));
-  if (wait(operation, patience) || patience == until) return operation.done();
+  const std::chrono::milliseconds patience(context_->config.stall_ms);
+  if (wait(operation, until, patience)) return true;
+  const auto began = Clock::now() - patience;
+  if (Clock::now() >= until) return operation.done();
   const int peer = operation.peer < 0 ? -1 : context_->world_rank(operation.peer);
   context_->log.sleeps_in_p2p(peer, text_of(operation), began);
   auto tell_after = 2 * std::chrono::milliseconds(context_->config.heartbeat_ms);
@@ -381,7 +368,7 @@ bool Messages::end_late() {
     left_.clear();
   }
   const bool any = !late.empty();
-  while (MessageOperation* operation = late.pop_front()) operation->end(context_->failure.get());
+  while (MessageOperation* operation = late.pop_front()) operation->finish(context_->failure.get());
   return any;
 }
 
@@ -429,18 +416,18 @@ bool Messages::take_submitted() {
 // Under the lease. Like P2p::submit().
 bool Messages::begin(MessageOperation& operation) {
   if (ended_) {
-    operation.end(context_->failure.get());
+    operation.finish(context_->failure.get());
     return false;
   }
   active_.push_back(operation);
-  operation.begun_ = true;
+  operation.become(MessageOperation::State::kRunning);
   count(1);
   if (operation.background) background_.store(background_.load(std::memory_order_relaxed) + 1);
   try {
     return p2p_->submit(operation);
   } catch (...) {  // as attempt(), in fewer steps
     context_->fail(caught());
-    operation.end(context_->failure.get());
+    operation.finish(context_->failure.get());
   }
   return false;
 }
@@ -556,7 +543,7 @@ void Messages::shut_down() {
     ended_ = true;
     p2p_.reset();
     linger(false);
-    while (MessageOperation* operation = kept_.pop_front()) operation->self_.reset();
+    while (MessageOperation* operation = kept_.pop_front()) operation->release();
   });
   leave_worker();
 }

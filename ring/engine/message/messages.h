@@ -9,9 +9,9 @@
 #include <string>
 #include <vector>
 
+#include "ring/base/node_list.h"
 #include "ring/engine/communicator_context.h"
 #include "ring/engine/device/gate.h"
-#include "ring/engine/p2p/list.h"
 #include "ring/engine/p2p/p2p.h"
 #include "ring/engine/progress/flow.h"
 
@@ -23,7 +23,8 @@ class Messages;
 class MessageOperation final : public Operation, private P2pRequest {
  public:
   // limit: from the call to the deadline, which the first tick sets.
-  MessageOperation(const P2pCall& call, std::chrono::milliseconds limit) : P2pRequest(call), limit_(limit) {
+  MessageOperation(Messages& messages, const P2pCall& call, std::chrono::milliseconds limit)
+      : P2pRequest(call), limit_(limit), messages_(messages) {
     if (sends()) message = {peer, tag, bytes};
   }
   // Another message, of an operation that has ended and that nobody refers to any more.
@@ -43,16 +44,12 @@ class MessageOperation final : public Operation, private P2pRequest {
 
  private:
   friend class Messages;
-  void complete(const Error* error) override { end(error); }
-  void end(const Error* error);
+  void complete(const Error* error) override { finish(error); }
+  void finish(const Error* error);
   std::chrono::milliseconds limit_;
   Clock::time_point overdue_at_{};  // the first tick past its deadline, which has asked the members; zero: none has
   uint64_t began_at_ = 0;           // for the observer; 0: it was not on
-  Messages* messages_ = nullptr;
-  // While it is submitted, under way or kept; null: it lies on the stack of its blocking call, which destroys it once
-  // it is done.
-  std::shared_ptr<MessageOperation> self_;
-  bool begun_ = false;  // in Messages::active_, and counted
+  Messages& messages_;              // its flow, of which one on a stack has no share
 };
 
 // The sends and receives of one communicator; independent of its collectives.
@@ -62,10 +59,10 @@ class Messages final : public Flow, private P2pStreams {
            WaitPolicy policy);
 
   // Does not drive. Any thread; matched in the order of these calls.
-  void submit(std::shared_ptr<MessageOperation> operation);
+  void submit(MessageOperation& operation);
   // submit() from a function in a stream. If the communicator has failed, the operation ends at once, since no thread
   // may make progress on it any more; else the thread that makes progress is woken.
-  void submit_from_stream(std::shared_ptr<MessageOperation> operation);
+  void submit_from_stream(MessageOperation& operation);
   // Waits for the operation at most until then; true if it is done. The others are told if that takes long (a
   // collective against a send), and the log says after two heartbeats, four, ... whom it waits for.
   bool wait_and_tell(const MessageOperation& operation, Clock::time_point until);
@@ -73,13 +70,13 @@ class Messages final : public Flow, private P2pStreams {
   // Runs a call, or a send and then a receive at the same time, to their ends, on this thread. Returns what the last
   // one has moved; throws its failure, or that of the send, beside which the receive is taken back.
   Message run(std::span<const P2pCall> calls, std::chrono::milliseconds limit);
-  // Starts an asynchronous message, beside whatever is under way. nullptr: it is over already, and `moved` says what
+  // For submit().
+  OperationRef<MessageOperation> make(const P2pCall& call, std::chrono::milliseconds limit);
+  // Starts an asynchronous message, beside whatever is under way. None: it is over already, and `moved` says what
   // came; that took no lock, no memory, and woke nobody but the peer. Throws std::bad_alloc: nothing has happened.
-  std::shared_ptr<MessageOperation> start(const P2pCall& call, std::chrono::milliseconds limit, Message& moved);
+  OperationRef<MessageOperation> start(const P2pCall& call, std::chrono::milliseconds limit, Message& moved);
   // Whether there is what the probe asks for, after a look at the streams; its operation's failure is thrown.
   std::optional<Message> look(const P2pCall& probe);
-  // Stands for every message that was over at once.
-  Operation& over() { return over_; }
 
   // Why the communicator is over; nullptr: it is not. Any thread.
   const Error* failure() const { return context_->failure.get(); }
@@ -115,12 +112,9 @@ class Messages final : public Flow, private P2pStreams {
   bool begin(MessageOperation& operation);
   size_t at_once(std::span<const P2pCall> calls, int looks, Message& moved);
   Message run_operations(std::span<const P2pCall> calls, std::chrono::milliseconds limit);
-  std::shared_ptr<MessageOperation> made(const P2pCall& call, std::chrono::milliseconds limit);
-  std::shared_ptr<MessageOperation> kept(const P2pCall& call, std::chrono::milliseconds limit);
-  void keep(std::shared_ptr<MessageOperation> operation);
+  OperationRef<MessageOperation> used_again(const P2pCall& call, std::chrono::milliseconds limit);
   void forget(MessageOperation& operation);
   void called(MessageOperation& operation);
-  void enqueue(MessageOperation& operation, std::shared_ptr<MessageOperation> self);
   void linger(bool lingers);
   bool take_back(MessageOperation& operation, const Error& error);
   void end_pending(const Error& error);
@@ -128,20 +122,7 @@ class Messages final : public Flow, private P2pStreams {
   void report();
   void time_out(Clock::time_point now, MessageOperation& operation);
 
-  class Over final : public Operation {
-   public:
-    explicit Over(Messages& messages) : messages_(messages) {
-      complete();
-      announce_end();
-    }
-
-   private:
-    std::shared_ptr<Flow> mover() const override { return messages_.shared_from_this(); }
-    Messages& messages_;
-  };
-
   std::shared_ptr<CommunicatorContext> context_;  // shared with the communicator and its collectives
-  Over over_{*this};
   std::mutex submitted_mutex_;
   NodeList<MessageOperation> submitted_;
   std::vector<int> left_;           // submitted(): one of the two is not empty
@@ -152,7 +133,8 @@ class Messages final : public Flow, private P2pStreams {
   std::unique_ptr<P2p> p2p_;
   NodeList<MessageOperation> active_;                 // counted; those without a deadline yet come last
   Clock::time_point due_ = Clock::time_point::max();  // no deadline of theirs is earlier
-  // At most kMostKept operations that have ended, for the asynchronous messages to come: a Work may still refer to one.
+  // At most kMostKept operations that have ended, each with the flow's reference, for the asynchronous messages to
+  // come: a Work may still refer to one.
   NodeList<MessageOperation> kept_;
   int kept_operations_ = 0;
   bool finishing_ = false;

@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "ring/engine/p2p/list.h"
+#include "ring/base/node_list.h"
 #include "ring/engine/p2p/pool.h"
 #include "ring/engine/p2p/request.h"
 

@@ -5,9 +5,9 @@
 #include <span>
 #include <vector>
 
+#include "ring/base/node_list.h"
 #include "ring/engine/p2p/batch.h"
 #include "ring/engine/p2p/context.h"
-#include "ring/engine/p2p/list.h"
 #include "transport/byte_stream.h"
 
 namespace rondo {

@@ -4,9 +4,9 @@
 #include <cstdint>
 #include <memory>
 
+#include "ring/base/node_list.h"
 #include "ring/engine/p2p/batch.h"
 #include "ring/engine/p2p/context.h"
-#include "ring/engine/p2p/list.h"
 #include "transport/byte_stream.h"
 
 namespace rondo {

@@ -3,6 +3,7 @@
 #include <sched.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "ring/base/cores.h"
 #include "ring/base/interrupt.h"
@@ -22,8 +23,6 @@ constexpr std::chrono::milliseconds kLongestSleep{20};
 // wait that has slept in vain reads unexpected messages, too (Worker::add_inbox).
 constexpr std::chrono::milliseconds kFirstSleep{1};
 
-// The question whether a wait is to end is due 100 ms after a wait's first look at the clock, so that short waits cost
-// nothing more.
 constexpr Clock::time_point kNotYet = Clock::time_point::max();
 
 // After N waits without a sleep the sockets leave the epoll set, which costs a system call each, and another when
@@ -48,29 +47,37 @@ Flow::Flow(std::shared_ptr<Doorbell> bell, std::shared_ptr<Worker> worker, WaitP
 
 Flow::~Flow() = default;
 
-bool Flow::wait(const Operation& operation, Clock::time_point until) {
+bool Flow::wait(const Operation& operation, Clock::time_point until, Clock::duration patience) {
   check_process();
-  refuse_wait_in_end_function();
+  return wait(operation, {until, patience}, false);
+}
+
+void Flow::run(const Operation& operation, bool held) {
+  wait(operation, {Clock::time_point::max(), Clock::duration::max()}, held);
+}
+
+bool Flow::wait(const Operation& operation, Limits limits, bool held) {
+  if (!held) refuse_wait_in_end_function();
   Watch watch(*worker_, this);
-  Clock::time_point ask_at = kNotYet;
-  while (!operation.done()) {
-    if (state_.try_acquire()) {
+  while (held || !operation.done()) {
+    if (std::exchange(held, false) || state_.try_acquire()) {
       const Lease lease(*this);
-      drive(operation, until, ask_at, watch);
+      drive(operation, limits, watch);
       count_polled();
     } else {
       bell_->ring();  // the lease's holder may sleep, and not know of this operation
       std::unique_lock lock(mutex_);
       sleepers_.fetch_add(1);
       const auto now = Clock::now();
-      if (ask_at == kNotYet) ask_at = now + kBetweenInterruptQuestions;
-      const auto wake = std::min(until, now + kLongestSleep);
+      limits.look(now);
+      if (limits.ask_at == kNotYet) limits.ask_at = now + kBetweenInterruptQuestions;
+      const auto wake = std::min(limits.until, now + kLongestSleep);
       changed_.wait_until(lock, wake, [&] { return operation.done() || !state_.held(); });
       sleepers_.fetch_sub(1);
     }
     if (operation.done()) break;
-    ask_whether_to_end(ask_at);
-    if (Clock::now() >= until) break;
+    ask_whether_to_end(limits);
+    if (Clock::now() >= limits.until) break;
   }
   if (!watch.held()) pass_beside(Moved::kAll);
   return operation.done();
@@ -83,35 +90,16 @@ void Flow::check_process() const {
                   "one was forked: only that one can wait for it");
 }
 
-void Flow::run_held(const Operation& operation) {
-  Clock::time_point ask_at = kNotYet;
-  bool done = true, watched = false;
-  {
-    Watch watch(*worker_, this);
-    const Lease lease(*this);
-    drive(operation, Clock::time_point::max(), ask_at, watch);
-    count_polled();
-    done = operation.done();
-    watched = watch.held();
-  }
-  if (!done) {
-    ask_whether_to_end(ask_at);
-    wait(operation, Clock::time_point::max());
-  } else if (!watched) {
-    pass_beside(Moved::kAll);
-  }
-}
-
 // Calls the program's function if that is due.
-void Flow::ask_whether_to_end(Clock::time_point& ask_at) {
-  if (Clock::now() < ask_at) return;
-  ask_at = kNotYet;
+void Flow::ask_whether_to_end(Limits& limits) {
+  if (Clock::now() < limits.ask_at) return;
+  limits.ask_at = kNotYet;
   if (interrupt_requested()) interrupted();
 }
 
-// Polls, yields and sleeps (VainPolls). Returns early at ask_at, which it sets if that has not been done and there is a
-// function to ask.
-void Flow::drive(const Operation& operation, Clock::time_point until, Clock::time_point& ask_at, Watch& watch) {
+// Polls, yields and sleeps (VainPolls). Returns early at limits.ask_at, which it sets if that has not been done and
+// there is a function to ask.
+void Flow::drive(const Operation& operation, Limits& limits, Watch& watch) {
   using Next = VainPolls::Next;
   uint32_t busy = 0;
   Clock::duration nap = kFirstSleep;
@@ -128,8 +116,9 @@ void Flow::drive(const Operation& operation, Clock::time_point until, Clock::tim
     }
     const auto now = Clock::now();
     guarded_tick(now);
-    if (operation.done() || now >= until || now >= ask_at) return;
-    if (ask_at == kNotYet && has_interrupt_function()) ask_at = now + kBetweenInterruptQuestions;
+    limits.look(now);
+    if (operation.done() || now >= limits.until || now >= limits.ask_at) return;
+    if (limits.ask_at == kNotYet && has_interrupt_function()) limits.ask_at = now + kBetweenInterruptQuestions;
     const bool beside = worker_->busy_beside(*this) && watch.take() && watch.pass(Pass::kPolling);
     if (worker_->busy()) worker_->attended();
     if (moved) continue;
@@ -146,7 +135,7 @@ void Flow::drive(const Operation& operation, Clock::time_point until, Clock::tim
     } else if (nap > kFirstSleep && worker_->read_inboxes(this)) {
       nap = 2 * kFirstSleep;
       polls_.begin();
-    } else if (rest(until, nap, watch)) {
+    } else if (rest(limits.until, nap, watch)) {
       polls_.begin();
     }
     if (operation.done()) return;

@@ -35,15 +35,10 @@ class Flow : public std::enable_shared_from_this<Flow> {
        std::shared_ptr<const ForkMark> mark);
   virtual ~Flow();
 
-  // Waits for the operation at most until then, and drives meanwhile: this flow first, and what else is under way in
-  // the join. True if it is done. Any thread. Throws Exception(kInvalid) in a forked child (check_process) and in an
-  // end function.
-  bool wait(const Operation& operation, Clock::time_point until);
-
-  // Takes the lease, for an operation that begins at once; false if another has it or something is under way.
-  bool hold() { return !under_way() && state_.try_acquire(); }
-  // Drives the operation, which the derived class counts, to its end, under the lease from hold(), and gives that back.
-  void run_held(const Operation& operation);
+  // Waits for the operation at most until then, and at most so long from its first look at the clock on, which short
+  // waits never have. Drives meanwhile: this flow first, and what else is under way in the join. True if it is done.
+  // Any thread. Throws Exception(kInvalid) in a forked child (check_process) and in an end function.
+  bool wait(const Operation& operation, Clock::time_point until, Clock::duration patience = Clock::duration::max());
 
   // Something has changed that the holder must see (a failure, a new operation that is left to the worker). Any thread,
   // the fabric's among them, which must never be the last to have a flow, and so has no watch; never blocks for longer
@@ -96,13 +91,18 @@ class Flow : public std::enable_shared_from_this<Flow> {
   Clock::time_point running(Clock::time_point now);
   int passes_without_clock() const { return policy_.crowded ? 1 : 64; }  // some 2 us
 
+  // Takes the lease, for an operation that begins at once; false if another has it or something is under way.
+  bool hold() { return !under_way() && state_.try_acquire(); }
+  // As wait(), without an end in time. held: the lease is this thread's, from hold(), and the operation is counted.
+  void run(const Operation& operation, bool held);
+
   // There is something in the derived class's queue that step() must take, or not any more. By the holder of that
   // queue's lock.
   void submitted(bool any) { state_.submitted(any); }
   bool submitted() const { return state_.submitted(); }
   // So many operations more, or fewer, are under way. Under the lease.
   void count(int change) { state_.count(change); }
-  // After complete() or fail(): wakes those who wait without the lease.
+  // After the end of an operation: wakes those who wait without the lease.
   void wake_sleepers();
 
   // A call that does not wait has moved what it could of this flow, all of it or only its own part: it makes a pass
@@ -187,8 +187,21 @@ class Flow : public std::enable_shared_from_this<Flow> {
   void release();
   void await(Errand& errand);
   void run_errands();
-  void drive(const Operation& operation, Clock::time_point until, Clock::time_point& ask_at, Watch& watch);
-  void ask_whether_to_end(Clock::time_point& ask_at);
+  // When a wait ends without what it waits for.
+  struct Limits {
+    Clock::time_point until;
+    Clock::duration patience;  // from the first look at the clock on
+    // When the program is asked whether the wait is to end: 100 ms after the first look, so that short waits cost
+    // nothing more.
+    Clock::time_point ask_at = Clock::time_point::max();
+    void look(Clock::time_point now) {
+      if (patience < until - now) until = now + patience;
+      patience = Clock::duration::max();
+    }
+  };
+  bool wait(const Operation& operation, Limits limits, bool held);
+  void drive(const Operation& operation, Limits& limits, Watch& watch);
+  void ask_whether_to_end(Limits& limits);
   bool rest(Clock::time_point until, Clock::duration& nap, Watch& watch);
   void go_home_at_times(Clock::time_point now);
 

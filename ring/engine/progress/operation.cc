@@ -8,11 +8,10 @@
 
 namespace rondo {
 
-void EndCall::run() {
+void EndCall::run() noexcept {
   try {
     function(error);
   } catch (...) {
-    if (!flow) throw;
     flow->failed_on_thread(caught());
   }
 }
@@ -26,19 +25,14 @@ Operation::~Operation() {
 }
 
 bool Operation::poll() {
-  if (!done() && flow) flow->look();
+  if (state() == State::kQueued || state() == State::kRunning) flow->look();
   return done();
 }
 
 bool Operation::wait(Clock::time_point until) {
   if (done()) return true;
-  if (!flow) refuse_unsubmitted("wait()");
+  check_submitted("wait()");
   return flow->wait(*this, until);
-}
-
-Worker* Operation::worker() const {
-  const auto moved_by = mover();
-  return moved_by ? &moved_by->worker() : nullptr;
 }
 
 void Operation::refuse_unsubmitted(const char* what) {
@@ -47,11 +41,17 @@ void Operation::refuse_unsubmitted(const char* what) {
 }
 
 void Operation::on_end(EndFunction function) {
-  const auto moved_by = mover();
-  if (!done() && !moved_by) refuse_unsubmitted("on_end()");
-  if (moved_by) moved_by->check_process();
+  check_submitted("on_end()");
+  flow->check_process();
   add_end_function(std::move(function));
-  if (moved_by && !done()) moved_by->leave(Flow::Left::kWaits);  // perhaps nobody waits for it
+  if (!done()) flow->leave(Flow::Left::kWaits);  // perhaps nobody waits for it
+}
+
+void Operation::end(const Error* error) noexcept {
+  const bool announced = !on_stack();
+  if (error != nullptr) keep_error(*error, error_);
+  state_.store(error != nullptr ? State::kFailed : State::kComplete, std::memory_order_release);
+  if (announced) announce_end();
 }
 
 void Operation::wait_on(void*) {
@@ -59,7 +59,7 @@ void Operation::wait_on(void*) {
 }
 
 void Operation::add_end_function(EndFunction function) {
-  if (Worker* const caller = worker()) caller->start();
+  flow->worker().start();
   auto call = std::make_unique<EndCall>(EndCall{std::move(function)});
   EndCall* newest = end_calls_.load(std::memory_order_acquire);
   do {
@@ -81,10 +81,9 @@ void Operation::announce_end() {
 
 void Operation::call_by_worker(std::unique_ptr<EndCall> call) {
   if (failed()) keep_error(error_, call->error);
-  Worker* const caller = worker();
-  if (caller == nullptr || caller->stopping()) return call->run();
-  call->flow = mover();
-  caller->call(std::move(call));
+  call->flow = flow;
+  Worker& worker = flow->worker();
+  worker.stopping() ? call->run() : worker.call(std::move(call));
 }
 
 }  // namespace rondo

@@ -2,17 +2,18 @@
 
 #include <atomic>
 #include <chrono>
+#include <cstdint>
 #include <memory>
-#include <optional>
+#include <utility>
 
 #include "ring/base/caught.h"
+#include "ring/engine/progress/operation_ref.h"
 #include "rondo/call.h"
 #include "rondo/error.h"
 
 namespace rondo {
 
 class Flow;
-class Worker;
 
 using Clock = std::chrono::steady_clock;
 
@@ -26,15 +27,17 @@ inline Clock::time_point deadline_after(Clock::time_point now, std::chrono::mill
 struct EndCall {
   EndFunction function;
   Error error = {};                      // of the operation that has ended
-  std::shared_ptr<Flow> flow = nullptr;  // the operation's: fails if the function throws. Null: there is none
+  std::shared_ptr<Flow> flow = nullptr;  // the operation's: fails if the function throws
   EndCall* next = nullptr;
 
-  // Throws what the function throws, if there is no flow.
-  void run();
+  void run() noexcept;
 };
 
-// One call under way: what a Work refers to. It ends once, by complete() or fail(), called by the holder of the lease
-// of its flow; from then on nothing touches the caller's memory. The rest may be called by any thread.
+// One call under way: what a Work refers to. It ends once, by end(), called by the holder of the lease of its flow;
+// from then on nothing touches the caller's memory. The rest may be called by any thread.
+//
+// It lies on the stack of a blocking call, or counts its references: the flow has one from its submission to its end,
+// each Work has one.
 class Operation {
  public:
   Operation() = default;
@@ -42,8 +45,21 @@ class Operation {
   Operation& operator=(const Operation&) = delete;
   virtual ~Operation();
 
-  bool done() const { return state_.load(std::memory_order_acquire) != State::kPending; }
-  bool failed() const { return state_.load(std::memory_order_acquire) == State::kFailed; }
+  // With one reference, the caller's. Of a class derived from this one.
+  template <typename T, typename... Arguments>
+  static OperationRef<T> make(Arguments&&... arguments) {
+    auto* const made = new T(std::forward<Arguments>(arguments)...);
+    made->references_.store(1, std::memory_order_relaxed);
+    return OperationRef<T>::take(made);
+  }
+  bool on_stack() const { return references_.load(std::memory_order_relaxed) == 0; }
+  void retain() { references_.fetch_add(1, std::memory_order_relaxed); }
+  void release() noexcept {
+    if (references_.fetch_sub(1, std::memory_order_acq_rel) == 1) delete this;
+  }
+
+  bool done() const { return state() >= State::kComplete; }
+  bool failed() const { return state() == State::kFailed; }
   // done(), after a pass over what is under way beside it if it is not. Any thread.
   virtual bool poll();
   // Waits at most until then; drives meanwhile. True if it is done. Throws Exception(kInvalid) if it has not been
@@ -62,43 +78,49 @@ class Operation {
   // What is put into this stream from now on waits for the operation. Throws Exception(kInvalid) if it runs on none.
   virtual void wait_on(void* stream);
 
-  void complete() { state_.store(State::kComplete, std::memory_order_release); }
-  void fail(const Error& error) noexcept {
-    keep_error(error, error_);
-    state_.store(State::kFailed, std::memory_order_release);
-  }
+  // error: why it has failed; nullptr: it has succeeded. Hands its functions to the worker. From then on an operation
+  // on a stack may be gone. Never blocks for long.
+  void end(const Error* error) noexcept;
 
-  // What drives it, so that a wait can; set before the operation is submitted.
+  // What drives it, so that a wait can, and fails where a function of on_end() throws; null: it lies on a stack.
   std::shared_ptr<Flow> flow;                             // shared: a Work may outlive its communicator
   Clock::time_point deadline = Clock::time_point::max();  // of the worker's RunningClock
 
-  // After complete() or fail() of an operation that a Work may refer to: hands the functions to the worker.
-  // Never blocks for long; the caller keeps the operation.
-  void announce_end();
-
  protected:
-  // It is pending again, though its end was announced: nobody refers to it.
+  enum class State : uint8_t {
+    kMade,
+    kQueued,   // submitted
+    kRunning,  // its flow has begun it
+    kComplete,
+    kFailed,
+  };
+  State state() const { return state_.load(std::memory_order_acquire); }
+  // Before its end; by who submits it, then by the holder of the lease.
+  void become(State state) { state_.store(state, std::memory_order_relaxed); }
+  // It is as made, though it has ended: nobody else refers to it.
   void renew() {
     if (failed()) error_ = {};
-    state_.store(State::kPending, std::memory_order_relaxed);
+    become(State::kMade);
     end_calls_.store(nullptr, std::memory_order_relaxed);
   }
-  // What moves it, and fails where a function of on_end() throws.
-  virtual std::shared_ptr<Flow> mover() const { return flow; }
-  // What calls the functions; null: it was not submitted.
-  virtual Worker* worker() const;
+  // True: the caller has the only reference to an operation that has ended, and sees what others did with it.
+  bool unshared() const { return references_.load(std::memory_order_acquire) == 1; }
   // on_end() of an operation that has been submitted.
   void add_end_function(EndFunction function);
-  // Throws Exception(kInvalid).
-  [[noreturn]] static void refuse_unsubmitted(const char* what);
+  // Throws Exception(kInvalid) if it has not been.
+  void check_submitted(const char* what) const {
+    if (state() == State::kMade) refuse_unsubmitted(what);
+  }
 
  private:
-  enum class State : uint8_t { kPending, kComplete, kFailed };
   static EndCall kAnnounced;  // its address says so
 
+  [[noreturn]] static void refuse_unsubmitted(const char* what);
+  void announce_end();
   void call_by_worker(std::unique_ptr<EndCall> call);
 
-  std::atomic<State> state_{State::kPending};
+  std::atomic<State> state_{State::kMade};
+  std::atomic<uint32_t> references_{0};  // 0: it lies on a stack
   Error error_;
   std::atomic<EndCall*> end_calls_{nullptr};  // newest first; &kAnnounced once the end has been announced
 };

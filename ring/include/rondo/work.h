@@ -3,9 +3,9 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
-#include <memory>
 #include <optional>
 #include <span>
+#include <utility>
 
 #include <rondo/call.h>
 #include <rondo/error.h>
@@ -20,15 +20,21 @@ class Operation;  // what a Work refers to; internal
 // the rest throws kInvalid. Any thread.
 class RONDO_EXPORT Work {
  public:
-  Work();  // empty
-  explicit Work(std::shared_ptr<Operation> operation);
+  Work() = default;  // empty
+  // Internal: takes over a reference. over: what a message has moved that was over when its call returned.
+  explicit Work(Operation* operation, const Message& over = {}) : operation_(operation), message_(over) {}
   Work(const Work&);
-  Work& operator=(const Work&);
-  Work(Work&&) noexcept;
-  Work& operator=(Work&&) noexcept;
-  ~Work();
+  Work(Work&& other) noexcept : operation_(std::exchange(other.operation_, nullptr)), message_(other.message_) {}
+  Work& operator=(Work other) noexcept {
+    std::swap(operation_, other.operation_);
+    std::swap(message_, other.message_);
+    return *this;
+  }
+  ~Work() {
+    if (operation_ != nullptr) release();
+  }
 
-  bool valid() const;
+  bool valid() const { return operation_ != nullptr; }
   // True once the operation has succeeded or failed. From then on the library does not touch its buffers. Until then
   // each call makes progress on what is under way, as wait() does.
   bool done() const;
@@ -55,12 +61,12 @@ class RONDO_EXPORT Work {
 
   // Throws kInvalid unless this is a send, a receive or a probe that has succeeded, or a receive that was truncated.
   Message message() const;
-  // A message that was over when its call returned. Internal: `over` stands for all such messages of a communicator.
-  Work(std::shared_ptr<Operation> over, const Message& message);
 
  private:
-  std::shared_ptr<Operation> operation_;  // shared with the library, which completes it
-  Message message_;                       // of a message that was over at once: its peer is not -1
+  void release() noexcept;
+
+  Operation* operation_ = nullptr;  // counts the Works that refer to it
+  Message message_;                 // of a message that was over at once: its peer is not -1
 };
 
 // For several works, in any order; empty ones do not count.

@@ -1,0 +1,49 @@
+#pragma once
+
+#include <cstddef>
+#include <type_traits>
+#include <utility>
+
+namespace rondo {
+
+// Owns one reference to an operation, which counts its references and deletes itself with the last (Operation).
+template <typename T>
+class OperationRef {
+ public:
+  OperationRef() = default;
+  OperationRef(std::nullptr_t) {}
+  // One reference more.
+  explicit OperationRef(T& operation) : operation_(&operation) { operation.retain(); }
+  OperationRef(const OperationRef& other) : operation_(other.operation_) {
+    if (operation_ != nullptr) operation_->retain();
+  }
+  OperationRef(OperationRef&& other) noexcept : operation_(other.leave()) {}
+  template <typename U>
+  requires std::is_convertible_v<U*, T*> OperationRef(OperationRef<U> other) : operation_(other.leave()) {}
+  OperationRef& operator=(OperationRef other) noexcept {
+    std::swap(operation_, other.operation_);
+    return *this;
+  }
+  ~OperationRef() {
+    if (operation_ != nullptr) operation_->release();
+  }
+
+  // Takes over a reference that was left.
+  static OperationRef take(T* operation) {
+    OperationRef taken;
+    taken.operation_ = operation;
+    return taken;
+  }
+  // The reference is the caller's from now on.
+  [[nodiscard]] T* leave() { return std::exchange(operation_, nullptr); }
+
+  T* get() const { return operation_; }
+  T& operator*() const { return *operation_; }
+  T* operator->() const { return operation_; }
+  explicit operator bool() const { return operation_ != nullptr; }
+
+ private:
+  T* operation_ = nullptr;
+};
+
+}  // namespace rondo
