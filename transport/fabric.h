@@ -1,9 +1,9 @@
 #pragma once
 
 #include <algorithm>
-#include <array>
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -11,7 +11,6 @@
 #include <vector>
 
 #include "ring/base/types.h"
-#include "rondo/dtype.h"
 #include "rondo/error.h"
 #include "transport/bell.h"
 #include "transport/byte_stream.h"
@@ -72,34 +71,10 @@ struct CallState {
   bool takes_part(uint64_t sequence) const { return sequence == kMessagesSequence ? in_p2p : current >= sequence; }
 };
 
-// What this rank does on one communicator, for those who watch (transport/control/status.h). Ranks are those of the
-// communicator here.
-struct CommunicatorStatus {
-  uint64_t id = 0;
-  uint64_t epoch = 0;
-  int rank = 0;
-  int size = 1;
-  int in_shared_memory = 0;  // members, but for this rank, that it shares memory with
-  bool destroyed = false;    // destroy() has begun
-  std::optional<Error> failure;
-  struct Calls {
-    uint64_t number = 0;
-    uint64_t bytes = 0;  // of the whole buffers; 0 where this rank does not know them
-  };
-  std::array<Calls, kCollectives> made{};  // by Collective, without the meeting
-  uint64_t message_bytes = 0;              // CallState::p2p_moved
-
-  // The call under way, the first of several; else the last one.
-  uint64_t sequence = 0;
-  Collective collective = Collective::kBarrier;
-  DType dtype = DType::kFloat32;
-  uint64_t bytes = 0;
-  CallState call;
-  CallState messages;  // of kMessagesSequence
-
-  // Set by the fabric: whom it waits for, and the sentence of it.
-  std::vector<int> waits_for;
-  std::string blame;
+// Whom this rank waits for, by what the others have answered.
+struct Waiting {
+  std::vector<int> ranks;  // of the communicator; none: it waits for nobody, or it is not known yet
+  std::string sentence;
 };
 
 // Where a rank was that has failed a communicator.
@@ -123,7 +98,10 @@ class CommunicatorEvents {
   virtual CallState call_state(uint64_t sequence) = 0;
   // In which call or message it has waited for a while, in words; empty: in none.
   virtual std::string waits_in() { return {}; }
-  virtual CommunicatorStatus status() { return {}; }
+  // All that it does, for people: an object of JSON. whom: whom this rank waits for in the call of that sequence, while
+  // it lasts, else in a message.
+  using AskWhom = std::function<Waiting(uint64_t sequence, const CallState& messages)>;
+  virtual std::string status_json(const AskWhom& /*whom*/) { return "null"; }
   // Somebody has written to Fabric::wake_event().
   virtual void on_wake() {}
   // The fabric has failed on this rank, and has no memory to say why.

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "ring/engine/call/call.h"
+#include "ring/engine/communicator_status.h"
 #include "transport/fabric.h"
 
 namespace rondo {

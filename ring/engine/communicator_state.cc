@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "ring/base/caught.h"
+#include "ring/engine/communicator_status.h"
 #include "ring/engine/device/device_side.h"
 
 namespace rondo {
@@ -291,7 +292,7 @@ std::string CommunicatorState::waits_in() {
   return context_->failure.get() == nullptr ? context_->log.waits_in() : std::string();
 }
 
-CommunicatorStatus CommunicatorState::status() {
+std::string CommunicatorState::status_json(const AskWhom& whom) {
   CommunicatorStatus status;
   status.id = context_->id;
   status.epoch = context_->epoch;
@@ -306,7 +307,8 @@ CommunicatorStatus CommunicatorState::status() {
   status.call = state_at(status.sequence);
   status.messages = state_at(kMessagesSequence);
   status.message_bytes = status.messages.p2p_moved;
-  return status;
+  status.waits = whom(status.call.finished ? kMessagesSequence : status.sequence, status.messages);
+  return rondo::status_json(status);
 }
 
 DeviceSide& CommunicatorState::device() {

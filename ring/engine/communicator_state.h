@@ -173,7 +173,7 @@ class CommunicatorState final : public CommunicatorEvents, public std::enable_sh
   void on_peer_left(int peer, uint64_t last_sequence) override;
   CallState call_state(uint64_t sequence) override;
   std::string waits_in() override;
-  CommunicatorStatus status() override;
+  std::string status_json(const AskWhom& whom) override;
   void on_wake() override;
   void on_broken() noexcept override;
 

@@ -170,9 +170,9 @@ TEST_CASE("a rank that never makes the call is named in one line of one log, how
   for (const int rank : {0, 1, 3}) {
     const auto waiting = simulation.logic(rank).waiting(simulation.now(), kId, 9, {});
     CHECK(waiting.ranks == std::vector{2});
-    CHECK(waiting.text.find("for rank 2 (host h, pid 102), which has not begun it") != std::string::npos);
-    CHECK(simulation.logic(rank).blame(simulation.now(), kId, 9) == waiting.text);
-    CHECK(simulation.logic(rank).waiting(simulation.now(), kId, 8, {}).text.empty());
+    CHECK(waiting.sentence.find("for rank 2 (host h, pid 102), which has not begun it") != std::string::npos);
+    CHECK(simulation.logic(rank).blame(simulation.now(), kId, 9) == waiting.sentence);
+    CHECK(simulation.logic(rank).waiting(simulation.now(), kId, 8, {}).sentence.empty());
   }
   CHECK(simulation.logic(2).waiting(simulation.now(), kId, 9, {}).ranks.empty());
 }
@@ -202,7 +202,7 @@ TEST_CASE("where all have made the call, the slowest link is named with its shar
     for (int rank = 0; rank < 3; ++rank) {
       const auto said = blame_lines(simulation, rank);
       REQUIRE(said.size() == (rate == 1'000'000 && rank == 0 ? 1 : 0));
-      CHECK(simulation.logic(rank).waiting(simulation.now(), kId, 9, {}).text.empty() == (rate != 1'000'000));
+      CHECK(simulation.logic(rank).waiting(simulation.now(), kId, 9, {}).sentence.empty() == (rate != 1'000'000));
       if (said.empty()) continue;
       CHECK(
           said[0].find("for the link from rank 1 (host h, pid 101) to rank 2 (host h, pid 102), which moves 1 MB/s, 1 "

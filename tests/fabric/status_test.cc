@@ -147,53 +147,19 @@ TEST_CASE("fault 58: another user that reaches the socket is shut out without a 
   CHECK(asked(served.path) == "secret");
 }
 
-TEST_CASE("the document says what the communicator says, with NCCL's names, whatever is in the texts") {
+TEST_CASE("the document is one line, whatever is in the texts") {
   RankStatus rank;
   rank.job = "a \"job\"\n";
   rank.session = 0xabc;
-  CommunicatorStatus& one = rank.communicators.emplace_back();
-  one.id = 0x10;
-  one.epoch = 2;
-  one.rank = 1;
-  one.size = 3;
-  one.in_shared_memory = 1;
-  one.failure = Error{ErrorCode::kAborted, "why", {0}};
-  one.made[static_cast<size_t>(Collective::kReduceScatter)] = {7, 700};
-  one.sequence = kMeetingSequence + 8;
-  one.collective = Collective::kAllToAll;
-  one.bytes = 12;
-  one.call.text = "all_to_all()";
-  one.call.since_ms = 5;
-  one.messages.in_p2p = true;
-  one.messages.p2p_text = "recv()";
-  one.messages.since_ms = 6;
-  one.waits_for = {0, 2};
-  one.blame = "rank 0 \\ rank 2";
+  rank.communicators = {R"({"hash":"0x10"})", "null"};
   const std::string text = status_json(rank);
   CHECK(std::count(text.begin(), text.end(), '\n') == 1);
   const Json document = Json::parse(text);
   CHECK(document.at("job") == "a \"job\"\n");
   CHECK(document.at("session") == "00000abc");
   CHECK(document.at("slowest_link").is_null());
-  CHECK(document.at("communicators_count") == 1);
-  const Json& communicator = document.at("communicators").at(0);
-  CHECK(communicator.at("hash") == "0x10");
-  CHECK(communicator.at("size") == 3);
-  const Json& member = communicator.at("ranks").at(0);
-  CHECK(member.at("rank") == 1);
-  CHECK(member.at("pid") == ::getpid());
-  CHECK(member.at("status").at("async_error") == static_cast<int>(ErrorCode::kAborted));
-  CHECK(member.at("status").at("abort_flag") == true);
-  CHECK(member.at("status").at("finalize_called") == false);
-  CHECK(member.at("collective_counts") == Json{{"ReduceScatter", 7}});
-  CHECK(member.at("collective_bytes") == Json{{"ReduceScatter", 700}});
-  CHECK(member.at("links") == Json{{"shared_memory", 1}, {"tcp", 1}});
-  CHECK(member.at("call").at("number") == 8);
-  CHECK(member.at("call").at("collective") == "AllToAll");
-  CHECK(member.at("call").at("since_ms") == 5);
-  CHECK(member.at("message") == Json{{"text", "recv()"}, {"since_ms", 6}});
-  CHECK(member.at("waits_for") == Json{0, 2});
-  CHECK(member.at("blame") == one.blame);
+  CHECK(document.at("communicators_count") == 2);
+  CHECK(document.at("communicators").at(0).at("hash") == "0x10");
 }
 
 // The sockets of ranks in this process, by rank.

@@ -7,6 +7,7 @@
 
 #include <string>
 
+#include "ring/base/host_name.h"
 #include "rondo/error.h"
 #include "tests/rendezvous/test_jobs.h"
 #include "tests/support/child.h"

@@ -151,12 +151,7 @@ class ControlLogic {
   std::vector<int> absent(uint64_t communicator, uint64_t sequence) const;
   // Blame::text() of the call that was asked about last; of kMessagesSequence what the log says of this rank's wait.
   std::string blame(Time now, uint64_t communicator, uint64_t sequence) const;
-  // Whom this rank waits for in that call, while it lasts, else in a message (its CallState), and the sentence of it.
-  // Ranks are the communicator's; none: it waits for nobody, or it is not known yet.
-  struct Waiting {
-    std::vector<int> ranks;
-    std::string text;
-  };
+  // Whom this rank waits for in that call, while it lasts, else in a message (its CallState).
   Waiting waiting(Time now, uint64_t communicator, uint64_t sequence, const CallState& messages) const;
   bool gone(int peer) const;  // lost, left, or its start failed
   bool anyone_lost() const { return !lost_.empty() || start_failure_; }

@@ -108,7 +108,7 @@ class ControlPlane {
   }
   int wake_event() const { return wake_.get(); }
   // What this rank does on its open communicators, and the link of LinkRate. On the I/O thread.
-  std::vector<CommunicatorStatus> status();
+  std::vector<std::string> status();
   LinkRate slowest_link() const { return sockets_.slowest(); }
 
  private:

@@ -278,22 +278,19 @@ std::string ControlPlane::waits_beside(uint64_t communicator) {
   return made && starts_under_way.load() > 0 ? "init() or join() again, which makes a second group, for all ranks" : "";
 }
 
-std::vector<CommunicatorStatus> ControlPlane::status() {
+std::vector<std::string> ControlPlane::status() {
   std::vector<uint64_t> ids;
   {
     std::lock_guard lock(mutex_);
     for (const auto& [id, communicator] : communicators_) ids.push_back(id);
   }
-  std::vector<CommunicatorStatus> all;
+  std::vector<std::string> all;
   for (const uint64_t id : ids) {
-    deliver(id, [&](CommunicatorEvents& events) { all.push_back(events.status()); });
-  }
-  std::lock_guard lock(mutex_);
-  for (CommunicatorStatus& one : all) {
-    const uint64_t sequence = one.call.finished ? kMessagesSequence : one.sequence;
-    auto [ranks, text] = logic_->waiting(now(), one.id, sequence, one.messages);
-    one.waits_for = std::move(ranks);
-    one.blame = std::move(text);
+    const auto whom = [&](uint64_t sequence, const CallState& messages) {
+      std::lock_guard lock(mutex_);
+      return logic_->waiting(now(), id, sequence, messages);
+    };
+    deliver(id, [&](CommunicatorEvents& events) { all.push_back(events.status_json(whom)); });
   }
   return all;
 }

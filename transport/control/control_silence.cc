@@ -94,18 +94,17 @@ bool ControlLogic::is_cause(const Blame& blame) const {
          blame.links[0].rate.bytes_per_second * 100 < blame.links[0].rate.best * settings_.slow_percent;
 }
 
-ControlLogic::Waiting ControlLogic::waiting(Time now, uint64_t communicator, uint64_t sequence,
-                                            const CallState& messages) const {
+Waiting ControlLogic::waiting(Time now, uint64_t communicator, uint64_t sequence, const CallState& messages) const {
   const Group* group = find(communicator);
   if (group == nullptr || group->failure) return {};
   Waiting result;
   if (group->stall && group->stall->sequence == sequence) {
     const Blame blame = find_blame(now, *group);
     for (const Blame::Rank& rank : blame.ranks) result.ranks.push_back(rank.rank);
-    if (is_cause(blame)) result.text = blame.text();
+    if (is_cause(blame)) result.sentence = blame.text();
   } else if (messages.in_p2p) {
     if (messages.p2p_peer >= 0) result.ranks = {place_in(*group, messages.p2p_peer)};
-    result.text = find_wait(now, *group, messages).text;
+    result.sentence = find_wait(now, *group, messages).text;
   }
   return result;
 }

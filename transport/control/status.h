@@ -16,7 +16,7 @@ struct RankStatus {
   int world = 1;
   std::string host;
   LinkRate slowest;
-  std::vector<CommunicatorStatus> communicators;
+  std::vector<std::string> communicators;  // CommunicatorEvents::status_json() of each
 };
 
 // One line of JSON. docs/traces.md has the fields. Those that mean what NCCL's RAS subsystem says in its JSON (NCCL

@@ -17,6 +17,7 @@
 #include "ring/base/core_quota.h"
 #include "ring/base/cores.h"
 #include "ring/base/hash.h"
+#include "ring/base/host_name.h"
 #include "ring/base/interrupt.h"
 #include "ring/base/log.h"
 #include "ring/base/process_starts.h"

@@ -224,10 +224,4 @@ std::string host_identity() {
   return fmt::format("{}/{}", boot_id, network.st_ino);
 }
 
-std::string host_name() {
-  char name[256] = "";
-  if (::gethostname(name, sizeof name - 1) != 0 || name[0] == '\0') return "unknown-host";
-  return name;
-}
-
 }  // namespace rondo

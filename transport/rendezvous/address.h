@@ -32,7 +32,5 @@ std::string describe_interfaces();
 // This machine, the same for all processes on it and different between machines and network namespaces: boot id plus
 // the network namespace's inode.
 std::string host_identity();
-// For messages: the host's name.
-std::string host_name();
 
 }  // namespace rondo

@@ -14,6 +14,7 @@
 
 #include "ring/base/bytes.h"
 #include "ring/base/check.h"
+#include "ring/base/host_name.h"
 #include "rondo/error.h"
 #include "transport/rendezvous/address.h"
 #include "transport/store/store_server.h"

@@ -9,6 +9,7 @@
 #include <fstream>
 #include <utility>
 
+#include "ring/base/host_name.h"
 #include "ring/base/json_text.h"
 
 namespace rondo {
@@ -37,12 +38,6 @@ std::string clock_name() {
   char zone[64] = "";
   const ssize_t length = readlink("/proc/thread-self/ns/time", zone, sizeof(zone) - 1);
   return boot + "/" + std::string(zone, length > 0 ? static_cast<size_t>(length) : 0);
-}
-
-std::string host_name() {
-  char name[HOST_NAME_MAX + 1] = "";
-  gethostname(name, sizeof(name) - 1);
-  return name;
 }
 
 }  // namespace

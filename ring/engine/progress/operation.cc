@@ -49,7 +49,7 @@ void Operation::on_end(EndFunction function) {
 
 void Operation::end(const Error* error) noexcept {
   const bool announced = !on_stack();
-  if (error != nullptr) keep_error(*error, error_);
+  if (error != nullptr) keep_error(*error, error_.emplace());
   state_.store(error != nullptr ? State::kFailed : State::kComplete, std::memory_order_release);
   if (announced) announce_end();
 }
@@ -80,7 +80,7 @@ void Operation::announce_end() {
 }
 
 void Operation::call_by_worker(std::unique_ptr<EndCall> call) {
-  if (failed()) keep_error(error_, call->error);
+  if (failed()) keep_error(*error_, call->error);
   call->flow = flow;
   Worker& worker = flow->worker();
   worker.stopping() ? call->run() : worker.call(std::move(call));

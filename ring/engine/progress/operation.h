@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <utility>
 
 #include "ring/base/caught.h"
@@ -68,7 +69,7 @@ class Operation {
   // What a send or receive has moved, once it has succeeded. nullptr: it is none.
   virtual const Message* moved_message() const { return nullptr; }
   // Requires failed().
-  const Error& error() const { return error_; }
+  const Error& error() const { return *error_; }
   // `function` is called once, by the worker's thread, when the operation has ended. Any thread. Throws
   // Exception(kInvalid) if it has not been submitted yet and in a forked child, kSystem if there is no such thread, and
   // none can be had.
@@ -99,7 +100,7 @@ class Operation {
   void become(State state) { state_.store(state, std::memory_order_relaxed); }
   // It is as made, though it has ended: nobody else refers to it.
   void renew() {
-    if (failed()) error_ = {};
+    error_.reset();
     become(State::kMade);
     end_calls_.store(nullptr, std::memory_order_relaxed);
   }
@@ -121,7 +122,7 @@ class Operation {
 
   std::atomic<State> state_{State::kMade};
   std::atomic<uint32_t> references_{0};  // 0: it lies on a stack
-  Error error_;
+  std::optional<Error> error_;
   std::atomic<EndCall*> end_calls_{nullptr};  // newest first; &kAnnounced once the end has been announced
 };
 
