@@ -17,7 +17,9 @@ Work::Work(const Work& other) : operation_(other.operation_), message_(other.mes
   if (operation_ != nullptr) operation_->retain();
 }
 
-void Work::release() noexcept { operation_->release(); }
+Work::~Work() {
+  if (operation_ != nullptr) operation_->release();
+}
 
 namespace {
 

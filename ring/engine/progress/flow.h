@@ -93,7 +93,7 @@ class Flow : public std::enable_shared_from_this<Flow> {
 
   // Takes the lease, for an operation that begins at once; false if another has it or something is under way.
   bool hold() { return !under_way() && state_.try_acquire(); }
-  // As wait(), without an end in time. held: the lease is this thread's, from hold(), and the operation is counted.
+  // wait() without an end in time. held: the lease is this thread's, from hold(), and the operation is counted.
   void run(const Operation& operation, bool held);
 
   // There is something in the derived class's queue that step() must take, or not any more. By the holder of that

@@ -30,9 +30,7 @@ class RONDO_EXPORT Work {
     std::swap(message_, other.message_);
     return *this;
   }
-  ~Work() {
-    if (operation_ != nullptr) release();
-  }
+  ~Work();
 
   bool valid() const { return operation_ != nullptr; }
   // True once the operation has succeeded or failed. From then on the library does not touch its buffers. Until then
@@ -63,8 +61,6 @@ class RONDO_EXPORT Work {
   Message message() const;
 
  private:
-  void release() noexcept;
-
   Operation* operation_ = nullptr;  // counts the Works that refer to it
   Message message_;                 // of a message that was over at once: its peer is not -1
 };
