@@ -64,7 +64,7 @@ def _read_comment(lines, at):
 
 
 # Programs that the pages' commands begin with.
-_COMMAND = re.compile(r"    (\$ |rondo-|python|pip |tools/|bazel |sbatch |bench/|RONDO_\w+=|mpirun|srun |torchrun|export |g\+\+ |#include)")
+_COMMAND = re.compile(r"    (\$ |rondo-|python|pip |tools/|bazel |sbatch |tests/|RONDO_\w+=|mpirun|srun |torchrun|export |g\+\+ |#include)")
 
 
 def loose_code(path):

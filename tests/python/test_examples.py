@@ -96,7 +96,7 @@ def test_averaged_gradients_are_those_of_the_whole_batch(world):
 @pytest.mark.skipif(os.geteuid() != 0, reason="network namespaces want root")
 def test_ring_and_star():
     """On links of 100 Mbit/s a server among 4 hosts sends 3 arrays, a rank in the ring 1.5."""
-    command = [sys.executable, str(TREE / "bench/python/ring_and_star.py"), "--worlds", "4", "--bytes", "1048576",
+    command = [sys.executable, str(TREE / "tests/lab/python/ring_and_star.py"), "--worlds", "4", "--bytes", "1048576",
                "--mbit", "100", "--repeats", "1"]  # fmt: skip
     done = subprocess.run(command, capture_output=True, text=True, timeout=120)
     if "Operation not permitted" in done.stderr or "FileNotFoundError" in done.stderr:

@@ -5,10 +5,10 @@ source tools/lib/suite.sh
 
 need_packages "${BUILD_PACKAGES[@]}" iproute2 libgloo-dev python3 python3-venv
 # A peer that cannot be had leaves its bars not judged, and says so.
-bench/peers/build_gloo.sh || true
-for mpi in openmpi mpich intelmpi oneccl; do bench/peers/build_mpi.sh "$mpi" || true; done
+tests/lab/peers/build_gloo.sh || true
+for mpi in openmpi mpich intelmpi oneccl; do tests/lab/peers/build_mpi.sh "$mpi" || true; done
 for world in 2 4 8; do
-  check "tools/bench.sh --bars --ranks $world" timeout 7200 tools/bench.sh --bars --ranks "$world" --keep build/bars
+  check "tests/lab/measure.sh --bars --ranks $world" timeout 7200 tests/lab/measure.sh --bars --ranks "$world" --keep build/bars
 done
-check "the tables are made" bash -c "tools/report.sh build/bars/*.json >build/bars.md"
+check "the tables are made" bash -c "tests/lab/report.sh build/bars/*.json >build/bars.md"
 finish_checks

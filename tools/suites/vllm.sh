@@ -13,5 +13,5 @@ torch_environment "$venv"
 "$venv/bin/pip" uninstall --quiet --yes torchvision torchaudio torchcodec
 install_wheel "$venv"
 "$venv/bin/python" -m rondo.torch.build >/dev/null
-check "equal tokens by Rondo, shared memory and gloo" timeout 1200 "$venv/bin/python" bench/torch/vllm_tokens.py --runs 3
+check "equal tokens by Rondo, shared memory and gloo" timeout 1200 "$venv/bin/python" tests/lab/torch/vllm_tokens.py --runs 3
 finish_checks

@@ -7,8 +7,8 @@
 #include <cstdlib>
 #include <string>
 
-#include "bench/peers/peer.h"
 #include "rondo/error.h"
+#include "tests/lab/peers/peer.h"
 
 namespace rondo::bench {
 

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Tables in Markdown, and a picture, of the JSON that rondo-bench and tools/bench.sh write.
+"""Tables in Markdown, and a picture, of the JSON that rondo-bench and tests/lab/measure.sh write.
 
-    python3 bench/compare/report.py [--picture results.svg] FILE.json ... > tables.md
-    tools/report.sh                 the same, with matplotlib installed for the picture
+    python3 tests/lab/compare/report.py [--picture results.svg] FILE.json ... > tables.md
+    tests/lab/report.sh                 the same, with matplotlib installed for the picture
 
 Of several rows of one library, collective, kind of calls, transport, kind of buffers, world and size the fastest right
 one counts.

@@ -1,4 +1,4 @@
-#include "bench/peers/peer.h"
+#include "tests/lab/peers/peer.h"
 
 #include <fmt/format.h>
 

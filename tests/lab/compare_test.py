@@ -1,4 +1,4 @@
-"""bench/compare: settings of peers, contests of fake ones, bars of stored answers, two builds in turn."""
+"""tests/lab/compare: settings of peers, contests of fake ones, bars of stored answers, two builds in turn."""
 
 import contextlib
 import copy
@@ -16,7 +16,7 @@ import unittest
 from dataclasses import replace
 from unittest import mock
 
-sys.path.insert(0, "bench/compare")
+sys.path.insert(0, "tests/lab/compare")
 
 import bars  # noqa: E402  the path is set first
 import beside
@@ -28,7 +28,7 @@ from peers import Places, Question, Unable, read_peers, settings_of
 from programs import Failed, Program, ask, ask_bench, parse_size, size_text
 
 MACHINE = {"cores": 2, "congestion_controls": ["reno", "bbr"], "congestion_control": "bbr", "steal_share": 0}
-DATA = pathlib.Path("tests/bench/data")
+DATA = pathlib.Path("tests/lab/data")
 # Rows for each size: time_us from $TIME, wrong elements from $WRONG.
 ANSWER = """
 while [ $# -gt 0 ]; do case $1 in --sizes) sizes=$2;; --json) json=$2;; esac; shift; done
@@ -155,7 +155,7 @@ class Settings(Folder):
         for library, question, why in [("gloo-busy", {**asked, "sizes": ("64M",)}, "wait for ever"),
                                        ("gloo", {"transport": "shm"}, "only transport tcp"),
                                        ("gloo", {**asked, "collective": "all_gather"}, "only collective all_reduce"),
-                                       ("mpich", {}, "not built: bench/peers/build_mpi.sh mpich")]:
+                                       ("mpich", {}, "not built: tests/lab/peers/build_mpi.sh mpich")]:
             with self.assertRaisesRegex(Unable, why):
                 self.settings(library, **question)
 
@@ -231,7 +231,7 @@ class Contests(Folder):
         take_run(contest, 1)
         self.assertEqual(contest.answers.why_missing("openmpi"), "ended with code 3: no such device")
         self.assertEqual(contest.answers.why_missing("mpich"), "did not finish in 0 s")
-        self.assertEqual(contest.answers.why_missing("intelmpi"), "not built: bench/peers/build_mpi.sh intelmpi")
+        self.assertEqual(contest.answers.why_missing("intelmpi"), "not built: tests/lab/peers/build_mpi.sh intelmpi")
         self.assertTrue(contest.answers.why_missing("gloo"))
         child = int((self.root / "child").read_text())
         deadline = time.monotonic() + 20  # killed; it ends when it next gets a core

@@ -1,7 +1,7 @@
 """Training over slow networks: plain data-parallel, PostLocalSGD and Rondo's DistOpt, a small model of characters.
 
     apt-get install debian-reference-en
-    sudo python bench/torch/slow_network.py [--text FILE] [--hosts 2,4] [--seeds 3] [--mbit 100] [--round-trip-ms 50]
+    sudo python tests/lab/torch/slow_network.py [--text FILE] [--hosts 2,4] [--seeds 3] [--mbit 100] [--round-trip-ms 50]
 
 Each rank is a network namespace, behind a process that delays packets. All ways train on the same batches, of which each
 rank takes its rows. Of plain data-parallel training (DDP over gloo) some steps are timed; its losses are those of one

@@ -2,7 +2,7 @@
 """all_reduce between two network namespaces of a limited rate: plain, in wire formats, of float32 also sparse; or broadcast of
 weights, plain and packed. Wants root.
 
-    python3 bench/python/compression.py [--dtype float32|bfloat16] [--weights normal|uniform|FILE] [--mbit 1000,100] [--mib 64] [--rounds 5]
+    python3 tests/lab/python/compression.py [--dtype float32|bfloat16] [--weights normal|uniform|FILE] [--mbit 1000,100] [--mib 64] [--rounds 5]
                                         [--json FILE] [--check]
 
 The two ranks share this machine's cores. A round times every call once, so that the machine's moods meet all alike;

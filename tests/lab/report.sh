@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# Tables in Markdown, and a picture, of rondo-bench's JSON files: tools/report.sh [--picture FILE.svg] FILE.json ... > tables.md
+# Tables in Markdown, and a picture, of rondo-bench's JSON files: tests/lab/report.sh [--picture FILE.svg] FILE.json ... > tables.md
 # matplotlib comes from Debian (python3-matplotlib) where it is installed, else from PyPI into build/report-venv.
 set -euo pipefail
-here=$(cd "$(dirname "$0")/.." && pwd)
+here=$(cd "$(dirname "$0")/../.." && pwd)
 python=python3
 if [[ " $* " == *" --picture"* ]] && ! python3 -c 'import matplotlib' 2>/dev/null; then
   python=$here/build/report-venv/bin/python3
@@ -12,4 +12,4 @@ if [[ " $* " == *" --picture"* ]] && ! python3 -c 'import matplotlib' 2>/dev/nul
     "$python" -m pip install -q matplotlib
   fi
 fi
-exec "$python" -B "$here/bench/compare/report.py" "$@"
+exec "$python" -B "$here/tests/lab/compare/report.py" "$@"

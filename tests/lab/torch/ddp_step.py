@@ -1,6 +1,6 @@
 """Communication in one step of DDP with the gradients of ResNet-50, by gloo and by rondo, in one job, in turns.
 
-    python bench/torch/ddp_step.py [--ranks 2] [--runs 5]
+    python tests/lab/torch/ddp_step.py [--ranks 2] [--runs 5]
 
 The parameters have the shapes of ResNet-50's (161 tensors, 25.6 million float32); computing their gradients takes next to
 nothing. Communication is the time of forward and backward, less that of a step whose buckets are filled, divided and

@@ -9,7 +9,7 @@
 #include <limits>
 #include <map>
 
-#include "bench/peers/mpi_main.h"
+#include "tests/lab/peers/mpi_main.h"
 
 namespace rondo::bench {
 namespace {

@@ -113,7 +113,7 @@ def setting_of(library, peer, question, places, chosen, crowded):
     name = ", ".join(choice["name"] for choice in chosen if choice["name"]) or "as it is"
     program = places.find(peer["program"])
     words = {"program": program, "folder": str(pathlib.Path(program).parent), "world": question.world,
-             "tree": str(FILE.parents[2]),
+             "tree": str(FILE.parents[3]),
              "transport": question.transport, "buffers": question.buffers, "scratch": "{scratch}",
              "rondo_run": places.find("rondo-run")}
     options, environment = [], dict(peer.get("environment", {}))

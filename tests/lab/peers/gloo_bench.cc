@@ -27,8 +27,8 @@
 #include <filesystem>
 #include <memory>
 
-#include "bench/peers/peer.h"
 #include "rondo/error.h"
+#include "tests/lab/peers/peer.h"
 
 // Gloo has no setting for the congestion control, and where the system's default paces loopback (BBR) that costs it up
 // to half of its speed. So that it is compared at its best, its sockets are made here.

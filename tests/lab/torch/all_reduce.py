@@ -1,7 +1,7 @@
 """An all_reduce of torch by every way to call it, in turns: microseconds, float32 or another type, sums in place.
 
-    python bench/torch/all_reduce.py [--ranks 2] [--runs 5] [--dtype float32] [--sizes 8,4096] [--ways gloo,rondo]
-    python bench/torch/all_reduce.py --bench bazel-bin/bench/rondo-bench
+    python tests/lab/torch/all_reduce.py [--ranks 2] [--runs 5] [--dtype float32] [--sizes 8,4096] [--ways gloo,rondo]
+    python tests/lab/torch/all_reduce.py --bench bazel-bin/bench/rondo-bench
 
 Prints a table of the medians of the runs; each run measures every size by all ways, one after the other. Ways: gloo and
 rondo by dist.all_reduce; operator, registered: torch.ops.rondo.all_reduce_ on plain and on registered tensors; deepspeed:

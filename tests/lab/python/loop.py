@@ -1,4 +1,4 @@
-"""One rank of the peers of tools/bench.sh --compare that are called from Python (peers.toml): times
+"""One rank of the peers of tests/lab/measure.sh --compare that are called from Python (peers.toml): times
 calls on NumPy arrays of float32, sums; rank 0 writes the rows. Both libraries' functions have one shape here, so that the
 same lines measure them.
 

@@ -1,7 +1,7 @@
 """Communication of a token in tensor-parallel inference: by gloo, by DeepSpeed and by rondo, in one job, in turns.
 
-    python bench/torch/tensor_parallel.py [--ranks 2] [--runs 5]
-    sudo python bench/torch/tensor_parallel.py --hosts 2 [--ranks 2] [--mbit 1000]  # ranks of each of 2 namespaces
+    python tests/lab/torch/tensor_parallel.py [--ranks 2] [--runs 5]
+    sudo python tests/lab/torch/tensor_parallel.py --hosts 2 [--ranks 2] [--mbit 1000]  # ranks of each of 2 namespaces
 
 Four blocks of examples/torch/tensor_parallel.py (Llama-shaped, 1024 wide, bfloat16), cut over the ranks, generate one
 token after the other; each block has two all_reduces of 2 KiB. Communication is the time inside them, waiting for the
@@ -23,7 +23,7 @@ import torch.distributed as dist
 
 import rondo.torch
 
-sys.path[:0] = [str(Path(__file__).parents[2] / "examples/torch"), str(Path(__file__).parents[1] / "python")]
+sys.path[:0] = [str(Path(__file__).parents[3] / "examples/torch"), str(Path(__file__).parents[1] / "python")]
 import network
 import tensor_parallel as example
 
