@@ -21,7 +21,7 @@ namespace {
 struct Typed {
   std::string min_bytes, max_bytes, step_bytes, sizes;
   uint64_t step_factor = 0;
-  std::string collectives, dtypes = "float", ops = "sum", algorithm = "auto";
+  std::string collectives = "all_reduce", dtypes = "float", ops = "sum", algorithm = "auto";
   std::string placement = "both", buffers = "plain", device = "none", root = "0";
   uint32_t check = 1;
   int blocking = 1, average = 3;
@@ -152,28 +152,7 @@ void check_aggregate(const Options& options) {
   if (!options.blocking) reject("-m: not with -z 0");
 }
 
-void check_device(Options& options) {
-  if (!options.on_device) return;
-  options.limit = false;
-  if (options.check_choice) reject("--device: not together with --check-choice");
-}
-
-constexpr const char* kChoiceSizes = "4K,16K,64K,256K,1M,4M,16M,64M";
-constexpr const char* kChoiceCollectives = "all_reduce,all_gather,reduce_scatter,broadcast,all_to_all";
-
-void check_choice(Options& options) {
-  if (!options.check_choice) return;
-  options.limit = false;
-  if (options.inproc) reject("--check-choice: not together with --inproc");
-  if (options.ranks == 1) reject("--check-choice: needs two ranks or more");
-  if (options.algorithm != Algorithm::kAuto) reject("--check-choice: not together with --algorithm");
-  if (!options.list.empty()) reject("--check-choice: not with --sizes of a model");
-}
-
-void resolve(Typed typed, Options& options) {
-  const bool any_size = !typed.sizes.empty() || !typed.min_bytes.empty() || !typed.max_bytes.empty();
-  if (options.check_choice && !any_size) typed.sizes = kChoiceSizes;
-  if (typed.collectives.empty()) typed.collectives = options.check_choice ? kChoiceCollectives : "all_reduce";
+void resolve(const Typed& typed, Options& options) {
   options.sizes = resolve_sizes(typed);
   if (options.sizes.empty()) options.list = typed.sizes;
   options.placements = resolve_placements(typed.placement);
@@ -197,8 +176,7 @@ void resolve(Typed typed, Options& options) {
   options.root = resolve_root(typed.root, options.ranks);
   if (options.inproc && options.ranks == 0) options.ranks = 2;
   check_aggregate(options);
-  check_choice(options);
-  check_device(options);
+  if (options.on_device) options.limit = false;
   const bool fixed = options.dtypes.size() == 1 && options.ops.size() == 1;
   const bool reduces = std::any_of(options.benchmarks.begin(), options.benchmarks.end(), benchmark_reduces);
   if (fixed && reduces && !op_supports(options.ops[0], options.dtypes[0])) {
@@ -259,8 +237,6 @@ void add_output(CLI::App& app, Typed& typed, Options& options) {
   app.add_option("--json", options.json, "write machine, limits and rows to this file");
   app.add_flag("--verbose", options.verbose, "show p50, p99, min and max");
   app.add_flag("--no-limit", typed.no_limit, "with --transport tcp: do not measure raw TCP to compare with");
-  app.add_flag("--check-choice", options.check_choice,
-               "measure what the library chooses beside each way to run the same calls with the same bits");
   app.add_option("--load-average", options.load_average, "")->group("");
 }
 

@@ -38,7 +38,6 @@ struct Options {
   std::optional<int64_t> start_timeout_ms = {};  // of joining; nullopt: the configured one
 
   bool limit = true;  // with transport tcp: measured, and compared with
-  bool check_choice = false;
 
   std::string json;  // a file; "": not written
   bool verbose = false;

@@ -12,7 +12,6 @@
 #include <thread>
 
 #include "bench/cases.h"
-#include "bench/choice/choice_run.h"
 #include "bench/device_group.h"
 #include "bench/output/files.h"
 #include "bench/reporter.h"
@@ -213,11 +212,6 @@ int run_rank(const Options& options, const Machine& machine) {
   JoinOptions join;
   join.config = config;
   Communicator communicator = Communicator::join(join);
-  if (options.check_choice) {
-    const int code = run_choice_check(communicator, options);
-    communicator.destroy();
-    return code;
-  }
   if (setup.transport == "auto" && communicator.topology().one_island()) setup.transport = "shm";
   Reporter reporter(options, machine, world);
   if (speaks) reporter.begin(transport_text(communicator));

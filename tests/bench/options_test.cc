@@ -123,7 +123,6 @@ TEST_CASE("every bad option is named and ends in code 2") {
   CHECK(contains(rejected("--placement inside"), "--placement: 'inside'"));
   CHECK(contains(rejected("--buffers none"), "--buffers: 'none'"));
   CHECK(contains(rejected("--device gpu"), "--device: 'gpu' is none of: none, cuda"));
-  CHECK(contains(rejected("--device cuda --check-choice"), "--device: not together with --check-choice"));
   CHECK(contains(rejected("--sizes gpt2 --collective all"), "--sizes gpt2"));
   CHECK(contains(rejected("extra"), "extra"));
 }

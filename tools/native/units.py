@@ -22,7 +22,7 @@ SOURCES = {
     "launcher": ["ring/base/*.cc", "tools/launcher/*.cc", "tools/rondo_run.cc", "tools/bazel/packages/fmt.cc"],
     "module": ["python/module/*.cc"],
     # Programs on the library's objects.
-    "bench": ["bench/*.cc", "bench/choice/*.cc", "bench/limit/*.cc", "bench/loop/*.cc", "bench/output/*.cc",
+    "bench": ["bench/*.cc", "bench/limit/*.cc", "bench/loop/*.cc", "bench/output/*.cc",
               "tests/support/element.cc", "tests/support/fold.cc", "tools/launcher/*.cc"],
     "doctor": ["tools/doctor/*.cc", "tools/launcher/mpi_libraries.cc"],
     "view": ["tools/view/*.cc", "tools/plan/example_values.cc", "tools/plan/plan_options.cc", "tools/plan/plan_run.cc",

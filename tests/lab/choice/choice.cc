@@ -1,4 +1,4 @@
-#include "bench/choice/choice.h"
+#include "tests/lab/choice/choice.h"
 
 #include <algorithm>
 #include <cstddef>

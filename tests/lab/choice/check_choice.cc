@@ -1,4 +1,6 @@
-#include "bench/choice/choice_run.h"
+// check_choice: measures what the library chooses beside each way to run the same calls that gives the same bits
+// (tests/lab/README.md).
+//   rondo-run -n 4 check_choice [rondo-bench options]    none: kDefaults
 
 #include <fmt/format.h>
 
@@ -6,23 +8,30 @@
 #include <chrono>
 #include <cmath>
 #include <cstdio>
+#include <exception>
 #include <memory>
 #include <optional>
+#include <string>
+#include <variant>
 #include <vector>
 
-#include "bench/choice/choice.h"
 #include "bench/loop/buffers.h"
 #include "bench/loop/sizes.h"
+#include "bench/options.h"
 #include "bench/rondo_group.h"
 #include "ring/plan/build.h"
 #include "ring/plan/fold_class.h"
+#include "rondo/communicator.h"
 #include "rondo/error.h"
+#include "tests/lab/choice/choice.h"
 
 namespace rondo::bench {
 namespace {
 
 using Clock = std::chrono::steady_clock;
 
+const std::vector<std::string> kDefaults{"--sizes", "4K,16K,64K,256K,1M,4M,16M,64M", "--collective",
+                                         "all_reduce,all_gather,reduce_scatter,broadcast,all_to_all"};
 constexpr int kRounds = 40;
 constexpr double kBlockUs = 2000;
 constexpr uint32_t kFirstCalls = 200;
@@ -146,9 +155,8 @@ void print_row(Benchmark benchmark, uint64_t bytes, const ChoiceCase::Result& re
   std::fflush(stdout);
 }
 
-}  // namespace
-
-int run_choice_check(Communicator& communicator, const Options& options) {
+// Collective; rank 0 prints a line for each collective and size. Returns 1 on all ranks if a bound is missed.
+int check_choices(Communicator& communicator, const Options& options) {
   const bool speaks = communicator.rank() == 0;
   const double most = is_noisy(communicator) ? kMostRatioNoisy : kMostRatio;
   if (speaks) {
@@ -172,4 +180,30 @@ int run_choice_check(Communicator& communicator, const Options& options) {
   return missed > 0 ? 1 : 0;
 }
 
+int run(const std::vector<std::string>& args) {
+  const std::variant<Options, Stop> parsed = parse_options(args.empty() ? kDefaults : args);
+  if (const Stop* stop = std::get_if<Stop>(&parsed)) {
+    std::fputs(stop->text.c_str(), stderr);
+    return stop->code;
+  }
+  const auto& options = std::get<Options>(parsed);
+  JoinOptions join;
+  join.config.timeout_ms = options.timeout_ms;
+  Communicator communicator = Communicator::join(join);
+  const int code = check_choices(communicator, options);
+  communicator.destroy();
+  return code;
+}
+
+}  // namespace
+
 }  // namespace rondo::bench
+
+int main(int argc, char** argv) {
+  try {
+    return rondo::bench::run({argv + 1, argv + argc});
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "check_choice: %s\n", error.what());
+    return 1;
+  }
+}

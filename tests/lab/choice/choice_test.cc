@@ -1,5 +1,5 @@
 // What is called the best of several ways, and how the choice of the library compares with it.
-#include "bench/choice/choice.h"
+#include "tests/lab/choice/choice.h"
 
 #include <doctest/doctest.h>
 
