@@ -1,9 +1,10 @@
 #include "bench/loop/contents.h"
-#include "tests/support/element.h"
 
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+
+#include "bench/loop/element.h"
 
 namespace rondo::bench {
 namespace {
@@ -22,8 +23,8 @@ void for_each_run(Byte* buffer, DType dtype, const Region& region, Visit visit) 
 }
 
 bool within(DType dtype, const std::byte* actual, const std::byte* expected, double tolerance) {
-  const double wanted = testing::load_value(dtype, expected);
-  return std::fabs(testing::load_value(dtype, actual) - wanted) <= tolerance * std::fabs(wanted);
+  const double wanted = load_value(dtype, expected);
+  return std::fabs(load_value(dtype, actual) - wanted) <= tolerance * std::fabs(wanted);
 }
 
 uint64_t wrong_in_run(const std::byte* actual, const std::byte* expected, uint64_t run, DType dtype, double tolerance) {

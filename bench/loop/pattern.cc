@@ -3,11 +3,12 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <cstring>
 
+#include "bench/loop/element.h"
 #include "bench/loop/reference.h"
 #include "ring/base/check.h"
 #include "ring/base/hash.h"
-#include "tests/support/element.h"
 
 namespace rondo::bench {
 namespace {
@@ -47,7 +48,7 @@ double float_factor(const Exercise& exercise, int rank, uint64_t place) {
 }
 
 // Contributions are in units of 2^this: normal numbers, with room for 180 doublings before float32 overflows.
-int unit_exponent(DType dtype) { return std::max(-60, testing::float_format(dtype).min_exponent); }
+int unit_exponent(DType dtype) { return std::max(-60, float_format(dtype).min_exponent); }
 
 double float_value(const Exercise& exercise, int rank, uint64_t place) {
   if (is_logical(exercise)) return static_cast<double>(random_at(rank, place) & 1);
@@ -127,9 +128,10 @@ Tile make_tile(DType dtype, FloatAt float_at, IntegerAt integer_at) {
   for (uint64_t place = 0; place < kTilePeriod; ++place) {
     std::byte* out = tile.data() + place * width;
     if (dtype_is_float(dtype)) {
-      testing::store_value(dtype, out, float_at(place));
+      store_value(dtype, out, float_at(place));
     } else {
-      testing::store_element(dtype, out, integer_at(place));
+      const uint64_t bits = integer_at(place);
+      std::memcpy(out, &bits, width);  // its low bytes
     }
   }
   return tile;
@@ -154,7 +156,7 @@ uint32_t exact_operations(const Exercise& exercise, uint32_t operations) {
   return least;
 }
 
-double rounding_unit(DType dtype) { return std::ldexp(1.0, -testing::float_format(dtype).fraction_bits - 1); }
+double rounding_unit(DType dtype) { return std::ldexp(1.0, -float_format(dtype).fraction_bits - 1); }
 
 double allowed_error(DType dtype) {
   switch (dtype) {
@@ -176,7 +178,7 @@ double allowed_error(DType dtype) {
 // for the contributions themselves.
 uint32_t growth_limit(const Exercise& exercise) {
   if (exercise.world < 2 || !is_sum(exercise.op)) return kMaxBatch;
-  const int exponents = testing::float_format(exercise.dtype).max_exponent - unit_exponent(exercise.dtype);
+  const int exponents = float_format(exercise.dtype).max_exponent - unit_exponent(exercise.dtype);
   const double doublings = std::min(180, exponents - 3);
   const double limit = doublings / std::log2(static_cast<double>(exercise.world));
   return static_cast<uint32_t>(std::clamp(limit, 1.0, static_cast<double>(kMaxBatch)));

@@ -5,9 +5,8 @@
 #include <cmath>
 #include <vector>
 
+#include "bench/loop/element.h"
 #include "ring/base/check.h"
-#include "tests/support/element.h"
-#include "tests/support/fold.h"
 
 namespace rondo::bench {
 namespace {
@@ -21,8 +20,9 @@ int lowest_bit(double value) {
 }
 
 bool representable(DType dtype, double value, int unit) {
-  return unit >= testing::least_exponent(dtype) && std::fabs(value) <= testing::largest_value(dtype) &&
-         std::fabs(value) <= std::ldexp(1.0, unit + testing::float_format(dtype).fraction_bits + 1);
+  const FloatFormat format = float_format(dtype);
+  return unit >= format.min_exponent - format.fraction_bits && std::fabs(value) <= format.largest &&
+         std::fabs(value) <= std::ldexp(1.0, unit + format.fraction_bits + 1);
 }
 
 // Positive contributions: every partial sum is a multiple of the smallest unit and at most the total.
@@ -56,10 +56,34 @@ FloatResult product(DType dtype, std::span<const double> values) {
   return result;
 }
 
+bool is_logical(Op op) { return op == Op::kLogicalAnd || op == Op::kLogicalOr || op == Op::kLogicalXor; }
+
+uint64_t fold_two(DType dtype, Op op, uint64_t left, uint64_t right) {
+  switch (op) {
+    case Op::kProduct:
+      return left * right;
+    case Op::kMin:
+      return std::min(left, right);
+    case Op::kMax:
+      return std::max(left, right);
+    case Op::kBitAnd:
+    case Op::kLogicalAnd:
+      return left & right;
+    case Op::kBitXor:
+    case Op::kLogicalXor:
+      return left ^ right;
+    case Op::kBitOr:
+    case Op::kLogicalOr:
+      return left | right;
+    default:
+      return dtype == DType::kBool ? left | right : left + right;
+  }
+}
+
 }  // namespace
 
 FloatResult fold_floats(DType dtype, Op op, std::span<const double> values, double premul) {
-  if (testing::is_logical(op)) {
+  if (is_logical(op)) {
     std::vector<uint64_t> truths;
     for (double value : values) truths.push_back(value != 0);
     return {static_cast<double>(fold_integers(DType::kBool, op, truths)), true};
@@ -82,8 +106,12 @@ FloatResult fold_floats(DType dtype, Op op, std::span<const double> values, doub
 }
 
 uint64_t fold_integers(DType dtype, Op op, std::span<const uint64_t> values) {
+  const bool truths = dtype == DType::kBool || is_logical(op);
+  const uint64_t kept = ~uint64_t{0} >> (64 - 8 * dtype_bytes(dtype));
   uint64_t result = values[0];
-  for (size_t i = 1; i < values.size(); ++i) result = testing::fold_integers(dtype, op, result, values[i]);
+  for (size_t i = 1; i < values.size(); ++i) {
+    result = truths ? fold_two(dtype, op, result != 0, values[i] != 0) : fold_two(dtype, op, result, values[i]) & kept;
+  }
   return op == Op::kAverage ? result / values.size() : result;
 }
 

@@ -17,7 +17,7 @@ struct FloatResult {
 // premul: the factor of each contribution of Op::kPremulSum.
 FloatResult fold_floats(DType dtype, Op op, std::span<const double> values, double premul);
 
-// Modulo 2^bits. Bool: sum is or, product is and.
+// Modulo 2^bits; of min and max the numbers are not negative. Bool: sum is or, product is and.
 uint64_t fold_integers(DType dtype, Op op, std::span<const uint64_t> values);
 
 }  // namespace rondo::bench

@@ -6,7 +6,7 @@
 #include "rondo/dtype.h"
 
 // Stored elements and their values, as docs/numerics.md defines them: plain code, written without a look at kernels/,
-// and the only copy that the tests and the bench have. A dtype is added here once.
+// and the only copy that the tests have; tests/bench/element_test.cc holds the bench to it.
 namespace rondo::testing {
 
 // A binary floating-point format: a sign, an exponent, `fraction_bits` behind the point.

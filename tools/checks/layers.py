@@ -45,9 +45,7 @@ LAYERS = {
     "ring/compress/": ("rondo/", "ring/base/", "kernels/", "ring/api/communicator_access.h", "ring/compress/"),
     # The calls of MPI, on the public headers alone.
     "mpi/": ("rondo/", "mpi/"),
-    # And the reference arithmetic of the tests, so that a type is added once.
-    "bench/": ("rondo/", "ring/", "kernels/", "transport/", "bench/", "tools/launcher/",
-               "tests/support/element.h", "tests/support/fold.h"),
+    "bench/": ("rondo/", "ring/", "kernels/", "transport/", "bench/", "tools/launcher/"),
     "tools/": ("rondo/", "ring/base/", "ring/plan/", "transport/rendezvous/", "tools/"),
     # What a job would do first, asked without a job.
     "tools/doctor/": ("rondo/", "ring/base/", "kernels/device/device_driver.h", "kernels/device/gpu_code.h",

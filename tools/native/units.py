@@ -23,7 +23,7 @@ SOURCES = {
     "module": ["python/module/*.cc"],
     # Programs on the library's objects.
     "bench": ["bench/*.cc", "bench/limit/*.cc", "bench/loop/*.cc", "bench/output/*.cc",
-              "tests/support/element.cc", "tests/support/fold.cc", "tools/launcher/*.cc"],
+              "tools/launcher/*.cc"],
     "doctor": ["tools/doctor/*.cc", "tools/launcher/mpi_libraries.cc"],
     "view": ["tools/view/*.cc", "tools/plan/example_values.cc", "tools/plan/plan_options.cc", "tools/plan/plan_run.cc",
              "tools/plan/run_times.cc"],
