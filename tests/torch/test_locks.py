@@ -83,29 +83,6 @@ def dropped(rank):
     dist.barrier()
 
 
-def test_barriers_of_two_threads():
-    ranks.run(2, barriers, limit=60)
-
-
-def barriers(rank):
-    """monitored_barrier waits for another thread's without a lock, since torch's store may be written in Python."""
-    failed = []
-
-    def go():
-        try:
-            for _ in range(20):
-                rondo.torch.monitored_barrier(timeout=20)
-        except BaseException as error:
-            failed.append(error)
-
-    threads = [threading.Thread(target=go) for _ in range(2)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert not failed, failed
-
-
 @pytest.mark.parametrize("what", ("memory", "arena"))
 def test_allocations_that_fail(what, tmp_path):
     """Each allocation of memory.cc fails in turn: what was taken is given back, and later calls go on. A lock that is

@@ -170,7 +170,7 @@ def reconfigures(rank, folder):
     dist._reconfigure(2, [handles[2], handles[0]]).wait()
     assert dist.get_rank() == (1 if rank == 0 else 0)
     assert dist.get_world_size() == of_everybody() == 2
-    rondo.torch.monitored_barrier()
+    dist.barrier()
     with pytest.raises(RuntimeError, match="already used"):
         dist._reconfigure(2, [own])
     dist._reconfigure(3 + rank, [own]).wait()

@@ -193,21 +193,6 @@ def ddp_hooks(rank):
             close(model[0].weight.grad, alone[0].weight.grad, tolerance)
 
 
-def test_what_ddp_logs():
-    ranks.run(2, what_ddp_logs)
-
-
-def what_ddp_logs(rank):
-    """The data of DDP's logger name the backend, and leave other backends their names."""
-    gloo, pair = dist.new_group(backend="gloo"), dist.new_group([0, 1])
-    names = [DDP(nn.Linear(2, 1), process_group=group)._get_ddp_logging_data()["backend_name"] for group in (None, pair, gloo)]
-    assert names == ["rondo", "rondo", "gloo"]
-    import torch.testing._internal.distributed.fake_pg  # noqa: F401  another backend that torch calls "custom"
-
-    dist.new_group(backend="fake")
-    assert DDP(nn.Linear(2, 1))._get_ddp_logging_data()["backend_name"] == "custom"  # it could be either
-
-
 def test_ddp_sparse_embedding():
     ranks.run(2, sparse_embedding)
 

@@ -227,38 +227,6 @@ def timeouts(rank):
         time.sleep(1.5)
 
 
-def test_monitored_barrier():
-    ranks.run(3, monitored)
-
-
-def monitored(rank):
-    def barrier(**options):
-        rondo.torch.monitored_barrier(timeout=0.5, **options)
-
-    for _ in range(3):
-        rondo.torch.monitored_barrier()
-    reached = f"Rank {rank} successfully reached monitoredBarrier"
-    if rank == 0:
-        failing(barrier, "Rank 1 failed to pass monitoredBarrier in 500 ms", "the ranks 1, 2")
-        failing(lambda: barrier(wait_all_ranks=True), "Ranks 1, 2 failed to pass monitoredBarrier")
-        dist.send(torch.ones(1), 2)
-        failing(barrier, "Rank 1 failed to pass monitoredBarrier in 500 ms")
-    if rank == 2:
-        dist.recv(torch.ones(1), 0)
-        failing(barrier, reached, "the ranks 1, 2")  # of the first one, which it missed
-        failing(barrier, reached, "Ranks 1, 2 failed")
-        failing(barrier, reached, "Rank 1 failed to pass monitoredBarrier in 500 ms")
-    # The group goes on.
-    tensor = torch.ones(1)
-    dist.all_reduce(tensor)
-    assert tensor.item() == 3
-    pair = dist.new_group([0, 2])
-    rondo.torch.monitored_barrier(pair, 5)
-    if rank == 2:
-        failing(lambda: rondo.torch.monitored_barrier(pair, 0.3), reached[:4], "rank 0 did not come")
-    dist.barrier()
-
-
 def test_abort():
     ranks.run(2, abort)
 
@@ -408,7 +376,7 @@ def _with_five_methods(rank, folder):
     tensor = torch.ones(1)
     dist.all_reduce(tensor)
     dist.all_reduce(tensor, group=dist.new_group([0, 1]))
-    rondo.torch.monitored_barrier()
+    dist.barrier()
     objects = [None, None]
     dist.all_gather_object(objects, dist.get_rank())
     assert objects == [0, 1]
@@ -495,25 +463,6 @@ def details(rank):
     equal(tensor, torch.full((3,), 2.0), "all_reduce under DETAIL")
     with pytest.raises(RuntimeError, match="mismatch|Detected"):
         dist.all_reduce(torch.ones(2 + rank), group=group)
-
-
-def test_ctrl_c_in_a_monitored_barrier():
-    ranks.run(2, ctrl_c_in_a_monitored_barrier)
-
-
-def ctrl_c_in_a_monitored_barrier(rank):
-    """A second at most after the signal; the group goes on."""
-    store = dist.distributed_c10d._get_default_store()
-    if rank == 0:
-        sent = []
-        timer = threading.Timer(0.3, lambda: (sent.append(time.monotonic()), os.kill(os.getpid(), signal.SIGINT)))
-        timer.start()
-        with pytest.raises(KeyboardInterrupt):
-            rondo.torch.monitored_barrier(timeout=20)
-        assert time.monotonic() - sent[0] < 1
-        store.set("interrupted", "yes")
-    store.wait(["interrupted"])
-    dist.barrier()
 
 
 def test_ctrl_c_in_a_call():

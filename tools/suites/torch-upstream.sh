@@ -17,10 +17,10 @@ trap 'rm -rf "$folder"' EXIT
 cd "$folder"
 export OMP_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE=1 RONDO_TORCH_CACHE=$folder/cache
 
-# upstream BACKEND WORLD: the names of the tests that pass, in BACKEND.WORLD.
+# upstream BACKEND WORLD: the names of the tests that pass, in BACKEND.WORLD. torch gives monitored_barrier to gloo alone.
 upstream() {
   BACKEND=$1 WORLD_SIZE=$2 "$venv/bin/python" -m pytest -q -rA -p no:cacheprovider "$tree/tests/torch/upstream.py" \
-    -k "not cuda and not nccl" >"log.$1.$2" 2>&1 || true
+    -k "not cuda and not nccl and not monitored_barrier" >"log.$1.$2" 2>&1 || true
   sed -n 's/^PASSED .*:://p' "log.$1.$2" | sort >"$1.$2"
   [[ -s $1.$2 ]]
 }

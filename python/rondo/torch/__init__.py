@@ -8,7 +8,6 @@ Where this package is installed, `import torch` knows the backend already; else 
 
 from __future__ import annotations
 
-import datetime
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -16,7 +15,7 @@ import torch
 import torch.distributed as dist
 from _rondo_torch import register
 
-__all__ = ["empty", "lost_ranks", "make_default", "monitored_barrier", "recoverable", "register", "registered"]
+__all__ = ["empty", "lost_ranks", "make_default", "recoverable", "register", "registered"]
 
 register()
 
@@ -91,24 +90,3 @@ def _extension():
 
 def _name(group: dist.ProcessGroup | None) -> str:
     return "" if group is None else group.group_name
-
-
-def monitored_barrier(
-    group: dist.ProcessGroup | None = None,
-    timeout: datetime.timedelta | float | None = None,
-    wait_all_ranks: bool = False,
-) -> None:
-    """A barrier whose failure names the ranks that did not come: torch.distributed.monitored_barrier refuses every
-    backend but gloo by name.
-
-    It goes through torch's store, which takes milliseconds, and a group goes on after a failure. group: None: the
-    default group; where this process is not in the group nothing happens. timeout: a number is seconds; None: the
-    group's. wait_all_ranks: whether the message begins with all absent ranks, or with the first. Raises
-    torch.distributed.DistBackendError on every rank that came.
-    """
-    group = group if group is not None else dist.group.WORLD
-    if dist.get_rank(group) < 0:
-        return
-    if isinstance(timeout, (int, float)):
-        timeout = datetime.timedelta(seconds=timeout)
-    group.monitored_barrier(timeout if timeout is not None else datetime.timedelta(milliseconds=-1), wait_all_ranks)

@@ -22,8 +22,7 @@ def extension():
     if _in_python is None:
         torch.ops.load_library(build.find())
         _in_python = torch.library.Library("rondo", "IMPL")
-        for function in (_raise_from_handler, _hear_signals, _every_custom_group_is_ours):
-            _in_python.impl(function.__name__, function, "CompositeExplicitAutograd")
+        _in_python.impl(_raise_from_handler.__name__, _raise_from_handler, "CompositeExplicitAutograd")
         backend = torch._C._distributed_c10d.Backend  # of each process group, where it has no class of its own in Python
         if not hasattr(backend, "perform_nocolor_split"):
             backend.perform_nocolor_split = _perform_nocolor_split
@@ -61,22 +60,6 @@ def _perform_nocolor_split(_backend, _device) -> None:
 def _raise_from_handler() -> None:
     """Raises what a signal's handler raised in this thread's last call of the library, if it did and nobody has raised it."""
     native.last_error(_INTERRUPTED)
-
-
-def _hear_signals() -> None:
-    """Python runs the handlers of signals where a function begins, and what they raise comes from here."""
-
-
-def _every_custom_group_is_ours() -> bool:
-    """Whether all groups of this process that torch calls "custom" are of this backend: of such a group alone torch's C++
-    does not know the name. Raises nothing: its caller is C++."""
-    kinds, custom = dist.Backend.backend_type_map, dist.ProcessGroup.BackendType.CUSTOM
-    try:
-        texts = [str(text) for text, _ in distributed_c10d._world.pg_map.values()]
-        names = {name for text in texts for name in dist.BackendConfig(text).device_backend_map.values()}
-        return all(name == "rondo" or kinds.get(name, custom) != custom for name in names)
-    except Exception:
-        return False
 
 
 def _leave() -> None:

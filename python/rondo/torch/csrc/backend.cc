@@ -10,7 +10,6 @@
 #include <variant>
 
 #include "csrc/background.h"
-#include "csrc/ddp_logger.h"
 #include "csrc/errors.h"
 #include "csrc/forks.h"
 #include "csrc/run.h"
@@ -129,13 +128,12 @@ std::string new_handle(int rank) {
 }  // namespace
 
 RondoBackend::RondoBackend(const c10::intrusive_ptr<c10d::Store>& store, const GroupDescription& group,
-                           const std::string& job, rondo_comm_t comm)
+                           rondo_comm_t comm)
     : c10d::Backend(group.rank, group.size),
       options_(c10::make_intrusive<Options>("rondo", group.timeout)),
       comm_(comm),
       memory_(std::make_shared<Memory>(comm)),
       store_(store),
-      monitored_barriers_(std::in_place, store, job + "/monitored/", group.rank, group.size),
       handle_(new_handle(group.rank)),
       reconfigurable_(group.waits),
       forks_(forks_so_far()),
@@ -160,9 +158,8 @@ c10::intrusive_ptr<RondoBackend> RondoBackend::create(const c10::intrusive_ptr<c
   } else {
     comm = join(store, group, job);
   }
-  auto backend = c10::make_intrusive<RondoBackend>(store, group, job, comm);
+  auto backend = c10::make_intrusive<RondoBackend>(store, group, comm);
   Groups::get().add(backend, group.is_default);
-  name_backend_in_ddp_logs();
   return backend;
 }
 
@@ -180,7 +177,7 @@ c10::intrusive_ptr<c10d::Backend> RondoBackend::split(const c10::intrusive_ptr<c
                                options->group_name,
                                {ranks.begin(), ranks.end()},
                                false};
-  auto backend = c10::make_intrusive<RondoBackend>(store, group, job_of(group.name), comm);
+  auto backend = c10::make_intrusive<RondoBackend>(store, group, comm);
   Groups::get().add(backend, false);
   return backend;
 }
@@ -228,7 +225,7 @@ c10::intrusive_ptr<c10d::Backend> RondoBackend::shrink(const std::vector<int64_t
   check(rondo_rank(comm, &rank));
   check(rondo_size(comm, &size));
   const GroupDescription group{rank, size, options_->timeout, "", {}, false};
-  auto backend = c10::make_intrusive<RondoBackend>(store_, group, job_of("shrunk"), comm);
+  auto backend = c10::make_intrusive<RondoBackend>(store_, group, comm);
   backend->set_recoverable(recoverable_);
   Groups::get().add(backend, Groups::get().get_default().get() == this);
   return backend;
@@ -255,7 +252,6 @@ WorkPointer RondoBackend::reconfigure(const c10d::ReconfigureOptions& options) {
   const std::string job = "reconfigured." + std::to_string(options.uuid) + "." + handles[0];
   comm_ = join(store_, group, job);
   memory_ = std::make_shared<Memory>(comm_);
-  monitored_barriers_.emplace(store_, job + "/monitored/", group.rank, group.size);
   rank_ = group.rank;
   size_ = group.size;
   lost_.clear();

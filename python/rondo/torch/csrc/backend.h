@@ -18,7 +18,6 @@
 #include "csrc/in_stream.h"
 #include "csrc/locked.h"
 #include "csrc/memory.h"
-#include "csrc/monitored.h"
 #include "csrc/operation.h"
 #include "csrc/tensors.h"
 
@@ -53,10 +52,9 @@ class RondoBackend : public c10d::Backend {
   static void leave_all(const std::string& exception);
   // The group of this process that torch calls by this name; "": the default group. ValueError where there is none.
   static c10::intrusive_ptr<RondoBackend> named(std::string_view name);
-  // Takes the communicator; null: reconfigure() will make one. job: a prefix of keys, equal on the group's ranks.
+  // Takes the communicator; null: reconfigure() will make one.
   // Public for make_intrusive.
-  RondoBackend(const c10::intrusive_ptr<c10d::Store>& store, const GroupDescription& group, const std::string& job,
-               rondo_comm_t comm);
+  RondoBackend(const c10::intrusive_ptr<c10d::Store>& store, const GroupDescription& group, rondo_comm_t comm);
   ~RondoBackend() override;
 
   const std::string& name() const { return options_->group_name; }
@@ -137,7 +135,6 @@ class RondoBackend : public c10d::Backend {
                             std::vector<int64_t>& input_rows, const c10d::AllToAllOptions& options) override;
   WorkPointer alltoall(Tensors& outputs, Tensors& inputs, const c10d::AllToAllOptions& options) override;
   WorkPointer barrier(const c10d::BarrierOptions& options) override;
-  void monitoredBarrier(const c10d::BarrierOptions& options, bool wait_all_ranks) override;
 
   WorkPointer send(Tensors& tensors, int to, int tag) override;
   WorkPointer recv(Tensors& tensors, int from, int tag) override;
@@ -215,7 +212,6 @@ class RondoBackend : public c10d::Backend {
   rondo_comm_t comm_;
   std::shared_ptr<Memory> memory_;  // shared with the tensors in it; frees comm_
   const c10::intrusive_ptr<c10d::Store> store_;
-  std::optional<MonitoredBarriers> monitored_barriers_;
   const std::string handle_;       // of this process, for reconfigure(); no other's
   const bool reconfigurable_;      // made with enable_reconfigure
   std::set<int64_t> uuids_;        // of reconfigure(), so far

@@ -117,8 +117,4 @@ WorkPointer RondoBackend::barrier(const c10d::BarrierOptions& options) {
   return nullptr;
 }
 
-void RondoBackend::monitoredBarrier(const c10d::BarrierOptions& options, bool wait_all_ranks) {
-  monitored_barriers_->pass(options.timeout.count() < 0 ? options_->timeout : options.timeout, wait_all_ranks);
-}
-
 }  // namespace rondo_torch

@@ -49,8 +49,6 @@ TORCH_LIBRARY_FRAGMENT(rondo, library) {
       .def("end", &RegisteredScope::end);
   // Defined in Python.
   library.def("_raise_from_handler() -> ()");
-  library.def("_hear_signals() -> ()");
-  library.def("_every_custom_group_is_ours() -> bool");
 }
 
 }  // namespace rondo_torch
