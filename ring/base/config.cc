@@ -83,14 +83,11 @@ bool valid_text(std::string_view text) {
 }
 constexpr const char* kTextText = "at most 4096 bytes without control characters";
 
-// on, port:9464, or a path with a slash, so that a typing error is no folder.
+// on, or a path with a slash, so that a typing error is no folder.
 bool valid_metrics(std::string_view text) {
-  if (text.empty() || text == "on") return true;
-  if (!text.starts_with("port:")) return valid_text(text) && text.find('/') != std::string_view::npos;
-  const auto port = parse_number<uint16_t>(text.substr(5));
-  return port && *port > 0;
+  return text.empty() || text == "on" || (valid_text(text) && text.find('/') != std::string_view::npos);
 }
-constexpr const char* kMetricsText = "on, port:N (1 .. 65535) or the path of a folder, with a slash in it";
+constexpr const char* kMetricsText = "on, or the path of a folder, with a slash in it";
 
 Names algorithm_names() {
   Names names;

@@ -1,33 +1,24 @@
 // A trace holds what ran: begins, routes, steps, transfers that add up, waits and ends; also after SIGKILL. Metrics
-// count the same, and are read over a port and from a file.
-#include <arpa/inet.h>
+// count the same, and are read from a file.
 #include <doctest/doctest.h>
 #include <fmt/format.h>
-#include <poll.h>
 #include <signal.h>
-#include <sys/resource.h>
-#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <chrono>
 #include <cmath>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
-#include <list>
 #include <map>
 #include <numeric>
-#include <optional>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "ring/base/file_text.h"
 #include "ring/engine/observe/trace_format.h"
 #include "rondo/communicator.h"
 #include "rondo/rondo.h"
-#include "tests/support/open_files_limit.h"
 #include "tests/support/rank_group.h"
 #include "tests/support/temp_folder.h"
 
@@ -308,57 +299,8 @@ TEST_CASE("metrics count operations, bytes and durations") {
   CHECK(failed == "");
 }
 
-int connect_to(int port) {
-  const int client = socket(AF_INET, SOCK_STREAM, 0);
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_port = htons(static_cast<uint16_t>(port));
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  expect(connect(client, reinterpret_cast<const sockaddr*>(&address), sizeof(address)) == 0, "no server");
-  return client;
-}
-
-// Closes the client.
-std::string ask(int client, const std::string& path) {
-  const std::string request = "GET " + path + " HTTP/1.1\r\nHost: localhost\r\n\r\n";
-  expect(send(client, request.data(), request.size(), 0) == static_cast<ssize_t>(request.size()), "send");
-  std::string reply;
-  char part[4096];
-  for (ssize_t got; (got = recv(client, part, sizeof(part), 0)) > 0;) reply.append(part, static_cast<size_t>(got));
-  close(client);
-  return reply;
-}
-
-std::string get(int port, const std::string& path) { return ask(connect_to(port), path); }
-
-// A port that was free a moment ago.
-int free_port() {
-  const int listener = socket(AF_INET, SOCK_STREAM, 0);
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  socklen_t size = sizeof(address);
-  bind(listener, reinterpret_cast<const sockaddr*>(&address), size);
-  getsockname(listener, reinterpret_cast<sockaddr*>(&address), &size);
-  close(listener);
-  return ntohs(address.sin_port);
-}
-
-TEST_CASE("metrics over a port of loopback, and in a file") {
+TEST_CASE("metrics in a file") {
   Config config = RankGroup::quiet_config();
-  const int port = free_port();
-  config.metrics = fmt::format("port:{}", port);
-  {
-    auto group = std::move(Communicator::inproc(1, config).front());
-    group.barrier();
-    const std::string reply = get(port, "/metrics");
-    CHECK(reply.starts_with("HTTP/1.1 200 OK\r\nContent-Type: text/plain; version=0.0.4"));
-    CHECK(reply.find("rondo_operations_total{collective=\"barrier\"") != std::string::npos);
-    CHECK(get(port, "/other").starts_with("HTTP/1.1 404"));
-    // A second one has no port: an error at once.
-    CHECK_THROWS_WITH(Communicator::inproc(1, config),
-                      doctest::Contains(fmt::format("port {} of 127.0.0.1", port).c_str()));
-  }
   const TempFolder folder;
   config.metrics = folder.path("prom/");
   {
@@ -381,67 +323,6 @@ TEST_CASE("a link under the name of a trace's or a metrics' file is not followed
   std::move(Communicator::inproc(1, config).front()).barrier();
   CHECK(file_text(precious) == "precious words");
   CHECK(read_trace(folder.path(), 0).count(TraceKind::kBegin) == 1);
-}
-
-// One byte now and then, of a request that never ends.
-class SlowClient {
- public:
-  explicit SlowClient(int port) : socket_(connect_to(port)) {
-    thread_ = std::jthread([this](const std::stop_token& stop) {
-      for (int bytes = 0; bytes < kMost && !stop.stop_requested(); ++bytes) {
-        if (send(socket_, "x", 1, MSG_NOSIGNAL) != 1) return;
-        poll(nullptr, 0, 50);
-      }
-    });
-  }
-  ~SlowClient() {
-    thread_.request_stop();
-    thread_.join();
-    close(socket_);
-  }
-
- private:
-  static constexpr int kMost = 200;
-  int socket_;
-  std::jthread thread_;
-};
-
-TEST_CASE("slow clients of the metrics' port keep neither another one waiting nor the end of the communicator") {
-  using Clock = std::chrono::steady_clock;
-  Config config = RankGroup::quiet_config();
-  const int port = free_port();
-  config.metrics = fmt::format("port:{}", port);
-  auto group = std::make_optional(std::move(Communicator::inproc(1, config).front()));
-  std::list<SlowClient> slow;
-  for (int i = 0; i < 20; ++i) slow.emplace_back(port);
-  const auto begin = Clock::now();
-  CHECK(get(port, "/metrics").starts_with("HTTP/1.1 200 OK"));
-  CHECK(Clock::now() - begin < std::chrono::seconds(1));
-  group.reset();
-  CHECK(Clock::now() - begin < std::chrono::seconds(2));
-}
-
-double processor_seconds() {
-  rusage used{};
-  getrusage(RUSAGE_SELF, &used);
-  return static_cast<double>(used.ru_utime.tv_sec + used.ru_stime.tv_sec) +
-         1e-6 * static_cast<double>(used.ru_utime.tv_usec + used.ru_stime.tv_usec);
-}
-
-TEST_CASE("a process without descriptors rests before it takes the next client of its metrics") {
-  Config config = RankGroup::quiet_config();
-  const int port = free_port();
-  config.metrics = fmt::format("port:{}", port);
-  auto group = std::move(Communicator::inproc(1, config).front());
-  int client = -1;
-  {
-    const OpenFilesLimit limit(OpenFilesLimit::for_more(1));
-    client = connect_to(port);
-    const double before = processor_seconds();
-    poll(nullptr, 0, 1'000);
-    CHECK(processor_seconds() - before < 0.3);
-  }
-  CHECK(ask(client, "/metrics").starts_with("HTTP/1.1 200 OK"));
 }
 
 }  // namespace

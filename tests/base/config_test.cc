@@ -88,7 +88,7 @@ const Sample kSamples[] = {
     {"RONDO_DEBUG", "trace", "debug", false},
     {"RONDO_TRACE", "/tmp/trace", "a\n", false},
     {"RONDO_TRACE_BYTES", "65536", "1000", false},
-    {"RONDO_METRICS", "port:9464", "port:0", false},
+    {"RONDO_METRICS", "/var/lib/node", "port:9464", false},
     {"RONDO_MPI_STRICT", "1", "on", true},
     {"RONDO_STATUS", "1", "on", false},
 };

@@ -92,7 +92,7 @@ Findings check_outputs(const Job& job) {
   const Config& config = job.config;
   if (config.trace_folder.empty() && config.metrics.empty()) return {};
   try {
-    rondo::check_outputs(config, job.local_ranks);
+    rondo::check_outputs(config);
     return {{Level::kFine, "outputs",
              fmt::format("traces: {}; metrics: {}", config.trace_folder.empty() ? "none" : config.trace_folder,
                          config.metrics.empty() ? "none" : config.metrics),

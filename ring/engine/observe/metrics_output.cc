@@ -6,7 +6,6 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <charconv>
 #include <string_view>
 #include <utility>
 
@@ -21,7 +20,6 @@ namespace {
 
 // Prometheus' file collector reads every 15 s by default.
 constexpr int kFileIntervalMs = 5'000;
-constexpr std::string_view kPort = "port:";
 constexpr const char* kMetrics = "RONDO_METRICS";
 
 // Whole, or errno says why not.
@@ -33,13 +31,6 @@ bool write_whole(int file, std::string_view text) {
     text.remove_prefix(static_cast<size_t>(written));
   }
   return true;
-}
-
-// 0: it is a folder.
-int port_of(const std::string& where) {
-  int port = 0;
-  if (where.starts_with(kPort)) std::from_chars(where.data() + kPort.size(), where.data() + where.size(), port);
-  return port;
 }
 
 struct JoinObserver {
@@ -61,28 +52,23 @@ std::shared_ptr<Observer> make_observer(ObservedRank about, const Config& config
   return {join, &join->observer};
 }
 
-void check_outputs(const Config& config, int local_ranks) {
+void check_outputs(const Config& config) {
   const auto folder = [](const char* what, const std::string& path) {
     const std::string why = OutputFolder::problem(path, OutputFolder::Missing::kMake);
     if (!why.empty()) throw Exception(ErrorCode::kSystem, fmt::format("{}: {}: {}", what, path, why));
   };
   if (!config.trace_folder.empty()) folder("RONDO_TRACE", config.trace_folder);
-  if (config.metrics.empty() || config.metrics == "on") return;
-  const int port = port_of(config.metrics);
-  if (port == 0) return folder(kMetrics, config.metrics);
-  for (int rank = 0; rank < local_ranks; ++rank) MetricsServer(port + rank, [] { return std::string(); });
+  if (!config.metrics.empty() && config.metrics != "on") folder(kMetrics, config.metrics);
 }
 
-MetricsOutput::MetricsOutput(const Observer& observer, const std::string& where)
-    : observer_(observer), stop_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)), pid_(getpid()) {
+MetricsOutput::MetricsOutput(const Observer& observer, const std::string& folder)
+    : observer_(observer),
+      folder_(kMetrics, folder, OutputFolder::Missing::kMake),
+      file_(fmt::format("rondo-rank-{}.prom", observer.about().rank)),
+      stop_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
+      pid_(getpid()) {
   if (!stop_.valid()) throw Exception(system_error("RONDO_METRICS: a descriptor for the thread's end", errno));
-  if (const int port = port_of(where); port != 0) {
-    server_.emplace(port + observer.about().local_rank, [this] { return text(); });
-  } else {
-    folder_.emplace(kMetrics, where, OutputFolder::Missing::kMake);
-    file_ = fmt::format("rondo-rank-{}.prom", observer.about().rank);
-    write_file();
-  }
+  write_file();
   thread_ = start_own_thread("rondo-metrics", [this] { run(); });
 }
 
@@ -94,27 +80,24 @@ MetricsOutput::~MetricsOutput() {
   const uint64_t one = 1;
   static_cast<void>(!write(stop_.get(), &one, sizeof(one)));
   thread_.join();
-  if (folder_) attempt([this] { write_file(); });
+  write_or_warn();
 }
-
-std::string MetricsOutput::text() const { return prometheus_text(*observer_.metrics(), observer_.about().rank); }
 
 // To a file beside it first, so that no reader sees half of it.
 void MetricsOutput::write_file() const {
-  const Descriptor file = folder_->create(file_, 0644);
-  if (!write_whole(file.get(), text())) {
+  const Descriptor file = folder_.create(file_, 0644);
+  if (!write_whole(file.get(), prometheus_text(*observer_.metrics(), observer_.about().rank))) {
     const int number = errno;
-    folder_->remove_part(file_);
+    folder_.remove_part(file_);
     throw Exception(system_error(fmt::format("{}: {}", kMetrics, file_), number));
   }
-  folder_->publish(file_);
+  folder_.publish(file_);
 }
 
 // Nobody's data depends on it: what it throws is a warning, once until it works again.
-template <typename Body>
-void MetricsOutput::attempt(Body body) {
+void MetricsOutput::write_or_warn() {
   try {
-    body();
+    write_file();
     warned_ = false;
   } catch (...) {
     if (!std::exchange(warned_, true)) Logger("warn", observer_.about().rank).warn(caught().message);
@@ -123,9 +106,7 @@ void MetricsOutput::attempt(Body body) {
 
 void MetricsOutput::run() {
   pollfd stop{stop_.get(), POLLIN, 0};
-  while (poll(&stop, 1, folder_ ? kFileIntervalMs : 0) == 0) {
-    attempt([this] { folder_ ? write_file() : server_->run(stop_.get()); });
-  }
+  while (poll(&stop, 1, kFileIntervalMs) == 0) write_or_warn();
 }
 
 }  // namespace rondo

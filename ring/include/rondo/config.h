@@ -76,7 +76,7 @@ struct RONDO_EXPORT Config {
   // --- what happened
   std::string trace_folder;          // RONDO_TRACE: a folder for this rank's trace; empty: none
   uint64_t trace_bytes = 16u << 20;  // RONDO_TRACE_BYTES: of the ring of records, 64 KiB .. 16 GiB
-  std::string metrics;               // RONDO_METRICS: on, a folder, or a port on loopback; empty: none
+  std::string metrics;               // RONDO_METRICS: on, or a folder; empty: none
   bool status = false;               // RONDO_STATUS: a socket of this user's says what this rank is doing
 
   // settings: "RONDO_X=value" of the variables above; they come before the environment's. Throws Exception(kInvalid)
