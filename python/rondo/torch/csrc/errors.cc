@@ -4,9 +4,9 @@
 
 #include <algorithm>
 #include <deque>
-#include <mutex>
 #include <vector>
 
+#include "csrc/locked.h"
 #include "csrc/operators.h"
 
 namespace rondo_torch {
@@ -25,13 +25,13 @@ std::string blamed_ranks() {
 
 // The last failures of other ranks: exceptions carry nothing but text.
 constexpr size_t kMostKept = 16;  // calls under way fail together
-std::mutex kept_mutex;
-std::deque<std::string> kept;
+Locked<std::deque<std::string>> kept;
 
 void keep(const std::string& text) {
-  std::lock_guard lock(kept_mutex);
-  kept.push_back(text);
-  if (kept.size() > kMostKept) kept.pop_front();
+  kept.with([&](std::deque<std::string>& texts) {
+    texts.push_back(text);
+    if (texts.size() > kMostKept) texts.pop_front();
+  });
 }
 
 // RONDO_INTERRUPTED, until it reaches the caller.
@@ -57,8 +57,9 @@ std::exception_ptr failure(rondo_result_t code) {
 }
 
 bool is_of_others(const std::string& text) {
-  std::lock_guard lock(kept_mutex);
-  return std::any_of(kept.begin(), kept.end(), [&](const std::string& each) { return text.starts_with(each); });
+  return kept.with([&](const std::deque<std::string>& texts) {
+    return std::any_of(texts.begin(), texts.end(), [&](const std::string& each) { return text.starts_with(each); });
+  });
 }
 
 void raise(const std::exception_ptr& failure) {
