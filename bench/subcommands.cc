@@ -2,10 +2,8 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <variant>
 
-#include "bench/limit/fused_pass.h"
 #include "bench/limit/limit.h"
 #include "bench/options.h"
 #include "bench/output/files.h"
@@ -18,27 +16,16 @@ namespace {
 struct Wanted {
   int ranks = 0;
   uint64_t bytes = 0;
-  std::optional<Memory> memory;
 };
 
 [[noreturn]] void reject(const std::string& why) { throw Exception(ErrorCode::kInvalid, why); }
 
-Wanted parse(std::vector<std::string> args) {
-  Wanted wanted;
-  const auto memory = std::find(args.begin(), args.end(), "--memory");
-  if (memory != args.end()) {
-    const std::string name = memory + 1 == args.end() ? "" : memory[1];
-    if (name != memory_name(Memory::kWalk)) reject(fmt::format("--memory: '{}' is not walk", name));
-    wanted.memory = Memory::kWalk;
-    args.erase(memory, memory + 2);
-  }
+Wanted parse(const std::vector<std::string>& args) {
   const std::variant<Options, Stop> parsed = parse_options(args);
   if (const Stop* stop = std::get_if<Stop>(&parsed)) reject(stop->text);
   const auto& options = std::get<Options>(parsed);
   if (options.ranks < 2 || options.sizes.size() != 1) reject("give --ranks, 2 or more, and one size by --sizes");
-  wanted.ranks = options.ranks;
-  wanted.bytes = options.sizes.front();
-  return wanted;
+  return {options.ranks, options.sizes.front()};
 }
 
 int print_line(const std::string& json) {
@@ -55,13 +42,9 @@ std::optional<int> run_subcommand(const std::vector<std::string>& args) {
   if (name == "machine") return print_line(json_of(this_machine()));
   if (name == "limit") {
     const Wanted wanted = parse(rest);
-    return print_line(json_of(measure_stream_limit(wanted.ranks, wanted.bytes, wanted.memory)));
+    return print_line(json_of(measure_stream_limit(wanted.ranks, wanted.bytes)));
   }
   if (name == "exchange") return print_line(json_of_time(measure_exchange_us(parse(rest).ranks)));
-  if (name == "fused-pass") {
-    const Wanted wanted = parse(rest);
-    return print_line(json_of_time(fused_pass_us(wanted.ranks, wanted.bytes)));
-  }
   return std::nullopt;
 }
 

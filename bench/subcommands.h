@@ -6,11 +6,10 @@
 
 namespace rondo::bench {
 
-// What must fork and spin, each a process of its own that prints a line of JSON: bench/compare and rank 0 ask them.
+// What must fork and spin, each a process of its own that prints a line of JSON: rank 0 and tests/lab ask them.
 //   machine                                        processor, cores, kernel, congestion controls, load
-//   limit --ranks N --sizes S [--memory walk]      {"gbps": ...}: the best that raw TCP does
+//   limit --ranks N --sizes S                      {"gbps": ...}: the best that raw TCP does
 //   exchange --ranks N --sizes 8                   {"us": ...}: a bare exchange of 8 B over TCP
-//   fused-pass --ranks N --sizes S                 {"us": ...}: one pass over memory that the ranks share
 // Returns the exit code, or nullopt if args (without the program's name) name none of them. Throws Exception.
 std::optional<int> run_subcommand(const std::vector<std::string>& args);
 

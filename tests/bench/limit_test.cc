@@ -9,7 +9,6 @@
 #include <string>
 
 #include "bench/limit/congestion.h"
-#include "bench/limit/fused_pass.h"
 #include "bench/limit/processes.h"
 #include "bench/limit/raw_rank.h"
 #include "rondo/error.h"
@@ -116,8 +115,6 @@ TEST_CASE("all ranks of a measurement get the same time; one that dies ends the 
   };
   CHECK_THROWS_AS(run_in_processes(2, dies), Exception);
 }
-
-TEST_CASE("one fused pass over 1 MiB takes some time") { CHECK(fused_pass_us(2, 1 << 20) > 1); }
 
 }  // namespace
 }  // namespace rondo::bench

@@ -10,5 +10,5 @@ cd "$(dirname "$0")/../.."
 source tools/lib/build.sh
 
 need_packages "${BUILD_PACKAGES[@]}"
-build_here //bench:rondo-bench //tools:rondo-run
+build_here //bench:rondo-bench //tests/lab:limits //tools:rondo-run
 exec python3 -B tests/lab/compare --binary "$(bazel_bin)/bench/rondo-bench" "$@"

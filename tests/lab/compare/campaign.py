@@ -16,8 +16,9 @@ from programs import Failed, ask_bench, in_namespace, size_text
 PROGRAM_SECONDS = 40
 UNPACED = "reno"  # BBR, a system's default here and there, paces loopback
 MUCH_STEAL = 0.02  # runs of 4 to 33 minutes had 0.003 to 0.020
-SUBCOMMANDS = {"raw TCP": ("limit",), "raw walk": ("limit", "--memory", "walk"), "exchange": ("exchange",),
-               "fused pass": ("fused-pass",)}
+# Programs, and what they are asked.
+SUBCOMMANDS = {"raw TCP": ("rondo-bench", "limit"), "raw walk": ("limits", "walk"), "exchange": ("rondo-bench", "exchange"),
+               "fused pass": ("limits", "fused-pass")}
 
 
 def steal_ticks():
@@ -34,7 +35,8 @@ class Campaign:
         self.peers = read_peers()
         build = pathlib.Path(self.bench).resolve().parent
         self.places = Places(("build",), {"rondo-bench": self.bench,
-                                          "rondo-run": str(build.parent / "tools" / "rondo-run")})
+                                          "rondo-run": str(build.parent / "tools" / "rondo-run"),
+                                          "limits": str(build.parent / "tests" / "lab" / "limits")})
         self.contests, self.figures = [], []
         self.turns_done = 0  # of all runs
         self.taken = {}  # measurements of the machine in this run, by their key in figures
@@ -109,8 +111,8 @@ class Campaign:
         self.taken[key] = max(contest.answers.count("rondo", bar.size) if contest else 0, before + 1)
         for _ in range(before, self.taken[key]):
             say(f"{bars.NAMES[bar.against]}, {bar.world} ranks")
-            answer = ask_bench(self.bench, *SUBCOMMANDS[bar.against], "--ranks", str(bar.world),
-                               "--sizes", str(bar.size))
+            program, word = SUBCOMMANDS[bar.against]
+            answer = ask_bench(self.places.find(program), word, "--ranks", str(bar.world), "--sizes", str(bar.size))
             figure, better = (answer["gbps"], max) if "gbps" in answer else (answer["us"], min)
             self.figures[-1][key] = better(figure, self.figures[-1].get(key, figure))
 

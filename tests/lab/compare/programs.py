@@ -128,6 +128,6 @@ def ask(program, sizes, seconds):
 
 
 def ask_bench(bench, *arguments, seconds=120):
-    """The JSON that a subcommand of rondo-bench prints. Raises Failed."""
+    """The JSON that a subcommand of rondo-bench, or limits, prints. Raises Failed."""
     with tempfile.TemporaryDirectory(prefix="rondo-compare-") as folder:
         return json.loads(run(Program([bench]), arguments, seconds, folder) or "null")

@@ -1,4 +1,4 @@
-#include "bench/limit/fused_pass.h"
+#include "tests/lab/limits/fused_pass.h"
 
 #include <cstring>
 #include <new>
