@@ -102,6 +102,8 @@ class CommunicatorEvents {
   // it lasts, else in a message.
   using AskWhom = std::function<Waiting(uint64_t sequence, const CallState& messages)>;
   virtual std::string status_json(const AskWhom& /*whom*/) { return "null"; }
+  // The counters of this rank's join, as Prometheus reads them.
+  virtual std::string metrics_text() { return {}; }
   // Somebody has written to Fabric::wake_event().
   virtual void on_wake() {}
   // The fabric has failed on this rank, and has no memory to say why.

@@ -13,7 +13,6 @@
 #include "ring/engine/batch.h"
 #include "ring/engine/communicator_state.h"
 #include "ring/engine/device/device_side.h"
-#include "ring/engine/observe/prometheus.h"
 #include "rondo/rondo.h"
 #include "transport/fabrics/inproc_fabric.h"
 #include "transport/fabrics/process_fabric.h"
@@ -184,10 +183,7 @@ void Communicator::start_trace(const std::string& folder) {
 
 void Communicator::stop_trace() { engine(state_).context().observed.observer->stop_trace(); }
 
-std::string Communicator::metrics() {
-  Observer& observer = *engine(state_).context().observed.observer;
-  return prometheus_text(observer.start_metrics(), observer.about().rank);
-}
+std::string Communicator::metrics() { return engine(state_).metrics_text(); }
 
 void Communicator::run(const Call& call) {
   State& state = blocking(state_);

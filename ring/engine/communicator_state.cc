@@ -10,6 +10,7 @@
 #include "ring/base/caught.h"
 #include "ring/engine/communicator_status.h"
 #include "ring/engine/device/device_side.h"
+#include "ring/engine/observe/prometheus.h"
 
 namespace rondo {
 namespace {
@@ -309,6 +310,12 @@ std::string CommunicatorState::status_json(const AskWhom& whom) {
   status.message_bytes = status.messages.p2p_moved;
   status.waits = whom(status.call.finished ? kMessagesSequence : status.sequence, status.messages);
   return rondo::status_json(status);
+}
+
+// Counting starts with the first question, without RONDO_METRICS.
+std::string CommunicatorState::metrics_text() {
+  Observer& observer = *context_->observed.observer;
+  return prometheus_text(observer.start_metrics(), observer.about().rank);
 }
 
 DeviceSide& CommunicatorState::device() {

@@ -174,6 +174,7 @@ class CommunicatorState final : public CommunicatorEvents, public std::enable_sh
   CallState call_state(uint64_t sequence) override;
   std::string waits_in() override;
   std::string status_json(const AskWhom& whom) override;
+  std::string metrics_text() override;
   void on_wake() override;
   void on_broken() noexcept override;
 

@@ -16,6 +16,7 @@
 #include <new>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -57,8 +58,8 @@ Descriptor dial(const std::string& path) {
 std::string asked(const std::string& path) { return read_to_end(dial(path)); }
 
 struct Served {
-  explicit Served(std::function<std::string()> text, int64_t patience_ms = 20'000)
-      : server(thread.context(), listen_unix(path, in(5'000)), std::move(text), patience_ms) {}
+  explicit Served(StatusServer::Answer answer, int64_t patience_ms = 20'000)
+      : server(thread.context(), listen_unix(path, in(5'000)), std::move(answer), patience_ms) {}
   ~Served() { thread.stop(); }
   TempFolder folder;
   const std::string path = folder.path("status.sock");
@@ -69,7 +70,7 @@ struct Served {
 
 TEST_CASE("a client gets the text and the end; what it writes, and how it leaves, does not matter") {
   int calls = 0;
-  Served served([&] { return "text " + std::to_string(++calls) + "\n"; });
+  Served served([&](std::string_view) { return "text " + std::to_string(++calls) + "\n"; });
   struct stat info {};
   REQUIRE(::stat(served.path.c_str(), &info) == 0);
   CHECK((info.st_mode & 0777) == 0600);
@@ -86,9 +87,31 @@ TEST_CASE("a client gets the text and the end; what it writes, and how it leaves
   CHECK(served.failures == 0);
 }
 
+// What is said to a request, whose end of the connection stays open.
+std::string answer_to(const std::string& path, const std::string& request) {
+  const Descriptor client = dial(path);
+  for (const char c : request) {
+    if (::send(client.get(), &c, 1, MSG_NOSIGNAL) != 1) break;  // it is answered before its end
+  }
+  return read_to_end(client);
+}
+
+TEST_CASE("a request of HTTP is heard to its end, whatever its pieces; what is none gets the text at once") {
+  Served served([](std::string_view request) {
+    return request.starts_with("GET ") ? http_answer("text/plain", std::string(request.substr(0, 12))) : "status";
+  });
+  CHECK(answer_to(served.path, "GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n") ==
+        "HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: 12\r\nConnection: close\r\n\r\nGET /metrics");
+  CHECK(answer_to(served.path, "POST / HTTP/1.1\r\n") == "status");
+  CHECK(answer_to(served.path, "") == "status");  // after kAskPatience
+  CHECK(answer_to(served.path, "GET " + std::string(8192, 'x')).starts_with("HTTP/1.1 200 OK"));
+  CHECK(answer_to(served.path, "GET /half").starts_with("HTTP/1.1 200 OK"));  // likewise
+  CHECK(served.failures == 0);
+}
+
 TEST_CASE("a text that cannot be made is no text, and the server goes on") {
   bool fails = true;
-  Served served([&]() -> std::string {
+  Served served([&](std::string_view) -> std::string {
     if (std::exchange(fails, false)) throw std::bad_alloc();
     return "there";
   });
@@ -107,7 +130,7 @@ std::vector<Descriptor> silent_clients(const Served& served, size_t number) {
 }
 
 TEST_CASE("clients that never read are pushed out, the oldest first; the others get all; descriptors come back") {
-  Served served([] { return kLarge; });
+  Served served([](std::string_view) { return kLarge; });
   const size_t before = open_descriptors();
   auto silent = silent_clients(served, 3 * StatusServer::kMostClients);
   CHECK(asked(served.path) == kLarge);
@@ -118,7 +141,7 @@ TEST_CASE("clients that never read are pushed out, the oldest first; the others 
 }
 
 TEST_CASE("a client that does not read in time is let go") {
-  Served served([] { return kLarge; }, 200);
+  Served served([](std::string_view) { return kLarge; }, 200);
   const size_t before = open_descriptors();
   const auto silent = silent_clients(served, 1);
   CHECK(eventually([&] { return open_descriptors() == before + 2; }));
@@ -128,7 +151,7 @@ TEST_CASE("a client that does not read in time is let go") {
 
 TEST_CASE("fault 58: another user that reaches the socket is shut out without a byte (needs root)") {
   REQUIRE(::geteuid() == 0);
-  Served served([] { return "secret"; });
+  Served served([](std::string_view) { return "secret"; });
   for (const std::string& path : {std::filesystem::path(served.path).parent_path().string(), served.path}) {
     REQUIRE(::chmod(path.c_str(), 0777) == 0);
   }

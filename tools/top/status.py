@@ -71,6 +71,7 @@ def ask(path):
         try:
             connection.settimeout(PATIENCE_S)
             connection.connect(str(path))
+            connection.shutdown(socket.SHUT_WR)  # it asks for nothing else
             program = program_of(connection)
             while True:
                 connection.settimeout(max(until - time.monotonic(), 0.001))

@@ -109,6 +109,8 @@ class ControlPlane {
   int wake_event() const { return wake_.get(); }
   // What this rank does on its open communicators, and the link of LinkRate. On the I/O thread.
   std::vector<std::string> status();
+  // CommunicatorEvents::metrics_text() of one of them; empty: none is open.
+  std::string metrics();
   LinkRate slowest_link() const { return sockets_.slowest(); }
 
  private:

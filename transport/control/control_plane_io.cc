@@ -295,6 +295,19 @@ std::vector<std::string> ControlPlane::status() {
   return all;
 }
 
+std::string ControlPlane::metrics() {
+  std::vector<uint64_t> ids;
+  {
+    std::lock_guard lock(mutex_);
+    for (const auto& [id, communicator] : communicators_) ids.push_back(id);
+  }
+  std::string text;
+  for (size_t i = 0; i < ids.size() && text.empty(); ++i) {
+    deliver(ids[i], [&](CommunicatorEvents& events) { text = events.metrics_text(); });
+  }
+  return text;
+}
+
 void ControlPlane::tell_logic(const std::function<void(ControlLogic&)>& event) {
   {
     std::lock_guard lock(mutex_);

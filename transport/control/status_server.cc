@@ -1,5 +1,6 @@
 #include "transport/control/status_server.h"
 
+#include <fmt/format.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -20,19 +21,20 @@ namespace {
 
 // Before the next try where this process has no descriptor left.
 constexpr std::chrono::milliseconds kPause{100};
+constexpr size_t kRequestBytes = 4096;
 
 }  // namespace
 
 class StatusServer::State : public std::enable_shared_from_this<StatusServer::State> {
  public:
-  State(asio::io_context& io, Descriptor listener, std::function<std::string()> text, int64_t patience_ms)
-      : io_(io), listener_(io, std::move(listener)), pause_(io), text_(std::move(text)), patience_(patience_ms) {}
+  State(asio::io_context& io, Descriptor listener, Answer answer, int64_t patience_ms)
+      : io_(io), listener_(io, std::move(listener)), pause_(io), answer_(std::move(answer)), patience_(patience_ms) {}
 
   void start_soon() {
     asio::post(io_, [self = shared_from_this()] { self->wait(); });
   }
   void cancel() {
-    text_ = nullptr;
+    answer_ = nullptr;
     pause_.cancel();
     listener_.detach();
     clients_.clear();
@@ -40,17 +42,16 @@ class StatusServer::State : public std::enable_shared_from_this<StatusServer::St
 
  private:
   struct Client {
-    Client(asio::io_context& io, Descriptor of, std::string of_rank)
-        : socket(io, std::move(of)), limit(io), text(std::move(of_rank)) {}
+    Client(asio::io_context& io, Descriptor of) : socket(io, std::move(of)), limit(io) {}
     AsioSocket socket;
     asio::steady_timer limit;
-    const std::string text;
-    std::string_view rest = text;
+    std::string request, text;
+    std::string_view rest;  // of the text
   };
 
   void wait() {
     listener_.when_readable([self = shared_from_this()](asio::error_code failure) {
-      if (!failure && self->text_) self->accept();
+      if (!failure && self->answer_) self->accept();
     });
   }
 
@@ -58,30 +59,75 @@ class StatusServer::State : public std::enable_shared_from_this<StatusServer::St
     while (true) {
       Descriptor client([&] { return ::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK); });
       if (!client.valid()) break;
-      if (check_peer(client.get(), 0).empty()) answer(std::move(client));
+      if (check_peer(client.get(), 0).empty()) take(std::move(client));
     }
     if (errno == EAGAIN || errno == EWOULDBLOCK || errno == ECONNABORTED || errno == EINTR) return wait();
     pause_.expires_after(kPause);
     pause_.async_wait([self = shared_from_this()](asio::error_code failure) {
-      if (!failure && self->text_) self->wait();
+      if (!failure && self->answer_) self->wait();
     });
   }
 
   // Whatever it throws is no failure of the rank's: the client is let go.
-  void answer(Descriptor socket) noexcept {
+  void take(Descriptor socket) noexcept {
     const uint64_t number = ++last_client_;
     try {
       if (clients_.size() == kMostClients) clients_.erase(clients_.begin());
-      Client& client = clients_.try_emplace(number, io_, std::move(socket), text_()).first->second;
-      client.limit.expires_after(patience_);
-      client.limit.async_wait([self = shared_from_this(), number](asio::error_code failure) {
-        if (!failure) self->clients_.erase(number);
-      });
+      Client& client = clients_.try_emplace(number, io_, std::move(socket)).first->second;
+      limit(number, kAskPatience, &State::answer);
+      wait_for_request(number, client);
+    } catch (...) {
+      clients_.erase(number);
+    }
+  }
+
+  void limit(uint64_t number, std::chrono::milliseconds patience, void (State::*then)(uint64_t)) {
+    Client& client = clients_.at(number);
+    client.limit.expires_after(patience);
+    client.limit.async_wait([self = shared_from_this(), number, then](asio::error_code failure) {
+      if (!failure && self->answer_) (*self.*then)(number);
+    });
+  }
+
+  void wait_for_request(uint64_t number, Client& client) {
+    client.socket.when_readable([self = shared_from_this(), number](asio::error_code failure) {
+      if (!failure) self->hear(number);
+    });
+  }
+
+  // The head of a request ends with an empty line; what does not begin as one is none.
+  void hear(uint64_t number) noexcept {
+    const auto found = clients_.find(number);
+    if (found == clients_.end() || !found->second.text.empty()) return;
+    try {
+      Client& client = found->second;
+      char part[1024];
+      const ssize_t got = ::recv(client.socket.get(), part, sizeof part, 0);
+      if (got < 0 && (errno == EAGAIN || errno == EINTR)) return wait_for_request(number, client);
+      if (got > 0) client.request.append(part, static_cast<size_t>(got));
+      const bool more = got > 0 && client.request.starts_with("GET ") && client.request.size() < kRequestBytes &&
+                        client.request.find("\r\n\r\n") == std::string::npos;
+      more ? wait_for_request(number, client) : answer(number);
+    } catch (...) {
+      clients_.erase(number);
+    }
+  }
+
+  void answer(uint64_t number) noexcept {
+    const auto found = clients_.find(number);
+    if (found == clients_.end() || !found->second.text.empty()) return;
+    try {
+      Client& client = found->second;
+      client.text = answer_(client.request);
+      client.rest = client.text;
+      limit(number, patience_, &State::let_go);
       write(number);
     } catch (...) {
       clients_.erase(number);
     }
   }
+
+  void let_go(uint64_t number) noexcept { clients_.erase(number); }
 
   void write(uint64_t number) noexcept {
     const auto found = clients_.find(number);
@@ -105,16 +151,20 @@ class StatusServer::State : public std::enable_shared_from_this<StatusServer::St
   asio::io_context& io_;
   AsioSocket listener_;
   asio::steady_timer pause_;
-  std::function<std::string()> text_;
+  Answer answer_;
   const std::chrono::milliseconds patience_;
   std::map<uint64_t, Client> clients_;  // oldest first
   uint64_t last_client_ = 0;
 };
 
-StatusServer::StatusServer(asio::io_context& io, Listener listener, std::function<std::string()> text,
-                           int64_t patience_ms)
+std::string http_answer(const std::string& type, const std::string& body) {
+  return fmt::format("HTTP/1.1 200 OK\r\nContent-Type: {}\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{}", type,
+                     body.size(), body);
+}
+
+StatusServer::StatusServer(asio::io_context& io, Listener listener, Answer answer, int64_t patience_ms)
     : path_(std::move(listener.unlink_path)),
-      state_(std::make_shared<State>(io, std::move(listener.socket), std::move(text), patience_ms)) {
+      state_(std::make_shared<State>(io, std::move(listener.socket), std::move(answer), patience_ms)) {
   state_->start_soon();
 }
 

@@ -1,8 +1,10 @@
 #pragma once
 
+#include <chrono>
 #include <functional>
 #include <memory>
 #include <string>
+#include <string_view>
 
 #include "transport/tcp/listener.h"
 
@@ -12,14 +14,22 @@ class io_context;
 
 namespace rondo {
 
-// Serves a text at a unix socket, on the I/O thread. A client that connects gets the text, and then the end of the
-// stream. What a client writes is not read. Processes of other users are refused, but for root's.
+// The type of Prometheus' text.
+inline constexpr const char* kPrometheusType = "text/plain; version=0.0.4; charset=utf-8";
+// The answer to a request of HTTP.
+std::string http_answer(const std::string& type, const std::string& body);
+
+// Serves texts at a unix socket, on the I/O thread. A client that connects gets one, and then the end of the stream:
+// the answer to its request of HTTP, or, where it ends its side or asks for nothing for kAskPatience, to an empty one.
+// Processes of other users are refused, but for root's.
 class StatusServer {
  public:
   static constexpr size_t kMostClients = 16;  // more push out the oldest
+  static constexpr std::chrono::milliseconds kAskPatience{50};
+  using Answer = std::function<std::string(std::string_view request)>;
 
-  // text: called on the I/O thread. Where it throws, the client gets nothing. patience_ms: for a client to read it.
-  StatusServer(asio::io_context& io, Listener listener, std::function<std::string()> text, int64_t patience_ms = 5'000);
+  // answer: called on the I/O thread. Where it throws, the client gets nothing. patience_ms: for a client to read it.
+  StatusServer(asio::io_context& io, Listener listener, Answer answer, int64_t patience_ms = 5'000);
   // Removes the socket. The I/O thread must have been stopped.
   ~StatusServer();
 

@@ -333,7 +333,7 @@ class ProcessFabric : public Fabric {
   void serve_status(const std::string& job, uint64_t known, Store::Deadline deadline) {
     const auto session = static_cast<uint32_t>(Hash64().add(known).value());
     const std::string path = fmt::format("{}/status-{:08x}-{}.sock", private_directory(), session, place_.rank);
-    status_ = std::make_unique<StatusServer>(control_->context(), listen_unix(path, deadline), [this, job, session] {
+    const auto status = [this, job, session] {
       return status_json({.job = job,
                           .session = session,
                           .rank = place_.rank,
@@ -341,7 +341,13 @@ class ProcessFabric : public Fabric {
                           .host = host_name(),
                           .slowest = control_->slowest_link(),
                           .communicators = control_->status()});
-    });
+    };
+    status_ = std::make_unique<StatusServer>(
+        control_->context(), listen_unix(path, deadline), [this, status](std::string_view request) {
+          if (!request.starts_with("GET ")) return status();
+          const bool metrics = request.starts_with("GET /metrics ");
+          return http_answer(metrics ? kPrometheusType : "application/json", metrics ? control_->metrics() : status());
+        });
   }
 
   // Why the start must end all the same, where the settings ask for more than there is.
