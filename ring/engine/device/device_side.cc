@@ -116,6 +116,10 @@ void DeviceSide::close(Clock::time_point until) {
     if (island_) island_->let_go(Clock::now());
   }
   if (!over) return;
+  {
+    std::lock_guard order(order_mutex_);
+    last_ = nullptr;  // it has an event
+  }
   calls_->free_all();
   if (island_) island_->close(until);
   for (void* const data : std::exchange(plain_, {})) driver().release(device_, data);
