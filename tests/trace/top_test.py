@@ -50,6 +50,24 @@ def world(job):
     return one
 
 
+def answer_to(path, request):
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
+        connection.connect(str(path))
+        connection.sendall(request)
+        return b"".join(iter(lambda: connection.recv(1 << 20), b"")).decode()
+
+
+def answers_http():
+    """A rank's socket has its metrics, as Prometheus reads them, and its status, for those who speak HTTP."""
+    with Job(RUN, FOLDER / "http", "shm") as job:
+        one = world(job)
+        (path,) = status.FOLDER.glob(f"status-{one['session']}-0.sock")
+        for name, begins in (("metrics", "# HELP rondo_"), ("", "{")):
+            head, body = answer_to(path, f"GET /{name} HTTP/1.1\r\nHost: rank\r\n\r\n".encode()).split("\r\n\r\n", 1)
+            assert head.startswith("HTTP/1.1 200 OK") and body.startswith(begins), (head, body[:100])
+        assert json.loads(answer_to(path, b""))["rank"] == 0
+
+
 def runs():
     """Ranks that run are all there, with rates, and none is late."""
     with Job(RUN, FOLDER / "runs", "shm") as job:
@@ -200,7 +218,7 @@ def nothing():
 
 
 def main():
-    for test in (runs, stopped, killed, fits, keys, strangers, nothing):
+    for test in (runs, answers_http, stopped, killed, fits, keys, strangers, nothing):
         try:
             test()
             print(f"pass rondo-top: {test.__name__}")
