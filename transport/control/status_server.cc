@@ -74,7 +74,7 @@ class StatusServer::State : public std::enable_shared_from_this<StatusServer::St
     try {
       if (clients_.size() == kMostClients) clients_.erase(clients_.begin());
       Client& client = clients_.try_emplace(number, io_, std::move(socket)).first->second;
-      limit(number, kAskPatience, &State::answer);
+      limit(number, kAskPatience, &State::stop_asking);
       wait_for_request(number, client);
     } catch (...) {
       clients_.erase(number);
@@ -95,6 +95,16 @@ class StatusServer::State : public std::enable_shared_from_this<StatusServer::St
     });
   }
 
+  // Who has begun a request has more time.
+  void stop_asking(uint64_t number) {
+    clients_.at(number).request.empty() ? answer(number) : limit(number, patience_, &State::answer);
+  }
+
+  static bool may_be_request(std::string_view heard) {
+    constexpr std::string_view kBegin = "GET ";
+    return heard.substr(0, kBegin.size()) == kBegin.substr(0, heard.size());
+  }
+
   // The head of a request ends with an empty line; what does not begin as one is none.
   void hear(uint64_t number) noexcept {
     const auto found = clients_.find(number);
@@ -105,7 +115,7 @@ class StatusServer::State : public std::enable_shared_from_this<StatusServer::St
       const ssize_t got = ::recv(client.socket.get(), part, sizeof part, 0);
       if (got < 0 && (errno == EAGAIN || errno == EINTR)) return wait_for_request(number, client);
       if (got > 0) client.request.append(part, static_cast<size_t>(got));
-      const bool more = got > 0 && client.request.starts_with("GET ") && client.request.size() < kRequestBytes &&
+      const bool more = got > 0 && may_be_request(client.request) && client.request.size() < kRequestBytes &&
                         client.request.find("\r\n\r\n") == std::string::npos;
       more ? wait_for_request(number, client) : answer(number);
     } catch (...) {
