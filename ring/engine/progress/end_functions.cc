@@ -2,24 +2,12 @@
 
 #include <utility>
 
-#include "ring/base/caught.h"
-#include "ring/base/log.h"
-
 namespace rondo {
 namespace {
 
 // Static and behind functions: gold links a hidden thread-local variable of another file to offset 0 of the shared
 // library's block (binutils 2.40).
 thread_local bool calling_functions = false;
-
-void run_one(EndCall& call) noexcept {
-  try {
-    call.run();
-  } catch (...) {
-    // The operation had no flow: there is no communicator that could fail.
-    Logger().warn("a function of on_end() has thrown: " + caught().message);
-  }
-}
 
 }  // namespace
 
@@ -44,7 +32,7 @@ void EndFunctions::add(std::unique_ptr<EndCall> call) noexcept {
       ++added_;
     }
   }
-  if (call) run_one(*call);
+  if (call) call->run();
 }
 
 bool EndFunctions::any() {
@@ -65,7 +53,7 @@ void EndFunctions::run() {
   uint64_t done = 0;
   for (; calls != nullptr; ++done) {
     const std::unique_ptr<EndCall> call(std::exchange(calls, calls->next));
-    run_one(*call);
+    call->run();
   }
   threads_in_end_functions.fetch_sub(1);
   calling_functions = false;
