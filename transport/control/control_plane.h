@@ -114,6 +114,7 @@ class ControlPlane {
   LinkRate slowest_link() const { return sockets_.slowest(); }
 
  private:
+  std::vector<uint64_t> communicators();  // that are known here
   struct OpenCommunicator {
     CommunicatorEvents* events = nullptr;
     std::shared_ptr<Doorbell> doorbell, p2p_doorbell;  // shared with the flows

@@ -278,14 +278,16 @@ std::string ControlPlane::waits_beside(uint64_t communicator) {
   return made && starts_under_way.load() > 0 ? "init() or join() again, which makes a second group, for all ranks" : "";
 }
 
-std::vector<std::string> ControlPlane::status() {
+std::vector<uint64_t> ControlPlane::communicators() {
+  std::lock_guard lock(mutex_);
   std::vector<uint64_t> ids;
-  {
-    std::lock_guard lock(mutex_);
-    for (const auto& [id, communicator] : communicators_) ids.push_back(id);
-  }
+  for (const auto& [id, communicator] : communicators_) ids.push_back(id);
+  return ids;
+}
+
+std::vector<std::string> ControlPlane::status() {
   std::vector<std::string> all;
-  for (const uint64_t id : ids) {
+  for (const uint64_t id : communicators()) {
     const auto whom = [&](uint64_t sequence, const CallState& messages) {
       std::lock_guard lock(mutex_);
       return logic_->waiting(now(), id, sequence, messages);
@@ -296,14 +298,10 @@ std::vector<std::string> ControlPlane::status() {
 }
 
 std::string ControlPlane::metrics() {
-  std::vector<uint64_t> ids;
-  {
-    std::lock_guard lock(mutex_);
-    for (const auto& [id, communicator] : communicators_) ids.push_back(id);
-  }
   std::string text;
-  for (size_t i = 0; i < ids.size() && text.empty(); ++i) {
-    deliver(ids[i], [&](CommunicatorEvents& events) { text = events.metrics_text(); });
+  for (const uint64_t id : communicators()) {
+    deliver(id, [&](CommunicatorEvents& events) { text = events.metrics_text(); });
+    if (!text.empty()) break;
   }
   return text;
 }

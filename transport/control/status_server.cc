@@ -21,6 +21,7 @@ namespace {
 
 // Before the next try where this process has no descriptor left.
 constexpr std::chrono::milliseconds kPause{100};
+// Ten times the head of a scraper's request; what is longer is answered by its beginning.
 constexpr size_t kRequestBytes = 4096;
 
 }  // namespace

@@ -25,6 +25,7 @@ std::string http_answer(const std::string& type, const std::string& body);
 class StatusServer {
  public:
   static constexpr size_t kMostClients = 16;  // more push out the oldest
+  // Longer than a client on this host takes from its connection to its request, and not long for one that has none.
   static constexpr std::chrono::milliseconds kAskPatience{50};
   using Answer = std::function<std::string(std::string_view request)>;
 
