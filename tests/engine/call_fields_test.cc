@@ -18,9 +18,9 @@ CheckedCall with_changed_byte(CheckedCall call, size_t at) {
   return call;
 }
 
-bool in_gap(size_t at) {
-  const size_t gap = offsetof(CallFields, no_gap);
-  return at >= gap && at < gap + sizeof(CallFields::no_gap);
+bool in_padding(size_t at) {
+  const size_t begin = offsetof(CallFields, padding);
+  return at >= begin && at < begin + sizeof(CallFields::padding);
 }
 
 bool is_agreed(const CheckedCall& call, const CheckedCall& changed) { return !(call.agreed() == changed.agreed()); }
@@ -83,7 +83,7 @@ TEST_CASE("what ranks must agree on is in the words of a mismatch") {
       agreed = agreed && is_agreed(call, changed);
       shown = shown || describe_call(changed) != describe_call(call);
     }
-    CHECK((shown || !agreed || in_gap(at)));
+    CHECK((shown || !agreed || in_padding(at)));
   }
 }
 

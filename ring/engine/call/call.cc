@@ -25,7 +25,7 @@ class Checker {
     if (static_cast<int>(call_.collective) >= kCollectives)
       fail(fmt::format("unknown collective {}", static_cast<int>(call_.collective)));
     static_cast<CallFields&>(checked_) = fields_of(call_);
-    clear_what_it_has_not();
+    clear_unused_fields();
     checked_.input = static_cast<const std::byte*>(call_.input);
     checked_.output = static_cast<std::byte*>(call_.output);
     if (call_.options.timeout.count() < 0) {
@@ -51,8 +51,8 @@ class Checker {
     throw Exception(ErrorCode::kInvalid, fmt::format("{} on rank {}: {}", name(), rank_, why));
   }
 
-  // By the collective and the op.
-  void clear_what_it_has_not() {
+  // Clears the fields that this collective, or this op, has not: they are no difference between ranks.
+  void clear_unused_fields() {
     const CallFields none;
     if (!collective_has_root(call_.collective)) checked_.root = none.root;
     if (call_.collective == Collective::kBarrier) checked_.count = none.count, checked_.dtype = none.dtype;

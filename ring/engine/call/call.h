@@ -45,9 +45,9 @@ struct CallFields {
   Algorithm algorithm = Algorithm::kAuto;  // by Router::ask(), once it is prepared: what ranks agree on, and settings
   bool registered_first = false;           // likewise: `algorithm` only where some rank's buffers are not registered
   bool uneven = false;
-  bool any_op = false;    // `op` is this rank's own
-  bool in_order = false;  // UserOp::commutative is not set
-  uint8_t no_gap[4] = {};
+  bool any_op = false;      // `op` is this rank's own
+  bool in_order = false;    // UserOp::commutative is not set
+  uint8_t padding[4] = {};  // up to a whole word
 
   // What ranks must agree on, else the call is a mismatch: all but what is cleared here. Each rank folds by its own op
   // where it may; of uneven calls each pair compares its own counts, slice by slice.

@@ -39,8 +39,8 @@ class Collectives final : public Flow {
   void submit(CollectiveOperation& operation) noexcept;
   // Before any other: CallCourse::make_opening_run().
   OperationRef<CollectiveOperation> submit_opening(Purpose by, Clock::time_point deadline);
-  // Runs an operation on this thread's stack to its end: at once, if nothing is under way. Unlocks the submission lock
-  // as soon as it has its number.
+  // Runs an operation on this thread's stack to its end: at once, if nothing is under way. The submission lock is
+  // unlocked once it has its number.
   void run(CollectiveOperation& operation, std::unique_lock<std::mutex>& order);
 
   // `peer` (a rank of the group) left after this call; later ones cannot complete. Any thread.
