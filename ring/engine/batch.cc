@@ -15,15 +15,15 @@ namespace {
 constexpr size_t kMaxCalls = 65'536;
 
 // Whether the second call on a stream belongs to the list that the first one is in.
-bool run_together(const BatchPart& first, const BatchPart& second) {
+bool run_together(const BatchCall& first, const BatchCall& second) {
   const CheckedCall &one = first.call, &other = second.call;
   return one.collective == Collective::kAllReduce && other.collective == Collective::kAllReduce && one.op == other.op &&
          first.fusable && first.stream == second.stream && one.asked == other.asked && one.timeout == other.timeout;
 }
 
 // Calls on streams by lists. Alone a call is the same as outside, so that ranks need not group it alike.
-std::vector<std::span<const BatchPart>> runs_of(std::span<const BatchPart> items) {
-  std::vector<std::span<const BatchPart>> runs;
+std::vector<std::span<const BatchCall>> runs_of(std::span<const BatchCall> items) {
+  std::vector<std::span<const BatchCall>> runs;
   for (size_t first = 0, end = 0; first < items.size(); first = end) {
     end = first + 1;
     while (end < items.size() && run_together(items[first], items[end])) ++end;
@@ -170,7 +170,7 @@ OperationRef<Operation> Batch::add(const MessageCall& send, const MessageCall& r
 }
 
 OperationRef<Operation> Batch::keep(const Call& call) {
-  BatchPart item = group_.lists().item_of(call);
+  BatchCall item = group_.lists().item_of(call);
   if (item.stream) group_.device().check({&item, 1});
   std::lock_guard lock(mutex_);
   check_open(item.stream.has_value());
@@ -183,7 +183,7 @@ OperationRef<Operation> Batch::keep(const Call& call) {
 }
 
 OperationRef<Operation> Batch::keep(std::span<const TensorRef> tensors, Op op, const CallOptions& options) {
-  std::vector<BatchPart> items;
+  std::vector<BatchCall> items;
   group_.lists().append(items, tensors, op, options, op != Op::kPremulSum);
   if (options.stream && !items.empty()) group_.device().check(items);
   std::lock_guard lock(mutex_);
@@ -328,9 +328,10 @@ void Batch::submit(Calls calls, Left left) {
   try {
     group_.check_usable();
     if (by_worker) group_.ready_worker();
-    std::vector<BatchPart> parts = group_.lists().parts_of(calls.items);
+    auto collectives = group_.lists().operations_of(calls.items);
     operation.messages_.reserve(calls.messages.size());
-    if (!parts.empty()) operation.collectives_ = group_.submit_all(std::move(parts));
+    if (!collectives.empty()) group_.submit_all(collectives);
+    operation.collectives_ = std::move(collectives);
     for (auto& message : calls.messages) {
       group_.submit(*message, waited);
       operation.messages_.push_back(std::move(message));

@@ -95,7 +95,7 @@ class Batch {
 
  private:
   struct Calls {
-    std::vector<BatchPart> items;
+    std::vector<BatchCall> items;
     std::vector<OperationRef<MessageOperation>> messages;
     std::vector<OperationRef<StreamCall>> streamed;  // messages on streams; then there are no others
     OperationRef<BatchOperation> operation;

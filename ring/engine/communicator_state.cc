@@ -156,35 +156,34 @@ std::shared_ptr<PreparedCall> CommunicatorState::prepare(const Call& call) {
   if (const std::shared_ptr<PreparedCall>* kept = prepared_.find(key)) {
     PreparedCall& known = **kept;
     const WireOptions& wire = call.options.wire;  // its residual is of one call
-    if (call.input != known.input || call.output != known.output || wire.format != WireFormat::kNone ||
+    if (call.input != known.good_input || call.output != known.good_output || wire.format != WireFormat::kNone ||
         wire.stochastic || wire.residual != nullptr || call.op == Op::kUser) {
       check_call(call, rank(), size());
-      known.input = static_cast<const std::byte*>(call.input);
-      known.output = static_cast<std::byte*>(call.output);
+      known.good_input = call.input;
+      known.good_output = call.output;
     }
     return *kept;
   }
   return prepared_.keep(key, collectives_->prepare(check_call(call, rank(), size())));
 }
 
-std::vector<OperationRef<CollectiveOperation>> CommunicatorState::submit_all(std::vector<BatchPart> parts) {
+OperationRef<CollectiveOperation> CommunicatorState::make(std::shared_ptr<PreparedCall> call,
+                                                          const CallBuffers& buffers) const {
+  auto operation = Operation::make<CollectiveOperation>(std::move(call), buffers);
+  operation->flow = collectives_;
+  return operation;
+}
+
+OperationRef<CollectiveOperation> CommunicatorState::make(const CheckedCall& call, const CallBuffers& buffers) {
+  std::lock_guard lock(submit_mutex_);
+  return make(prepare(call), buffers);
+}
+
+void CommunicatorState::submit_all(std::span<const OperationRef<CollectiveOperation>> operations) {
   check_usable();
   context_->log.note_thread();
-  std::vector<OperationRef<CollectiveOperation>> operations;
-  operations.reserve(parts.size());
   std::lock_guard lock(submit_mutex_);
-  for (BatchPart& part : parts) {
-    const CheckedCall& call = part.call;
-    auto operation =
-        Operation::make<CollectiveOperation>(prepare(call), call.input, call.output, WireOptions{}, call.user);
-    operation->flow = collectives_;
-    operation->gate = std::move(part.gate);
-    operation->run = std::move(part.run);
-    operation->packing = std::move(part.packing);
-    operations.push_back(std::move(operation));
-  }
   for (const auto& operation : operations) collectives_->submit(*operation);
-  return operations;
 }
 
 std::shared_ptr<PreparedCall> CommunicatorState::prepare(const CheckedCall& call) {
@@ -199,15 +198,15 @@ void CommunicatorState::run(const Call& call) try {
   if (call.options.stream) return device().run(call);
   check_on_host(call);
   if (call.options.recoverable && runs_in_own_memory(call)) {
-    const auto operation = submit_all(lists_.recoverable(call)).front();
+    const auto operation = lists_.recoverable(call);
+    submit_all({&operation, 1});
     collectives_->wait(*operation, Clock::time_point::max());
     if (operation->failed()) throw Exception(operation->error());
     return;
   }
   context_->log.note_thread();
   std::unique_lock lock(submit_mutex_);
-  CollectiveOperation operation(prepare(call), static_cast<const std::byte*>(call.input),
-                                static_cast<std::byte*>(call.output), call.options.wire, call.options.user);
+  CollectiveOperation operation(prepare(call), buffers_of(call));
   collectives_->run(operation, lock);
   if (operation.failed()) throw Exception(operation.error());
 } catch (const std::bad_alloc&) {
@@ -236,14 +235,12 @@ OperationRef<Operation> CommunicatorState::start(const Call& call) try {
   check_on_host(call);
   OperationRef<CollectiveOperation> operation;
   if (call.options.recoverable && runs_in_own_memory(call)) {
-    operation = submit_all(lists_.recoverable(call)).front();
+    operation = lists_.recoverable(call);
+    submit_all({&operation, 1});
   } else {
     context_->log.note_thread();
     std::lock_guard lock(submit_mutex_);
-    operation = Operation::make<CollectiveOperation>(prepare(call), static_cast<const std::byte*>(call.input),
-                                                     static_cast<std::byte*>(call.output), call.options.wire,
-                                                     call.options.user);
-    operation->flow = collectives_;
+    operation = make(prepare(call), buffers_of(call));
     collectives_->submit(*operation);
   }
   collectives_->notify();

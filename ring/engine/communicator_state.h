@@ -69,8 +69,10 @@ class CommunicatorState final : public CommunicatorEvents, public std::enable_sh
   void run(const Call& call);
   OperationRef<Operation> start(const Call& call);
 
+  // A call as an operation that is not submitted yet. Throws Exception where no plan does what was asked for.
+  OperationRef<CollectiveOperation> make(const CheckedCall& call, const CallBuffers& buffers);
   // Submits all of them, with no other call between; if it throws, nothing is under way. Does not drive.
-  std::vector<OperationRef<CollectiveOperation>> submit_all(std::vector<BatchPart> parts);
+  void submit_all(std::span<const OperationRef<CollectiveOperation>> operations);
 
   // What each rank gives, by rank: an all_gather of the library's own. Its memory is there before the exchange, after
   // which the other ranks count on this one.
@@ -182,6 +184,7 @@ class CommunicatorState final : public CommunicatorEvents, public std::enable_sh
   // What equal calls have in common, kept.
   std::shared_ptr<PreparedCall> prepare(const CheckedCall& call);
   std::shared_ptr<PreparedCall> prepare(const Call& call);
+  OperationRef<CollectiveOperation> make(std::shared_ptr<PreparedCall> call, const CallBuffers& buffers) const;
   void gather(const void* own, void* all, size_t bytes, Purpose purpose, std::chrono::milliseconds timeout);
   uint64_t next_split();
   // The device side, if calls on host memory must ask it.

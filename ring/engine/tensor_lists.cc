@@ -44,13 +44,12 @@ void TensorLists::refuse_options(const CallOptions& options) const {
 }
 
 // Factors are each rank's own, so they cannot say which calls run together.
-BatchPart TensorLists::item_of(const Call& call) const {
-  BatchPart item{check_call(call, group_.rank(), group_.size()), call.op != Op::kPremulSum && call.op != Op::kUser};
-  item.stream = call.options.stream;
-  return item;
+BatchCall TensorLists::item_of(const Call& call) const {
+  const bool fusable = call.op != Op::kPremulSum && call.op != Op::kUser;
+  return {check_call(call, group_.rank(), group_.size()), buffers_of(call), fusable, call.options.stream};
 }
 
-void TensorLists::append(std::vector<BatchPart>& items, std::span<const TensorRef> tensors, Op op,
+void TensorLists::append(std::vector<BatchCall>& items, std::span<const TensorRef> tensors, Op op,
                          const CallOptions& options, bool fusable) const {
   refuse_options(options);
   if (op == Op::kUser) {
@@ -71,65 +70,69 @@ void TensorLists::append(std::vector<BatchPart>& items, std::span<const TensorRe
   }
 }
 
-std::vector<BatchPart> TensorLists::recoverable(const Call& call) {
-  std::vector<BatchPart> parts;
-  BatchPart& part = parts.emplace_back(BatchPart{check_call(call, group_.rank(), group_.size())});
-  const size_t bytes = part.call.count * part.call.element_bytes();
-  part.packing = Packing{{{part.call.input, part.call.output, bytes}}, memory(bytes)};
-  part.call.input = part.call.output = part.packing->memory;
-  return parts;
+OperationRef<CollectiveOperation> TensorLists::recoverable(const Call& call) {
+  const CheckedCall checked = check_call(call, group_.rank(), group_.size());
+  CallBuffers buffers = buffers_of(call);
+  const size_t bytes = checked.count * checked.element_bytes();
+  Packing packing{{{buffers.input, buffers.output, bytes}}, memory(bytes)};
+  buffers.input = buffers.output = packing.memory;
+  auto operation = group_.make(checked, buffers);
+  operation->packing = std::move(packing);
+  return operation;
 }
 
-std::vector<BatchPart> TensorLists::parts_of(std::span<BatchPart> items) {
-  std::vector<BatchPart> parts;
-  for (size_t i = 0; i < items.size();) {
+std::vector<OperationRef<CollectiveOperation>> TensorLists::operations_of(std::span<const BatchCall> calls) {
+  std::vector<OperationRef<CollectiveOperation>> operations;
+  for (size_t i = 0; i < calls.size();) {
     size_t end = i;
-    while (end < items.size() && items[end].call.collective == Collective::kAllReduce &&
-           items[end].call.op != Op::kUser) {
+    while (end < calls.size() && calls[end].call.collective == Collective::kAllReduce &&
+           calls[end].call.op != Op::kUser) {
       ++end;
     }
     if (end - i > 1) {
-      add_run(items.subspan(i, end - i), parts);
+      add_run(calls.subspan(i, end - i), operations);
       i = end;
     } else {
       // Alone it is the same call as outside, so that ranks need not group it alike.
-      parts.push_back(std::move(items[i]));
+      operations.push_back(group_.make(calls[i].call, calls[i].buffers));
       ++i;
     }
   }
-  return parts;
+  return operations;
 }
 
-std::shared_ptr<const TensorList> TensorLists::list_of(std::span<const BatchPart> run) const {
+std::shared_ptr<const TensorList> TensorLists::list_of(std::span<const BatchCall> run) const {
   check_disjoint(run);
   std::vector<TensorShape> shapes;
   shapes.reserve(run.size());
-  for (const BatchPart& item : run) {
+  for (const BatchCall& item : run) {
     shapes.push_back({item.call.count, item.call.dtype, item.call.op, item.call.asked, item.fusable});
   }
   return std::make_shared<const TensorList>(std::move(shapes));
 }
 
-void TensorLists::add_run(std::span<BatchPart> run, std::vector<BatchPart>& parts) {
+void TensorLists::add_run(std::span<const BatchCall> run, std::vector<OperationRef<CollectiveOperation>>& operations) {
   const auto list = list_of(run);
   // A rank by itself has no latency to save.
   const uint64_t bucket_bytes = group_.size() > 1 ? group_.context().config.bucket_bytes : 0;
   const std::vector<Bucket> buckets = plan_buckets(list->tensors, bucket_bytes);
   for (size_t i = 0; i < buckets.size(); ++i) {
-    BatchPart part = part_of(run, buckets[i]);
-    part.call.list = list;
-    part.call.shared_counts = list->hash;
-    part.call.part = static_cast<uint32_t>(i + 1);
-    part.call.parts = static_cast<uint32_t>(buckets.size());
-    parts.push_back(std::move(part));
+    const BatchCall& first = run[buckets[i].tensors.front()];
+    CheckedCall call = first.call;
+    call.list = list;
+    call.shared_counts = list->hash;
+    call.part = static_cast<uint32_t>(i + 1);
+    call.parts = static_cast<uint32_t>(buckets.size());
+    const bool alone = buckets[i].tensors.size() == 1;
+    operations.push_back(alone ? group_.make(call, first.buffers) : packed(std::move(call), run, buckets[i]));
   }
 }
 
-BatchPart TensorLists::part_of(std::span<BatchPart> run, const Bucket& bucket) {
-  BatchPart part{run[bucket.tensors.front()].call};
-  if (bucket.tensors.size() == 1) return part;
-  const uint64_t element = dtype_bytes(part.call.dtype);
-  Packing& packing = part.packing.emplace();
+// call: of the first tensor.
+OperationRef<CollectiveOperation> TensorLists::packed(CheckedCall call, std::span<const BatchCall> run,
+                                                      const Bucket& bucket) {
+  const uint64_t element = dtype_bytes(call.dtype);
+  Packing packing;
   packing.memory = memory(bucket.count * element);
   packing.pieces.reserve(bucket.tensors.size());
   const auto given = [](std::chrono::milliseconds timeout) {
@@ -137,22 +140,22 @@ BatchPart TensorLists::part_of(std::span<BatchPart> run, const Bucket& bucket) {
   };
   auto timeout = std::chrono::milliseconds::max();
   for (const uint32_t index : bucket.tensors) {
-    const CheckedCall& call = run[index].call;
-    packing.pieces.push_back({call.input, call.output, call.count * element});
-    timeout = std::min(timeout, given(call.timeout));
+    const BatchCall& tensor = run[index];
+    packing.pieces.push_back({tensor.buffers.input, tensor.buffers.output, tensor.call.count * element});
+    timeout = std::min(timeout, given(tensor.call.timeout));
   }
-  part.call.timeout = timeout == std::chrono::milliseconds::max() ? std::chrono::milliseconds(0) : timeout;
-  part.call.count = bucket.count;
-  part.call.input = part.call.output = packing.memory;
-  return part;
+  call.timeout = timeout == std::chrono::milliseconds::max() ? std::chrono::milliseconds(0) : timeout;
+  call.count = bucket.count;
+  auto operation = group_.make(call, {packing.memory, packing.memory});
+  operation->packing = std::move(packing);
+  return operation;
 }
 
-void TensorLists::check_disjoint(std::span<const BatchPart> run) const {
+void TensorLists::check_disjoint(std::span<const BatchCall> run) const {
   std::vector<TensorMemory> memories;
   memories.reserve(run.size());
-  for (const BatchPart& item : run) {
-    const CheckedCall& call = item.call;
-    memories.push_back({call.input, call.output, call.count * dtype_bytes(call.dtype)});
+  for (const BatchCall& item : run) {
+    memories.push_back({item.buffers.input, item.buffers.output, item.call.count * dtype_bytes(item.call.dtype)});
   }
   const auto overlap = find_overlap(memories);
   if (!overlap) return;

@@ -7,8 +7,9 @@
 #include <span>
 #include <vector>
 
-#include "ring/engine/batch_part.h"
+#include "ring/engine/batch_call.h"
 #include "ring/engine/call/fusion.h"
+#include "ring/engine/collective/collective_operation.h"
 
 namespace rondo {
 
@@ -24,23 +25,24 @@ class TensorLists {
   explicit TensorLists(CommunicatorState& group) : group_(group) {}
 
   // Checks the call, but not its memory, and keeps none of its spans.
-  BatchPart item_of(const Call& call) const;
+  BatchCall item_of(const Call& call) const;
   // Checks an all_reduce of each tensor, and appends them. Throws Exception that names the tensor.
-  void append(std::vector<BatchPart>& items, std::span<const TensorRef> tensors, Op op, const CallOptions& options,
+  void append(std::vector<BatchCall>& items, std::span<const TensorRef> tensors, Op op, const CallOptions& options,
               bool fusable) const;
-  // Throws Exception(kInvalid) where all_reduces that run together overlap. Takes the calls out of the items.
-  std::vector<BatchPart> parts_of(std::span<BatchPart> items);
+  // Not submitted yet. Throws Exception(kInvalid) where all_reduces that run together overlap.
+  std::vector<OperationRef<CollectiveOperation>> operations_of(std::span<const BatchCall> calls);
   // What all_reduces that run together are. Throws Exception(kInvalid) where they overlap.
-  std::shared_ptr<const TensorList> list_of(std::span<const BatchPart> run) const;
-  // A call whose output is written when it has succeeded: it runs in this memory, and its input stays until then.
-  std::vector<BatchPart> recoverable(const Call& call);
+  std::shared_ptr<const TensorList> list_of(std::span<const BatchCall> run) const;
+  // A call whose output is written when it has succeeded: it runs in this memory, and its input stays until then. Not
+  // submitted yet.
+  OperationRef<CollectiveOperation> recoverable(const Call& call);
   // Throws Exception(kInvalid) for options that calls of batches and lists do not have.
   void refuse_options(const CallOptions& options) const;
 
  private:
-  void add_run(std::span<BatchPart> run, std::vector<BatchPart>& parts);
-  BatchPart part_of(std::span<BatchPart> run, const Bucket& bucket);
-  void check_disjoint(std::span<const BatchPart> run) const;
+  void add_run(std::span<const BatchCall> run, std::vector<OperationRef<CollectiveOperation>>& operations);
+  OperationRef<CollectiveOperation> packed(CheckedCall call, std::span<const BatchCall> run, const Bucket& bucket);
+  void check_disjoint(std::span<const BatchCall> run) const;
   std::byte* memory(size_t bytes);
 
   CommunicatorState& group_;

@@ -31,7 +31,8 @@ std::vector<int> covered(const std::vector<Piece>& pieces, bool in, const std::b
 void check(const CollectiveCase& what, int rank, uint64_t piece_bytes, Edges edges, std::vector<uint64_t>& counts) {
   const CollectiveRank one(what, rank);
   const CheckedCall call = check_call(one.call(), rank, what.world);
-  const std::vector<Piece> pieces = cut_pieces(call, rank, what.world, piece_bytes, kMostPieces, edges);
+  const CallBuffers buffers = buffers_of(one.call());
+  const std::vector<Piece> pieces = cut_pieces(call, buffers, rank, what.world, piece_bytes, kMostPieces, edges);
   const uint64_t element = dtype_bytes(call.dtype);
   REQUIRE(pieces.size() <= kMostPieces + (edges == Edges::kShort ? 2 : 0));
   uint64_t next = 0;
@@ -47,8 +48,8 @@ void check(const CollectiveCase& what, int rank, uint64_t piece_bytes, Edges edg
     for (const int times : covered(pieces, in, base, end * element)) CHECK(times <= 1);
   };
   const Blocks blocks = call.blocks ? *call.blocks : Blocks{};
-  all_or_nothing(true, call.input, blocks.input);
-  all_or_nothing(false, call.output, blocks.output);
+  all_or_nothing(true, buffers.input, blocks.input);
+  all_or_nothing(false, buffers.output, blocks.output);
 }
 
 TEST_CASE("every even collective, root and count: each element once, cut alike on all ranks") {
@@ -91,7 +92,7 @@ TEST_CASE("uneven calls: every element once, and both ranks of a block cut it al
                       .uneven = true,
                       .input_counts = counts[static_cast<size_t>(rank)],
                       .output_counts = from};
-      std::vector<Piece> pieces = cut_pieces(check_call(call, rank, 3), rank, 3, piece_bytes);
+      std::vector<Piece> pieces = cut_pieces(check_call(call, rank, 3), buffers_of(call), rank, 3, piece_bytes);
       uint64_t sent = 0, received = 0;
       for (const uint64_t count : counts[static_cast<size_t>(rank)]) sent += count;
       for (const uint64_t count : from) received += count;
@@ -119,7 +120,9 @@ TEST_CASE("short edges: a quarter of a piece comes first, and one comes last") {
   std::vector<uint64_t> counts;
   for (const uint64_t count : {40u, 85u}) {
     call.count = count;
-    for (const Piece& piece : cut_pieces(call, 0, 2, 160, kMostPieces, Edges::kShort)) counts.push_back(piece.count);
+    for (const Piece& piece : cut_pieces(call, {}, 0, 2, 160, kMostPieces, Edges::kShort)) {
+      counts.push_back(piece.count);
+    }
   }
   CHECK(counts == std::vector<uint64_t>{40, 7, 22, 29, 20, 7});
 }
@@ -129,8 +132,7 @@ TEST_CASE("large calls take at most so many pieces, however large") {
   call.collective = Collective::kAllReduce;
   call.dtype = DType::kUint8;
   call.count = uint64_t{1} << 40;
-  call.input = call.output = nullptr;
-  CHECK(cut_pieces(call, 0, 2).size() == kMostPieces);
+  CHECK(cut_pieces(call, {}, 0, 2).size() == kMostPieces);
 }
 
 TEST_CASE("lists: every byte of every tensor once, in pieces of one type that are full but for the last of each run") {

@@ -160,22 +160,21 @@ class Island {
     binding.slicing = slicing;
     binding.combine = {call.dtype, call.op, call.scalar, static_cast<uint32_t>(what_.world)};
     binding.element_bytes = dtype_bytes(call.dtype);
-    binding.input = call.input;
-    binding.output = call.output;
-    binding.sequence = 1;
+    binding.start.buffers = buffers_of(callers_[static_cast<size_t>(r)]->call());
+    binding.start.sequence = 1;
     binding.windows = &own.windows;
     own.run.start(binding, 0, {});
   }
 
   PeerMemory memory_of(int peer, Algorithm algorithm) const {
-    const CheckedCall& call = calls_[static_cast<size_t>(peer)];
+    const CallBuffers buffers = buffers_of(callers_[static_cast<size_t>(peer)]->call());
     PeerMemory memory;
     memory.world_rank = peer;
-    memory.input_address = reinterpret_cast<uint64_t>(call.input);
-    memory.output_address = reinterpret_cast<uint64_t>(call.output);
+    memory.input_address = reinterpret_cast<uint64_t>(buffers.input);
+    memory.output_address = reinterpret_cast<uint64_t>(buffers.output);
     if (algorithm == Algorithm::kRegistered) {
-      memory.input = const_cast<std::byte*>(call.input);
-      memory.output = call.output;
+      memory.input = const_cast<std::byte*>(buffers.input);
+      memory.output = buffers.output;
     }
     return memory;
   }

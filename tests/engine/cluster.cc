@@ -127,10 +127,9 @@ std::string Cluster::run(const CollectiveCase& what, const std::vector<Plan>& pl
     binding.slicing = slicing;
     binding.combine = {call.dtype, call.op, call.scalar, static_cast<uint32_t>(what.world)};
     binding.element_bytes = dtype_bytes(call.dtype);
-    binding.input = call.input;
-    binding.output = call.output;
-    binding.sequence = sequence;
-    binding.fingerprint = 42 * sequence;
+    binding.start.buffers = buffers_of(ranks[index].call());
+    binding.start.sequence = sequence;
+    binding.start.fingerprint = 42 * sequence;
     lanes[index].resize(shape_.lanes);
     for (uint32_t lane = 0; lane < shape_.lanes; ++lane) {
       std::vector<Link*> to;

@@ -48,8 +48,9 @@ class WindowCluster::Call {
     windows.channel = &channel;
     for (size_t other = 0; other < world(); ++other) {
       PeerMemory peer;
-      peer.input = const_cast<std::byte*>(calls_[other].input);  // only read
-      peer.output = calls_[other].output;
+      const CallBuffers buffers = buffers_of(ranks_[other].call());
+      peer.input = const_cast<std::byte*>(buffers.input);  // only read
+      peer.output = buffers.output;
       peer.staging = staging_[other].data();
       peer.world_rank = static_cast<int>(other);
       windows.ranks.push_back(peer);
@@ -61,10 +62,9 @@ class WindowCluster::Call {
     binding.slicing = slicing_;
     binding.combine = {call.dtype, call.op, call.scalar, static_cast<uint32_t>(world())};
     binding.element_bytes = dtype_bytes(call.dtype);
-    binding.input = call.input;
-    binding.output = call.output;
-    binding.sequence = sequence;
-    binding.fingerprint = 42 * sequence;
+    binding.start.buffers = buffers_of(ranks_[r].call());
+    binding.start.sequence = sequence;
+    binding.start.fingerprint = 42 * sequence;
     if (!one_shot()) binding.windows = &windows;
   }
 
@@ -132,7 +132,7 @@ std::string WindowCluster::run_one_shot(Call& call) {
   std::vector<OneShotRun> runs(call.world());
   for (size_t r = 0; r < runs.size(); ++r) {
     runs[r].bind(call.binding(r), noticeboards_[r]);
-    runs[r].start(call.binding(r));
+    runs[r].start(call.binding(r).start);
   }
   for (int idle = 0; idle < kHungPasses; ++idle) {
     bool done = true;

@@ -26,8 +26,6 @@ class Checker {
       fail(fmt::format("unknown collective {}", static_cast<int>(call_.collective)));
     static_cast<CallFields&>(checked_) = fields_of(call_);
     clear_unused_fields();
-    checked_.input = static_cast<const std::byte*>(call_.input);
-    checked_.output = static_cast<std::byte*>(call_.output);
     if (call_.options.timeout.count() < 0) {
       fail(fmt::format("timeout is {} ms; it must be positive, or 0 for the configured one",
                        call_.options.timeout.count()));
@@ -89,7 +87,6 @@ class Checker {
       fail(fmt::format("the op is user, of elements of {} bytes; they must have 1 to {}", user.element_bytes,
                        kMostUserBytes));
     }
-    checked_.user = user;
     checked_.dtype = DType::kUint8;
     element_bytes_ = user.element_bytes;
   }

@@ -82,14 +82,24 @@ inline CallFields fields_of(const Call& call) {
           .in_order = !call.options.user.commutative};
 }
 
-// A call after its arguments have been found good. Ranks are those of the communicator. A copy shares what it points
-// to.
+// What one call brings beside its fields: its memory, and the program's function. Calls with equal fields differ here
+// alone.
+struct CallBuffers {
+  const std::byte* input = nullptr;
+  std::byte* output = nullptr;
+  WireOptions wire = {};  // its residual is memory of the call
+  UserOp user = {};       // of op kUser
+};
+inline CallBuffers buffers_of(const Call& call) {
+  return {static_cast<const std::byte*>(call.input), static_cast<std::byte*>(call.output), call.options.wire,
+          call.options.user};
+}
+
+// A call after its arguments have been found good, without its buffers. Ranks are those of the communicator. A copy
+// shares what it points to.
 struct CheckedCall : CallFields {
   std::shared_ptr<const TensorList> list;  // of `part`
   std::shared_ptr<const Blocks> blocks;    // of collectives with a block a rank; else null
-  const std::byte* input = nullptr;
-  std::byte* output = nullptr;
-  UserOp user;  // of op kUser
 
   size_t element_bytes() const { return user_bytes > 0 ? user_bytes : dtype_bytes(dtype); }
   bool coded() const { return wire != WireFormat::kNone; }
@@ -111,7 +121,8 @@ constexpr uint64_t fingerprint_of(uint64_t kind, uint64_t sequence) {
   return noted_fingerprint(mix64(agreed_bits(kind) ^ sequence), fingerprint_note(kind));
 }
 
-// Throws Exception(kInvalid) that names the argument, its value and this rank. No side effects.
+// Checks the buffers, too. Throws Exception(kInvalid) that names the argument, its value and this rank. No side
+// effects.
 CheckedCall check_call(const Call& call, int rank, int world);
 
 // "all_reduce(count=8, float32, sum, ring)"

@@ -72,7 +72,7 @@ bool CallCourse::go_on() {
   }
   if (route_->next == Next::kExchangeTimes) return start_telling_times();
   if (route_->next != Next::kRun) return start_exchange();
-  context_.log.took(operation_->sequence, route_->algorithm, table_.version());
+  context_.log.took(operation_->start.sequence, route_->algorithm, table_.version());
   // Links of the island's ranks are shared with other communicators, whose calls set the stores likewise.
   if (route_->tuned || route_->streamed != streamed_) {
     streamed_ = route_->streamed;
@@ -83,7 +83,7 @@ bool CallCourse::go_on() {
   if (operation_->packing) pack();
   if (checks_finite_) check_input();
   running_ = prepared.run.get();
-  running_->start(*operation_);
+  running_->start(operation_->start);
   return true;
 }
 
@@ -92,9 +92,9 @@ bool CallCourse::start_own_run() {
   const bool ring = operation_->call->algorithm == Algorithm::kRing;
   route_ = ring ? Route{.algorithm = Algorithm::kRing, .reason = RouteReason::kCheapest}
                 : Route{.algorithm = Algorithm::kRegistered, .reason = RouteReason::kAllRegistered};
-  context_.log.took(operation_->sequence, route_->algorithm, table_.version());
+  context_.log.took(operation_->start.sequence, route_->algorithm, table_.version());
   running_ = operation_->run.get();
-  running_->start(*operation_);
+  running_->start(operation_->start);
   return true;
 }
 
@@ -128,7 +128,7 @@ void CallCourse::observe_route() {
   if (std::exchange(prepared.predicted, route_->algorithm) != route_->algorithm) {
     prepared.predicted_ns = router_.predicted_ns(prepared, route_->algorithm);
   }
-  observed.observer->routed(observed.communicator, operation_->sequence,
+  observed.observer->routed(observed.communicator, operation_->start.sequence,
                             observed_call(prepared, context_.world(), route_->algorithm),
                             {static_cast<uint8_t>(route_->reason), reason_text(route_->reason)},
                             static_cast<uint8_t>(route_->medium()), prepared.predicted_ns);
@@ -154,9 +154,9 @@ bool CallCourse::start_exchange() {
   if (operation_->packing) pack();  // the others may read it as soon as they have heard from this rank
   const CheckedCall& call = *operation_->call;
   if (route_->next == Next::kTryPull) {
-    cards_->start_trial(call, *operation_);
+    cards_->start_trial(call, operation_->start);
   } else {
-    cards_->start(call, *operation_);
+    cards_->start(call, operation_->start);
   }
   running_ = &cards_->run();
   return true;
@@ -179,7 +179,7 @@ bool CallCourse::start_telling_times() {
   }
   if (!times_->run().ready()) return false;
   times_->own() = record_;
-  times_->start(*operation_);
+  times_->start(operation_->start);
   running_ = &times_->run();
   return true;
 }
@@ -299,7 +299,7 @@ std::unique_ptr<Run> CallCourse::make_link_run(const CheckedCall& call, std::sha
 // RONDO_CHECK=finite. This rank cannot just refuse the call, which the others make: the communicator fails on all.
 void CallCourse::check_input() const {
   const CheckedCall& call = *operation_->call;
-  const std::byte* input = operation_->input;
+  const std::byte* input = operation_->start.buffers.input;
   const bool from_root = call.collective == Collective::kBroadcast || call.collective == Collective::kScatter;
   if (input == nullptr || call.uneven || call.user_bytes > 0 || (from_root && call.root != context_.rank)) return;
   const uint64_t count = buffer_bytes(call, context_.world()).input / dtype_bytes(call.dtype);
@@ -327,13 +327,14 @@ void CallCourse::begin_digest() {
   if (!digest_) digest_.emplace(context_, gather_plan(), links_);
   const CheckedCall& call = *operation_->call;
   const size_t element_bytes = call.element_bytes();
-  digest_->begin(operation_->output != nullptr ? operation_->output : operation_->input,
-                 buffer_bytes(call, context_.world()).output / element_bytes, element_bytes);
+  digest_->begin(
+      operation_->start.buffers.output != nullptr ? operation_->start.buffers.output : operation_->start.buffers.input,
+      buffer_bytes(call, context_.world()).output / element_bytes, element_bytes);
 }
 
 bool CallCourse::go_on_digest() {
   if (!digest_->run().ready()) return false;
-  digest_->start(*operation_);
+  digest_->start(operation_->start);
   running_ = &digest_->run();
   return true;
 }
@@ -357,7 +358,7 @@ uint64_t CallCourse::moved() { return (stages_ << 40) + (running_ != nullptr ? 1
 std::optional<Error> CallCourse::not_finite_of_wire() {
   WireNote note = digesting_ ? note_ : WireNote{};
   if (running_ != nullptr) note = running_->not_finite();
-  if (operation_->wire.allow_not_finite || !note.found()) return std::nullopt;
+  if (operation_->start.buffers.wire.allow_not_finite || !note.found()) return std::nullopt;
   const char* what = note.kind == WireNote::Kind::kNan        ? "is NaN"
                      : note.kind == WireNote::Kind::kInfinity ? "is infinite"
                                                               : "is too large for the wire format";

@@ -37,7 +37,7 @@ class CallCourse {
   Algorithm algorithm() const { return route_ ? route_->algorithm : Algorithm::kAuto; }
   // Once it is done: kNotFinite, where its wire format has met what it cannot say.
   std::optional<Error> not_finite() {
-    return operation_->wire.format == WireFormat::kNone ? std::nullopt : not_finite_of_wire();
+    return operation_->start.buffers.wire.format == WireFormat::kNone ? std::nullopt : not_finite_of_wire();
   }
   // Grows while it moves.
   uint64_t moved();

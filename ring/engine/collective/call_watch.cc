@@ -49,7 +49,7 @@ void CallWatch::report(const CollectiveOperation& current, const RunFailure& fai
       return refused(current, failure.peer,
                      {ErrorCode::kMismatch,
                       fmt::format("{} is in another operation (fingerprint {:016x}; {:016x} was expected)", name,
-                                  failure.fingerprint, current.fingerprint),
+                                  failure.fingerprint, current.start.fingerprint),
                       {}},
                      "another number of");
     case Kind::kUnreadable:
@@ -101,7 +101,7 @@ void CallWatch::refused(const CollectiveOperation& current, int peer, const Erro
                         context_.rank, peer, sent, expected_from(call, peer), error.message)
           : fmt::format("{} on rank {}: {}", describe_call(call), context_.rank, error.message);
   seen_.refused_at = Clock::now();
-  ask_others(seen_.refused_at, current.sequence);
+  ask_others(seen_.refused_at, current.start.sequence);
 }
 
 // The fabric makes nothing of it where the peer has left: it may have sent all before, but this call has not got it.
@@ -124,11 +124,11 @@ void CallWatch::tick(Clock::time_point now, const CollectiveOperation& current, 
   if (seen_.moved_at == Clock::time_point{} || moved != seen_.moved) {
     seen_.moved = moved;
     seen_.moved_at = now;
-    if (lasting) ask_others(now, current.sequence);
+    if (lasting) ask_others(now, current.start.sequence);
     return;
   }
   const std::chrono::milliseconds stall(context_.config.stall_ms);
-  if (now - seen_.moved_at >= stall && now - asked_at_ >= stall) ask_others(now, current.sequence);
+  if (now - seen_.moved_at >= stall && now - asked_at_ >= stall) ask_others(now, current.start.sequence);
 }
 
 // Also a call that moves is asked about when it has lasted for two heartbeats, four, eight, ...: its cause may be a
@@ -156,16 +156,16 @@ void CallWatch::time_out(Clock::time_point now, const CollectiveOperation& curre
   // The deadline may be shorter than the stall time, or than the turns in which a large communicator is asked. There a
   // few ranks ask all members, and the others leave the error to them.
   const bool asks_all = context_.rank < kOverdueAskers;
-  if (overdue_sequence_ != current.sequence) {
-    overdue_sequence_ = current.sequence;
+  if (overdue_sequence_ != current.start.sequence) {
+    overdue_sequence_ = current.start.sequence;
     overdue_at_ = now;
-    return ask_others(now, current.sequence, asks_all ? Ask::kAll : Ask::kInTurn);
+    return ask_others(now, current.start.sequence, asks_all ? Ask::kAll : Ask::kInTurn);
   }
   if (now - overdue_at_ < (asks_all ? kAnswerPatience : kOthersPatience)) return;
-  const std::vector<int> absent = context_.fabric->absent(context_.id, current.sequence);
+  const std::vector<int> absent = context_.fabric->absent(context_.id, current.start.sequence);
   std::string who;
   for (const int peer : absent) who += fmt::format("{}{}", who.empty() ? "" : ", ", context_.group_rank(peer));
-  const std::string blame = context_.fabric->blame(context_.id, current.sequence);
+  const std::string blame = context_.fabric->blame(context_.id, current.start.sequence);
   context_.fabric->abort(
       context_.id,
       {ErrorCode::kTimeout,

@@ -36,7 +36,7 @@ class CallWatch {
   };
 
   void look_at(const CollectiveOperation& current) {
-    if (seen_.sequence != current.sequence) seen_ = {.sequence = current.sequence};
+    if (seen_.sequence != current.start.sequence) seen_ = {.sequence = current.start.sequence};
   }
   void refused(const CollectiveOperation& current, const RunFailure& failure);
   void refused(const CollectiveOperation& current, int peer, const Error& error, const std::string& sent);

@@ -14,19 +14,17 @@
 namespace rondo {
 
 // One collective call under way.
-class CollectiveOperation final : public Operation, public RunStart {
+class CollectiveOperation final : public Operation {
  public:
-  CollectiveOperation(std::shared_ptr<PreparedCall> prepared, const std::byte* from, std::byte* to,
-                      const WireOptions& with = {}, const UserOp& by = {})
-      : RunStart{from, to, 0, 0, with}, call(std::move(prepared)) {
-    if (by.function != nullptr) user = &user_.emplace(by);
-  }
+  CollectiveOperation(std::shared_ptr<PreparedCall> prepared, const CallBuffers& buffers)
+      : call(std::move(prepared)), start{buffers} {}
 
   const std::shared_ptr<PreparedCall> call;  // shared by operations of calls that are alike
-  std::optional<Packing> packing;            // of an operation of several tensors: the buffers are its memory
-  std::shared_ptr<Gate> gate;                // of a call on a stream, which opens it; shared with the stream's
-  std::shared_ptr<Run> run;    // of a call that a stream moves: it takes no route, and this sees how far it is
-  bool waited_behind = false;  // it was submitted before the one before it had ended
+  RunStart start;
+  std::optional<Packing> packing;  // of an operation of several tensors: the buffers are its memory
+  std::shared_ptr<Gate> gate;      // of a call on a stream, which opens it; shared with the stream's
+  std::shared_ptr<Run> run;        // of a call that a stream moves: it takes no route, and this sees how far it is
+  bool waited_behind = false;      // it was submitted before the one before it had ended
 
   // Neighbors in the queue.
   CollectiveOperation* next = nullptr;
@@ -37,7 +35,6 @@ class CollectiveOperation final : public Operation, public RunStart {
 
  private:
   friend class Collectives;
-  std::optional<UserOp> user_;
 };
 
 // What an observer is told of such a call.

@@ -58,7 +58,7 @@ OperationRef<CollectiveOperation> Collectives::submit_opening(Purpose by, Clock:
   prepared->purpose = by;
   prepared->kind = kind_of(context_->id, *prepared);
   prepared->run = course_.make_opening_run(*prepared);
-  auto operation = Operation::make<CollectiveOperation>(std::move(prepared), nullptr, nullptr);
+  auto operation = Operation::make<CollectiveOperation>(std::move(prepared), CallBuffers{});
   operation->flow = shared_from_this();
   operation->deadline = deadline;
   number(*operation, kMeetingSequence);
@@ -80,13 +80,13 @@ void Collectives::run(CollectiveOperation& operation, std::unique_lock<std::mute
 }
 
 void Collectives::number(CollectiveOperation& operation, uint64_t sequence) {
-  operation.sequence = sequence;
-  operation.fingerprint = fingerprint_of(operation.call->kind, sequence);
+  operation.start.sequence = sequence;
+  operation.start.fingerprint = fingerprint_of(operation.call->kind, sequence);
   context_->log.called(sequence, operation.call->kind, *operation.call);
 }
 
 void Collectives::enqueue(CollectiveOperation& operation) {
-  operation.waited_behind = context_->log.last_finished() + 1 < operation.sequence;
+  operation.waited_behind = context_->log.last_finished() + 1 < operation.start.sequence;
   operation.become(CollectiveOperation::State::kQueued);
   if (!operation.on_stack()) operation.retain();  // until end_current()
   std::lock_guard lock(queue_mutex_);
@@ -120,7 +120,7 @@ bool Collectives::take_next() {
 bool Collectives::step(Pass pass) {
   if (const Error* error = context_->failure.get()) return fail_all(*error);
   if (current_ == nullptr && !take_next()) return false;
-  if (current_->sequence > last_possible_.load()) {
+  if (current_->start.sequence > last_possible_.load()) {
     context_->failure.set(
         {ErrorCode::kPeerLeft,
          fmt::format("{} cannot complete on rank {}: {} has left the group (it destroyed its communicator)",
@@ -132,7 +132,7 @@ bool Collectives::step(Pass pass) {
   try {
     const bool moved = course_.advance(*current_, pass);
     if (course_.done()) {
-      context_->log.finished(current_->sequence);
+      context_->log.finished(current_->start.sequence);
       const std::optional<Error> error = course_.not_finite();
       end_current(error ? &*error : nullptr);
     } else if (!moved) {
@@ -148,7 +148,7 @@ bool Collectives::step(Pass pass) {
 bool Collectives::refuse(const Error& reason) {
   if (const Error* error = context_->failure.get()) return fail_all(*error);  // which may be why it cannot
   if (reason.code == ErrorCode::kInvalid) {
-    context_->log.finished(current_->sequence);
+    context_->log.finished(current_->start.sequence);
     end_current(&reason);
     return true;
   }
@@ -174,7 +174,7 @@ void Collectives::observe_begin() {
   const Observed& observed = context_->observed;
   observed.begun_at = began_at_;
   observed.ended_at = 0;
-  observed.observer->began(observed.communicator, current_->sequence, began_at_,
+  observed.observer->began(observed.communicator, current_->start.sequence, began_at_,
                            observed_call(*current_->call, context_->world(), Algorithm::kAuto));
 }
 
@@ -184,7 +184,7 @@ void Collectives::observe_end(const Error* error) {
   // The last lane's end is not the end of a call that failed, or whose tensors were copied back since.
   const uint64_t known = std::exchange(observed.ended_at, 0);
   observe_look(known != 0 && error == nullptr && !current_->packing ? known : Observer::now());  // sets looked_at_
-  observed.observer->ended(observed.communicator, current_->sequence, {began_at_, looked_at_},
+  observed.observer->ended(observed.communicator, current_->start.sequence, {began_at_, looked_at_},
                            observed_call(*current_->call, context_->world(), course_.algorithm()),
                            error != nullptr ? error->code : ErrorCode::kOk);
   // A call that ended by itself with an error (kNotFinite, kInvalid) is no failure of the communicator.
@@ -195,7 +195,7 @@ void Collectives::observe_end(const Error* error) {
 
 void Collectives::observe_look(uint64_t at) {
   if (began_at_ != 0 && at > looked_at_ + kStoppedNs) {
-    context_->observed.observer->stopped(context_->observed.communicator, current_->sequence, {looked_at_, at});
+    context_->observed.observer->stopped(context_->observed.communicator, current_->start.sequence, {looked_at_, at});
   }
   looked_at_ = at;
 }

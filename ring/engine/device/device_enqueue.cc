@@ -21,10 +21,10 @@ constexpr uint64_t kCaptured = uint64_t{1} << 63;
 
 // By what all ranks know: the same on all of them. Tensors of a list are put together in window 0, on which only passes
 // over all memory work.
-Algorithm DeviceSide::algorithm_of(std::span<const BatchPart> calls) const {
+Algorithm DeviceSide::algorithm_of(std::span<const BatchCall> calls) const {
   const Config& config = group_.context().config;
   const CheckedCall& call = calls.front().call;
-  const bool empty = std::ranges::all_of(calls, [](const BatchPart& part) { return part.call.count == 0; });
+  const bool empty = std::ranges::all_of(calls, [](const BatchCall& part) { return part.call.count == 0; });
   if (!island_ || call.uneven || empty || call.op == Op::kPremulSum) return Algorithm::kAuto;
   if (config.check_results != "off") return Algorithm::kAuto;  // RONDO_CHECK looks at host memory
   const bool one = calls.size() == 1;
@@ -42,10 +42,9 @@ std::vector<ListPiece> DeviceSide::cut(const Checked& checked) {
   if (checked.list) {
     std::vector<TensorRef> tensors;
     uint64_t all = 0;
-    for (const BatchPart& part : checked.calls) {
-      const CheckedCall& tensor = part.call;
-      tensors.push_back({tensor.input, tensor.output, tensor.count, tensor.dtype});
-      all += tensor.count * dtype_bytes(tensor.dtype);
+    for (const BatchCall& part : checked.calls) {
+      tensors.push_back({part.buffers.input, part.buffers.output, part.call.count, part.call.dtype});
+      all += part.call.count * dtype_bytes(part.call.dtype);
     }
     std::ranges::stable_sort(tensors, {}, &TensorRef::dtype);
     std::vector<ListPiece> pieces = cut_list(tensors, checked.staged() ? piece_bytes_of(all) : bytes);
@@ -56,17 +55,18 @@ std::vector<ListPiece> DeviceSide::cut(const Checked& checked) {
     const Plan& plan = plan_of(call, checked.algorithm).plan;
     bytes = std::min(kMostMessageBytes, island_->slot_bytes() - kBlockSlackBytes) * plan.chunks;
   }
+  const CallBuffers& buffers = checked.calls.front().buffers;
   std::vector<ListPiece> pieces;
-  for (Piece& piece : checked.staged()
-                          ? cut_pieces(call, group_.rank(), group_.size(), kPieceBytes, kMostPieces, Edges::kShort)
-                          : cut_pieces(call, group_.rank(), group_.size(), bytes, UINT64_MAX)) {
+  for (Piece& piece : checked.staged() ? cut_pieces(call, buffers, group_.rank(), group_.size(), kPieceBytes,
+                                                    kMostPieces, Edges::kShort)
+                                       : cut_pieces(call, buffers, group_.rank(), group_.size(), bytes, UINT64_MAX)) {
     pieces.push_back({std::move(piece), call.dtype});
   }
   return pieces;
 }
 
 // A piece of a call, on other memory.
-CheckedCall DeviceSide::call_of(const CheckedCall& whole, const ListPiece& piece, std::byte* memory) const {
+BatchCall DeviceSide::call_of(const CheckedCall& whole, const ListPiece& piece, std::byte* memory) const {
   Call call;
   call.collective = whole.collective;
   call.input = memory + piece.piece.input;
@@ -82,13 +82,13 @@ CheckedCall DeviceSide::call_of(const CheckedCall& whole, const ListPiece& piece
   call.options.scalar = whole.scalar;
   call.options.timeout = whole.timeout;
   call.options.algorithm = whole.asked;
-  return check_call(call, group_.rank(), group_.size());
+  return {check_call(call, group_.rank(), group_.size()), buffers_of(call)};
 }
 
 // One a piece, and those of no element behind the last one.
-std::vector<CheckedCall> DeviceSide::calls_of(const Checked& checked, const std::vector<ListPiece>& cut,
-                                              const StreamOperation& made) const {
-  std::vector<CheckedCall> calls;
+std::vector<BatchCall> DeviceSide::calls_of(const Checked& checked, const std::vector<ListPiece>& cut,
+                                            const StreamOperation& made) const {
+  std::vector<BatchCall> calls;
   for (const ListPiece& piece : cut) calls.push_back(call_of(checked.call(), piece, made.memory(calls.size())));
   ListPiece none{{}, cut.back().dtype};
   none.piece.input_counts.resize(cut.back().piece.input_counts.size());
@@ -96,8 +96,9 @@ std::vector<CheckedCall> DeviceSide::calls_of(const Checked& checked, const std:
   for (uint32_t i = 0; i < cut.back().piece.empty_calls; ++i) {
     calls.push_back(call_of(checked.call(), none, made.memory(cut.size() - 1)));
   }
-  for (CheckedCall& call : calls) {
-    call.piece = static_cast<uint32_t>(&call - calls.data() + 1);
+  for (uint32_t i = 0; i < calls.size(); ++i) {
+    CheckedCall& call = calls[i].call;
+    call.piece = i + 1;
     call.pieces = static_cast<uint32_t>(calls.size());
     if (!checked.staged()) call.asked = checked.algorithm == Algorithm::kRing ? Algorithm::kRing : Algorithm::kAuto;
     if (!checked.list) continue;
@@ -163,22 +164,25 @@ OperationRef<StreamOperation> DeviceSide::make(const Checked& checked, const std
 }
 
 OperationRef<Operation> DeviceSide::start(const Call& call) {
-  const BatchPart item = group_.lists().item_of(call);
+  const BatchCall item = group_.lists().item_of(call);
   return start({&item, 1});
 }
 
-OperationRef<Operation> DeviceSide::start(std::span<const BatchPart> calls) {
+OperationRef<Operation> DeviceSide::start(std::span<const BatchCall> calls) {
   const Checked checked = this->checked(calls);
   const std::vector<ListPiece> cut = this->cut(checked);
   const auto made = make(checked, cut);
-  std::vector<BatchPart> parts;
-  for (CheckedCall& call : calls_of(checked, cut, *made)) parts.push_back({std::move(call)});
+  std::vector<OperationRef<CollectiveOperation>> operations;
+  for (const BatchCall& call : calls_of(checked, cut, *made)) {
+    operations.push_back(group_.make(call.call, call.buffers));
+  }
   std::lock_guard order(order_mutex_);
   follow_last(made->stream(), checked.stream.id);  // before the call has a number, since it may throw
-  for (size_t i = 0; i < parts.size(); ++i) made->add_part(std::min(i, cut.size() - 1), parts[i]);
-  for (auto& operation : group_.submit_all(std::move(parts))) {
+  for (size_t i = 0; i < operations.size(); ++i) made->add_part(std::min(i, cut.size() - 1), *operations[i]);
+  group_.submit_all(operations);
+  for (auto& operation : operations) {
     made->flow = operation->flow;
-    const uint64_t fingerprint = operation->fingerprint;
+    const uint64_t fingerprint = operation->start.fingerprint;
     made->add_operation(std::move(operation), fingerprint);
   }
   made->flow->notify();
@@ -189,7 +193,7 @@ OperationRef<Operation> DeviceSide::start(std::span<const BatchPart> calls) {
 }
 
 void DeviceSide::run(const Call& call) {
-  const BatchPart item = group_.lists().item_of(call);
+  const BatchCall item = group_.lists().item_of(call);
   StreamFacts stream{};
   const bool asks = attached_.load(std::memory_order_acquire);
   if (asks && driver().stream_facts(*item.stream, &stream) == 0 && stream.capturing) {
@@ -201,7 +205,7 @@ void DeviceSide::run(const Call& call) {
 
 // In a replay no host takes part: kernels count calls, compare cards, and end by their own deadline. All ranks capture
 // the same, so that the number of a captured call tells it from others of its form.
-void DeviceSide::capture(std::span<const BatchPart> calls, const StreamFacts& stream) {
+void DeviceSide::capture(std::span<const BatchCall> calls, const StreamFacts& stream) {
   refuse_unsupported(calls.front().call);
   const Checked checked = this->checked(calls, stream);
   if (checked.staged() || waits_ == StreamOperation::Waits::kHost) {
@@ -214,8 +218,8 @@ void DeviceSide::capture(std::span<const BatchPart> calls, const StreamFacts& st
   }
   const std::vector<ListPiece> cut = this->cut(checked);
   const auto made = make(checked, cut);
-  for (const CheckedCall& call : calls_of(checked, cut, *made)) {
-    made->capture(call, fingerprint_of(kind_of(group_.context().id, call), kCaptured | ++captured_));
+  for (const BatchCall& call : calls_of(checked, cut, *made)) {
+    made->capture(call.call, fingerprint_of(kind_of(group_.context().id, call.call), kCaptured | ++captured_));
   }
 }
 

@@ -10,7 +10,7 @@ namespace {
 
 constexpr std::chrono::milliseconds kBetweenLettingGo{5};
 
-const char* name_of(std::span<const BatchPart> calls) {
+const char* name_of(std::span<const BatchCall> calls) {
   return calls.size() > 1 ? "all_reduce_many" : collective_name(calls.front().call.collective);
 }
 
@@ -60,10 +60,10 @@ void DeviceSide::check_device(const std::string& call, const StreamFacts& stream
   }
 }
 
-void DeviceSide::check_buffers(const std::string& name, const CheckedCall& call, const StreamFacts& stream) const {
-  const Piece whole = whole_piece(call, group_.rank(), group_.size());
-  if (!whole.in.empty()) check_device(name, stream, {"input", call.input});
-  if (!whole.out.empty()) check_device(name, stream, {"output", call.output});
+void DeviceSide::check_buffers(const std::string& name, const BatchCall& call, const StreamFacts& stream) const {
+  const Piece whole = whole_piece(call.call, call.buffers, group_.rank(), group_.size());
+  if (!whole.in.empty()) check_device(name, stream, {"input", call.buffers.input});
+  if (!whole.out.empty()) check_device(name, stream, {"output", call.buffers.output});
 }
 
 void DeviceSide::check_host(const char* call, const void* data) const {
@@ -92,7 +92,7 @@ void DeviceSide::refuse_unsupported(const CheckedCall& call) const {
   }
 }
 
-DeviceSide::Checked DeviceSide::checked(std::span<const BatchPart> calls) {
+DeviceSide::Checked DeviceSide::checked(std::span<const BatchCall> calls) {
   const char* const name = name_of(calls);
   refuse_unsupported(calls.front().call);
   attach_for(name, calls.front().call.timeout, &*calls.front().stream);
@@ -100,9 +100,9 @@ DeviceSide::Checked DeviceSide::checked(std::span<const BatchPart> calls) {
   return checked(calls, check_stream(name, *calls.front().stream));
 }
 
-DeviceSide::Checked DeviceSide::checked(std::span<const BatchPart> calls, const StreamFacts& stream) {
+DeviceSide::Checked DeviceSide::checked(std::span<const BatchCall> calls, const StreamFacts& stream) {
   const char* const name = name_of(calls);
-  for (const BatchPart& part : calls) check_buffers(name, part.call, stream);
+  for (const BatchCall& part : calls) check_buffers(name, part, stream);
   Checked checked{calls, stream, calls.size() > 1 ? group_.lists().list_of(calls) : nullptr, algorithm_of(calls)};
   if (!checked.staged()) check_own_stream(name, stream);
   return checked;

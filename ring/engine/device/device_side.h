@@ -33,11 +33,11 @@ class DeviceSide {
 
   // Calls that have a stream: one, or a list of all_reduces of one stream, operation, algorithm and timeout. Attaches;
   // throws Exception where start() would for their arguments.
-  void check(std::span<const BatchPart> calls) { checked(calls); }
+  void check(std::span<const BatchCall> calls) { checked(calls); }
   // check() of a message that has been made.
   void check(const StreamCall& message) const;
   // They are in the stream when this returns. Throws Exception.
-  OperationRef<Operation> start(std::span<const BatchPart> calls);
+  OperationRef<Operation> start(std::span<const BatchCall> calls);
   OperationRef<Operation> start(const Call& call);
   // A stream that is captured for a graph: the call is part of the graph, if it is a kernel.
   void run(const Call& call);
@@ -77,7 +77,7 @@ class DeviceSide {
   DeviceIsland::AllSay all_say(std::chrono::milliseconds timeout);
   Clock::time_point deadline(std::chrono::milliseconds timeout) const;
   struct Checked {
-    std::span<const BatchPart> calls;
+    std::span<const BatchCall> calls;
     StreamFacts stream;
     std::shared_ptr<const TensorList> list;  // shared with the operations; null: one call
     Algorithm algorithm;                     // kRegistered, kDirect or kRing: kernels; kAuto: they are staged
@@ -85,15 +85,15 @@ class DeviceSide {
     bool staged() const { return algorithm == Algorithm::kAuto; }
   };
   void refuse_unsupported(const CheckedCall& call) const;
-  Checked checked(std::span<const BatchPart> calls);
-  Checked checked(std::span<const BatchPart> calls, const StreamFacts& stream);
-  Algorithm algorithm_of(std::span<const BatchPart> calls) const;
+  Checked checked(std::span<const BatchCall> calls);
+  Checked checked(std::span<const BatchCall> calls, const StreamFacts& stream);
+  Algorithm algorithm_of(std::span<const BatchCall> calls) const;
   std::vector<ListPiece> cut(const Checked& checked);
-  CheckedCall call_of(const CheckedCall& whole, const ListPiece& piece, std::byte* memory) const;
-  std::vector<CheckedCall> calls_of(const Checked& checked, const std::vector<ListPiece>& cut,
-                                    const StreamOperation& made) const;
+  BatchCall call_of(const CheckedCall& whole, const ListPiece& piece, std::byte* memory) const;
+  std::vector<BatchCall> calls_of(const Checked& checked, const std::vector<ListPiece>& cut,
+                                  const StreamOperation& made) const;
   OperationRef<StreamOperation> make(const Checked& checked, const std::vector<ListPiece>& cut);
-  void capture(std::span<const BatchPart> calls, const StreamFacts& stream);
+  void capture(std::span<const BatchCall> calls, const StreamFacts& stream);
   const StreamPlans::Entry& plan_of(const CheckedCall& call, Algorithm algorithm);
   void check_own_stream(const char* call, const StreamFacts& stream) const;
   void follow_last(void* stream, uint64_t stream_id);
@@ -107,7 +107,7 @@ class DeviceSide {
   StreamFacts check_stream(const DeviceDriver& driver, const std::string& call, void* stream) const;
   void fail_if_broken() const;
   void check_device(const std::string& call, const StreamFacts& stream, const Memory& memory) const;
-  void check_buffers(const std::string& name, const CheckedCall& call, const StreamFacts& stream) const;
+  void check_buffers(const std::string& name, const BatchCall& call, const StreamFacts& stream) const;
   StreamOperation::Options in_stream(void* stream, int device, std::vector<Piece> pieces);
   void take_room(StreamOperation& call);
   StreamFacts check_message(const P2pCall& call, DeviceStream stream) const;

@@ -79,10 +79,10 @@ uint32_t LaunchedCall::entries() const {
   return static_cast<uint32_t>(std::min<uint64_t>(entries, UINT32_MAX));
 }
 
-void LaunchedCall::add_part(size_t /*piece*/, BatchPart& part) {
+void LaunchedCall::add_part(size_t /*piece*/, CollectiveOperation& part) {
   add_end();
   const uint32_t number = island_->next_number();
-  turns_.push_back({part.call, number, 0, nullptr});
+  turns_.push_back({*part.call, number, 0, nullptr});
   const auto kernel = std::make_shared<Kernel>(OperationRef(*this), number);
   part.run = kernel;
   part.gate = kernel;

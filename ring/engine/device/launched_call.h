@@ -32,7 +32,7 @@ class LaunchedCall final : public StreamOperation {
   }
 
   std::byte* memory(size_t /*piece*/) const override { return island_->bounce(); }  // whatever it takes in the end
-  void add_part(size_t piece, BatchPart& part) override;
+  void add_part(size_t piece, CollectiveOperation& part) override;
   // The fingerprint goes into the card.
   void add_operation(OperationRef<Operation> operation, uint64_t fingerprint) override;
   void enqueue() override;

@@ -23,6 +23,7 @@ struct UnevenCut {
 
 struct Cutter {
   const CheckedCall& call;
+  const CallBuffers& buffers;
   const uint64_t rank, world, element;
 
   bool is_root() const { return call.root == static_cast<int>(rank); }
@@ -55,7 +56,7 @@ struct Cutter {
     }
   }
 
-  std::byte* input() const { return const_cast<std::byte*>(call.input); }
+  std::byte* input() const { return const_cast<std::byte*>(buffers.input); }
 
   // Elements [first, first + count) of the block, or of every block.
   Piece even(uint64_t first, uint64_t count) const {
@@ -74,7 +75,7 @@ struct Cutter {
       if (blocks_in()) piece.output = rank * bytes;
     }
     if (reads() && bytes > 0) piece.in = {{input() + offset, pitch, piece.input, bytes, bytes, in_rows}};
-    if (writes() && bytes > 0) piece.out = {{call.output + offset, pitch, piece.output, bytes, bytes, out_rows}};
+    if (writes() && bytes > 0) piece.out = {{buffers.output + offset, pitch, piece.output, bytes, bytes, out_rows}};
     return piece;
   }
 
@@ -125,7 +126,7 @@ struct Cutter {
     if (blocks_in() && !blocks_out()) piece.output = before_own(in);
     if (blocks_in() && blocks_out()) piece.output = lines(add_blocks(nullptr, in, 0, nullptr));
     const uint64_t in_end = add_blocks(input(), in, piece.input, reads() ? &piece.in : nullptr);
-    const uint64_t out_end = add_blocks(call.output, out, piece.output, writes() ? &piece.out : nullptr);
+    const uint64_t out_end = add_blocks(buffers.output, out, piece.output, writes() ? &piece.out : nullptr);
     piece.region_bytes = std::max(in_end, out_end);
     for (const Extent& part : in) {
       if (blocks_in()) piece.input_counts.push_back(part.count);
@@ -161,9 +162,10 @@ struct Cutter {
 
 }  // namespace
 
-std::vector<Piece> cut_pieces(const CheckedCall& call, int rank, int world, uint64_t piece_bytes, uint64_t most_pieces,
-                              Edges edges) {
-  const Cutter cutter{call, static_cast<uint64_t>(rank), static_cast<uint64_t>(world), dtype_bytes(call.dtype)};
+std::vector<Piece> cut_pieces(const CheckedCall& call, const CallBuffers& buffers, int rank, int world,
+                              uint64_t piece_bytes, uint64_t most_pieces, Edges edges) {
+  const Cutter cutter{call, buffers, static_cast<uint64_t>(rank), static_cast<uint64_t>(world),
+                      dtype_bytes(call.dtype)};
   if (call.uneven) return cutter.all_uneven(piece_bytes, most_pieces);
   if (call.collective == Collective::kBarrier || call.count == 0) return {Piece{}};
   const uint64_t bytes = call.count * cutter.widest();
@@ -186,8 +188,9 @@ std::vector<Piece> cut_pieces(const CheckedCall& call, int rank, int world, uint
   return cut;
 }
 
-Piece whole_piece(const CheckedCall& call, int rank, int world) {
-  const Cutter cutter{call, static_cast<uint64_t>(rank), static_cast<uint64_t>(world), dtype_bytes(call.dtype)};
+Piece whole_piece(const CheckedCall& call, const CallBuffers& buffers, int rank, int world) {
+  const Cutter cutter{call, buffers, static_cast<uint64_t>(rank), static_cast<uint64_t>(world),
+                      dtype_bytes(call.dtype)};
   if (call.collective == Collective::kBarrier) return {};
   return call.uneven ? cutter.uneven(0, {}) : cutter.even(0, call.count);
 }

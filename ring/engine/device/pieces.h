@@ -58,11 +58,12 @@ enum class Edges : bool { kWhole, kShort };
 
 // The pieces of a call, in order, cut alike on all ranks: by what all of them know, or both ranks of a block. Of an
 // uneven one the edges are whole. Pure.
-std::vector<Piece> cut_pieces(const CheckedCall& call, int rank, int world, uint64_t piece_bytes = kPieceBytes,
-                              uint64_t most_pieces = kMostPieces, Edges edges = Edges::kWhole);
+std::vector<Piece> cut_pieces(const CheckedCall& call, const CallBuffers& buffers, int rank, int world,
+                              uint64_t piece_bytes = kPieceBytes, uint64_t most_pieces = kMostPieces,
+                              Edges edges = Edges::kWhole);
 
 // All of the call.
-Piece whole_piece(const CheckedCall& call, int rank, int world);
+Piece whole_piece(const CheckedCall& call, const CallBuffers& buffers, int rank, int world);
 
 // A part of a list of all_reduces: tensors of one type, or runs of elements of them, one after the other in the region.
 // Piece::count: elements of all of them.

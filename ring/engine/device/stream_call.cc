@@ -325,7 +325,7 @@ std::shared_ptr<Gate> StreamCall::add_gate(size_t piece) {
   return turns_[piece].gate;
 }
 
-void StreamCall::add_part(size_t piece, BatchPart& part) { part.gate = add_gate(piece); }
+void StreamCall::add_part(size_t piece, CollectiveOperation& part) { part.gate = add_gate(piece); }
 
 void StreamCall::put_pieces() {
   const size_t pieces = options_.pieces.size();

@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "kernels/device/device_driver.h"
-#include "ring/engine/batch_part.h"
+#include "ring/engine/collective/collective_operation.h"
 #include "ring/engine/device/gate.h"
 #include "ring/engine/device/pieces.h"
 #include "ring/engine/device/staging_pool.h"
@@ -122,7 +122,7 @@ class StreamOperation : public Operation {
   // What the call of a piece works on.
   virtual std::byte* memory(size_t piece) const = 0;
   // The next operation, of this piece: sets its gate, and what moves it. Under the lock that gives calls their order.
-  virtual void add_part(size_t piece, BatchPart& part) = 0;
+  virtual void add_part(size_t piece, CollectiveOperation& part) = 0;
   // The next one of them has been submitted.
   virtual void add_operation(OperationRef<Operation> /*operation*/, uint64_t /*fingerprint*/) {}
   // Instead of all these, where calls are kernels, for a graph: the next piece, which has no operation.
@@ -196,7 +196,7 @@ class StreamCall final : public StreamOperation {
   const Message* moved_message() const override { return message_ ? message_->moved_message() : nullptr; }
   // The host's memory, in turns.
   std::byte* memory(size_t piece) const override { return slots_[piece % slots_.size()].data; }
-  void add_part(size_t piece, BatchPart& part) override;
+  void add_part(size_t piece, CollectiveOperation& part) override;
   void enqueue() override;
   // Instead of it: ends a message with the error.
   void abandon(const Error& error);

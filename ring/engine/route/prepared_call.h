@@ -30,6 +30,10 @@ struct PreparedCall : CheckedCall {
 
   bool tuned() const { return ways.count > 0; }
 
+  // Of the last such call that was checked: what has not changed since is not checked again. Under the submission lock.
+  const void* good_input = nullptr;
+  const void* good_output = nullptr;
+
   // --- under the lease
   // The route of the last one, as long as RouteTable::goes_on().
   std::optional<Route> route;

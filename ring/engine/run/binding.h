@@ -18,7 +18,8 @@ namespace rondo {
 
 // What one call binds a plan to; sequence and fingerprint go into every slice's tag. The memory behind the pointers
 // must stay valid until every lane is done or abandoned.
-struct Binding : RunStart {
+struct Binding {
+  RunStart start;
   const Plan* plan = nullptr;
   const Blocks* blocks = nullptr;
   Slicing slicing;                // in elements
@@ -31,6 +32,11 @@ struct Binding : RunStart {
   const WindowBinding* windows = nullptr;  // of plans that have windows
   const Observed* observed = nullptr;      // who hears of steps and waits
   bool streams = false;                    // what is copied out of windows is more than caches keep: past them
+
+  void begin(const RunStart& next) {
+    start = next;
+    combine.user = start.buffers.user.function != nullptr ? &start.buffers.user : nullptr;
+  }
 };
 
 // What is the same for all operations of a call that was prepared; the rest comes with RunStart.

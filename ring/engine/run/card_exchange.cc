@@ -35,12 +35,12 @@ void CardExchange::start(const CheckedCall& call, const RunStart& start) {
   cards_.own() = Card{};
   BufferPlaces& places = cards_.own().places;
   if (gives(call, context_.rank)) {
-    places.input = island_.shared().locate(start.input, bytes.input);
-    places.input_address = address_of(start.input);
+    places.input = island_.shared().locate(start.buffers.input, bytes.input);
+    places.input_address = address_of(start.buffers.input);
   }
   if (takes(call, context_.rank)) {
-    places.output = island_.shared().locate(start.output, bytes.output);
-    places.output_address = address_of(start.output);
+    places.output = island_.shared().locate(start.buffers.output, bytes.output);
+    places.output_address = address_of(start.buffers.output);
   }
   cards_.start(start);
 }

@@ -38,8 +38,9 @@ class Gather {
   Run& run() { return *run_; }
   // Once run() is ready; it is what moves it.
   void start(const RunStart& call) {
-    run_->start({reinterpret_cast<const std::byte*>(&own()), reinterpret_cast<std::byte*>(records_.data()),
-                 call.sequence, call.fingerprint});
+    const CallBuffers buffers{reinterpret_cast<const std::byte*>(&own()),
+                              reinterpret_cast<std::byte*>(records_.data())};
+    run_->start({buffers, call.sequence, call.fingerprint});
   }
   // By rank, once it is done.
   const std::vector<Record>& records() const { return records_; }

@@ -37,7 +37,7 @@ void LaneRun::begin() {
   posted_source_ = 0;
   idle_passes_ = 0;
   failed_barrier_ = -1;
-  observer_.begin(binding().observed, binding().sequence, lane_);
+  observer_.begin(binding().observed, binding().start.sequence, lane_);
   if (!walk_.has_barriers()) return walk_.begin();
   uint64_t& barriers = binding().windows->channel->barriers[lane_];
   walk_.begin(barriers);
@@ -57,7 +57,7 @@ void LaneRun::bind_step(const Step& step, BoundStep& bound) {
   const std::span<const Ref> refs = refs_of(plan, step);
   if (binding().pairwise && std::any_of(refs.begin(), refs.end(), is_mailbox)) {
     bound.counted = true;
-    bound.fingerprint = Hash64().add(binding().fingerprint).add(count).value();
+    bound.fingerprint = Hash64().add(binding().start.fingerprint).add(count).value();
   }
   walk_.set_block(bound, count);
 }
@@ -65,18 +65,18 @@ void LaneRun::bind_step(const Step& step, BoundStep& bound) {
 Slice LaneRun::slice_at(const Cursor& cursor) const {
   const Extent elements = walk_.span_of(cursor);
   const size_t bytes = elements.count * binding().element_bytes;
-  const WireFormat format = binding().wire.format;
+  const WireFormat format = binding().start.buffers.wire.format;
   const size_t travels =
       format == WireFormat::kNone ? bytes : wire_slice_bytes(format, binding().element_bytes, elements.count);
   const BoundStep& step = walk_.step_at(cursor);
-  const SliceTag tag{binding().sequence, step.counted ? step.fingerprint : binding().fingerprint,
+  const SliceTag tag{binding().start.sequence, step.counted ? step.fingerprint : binding().start.fingerprint,
                      static_cast<uint32_t>(travels), format == WireFormat::kPacked};
   return {cursor.number, cursor.slice, elements, bytes, tag};
 }
 
 // The caller's memory for a slice that is stored as it comes; nullptr for one that is folded.
 std::byte* LaneRun::landing_for(const BoundStep& step, const Slice& slice) const {
-  if (!step.copies || binding().wire.format != WireFormat::kNone) return nullptr;
+  if (!step.copies || binding().start.buffers.wire.format != WireFormat::kNone) return nullptr;
   const auto found = std::find_if_not(step.targets.begin(), step.targets.end(), is_mailbox);
   return found == step.targets.end() ? nullptr : mover_.address(*found, slice);
 }

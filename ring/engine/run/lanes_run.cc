@@ -23,7 +23,7 @@ LanesRun::LanesRun(const CheckedCall& call, std::shared_ptr<const Plan> plan, co
 }
 
 void LanesRun::start(const RunStart& start) {
-  static_cast<RunStart&>(binding_) = start;
+  binding_.begin(start);
   for (uint32_t lane = 0; lane < lanes_.size(); ++lane) {
     bound_ ? lanes_[lane].start_again(start) : lanes_[lane].start(binding_, lane, links_of(lane));
   }

@@ -59,8 +59,7 @@ void OneShotRun::bind(const Binding& binding, IslandChannel& channel) {
 }
 
 void OneShotRun::start(const RunStart& start) {
-  static_cast<RunStart&>(binding_) = start;
-  binding_.combine.user = start.user;
+  binding_.begin(start);
   round_ = 0;
   failure_ = {};
   observer_.begin(binding_.observed, start.sequence, 0);
@@ -112,7 +111,7 @@ bool OneShotRun::finds_room() {
 // Cost: one copy of what is posted, into memory that the others have in their caches.
 void OneShotRun::post() {
   PostBoard& board = channel_->board;
-  std::byte* place = board.begin(binding_.fingerprint, post_bytes_, flow_);
+  std::byte* place = board.begin(binding_.start.fingerprint, post_bytes_, flow_);
   for (const BoundStep& step : puts_) {
     for (uint64_t at = 0; at < count_; at += piece_) {
       const uint64_t count = std::min(piece_, count_ - at);
@@ -244,12 +243,13 @@ bool OneShotRun::there(int rank, uint64_t bytes) {
   const PostBoard::Look look = channel_->board.look(rank);
   if (look.sight == Sight::kNothing || look.ready < bytes) observer_.awaits(rank);
   if (look.sight == Sight::kNothing) return false;
-  const bool other = look.sight == Sight::kThere && agreed_bits(look.fingerprint) != agreed_bits(binding_.fingerprint);
+  const bool other =
+      look.sight == Sight::kThere && agreed_bits(look.fingerprint) != agreed_bits(binding_.start.fingerprint);
   if (look.sight == Sight::kCorrupt || other || look.ready > post_bytes_[static_cast<size_t>(rank)]) {
     refuse(other ? RunFailure::Kind::kOtherCall : RunFailure::Kind::kCorrupt, rank, look.fingerprint);
     return false;
   }
-  if (look.fingerprint != binding_.fingerprint) {
+  if (look.fingerprint != binding_.start.fingerprint) {
     other_op_ = {rank, static_cast<Op>(fingerprint_note(look.fingerprint))};
   }
   seen = look.ready + 1;

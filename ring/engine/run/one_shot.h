@@ -53,10 +53,12 @@ class OneShotRun : public Run {
   void fold(const BoundStep& step, const void* const* from, std::span<void* const> to, uint64_t count) const;
   // Where the block of a ref lies: in the caller's memory; in a post, in bytes.
   const std::byte* input(const Ref& ref, uint64_t at) const {
-    return binding_.input + (binding_.blocks->input[ref.chunk].offset + begin_ + at) * binding_.element_bytes;
+    return binding_.start.buffers.input +
+           (binding_.blocks->input[ref.chunk].offset + begin_ + at) * binding_.element_bytes;
   }
   std::byte* output(const Ref& ref, uint64_t at) const {
-    return binding_.output + (binding_.blocks->output[ref.chunk].offset + begin_ + at) * binding_.element_bytes;
+    return binding_.start.buffers.output +
+           (binding_.blocks->output[ref.chunk].offset + begin_ + at) * binding_.element_bytes;
   }
   uint64_t in_post(const Ref& ref, uint64_t at) const {
     return (places_[static_cast<size_t>(&ref - binding_.plan->refs.data())] * count_ + at) * binding_.element_bytes;

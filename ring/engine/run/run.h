@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "ring/engine/call/call.h"
 #include "ring/engine/progress/flow.h"
 #include "ring/engine/run/wire_move.h"
 #include "rondo/error.h"
@@ -13,12 +14,9 @@ namespace rondo {
 
 // What one operation brings to a run that was prepared for calls like it.
 struct RunStart {
-  const std::byte* input = nullptr;
-  std::byte* output = nullptr;
+  CallBuffers buffers;
   uint64_t sequence = 0;     // among the communicator's calls
   uint64_t fingerprint = 0;  // of this one: what ranks compare
-  WireOptions wire = {};
-  const UserOp* user = nullptr;  // of op kUser
 };
 
 // Why a run does not move any more. Ranks are those of the group.

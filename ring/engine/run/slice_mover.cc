@@ -33,21 +33,21 @@ void SliceMover::start(const Binding& binding, uint32_t lane, std::span<Link* co
     ports_[i].start(*links[i]);
   }
   // Folds of coded slices keep the type that they are made in.
-  scratch_element_bytes_ = binding.wire.format == WireFormat::kNone ? binding.element_bytes : sizeof(float);
+  scratch_element_bytes_ =
+      binding.start.buffers.wire.format == WireFormat::kNone ? binding.element_bytes : sizeof(float);
   const size_t slot = plan.chunks * binding.slicing.chunk() * scratch_element_bytes_;
   if (plan.scratch_slots > 0) scratch_.resize(plan.scratch_slots * slot);
   binding_ = binding;
-  start_again(binding);
+  start_again(binding.start);
 }
 
 void SliceMover::start_again(const RunStart& start) {
-  static_cast<RunStart&>(binding_) = start;
-  binding_.combine.user = start.user;
+  binding_.begin(start);
   failed_pull_ = failed_source_ = closed_owner_ = -1;
   not_finite_ = {};
   kept_notes_.clear();
-  if (start.wire.format != WireFormat::kNone) {
-    wire_.bind(start.wire, binding_.dtype, binding_.combine, binding_.plan->rank, most_sources(*binding_.plan));
+  if (start.buffers.wire.format != WireFormat::kNone) {
+    wire_.bind(start.buffers.wire, binding_.dtype, binding_.combine, binding_.plan->rank, most_sources(*binding_.plan));
   }
 }
 
@@ -56,10 +56,11 @@ std::byte* SliceMover::address(const Ref& ref, const Slice& slice) const {
   const Slicing& slicing = binding_.slicing;
   switch (ref.space) {
     case Space::kInput:  // only ever read
-      return const_cast<std::byte*>(binding_.input) +
+      return const_cast<std::byte*>(binding_.start.buffers.input) +
              (binding_.blocks->input[ref.chunk].offset + slice.elements.offset) * element;
     case Space::kOutput:
-      return binding_.output + (binding_.blocks->output[ref.chunk].offset + slice.elements.offset) * element;
+      return binding_.start.buffers.output +
+             (binding_.blocks->output[ref.chunk].offset + slice.elements.offset) * element;
     case Space::kScratch:
       return const_cast<std::byte*>(scratch_.data()) +
              (ref.chunk * slicing.chunk() + slice.index * slicing.slice) * scratch_element_bytes_;
@@ -142,7 +143,7 @@ bool SliceMover::move_coded(const BoundStep& step, Slice& slice) {
   move.memory = {memory, stored};
   move.slots = {slots, sent};
   move.count = slice.elements.count;
-  if (binding_.wire.format == WireFormat::kPacked) {
+  if (binding_.start.buffers.wire.format == WireFormat::kPacked) {
     const std::optional<uint32_t> bytes = move_packed(binding_.dtype, move);
     if (!bytes) {
       failed_source_ = step.sources[0].peer;
@@ -155,7 +156,8 @@ bool SliceMover::move_coded(const BoundStep& step, Slice& slice) {
   move.passes_on = step.passes_on;
   move.finish = step.finish;
   move.element = binding_.blocks->input[block_of(step)].offset + slice.elements.offset;
-  move.residual = binding_.wire.residual == nullptr ? nullptr : binding_.wire.residual + move.element;
+  move.residual =
+      binding_.start.buffers.wire.residual == nullptr ? nullptr : binding_.start.buffers.wire.residual + move.element;
   const WireNote found = wire_.run(move);
   for (size_t i = 0; i < stored; ++i) keep_note(found, memory[i].data);
   if (results && found.found()) note(found, step, slice);
@@ -186,7 +188,7 @@ void SliceMover::note(const WireNote& found, const BoundStep& step, const Slice&
 }
 
 bool SliceMover::move_open(const BoundStep& step, Slice& slice) {
-  if (binding_.wire.format != WireFormat::kNone) return move_coded(step, slice);
+  if (binding_.start.buffers.wire.format != WireFormat::kNone) return move_coded(step, slice);
   const void* sources[kMaxCombineSources];
   for (size_t i = 0; i < step.sources.size(); ++i) sources[i] = source(step, i, slice);
   if (failed_pull_ >= 0) return false;
