@@ -265,7 +265,7 @@ OperationRef<MessageOperation> Messages::used_again(const P2pCall& call, std::ch
 // Under the lease: it is not under way any more.
 void Messages::forget(MessageOperation& operation) {
   active_.remove(operation);
-  if (operation.background) background_.store(background_.load(std::memory_order_relaxed) - 1);
+  if (operation.background) count_background(-1);
   count(-1);
 }
 
@@ -422,7 +422,7 @@ bool Messages::begin(MessageOperation& operation) {
   active_.push_back(operation);
   operation.become(MessageOperation::State::kRunning);
   count(1);
-  if (operation.background) background_.store(background_.load(std::memory_order_relaxed) + 1);
+  if (operation.background) count_background(1);
   try {
     return p2p_->submit(operation);
   } catch (...) {  // as attempt(), in fewer steps
