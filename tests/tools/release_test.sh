@@ -7,7 +7,7 @@ mkdir -p "$tree/tools/suites" "$tree/tools/lib"
 cp -L "$1" "$tree/tools/test.sh"
 cp -L "$2" "$tree/tools/lib/table_suite.sh"
 cd "$tree"
-# A suite says that it ran, and fails where there is a file of its name.
+# A suite says that it ran, and where there is a file of its name it fails, as suites do whose checks failed.
 for suite in style build unit faults install docs python speed compression wheel first-byte rates peers bars; do
   cat >"tools/suites/$suite.sh" <<END
 #!/bin/bash
@@ -15,6 +15,7 @@ for suite in style build unit faults install docs python speed compression wheel
 echo $suite >>"$TEST_TMPDIR/ran"
 verdict=pass; [[ ! -e $TEST_TMPDIR/$suite ]] || verdict=fail
 echo "\$verdict $suite" >>"\$RONDO_RESULTS"
+[[ \$verdict == pass ]] || exit 3
 END
 done
 touch tools/suites/table
