@@ -280,7 +280,7 @@ void Communicator::deallocate(void* data) { engine(state_).deallocate(data); }
 void Communicator::attach_device() { engine(state_).attach_device(outside_batch(state_, "attach_device")); }
 
 Communicator Communicator::split(int color, int key) {
-  auto group = engine(state_).split(outside_batch(state_, "split"), color, key);
+  auto group = engine(state_).groups().split(outside_batch(state_, "split"), color, key);
   return group ? Communicator(std::make_shared<State>(std::move(group))) : Communicator();
 }
 
@@ -288,11 +288,12 @@ Communicator Communicator::split_by_host(int key) { return split(topology().host
 
 Communicator Communicator::new_group(std::span<const int> ranks) {
   const OutsideBatch outside = outside_batch(state_, "new_group");
-  return Communicator(std::make_shared<State>(engine(state_).new_group(outside, ranks, Purpose::kNewGroup)));
+  return Communicator(std::make_shared<State>(engine(state_).groups().new_group(outside, ranks, Purpose::kNewGroup)));
 }
 
 std::pair<Communicator, Work> Communicator::new_group_async(std::span<const int> ranks, uint64_t series) {
-  auto [group, opening] = engine(state_).new_group_async(outside_batch(state_, "new_group_async"), ranks, series);
+  auto [group, opening] =
+      engine(state_).groups().new_group_async(outside_batch(state_, "new_group_async"), ranks, series);
   return {Communicator(std::make_shared<State>(std::move(group))), opening ? Work(opening.leave()) : Work()};
 }
 
@@ -300,12 +301,12 @@ Communicator Communicator::dup() {
   std::vector<int> ranks(static_cast<size_t>(size()));
   std::iota(ranks.begin(), ranks.end(), 0);
   const OutsideBatch outside = outside_batch(state_, "dup");
-  return Communicator(std::make_shared<State>(engine(state_).new_group(outside, ranks, Purpose::kDup)));
+  return Communicator(std::make_shared<State>(engine(state_).groups().new_group(outside, ranks, Purpose::kDup)));
 }
 
 Communicator Communicator::shrink(std::chrono::milliseconds timeout) {
   const OutsideBatch outside = outside_batch(state_, "shrink");
-  return Communicator(std::make_shared<State>(engine(state_).shrink(outside, timeout), state_->growth));
+  return Communicator(std::make_shared<State>(engine(state_).groups().shrink(outside, timeout), state_->growth));
 }
 
 Communicator Communicator::grow(int newcomers, std::chrono::milliseconds timeout) {
@@ -326,9 +327,9 @@ int Communicator::newcomers() {
 
 uint64_t Communicator::epoch() const { return engine(state_).context().epoch; }
 void Communicator::commit(int64_t step, uint64_t digest) {
-  engine(state_).commit(outside_batch(state_, "commit"), step, digest);
+  engine(state_).groups().commit(outside_batch(state_, "commit"), step, digest);
 }
-int64_t Communicator::committed() const { return engine(state_).committed(); }
+int64_t Communicator::committed() const { return engine(state_).groups().committed(); }
 
 void CommunicatorAccess::check_outside_batch(const Communicator& communicator, const char* call) {
   engine(communicator.state_).check_usable();

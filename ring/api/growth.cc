@@ -130,7 +130,7 @@ std::shared_ptr<CommunicatorState> Growth::enter(const Config& config, Store::De
       auto group =
           world_group(join_processes(launch, open_store(launch, config, until), config, until), {config, seat.epoch});
       group->meet_neighbors(Purpose::kJoin, until);
-      group->enter(seat.patience + Milliseconds(config.start_timeout_ms) + kAgreement);
+      group->groups().enter(seat.patience + Milliseconds(config.start_timeout_ms) + kAgreement);
       return group;
     } catch (const Exception& failure) {
       if (failure.code() == ErrorCode::kInterrupted || failure.code() == ErrorCode::kInvalid ||
@@ -167,7 +167,7 @@ int Growth::newcomers(CommunicatorState& group) {
 
 // What fails on rank 0 is thrown on all ranks, and the communicator goes on.
 Growth::Invitation Growth::invite(CommunicatorState& group, int newcomers, Milliseconds wait) {
-  const Milliseconds patience = group.patience_of({}, "grow");
+  const Milliseconds patience = group.groups().patience_of({}, "grow");
   Invitation made;
   std::array<char, kInvitationBytes> bytes{};
   if (group.rank() == 0) {
@@ -243,7 +243,7 @@ std::shared_ptr<CommunicatorState> Growth::open(CommunicatorState& group, Invita
 std::shared_ptr<CommunicatorState> Growth::grow(CommunicatorState& group, OutsideBatch outside, int newcomers,
                                                 Milliseconds timeout) {
   constexpr int kMost = 1'000'000;
-  const Milliseconds wait = group.patience_of(timeout, "grow");
+  const Milliseconds wait = group.groups().patience_of(timeout, "grow");
   const auto invalid = [&](const std::string& why) {
     throw Exception(ErrorCode::kInvalid, fmt::format("grow on rank {}: {}", group.rank(), why));
   };
@@ -268,13 +268,13 @@ std::shared_ptr<CommunicatorState> Growth::grow(CommunicatorState& group, Outsid
     throw Exception(invitation.refusal, fmt::format("grow on rank {}: {}", group.rank(), invitation.text));
   }
   try {
-    group.hold(open(group, std::move(invitation)));
+    group.groups().hold(open(group, std::move(invitation)));
   } catch (const Exception& failure) {
     if (failure.code() == ErrorCode::kInterrupted) throw;
     Logger(group.context().config.debug, group.rank())
         .warn(fmt::format("grow: the ranks go on without newcomers: {}", failure.what()));
   }
-  return group.go_on(outside, group.patience_of({}, "grow"), "grow");
+  return group.groups().go_on(outside, group.groups().patience_of({}, "grow"), "grow");
 }
 
 }  // namespace rondo

@@ -249,6 +249,19 @@ OperationRef<Operation> CommunicatorState::start(const Call& call) try {
   fail_for_memory();
 }
 
+void CommunicatorState::gather(const void* own, void* all, size_t bytes, Purpose purpose,
+                               std::chrono::milliseconds timeout) {
+  Call call;
+  call.collective = Collective::kAllGather;
+  call.input = own;
+  call.output = all;
+  call.count = bytes;
+  call.dtype = DType::kUint8;
+  call.options.purpose = purpose;
+  call.options.timeout = timeout;
+  run(call);
+}
+
 void CommunicatorState::meet_neighbors(Purpose by, Clock::time_point until) {
   if (size() == 1) return;
   OperationRef<CollectiveOperation> operation;
@@ -258,6 +271,18 @@ void CommunicatorState::meet_neighbors(Purpose by, Clock::time_point until) {
   }
   collectives_->wait(*operation, Clock::time_point::max());
   if (operation->failed() && failed_in_.load() == Stage::kMaking) throw Exception(operation->error());
+}
+
+OperationRef<Operation> CommunicatorState::start_opening(Purpose by) {
+  with_memory([&] {
+    std::lock_guard lock(submit_mutex_);
+    opening_ = collectives_->submit_opening(by, deadline({}));
+  });
+  opening_->on_end([made = weak_from_this()](const Error&) {
+    if (const auto living = made.lock()) living->made();
+  });
+  collectives_->notify();
+  return opening_;
 }
 
 // A rank with messages under way beside what it waits for may still end what another rank waits for.

@@ -1,7 +1,6 @@
 #pragma once
 
 #include <atomic>
-#include <map>
 #include <memory>
 #include <mutex>
 #include <new>
@@ -13,6 +12,7 @@
 #include "ring/engine/allocations.h"
 #include "ring/engine/collective/collectives.h"
 #include "ring/engine/communicator_context.h"
+#include "ring/engine/groups.h"
 #include "ring/engine/lineage.h"
 #include "ring/engine/message/messages.h"
 #include "ring/engine/progress/worker.h"
@@ -58,6 +58,8 @@ class CommunicatorState final : public CommunicatorEvents, public std::enable_sh
   // Exchanges a frame with both ring neighbors on every lane. Throws what went wrong, but for what a member has met
   // that has it already: this rank's first call throws that.
   void meet_neighbors(Purpose by, Clock::time_point deadline);
+  // The same, left to the worker; made() follows.
+  OperationRef<Operation> start_opening(Purpose by);
   // The end of its making, before its user has it.
   void made() { context_->fabric->made(context_->id); }
 
@@ -103,8 +105,15 @@ class CommunicatorState final : public CommunicatorEvents, public std::enable_sh
   }
   // Throws Exception(kInvalid) for device memory in a call without a stream, once the communicator is attached.
   void check_on_host(const Call& call) const;
+  // destroy() was called, or this is a forked child.
+  void check_not_destroyed() const {
+    if (destroyed_.load() || !context_->mark.same_process()) refuse_use();
+  }
+  // When it failed, by the fabric's word.
+  Stage failed_in() const { return failed_in_.load(); }
   // The configured one for 0.
   std::chrono::milliseconds limit_of(std::chrono::milliseconds timeout) const;
+  Clock::time_point deadline(std::chrono::milliseconds timeout) const;
   // Waits for it; the others are told if that takes long.
   void await(const MessageOperation& operation) { messages_->wait_blocking(operation); }
   // The worker's thread goes on with operations that no thread waits for, after Flow::notify(). ready_worker() must
@@ -140,27 +149,10 @@ class CommunicatorState final : public CommunicatorEvents, public std::enable_sh
   void attach_device(OutsideBatch);
   void* allocate_on_device(OutsideBatch, size_t bytes);
 
-  std::shared_ptr<CommunicatorState> split(OutsideBatch, int color, int key);  // nullptr: this rank is in no group
-  std::shared_ptr<CommunicatorState> new_group(OutsideBatch, std::span<const int> ranks, Purpose by);
-  // The group, and its opening: null where there is none, of this rank alone.
-  using Opening = std::pair<std::shared_ptr<CommunicatorState>, OperationRef<Operation>>;
-  Opening new_group_async(OutsideBatch, std::span<const int> ranks, uint64_t series);
-
-  std::shared_ptr<CommunicatorState> shrink(OutsideBatch, std::chrono::milliseconds timeout);
-  // The ranks that live, as the next epoch of this communicator, which ends here. A loss in its opening is one more.
-  // by: in messages.
-  std::shared_ptr<CommunicatorState> go_on(OutsideBatch, std::chrono::milliseconds patience, const char* by);
-  // The members of this communicator and newcomers, its ranks first: go_on() takes it if all that live have it.
-  void hold(std::shared_ptr<CommunicatorState> grown) { grown_ = std::move(grown); }
+  Groups& groups() { return groups_; }
   const std::shared_ptr<Lineage>& lineage() const { return lineage_; }
-  // The first exchange of a communicator with newcomers: then all of its ranks are in, with one committed().
-  void enter(std::chrono::milliseconds timeout) {
-    agree_on_committed(timeout);
-    made();
-  }
-  std::chrono::milliseconds patience_of(std::chrono::milliseconds timeout, const char* call) const;
-  void commit(OutsideBatch, int64_t step, uint64_t digest);
-  int64_t committed() const { return committed_.load(); }
+  const std::shared_ptr<Allocations>& shared_allocations() const { return allocations_; }
+  const std::shared_ptr<Worker>& shared_worker() const { return worker_; }  // of all groups of the process
 
   void abort(const std::string& reason);
   // abort() for signal handlers: one atomic store and a write to an eventfd, by which the fabric's thread does the
@@ -186,7 +178,6 @@ class CommunicatorState final : public CommunicatorEvents, public std::enable_sh
   std::shared_ptr<PreparedCall> prepare(const Call& call);
   OperationRef<CollectiveOperation> make(std::shared_ptr<PreparedCall> call, const CallBuffers& buffers) const;
   void gather(const void* own, void* all, size_t bytes, Purpose purpose, std::chrono::milliseconds timeout);
-  uint64_t next_split();
   // The device side, if calls on host memory must ask it.
   DeviceSide* attached() const { return device_.load(std::memory_order_acquire); }
   [[noreturn]] void refuse_use() const;
@@ -194,24 +185,8 @@ class CommunicatorState final : public CommunicatorEvents, public std::enable_sh
   [[noreturn]] void refuse_arguments(const MessageCall& call) const;
   void check_special(const MessageCall& call) const;
   P2pCall checked_on_host(const MessageCall& call) const;
-  Clock::time_point deadline(std::chrono::milliseconds timeout) const;
-  struct Members {
-    uint64_t id = 0;  // of their communicator
-    std::vector<int> world_ranks;
-    uint64_t epoch = 0;
-  };
-  Members numbered(std::span<const int> ranks, uint64_t series);
-  Members members_of(std::span<const int> ranks, uint64_t series);
-  // lineage: of an epoch before; null: it is made of this one.
-  std::shared_ptr<CommunicatorState> make(const Members& made, std::shared_ptr<Lineage> lineage = {},
-                                          std::shared_ptr<Allocations> allocations = {});
   CallState state_at(uint64_t sequence) const;
   void end_for_shrink() const;
-  std::shared_ptr<CommunicatorState> subgroup(const Members& made, Purpose by);
-  Shrunk agree_on_members(std::chrono::milliseconds patience, const char* by);
-  std::shared_ptr<CommunicatorState> shrunk_to(std::vector<int> world_ranks);
-  void agree_on_committed(std::chrono::milliseconds timeout);
-  [[noreturn]] void decline(const Members& made, const Error& why);
   void begin_to_leave();
   void end_leaving();
 
@@ -228,15 +203,11 @@ class CommunicatorState final : public CommunicatorEvents, public std::enable_sh
 
   std::mutex submit_mutex_;  // calls are serialized in the order in which they get it
   PreparedCalls prepared_;
-  uint64_t splits_ = 0;
-  std::map<std::pair<uint64_t, std::vector<int>>, uint64_t> groups_made_;  // by series and ranks
 
   const std::shared_ptr<Allocations> allocations_;  // shared with the epochs before and after
   const std::shared_ptr<Lineage> lineage_;          // likewise
   TensorLists lists_{*this};
-
-  std::atomic<int64_t> committed_{-1};
-  std::shared_ptr<CommunicatorState> grown_;
+  Groups groups_{*this};
 
   std::mutex device_mutex_;
   std::unique_ptr<DeviceSide> device_owner_;
