@@ -4,7 +4,7 @@
 set -euo pipefail
 source tools/lib/suite.sh
 
-need_packages "${BUILD_PACKAGES[@]}" python3 python3-venv gcc make
+need_packages "${BUILD_PACKAGES[@]}" python3 python3-venv make
 run_bazel build //mpi:libraries //tools:rondo-run
 place=$PWD/.venv-mpich
 mpich=$place/mpich

@@ -18,6 +18,16 @@ check "whole files are read by file_text()" bash -c '! git grep -n istreambuf_it
 # What another header happens to bring is missing with newer packages.
 check "fmt::join() and getpid() come from their own headers" bash -c '! { git grep -lF "fmt::join(" -- "*.cc" "*.h" | xargs grep -L "<fmt/ranges.h>"
   git grep -lE "\bgetpid\(" -- "*.cc" | xargs grep -L "<unistd.h>"; } | grep .'
+# A suite that is seldom run would stop at its first line.
+without_probe() {
+  local package
+  git grep -hoP 'need_packages \K[^#&|;]*' -- 'tools/*.sh' ':!tools/lib/packages.sh' | tr ' ' '\n' | grep -xE '[a-z][a-z0-9+.-]*' | sort -u |
+    while read -r package; do
+      grep -q "^    $package)" tools/lib/packages.sh || echo "no probe for $package in tools/lib/packages.sh"
+    done
+}
+probed() { ! without_probe | grep .; }
+check "every package that a tool asks for has a probe" probed
 mapfile -t scripts < <(git ls-files '*.sh')
 check "shellcheck" shellcheck -x "${scripts[@]}"
 finish_checks
