@@ -12,32 +12,13 @@
 #include <vector>
 
 #include "rondo/communicator.h"
+#include "tests/support/errors.h"
 #include "tests/support/rank_group.h"
 
 namespace rondo::testing {
 namespace {
 
 constexpr DType kInt64 = DType::kInt64;
-
-std::string everywhere(int world, const RankBody& body) {
-  RankGroup shape{.world = world};
-  std::string wrong;
-  for (const char* transport : {"shm", "tcp"}) {
-    shape.config.transport = transport;
-    wrong += run_processes(shape, body);
-  }
-  shape.config.transport = "auto";
-  return wrong + run_threads(shape, body);
-}
-
-ErrorCode code_of(const std::function<void()>& call) {
-  try {
-    call();
-    return ErrorCode::kOk;
-  } catch (const Exception& failure) {
-    return failure.code();
-  }
-}
 
 void expect_works(Communicator& group, const char* which) {
   int64_t sum = group.rank(), got = -1;
@@ -52,7 +33,7 @@ void expect_works(Communicator& group, const char* which) {
 }  // namespace
 
 TEST_CASE("a communicator once more has calls and messages of its own") {
-  CHECK(everywhere(3, [](Communicator& group) {
+  CHECK(run_everywhere(3, [](Communicator& group) {
           Communicator copy = group.dup(), again = copy.dup();
           expect(copy.rank() == group.rank() && copy.size() == group.size(), "the same ranks");
           // A message of the one is none of the other, whatever the order.
@@ -98,7 +79,7 @@ TEST_CASE("a communicator's making throws nothing that a faster member has met i
 }
 
 TEST_CASE("only the members make a group; the others make no call") {
-  CHECK(everywhere(4, [](Communicator& group) {
+  CHECK(run_everywhere(4, [](Communicator& group) {
           const std::array<int, 2> evens{2, 0};
           const std::array<int, 3> first{0, 1, 2};
           if (group.rank() == 3) return group.barrier();
@@ -114,7 +95,7 @@ TEST_CASE("only the members make a group; the others make no call") {
 }
 
 TEST_CASE("a group that is made without a wait, in another order on each rank, and left without one") {
-  CHECK(everywhere(3, [](Communicator& group) {
+  CHECK(run_everywhere(3, [](Communicator& group) {
           constexpr uint64_t kSeries = 4;
           constexpr int kTurns = 20;
           const int all[] = {2, 0, 1}, own[] = {group.rank()};
@@ -150,7 +131,7 @@ TEST_CASE("a group that is made without a wait, in another order on each rank, a
 }
 
 TEST_CASE("a message that was sent before its communicator is left comes") {
-  CHECK(everywhere(2, [](Communicator& group) {
+  CHECK(run_everywhere(2, [](Communicator& group) {
           for (const uint64_t bytes : {uint64_t{8}, uint64_t{100'000}, uint64_t{4'000'000}}) {
             Communicator copy = group.dup();
             std::vector<uint8_t> data(bytes, static_cast<uint8_t>(group.rank() == 0 ? 7 : 0));
@@ -192,25 +173,25 @@ TEST_CASE("a communicator fails alone, whatever it fails of") {
     };
   };
   SUBCASE("ranks that make different calls") {
-    CHECK(everywhere(3, fails(ErrorCode::kMismatch, [](Communicator& group) {
+    CHECK(run_everywhere(3, fails(ErrorCode::kMismatch, [](Communicator& group) {
                        std::array<int64_t, 3> values{};
                        group.all_reduce(values.data(), values.data(), group.rank() == 1 ? 3 : 2, kInt64);
                      })) == "");
   }
   SUBCASE("a message that does not fit") {
-    CHECK(everywhere(3, fails(ErrorCode::kMismatch, [](Communicator& group) {
+    CHECK(run_everywhere(3, fails(ErrorCode::kMismatch, [](Communicator& group) {
                        std::array<int64_t, 3> values{};
                        if (group.rank() == 0) group.send(values.data(), 3, kInt64, 1);
                        if (group.rank() == 1) group.recv(values.data(), 2, kInt64, 0);
                      })) == "");
   }
   SUBCASE("abort()") {
-    CHECK(everywhere(3, fails(ErrorCode::kAborted, [](Communicator& group) {
+    CHECK(run_everywhere(3, fails(ErrorCode::kAborted, [](Communicator& group) {
                        if (group.rank() == 2) group.abort("enough");
                      })) == "");
   }
   SUBCASE("a call that one rank does not make in time") {
-    CHECK(everywhere(3, fails(ErrorCode::kTimeout, [](Communicator& group) {
+    CHECK(run_everywhere(3, fails(ErrorCode::kTimeout, [](Communicator& group) {
                        CallOptions soon;
                        soon.timeout = std::chrono::milliseconds(200);
                        int64_t value = 0;

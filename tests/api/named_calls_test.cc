@@ -4,6 +4,7 @@
 
 #include <array>
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <string>
 #include <utility>
@@ -11,6 +12,7 @@
 
 #include "rondo/communicator.h"
 #include "rondo/rondo.h"
+#include "tests/support/errors.h"
 #include "tests/support/rank_group.h"
 
 namespace {
@@ -20,6 +22,7 @@ using rondo::Communicator;
 using rondo::DType;
 using rondo::Op;
 using rondo::testing::expect;
+using rondo::testing::expect_error;
 using rondo::testing::RankGroup;
 using rondo::testing::run_threads;
 using Numbers = std::vector<int64_t>;
@@ -238,12 +241,7 @@ TEST_CASE("a send and a receive as one operation") {
 
           // Nothing is sent where the receive is refused, and the other way round.
           for (const auto [to, from] : {std::pair{other, 9}, std::pair{9, other}}) {
-            try {
-              group.sendrecv_async(mine, to, theirs, from, 5);
-              expect(false, "not refused");
-            } catch (const rondo::Exception& error) {
-              expect(error.code() == rondo::ErrorCode::kInvalid, error.what());
-            }
+            expect_error([&] { group.sendrecv_async(mine, to, theirs, from, 5); }, rondo::ErrorCode::kInvalid);
           }
           group.barrier();
           expect(!group.iprobe(other, 5), "a message of a refused call");
@@ -307,14 +305,8 @@ TEST_CASE("a call as one structure, of which what it does not need is left out")
 TEST_CASE("ranges that do not fit each other are kInvalid, and name both sizes") {
   CHECK(run_threads(RankGroup{.world = 2}, [](Communicator& group) {
           Numbers one(1), two(2), three(3);
-          const auto refused = [&](const char* text, auto call) {
-            try {
-              call();
-            } catch (const rondo::Exception& error) {
-              expect(error.code() == rondo::ErrorCode::kInvalid, rondo::error_code_name(error.code()));
-              return expect(std::string(error.what()).find(text) != std::string::npos, error.what());
-            }
-            expect(false, std::string("not refused: ") + text);
+          const auto refused = [&](const char* text, const std::function<void()>& call) {
+            expect_error(call, rondo::ErrorCode::kInvalid, text);
           };
           const int rank = group.rank();
           refused("output has 3 elements instead of 2", [&] { group.all_reduce(two, three); });

@@ -13,6 +13,7 @@
 #include "ring/base/types.h"
 #include "rondo/communicator.h"
 #include "rondo/sparse.h"
+#include "tests/support/errors.h"
 
 namespace rondo::testing {
 namespace {
@@ -46,23 +47,14 @@ std::vector<Door> doors() {
           gather(3, DType::kUint64, "called all_gather(count=3, uint64")};
 }
 
-Error outcome(const Door& door, Communicator& group, void* output) {
-  try {
-    door.call(group, output);
-    return {};
-  } catch (const Exception& e) {
-    return e.error();
-  }
-}
-
 std::array<Error, 2> both(const Door& first, const Door& second, std::array<std::vector<uint8_t>, 2>& outputs) {
   Config config;
   config.timeout_ms = 20'000;
   std::vector<Communicator> groups = Communicator::inproc(2, config);
   std::array<Error, 2> errors;
   for (auto& output : outputs) output.assign(128, 0xab);
-  std::thread other([&] { errors[1] = outcome(second, groups[1], outputs[1].data()); });
-  errors[0] = outcome(first, groups[0], outputs[0].data());
+  std::thread other([&] { errors[1] = error_of([&] { second.call(groups[1], outputs[1].data()); }); });
+  errors[0] = error_of([&] { first.call(groups[0], outputs[0].data()); });
   other.join();
   return errors;
 }

@@ -8,6 +8,7 @@
 
 #include "rondo/communicator.h"
 #include "rondo/interrupt.h"
+#include "tests/support/errors.h"
 #include "tests/support/rank_group.h"
 
 namespace {
@@ -16,21 +17,12 @@ using rondo::Communicator;
 using rondo::ErrorCode;
 using rondo::Work;
 using rondo::testing::expect;
+using rondo::testing::expect_error;
 using rondo::testing::RankGroup;
 using rondo::testing::run_threads;
 using std::chrono::milliseconds;
 
 thread_local bool interrupts = false;  // of this rank
-
-template <typename Action>
-void refused(ErrorCode code, Action action) {
-  try {
-    action();
-  } catch (const rondo::Exception& error) {
-    return expect(error.code() == code, error.what());
-  }
-  expect(false, "not refused");
-}
 
 // Rank 1 sends when rank 0 sleeps: it has waited as long before.
 void send_late(Communicator& group, int value, int tag) {
@@ -77,7 +69,7 @@ TEST_CASE("works of several communicators; a failed one ends, too") {
                                   copy.all_reduce_async(own)};
           expect(!rondo::wait_all(works, milliseconds(5)), "a receive without a message ended");
           expect(works[1].cancel(), "it was not taken back");
-          refused(ErrorCode::kCancelled, [&] { rondo::wait_all(works); });
+          expect_error([&] { rondo::wait_all(works); }, ErrorCode::kCancelled);
           expect(sum.front() == 3 && sum.back() == 3 && own == 2, "wait_all() waits for the others, too");
           std::vector<Work> failed{Work(), works[1]};
           expect(rondo::wait_any(failed) == 1, "a failed work has ended");
@@ -104,11 +96,11 @@ TEST_CASE("waits that would stop what they wait for are refused; a program may i
 
           group.batch_begin();
           std::vector<Work> later{group.barrier_async()};
-          refused(ErrorCode::kInvalid, [&] { rondo::wait_any(later); });
+          expect_error([&] { rondo::wait_any(later); }, ErrorCode::kInvalid);
           group.batch_end();
 
           interrupts = true;
-          refused(ErrorCode::kInterrupted, [&] { rondo::wait_any(works); });
+          expect_error([&] { rondo::wait_any(works); }, ErrorCode::kInterrupted);
           interrupts = false;
           group.barrier();
           group.send(5, 1 - group.rank(), 1);  // the wait alone has ended

@@ -86,22 +86,6 @@ std::vector<RankGroup> both_ways(int world, const Settings& settings) {
 void check_processes(const std::vector<RankGroup>& groups, const RankBody& body) { check(run_processes, groups, body); }
 void check_threads(const std::vector<RankGroup>& groups, const RankBody& body) { check(run_threads, groups, body); }
 
-Error error_of(const std::function<void()>& function) {
-  try {
-    function();
-  } catch (const Exception& e) {
-    return e.error();
-  }
-  return {};
-}
-
-void expect_error(const Error& error, ErrorCode code, const std::string& text) {
-  expect(error.code == code && error.message.find(text) != std::string::npos, [&] {
-    return "expected " + std::string(error_code_name(code)) + " with \"" + text + "\"; it is " +
-           error_code_name(error.code) + ": " + error.message;
-  });
-}
-
 // --- cases
 
 void run_on_device(Communicator& group, const std::vector<CollectiveCase>& cases, BufferKind buffers, Taken taken) {

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "tests/engine/cases.h"
+#include "tests/support/errors.h"
 #include "tests/support/fake_cuda/mirror.h"
 #include "tests/support/rank_group.h"
 
@@ -59,9 +60,6 @@ class OfAllProcesses {
  private:
   void* const memory_ = mmap(nullptr, sizeof(T), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 };
-
-Error error_of(const std::function<void()>& function);
-void expect_error(const Error& error, ErrorCode code, const std::string& text);
 
 // --- cases
 

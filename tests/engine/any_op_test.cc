@@ -12,6 +12,7 @@
 #include "ring/plan/build.h"
 #include "rondo/communicator.h"
 #include "tests/engine/said.h"
+#include "tests/support/errors.h"
 #include "tests/support/rank_group.h"
 
 namespace rondo::testing {
@@ -80,12 +81,7 @@ ErrorCode refused(Communicator& group, Op op, bool any_op) {
   CallOptions options;
   options.any_op = any_op;
   if (op == Op::kUser) options.user = {[](const void*, void*, size_t, void*) {}, nullptr, 1, false};
-  try {
-    group.all_reduce(&value, &value, 1, DType::kUint8, op, options);
-  } catch (const Exception& failure) {
-    return failure.code();
-  }
-  return ErrorCode::kOk;
+  return code_of([&] { group.all_reduce(&value, &value, 1, DType::kUint8, op, options); });
 }
 
 }  // namespace

@@ -12,6 +12,7 @@
 #include "rondo/sparse.h"
 #include "tests/engine/batch_cases.h"
 #include "tests/support/random.h"
+#include "tests/support/errors.h"
 #include "tests/support/rank_group.h"
 
 namespace rondo::testing {
@@ -25,22 +26,6 @@ RankGroup threads_of(int world) {
   shape.world = world;
   shape.config.bucket_bytes = kTestBucketBytes;
   return shape;
-}
-
-// What the call throws: "INVALID ..."; "ok".
-std::string outcome(const std::function<void()>& call) {
-  try {
-    call();
-  } catch (const Exception& e) {
-    return fmt::format("{} {}", error_code_name(e.code()), e.what());
-  }
-  return "ok";
-}
-
-void expect_outcome(const std::function<void()>& call, const std::string& code, const std::string& part) {
-  const std::string got = outcome(call);
-  expect(got.find(code) == 0 && got.find(part) != std::string::npos,
-         fmt::format("\"{}\" instead of {} with \"{}\"", got, code, part));
 }
 
 TensorRef in_place(Numbers& numbers) { return {numbers.data(), numbers.data(), numbers.size(), DType::kInt64}; }
@@ -172,8 +157,8 @@ TEST_CASE("Works of a batch") {
           Work send = group.send_async(outgoing.data(), outgoing.size(), DType::kInt64, other, 3);
           Work receive = group.recv_async(incoming.data(), incoming.size(), DType::kInt64, other, 3);
           expect(!collective.done() && !send.done() && !receive.done(), "done before the end");
-          expect_outcome([&] { collective.wait(); }, "INVALID", "batch_end()");
-          expect_outcome([&] { receive.wait(); }, "INVALID", "batch_end()");
+          expect_error([&] { collective.wait(); }, ErrorCode::kInvalid, "batch_end()");
+          expect_error([&] { receive.wait(); }, ErrorCode::kInvalid, "batch_end()");
           Work whole = calls.end_async();
           receive.wait();
           expect(receive.message().peer == other && receive.message().bytes == 800'000, "message");
@@ -186,21 +171,21 @@ TEST_CASE("Works of a batch") {
 
 TEST_CASE("mistakes of a batch leave it, or the communicator, usable") {
   CHECK(run_threads(threads_of(2), [](Communicator& group) {
-          expect_outcome([&] { group.batch_end(); }, "INVALID", "no batch is open");
+          expect_error([&] { group.batch_end(); }, ErrorCode::kInvalid, "no batch is open");
           Numbers a(10, 1), b(10, 2);
           group.batch_begin();
-          expect_outcome([&] { group.batch_begin(); }, "INVALID", "do not nest");
-          expect_outcome([&] { group.split(0); }, "INVALID", "batch");
+          expect_error([&] { group.batch_begin(); }, ErrorCode::kInvalid, "do not nest");
+          expect_error([&] { group.split(0); }, ErrorCode::kInvalid, "batch");
           const int ranks[] = {0, 1};
-          expect_outcome([&] { group.new_group(ranks); }, "INVALID", "batch");
+          expect_error([&] { group.new_group(ranks); }, ErrorCode::kInvalid, "batch");
           sum(group, a);
-          expect_outcome([&] { group.broadcast(a.data(), 1, DType::kInt64, 9); }, "INVALID", "root is 9");
-          expect_outcome([&] { group.send(nullptr, 1, DType::kInt64, 0); }, "INVALID", "null");
+          expect_error([&] { group.broadcast(a.data(), 1, DType::kInt64, 9); }, ErrorCode::kInvalid, "root is 9");
+          expect_error([&] { group.send(nullptr, 1, DType::kInt64, 0); }, ErrorCode::kInvalid, "null");
           const TensorRef broken[] = {in_place(b), {nullptr, b.data(), 3, DType::kInt64}};
-          expect_outcome([&] { group.all_reduce_many(broken); }, "INVALID", "tensor 1 of 2");
+          expect_error([&] { group.all_reduce_many(broken); }, ErrorCode::kInvalid, "tensor 1 of 2");
           std::thread([&] {
-            expect_outcome([&] { group.batch_begin(); }, "INVALID", "on another thread");
-            expect_outcome([&] { group.batch_end(); }, "INVALID", "another thread");
+            expect_error([&] { group.batch_begin(); }, ErrorCode::kInvalid, "on another thread");
+            expect_error([&] { group.batch_end(); }, ErrorCode::kInvalid, "another thread");
           }).join();
           group.batch_end();
           expect_numbers(a, 2, "the good call");
@@ -234,7 +219,7 @@ TEST_CASE("calls that are made of others are refused in a batch before anything 
           group.batch_begin();
           sum(group, a);
           for (const auto& [name, call] : calls) {
-            expect_outcome(call, "INVALID", fmt::format("{} on rank {}: not in a batch", name, group.rank()));
+            expect_error(call, ErrorCode::kInvalid, fmt::format("{} on rank {}: not in a batch", name, group.rank()));
           }
           group.batch_end();
           expect_numbers(a, 2, "the good call");
@@ -254,17 +239,17 @@ TEST_CASE("what cannot be submitted closes the batch, and nothing of it was done
           sum(group, a);
           Work work = group.recv_async(a.data(), 1, DType::kInt64, 0);
           group.all_reduce(a.data() + 5, a.data() + 5, 5, DType::kInt64);
-          expect_outcome([&] { group.batch_end(); }, "INVALID", "tensors 0 and 1 of 2 overlap");
+          expect_error([&] { group.batch_end(); }, ErrorCode::kInvalid, "tensors 0 and 1 of 2 overlap");
           expect(work.done() && work.error()->code == ErrorCode::kInvalid, "the message of it");
           CallOptions options;
           options.algorithm = Algorithm::kPat;  // not for all_reduce
           group.batch_begin();
           group.barrier();
           group.all_reduce(a.data(), a.data(), 10, DType::kInt64, Op::kSum, options);
-          expect_outcome([&] { group.batch_end(); }, "INVALID", "algorithm");
-          expect_outcome([&] { group.batch_end(); }, "INVALID", "no batch is open");
+          expect_error([&] { group.batch_end(); }, ErrorCode::kInvalid, "algorithm");
+          expect_error([&] { group.batch_end(); }, ErrorCode::kInvalid, "no batch is open");
           const TensorRef twice[] = {in_place(a), in_place(a)};
-          expect_outcome([&] { group.all_reduce_many(twice); }, "INVALID", "overlap");
+          expect_error([&] { group.all_reduce_many(twice); }, ErrorCode::kInvalid, "overlap");
           expect_numbers(a, 1, "untouched");
           sum(group, a);
           expect_numbers(a, 2, "afterwards");
@@ -282,7 +267,7 @@ TEST_CASE("an exception on the way out abandons the batch") {
             throw 1;
           } catch (int) {
           }
-          expect_outcome([&] { work.wait(); }, "INVALID", "abandoned");
+          expect_error([&] { work.wait(); }, ErrorCode::kInvalid, "abandoned");
           expect_numbers(a, 1, "untouched");
           sum(group, a);
           expect_numbers(a, 2, "afterwards");
@@ -364,8 +349,8 @@ TEST_CASE("lists that differ end in a mismatch on all ranks before anything is w
             for (Numbers& tensor : tensors) list.push_back(in_place(tensor));
             for (TensorRef& tensor : list) tensor.dtype = odd ? difference.odd_type : DType::kInt64;
             const auto run = [&] { group.all_reduce_many(list, odd ? difference.odd_op : Op::kSum); };
-            expect_outcome(run, "MISMATCH", "[int64 sum 10, 5000, 20]");
-            expect_outcome(run, "MISMATCH", difference.text);
+            expect_error(run, ErrorCode::kMismatch, "[int64 sum 10, 5000, 20]");
+            expect_error(run, ErrorCode::kMismatch, difference.text);
             for (const Numbers& tensor : tensors) expect_numbers(tensor, 1, "untouched");
           }) == "");
   }
@@ -375,13 +360,13 @@ TEST_CASE("a list against single calls, and a list with another's tail") {
   CHECK(run_threads(threads_of(2), [](Communicator& group) {
           Numbers a(10, 1), b(20, 1);
           const TensorRef list[] = {in_place(a), in_place(b)};
-          expect_outcome(
+          expect_error(
               [&] {
                 if (group.rank() == 0) return group.all_reduce_many(list);
                 sum(group, a);
                 sum(group, b);
               },
-              "MISMATCH", "all_reduce of 2 tensors [int64 sum 10, 20], operation 1 of 1 (count=30, ");
+              ErrorCode::kMismatch, "all_reduce of 2 tensors [int64 sum 10, 20], operation 1 of 1 (count=30, ");
         }) == "");
 }
 
@@ -391,12 +376,12 @@ TEST_CASE("abort and destroy end a list under way, and a batch that is open") {
           const TensorRef list[] = {in_place(a), in_place(b)};
           if (group.rank() == 0) {
             Work work;
-            expect_outcome(
+            expect_error(
                 [&] {
                   work = group.all_reduce_many_async(list);
                   work.wait();
                 },
-                "ABORTED", "enough");
+                ErrorCode::kAborted, "enough");
             expect(!work.valid() || (work.done() && work.error().has_value()), "done after a failure");
             group.destroy();
             return;
@@ -405,9 +390,9 @@ TEST_CASE("abort and destroy end a list under way, and a batch that is open") {
           sum(group, a);
           Work work = group.send_async(a.data(), 10, DType::kInt64, 0);
           group.abort("enough");
-          expect_outcome([&] { sum(group, b); }, "ABORTED", "enough");
-          expect_outcome([&] { calls.end(); }, "ABORTED", "enough");
-          expect_outcome([&] { work.wait(); }, "ABORTED", "enough");
+          expect_error([&] { sum(group, b); }, ErrorCode::kAborted, "enough");
+          expect_error([&] { calls.end(); }, ErrorCode::kAborted, "enough");
+          expect_error([&] { work.wait(); }, ErrorCode::kAborted, "enough");
           group.destroy();
         }) == "");
   CHECK(run_threads(threads_of(2), [](Communicator& group) {
@@ -416,9 +401,9 @@ TEST_CASE("abort and destroy end a list under way, and a batch that is open") {
           sum(group, a);
           Work work = group.send_async(a.data(), 10, DType::kInt64, 0);
           std::thread([&] { group.destroy(); }).join();
-          expect_outcome([&] { work.wait(); }, "CLOSED", "in a batch");
-          expect_outcome([&] { group.batch_end(); }, "INVALID", "no batch is open");
-          expect_outcome([&] { group.batch_begin(); }, "CLOSED", "destroyed");
+          expect_error([&] { work.wait(); }, ErrorCode::kClosed, "in a batch");
+          expect_error([&] { group.batch_end(); }, ErrorCode::kInvalid, "no batch is open");
+          expect_error([&] { group.batch_begin(); }, ErrorCode::kClosed, "destroyed");
           expect_numbers(a, 1, "untouched");
         }) == "");
 }

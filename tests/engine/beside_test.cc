@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "rondo/communicator.h"
+#include "tests/support/errors.h"
 #include "tests/support/rank_group.h"
 
 namespace rondo::testing {
@@ -21,15 +22,6 @@ using namespace std::chrono_literals;
 using Clock = std::chrono::steady_clock;
 
 constexpr DType kBytes = DType::kUint8;
-
-ErrorCode code_of(const std::function<void()>& call) {
-  try {
-    call();
-    return ErrorCode::kOk;
-  } catch (const Exception& e) {
-    return e.code();
-  }
-}
 
 }  // namespace
 

@@ -13,6 +13,7 @@
 #include "ring/base/types.h"
 #include "rondo/dist_opt.h"
 #include "rondo/sparse.h"
+#include "tests/support/errors.h"
 #include "tests/support/rank_group.h"
 
 namespace rondo::testing {
@@ -85,17 +86,6 @@ std::map<std::string, std::function<void(Communicator&)>> mistakes() {
   return all;
 }
 
-std::string message_of(const std::function<void()>& call, ErrorCode& code) {
-  code = ErrorCode::kOk;
-  try {
-    call();
-  } catch (const Exception& e) {
-    code = e.code();
-    return e.what();
-  }
-  return "nothing was refused";
-}
-
 }  // namespace
 
 TEST_CASE("every option that cannot be is refused at entry, on the rank that gave it, and the communicator goes on") {
@@ -106,18 +96,15 @@ TEST_CASE("every option that cannot be is refused at entry, on the rank that gav
                          for (const auto& mistake : mistakes()) {
                            const std::string& what = mistake.first;
                            if (group.rank() == 1) {
-                             ErrorCode code;
-                             const std::string said = message_of([&] { mistake.second(group); }, code);
-                             expect(code == ErrorCode::kInvalid, what + ": " + said);
+                             const Error error = error_of([&] { mistake.second(group); });
+                             expect(error.code == ErrorCode::kInvalid, what + ": " + error.message);
                            }
                            expect_works(group, what);
                          }
                          for (const bool ready : {false, true}) {
-                           ErrorCode code;
                            const StepOptions none{.exchange = static_cast<Exchange>(kNone)};
                            const auto made = [&] { ready ? optimizer.ready("weights", none) : step(optimizer, none); };
-                           const std::string said = message_of(made, code);
-                           expect(code == ErrorCode::kInvalid, "an exchange of a step: " + said);
+                           expect_error(made, ErrorCode::kInvalid);
                            expect_works(group, "an exchange of a step");
                          }
                          step(optimizer);

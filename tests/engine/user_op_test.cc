@@ -16,6 +16,7 @@
 #include "ring/plan/build.h"
 #include "ring/plan/fold_class.h"
 #include "rondo/communicator.h"
+#include "tests/support/errors.h"
 #include "tests/support/rank_group.h"
 
 namespace rondo::testing {
@@ -197,17 +198,6 @@ void run_all(Communicator& group) {
   expect(!misaligned, "the function got misaligned memory");
 }
 
-void expect_code(ErrorCode wanted, const std::string& words, const std::function<void()>& call) {
-  try {
-    call();
-  } catch (const Exception& failure) {
-    expect(failure.code() == wanted && std::string(failure.what()).find(words) != std::string::npos,
-           std::string(error_code_name(failure.code())) + ": " + failure.what());
-    return;
-  }
-  expect(false, "nothing was refused: " + words);
-}
-
 }  // namespace
 
 TEST_CASE("every reduction and scan by a function, among threads") {
@@ -228,7 +218,7 @@ TEST_CASE("of long elements as many are moved at a time as there is room for, an
     run(group, {.collective = collective, .count = 3}, kind, algorithm);
   };
   const auto refused = [&](Communicator& group, Collective collective, const Kind& kind, Algorithm algorithm) {
-    expect_code(ErrorCode::kInvalid, "has no room for elements of", [&] { call(group, collective, kind, algorithm); });
+    expect_error([&] { call(group, collective, kind, algorithm); }, ErrorCode::kInvalid, "has no room for elements of");
   };
   CHECK(run_threads(RankGroup{.world = 20}, [&](Communicator& group) {
           for (const uint32_t element : {4096u, 3449u, 2000u, 100u}) {
@@ -308,8 +298,8 @@ TEST_CASE("what a function cannot be is refused before anything happens") {
           uint8_t data[64] = {};
           const Kind kind{8, false};
           const auto refused = [&](const char* words, Op op, const CallOptions& options) {
-            expect_code(ErrorCode::kInvalid, words,
-                        [&] { group.all_reduce(data, data, 2, DType::kUint8, op, options); });
+            expect_error([&] { group.all_reduce(data, data, 2, DType::kUint8, op, options); }, ErrorCode::kInvalid,
+                         words);
           };
           CallOptions options = options_of(kind);
           refused("the op is sum", Op::kSum, options);
@@ -322,18 +312,17 @@ TEST_CASE("what a function cannot be is refused before anything happens") {
           options = options_of(kind);
           options.wire.format = WireFormat::kInt8;
           refused("wire format", Op::kUser, options);
-          expect_code(ErrorCode::kInvalid, "the op is none",
-                      [&] { group.all_gather(data, data + 8, 1, DType::kUint8, options_of(kind)); });
-          expect_code(ErrorCode::kInvalid, "a call for each tensor", [&] {
-            const TensorRef tensor{data, data, 2, DType::kUint8};
-            group.all_reduce_many({&tensor, 1}, Op::kUser, options_of(kind));
-          });
+          expect_error([&] { group.all_gather(data, data + 8, 1, DType::kUint8, options_of(kind)); },
+                       ErrorCode::kInvalid, "the op is none");
+          const TensorRef tensor{data, data, 2, DType::kUint8};
+          expect_error([&] { group.all_reduce_many({&tensor, 1}, Op::kUser, options_of(kind)); }, ErrorCode::kInvalid,
+                       "a call for each tensor");
           options = options_of(kind);
-          expect_code(ErrorCode::kInvalid, "64-bit byte counts",
-                      [&] { group.all_reduce(data, data, uint64_t{1} << 61, DType::kUint8, Op::kUser, options); });
+          expect_error([&] { group.all_reduce(data, data, uint64_t{1} << 61, DType::kUint8, Op::kUser, options); },
+                       ErrorCode::kInvalid, "64-bit byte counts");
           float x = 1;
-          expect_code(ErrorCode::kInvalid, "avg is over all ranks",
-                      [&] { group.scan(&x, &x, 1, DType::kFloat32, Op::kAverage); });
+          expect_error([&] { group.scan(&x, &x, 1, DType::kFloat32, Op::kAverage); }, ErrorCode::kInvalid,
+                       "avg is over all ranks");
           group.barrier();
         }) == "");
 }
@@ -344,11 +333,12 @@ TEST_CASE("ranks that differ in element size or order are told of both calls") {
             uint8_t data[64] = {};
             const Kind kind = group.rank() == 0 ? Kind{8, true} : other;
             const std::string words = other.element == 4 ? "4 bytes each" : "in the order of the ranks";
-            expect_code(ErrorCode::kMismatch, words, [&] {
+            const auto calls = [&] {
               for (int i = 0; i < 100; ++i) {
                 group.all_reduce(data, data, 2, DType::kUint8, Op::kUser, options_of(kind));
               }
-            });
+            };
+            expect_error(calls, ErrorCode::kMismatch, words);
           }) == "");
   }
 }

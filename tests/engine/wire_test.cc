@@ -13,22 +13,11 @@
 #include "rondo/communicator.h"
 #include "tests/engine/wire_cases.h"
 #include "tests/support/random.h"
+#include "tests/support/errors.h"
 #include "tests/support/rank_group.h"
 
 namespace rondo::testing {
 namespace {
-
-ErrorCode code_of(const std::function<void()>& call, std::string* message = nullptr,
-                  std::vector<int>* ranks = nullptr) {
-  try {
-    call();
-  } catch (const Exception& e) {
-    if (message != nullptr) *message = e.what();
-    if (ranks != nullptr) *ranks = e.error().ranks;
-    return e.code();
-  }
-  return ErrorCode::kOk;
-}
 
 void expect_not_finite(Communicator& group, WireFormat format, float bad, int culprit, size_t index,
                        const char* words) {
@@ -36,15 +25,13 @@ void expect_not_finite(Communicator& group, WireFormat format, float bad, int cu
   if (group.rank() == culprit) values[index] = bad;
   CallOptions options;
   options.wire.format = format;
-  std::string message;
-  std::vector<int> ranks;
   const auto call = [&] {
     group.all_reduce(values.data(), values.data(), values.size(), DType::kFloat32, Op::kSum, options);
   };
   const std::string what = fmt::format("{} on rank {} of {}", wire_format_name(format), group.rank(), group.size());
-  expect(code_of(call, &message, &ranks) == ErrorCode::kNotFinite, what + ": no kNotFinite");
-  expect(message.find(fmt::format("element {} {} on rank {}", index, words, culprit)) != std::string::npos, message);
-  expect(ranks == std::vector<int>{culprit}, what + ": other ranks");
+  const Error error = error_of(call);
+  expect_error(error, ErrorCode::kNotFinite, fmt::format("element {} {} on rank {}", index, words, culprit));
+  expect(error.ranks == std::vector<int>{culprit}, what + ": other ranks");
   expect(!std::isfinite(values[index]), what + ": the element is finite");
   // The communicator goes on.
   options.wire.allow_not_finite = true;
@@ -59,13 +46,10 @@ void expect_sum_too_large(Communicator& group) {
     Elements elements(DType::kFloat16, values);
     CallOptions options;
     options.wire.format = format;
-    std::string message;
     const auto call = [&] {
       group.all_reduce(elements.at(0), elements.at(0), values.size(), DType::kFloat16, Op::kSum, options);
     };
-    const std::string what = fmt::format("float16 by {}, rank {}", wire_format_name(format), group.rank());
-    expect(code_of(call, &message) == ErrorCode::kNotFinite, what + ": no kNotFinite");
-    expect(message.find("element 77 is too large") != std::string::npos, message);
+    expect_error(call, ErrorCode::kNotFinite, "element 77 is too large");
   }
 }
 

@@ -110,6 +110,17 @@ std::string run_threads(const RankGroup& group, const RankBody& body) {
   return all;
 }
 
+std::string run_everywhere(int world, const RankBody& body) {
+  RankGroup group{.world = world};
+  std::string troubles;
+  for (const char* transport : {"shm", "tcp"}) {
+    group.config.transport = transport;
+    troubles += run_processes(group, body);
+  }
+  group.config.transport = "auto";
+  return troubles + run_threads(group, body);
+}
+
 void expect(bool condition, const std::string& otherwise) {
   if (!condition) throw std::runtime_error(otherwise);
 }
