@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "rondo/communicator.h"
+#include "tests/support/errors.h"
 #include "tests/support/rank_group.h"
 
 namespace rondo::testing {
@@ -22,30 +23,6 @@ using Numbers = std::vector<int64_t>;
 constexpr DType kInt64 = DType::kInt64;
 // One of 8 bytes, and one that waits to be asked for.
 constexpr uint64_t kCounts[] = {1, 100'000};
-
-void expect_code(ErrorCode wanted, const std::function<void()>& call, const std::string& words = "") {
-  try {
-    call();
-  } catch (const Exception& failure) {
-    expect(failure.code() == wanted && std::string(failure.what()).find(words) != std::string::npos,
-           std::string(error_code_name(failure.code())) + ": " + failure.what());
-    return;
-  }
-  expect(false, std::string("no ") + error_code_name(wanted));
-}
-
-// Threads, processes of a host, and processes over TCP. "" or what went wrong.
-std::string everywhere(int world, const RankBody& body) {
-  RankGroup shape;
-  shape.world = world;
-  std::string wrong;
-  for (const char* transport : {"shm", "tcp"}) {
-    shape.config.transport = transport;
-    wrong += run_processes(shape, body);
-  }
-  shape.config.transport = "auto";
-  return wrong + run_threads(shape, body);
-}
 
 void expect_found(const Message& found, int tag, uint64_t bytes) {
   expect(found.peer == 0 && found.tag == tag && found.bytes == bytes, "from " + std::to_string(found.peer) + ", tag " +
@@ -61,46 +38,79 @@ Message awaited(Communicator& group, int peer, int tag) {
 
 }  // namespace
 
-TEST_CASE("probes in every form find what a receive would take") {
-  CHECK(everywhere(2, [](Communicator& group) {
+// tests/p2p/p2p_test.cc has each of them with messages of every kind and order.
+TEST_CASE("each form of a probe, cancel, truncation and a synchronous send work over every transport") {
+  CHECK(run_everywhere(2, [](Communicator& group) {
+          const CallOptions soon{.timeout = std::chrono::milliseconds(20)};
+          const CallOptions synchronous{.synchronous = true}, truncate{.truncate = true};
           for (const uint64_t count : kCounts) {
-            for (int round = 0; round < 20; ++round) {
-              const int tag = 10 * round;
-              Numbers numbers(count, round);
-              if (group.rank() == 0) {
-                Work other = group.send_async(numbers, 1, tag + 1);
-                group.send(numbers, 1, tag);
-                other.wait();
-              } else {
-                const int peer = round % 2 == 0 ? 0 : kAnySource;
-                switch (round % 3) {
-                  case 0:
-                    expect_found(group.probe(peer, tag), tag, 8 * count);
-                    break;
-                  case 1: {
-                    Work probe = group.probe_async(peer, tag);
-                    probe.wait();
-                    expect_found(probe.message(), tag, 8 * count);
-                    break;
-                  }
-                  default:
-                    expect_found(awaited(group, peer, tag), tag, 8 * count);
-                }
-                numbers.assign(count, -1);
-                expect_found(group.recv(numbers, 0, tag), tag, 8 * count);
-                expect(numbers == Numbers(count, round), "the message");
-                expect_found(awaited(group, peer, kAnyTag), tag + 1, 8 * count);
-                group.recv(numbers, 0, tag + 1);
-              }
-              expect(!group.iprobe(1 - group.rank(), kAnyTag), "a message that nobody sent");
+            const uint64_t bytes = 8 * count;
+            Numbers numbers(count, group.rank() == 0 ? 3 : -1), untouched(count, -1);
+            if (group.rank() == 0) {
               group.barrier();
+              std::vector<Work> sends;
+              for (int tag = 1; tag <= 5; ++tag) sends.push_back(group.send_async(numbers, 1, tag));
+              Work last = group.send_async(numbers, 1, 6, synchronous);
+              expect(!sends[0].cancel(), "sends go on");
+              wait_all(sends);
+              expect(!last.wait(std::chrono::milliseconds(2)), "before its receive");
+              group.barrier();
+              last.wait();
+              continue;
             }
+            expect_error([&] { group.probe(0, 1, soon); }, ErrorCode::kTimeout, "probe(from rank 0, tag 1) on rank 1");
+            expect_error([&] { group.mprobe_async(kAnySource, 1, soon).wait(); }, ErrorCode::kTimeout, "any rank");
+            for (Work unmet : {group.probe_async(0, 1), group.recv_async(untouched, 0, 1)}) {
+              std::atomic<int> ended{0};
+              unmet.on_end([&](const Error& error) { ended = error.code == ErrorCode::kCancelled ? 1 : -1; });
+              expect(!unmet.wait(std::chrono::milliseconds(5)) && unmet.cancel() && !unmet.cancel(), "once");
+              expect_error([&] { unmet.wait(); }, ErrorCode::kCancelled, "from rank 0, tag 1) was taken back");
+              while (ended == 0) std::this_thread::yield();
+              expect(ended == 1, "the end function hears of it");
+            }
+            group.barrier();
+            expect_found(group.probe(0, 1), 1, bytes);
+            Work probe = group.probe_async(kAnySource, 1);
+            probe.wait();
+            expect_found(probe.message(), 1, bytes);
+            const Message first = group.mprobe(0, 2);
+            probe = group.mprobe_async(kAnySource, 3);
+            probe.wait();
+            const Message second = probe.message();
+            expect_found(second, 3, bytes);
+            std::optional<Message> third;
+            while (!third) third = group.improbe(0, 4);
+            for (const Message& matched : {*third, first}) {
+              expect_found(group.mrecv(numbers.data(), count, kInt64, matched.matched), matched.tag, bytes);
+            }
+            Work receive = group.mrecv_async(numbers.data(), count, kInt64, second.matched);
+            receive.wait();
+            expect(!receive.cancel(), "it has ended");
+            expect_found(receive.message(), 3, bytes);
+            for (const uint64_t matched : {first.matched, uint64_t{1} << 40}) {
+              expect_error([&] { group.mrecv(numbers.data(), count, kInt64, matched); }, ErrorCode::kInvalid, "once");
+            }
+            expect_found(awaited(group, 0, kAnyTag), 1, bytes);
+            expect_found(group.recv(numbers, 0, 1), 1, bytes);
+            expect(numbers == Numbers(count, 3) && untouched == Numbers(count, -1), "the message");
+            numbers.back() = -1;
+            expect_error([&] { group.recv(numbers.data(), count - 1, kInt64, kAnySource, 5, truncate); },
+                         ErrorCode::kTruncated, "sent " + std::to_string(bytes) + " bytes with tag 5");
+            expect(numbers.back() == -1, "nothing lies behind the buffer");
+            expect_found(group.probe(0, 6), 6, bytes);
+            group.barrier();
+            expect_found(group.recv(numbers, 0, 6), 6, bytes);
+            expect(!group.iprobe(0, kAnyTag), "a message that nobody sent");
           }
+          Work barrier = group.barrier_async();
+          expect(!barrier.cancel(), "collectives go on");
+          barrier.wait();
+          expect(!group.error(), "the communicator goes on");
         }) == "");
 }
 
 TEST_CASE("a matched message is that of one receive, also between threads") {
-  CHECK(everywhere(2, [](Communicator& group) {
+  CHECK(run_everywhere(2, [](Communicator& group) {
           constexpr int kMessages = 300, kThreads = 3;
           if (group.rank() == 0) {
             for (int i = 0; i < kMessages; ++i) group.send(Numbers(1 + i % 7, i), 1, 3);
@@ -130,162 +140,10 @@ TEST_CASE("a matched message is that of one receive, also between threads") {
           expect(std::all_of(came.begin(), came.end(), [](const auto& times) { return times == 1; }), "each once");
           group.barrier();
         }) == "");
-  CHECK(everywhere(2, [](Communicator& group) {
-          for (const uint64_t count : kCounts) {
-            Numbers numbers(count, 5);
-            if (group.rank() == 0) {
-              Work first = group.send_async(numbers, 1, 1), second = group.send_async(numbers, 1, 2);
-              first.wait();
-              second.wait();
-              group.barrier();
-              continue;
-            }
-            numbers.assign(count, -1);
-            const Message first = group.mprobe(0, 1);
-            Work probe = group.mprobe_async(kAnySource, kAnyTag);
-            probe.wait();
-            const Message second = probe.message();
-            expect_found(second, 2, 8 * count);
-            expect(!group.iprobe(0, kAnyTag), "matched messages are not seen");
-            Work receive = group.mrecv_async(numbers.data(), count, kInt64, second.matched);
-            expect_found(group.mrecv(numbers.data(), count, kInt64, first.matched), 1, 8 * count);
-            receive.wait();
-            expect_found(receive.message(), 2, 8 * count);
-            expect(numbers == Numbers(count, 5), "the message");
-            for (const uint64_t matched : {first.matched, uint64_t{1} << 40}) {
-              expect_code(
-                  ErrorCode::kInvalid, [&] { group.mrecv(numbers.data(), count, kInt64, matched); }, "once");
-            }
-            group.barrier();
-          }
-        }) == "");
-}
-
-TEST_CASE("a probe that waits in vain is given up, and the communicator goes on") {
-  CHECK(everywhere(2, [](Communicator& group) {
-          CallOptions soon;
-          soon.timeout = std::chrono::milliseconds(20);
-          if (group.rank() == 1) {
-            expect_code(
-                ErrorCode::kTimeout, [&] { group.probe(0, 5, soon); }, "probe(from rank 0, tag 5) on rank 1");
-            expect_code(
-                ErrorCode::kTimeout, [&] { group.mprobe_async(kAnySource, 5, soon).wait(); }, "any rank");
-            Work probe = group.probe_async(0, 5);
-            expect(!probe.wait(std::chrono::milliseconds(5)) && !probe.done(), "nothing has come");
-            expect(probe.cancel() && !probe.cancel(), "taken back once");
-            expect_code(
-                ErrorCode::kCancelled, [&] { probe.wait(); }, "probe(from rank 0, tag 5) was taken back");
-          }
-          group.barrier();
-          int64_t number = group.rank() == 0 ? 7 : -1;
-          if (group.rank() == 0) group.send(&number, 1, kInt64, 1, 5);
-          if (group.rank() == 1) group.recv(&number, 1, kInt64, 0, 5);
-          expect(number == 7, "the message came");
-        }) == "");
-}
-
-TEST_CASE("a receive that no message has met is taken back, and the message goes to the next") {
-  CHECK(everywhere(2, [](Communicator& group) {
-          for (const uint64_t count : kCounts) {
-            Numbers numbers(count, group.rank() == 0 ? 3 : -1), untouched(count, -1);
-            if (group.rank() == 1) {
-              std::atomic<int> ended{0};
-              Work receive = group.recv_async(untouched, 0, 5);
-              receive.on_end([&](const Error& error) { ended = error.code == ErrorCode::kCancelled ? 1 : -1; });
-              expect(receive.cancel(), "taken back");
-              expect_code(ErrorCode::kCancelled, [&] { receive.wait(); });
-              while (ended == 0) std::this_thread::yield();
-              expect(ended == 1, "the end function hears of it");
-            }
-            group.barrier();
-            if (group.rank() == 0) {
-              Work send = group.send_async(numbers, 1, 5);
-              expect(!send.cancel(), "sends go on");
-              send.wait();
-            } else {
-              Work receive = group.recv_async(numbers, 0, 5);
-              receive.wait();
-              expect(!receive.cancel(), "it has ended");
-              expect(numbers == Numbers(count, 3) && untouched == Numbers(count, -1), "the message");
-            }
-            Work barrier = group.barrier_async();
-            expect(!barrier.cancel(), "collectives go on");
-            barrier.wait();
-          }
-        }) == "");
-}
-
-TEST_CASE("a receive that takes the beginning of a longer message ends alone") {
-  CHECK(everywhere(2, [](Communicator& group) {
-          CallOptions truncate;
-          truncate.truncate = true;
-          for (const uint64_t count : {uint64_t{10}, uint64_t{100'000}, uint64_t{1'000'000}}) {
-            for (const uint64_t room : {uint64_t{0}, uint64_t{3}, uint64_t{9}, count}) {
-              for (const bool late : {false, true}) {
-                Numbers numbers(count);
-                for (uint64_t i = 0; i < count; ++i) numbers[i] = static_cast<int64_t>(i);
-                if (group.rank() == 0) {
-                  Work send = group.send_async(numbers, 1, 5);
-                  if (late) group.barrier();
-                  send.wait();
-                  group.send(numbers, 1, 6);
-                } else {
-                  if (late) group.barrier();
-                  Numbers beginning(room + 1, -1);
-                  const auto receive = [&] {
-                    if (late) {
-                      group.recv(beginning.data(), room, kInt64, kAnySource, 5, truncate);
-                    } else {
-                      group.recv_async(beginning.data(), room, kInt64, 0, 5, truncate).wait();
-                    }
-                  };
-                  if (room < count) {
-                    expect_code(ErrorCode::kTruncated, receive,
-                                "sent " + std::to_string(8 * count) + " bytes with tag 5");
-                  } else {
-                    receive();
-                  }
-                  for (uint64_t i = 0; i < room; ++i) expect(beginning[i] == numbers[i], "the beginning");
-                  expect(beginning[room] == -1, "nothing lies behind the buffer");
-                  Numbers whole(count);
-                  group.recv(whole, 0, 6);
-                  expect(whole == numbers, "the next message");
-                }
-                expect(!group.error(), "the communicator goes on");
-              }
-            }
-          }
-          group.barrier();
-        }) == "");
-}
-
-TEST_CASE("a synchronous send is over when its receive has met it") {
-  CHECK(everywhere(2, [](Communicator& group) {
-          CallOptions synchronous;
-          synchronous.synchronous = true;
-          for (const uint64_t count : {uint64_t{0}, uint64_t{1}, uint64_t{100'000}}) {
-            Numbers numbers(count, group.rank() == 0 ? 3 : -1);
-            if (group.rank() == 0) {
-              Work send = group.send_async(numbers, 1, 5, synchronous);
-              group.barrier();
-              expect(!send.wait(std::chrono::milliseconds(2)), "before its receive");
-              group.barrier();
-              send.wait();
-              group.send(numbers, 1, 6, synchronous);
-            } else {
-              group.barrier();
-              expect_found(group.probe(0, 5), 5, 8 * count);
-              group.barrier();
-              expect_found(group.recv(numbers, 0, 5), 5, 8 * count);
-              expect(numbers == Numbers(count, 3), "the message");
-              expect_found(group.recv(numbers, 0, 6), 6, 8 * count);
-            }
-          }
-        }) == "");
 }
 
 TEST_CASE("probes and cancel answer at once while another thread waits for a message, and sleeps") {
-  CHECK(everywhere(2, [](Communicator& group) {
+  CHECK(run_everywhere(2, [](Communicator& group) {
           if (group.rank() == 0) {
             int64_t go = 0;
             group.recv(&go, 1, kInt64, 1, 1);
@@ -319,7 +177,7 @@ TEST_CASE("what a probe, a matched receive and their options do not take is refu
           synchronous.synchronous = truncate.truncate = true;
           wrong.timeout = std::chrono::milliseconds(-1);
           const auto refused = [](const char* words, const std::function<void()>& call) {
-            expect_code(ErrorCode::kInvalid, call, words);
+            expect_error(call, ErrorCode::kInvalid, words);
           };
           refused("source is 3", [&] { group.probe(3, 0); });
           refused("tag is -2", [&] { group.iprobe(0, -2); });
@@ -339,18 +197,16 @@ TEST_CASE("what a probe, a matched receive and their options do not take is refu
 }
 
 TEST_CASE("probes end with the rank that they name, and with the communicator") {
-  CHECK(everywhere(2, [](Communicator& group) {
+  CHECK(run_everywhere(2, [](Communicator& group) {
           if (group.rank() == 0) return group.destroy();
-          expect_code(ErrorCode::kPeerLeft, [&] { group.probe(0, 5); });
-          expect_code(ErrorCode::kPeerLeft, [&] { awaited(group, 0, 5); });
-          expect_code(ErrorCode::kPeerLeft, [&] { group.mprobe(kAnySource, kAnyTag); });
+          expect_error([&] { group.probe(0, 5); }, ErrorCode::kPeerLeft);
+          expect_error([&] { awaited(group, 0, 5); }, ErrorCode::kPeerLeft);
+          expect_error([&] { group.mprobe(kAnySource, kAnyTag); }, ErrorCode::kPeerLeft);
         }) == "");
-  CHECK(everywhere(2, [](Communicator& group) {
+  CHECK(run_everywhere(2, [](Communicator& group) {
           if (group.rank() == 0) return group.abort("enough");
-          expect_code(
-              ErrorCode::kAborted, [&] { group.mprobe(0, 5); }, "enough");
-          expect_code(
-              ErrorCode::kAborted, [&] { group.iprobe(0, 5); }, "enough");
+          expect_error([&] { group.mprobe(0, 5); }, ErrorCode::kAborted, "enough");
+          expect_error([&] { group.iprobe(0, 5); }, ErrorCode::kAborted, "enough");
         }) == "");
 }
 
