@@ -20,9 +20,8 @@ int lowest_bit(double value) {
 }
 
 bool representable(DType dtype, double value, int unit) {
-  const FloatFormat format = float_format(dtype);
-  return unit >= format.min_exponent - format.fraction_bits && std::fabs(value) <= format.largest &&
-         std::fabs(value) <= std::ldexp(1.0, unit + format.fraction_bits + 1);
+  return unit >= least_exponent(dtype) && std::fabs(value) <= largest_value(dtype) &&
+         std::fabs(value) <= std::ldexp(1.0, unit + float_format(dtype).fraction_bits + 1);
 }
 
 // Positive contributions: every partial sum is a multiple of the smallest unit and at most the total.
@@ -56,31 +55,48 @@ FloatResult product(DType dtype, std::span<const double> values) {
   return result;
 }
 
-bool is_logical(Op op) { return op == Op::kLogicalAnd || op == Op::kLogicalOr || op == Op::kLogicalXor; }
-
-uint64_t fold_two(DType dtype, Op op, uint64_t left, uint64_t right) {
+bool fold_bools(Op op, bool left, bool right) {
   switch (op) {
     case Op::kProduct:
-      return left * right;
     case Op::kMin:
-      return std::min(left, right);
-    case Op::kMax:
-      return std::max(left, right);
     case Op::kBitAnd:
     case Op::kLogicalAnd:
-      return left & right;
+      return left && right;
     case Op::kBitXor:
     case Op::kLogicalXor:
-      return left ^ right;
-    case Op::kBitOr:
-    case Op::kLogicalOr:
-      return left | right;
+      return left != right;
     default:
-      return dtype == DType::kBool ? left | right : left + right;
+      return left || right;
   }
 }
 
+bool integer_less(DType dtype, uint64_t left, uint64_t right) {
+  return is_signed_integer(dtype) ? as_signed(dtype, left) < as_signed(dtype, right) : left < right;
+}
+
 }  // namespace
+
+bool is_logical(Op op) { return op == Op::kLogicalAnd || op == Op::kLogicalOr || op == Op::kLogicalXor; }
+
+uint64_t fold_integers(DType dtype, Op op, uint64_t left, uint64_t right) {
+  if (dtype == DType::kBool || is_logical(op)) return fold_bools(op, left != 0, right != 0);
+  switch (op) {
+    case Op::kProduct:
+      return low_bits(dtype, left * right);
+    case Op::kMin:
+      return integer_less(dtype, left, right) ? left : right;
+    case Op::kMax:
+      return integer_less(dtype, left, right) ? right : left;
+    case Op::kBitAnd:
+      return left & right;
+    case Op::kBitOr:
+      return left | right;
+    case Op::kBitXor:
+      return left ^ right;
+    default:
+      return low_bits(dtype, left + right);
+  }
+}
 
 FloatResult fold_floats(DType dtype, Op op, std::span<const double> values, double premul) {
   if (is_logical(op)) {
@@ -106,12 +122,8 @@ FloatResult fold_floats(DType dtype, Op op, std::span<const double> values, doub
 }
 
 uint64_t fold_integers(DType dtype, Op op, std::span<const uint64_t> values) {
-  const bool truths = dtype == DType::kBool || is_logical(op);
-  const uint64_t kept = ~uint64_t{0} >> (64 - 8 * dtype_bytes(dtype));
   uint64_t result = values[0];
-  for (size_t i = 1; i < values.size(); ++i) {
-    result = truths ? fold_two(dtype, op, result != 0, values[i] != 0) : fold_two(dtype, op, result, values[i]) & kept;
-  }
+  for (const uint64_t value : values.subspan(1)) result = fold_integers(dtype, op, result, value);
   return op == Op::kAverage ? result / values.size() : result;
 }
 

@@ -17,7 +17,11 @@ struct FloatResult {
 // premul: the factor of each contribution of Op::kPremulSum.
 FloatResult fold_floats(DType dtype, Op op, std::span<const double> values, double premul);
 
-// Modulo 2^bits; of min and max the numbers are not negative. Bool: sum is or, product is and.
+bool is_logical(Op op);
+// One fold of two stored integers or bools (of an average: the sum). Of whole numbers in general as DType::kUint64,
+// where they do not overflow.
+uint64_t fold_integers(DType dtype, Op op, uint64_t left, uint64_t right);
+// All of them, which are not negative for an average.
 uint64_t fold_integers(DType dtype, Op op, std::span<const uint64_t> values);
 
 }  // namespace rondo::bench

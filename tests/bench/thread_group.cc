@@ -5,9 +5,9 @@
 #include <numeric>
 #include <thread>
 
+#include "bench/loop/element.h"
 #include "bench/loop/pattern.h"
 #include "bench/loop/reference.h"
-#include "tests/support/element.h"
 
 namespace rondo::bench {
 namespace {
@@ -15,13 +15,13 @@ namespace {
 void fold_element(const Call& call, const std::vector<const std::byte*>& sources, std::byte* out) {
   if (dtype_is_float(call.dtype)) {
     std::vector<double> values;
-    for (const std::byte* source : sources) values.push_back(testing::load_value(call.dtype, source));
-    testing::store_value(call.dtype, out, fold_floats(call.dtype, call.op, values, kPremulScalar).value);
+    for (const std::byte* source : sources) values.push_back(load_value(call.dtype, source));
+    store_value(call.dtype, out, fold_floats(call.dtype, call.op, values, kPremulScalar).value);
     return;
   }
   std::vector<uint64_t> values;
-  for (const std::byte* source : sources) values.push_back(testing::load_element(call.dtype, source));
-  testing::store_element(call.dtype, out, fold_integers(call.dtype, call.op, values));
+  for (const std::byte* source : sources) values.push_back(load_element(call.dtype, source));
+  store_element(call.dtype, out, fold_integers(call.dtype, call.op, values));
 }
 
 }  // namespace

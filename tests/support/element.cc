@@ -1,40 +1,21 @@
 #include "tests/support/element.h"
 
-#include <algorithm>
-#include <bit>
 #include <cmath>
-#include <cstring>
-#include <limits>
 
 namespace rondo::testing {
 namespace {
 
 uint64_t sign_bit(DType dtype) { return uint64_t{1} << (8 * dtype_bytes(dtype) - 1); }
 
-// All exponent bits and no fraction. Only where the format has an infinity.
-uint64_t infinity_bits(const FloatFormat& format) {
-  return static_cast<uint64_t>(format.max_exponent - format.min_exponent + 2) << format.fraction_bits;
-}
-
-uint64_t largest_bits(const FloatFormat& format) {
-  return (static_cast<uint64_t>(format.max_exponent - format.min_exponent + 1) << format.fraction_bits) |
-         static_cast<uint64_t>(format.max_fraction);
-}
-
-uint64_t nan_bits(const FloatFormat& format) {
-  if (!format.has_infinity) return largest_bits(format) + 1;
-  return infinity_bits(format) | (uint64_t{1} << (format.fraction_bits - 1));
-}
-
 std::vector<uint64_t> special_floats(DType dtype) {
   const FloatFormat format = float_format(dtype);
   const uint64_t sign = sign_bit(dtype), least_normal = uint64_t{1} << format.fraction_bits;
-  const uint64_t largest = largest_bits(format), one = encode_float(dtype, 1);
+  const uint64_t largest = encode_float(dtype, largest_value(dtype)), one = encode_float(dtype, 1);
   std::vector<uint64_t> values = {0,           sign,         one,          one | sign,          1,
                                   1 | sign,    least_normal, largest,      largest | sign,      least_normal - 1,
                                   largest + 1, sign - 1,     2 * sign - 1, least_normal | sign, largest + 1 + sign};
   if (format.has_infinity) {
-    const uint64_t nan = nan_bits(format), infinity = infinity_bits(format);
+    const uint64_t nan = encode_float(dtype, NAN), infinity = encode_float(dtype, HUGE_VAL);
     for (uint64_t bits : {nan, nan | sign, infinity + 1, infinity | sign | (nan - infinity + 1)})
       values.push_back(bits);
   }
@@ -45,87 +26,6 @@ std::vector<uint64_t> special_floats(DType dtype) {
 
 }  // namespace
 
-FloatFormat float_format(DType dtype) {
-  switch (dtype) {
-    case DType::kFloat8E4M3:
-      return {3, -6, 8, 6, false};
-    case DType::kFloat8E5M2:
-      return {2, -14, 15, 3, true};
-    case DType::kFloat16:
-      return {10, -14, 15, 0x3ff, true};
-    case DType::kBfloat16:
-      return {7, -126, 127, 0x7f, true};
-    case DType::kFloat32:
-      return {23, -126, 127, 0x7fffff, true};
-    default:
-      return {52, -1022, 1023, 0xfffffffffffff, true};
-  }
-}
-
-double largest_value(DType dtype) { return decode_float(dtype, largest_bits(float_format(dtype))); }
-
-int least_exponent(DType dtype) {
-  const FloatFormat format = float_format(dtype);
-  return format.min_exponent - format.fraction_bits;
-}
-
-uint64_t load_element(DType dtype, const void* from) {
-  uint64_t bits = 0;
-  std::memcpy(&bits, from, dtype_bytes(dtype));  // little-endian, as every machine that the library runs on
-  return bits;
-}
-
-void store_element(DType dtype, void* to, uint64_t bits) { std::memcpy(to, &bits, dtype_bytes(dtype)); }
-
-double decode_float(DType dtype, uint64_t bits) {
-  if (dtype == DType::kFloat64) return std::bit_cast<double>(bits);
-  if (dtype == DType::kFloat32) return std::bit_cast<float>(static_cast<uint32_t>(bits));
-  const FloatFormat format = float_format(dtype);
-  const uint64_t magnitude = bits & (sign_bit(dtype) - 1);
-  const double sign = bits & sign_bit(dtype) ? -1 : 1;
-  if (magnitude > largest_bits(format))
-    return format.has_infinity && magnitude == infinity_bits(format) ? sign * HUGE_VAL : std::nan("");
-  const auto exponent = static_cast<int>(magnitude >> format.fraction_bits);
-  const uint64_t hidden = uint64_t{1} << format.fraction_bits;
-  const uint64_t fraction = magnitude & (hidden - 1);
-  if (exponent == 0) return sign * std::ldexp(static_cast<double>(fraction), least_exponent(dtype));
-  return sign * std::ldexp(static_cast<double>(fraction + hidden), least_exponent(dtype) + exponent - 1);
-}
-
-uint64_t encode_float(DType dtype, double value) {
-  const FloatFormat format = float_format(dtype);
-  if (std::isnan(value)) return nan_bits(format);
-  if (dtype == DType::kFloat64) return std::bit_cast<uint64_t>(value);
-  if (dtype == DType::kFloat32) return std::bit_cast<uint32_t>(static_cast<float>(value));
-  const uint64_t sign = std::signbit(value) ? sign_bit(dtype) : 0;
-  const double magnitude = std::fabs(value);
-  if (magnitude == 0) return sign;
-  const uint64_t too_large = largest_bits(format) + 1;  // infinity or NaN
-  uint64_t stored = too_large;
-  if (!std::isinf(magnitude)) {
-    const int exponent = std::max(std::ilogb(magnitude), format.min_exponent);
-    // Units of the last place, rounded to nearest even by the default mode; one too many carries into the exponent.
-    const double units = std::nearbyint(std::ldexp(magnitude, format.fraction_bits - exponent));
-    // In double, where no exponent overflows: more than the greatest is infinity or NaN.
-    if (exponent <= format.max_exponent)
-      stored = (static_cast<uint64_t>(exponent - format.min_exponent) << format.fraction_bits) +
-               static_cast<uint64_t>(units);
-  }
-  if (stored < too_large) return sign | stored;
-  return format.has_infinity ? sign | too_large : nan_bits(format);
-}
-
-double decode_value(DType dtype, uint64_t bits) {
-  if (dtype_is_float(dtype)) return decode_float(dtype, bits);
-  return is_signed_integer(dtype) ? static_cast<double>(as_signed(dtype, bits)) : static_cast<double>(bits);
-}
-
-uint64_t encode_value(DType dtype, double value) {
-  if (dtype_is_float(dtype)) return encode_float(dtype, value);
-  if (dtype == DType::kBool) return value != 0;
-  return low_bits(dtype, static_cast<uint64_t>(static_cast<int64_t>(value)));
-}
-
 std::vector<uint64_t> special_values(DType dtype) {
   if (dtype_is_float(dtype)) return special_floats(dtype);
   std::vector<uint64_t> values;
@@ -134,20 +34,6 @@ std::vector<uint64_t> special_values(DType dtype) {
                          half + 1, half + half - 3, half + half - 2, half + half - 1, half / 2, half / 3})
     values.push_back(low_bits(dtype, value));
   return values;
-}
-
-uint64_t low_bits(DType dtype, uint64_t bits) {
-  const size_t bytes = dtype_bytes(dtype);
-  return bytes == 8 ? bits : bits & ((uint64_t{1} << (8 * bytes)) - 1);
-}
-
-int64_t as_signed(DType dtype, uint64_t bits) {
-  const uint64_t sign = sign_bit(dtype);
-  return static_cast<int64_t>((bits ^ sign) - sign);
-}
-
-bool is_signed_integer(DType dtype) {
-  return dtype == DType::kInt8 || dtype == DType::kInt16 || dtype == DType::kInt32 || dtype == DType::kInt64;
 }
 
 }  // namespace rondo::testing

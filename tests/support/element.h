@@ -3,48 +3,28 @@
 #include <cstdint>
 #include <vector>
 
-#include "rondo/dtype.h"
+#include "bench/loop/element.h"
 
-// Stored elements and their values, as docs/numerics.md defines them: plain code, written without a look at kernels/,
-// and the only copy that the tests have; tests/bench/element_test.cc holds the bench to it.
 namespace rondo::testing {
 
-// A binary floating-point format: a sign, an exponent, `fraction_bits` behind the point.
-struct FloatFormat {
-  int fraction_bits;
-  int min_exponent;       // of the least normal value
-  int max_exponent;       // of the greatest value
-  uint64_t max_fraction;  // of the greatest value, in units of its last place
-  bool has_infinity;      // otherwise what is too large is NaN
-};
-FloatFormat float_format(DType dtype);
-double largest_value(DType dtype);
-// The least positive value, a denormal, is 2^least_exponent.
-int least_exponent(DType dtype);
-
-// A stored element in the low bytes of its bits.
-uint64_t load_element(DType dtype, const void* from);
-void store_element(DType dtype, void* to, uint64_t bits);
-
-// Floats only: the value, exactly; and the nearest stored one, ties to even. Every NaN is encoded as the quiet positive
-// one.
-double decode_float(DType dtype, uint64_t bits);
-uint64_t encode_float(DType dtype, double value);
-
-// Every dtype. Integers: the whole number `value`, which the dtype has; bool: 0 or not.
-double decode_value(DType dtype, uint64_t bits);
-uint64_t encode_value(DType dtype, double value);
-// The same of an element in memory.
-inline double load_value(DType dtype, const void* from) { return decode_value(dtype, load_element(dtype, from)); }
-inline void store_value(DType dtype, void* to, double value) { store_element(dtype, to, encode_value(dtype, value)); }
+using bench::as_signed;
+using bench::decode_float;
+using bench::decode_value;
+using bench::encode_float;
+using bench::encode_value;
+using bench::float_format;
+using bench::FloatFormat;
+using bench::is_signed_integer;
+using bench::largest_value;
+using bench::least_exponent;
+using bench::load_element;
+using bench::load_value;
+using bench::low_bits;
+using bench::store_element;
+using bench::store_value;
 
 // Stored elements on which implementations differ: limits, signs, zeros, denormals, infinities, NaN of several
 // payloads. The third one is 1.
 std::vector<uint64_t> special_values(DType dtype);
-
-bool is_signed_integer(DType dtype);
-// Modulo 2^bits; and the number that these bits are in a signed type.
-uint64_t low_bits(DType dtype, uint64_t bits);
-int64_t as_signed(DType dtype, uint64_t bits);
 
 }  // namespace rondo::testing
