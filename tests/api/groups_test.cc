@@ -94,6 +94,20 @@ TEST_CASE("only the members make a group; the others make no call") {
         }) == "");
 }
 
+TEST_CASE("split: a negative color is in no group, equal keys keep the order of ranks") {
+  CHECK(run_threads(RankGroup{.world = 5}, [](Communicator& group) {
+          const int rank = group.rank();
+          Communicator part = group.split(rank == 2 ? -1 : rank % 2 == 0 ? 7 : 0);
+          expect(part.valid() == (rank != 2), "a negative color has a group");
+          if (rank != 2) {
+            expect(part.size() == 2 && part.rank() == (rank < 2 ? 0 : 1), "the order of ranks");
+            expect_works(part, "a half");
+          }
+          expect(!group.split(-5, 3).valid(), "nobody has a color");
+          expect(group.split(1).size() == 5, "split of everybody");
+        }) == "");
+}
+
 TEST_CASE("a group that is made without a wait, in another order on each rank, and left without one") {
   CHECK(run_everywhere(3, [](Communicator& group) {
           constexpr uint64_t kSeries = 4;

@@ -12,15 +12,19 @@
 
 #include "rondo/communicator.h"
 #include "rondo/rondo.h"
+#include "tests/engine/cases.h"
 #include "tests/support/errors.h"
 #include "tests/support/rank_group.h"
 
 namespace {
 
+using rondo::Call;
 using rondo::Collective;
 using rondo::Communicator;
 using rondo::DType;
 using rondo::Op;
+using rondo::testing::CollectiveCase;
+using rondo::testing::CollectiveRank;
 using rondo::testing::expect;
 using rondo::testing::expect_error;
 using rondo::testing::RankGroup;
@@ -46,62 +50,83 @@ static_assert(!rondo::MutableElements<float> && !rondo::LastingElements<float> &
 static_assert(rondo::OutputFor<double&, std::vector<double>&> && !rondo::OutputFor<float&, double>);
 static_assert(!rondo::Elements<Op> && !rondo::Elements<float*> && !rondo::Elements<const void*>);
 
-TEST_CASE("every call on ranges, blocking and asynchronous") {
-  CHECK(run_threads(RankGroup{.world = 2}, [](Communicator& group) {
-          const int rank = group.rank(), other = 1 - rank;
-          for (const bool async : {false, true}) {
-            std::vector<float> values{1.0F + static_cast<float>(rank), 5};
-            async ? group.all_reduce_async(values).wait() : group.all_reduce(values);
-            expect(values == std::vector<float>{3, 10}, "all_reduce in place");
+#define BY_NAME(name, ...) (async ? group.name##_async(__VA_ARGS__).wait() : group.name(__VA_ARGS__))
 
-            const std::array<int, 2> input{rank, 10 * rank};
-            int output[2] = {-1, -1};
-            async ? group.all_reduce_async(input, output, Op::kMax).wait() : group.all_reduce(input, output, Op::kMax);
-            expect(output[0] == 1 && output[1] == 10, "all_reduce");
+// The call of int64 by its name, on ranges; in place by the form that has one range, where there is one.
+void call_by_name(Communicator& group, const Call& c, const CollectiveRank::Elements& elements, bool async) {
+  const std::span in(static_cast<const int64_t*>(c.input), elements.input);
+  const std::span out(static_cast<int64_t*>(c.output), elements.output);
+  const std::vector<uint64_t> from(c.input_counts.begin(), c.input_counts.end());
+  const std::vector<uint64_t> to(c.output_counts.begin(), c.output_counts.end());
+  const bool in_place = c.input == c.output;
+  switch (c.collective) {
+    case Collective::kAllReduce:
+      return in_place ? BY_NAME(all_reduce, out, c.op) : BY_NAME(all_reduce, in, out, c.op);
+    case Collective::kReduceScatter:
+      return c.uneven ? BY_NAME(reduce_scatter_v, in, out, from, c.op) : BY_NAME(reduce_scatter, in, out, c.op);
+    case Collective::kAllGather:
+      return c.uneven ? BY_NAME(all_gather_v, in, out, to) : BY_NAME(all_gather, in, out);
+    case Collective::kBroadcast:
+      return BY_NAME(broadcast, out, c.root);
+    case Collective::kReduce:
+      return in_place ? BY_NAME(reduce, out, c.op, c.root) : BY_NAME(reduce, in, out, c.op, c.root);
+    case Collective::kGather:
+      return c.uneven ? BY_NAME(gather_v, in, out, to, c.root) : BY_NAME(gather, in, out, c.root);
+    case Collective::kScatter:
+      return c.uneven ? BY_NAME(scatter_v, in, from, out, c.root) : BY_NAME(scatter, in, out, c.root);
+    case Collective::kAllToAll:
+      return c.uneven ? BY_NAME(all_to_all_v, in, from, out, to) : BY_NAME(all_to_all, in, out);
+    case Collective::kBarrier:
+      return BY_NAME(barrier);
+    case Collective::kScan:
+      return in_place ? BY_NAME(scan, out, c.op) : BY_NAME(scan, in, out, c.op);
+    case Collective::kExscan:
+      return in_place ? BY_NAME(exscan, out, c.op) : BY_NAME(exscan, in, out, c.op);
+  }
+}
 
-            Numbers one{rank + 1}, two(2, -1), none;
-            async ? group.reduce_async(one, rank == 1 ? one : none, Op::kSum, 1).wait()
-                  : group.reduce(one, rank == 1 ? one : none, Op::kSum, 1);
-            expect(one.front() == (rank == 1 ? 3 : 1), "reduce");
-            async ? group.broadcast_async(one, 1).wait() : group.broadcast(one, 1);
-            expect(one.front() == 3, "broadcast");
-
-            one = {rank};
-            async ? group.all_gather_async(one, std::span(two)).wait() : group.all_gather(one, std::span(two));
-            expect(two == Numbers{0, 1}, "all_gather");
-            async ? group.reduce_scatter_async(two, one).wait() : group.reduce_scatter(two, one);
-            expect(one.front() == 2 * rank, "reduce_scatter");
-
-            two = {-1, -1};
-            async ? group.gather_async(one, rank == 0 ? two : none, 0).wait()
-                  : group.gather(one, rank == 0 ? two : none, 0);
-            expect(two == (rank == 0 ? Numbers{0, 2} : Numbers{-1, -1}), "gather");
-            async ? group.scatter_async(two, one, 0).wait() : group.scatter(two, one, 0);
-            expect(one.front() == 2 * rank, "scatter");
-
-            const Numbers mine{10 * rank, 10 * rank + 1};
-            async ? group.all_to_all_async(mine, two).wait() : group.all_to_all(mine, two);
-            expect(two == Numbers{rank, 10 + rank}, "all_to_all");
-
-            rondo::Message message;
-            if (async) {
-              rondo::Work sent = group.send_async(mine, other, 7);
-              rondo::Work received = group.recv_async(two, other, 7);
-              received.wait();
-              sent.wait();
-              message = received.message();
-            } else if (rank == 0) {
-              group.send(mine, other, 7);
-              message = group.recv(two, other, 7);
-            } else {
-              message = group.recv(two, other, 7);
-              group.send(mine, other, 7);
+TEST_CASE("every collective by its name, on ranges, blocking and asynchronous, gives the reference result") {
+  std::vector<CollectiveCase> cases = rondo::testing::all_shapes({3, {1, 100}, {1}});
+  for (CollectiveCase& what : cases) {
+    what.dtype = DType::kInt64;
+    what.op = what.seed % 2 == 0 ? Op::kSum : Op::kMax;
+    what.misalign -= what.misalign % 8;
+  }
+  CHECK(run_threads(RankGroup{.world = 3}, [&cases](Communicator& group) {
+          for (const CollectiveCase& what : cases) {
+            for (const bool async : {false, true}) {
+              const CollectiveRank caller(what, group.rank());
+              call_by_name(group, caller.call(), caller.elements(), async);
+              const std::string wrong = caller.check();
+              expect(wrong.empty(), wrong);
             }
-            expect(two == Numbers{10 * other, 10 * other + 1}, "recv");
-            expect(message.peer == other && message.tag == 7 && message.bytes == 16, "message");
           }
         }) == "");
 }
+
+// With a gap of one element before each block.
+TEST_CASE("uneven calls on ranges with displacements") {
+  CHECK(run_threads(RankGroup{.world = 2}, [](Communicator& group) {
+          const int rank = group.rank();
+          const std::vector<uint64_t> counts{1, 2}, apart{1, 3}, own(2, counts[static_cast<size_t>(rank)]);
+          const Numbers blocks[] = {{5}, {6, 7}}, spread{-1, 5, -1, 6, 7};
+          Numbers none;
+          for (const bool async : {false, true}) {
+            Numbers all(5, -1), block(own[0], -1);
+            BY_NAME(all_gather_v, blocks[rank], all, counts, apart);
+            expect(all == spread, "all_gather_v");
+            all.assign(5, -1);
+            BY_NAME(gather_v, blocks[rank], rank == 1 ? all : none, counts, 1, apart);
+            expect(all == (rank == 1 ? spread : Numbers(5, -1)), "gather_v");
+            BY_NAME(scatter_v, rank == 0 ? spread : none, counts, block, 0, apart);
+            expect(block == blocks[rank], "scatter_v");
+            all.assign(5, -1);
+            BY_NAME(all_to_all_v, spread, counts, all, own, apart, apart);
+            expect(all == (rank == 0 ? Numbers{-1, 5, -1, 5, -1} : Numbers{-1, 6, 7, 6, 7}), "all_to_all_v");
+          }
+        }) == "");
+}
+#undef BY_NAME
 
 TEST_CASE("a number is a range of one") {
   CHECK(run_threads(RankGroup{.world = 2}, [](Communicator& group) {
@@ -132,84 +157,6 @@ TEST_CASE("a number is a range of one") {
               group.sendrecv(10.0F * static_cast<float>(rank), other, got, other);
             }
             expect(got == 10.0F * static_cast<float>(other), "a message");
-          }
-        }) == "");
-}
-
-TEST_CASE("reduce and scans of a range, in place and apart") {
-  CHECK(run_threads(RankGroup{.world = 3}, [](Communicator& group) {
-          const int rank = group.rank();
-          const Numbers mine{rank + 1, 10 * rank};
-          for (const bool async : {false, true}) {
-            Numbers data = mine, apart(2, -1);
-            async ? group.reduce_async(data, Op::kSum, 2).wait() : group.reduce(data, Op::kSum, 2);
-            expect(data == (rank == 2 ? Numbers{6, 30} : mine), "reduce in place");
-            data = mine;
-            async ? group.scan_async(data).wait() : group.scan(data);
-            const Numbers sums[] = {{1, 0}, {3, 10}, {6, 30}};
-            expect(data == sums[rank], "scan in place");
-            async ? group.scan_async(mine, apart).wait() : group.scan(mine, apart);
-            expect(apart == sums[rank], "scan");
-            data = mine;
-            async ? group.exscan_async(data).wait() : group.exscan(data);
-            expect(data == (rank == 0 ? mine : sums[rank - 1]), "exscan in place");
-            apart = {-1, -1};
-            async ? group.exscan_async(mine, apart).wait() : group.exscan(mine, apart);
-            expect(apart == (rank == 0 ? Numbers{-1, -1} : sums[rank - 1]), "exscan");
-          }
-        }) == "");
-}
-
-// Rank r's block has r + 1 elements; `apart`: with a gap of one element before each block.
-TEST_CASE("uneven calls on ranges") {
-  CHECK(run_threads(RankGroup{.world = 2}, [](Communicator& group) {
-          using Counts = std::vector<uint64_t>;
-          const int rank = group.rank(), other = 1 - rank;
-          const auto own = static_cast<size_t>(rank);
-          const Counts counts{1, 2}, apart{1, 3};
-          const Numbers blocks[] = {{5}, {6, 7}}, together{5, 6, 7}, spread{-1, 5, -1, 6, 7};
-          Numbers none;
-          for (const bool async : {false, true}) {
-            Numbers all(3, -1), wide(5, -1), block(own + 1, -1);
-            async ? group.all_gather_v_async(blocks[rank], all, counts).wait()
-                  : group.all_gather_v(blocks[rank], all, counts);
-            expect(all == together, "all_gather_v");
-            async ? group.all_gather_v_async(blocks[rank], wide, counts, apart).wait()
-                  : group.all_gather_v(blocks[rank], wide, counts, apart);
-            expect(wide == spread, "all_gather_v with displacements");
-            async ? group.reduce_scatter_v_async(together, block, counts).wait()
-                  : group.reduce_scatter_v(together, block, counts);
-            expect(block == (rank == 0 ? Numbers{10} : Numbers{12, 14}), "reduce_scatter_v");
-
-            Numbers& gathered = rank == 1 ? wide : none;
-            wide.assign(5, -1);
-            async ? group.gather_v_async(blocks[rank], gathered, counts, 1, apart).wait()
-                  : group.gather_v(blocks[rank], gathered, counts, 1, apart);
-            expect(wide == (rank == 1 ? spread : Numbers(5, -1)), "gather_v");
-            block.assign(own + 1, -1);
-            const Numbers& scattered = rank == 0 ? together : none;
-            async ? group.scatter_v_async(scattered, counts, block, 0).wait()
-                  : group.scatter_v(scattered, counts, block, 0);
-            expect(block == blocks[rank], "scatter_v");
-
-            // To rank r go r + 1 elements: rank 0 gets one from each, rank 1 two.
-            const Counts from(2, own + 1);
-            Numbers got(2 * own + 2, -1);
-            async ? group.all_to_all_v_async(together, counts, got, from).wait()
-                  : group.all_to_all_v(together, counts, got, from);
-            expect(got == (rank == 0 ? Numbers{5, 5} : Numbers{6, 7, 6, 7}), "all_to_all_v");
-
-            Numbers theirs(2, -1);
-            rondo::Message message;
-            if (async) {
-              rondo::Work both = group.sendrecv_async(blocks[rank], other, theirs, other, 3);
-              both.wait();
-              message = both.message();
-            } else {
-              message = group.sendrecv(blocks[rank], other, theirs, other, 3);
-            }
-            expect(theirs == (rank == 0 ? Numbers{6, 7} : Numbers{5, -1}), "sendrecv");
-            expect(message.peer == other && message.tag == 3 && message.bytes == 8 * blocks[other].size(), "message");
           }
         }) == "");
 }

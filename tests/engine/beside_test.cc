@@ -51,6 +51,25 @@ TEST_CASE("a message that is still on its way is no mismatch with the barrier be
   }
 }
 
+TEST_CASE("a send of 64 MiB that nobody has received yet holds up no later collective") {
+  // Proves: collectives and messages have links of their own.
+  constexpr size_t kHuge = 64u << 20;
+  CHECK(run_everywhere(2, [](Communicator& group) {
+          std::vector<std::byte> huge(kHuge, static_cast<std::byte>(group.rank() + 1));
+          std::vector<int64_t> sum(100'000, 1);
+          Work unreceived;
+          if (group.rank() == 0) unreceived = group.send_async(huge.data(), kHuge, kBytes, 1, 5);
+          for (int i = 0; i < 5; ++i) {
+            expect(!unreceived.valid() || !unreceived.done(), "64 MiB were sent although nobody has received them");
+            group.all_reduce(sum);
+          }
+          expect(sum == std::vector<int64_t>(100'000, 32), "all_reduce");
+          if (group.rank() == 1) group.recv(huge.data(), kHuge, kBytes, 0, 5);
+          if (group.rank() == 0) unreceived.wait();
+          expect(huge == std::vector<std::byte>(kHuge, std::byte{1}), "the message");
+        }) == "");
+}
+
 TEST_CASE("blocking messages beside a collective that waits: no mismatch, and both end well") {
   // Proves: rank 1 sleeps in a receive for longer than the others take to ask twice; rank 0 is in the collective that
   // rank 1 has not called, and has a second thread that sends.

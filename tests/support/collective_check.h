@@ -43,12 +43,14 @@ class CollectiveRank {
   // Overwrites the buffers, like a caller who uses them for something else.
   void refill();
 
- private:
+  // Of the buffers; 0 where this rank has none.
   struct Elements {
     uint64_t input = 0;
     uint64_t output = 0;
   };
   Elements elements() const;
+
+ private:
   uint64_t in_place_offset() const;
   double expected(uint64_t element) const;
   bool expects_output() const;
