@@ -13,7 +13,9 @@
 
 #include "rondo/communicator.h"
 #include "tests/support/errors.h"
+#include "tests/support/eventually.h"
 #include "tests/support/rank_group.h"
+#include "tests/support/resources.h"
 
 namespace rondo::testing {
 namespace {
@@ -126,7 +128,7 @@ TEST_CASE("a batch of messages alone that waits for a rank in a collective is a 
 TEST_CASE("sendrecv that cannot send takes its receive back: the buffer is the caller's, the next message the next's") {
   std::vector<Communicator> ranks = Communicator::inproc(3, RankGroup::quiet_config());
   ranks[1].destroy();
-  std::this_thread::sleep_for(50ms);  // for the goodbye; without it the send fails all the same, later
+  expect_error([&] { ranks[0].probe(1, 0); }, ErrorCode::kPeerLeft);  // the goodbye is here
   int sent = 1, received = -1, next = 0;
   CHECK(code_of([&] { ranks[0].sendrecv(&sent, 1, 1, &received, 1, 2, DType::kInt32); }) == ErrorCode::kPeerLeft);
   CHECK_FALSE(ranks[0].error().has_value());
@@ -162,8 +164,7 @@ TEST_CASE("calls that begin while another thread destroys the communicator end")
     while (!collected) std::this_thread::yield();
     std::this_thread::sleep_for(delay);
     group.destroy();
-    for (int i = 0; i < 200 && !ended; ++i) std::this_thread::sleep_for(50ms);
-    if (!ended) {
+    if (!eventually([&] { return ended.load(); })) {
       std::fprintf(stderr, "batch_end() has not returned 10 s after destroy()\n");
       _exit(1);
     }
@@ -194,8 +195,12 @@ TEST_CASE("a forked child cannot wait for what its parent has under way, however
 TEST_CASE("a send is under way at once though another thread sleeps in recv") {
   std::vector<Communicator> ranks = Communicator::inproc(2, RankGroup::quiet_config());
   int awaited = 0, value = 1;
-  std::thread sleeper([&] { ranks[0].recv(&awaited, 1, DType::kInt32, 1, 7); });
-  std::this_thread::sleep_for(50ms);
+  std::atomic<pid_t> sleeps{0};
+  std::thread sleeper([&] {
+    sleeps = gettid();
+    ranks[0].recv(&awaited, 1, DType::kInt32, 1, 7);
+  });
+  REQUIRE(eventually([&] { return sleeps != 0; }));
   constexpr int kSends = 21;
   std::thread receiver([&] {
     int got = 0;
@@ -203,7 +208,7 @@ TEST_CASE("a send is under way at once though another thread sleeps in recv") {
   });
   std::vector<Clock::duration> took;
   for (int i = 0; i < kSends; ++i) {
-    std::this_thread::sleep_for(5ms);  // the sleeper is asleep again
+    REQUIRE(eventually([&] { return state_of(sleeps) == 'S'; }));
     const auto begin = Clock::now();
     ranks[0].send(&value, 1, DType::kInt32, 1, 1);
     took.push_back(Clock::now() - begin);

@@ -3,6 +3,7 @@
 #include <doctest/doctest.h>
 #include <fmt/format.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
@@ -12,7 +13,10 @@
 #include <vector>
 
 #include "rondo/communicator.h"
+#include "tests/support/errors.h"
+#include "tests/support/eventually.h"
 #include "tests/support/rank_group.h"
+#include "tests/support/resources.h"
 
 namespace rondo::testing {
 namespace {
@@ -76,6 +80,19 @@ std::string leave_early(const Config& config, int rounds, const Course& course) 
   });
 }
 
+// The process of that rank; called by all.
+pid_t sender_of(Communicator& group, int rank) {
+  int32_t process = ::getpid();
+  group.broadcast(process, rank);
+  return process;
+}
+
+// Meanwhile this rank computes: it looks at no message.
+void expect_ended(pid_t process) {
+  const auto ended = [&] { return state_of(process) == '\0' || state_of(process) == 'Z'; };
+  expect(eventually(ended, 20'000), "the sender does not end");
+}
+
 // What the connections of this process have not delivered when they are closed is lost.
 void reset_on_close() {
   for (int socket = 0; socket < 1024; ++socket) {
@@ -119,6 +136,7 @@ TEST_CASE("messages that fill the connection arrive whole at a rank that looks w
   shape.config.destroy_timeout_ms = 200;
   CHECK(run_processes(shape, [&](Communicator& group) {
           std::vector<float> values(kCount, 0);
+          const pid_t sender = sender_of(group, 0);
           if (group.rank() == 0) {
             for (int i = 1; i <= kMessages; ++i) {
               std::fill(values.begin(), values.end(), static_cast<float>(i));
@@ -126,7 +144,7 @@ TEST_CASE("messages that fill the connection arrive whole at a rank that looks w
             }
             return;  // the process ends
           }
-          std::this_thread::sleep_for(std::chrono::seconds(2));  // it computes, and does not look meanwhile
+          expect_ended(sender);
           for (int i = 1; i <= kMessages; ++i) {
             group.recv(values.data(), kCount, DType::kFloat32, 0);
             expect_all(values, static_cast<float>(i));
@@ -142,21 +160,17 @@ TEST_CASE("a call whose data was lost behind its sender's goodbye fails soon, an
   CHECK(run_processes(shape, [&](Communicator& group) {
           const std::vector<float> own(kCount, 1);
           std::vector<float> all(2 * kCount);
+          const pid_t sender = sender_of(group, 1);
           if (group.rank() == 1) {
             group.gather(own.data(), nullptr, kCount, DType::kFloat32, 0);
             reset_on_close();
             return;  // the process ends
           }
-          std::this_thread::sleep_for(std::chrono::seconds(2));
+          expect_ended(sender);
           const auto start = std::chrono::steady_clock::now();
-          Error error;
-          try {
-            group.gather(own.data(), all.data(), kCount, DType::kFloat32, 0);
-          } catch (const Exception& failure) {
-            error = failure.error();
-          }
-          expect(error.code == ErrorCode::kPeerLost && error.ranks == std::vector<int>{1}, error.message);
-          expect(error.message.find("ended before all of its data had come") != std::string::npos, error.message);
+          const Error error = error_of([&] { group.gather(own.data(), all.data(), kCount, DType::kFloat32, 0); });
+          expect_error(error, ErrorCode::kPeerLost, "ended before all of its data had come");
+          expect(error.ranks == std::vector<int>{1}, error.message);
           expect(std::chrono::steady_clock::now() - start < std::chrono::seconds(5), "it took too long");
         }) == "");
 }

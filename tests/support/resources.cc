@@ -22,6 +22,14 @@ size_t allocated_now() {
 
 }  // namespace
 
+char state_of(pid_t id) {
+  std::ifstream file("/proc/" + std::to_string(id) + "/stat");
+  std::string line;
+  std::getline(file, line);
+  const size_t name_end = line.rfind(')');
+  return name_end == std::string::npos ? '\0' : line[name_end + 2];
+}
+
 Resources Resources::now() {
   const size_t allocated = allocated_now();
   std::ifstream maps("/proc/self/maps");  // by the line: a growing text would be maps, too

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <sys/types.h>
+
 #include <cstddef>
 #include <filesystem>
 #include <iterator>
@@ -13,6 +15,9 @@ inline size_t entries_of(const char* folder) {
 // Counts of this process; one descriptor is that of the look itself.
 inline size_t open_descriptors() { return entries_of("/proc/self/fd"); }
 inline size_t running_threads() { return entries_of("/proc/self/task"); }
+
+// Of a process or a thread, as /proc has it: 'R' runs, 'S' sleeps, 'Z' has ended and is not waited for; 0: it is gone.
+char state_of(pid_t id);
 
 // Every descriptor, thread and mapping of this process, counted, and its memory.
 struct Resources {
