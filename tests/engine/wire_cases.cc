@@ -52,36 +52,28 @@ std::vector<double> total(Communicator& group, const Floats& values) {
 }
 
 void check_reduce_scatter(Communicator& group, const WireShape& shape) {
-  const std::string text = shape.text("reduce_scatter", group.size());
-  const size_t all = shape.count * static_cast<size_t>(group.size()),
-               own = shape.count * static_cast<size_t>(group.rank());
+  const size_t all = shape.input_count(group.size()), own = shape.count * static_cast<size_t>(group.rank());
   const double unit = shape.op == Op::kAverage ? group.size() : 1;
   Floats residual(all);
   const Floats input = values_of(shape, group.rank(), all);
   const std::vector<double> given = total(group, input);
-  Elements from(shape.dtype, input), to(shape.dtype, Floats(shape.count));
-  group.reduce_scatter(from.at(0), shape.in_place ? from.at(own) : to.at(0), shape.count, shape.dtype, shape.op,
-                       options_of(shape, residual.data()));
-  const Floats target = shape.in_place ? from.values(own, shape.count) : to.values(0, shape.count);
+  Elements from(shape.dtype, input);
+  const Floats target = run_wire_call(group, shape, from, residual.data());
   const std::vector<double> left = total(group, residual);
   for (size_t i = 0; i < shape.count; ++i) {
     const double gap = std::abs(given[own + i] - target[i] * unit - left[own + i]);
     expect(gap < shape.gap(group.size()) * unit,
-           [&] { return fmt::format("{}: element {} is off by {}", text, i, gap); });
+           [&] { return fmt::format("{}: element {} is off by {}", shape.text(group.size()), i, gap); });
   }
 }
 
 void check_all_gather(Communicator& group, const WireShape& shape) {
-  const std::string text = shape.text("all_gather", group.size());
+  const std::string text = shape.text(group.size());
   const size_t own = shape.count * static_cast<size_t>(group.rank());
   const Floats input = values_of(shape, group.rank(), shape.count);
-  const size_t all = shape.count * static_cast<size_t>(group.size());
-  Floats residual(shape.count), before(all);
-  std::copy(input.begin(), input.end(), before.begin() + static_cast<ptrdiff_t>(own));
-  Elements from(shape.dtype, input), to(shape.dtype, before);
-  group.all_gather(shape.in_place ? to.at(own) : from.at(0), to.at(0), shape.count, shape.dtype,
-                   options_of(shape, residual.data()));
-  const Floats output = to.values(0, all);
+  Floats residual(shape.count);
+  Elements from(shape.dtype, input);
+  const Floats output = run_wire_call(group, shape, from, residual.data());
   expect_same_bits(group, output, text);
   for (size_t i = 0; i < shape.count; ++i) {
     const float gap = input[i] - output[own + i] - residual[i];
@@ -92,9 +84,10 @@ void check_all_gather(Communicator& group, const WireShape& shape) {
 
 }  // namespace
 
-WireShape random_wire_shape(Random& random, std::span<const Algorithm> algorithms) {
+WireShape random_wire_shape(Random& random, Collective collective, std::span<const Algorithm> algorithms) {
   constexpr size_t kEdges[] = {0, 1, 127, 128, 129, 1000, 70'000};
   WireShape shape;
+  shape.collective = collective;
   shape.count = random.chance(60) ? kEdges[random.below(std::size(kEdges))] : random.below(20'000);
   shape.dtype = kDTypes[random.below(std::size(kDTypes))];
   shape.format = kCodedFormats[random.below(std::size(kCodedFormats))];
@@ -104,6 +97,30 @@ WireShape random_wire_shape(Random& random, std::span<const Algorithm> algorithm
   shape.seed = random.next();
   shape.algorithm = algorithms[random.below(algorithms.size())];
   return shape;
+}
+
+Floats run_wire_call(Communicator& group, const WireShape& shape, Elements& from, float* residual) {
+  const CallOptions options = options_of(shape, residual);
+  const size_t in = shape.input_count(group.size()), out = shape.output_count(group.size());
+  const size_t own = shape.count * static_cast<size_t>(group.rank());
+  Elements to(shape.dtype, Floats(out));
+  switch (shape.collective) {
+    case Collective::kAllReduce: {
+      std::byte* const target = shape.in_place ? from.at(0) : to.at(0);
+      group.all_reduce(from.at(0), target, in, shape.dtype, shape.op, options);
+      return (shape.in_place ? from : to).values(0, out);
+    }
+    case Collective::kReduceScatter: {
+      std::byte* const target = shape.in_place ? from.at(own) : to.at(0);
+      group.reduce_scatter(from.at(0), target, out, shape.dtype, shape.op, options);
+      return shape.in_place ? from.values(own, out) : to.values(0, out);
+    }
+    default: {
+      std::copy_n(from.at(0), in * dtype_bytes(shape.dtype), to.at(own));
+      group.all_gather(shape.in_place ? to.at(own) : from.at(0), to.at(0), in, shape.dtype, options);
+      return to.values(0, out);
+    }
+  }
 }
 
 std::vector<std::byte> bits_of(const WireShape& shape, int rank) {
@@ -119,16 +136,14 @@ std::vector<std::byte> bits_of(const WireShape& shape, int rank) {
 }
 
 void check_coded_all_reduce(Communicator& group, const WireShape& shape) {
-  const std::string text = shape.text("all_reduce", group.size());
+  const std::string text = shape.text(group.size());
   const double unit = shape.op == Op::kAverage ? group.size() : 1;
   Floats residual(shape.count);
   const Floats input = values_of(shape, group.rank(), shape.count);
   std::vector<double> given = total(group, input), arrived(shape.count);
   for (int call = 0; call < 2; ++call) {
-    Elements from(shape.dtype, input), to = from;
-    group.all_reduce(shape.in_place ? to.at(0) : from.at(0), to.at(0), shape.count, shape.dtype, shape.op,
-                     options_of(shape, residual.data()));
-    const Floats output = to.values(0, shape.count);
+    Elements from(shape.dtype, input);
+    const Floats output = run_wire_call(group, shape, from, residual.data());
     expect_same_bits(group, output, text);
     for (size_t i = 0; i < shape.count; ++i) arrived[i] += output[i] * unit;
   }
@@ -141,6 +156,7 @@ void check_coded_all_reduce(Communicator& group, const WireShape& shape) {
 }
 
 void check_packed(Communicator& group, WireShape shape, Algorithm broadcast) {
+  shape.collective = Collective::kAllGather;
   shape.format = WireFormat::kPacked;
   shape.stochastic = false;
   if (shape.dtype == DType::kFloat16) shape.dtype = DType::kBfloat16;
@@ -156,19 +172,20 @@ void check_packed(Communicator& group, WireShape shape, Algorithm broadcast) {
   if (shape.in_place) std::copy(own.begin(), own.end(), part);
   group.all_gather(shape.in_place ? part : own.data(), output.data(), shape.count, shape.dtype,
                    options_of(shape, nullptr));
-  expect(output == all, shape.text("all_gather", group.size()));
+  expect(output == all, shape.text(group.size()));
   shape.algorithm = broadcast;
   group.broadcast(array.data(), shape.count, shape.dtype, root, options_of(shape, nullptr));
-  expect(array == given, shape.text("broadcast", group.size()));
+  shape.collective = Collective::kBroadcast;
+  expect(array == given, shape.text(group.size()));
 }
 
 void check_random_wire_calls(Communicator& group, uint64_t seed, int calls) {
   Random random(seed);
   for (int i = 0; i < calls; ++i) {
-    check_coded_all_reduce(group, random_wire_shape(random, kCodedAllReduces));
-    check_reduce_scatter(group, random_wire_shape(random, kReduceScatters));
-    check_all_gather(group, random_wire_shape(random, kAllGathers));
-    const WireShape shape = random_wire_shape(random, kAllGathers);
+    check_coded_all_reduce(group, random_wire_shape(random, Collective::kAllReduce, kCodedAllReduces));
+    check_reduce_scatter(group, random_wire_shape(random, Collective::kReduceScatter, kReduceScatters));
+    check_all_gather(group, random_wire_shape(random, Collective::kAllGather, kAllGathers));
+    const WireShape shape = random_wire_shape(random, Collective::kAllGather, kAllGathers);
     check_packed(group, shape, kBroadcasts[random.below(std::size(kBroadcasts))]);
   }
 }

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "ring/base/types.h"
 #include "rondo/communicator.h"
 #include "tests/support/element.h"
 #include "tests/support/random.h"
@@ -25,7 +26,8 @@ inline constexpr Algorithm kCodedAllReduces[] = {Algorithm::kAuto,        Algori
 
 // What all ranks know of one call, and so draw alike.
 struct WireShape {
-  size_t count = 0;
+  Collective collective = Collective::kAllReduce;
+  size_t count = 0;  // elements of a block; of all for all_reduce
   DType dtype = DType::kFloat32;
   WireFormat format = WireFormat::kInt8;
   Op op = Op::kSum;
@@ -33,10 +35,16 @@ struct WireShape {
   uint64_t seed = 0;
   Algorithm algorithm = Algorithm::kAuto;
 
-  std::string text(const char* call, int world) const {
-    return fmt::format("{} of {} {} by {}, {} {}{}, world {}, seed {}", call, count, dtype_name(dtype),
-                       algorithm_name(algorithm), wire_format_name(format), op_name(op), in_place ? " in place" : "",
-                       world, seed);
+  size_t input_count(int world) const {
+    return collective == Collective::kReduceScatter ? count * static_cast<size_t>(world) : count;
+  }
+  size_t output_count(int world) const {
+    return collective == Collective::kAllGather ? count * static_cast<size_t>(world) : count;
+  }
+  std::string text(int world) const {
+    return fmt::format("{} of {} {} by {}, {} {}{}{}, world {}, seed {}", collective_name(collective), count,
+                       dtype_name(dtype), algorithm_name(algorithm), wire_format_name(format), op_name(op),
+                       stochastic ? " at random" : "", in_place ? " in place" : "", world, seed);
   }
   // The bound on given - arrived - left: results of 16 bits, and partial sums, are rounded, each by half a unit.
   double gap(int world) const {
@@ -45,7 +53,7 @@ struct WireShape {
   }
 };
 
-WireShape random_wire_shape(Random& random, std::span<const Algorithm> algorithms);
+WireShape random_wire_shape(Random& random, Collective collective, std::span<const Algorithm> algorithms);
 
 // Elements of a type in memory, and their values.
 class Elements {
@@ -65,6 +73,8 @@ class Elements {
   std::vector<std::byte> bytes_;
 };
 
+// The collective, with this rank's input in `from`. The output; in place, where the shape says so.
+Floats run_wire_call(Communicator& group, const WireShape& shape, Elements& from, float* residual);
 // Bits of any kind; of a block some are alike.
 std::vector<std::byte> bits_of(const WireShape& shape, int rank);
 

@@ -83,7 +83,7 @@ TEST_CASE("wire formats: slices of every size carry a large call, on several lan
                          [](Communicator& c) {
                            Random random(3);
                            for (const WireFormat format : kCodedFormats) {
-                             WireShape shape = random_wire_shape(random, kCodedAllReduces);
+                             WireShape shape = random_wire_shape(random, Collective::kAllReduce, kCodedAllReduces);
                              shape.count = 300'001;
                              shape.format = format;
                              shape.stochastic = false;

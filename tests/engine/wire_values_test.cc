@@ -5,68 +5,32 @@
 
 #include <algorithm>
 #include <cmath>
-#include <functional>
 #include <limits>
 #include <optional>
 #include <vector>
 
 #include "rondo/communicator.h"
-#include "tests/support/element.h"
+#include "tests/engine/wire_cases.h"
 #include "tests/support/random.h"
+#include "tests/support/errors.h"
 #include "tests/support/rank_group.h"
 
 namespace rondo::testing {
 namespace {
 
-using Floats = std::vector<float>;
-
-constexpr WireFormat kCoded[] = {WireFormat::kFloat16,    WireFormat::kBfloat16, WireFormat::kFloat8E4M3,
-                                 WireFormat::kFloat8E5M2, WireFormat::kInt8,     WireFormat::kInt4};
 constexpr Collective kCalls[] = {Collective::kAllReduce, Collective::kReduceScatter, Collective::kAllGather};
 constexpr Algorithm kAlgorithms[] = {Algorithm::kAuto, Algorithm::kRing, Algorithm::kDirect};  // of all of them
-constexpr DType kDTypes[] = {DType::kFloat32, DType::kFloat32, DType::kBfloat16, DType::kFloat16};
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 
-// What all ranks know of one call, and so draw alike.
-struct Shape {
-  Collective collective = Collective::kAllReduce;
-  size_t count = 0;  // elements of a block: of all for all_reduce
-  DType dtype = DType::kFloat32;
-  WireFormat format = WireFormat::kInt8;
-  Op op = Op::kSum;
-  bool stochastic = false;
-  uint64_t seed = 0;
-  Algorithm algorithm = Algorithm::kAuto;
-
-  size_t input_count(int world) const {
-    return collective == Collective::kReduceScatter ? count * static_cast<size_t>(world) : count;
-  }
-  size_t output_count(int world) const {
-    return collective == Collective::kAllGather ? count * static_cast<size_t>(world) : count;
-  }
-  std::string text(int world) const {
-    return fmt::format("{} of {} {} by {}, {} {}{}, world {}, seed {}", collective_name(collective), count,
-                       dtype_name(dtype), algorithm_name(algorithm), wire_format_name(format), op_name(op),
-                       stochastic ? " at random" : "", world, seed);
-  }
-};
-
-Shape random_shape(Random& random) {
-  Shape shape;
-  shape.collective = kCalls[random.below(std::size(kCalls))];
-  shape.count = random.chance(30) ? random.between(1, 200) : random.between(200, 10'000);
-  shape.dtype = kDTypes[random.below(std::size(kDTypes))];
-  shape.format = kCoded[random.below(std::size(kCoded))];
-  shape.op = random.chance(50) ? Op::kSum : Op::kAverage;
-  shape.stochastic = wire_format_rounds_at_random(shape.format) && random.chance(50);
-  shape.seed = random.next();
-  shape.algorithm = kAlgorithms[random.below(std::size(kAlgorithms))];
+WireShape random_shape(Random& random) {
+  WireShape shape = random_wire_shape(random, kCalls[random.below(std::size(kCalls))], kAlgorithms);
+  shape.count = std::max<size_t>(1, shape.count);
   return shape;
 }
 
 // Values of either sign, 2^-9 .. 2, and some zeros.
-Floats values_of(const Shape& shape, int rank, int world) {
+Floats values_of(const WireShape& shape, int rank, int world) {
   Random random(shape.seed + static_cast<uint64_t>(rank));
   Floats values(shape.input_count(world));
   for (float& value : values) {
@@ -79,34 +43,13 @@ Floats values_of(const Shape& shape, int rank, int world) {
   return values;
 }
 
-void run_call(Communicator& group, const Shape& shape, const Floats& input, Floats& output, float* residual) {
-  CallOptions options;
-  options.algorithm = shape.algorithm;
-  options.wire.format = shape.format;
-  options.wire.stochastic = shape.stochastic;
-  options.wire.seed = shape.seed;
-  options.wire.residual = residual;
-  const size_t size = dtype_bytes(shape.dtype);
-  std::vector<std::byte> from(input.size() * size), to(output.size() * size);
-  for (size_t i = 0; i < input.size(); ++i) store_value(shape.dtype, from.data() + i * size, input[i]);
-  const auto call = [&] {
-    switch (shape.collective) {
-      case Collective::kAllReduce:
-        return group.all_reduce(from.data(), to.data(), shape.count, shape.dtype, shape.op, options);
-      case Collective::kReduceScatter:
-        return group.reduce_scatter(from.data(), to.data(), shape.count, shape.dtype, shape.op, options);
-      default:
-        return group.all_gather(from.data(), to.data(), shape.count, shape.dtype, options);
-    }
-  };
-  call();
-  for (size_t i = 0; i < output.size(); ++i) {
-    output[i] = static_cast<float>(load_value(shape.dtype, to.data() + i * size));
-  }
+Floats run_call(Communicator& group, const WireShape& shape, const Floats& input, float* residual) {
+  Elements from(shape.dtype, input);
+  return run_wire_call(group, shape, from, residual);
 }
 
 // docs/compression.md, "Wire formats". largest: of the block; here of all elements, which is never less.
-double error_of_one(const Shape& shape, double value, double largest) {
+double error_of_one(const WireShape& shape, double value, double largest) {
   switch (shape.format) {
     case WireFormat::kFloat16:
       return std::max(std::ldexp(value, -11), std::ldexp(1.0, -25));
@@ -125,11 +68,10 @@ double error_of_one(const Shape& shape, double value, double largest) {
 
 // No partial sum is larger than the sum of magnitudes and of the errors so far, which grow by 1.15 a time at most (int4
 // at random: 1 + 1 / 7).
-void check_errors(Communicator& group, const Shape& shape) {
+void check_errors(Communicator& group, const WireShape& shape) {
   const int world = group.size();
   const Floats input = values_of(shape, group.rank(), world);
-  Floats output(shape.output_count(world));
-  run_call(group, shape, input, output, nullptr);
+  const Floats output = run_call(group, shape, input, nullptr);
   const bool gathers = shape.collective == Collective::kAllGather;
   std::vector<double> exact(shape.output_count(world)), sizes(exact.size());
   for (int r = 0; r < world; ++r) {
@@ -170,42 +112,33 @@ struct Spoilt {
 };
 
 // Where `spoilt` is in this rank's output, counted as the error does; nullopt: this rank does not get it.
-std::optional<size_t> place_of(const Shape& shape, const Spoilt& spoilt, int rank) {
+std::optional<size_t> place_of(const WireShape& shape, const Spoilt& spoilt, int rank) {
   if (shape.collective != Collective::kReduceScatter) return spoilt.index;
   if (spoilt.index / shape.count != static_cast<size_t>(rank)) return std::nullopt;
   return spoilt.index % shape.count;
 }
 
-std::optional<Error> error_of(const std::function<void()>& call) {
-  try {
-    call();
-  } catch (const Exception& e) {
-    return e.error();
-  }
-  return std::nullopt;
-}
-
-void check_not_finite(Communicator& group, const Shape& shape, const Spoilt& spoilt) {
+void check_not_finite(Communicator& group, const WireShape& shape, const Spoilt& spoilt) {
   const int world = group.size();
   const std::string text = fmt::format("{}, {} at {} of rank {}{}", shape.text(world), spoilt.value, spoilt.index,
                                        spoilt.rank, spoilt.in_residual ? "'s residual" : "");
-  Floats input = values_of(shape, group.rank(), world), residual(input.size()), output(shape.output_count(world));
+  Floats input = values_of(shape, group.rank(), world), residual(input.size());
   if (group.rank() == spoilt.rank) (spoilt.in_residual ? residual : input)[spoilt.index] = spoilt.value;
-  const auto call = [&] { run_call(group, shape, input, output, residual.data()); };
-  const std::optional<Error> error = error_of(call);
+  const auto call = [&] { run_call(group, shape, input, residual.data()); };
+  const Error error = error_of(call);
   const std::optional<size_t> place = place_of(shape, spoilt, group.rank());
-  expect(error.has_value() == place.has_value(), text + ": refused by another rank, or not at all");
-  if (error) {
-    expect(error->code == ErrorCode::kNotFinite, text + ": " + error->message);
+  expect(error.ok() != place.has_value(), text + ": refused by another rank, or not at all");
+  if (place) {
     const char* kind = std::isnan(spoilt.value) ? "is NaN" : "is infinite";
     const std::string words = fmt::format("element {} {} on rank {}", *place, kind, spoilt.rank);
-    expect(error->message.find(words) != std::string::npos, text + ": " + error->message);
-    expect(error->ranks == std::vector<int>{spoilt.rank}, text + ": other ranks");
+    expect(error.code == ErrorCode::kNotFinite && error.message.find(words) != std::string::npos,
+           text + ": " + error.message);
+    expect(error.ranks == std::vector<int>{spoilt.rank}, text + ": other ranks");
   }
   // The next call is not troubled by it.
   for (const float left : residual) expect(std::isfinite(left), text + ": it stays in the residual");
   input = values_of(shape, group.rank(), world);
-  expect(!error_of(call), text + ": the next call failed");
+  expect(error_of(call).ok(), text + ": the next call failed");
 }
 
 }  // namespace
@@ -228,7 +161,7 @@ TEST_CASE("wire formats: what is not finite at random places is named, worlds 1.
                          [&](Communicator& group) {
                            Random random(static_cast<uint64_t>(world) + 900);
                            for (int i = 0; i < 30; ++i) {
-                             const Shape shape = random_shape(random);
+                             const WireShape shape = random_shape(random);
                              Spoilt spoilt;
                              spoilt.rank = static_cast<int>(random.below(static_cast<uint64_t>(world)));
                              spoilt.index = random.below(shape.input_count(world));
