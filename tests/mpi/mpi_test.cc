@@ -21,33 +21,39 @@ std::vector<std::string> launch(int ranks, const std::string& face, const std::v
   return command;
 }
 
-TEST_CASE("every family of calls, and what may come in any order") {
-  for (const char* program : {"program", "orders"}) {
-    for (const char* face : {"mpich", "standard", "openmpi"}) {
+constexpr const char* kFaces[] = {"mpich", "standard", "openmpi"};
+
+// The program ends well and each rank says that it is fine. What it wrote beside.
+std::string check_fine(const std::vector<std::string>& command, int ranks) {
+  const std::string program = command.back();
+  CAPTURE(program);
+  CAPTURE(ranks);
+  Program run(command);
+  CHECK(run.wait(std::chrono::seconds(60)) == 0);
+  CAPTURE(run.errors());
+  CHECK(count_of(run.output(), " of " + std::to_string(ranks) + ": fine\n") == static_cast<size_t>(ranks));
+  CHECK(count_of(run.output(), "took long") == 0);
+  return run.errors();
+}
+
+TEST_CASE("every family of calls, what may come in any order, windows and files, of every face") {
+  const testing::TempFolder folder;
+  for (const char* program : {"program", "orders", "windows", "files"}) {
+    const bool files = program == std::string("files");
+    for (const char* face : kFaces) {
       for (const int ranks : {1, 2, 3, 4}) {
-        CAPTURE(program);
-        CAPTURE(face);
-        CAPTURE(ranks);
-        Program run(launch(ranks, face, {}, program));
-        CHECK(run.wait(std::chrono::seconds(60)) == 0);
-        CAPTURE(run.errors());
-        CHECK(count_of(run.output(), " of " + std::to_string(ranks) + ": fine\n") == static_cast<size_t>(ranks));
-        CHECK(count_of(run.output(), "took long") == 0);
+        check_fine(launch(ranks, face, files ? std::vector{folder.path("file")} : std::vector<std::string>{}, program),
+                   ranks);
+        CHECK(std::filesystem::is_empty(folder.path()));
       }
     }
   }
 }
 
 TEST_CASE("calls with mistakes end in an error, and the program goes on") {
-  for (const char* face : {"mpich", "standard", "openmpi"}) {
+  for (const char* face : kFaces) {
     for (const int ranks : {1, 2}) {
-      CAPTURE(face);
-      CAPTURE(ranks);
-      Program run(launch(ranks, face, {}, "mistakes"));
-      CHECK(run.wait(std::chrono::seconds(60)) == 0);
-      CAPTURE(run.errors());
-      CHECK(count_of(run.output(), ": fine\n") == static_cast<size_t>(ranks));
-      const size_t warnings = count_of(run.errors(), "own op m");
+      const size_t warnings = count_of(check_fine(launch(ranks, face, {}, "mistakes"), ranks), "own op m");
       CHECK((warnings >= 1) == (ranks > 1));
       CHECK(warnings <= static_cast<size_t>(ranks));  // once each
     }
@@ -65,46 +71,12 @@ TEST_CASE("ranks that differ in the op alone: RONDO_MPI_STRICT makes it the erro
 }
 
 TEST_CASE("a program that wants Open MPI's library of C++ for its names alone starts") {
-  Program run({"tools/rondo-run", "--mpi", "--no-prefix", "-n", "2", "tests/mpi/cxx_program"});
-  CHECK(run.wait(std::chrono::seconds(60)) == 0);
-  CAPTURE(run.errors());
-  CHECK(count_of(run.output(), " of 2: fine\n") == 2);
-}
-
-TEST_CASE("files") {
-  const testing::TempFolder folder;
-  for (const char* face : {"mpich", "standard", "openmpi"}) {
-    for (const int ranks : {1, 2, 3}) {
-      CAPTURE(face);
-      CAPTURE(ranks);
-      Program run(launch(ranks, face, {folder.path("file")}, "files"));
-      CHECK(run.wait(std::chrono::seconds(60)) == 0);
-      CAPTURE(run.errors());
-      CHECK(count_of(run.output(), " of " + std::to_string(ranks) + ": fine\n") == static_cast<size_t>(ranks));
-      CHECK(std::filesystem::is_empty(folder.path()));
-    }
-  }
-}
-
-TEST_CASE("windows") {
-  for (const char* face : {"mpich", "standard", "openmpi"}) {
-    for (const int ranks : {1, 2, 3}) {
-      CAPTURE(face);
-      CAPTURE(ranks);
-      Program run(launch(ranks, face, {}, "windows"));
-      CHECK(run.wait(std::chrono::seconds(60)) == 0);
-      CAPTURE(run.errors());
-      CHECK(count_of(run.output(), " of " + std::to_string(ranks) + ": fine\n") == static_cast<size_t>(ranks));
-    }
-  }
+  check_fine({"tools/rondo-run", "--mpi", "--no-prefix", "-n", "2", "tests/mpi/cxx_program"}, 2);
 }
 
 TEST_CASE("two of the libraries in one process are two worlds") {
   for (const int ranks : {1, 2}) {
-    Program run({"tools/rondo-run", "--mpi", "--no-prefix", "-n", std::to_string(ranks), "tests/mpi/two_faces"});
-    CHECK(run.wait(std::chrono::seconds(60)) == 0);
-    CAPTURE(run.errors());
-    CHECK(count_of(run.output(), " of " + std::to_string(ranks) + ": fine\n") == static_cast<size_t>(ranks));
+    check_fine({"tools/rondo-run", "--mpi", "--no-prefix", "-n", std::to_string(ranks), "tests/mpi/two_faces"}, ranks);
   }
 }
 
@@ -140,14 +112,10 @@ TEST_CASE("a program of User Level Failure Mitigation goes on without a rank tha
   for (const char* face : {"mpich", "openmpi"}) {
     for (const char* when : {"after", "before"}) {
       CAPTURE(face);
-      CAPTURE(when);
       std::vector<std::string> command = {"tools/rondo-run", "--mpi", "--no-prefix", "-n", "3", "--elastic", "2"};
       command.push_back(std::string("tests/mpi/recovery_") + face);
       if (when == std::string("before")) command.push_back(when);
-      Program run(command);
-      CHECK(run.wait(std::chrono::seconds(60)) == 0);
-      CAPTURE(run.errors());
-      CHECK(count_of(run.output(), " of 2: fine\n") == 2);
+      check_fine(command, 2);
     }
   }
 }
