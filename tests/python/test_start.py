@@ -16,13 +16,15 @@ import pytest
 import rondo
 from rondo import data
 
+METHODS = ("fork", "spawn", "forkserver")
+
 
 def with_id(rank, rendezvous, results):
     with rondo.init(rank=rank, world_size=2, rendezvous=rendezvous) as group:
         results.put((rank, float(group.all_reduce(np.array([rank + 1.0]))[0])))
 
 
-@pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
+@pytest.mark.parametrize("method", METHODS)
 def test_unique_id_is_made_in_a_parent_that_is_no_rank(method):
     context = multiprocessing.get_context(method)
     meeting_point, results = rondo.unique_id(), context.Queue()
@@ -44,11 +46,12 @@ def as_the_tutorials_do(rank, port, results):
         results.put(group.all_gather_object(rank))
 
 
-def test_rank_and_world_size_with_master_addr():
+@pytest.mark.parametrize("method", METHODS)
+def test_rank_and_world_size_with_master_addr(method):
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
-    context = multiprocessing.get_context("fork")
+    context = multiprocessing.get_context(method)
     results = context.Queue()
     children = [context.Process(target=as_the_tutorials_do, args=(r, port, results)) for r in range(2)]
     for child in children:
@@ -108,8 +111,9 @@ def starts_again():
     return sums + [float(group.all_reduce(np.ones(1))[0]) for group in groups]
 
 
-def test_ranks_of_spawn_start_several_times():
-    assert rondo.spawn(starts_again, 2, start_method="fork") == [[2.0] * 4] * 2
+@pytest.mark.parametrize("method", METHODS)
+def test_ranks_of_spawn_start_several_times(method):
+    assert rondo.spawn(starts_again, 2, start_method=method) == [[2.0] * 4] * 2
 
 
 def variables(names):

@@ -37,11 +37,6 @@ run_script torchrun.sh "$program" "$venv"
 run_script mpi.sh "$program" "$python"
 run_script mpi_hosts.sh "$program"
 run_script slurm.sh "$program" "$python"
-for method in fork spawn forkserver; do
-  for way in environment id spawn; do
-    check "multiprocessing by $method, $way" sums 4 "$python" tests/launchers/multiprocessing_start.py "$method" "$way"
-  done
-done
 check "Ray actors" prints 16 '^rank [0-3] of 4: sum 10$' "$python" tests/launchers/ray_actors.py
 check "Dask workers" prints 4 '^rank [0-3] of 4: sum 10$' "$python" tests/launchers/dask_workers.py
 finish_checks
