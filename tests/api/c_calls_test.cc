@@ -58,6 +58,7 @@ rondo_result_t call_by_name(rondo_comm_t comm, const rondo::Call& c, bool is_roo
   const rondo_op_t op = kOpsByName[static_cast<int>(c.op)];
   rondo_options_t options = RONDO_OPTIONS_INIT;
   options.scalar = c.options.scalar;
+  if (c.collective == Collective::kAllReduce && is_root) options.flags = RONDO_RECOVERABLE;  // a rank's own choice
   // Those of gather_v and scatter_v are read on the root only.
   const uint64_t *from = is_root ? c.input_counts.data() : nullptr, *to = is_root ? c.output_counts.data() : nullptr;
 #define BY_NAME(name, ...)                                                       \
@@ -292,21 +293,6 @@ TEST_CASE("options: factor, algorithm, size of the structure, timeout") {
           want_invalid(rondo_barrier(comm, &options), "timeout");
           options.timeout_ms = std::numeric_limits<int64_t>::max();
           want(rondo_barrier(comm, &options));
-        }) == "");
-}
-
-TEST_CASE("a recoverable all_reduce in C, in place, each rank as it likes") {
-  CHECK(on_threads(2, [](rondo_comm_t comm, int rank) {
-          rondo_options_t options = RONDO_OPTIONS_INIT;
-          for (int i = 0; i < 300; ++i) {
-            options.flags = (rank + i) % 3 > 0 ? RONDO_RECOVERABLE : 0;
-            Numbers values(size_t{1} << i % 16, rank + i);
-            want(rondo_all_reduce(comm, values.data(), values.data(), values.size(), RONDO_INT64, RONDO_SUM, &options));
-            expect(values == Numbers(values.size(), 1 + 2 * i), "a sum");
-          }
-          options.flags = RONDO_RECOVERABLE;
-          int64_t value = 1;
-          want_invalid(rondo_broadcast(comm, &value, 1, RONDO_INT64, 0, &options), "recoverable is an option");
         }) == "");
 }
 

@@ -14,13 +14,37 @@ namespace {
 // delay.
 constexpr int kHungTicks = 2000;
 
-Topology topology_of(int world) {
+}  // namespace
+
+Topology two_hosts(int world) {
   Topology topology;
   for (int r = 0; r < world; ++r) topology.host.push_back(r * 2 / world);
   return topology;
 }
 
-}  // namespace
+CollectiveCase random_case(Random& random, int world) {
+  CollectiveCase what;
+  what.collective = static_cast<Collective>(random.below(kCollectives));
+  what.world = world;
+  what.root = static_cast<int>(random.below(static_cast<uint64_t>(world)));
+  what.dtype = static_cast<DType>(random.below(kDTypes));
+  do {
+    what.op = static_cast<Op>(random.below(kOps));
+  } while (!op_supports(what.op, what.dtype) || (collective_scans(what.collective) && what.op == Op::kAverage));
+  const auto ranks = static_cast<uint64_t>(world);
+  const uint64_t counts[] = {0, 1, ranks - 1, ranks, ranks + 1, 37, 500 + random.below(1500)};
+  what.count = counts[random.below(7)];
+  what.in_place = random.below(2) == 0;
+  what.misalign = random.below(16);
+  what.seed = random.below(1000);
+  const bool has_uneven = what.collective == Collective::kAllGather || what.collective == Collective::kReduceScatter ||
+                          what.collective == Collective::kGather || what.collective == Collective::kScatter ||
+                          what.collective == Collective::kAllToAll;
+  if (has_uneven && random.below(2) == 0) {
+    for (int r = 0; r < world; ++r) what.counts.push_back(random.below(3) == 0 ? 0 : random.below(900));
+  }
+  return what;
+}
 
 std::string drive_lanes(std::vector<std::vector<LaneRun>>& lanes, Random& random,
                         const std::function<void()>& advance) {
@@ -96,7 +120,7 @@ std::vector<Plan> Cluster::plans_of(const CollectiveCase& what, Algorithm algori
   request.algorithm = algorithm;
   request.root = collective_has_root(what.collective) ? what.root : -1;
   request.lanes = static_cast<int>(shape_.lanes);
-  request.topology = topology_of(what.world);
+  request.topology = two_hosts(what.world);
   request.scale_at_source = what.op == Op::kPremulSum;
   std::vector<Plan> plans;
   for (request.rank = 0; request.rank < what.world; ++request.rank) plans.push_back(build_plan(request));
@@ -106,7 +130,7 @@ std::vector<Plan> Cluster::plans_of(const CollectiveCase& what, Algorithm algori
 Slicing Cluster::slicing_of(const CollectiveCase& what, const std::vector<Plan>& plans, uint64_t sequence) const {
   const CollectiveRank rank(what, 0);
   const CheckedCall call = check_call(rank.call(), 0, what.world);
-  Slicing slicing = choose_slicing(call, plans[0], shape_.config, topology_of(what.world));
+  Slicing slicing = choose_slicing(call, plans[0], shape_.config, two_hosts(what.world));
   slicing.slice = 16 * (1 + sequence % 3);  // small cases are to have several slices and rounds too
   return slicing;
 }

@@ -53,6 +53,11 @@ class Cluster {
   int made_ = 0;
 };
 
+// The first half of the ranks on one host, the others on another.
+Topology two_hosts(int world);
+// Of every collective, even and uneven, type and operation.
+CollectiveCase random_case(Random& random, int world);
+
 // All executors in turn, in an order of `random`'s, until all are done. advance(): between passes. "" or "hung".
 std::string drive_lanes(std::vector<std::vector<LaneRun>>& lanes, Random& random, const std::function<void()>& advance);
 

@@ -24,38 +24,8 @@ ClusterShape random_shape(Random& random) {
   return shape;
 }
 
-CollectiveCase random_case(Random& random, int world) {
-  CollectiveCase what;
-  what.collective = static_cast<Collective>(random.below(kCollectives));
-  what.world = world;
-  what.root = static_cast<int>(random.below(static_cast<uint64_t>(world)));
-  what.dtype = static_cast<DType>(random.below(kDTypes));
-  do {
-    what.op = static_cast<Op>(random.below(kOps));
-  } while (!op_supports(what.op, what.dtype) || (collective_scans(what.collective) && what.op == Op::kAverage));
-  const uint64_t counts[] = {0,
-                             1,
-                             static_cast<uint64_t>(world - 1),
-                             static_cast<uint64_t>(world),
-                             static_cast<uint64_t>(world + 1),
-                             37,
-                             500 + random.below(1500)};
-  what.count = counts[random.below(7)];
-  what.in_place = random.below(2) == 0;
-  what.misalign = random.below(16);
-  what.seed = random.below(1000);
-  const bool has_uneven = what.collective == Collective::kAllGather || what.collective == Collective::kReduceScatter ||
-                          what.collective == Collective::kGather || what.collective == Collective::kScatter ||
-                          what.collective == Collective::kAllToAll;
-  if (has_uneven && random.below(2) == 0) {
-    for (int r = 0; r < world; ++r) what.counts.push_back(random.below(3) == 0 ? 0 : random.below(900));
-  }
-  return what;
-}
-
 Algorithm random_algorithm(Random& random, const CollectiveCase& what) {
-  Topology topology;
-  for (int r = 0; r < what.world; ++r) topology.host.push_back(r * 2 / what.world);
+  const Topology topology = two_hosts(what.world);
   while (true) {
     const auto algorithm = static_cast<Algorithm>(1 + random.below(kAlgorithms - 1));
     if (plan_available(what.collective, algorithm, topology)) return algorithm;

@@ -158,22 +158,11 @@ Trace trace_of(const std::vector<Machine::Move>& moves, const Plan& plan, uint32
   return trace;
 }
 
-CollectiveCase random_case(Random& random, Collective collective, int world) {
-  CollectiveCase what;
-  what.collective = collective;
-  what.world = world;
-  what.root = static_cast<int>(random.below(static_cast<uint64_t>(world)));
-  what.dtype = random.chance(50) ? DType::kFloat32 : DType::kInt8;
-  const uint64_t counts[] = {1, static_cast<uint64_t>(world) + 1, 37, 200 + random.below(1500)};
-  what.count = counts[random.below(4)];
-  what.in_place = random.chance(50);
-  what.seed = random.below(1000);
-  const bool uneven = collective == Collective::kAllGather || collective == Collective::kReduceScatter ||
-                      collective == Collective::kGather || collective == Collective::kScatter;
-  for (int r = 0; uneven && random.chance(80) && r < world; ++r) {
-    what.counts.push_back(random.chance(30) ? 0 : random.below(900));
-  }
-  if (what.counts.size() != static_cast<size_t>(world)) what.counts.clear();
+// With bytes to move, and of an operation that every plan takes.
+CollectiveCase case_of(Random& random, int world) {
+  CollectiveCase what = random_case(random, world);
+  what.count = std::max<uint64_t>(1, what.count);
+  what.op = Op::kSum;
   return what;
 }
 
@@ -189,10 +178,9 @@ void compare_over_links(uint64_t seed) {
     return std::make_unique<RecordingLink>(traces[{from, lane}], to, std::move(link));
   };
   Cluster cluster(shape, seed);
-  const auto collective = static_cast<Collective>(random.below(kCollectives));
-  const CollectiveCase what = random_case(random, collective, shape.world);
-  Topology topology;
-  for (int r = 0; r < shape.world; ++r) topology.host.push_back(r * 2 / shape.world);
+  CollectiveCase what = case_of(random, shape.world);
+  if (what.collective == Collective::kAllToAll) what.counts.clear();  // a block's length is known to a pair alone
+  const Topology topology = two_hosts(shape.world);
   for (int a = 1; a < kAlgorithms; ++a) {
     const auto algorithm = static_cast<Algorithm>(a);
     if (!plan_available(what.collective, algorithm, topology)) continue;
@@ -218,17 +206,16 @@ void compare_over_links(uint64_t seed) {
 void compare_over_windows(uint64_t seed) {
   Random random(seed);
   const int world = static_cast<int>(random.between(2, 6));
-  const auto collective = static_cast<Collective>(random.below(kCollectives));
-  CollectiveCase what = random_case(random, collective, world);
+  CollectiveCase what = case_of(random, world);
   what.counts.clear();
   PlanRequest request;
-  request.collective = collective;
-  request.root = collective_has_root(collective) ? what.root : -1;
+  request.collective = what.collective;
+  request.root = collective_has_root(what.collective) ? what.root : -1;
   request.lanes = static_cast<int>(random.between(1, 3));
   request.topology.host.assign(static_cast<size_t>(world), 0);
   request.topology.island = request.topology.host;
   for (const Algorithm algorithm : {Algorithm::kStaged, Algorithm::kPull, Algorithm::kRegistered}) {
-    if (!plan_available(collective, algorithm, request.topology)) continue;
+    if (!plan_available(what.collective, algorithm, request.topology)) continue;
     request.algorithm = algorithm;
     std::vector<Plan> plans;
     for (request.rank = 0; request.rank < world; ++request.rank) plans.push_back(build_plan(request));

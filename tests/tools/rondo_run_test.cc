@@ -15,6 +15,7 @@
 #include "rondo/rondo.h"
 #include "tests/support/eventually.h"
 #include "tests/support/program.h"
+#include "tests/support/resources.h"
 
 namespace {
 
@@ -375,12 +376,7 @@ TEST_CASE("who kills the launcher by its name or its command line leaves the pro
 }
 
 TEST_CASE("a job that is stopped at a terminal stops its ranks, and they go on with it") {
-  const auto state = [](pid_t pid) {
-    std::string word, facts;
-    std::ifstream file("/proc/" + std::to_string(pid) + "/stat");
-    std::getline(file, facts);
-    return facts.empty() ? '?' : facts[facts.rfind(')') + 2];
-  };
+  const auto state = rondo::testing::state_of;
   Program program(run_shell(2, "echo pid $$; echo ready; while [ ! -e $RONDO_RENDEZVOUS.end ]; do sleep 0.05; done"));
   REQUIRE(says_ready(program, 2));
   const auto pids = pids_in(program.output());
