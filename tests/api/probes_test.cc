@@ -119,7 +119,7 @@ TEST_CASE("a matched message is that of one receive, also between threads") {
           std::vector<std::atomic<int>> came(kMessages);
           std::atomic<int> left{kMessages};
           std::atomic<bool> wrong{false};
-          const auto receive = [&](int thread) {
+          run_in_threads(kThreads, [&](int thread) {
             while (left.load() > 0) {
               const std::optional<Message> found = group.improbe(thread == 0 ? kAnySource : 0, 3);
               if (!found) continue;
@@ -132,10 +132,7 @@ TEST_CASE("a matched message is that of one receive, also between threads") {
               }
               came[static_cast<size_t>(numbers.front())].fetch_add(1);
             }
-          };
-          std::vector<std::thread> threads;
-          for (int thread = 0; thread < kThreads; ++thread) threads.emplace_back(receive, thread);
-          for (std::thread& thread : threads) thread.join();
+          });
           expect(!wrong, "a message was cut or mixed");
           expect(std::all_of(came.begin(), came.end(), [](const auto& times) { return times == 1; }), "each once");
           group.barrier();

@@ -96,21 +96,15 @@ TEST_CASE("fault 70: several communicators at once, from several threads, withou
   const RankBody body = [](Communicator& group) {
     std::array<Communicator, kGroups> groups;
     for (Communicator& part : groups) part = group.split(0);
-    std::array<std::string, kGroups> troubles;
-    std::vector<std::thread> threads;
-    for (size_t g = 0; g < groups.size(); ++g) {
-      threads.emplace_back([&, g] {
-        try {
-          const auto cases = all_shapes({group.size(), {1, 1237}, {static_cast<int>(g)}});
-          for (const CollectiveCase& what : cases) run_case(groups[g], what);
-        } catch (const std::exception& failure) {
-          troubles[g] = failure.what();
-          groups[g].abort(failure.what());
-        }
-      });
-    }
-    for (std::thread& thread : threads) thread.join();
-    for (const std::string& trouble : troubles) expect(trouble.empty(), trouble);
+    run_in_threads(kGroups, [&](int g) {
+      Communicator& own = groups[static_cast<size_t>(g)];
+      try {
+        for (const CollectiveCase& what : all_shapes({group.size(), {1, 1237}, {g}})) run_case(own, what);
+      } catch (const std::exception& failure) {
+        own.abort(failure.what());
+        throw;
+      }
+    });
   };
   CHECK(run_threads(shape, body) == "");
   CHECK(run_processes(shape, body) == "");
@@ -121,23 +115,13 @@ TEST_CASE("fault 70: several threads call on one communicator: calls are seriali
   RankGroup shape;
   shape.world = 2;
   const RankBody body = [](Communicator& group) {
-    std::array<std::string, 4> troubles;
-    std::vector<std::thread> threads;
-    for (std::string& trouble : troubles) {
-      threads.emplace_back([&] {
-        try {
-          for (int i = 0; i < 100; ++i) {
-            std::vector<int64_t> ones(500, 1);
-            group.run(sum_call(ones));
-            expect_all(ones, 2, "sum");
-          }
-        } catch (const std::exception& failure) {
-          trouble = failure.what();
-        }
-      });
-    }
-    for (std::thread& thread : threads) thread.join();
-    for (const std::string& trouble : troubles) expect(trouble.empty(), trouble);
+    run_in_threads(4, [&](int) {
+      for (int i = 0; i < 100; ++i) {
+        std::vector<int64_t> ones(500, 1);
+        group.run(sum_call(ones));
+        expect_all(ones, 2, "sum");
+      }
+    });
   };
   CHECK(run_threads(shape, body) == "");
   CHECK(run_processes(shape, body) == "");

@@ -61,21 +61,16 @@ std::string leave_early(const Config& config, int rounds, const Course& course) 
     constexpr int kThreads = 4;
     std::vector<Communicator> bases;
     for (int i = 0; i < kThreads; ++i) bases.push_back(world.split(0));
-    std::vector<std::string> failures(kThreads);
-    std::vector<std::thread> threads;
-    for (size_t i = 0; i < kThreads; ++i) {
-      threads.emplace_back([&, i] {
-        for (int round = 0; round < rounds && failures[i].empty(); ++round) try {
-            Communicator group = bases[i].split(0);
-            course(group, static_cast<float>(round + 1));
-            group.destroy();
-          } catch (const Exception& failure) {
-            failures[i] = fmt::format("round {}: {}", round, failure.what());
-          }
-      });
-    }
-    for (std::thread& thread : threads) thread.join();
-    for (const std::string& failure : failures) expect(failure.empty(), failure);
+    run_in_threads(kThreads, [&](int i) {
+      for (int round = 0; round < rounds; ++round) {
+        const Error error = error_of([&] {
+          Communicator group = bases[static_cast<size_t>(i)].split(0);
+          course(group, static_cast<float>(round + 1));
+          group.destroy();
+        });
+        expect(error.ok(), fmt::format("round {}: {}", round, error.message));
+      }
+    });
     for (Communicator& base : bases) base.destroy();
   });
 }

@@ -2,16 +2,19 @@
 // order; and an abort ends blocking calls, whose operations lie on their stacks.
 #include <doctest/doctest.h>
 #include <fmt/format.h>
+#include <unistd.h>
 
+#include <algorithm>
+#include <array>
 #include <atomic>
 #include <cstring>
-#include <exception>
-#include <functional>
 #include <thread>
 #include <vector>
 
+#include "tests/support/eventually.h"
 #include "tests/support/random.h"
 #include "tests/support/rank_group.h"
+#include "tests/support/resources.h"
 
 namespace rondo::testing {
 namespace {
@@ -77,27 +80,8 @@ void exchange(Communicator& group, int tag, int round, std::vector<std::byte>& m
   expect_message(memory, said, before, tag, round);
 }
 
-// Runs `body` on kThreads threads; throws what the first of them throws.
-void on_threads(const std::function<void(int)>& body) {
-  std::vector<std::exception_ptr> failures(kThreads);
-  std::vector<std::thread> threads;
-  for (int i = 0; i < kThreads; ++i) {
-    threads.emplace_back([&, i] {
-      try {
-        body(i);
-      } catch (...) {
-        failures[static_cast<size_t>(i)] = std::current_exception();
-      }
-    });
-  }
-  for (std::thread& thread : threads) thread.join();
-  for (const std::exception_ptr& failure : failures) {
-    if (failure) std::rethrow_exception(failure);
-  }
-}
-
 void traffic(Communicator& group) {
-  on_threads([&group](int tag) {
+  run_in_threads(kThreads, [&group](int tag) {
     std::vector<std::byte> memory(kLongest);
     for (int round = 0; round < 150; ++round) exchange(group, tag, round, memory);
   });
@@ -131,14 +115,18 @@ TEST_CASE("messages of one thread a rank, blocking and not, over shared memory a
 // The calls wait for messages that never come; the memory is the caller's again once they have thrown.
 void aborted(Communicator& group) {
   std::atomic<int> ended{0};
+  std::array<std::atomic<pid_t>, kThreads> callers{};
   std::thread aborts;
   if (group.rank() == 0) {
-    aborts = std::thread([&group] {
-      std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    aborts = std::thread([&] {
+      eventually([&] {
+        return std::all_of(callers.begin(), callers.end(), [](pid_t id) { return id != 0 && state_of(id) == 'S'; });
+      });
       group.abort("enough");
     });
   }
-  on_threads([&](int i) {
+  run_in_threads(kThreads, [&](int i) {
+    callers[static_cast<size_t>(i)] = ::gettid();
     const int peer = (group.rank() + 1) % group.size();
     std::vector<std::byte> memory(kLongest);
     try {

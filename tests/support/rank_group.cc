@@ -121,6 +121,24 @@ std::string run_everywhere(int world, const RankBody& body) {
   return troubles + run_threads(group, body);
 }
 
+void run_in_threads(int threads, const std::function<void(int)>& body) {
+  std::vector<std::exception_ptr> failures(static_cast<size_t>(threads));
+  std::vector<std::thread> running;
+  for (int i = 0; i < threads; ++i) {
+    running.emplace_back([&, i] {
+      try {
+        body(i);
+      } catch (...) {
+        failures[static_cast<size_t>(i)] = std::current_exception();
+      }
+    });
+  }
+  for (std::thread& thread : running) thread.join();
+  for (const std::exception_ptr& failure : failures) {
+    if (failure) std::rethrow_exception(failure);
+  }
+}
+
 void expect(bool condition, const std::string& otherwise) {
   if (!condition) throw std::runtime_error(otherwise);
 }

@@ -35,6 +35,9 @@ std::string run_threads(const RankGroup& group, const RankBody& body);
 // On processes over shared memory, on processes over TCP and on threads, one after the other.
 std::string run_everywhere(int world, const RankBody& body);
 
+// Calls body(0), body(1), ... on so many threads of a rank; throws what the first of them throws.
+void run_in_threads(int threads, const std::function<void(int)>& body);
+
 // Throws what a rank reports.
 void expect(bool condition, const std::string& otherwise);
 // For loops over many elements: otherwise() makes the text, only where it is needed.
