@@ -5,8 +5,10 @@
 #include <algorithm>
 #include <cstring>
 #include <random>
+#include <utility>
 #include <vector>
 
+#include "tests/kernels/call_buffers.h"
 #include "tests/kernels/instruction_sets.h"
 #include "tests/support/reference.h"
 
@@ -14,86 +16,44 @@ namespace rondo::testing {
 namespace {
 
 constexpr uint32_t kSeed = 7;
-constexpr unsigned char kGuard = 0xa5;
-constexpr size_t kMargin = 64;  // guard bytes on both sides of a buffer
-
-// Bytes at a chosen offset from a 64-byte boundary, guarded on both sides.
-class Guarded {
- public:
-  Guarded(size_t bytes, size_t offset) : bytes_(bytes), memory_(bytes + 4 * kMargin, kGuard) {
-    const auto address = reinterpret_cast<uintptr_t>(memory_.data()) + kMargin;
-    start_ = kMargin + (64 - address % 64) % 64 + offset;
+std::vector<CallBuffers::Content> random_contents(int sources, size_t bytes, std::mt19937& random) {
+  std::vector<CallBuffers::Content> contents(static_cast<size_t>(sources), CallBuffers::Content(bytes));
+  for (auto& content : contents) {
+    for (unsigned char& byte : content) byte = static_cast<unsigned char>(random());
   }
-  unsigned char* data() { return memory_.data() + start_; }
-  std::vector<unsigned char> content() { return {data(), data() + bytes_}; }
-  bool guards_hold() const {
-    const auto guard = [](unsigned char byte) { return byte == kGuard; };
-    const auto begin = memory_.begin() + static_cast<ptrdiff_t>(start_);
-    return std::all_of(memory_.begin(), begin, guard) &&
-           std::all_of(begin + static_cast<ptrdiff_t>(bytes_), memory_.end(), guard);
-  }
-
- private:
-  size_t bytes_;
-  size_t start_ = 0;
-  std::vector<unsigned char> memory_;
-};
-
-struct Case {
-  InstructionSet set;
-  CombineSpec spec;
-  int sources;
-  int targets;
-  int alias;  // target 0 is this source; -1: none
-  size_t count;
-  size_t offset;  // of source 0 from a 64-byte boundary; each next buffer is 7 bytes further
-};
-
-std::vector<unsigned char> expected_bytes(const Case& c, std::vector<Guarded>& sources, uint64_t scaled) {
-  const size_t bytes = dtype_bytes(c.spec.dtype);
-  std::vector<unsigned char> expected(c.count * bytes);
-  std::vector<uint64_t> elements(static_cast<size_t>(c.sources));
-  for (size_t i = 0; i < c.count; ++i) {
-    for (size_t s = 0; s < elements.size(); ++s)
-      elements[s] = load_element(c.spec.dtype, sources[s].data() + i * bytes);
-    store_element(c.spec.dtype, &expected[i * bytes], reference_combine(c.spec, elements, scaled, true));
-  }
-  return expected;
+  return contents;
 }
 
-void check_case(const Case& c, std::mt19937& random) {
-  const size_t bytes = c.count * dtype_bytes(c.spec.dtype);
+// Buffers lie 7 bytes further from one to the next. An alias of odd number is that of the last target.
+void check_case(InstructionSet set, const CombineSpec& spec, BufferShape shape, std::mt19937& random) {
+  shape.skew = 7;
+  const size_t bytes = dtype_bytes(spec.dtype);
   const uint64_t scaled = 0b101;
-  std::vector<Guarded> sources, targets;
-  std::vector<const void*> from;
-  std::vector<void*> to;
-  for (int s = 0; s < c.sources; ++s) {
-    sources.emplace_back(bytes, (c.offset + 7 * static_cast<size_t>(s)) % 64);
-    for (size_t i = 0; i < bytes; ++i) sources.back().data()[i] = static_cast<unsigned char>(random());
+  const auto contents = random_contents(shape.sources, shape.count * bytes, random);
+  CallBuffers expected(shape, contents), found(shape, contents);
+  if (shape.alias % 2 == 1) {
+    std::swap(expected.targets.front(), expected.targets.back());
+    std::swap(found.targets.front(), found.targets.back());
   }
-  for (int t = 0; t < c.targets; ++t) targets.emplace_back(bytes, (c.offset + 5 + 9 * static_cast<size_t>(t)) % 64);
-  for (Guarded& source : sources) from.push_back(source.data());
-  for (Guarded& target : targets) to.push_back(target.data());
-  if (c.alias >= 0) to[c.alias % 2 == 0 ? 0 : to.size() - 1] = sources[static_cast<size_t>(c.alias)].data();
-  const std::vector<unsigned char> expected = expected_bytes(c, sources, scaled);
-  std::vector<std::vector<unsigned char>> before;
-  for (Guarded& source : sources) before.push_back(source.content());
-  combine_with(c.set, c.spec,
-               {.sources = from.data(),
-                .targets = to.data(),
+  std::vector<uint64_t> elements(contents.size());
+  for (size_t i = 0; i < shape.count; ++i) {
+    for (size_t s = 0; s < elements.size(); ++s) elements[s] = load_element(spec.dtype, &contents[s][i * bytes]);
+    const uint64_t result = reference_combine(spec, elements, scaled, true);
+    for (void* target : expected.targets)
+      store_element(spec.dtype, static_cast<unsigned char*>(target) + i * bytes, result);
+  }
+  combine_with(set, spec,
+               {.sources = found.sources.data(),
+                .targets = found.targets.data(),
                 .scaled = scaled,
-                .source_count = static_cast<uint8_t>(c.sources),
-                .target_count = static_cast<uint8_t>(c.targets),
+                .source_count = static_cast<uint8_t>(shape.sources),
+                .target_count = static_cast<uint8_t>(shape.targets),
                 .finish = true},
-               c.count);
-  bool right = true;
-  for (void* target : to) right = right && (bytes == 0 || std::memcmp(target, expected.data(), bytes) == 0);
-  for (size_t s = 0; s < sources.size(); ++s)
-    right = right && sources[s].guards_hold() && (static_cast<int>(s) == c.alias || sources[s].content() == before[s]);
-  for (const Guarded& target : targets) right = right && target.guards_hold();
+               shape.count);
+  const bool right = expected == found;
   if (!right)
-    CHECK_MESSAGE(right, describe(c.set, c.spec), " ", c.sources, " sources ", c.targets, " targets alias ", c.alias,
-                  " count ", c.count, " offset ", c.offset);
+    CHECK_MESSAGE(right, describe(set, spec), " ", shape.sources, " sources ", shape.targets, " targets alias ",
+                  shape.alias, " count ", shape.count, " offset ", shape.offset);
 }
 
 // A dtype of each width and each kind of kernel: plain, converted, scaled, finished, logical.
@@ -115,7 +75,7 @@ TEST_CASE("every count from 0 to 257") {
   for (InstructionSet set : available_instruction_sets())
     for (const CombineSpec& spec : specs())
       for (size_t count = 0; count <= 257; ++count)
-        for (int alias : {-1, 0, 1}) check_case({set, spec, 2, 1, alias, count, count % 64}, random);
+        for (int alias : {-1, 0, 1}) check_case(set, spec, {2, 1, alias, count, count % 64}, random);
 }
 
 TEST_CASE("fault 45: every misalignment") {
@@ -124,9 +84,9 @@ TEST_CASE("fault 45: every misalignment") {
   for (InstructionSet set : available_instruction_sets())
     for (const CombineSpec& spec : specs())
       for (size_t offset = 0; offset < 64; ++offset) {
-        check_case({set, spec, 2, 1, -1, 133, offset}, random);
-        check_case({set, spec, 2, 2, 1, 133, offset}, random);
-        check_case({set, spec, 5, 3, 2, 133, offset}, random);
+        check_case(set, spec, {2, 1, -1, 133, offset}, random);
+        check_case(set, spec, {2, 2, 1, 133, offset}, random);
+        check_case(set, spec, {5, 3, 2, 133, offset}, random);
       }
 }
 
@@ -138,8 +98,8 @@ TEST_CASE("1 to 9 and 64 sources, 1 to 3 targets, in place of each source") {
       for (int sources : {1, 2, 3, 4, 5, 6, 7, 8, 9, 64})
         for (int targets = 1; targets <= 3; ++targets) {
           const int last = std::min(sources, 9);
-          for (int alias = -1; alias < last; ++alias) check_case({set, spec, sources, targets, alias, 67, 3}, random);
-          check_case({set, spec, sources, targets, sources - 1, 9001 / dtype_bytes(spec.dtype), 1}, random);
+          for (int alias = -1; alias < last; ++alias) check_case(set, spec, {sources, targets, alias, 67, 3}, random);
+          check_case(set, spec, {sources, targets, sources - 1, 9001 / dtype_bytes(spec.dtype), 1}, random);
         }
 }
 
@@ -148,9 +108,9 @@ TEST_CASE("large buffers and many targets") {
   std::mt19937 random(kSeed);
   for (InstructionSet set : available_instruction_sets())
     for (const CombineSpec& spec : specs()) {
-      check_case({set, spec, 2, 1, 0, 300007, 0}, random);
-      check_case({set, spec, 6, 2, 3, 50021, 8}, random);
-      check_case({set, spec, 64, 64, -1, 2500, 1}, random);
+      check_case(set, spec, {2, 1, 0, 300007, 0}, random);
+      check_case(set, spec, {6, 2, 3, 50021, 8}, random);
+      check_case(set, spec, {64, 64, -1, 2500, 1}, random);
     }
 }
 
@@ -223,43 +183,33 @@ TEST_CASE("a function of the program's folds from left to right into every targe
       for (const int targets : {1, 3}) {
         for (int alias = -1; alias < sources; ++alias) {
           for (const size_t count : {0u, 1u, 500u}) {
-            std::vector<Guarded> in, out;
-            for (int s = 0; s < sources; ++s) in.emplace_back(count * element, 7 * static_cast<size_t>(s) % 60);
-            for (int t = 0; t < targets; ++t) out.emplace_back(count * element, 3 * static_cast<size_t>(t));
             std::mt19937 random(kSeed);
-            for (Guarded& each : in) {
-              for (size_t i = 0; i < count * element; ++i) each.data()[i] = static_cast<unsigned char>(random());
-            }
+            const BufferShape shape{sources, targets, alias, count, 5, 7};
+            const auto contents = random_contents(sources, count * element, random);
+            CallBuffers expected(shape, contents), found(shape, contents);
             Seen seen{element}, reference{element};
-            std::vector<unsigned char> wanted = in[0].content();
+            std::vector<unsigned char> wanted = contents[0];
             for (int s = 1; s < sources && count > 0; ++s) {
-              std::vector<unsigned char> next = in[static_cast<size_t>(s)].content();
+              std::vector<unsigned char> next = contents[static_cast<size_t>(s)];
               fold(wanted.data(), next.data(), count, &reference);
               wanted = next;
             }
-            std::vector<const void*> from;
-            std::vector<void*> to;
-            for (Guarded& each : in) from.push_back(each.data());
-            for (Guarded& each : out) to.push_back(each.data());
-            if (alias >= 0) to[0] = in[static_cast<size_t>(alias)].data();
+            for (void* target : expected.targets)
+              std::copy(wanted.begin(), wanted.end(), static_cast<unsigned char*>(target));
             const UserOp op{fold, &seen, static_cast<uint32_t>(element), false};
             CombineSpec spec;
             spec.op = Op::kUser;
             spec.user = &op;
             combine(spec,
-                    {from.data(), to.data(), 0, static_cast<uint8_t>(sources), static_cast<uint8_t>(targets), true},
+                    {found.sources.data(), found.targets.data(), 0, static_cast<uint8_t>(sources),
+                     static_cast<uint8_t>(targets), true},
                     count);
             CAPTURE(element);
             CAPTURE(sources);
             CAPTURE(alias);
             CAPTURE(count);
-            for (void* target : to) {
-              const auto* bytes = static_cast<unsigned char*>(target);
-              REQUIRE(std::equal(wanted.begin(), wanted.end(), bytes));
-            }
+            REQUIRE(expected == found);
             REQUIRE(seen.aligned);
-            for (Guarded& each : in) REQUIRE(each.guards_hold());
-            for (Guarded& each : out) REQUIRE(each.guards_hold());
           }
         }
       }

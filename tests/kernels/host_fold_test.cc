@@ -10,6 +10,7 @@
 #include "kernels/combine.h"
 #include "kernels/device/host_fold.h"
 #include "kernels/resolve.h"
+#include "tests/kernels/call_buffers.h"
 #include "tests/support/element.h"
 #include "tests/support/random.h"
 
@@ -17,16 +18,7 @@ namespace rondo::testing {
 namespace {
 
 constexpr uint64_t kSeed = 20261124;
-constexpr unsigned char kGuard = 0xa5;
-constexpr size_t kMargin = 32;
-
-struct Shape {
-  int sources = 2;
-  int targets = 1;
-  int alias = -1;     // target 0 is this source; -1: none
-  size_t count = 67;  // elements
-  size_t offset = 0;  // of every buffer from 16 bytes
-  size_t skew = 0;    // bytes that each next buffer lies further
+struct Shape : BufferShape {
   uint64_t threads = 5;
 };
 
@@ -44,27 +36,6 @@ std::vector<std::vector<unsigned char>> contributions(const CombineSpec& spec, c
   return all;
 }
 
-// Buffers of one call in memory of their own, at the shape's offsets, with guards around them.
-struct Buffers {
-  Buffers(const Shape& shape, size_t bytes, const std::vector<std::vector<unsigned char>>& contents) {
-    const int buffers = shape.sources + shape.targets;
-    for (int b = 0; b < buffers; ++b) {
-      memory.emplace_back(bytes + 2 * kMargin + 64, kGuard);
-      const auto address = reinterpret_cast<uintptr_t>(memory.back().data());
-      const size_t at = kMargin + (16 - address % 16) % 16 + (shape.offset + static_cast<size_t>(b) * shape.skew) % 16;
-      places.push_back(memory.back().data() + at);
-      if (b < shape.sources) std::ranges::copy(contents[static_cast<size_t>(b)], places.back());
-    }
-    for (int s = 0; s < shape.sources; ++s) sources.push_back(places[static_cast<size_t>(s)]);
-    for (int t = 0; t < shape.targets; ++t) targets.push_back(places[static_cast<size_t>(shape.sources + t)]);
-    if (shape.alias >= 0) targets[0] = places[static_cast<size_t>(shape.alias)];
-  }
-  std::vector<std::vector<unsigned char>> memory;
-  std::vector<unsigned char*> places;
-  std::vector<const void*> sources;
-  std::vector<void*> targets;
-};
-
 DeviceFold device_fold(const CombineSpec& spec, const CombineMove& move, size_t count) {
   const ResolvedMove resolved = resolve(spec, move);
   DeviceFold fold = {};
@@ -81,10 +52,9 @@ DeviceFold device_fold(const CombineSpec& spec, const CombineMove& move, size_t 
 }
 
 void check(const CombineSpec& spec, const Shape& shape, uint64_t scaled, Random& random) {
-  const size_t bytes = shape.count * dtype_bytes(spec.dtype);
   const auto contents = contributions(spec, shape, random);
-  Buffers expected(shape, bytes, contents), found(shape, bytes, contents);
-  const auto move_of = [&](Buffers& buffers) {
+  CallBuffers expected(shape, contents), found(shape, contents);
+  const auto move_of = [&](CallBuffers& buffers) {
     return CombineMove{.sources = buffers.sources.data(),
                        .targets = buffers.targets.data(),
                        .scaled = scaled,
@@ -94,11 +64,7 @@ void check(const CombineSpec& spec, const Shape& shape, uint64_t scaled, Random&
   };
   combine(spec, move_of(expected), shape.count);
   host_fold(device_fold(spec, move_of(found), shape.count), shape.threads);
-  // From the guard before a buffer to the one behind it: sources, targets, and what must not be written.
-  bool same = true;
-  for (size_t b = 0; b < expected.places.size(); ++b) {
-    same = same && std::memcmp(expected.places[b] - kMargin, found.places[b] - kMargin, bytes + 2 * kMargin) == 0;
-  }
+  const bool same = expected == found;
   if (same) return;
   CHECK_MESSAGE(same, dtype_name(spec.dtype), " ", op_name(spec.op), " world ", spec.world, " sources ", shape.sources,
                 " targets ", shape.targets, " alias ", shape.alias, " count ", shape.count, " offset ", shape.offset,
@@ -124,7 +90,7 @@ TEST_CASE("every dtype and op: random and special values, 1 to 9 and 64 sources"
   for_every_spec(random, [&](const CombineSpec& spec) {
     for (const int sources : {1, 2, 3, 4, 5, 8, 9, 64}) {
       for (const uint64_t scaled : {uint64_t{0}, ~uint64_t{0}, random.next()}) {
-        check(spec, {.sources = sources, .count = 131}, scaled, random);
+        check(spec, {{.sources = sources, .count = 131}}, scaled, random);
       }
     }
   });
@@ -159,13 +125,7 @@ TEST_CASE("every count, alignment and alias") {
       for (const size_t offset : {size_t{0}, element % 16, size_t{1}}) {
         const size_t skew = std::vector<size_t>{0, element % 16, 3, 8}[random.below(4)];
         check(spec,
-              {.sources = 2,
-               .targets = 1,
-               .alias = int(count % 3) - 1,
-               .count = count,
-               .offset = offset,
-               .skew = skew,
-               .threads = 1 + random.below(40)},
+              {{.alias = int(count % 3) - 1, .count = count, .offset = offset, .skew = skew}, 1 + random.below(40)},
               random.next(), random);
       }
     }
@@ -175,10 +135,10 @@ TEST_CASE("every count, alignment and alias") {
 TEST_CASE("several targets, many packets a thread") {
   Random random(kSeed);
   for_every_spec(random, [&](const CombineSpec& spec) {
-    for (const Shape& shape : {Shape{.sources = 3, .targets = 3, .alias = 2, .count = 1021, .offset = 0, .threads = 4},
-                               Shape{.sources = 2, .targets = 2, .alias = 0, .count = 1021, .offset = 8, .threads = 33},
-                               Shape{.sources = 1, .targets = 3, .count = 1021, .threads = 7},
-                               Shape{.sources = 5, .targets = 64, .count = 300, .skew = 1, .threads = 2}}) {
+    for (const Shape& shape : {Shape{{.sources = 3, .targets = 3, .alias = 2, .count = 1021}, 4},
+                               Shape{{.sources = 2, .targets = 2, .alias = 0, .count = 1021, .offset = 8}, 33},
+                               Shape{{.sources = 1, .targets = 3, .count = 1021}, 7},
+                               Shape{{.sources = 5, .targets = 64, .count = 300, .skew = 1}, 2}}) {
       check(spec, shape, random.next(), random);
     }
   });
