@@ -11,7 +11,7 @@
 
 #include "tests/kernels/instruction_sets.h"
 #include "tests/support/element.h"
-#include "tests/support/flush_to_zero.h"
+#include "tests/support/float_modes.h"
 #include "tests/support/random.h"
 
 namespace rondo::testing {
@@ -284,7 +284,7 @@ TEST_CASE("wire formats: a thread that flushes denormals gets the same bits") {
   Coded coded;
   std::vector<float> same;
   {
-    const FlushToZero flushed;
+    const FloatMode flushed(1);
     coded = encode(active_instruction_set(), WireFormat::kBfloat16, values);
     same = decode(active_instruction_set(), WireFormat::kBfloat16, wanted, 128);
     CHECK(flushed.stands());

@@ -12,6 +12,7 @@
 
 #include "ring/base/file_text.h"
 #include "tests/support/eventually.h"
+#include "tests/support/resources.h"
 
 namespace rondo::test {
 namespace {
@@ -74,9 +75,8 @@ size_t count_of(const std::string& text, const std::string& part) {
 }
 
 bool alive(pid_t pid) {
-  const std::string status = file_text("/proc/" + std::to_string(pid) + "/stat");
-  const size_t name_end = status.rfind(')');
-  return name_end != std::string::npos && status.compare(name_end + 2, 1, "Z") != 0;
+  const char state = testing::state_of(pid);
+  return state != '\0' && state != 'Z';
 }
 
 }  // namespace rondo::test
