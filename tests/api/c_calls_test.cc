@@ -45,10 +45,9 @@ rondo_result_t wait_for(const std::function<rondo_result_t(rondo_work_t*)>& star
          : rondo_##name(__VA_ARGS__))
 
 // By the values of DType and Op.
-constexpr rondo_dtype_t kTypes[] = {RONDO_INT8,    RONDO_UINT8,   RONDO_INT16,    RONDO_UINT16,  RONDO_INT32,
-                                    RONDO_UINT32,  RONDO_INT64,   RONDO_UINT64,   RONDO_FLOAT16, RONDO_BFLOAT16,
-                                    RONDO_FLOAT32, RONDO_FLOAT64, RONDO_BOOL,     RONDO_FLOAT8_E4M3,
-                                    RONDO_FLOAT8_E5M2};
+constexpr rondo_dtype_t kTypes[] = {RONDO_INT8,    RONDO_UINT8,   RONDO_INT16,  RONDO_UINT16,      RONDO_INT32,
+                                    RONDO_UINT32,  RONDO_INT64,   RONDO_UINT64, RONDO_FLOAT16,     RONDO_BFLOAT16,
+                                    RONDO_FLOAT32, RONDO_FLOAT64, RONDO_BOOL,   RONDO_FLOAT8_E4M3, RONDO_FLOAT8_E5M2};
 constexpr rondo_op_t kOpsByName[] = {RONDO_SUM, RONDO_PRODUCT, RONDO_MIN,  RONDO_MAX, RONDO_AVG,  RONDO_BAND,
                                      RONDO_BOR, RONDO_BXOR,    RONDO_LAND, RONDO_LOR, RONDO_LXOR, RONDO_PREMULSUM};
 
@@ -61,7 +60,7 @@ rondo_result_t call_by_name(rondo_comm_t comm, const rondo::Call& c, bool is_roo
   if (c.collective == Collective::kAllReduce && is_root) options.flags = RONDO_RECOVERABLE;  // a rank's own choice
   // Those of gather_v and scatter_v are read on the root only.
   const uint64_t *from = is_root ? c.input_counts.data() : nullptr, *to = is_root ? c.output_counts.data() : nullptr;
-#define BY_NAME(name, ...)                                                       \
+#define BY_NAME(name, ...)                                                                  \
   (work != nullptr ? rondo_##name##_async(comm, __VA_ARGS__ __VA_OPT__(, ) & options, work) \
                    : rondo_##name(comm, __VA_ARGS__ __VA_OPT__(, ) & options))
   switch (c.collective) {

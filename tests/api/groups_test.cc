@@ -188,29 +188,29 @@ TEST_CASE("a communicator fails alone, whatever it fails of") {
   };
   SUBCASE("ranks that make different calls") {
     CHECK(run_everywhere(3, fails(ErrorCode::kMismatch, [](Communicator& group) {
-                       std::array<int64_t, 3> values{};
-                       group.all_reduce(values.data(), values.data(), group.rank() == 1 ? 3 : 2, kInt64);
-                     })) == "");
+                           std::array<int64_t, 3> values{};
+                           group.all_reduce(values.data(), values.data(), group.rank() == 1 ? 3 : 2, kInt64);
+                         })) == "");
   }
   SUBCASE("a message that does not fit") {
     CHECK(run_everywhere(3, fails(ErrorCode::kMismatch, [](Communicator& group) {
-                       std::array<int64_t, 3> values{};
-                       if (group.rank() == 0) group.send(values.data(), 3, kInt64, 1);
-                       if (group.rank() == 1) group.recv(values.data(), 2, kInt64, 0);
-                     })) == "");
+                           std::array<int64_t, 3> values{};
+                           if (group.rank() == 0) group.send(values.data(), 3, kInt64, 1);
+                           if (group.rank() == 1) group.recv(values.data(), 2, kInt64, 0);
+                         })) == "");
   }
   SUBCASE("abort()") {
     CHECK(run_everywhere(3, fails(ErrorCode::kAborted, [](Communicator& group) {
-                       if (group.rank() == 2) group.abort("enough");
-                     })) == "");
+                           if (group.rank() == 2) group.abort("enough");
+                         })) == "");
   }
   SUBCASE("a call that one rank does not make in time") {
     CHECK(run_everywhere(3, fails(ErrorCode::kTimeout, [](Communicator& group) {
-                       CallOptions soon;
-                       soon.timeout = std::chrono::milliseconds(200);
-                       int64_t value = 0;
-                       if (group.rank() == 0) group.recv(&value, 1, kInt64, 1, 0, soon);
-                     })) == "");
+                           CallOptions soon;
+                           soon.timeout = std::chrono::milliseconds(200);
+                           int64_t value = 0;
+                           if (group.rank() == 0) group.recv(&value, 1, kInt64, 1, 0, soon);
+                         })) == "");
   }
 }
 

@@ -11,8 +11,8 @@
 #include "rondo/dist_opt.h"
 #include "rondo/sparse.h"
 #include "tests/engine/batch_cases.h"
-#include "tests/support/random.h"
 #include "tests/support/errors.h"
+#include "tests/support/random.h"
 #include "tests/support/rank_group.h"
 
 namespace rondo::testing {

@@ -10,8 +10,8 @@
 #include <functional>
 #include <limits>
 
-#include "tests/support/random.h"
 #include "tests/support/errors.h"
+#include "tests/support/random.h"
 #include "tests/support/rank_group.h"
 
 namespace rondo::testing {

@@ -14,8 +14,8 @@
 #include "ring/compress/selection.h"
 #include "ring/compress/selection_code.h"
 #include "rondo/sparse.h"
-#include "tests/support/random.h"
 #include "tests/support/errors.h"
+#include "tests/support/random.h"
 #include "tests/support/rank_group.h"
 
 namespace rondo::testing {

@@ -315,8 +315,11 @@ TEST_CASE("what a function cannot be is refused before anything happens") {
           expect_error([&] { group.all_gather(data, data + 8, 1, DType::kUint8, options_of(kind)); },
                        ErrorCode::kInvalid, "the op is none");
           const TensorRef tensor{data, data, 2, DType::kUint8};
-          expect_error([&] { group.all_reduce_many({&tensor, 1}, Op::kUser, options_of(kind)); }, ErrorCode::kInvalid,
-                       "a call for each tensor");
+          expect_error(
+              [&] {
+                group.all_reduce_many({&tensor, 1}, Op::kUser, options_of(kind));
+              },
+              ErrorCode::kInvalid, "a call for each tensor");
           options = options_of(kind);
           expect_error([&] { group.all_reduce(data, data, uint64_t{1} << 61, DType::kUint8, Op::kUser, options); },
                        ErrorCode::kInvalid, "64-bit byte counts");

@@ -12,8 +12,8 @@
 #include "ring/engine/run/wire_move.h"
 #include "rondo/communicator.h"
 #include "tests/engine/wire_cases.h"
-#include "tests/support/random.h"
 #include "tests/support/errors.h"
+#include "tests/support/random.h"
 #include "tests/support/rank_group.h"
 
 namespace rondo::testing {

@@ -11,8 +11,8 @@
 
 #include "rondo/communicator.h"
 #include "tests/engine/wire_cases.h"
-#include "tests/support/random.h"
 #include "tests/support/errors.h"
+#include "tests/support/random.h"
 #include "tests/support/rank_group.h"
 
 namespace rondo::testing {
