@@ -27,32 +27,6 @@ constexpr DType kBytes = DType::kUint8;
 
 }  // namespace
 
-TEST_CASE("a message that is still on its way is no mismatch with the barrier beside it") {
-  // Proves: longer than the others' patience, half a second here and in 20 ms what a slow network takes minutes for.
-  RankGroup shape;
-  shape.config.stall_ms = 20;
-  constexpr size_t kLong = size_t{3} << 29;
-  for (const bool in_group : {false, true}) {
-    CAPTURE(in_group);
-    CHECK(run_threads(shape, [&](Communicator& group) {
-            std::vector<std::byte> memory(kLong);
-            if (group.rank() == 1) {
-              group.recv(memory.data(), kLong, kBytes, 0);
-              group.barrier();
-            } else if (in_group) {
-              BatchScope calls(group);
-              group.send(memory.data(), kLong, kBytes, 1);
-              group.barrier();
-              calls.end();
-            } else {
-              const Work work = group.send_async(memory.data(), kLong, kBytes, 1);
-              group.barrier();
-              Work(work).wait();
-            }
-          }) == "");
-  }
-}
-
 TEST_CASE("a send of 64 MiB that nobody has received yet holds up no later collective") {
   // Proves: collectives and messages have links of their own.
   constexpr size_t kHuge = 64u << 20;

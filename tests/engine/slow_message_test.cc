@@ -61,24 +61,40 @@ extern "C" ssize_t readv(int file, const iovec* parts, int count) {
 
 namespace rondo::testing {
 
+// How its sender gets into the barrier beside it.
+enum class Sends { kBefore, kMeanwhile, kInABatch };
+
 TEST_CASE("a barrier waits for a rank whose message is still on its way") {
-  RankGroup shape;
-  shape.config.transport = "tcp";
-  shape.config.stall_ms = 50;
-  CHECK(run_processes(shape, [](Communicator& group) {
-          std::vector<int32_t> values(16'000, group.rank());  // 64 kB, sent before they are asked for
-          group.barrier();
-          if (group.rank() == 1) {
-            group.send(values.data(), values.size(), DType::kInt32, 0);
-          } else {
-            since = Clock::now();
-            bytes_per_ms = 64;  // for a second
-            group.recv(values.data(), values.size(), DType::kInt32, 1);
-            bytes_per_ms = 0;
-            expect(values == std::vector<int32_t>(16'000, 1), "a wrong message");
-          }
-          group.barrier();
-        }) == "");
+  // Proves: longer than the others' patience.
+  for (const Sends sends : {Sends::kBefore, Sends::kMeanwhile, Sends::kInABatch}) {
+    CAPTURE(static_cast<int>(sends));
+    RankGroup shape;
+    shape.config.transport = "tcp";
+    shape.config.stall_ms = 50;
+    CHECK(run_processes(shape, [&](Communicator& group) {
+            // 64 kB are sent before they are asked for, 128 kB are not.
+            std::vector<int32_t> values(sends == Sends::kBefore ? 16'000 : 32'000, group.rank());
+            group.barrier();
+            if (group.rank() == 0) {
+              since = Clock::now();
+              bytes_per_ms = values.size() * sizeof(int32_t) / 1000;  // for a second
+              group.recv(values, 1);
+              bytes_per_ms = 0;
+              expect(values == std::vector<int32_t>(values.size(), 1), "a wrong message");
+              return group.barrier();
+            }
+            if (sends == Sends::kInABatch) {
+              BatchScope calls(group);
+              group.send(values, 0);
+              group.barrier();
+              return calls.end();
+            }
+            Work sent = group.send_async(values, 0);
+            if (sends == Sends::kBefore) sent.wait();
+            group.barrier();
+            sent.wait();
+          }) == "");
+  }
 }
 
 }  // namespace rondo::testing
