@@ -13,13 +13,12 @@
 #include "rondo/communicator.h"
 #include "tests/support/element.h"
 #include "tests/support/random.h"
+#include "tests/support/wire_error.h"
 
 namespace rondo::testing {
 
 using Floats = std::vector<float>;
 
-inline constexpr WireFormat kCodedFormats[] = {WireFormat::kFloat16,    WireFormat::kBfloat16, WireFormat::kFloat8E4M3,
-                                               WireFormat::kFloat8E5M2, WireFormat::kInt8,     WireFormat::kInt4};
 inline constexpr Algorithm kCodedAllReduces[] = {Algorithm::kAuto,        Algorithm::kRing,       Algorithm::kDirect,
                                                  Algorithm::kTree,        Algorithm::kDoubleTree, Algorithm::kStar,
                                                  Algorithm::kHierarchical};

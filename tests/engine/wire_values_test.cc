@@ -48,24 +48,6 @@ Floats run_call(Communicator& group, const WireShape& shape, const Floats& input
   return run_wire_call(group, shape, from, residual);
 }
 
-// docs/compression.md, "Wire formats". largest: of the block; here of all elements, which is never less.
-double error_of_one(const WireShape& shape, double value, double largest) {
-  switch (shape.format) {
-    case WireFormat::kFloat16:
-      return std::max(std::ldexp(value, -11), std::ldexp(1.0, -25));
-    case WireFormat::kBfloat16:
-      return std::ldexp(value, -8);
-    case WireFormat::kFloat8E4M3:
-      return std::max(std::ldexp(value, -4), largest / 458'752);
-    case WireFormat::kFloat8E5M2:
-      return std::max(std::ldexp(value, -3), largest * std::ldexp(1.0, -17) / 57'344);
-    case WireFormat::kInt8:
-      return largest / 254 * (shape.stochastic ? 2 : 1);
-    default:
-      return largest / 14 * (shape.stochastic ? 2 : 1);
-  }
-}
-
 // No partial sum is larger than the sum of magnitudes and of the errors so far, which grow by 1.15 a time at most (int4
 // at random: 1 + 1 / 7).
 void check_errors(Communicator& group, const WireShape& shape) {
@@ -94,8 +76,9 @@ void check_errors(Communicator& group, const WireShape& shape) {
   for (size_t i = 0; i < exact.size(); ++i) {
     // Results of 16 bits are rounded, and partial sums where a plan keeps them in memory.
     const double rounding = std::ldexp(sizes[i] * growth, -float_format(shape.dtype).fraction_bits - 1);
-    const double bound = encodings * (error_of_one(shape, sizes[i] * growth, largest * growth) + rounding) +
-                         1e-6 * sizes[i] + std::ldexp(1.0, least_exponent(shape.dtype));
+    const double bound =
+        encodings * (wire_error(shape.format, sizes[i] * growth, largest * growth, shape.stochastic) + rounding) +
+        1e-6 * sizes[i] + std::ldexp(1.0, least_exponent(shape.dtype));
     const double error = std::abs(exact[i] - output[i] * unit);
     expect(error <= bound, [&] {
       return fmt::format("{}: element {} is off by {}, more than {}", shape.text(world), i, error, bound);

@@ -13,12 +13,11 @@
 #include "tests/support/element.h"
 #include "tests/support/float_modes.h"
 #include "tests/support/random.h"
+#include "tests/support/wire_error.h"
 
 namespace rondo::testing {
 namespace {
 
-constexpr WireFormat kCoded[] = {WireFormat::kFloat16,    WireFormat::kBfloat16, WireFormat::kFloat8E4M3,
-                                 WireFormat::kFloat8E5M2, WireFormat::kInt8,     WireFormat::kInt4};
 constexpr size_t kCounts[] = {0, 1, 2, 127, 128, 129, 255, 256, 1000};
 
 // Values of either sign, 2^-12 .. 2^12, and some zeros.
@@ -64,29 +63,10 @@ float largest_of_block(const std::vector<float>& values, size_t i) {
   return largest;
 }
 
-// docs/compression.md, "Wire formats".
-double bound(WireFormat format, double value, double largest) {
-  constexpr double kSlack = 1 + 1e-6;  // the scale and its inverse are rounded
-  switch (format) {
-    case WireFormat::kFloat16:
-      return std::max(std::ldexp(std::abs(value), -11), std::ldexp(1.0, -25));
-    case WireFormat::kBfloat16:
-      return std::ldexp(std::abs(value), -8);
-    case WireFormat::kFloat8E4M3:
-      return std::max(std::ldexp(std::abs(value), -4), largest / 448 * std::ldexp(1.0, -10)) * kSlack;
-    case WireFormat::kFloat8E5M2:
-      return std::max(std::ldexp(std::abs(value), -3), largest / 57344 * std::ldexp(1.0, -17)) * kSlack;
-    case WireFormat::kInt8:
-      return largest / 254 * kSlack;
-    default:
-      return largest / 14 * kSlack;
-  }
-}
-
 }  // namespace
 
 TEST_CASE("wire formats: errors are within what is promised, in blocks of every length") {
-  for (const WireFormat format : kCoded) {
+  for (const WireFormat format : kCodedFormats) {
     for (const size_t count : kCounts) {
       const std::vector<float> values = random_values(count + 17, count);
       const Coded coded = encode(active_instruction_set(), format, values);
@@ -95,14 +75,14 @@ TEST_CASE("wire formats: errors are within what is promised, in blocks of every 
       for (size_t i = 0; i < count; ++i) {
         CAPTURE(std::string(wire_format_name(format)));
         CAPTURE(i);
-        CHECK(std::abs(double{values[i]} - decoded[i]) <= bound(format, values[i], largest_of_block(values, i)));
+        CHECK(std::abs(double{values[i]} - decoded[i]) <= wire_error(format, values[i], largest_of_block(values, i)));
       }
     }
   }
 }
 
 TEST_CASE("wire formats: what rounding to nearest loses is exact in float32") {
-  for (const WireFormat format : kCoded) {
+  for (const WireFormat format : kCodedFormats) {
     const std::vector<float> values = random_values(5, 1024);
     const auto decoded =
         decode(active_instruction_set(), format, encode(active_instruction_set(), format, values), values.size());
@@ -114,7 +94,7 @@ TEST_CASE("wire formats: what rounding to nearest loses is exact in float32") {
 }
 
 TEST_CASE("wire formats: every instruction set gives the same bytes and values") {
-  for (const WireFormat format : kCoded) {
+  for (const WireFormat format : kCodedFormats) {
     for (const bool stochastic : {false, true}) {
       if (stochastic && !wire_format_rounds_at_random(format)) continue;
       for (const size_t count : kCounts) {
@@ -140,7 +120,7 @@ TEST_CASE("wire formats: every instruction set gives the same bytes and values")
 
 TEST_CASE("wire formats: the first element that is not finite is found, and its block is not a number") {
   constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
-  for (const WireFormat format : kCoded) {
+  for (const WireFormat format : kCodedFormats) {
     for (const size_t at : {0u, 5u, 127u, 128u, 300u, 384u, 399u}) {
       std::vector<float> values(400, 1.0f);
       values[at] = kNan;
