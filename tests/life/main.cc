@@ -1,4 +1,4 @@
-// Plays lives (README.md): life --seed=N | --seeds=A-B | --seconds=S | --play=FILE | --print=N | --program=FILE
+// Plays lives (README.md): life --seed=N | --seeds=A-B | --seconds=S | --play=FILE | --print=N
 // --doors=numpy,cpp/torch: of each life drawn, one of these lists. --python=COMMAND: starts ranks of numpy and torch.
 #include <algorithm>
 #include <cstdio>
@@ -12,7 +12,6 @@
 #include "ring/base/file_text.h"
 #include "tests/life/generate.h"
 #include "tests/life/player.h"
-#include "tests/life/program.h"
 #include "tests/life/rank.h"
 #include "tests/life/shrink.h"
 
@@ -108,10 +107,6 @@ int run(const Arguments& arguments) {
   if (arguments.count("rank") != 0) {
     return play_life(parse(read_file(value_of(arguments, "life"))), std::stoi(value_of(arguments, "rank")),
                      value_of(arguments, "meeting"), value_of(arguments, "folder"));
-  }
-  if (arguments.count("program") != 0) {
-    std::cout << program_of(parse(read_file(value_of(arguments, "program"))));
-    return 0;
   }
   if (arguments.count("print") != 0) {
     std::cout << print(drawn(std::stoull(value_of(arguments, "print")), arguments));

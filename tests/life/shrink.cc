@@ -3,8 +3,6 @@
 #include <functional>
 #include <iostream>
 
-#include "tests/life/program.h"
-
 namespace rondo::life {
 namespace {
 
@@ -171,7 +169,7 @@ class Shrinker {
 
 void shrink_and_tell(const Life& life, const Verdict& verdict, const PlayerOptions& options, int seconds) {
   const Life small = Shrinker(life, verdict, options, seconds).run();
-  std::cout << "--- the life, reduced\n" << print(small) << "--- as a program\n" << program_of(small) << std::flush;
+  std::cout << "--- the life, reduced\n" << print(small) << std::flush;
 }
 
 }  // namespace rondo::life

@@ -5,7 +5,7 @@
 namespace rondo::life {
 
 // Reduces a failing life by playing it again and again, for at most `seconds`: fewer threads, steps, repetitions,
-// settings, ranks and elements, as long as it fails alike. Prints what is left, as text and as a program (program.h).
+// settings, ranks and elements, as long as it fails alike. Prints what is left.
 void shrink_and_tell(const Life& life, const Verdict& verdict, const PlayerOptions& options, int seconds);
 
 }  // namespace rondo::life
