@@ -41,7 +41,7 @@ Environment environment_of(const std::string& runtime_folder) {
   return Environment({{"XDG_RUNTIME_DIR", runtime_folder}});
 }
 
-TEST_CASE("a secret file needs mode 600, this user, 16 bytes at least, and to be a file") {
+TEST_CASE("fault 32: a secret file needs mode 600, this user, 16 bytes at least, and to be a file") {
   const testing::TempFolder folder;
   const Secret secret = read_secret_file(make_secret(folder, "good", kContent));
   CHECK(secret.bytes == kContent);

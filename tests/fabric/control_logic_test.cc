@@ -258,7 +258,7 @@ TEST_CASE("a stream that a goodbye speaks of and that never comes is an error in
   }
 }
 
-TEST_CASE("a crash while others close leaves no close waiting, and blames nobody alive") {
+TEST_CASE("fault 6: a crash while others close leaves no close waiting, and blames nobody alive") {
   for (int world = 2; world <= 8; ++world) {
     for (int index = 0; index < 4 * world; ++index) {
       CAPTURE(world);

@@ -1,11 +1,8 @@
 // Worlds of many ranks on one host start without waiting for a deadline, share memory, and hear of a death at once.
 // `big_world_test --seeds=ROUNDS --first-seed=WORLD` starts other worlds, often: the suite big-worlds.
-#include <arpa/inet.h>
 #include <doctest/doctest.h>
 #include <fmt/format.h>
 #include <signal.h>
-#include <sys/socket.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <fstream>
@@ -37,19 +34,6 @@ Config big_config(const std::string& transport) {
   config.destroy_timeout_ms = kBoundMs;
   config.suspicion_ms = kBoundMs;  // of hundreds of ranks on two loaded cores some get no turn for 10 s
   return config;
-}
-
-// A port that was free a moment ago.
-int free_port() {
-  const int socket = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  socklen_t size = sizeof address;
-  REQUIRE(::bind(socket, reinterpret_cast<sockaddr*>(&address), size) == 0);
-  REQUIRE(::getsockname(socket, reinterpret_cast<sockaddr*>(&address), &size) == 0);
-  ::close(socket);
-  return ntohs(address.sin_port);
 }
 
 size_t resident_mib() {

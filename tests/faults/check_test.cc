@@ -42,54 +42,7 @@ class Damage {
   std::thread thread_;
 };
 
-std::string all_calls(Communicator& group) {
-  return outcome([&] {
-    std::vector<float> values(kCount, 1), gathered(kCount * static_cast<size_t>(group.size()));
-    group.all_reduce(values.data(), values.data(), kCount, DType::kFloat32);
-    group.all_gather(values.data(), gathered.data(), kCount, DType::kFloat32);
-    group.broadcast(values.data(), kCount, DType::kFloat32, 1);
-    group.reduce_scatter(gathered.data(), values.data(), kCount, DType::kFloat32);
-    group.all_reduce(values.data(), values.data(), 1, DType::kFloat32);
-    std::vector<int> none;
-    group.all_reduce(none.data(), none.data(), 0, DType::kInt32);
-    Work work = group.all_reduce_async(values.data(), values.data(), kCount, DType::kFloat32);
-    work.wait();
-    group.barrier();
-  });
-}
-
 }  // namespace
-
-TEST_CASE("with all checks on sound calls succeed, over TCP with checksums and through memory") {
-  for (const char* transport : {"tcp", "auto"}) {
-    CAPTURE(transport);
-    Config config = checking("digest,finite", transport);
-    config.checksum = "on";
-    Job job;
-    job.start(
-        3,
-        [](Here& here) {
-          Communicator group = Communicator::join(here.options);
-          here.say(all_calls(group));
-          int sent = here.rank(), got = -1;
-          group.sendrecv(&sent, 1, (here.rank() + 1) % 3, &got, 1, (here.rank() + 2) % 3, DType::kInt32);
-          here.say(fmt::format("{}", got));
-          std::vector<double> large(1 << 17, here.rank());
-          here.say(outcome([&] {
-            if (here.rank() == 0) group.send(large.data(), large.size(), DType::kFloat64, 1);
-            if (here.rank() == 1) static_cast<void>(group.recv(large.data(), large.size(), DType::kFloat64, 0));
-          }));
-          here.say(fmt::format("{}", large.back()));
-        },
-        config);
-    for (int rank = 0; rank < 3; ++rank) {
-      CHECK(job[rank].hear() == "ok");
-      CHECK(job[rank].hear() == fmt::format("{}", (rank + 2) % 3));
-      CHECK(job[rank].hear() == "ok");
-      CHECK(job[rank].hear() == (rank == 2 ? "2" : "0"));
-    }
-  }
-}
 
 TEST_CASE("RONDO_CHECK=finite: the rank and the index of a NaN or an infinity, on every rank") {
   for (const char* transport : {"tcp", "auto"}) {

@@ -1,9 +1,11 @@
-// Groups made and ended in every way there is, one after the other: descriptors, threads, mappings and memory are back.
-// --seeds=N: cycles.
+// Groups made and ended in every way there is, one after the other, and a group that goes on again and again:
+// descriptors, threads, mappings and memory are back. --seeds=N: cycles.
 #include <doctest/doctest.h>
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <chrono>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -30,6 +32,7 @@ void work(Communicator& group) {
   std::vector<float> values(10'000, 1);
   group.all_reduce(values.data(), values.data(), values.size(), DType::kFloat32);
   if (values.back() != static_cast<float>(group.size())) throw Exception(ErrorCode::kInternal, "a wrong sum");
+  if (group.size() == 1) return;
   int sent = 1, got = 0;
   group.sendrecv(&sent, 1, 1 - group.rank(), &got, 1, 1 - group.rank(), DType::kInt32);
 }
@@ -39,7 +42,7 @@ void work(Communicator& group) {
 void in_good_order(const JoinOptions& options) {
   Communicator group = Communicator::join(options);
   work(group);
-  Communicator again = group.split(0);
+  Communicator again = group.split(0), alone = group.split(group.rank());
   work(again);
 }
 
@@ -56,10 +59,13 @@ void by_a_mismatch(const JoinOptions& options) {
          "MISMATCH [0,1] ");
 }
 
+// Amid Works that nobody waits for.
 void by_an_abort(const JoinOptions& options) {
+  std::vector<float> values(300'000);
   Communicator group = Communicator::join(options);
   expect(outcome([&] {
            work(group);
+           const Work first = group.all_reduce_async(values.data(), values.data(), values.size(), DType::kFloat32);
            if (options.rank == 0) group.abort("enough");
            group.barrier();
          }),
@@ -79,8 +85,46 @@ void rank_missing(const JoinOptions& options) {
   expect(outcome([&] { Communicator::join(larger); }), "BOOTSTRAP [");
 }
 
-constexpr void (*kWays[])(const JoinOptions&) = {in_good_order, by_a_mismatch, by_an_abort, settings_differ,
-                                                 rank_missing};
+void threads_of_one_process(const JoinOptions&) {
+  std::vector<Communicator> ranks = Communicator::inproc(4);
+  std::vector<std::vector<float>> values(ranks.size(), std::vector<float>(1000, 1));
+  std::vector<Work> works;
+  for (size_t r = 0; r < ranks.size(); ++r) {
+    works.push_back(ranks[r].all_reduce_async(values[r].data(), values[r].data(), 1000, DType::kFloat32));
+  }
+  for (Work& one : works) one.wait();
+}
+
+constexpr void (*kWays[])(const JoinOptions&) = {in_good_order,   by_a_mismatch, by_an_abort,
+                                                 settings_differ, rank_missing,  threads_of_one_process};
+
+// --- what stays
+
+// One cycle after the other, of which the first ones make what is kept; then what there is more than before.
+std::string grown_by(Here& here, uint64_t cycles, const std::function<void(uint64_t)>& cycle) {
+  ::alarm(kLongestSeconds);
+  Resources before;
+  for (uint64_t i = 0; i < kWarmUp + cycles; ++i) {
+    if (i == kWarmUp) before = Resources::settled();
+    cycle(i);
+    if (i % 100 == 0) here.say("alive");
+  }
+  const Resources after = Resources::settled();
+  return fmt::format(
+      "{} {} {} {}", after.descriptors - before.descriptors, after.threads - before.threads,
+      after.mappings <= before.mappings + kSpareMappings ? "flat" : "grown",
+      after.resident_bytes <= before.resident_bytes + kSpareBytes
+          ? "flat"
+          : fmt::format("{} bytes more in {} cycles", after.resident_bytes - before.resident_bytes, cycles));
+}
+
+void expect_flat(Job& job) {
+  for (RankProcess& rank : job.ranks) {
+    std::string said = "alive";
+    while (said == "alive") said = rank.hear(kLineMs);
+    CHECK(said == "0 0 flat flat");
+  }
+}
 
 }  // namespace
 
@@ -88,27 +132,57 @@ TEST_CASE("groups that are made and end in every way, failed starts among them, 
   const uint64_t cycles = seed_range(kCycles).second;
   Job job;
   job.start(2, [&](Here& here) {
-    ::alarm(kLongestSeconds);
-    Resources before;
     const std::string meeting = here.options.rendezvous;
-    for (uint64_t i = 0; i < kWarmUp + cycles; ++i) {
-      if (i == kWarmUp) before = Resources::now();
+    here.say(grown_by(here, cycles, [&](uint64_t i) {
       here.options.rendezvous = fmt::format("{}-{}", meeting, i);
+      here.options.config.transport = i / std::size(kWays) % 2 == 0 ? "auto" : "tcp";
       kWays[i % std::size(kWays)](here.options);
-      if (i % 100 == 0) here.say("alive");
-    }
-    const Resources after = Resources::now();
-    here.say(fmt::format(
-        "{} {} {} {}", after.descriptors - before.descriptors, after.threads - before.threads,
-        after.mappings <= before.mappings + kSpareMappings ? "flat" : "grown",
-        after.resident_bytes <= before.resident_bytes + kSpareBytes
-            ? "flat"
-            : fmt::format("{} bytes more in {} cycles", after.resident_bytes - before.resident_bytes, cycles)));
+    }));
   });
-  for (RankProcess& rank : job.ranks) {
-    std::string said = "alive";
-    while (said == "alive") said = rank.hear(kLineMs);
-    CHECK(said == "0 0 flat flat");
+  expect_flat(job);
+}
+
+// Rank 1 leaves and comes again as a newcomer, in each cycle; rank 0 goes on for all of them.
+TEST_CASE("fault 72: a group that loses a rank and takes it in again, many times, grows by nothing") {
+  const uint64_t cycles = seed_range(kCycles).second / 4;
+  const TempFolder folder;
+  for (const char* transport : {"auto", "tcp"}) {
+    CAPTURE(transport);
+    Config config = fault_config();
+    config.transport = transport;
+    Job job;
+    job.start(
+        2,
+        [&](Here& here) {
+          using namespace std::chrono_literals;
+          here.options.newcomers = "unix://" + folder.path(transport);
+          JoinOptions newcomer = here.options;
+          newcomer.rank = newcomer.world = -1;
+          newcomer.rendezvous.clear();
+          Communicator group;
+          if (here.rank() == 0) {
+            here.options.world = 1;
+            group = Communicator::join(here.options);
+          }
+          const std::string grown = grown_by(here, cycles, [&](uint64_t step) {
+            group = here.rank() == 0 ? group.grow(1, 10s) : Communicator::join(newcomer);
+            work(group);
+            {
+              Communicator again = group.split(0);
+              work(again);
+            }
+            group.commit(static_cast<int64_t>(step));
+            if (here.rank() == 1) return group.destroy();
+            expect(outcome([&] { group.barrier(); }), "PEER_LEFT [1] ");
+            group = group.shrink(10s);
+            work(group);
+            if (group.committed() != static_cast<int64_t>(step))
+              throw Exception(ErrorCode::kInternal, "a step is lost");
+          });
+          here.say(grown);
+        },
+        config);
+    expect_flat(job);
   }
 }
 

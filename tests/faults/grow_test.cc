@@ -1,10 +1,8 @@
 // A job takes in new processes. Where ranks or newcomers die meanwhile, the living ranks go on with the right sums,
-// with the newcomers or without them.
+// with the newcomers or without them. Jobs that grow when nobody dies: tests/life.
 #include <doctest/doctest.h>
 #include <fmt/format.h>
-#include <netinet/in.h>
 #include <signal.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -19,12 +17,11 @@
 namespace rondo::testing {
 namespace {
 
-using Clock = std::chrono::steady_clock;
 using namespace std::chrono_literals;
 
 constexpr uint64_t kCount = 20'000;
-constexpr int64_t kLongerThanItLives = 500;  // milliseconds, of a rank that is to die in grow()
-constexpr int kNewcomer = 100;               // what one adds to a sum, plus its rank
+constexpr int64_t kLongerThanItLives = 300;  // milliseconds, of one that is to die in grow()
+constexpr int kNewcomer = 100;               // what one adds to a sum
 
 // "<sum> of <size> as <rank> epoch <epoch>", where each has added `own`.
 std::string state_of(Communicator& group, int own) {
@@ -34,71 +31,37 @@ std::string state_of(Communicator& group, int own) {
   return fmt::format("{} of {} as {} epoch {}", same ? out[0] : -1, group.size(), group.rank(), group.epoch());
 }
 
-// A port of loopback; nobody listens there at the moment.
-int free_port() {
-  const int socket = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  socklen_t bytes = sizeof address;
-  auto* const generic = reinterpret_cast<sockaddr*>(&address);
-  REQUIRE(::bind(socket, generic, bytes) == 0);
-  REQUIRE(::getsockname(socket, generic, &bytes) == 0);
-  ::close(socket);
-  return ntohs(address.sin_port);
-}
-
 // Members and newcomers that know one address.
 class GrowingJob {
  public:
-  explicit GrowingJob(const char* transport = "auto", std::string address = "") : address_(std::move(address)) {
-    config_ = fault_config();
-    config_.transport = transport;
+  explicit GrowingJob(std::string address = "") : address_(std::move(address)) {
     if (address_.empty()) address_ = "unix://" + folder_.path("door");
   }
 
   void start(int world, const RankProcess::Body& body) {
-    for (int rank = 0; rank < world; ++rank) {
-      JoinOptions options = job_.options(rank, world, config_);
-      options.newcomers = address_;
-      job_.ranks.emplace_back(options, body);
-    }
+    for (int rank = 0; rank < world; ++rank) start({job_.options(rank, world, config)}, body);
   }
-  // Says "in" once it has been taken in, and after "sum" what the sum is.
-  void start_newcomer(const RankProcess::Body& body = in_and_sum) {
-    JoinOptions options = job_.options(-1, -1, config_);
+  void start_newcomer(const RankProcess::Body& body) {
+    JoinOptions options = job_.options(-1, -1, config);
     options.rendezvous.clear();
+    start(options, body);
+  }
+  RankProcess& operator[](int rank) { return job_[rank]; }
+  Config config = fault_config();
+
+ private:
+  void start(JoinOptions options, const RankProcess::Body& body) {
     options.newcomers = address_;
     job_.ranks.emplace_back(options, body);
   }
-  RankProcess& operator[](int rank) { return job_[rank]; }
-  Config& config() { return config_; }
 
-  static void in_and_sum(Here& here) {
-    Communicator group = Communicator::join(here.options);
-    here.say(fmt::format("in {}", group.committed()));
-    here.say(state_of(group, kNewcomer + group.rank()));
-    here.await();
-  }
-
- private:
   TempFolder folder_;
   std::string address_;
-  Config config_;
   Job job_;
 };
 
 void await_newcomers(Communicator& group, int count) {
-  while (group.newcomers() < count) std::this_thread::sleep_for(1ms);
-}
-
-void grow_by(Here& here, Communicator& group, int count) {
-  await_newcomers(group, count);
-  group.commit(7);
-  const int own = here.rank();
-  group = group.grow(count);
-  here.say(state_of(group, own));
-  here.await();
+  eventually([&] { return group.newcomers() >= count; });
 }
 
 // Local SGD in fragments over 3 ranks, of which rank 1 dies `dies_after` microseconds into its step `dies_in`; then a
@@ -129,7 +92,7 @@ struct LocalSteps {
       if (dies && optimizer.steps() == dies_in) {
         killer = std::thread([this] {
           std::this_thread::sleep_for(dies_after);
-          ::kill(::getpid(), SIGKILL);
+          ::raise(SIGKILL);
         });
         dies = false;
       }
@@ -199,130 +162,24 @@ TEST_CASE("a rank of local SGD dies between outer steps, or in one, and a newcom
   }
 }
 
-TEST_CASE("2 ranks take in 1, then 2 at once: ranks in the order of arrival, epoch and step are known to them") {
-  for (const char* transport : {"auto", "tcp"}) {
-    CAPTURE(transport);
-    GrowingJob job(transport);
-    job.start(2, [](Here& here) {
-      Communicator group = Communicator::join(here.options);
-      grow_by(here, group, 1);
-      await_newcomers(group, 1);
-      group = group.grow(1);
-      here.say(state_of(group, here.rank()));
-      here.await();
-    });
-    job.start_newcomer([](Here& here) {
-      Communicator group = Communicator::join(here.options);
-      here.say(fmt::format("in {}", group.committed()));
-      here.say(state_of(group, kNewcomer + group.rank()));
-      here.await();
-      await_newcomers(group, 1);
-      group = group.grow(1);
-      here.say(state_of(group, kNewcomer + group.rank()));
-      here.await();
-    });
-    CHECK(job[2].hear() == "in 7");
-    for (int r = 0; r < 3; ++r) CHECK(job[r].hear() == fmt::format("103 of 3 as {} epoch 1", r));
-    for (int r = 0; r < 3; ++r) job[r].tell("on");
-    job.start_newcomer();
-    CHECK(job[3].hear() == "in 7");
-    for (int r = 0; r < 4; ++r) CHECK(job[r].hear() == fmt::format("206 of 4 as {} epoch 2", r));
-    for (int r = 0; r < 4; ++r) job[r].tell("end");
-  }
-}
-
-TEST_CASE("rank 0 dies, and a newcomer that waits takes its place by the next rank 0's word; over a port, too") {
-  for (const std::string& address : {std::string(), fmt::format("tcp://127.0.0.1:{}", free_port())}) {
-    CAPTURE(address);
-    GrowingJob job("auto", address);
-    job.start(3, [](Here& here) {
-      Communicator group = Communicator::join(here.options);
-      group.newcomers();
-      here.say("ready");
-      outcome([&] {
-        while (true) group.barrier();
-      });
-      group = group.shrink(20s);
-      grow_by(here, group, 1);
-    });
-    for (int r = 0; r < 3; ++r) REQUIRE(job[r].hear() == "ready");
-    job.start_newcomer();
-    std::this_thread::sleep_for(20ms);
-    ::kill(job[0].pid(), SIGKILL);
-    CHECK(job[3].hear() == "in 7");
-    CHECK(job[1].hear() == "105 of 3 as 0 epoch 2");
-    CHECK(job[2].hear() == "105 of 3 as 1 epoch 2");
-    CHECK(job[3].hear() == "105 of 3 as 2 epoch 2");
-    for (int r = 1; r < 4; ++r) job[r].tell("end");
-  }
-}
-
-TEST_CASE("fault 76: a newcomer that dies while it is taken in: the ranks go on with it or without it, and soon") {
-  int taken_in = 0;
-  for (int delay = 0; delay < 12; ++delay) {
-    CAPTURE(delay);
-    GrowingJob job;
-    job.start(2, [](Here& here) {
-      Communicator group = Communicator::join(here.options);
-      await_newcomers(group, 1);
-      here.say("grow");
-      std::string said;
-      const std::string failed = outcome([&] {
-        try {
-          group = group.grow(1, 10s);
-        } catch (const Exception& failure) {  // it died before it was asked
-          if (failure.code() != ErrorCode::kTimeout) throw;
-        }
-        said = fmt::format("{} ", group.size());
-        while (group.size() > 2) group.barrier();
-      });
-      if (said.empty()) return here.say(failed);
-      if (group.size() > 2) group = group.shrink(20s);
-      here.say(said + state_of(group, here.rank()));
-      here.await();
-    });
-    job.start_newcomer([](Here& here) {
-      Communicator group = Communicator::join(here.options);
-      while (true) group.barrier();
-    });
-    for (int r = 0; r < 2; ++r) REQUIRE(job[r].hear() == "grow");
-    std::this_thread::sleep_for(std::chrono::microseconds(3'000 * delay));
-    ::kill(job[2].pid(), SIGKILL);
-    const auto killed = Clock::now();
-    for (int r = 0; r < 2; ++r) {
-      const std::string said = job[r].hear();
-      CAPTURE(said);
-      CHECK(said.find(fmt::format("1 of 2 as {} epoch", r)) != std::string::npos);
-      taken_in += said[0] == '3';
-    }
-    CHECK(ms_since(killed) < 15'000);
-    for (int r = 0; r < 2; ++r) job[r].tell("end");
-  }
-  MESSAGE("taken in before it died: " << taken_in / 2 << " of 12");
-}
-
-TEST_CASE("fault 76: a rank that dies in grow(), each one, at many moments: the others agree on who goes on") {
-  for (int victim = 0; victim < 3; ++victim) {
-    for (int delay = 0; delay < 5; ++delay) {
+TEST_CASE(
+    "fault 76: one that dies in grow(), each rank and a newcomer, at many moments: the others agree on who goes on") {
+  for (int victim = 0; victim < 4; ++victim) {
+    for (int delay = 0; delay < 4; ++delay) {
       CAPTURE(victim);
       CAPTURE(delay);
+      const std::chrono::milliseconds moment(4 * delay);
       GrowingJob job;
-      job.start(3, [=](Here& here) {
+      job.start(3, [](Here& here) {
         Communicator group = Communicator::join(here.options);
         await_newcomers(group, 1);
-        if (here.rank() == victim) {
-          std::thread([delay] {
-            std::this_thread::sleep_for(std::chrono::microseconds(4'000 * delay));
-            ::raise(SIGKILL);
-          }).detach();
-        }
-        std::string failed = outcome([&] { group = group.grow(1, 10s); });
-        // Without the victim and the newcomer; to one that called late, grow() has thrown.
-        const bool only_shrunk = failed == "ok" && group.size() == 2;
-        if (failed == "ok" && !only_shrunk) failed = sums_until(group, kLongerThanItLives);
-        if (failed != "ok") group = group.shrink(10s);
-        const int living = group.size();
-        here.say(fmt::format("{}: {}", living, state_of(group, here.rank())));
+        here.say("grow");
+        std::string failed = outcome([&] { group = group.grow(1, 5s); });
+        // Without the one that has died; a communicator that has not failed goes on as it is.
+        const bool goes_on = failed != "ok" && !group.error();
+        if (failed == "ok" && group.size() > 2) failed = sums_until(group, kLongerThanItLives);
+        if (failed != "ok" && !goes_on) group = group.shrink(10s);
+        here.say(state_of(group, here.rank()));
         here.await();
       });
       job.start_newcomer([](Here& here) {
@@ -334,23 +191,25 @@ TEST_CASE("fault 76: a rank that dies in grow(), each one, at many moments: the 
         if (failed != "ok") here.say(failed);
         here.await();
       });
+      for (int r = 0; r < 3; ++r) REQUIRE(job[r].hear() == "grow");
+      std::this_thread::sleep_for(moment);
+      job[victim].signal(SIGKILL);
       std::vector<int> living{0, 1, 2};
-      living.erase(living.begin() + victim);
-      const std::string first = job[living[0]].hear(), second = job[living[1]].hear();
-      CAPTURE(first);
-      CAPTURE(second);
-      const int sum = std::accumulate(living.begin(), living.end(), 0);
-      CHECK(first[0] == second[0]);
-      if (first[0] == '2') {
-        CHECK(first.find(fmt::format("2: {} of 2 as 0", sum)) == 0);
-        CHECK(second.find(fmt::format("2: {} of 2 as 1", sum)) == 0);
-        ::kill(job[3].pid(), SIGKILL);  // it asks on
-      } else {
-        CHECK(first.find(fmt::format("3: {} of 3 as 0", sum + kNewcomer)) == 0);
-        CHECK(second.find(fmt::format("3: {} of 3 as 1", sum + kNewcomer)) == 0);
-        CHECK(job[3].hear().find(fmt::format("{} of 3 as 2", sum + kNewcomer)) == 0);
-        job[3].tell("end");
+      std::erase(living, victim);
+      const auto begin = std::chrono::steady_clock::now();
+      std::vector<std::string> said;
+      for (const int r : living) said.push_back(job[r].hear());
+      CHECK(ms_since(begin) < 15'000);
+      const int sum = std::accumulate(living.begin(), living.end(), 0), members = static_cast<int>(living.size());
+      const bool taken_in = said[0].find(fmt::format(" of {} ", members + 1)) != std::string::npos;
+      if (taken_in) living.push_back(3), said.push_back(job[3].hear());
+      CHECK_FALSE((taken_in && victim == 3));
+      for (int place = 0; place < members + taken_in; ++place) {
+        CHECK_MESSAGE(said[static_cast<size_t>(place)].find(fmt::format(
+                          "{} of {} as {} ", sum + (taken_in ? kNewcomer : 0), members + taken_in, place)) == 0,
+                      said[static_cast<size_t>(place)]);
       }
+      if (!taken_in) job[3].signal(SIGKILL);  // it asks on
       for (const int r : living) job[r].tell("end");
     }
   }
@@ -385,36 +244,12 @@ TEST_CASE("what is refused, and a number of newcomers that does not come") {
 
 TEST_CASE("a newcomer that nobody takes in gives up, and says where it asked; a wrong address is refused") {
   GrowingJob job;
-  job.config().start_timeout_ms = 200;
+  job.config.start_timeout_ms = 200;
   job.start_newcomer([](Here& here) { here.say(outcome([&] { Communicator::join(here.options); })); });
   CHECK(job[0].hear().find("TIMEOUT [] no rank took this process in within ") == 0);
-  GrowingJob wrong("auto", "tcp://host:0");
+  GrowingJob wrong("tcp://host:0");
   wrong.start_newcomer([](Here& here) { here.say(outcome([&] { Communicator::join(here.options); })); });
   CHECK(wrong[0].hear().find("INVALID [] ") == 0);
-}
-
-TEST_CASE("memory of allocate() stays when the job grows") {
-  GrowingJob job;
-  job.start(2, [](Here& here) {
-    Communicator group = Communicator::join(here.options);
-    auto* data = static_cast<float*>(group.allocate(kCount * sizeof(float)));
-    std::fill_n(data, kCount, static_cast<float>(here.rank()));
-    await_newcomers(group, 1);
-    group = group.grow(1);
-    group.all_reduce(data, data, kCount, DType::kFloat32);
-    here.say(fmt::format("{} {}", data[0], data[kCount - 1]));
-    group.deallocate(data);
-    here.await();
-  });
-  job.start_newcomer([](Here& here) {
-    Communicator group = Communicator::join(here.options);
-    std::vector<float> values(kCount, 5);
-    group.all_reduce(values);
-    here.say(fmt::format("{} {}", values[0], values[kCount - 1]));
-    here.await();
-  });
-  for (int r = 0; r < 3; ++r) CHECK(job[r].hear() == "6 6");
-  for (int r = 0; r < 3; ++r) job[r].tell("end");
 }
 
 }  // namespace rondo::testing

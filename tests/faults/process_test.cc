@@ -1,11 +1,7 @@
-// What a process does beside Rondo: it forks, executes programs, takes signals; and strangers come to its ports.
-#include <arpa/inet.h>
-#include <dirent.h>
+// What a process does beside Rondo: it forks, executes programs, takes signals.
 #include <doctest/doctest.h>
-#include <fcntl.h>
 #include <fmt/format.h>
 #include <signal.h>
-#include <sys/socket.h>
 #include <sys/time.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -18,7 +14,6 @@
 
 #include "rondo/communicator.h"
 #include "tests/faults/ranks.h"
-#include "tests/support/random.h"
 
 namespace rondo::testing {
 namespace {
@@ -36,21 +31,6 @@ int sockets_of(pid_t pid) {
   return sockets;
 }
 
-// Ports on which this process listens.
-std::vector<int> listening_ports() {
-  std::vector<int> ports;
-  for (int fd = 0; fd < 256; ++fd) {
-    int listens = 0;
-    socklen_t size = sizeof listens;
-    if (::getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &listens, &size) != 0 || listens == 0) continue;
-    sockaddr_in address{};
-    size = sizeof address;
-    if (::getsockname(fd, reinterpret_cast<sockaddr*>(&address), &size) != 0 || address.sin_family != AF_INET) continue;
-    ports.push_back(ntohs(address.sin_port));
-  }
-  return ports;
-}
-
 std::string sum(Communicator& group, uint64_t count) {
   std::vector<float> values(count, 1);
   group.all_reduce(values.data(), values.data(), count, DType::kFloat32);
@@ -59,37 +39,6 @@ std::string sum(Communicator& group, uint64_t count) {
   }
   return "right";
 }
-
-class Stranger {
- public:
-  explicit Stranger(int port) : socket_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
-    sockaddr_in address{};
-    address.sin_family = AF_INET;
-    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    address.sin_port = htons(static_cast<uint16_t>(port));
-    const timeval limit{8, 0};
-    ::setsockopt(socket_, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
-    connected_ = ::connect(socket_, reinterpret_cast<sockaddr*>(&address), sizeof address) == 0;
-  }
-  ~Stranger() { ::close(socket_); }
-  Stranger(Stranger&& other) noexcept : socket_(std::exchange(other.socket_, -1)), connected_(other.connected_) {}
-  bool connected() const { return connected_; }
-  void say(const std::string& bytes) const {
-    static_cast<void>(::send(socket_, bytes.data(), bytes.size(), MSG_NOSIGNAL));
-  }
-  // Waits for the end of the connection.
-  bool is_turned_away() const {
-    char bytes[512];
-    ssize_t got = 0;
-    while ((got = ::recv(socket_, bytes, sizeof bytes, 0)) > 0) {
-    }
-    return got == 0 || errno == ECONNRESET;
-  }
-
- private:
-  int socket_;
-  bool connected_ = false;
-};
 
 }  // namespace
 
@@ -240,108 +189,6 @@ TEST_CASE("fault 62: SIGTERM without a handler ends that process as everywhere, 
   CHECK(job[0].hear().find("PEER_LOST [1] rank 1 (host ") == 0);
   check_within(62, ms_since(asked), kSoonMs);
   CHECK(job[1].wait() == -SIGTERM);
-}
-
-TEST_CASE("fault 25: a scan of every port and noise at it while the ranks join change nothing") {
-  // Below the ports that the kernel hands out, so that only ranks and other tests take them.
-  const int first = 20'000 + static_cast<int>(::getpid() % 300) * 40;
-  constexpr int kPorts = 8;  // three listeners, the rendezvous, and ports that others may hold
-  int connections = 0;
-  for (int round = 0; round < 5; ++round) {
-    CAPTURE(round);
-    Job job;
-    for (int rank = 0; rank < 3; ++rank) {
-      JoinOptions options = job.options(rank, 3);
-      options.config.data_ports = fmt::format("{}-{}", first, first + kPorts - 2);
-      options.rendezvous = fmt::format("tcp://127.0.0.1:{}", first + kPorts - 1 + round * 5);
-      job.ranks.emplace_back(options, [](Here& here) {
-        here.await();
-        std::string said;
-        const std::string joined = here.timed([&] {
-          Communicator group = Communicator::join(here.options);
-          said = sum(group, 50'000);
-        });
-        here.say(joined + " " + said);
-      });
-    }
-    job.tell_all("go");
-    size_t ended = 0;
-    std::vector<std::string> lines(job.ranks.size());
-    while (ended < lines.size()) {
-      for (int port = first; port < first + kPorts + 20; ++port) {
-        const Stranger scan(port);
-        const Stranger noise(port);
-        noise.say(port % 2 == 0 ? "GET / HTTP/1.1\r\n\r\n" : "RONDO\n");
-        connections += scan.connected();
-      }
-      for (size_t i = 0; i < lines.size(); ++i) {
-        if (!lines[i].empty() || (lines[i] = job.ranks[i].hear(1)).empty()) continue;
-        ++ended;
-        const Timed result = timed_line(lines[i]);
-        CHECK(result.outcome == "ok right");
-        CHECK(result.elapsed_ms < 5'000);
-      }
-    }
-  }
-  CHECK(connections > 10);
-}
-
-TEST_CASE("fault 25, 27: strangers at every listening port, while the group works") {
-  // Proves: HTTP, TLS, random bytes, a hello cut short, silence and a scan change nothing, and do not stay.
-  const uint64_t seed = 20260805;
-  CAPTURE(seed);
-  Random random(seed);
-  Job job;
-  job.start(3, [&](Here& here) {
-    Communicator group = Communicator::join(here.options);
-    for (const int port : listening_ports()) here.say(fmt::format("{}", port));
-    here.say("ready");
-    std::atomic<bool> over = false;
-    std::thread listener([&] {
-      here.await();
-      over = true;
-    });
-    std::string said = "right";
-    int32_t go_on = 1;
-    while (go_on != 0 && said == "right") {
-      said = sum(group, 50'000);
-      go_on = over ? 0 : 1;
-      group.broadcast(&go_on, 1, DType::kInt32, 0);
-    }
-    listener.join();
-    Communicator again = group.split(0);  // new links are made though strangers knock
-    here.say(said);
-    here.say(sum(again, 50'000));
-  });
-  std::vector<int> ports;
-  for (RankProcess& rank : job.ranks) {
-    std::string line;
-    while ((line = rank.hear()) != "ready") {
-      REQUIRE(!line.empty());
-      ports.push_back(std::stoi(line));
-    }
-  }
-  REQUIRE(ports.size() >= 3);
-  std::vector<Stranger> strangers;
-  for (const int port : ports) {
-    for (int i = 0; i < 50; ++i) CHECK(Stranger(port).connected());  // a scan
-    std::string noise(700, '\0');
-    for (char& byte : noise) byte = static_cast<char>(random.below(256));
-    for (const std::string& words : {std::string("GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"),
-                                     std::string("\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03", 11), noise,
-                                     std::string(4096, '\0'), std::string("R"), std::string()}) {
-      strangers.emplace_back(port);
-      strangers.back().say(words);
-    }
-  }
-  const auto start = std::chrono::steady_clock::now();
-  for (const Stranger& stranger : strangers) CHECK(stranger.is_turned_away());
-  check_within(27, ms_since(start), 5'000);
-  job.tell_all("enough");
-  for (RankProcess& rank : job.ranks) {
-    CHECK(rank.hear() == "right");
-    CHECK(rank.hear() == "right");
-  }
 }
 
 }  // namespace rondo::testing

@@ -1,7 +1,6 @@
 // Needs root and iproute2 (hosts.h): starts of ranks that do not reach each other, or find no name. Every rank says
 // why, by the deadline of the start, and names the ends of the way that is closed.
 #include <doctest/doctest.h>
-#include <fcntl.h>
 #include <fmt/format.h>
 #include <sched.h>
 #include <sys/mount.h>
@@ -14,6 +13,7 @@
 
 #include "tests/faults/hosts.h"
 #include "tests/faults/ranks.h"
+#include "tests/support/secrets.h"
 #include "tests/support/temp_folder.h"
 
 namespace rondo::testing {
@@ -137,18 +137,12 @@ TEST_CASE("hosts: a name that is loopback's on the host of another rank is an er
 TEST_CASE("hosts: those that have waited for a rank with another secret learn where one came from") {
   Hosts hosts(kWorld);
   const TempFolder folder;
-  for (const char* name : {"right", "wrong"}) {
-    const int file = ::open(folder.path(name).c_str(), O_CREAT | O_WRONLY | O_CLOEXEC, 0600);
-    const std::string secret = fmt::format("{:>40}", name);
-    REQUIRE(::write(file, secret.data(), secret.size()) == static_cast<ssize_t>(secret.size()));
-    ::close(file);
-  }
   Config config = short_start();
-  config.secret_file = folder.path("right");
+  config.secret_file = make_secret(folder, "right", "the right secret of the hosts' ranks");
   Job job;
   hosts.start(
       job, {0, 1, 2},
-      [wrong = folder.path("wrong")](Here& here) {
+      [wrong = make_secret(folder, "wrong", "another secret of the hosts' ranks")](Here& here) {
         if (here.rank() == 1) here.options.config.secret_file = wrong;
         join(here);
       },
@@ -159,6 +153,25 @@ TEST_CASE("hosts: those that have waited for a rank with another secret learn wh
     CAPTURE(said.outcome);
     CHECK(said.begins("BOOTSTRAP [1] "));
     CHECK(said.has("a process at " + Hosts::address(1) + " was refused, since it has another secret than this job"));
+  }
+}
+
+TEST_CASE("hosts: an address of one host takes no newcomers in, and the ranks go on") {
+  const Hosts hosts;
+  const TempFolder folder;
+  Job job;
+  hosts.start(job, {0, 1}, [join = "unix://" + folder.path("join")](Here& here) {
+    here.options.newcomers = join;
+    Communicator group = Communicator::join(here.options);
+    here.say(outcome([&] { group.grow(1); }));
+    here.say(sums_until(group, 0));
+  });
+  for (int r = 0; r < 2; ++r) {
+    const std::string said = job[r].hear();
+    CAPTURE(said);
+    CHECK(said.find(fmt::format("INVALID [] grow on rank {}: RONDO_JOIN=\"unix://", r)) == 0);
+    CHECK(said.find("is of one host, and the ranks are on several") != std::string::npos);
+    CHECK(job[r].hear() == "ok");
   }
 }
 

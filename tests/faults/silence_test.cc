@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "ring/base/file_text.h"
 #include "tests/faults/ranks.h"
 
 namespace rondo::testing {
@@ -31,16 +32,6 @@ std::string sum(Communicator& group, uint64_t count = 8) {
 // Lines of the log of this process, on standard error, into a file that the test reads.
 void log_into(const std::string& file) {
   if (::freopen(file.c_str(), "w", stderr) == nullptr) throw Exception(ErrorCode::kSystem, "freopen");
-}
-
-std::string text_of(const std::string& file) {
-  std::string text;
-  if (FILE* in = std::fopen(file.c_str(), "r")) {
-    char bytes[4096];
-    for (size_t got = 0; (got = std::fread(bytes, 1, sizeof bytes, in)) > 0;) text.append(bytes, got);
-    std::fclose(in);
-  }
-  return text;
 }
 
 // Stops rank 1 of 3 for ever, while the others are in a call or idle: what they end with, and after how long.
@@ -119,12 +110,12 @@ TEST_CASE("fault 11: SIGSTOP for 3 s, then CONT: success, and a warning that nam
   job[1].signal(SIGCONT);
   job.expect_all("ok");
   // Until the next beat says that it is back.
-  CHECK(eventually([&] { return text_of(folder.path("log0")).find("answers again") != std::string::npos; }, 5'000));
+  CHECK(eventually([&] { return file_text(folder.path("log0")).find("answers again") != std::string::npos; }, 5'000));
   job.tell_all("end");
   job.expect_all("ok");
   int explained = 0;
   for (const int rank : {0, 2}) {
-    const std::string log = text_of(folder.path(fmt::format("log{}", rank)));
+    const std::string log = file_text(folder.path(fmt::format("log{}", rank)));
     CAPTURE(log);
     CHECK(log.find("rank 1 (host ") != std::string::npos);
     CHECK(log.find("has not answered for 2") != std::string::npos);
@@ -186,64 +177,6 @@ TEST_CASE("fault 11: SIGSTOP of all ranks for longer than their calls may last, 
     job.tell_all("go");
   }
   for (Job& job : jobs) job.expect_all("ok");
-}
-
-TEST_CASE("fault 12: a rank that goes on after it was given up gets the same error") {
-  Job job;
-  job.start(
-      2,
-      [](Here& here) {
-        Communicator group = Communicator::join(here.options);
-        here.say(sum(group));
-        here.await();
-        if (here.rank() == 0) eventually([&] { return group.error().has_value(); });
-        here.say(sum(group));
-        here.await();
-        here.say(here.timed([&] { group.destroy(); }));
-      },
-      fast_heartbeats());
-  job.expect_all("ok");
-  job[1].signal(SIGSTOP);
-  job[0].tell("go");
-  const std::string said = job[0].hear();
-  CHECK(said.find("UNRESPONSIVE [1] ") == 0);
-  job[1].signal(SIGCONT);
-  job[1].tell("go");
-  CHECK(job[1].hear() == said);
-  job.tell_all("end");
-  for (int rank = 0; rank < 2; ++rank) {
-    const Timed destroyed = timed_line(job[rank].hear());
-    CHECK(destroyed.outcome == "ok");
-    CHECK(destroyed.elapsed_ms < 5'000);
-  }
-}
-
-// Proves: heartbeats go on while a rank computes, so that one which is late is no silent one.
-TEST_CASE("fault 14: alive, but never in the call: TIMEOUT at the deadline, with who is late, and no UNRESPONSIVE") {
-  Job job;
-  Config config = fast_heartbeats();
-  config.timeout_ms = 3'000;
-  job.start(
-      3,
-      [](Here& here) {
-        Communicator group = Communicator::join(here.options);
-        here.say("ready");
-        here.await();
-        if (here.rank() == 2) eventually([&] { return group.error().has_value(); });
-        here.say(here.timed([&] { group.barrier(); }));
-        here.await();
-      },
-      config);
-  job.expect_all("ready");
-  job.tell_all("go");
-  for (int rank = 0; rank < 3; ++rank) {
-    const Timed said = timed_line(job[rank].hear());
-    CAPTURE(said.outcome);
-    CHECK(said.begins("TIMEOUT [2] barrier("));
-    CHECK(said.has("these ranks have not made the call: 2; the ranks waited "));
-    CHECK(said.has(", which has not begun it "));
-    CHECK(said.elapsed_ms < 4'000);
-  }
 }
 
 namespace {

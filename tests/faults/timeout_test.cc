@@ -21,22 +21,24 @@ void reduce(Communicator& group, uint64_t count) {
 }  // namespace
 
 TEST_CASE("fault 14: a rank that never makes the call: a timeout at the deadline on all ranks, naming it") {
+  Config config = fault_config();
+  config.heartbeat_ms = 100;
+  config.suspicion_ms = 600;  // a rank that is late is no silent one: heartbeats go on while it computes
   for (const uint64_t count : {uint64_t{8}, uint64_t{1} << 20}) {
     CAPTURE(count);
     Job job;
-    job.start(4, [&](Here& here) {
-      Communicator group = Communicator::join(here.options);
-      here.say("ready");
-      here.await();
-      if (here.rank() == 2) {
-        eventually([&] { return group.error().has_value(); });
-        here.say(here.timed([&] { reduce(group, count); }));
-      } else {
-        here.say(here.timed([&] { reduce(group, count); }));
-      }
-      here.say(outcome([&] { group.barrier(); }));
-      here.say(here.timed([&] { group.destroy(); }));
-    });
+    job.start(
+        4,
+        [&](Here& here) {
+          Communicator group = Communicator::join(here.options);
+          here.say("ready");
+          here.await();
+          if (here.rank() == 2) eventually([&] { return group.error().has_value(); });
+          here.say(here.timed([&] { reduce(group, count); }));
+          here.say(outcome([&] { group.barrier(); }));
+          here.say(here.timed([&] { group.destroy(); }));
+        },
+        config);
     job.expect_all("ready");
     job.tell_all("go");
     for (int rank = 0; rank < 4; ++rank) {
@@ -44,7 +46,8 @@ TEST_CASE("fault 14: a rank that never makes the call: a timeout at the deadline
       const Timed said = timed_line(job[rank].hear());
       CAPTURE(said.outcome);
       CHECK(said.begins("TIMEOUT [2] all_reduce("));
-      CHECK(said.has("these ranks have not made the call: 2"));
+      CHECK(said.has("these ranks have not made the call: 2; the ranks waited "));
+      CHECK(said.has(", which has not begun it "));
       if (rank != 2) CHECK(said.elapsed_ms >= kDeadline.count() - 100);
       check_within(14, said.elapsed_ms, kDeadline.count() + 1'000);
       CHECK(job[rank].hear() == said.outcome);
@@ -87,27 +90,6 @@ TEST_CASE("fault 14: two absent ranks are both listed, by a Work as by a blockin
     const std::string said = job[rank].hear();
     CAPTURE(said);
     CHECK(said.find("TIMEOUT [0,1] all_reduce(count=100, float32, sum, ") == 0);
-  }
-}
-
-TEST_CASE("a late rank is no error") {
-  Job job;
-  job.start(3, [&](Here& here) {
-    Communicator group = Communicator::join(here.options);
-    here.say("ready");
-    here.await();
-    std::vector<float> values(5, 1);
-    here.say(outcome([&] { group.all_reduce(values.data(), values.data(), 5, DType::kFloat32); }));
-    here.say(fmt::format("{}", values[4]));
-  });
-  job.expect_all("ready");
-  job[0].tell("go");
-  job[2].tell("go");
-  CHECK(job[0].hear(1'000) == "");  // it waits
-  job[1].tell("go");
-  for (int rank = 0; rank < 3; ++rank) {
-    CHECK(job[rank].hear() == "ok");
-    CHECK(job[rank].hear() == "3");
   }
 }
 
@@ -192,6 +174,35 @@ TEST_CASE("two communicators in opposite orders: the error at the deadline names
       CHECK(said.find(" (world ranks 0, 1), and this") != std::string::npos);
     }
   }
+}
+
+TEST_CASE("a second join() of one rank of a job: both sides are told that it is a second group, for all ranks") {
+  Config config = fault_config();
+  config.start_timeout_ms = 5'000;
+  config.timeout_ms = 1'500;
+  config.stall_ms = 200;
+  const TempFolder folder;
+  Job job;
+  job.start(
+      2,
+      [second = "file://" + folder.path("second")](Here& here) {
+        Communicator group = Communicator::join(here.options);
+        here.options.rendezvous = second;
+        if (here.rank() == 0) here.say(outcome([&] { Communicator::join(here.options); }));
+        here.say(outcome([&] { group.barrier(); }));
+        here.await();
+      },
+      config);
+  const std::string joined = job[0].hear();
+  CAPTURE(joined);
+  CHECK(joined.find("BOOTSTRAP [1] ") == 0);
+  CHECK(joined.find("this process has joined before: a second init() or join() is a second group") !=
+        std::string::npos);
+  const std::string waited = job[1].hear();
+  CAPTURE(waited);
+  CHECK(waited.find("TIMEOUT [0] ") == 0);
+  CHECK(waited.find("it waits in init() or join() again, which makes a second group, for all ranks") !=
+        std::string::npos);
 }
 
 }  // namespace rondo::testing

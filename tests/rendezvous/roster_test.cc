@@ -158,7 +158,7 @@ TEST_CASE("roster: a table larger than one value is cut and put together again")
   for (const Outcome& outcome : outcomes) CHECK(outcome.cards == cards);
 }
 
-TEST_CASE("roster: missing ranks are named at the deadline on every rank that waits") {
+TEST_CASE("fault 37: roster: missing ranks are named at the deadline on every rank that waits") {
   for (std::vector<int> there : {std::vector<int>{0, 1, 4}, {0}, {1, 2, 3, 4}, {3}}) {
     MemoryStore store;
     std::vector<int> missing;
@@ -277,7 +277,7 @@ TEST_CASE("roster: the end of a process that was refused ends no start") {
   CHECK(first.get().cards.size() == 2);
 }
 
-TEST_CASE("roster: another world size is refused with both numbers, and the right process still gets in") {
+TEST_CASE("fault 38: roster: another world size is refused with both numbers, and the right process still gets in") {
   MemoryStore store;
   std::vector<Outcome> outcomes(2);
   std::thread zero([&] { outcomes[0] = exchange(store, 0, 2, "a", soon()); });
@@ -294,7 +294,7 @@ TEST_CASE("roster: another world size is refused with both numbers, and the righ
   for (const Outcome& outcome : outcomes) CHECK(outcome.cards == std::vector<std::string>{"a", "b"});
 }
 
-TEST_CASE("roster: who was refused, and why, stands in the error of those that have waited for it in vain") {
+TEST_CASE("fault 38: roster: who was refused, and why, stands in the error of those that have waited for it in vain") {
   MemoryStore store;
   std::vector<Outcome> outcomes(2);
   std::vector<std::thread> waiting;

@@ -66,7 +66,7 @@ Script plain(int world, bool one_host, uint64_t seed) {
   return script;
 }
 
-TEST_CASE("fault 3, 7, 16: every seed") {
+TEST_CASE("fault 3, 7, 16, 72, 76: every seed") {
   const bool one = std::getenv("RONDO_SEED") != nullptr;
   const uint64_t first = number_of("RONDO_SEED", 0), last = one ? first + 1 : number_of("RONDO_SEEDS", 2'000);
   Sum sum;
