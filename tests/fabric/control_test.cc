@@ -1,7 +1,5 @@
 #include <doctest/doctest.h>
 
-#include <thread>
-
 #include "ring/base/process_starts.h"
 #include "tests/fabric/cluster.h"
 
@@ -66,37 +64,6 @@ TEST_CASE("a communicator that one rank cannot open fails on the others, wheneve
   destroy_world(members, kId);
 }
 
-TEST_CASE("ranks in different calls learn of both within a second, on every rank") {
-  std::vector<Member> members = open_world(3, kId);
-  members[0].events->set_state(in_call(4, 111, "all_reduce(count=8, float32, sum)"));
-  members[1].events->set_state(in_call(4, 111, "all_reduce(count=8, float32, sum)"));
-  members[2].events->set_state(in_call(4, 222, "broadcast(count=8, float32, root=1)"));
-  members[0].fabric->stalled(kId, 4);
-  for (Member& member : members) {
-    const Error error = member.events->wait_failure(1'000);
-    CHECK(error.code == ErrorCode::kMismatch);
-    CHECK(error.message.find("called all_reduce(count=8, float32, sum)") != std::string::npos);
-    CHECK(error.message.find("called broadcast(count=8, float32, root=1)") != std::string::npos);
-    CHECK(error.ranks == std::vector<int>{0, 2});
-  }
-  destroy_world(members, kId);
-}
-
-TEST_CASE("a stalled call that all have made is no failure, and those that have not are absent") {
-  std::vector<Member> members = open_world(3, kId);
-  members[0].events->set_state(in_call(4, 111, "barrier()"));
-  members[1].events->set_state(in_call(4, 111, "barrier()"));
-  members[2].events->set_state(in_call(3, 0, ""));
-  CHECK(members[0].fabric->absent(kId, 4) == std::vector<int>{1, 2});  // nobody was asked yet
-  members[0].fabric->stalled(kId, 4);
-  CHECK(eventually([&] { return members[0].fabric->absent(kId, 4) == std::vector<int>{2}; }));
-  members[2].events->set_state(in_call(4, 111, "barrier()"));
-  members[0].fabric->stalled(kId, 4);
-  CHECK(eventually([&] { return members[0].fabric->absent(kId, 4).empty(); }));
-  destroy_world(members, kId);
-  for (Member& member : members) CHECK(!member.events->failure());
-}
-
 TEST_CASE("a rank in its own start waits in no second group, and one that has its group and starts again does") {
   const std::string second = "which makes a second group";
   std::vector<Member> members = open_world(2, kId);
@@ -112,41 +79,6 @@ TEST_CASE("a rank in its own start waits in no second group, and one that has it
   members[1].fabric->made(kId);
   CHECK(eventually([&] { return blame().find(second) != std::string::npos; }));
   destroy_world(members, kId);
-}
-
-TEST_CASE("a collective against a blocking recv from a rank inside it is a mismatch") {
-  std::vector<Member> members = open_world(2, kId);
-  members[0].events->set_state(in_call(1, 111, "barrier()"));
-  CallState receiving;
-  receiving.in_p2p = true;
-  receiving.p2p_peer = 0;
-  receiving.p2p_text = "recv(source=0, tag=3)";
-  members[1].events->set_state(receiving);
-  CHECK(eventually(
-      [&] {
-        ++receiving.p2p_looks;
-        members[1].events->set_state(receiving);
-        members[0].fabric->stalled(kId, 1);
-        return members[0].events->failure().has_value();
-      },
-      1'000));
-  for (Member& member : members) {
-    const Error error = member.events->wait_failure(1'000);
-    CHECK(error.code == ErrorCode::kMismatch);
-    CHECK(error.message.find("waits in recv(source=0, tag=3)") != std::string::npos);
-  }
-  destroy_world(members, kId);
-}
-
-TEST_CASE("closing tells the others the last call, and is not a failure to them") {
-  std::vector<Member> members = open_world(2, kId);
-  std::thread closer([&] { CHECK(members[0].fabric->close(kId, 17, in(5'000))); });
-  CHECK(eventually([&] { return members[1].events->left().size() == 1; }));
-  CHECK(members[1].events->left()[0] == std::pair<int, uint64_t>(0, 17));
-  CHECK(members[1].fabric->close(kId, 17, in(5'000)));
-  closer.join();
-  in_parallel(2, [&](int i) { members[static_cast<size_t>(i)].fabric.reset(); });
-  for (Member& member : members) CHECK(!member.events->failure());
 }
 
 TEST_CASE("a process that leaves while another keeps its communicator open is gone in good order, and does not wait") {

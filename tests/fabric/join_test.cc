@@ -69,30 +69,6 @@ TEST_CASE("fault 35: another job's rank is refused with both jobs named") {
   }
 }
 
-TEST_CASE("a rank of another world size is refused with both sizes named") {
-  auto launches = launches_of(2);
-  launches[1].place.world = 3;
-  const auto joined = join_all(launches, std::make_shared<MemoryStore>(), {test_config()}, 1'000);
-  for (const Joined& rank : joined) {
-    REQUIRE(rank.error);
-    CHECK(rank.error->code == ErrorCode::kBootstrap);
-  }
-  CHECK(joined[1].error->message.find("the world has 3 ranks") != std::string::npos);
-  CHECK(joined[1].error->message.find("says 2") != std::string::npos);
-}
-
-TEST_CASE("fault 36: of two processes with the same rank one is refused at once, and the group is undisturbed") {
-  auto launches = launches_of(2);
-  launches.push_back(launch_of(1, 2));
-  const auto joined = join_all(launches, std::make_shared<MemoryStore>(), {test_config()});
-  CHECK(joined[0].fabric);
-  CHECK((joined[1].fabric != nullptr) != (joined[2].fabric != nullptr));
-  const auto& refused = joined[1].error ? joined[1].error : joined[2].error;
-  REQUIRE(refused);
-  CHECK(refused->code == ErrorCode::kBootstrap);
-  CHECK(refused->message.find("rank 1") != std::string::npos);
-}
-
 // A rank that is listed, and gone before it has a control connection: `rank` of 3.
 std::vector<Joined> join_with_a_ghost(int ghost) {
   auto store = std::make_shared<MemoryStore>();

@@ -5,29 +5,9 @@
 #include "tests/fabric/cluster.h"
 #include "tests/support/open_files_limit.h"
 #include "transport/fabrics/descriptor_budget.h"
-#include "transport/store/memory_store.h"
 
 namespace rondo::testing {
 namespace {
-
-TEST_CASE("200 times made and destroyed, failed starts among them: descriptors and threads are back where they were") {
-  { auto warm = open_world(2, 1); }
-  const Resources before = Resources::settled();
-  for (int i = 0; i < 200; ++i) {
-    if (i % 10 == 0) {
-      std::vector<Config> configs(2, test_config());
-      configs[1].lanes = 2;
-      join_all({launch_of(0, 2), launch_of(1, 2)}, std::make_shared<MemoryStore>(), configs);
-      continue;
-    }
-    std::vector<Member> members = open_world(2, 1);
-    members[1].fabric->take_link({1, 0, 0}, {2, 4096});
-    destroy_world(members, 1);
-  }
-  const Resources after = Resources::settled();
-  CHECK(after.descriptors == before.descriptors);
-  CHECK(after.threads == before.threads);
-}
 
 TEST_CASE("a fabric destroyed without closing its communicators, in any order, leaves nothing behind") {
   const Resources before = Resources::settled();

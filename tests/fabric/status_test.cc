@@ -25,6 +25,7 @@
 #include "tests/fabric/cluster.h"
 #include "tests/support/eventually.h"
 #include "tests/support/resources.h"
+#include "tests/support/sockets.h"
 #include "tests/support/temp_folder.h"
 #include "transport/control/status_server.h"
 #include "transport/tcp/io_thread.h"
@@ -35,20 +36,6 @@ namespace rondo::testing {
 namespace {
 
 using Json = nlohmann::json;
-
-// Everything up to the end of the connection; fails the test after 20 s.
-std::string read_to_end(const Descriptor& socket) {
-  std::string all;
-  pollfd wish{socket.get(), POLLIN, 0};
-  while (::poll(&wish, 1, 20'000) == 1) {
-    char buffer[65536];
-    const ssize_t moved = ::recv(socket.get(), buffer, sizeof buffer, 0);
-    if (moved <= 0) return all;
-    all.append(buffer, static_cast<size_t>(moved));
-  }
-  FAIL("no end of the answer");
-  return all;
-}
 
 Descriptor dial(const std::string& path) {
   Descriptor socket = connect_socket(unix_address(path), in(5'000));
@@ -79,7 +66,7 @@ TEST_CASE("a client gets the text and the end; what it writes, and how it leaves
   {
     const Descriptor garbage = dial(served.path);
     const std::string noise(4096, '\xff');
-    static_cast<void>(::send(garbage.get(), noise.data(), noise.size(), MSG_NOSIGNAL));
+    say(garbage, noise);
     CHECK(read_to_end(garbage).starts_with("text "));
   }
   { const Descriptor gone = dial(served.path); }

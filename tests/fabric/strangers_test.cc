@@ -1,11 +1,11 @@
 #include <arpa/inet.h>
 #include <doctest/doctest.h>
 #include <netinet/in.h>
-#include <poll.h>
 #include <sys/socket.h>
 
 #include <algorithm>
 #include <atomic>
+#include <functional>
 #include <future>
 #include <random>
 #include <set>
@@ -18,6 +18,7 @@
 #include "tests/support/open_files_limit.h"
 #include "tests/support/resources.h"
 #include "tests/support/secrets.h"
+#include "tests/support/sockets.h"
 #include "transport/control/control_plane.h"
 #include "transport/fabrics/descriptor_budget.h"
 #include "transport/hello/handshake.h"
@@ -60,42 +61,8 @@ Descriptor connect_to(const Endpoint& endpoint, const char* from = "127.0.0.1") 
   return socket;
 }
 
-void send_all(const Descriptor& socket, const std::string& bytes) {
-  (void)!::send(socket.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL);
-}
-
-// Longer than any machine is busy, shorter than kNeverMs.
-constexpr int kPatienceMs = 20'000;
-// A handshake deadline that no test lives to see.
+// A handshake deadline that no test lives to see; longer than what these tests wait for.
 constexpr int64_t kNeverMs = 120'000;
-
-std::string read_exactly(const Descriptor& socket, size_t size) {
-  std::string bytes(size, '\0');
-  for (size_t have = 0; have < size;) {
-    pollfd wish{socket.get(), POLLIN, 0};
-    REQUIRE(::poll(&wish, 1, kPatienceMs) == 1);
-    const ssize_t moved = ::recv(socket.get(), bytes.data() + have, size - have, 0);
-    REQUIRE(moved > 0);
-    have += static_cast<size_t>(moved);
-  }
-  return bytes;
-}
-
-// Everything up to the end of the connection.
-std::string read_to_end(const Descriptor& socket) {
-  std::string all;
-  const auto deadline = in(kPatienceMs);
-  while (true) {
-    const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(deadline - Clock::now()).count();
-    pollfd wish{socket.get(), POLLIN, 0};
-    REQUIRE(left > 0);
-    REQUIRE(::poll(&wish, 1, static_cast<int>(left)) == 1);
-    char buffer[1024];
-    const ssize_t moved = ::recv(socket.get(), buffer, sizeof buffer, 0);
-    if (moved <= 0) return all;
-    all.append(buffer, static_cast<size_t>(moved));
-  }
-}
 
 // With its proof, as a process sends it that knows the secret (none here).
 std::string proved(const Hello& hello, const Authenticator& auth = Authenticator()) {
@@ -114,10 +81,53 @@ Hello good_hello(const ControlPlane::Settings& settings) {
 
 Answer answer_to(const ControlPlane& board, const std::string& hello) {
   const Descriptor socket = connect_to(board.endpoints()[0]);
-  send_all(socket, hello);
+  say(socket, hello);
   const auto answer = parse_answer(read_to_end(socket));
   REQUIRE(answer);
   return *answer;
+}
+
+// One listener, whose hellos of whatever rank are welcomed.
+class Door {
+ public:
+  explicit Door(const std::function<void(Reception::Settings&)>& change = [](auto&) {})
+      : reception_(
+            thread.context(), settings(change), [](const Hello&) { return Answer{}; },
+            [this](const Hello&, SecuredSocket) { ++welcomed; }) {}
+  ~Door() { thread.stop(); }
+
+  void open() {
+    std::promise<void> opened;
+    thread.post([&] {
+      reception_.start();
+      opened.set_value();
+    });
+    opened.get_future().wait();
+  }
+  Descriptor connect() { return connect_to(reception_.endpoints()[0]); }
+  bool welcomes(size_t dialers) const {
+    return eventually([&] { return welcomed == dialers; });
+  }
+
+  std::atomic<size_t> welcomed{0};
+  IoThread thread{[](const Error& error) { FAIL(error.message); }};
+
+ private:
+  static Reception::Settings settings(const std::function<void(Reception::Settings&)>& change) {
+    Reception::Settings settings;
+    settings.listeners.push_back(listen_in_range("127.0.0.1", {}));
+    settings.handshake_timeout_ms = kNeverMs;
+    settings.logger = Logger("off");
+    change(settings);
+    return settings;
+  }
+  Reception reception_;
+};
+
+// Hears the answer, which is a welcome, and confirms it.
+void confirm(const Descriptor& socket, DialerHandshake& dialer) {
+  REQUIRE(dialer.judge(read_exactly(socket, kAnswerBytes)).welcome);
+  say(socket, dialer.confirm());
 }
 
 TEST_CASE("fault 27: HTTP, TLS and random bytes are closed at once, a silent or slow connection by the deadline") {
@@ -129,13 +139,13 @@ TEST_CASE("fault 27: HTTP, TLS and random bytes are closed at once, a silent or 
   for (const std::string& bytes :
        {std::string("GET / HTTP/1.1\r\nHost: x\r\n\r\n"), std::string("\x16\x03\x01\x02\x00\x01", 6), noise}) {
     const Descriptor socket = connect_to(board.endpoints()[0]);
-    send_all(socket, bytes);
+    say(socket, bytes);
     CHECK(read_to_end(socket).empty());
   }
   ControlPlane impatient(settings_of(0));
   const Descriptor silent = connect_to(impatient.endpoints()[0]);
   const Descriptor slow = connect_to(impatient.endpoints()[0]);
-  send_all(slow, std::string(kWireMagic.substr(0, 4)));
+  say(slow, std::string(kWireMagic.substr(0, 4)));
   CHECK(read_to_end(silent).empty());
   CHECK(read_to_end(slow).empty());
 }
@@ -143,147 +153,95 @@ TEST_CASE("fault 27: HTTP, TLS and random bytes are closed at once, a silent or 
 TEST_CASE("dialers that speak at once are all heard, however many come together and however few may be pending") {
   // Proves: a burst beyond max_pending, behind connections that say nothing, drops no honest dialer.
   // 120 in all: the kernel completes as many before the first accept() even where net.core.somaxconn is 128.
-  constexpr int kDialers = 100;
-  const ControlPlane::Settings settings = settings_of(0);
-  std::atomic<int> welcomed{0};
-  IoThread thread([](const Error& error) { FAIL(error.message); });
-  Reception::Settings listening;
-  listening.listeners.push_back(listen_in_range("127.0.0.1", {}));
-  listening.handshake_timeout_ms = kNeverMs;
-  listening.max_pending = 8;
-  listening.logger = Logger("off");
-  Reception reception(
-      thread.context(), std::move(listening), [](const Hello&) { return Answer{}; },
-      [&](const Hello&, SecuredSocket) { ++welcomed; });
+  constexpr size_t kSilent = 20, kDialers = 100;
+  Door door([](Reception::Settings& settings) { settings.max_pending = 8; });
   const Authenticator auth;
   std::vector<Descriptor> sockets;
   std::vector<DialerHandshake> dialers;
-  for (int i = 0; i < 20 + kDialers; ++i) {
-    sockets.push_back(connect_to(reception.endpoints()[0]));
-    if (i < 20) continue;
-    dialers.emplace_back(good_hello(settings), auth);
-    send_all(sockets.back(), dialers.back().hello());
+  for (size_t i = 0; i < kSilent + kDialers; ++i) {
+    sockets.push_back(door.connect());
+    if (i < kSilent) continue;
+    dialers.emplace_back(good_hello(settings_of(0)), auth);
+    say(sockets.back(), dialers.back().hello());
   }
-  thread.post([&] { reception.start(); });
-  for (size_t i = 0; i < dialers.size(); ++i) {
-    REQUIRE(dialers[i].judge(read_exactly(sockets[20 + i], kAnswerBytes)).welcome);
-    send_all(sockets[20 + i], dialers[i].confirm());
-  }
-  eventually([&] { return welcomed == kDialers; });
-  CHECK(welcomed == kDialers);
-  thread.stop();
+  door.open();
+  for (size_t i = 0; i < dialers.size(); ++i) confirm(sockets[kSilent + i], dialers[i]);
+  CHECK(door.welcomes(kDialers));
 }
 
 TEST_CASE("who was welcomed may confirm later than the handshake's deadline, as after an outage of the network") {
   // Proves: it has sent its confirmation, and data behind it, so the connection must not end before TCP sends it again.
-  const ControlPlane::Settings settings = settings_of(0);
-  std::atomic<int> welcomed{0};
-  IoThread thread([](const Error& error) { FAIL(error.message); });
-  Reception::Settings listening;
-  listening.listeners.push_back(listen_in_range("127.0.0.1", {}));
-  listening.handshake_timeout_ms = 100;
-  listening.confirm_timeout_ms = kNeverMs;
-  listening.logger = Logger("off");
-  Reception reception(
-      thread.context(), std::move(listening), [](const Hello&) { return Answer{}; },
-      [&](const Hello&, SecuredSocket) { ++welcomed; });
-  thread.post([&] { reception.start(); });
+  Door door([](Reception::Settings& settings) {
+    settings.handshake_timeout_ms = 100;
+    settings.confirm_timeout_ms = kNeverMs;
+  });
+  door.open();
   const Authenticator auth;
-  DialerHandshake dialer(good_hello(settings), auth);
-  const Descriptor cut_off = connect_to(reception.endpoints()[0]);
-  send_all(cut_off, dialer.hello());
+  DialerHandshake dialer(good_hello(settings_of(0)), auth);
+  const Descriptor cut_off = door.connect();
+  say(cut_off, dialer.hello());
   REQUIRE(dialer.judge(read_exactly(cut_off, kAnswerBytes)).welcome);
-  const Descriptor stranger = connect_to(reception.endpoints()[0]);
+  const Descriptor stranger = door.connect();
   CHECK(read_to_end(stranger).empty());  // by the deadline
-  send_all(cut_off, dialer.confirm());
-  eventually([&] { return welcomed == 1; });
-  thread.stop();
+  say(cut_off, dialer.confirm());
+  CHECK(door.welcomes(1));
 }
 
 TEST_CASE("a dialer whose hello has come is heard before it is dropped to make room") {
   // Proves: honest dialers that were slow to speak are heard although others connect before their hellos are looked at.
-  constexpr int kPending = 8;
-  const ControlPlane::Settings settings = settings_of(0);
-  std::atomic<int> welcomed{0};
-  IoThread thread([](const Error& error) { FAIL(error.message); });
-  Reception::Settings listening;
-  listening.listeners.push_back(listen_in_range("127.0.0.1", {}));
-  listening.handshake_timeout_ms = kNeverMs;
-  listening.max_pending = kPending;
-  listening.logger = Logger("off");
-  Reception reception(
-      thread.context(), std::move(listening), [](const Hello&) { return Answer{}; },
-      [&](const Hello&, SecuredSocket) { ++welcomed; });
-  std::promise<void> started, stopped, goes_on;
-  thread.post([&] {
-    reception.start();
-    started.set_value();
-  });
-  started.get_future().wait();
+  constexpr size_t kPending = 8;
+  Door door([](Reception::Settings& settings) { settings.max_pending = kPending; });
+  door.open();
   std::vector<Descriptor> dialers, strangers;
   const size_t before = open_descriptors();
-  for (int i = 0; i < kPending; ++i) dialers.push_back(connect_to(reception.endpoints()[0]));
+  for (size_t i = 0; i < kPending; ++i) dialers.push_back(door.connect());
   eventually([&] { return open_descriptors() == before + 2 * kPending; });  // all are accepted
 
   // While the I/O thread looks at nothing, strangers connect, and then the dialers speak.
-  thread.post([&] {
+  std::promise<void> stopped, goes_on;
+  door.thread.post([&] {
     stopped.set_value();
     goes_on.get_future().wait();
   });
   stopped.get_future().wait();
-  for (int i = 0; i < kPending; ++i) strangers.push_back(connect_to(reception.endpoints()[0]));
+  for (size_t i = 0; i < kPending; ++i) strangers.push_back(door.connect());
   const Authenticator auth;
   std::vector<DialerHandshake> handshakes;
   for (const Descriptor& dialer : dialers) {
-    handshakes.emplace_back(good_hello(settings), auth);
-    send_all(dialer, handshakes.back().hello());
+    handshakes.emplace_back(good_hello(settings_of(0)), auth);
+    say(dialer, handshakes.back().hello());
   }
   goes_on.set_value();
-  for (size_t i = 0; i < dialers.size(); ++i) {
-    REQUIRE(handshakes[i].judge(read_exactly(dialers[i], kAnswerBytes)).welcome);
-    send_all(dialers[i], handshakes[i].confirm());
-  }
-  eventually([&] { return welcomed == kPending; });
-  CHECK(welcomed == kPending);
-  thread.stop();
+  for (size_t i = 0; i < dialers.size(); ++i) confirm(dialers[i], handshakes[i]);
+  CHECK(door.welcomes(kPending));
 }
 
 TEST_CASE(
     "connections of this job are no strangers: with the largest settings all are heard that connect, then speak") {
   // Proves: of a busy host's dialers that have connected and not spoken yet none is dropped.
   constexpr int kWorld = 3;
-  ControlPlane::Settings settings = settings_of(0);
-  settings.config.lanes = settings.config.connections = 16;
+  Config config = test_config();
+  config.lanes = config.connections = 16;
   const size_t links = (kWorld - 1) * 16 * 16;
   const OpenFilesLimit enough(OpenFilesLimit::for_more(2 * links + 100));
-  std::atomic<size_t> welcomed{0};
-  IoThread thread([](const Error& error) { FAIL(error.message); });
-  Reception::Settings listening;
-  listening.listeners.push_back(listen_in_range("127.0.0.1", {}));
-  listening.handshake_timeout_ms = kNeverMs;
-  const DoorBounds bounds = door_bounds(kWorld, settings.config, 2 * links);
+  const DoorBounds bounds = door_bounds(kWorld, config, 2 * links);
   CHECK(std::min(bounds.known, bounds.early) >= links);
-  listening.max_pending = bounds.pending;
-  listening.max_known = bounds.known;
-  listening.logger = Logger("off");
-  Reception reception(
-      thread.context(), std::move(listening), [](const Hello&) { return Answer{}; },
-      [&](const Hello&, SecuredSocket) { ++welcomed; });
-  thread.post([&] { reception.start(); });
+  Door door([&](Reception::Settings& settings) {
+    settings.max_pending = bounds.pending;
+    settings.max_known = bounds.known;
+  });
+  door.open();
   const Authenticator auth;
   std::vector<Descriptor> sockets;
   const size_t before = open_descriptors();
-  for (size_t i = 0; i < links; ++i) sockets.push_back(connect_to(reception.endpoints()[0]));
+  for (size_t i = 0; i < links; ++i) sockets.push_back(door.connect());
   REQUIRE(eventually([&] { return open_descriptors() == before + 2 * links; }));  // all are accepted
   for (const Descriptor& socket : sockets) {
-    DialerHandshake dialer(good_hello(settings), auth);
-    send_all(socket, dialer.hello());
-    REQUIRE(dialer.judge(read_exactly(socket, kAnswerBytes)).welcome);
-    send_all(socket, dialer.confirm());
+    DialerHandshake dialer(good_hello(settings_of(0)), auth);
+    say(socket, dialer.hello());
+    confirm(socket, dialer);
   }
-  eventually([&] { return welcomed == links; });
-  CHECK(welcomed == links);
-  thread.stop();
+  CHECK(door.welcomes(links));
 }
 
 TEST_CASE("a malformed hello is closed without an answer") {
@@ -291,7 +249,7 @@ TEST_CASE("a malformed hello is closed without an answer") {
   std::string bytes = encode(good_hello(settings_of(0)));
   bytes[200] = 1;
   const Descriptor socket = connect_to(board.endpoints()[0]);
-  send_all(socket, bytes);
+  say(socket, bytes);
   CHECK(read_to_end(socket).empty());
 }
 
@@ -331,11 +289,11 @@ TEST_CASE("fault 29: a hello that comes byte by byte is understood") {
   Hello job = good_hello(settings);
   job.job_id = "another";
   const Descriptor socket = connect_to(board.endpoints()[0]);
-  for (char byte : proved(job)) send_all(socket, std::string(1, byte));
+  for (char byte : proved(job)) say(socket, std::string(1, byte));
   CHECK(parse_answer(read_to_end(socket)));
 }
 
-TEST_CASE("more silent connections than the cap push out the oldest, and a rank still gets through") {
+TEST_CASE("fault 25: more silent connections than the cap push out the oldest, and a rank still gets through") {
   ControlPlane::Settings settings = settings_of(0, kNeverMs, 16);
   ControlPlane board(settings);
   std::vector<Descriptor> silent;
@@ -355,7 +313,7 @@ TEST_CASE("a flood from one address pushes out its own connections, not a slow o
   CHECK(read_to_end(silent[0]).empty());
   Hello job = good_hello(settings);
   job.job_id = "another";
-  send_all(slow, proved(job));
+  say(slow, proved(job));
   const auto answer = parse_answer(read_to_end(slow));
   REQUIRE(answer);
   CHECK(answer->code == AnswerCode::kJob);
@@ -377,7 +335,7 @@ std::set<uint16_t> listening_ports() {
   return ports;
 }
 
-TEST_CASE("strangers of all kinds disturb no running group, and another rank's double is refused") {
+TEST_CASE("fault 25: strangers of all kinds disturb no running group, and another rank's double is refused") {
   const std::set<uint16_t> before = listening_ports();  // inherited
   std::vector<Member> members = open_world(3, 1);
   std::vector<Descriptor> kept;
@@ -385,7 +343,7 @@ TEST_CASE("strangers of all kinds disturb no running group, and another rank's d
     if (before.count(port) != 0) continue;
     connect_to({"127.0.0.1", port});  // a port scan: connected and closed
     kept.push_back(connect_to({"127.0.0.1", port}));
-    send_all(kept.back(), "GET / HTTP/1.0\r\n\r\n");
+    say(kept.back(), "GET / HTTP/1.0\r\n\r\n");
     kept.push_back(connect_to({"127.0.0.1", port}));  // silent
     // Everything right, but of another start of the job.
     Hello twin = good_hello(settings_of(0));
@@ -397,7 +355,7 @@ TEST_CASE("strangers of all kinds disturb no running group, and another rank's d
         twin.rank = rank;
         twin.destination = destination;
         const Descriptor socket = connect_to({"127.0.0.1", port});
-        send_all(socket, proved(twin));
+        say(socket, proved(twin));
         const auto answer = parse_answer(read_to_end(socket));
         REQUIRE(answer);
         CHECK((answer->code == AnswerCode::kSession || answer->code == AnswerCode::kRank));
@@ -445,54 +403,37 @@ TEST_CASE("a process without the job's secret hears AUTH_FAILED and nothing of t
 }
 
 TEST_CASE("a replayed hello with its confirmation is not let in, and the one that was first is") {
-  const ControlPlane::Settings settings = secret_settings("the right secret of this job");
-  std::atomic<int> welcomed{0};
-  IoThread thread([](const Error& error) { FAIL(error.message); });
-  Reception::Settings listening;
-  listening.listeners.push_back(listen_in_range("127.0.0.1", {}));
-  listening.handshake_timeout_ms = kNeverMs;
-  listening.logger = Logger("off");
-  listening.auth = settings.auth;
-  Reception reception(
-      thread.context(), std::move(listening), [](const Hello&) { return Answer{}; },
-      [&](const Hello&, SecuredSocket) { ++welcomed; });
-  thread.post([&] { reception.start(); });
-  DialerHandshake dialer(good_hello(settings), settings.auth);
-  const Descriptor honest = connect_to(reception.endpoints()[0]);
-  send_all(honest, dialer.hello());
+  const Authenticator auth = knowing("the right secret of this job");
+  Door door([&](Reception::Settings& settings) { settings.auth = auth; });
+  door.open();
+  DialerHandshake dialer(good_hello(settings_of(0)), auth);
+  const Descriptor honest = door.connect();
+  say(honest, dialer.hello());
   REQUIRE(dialer.judge(read_exactly(honest, kAnswerBytes)).welcome);
-  const Descriptor replay = connect_to(reception.endpoints()[0]);
-  send_all(replay, dialer.hello());
+  const Descriptor replay = door.connect();
+  say(replay, dialer.hello());
   read_exactly(replay, kAnswerBytes);
-  send_all(replay, dialer.confirm());
+  say(replay, dialer.confirm());
   CHECK(read_to_end(replay).empty());
-  CHECK(welcomed == 0);
-  send_all(honest, dialer.confirm());
-  CHECK(eventually([&] { return welcomed == 1; }));
-  thread.stop();
+  CHECK(door.welcomed == 0);
+  say(honest, dialer.confirm());
+  CHECK(door.welcomes(1));
 }
 
 TEST_CASE("a flood of connections that know the secret and never confirm pushes out its own, not more than its cap") {
-  const ControlPlane::Settings settings = secret_settings("the right secret of this job");
-  IoThread thread([](const Error& error) { FAIL(error.message); });
-  Reception::Settings listening;
-  listening.listeners.push_back(listen_in_range("127.0.0.1", {}));
-  listening.handshake_timeout_ms = kNeverMs;
-  listening.max_known = 8;
-  listening.logger = Logger("off");
-  listening.auth = settings.auth;
-  Reception reception(
-      thread.context(), std::move(listening), [](const Hello&) { return Answer{}; },
-      [&](const Hello&, SecuredSocket) {});
-  thread.post([&] { reception.start(); });
+  const Authenticator auth = knowing("the right secret of this job");
+  Door door([&](Reception::Settings& settings) {
+    settings.max_known = 8;
+    settings.auth = auth;
+  });
+  door.open();
   std::vector<Descriptor> sockets;
   for (int i = 0; i < 12; ++i) {
-    sockets.push_back(connect_to(reception.endpoints()[0]));
-    send_all(sockets.back(), proved(good_hello(settings), settings.auth));
+    sockets.push_back(door.connect());
+    say(sockets.back(), proved(good_hello(settings_of(0)), auth));
     read_exactly(sockets.back(), kAnswerBytes);
   }
   CHECK(read_to_end(sockets[0]).empty());
-  thread.stop();
 }
 
 TEST_CASE("ranks with different secrets fail by AUTH_FAILED that names the rank and what to compare") {

@@ -160,16 +160,6 @@ TEST_CASE("fault 1: processes: a rank that is killed before its hello is named b
   }
 }
 
-TEST_CASE("processes: a missing rank 0 is named, too") {
-  test::Folder folder;
-  Variables variables = at("unix://" + folder.path("socket"))(1, 2);
-  variables["RONDO_START_TIMEOUT_MS"] = "300";
-  const auto one = start(variables);
-  CHECK(one->wait(20s) == 3);
-  CHECK(one->errors().find("rank 0 is missing") != std::string::npos);
-  CHECK(one->errors().find("ranks 0\n") != std::string::npos);
-}
-
 TEST_CASE("fault 56: processes: after kill -9 of all ranks the next start succeeds, by socket and by file") {
   test::Folder folder;
   for (std::string kind : {"unix", "file"}) {

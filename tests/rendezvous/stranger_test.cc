@@ -19,6 +19,7 @@
 #include "tests/rendezvous/test_jobs.h"
 #include "tests/support/eventually.h"
 #include "tests/support/secrets.h"
+#include "tests/support/sockets.h"
 #include "transport/hello/handshake.h"
 #include "transport/store/store_server.h"
 #include "transport/store/store_wire.h"
@@ -33,38 +34,13 @@ using test::check_serving;
 using test::in_ms;
 using test::Served;
 using test::soon;
+using testing::closes;
 using testing::eventually;
 using testing::knowing;
+using testing::read_exactly;
+using testing::said_to_end;
+using testing::say;
 using Clock = std::chrono::steady_clock;
-
-void say(const Descriptor& socket, std::string_view bytes) {
-  (void)!::send(socket.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL);
-}
-
-// Everything until the other end closes; nullopt if it has not by then.
-std::optional<std::string> read_to_end(const Descriptor& socket, Store::Deadline deadline) {
-  std::string all;
-  char buffer[4096];
-  while (wait_ready(socket.get(), POLLIN, deadline)) {
-    ssize_t n = ::recv(socket.get(), buffer, sizeof buffer, 0);
-    if (n > 0) all.append(buffer, static_cast<size_t>(n));
-    if (n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR)) return all;
-  }
-  return std::nullopt;
-}
-
-bool closes(const Descriptor& socket, int64_t ms) { return read_to_end(socket, in_ms(ms)).has_value(); }
-
-std::string read_exactly(const Descriptor& socket, size_t size) {
-  std::string bytes(size, '\0');
-  for (size_t have = 0; have < size;) {
-    REQUIRE(wait_ready(socket.get(), POLLIN, soon()));
-    const ssize_t n = ::recv(socket.get(), bytes.data() + have, size - have, 0);
-    REQUIRE(n > 0);
-    have += static_cast<size_t>(n);
-  }
-  return bytes;
-}
 
 // Says hello as a client of the store, and confirms the welcome.
 void shake_hands(const Descriptor& socket, uint8_t ciphers = 0, const Authenticator& auth = Authenticator()) {
@@ -156,7 +132,7 @@ TEST_CASE("fault 31: hello: another version and another job are refused with bot
       Answer answer;
       answer.version = kWireVersion + 1;
       say(client, is_rondo ? encode(answer) : "SSH-2.0-OpenSSH_9.2p1 Debian\r\n");
-      read_to_end(client, soon());
+      said_to_end(client);
     });
     StreamStore::Options to_fake;
     to_fake.addresses = [&](Store::Deadline) { return std::vector{listener.address}; };
@@ -283,7 +259,7 @@ pid_t stranger_of_another_user(const SocketAddress& address) {
   if (::setgid(65'534) != 0 || ::setuid(65'534) != 0) ::_exit(9);
   const Descriptor socket = connect_socket(address, soon());
   say(socket, DialerHandshake(test::store_hello("j"), Authenticator()).hello());
-  ::_exit(read_to_end(socket, in_ms(5'000)) == "" ? 0 : 1);
+  ::_exit(said_to_end(socket, 5s) == "" ? 0 : 1);
 }
 
 TEST_CASE("fault 58: another user's process is shut out of a store on a unix socket (needs root)") {
@@ -395,7 +371,7 @@ TEST_CASE("secret: a client with another secret, or none, is refused in time, an
     Descriptor stranger = served.stranger();
     say(stranger, DialerHandshake(test::store_hello("a guess"), wrong).hello());
     ::shutdown(stranger.get(), SHUT_WR);
-    const auto answer = read_to_end(stranger, soon());
+    const auto answer = said_to_end(stranger);
     REQUIRE(answer);
     CHECK(answer->find("a job's name") == std::string::npos);
   }
@@ -418,7 +394,7 @@ TEST_CASE("secret: a server that does not know it is not believed, whatever it s
       answer.nonce = random_nonce();
       answer.mac = known.prove("rondo link answer", {said, encode(answer)});
       say(client, encode(answer));
-      CHECK(read_to_end(client, soon()) == "");  // no confirmation, and no request
+      CHECK(said_to_end(client) == "");  // no confirmation, and no request
     });
     StreamStore::Options options;
     options.addresses = [&](Store::Deadline) { return std::vector{listener.address}; };

@@ -15,7 +15,6 @@
 #include "rondo/error.h"
 #include "tests/fabric/cluster.h"
 #include "transport/fabrics/inproc_fabric.h"
-#include "transport/store/memory_store.h"
 
 namespace rondo::testing {
 namespace {
@@ -314,40 +313,6 @@ TEST_CASE("a sleeper on its doorbell is woken by a slice, by a freed slot, by by
   destroy_world(members, kId);
 }
 
-TEST_CASE("a stream carries more bytes than its ring holds, in pieces of any size, both ways") {
-  std::vector<Member> members = open_world(2, kId, shared_config());
-  auto to = members[0].fabric->take_stream_to(kId, 1);
-  REQUIRE(to);
-  std::optional<std::pair<int, std::unique_ptr<ByteStream>>> from;
-  REQUIRE(eventually([&] { return (from = members[1].fabric->take_stream_from(kId)).has_value(); }));
-  const auto run = [](ByteStream& out, ByteStream& in) {
-    std::vector<unsigned char> bytes(3'000'017), got(bytes.size());
-    for (size_t i = 0; i < bytes.size(); ++i) bytes[i] = static_cast<unsigned char>(i * 2654435761u >> 13);
-    std::thread writer([&] {
-      for (size_t at = 0, piece = 1; at < bytes.size(); piece = piece * 7 % 100'003) {
-        const size_t size = std::min(piece, bytes.size() - at);
-        iovec parts[2] = {{bytes.data() + at, size / 3}, {bytes.data() + at + size / 3, size - size / 3}};
-        const long moved = out.write(parts, 2);
-        if (moved < 0) return;
-        at += static_cast<size_t>(moved);
-      }
-    });
-    for (size_t at = 0; at < got.size();) {
-      iovec part{got.data() + at, std::min<size_t>(got.size() - at, 12'345)};
-      const long moved = in.read(&part, 1);
-      REQUIRE(moved >= 0);
-      at += static_cast<size_t>(moved);
-    }
-    writer.join();
-    CHECK(got == bytes);
-  };
-  run(*to, *from->second);
-  run(*from->second, *to);
-  to.reset();
-  from.reset();
-  destroy_world(members, kId);
-}
-
 // Does something more when a peer has left, on the I/O thread.
 class Leaving : public FakeEvents {
  public:
@@ -435,29 +400,6 @@ TEST_CASE("a forked child that drops its copies disturbs neither its parent nor 
   window.reset();
   destroy_world(members, kId);
   for (const Member& member : members) CHECK(!member.events->failure());
-}
-
-TEST_CASE("made and destroyed again and again, failed starts among them: descriptors and threads are back") {
-  { auto warm = open_world(2, kId, shared_config()); }
-  const Resources before = Resources::settled();
-  for (int i = 0; i < 40; ++i) {
-    if (i % 10 == 0) {
-      std::vector<Config> configs(2, shared_config());
-      configs[1].lanes = 2;
-      join_all({launch_of(0, 2), launch_of(1, 2)}, std::make_shared<MemoryStore>(), configs);
-      continue;
-    }
-    std::vector<Member> members = open_world(3, kId, shared_config());
-    members[2].fabric->take_link({kId, 0, 0}, {3, 4096});
-    auto stream = members[1].fabric->take_stream_to(kId, 0);
-    auto window = members[0].fabric->shared_memory()->make(1);
-    if (i % 3 == 0) members[1].fabric.reset();
-    stream.reset();
-    destroy_world(members, kId);
-  }
-  const Resources after = Resources::settled();
-  CHECK(after.descriptors == before.descriptors);
-  CHECK(after.threads == before.threads);
 }
 
 }  // namespace

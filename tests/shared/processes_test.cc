@@ -1,19 +1,12 @@
 // Ranks as processes: what the kernel refuses becomes TCP, agreed by both ends; a rank killed while it starts. What
 // kill -9 of all leaves behind: tests/faults/traces_test.
-// Needs root for its last cases (network namespaces).
 #include <doctest/doctest.h>
 #include <fcntl.h>
 #include <fmt/format.h>
-#include <fmt/ranges.h>
-#include <sched.h>
 #include <signal.h>
-#include <sys/prctl.h>
 #include <sys/syscall.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
-#include <cstdio>
-#include <cstdlib>
 #include <cstring>
 #include <string>
 
@@ -64,17 +57,14 @@ bool exchange(Member& member) {
 }
 
 // One process a rank: does `before`, joins, exchanges bytes with all. Says "island text" or "error text", in order.
-std::vector<std::string> outcome(int world, const Config& config, const std::function<void(int rank)>& before,
-                                 bool one_host = true) {
+std::vector<std::string> outcome(int world, const Config& config, const std::function<void(int rank)>& before) {
   const TempFolder folder;
   const auto body = [&](int rank) -> std::string {
     try {
       before(rank);
       auto store =
           std::make_shared<FileStore>(folder.path("store"), "test job", std::string(kRosterEndKey), in(10'000));
-      Launch launch = launch_of(rank, world);
-      launch.one_host = one_host;
-      Member member = open_all(join_processes(launch, store, config, in(10'000)), kId);
+      Member member = open_all(join_processes(launch_of(rank, world), store, config, in(10'000)), kId);
       std::string text;
       for (const int island : member.fabric->topology().island) text += fmt::format("{} ", island);
       SharedMemory* memory = member.fabric->shared_memory();
@@ -176,61 +166,6 @@ TEST_CASE("a rank killed at any moment of the start ends the others' start with 
       CHECK((line == "failed" || line.find("exception: ") == 0));
     }
   }
-}
-
-// Runs `body` in a new network namespace, beside a second one whose process it is told; a pair of interfaces joins
-// the two. The body says what is wrong.
-std::string between_namespaces(const std::function<std::string(pid_t other)>& body) {
-  if (::unshare(CLONE_NEWNET) != 0) return "no network namespace: run as root";
-  int ready[2];
-  if (::pipe(ready) != 0) return "no pipe";
-  const pid_t other = ::fork();
-  if (other == 0) {
-    ::prctl(PR_SET_PDEATHSIG, SIGKILL);
-    const char done = ::unshare(CLONE_NEWNET) == 0 ? 'y' : 'n';
-    if (::write(ready[1], &done, 1) == 1) ::pause();
-    ::_exit(0);
-  }
-  char done = 'n';
-  if (::read(ready[0], &done, 1) != 1 || done != 'y') return "no second network namespace";
-  const std::string setup = fmt::format(
-      "set -e; PATH=$PATH:/usr/sbin:/sbin; ip link set lo up; ip link add rv0 type veth peer name rv1; "
-      "ip link set rv1 netns {0}; ip addr add 10.77.7.1/24 dev rv0; ip link set rv0 up; "
-      "nsenter -t {0} -n ip link set lo up; nsenter -t {0} -n ip addr add 10.77.7.2/24 dev rv1; "
-      "nsenter -t {0} -n ip link set rv1 up",
-      other);
-  const std::string wrong = std::system(setup.c_str()) == 0 ? body(other) : "iproute2 and util-linux are needed";
-  ::kill(other, SIGKILL);
-  ::waitpid(other, nullptr, 0);
-  return wrong;
-}
-
-TEST_CASE("two network namespaces of one machine are two hosts: islands inside, TCP between (needs root)") {
-  const pid_t child = ::fork();
-  REQUIRE(child >= 0);
-  if (child == 0) {
-    const std::string wrong = between_namespaces([](pid_t other) -> std::string {
-      const auto enter = [other](int rank) {
-        if (rank < 2) return;
-        const int space = ::open(fmt::format("/proc/{}/ns/net", other).c_str(), O_RDONLY | O_CLOEXEC);
-        if (::setns(space, CLONE_NEWNET) != 0) ::_exit(9);
-        ::close(space);
-      };
-      Config config = shared_config();
-      config.socket_interface = "rv";
-      config.insecure = true;
-      std::string text = fmt::format("{}", fmt::join(outcome(5, config, enter, false), ";"));
-      if (text != "0 0 1 1 1 pulls;0 0 1 1 1 pulls;0 0 1 1 1 pulls;0 0 1 1 1 pulls;0 0 1 1 1 pulls") return text;
-      config.transport = "shm";
-      text = outcome(3, config, enter, false)[0];
-      return text.find("BOOTSTRAP: RONDO_TRANSPORT=shm, but rank 0 and rank 2 ") == 0 ? "" : text;
-    });
-    if (!wrong.empty()) std::fprintf(stderr, "in the namespaces: %s\n", wrong.c_str());
-    ::_exit(wrong.empty() ? 0 : 1);
-  }
-  int status = -1;
-  ::waitpid(child, &status, 0);
-  CHECK(status == 0);
 }
 
 }  // namespace
