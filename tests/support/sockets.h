@@ -17,7 +17,7 @@ namespace rondo::testing {
 // Longer than any machine is busy.
 inline constexpr std::chrono::milliseconds kSocketPatience{20'000};
 
-// As much as the socket takes.
+// Sends as much as the socket takes.
 inline void say(const Descriptor& socket, std::string_view bytes) {
   (void)!::send(socket.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL);
 }
