@@ -15,9 +15,7 @@ namespace {
 using Plans = std::vector<Plan>;
 
 Plans sound(Collective collective, Algorithm algorithm, int world, int root = 0, int lanes = 1) {
-  Topology topology = one_host(world);
-  topology.island.assign(static_cast<size_t>(world), 0);
-  Plans plans = plans_of_all_ranks(request_of(collective, algorithm, topology, root, lanes));
+  Plans plans = plans_of_all_ranks(request_of(collective, algorithm, one_island_of(world), root, lanes));
   const Verdict verdict = verify(plans);
   REQUIRE_EQ(verdict.failure, "");
   return plans;

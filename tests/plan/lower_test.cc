@@ -17,12 +17,6 @@
 namespace rondo {
 namespace {
 
-Topology one_island_of(int world) {
-  Topology topology = one_host(world);
-  topology.island.assign(static_cast<size_t>(world), 0);
-  return topology;
-}
-
 std::vector<StreamProgram> lower_all(const std::vector<Plan>& plans) {
   std::vector<StreamProgram> programs;
   for (const Plan& plan : plans) programs.push_back(lower(plan));

@@ -10,6 +10,12 @@ namespace rondo {
 
 inline Topology one_host(int world) { return {std::vector<int>(static_cast<size_t>(world), 0), {}}; }
 
+inline Topology one_island_of(int world) {
+  Topology topology = one_host(world);
+  topology.island.assign(static_cast<size_t>(world), 0);
+  return topology;
+}
+
 // Ranks dealt to hosts in runs of the given sizes.
 inline Topology hosts_of(const std::vector<int>& sizes) {
   Topology topology;

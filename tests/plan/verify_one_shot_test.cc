@@ -12,12 +12,6 @@ constexpr Collective kOneShots[] = {Collective::kAllReduce, Collective::kReduceS
                                     Collective::kGather,    Collective::kScatter,       Collective::kBarrier,
                                     Collective::kScan,      Collective::kExscan};
 
-Topology one_island_of(int world) {
-  Topology topology = one_host(world);
-  topology.island.assign(static_cast<size_t>(world), 0);
-  return topology;
-}
-
 std::vector<Plan> plans_for(Collective collective, int world) {
   return plans_of_all_ranks(request_of(collective, Algorithm::kOneShot, one_island_of(world)));
 }

@@ -5,12 +5,6 @@
 namespace rondo {
 namespace {
 
-Topology one_island_of(int world) {
-  Topology topology = one_host(world);
-  topology.island.assign(static_cast<size_t>(world), 0);
-  return topology;
-}
-
 // Every rank's plan without the steps that wait or signal at position `index` of the lane (a barrier is two of them).
 std::vector<Plan> without_steps(std::vector<Plan> plans, uint32_t first, uint32_t count) {
   for (Plan& plan : plans) {

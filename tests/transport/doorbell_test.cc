@@ -8,11 +8,14 @@
 #include <atomic>
 #include <chrono>
 #include <memory>
+#include <string>
 #include <thread>
 #include <utility>
 #include <vector>
 
 #include "ring/base/descriptor.h"
+#include "ring/base/file_text.h"
+#include "tests/support/eventually.h"
 #include "tests/support/resources.h"
 
 namespace rondo {
@@ -87,8 +90,9 @@ TEST_CASE("after relax() and arm() a sleeper is woken by what comes later") {
   bell.relax();
   bell.arm();
   take_events(bell);
+  const std::string waits = "/proc/self/task/" + std::to_string(::gettid()) + "/stat";
   std::thread other([&] {
-    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    CHECK(testing::eventually([&] { return file_text(waits).find(") S ") != std::string::npos; }));
     pair.send();
   });
   const auto begin = Clock::now();
