@@ -24,6 +24,7 @@ TEST_CASE("fault 14: a rank that never makes the call: a timeout at the deadline
   Config config = fault_config();
   config.heartbeat_ms = 100;
   config.suspicion_ms = 600;  // a rank that is late is no silent one: heartbeats go on while it computes
+  config.stall_ms = 100;
   for (const uint64_t count : {uint64_t{8}, uint64_t{1} << 20}) {
     CAPTURE(count);
     Job job;
