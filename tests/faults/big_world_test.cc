@@ -7,7 +7,6 @@
 #include <algorithm>
 #include <fstream>
 #include <functional>
-#include <numeric>
 #include <string>
 #include <vector>
 

@@ -9,7 +9,6 @@
 #include <atomic>
 #include <filesystem>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "rondo/communicator.h"

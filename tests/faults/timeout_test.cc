@@ -1,6 +1,5 @@
 // Ranks that are alive and absent: the deadline of the call ends it on all ranks, naming those that never came.
 #include <doctest/doctest.h>
-#include <fmt/format.h>
 
 #include <string>
 #include <vector>
