@@ -1,8 +1,6 @@
-// Who goes on, by the control planes of all ranks: whichever rank dies, at every moment, the others agree on
-// themselves.
+// Who goes on, by the control planes of all ranks. Deaths at every moment: membership_test, tests/simulation.
 #include <doctest/doctest.h>
 
-#include <algorithm>
 #include <vector>
 
 #include "tests/fabric/control_simulation.h"
@@ -19,45 +17,6 @@ void shrink_when_failed(Simulation& simulation, int rank, int64_t time) {
     if (!logic.failed(kId)) return shrink_when_failed(simulation, rank, simulation.now() + 7);
     logic.shrink(simulation.now(), kId, kPatience, false);
   });
-}
-
-std::vector<int> without(std::vector<int> ranks, const std::vector<int>& dead) {
-  std::erase_if(ranks, [&](int rank) { return std::find(dead.begin(), dead.end(), rank) != dead.end(); });
-  return ranks;
-}
-
-TEST_CASE("a crash at every event index, and another one in the middle of it") {
-  for (int world = 3; world <= 7; ++world) {
-    for (uint32_t seed = 0; seed < 4; ++seed) {
-      for (int index = 0; index < 60; index += 3) {
-        CAPTURE(world);
-        CAPTURE(seed);
-        CAPTURE(index);
-        Simulation simulation(world, seed);
-        simulation.open_everywhere(all_ranks(world));
-        const int first = static_cast<int>(seed) % world;
-        const int second = world > 4 ? static_cast<int>(seed + static_cast<uint32_t>(index)) % world : first;
-        std::vector<int> dead{first};
-        simulation.at(40, (first + 1) % world, [&](ControlLogic&) { simulation.crash(first); });
-        for (int rank = 0; rank < world; ++rank) shrink_when_failed(simulation, rank, 50);
-        simulation.run([&](int event) {
-          if (event != world + index || second == first || !simulation.alive(second)) return;
-          simulation.crash(second);
-          dead.push_back(second);
-        });
-        std::vector<int> agreed;
-        for (const int rank : without(all_ranks(world), dead)) {
-          CAPTURE(rank);
-          CHECK(!simulation.logic(rank).shrinking(kId));
-          const std::vector<int> members = simulation.logic(rank).shrunk(kId).members;
-          CHECK(std::find(members.begin(), members.end(), rank) != members.end());
-          CHECK(without(members, dead) == without(all_ranks(world), dead));
-          CHECK((agreed.empty() || agreed == members));
-          agreed = members;
-        }
-      }
-    }
-  }
 }
 
 TEST_CASE("one of two goes on only once the other's process is known to have ended") {

@@ -104,32 +104,16 @@ TEST_CASE("fault 5: killed in small collectives, in send and recv, and idle") {
   }
 }
 
-// A process that serves a unique id, and is no rank.
-RankProcess serve_id(std::string& id) {
-  RankProcess server(JoinOptions(), [](Here& here) {
+TEST_CASE("fault 9: the process that serves the rendezvous is killed: the group at work goes on, and can be split") {
+  RankProcess server(JoinOptions(), [](Here& here) {  // it is no rank
     const UniqueIdServer meeting("127.0.0.1", fault_config());
     here.say(meeting.id());
     here.await();
   });
-  id = server.hear();
-  REQUIRE(id.find("unique:127.0.0.1:") == 0);
-  return server;
-}
-
-// Ranks 0 and 1 of a world, which meet at `id`.
-void start_two(Job& job, const std::string& id, int world, const RankProcess::Body& body) {
-  for (const int rank : {0, 1}) {
-    JoinOptions options = job.options(rank, world);
-    options.rendezvous = id;
-    job.ranks.emplace_back(options, body);
-  }
-}
-
-TEST_CASE("fault 9: the process that serves the rendezvous is killed: the group at work goes on, and can be split") {
-  std::string id;
-  RankProcess server = serve_id(id);
+  const std::string id = server.hear();
   Job job;
-  start_two(job, id, 2, [](Here& here) {
+  job.start(2, [id](Here& here) {
+    here.options.rendezvous = id;
     Communicator group = Communicator::join(here.options);
     here.say(sums_until(group, 0));
     here.await();
@@ -143,22 +127,6 @@ TEST_CASE("fault 9: the process that serves the rendezvous is killed: the group 
   CHECK(server.wait() == -SIGKILL);
   job.tell_all("go");
   for (int line = 0; line < 3; ++line) job.expect_all("ok");
-}
-
-TEST_CASE("fault 9: the process that serves the rendezvous is killed while a rank is missing: the start ends at once") {
-  std::string id;
-  RankProcess server = serve_id(id);
-  Job job;
-  start_two(job, id, 3, [](Here& here) { here.say(outcome([&] { Communicator::join(here.options); })); });
-  for (RankProcess& rank : job.ranks) CHECK(rank.hear(500) == "");  // it waits
-  server.signal(SIGKILL);
-  const auto killed = std::chrono::steady_clock::now();
-  for (RankProcess& rank : job.ranks) {
-    const std::string said = rank.hear();
-    CAPTURE(said);
-    CHECK(said.find("BOOTSTRAP [") == 0);
-    check_within(9, ms_since(killed), 2'000);
-  }
 }
 
 }  // namespace rondo::testing
