@@ -131,7 +131,9 @@ RONDO_REPLACES(int, sched_getcpu) {
 RONDO_REPLACES(int, clock_gettime, clockid_t clock, timespec* now) {
   RONDO_REAL(clock_gettime);
   if (!simulated()) return real(clock, now);
-  const Time time = machine().look_at_clock();
+  Time time = machine().look_at_clock();
+  // The wall clock jumps by an hour at nearly every look, back and forth.
+  if (clock == CLOCK_REALTIME || clock == CLOCK_REALTIME_COARSE) time += time / kMillisecond % 3 * 3'600 * kSecond;
   *now = {time / kSecond, time % kSecond};
   return 0;
 }
