@@ -1,5 +1,7 @@
 #pragma once
 
+#include <cstdint>
+
 #include "ring/base/types.h"
 #include "ring/plan/plan.h"
 
@@ -31,6 +33,9 @@ bool plan_available(Collective collective, Algorithm algorithm, const Topology& 
 // block once (verify_values() with Wire::kCoded, PlanRequest::coded). Exchanges of partial folds would encode it at
 // each. Broadcasts: in the format that loses nothing, alone, so all plans over links do. Never over windows.
 bool carries_wire_format(Collective collective, Algorithm algorithm, const Topology& topology);
+
+// Blocks of the longest post of any rank, by a one-shot plan (Plan::posts); at least 1.
+uint64_t most_posted_blocks(Collective collective, int world);
 
 // The plan of one rank. Pure: equal arguments give equal plans, and the plans of all ranks fit together.
 // Throws Exception(kInvalid) for a request outside the ranges above or without a builder.

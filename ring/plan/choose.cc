@@ -8,6 +8,7 @@
 #include "ring/plan/build.h"
 #include "ring/plan/estimate.h"
 #include "ring/plan/fold_class.h"
+#include "ring/plan/layout.h"
 
 namespace rondo {
 namespace {

@@ -20,16 +20,6 @@ struct EstimateRequest {
 // (docs/tuning.md, "The cost model").
 inline constexpr uint64_t kStarBytes = 64 * 1024;
 
-// Bytes that a rank posts at most in one round (ring/engine/island/post_board.h). Up to here a collective over windows
-// that has no root goes by posts (one shot) instead.
-inline constexpr uint64_t kPostBytes = 64 * 1024;
-// Blocks of the longest post of any rank, by a one-shot plan.
-constexpr uint64_t most_posted_blocks(Collective collective, int world) {
-  const bool of_others = collective == Collective::kReduceScatter || collective == Collective::kAllToAll ||
-                         collective == Collective::kScatter;
-  return of_others && world > 2 ? static_cast<uint64_t>(world - 1) : 1;
-}
-
 // Microseconds by closed form, to first order (docs/plans.md has the formulas); infinite for algorithms that the
 // collective does not have, or that are never chosen. `chunks_in_flight` as in PlanRequest. No allocation.
 double estimate_us(const EstimateRequest& request, const PairCosts& at, double gamma_us_per_byte, int chunks_in_flight);

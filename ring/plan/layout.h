@@ -28,6 +28,10 @@ constexpr uint64_t elements_that_fit(uint64_t bytes, uint64_t parts, size_t elem
   return bytes / parts / element_bytes;
 }
 
+// Bytes that a rank posts at most in one round of a one-shot plan (ring/engine/island/post_board.h has room for them).
+// Up to here a collective over windows that has no root goes by posts instead.
+inline constexpr size_t kPostBytes = 64 * 1024;
+
 // `count` elements cut into `chunks` runs whose lengths differ by at most one granule of `granule` elements.
 std::vector<Extent> even_blocks(uint64_t count, uint32_t chunks, uint64_t granule);
 

@@ -135,6 +135,12 @@ void take(PlanBuilder& b) {
 
 }  // namespace
 
+uint64_t most_posted_blocks(Collective collective, int world) {
+  const bool of_others = collective == Collective::kReduceScatter || collective == Collective::kAllToAll ||
+                         collective == Collective::kScatter;
+  return of_others && world > 2 ? static_cast<uint64_t>(world - 1) : 1;
+}
+
 Plan build_one_shot(const PlanRequest& request) {
   const Collective c = request.collective;
   const auto world = static_cast<uint32_t>(request.topology.world());

@@ -10,7 +10,7 @@
 
 #include "ring/engine/route/route.h"
 #include "ring/engine/route/router.h"
-#include "ring/plan/estimate.h"
+#include "ring/plan/layout.h"
 #include "rondo/error.h"
 
 namespace rondo::testing {

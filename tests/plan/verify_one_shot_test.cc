@@ -1,6 +1,5 @@
 #include <algorithm>
 
-#include "ring/plan/estimate.h"
 #include "ring/plan/structure.h"
 #include "tests/plan/prove.h"
 

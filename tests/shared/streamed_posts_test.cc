@@ -12,6 +12,7 @@
 
 #include "kernels/cross_copy.h"
 #include "ring/engine/island/post_board.h"
+#include "ring/plan/layout.h"
 #include "tests/support/whole_board.h"
 
 namespace rondo::testing {
@@ -19,7 +20,7 @@ namespace {
 
 constexpr uint64_t kRounds = 4'000;
 constexpr size_t kPiece = 16 * 1024;
-constexpr size_t kBytes = PostBoard::kPostBytes;
+constexpr size_t kBytes = kPostBytes;
 
 struct alignas(128) Line {
   std::byte bytes[128] = {};

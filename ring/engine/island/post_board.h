@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "ring/plan/layout.h"
 #include "transport/island/cell_ring.h"
 
 namespace rondo {
@@ -48,7 +49,6 @@ class BasicPostBoard {
  public:
   // Rounds that a rank which takes nothing from the others may be ahead of them, and one.
   static constexpr uint32_t kDepth = 8;
-  static constexpr size_t kPostBytes = 64 * 1024;
   static constexpr size_t kLanes = 16;
   // In slots of their own, since those touch few pages; where posts go one way they are as fast there as in the ring.
   static constexpr size_t kShortBytes = 4 * 1024;

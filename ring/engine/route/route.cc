@@ -4,7 +4,7 @@
 
 #include "ring/base/check.h"
 #include "ring/engine/route/prepared_call.h"
-#include "ring/plan/estimate.h"
+#include "ring/plan/layout.h"
 
 namespace rondo {
 namespace {

@@ -10,8 +10,8 @@
 #include "kernels/machine.h"
 #include "kernels/wire_codec.h"
 #include "ring/plan/build.h"
-#include "ring/plan/estimate.h"
 #include "ring/plan/fold_class.h"
+#include "ring/plan/layout.h"
 #include "rondo/error.h"
 
 namespace rondo {

@@ -6,6 +6,7 @@
 
 #include "ring/base/check.h"
 #include "ring/engine/run/slicing.h"
+#include "ring/plan/layout.h"
 
 namespace rondo {
 namespace {
@@ -24,7 +25,7 @@ size_t most_posted(const Plan& plan) {
 }  // namespace
 
 Slicing OneShotRun::slicing(const Plan& plan, uint64_t block, size_t element_bytes) {
-  const uint64_t room = elements_that_fit(PostBoard::kPostBytes, most_posted(plan), element_bytes);
+  const uint64_t room = elements_that_fit(kPostBytes, most_posted(plan), element_bytes);
   RONDO_CHECK(room > 0, "a post that holds no element of each block");
   Slicing slicing;
   slicing.granule = std::min(std::max<uint64_t>(1, 64 / element_bytes), room);
