@@ -50,7 +50,7 @@ bool same_for_two(Algorithm algorithm) {
 
 Chooser::Chooser(const Topology& topology, const CostModel& model, int chunks_in_flight)
     : topology_(topology),
-      gamma_us_per_byte_(model.gamma_us_per_byte),
+      model_(model),
       chunks_in_flight_(chunks_in_flight),
       pair_costs_(topology, model) {}
 
@@ -81,7 +81,7 @@ bool Chooser::within_limits(Collective collective, Algorithm algorithm, uint64_t
 double Chooser::estimated_us(Collective collective, Algorithm algorithm, uint64_t bytes, bool scale_at_source,
                              double fold_factor) const {
   if (!plan_available(collective, algorithm, topology_)) return std::numeric_limits<double>::infinity();
-  return estimate_us({collective, algorithm, bytes, scale_at_source, fold_factor}, pair_costs_, gamma_us_per_byte_,
+  return estimate_us({collective, algorithm, bytes, scale_at_source, fold_factor}, pair_costs_, model_,
                      chunks_in_flight_);
 }
 

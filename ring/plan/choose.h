@@ -38,7 +38,7 @@ class Chooser {
 
  private:
   Topology topology_;
-  double gamma_us_per_byte_;
+  CostModel model_;
   int chunks_in_flight_;
   PairCosts pair_costs_;
 };

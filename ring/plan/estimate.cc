@@ -24,19 +24,15 @@ double slice_of(double chunk, double slices, Passing passing, bool loopback) {
 // double_tree.cc: chunks in a tree; two of them share a link's slices.
 constexpr double kTreeChunks = 4, kTreeSlices = kSlices / 2.0;
 
-// A copy in memory that is shared, at 12 GB/s.
-constexpr double kCopyUsPerByte = 1.0 / 12000;
-// The same, or a fold, in caches.
-constexpr double kCachedUsPerByte = 1.0 / 22000;
-
 class Estimate {
  public:
-  Estimate(const EstimateRequest& request, const PairCosts& at, double gamma, int chunks_in_flight)
+  Estimate(const EstimateRequest& request, const PairCosts& at, const CostModel& model, int chunks_in_flight)
       : at_(at),
+        model_(model),
         collective_(request.collective),
         n_(at.world),
         m_(static_cast<double>(request.bytes)),
-        gamma_(collective_reduces(request.collective) ? gamma * request.fold_factor : 0),
+        gamma_(collective_reduces(request.collective) ? model.gamma_us_per_byte * request.fold_factor : 0),
         coded_(request.fold_factor > 1),
         chunks_in_flight_(chunks_in_flight) {}
 
@@ -129,12 +125,11 @@ class Estimate {
   double window() const {
     const double barriers = 3 * (at_.any.alpha_us + 2 * (n_ - 2) * at_.any.message_us);
     const double moved = collective_ == Collective::kBroadcast ? 2 * m_ : 2 * m_ * (n_ - 1) / n_;
-    const double staged = barriers + moved * kCopyUsPerByte + (n_ - 1) / n_ * gamma_ * m_;
+    const double staged = barriers + moved * model_.copy_us_per_byte + (n_ - 1) / n_ * gamma_ * m_;
     return m_ <= kPostBytes ? std::min(staged, at_.any.alpha_us + one_shot()) : staged;
   }
 
   // Every rank copies once what others need of it, all hear from all once, and every rank takes what it needs from all.
-  // All of it stays in caches: measured 22 GB/s at 64 KiB and 27 to 36 below, world 2, AMD EPYC (2026-11-21).
   double one_shot() const {
     double posted = m_ * (n_ - 1) / n_, taken = posted;  // by the rank that has the most of both
     switch (collective_) {
@@ -154,7 +149,7 @@ class Estimate {
       default:
         break;
     }
-    return at_.any.alpha_us + (posted + taken) * kCachedUsPerByte;
+    return at_.any.alpha_us + (posted + taken) * model_.post_us_per_byte;
   }
 
   // Fewer cores than ranks: whatever is waited for, the cores are busy. So what counts of an all_reduce is what all
@@ -173,7 +168,7 @@ class Estimate {
         return crowded({in_members + with_extra, (in_members + with_extra) * m_, at_.members.exchanges + two_more});
       case Algorithm::kHalvingDoubling:
         return crowded({2 * in_members + with_extra,
-                        (2 * (at_.members.count - 1) + with_extra) * m_ * at_.crowded_halving_factor,
+                        (2 * (at_.members.count - 1) + with_extra) * m_ * model_.crowded_halving_factor,
                         2 * at_.members.exchanges + two_more});
       case Algorithm::kStar:
         return crowded({2 * others, 2 * others * m_, 2, 0.5});
@@ -191,7 +186,7 @@ class Estimate {
   };
   double crowded(const Work& work) const {
     const double share = std::max(1.0 / at_.crowded_cores, work.one_core);
-    return share * at_.crowded_factor * (work.messages * at_.any.alpha_us + work.bytes * at_.any.beta_us_per_byte) +
+    return share * model_.crowded_factor * (work.messages * at_.any.alpha_us + work.bytes * at_.any.beta_us_per_byte) +
            work.turns * n_ / at_.crowded_cores * at_.any.alpha_us;
   }
 
@@ -304,6 +299,7 @@ class Estimate {
   }
 
   const PairCosts& at_;
+  const CostModel& model_;
   Collective collective_;
   double n_, m_, gamma_;
   bool coded_;
@@ -312,15 +308,14 @@ class Estimate {
 
 }  // namespace
 
-double estimate_us(const EstimateRequest& request, const PairCosts& at, double gamma_us_per_byte,
-                   int chunks_in_flight) {
+double estimate_us(const EstimateRequest& request, const PairCosts& at, const CostModel& model, int chunks_in_flight) {
   if (at.world == 1) return 0;
-  double us = Estimate(request, at, gamma_us_per_byte, chunks_in_flight).us(request.algorithm);
+  double us = Estimate(request, at, model, chunks_in_flight).us(request.algorithm);
   // The pass that scales what is sent: a ring's first block, half of it, or what goes to every peer.
   if (request.scale_at_source && collective_reduces(request.collective)) {
     const bool blocks = request.algorithm == Algorithm::kRing || request.algorithm == Algorithm::kHierarchical ||
                         request.algorithm == Algorithm::kPat;
-    us += gamma_us_per_byte * static_cast<double>(request.bytes) / (blocks ? at.world : 1);
+    us += model.gamma_us_per_byte * static_cast<double>(request.bytes) / (blocks ? at.world : 1);
   }
   return us;
 }

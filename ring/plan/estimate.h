@@ -22,6 +22,6 @@ inline constexpr uint64_t kStarBytes = 64 * 1024;
 
 // Microseconds by closed form, to first order (docs/plans.md has the formulas); infinite for algorithms that the
 // collective does not have, or that are never chosen. `chunks_in_flight` as in PlanRequest. No allocation.
-double estimate_us(const EstimateRequest& request, const PairCosts& at, double gamma_us_per_byte, int chunks_in_flight);
+double estimate_us(const EstimateRequest& request, const PairCosts& at, const CostModel& model, int chunks_in_flight);
 
 }  // namespace rondo

@@ -133,8 +133,7 @@ bool Machine::combine(Rank& rank) {
   if (cursor.at_end || obstacle(rank, peer) != nullptr) return false;
   const Step& step = step_at(rank, cursor);
   const uint64_t bytes = rank.walk.span_of(cursor).count;
-  rank.now_us = start_us(rank, step, bytes) +
-                cost_.gamma_us_per_byte * static_cast<double>(bytes) * (step.sources > 1 ? step.sources - 1 : 0);
+  rank.now_us = start_us(rank, step, bytes) + work_us(rank, step, bytes);
   for (uint32_t i = step.first; i < step.first + step.sources + step.targets; ++i) {
     if (!uses_link(step, rank.plan->refs[i])) continue;
     Channel& channel = channels_[rank.ref_link[i]];
@@ -190,6 +189,19 @@ double Machine::start_us(Rank& rank, const Step& step, uint64_t bytes) {
   const uint64_t round_number = rank.walk.round_number();
   if (bound.writes_scratch && round_number > 0) start = std::max(start, rank.sent_us[round_number - 1]);
   return start;
+}
+
+// A fold, or a copy from or to memory that another rank reaches. What a port brings or takes is not copied besides.
+double Machine::work_us(const Rank& rank, const Step& step, uint64_t bytes) const {
+  uint64_t windows = 0, posts = 0;
+  for (const Ref& ref : refs_of(*rank.plan, step)) {
+    windows += ref.space == Space::kWindow;
+    posts += ref.space == Space::kWindow && (ref.flags & kTurns) != 0;
+  }
+  const auto m = static_cast<double>(bytes);
+  if (posts > 0) return cost_.post_us_per_byte * m * static_cast<double>(posts);
+  if (step.sources > 1) return cost_.gamma_us_per_byte * m * (step.sources - 1);
+  return cost_.copy_us_per_byte * m * static_cast<double>(windows);
 }
 
 void Machine::commit(Rank& rank, Channel& channel, uint64_t bytes) {

@@ -104,6 +104,7 @@ class Machine {
   const char* obstacle(const Rank& rank, int& peer) const;
   const PairCost& cost_of(int a, int b) const;
   double start_us(Rank& rank, const Step& step, uint64_t bytes);
+  double work_us(const Rank& rank, const Step& step, uint64_t bytes) const;
   void commit(Rank& rank, Channel& channel, uint64_t bytes);
   void record_transfer(const Rank& rank, const Channel& channel, uint64_t bytes, double begin_us);
   void wake(int rank);

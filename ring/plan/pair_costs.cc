@@ -51,10 +51,7 @@ struct Neighbors {
 }  // namespace
 
 PairCosts::PairCosts(const Topology& topology, const CostModel& model)
-    : world(topology.world()),
-      members(world),
-      crowded_factor(model.crowded_factor),
-      crowded_halving_factor(model.crowded_halving_factor) {
+    : world(topology.world()), members(world) {
   const Pairs pairs{topology, model};
   const auto same = [](int i) { return i; };
   while ((1 << levels) < world) ++levels;

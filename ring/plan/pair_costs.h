@@ -27,7 +27,6 @@ struct PairCosts {
   int hosts = 1, largest_host = 1;
   bool over_loopback = true;  // Topology::loopback()
   int crowded_cores = 0;      // over_loopback, and more ranks than these; 0: every rank can have one
-  double crowded_factor, crowded_halving_factor;  // CostModel's
   bool equal_hosts = true;
   PairCost inside, between;  // hosts
 };
