@@ -5,12 +5,10 @@
 
 #include "ring/plan/builders.h"
 #include "ring/plan/plan_builder.h"
+#include "ring/plan/shapes.h"
 
 namespace rondo {
 namespace {
-
-// Chunks that follow one another in each tree: more fill the pipeline better, and make small calls smaller slices.
-constexpr int kChunksPerTree = 4;
 
 // Two binary trees, each with half of the data; a rank that passes data on in one is a leaf of the other, so that every
 // port is used (Sanders, Speck, Traeff, "Two-tree algorithms for full bandwidth broadcast, reduction and scan", 2009).
@@ -103,8 +101,8 @@ class Traveller {
     for (int t = 0; t < 2; ++t) {
       const int height = trees_[t].height(), depth = trees_[t].depth(node_);
       const int turn = folds ? height : 0;  // when chunk 0 is complete at node 0
-      const int start = together || t == 0 ? 0 : 2 * (kChunksPerTree + trees_[0].height());
-      for (int k = 0; k < kChunksPerTree; ++k) {
+      const int start = together || t == 0 ? 0 : 2 * (kBlocksPerTree + trees_[0].height());
+      for (int k = 0; k < kBlocksPerTree; ++k) {
         const int time = start + 2 * k;
         if (folds && (node_ > 0 || !spreads)) visits.push_back({time + height - depth, t, k, true});
         if (spreads) visits.push_back({time + turn + depth, t, k, false});
@@ -175,8 +173,8 @@ uint32_t fan_of(const BinaryTree trees[2], int world) {
 Plan build_double_tree(const PlanRequest& request) {
   const int world = request.topology.world();
   const BinaryTree trees[2] = {{world, false}, {world, true}};
-  PlanBuilder b(request, 2 * kChunksPerTree, fan_of(trees, world));
-  b.set_chunks_in_flight(std::min(request.chunks_in_flight, 2));
+  PlanBuilder b(request, 2 * kBlocksPerTree, fan_of(trees, world));
+  b.set_chunks_in_flight(std::min(request.chunks_in_flight, kTreeBlocksInFlight));
   for (int lane = 0; lane < request.lanes; ++lane) {
     b.begin_lane();
     Traveller(b, request.collective == Collective::kAllReduce ? 0 : request.root, trees)

@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "ring/plan/layout.h"
+#include "ring/plan/shapes.h"
 
 namespace rondo {
 namespace {
@@ -15,14 +16,14 @@ constexpr double kNever = std::numeric_limits<double>::infinity();
 // By the defaults of Config.
 constexpr uint32_t kSlices = 4;
 constexpr double kLargestSliceBytes = 256 * 1024;
-// How the engine cuts a chunk (layout.h).
-double slice_of(double chunk, double slices, Passing passing, bool loopback) {
+// How the engine cuts a block (layout.h).
+double slice_of(double block, double slices, Passing passing, bool loopback) {
   const auto smallest = static_cast<double>(smallest_slice_bytes(passing, loopback));
-  return std::min(chunk, std::clamp(chunk / slices, smallest, kLargestSliceBytes));
+  return std::min(block, std::clamp(block / slices, smallest, kLargestSliceBytes));
 }
 
-// double_tree.cc: chunks in a tree; two of them share a link's slices.
-constexpr double kTreeChunks = 4, kTreeSlices = kSlices / 2.0;
+// Blocks of the double trees share a link's slices.
+constexpr double kTreeSlices = double{kSlices} / kTreeBlocksInFlight;
 
 class Estimate {
  public:
@@ -247,7 +248,7 @@ class Estimate {
     const double blocks = collective_ == Collective::kAllReduce ? at_.members.count : n_, b = m_ / blocks;
     double us = 0;
     for (int k = 0; k < at_.members.exchanges; ++k) {
-      const double part = std::ceil(blocks / at_.members.count * (at_.members.count >> (k + 1)));
+      const double part = std::ceil(blocks / at_.members.count * at_.members.kept(k));
       if (way != Way::kSpread) us += exchange(at_.exchange[static_cast<size_t>(k)], part, b, gamma_);
       if (way != Way::kFold) us += exchange(at_.exchange[static_cast<size_t>(k)], part, b, 0);
     }
@@ -258,36 +259,30 @@ class Estimate {
     return us + message * (way == Way::kBoth ? 2 : 1) * (blocks - 1);
   }
 
-  // One move at each of the longest distances, with 1, 2, 4, .. blocks, then the trees below, `together` blocks a move.
   double pat(double b) const {
-    const int top = 1 << (at_.levels - 1);
-    const int together = std::min(static_cast<int>(std::bit_floor(static_cast<unsigned>(chunks_in_flight_))), top);
-    const int walked = 2 * top / together;
     double us = 0;
-    for (int k = 0; k < at_.levels; ++k) {
-      const PairCost& pair = at_.shift[static_cast<size_t>(k)];
-      const int distance = 1 << k, stride = std::max(walked, 2 * distance);
-      const int moves = stride / (2 * distance), blocks = (at_.world - 1 - distance) / stride + 1;
-      us += moves * exchange(pair, blocks, b, gamma_);
-    }
+    each_pat_move(at_.world, chunks_in_flight_, [&](const PatMove& move) {
+      us += exchange(at_.shift[static_cast<size_t>(std::countr_zero(static_cast<unsigned>(move.distance)))],
+                     move.blocks(at_.world), b, gamma_);
+    });
     return us;
   }
 
-  // `ways` 2: up and down. Chunks of a tree are two hops apart, and each way a port carries the data once; every round
+  // `ways` 2: up and down. Blocks of a tree are two hops apart, and each way a port carries the data once; every round
   // fills and empties the trees with slices, two of which share the port of a node with two children.
   double double_tree(int ways) const {
     const double height = at_.levels, beta = at_.any.beta_us_per_byte;
-    const double chunk = m_ / (2 * kTreeChunks),
-                 slice = slice_of(chunk, kTreeSlices, Passing::kOther, at_.over_loopback);
-    const double rounds = std::max(1.0, std::ceil(chunk / (kTreeSlices * kLargestSliceBytes)));
-    return (ways * height + 2 * (kTreeChunks - 1)) * at_.any.alpha_us + (ways * beta + gamma_) * m_ +
-           rounds * 2 * height * beta * slice + ways * 2 * kTreeChunks * at_.any.message_us;
+    const double block = m_ / (2 * kBlocksPerTree),
+                 slice = slice_of(block, kTreeSlices, Passing::kOther, at_.over_loopback);
+    const double rounds = std::max(1.0, std::ceil(block / (kTreeSlices * kLargestSliceBytes)));
+    return (ways * height + 2 * (kBlocksPerTree - 1)) * at_.any.alpha_us + (ways * beta + gamma_) * m_ +
+           rounds * 2 * height * beta * slice + ways * 2 * kBlocksPerTree * at_.any.message_us;
   }
 
   double hierarchical() const {
     const double h = at_.hosts, l = at_.largest_host;
     const PairCost &inside = at_.inside, &between = at_.between;
-    const bool two = h == 2 && at_.equal_hosts && !coded_;  // one exchange, in which both fold all that they get
+    const bool two = hosts_exchange_folds(at_.hosts, at_.equal_hosts, coded_);
     const double alphas =
         two ? 2 * inside.alpha_us + between.alpha_us : (h + 1) * inside.alpha_us + 2 * (h - 1) * between.alpha_us;
     if (!at_.equal_hosts) {  // through the leaders, whose ports carry both

@@ -5,6 +5,7 @@
 
 #include "ring/plan/builders.h"
 #include "ring/plan/plan_builder.h"
+#include "ring/plan/shapes.h"
 #include "ring/plan/ring.h"
 
 namespace rondo {
@@ -180,7 +181,7 @@ Plan build_hierarchical(const PlanRequest& request) {
   const Stand at(request);
   const int hosts = at.host_count(), size = at.largest_host();
   if (hosts == 1 || size == 1) return build_ring(request);
-  const bool equal = at.equal_sizes(), two = equal && hosts == 2 && !request.coded;
+  const bool equal = at.equal_sizes(), two = hosts_exchange_folds(hosts, equal, request.coded);
   const int chunks = two ? size : equal ? hosts * size : hosts;
   PlanBuilder b(request, static_cast<uint32_t>(chunks), static_cast<uint32_t>(size - 1) + ring_max_peers(hosts));
   for (int lane = 0; lane < request.lanes; ++lane) {

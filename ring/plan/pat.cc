@@ -1,10 +1,10 @@
 #include <algorithm>
-#include <bit>
 #include <set>
 #include <vector>
 
 #include "ring/plan/builders.h"
 #include "ring/plan/plan_builder.h"
+#include "ring/plan/shapes.h"
 
 namespace rondo {
 namespace {
@@ -21,21 +21,12 @@ struct Move {
 };
 
 std::vector<Move> moves_of(int world, int chunks_in_flight) {
-  int top = 1;  // the longest distance
-  while (2 * top < world) top *= 2;
-  const int together = std::min(static_cast<int>(std::bit_floor(static_cast<unsigned>(chunks_in_flight))), top);
-  const int walked = 2 * top / together;  // positions of the trees that are walked in order
   std::vector<Move> moves;
-  for (int distance = top; distance >= walked; distance /= 2) {
-    Move move{distance, {}};
-    for (int v = distance; v < world; v += 2 * distance) move.positions.push_back(v);
+  each_pat_move(world, chunks_in_flight, [&](const PatMove& shape) {
+    Move move{shape.distance, {}};
+    for (int v = shape.first; v < world; v += shape.stride) move.positions.push_back(v);
     moves.push_back(std::move(move));
-  }
-  for (int w = 1; w < walked; ++w) {
-    Move move{w & -w, {}};
-    for (int v = w; v < world; v += walked) move.positions.push_back(v);
-    moves.push_back(std::move(move));
-  }
+  });
   return moves;
 }
 

@@ -19,10 +19,20 @@ Topology islands_of(const std::vector<int>& sizes) {
   return topology;
 }
 
-// What the engine makes of a call (cut.cc), with its default settings.
+// What the engine makes of a call (slicing.cc, one_shot.cc), with its default settings.
 SimulationRequest as_engine_cuts(const std::vector<Plan>& plans, uint64_t bytes, const Topology& topology) {
   SimulationRequest request;
   request.bytes = bytes;
+  if (plans[0].algorithm == Algorithm::kOneShot) {
+    request.slices_per_chunk = 1;
+    request.slice_bytes = kPostBytes / most_posted_blocks(plans[0].collective, plans[0].world);
+    return request;
+  }
+  if (over_windows(plans[0].algorithm)) {
+    request.slices_per_chunk = 64;
+    request.slice_bytes = 64 * 1024;
+    return request;
+  }
   request.slices_per_chunk = std::max(1u, 4 / plans[0].chunks_in_flight);
   const Passing passing = passing_of(plans[0].algorithm, plans[0].chunks);
   const uint64_t slices = wanted_slices(passing, topology.one_host(), request.slices_per_chunk);
