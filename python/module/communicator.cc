@@ -1,7 +1,11 @@
 #include <algorithm>
 #include <array>
 #include <cstddef>
+#include <initializer_list>
+#include <iterator>
 #include <string>
+#include <string_view>
+#include <utility>
 
 #include "python/module/module.h"
 
@@ -11,50 +15,54 @@ namespace {
 // --- arguments
 
 // The parameters of all methods that are written here.
-const char* const kParameters[] = {"array",   "op",       "root",        "out",           "dest",       "source",
-                                   "tag",     "timeout",  "scalar",      "algorithm",     "wire",       "stream",
-                                   "needed",  "result",   "collective",  "output_counts", "async_op",   "input_counts",
-                                   "matched", "truncate", "synchronous", "copy",          "recoverable"};
-enum Parameter {
-  kArray,
-  kOp,
-  kRoot,
-  kOut,
-  kDest,
-  kSource,
-  kTag,
-  kTimeout,
-  kScalar,
-  kAlgorithm,
-  kWire,
-  kStream,
-  kNeeded,
-  kResult,
-  kCollective,
-  kOutputCounts,
-  kAsync,
-  kInputCounts,
-  kMatched,
-  kTruncate,
-  kSynchronous,
-  kCopy,
-  kRecoverable,
-  kCount
+constexpr const char* kParameters[] = {"array",      "arrays",       "op",       "root",          "out",
+                                       "dest",       "source",       "tag",      "timeout",       "scalar",
+                                       "algorithm",  "wire",         "stream",   "needed",        "result",
+                                       "collective", "input_counts", "async_op", "output_counts", "matched",
+                                       "truncate",   "synchronous",  "copy",     "recoverable",   "only_check"};
+constexpr size_t kParameterCount = std::size(kParameters);
+
+// One of them, by its name.
+class Parameter {
+ public:
+  consteval Parameter(const char* name) : index_(0) {
+    while (kParameters[index_] != std::string_view(name)) ++index_;  // behind the last: an error of compilation
+  }
+  const char* name() const { return kParameters[index_]; }
+  size_t index() const { return index_; }
+
+ private:
+  size_t index_;
 };
 
-// A function of Python's (communicator.py) whose body is here. References are kept for ever.
-struct Signature {
+class Request;
+using Body = PyObject* (*)(Request&);
+
+// A function of Python's (rondo/calls.py) whose body is here. References are kept for ever.
+struct Row {
+  std::string name;
   PyObject* declared = nullptr;
-  Py_ssize_t positional = 0, count = 0;      // without self
-  std::array<Parameter, kCount> order{};     // as declared
-  std::array<PyObject*, kCount> names{};     // interned, in that order
-  std::array<PyObject*, kCount> defaults{};  // by Parameter; NULL: needed; None where there is no such parameter
+  Body body = nullptr;
+  bool starts = false;                                // returns a Work, whatever its arguments
+  Py_ssize_t positional = 0, count = 0;               // without self
+  std::array<size_t, kParameterCount> order{};        // as declared: indices of kParameters
+  std::array<PyObject*, kParameterCount> names{};     // interned, in that order
+  std::array<PyObject*, kParameterCount> defaults{};  // by index; NULL: needed; None where there is no such parameter
+  std::array<bool, kParameterCount> declares{};       // by index
+
+  // Of a collective of equal blocks.
+  rondo_collective_t collective = 0;
+  int blocks_in = 0, blocks_out = 0;  // 1: its input, its output has a block for each rank
+  int root_sends = 0, root_gets = 0;  // 1: the root alone has an input, an output
+  PyObject* new_out = nullptr;        // makes an output of `array` and the size; None: it is in place
+
+  bool takes(Parameter which) const { return declares[which.index()]; }
 };
 
 // The arguments of one call, by Parameter; borrowed.
 class Given {
  public:
-  Given(const Signature& of, PyObject* self, PyObject* const* arguments, Py_ssize_t positional, PyObject* names)
+  Given(const Row& of, PyObject* self, PyObject* const* arguments, Py_ssize_t positional, PyObject* names)
       : values_(of.defaults) {
     const Py_ssize_t named = names != nullptr ? PyTuple_Size(names) : 0;
     bool fits = positional <= of.positional;
@@ -74,17 +82,17 @@ class Given {
       refuse(of, self, arguments, positional, names);
     }
   }
-  PyObject* operator[](Parameter which) const { return values_[which]; }
-  bool has(Parameter which) const { return values_[which] != Py_None; }
+  PyObject* operator[](Parameter which) const { return values_[which.index()]; }
+  bool has(Parameter which) const { return (*this)[which] != Py_None; }
   bool says(Parameter which) const {
-    PyObject* const value = values_[which];
+    PyObject* const value = (*this)[which];
     return value != Py_None && value != Py_False && PyObject_IsTrue(value) != 0;
   }
 
  private:
   // The declared function says in Python's words what is wrong.
-  [[noreturn]] static void refuse(const Signature& of, PyObject* self, PyObject* const* arguments,
-                                  Py_ssize_t positional, PyObject* names) {
+  [[noreturn]] static void refuse(const Row& of, PyObject* self, PyObject* const* arguments, Py_ssize_t positional,
+                                  PyObject* names) {
     const Ref all = Ref::checked(PyTuple_New(positional + 1)), by_name = Ref::checked(PyDict_New());
     PyTuple_SetItem(all.get(), 0, Py_NewRef(self));
     for (Py_ssize_t i = 0; i < positional; ++i) PyTuple_SetItem(all.get(), i + 1, Py_NewRef(arguments[i]));
@@ -95,7 +103,7 @@ class Given {
     raise(PyExc_SystemError, "%S does not say what these arguments lack", of.declared);
   }
 
-  std::array<PyObject*, kCount> values_;
+  std::array<PyObject*, kParameterCount> values_;
 };
 
 // A function of rondo._arguments. `cache`: static, of the caller.
@@ -143,11 +151,12 @@ class Options {
  public:
   // count: elements of the call's input, for `wire`. Raises.
   Options(const Given& given, int rank, uint64_t purpose, uint64_t count) : used_(purpose != 0) {
-    for (const Parameter each : {kTimeout, kAlgorithm, kScalar, kWire, kStream}) used_ = used_ || given.has(each);
+    for (const Parameter each : std::initializer_list<Parameter>{"timeout", "algorithm", "scalar", "wire", "stream"})
+      used_ = used_ || given.has(each);
     options_.purpose = purpose;
-    if (given.says(kSynchronous)) options_.flags |= RONDO_SYNCHRONOUS;
-    if (given.says(kTruncate)) options_.flags |= RONDO_TRUNCATE;
-    if (given.says(kRecoverable)) options_.flags |= RONDO_RECOVERABLE;
+    if (given.says("synchronous")) options_.flags |= RONDO_SYNCHRONOUS;
+    if (given.says("truncate")) options_.flags |= RONDO_TRUNCATE;
+    if (given.says("recoverable")) options_.flags |= RONDO_RECOVERABLE;
     used_ = used_ || options_.flags != 0;
     if (used_) read(given, rank, count);
   }
@@ -173,8 +182,8 @@ class Options {
  private:
   void read(const Given& given, int rank, uint64_t count) {
     static PyObject *milliseconds, *real_number, *text_of, *fields_of, *stream_handle;
-    if (given.has(kWire)) {
-      const Ref fields = call(imported(fields_of, "rondo.wire", "fields_of"), "OK", given[kWire], count);
+    if (given.has("wire")) {
+      const Ref fields = call(imported(fields_of, "rondo.wire", "fields_of"), "OK", given["wire"], count);
       PyObject *residual = nullptr, *kept = nullptr;
       if (PyArg_ParseTuple(fields.get(), "iiKOO", &options_.wire, &options_.wire_flags, &options_.wire_seed, &residual,
                            &kept) == 0) {
@@ -183,22 +192,22 @@ class Options {
       options_.residual = static_cast<float*>(PyLong_AsVoidPtr(residual));
       kept_ = Ref::borrowed(kept);
     }
-    if (given.has(kTimeout)) {
-      const Ref number = call(imported(milliseconds, "rondo._arguments", "milliseconds"), "Oi", given[kTimeout], rank);
+    if (given.has("timeout")) {
+      const Ref number = call(imported(milliseconds, "rondo._arguments", "milliseconds"), "Oi", given["timeout"], rank);
       options_.timeout_ms = PyLong_AsLongLong(number.get());
     }
-    if (given.has(kScalar)) {
+    if (given.has("scalar")) {
       options_.scalar =
-          PyFloat_AsDouble(checked_there(real_number, "real_number", given[kScalar], "scalar", rank).get());
+          PyFloat_AsDouble(checked_there(real_number, "real_number", given["scalar"], "scalar", rank).get());
     }
-    if (given.has(kAlgorithm)) {
-      algorithm_ = PyBytes_AsString(checked_there(text_of, "text_of", given[kAlgorithm], "algorithm", rank).get());
+    if (given.has("algorithm")) {
+      algorithm_ = PyBytes_AsString(checked_there(text_of, "text_of", given["algorithm"], "algorithm", rank).get());
       options_.algorithm = algorithm_.c_str();
     }
-    if (given.has(kStream)) {
+    if (given.has("stream")) {
       options_.on_stream = 1;
       options_.stream = PyLong_AsVoidPtr(
-          call(imported(stream_handle, "rondo._arguments", "stream_handle"), "O", given[kStream]).get());
+          call(imported(stream_handle, "rondo._arguments", "stream_handle"), "O", given["stream"]).get());
     }
   }
 
@@ -221,21 +230,20 @@ struct Communicator {
 // One call of a method. Its arguments live as long: they are the caller's.
 class Request {
  public:
-  Request(PyObject* self, const Given& arguments)
-      : given(arguments), object_(self), self_(*reinterpret_cast<Communicator*>(self)) {}
+  Request(const Row& method, PyObject* self, const Given& arguments)
+      : row(method), given(arguments), object_(self), self_(*reinterpret_cast<Communicator*>(self)) {}
 
+  const Row& row;
   const Given& given;
-  bool is_async = false, is_uneven = false;
 
   int rank() const { return self_.rank; }
   uint64_t size() const { return static_cast<uint64_t>(self_.size); }
-  int whole(Parameter which) const { return whole_number(given[which], kParameters[which], self_.rank); }
+  int whole(Parameter which) const { return whole_number(given[which], which.name(), self_.rank); }
   Options options(uint64_t count) const { return {given, self_.rank, self_.purpose, count}; }
   void keep(Ref owners) { owners_ = std::move(owners); }
 
   Buffer& buffer(Parameter which, bool writes) {
-    return checked(buffers_[used_++] = buffer_of(given[which], writes, kParameters[which], Takes::kEverything),
-                   kParameters[which]);
+    return checked(buffers_[used_++] = buffer_of(given[which], writes, which.name(), Takes::kEverything), which.name());
   }
   // An output of `count` elements of the input's type.
   Buffer& like(PyObject* out, const Buffer& source, uint64_t count) {
@@ -252,22 +260,21 @@ class Request {
   // Arrays of a GPU come with a stream, and others without; copy=False: none is packed.
   template <typename Any>
   Any& checked(Any& buffer, const char* what) const {
-    if (buffer.strided && given.has(kCopy) && !given.says(kCopy)) refuse_strides(buffer.strided.get(), what);
-    if (buffer.on_device == given.has(kStream)) return buffer;
+    if (buffer.strided && given.has("copy") && !given.says("copy")) refuse_strides(buffer.strided.get(), what);
+    if (buffer.on_device == given.has("stream")) return buffer;
     raise(PyExc_TypeError, buffer.on_device
                                ? "an array is in GPU memory: pass the stream that it is used in, as stream="
                                : "an array is in host memory: with stream= all arrays, out too, are in GPU memory");
   }
-  // `out` if the caller gave one, else a new array: what the function of rondo._arguments makes of `array`.
-  PyObject* out_or(const char* function) {
-    if (given.has(kOut)) return given[kOut];
-    const Ref module = Ref::checked(PyImport_ImportModule("rondo._arguments"));
-    made_ = Ref::checked(PyObject_CallMethod(module.get(), function, "Oi", given[kArray], self_.size));
+  // `out` if the caller gave one, else a new array.
+  PyObject* out_or_new() {
+    if (given.has("out")) return given["out"];
+    made_ = call(row.new_out, "Oi", given["array"], self_.size);
     return made_.get();
   }
   // Elements of each of `size` parts of the first dimension.
   uint64_t part(const Buffer& source) const {
-    const int64_t first = first_of(given[kArray]);
+    const int64_t first = first_of(given["array"]);
     if (PyErr_Occurred() != nullptr) throw Raised();
     if (first % self_.size != 0) {
       raise(PyExc_ValueError, "the first dimension of array, %lld, is not divisible by %d ranks: use the _v form",
@@ -284,7 +291,7 @@ class Request {
       Ref::checked(PyObject_CallMethod(object_, "_open", nullptr));
     const Ref handle = Ref::borrowed(self_.handle);
     rondo_comm_t comm = Capsule<rondo_comm_t>::in(handle.get());
-    const bool has_work = is_async || given.says(kAsync);
+    const bool has_work = row.starts || given.says("async_op");
     const bool is_collected = self_.batch != nullptr && self_.batch != Py_None;
     Ref kept;
     for (const Buffer& buffer : buffers_) {
@@ -293,8 +300,8 @@ class Request {
     }
     if (has_work || is_collected) {
       const auto owner = [](const Ref& of) { return of ? of.get() : Py_None; };
-      kept = Ref::checked(PyTuple_Pack(8, given[kArray], given[kOut], result, options.kept(), owner(buffers_[0].owner),
-                                       owner(buffers_[1].owner), owner(owners_), object_));
+      kept = Ref::checked(PyTuple_Pack(8, given["array"], given["out"], result, options.kept(),
+                                       owner(buffers_[0].owner), owner(buffers_[1].owner), owner(owners_), object_));
     }
     if (!has_work) {
       if (is_collected) Ref::checked(PyObject_CallMethod(self_.batch, "keep", "(O)", kept.get()));
@@ -307,31 +314,39 @@ class Request {
     return work.release();
   }
 
-  PyObject* run(rondo_collective_t collective, const Buffer* source, const Buffer* target, uint64_t count,
-                PyObject* result, int op = RONDO_SUM, int root = -1, const uint64_t* input_counts = nullptr,
-                const uint64_t* output_counts = nullptr) {
+  // Submits a function of rondo.h that takes these arguments and then options, or its form that returns a Work.
+  template <typename Block, typename Start, typename... Arguments>
+  PyObject* submit_call(PyObject* result, Block block, Start start, Arguments... arguments) {
+    const Options used = options(0);
+    return submit(
+        result, used, [&](rondo_comm_t comm) { return block(comm, arguments..., used.get()); },
+        [&](rondo_comm_t comm, rondo_work_t* work) { return start(comm, arguments..., used.get(), work); });
+  }
+  // The same of one that brings or finds a message: returns that, or the Work.
+  template <typename Block, typename Start, typename... Arguments>
+  PyObject* bring(Block block, Start start, Arguments... arguments) {
+    const Options used = options(0);
+    rondo_message_t message{};
+    Ref result(submit(
+        Py_None, used, [&](rondo_comm_t comm) { return block(comm, arguments..., used.get(), &message); },
+        [&](rondo_comm_t comm, rondo_work_t* work) { return start(comm, arguments..., used.get(), work); }, true));
+    return result && result.get() != Py_None ? result.release() : message_of(message).release();
+  }
+
+  // Submits a collective. call: all but type, buffers and options.
+  PyObject* run(rondo_call_t call, const Buffer* source, const Buffer* target, PyObject* result) {
     Options used = options(source != nullptr ? source->count : 0);
     const Buffer* const typed = source != nullptr ? source : target;
-    if (op == RONDO_USER) used.fold_by(given[kOp], typed->dtype, self_.handle);
-    if (op == RONDO_PRODUCT && typed->is_complex()) {
+    if (typed != nullptr) call.dtype = typed->dtype;
+    if (source != nullptr) call.input = source->address;
+    if (target != nullptr) call.output = target->address;
+    if (call.op == RONDO_USER) used.fold_by(given["op"], typed->dtype, self_.handle);
+    if (call.op == RONDO_PRODUCT && typed->is_complex()) {
       used.multiply_complex(typed->dtype);
-      op = RONDO_USER;
-      count /= typed->per_item;
+      call.op = RONDO_USER;
+      call.count /= typed->per_item;
     }
-    const rondo_call_t call = {sizeof(rondo_call_t),
-                               collective,
-                               typed != nullptr ? typed->dtype : 0,
-                               op,
-                               root,
-                               source != nullptr ? source->address : nullptr,
-                               target != nullptr ? target->address : nullptr,
-                               count,
-                               is_uneven ? 1 : 0,
-                               input_counts,
-                               output_counts,
-                               nullptr,
-                               nullptr,
-                               used.get()};
+    call.options = used.get();
     return submit(
         result, used, [&](rondo_comm_t comm) { return rondo_run(comm, &call); },
         [&](rondo_comm_t comm, rondo_work_t* work) { return rondo_start(comm, &call, work); });
@@ -353,26 +368,7 @@ class Request {
   Ref made_, owners_;
 };
 
-// --- collectives; communicator.py documents them
-
-// What a collective of equal blocks has beside an input.
-struct Shape {
-  enum { kSame, kAll, kPart } out;  // the output: as long as the input, `size` times, a part of it
-  const char* new_out;              // of rondo._arguments; NULL: in place
-  bool is_rooted, at_root_alone;    // at_root_alone: others have no output
-  bool reduces;
-};
-constexpr Shape kShapes[] = {{Shape::kSame, nullptr, false, false, true},  // by rondo_collective_t
-                             {Shape::kPart, "new_part", false, false, true},
-                             {Shape::kAll, "new_gathered", false, false, false},
-                             {},
-                             {Shape::kSame, nullptr, true, true, true},
-                             {Shape::kAll, "new_gathered", true, true, false},
-                             {Shape::kPart, "new_scattered", true, false, false},
-                             {Shape::kSame, "new_same", false, false, false},
-                             {},
-                             {Shape::kSame, nullptr, false, false, true},
-                             {Shape::kSame, nullptr, false, false, true}};
+// --- collectives; rondo/calls.py documents them
 
 // Raises for a type that the library lacks.
 void check_reducible(const Buffer& array, int op, PyObject* op_name) {
@@ -389,246 +385,235 @@ void check_reducible(const Buffer& array, int op, PyObject* op_name) {
   }
 }
 
-template <rondo_collective_t kCollective>
-PyObject* equal(Request& on) {
-  constexpr Shape kShape = kShapes[kCollective];
+// Raises where this rank, the root or another one, lacks the array that scatter() needs of it.
+void refuse_half(const Request& on, bool is_root) {
+  if (is_root && !on.given.has("array")) {
+    raise(PyExc_ValueError, "%s on rank %d, which is root: array is None", on.row.name.c_str(), on.rank());
+  }
+  if (!is_root && !on.given.has("out")) {
+    raise(PyExc_ValueError, "%s on rank %d: pass out, an array of the shape and dtype of its part", on.row.name.c_str(),
+          on.rank());
+  }
+}
+
+// A collective of equal blocks, whatever its row says.
+PyObject* even(Request& on) {
+  const Row& row = on.row;
   const Given& given = on.given;
-  const int root = kShape.is_rooted ? on.whole(kRoot) : -1;
-  const bool has_output = !kShape.at_root_alone || root == on.rank();
-  const bool in_place = kShape.new_out == nullptr && !given.has(kOut);
-  const Buffer& source = on.buffer(kArray, in_place && has_output);
-  const bool in_parts = kShape.out == Shape::kPart || kCollective == RONDO_ALL_TO_ALL;
-  const uint64_t count = in_parts ? on.part(source) : source.count;
-  PyObject* const result = !has_output ? Py_None : in_place ? given[kArray] : on.out_or(kShape.new_out);
-  const Buffer* target = has_output ? &source : nullptr;
-  if (has_output && !in_place) {
-    const uint64_t all = kShape.out == Shape::kAll    ? source.count * on.size()
-                         : kShape.out == Shape::kPart ? count
-                                                      : source.count;
-    target = &on.like(result, source, all);
+  rondo_call_t call RONDO_CALL_INIT;
+  call.collective = row.collective;
+  if (row.takes("root")) call.root = on.whole("root");
+  const bool is_root = call.root == on.rank(), has_buffers = row.takes("array");
+  const bool in_place = row.new_out == Py_None && !given.has("out");
+  if (row.root_sends && !in_place) refuse_half(on, is_root);
+  const bool has_input = has_buffers && (!row.root_sends || is_root || in_place);
+  const bool has_output = has_buffers && (!row.root_gets || is_root);
+
+  const Buffer *source = nullptr, *target = nullptr;
+  PyObject* result = Py_None;
+  if (has_input) {
+    source = &on.buffer("array", in_place && has_output && !(row.root_sends && is_root));
+    call.count = row.blocks_in ? on.part(*source) : source->count;
   }
-  const int op = kShape.reduces ? op_of(given[kOp]) : RONDO_SUM;
-  if (kShape.reduces && source.foreign) check_reducible(source, op, given[kOp]);
-  if (given.has(kNeeded)) return Py_NewRef(Py_None);  // _check_all_reduce(): it would be done
-  return on.run(kCollective, &source, target, count, result, op, root);
+  if (has_output && in_place) {
+    target = source;
+    result = given["array"];
+  } else if (has_output && has_input) {
+    result = on.out_or_new();
+    target = &on.like(result, *source, row.blocks_out ? call.count * on.size() : call.count);
+  } else if (has_output) {
+    target = &on.buffer("out", true);
+    result = given["out"];
+    call.count = target->count;
+  }
+  if (row.takes("op")) call.op = op_of(given["op"]);
+  if (row.takes("op") && source->foreign) check_reducible(*source, call.op, given["op"]);
+  if (given.has("only_check")) return Py_NewRef(Py_None);
+  return on.run(call, source, target, result);
 }
 
-PyObject* broadcast(Request& on) {
-  const int root = on.whole(kRoot);
-  const Buffer& buffer = on.buffer(kArray, root != on.rank());
-  return on.run(RONDO_BROADCAST, &buffer, &buffer, buffer.count, on.given[kArray], RONDO_SUM, root);
-}
-
-PyObject* scatter(Request& on) {
-  if (on.whole(kRoot) == on.rank()) {
-    if (!on.given.has(kArray)) raise(PyExc_ValueError, "scatter on rank %d, which is root: array is None", on.rank());
-    return equal<RONDO_SCATTER>(on);
-  }
-  if (!on.given.has(kOut)) {
-    raise(PyExc_ValueError, "scatter on rank %d: pass out, an array of the shape and dtype of its part", on.rank());
-  }
-  const Buffer& target = on.buffer(kOut, true);
-  return on.run(RONDO_SCATTER, nullptr, &target, target.count, on.given[kOut], RONDO_SUM, on.whole(kRoot));
-}
-
-PyObject* barrier(Request& on) { return on.run(RONDO_BARRIER, nullptr, nullptr, 0, Py_None); }
-
-// The _v forms, whose arguments communicator.py has checked but for the arrays.
+// The _v forms, whose arguments rondo/uneven.py has checked but for the arrays.
 PyObject* uneven(Request& on) {
   const Given& given = on.given;
-  const int collective = on.whole(kCollective);
-  const Buffer* const source = given.has(kArray) ? &on.buffer(kArray, false) : nullptr;
+  rondo_call_t call RONDO_CALL_INIT;
+  call.collective = on.whole("collective");
+  const Buffer* const source = given.has("array") ? &on.buffer("array", false) : nullptr;
   const Buffer* target = nullptr;
-  if (given.has(kOut) && source != nullptr) {
-    uint64_t needed = PyLong_AsUnsignedLongLong(given[kNeeded]);
+  if (given.has("out") && source != nullptr) {
+    uint64_t needed = PyLong_AsUnsignedLongLong(given["needed"]);
     if (PyErr_Occurred() != nullptr || __builtin_mul_overflow(needed, source->per_item, &needed)) needed = UINT64_MAX;
     PyErr_Clear();  // no array is as long
-    target = &on.like(given[kOut], *source, needed);
-  } else if (given.has(kOut)) {
-    target = &on.buffer(kOut, true);
+    target = &on.like(given["out"], *source, needed);
+  } else if (given.has("out")) {
+    target = &on.buffer("out", true);
   }
   const Buffer* const typed = source != nullptr ? source : target;
-  const int op = op_of(given[kOp]);
-  if (collective == RONDO_REDUCE_SCATTER && source->foreign) {
-    check_reducible(*source, op, given[kOp]);
-    if (op == RONDO_PRODUCT) raise(PyExc_ValueError, "reduce_scatter_v of complex numbers has no product");
+  call.op = op_of(given["op"]);
+  if (call.collective == RONDO_REDUCE_SCATTER && source->foreign) {
+    check_reducible(*source, call.op, given["op"]);
+    if (call.op == RONDO_PRODUCT) raise(PyExc_ValueError, "reduce_scatter_v of complex numbers has no product");
   }
   const auto counts = [&](Parameter which) {
     auto numbers = given.has(which) ? numbers_of(given[which]) : std::vector<uint64_t>();
     for (uint64_t& number : numbers) number *= typed->per_item;
     return numbers;
   };
-  const std::vector<uint64_t> input = counts(kInputCounts), output = counts(kOutputCounts);
-  const uint64_t own = collective == RONDO_GATHER ? source->count : collective == RONDO_SCATTER ? target->count : 0;
-  on.is_uneven = true;
-  return on.run(collective, source, target, own, given[kResult], op, on.whole(kRoot),
-                given.has(kInputCounts) ? input.data() : nullptr, given.has(kOutputCounts) ? output.data() : nullptr);
+  const std::vector<uint64_t> input = counts("input_counts"), output = counts("output_counts");
+  if (given.has("input_counts")) call.input_counts = input.data();
+  if (given.has("output_counts")) call.output_counts = output.data();
+  if (call.collective == RONDO_GATHER) call.count = source->count;
+  if (call.collective == RONDO_SCATTER) call.count = target->count;
+  call.uneven = 1;
+  call.root = on.whole("root");
+  return on.run(call, source, target, given["result"]);
 }
 
 PyObject* all_reduce_many(Request& on) {
   std::vector<rondo_tensor_t> tensors;
   Ref owners = Ref::checked(PyList_New(0));
-  for (Py_ssize_t i = 0; i < PyList_Size(on.given[kArray]); ++i) {
-    PyObject* const array = PyList_GetItem(on.given[kArray], i);
+  for (Py_ssize_t i = 0; i < PyList_Size(on.given["array"]); ++i) {
+    PyObject* const array = PyList_GetItem(on.given["array"], i);
     const Buffer each = buffer_of(array, true, ("arrays[" + std::to_string(i) + "]").c_str());
     on.checked(each, "array");
     tensors.push_back({each.address, each.address, each.count, each.dtype});
     if (each.owner) PyList_Append(owners.get(), each.owner.get());
   }
   on.keep(std::move(owners));
-  const Options used = on.options(0);
-  const int op = op_of(on.given[kOp]);
-  return on.submit(
-      on.given[kArray], used,
-      [&](rondo_comm_t comm) { return rondo_all_reduce_many(comm, tensors.data(), tensors.size(), op, used.get()); },
-      [&](rondo_comm_t comm, rondo_work_t* work) {
-        return rondo_all_reduce_many_async(comm, tensors.data(), tensors.size(), op, used.get(), work);
-      });
+  const int op = op_of(on.given["op"]);
+  return on.submit_call(on.given["array"], rondo_all_reduce_many, rondo_all_reduce_many_async, tensors.data(),
+                        tensors.size(), op);
 }
 
 // --- messages
 
 PyObject* send(Request& on) {
-  const Buffer& from = on.buffer(kArray, false);
-  const int dest = on.whole(kDest), tag = on.whole(kTag);
-  const Options used = on.options(0);
-  return on.submit(
-      Py_None, used,
-      [&](rondo_comm_t comm) { return rondo_send(comm, from.address, from.count, from.dtype, dest, tag, used.get()); },
-      [&](rondo_comm_t comm, rondo_work_t* work) {
-        return rondo_send_async(comm, from.address, from.count, from.dtype, dest, tag, used.get(), work);
-      });
-}
-
-// A message that was received or found, or the Work that brings it.
-template <typename Block, typename Start>
-PyObject* bring(Request& on, const Options& used, Block block, Start start) {
-  rondo_message_t message{};
-  Ref result(on.submit(
-      Py_None, used, [&](rondo_comm_t comm) { return block(comm, &message); }, start, true));
-  return result && result.get() != Py_None ? result.release() : message_of(message).release();
+  const Buffer& from = on.buffer("array", false);
+  const int dest = on.whole("dest"), tag = on.whole("tag");
+  return on.submit_call(Py_None, rondo_send, rondo_send_async, from.address, from.count, from.dtype, dest, tag);
 }
 
 PyObject* receive(Request& on) {
-  const Buffer& to = on.buffer(kArray, true);
-  const int source = on.whole(kSource), tag = on.whole(kTag);
-  const Options used = on.options(0);
-  return bring(
-      on, used,
-      [&](rondo_comm_t comm, rondo_message_t* message) {
-        return rondo_recv(comm, to.address, to.count, to.dtype, source, tag, used.get(), message);
-      },
-      [&](rondo_comm_t comm, rondo_work_t* work) {
-        return rondo_recv_async(comm, to.address, to.count, to.dtype, source, tag, used.get(), work);
-      });
+  const Buffer& to = on.buffer("array", true);
+  const int source = on.whole("source"), tag = on.whole("tag");
+  return on.bring(rondo_recv, rondo_recv_async, to.address, to.count, to.dtype, source, tag);
 }
 
 // Receives the message that a matched probe has found.
 PyObject* receive_matched(Request& on) {
-  const Buffer& to = on.buffer(kArray, true);
-  const Ref number = Ref::checked(PyObject_GetAttrString(on.given[kMatched], "matched"));
+  const Buffer& to = on.buffer("array", true);
+  const Ref number = Ref::checked(PyObject_GetAttrString(on.given["matched"], "matched"));
   const uint64_t matched = PyLong_AsUnsignedLongLong(number.get());
   if (PyErr_Occurred() != nullptr) throw Raised();
-  const Options used = on.options(0);
-  return bring(
-      on, used,
-      [&](rondo_comm_t comm, rondo_message_t* message) {
-        return rondo_mrecv(comm, to.address, to.count, to.dtype, matched, used.get(), message);
-      },
-      [&](rondo_comm_t comm, rondo_work_t* work) {
-        return rondo_mrecv_async(comm, to.address, to.count, to.dtype, matched, used.get(), work);
-      });
+  return on.bring(rondo_mrecv, rondo_mrecv_async, to.address, to.count, to.dtype, matched);
 }
 
 template <auto Probe, auto Start>
 PyObject* probe(Request& on) {
-  const int source = on.whole(kSource), tag = on.whole(kTag);
-  const Options used = on.options(0);
-  return bring(
-      on, used,
-      [&](rondo_comm_t comm, rondo_message_t* message) { return Probe(comm, source, tag, used.get(), message); },
-      [&](rondo_comm_t comm, rondo_work_t* work) { return Start(comm, source, tag, used.get(), work); });
+  const int source = on.whole("source"), tag = on.whole("tag");
+  return on.bring(Probe, Start, source, tag);
+}
+
+// Submits a call that has no form which returns a Work.
+template <typename Block>
+void submit_blocking(Request& on, const Options& used, Block block) {
+  Ref(on.submit(Py_None, used, block, [](rondo_comm_t, rondo_work_t*) { return RONDO_OK; }));
 }
 
 template <auto Probe>
 PyObject* look(Request& on) {
-  const int source = on.whole(kSource), tag = on.whole(kTag);
+  const int source = on.whole("source"), tag = on.whole("tag");
   rondo_message_t message{};
   int found = 0;
-  const auto block = [&](rondo_comm_t comm) { return Probe(comm, source, tag, &found, &message); };
-  Ref(on.submit(Py_None, on.options(0), block, [](rondo_comm_t, rondo_work_t*) { return RONDO_OK; }));
+  submit_blocking(on, on.options(0), [&](rondo_comm_t comm) { return Probe(comm, source, tag, &found, &message); });
   return found != 0 ? message_of(message).release() : Py_NewRef(Py_None);
 }
 
 PyObject* sendrecv(Request& on) {
-  const Buffer &from = on.buffer(kArray, false), &to = on.buffer(kOut, true);
+  const Buffer &from = on.buffer("array", false), &to = on.buffer("out", true);
   if (from.dtype != to.dtype || from.per_item != to.per_item) {
     raise(PyExc_TypeError, "array is %s, and out is %s", dtype_name(from.dtype), dtype_name(to.dtype));
   }
-  const int dest = on.whole(kDest), source = on.whole(kSource), tag = on.whole(kTag);
+  const int dest = on.whole("dest"), source = on.whole("source"), tag = on.whole("tag");
   const Options used = on.options(0);
   rondo_message_t message{};
-  const auto block = [&](rondo_comm_t comm) {
+  submit_blocking(on, used, [&](rondo_comm_t comm) {
     return rondo_sendrecv(comm, from.address, from.count, dest, to.address, to.count, source, from.dtype, tag,
                           used.get(), &message);
-  };
-  Ref(on.submit(Py_None, used, block, [](rondo_comm_t, rondo_work_t*) { return RONDO_OK; }));
+  });
   return message_of(message).release();
 }
 
 // --- as methods of Python's
 
-constexpr int kAsyncMessage = 2;
-
-template <PyObject* (*Body)(Request&), int kNumber>
-struct Method {
-  static inline Signature signature;
-  static PyObject* run(PyObject* self, PyObject* const* arguments, Py_ssize_t count, PyObject* names) {
-    return guarded([&] {
-      const Given given(signature, self, arguments, count, names);
-      Request request(self, given);
-      request.is_async = kNumber == kAsyncMessage;
-      return Body(request);
-    });
-  }
+// The bodies of methods that are no collectives of equal blocks.
+struct Named {
+  std::string_view name;
+  Body body;
+  bool starts = false;
 };
+constexpr Named kNamed[] = {{"_uneven", uneven},
+                            {"_all_reduce_many", all_reduce_many},
+                            {"send", send},
+                            {"isend", send, true},
+                            {"recv", receive},
+                            {"irecv", receive, true},
+                            {"mrecv", receive_matched},
+                            {"imrecv", receive_matched, true},
+                            {"probe", probe<rondo_probe, rondo_probe_async>},
+                            {"mprobe", probe<rondo_mprobe, rondo_mprobe_async>},
+                            {"iprobe", look<rondo_iprobe>},
+                            {"improbe", look<rondo_improbe>},
+                            {"sendrecv", sendrecv}};
 
-struct Entry {
-  PyMethodDef definition;
-  Signature* signature;
-};
-template <PyObject* (*Body)(Request&), int kNumber = 0>  // another number for another method of the same body
-Entry entry(const char* name) {
-  using Of = Method<Body, kNumber>;
-  const auto function = reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(Of::run));
-  return {{name, function, METH_FASTCALL | METH_KEYWORDS, nullptr}, &Of::signature};
+// Python's C API passes a method no more than its arguments, so each row has an entry of its own.
+constexpr size_t kMostRows = 40;
+Row rows[kMostRows];
+
+PyObject* run_row(const Row& row, PyObject* self, PyObject* const* arguments, Py_ssize_t count, PyObject* names) {
+  return guarded([&] {
+    const Given given(row, self, arguments, count, names);
+    Request request(row, self, given);
+    return row.body(request);
+  });
+}
+template <size_t kRow>
+PyObject* enter(PyObject* self, PyObject* const* arguments, Py_ssize_t count, PyObject* names) {
+  return run_row(rows[kRow], self, arguments, count, names);
+}
+using Entry = PyObject* (*)(PyObject*, PyObject* const*, Py_ssize_t, PyObject*);
+template <size_t... kRows>
+constexpr std::array<Entry, sizeof...(kRows)> entries_of(std::index_sequence<kRows...>) {
+  return {enter<kRows>...};
+}
+constexpr auto kEntries = entries_of(std::make_index_sequence<kMostRows>());
+
+// The method's row, or the first that is free.
+Row& row_named(const char* name) {
+  Row* const found = std::find_if(std::begin(rows), std::end(rows),
+                                  [&](const Row& each) { return each.name.empty() || each.name == name; });
+  if (found == std::end(rows)) raise(PyExc_SystemError, "%s() is beyond the %d methods that fit", name, int{kMostRows});
+  found->name = name;
+  return *found;
 }
 
-Entry entries[] = {entry<equal<RONDO_ALL_REDUCE>>("all_reduce"),
-                   entry<equal<RONDO_ALL_REDUCE>, 1>("_check_all_reduce"),
-                   entry<equal<RONDO_REDUCE>>("reduce"),
-                   entry<equal<RONDO_SCAN>>("scan"),
-                   entry<equal<RONDO_EXSCAN>>("exscan"),
-                   entry<equal<RONDO_ALL_GATHER>>("all_gather"),
-                   entry<equal<RONDO_GATHER>>("gather"),
-                   entry<equal<RONDO_REDUCE_SCATTER>>("reduce_scatter"),
-                   entry<equal<RONDO_ALL_TO_ALL>>("all_to_all"),
-                   entry<broadcast>("broadcast"),
-                   entry<scatter>("scatter"),
-                   entry<barrier>("barrier"),
-                   entry<uneven>("_uneven"),
-                   entry<all_reduce_many>("_all_reduce_many"),
-                   entry<send>("send"),
-                   entry<send, kAsyncMessage>("isend"),
-                   entry<receive>("recv"),
-                   entry<receive, kAsyncMessage>("irecv"),
-                   entry<receive_matched>("mrecv"),
-                   entry<receive_matched, kAsyncMessage>("imrecv"),
-                   entry<probe<rondo_probe, rondo_probe_async>>("probe"),
-                   entry<probe<rondo_mprobe, rondo_mprobe_async>>("mprobe"),
-                   entry<look<rondo_iprobe>>("iprobe"),
-                   entry<look<rondo_improbe>>("improbe"),
-                   entry<sendrecv>("sendrecv")};
+// Fills in the parameters of a row.
+void declare(Row& row, PyObject* names, PyObject* defaults) {
+  row.count = PyTuple_Size(names);
+  row.defaults.fill(Py_None);
+  row.declares.fill(false);
+  for (Py_ssize_t i = 0; i < row.count; ++i) {
+    row.names[i] = Py_NewRef(PyTuple_GetItem(names, i));
+    const auto* const known = std::find_if(std::begin(kParameters), std::end(kParameters), [&](const char* each) {
+      return PyUnicode_CompareWithASCIIString(row.names[i], each) == 0;
+    });
+    if (known == std::end(kParameters)) {
+      raise(PyExc_SystemError, "%s() has an unknown parameter %S", row.name.c_str(), row.names[i]);
+    }
+    const size_t index = row.order[i] = static_cast<size_t>(known - kParameters);
+    row.declares[index] = true;
+    row.defaults[index] = Py_XNewRef(PyDict_GetItem(defaults, row.names[i]));
+  }
+}
 
 void free_communicator(PyObject* object) {
   PyTypeObject* const type = Py_TYPE(object);
@@ -652,39 +637,37 @@ PyType_Spec spec = {"_rondo.Communicator", sizeof(Communicator), 0, Py_TPFLAGS_D
 
 }  // namespace
 
-// method(class, function, names of its parameters, how many are positional, {name: default}, documentation): the method
-// of the same name that is written here, or None.
+// method(class, function, names of its parameters, how many are positional, {name: default}, documentation, facts): the
+// method of the same name that is written here, or None. facts: of a collective of equal blocks, as rondo/calls.py has
+// them; else None.
 PyObject* method(PyObject*, PyObject* arguments) {
   return guarded([&] {
-    PyObject *type = nullptr, *function = nullptr, *names = nullptr, *defaults = nullptr;
+    PyObject *type = nullptr, *function = nullptr, *names = nullptr, *defaults = nullptr, *facts = nullptr;
     const char *name = nullptr, *documentation = nullptr;
     Py_ssize_t positional = 0;
-    if (PyArg_ParseTuple(arguments, "OsOO!nOy", &type, &name, &function, &PyTuple_Type, &names, &positional, &defaults,
-                         &documentation) == 0) {
+    if (PyArg_ParseTuple(arguments, "OsOO!nOyO", &type, &name, &function, &PyTuple_Type, &names, &positional, &defaults,
+                         &documentation, &facts) == 0) {
       throw Raised();
     }
-    const auto* const found = std::find_if(std::begin(entries), std::end(entries), [&](const Entry& each) {
-      return std::string(each.definition.ml_name) == name;
-    });
-    if (found == std::end(entries)) return Py_NewRef(Py_None);
-    Signature& to = *found->signature;
-    to.declared = Py_NewRef(function);
-    to.positional = positional;
-    to.count = PyTuple_Size(names);
-    to.defaults.fill(Py_None);
-    for (Py_ssize_t i = 0; i < to.count; ++i) {
-      to.names[i] = Py_NewRef(PyTuple_GetItem(names, i));
-      const auto* const known = std::find_if(std::begin(kParameters), std::end(kParameters), [&](const char* each) {
-        return PyUnicode_CompareWithASCIIString(to.names[i], each) == 0;
-      });
-      if (known == std::end(kParameters))
-        raise(PyExc_SystemError, "%s() has an unknown parameter %S", name, to.names[i]);
-      to.order[i] = static_cast<Parameter>(known - kParameters);
-      to.defaults[to.order[i]] = Py_XNewRef(PyDict_GetItem(defaults, to.names[i]));
+    const auto* const named =
+        std::find_if(std::begin(kNamed), std::end(kNamed), [&](const Named& each) { return each.name == name; });
+    const bool is_named = named != std::end(kNamed);
+    if (!is_named && facts == Py_None) return Py_NewRef(Py_None);
+    Row& row = row_named(name);
+    row.declared = Py_NewRef(function);
+    row.positional = positional;
+    row.body = is_named ? named->body : even;
+    row.starts = is_named && named->starts;
+    if (facts != Py_None && PyArg_ParseTuple(facts, "iiiiiO", &row.collective, &row.blocks_in, &row.blocks_out,
+                                             &row.root_sends, &row.root_gets, &row.new_out) == 0) {
+      throw Raised();
     }
-    auto* const definition = new PyMethodDef(found->definition);  // for ever
-    definition->ml_doc = (new std::string(documentation))->c_str();
-    return PyDescr_NewMethod(reinterpret_cast<PyTypeObject*>(type), definition);
+    Py_XINCREF(row.new_out);
+    declare(row, names, defaults);
+    const auto entry = reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(kEntries[&row - rows]));
+    const char* const text = (new std::string(documentation))->c_str();  // for ever, as the definition
+    return PyDescr_NewMethod(reinterpret_cast<PyTypeObject*>(type),
+                             new PyMethodDef{row.name.c_str(), entry, METH_FASTCALL | METH_KEYWORDS, text});
   });
 }
 

@@ -13,7 +13,8 @@ from rondo._elastic import elastic
 from rondo._library import native as _native
 from rondo._trace import trace
 from rondo.batch import Batch
-from rondo.communicator import ANY_SOURCE, ANY_TAG, Communicator, SparseReport, Topology
+from rondo.calls import ANY_SOURCE, ANY_TAG
+from rondo.communicator import Communicator, SparseReport, Topology
 from rondo.errors import *  # noqa: F403
 from rondo.start import UniqueId, init, unique_id
 from rondo.user_op import UserOp

@@ -9,8 +9,7 @@ import sys
 import threading
 import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from types import FunctionType
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, overload
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -27,25 +26,11 @@ from rondo._arguments import (
 )
 from rondo._library import OfThisProcess, native
 from rondo.batch import Batch
+from rondo.calls import ANY_SOURCE, COLLECTIVES, Calls, put_in_place
 from rondo.errors import Closed, Error, Invalid, Mismatch, NotFinite
 from rondo.uneven import UnevenCalls
 from rondo.user_op import UserOp
-from rondo.wire import Wire
-from rondo.work import Matched, Message, Work
 
-if TYPE_CHECKING:
-    from typing import Unpack
-
-    from rondo._options import AllReduced, Moved, Reduced, Scanned, StreamedReduced, Timed, Waited, Wired, WiredReduced
-
-ANY_SOURCE = -1
-ANY_TAG = -1
-
-# By the numbers of rondo.h.
-COLLECTIVES = (
-    "all_reduce", "reduce_scatter", "all_gather", "broadcast", "reduce", "gather", "scatter", "all_to_all", "barrier",
-    "scan", "exscan",
-)  # fmt: skip
 # rondo::Purpose.
 _PURPOSES = {
     "broadcast_object": 8, "all_gather_object": 9, "gather_object": 10, "scatter_object": 11, "all_gather_v": 12,
@@ -74,7 +59,7 @@ _SELECTIONS = ("topk", "threshold", "sampled_topk")
 _ROUTES = ("gathered", "merged", "dense")
 
 
-class Communicator(UnevenCalls, native.Communicator, OfThisProcess):
+class Communicator(Calls, UnevenCalls, native.Communicator, OfThisProcess):
     """Ranks 0 .. size-1 that work together; made by rondo.init(), split() and new_group().
 
     All ranks make the same collective calls in the same order. Arrays are NumPy arrays, objects with `__dlpack__` in
@@ -166,245 +151,7 @@ class Communicator(UnevenCalls, native.Communicator, OfThisProcess):
     def __repr__(self) -> str:
         return f"<rondo.Communicator rank {self.rank} of {self.size}{'' if self._handle else ', closed'}>"
 
-    # --- collectives. Those without a body are in C++ (module/communicator.cc).
-
-    @overload
-    def all_reduce(
-        self, array: Array, op: str | UserOp = "sum", out: Array | None = None,
-        *, async_op: Literal[True], **options: Unpack[AllReduced]
-    ) -> Work: ...  # fmt: skip
-    @overload
-    def all_reduce(
-        self, array: Array, op: str | UserOp = "sum", out: Array | None = None,
-        *, async_op: bool = False, **options: Unpack[AllReduced]
-    ) -> Any: ...  # fmt: skip
-    def all_reduce(
-        self, array: Array, op: str | UserOp = "sum", out: Array | None = None, *, async_op: bool = False,
-        timeout: float | None = None, algorithm: str | None = None, scalar: float | None = None,
-        wire: Wire | str | None = None, stream: Any = None, copy: bool = True, recoverable: bool = False,
-    ) -> Any:  # fmt: skip
-        """Reduces `array` over all ranks; every rank gets the result, with the same bits. Returns `out`.
-
-        out: of the same length and dtype; None: in place. op: "sum", "avg", "product", "min", "max", "band", "bor",
-        "bxor", "land", "lor", "lxor", "premulsum", the sum of each rank's array times its `scalar`, or a UserOp.
-        recoverable: if the call fails, `array` is as it was, also in place; host memory, no `wire`.
-
-        >>> x = np.array([1, 2]) + 2 * group.rank
-        >>> group.all_reduce(x)              # 4 ranks
-        array([16, 20])
-        """
-
-    @overload
-    def reduce(
-        self, array: Array, op: str | UserOp = "sum", root: int = 0, out: Array | None = None,
-        *, async_op: Literal[True], **options: Unpack[Reduced]
-    ) -> Work: ...  # fmt: skip
-    @overload
-    def reduce(
-        self, array: Array, op: str | UserOp = "sum", root: int = 0, out: Array | None = None,
-        *, async_op: bool = False, **options: Unpack[Reduced]
-    ) -> Any: ...  # fmt: skip
-    def reduce(
-        self, array: Array, op: str | UserOp = "sum", root: int = 0, out: Array | None = None, *, async_op: bool = False,
-        timeout: float | None = None, algorithm: str | None = None, scalar: float | None = None, stream: Any = None, copy: bool = True,
-    ) -> Any:  # fmt: skip
-        """Reduces `array` over all ranks; `root` gets the result. Returns `out` on root, None elsewhere.
-
-        out: as all_reduce(), on root only. The other ranks' arrays keep their values.
-
-        >>> group.reduce(np.array([1, 2]) + 2 * group.rank, root=3)   # 4 ranks: on rank 3
-        array([16, 20])
-        """
-
-    @overload
-    def scan(
-        self, array: Array, op: str | UserOp = "sum", out: Array | None = None,
-        *, async_op: Literal[True], **options: Unpack[Scanned]
-    ) -> Work: ...  # fmt: skip
-    @overload
-    def scan(
-        self, array: Array, op: str | UserOp = "sum", out: Array | None = None,
-        *, async_op: bool = False, **options: Unpack[Scanned]
-    ) -> Any: ...  # fmt: skip
-    def scan(
-        self, array: Array, op: str | UserOp = "sum", out: Array | None = None, *, async_op: bool = False,
-        timeout: float | None = None, algorithm: str | None = None, scalar: float | None = None, copy: bool = True,
-    ) -> Any:  # fmt: skip
-        """Rank r gets the arrays of ranks 0 to r, reduced in this order. Returns `out`; None: in place. Not "avg".
-
-        >>> group.scan(np.array([1, 2]))                             # on rank 1
-        array([2, 4])
-        """
-
-    @overload
-    def exscan(
-        self, array: Array, op: str | UserOp = "sum", out: Array | None = None,
-        *, async_op: Literal[True], **options: Unpack[Scanned]
-    ) -> Work: ...  # fmt: skip
-    @overload
-    def exscan(
-        self, array: Array, op: str | UserOp = "sum", out: Array | None = None,
-        *, async_op: bool = False, **options: Unpack[Scanned]
-    ) -> Any: ...  # fmt: skip
-    def exscan(
-        self, array: Array, op: str | UserOp = "sum", out: Array | None = None, *, async_op: bool = False,
-        timeout: float | None = None, algorithm: str | None = None, scalar: float | None = None, copy: bool = True,
-    ) -> Any:  # fmt: skip
-        """scan() without this rank's own array: of ranks 0 to r - 1. On rank 0 `out` keeps its values."""
-
-    @overload
-    def broadcast(self, array: Array, root: int = 0, *, async_op: Literal[True], **options: Unpack[Wired]) -> Work: ...
-    @overload
-    def broadcast(self, array: Array, root: int = 0, *, async_op: bool = False, **options: Unpack[Wired]) -> Any: ...
-    def broadcast(
-        self, array: Array, root: int = 0, *, async_op: bool = False, timeout: float | None = None,
-        algorithm: str | None = None, wire: Wire | str | None = None, stream: Any = None, copy: bool = True,
-    ) -> Any:  # fmt: skip
-        """Copies root's `array` into every rank's. Returns `array`.
-
-        >>> group.broadcast(np.array([1, 2]) + 2 * group.rank, root=0)
-        array([1, 2])
-        """
-
-    @overload
-    def all_gather(
-        self, array: Array, out: Array | None = None, *, async_op: Literal[True], **options: Unpack[Wired]
-    ) -> Work: ...
-    @overload
-    def all_gather(self, array: Array, out: Array | None = None, *, async_op: bool = False, **options: Unpack[Wired]) -> Any: ...
-    def all_gather(
-        self, array: Array, out: Array | None = None, *, async_op: bool = False, timeout: float | None = None,
-        algorithm: str | None = None, wire: Wire | str | None = None, stream: Any = None, copy: bool = True,
-    ) -> Any:  # fmt: skip
-        """Every rank gets the arrays of all, by rank. Returns `out`, of shape (size, *array.shape).
-
-        out: size times as long as `array`; None: a new one.
-
-        >>> group.all_gather(np.array([1, 2]) + 2 * group.rank)      # 2 ranks
-        array([[1, 2],
-               [3, 4]])
-        """
-
-    @overload
-    def reduce_scatter(
-        self, array: Array, op: str | UserOp = "sum", out: Array | None = None,
-        *, async_op: Literal[True], **options: Unpack[WiredReduced]
-    ) -> Work: ...  # fmt: skip
-    @overload
-    def reduce_scatter(
-        self, array: Array, op: str | UserOp = "sum", out: Array | None = None,
-        *, async_op: bool = False, **options: Unpack[WiredReduced]
-    ) -> Any: ...  # fmt: skip
-    def reduce_scatter(
-        self, array: Array, op: str | UserOp = "sum", out: Array | None = None, *, async_op: bool = False,
-        timeout: float | None = None, algorithm: str | None = None, scalar: float | None = None,
-        wire: Wire | str | None = None, stream: Any = None, copy: bool = True,
-    ) -> Any:  # fmt: skip
-        """Reduces `array` over all ranks and gives each its part: rank r the r-th of `size` equal parts of the first
-        dimension. Returns `out`, of shape (array.shape[0] // size, *array.shape[1:]).
-
-        >>> group.reduce_scatter(np.array([1, 2]))                   # 2 ranks: rank 0, rank 1
-        array([2])                                                   #          array([4])
-        """
-
-    @overload
-    def gather(
-        self, array: Array, root: int = 0, out: Array | None = None, *, async_op: Literal[True], **options: Unpack[Moved]
-    ) -> Work: ...
-    @overload
-    def gather(
-        self, array: Array, root: int = 0, out: Array | None = None, *, async_op: bool = False, **options: Unpack[Moved]
-    ) -> Any: ...
-    def gather(
-        self, array: Array, root: int = 0, out: Array | None = None, *, async_op: bool = False,
-        timeout: float | None = None, algorithm: str | None = None, stream: Any = None, copy: bool = True,
-    ) -> Any:  # fmt: skip
-        """Root gets the arrays of all, by rank. Returns `out`, of shape (size, *array.shape), on root, else None.
-
-        >>> group.gather(np.array([group.rank]), root=0)             # 2 ranks: on rank 0
-        array([[0],
-               [1]])
-        """
-
-    @overload
-    def scatter(
-        self, array: Array | None = None, root: int = 0, out: Array | None = None,
-        *, async_op: Literal[True], **options: Unpack[Moved]
-    ) -> Work: ...  # fmt: skip
-    @overload
-    def scatter(
-        self, array: Array | None = None, root: int = 0, out: Array | None = None,
-        *, async_op: bool = False, **options: Unpack[Moved]
-    ) -> Any: ...  # fmt: skip
-    def scatter(
-        self, array: Array | None = None, root: int = 0, out: Array | None = None, *, async_op: bool = False,
-        timeout: float | None = None, algorithm: str | None = None, stream: Any = None, copy: bool = True,
-    ) -> Any:  # fmt: skip
-        """Root gives each rank its part of `array`: rank r gets array[r], if its first dimension is `size`. Returns
-        `out`.
-
-        array: read on root only. out: required on the other ranks, which cannot know shape and dtype.
-
-        >>> rows = np.array([[0, 0], [1, 1]]) if group.rank == 0 else None
-        >>> group.scatter(rows, root=0, out=np.empty(2, np.int64))   # rank 1
-        array([1, 1])
-        """
-
-    @overload
-    def all_to_all(
-        self, array: Array, out: Array | None = None, *, async_op: Literal[True], **options: Unpack[Moved]
-    ) -> Work: ...
-    @overload
-    def all_to_all(self, array: Array, out: Array | None = None, *, async_op: bool = False, **options: Unpack[Moved]) -> Any: ...
-    def all_to_all(
-        self, array: Array, out: Array | None = None, *, async_op: bool = False, timeout: float | None = None,
-        algorithm: str | None = None, stream: Any = None, copy: bool = True,
-    ) -> Any:  # fmt: skip
-        """Sends the r-th of `size` equal parts of the first dimension of `array` to rank r; what rank r sends becomes
-        the r-th part of `out`, which has the shape of `array`. Returns `out`. Never in place.
-
-        >>> group.all_to_all(np.array([10, 20]) + group.rank)        # 2 ranks: rank 0, rank 1
-        array([10, 11])                                              #          array([20, 21])
-        """
-
-    @overload
-    def barrier(self, *, async_op: Literal[True], **options: Unpack[Waited]) -> Work: ...
-    @overload
-    def barrier(self, *, async_op: bool = False, **options: Unpack[Waited]) -> Any: ...
-    def barrier(self, *, async_op: bool = False, timeout: float | None = None, stream: Any = None) -> Any:
-        """Returns when every rank has called it; with `stream`, the stream goes on when all streams have come to it.
-
-        >>> group.barrier()
-        """
-
-    # --- many arrays
-
-    @overload
-    def all_reduce_many(
-        self, arrays: Iterable, op: str = "sum", *, async_op: Literal[True], **options: Unpack[StreamedReduced]
-    ) -> Work: ...
-    @overload
-    def all_reduce_many(
-        self, arrays: Iterable, op: str = "sum", *, async_op: bool = False, **options: Unpack[StreamedReduced]
-    ) -> Any: ...
-    def all_reduce_many(
-        self, arrays: Iterable, op: str = "sum", *, async_op: bool = False, timeout: float | None = None,
-        algorithm: str | None = None, scalar: float | None = None, stream: Any = None,
-    ) -> Any:  # fmt: skip
-        """all_reduce() in place of every array of a list: the gradients of a step. Small arrays share operations
-        (RONDO_BUCKET_BYTES). The same list on all ranks. Returns the list.
-
-        >>> group.all_reduce_many([p.grad for p in parameters], op="avg")
-        """
-        return self._all_reduce_many(
-            list(arrays), op, async_op=async_op, timeout=timeout, algorithm=algorithm, scalar=scalar, stream=stream
-        )
-
-    def _all_reduce_many(
-        self, array: list, op: str, *, async_op: bool = False, timeout: float | None = None,
-        algorithm: str | None = None, scalar: float | None = None, stream: Any = None,
-    ) -> Any:  # fmt: skip
-        """array: all of them."""
+    # --- calls that are made of others
 
     def sparse_all_reduce(
         self, array: Array, out: Array | None = None, *, select: str = "topk", spars: float = 0.05,
@@ -473,110 +220,8 @@ class Communicator(UnevenCalls, native.Communicator, OfThisProcess):
         ...     reduce_gradient()
         """
         self._open()
-        self._check_all_reduce(array, op, out, needed=True)
+        self._check_all_reduce(array, op, out, only_check=True)
         return functools.partial(self.all_reduce, array, op, out)
-
-    def _check_all_reduce(self, array: Array, op: str, out: Array | None, needed: bool) -> None:
-        """Raises what all_reduce() would of its arguments."""
-
-    # --- messages
-
-    def send(
-        self, array: Array, dest: int, tag: int = 0, *, synchronous: bool = False, timeout: float | None = None,
-        stream: Any = None, copy: bool = True,
-    ) -> None:  # fmt: skip
-        """Sends `array` to rank `dest`. Returns when `array` may be changed; a small message may still be on its way.
-        synchronous: it returns when a receive has met the message.
-
-        >>> group.send(np.array([1.0]), dest=1)
-        """
-
-    def recv(
-        self, array: Array, source: int = ANY_SOURCE, tag: int = ANY_TAG, *, truncate: bool = False,
-        timeout: float | None = None, stream: Any = None, copy: bool = True,
-    ) -> Message:  # fmt: skip
-        """Receives into `array` from rank `source`, a message with that tag. Returns (source, tag, bytes); the message
-        may be shorter than `array`. Messages of one sender and tag stay in order. A longer one is rondo.Mismatch on
-        both ranks; truncate: `array` gets its beginning, and this rank rondo.Truncated.
-
-        >>> source, tag, nbytes = group.recv(x)
-        """
-
-    def isend(
-        self, array: Array, dest: int, tag: int = 0, *, synchronous: bool = False, timeout: float | None = None,
-        stream: Any = None,
-    ) -> Work:  # fmt: skip
-        """send() that returns a Work at once; leave `array` alone until it is done. With `stream`, work that comes later
-        in the stream may change it.
-
-        >>> work = group.isend(np.array([1.0]), dest=1)
-        >>> work.wait()
-        """
-
-    def irecv(
-        self, array: Array, source: int = ANY_SOURCE, tag: int = ANY_TAG, *, truncate: bool = False,
-        timeout: float | None = None, stream: Any = None,
-    ) -> Work:  # fmt: skip
-        """recv() that returns a Work at once; its wait() returns the Message. With `stream`, work that comes later in
-        the stream finds the message in `array`.
-
-        >>> source, tag, nbytes = group.irecv(x).wait()
-        """
-
-    def sendrecv(
-        self, array: Array, dest: int, out: Array, source: int, tag: int = 0, *, timeout: float | None = None,
-        stream: Any = None, copy: bool = True,
-    ) -> Message:  # fmt: skip
-        """Sends `array` to `dest` and receives `out` from `source`, both with `tag`: no deadlock in a ring.
-
-        >>> group.sendrecv(mine, (group.rank + 1) % group.size, theirs, (group.rank - 1) % group.size)
-        """
-
-    @overload
-    def probe(
-        self, source: int = ANY_SOURCE, tag: int = ANY_TAG, *, async_op: Literal[True], **options: Unpack[Timed]
-    ) -> Work: ...
-    @overload
-    def probe(self, source: int = ANY_SOURCE, tag: int = ANY_TAG, *, async_op: bool = False, **options: Unpack[Timed]) -> Any: ...
-    def probe(
-        self, source: int = ANY_SOURCE, tag: int = ANY_TAG, *, async_op: bool = False, timeout: float | None = None
-    ) -> Any:
-        """Waits until a message is there that recv() would take, and returns its (source, tag, bytes). It stays.
-        rondo.Timeout leaves the group usable.
-
-        >>> x = np.empty(group.probe(source=0).bytes // 8)           # of float64
-        """
-
-    def iprobe(self, source: int = ANY_SOURCE, tag: int = ANY_TAG) -> Message | None:
-        """probe() that does not wait: None if there is no message yet."""
-
-    @overload
-    def mprobe(
-        self, source: int = ANY_SOURCE, tag: int = ANY_TAG, *, async_op: Literal[True], **options: Unpack[Timed]
-    ) -> Work: ...
-    @overload
-    def mprobe(
-        self, source: int = ANY_SOURCE, tag: int = ANY_TAG, *, async_op: bool = False, **options: Unpack[Timed]
-    ) -> Any: ...
-    def mprobe(
-        self, source: int = ANY_SOURCE, tag: int = ANY_TAG, *, async_op: bool = False, timeout: float | None = None
-    ) -> Any:
-        """probe() of a message that only mrecv() gets: other threads do not see it. Returns a Matched.
-
-        >>> matched = group.mprobe()
-        >>> group.mrecv(np.empty(matched.bytes // 8), matched)       # of float64
-        """
-
-    def improbe(self, source: int = ANY_SOURCE, tag: int = ANY_TAG) -> Matched | None:
-        """mprobe() that does not wait: None if there is no message yet."""
-
-    def mrecv(
-        self, array: Array, matched: Matched, *, truncate: bool = False, timeout: float | None = None
-    ) -> Message:
-        """recv() of the message that mprobe() or improbe() found, once."""
-
-    def imrecv(self, array: Array, matched: Matched, *, truncate: bool = False, timeout: float | None = None) -> Work:
-        """mrecv() that returns a Work at once."""
 
     # --- objects
 
@@ -794,27 +439,8 @@ class Communicator(UnevenCalls, native.Communicator, OfThisProcess):
         return Exchanges(self, self._purpose or _PURPOSES.get(call, 0))
 
 
-_declared = vars(UnevenCalls) | vars(Communicator)
-
-
-def _put_methods_in_place() -> None:
-    """Those written in C++ take names and defaults of their parameters, and their documentation, from the functions."""
-    for name, function in _declared.items():
-        if not isinstance(function, FunctionType):
-            continue
-        code = function.__code__
-        names = code.co_varnames[1 : code.co_argcount + code.co_kwonlyargcount]
-        positional = names[: code.co_argcount - 1]
-        defaults = dict(zip(reversed(positional), reversed(function.__defaults__ or ()))) | (function.__kwdefaults__ or {})
-        texts = [f"{each}={defaults[each]!r}" if each in defaults else each for each in names]
-        texts[len(positional) : len(positional)] = ["*"] * bool(code.co_kwonlyargcount)
-        text = f"{name}({', '.join(['$self', *texts])})\n--\n\n{function.__doc__}".encode()
-        method = native.method(Communicator, name, function, names, len(positional), defaults, text)
-        if method is not None:
-            setattr(Communicator, name, method)
-
-
-_put_methods_in_place()
+_declared = vars(Calls) | vars(UnevenCalls) | vars(Communicator)
+put_in_place(_declared, Communicator)
 
 
 class _Memory:

@@ -1,9 +1,9 @@
-"""The collectives of blocks of unequal length."""
+"""The collectives of blocks of unequal length. tools/stubs.py makes the types of it, uneven.pyi."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Literal, overload
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -21,11 +21,7 @@ from rondo._arguments import (
 from rondo.errors import Invalid
 
 if TYPE_CHECKING:
-    from typing import Unpack
-
-    from rondo._options import Streamed, StreamedReduced
     from rondo.user_op import UserOp
-    from rondo.work import Work
 
 _REDUCE_SCATTER, _ALL_GATHER, _GATHER, _SCATTER, _ALL_TO_ALL = 1, 2, 5, 6, 7  # of rondo.h
 
@@ -33,16 +29,6 @@ _REDUCE_SCATTER, _ALL_GATHER, _GATHER, _SCATTER, _ALL_TO_ALL = 1, 2, 5, 6, 7  # 
 class UnevenCalls:
     """A part of Communicator. Counts are rows: entries of the first dimension, one count a rank."""
 
-    @overload
-    def all_gather_v(
-        self, array: Array, counts: Sequence[int] | None = None, out: Array | None = None,
-        *, async_op: Literal[True], **options: Unpack[Streamed]
-    ) -> Work: ...  # fmt: skip
-    @overload
-    def all_gather_v(
-        self, array: Array, counts: Sequence[int] | None = None, out: Array | None = None,
-        *, async_op: bool = False, **options: Unpack[Streamed]
-    ) -> Any: ...  # fmt: skip
     def all_gather_v(
         self, array: Array, counts: Sequence[int] | None = None, out: Array | None = None, *, async_op: bool = False,
         timeout: float | None = None, algorithm: str | None = None, stream: Any = None,
@@ -73,16 +59,6 @@ class UnevenCalls:
             timeout=timeout, algorithm=algorithm, stream=stream,
         )  # fmt: skip
 
-    @overload
-    def reduce_scatter_v(
-        self, array: Array, counts: Sequence[int], op: str | UserOp = "sum", out: Array | None = None,
-        *, async_op: Literal[True], **options: Unpack[StreamedReduced]
-    ) -> Work: ...  # fmt: skip
-    @overload
-    def reduce_scatter_v(
-        self, array: Array, counts: Sequence[int], op: str | UserOp = "sum", out: Array | None = None,
-        *, async_op: bool = False, **options: Unpack[StreamedReduced]
-    ) -> Any: ...  # fmt: skip
     def reduce_scatter_v(
         self, array: Array, counts: Sequence[int], op: str | UserOp = "sum", out: Array | None = None, *, async_op: bool = False,
         timeout: float | None = None, algorithm: str | None = None, scalar: float | None = None, stream: Any = None,
@@ -103,16 +79,6 @@ class UnevenCalls:
             async_op=async_op, timeout=timeout, algorithm=algorithm, scalar=scalar, stream=stream,
         )  # fmt: skip
 
-    @overload
-    def gather_v(
-        self, array: Array, counts: Sequence[int] | None = None, root: int = 0, out: Array | None = None,
-        *, async_op: Literal[True], **options: Unpack[Streamed]
-    ) -> Work: ...  # fmt: skip
-    @overload
-    def gather_v(
-        self, array: Array, counts: Sequence[int] | None = None, root: int = 0, out: Array | None = None,
-        *, async_op: bool = False, **options: Unpack[Streamed]
-    ) -> Any: ...  # fmt: skip
     def gather_v(
         self, array: Array, counts: Sequence[int] | None = None, root: int = 0, out: Array | None = None, *,
         async_op: bool = False, timeout: float | None = None, algorithm: str | None = None, stream: Any = None,
@@ -145,16 +111,6 @@ class UnevenCalls:
             timeout=timeout, algorithm=algorithm, stream=stream,
         )  # fmt: skip
 
-    @overload
-    def scatter_v(
-        self, array: Array | None = None, counts: Sequence[int] | None = None, root: int = 0, out: Array | None = None,
-        *, async_op: Literal[True], **options: Unpack[Streamed]
-    ) -> Work: ...  # fmt: skip
-    @overload
-    def scatter_v(
-        self, array: Array | None = None, counts: Sequence[int] | None = None, root: int = 0, out: Array | None = None,
-        *, async_op: bool = False, **options: Unpack[Streamed]
-    ) -> Any: ...  # fmt: skip
     def scatter_v(
         self, array: Array | None = None, counts: Sequence[int] | None = None, root: int = 0, out: Array | None = None,
         *, async_op: bool = False, timeout: float | None = None, algorithm: str | None = None, stream: Any = None,
@@ -186,16 +142,6 @@ class UnevenCalls:
             timeout=timeout, algorithm=algorithm, stream=stream,
         )  # fmt: skip
 
-    @overload
-    def all_to_all_v(
-        self, array: Array, send_counts: Sequence[int], recv_counts: Sequence[int] | None = None, out: Array | None = None,
-        *, async_op: Literal[True], **options: Unpack[Streamed]
-    ) -> Work: ...  # fmt: skip
-    @overload
-    def all_to_all_v(
-        self, array: Array, send_counts: Sequence[int], recv_counts: Sequence[int] | None = None, out: Array | None = None,
-        *, async_op: bool = False, **options: Unpack[Streamed]
-    ) -> Any: ...  # fmt: skip
     def all_to_all_v(
         self, array: Array, send_counts: Sequence[int], recv_counts: Sequence[int] | None = None,
         out: Array | None = None, *, async_op: bool = False, timeout: float | None = None, algorithm: str | None = None,

@@ -1,8 +1,11 @@
-"""What type checkers say of a program: its calls have types, and its typing errors are found."""
+"""What type checkers say of a program: its calls have types, and its typing errors are found. The types are made from the
+calls' functions."""
 
+import os
 import re
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -29,6 +32,7 @@ rondo.Store
 group.allreduce(np.ones(3))  # line 21: a typing error
 group.barrier(timeoutt=3.0)  # line 22
 """
+TREE = Path(os.environ.get("RONDO_TREE", Path(__file__).parents[2]))
 COMMANDS = {"mypy": ["mypy", "--no-incremental"], "pyright": ["basedpyright", "--pythonpath", sys.executable]}
 
 
@@ -44,3 +48,8 @@ def test_a_program_has_types_and_its_errors_are_found(checker, tmp_path):
     for number, what in {6: "Communicator", 8: "Work", 9: "Any", 10: "Any", 11: "Communicator | None", 12: "tuple[int, ...]"}.items():
         (line,) = [line for line in revealed if f"program.py:{number}:" in line]
         assert f'"{what}"' in line, said
+
+
+def test_the_types_are_what_the_functions_say():
+    done = subprocess.run([sys.executable, TREE / "tools/stubs.py", "--check"], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
