@@ -13,7 +13,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from rondo import objects
 from rondo._arguments import (
     COUNT_MAX,
     INT_MAX,
@@ -26,8 +25,9 @@ from rondo._arguments import (
 )
 from rondo._library import OfThisProcess, native
 from rondo.batch import Batch
-from rondo.calls import ANY_SOURCE, COLLECTIVES, Calls, put_in_place
+from rondo.calls import COLLECTIVES, Calls, put_in_place
 from rondo.errors import Closed, Error, Invalid, Mismatch, NotFinite
+from rondo.objects import ObjectCalls
 from rondo.uneven import UnevenCalls
 from rondo.user_op import UserOp
 
@@ -59,7 +59,7 @@ _SELECTIONS = ("topk", "threshold", "sampled_topk")
 _ROUTES = ("gathered", "merged", "dense")
 
 
-class Communicator(Calls, UnevenCalls, native.Communicator, OfThisProcess):
+class Communicator(Calls, UnevenCalls, ObjectCalls, native.Communicator, OfThisProcess):
     """Ranks 0 .. size-1 that work together; made by rondo.init(), split() and new_group().
 
     All ranks make the same collective calls in the same order. Arrays are NumPy arrays, objects with `__dlpack__` in
@@ -222,55 +222,6 @@ class Communicator(Calls, UnevenCalls, native.Communicator, OfThisProcess):
         self._open()
         self._check_all_reduce(array, op, out, only_check=True)
         return functools.partial(self.all_reduce, array, op, out)
-
-    # --- objects
-
-    def broadcast_object(self, value: Any = None, root: int = 0) -> Any:
-        """Root's `value` on every rank: anything that pickle takes. With RONDO_INSECURE=1, where anybody may be a rank:
-        bytes, and what JSON keeps as it is; else TypeError on root and rondo.Aborted elsewhere.
-
-        >>> settings = group.broadcast_object({"lr": 0.01} if group.rank == 0 else None)
-        """
-        return objects.broadcast(self, value, whole_number(root, "root", self.rank))
-
-    def all_gather_object(self, value: Any) -> list:
-        """The values of all ranks, by rank; what a value may be: see broadcast_object().
-
-        >>> group.all_gather_object(group.rank * 10)                 # 2 ranks
-        [0, 10]
-        """
-        return objects.all_gather(self, value)
-
-    def gather_object(self, value: Any, root: int = 0) -> list | None:
-        """The values of all ranks, by rank, on root; None elsewhere. What a value may be: see broadcast_object().
-
-        >>> group.gather_object(group.rank * 10)                     # 2 ranks: on rank 0
-        [0, 10]
-        """
-        return objects.gather(self, value, whole_number(root, "root", self.rank))
-
-    def scatter_object(self, values: Sequence | None = None, root: int = 0) -> Any:
-        """Root's values[rank]; values is read on root only. What a value may be: see broadcast_object().
-
-        >>> group.scatter_object(["a", "b"] if group.rank == 0 else None)    # 2 ranks: on rank 1
-        'b'
-        """
-        return objects.scatter(self, values, whole_number(root, "root", self.rank))
-
-    def send_object(self, value: Any, dest: int, tag: int = 0, *, timeout: float | None = None) -> None:
-        """Sends an object to a rank that calls recv_object(), as one message with this tag. What a value may be: see broadcast_object().
-
-        >>> group.send_object({"step": 3}, dest=1)
-        """
-        objects.send(self, value, whole_number(dest, "dest", self.rank), whole_number(tag, "tag", self.rank), timeout)
-
-    def recv_object(self, source: int = ANY_SOURCE, tag: int = 0, *, timeout: float | None = None) -> Any:
-        """The object that a rank sent by send_object().
-
-        >>> group.recv_object(source=0)
-        {'step': 3}
-        """
-        return objects.receive(self, whole_number(source, "source", self.rank), whole_number(tag, "tag", self.rank), timeout)
 
     # --- memory
 
@@ -439,7 +390,7 @@ class Communicator(Calls, UnevenCalls, native.Communicator, OfThisProcess):
         return Exchanges(self, self._purpose or _PURPOSES.get(call, 0))
 
 
-_declared = vars(Calls) | vars(UnevenCalls) | vars(Communicator)
+_declared = vars(Calls) | vars(UnevenCalls) | vars(ObjectCalls) | vars(Communicator)
 put_in_place(_declared, Communicator)
 
 
