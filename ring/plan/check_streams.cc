@@ -38,8 +38,8 @@ class StreamsRun {
         programs_(programs),
         in_place_(in_place),
         world_(plans.size()),
-        chunks_(plans[0].chunks),
-        memory_(2 * world_ * chunks_),
+        blocks_(plans[0].blocks),
+        memory_(2 * world_ * blocks_),
         places_(world_ * kStreamSlots),
         posts_(world_ * world_ * kStreamSlots),
         actors_(world_) {
@@ -87,8 +87,8 @@ class StreamsRun {
   std::pair<VectorClock, VectorClock>& signal(const StreamEntry& entry, uint32_t call, size_t from, size_t to) {
     return signals_[{entry.index, value(call, entry), static_cast<uint32_t>(from), static_cast<uint32_t>(to)}];
   }
-  History& history(size_t owner, bool output, size_t chunk) {
-    return memory_[((in_place_ || output ? 1 : 0) * world_ + owner) * chunks_ + chunk];
+  History& history(size_t owner, bool output, size_t index) {
+    return memory_[((in_place_ || output ? 1 : 0) * world_ + owner) * blocks_ + index];
   }
 
   bool may_move(size_t rank) {
@@ -108,9 +108,9 @@ class StreamsRun {
 
   // The program of a rank, between its calls, uses all of its buffers.
   Failure use_own(size_t rank) {
-    for (size_t chunk = 0; chunk < chunks_; ++chunk) {
+    for (size_t index = 0; index < blocks_; ++index) {
       for (const bool output : {false, true}) {
-        if (Failure failure = write(rank, history(rank, output, chunk), block(rank, chunk))) return failure;
+        if (Failure failure = write(rank, history(rank, output, index), block(rank, index))) return failure;
       }
     }
     return std::nullopt;
@@ -169,7 +169,7 @@ class StreamsRun {
   bool stays_in_place(const Plan& plan, const Step& step, const Ref& target) const {
     const Ref& source = plan.refs[step.first];
     const bool own = !is_remote(source) && !is_remote(target);
-    return in_place_ && own && step.sources == 1 && (step.flags & kFinish) == 0 && source.chunk == target.chunk;
+    return in_place_ && own && step.sources == 1 && (step.flags & kFinish) == 0 && source.block == target.block;
   }
 
   Failure pass(size_t rank, const StreamEntry& entry) {
@@ -189,16 +189,16 @@ class StreamsRun {
         const bool window = ref.space == Space::kWindow;
         const size_t owner = window ? ref.peer : rank;
         History& there =
-            history(owner, window ? (ref.flags & kPeerOutput) != 0 : ref.space == Space::kOutput, ref.chunk);
-        failure = source ? read(rank, there, block(owner, ref.chunk)) : write(rank, there, block(owner, ref.chunk));
+            history(owner, window ? (ref.flags & kPeerOutput) != 0 : ref.space == Space::kOutput, ref.block);
+        failure = source ? read(rank, there, block(owner, ref.block)) : write(rank, there, block(owner, ref.block));
       }
       if (failure) return failure;
     }
     return std::nullopt;
   }
 
-  static Place block(size_t owner, size_t chunk) {
-    return {owner, kNoMessage, "block " + std::to_string(chunk) + " of rank " + std::to_string(owner)};
+  static Place block(size_t owner, size_t index) {
+    return {owner, kNoMessage, "block " + std::to_string(index) + " of rank " + std::to_string(owner)};
   }
   Place message(size_t rank, size_t owner, uint32_t of_call) const {
     const uint32_t number = actors_[rank].call * messages_ + of_call;
@@ -228,7 +228,7 @@ class StreamsRun {
   std::span<const Plan> plans_;
   std::span<const StreamProgram> programs_;
   bool in_place_;
-  size_t world_, chunks_;
+  size_t world_, blocks_;
   uint32_t messages_ = 0;
   std::vector<History> memory_, places_, posts_;
   std::vector<Actor> actors_;

@@ -30,7 +30,7 @@ constexpr uint64_t kOneShotBytes = 8 * 1024;
 // (docs/tuning.md, "One shot").
 constexpr uint64_t kTriedPostBytes = 1024 * 1024;
 
-// Partial folds are kept in scratch, a chunk a rank: 256 ranks' are 64 MiB with chunks of 256 KiB.
+// Partial folds are kept in scratch, a chunk of each rank's block: 256 ranks' are 64 MiB with chunks of 256 KiB.
 constexpr int kScratchWorlds = 256;
 
 // What the model may be wrong by.
@@ -49,10 +49,7 @@ bool same_for_two(Algorithm algorithm) {
 }  // namespace
 
 Chooser::Chooser(const Topology& topology, const CostModel& model, int chunks_in_flight)
-    : topology_(topology),
-      model_(model),
-      chunks_in_flight_(chunks_in_flight),
-      pair_costs_(topology, model) {}
+    : topology_(topology), model_(model), chunks_in_flight_(chunks_in_flight), pair_costs_(topology, model) {}
 
 bool Chooser::within_limits(Collective collective, Algorithm algorithm, uint64_t bytes) const {
   const uint64_t world = static_cast<uint64_t>(pair_costs_.world);

@@ -23,10 +23,10 @@ struct PairCost {
 // The dearer of two in each respect.
 PairCost dearer(const PairCost& a, const PairCost& b);
 
-// What moving, folding and copying costs; `gamma` a byte folded. Every rank has one port out and one port in, which all its
-// links share. The defaults are orders of magnitude: shared memory at 6 GB/s, TCP over loopback at 4 GB/s, 25 Gbit/s
-// Ethernet, a float32 add and a copy at 12 GB/s. A message over loopback takes some 1.5 us of a processor on each side. The model
-// of all ranks must be equal.
+// What moving, folding and copying costs; `gamma` a byte folded. Every rank has one port out and one port in, which all
+// its links share. The defaults are orders of magnitude: shared memory at 6 GB/s, TCP over loopback at 4 GB/s, 25
+// Gbit/s Ethernet, a float32 add and a copy at 12 GB/s. A message over loopback takes some 1.5 us of a processor on
+// each side. The model of all ranks must be equal.
 struct CostModel {
   PairCost memory{0.5, 1.0 / 6000, 0.2};
   PairCost loopback{5.0, 1.0 / 4000, 1.5};

@@ -44,11 +44,11 @@ std::string describe(const Plan& plan, const Ref& ref) {
   if (ref.space == Space::kMailbox) {
     text += std::to_string(ref.peer);
   } else if (ref.space == Space::kWindow) {
-    text += std::to_string(ref.peer) + " " + window_name(ref) + " " + std::to_string(ref.chunk);
-  } else if (ref.space == Space::kScratch && plan.chunks > 0) {
-    text += std::to_string(ref.chunk / plan.chunks) + "/" + std::to_string(ref.chunk % plan.chunks);
+    text += std::to_string(ref.peer) + " " + window_name(ref) + " " + std::to_string(ref.block);
+  } else if (ref.space == Space::kScratch && plan.blocks > 0) {
+    text += std::to_string(ref.block / plan.blocks) + "/" + std::to_string(ref.block % plan.blocks);
   } else {
-    text += std::to_string(ref.chunk);
+    text += std::to_string(ref.block);
   }
   return (ref.flags & kScale) != 0 ? text + "*" : text;
 }
@@ -81,7 +81,7 @@ std::string describe(const Plan& plan) {
                      ", rank " + std::to_string(plan.rank) + " of " + std::to_string(plan.world);
   if (plan.root >= 0) text += ", root " + std::to_string(plan.root);
   text +=
-      ": " + std::to_string(plan.chunks) + " blocks, " + std::to_string(plan.scratch_slots) + " scratch slots, peers";
+      ": " + std::to_string(plan.blocks) + " blocks, " + std::to_string(plan.scratch_slots) + " scratch slots, peers";
   for (int peer : plan.peers) text += " " + std::to_string(peer);
   text += "\n";
   for (size_t l = 0; l < plan.lanes.size(); ++l) {

@@ -76,17 +76,17 @@ void BinaryTree::measure(int top, int depth) {
   }
 }
 
-// A chunk's way through one node, at a time that all nodes agree on: one hop later each time, and chunks of one tree
-// two apart. So whatever a step waits for (data that comes, or room on a link, which the tree's chunk before has left)
+// A block's way through one node, at a time that all nodes agree on: one hop later each time, and blocks of one tree
+// two apart. So whatever a step waits for (data that comes, or room on a link, which the tree's block before has left)
 // is of an earlier time, and ranks that go by the time never wait in a circle. A link may be an edge of both trees and
-// then holds a chunk of each; where it has room for one only, the second tree waits until the first is done.
+// then holds a block of each; where it has room for one only, the second tree waits until the first is done.
 struct Visit {
   int time;
   int tree;
-  int chunk;
+  int index;  // of the block in its tree
   bool up;
   bool operator<(const Visit& o) const {
-    return std::tie(time, tree, up, chunk) < std::tie(o.time, o.tree, o.up, o.chunk);
+    return std::tie(time, tree, up, index) < std::tie(o.time, o.tree, o.up, o.index);
   }
 };
 
@@ -100,7 +100,7 @@ class Traveller {
     std::vector<Visit> visits;
     for (int t = 0; t < 2; ++t) {
       const int height = trees_[t].height(), depth = trees_[t].depth(node_);
-      const int turn = folds ? height : 0;  // when chunk 0 is complete at node 0
+      const int turn = folds ? height : 0;  // when block 0 is complete at node 0
       const int start = together || t == 0 ? 0 : 2 * (kBlocksPerTree + trees_[0].height());
       for (int k = 0; k < kBlocksPerTree; ++k) {
         const int time = start + 2 * k;
@@ -120,7 +120,7 @@ class Traveller {
 
  private:
   int rank_of(int node) const { return (node + top_) % b_.world(); }
-  static uint32_t block(const Visit& v) { return static_cast<uint32_t>(2 * v.chunk + v.tree); }
+  static uint32_t block(const Visit& v) { return static_cast<uint32_t>(2 * v.index + v.tree); }
 
   // The contributions below this node and its own.
   std::vector<Ref> contributions(const Visit& v) const {

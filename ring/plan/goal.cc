@@ -10,7 +10,7 @@ std::vector<Promise> promises(const Plan& plan) {
       if (plan.rank != plan.root) return {};
       [[fallthrough]];
     case Collective::kAllReduce:
-      for (uint32_t c = 0; c < plan.chunks; ++c) list.push_back({c, true, 0, 0});
+      for (uint32_t c = 0; c < plan.blocks; ++c) list.push_back({c, true, 0, 0});
       return list;
     case Collective::kReduceScatter:
       return {{me, true, 0, 0}};
@@ -18,7 +18,7 @@ std::vector<Promise> promises(const Plan& plan) {
       if (plan.rank == 0) return {};
       [[fallthrough]];
     case Collective::kScan:
-      for (uint32_t c = 0; c < plan.chunks; ++c) {
+      for (uint32_t c = 0; c < plan.blocks; ++c) {
         list.push_back({c, true, 0, 0, plan.collective == Collective::kScan ? plan.rank + 1 : plan.rank});
       }
       return list;
@@ -30,7 +30,7 @@ std::vector<Promise> promises(const Plan& plan) {
         list.push_back({static_cast<uint32_t>(r), false, r, static_cast<uint32_t>(r)});
       return list;
     case Collective::kBroadcast:
-      for (uint32_t c = 0; c < plan.chunks; ++c) list.push_back({c, false, plan.root, c});
+      for (uint32_t c = 0; c < plan.blocks; ++c) list.push_back({c, false, plan.root, c});
       return list;
     case Collective::kScatter:
       return {{me, false, plan.root, me}};
@@ -51,13 +51,13 @@ bool holds_input(const Plan& plan, uint32_t block) {
     case Collective::kScan:
     case Collective::kExscan:
     case Collective::kAllToAll:
-      return block < plan.chunks;
+      return block < plan.blocks;
     case Collective::kAllGather:
     case Collective::kGather:
       return block == static_cast<uint32_t>(plan.rank);
     case Collective::kBroadcast:
     case Collective::kScatter:
-      return plan.rank == plan.root && block < plan.chunks;
+      return plan.rank == plan.root && block < plan.blocks;
     case Collective::kBarrier:
       return false;
   }

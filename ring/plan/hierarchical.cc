@@ -5,8 +5,8 @@
 
 #include "ring/plan/builders.h"
 #include "ring/plan/plan_builder.h"
-#include "ring/plan/shapes.h"
 #include "ring/plan/ring.h"
+#include "ring/plan/shapes.h"
 
 namespace rondo {
 namespace {
@@ -70,15 +70,15 @@ struct Between {
     b.step({alone ? b.input(first) : b.output(first)}, {b.to(next, first)});
     for (int k = 1; k <= n - 2; ++k) {
       const Ref part = arriving(k);
-      b.step({part, held(part.chunk)}, {b.to(next, part.chunk)});
+      b.step({part, held(part.block)}, {b.to(next, part.block)});
     }
     for (int k = n - 1; k <= 2 * n - 2; ++k) {
       const int h = static_cast<int>(ring.block(-k));
       const Ref part = arriving(k);
       std::vector<Ref> sources(1, part), sends = further(h);
-      if (k == n - 1) sources.push_back(held(part.chunk));
-      if (k < 2 * n - 2) sends.insert(sends.begin(), b.to(next, part.chunk));
-      b.wide_step(sources, b.output(part.chunk), sends, k == n - 1 ? uint16_t{kFinish} : uint16_t{0});
+      if (k == n - 1) sources.push_back(held(part.block));
+      if (k < 2 * n - 2) sends.insert(sends.begin(), b.to(next, part.block));
+      b.wide_step(sources, b.output(part.block), sends, k == n - 1 ? uint16_t{kFinish} : uint16_t{0});
       completed(h);
     }
   }
@@ -182,8 +182,8 @@ Plan build_hierarchical(const PlanRequest& request) {
   const int hosts = at.host_count(), size = at.largest_host();
   if (hosts == 1 || size == 1) return build_ring(request);
   const bool equal = at.equal_sizes(), two = hosts_exchange_folds(hosts, equal, request.coded);
-  const int chunks = two ? size : equal ? hosts * size : hosts;
-  PlanBuilder b(request, static_cast<uint32_t>(chunks), static_cast<uint32_t>(size - 1) + ring_max_peers(hosts));
+  const int blocks = two ? size : equal ? hosts * size : hosts;
+  PlanBuilder b(request, static_cast<uint32_t>(blocks), static_cast<uint32_t>(size - 1) + ring_max_peers(hosts));
   for (int lane = 0; lane < request.lanes; ++lane) {
     b.begin_lane();
     if (two) {

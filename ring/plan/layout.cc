@@ -9,12 +9,12 @@ uint64_t divide_up(uint64_t a, uint64_t b) { return a / b + (a % b != 0); }
 
 }  // namespace
 
-std::vector<Extent> even_blocks(uint64_t count, uint32_t chunks, uint64_t granule) {
-  std::vector<Extent> blocks(chunks);
+std::vector<Extent> even_blocks(uint64_t count, uint32_t parts, uint64_t granule) {
+  std::vector<Extent> blocks(parts);
   const uint64_t granules = divide_up(count, granule);
   uint64_t begin = 0;
-  for (uint32_t c = 0; c < chunks; ++c) {
-    const uint64_t share = granules / chunks + (c < granules % chunks);
+  for (uint32_t c = 0; c < parts; ++c) {
+    const uint64_t share = granules / parts + (c < granules % parts);
     const uint64_t end = std::min(count, begin + share * granule);
     blocks[c] = {begin, end - begin};
     begin = end;

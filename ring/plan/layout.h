@@ -18,8 +18,8 @@ struct Extent {
 
 // Where the blocks of one call lie in the caller's buffers, in elements. Blocks that a rank does not hold are empty.
 struct Blocks {
-  std::vector<Extent> input;   // by block, size = plan.chunks
-  std::vector<Extent> output;  // by block, size = plan.chunks
+  std::vector<Extent> input;   // by block, size = plan.blocks
+  std::vector<Extent> output;  // by block, size = plan.blocks
 };
 
 // Elements of a block of which `bytes` hold one piece for each of `parts`. 0: not one fits, so nothing that needs such
@@ -32,8 +32,8 @@ constexpr uint64_t elements_that_fit(uint64_t bytes, uint64_t parts, size_t elem
 // Up to here a collective over windows that has no root goes by posts instead.
 inline constexpr size_t kPostBytes = 64 * 1024;
 
-// `count` elements cut into `chunks` runs whose lengths differ by at most one granule of `granule` elements.
-std::vector<Extent> even_blocks(uint64_t count, uint32_t chunks, uint64_t granule);
+// `count` elements cut into `parts` runs whose lengths differ by at most one granule of `granule` elements.
+std::vector<Extent> even_blocks(uint64_t count, uint32_t parts, uint64_t granule);
 
 // A piece up to here is one slice: each further slice costs a header and up to two system calls, as much as 8 to 16 KiB
 // take on the wire. Over TCP inside a host the two ends' processors pay for both, so larger slices are faster there;
@@ -62,7 +62,7 @@ struct Slicing {
   uint32_t lanes = 1;
   uint64_t granule = 1;           // elements; lane shares and slices begin at multiples of it
   uint64_t slice = 1;             // elements of a full slice; a multiple of granule
-  uint32_t slices_per_chunk = 1;  // a chunk is at most this many slices
+  uint32_t slices_per_chunk = 1;  // a chunk, a round's part of a share, is at most this many slices
 
   uint64_t chunk() const { return slice * slices_per_chunk; }
   Extent lane_share(uint64_t block_count, uint32_t lane) const;  // relative to the block

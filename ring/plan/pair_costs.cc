@@ -50,8 +50,7 @@ struct Neighbors {
 
 }  // namespace
 
-PairCosts::PairCosts(const Topology& topology, const CostModel& model)
-    : world(topology.world()), members(world) {
+PairCosts::PairCosts(const Topology& topology, const CostModel& model) : world(topology.world()), members(world) {
   const Pairs pairs{topology, model};
   const auto same = [](int i) { return i; };
   while ((1 << levels) < world) ++levels;

@@ -11,22 +11,21 @@
 namespace rondo {
 
 // A collective as data: what one rank does, in order, lane by lane. Built by a pure function (build.h), proved by
-// verify.h, costed by simulate.h, run by ring/engine/run/lane_run.h. Steps name chunks, never bytes or pointers, so a
+// verify.h, costed by simulate.h, run by ring/engine/run/lane_run.h. Steps name blocks, never bytes or pointers, so a
 // plan serves every count and dtype and is cached.
 
 // Where a step reads or writes.
-//   kInput, kOutput  the caller's buffers. Chunks are numbered by block of the whole collective, the same on every
-//   rank:
-//                    all_reduce, broadcast, reduce: block c of `chunks` of the buffer (input and output alike);
+//   kInput, kOutput  the caller's buffers. Blocks are those of the whole collective, numbered alike on every rank:
+//                    all_reduce, broadcast, reduce: block c of `blocks` of the buffer (input and output alike);
 //                    reduce_scatter: input blocks 0..world-1, output block = own rank; all_gather: the reverse;
 //                    gather: input block = own rank, output blocks 0..world-1 on the root; scatter: the reverse;
 //                    all_to_all: input block d goes to rank d, output block s came from rank s.
 //                    In place, input block c and output block c are the same memory.
-//   kScratch         library memory of this rank and lane; chunk = slot * plan.chunks + c, with room for a piece of
+//   kScratch         library memory of this rank and lane; block = slot * plan.blocks + c, with room for a piece of
 //                    block c.
-//   kMailbox         as a source: the next slices from `peer`; as a target: sent to `peer`. Its chunk is the step's.
+//   kMailbox         as a source: the next slices from `peer`; as a target: sent to `peer`. Its block is the step's.
 //   kWindow          memory of `peer` that this step loads from or stores to: its input, or by flag its output or
-//                    its staging memory (chunk = a block of the collective, with room for a piece of it; also the own
+//                    its staging memory (a block of the collective, with room for a piece of it; also the own
 //                    rank's). Only signals order what several ranks do to it.
 enum class Space : uint8_t { kInput = 0, kOutput = 1, kScratch = 2, kMailbox = 3, kWindow = 4 };
 
@@ -41,7 +40,7 @@ struct Ref {
   Space space = Space::kInput;
   uint8_t flags = 0;
   uint16_t peer = 0;  // kMailbox, kWindow: a rank of the group
-  uint32_t chunk = 0;
+  uint32_t block = 0;
   bool operator==(const Ref&) const = default;
 };
 
@@ -59,7 +58,7 @@ inline constexpr uint32_t kMaxStepTargets = 64;
 
 // value = sources folded in the listed order, rounded once; written to every target. All refs have the same element
 // count. No source and mailbox targets: a signal (one empty slice). Mailbox sources and no target: a wait.
-// A step that moves data names at least one chunk of this rank's input, output or scratch, which says how long it is.
+// A step that moves data names at least one block of this rank's input, output or scratch, which says how long it is.
 struct Step {
   uint32_t first = 0;  // index in Plan::refs of its sources, then its targets
   // Before a slice of this step is written to memory, the same slice of step `after` must be combined and sent, and all
@@ -91,8 +90,8 @@ struct Plan {
   int rank = 0;
   int world = 1;
   int root = -1;                  // -1 where the collective has none
-  uint32_t chunks = 1;            // blocks of the collective
-  uint32_t scratch_slots = 0;     // scratch chunks are numbered below scratch_slots * chunks
+  uint32_t blocks = 1;            // of the collective
+  uint32_t scratch_slots = 0;     // scratch blocks are numbered below scratch_slots * blocks
   uint32_t chunks_in_flight = 1;  // chunks that a link may have to hold at once (equal on all ranks): the cut leaves a
                                   // chunk that many times fewer slices than the depth of links allows
   std::vector<std::vector<uint32_t>> posts;  // of each rank, the blocks that its post holds one behind the other (equal
@@ -123,7 +122,7 @@ inline std::span<const Ref> refs_of(const Plan& plan, const Step& step) {
 // Where in the post of ref.peer the block of `ref` is, counted in blocks; the number of blocks of that post: not there.
 inline uint32_t place_in_post(const Plan& plan, const Ref& ref) {
   const std::vector<uint32_t>& blocks = plan.posts[ref.peer];
-  return static_cast<uint32_t>(std::find(blocks.begin(), blocks.end(), ref.chunk) - blocks.begin());
+  return static_cast<uint32_t>(std::find(blocks.begin(), blocks.end(), ref.block) - blocks.begin());
 }
 
 }  // namespace rondo

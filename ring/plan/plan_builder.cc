@@ -6,7 +6,7 @@
 #include "ring/base/check.h"
 
 namespace rondo {
-PlanBuilder::PlanBuilder(const PlanRequest& request, uint32_t chunks, uint32_t max_peers)
+PlanBuilder::PlanBuilder(const PlanRequest& request, uint32_t blocks, uint32_t max_peers)
     : reduces_(collective_reduces(request.collective)),
       scale_at_source_(request.scale_at_source),
       in_place_possible_(request.collective != Collective::kAllToAll) {
@@ -15,7 +15,7 @@ PlanBuilder::PlanBuilder(const PlanRequest& request, uint32_t chunks, uint32_t m
   plan_.rank = request.rank;
   plan_.world = request.topology.world();
   plan_.root = request.root;
-  plan_.chunks = chunks;
+  plan_.blocks = blocks;
   plan_.max_peers = max_peers;
   is_peer_.resize(static_cast<size_t>(plan_.world));
 }
@@ -34,7 +34,7 @@ Ref PlanBuilder::output(uint32_t c) const { return {Space::kOutput, 0, 0, c}; }
 
 Ref PlanBuilder::scratch(uint32_t slot, uint32_t c) {
   plan_.scratch_slots = std::max(plan_.scratch_slots, slot + 1);
-  return {Space::kScratch, 0, 0, slot * plan_.chunks + c};
+  return {Space::kScratch, 0, 0, slot * plan_.blocks + c};
 }
 
 Ref PlanBuilder::scratch_input(uint32_t slot, uint32_t c) {
@@ -100,15 +100,15 @@ void PlanBuilder::begin_lane() {
   accesses_.clear();
 }
 
-// Input and output chunks are one memory where the collective can run in place, so that one plan serves both ways.
+// Input and output blocks are one memory where the collective can run in place, so that one plan serves both ways.
 uint32_t PlanBuilder::memory_index(const Ref& ref) const {
   switch (ref.space) {
     case Space::kInput:
-      return ref.chunk;
+      return ref.block;
     case Space::kOutput:
-      return ref.chunk + (in_place_possible_ ? 0 : plan_.chunks);
+      return ref.block + (in_place_possible_ ? 0 : plan_.blocks);
     default:
-      return ref.chunk + 2 * plan_.chunks;
+      return ref.block + 2 * plan_.blocks;
   }
 }
 
@@ -204,15 +204,15 @@ void PlanBuilder::send_many(Ref source, std::span<const Ref> sends) {
 }
 
 void PlanBuilder::recv_reduce_send(Ref arriving, int target) {
-  step({arriving, own(arriving.chunk)}, {to(target, arriving.chunk)});
+  step({arriving, own(arriving.block)}, {to(target, arriving.block)});
 }
 
 void PlanBuilder::recv_reduce_copy(Ref arriving) {
-  step({arriving, own(arriving.chunk)}, {output(arriving.chunk)}, kFinish);
+  step({arriving, own(arriving.block)}, {output(arriving.block)}, kFinish);
 }
 
 void PlanBuilder::recv_reduce_copy_send(Ref arriving, int target) {
-  step({arriving, own(arriving.chunk)}, {output(arriving.chunk), to(target, arriving.chunk)}, kFinish);
+  step({arriving, own(arriving.block)}, {output(arriving.block), to(target, arriving.block)}, kFinish);
 }
 
 Plan PlanBuilder::take() {

@@ -14,7 +14,7 @@ namespace rondo {
 // only repeat: Step::after, Plan::peers, scratch slots and the scale flags.
 class PlanBuilder {
  public:
-  PlanBuilder(const PlanRequest& request, uint32_t chunks, uint32_t max_peers);
+  PlanBuilder(const PlanRequest& request, uint32_t blocks, uint32_t max_peers);
 
   int rank() const { return plan_.rank; }
   int world() const { return plan_.world; }
@@ -74,7 +74,7 @@ class PlanBuilder {
   bool scale_at_source_ = false;
   bool in_place_possible_ = true;
   uint16_t barrier_ = 0;
-  // What the steps of this lane so far do with a chunk of memory.
+  // What the steps of this lane so far do with a block of memory.
   struct Access {
     uint32_t last = kNoStep;       // the last step that reads or writes it
     uint32_t sent_from = kNoStep;  // the last step whose slices a link reads from it

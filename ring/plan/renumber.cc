@@ -9,7 +9,7 @@ namespace rondo {
 Plan renumbered(const Plan& plan, std::span<const int> order) {
   RONDO_CHECK(order.size() == static_cast<size_t>(plan.world), "an order has every rank once");
   const auto rank_of = [&](int place) { return place < 0 ? place : order[static_cast<size_t>(place)]; };
-  const bool block_a_rank = plan.chunks == static_cast<uint32_t>(plan.world);
+  const bool block_a_rank = plan.blocks == static_cast<uint32_t>(plan.world);
   Plan result = plan;
   result.rank = rank_of(plan.rank);
   result.root = rank_of(plan.root);
@@ -25,8 +25,8 @@ Plan renumbered(const Plan& plan, std::span<const int> order) {
   }
   for (Ref& ref : result.refs) {
     if (is_remote(ref)) ref.peer = static_cast<uint16_t>(rank_of(ref.peer));
-    const uint32_t block = ref.chunk % plan.chunks;
-    ref.chunk = ref.chunk - block + block_of(block);
+    const uint32_t block = ref.block % plan.blocks;
+    ref.block = ref.block - block + block_of(block);
   }
   return result;
 }

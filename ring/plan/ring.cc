@@ -139,8 +139,8 @@ bool one_block(Collective c) {
 
 Plan build_ring(const PlanRequest& request) {
   const int world = request.topology.world();
-  const uint32_t chunks = one_block(request.collective) ? 1 : static_cast<uint32_t>(world);
-  PlanBuilder b(request, chunks, fan_of(request.collective, world));
+  const uint32_t blocks = one_block(request.collective) ? 1 : static_cast<uint32_t>(world);
+  PlanBuilder b(request, blocks, fan_of(request.collective, world));
   for (int lane = 0; lane < request.lanes; ++lane) {
     const Ring ring(world, request.rank, lane % 2 == 0 ? Ring::Direction::kUp : Ring::Direction::kDown);
     b.begin_lane();

@@ -11,9 +11,9 @@ namespace {
 
 // The bytes of every length: each rank's buffer is cut into blocks that differ by at most a byte.
 std::vector<uint64_t> block_bytes(const Plan& plan, uint64_t bytes) {
-  const std::vector<Extent> blocks = even_blocks(bytes, plan.chunks, 1);
+  const std::vector<Extent> blocks = even_blocks(bytes, plan.blocks, 1);
   std::vector<uint64_t> lengths(lengths_of(plan));
-  for (size_t i = 0; i < lengths.size(); ++i) lengths[i] = blocks[i % plan.chunks].count;
+  for (size_t i = 0; i < lengths.size(); ++i) lengths[i] = blocks[i % plan.blocks].count;
   return lengths;
 }
 

@@ -24,14 +24,14 @@ Plan plan_of_call(const Plan& plan) {
   call.rank = plan.rank;
   call.world = plan.world;
   call.root = plan.root;
-  call.chunks = plan.chunks;
+  call.blocks = plan.blocks;
   return call;
 }
 
 // Which block of the call a ref means, in the numbers of this rank's own buffers. In all_to_all ranks number the same
 // block differently: what rank p sends to rank d is p's input d and d's output p.
 uint32_t own_block(const Plan& plan, const Ref& ref) {
-  const uint32_t block = ref.chunk % plan.chunks;
+  const uint32_t block = ref.block % plan.blocks;
   const auto me = static_cast<uint32_t>(plan.rank);
   if (plan.collective != Collective::kAllToAll || ref.space != Space::kWindow || ref.peer == me) return block;
   return block == me ? ref.peer : kNoStep;
@@ -44,13 +44,13 @@ bool output_promised(const Plan& plan, uint32_t block) {
       return block == static_cast<uint32_t>(plan.rank);
     case Collective::kReduce:
     case Collective::kGather:
-      return plan.rank == plan.root && block < plan.chunks;
+      return plan.rank == plan.root && block < plan.blocks;
     case Collective::kExscan:
-      return plan.rank > 0 && block < plan.chunks;
+      return plan.rank > 0 && block < plan.blocks;
     case Collective::kBarrier:
       return false;
     default:
-      return block < plan.chunks;
+      return block < plan.blocks;
   }
 }
 
@@ -67,7 +67,7 @@ Failure check_posted(const Plan& plan, const Ref& ref, bool target) {
 Failure check_window(const Plan& plan, const Ref& ref, bool target) {
   const std::string name = describe(plan, ref);
   if (ref.peer >= plan.world) return "uses " + name + ", which is no rank's";
-  if (ref.chunk >= plan.chunks) return "uses " + name + ", past the last block";
+  if (ref.block >= plan.blocks) return "uses " + name + ", past the last block";
   if ((ref.flags & kStaging) != 0 && (ref.flags & kTurns) != 0) return check_posted(plan, ref, target);
   if ((ref.flags & kStaging) != 0) return std::nullopt;
   if ((ref.flags & kTurns) != 0) return "takes turns in the caller's " + name;
@@ -75,11 +75,11 @@ Failure check_window(const Plan& plan, const Ref& ref, bool target) {
   Plan theirs = plan_of_call(plan);
   theirs.rank = ref.peer;
   if ((ref.flags & kPeerOutput) != 0) {
-    if (!output_promised(theirs, ref.chunk)) return "touches " + name + ", which is not that rank's";
+    if (!output_promised(theirs, ref.block)) return "touches " + name + ", which is not that rank's";
     return std::nullopt;
   }
   if (target) return "writes the caller's " + name;
-  if (!holds_input(theirs, ref.chunk)) return "reads " + name + ", which that rank does not have";
+  if (!holds_input(theirs, ref.block)) return "reads " + name + ", which that rank does not have";
   return std::nullopt;
 }
 
@@ -88,13 +88,13 @@ Failure check_ref(const Plan& plan, const Ref& ref, bool target) {
   switch (ref.space) {
     case Space::kInput:
       if (target) return "writes the caller's " + name();
-      if (!holds_input(plan, ref.chunk)) return "reads " + name() + ", which this rank does not have";
+      if (!holds_input(plan, ref.block)) return "reads " + name() + ", which this rank does not have";
       break;
     case Space::kOutput:
-      if (!output_promised(plan, ref.chunk)) return "touches " + name() + ", which is not this rank's";
+      if (!output_promised(plan, ref.block)) return "touches " + name() + ", which is not this rank's";
       break;
     case Space::kScratch:
-      if (ref.chunk >= plan.scratch_slots * plan.chunks) return "uses " + name() + " past the scratch memory";
+      if (ref.block >= plan.scratch_slots * plan.blocks) return "uses " + name() + " past the scratch memory";
       break;
     case Space::kMailbox:
       if (ref.peer >= plan.world || ref.peer == plan.rank) return "uses " + name() + ", which is no peer";
@@ -211,7 +211,7 @@ Failure check_post(const Plan& plan) {
   for (const Step& step : plan.steps) {
     if (length_of(plan, step) == kSignalLength && step.targets > 0) break;
     for (const Ref& ref : targets_of(plan, step)) {
-      if ((ref.flags & kTurns) != 0) written.push_back(ref.chunk);
+      if ((ref.flags & kTurns) != 0) written.push_back(ref.block);
     }
   }
   if (written != blocks) return who + " posts other blocks than its post has, or in another order";
@@ -222,7 +222,7 @@ Failure check_post(const Plan& plan) {
 
 Failure check_plan(const Plan& plan, std::span<const Plan> plans, bool barriers) {
   const std::string who = "rank " + std::to_string(plan.rank);
-  if (plan.chunks == 0) return who + ": no blocks";
+  if (plan.blocks == 0) return who + ": no blocks";
   if (!std::is_sorted(plan.peers.begin(), plan.peers.end())) return who + ": peers are not in order";
   for (const Lane& lane : plan.lanes) {
     if (size_t{lane.first} + lane.count > plan.steps.size()) return who + ": a lane past the last step";
@@ -256,7 +256,7 @@ Failure check_same(const Plan& plan, const Plan& first, size_t index, size_t cou
     return who + " is of rank " + std::to_string(plan.rank) + " in a world of " + std::to_string(plan.world);
   }
   if (plan.collective != first.collective || plan.root != first.root) return who + " is of another call";
-  if (plan.chunks != first.chunks) return who + " has another number of blocks";
+  if (plan.blocks != first.blocks) return who + " has another number of blocks";
   if (plan.chunks_in_flight != first.chunks_in_flight || plan.chunks_in_flight == 0)
     return who + " has another number of chunks in flight";
   if (plan.max_peers != first.max_peers) return who + " has another max_peers";
@@ -285,11 +285,11 @@ Failure check_unmixed(std::span<const Plan> plans) {
   return std::nullopt;
 }
 
-// Chunks of this rank's memory, numbered. Input and output are one where the collective can run in place.
+// Blocks of this rank's memory, numbered. Input and output are one where the collective can run in place.
 uint32_t memory_index(const Plan& plan, const Ref& ref) {
-  if (ref.space == Space::kInput) return ref.chunk;
-  if (ref.space == Space::kScratch) return 2 * plan.chunks + ref.chunk;
-  return ref.chunk + (in_place_possible(plan.collective) ? 0 : plan.chunks);
+  if (ref.space == Space::kInput) return ref.block;
+  if (ref.space == Space::kScratch) return 2 * plan.blocks + ref.block;
+  return ref.block + (in_place_possible(plan.collective) ? 0 : plan.blocks);
 }
 
 // Whether `earlier` uses memory that `step` writes. Then both are of one block, and have as many slices in each round.
@@ -303,7 +303,7 @@ bool uses_targets_of(const Plan& plan, const Step& step, const Step& earlier) {
   return false;
 }
 
-// What is known of one chunk of memory while check_overwriting walks a lane.
+// What is known of one block of memory while check_overwriting walks a lane.
 struct Access {
   uint32_t step = kNoStep;       // last step that reads or writes it
   uint32_t sent_from = kNoStep;  // last step that sends from it
@@ -315,15 +315,15 @@ uint32_t length_of(const Plan& plan, const Step& step) {
   for (const Ref& ref : refs_of(plan, step)) {
     if (is_remote(ref)) continue;
     const uint32_t me = static_cast<uint32_t>(plan.rank), world = static_cast<uint32_t>(plan.world);
-    if (plan.collective != Collective::kAllToAll) return ref.chunk % plan.chunks;
-    return ref.space == Space::kInput ? me * world + ref.chunk : ref.chunk * world + me;
+    if (plan.collective != Collective::kAllToAll) return ref.block % plan.blocks;
+    return ref.space == Space::kInput ? me * world + ref.block : ref.block * world + me;
   }
   return kSignalLength;
 }
 
 uint32_t lengths_of(const Plan& plan) {
   const uint32_t world = static_cast<uint32_t>(plan.world);
-  return plan.collective == Collective::kAllToAll ? world * world : plan.chunks;
+  return plan.collective == Collective::kAllToAll ? world * world : plan.blocks;
 }
 
 bool has_windows(std::span<const Plan> plans) {
@@ -355,7 +355,7 @@ std::optional<std::string> check_structure(std::span<const Plan> plans) {
 std::optional<std::string> check_overwriting(const Plan& plan) {
   std::vector<Access> accesses;
   for (uint32_t l = 0; l < plan.lanes.size(); ++l) {
-    accesses.assign(size_t{2 + plan.scratch_slots} * plan.chunks, {});
+    accesses.assign(size_t{2 + plan.scratch_slots} * plan.blocks, {});
     const auto access = [&](const Ref& ref) -> Access& { return accesses[memory_index(plan, ref)]; };
     for (uint32_t s = 0; s < plan.lanes[l].count; ++s) {
       const Step& step = steps_of(plan, l)[s];

@@ -20,7 +20,7 @@ using Operand = Expressions::Operand;
 
 std::string rank_name(int rank) { return "rank " + std::to_string(rank); }
 
-// A chunk on its way.
+// A block on its way.
 struct Parcel {
   uint32_t length = kSignalLength;
   Value value = kNoValue;
@@ -115,17 +115,17 @@ ValueRun::ValueRun(std::span<const Plan> plans, uint32_t lane, Buffers buffers, 
     const Plan& plan = plans[r];
     Actor& actor = actors_[r];
     actor.plan = &plan;
-    actor.memory.assign(size_t{2 * rounds_ + plan.scratch_slots + 2} * plan.chunks, kNoValue);
-    for (uint32_t c = 0; c < plan.chunks; ++c) {
+    actor.memory.assign(size_t{2 * rounds_ + plan.scratch_slots + 2} * plan.blocks, kNoValue);
+    for (uint32_t c = 0; c < plan.blocks; ++c) {
       if (!holds_input(plan, c)) continue;
       for (uint32_t round = 0; round < rounds_; ++round) {
-        actor.memory[2 * round * plan.chunks + c] = expressions_.leaf(plan.rank, round * plan.chunks + c);
+        actor.memory[2 * round * plan.blocks + c] = expressions_.leaf(plan.rank, round * plan.blocks + c);
       }
     }
     actor.inbox.resize(plan.peers.size());
     actor.heard.assign(plans.size(), false);
     actor.heard[r] = true;
-    actor.encoded.assign(plan.chunks, false);
+    actor.encoded.assign(plan.blocks, false);
     actor.clock.assign(plans.size(), 0);
     if (windows_) actor.accesses.resize(actor.memory.size());
     if (plan.lanes[lane_].count == 0) actor.round = rounds_;
@@ -136,23 +136,23 @@ ValueRun::ValueRun(std::span<const Plan> plans, uint32_t lane, Buffers buffers, 
 // A round has an input and an output of its own, one memory if in place; scratch and staging memory are the same in
 // all.
 size_t ValueRun::memory_index(const Actor& actor, const Ref& ref) const {
-  const size_t chunks = actor.plan->chunks;
-  const size_t input = 2 * actor.round * chunks;
-  const size_t output = buffers_ == Buffers::kInPlace ? input : input + chunks;
+  const size_t blocks = actor.plan->blocks;
+  const size_t input = 2 * actor.round * blocks;
+  const size_t output = buffers_ == Buffers::kInPlace ? input : input + blocks;
   switch (ref.space) {
     case Space::kInput:
-      return input + ref.chunk;
+      return input + ref.block;
     case Space::kOutput:
-      return output + ref.chunk;
+      return output + ref.block;
     case Space::kWindow:
       if ((ref.flags & kStaging) != 0) {
         const bool turns = (ref.flags & kTurns) != 0;
         const size_t first = 2 * rounds_ + actors_[ref.peer].plan->scratch_slots + (turns ? actor.round % 2 : 0);
-        return first * chunks + (turns ? place_in_post(*actor.plan, ref) : ref.chunk);
+        return first * blocks + (turns ? place_in_post(*actor.plan, ref) : ref.block);
       }
-      return ((ref.flags & kPeerOutput) != 0 ? output : input) + ref.chunk;
+      return ((ref.flags & kPeerOutput) != 0 ? output : input) + ref.block;
     default:
-      return 2 * rounds_ * chunks + ref.chunk;
+      return 2 * rounds_ * blocks + ref.block;
   }
 }
 
@@ -191,7 +191,7 @@ Failure ValueRun::check_released() const {
   if (!windows_) return std::nullopt;
   for (const Actor& actor : actors_) {
     const std::string who = rank_name(actor.plan->rank) + ", lane " + std::to_string(lane_) + ": returns while ";
-    for (size_t i = 0; i < size_t{2 * rounds_} * actor.plan->chunks; ++i) {
+    for (size_t i = 0; i < size_t{2 * rounds_} * actor.plan->blocks; ++i) {
       const Accesses::Access* other = actor.accesses[i].race(actor.plan->rank, actor.clock, Accesses::Kind::kWrite);
       if (other == nullptr) continue;
       const bool writes = other->kind == Accesses::Kind::kWrite;
@@ -309,7 +309,7 @@ Failure ValueRun::encode(Actor& actor, const Step& step, Parcel& parcel, Value& 
     parcel.value = expressions_.operands(stored)[0].value;  // the bytes as they came
     return std::nullopt;
   }
-  const uint32_t block = parcel.length % plan.chunks;
+  const uint32_t block = parcel.length % plan.blocks;
   if (actor.encoded[block]) return here(actor) + "encodes block " + std::to_string(block) + " a second time";
   actor.encoded[block] = true;
   parcel.value = expressions_.encode(parcel.value);
@@ -408,7 +408,7 @@ Failure ValueRun::stuck() const {
     for (size_t i = 0; i < actor.inbox.size(); ++i) {
       if (actor.inbox[i].empty()) continue;
       return rank_name(actor.plan->rank) + ", lane " + std::to_string(lane_) + ": " +
-             std::to_string(actor.inbox[i].size()) + " chunks from " + rank_name(actor.plan->peers[i]) +
+             std::to_string(actor.inbox[i].size()) + " blocks from " + rank_name(actor.plan->peers[i]) +
              " are never received";
     }
   }
@@ -481,8 +481,8 @@ Failure ValueRun::check_output(const Actor& actor, const Promise& promise) {
   const std::string where =
       rank_name(plan.rank) + ", lane " + std::to_string(lane_) + ": output " + std::to_string(promise.block) + " ";
   if (value == kNoValue) return where + "is never written";
-  if (promise.folded) return check_folded(plan, actor.round * plan.chunks + promise.block, promise.first, value);
-  Value wanted = expressions_.leaf(promise.source, actor.round * plan.chunks + promise.source_block);
+  if (promise.folded) return check_folded(plan, actor.round * plan.blocks + promise.block, promise.first, value);
+  Value wanted = expressions_.leaf(promise.source, actor.round * plan.blocks + promise.source_block);
   if (wire_ == Wire::kCoded && plans_.size() > 1) {
     wanted = expressions_.narrow(expressions_.decode(expressions_.encode(wanted)));
   }

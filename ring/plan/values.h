@@ -20,7 +20,7 @@ enum class Scaling : uint8_t { kAtFold, kAtSource };  // PlanRequest::scale_at_s
 // the type of folds, does not.
 enum class Wire : uint8_t { kPlain, kCoded };
 
-// Runs one lane of all ranks on symbolic values, a chunk at a time over links without limit, and compares what the
+// Runs one lane of all ranks on symbolic values, a block at a time over links without limit, and compares what the
 // outputs hold with what the collective promises (goal.h). Each rank's steps run in order and links are first in, first
 // out, so the values do not depend on timing: one run stands for all.
 // Coded: also that no rank encodes a block twice, so that one residual a rank and element keeps all that is lost.

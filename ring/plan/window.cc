@@ -285,12 +285,12 @@ Plan build_window(const PlanRequest& request) {
   const auto world = static_cast<uint32_t>(request.topology.world());
   const Collective c = request.collective;
   const bool alone = request.algorithm == Algorithm::kPull && c == Collective::kReduce;
-  const uint32_t chunks = c == Collective::kBroadcast || alone ? 1 : world;
+  const uint32_t blocks = c == Collective::kBroadcast || alone ? 1 : world;
   const Pages pages = pages_of(c);
   const Page page = request.algorithm == Algorithm::kStaged ? pages.staged
                     : request.algorithm == Algorithm::kPull ? pages.pull
                                                             : pages.registered;
-  PlanBuilder b(request, chunks, world - 1);
+  PlanBuilder b(request, blocks, world - 1);
   for (int lane = 0; lane < request.lanes; ++lane) {
     b.begin_lane();
     page(b);

@@ -85,7 +85,7 @@ void mutate_ref(Random& random, const Plan& plan, Ref& ref) {
       toggle(ref.flags, uint64_t{1} << random.below(4));
       break;
     default:
-      ref.chunk = static_cast<uint32_t>(random.below(uint64_t{plan.chunks} * (1 + plan.scratch_slots)));
+      ref.block = static_cast<uint32_t>(random.below(uint64_t{plan.blocks} * (1 + plan.scratch_slots)));
       break;
   }
 }

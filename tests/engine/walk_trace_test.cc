@@ -112,8 +112,8 @@ Load load_of(const CollectiveCase& what, const std::vector<Plan>& plans, const S
     const CollectiveRank rank(what, static_cast<int>(r));
     const CheckedCall call = check_call(rank.call(), static_cast<int>(r), what.world);
     const Blocks blocks = lay_out_blocks(call, plans[r], slicing);
-    for (size_t c = 0; c < plans[r].chunks; ++c) {
-      if (what.collective == Collective::kAllToAll && plans[r].chunks == world) {
+    for (size_t c = 0; c < plans[r].blocks; ++c) {
+      if (what.collective == Collective::kAllToAll && plans[r].blocks == world) {
         load.block_bytes[r * world + c] = blocks.input[c].count;
       } else if (what.collective != Collective::kAllToAll) {
         uint64_t& length = load.block_bytes[c];

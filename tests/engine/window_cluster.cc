@@ -30,7 +30,7 @@ class WindowCluster::Call {
     for (int r = 0; r < what.world; ++r) ranks_.emplace_back(what, r);
     for (int r = 0; r < what.world; ++r) calls_.push_back(check_call(ranks_[size_t(r)].call(), r, what.world));
     slicing_ = slicing_of(what, plans, sequence);
-    const size_t staging = plans[0].lanes.size() * plans[0].chunks * slicing_.chunk() * dtype_bytes(what.dtype);
+    const size_t staging = plans[0].lanes.size() * plans[0].blocks * slicing_.chunk() * dtype_bytes(what.dtype);
     staging_.assign(plans.size(), std::vector<std::byte>(staging));
     for (size_t r = 0; r < plans.size(); ++r) bind(r, sequence, noticeboards[r]);
   }

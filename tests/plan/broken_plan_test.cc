@@ -52,12 +52,12 @@ void refused(const Plans& plans, const std::string& why, Scaling scaling = Scali
 }
 
 // Plans made by hand, one function a rank.
-Plans by_hand(Collective collective, int world, uint32_t chunks, uint32_t max_peers,
+Plans by_hand(Collective collective, int world, uint32_t blocks, uint32_t max_peers,
               const std::function<void(PlanBuilder&)>& write) {
   Plans plans;
   PlanRequest request = request_of(collective, Algorithm::kRing, one_host(world));
   for (request.rank = 0; request.rank < world; ++request.rank) {
-    PlanBuilder b(request, chunks, max_peers);
+    PlanBuilder b(request, blocks, max_peers);
     b.begin_lane();
     write(b);
     plans.push_back(b.take());
@@ -69,17 +69,17 @@ Plans ring4() { return sound(Collective::kAllReduce, Algorithm::kRing, 4); }
 
 }  // namespace
 
-TEST_CASE("a chunk stored in another's place is refused") {
+TEST_CASE("a block stored in another's place is refused") {
   Plans plans = ring4();
-  target(plans, 1, 6, 0).chunk = 2;
-  source(plans, 1, 6, 0).chunk = 2;
+  target(plans, 1, 6, 0).block = 2;
+  source(plans, 1, 6, 0).block = 2;
   step(plans, 1, 6).after = 3;
   refused(plans, "rank 1, lane 0, step 6 (mailbox 0 -> output 2): expects another block than rank 0 sends");
 }
 
 TEST_CASE("a step that mixes two blocks is refused") {
   Plans plans = ring4();
-  source(plans, 1, 1, 1).chunk = 3;
+  source(plans, 1, 1, 1).block = 3;
   refused(plans, "mixes blocks 0 and 3");
 }
 
@@ -295,7 +295,7 @@ TEST_CASE("ranks that send more than the links hold before they receive are refu
 TEST_CASE("a send that nobody receives is refused") {
   Plans plans = ring4();
   append(plans[0], {{Space::kInput, 0, 0, 0}}, {{Space::kMailbox, 0, 1, 0}});
-  refused(plans, "rank 1, lane 0: 1 chunks from rank 0 are never received");
+  refused(plans, "rank 1, lane 0: 1 blocks from rank 0 are never received");
 }
 
 TEST_CASE("an output that is never written is refused") {
@@ -378,11 +378,11 @@ TEST_CASE("an input that a rank does not have is refused") {
 
 TEST_CASE("scratch past the end, and scratch read before it is written, are refused") {
   Plans plans = sound(Collective::kAllReduce, Algorithm::kRecursiveDoubling, 4);
-  target(plans, 0, 1, 0).chunk = 7;
+  target(plans, 0, 1, 0).block = 7;
   refused(plans, "uses scratch 7/0 past the scratch memory");
   plans = sound(Collective::kAllReduce, Algorithm::kRecursiveDoubling, 4);
   plans[0].scratch_slots = 3;
-  source(plans, 0, 2, 0).chunk = 2;
+  source(plans, 0, 2, 0).block = 2;
   refused(plans, "reads scratch 2/0 before it is written");
 }
 

@@ -34,9 +34,9 @@ SimulationRequest as_engine_cuts(const std::vector<Plan>& plans, uint64_t bytes,
     return request;
   }
   request.slices_per_chunk = std::max(1u, 4 / plans[0].chunks_in_flight);
-  const Passing passing = passing_of(plans[0].algorithm, plans[0].chunks);
+  const Passing passing = passing_of(plans[0].algorithm, plans[0].blocks);
   const uint64_t slices = wanted_slices(passing, topology.one_host(), request.slices_per_chunk);
-  const uint64_t slice = bytes / plans[0].chunks / slices;
+  const uint64_t slice = bytes / plans[0].blocks / slices;
   request.slice_bytes = std::clamp<uint64_t>(slice, smallest_slice_bytes(passing, loopback(topology)), 256 * 1024);
   return request;
 }

@@ -9,10 +9,10 @@ namespace rondo {
 
 TEST_CASE("even_blocks: blocks tile the count in order, and differ by at most one granule") {
   for (uint64_t count : {0u, 1u, 3u, 4u, 5u, 63u, 64u, 65u, 1000003u}) {
-    for (uint32_t chunks : {1u, 2u, 3u, 4u, 64u}) {
+    for (uint32_t parts : {1u, 2u, 3u, 4u, 64u}) {
       for (uint64_t granule : {1u, 4u, 32u}) {
-        const std::vector<Extent> blocks = even_blocks(count, chunks, granule);
-        REQUIRE_EQ(blocks.size(), chunks);
+        const std::vector<Extent> blocks = even_blocks(count, parts, granule);
+        REQUIRE_EQ(blocks.size(), parts);
         uint64_t end = 0, most = 0, least = ~uint64_t{0};
         for (const Extent& block : blocks) {
           REQUIRE_EQ(block.offset, end);

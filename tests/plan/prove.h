@@ -77,8 +77,8 @@ inline std::vector<Plan> renamed(const std::vector<Plan>& plans, int by) {
     for (Ref& ref : other.refs) {
       if (is_remote(ref)) ref.peer = name(ref.peer);
       if (!own_blocks || ref.space == Space::kMailbox) continue;
-      const uint32_t block = ref.chunk % plan.chunks;
-      ref.chunk += (block + static_cast<uint32_t>(by)) % plan.chunks - block;
+      const uint32_t block = ref.block % plan.blocks;
+      ref.block += (block + static_cast<uint32_t>(by)) % plan.blocks - block;
     }
   }
   return named;

@@ -58,11 +58,11 @@ TEST_CASE("places in posts: equal on all ranks, each filled once and in order, a
   const std::string twice = failure_after([](auto& plans) {
     for (Plan& plan : plans) plan.posts[0][1] = plan.posts[0][0];
     for (Ref& ref : plans[0].refs) {
-      if ((ref.flags & kTurns) != 0 && ref.peer == 0) ref.chunk = plans[0].posts[0][0];
+      if ((ref.flags & kTurns) != 0 && ref.peer == 0) ref.block = plans[0].posts[0][0];
     }
     for (const Step& step : plans[0].steps) {
       if (step.sources == 1 && step.targets == 1 && (plans[0].refs[step.first + 1].flags & kTurns) != 0) {
-        plans[0].refs[step.first].chunk = plans[0].refs[step.first + 1].chunk;
+        plans[0].refs[step.first].block = plans[0].refs[step.first + 1].block;
       }
     }
   });

@@ -27,7 +27,7 @@ int64_t number(const Plan& plan, int rank, uint32_t block, int64_t element, int6
 
 std::vector<int64_t> example_numbers(const Plan& plan, uint32_t block, const std::vector<int>& ranks, int elements) {
   const auto n = static_cast<uint64_t>(elements);
-  const Extent part = cut(plan.collective) ? even_blocks(n, plan.chunks, 1)[block] : Extent{0, n};
+  const Extent part = cut(plan.collective) ? even_blocks(n, plan.blocks, 1)[block] : Extent{0, n};
   std::vector<int64_t> numbers(part.count);
   for (const int rank : ranks) {
     for (uint64_t i = 0; i < part.count; ++i) {

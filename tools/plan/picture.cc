@@ -11,7 +11,7 @@ std::string cell(const Plan& plan, const Step& step) {
   uint32_t block = 0;
   for (uint32_t i = 0; i < uint32_t{step.sources} + step.targets; ++i) {
     const Ref& ref = plan.refs[step.first + i];
-    if (ref.space != Space::kMailbox) block = ref.chunk % plan.chunks;
+    if (ref.space != Space::kMailbox) block = ref.block % plan.blocks;
     if (i < step.sources) continue;
     if (ref.space == Space::kMailbox) sends += (sends.empty() ? ">" : ",") + std::to_string(ref.peer);
     if (ref.space == Space::kOutput) stores = (step.flags & kFinish) != 0 ? "=" : ".";

@@ -109,7 +109,7 @@ Json Run::initial() const {
   for (Value v = 0; v < trace_.values.size(); ++v) {
     const ValueTrace::Held& held = trace_.values[v];
     // Leaves of later rounds have higher blocks.
-    if (held.ranks.size() != 1 || held.finished || held.block >= plans_[0].chunks) continue;
+    if (held.ranks.size() != 1 || held.finished || held.block >= plans_[0].blocks) continue;
     const Plan& p = plans_[static_cast<size_t>(held.ranks[0])];
     if (holds_input(p, held.block)) list.push_back({held.ranks[0], 0, held.block, v});
   }
@@ -120,7 +120,7 @@ Json Run::values() const {
   Json list = Json::array();
   for (const ValueTrace::Held& held : trace_.values) {
     Json json = {{"ranks", held.ranks}, {"block", held.block}, {"finished", held.finished}};
-    if (options_.values > 0 && held.block < plans_[0].chunks) {
+    if (options_.values > 0 && held.block < plans_[0].blocks) {
       json["numbers"] = example_numbers(plans_[0], held.block, held.ranks, options_.values);
     }
     list.push_back(std::move(json));
@@ -146,7 +146,7 @@ void Run::keep_until(const Executed& executed, Json& json) const {
       if (!scratch(ref)) continue;
       const auto sources = sources_of(plan(later), step(later));
       read |= std::find_if(sources.begin(), sources.end(),
-                           [&](const Ref& s) { return scratch(s) && s.chunk == ref.chunk; }) != sources.end();
+                           [&](const Ref& s) { return scratch(s) && s.block == ref.block; }) != sources.end();
       overwritten |= std::find(targets.begin(), targets.end(), ref) != targets.end();
     }
     if (read) {
@@ -172,12 +172,12 @@ Json Run::event(size_t index) {
     return json;
   }
   json["value"] = executed.value;
-  json["block"] = length_of(p, s) % p.chunks;
+  json["block"] = length_of(p, s) % p.blocks;
   Json writes = Json::array();
   for (const Ref& ref : targets_of(p, s)) {
     const int row = row_of(ref);
     if (row < 0) continue;
-    writes.push_back({ref.space == Space::kWindow ? int{ref.peer} : executed.rank, row, ref.chunk % p.chunks});
+    writes.push_back({ref.space == Space::kWindow ? int{ref.peer} : executed.rank, row, ref.block % p.blocks});
   }
   const bool own_input = s.sources == 1 && p.refs[s.first].space == Space::kInput;
   if (writes.empty() && !own_input) keep_until(executed, json);
@@ -272,7 +272,7 @@ Json Run::json() {
           {"hosts", request_.topology.host},
           {"bytes", options_.bytes},
           {"elements", options_.values},
-          {"blocks", plans_[0].chunks},
+          {"blocks", plans_[0].blocks},
           {"rows", rows_},
           {"depth", depth},
           {"cost", cost()},

@@ -360,10 +360,10 @@ uint64_t CheckedCall::travelling_bytes(int world) const {
   return coded() && wire != WireFormat::kPacked ? wire_bytes(wire, bytes / element_bytes()) : bytes;
 }
 
-std::optional<uint64_t> CheckedCall::largest_block(uint32_t chunks, uint64_t granule) const {
+std::optional<uint64_t> CheckedCall::largest_block(uint32_t block_count, uint64_t granule) const {
   if (!has_blocks(collective)) {
     const uint64_t granules = (count + granule - 1) / granule;
-    return (granules + chunks - 1) / chunks * granule;
+    return (granules + block_count - 1) / block_count * granule;
   }
   if (!uneven) return count;
   const auto* known = known_blocks(*this);

@@ -111,7 +111,7 @@ struct CheckedCall : CallFields {
   uint64_t travelling_bytes(int world) const;
   // Elements of the largest block of the whole operation, cut as even_blocks() does where it has no blocks of its own;
   // nullopt where ranks know only their own counts.
-  std::optional<uint64_t> largest_block(uint32_t chunks, uint64_t granule) const;
+  std::optional<uint64_t> largest_block(uint32_t block_count, uint64_t granule) const;
 };
 
 // A hash of the communicator and of the fields on which ranks must agree; the op is the note.

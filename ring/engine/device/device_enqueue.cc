@@ -53,7 +53,7 @@ std::vector<ListPiece> DeviceSide::cut(const Checked& checked) {
   }
   if (checked.algorithm == Algorithm::kRing) {
     const Plan& plan = plan_of(call, checked.algorithm).plan;
-    bytes = std::min(kMostMessageBytes, island_->slot_bytes() - kBlockSlackBytes) * plan.chunks;
+    bytes = std::min(kMostMessageBytes, island_->slot_bytes() - kBlockSlackBytes) * plan.blocks;
   }
   const CallBuffers& buffers = checked.calls.front().buffers;
   std::vector<ListPiece> pieces;

@@ -29,7 +29,7 @@ class Binder {
     const bool window = ref.space == Space::kWindow;
     const bool is_output = window ? (ref.flags & kPeerOutput) != 0 : ref.space == Space::kOutput;
     const Extent at = extent(ref, is_output);
-    const uint64_t block = blocks_a_rank_ && at.offset > 0 ? ref.chunk : 0;
+    const uint64_t block = blocks_a_rank_ && at.offset > 0 ? ref.block : 0;
     const uint64_t offset = blocks_a_rank_ ? 0 : at.offset * element_;
     if (window) {
       return {offset, static_cast<uint16_t>(block), static_cast<uint8_t>(ref.peer),
@@ -41,7 +41,7 @@ class Binder {
 
  private:
   Extent extent(const Ref& ref, bool output) const {
-    return (output ? windows_.output_blocks : windows_.input_blocks)[ref.chunk];
+    return (output ? windows_.output_blocks : windows_.input_blocks)[ref.block];
   }
 
   uint64_t element_;

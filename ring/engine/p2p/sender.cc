@@ -12,7 +12,7 @@ namespace {
 
 // The payload of a long message goes in frames of this size, so that short messages can pass between them; the
 // envelope is 1/16384 of it.
-constexpr uint64_t kChunkBytes = 1 << 20;
+constexpr uint64_t kPieceBytes = 1 << 20;
 // A peer that reads as fast as we write does not keep the others waiting for longer than some MiB.
 constexpr int kWritesATurn = 16;
 
@@ -101,7 +101,7 @@ bool P2pSender::short_of_credit() const {
 void P2pSender::compose() {
   const int kept = cleared_.empty() ? 0 : 1;
   while (batch_.room() > kept && !queue_.empty() && slots_ > 0) start(*queue_.pop_front());
-  if (!cleared_.empty()) add_chunk();
+  if (!cleared_.empty()) add_piece();
 }
 
 void P2pSender::start(P2pRequest& request) {
@@ -125,13 +125,13 @@ void P2pSender::start(P2pRequest& request) {
 }
 
 // A message that its receiver has read takes only an envelope, of 0 bytes.
-void P2pSender::add_chunk() {
+void P2pSender::add_piece() {
   P2pRequest& request = *cleared_.front();
   cleared_.remove(request);
   P2pEnvelope envelope;
   envelope.kind = P2pKind::kData;
   envelope.communicator = context_.options.communicator;
-  envelope.bytes = std::min(kChunkBytes, request.cleared - request.moved);
+  envelope.bytes = std::min(kPieceBytes, request.cleared - request.moved);
   envelope.sequence = request.sequence;
   envelope.offset = request.moved;
   use_stores(request.bytes);

@@ -53,7 +53,7 @@ class P2pSender {
   bool short_of_credit() const;
   void compose();
   void start(P2pRequest& request);
-  void add_chunk();
+  void add_piece();
   // bytes, here and below: of the message.
   bool tried(uint64_t bytes) const { return trials_ && bytes >= kFewestStreamed; }
   void use_stores(uint64_t bytes) {

@@ -49,7 +49,7 @@ void LaneRun::bind_step(const Step& step, BoundStep& bound) {
   if (bound.signal()) return;
   const Plan& plan = *binding().plan;
   const Blocks& blocks = *binding().blocks;
-  const uint32_t block = bound.memory->chunk % plan.chunks;
+  const uint32_t block = bound.memory->block % plan.blocks;
   const uint64_t input = blocks.input[block].count, output = blocks.output[block].count;
   const uint64_t count = bound.memory->space == Space::kInput    ? input
                          : bound.memory->space == Space::kOutput ? output

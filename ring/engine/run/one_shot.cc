@@ -75,8 +75,8 @@ void OneShotRun::bind(const Step& step) {
   for (size_t i = 0; i < refs.size(); ++i) {
     const Ref& ref = refs[i];
     if (is_post(ref)) places_[step.first + i] = place_in_post(plan, ref);
-    if (ref.space == Space::kInput) block_ = binding_.blocks->input[ref.chunk].count;
-    if (ref.space == Space::kOutput) block_ = binding_.blocks->output[ref.chunk].count;
+    if (ref.space == Space::kInput) block_ = binding_.blocks->input[ref.block].count;
+    if (ref.space == Space::kOutput) block_ = binding_.blocks->output[ref.block].count;
   }
   BoundStep bound;
   bound.bind(binding_, step);

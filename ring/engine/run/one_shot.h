@@ -54,11 +54,11 @@ class OneShotRun : public Run {
   // Where the block of a ref lies: in the caller's memory; in a post, in bytes.
   const std::byte* input(const Ref& ref, uint64_t at) const {
     return binding_.start.buffers.input +
-           (binding_.blocks->input[ref.chunk].offset + begin_ + at) * binding_.element_bytes;
+           (binding_.blocks->input[ref.block].offset + begin_ + at) * binding_.element_bytes;
   }
   std::byte* output(const Ref& ref, uint64_t at) const {
     return binding_.start.buffers.output +
-           (binding_.blocks->output[ref.chunk].offset + begin_ + at) * binding_.element_bytes;
+           (binding_.blocks->output[ref.block].offset + begin_ + at) * binding_.element_bytes;
   }
   uint64_t in_post(const Ref& ref, uint64_t at) const {
     return (places_[static_cast<size_t>(&ref - binding_.plan->refs.data())] * count_ + at) * binding_.element_bytes;

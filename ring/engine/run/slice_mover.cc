@@ -35,7 +35,7 @@ void SliceMover::start(const Binding& binding, uint32_t lane, std::span<Link* co
   // Folds of coded slices keep the type that they are made in.
   scratch_element_bytes_ =
       binding.start.buffers.wire.format == WireFormat::kNone ? binding.element_bytes : sizeof(float);
-  const size_t slot = plan.chunks * binding.slicing.chunk() * scratch_element_bytes_;
+  const size_t slot = plan.blocks * binding.slicing.chunk() * scratch_element_bytes_;
   if (plan.scratch_slots > 0) scratch_.resize(plan.scratch_slots * slot);
   binding_ = binding;
   start_again(binding.start);
@@ -57,18 +57,18 @@ std::byte* SliceMover::address(const Ref& ref, const Slice& slice) const {
   switch (ref.space) {
     case Space::kInput:  // only ever read
       return const_cast<std::byte*>(binding_.start.buffers.input) +
-             (binding_.blocks->input[ref.chunk].offset + slice.elements.offset) * element;
+             (binding_.blocks->input[ref.block].offset + slice.elements.offset) * element;
     case Space::kOutput:
       return binding_.start.buffers.output +
-             (binding_.blocks->output[ref.chunk].offset + slice.elements.offset) * element;
+             (binding_.blocks->output[ref.block].offset + slice.elements.offset) * element;
     case Space::kScratch:
       return const_cast<std::byte*>(scratch_.data()) +
-             (ref.chunk * slicing.chunk() + slice.index * slicing.slice) * scratch_element_bytes_;
+             (ref.block * slicing.chunk() + slice.index * slicing.slice) * scratch_element_bytes_;
     case Space::kWindow:
       if (is_staging(ref)) {
-        const uint64_t chunk = uint64_t{lane_} * binding_.plan->chunks + ref.chunk;
+        const uint64_t block = uint64_t{lane_} * binding_.plan->blocks + ref.block;
         return binding_.windows->ranks[ref.peer].staging +
-               (chunk * slicing.chunk() + slice.index * slicing.slice) * element;
+               (block * slicing.chunk() + slice.index * slicing.slice) * element;
       }
       return peer_place(ref, slice).mapped;
     case Space::kMailbox:
@@ -82,7 +82,7 @@ SliceMover::PeerPlace SliceMover::peer_place(const Ref& ref, const Slice& slice)
   const WindowBinding& windows = *binding_.windows;
   const PeerMemory& peer = windows.ranks[ref.peer];
   const bool output = (ref.flags & kPeerOutput) != 0;
-  const Extent& block = (output ? windows.output_blocks : windows.input_blocks)[ref.chunk];
+  const Extent& block = (output ? windows.output_blocks : windows.input_blocks)[ref.block];
   const uint64_t offset = (block.offset + slice.elements.offset) * binding_.element_bytes;
   std::byte* mapped = output ? peer.output : peer.input;
   return {mapped == nullptr ? nullptr : mapped + offset, (output ? peer.output_address : peer.input_address) + offset};

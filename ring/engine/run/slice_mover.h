@@ -78,7 +78,7 @@ class SliceMover {
   const std::byte* fold(const BoundStep& step, const Slice& slice, const void* const* sources);
   void fold_and_stream(const CombineMove& move, uint64_t count, std::byte* staged);
   void send(const BoundStep& step, const Slice& slice, const std::byte* kept);
-  size_t block_of(const BoundStep& step) const { return step.memory->chunk % binding_.plan->chunks; }
+  size_t block_of(const BoundStep& step) const { return step.memory->block % binding_.plan->blocks; }
   Port& port(const Ref& ref) { return ports_[port_index_[ref.peer]]; }
 
   Binding binding_;

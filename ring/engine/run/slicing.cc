@@ -54,8 +54,8 @@ Slicing choose_slicing(const CheckedCall& call, const Plan& plan, const Config& 
   const uint64_t room = std::min<uint64_t>(config.slice_bytes, cap) - granule.beside;
   const uint64_t largest = room / granule.bytes * granule.elements;
   slicing.slice = largest;
-  if (const auto block = call.largest_block(plan.chunks, slicing.granule)) {
-    const Passing passing = passing_of(plan.algorithm, plan.chunks);
+  if (const auto block = call.largest_block(plan.blocks, slicing.granule)) {
+    const Passing passing = passing_of(plan.algorithm, plan.blocks);
     const uint64_t slices = wanted_slices(passing, topology.one_host(), slicing.slices_per_chunk);
     const uint64_t wanted = divide_up(divide_up(*block, lanes), slices);
     const uint64_t least = smallest_slice_bytes(passing, loopback(topology)) / granule.bytes * granule.elements;
@@ -70,10 +70,10 @@ Slicing choose_window_slicing(const CheckedCall& call, const Plan& plan, uint64_
   const uint64_t lanes = plan.lanes.size();
   Slicing slicing;
   slicing.lanes = static_cast<uint32_t>(lanes);
-  const uint64_t room = elements_that_fit(round_bytes, lanes * plan.chunks, element);  // of a chunk
+  const uint64_t room = elements_that_fit(round_bytes, lanes * plan.blocks, element);  // of a chunk
   RONDO_CHECK(room > 0, "a round that holds no element of each chunk");
   slicing.granule = std::min(std::max<uint64_t>(1, kGranuleBytes / element), room);
-  const uint64_t largest_block = call.largest_block(plan.chunks, slicing.granule).value_or(0);
+  const uint64_t largest_block = call.largest_block(plan.blocks, slicing.granule).value_or(0);
   const uint64_t share =
       std::max<uint64_t>(1, divide_up(divide_up(largest_block, lanes), slicing.granule)) * slicing.granule;
   const uint64_t most = room / slicing.granule * slicing.granule;
@@ -81,7 +81,7 @@ Slicing choose_window_slicing(const CheckedCall& call, const Plan& plan, uint64_
   slicing.slice =
       std::min(chunk, std::max<uint64_t>(1, kWindowSliceBytes / element / slicing.granule) * slicing.granule);
   slicing.slices_per_chunk = static_cast<uint32_t>(divide_up(chunk, slicing.slice));
-  // Chunks are of whole slices.
+  // A chunk is of whole slices.
   if (slicing.chunk() > most)
     slicing.slices_per_chunk = static_cast<uint32_t>(std::max<uint64_t>(1, chunk / slicing.slice));
   return slicing;
@@ -106,7 +106,7 @@ BufferBytes buffer_bytes(const CheckedCall& call, int world) {
 
 void lay_out_windows(const CheckedCall& call, const Plan& plan, const Slicing& slicing, WindowBinding& windows) {
   if (!call.blocks) {
-    windows.input_blocks = even_blocks(call.count, plan.chunks, slicing.granule);
+    windows.input_blocks = even_blocks(call.count, plan.blocks, slicing.granule);
     windows.output_blocks = windows.input_blocks;
     windows.largest_block = windows.input_blocks.front().count;  // the first are the longest
     return;
@@ -117,7 +117,7 @@ void lay_out_windows(const CheckedCall& call, const Plan& plan, const Slicing& s
   const bool one_out = c == Collective::kReduceScatter || c == Collective::kScatter;
   windows.input_blocks.clear();
   windows.output_blocks.clear();
-  for (uint64_t b = 0; b < plan.chunks; ++b) {
+  for (uint64_t b = 0; b < plan.blocks; ++b) {
     windows.input_blocks.push_back({one_in ? 0 : b * call.count, call.count});
     windows.output_blocks.push_back({one_out ? 0 : b * call.count, call.count});
   }
@@ -126,7 +126,7 @@ void lay_out_windows(const CheckedCall& call, const Plan& plan, const Slicing& s
 
 Blocks lay_out_blocks(const CheckedCall& call, const Plan& plan, const Slicing& slicing) {
   if (call.blocks) return *call.blocks;
-  auto blocks = even_blocks(call.count, plan.chunks, slicing.granule);
+  auto blocks = even_blocks(call.count, plan.blocks, slicing.granule);
   return {blocks, blocks};
 }
 

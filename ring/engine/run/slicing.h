@@ -15,7 +15,7 @@ LinkShape link_shape(const Config& config);
 // How a call's blocks are cut. A function of what all ranks know, so that both ends of every link agree.
 Slicing choose_slicing(const CheckedCall& call, const Plan& plan, const Config& config, const Topology& topology);
 
-// Where the call's blocks lie, for a plan of `plan.chunks` blocks.
+// Where the call's blocks lie, for a plan of `plan.blocks` blocks.
 Blocks lay_out_blocks(const CheckedCall& call, const Plan& plan, const Slicing& slicing);
 
 // The slicing of plans over windows: at most round_bytes of a rank's buffer a round, where a slice fits into them.
