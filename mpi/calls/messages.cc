@@ -65,19 +65,19 @@ rondo::MessageCall call_of(const Envelope& e, rondo::MessageKind kind, void* dat
 const Outcome kNobody{MPI_PROC_NULL, MPI_ANY_TAG, 0};
 
 // The bytes of a message that is sent or received: where it lies, or memory beside it.
-struct Memory {
-  explicit Memory(const Envelope& e)
+struct PackedData {
+  explicit PackedData(const Envelope& e)
       : beside(e.type->dense || e.count == 0 ? nullptr : std::make_shared<std::byte[]>(static_cast<size_t>(e.bytes()))),
         data(beside == nullptr ? e.data : beside.get()) {}
   std::shared_ptr<std::byte[]> beside;
   void* data;
 };
-Memory packed(const Envelope& e) {
-  Memory memory(e);
+PackedData packed(const Envelope& e) {
+  PackedData memory(e);
   if (memory.beside != nullptr) pack(*e.type, e.data, e.count, memory.beside.get());
   return memory;
 }
-void unpack_from(const Envelope& e, const Memory& memory, MPI_Count bytes) {
+void unpack_from(const Envelope& e, const PackedData& memory, MPI_Count bytes) {
   if (memory.beside == nullptr) return;
   unpack(*e.type, e.data, e.count, memory.beside.get(), bytes);
   require(elements_in(*e.type, bytes) != MPI_UNDEFINED, MPI_ERR_TYPE, "the message ends inside of an element");
@@ -148,7 +148,7 @@ void send(const Envelope& e, Mode mode) {
     send_buffered(e);
     return;
   }
-  const Memory memory = packed(e);
+  const PackedData memory = packed(e);
   rondo::MessageCall call = call_of(e, rondo::MessageKind::kSend, memory.data);
   call.options.synchronous = mode == Mode::kSynchronous;
   e.comm->engine->run(call);
@@ -167,7 +167,7 @@ void start_send(Request& request, const Envelope& e, Mode mode) {
     send_buffered(e);
     return;
   }
-  const Memory memory = packed(e);
+  const PackedData memory = packed(e);
   rondo::MessageCall call = call_of(e, rondo::MessageKind::kSend, memory.data);
   call.options.synchronous = mode == Mode::kSynchronous;
   request.work = start(request, e, call);
@@ -180,7 +180,7 @@ void start_receive(Request& request, const Envelope& e, uint64_t matched = 0) {
     request.outcome = kNobody;
     return;
   }
-  const Memory memory(e);
+  const PackedData memory(e);
   rondo::MessageCall call = call_of(e, rondo::MessageKind::kReceive, memory.data);
   call.matched = matched;
   request.work = start(request, e, call);
@@ -227,7 +227,7 @@ int send_init_call(const char* call, const void* data, MPI_Count count, MPI_Data
 // Receives by take(call), which returns what has come.
 template <typename Take>
 void receive_by(const Envelope& e, MPI_Status* status, const Take& take) {
-  const Memory memory(e);
+  const PackedData memory(e);
   try {
     const Outcome outcome = outcome_of(*e.comm, take(call_of(e, rondo::MessageKind::kReceive, memory.data)));
     unpack_from(e, memory, outcome.bytes);
@@ -266,7 +266,7 @@ void send_and_receive(const Envelope& to, const Envelope& from, MPI_Status* stat
     send(to, Mode::kStandard);
     return set_status(status, kNobody);
   }
-  const Memory memory = packed(to);
+  const PackedData memory = packed(to);
   receive_by(from, status, [&](const rondo::MessageCall& call) {
     rondo::MessageCall sent = call_of(to, rondo::MessageKind::kSend, memory.data);
     sent.options = call.options;

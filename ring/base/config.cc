@@ -143,9 +143,9 @@ void visit(C& config, Visitor&& v) {
 }
 
 // What the program sets: text by the variable's name.
-class Settings {
+class SettingTexts {
  public:
-  explicit Settings(std::span<const std::string> texts) {
+  explicit SettingTexts(std::span<const std::string> texts) {
     for (const std::string& text : texts) {
       const size_t equals = text.find('=');
       if (equals == std::string::npos || equals == 0) {
@@ -187,7 +187,7 @@ class Settings {
 
 // Takes over what is set; checks as it goes, so that the message shows the text that the user wrote.
 struct Reader {
-  Settings& settings;
+  SettingTexts& settings;
   template <typename T>
   void number(const char* name, T& field, const Range<T>& range, Sharing) const {
     const char* text = settings.find(name);
@@ -316,7 +316,7 @@ void check_together(const Config& config) {
 
 Config Config::from_environment(std::span<const std::string> settings) {
   Config config;
-  Settings given(settings);
+  SettingTexts given(settings);
   visit(config, Reader{given});
   given.refuse_unknown();
   check_together(config);

@@ -50,12 +50,12 @@ class TensorLists {
   // What fused operations of this communicator run on, one after the other: registered memory, so that ranks that share
   // memory fold it where it lies. The last and largest is used; earlier ones may still have operations in the queue.
   // They go with the group.
-  struct Memory {
+  struct FusionBuffer {
     std::byte* data = nullptr;
     size_t bytes = 0;
   };
   std::mutex memory_mutex_;
-  std::vector<Memory> memories_;
+  std::vector<FusionBuffer> memories_;
 };
 
 }  // namespace rondo

@@ -25,7 +25,7 @@ struct History {
 };
 
 // For messages: where they lie, and of what they are.
-struct Place {
+struct AccessedData {
   size_t owner = 0;
   uint32_t message = kNoMessage;
   std::string what;
@@ -182,7 +182,7 @@ class StreamsRun {
       if (programs_[rank].posts && ref.space == Space::kMailbox) continue;
       Failure failure;
       if (ref.space == Space::kMailbox) {
-        const Place place = source ? message(rank, rank, entry.received) : message(rank, ref.peer, entry.sent);
+        const AccessedData place = source ? message(rank, rank, entry.received) : message(rank, ref.peer, entry.sent);
         History& there = places_[place.owner * kStreamSlots + (source ? entry.received : entry.sent) % kStreamSlots];
         failure = source ? read(rank, there, place) : write(rank, there, place);
       } else {
@@ -197,24 +197,24 @@ class StreamsRun {
     return std::nullopt;
   }
 
-  static Place block(size_t owner, size_t index) {
+  static AccessedData block(size_t owner, size_t index) {
     return {owner, kNoMessage, "block " + std::to_string(index) + " of rank " + std::to_string(owner)};
   }
-  Place message(size_t rank, size_t owner, uint32_t of_call) const {
+  AccessedData message(size_t rank, size_t owner, uint32_t of_call) const {
     const uint32_t number = actors_[rank].call * messages_ + of_call;
     return {owner, number, "message " + std::to_string(number) + " to rank " + std::to_string(owner)};
   }
 
-  Failure read(size_t rank, History& there, const Place& place) {
+  Failure read(size_t rank, History& there, const AccessedData& place) {
     if (Failure failure = touch(rank, there, place, Accesses::Kind::kRead)) return failure;
     if (place.message == there.message) return std::nullopt;
     return where(rank) + "reads " + place.what + ", which is not there";
   }
-  Failure write(size_t rank, History& there, const Place& place) {
+  Failure write(size_t rank, History& there, const AccessedData& place) {
     there.message = place.message;
     return touch(rank, there, place, Accesses::Kind::kWrite);
   }
-  Failure touch(size_t rank, History& there, const Place& place, Accesses::Kind kind) {
+  Failure touch(size_t rank, History& there, const AccessedData& place, Accesses::Kind kind) {
     const Actor& actor = actors_[rank];
     const auto self = static_cast<int>(rank);
     if (const Accesses::Access* other = there.accesses.race(self, actor.clock, kind)) {

@@ -45,13 +45,13 @@ std::vector<int> others(const PlanBuilder& b) {
   return ranks;
 }
 
-enum class Memory : uint8_t { kStaging, kBuffers };
+enum class FoldFrom : uint8_t { kStaging, kBuffers };
 
 // Every contribution to block c, in rank order.
-std::vector<Ref> contributions(const PlanBuilder& b, uint32_t c, Memory memory) {
+std::vector<Ref> contributions(const PlanBuilder& b, uint32_t c, FoldFrom memory) {
   std::vector<Ref> refs;
   for (int r = 0; r < b.world(); ++r) {
-    refs.push_back(r == b.rank() ? b.own(c) : memory == Memory::kStaging ? b.staged_input(r, c) : b.peer_input(r, c));
+    refs.push_back(r == b.rank() ? b.own(c) : memory == FoldFrom::kStaging ? b.staged_input(r, c) : b.peer_input(r, c));
   }
   return refs;
 }
@@ -64,7 +64,7 @@ void stage_others(PlanBuilder& b) {
   }
 }
 
-void fold_into(PlanBuilder& b, Memory memory, std::initializer_list<Ref> targets) {
+void fold_into(PlanBuilder& b, FoldFrom memory, std::initializer_list<Ref> targets) {
   const std::vector<Ref> sources = contributions(b, me(b), memory);
   b.step(sources, std::span<const Ref>(targets.begin(), targets.size()), kFinish);
 }
@@ -75,7 +75,7 @@ void fold_into(PlanBuilder& b, Memory memory, std::initializer_list<Ref> targets
 void staged_all_reduce(PlanBuilder& b) {
   stage_others(b);
   barrier(b);
-  fold_into(b, Memory::kStaging, {b.output(me(b)), b.staging(b.rank(), me(b))});
+  fold_into(b, FoldFrom::kStaging, {b.output(me(b)), b.staging(b.rank(), me(b))});
   barrier(b);
   for (const int r : others(b)) {
     const auto c = static_cast<uint32_t>(r);
@@ -86,7 +86,7 @@ void staged_all_reduce(PlanBuilder& b) {
 void staged_reduce_scatter(PlanBuilder& b) {
   stage_others(b);
   barrier(b);
-  fold_into(b, Memory::kStaging, {b.output(me(b))});
+  fold_into(b, FoldFrom::kStaging, {b.output(me(b))});
   barrier(b);
 }
 
@@ -94,7 +94,7 @@ void staged_reduce(PlanBuilder& b) {
   stage_others(b);
   barrier(b);
   const bool root = b.rank() == b.root();
-  fold_into(b, Memory::kStaging, {root ? b.output(me(b)) : b.staging(b.rank(), me(b))});
+  fold_into(b, FoldFrom::kStaging, {root ? b.output(me(b)) : b.staging(b.rank(), me(b))});
   root_waits(b);
   if (root) {
     for (const int r : others(b))
@@ -155,7 +155,7 @@ void staged_all_to_all(PlanBuilder& b) {
 // --- pull
 
 void pull_all_reduce(PlanBuilder& b) {
-  fold_into(b, Memory::kBuffers, {b.output(me(b))});
+  fold_into(b, FoldFrom::kBuffers, {b.output(me(b))});
   barrier(b);
   for (const int r : others(b)) {
     const auto c = static_cast<uint32_t>(r);
@@ -165,14 +165,14 @@ void pull_all_reduce(PlanBuilder& b) {
 }
 
 void pull_reduce_scatter(PlanBuilder& b) {
-  fold_into(b, Memory::kBuffers, {b.output(me(b))});
+  fold_into(b, FoldFrom::kBuffers, {b.output(me(b))});
   barrier(b);
 }
 
 // The root folds alone: a fold elsewhere would need memory that the root can read.
 void pull_reduce(PlanBuilder& b) {
   if (b.rank() == b.root()) {
-    const std::vector<Ref> sources = contributions(b, 0, Memory::kBuffers);
+    const std::vector<Ref> sources = contributions(b, 0, FoldFrom::kBuffers);
     const Ref output = b.output(0);
     b.step(sources, {&output, 1}, kFinish);
   }
@@ -225,7 +225,7 @@ void pull_all_to_all(PlanBuilder& b) {
 
 // One pass: this rank's share of all contributions, folded and written to all.
 void registered_all_reduce(PlanBuilder& b) {
-  const std::vector<Ref> sources = contributions(b, me(b), Memory::kBuffers);
+  const std::vector<Ref> sources = contributions(b, me(b), FoldFrom::kBuffers);
   std::vector<Ref> targets(1, b.output(me(b)));
   for (const int r : others(b)) targets.push_back(b.peer_output(r, me(b)));
   b.step(sources, targets, kFinish);
@@ -234,7 +234,7 @@ void registered_all_reduce(PlanBuilder& b) {
 
 void registered_reduce(PlanBuilder& b) {
   const bool root = b.rank() == b.root();
-  fold_into(b, Memory::kBuffers, {root ? b.output(me(b)) : b.peer_output(b.root(), me(b))});
+  fold_into(b, FoldFrom::kBuffers, {root ? b.output(me(b)) : b.peer_output(b.root(), me(b))});
   barrier(b);
 }
 

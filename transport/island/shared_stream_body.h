@@ -97,7 +97,7 @@ class SharedStream final : public ByteStream {
                              {const_cast<std::byte*>(payload.data()), payload.size()}};
       return write_pieces(parts, bytes) == bytes;
     }
-    const Place place = reserve(bytes);
+    const PieceRoom place = reserve(bytes);
     cross_copy(place.data, head.data(), head.size(), place.stores);
     cross_copy(place.data + head.size(), payload.data(), payload.size(), place.stores);
     channel_.out.publish(place.shown, true);
@@ -191,7 +191,7 @@ class SharedStream final : public ByteStream {
     size_t moved = 0;
     size_t piece = next_piece(bytes);
     while (piece > 0) {
-      const Place place = reserve(piece);
+      const PieceRoom place = reserve(piece);
       from.take(piece, [to = place.data, &place](const std::byte* part, size_t run) mutable {
         cross_copy(to, part, run, place.stores);
         to += run;
@@ -240,12 +240,12 @@ class SharedStream final : public ByteStream {
   }
 
   // The place of a piece to be filled and published.
-  struct Place {
+  struct PieceRoom {
     std::byte* data;
     uint32_t shown;  // by its flag
     Stores stores;
   };
-  Place reserve(size_t bytes) {
+  PieceRoom reserve(size_t bytes) {
     std::byte* const beside = channel_.out.reserve(0);
     StreamPiece piece{static_cast<uint32_t>(bytes), 0};
     if (piece.small()) return {beside, piece.shown(), Stores::kCached};

@@ -83,7 +83,7 @@ std::string short_text(const std::vector<int>& ranks) {
   return fmt::format("{} and {} more", fmt::join(ranks.begin(), ranks.begin() + kShown, ", "), ranks.size() - kShown);
 }
 
-struct Card {
+struct RosterCard {
   std::string host;
   uint32_t pid = 0;
   uint64_t nonce = 0;  // tells two processes apart that are alike in everything else
@@ -91,13 +91,13 @@ struct Card {
   std::string declines;  // not empty: why this rank cannot take part
 };
 
-std::string encode(const Card& card) {
+std::string encode(const RosterCard& card) {
   return ByteWriter().text(card.host).u32(card.pid).u64(card.nonce).text(card.content).text(card.declines).take();
 }
 
-Card decode(std::string_view bytes, int rank) {
+RosterCard decode(std::string_view bytes, int rank) {
   ByteReader in(bytes);
-  Card card;
+  RosterCard card;
   card.host = in.text(256);
   card.pid = in.u32();
   card.nonce = in.u64();
@@ -192,7 +192,7 @@ class RosterExchange {
   }
 
   void claim(std::string_view content, const std::string& declines = "") {
-    Card card{host_name(), static_cast<uint32_t>(::getpid()), 0, std::string(content), declines};
+    RosterCard card{host_name(), static_cast<uint32_t>(::getpid()), 0, std::string(content), declines};
     card.host.resize(std::min<size_t>(card.host.size(), 256));
     if (::getrandom(&card.nonce, sizeof card.nonce, 0) != sizeof card.nonce) {
       throw Exception(ErrorCode::kSystem, "the system gave no random bytes");
@@ -204,7 +204,7 @@ class RosterExchange {
     refuse_as_second(card, decode(there, rank_));
   }
 
-  [[noreturn]] void refuse_as_second(const Card& card, const Card& other) {
+  [[noreturn]] void refuse_as_second(const RosterCard& card, const RosterCard& other) {
     tell_refusal(fmt::format("a second rank {}, host {} pid {}, was refused", rank_, card.host, card.pid));
     throw Exception(ErrorCode::kBootstrap,
                     fmt::format("rank {} is already taken by host {} pid {}; this process (host {} pid {}) is refused: "
@@ -299,7 +299,7 @@ class RosterExchange {
     std::erase_if(*missing, [&](int r) {
       std::optional<std::string> card = store_.try_get(keys_.card(r), grace);
       if (!card) return false;
-      Card decoded = decode(*card, r);
+      RosterCard decoded = decode(*card, r);
       if (!decoded.declines.empty()) {
         declined_by_ = r;
         declined_ = fmt::format("host {} pid {}: {}", decoded.host, decoded.pid, decoded.declines);

@@ -126,12 +126,12 @@ std::shared_ptr<StreamCalls> DeviceSide::exchange(std::chrono::milliseconds time
 
 // Compares the cards of one host's ranks. Kernels that wait for one another need launches that return before they have
 // ended, and, on one device, to run at once: as threads, or as processes where the device runs kernels of several.
-template <class Card>
-void DeviceSide::look_at(const std::vector<Card>& cards) {
-  const auto name = [&](const Card& card) { return group_.context().name(static_cast<int>(&card - cards.data())); };
-  const Card& own = cards[static_cast<size_t>(group_.rank())];
+template <class Attached>
+void DeviceSide::look_at(const std::vector<Attached>& cards) {
+  const auto name = [&](const Attached& card) { return group_.context().name(static_cast<int>(&card - cards.data())); };
+  const Attached& own = cards[static_cast<size_t>(group_.rank())];
   ranks_on_device_ = 0;
-  for (const Card& card : cards) {
+  for (const Attached& card : cards) {
     if (same_device(card, own)) ++ranks_on_device_;
     if (card.launches_wait != 0) {
       hindered_ = name(card) + " has CUDA_LAUNCH_BLOCKING set: its host would wait for the kernels of all; unset it";
@@ -142,7 +142,7 @@ void DeviceSide::look_at(const std::vector<Card>& cards) {
           "holds up the others: set it to {} or more, or unset it",
           name(card), card.queues, card.queues == 1 ? "" : "s", kQueuesWanted);
     }
-    for (const Card& other : cards) {
+    for (const Attached& other : cards) {
       if (card.serves_processes != 0 || card.pid == other.pid || !same_device(card, other)) continue;
       hindered_ = fmt::format("{} and {} share a GPU that runs kernels of one process at a time; start an MPS daemon",
                               name(other), name(card));

@@ -284,14 +284,14 @@ bool DeviceIsland::deallocate(void* data) {
   return true;
 }
 
-std::optional<DeviceIsland::Place> DeviceIsland::locate(const void* data, uint64_t bytes) const {
+std::optional<DeviceIsland::DevicePlace> DeviceIsland::locate(const void* data, uint64_t bytes) const {
   const auto at = reinterpret_cast<uintptr_t>(data);
   std::lock_guard lock(mutex_);
   for (size_t window = 1; window < windows_.size(); ++window) {
     const auto first = reinterpret_cast<uintptr_t>(windows_[window].own);
     if (first == 0 || at < first || at - first > windows_[window].bytes) continue;
     if (bytes > windows_[window].bytes - (at - first)) continue;
-    return Place{static_cast<uint32_t>(window), at - first};
+    return DevicePlace{static_cast<uint32_t>(window), at - first};
   }
   return std::nullopt;
 }

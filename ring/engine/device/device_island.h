@@ -59,12 +59,12 @@ class DeviceIsland {
   // No call is under way.
   bool deallocate(void* data);
 
-  struct Place {
+  struct DevicePlace {
     uint32_t window = 0;
     uint64_t offset = 0;
   };
   // Where all of [data, data + bytes) lies in an own window of allocate().
-  std::optional<Place> locate(const void* data, uint64_t bytes) const;
+  std::optional<DevicePlace> locate(const void* data, uint64_t bytes) const;
   std::byte* bounce() const { return static_cast<std::byte*>(windows_.front().own) + header_bytes_; }
   uint64_t bounce_offset() const { return header_bytes_; }  // in window 0
   uint64_t slot_bytes() const { return (windows_.front().bytes - header_bytes_) / kMessageSlots / 64 * 64; }

@@ -43,7 +43,7 @@ void DeviceSide::fail_if_broken() const {
   group_.check_usable();
 }
 
-void DeviceSide::check_device(const std::string& call, const StreamFacts& stream, const Memory& memory) const {
+void DeviceSide::check_device(const std::string& call, const StreamFacts& stream, const NamedBuffer& memory) const {
   PointerFacts facts{};
   const DeviceStatus status = driver().pointer_facts(device_, memory.data, &facts);
   if (status != 0) fail_if_broken();

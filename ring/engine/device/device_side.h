@@ -63,15 +63,15 @@ class DeviceSide {
   void close(Clock::time_point until);
 
  private:
-  struct Memory {
+  struct NamedBuffer {
     const char* name;  // "input"
     const void* data;
   };
   const DeviceDriver& driver() const { return *calls_->driver; }
   std::shared_ptr<StreamCalls> open(void* const* stream, DeviceFacts& facts);
   std::shared_ptr<StreamCalls> exchange(std::chrono::milliseconds timeout, void* const* stream);
-  template <class Card>
-  void look_at(const std::vector<Card>& cards);
+  template <class Attached>
+  void look_at(const std::vector<Attached>& cards);
   void connect(std::chrono::milliseconds timeout);
   std::string connect(DeviceIsland& island, std::chrono::milliseconds timeout);
   DeviceIsland::AllSay all_say(std::chrono::milliseconds timeout);
@@ -106,7 +106,7 @@ class DeviceSide {
   }
   StreamFacts check_stream(const DeviceDriver& driver, const std::string& call, void* stream) const;
   void fail_if_broken() const;
-  void check_device(const std::string& call, const StreamFacts& stream, const Memory& memory) const;
+  void check_device(const std::string& call, const StreamFacts& stream, const NamedBuffer& memory) const;
   void check_buffers(const std::string& name, const BatchCall& call, const StreamFacts& stream) const;
   StreamOperation::Options in_stream(void* stream, int device, std::vector<Piece> pieces);
   void take_room(StreamOperation& call);

@@ -8,9 +8,9 @@
 namespace rondo {
 
 // Those that were bound have the same cards, so their makers have kept them; if not, they are bound anew.
-bool BoundWindows::take_again(const std::vector<Card>& cards) {
+bool BoundWindows::take_again(const std::vector<CallCard>& cards) {
   const bool same = std::equal(places_.begin(), places_.end(), cards.begin(), cards.end(),
-                               [](const BufferPlaces& places, const Card& card) { return places == card.places; });
+                               [](const BufferPlaces& places, const CallCard& card) { return places == card.places; });
   if (!same) return false;
   for (const std::weak_ptr<Window>& bound : bound_) {
     std::shared_ptr<Window> window = bound.lock();
@@ -21,7 +21,7 @@ bool BoundWindows::take_again(const std::vector<Card>& cards) {
 }
 
 BoundWindows::Bound BoundWindows::bind(const CheckedCall& call, const Plan& plan, const Slicing& slicing,
-                                       const std::vector<Card>& cards) {
+                                       const std::vector<CallCard>& cards) {
   in_use_.clear();
   if (take_again(cards)) return Bound::kAsBefore;
   in_use_.clear();
@@ -40,7 +40,7 @@ BoundWindows::Bound BoundWindows::bind(const CheckedCall& call, const Plan& plan
     if (ref.space == Space::kWindow && !bind(ref, cards[ref.peer].places, bytes)) return Bound::kNotYet;
   }
   lay_out_windows(call, plan, slicing, binding_);
-  for (const Card& card : cards) places_.push_back(card.places);
+  for (const CallCard& card : cards) places_.push_back(card.places);
   bound_.assign(in_use_.begin(), in_use_.end());
   return Bound::kAnew;
 }

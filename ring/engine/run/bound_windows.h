@@ -23,13 +23,13 @@ class BoundWindows {
   };
   // Binds what the plan touches: a rank that no step uses may be done, and its windows gone. All that is bound stays
   // mapped until release(), whatever its makers do. Throws Exception(kProtocol) where a card cannot be true.
-  Bound bind(const CheckedCall& call, const Plan& plan, const Slicing& slicing, const std::vector<Card>& cards);
+  Bound bind(const CheckedCall& call, const Plan& plan, const Slicing& slicing, const std::vector<CallCard>& cards);
   const WindowBinding& binding() const { return binding_; }
   // The makers alone decide what becomes of it now.
   void release() { in_use_.clear(); }
 
  private:
-  bool take_again(const std::vector<Card>& cards);
+  bool take_again(const std::vector<CallCard>& cards);
   bool bind(const Ref& ref, const BufferPlaces& places, const BufferBytes& bytes);
   bool find(int rank, const WindowPlace& place, uint64_t bytes, std::byte*& data);
 

@@ -15,7 +15,7 @@ struct BufferPlaces {
 };
 
 // What a rank tells all others of one call.
-struct Card {
+struct CallCard {
   BufferPlaces places;
   uint64_t unreadable = 0;  // 1: this rank could not read the others' buffers
 };

@@ -32,7 +32,7 @@ CardExchange::CardExchange(const CommunicatorContext& context, IslandMemory& isl
 
 void CardExchange::start(const CheckedCall& call, const RunStart& start) {
   const BufferBytes bytes = buffer_bytes(call, context_.world());
-  cards_.own() = Card{};
+  cards_.own() = CallCard{};
   BufferPlaces& places = cards_.own().places;
   if (gives(call, context_.rank)) {
     places.input = island_.shared().locate(start.buffers.input, bytes.input);
@@ -102,7 +102,7 @@ bool CardExchange::pulled(const CheckedCall& call) {
 uint64_t CardExchange::digest_of_places(const BufferBytes& bytes) const {
   Hash64 hash;
   hash.add(bytes.input).add(bytes.output);
-  for (const Card& card : cards()) {
+  for (const CallCard& card : cards()) {
     hash.add(card.places.input.id).add(card.places.input_address);
     hash.add(card.places.output.id).add(card.places.output_address);
   }
@@ -111,7 +111,7 @@ uint64_t CardExchange::digest_of_places(const BufferBytes& bytes) const {
 
 int CardExchange::unreadable_by() const {
   const auto found =
-      std::find_if(cards().begin(), cards().end(), [](const Card& card) { return card.unreadable != 0; });
+      std::find_if(cards().begin(), cards().end(), [](const CallCard& card) { return card.unreadable != 0; });
   return found == cards().end() ? -1 : static_cast<int>(found - cards().begin());
 }
 

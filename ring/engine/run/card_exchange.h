@@ -29,7 +29,7 @@ class CardExchange {
   // --- once it is done
   // What all have told. readable: there is nothing to be read, or they have read it for such a call not long ago.
   BufferFacts facts(const CheckedCall& call) const;
-  const std::vector<Card>& cards() const { return cards_.records(); }
+  const std::vector<CallCard>& cards() const { return cards_.records(); }
   // After a trial: whether all ranks could read the others' buffers.
   bool pulled(const CheckedCall& call);
   // The first rank that could not; -1: there is none.
@@ -45,7 +45,7 @@ class CardExchange {
 
   const CommunicatorContext& context_;
   IslandMemory& island_;
-  Gather<Card> cards_;
+  Gather<CallCard> cards_;
   std::deque<uint64_t> tried_;  // digests of places that all ranks could read
 };
 

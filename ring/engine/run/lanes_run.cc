@@ -85,7 +85,7 @@ Run::OtherOp LinkRun::other_op() {
 }
 
 WindowRun::WindowRun(const CheckedCall& call, std::shared_ptr<const Plan> plan, uint64_t round_bytes,
-                     const CommunicatorContext& context, IslandMemory& island, const std::vector<Card>& cards)
+                     const CommunicatorContext& context, IslandMemory& island, const std::vector<CallCard>& cards)
     : LanesRun(call, plan, choose_window_slicing(call, *plan, round_bytes), context),
       call_(call),
       cards_(cards),

@@ -57,7 +57,7 @@ class WindowRun final : public LanesRun {
  public:
   // round_bytes: of a rank, at most in one round. cards: of the call that runs next.
   WindowRun(const CheckedCall& call, std::shared_ptr<const Plan> plan, uint64_t round_bytes,
-            const CommunicatorContext& context, IslandMemory& island, const std::vector<Card>& cards);
+            const CommunicatorContext& context, IslandMemory& island, const std::vector<CallCard>& cards);
   bool ready() override;
   void end() override { windows_.release(); }
 
@@ -65,7 +65,7 @@ class WindowRun final : public LanesRun {
   std::span<Link* const> links_of(uint32_t) override { return {}; }
 
   const CheckedCall& call_;
-  const std::vector<Card>& cards_;
+  const std::vector<CallCard>& cards_;
   BoundWindows windows_;
 };
 

@@ -132,7 +132,7 @@ RondoBackend::RondoBackend(const c10::intrusive_ptr<c10d::Store>& store, const G
     : c10d::Backend(group.rank, group.size),
       options_(c10::make_intrusive<Options>("rondo", group.timeout)),
       comm_(comm),
-      memory_(std::make_shared<Memory>(comm)),
+      memory_(std::make_shared<GroupMemory>(comm)),
       store_(store),
       handle_(new_handle(group.rank)),
       reconfigurable_(group.waits),
@@ -251,7 +251,7 @@ WorkPointer RondoBackend::reconfigure(const c10d::ReconfigureOptions& options) {
                                false};
   const std::string job = "reconfigured." + std::to_string(options.uuid) + "." + handles[0];
   comm_ = join(store_, group, job);
-  memory_ = std::make_shared<Memory>(comm_);
+  memory_ = std::make_shared<GroupMemory>(comm_);
   rank_ = group.rank;
   size_ = group.size;
   lost_.clear();

@@ -58,7 +58,7 @@ class RondoBackend : public c10d::Backend {
   ~RondoBackend() override;
 
   const std::string& name() const { return options_->group_name; }
-  const std::shared_ptr<Memory>& memory() const { return memory_; }
+  const std::shared_ptr<GroupMemory>& memory() const { return memory_; }
   // Returns the newest arena if it has room for so many bytes, else makes one.
   std::shared_ptr<Arena> arena(size_t bytes);
   // Whether this thread is between startCoalescing() and endCoalescing().
@@ -210,7 +210,7 @@ class RondoBackend : public c10d::Backend {
 
   c10::intrusive_ptr<Options> options_;
   rondo_comm_t comm_;
-  std::shared_ptr<Memory> memory_;  // shared with the tensors in it; frees comm_
+  std::shared_ptr<GroupMemory> memory_;  // shared with the tensors in it; frees comm_
   const c10::intrusive_ptr<c10d::Store> store_;
   const std::string handle_;       // of this process, for reconfigure(); no other's
   const bool reconfigurable_;      // made with enable_reconfigure

@@ -8,9 +8,9 @@
 
 namespace rondo_torch {
 
-class Memory::Allocation {
+class GroupMemory::Allocation {
  public:
-  explicit Allocation(std::shared_ptr<Memory> memory) : memory_(std::move(memory)) {
+  explicit Allocation(std::shared_ptr<GroupMemory> memory) : memory_(std::move(memory)) {
     const bool counted = memory_->state_.with([](State& state) {
       if (!state.ended) ++state.blocks;
       return !state.ended;
@@ -30,17 +30,17 @@ class Memory::Allocation {
   void* data = nullptr;
 
  private:
-  const std::shared_ptr<Memory> memory_;
+  const std::shared_ptr<GroupMemory> memory_;
   const int forks_ = forks_so_far();
 };
 
-std::shared_ptr<void> Memory::allocate(size_t bytes) {
+std::shared_ptr<void> GroupMemory::allocate(size_t bytes) {
   const auto allocation = std::make_shared<Allocation>(shared_from_this());
   check(rondo_allocate(comm_, bytes, &allocation->data));
   return {allocation, allocation->data};
 }
 
-void Memory::end() {
+void GroupMemory::end() {
   const bool used = state_.with([](State& state) {
     state.ended = true;
     return state.blocks > 0;
@@ -75,7 +75,8 @@ class Arena::Piece {
   const std::shared_ptr<Arena> arena_;
 };
 
-Arena::Arena(const std::shared_ptr<Memory>& memory, size_t bytes) : block_(memory->allocate(bytes)), bytes_(bytes) {
+Arena::Arena(const std::shared_ptr<GroupMemory>& memory, size_t bytes)
+    : block_(memory->allocate(bytes)), bytes_(bytes) {
   gaps_.with([bytes](Gaps& gaps) { gaps.emplace(0, bytes); });
 }
 

@@ -13,14 +13,14 @@ namespace rondo_torch {
 
 // A communicator and the registered memory that tensors have from it. Tensors may outlive their group: the last block
 // that goes after end() frees the communicator. Any thread.
-class Memory : public std::enable_shared_from_this<Memory> {
+class GroupMemory : public std::enable_shared_from_this<GroupMemory> {
  public:
   // Takes the communicator; null: it has ended already.
-  explicit Memory(rondo_comm_t comm) : comm_(comm) {
+  explicit GroupMemory(rondo_comm_t comm) : comm_(comm) {
     state_.with([comm](State& state) { state.ended = comm == nullptr; });
   }
-  Memory(const Memory&) = delete;
-  Memory& operator=(const Memory&) = delete;
+  GroupMemory(const GroupMemory&) = delete;
+  GroupMemory& operator=(const GroupMemory&) = delete;
 
   // Zeroed, aligned to a page, and mapped by every rank of the host; freed with the last pointer. bytes: 1 or more.
   // After end(): DistBackendError.
@@ -44,7 +44,7 @@ class Memory : public std::enable_shared_from_this<Memory> {
 // A block of registered memory, cut into pieces. Freed when the last piece is given back. Any thread.
 class Arena : public std::enable_shared_from_this<Arena> {
  public:
-  Arena(const std::shared_ptr<Memory>& memory, size_t bytes);
+  Arena(const std::shared_ptr<GroupMemory>& memory, size_t bytes);
 
   // Aligned to 64 bytes, as torch's tensors are; its contents are undefined. Freed with the last pointer. Null where no
   // gap is large enough.
