@@ -51,11 +51,10 @@ class Victim {
     binding.slicing.slice = kRoundElements;
     binding.combine = {DType::kFloat32, Op::kSum, 1.0, kWorld};
     binding.element_bytes = sizeof(float);
-    binding.input = reinterpret_cast<const std::byte*>(input_.data());
-    binding.output = reinterpret_cast<std::byte*>(output_.data());
-    binding.fingerprint = kFingerprint;
     run_.bind(binding, channel_);
-    run_.start(binding);
+    const CallBuffers buffers{reinterpret_cast<const std::byte*>(input_.data()),
+                              reinterpret_cast<std::byte*>(output_.data())};
+    run_.start({buffers, 0, kFingerprint});
   }
 
   void step(ByteReader& in) {
