@@ -144,7 +144,7 @@ TEST_CASE("groups that are made and end in every way, failed starts among them, 
 
 // Rank 1 leaves and comes again as a newcomer, in each cycle; rank 0 goes on for all of them.
 TEST_CASE("fault 72: a group that loses a rank and takes it in again, many times, grows by nothing") {
-  const uint64_t cycles = seed_range(kCycles).second / 4;
+  const uint64_t cycles = seed_range(kCycles).second / 8;
   const TempFolder folder;
   for (const char* transport : {"auto", "tcp"}) {
     CAPTURE(transport);

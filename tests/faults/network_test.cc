@@ -138,29 +138,4 @@ TEST_CASE("fault 23: RST on every connection ends the calls of both sides within
   expect_cut({23, "PEER_LOST", 1'500}, hosts, fault_config(), [&] { hosts.reset_connections(1); });
 }
 
-// Proves: what a rank has sent reaches the others when it leaves with its last bytes in its sockets.
-TEST_CASE("hosts: a rank may leave while its last bytes are on a slow link, for longer than it waits for goodbyes") {
-  Hosts hosts(4);
-  Config config = fault_config();
-  config.destroy_timeout_ms = 200;
-  hosts.limit_rate(20'000'000);
-  Job job;
-  hosts.start(
-      job, {0, 1, 2, 3},
-      [](Here& here) {
-        std::vector<float> data(1 << 18, 1);
-        const std::string said = outcome([&] {
-          Communicator group = Communicator::join(here.options);
-          for (int call = 0; call < 2; ++call) {
-            group.all_reduce(data.data(), data.data(), data.size(), DType::kFloat32, Op::kMax,
-                             {.algorithm = Algorithm::kStar});
-          }
-          group.destroy();
-        });
-        here.say(said);
-      },
-      config);
-  for (int rank = 0; rank < job.world(); ++rank) CHECK(job[rank].hear(20'000) == "ok");
-}
-
 }  // namespace rondo::testing

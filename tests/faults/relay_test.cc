@@ -1,4 +1,5 @@
-// Needs root and iproute2 (hosts.h): a third host between those of two ranks changes or slows what they say.
+// Needs root and iproute2 (hosts.h): a third host between those of two ranks changes or slows what they say, or the
+// network slows it.
 #include "tests/faults/relay.h"
 
 #include <doctest/doctest.h>
@@ -151,6 +152,31 @@ TEST_CASE("fault 21: a relay that reads 1 KB/s: TIMEOUT at the deadline, bounded
   Job job;
   network.start(job, sum_large, short_calls());
   expect_timeout(job, [&] { network.relay.limit_rate(1'000); });
+}
+
+// Proves: what a rank has sent reaches the others when it leaves with its last bytes in its sockets.
+TEST_CASE("hosts: a rank may leave while its last bytes are on a slow link, for longer than it waits for goodbyes") {
+  Hosts hosts(4);
+  Config config = fault_config();
+  config.destroy_timeout_ms = 200;
+  hosts.limit_rate(20'000'000);
+  Job job;
+  hosts.start(
+      job, {0, 1, 2, 3},
+      [](Here& here) {
+        std::vector<float> data(1 << 18, 1);
+        const std::string said = outcome([&] {
+          Communicator group = Communicator::join(here.options);
+          for (int call = 0; call < 2; ++call) {
+            group.all_reduce(data.data(), data.data(), data.size(), DType::kFloat32, Op::kMax,
+                             {.algorithm = Algorithm::kStar});
+          }
+          group.destroy();
+        });
+        here.say(said);
+      },
+      config);
+  for (int rank = 0; rank < job.world(); ++rank) CHECK(job[rank].hear(20'000) == "ok");
 }
 
 }  // namespace rondo::testing
