@@ -104,7 +104,7 @@ TEST_CASE("messages, broadcasts and gathers of ranks that leave at once arrive, 
     bool encrypt;
     int rounds;
   };
-  for (const Way& way : {Way{"tcp", false, 150}, Way{"tcp", true, 50}, Way{"auto", false, 50}}) {
+  for (const Way& way : {Way{"tcp", false, 75}, Way{"tcp", true, 25}, Way{"auto", false, 25}}) {
     for (const uint64_t count : {100u, 50'000u}) {
       CAPTURE(way.transport);
       CAPTURE(way.encrypt);

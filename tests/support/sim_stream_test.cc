@@ -63,7 +63,7 @@ struct Reader {
 TEST_CASE("a simulated stream keeps the contract of streams, lending its memory and not") {
   const auto make = [](uint64_t seed) {
     const auto network = std::make_shared<SimNetwork>(seed);
-    const size_t capacity = 500 * seed;
+    const size_t capacity = 3000 * seed;
     auto connection = network->connect({.capacity_bytes = capacity, .lends = seed % 2 == 0});
     StreamEnds ends{{std::move(connection.side[0]), std::move(connection.side[1])}};
     ends.first_name = "";  // it has none
@@ -73,7 +73,7 @@ TEST_CASE("a simulated stream keeps the contract of streams, lending its memory 
     };
     return ends;
   };
-  check_stream_contract(make, 1, 6);
+  check_stream_contract(make, 1, 4);
 }
 
 // What the reader has after each tick: the whole observable run.
