@@ -134,6 +134,24 @@ TEST_CASE("pairs cost what their kind does: an island's ring is faster, and one 
   CHECK_LE(network, flat(request.cost.network));
 }
 
+TEST_CASE("staged takes two barriers, two copies and a fold; one shot a message and what is posted and taken") {
+  for (int world : {2, 3, 8}) {
+    const uint64_t block = 1024, bytes = block * static_cast<uint64_t>(world);
+    SimulationRequest request = one_slice(bytes);
+    request.topology = one_host(world);
+    request.topology.island = request.topology.host;
+    const auto us = [&](Algorithm algorithm) {
+      return simulate(plans_of_all_ranks(request_of(Collective::kAllReduce, algorithm, request.topology)), request)
+          .time_us;
+    };
+    const CostModel& model = request.cost;
+    const double m = static_cast<double>(bytes), others = (world - 1) * static_cast<double>(block);
+    CHECK_EQ(us(Algorithm::kStaged), doctest::Approx(2 * model.memory.alpha_us + 2 * model.copy_us_per_byte * others +
+                                                     model.gamma_us_per_byte * others));
+    CHECK_EQ(us(Algorithm::kOneShot), doctest::Approx(model.memory.alpha_us + model.post_us_per_byte * world * m));
+  }
+}
+
 TEST_CASE("a star's hub moves N-1 times the data; the ring's ranks less than twice") {
   SimulationRequest request;
   request.bytes = 16 << 20;
