@@ -150,7 +150,6 @@ TEST_CASE("fault 72: a group that loses a rank and takes it in again, many times
     CAPTURE(transport);
     Config config = fault_config();
     config.transport = transport;
-    config.destroy_timeout_ms = 50;  // so long one that leaves waits for the goodbye of one that goes on
     Job job;
     job.start(
         2,

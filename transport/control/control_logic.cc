@@ -90,7 +90,8 @@ bool ControlLogic::close(uint64_t communicator, uint64_t last_sequence, const st
   group->streams_due.clear();
   for (const auto& [peer, member] : group->members) {
     const bool streamed = streams.count(peer) != 0;
-    if (!gone(peer) && !goes_on(*group))
+    // Those that go on have agreed; one that left before waits.
+    if (!gone(peer) && (member.left || !goes_on(*group)))
       actions_.push_back(Send{peer, ByeMessage{communicator, last_sequence, streamed}});
   }
   look_for_last(communicator, *group);
@@ -264,6 +265,11 @@ void ControlLogic::on(Time now, int from, const ByeMessage& message) {
   Group* group = find(message.communicator);
   if (group == nullptr) {
     if (Early* before = early(message.communicator)) before->goodbyes.emplace(from, message);
+    const auto closed = closed_.find(message.communicator);
+    // It left before this rank, which has gone on without a goodbye, heard of that.
+    if (closed != closed_.end() && closed->second.decision) {
+      actions_.push_back(Send{from, ByeMessage{message.communicator, 0, false}});
+    }
     return;
   }
   const auto member = group->members.find(from);
