@@ -10,7 +10,7 @@ namespace rondo {
 // Blocks that follow one another in each of the double trees: more fill the pipeline better, and make small calls
 // smaller slices.
 inline constexpr int kBlocksPerTree = 4;
-// Of which a link holds so many at once, if it may.
+// A link holds so many of them at once, if it may.
 inline constexpr int kTreeBlocksInFlight = 2;
 
 // Two hosts of equal size exchange their folds: both fold what both have. Coded, each would encode its own.

@@ -187,7 +187,8 @@ TEST_CASE("a send and a receive as one operation") {
           expect(theirs == other && received.message().peer == other, "in a batch it is the receive's");
 
           // Nothing is sent where the receive is refused, and the other way round.
-          for (const auto [to, from] : {std::pair{other, 9}, std::pair{9, other}}) {
+          for (const bool wrong_source : {true, false}) {
+            const int to = wrong_source ? other : 9, from = wrong_source ? 9 : other;
             expect_error([&] { group.sendrecv_async(mine, to, theirs, from, 5); }, rondo::ErrorCode::kInvalid);
           }
           group.barrier();

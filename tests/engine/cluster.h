@@ -55,7 +55,7 @@ class Cluster {
 
 // The first half of the ranks on one host, the others on another.
 Topology two_hosts(int world);
-// Of every collective, even and uneven, type and operation.
+// Any collective, even or uneven, type and operation.
 CollectiveCase random_case(Random& random, int world);
 
 // All executors in turn, in an order of `random`'s, until all are done. advance(): between passes. "" or "hung".

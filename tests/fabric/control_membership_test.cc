@@ -113,7 +113,7 @@ TEST_CASE("who has destroyed the communicator, before or amid a shrink(), is not
 }
 
 TEST_CASE("who leaves while the others go on waits for no goodbye of theirs, whenever they hear of it") {
-  for (const int64_t leaves_at : {20, 95, 105, 125, 160, 250}) {
+  for (const int64_t leaves_at : {30, 95, 105, 125, 160, 250}) {
     CAPTURE(leaves_at);
     Simulation simulation(3, 1);
     simulation.open_everywhere({0, 1, 2});

@@ -43,7 +43,7 @@ class CollectiveRank {
   // Overwrites the buffers, like a caller who uses them for something else.
   void refill();
 
-  // Of the buffers; 0 where this rank has none.
+  // Lengths of the buffers; 0 where this rank has none.
   struct Elements {
     uint64_t input = 0;
     uint64_t output = 0;

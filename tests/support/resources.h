@@ -16,7 +16,8 @@ inline size_t entries_of(const char* folder) {
 inline size_t open_descriptors() { return entries_of("/proc/self/fd"); }
 inline size_t running_threads() { return entries_of("/proc/self/task"); }
 
-// Of a process or a thread, as /proc has it: 'R' runs, 'S' sleeps, 'Z' has ended and is not waited for; 0: it is gone.
+// The state of a process or a thread, as /proc has it: 'R' runs, 'S' sleeps, 'Z' has ended and is not waited for; 0: it
+// is gone.
 char state_of(pid_t id);
 
 // Every descriptor, thread and mapping of this process, counted, and its memory.

@@ -30,7 +30,7 @@ struct PreparedCall : CheckedCall {
 
   bool tuned() const { return ways.count > 0; }
 
-  // Of the last such call that was checked: what has not changed since is not checked again. Under the submission lock.
+  // The buffers of the last such call that was checked, which are not checked again. Under the submission lock.
   const void* good_input = nullptr;
   const void* good_output = nullptr;
 
