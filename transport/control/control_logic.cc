@@ -265,11 +265,6 @@ void ControlLogic::on(Time now, int from, const ByeMessage& message) {
   Group* group = find(message.communicator);
   if (group == nullptr) {
     if (Early* before = early(message.communicator)) before->goodbyes.emplace(from, message);
-    const auto closed = closed_.find(message.communicator);
-    // It left before this rank, which has gone on without a goodbye, heard of that.
-    if (closed != closed_.end() && closed->second.decision) {
-      actions_.push_back(Send{from, ByeMessage{message.communicator, 0, false}});
-    }
     return;
   }
   const auto member = group->members.find(from);
