@@ -89,6 +89,27 @@ TEST_CASE("fault 44: roots, counts, dtypes, ops, algorithms and timeouts out of 
         }) == "");
 }
 
+TEST_CASE("fault 47: null pointers in a call whose like was good before, alone or in a batch") {
+  RankGroup shape;
+  CHECK(run_threads(shape, [](Communicator& group) {
+          for (const bool batch : {false, true}) {
+            const uint64_t count = batch ? 12 : 11;
+            Numbers numbers(count, 1);
+            int64_t* const p = numbers.data();
+            for (int times = 0; times < 3; ++times) {
+              if (batch) group.batch_begin();
+              Work work = group.all_reduce_async(p, p, count, kInt64);
+              if (batch) group.batch_end();
+              work.wait();
+              expect_invalid("all_reduce", "null", [&] { group.all_reduce(nullptr, nullptr, count, kInt64); });
+              expect_invalid("input", "null", [&] { group.all_reduce_async(nullptr, p, count, kInt64); });
+              expect_invalid("output", "null", [&] { group.all_reduce(p, nullptr, count, kInt64); });
+            }
+            expect(numbers == Numbers(count, 8), "three sums of two ranks");
+          }
+        }) == "");
+}
+
 TEST_CASE("fault 47: null pointers where something is read or written") {
   CHECK(on_rank(2, [](Communicator& group, Numbers& n) {
           int64_t* p = n.data();

@@ -30,9 +30,10 @@ struct PreparedCall : CheckedCall {
 
   bool tuned() const { return ways.count > 0; }
 
-  // The buffers of the last such call that was checked, which are not checked again. Under the submission lock.
-  const void* good_input = nullptr;
-  const void* good_output = nullptr;
+  // The buffers of the last such call that was checked, which are not checked again; at first what no call has. Under
+  // the submission lock.
+  const void* good_input = this;
+  const void* good_output = this;
 
   // --- under the lease
   // The route of the last one, as long as RouteTable::goes_on().
