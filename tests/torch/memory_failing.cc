@@ -71,7 +71,7 @@ std::exception_ptr failure(rondo_result_t) { return std::make_exception_ptr(std:
 namespace {
 
 using rondo_torch::Arena;
-using rondo_torch::Memory;
+using rondo_torch::GroupMemory;
 
 // False: an allocation has failed.
 template <typename Action>
@@ -92,7 +92,7 @@ bool with_failing(long at, Action action) {
 // A block fails; the next one is there, and the last one frees the communicator.
 bool memory(long at) {
   destroyed = false;
-  const auto memory = std::make_shared<Memory>(reinterpret_cast<rondo_comm_t>(&destroyed));
+  const auto memory = std::make_shared<GroupMemory>(reinterpret_cast<rondo_comm_t>(&destroyed));
   std::shared_ptr<void> block;
   const bool done = with_failing(at, [&] { block = memory->allocate(4096); });
   expect(blocks == (done ? 1U : 0U), "a failed block's memory is given back");
@@ -107,7 +107,7 @@ bool memory(long at) {
 
 // A piece fails; the arena is as it was, and whole at the end, when no memory is needed to give pieces back.
 bool arena(long at) {
-  const auto memory = std::make_shared<Memory>(reinterpret_cast<rondo_comm_t>(&destroyed));
+  const auto memory = std::make_shared<GroupMemory>(reinterpret_cast<rondo_comm_t>(&destroyed));
   const auto arena = std::make_shared<Arena>(memory, 4096);
   std::shared_ptr<void> first = arena->allocate(100), second = arena->allocate(1000), third = arena->allocate(64);
   second.reset();
