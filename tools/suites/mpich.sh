@@ -33,7 +33,7 @@ fi
 compgen -G "$place/mpich-*/test/mpi" >/dev/null || fetch_sources >"$place/apt.log" 2>&1 || { tail -n 20 "$place/apt.log" && exit 1; }
 tests=$(echo "$place"/mpich-*/test/mpi)
 build=$place/build
-build_tests() {
+build_tests() (
   mkdir -p "$build" && cd "$build"
   "$tests/configure" --quiet --with-mpi="$mpich" --disable-fortran --disable-cxx --disable-rma --disable-spawn --disable-romio \
     --enable-threads=multiple --disable-dependency-tracking CFLAGS="-O1 -w" >configure.log 2>&1 || return 1
@@ -41,7 +41,7 @@ build_tests() {
     # A program of another version's calls does not build, and the runner says so.
     [[ ! -d $folder ]] || make -k -C "$folder" >"make-$folder.log" 2>&1 || true
   done
-}
+)
 [[ -x $build/coll/allred ]] || check "MPICH's tests build" build_tests
 check "what passes with MPICH passes" python3 tests/mpi/run_mpich.py "$tests" "$build" "$(bazel_bin)/tools/rondo-run" "$mpich/bin/mpiexec" "$@"
 finish_checks
