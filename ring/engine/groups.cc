@@ -12,6 +12,7 @@
 #include "ring/engine/communicator_state.h"
 
 namespace rondo {
+
 // All members throw the error, which would else wait for this rank until their deadline.
 void Groups::decline(const Members& made, const Error& why) const {
   const CommunicatorContext& context = group_.context();

@@ -12,6 +12,7 @@
 
 #include "tests/engine/arguments.h"
 #include "tests/faults/ranks.h"
+#include "tests/support/sockets.h"
 
 namespace rondo::testing {
 namespace {

@@ -23,8 +23,6 @@ Config fault_config();
 // What a call did: "ok", or "MISMATCH [1,2] ranks disagree ..." where it threw.
 std::string outcome(const std::function<void()>& call);
 std::string describe(const Error& error);
-// A port of loopback that was free a moment ago.
-uint16_t free_port();
 int64_t ms_since(std::chrono::steady_clock::time_point start);
 
 // Checks a bound of docs/faults.md, and prints what it took, for that page: "fault 12: 1003 ms".

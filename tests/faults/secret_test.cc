@@ -14,6 +14,7 @@
 #include "tests/faults/copier.h"
 #include "tests/faults/ranks.h"
 #include "tests/support/secrets.h"
+#include "tests/support/sockets.h"
 
 namespace rondo::testing {
 namespace {

@@ -1,11 +1,13 @@
 #pragma once
 
 #include <doctest/doctest.h>
+#include <netinet/in.h>
 #include <poll.h>
 #include <sys/socket.h>
 
 #include <cerrno>
 #include <chrono>
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -16,6 +18,18 @@ namespace rondo::testing {
 
 // Longer than any machine is busy.
 inline constexpr std::chrono::milliseconds kSocketPatience{20'000};
+
+// A port of 127.0.0.1 that was free a moment ago.
+inline uint16_t free_port() {
+  const Descriptor socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t size = sizeof address;
+  REQUIRE(::bind(socket.get(), reinterpret_cast<sockaddr*>(&address), size) == 0);
+  REQUIRE(::getsockname(socket.get(), reinterpret_cast<sockaddr*>(&address), &size) == 0);
+  return ntohs(address.sin_port);
+}
 
 // Sends as much as the socket takes.
 inline void say(const Descriptor& socket, std::string_view bytes) {

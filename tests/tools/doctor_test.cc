@@ -1,8 +1,6 @@
 // rondo-doctor: what is wrong with a machine is found and named, with what to do; and only what would stop a job ends
 // in exit code 1. Network namespaces need root and iproute2.
 #include <doctest/doctest.h>
-#include <netinet/in.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -17,6 +15,7 @@
 
 #include "ring/base/file_text.h"
 #include "tests/support/program.h"
+#include "tests/support/sockets.h"
 #include "tests/support/temp_folder.h"
 #include "tools/doctor/checks.h"
 #include "tools/doctor/pair.h"
@@ -43,18 +42,6 @@ Result run_shell(const std::string& script) {
   Program program({"sh", "-c", script});
   const int code = program.wait(60s);
   return {code, program.output(), program.errors()};
-}
-
-uint16_t free_port() {
-  const int socket = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  socklen_t size = sizeof address;
-  REQUIRE(::bind(socket, reinterpret_cast<sockaddr*>(&address), size) == 0);
-  REQUIRE(::getsockname(socket, reinterpret_cast<sockaddr*>(&address), &size) == 0);
-  ::close(socket);
-  return ntohs(address.sin_port);
 }
 
 }  // namespace
@@ -143,7 +130,7 @@ TEST_CASE("doctor: a setting that join() refuses would stop a job on one host, t
   const std::string open = folder.path("open");
   std::ofstream(open) << std::string(32, 'x');
   std::filesystem::permissions(open, std::filesystem::perms(0644));
-  const std::string port = std::to_string(free_port());
+  const std::string port = std::to_string(testing::free_port());
   const std::vector<std::pair<std::string, std::string>> wrongs{
       {"RONDO_SECRET_FILE=/no/file", "network"},
       {"RONDO_SECRET_FILE=" + open, "network"},
@@ -223,7 +210,7 @@ TEST_CASE("doctor: several hosts need permission to listen, and loopback must be
 }
 
 TEST_CASE("doctor: two ends measure each other, and both print latency and bandwidths") {
-  const std::string address = "127.0.0.1:" + std::to_string(free_port());
+  const std::string address = "127.0.0.1:" + std::to_string(testing::free_port());
   for (const char* transport : {"auto", "tcp"}) {
     CAPTURE(transport);
     const std::string environment = std::string("RONDO_TRANSPORT=") + transport + " exec " + kDoctor;
