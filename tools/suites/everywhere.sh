@@ -93,7 +93,8 @@ on() {
   cell "import rondo" imports
   cell "two ranks" two
   cell "programs" programs
-  if [[ $2 == bookworm ]]; then cell "torch" torch; else row+=" not tried |"; fi
+  # torch's wheel of the CPU build is for this Python.
+  if [[ $(version_of "$3") == 3.11 ]]; then cell "torch" torch; else row+=" not tried |"; fi
   table+=$'\n'$row
 }
 
