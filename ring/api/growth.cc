@@ -267,6 +267,8 @@ std::shared_ptr<CommunicatorState> Growth::grow(CommunicatorState& group, Outsid
   if (invitation.refusal != ErrorCode::kOk) {
     throw Exception(invitation.refusal, fmt::format("grow on rank {}: {}", group.rank(), invitation.text));
   }
+  // Rank 0 serves it until the members have agreed: one that comes to it late hears there how the start has ended.
+  const std::shared_ptr<Store> meeting_point = invitation.store;
   try {
     group.groups().hold(open(group, std::move(invitation)));
   } catch (const Exception& failure) {

@@ -2,17 +2,22 @@
 // with the newcomers or without them. Jobs that grow when nobody dies: tests/life.
 #include <doctest/doctest.h>
 #include <fmt/format.h>
+#include <sched.h>
 #include <signal.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <numeric>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "rondo/dist_opt.h"
 #include "tests/faults/ranks.h"
+#include "transport/rendezvous/door.h"
+#include "transport/rendezvous/launch.h"
 
 namespace rondo::testing {
 namespace {
@@ -124,6 +129,31 @@ struct LocalSteps {
   std::vector<std::vector<float>> parameters = {std::vector<float>(5000, -8), std::vector<float>(300, -8)};
 };
 
+// While it lives the thread that made it hardly runs, for so long at most.
+class Slowed {
+ public:
+  explicit Slowed(std::chrono::milliseconds most) {
+    cpu_set_t own;
+    CPU_ZERO(&own);
+    CPU_SET(::sched_getcpu(), &own);
+    REQUIRE(::sched_setaffinity(0, sizeof own, &own) == 0);
+    other_ = std::thread([this, most] {  // of this core, too
+      const auto until = std::chrono::steady_clock::now() + most;
+      while (!over_.load() && std::chrono::steady_clock::now() < until) continue;
+    });
+    const sched_param none{};
+    REQUIRE(::sched_setscheduler(0, SCHED_IDLE, &none) == 0);
+  }
+  ~Slowed() {
+    over_.store(true);
+    other_.join();
+  }
+
+ private:
+  std::atomic<bool> over_{false};
+  std::thread other_;
+};
+
 }  // namespace
 
 TEST_CASE("a rank of local SGD dies between outer steps, or in one, and a newcomer comes: equal bits on all ranks") {
@@ -213,6 +243,28 @@ TEST_CASE(
       for (const int r : living) job[r].tell("end");
     }
   }
+}
+
+TEST_CASE("a newcomer that dies when it is admitted, and a rank that comes late to the start: it hears of the end") {
+  GrowingJob job;
+  job.start(3, [](Here& here) {
+    Communicator group = Communicator::join(here.options);
+    await_newcomers(group, 1);
+    std::optional<Slowed> slowed;
+    if (here.rank() == 2) slowed.emplace(1s);
+    const auto begin = std::chrono::steady_clock::now();
+    group = group.grow(1, 5s);
+    here.say(ms_since(begin) < 10'000 ? state_of(group, here.rank()) : "late");
+    here.await();
+  });
+  job.start_newcomer([](Here& here) {
+    const Launch launch = find_launch({-1, -1, "", here.options.job_id, here.options.newcomers}, here.options.config);
+    const auto limit = std::chrono::milliseconds(here.options.config.start_timeout_ms);
+    await_seat(launch, here.options.config, std::chrono::steady_clock::now() + limit);
+    ::raise(SIGKILL);
+  });
+  for (int r = 0; r < 3; ++r) CHECK(job[r].hear(30'000) == fmt::format("3 of 3 as {} epoch 1", r));
+  for (int r = 0; r < 3; ++r) job[r].tell("end");
 }
 
 TEST_CASE("what is refused, and a number of newcomers that does not come") {
