@@ -1,5 +1,9 @@
 #include <doctest/doctest.h>
 
+#include <chrono>
+#include <thread>
+#include <utility>
+
 #include "rondo/error.h"
 #include "tests/fabric/cluster.h"
 #include "tests/support/open_files_limit.h"
@@ -17,6 +21,18 @@ TEST_CASE("a fabric destroyed without closing its communicators, in any order, l
   const Resources after = Resources::settled();
   CHECK(after.descriptors == before.descriptors);
   CHECK(after.threads == before.threads);
+}
+
+TEST_CASE("what was said of a communicator before a rank opened it is told when it opens it") {
+  constexpr uint64_t kId = 9;
+  Config config = test_config();
+  config.heartbeat_ms = 5'000;  // nothing else is said meanwhile
+  config.suspicion_ms = 20'000;
+  auto fabrics = join_world(2, config);
+  fabrics[0]->decline(kId, {0, 1}, {ErrorCode::kAborted, "rank 0 has no room", {0}});
+  std::this_thread::sleep_for(std::chrono::milliseconds(200));  // it has come
+  const Member member = open_of(std::move(fabrics[1]), kId, {0, 1});
+  CHECK(member.events->wait_failure(1'000).message == "rank 0 has no room");
 }
 
 TEST_CASE("fault 52: a soft limit that is too low is raised; a hard one is an error that says how many are needed") {

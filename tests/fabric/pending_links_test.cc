@@ -93,7 +93,9 @@ TEST_CASE("closing closes what was not taken, and refuses what comes late") {
   const int number = descriptor.get();
   table.add(kLink, 0, std::move(descriptor));
   CHECK(is_open(number));
-  table.close(7);
+  CHECK(table.close(7));
+  table.open(8);
+  CHECK(!table.close(8));  // nobody wished for a link
   CHECK(!is_open(number));
   CHECK(table.fits(kLink, 0) == PendingLinks::Fit::kNo);
   CHECK(!table.want(kLink));

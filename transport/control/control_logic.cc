@@ -29,18 +29,25 @@ ControlLogic::ControlLogic(Settings settings)
 
 std::vector<ControlLogic::Action> ControlLogic::take_actions() { return std::exchange(actions_, {}); }
 
+std::optional<ControlLogic::Time> ControlLogic::next_time(const Group& group) {
+  std::optional<Time> next;
+  const auto consider = [&](Time time) { next = next ? std::min(*next, time) : time; };
+  if (!group.losses.empty()) consider(group.losses_due);
+  for (const Suspicion& suspicion : group.suspicions) consider(suspicion.due);
+  if (group.stall && group.stall->blame_due >= 0) consider(group.stall->blame_due);
+  if (group.wait) consider(group.wait->due);
+  for (const auto& [peer, due] : group.streams_due) consider(due);
+  if (group.membership) {
+    if (const auto due = group.membership->next_time()) consider(*due);
+  }
+  return next;
+}
+
 std::optional<ControlLogic::Time> ControlLogic::next_time() const {
   std::optional<Time> next;
   const auto consider = [&](Time time) { next = next ? std::min(*next, time) : time; };
   for (const auto& [id, group] : groups_) {
-    if (!group.losses.empty()) consider(group.losses_due);
-    for (const Suspicion& suspicion : group.suspicions) consider(suspicion.due);
-    if (group.stall && group.stall->blame_due >= 0) consider(group.stall->blame_due);
-    if (group.wait) consider(group.wait->due);
-    for (const auto& [peer, due] : group.streams_due) consider(due);
-    if (group.membership) {
-      if (const auto due = group.membership->next_time()) consider(*due);
-    }
+    if (const auto due = next_time(group)) consider(*due);
   }
   if (look_due_ >= 0) consider(look_due_);
   if (const auto silence = liveness_.next_time()) consider(*silence);
@@ -96,6 +103,11 @@ bool ControlLogic::close(uint64_t communicator, uint64_t last_sequence, const st
   }
   look_for_last(communicator, *group);
   return true;
+}
+
+bool ControlLogic::idle(uint64_t communicator) const {
+  const Group* group = find(communicator);
+  return idle() && (group == nullptr || !next_time(*group));
 }
 
 bool ControlLogic::all_left(uint64_t communicator) const {

@@ -94,6 +94,8 @@ class ControlLogic {
   // What has to be done since the last call, in order.
   std::vector<Action> take_actions();
   bool idle() const { return actions_.empty(); }
+  // Nor does anything of that communicator wait for its time.
+  bool idle(uint64_t communicator) const;
   // When tick() is due; nullopt: nothing waits.
   std::optional<Time> next_time() const;
 
@@ -235,6 +237,7 @@ class ControlLogic {
   std::string name_in(const Group& group, int peer) const;
   static std::string communicator_name(const Group& group);
   static int place_in(const Group& group, int peer);
+  static std::optional<Time> next_time(const Group& group);
 
   void on(Time now, int from, const AbortMessage& message);
   void on(Time now, int from, const AnswerMessage& message);

@@ -159,6 +159,7 @@ std::string ControlPlane::peer_name(int peer) const {
 
 void ControlPlane::open(uint64_t id, std::vector<int> members, CommunicatorEvents* events,
                         std::shared_ptr<Doorbell> doorbell, std::shared_ptr<Doorbell> p2p_doorbell) {
+  bool idle = false;
   {
     std::lock_guard lock(mutex_);
     RONDO_CHECK(communicators_.count(id) == 0, "a communicator is opened once");
@@ -167,13 +168,14 @@ void ControlPlane::open(uint64_t id, std::vector<int> members, CommunicatorEvent
       table_.open(id);
       logic_->open(now(), id, std::move(members));
       if (!broken_.ok()) logic_->abort(now(), id, broken_);
+      idle = logic_->idle(id);
     } catch (...) {
       logic_->undo_open(id);
       communicators_.erase(id);  // the caller ends with its events
       throw;
     }
   }
-  request_flush();
+  if (!idle) request_flush();
   doorbell->ring();  // links may have come before
   p2p_doorbell->ring();
 }
@@ -245,11 +247,11 @@ void ControlPlane::forget(uint64_t id) {
   changed_.wait(
       lock, [&] { return communicators_.count(id) == 0 || !communicators_.at(id).delivering; });  // events do not block
   communicators_.erase(id);
-  table_.close(id);
+  const bool linked = table_.close(id);
   try {
     logic_->forget(id);
     lock.unlock();
-    thread_.post([this, id] { dialer_.forget_communicator(id); });
+    if (linked) thread_.post([this, id] { dialer_.forget_communicator(id); });
   } catch (const std::bad_alloc&) {
     // What is kept of it answers late questions, and dials in vain.
   }

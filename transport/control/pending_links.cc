@@ -94,14 +94,17 @@ void PendingLinks::uncount_early(int peer, size_t sockets) {
   if ((found->second -= sockets) == 0) early_of_.erase(found);
 }
 
-void PendingLinks::close(uint64_t communicator) {
+bool PendingLinks::close(uint64_t communicator) {
+  const size_t before = entries_.size();
   auto it = entries_.lower_bound(LinkName{communicator, LinkKind::kData, -1, 0});
   while (it != entries_.end() && it->first.communicator == communicator) it = entries_.erase(it);
   open_.erase(communicator);
   if (closed_.insert(communicator).second) closed_order_.push_back(communicator);
-  if (closed_order_.size() <= kMaxClosed) return;
-  closed_.erase(closed_order_.front());
-  closed_order_.pop_front();
+  if (closed_order_.size() > kMaxClosed) {
+    closed_.erase(closed_order_.front());
+    closed_order_.pop_front();
+  }
+  return entries_.size() < before;
 }
 
 bool PendingLinks::anything_ready(uint64_t communicator) const {

@@ -51,8 +51,8 @@ class PendingLinks {
   std::set<int> streams(uint64_t communicator, LinkKind kind) const;
 
   void open(uint64_t communicator);
-  // Closes what was not taken, and what comes later.
-  void close(uint64_t communicator);
+  // Closes what was not taken, and what comes later. False if no link was ever wished for or begun.
+  bool close(uint64_t communicator);
   // Whether something that can be taken waits.
   bool anything_ready(uint64_t communicator) const;
 
