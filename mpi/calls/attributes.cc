@@ -18,32 +18,40 @@ using namespace rondo_mpi;
 
 namespace {
 
-struct Keyvals {
-  std::mutex mutex;
-  std::map<int, std::shared_ptr<Keyval>> known;
-  int next = 0x1000000;  // above those that the ABIs predefine, but for MPICH's, which are larger
-
-  int create(void* copy, void* remove, void* state) {
-    std::lock_guard lock(mutex);
-    std::erase_if(known, [](const auto& entry) { return entry.second->freed && entry.second.use_count() == 1; });
-    known[next] = std::make_shared<Keyval>(Keyval{copy, remove, state});
-    return next++;
+class Keyvals {
+ public:
+  int create(Holder holder, void* copy, void* remove, void* state) {
+    std::lock_guard lock(mutex_);
+    std::erase_if(known_, [](const auto& entry) { return entry.second->freed && entry.second.use_count() == 1; });
+    known_[next_] = std::make_shared<Keyval>(Keyval{holder, copy, remove, state});
+    return next_++;
   }
-  std::shared_ptr<Keyval> find(int id) {
-    std::lock_guard lock(mutex);
-    const auto found = known.find(id);
-    require(found != known.end() && !found->second->freed, MPI_ERR_KEYVAL, "the keyval is not valid");
-    return found->second;
+  std::shared_ptr<Keyval> find(Holder holder, int id) {
+    std::lock_guard lock(mutex_);
+    std::shared_ptr<Keyval> found = of(holder, id);
+    require(!found->freed, MPI_ERR_KEYVAL, "the keyval is not valid");
+    return found;
   }
-  void free(int* id) {
-    std::lock_guard lock(mutex);
+  void free(Holder holder, int* id) {
+    std::lock_guard lock(mutex_);
     // A keyval that attributes still have may be freed again: a delete function may do so for each of them.
-    const auto found = known.find(*id);
-    const bool valid = found != known.end() && (!found->second->freed || found->second.use_count() > 1);
-    require(valid, MPI_ERR_KEYVAL, "the keyval is not valid");
-    found->second->freed = true;
+    const std::shared_ptr<Keyval> found = of(holder, *id);
+    require(!found->freed || found.use_count() > 2, MPI_ERR_KEYVAL, "the keyval is not valid");  // known_ and this
+    found->freed = true;
     *id = MPI_KEYVAL_INVALID;
   }
+
+ private:
+  std::shared_ptr<Keyval> of(Holder holder, int id) {
+    const auto found = known_.find(id);
+    require(found != known_.end(), MPI_ERR_KEYVAL, "the keyval is not valid");
+    require(found->second->holder == holder, MPI_ERR_KEYVAL, "the keyval is for another kind of object");
+    return found->second;
+  }
+
+  std::mutex mutex_;
+  std::map<int, std::shared_ptr<Keyval>> known_;
+  int next_ = 0x1000000;  // above those that the ABIs predefine, but for MPICH's, which are larger
 };
 Keyvals& keyvals() {
   static Keyvals* made = new Keyvals;
@@ -81,16 +89,16 @@ Attributes::iterator find(Attributes& attributes, int id) {
 }
 
 template <typename Handle>
-void set(Handle handle, Attributes& attributes, int id, void* value) {
+void set(Holder holder, Handle handle, Attributes& attributes, int id, void* value) {
   require(predefined(id) == nullptr, MPI_ERR_KEYVAL, "the keyval is predefined");
-  auto keyval = keyvals().find(id);
+  auto keyval = keyvals().find(holder, id);
   if (const auto old = find(attributes, id); old != attributes.end()) delete_attribute(handle, attributes, old);
   attributes.push_back({id, std::move(keyval), value});
 }
 
-void get(Attributes& attributes, int id, void* value, int* flag) {
+void get(Holder holder, Attributes& attributes, int id, void* value, int* flag) {
   const auto found = find(attributes, id);
-  if (found == attributes.end()) keyvals().find(id);
+  if (found == attributes.end()) keyvals().find(holder, id);
   *flag = found != attributes.end();
   if (*flag) *static_cast<void**>(value) = found->value;
 }
@@ -113,26 +121,28 @@ std::string cut_name(const char* name) { return std::string(name).substr(0, MPI_
 int MPI_Comm_create_keyval(MPI_Comm_copy_attr_function* copy_fn, MPI_Comm_delete_attr_function* delete_fn, int* keyval,
                            void* extra_state) {
   return run(__func__, [&] {
-    *keyval = keyvals().create(reinterpret_cast<void*>(copy_fn), reinterpret_cast<void*>(delete_fn), extra_state);
+    *keyval = keyvals().create(Holder::kComm, reinterpret_cast<void*>(copy_fn), reinterpret_cast<void*>(delete_fn),
+                               extra_state);
   });
 }
 int MPI_Type_create_keyval(MPI_Type_copy_attr_function* copy_fn, MPI_Type_delete_attr_function* delete_fn, int* keyval,
                            void* extra_state) {
   return run(__func__, [&] {
-    *keyval = keyvals().create(reinterpret_cast<void*>(copy_fn), reinterpret_cast<void*>(delete_fn), extra_state);
+    *keyval = keyvals().create(Holder::kType, reinterpret_cast<void*>(copy_fn), reinterpret_cast<void*>(delete_fn),
+                               extra_state);
   });
 }
 int MPI_Comm_free_keyval(int* keyval) {
-  return run(__func__, [&] { keyvals().free(keyval); });
+  return run(__func__, [&] { keyvals().free(Holder::kComm, keyval); });
 }
 int MPI_Type_free_keyval(int* keyval) {
-  return run(__func__, [&] { keyvals().free(keyval); });
+  return run(__func__, [&] { keyvals().free(Holder::kType, keyval); });
 }
 int MPI_Comm_set_attr(MPI_Comm comm, int keyval, void* value) {
-  return on(comm, __func__, [&] { set(comm, comm_of(comm).attributes, keyval, value); });
+  return on(comm, __func__, [&] { set(Holder::kComm, comm, comm_of(comm).attributes, keyval, value); });
 }
 int MPI_Type_set_attr(MPI_Datatype type, int keyval, void* value) {
-  return run(__func__, [&] { set(type, type_of(type).attributes, keyval, value); });
+  return run(__func__, [&] { set(Holder::kType, type, type_of(type).attributes, keyval, value); });
 }
 int MPI_Comm_get_attr(MPI_Comm comm, int keyval, void* value, int* flag) {
   return on(comm, __func__, [&] {
@@ -142,11 +152,11 @@ int MPI_Comm_get_attr(MPI_Comm comm, int keyval, void* value, int* flag) {
       *flag = 1;
       return;
     }
-    get(of.attributes, keyval, value, flag);
+    get(Holder::kComm, of.attributes, keyval, value, flag);
   });
 }
 int MPI_Type_get_attr(MPI_Datatype type, int keyval, void* value, int* flag) {
-  return run(__func__, [&] { get(type_of(type).attributes, keyval, value, flag); });
+  return run(__func__, [&] { get(Holder::kType, type_of(type).attributes, keyval, value, flag); });
 }
 int MPI_Comm_delete_attr(MPI_Comm comm, int keyval) {
   return on(comm, __func__, [&] { remove(comm, comm_of(comm).attributes, keyval); });
@@ -158,14 +168,15 @@ int MPI_Type_delete_attr(MPI_Datatype type, int keyval) {
 int MPI_Win_create_keyval(MPI_Win_copy_attr_function* copy_fn, MPI_Win_delete_attr_function* delete_fn, int* keyval,
                           void* extra_state) {
   return run(__func__, [&] {
-    *keyval = keyvals().create(reinterpret_cast<void*>(copy_fn), reinterpret_cast<void*>(delete_fn), extra_state);
+    *keyval = keyvals().create(Holder::kWin, reinterpret_cast<void*>(copy_fn), reinterpret_cast<void*>(delete_fn),
+                               extra_state);
   });
 }
 int MPI_Win_free_keyval(int* keyval) {
-  return run(__func__, [&] { keyvals().free(keyval); });
+  return run(__func__, [&] { keyvals().free(Holder::kWin, keyval); });
 }
 int MPI_Win_set_attr(MPI_Win win, int keyval, void* value) {
-  return on_win(win, __func__, [&] { set(win, object(world().windows, win).attributes, keyval, value); });
+  return on_win(win, __func__, [&] { set(Holder::kWin, win, object(world().windows, win).attributes, keyval, value); });
 }
 int MPI_Win_get_attr(MPI_Win win, int keyval, void* value, int* flag) {
   return on_win(win, __func__, [&] {
@@ -175,7 +186,7 @@ int MPI_Win_get_attr(MPI_Win win, int keyval, void* value, int* flag) {
     if (keyval == MPI_WIN_DISP_UNIT) fixed = &of.unit;
     if (keyval == MPI_WIN_CREATE_FLAVOR) fixed = &of.flavor;
     if (keyval == MPI_WIN_MODEL) fixed = &of.model;
-    if (fixed == nullptr && keyval != MPI_WIN_BASE) return get(of.attributes, keyval, value, flag);
+    if (fixed == nullptr && keyval != MPI_WIN_BASE) return get(Holder::kWin, of.attributes, keyval, value, flag);
     *static_cast<void**>(value) = keyval == MPI_WIN_BASE ? of.part(of.comm().rank).base : fixed;
     *flag = 1;
   });

@@ -30,13 +30,16 @@ struct Errhandler {
   void (*function)(MPI_Comm*, int*, ...) = nullptr;  // or of a session, which has the same form
 };
 
+// What has attributes: a keyval is for one kind of them.
+enum class Holder : uint8_t { kComm, kType, kWin };
 struct Keyval {
-  void* copy = nullptr;  // of communicators or types
+  Holder holder;
+  void* copy = nullptr;
   void* remove = nullptr;
   void* state = nullptr;
   bool freed = false;
 };
-// A communicator's or a type's. A keyval that was freed stays until its last value is gone.
+// A keyval that was freed stays until its last value is gone.
 struct Attribute {
   int id;
   std::shared_ptr<Keyval> keyval;
