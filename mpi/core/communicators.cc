@@ -9,7 +9,7 @@
 namespace rondo_mpi {
 namespace {
 
-constexpr uintptr_t kMostComms = 4096;  // of some 30 KiB: what a program that frees none may take
+constexpr uintptr_t kMostComms = 2048;  // some 30 KiB each: a program that frees none is told soon
 
 int index_of(const std::vector<int>& ranks, int rank) {
   return static_cast<int>(std::find(ranks.begin(), ranks.end(), rank) - ranks.begin());
