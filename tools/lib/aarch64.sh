@@ -36,13 +36,13 @@ aarch64_wheel() {
     --no-build-isolation --wheel-dir "$root/wheels" ./python
 }
 
-# aarch64_test TEST.cc...: each compiled with the library's files and those of tests/support, and run.
+# aarch64_test TEST.cc...: each compiled with the library's files, the references' and those of tests/support, and run.
 aarch64_test() {
   local compile objects support=() source test
   compile="$cross -std=c++20 -O1 -fPIC -fsigned-char -ffp-contract=off -fvisibility=hidden -iquote . -Iring/include"
   compile+=" $(python3 -c 'import sys; sys.path.insert(0, "tools/native"); import units; print(*units.asio_defines())')"
   objects=$(find python/build/native -name '*.o' ! -name 'tools_launcher*' ! -name 'tools_rondo_run*' ! -name 'python_module*')
-  for source in tests/doctest_main.cc tests/support/{element,fold,reference,resources}.cc; do
+  for source in tests/doctest_main.cc {bench/loop,tests/support}/{element,reference}.cc tests/support/resources.cc; do
     $compile -c "$source" -o "$folder/${source//\//_}.o" || return 1
     support+=("$folder/${source//\//_}.o")
   done
