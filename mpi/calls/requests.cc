@@ -297,6 +297,7 @@ int MPI_Cancel(MPI_Request* request) {
     if (found->kind == Request::Kind::kGeneral) {
       check(found->cancel(found->state, found->complete));
     } else if (found->active && found->work.valid()) {
+      found->unwanted = true;
       found->work.cancel();
     }
   });
@@ -308,6 +309,7 @@ int MPI_Startall(int count, MPI_Request requests[]) {
     for (const auto& found : find_all(count, requests)) {
       require(found != nullptr && found->start, MPI_ERR_REQUEST, "the request is not persistent");
       require(!found->active, MPI_ERR_REQUEST, "the request is active already");
+      found->unwanted = false;
       found->start(*found);
       found->active = true;
     }

@@ -174,6 +174,7 @@ struct Request : std::enable_shared_from_this<Request> {
   std::shared_ptr<rondo::Communicator> channel;  // of a persistent collective or a partitioned message, its own
   bool persistent = false;
   bool active = true;
+  bool unwanted = false;  // MPI_Cancel has asked for its end
   // For a partitioned send: `ready` sends the parts when all are ready; `unready` is one more than the parts that are
   // not.
   int partitions = 0;

@@ -91,7 +91,9 @@ void complete(Request& request) {
     }
     if (request.finish) request.finish();
   } catch (const rondo::Exception& exception) {
-    if (exception.code() == rondo::ErrorCode::kCancelled) {
+    // The sender may have freed the communicator before: then nothing came, and nothing will.
+    const bool never_sent = exception.code() == rondo::ErrorCode::kPeerLeft && request.kind == Request::Kind::kReceive;
+    if (exception.code() == rondo::ErrorCode::kCancelled || (request.unwanted && never_sent)) {
       outcome.cancelled = true;
     } else {
       if (exception.code() == rondo::ErrorCode::kTruncated && request.kind == Request::Kind::kReceive) {

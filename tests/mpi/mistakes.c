@@ -117,6 +117,24 @@ static void swapped_ops(void) {
   MPI_Wait(&request, MPI_STATUS_IGNORE);
 }
 
+/* A receive may be cancelled before, while and after its sender frees the communicator. */
+static void cancel_beside_free(void) {
+  const double until = MPI_Wtime() + 0.1;
+  MPI_Comm of;
+  MPI_Comm_dup(MPI_COMM_WORLD, &of);
+  while (rank == 0 && MPI_Wtime() < until) {
+    MPI_Request request;
+    MPI_Status status;
+    int flag = 0, never;
+    MPI_Irecv(&never, 1, MPI_INT, 1, 0, of, &request);
+    MPI_Cancel(&request);
+    MPI_Wait(&request, &status);
+    MPI_Test_cancelled(&status, &flag);
+    CHECK(flag);
+  }
+  MPI_Comm_free(&of);
+}
+
 /* A program that frees no communicator is told so before its memory is full. */
 static void too_many(void) {
   enum { kMost = 10000 };
@@ -142,6 +160,7 @@ int main(int argc, char** argv) {
   keyval_of_another_kind();
   types();
   swapped_ops();
+  if (size > 1) cancel_beside_free();
   if (size == 1) too_many();
   printf("rank %d of %d: fine\n", rank, size);
   MPI_Finalize();
