@@ -67,6 +67,7 @@ std::vector<int> chosen(const std::vector<Choice>& all, int first, size_t count,
 
 std::shared_ptr<Comm> split(Comm& comm, int color, int key) {
   require(color >= 0 || color == MPI_UNDEFINED, MPI_ERR_ARG, "the color is negative");
+  require_room(comm);
   const int own = color == MPI_UNDEFINED ? -1 : color;
   const std::vector<Choice> all = all_choices(comm, {own, key});
   if (own < 0) return nullptr;
@@ -81,19 +82,30 @@ std::shared_ptr<Comm> split(Comm& comm, int color, int key) {
 }
 
 // info: of the new one; null: that of `comm`.
-MPI_Comm duplicated(Comm& comm, const Info* info, std::shared_ptr<rondo::Communicator> engine = nullptr) {
+std::shared_ptr<Comm> duplicated(Comm& comm, const Info* info, std::shared_ptr<rondo::Communicator> engine = nullptr) {
   std::shared_ptr<Comm> made = duplicate(comm, std::move(engine));
   copy_attributes(comm.handle, comm.attributes, made->attributes);
   made->info.entries = info == nullptr ? comm.info.entries : info->entries;
-  return publish(made);
+  return made;
+}
+
+MPI_Comm dup(Comm& comm, const Info* info) {
+  require_room(comm);
+  return publish(duplicated(comm, info));
 }
 
 MPI_Request start_dup(Comm& comm, const Info* info, MPI_Comm* newcomm) {
   Channel channel = open_channel(comm, Series::kIdup);
-  *newcomm = duplicated(comm, info, std::move(channel.engine));
+  const std::shared_ptr<Comm> made = duplicated(comm, info, std::move(channel.engine));
   auto request = std::make_shared<Request>();
   request->comm = comm.shared_from_this();
   request->work = std::move(channel.opened);
+  *newcomm = MPI_COMM_NULL;
+  try {
+    *newcomm = publish(made);
+  } catch (...) {  // one too many: the request's error, as MPICH does it
+    request->finish = [made, why = std::current_exception()] { std::rethrow_exception(why); };
+  }
   return add_request(std::move(request));
 }
 
@@ -155,11 +167,11 @@ int MPI_Comm_compare(MPI_Comm comm1, MPI_Comm comm2, int* result) {
 
 int MPI_Comm_dup(MPI_Comm comm, MPI_Comm* newcomm) {
   *newcomm = MPI_COMM_NULL;  // also after an error
-  return on(comm, __func__, [&] { *newcomm = duplicated(comm_of(comm), nullptr); });
+  return on(comm, __func__, [&] { *newcomm = dup(comm_of(comm), nullptr); });
 }
 int MPI_Comm_dup_with_info(MPI_Comm comm, MPI_Info info, MPI_Comm* newcomm) {
   *newcomm = MPI_COMM_NULL;
-  return on(comm, __func__, [&] { *newcomm = duplicated(comm_of(comm), &info_or_none(info)); });
+  return on(comm, __func__, [&] { *newcomm = dup(comm_of(comm), &info_or_none(info)); });
 }
 int MPI_Comm_idup(MPI_Comm comm, MPI_Comm* newcomm, MPI_Request* request) {
   return on(comm, __func__, [&] { *request = start_dup(comm_of(comm), nullptr, newcomm); });
@@ -197,6 +209,7 @@ int MPI_Comm_create(MPI_Comm comm, MPI_Group group, MPI_Comm* newcomm) {
       const int own = place(ranks, of.rank);
       *newcomm = publish(split(of, own == MPI_UNDEFINED ? MPI_UNDEFINED : 0, own));
     } else {
+      require_room(of);
       *newcomm = publish(place(ranks, of.rank) == MPI_UNDEFINED ? nullptr : subset(of, ranks));
     }
   });

@@ -9,7 +9,11 @@
 namespace rondo_mpi {
 namespace {
 
-constexpr uintptr_t kMostComms = 2048;  // some 30 KiB each: a program that frees none is told soon
+constexpr size_t kMostComms = 2048;  // some 30 KiB each: a program that frees none is told soon
+
+[[noreturn]] void refuse_one_more(const std::string& who) {
+  fail(MPI_ERR_OTHER, who + " has " + std::to_string(kMostComms) + " communicators, the most: free some");
+}
 
 int index_of(const std::vector<int>& ranks, int rank) {
   return static_cast<int>(std::find(ranks.begin(), ranks.end(), rank) - ranks.begin());
@@ -108,14 +112,16 @@ std::shared_ptr<Comm> shrunk(Comm& comm) {
   }
 }
 
+void require_room(const Comm& parent) {
+  int32_t full = world().comms.count() < kMostComms ? -1 : parent.engine->rank();
+  parent.engine->all_reduce(&full, &full, 1, rondo::DType::kInt32, rondo::Op::kMax);
+  if (full >= 0) refuse_one_more(full == parent.engine->rank() ? "this process" : "rank " + std::to_string(full));
+}
+
 MPI_Comm publish(const std::shared_ptr<Comm>& comm) {
   if (comm == nullptr) return MPI_COMM_NULL;
-  const MPI_Comm made = world().comms.add(comm);
-  if (number_of(made) - first_number(number_of(MPI_COMM_NULL), MPI_ERR_COMM) >= kMostComms) {
-    world().comms.remove(made);
-    fail(MPI_ERR_OTHER, "this process has " + std::to_string(kMostComms) + " communicators, the most: free some");
-  }
-  return made;
+  if (world().comms.count() >= kMostComms) refuse_one_more("this process");
+  return world().comms.add(comm);
 }
 
 std::vector<int> all_gather(Comm& comm, const std::vector<int>& own) {

@@ -44,6 +44,9 @@ void require_failure();
 // otherwise.
 std::shared_ptr<Comm> shrunk(Comm& comm);
 
+// Called by all ranks of a communicator before one is made of it: an error on all of them if any of them has as many as
+// it may.
+void require_room(const Comm& parent);
 // Gives it a handle. Errors go to the handler of the one that it was made of.
 MPI_Comm publish(const std::shared_ptr<Comm>& comm);
 

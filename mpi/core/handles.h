@@ -103,6 +103,11 @@ class Table {
     free_.push_back(index);
     return std::exchange((*chunks_[index / kChunk])[index % kChunk], nullptr);
   }
+  // But for the predefined ones.
+  size_t count() {
+    std::lock_guard lock(mutex_);
+    return size_ - free_.size();
+  }
   bool predefined(Handle handle) const { return named_[place(number_of(handle))].second != nullptr; }
 
  private:

@@ -135,18 +135,32 @@ static void cancel_beside_free(void) {
   MPI_Comm_free(&of);
 }
 
-/* A program that frees no communicator is told so before its memory is full. */
+/* A program that frees no communicator is told so before its memory is full, on all ranks if one has too many. */
 static void too_many(void) {
   enum { kMost = 10000 };
-  MPI_Comm* made = malloc(kMost * sizeof *made);
+  MPI_Comm *made = malloc(kMost * sizeof *made), more;
+  MPI_Group all;
+  MPI_Request request;
   int count = 0;
   MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN);
-  while (count < kMost && MPI_Comm_dup(MPI_COMM_SELF, &made[count]) == MPI_SUCCESS) ++count;
-  CHECK(count >= 2000 && count < kMost);
+  MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+  MPI_Comm_group(MPI_COMM_WORLD, &all);
+  while (rank == 0 && count < kMost && MPI_Comm_dup(MPI_COMM_SELF, &made[count]) == MPI_SUCCESS) ++count;
+  CHECK(rank != 0 || (count >= 2000 && count < kMost));
+  CHECK(class_of(MPI_Comm_dup(MPI_COMM_WORLD, &more)) == MPI_ERR_OTHER && more == MPI_COMM_NULL);
+  CHECK(class_of(MPI_Comm_split(MPI_COMM_WORLD, rank, 0, &more)) == MPI_ERR_OTHER);
+  CHECK(class_of(MPI_Comm_create(MPI_COMM_WORLD, all, &more)) == MPI_ERR_OTHER);
+  if (rank == 0) {
+    MPI_Comm_idup(MPI_COMM_SELF, &more, &request);
+    CHECK(class_of(MPI_Wait(&request, MPI_STATUS_IGNORE)) == MPI_ERR_OTHER);
+  }
   while (count > 0) MPI_Comm_free(&made[--count]);
-  CHECK(MPI_Comm_dup(MPI_COMM_SELF, &made[0]) == MPI_SUCCESS);
-  MPI_Comm_free(&made[0]);
+  MPI_Barrier(MPI_COMM_WORLD);
+  CHECK(MPI_Comm_dup(MPI_COMM_WORLD, &more) == MPI_SUCCESS);
+  MPI_Comm_free(&more);
+  MPI_Group_free(&all);
   MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_ARE_FATAL);
+  MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_ARE_FATAL);
   free(made);
 }
 
@@ -161,7 +175,7 @@ int main(int argc, char** argv) {
   types();
   swapped_ops();
   if (size > 1) cancel_beside_free();
-  if (size == 1) too_many();
+  too_many();
   printf("rank %d of %d: fine\n", rank, size);
   MPI_Finalize();
   return 0;
