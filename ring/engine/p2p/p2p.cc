@@ -18,15 +18,31 @@ constexpr uint32_t kPassesPerLook = 16;
 }  // namespace
 
 P2p::P2p(int rank, int world, const P2pOptions& options, P2pStreams& streams)
-    : context_(rank, world, options), streams_(streams), loopback_(context_) {
-  for (int peer = 0; peer < world; ++peer) {
-    senders_.push_back(peer == rank ? nullptr : std::make_unique<P2pSender>(context_, peer));
-    receivers_.push_back(peer == rank ? nullptr : std::make_unique<P2pReceiver>(context_, peer));
-  }
-  presence_.assign(static_cast<size_t>(world), Presence::kHere);
-}
+    : context_(rank, world, options),
+      streams_(streams),
+      peers_(static_cast<size_t>(world)),
+      loopback_(context_),
+      presence_(static_cast<size_t>(world), Presence::kHere) {}
 
 P2p::~P2p() = default;
+
+P2p::Peer& P2p::peer(int rank) {
+  std::unique_ptr<Peer>& known = peers_[static_cast<size_t>(rank)];
+  if (known) return *known;
+  met_.reserve(met_.size() + 1);
+  auto made = std::make_unique<Peer>(context_, rank);
+  if (!end_error_.ok()) {  // finish() was before: what the peer sends is thrown away
+    made->sender.finish(end_error_);
+    made->receiver.drain(end_error_);
+  }
+  if (presence_[rank] != Presence::kHere) {
+    made->sender.peer_left(left_error(rank));
+    made->receiver.stop_answering();
+  }
+  if (presence_[rank] == Presence::kGone) made->receiver.end(left_error(rank));
+  met_.push_back(rank);
+  return *(known = std::move(made));
+}
 
 bool P2p::submit(P2pRequest& request) {
   request.moved = 0;
@@ -48,7 +64,7 @@ void P2p::send(P2pRequest& request) {
   if (request.peer == context_.rank) {
     loopback_.add(request);
   } else {
-    senders_[request.peer]->add(request);
+    peer(request.peer).sender.add(request);
   }
 }
 
@@ -65,7 +81,7 @@ bool P2p::recv(P2pRequest& request) {
     } else if (message->peer == context_.rank) {
       loopback_.accept(*message, request);
     } else {
-      receivers_[message->peer]->accept(*message, request);
+      peer(message->peer).receiver.accept(*message, request);
     }
   } else if (request.matched != 0) {
     context_.fail(request, {ErrorCode::kInvalid,
@@ -87,7 +103,8 @@ bool P2p::recv(P2pRequest& request) {
 P2pAtOnce P2p::at_once(const P2pCall& call, Message& moved) {
   if (!end_error_.ok() || !call.plain) return P2pAtOnce::kNot;
   if (!call.sends()) return recv_now(call, moved);
-  if (call.peer == context_.rank || !senders_[call.peer]->send_now(call)) return P2pAtOnce::kNot;
+  Peer* const known = peers_[static_cast<size_t>(call.peer)].get();
+  if (known == nullptr || !known->sender.send_now(call)) return P2pAtOnce::kNot;
   moved = {call.peer, call.tag, call.bytes};
   return P2pAtOnce::kOver;
 }
@@ -96,19 +113,20 @@ P2pAtOnce P2p::recv_now(const P2pCall& receive, Message& came) {
   if (receive.peer != kAnySource) return recv_now_from(receive.peer, receive, came);
   // A peer's first message is looked for by progress().
   if (streams_from_ < context_.world - 1 && ++passes_ % kPassesPerLook == 0) return P2pAtOnce::kNot;
-  for (int i = 0; i < context_.world; ++i) {
-    const int peer = (turn_ + i) % context_.world;
-    if (peer == context_.rank || !receivers_[peer]->opened()) continue;
-    const P2pAtOnce found = recv_now_from(peer, receive, came);
-    if (found == P2pAtOnce::kOver) turn_ = (peer + 1) % context_.world;
+  for (size_t i = 0; i < met_.size(); ++i) {
+    const size_t place = (turn_ + i) % met_.size();
+    if (!peer(met_[place]).receiver.opened()) continue;
+    const P2pAtOnce found = recv_now_from(met_[place], receive, came);
+    if (found == P2pAtOnce::kOver) turn_ = place + 1;
     if (found != P2pAtOnce::kNothingYet) return found;
   }
   return P2pAtOnce::kNothingYet;
 }
 
 P2pAtOnce P2p::recv_now_from(int peer, const P2pCall& receive, Message& came) {
-  if (peer == context_.rank || !context_.matcher.nothing_before(peer)) return P2pAtOnce::kNot;
-  return receivers_[peer]->take_now(receive, came);
+  Peer* const known = peers_[static_cast<size_t>(peer)].get();
+  if (known == nullptr || !context_.matcher.nothing_before(peer)) return P2pAtOnce::kNot;
+  return known->receiver.take_now(receive, came);
 }
 
 bool P2p::take_back(P2pRequest& request, const Error& error) {
@@ -139,14 +157,15 @@ bool P2p::take_streams_from() {
     auto taken = streams_.take_stream_from();
     if (!taken) break;
     moved = true;
-    const int peer = taken->first;
-    RONDO_CHECK(0 <= peer && peer < context_.world && peer != context_.rank, "a stream of a peer");
-    if (receivers_[peer]->opened()) {
+    const int rank = taken->first;
+    RONDO_CHECK(0 <= rank && rank < context_.world && rank != context_.rank, "a stream of a peer");
+    P2pReceiver& receiver = peer(rank).receiver;
+    if (receiver.opened()) {
       context_.set_failure(
-          {ErrorCode::kProtocol, fmt::format("{} opened a second point-to-point stream", context_.name(peer)), {peer}});
+          {ErrorCode::kProtocol, fmt::format("{} opened a second point-to-point stream", context_.name(rank)), {rank}});
       continue;
     }
-    receivers_[peer]->open(std::move(taken->second));
+    receiver.open(std::move(taken->second));
     ++streams_from_;
   }
   return moved;
@@ -154,17 +173,16 @@ bool P2p::take_streams_from() {
 
 bool P2p::push() {
   bool moved = false;
-  for (int peer = 0; peer < context_.world; ++peer) {
-    if (peer == context_.rank) continue;
-    P2pSender& sender = *senders_[peer];
+  for (const int rank : met_) {
+    auto& [sender, receiver] = peer(rank);
     if (sender.wants_stream()) {
-      if (auto stream = streams_.take_stream_to(peer)) {
+      if (auto stream = streams_.take_stream_to(rank)) {
         sender.open(std::move(stream));
         moved = true;
       }
     }
     moved |= sender.push();
-    moved |= receivers_[peer]->push();
+    moved |= receiver.push();
   }
   return moved;
 }
@@ -173,48 +191,49 @@ bool P2p::push() {
 bool P2p::pull(P2pSweep sweep) {
   const bool all = sweep == P2pSweep::kAll;
   bool moved = false;
-  for (int i = 0; i < context_.world; ++i) {
-    const int peer = (turn_ + i) % context_.world;
-    if (peer == context_.rank) continue;
-    if (all || senders_[peer]->awaited()) moved |= senders_[peer]->pull(all);
-    if (all || receivers_[peer]->awaited()) moved |= receivers_[peer]->pull(all);
+  for (size_t i = 0; i < met_.size(); ++i) {
+    auto& [sender, receiver] = peer(met_[(turn_ + i) % met_.size()]);
+    if (all || sender.awaited()) moved |= sender.pull(all);
+    if (all || receiver.awaited()) moved |= receiver.pull(all);
   }
-  turn_ = (turn_ + 1) % context_.world;
+  ++turn_;
   return moved;
 }
 
-void P2p::peer_left(int peer) {
-  RONDO_CHECK(0 <= peer && peer < context_.world && peer != context_.rank, "a peer");
-  if (presence_[peer] != Presence::kHere) return;
-  presence_[peer] = Presence::kLeft;
-  senders_[peer]->peer_left(left_error(peer));
-  receivers_[peer]->stop_answering();
+void P2p::peer_left(int rank) {
+  RONDO_CHECK(0 <= rank && rank < context_.world && rank != context_.rank, "a peer");
+  if (presence_[rank] != Presence::kHere) return;
+  presence_[rank] = Presence::kLeft;
+  if (Peer* const known = peers_[static_cast<size_t>(rank)].get()) {
+    known->sender.peer_left(left_error(rank));
+    known->receiver.stop_answering();
+  }
   if (!failed_) {
     take_streams_from();
     look_for_ends();
+    if (!peers_[static_cast<size_t>(rank)]) gone(rank);
   }
   context_.run_done();
 }
 
 // Requires that take_streams_from() was called since the last goodbye.
 void P2p::look_for_ends() {
-  for (int peer = 0; peer < context_.world; ++peer) {
-    if (peer == context_.rank) continue;
-    P2pReceiver& receiver = *receivers_[peer];
-    if (presence_[peer] == Presence::kHere) {
+  for (const int rank : met_) {
+    P2pReceiver& receiver = peer(rank).receiver;
+    if (presence_[rank] == Presence::kHere) {
       receiver.report_if_named();
-    } else if (presence_[peer] == Presence::kLeft && (receiver.over() || !receiver.opened())) {
-      gone(peer);
+    } else if (presence_[rank] == Presence::kLeft && (receiver.over() || !receiver.opened())) {
+      gone(rank);
     }
   }
 }
 
-void P2p::gone(int peer) {
-  const Error error = left_error(peer);
-  presence_[peer] = Presence::kGone;
+void P2p::gone(int rank) {
+  const Error error = left_error(rank);
+  presence_[rank] = Presence::kGone;
   ++gone_;
-  receivers_[peer]->end(error);
-  fail_receives(peer, error);
+  if (Peer* const known = peers_[static_cast<size_t>(rank)].get()) known->receiver.end(error);
+  fail_receives(rank, error);
   if (alone()) fail_receives(kAnySource, all_left_error());
 }
 
@@ -242,8 +261,10 @@ void P2p::fail(const Error& error) noexcept {
   for (int peer = 0; peer < context_.world; ++peer) {
     fail_receives(peer, error);
     if (peer == context_.rank) continue;
-    senders_[peer]->end(error);
-    receivers_[peer]->end(error);
+    if (Peer* const known = peers_[static_cast<size_t>(peer)].get()) {
+      known->sender.end(error);
+      known->receiver.end(error);
+    }
     while (P2pMessage* message = context_.matcher.pop_message(peer)) context_.pool.give(message);
   }
   fail_receives(kAnySource, error);
@@ -255,9 +276,10 @@ void P2p::finish(const Error& error) noexcept {
   if (end_error_.ok()) keep_error(error, end_error_);
   for (int peer = 0; peer < context_.world; ++peer) {
     fail_receives(peer, error);
-    if (peer == context_.rank) continue;
-    senders_[peer]->finish(error);
-    receivers_[peer]->drain(error);
+    Peer* const known = peers_[static_cast<size_t>(peer)].get();
+    if (known == nullptr) continue;
+    known->sender.finish(error);
+    known->receiver.drain(error);
   }
   fail_receives(kAnySource, error);
   loopback_.end(error);
@@ -266,10 +288,10 @@ void P2p::finish(const Error& error) noexcept {
 
 bool P2p::idle() const {
   if (context_.matcher.posted() || !loopback_.idle()) return false;
-  for (int peer = 0; peer < context_.world; ++peer) {
-    if (peer != context_.rank && !(senders_[peer]->idle() && receivers_[peer]->idle())) return false;
-  }
-  return true;
+  return std::all_of(met_.begin(), met_.end(), [this](int rank) {
+    const Peer& known = *peers_[static_cast<size_t>(rank)];
+    return known.sender.idle() && known.receiver.idle();
+  });
 }
 
 }  // namespace rondo

@@ -36,8 +36,8 @@ enum class P2pSweep {
 // thread at a time. docs/wire-p2p.md has the protocol, and why it neither deadlocks nor grows.
 //
 // Cost of an 8 byte ping-pong, polling with kAwaited: a side pays one write (envelope and payload together) and one
-// read that finds something for each message, no allocation, and a pass over the peers of some ns each; credits add one
-// write in some 8,000 messages. Measured without system calls, both sides together (tests/p2p/cost_test, 2 cores shared
+// read that finds something for each message, no allocation, and a pass of some ns for each peer that it has exchanged
+// messages with; credits add one write in some 8,000 messages. Measured without system calls, both sides together (tests/p2p/cost_test, 2 cores shared
 // with other work, g++ 12, November 2026): 0.28 us of processor time a message of 8 bytes, 0.33 us if its receive comes
 // after it.
 class P2p {
@@ -105,6 +105,14 @@ class P2p {
     kGone,  // and none is
   };
 
+  // What is under way between this rank and another: made by the first message or stream, either way.
+  struct Peer {
+    Peer(P2pContext& context, int rank) : sender(context, rank), receiver(context, rank) {}
+    P2pSender sender;
+    P2pReceiver receiver;
+  };
+  Peer& peer(int rank);
+
   bool take_streams_from();
   bool pull(P2pSweep sweep);
   void look_for_ends();
@@ -120,15 +128,15 @@ class P2p {
 
   P2pContext context_;
   P2pStreams& streams_;
-  std::vector<std::unique_ptr<P2pSender>> senders_;      // by peer; nullptr for this rank
-  std::vector<std::unique_ptr<P2pReceiver>> receivers_;  // by peer; nullptr for this rank
+  std::vector<std::unique_ptr<Peer>> peers_;  // by rank; nullptr: nothing has come or gone yet, or this rank
+  std::vector<int> met_;                      // the ranks of those that are there: a pass costs by these alone
   P2pLoopback loopback_;
   std::vector<Presence> presence_;
   int gone_ = 0;          // peers that are kGone
   int streams_from_ = 0;  // taken
   int vain_looks_ = 0;    // for streams, in a row
   uint32_t passes_ = 0;   // since they are many
-  int turn_ = 0;          // the peer that the next progress() reads first
+  size_t turn_ = 0;       // of met_: the peer that the next progress() reads first
   Error end_error_;       // of fail() or finish()
   bool failed_ = false;
 };
