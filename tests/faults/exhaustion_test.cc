@@ -17,6 +17,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <memory>
 #include <new>
 #include <optional>
@@ -25,6 +26,7 @@
 #include "rondo/sparse.h"
 #include "tests/engine/arguments.h"
 #include "tests/faults/ranks.h"
+#include "transport/rendezvous/door.h"
 #include "transport/tcp/data_sockets.h"
 
 namespace {
@@ -260,6 +262,40 @@ TEST_CASE("fault 60: a data socket for which there is no memory leaves no lock h
     CHECK(sockets.look(k).empty());
     ::alarm(0);
   }
+}
+
+// Refuses the k-th allocation of the call, for each k: its outcome, as long as it makes so many.
+std::optional<std::string> refused_in(long k, const std::function<void()>& call) {
+  ::alarm(10);  // a wait without an end ends the test
+  left.store(k);
+  refuse.store(Refuse::kMemory);
+  std::string said = "no memory";
+  try {
+    said = outcome(call);
+  } catch (const std::bad_alloc&) {
+  }
+  refuse.store(Refuse::kNothing);
+  ::alarm(0);
+  return left.load() <= 0 ? std::optional(said) : std::nullopt;
+}
+
+TEST_CASE("fault 60: a rank without memory to look who waits for it does not wait for its own thread") {
+  TempFolder folder;
+  Launch launch;
+  launch.newcomers = "unix://" + folder.path("door");
+  launch.job_id = "fault test";
+  const Config config = fault_config();
+  const auto limit = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+  const Child newcomer([&](Parent&) {
+    await_seat(launch, config, limit);
+    return 0;
+  });
+  const Door door(launch, config, limit);
+  REQUIRE(eventually([&] { return door.waiting() == 1; }));
+  long tried = 0;
+  while (refused_in(++tried, [&] { door.await(1, limit); })) continue;
+  CHECK(tried > 3);
+  CHECK(door.await(1, limit).size() == 1);
 }
 
 TEST_CASE("fault 60: the k-th allocation of a rank's life is refused") {

@@ -97,16 +97,10 @@ class StoreServer::Loop {
   size_t waiting() const { return waiting_.load(std::memory_order_relaxed); }
 
   std::vector<Caller> callers() {
-    const auto found = std::make_shared<std::promise<std::vector<Caller>>>();  // shared with the thread
-    thread_.post([this, found] {
-      std::vector<Caller> callers;
-      for (const ClientPtr& client : clients_) {
-        if (!client->wanted.empty()) callers.push_back({client->wanted, client->waiting});
-      }
-      std::sort(callers.begin(), callers.end(), [](const Caller& a, const Caller& b) { return a.key < b.key; });
-      found->set_value(std::move(callers));
-    });
-    return found->get_future().get();
+    // Shared with the thread. What it throws there is thrown here.
+    const auto find = std::make_shared<std::packaged_task<std::vector<Caller>()>>([this] { return callers_now(); });
+    thread_.post([find] { (*find)(); });
+    return find->get_future().get();
   }
 
   void answer(const std::string& key, const std::string& value) {
@@ -136,6 +130,15 @@ class StoreServer::Loop {
 
   void look_for_end() {
     if (!listening_ && clients_.empty()) ended_.store(true, std::memory_order_release);
+  }
+
+  std::vector<Caller> callers_now() const {
+    std::vector<Caller> callers;
+    for (const ClientPtr& client : clients_) {
+      if (!client->wanted.empty()) callers.push_back({client->wanted, client->waiting});
+    }
+    std::sort(callers.begin(), callers.end(), [](const Caller& a, const Caller& b) { return a.key < b.key; });
+    return callers;
   }
 
   // --- who may come in
