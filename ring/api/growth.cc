@@ -148,6 +148,14 @@ Door& Growth::door(const Config& config, Store::Deadline deadline) {
   return *door_;
 }
 
+void Growth::end() noexcept {
+  try {
+    if (door_) door_->end();
+  } catch (const std::exception&) {
+    // Without memory: they see the end of the connection, and wait on.
+  }
+}
+
 int Growth::newcomers(CommunicatorState& group) {
   if (launch_.newcomers.empty()) return 0;
   int32_t waiting = 0;

@@ -35,9 +35,7 @@ class Growth {
   std::shared_ptr<CommunicatorState> enter(const Config& config, Store::Deadline deadline);
 
   // The job ends in good order: those that wait hear it.
-  void end() {
-    if (door_) door_->end();
-  }
+  void end() noexcept;
 
   // Collective: how many processes wait, as rank 0 knows. 0 where no address is known.
   int newcomers(CommunicatorState& group);

@@ -298,6 +298,21 @@ TEST_CASE("fault 60: a rank without memory to look who waits for it does not wai
   CHECK(door.await(1, limit).size() == 1);
 }
 
+TEST_CASE("fault 60: a rank without memory for a word to those that wait leaves") {
+  TempFolder folder;
+  Job job;
+  JoinOptions options = job.options(0, 1);
+  options.newcomers = "unix://" + folder.path("door");
+  long tried = 0;
+  bool reached = true;
+  while (reached) {
+    std::optional<Communicator> group = Communicator::join(options);
+    REQUIRE(group->newcomers() == 0);
+    reached = refused_in(++tried, [&] { group.reset(); }).has_value();
+  }
+  CHECK(tried > 3);
+}
+
 TEST_CASE("fault 60: the k-th allocation of a rank's life is refused") {
   const long stride = static_cast<long>(seed_range(211).second);
   for (const char* transport : {"tcp", "auto"}) refuse_each(Refuse::kMemory, transport, std::max(stride, 1L));
