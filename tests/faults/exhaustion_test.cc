@@ -28,6 +28,7 @@
 #include "tests/faults/ranks.h"
 #include "transport/rendezvous/door.h"
 #include "transport/tcp/data_sockets.h"
+#include "transport/tcp/socket.h"
 
 namespace {
 
@@ -296,6 +297,13 @@ TEST_CASE("fault 60: a rank without memory to look who waits for it does not wai
   while (refused_in(++tried, [&] { door.await(1, limit); })) continue;
   CHECK(tried > 3);
   CHECK(door.await(1, limit).size() == 1);
+}
+
+TEST_CASE("fault 60: a rank without memory for the addresses of a name does not wait for a name server") {
+  const auto limit = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+  long tried = 0;
+  while (refused_in(++tried, [&] { resolve("localhost", 1, limit); })) continue;
+  CHECK(tried > 3);
 }
 
 TEST_CASE("fault 60: a rank without memory for a word to those that wait leaves") {

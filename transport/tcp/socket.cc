@@ -81,9 +81,10 @@ FoundAddresses look_up(const std::string& host, int flags) {
 
 // The resolver takes as long as it likes, so a thread of its own asks, and is left behind at the deadline.
 FoundAddresses look_up_name(const std::string& host, Store::Deadline deadline) {
-  const auto answer = std::make_shared<std::promise<FoundAddresses>>();  // shared with the thread
-  std::future<FoundAddresses> found = answer->get_future();
-  start_own_thread("rondo-resolve", [answer, host] { answer->set_value(look_up(host, 0)); }).detach();
+  // Shared with the thread. What it throws there is thrown here.
+  const auto ask = std::make_shared<std::packaged_task<FoundAddresses()>>([host] { return look_up(host, 0); });
+  std::future<FoundAddresses> found = ask->get_future();
+  start_own_thread("rondo-resolve", [ask] { (*ask)(); }).detach();
   while (true) {
     const auto now = std::chrono::steady_clock::now();
     const auto until = std::min<Store::Deadline>(deadline, now + kBetweenInterruptQuestions);
