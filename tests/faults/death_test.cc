@@ -4,12 +4,17 @@
 #include <fmt/format.h>
 #include <signal.h>
 
+#include <chrono>
 #include <map>
+#include <memory>
 #include <string>
+#include <string_view>
+#include <thread>
 #include <vector>
 
 #include "rondo/unique_id.h"
 #include "tests/faults/ranks.h"
+#include "transport/store/file_store.h"
 
 namespace rondo::testing {
 namespace {
@@ -51,7 +56,47 @@ void run_until_failure(Here& here, Communicator& group, const std::function<void
   here.say(input.untouched() ? "untouched" : "input overwritten");
 }
 
+// A rank puts this key into it at the end of its life, having stood still for so long.
+class LastStore : public FileStore {
+ public:
+  LastStore(const std::string& path, std::string key, std::chrono::milliseconds still, const Parent& test)
+      : FileStore(path, "fault test", "", std::chrono::steady_clock::now() + still),
+        key_(std::move(key)),
+        still_(still),
+        test_(test) {}
+  void put(std::string_view key, std::string_view value, Deadline deadline) override {
+    if (key != key_) return FileStore::put(key, value, deadline);
+    std::this_thread::sleep_for(still_);
+    test_.say("dies");
+    ::raise(SIGKILL);
+  }
+
+ private:
+  const std::string key_;
+  const std::chrono::milliseconds still_;
+  const Parent& test_;
+};
+
 }  // namespace
+
+TEST_CASE("fault 2: killed after it has stood still where the others wait to hear with whom it shares memory") {
+  constexpr int kVictim = 3;
+  const TempFolder folder;
+  Job job;
+  job.start(4, [&](Here& here) {
+    const std::string key = here.rank() == kVictim ? fmt::format("island/{}", kVictim) : "";
+    here.options.store =
+        std::make_shared<LastStore>(folder.path("meeting"), key, std::chrono::milliseconds(3'100), here);
+    here.say(outcome([&] { Communicator::join(here.options); }));
+  });
+  REQUIRE(job[kVictim].hear() == "dies");
+  const auto killed = std::chrono::steady_clock::now();
+  for (int rank = 0; rank < kVictim; ++rank) {
+    CAPTURE(rank);
+    check_loss(job[rank].hear(), kVictim, job[kVictim].pid());
+  }
+  check_within(2, ms_since(killed), kSoonMs);
+}
 
 TEST_CASE("fault 5: killed in small collectives, in send and recv, and idle") {
   struct Kind {

@@ -358,7 +358,8 @@ class ProcessFabric : public Fabric {
     const Classes classes = classes_of(roster, topology_);
     const std::vector<ProbeResult> results =
         probe_peers(listener, probe_order(roster, tried_by(classes, place_.rank), deadline, gone));
-    const Islands islands = agree_islands(store, place_.rank, report_of(listener, results), classes, deadline, gone);
+    const Islands islands = agree_islands(store, place_.rank, report_of(listener, results), classes, deadline,
+                                          [this] { return control_->anyone_lost(); });
     topology_.island = islands.island;
     const WhyNot why_not = [&](int rank) { return reason(rank, listener, results, islands); };
     warn_of_fallback(why_not);

@@ -14,10 +14,9 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// The dead are looked for so often while their report is waited for, then less often: a wait that ends costs the store
-// a new connection.
-constexpr std::chrono::milliseconds kFirstLook{200};
-constexpr std::chrono::milliseconds kLastLook{2'000};
+// Before the next look whether the start has failed: far below the time within which that is promised. A look costs the
+// store one request.
+constexpr std::chrono::milliseconds kLook{200};
 
 // The most bytes of the text that says why memory is not shared.
 constexpr size_t kMaxReasonBytes = 512;
@@ -26,16 +25,17 @@ std::string report_key(int rank) { return fmt::format("island/{}", rank); }
 constexpr const char* kIslandsKey = "islands";
 
 std::string wait_for(Store& store, const std::string& key, int from, Store::Deadline deadline,
-                     const std::function<bool(int)>& gone) {
-  for (auto look = kFirstLook;; look = std::min(2 * look, kLastLook)) {
+                     const std::function<bool()>& hopeless) {
+  while (true) {
     try {
-      return store.get(key, std::min<Store::Deadline>(deadline, Clock::now() + look));
+      return store.get(key, std::min<Store::Deadline>(deadline, Clock::now() + kLook));
     } catch (const Exception& failure) {
       if (failure.code() != ErrorCode::kTimeout) throw;
     }
-    if (gone(from)) {
-      throw Exception(
-          Error{ErrorCode::kPeerLost, fmt::format("rank {} died while the group was starting", from), {from}});
+    if (hopeless()) {
+      throw Exception(Error{ErrorCode::kBootstrap,
+                            fmt::format("the start failed before rank {} said with whom it shares memory", from),
+                            {}});
     }
     if (Clock::now() >= deadline) {
       throw Exception(Error{ErrorCode::kBootstrap,
@@ -195,15 +195,15 @@ Islands find_islands(const std::vector<Report>& reports, const Classes& classes)
 }
 
 Islands agree_islands(Store& store, int rank, const Report& own, const Classes& classes, Store::Deadline deadline,
-                      const std::function<bool(int rank)>& gone) {
+                      const std::function<bool()>& hopeless) {
   const size_t world = classes.number.size();
   if (rank != 0) {
     store.put(report_key(rank), encode(own), deadline);
-    return decode(wait_for(store, kIslandsKey, 0, deadline, gone), world);
+    return decode(wait_for(store, kIslandsKey, 0, deadline, hopeless), world);
   }
   std::vector<Report> reports{own};
   for (int other = 1; other < static_cast<int>(world); ++other) {
-    reports.push_back(decode_report(wait_for(store, report_key(other), other, deadline, gone), world));
+    reports.push_back(decode_report(wait_for(store, report_key(other), other, deadline, hopeless), world));
   }
   Islands islands = find_islands(reports, classes);
   islands.why_not.resize(std::min(islands.why_not.size(), kMaxReasonBytes));

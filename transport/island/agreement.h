@@ -42,9 +42,9 @@ struct Islands {
 // rank: a rank joins the first island all of whose members it reaches. reports: by rank.
 Islands find_islands(const std::vector<Report>& reports, const Classes& classes);
 
-// The islands of all ranks, found by rank 0 from all reports. `gone`: that rank has died; it is not waited for.
-// Throws Exception: kPeerLost, kTimeout, kBootstrap.
+// The islands of all ranks, found by rank 0 from all reports. `hopeless`: asked now and then; true ends the wait, since
+// the start has failed. Throws Exception: kTimeout, kBootstrap.
 Islands agree_islands(Store& store, int rank, const Report& own, const Classes& classes, Store::Deadline deadline,
-                      const std::function<bool(int rank)>& gone);
+                      const std::function<bool()>& hopeless);
 
 }  // namespace rondo
