@@ -107,7 +107,6 @@ std::shared_ptr<CommunicatorState> world_group(std::shared_ptr<Fabric> fabric, W
 // Rank 0's answer to the call that all ranks make.
 struct Growth::Invitation {
   ErrorCode refusal = ErrorCode::kOk;  // and why, in `text`
-  uint32_t asked = 0;                  // newcomers that rank 0's call says
   std::string text, job_id;            // where the start meets
   // Rank 0's alone.
   std::vector<std::string> newcomers = {};
@@ -173,9 +172,23 @@ int Growth::newcomers(CommunicatorState& group) {
   return waiting;
 }
 
+// Whether all ranks take in as many. Before rank 0 lets anybody in: it would go on without those that know better.
+void Growth::check_equal(CommunicatorState& group, int newcomers, Milliseconds timeout) {
+  const std::vector<int32_t> asked = group.gather(int32_t{newcomers}, Purpose::kGrow, timeout);
+  const auto other = std::find_if(asked.begin(), asked.end(), [&](int32_t number) { return number != asked[0]; });
+  if (other == asked.end()) return;
+  const int r = static_cast<int>(other - asked.begin());
+  const CommunicatorContext& context = group.context();
+  group.fail({ErrorCode::kMismatch,
+              fmt::format("{} takes in {} newcomers, {} {}", context.name(0), asked[0], context.name(r), *other),
+              {0, r}});
+  group.check_usable();
+}
+
 // What fails on rank 0 is thrown on all ranks, and the communicator goes on.
 Growth::Invitation Growth::invite(CommunicatorState& group, int newcomers, Milliseconds wait) {
-  const Milliseconds patience = group.groups().patience_of({}, "grow");
+  const Milliseconds limit = wait + group.groups().patience_of({}, "grow");
+  check_equal(group, newcomers, limit);
   Invitation made;
   std::array<char, kInvitationBytes> bytes{};
   if (group.rank() == 0) {
@@ -195,9 +208,9 @@ Growth::Invitation Growth::invite(CommunicatorState& group, int newcomers, Milli
                         fmt::format("{} of {} newcomers came within {} ms at RONDO_JOIN=\"{}\"", made.newcomers.size(),
                                     newcomers, wait.count(), launch_.newcomers));
       }
-      const Milliseconds limit = start_limit(config);
-      made.seat = {group.size(), group.size() + newcomers, group.context().epoch + 1, limit, "", "", {}};
-      made.store = door_->serve_start(made.seat, std::chrono::steady_clock::now() + limit);
+      const Milliseconds patience = start_limit(config);
+      made.seat = {group.size(), group.size() + newcomers, group.context().epoch + 1, patience, "", "", {}};
+      made.store = door_->serve_start(made.seat, std::chrono::steady_clock::now() + patience);
       made.text = made.seat.rendezvous;
       made.job_id = made.seat.job_id;
     } catch (...) {
@@ -207,26 +220,24 @@ Growth::Invitation Growth::invite(CommunicatorState& group, int newcomers, Milli
     }
     const std::string encoded = ByteWriter()
                                     .u16(static_cast<uint16_t>(made.refusal))
-                                    .u32(static_cast<uint32_t>(newcomers))
                                     .short_text(made.job_id, kInvitationBytes / 4)
                                     .short_text(made.text, kInvitationBytes / 2)
                                     .take();
     std::copy(encoded.begin(), encoded.end(), bytes.begin());
   }
-  broadcast(group, bytes.data(), bytes.size(), Purpose::kGrow, wait + patience);
+  broadcast(group, bytes.data(), bytes.size(), Purpose::kGrow, limit);
   ByteReader in({bytes.data(), bytes.size()});
   made.refusal = static_cast<ErrorCode>(in.u16());
-  made.asked = in.u32();
   made.job_id = in.short_text(kInvitationBytes);
   made.text = in.short_text(kInvitationBytes);
   return made;
 }
 
-std::shared_ptr<CommunicatorState> Growth::open(CommunicatorState& group, Invitation invitation) {
+std::shared_ptr<CommunicatorState> Growth::open(CommunicatorState& group, int newcomers, Invitation invitation) {
   const Config& config = group.context().config;
   const Milliseconds limit = start_limit(config);
   const auto deadline = std::chrono::steady_clock::now() + limit;
-  const int world = group.size() + static_cast<int>(invitation.asked);
+  const int world = group.size() + newcomers;
   Launch launch = launch_of(launch_, {group.rank(), world, 0, limit, invitation.job_id, invitation.text, {}});
   if (group.rank() == 0) {
     door_->admit(invitation.newcomers, invitation.seat);
@@ -265,20 +276,13 @@ std::shared_ptr<CommunicatorState> Growth::grow(CommunicatorState& group, Outsid
     throw Exception(
         Error{failure.code(), fmt::format("grow on rank {}: {}", group.rank(), failure.what()), failure.error().ranks});
   }
-  if (invitation.asked != static_cast<uint32_t>(newcomers)) {
-    group.fail(
-        {ErrorCode::kMismatch,
-         fmt::format("grow: rank 0 takes in {} newcomers, rank {} {}", invitation.asked, group.rank(), newcomers),
-         {0, group.rank()}});
-    group.check_usable();
-  }
   if (invitation.refusal != ErrorCode::kOk) {
     throw Exception(invitation.refusal, fmt::format("grow on rank {}: {}", group.rank(), invitation.text));
   }
   // Rank 0 serves it until the members have agreed: one that comes to it late hears there how the start has ended.
   const std::shared_ptr<Store> meeting_point = invitation.store;
   try {
-    group.groups().hold(open(group, std::move(invitation)));
+    group.groups().hold(open(group, newcomers, std::move(invitation)));
   } catch (const Exception& failure) {
     if (failure.code() == ErrorCode::kInterrupted) throw;
     Logger(group.context().config.debug, group.rank())

@@ -45,8 +45,9 @@ class Growth {
 
  private:
   struct Invitation;
+  void check_equal(CommunicatorState& group, int newcomers, std::chrono::milliseconds timeout);
   Invitation invite(CommunicatorState& group, int newcomers, std::chrono::milliseconds wait);
-  std::shared_ptr<CommunicatorState> open(CommunicatorState& group, Invitation invitation);
+  std::shared_ptr<CommunicatorState> open(CommunicatorState& group, int newcomers, Invitation invitation);
   Door& door(const Config& config, Store::Deadline deadline);
 
   Launch launch_;

@@ -277,10 +277,7 @@ TEST_CASE("what is refused, and a number of newcomers that does not come") {
     here.say(fmt::format("{} {}", group.newcomers(), group.epoch()));
     Communicator copy = group.dup();
     here.say(outcome([&] { copy.grow(1); }));
-    outcome([&] { group.grow(1 + here.rank(), 50ms); });  // rank 0 knows of its own call alone, at first
-    here.say(outcome([&] {
-               while (true) group.barrier();
-             }).substr(0, 14));
+    here.say(outcome([&] { group.grow(1 + here.rank(), 50ms); }).substr(0, 14));
   });
   for (int r = 0; r < 2; ++r) {
     const std::string on = fmt::format("grow on rank {}: ", r);
@@ -291,6 +288,24 @@ TEST_CASE("what is refused, and a number of newcomers that does not come") {
     CHECK(job[r].hear() == "0 0");
     CHECK(job[r].hear() == "INVALID [] " + on + "only the communicator of join() takes in newcomers, and its epochs");
     CHECK(job[r].hear() == "MISMATCH [0,1]");
+  }
+}
+
+TEST_CASE("fault 39: grow() of another number of newcomers on one rank, while they wait: both know at once") {
+  GrowingJob job;
+  job.start(2, [](Here& here) {
+    Communicator group = Communicator::join(here.options);
+    await_newcomers(group, 2);
+    here.say(here.timed([&] { group.grow(1 + here.rank()); }));
+    here.await();
+  });
+  for (int i = 0; i < 2; ++i) job.start_newcomer([](Here& here) { Communicator::join(here.options); });
+  for (int r = 0; r < 2; ++r) {
+    const Timed said = timed_line(job[r].hear(30'000));
+    CAPTURE(said.outcome);
+    CHECK(said.begins(fmt::format("MISMATCH [0,1] grow on rank {}: rank 0 (host ", r)));
+    CHECK(said.has(") takes in 1 newcomers, rank 1 (host "));
+    check_within(39, said.elapsed_ms, 1'500);
   }
 }
 
