@@ -9,6 +9,7 @@
 #include <chrono>
 #include <future>
 #include <memory>
+#include <stdexcept>
 #include <string>
 #include <thread>
 #include <vector>
@@ -82,6 +83,35 @@ TEST_CASE("roster: a rank that cannot start says why, and all others fail at onc
       declines.join();
       CHECK(std::chrono::steady_clock::now() - start < 5s);
     }
+  }
+}
+
+TEST_CASE(
+    "roster: a rank that has come, and whose store then fails, says so: the others do not wait for their deadline") {
+  for (const int victim : {0, 1}) {
+    CAPTURE(victim);
+    MemoryStore store;
+    const auto refuse = [](std::string_view key) {
+      if (key == "roster/verdict") throw std::runtime_error("no answer");
+    };
+    CallbackStore::Functions f;
+    f.put = [&](std::string_view k, std::string_view v, Store::Deadline d) { store.put(k, v, d); };
+    f.get = [&](std::string_view k, Store::Deadline d) { return refuse(k), store.get(k, d); };
+    f.try_get = [&](std::string_view k, Store::Deadline d) { return refuse(k), store.try_get(k, d); };
+    f.add = [&](std::string_view k, int64_t a, Store::Deadline d) { return store.add(k, a, d); };
+    f.compare_set = [&](std::string_view k, std::string_view e, std::string_view v, Store::Deadline d) {
+      return store.compare_set(k, e, v, d);
+    };
+    f.remove = [&](std::string_view k, Store::Deadline d) { return store.remove(k, d); };
+    CallbackStore broken(f, "");
+    const auto start = std::chrono::steady_clock::now();
+    std::thread fails([&] { exchange(broken, victim, 3, "card", in_ms(5'000)); });  // rank 2 does not come
+    const Error heard = exchange(store, 1 - victim, 3, "card", in_ms(5'000)).error;
+    fails.join();
+    CHECK(std::chrono::steady_clock::now() - start < 4s);
+    CHECK(heard.ranks == std::vector<int>{victim});
+    CHECK(heard.message.find(fmt::format("rank {} cannot start: host ", victim)) == 0);
+    CHECK(heard.message.find("BOOTSTRAP: the program's store failed in ") != std::string::npos);
   }
 }
 

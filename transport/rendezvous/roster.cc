@@ -13,6 +13,7 @@
 #include <thread>
 
 #include "ring/base/bytes.h"
+#include "ring/base/caught.h"
 #include "ring/base/check.h"
 #include "ring/base/host_name.h"
 #include "rondo/error.h"
@@ -64,6 +65,7 @@ struct Keys {
 };
 
 std::string text_of(const std::vector<int>& ranks) { return fmt::format("{}", fmt::join(ranks, ",")); }
+std::string text_of(const Error& error) { return fmt::format("{}: {}", error_code_name(error.code), error.message); }
 
 std::vector<int> parse_ranks(std::string_view text, int world) {
   std::vector<int> ranks;
@@ -143,16 +145,13 @@ class RosterExchange {
         start_(Clock::now()) {}
 
   std::vector<std::string> exchange(std::string_view content) {
-    for (const std::string& verdict : fateful()) leave_will(store_, verdict, will(), deadline_);
-    if (rank_ == 0) {
-      claim(content);
-      store_.put(keys_.world(), fmt::format("{} {}", world_, host_name()), deadline_);
-      collect();
-    } else {
-      compare_world();
-      claim(content);
+    try {
+      return meet(content);
+    } catch (...) {
+      // The others count on a rank that has come. A verdict that is known already stays.
+      if (come_) say_why(caught());
+      throw;
     }
-    return fetch();
   }
 
   void decline(const std::string& why) {
@@ -175,6 +174,29 @@ class RosterExchange {
   }
 
  private:
+  std::vector<std::string> meet(std::string_view content) {
+    for (const std::string& verdict : fateful()) leave_will(store_, verdict, will(), deadline_);
+    if (rank_ == 0) {
+      claim(content);
+      store_.put(keys_.world(), fmt::format("{} {}", world_, host_name()), deadline_);
+      collect();
+    } else {
+      compare_world();
+      claim(content);
+    }
+    return fetch();
+  }
+
+  void say_why(const Error& why) {
+    try {
+      const std::string words = fmt::format("declined {} host {} pid {}: {}", rank_, host_name(), ::getpid(),
+                                            text_of(why).substr(0, kMaxReasonBytes));
+      for (const std::string& verdict : fateful()) store_.compare_set(verdict, "", words, Clock::now() + kGrace);
+    } catch (const std::exception&) {
+      // The store has gone, too.
+    }
+  }
+
   // --- entering
 
   // What this rank's end decides: this exchange, and the next one, which has no words of this rank yet.
@@ -199,7 +221,8 @@ class RosterExchange {
     }
     std::string mine = encode(card);
     std::string there = store_.compare_set(keys_.card(rank_), "", mine, deadline_);
-    if (there == mine) return;
+    come_ = there == mine;
+    if (come_) return;
     withdraw_will();
     refuse_as_second(card, decode(there, rank_));
   }
@@ -518,6 +541,7 @@ class RosterExchange {
   const Hopeless& hopeless_;
   const Clock::time_point start_;
   Clock::time_point next_log_ = Clock::now() + kLogInterval;
+  bool come_ = false;                    // this rank's card is there
   std::vector<std::string> cards_;       // rank 0
   std::string logged_refusal_;           // rank 0
   std::optional<std::string> declined_;  // rank 0: why one of them cannot start
@@ -540,8 +564,7 @@ namespace {
 
 void decline(std::string_view name, Store& store, int rank, int world, const Error& why, const Logger& log) {
   try {
-    RosterExchange(store, {name, rank, world, Clock::now() + kDeclineLimit, log, {}})
-        .decline(fmt::format("{}: {}", error_code_name(why.code), why.message));
+    RosterExchange(store, {name, rank, world, Clock::now() + kDeclineLimit, log, {}}).decline(text_of(why));
   } catch (const std::exception&) {
     // The others wait for this rank until their deadline.
   }
