@@ -271,7 +271,7 @@ std::shared_ptr<CommunicatorState> Growth::grow(CommunicatorState& group, Outsid
   group.check_usable();
   Invitation invitation;
   try {
-    invitation = invite(group, newcomers, wait);
+    invitation = group.with_memory([&] { return invite(group, newcomers, wait); });
   } catch (const Exception& failure) {
     throw Exception(
         Error{failure.code(), fmt::format("grow on rank {}: {}", group.rank(), failure.what()), failure.error().ranks});
@@ -283,10 +283,11 @@ std::shared_ptr<CommunicatorState> Growth::grow(CommunicatorState& group, Outsid
   const std::shared_ptr<Store> meeting_point = invitation.store;
   try {
     group.groups().hold(open(group, newcomers, std::move(invitation)));
-  } catch (const Exception& failure) {
-    if (failure.code() == ErrorCode::kInterrupted) throw;
+  } catch (...) {
+    const Error why = caught();
+    if (why.code == ErrorCode::kInterrupted) throw;
     Logger(group.context().config.debug, group.rank())
-        .warn(fmt::format("grow: the ranks go on without newcomers: {}", failure.what()));
+        .warn(fmt::format("grow: the ranks go on without newcomers: {}", why.message));
   }
   return group.groups().go_on(outside, group.groups().patience_of({}, "grow"), "grow");
 }

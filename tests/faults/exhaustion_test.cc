@@ -306,6 +306,62 @@ TEST_CASE("fault 60: a rank without memory for the addresses of a name does not 
   CHECK(tried > 3);
 }
 
+// Joins, takes in a newcomer, or comes as one, and adds. Of rank 0 the k-th allocation from grow() on is refused.
+std::string grow_once(Here& here, const std::string& meeting, long k) {
+  JoinOptions options = here.options;
+  options.newcomers = "unix://" + meeting + ".door";
+  if (here.rank() >= 0) options.rendezvous = "file://" + meeting;
+  Communicator group = Communicator::join(options);
+  if (here.rank() >= 0) {
+    while (group.newcomers() == 0) continue;
+    left.store(k);
+    refuse.store(here.rank() == 0 ? Refuse::kMemory : Refuse::kNothing);
+    group = group.grow(1);
+    refuse.store(Refuse::kNothing);
+  }
+  std::vector<float> values(1000, 1);
+  group.all_reduce(values.data(), values.data(), values.size(), DType::kFloat32);
+  return fmt::format("in epoch {}", group.epoch());
+}
+
+TEST_CASE("fault 60: memory is refused to a rank that starts with newcomers: it goes on with the others") {
+  TempFolder folder;
+  Config config = fault_config();
+  config.start_timeout_ms = 3'000;
+  const auto body = [&](Here& here) {
+    for (int life = 0;; ++life) {
+      const long k = std::stol(here.await());
+      std::string state = "no memory";
+      try {
+        const std::string said =
+            outcome([&] { state = grow_once(here, folder.path(fmt::format("meeting{}", life)), k); });
+        if (said != "ok") state = said;
+      } catch (const std::bad_alloc&) {
+      }
+      refuse.store(Refuse::kNothing);
+      here.say(fmt::format("{} {}", left.load(), state));
+    }
+  };
+  Job job;
+  job.start(2, body, config);
+  JoinOptions newcomer = job.options(-1, -1, config);
+  newcomer.rendezvous.clear();
+  job.ranks.emplace_back(newcomer, body);
+  constexpr long kMost = 1'000'000;
+  long made = 0;  // by rank 0 in grow(); the start makes all but the first and the last fifth of them
+  for (const long percent : {0, 55}) {
+    CAPTURE(percent);
+    job.tell_all(fmt::format("{}", percent == 0 ? kMost : made * percent / 100));
+    for (int rank = 0; rank < job.world(); ++rank) {
+      CAPTURE(rank);
+      const std::string said = job[rank].hear();
+      CAPTURE(said);
+      if (rank == 0 && percent == 0) made = kMost - std::stol(said);
+      if (rank < 2) CHECK(said.find(" in epoch 1") != std::string::npos);
+    }
+  }
+}
+
 TEST_CASE("fault 60: a rank without memory for a word to those that wait leaves") {
   TempFolder folder;
   Job job;
