@@ -94,6 +94,35 @@ TEST_CASE("two that no data reaches over a new connection either do not go on to
   }
 }
 
+TEST_CASE("a leader that falls silent in its ballot, where no suspicion ends that, is named by who waits for it") {
+  ControlLogic::Settings patient;
+  patient.liveness = {0, 0};
+  int late = 0;
+  for (int64_t silent_at = 50; silent_at < 80; ++silent_at) {
+    CAPTURE(silent_at);
+    Simulation simulation(2, 1, {}, patient);
+    simulation.open_everywhere({0, 1});
+    for (const int rank : {0, 1}) {
+      simulation.at(45, rank, [&](ControlLogic& logic) { logic.shrink(simulation.now(), kId, kPatience, false); });
+    }
+    simulation.at(silent_at, 1, [&](ControlLogic&) {
+      simulation.silence(0, 1);
+      simulation.silence(1, 0);
+    });
+    simulation.run([](int) {}, 60'000);
+    REQUIRE(!simulation.logic(1).shrinking(kId));
+    try {
+      simulation.logic(1).shrunk(kId);
+    } catch (const Exception& failure) {
+      ++late;
+      CHECK(failure.code() == ErrorCode::kTimeout);
+      CHECK(failure.error().ranks == std::vector<int>{0});
+      CHECK(failure.error().message == "shrink() came to no end: waited for rank 0 (host h, pid 100)");
+    }
+  }
+  CHECK(late > 0);
+}
+
 TEST_CASE("who has destroyed the communicator, before or amid a shrink(), is not waited for") {
   for (const int64_t leaves_at : {100, 300}) {
     CAPTURE(leaves_at);

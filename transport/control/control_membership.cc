@@ -73,15 +73,15 @@ Shrunk ControlLogic::shrunk(uint64_t communicator) const {
         if (!alive(*membership, *group, static_cast<int>(i))) error.ranks.push_back(group->order[i]);
       }
       break;
-    case Outcome::kTimeout:
+    case Outcome::kTimeout: {
+      const std::vector<int> awaited = membership->awaited();
       error = {ErrorCode::kTimeout,
-               fmt::format("shrink() came to no end: waited for {}", names([&](int i) {
-                             const auto absent = membership->absent();
-                             return std::find(absent.begin(), absent.end(), i) != absent.end();
-                           })),
+               fmt::format("shrink() came to no end: waited for {}",
+                           names([&](int i) { return std::find(awaited.begin(), awaited.end(), i) != awaited.end(); })),
                {}};
-      for (const int i : membership->absent()) error.ranks.push_back(group->order[static_cast<size_t>(i)]);
+      for (const int i : awaited) error.ranks.push_back(group->order[static_cast<size_t>(i)]);
       break;
+    }
     case Outcome::kNone:
       error = {ErrorCode::kClosed, "the communicator was destroyed in shrink()", {settings_.rank}};
       break;

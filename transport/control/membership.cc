@@ -42,6 +42,17 @@ std::vector<int> Membership::absent() const {
   return members;
 }
 
+std::vector<int> Membership::awaited() const {
+  const int leading = leader();
+  if (static_cast<size_t>(leading) != own_) return {leading};
+  if (phase_ == Phase::kCollect) return absent();
+  std::vector<int> members;
+  for (size_t i = 0; i < size_; ++i) {
+    if (i != own_ && reachable(i) && !answered_[i]) members.push_back(static_cast<int>(i));
+  }
+  return members;
+}
+
 // --- events
 
 void Membership::join(Time now, Time patience_ms, bool opened) {

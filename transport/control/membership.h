@@ -112,8 +112,8 @@ class Membership {
   Outcome outcome() const { return outcome_; }
   // Who goes on, once this member knows it, even if it has not called.
   const std::optional<Decision>& decision() const { return decision_; }
-  // Members that live as far as is known and have not called, as far as this one has heard.
-  std::vector<int> absent() const;
+  // For whose word this one waits, or has waited to the end: the leader's, or, leading, of all that have not answered.
+  std::vector<int> awaited() const;
   bool is_dead(int member) const { return dead_[static_cast<size_t>(member)]; }
 
  private:
@@ -124,6 +124,8 @@ class Membership {
   };
 
   int leader() const;
+  // Members that live as far as is known and have not called, as far as this one has heard.
+  std::vector<int> absent() const;
   void go_on(Time now);
   void ask_leader(Time now, int leader);
   void ask_absent(Time now);
