@@ -17,6 +17,11 @@ namespace {
 
 Window& window_of(MPI_Win win) { return object(world().windows, win); }
 
+Window& dynamic(Window& window) {
+  require(window.flavor == MPI_WIN_FLAVOR_DYNAMIC, MPI_ERR_RMA_FLAVOR, "the window is not a dynamic one");
+  return window;
+}
+
 template <typename Function>
 int on_window(MPI_Win win, const char* call, const Function& function) {
   return on_win(win, call, [&] { function(window_of(win)); });
@@ -109,14 +114,16 @@ WINDOWS(MPI_Aint, _c)
 int MPI_Win_create_dynamic(MPI_Info info, MPI_Comm comm, MPI_Win* win) {
   return on(comm, __func__, [&] { *win = publish(make(comm, MPI_WIN_FLAVOR_DYNAMIC, nullptr, 0, 1, info), nullptr); });
 }
-// The kernel copies from and to any memory of a process: nothing is to be known of it before.
-int MPI_Win_attach(MPI_Win win, void*, MPI_Aint size) {
+int MPI_Win_attach(MPI_Win win, void* base, MPI_Aint size) {
   return on_window(win, __func__, [&](Window& window) {
-    require(window.flavor == MPI_WIN_FLAVOR_DYNAMIC, MPI_ERR_RMA_FLAVOR, "the window is not a dynamic one");
+    Window& of = dynamic(window);
     require(size >= 0, MPI_ERR_SIZE, "the size is negative");
+    of.attach(base, size);
   });
 }
-int MPI_Win_detach(MPI_Win win, const void*) { return MPI_Win_attach(win, nullptr, 0); }
+int MPI_Win_detach(MPI_Win win, const void* base) {
+  return on_window(win, __func__, [&](Window& window) { dynamic(window).detach(base); });
+}
 
 int MPI_Win_free(MPI_Win* win) {
   return on_window(*win, __func__, [&](Window& window) {

@@ -1,22 +1,18 @@
 #pragma once
 
 #include <mpi.h>
-#include <sys/types.h>
 
-#include <atomic>
-#include <cstdint>
-#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "mpi/core/objects.h"
+#include "mpi/core/reach.h"
 
 namespace rondo_mpi {
 
-// Memory of each rank of a communicator that the others read and write, all on one host: through mappings of it where
-// the window allocated it, else by the kernel. A call has done its work when it returns; no thread of the target takes
-// part. Any thread.
+// Memory of each rank of a communicator that the others read and write: its epochs and what they allow. How ranks get
+// at each other's memory is its Reach. A call has done its work when it returns. Any thread.
 class Window {
  public:
   MPI_Win handle{};
@@ -31,7 +27,6 @@ class Window {
   // Called by all ranks. base: of MPI_WIN_FLAVOR_CREATE. adjacent: memory of a shared window is one piece, by ranks.
   static std::shared_ptr<Window> make(const Comm& comm, int flavor, void* base, MPI_Aint size, MPI_Aint unit,
                                       bool adjacent);
-  ~Window();
   void close();  // by all ranks
 
   const Comm& comm() const { return *comm_; }
@@ -41,6 +36,9 @@ class Window {
     MPI_Aint size, unit;
   };
   Part part(int rank) const;
+  // Of a dynamic window: memory of this rank.
+  void attach(void* base, MPI_Aint bytes) { reach_->attach(base, bytes); }
+  void detach(const void* base) { reach_->detach(base); }
 
   // --- Moving data; MPI_PROC_NULL as target does nothing
 
@@ -72,42 +70,22 @@ class Window {
   bool done(bool wait);
 
  private:
-  // What others do to a rank: in memory that all map.
-  struct Control {
-    std::atomic<int> locked;        // by so many; kExclusive: by one alone
-    std::atomic<uint32_t> updated;  // 1: one accumulates
-  };
-  struct Peer {
-    std::byte* base = nullptr;    // there
-    std::byte* mapped = nullptr;  // here; null: the kernel copies
-    MPI_Aint size = 0, unit = 1;
-    pid_t pid = 0;
-  };
-  class Update;
-  enum class Told : uint8_t { kPosted, kCompleted };
+  // What this rank has of each rank's memory. kUnchecked: the program says that nobody has a lock that is in its way.
+  enum class Held : uint8_t { kNot, kShared, kExclusive, kUnchecked };
 
   explicit Window(const Comm& comm);
   void meet(void* base);
-  void map(bool adjacent);
-  void try_peers();
-  Control& control(int rank) const;
-  // How often rank `from` has told rank `to` that it has posted, or completed.
-  std::atomic<uint32_t>& told(Told what, int from, int to) const;
-  size_t control_bytes() const;
-  void await(const std::function<bool()>& over) const;
-  void take(int target, bool exclusive);
+  std::unique_ptr<Reach> made_reach(void* base, bool adjacent);
+  const Reach::Peer& peer(int target) const;
+  Reach::Place checked(const Place& place) const;
+  bool holds_none() const;
   void let_go(int target);
-  Peer& peer(int target);
-  MPI_Aint offset_of(const Place& place);
-  void move(bool write, const Place& place, std::byte* local);
 
-  const std::shared_ptr<Comm> comm_;  // of this window alone
-  std::vector<Peer> peers_;
-  std::byte* segment_ = nullptr;
-  size_t segment_bytes_ = 0;
-  std::vector<int> held_;  // what this rank's locks add to each rank's `locked`; kUnchecked: nothing
+  const std::shared_ptr<Comm> comm_;  // of this window alone; its Reach has a share
+  std::vector<Reach::Peer> peers_;
+  std::unique_ptr<Reach> reach_;
+  std::vector<Held> held_;
   bool all_held_ = false;
-  std::vector<uint32_t> seen_posted_, seen_completed_;
   std::vector<int> origins_, targets_;
   bool posted_ = false, started_ = false;
 };

@@ -1,0 +1,56 @@
+#pragma once
+
+#include <atomic>
+#include <functional>
+
+#include "mpi/core/reach.h"
+
+namespace rondo_mpi {
+
+// For ranks of one host that share memory: mappings of it where the window allocated it, else copies by the kernel. No
+// thread of the target takes part.
+class MemoryReach final : public Reach {
+ public:
+  // Called by all ranks. peers: of all, and the window's. base: of MPI_WIN_FLAVOR_CREATE. adjacent: memory of a shared
+  // window is one piece, by ranks.
+  MemoryReach(Comm& comm, int flavor, const std::vector<Peer>& peers, bool adjacent);
+  MemoryReach(const MemoryReach&) = delete;
+  ~MemoryReach() override;
+
+  std::byte* memory(int rank) const override { return mapped_[static_cast<size_t>(rank)]; }
+  void put(const Place& to, const std::byte* from) override;
+  void get(const Place& from, std::byte* to) override;
+  void update(const Place& at, const Op& op, const std::shared_ptr<const Type>& basic, const std::byte* in,
+              std::byte* before) override;
+  void swap(const Place& at, const std::byte* in, const std::byte* compare, std::byte* before) override;
+  void lock(int rank, Lock how) override;
+  void unlock(int rank, Lock how) override;
+  void tell(Word what, const std::vector<int>& ranks) override;
+  bool hear(Word what, const std::vector<int>& ranks, bool wait) override;
+
+ private:
+  // What others do to a rank: in memory that all map.
+  struct Control {
+    std::atomic<int> locked;        // by so many; kExclusive: by one alone
+    std::atomic<uint32_t> updated;  // 1: one accumulates
+  };
+  class Update;
+
+  void map(int flavor, bool adjacent);
+  void try_peers();
+  size_t control_bytes() const;
+  Control& control(int rank) const;
+  // How often rank `from` has told rank `to` that.
+  std::atomic<uint32_t>& told(Word what, int from, int to) const;
+  void await(const std::function<bool()>& over) const;
+  void move(bool write, const Place& place, std::byte* local);
+
+  Comm& comm_;                      // the window's
+  const std::vector<Peer>& peers_;  // the window's
+  std::vector<std::byte*> mapped_;  // of each rank; null: the kernel copies
+  std::vector<uint32_t> heard_[2];  // of each Word and rank
+  std::byte* segment_ = nullptr;
+  size_t segment_bytes_ = 0;
+};
+
+}  // namespace rondo_mpi
