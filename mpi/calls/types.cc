@@ -430,6 +430,7 @@ int MPI_Type_dup(MPI_Datatype oldtype, MPI_Datatype* newtype) {
     made->dense = old->dense;
     made->committed = old->committed;
     made->basic = old->basic;
+    made->place = old->place;
     made->dtype = old->dtype;
     if (old->basic == Basic::kPair) made->pieces = old->pieces;
     made->parts = {old};

@@ -74,6 +74,7 @@ struct Type : std::enable_shared_from_this<Type> {
   std::vector<Piece> pieces;  // in the order of the type map; a named element type has none
   MPI_Count elements = 0;     // named elements in one
   Basic basic = Basic::kNone;
+  uint8_t place = 0;                  // among the named ones (predefined.h), of one that is like it
   std::optional<rondo::DType> dtype;  // what the engine takes for it in reductions
   MPI_Aint alignment = 1;             // of its elements, for the padding of structs
   // How it was made.
@@ -101,6 +102,7 @@ struct Data {
 struct Op : std::enable_shared_from_this<Op> {
   MPI_Op handle{};
   std::optional<rondo::Op> engine;  // what the engine calls it
+  uint8_t place = 0;                // among the named ones (predefined.h)
   bool commutative = true;
   MPI_User_function* function = nullptr;
   MPI_User_function_c* function_c = nullptr;

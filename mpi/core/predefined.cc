@@ -28,13 +28,13 @@ std::optional<DType> integer(size_t bytes, bool is_signed) {
 
 class Namer {
  public:
-  explicit Namer(Table<Type>& table) : table_(table) {}
+  Namer(Table<Type>& table, NamedTypes& order) : table_(table), order_(order) {}
 
   void element(MPI_Datatype handle, const char* name, Basic basic, size_t bytes, std::optional<DType> dtype = {}) {
     auto type = made(bytes, basic, name);
     type->dtype = dtype;
     type->alignment = static_cast<MPI_Aint>(basic == Basic::kComplex ? bytes / 2 : bytes);
-    table_.name(handle, type);
+    add(handle, type);
   }
   void integers(MPI_Datatype handle, const char* name, size_t bytes, bool is_signed = true) {
     element(handle, name, is_signed ? Basic::kSigned : Basic::kUnsigned, bytes, integer(bytes, is_signed));
@@ -59,7 +59,7 @@ class Namer {
     type->true_ub = offsetof(Both, index) + sizeof(Index);
     type->dense = type->size == type->ub;
     type->alignment = alignof(Both);
-    table_.name(handle, type);
+    add(handle, type);
   }
 
  private:
@@ -72,15 +72,22 @@ class Namer {
     type->name = name;
     return type;
   }
+  void add(MPI_Datatype handle, const std::shared_ptr<Type>& type) {
+    type->place = static_cast<uint8_t>(order_.size());
+    order_.push_back(type);
+    table_.name(handle, type);
+  }
   Table<Type>& table_;
+  NamedTypes& order_;
 };
 
 }  // namespace
 
 #define NAMED(type) MPI_##type, "MPI_" #type
 
-void name_types(Table<Type>& table) {
-  Namer name(table);
+NamedTypes name_types(Table<Type>& table) {
+  NamedTypes order;
+  Namer name(table, order);
   name.element(NAMED(BYTE), Basic::kByte, 1, DType::kUint8);
   name.element(NAMED(PACKED), Basic::kChar, 1);
   name.integers(NAMED(CHAR), 1, std::is_signed_v<char>);  // the standard leaves it out; the other MPIs fold it
@@ -169,12 +176,16 @@ void name_types(Table<Type>& table) {
   name.pair<float, float>(NAMED(2REAL), MPI_REAL, MPI_REAL);
   name.pair<double, double>(NAMED(2DOUBLE_PRECISION), MPI_DOUBLE_PRECISION, MPI_DOUBLE_PRECISION);
   name.pair<int, int>(NAMED(2INTEGER), MPI_INTEGER, MPI_INTEGER);
+  return order;
 }
 
-void name_ops(Table<Op>& table) {
+NamedOps name_ops(Table<Op>& table) {
+  NamedOps order;
   const auto name = [&](MPI_Op handle, std::optional<rondo::Op> engine = std::nullopt) {
     auto op = std::make_shared<Op>();
     op->engine = engine;
+    op->place = static_cast<uint8_t>(order.size());
+    order.push_back(op);
     table.name(handle, std::move(op));
   };
   name(MPI_SUM, rondo::Op::kSum);
@@ -191,6 +202,7 @@ void name_ops(Table<Op>& table) {
   name(MPI_MAXLOC);
   name(MPI_REPLACE);
   name(MPI_NO_OP);
+  return order;
 }
 
 }  // namespace rondo_mpi

@@ -11,6 +11,7 @@
 #include "mpi/core/errors.h"
 #include "mpi/core/fold.h"
 #include "mpi/core/memory_reach.h"
+#include "mpi/core/message_reach.h"
 #include "mpi/core/type.h"
 
 namespace rondo_mpi {
@@ -77,10 +78,13 @@ void Window::meet(void* base) {
   }
 }
 
-std::unique_ptr<Reach> Window::made_reach(void*, bool adjacent) {
-  require(comm_->size() == 1 || comm_->engine->topology().one_island(), MPI_ERR_UNSUPPORTED_OPERATION,
-          "not all ranks share memory, as those of one host do: Rondo has no other windows");
-  return std::make_unique<MemoryReach>(*comm_, flavor, peers_, adjacent);
+std::unique_ptr<Reach> Window::made_reach(void* base, bool adjacent) {
+  if (comm_->size() == 1 || comm_->engine->topology().one_island()) {
+    return std::make_unique<MemoryReach>(*comm_, flavor, peers_, adjacent);
+  }
+  require(flavor != MPI_WIN_FLAVOR_SHARED, MPI_ERR_RMA_SHARED,
+          "not all ranks share memory, as those of one host do: MPI_Win_allocate makes windows of several hosts");
+  return std::make_unique<MessageReach>(comm_, flavor, base, size);
 }
 
 Window::Part Window::part(int rank) const {

@@ -6,7 +6,6 @@
 #include "mpi/core/communicators.h"
 #include "mpi/core/errors.h"
 #include "mpi/core/file.h"
-#include "mpi/core/predefined.h"
 #include "mpi/core/window.h"
 
 namespace rondo_mpi {
@@ -82,8 +81,8 @@ World::World() {
   fatal = handler(MPI_ERRORS_ARE_FATAL, Errhandler::Kind::kFatal);
   file_handler = returns = handler(MPI_ERRORS_RETURN, Errhandler::Kind::kReturn);
   handler(MPI_ERRORS_ABORT, Errhandler::Kind::kAbort);
-  name_types(types);
-  name_ops(ops);
+  named_types = name_types(types);
+  named_ops = name_ops(ops);
   groups.name(MPI_GROUP_EMPTY, std::make_shared<Group>());
   infos.name(MPI_INFO_ENV, std::make_shared<Info>());
   messages.name(MPI_MESSAGE_NO_PROC, std::make_shared<MatchedMessage>());

@@ -12,6 +12,7 @@
 
 #include "mpi/core/file.h"
 #include "mpi/core/objects.h"
+#include "mpi/core/predefined.h"
 #include "mpi/core/window.h"
 
 namespace rondo_mpi {
@@ -52,6 +53,8 @@ struct World {
   Table<Session> sessions{MPI_SESSION_NULL, MPI_ERR_SESSION};
   Table<File> files{MPI_FILE_NULL, MPI_ERR_FILE};
   Table<Window> windows{MPI_WIN_NULL, MPI_ERR_WIN};
+  NamedTypes named_types;
+  NamedOps named_ops;
 
   // `users`: how many calls of MPI_Init and MPI_Session_init have not been finalized.
   std::mutex mutex;
