@@ -133,6 +133,8 @@ void MessageReach::update(const Place& at, const Op& op, const std::shared_ptr<c
 }
 
 void MessageReach::swap(const Place& at, const std::byte* in, const std::byte* compare, std::byte* before) {
+  require(2 * at.bytes() <= static_cast<MPI_Count>(kMostRequestBytes), MPI_ERR_TYPE,
+          "the element to be swapped is too large");
   for_requests(at, at.bytes(), [&](std::span<const WindowRun> runs, size_t bytes) {
     std::vector<std::byte> both(in, in + bytes);
     both.insert(both.end(), compare, compare + bytes);

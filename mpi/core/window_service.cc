@@ -1,6 +1,7 @@
 #include "mpi/core/window_service.h"
 
 #include <algorithm>
+#include <chrono>
 #include <cstring>
 #include <span>
 #include <utility>
@@ -13,7 +14,7 @@ namespace {
 
 // One run more than the most: a pair of a value and an index may be two.
 constexpr size_t kBufferBytes = sizeof(WindowRequest) + (kMostRequestRuns + 1) * sizeof(WindowRun) + kMostRequestBytes;
-// For the next request, which may never come.
+// How long the next request may be away: the most that a call may wait.
 constexpr std::chrono::milliseconds kForever{int64_t{30} * 24 * 3600 * 1000};
 
 const std::byte kDone{1};
@@ -117,7 +118,7 @@ void WindowService::serve(const rondo::Message& message) {
       waiting_.push_back({message.peer, request.answer, request.action == WindowAction::kLockExclusive});
       return grant();
     case WindowAction::kUnlock:
-      locked_ = std::max(locked_, 1) - 1;
+      locked_ = locked_ > 1 ? locked_ - 1 : 0;
       return grant();
     default:
       return move(message.peer, request, runs);

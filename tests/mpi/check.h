@@ -13,7 +13,7 @@ static int rank, size;
     }                                                                        \
   } while (0)
 
-static int class_of(int error) {
+static inline int class_of(int error) {
   int error_class = 0;
   MPI_Error_class(error, &error_class);
   return error_class;

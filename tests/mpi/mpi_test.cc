@@ -38,7 +38,7 @@ std::string check_fine(const std::vector<std::string>& command, int ranks) {
 
 TEST_CASE("every family of calls, what may come in any order, windows and files, of every face") {
   const testing::TempFolder folder;
-  for (const char* program : {"program", "orders", "windows", "files"}) {
+  for (const char* program : {"program", "orders", "windows", "one_sided", "files"}) {
     const bool files = program == std::string("files");
     for (const char* face : kFaces) {
       for (const int ranks : {1, 2, 3, 4}) {
@@ -46,6 +46,35 @@ TEST_CASE("every family of calls, what may come in any order, windows and files,
                    ranks);
         CHECK(std::filesystem::is_empty(folder.path()));
       }
+    }
+  }
+}
+
+// The ranks of one host do not share memory.
+std::vector<std::string> apart(std::vector<std::string> command) {
+  command.insert(command.begin(), {"env", "RONDO_TRANSPORT=tcp"});
+  return command;
+}
+
+TEST_CASE("windows of ranks that share no memory, as those of several hosts") {
+  for (const char* face : kFaces) {
+    for (const int ranks : {2, 3, 4}) {
+      check_fine(apart(launch(ranks, face, {"apart"}, "windows")), ranks);
+      check_fine(apart(launch(ranks, face, {std::to_string(ranks)}, "one_sided")), ranks);
+    }
+  }
+}
+
+TEST_CASE("a rank that ends is told to those that wait for it in a window") {
+  for (const std::string how : {"die-lock", "die-start", "die-fence", "die-put"}) {
+    CAPTURE(how);
+    const std::vector<std::string> command = launch(3, "mpich", {how}, "windows");
+    // A put into memory that is mapped does not ask whether the rank lives.
+    const bool shared = how != "die-put";
+    for (const auto& one : shared ? std::vector{command, apart(command)} : std::vector{apart(command)}) {
+      Program run(one);
+      CHECK(run.wait(std::chrono::seconds(30)) == 0);
+      CHECK(run.output() == "class 101\nclass 101\n");  // MPIX_ERR_PROC_FAILED of MPICH's ABI
     }
   }
 }

@@ -1,8 +1,10 @@
 /* Windows: each way to make one, to move data and to synchronize; what all ranks do at once is there of all. Prints
-   "rank R of N: fine". */
+   "rank R of N: fine". An argument "apart": the ranks do not share memory. Another one: the last rank dies, and the
+   others print the class of the error that they get. */
 
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "tests/mpi/check.h"
 
@@ -205,19 +207,112 @@ static void errors(void) {
   CHECK(deleted == 3);
 }
 
+/* Ranks that do not share memory cannot have such a window, and go on. */
+static void no_shared(void) {
+  int* memory;
+  MPI_Win win;
+  MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+  CHECK(class_of(MPI_Win_allocate_shared(8, 1, MPI_INFO_NULL, MPI_COMM_WORLD, &memory, &win)) == MPI_ERR_RMA_SHARED);
+  MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_ARE_FATAL);
+  win = made(MPI_WIN_FLAVOR_ALLOCATE, &memory);
+  int *theirs, unit;
+  MPI_Aint bytes;
+  MPI_Win_shared_query(win, rank, &bytes, &unit, &theirs);
+  CHECK(theirs == memory && bytes == kInts * (MPI_Aint)sizeof(int));
+  MPI_Win_shared_query(win, next, &bytes, &unit, &theirs);
+  CHECK(theirs == NULL && bytes == 0);
+  MPI_Win_free(&win);
+}
+
+/* Memory that is not attached, or not any more, is not touched. */
+static void detached(void) {
+  int memory[4] = {1, 2, 3, 4}, value = 9;
+  MPI_Aint here, there;
+  MPI_Win win;
+  MPI_Win_create_dynamic(MPI_INFO_NULL, MPI_COMM_WORLD, &win);
+  MPI_Win_set_errhandler(win, MPI_ERRORS_RETURN);
+  MPI_Win_attach(win, &memory[1], 2 * sizeof(int));
+  MPI_Get_address(&memory[0], &here);
+  MPI_Sendrecv(&here, 1, MPI_AINT, last, 0, &there, 1, MPI_AINT, next, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+  MPI_Win_lock_all(0, win);
+  CHECK(class_of(MPI_Put(&value, 1, MPI_INT, next, there, 1, MPI_INT, win)) == MPI_ERR_RMA_RANGE);
+  CHECK(class_of(MPI_Get(memory, 2, MPI_INT, next, there + 8, 2, MPI_INT, win)) == MPI_ERR_RMA_RANGE);
+  CHECK(MPI_Put(&value, 1, MPI_INT, next, there + 8, 1, MPI_INT, win) == MPI_SUCCESS);
+  MPI_Barrier(MPI_COMM_WORLD);
+  CHECK(memory[0] == 1 && memory[1] == 2 && memory[2] == 9 && memory[3] == 4);
+  MPI_Win_detach(win, &memory[1]);
+  MPI_Barrier(MPI_COMM_WORLD);
+  CHECK(class_of(MPI_Put(&value, 1, MPI_INT, next, there + 4, 1, MPI_INT, win)) == MPI_ERR_RMA_RANGE);
+  MPI_Win_unlock_all(win);
+  MPI_Win_free(&win);
+}
+
+/* Locks are had in the order in which ranks have asked, so that one who wants one alone gets it beside many who share.
+ */
+static void turns(void) {
+  int *memory, done = 0;
+  MPI_Win win = made(MPI_WIN_FLAVOR_ALLOCATE, &memory);
+  while (!done) {
+    MPI_Win_lock(rank == 1 ? MPI_LOCK_EXCLUSIVE : MPI_LOCK_SHARED, 0, 0, win);
+    if (rank == 1) {
+      done = 1;
+      MPI_Put(&done, 1, MPI_INT, 0, 0, 1, MPI_INT, win);
+    } else {
+      MPI_Get(&done, 1, MPI_INT, 0, 0, 1, MPI_INT, win);
+    }
+    MPI_Win_unlock(0, win);
+  }
+  MPI_Win_free(&win);
+}
+
+static void dies(const char* how) {
+  int *memory, error = MPI_SUCCESS, value = 0;
+  const int dead = size - 1;
+  MPI_Group all, those;
+  MPI_Win win = made(MPI_WIN_FLAVOR_ALLOCATE, &memory);
+  MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+  MPI_Win_set_errhandler(win, MPI_ERRORS_RETURN);
+  MPI_Win_get_group(win, &all);
+  MPI_Group_incl(all, 1, &dead, &those);
+  if (rank == dead && strcmp(how, "die-lock") == 0) MPI_Win_lock(MPI_LOCK_EXCLUSIVE, 0, 0, win);
+  MPI_Barrier(MPI_COMM_WORLD);
+  if (rank == dead) _exit(0);
+  if (strcmp(how, "die-lock") == 0) error = MPI_Win_lock(MPI_LOCK_SHARED, 0, 0, win);
+  if (strcmp(how, "die-start") == 0) error = MPI_Win_start(those, 0, win);
+  if (strcmp(how, "die-fence") == 0) error = MPI_Win_fence(0, win);
+  if (strcmp(how, "die-put") == 0) {
+    while (error == MPI_SUCCESS) error = MPI_Put(&value, 1, MPI_INT, dead, 0, 1, MPI_INT, win);
+  }
+  CHECK(class_of(MPI_Win_free(&win)) == class_of(error));
+  printf("class %d\n", class_of(error));
+}
+
 int main(int argc, char** argv) {
   const int flavors[3] = {MPI_WIN_FLAVOR_CREATE, MPI_WIN_FLAVOR_ALLOCATE, MPI_WIN_FLAVOR_SHARED};
+  const char* how = argc > 1 ? argv[1] : "";
+  const int apart = strcmp(how, "apart") == 0;
   MPI_Init(&argc, &argv);
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);
   MPI_Comm_size(MPI_COMM_WORLD, &size);
   next = (rank + 1) % size;
   last = (rank + size - 1) % size;
-  for (int i = 0; i < 3; ++i) {
+  if (!apart && how[0] != 0) {
+    dies(how);
+    MPI_Finalize();
+    return 0;
+  }
+  for (int i = 0; i < (apart ? 2 : 3); ++i) {
     moves(flavors[i]);
     updates(flavors[i]);
   }
   neighbors();
-  shared();
+  if (apart) {
+    turns();
+    no_shared();
+    detached();
+  } else {
+    shared();
+  }
   dynamic();
   errors();
   printf("rank %d of %d: fine\n", rank, size);
