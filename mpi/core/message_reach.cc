@@ -102,7 +102,7 @@ void MessageReach::for_requests(const Place& place, MPI_Count element, const Fun
 }
 
 void MessageReach::put(const Place& to, const std::byte* from) {
-  if (to.rank == comm_->rank) {
+  if (memory(to.rank) != nullptr) {
     unpack(to.type, address(to), to.count, from, to.bytes());
     return;
   }
@@ -113,7 +113,7 @@ void MessageReach::put(const Place& to, const std::byte* from) {
   });
 }
 void MessageReach::get(const Place& from, std::byte* to) {
-  if (from.rank == comm_->rank) return pack(from.type, address(from), from.count, to);
+  if (memory(from.rank) != nullptr) return pack(from.type, address(from), from.count, to);
   for_requests(from, 1, [&](std::span<const WindowRun> runs, size_t bytes) {
     ask(from.rank, {WindowAction::kGet}, runs, {}, {to, bytes});
     to += bytes;

@@ -36,7 +36,7 @@ class Window {
     MPI_Aint size, unit;
   };
   Part part(int rank) const;
-  // Of a dynamic window: memory of this rank.
+  // This rank's memory becomes a part of a dynamic window, and ceases to be.
   void attach(void* base, MPI_Aint bytes) { reach_->attach(base, bytes); }
   void detach(const void* base) { reach_->detach(base); }
 

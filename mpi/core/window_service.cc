@@ -53,7 +53,7 @@ struct WindowService::Runs {
 };
 
 WindowService::WindowService(const std::shared_ptr<Comm>& comm)
-    : comm_(comm), request_(std::make_unique_for_overwrite<std::byte[]>(kBufferBytes)) {}
+    : request_(std::make_unique_for_overwrite<std::byte[]>(kBufferBytes)), comm_(comm) {}
 
 void WindowService::add(const void* base, MPI_Aint bytes) {
   std::lock_guard lock(mutex_);
@@ -68,7 +68,7 @@ void WindowService::close() {
   rondo::Work coming;
   {
     std::lock_guard lock(mutex_);
-    closed_ = true;
+    comm_ = nullptr;
     coming = std::exchange(coming_, {});
   }
   if (coming.valid()) coming.cancel();
@@ -79,7 +79,7 @@ void WindowService::listen() {
   rondo::Work coming;
   {
     std::lock_guard lock(mutex_);
-    if (closed_) return;
+    if (comm_ == nullptr) return;
     rondo::CallOptions options;
     options.timeout = kForever;
     coming_ = comm_->engine->recv_async(request_.get(), kBufferBytes, rondo::DType::kUint8, rondo::kAnySource,
@@ -92,15 +92,17 @@ void WindowService::listen() {
 }
 
 void WindowService::came() {
+  std::shared_ptr<Comm> comm;
   try {
     {
       std::lock_guard lock(mutex_);
-      if (closed_) return;
+      if (comm_ == nullptr) return;
+      comm = comm_;
       serve(coming_.message());
     }
     listen();
-  } catch (const rondo::Exception& failure) {
-    if (!comm_->engine->error()) throw;  // fails it; after a failure there is nothing to serve
+  } catch (const rondo::Exception&) {
+    if (!comm->engine->error()) throw;  // fails it; after a failure there is nothing to serve
   }
 }
 

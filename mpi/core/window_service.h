@@ -77,12 +77,11 @@ class WindowService : public std::enable_shared_from_this<WindowService> {
   void grant();
   void answer(int rank, int32_t tag, std::vector<std::byte> bytes);
 
-  const std::shared_ptr<Comm> comm_;            // shared with the window, which may end before the last receive does
   const std::unique_ptr<std::byte[]> request_;  // what came; filled by the engine, read under the mutex
 
-  std::mutex mutex_;  // of all that follows, and of the memory that others read and write
+  std::mutex mutex_;            // of all that follows, and of the memory that others read and write
+  std::shared_ptr<Comm> comm_;  // shared with the window, whose thread ends it; null: closed
   rondo::Work coming_;
-  bool closed_ = false;
   std::vector<Piece> pieces_;
   std::deque<Waiting> waiting_;  // in the order of their requests
   int locked_ = 0;               // by so many; -1: by one alone

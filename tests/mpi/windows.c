@@ -247,24 +247,6 @@ static void detached(void) {
   MPI_Win_free(&win);
 }
 
-/* Locks are had in the order in which ranks have asked, so that one who wants one alone gets it beside many who share.
- */
-static void turns(void) {
-  int *memory, done = 0;
-  MPI_Win win = made(MPI_WIN_FLAVOR_ALLOCATE, &memory);
-  while (!done) {
-    MPI_Win_lock(rank == 1 ? MPI_LOCK_EXCLUSIVE : MPI_LOCK_SHARED, 0, 0, win);
-    if (rank == 1) {
-      done = 1;
-      MPI_Put(&done, 1, MPI_INT, 0, 0, 1, MPI_INT, win);
-    } else {
-      MPI_Get(&done, 1, MPI_INT, 0, 0, 1, MPI_INT, win);
-    }
-    MPI_Win_unlock(0, win);
-  }
-  MPI_Win_free(&win);
-}
-
 static void dies(const char* how) {
   int *memory, error = MPI_SUCCESS, value = 0;
   const int dead = size - 1;
@@ -307,7 +289,6 @@ int main(int argc, char** argv) {
   }
   neighbors();
   if (apart) {
-    turns();
     no_shared();
     detached();
   } else {
