@@ -64,14 +64,10 @@ void WindowService::remove(const void* base) {
   std::erase_if(pieces_, [&](const Piece& piece) { return piece.begin == reinterpret_cast<uintptr_t>(base); });
 }
 
+// The receive under way ends with the communicator.
 void WindowService::close() {
-  rondo::Work coming;
-  {
-    std::lock_guard lock(mutex_);
-    comm_ = nullptr;
-    coming = std::exchange(coming_, {});
-  }
-  if (coming.valid()) coming.cancel();
+  std::lock_guard lock(mutex_);
+  comm_ = nullptr;
 }
 
 // Receives the next request. Its end holds a share of this.

@@ -393,6 +393,14 @@ static void sizes(void) {
       CHECK(memory[at + i] == (unsigned char)(2 * (unsigned char)(i * 7 + i / 251 + last + bytes)));
     }
   }
+  /* Elements, more than one request takes. */
+  uint32_t *words = (uint32_t*)out, *sums = (uint32_t*)memory;
+  for (uint32_t i = 0; i < kMost / 4; ++i) words[i] = i * 2654435761u + (uint32_t)rank;
+  memset(memory, 0, kMost);
+  MPI_Win_fence(0, win);
+  MPI_Accumulate(words, kMost / 4, MPI_UNSIGNED, next, 0, kMost / 4, MPI_UNSIGNED, MPI_SUM, win);
+  MPI_Win_fence(0, win);
+  for (uint32_t i = 0; i < kMost / 4; ++i) CHECK(sums[i] == i * 2654435761u + (uint32_t)last);
   /* Runs of 3 bytes, more than one request takes; and of 8 and 4 bytes in turn, of which a request has whole ones. */
   for (int runs = 8191; runs <= 20000; runs += runs < 8193 ? 1 : 11807) {
     MPI_Type_vector(runs, 3, 5, MPI_BYTE, &every);

@@ -119,6 +119,12 @@ static void neighbors(void) {
   for (int turn = 1; turn <= kTimes; ++turn) {
     const int value = 100 * turn + rank;
     MPI_Win_post(origins, 0, win);
+    if (turn == 1) { /* that they have posted does not say that they have completed */
+      MPI_Barrier(MPI_COMM_WORLD);
+      MPI_Win_test(win, &flag);
+      CHECK(!flag);
+      MPI_Barrier(MPI_COMM_WORLD);
+    }
     MPI_Win_start(targets, 0, win);
     MPI_Put(&value, 1, MPI_INT, next, turn, 1, MPI_INT, win);
     MPI_Win_complete(win);
