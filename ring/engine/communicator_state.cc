@@ -456,7 +456,8 @@ void CommunicatorState::destroy() {
 
 bool CommunicatorState::try_destroy() {
   if (!context_->mark.same_process()) return true;
-  std::lock_guard lock(destroy_mutex_);
+  const std::unique_lock lock(destroy_mutex_, std::try_to_lock);
+  if (!lock) return false;  // the thread that destroys may wait for the end function that is here
   if (left_) return true;
   if (opening_ && !opening_->done()) return false;
   begin_to_leave();

@@ -109,4 +109,17 @@ TEST_CASE("waits that would stop what they wait for are refused; a program may i
   rondo::set_interrupt_function(nullptr, nullptr);
 }
 
+TEST_CASE("a function that asks try_destroy() while a thread destroys is told to ask again, and holds nobody up") {
+  CHECK(run_threads(RankGroup{.world = 2, .deadline = std::chrono::seconds(20)}, [](Communicator& group) {
+          int never = 0;
+          std::promise<bool> destroyed;
+          group.recv_async(never, 1 - group.rank(), 1).on_end([&](const rondo::Error& end) {
+            destroyed.set_value(end.ok() || group.try_destroy());
+          });
+          group.destroy();  // ends the receive, and waits for its function
+          expect(!destroyed.get_future().get(), "two threads have destroyed it");
+          expect(group.try_destroy(), "it is destroyed");
+        }) == "");
+}
+
 }  // namespace

@@ -262,8 +262,9 @@ class RONDO_EXPORT Communicator : public NamedCalls<Communicator> {
   // Tells the others that this rank leaves, which is no failure to them, and waits until they have done so, at most
   // Config::destroy_timeout_ms. Pending operations fail with kClosed. A second call does nothing.
   void destroy();
-  // Destroys without a wait. False: others have not left yet; call it again, or destroy(), whose time counts from
-  // the first of these calls. With GPU memory attached it waits for what is under way in streams.
+  // Destroys without a wait. False: others have not left yet, or another thread is destroying it; call it again, or
+  // destroy(), whose time counts from the first of these calls. With GPU memory attached it waits for what is under way
+  // in streams.
   bool try_destroy();
 
  private:
