@@ -31,6 +31,14 @@ bool runs_in_own_memory(const Call& call) {
   return call.input == call.output || call.collective != Collective::kAllReduce;
 }
 
+// Whether the call has more, good or not, than its fields and its buffers say: such a call is checked each time.
+bool has_more_than_fields(const Call& call) {
+  const WireOptions& wire = call.options.wire;
+  return wire.format != WireFormat::kNone || wire.stochastic || wire.residual != nullptr || call.op == Op::kUser ||
+         call.options.user.function != nullptr || !call.input_displacements.empty() ||
+         !call.output_displacements.empty();
+}
+
 WaitPolicy patience_for(const Config& config, const Fabric& fabric) {
   const Place& place = fabric.place();
   const bool crowded = rondo::crowded(fabric.topology(), place.rank, place.local_world);
@@ -155,9 +163,7 @@ std::shared_ptr<PreparedCall> CommunicatorState::prepare(const Call& call) {
   const CallFields key = fields_of(call);
   if (const std::shared_ptr<PreparedCall>* kept = prepared_.find(key)) {
     PreparedCall& known = **kept;
-    const WireOptions& wire = call.options.wire;  // its residual is of one call
-    if (call.input != known.good_input || call.output != known.good_output || wire.format != WireFormat::kNone ||
-        wire.stochastic || wire.residual != nullptr || call.op == Op::kUser) {
+    if (call.input != known.good_input || call.output != known.good_output || has_more_than_fields(call)) {
       check_call(call, rank(), size());
       known.good_input = call.input;
       known.good_output = call.output;

@@ -186,6 +186,36 @@ TEST_CASE("a recoverable all_reduce has the sums of any other, in place and not,
   }
 }
 
+TEST_CASE("what a call does not have is refused, also after good calls that differ in that alone") {
+  RankGroup shape;
+  shape.world = 3;
+  CHECK(run_threads(shape, [](Communicator& group) {
+          Numbers blocks(3 * 8), block(8);
+          Call gather{.collective = Collective::kAllGather,
+                      .input = block.data(),
+                      .output = blocks.data(),
+                      .count = 8,
+                      .dtype = kInt64};
+          Call scatter = gather;
+          scatter.collective = Collective::kReduceScatter;
+          scatter.input = blocks.data(), scatter.output = block.data();
+          Call sum = gather;
+          sum.collective = Collective::kAllReduce;
+          for (int i = 0; i < 3; ++i) {
+            for (const Call& good : {gather, scatter, sum}) group.run(good);
+          }
+          if (group.rank() == 1) {
+            const std::array<uint64_t, 3> displacements{0, 8, 16};
+            gather.output_displacements = scatter.input_displacements = displacements;
+            sum.options.user.function = [](const void*, void*, size_t, void*) {};
+            expect_invalid("all_gather", "output displacements given", [&] { group.run(gather); });
+            expect_invalid("reduce_scatter", "input displacements given", [&] { group.run(scatter); });
+            expect_invalid("all_reduce", "an operation of the program's", [&] { group.run(sum); });
+          }
+          expect_usable(group);
+        }) == "");
+}
+
 TEST_CASE("fault 46: input and output that overlap otherwise than in place") {
   // Proves: one element off the in-place form, in either direction, is refused; all_to_all in place is, too.
   CHECK(on_rank(1, [](Communicator& group, Numbers& n) {
