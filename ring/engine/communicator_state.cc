@@ -204,8 +204,7 @@ void CommunicatorState::run(const Call& call) try {
   if (call.options.stream) return device().run(call);
   check_on_host(call);
   if (call.options.recoverable && runs_in_own_memory(call)) {
-    const auto operation = lists_.recoverable(call);
-    submit_all({&operation, 1});
+    const auto operation = submit_recoverable(call);
     collectives_->wait(*operation, Clock::time_point::max());
     if (operation->failed()) throw Exception(operation->error());
     return;
@@ -217,6 +216,17 @@ void CommunicatorState::run(const Call& call) try {
   if (operation.failed()) throw Exception(operation.error());
 } catch (const std::bad_alloc&) {
   fail_for_memory();
+}
+
+// Where there is no memory for it to run in, the communicator fails: the other ranks make the call.
+OperationRef<CollectiveOperation> CommunicatorState::submit_recoverable(const Call& call) try {
+  auto operation = lists_.recoverable(call);
+  submit_all({&operation, 1});
+  return operation;
+} catch (const Exception& failure) {
+  if (failure.code() != ErrorCode::kSystem) throw;
+  fail(failure.error());
+  throw Exception(*context_->failure.get());
 }
 
 // A call could not be made, which the other ranks make.
@@ -241,8 +251,7 @@ OperationRef<Operation> CommunicatorState::start(const Call& call) try {
   check_on_host(call);
   OperationRef<CollectiveOperation> operation;
   if (call.options.recoverable && runs_in_own_memory(call)) {
-    operation = lists_.recoverable(call);
-    submit_all({&operation, 1});
+    operation = submit_recoverable(call);
   } else {
     context_->log.note_thread();
     std::lock_guard lock(submit_mutex_);

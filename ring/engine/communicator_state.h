@@ -177,6 +177,7 @@ class CommunicatorState final : public CommunicatorEvents, public std::enable_sh
   std::shared_ptr<PreparedCall> prepare(const CheckedCall& call);
   std::shared_ptr<PreparedCall> prepare(const Call& call);
   OperationRef<CollectiveOperation> make(std::shared_ptr<PreparedCall> call, const CallBuffers& buffers) const;
+  OperationRef<CollectiveOperation> submit_recoverable(const Call& call);
   void gather(const void* own, void* all, size_t bytes, Purpose purpose, std::chrono::milliseconds timeout);
   // The device side, if calls on host memory must ask it.
   DeviceSide* attached() const { return device_.load(std::memory_order_acquire); }

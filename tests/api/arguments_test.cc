@@ -186,6 +186,31 @@ TEST_CASE("a recoverable all_reduce has the sums of any other, in place and not,
   }
 }
 
+TEST_CASE("a recoverable all_reduce that gets no memory on one rank ends on all ranks, not by a deadline") {
+  RankGroup shape;
+  shape.config.timeout_ms = 60'000;
+  CHECK(run_threads(shape, [](Communicator& group) {
+          Numbers numbers(8, 1);
+          CallOptions options;
+          options.recoverable = true;
+          const uint64_t count = group.rank() == 0 ? uint64_t{1} << 56 : 8;  // no machine has as much
+          const auto begin = std::chrono::steady_clock::now();
+          ErrorCode code = ErrorCode::kOk;
+          try {
+            if (group.rank() == 0) {
+              group.all_reduce(numbers.data(), numbers.data(), count, kInt64, Op::kSum, options);
+            } else {
+              group.all_reduce_async(numbers.data(), numbers.data(), count, kInt64, Op::kSum, options).wait();
+            }
+          } catch (const Exception& failure) {
+            code = failure.code();
+            expect(failure.error().ranks == std::vector<int>{0}, failure.what());
+          }
+          expect(code == ErrorCode::kSystem, error_code_name(code));
+          expect(std::chrono::steady_clock::now() - begin < std::chrono::seconds(10), "by the deadline");
+        }) == "");
+}
+
 TEST_CASE("what a call does not have is refused, also after good calls that differ in that alone") {
   RankGroup shape;
   shape.world = 3;
