@@ -448,7 +448,10 @@ void CommunicatorState::begin_to_leave() {
 // Under destroy_mutex_, after what was sent has gone.
 void CommunicatorState::end_leaving() {
   attempt([&] { context_->fabric->close(context_->id, last_finished_, leave_by_); });
-  attempt([&] { collectives_->shut_down(); });
+  attempt([&] {
+    collectives_->shut_down();
+    lists_.release();
+  });
   attempt([&] { messages_->shut_down(); });
   if (DeviceSide* const device = attached()) attempt([&] { device->close(leave_by_); });
   context_->failure.end(rank());

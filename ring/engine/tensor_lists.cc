@@ -165,6 +165,11 @@ void TensorLists::check_disjoint(std::span<const BatchCall> run) const {
                               group_.rank(), overlap->first, overlap->second, run.size()));
 }
 
+void TensorLists::release() {
+  std::lock_guard lock(memory_mutex_);
+  for (const FusionBuffer& buffer : std::exchange(memories_, {})) group_.allocations().deallocate(buffer.data);
+}
+
 std::byte* TensorLists::memory(size_t bytes) {
   std::lock_guard lock(memory_mutex_);
   if (memories_.empty() || memories_.back().bytes < bytes) {

@@ -36,6 +36,9 @@ class TensorLists {
   // A call whose output is written when it has succeeded: it runs in this memory, and its input stays until then. Not
   // submitted yet.
   OperationRef<CollectiveOperation> recoverable(const Call& call);
+  // The communicator is over, and no operation runs in this memory any more: gives it back. What is allocated on its
+  // communicator may be shared with the epochs to come.
+  void release();
   // Throws Exception(kInvalid) for options that calls of batches and lists do not have.
   void refuse_options(const CallOptions& options) const;
 
@@ -49,7 +52,6 @@ class TensorLists {
 
   // What fused operations of this communicator run on, one after the other: registered memory, so that ranks that share
   // memory fold it where it lies. The last and largest is used; earlier ones may still have operations in the queue.
-  // They go with the group.
   struct FusionBuffer {
     std::byte* data = nullptr;
     size_t bytes = 0;

@@ -14,6 +14,7 @@
 #include "rondo/communicator.h"
 #include "tests/support/errors.h"
 #include "tests/support/rank_group.h"
+#include "tests/support/resources.h"
 
 namespace rondo::testing {
 namespace {
@@ -212,6 +213,23 @@ TEST_CASE("a communicator fails alone, whatever it fails of") {
                            if (group.rank() == 0) group.recv(&value, 1, kInt64, 1, 0, soon);
                          })) == "");
   }
+}
+
+TEST_CASE("the memory that recoverable calls run in is given back with each epoch") {
+  constexpr size_t kBytes = 16 << 20;
+  CHECK(run_threads(RankGroup{.world = 2}, [](Communicator& group) {
+          std::vector<uint8_t> data(kBytes, 1);
+          CallOptions options;
+          options.recoverable = true;
+          for (int i = 0; i < 4; ++i) {
+            const size_t before = Resources::now().resident_bytes;
+            group = group.shrink();
+            group.all_reduce(data.data(), data.data(), data.size(), DType::kUint8, Op::kMax, options);
+            const size_t after = Resources::now().resident_bytes;
+            expect(i == 0 || after < before + kBytes / 2, "memory of the epoch before is still there");
+            code_of([&] { group.barrier(); });  // the other may be in shrink() before this one is out of it
+          }
+        }) == "");
 }
 
 }  // namespace rondo::testing
