@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import operator
 import sys
@@ -56,7 +57,15 @@ def real_number(value: Any, what: str, rank: int | None = None) -> float:
 def text_of(value: Any, what: str, rank: int | None = None) -> bytes:
     if not isinstance(value, str):
         raise TypeError(f"{what} is {value!r}{_on(rank)}: it is a text")
-    return value.encode()
+    with contextlib.suppress(UnicodeEncodeError):
+        if "\0" not in value:
+            return value.encode()
+    raise Invalid(f"{what} is {value!r}{_on(rank)}: it is a text of UTF-8 without NUL")
+
+
+def reason_of(text: str) -> bytes:
+    """A failure's text, for people: NUL, and what UTF-8 lacks (bytes of a file's name), are escaped."""
+    return text.encode(errors="backslashreplace").replace(b"\0", b"\\x00")
 
 
 _OPS_OF_NUMPY = {

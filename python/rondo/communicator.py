@@ -19,14 +19,14 @@ from rondo._arguments import (
     Array,
     milliseconds,
     real_number,
-    text_of,
+    reason_of,
     whole_number,
     whole_numbers,
 )
 from rondo._library import OfThisProcess, native
 from rondo.batch import Batch
 from rondo.calls import COLLECTIVES, Calls, put_in_place
-from rondo.errors import Closed, Error, Invalid, Mismatch, NotFinite
+from rondo.errors import Closed, Error, Invalid, Mismatch, NotFinite, words_of
 from rondo.objects import ObjectCalls
 from rondo.uneven import UnevenCalls
 from rondo.user_op import UserOp
@@ -336,7 +336,9 @@ class Communicator(Calls, UnevenCalls, ObjectCalls, native.Communicator, OfThisP
 
         >>> group.abort("the loss is NaN")
         """
-        native.abort(self._open(), text_of(reason, "reason", self.rank))
+        if not isinstance(reason, str):
+            raise TypeError(f"reason is {reason!r} on rank {self.rank}: it is a text")
+        native.abort(self._open(), reason_of(reason))
 
     def close(self) -> None:
         """Says goodbye to the other ranks, so that leaving is no crash to them, and waits for theirs (5 s at most).
@@ -362,7 +364,7 @@ class Communicator(Calls, UnevenCalls, ObjectCalls, native.Communicator, OfThisP
         ends_well = kind is SystemExit and error.code in (None, 0)
         if kind is not None and not ends_well and self._handle is not None:
             cause = error.__context__ if kind is SystemExit and error.__context__ else error
-            self.abort(f"{type(cause).__name__}: {cause}")
+            self.abort(words_of(cause))
         self.close()
 
     # --- inside
@@ -417,7 +419,7 @@ class Exchanges(Communicator):
     def __exit__(self, kind, error, trace) -> None:
         # The three come before the first exchange, or on all ranks.
         if kind is not None and not issubclass(kind, (Invalid, Mismatch, NotFinite)) and self.error is None:
-            self.abort(f"{kind.__name__}: {error}")
+            self.abort(words_of(error))
 
 
 # By id() of the handle, in the order in which they were made: the end of the process closes them.
@@ -438,7 +440,7 @@ def _leave(handle: Any, joined: bool) -> None:
     told = error is not None and error.__traceback__ is None
     if told:
         with contextlib.suppress(Error):
-            native.abort(handle, f"{type(error).__name__}: {error}".encode())
+            native.abort(handle, reason_of(words_of(error)))
 
     def goodbye() -> None:
         if joined and not told:

@@ -117,6 +117,14 @@ class NoQuorum(Error):
     """Others may go on, and so this rank cannot; `ranks` names them."""
 
 
+def words_of(error: BaseException) -> str:
+    """Its class and its text, whatever its __str__ does."""
+    try:
+        return f"{type(error).__name__}: {error}"
+    except Exception:
+        return type(error).__name__
+
+
 # The failures that another rank is to blame for.
 BY_OTHERS = (Aborted, PeerLost, PeerLeft)
 

@@ -17,7 +17,7 @@ from rondo import communicator
 from rondo._arguments import text_of, whole_number
 from rondo._library import native
 from rondo.communicator import Communicator
-from rondo.errors import BY_OTHERS, Error
+from rondo.errors import BY_OTHERS, Error, words_of
 
 if TYPE_CHECKING:
     from rondo.store import Store
@@ -49,7 +49,7 @@ def init(
         from rondo.store import StoreMethods  # here, because few need it
 
         methods = StoreMethods(store)
-    texts = [f"{name}={value}".encode() for name, value in (settings or {}).items()]
+    texts = [text_of(f"{name}={value}", "a setting") for name, value in (settings or {}).items()]
     rank = -1 if rank is None else whole_number(rank, "rank", least=0)
     world = -1 if world_size is None else whole_number(world_size, "world_size", rank, least=1)
     try:
@@ -124,7 +124,7 @@ class _Cause(NamedTuple):
 def cause_of(error: BaseException | None) -> _Cause:
     if error is None:
         return _Cause(None, False)
-    text = f"{type(error).__name__}: {error}"
+    text = words_of(error)
     seen: set[int] = set()
     while error is not None and id(error) not in seen:
         seen.add(id(error))

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from rondo._arguments import whole_number
+from rondo._arguments import reason_of, whole_number
+from rondo.errors import words_of
 
 _TIMEOUT, _BOOTSTRAP = 3, 8
 
@@ -64,4 +65,4 @@ class StoreMethods:
         except BaseException as error:
             self.error = error
             code = _TIMEOUT if isinstance(error, TimeoutError) else _BOOTSTRAP
-            return code, f"{type(error).__name__}: {error}".encode(), 0
+            return code, reason_of(words_of(error)), 0

@@ -7,7 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from rondo._arguments import reason_of
 from rondo._library import native
+from rondo.errors import words_of
 
 
 class UserOp:
@@ -49,4 +51,4 @@ class Fold:
             self._op.function(np.frombuffer(a, self._dtype), np.frombuffer(b, self._dtype))
         except BaseException as error:
             self._failed = True
-            native.abort(self._handle, f"{self._op!r} raised {type(error).__name__}: {error}".encode())
+            native.abort(self._handle, reason_of(f"{self._op!r} raised {words_of(error)}"))

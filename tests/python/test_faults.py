@@ -109,6 +109,19 @@ def test_an_exception_in_one_rank_is_told_to_all():
         run(3, raises)
 
 
+def raises_what_utf8_lacks(group):
+    if group.rank == 0:
+        with pytest.raises(OSError), group:
+            raise OSError("no file '\udcff'")
+    else:
+        with pytest.raises(rondo.Aborted, match=r"OSError: no file '\\udcff'"):
+            group.barrier()
+
+
+def test_what_utf8_lacks_in_an_exception_is_escaped():
+    run(2, raises_what_utf8_lacks)
+
+
 def exits(group):
     if group.rank == 0:
         sys.exit(3)

@@ -117,7 +117,28 @@ def functions(group):
         copy.all_reduce(np.ones(3), rondo.UserOp(fails))
         copy.barrier()
     copy.close()
+    assert _aborted_by(group, OSError("no file '\udcff', no \0")) == r"OSError: no file '\udcff', no \x00"
+    assert _aborted_by(group, Wordless()) == "Wordless"
     group.barrier()
+
+
+class Wordless(Exception):
+    def __str__(self):
+        raise RuntimeError
+
+
+def _aborted_by(group, error):
+    """What the ranks hear where a function raises that."""
+
+    def raises(a, b):
+        raise error
+
+    copy = group.dup()
+    with pytest.raises(rondo.Aborted) as caught:
+        copy.all_reduce(np.ones(3), rondo.UserOp(raises))
+        copy.barrier()
+    copy.close()
+    return str(caught.value).rpartition(" raised ")[2]
 
 
 def test_functions_scans_and_dup():

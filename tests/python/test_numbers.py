@@ -15,6 +15,7 @@ import rondo
 from rondo import communicator, data, dist_opt
 from rondo._library import OfThisProcess
 from rondo.batch import Batch
+from rondo.dist_opt import NumpyUpdate
 
 X = np.zeros(2)
 # What is passed for the parameters that have no default: a call of one rank, which works.
@@ -142,6 +143,19 @@ def test_numbers_of_seconds_and_factors(group):
         group.isend(X, 0, timeout=timeout)
         group.recv(X, timeout=timeout)
         group.sparse_all_reduce(np.ones(2, np.float32), timeout=timeout)
+
+
+def test_texts_have_no_nul_and_are_of_unicode(group):
+    w = np.zeros(1, np.float32)
+    for text, call in (
+        ("algorithm is 'ring", lambda end: group.all_reduce(X, algorithm="ring" + end)),
+        ("host is '127.0.0.1", lambda end: rondo.unique_id("127.0.0.1" + end)),
+        ("a setting is 'RONDO_LANES=2", lambda end: rondo.init(settings={"RONDO_LANES": "2" + end})),
+        ("a parameter's name is 'w", lambda end: rondo.DistOpt(NumpyUpdate({"w" + end: w}, print), group=group)),
+    ):
+        for end in ("\0x", "\udcff"):
+            with pytest.raises(rondo.Invalid, match=f"{text}.*without NUL"):
+                call(end)
 
 
 def test_numbers_of_numpy_are_taken(group):
