@@ -400,11 +400,17 @@ class _Memory:
     """Memory of empty(): NumPy keeps this as long as an array of it."""
 
     def __init__(self, handle: Any, nbytes: int):
+        self._address = None
         self._handle, self._address = handle, native.allocate(handle, max(nbytes, 1))
         self.__array_interface__ = {"version": 3, "shape": (nbytes,), "typestr": "|u1", "data": (self._address, False)}
 
-    def __del__(self, deallocate=native.deallocate):
-        deallocate(self._handle, self._address)
+    def __del__(self, deallocate=native.deallocate, refused=Invalid):
+        if self._address is None:
+            return
+        try:
+            deallocate(self._handle, self._address)
+        except refused:
+            pass  # in a forked child: the memory is the parent's
 
 
 class Exchanges(Communicator):

@@ -320,6 +320,34 @@ def test_a_child_made_by_fork_is_refused():
     assert run(2, forked) == [0, 0]
 
 
+FORKS = """
+import os, sys, threading
+import numpy as np, rondo
+group = rondo.init()
+ended = threading.Event()
+group.irecv(np.zeros(1), 1 - group.rank).add_done_callback(lambda _: ended.set())
+group.send(np.ones(1), 1 - group.rank)
+ended.wait()  # on the progress thread
+memory = group.empty(10)
+child = os.fork()
+if child == 0:
+    own = rondo.init(rank=0, world_size=1)
+    assert own.all_reduce(np.ones(1), async_op=True).wait() == 1
+    del memory
+    sys.exit(0)
+assert os.waitpid(child, 0)[1] == 0
+group.barrier()
+"""
+
+
+def test_a_child_made_by_fork_ends_as_other_processes_do(tmp_path):
+    """A thread of the child's own may have the number of the parent's progress thread."""
+    (tmp_path / "forks.py").write_text(FORKS)
+    command = [sys.executable, "-m", "rondo.run", "-n", "2", str(tmp_path / "forks.py")]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert (ended.returncode, ended.stdout, ended.stderr) == (0, "", "")
+
+
 WAITING = """
 import signal, sys, time
 import numpy as np, rondo

@@ -74,7 +74,7 @@ MetricsOutput::MetricsOutput(const Observer& observer, const std::string& folder
 
 MetricsOutput::~MetricsOutput() {
   if (getpid() != pid_) {
-    thread_.detach();  // the parent's
+    std::construct_at(&thread_);  // the parent's; a thread of the child's own may have its number
     return;
   }
   const uint64_t one = 1;

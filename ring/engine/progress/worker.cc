@@ -48,9 +48,10 @@ void Worker::start() {
 }
 
 // An end function that had the last communicator stops its own thread, which ends after it. In a forked child there is
-// no such thread, and another one of the parent's may have had the lock.
+// no such thread, and another one of the parent's may have had the lock. There thread_ is emptied without join() or
+// detach(): a thread of the child's own may have its number.
 void Worker::stop() noexcept {
-  if (::getpid() != pid_) return thread_.joinable() ? thread_.detach() : void();
+  if (::getpid() != pid_) return static_cast<void>(std::construct_at(&thread_));
   std::thread ends;
   {
     std::lock_guard lock(mutex_);
