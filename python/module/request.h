@@ -91,8 +91,8 @@ class Request {
     }
     if (has_work || is_collected) {
       const auto owner = [](const Ref& of) { return of ? of.get() : Py_None; };
-      kept = Ref::checked(PyTuple_Pack(8, given["array"], given["out"], result, options.kept(),
-                                       owner(buffers_[0].owner), owner(buffers_[1].owner), owner(owners_), object_));
+      kept = Ref::checked(PyTuple_Pack(7, given["array"], given["out"], result, options.kept(),
+                                       owner(buffers_[0].owner), owner(buffers_[1].owner), owner(owners_)));
     }
     if (!has_work) {
       if (is_collected) Ref::checked(PyObject_CallMethod(self_.batch, "keep", "(O)", kept.get()));
@@ -100,7 +100,7 @@ class Request {
       for (const Buffer& buffer : buffers_) buffer.copy_back();
       return Py_NewRef(result);
     }
-    Ref work = new_work(std::move(kept), result, receives);
+    Ref work = new_work(object_, std::move(kept), result, receives);
     check(without_gil([&] { return start(comm, handle_in(work)); }));
     return work.release();
   }

@@ -12,6 +12,7 @@ struct Work {
   PyObject base;
   rondo_work_t handle;
   PyObject *kept, *result, *error;  // what must live until it is over; what wait() returns; its failure, or NULL
+  PyObject* group;                  // NULL when it is over
   bool receives, ended;
 };
 Work& self_of(PyObject* object) { return *reinterpret_cast<Work*>(object); }
@@ -51,7 +52,7 @@ void end(Work& self, rondo_result_t result) {
   if (std::exchange(self.ended, true)) return;  // another thread was here meanwhile
   self.error = error.release();
   if (message) Py_XDECREF(std::exchange(self.result, message.release()));
-  Py_XDECREF(std::exchange(self.kept, nullptr));
+  for (PyObject** each : {&self.kept, &self.group}) Py_XDECREF(std::exchange(*each, nullptr));
 }
 
 PyObject* wait(PyObject* object, PyObject* milliseconds) {
@@ -119,7 +120,7 @@ void free_work(PyObject* object) {
   } else if (self.handle != nullptr) {
     rondo_work_free(self.handle);
   }
-  for (PyObject* each : {self.kept, self.result, self.error}) Py_XDECREF(each);
+  for (PyObject* each : {self.kept, self.result, self.error, self.group}) Py_XDECREF(each);
   reinterpret_cast<freefunc>(PyType_GetSlot(type, Py_tp_free))(object);
   Py_DECREF(type);
 }
@@ -142,12 +143,13 @@ PyType_Spec spec = {"_rondo.Work", sizeof(Work), 0, Py_TPFLAGS_DEFAULT | Py_TPFL
 
 }  // namespace
 
-Ref new_work(Ref kept, PyObject* result, bool receives) {
+Ref new_work(PyObject* group, Ref kept, PyObject* result, bool receives) {
   sweep(nullptr, nullptr);
   static PyObject* type = nullptr;
   Ref made = Ref::checked(PyObject_CallNoArgs(imported(type, "rondo.work", "Work")));
   Work& self = self_of(made.get());
   self.kept = kept.release();
+  self.group = Py_NewRef(group);
   self.result = Py_NewRef(result);
   self.receives = receives;
   return made;

@@ -458,6 +458,23 @@ def test_a_worker_that_drops_its_group_has_time_to_tell_why():
     assert heard - dropped > 0.25
 
 
+def fails_with_a_receive_under_way(rank, meeting_point):
+    group = rondo.init(rank=rank, world_size=2, rendezvous=meeting_point)
+    if rank == 1:
+        work = group.irecv(np.zeros(1), 0)
+        raise KeyError(f"of rank 1, {work.done()}")
+    with pytest.raises(rondo.Aborted, match="KeyError: 'of rank 1, False'"):
+        group.recv(np.zeros(1), 1, timeout=20)
+
+
+def test_a_task_that_raises_with_an_operation_under_way_ends_the_others():
+    with concurrent.futures.ProcessPoolExecutor(2, mp_context=multiprocessing.get_context("spawn")) as workers:
+        meeting_point = rondo.unique_id("127.0.0.1")
+        ends = [workers.submit(fails_with_a_receive_under_way, rank, str(meeting_point)) for rank in range(2)]
+        assert isinstance(ends[1].exception(timeout=60), KeyError)
+        ends[0].result(timeout=60)
+
+
 def leaves(group):
     if group.rank == 1:
         work = group.irecv(np.zeros(1), 0)
