@@ -83,7 +83,7 @@ class Request {
     const Ref handle = Ref::borrowed(self_.handle);
     rondo_comm_t comm = Capsule<rondo_comm_t>::in(handle.get());
     const bool has_work = row.starts || given.says("async_op");
-    const bool is_collected = self_.batch != nullptr && self_.batch != Py_None;
+    const bool is_collected = collects();
     Ref kept;
     for (const Buffer& buffer : buffers_) {
       if (buffer.packed_of && (has_work || is_collected))
@@ -150,6 +150,12 @@ class Request {
   static bool same_foreign(const Buffer& left, const Buffer& right) {
     if (!left.foreign || !right.foreign) return left.foreign.get() == right.foreign.get();
     return PyObject_RichCompareBool(left.foreign.get(), right.foreign.get(), Py_EQ) == 1;
+  }
+
+  // Whether this thread has a batch open.
+  bool collects() const {
+    if (self_.batch == nullptr || self_.batch == Py_None) return false;
+    return Ref::checked(PyObject_CallMethod(self_.batch, "collects", nullptr)).get() == Py_True;
   }
 
   PyObject* object_;

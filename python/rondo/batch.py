@@ -30,10 +30,13 @@ class Batch(OfThisProcess):
         self.thread = 0
         self.kept: list = []
 
+    def collects(self) -> bool:
+        """Whether calls of this thread belong to the batch. The compiled module asks in every call meanwhile."""
+        return self.thread == threading.get_ident()
+
     def keep(self, what: Any) -> None:
-        """What a call needs until the batch is over. The compiled module calls this in every blocking call."""
-        if self.thread == threading.get_ident():
-            self.kept.append(what)
+        """What a call needs until the batch is over."""
+        self.kept.append(what)
 
     def __enter__(self) -> None:
         native.batch_begin(self._communicator._open())

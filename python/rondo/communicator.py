@@ -379,7 +379,7 @@ class Communicator(Calls, UnevenCalls, ObjectCalls, native.Communicator, OfThisP
 
     def _refuse_in_batch(self, call: str) -> None:
         self._open()
-        if self._batch is not None and self._batch.thread == threading.get_ident():
+        if self._batch is not None and self._batch.collects():
             raise Invalid(
                 f"{call} on rank {self.rank}: not in a batch, which keeps the exchanges that it is made of; end the "
                 "batch first"

@@ -109,6 +109,17 @@ def test_batches():
     assert run(2, batches) == [2, 2]
 
 
+def test_a_batch_of_another_thread_leaves_calls_alone():
+    with rondo.init(rank=0, world_size=1) as group:
+        group.isend(np.ones(2), 0)
+        got = np.zeros(4)
+        with group.batch():
+            thread = threading.Thread(target=lambda: group.recv(got[::2]))  # strided: not in a batch
+            thread.start()
+            thread.join()
+        assert got.tolist() == [1, 0, 1, 0]
+
+
 class Calls:
     """What callbacks were given, by other threads."""
 
