@@ -86,9 +86,12 @@ class Given {
   }
   PyObject* operator[](Parameter which) const { return values_[which.index()]; }
   bool has(Parameter which) const { return (*this)[which] != Py_None; }
+  // Raises for a value that is neither true nor false, such as an array.
   bool says(Parameter which) const {
     PyObject* const value = (*this)[which];
-    return value != Py_None && value != Py_False && PyObject_IsTrue(value) != 0;
+    if (value == Py_None || value == Py_False) return false;
+    const int truth = PyObject_IsTrue(value);
+    return truth >= 0 ? truth != 0 : throw Raised();
   }
 
  private:

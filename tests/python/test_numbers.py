@@ -158,6 +158,12 @@ def test_texts_have_no_nul_and_are_of_unicode(group):
                 call(end)
 
 
+def test_flags_are_true_or_false(group):
+    with pytest.raises(ValueError, match="truth value of an array"):
+        group.all_reduce(X, async_op=np.ones(2))
+    assert group.all_reduce(X, async_op=np.bool_(True)).wait() is X
+
+
 def test_numbers_of_numpy_are_taken(group):
     for one in (np.int64, np.uint8, np.int32, np.array):
         group.broadcast(X, root=one(0))
