@@ -71,11 +71,11 @@ std::string all_names() {
   return names;
 }
 
-// The words for what is wrong with an array of NumPy's.
-[[noreturn]] void refuse(PyObject* object, const char* what) {
+// The words for what is wrong with an array of NumPy's. needed: flags. dtype: by which it goes, or kNone.
+[[noreturn]] void refuse(PyObject* object, const char* what, int needed, int dtype) {
   const auto& array = *reinterpret_cast<const Array*>(object);
-  if ((array.flags & kContiguous) == 0) refuse_strides(object, what);
-  if (dtype_in(array.dtype) != kNone) raise(PyExc_ValueError, "%s is read-only, and this call writes to it", what);
+  if ((needed & ~array.flags & kContiguous) != 0) refuse_strides(object, what);
+  if (dtype != kNone) raise(PyExc_ValueError, "%s is read-only, and this call writes to it", what);
   raise(PyExc_TypeError, "%s has dtype %S; Rondo has %s", what, array.dtype, all_names().c_str());
 }
 
@@ -109,7 +109,7 @@ Buffer of_numpy(PyObject* object, bool writes, const char* what, Takes takes) {
   Buffer made;
   made.dtype = dtype_in(array.dtype);
   if (made.dtype == kNone && takes_all) as_parts(array.dtype, made);
-  if ((array.flags & needed) != needed || made.dtype == kNone) refuse(object, what);
+  if ((array.flags & needed) != needed || made.dtype == kNone) refuse(object, what, needed, made.dtype);
   made.address = array.data;
   made.count = made.per_item;
   for (int i = 0; i < array.dimensions; ++i) made.count *= static_cast<uint64_t>(array.shape[i]);

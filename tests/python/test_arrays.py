@@ -7,6 +7,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
+import rondo
 from rondo._library import native
 
 NAMES = (
@@ -109,6 +110,16 @@ def test_dlpack(kind):
         buffer_of(kind(x.T), True)
     with pytest.raises(TypeError, match="code 5 of 128 bits"):
         buffer_of(kind(np.zeros(1, complex)), True)
+
+
+def test_the_words_for_what_is_refused_name_its_cause():
+    with rondo.init(rank=0, world_size=1) as group:
+        for fixed in (np.zeros(4, complex), np.zeros(8)[::2]):
+            fixed.flags.writeable = False
+            with pytest.raises(ValueError, match="array is read-only"):
+                group.recv(fixed)
+        with pytest.raises(TypeError, match="array has dtype object"):
+            group.all_gather(np.array([None] * 4)[::2])
 
 
 def test_dlpack_refuses_devices_and_read_only_memory():
