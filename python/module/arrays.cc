@@ -92,7 +92,8 @@ void as_parts(PyObject* dtype, Buffer& made) {
   const auto& from = *reinterpret_cast<const Dtype*>(dtype);
   const Ref bytes = Ref::checked(PyObject_GetAttrString(dtype, "itemsize"));
   const Ref has_objects = Ref::checked(PyObject_GetAttrString(dtype, "hasobject"));
-  const bool is_plain = from.number >= 0 && from.number < kUserTypes && from.number != kObject;
+  const bool is_numpys = from.number >= 0 && from.number < kUserTypes && from.number != kObject;
+  const bool is_plain = is_numpys || has_text(from.scalar, "__module__", "ml_dtypes");
   if (!is_plain || has_objects.get() == Py_True || PyLong_AsLong(bytes.get()) == 0) return;
   const bool native = from.byte_order != '>';
   const bool is_complex = native && (from.number == kComplex64 || from.number == kComplex128);

@@ -3,6 +3,7 @@
 import datetime
 import math
 
+import ml_dtypes
 import numpy as np
 import pytest
 import ranks
@@ -19,6 +20,8 @@ MOVED = (
     np.array(["ring", "a"], "U5"),
     np.array([b"xy", b"z"], "S2"),
     np.array([1.25, 2], np.longdouble),
+    np.array([1, -2], ml_dtypes.int4),
+    np.array([1, 2], ml_dtypes.float8_e4m3),
 )
 
 
