@@ -36,6 +36,9 @@ class SpawnError(RuntimeError):
         self.rank = rank
         self.exit_code = exit_code
 
+    def __reduce__(self):
+        return type(self), (str(self), self.rank, self.exit_code)
+
 
 def spawn(fn: Callable[..., Any], nprocs: int, args: Sequence = (), *, start_method: str = "spawn") -> list:
     """Calls fn(*args) in `nprocs` new processes, ranks 0 .. nprocs-1 of one job; rondo.init() there finds the others.

@@ -96,6 +96,8 @@ def test_a_killed_rank():
     with pytest.raises(rondo.SpawnError, match="rank 1 was ended by signal 9") as caught:
         run(3, killed)
     assert (caught.value.rank, caught.value.exit_code) == (1, -9)
+    copy = pickle.loads(pickle.dumps(caught.value))  # a pool's worker may call spawn()
+    assert (str(copy), copy.rank, copy.exit_code) == (str(caught.value), 1, -9)
 
 
 def raises(group):
