@@ -115,6 +115,22 @@ def stream_handle(stream: Any) -> int:
     raise TypeError(f"stream is {stream!r}: it is a cudaStream_t as a number, or a stream of PyTorch or CuPy")
 
 
+# The library's names of types that NumPy lacks.
+_NAMES_IN_ML_DTYPES = {"bfloat16": "bfloat16", "float8_e4m3": "float8_e4m3fn", "float8_e5m2": "float8_e5m2"}
+
+
+def numpy_dtype(dtype: Any) -> np.dtype:
+    """NumPy's type of what the library takes for one. ml_dtypes has another one under the name "float8_e4m3"."""
+    name = _NAMES_IN_ML_DTYPES.get(dtype) if isinstance(dtype, str) else None
+    if name is None:
+        return np.dtype(dtype)
+    try:
+        import ml_dtypes  # here, because few need it
+    except ImportError:
+        raise TypeError(f"dtype {dtype} is a type of the package ml_dtypes: pip install ml_dtypes") from None
+    return np.dtype(getattr(ml_dtypes, name))
+
+
 # dlpack.h: DLDeviceType.
 _HOST_DEVICES = (1, 3, 11)  # kDLCPU, kDLCUDAHost, kDLROCMHost
 _GPU_DEVICES = (2, 13)  # kDLCUDA, kDLCUDAManaged

@@ -18,6 +18,7 @@ from rondo._arguments import (
     INT_MAX,
     Array,
     milliseconds,
+    numpy_dtype,
     real_number,
     reason_of,
     whole_number,
@@ -232,7 +233,7 @@ class Communicator(Calls, UnevenCalls, ObjectCalls, native.Communicator, OfThisP
         >>> gradient = group.empty(1 << 20)
         """
         native.dtype_of(dtype)
-        dtype = np.dtype(dtype)
+        dtype = numpy_dtype(dtype)
         several = isinstance(shape, Sequence) and not isinstance(shape, str) or getattr(shape, "ndim", 0) > 0
         extents = list(shape) if several else [shape]
         extents = whole_numbers(extents, "shape", self.rank, most=2**63 - 1)

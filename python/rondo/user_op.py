@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from rondo._arguments import reason_of
+from rondo._arguments import numpy_dtype, reason_of
 from rondo._library import native
 from rondo.errors import words_of
 
@@ -38,9 +38,9 @@ class Fold:
 
     def __init__(self, op: UserOp, dtype: str, handle: Any):
         try:
-            self._dtype = np.dtype(dtype)
-        except TypeError:
-            raise TypeError(f"a UserOp of {dtype}, which NumPy has not: use a type of NumPy's") from None
+            self._dtype = numpy_dtype(dtype)
+        except TypeError as error:
+            raise TypeError(f"a UserOp of {dtype}, which NumPy has not: {error}") from None
         self._op, self._handle, self._failed = op, handle, False
         self.element_bytes, self.commutative = self._dtype.itemsize, op.commutative
 

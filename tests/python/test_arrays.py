@@ -9,6 +9,7 @@ import pytest
 
 import rondo
 from rondo._library import native
+from rondo.user_op import Fold
 
 NAMES = (
     "int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64", "float16", "bfloat16", "float32", "float64",
@@ -36,6 +37,15 @@ def test_types_of_ml_dtypes(name):
     x = np.ones(4, getattr(ml_dtypes, name.replace("e4m3", "e4m3fn")))
     buffer = buffer_of(x, True)
     assert buffer[:3] == (x.ctypes.data, 4, name)
+
+
+def test_names_mean_the_types_of_the_library():
+    """ml_dtypes has another one under the name "float8_e4m3"."""
+    with rondo.init(rank=0, world_size=1) as group:
+        for name in NAMES:
+            x = group.empty(4, name)
+            assert buffer_of(x, True)[2] == name
+            assert Fold(rondo.UserOp(print), name, None)._dtype == x.dtype
 
 
 @pytest.mark.parametrize("dtype", [np.longlong, np.ulonglong, np.intc, np.uintc])
