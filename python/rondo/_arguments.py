@@ -195,8 +195,16 @@ def _shared_by_dlpack(array: Any, what: str) -> tuple[Any, bool]:
 
 
 def shape_of(array) -> tuple[int, ...]:
-    shape = getattr(array, "shape", None)
+    shape = getattr(_shaped(array), "shape", None)
     return tuple(shape) if shape is not None else (len(array),)
+
+
+def _shaped(array):
+    """A NumPy array on the same memory, where `array` has the buffer protocol and no shape, such as a bytearray."""
+    if not hasattr(array, "shape"):
+        with contextlib.suppress(TypeError):
+            return np.asarray(memoryview(array))
+    return array
 
 
 def first_of(array) -> int:
@@ -237,6 +245,7 @@ def counts_of_peers(counts: Sequence[int], row: int, rank: int, first: int = 0) 
 
 
 def parts_of(out, counts: list[int]) -> list:
+    out = _shaped(out)  # parts of a bytearray would be copies
     parts, begin = [], 0
     for count in counts:
         parts.append(out[begin : begin + count])

@@ -1,5 +1,7 @@
 """Arrays as NumPy's users write them: types that Rondo lacks, arrays that are not contiguous, names, objects, timeouts."""
 
+import array
+import ctypes
 import datetime
 import math
 
@@ -133,6 +135,15 @@ def unequal(group):
         group.reduce_scatter_v(own, [1, 1, 2], "product")
     with pytest.raises(TypeError, match="masked array"):
         group.all_gather_v(np.ma.masked_array([1.0, 2], [True, False]))
+    for kind in (bytearray, lambda n: array.array("B", bytes(n)), lambda n: (ctypes.c_uint8 * n)()):
+        out = kind(6)
+        parts = group.all_gather_v(bytes([rank] * (rank + 1)), out=out)
+        assert [bytes(part) for part in parts] == [b"\0", b"\1\1", b"\2\2\2"] and bytes(out) == b"".join(parts)
+    grid = (ctypes.c_int32 * 2 * size)(*[(rank, r) for r in range(size)])  # an int each for the ranks, in 2 columns
+    got = group.reduce_scatter(grid, out=np.zeros((1, 2), np.int32))
+    assert got.tolist() == [[sum(range(size)), size * rank]]
+    rows = group.all_gather_v(grid, [size] * size, np.zeros((size * size, 2), np.int32))
+    assert rows[1].tolist() == [[1, r] for r in range(size)]
 
 
 def test_unequal_blocks():
