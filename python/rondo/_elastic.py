@@ -46,7 +46,7 @@ class elastic:  # noqa: N801
                 return True
             except _LOSSES as loss:
                 error = loss
-        elif not issubclass(kind, _LOSSES):
+        elif not issubclass(kind, _LOSSES) or issubclass(kind, Timeout) and self.group.error is None:  # of a probe
             return False
         self.lost = error
         self.group = self.group.shrink(self.timeout)

@@ -188,6 +188,9 @@ def _other_errors(group):
     with pytest.raises(ValueError, match="RONDO_JOIN"):
         group.grow(1)
     assert group.newcomers() == 0
+    with pytest.raises(rondo.Timeout), recovery:  # which leaves the group usable
+        group.probe(timeout=0.01)
+    group.barrier()
     return recovery.group is group and recovery.lost is None
 
 
