@@ -20,6 +20,7 @@ from rondo.wire import FORMATS, Wire
 OPTIONS = ("fp32", "fp16", "bf16", "int8", "sparseTopK", "sparseThreshold", "partialUpdate", "localSGD")
 _OVERLAPPED = OPTIONS[:4]
 _AFTER_UPDATE = OPTIONS[6:]
+_REAL_KINDS = "fV"  # of NumPy's dtypes; V: ml_dtypes
 
 
 def NcclIdHolder(host: str = "127.0.0.1") -> UniqueId:
@@ -183,8 +184,12 @@ class DistOpt:
         self._update = _TorchUpdate(optimizer, names) if self._is_torch else optimizer
         self._parameters = self._update.named()
         for name, parameter in self._parameters.items():
+            if not isinstance(parameter, np.ndarray):
+                raise TypeError(f"parameter {name} is {type(parameter).__name__}; DistOpt takes NumPy arrays")
             if parameter.dtype != np.float32 or not parameter.flags.c_contiguous:
                 raise TypeError(f"parameter {name} is {parameter.dtype}; DistOpt takes contiguous float32")
+            if not parameter.flags.writeable:
+                raise ValueError(f"parameter {name} is read-only, and averages are written to it")
         if not self._parameters:
             raise ValueError("the optimizer has no parameters")
         self.group = group if group is not None else _join(id if id is not None else nccl_id, local_rank, world_size)
@@ -250,6 +255,9 @@ class DistOpt:
         for name, gradient in gradients.items():
             if name not in self._parameters:
                 raise ValueError(f"there is no parameter {name!r}, of which a gradient is given")
+            if not isinstance(gradient, np.ndarray) or gradient.dtype.kind not in _REAL_KINDS:
+                given = getattr(gradient, "dtype", type(gradient).__name__)
+                raise TypeError(f"the gradient of {name!r} is {given}; the average is written to a NumPy array of floats")
             if gradient.shape != self._parameters[name].shape:
                 raise ValueError(
                     f"the gradient of {name!r} has shape {gradient.shape}; the parameter has {self._parameters[name].shape}"

@@ -289,6 +289,15 @@ def test_what_cannot_be_is_refused(options, words):
         rondo.DistOpt(NumpyUpdate(_parameters(), _sgd), **options)
 
 
+def test_parameters_that_cannot_be_written_are_refused():
+    with rondo.init(rank=0, world_size=1) as group:
+        fixed = np.frombuffer(bytes(8), np.float32)
+        with pytest.raises(ValueError, match="parameter w is read-only, and averages are written to it"):
+            rondo.DistOpt(NumpyUpdate({"w": fixed}, _sgd), group=group)
+        with pytest.raises(TypeError, match="parameter w is list; DistOpt takes NumPy arrays"):
+            rondo.DistOpt(NumpyUpdate({"w": [1.0]}, _sgd), group=group)
+
+
 def _wrong_gradients(group):
     parameters = _parameters()
     optimizer = rondo.DistOpt(NumpyUpdate(parameters, _sgd), group=group)
@@ -302,6 +311,9 @@ def _wrong_gradients(group):
     fixed.flags.writeable = False
     with pytest.raises(ValueError, match="the gradient of 'w' is read-only"):
         optimizer.step({"w": fixed})
+    for wrong, what in (([1.0], "list"), (np.ones((SIZE, 2), int), "int64"), (np.ones((SIZE, 2), complex), "complex128")):
+        with pytest.raises(TypeError, match=f"the gradient of 'w' is {what}; .*array of floats"):
+            optimizer.step({"w": wrong})
     # Strided, and of another type: the average comes back into it.
     strided = np.full((SIZE, 4), 1 + 2 * group.rank, np.float64)[:, ::2]
     optimizer.step({"w": strided})
