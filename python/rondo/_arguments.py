@@ -51,7 +51,12 @@ def whole_numbers(values: Any, what: str, rank: int | None = None, *, least: int
 def real_number(value: Any, what: str, rank: int | None = None) -> float:
     if isinstance(value, (bool, np.bool_, str, bytes)) or not hasattr(value, "__float__"):
         raise TypeError(f"{what} is {value!r}{_on(rank)}: it is a number")
-    return float(value)
+    try:
+        return float(value)
+    except OverflowError:
+        raise Invalid(f"{what}{_on(rank)} is beyond float64, whose largest is {sys.float_info.max:.4g}") from None
+    except TypeError:  # an array of several, or a span of time
+        raise TypeError(f"{what} is {value!r}{_on(rank)}: it is a number") from None
 
 
 def text_of(value: Any, what: str, rank: int | None = None) -> bytes:

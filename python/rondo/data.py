@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from rondo._arguments import COUNT_MAX, whole_number
+from rondo._arguments import COUNT_MAX, real_number, whole_number
 
 __all__ = ["partition", "shuffled_fractions"]
 
@@ -35,8 +35,9 @@ def shuffled_fractions(
     """
     count = whole_number(count, "count", least=0, most=COUNT_MAX)
     seed = whole_number(seed, "seed", least=-(2**63), most=COUNT_MAX)
-    if any(fraction < 0 for fraction in fractions) or sum(fractions) > 1 + 1e-9:
-        raise ValueError(f"shuffled_fractions({count}, {list(fractions)}): none may be negative, nor the sum above 1")
+    fractions = [real_number(fraction, f"fractions[{i}]") for i, fraction in enumerate(fractions)]
+    if not all(fraction >= 0 for fraction in fractions) or sum(fractions) > 1 + 1e-9:
+        raise ValueError(f"shuffled_fractions({count}, {fractions}): none may be negative or NaN, nor the sum above 1")
     import random  # here, because few need it
 
     indices = list(range(count))

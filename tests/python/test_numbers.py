@@ -134,6 +134,10 @@ def test_numbers_of_seconds_and_factors(group):
         tried += 1
         for value in WRONG_TIMES if name == "timeout" else ["3", True, 1j, [3]]:
             refuses(label, call, name, False, value)
+        if name != "timeout":
+            refuses(label, call, name, False, np.ones(2))
+        with pytest.raises(rondo.Invalid, match=f"{name}.* is beyond float64"):
+            call_with(call, name, 10**400)
     assert tried > 20
     for timeout in (math.inf, 1e30, 2**80, np.float32(3), np.int64(3)):  # whole
         group.barrier(timeout=timeout)
@@ -162,6 +166,12 @@ def test_flags_are_true_or_false(group):
     with pytest.raises(ValueError, match="truth value of an array"):
         group.all_reduce(X, async_op=np.ones(2))
     assert group.all_reduce(X, async_op=np.bool_(True)).wait() is X
+
+
+def test_fractions(group):
+    assert rondo.data.shuffled_fractions(10, (f for f in (0.5, 0.5))) == rondo.data.shuffled_fractions(10, [0.5, 0.5])
+    with pytest.raises(ValueError, match="NaN"):
+        rondo.data.shuffled_fractions(10, [math.nan])
 
 
 def test_numbers_of_numpy_are_taken(group):
