@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -46,7 +47,8 @@ class Work(native.Work, OfThisProcess):
         if not self._wait(wait_milliseconds(timeout)):
             raise TimeoutError(f"the operation is still under way after {timeout} s; it goes on")
         if self._error is not None:
-            raise self._error
+            # The traceback refers to frames, and they to this Work, which no garbage collector visits.
+            raise copy.copy(self._error)
         return self._result
 
     def cancel(self) -> bool:

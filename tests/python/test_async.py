@@ -66,6 +66,24 @@ def awaited(group):
     return asyncio.run(main())
 
 
+def test_a_failure_keeps_no_frame():
+    with rondo.init(rank=0, world_size=1) as group:
+
+        def fails():
+            x = np.zeros(1)
+            work = group.irecv(x, 0)
+            assert work.cancel()
+            for _ in range(2):
+                with pytest.raises(rondo.Cancelled):
+                    work.wait()
+            assert work.exception().__traceback__ is None
+            return weakref.ref(x)
+
+        gone = fails()
+        gc.collect()
+        assert gone() is None
+
+
 def test_await():
     assert run(2, awaited) == [[1, 3, 5, 7, 9]] * 2
 
