@@ -63,8 +63,15 @@ PyObject* wait(PyObject* object, PyObject* milliseconds) {
       int done = 1;
       if (timeout_ms == 0) check(without_gil([&] { return rondo_test(self.handle, &done); }));  // also in callbacks
       if (done == 0) return Py_NewRef(Py_False);
-      const rondo_result_t result = without_gil([&] { return rondo_wait(self.handle, timeout_ms); });
+      rondo_result_t result = without_gil([&] { return rondo_wait(self.handle, timeout_ms); });
       if (result == RONDO_IN_PROGRESS) return Py_NewRef(Py_False);
+      if (result == RONDO_INVALID) {  // the operation's failure, or a refusal: in a callback, a batch, a forked child
+        const Ref refusal = last_error(result);
+        done = 0;
+        const rondo_result_t tested = without_gil([&] { return rondo_test(self.handle, &done); });
+        if (tested != RONDO_OK || done == 0) raise(refusal.get());  // it is under way, and needs its arrays
+        result = without_gil([&] { return rondo_wait(self.handle, 0); });
+      }
       end(self, result);
     }
     return Py_NewRef(Py_True);

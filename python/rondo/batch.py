@@ -17,8 +17,8 @@ class Batch(OfThisProcess):
 
     Calls of this thread on this communicator inside the block check their arguments and return at once; the results
     are there after the block. Consecutive all_reduce() share operations as all_reduce_many() does them. All ranks
-    must batch alike. An exception inside the block forgets the calls. No async_op inside, no nesting, and no call that
-    is made of others, as those of objects: rondo.Invalid.
+    must batch alike. An exception inside the block forgets the calls. A Work of one of them is waited for after the
+    block. No nesting, and no call that is made of others, as those of objects: rondo.Invalid.
 
     >>> with group.batch():
     ...     group.all_reduce(a)

@@ -66,6 +66,36 @@ def awaited(group):
     return asyncio.run(main())
 
 
+def test_a_wait_that_is_refused_leaves_the_operation_its_arrays():
+    """In a batch that is open, and in a callback."""
+    with rondo.init(rank=0, world_size=1) as group:
+        with group.batch():
+            x = np.ones(2)
+            gone, work = weakref.ref(x), group.isend(x, 0)
+            del x
+            with pytest.raises(rondo.Invalid, match="has not ended"):
+                work.wait()
+            assert gone() is not None and not work.done()
+            got = group.irecv(np.zeros(2), 0)
+        assert got.wait().bytes == 16 and work.wait() is None and gone() is None
+
+        x, refused = np.zeros(2), queue.Queue()
+        gone, work = weakref.ref(x), group.irecv(x, 0)
+        del x
+
+        def waits(_):
+            try:
+                work.wait()
+            except BaseException as error:
+                refused.put(error)
+
+        group.barrier(async_op=True).add_done_callback(waits)
+        assert isinstance(refused.get(timeout=30), rondo.Invalid)
+        assert gone() is not None and not work.done()
+        group.send(np.ones(2), 0)
+        assert work.wait().bytes == 16
+
+
 def test_a_failure_keeps_no_frame():
     with rondo.init(rank=0, world_size=1) as group:
 
