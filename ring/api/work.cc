@@ -1,14 +1,14 @@
 #include "rondo/work.h"
 
 #include <algorithm>
-#include <condition_variable>
-#include <mutex>
+#include <memory>
 #include <string>
 #include <thread>
 #include <utility>
 
 #include "ring/base/interrupt.h"
 #include "ring/engine/progress/end_functions.h"
+#include "ring/engine/progress/first_end.h"
 #include "ring/engine/progress/operation.h"
 
 namespace rondo {
@@ -36,26 +36,6 @@ Clock::time_point time_after(std::chrono::nanoseconds timeout) {
 // Polled so long before the thread sleeps: a wake-up takes about 30 us (docs/tuning.md, "Waiting").
 constexpr std::chrono::microseconds kPolled{200};
 
-// Says that one of several operations has ended. Shared: functions of on_end() outlive the wait.
-class FirstEnd {
- public:
-  void tell() {
-    const std::lock_guard lock(mutex_);
-    told_ = true;
-    changed_.notify_one();
-  }
-  // True: it was told.
-  bool wait(Clock::time_point until) {
-    std::unique_lock lock(mutex_);
-    return changed_.wait_until(lock, until, [this] { return told_; });
-  }
-
- private:
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  bool told_ = false;
-};
-
 // The place of the first work that has ended.
 std::optional<size_t> find_ended(std::span<Work> works) {
   const auto ended = std::ranges::find_if(works, [](Work& work) { return work.valid() && work.done(); });
@@ -66,7 +46,7 @@ std::optional<size_t> find_ended(std::span<Work> works) {
 void sleep_until_one_ends(std::span<Work> works, Clock::time_point until) {
   const auto first = std::make_shared<FirstEnd>();  // shared with the functions
   for (Work& work : works) {
-    if (work.valid()) work.on_end([first](const Error&) { first->tell(); });
+    if (work.valid()) work.on_end(TellFirstEnd{first});
   }
   for (;;) {
     const auto wake = std::min(until, Clock::now() + kBetweenInterruptQuestions);

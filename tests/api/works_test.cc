@@ -3,6 +3,7 @@
 
 #include <chrono>
 #include <future>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -10,6 +11,7 @@
 #include "rondo/interrupt.h"
 #include "tests/support/errors.h"
 #include "tests/support/rank_group.h"
+#include "tests/support/resources.h"
 
 namespace {
 
@@ -19,6 +21,7 @@ using rondo::Work;
 using rondo::testing::expect;
 using rondo::testing::expect_error;
 using rondo::testing::RankGroup;
+using rondo::testing::Resources;
 using rondo::testing::run_threads;
 using std::chrono::milliseconds;
 
@@ -119,6 +122,31 @@ TEST_CASE("a function that asks try_destroy() while a thread destroys is told to
           group.destroy();  // ends the receive, and waits for its function
           expect(!destroyed.get_future().get(), "two threads have destroyed it");
           expect(group.try_destroy(), "it is destroyed");
+        }) == "");
+}
+
+TEST_CASE("a program that asks wait_any() in vain, very often, keeps no memory for what it has asked") {
+  constexpr size_t kWorks = 200;
+  CHECK(run_threads(RankGroup{.world = 1}, [](Communicator& group) {
+          std::vector<int> never(kWorks);
+          std::vector<Work> works;
+          for (size_t i = 0; i < kWorks; ++i) works.push_back(group.recv_async(never[i], 0, static_cast<int>(i)));
+          const auto called = std::make_shared<std::promise<void>>();  // where this fails, the function comes later
+          works[7].on_end([called](const rondo::Error&) { called->set_value(); });
+          const auto ask = [&] {
+            for (int i = 0; i < 100; ++i) {
+              expect(rondo::wait_any(works, milliseconds(5)) == kWorks, "a receive without a message ended");
+            }
+          };
+          ask();
+          const size_t before = Resources::now().allocated_bytes;
+          ask();
+          const size_t after = Resources::now().allocated_bytes;
+          expect(after < before + 200'000, std::to_string(after - before) + " bytes more");
+          group.send(5, 0, 7);
+          expect(rondo::wait_any(works) == 7 && never[7] == 5, "the receive has not ended");
+          called->get_future().get();
+          for (Work& work : works) work.cancel();
         }) == "");
 }
 

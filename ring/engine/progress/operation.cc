@@ -3,10 +3,58 @@
 #include <string>
 #include <utility>
 
+#include "ring/engine/progress/first_end.h"
 #include "ring/engine/progress/flow.h"
 #include "ring/engine/progress/worker.h"
 
 namespace rondo {
+namespace {
+
+bool wait_over(const EndCall& call) {
+  const auto* const tells = call.function.target<TellFirstEnd>();
+  return tells != nullptr && tells->first.expired();
+}
+
+// The calls but for those whose waits are over, which are deleted; then those of `behind`.
+EndCall* without_waits_over(EndCall* calls, EndCall* behind) {
+  EndCall* first = nullptr;
+  EndCall** end = &first;
+  while (calls != nullptr) {
+    std::unique_ptr<EndCall> call(std::exchange(calls, calls->next));
+    if (wait_over(*call)) continue;
+    *end = call.release();
+    end = &(*end)->next;
+  }
+  *end = behind;
+  return first;
+}
+
+// Drops the calls whose waits are over from a list, newest first. Takes the list before it reads it, since it may be
+// announced at any time; what others add meanwhile is newer. Returns what the caller must call: it was announced.
+EndCall* drop_waits_over(std::atomic<EndCall*>& calls, EndCall* announced) {
+  EndCall* kept = nullptr;
+  EndCall* newest = calls.load(std::memory_order_acquire);
+  while (newest != announced) {
+    EndCall* const taken = newest;
+    EndCall* const left = taken == nullptr ? kept : nullptr;
+    if (!calls.compare_exchange_weak(newest, left, std::memory_order_acq_rel, std::memory_order_acquire)) continue;
+    if (taken == nullptr) return nullptr;
+    kept = without_waits_over(taken, kept);
+    newest = nullptr;
+  }
+  return kept;
+}
+
+EndCall* oldest_first(EndCall* newest) {
+  EndCall* oldest = nullptr;
+  while (newest != nullptr) {
+    EndCall* const call = std::exchange(newest, newest->next);
+    call->next = std::exchange(oldest, call);
+  }
+  return oldest;
+}
+
+}  // namespace
 
 void EndCall::run() noexcept {
   try {
@@ -61,6 +109,10 @@ void Operation::wait_on(void*) {
 void Operation::add_end_function(EndFunction function) {
   flow->worker().start();
   auto call = std::make_unique<EndCall>(EndCall{std::move(function)});
+  if (call->function.target<TellFirstEnd>() != nullptr) {
+    EndCall* ended = oldest_first(drop_waits_over(end_calls_, &kAnnounced));
+    while (ended != nullptr) call_by_worker(std::unique_ptr<EndCall>(std::exchange(ended, ended->next)));
+  }
   EndCall* newest = end_calls_.load(std::memory_order_acquire);
   do {
     if (newest == &kAnnounced) return call_by_worker(std::move(call));
@@ -70,12 +122,7 @@ void Operation::add_end_function(EndFunction function) {
 }
 
 void Operation::announce_end() {
-  EndCall* newest = end_calls_.exchange(&kAnnounced, std::memory_order_acq_rel);
-  EndCall* oldest = nullptr;
-  while (newest != nullptr) {
-    EndCall* const call = std::exchange(newest, newest->next);
-    call->next = std::exchange(oldest, call);
-  }
+  EndCall* oldest = oldest_first(end_calls_.exchange(&kAnnounced, std::memory_order_acq_rel));
   while (oldest != nullptr) call_by_worker(std::unique_ptr<EndCall>(std::exchange(oldest, oldest->next)));
 }
 
