@@ -37,9 +37,9 @@ enum class P2pSweep {
 //
 // Cost of an 8 byte ping-pong, polling with kAwaited: a side pays one write (envelope and payload together) and one
 // read that finds something for each message, no allocation, and a pass of some ns for each peer that it has exchanged
-// messages with; credits add one write in some 8,000 messages. Measured without system calls, both sides together (tests/p2p/cost_test, 2 cores shared
-// with other work, g++ 12, November 2026): 0.28 us of processor time a message of 8 bytes, 0.33 us if its receive comes
-// after it.
+// messages with; credits add one write in some 8,000 messages. Measured without system calls, both sides together
+// (tests/p2p/cost_test, 2 cores shared with other work, g++ 12, November 2026): 0.28 us of processor time a message of
+// 8 bytes, 0.33 us if its receive comes after it.
 class P2p {
  public:
   P2p(int rank, int world, const P2pOptions& options, P2pStreams& streams);
