@@ -16,7 +16,7 @@ POINTERS = ("UNWEIGHTED", "WEIGHTS_EMPTY")  # objects of MPICH's ABI
 # What a call writes to, and may not be null; but for these names, which may.
 HANDLES = "Comm|Group|Datatype|Op|Request|Message|Errhandler|Info|Session|Win|File"
 WRITTEN = re.compile(rf"(?:int|char|MPI_(?:Aint|Count|Offset|Fint|{HANDLES}))\*")
-MAY_BE_NULL = ("argc", "value", "pset_name", "sourceweights", "destweights", "coords")
+MAY_BE_NULL = ("argc", "argv", "value", "pset_name", "sourceweights", "destweights", "coords")
 KINDS = {"COUNT": ("int", "MPI_Count"), "DISPL": ("int", "MPI_Aint"), "ADISPL": ("MPI_Aint", "MPI_Count")}
 
 

@@ -6,6 +6,7 @@
 
 static void null_outputs(void) {
   MPI_Comm own;
+  MPI_Info info;
   MPI_Group group, *none = NULL;
   MPI_Comm_dup(MPI_COMM_WORLD, &own); /* its handler is fatal: MPI_COMM_WORLD's stands in for that */
   MPI_Comm_group(MPI_COMM_WORLD, &group);
@@ -22,6 +23,8 @@ static void null_outputs(void) {
   MPI_Comm_set_errhandler(own, MPI_ERRORS_RETURN);
   MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_ARE_FATAL);
   CHECK(class_of(MPI_Comm_rank(own, NULL)) == MPI_ERR_ARG);
+  CHECK(MPI_Info_create_env(0, NULL, &info) == MPI_SUCCESS); /* an input */
+  MPI_Info_free(&info);
   MPI_Group_free(&group);
   MPI_Comm_free(&own);
 }
