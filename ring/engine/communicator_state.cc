@@ -284,7 +284,7 @@ void CommunicatorState::meet_neighbors(Purpose by, Clock::time_point until) {
     std::lock_guard lock(submit_mutex_);
     operation = collectives_->submit_opening(by, until);
   }
-  collectives_->wait(*operation, Clock::time_point::max());
+  collectives_->wait_asleep(*operation);
   if (operation->failed() && failed_in_.load() == Stage::kMaking) throw Exception(operation->error());
 }
 

@@ -52,6 +52,13 @@ bool Flow::wait(const Operation& operation, Clock::time_point until, Clock::dura
   return wait(operation, {until, patience}, false);
 }
 
+void Flow::wait_asleep(const Operation& operation) {
+  check_process();
+  Limits limits{Clock::time_point::max(), Clock::duration::max()};
+  limits.polls = false;
+  wait(operation, limits, false);
+}
+
 void Flow::run(const Operation& operation, bool held) {
   wait(operation, {Clock::time_point::max(), Clock::duration::max()}, held);
 }
@@ -126,7 +133,7 @@ void Flow::drive(const Operation& operation, Limits& limits, Watch& watch) {
       polls_.begin();
       continue;
     }
-    const Next next = polls_.next(now);
+    const Next next = limits.polls ? polls_.next(now) : Next::kSleep;
     if (next == Next::kPoll) continue;
     if (next == Next::kYield) {
       sched_yield();

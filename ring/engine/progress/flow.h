@@ -39,6 +39,8 @@ class Flow : public std::enable_shared_from_this<Flow> {
   // waits never have. Drives meanwhile: this flow first, and what else is under way in the join. True if it is done.
   // Any thread. Throws Exception(kInvalid) in a forked child (check_process) and in an end function.
   bool wait(const Operation& operation, Clock::time_point until, Clock::duration patience = Clock::duration::max());
+  // The same for what this rank's I/O thread brings, which may need this thread's core: asleep, without an end in time.
+  void wait_asleep(const Operation& operation);
 
   // Something has changed that the holder must see (a failure, a new operation that is left to the worker). Any thread,
   // the fabric's among them, which must never be the last to have a flow, and so has no watch; never blocks for longer
@@ -194,6 +196,7 @@ class Flow : public std::enable_shared_from_this<Flow> {
     // When the program is asked whether the wait is to end: 100 ms after the first look, so that short waits cost
     // nothing more.
     Clock::time_point ask_at = Clock::time_point::max();
+    bool polls = true;  // false: it falls asleep at its first vain look
     void look(Clock::time_point now) {
       if (patience < until - now) until = now + patience;
       patience = Clock::duration::max();
