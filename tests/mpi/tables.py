@@ -70,6 +70,7 @@ def lammps(way, lmp, name, ranks):
 def main(rondo_run, venv, *others):
     python = f"{venv}/bin/python"
     rondo = ([rondo_run, "--mpi", "--no-prefix"], None)
+    alone = ([rondo_run, "--no-prefix"], None)  # for programs that call no MPI
     peers = {"MPICH": ([f"{venv}/bin/mpiexec"], venv)}
     peers |= {name: ([f"{place}/bin/mpiexec"], place) for name, place in (other.split("=") for other in others)}
     peers = {name: ([*way[0], "--allow-run-as-root"] if name == "Open MPI" else way[0], way[1]) for name, way in peers.items()}
@@ -91,10 +92,10 @@ def main(rondo_run, venv, *others):
 
     table_of("LAMMPS, steps/s", in_turn({name: way for name, way in ways.items() if name != "Open MPI"}, speeds))
 
-    def psum(how):
-        return json.loads(run([*rondo[0], "-n", "2"], None, python, str(HERE / "jax_latency.py"), how).splitlines()[-1])
+    def psum(way):
+        return json.loads(run([*way[0][0], "-n", "2"], None, python, str(HERE / "jax_latency.py"), way[1]).splitlines()[-1])
 
-    table_of("JAX, 2 processes, µs", in_turn({"Rondo": "mpi", "gloo": "gloo"}, psum))
+    table_of("JAX, 2 processes, µs", in_turn({"Rondo": (rondo, "mpi"), "gloo": (alone, "gloo")}, psum))
 
     # MLX lies beside Open MPI, whose ABI it wants; its ring meets at addresses of loopback.
     opened = peers["Open MPI"]
@@ -102,7 +103,6 @@ def main(rondo_run, venv, *others):
         hosts.write(json.dumps([[f"127.0.0.1:{free_port()}"] for _ in range(2)]))
         hosts.flush()
         os.environ["MLX_HOSTFILE"] = hosts.name
-        alone = ([*rondo[0][:1], "--no-prefix"], None)
         mlx = {"Rondo": (rondo, "mpi"), "Open MPI": (opened, "mpi"), "MLX's ring": (alone, "ring")}
         table_of("MLX, 2 processes, µs", in_turn(mlx, lambda way: json.loads(
             run([*way[0][0], "-n", "2"], way[0][1], f"{opened[1]}/bin/python", str(HERE / "mlx_latency.py"), way[1]).splitlines()[-1])))
