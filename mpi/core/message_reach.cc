@@ -70,7 +70,8 @@ void MessageReach::ask(int rank, WindowRequest request, std::span<const WindowRu
   require(came.bytes == answer.size(), MPI_ERR_RMA_RANGE, "the data lies outside the memory of the target's window");
 }
 
-// Calls function(runs, bytes) for pieces of the place that fit a request, each of whole elements of so many bytes.
+// The place in pieces, a request each: function(runs, bytes) gets them in order. No piece ends inside an element, which
+// has `element` bytes.
 template <typename Function>
 void MessageReach::for_requests(const Place& place, MPI_Count element, const Function& function) const {
   const auto most = static_cast<MPI_Count>(kMostRequestBytes) / element * element;

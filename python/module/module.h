@@ -151,8 +151,8 @@ std::vector<uint64_t> numbers_of(PyObject* list);
 
 // What recv() returns.
 Ref message_of(const rondo_message_t& message);
-// A Work; `kept` and `result` are in place before the operation begins. group: the communicator, which does not leave
-// as long as the Work is there and under way.
+// A Work; `kept` and `result` are in place before the operation begins. `group` is the communicator: it does not leave
+// before the Work is over or gone.
 Ref new_work(PyObject* group, Ref kept, PyObject* result, bool receives);
 rondo_work_t* handle_in(const Ref& work);
 
