@@ -92,7 +92,7 @@ class CommunicatorState final : public CommunicatorEvents, public std::enable_sh
   Message run(const MessageCall& send, const MessageCall& receive);
   Work start(const MessageCall& call);
   std::optional<Message> look(const MessageCall& probe);
-  // Throws Exception(kInvalid) that names the argument.
+  // check_usable(), then check_message().
   P2pCall checked(const MessageCall& call) const;
   // Checks it; submit() starts it.
   OperationRef<MessageOperation> make(const MessageCall& call) const;
@@ -183,8 +183,6 @@ class CommunicatorState final : public CommunicatorEvents, public std::enable_sh
   DeviceSide* attached() const { return device_.load(std::memory_order_acquire); }
   [[noreturn]] void refuse_use() const;
   [[noreturn]] void fail_for_memory();
-  [[noreturn]] void refuse_arguments(const MessageCall& call) const;
-  void check_special(const MessageCall& call) const;
   P2pCall checked_on_host(const MessageCall& call) const;
   CallState state_at(uint64_t sequence) const;
   void end_for_shrink() const;
