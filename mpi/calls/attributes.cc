@@ -237,8 +237,6 @@ int MPI_Type_get_name(MPI_Datatype type, char* name, int* resultlen) {
 
 namespace {
 
-using Entries = std::vector<std::pair<std::string, std::string>>;
-
 std::string key_of(const char* key) {
   require(key != nullptr && *key != 0 && std::strlen(key) <= MPI_MAX_INFO_KEY, MPI_ERR_INFO_KEY,
           "the key is empty, or longer than MPI_MAX_INFO_KEY");
@@ -247,18 +245,22 @@ std::string key_of(const char* key) {
 auto find(Info& info, const std::string& key) {
   return std::find_if(info.entries.begin(), info.entries.end(), [&](const auto& entry) { return entry.first == key; });
 }
-MPI_Info publish(const Entries& entries) {
-  auto info = std::make_shared<Info>();
-  info->entries = entries;
-  return world().infos.add(std::move(info));
-}
 
 }  // namespace
 
 namespace rondo_mpi {
-void take_hints(Info& into, MPI_Info from) {
-  if (from == MPI_INFO_NULL) return;
-  for (const auto& [key, value] : info_of(from).entries) {
+MPI_Info new_info(const Info::Entries& entries) {
+  auto info = std::make_shared<Info>();
+  info->entries = entries;
+  return world().infos.add(std::move(info));
+}
+const Info& info_or_none(MPI_Info info) {
+  static const Info none;
+  return info == MPI_INFO_NULL ? none : info_of(info);
+}
+void take_hints(Info& into, const Info& from, Hints known) {
+  for (const auto& [key, value] : from.entries) {
+    if (std::find(known.begin(), known.end(), key) == known.end()) continue;
     const auto entry = find(into, key);
     if (entry == into.entries.end()) {
       into.entries.emplace_back(key, value);
@@ -270,11 +272,11 @@ void take_hints(Info& into, MPI_Info from) {
 }  // namespace rondo_mpi
 
 int MPI_Info_create(MPI_Info* info) {
-  return run(__func__, [&] { *info = publish({}); });
+  return run(__func__, [&] { *info = new_info({}); });
 }
 int MPI_Info_create_env(int, char*[], MPI_Info* info) { return MPI_Info_create(info); }
 int MPI_Info_dup(MPI_Info info, MPI_Info* newinfo) {
-  return run(__func__, [&] { *newinfo = publish(info_of(info).entries); });
+  return run(__func__, [&] { *newinfo = new_info(info_of(info).entries); });
 }
 int MPI_Info_free(MPI_Info* info) {
   return run(__func__, [&] {
@@ -343,8 +345,8 @@ int MPI_Info_get_nthkey(MPI_Info info, int n, char* key) {
   });
 }
 int MPI_Comm_set_info(MPI_Comm comm, MPI_Info info) {
-  return on(comm, __func__, [&] { take_hints(comm_of(comm).info, info); });
+  return on(comm, __func__, [&] { take_hints(comm_of(comm).info, info_or_none(info), kCommHints); });
 }
 int MPI_Comm_get_info(MPI_Comm comm, MPI_Info* info) {
-  return on(comm, __func__, [&] { *info = publish(comm_of(comm).info.entries); });
+  return on(comm, __func__, [&] { *info = new_info(comm_of(comm).info.entries); });
 }

@@ -85,7 +85,11 @@ std::shared_ptr<Comm> split(Comm& comm, int color, int key) {
 std::shared_ptr<Comm> duplicated(Comm& comm, const Info* info, std::shared_ptr<rondo::Communicator> engine = nullptr) {
   std::shared_ptr<Comm> made = duplicate(comm, std::move(engine));
   copy_attributes(comm.handle, comm.attributes, made->attributes);
-  made->info.entries = info == nullptr ? comm.info.entries : info->entries;
+  if (info == nullptr) {
+    made->info.entries = comm.info.entries;
+  } else {
+    take_hints(made->info, *info, kCommHints);
+  }
   return made;
 }
 
@@ -107,11 +111,6 @@ MPI_Request start_dup(Comm& comm, const Info* info, MPI_Comm* newcomm) {
     request->finish = [made, why = std::current_exception()] { std::rethrow_exception(why); };
   }
   return add_request(std::move(request));
-}
-
-const Info& info_or_none(MPI_Info info) {
-  static const Info none;
-  return info == MPI_INFO_NULL ? none : info_of(info);
 }
 
 void free_comm(MPI_Comm* comm) {

@@ -123,7 +123,7 @@ int MPI_File_open(MPI_Comm comm, const char* filename, int amode, MPI_Info info,
   return on_file(MPI_FILE_NULL, __func__, [&] {
     require(filename != nullptr && file != nullptr, MPI_ERR_ARG, "the file's name, or its handle, is null");
     auto made = File::open(intracomm_of(comm), filename, amode);
-    take_hints(made->info, info);
+    take_hints(made->info, info_or_none(info), kFileHints);
     *file = world().files.add(std::move(made));
   });
 }
@@ -148,14 +148,10 @@ int MPI_File_get_group(MPI_File file, MPI_Group* group) {
   });
 }
 int MPI_File_set_info(MPI_File file, MPI_Info info) {
-  return on_file(file, __func__, [&] { take_hints(file_of(file)->info, info); });
+  return on_file(file, __func__, [&] { take_hints(file_of(file)->info, info_or_none(info), kFileHints); });
 }
 int MPI_File_get_info(MPI_File file, MPI_Info* info) {
-  return on_file(file, __func__, [&] {
-    auto made = std::make_shared<Info>();
-    made->entries = file_of(file)->info.entries;
-    *info = world().infos.add(std::move(made));
-  });
+  return on_file(file, __func__, [&] { *info = new_info(file_of(file)->info.entries); });
 }
 
 // --- The file as a whole
@@ -187,7 +183,7 @@ int MPI_File_set_view(MPI_File file, MPI_Offset disp, MPI_Datatype etype, MPI_Da
     const auto of = file_of(file);
     require(datarep != nullptr, MPI_ERR_ARG, "the data representation is null");
     of->set_view(disp, used_type(etype).shared_from_this(), used_type(filetype).shared_from_this(), datarep);
-    take_hints(of->info, info);
+    take_hints(of->info, info_or_none(info), kFileHints);
   });
 }
 int MPI_File_get_view(MPI_File file, MPI_Offset* disp, MPI_Datatype* etype, MPI_Datatype* filetype, char* datarep) {

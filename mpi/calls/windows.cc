@@ -56,7 +56,8 @@ std::shared_ptr<Window> make(MPI_Comm comm, int flavor, void* base, MPI_Aint siz
   auto made = Window::make(intracomm_of(comm), flavor, base, size, unit,
                            flavor == MPI_WIN_FLAVOR_SHARED && !hint(info, "alloc_shared_noncontig"));
   made->handler = world().fatal;
-  take_hints(made->info, info);
+  made->info.entries = {{"accumulate_ordering", "rar,raw,war,waw"}, {"accumulate_ops", "same_op_no_op"}};
+  take_hints(made->info, info_or_none(info), kWindowHints);
   return made;
 }
 // Puts its memory on this rank into *baseptr, which a program may have of any pointer's type.
@@ -127,6 +128,7 @@ int MPI_Win_detach(MPI_Win win, const void* base) {
 
 int MPI_Win_free(MPI_Win* win) {
   return on_window(*win, __func__, [&](Window& window) {
+    window.require_idle();
     delete_attributes(*win, window.attributes);
     window.close();
     world().windows.remove(*win);
@@ -141,14 +143,10 @@ int MPI_Win_get_group(MPI_Win win, MPI_Group* group) {
   });
 }
 int MPI_Win_set_info(MPI_Win win, MPI_Info info) {
-  return on_window(win, __func__, [&](Window& window) { take_hints(window.info, info); });
+  return on_window(win, __func__, [&](Window& window) { take_hints(window.info, info_or_none(info), kWindowHints); });
 }
 int MPI_Win_get_info(MPI_Win win, MPI_Info* info) {
-  return on_window(win, __func__, [&](Window& window) {
-    auto made = std::make_shared<Info>();
-    made->entries = window.info.entries;
-    *info = world().infos.add(std::move(made));
-  });
+  return on_window(win, __func__, [&](Window& window) { *info = new_info(window.info.entries); });
 }
 
 // --- Data
@@ -193,8 +191,8 @@ int MPI_Compare_and_swap(const void* origin, const void* compare, void* result, 
 
 // --- Synchronization
 
-int MPI_Win_fence(int, MPI_Win win) {
-  return on_window(win, __func__, [&](Window& window) { window.fence(); });
+int MPI_Win_fence(int assert, MPI_Win win) {
+  return on_window(win, __func__, [&](Window& window) { window.fence((assert& MPI_MODE_NOSUCCEED) == 0); });
 }
 int MPI_Win_lock(int lock_type, int rank, int assert, MPI_Win win) {
   return on_window(win, __func__,
@@ -215,7 +213,9 @@ int MPI_Win_flush(int rank, MPI_Win win) {
 int MPI_Win_flush_local(int rank, MPI_Win win) { return MPI_Win_flush(rank, win); }
 int MPI_Win_flush_all(MPI_Win win) { return MPI_Win_flush(MPI_PROC_NULL, win); }
 int MPI_Win_flush_local_all(MPI_Win win) { return MPI_Win_flush(MPI_PROC_NULL, win); }
-int MPI_Win_sync(MPI_Win win) { return MPI_Win_flush(MPI_PROC_NULL, win); }
+int MPI_Win_sync(MPI_Win win) {
+  return on_window(win, __func__, [&](Window& window) { window.sync(); });
+}
 int MPI_Win_post(MPI_Group group, int, MPI_Win win) {
   return on_window(win, __func__, [&](Window& window) { window.post(ranks_in(window, group)); });
 }

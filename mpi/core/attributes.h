@@ -3,6 +3,8 @@
 #include <mpi.h>
 
 #include <iterator>
+#include <span>
+#include <string_view>
 
 #include "mpi/core/errors.h"
 #include "mpi/core/objects.h"
@@ -48,7 +50,25 @@ void delete_attributes(Handle handle, Attributes& attributes) {
   while (!attributes.empty()) delete_attribute(handle, attributes, std::prev(attributes.end()));
 }
 
-// Hints of `from` over those of `into`.
-void take_hints(Info& into, MPI_Info from);
+// --- Hints: those of MPI's for a kind of object. None changes what Rondo does; others are ignored, and not told.
+using Hints = std::span<const std::string_view>;
+inline constexpr std::string_view kCommHints[] = {"mpi_assert_no_any_tag", "mpi_assert_no_any_source",
+                                                  "mpi_assert_exact_length", "mpi_assert_allow_overtaking",
+                                                  "mpi_assert_memory_alloc_kinds"};
+inline constexpr std::string_view kWindowHints[] = {
+    "no_locks",  "accumulate_ordering", "accumulate_ops",         "mpi_accumulate_granularity",
+    "same_size", "same_disp_unit",      "alloc_shared_noncontig", "mpi_assert_memory_alloc_kinds"};
+inline constexpr std::string_view kFileHints[] = {"access_style",  "collective_buffering",
+                                                  "cb_block_size", "cb_buffer_size",
+                                                  "cb_nodes",      "chunked",
+                                                  "chunked_item",  "chunked_size",
+                                                  "filename",      "file_perm",
+                                                  "io_node_list",  "nb_proc",
+                                                  "num_io_nodes",  "striping_factor",
+                                                  "striping_unit", "mpi_assert_memory_alloc_kinds"};
+// The known ones of `from`, over those of `into`.
+void take_hints(Info& into, const Info& from, Hints known);
+const Info& info_or_none(MPI_Info info);  // MPI_INFO_NULL: none
+MPI_Info new_info(const Info::Entries& entries);
 
 }  // namespace rondo_mpi

@@ -20,7 +20,8 @@ namespace rondo_mpi {
 
 struct Info {
   MPI_Info handle{};
-  std::vector<std::pair<std::string, std::string>> entries;  // in the order of their first setting
+  using Entries = std::vector<std::pair<std::string, std::string>>;
+  Entries entries;  // in the order of their first setting
 };
 
 struct Errhandler {

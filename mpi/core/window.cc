@@ -57,8 +57,13 @@ std::shared_ptr<Window> Window::make(const Comm& comm, int flavor, void* base, M
 Window::Window(const Comm& comm)
     : comm_(duplicate(comm)), peers_(comm.members.size()), held_(peers_.size(), Held::kNot) {}
 
-void Window::close() {
+void Window::require_idle() const {
   require(holds_none(), MPI_ERR_RMA_SYNC, "the window is locked");
+  require(!started_, MPI_ERR_RMA_SYNC, "MPI_Win_complete was not called");
+  require(!posted_, MPI_ERR_RMA_SYNC, "MPI_Win_wait was not called");
+}
+
+void Window::close() {
   try {
     comm_->engine->barrier();
   } catch (...) {
@@ -99,9 +104,17 @@ const Reach::Peer& Window::peer(int target) const {
   return peers_[static_cast<size_t>(target)];
 }
 
+// A lock, or the start of a group of targets, ends a fence's epoch.
+bool Window::may_access(int target) const {
+  if (held_[static_cast<size_t>(target)] != Held::kNot) return true;
+  if (started_) return std::find(targets_.begin(), targets_.end(), target) != targets_.end();
+  return fenced_.load(std::memory_order_relaxed);
+}
+
 // The place, which lies in the target's memory.
 Reach::Place Window::checked(const Place& place) const {
   const Reach::Peer& there = peer(place.target);
+  require(may_access(place.target), MPI_ERR_RMA_SYNC, "this rank has no access epoch at the target");
   const Type& type = *place.type;
   const Reach::Place found{place.target, place.displacement * there.unit, place.count, type};
   if (flavor == MPI_WIN_FLAVOR_DYNAMIC || found.bytes() == 0) return found;
@@ -152,6 +165,10 @@ void Window::compare_and_swap(const void* origin, const void* compare, void* res
   if (at.target == MPI_PROC_NULL) return;
   const Reach::Place place = checked(at);
   if (place.bytes() == 0) return;
+  const Basic basic = place.type.basic;
+  require(basic == Basic::kSigned || basic == Basic::kUnsigned || basic == Basic::kLogical || basic == Basic::kByte ||
+              basic == Basic::kChar,
+          MPI_ERR_TYPE, "values of this datatype are not compared");
   std::vector<std::byte> before(static_cast<size_t>(place.bytes()));
   reach_->swap(place, static_cast<const std::byte*>(origin), static_cast<const std::byte*>(compare), before.data());
   std::memcpy(result, before.data(), before.size());
@@ -159,14 +176,19 @@ void Window::compare_and_swap(const void* origin, const void* compare, void* res
 
 // --- Synchronization
 
-void Window::fence() {
-  std::atomic_thread_fence(std::memory_order_seq_cst);
+void Window::fence(bool succeeds) {
+  require_idle();
+  sync();
   comm_->engine->barrier();
+  fenced_ = succeeds;
 }
 void Window::flush(int target) {
   if (target != MPI_PROC_NULL) peer(target);
-  std::atomic_thread_fence(std::memory_order_seq_cst);
+  require(target == MPI_PROC_NULL ? !holds_none() : held_[static_cast<size_t>(target)] != Held::kNot, MPI_ERR_RMA_SYNC,
+          "the target is not locked");
+  sync();
 }
+void Window::sync() { std::atomic_thread_fence(std::memory_order_seq_cst); }
 
 bool Window::holds_none() const {
   return !all_held_ && std::all_of(held_.begin(), held_.end(), [](Held how) { return how == Held::kNot; });
@@ -186,6 +208,7 @@ void Window::lock(int type, int target, bool checked) {
   require(how == Held::kNot && !all_held_ && !started_, MPI_ERR_RMA_SYNC, "this rank has an access epoch already");
   const bool exclusive = type == MPI_LOCK_EXCLUSIVE;
   if (checked) reach_->lock(target, exclusive ? Reach::Lock::kExclusive : Reach::Lock::kShared);
+  fenced_ = false;
   how = !checked ? Held::kUnchecked : exclusive ? Held::kExclusive : Held::kShared;
 }
 void Window::unlock(int target) {
@@ -200,6 +223,7 @@ void Window::lock_all(bool checked) {
     if (checked) reach_->lock(target, Reach::Lock::kShared);
     held_[static_cast<size_t>(target)] = checked ? Held::kShared : Held::kUnchecked;
   }
+  fenced_ = false;
   all_held_ = true;
 }
 void Window::unlock_all() {
@@ -210,15 +234,17 @@ void Window::unlock_all() {
 
 void Window::post(const std::vector<int>& origins) {
   require(!posted_, MPI_ERR_RMA_SYNC, "an exposure epoch is open already");
-  posted_ = true;
   origins_ = origins;
   reach_->tell(Reach::Word::kPosted, origins_);
+  posted_ = true;
+  fenced_ = false;
 }
 void Window::start(const std::vector<int>& targets) {
   require(!started_ && !all_held_, MPI_ERR_RMA_SYNC, "this rank has an access epoch already");
-  started_ = true;
   targets_ = targets;
   reach_->hear(Reach::Word::kPosted, targets_, true);
+  started_ = true;
+  fenced_ = false;
 }
 void Window::complete() {
   require(started_, MPI_ERR_RMA_SYNC, "MPI_Win_start was not called");
@@ -227,9 +253,9 @@ void Window::complete() {
 }
 bool Window::done(bool wait) {
   require(posted_, MPI_ERR_RMA_SYNC, "MPI_Win_post was not called");
-  if (!reach_->hear(Reach::Word::kCompleted, origins_, wait)) return false;
-  posted_ = false;
-  return true;
+  posted_ = false;  // also if a rank has failed: the window can be freed
+  posted_ = !reach_->hear(Reach::Word::kCompleted, origins_, wait);
+  return !posted_;
 }
 
 }  // namespace rondo_mpi

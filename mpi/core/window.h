@@ -2,6 +2,7 @@
 
 #include <mpi.h>
 
+#include <atomic>
 #include <memory>
 #include <string>
 #include <vector>
@@ -27,7 +28,8 @@ class Window {
   // Called by all ranks. base: of MPI_WIN_FLAVOR_CREATE. adjacent: memory of a shared window is one piece, by ranks.
   static std::shared_ptr<Window> make(const Comm& comm, int flavor, void* base, MPI_Aint size, MPI_Aint unit,
                                       bool adjacent);
-  void close();  // by all ranks
+  void require_idle() const;  // MPI_ERR_RMA_SYNC while an epoch other than a fence's is open
+  void close();               // by all ranks, when it is idle
 
   const Comm& comm() const { return *comm_; }
   // The memory of a rank, as this process has it.
@@ -40,7 +42,7 @@ class Window {
   void attach(void* base, MPI_Aint bytes) { reach_->attach(base, bytes); }
   void detach(const void* base) { reach_->detach(base); }
 
-  // --- Moving data; MPI_PROC_NULL as target does nothing
+  // --- Moving data, in an access epoch at the target, else MPI_ERR_RMA_SYNC; MPI_PROC_NULL as target does nothing
 
   // Elements of a type at a displacement of the target's.
   struct Place {
@@ -57,12 +59,13 @@ class Window {
 
   // --- Synchronization
 
-  void fence();
+  void fence(bool succeeds);  // whether an epoch begins
   void lock(int type, int target, bool checked);
   void unlock(int target);
   void lock_all(bool checked);
   void unlock_all();
-  void flush(int target);  // or MPI_PROC_NULL, all
+  void flush(int target);  // a locked one, or MPI_PROC_NULL, all
+  void sync();
   void post(const std::vector<int>& origins);
   void start(const std::vector<int>& targets);
   void complete();
@@ -78,6 +81,7 @@ class Window {
   std::unique_ptr<Reach> made_reach(void* base, bool adjacent);
   const Reach::Peer& peer(int target) const;
   Reach::Place checked(const Place& place) const;
+  bool may_access(int target) const;
   bool holds_none() const;
   void let_go(int target);
 
@@ -88,6 +92,7 @@ class Window {
   bool all_held_ = false;
   std::vector<int> origins_, targets_;
   bool posted_ = false, started_ = false;
+  std::atomic<bool> fenced_{false};  // fence() was the last to begin an epoch; several threads may end that by lock()
 };
 
 }  // namespace rondo_mpi

@@ -185,16 +185,18 @@ static int count_delete(MPI_Win win, int keyval, void* value, void* state) {
 
 static void errors(void) {
   int *memory, *base, key, flag = 0, *flavor, value = 0;
+  float x = 0;
   MPI_Aint* bytes;
   MPI_Errhandler handler;
   MPI_Win win = made(MPI_WIN_FLAVOR_ALLOCATE, &memory);
   MPI_Win_set_errhandler(win, MPI_ERRORS_RETURN);
+  MPI_Win_fence(0, win);
   CHECK(class_of(MPI_Put(&value, 1, MPI_INT, next, kInts, 1, MPI_INT, win)) == MPI_ERR_RMA_RANGE);
   CHECK(class_of(MPI_Put(&value, 1, MPI_INT, next, -1, 1, MPI_INT, win)) == MPI_ERR_RMA_RANGE);
   CHECK(class_of(MPI_Put(&value, 1, MPI_INT, size, 0, 1, MPI_INT, win)) == MPI_ERR_RANK);
-  CHECK(class_of(MPI_Win_unlock(0, win)) == MPI_ERR_RMA_SYNC);
-  CHECK(class_of(MPI_Win_complete(win)) == MPI_ERR_RMA_SYNC);
   CHECK(class_of(MPI_Accumulate(&value, 1, MPI_FLOAT, next, 0, 1, MPI_FLOAT, MPI_BAND, win)) == MPI_ERR_OP);
+  CHECK(class_of(MPI_Compare_and_swap(&x, &x, &x, MPI_FLOAT, next, 0, win)) == MPI_ERR_TYPE);
+  MPI_Win_fence(MPI_MODE_NOSUCCEED, win);
   MPI_Win_create_errhandler(count_call, &handler);
   MPI_Win_set_errhandler(win, handler);
   MPI_Errhandler_free(&handler);
@@ -211,6 +213,72 @@ static void errors(void) {
   MPI_Win_free_keyval(&key);
   MPI_Win_free(&win);
   CHECK(deleted == 3);
+}
+
+/* A call that no epoch allows is refused, and neither the epoch nor the window changes. */
+static void epochs(void) {
+  int *memory, value = 0;
+  MPI_Group all, others;
+  MPI_Win win = made(MPI_WIN_FLAVOR_ALLOCATE, &memory);
+  MPI_Win_set_errhandler(win, MPI_ERRORS_RETURN);
+  MPI_Win_get_group(win, &all);
+  MPI_Group_excl(all, 1, &rank, &others);
+#define PUT(target) class_of(MPI_Put(&value, 1, MPI_INT, target, rank, 1, MPI_INT, win))
+  CHECK(PUT(next) == MPI_ERR_RMA_SYNC);
+  CHECK(class_of(MPI_Win_unlock(next, win)) == MPI_ERR_RMA_SYNC);
+  CHECK(class_of(MPI_Win_complete(win)) == MPI_ERR_RMA_SYNC);
+  CHECK(class_of(MPI_Win_wait(win)) == MPI_ERR_RMA_SYNC);
+  CHECK(class_of(MPI_Win_flush(next, win)) == MPI_ERR_RMA_SYNC);
+  CHECK(class_of(MPI_Win_flush_all(win)) == MPI_ERR_RMA_SYNC);
+  CHECK(class_of(MPI_Win_sync(win)) == MPI_SUCCESS);
+  MPI_Win_fence(0, win);
+  CHECK(PUT(next) == MPI_SUCCESS);
+  MPI_Win_fence(0, win);
+  MPI_Win_lock(MPI_LOCK_SHARED, next, 0, win);
+  CHECK(PUT(next) == MPI_SUCCESS && (size == 1 || PUT(rank) == MPI_ERR_RMA_SYNC));
+  CHECK(class_of(MPI_Win_fence(0, win)) == MPI_ERR_RMA_SYNC);
+  CHECK(class_of(MPI_Win_free(&win)) == MPI_ERR_RMA_SYNC);
+  CHECK(MPI_Win_flush(next, win) == MPI_SUCCESS);
+  MPI_Win_unlock(next, win);
+  CHECK(PUT(next) == MPI_ERR_RMA_SYNC); /* the lock has ended the fence's epoch */
+  MPI_Win_post(others, 0, win);
+  MPI_Win_start(others, 0, win);
+  CHECK(size == 1 || (PUT(next) == MPI_SUCCESS && PUT(rank) == MPI_ERR_RMA_SYNC));
+  CHECK(class_of(MPI_Win_free(&win)) == MPI_ERR_RMA_SYNC);
+  MPI_Win_complete(win);
+  CHECK(class_of(MPI_Win_free(&win)) == MPI_ERR_RMA_SYNC);
+  MPI_Win_wait(win);
+  MPI_Win_fence(MPI_MODE_NOSUCCEED, win);
+  CHECK(PUT(next) == MPI_ERR_RMA_SYNC);
+  MPI_Group_free(&others);
+  MPI_Group_free(&all);
+  MPI_Win_free(&win);
+}
+
+/* Hints of MPI's are kept, others ignored; what has a default says so. */
+static int has_hint(MPI_Win win, const char* key, const char* value) {
+  char found[MPI_MAX_INFO_VAL + 1];
+  int flag = 0;
+  MPI_Info info;
+  MPI_Win_get_info(win, &info);
+  MPI_Info_get(info, key, MPI_MAX_INFO_VAL, found, &flag);
+  MPI_Info_free(&info);
+  return flag && strcmp(found, value) == 0;
+}
+static void hints(void) {
+  int* memory;
+  MPI_Info info;
+  MPI_Win win = made(MPI_WIN_FLAVOR_ALLOCATE, &memory);
+  CHECK(has_hint(win, "accumulate_ops", "same_op_no_op"));
+  MPI_Info_create(&info);
+  MPI_Info_set(info, "accumulate_ops", "same_op");
+  MPI_Info_set(info, "no_locks", "true");
+  MPI_Info_set(info, "its_own", "true");
+  MPI_Win_set_info(win, info);
+  MPI_Info_free(&info);
+  CHECK(has_hint(win, "accumulate_ops", "same_op") && has_hint(win, "no_locks", "true"));
+  CHECK(!has_hint(win, "its_own", "true"));
+  MPI_Win_free(&win);
 }
 
 /* Ranks that do not share memory cannot have such a window, and go on. */
@@ -262,6 +330,7 @@ static void dies(const char* how) {
   MPI_Win_set_errhandler(win, MPI_ERRORS_RETURN);
   MPI_Win_get_group(win, &all);
   MPI_Group_incl(all, 1, &dead, &those);
+  MPI_Win_fence(0, win);
   if (rank == dead && strcmp(how, "die-lock") == 0) MPI_Win_lock(MPI_LOCK_EXCLUSIVE, 0, 0, win);
   MPI_Barrier(MPI_COMM_WORLD);
   if (rank == dead) _exit(0);
@@ -302,6 +371,8 @@ int main(int argc, char** argv) {
   }
   dynamic();
   errors();
+  epochs();
+  hints();
   printf("rank %d of %d: fine\n", rank, size);
   MPI_Finalize();
   return 0;
