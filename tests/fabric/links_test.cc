@@ -110,6 +110,22 @@ TEST_CASE("a link is made by the lower rank's wish alone, before the higher rank
   destroy_world(members, kId);
 }
 
+TEST_CASE("a rank that cannot open a communicator closes the connections that the others have made for it") {
+  auto fabrics = join_world(2);
+  Member member = open_all(fabrics[1], kId);
+  auto link = take(member, 0, 0, {2, 4096});
+  REQUIRE(link);
+  fabrics[0]->decline(kId, {0, 1}, {ErrorCode::kSystem, "no memory", {0}});
+  CHECK(member.events->wait_failure().message == "no memory");
+  link->post({1, 7, 100}, nullptr);
+  CHECK(eventually([&] {
+    link->pump();
+    return link->error() != nullptr;
+  }));
+  link.reset();
+  member.fabric->close(kId, 0, in(1'000));
+}
+
 TEST_CASE("a lane that the settings do not have, and a communicator that one is no member of, are refused") {
   Config wide = test_config();
   wide.lanes = 1;

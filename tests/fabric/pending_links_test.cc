@@ -86,6 +86,19 @@ TEST_CASE("a link that was wished for before its communicator is open has its pl
   CHECK(table.fits({8, LinkKind::kStreamFrom, 4, 0}, 0) == PendingLinks::Fit::kLater);
 }
 
+TEST_CASE("closing a communicator that was never opened gives back the places that it had") {
+  PendingLinks table(1, 2);
+  REQUIRE(table.want(kLink));
+  REQUIRE(table.add({7, LinkKind::kStreamFrom, 2, 0}, 0, some_descriptor()));
+  CHECK(table.fits({8, LinkKind::kData, 2, 0}, 0) == PendingLinks::Fit::kLater);
+  CHECK(table.close(7));
+  for (const int peer : {2, 3}) {
+    REQUIRE(table.fits({8, LinkKind::kData, peer, 0}, 0) == PendingLinks::Fit::kYes);
+    table.add({8, LinkKind::kData, peer, 0}, 0, some_descriptor());
+  }
+  CHECK(table.fits({8, LinkKind::kData, 4, 0}, 0) == PendingLinks::Fit::kLater);
+}
+
 TEST_CASE("closing closes what was not taken, and refuses what comes late") {
   PendingLinks table(1, 10);
   table.open(7);

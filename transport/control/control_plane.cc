@@ -181,11 +181,14 @@ void ControlPlane::open(uint64_t id, std::vector<int> members, CommunicatorEvent
 }
 
 void ControlPlane::decline(uint64_t id, const std::vector<int>& members, const Error& error) {
+  bool linked = false;
   {
     std::lock_guard lock(mutex_);
     logic_->decline(now(), id, members, error);
+    linked = table_.close(id);
   }
   request_flush();
+  if (linked) thread_.post([this, id] { dialer_.forget_communicator(id); });
 }
 
 void ControlPlane::made(uint64_t id) {

@@ -69,7 +69,10 @@ std::set<int> PendingLinks::streams(uint64_t communicator, LinkKind kind) const 
 }
 
 void PendingLinks::open(uint64_t communicator) {
-  open_.insert(communicator);
+  if (open_.insert(communicator).second) uncount_early_of(communicator);
+}
+
+void PendingLinks::uncount_early_of(uint64_t communicator) {
   auto it = entries_.lower_bound(LinkName{communicator, LinkKind::kData, -1, 0});
   for (; it != entries_.end() && it->first.communicator == communicator; ++it) {
     uncount_early(it->first.peer, it->second.wanted ? needed(it->first.kind) : it->second.arrived);
@@ -96,9 +99,9 @@ void PendingLinks::uncount_early(int peer, size_t sockets) {
 
 bool PendingLinks::close(uint64_t communicator) {
   const size_t before = entries_.size();
+  if (open_.erase(communicator) == 0) uncount_early_of(communicator);
   auto it = entries_.lower_bound(LinkName{communicator, LinkKind::kData, -1, 0});
   while (it != entries_.end() && it->first.communicator == communicator) it = entries_.erase(it);
-  open_.erase(communicator);
   if (closed_.insert(communicator).second) closed_order_.push_back(communicator);
   if (closed_order_.size() > kMaxClosed) {
     closed_.erase(closed_order_.front());

@@ -71,6 +71,7 @@ class PendingLinks {
   bool has_early_room(int peer) const;
   void count_early(int peer, size_t sockets);
   void uncount_early(int peer, size_t sockets);
+  void uncount_early_of(uint64_t communicator);
 
   uint32_t connections_;
   size_t max_early_, max_early_of_peer_;
