@@ -5,6 +5,7 @@
 #include <doctest/doctest.h>
 #include <signal.h>
 
+#include <cstring>
 #include <future>
 #include <string>
 #include <thread>
@@ -113,6 +114,18 @@ TEST_CASE("who is refused at the door, and who waits in vain") {
   for (const char* wrong : {"file:///tmp/x", "tcp://host:0?port_file=/tmp/x", "unix:///tmp/x,pmi:"}) {
     CHECK_THROWS_AS(check_door_addresses(wrong), Exception);
   }
+}
+
+TEST_CASE("a path to which no start can add its name is refused at once, and one byte less serves") {
+  const TempFolder folder;
+  const std::string begin = "unix://" + folder.path("");
+  const std::string longest = begin + std::string(std::strlen("unix://") + 90 - begin.size(), 'd');
+  CHECK_THROWS_WITH_AS(check_door_addresses(longest + "d"), doctest::Contains("a path has 90 bytes at most"),
+                       Exception);
+  check_door_addresses(longest);
+  const Door door(launch_at(longest), quiet(), in_ms(5'000));
+  Seat seat{2, 3, 1, 1s, "", "", {}};
+  CHECK(door.serve_start(seat, in_ms(5'000)) != nullptr);
 }
 
 }  // namespace

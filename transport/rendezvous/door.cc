@@ -1,6 +1,7 @@
 #include "transport/rendezvous/door.h"
 
 #include <fmt/format.h>
+#include <sys/un.h>
 
 #include <algorithm>
 #include <array>
@@ -23,6 +24,11 @@ using namespace std::chrono_literals;
 
 constexpr auto kPoll = 2ms;             // for newcomers that are not there yet
 constexpr auto kReconnectPause = 50ms;  // after the rank that served the door has gone
+
+// The random name that tells one start from another.
+constexpr size_t kNameBytes = 16;
+// With a dot, that name and a closing zero byte it is a unix socket's.
+constexpr size_t kMostPathBytes = sizeof(sockaddr_un::sun_path) - kNameBytes - 2;
 
 constexpr std::string_view kArrivedKey = "arrived";
 constexpr std::string_view kSeatPrefix = "seat/";
@@ -58,7 +64,7 @@ RendezvousUrl own_address(const std::string& addresses) {
 bool on_one_host(const RendezvousUrl& url) { return url.kind == Kind::kUnix || is_loopback_host(url.host); }
 
 std::string random_name() {
-  std::array<uint8_t, 8> bytes;
+  std::array<uint8_t, kNameBytes / 2> bytes;
   fill_random(bytes);
   std::string name;
   for (const uint8_t byte : bytes) name += fmt::format("{:02x}", byte);
@@ -115,6 +121,12 @@ StreamStore::Options client_of(const Launch& launch, const Config& config) {
 void check_door_addresses(const std::string& addresses) {
   if (addresses.empty()) return;
   for (const RendezvousUrl& url : door_addresses(addresses)) {
+    if (url.path.size() > kMostPathBytes) {
+      throw Exception(ErrorCode::kInvalid,
+                      fmt::format("RONDO_JOIN=\"{}\" is not allowed: a path has {} bytes at most, since each grow() "
+                                  "adds a name to it",
+                                  addresses, kMostPathBytes));
+    }
     if (url.kind == Kind::kUnix || (url.kind == Kind::kTcp && url.port != 0)) continue;
     throw Exception(ErrorCode::kInvalid,
                     fmt::format("RONDO_JOIN=\"{}\" is not allowed: it must be addresses, comma-separated, each "
