@@ -18,6 +18,7 @@
 #include <utility>
 #include <vector>
 
+#include "ring/base/caught.h"
 #include "ring/base/json_text.h"
 #include "rondo/error.h"
 #include "transport/hello/reception.h"
@@ -77,9 +78,7 @@ class StoreServer::Loop {
       : options_(std::move(options)),
         owner_(::getpid()),
         over_tcp_(options_.listener.address.family() != AF_UNIX),
-        thread_([this](const Error& error) {  // out of memory for one client's request: the others go on
-          log_stranger(fmt::format("a request could not be served: {}", error.message));
-        }),
+        thread_([this](const Error& error) { complain(error); }),
         reception_(
             thread_.context(), reception_settings(), [this](const Hello& hello) { return judge(hello); },
             [this](const Hello&, SecuredSocket socket) { admit(std::move(socket)); }) {
@@ -176,19 +175,43 @@ class StoreServer::Loop {
     if (over_tcp_) tune_control_socket(socket.socket.get(), options_.silence_ms);
     clients_.push_back(std::make_shared<Client>(thread_.context(), std::move(socket)));
     const ClientPtr client = clients_.back();
-    start_deadline(client, options_.idle_ms);
-    arm_read(client);
+    serve(client, [&] {
+      start_deadline(client, options_.idle_ms);
+      arm_read(client);
+    });
   }
 
   // --- the life of a connection
+
+  // Without memory for a client it is dropped, and hears that at once: nothing would read it or answer it any more.
+  template <typename Action>
+  void serve(const ClientPtr& client, Action action) {
+    try {
+      action();
+    } catch (...) {
+      const Error why = caught();
+      complain(why);
+      drop(client, "its request could not be served: " + why.message);
+    }
+  }
+
+  void complain(const Error& error) noexcept {
+    try {
+      log_stranger(fmt::format("a request could not be served: {}", error.message));
+    } catch (const std::exception&) {
+      // There is no memory for that either.
+    }
+  }
 
   void start_deadline(const ClientPtr& client, int64_t ms) {
     client->timed = true;
     client->deadline.expires_after(std::chrono::milliseconds(ms));
     client->deadline.async_wait([this, client](asio::error_code error) {
       if (error || client->closed || !client->timed || client->deadline.expiry() > Clock::now()) return;
-      log_stranger("a client fell silent, or does not take its answer");
-      drop(client, "it fell silent, or does not take its answer");
+      serve(client, [&] {
+        log_stranger("a client fell silent, or does not take its answer");
+        drop(client, "it fell silent, or does not take its answer");
+      });
     });
   }
 
@@ -238,7 +261,7 @@ class StoreServer::Loop {
     if (client->closed || std::exchange(client->reading, true)) return;
     client->socket.when_readable([this, client](asio::error_code error) {
       client->reading = false;
-      if (!error && !client->closed) on_readable(client);
+      if (!error && !client->closed) serve(client, [&] { on_readable(client); });
     });
   }
 
@@ -374,15 +397,15 @@ class StoreServer::Loop {
   }
 
   void wake(const std::string& key, const std::string& value) {
-    auto [first, last] = waiters_.equal_range(key);
-    std::vector<ClientPtr> woken;
-    for (auto w = first; w != last; ++w) woken.push_back(w->second);
-    waiters_.erase(first, last);
+    decltype(waiters_) woken;  // which needs no memory
+    for (auto w = waiters_.find(key); w != waiters_.end(); w = waiters_.find(key)) woken.insert(waiters_.extract(w));
     waiting_.store(waiters_.size(), std::memory_order_relaxed);
-    for (const ClientPtr& client : woken) {
+    for (const auto& [wanted, client] : woken) {
       client->waiting = false;
-      send(client, {StoreStatus::kOk, value});
-      go_on(client);
+      serve(client, [&, &to = client] {
+        send(to, {StoreStatus::kOk, value});
+        go_on(to);
+      });
     }
   }
 
@@ -420,8 +443,10 @@ class StoreServer::Loop {
     client->socket.when_writable([this, client](asio::error_code error) {
       client->writing = false;
       if (error || client->closed) return;
-      write_some(client);
-      go_on(client);
+      serve(client, [&] {
+        write_some(client);
+        go_on(client);
+      });
     });
   }
 
