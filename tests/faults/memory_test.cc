@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "rondo/dist_opt.h"
+#include "rondo/rondo.h"
 #include "rondo/sparse.h"
 #include "tests/support/eventually.h"
 #include "tests/support/resources.h"
@@ -403,6 +404,26 @@ const Named kCalls[] = {
      }},
 };
 
+// The k-th allocation of rondo_init_inproc() is refused. What the first calls make, and the room of the last error, is
+// kept.
+void refuse_inproc(long k, bool is_first) {
+  CAPTURE(k);
+  const long before = alive.load();
+  rondo_comm_t comms[kWorld] = {};
+  was_refused = false;
+  left = k;
+  const rondo_result_t result = rondo_init_inproc(comms, kWorld);
+  left = 0;
+  {
+    std::vector<std::jthread> threads;
+    for (const rondo_comm_t comm : comms) {
+      CHECK((comm != nullptr) == (result == RONDO_OK));
+      if (comm != nullptr) threads.emplace_back([comm] { rondo_destroy(comm); });
+    }
+  }
+  if (!is_first) CHECK(eventually([&] { return alive.load() <= before; }, 2'000));
+}
+
 }  // namespace
 
 TEST_CASE("the k-th allocation inside a call is refused") {
@@ -414,6 +435,15 @@ TEST_CASE("between processes likewise") {
     for (const Named& named : kCalls) {
       if (named.between_processes) refuse_each(named, transport);
     }
+  }
+}
+
+TEST_CASE("rondo_init_inproc() hands out all communicators or none, and keeps none") {
+  for (const bool is_first : {true, false}) {
+    long k = 0;
+    do refuse_inproc(++k, is_first);
+    while (was_refused && k < 3'000);
+    CHECK_FALSE(was_refused);
   }
 }
 

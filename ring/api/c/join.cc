@@ -61,8 +61,12 @@ rondo_result_t rondo_join(rondo_comm_t* comm, const rondo_join_options_t* option
 rondo_result_t rondo_init_inproc(rondo_comm_t* comms, int world) {
   return guarded([&] {
     given(comms, "comms");
-    auto made = Communicator::inproc(world, rondo::Config::from_environment());
-    for (size_t r = 0; r < made.size(); ++r) comms[r] = hand_out(std::move(made[r]));
+    std::vector<std::unique_ptr<rondo_comm>> handles;
+    for (Communicator& made : Communicator::inproc(world, rondo::Config::from_environment())) {
+      std::unique_ptr<rondo_comm> handle(hand_out(std::move(made)));
+      handles.push_back(std::move(handle));
+    }
+    for (auto& handle : handles) *comms++ = handle.release();
   });
 }
 
