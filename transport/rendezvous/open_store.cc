@@ -7,8 +7,10 @@
 #include <charconv>
 #include <chrono>
 #include <cstring>
+#include <functional>
 #include <utility>
 
+#include "ring/base/caught.h"
 #include "ring/base/hash.h"
 #include "ring/base/log.h"
 #include "ring/base/output_folder.h"
@@ -181,42 +183,71 @@ PmiClient& introduced_pmi(Store::Deadline deadline) {
   return pmi;
 }
 
+// What rank 0 says through the launcher's server: where it serves the store or, after this mark, why it cannot.
+constexpr char kRefusal = '!';
+constexpr size_t kMostReasonBytes = 512;  // such a server may have little room
+// Where it cannot: for the others to come and hear it.
+constexpr auto kTellLimit = std::chrono::seconds(5);
+
+// say: to all ranks.
+std::shared_ptr<Store> serve_and_say(const Launch& launch, const Config& config, Store::Deadline deadline,
+                                     const std::function<void(const std::string&, Store::Deadline)>& say) {
+  RendezvousUrl url;
+  url.kind = Kind::kTcp;
+  std::shared_ptr<Store> store;
+  try {
+    url.host = listen_addresses(launch, config).front();
+    store = serve_store(url, launch, config, deadline, &url.port);
+  } catch (...) {
+    const Error why = caught();
+    try {
+      say(kRefusal + why.message.substr(0, kMostReasonBytes),
+          std::min<Store::Deadline>(deadline, std::chrono::steady_clock::now() + kTellLimit));
+    } catch (const std::exception&) {
+      // The server has gone, or a rank has not come: nobody waits any more, or nothing can be done.
+    }
+    throw Exception(why);
+  }
+  say(tcp_url(url.host, url.port), deadline);
+  return store;
+}
+
+std::shared_ptr<Store> reach_as_said(const std::string& said, const Launch& launch, const Config& config,
+                                     Store::Deadline deadline) {
+  if (!said.starts_with(kRefusal)) return reach(parse_rendezvous(said), launch, config, deadline);
+  throw Exception(Error{ErrorCode::kBootstrap, fmt::format("rank 0 cannot start: {}", said.substr(1)), {0}});
+}
+
 // On one host the server's name space names a socket; on several rank 0 publishes its address through the server.
 std::shared_ptr<Store> meet_by_pmi(const Launch& launch, const Config& config, Store::Deadline deadline) {
   PmiClient& pmi = introduced_pmi(deadline);
   std::string meeting = fmt::format("rondo{}", pmi.next_meeting());
-  RendezvousUrl url;
   if (launch.one_host) {
+    RendezvousUrl url;
     uint64_t hash = Hash64().add(std::string_view(pmi.name_space())).add(std::string_view(meeting)).value();
     url.kind = Kind::kUnix;
     url.path = fmt::format("{}/pmi-{:016x}.sock", private_directory(), hash);
     return launch.place.rank == 0 ? serve_store(url, launch, config, deadline) : reach(url, launch, config, deadline);
   }
-  std::shared_ptr<Store> store;
-  url.kind = Kind::kTcp;
   if (launch.place.rank == 0) {
-    url.host = listen_addresses(launch, config).front();
-    store = serve_store(url, launch, config, deadline, &url.port);
-    pmi.put(meeting, tcp_url(url.host, url.port), deadline);
+    return serve_and_say(launch, config, deadline, [&](const std::string& said, Store::Deadline until) {
+      pmi.put(meeting, said, until);
+      pmi.barrier(until);
+    });
   }
   pmi.barrier(deadline);
-  if (launch.place.rank == 0) return store;
-  return reach(parse_rendezvous(pmi.get(meeting, deadline)), launch, config, deadline);
+  return reach_as_said(pmi.get(meeting, deadline), launch, config, deadline);
 }
 
 // Rank 0 publishes its address through the launcher's PMIx server.
 std::shared_ptr<Store> meet_by_pmix(const Launch& launch, const Config& config, Store::Deadline deadline) {
   PmixClient& pmix = PmixClient::of_process();
   const std::string meeting = fmt::format("rondo{}", pmix.next_meeting());
-  if (launch.place.rank != 0) {
-    return reach(parse_rendezvous(pmix.get(0, meeting, deadline)), launch, config, deadline);
+  if (launch.place.rank == 0) {
+    return serve_and_say(launch, config, deadline,
+                         [&](const std::string& said, Store::Deadline) { pmix.put(meeting, said); });
   }
-  RendezvousUrl url;
-  url.kind = Kind::kTcp;
-  url.host = listen_addresses(launch, config).front();
-  std::shared_ptr<Store> store = serve_store(url, launch, config, deadline, &url.port);
-  pmix.put(meeting, tcp_url(url.host, url.port));
-  return store;
+  return reach_as_said(pmix.get(0, meeting, deadline), launch, config, deadline);
 }
 
 }  // namespace

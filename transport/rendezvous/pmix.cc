@@ -4,7 +4,6 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <chrono>
 #include <cstdlib>
 #include <cstring>
@@ -17,6 +16,8 @@ namespace rondo {
 namespace {
 
 constexpr char kLibrary[] = "libpmix.so.2";
+// One question lasts so long, between two looks for an interruption. The interface counts in seconds.
+constexpr int kQuestionSeconds = 1;
 constexpr auto kRetryEvery = std::chrono::milliseconds(20);  // a start takes longer
 
 [[noreturn]] void fail(const std::string& message) {
@@ -67,7 +68,7 @@ void PmixClient::put(const std::string& key, const std::string& value) {
 std::string PmixClient::get(int rank, const std::string& key, Store::Deadline deadline) {
   while (true) {
     std::string text;
-    const pmix::Status status = try_get(rank, key, deadline, text);
+    const pmix::Status status = try_get(rank, key, text);
     if (status == pmix::kSuccess) return text;
     if (std::chrono::steady_clock::now() + kRetryEvery >= deadline) {
       throw Exception(Error{ErrorCode::kBootstrap,
@@ -80,14 +81,13 @@ std::string PmixClient::get(int rank, const std::string& key, Store::Deadline de
   }
 }
 
-pmix::Status PmixClient::try_get(int rank, const std::string& key, Store::Deadline deadline, std::string& text) const {
+pmix::Status PmixClient::try_get(int rank, const std::string& key, std::string& text) const {
   pmix::Process owner = self_;
   owner.rank = static_cast<uint32_t>(rank);
-  const auto left = std::chrono::ceil<std::chrono::seconds>(deadline - std::chrono::steady_clock::now());
   pmix::Info timeout{};
   std::memcpy(timeout.key, pmix::kTimeoutKey, sizeof(pmix::kTimeoutKey));
   timeout.value.type = pmix::kIntType;
-  timeout.value.data.integer = static_cast<int>(std::max<int64_t>(left.count(), 1));  // 0 would be without end
+  timeout.value.data.integer = kQuestionSeconds;
   pmix::Value* value = nullptr;
   const pmix::Status status = symbol<pmix::Get>("PMIx_Get")(&owner, key.c_str(), &timeout, 1, &value);
   if (status != pmix::kSuccess) return status;

@@ -32,7 +32,7 @@ class PmixClient {
   PmixClient();
   template <class Function>
   Function symbol(const char* name) const;
-  pmix::Status try_get(int rank, const std::string& key, Store::Deadline deadline, std::string& text) const;
+  pmix::Status try_get(int rank, const std::string& key, std::string& text) const;
   void check(const char* call, pmix::Status status) const;
 
   void* library_ = nullptr;  // never closed: it has threads of its own
