@@ -793,6 +793,24 @@ TEST_CASE("nonsense from both sides at once, amid honest messages, costs the two
   CHECK(open_descriptors() == descriptors);
 }
 
+TEST_CASE("a communicator that is opened after its connection to a peer has broken is told so, too") {
+  // Proves: the ranks that go on after a failure do not wait for a page that cannot come.
+  constexpr uint64_t kLater = 77;
+  Scene scene;
+  for (const int peer : {kBelow, kAbove}) {
+    CAPTURE(peer);
+    send_frame(scene.villain(peer), frame_of(IslandTopic{99}));
+    REQUIRE(scene.reason(peer).find(kNoSense) != std::string::npos);
+  }
+  scene.self().open(kLater, {kBelow, kFriend, kSelf, kAbove}, Scene::bell(), Scene::bell());
+  for (const int peer : {kBelow, kAbove}) {
+    CAPTURE(peer);
+    CHECK(scene.self().page_of(kLater, peer).memory == nullptr);
+    CHECK(scene.reason(peer, kLater).find(kNoSense) != std::string::npos);
+  }
+  CHECK(scene.complaints() == 4);
+}
+
 TEST_CASE("a neighbor that goes quietly is no complaint of communicators that have asked nothing of it") {
   // Proves: who has left, and who has died, is the control plane's to say.
   Scene scene;

@@ -401,15 +401,24 @@ ChannelEnd Island::end_of(std::shared_ptr<Mapping> memory, bool first, const Pee
 }
 
 RankPage Island::page_of(uint64_t communicator, int rank) {
-  std::lock_guard lock(mutex_);
-  IslandBook::Group* group = book_.opened(communicator);
-  if (group == nullptr) return {};
-  if (rank == settings_.rank) return {{group->page, group->page->page->data + kFlagBytes}, nullptr};
-  // All members need each other's pages: if both connected, they would have two connections.
-  if (rank < settings_.rank) connection(rank);
-  const auto found = group->shown.find(rank);
-  if (found == group->shown.end() || !found->second.page) return {};
-  return {{found->second.page, found->second.page.get() + kFlagBytes}, found->second.data};
+  Error trouble;
+  {
+    std::lock_guard lock(mutex_);
+    IslandBook::Group* group = book_.opened(communicator);
+    if (group == nullptr) return {};
+    if (rank == settings_.rank) return {{group->page, group->page->page->data + kFlagBytes}, nullptr};
+    // All members need each other's pages: if both connected, they would have two connections.
+    if (rank < settings_.rank) connection(rank);
+    const auto found = group->shown.find(rank);
+    if (found != group->shown.end() && found->second.page) {
+      return {{found->second.page, found->second.page.get() + kFlagBytes}, found->second.data};
+    }
+    const Peer& peer = peers_.at(rank);
+    if (!peer.life->over.load()) return {};
+    trouble = {ErrorCode::kNetwork, peer.end, {}};
+  }
+  report(communicator, rank, trouble);
+  return {};
 }
 
 std::unique_ptr<ByteStream> Island::take_stream_to(uint64_t communicator, int peer) {
