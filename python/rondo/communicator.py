@@ -15,7 +15,6 @@ import numpy as np
 
 from rondo._arguments import (
     COUNT_MAX,
-    INT_MAX,
     Array,
     milliseconds,
     numpy_dtype,
@@ -261,7 +260,7 @@ class Communicator(Calls, UnevenCalls, ObjectCalls, native.Communicator, OfThisP
 
         >>> first_two = group.new_group([0, 1])
         """
-        ranks = whole_numbers(ranks, "ranks", self.rank, most=INT_MAX)
+        ranks = whole_numbers(ranks, "ranks", self.rank, most=self.size - 1)
         if self.rank not in ranks:
             self._open()
             return None

@@ -100,6 +100,8 @@ def test_messages():
 
 
 def groups(group):
+    with pytest.raises(rondo.Invalid, match=r"ranks\[0\] is 7 on rank \d: it is a whole number from 0 to 3"):
+        group.new_group([7])  # on all ranks, though it is none of them
     first = group.new_group([0, 1])
     assert (first is None) == (group.rank > 1)
     ones = np.ones(2)
