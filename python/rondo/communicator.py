@@ -417,14 +417,17 @@ class Exchanges(Communicator):
     """The same ranks, for the exchanges that a call of Python's is made of: they match no call of the program's. As a
     block of `with`: no rank waits for one that cannot go on, so what this rank alone raises fails the communicator."""
 
+    over = False  # the exchanges are: what is refused from then on is refused by this rank alone
+
     def __init__(self, group: Communicator, purpose: int):
         self.__dict__.update(group.__dict__)
         self._handle, self._batch, self.rank, self.size = group._handle, group._batch, group.rank, group.size
         self._purpose = purpose
 
     def __exit__(self, kind, error, trace) -> None:
-        # The three come before the first exchange, or on all ranks.
-        if kind is not None and not issubclass(kind, (Invalid, Mismatch, NotFinite)) and self.error is None:
+        # An Invalid comes before the first exchange, the others on all ranks.
+        spared = (Mismatch, NotFinite) if self.over else (Invalid, Mismatch, NotFinite)
+        if kind is not None and not issubclass(kind, spared) and self.error is None:
             self.abort(words_of(error))
 
 

@@ -44,6 +44,7 @@ class UnevenCalls:
         if counts is None:
             with self._compound("all_gather_v", timeout) as exchanges:
                 said = exchanges.all_gather(np.array([rows], np.uint64), timeout=timeout)
+                exchanges.over = True
                 counts = counts_of_peers(said.ravel().tolist(), row, self.rank)
                 return self.all_gather_v(
                     array, counts, out, async_op=async_op, timeout=timeout, algorithm=algorithm, stream=stream
@@ -97,6 +98,7 @@ class UnevenCalls:
         if counts is None:
             with self._compound("gather_v", timeout) as exchanges:
                 said = exchanges.gather(np.array([rows], np.uint64), root, timeout=timeout)
+                exchanges.over = True
                 counts = [] if said is None else counts_of_peers(said.ravel().tolist(), row, self.rank)
                 return self.gather_v(
                     array, counts, root, out, async_op=async_op, timeout=timeout, algorithm=algorithm, stream=stream
@@ -162,6 +164,7 @@ class UnevenCalls:
         if recv_counts is None:
             with self._compound("all_to_all_v", timeout) as exchanges:
                 said = exchanges.all_to_all(np.array(send_counts, np.uint64), timeout=timeout)
+                exchanges.over = True
                 recv_counts = counts_of_peers(said.ravel().tolist(), row, self.rank)
                 return self.all_to_all_v(
                     array, send_counts, recv_counts, out,

@@ -112,6 +112,19 @@ def test_a_rank_that_cannot_go_on_lets_the_others_know():
     run(2, _cannot_go_on)
 
 
+def _is_refused_after_the_exchange(group, name):
+    x = np.zeros(4, np.float32)
+    given = {"send_counts": [2, 2]} if name == "all_to_all_v" else {}
+    with pytest.raises(rondo.Invalid if group.rank == 0 else rondo.Aborted, match="none such"):
+        getattr(group, name)(x, **given, algorithm="none such" if group.rank == 0 else None)
+        group.barrier()
+
+
+@pytest.mark.parametrize("name", ["all_gather_v", "gather_v", "all_to_all_v"])
+def test_a_call_that_one_rank_refuses_after_its_exchange_lets_the_others_know(name):
+    run(2, _is_refused_after_the_exchange, name)
+
+
 # Of the program, with the shape of the exchange: rank 1 calls it where rank 0 calls the other.
 LOOKS_LIKE = {
     "all_gather_v": lambda group, x: group.all_gather(x),
