@@ -187,6 +187,26 @@ TEST_CASE("fault 20: with checksums a flipped bit is CORRUPT, and what was recei
   CHECK_GT(corrupt, static_cast<int>(seeds / 4));
 }
 
+TEST_CASE("a rank that leaves while its stream to a peer is made ends that stream when it is there") {
+  for (uint64_t seed = first_seed; seed < first_seed + seeds; ++seed) {
+    CAPTURE(seed);
+    SimWorld world({.seed = seed});
+    TestRequest& receive = world.recv(1, 0, 0, 10);
+    world.send(0, 1, 0, 10);
+    world.at(0).progress();  // asks for it
+    world.at(0).finish({ErrorCode::kClosed, "destroyed", {}});
+    world.settle();
+    CHECK(world.at(0).idle());
+    world.at(1).peer_left(0);
+    REQUIRE(receive.complete_called);
+    if (receive.failed.ok()) {  // the stream was there at once
+      CHECK(SimWorld::intact(receive, 1));
+    } else {
+      CHECK_EQ(receive.failed.code, ErrorCode::kPeerLeft);
+    }
+  }
+}
+
 TEST_CASE("what a rank sent before it left is received; what it did not send fails with kPeerLeft") {
   for (uint64_t seed = first_seed; seed < first_seed + seeds; ++seed) {
     CAPTURE(seed);

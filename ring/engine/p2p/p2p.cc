@@ -175,7 +175,7 @@ bool P2p::push() {
   bool moved = false;
   for (const int rank : met_) {
     auto& [sender, receiver] = peer(rank);
-    if (sender.wants_stream()) {
+    if (sender.ask_for_stream()) {
       if (auto stream = streams_.take_stream_to(rank)) {
         sender.open(std::move(stream));
         moved = true;

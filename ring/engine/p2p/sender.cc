@@ -30,6 +30,7 @@ void P2pSender::open(std::unique_ptr<ByteStream> stream) {
     trials_ = std::make_unique<PeerMessageTrials>(tries ? options.eager_bytes : UINT64_MAX);
   }
   stream_ = std::move(stream);
+  if (!end_error_.ok()) tell_end();
 }
 
 // Whether the peer may read the payload of a message that is asked for.
@@ -281,6 +282,10 @@ void P2pSender::end(const Error& error) noexcept {
 void P2pSender::finish(const Error& error) noexcept {
   fail_all(error);
   if (end_error_.ok()) keep_error(error, end_error_);
+  tell_end();
+}
+
+void P2pSender::tell_end() noexcept {
   if (!stream_ || finished_) return;
   finished_ = true;
   if (batch_.refers() || batch_.room() == 0) {
@@ -296,7 +301,8 @@ void P2pSender::finish(const Error& error) noexcept {
 }
 
 bool P2pSender::idle() const {
-  return batch_.empty() && writing_.empty() && cleared_.empty() && awaiting_.empty() && queue_.empty();
+  return !lacks_stream() && batch_.empty() && writing_.empty() && cleared_.empty() && awaiting_.empty() &&
+         queue_.empty();
 }
 
 }  // namespace rondo

@@ -26,7 +26,12 @@ class P2pSender {
   // happened.
   bool send_now(const P2pCall& message);
 
-  bool wants_stream() const { return !stream_ && !broken_ && !queue_.empty(); }
+  // True: the first message wants the stream, which is asked for now and then taken, whatever becomes of the message:
+  // the peer looks for the end of a stream that was asked for.
+  bool ask_for_stream() {
+    asked_ = asked_ || !queue_.empty();
+    return lacks_stream();
+  }
   // Nothing has happened if it throws.
   void open(std::unique_ptr<ByteStream> stream);
 
@@ -71,11 +76,14 @@ class P2pSender {
   void refuse(const P2pEnvelope& envelope) noexcept;
   void broke(const Error& error) noexcept;
   void discard_answers() noexcept;
+  bool lacks_stream() const { return asked_ && !stream_ && !broken_ && !finished_; }
   void fail_all(const Error& error) noexcept;
+  void tell_end() noexcept;
 
   P2pContext& context_;
   const int peer_;
   std::unique_ptr<ByteStream> stream_;
+  bool asked_ = false;                         // for it
   std::unique_ptr<PeerMessageTrials> trials_;  // null: the stream has no choice, or none are tried
   bool read_ = false;                          // the peer reads messages that are asked for, as far as it is known
   bool broken_ = false;
