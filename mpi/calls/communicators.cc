@@ -43,16 +43,17 @@ std::vector<int> ranks_in(const Comm& comm, const Group& group) {
   return ranks;
 }
 
-// Exchanges a value of each rank of both groups of an intercommunicator, or of all; by the engine's ranks.
+// What each rank of both groups of an intercommunicator, or of all, says before one is made of it; by engine's rank.
 struct Choice {
   int color, key;
+  int full;  // require_room()
 };
-std::vector<Choice> all_choices(Comm& comm, Choice own) {
-  std::vector<int> mine{own.color, own.key}, all(2 * static_cast<size_t>(comm.engine->size()));
-  comm.engine->all_gather(mine, all);
-  std::vector<Choice> made;
-  for (size_t r = 0; r < all.size(); r += 2) made.push_back({all[r], all[r + 1]});
-  return made;
+std::vector<Choice> all_choices(Comm& comm, int color, int key) {
+  const Choice own{color, key, full_rank(comm)};
+  std::vector<Choice> all(static_cast<size_t>(comm.engine->size()));
+  comm.engine->all_gather(&own, all.data(), sizeof own, rondo::DType::kUint8);
+  for (const Choice& choice : all) require_room(comm, choice.full);
+  return all;
 }
 // Those of `count` ranks from `first` on that have the color, ordered by key; counted from `first`.
 std::vector<int> chosen(const std::vector<Choice>& all, int first, size_t count, int color) {
@@ -67,9 +68,8 @@ std::vector<int> chosen(const std::vector<Choice>& all, int first, size_t count,
 
 std::shared_ptr<Comm> split(Comm& comm, int color, int key) {
   require(color >= 0 || color == MPI_UNDEFINED, MPI_ERR_ARG, "the color is negative");
-  require_room(comm);
   const int own = color == MPI_UNDEFINED ? -1 : color;
-  const std::vector<Choice> all = all_choices(comm, {own, key});
+  const std::vector<Choice> all = all_choices(comm, own, key);
   if (own < 0) return nullptr;
   const std::vector<int> local = chosen(all, comm.first, comm.members.size(), own);
   if (!comm.inter) return subset(comm, local);
@@ -266,7 +266,7 @@ int MPI_Intercomm_merge(MPI_Comm intercomm, int high, MPI_Comm* newintracomm) {
   return on(intercomm, __func__, [&] {
     Comm& of = comm_of(intercomm);
     require(of.inter, MPI_ERR_COMM, "the communicator is no intercommunicator");
-    const std::vector<Choice> all = all_choices(of, {high != 0, 0});
+    const std::vector<Choice> all = all_choices(of, high != 0, 0);
     const bool own_high = high != 0, other_high = all[static_cast<size_t>(of.remote_first)].color != 0;
     const bool own_first = own_high == other_high ? of.first == 0 : !own_high;
     std::vector<int> order(all.size());

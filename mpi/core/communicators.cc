@@ -112,10 +112,16 @@ std::shared_ptr<Comm> shrunk(Comm& comm) {
   }
 }
 
-void require_room(const Comm& parent) {
-  int32_t full = world().comms.count() < kMostComms ? -1 : parent.engine->rank();
-  parent.engine->all_reduce(&full, &full, 1, rondo::DType::kInt32, rondo::Op::kMax);
+int full_rank(const Comm& parent) { return world().comms.count() < kMostComms ? -1 : parent.engine->rank(); }
+
+void require_room(const Comm& parent, int full) {
   if (full >= 0) refuse_one_more(full == parent.engine->rank() ? "this process" : "rank " + std::to_string(full));
+}
+
+void require_room(const Comm& parent) {
+  int32_t full = full_rank(parent);
+  parent.engine->all_reduce(&full, &full, 1, rondo::DType::kInt32, rondo::Op::kMax);
+  require_room(parent, full);
 }
 
 MPI_Comm publish(const std::shared_ptr<Comm>& comm) {

@@ -47,6 +47,9 @@ std::shared_ptr<Comm> shrunk(Comm& comm);
 // Called by all ranks of a communicator before one is made of it: an error on all of them if any of them has as many as
 // it may.
 void require_room(const Comm& parent);
+// The same where the ranks exchange something else, too: what each says, then the largest of that.
+int full_rank(const Comm& parent);
+void require_room(const Comm& parent, int full);
 // Gives it a handle. Errors go to the handler of the one that it was made of.
 MPI_Comm publish(const std::shared_ptr<Comm>& comm);
 
