@@ -124,6 +124,7 @@ void fill_dims(int nodes, int ndims, int dims[]) {
 }
 
 MPI_Comm with_graph(Comm& comm, std::shared_ptr<Topology> topology) {
+  require_room(comm);
   topology->kind = MPI_DIST_GRAPH;
   auto made = subset(comm, first_ranks(comm.size()));
   made->topology = std::move(topology);
@@ -155,6 +156,7 @@ int MPI_Cart_create(MPI_Comm comm_old, int ndims, const int dims[], const int pe
     *comm_cart = MPI_COMM_NULL;  // also after an error
     const std::vector<int> sizes = checked_dims(ndims, dims, of.size());
     const int count = product(sizes);
+    require_room(of);
     std::shared_ptr<Comm> made;
     if (of.rank < count) {
       made = subset(of, first_ranks(count));
@@ -214,6 +216,7 @@ int MPI_Cart_sub(MPI_Comm comm, const int remain_dims[], MPI_Comm* newcomm) {
       for (size_t d = 0; d < at.size(); ++d) in = in && (remain_dims[d] != 0 || at[d] == own[d]);
       if (in) ranks.push_back(rank);
     }
+    require_room(of);
     auto made = subset(of, ranks);
     made->topology = cartesian(dims, periods, made->rank);
     *newcomm = publish(made);
@@ -231,6 +234,7 @@ int MPI_Graph_create(MPI_Comm comm_old, int nnodes, const int index[], const int
     Comm& of = intracomm_of(comm_old);
     require(nnodes >= 0 && nnodes <= of.size(), MPI_ERR_ARG,
             "the graph has more nodes than the communicator has ranks");
+    require_room(of);
     std::shared_ptr<Comm> made;
     if (of.rank < nnodes) {
       auto t = std::make_shared<Topology>();

@@ -141,18 +141,30 @@ static void cancel_beside_free(void) {
 /* A program that frees no communicator is told so before its memory is full, on all ranks if one has too many. */
 static void too_many(void) {
   enum { kMost = 10000 };
-  MPI_Comm *made = malloc(kMost * sizeof *made), more;
+  const int whole = 0, both[2] = {0, 1}, ends[2] = {0, 0};
+  MPI_Comm *made = malloc(kMost * sizeof *made), more, cart, part, inter;
   MPI_Group all;
   MPI_Request request;
   int count = 0;
   MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN);
   MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
   MPI_Comm_group(MPI_COMM_WORLD, &all);
+  MPI_Cart_create(MPI_COMM_WORLD, 1, &size, &whole, 0, &cart);
+  if (size > 1) {
+    MPI_Comm_split(MPI_COMM_WORLD, rank != 0, 0, &part);
+    MPI_Intercomm_create(part, 0, MPI_COMM_WORLD, rank == 0, 0, &inter);
+  }
   while (rank == 0 && count < kMost && MPI_Comm_dup(MPI_COMM_SELF, &made[count]) == MPI_SUCCESS) ++count;
   CHECK(rank != 0 || (count >= 2000 && count < kMost));
   CHECK(class_of(MPI_Comm_dup(MPI_COMM_WORLD, &more)) == MPI_ERR_OTHER && more == MPI_COMM_NULL);
   CHECK(class_of(MPI_Comm_split(MPI_COMM_WORLD, rank, 0, &more)) == MPI_ERR_OTHER);
   CHECK(class_of(MPI_Comm_create(MPI_COMM_WORLD, all, &more)) == MPI_ERR_OTHER);
+  CHECK(class_of(MPI_Cart_create(MPI_COMM_WORLD, 1, &size, &whole, 0, &more)) == MPI_ERR_OTHER);
+  CHECK(class_of(MPI_Cart_sub(cart, &size, &more)) == MPI_ERR_OTHER);
+  CHECK(class_of(MPI_Graph_create(MPI_COMM_WORLD, 1, both + 1, ends, 0, &more)) == MPI_ERR_OTHER);
+  CHECK(class_of(MPI_Dist_graph_create_adjacent(MPI_COMM_WORLD, 0, NULL, MPI_UNWEIGHTED, 0, NULL, MPI_UNWEIGHTED,
+                                                MPI_INFO_NULL, 0, &more)) == MPI_ERR_OTHER);
+  CHECK(size == 1 || class_of(MPI_Intercomm_merge(inter, rank, &more)) == MPI_ERR_OTHER);
   if (rank == 0) {
     MPI_Comm_idup(MPI_COMM_SELF, &more, &request);
     CHECK(class_of(MPI_Wait(&request, MPI_STATUS_IGNORE)) == MPI_ERR_OTHER);
@@ -161,6 +173,11 @@ static void too_many(void) {
   MPI_Barrier(MPI_COMM_WORLD);
   CHECK(MPI_Comm_dup(MPI_COMM_WORLD, &more) == MPI_SUCCESS);
   MPI_Comm_free(&more);
+  MPI_Comm_free(&cart);
+  if (size > 1) {
+    MPI_Comm_free(&inter);
+    MPI_Comm_free(&part);
+  }
   MPI_Group_free(&all);
   MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_ARE_FATAL);
   MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_ARE_FATAL);
