@@ -68,7 +68,8 @@ def _face(face, names):
         ]),
         copts = RONDO_COPTS + ["-DRONDO_MPI_INSIDE"],
         linkstatic = True,
-        tags = ["manual"],  # nothing is linked with its objects but librondo_mpi.so
+        tags = ["manual"],  # nothing is linked with its objects but librondo_mpi.so, and tests of a part
+        visibility = ["//tests/mpi:__pkg__"],
         alwayslink = True,
         deps = [
             ":" + face,
