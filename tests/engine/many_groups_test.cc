@@ -1,11 +1,17 @@
-// A communicator costs no descriptors and little memory inside a host; ranks as processes.
+// A communicator costs no descriptors and little memory inside a host, ranks as processes, and a wait for its ranks no
+// processor time.
 //   --groups=N: so many, for measurements
 #include <doctest/doctest.h>
 #include <fmt/format.h>
+#include <pthread.h>
+#include <time.h>
 
+#include <atomic>
+#include <chrono>
 #include <cstdio>
 #include <fstream>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "rondo/communicator.h"
@@ -85,6 +91,13 @@ std::string cost_of_groups(size_t count, size_t most_mappings, size_t most_kib, 
   });
 }
 
+std::chrono::nanoseconds processor_time(pthread_t thread) {
+  clockid_t clock;
+  timespec time;
+  expect(pthread_getcpuclockid(thread, &clock) == 0 && clock_gettime(clock, &time) == 0, "a thread without a clock");
+  return std::chrono::seconds(time.tv_sec) + std::chrono::nanoseconds(time.tv_nsec);
+}
+
 }  // namespace
 
 TEST_CASE("groups that have made a small call") {
@@ -98,6 +111,28 @@ TEST_CASE("groups that have made a large call, and sent a message") {
           sum(group, 2);
           sum(group, 256 * kKiB);
           pass_on(group);
+        }) == "");
+}
+
+TEST_CASE("a rank that waits for the others of a new group sleeps, since its I/O thread may need its core") {
+  using std::chrono::milliseconds;
+  RankGroup threads;
+  threads.config.spin_us = 10'000'000;  // elsewhere it polls for as long
+  std::atomic<bool> begun{false};
+  pthread_t first{};
+  CHECK(run_threads(threads, [&](Communicator& group) {
+          if (group.rank() == 0) {
+            first = pthread_self();
+            begun = true;
+          } else {
+            const auto deadline = std::chrono::steady_clock::now() + milliseconds(500);
+            while (!begun) std::this_thread::yield();
+            const auto before = processor_time(first);
+            const auto used = [&] { return processor_time(first) - before; };
+            while (used() < milliseconds(50) && std::chrono::steady_clock::now() < deadline) std::this_thread::yield();
+            expect(used() < milliseconds(50), "it polls");
+          }
+          group.dup();
         }) == "");
 }
 
