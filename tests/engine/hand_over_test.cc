@@ -20,7 +20,8 @@ struct Orders {
   static constexpr std::memory_order of(unsigned bit) {
     return (weak & bit) != 0 ? std::memory_order_release : std::memory_order_seq_cst;
   }
-  static constexpr std::memory_order kRelease = of(1), kDrop = of(2), kGiveUp = of(4), kSoundAsleep = of(8);
+  static constexpr std::memory_order kRelease = of(1), kDrop = of(2), kGiveUp = of(4), kSoundAsleep = of(8),
+                                     kMiss = of(16);
 };
 
 // Numbers of those who sleep.
@@ -63,13 +64,17 @@ struct Join {
       flow.state.submitted(false);
     }
     if (!flow.peer_did.load() || !flow.state.under_way() || flow.done.load()) return false;
-    flow.done.store(true, std::memory_order_release);
     flow.state.count(-1);
+    flow.done.store(true, std::memory_order_release);
+    wake_sleepers(flow);
     return true;
+  }
+  void wake_sleepers(Flow& flow) {
+    if (flow.sleepers.load() > 0) flow.changed.store(true);
   }
   void release(Flow& flow) {
     const bool missed = flow.state.release();
-    if (flow.sleepers.load() > 0) flow.changed.store(true);
+    wake_sleepers(flow);
     if (missed) look_again();
   }
   bool try_drive(Flow& flow) {
@@ -153,6 +158,7 @@ struct Join {
     bool moved = false;
     if (own < flows.size()) {
       flows[own].state.miss();
+      wake_sleepers(flows[own]);
       flows[own].bell.arm(self);
       moved = pass(flows[own]);
     }
@@ -189,6 +195,7 @@ struct Cast {
   First first = First::kLeaves;
   bool listed = false;  // the first flow, from the beginning
   bool second_waits = false;
+  bool held = false;  // a thread that waits for another operation of the first flow, for ever, has its lease if it can
   size_t most_interruptions = 1000;  // all
 };
 
@@ -205,6 +212,7 @@ struct Model {
     if (cast.first == First::kPolls) first.submitted(true);
     cast.first == First::kWaits ? add_waiter(0) : cast.first == First::kPolls ? add_poller(0) : add_leaver(0);
     if (cast.second_waits) add_waiter(1);
+    if (cast.held) add_holder(0);
     add_thread();
     add_peer(0);
     if (cast.second_waits) add_peer(1);
@@ -214,6 +222,7 @@ struct Model {
       for (auto& flow : join->flows) {
         if (flow.peer_did.value() && !flow.done.value())
           return "an operation stands still whose peer has done its part";
+        if (flow.done.value() && flow.sleepers.value() > 0) return "a thread sleeps on whose operation has ended";
       }
       return "";
     };
@@ -284,6 +293,19 @@ struct Model {
       return true;
     });
   }
+  // Flow::drive() of another operation: keeps the lease while it sleeps.
+  void add_holder(size_t own) {
+    all.add_thread("holder " + std::to_string(own + 1), [this, own](auto& local) {
+      constexpr uint8_t kSelf = 2;
+      auto& known = reinterpret_cast<typename Join<Orders<weak>>::Known&>(local);
+      auto& flow = join->flows[own];
+      if (known.stage == 0) return (known.stage = flow.state.try_acquire()) != 0;
+      if (join->pass(flow)) return true;
+      if (join->arm(known, kSelf, own, nullptr)) join->rung[kSelf].await();
+      join->woke(known, kSelf, own, nullptr);
+      return true;
+    });
+  }
   void add_thread() {
     all.add_thread("the thread", [this](auto& local) {
       auto& known = reinterpret_cast<typename Join<Orders<weak>>::Known&>(local);
@@ -318,6 +340,7 @@ struct Model {
 };
 
 constexpr Cast kCasts[] = {
+    {.first = First::kWaits, .held = true, .most_interruptions = 2},
     {.first = First::kLeaves},
     {.first = First::kLeaves, .listed = true},
     {.first = First::kPolls, .listed = true},
@@ -346,6 +369,7 @@ TEST_CASE("each order is needed") {
   CHECK(run_all<2>() != "");
   CHECK(run_all<4>() != "");
   CHECK(run_all<8>() != "");
+  CHECK(run_all<16>() != "");
 }
 
 }  // namespace rondo::testing

@@ -225,6 +225,7 @@ bool Flow::arm(const Sleep& sleep) {
 
 bool Flow::arm_own(const Sleep& sleep) {
   state_.miss();
+  wake_sleepers();  // of operations on a stack, whose end no exchange follows
   bell_->arm(sleep);
   return guarded_step(Pass::kBeforeSleep);
 }

@@ -10,6 +10,7 @@ namespace rondo {
 // Other stores are followed by an exchange before what matters is loaded.
 struct HandOverOrders {
   static constexpr std::memory_order kRelease = std::memory_order_seq_cst;      // of a lease
+  static constexpr std::memory_order kMiss = std::memory_order_seq_cst;         // of a flow, before a sleep
   static constexpr std::memory_order kDrop = std::memory_order_seq_cst;         // of a flow from the worker's list
   static constexpr std::memory_order kGiveUp = std::memory_order_seq_cst;       // of the watch
   static constexpr std::memory_order kSoundAsleep = std::memory_order_seq_cst;  // of the worker's thread
@@ -34,8 +35,9 @@ class BasicFlowState {
     miss();
     return try_acquire();
   }
-  // The holder sleeps with the lease: sleepers that were to be rung for the flow are not any more.
-  void miss() { missed_.store(true); }
+  // The holder sleeps with the lease: sleepers that were to be rung for the flow are not any more. Then it looks for
+  // threads that wait for operations that it has ended.
+  void miss() { missed_.store(true, Orders::kMiss); }
 
   // There is something in the flow's queue, or not any more. By the holder of that queue's lock.
   void submitted(bool any) { submitted_.store(any); }
