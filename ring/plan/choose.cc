@@ -23,7 +23,7 @@ constexpr uint64_t kDirectBlockBytes = 16 * 1024;
 constexpr uint64_t kWholeBufferBytes = 1024 * 1024;
 
 // Up to here a one-shot exchange is as fast as any buffers can be. Above, registered buffers gain more from the barrier
-// than it costs; there the window plans come to one shot as well, up to what a rank can post (board.h).
+// than it costs; there the window plans come to one shot as well, up to kPostBytes.
 constexpr uint64_t kOneShotBytes = 8 * 1024;
 
 // Up to here, in posts one after the other, one shot may be faster than what folds only its share

@@ -121,11 +121,27 @@ class Estimate {
     }
   }
 
-  // Over windows (staged, what always works): every rank copies in and out, and folds, what is its share of the bytes;
-  // three times all hear from all.
+  // Over windows (staged, what always works): the copies that wait for one another, and every rank folds its share of
+  // the bytes; three times all hear from all.
   double window() const {
     const double barriers = 3 * (at_.any.alpha_us + 2 * (n_ - 2) * at_.any.message_us);
-    const double moved = collective_ == Collective::kBroadcast ? 2 * m_ : 2 * m_ * (n_ - 1) / n_;
+    const double others = m_ * (n_ - 1) / n_;
+    double moved = 2 * others;  // in, and the results out
+    switch (collective_) {
+      case Collective::kReduceScatter:  // the fold takes them out
+        moved = others;
+        break;
+      case Collective::kAllGather:
+      case Collective::kGather:
+      case Collective::kScatter:  // a block on one side, the others on the other
+        moved = m_;
+        break;
+      case Collective::kBroadcast:
+        moved = 2 * m_;
+        break;
+      default:
+        break;
+    }
     const double staged = barriers + moved * model_.copy_us_per_byte + (n_ - 1) / n_ * gamma_ * m_;
     return m_ <= kPostBytes ? std::min(staged, at_.any.alpha_us + one_shot()) : staged;
   }

@@ -193,25 +193,39 @@ TEST_CASE("estimated_us: equal to the simulator where the closed form is exact")
     for (Algorithm algorithm : {Algorithm::kRing, Algorithm::kRecursiveDoubling}) {
       // The simulator knows nothing of processors that carry the bytes themselves.
       if (world == 2 && algorithm == Algorithm::kRing) continue;
-      SimulationRequest request;
-      request.bytes = 16 * 1024;
-      request.slice_bytes = request.bytes;
-      request.slices_per_chunk = 1;
+      const SimulationRequest request = one_slice(16 * 1024);
       const auto plans = plans_of_all_ranks(request_of(Collective::kAllReduce, algorithm, one_host(world)));
       CHECK_EQ(Chooser(one_host(world)).estimated_us(Collective::kAllReduce, algorithm, request.bytes),
                doctest::Approx(simulate(plans, request).time_us));
     }
   }
   // Two ranks on two hosts: the ring's closed form again.
-  SimulationRequest request;
-  request.bytes = 16 * 1024;
-  request.slice_bytes = request.bytes;
-  request.slices_per_chunk = 1;
+  SimulationRequest request = one_slice(16 * 1024);
   request.topology = hosts_of({1, 1});
   const auto plans = plans_of_all_ranks(request_of(Collective::kAllReduce, Algorithm::kRing, request.topology));
   CHECK_EQ(Chooser(request.topology).estimated_us(Collective::kAllReduce, Algorithm::kRing, request.bytes),
            doctest::Approx(simulate(plans, request).time_us));
   CHECK(std::isinf(Chooser(one_host(4)).estimated_us(Collective::kAllToAll, Algorithm::kTree, 1)));
+}
+
+// Where nothing but bytes costs, the closed form of windows is exact.
+TEST_CASE("estimated_us: what staged copies and folds is what the simulator counts, for every collective") {
+  CostModel bytes_alone;
+  bytes_alone.memory.alpha_us = bytes_alone.memory.message_us = 0;
+  for (const Collective collective :
+       {Collective::kAllReduce, Collective::kReduceScatter, Collective::kAllGather, Collective::kBroadcast,
+        Collective::kReduce, Collective::kGather, Collective::kScatter, Collective::kAllToAll}) {
+    for (const int world : {2, 3, 8}) {
+      SimulationRequest request = one_slice(static_cast<uint64_t>(world) * 1024 * 1024);
+      request.cost = bytes_alone;
+      request.topology = one_island_of(world);
+      const auto plans = plans_of_all_ranks(request_of(collective, Algorithm::kStaged, request.topology));
+      CAPTURE(collective_name(collective));
+      CAPTURE(world);
+      CHECK_EQ(Chooser(request.topology, bytes_alone).estimated_us(collective, Algorithm::kWindow, request.bytes),
+               doctest::Approx(simulate(plans, request).time_us));
+    }
+  }
 }
 
 // The band is what choosing needs, not how close they are: algorithms that the model takes for the other's equal.

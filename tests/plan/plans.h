@@ -5,6 +5,7 @@
 
 #include "ring/plan/build.h"
 #include "ring/plan/plan.h"
+#include "ring/plan/simulate.h"
 
 namespace rondo {
 
@@ -41,6 +42,15 @@ inline PlanRequest request_of(Collective collective, Algorithm algorithm, const 
   request.topology = topology;
   request.root = collective_has_root(collective) ? root : -1;
   request.lanes = lanes;
+  return request;
+}
+
+// Every block in one slice.
+inline SimulationRequest one_slice(uint64_t bytes) {
+  SimulationRequest request;
+  request.bytes = bytes;
+  request.slice_bytes = bytes;
+  request.slices_per_chunk = 1;
   return request;
 }
 

@@ -9,14 +9,6 @@
 namespace rondo {
 namespace {
 
-SimulationRequest one_slice(uint64_t bytes) {
-  SimulationRequest request;
-  request.bytes = bytes;
-  request.slice_bytes = bytes;
-  request.slices_per_chunk = 1;
-  return request;
-}
-
 std::vector<Plan> all_reduce(Algorithm algorithm, int world, int lanes = 1) {
   return plans_of_all_ranks(request_of(Collective::kAllReduce, algorithm, one_host(world), 0, lanes));
 }
