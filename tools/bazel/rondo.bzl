@@ -55,13 +55,30 @@ def rondo_program(name, srcs, copts = [], deps = [], **kwargs):
         **kwargs
     )
 
-# linkstatic: Bazel links tests against shared libraries otherwise, and hidden symbols are not found there.
-def rondo_test(name, copts = [], deps = [], linkopts = [], doctest_main = True, **kwargs):
+# linkstatic: Bazel links tests against shared libraries otherwise, and hidden symbols are not found there. srcs: NAME.cc
+# where none are named.
+def rondo_test(name, srcs = [], copts = [], deps = [], linkopts = [], doctest_main = True, **kwargs):
     native.cc_test(
         name = name,
+        srcs = srcs or [name + ".cc"],
         copts = RONDO_COPTS + copts,
         linkstatic = True,
         deps = deps + ["@doctest"] + (["//tests:doctest_main"] if doctest_main else []),
         linkopts = linkopts + ["-pthread"],
+        **kwargs
+    )
+
+# A test whose ranks are threads or processes of its own (tests/support/rank_group.h), with what most of them use.
+def rank_test(name, deps = [], **kwargs):
+    rondo_test(
+        name = name,
+        deps = deps + [
+            "//ring:rondo",
+            "//ring/base",
+            "//tests/support:process",
+            "//tests/support:random",
+            "//tests/support:rank_group",
+            "//tools/bazel/packages:fmt",
+        ],
         **kwargs
     )
