@@ -9,12 +9,13 @@ import weakref
 
 import numpy as np
 import pytest
-from ranks import run
+from ranks import on, run
 
 import rondo
 
 
-def handles(group):
+@on(2)
+def test_handles(group):
     x = np.full(100_000, group.rank + 1.0)
     work = group.all_reduce(x, async_op=True)
     assert work.wait() is x and work.done() and work.exception() is None and work.wait() is x
@@ -30,11 +31,7 @@ def handles(group):
     else:
         group.barrier()
         group.send(np.ones(1), 0)
-    return x[0]
-
-
-def test_handles():
-    assert run(2, handles) == [3, 3]
+    assert x[0] == 3
 
 
 def dropped(group):
@@ -58,12 +55,13 @@ def test_arrays_live_until_the_operation_ends():
     assert run(2, dropped) == [3, 3]
 
 
-def awaited(group):
+@on(2)
+def test_await(group):
     async def main():
         works = [group.all_reduce(np.full(10, i + group.rank), async_op=True) for i in range(5)]
         return [int((await work)[0]) for work in works]
 
-    return asyncio.run(main())
+    assert asyncio.run(main()) == [1, 3, 5, 7, 9]
 
 
 def test_a_wait_that_is_refused_leaves_the_operation_its_arrays():
@@ -114,11 +112,8 @@ def test_a_failure_keeps_no_frame():
         assert gone() is None
 
 
-def test_await():
-    assert run(2, awaited) == [[1, 3, 5, 7, 9]] * 2
-
-
-def prepared(group):
+@on(2)
+def test_prepared(group):
     x, y = np.ones(10), np.zeros(10)
     add, copy = group.prepare_all_reduce(x), group.prepare_all_reduce(x, "max", y)
     assert add() is x and add() is x and copy() is y
@@ -129,14 +124,11 @@ def prepared(group):
     with pytest.raises(rondo.Closed):
         group.barrier()
     group.close()
-    return result
+    assert result == (4, 4)
 
 
-def test_prepared():
-    assert run(2, prepared) == [(4, 4)] * 2
-
-
-def batches(group):
+@on(2)
+def test_batches(group):
     x = np.ones(10)
     with pytest.raises(KeyError):
         with group.batch():
@@ -150,11 +142,7 @@ def batches(group):
         group.all_reduce(x)
         with pytest.raises(rondo.Invalid):
             group.batch().__enter__()
-    return x[0]
-
-
-def test_batches():
-    assert run(2, batches) == [2, 2]
+    assert x[0] == 2
 
 
 def test_a_batch_of_another_thread_leaves_calls_alone():
@@ -178,7 +166,8 @@ class Calls:
         return self.works.get(timeout=30)
 
 
-def called_back(group):
+@on(2)
+def test_callbacks(group):
     calls = Calls()
     x = np.full(100_000, group.rank + 1.0)
     work = group.all_reduce(x, async_op=True)
@@ -205,14 +194,10 @@ def called_back(group):
     assert len(refused) == 1 and "must not wait" in refused[0]
     with pytest.raises(TypeError, match="function is int"):
         work.add_done_callback(3)
-    return True
 
 
-def test_callbacks():
-    assert run(2, called_back) == [True, True]
-
-
-def failing_callback(group):
+@on(2)
+def test_a_callback_that_raises_and_one_of_a_failure(group):
     ignored = queue.Queue()
     sys.unraisablehook = lambda caught: ignored.put(str(caught.exc_value))
     group.barrier(async_op=True).add_done_callback(lambda work: 1 / 0)
@@ -226,8 +211,4 @@ def failing_callback(group):
     else:
         group.recv(np.zeros(1), 0)
         group.abort("enough")
-    return text, results.get(timeout=30)
-
-
-def test_a_callback_that_raises_and_one_of_a_failure():
-    assert run(2, failing_callback) == [("division by zero", "Aborted")] * 2
+    assert text == "division by zero" and results.get(timeout=30) == "Aborted"

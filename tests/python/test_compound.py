@@ -5,7 +5,7 @@ import inspect
 
 import numpy as np
 import pytest
-from ranks import run
+from ranks import on, run
 
 import rondo
 from rondo.communicator import _PURPOSES, Exchanges
@@ -51,7 +51,8 @@ def test_every_method_is_in_a_list():
     assert public == COLLECTED | OF_THIS_RANK | set(compound(rondo.Communicator))
 
 
-def _in_a_batch(group):
+@on(2)
+def test_calls_made_of_calls_are_refused_in_a_batch(group):
     x, parameter = np.ones(3), np.ones(3, np.float32)
     optimizer = rondo.DistOpt(NumpyUpdate({"w": parameter}, lambda name, p, g: None), group=group)
     calls = compound(group)
@@ -64,11 +65,8 @@ def _in_a_batch(group):
             with pytest.raises(rondo.Invalid, match="batch"):
                 call()
     assert x.tolist() == [2, 2, 2] and group.error is None and optimizer.steps == 0
-    return [call() is not None for name, call in calls.items() if name in ("all_gather_v", "all_gather_object")]
-
-
-def test_calls_made_of_calls_are_refused_in_a_batch():
-    assert run(2, _in_a_batch) == [[True, True]] * 2
+    for name in ("all_gather_v", "all_gather_object"):
+        assert calls[name]() is not None
 
 
 def _says(group, kind):
@@ -101,15 +99,12 @@ def test_counts_of_a_peer_are_bounded(kind):
     assert f"rank 1 says that it sends {2**63} rows" in own[0] and own[1] == (1,)
 
 
-def _cannot_go_on(group):
+@on(2)
+def test_a_rank_that_cannot_go_on_lets_the_others_know(group):
     x = np.zeros(4, np.float32)
     with pytest.raises(ValueError if group.rank == 0 else rondo.Aborted):
         group.all_gather_v(x, out=np.zeros(7 if group.rank == 0 else 8, np.float32))
         group.barrier()
-
-
-def test_a_rank_that_cannot_go_on_lets_the_others_know():
-    run(2, _cannot_go_on)
 
 
 def _is_refused_after_the_exchange(group, name):
@@ -149,11 +144,8 @@ def test_exchanges_match_no_call_of_the_program(name):
     run(2, _against_the_programs_own, name)
 
 
-def _another_of_the_kind(group):
+@on(2)
+def test_values_match_no_array(group):
     """all_gather_object() and all_gather_v() both exchange lengths first."""
     with pytest.raises(rondo.Mismatch):
         group.all_gather_object(1) if group.rank == 0 else group.all_gather_v(np.zeros(1, np.uint8))
-
-
-def test_values_match_no_array():
-    run(2, _another_of_the_kind)

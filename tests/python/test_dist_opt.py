@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from ranks import run
+from ranks import on, run
 
 import rondo
 from rondo.dist_opt import OPTIONS, NumpyUpdate
@@ -189,17 +189,14 @@ def test_selections_and_routes():
         assert dense == "dense"
 
 
-def _partial(group):
+@on(2)
+def test_partial_update_averages_one_partition_a_step(group):
     parameters, optimizer = _train(group, "partialUpdate", 1, partition_bytes=4)
     w, b = (group.all_gather(parameters[name].reshape(-1)) for name in ("w", "b"))
     first = (bool((w[0] == w[1]).all()), bool((b[0] == b[1]).all()))
     optimizer.step(_gradients(group.rank, 1))
     b = group.all_gather(parameters["b"])
-    return first, bool((b[0] == b[1]).all())
-
-
-def test_partial_update_averages_one_partition_a_step():
-    assert run(2, _partial) == [((True, False), True)] * 2
+    assert first == (True, False) and (b[0] == b[1]).all()
 
 
 def _resumed(group, option):
@@ -234,18 +231,15 @@ def test_two_ranks_resumed_by_four_keep_what_is_left():
             np.testing.assert_allclose(left[name], rows.mean(axis=0), rtol=1e-6)
 
 
-def _local_from_plain(group):
+@on(2)
+def test_local_sgd_goes_on_from_a_state_of_another_option_at_the_parameters_that_were_loaded(group):
     state = rondo.DistOpt(NumpyUpdate(_parameters(), _sgd), group=group).state_dict()
     parameters = _parameters()
     optimizer = rondo.DistOpt(NumpyUpdate(parameters, _sgd), group=group, option="localSGD", every=1, outer_lr=0.5)
     parameters["b"] += 3
     optimizer.load_state_dict(state)
     optimizer.step({"w": np.zeros((SIZE, 2), np.float32), "b": np.full(7, 10, np.float32)})
-    return parameters["b"].tolist()
-
-
-def test_local_sgd_goes_on_from_a_state_of_another_option_at_the_parameters_that_were_loaded():
-    assert run(2, _local_from_plain) == [[2.5] * 7] * 2
+    assert parameters["b"].tolist() == [2.5] * 7
 
 
 def _not_finite(group, option, words):
@@ -298,7 +292,8 @@ def test_parameters_that_cannot_be_written_are_refused():
             rondo.DistOpt(NumpyUpdate({"w": [1.0]}, _sgd), group=group)
 
 
-def _wrong_gradients(group):
+@on(2)
+def test_wrong_gradients_and_states_are_refused_before_anything_happens(group):
     parameters = _parameters()
     optimizer = rondo.DistOpt(NumpyUpdate(parameters, _sgd), group=group)
     with pytest.raises(ValueError, match="step\\(\\) of a NumpyUpdate needs the gradients"):
@@ -321,11 +316,7 @@ def _wrong_gradients(group):
     for part, value in (("residuals", np.zeros((1, 7), np.float32)), ("outer", np.zeros(6, np.float32))):
         with pytest.raises(ValueError, match=f"the checkpoint's {part} of b are"):
             optimizer.load_state_dict({**state, part: {**state[part], "b": value}})
-    return bool((parameters["w"] == np.float32(0.8)).all()), bool((strided == 2).all()), optimizer.steps
-
-
-def test_wrong_gradients_and_states_are_refused_before_anything_happens():
-    assert run(2, _wrong_gradients) == [(True, True, 1)] * 2
+    assert (parameters["w"] == np.float32(0.8)).all() and (strided == 2).all() and optimizer.steps == 1
 
 
 def test_every_option_is_listed():

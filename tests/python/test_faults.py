@@ -13,12 +13,13 @@ import time
 
 import numpy as np
 import pytest
-from ranks import run
+from ranks import on, run
 
 import rondo
 
 
-def refused(group):
+@on(2)
+def test_bad_arguments_leave_the_communicator_usable(group):
     x = np.zeros(4)
     with pytest.raises(ValueError, match="op 'median' is none of sum"):
         group.all_reduce(x, "median")
@@ -47,11 +48,6 @@ def refused(group):
         group.empty((2, -5))
     group.broadcast(x, root=np.int64(1))
     group.all_reduce(x)  # and the communicator goes on
-    return True
-
-
-def test_bad_arguments_leave_the_communicator_usable():
-    assert run(2, refused) == [True, True]
 
 
 def mismatch(group):
@@ -111,17 +107,14 @@ def test_an_exception_in_one_rank_is_told_to_all():
         run(3, raises)
 
 
-def raises_what_utf8_lacks(group):
+@on(2)
+def test_what_utf8_lacks_in_an_exception_is_escaped(group):
     if group.rank == 0:
         with pytest.raises(OSError), group:
             raise OSError("no file '\udcff'")
     else:
         with pytest.raises(rondo.Aborted, match=r"OSError: no file '\\udcff'"):
             group.barrier()
-
-
-def test_what_utf8_lacks_in_an_exception_is_escaped():
-    run(2, raises_what_utf8_lacks)
 
 
 def exits(group):
@@ -305,7 +298,8 @@ def test_a_missing_rank():
     assert rondo.spawn(missing, 2, start_method="fork") == [(1,), ()]
 
 
-def forked(group):
+@on(2)
+def test_a_child_made_by_fork_is_refused(group):
     child = os.fork()
     if child == 0:
         try:
@@ -315,11 +309,7 @@ def forked(group):
         os._exit(2)
     _, status = os.waitpid(child, 0)
     group.barrier()
-    return os.waitstatus_to_exitcode(status)
-
-
-def test_a_child_made_by_fork_is_refused():
-    assert run(2, forked) == [0, 0]
+    assert os.waitstatus_to_exitcode(status) == 0
 
 
 FORKS = """

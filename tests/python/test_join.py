@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from ranks import run
+from ranks import on, run
 
 import rondo
 
@@ -143,7 +143,8 @@ def test_what_a_group_says_of_itself():
     assert run(2, asked, rank_0_has_asked) == [("Aborted", (1,), True)] * 2
 
 
-def closed_with_arrays(group):
+@on(2)
+def test_arrays_outlive_close(group):
     x, y = group.empty(1000), group.empty(10)
     x[:] = group.rank + 1
     group.all_reduce(x)
@@ -157,21 +158,13 @@ def closed_with_arrays(group):
         group.all_reduce(x)
     del x, y
     gc.collect()
-    return before - sys.getrefcount(handle)
+    assert before - sys.getrefcount(handle) == 4  # the group's two references, and the arrays'
 
 
-def test_arrays_outlive_close():
-    assert run(2, closed_with_arrays) == [4, 4]  # the group's two references, and the arrays'
-
-
-def left_alone(group):
+@on(2)
+def test_a_process_may_end_with_arrays(group):
     global kept
     kept = group.empty(10)  # lives until the end of the process
     pair = group.split(0)
     group.close()
     pair.barrier()
-    return True
-
-
-def test_a_process_may_end_with_arrays():
-    assert run(2, left_alone) == [True, True]

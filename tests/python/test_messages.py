@@ -6,7 +6,7 @@ import time
 
 import numpy as np
 import pytest
-from ranks import run
+from ranks import on, run
 
 import rondo
 
@@ -78,7 +78,8 @@ def test_probes_and_options_of_messages():
     run(2, options)
 
 
-def functions(group):
+@on(3)
+def test_functions_scans_and_dup(group):
     n, r = group.size, group.rank
     largest = rondo.UserOp(lambda a, b: np.maximum(a, b, out=b))
     assert group.all_reduce(np.array([r, -r]), largest).tolist() == [n - 1, 0]
@@ -139,10 +140,6 @@ def _aborted_by(group, error):
         copy.barrier()
     copy.close()
     return str(caught.value).rpartition(" raised ")[2]
-
-
-def test_functions_scans_and_dup():
-    run(3, functions)
 
 
 def waits(case):

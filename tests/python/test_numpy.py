@@ -27,7 +27,8 @@ MOVED = (
 )
 
 
-def everything_moves(group):
+@ranks.on(3)
+def test_everything_moves(group):
     rank, size = group.rank, group.size
     for value in MOVED:
         own = np.roll(value, rank)
@@ -46,11 +47,8 @@ def everything_moves(group):
         assert taken.tobytes() == value.tobytes()
 
 
-def test_everything_moves():
-    ranks.run(3, everything_moves)
-
-
-def complex_sums(group):
+@ranks.on(2)
+def test_complex_sums(group):
     for dtype in (np.complex64, np.complex128):
         own = np.array([1 + 1j, group.rank * 2j], dtype)
         assert group.all_reduce(own.copy()).tolist() == [2 + 2j, 2j]
@@ -72,11 +70,8 @@ def complex_sums(group):
         group.all_gather(np.zeros(1, "datetime64[s]"), out=np.ones(2, ">f8"))
 
 
-def test_complex_sums():
-    ranks.run(2, complex_sums)
-
-
-def strided(group):
+@ranks.on(2)
+def test_strided_arrays(group):
     rank = group.rank
     for view in (lambda x: x.T, lambda x: x[:, ::2], lambda x: x[::-1], lambda x: x[1:3, 1:]):
         whole = np.arange(24.0).reshape(4, 6)
@@ -107,11 +102,8 @@ def strided(group):
     assert np.array_equal(work.wait()[1 - rank], np.arange(6.0).reshape(2, 3).T)
 
 
-def test_strided_arrays():
-    ranks.run(2, strided)
-
-
-def unequal(group):
+@ranks.on(3)
+def test_unequal_blocks(group):
     """Strided arrays, and types that Rondo lacks, in the calls of unequal blocks."""
     rank, size = group.rank, group.size
     for dtype in (np.float32, np.complex128, RECORD, "U5"):
@@ -146,11 +138,8 @@ def unequal(group):
     assert rows[1].tolist() == [[1, r] for r in range(size)]
 
 
-def test_unequal_blocks():
-    ranks.run(3, unequal)
-
-
-def names(group):
+@ranks.on(2)
+def test_names_masks_and_timeouts(group):
     for op in ("sum", "add", np.add, np.sum):
         assert group.all_reduce(np.ones(2), op=op).tolist() == [2, 2]
     for op in ("avg", "mean", "average", np.mean):
@@ -170,11 +159,8 @@ def names(group):
         group.barrier(timeout=datetime.timedelta(0))
 
 
-def test_names_masks_and_timeouts():
-    ranks.run(2, names)
-
-
-def objects(group):
+@ranks.on(3)
+def test_objects(group):
     rank, size = group.rank, group.size
     mine = {"rank": rank, "text": "x" * 1000 * rank}
     gathered = group.gather_object(mine, root=1)
@@ -198,10 +184,6 @@ def objects(group):
             group.scatter_object([1], root=2)
 
 
-def test_objects():
-    ranks.run(3, objects)
-
-
 def test_a_group_of_one_keeps_what_it_has():
     group = rondo.init()
     assert group.all_gather(np.array(["a"], "U1")).tolist() == [["a"]]
@@ -214,7 +196,8 @@ class _Op:
     name = "PREMUL_SUM"
 
 
-def other_names(group):
+@ranks.on(2)
+def test_other_names_of_ops_are_taken_and_words_say_what_a_value_should_have_been(group):
     x = np.full(2, group.rank + 1.0)
     assert group.all_reduce(x.copy(), "SUM")[0] == group.all_reduce(x.copy(), np.add)[0] == 3
     assert group.all_reduce(x.copy(), _Op(), scalar=2.0)[0] == 6
@@ -234,7 +217,3 @@ def other_names(group):
     with pytest.raises(rondo.Invalid, match=r'algorithm "a\\u001b\[31m" is unknown'):
         group.all_reduce(x, algorithm="a\x1b[31m")
     group.barrier()
-
-
-def test_other_names_of_ops_are_taken_and_words_say_what_a_value_should_have_been():
-    ranks.run(2, other_names)

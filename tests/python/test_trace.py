@@ -4,7 +4,7 @@ import json
 
 import numpy as np
 import pytest
-from ranks import run
+from ranks import on, run
 
 import rondo
 
@@ -30,14 +30,11 @@ def test_trace(tmp_path):
     assert [line["members"] for line in lines if line["what"] == "communicator"] == [[0, 1], [1]]
 
 
-def refused(group):
+@on(1)
+def test_a_folder_that_cannot_be_made(group):
     with pytest.raises(rondo.Error, match="RONDO_TRACE.*/proc/none"):
         rondo.trace("/proc/none")
     group.barrier()
-
-
-def test_a_folder_that_cannot_be_made():
-    run(1, refused)
 
 
 def test_nothing_to_trace():

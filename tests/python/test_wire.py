@@ -3,7 +3,7 @@
 import ml_dtypes
 import numpy as np
 import pytest
-from ranks import run
+from ranks import on, run
 
 import rondo
 
@@ -54,7 +54,8 @@ def test_every_format_and_call(name):
     run(3, _calls, name)
 
 
-def _packed(group):
+@on(3)
+def test_packed_calls_give_equal_bits(group):
     for dtype in (np.float32, ml_dtypes.bfloat16):
         for count in (0, 5, 256, 100_000):
             weights = (_values(7, count) * 0.02).astype(dtype)
@@ -73,19 +74,14 @@ def _packed(group):
         group.broadcast(array, wire="int8")
 
 
-def test_packed_calls_give_equal_bits():
-    run(3, _packed)
-
-
-def _rounded(group):
+@on(2)
+def test_equal_seeds_round_alike(group):
     def reduced(seed):
         return group.all_reduce(_values(group.rank), wire=rondo.Wire("int4", seed=seed)).tolist()
 
-    return reduced(1) == reduced(1), reduced(1) == reduced(2), reduced(-1) == reduced(None)
-
-
-def test_equal_seeds_round_alike():
-    assert run(2, _rounded) == [(True, False, False)] * 2
+    assert reduced(1) == reduced(1)
+    assert reduced(1) != reduced(2)
+    assert reduced(-1) != reduced(None)
 
 
 def _residuals(group):
@@ -103,18 +99,16 @@ def test_results_and_residuals_add_up():
         assert gap < 1e-5
 
 
-def _not_finite(group):
+@on(2)
+def test_infinity_is_named_or_makes_a_block_nan(group):
     array = _values(group.rank)
     if group.rank == 1:
         array[371] = np.inf
     with pytest.raises(rondo.NotFinite, match="element 371 is infinite on rank 1") as caught:
         group.all_reduce(array.copy(), wire="int8")
     allowed = group.all_reduce(array, wire=rondo.Wire("int8", allow_not_finite=True))
-    return caught.value.ranks, np.flatnonzero(np.isnan(allowed)).tolist()
-
-
-def test_infinity_is_named_or_makes_a_block_nan():
-    assert run(2, _not_finite) == [((1,), list(range(256, 384)))] * 2
+    assert caught.value.ranks == (1,)
+    assert np.flatnonzero(np.isnan(allowed)).tolist() == list(range(256, 384))
 
 
 def _refused(group):

@@ -7,6 +7,7 @@ import os
 import tempfile
 import traceback
 
+import pytest
 import torch
 import torch.distributed as dist
 
@@ -25,6 +26,19 @@ def run(world, fn, *args, backend="rondo", timeout=30, limit=120):
         results, errors = start(world, _main, arguments, limit)
     assert not errors, "\n".join(f"rank {rank}:\n{text}" for rank, text in errors.items())
     return results
+
+
+def on(*worlds, **options):
+    """Decorates a test that is a job's: each rank calls it with its number, in each of these worlds. options: of run()."""
+
+    def decorate(fn):
+        def test(world):
+            run(world, fn, **options)
+
+        test.__name__, test.__doc__ = fn.__name__, fn.__doc__
+        return pytest.mark.parametrize("world", worlds)(test)
+
+    return decorate
 
 
 def start(world, main, arguments, limit):

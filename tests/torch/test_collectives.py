@@ -1,7 +1,6 @@
 """Every collective in every form gives what the ranks' tensors make by hand: worlds of 2 and 3, all types."""
 
 import made
-import pytest
 import ranks
 import torch
 import torch.distributed as dist
@@ -11,8 +10,6 @@ from torch.distributed import ReduceOp
 SHAPES = ((), (0,), (1,), (5,), (3, 7), (40001,))
 ARITHMETIC = (ReduceOp.SUM, ReduceOp.PRODUCT, ReduceOp.MIN, ReduceOp.MAX)
 BITWISE = (ReduceOp.BAND, ReduceOp.BOR, ReduceOp.BXOR)
-
-worlds = pytest.mark.parametrize("world", (2, 3))
 
 
 def ops_of(dtype):
@@ -38,12 +35,8 @@ def finish(work, kind):
 KINDS = ("none", "wait", "future")
 
 
-@worlds
-def test_all_reduce(world):
-    ranks.run(world, all_reduce_everything)
-
-
-def all_reduce_everything(rank):
+@ranks.on(2, 3)
+def test_all_reduce(rank):
     world = dist.get_world_size()
     for dtype in made.EVERY:
         for op in ops_of(dtype):
@@ -56,12 +49,8 @@ def all_reduce_everything(rank):
                     equal(tensor, expected, f"{dtype} {op} {shape} {kind}")
 
 
-@worlds
-def test_averages(world):
-    ranks.run(world, averages)
-
-
-def averages(rank):
+@ranks.on(2, 3)
+def test_averages(rank):
     world = dist.get_world_size()
     for dtype in (*made.INTEGERS, torch.float32, torch.float64, torch.complex64):
         tensors = [6 * tensor for tensor in of_all(world, (33,), dtype)]
@@ -73,11 +62,8 @@ def averages(rank):
     equal(tensor, torch.full((5,), 6.0 * sum(range(1, world + 1))), "PREMUL_SUM")
 
 
-def test_strides():
-    ranks.run(2, strides)
-
-
-def strides(rank):
+@ranks.on(2)
+def test_strides(rank):
     """A dense tensor is reduced in place however its dimensions lie; a part of a larger one leaves the rest alone."""
     for view in (lambda t: t.t(), lambda t: t[:, ::2], lambda t: t[1:, 1:], lambda t: t[:, 0]):
         whole = torch.arange(24.0).reshape(4, 6) * (rank + 1)
@@ -100,12 +86,8 @@ def strides(rank):
     equal(image, torch.full((2, 3, 4, 4), 3.0), "channels last")
 
 
-@worlds
-def test_rooted(world):
-    ranks.run(world, rooted)
-
-
-def rooted(rank):
+@ranks.on(2, 3)
+def test_rooted(rank):
     world = dist.get_world_size()
     for dtype in made.EVERY:
         for root in range(world):
@@ -133,12 +115,8 @@ def rooted(rank):
                 equal(output, tensors[rank], f"scatter {name}")
 
 
-@worlds
-def test_gathered(world):
-    ranks.run(world, gathered)
-
-
-def gathered(rank):
+@ranks.on(2, 3)
+def test_gathered(rank):
     world = dist.get_world_size()
     for dtype in made.EVERY:
         for shape in ((), (0,), (5,), (3, 4)):
@@ -167,12 +145,8 @@ def gathered(rank):
         equal(outputs[r], unequal[r], "all_gather of unequal shapes")
 
 
-@worlds
-def test_scattered(world):
-    ranks.run(world, scattered)
-
-
-def scattered(rank):
+@ranks.on(2, 3)
+def test_scattered(rank):
     world = dist.get_world_size()
     for dtype in (*made.INTEGERS, *made.FLOATS, *made.FLOATS8, torch.complex64):
         for shape in ((0,), (5,), (3, 4)):
@@ -195,12 +169,8 @@ def scattered(rank):
     equal(output, sum(unequal[r][rank] for r in range(world)), "reduce_scatter of unequal shapes")
 
 
-@worlds
-def test_exchanged(world):
-    ranks.run(world, exchanged)
-
-
-def exchanged(rank):
+@ranks.on(2, 3)
+def test_exchanged(rank):
     world = dist.get_world_size()
     for dtype in made.EVERY:
         for kind in KINDS:
@@ -233,12 +203,8 @@ def exchanged(rank):
         equal(outputs[s], torch.full((s + rank,), float(s)), "all_to_all of unequal shapes")
 
 
-@worlds
-def test_coalesced(world):
-    ranks.run(world, coalesced)
-
-
-def coalesced(rank):
+@ranks.on(2, 3)
+def test_coalesced(rank):
     world = dist.get_world_size()
     shapes = ((5,), (), (3, 4), (70000,), (0,))
     everyone = [of_all(world, shape, torch.float32) for shape in shapes]
@@ -293,12 +259,8 @@ def finish_manager(manager, kind):
         manager.wait()
 
 
-@worlds
-def test_sparse(world):
-    ranks.run(world, sparse)
-
-
-def sparse(rank):
+@ranks.on(2, 3)
+def test_sparse(rank):
     """COO tensors with equal, overlapping, other and no entries; hybrid ones too."""
     world = dist.get_world_size()
 
@@ -321,12 +283,8 @@ def sparse(rank):
     assert len(future.value()) == 1 and future.value()[0].is_sparse, "the future gives the reduced tensor"
 
 
-@worlds
-def test_names_and_barrier(world):
-    ranks.run(world, names_and_barrier)
-
-
-def names_and_barrier(rank):
+@ranks.on(2, 3)
+def test_names_and_barrier(rank):
     world = dist.get_world_size()
     dist.barrier()
     work = dist.barrier(async_op=True)
@@ -345,12 +303,8 @@ def names_and_barrier(rank):
     assert backend.supports_coalescing and backend.supports_splitting
 
 
-@worlds
-def test_objects(world):
-    ranks.run(world, objects)
-
-
-def objects(rank):
+@ranks.on(2, 3)
+def test_objects(rank):
     world = dist.get_world_size()
     mine = {"rank": rank, "list": [rank] * (rank + 1)}
     everyone = [{"rank": r, "list": [r] * (r + 1)} for r in range(world)]

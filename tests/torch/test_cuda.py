@@ -44,11 +44,8 @@ def sizes(rank):
         dist.all_gather([full(0), torch.ones(4)], full(1))
 
 
-def test_streams():
-    ranks.run(2, streams)
-
-
-def streams(rank):
+@ranks.on(2)
+def test_streams(rank):
     """The host goes on at once, what was put before comes before, what waits comes after; memory is not given to others."""
     for cycles in (1, SLEEP):  # what is used for the first time may wait for the device: kernels are loaded, memory is made
         torch.cuda.synchronize()
@@ -88,11 +85,8 @@ def streams(rank):
     torch.cuda.synchronize()
 
 
-def test_messages():
-    ranks.run(2, messages)
-
-
-def messages(rank):
+@ranks.on(2)
+def test_messages(rank):
     other = 1 - rank
     for count in SIZES:
         got = full(-1, count)
@@ -115,11 +109,8 @@ def messages(rank):
         dist.send(got, 0)
 
 
-def test_barrier():
-    ranks.run(2, barrier, backend="cuda:rondo")
-
-
-def barrier(rank):
+@ranks.on(2, backend="cuda:rondo")
+def test_barrier(rank):
     dist.barrier()
     time.sleep(0.3 * rank)
     begin = time.perf_counter()
@@ -145,11 +136,8 @@ def trained(model, rank=None, steps=20):
     return [p.full_tensor() if hasattr(p, "full_tensor") else p.detach() for p in model.parameters()]
 
 
-def test_training():
-    ranks.run(2, training)
-
-
-def training(rank):
+@ranks.on(2)
+def test_training(rank):
     alone = trained(network())
     for given in (trained(DDP(network(), device_ids=[0], bucket_cap_mb=0.1), rank), trained(fully_shard(network()), rank)):
         for ours, theirs in zip(given, alone, strict=True):

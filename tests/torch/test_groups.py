@@ -24,12 +24,9 @@ def of_everybody(group=None):
     return tensor.item()
 
 
-def test_split():
+@ranks.on(3)
+def test_split(rank):
     """A backend's split(), which torch's split_group calls where there is an accelerator."""
-    ranks.run(3, split)
-
-
-def split(rank):
     backend = dist.group.WORLD._get_backend(CPU)
     assert backend.supports_splitting
     group = dist.group.WORLD.split_group([0, 2])
@@ -43,12 +40,9 @@ def split(rank):
         assert backend.options._timeout.total_seconds() == 30
 
 
-def test_a_copy_of_torchs_helper_leaves_the_default_group():
+@ranks.on(2)
+def test_a_copy_of_torchs_helper_leaves_the_default_group(rank):
     """What frameworks for reinforcement learning copy makes a group with a store of its own and no list of ranks."""
-    ranks.run(2, helper_leaves_the_default)
-
-
-def helper_leaves_the_default(rank):
     store = dist.PrefixStore("weights", distributed_c10d._get_default_store())
     helper, limit = distributed_c10d._new_process_group_helper, distributed_c10d.default_pg_timeout
     group, _ = helper(2, rank, [], "rondo", store, group_name="weights", timeout=limit)
@@ -65,29 +59,20 @@ def helper_leaves_the_default(rank):
     assert of_everybody() == 2
 
 
-def test_a_communicator_of_a_group_with_devices():
-    ranks.run(2, communicator_with_devices, backend="cpu:rondo")
-
-
-def communicator_with_devices(rank):
+@ranks.on(2, backend="cpu:rondo")
+def test_a_communicator_of_a_group_with_devices(rank):
     assert CpuCommunicator(dist.group.WORLD).all_reduce(torch.ones(2)).tolist() == [2, 2]
 
 
-def test_one_backend_serves_cpus_and_gpus():
-    ranks.run(2, one_backend)
-
-
-def one_backend(rank):
+@ranks.on(2)
+def test_one_backend_serves_cpus_and_gpus(rank):
     on_cpu, on_gpu = (dist.group.WORLD._get_backend(torch.device(kind)) for kind in ("cpu", "cuda"))
     assert on_cpu is on_gpu and on_gpu.name() == "rondo"
 
 
-def test_a_default_group_with_a_device():
+@ranks.on(4)
+def test_a_default_group_with_a_device(rank):
     """torch asks more of a backend that splits groups then: of ranks that are no members of a new group, and for a mesh."""
-    ranks.run(4, with_a_device)
-
-
-def with_a_device(rank):
     dist.destroy_process_group()
     # A build of torch for CPUs refuses a device before anything else.
     torch.accelerator.current_accelerator = lambda *args, **kwargs: torch.device("cuda")

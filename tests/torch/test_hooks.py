@@ -56,16 +56,13 @@ def test_gradients_of_16_bits_go_in_wire_formats():
         assert 0 < apart < 0.1
 
 
-def _keeps(rank):
+@ranks.on(2)
+def test_residuals_are_by_parameter(rank):
     model, hook = _train("int8")
     names = {name for name, _ in model.module.named_parameters()}
     some = any(np.abs(values).max() > 0 for values in hook.residuals.values())
     hook.load_residuals({name: values + 1 for name, values in hook.residuals.items()})
-    return set(hook.residuals) == names, some
-
-
-def test_residuals_are_by_parameter():
-    assert ranks.run(2, _keeps) == [(True, True)] * 2
+    assert (set(hook.residuals) == names, some) == (True, True)
 
 
 def _nan(rank):
@@ -96,14 +93,11 @@ def test_a_subgroup_meets_at_its_first_rank(monkeypatch):
     assert ranks.run(3, _of_a_subgroup, backend="gloo", limit=60) == [None, 2, 2]
 
 
-def _without_an_address(rank):
+@ranks.on(2, limit=60)
+def test_a_first_rank_that_cannot_be_met_says_so_to_all(rank):
     hooks._own_address = lambda: "192.0.2.1"
     with pytest.raises(rondo.Bootstrap, match="cannot meet at rank 0 of the group: .*192.0.2.1"):
         hooks._communicator(None)
-
-
-def test_a_first_rank_that_cannot_be_met_says_so_to_all():
-    ranks.run(2, _without_an_address, limit=60)
 
 
 @pytest.mark.parametrize(

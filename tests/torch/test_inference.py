@@ -50,11 +50,8 @@ def communicator(rank, world):
     made.destroy()
 
 
-def test_communicator_of_a_part_of_the_ranks():
-    ranks.run(3, part_of_the_ranks)
-
-
-def part_of_the_ranks(rank):
+@ranks.on(3)
+def test_communicator_of_a_part_of_the_ranks(rank):
     group = dist.new_group([2, 1])
     gloo = dist.new_group(backend="gloo")
     with pytest.raises(ValueError, match="has the backend gloo, and this class is for rondo"):

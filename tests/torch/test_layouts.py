@@ -229,11 +229,8 @@ def test_random_views(world):
     ranks.run(world, random_views, 10_000 * world)
 
 
-def test_what_cannot_be_written_is_refused():
-    ranks.run(2, refused)
-
-
-def refused(rank):
+@ranks.on(2)
+def test_what_cannot_be_written_is_refused(rank):
     """Before anything happens, and on the rank that passed it: the others' call meets this rank's next one."""
     outputs = {
         "expanded": torch.zeros(1, 4).expand(3, 4),
@@ -276,11 +273,8 @@ def refused(rank):
             dist.all_reduce(torch.ones(3, 4))
 
 
-def test_quantized():
-    ranks.run(2, quantized)
-
-
-def quantized(rank):
+@ranks.on(2)
+def test_quantized(rank):
     """torch's own functions refuse quantized tensors. Calls of the backend move their integers, by index; the scales
     are the receiver's."""
     backend = dist.group.WORLD._get_backend(torch.device("cpu"))
@@ -313,11 +307,8 @@ def quantized(rank):
         backend.broadcast(halves, 0)
 
 
-def test_autograd_is_left_alone():
-    ranks.run(2, autograd)
-
-
-def autograd(rank):
+@ranks.on(2)
+def test_autograd_is_left_alone(rank):
     """Leaves that require a gradient, dense or not, with gradients enabled and without; a loss that is reduced on the
     way to backward()."""
     for lie in (lambda t: t, lambda t: t[:, ::2]):
@@ -337,11 +328,8 @@ def autograd(rank):
         equal(leaf.grad.contiguous(), torch.full(leaf.shape, 2.0 * (rank + 1)), "the gradient")
 
 
-def test_strides_that_only_one_rank_has():
-    ranks.run(2, other_strides)
-
-
-def other_strides(rank):
+@ranks.on(2)
+def test_strides_that_only_one_rank_has(rank):
     image = torch.arange(120.0).reshape(2, 3, 4, 5)
     lies = image.contiguous(memory_format=torch.channels_last) if rank == 0 else image.clone()
     dist.all_reduce(lies)

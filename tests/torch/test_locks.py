@@ -24,11 +24,8 @@ def test_only_one_file_has_locks():
     assert found == {"locked.h"}
 
 
-def test_polling_a_call_whose_tensors_nobody_else_has():
-    ranks.run(2, polled, limit=60)
-
-
-def polled(rank):
+@ranks.on(2, limit=60)
+def test_polling_a_call_whose_tensors_nobody_else_has(rank):
     """The input's last owner is the operation, and a thread of the module settles it: freeing the tensor waits for
     Python's lock, which the thread that polls has."""
     world = dist.get_world_size()
@@ -48,11 +45,8 @@ def polled(rank):
     assert called == [1] * 400
 
 
-def test_dropped_works_of_many_threads():
-    ranks.run(2, dropped, limit=60)
-
-
-def dropped(rank):
+@ranks.on(2, limit=60)
+def test_dropped_works_of_many_threads(rank):
     """Messages, futures and works that are dropped, polled and waited for by several threads at once."""
     groups = [dist.new_group([0, 1]) for _ in range(3)]
     right = []

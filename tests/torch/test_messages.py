@@ -26,11 +26,8 @@ def ping_pong(rank):
     return tensor.item()
 
 
-def test_messages():
-    ranks.run(3, messages)
-
-
-def messages(rank):
+@ranks.on(3)
+def test_messages(rank):
     for dtype in made.EVERY:
         tensor = made.made(rank, (4, 3), dtype)
         received = torch.empty_like(tensor)
@@ -73,11 +70,8 @@ def messages(rank):
         equal(part, torch.arange(6.0)[::2], "strided message")
 
 
-def test_groups_of_messages():
-    ranks.run(3, groups_of_messages)
-
-
-def groups_of_messages(rank):
+@ranks.on(3)
+def test_groups_of_messages(rank):
     right, left = (rank + 1) % 3, (rank - 1) % 3
     for count in (1, 3, 200000):
         received = torch.empty(count)
@@ -102,11 +96,8 @@ def groups_of_messages(rank):
     equal(inbox, torch.arange(3.0), "everyone to everyone")
 
 
-def test_an_unreceived_message_holds_up_nothing():
-    ranks.run(2, unreceived)
-
-
-def unreceived(rank):
+@ranks.on(2)
+def test_an_unreceived_message_holds_up_nothing(rank):
     if rank == 0:
         works = [dist.isend(torch.full((1 << 20,), 3.0), 1), dist.isend(torch.ones(2), 1)]
     tensor = torch.ones(1000)

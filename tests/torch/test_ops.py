@@ -80,11 +80,8 @@ def operators_with_wire_formats(rank, world):
         op.all_reduce_(torch.ones(2), "max", wire="int8")
 
 
-def test_operators_on_strided_tensors_and_groups():
-    ranks.run(3, strided_tensors_and_groups)
-
-
-def strided_tensors_and_groups(rank):
+@ranks.on(3)
+def test_operators_on_strided_tensors_and_groups(rank):
     wide = made(rank, (4, 6), torch.float32)
     torch.ops.rondo.all_reduce_(wide[:, ::2])
     expected = made(rank, (4, 6), torch.float32)
@@ -105,11 +102,8 @@ def strided_tensors_and_groups(rank):
         )
 
 
-def test_refused_operators():
-    ranks.run(2, refused_operators)
-
-
-def refused_operators(rank):
+@ranks.on(2)
+def test_refused_operators(rank):
     op = torch.ops.rondo
     gloo = dist.new_group(backend="gloo")
     with pytest.raises(ValueError, match='reduce_op is "mean"; it is one of sum, avg'):
@@ -142,11 +136,8 @@ def test_operators_without_a_group():
         torch.ops.rondo.all_reduce_(torch.ones(2))
 
 
-def test_compiled_operators():
-    ranks.run(2, compiled_operators)
-
-
-def compiled_operators(rank):
+@ranks.on(2)
+def test_compiled_operators(rank):
     def block(x):
         y = x * 2
         torch.ops.rondo.all_reduce_(y)
@@ -159,11 +150,8 @@ def compiled_operators(rank):
     torch.library.opcheck(torch.ops.rondo.all_gather.default, (torch.ones(2, 3),), test_utils="test_faketensor")
 
 
-def test_mismatched_operators():
-    ranks.run(2, mismatched_operators)
-
-
-def mismatched_operators(rank):
+@ranks.on(2)
+def test_mismatched_operators(rank):
     with pytest.raises(dist.DistBackendError, match="MISMATCH"):
         torch.ops.rondo.all_reduce_(torch.ones(2 + rank))
 
@@ -224,11 +212,8 @@ def registered_memory(rank):
         del again
 
 
-def test_registered_scopes():
-    ranks.run(2, registered_scopes)
-
-
-def registered_scopes(rank):
+@ranks.on(2)
+def test_registered_scopes(rank):
     pair = dist.new_group([0, 1])
     with rondo.torch.registered(1 << 16):
         outer = torch.zeros(10)

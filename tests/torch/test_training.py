@@ -125,11 +125,8 @@ def ddp_options(rank, options):
     close(flat(model), flat(alone))
 
 
-def test_ddp_no_sync_and_join():
-    ranks.run(2, no_sync_and_join)
-
-
-def no_sync_and_join(rank):
+@ranks.on(2)
+def test_ddp_no_sync_and_join(rank):
     model = seeded(lambda: nn.Linear(FEATURES, 1))
     alone = copy.deepcopy(model)
     wrapped = DDP(model)
@@ -155,11 +152,8 @@ def no_sync_and_join(rank):
     equal_on_all_ranks(flat(model))
 
 
-def test_ddp_hooks():
-    ranks.run(2, ddp_hooks)
-
-
-def ddp_hooks(rank):
+@ranks.on(2)
+def test_ddp_hooks(rank):
     from torch.distributed.algorithms.ddp_comm_hooks import default_hooks, powerSGD_hook
 
     state = powerSGD_hook.PowerSGDState(None, matrix_approximation_rank=1, start_powerSGD_iter=2)
@@ -193,11 +187,8 @@ def ddp_hooks(rank):
             close(model[0].weight.grad, alone[0].weight.grad, tolerance)
 
 
-def test_ddp_sparse_embedding():
-    ranks.run(2, sparse_embedding)
-
-
-def sparse_embedding(rank):
+@ranks.on(2)
+def test_ddp_sparse_embedding(rank):
     model = seeded(lambda: nn.Sequential(nn.Embedding(50, 6, sparse=True), nn.Flatten(), nn.Linear(12, 1)))
     alone = copy.deepcopy(model)
     wrapped = DDP(model)
@@ -213,11 +204,8 @@ def sparse_embedding(rank):
     close(flat(model), flat(alone))
 
 
-def test_zero_redundancy():
-    ranks.run(2, zero_redundancy)
-
-
-def zero_redundancy(rank):
+@ranks.on(2)
+def test_zero_redundancy(rank):
     from torch.distributed.optim import ZeroRedundancyOptimizer
 
     model = seeded(Branches)
@@ -298,11 +286,8 @@ def dtensor(rank, shape):
         equal(parts.redistribute(mesh, after).full_tensor(), whole * mesh.size(), f"partial to {after}")
 
 
-def test_compiled_collectives():
-    ranks.run(2, compiled_collectives, limit=300)
-
-
-def compiled_collectives(rank):
+@ranks.on(2, limit=300)
+def test_compiled_collectives(rank):
     import torch.distributed._functional_collectives as funcol
 
     group = dist.group.WORLD
@@ -329,11 +314,8 @@ def compiled_collectives(rank):
         equal(one, two, f"compiled {name}")
 
 
-def test_pipeline():
-    ranks.run(2, pipeline)
-
-
-def pipeline(rank):
+@ranks.on(2)
+def test_pipeline(rank):
     """Two stages by the schedule 1F1B give the gradients of the whole model."""
     from torch.distributed.pipelining import PipelineStage, Schedule1F1B
 
@@ -373,11 +355,8 @@ def checkpoint(rank, folder):
         equal(two.full_tensor(), one.full_tensor(), "loaded")
 
 
-def test_averaged_gradients():
-    ranks.run(2, averaged_gradients)
-
-
-def averaged_gradients(rank):
+@ranks.on(2)
+def test_averaged_gradients(rank):
     """The tutorial's own data parallelism: all_reduce of each gradient, divided by the world."""
     model = seeded(lambda: nn.Linear(FEATURES, 1))
     alone = copy.deepcopy(model)

@@ -26,11 +26,8 @@ def backend_of(group=None):
     return (group or dist.group.WORLD)._get_backend(CPU)
 
 
-def test_works_and_futures():
-    ranks.run(2, works_and_futures)
-
-
-def works_and_futures(rank):
+@ranks.on(2)
+def test_works_and_futures(rank):
     tensor = torch.ones(5)
     work = dist.all_reduce(tensor, async_op=True)
     work.wait(datetime.timedelta(seconds=20))
@@ -61,11 +58,8 @@ def works_and_futures(rank):
     equal(works[0].get_future().wait()[0], tensors[0], "a future of what has ended")
 
 
-def test_dropped_works():
-    ranks.run(2, dropped_works)
-
-
-def dropped_works(rank):
+@ranks.on(2)
+def test_dropped_works(rank):
     """Nobody keeps the Work, nor the tensors of which copies were taken."""
     outputs = torch.zeros(2, 8)[:, ::2]
     for _ in range(20):
@@ -78,11 +72,8 @@ def dropped_works(rank):
         time.sleep(0.01)
 
 
-def test_groups():
-    ranks.run(3, groups)
-
-
-def groups(rank):
+@ranks.on(3)
+def test_groups(rank):
     pair = dist.new_group([0, 1])
     rest = dist.new_group([2])
     other = dist.new_group([2, 0])
@@ -115,11 +106,8 @@ def groups(rank):
     assert tensor[0] == 3
 
 
-def test_threads():
-    ranks.run(2, threads)
-
-
-def threads(rank):
+@ranks.on(2)
+def test_threads(rank):
     """Groups of their own from several threads."""
     made = [dist.new_group([0, 1]) for _ in range(4)]
     wrong = []
@@ -139,11 +127,8 @@ def threads(rank):
     assert not wrong
 
 
-def test_bad_arguments():
-    ranks.run(2, bad_arguments)
-
-
-def bad_arguments(rank):
+@ranks.on(2)
+def test_bad_arguments(rank):
     """ValueError before anything happens: the group goes on."""
     with pytest.raises(ValueError, match="11 elements; it needs the input's 5 times 2"):
         dist.all_gather_into_tensor(torch.empty(11), torch.empty(5))
@@ -162,11 +147,8 @@ def bad_arguments(rank):
     assert tensor.item() == 2
 
 
-def test_unsupported():
-    ranks.run(2, unsupported)
-
-
-def unsupported(rank):
+@ranks.on(2)
+def test_unsupported(rank):
     """What some of torch's backends have and this one has not: each says so, and the group goes on."""
     world, store = dist.group.WORLD, dist.HashStore()
     calls = {
@@ -192,21 +174,15 @@ def failing(fn, *patterns):
     return time.monotonic() - begin
 
 
-def test_mismatch():
-    ranks.run(2, mismatch)
-
-
-def mismatch(rank):
+@ranks.on(2)
+def test_mismatch(rank):
     tensor = torch.ones(3 + rank)
     failing(lambda: dist.all_reduce(tensor), "rondo MISMATCH", "ranks 0, 1", "3", "4")
     failing(lambda: dist.barrier(), "rondo MISMATCH")  # it stays what it is
 
 
-def test_timeouts():
-    ranks.run(2, timeouts)
-
-
-def timeouts(rank):
+@ranks.on(2)
+def test_timeouts(rank):
     group = dist.new_group([0, 1], timeout=datetime.timedelta(milliseconds=700))
     if rank == 0:
         took = failing(lambda: dist.all_reduce(torch.ones(1), group=group), "rondo TIMEOUT", "(rank 1)")
@@ -227,11 +203,8 @@ def timeouts(rank):
         time.sleep(1.5)
 
 
-def test_abort():
-    ranks.run(2, abort)
-
-
-def abort(rank):
+@ranks.on(2)
+def test_abort(rank):
     work = dist.irecv(torch.ones(1), 1 - rank)
     future = dist.irecv(torch.ones(1), 1 - rank).get_future()
     if rank == 0:  # once rank 1 waits for its messages, and for nothing else
@@ -267,11 +240,8 @@ def _killed(rank, url):
     return took < 10
 
 
-def test_destroyed():
-    ranks.run(2, destroyed)
-
-
-def destroyed(rank):
+@ranks.on(2)
+def test_destroyed(rank):
     backend = backend_of()
     left = dist.irecv(torch.ones(1), 1 - rank)
     dist.destroy_process_group()
@@ -425,11 +395,8 @@ def _placed_by_launcher(rank, url):
     return tensor.item()
 
 
-def test_forked_child():
-    ranks.run(2, forked_child)
-
-
-def forked_child(rank):
+@ranks.on(2)
+def test_forked_child(rank):
     """A forked child gets a clear error, and its end leaves the group alone (workers of a DataLoader are such)."""
     data = torch.utils.data.DataLoader(torch.arange(40.0), batch_size=4, num_workers=2, multiprocessing_context="fork")
     for batch in data:
@@ -465,12 +432,9 @@ def details(rank):
         dist.all_reduce(torch.ones(2 + rank), group=group)
 
 
-def test_ctrl_c_in_a_call():
+@ranks.on(2)
+def test_ctrl_c_in_a_call(rank):
     """What the signal's handler raised comes out of a blocking call and of a wait, once."""
-    ranks.run(2, ctrl_c_in_a_call)
-
-
-def ctrl_c_in_a_call(rank):
     store = dist.distributed_c10d._get_default_store()
     if rank == 1:
         store.wait(["interrupted"])
