@@ -37,8 +37,7 @@ void expect_usable(Communicator& group) {
 }
 
 std::string on_rank(int wrong, const std::function<void(Communicator&, Numbers&)>& calls) {
-  RankGroup shape;
-  shape.world = 3;
+  RankGroup shape{.world = 3};
   return run_threads(shape, [&](Communicator& group) {
     Numbers numbers(64, 7);
     if (group.rank() == wrong) calls(group, numbers);
@@ -129,9 +128,7 @@ TEST_CASE("fault 47: null pointers where something is read or written") {
 }
 
 TEST_CASE("null pointers where nothing is read or written are fine") {
-  RankGroup shape;
-  shape.world = 3;
-  CHECK(run_threads(shape, [](Communicator& group) {
+  CHECK(run_threads(RankGroup{.world = 3}, [](Communicator& group) {
           group.all_reduce(nullptr, nullptr, 0, kInt64);
           group.all_gather(nullptr, nullptr, 0, kInt64);
           const int rank = group.rank();
@@ -170,9 +167,7 @@ TEST_CASE("recoverable is an option of an all_reduce by itself, in host memory, 
 
 TEST_CASE("a recoverable all_reduce has the sums of any other, in place and not, each rank as it likes") {
   for (int recoverable = 0; recoverable < 3; ++recoverable) {
-    RankGroup shape;
-    shape.world = 3;
-    CHECK(run_threads(shape, [&](Communicator& group) {
+    CHECK(run_threads(RankGroup{.world = 3}, [&](Communicator& group) {
             for (int i = 0; i < 300; ++i) {
               const uint64_t count = i % 3 == 0 ? 0 : uint64_t{1} << (i % 17);
               Numbers numbers(count, group.rank() + i), sums(count);
@@ -212,9 +207,7 @@ TEST_CASE("a recoverable all_reduce that gets no memory on one rank ends on all 
 }
 
 TEST_CASE("what a call does not have is refused, also after good calls that differ in that alone") {
-  RankGroup shape;
-  shape.world = 3;
-  CHECK(run_threads(shape, [](Communicator& group) {
+  CHECK(run_threads(RankGroup{.world = 3}, [](Communicator& group) {
           Numbers blocks(3 * 8), block(8);
           Call gather{.collective = Collective::kAllGather,
                       .input = block.data(),

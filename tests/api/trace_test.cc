@@ -125,8 +125,7 @@ TEST_CASE("steps and waits lie inside their operation: posts, windows, links, li
       CAPTURE(transport);
       CAPTURE(check);
       const TempFolder folder;
-      RankGroup ranks{.world = 3};
-      ranks.config.transport = transport;
+      RankGroup ranks = ranks_over(transport, 3);
       ranks.config.check_results = check;
       ranks.config.trace_folder = folder.path();
       const std::string failed = run_processes(ranks, [&](Communicator& group) {

@@ -42,9 +42,7 @@ void run_one(Communicator& group, const CollectiveCase& what, void* registered) 
 // --- ranks
 
 RankGroup device_group(int world, const char* transport, const Settings& settings) {
-  RankGroup group;
-  group.world = world;
-  group.config.transport = world == 1 ? "auto" : transport;
+  RankGroup group = ranks_over(world == 1 ? "auto" : transport, world);
   group.config.device_library = device_library();
   group.before = [settings](int rank) {
     for (const Setting& one : settings) {

@@ -89,8 +89,7 @@ ErrorCode refused(Communicator& group, Op op, bool any_op) {
 TEST_CASE("ranks that differ in the op alone go on, each by its own, and the log says it once") {
   for (const char* transport : {"shm", "tcp"}) {
     CAPTURE(transport);
-    RankGroup shape{.world = 3};
-    shape.config.transport = transport;
+    RankGroup shape = ranks_over(transport, 3);
     shape.config.debug = "warn";
     CHECK(run_processes(shape, [](Communicator& group) {
             const Said said;

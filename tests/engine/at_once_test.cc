@@ -81,8 +81,7 @@ constexpr int kMessages = 64;
 
 TEST_CASE("a short message takes no lock, no memory and no wake-up of this rank, however many are in flight") {
   // Proves: a send that fits, and a receive whose message is there, are over at once, from one rank and from any.
-  RankGroup shape;
-  shape.config.transport = "shm";
+  RankGroup shape = ranks_over("shm");
   const RankBody body = [](Communicator& group) {
     const int peer = 1 - group.rank();
     constexpr int kRounds = 40;
@@ -115,8 +114,7 @@ TEST_CASE("a short message takes no lock, no memory and no wake-up of this rank,
 TEST_CASE("receives that are posted one after the other take no lock and no wake-up each") {
   // Proves: the progress thread is told of the first one; it looks after the others, or sleeps on the doorbell that the
   // sender rings.
-  RankGroup shape;
-  shape.config.transport = "shm";
+  RankGroup shape = ranks_over("shm");
   const RankBody body = [](Communicator& group) {
     const int peer = 1 - group.rank();
     std::vector<int64_t> values(kMessages, -1);

@@ -83,9 +83,7 @@ void exchange(Communicator& group, const std::vector<uint8_t>& out, std::vector<
 
 TEST_CASE("messages that a rank waits for do not wake its progress thread") {
   for (const char* transport : {"shm", "tcp"}) {
-    RankGroup shape;
-    shape.config.transport = transport;
-    CHECK(run_processes(shape, [](Communicator& group) {
+    CHECK(run_processes(ranks_over(transport), [](Communicator& group) {
             std::vector<uint8_t> out, in;
             for (int i = 0; i < 20; ++i) burst(group, out, in, 8, static_cast<uint8_t>(i));
             // It looks each 250 us at most, each 3 ms in the long run, whatever the rank does. Beside other programs it
@@ -112,9 +110,7 @@ TEST_CASE("messages that a rank waits for do not wake its progress thread") {
 // A program that computes between its exchanges, and receives what is short.
 TEST_CASE("a rank that computes after its short messages is left alone") {
   for (const char* transport : {"shm", "tcp"}) {
-    RankGroup shape;
-    shape.config.transport = transport;
-    CHECK(run_processes(shape, [](Communicator& group) {
+    CHECK(run_processes(ranks_over(transport), [](Communicator& group) {
             constexpr int kSteps = 100;
             std::vector<uint8_t> out, in;
             for (int i = 0; i < 20; ++i) burst(group, out, in, 8, static_cast<uint8_t>(i));
@@ -133,9 +129,7 @@ TEST_CASE("a rank that computes after its short messages is left alone") {
 
 TEST_CASE("a rank that computes between halo exchanges is left alone") {
   for (const char* transport : {"shm", "tcp"}) {
-    RankGroup shape;
-    shape.config.transport = transport;
-    CHECK(run_processes(shape, [](Communicator& group) {
+    CHECK(run_processes(ranks_over(transport), [](Communicator& group) {
             constexpr int kSteps = 200;
             for (const uint64_t bytes : {uint64_t{1'000}, uint64_t{30'000}, uint64_t{64 * 1024}}) {
               std::vector<uint8_t> out(bytes, 5), in(2 * bytes);
@@ -160,9 +154,7 @@ TEST_CASE("a rank that computes between halo exchanges is left alone") {
 
 TEST_CASE("messages end while both ranks compute, also right after others that they waited for") {
   for (const char* transport : {"shm", "tcp"}) {
-    RankGroup shape;
-    shape.config.transport = transport;
-    CHECK(run_processes(shape, [](Communicator& group) {
+    CHECK(run_processes(ranks_over(transport), [](Communicator& group) {
             const int peer = 1 - group.rank();
             std::vector<uint8_t> out, in;
             for (const uint64_t bytes : {uint64_t{8}, uint64_t{100'000}, uint64_t{20'000'000}}) {
@@ -194,8 +186,7 @@ TEST_CASE("a rank that waits for a collective, or in another group, takes messag
     for (const bool posted : {true, false}) {
       for (const uint64_t bytes : {uint64_t{8}, uint64_t{1'000}, uint64_t{100'000}}) {
         for (const bool collective : {true, false}) {
-          RankGroup shape;
-          shape.config.transport = transport;
+          RankGroup shape = ranks_over(transport);
           CAPTURE(transport);
           CAPTURE(posted);
           CAPTURE(bytes);
@@ -232,9 +223,7 @@ TEST_CASE("a rank that waits for a collective, or in another group, takes messag
 
 TEST_CASE("done() makes progress: operations end without a wait, and without the progress thread's help") {
   for (const char* transport : {"shm", "tcp"}) {
-    RankGroup shape;
-    shape.config.transport = transport;
-    CHECK(run_processes(shape, [](Communicator& group) {
+    CHECK(run_processes(ranks_over(transport), [](Communicator& group) {
             const int peer = 1 - group.rank();
             for (int round = 0; round < 300; ++round) {
               std::vector<uint8_t> sent(round % 3 == 0 ? 300'000 : 100, 7), came(sent.size());

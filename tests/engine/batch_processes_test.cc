@@ -10,9 +10,7 @@ TEST_CASE("lists and batches between processes") {
   // Proves: the same over sockets and shared memory, where fused operations run on registered memory.
   for (const int world : {2, 3}) {
     CAPTURE(world);
-    RankGroup shape;
-    shape.world = world;
-    shape.config.transport = RONDO_TEST_TRANSPORT;
+    RankGroup shape = ranks_over(RONDO_TEST_TRANSPORT, world);
     shape.config.bucket_bytes = kTestBucketBytes;
     CHECK(run_processes(shape, [](Communicator& group) {
             for (uint64_t seed = 1; seed <= 5; ++seed) run_lists(group, seed * 1000);

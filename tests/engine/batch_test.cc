@@ -22,8 +22,7 @@ using Floats = std::vector<float>;
 using Numbers = std::vector<int64_t>;
 
 RankGroup threads_of(int world) {
-  RankGroup shape;
-  shape.world = world;
+  RankGroup shape{.world = world};
   shape.config.bucket_bytes = kTestBucketBytes;
   return shape;
 }

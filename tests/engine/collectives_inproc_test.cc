@@ -37,8 +37,7 @@ void expect_all(const std::vector<int64_t>& numbers, int64_t value, const char* 
 TEST_CASE("large calls between threads that overtake each other in the middle of a pass") {
   // Proves: a sender may go on as soon as its peer has read, however many slices that are in one pass.
   for (const int world : {2, 3}) {
-    RankGroup shape;
-    shape.world = world;
+    RankGroup shape{.world = world};
     shape.config.slice_bytes = 4096;
     CHECK(run_threads(shape, [world](Communicator& group) {
             for (int i = 0; i < 20; ++i) {
@@ -54,8 +53,7 @@ TEST_CASE("fault 42: every collective gives the reference result on threads, wha
   // Proves: the same as over TCP, for the links over memory.
   for (const int world : {1, 2, 3, 4, 7}) {
     CAPTURE(world);
-    RankGroup shape;
-    shape.world = world;
+    RankGroup shape{.world = world};
     shape.config.lanes = static_cast<uint32_t>(1 + world % 3);
     shape.config.slice_bytes = 4096;
     const auto cases = all_shapes({world, usual_counts(world, 20'011), {world - 1}});
@@ -82,8 +80,7 @@ TEST_CASE("a group of one takes whatever algorithm a larger group of the same ra
 }
 
 TEST_CASE("every dtype with every op on threads") {
-  RankGroup shape;
-  shape.world = 3;
+  RankGroup shape{.world = 3};
   const auto cases = all_reductions(3);
   CHECK(run_threads(shape, [&](Communicator& group) { run_by_every_algorithm(group, cases); }) == "");
 }
@@ -91,8 +88,7 @@ TEST_CASE("every dtype with every op on threads") {
 TEST_CASE("fault 70: several communicators at once, from several threads, without a common order") {
   // Proves: communicators of the same ranks share nothing that one could hold while it waits for another.
   constexpr int kGroups = 3;
-  RankGroup shape;
-  shape.world = 3;
+  RankGroup shape{.world = 3};
   const RankBody body = [](Communicator& group) {
     std::array<Communicator, kGroups> groups;
     for (Communicator& part : groups) part = group.split(0);
@@ -112,8 +108,7 @@ TEST_CASE("fault 70: several communicators at once, from several threads, withou
 
 TEST_CASE("fault 70: several threads call on one communicator: calls are serialized") {
   // Proves: any thread may call; equal calls may come in any order.
-  RankGroup shape;
-  shape.world = 2;
+  RankGroup shape{.world = 2};
   const RankBody body = [](Communicator& group) {
     run_in_threads(4, [&](int) {
       for (int i = 0; i < 100; ++i) {
@@ -129,8 +124,7 @@ TEST_CASE("fault 70: several threads call on one communicator: calls are seriali
 
 TEST_CASE("asynchronous calls: many in flight, waited for out of order, dropped, waited for by two threads") {
   // Proves: the operations go on without a waiter, end in call order, and a handle is only a handle.
-  RankGroup shape;
-  shape.world = 3;
+  RankGroup shape{.world = 3};
   const RankBody body = [](Communicator& group) {
     constexpr size_t kFlight = 20;
     std::vector<std::vector<int64_t>> numbers;
@@ -161,8 +155,7 @@ TEST_CASE("asynchronous calls: many in flight, waited for out of order, dropped,
 }
 
 TEST_CASE("a wait that runs out is no error, and the operation goes on") {
-  RankGroup shape;
-  shape.world = 2;
+  RankGroup shape{.world = 2};
   const RankBody body = [](Communicator& group) {
     std::vector<int64_t> numbers(1000, 1);
     if (group.rank() == 1) {
@@ -188,8 +181,7 @@ TEST_CASE("a wait that runs out is no error, and the operation goes on") {
 }
 
 TEST_CASE("an operation's own deadline ends it with kTimeout, names who is absent, and fails the communicator") {
-  RankGroup shape;
-  shape.world = 3;
+  RankGroup shape{.world = 3};
   const RankBody body = [](Communicator& group) {
     std::vector<int64_t> numbers(1000, 1);
     Communicator control = group.split(0);

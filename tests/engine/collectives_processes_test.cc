@@ -11,9 +11,7 @@ namespace {
 
 // Lanes, connections and slice sizes that differ from world to world, so that their pairs are all met.
 RankGroup group_of(int world) {
-  RankGroup group;
-  group.world = world;
-  group.config.transport = world == 1 ? "auto" : RONDO_TEST_TRANSPORT;
+  RankGroup group = ranks_over(world == 1 ? "auto" : RONDO_TEST_TRANSPORT, world);
   group.config.lanes = static_cast<uint32_t>(1 + world % 3);
   group.config.connections = world % 2 == 0 ? 1 : 3;
   group.config.slice_bytes = world % 4 < 2 ? 4096 : 64 * 1024;
@@ -76,9 +74,7 @@ TEST_CASE("lanes 1 to 3 with 1 and 3 connections a link") {
     for (const uint32_t connections : {1u, 3u}) {
       CAPTURE(lanes);
       CAPTURE(connections);
-      RankGroup shape;
-      shape.world = 3;
-      shape.config.transport = RONDO_TEST_TRANSPORT;
+      RankGroup shape = ranks_over(RONDO_TEST_TRANSPORT, 3);
       shape.config.lanes = lanes;
       shape.config.connections = connections;
       shape.config.slice_bytes = 4096;

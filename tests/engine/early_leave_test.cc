@@ -54,8 +54,7 @@ void gather(Communicator& group, float value, uint64_t count) {
 
 // On four threads at once, so that goodbyes, handshakes and data cross. "" or what failed.
 std::string leave_early(const Config& config, int rounds, const Course& course) {
-  RankGroup shape;
-  shape.world = 3;
+  RankGroup shape{.world = 3};
   shape.config = config;
   return run_processes(shape, [&](Communicator& world) {
     constexpr int kThreads = 4;
@@ -126,8 +125,7 @@ TEST_CASE("messages that fill the connection arrive whole at a rank that looks w
   // and the receiver's answers to it do not end what is still on its way.
   constexpr int kMessages = 15;
   constexpr uint64_t kCount = 16'000;  // 64,000 bytes: below the eager limit, all of them within the credit
-  RankGroup shape;
-  shape.config.transport = "tcp";
+  RankGroup shape = ranks_over("tcp");
   shape.config.destroy_timeout_ms = 200;
   CHECK(run_processes(shape, [&](Communicator& group) {
           std::vector<float> values(kCount, 0);
@@ -149,8 +147,7 @@ TEST_CASE("messages that fill the connection arrive whole at a rank that looks w
 
 TEST_CASE("a call whose data was lost behind its sender's goodbye fails soon, and names the sender") {
   constexpr uint64_t kCount = 1 << 17;  // 512 KiB: more than the root's kernel takes unread
-  RankGroup shape;
-  shape.config.transport = "tcp";
+  RankGroup shape = ranks_over("tcp");
   shape.config.destroy_timeout_ms = 200;
   CHECK(run_processes(shape, [&](Communicator& group) {
           const std::vector<float> own(kCount, 1);

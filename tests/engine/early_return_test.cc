@@ -44,8 +44,7 @@ TEST_CASE(
     for (const size_t count : {1, 200, 1500}) {
       CAPTURE(world);
       CAPTURE(count);
-      RankGroup shape;
-      shape.world = world;
+      RankGroup shape{.world = world};
       std::atomic<int> root_calls{0};
       CHECK(run_threads(shape, [&](Communicator& group) {
               share_memory(group);
@@ -65,8 +64,7 @@ TEST_CASE(
 TEST_CASE("a rank that gives to a reduce returns before the root has called") {
   for (const int world : {2, 3}) {
     CAPTURE(world);
-    RankGroup shape;
-    shape.world = world;
+    RankGroup shape{.world = world};
     std::atomic<int> others_calls{0};
     CHECK(run_threads(shape, [&](Communicator& group) {
             share_memory(group);
@@ -101,8 +99,7 @@ TEST_CASE("two ranks that each take themselves for the root both learn it, thoug
 
 TEST_CASE("what a root has posted arrives, although it leaves at once") {
   // Proves: among threads, the post and its window stay for those that have not mapped them yet.
-  RankGroup shape;
-  shape.world = 3;
+  RankGroup shape{.world = 3};
   for (const size_t count : {1, 200, 1500}) {  // beside its flag, in a slot, in the ring
     CAPTURE(count);
     CHECK(run_threads(shape, [&](Communicator& group) {
@@ -120,9 +117,7 @@ TEST_CASE("what a root has posted arrives, although it leaves at once") {
 
 TEST_CASE("a communicator that a faster rank has failed is made on the slower ones") {
   // Proves: split and new_group do not throw the failure of a call that comes after them.
-  RankGroup shape;
-  shape.world = 3;
-  CHECK(run_threads(shape, [&](Communicator& group) {
+  CHECK(run_threads(RankGroup{.world = 3}, [&](Communicator& group) {
           for (int call = 0; call < kCalls; ++call) {
             const std::vector<int> all = {0, 1, 2};
             Communicator part = call % 2 == 0 ? group.split(0) : group.new_group(all);

@@ -64,9 +64,7 @@ void pass_on(Communicator& group) {
 // What one of `count` groups costs each rank, after `use`.
 template <typename Use>
 std::string cost_of_groups(size_t count, size_t most_mappings, size_t most_kib, const Use& use) {
-  RankGroup shape;
-  shape.world = 4;
-  shape.config.transport = "shm";
+  RankGroup shape = ranks_over("shm", 4);
   return run_processes(shape, [&](Communicator& world) {
     sum(world, 1);
     use(world);

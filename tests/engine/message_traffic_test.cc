@@ -93,23 +93,16 @@ void alone(Communicator& group) {
   for (int round = 0; round < 1000; ++round) exchange(group, 0, round, memory);
 }
 
-RankGroup over(const char* transport, int world = 3) {
-  RankGroup group;
-  group.world = world;
-  group.config.transport = transport;
-  return group;
-}
-
 TEST_CASE("messages of three threads a rank, blocking and not, over shared memory, TCP and threads") {
-  CHECK(run_processes(over("shm"), traffic) == "");
-  CHECK(run_processes(over("tcp"), traffic) == "");
-  CHECK(run_threads(over("auto"), traffic) == "");
+  CHECK(run_processes(ranks_over("shm", 3), traffic) == "");
+  CHECK(run_processes(ranks_over("tcp", 3), traffic) == "");
+  CHECK(run_threads(ranks_over("auto", 3), traffic) == "");
 }
 
 TEST_CASE("messages of one thread a rank, blocking and not, over shared memory and TCP") {
-  CHECK(run_processes(over("shm", 2), alone) == "");
-  CHECK(run_processes(over("shm"), alone) == "");
-  CHECK(run_processes(over("tcp", 2), alone) == "");
+  CHECK(run_processes(ranks_over("shm"), alone) == "");
+  CHECK(run_processes(ranks_over("shm", 3), alone) == "");
+  CHECK(run_processes(ranks_over("tcp"), alone) == "");
 }
 
 // The calls wait for messages that never come; the memory is the caller's again once they have thrown.
@@ -144,8 +137,8 @@ void aborted(Communicator& group) {
 }
 
 TEST_CASE("an abort ends blocking sends and receives") {
-  CHECK(run_processes(over("shm"), aborted) == "");
-  CHECK(run_threads(over("auto"), aborted) == "");
+  CHECK(run_processes(ranks_over("shm", 3), aborted) == "");
+  CHECK(run_threads(ranks_over("auto", 3), aborted) == "");
 }
 
 }  // namespace

@@ -207,9 +207,7 @@ int64_t wait_of_peer(Ranks& ranks, const Started& started, const Meanwhile& mean
 }
 
 void check_all(const char* transport) {
-  RankGroup shape;
-  shape.world = 3;
-  shape.config.transport = transport;
+  RankGroup shape = ranks_over(transport, 3);
   int pipe[2];
   REQUIRE(::pipe(pipe) == 0);
   CHECK(run_processes(shape, [&](Communicator& group) {

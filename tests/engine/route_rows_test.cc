@@ -52,9 +52,7 @@ void run_row(Communicator& group, const CollectiveCase& what, Buffers buffers) {
 }  // namespace
 
 TEST_CASE("rows of equal calls on registered, plain and mixed buffers") {
-  RankGroup shape;
-  shape.world = kWorld;
-  shape.config.transport = "shm";
+  RankGroup shape = ranks_over("shm", kWorld);
   shape.config.timeout_ms = 20'000;  // a row that goes round in circles ends there
   for (const Buffers buffers : {Buffers::kRegistered, Buffers::kPlain, Buffers::kSomeRanks, Buffers::kAnyCall}) {
     CAPTURE(static_cast<int>(buffers));

@@ -67,9 +67,7 @@ float fastest_window_us(Communicator& group) {
 }  // namespace
 
 TEST_CASE("ranks that come to share a core give it to each other, and do not poll for 200 us a call") {
-  RankGroup pair;
-  pair.config.transport = "shm";
-  CHECK(run_processes(pair, [](Communicator& group) {
+  CHECK(run_processes(ranks_over("shm"), [](Communicator& group) {
           const cpu_set_t allowed = allowed_cores();
           int core = 0;
           while (!CPU_ISSET(core, &allowed)) ++core;

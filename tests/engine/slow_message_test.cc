@@ -68,8 +68,7 @@ TEST_CASE("a barrier waits for a rank whose message is still on its way") {
   // Proves: longer than the others' patience.
   for (const Sends sends : {Sends::kBefore, Sends::kMeanwhile, Sends::kInABatch}) {
     CAPTURE(static_cast<int>(sends));
-    RankGroup shape;
-    shape.config.transport = "tcp";
+    RankGroup shape = ranks_over("tcp");
     shape.config.stall_ms = 50;
     CHECK(run_processes(shape, [&](Communicator& group) {
             // 64 kB are sent before they are asked for, 128 kB are not.

@@ -349,9 +349,7 @@ TEST_CASE("sparse all_reduce: what is not finite at random places, worlds 1..8")
 }
 
 TEST_CASE("sparse all_reduce: processes over TCP") {
-  RankGroup group{3};
-  group.config.transport = "tcp";
-  CHECK_EQ(run_processes(group,
+  CHECK_EQ(run_processes(ranks_over("tcp", 3),
                          [](Communicator& c) {
                            for (uint64_t seed = 0; seed < 10; ++seed) check_call(c, seed);
                          }),

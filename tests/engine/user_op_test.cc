@@ -206,9 +206,7 @@ TEST_CASE("every reduction and scan by a function, among threads") {
 
 TEST_CASE("every reduction and scan by a function, among processes of a host and over TCP") {
   for (const char* transport : {"shm", "tcp"}) {
-    RankGroup shape{.world = 3};
-    shape.config.transport = transport;
-    CHECK(run_processes(shape, run_all) == "");
+    CHECK(run_processes(ranks_over(transport, 3), run_all) == "");
   }
 }
 

@@ -34,8 +34,7 @@ int watched() {
 }  // namespace
 
 TEST_CASE("watches: ranks that poll for long have no socket in their epoll sets, and one that sleeps has") {
-  RankGroup group;
-  group.config.transport = "tcp";
+  RankGroup group = ranks_over("tcp");
   group.config.spin_us = 200'000;
   const std::string failed = run_processes(group, [](Communicator& communicator) {
     float value = 1;

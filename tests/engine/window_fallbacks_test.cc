@@ -43,8 +43,7 @@ namespace {
 constexpr Algorithm kOverWindows[] = {Algorithm::kWindow, Algorithm::kStaged, Algorithm::kPull, Algorithm::kRegistered};
 
 RankGroup shape_of(int world) {
-  RankGroup shape;
-  shape.world = world;
+  RankGroup shape{.world = world};
   shape.config.staging_bytes = 64 * 1024;
   return shape;
 }

@@ -21,13 +21,6 @@ namespace {
 
 constexpr size_t kLarge = 64u << 20;
 
-RankGroup shape_of(int world) {
-  RankGroup shape;
-  shape.world = world;
-  shape.config.transport = "shm";
-  return shape;
-}
-
 Config shm_config() {
   Config config = fault_config();
   config.transport = "shm";
@@ -82,7 +75,7 @@ void expect_failure(Job& job, const char* what) {
 }  // namespace
 
 TEST_CASE("registered memory that all ranks give back is unmapped in all of them, used or not") {
-  CHECK(run_processes(shape_of(3), [](Communicator& group) {
+  CHECK(run_processes(ranks_over("shm", 3), [](Communicator& group) {
           std::vector<float> plain(1000, 1);
           group.run(sum_of(plain.data(), plain.size()));  // the communicator's own
           group.barrier();
@@ -128,7 +121,7 @@ TEST_CASE("memory of a rank that dies is unmapped by those that live on") {
 }
 
 TEST_CASE("more pieces of memory than the others map are refused, and nothing is broken by asking") {
-  CHECK(run_processes(shape_of(2), [](Communicator& group) {
+  CHECK(run_processes(ranks_over("shm"), [](Communicator& group) {
           std::vector<float> plain(1000, 1);
           group.run(sum_of(plain.data(), plain.size()));
           std::vector<void*> pieces;

@@ -18,9 +18,7 @@ namespace rondo::testing {
 namespace {
 
 RankGroup shape_of(int world) {
-  RankGroup shape;
-  shape.world = world;
-  shape.config.transport = "shm";  // anything else is an error
+  RankGroup shape = ranks_over("shm", world);  // anything else is an error
   shape.config.lanes = static_cast<uint32_t>(1 + world % 3);
   shape.config.staging_bytes = 64 * 1024;  // many rounds
   return shape;

@@ -67,9 +67,8 @@ TEST_CASE("wire formats: random calls of threads, worlds 1..8") {
 TEST_CASE("wire formats: random calls of processes, over shared memory and over TCP") {
   for (const char* transport : {"auto", "tcp"}) {
     for (const int world : {2, 3}) {
-      RankGroup group{world};
-      group.config.transport = transport;
-      CHECK_EQ(run_processes(group, [](Communicator& c) { check_random_wire_calls(c, 7, 10); }), "");
+      CHECK_EQ(run_processes(ranks_over(transport, world), [](Communicator& c) { check_random_wire_calls(c, 7, 10); }),
+               "");
     }
   }
 }

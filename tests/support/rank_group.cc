@@ -59,6 +59,12 @@ Config RankGroup::quiet_config() {
   return config;
 }
 
+RankGroup ranks_over(const std::string& transport, int world) {
+  RankGroup group{.world = world};
+  group.config.transport = transport;
+  return group;
+}
+
 std::string run_bare_processes(int world, std::chrono::seconds deadline, const std::function<void(int)>& body) {
   const auto until = Clock::now() + deadline;
   // The deadline ends children here; their own lifetime is for a test that is gone.

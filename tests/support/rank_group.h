@@ -22,6 +22,8 @@ struct RankGroup {
   static Config quiet_config();
 };
 
+RankGroup ranks_over(const std::string& transport, int world = 2);
+
 // Runs `body` on `group.world` processes that join over loopback TCP. They are forked, so the calling process must have
 // no other thread. "" if every rank ended well, else one line a rank that did not. A rank that fails aborts the group.
 std::string run_processes(const RankGroup& group, const RankBody& body);
