@@ -11,6 +11,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
+#include <chrono>
 #include <filesystem>
 #include <functional>
 #include <map>
@@ -18,6 +19,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -142,6 +144,26 @@ TEST_CASE("a client that does not read in time is let go") {
   CHECK(eventually([&] { return open_descriptors() == before + 2; }));
   CHECK(eventually([&] { return open_descriptors() == before + 1; }));
   CHECK(read_to_end(silent.front()).size() < kLarge.size());
+}
+
+// The thread stands still while a client, accepted before, asks and its time for that passes: both are found at once.
+TEST_CASE("a client that is answered as its time to ask runs out is no failure of the rank's") {
+  Descriptor asks;
+  Served served([&](std::string_view request) {
+    if (request == "hold") {
+      say(asks, "now");
+      const auto until = std::chrono::steady_clock::now() + 2 * StatusServer::kAskPatience;
+      while (std::chrono::steady_clock::now() < until) std::this_thread::yield();
+    }
+    return std::string("text");
+  });
+  asks = dial(served.path);
+  const Descriptor holds = dial(served.path);
+  say(holds, "hold");
+  CHECK(read_to_end(asks) == "text");
+  CHECK(read_to_end(holds) == "text");
+  CHECK(asked(served.path) == "text");
+  CHECK(served.failures == 0);
 }
 
 TEST_CASE("fault 58: another user that reaches the socket is shut out without a byte (needs root)") {

@@ -82,11 +82,14 @@ class StatusServer::State : public std::enable_shared_from_this<StatusServer::St
     }
   }
 
+  // A timer that has run out just before its client was let go, or it was set anew, calls its handler without an error.
   void limit(uint64_t number, std::chrono::milliseconds patience, void (State::*then)(uint64_t)) {
     Client& client = clients_.at(number);
     client.limit.expires_after(patience);
     client.limit.async_wait([self = shared_from_this(), number, then](asio::error_code failure) {
-      if (!failure && self->answer_) (*self.*then)(number);
+      const auto found = self->clients_.find(number);
+      if (failure || found == self->clients_.end()) return;
+      if (found->second.limit.expiry() <= std::chrono::steady_clock::now()) (*self.*then)(number);
     });
   }
 
