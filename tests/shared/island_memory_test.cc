@@ -1,24 +1,30 @@
-// A frame for which no memory is left, and those after it. This binary has its own operator new.
+// Frames and connections for which no memory is left, and those after them. This binary has its own operator new.
 #include <doctest/doctest.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 #include <cstdlib>
 #include <future>
 #include <new>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "tests/support/eventually.h"
+#include "transport/island/island.h"
 #include "transport/island/island_connection.h"
+#include "transport/island/island_socket.h"
 #include "transport/tcp/io_thread.h"
 
 namespace {
 
 thread_local bool refuses = false;
+thread_local int granted = 0;  // before the first that is refused
 
 }  // namespace
 
 void* operator new(size_t bytes) {
-  void* const memory = refuses ? nullptr : std::malloc(bytes);
+  void* const memory = refuses && granted-- <= 0 ? nullptr : std::malloc(bytes);
   if (memory == nullptr) throw std::bad_alloc();
   return memory;
 }
@@ -74,6 +80,64 @@ TEST_CASE("send() throws where no memory is left to wait for a full socket, and 
     REQUIRE(frame.id == id);
   }
   thread.stop();
+}
+
+// False: it has no memory for the connection that this needs.
+bool find(Island& island, int peer, int allocations) {
+  granted = allocations;
+  refuses = true;
+  bool made = true;
+  try {
+    static_cast<void>(island.find(peer, 1));
+  } catch (const std::bad_alloc&) {
+    made = false;
+  }
+  refuses = false;
+  return made;
+}
+
+// Rank 0 of two; rank 1 is what the test makes of its listener. Its I/O thread stands still from the start until
+// go_on().
+struct Rank {
+  Rank() {
+    thread.post([this] { held.get_future().wait(); });
+  }
+  ~Rank() { thread.stop(); }
+  void go_on() { held.set_value(); }
+  static Island::Settings settings() {
+    Island::Settings settings;
+    settings.link_failed = [](uint64_t, int, const Error&) {};
+    settings.streamed = [](uint64_t, int) {};
+    return settings;
+  }
+  std::promise<void> held;
+  IoThread thread{[](const Error& error) { FAIL(error.message); }};
+  const std::string own = random_socket_name(), others = random_socket_name();
+  const Descriptor peer = listen_abstract(others, 8);
+  Island island{thread.context(), listen_abstract(own, 8), {{1, ::getpid(), "rank 1", others}}, settings()};
+};
+
+// The next frame of this topic has so many descriptors.
+bool hears(const Descriptor& socket, IslandTopic topic, size_t descriptors) {
+  return eventually([&] {
+    IslandFrame frame;
+    std::vector<Descriptor> files;
+    std::string why;
+    const Received received = receive_message(socket.get(), &frame, sizeof frame, files, why);
+    return received == Received::kYes && frame.topic == topic && files.size() == descriptors;
+  });
+}
+
+TEST_CASE("a connection for which no memory was left, wherever it ended, is made later, and tells of all windows") {
+  Rank rank;
+  const auto window = rank.island.make(4096);
+  int allocations = 0;
+  while (!find(rank.island, 1, allocations)) ++allocations;
+  CHECK(allocations > 0);
+  rank.go_on();
+  Descriptor socket;
+  REQUIRE(eventually([&] { return (socket = accept_abstract(rank.peer.get())).valid(); }));
+  CHECK(hears(socket, IslandTopic::kWindow, 1));
 }
 
 }  // namespace

@@ -102,6 +102,7 @@ IslandConnection& Island::connection(int peer) {
     forget_connection(state, peer);
     throw;
   }
+  own_->settle();
   return made;
 }
 
@@ -177,6 +178,7 @@ void Island::admit(int peer, Descriptor socket) {
     std::lock_guard lock(mutex_);
     Peer& state = peers_.at(peer);
     connection = state.connection ? state.connection.get() : &make_connection(peer);
+    own_->settle();
   }
   connection->add(std::move(socket));  // may end it, which takes the lock
 }

@@ -30,7 +30,7 @@ void OwnWindows::tell(const IslandFrame& frame, const std::vector<int>& descript
 
 bool OwnWindows::keeps_many() const {
   std::lock_guard lock(mutex_);
-  return !all_connected() && by_address_.size() >= kMostKept;
+  return !all_connected_ && by_address_.size() >= kMostKept;
 }
 
 std::shared_ptr<Window> OwnWindows::add(size_t bytes, std::shared_ptr<Mapping> memory, std::shared_ptr<Descriptor> file,
@@ -49,7 +49,7 @@ std::shared_ptr<Window> OwnWindows::add(size_t bytes, std::shared_ptr<Mapping> m
   frame.topic = IslandTopic::kWindow;
   frame.id = window->id();
   frame.bytes = bytes;
-  by_address_[window->data()] = {window, frame, all_connected() ? nullptr : file};
+  by_address_[window->data()] = {window, frame, all_connected_ ? nullptr : file};
   tell(frame, {file->get()}, file);
   return window;
 }
@@ -81,7 +81,12 @@ void OwnWindows::connect(int peer, IslandConnection& connection, const std::shar
   for (const auto& [frame, socket] : sleepers_) connection.send(frame, {socket}, keep_sleepers);
   for (const auto& [address, made] : by_address_) connection.send(made.frame, {made.file->get()}, made.file);
   connections_[peer] = &connection;
-  if (!all_connected()) return;
+}
+
+void OwnWindows::settle() {
+  std::lock_guard lock(mutex_);
+  if (connections_.size() != peers_) return;
+  all_connected_ = true;
   for (auto& [address, made] : by_address_) made.file.reset();
 }
 

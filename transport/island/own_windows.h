@@ -63,7 +63,10 @@ class OwnWindows : public std::enable_shared_from_this<OwnWindows> {
 
   // Tells the peer what there is; from now on it is told of the rest.
   void connect(int peer, IslandConnection& connection, const std::shared_ptr<void>& keep_sleepers);
+  // Takes connect() back.
   void disconnect(int peer);
+  // No connection is taken back any more: once there is one to each peer, no descriptors are kept.
+  void settle();
   void disconnect_all();
   // Nobody here uses the peer's page of this communicator any more. noexcept: without memory, the peer keeps its page.
   void let_go(int peer, uint64_t communicator) noexcept;
@@ -77,7 +80,6 @@ class OwnWindows : public std::enable_shared_from_this<OwnWindows> {
   };
 
   void drop(const MappedWindow& window);
-  bool all_connected() const { return connections_.size() == peers_; }
   void tell(const IslandFrame& frame, const std::vector<int>& descriptors, const std::shared_ptr<void>& keep);
   bool in_child() const { return pid_ != ::getpid(); }
 
@@ -87,6 +89,7 @@ class OwnWindows : public std::enable_shared_from_this<OwnWindows> {
   std::vector<std::pair<IslandFrame, int>> sleepers_;  // announced, and their sockets
   const size_t peers_;
   std::map<int, IslandConnection*> connections_;  // by peer, of those that are needed; empty once the island is gone
+  bool all_connected_ = false;                    // for good
   const pid_t pid_ = ::getpid();
 };
 
