@@ -5,6 +5,7 @@
 
 #include <cstdlib>
 #include <future>
+#include <memory>
 #include <new>
 #include <string>
 #include <utility>
@@ -138,6 +139,25 @@ TEST_CASE("a connection for which no memory was left, wherever it ended, is made
   Descriptor socket;
   REQUIRE(eventually([&] { return (socket = accept_abstract(rank.peer.get())).valid(); }));
   CHECK(hears(socket, IslandTopic::kWindow, 1));
+}
+
+TEST_CASE("windows end though no memory is left to tell the others, which keep theirs") {
+  constexpr int kPastABlockOfTheQueue = 16;  // which takes memory
+  Rank rank;
+  std::vector<std::shared_ptr<Window>> windows;
+  for (int i = 0; i < kPastABlockOfTheQueue; ++i) windows.push_back(rank.island.make(4096));
+  static_cast<void>(rank.island.find(1, 1));
+  granted = 0;
+  refuses = true;
+  windows.clear();
+  refuses = false;
+  const auto last = rank.island.make(4096);
+  rank.go_on();
+  Descriptor socket;
+  REQUIRE(eventually([&] { return (socket = accept_abstract(rank.peer.get())).valid(); }));
+  int told = 0;
+  while (told <= kPastABlockOfTheQueue && hears(socket, IslandTopic::kWindow, 1)) ++told;
+  CHECK(told == kPastABlockOfTheQueue + 1);
 }
 
 }  // namespace

@@ -13,13 +13,21 @@ MappedWindow::~MappedWindow() {
   if (own_ != nullptr && !own_->in_child()) own_->drop(*this);
 }
 
-void OwnWindows::drop(const MappedWindow& window) {
+void OwnWindows::drop(const MappedWindow& window) noexcept {
   std::lock_guard lock(mutex_);
   by_address_.erase(window.data());
   IslandFrame frame;
   frame.topic = IslandTopic::kDrop;
   frame.id = window.id();
-  tell(frame, {}, nullptr);
+  for (const auto& [peer, connection] : connections_) tell_of_end(*connection, frame);
+}
+
+// Requires the lock. Without memory, the peer keeps what it has.
+void OwnWindows::tell_of_end(IslandConnection& connection, const IslandFrame& frame) noexcept {
+  try {
+    connection.send(frame);
+  } catch (const std::bad_alloc&) {
+  }
 }
 
 // Requires the lock.
@@ -107,11 +115,7 @@ void OwnWindows::let_go(int peer, uint64_t communicator) noexcept {
   frame.communicator = communicator;
   std::lock_guard lock(mutex_);
   const auto found = connections_.find(peer);
-  if (found == connections_.end()) return;
-  try {
-    found->second->send(frame);
-  } catch (const std::bad_alloc&) {
-  }
+  if (found != connections_.end()) tell_of_end(*found->second, frame);
 }
 
 }  // namespace rondo

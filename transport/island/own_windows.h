@@ -68,7 +68,7 @@ class OwnWindows : public std::enable_shared_from_this<OwnWindows> {
   // No connection is taken back any more: once there is one to each peer, no descriptors are kept.
   void settle();
   void disconnect_all();
-  // Nobody here uses the peer's page of this communicator any more. noexcept: without memory, the peer keeps its page.
+  // Nobody here uses the peer's page of this communicator any more.
   void let_go(int peer, uint64_t communicator) noexcept;
 
  private:
@@ -79,7 +79,8 @@ class OwnWindows : public std::enable_shared_from_this<OwnWindows> {
     std::shared_ptr<Descriptor> file;  // shared with the connections' queues; null once all peers are connected
   };
 
-  void drop(const MappedWindow& window);
+  void drop(const MappedWindow& window) noexcept;
+  static void tell_of_end(IslandConnection& connection, const IslandFrame& frame) noexcept;
   void tell(const IslandFrame& frame, const std::vector<int>& descriptors, const std::shared_ptr<void>& keep);
   bool in_child() const { return pid_ != ::getpid(); }
 
