@@ -91,11 +91,11 @@ uint32_t Observer::communicator(uint64_t id, const std::vector<int>& members) {
   std::lock_guard lock(mutex_);
   const uint32_t number = std::min(communicators_++, kMostCommunicators - 1);
   failed_.resize(size_t{number} + 1);
-  kept_members_.push_back(std::make_unique<const std::vector<int>>(members));
-  members_[number].store(kept_members_.back().get(), std::memory_order_release);
-  lines_.push_back(fmt::format(R"({{"what":"communicator","number":{},"id":"{:016x}","members":[{}]}})", number, id,
-                               fmt::join(members, ",")));
-  say(lines_.back());
+  members_[number].store(&*kept_members_.insert(members).first, std::memory_order_release);
+  std::string line = fmt::format(R"({{"what":"communicator","number":{},"id":"{:016x}","members":[{}]}})", number, id,
+                                 fmt::join(members, ","));
+  say(line);
+  if (lines_.size() < kMostCommunicators) lines_.push_back(std::move(line));
   return number;
 }
 

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <span>
 #include <string>
 #include <vector>
@@ -107,9 +108,9 @@ class Observer {
   std::mutex mutex_;                                // of what follows
   std::vector<std::unique_ptr<TraceFile>> traces_;  // earlier ones stay: a hook may be in one
   std::unique_ptr<Metrics> own_metrics_;
-  std::vector<std::unique_ptr<const std::vector<int>>> kept_members_;
-  std::vector<std::string> lines_;  // of the communicators, for traces that start later
-  std::vector<char> failed_;        // by communicator: it has been told
+  std::set<std::vector<int>> kept_members_;  // equal lists once: a program may make communicators for ever
+  std::vector<std::string> lines_;           // of the first communicators, for traces that start later
+  std::vector<char> failed_;                 // by communicator: it has been told
   uint32_t communicators_ = 0;
 };
 
