@@ -16,6 +16,7 @@ import socket
 import subprocess
 import sys
 import termios
+import threading
 import time
 import traceback
 
@@ -151,6 +152,27 @@ def fits():
     assert len(screen.lines_of(document)) > 48, "the first communicator of an idle job is hidden"
 
 
+def other_versions():
+    """What another version answers, or no JSON at all, is of that rank alone."""
+    folder = FOLDER / "versions"
+    folder.mkdir()
+    good = document_of(1, "here")["communicators"][0]
+    rank = good["ranks"][0]
+    answers = [b"", b"1", b"null", b"[]", b"{}", b"[" * 100_000, *(json.dumps({"job": "a", "communicators": [one]}).encode() for one in (
+        good, {}, dict(good, ranks=[1]), dict(good, ranks=[dict(rank, links={})]), dict(good, ranks=[dict(rank, call={})]),
+        *(dict(good, ranks=[{key: value for key, value in rank.items() if key != name}]) for name in ("host", "call", "waits_for"))))]
+    with contextlib.ExitStack() as stack:
+        for number, answer in enumerate(answers):
+            listener = stack.enter_context(socket.socket(socket.AF_UNIX))
+            listener.bind(str(folder / f"status-00000001-{number}.sock"))
+            listener.listen()
+            threading.Thread(target=lambda listener, answer: listener.accept()[0].sendall(answer), args=(listener, answer)).start()
+        asked = status.ask_all(folder)["00000001"]
+    read = [number for number, answer in asked.items() if answer.document is not None]
+    assert read == [6], {number: asked[number].why for number in asked}
+    assert "of another version" in asked[4].why and "can be read" in asked[0].why, (asked[4].why, asked[0].why)
+
+
 def keys():
     """On a terminal: the lines that fit, arrows, page and end keys scroll, q ends it and leaves the terminal as it was."""
     with Job(RUN, FOLDER / "keys", "shm"):
@@ -218,7 +240,7 @@ def nothing():
 
 
 def main():
-    for test in (runs, answers_http, stopped, killed, fits, keys, strangers, nothing):
+    for test in (runs, answers_http, stopped, killed, fits, other_versions, keys, strangers, nothing):
         try:
             test()
             print(f"pass rondo-top: {test.__name__}")

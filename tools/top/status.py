@@ -37,6 +37,15 @@ PATIENCE_S = 1.0  # a rank that runs answers within milliseconds
 _SHARES = {"AllReduce": lambda n: 2 * (n - 1) / n, "Barrier": lambda n: 0}
 _SHARES |= dict.fromkeys(["ReduceScatter", "AllGather", "Gather", "Scatter", "AllToAll"], lambda n: (n - 1) / n)
 
+# What an answer must have.
+_ANSWER = {"job": str, "communicators": list}
+_COMMUNICATOR = {"hash": str, "size": int, "epoch": int, "ranks": list}
+_RANK = {"rank": int, "host": str, "pid": int, "error": str, "collective_counts": dict, "collective_bytes": dict, "links": dict,
+         "waits_for": list, "blame": str, "call": dict | None, "message": dict | None}
+_LINKS = {"shared_memory": int, "tcp": int}
+_CALL = {"text": str, "finished": bool, "since_ms": int}
+_MESSAGE = {"text": str, "since_ms": int}
+
 
 class Answer:
     """Of one socket. document: what the rank said; None: nothing, for the reason `why` (SILENT, DEAD, or another).
@@ -62,6 +71,26 @@ def program_of(connection):
     return os.path.basename(names[0])
 
 
+def _check(value, wanted):
+    if not isinstance(value, dict) or not all(isinstance(value.get(name, ...), kind) for name, kind in wanted.items()):
+        raise ValueError("it is of another version of Rondo")
+
+
+def document_of(answer):
+    """What the bytes of an answer say. Raises ValueError, RecursionError."""
+    document = json.loads(answer.decode(errors="replace"))
+    _check(document, _ANSWER)
+    for one in document["communicators"]:
+        _check(one, _COMMUNICATOR)
+        for rank in one["ranks"]:
+            _check(rank, _RANK)
+            _check(rank["links"], _LINKS)
+            for value, wanted in ((rank["call"], _CALL), (rank["message"], _MESSAGE)):
+                if value is not None:
+                    _check(value, wanted)
+    return document
+
+
 def ask(path):
     """None: the socket has been removed meanwhile."""
     session, rank = _NAME.fullmatch(path.name).groups()
@@ -79,7 +108,7 @@ def ask(path):
                 if not part:
                     break
                 parts.append(part)
-            return Answer(session, int(rank), json.loads(b"".join(parts).decode(errors="replace")), program=program)
+            return Answer(session, int(rank), document_of(b"".join(parts)), program=program)
         except FileNotFoundError:
             return None
         except ConnectionRefusedError:
@@ -88,7 +117,7 @@ def ask(path):
             return Answer(session, int(rank), why=Answer.SILENT, program=program)
         except PermissionError:
             return Answer(session, int(rank), why="is another user's")
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, RecursionError) as error:
             return Answer(session, int(rank), why=f"gave no answer that can be read ({error})")
 
 
