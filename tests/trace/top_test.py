@@ -152,6 +152,16 @@ def fits():
     assert len(screen.lines_of(document)) > 48, "the first communicator of an idle job is hidden"
 
 
+def others_words():
+    """Names and reasons of programs that have ends of lines or move the cursor stay in their line."""
+    document = document_of(1, "here")
+    document["communicators"][1]["ranks"][0]["error"] = "aborted: a trace\n  of Python\033[2J\x9b2J"
+    document["communicators"][1]["program"] = "a\r\nb"
+    plain, other = screen.lines_of(document_of(1, "here")), screen.lines_of(document)
+    assert len(plain) == len(other) and all(line.isprintable() for line in other), other
+    assert any("failed: aborted: a trace   of Python [2J" in line for line in other), other
+
+
 def other_versions():
     """What another version answers, or no JSON at all, is of that rank alone."""
     folder = FOLDER / "versions"
@@ -240,7 +250,7 @@ def nothing():
 
 
 def main():
-    for test in (runs, answers_http, stopped, killed, fits, other_versions, keys, strangers, nothing):
+    for test in (runs, answers_http, stopped, killed, fits, others_words, other_versions, keys, strangers, nothing):
         try:
             test()
             print(f"pass rondo-top: {test.__name__}")

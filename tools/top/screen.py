@@ -1,5 +1,6 @@
 """What rondo-top shows, as lines that fit a width."""
 
+import re
 import textwrap
 
 import status
@@ -25,6 +26,7 @@ def time_text(ms):
 
 
 def cut(text, width):
+    text = re.sub(r"[\0-\x1f\x7f-\x9f]+", " ", text)  # reasons and names are the programs'
     return text if len(text) <= width else text[:max(width - 1, 0)] + "…"
 
 
