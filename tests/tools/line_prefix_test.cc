@@ -42,3 +42,17 @@ TEST_CASE("a line without end is broken at the limit, and no byte is lost") {
   CHECK(out.find('\n') == whole);
   CHECK(out.find('\n', whole + 1) == 2 * whole + 1);
 }
+
+TEST_CASE("a line of the limit with its prefix is whole, and what was broken once is not broken again") {
+  const std::string prefix = "[3] ";
+  const size_t most = LinePrefix::kMaxLineBytes - prefix.size();
+  for (const size_t bytes : {most - 1, most, most + 1, 2 * most, 2 * most + 1}) {
+    CAPTURE(bytes);
+    LinePrefix host(prefix), job("");
+    std::string of_host, of_job;
+    host.append(std::string(bytes, 'x') + "\n", of_host);
+    job.append(of_host, of_job);
+    CHECK(of_host.size() == bytes + (bytes + most - 1) / most * (prefix.size() + 1));
+    CHECK(of_job == of_host);
+  }
+}

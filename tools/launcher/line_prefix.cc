@@ -6,12 +6,12 @@ namespace rondo::launcher {
 
 void LinePrefix::append(std::string_view bytes, std::string& out) {
   while (!bytes.empty()) {
-    const size_t room = kMaxLineBytes - line_.size();
-    const size_t newline = bytes.substr(0, room).find('\n');
+    const size_t room = kMaxLineBytes - prefix_.size() - line_.size();
+    const size_t newline = bytes.substr(0, room + 1).find('\n');
     if (newline != std::string_view::npos) {
       emit(bytes.substr(0, newline), out);
       bytes.remove_prefix(newline + 1);
-    } else if (bytes.size() >= room) {
+    } else if (bytes.size() > room) {
       emit(bytes.substr(0, room), out);
       bytes.remove_prefix(room);
     } else {
