@@ -184,6 +184,17 @@ def bad_files():
     assert rondo_trace.main(["merge", str(FOLDER / "killed"), "-o", "/proc/none/x.json"]) == 1
 
 
+def linked_output():
+    """A link keeps pointing at what is written."""
+    page, link, null = FOLDER / "linked.json", FOLDER / "link.json", FOLDER / "null"
+    page.write_text("old")
+    for name, target in ((link, page), (null, "/dev/null")):
+        name.symlink_to(target)
+        run_tool("merge", FOLDER / "killed", "-o", name)
+        assert name.is_symlink(), name
+    assert json.loads(page.read_text())["traceEvents"] and not list(FOLDER.glob("*.part"))
+
+
 def damaged_files():
     """A trace with wrong bytes, in its head, its text or its records, is read or refused, never more."""
     good = (FOLDER / "killed" / "rank-0.rondo-trace").read_bytes()
@@ -213,7 +224,8 @@ def main():
     for name, test in [("a stopped rank through shared memory", lambda: stopped("shm")),
                        ("a stopped rank over TCP", lambda: stopped("tcp")), ("a killed rank", killed),
                        ("clocks of two hosts", other_clock), ("64 ranks", many_ranks),
-                       ("no operations", no_operations), ("a reader that goes away", head_has_seen_enough), ("files that are no traces", bad_files), ("damaged files", damaged_files)]:
+                       ("no operations", no_operations), ("a reader that goes away", head_has_seen_enough), ("files that are no traces", bad_files), ("an output that is a link", linked_output),
+                       ("damaged files", damaged_files)]:
         try:
             test()
             print(f"pass trace: {name}", flush=True)

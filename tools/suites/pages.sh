@@ -51,6 +51,13 @@ repeats() {
 }
 check "the same page twice" repeats
 
+# A link keeps pointing at the page.
+follows() {
+  echo old >"$folder/linked.html" && ln -s linked.html "$folder/link.html" && "$view" --values -o "$folder/link.html" &&
+    [[ -L $folder/link.html ]] && cmp "$folder/linked.html" "$folder/a.html"
+}
+check "a link to the page" follows
+
 log=$folder/log
 PYTHONDONTWRITEBYTECODE=1 timeout 900 "$venv/bin/python" tests/pages/view_pages.py "$view" "$bin/tools/plan/plan_dump" "$folder" |
   tee "$log" || true

@@ -35,16 +35,19 @@ def load(folder):
 
 
 def write(path, text):
-    """To a file beside it first, so that nothing is half written."""
+    """To a file beside it first, so that nothing is half written; a link keeps pointing, and a device stays one."""
     if path == "-":
         sys.stdout.write(text)
         return
-    part = pathlib.Path(f"{path}.part")
+    whole = not os.path.lexists(path) or os.path.isfile(path) and not os.path.islink(path)
+    part = pathlib.Path(f"{path}.part" if whole else path)
     try:
         part.write_text(text, encoding="utf-8")
-        part.replace(path)
+        if whole:
+            part.replace(path)
     except OSError as error:
-        part.unlink(missing_ok=True)
+        if whole:
+            part.unlink(missing_ok=True)
         raise read.TraceError(f"cannot write {path}: {error.strerror}") from None
 
 
