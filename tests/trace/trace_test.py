@@ -150,6 +150,14 @@ def no_operations():
     assert "1 rank, no operations in 2 ms;" in page_of({0: trace})
 
 
+def marks():
+    """What a program has said is text, also where it looks like a mark of the page."""
+    trace = rank_trace(0, 1, [10**15])
+    trace.failures = [{"at": 10**15, "code": "ABORTED", "message": "@DATA@ and @SCRIPT@"}]
+    page = page_of({0: trace})
+    assert "<b>ABORTED</b> @DATA@ and @SCRIPT@" in page and page.count("@DATA@") == 1, page[page.find("ABORTED"):][:200]
+
+
 def head_has_seen_enough():
     """A reader that goes away early is no error: of sentences, of a page, of events."""
     for arguments in (("blame",), ("report", "-o", "-"), ("merge", "-o", "-")):
@@ -224,7 +232,7 @@ def main():
     for name, test in [("a stopped rank through shared memory", lambda: stopped("shm")),
                        ("a stopped rank over TCP", lambda: stopped("tcp")), ("a killed rank", killed),
                        ("clocks of two hosts", other_clock), ("64 ranks", many_ranks),
-                       ("no operations", no_operations), ("a reader that goes away", head_has_seen_enough), ("files that are no traces", bad_files), ("an output that is a link", linked_output),
+                       ("no operations", no_operations), ("words like marks", marks), ("a reader that goes away", head_has_seen_enough), ("files that are no traces", bad_files), ("an output that is a link", linked_output),
                        ("damaged files", damaged_files)]:
         try:
             test()

@@ -5,6 +5,7 @@ import html
 import json
 import math
 import pathlib
+import re
 import statistics
 
 import blame
@@ -257,10 +258,8 @@ def page(ranks, clocks, operations, members):
                 + (f"; the rings had no room for {lost:,} older records (RONDO_TRACE_BYTES)" if lost else ""))
     body = (_ends(ranks, operations) + waiting.late() + _links(ranks) + _sentences(ranks, operations, members) + timeline +
             waiting.pairs() + bandwidth + predicted)
-    text = (_HERE / "report.html").read_text(encoding="utf-8")
-    for mark, value in (("@STYLE@", (_VIEW / "page.css").read_text(encoding="utf-8") + (_HERE / "report.css").read_text(encoding="utf-8")),
-                        ("@SUBTITLE@", html.escape(subtitle)), ("@BODY@", body),
-                        ("@DATA@", json.dumps(data).replace("<", "\\u003c")),
-                        ("@SCRIPT@", (_VIEW / "colors.js").read_text(encoding="utf-8") + (_HERE / "report.js").read_text(encoding="utf-8"))):
-        text = text.replace(mark, value, 1)
-    return text
+    parts = {"STYLE": (_VIEW / "page.css").read_text(encoding="utf-8") + (_HERE / "report.css").read_text(encoding="utf-8"),
+             "SUBTITLE": html.escape(subtitle), "BODY": body, "DATA": json.dumps(data).replace("<", "\\u003c"),
+             "SCRIPT": (_VIEW / "colors.js").read_text(encoding="utf-8") + (_HERE / "report.js").read_text(encoding="utf-8")}
+    # At once: what a program has said may look like a mark.
+    return re.sub("@([A-Z]+)@", lambda mark: parts[mark[1]], (_HERE / "report.html").read_text(encoding="utf-8"))
