@@ -439,6 +439,24 @@ TEST_CASE("one other host meets by a private socket there") {
   CHECK(sorted_lines(program.output()) == Strings{"[0] unix", "[1] unix"});
 }
 
+TEST_CASE("--mpi: a job that no rank has joined has failed on one host; several meet elsewhere") {
+  const rondo::testing::TempFolder folder;
+  const std::string launcher = folder.path() + "/rondo-run";  // which finds the library beside itself
+  std::filesystem::copy_file(kRondoRun, launcher);
+  std::filesystem::create_directory(folder.path() + "/mpi");
+  std::ofstream(folder.path() + "/mpi/libmpi.so.12").flush();
+  const auto run = [&](const std::string& hosts) {
+    Strings command = run_on_hosts(hosts, "true", {"--mpi"});
+    command.front() = launcher;
+    Program program(command);
+    const int code = program.wait();
+    CHECK(count_of(program.errors(), "none had joined the job") == (code == 0 ? 0 : 1));
+    return code;
+  };
+  CHECK(run("localhost:2") == 1);
+  CHECK(run("a:1,localhost:1") == 0);
+}
+
 TEST_CASE("a rank that fails on one host ends those of the others, and its code is returned") {
   Program program(run_on_hosts("a:2,b:2", "echo pid $$; [ $RANK = 3 ] && exit 7; exec sleep 1000"));
   CHECK(program.wait(4s) == 7);

@@ -91,8 +91,9 @@ int run_host_ranks(const Assignment& assignment, int control) {
   settings.least = static_cast<size_t>(assignment.least);
   settings.most = static_cast<size_t>(assignment.most);
   settings.restarts = assignment.restarts;
-  // A program with another store than this job's says nothing of its start.
-  if (value_of(settings.members.front().settings.environment, "RONDO_RENDEZVOUS") == meeting.rendezvous) {
+  // Ranks of several hosts, and a program with another store than this job's, say nothing of their start here.
+  if (assignment.nodes == 1 &&
+      value_of(settings.members.front().settings.environment, "RONDO_RENDEZVOUS") == meeting.rendezvous) {
     settings.start = [&folder] { return folder.start(); };
   }
   settings.control = control;
