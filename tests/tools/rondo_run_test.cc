@@ -439,7 +439,19 @@ TEST_CASE("one other host meets by a private socket there") {
   CHECK(sorted_lines(program.output()) == Strings{"[0] unix", "[1] unix"});
 }
 
-TEST_CASE("--mpi: a job that no rank has joined has failed on one host; several meet elsewhere") {
+TEST_CASE("--elastic on one other host is as on this one") {
+  Program enough(run_on_hosts("a:2", "[ $RANK = 0 ] && exit 7; sleep 0.3; echo done", {"--elastic", "1"}));
+  CHECK(enough.wait() == 0);
+  CHECK(enough.output() == "[1] done\n");
+  Program again(run_on_hosts("a:2",
+                             "f=${RONDO_JOIN#unix://}.came; [ $RANK = 0 ] && until [ -e $f ]; do sleep 0.01; done; "
+                             "[ $RANK = 1 ] && mkdir $f.once 2>/dev/null && kill -9 $$; : >$f; echo $RANK",
+                             {"--elastic", "1:2", "--max-restarts", "1"}));
+  CHECK(again.wait() == 0);
+  CHECK(sorted_lines(again.output()) == Strings{"[0] 0", "[1] 1"});
+}
+
+TEST_CASE("--mpi: a job that no rank has joined has failed on one host, this or another; several meet elsewhere") {
   const rondo::testing::TempFolder folder;
   const std::string launcher = folder.path() + "/rondo-run";  // which finds the library beside itself
   std::filesystem::copy_file(kRondoRun, launcher);
@@ -454,6 +466,7 @@ TEST_CASE("--mpi: a job that no rank has joined has failed on one host; several 
     return code;
   };
   CHECK(run("localhost:2") == 1);
+  CHECK(run("a:2") == 1);
   CHECK(run("a:1,localhost:1") == 0);
 }
 

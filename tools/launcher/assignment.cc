@@ -70,7 +70,8 @@ void append_list(std::string& out, const std::vector<std::string>& list) {
 
 std::string encode(const Assignment& a) {
   std::string body;
-  for (const int number : {a.first_rank, a.ranks, a.world, a.node, a.nodes, int{a.master_port}, int{a.prefix}}) {
+  for (const int number : {a.first_rank, a.ranks, a.world, a.node, a.nodes, a.least, a.most, a.restarts,
+                           int{a.master_port}, int{a.prefix}, int{a.must_join}}) {
     body += fmt::format("{}{}", number, '\0');
   }
   body += fmt::format("{}{}", a.timeout_s, '\0');
@@ -96,9 +97,12 @@ Assignment read_assignment(int fd) {
   read_exactly(fd, body.data(), bytes);
   Fields fields(body);
   Assignment a;
-  for (int* number : {&a.first_rank, &a.ranks, &a.world, &a.node, &a.nodes}) *number = fields.number<int>();
+  for (int* number : {&a.first_rank, &a.ranks, &a.world, &a.node, &a.nodes, &a.least, &a.most, &a.restarts}) {
+    *number = fields.number<int>();
+  }
   a.master_port = fields.number<uint16_t>();
   a.prefix = fields.number<int>() != 0;
+  a.must_join = fields.number<int>() != 0;
   a.timeout_s = fields.number<double>();
   for (std::string* text : {&a.job_id, &a.master_host, &a.folder, &a.secret, &a.word}) *text = fields.text();
   a.environment = fields.list();

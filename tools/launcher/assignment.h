@@ -19,9 +19,9 @@ struct Assignment {
   std::string folder;        // where the ranks run; "": where this process does
   bool prefix = true;        // of their lines
   double timeout_s = 0;      // 0: none
-  // JobSettings; for this host only: not in encode()
+  // JobSettings
   int least = 0, most = 0, restarts = 0;
-  bool must_join = false;   // a job that no rank has joined has failed
+  bool must_join = false;   // a job of one host that no rank has joined has failed
   std::string secret;       // "": the ranks have one of the user's, or need none
   std::string word;         // JobSettings
   Environment environment;  // over the host's own
