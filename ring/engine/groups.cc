@@ -12,6 +12,12 @@
 #include "ring/engine/communicator_state.h"
 
 namespace rondo {
+namespace {
+
+// More than a job lasts; clocks that count from now on can say it.
+constexpr std::chrono::hours kLongestPatience{24 * 365};
+
+}  // namespace
 
 // All members throw the error, which would else wait for this rank until their deadline.
 void Groups::decline(const Members& made, const Error& why) const {
@@ -142,7 +148,7 @@ Shrunk Groups::agree_on_members(std::chrono::milliseconds patience, const char* 
 }
 
 std::chrono::milliseconds Groups::patience_of(std::chrono::milliseconds timeout, const char* call) const {
-  if (timeout.count() > 0) return timeout;
+  if (timeout.count() > 0) return std::min<std::chrono::milliseconds>(timeout, kLongestPatience);
   if (timeout.count() == 0) return std::chrono::milliseconds(group_.context().config.start_timeout_ms);
   throw Exception(ErrorCode::kInvalid, fmt::format("{} on rank {}: timeout is {} ms; it must be positive, or 0 for "
                                                    "RONDO_START_TIMEOUT_MS",

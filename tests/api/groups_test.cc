@@ -215,6 +215,13 @@ TEST_CASE("a communicator fails alone, whatever it fails of") {
   }
 }
 
+TEST_CASE("shrink() waits for the longest time that can be said") {
+  CHECK(run_threads(RankGroup{.world = 2}, [](Communicator& group) {
+          group = group.shrink(std::chrono::milliseconds::max());
+          group.barrier();
+        }) == "");
+}
+
 TEST_CASE("the memory that recoverable calls run in is given back with each epoch") {
   constexpr size_t kBytes = 16 << 20;
   CHECK(run_threads(RankGroup{.world = 2}, [](Communicator& group) {
