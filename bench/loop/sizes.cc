@@ -56,6 +56,7 @@ std::vector<uint64_t> size_range(uint64_t first, uint64_t last, uint64_t factor,
   std::vector<uint64_t> sizes;
   for (uint64_t size = first; size <= last && sizes.size() < kMaxSizes;) {
     sizes.push_back(size);
+    if (step == 0 && size > last / factor) break;  // the product may not fit
     size = step > 0 ? size + step : size * factor;
   }
   return sizes;

@@ -37,6 +37,7 @@ TEST_CASE("ranges: by factor or by step, both ends included") {
   CHECK(size_range(8, 127, 4, 0) == std::vector<uint64_t>{8, 32});
   CHECK(size_range(10, 30, 2, 10) == std::vector<uint64_t>{10, 20, 30});
   CHECK(size_range(8, 8, 2, 0) == std::vector<uint64_t>{8});
+  CHECK(size_range(8, 64, uint64_t{1} << 61, 0) == std::vector<uint64_t>{8});
   CHECK(size_range(1, kMaxSizeBytes, 2, 1).size() == kMaxSizes);
 }
 
