@@ -1,4 +1,6 @@
+#include <fcntl.h>
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <cstdio>
 #include <exception>
@@ -47,7 +49,16 @@ int main(const std::vector<std::string>& args) {
   }
 }
 
+// The code, or a failure where what was printed is lost, as on a full disk. Where standard output is closed nobody
+// wants it.
+int check_output(int code) {
+  const bool lost = std::fflush(stdout) != 0 || std::ferror(stdout) != 0;
+  if (!lost || ::fcntl(STDOUT_FILENO, F_GETFD) < 0) return code;
+  fmt::print(stderr, "rondo-bench: standard output cannot be written\n");
+  return code == 0 ? 1 : code;
+}
+
 }  // namespace
 }  // namespace rondo::bench
 
-int main(int argc, char** argv) { return rondo::bench::main({argv + 1, argv + argc}); }
+int main(int argc, char** argv) { return rondo::bench::check_output(rondo::bench::main({argv + 1, argv + argc})); }

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # rondo-bench --device cuda over a device without a GPU: right results by processes, threads and staged; what it says of the
-# device; an error that says what to do where there is no driver.
+# device; an error that says what to do where there is no driver. On any machine: output that is lost is a failure.
 set -euo pipefail
 bench=$PWD/bench/rondo-bench
 export RONDO_DEVICE_LIBRARY=$PWD/tests/support/fake_cuda/libcuda.so.1
@@ -32,3 +32,10 @@ for how in --no-limit --inproc; do
   if out=$("$bench" --device cuda --sizes 8 --ranks 2 "$how" 2>&1); then fail "it succeeds without a device"; fi
   says 'no GPU can be used: /nowhere/libcuda.so.1.*RONDO_DEVICE_LIBRARY'
 done
+
+for output in "--help" "machine" "--ranks 2 --sizes 8 -n 1 -w 0" "--inproc --sizes 8 -n 1 -w 0"; do
+  # shellcheck disable=SC2086  # words
+  out=$("$bench" $output 2>&1 >/dev/full) && fail "exit code 0 of $output on a full disk"
+  says '^rondo-bench: standard output cannot be written'
+done
+"$bench" machine >&- || fail "exit code $? with standard output closed"
