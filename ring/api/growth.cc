@@ -157,6 +157,10 @@ void Growth::end() noexcept {
 
 int Growth::newcomers(CommunicatorState& group) {
   if (launch_.newcomers.empty()) return 0;
+  return group.with_memory([&] { return count_newcomers(group); });
+}
+
+int Growth::count_newcomers(CommunicatorState& group) {
   int32_t waiting = 0;
   const auto now = std::chrono::steady_clock::now();
   if (group.rank() == 0 && (door_ || now >= try_door_at_)) {
@@ -215,6 +219,10 @@ Growth::Invitation Growth::invite(CommunicatorState& group, int newcomers, Milli
       made.job_id = made.seat.job_id;
     } catch (...) {
       const Error why = caught();
+      if (why.code == ErrorCode::kInterrupted) {  // on this rank alone
+        group.abort("grow() was interrupted while it waited for newcomers");
+        throw;
+      }
       made.refusal = why.code;
       made.text = why.message;
     }
@@ -230,6 +238,7 @@ Growth::Invitation Growth::invite(CommunicatorState& group, int newcomers, Milli
   made.refusal = static_cast<ErrorCode>(in.u16());
   made.job_id = in.short_text(kInvitationBytes);
   made.text = in.short_text(kInvitationBytes);
+  if (made.refusal != ErrorCode::kOk) throw Exception(made.refusal, made.text);
   return made;
 }
 
@@ -269,16 +278,14 @@ std::shared_ptr<CommunicatorState> Growth::grow(CommunicatorState& group, Outsid
   if (newcomers < 1 || newcomers > kMost) invalid(fmt::format("newcomers is {}; it must be 1 to {}", newcomers, kMost));
   if (launch_.newcomers.empty()) invalid("nothing says where newcomers find this job: set RONDO_JOIN on all ranks");
   group.check_usable();
-  Invitation invitation;
-  try {
-    invitation = group.with_memory([&] { return invite(group, newcomers, wait); });
-  } catch (const Exception& failure) {
-    throw Exception(
-        Error{failure.code(), fmt::format("grow on rank {}: {}", group.rank(), failure.what()), failure.error().ranks});
-  }
-  if (invitation.refusal != ErrorCode::kOk) {
-    throw Exception(invitation.refusal, fmt::format("grow on rank {}: {}", group.rank(), invitation.text));
-  }
+  Invitation invitation = group.with_memory([&] {
+    try {
+      return invite(group, newcomers, wait);
+    } catch (const Exception& failure) {
+      throw Exception(Error{failure.code(), fmt::format("grow on rank {}: {}", group.rank(), failure.what()),
+                            failure.error().ranks});
+    }
+  });
   // Rank 0 serves it until the members have agreed: one that comes to it late hears there how the start has ended.
   const std::shared_ptr<Store> meeting_point = invitation.store;
   try {

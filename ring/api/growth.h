@@ -45,6 +45,7 @@ class Growth {
 
  private:
   struct Invitation;
+  int count_newcomers(CommunicatorState& group);
   void check_equal(CommunicatorState& group, int newcomers, std::chrono::milliseconds timeout);
   Invitation invite(CommunicatorState& group, int newcomers, std::chrono::milliseconds wait);
   std::shared_ptr<CommunicatorState> open(CommunicatorState& group, int newcomers, Invitation invitation);

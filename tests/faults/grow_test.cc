@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "rondo/dist_opt.h"
+#include "rondo/interrupt.h"
 #include "tests/faults/ranks.h"
 #include "transport/rendezvous/door.h"
 #include "transport/rendezvous/launch.h"
@@ -190,6 +191,21 @@ TEST_CASE("a rank of local SGD dies between outer steps, or in one, and a newcom
     for (const int r : {2, 3}) CHECK(job[r].hear() == first);
     for (const int r : {0, 2, 3}) job[r].tell("end");
   }
+}
+
+TEST_CASE("an interruption of rank 0 in grow() is rank 0's alone: the others hear who was") {
+  GrowingJob job;
+  job.start(2, [](Here& here) {
+    Communicator group = Communicator::join(here.options);
+    if (here.rank() == 0) set_interrupt_function([](void*) { return 1; }, nullptr);
+    here.say(outcome([&] { static_cast<void>(group.grow(1, 20s)); }));
+    here.await();
+  });
+  CHECK(job[0].hear(10'000).find("INTERRUPTED") == 0);
+  const std::string other = job[1].hear(10'000);
+  CAPTURE(other);
+  CHECK(other.find("ABORTED [0]") == 0);
+  for (const int r : {0, 1}) job[r].tell("end");
 }
 
 TEST_CASE(

@@ -119,6 +119,7 @@ Communicator join(const std::string& transport, Config config, const TempFolder&
   options.config = config;
   options.rendezvous = "file://" + folder.path("store");
   options.job_id = "memory";
+  options.newcomers = "unix://" + folder.path("door");
   return Communicator::join(options);
 }
 
@@ -404,6 +405,23 @@ const Named kCalls[] = {
      }},
 };
 
+// Nobody comes. A rank on which nothing has failed but this call would leave the other one in it.
+void look_for_newcomers(Communicator& group, bool grows) {
+  try {
+    static_cast<void>(group.newcomers());
+    if (grows) static_cast<void>(group.grow(1, std::chrono::milliseconds(20)));
+  } catch (const std::bad_alloc&) {
+    throw Exception(ErrorCode::kInternal, "the other rank is in this call");
+  } catch (const Exception& e) {
+    if (e.code() != ErrorCode::kTimeout) throw;
+  }
+}
+
+const Named kCallsOfJobs[] = {
+    {"newcomers", [](Communicator& g, Memory&) { look_for_newcomers(g, false); }},
+    {"grow", [](Communicator& g, Memory&) { look_for_newcomers(g, true); }},
+};
+
 // The k-th allocation of rondo_init_inproc() is refused. What the first calls make, and the room of the last error, is
 // kept.
 void refuse_inproc(long k, bool is_first) {
@@ -436,6 +454,10 @@ TEST_CASE("between processes likewise") {
       if (named.between_processes) refuse_each(named, transport);
     }
   }
+}
+
+TEST_CASE("and where a job looks for newcomers") {
+  for (const Named& named : kCallsOfJobs) refuse_each(named, "shm");
 }
 
 TEST_CASE("rondo_init_inproc() hands out all communicators or none, and keeps none") {
