@@ -36,6 +36,19 @@ TEST_CASE("liveness: silence is warned of after two heartbeats and ends after th
   CHECK(liveness.silence(30'000, 1) == 0);  // not watched any more
 }
 
+TEST_CASE("liveness: many that fall silent one after the other are warned of together, every 10 s at most") {
+  Liveness liveness({1'000, 0});
+  for (int peer = 1; peer <= 20; ++peer) liveness.watch(0, peer);
+  std::vector<size_t> warnings;
+  for (Liveness::Time now = 0; now < 30'000; now += 10) {
+    if (now <= 200) liveness.heard(now, static_cast<int>(now / 10));
+    const Liveness::Findings found = liveness.tick(now);
+    if (!found.silent.empty()) warnings.push_back(found.silent.size());
+    REQUIRE(*liveness.next_time() > now);
+  }
+  CHECK(warnings == std::vector<size_t>{1, 19});
+}
+
 TEST_CASE("liveness: one that speaks again is reported with its silence") {
   Liveness liveness(kSettings);
   liveness.watch(0, 1);

@@ -1,4 +1,5 @@
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <utility>
@@ -8,6 +9,16 @@
 // ControlLogic: ranks that say nothing, and whom a call waits for.
 
 namespace rondo {
+namespace {
+
+// "; so do ranks 3, 5": all but the first.
+std::string others(const std::vector<Liveness::Silent>& ranks, const char* lead) {
+  std::vector<int> rest;
+  for (size_t i = 1; i < ranks.size(); ++i) rest.push_back(ranks[i].peer);
+  return rest.empty() ? "" : fmt::format("; {} ranks {}", lead, fmt::join(rest, ", "));
+}
+
+}  // namespace
 
 // --- silence
 
@@ -17,12 +28,15 @@ void ControlLogic::look_for_silence(Time now) {
     actions_.push_back(Note{fmt::format("{} made no progress for {}: its process was stopped, or its core was taken",
                                         name(settings_.rank), time_text(found.stopped_ms))});
   }
-  for (const auto& [peer, ms] : found.back) {
-    actions_.push_back(Note{fmt::format("{} answers again, after {} of silence", name(peer), time_text(ms))});
+  if (!found.back.empty()) {
+    const auto& [peer, ms] = found.back.front();
+    actions_.push_back(Note{fmt::format("{} answers again, after {} of silence{}", name(peer), time_text(ms),
+                                        others(found.back, "so do"))});
   }
-  for (const auto& [peer, ms] : found.silent) {
-    actions_.push_back(Note{fmt::format("{} has not answered for {}: its process is stopped, or its host is cut off",
-                                        name(peer), time_text(ms))});
+  if (!found.silent.empty()) {
+    const auto& [peer, ms] = found.silent.front();
+    actions_.push_back(Note{fmt::format("{} has not answered for {}: its process is stopped, or its host is cut off{}",
+                                        name(peer), time_text(ms), others(found.silent, "nor have"))});
   }
   for (const auto& [peer, ms] : found.unresponsive) give_up(now, peer);
   if (!found.beat) return;

@@ -35,12 +35,13 @@ Liveness::Findings Liveness::tick(Time now) {
       at = watched_.erase(at);
       continue;
     }
-    if (!peer.warned && silence >= warn_ms()) {
+    if (!peer.warned && silence >= warn_ms() && now >= next_warning_) {
       peer.warned = true;
       found.silent.push_back({rank, silence});
     }
     ++at;
   }
+  if (!found.silent.empty()) next_warning_ = now + kWarnPauseMs;
   return found;
 }
 
@@ -57,7 +58,7 @@ std::optional<Liveness::Time> Liveness::next_time() const {
   if (watched_.empty()) return std::nullopt;
   Time next = next_beat_;
   for (const auto& [rank, peer] : watched_) {
-    if (!peer.warned) next = std::min(next, peer.heard_at + warn_ms());
+    if (!peer.warned) next = std::min(next, std::max(next_warning_, peer.heard_at + warn_ms()));
     if (settings_.suspicion_ms > 0) next = std::min(next, peer.heard_at + settings_.suspicion_ms);
   }
   return next;

@@ -22,6 +22,8 @@ class Liveness {
   };
   // Silence that is worth a warning.
   static constexpr Time kWarnHeartbeats = 2;
+  // Between two warnings: on a host with more ranks than it can run many are silent now and then.
+  static constexpr Time kWarnPauseMs = 10'000;
 
   explicit Liveness(const Settings& settings) : settings_(settings) {}
 
@@ -38,7 +40,7 @@ class Liveness {
   struct Findings {
     bool beat = false;                 // all that are watched have to be sent a sign of life
     Time stopped_ms = 0;               // not 0: this rank itself stood still for about so long
-    std::vector<Silent> silent;        // for two heartbeats; said once
+    std::vector<Silent> silent;        // for two heartbeats, when a warning is due; said once
     std::vector<Silent> back;          // were silent for so long, and have spoken
     std::vector<Silent> unresponsive;  // for suspicion_ms; not watched any more
   };
@@ -61,7 +63,7 @@ class Liveness {
 
   Settings settings_;
   std::map<int, Peer> watched_;
-  Time next_beat_ = 0;
+  Time next_beat_ = 0, next_warning_ = 0;
 };
 
 }  // namespace rondo
