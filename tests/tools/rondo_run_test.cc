@@ -85,6 +85,9 @@ TEST_CASE("--elastic: ranks that fail do not end the others, as long as enough a
   Program many(run_shell(3, "true", {"--elastic", "4"}));
   CHECK(many.wait() == 2);
   CHECK(many.errors().find("--elastic 4 is more than the 3 ranks") != std::string::npos);
+  Program hexadecimal(run_shell(3, "true", {"--elastic", "0x4"}));
+  CHECK(hexadecimal.wait() == many.wait());
+  CHECK(hexadecimal.errors().find("--elastic 4 is more than the 3 ranks") != std::string::npos);
 }
 
 TEST_CASE("--elastic on several hosts: ranks are counted over all, and each host hears whose processes have ended") {

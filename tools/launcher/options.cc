@@ -8,6 +8,7 @@
 #include <cstdio>
 #include <exception>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "rondo/rondo.h"
@@ -39,14 +40,22 @@ std::string check_seconds(const std::string& text) {
   return is_number && std::isfinite(seconds) && seconds > 0 ? "" : fmt::format("'{}' is no number above 0", text);
 }
 
-// "MIN" or "MIN:MAX".
-std::string check_elastic(const std::string& text) {
+// "MIN", whose most is 0, or "MIN:MAX".
+struct Elastic {
+  int least = 0, most = 0;
+};
+std::optional<Elastic> parse_elastic(const std::string& text) {
   const size_t colon = text.find(':');
-  int least = 0, most = kMaxRanks;
-  const bool numbers = CLI::detail::lexical_cast(text.substr(0, colon), least) &&
-                       (colon == std::string::npos || CLI::detail::lexical_cast(text.substr(colon + 1), most));
-  if (numbers && least >= 1 && most >= least && most <= kMaxRanks) return "";
-  return fmt::format("'{}' is not MIN or MIN:MAX, from 1 to {}", text, kMaxRanks);
+  const bool has_most = colon != std::string::npos;
+  Elastic found;
+  if (!CLI::detail::lexical_cast(text.substr(0, colon), found.least)) return std::nullopt;
+  if (has_most && !CLI::detail::lexical_cast(text.substr(colon + 1), found.most)) return std::nullopt;
+  const int most = has_most ? found.most : kMaxRanks;
+  if (found.least < 1 || most < found.least || most > kMaxRanks) return std::nullopt;
+  return found;
+}
+std::string check_elastic(const std::string& text) {
+  return parse_elastic(text) ? "" : fmt::format("'{}' is not MIN or MIN:MAX, from 1 to {}", text, kMaxRanks);
 }
 
 // The usage line knows that a program follows.
@@ -226,9 +235,9 @@ Parsed parse_options(int argc, char** argv) {
   }
   if (options.host_ranks) return options;
   options.prefix = !words.no_prefix;
-  if (const size_t colon = words.elastic.find(':'); !words.elastic.empty()) {
-    options.least = std::stoi(words.elastic);
-    if (colon != std::string::npos) options.most = std::stoi(words.elastic.substr(colon + 1));
+  if (const auto elastic_range = parse_elastic(words.elastic)) {
+    options.least = elastic_range->least;
+    options.most = elastic_range->most;
   }
   options.command = app.remaining();
   if (!options.command.empty() && options.command.front() == "--") {
