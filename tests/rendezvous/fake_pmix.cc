@@ -7,9 +7,9 @@
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
-#include <iterator>
 #include <string>
 
+#include "ring/base/file_text.h"
 #include "transport/rendezvous/pmix_abi.h"
 
 #define EXPORTED extern "C" __attribute__((visibility("default")))
@@ -39,12 +39,11 @@ EXPORTED pmix::Status PMIx_Put(uint8_t, const char* key, pmix::Value* value) {
 EXPORTED pmix::Status PMIx_Get(const pmix::Process*, const char* key, const pmix::Info* timeout, size_t,
                                pmix::Value** value) {
   const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(timeout->value.data.integer);
-  std::ifstream file;
-  while (file.open(path_of(key)), !file.is_open()) {
+  std::string text;
+  while ((text = rondo::file_text(path_of(key))).empty()) {
     if (std::chrono::steady_clock::now() >= until) return pmix::kTimeout;
     ::usleep(1'000);
   }
-  const std::string text{std::istreambuf_iterator<char>(file), {}};
   *value = static_cast<pmix::Value*>(std::calloc(1, sizeof(pmix::Value)));
   (*value)->type = pmix::kStringType;
   (*value)->data.string = ::strdup(text.c_str());
