@@ -3,8 +3,8 @@
 #include <dlfcn.h>
 #include <doctest/doctest.h>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <stdlib.h>
-#include <unistd.h>
 
 #include <chrono>
 #include <string>
