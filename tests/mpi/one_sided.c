@@ -268,13 +268,13 @@ static void check_slices(Worker* workers) {
 /* All ranks change the same elements of one rank at once. */
 static void change_common(Worker* worker, int target) {
   Window* window = worker->window;
-  Common* common = (Common*)window->memory;
+  char *values = window->memory + offsetof(Common, values), *extreme = window->memory + offsetof(Common, least);
   uint32_t own[kOps - 2], all[kOps - 2];
-  Pair least = {1e9, 0}, found = {1e9, 0};
+  Pair least = {1e9, 0}, found = {1e9, 0}, there;
   for (int op = 0; op < kOps - 2; ++op) own[op] = applied(op, 1, 1);
   if (rank == target) {
-    memcpy(common->values, own, sizeof own);
-    common->least = least;
+    memcpy(values, own, sizeof own);
+    memcpy(extreme, &least, sizeof least);
   }
   MPI_Win_fence(0, window->win);
   for (int turn = 0; turn < 5; ++turn) {
@@ -297,8 +297,9 @@ static void change_common(Worker* worker, int target) {
   }
   MPI_Allreduce(&least, &found, 1, MPI_DOUBLE_INT, MPI_MINLOC, MPI_COMM_WORLD);
   if (rank == target) {
-    CHECK(memcmp(common->values, all, sizeof all) == 0);
-    CHECK(common->least.value == found.value && common->least.index == found.index);
+    CHECK(memcmp(values, all, sizeof all) == 0);
+    memcpy(&there, extreme, sizeof there);
+    CHECK(there.value == found.value && there.index == found.index);
   }
 }
 
