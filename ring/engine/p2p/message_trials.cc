@@ -11,7 +11,16 @@ namespace {
 
 constexpr Algorithm kWays[] = {Algorithm::kStaged, Algorithm::kPull};
 
-uint32_t messages(uint64_t of_bytes, uint64_t bytes) { return static_cast<uint32_t>((of_bytes + bytes - 1) / bytes); }
+// Bytes that a message counts as.
+uint64_t counted(uint64_t bytes) { return std::max(bytes, MessageTrials::kBufferBytes); }
+uint32_t messages(uint64_t of_bytes, uint64_t bytes) {
+  return static_cast<uint32_t>((of_bytes + counted(bytes) - 1) / counted(bytes));
+}
+// In calls; as many messages are between trials as if small ones counted as what they have.
+Trials::Patience patience(uint64_t bytes) {
+  const uint64_t more = counted(bytes) / bytes;
+  return {MessageTrials::kPatience.first * more, MessageTrials::kPatience.last * more};
+}
 
 }  // namespace
 
@@ -19,7 +28,7 @@ MessageTrials::MessageTrials(uint64_t bytes, bool reads)
     : call_{{Algorithm::kStaged, false}},
       settling_messages_(messages(kSettlingBytes, bytes)),
       call_messages_(messages(kCallBytes, bytes)),
-      trials_(std::span(kWays).first(reads ? 2 : 1), Trials::Stores::kBoth, false, kPatience) {}
+      trials_(std::span(kWays).first(reads ? 2 : 1), Trials::Stores::kBoth, false, patience(bytes)) {}
 
 void MessageTrials::turn(const Clock& now_ns) {
   if (!std::exchange(settling_, false)) {

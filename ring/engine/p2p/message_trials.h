@@ -26,15 +26,18 @@ class MessageTrials {
     if (--left_ == 0) turn(now_ns);
   }
 
-  // Bytes of a call, at least one message.
+  // Bytes of a call, at least one message. A message takes a buffer of the ring at least: a small one counts as so many
+  // bytes in a call, and where the ring is filled.
   static constexpr uint64_t kCallBytes = 512 * 1024;
+  static constexpr uint64_t kBufferBytes = 16 * 1024;
   // After a change of the way that many fill the ring once, and are in no call: the lines of the way before are still
   // there.
   static constexpr uint64_t kSettlingBytes = 2 << 20;
   // A program that sends only so many messages of a kind is left alone.
   static constexpr uint32_t kFew = 16;
-  // A way that is slow costs 4 MiB. All are tried again after 128 MiB, later after 1 GiB, as cores may come near each
-  // other or part (a virtual machine is moved), and programs may begin to write what they only sent before.
+  // A way that is slow costs 4 MiB, or 256 messages. All are tried again after 128 MiB, later after 1 GiB, as cores may
+  // come near each other or part (a virtual machine is moved), and programs may begin to write what they only sent
+  // before.
   static constexpr Trials::Patience kPatience = {256, 2048};
 
  private:
