@@ -417,7 +417,7 @@ class Exchanges(Communicator):
     """The same ranks, for the exchanges that a call of Python's is made of: they match no call of the program's. As a
     block of `with`: no rank waits for one that cannot go on, so what this rank alone raises fails the communicator."""
 
-    over = False  # the exchanges are: what is refused from then on is refused by this rank alone
+    over = False  # True once nothing is exchanged any more: what is refused then is refused by this rank alone
 
     def __init__(self, group: Communicator, purpose: int):
         self.__dict__.update(group.__dict__)

@@ -26,9 +26,10 @@ class MessageTrials {
     if (--left_ == 0) turn(now_ns);
   }
 
-  // Bytes of a call, at least one message. A message takes a buffer of the ring at least: a small one counts as so many
-  // bytes in a call, and where the ring is filled.
+  // Bytes of a call, at least one message.
   static constexpr uint64_t kCallBytes = 512 * 1024;
+  // What a message counts as at least, in a call and where the ring is filled: it takes a whole buffer, however short
+  // it is. A buffer's payload without its envelope (kStreamBuffers of transport/island/shared_stream.h).
   static constexpr uint64_t kBufferBytes = 16 * 1024;
   // After a change of the way that many fill the ring once, and are in no call: the lines of the way before are still
   // there.
