@@ -28,8 +28,7 @@ int block(const char* name, MPI_Comm comm, const Call& call) {
 template <typename Call>
 int begin(const char* name, MPI_Comm comm, MPI_Request* request, const Call& call) {
   return on(comm, name, [&] {
-    auto made = std::make_shared<Request>();
-    made->comm = comm_of(comm).shared_from_this();
+    auto made = make_request(Request::Kind::kCollective, comm_of(comm).shared_from_this());
     Collective collective(*made->comm, *made->comm->engine);
     call (*made->comm)(collective);
     made->work = collective.work();
@@ -41,8 +40,7 @@ int begin(const char* name, MPI_Comm comm, MPI_Request* request, const Call& cal
 template <typename Call>
 int prepare(const char* name, MPI_Comm comm, MPI_Request* request, const Call& call) {
   return on(comm, name, [&] {
-    auto made = std::make_shared<Request>();
-    made->comm = comm_of(comm).shared_from_this();
+    auto made = make_request(Request::Kind::kCollective, comm_of(comm).shared_from_this());
     made->persistent = true;
     made->active = false;
     // It meets what the other ranks have made by the call in the same place, in whatever order they start them.

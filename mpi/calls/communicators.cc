@@ -101,8 +101,7 @@ MPI_Comm dup(Comm& comm, const Info* info) {
 MPI_Request start_dup(Comm& comm, const Info* info, MPI_Comm* newcomm) {
   Channel channel = open_channel(comm, Series::kIdup);
   const std::shared_ptr<Comm> made = duplicated(comm, info, std::move(channel.engine));
-  auto request = std::make_shared<Request>();
-  request->comm = comm.shared_from_this();
+  auto request = make_request(Request::Kind::kCollective, comm.shared_from_this());
   request->work = std::move(channel.opened);
   *newcomm = MPI_COMM_NULL;
   try {

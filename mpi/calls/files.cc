@@ -49,7 +49,7 @@ int now(const Access& a, MPI_Status* status) {
 // The data is there, or with the system, when this returns: the request is over.
 int later(const Access& a, MPI_Request* request) {
   return on_file(a.file, a.call, [&] {
-    auto made = std::make_shared<Request>();
+    auto made = make_request(Request::Kind::kCollective, nullptr);
     made->outcome = file_of(a.file)->transfer(a.way, a.place, a.offset, data(a.at, a.count, a.type));
     *request = add_request(std::move(made));
   });

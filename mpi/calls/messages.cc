@@ -17,10 +17,10 @@ namespace {
 
 enum class Mode { kStandard, kSynchronous, kBuffered };
 
-// One message's arguments, checked. A message is bytes to the engine.
+// One message's arguments, checked. A message is bytes to the engine. Its communicator and type stay as long as a call.
 struct Envelope {
-  std::shared_ptr<Comm> comm;
-  std::shared_ptr<Type> type;
+  Comm* comm;
+  const Type* type;
   void* data;
   MPI_Count count;
   int peer;
@@ -29,26 +29,39 @@ struct Envelope {
   bool nobody() const { return peer == MPI_PROC_NULL; }
   MPI_Count bytes() const { return count * type->size; }
 };
+// For a request, which a program may outlive them with.
+struct KeptEnvelope : Envelope {
+  explicit KeptEnvelope(const Envelope& e)
+      : Envelope(e), keeps_comm(e.comm->shared_from_this()), keeps_type(e.type->shared_from_this()) {}
+  std::shared_ptr<const Comm> keeps_comm;
+  std::shared_ptr<const Type> keeps_type;
+};
 
-void check_peer(const Comm& comm, int peer, bool any) {
-  if ((peer >= 0 && peer < comm.peers()) || peer == MPI_PROC_NULL || (any && peer == MPI_ANY_SOURCE)) return;
+[[noreturn, gnu::cold]] void refuse_peer(const Comm& comm, int peer) {
   fail(MPI_ERR_RANK,
        "the communicator has ranks 0 to " + std::to_string(comm.peers() - 1) + ", and no rank " + std::to_string(peer));
 }
+void check_peer(const Comm& comm, int peer, bool any) {
+  if (peer >= 0 && peer < comm.peers()) return;
+  if (peer != MPI_PROC_NULL && !(any && peer == MPI_ANY_SOURCE)) refuse_peer(comm, peer);
+}
+[[noreturn, gnu::cold]] void refuse_negative(int code, const char* what, int64_t value) {
+  fail(code, std::string(what) + std::to_string(value) + ", negative");
+}
 void check_tag(int tag, bool any) {
-  if (tag < 0 && !(any && tag == MPI_ANY_TAG)) fail(MPI_ERR_TAG, "the tag is " + std::to_string(tag) + ", negative");
+  if (tag < 0 && !(any && tag == MPI_ANY_TAG)) refuse_negative(MPI_ERR_TAG, "the tag is ", tag);
 }
 
 Envelope envelope(MPI_Comm comm, const void* data, MPI_Count count, MPI_Datatype type, int peer, int tag,
                   bool receives) {
   Comm& to = comm_of(comm);
-  if (count < 0) fail(MPI_ERR_COUNT, "the count is " + std::to_string(count) + ", negative");
+  if (count < 0) refuse_negative(MPI_ERR_COUNT, "the count is ", count);
   Type& of = used_type(count == 0 && type == MPI_DATATYPE_NULL ? MPI_BYTE : type);  // nothing has any type
   check_peer(to, peer, receives);
   check_tag(tag, receives);
   require(data != nullptr || count * of.size == 0 || !of.dense || peer == MPI_PROC_NULL, MPI_ERR_BUFFER,
           "the buffer is null");
-  return {to.shared_from_this(), of.shared_from_this(), const_cast<void*>(data), count, peer, tag};
+  return {&to, &of, const_cast<void*>(data), count, peer, tag};
 }
 
 rondo::MessageCall call_of(const Envelope& e, rondo::MessageKind kind, void* data) {
@@ -106,8 +119,7 @@ void flush(Buffer& buffer) {
 
 // A request that is over when what the buffer has now has been sent.
 MPI_Request start_flush(Buffer& buffer, const std::shared_ptr<Comm>& comm) {
-  auto request = std::make_shared<Request>();
-  request->comm = comm;
+  auto request = make_request(Request::Kind::kCollective, comm);
   std::lock_guard lock(buffer_mutex());
   for (const Buffer::Sent& sent : buffer.sent) request->also.push_back(sent.work);
   return add_request(std::move(request));
@@ -185,14 +197,11 @@ void start_receive(Request& request, const Envelope& e, uint64_t matched = 0) {
   call.matched = matched;
   request.work = start(request, e, call);
   if (memory.beside != nullptr)
-    request.finish = [e, memory, &request] { unpack_from(e, memory, request.outcome.bytes); };
+    request.finish = [kept = KeptEnvelope(e), memory, &request] { unpack_from(kept, memory, request.outcome.bytes); };
 }
 
 std::shared_ptr<Request> request_of(const Envelope& e, Request::Kind kind) {
-  auto request = std::make_shared<Request>();
-  request->kind = kind;
-  request->comm = e.comm;
-  return request;
+  return make_request(kind, e.comm->shared_from_this());
 }
 
 int send_call(const char* call, const void* data, MPI_Count count, MPI_Datatype type, int peer, int tag, MPI_Comm comm,
@@ -217,7 +226,7 @@ int send_init_call(const char* call, const void* data, MPI_Count count, MPI_Data
     auto made = request_of(e, Request::Kind::kSend);
     made->persistent = true;
     made->active = false;
-    made->start = [e, mode](Request& started) { start_send(started, e, mode); };
+    made->start = [kept = KeptEnvelope(e), mode](Request& started) { start_send(started, kept, mode); };
     *request = add_request(std::move(made));
   });
 }
@@ -244,7 +253,7 @@ void receive_by(const Envelope& e, MPI_Status* status, const Take& take) {
 void receive_any_tag(const Envelope& e, MPI_Status* status, uint64_t matched) {
   Request request;
   request.kind = Request::Kind::kReceive;
-  request.comm = e.comm;
+  request.comm = e.comm->shared_from_this();
   start_receive(request, e, matched);
   complete(request);
   set_status(status, request.outcome);
@@ -281,7 +290,7 @@ Envelope copied(const Envelope& e, std::shared_ptr<std::byte[]>& memory) {
   Envelope copy = e;
   copy.data = memory.get();
   copy.count = e.bytes();
-  copy.type = used_type(MPI_BYTE).shared_from_this();
+  copy.type = &used_type(MPI_BYTE);
   return copy;
 }
 
@@ -328,20 +337,17 @@ MPI_Message keep(Comm& comm, const rondo::Message& found) {
 }
 
 // What is received of a matched message, whose handle is null afterwards.
-std::pair<Envelope, uint64_t> matched(void* data, MPI_Count count, MPI_Datatype type, MPI_Message* message) {
+std::pair<KeptEnvelope, uint64_t> matched(void* data, MPI_Count count, MPI_Datatype type, MPI_Message* message) {
   require(count >= 0, MPI_ERR_COUNT, "the count is negative");
-  const auto of = used_type(type).shared_from_this();
+  const Type& of = used_type(type);
   const auto found = world().messages.share(*message);
   require(found != nullptr, MPI_ERR_REQUEST, "the message is null, or was received");
-  Envelope e{found->comm, of, data, count, MPI_ANY_SOURCE, MPI_ANY_TAG};
-  if (*message == MPI_MESSAGE_NO_PROC) {
-    e.comm = world().self;
-    e.peer = MPI_PROC_NULL;
-  } else {
-    world().messages.remove(*message);
-  }
+  const bool nobody = *message == MPI_MESSAGE_NO_PROC;
+  Comm* const comm = nobody ? world().self.get() : found->comm.get();
+  if (!nobody) world().messages.remove(*message);
   *message = MPI_MESSAGE_NULL;
-  return {e, found->matched};
+  const Envelope e{comm, &of, data, count, nobody ? MPI_PROC_NULL : MPI_ANY_SOURCE, MPI_ANY_TAG};
+  return {KeptEnvelope(e), found->matched};
 }
 
 MPI_Comm comm_of_message(const MPI_Message* message) {
@@ -401,7 +407,7 @@ START_SEND(Bsend_init, send_init_call, Mode::kBuffered)
       auto made = request_of(e, Request::Kind::kReceive);                                                             \
       made->persistent = true;                                                                                        \
       made->active = false;                                                                                           \
-      made->start = [e](Request& started) { start_receive(started, e); };                                             \
+      made->start = [kept = KeptEnvelope(e)](Request& started) { start_receive(started, kept); };                     \
       *request = add_request(std::move(made));                                                                        \
     });                                                                                                               \
   }                                                                                                                   \
@@ -571,10 +577,10 @@ int partitioned_call(const char* call, void* data, int partitions, MPI_Count cou
     made->active = false;
     made->partitions = partitions;
     if (receives) {
-      made->start = [e](Request& started) { start_receive(started, e); };
+      made->start = [kept = KeptEnvelope(e)](Request& started) { start_receive(started, kept); };
     } else {
       made->start = [](Request& started) { started.unready = started.partitions + 1; };
-      made->ready = [e](Request& ready) { start_send(ready, e, Mode::kStandard); };
+      made->ready = [kept = KeptEnvelope(e)](Request& ready) { start_send(ready, kept, Mode::kStandard); };
     }
     *request = add_request(std::move(made));
   });

@@ -21,10 +21,10 @@ void set_empty(MPI_Status* status) {
   set_status_error(status, MPI_SUCCESS);
 }
 
-// The request of a handle; nullptr of a null one.
-std::shared_ptr<Request> find(MPI_Request handle) {
+// The request of a handle, which a program's threads do not end under each other; nullptr of a null one.
+Request* find(MPI_Request handle) {
   if (handle == MPI_REQUEST_NULL) return nullptr;
-  auto found = world().requests.share(handle);
+  Request* const found = world().requests.find(handle);
   require(found != nullptr, MPI_ERR_REQUEST, "the request is not valid: freed, or of another kind");
   return found;
 }
@@ -52,25 +52,22 @@ int tell(Request& request, MPI_Status* status) {
 }
 
 // Finishes one that is over, and ends its handle unless it is persistent; returns its error.
-int end(MPI_Request* handle, const std::shared_ptr<Request>& request, MPI_Status* status) {
-  complete(*request);
-  int error = tell(*request, status);
-  if (request->persistent) {
-    request->outcome = {};  // a second wait finds an inactive request
+int end(MPI_Request* handle, Request& request, MPI_Status* status) {
+  complete(request);
+  int error = tell(request, status);
+  if (request.persistent) {
+    request.outcome = {};  // a second wait finds an inactive request
     return error;
   }
-  if (request->kind == Request::Kind::kGeneral) {
-    const int freed = request->free(request->state);
+  if (request.kind == Request::Kind::kGeneral) {
+    const int freed = request.free(request.state);
     if (error == MPI_SUCCESS) error = freed;
   }
-  world().requests.remove(*handle);
-  *handle = MPI_REQUEST_NULL;
+  end_request(handle);
   return error;
 }
 
-bool idle(const std::shared_ptr<Request>& request) {
-  return request == nullptr || (request->persistent && !request->active);
-}
+bool idle(const Request* request) { return request == nullptr || (request->persistent && !request->active); }
 
 [[noreturn]] void fail_with(int error) {
   fail(error, last_failure().code == error ? last_failure().text : "the request failed");
@@ -79,12 +76,12 @@ bool idle(const std::shared_ptr<Request>& request) {
 // Waits until one of several requests may be over: most are within microseconds.
 class Patience {
  public:
-  void wait(const std::vector<std::shared_ptr<Request>>& requests) {
+  void wait(const std::vector<Request*>& requests) {
     if (++turns_ < 1000) return;
     if (turns_ < 2000) return std::this_thread::yield();
     const uint32_t before = ends().count();
-    for (const auto& request : requests) {
-      if (!idle(request)) ends().watch(request);
+    for (Request* const request : requests) {
+      if (!idle(request)) ends().watch(*request);
     }
     if (std::none_of(requests.begin(), requests.end(), [](const auto& r) { return !idle(r) && over(*r); })) {
       ends().wait(before);
@@ -95,9 +92,10 @@ class Patience {
   int turns_ = 0;
 };
 
-std::vector<std::shared_ptr<Request>> find_all(int count, const MPI_Request handles[]) {
-  require(count >= 0, MPI_ERR_COUNT, "the count is negative");
-  std::vector<std::shared_ptr<Request>> found(static_cast<size_t>(count));
+void check_count(int count) { require(count >= 0, MPI_ERR_COUNT, "the count is negative"); }
+std::vector<Request*> find_all(int count, const MPI_Request handles[]) {
+  check_count(count);
+  std::vector<Request*> found(static_cast<size_t>(count));
   std::transform(handles, handles + count, found.begin(), find);
   return found;
 }
@@ -107,7 +105,7 @@ MPI_Status* at(MPI_Status statuses[], size_t i) {
 }
 
 // The first that is over; -1: none is. MPI_UNDEFINED: none is active.
-int first_over(const std::vector<std::shared_ptr<Request>>& requests) {
+int first_over(const std::vector<Request*>& requests) {
   int found = MPI_UNDEFINED;
   for (size_t i = 0; i < requests.size(); ++i) {
     if (idle(requests[i])) continue;
@@ -117,15 +115,26 @@ int first_over(const std::vector<std::shared_ptr<Request>>& requests) {
   return found;
 }
 
-void end_all(const std::vector<std::shared_ptr<Request>>& requests, MPI_Request handles[], MPI_Status statuses[]) {
-  std::vector<int> errors;
-  for (size_t i = 0; i < requests.size(); ++i) {
-    if (idle(requests[i])) {
-      set_empty(at(statuses, i));
-      errors.push_back(MPI_SUCCESS);
-    } else {
-      errors.push_back(end(&handles[i], requests[i], at(statuses, i)));
-    }
+bool all_over(int count, const MPI_Request handles[]) {
+  check_count(count);
+  bool all = true;
+  for (int i = 0; i < count; ++i) {
+    Request* const request = find(handles[i]);
+    all = all && (idle(request) || over(*request));
+  }
+  return all;
+}
+
+// Requires that all handles are right.
+void end_all(int count, MPI_Request handles[], MPI_Status statuses[]) {
+  std::vector<int> errors;  // of all, once one has failed
+  for (int i = 0; i < count; ++i) {
+    const auto place = static_cast<size_t>(i);
+    Request* const request = find(handles[i]);
+    int error = MPI_SUCCESS;
+    idle(request) ? set_empty(at(statuses, place)) : void(error = end(&handles[i], *request, at(statuses, place)));
+    if (error != MPI_SUCCESS) errors.resize(static_cast<size_t>(count), MPI_SUCCESS);
+    if (!errors.empty()) errors[place] = error;
   }
   const auto bad = std::find_if(errors.begin(), errors.end(), [](int error) { return error != MPI_SUCCESS; });
   if (bad == errors.end()) return;
@@ -135,8 +144,8 @@ void end_all(const std::vector<std::shared_ptr<Request>>& requests, MPI_Request 
 }
 
 // Ends those that are over; MPI_UNDEFINED: none is active.
-int end_some(const std::vector<std::shared_ptr<Request>>& requests, MPI_Request handles[], int indices[],
-             MPI_Status statuses[], int* failed) {
+int end_some(const std::vector<Request*>& requests, MPI_Request handles[], int indices[], MPI_Status statuses[],
+             int* failed) {
   int ended = 0;
   bool active = false;
   for (size_t i = 0; i < requests.size(); ++i) {
@@ -144,7 +153,7 @@ int end_some(const std::vector<std::shared_ptr<Request>>& requests, MPI_Request 
     active = true;
     if (!over(*requests[i])) continue;
     MPI_Status* status = at(statuses, static_cast<size_t>(ended));
-    const int error = end(&handles[i], requests[i], status);
+    const int error = end(&handles[i], *requests[i], status);
     set_status_error(status, error);
     if (error != MPI_SUCCESS) *failed = error;
     indices[ended++] = static_cast<int>(i);
@@ -163,7 +172,7 @@ void check(int error) {
 }
 
 // Status without an end: of one that is over it stays.
-bool look(const std::shared_ptr<Request>& request, MPI_Status* status) {
+bool look(Request* request, MPI_Status* status) {
   if (idle(request)) {
     set_empty(status);
     return true;
@@ -177,28 +186,30 @@ bool look(const std::shared_ptr<Request>& request, MPI_Status* status) {
 
 int MPI_Wait(MPI_Request* request, MPI_Status* status) {
   return on(comm_of_request(request), __func__, [&] {
-    const auto found = find(*request);
+    Request* const found = find(*request);
     if (idle(found)) return set_empty(status);
-    check(end(request, found, status));
+    check(end(request, *found, status));
   });
 }
 int MPI_Test(MPI_Request* request, int* flag, MPI_Status* status) {
   return on(comm_of_request(request), __func__, [&] {
-    const auto found = find(*request);
+    Request* const found = find(*request);
     *flag = 1;
     if (idle(found)) return set_empty(status);
-    if (*flag = over(*found); *flag) check(end(request, found, status));
+    if (*flag = over(*found); *flag) check(end(request, *found, status));
   });
 }
 int MPI_Waitall(int count, MPI_Request requests[], MPI_Status statuses[]) {
-  return on(count > 0 ? comm_of_request(requests) : MPI_COMM_NULL, __func__,
-            [&] { end_all(find_all(count, requests), requests, statuses); });
+  return on(count > 0 ? comm_of_request(requests) : MPI_COMM_NULL, __func__, [&] {
+    check_count(count);
+    std::for_each(requests, requests + count, find);
+    end_all(count, requests, statuses);
+  });
 }
 int MPI_Testall(int count, MPI_Request requests[], int* flag, MPI_Status statuses[]) {
   return on(count > 0 ? comm_of_request(requests) : MPI_COMM_NULL, __func__, [&] {
-    const auto found = find_all(count, requests);
-    *flag = std::all_of(found.begin(), found.end(), [](const auto& r) { return idle(r) || over(*r); });
-    if (*flag) end_all(found, requests, statuses);
+    *flag = all_over(count, requests);
+    if (*flag) end_all(count, requests, statuses);
   });
 }
 int MPI_Waitany(int count, MPI_Request requests[], int* index, MPI_Status* status) {
@@ -206,7 +217,7 @@ int MPI_Waitany(int count, MPI_Request requests[], int* index, MPI_Status* statu
     const auto found = find_all(count, requests);
     for (Patience patience; (*index = first_over(found)) == -1;) patience.wait(found);
     if (*index == MPI_UNDEFINED) return set_empty(status);
-    check(end(&requests[*index], found[static_cast<size_t>(*index)], status));
+    check(end(&requests[*index], *found[static_cast<size_t>(*index)], status));
   });
 }
 int MPI_Testany(int count, MPI_Request requests[], int* index, int* flag, MPI_Status* status) {
@@ -219,7 +230,7 @@ int MPI_Testany(int count, MPI_Request requests[], int* index, int* flag, MPI_St
       *index = MPI_UNDEFINED;
       return;
     }
-    check(end(&requests[*index], found[static_cast<size_t>(*index)], status));
+    check(end(&requests[*index], *found[static_cast<size_t>(*index)], status));
   });
 }
 int MPI_Waitsome(int incount, MPI_Request requests[], int* outcount, int indices[], MPI_Status statuses[]) {
@@ -245,9 +256,8 @@ int MPI_Request_get_status(MPI_Request request, int* flag, MPI_Status* status) {
 }
 int MPI_Request_get_status_all(int count, const MPI_Request requests[], int* flag, MPI_Status statuses[]) {
   return run(__func__, [&] {
-    const auto found = find_all(count, requests);
-    *flag = std::all_of(found.begin(), found.end(), [](const auto& r) { return idle(r) || over(*r); });
-    for (size_t i = 0; *flag && i < found.size(); ++i) look(found[i], at(statuses, i));
+    *flag = all_over(count, requests);
+    for (int i = 0; *flag && i < count; ++i) look(find(requests[i]), at(statuses, static_cast<size_t>(i)));
   });
 }
 int MPI_Request_get_status_any(int count, const MPI_Request requests[], int* index, int* flag, MPI_Status* status) {
@@ -278,12 +288,12 @@ int MPI_Request_get_status_some(int incount, const MPI_Request requests[], int* 
 
 int MPI_Request_free(MPI_Request* request) {
   return on(comm_of_request(request), __func__, [&] {
-    const auto found = find(*request);
+    Request* const found = find(*request);
     require(found != nullptr, MPI_ERR_REQUEST, "the request is null");
     if (found->kind == Request::Kind::kGeneral) {
       found->free(found->state);
     } else {
-      release(found);
+      release(world().requests.share(*request));
     }
     world().requests.remove(*request);
     *request = MPI_REQUEST_NULL;
@@ -292,7 +302,7 @@ int MPI_Request_free(MPI_Request* request) {
 
 int MPI_Cancel(MPI_Request* request) {
   return on(comm_of_request(request), __func__, [&] {
-    const auto found = find(*request);
+    Request* const found = find(*request);
     require(found != nullptr, MPI_ERR_REQUEST, "the request is null");
     if (found->kind == Request::Kind::kGeneral) {
       check(found->cancel(found->state, found->complete));
@@ -306,7 +316,7 @@ int MPI_Cancel(MPI_Request* request) {
 int MPI_Start(MPI_Request* request) { return MPI_Startall(1, request); }
 int MPI_Startall(int count, MPI_Request requests[]) {
   return on(count > 0 ? comm_of_request(requests) : MPI_COMM_NULL, __func__, [&] {
-    for (const auto& found : find_all(count, requests)) {
+    for (Request* const found : find_all(count, requests)) {
       require(found != nullptr && found->start, MPI_ERR_REQUEST, "the request is not persistent");
       require(!found->active, MPI_ERR_REQUEST, "the request is active already");
       found->unwanted = false;
@@ -319,8 +329,7 @@ int MPI_Startall(int count, MPI_Request requests[]) {
 int MPI_Grequest_start(MPI_Grequest_query_function* query_fn, MPI_Grequest_free_function* free_fn,
                        MPI_Grequest_cancel_function* cancel_fn, void* extra_state, MPI_Request* request) {
   return run(__func__, [&] {
-    auto made = std::make_shared<Request>();
-    made->kind = Request::Kind::kGeneral;
+    auto made = make_request(Request::Kind::kGeneral, nullptr);
     made->query = query_fn;
     made->free = free_fn;
     made->cancel = cancel_fn;
@@ -330,7 +339,7 @@ int MPI_Grequest_start(MPI_Grequest_query_function* query_fn, MPI_Grequest_free_
 }
 int MPI_Grequest_complete(MPI_Request request) {
   return run(__func__, [&] {
-    const auto found = find(request);
+    Request* const found = find(request);
     require(found != nullptr && found->kind == Request::Kind::kGeneral, MPI_ERR_REQUEST,
             "the request is not a generalized one");
     found->complete = true;

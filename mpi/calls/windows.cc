@@ -42,7 +42,7 @@ Window::Place place(int target, MPI_Aint displacement, MPI_Count count, MPI_Data
 }
 
 // The data has moved when the call returns: the request is over.
-void over(MPI_Request* request) { *request = add_request(std::make_shared<Request>()); }
+void over(MPI_Request* request) { *request = add_request(make_request(Request::Kind::kCollective, nullptr)); }
 
 bool hint(MPI_Info info, const char* key) {
   if (info == MPI_INFO_NULL) return false;

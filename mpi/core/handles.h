@@ -97,11 +97,21 @@ class Table {
     return handle_of<Handle>(first_ + index);
   }
   std::shared_ptr<T> remove(Handle handle) {
+    if (number_of(handle) - first_ >= size_.load(std::memory_order_acquire)) return nullptr;
+    std::shared_ptr<T> object = take_out(handle);
+    give_back(handle);
+    return object;
+  }
+  // remove() and add() in parts, without the lock, for who makes and ends many: the handle stays the caller's, of no
+  // object, until put() or give_back(). Requires one that add() has given.
+  std::shared_ptr<T> take_out(Handle handle) { return std::exchange(made(handle), nullptr); }
+  void put(Handle handle, std::shared_ptr<T> object) {
+    object->handle = handle;
+    made(handle) = std::move(object);
+  }
+  void give_back(Handle handle) {
     std::lock_guard lock(mutex_);
-    const uintptr_t index = number_of(handle) - first_;
-    if (index >= size_) return nullptr;
-    free_.push_back(index);
-    return std::exchange((*chunks_[index / kChunk])[index % kChunk], nullptr);
+    free_.push_back(number_of(handle) - first_);
   }
   // But for the predefined ones.
   size_t count() {
@@ -125,11 +135,15 @@ class Table {
     while (named_[at].second != nullptr && named_[at].first != number) at = (at + 1) % kNamed;
     return at;
   }
+  std::shared_ptr<T>& made(Handle handle) const {
+    const uintptr_t index = number_of(handle) - first_;
+    return (*chunks_[index / kChunk])[index % kChunk];
+  }
   const std::shared_ptr<T>* slot_of(uintptr_t number) const {
-    if (const auto& object = named_[place(number)].second; object != nullptr) return &object;
     const uintptr_t index = number - first_;
-    if (index >= size_.load(std::memory_order_acquire)) return nullptr;
-    return &(*chunks_[index / kChunk])[index % kChunk];
+    if (index < size_.load(std::memory_order_acquire)) return &(*chunks_[index / kChunk])[index % kChunk];
+    const auto& named = named_[place(number)].second;
+    return named == nullptr ? nullptr : &named;
   }
 
   const Handle null_;

@@ -164,7 +164,7 @@ struct Outcome {
   int error = MPI_SUCCESS;
 };
 
-struct Request : std::enable_shared_from_this<Request> {
+struct Request {
   enum class Kind { kSend, kReceive, kCollective, kGeneral };
   MPI_Request handle{};
   Kind kind = Kind::kCollective;

@@ -1,6 +1,9 @@
 #include "mpi/core/request.h"
 
 #include <algorithm>
+#include <array>
+#include <new>
+#include <utility>
 
 #include "mpi/core/errors.h"
 #include "mpi/core/world.h"
@@ -126,10 +129,10 @@ Ends& ends() {
   return ends;
 }
 
-void Ends::watch(const std::shared_ptr<Request>& request) {
-  if (request->watched) return;
-  for (rondo::Work& work : works_of(*request)) {
-    request->watched = true;
+void Ends::watch(Request& request) {
+  if (request.watched) return;
+  for (rondo::Work& work : works_of(request)) {
+    request.watched = true;
     work.on_end([this](const rondo::Error&) { tell(); });
   }
 }
@@ -144,6 +147,77 @@ void release(const std::shared_ptr<Request>& request) {
   }
 }
 
-MPI_Request add_request(std::shared_ptr<Request> request) { return world().requests.add(std::move(request)); }
+namespace {
+
+// What a thread keeps of the requests that it has ended, for those that it makes: as many as most programs have in
+// flight.
+struct EndedRequests {
+  static constexpr size_t kMost = 256;
+  std::array<std::shared_ptr<Request>, kMost> requests;
+  std::array<MPI_Request, kMost> handles;  // of no object
+  size_t request_count = 0, handle_count = 0;
+};
+
+thread_local EndedRequests* ended = nullptr;
+thread_local bool thread_over = false;
+
+struct AtThreadEnd {
+  ~AtThreadEnd() {
+    EndedRequests* const last = std::exchange(ended, nullptr);
+    thread_over = true;  // functions of atexit() may still call MPI
+    for (size_t i = 0; i < last->handle_count; ++i) world().requests.give_back(last->handles[i]);
+    delete last;
+  }
+};
+
+// nullptr: this thread keeps none.
+EndedRequests* ended_requests() {
+  if (ended != nullptr || thread_over) return ended;
+  ended = new (std::nothrow) EndedRequests;
+  if (ended != nullptr) static thread_local const AtThreadEnd at_end;
+  return ended;
+}
+
+// Whether it can be another: complete() has set back what only some have.
+bool can_be_kept(const std::shared_ptr<Request>& request) {
+  return request.use_count() == 1 && request->kind != Request::Kind::kGeneral && !request->persistent;
+}
+
+}  // namespace
+
+std::shared_ptr<Request> make_request(Request::Kind kind, std::shared_ptr<Comm> comm) {
+  EndedRequests* const kept = ended_requests();
+  std::shared_ptr<Request> made = kept != nullptr && kept->request_count > 0
+                                      ? std::move(kept->requests[--kept->request_count])
+                                      : std::make_shared<Request>();
+  made->kind = kind;
+  made->comm = std::move(comm);
+  return made;
+}
+
+MPI_Request add_request(std::shared_ptr<Request> request) {
+  EndedRequests* const kept = ended_requests();
+  if (kept == nullptr || kept->handle_count == 0) return world().requests.add(std::move(request));
+  const MPI_Request handle = kept->handles[--kept->handle_count];
+  world().requests.put(handle, std::move(request));
+  return handle;
+}
+
+void end_request(MPI_Request* handle) {
+  EndedRequests* const kept = ended_requests();
+  std::shared_ptr<Request> request = world().requests.take_out(*handle);
+  if (kept == nullptr || kept->handle_count == EndedRequests::kMost) {
+    world().requests.give_back(*handle);
+  } else {
+    kept->handles[kept->handle_count++] = *handle;
+  }
+  *handle = MPI_REQUEST_NULL;
+  if (kept == nullptr || kept->request_count == EndedRequests::kMost || !can_be_kept(request)) return;
+  request->comm.reset();
+  request->outcome = {};
+  request->active = true;
+  request->unwanted = false;
+  kept->requests[kept->request_count++] = std::move(request);
+}
 
 }  // namespace rondo_mpi

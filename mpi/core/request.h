@@ -37,7 +37,7 @@ class Ends {
  public:
   uint32_t count() const { return count_; }
   // The end of what is under way for it will be counted.
-  void watch(const std::shared_ptr<Request>& request);
+  void watch(Request& request);
   void tell() {
     ++count_;
     count_.notify_all();
@@ -50,7 +50,11 @@ class Ends {
 };
 Ends& ends();
 
-// Adds a request that is under way.
+// A request that is under way, without a handle; one that this thread has ended, if it has some. Takes no lock.
+std::shared_ptr<Request> make_request(Request::Kind kind, std::shared_ptr<Comm> comm);
+// Gives it a handle.
 MPI_Request add_request(std::shared_ptr<Request> request);
+// Ends the handle of one that is over, which is null then.
+void end_request(MPI_Request* handle);
 
 }  // namespace rondo_mpi

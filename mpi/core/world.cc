@@ -66,8 +66,11 @@ void Leaving::wait(std::chrono::milliseconds limit) {
   while (auto one = next()) one->destroy();
 }
 
-World& world() {
+std::atomic<World*> made_world{nullptr};
+
+World& make_world() {
   static World* made = new World;  // never destroyed: a program may call MPI at its very end
+  made_world.store(made, std::memory_order_release);
   return *made;
 }
 

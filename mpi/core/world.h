@@ -70,7 +70,12 @@ struct World {
   Buffer buffer;
 };
 
-World& world();
+World& make_world();
+extern std::atomic<World*> made_world;
+inline World& world() {
+  World* const made = made_world.load(std::memory_order_acquire);
+  return made != nullptr ? *made : make_world();
+}
 
 // Joins the job and makes the predefined communicators, or counts one more user of them.
 void open_world();

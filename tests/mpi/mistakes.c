@@ -103,6 +103,21 @@ static void types(void) {
   CHECK(class_of(MPI_Reduce_local(spread, spread, 1, MPI_INT, MPI_SUM)) == MPI_ERR_BUFFER);
   MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_ARE_FATAL);
 
+  /* A handle that was ended, and one that stands twice in a list. */
+  {
+    MPI_Request twice[2];
+    int flag;
+    MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN);
+    MPI_Isend(NULL, 0, MPI_INT, MPI_PROC_NULL, 0, MPI_COMM_SELF, &request);
+    twice[0] = twice[1] = request;
+    CHECK(class_of(MPI_Waitall(2, twice, MPI_STATUSES_IGNORE)) == MPI_ERR_REQUEST);
+    CHECK(twice[0] == MPI_REQUEST_NULL);
+    CHECK(class_of(MPI_Wait(&request, MPI_STATUS_IGNORE)) == MPI_ERR_REQUEST);
+    CHECK(class_of(MPI_Test(&request, &flag, MPI_STATUS_IGNORE)) == MPI_ERR_REQUEST);
+    CHECK(class_of(MPI_Request_free(&request)) == MPI_ERR_REQUEST);
+    MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_ARE_FATAL);
+  }
+
   /* Nothing has any type. */
   MPI_Isend(NULL, 0, MPI_DATATYPE_NULL, 0, 0, MPI_COMM_SELF, &request);
   MPI_Recv(NULL, 0, MPI_DATATYPE_NULL, 0, 0, MPI_COMM_SELF, MPI_STATUS_IGNORE);

@@ -247,6 +247,45 @@ static void threads(void) {
   MPI_Request_free(&both[0]);
 }
 
+/* More requests than a thread keeps, whose communicator and type are freed under way; their memory is used again. */
+static void* wait_for(void* request) {
+  MPI_Wait(request, MPI_STATUS_IGNORE);
+  return NULL;
+}
+static void requests(void) {
+  enum { kMany = 600 };
+  static int in[kMany][3], out[kMany];
+  static MPI_Request all[2 * kMany];
+  static MPI_Status statuses[2 * kMany];
+  const int next = (rank + 1) % size, last = (rank + size - 1) % size;
+  for (int turn = 0; turn < 4; ++turn) {
+    MPI_Comm of;
+    MPI_Datatype second;
+    pthread_t thread;
+    MPI_Comm_dup(MPI_COMM_WORLD, &of);
+    MPI_Type_vector(2, 1, 2, MPI_SHORT, &second);
+    MPI_Type_commit(&second);
+    for (int i = 0; i < kMany; ++i) {
+      in[i][0] = in[i][1] = in[i][2] = -1;
+      out[i] = turn * 1000 + i;
+      MPI_Irecv(in[i], i % 2 == 0 ? 1 : 2, i % 2 == 0 ? second : MPI_SHORT, last, i, of, &all[i]);
+    }
+    MPI_Type_free(&second);
+    for (int i = kMany; i-- > 0;) MPI_Isend(&out[i], 2, MPI_SHORT, next, i, of, &all[kMany + i]);
+    MPI_Comm_free(&of);
+    pthread_create(&thread, NULL, wait_for, &all[turn]);
+    pthread_join(thread, NULL);
+    CHECK(all[turn] == MPI_REQUEST_NULL);
+    MPI_Waitall(2 * kMany, all, statuses);
+    for (int i = 0; i < kMany; ++i) {
+      short came[6];
+      memcpy(came, in[i], sizeof came);
+      CHECK(came[0] == (short)out[i] && came[i % 2 == 0 ? 2 : 1] == 0 && came[i % 2 == 0 ? 1 : 2] == -1);
+      CHECK(i == turn || (statuses[i].MPI_SOURCE == last && statuses[i].MPI_TAG == i));
+    }
+  }
+}
+
 static void communicators(void) {
   MPI_Comm half, copy, ring;
   int inside = 0, sum = 0, dims[1] = {size}, periods[1] = {1}, before = 0, after = 0, result = 0;
@@ -342,6 +381,7 @@ int main(int argc, char** argv) {
   messages();
   collectives();
   threads();
+  requests();
   communicators();
   names();
   printf("rank %d of %d: fine\n", rank, size);
