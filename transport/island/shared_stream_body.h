@@ -219,7 +219,8 @@ class SharedStream final : public ByteStream {
   }
   // For all of it.
   bool has_room(size_t bytes) {
-    const size_t whole = bytes / most_, rest = bytes % most_;
+    size_t whole = 0, rest = bytes;
+    if (bytes > most_) whole = bytes / most_, rest = bytes % most_;  // a division takes as long as a short message
     const size_t pieces = whole + (rest > 0 ? 1 : 0);
     const size_t buffers = makes_ ? whole + (rest > StreamPiece::kSmallBytes ? 1 : 0) : 0;
     if (!channel_.out.fits(pieces) && !look_at_taken()) return false;

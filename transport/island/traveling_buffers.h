@@ -83,13 +83,12 @@ class TravelingBuffers {
     return buffer;
   }
   std::byte* place(uint32_t buffer) const {
-    const std::byte* const part = parts_[buffer / shape_.count].data;
-    return const_cast<std::byte*>(part) + entries_bytes(shape_) + buffer % shape_.count * shape_.stride();
+    return part_of(buffer).data + entries_bytes(shape_) + (buffer & (shape_.count - 1)) * shape_.stride();
   }
 
   // The peer has sent it. False: it cannot have.
   bool receive(uint32_t buffer) {
-    if (buffer >= own_.size() || own_[buffer] || parts_[buffer / shape_.count].data == nullptr) return false;
+    if (buffer >= own_.size() || own_[buffer] || part_of(buffer).data == nullptr) return false;
     own_[buffer] = true;
     ++more_;
     return true;
@@ -129,6 +128,7 @@ class TravelingBuffers {
     std::shared_ptr<void> memory;  // shared with the stream
     std::byte* data = nullptr;
   };
+  const Part& part_of(uint32_t buffer) const { return parts_[buffer < shape_.count ? kOwn : kPeers]; }
   // A queue of at most all buffers, whose number is a power of two.
   class Queue {
    public:
@@ -151,7 +151,7 @@ class TravelingBuffers {
     return *reinterpret_cast<std::atomic<uint64_t>*>(parts_[part].data);
   }
   std::atomic<uint16_t>& entry(size_t part, uint64_t number) const {
-    return reinterpret_cast<std::atomic<uint16_t>*>(parts_[part].data + kCellBytes)[number % own_.size()];
+    return reinterpret_cast<std::atomic<uint16_t>*>(parts_[part].data + kCellBytes)[number & (own_.size() - 1)];
   }
   // To the maker of the stream that they came over.
   void give_back(uint32_t buffer) {
