@@ -123,10 +123,14 @@ OperationRef<MessageOperation> Messages::make(const P2pCall& call, std::chrono::
 }
 
 void Messages::called(MessageOperation& operation) {
+  queued(operation);
+  if (!operation.on_stack()) operation.retain();  // until finish()
+}
+
+void Messages::queued(MessageOperation& operation) {
   operation.deadline = kNoDeadlineYet;
   operation.began_at_ = context_->observed.on() ? Observer::now() : 0;
   operation.become(MessageOperation::State::kQueued);
-  if (!operation.on_stack()) operation.retain();  // until finish()
 }
 
 // It is under way from now on.
@@ -228,7 +232,8 @@ OperationRef<MessageOperation> Messages::start(const P2pCall& call, std::chrono:
     take_submitted();
     attempt([&] {
       operation = used_again(call, limit);
-      called(*operation);
+      queued(*operation);
+      operation->retain_alone();  // until finish()
       if (!begin(*operation)) {
         moves = p2p_->push() && p2p_->push();  // else a peer rings when there is more to do
         report();

@@ -119,6 +119,7 @@ class Messages final : public Flow, private P2pStreams {
     background_.store(background_.load(std::memory_order_relaxed) + change, std::memory_order_relaxed);
   }
   void called(MessageOperation& operation);
+  void queued(MessageOperation& operation);
   void linger(bool lingers);
   bool take_back(MessageOperation& operation, const Error& error);
   void end_pending(const Error& error);

@@ -26,9 +26,7 @@ P2p::P2p(int rank, int world, const P2pOptions& options, P2pStreams& streams)
 
 P2p::~P2p() = default;
 
-P2p::Peer& P2p::peer(int rank) {
-  std::unique_ptr<Peer>& known = peers_[static_cast<size_t>(rank)];
-  if (known) return *known;
+P2p::Peer& P2p::meet(int rank) {
   met_.reserve(met_.size() + 1);
   auto made = std::make_unique<Peer>(context_, rank);
   if (!end_error_.ok()) {  // finish() was before: what the peer sends is thrown away
@@ -41,7 +39,7 @@ P2p::Peer& P2p::peer(int rank) {
   }
   if (presence_[rank] == Presence::kGone) made->receiver.end(left_error(rank));
   met_.push_back(rank);
-  return *(known = std::move(made));
+  return *(peers_[static_cast<size_t>(rank)] = std::move(made));
 }
 
 bool P2p::submit(P2pRequest& request) {

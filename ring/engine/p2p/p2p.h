@@ -111,7 +111,11 @@ class P2p {
     P2pSender sender;
     P2pReceiver receiver;
   };
-  Peer& peer(int rank);
+  Peer& peer(int rank) {
+    Peer* const known = peers_[static_cast<size_t>(rank)].get();
+    return known != nullptr ? *known : meet(rank);
+  }
+  Peer& meet(int rank);
 
   bool take_streams_from();
   bool pull(P2pSweep sweep);

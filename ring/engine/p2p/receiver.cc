@@ -118,11 +118,11 @@ bool P2pReceiver::take_in_place() {
   size_t taken = 0;
   while (stream_ && taken < there.size()) {
     const size_t bytes = parse_some(there.subspan(taken));
-    if (bytes == 0 || !stream_) break;
-    stream_->consume(bytes);
-    context_.moved_bytes += bytes;
+    if (bytes == 0) break;
     taken += bytes;
   }
+  context_.moved_bytes += taken;
+  if (taken > 0 && stream_) stream_->consume(taken);
   return taken > 0;
 }
 

@@ -55,6 +55,8 @@ class Operation {
   }
   bool on_stack() const { return references_.load(std::memory_order_relaxed) == 0; }
   void retain() { references_.fetch_add(1, std::memory_order_relaxed); }
+  // The same where the caller has the only reference; without an exchange, which takes as long as 20 instructions.
+  void retain_alone() { references_.store(2, std::memory_order_relaxed); }
   void release() noexcept {
     if (references_.fetch_sub(1, std::memory_order_acq_rel) == 1) delete this;
   }
