@@ -132,6 +132,7 @@ void visit(C& config, Visitor&& v) {
   v.number("RONDO_EAGER_BYTES", config.eager_bytes, Range<uint32_t>{0, 16u << 20}, kShared);
   v.number("RONDO_DEVICE_WINDOW_BYTES", config.device_window_bytes, Range<uint64_t>{64u << 10, uint64_t{4} << 30, true},
            kShared);
+  v.number("RONDO_DEVICE_BLOCKS", config.device_blocks, Range<uint32_t>{1, 128}, kShared);
   v.text("RONDO_DEVICE_LIBRARY", config.device_library, valid_text, kTextText);
   v.choice("RONDO_CHECK", config.check_results, Names{"off", "digest", "finite", "digest,finite"}, kShared);
   v.flag("RONDO_MPI_STRICT", config.mpi_strict, kShared);

@@ -84,6 +84,7 @@ const Sample kSamples[] = {
     {"RONDO_SPIN_US", "0", "-1", false},
     {"RONDO_EAGER_BYTES", "0", "16777217", true},
     {"RONDO_DEVICE_WINDOW_BYTES", "0", "65535", true},
+    {"RONDO_DEVICE_BLOCKS", "128", "129", true},
     {"RONDO_DEVICE_LIBRARY", "/opt/libcuda.so.1", "a\tb", false},
     {"RONDO_DEBUG", "trace", "debug", false},
     {"RONDO_TRACE", "/tmp/trace", "a\n", false},

@@ -155,7 +155,8 @@ void DeviceSide::look_at(const std::vector<Attached>& cards) {
 std::string DeviceSide::connect(DeviceIsland& island, std::chrono::milliseconds timeout) {
   if (!hindered_.empty()) return hindered_;
   try {
-    const uint32_t lanes = driver().take_blocks(device_, kMaxLanes, ranks_on_device_);
+    const uint32_t most = group_.context().config.device_blocks;
+    const uint32_t lanes = driver().take_blocks(device_, most, ranks_on_device_);
     const std::string wrong = island.connect(sharings_, lanes, all_say(timeout), deadline(timeout));
     return wrong == DeviceIsland::kDoNotMeet ? wrong + queues_ : wrong;
   } catch (...) {
@@ -179,6 +180,11 @@ void DeviceSide::connect(std::chrono::milliseconds timeout) {
     log.info(fmt::format("devices share memory, {}; their ring: {}",
                          island->reach().complete() ? "each with all others" : "not each with all others",
                          island->order().empty() ? "none" : fmt::format("{}", fmt::join(island->order(), " "))));
+  }
+  if (group_.rank() == 0 && island->lanes() < group_.context().config.device_blocks && log.shows(LogLevel::kWarn)) {
+    log.warn(fmt::format("kernels of this communicator get {} blocks of the {} of RONDO_DEVICE_BLOCKS: {}",
+                         island->lanes(), group_.context().config.device_blocks,
+                         "others of the device's processes, or more ranks on one device, have the rest"));
   }
   island_ = std::move(island);
   plans_.emplace(group_.rank(), group_.context().topology, island_->order(), island_->reach().complete());

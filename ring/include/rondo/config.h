@@ -65,6 +65,9 @@ struct RONDO_EXPORT Config {
   // RONDO_DEVICE_WINDOW_BYTES: GPU memory of a rank through which plain GPU buffers go; calls on GPU memory are cut at
   // this size; 0: they are staged through host memory (shared)
   uint64_t device_window_bytes = 64u << 20;
+  // RONDO_DEVICE_BLOCKS: blocks that a kernel of a communicator has at most, of some four a multiprocessor; each holds
+  // its place while it waits for other ranks (shared)
+  uint32_t device_blocks = 32;
   std::string device_library;  // RONDO_DEVICE_LIBRARY: path of NVIDIA's driver; empty: libcuda.so.1
   // RONDO_CHECK: off; finite: a NaN or an infinity in the input of a call, and digest: results of all_reduce,
   // all_gather and broadcast that differ between ranks, end the communicator with rank and index; digest,finite
