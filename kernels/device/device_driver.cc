@@ -35,6 +35,8 @@ cuda::Pointer at(const void* memory) { return reinterpret_cast<cuda::Pointer>(me
 // Whether this is the default stream of the calling thread, or of its current context.
 bool is_default(DeviceStream stream) { return reinterpret_cast<uintptr_t>(stream) <= cuda::kStreamPerThread; }
 
+thread_local DeviceDriver::Entered* entered = nullptr;  // the innermost of this thread
+
 }  // namespace
 
 std::shared_ptr<const DeviceDriver> DeviceDriver::open(const std::string& file) {
@@ -114,8 +116,39 @@ DeviceStatus DeviceDriver::find_gpu(int device, Gpu** gpu) const {
   return status;
 }
 
-DeviceStatus DeviceDriver::find_gpu(DeviceStream stream, Gpu** gpu) const {
+DeviceDriver::Entered::Entered(const DeviceDriver& driver, DeviceStream stream)
+    : driver_(driver), stream_(stream), outer_(entered) {
+  if (outer_ != nullptr && &outer_->driver_ == &driver && outer_->stream_ == stream) return;
+  Gpu* gpu = nullptr;
+  if (driver_.find_gpu(stream, &gpu) != 0) return;
+  driver_.api_.ThreadExchangeStreamCaptureMode(&mode_);
+  if (driver_.api_.CtxPushCurrent(gpu->context) == 0) {
+    gpu_ = gpu;
+    entered = this;
+  } else {
+    driver_.api_.ThreadExchangeStreamCaptureMode(&mode_);
+  }
+}
+
+DeviceDriver::Entered::~Entered() {
+  if (gpu_ == nullptr) return;
+  entered = outer_;
   cuda::Context context = nullptr;
+  driver_.api_.CtxPopCurrent(&context);
+  driver_.api_.ThreadExchangeStreamCaptureMode(&mode_);
+}
+
+bool DeviceDriver::has_entered(cuda::Context context) const {
+  return entered != nullptr && &entered->driver_ == this && entered->gpu_->context == context;
+}
+
+DeviceStatus DeviceDriver::find_gpu(DeviceStream stream, Gpu** gpu) const {
+  if (entered != nullptr && &entered->driver_ == this && entered->stream_ == stream) return *gpu = entered->gpu_, 0;
+  cuda::Context context = nullptr;
+  if (!is_default(stream)) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    if (const auto own = own_streams_.find(stream); own != own_streams_.end()) return *gpu = own->second, 0;
+  }
   const DeviceStatus status = is_default(stream) ? api_.CtxGetCurrent(&context) : api_.StreamGetCtx(stream, &context);
   if (status != 0) return status;
   if (context == nullptr) return find_gpu(0, gpu);  // as CUDA's runtime has it
@@ -252,11 +285,22 @@ DeviceStatus DeviceDriver::pointer_facts(int device, const void* pointer, Pointe
 // --- streams and events
 
 DeviceStatus DeviceDriver::make_stream(int device, DeviceStream* stream) const {
-  return on(device, [&](Gpu&) { return api_.StreamCreate(stream, cuda::kStreamNonBlocking); });
+  return on(device, [&](Gpu& gpu) {
+    const DeviceStatus status = api_.StreamCreate(stream, cuda::kStreamNonBlocking);
+    const std::lock_guard<std::mutex> lock(mutex_);
+    if (status == 0) own_streams_[*stream] = &gpu;
+    return status;
+  });
 }
 
 DeviceStatus DeviceDriver::destroy_stream(DeviceStream stream) const {
-  return in(stream, [&](Gpu&) { return api_.StreamDestroy(stream); });
+  return in(stream, [&](Gpu&) {
+    {
+      const std::lock_guard<std::mutex> lock(mutex_);  // before the handle may be used again
+      own_streams_.erase(stream);
+    }
+    return api_.StreamDestroy(stream);
+  });
 }
 
 DeviceStatus DeviceDriver::synchronize(DeviceStream stream) const {

@@ -95,6 +95,42 @@ TEST_CASE("communicators share the blocks of a device: those that find none stag
   });
 }
 
+TEST_CASE("an all_reduce on a stream takes few functions of the driver") {
+  if (on_a_gpu()) return;
+  check_processes({device_group(2)}, [](Communicator& group) {
+    constexpr int kCalls = 10;
+    const auto calls_of = [&](void* memory) {
+      Sum sum(group, memory, 2);
+      sum.call();
+      sum.value();
+      const int before = counted("fake_cuda_calls");
+      for (int i = 0; i < kCalls; ++i) sum.call();
+      const int after = counted("fake_cuda_calls");
+      sum.value();
+      return (after - before) / kCalls;
+    };
+    const int plain = calls_of(nullptr), registered = calls_of(group.allocate(1u << 20, Memory::kDevice));
+    expect(plain <= 14 && registered <= 14, std::to_string(plain) + " and " + std::to_string(registered));
+  });
+}
+
+// What a GPU of 132 multiprocessors has in all is 528.
+TEST_CASE("many communicators of a process get as many blocks each") {
+  if (on_a_gpu()) return;
+  check_processes({device_group(2, "shm", {{"FAKE_CUDA_MULTIPROCESSORS", "132"}})}, [](Communicator& world) {
+    std::vector<Communicator> groups;
+    for (int i = 0; i < 14; ++i) {
+      groups.push_back(world.dup());
+      Sum sum(groups.back(), nullptr, 1000);
+      sum.start().wait();
+      expect(sum.value() == 2, "the wrong sum");
+    }
+    const auto driver = DeviceDriver::open(device_library());
+    const uint32_t half_of_the_rest = (528 - 14 * 32) / 2;
+    expect(driver->take_blocks(0, 528, 1) == half_of_the_rest, "some have fewer");
+  });
+}
+
 // Freed memory that stayed locked would be taken for locked memory when it is allocated again.
 TEST_CASE("a communicator that fails while its devices try to reach each other gives all locked memory back") {
   if (on_a_gpu()) return;

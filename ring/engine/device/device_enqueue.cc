@@ -169,7 +169,9 @@ OperationRef<Operation> DeviceSide::start(const Call& call) {
 }
 
 OperationRef<Operation> DeviceSide::start(std::span<const BatchCall> calls) {
-  const Checked checked = this->checked(calls);
+  prepare(calls);
+  const DeviceDriver::Entered entered(driver(), *calls.front().stream);
+  const Checked checked = this->checked(calls, check_stream(call_name(calls), *calls.front().stream));
   const std::vector<ListPiece> cut = this->cut(checked);
   const auto made = make(checked, cut);
   std::vector<OperationRef<CollectiveOperation>> operations;
@@ -194,9 +196,10 @@ OperationRef<Operation> DeviceSide::start(std::span<const BatchCall> calls) {
 
 void DeviceSide::run(const Call& call) {
   const BatchCall item = group_.lists().item_of(call);
+  if (!attached_.load(std::memory_order_acquire)) return void(start({&item, 1}));
+  const DeviceDriver::Entered entered(driver(), *item.stream);
   StreamFacts stream{};
-  const bool asks = attached_.load(std::memory_order_acquire);
-  if (asks && driver().stream_facts(*item.stream, &stream) == 0 && stream.capturing) {
+  if (driver().stream_facts(*item.stream, &stream) == 0 && stream.capturing) {
     capture({&item, 1}, stream);
   } else {
     start({&item, 1});

@@ -10,11 +10,11 @@ namespace {
 
 constexpr std::chrono::milliseconds kBetweenLettingGo{5};
 
-const char* name_of(std::span<const BatchCall> calls) {
+}  // namespace
+
+const char* DeviceSide::call_name(std::span<const BatchCall> calls) {
   return calls.size() > 1 ? "all_reduce_many" : collective_name(calls.front().call.collective);
 }
-
-}  // namespace
 
 StreamFacts DeviceSide::check_stream(const DeviceDriver& driver, const std::string& call, void* stream) const {
   StreamFacts facts{};
@@ -92,16 +92,15 @@ void DeviceSide::refuse_unsupported(const CheckedCall& call) const {
   }
 }
 
-DeviceSide::Checked DeviceSide::checked(std::span<const BatchCall> calls) {
-  const char* const name = name_of(calls);
+// What a call with a stream needs first.
+void DeviceSide::prepare(std::span<const BatchCall> calls) {
   refuse_unsupported(calls.front().call);
-  attach_for(name, calls.front().call.timeout, &*calls.front().stream);
+  attach_for(call_name(calls), calls.front().call.timeout, &*calls.front().stream);
   group_.ready_worker();
-  return checked(calls, check_stream(name, *calls.front().stream));
 }
 
 DeviceSide::Checked DeviceSide::checked(std::span<const BatchCall> calls, const StreamFacts& stream) {
-  const char* const name = name_of(calls);
+  const char* const name = call_name(calls);
   for (const BatchCall& part : calls) check_buffers(name, part, stream);
   Checked checked{calls, stream, calls.size() > 1 ? group_.lists().list_of(calls) : nullptr, algorithm_of(calls)};
   if (!checked.staged()) check_own_stream(name, stream);

@@ -84,8 +84,13 @@ class DeviceSide {
     const CheckedCall& call() const { return calls.front().call; }  // of a list: its first tensor's
     bool staged() const { return algorithm == Algorithm::kAuto; }
   };
+  static const char* call_name(std::span<const BatchCall> calls);
   void refuse_unsupported(const CheckedCall& call) const;
-  Checked checked(std::span<const BatchCall> calls);
+  void prepare(std::span<const BatchCall> calls);
+  Checked checked(std::span<const BatchCall> calls) {
+    prepare(calls);
+    return checked(calls, check_stream(call_name(calls), *calls.front().stream));
+  }
   Checked checked(std::span<const BatchCall> calls, const StreamFacts& stream);
   Algorithm algorithm_of(std::span<const BatchCall> calls) const;
   std::vector<ListPiece> cut(const Checked& checked);

@@ -32,6 +32,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
+#include <numeric>
 #include <span>
 
 #include "ring/base/check.h"
@@ -157,8 +158,9 @@ FAKE_CUDA_EXPORT const char* fake_cuda_uncalled() {
   }
   return nullptr;
 }
-// What this process has done so far: passes of calls; and what it holds: pieces of locked host memory, and of device
-// memory; and events.
+// What this process has done so far: calls of the driver's functions; passes of calls; and what it holds: pieces of
+// locked host memory, and of device memory; and events.
+FAKE_CUDA_EXPORT int fake_cuda_calls() { return std::accumulate(calls, calls + kFunctions, 0); }
 FAKE_CUDA_EXPORT int fake_cuda_placed() { return fake().placed.load(); }
 FAKE_CUDA_EXPORT int fake_cuda_locked() { return fake().memory.count(true); }
 FAKE_CUDA_EXPORT int fake_cuda_held() { return fake().memory.count(false); }
