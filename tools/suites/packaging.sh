@@ -52,9 +52,9 @@ check "pip install ./python in 3 minutes, and it says how far it is" within 180 
 native=$(echo "$folder"/source/lib/python3*/site-packages/rondo/_native)
 library=$(echo "$native"/librondo_c.so.*)
 check "its first program" sums_in "$folder" "$folder/source/bin/python" -m rondo.run -n 2 sum.py
+run_bazel build //ring:librondo_c.so //tests/support/fake_cuda:libcuda.so.1 # test_device.py
 check "tests/python on what pip built" bash -c "'$folder/source/bin/python' ${pip[*]} install pytest ml_dtypes cloudpickle mypy basedpyright &&
   RONDO_TREE='$tree' PYTHONDONTWRITEBYTECODE=1 timeout 600 '$folder/source/bin/python' -m pytest -q -p no:cacheprovider tests/python"
-run_bazel build //ring:librondo_c.so
 check "both builds have the same vector code" python3 tests/python/compare_builds.py "$(bazel_bin)/ring/librondo_c.so" "$library"
 check "the sdist" sdist_has_sources
 
