@@ -145,10 +145,6 @@ bool DeviceDriver::has_entered(cuda::Context context) const {
 DeviceStatus DeviceDriver::find_gpu(DeviceStream stream, Gpu** gpu) const {
   if (entered != nullptr && &entered->driver_ == this && entered->stream_ == stream) return *gpu = entered->gpu_, 0;
   cuda::Context context = nullptr;
-  if (!is_default(stream)) {
-    const std::lock_guard<std::mutex> lock(mutex_);
-    if (const auto own = own_streams_.find(stream); own != own_streams_.end()) return *gpu = own->second, 0;
-  }
   const DeviceStatus status = is_default(stream) ? api_.CtxGetCurrent(&context) : api_.StreamGetCtx(stream, &context);
   if (status != 0) return status;
   if (context == nullptr) return find_gpu(0, gpu);  // as CUDA's runtime has it
@@ -285,22 +281,11 @@ DeviceStatus DeviceDriver::pointer_facts(int device, const void* pointer, Pointe
 // --- streams and events
 
 DeviceStatus DeviceDriver::make_stream(int device, DeviceStream* stream) const {
-  return on(device, [&](Gpu& gpu) {
-    const DeviceStatus status = api_.StreamCreate(stream, cuda::kStreamNonBlocking);
-    const std::lock_guard<std::mutex> lock(mutex_);
-    if (status == 0) own_streams_[*stream] = &gpu;
-    return status;
-  });
+  return on(device, [&](Gpu&) { return api_.StreamCreate(stream, cuda::kStreamNonBlocking); });
 }
 
 DeviceStatus DeviceDriver::destroy_stream(DeviceStream stream) const {
-  return in(stream, [&](Gpu&) {
-    {
-      const std::lock_guard<std::mutex> lock(mutex_);  // before the handle may be used again
-      own_streams_.erase(stream);
-    }
-    return api_.StreamDestroy(stream);
-  });
+  return in(stream, [&](Gpu&) { return api_.StreamDestroy(stream); });
 }
 
 DeviceStatus DeviceDriver::synchronize(DeviceStream stream) const {

@@ -226,7 +226,6 @@ class DeviceDriver {
   int version_ = 0, devices_ = 0;
   mutable std::mutex mutex_;
   mutable std::map<int, Gpu> gpus_;
-  mutable std::map<DeviceStream, Gpu*> own_streams_;  // of make_stream()
   mutable std::map<void*, Mapped> mapped_;
   mutable std::map<void*, Locked> locked_;
   mutable std::map<std::pair<uint64_t, uint64_t>, int> ranks_;  // by communicator and stream

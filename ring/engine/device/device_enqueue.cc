@@ -171,7 +171,10 @@ OperationRef<Operation> DeviceSide::start(const Call& call) {
 OperationRef<Operation> DeviceSide::start(std::span<const BatchCall> calls) {
   prepare(calls);
   const DeviceDriver::Entered entered(driver(), *calls.front().stream);
-  const Checked checked = this->checked(calls, check_stream(call_name(calls), *calls.front().stream));
+  return put(checked(calls, check_stream(call_name(calls), *calls.front().stream)));
+}
+
+OperationRef<Operation> DeviceSide::put(const Checked& checked) {
   const std::vector<ListPiece> cut = this->cut(checked);
   const auto made = make(checked, cut);
   std::vector<OperationRef<CollectiveOperation>> operations;
@@ -199,11 +202,10 @@ void DeviceSide::run(const Call& call) {
   if (!attached_.load(std::memory_order_acquire)) return void(start({&item, 1}));
   const DeviceDriver::Entered entered(driver(), *item.stream);
   StreamFacts stream{};
-  if (driver().stream_facts(*item.stream, &stream) == 0 && stream.capturing) {
-    capture({&item, 1}, stream);
-  } else {
-    start({&item, 1});
-  }
+  if (driver().stream_facts(*item.stream, &stream) != 0) return void(start({&item, 1}));  // which says why
+  if (stream.capturing) return capture({&item, 1}, stream);
+  prepare({&item, 1});
+  put(checked({&item, 1}, stream));
 }
 
 // In a replay no host takes part: kernels count calls, compare cards, and end by their own deadline. All ranks capture

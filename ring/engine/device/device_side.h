@@ -97,6 +97,7 @@ class DeviceSide {
   BatchCall call_of(const CheckedCall& whole, const ListPiece& piece, std::byte* memory) const;
   std::vector<BatchCall> calls_of(const Checked& checked, const std::vector<ListPiece>& cut,
                                   const StreamOperation& made) const;
+  OperationRef<Operation> put(const Checked& checked);
   OperationRef<StreamOperation> make(const Checked& checked, const std::vector<ListPiece>& cut);
   void capture(std::span<const BatchCall> calls, const StreamFacts& stream);
   const StreamPlans::Entry& plan_of(const CheckedCall& call, Algorithm algorithm);
