@@ -4,23 +4,12 @@
 #include <bit>
 #include <utility>
 
-#include "kernels/cross_copy.h"
-
 namespace rondo {
 namespace {
 
 constexpr Algorithm kWays[] = {Algorithm::kStaged, Algorithm::kPull};
 
-// Bytes that a message counts as.
-uint64_t counted(uint64_t bytes) { return std::max(bytes, MessageTrials::kBufferBytes); }
-uint32_t messages(uint64_t of_bytes, uint64_t bytes) {
-  return static_cast<uint32_t>((of_bytes + counted(bytes) - 1) / counted(bytes));
-}
-// In calls; as many messages are between trials as if small ones counted as what they have.
-Trials::Patience patience(uint64_t bytes) {
-  const uint64_t more = counted(bytes) / bytes;
-  return {MessageTrials::kPatience.first * more, MessageTrials::kPatience.last * more};
-}
+uint32_t messages(uint64_t of_bytes, uint64_t bytes) { return static_cast<uint32_t>((of_bytes + bytes - 1) / bytes); }
 
 }  // namespace
 
@@ -28,7 +17,7 @@ MessageTrials::MessageTrials(uint64_t bytes, bool reads)
     : call_{{Algorithm::kStaged, false}},
       settling_messages_(messages(kSettlingBytes, bytes)),
       call_messages_(messages(kCallBytes, bytes)),
-      trials_(std::span(kWays).first(reads ? 2 : 1), Trials::Stores::kBoth, false, patience(bytes)) {}
+      trials_(std::span(kWays).first(reads ? 2 : 1), Trials::Stores::kBoth, false, kPatience) {}
 
 void MessageTrials::turn(const Clock& now_ns) {
   if (!std::exchange(settling_, false)) {
@@ -48,13 +37,13 @@ void MessageTrials::turn(const Clock& now_ns) {
 PeerMessageTrials::PeerMessageTrials(uint64_t read_above) {
   kinds_.reserve(kKinds);
   for (int kind = 0; kind < kKinds; ++kind) {
-    const uint64_t least = uint64_t{kFewestStreamed} << kind;
+    const uint64_t least = MessageTrials::kFewestBytes << kind;
     kinds_.emplace_back(least, least > read_above);
   }
 }
 
 MessageTrials& PeerMessageTrials::of(uint64_t bytes) {
-  const int kind = std::bit_width(bytes / kFewestStreamed) - 1;
+  const int kind = std::bit_width(bytes / MessageTrials::kFewestBytes) - 1;
   return kinds_[static_cast<size_t>(std::min(kind, kKinds - 1))];
 }
 

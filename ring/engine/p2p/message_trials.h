@@ -26,17 +26,17 @@ class MessageTrials {
     if (--left_ == 0) turn(now_ns);
   }
 
+  // Messages from here on have trials. A shorter one takes a whole buffer of the ring, too, so that its trials would
+  // touch all of that, and its exchange is shorter by cached stores wherever cores are (docs/tuning.md).
+  static constexpr uint64_t kFewestBytes = 16 * 1024;
   // Bytes of a call, at least one message.
   static constexpr uint64_t kCallBytes = 512 * 1024;
-  // What a message counts as at least, in a call and where the ring is filled: it takes a whole buffer, however short
-  // it is. A buffer's payload without its envelope (kStreamBuffers of transport/island/shared_stream.h).
-  static constexpr uint64_t kBufferBytes = 16 * 1024;
   // After a change of the way that many fill the ring once, and are in no call: the lines of the way before are still
   // there.
   static constexpr uint64_t kSettlingBytes = 2 << 20;
   // A program that sends only so many messages of a kind is left alone.
   static constexpr uint32_t kFew = 16;
-  // A way that is slow costs 4 MiB, or 256 messages. All are tried again after 128 MiB, later after 1 GiB, as cores may
+  // A way that is slow costs 4 MiB. All are tried again after 128 MiB, later after 1 GiB, as cores may
   // come near each other or part (a virtual machine is moved), and programs may begin to write what they only sent
   // before.
   static constexpr Trials::Patience kPatience = {256, 2048};
@@ -57,13 +57,13 @@ class PeerMessageTrials {
  public:
   // read_above: kPull is a way of the sizes above it, as they are asked for anyway.
   explicit PeerMessageTrials(uint64_t read_above);
-  // Requires bytes >= kFewestStreamed.
+  // Requires bytes >= MessageTrials::kFewestBytes.
   MessageTrials& of(uint64_t bytes);
   // The peer could not read.
   void give_up_reading() { *this = PeerMessageTrials(UINT64_MAX); }
 
  private:
-  static constexpr int kKinds = 15;  // the last: 64 MiB and more
+  static constexpr int kKinds = 13;  // the last: 64 MiB and more
   std::vector<MessageTrials> kinds_;
 };
 

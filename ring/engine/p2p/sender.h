@@ -60,10 +60,11 @@ class P2pSender {
   void start(P2pRequest& request);
   void add_piece();
   // bytes, here and below: of the message.
-  bool tried(uint64_t bytes) const { return trials_ && bytes >= kFewestStreamed; }
+  bool tried(uint64_t bytes) const { return trials_ && bytes >= MessageTrials::kFewestBytes; }
+  // Shorter ones than kFewestStreamed are not asked for.
   void use_stores(uint64_t bytes) {
-    if (!tried(bytes)) return;
-    stream_->set_stores(trials_->of(bytes).way().streamed ? Stores::kStreamed : Stores::kCached);
+    if (!trials_ || bytes < kFewestStreamed) return;
+    stream_->set_stores(tried(bytes) && trials_->of(bytes).way().streamed ? Stores::kStreamed : Stores::kCached);
   }
   // A message has begun.
   void count(uint64_t bytes) {
