@@ -243,26 +243,14 @@ void receive_by(const Envelope& e, MPI_Status* status, const Take& take) {
     set_status(status, outcome);
   } catch (const rondo::Exception& exception) {
     if (exception.code() == rondo::ErrorCode::kTruncated && !exception.error().ranks.empty()) {
-      set_status(status, {e.comm->peer_of(exception.error().ranks[0]), e.tag, e.bytes()});
+      set_status(status, {e.comm->peer_of(exception.error().ranks[0]), exception.error().tag, e.bytes()});
     }
     throw;
   }
 }
 
-// By a request, which knows the tag of a message that was too long; the error of a blocking call does not say it.
-void receive_any_tag(const Envelope& e, MPI_Status* status, uint64_t matched) {
-  Request request;
-  request.kind = Request::Kind::kReceive;
-  request.comm = e.comm->shared_from_this();
-  start_receive(request, e, matched);
-  complete(request);
-  set_status(status, request.outcome);
-  if (request.outcome.error != MPI_SUCCESS) fail(request.outcome.error, last_failure().text);
-}
-
 void receive(const Envelope& e, MPI_Status* status, uint64_t matched = 0) {
   if (e.nobody()) return set_status(status, kNobody);
-  if (e.tag == MPI_ANY_TAG) return receive_any_tag(e, status, matched);
   receive_by(e, status, [&](rondo::MessageCall call) {
     call.matched = matched;
     return e.comm->engine->run(call);

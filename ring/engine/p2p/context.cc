@@ -75,6 +75,7 @@ void P2pContext::received(P2pRequest& receive) noexcept {
   const Message& message = receive.message;
   if (message.bytes <= receive.bytes) return done(receive);
   Error error{ErrorCode::kTruncated, {}, {}};
+  error.tag = message.tag;
   try {
     error.message = fmt::format("{} sent {} bytes with tag {} to {}, whose buffer takes {}: it has the beginning",
                                 name(message.peer), message.bytes, message.tag, name(rank), receive.bytes);

@@ -50,6 +50,7 @@ struct Error {
   // themselves (containers differ), 0 on another host.
   std::vector<int> world_ranks = {};
   std::vector<int64_t> processes = {};
+  int tag = -1;  // kTruncated: of the message
 
   bool ok() const { return code == ErrorCode::kOk; }
 };
