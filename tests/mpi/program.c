@@ -50,8 +50,8 @@ static void messages(void) {
   MPI_Isend(two, 2, MPI_INT, next, 11, MPI_COMM_WORLD, &requests[0]);
   CHECK(class_of(MPI_Recv(&in, 1, MPI_INT, last, 11, MPI_COMM_WORLD, &status)) == MPI_ERR_TRUNCATE);
   CHECK(MPI_Wait(&requests[0], MPI_STATUS_IGNORE) == MPI_SUCCESS);
-  CHECK(class_of(MPI_Sendrecv(two, 2, MPI_INT, next, 12, &in, 1, MPI_INT, last, MPI_ANY_TAG, MPI_COMM_WORLD, &status)) ==
-        MPI_ERR_TRUNCATE);
+  CHECK(class_of(MPI_Sendrecv(two, 2, MPI_INT, next, 12, &in, 1, MPI_INT, last, MPI_ANY_TAG, MPI_COMM_WORLD,
+                              &status)) == MPI_ERR_TRUNCATE);
   CHECK(in == last && status.MPI_SOURCE == last && status.MPI_TAG == 12);
   CHECK(class_of(MPI_Send(two, -1, MPI_INT, next, 0, MPI_COMM_WORLD)) == MPI_ERR_COUNT);
   CHECK(class_of(MPI_Send(two, 1, MPI_DATATYPE_NULL, next, 0, MPI_COMM_WORLD)) == MPI_ERR_TYPE);

@@ -151,9 +151,9 @@ void LaunchedCall::put_piece(size_t index) {
     bind_program(*whole_, plan_.plan, program, from, to, call, bound);
   }
   if (input.copied) copy(piece.in, island_->bounce(), true, options_.stream);
-  if (options_.waits == StreamCall::Waits::kHost) await_hosts(turn);
+  if (options_.waits == Waits::kHost) await_hosts(turn);
   driver_.check(driver_.call(call, lanes_of(piece, turn.call), options_.stream), "putting a kernel into the stream");
-  if (options_.waits == StreamCall::Waits::kHost) await_kernels(turn);
+  if (options_.waits == Waits::kHost) await_kernels(turn);
   if (output.copied) copy(piece.out, island_->bounce(), false, options_.stream);
 }
 

@@ -9,7 +9,7 @@
 #include "ring/engine/device/device_island.h"
 #include "ring/engine/device/gate.h"
 #include "ring/engine/device/pieces.h"
-#include "ring/engine/device/stream_call.h"
+#include "ring/engine/device/stream_operation.h"
 #include "ring/engine/device/stream_plans.h"
 #include "ring/engine/run/run.h"
 

@@ -1,0 +1,169 @@
+#include "ring/engine/device/stream_calls.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdlib>
+#include <new>
+#include <utility>
+
+namespace rondo {
+namespace {
+
+// Some 1,000 launches that are pending block the thread that launches; several communicators share a stream.
+constexpr uint32_t kMostEntries = 512;
+constexpr std::chrono::milliseconds kBetweenLooks{20};
+
+}  // namespace
+
+DeviceEvent StreamCalls::take_event(int device) {
+  {
+    std::lock_guard lock(mutex_);
+    if (const auto found = events_.find(device); found != events_.end()) return events_.extract(found).mapped();
+  }
+  DeviceEvent event = nullptr;
+  driver->check(driver->make_event(device, &event), "making an event");
+  return event;
+}
+
+void StreamCalls::give_back(int device, DeviceEvent event) {
+  std::lock_guard lock(mutex_);
+  events_.emplace(device, event);
+}
+
+void StreamCalls::prepare(int device) {
+  {
+    std::lock_guard lock(mutex_);
+    if (prepared_.count(device) != 0) return;
+  }
+  driver->load_kernels(device);
+  if (!can_wait(device, copy_stream(device))) streams_wait_.store(false, std::memory_order_relaxed);
+  std::lock_guard lock(mutex_);
+  prepared_.insert(device);
+}
+
+// Tried: what a device's attributes say differs between versions of the driver.
+bool StreamCalls::can_wait(int device, DeviceStream stream) const {
+  constexpr size_t kPage = 4096;
+  const std::unique_ptr<void, decltype(&std::free)> page(std::aligned_alloc(kPage, kPage), &std::free);
+  if (!page) throw std::bad_alloc();
+  auto* const word = static_cast<uint32_t*>(page.get());
+  *word = 1;
+  driver->check(driver->lock_host(device, word, kPage), "locking host memory");
+  const DeviceStatus status = driver->await(word, 1, stream);
+  driver->synchronize(stream);
+  driver->unlock_host(word);
+  if (status == cuda::kNotSupported) return false;
+  driver->check(status, "a stream's wait for host memory");
+  return true;
+}
+
+DeviceStream StreamCalls::copy_stream(int device) {
+  {
+    std::lock_guard lock(mutex_);
+    if (const auto found = copy_streams_.find(device); found != copy_streams_.end()) return found->second;
+  }
+  DeviceStream made = nullptr;
+  driver->check(driver->make_stream(device, &made), "making a stream");
+  std::unique_lock lock(mutex_);
+  const auto [found, is_new] = copy_streams_.emplace(device, made);
+  const DeviceStream stream = found->second;
+  lock.unlock();
+  if (!is_new) driver->destroy_stream(made);
+  return stream;
+}
+
+bool StreamCalls::begin(uint32_t entries, const std::function<bool()>& stop) {
+  std::unique_lock lock(mutex_);
+  // One that is larger than all room waits for the others only.
+  const auto has_room = [&] { return entries_ == 0 || entries_ + entries <= kMostEntries; };
+  while (!changed_.wait_for(lock, kBetweenLooks, has_room)) {
+    if (stop()) return false;
+  }
+  entries_ += entries;
+  return true;
+}
+
+void StreamCalls::end(uint32_t entries) {
+  std::lock_guard lock(mutex_);
+  entries_ -= entries;
+  changed_.notify_all();
+}
+
+bool StreamCalls::wait_for_all(Clock::time_point until) {
+  std::unique_lock lock(mutex_);
+  return changed_.wait_until(lock, until, [this] { return entries_ == 0; });
+}
+
+void StreamCalls::begin_send() {
+  std::lock_guard lock(mutex_);
+  ++sends_;
+}
+
+void StreamCalls::end_send() {
+  std::lock_guard lock(mutex_);
+  --sends_;
+  changed_.notify_all();
+}
+
+void StreamCalls::wait_for_sends(Clock::time_point until, const std::function<bool()>& stop) {
+  std::unique_lock lock(mutex_);
+  while (sends_ > 0 && Clock::now() < until && !stop()) {
+    changed_.wait_until(lock, std::min(until, Clock::now() + kBetweenLooks));
+  }
+}
+
+std::optional<Error> StreamCalls::broken(Look look) {
+  std::lock_guard lock(mutex_);
+  const auto now = Clock::now();
+  if (broken_ || (look == Look::kAtTimes && now < next_look_)) return broken_;
+  next_look_ = now + kBetweenLooksAtDevice;
+  for (const auto& [device, stream] : copy_streams_) {
+    if (const DeviceStatus status = driver->broken(stream)) {
+      broken_ = Error{ErrorCode::kSystem,
+                      fmt::format("device {} has failed: {} (error {})", device, driver->error_text(status), status),
+                      {}};
+    }
+  }
+  return broken_;
+}
+
+void StreamCalls::free_all() {
+  if (!pool.free_all()) return;
+  const auto take = [this](auto& list) {
+    std::lock_guard lock(mutex_);
+    return std::exchange(list, {});
+  };
+  // Without the lock: this waits for functions in streams, which give back events.
+  for (const auto& [device, stream] : take(copy_streams_)) driver->destroy_stream(stream);
+  for (const auto& [device, event] : take(events_)) driver->destroy_event(device, event);
+}
+
+// --- CopyStream
+
+CopyStream::CopyStream(StreamCalls& calls, DeviceStream caller, DeviceStream copies, int device)
+    : calls_(calls),
+      driver_(*calls.driver),
+      caller_(caller),
+      copies_(copies),
+      device_(device),
+      event_(calls.take_event(device)) {}
+
+void CopyStream::begin() {
+  note();
+  await();
+}
+
+void CopyStream::note() { driver_.check(driver_.record(event_, caller_), "putting an event into the stream"); }
+
+void CopyStream::await() { driver_.check(driver_.wait(copies_, event_), "putting a wait into the stream"); }
+
+// Where a device fails, its streams run nothing more.
+void CopyStream::join() {
+  if (event_ == nullptr) return;
+  if (driver_.record(event_, copies_) == 0) driver_.wait(caller_, event_);
+  calls_.give_back(device_, std::exchange(event_, nullptr));
+}
+
+}  // namespace rondo

@@ -1,0 +1,101 @@
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <set>
+
+#include "kernels/device/device_driver.h"
+#include "ring/engine/device/staging_pool.h"
+#include "ring/engine/progress/operation.h"
+
+namespace rondo {
+
+// Between two looks whether a device has failed.
+inline constexpr std::chrono::seconds kBetweenLooksAtDevice{1};
+
+// What calls on streams of one communicator share, and what outlives it until the last of them has ended.
+class StreamCalls {
+ public:
+  StreamCalls(std::shared_ptr<const DeviceDriver> opened, int device, SharedMemory* memory, int rank)
+      : driver(opened), pool(std::move(opened), device, memory, rank) {}
+  const std::shared_ptr<const DeviceDriver> driver;
+  StagingPool pool;
+
+  // Events, made once and used again. take_event() calls the runtime.
+  DeviceEvent take_event(int device);
+  void give_back(int device, DeviceEvent event);
+  // Before the first call on the device: kernels are loaded, and streams made, while none waits. Throws Exception.
+  void prepare(int device);
+  // For copies to the host beside what callers' streams do: a device has a copy engine for each direction, and a stream
+  // uses one at a time. Calls the runtime. Throws Exception.
+  DeviceStream copy_stream(int device);
+  // Counts entries of calls under way, so that streams hold a bounded number of them; waits while there are too many,
+  // until `stop()`, which is asked every 20 ms. True: there is room, and the call counts.
+  bool begin(uint32_t entries, const std::function<bool()>& stop);
+  void end(uint32_t entries);
+  // Waits until no call is under way; false: not by then.
+  bool wait_for_all(Clock::time_point until);
+  // Sends that have begun. They outlast their call: the stream does not wait until they have gone.
+  void begin_send();
+  void end_send();
+  // Waits until all of them have gone, or `stop()`, which is asked every 20 ms.
+  void wait_for_sends(Clock::time_point until, const std::function<bool()>& stop);
+  // That of a device, after which its streams run nothing more; looked for once a second, or now.
+  enum class Look : uint8_t { kAtTimes, kNow };
+  std::optional<Error> broken(Look look = Look::kAtTimes);
+  // Streams of all prepared devices can wait for a word of host memory: some drivers lack that (WSL2, shares of a GPU).
+  bool streams_wait() const { return streams_wait_.load(std::memory_order_relaxed); }
+  // Gives everything back to the device's runtime, if no call is under way.
+  void free_all();
+
+ private:
+  bool can_wait(int device, DeviceStream stream) const;
+
+  std::atomic<bool> streams_wait_{true};
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  uint32_t entries_ = 0;
+  uint32_t sends_ = 0;
+  std::set<int> prepared_;  // devices
+  Clock::time_point next_look_{};
+  std::optional<Error> broken_;
+  // By device.
+  std::multimap<int, DeviceEvent> events_;
+  std::map<int, DeviceStream> copy_streams_;
+};
+
+// Copies to the host in a stream beside the caller's. What comes into it after begin() comes after what the caller's
+// stream has had until then; what comes into the caller's stream after join() comes after what this one has had.
+class CopyStream {
+ public:
+  // calls outlives it. Throws Exception.
+  CopyStream(StreamCalls& calls, DeviceStream caller, DeviceStream copies, int device);
+  ~CopyStream() { join(); }
+  CopyStream(const CopyStream&) = delete;
+  CopyStream& operator=(const CopyStream&) = delete;
+
+  DeviceStream get() const { return copies_; }
+  // Throw Exception.
+  void begin();
+  // What comes after await() waits for what the caller's stream had at the last note().
+  void note();
+  void await();
+  // The second time it does nothing.
+  void join();
+
+ private:
+  StreamCalls& calls_;
+  const DeviceDriver& driver_;
+  const DeviceStream caller_, copies_;
+  const int device_;
+  DeviceEvent event_;
+};
+
+}  // namespace rondo

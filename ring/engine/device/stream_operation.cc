@@ -1,0 +1,70 @@
+#include "ring/engine/device/stream_operation.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace rondo {
+
+// Calls no runtime: the last owner may be a function in a stream.
+StreamOperation::~StreamOperation() {
+  if (event_ != nullptr) options_.calls->give_back(options_.device, event_);
+  give_back_room();
+}
+
+bool StreamOperation::take_room(const std::function<bool()>& stop) {
+  const uint32_t needed = entries();
+  if (!options_.calls->begin(needed, stop)) return false;
+  entries_ = needed;
+  event_ = options_.calls->take_event(options_.device);
+  return true;
+}
+
+void StreamOperation::give_back_room() {
+  if (entries_ > 0) options_.calls->end(std::exchange(entries_, 0));
+}
+
+void StreamOperation::copy(const std::vector<Piece::Rows>& parts, std::byte* region, bool in, DeviceStream stream) {
+  for (const Piece::Rows& rows : parts) {
+    std::byte* const at = region + rows.region;
+    const DeviceCopy copy =
+        in ? DeviceCopy{at, rows.device, rows.region_pitch, rows.device_pitch, rows.row_bytes, rows.rows}
+           : DeviceCopy{rows.device, at, rows.device_pitch, rows.region_pitch, rows.row_bytes, rows.rows};
+    driver_.check(driver_.copy(copy, stream), "putting a copy into the stream");
+  }
+}
+
+void StreamOperation::note_error(const Error& error) {
+  std::lock_guard lock(mutex_);
+  if (error_.ok()) error_ = error;
+}
+
+void StreamOperation::wait_on(DeviceStream stream) {
+  check_submitted("wait_on()");
+  driver_.check(driver_.wait(stream, event_), "putting a wait into the stream");
+}
+
+bool StreamOperation::poll() {
+  if (!Operation::poll()) look_at_device();
+  return done();
+}
+
+bool StreamOperation::wait(Clock::time_point until) {
+  while (true) {
+    const Clock::time_point next = std::min(until, Clock::now() + kBetweenLooksAtDevice);
+    if (Operation::wait(next)) return true;
+    look_at_device();
+    if (next == until) return done();
+  }
+}
+
+void StreamOperation::look_at_device() {
+  if (device_has_failed()) leave_stream();
+}
+
+bool StreamOperation::device_has_failed() {
+  const std::optional<Error> error = options_.calls->broken();
+  if (error) options_.give_up(*error);
+  return error.has_value();
+}
+
+}  // namespace rondo

@@ -1,0 +1,86 @@
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "kernels/device/device_driver.h"
+#include "ring/engine/collective/collective_operation.h"
+#include "ring/engine/device/pieces.h"
+#include "ring/engine/device/stream_calls.h"
+#include "ring/engine/progress/operation.h"
+
+namespace rondo {
+
+// A call in the order of a stream, in pieces. Its end there is never told once the device has failed: who waits for it,
+// or polls, looks for that once a second.
+class StreamOperation : public Operation {
+ public:
+  enum class Waits : uint8_t { kStream, kHost };
+  struct Options {
+    std::shared_ptr<StreamCalls> calls;  // in which it counts (begin)
+    DeviceStream stream = nullptr;
+    int device = 0;  // of the stream
+    Waits waits = Waits::kStream;
+    std::vector<Piece> pieces;
+    std::function<void(const Error&)> give_up;  // fails the communicator, which ends the operations
+  };
+  ~StreamOperation() override;
+
+  DeviceStream stream() const { return options_.stream; }
+  // Before it is put into the stream: waits until streams have room for it. False: `stop()`, which is asked every 20
+  // ms.
+  bool take_room(const std::function<bool()>& stop);
+  // What the call of a piece works on.
+  virtual std::byte* memory(size_t piece) const = 0;
+  // The next operation, of this piece: sets its gate, and what moves it. Under the lock that gives calls their order.
+  virtual void add_part(size_t piece, CollectiveOperation& part) = 0;
+  // The next one of them has been submitted.
+  virtual void add_operation(OperationRef<Operation> /*operation*/, uint64_t /*fingerprint*/) {}
+  // Instead of all these, where calls are kernels, for a graph: the next piece, which has no operation.
+  virtual void capture(const CheckedCall& /*call*/, uint64_t /*fingerprint*/) {}
+  // Puts it into the stream, which ends the call. The operations of collectives have been submitted, and `flow` is
+  // set. Throws Exception: what failed; the call ends then.
+  virtual void enqueue() = 0;
+  // The other stream goes on when the call has ended. Throws Exception(kInvalid) before it is put into its own.
+  void wait_on(DeviceStream stream) override;
+  bool poll() override;
+  bool wait(Clock::time_point until) override;
+
+ protected:
+  explicit StreamOperation(Options options) : options_(std::move(options)), driver_(*options_.calls->driver) {}
+  // Entries of a stream that it takes at most.
+  virtual uint32_t entries() const = 0;
+  // Nothing in streams is its any more. Calls no runtime.
+  void give_back_room();
+  // Between device memory and the region's, in the stream.
+  void copy(const std::vector<Piece::Rows>& parts, std::byte* region, bool in, DeviceStream stream);
+  // Parts under way, each of which ends once. The last one: true, and end_whole() must follow.
+  void add_end() { left_.fetch_add(1); }
+  void note_error(const Error& error);  // the first one is told
+  bool end_part() { return left_.fetch_sub(1) == 1; }
+  void end_whole() { end(error_.ok() ? nullptr : &error_); }
+  // Nothing where the device is well.
+  void look_at_device();
+  // True: the communicator has failed by it.
+  bool device_has_failed();
+  // The communicator has failed, and the stream runs nothing more: does what the call's end in it does, unless that has
+  // been done.
+  virtual void leave_stream() = 0;
+
+  const Options options_;
+  const DeviceDriver& driver_;
+  DeviceEvent event_ = nullptr;  // from take_room() on
+  std::mutex mutex_;
+
+ private:
+  uint32_t entries_ = 0;  // of streams, which it counts for
+  std::atomic<size_t> left_{0};
+  Error error_;
+};
+
+}  // namespace rondo
