@@ -174,7 +174,8 @@ struct AtThreadEnd {
 EndedRequests* ended_requests() {
   if (ended != nullptr || thread_over) return ended;
   ended = new (std::nothrow) EndedRequests;
-  if (ended != nullptr) static thread_local const AtThreadEnd at_end;
+  if (ended == nullptr) return nullptr;
+  static thread_local const AtThreadEnd at_end;
   return ended;
 }
 
