@@ -182,9 +182,10 @@ void DeviceSide::connect(std::chrono::milliseconds timeout) {
                          island->order().empty() ? "none" : fmt::format("{}", fmt::join(island->order(), " "))));
   }
   if (group_.rank() == 0 && island->lanes() < group_.context().config.device_blocks && log.shows(LogLevel::kWarn)) {
-    log.warn(fmt::format("kernels of this communicator get {} blocks of the {} of RONDO_DEVICE_BLOCKS: {}",
-                         island->lanes(), group_.context().config.device_blocks,
-                         "others of the device's processes, or more ranks on one device, have the rest"));
+    log.warn(
+        fmt::format("kernels of this communicator get {} blocks of the {} of RONDO_DEVICE_BLOCKS: other "
+                    "communicators or ranks have the rest of a device's",
+                    island->lanes(), group_.context().config.device_blocks));
   }
   island_ = std::move(island);
   plans_.emplace(group_.rank(), group_.context().topology, island_->order(), island_->reach().complete());

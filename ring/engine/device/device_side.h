@@ -33,7 +33,10 @@ class DeviceSide {
 
   // Calls that have a stream: one, or a list of all_reduces of one stream, operation, algorithm and timeout. Attaches;
   // throws Exception where start() would for their arguments.
-  void check(std::span<const BatchCall> calls) { checked(calls); }
+  void check(std::span<const BatchCall> calls) {
+    prepare(calls);
+    checked(calls, check_stream(call_name(calls), *calls.front().stream));
+  }
   // check() of a message that has been made.
   void check(const StreamCall& message) const;
   // They are in the stream when this returns. Throws Exception.
@@ -87,10 +90,6 @@ class DeviceSide {
   static const char* call_name(std::span<const BatchCall> calls);
   void refuse_unsupported(const CheckedCall& call) const;
   void prepare(std::span<const BatchCall> calls);
-  Checked checked(std::span<const BatchCall> calls) {
-    prepare(calls);
-    return checked(calls, check_stream(call_name(calls), *calls.front().stream));
-  }
   Checked checked(std::span<const BatchCall> calls, const StreamFacts& stream);
   Algorithm algorithm_of(std::span<const BatchCall> calls) const;
   std::vector<ListPiece> cut(const Checked& checked);
