@@ -61,7 +61,7 @@ class P2pSender {
   void add_piece();
   // bytes, here and below: of the message.
   bool tried(uint64_t bytes) const { return trials_ && bytes >= MessageTrials::kFewestBytes; }
-  // Shorter ones than kFewestStreamed are not asked for.
+  // Streams copy what is shorter than kFewestStreamed through the caches, whatever they were told.
   void use_stores(uint64_t bytes) {
     if (!trials_ || bytes < kFewestStreamed) return;
     stream_->set_stores(tried(bytes) && trials_->of(bytes).way().streamed ? Stores::kStreamed : Stores::kCached);
