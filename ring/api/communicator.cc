@@ -86,7 +86,7 @@ std::shared_ptr<CommunicatorState> join_world(const Launch& launch, const JoinOp
   try {
     auto store = options.store ? options.store : open_store(launch, options.config, deadline);
     auto group = world_group(join_processes(launch, std::move(store), options.config, deadline), {options.config});
-    group->meet_neighbors(Purpose::kJoin, deadline);
+    group->calls().meet_neighbors(Purpose::kJoin, deadline);
     group->made();
     return group;
   } catch (const Exception& failure) {
@@ -174,7 +174,8 @@ const Config& Communicator::config() const { return engine(state_).context().con
 
 Algorithm Communicator::algorithm_for(Collective collective, uint64_t count, DType dtype, Op op,
                                       bool registered) const {
-  return engine(state_).algorithm_for({.collective = collective, .count = count, .dtype = dtype, .op = op}, registered);
+  return engine(state_).calls().algorithm_for({.collective = collective, .count = count, .dtype = dtype, .op = op},
+                                              registered);
 }
 
 void Communicator::start_trace(const std::string& folder) {
@@ -190,13 +191,13 @@ void Communicator::run(const Call& call) {
   if (state.batch.collecting()) {
     state.batch.add(call);
   } else {
-    state.group->run(call);
+    state.group->calls().run(call);
   }
 }
 
 Work Communicator::start(const Call& call) {
   State& state = open(state_);
-  return Work((state.batch.collecting() ? state.batch.add(call) : state.group->start(call)).leave());
+  return Work((state.batch.collecting() ? state.batch.add(call) : state.group->calls().start(call)).leave());
 }
 
 void Communicator::all_reduce_many(std::span<const TensorRef> tensors, Op op, const CallOptions& options) {
@@ -240,7 +241,7 @@ void Communicator::batch_abandon() {
 
 Message Communicator::run(const MessageCall& call) {
   State& state = blocking(state_);
-  if (!state.batch.collecting()) return state.group->run(call);
+  if (!state.batch.collecting()) return state.group->message_calls().run(call);
   state.batch.add(call);
   return {};
 }
@@ -248,7 +249,7 @@ Message Communicator::run(const MessageCall& call) {
 Message Communicator::run(const MessageCall& send, const MessageCall& receive) {
   State& state = blocking(state_);
   const SendAndReceive both = at_once(send, receive, state.group->rank());
-  if (!state.batch.collecting()) return state.group->run(both.send, both.receive);
+  if (!state.batch.collecting()) return state.group->message_calls().run(both.send, both.receive);
   state.batch.add(both.send, both.receive);
   return {};
 }
@@ -262,22 +263,28 @@ Work Communicator::start(const MessageCall& send, const MessageCall& receive) {
   return Work(operation.leave());
 }
 
-std::optional<Message> Communicator::look(const MessageCall& probe) { return engine(state_).look(probe); }
+std::optional<Message> Communicator::look(const MessageCall& probe) {
+  return engine(state_).message_calls().look(probe);
+}
 
 Work Communicator::start(const MessageCall& call) {
   State& state = open(state_);
   if (state.batch.collecting()) return Work(state.batch.add(call).leave());
-  return state.group->start(call);
+  return state.group->message_calls().start(call);
 }
 
-void* Communicator::allocate(size_t bytes) { return engine(state_).allocations().allocate(bytes); }
+void* Communicator::allocate(size_t bytes) { return engine(state_).allocations()->allocate(bytes); }
 void* Communicator::allocate(size_t bytes, Memory memory) {
   if (memory == Memory::kHost) return allocate(bytes);
-  return engine(state_).allocate_on_device(outside_batch(state_, "allocate"), bytes);
+  outside_batch(state_, "allocate");
+  return engine(state_).device().allocate(bytes);
 }
 void Communicator::deallocate(void* data) { engine(state_).deallocate(data); }
 
-void Communicator::attach_device() { engine(state_).attach_device(outside_batch(state_, "attach_device")); }
+void Communicator::attach_device() {
+  outside_batch(state_, "attach_device");
+  engine(state_).device().attach({});
+}
 
 Communicator Communicator::split(int color, int key) {
   auto group = engine(state_).groups().split(outside_batch(state_, "split"), color, key);
@@ -332,12 +339,12 @@ void Communicator::commit(int64_t step, uint64_t digest) {
 int64_t Communicator::committed() const { return engine(state_).groups().committed(); }
 
 void CommunicatorAccess::check_outside_batch(const Communicator& communicator, const char* call) {
-  engine(communicator.state_).check_usable();
+  engine(communicator.state_).context().check_usable();
   outside_batch(communicator.state_, call);
 }
 
 void CommunicatorAccess::fail(const Communicator& communicator, const Error& error) {
-  engine(communicator.state_).fail(error);
+  engine(communicator.state_).context().fail(error);
 }
 
 std::optional<Error> Communicator::error() const {

@@ -67,7 +67,7 @@ void broadcast(CommunicatorState& group, void* data, size_t bytes, Purpose purpo
   call.root = 0;
   call.options.purpose = purpose;
   call.options.timeout = timeout;
-  group.run(call);
+  group.calls().run(call);
 }
 
 // It is served, by a rank 0 that may stand still for a while. If that is lost the group has failed, and no more time is
@@ -128,7 +128,7 @@ std::shared_ptr<CommunicatorState> Growth::enter(const Config& config, Store::De
     try {
       auto group =
           world_group(join_processes(launch, open_store(launch, config, until), config, until), {config, seat.epoch});
-      group->meet_neighbors(Purpose::kJoin, until);
+      group->calls().meet_neighbors(Purpose::kJoin, until);
       group->groups().enter(seat.patience + Milliseconds(config.start_timeout_ms) + kAgreement);
       return group;
     } catch (const Exception& failure) {
@@ -157,7 +157,7 @@ void Growth::end() noexcept {
 
 int Growth::newcomers(CommunicatorState& group) {
   if (launch_.newcomers.empty()) return 0;
-  return group.with_memory([&] { return count_newcomers(group); });
+  return group.context().with_memory([&] { return count_newcomers(group); });
 }
 
 int Growth::count_newcomers(CommunicatorState& group) {
@@ -178,15 +178,16 @@ int Growth::count_newcomers(CommunicatorState& group) {
 
 // Whether all ranks take in as many. Before rank 0 lets anybody in: it would go on without those that know better.
 void Growth::check_equal(CommunicatorState& group, int newcomers, Milliseconds timeout) {
-  const std::vector<int32_t> asked = group.gather(int32_t{newcomers}, Purpose::kGrow, timeout);
+  const std::vector<int32_t> asked = group.calls().gather(int32_t{newcomers}, Purpose::kGrow, timeout);
   const auto other = std::find_if(asked.begin(), asked.end(), [&](int32_t number) { return number != asked[0]; });
   if (other == asked.end()) return;
   const int r = static_cast<int>(other - asked.begin());
   const CommunicatorContext& context = group.context();
-  group.fail({ErrorCode::kMismatch,
-              fmt::format("{} takes in {} newcomers, {} {}", context.name(0), asked[0], context.name(r), *other),
-              {0, r}});
-  group.check_usable();
+  group.context().fail(
+      {ErrorCode::kMismatch,
+       fmt::format("{} takes in {} newcomers, {} {}", context.name(0), asked[0], context.name(r), *other),
+       {0, r}});
+  group.context().check_usable();
 }
 
 // What fails on rank 0 is thrown on all ranks, and the communicator goes on.
@@ -261,10 +262,10 @@ std::shared_ptr<CommunicatorState> Growth::open(CommunicatorState& group, int ne
   WorldOptions options{config, group.context().epoch + 1};
   options.observer = group.context().observed.observer;
   options.observed_ranks = observed_ranks(group.context(), world);
-  options.memory_before = group.memory_for_next();
+  if (!group.allocations()->empty()) options.memory_before = group.allocations();
   options.lineage = group.lineage();
   auto opened = world_group(std::move(fabric), std::move(options));
-  opened->meet_neighbors(Purpose::kJoin, deadline);
+  opened->calls().meet_neighbors(Purpose::kJoin, deadline);
   return opened;
 }
 
@@ -277,8 +278,8 @@ std::shared_ptr<CommunicatorState> Growth::grow(CommunicatorState& group, Outsid
   };
   if (newcomers < 1 || newcomers > kMost) invalid(fmt::format("newcomers is {}; it must be 1 to {}", newcomers, kMost));
   if (launch_.newcomers.empty()) invalid("nothing says where newcomers find this job: set RONDO_JOIN on all ranks");
-  group.check_usable();
-  Invitation invitation = group.with_memory([&] {
+  group.context().check_usable();
+  Invitation invitation = group.context().with_memory([&] {
     try {
       return invite(group, newcomers, wait);
     } catch (const Exception& failure) {

@@ -114,7 +114,7 @@ Batch::~Batch() {
 }
 
 void Batch::open() {
-  group_.check_usable();
+  group_.context().check_usable();
   std::lock_guard lock(mutex_);
   if (owner_.load() != std::thread::id()) {
     throw Exception(ErrorCode::kInvalid,
@@ -123,7 +123,7 @@ void Batch::open() {
                                 group_.rank(), collecting() ? "" : ", on another thread"));
   }
   calls_ = {};
-  group_.with_memory([&] { calls_.operation = make(); });
+  group_.context().with_memory([&] { calls_.operation = make(); });
   owner_.store(std::this_thread::get_id());
 }
 
@@ -137,7 +137,7 @@ OutsideBatch Batch::outside(const char* call) const {
 
 // Under mutex_: another thread may have abandoned it in between.
 void Batch::check_open(bool on_stream) const {
-  group_.check_usable();
+  group_.context().check_usable();
   if (!collecting()) {
     throw Exception(ErrorCode::kInvalid, fmt::format("the batch on rank {} was abandoned", group_.rank()));
   }
@@ -154,28 +154,28 @@ void Batch::check_open(bool on_stream) const {
 }
 
 OperationRef<Operation> Batch::add(const Call& call) {
-  return group_.with_memory([&] { return keep(call); });
+  return group_.context().with_memory([&] { return keep(call); });
 }
 OperationRef<Operation> Batch::add(std::span<const TensorRef> tensors, Op op, const CallOptions& options) {
-  return group_.with_memory([&] { return keep(tensors, op, options); });
+  return group_.context().with_memory([&] { return keep(tensors, op, options); });
 }
 OperationRef<Operation> Batch::add(const MessageCall& call) {
-  return group_.with_memory([&] { return keep(call); });
+  return group_.context().with_memory([&] { return keep(call); });
 }
 
 OperationRef<Operation> Batch::add(const MessageCall& send, const MessageCall& receive) {
-  group_.checked(receive);
+  group_.message_calls().checked(receive);
   add(send);
   return add(receive);
 }
 
 OperationRef<Operation> Batch::keep(const Call& call) {
-  BatchCall item = group_.lists().item_of(call);
+  BatchCall item = group_.calls().lists().item_of(call);
   if (item.stream) group_.device().check({&item, 1});
   std::lock_guard lock(mutex_);
   check_open(item.stream.has_value());
   if (!item.stream) {
-    group_.lists().refuse_options(call.options);
+    group_.calls().lists().refuse_options(call.options);
     group_.check_on_host(call);
   }
   calls_.items.push_back(std::move(item));
@@ -184,7 +184,7 @@ OperationRef<Operation> Batch::keep(const Call& call) {
 
 OperationRef<Operation> Batch::keep(std::span<const TensorRef> tensors, Op op, const CallOptions& options) {
   std::vector<BatchCall> items;
-  group_.lists().append(items, tensors, op, options, op != Op::kPremulSum);
+  group_.calls().lists().append(items, tensors, op, options, op != Op::kPremulSum);
   if (options.stream && !items.empty()) group_.device().check(items);
   std::lock_guard lock(mutex_);
   check_open(options.stream.has_value());
@@ -202,7 +202,7 @@ OperationRef<Operation> Batch::keep(const MessageCall& call) {
   }
   std::lock_guard lock(mutex_);
   check_open(false);
-  calls_.messages.push_back(group_.make(call));
+  calls_.messages.push_back(group_.message_calls().make(call));
   return calls_.messages.back();
 }
 
@@ -245,17 +245,17 @@ void Batch::end(const Calls& calls, const Error& error) {
 
 OperationRef<BatchOperation> Batch::make() const {
   auto made = Operation::make<BatchOperation>();
-  made->flow = group_.collectives();
+  made->flow = group_.calls().flow();
   return made;
 }
 
 OperationRef<BatchOperation> Batch::start_list(std::span<const TensorRef> tensors, Op op, const CallOptions& options,
                                                Left left) {
-  group_.check_usable();
+  group_.context().check_usable();
   Calls calls;
-  group_.with_memory([&] {
+  group_.context().with_memory([&] {
     calls.operation = make();
-    group_.lists().append(calls.items, tensors, op, options, true);
+    group_.calls().lists().append(calls.items, tensors, op, options, true);
   });
   auto operation = calls.operation;
   submit(std::move(calls), left);
@@ -263,16 +263,16 @@ OperationRef<BatchOperation> Batch::start_list(std::span<const TensorRef> tensor
 }
 
 OperationRef<BatchOperation> Batch::start_pair(const MessageCall& send, const MessageCall& receive) {
-  group_.check_usable();
+  group_.context().check_usable();
   Calls calls;
-  group_.with_memory([&] {
+  group_.context().with_memory([&] {
     calls.operation = make();
     calls.operation->pair_ = true;
     for (const MessageCall* const call : {&send, &receive}) {
       if (call->options.stream) {
         calls.streamed.push_back(group_.device().make(*call, DeviceSide::Blocking::kNo));
       } else {
-        calls.messages.push_back(group_.make(*call));
+        calls.messages.push_back(group_.message_calls().make(*call));
       }
     }
   });
@@ -305,13 +305,13 @@ std::vector<OperationRef<Operation>> Batch::put(const Calls& calls) const {
 void Batch::enqueue(Calls calls) {
   bool checked = false;
   try {
-    group_.check_usable();
-    group_.with_memory([&] { check(calls); });
+    group_.context().check_usable();
+    group_.context().with_memory([&] { check(calls); });
     checked = true;
     calls.operation->streamed_ = put(calls);
   } catch (...) {
     const Error error = caught();
-    if (checked) group_.fail(error);  // the others wait for this rank
+    if (checked) group_.context().fail(error);  // the others wait for this rank
     end(calls, error);
     throw Exception(error);
   }
@@ -324,16 +324,16 @@ void Batch::submit(Calls calls, Left left) {
   BatchOperation& operation = *calls.operation;
   // While the caller drives the collectives, the worker drives the messages (finish).
   const bool by_worker = left == Left::kToWorker || (!calls.items.empty() && !calls.messages.empty());
-  const auto waited = by_worker ? CommunicatorState::Waited::kInBackground : CommunicatorState::Waited::kByCaller;
+  const auto waited = by_worker ? MessageCalls::Waited::kInBackground : MessageCalls::Waited::kByCaller;
   try {
-    group_.check_usable();
+    group_.context().check_usable();
     if (by_worker) group_.ready_worker();
-    auto collectives = group_.lists().operations_of(calls.items);
+    auto collectives = group_.calls().lists().operations_of(calls.items);
     operation.messages_.reserve(calls.messages.size());
-    if (!collectives.empty()) group_.submit_all(collectives);
+    if (!collectives.empty()) group_.calls().submit_all(collectives);
     operation.collectives_ = std::move(collectives);
     for (auto& message : calls.messages) {
-      group_.submit(*message, waited);
+      group_.message_calls().submit(*message, waited);
       operation.messages_.push_back(std::move(message));
     }
   } catch (...) {
@@ -347,11 +347,11 @@ void Batch::submit(Calls calls, Left left) {
 void Batch::refuse_all(const Calls& calls) {
   Error error = caught();
   if (error.code != ErrorCode::kInvalid) {
-    group_.fail(error);  // the others wait for this rank
+    group_.context().fail(error);  // the others wait for this rank
     error = *group_.context().failure.get();
   }
   for (const auto& collective : calls.operation->collectives_) collective->wait(Clock::time_point::max());
-  for (const auto& message : calls.operation->messages_) group_.await(*message);
+  for (const auto& message : calls.operation->messages_) group_.message_calls().await(*message);
   end(calls, error);
   throw Exception(error);
 }
@@ -366,7 +366,7 @@ void Batch::finish(BatchOperation& operation) {
   // the collective.
   if (!operation.collectives_.empty() && !operation.messages_.empty()) leave_to_worker(operation);
   for (const auto& collective : operation.collectives_) collective->wait(Clock::time_point::max());
-  for (const auto& message : operation.messages_) group_.await(*message);
+  for (const auto& message : operation.messages_) group_.message_calls().await(*message);
   operation.poll();
   if (operation.failed()) throw Exception(operation.error());
 }

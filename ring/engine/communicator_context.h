@@ -1,9 +1,10 @@
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <memory>
+#include <new>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "ring/base/types.h"
@@ -18,7 +19,7 @@ namespace rondo {
 
 // What the parts of one communicator share. `members[r]` is the world rank of its rank r.
 struct CommunicatorContext {
-  explicit CommunicatorContext(ForkMark of_process = {}) : mark(std::move(of_process)) {}
+  explicit CommunicatorContext(ForkMark of_process = {});
 
   std::shared_ptr<Fabric> fabric;  // shared by all communicators of the process
   uint64_t id = 0;
@@ -33,71 +34,47 @@ struct CommunicatorContext {
   // The observer's numbers of the fabric's ranks, those from its own start on; empty: the same ones.
   std::vector<int> observed_ranks;
   const ForkMark mark;  // of the process that made it
+  const int pid;        // likewise
 
   int world() const { return static_cast<int>(members.size()); }
   int world_rank(int rank_in_group) const { return members[static_cast<size_t>(rank_in_group)]; }
   // "rank 1 (host b, pid 17)", and the world rank where that differs.
-  std::string name(int rank_in_group) const {
-    const std::string in_world = fabric->peer_name(world_rank(rank_in_group));
-    if (world_rank(rank_in_group) == rank_in_group) return in_world;
-    return "rank " + std::to_string(rank_in_group) + " (world " + in_world + ")";
-  }
+  std::string name(int rank_in_group) const;
   // -1 if the world rank is not a member.
-  int group_rank(int world_rank_of_peer) const {
-    for (size_t i = 0; i < members.size(); ++i) {
-      if (members[i] == world_rank_of_peer) return static_cast<int>(i);
-    }
-    return -1;
+  int group_rank(int world_rank_of_peer) const;
+  // The configured one for 0.
+  std::chrono::milliseconds limit_of(std::chrono::milliseconds timeout) const {
+    return timeout.count() > 0 ? timeout : std::chrono::milliseconds(config.timeout_ms);
+  }
+
+  // Throws what stands against any call now: a fork, the communicator's failure. Any thread.
+  void check_usable() const {
+    if (!mark.same_process() || failure.get() != nullptr) refuse_use();
   }
   // The program has ended a wait: the communicator fails with kInterrupted here and kAborted on the other members. Any
   // thread.
-  void interrupt() noexcept {
-    try {
-      const std::string text = name(rank) + " was interrupted while it waited";
-      failure.set({ErrorCode::kInterrupted, text, {rank}});
-      fabric->abort(id, {ErrorCode::kAborted, text, {world_rank(rank)}});
-    } catch (...) {
-      fail_without_memory();
-    }
-  }
+  void interrupt() noexcept;
   // The communicator fails on all members, with an error that this rank has met; one that names no culprit (ranks of
-  // the group) is this rank's own. Nothing if it has failed before. Any thread.
-  void fail(const Error& error) noexcept {
-    if (failure.get() != nullptr) return;
+  // the group) is this rank's own. Nothing if it has failed before; afterwards check_usable() throws. Any thread.
+  void fail(const Error& error) noexcept;
+  // Runs a part of a call that the other ranks make, too: where it throws std::bad_alloc, the communicator fails, which
+  // it throws.
+  template <typename Action>
+  auto with_memory(Action action) {
     try {
-      Error named = error;
-      if (named.ranks.empty()) {
-        named.ranks = {rank};
-        named.message = name(rank) + ": " + error.message;
-      }
-      failure.set(named);
-      abort_everywhere(named);
-    } catch (...) {
-      fail_without_memory();
+      return action();
+    } catch (const std::bad_alloc&) {
+      fail_for_memory();
     }
   }
+  [[noreturn]] void fail_for_memory();
+
+  [[noreturn]] void refuse_use() const;
 
  private:
-  void locate(Error& error) const {
-    for (const int culprit : error.ranks) {
-      const bool member = culprit >= 0 && culprit < world() && fabric != nullptr;
-      error.world_ranks.push_back(member ? world_rank(culprit) : -1);
-      error.processes.push_back(member ? fabric->process(error.world_ranks.back()) : 0);
-    }
-  }
-  void abort_everywhere(Error error) {
-    for (int& culprit : error.ranks) culprit = world_rank(culprit);
-    fabric->abort(id, error);
-  }
-  // A second try with less to say: what other threads do frees memory now and then.
-  void fail_without_memory() noexcept {
-    failure.set({ErrorCode::kSystem, "out of memory", {}});
-    try {
-      abort_everywhere({ErrorCode::kSystem, name(rank) + ": out of memory", {rank}});
-    } catch (...) {
-      // The others find out by their deadline, or by the end of this process.
-    }
-  }
+  void locate(Error& error) const;
+  void abort_everywhere(Error error);
+  void fail_without_memory() noexcept;
 };
 
 }  // namespace rondo

@@ -25,20 +25,6 @@ void attempt(const Step& step) {
   }
 }
 
-// Whether a recoverable call runs in memory of the communicator's (TensorLists): out of place its input stays anyway.
-// What is no all_reduce is refused there.
-bool runs_in_own_memory(const Call& call) {
-  return call.input == call.output || call.collective != Collective::kAllReduce;
-}
-
-// Whether the call has more, good or not, than its fields and its buffers say: such a call is checked each time.
-bool has_more_than_fields(const Call& call) {
-  const WireOptions& wire = call.options.wire;
-  return wire.format != WireFormat::kNone || wire.stochastic || wire.residual != nullptr || call.op == Op::kUser ||
-         call.options.user.function != nullptr || !call.input_displacements.empty() ||
-         !call.output_displacements.empty();
-}
-
 WaitPolicy patience_for(const Config& config, const Fabric& fabric) {
   const Place& place = fabric.place();
   const bool crowded = rondo::crowded(fabric.topology(), place.rank, place.local_world);
@@ -84,6 +70,13 @@ std::shared_ptr<CommunicatorContext> make_context(CommunicatorState::Options& op
   return context;
 }
 
+template <typename MadeFlow>
+std::shared_ptr<MadeFlow> make_flow(const std::shared_ptr<CommunicatorContext>& context, Worker& worker) {
+  auto bell = std::make_shared<Doorbell>(context->fabric->sleepers());
+  return std::make_shared<MadeFlow>(context, std::move(bell), worker.shared_from_this(),  // which keeps no thread
+                                    patience_for(context->config, *context->fabric));
+}
+
 }  // namespace
 
 WaitPolicy CommunicatorState::worker_policy(const Config& config, const Fabric& fabric) {
@@ -95,28 +88,20 @@ WaitPolicy CommunicatorState::worker_policy(const Config& config, const Fabric& 
 CommunicatorState::CommunicatorState(Options options)
     : context_(make_context(options)),
       worker_(std::move(options.worker)),
-      pid_(getpid()),
       signal_abort_{ErrorCode::kAborted,
                     fmt::format("rank {} aborted the group in a signal handler", context_->rank),
                     {context_->rank},
                     {context_->world_rank(context_->rank)},
-                    {pid_}},
+                    {context_->pid}},
       allocations_(options.allocations
                        ? std::move(options.allocations)
                        : std::make_shared<Allocations>(context_->fabric->shared_memory(), context_->rank,
                                                        std::move(options.memory_before))),
-      lineage_(options.lineage ? std::move(options.lineage) : std::make_shared<Lineage>()) {
-  const WaitPolicy policy = patience_for(context_->config, *context_->fabric);
-  auto bell = std::make_shared<Doorbell>(context_->fabric->sleepers());
-  auto message_bell = std::make_shared<Doorbell>(context_->fabric->sleepers());
-  const auto worker = worker_->shared_from_this();  // which does not keep its thread
-  collectives_ = std::make_shared<Collectives>(context_, bell, worker, policy);
-  messages_ = std::make_shared<Messages>(context_, message_bell, worker, policy);
-  over_ = Operation::make<Operation>();
-  over_->flow = messages_;
-  over_->end(nullptr);
-  worker_->add_inbox(messages_);
-  context_->fabric->open(context_->id, context_->members, this, std::move(bell), std::move(message_bell));
+      lineage_(options.lineage ? std::move(options.lineage) : std::make_shared<Lineage>()),
+      calls_(*this, *context_, make_flow<Collectives>(context_, *worker_)),
+      message_calls_(*this, *context_, make_flow<Messages>(context_, *worker_)) {
+  worker_->add_inbox(message_calls_.flow());
+  context_->fabric->open(context_->id, context_->members, this, calls_.flow()->bell(), message_calls_.flow()->bell());
 }
 
 CommunicatorState::~CommunicatorState() {
@@ -127,184 +112,25 @@ CommunicatorState::~CommunicatorState() {
   }
 }
 
-void CommunicatorState::refuse_use() const {
-  if (!context_->mark.same_process()) {
-    throw Exception(
-        ErrorCode::kInvalid,
-        fmt::format("this process (pid {}) was forked from rank {} (pid {}): a communicator belongs to the process "
-                    "that joined; make a new one after the fork",
-                    getpid(), context_->rank, pid_));
-  }
-  throw Exception(*context_->failure.get());
-}
-
-std::chrono::milliseconds CommunicatorState::limit_of(std::chrono::milliseconds timeout) const {
-  return timeout.count() > 0 ? timeout : std::chrono::milliseconds(context_->config.timeout_ms);
-}
-
 Clock::time_point CommunicatorState::deadline(std::chrono::milliseconds timeout) const {
-  return deadline_after(worker_->clock().look(Clock::now()), limit_of(timeout));
-}
-
-Algorithm CommunicatorState::algorithm_for(const Call& call, bool registered) const {
-  CheckedCall checked;
-  checked.collective = call.collective;
-  checked.count = call.count;
-  checked.dtype = call.dtype;
-  checked.op = call.op;
-  checked.asked = call.options.algorithm;
-  if (collective_has_root(call.collective)) checked.root = std::max(call.root, 0);
-  return collectives_->algorithm_for(checked, registered);
-}
-
-// Under the submission lock. The call's buffers have been checked, and nothing has happened if it throws.
-std::shared_ptr<PreparedCall> CommunicatorState::prepare(const Call& call) {
-  if (call.uneven) return collectives_->prepare(check_call(call, rank(), size()));
-  const CallFields key = fields_of(call);
-  if (const std::shared_ptr<PreparedCall>* kept = prepared_.find(key)) {
-    PreparedCall& known = **kept;
-    if (call.input != known.good_input || call.output != known.good_output || has_more_than_fields(call)) {
-      check_call(call, rank(), size());
-      known.good_input = call.input;
-      known.good_output = call.output;
-    }
-    return *kept;
-  }
-  return prepared_.keep(key, collectives_->prepare(check_call(call, rank(), size())));
-}
-
-OperationRef<CollectiveOperation> CommunicatorState::make(std::shared_ptr<PreparedCall> call,
-                                                          const CallBuffers& buffers) const {
-  auto operation = Operation::make<CollectiveOperation>(std::move(call), buffers);
-  operation->flow = collectives_;
-  return operation;
-}
-
-OperationRef<CollectiveOperation> CommunicatorState::make(const CheckedCall& call, const CallBuffers& buffers) {
-  std::lock_guard lock(submit_mutex_);
-  return make(prepare(call), buffers);
-}
-
-void CommunicatorState::submit_all(std::span<const OperationRef<CollectiveOperation>> operations) {
-  check_usable();
-  context_->log.note_thread();
-  std::lock_guard lock(submit_mutex_);
-  for (const auto& operation : operations) collectives_->submit(*operation);
-}
-
-std::shared_ptr<PreparedCall> CommunicatorState::prepare(const CheckedCall& call) {
-  if (call.uneven) return collectives_->prepare(call);
-  if (const std::shared_ptr<PreparedCall>* kept = prepared_.find(call)) return *kept;
-  return prepared_.keep(call, collectives_->prepare(call));
-}
-
-// At once on this thread, while nothing else is under way.
-void CommunicatorState::run(const Call& call) try {
-  check_usable();
-  if (call.options.stream) return device().run(call);
-  check_on_host(call);
-  if (call.options.recoverable && runs_in_own_memory(call)) {
-    const auto operation = submit_recoverable(call);
-    collectives_->wait(*operation, Clock::time_point::max());
-    if (operation->failed()) throw Exception(operation->error());
-    return;
-  }
-  context_->log.note_thread();
-  std::unique_lock lock(submit_mutex_);
-  CollectiveOperation operation(prepare(call), buffers_of(call));
-  collectives_->run(operation, lock);
-  if (operation.failed()) throw Exception(operation.error());
-} catch (const std::bad_alloc&) {
-  fail_for_memory();
-}
-
-// Where there is no memory for it to run in, the communicator fails: the other ranks make the call.
-OperationRef<CollectiveOperation> CommunicatorState::submit_recoverable(const Call& call) try {
-  auto operation = lists_.recoverable(call);
-  submit_all({&operation, 1});
-  return operation;
-} catch (const Exception& failure) {
-  if (failure.code() != ErrorCode::kSystem) throw;
-  fail(failure.error());
-  throw Exception(*context_->failure.get());
-}
-
-// A call could not be made, which the other ranks make.
-void CommunicatorState::fail_for_memory() {
-  fail({ErrorCode::kSystem, "out of memory", {}});
-  throw Exception(*context_->failure.get());
+  return deadline_after(worker_->clock().look(Clock::now()), context_->limit_of(timeout));
 }
 
 void CommunicatorState::ready_worker() {
-  check_usable();
+  context_->check_usable();
   try {
     worker_->start();
   } catch (...) {
-    fail(caught());
-    check_usable();
+    context_->fail(caught());
+    context_->check_usable();
   }
-}
-
-OperationRef<Operation> CommunicatorState::start(const Call& call) try {
-  ready_worker();
-  if (call.options.stream) return device().start(call);
-  check_on_host(call);
-  OperationRef<CollectiveOperation> operation;
-  if (call.options.recoverable && runs_in_own_memory(call)) {
-    operation = submit_recoverable(call);
-  } else {
-    context_->log.note_thread();
-    std::lock_guard lock(submit_mutex_);
-    operation = make(prepare(call), buffers_of(call));
-    collectives_->submit(*operation);
-  }
-  collectives_->notify();
-  return operation;
-} catch (const std::bad_alloc&) {
-  fail_for_memory();
-}
-
-void CommunicatorState::gather(const void* own, void* all, size_t bytes, Purpose purpose,
-                               std::chrono::milliseconds timeout) {
-  Call call;
-  call.collective = Collective::kAllGather;
-  call.input = own;
-  call.output = all;
-  call.count = bytes;
-  call.dtype = DType::kUint8;
-  call.options.purpose = purpose;
-  call.options.timeout = timeout;
-  run(call);
-}
-
-void CommunicatorState::meet_neighbors(Purpose by, Clock::time_point until) {
-  if (size() == 1) return;
-  OperationRef<CollectiveOperation> operation;
-  {
-    std::lock_guard lock(submit_mutex_);
-    operation = collectives_->submit_opening(by, until);
-  }
-  collectives_->wait_asleep(*operation);
-  if (operation->failed() && failed_in_.load() == Stage::kMaking) throw Exception(operation->error());
-}
-
-OperationRef<Operation> CommunicatorState::start_opening(Purpose by) {
-  with_memory([&] {
-    std::lock_guard lock(submit_mutex_);
-    opening_ = collectives_->submit_opening(by, deadline({}));
-  });
-  opening_->on_end([made = weak_from_this()](const Error&) {
-    if (const auto living = made.lock()) living->made();
-  });
-  collectives_->notify();
-  return opening_;
 }
 
 // A rank with messages under way beside what it waits for may still end what another rank waits for.
 CallState CommunicatorState::state_at(uint64_t sequence) const {
   CallState state = context_->log.state(sequence);
-  state.threads |= messages_->in_background();
-  state.p2p_moved = messages_->moved_bytes();
+  state.threads |= message_calls_.flow()->in_background();
+  state.p2p_moved = message_calls_.flow()->moved_bytes();
   return state;
 }
 
@@ -356,7 +182,7 @@ std::string CommunicatorState::metrics_text() {
 }
 
 DeviceSide& CommunicatorState::device() {
-  check_usable();
+  context_->check_usable();
   std::lock_guard lock(device_mutex_);
   if (!device_owner_) {
     device_owner_ = std::make_unique<DeviceSide>(*this);
@@ -365,17 +191,22 @@ DeviceSide& CommunicatorState::device() {
   return *device_owner_;
 }
 
-void CommunicatorState::attach_device(OutsideBatch) { device().attach({}); }
-void* CommunicatorState::allocate_on_device(OutsideBatch, size_t bytes) { return device().allocate(bytes); }
+void CommunicatorState::check_on_host(const Call& call) const {
+  if (DeviceSide* const device = attached()) device->check_host(call);
+}
 
-Allocations& CommunicatorState::allocations() {
-  if (!context_->mark.same_process()) check_usable();
-  return *allocations_;
+void CommunicatorState::check_on_host(const char* call, const void* data) const {
+  if (DeviceSide* const device = attached()) device->check_host(call, data);
+}
+
+const std::shared_ptr<Allocations>& CommunicatorState::allocations() const {
+  if (!context_->mark.same_process()) context_->refuse_use();
+  return allocations_;
 }
 
 void CommunicatorState::deallocate(void* data) {
   DeviceSide* const device = attached();
-  if (data == nullptr || device == nullptr || !device->deallocate(data)) allocations().deallocate(data);
+  if (data == nullptr || device == nullptr || !device->deallocate(data)) allocations()->deallocate(data);
 }
 
 void CommunicatorState::on_failure(const Error& error, Stage stage) {
@@ -388,14 +219,14 @@ void CommunicatorState::on_failure(const Error& error, Stage stage) {
   if (context_->failure.get() == nullptr) failed_in_.store(stage);
   context_->failure.set(own);
   if (context_->observed.on()) context_->observed.observer->failed(context_->observed.communicator, own);
-  collectives_->notify();
-  messages_->notify();
+  calls_.flow()->notify();
+  message_calls_.flow()->notify();
 }
 
 void CommunicatorState::on_peer_left(int peer, uint64_t last_sequence) {
   const int left = context_->group_rank(peer);
-  collectives_->peer_left(left, last_sequence);
-  messages_->peer_left(left);
+  calls_.flow()->peer_left(left, last_sequence);
+  message_calls_.flow()->peer_left(left);
 }
 
 void CommunicatorState::abort(const std::string& reason) {
@@ -442,17 +273,17 @@ void CommunicatorState::begin_to_leave() {
   }
   last_finished_ = context_->log.last_finished();
   context_->failure.close(rank());
-  attempt([&] { collectives_->notify(); });
+  attempt([&] { calls_.flow()->notify(); });
 }
 
 // Under destroy_mutex_, after what was sent has gone.
 void CommunicatorState::end_leaving() {
   attempt([&] { context_->fabric->close(context_->id, last_finished_, leave_by_); });
   attempt([&] {
-    collectives_->shut_down();
-    lists_.release();
+    calls_.flow()->shut_down();
+    calls_.lists().release();
   });
-  attempt([&] { messages_->shut_down(); });
+  attempt([&] { message_calls_.flow()->shut_down(); });
   if (DeviceSide* const device = attached()) attempt([&] { device->close(leave_by_); });
   context_->failure.end(rank());
   if (!in_end_function()) worker_->finish_calls();
@@ -463,12 +294,12 @@ void CommunicatorState::destroy() {
   if (!context_->mark.same_process()) return;  // the parent's; the child must not speak for it
   std::lock_guard lock(destroy_mutex_);
   if (left_) return;
-  if (opening_ && !in_end_function()) {
+  if (calls_.opening() && !in_end_function()) {
     const auto limit = std::chrono::milliseconds(context_->config.destroy_timeout_ms);
-    attempt([&] { collectives_->wait(*opening_, Clock::now() + limit); });
+    attempt([&] { calls_.flow()->wait(*calls_.opening(), Clock::now() + limit); });
   }
   begin_to_leave();
-  attempt([&] { messages_->finish(leave_by_); });
+  attempt([&] { message_calls_.flow()->finish(leave_by_); });
   end_leaving();
 }
 
@@ -477,10 +308,12 @@ bool CommunicatorState::try_destroy() {
   const std::unique_lock lock(destroy_mutex_, std::try_to_lock);
   if (!lock) return false;  // the thread that destroys may wait for the end function that is here
   if (left_) return true;
-  if (opening_ && !opening_->done()) return false;
+  if (calls_.opening() && !calls_.opening()->done()) return false;
   begin_to_leave();
   bool alone = false;
-  attempt([&] { alone = messages_->finish(Clock::now()) && context_->fabric->leave(context_->id, last_finished_); });
+  attempt([&] {
+    alone = message_calls_.flow()->finish(Clock::now()) && context_->fabric->leave(context_->id, last_finished_);
+  });
   if (alone) end_leaving();
   return alone;
 }

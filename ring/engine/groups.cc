@@ -40,7 +40,7 @@ std::shared_ptr<CommunicatorState> Groups::make(const Members& made, std::shared
     options.epoch = made.epoch;
     options.members = made.world_ranks;
     options.config = context.config;
-    options.worker = group_.shared_worker();
+    options.worker = group_.worker();
     options.observer = context.observed.observer;
     options.observed_ranks = context.observed_ranks;
     options.mark = context.mark;
@@ -55,7 +55,7 @@ std::shared_ptr<CommunicatorState> Groups::make(const Members& made, std::shared
 std::shared_ptr<CommunicatorState> Groups::subgroup(const Members& made, Purpose by) {
   std::shared_ptr<CommunicatorState> group = make(made);
   const auto until = group_.deadline(std::chrono::milliseconds(group_.context().config.start_timeout_ms));
-  group->with_memory([&] { group->meet_neighbors(by, until); });
+  group->context().with_memory([&] { group->calls().meet_neighbors(by, until); });
   group->made();
   return group;
 }
@@ -71,8 +71,8 @@ std::shared_ptr<CommunicatorState> Groups::split(OutsideBatch, int color, int ke
   };
   Members made;
   const auto size = static_cast<size_t>(group_.size());
-  group_.with_memory([&] { made.world_ranks.reserve(size); });
-  const std::vector<Choice> all = group_.gather(Choice{color, key}, Purpose::kSplit);
+  group_.context().with_memory([&] { made.world_ranks.reserve(size); });
+  const std::vector<Choice> all = group_.calls().gather(Choice{color, key}, Purpose::kSplit);
   const uint64_t number = next_split();
   if (color < 0) return nullptr;
   std::vector<int>& ranks = made.world_ranks;
@@ -101,7 +101,7 @@ Groups::Members Groups::numbered(std::span<const int> ranks, uint64_t series) {
 }
 
 Groups::Members Groups::members_of(std::span<const int> ranks, uint64_t series) {
-  group_.check_usable();
+  group_.context().check_usable();
   const auto refuse = [this](const std::string& why) {
     throw Exception(ErrorCode::kInvalid, fmt::format("new_group on rank {}: {}", group_.rank(), why));
   };
@@ -130,7 +130,7 @@ Groups::Opening Groups::new_group_async(OutsideBatch, std::span<const int> ranks
     group->made();
     return {std::move(group), nullptr};
   }
-  OperationRef<Operation> opening = group->start_opening(Purpose::kNewGroup);
+  OperationRef<Operation> opening = group->calls().start_opening(Purpose::kNewGroup);
   return {std::move(group), std::move(opening)};
 }
 
@@ -160,7 +160,7 @@ std::shared_ptr<CommunicatorState> Groups::shrunk_to(std::vector<int> world_rank
   made.world_ranks = std::move(world_ranks);
   made.epoch = group_.context().epoch + 1;
   made.id = Hash64().add("shrink").add(group_.context().id).add_all(std::span<const int>(made.world_ranks)).value();
-  return make(made, group_.lineage(), group_.shared_allocations());
+  return make(made, group_.lineage(), group_.allocations());
 }
 
 std::shared_ptr<CommunicatorState> Groups::shrink(OutsideBatch outside, std::chrono::milliseconds timeout) {
@@ -186,7 +186,7 @@ std::shared_ptr<CommunicatorState> Groups::go_on(OutsideBatch outside, std::chro
   group_.destroy();
   try {
     if (!agreed.grown) {
-      group->with_memory([&] { group->meet_neighbors(Purpose::kShrink, group_.deadline(patience)); });
+      group->context().with_memory([&] { group->calls().meet_neighbors(Purpose::kShrink, group_.deadline(patience)); });
     }
     next.agree_on_committed(patience);
   } catch (const Exception& lost) {
@@ -211,7 +211,7 @@ void Groups::agree_on_committed(std::chrono::milliseconds timeout) {
   call.options.purpose = Purpose::kShrink;
   call.options.timeout = timeout;
   try {
-    group_.run(call);
+    group_.calls().run(call);
   } catch (const Exception&) {
     if (group_.failed_in() == Stage::kMaking) throw;
     return;  // a member has agreed, and met it later: the calls here throw it, and shrink() agrees anew
@@ -235,7 +235,7 @@ void Groups::commit(OutsideBatch, int64_t step, uint64_t digest) {
     uint64_t digest;
     bool operator==(const Claim&) const = default;
   };
-  const std::vector<Claim> all = group_.gather(Claim{step, digest}, Purpose::kCommit);
+  const std::vector<Claim> all = group_.calls().gather(Claim{step, digest}, Purpose::kCommit);
   const auto other = std::find_if(all.begin(), all.end(), [&](const Claim& claim) { return claim != all[0]; });
   if (other == all.end()) {
     committed_ = step;
@@ -248,11 +248,11 @@ void Groups::commit(OutsideBatch, int64_t step, uint64_t digest) {
     return same_step ? fmt::format("{:016x}", claim.digest) : fmt::format("{}", claim.step);
   };
   const CommunicatorContext& context = group_.context();
-  group_.fail({same_step ? ErrorCode::kCorrupt : ErrorCode::kMismatch,
-               fmt::format("commit: {} has {} {}, but {} has {}: the step is not committed", context.name(0), what,
-                           value(all[0]), context.name(r), value(*other)),
-               {0, r}});
-  group_.check_usable();
+  group_.context().fail({same_step ? ErrorCode::kCorrupt : ErrorCode::kMismatch,
+                         fmt::format("commit: {} has {} {}, but {} has {}: the step is not committed", context.name(0),
+                                     what, value(all[0]), context.name(r), value(*other)),
+                         {0, r}});
+  group_.context().check_usable();
 }
 
 }  // namespace rondo

@@ -76,7 +76,7 @@ OperationRef<CollectiveOperation> TensorLists::recoverable(const Call& call) {
   const size_t bytes = checked.count * checked.element_bytes();
   Packing packing{{{buffers.input, buffers.output, bytes}}, memory(bytes)};
   buffers.input = buffers.output = packing.memory;
-  auto operation = group_.make(checked, buffers);
+  auto operation = group_.calls().make(checked, buffers);
   operation->packing = std::move(packing);
   return operation;
 }
@@ -94,7 +94,7 @@ std::vector<OperationRef<CollectiveOperation>> TensorLists::operations_of(std::s
       i = end;
     } else {
       // Alone it is the same call as outside, so that ranks need not group it alike.
-      operations.push_back(group_.make(calls[i].call, calls[i].buffers));
+      operations.push_back(group_.calls().make(calls[i].call, calls[i].buffers));
       ++i;
     }
   }
@@ -124,7 +124,7 @@ void TensorLists::add_run(std::span<const BatchCall> run, std::vector<OperationR
     call.part = static_cast<uint32_t>(i + 1);
     call.parts = static_cast<uint32_t>(buckets.size());
     const bool alone = buckets[i].tensors.size() == 1;
-    operations.push_back(alone ? group_.make(call, first.buffers) : packed(std::move(call), run, buckets[i]));
+    operations.push_back(alone ? group_.calls().make(call, first.buffers) : packed(std::move(call), run, buckets[i]));
   }
 }
 
@@ -146,7 +146,7 @@ OperationRef<CollectiveOperation> TensorLists::packed(CheckedCall call, std::spa
   }
   call.timeout = timeout == std::chrono::milliseconds::max() ? std::chrono::milliseconds(0) : timeout;
   call.count = bucket.count;
-  auto operation = group_.make(call, {packing.memory, packing.memory});
+  auto operation = group_.calls().make(call, {packing.memory, packing.memory});
   operation->packing = std::move(packing);
   return operation;
 }
@@ -167,14 +167,14 @@ void TensorLists::check_disjoint(std::span<const BatchCall> run) const {
 
 void TensorLists::release() {
   std::lock_guard lock(memory_mutex_);
-  for (const FusionBuffer& buffer : std::exchange(memories_, {})) group_.allocations().deallocate(buffer.data);
+  for (const FusionBuffer& buffer : std::exchange(memories_, {})) group_.allocations()->deallocate(buffer.data);
 }
 
 std::byte* TensorLists::memory(size_t bytes) {
   std::lock_guard lock(memory_mutex_);
   if (memories_.empty() || memories_.back().bytes < bytes) {
     const size_t made = std::bit_ceil(std::max(bytes, kLeastMemoryBytes));
-    memories_.push_back({static_cast<std::byte*>(group_.allocations().allocate(made)), made});
+    memories_.push_back({static_cast<std::byte*>(group_.allocations()->allocate(made)), made});
   }
   return memories_.back().data;
 }

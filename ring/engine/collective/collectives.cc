@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "ring/base/caught.h"
+#include "ring/engine/progress/worker.h"
 
 namespace rondo {
 namespace {
@@ -47,8 +48,8 @@ Algorithm Collectives::algorithm_for(const CheckedCall& call, bool registered) c
 
 void Collectives::submit(CollectiveOperation& operation) noexcept {
   // The time of a call on a stream begins when the stream has come to it (tick).
-  operation.deadline =
-      operation.gate ? Clock::time_point::max() : deadline_after(running(Clock::now()), limit_of(operation));
+  operation.deadline = operation.gate ? Clock::time_point::max()
+                                      : deadline_after(worker().clock().look(Clock::now()), limit_of(operation));
   number(operation, ++last_sequence_);
   enqueue(operation);
 }
@@ -91,7 +92,7 @@ void Collectives::enqueue(CollectiveOperation& operation) {
   if (!operation.on_stack()) operation.retain();  // until end_current()
   std::lock_guard lock(queue_mutex_);
   queue_.push_back(operation);
-  submitted(true);
+  state().submitted(true);
 }
 
 std::chrono::milliseconds Collectives::limit_of(const CollectiveOperation& operation) const {
@@ -110,10 +111,10 @@ void Collectives::peer_left(int peer, uint64_t last_sequence) {
 }
 
 bool Collectives::take_next() {
-  if (!submitted()) return false;
+  if (!state().submitted()) return false;
   std::lock_guard lock(queue_mutex_);
   begin(*queue_.pop_front());
-  submitted(!queue_.empty());
+  state().submitted(!queue_.empty());
   return true;
 }
 
@@ -163,7 +164,7 @@ void Collectives::end_current(const Error* error) {
   CollectiveOperation& operation = *std::exchange(current_, nullptr);
   const auto own = OperationRef<CollectiveOperation>::take(operation.on_stack() ? nullptr : &operation);
   const std::shared_ptr<Gate> gate = operation.gate;
-  count(-1);
+  state().count(-1);
   operation.end(error);
   if (gate) gate->ended(error);
   wake_sleepers();
@@ -221,7 +222,7 @@ bool Collectives::close_buffers(Clock::time_point now) {
 bool Collectives::let_streams_go(Clock::time_point now) {
   const StreamsEnd end = streams_let_go_(now);
   const bool lingers = end != StreamsEnd::kDrained;
-  if (std::exchange(streams_linger_, lingers) != lingers) count(lingers ? 1 : -1);
+  if (std::exchange(streams_linger_, lingers) != lingers) state().count(lingers ? 1 : -1);
   return end != StreamsEnd::kAtWork;
 }
 
@@ -233,7 +234,7 @@ void Collectives::tick(Clock::time_point now) {
   if (current_ == nullptr || context_->failure.get() != nullptr) return;
   if (context_->observed.on()) observe_look(static_cast<uint64_t>(now.time_since_epoch().count()));
   if (current_->held_back()) return;
-  const auto at = running(now);
+  const auto at = worker().clock().look(now);
   if (current_->deadline == kNoDeadlineYet || (current_->gate && current_->deadline == Clock::time_point::max())) {
     current_->deadline = deadline_after(at, limit_of(*current_));
   }
@@ -244,7 +245,7 @@ void Collectives::tick(Clock::time_point now) {
 // The current operation, or one behind it, whose deadline has passed.
 const CollectiveOperation* Collectives::late(Clock::time_point at) {
   if (at >= current_->deadline) return current_;
-  if (!submitted()) return nullptr;
+  if (!state().submitted()) return nullptr;
   std::lock_guard lock(queue_mutex_);
   const CollectiveOperation* queued = queue_.front();
   while (queued != nullptr && at < queued->deadline) queued = queued->next;
@@ -255,10 +256,10 @@ void Collectives::shut_down() {
   with_lease([this] {
     while (!close_buffers(Clock::now())) sched_yield();
     if (const Error* error = context_->failure.get()) fail_all(*error);
-    if (std::exchange(streams_linger_, false)) count(-1);  // destroy() goes on with them
+    if (std::exchange(streams_linger_, false)) state().count(-1);  // destroy() goes on with them
     course_.close();
   });
-  leave_worker();
+  worker().forget(*this);
 }
 
 }  // namespace rondo

@@ -65,7 +65,7 @@ class Collectives final : public Flow {
   void begin(CollectiveOperation& operation) {
     current_ = &operation;
     operation.become(CollectiveOperation::State::kRunning);
-    count(1);
+    state().count(1);
     began_at_ = 0;
     if (context_->observed.on()) observe_begin();
   }

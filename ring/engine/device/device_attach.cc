@@ -71,7 +71,7 @@ std::shared_ptr<StreamCalls> DeviceSide::open(void* const* stream, DeviceFacts& 
 }
 
 DeviceIsland::AllSay DeviceSide::all_say(std::chrono::milliseconds timeout) {
-  return [this, timeout](uint64_t own) { return group_.gather(own, Purpose::kAttach, timeout); };
+  return [this, timeout](uint64_t own) { return group_.calls().gather(own, Purpose::kAttach, timeout); };
 }
 
 Clock::time_point DeviceSide::deadline(std::chrono::milliseconds timeout) const {
@@ -99,7 +99,7 @@ std::shared_ptr<StreamCalls> DeviceSide::exchange(std::chrono::milliseconds time
                        facts.queues,
                        facts.serves_processes ? 1 : 0,
                        facts.uuid};
-  const std::vector<AttachCard> cards = group_.gather(own, Purpose::kAttach, timeout);
+  const std::vector<AttachCard> cards = group_.calls().gather(own, Purpose::kAttach, timeout);
   if (!error.ok()) {
     throw Exception(error.code, fmt::format("attach_device on rank {}: {}", group_.rank(), error.message));
   }
@@ -189,7 +189,7 @@ void DeviceSide::connect(std::chrono::milliseconds timeout) {
   }
   island_ = std::move(island);
   plans_.emplace(group_.rank(), group_.context().topology, island_->order(), island_->reach().complete());
-  group_.set_streams([island = island_, calls = calls_](Clock::time_point now) {
+  group_.calls().flow()->set_streams([island = island_, calls = calls_](Clock::time_point now) {
     if (!island->let_go(now)) return StreamsEnd::kAtWork;
     return calls->wait_for_all(now) ? StreamsEnd::kDrained : StreamsEnd::kEntriesLeft;
   });

@@ -136,12 +136,12 @@ const StreamPlans::Entry& DeviceSide::plan_of(const CheckedCall& call, Algorithm
 StreamOperation::Options DeviceSide::in_stream(void* stream, int device, std::vector<Piece> pieces) {
   const auto waits = calls_->streams_wait() ? waits_ : StreamOperation::Waits::kHost;
   return {calls_, stream, device, waits, std::move(pieces), [this](const Error& error) {
-            if (error.code != ErrorCode::kInvalid) group_.fail(error);
+            if (error.code != ErrorCode::kInvalid) group_.context().fail(error);
           }};
 }
 
 void DeviceSide::take_room(StreamOperation& call) {
-  if (!call.take_room([this] { return group_.context().failure.get() != nullptr; })) group_.check_usable();
+  if (!call.take_room([this] { return group_.context().failure.get() != nullptr; })) group_.context().check_usable();
 }
 
 OperationRef<StreamOperation> DeviceSide::make(const Checked& checked, const std::vector<ListPiece>& cut) {
@@ -155,16 +155,16 @@ OperationRef<StreamOperation> DeviceSide::make(const Checked& checked, const std
     options.waits = waits_;  // kernels wait by themselves
     const CheckedCall& call = checked.call();
     const bool may_be_whole = !checked.list && cut.size() > 1 && checked.algorithm == Algorithm::kRegistered;
-    made =
-        Operation::make<LaunchedCall>(std::move(options), island_, plan_of(call, checked.algorithm),
-                                      group_.limit_of(call.timeout), may_be_whole ? std::optional(call) : std::nullopt);
+    made = Operation::make<LaunchedCall>(std::move(options), island_, plan_of(call, checked.algorithm),
+                                         group_.context().limit_of(call.timeout),
+                                         may_be_whole ? std::optional(call) : std::nullopt);
   }
   take_room(*made);
   return made;
 }
 
 OperationRef<Operation> DeviceSide::start(const Call& call) {
-  const BatchCall item = group_.lists().item_of(call);
+  const BatchCall item = group_.calls().lists().item_of(call);
   return start({&item, 1});
 }
 
@@ -179,12 +179,12 @@ OperationRef<Operation> DeviceSide::put(const Checked& checked) {
   const auto made = make(checked, cut);
   std::vector<OperationRef<CollectiveOperation>> operations;
   for (const BatchCall& call : calls_of(checked, cut, *made)) {
-    operations.push_back(group_.make(call.call, call.buffers));
+    operations.push_back(group_.calls().make(call.call, call.buffers));
   }
   std::lock_guard order(order_mutex_);
   follow_last(made->stream(), checked.stream.id);  // before the call has a number, since it may throw
   for (size_t i = 0; i < operations.size(); ++i) made->add_part(std::min(i, cut.size() - 1), *operations[i]);
-  group_.submit_all(operations);
+  group_.calls().submit_all(operations);
   for (auto& operation : operations) {
     made->flow = operation->flow;
     const uint64_t fingerprint = operation->start.fingerprint;
@@ -198,7 +198,7 @@ OperationRef<Operation> DeviceSide::put(const Checked& checked) {
 }
 
 void DeviceSide::run(const Call& call) {
-  const BatchCall item = group_.lists().item_of(call);
+  const BatchCall item = group_.calls().lists().item_of(call);
   if (!attached_.load(std::memory_order_acquire)) return void(start({&item, 1}));
   const DeviceDriver::Entered entered(driver(), *item.stream);
   StreamFacts stream{};

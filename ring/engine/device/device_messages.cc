@@ -22,7 +22,7 @@ Message message_of(StreamCall& call) {
 }  // namespace
 
 OperationRef<StreamCall> DeviceSide::make(const MessageCall& call, Blocking blocking) {
-  const P2pCall checked = group_.checked(call);
+  const P2pCall checked = group_.message_calls().checked(call);
   attach_for(name_of(checked), call.options.timeout, &*call.options.stream);
   group_.ready_worker();
   const StreamFacts stream = check_message(checked, *call.options.stream);
@@ -33,8 +33,8 @@ OperationRef<StreamCall> DeviceSide::make(const MessageCall& call, Blocking bloc
   if (!checked.sends()) piece.out = piece.in;
   return Operation::make<StreamCall>(
       in_stream(*call.options.stream, stream.device, {std::move(piece)}),
-      StreamCall::MessageOptions{checked, group_.messages(), group_.limit_of(call.options.timeout),
-                                 blocking == Blocking::kYes});
+      StreamCall::MessageOptions{checked, group_.message_calls().flow(),
+                                 group_.context().limit_of(call.options.timeout), blocking == Blocking::kYes});
 }
 
 StreamFacts DeviceSide::check_message(const P2pCall& call, DeviceStream stream) const {

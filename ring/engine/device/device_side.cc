@@ -39,8 +39,8 @@ void DeviceSide::fail_if_broken() const {
   if (!attached_.load(std::memory_order_acquire)) return;
   const std::optional<Error> error = calls_->broken(StreamCalls::Look::kNow);
   if (!error) return;
-  group_.fail(*error);
-  group_.check_usable();
+  group_.context().fail(*error);
+  group_.context().check_usable();
 }
 
 void DeviceSide::check_device(const std::string& call, const StreamFacts& stream, const NamedBuffer& memory) const {
@@ -102,7 +102,8 @@ void DeviceSide::prepare(std::span<const BatchCall> calls) {
 DeviceSide::Checked DeviceSide::checked(std::span<const BatchCall> calls, const StreamFacts& stream) {
   const char* const name = call_name(calls);
   for (const BatchCall& part : calls) check_buffers(name, part, stream);
-  Checked checked{calls, stream, calls.size() > 1 ? group_.lists().list_of(calls) : nullptr, algorithm_of(calls)};
+  Checked checked{calls, stream, calls.size() > 1 ? group_.calls().lists().list_of(calls) : nullptr,
+                  algorithm_of(calls)};
   if (!checked.staged()) check_own_stream(name, stream);
   return checked;
 }

@@ -8,6 +8,7 @@
 
 #include "ring/base/caught.h"
 #include "ring/base/interrupt.h"
+#include "ring/engine/progress/worker.h"
 
 namespace rondo {
 namespace {
@@ -138,7 +139,7 @@ void Messages::submit(MessageOperation& operation) {
   called(operation);
   std::lock_guard lock(submitted_mutex_);
   submitted_.push_back(operation);
-  submitted(true);
+  state().submitted(true);
 }
 
 void Messages::submit_from_stream(MessageOperation& operation) {
@@ -204,7 +205,7 @@ Message Messages::run_operations(std::span<const P2pCall> calls, std::chrono::mi
 // alone, beside receives that wait. What does not has not begun. Messages that were submitted before go first.
 size_t Messages::at_once(std::span<const P2pCall> calls, int looks, Message& moved) {
   size_t over = 0;
-  if (context_->observed.on() || ended_ || submitted() || context_->failure.get() != nullptr) return over;
+  if (context_->observed.on() || ended_ || state().submitted() || context_->failure.get() != nullptr) return over;
   try {
     while (over < calls.size()) {
       const P2pAtOnce found = p2p_->at_once(calls[over], moved);
@@ -271,7 +272,7 @@ OperationRef<MessageOperation> Messages::used_again(const P2pCall& call, std::ch
 void Messages::forget(MessageOperation& operation) {
   active_.remove(operation);
   if (operation.background) count_background(-1);
-  count(-1);
+  state().count(-1);
 }
 
 void Messages::observe_end(const MessageOperation& operation, const Error* error) {
@@ -339,7 +340,7 @@ std::optional<Message> Messages::look(const P2pCall& probe) {
   leave(Left::kWaits);
   if (!looks.failure.ok()) throw Exception(context_->failure.located(looks.failure));
   if (!looks.over && failure() != nullptr) throw Exception(*failure());
-  if (!looks.over) found_nothing();
+  if (!looks.over) worker().found_nothing(*this);
   return looks.over ? std::optional<Message>(looks.message) : std::nullopt;
 }
 
@@ -347,7 +348,7 @@ void Messages::peer_left(int peer) {
   {
     std::lock_guard lock(submitted_mutex_);
     left_.push_back(peer);
-    submitted(true);
+    state().submitted(true);
   }
   notify();
 }
@@ -368,7 +369,7 @@ bool Messages::end_late() {
   NodeList<MessageOperation> late;
   {
     std::lock_guard lock(submitted_mutex_);
-    submitted(false);
+    state().submitted(false);
     std::swap(late, submitted_);
     left_.clear();
   }
@@ -399,13 +400,13 @@ void Messages::end_pending(const Error& error) {
 }
 
 bool Messages::take_submitted() {
-  if (!submitted()) return false;
+  if (!state().submitted()) return false;
   NodeList<MessageOperation> taken;
   std::vector<int> left;
   {
     std::lock_guard lock(submitted_mutex_);
-    count(1);  // until they are counted
-    submitted(false);
+    state().count(1);  // until they are counted
+    state().submitted(false);
     std::swap(taken, submitted_);
     std::swap(left, left_);
   }
@@ -414,7 +415,7 @@ bool Messages::take_submitted() {
   const Error* error = context_->failure.get();
   if (!left.empty() && error != nullptr) end_pending(*error);
   for (const int peer : left) attempt([&] { p2p_->peer_left(peer); });
-  count(-1);
+  state().count(-1);
   return true;
 }
 
@@ -426,7 +427,7 @@ bool Messages::begin(MessageOperation& operation) {
   }
   active_.push_back(operation);
   operation.become(MessageOperation::State::kRunning);
-  count(1);
+  state().count(1);
   if (operation.background) count_background(1);
   try {
     return p2p_->submit(operation);
@@ -451,7 +452,7 @@ void Messages::report() {
 
 void Messages::tick(Clock::time_point now) {
   if (ended_ || context_->failure.get() != nullptr) return;
-  const auto at = running(now);
+  const auto at = worker().clock().look(now);
   for (MessageOperation* last = active_.back(); last != nullptr && last->deadline == kNoDeadlineYet;
        last = last->previous) {
     last->deadline = deadline_after(at, last->limit_);
@@ -521,12 +522,12 @@ bool Messages::finish(Clock::time_point deadline) {
   });
   while (!idle && Clock::now() < deadline && !wait_interrupted()) {
     with_lease([&] {
-      own_bell().arm();
+      bell()->arm();
       bool moved = true;
       attempt([&] { moved = p2p_->progress(); });
       const auto rest = std::min(deadline, Clock::now() + std::chrono::milliseconds(20));
-      const bool broken = !moved && !own_bell().wait(rest).ok();
-      own_bell().disarm();
+      const bool broken = !moved && !bell()->wait(rest).ok();
+      bell()->disarm();
       linger(!(idle = broken || p2p_->idle()));
     });
   }
@@ -536,7 +537,7 @@ bool Messages::finish(Clock::time_point deadline) {
 
 // Under the lease: threads that wait, or the worker's, go on with what is counted.
 void Messages::linger(bool lingers) {
-  if (std::exchange(lingers_, lingers) != lingers) count(lingers ? 1 : -1);
+  if (std::exchange(lingers_, lingers) != lingers) state().count(lingers ? 1 : -1);
 }
 
 void Messages::shut_down() {
@@ -550,7 +551,7 @@ void Messages::shut_down() {
     linger(false);
     while (MessageOperation* operation = kept_.pop_front()) operation->release();
   });
-  leave_worker();
+  worker().forget(*this);
 }
 
 }  // namespace rondo

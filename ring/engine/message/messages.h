@@ -81,7 +81,7 @@ class Messages final : public Flow, private P2pStreams {
   // Why the communicator is over; nullptr: it is not. Any thread.
   const Error* failure() const { return context_->failure.get(); }
   // Messages are under way that no blocking call waits for: they may move on while the rank waits elsewhere.
-  bool in_background() const { return submitted() || background_.load(std::memory_order_relaxed) > 0; }
+  bool in_background() const { return state().submitted() || background_.load(std::memory_order_relaxed) > 0; }
   // Bytes that all of them have moved, both ways; grows while one comes on. Any thread.
   uint64_t moved_bytes() const { return moved_bytes_.load(std::memory_order_relaxed); }
 
@@ -130,7 +130,7 @@ class Messages final : public Flow, private P2pStreams {
   std::shared_ptr<CommunicatorContext> context_;  // shared with the communicator and its collectives
   std::mutex submitted_mutex_;
   NodeList<MessageOperation> submitted_;
-  std::vector<int> left_;           // submitted(): one of the two is not empty
+  std::vector<int> left_;           // submitted: one of the two is not empty
   std::atomic<int> background_{0};  // of active_; stored by the holder
   std::atomic<uint64_t> moved_bytes_{0};
 

@@ -17,8 +17,6 @@ namespace {
 constexpr uint32_t kBusyPassesPerLook = 256;
 // The same where other flows are under way: they wait for these passes.
 constexpr uint32_t kBusyPassesBeside = 4;
-// The longest sleep: deadlines and stalls are noticed within it. A wake-up costs some 5 us, so 50 a second are nothing.
-constexpr std::chrono::milliseconds kLongestSleep{20};
 // The first sleep of a wait ends after 1 ms at most. Each further sleep may be twice as long as the one before it. A
 // wait that has slept in vain reads unexpected messages, too (Worker::add_inbox).
 constexpr std::chrono::milliseconds kFirstSleep{1};
@@ -67,20 +65,15 @@ bool Flow::wait(const Operation& operation, Limits limits, bool held) {
   if (!held) refuse_wait_in_end_function();
   Watch watch(*worker_, this);
   while (held || !operation.done()) {
-    if (std::exchange(held, false) || state_.try_acquire()) {
+    if (std::exchange(held, false) || state().try_acquire()) {
       const Lease lease(*this);
       drive(operation, limits, watch);
       count_polled();
     } else {
-      bell_->ring();  // the lease's holder may sleep, and not know of this operation
-      std::unique_lock lock(mutex_);
-      sleepers_.fetch_add(1);
       const auto now = Clock::now();
       limits.look(now);
       if (limits.ask_at == kNotYet) limits.ask_at = now + kBetweenInterruptQuestions;
-      const auto wake = std::min(limits.until, now + kLongestSleep);
-      changed_.wait_until(lock, wake, [&] { return operation.done() || !state_.held(); });
-      sleepers_.fetch_sub(1);
+      lease_.sleep(std::min(limits.until, now + kLongestSleep), [&] { return operation.done(); });
     }
     if (operation.done()) break;
     ask_whether_to_end(limits);
@@ -188,15 +181,9 @@ void Flow::pass_beside(Moved moved) {
 
 void Flow::leave(Left left) {
   if (!under_way()) return;
-  state_.listed() ? worker_->wake_if_left() : worker_->list(*this);
+  state().listed() ? worker_->wake_if_left() : worker_->list(*this);
   if (left == Left::kMovable) worker_->take_over();
 }
-
-void Flow::leave_worker() { worker_->forget(*this); }
-
-Clock::time_point Flow::running(Clock::time_point now) { return worker_->clock().look(now); }
-
-void Flow::found_nothing() { worker_->found_nothing(*this); }
 
 void Flow::look() {
   if (!mark_->same_process()) return;
@@ -207,7 +194,7 @@ void Flow::look() {
     count_polled();
   });
   pass_beside(Moved::kAll);
-  if (!moved) found_nothing();
+  if (!moved) worker_->found_nothing(*this);
 }
 
 void Flow::notify() {
@@ -217,14 +204,14 @@ void Flow::notify() {
 }
 
 bool Flow::arm(const Sleep& sleep) {
-  if (!state_.try_acquire_before_sleep()) return false;
+  if (!state().try_acquire_before_sleep()) return false;
   const Lease lease(*this);
   bell_->arm(sleep);
   return guarded_step(Pass::kBeforeSleep);
 }
 
 bool Flow::arm_own(const Sleep& sleep) {
-  state_.miss();
+  state().miss();
   wake_sleepers();  // of operations on a stack, whose end no exchange follows
   bell_->arm(sleep);
   return guarded_step(Pass::kBeforeSleep);
@@ -232,7 +219,7 @@ bool Flow::arm_own(const Sleep& sleep) {
 
 void Flow::woke(const Sleep& sleep) {
   bell_->disarm(sleep);
-  if (!state_.try_acquire()) return;
+  if (!state().try_acquire()) return;
   const Lease lease(*this);
   bell_->take_events();
 }
@@ -243,65 +230,29 @@ void Flow::woke_own(const Sleep& sleep) {
 }
 
 bool Flow::try_drive(Pass pass) {
-  if (!state_.try_acquire()) return false;
+  if (!state().try_acquire()) return false;
   const Lease lease(*this);
   const bool moved = guarded_step(pass);
   if (!moved) guarded_tick(Clock::now());
   return moved;
 }
 
-void Flow::acquire() {
-  while (!state_.try_acquire()) {
-    bell_->ring();
-    std::unique_lock lock(mutex_);
-    sleepers_.fetch_add(1);
-    changed_.wait_until(lock, Clock::now() + kLongestSleep, [&] { return !state_.held(); });
-    sleepers_.fetch_sub(1);
-  }
-}
-
-// A holder that sleeps is rung; one that gives the lease back leaves the errand to this thread.
-void Flow::await(Errand& errand) {
-  errand.next = errands_.load();
-  while (!errands_.compare_exchange_weak(errand.next, &errand)) {
-  }
+void Flow::await(FlowLease::Errand& errand) {
+  lease_.ask(errand);
   while (!errand.done.load()) {
-    if (state_.try_acquire()) {
+    if (state().try_acquire()) {
       const Lease lease(*this);
-      run_errands();
-      continue;
+      lease_.run_errands();
+    } else {
+      lease_.sleep(Clock::now() + kLongestSleep, [&] { return errand.done.load(); });
     }
-    bell_->ring();
-    std::unique_lock lock(mutex_);
-    sleepers_.fetch_add(1);
-    changed_.wait_until(lock, Clock::now() + kLongestSleep, [&] { return errand.done.load() || !state_.held(); });
-    sleepers_.fetch_sub(1);
   }
-}
-
-// Under the lease. An errand is gone as soon as it is done.
-void Flow::run_errands() {
-  Errand* errand = errands_.exchange(nullptr);
-  while (errand != nullptr) {
-    Errand* const following = errand->next;
-    errand->run();
-    errand->done.store(true);
-    errand = following;
-  }
-  wake_sleepers();
 }
 
 void Flow::release() {
-  const bool look_again = state_.release();
+  const bool look_again = state().release();
   wake_sleepers();
   if (look_again) worker_->look_again();
-}
-
-// Sleepers count themselves, then look; this side changes what they look at, then reads the count.
-void Flow::wake_sleepers() {
-  if (sleepers_.load() == 0) return;
-  { std::lock_guard lock(mutex_); }
-  changed_.notify_all();
 }
 
 }  // namespace rondo

@@ -1,15 +1,12 @@
 #pragma once
 
-#include <atomic>
 #include <chrono>
-#include <condition_variable>
 #include <cstdint>
 #include <memory>
-#include <mutex>
 
 #include "ring/base/caught.h"
+#include "ring/engine/progress/flow_lease.h"
 #include "ring/engine/progress/fork_mark.h"
-#include "ring/engine/progress/hand_over.h"
 #include "ring/engine/progress/operation.h"
 #include "ring/engine/progress/vain_polls.h"
 #include "ring/engine/progress/wait_policy.h"
@@ -61,12 +58,12 @@ class Flow : public std::enable_shared_from_this<Flow> {
   void look();
 
   // Operations are not done yet, or something was submitted. Any thread.
-  bool under_way() const { return state_.under_way(); }
+  bool under_way() const { return lease_.state().under_way(); }
 
   // --- for the worker
-  bool idle() const { return state_.idle(); }
-  // Something was thrown on its thread while it dealt with this flow.
-  void failed_on_thread(const Error& error) { broke(error); }
+  bool idle() const { return lease_.state().idle(); }
+  // Something was thrown that nobody expects (no memory, say): fails the communicator. With the lease or without.
+  virtual void broke(const Error& error) = 0;
   // One pass, if the lease is free. True if anything moved.
   bool try_drive(Pass pass = Pass::kPolling);
   // The thread that asks is about to sleep, and is to be rung for this flow, too. Where another thread has the lease,
@@ -76,7 +73,7 @@ class Flow : public std::enable_shared_from_this<Flow> {
   bool arm_own(const Sleep& sleep);
   void woke(const Sleep& sleep);
   void woke_own(const Sleep& sleep);
-  int descriptor() const { return bell_->descriptor(); }
+  const std::shared_ptr<Doorbell>& bell() const { return bell_; }
 
  protected:
   // One pass over everything that can move now; under the lease. True if anything moved.
@@ -85,44 +82,32 @@ class Flow : public std::enable_shared_from_this<Flow> {
   virtual void tick(Clock::time_point now) = 0;
   // The program wants a wait of this thread to end (rondo/interrupt.h): fails the communicator. Without the lease.
   virtual void interrupted() = 0;
-  // Something was thrown that nobody expects (no memory, say): fails the communicator. With the lease or without.
-  virtual void broke(const Error& error) = 0;
 
-  Doorbell& own_bell() { return *bell_; }
-  // What the clock of deadlines shows (RunningClock).
-  Clock::time_point running(Clock::time_point now);
   int passes_without_clock() const { return policy_.crowded ? 1 : 64; }  // some 2 us
 
   // Takes the lease, for an operation that begins at once; false if another has it or something is under way.
-  bool hold() { return !under_way() && state_.try_acquire(); }
+  bool hold() { return !under_way() && state().try_acquire(); }
   // wait() without an end in time. held: the lease is this thread's, from hold(), and the operation is counted.
   void run(const Operation& operation, bool held);
 
-  // There is something in the derived class's queue that step() must take, or not any more. By the holder of that
-  // queue's lock.
-  void submitted(bool any) { state_.submitted(any); }
-  bool submitted() const { return state_.submitted(); }
-  // So many operations more, or fewer, are under way. Under the lease.
-  void count(int change) { state_.count(change); }
+  // submitted(): there is something in the derived class's queue that step() must take, or not any more; by the holder
+  // of that queue's lock. count(): so many operations more, or fewer, are under way; under the lease.
+  FlowState& state() { return lease_.state(); }
+  const FlowState& state() const { return lease_.state(); }
   // After the end of an operation: wakes those who wait without the lease.
-  void wake_sleepers();
+  void wake_sleepers() { lease_.wake_sleepers(); }
 
   // A call that does not wait has moved what it could of this flow, all of it or only its own part: it makes a pass
   // over what else is under way in the join. Without the lease.
   enum class Moved : uint8_t { kAll, kOwnPart };
   void pass_beside(Moved moved);
-  // The flow is over: what the worker has of it is dropped at once.
-  void leave_worker();
-  // A done() or probe() has found nothing: after some of them unexpected messages are read.
-  void found_nothing();
-
   // Under the lease: a wait ends without a sleep.
   void count_polled();
   // Runs `action`, which must be short, under the lease if that is free, beside whatever is under way. False: nothing
   // has happened.
   template <typename Action>
   bool if_free(Action action) {
-    if (!state_.try_acquire()) return false;
+    if (!state().try_acquire()) return false;
     const Lease lease(*this);
     action();
     return true;
@@ -132,7 +117,7 @@ class Flow : public std::enable_shared_from_this<Flow> {
   // it, and may have it for as long as it waits.
   template <typename Action>
   void ask_holder(Action action) {
-    struct Asked final : Errand {
+    struct Asked final : FlowLease::Errand {
       explicit Asked(Action& of) : action(of) {}
       void run() override { action(); }
       Action& action;
@@ -143,22 +128,13 @@ class Flow : public std::enable_shared_from_this<Flow> {
   // Runs `action` under the lease, after its holder has given it back (destroy).
   template <typename Action>
   void with_lease(Action action) {
-    acquire();
+    lease_.acquire();
     const Lease lease(*this);
     action();
   }
 
  private:
   friend class Worker;
-  // Something that a thread asks the holder of the lease to do; on its stack.
-  struct Errand {
-    virtual void run() = 0;
-    std::atomic<bool> done{false};
-    Errand* next = nullptr;
-
-   protected:
-    ~Errand() = default;
-  };
   // Gives back what was acquired.
   struct Lease {
     explicit Lease(Flow& of) : flow(of) {}
@@ -170,8 +146,7 @@ class Flow : public std::enable_shared_from_this<Flow> {
   // step() and tick(); nothing passes them, since operations may lie on the stack of the thread that waits.
   bool guarded_step(Pass pass) {
     try {
-      // Sequentially consistent: this may be the last look before a sleep, for which a bell was armed.
-      if (errands_.load() != nullptr) run_errands();
+      if (lease_.asked()) lease_.run_errands();
       return step(pass);
     } catch (...) {
       broke(caught());
@@ -185,10 +160,8 @@ class Flow : public std::enable_shared_from_this<Flow> {
       broke(caught());
     }
   }
-  void acquire();
   void release();
-  void await(Errand& errand);
-  void run_errands();
+  void await(FlowLease::Errand& errand);
   // When a wait ends without what it waits for.
   struct Limits {
     Clock::time_point until;
@@ -212,18 +185,13 @@ class Flow : public std::enable_shared_from_this<Flow> {
   std::shared_ptr<const ForkMark> mark_;  // the communicator's
   const std::shared_ptr<Worker> worker_;  // shared by all flows of the join
   WaitPolicy policy_;
-  FlowState state_;
+  FlowLease lease_{*bell_};
   // When the holder last looked on which core it runs, and the least time until it looks again. A move costs some 10
   // us.
   Clock::time_point moved_home_{};
   Clock::duration between_moves_ = std::chrono::milliseconds(20);
   VainPolls polls_;      // of the holder
   uint32_t polled_ = 0;  // waits since the last sleep; of the holder
-  // Threads that wait while another holds the lease.
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  std::atomic<int> sleepers_{0};
-  std::atomic<Errand*> errands_{nullptr};  // newest first; of threads that wait for them
 };
 
 }  // namespace rondo

@@ -60,7 +60,7 @@ void EndCall::run() noexcept {
   try {
     function(error);
   } catch (...) {
-    flow->failed_on_thread(caught());
+    flow->broke(caught());
   }
 }
 

@@ -81,7 +81,7 @@ bool Watch::arm(const Sleep& sleep, Doorbell* bell) {
   bool moved = false;
   if (own_ != nullptr) {
     moved = own_->arm_own(sleep);
-    watched_.push_back(own_->descriptor());
+    watched_.push_back(own_->bell()->descriptor());
   }
   if (held_) {
     worker_.watch_bell_.arm(sleep);
@@ -89,7 +89,7 @@ bool Watch::arm(const Sleep& sleep, Doorbell* bell) {
       Flow& flow = *flows_[armed_];
       if (&flow == own_) continue;
       moved |= flow.arm(sleep);
-      watched_.push_back(flow.descriptor());
+      watched_.push_back(flow.bell()->descriptor());
     }
     worker_.watch_.fall_asleep();
     moved |= version_ != worker_.version_.load();

@@ -15,8 +15,6 @@ namespace rondo {
 
 namespace {
 
-// The longest sleep with the watch, as in flow.cc: deadlines and stalls are noticed within it.
-constexpr std::chrono::milliseconds kLongestSleep{20};
 // The longest sleep of the thread while it has nothing to do.
 constexpr std::chrono::minutes kLongestIdleSleep{1};
 // The thread goes on looking for so long after it was needed, since to wake it costs the caller's thread some
@@ -68,13 +66,13 @@ void Worker::stop() noexcept {
 void Worker::list(Flow& flow) noexcept {
   try {
     std::lock_guard lock(mutex_);
-    if (flow.state_.listed() || over_) return;
+    if (flow.state().listed() || over_) return;
     flows_.push_back(flow.shared_from_this());
-    flow.state_.list(true);
+    flow.state().list(true);
     listed_.fetch_add(1);
     version_.fetch_add(1);
   } catch (...) {  // no memory: the failure ends what is under way
-    return flow.failed_on_thread(caught());
+    return flow.broke(caught());
   }
   look_again();
 }
@@ -87,7 +85,7 @@ void Worker::take_over() noexcept {
 
 bool Worker::busy_beside(const Flow& own) const {
   const uint32_t listed = listed_.load(std::memory_order_relaxed);
-  return listed > 1 || (listed == 1 && !own.state_.listed(std::memory_order_relaxed));
+  return listed > 1 || (listed == 1 && !own.state().listed(std::memory_order_relaxed));
 }
 
 void Worker::look_again() {
@@ -105,7 +103,7 @@ void Worker::drop_idle() {
   std::lock_guard lock(mutex_);
   dropped.reserve(flows_.size());
   const auto idle = std::stable_partition(flows_.begin(), flows_.end(),
-                                          [](const auto& flow) { return !flow->state_.drop_if_idle(); });
+                                          [](const auto& flow) { return !flow->state().drop_if_idle(); });
   dropped.assign(std::make_move_iterator(idle), std::make_move_iterator(flows_.end()));
   flows_.erase(idle, flows_.end());
   listed_.store(static_cast<uint32_t>(flows_.size()));
@@ -119,7 +117,7 @@ void Worker::close() {
   std::lock_guard lock(mutex_);
   over_ = true;
   std::swap(dropped, flows_);
-  for (const auto& flow : dropped) flow->state_.list(false);
+  for (const auto& flow : dropped) flow->state().list(false);
   listed_.store(0);
   version_.fetch_add(1);
 }
@@ -147,7 +145,7 @@ void Worker::forget(const Flow& flow) {
   if (found == flows_.end()) return;
   dropped = std::move(*found);
   flows_.erase(found);
-  dropped->state_.list(false);
+  dropped->state().list(false);
   listed_.store(static_cast<uint32_t>(flows_.size()));
   version_.fetch_add(1);
 }
@@ -274,7 +272,7 @@ void Worker::stand_aside() {
 
 // Without the lock: a flow that fails comes back here, and gives the thread functions.
 void Worker::fail_all(const Error& error) {
-  for (const auto& flow : flows()) flow->failed_on_thread(error);
+  for (const auto& flow : flows()) flow->broke(error);
 }
 
 }  // namespace rondo

@@ -1,0 +1,50 @@
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <utility>
+
+#include "ring/engine/communicator_context.h"
+#include "ring/engine/message/messages.h"
+#include "rondo/call.h"
+#include "rondo/work.h"
+
+namespace rondo {
+
+class CommunicatorState;
+
+// A communicator's messages: from arguments into their flow, or into a stream. Any thread.
+class MessageCalls {
+ public:
+  // group has this as a member.
+  MessageCalls(CommunicatorState& group, CommunicatorContext& context, std::shared_ptr<Messages> flow);
+
+  // run(): on the calling thread; of two, both at once; what the last one has moved. start(): in the background, unless
+  // it is over when this returns. Throw Exception.
+  Message run(const MessageCall& call);
+  Message run(const MessageCall& send, const MessageCall& receive);
+  Work start(const MessageCall& call);
+  std::optional<Message> look(const MessageCall& probe);
+
+  // check_usable(), then check_message().
+  P2pCall checked(const MessageCall& call) const;
+  // Checks it; submit() starts it.
+  OperationRef<MessageOperation> make(const MessageCall& call) const;
+  // Whether the calling thread does nothing else until the message has gone.
+  enum class Waited { kByCaller, kInBackground };
+  void submit(MessageOperation& operation, Waited waited);
+  // Waits for it; the others are told if that takes long.
+  void await(const MessageOperation& operation) { flow_->wait_blocking(operation); }
+
+  const std::shared_ptr<Messages>& flow() const { return flow_; }
+
+ private:
+  P2pCall checked_on_host(const MessageCall& call) const;
+
+  CommunicatorState& group_;
+  CommunicatorContext& context_;
+  const std::shared_ptr<Messages> flow_;  // shared with Works, which may outlive the group
+  OperationRef<Operation> over_;          // stands for every message that was over when its call returned
+};
+
+}  // namespace rondo
