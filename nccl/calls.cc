@@ -1,0 +1,246 @@
+// NCCL's collectives and messages.
+#include <bit>
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+#include <string>
+
+#include "nccl/group.h"
+
+namespace rondo::nccl {
+namespace {
+
+constexpr rondo_dtype_t kDTypes[ncclNumTypes] = {RONDO_INT8,    RONDO_UINT8,    RONDO_INT32,       RONDO_UINT32,
+                                                 RONDO_INT64,   RONDO_UINT64,   RONDO_FLOAT16,     RONDO_FLOAT32,
+                                                 RONDO_FLOAT64, RONDO_BFLOAT16, RONDO_FLOAT8_E4M3, RONDO_FLOAT8_E5M2};
+constexpr size_t kBytes[ncclNumTypes] = {1, 1, 4, 4, 8, 8, 2, 4, 8, 2, 1, 1};
+constexpr rondo_op_t kOps[ncclNumOps] = {RONDO_SUM, RONDO_PRODUCT, RONDO_MAX, RONDO_MIN, RONDO_AVG};
+
+void check_dtype(ncclDataType_t dtype) {
+  if (dtype < ncclInt8 || dtype >= ncclNumTypes) {
+    refuse(ncclInvalidArgument, "data type " + std::to_string(dtype) + " is unknown");
+  }
+}
+
+// The value of an IEEE 754 binary16.
+double half(uint16_t bits) {
+  const int exponent = bits >> 10 & 0x1f;
+  const double fraction = (bits & 0x3ff) / 1024.0;
+  const double sign = bits >> 15 ? -1 : 1;
+  if (exponent == 0x1f) return fraction != 0 ? std::nan("") : sign * HUGE_VAL;
+  return sign * (exponent == 0 ? std::ldexp(fraction, -14) : std::ldexp(1 + fraction, exponent - 15));
+}
+
+// One call, as Rondo takes it.
+struct Collective {
+  rondo_call_t call = RONDO_CALL_INIT;
+  rondo_options_t options = RONDO_OPTIONS_INIT;
+
+  Collective(rondo_collective_t collective, const void* input, void* output, size_t count, ncclDataType_t dtype,
+             ncclStream_t stream) {
+    check_dtype(dtype);
+    call.collective = collective;
+    call.dtype = kDTypes[dtype];
+    call.input = input;
+    call.output = output;
+    call.count = count;
+    options.on_stream = 1;
+    options.stream = stream;
+  }
+  Collective& with(ncclRedOp_t op, ncclComm& comm) {
+    if (op < ncclSum) refuse(ncclInvalidArgument, "operation " + std::to_string(op) + " is unknown");
+    if (op < ncclNumOps) {
+      call.op = kOps[op];
+    } else {
+      call.op = RONDO_PREMULSUM;
+      options.scalar = comm.factor(op - ncclNumOps);
+    }
+    return *this;
+  }
+  Collective& with(int root) {
+    call.root = root;
+    return *this;
+  }
+
+  void run(rondo_comm_t group) const {
+    rondo_call_t with_options = call;
+    with_options.options = &options;
+    check(rondo_run(group, &with_options));
+  }
+};
+
+ncclResult_t submit(ncclComm& comm, const Collective& collective) {
+  return submit(Job{&comm, Job::Kind::kCollective, [&comm, collective] { collective.run(comm.group()); }});
+}
+
+// A float of 16 bits or more; others have no premultiplied sum.
+double read_scalar(const void* scalar, ncclDataType_t dtype) {
+  const auto as = [&](auto number) {
+    std::memcpy(&number, scalar, sizeof number);
+    return number;
+  };
+  switch (dtype) {
+    case ncclFloat64:
+      return as(double{});
+    case ncclFloat32:
+      return as(float{});
+    case ncclBfloat16:
+      return std::bit_cast<float>(static_cast<uint32_t>(as(uint16_t{})) << 16);
+    case ncclFloat16:
+      return half(as(uint16_t{}));
+    default:
+      refuse(ncclInvalidArgument, "a premultiplied sum of data type " + std::to_string(dtype) +
+                                      ": Rondo has those of floats of 16, 32 and 64 bits");
+  }
+}
+
+using Start = rondo_result_t (*)(rondo_comm_t group, void* data, uint64_t count, rondo_dtype_t dtype, int peer,
+                                 const rondo_options_t* options, rondo_work_t* work);
+
+// It is in the stream when `start` has returned.
+ncclResult_t submit_message(ncclComm& comm, Start start, void* data, size_t count, ncclDataType_t dtype, int peer,
+                            ncclStream_t stream) {
+  check_dtype(dtype);
+  return submit(Job{&comm, Job::Kind::kMessage, [&comm, start, data, count, dtype, peer, stream] {
+                      rondo_options_t options = RONDO_OPTIONS_INIT;
+                      options.on_stream = 1;
+                      options.stream = stream;
+                      rondo_work_t work = nullptr;
+                      check(start(comm.group(), data, count, kDTypes[dtype], peer, &options, &work));
+                      rondo_work_free(work);
+                    }});
+}
+
+}  // namespace
+}  // namespace rondo::nccl
+
+using namespace rondo::nccl;
+
+ncclResult_t ncclAllReduce(const void* input, void* output, size_t count, ncclDataType_t dtype, ncclRedOp_t op,
+                           ncclComm_t comm, ncclStream_t stream) {
+  return guarded("ncclAllReduce", [&] {
+    return submit(there(comm), Collective(RONDO_ALL_REDUCE, input, output, count, dtype, stream).with(op, *comm));
+  });
+}
+
+ncclResult_t ncclReduce(const void* input, void* output, size_t count, ncclDataType_t dtype, ncclRedOp_t op, int root,
+                        ncclComm_t comm, ncclStream_t stream) {
+  return guarded("ncclReduce", [&] {
+    return submit(there(comm),
+                  Collective(RONDO_REDUCE, input, output, count, dtype, stream).with(op, *comm).with(root));
+  });
+}
+
+ncclResult_t ncclReduceScatter(const void* input, void* output, size_t count, ncclDataType_t dtype, ncclRedOp_t op,
+                               ncclComm_t comm, ncclStream_t stream) {
+  return guarded("ncclReduceScatter", [&] {
+    return submit(there(comm), Collective(RONDO_REDUCE_SCATTER, input, output, count, dtype, stream).with(op, *comm));
+  });
+}
+
+ncclResult_t ncclAllGather(const void* input, void* output, size_t count, ncclDataType_t dtype, ncclComm_t comm,
+                           ncclStream_t stream) {
+  return guarded("ncclAllGather", [&] {
+    return submit(there(comm), Collective(RONDO_ALL_GATHER, input, output, count, dtype, stream));
+  });
+}
+
+// Rondo's has one buffer.
+ncclResult_t ncclBroadcast(const void* input, void* output, size_t count, ncclDataType_t dtype, int root,
+                           ncclComm_t comm, ncclStream_t stream) {
+  return guarded("ncclBroadcast", [&] {
+    ncclComm& of = there(comm);
+    const Collective broadcast = Collective(RONDO_BROADCAST, output, output, count, dtype, stream).with(root);
+    return submit(Job{&of, Job::Kind::kCollective, [&of, broadcast, input, bytes = count * kBytes[dtype]] {
+                        int rank = 0;
+                        check(rondo_rank(of.group(), &rank));
+                        void* const to = broadcast.call.output;
+                        if (rank == broadcast.call.root && input != to && bytes > 0) {
+                          copy(to, input, bytes, broadcast.options.stream);
+                        }
+                        broadcast.run(of.group());
+                      }});
+  });
+}
+
+ncclResult_t ncclBcast(void* buffer, size_t count, ncclDataType_t dtype, int root, ncclComm_t comm,
+                       ncclStream_t stream) {
+  return ncclBroadcast(buffer, buffer, count, dtype, root, comm, stream);
+}
+
+ncclResult_t ncclAlltoAll(const void* input, void* output, size_t count, ncclDataType_t dtype, ncclComm_t comm,
+                          ncclStream_t stream) {
+  return guarded("ncclAlltoAll", [&] {
+    return submit(there(comm), Collective(RONDO_ALL_TO_ALL, input, output, count, dtype, stream));
+  });
+}
+
+ncclResult_t ncclGather(const void* input, void* output, size_t count, ncclDataType_t dtype, int root, ncclComm_t comm,
+                        ncclStream_t stream) {
+  return guarded("ncclGather", [&] {
+    return submit(there(comm), Collective(RONDO_GATHER, input, output, count, dtype, stream).with(root));
+  });
+}
+
+ncclResult_t ncclScatter(const void* input, void* output, size_t count, ncclDataType_t dtype, int root, ncclComm_t comm,
+                         ncclStream_t stream) {
+  return guarded("ncclScatter", [&] {
+    return submit(there(comm), Collective(RONDO_SCATTER, input, output, count, dtype, stream).with(root));
+  });
+}
+
+ncclResult_t ncclSend(const void* data, size_t count, ncclDataType_t dtype, int peer, ncclComm_t comm,
+                      ncclStream_t stream) {
+  const Start start = [](rondo_comm_t group, void* from, uint64_t elements, rondo_dtype_t type, int to,
+                         const rondo_options_t* options, rondo_work_t* work) {
+    return rondo_send_async(group, from, elements, type, to, 0, options, work);
+  };
+  return guarded("ncclSend", [&] {
+    return submit_message(there(comm), start, const_cast<void*>(data), count, dtype, peer, stream);
+  });
+}
+
+ncclResult_t ncclRecv(void* data, size_t count, ncclDataType_t dtype, int peer, ncclComm_t comm, ncclStream_t stream) {
+  const Start start = [](rondo_comm_t group, void* to, uint64_t elements, rondo_dtype_t type, int from,
+                         const rondo_options_t* options, rondo_work_t* work) {
+    return rondo_recv_async(group, to, elements, type, from, 0, options, work);
+  };
+  return guarded("ncclRecv", [&] {
+    // Rondo's would take a message of any rank.
+    if (peer < 0) refuse(ncclInvalidArgument, "the peer is " + std::to_string(peer));
+    return submit_message(there(comm), start, data, count, dtype, peer, stream);
+  });
+}
+
+ncclResult_t ncclGroupStart() {
+  start_group();
+  return ncclSuccess;
+}
+
+ncclResult_t ncclGroupEnd() {
+  return guarded("ncclGroupEnd", [] { return end_group(); });
+}
+
+ncclResult_t ncclGroupSimulateEnd(ncclSimInfo_t*) {
+  return guarded("ncclGroupSimulateEnd",
+                 []() -> ncclResult_t { refuse(ncclInvalidUsage, "Rondo does not foretell how long a group takes"); });
+}
+
+ncclResult_t ncclRedOpCreatePreMulSum(ncclRedOp_t* op, void* scalar, ncclDataType_t dtype,
+                                      ncclScalarResidence_t residence, ncclComm_t comm) {
+  return guarded("ncclRedOpCreatePreMulSum", [&] {
+    if (op == nullptr || scalar == nullptr) refuse(ncclInvalidArgument, "op or scalar is NULL");
+    if (residence != ncclScalarHostImmediate) {
+      refuse(ncclInvalidUsage, "the scalar lies in device memory: Rondo takes it from the host, when the call is made");
+    }
+    *op = static_cast<ncclRedOp_t>(there(comm).add_factor(read_scalar(scalar, dtype)) + ncclNumOps);
+    return ncclSuccess;
+  });
+}
+
+ncclResult_t ncclRedOpDestroy(ncclRedOp_t op, ncclComm_t comm) {
+  return guarded("ncclRedOpDestroy", [&] {
+    there(comm).drop_factor(op - ncclNumOps);
+    return ncclSuccess;
+  });
+}

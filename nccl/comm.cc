@@ -1,0 +1,95 @@
+#include "nccl/comm.h"
+
+#include <string>
+#include <utility>
+
+using rondo::nccl::Failure;
+using rondo::nccl::refuse;
+
+ncclComm::ncclComm(Seat seat, bool blocking)
+    : seat_(std::move(seat)),
+      blocks_(blocking),
+      context_(rondo::nccl::current_context()),
+      device_(rondo::nccl::current_device()) {}
+
+ncclComm::~ncclComm() {
+  for (std::thread& thread : threads_) thread.join();
+  mark_ = 0;
+}
+
+rondo_comm_t ncclComm::group() {
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [this] { return made_; });
+  if (failure_) throw Failure(*failure_);
+  return group_;
+}
+
+rondo_comm_t ncclComm::group_if_made() {
+  const std::lock_guard lock(mutex_);
+  return group_;
+}
+
+ncclResult_t ncclComm::async_error() {
+  const std::lock_guard lock(mutex_);
+  if (!made_) return ncclInProgress;
+  if (failure_) return failure_->result;
+  return rondo::nccl::result_of(rondo_error(group_));
+}
+
+void ncclComm::make(const std::function<rondo_comm_t()>& maker) {
+  rondo_comm_t made = nullptr;
+  std::optional<Failure> failure;
+  try {
+    made = maker();
+  } catch (const Failure& why) {
+    failure = why;
+  }
+  {
+    const std::lock_guard lock(mutex_);
+    made_ = true;
+    group_ = made;
+    failure_ = failure;
+  }
+  changed_.notify_all();
+  if (failure) throw Failure(*failure);
+}
+
+void ncclComm::run_beside(std::function<void()> work) {
+  const std::lock_guard lock(mutex_);
+  threads_.emplace_back([this, work = std::move(work)] {
+    rondo::nccl::guarded("a call with blocking=0", [&] {
+      enter();
+      work();
+      return ncclSuccess;
+    });
+  });
+}
+
+int ncclComm::add_factor(double factor) {
+  const std::lock_guard lock(mutex_);
+  size_t number = 0;
+  while (number < factors_.size() && factors_[number]) ++number;
+  if (number == factors_.size()) factors_.emplace_back();
+  factors_[number] = factor;
+  return static_cast<int>(number);
+}
+
+void ncclComm::drop_factor(int number) {
+  factor(number);
+  const std::lock_guard lock(mutex_);
+  factors_[static_cast<size_t>(number)].reset();
+}
+
+double ncclComm::factor(int number) {
+  const std::lock_guard lock(mutex_);
+  if (number < 0 || static_cast<size_t>(number) >= factors_.size() || !factors_[static_cast<size_t>(number)]) {
+    refuse(ncclInvalidArgument, "operation " + std::to_string(number + ncclNumOps) + " is none of this communicator's");
+  }
+  return *factors_[static_cast<size_t>(number)];
+}
+
+ncclComm& rondo::nccl::there(ncclComm_t comm) {
+  if (comm == nullptr) refuse(ncclInvalidArgument, "the communicator is NULL");
+  if (!comm->there()) refuse(ncclInvalidArgument, "the communicator was destroyed");
+  return *comm;
+}

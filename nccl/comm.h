@@ -1,0 +1,78 @@
+#pragma once
+
+#include <condition_variable>
+#include <functional>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "nccl/driver.h"
+#include "nccl/failure.h"
+
+// A communicator: one of Rondo's, and the device of the thread that asked for it. It is there before it is made: those
+// of a group are made at its end, those with blocking=0 by a thread of the library. Any thread, but for its end.
+struct ncclComm {
+ public:
+  // The rank of a job that a communicator was made of or split from.
+  struct Seat {
+    std::string job;
+    int rank;
+    bool operator==(const Seat&) const = default;
+  };
+  // Its device is the calling thread's.
+  ncclComm(Seat seat, bool blocking);
+  // Waits for the threads that work for it. Leaves Rondo's communicator as it is.
+  ~ncclComm();
+  ncclComm(const ncclComm&) = delete;
+
+  // False: it was destroyed. That is seen at most times.
+  bool there() const { return mark_ == kThere; }
+  const Seat& seat() const { return seat_; }
+  bool blocks() const { return blocks_; }
+  int device() const { return device_; }
+
+  // Rondo's communicator, once it is made, for which this waits. Throws why it could not be.
+  rondo_comm_t group();
+  // The same without a wait and without a word: nullptr.
+  rondo_comm_t group_if_made();
+  // ncclInProgress until it is made; then what has failed since.
+  ncclResult_t async_error();
+  // Once, by whoever makes it, with the device of this as the current one. maker throws why it cannot be.
+  void make(const std::function<rondo_comm_t()>& maker);
+
+  // From now on the calling thread's device is this one's.
+  void enter() const { rondo::nccl::use_context(context_); }
+  // Runs it on a thread with this device; the end of this waits for it.
+  void run_beside(std::function<void()> work);
+
+  // Factors of operations that the program made for it, by number.
+  int add_factor(double factor);
+  void drop_factor(int number);
+  double factor(int number);
+
+ private:
+  static constexpr unsigned kThere = 0x6e63636c;
+
+  unsigned mark_ = kThere;
+  const Seat seat_;
+  const bool blocks_;
+  const rondo::cuda::Context context_;
+  const int device_;
+
+  std::mutex mutex_;  // of what follows
+  std::condition_variable changed_;
+  bool made_ = false;
+  rondo_comm_t group_ = nullptr;
+  std::optional<rondo::nccl::Failure> failure_;  // in its making
+  std::vector<std::optional<double>> factors_;
+  std::vector<std::thread> threads_;
+};
+
+namespace rondo::nccl {
+
+// Throws Failure(ncclInvalidArgument) where it is none.
+ncclComm& there(ncclComm_t comm);
+
+}  // namespace rondo::nccl

@@ -1,0 +1,24 @@
+#pragma once
+
+#include <cstddef>
+
+#include "kernels/device/driver_api.h"
+
+namespace rondo::nccl {
+
+// What this library needs of CUDA's driver besides the engine, which has all the rest. The driver is opened at the
+// first use: RONDO_DEVICE_LIBRARY, or libcuda.so.1. Each throws Failure(ncclUnhandledCudaError). Any thread.
+
+// The calling thread's context; nullptr: it has none, and the driver takes that of device 0.
+cuda::Context current_context();
+void use_context(cuda::Context context);
+cuda::Context primary_context(int device);
+int current_device();
+
+// Memory of the current device.
+void* allocate(size_t bytes);
+void release(void* memory);
+// In the stream, whose device is the current one.
+void copy(void* to, const void* from, size_t bytes, cuda::Stream stream);
+
+}  // namespace rondo::nccl

@@ -1,0 +1,42 @@
+#pragma once
+
+#include <exception>
+#include <string>
+
+#include "nccl/abi.h"
+#include "rondo/rondo.h"
+
+namespace rondo::nccl {
+
+// What a call ends with, and why: thrown inside the library, and caught by the call.
+struct Failure {
+  ncclResult_t result;
+  std::string text;
+};
+
+[[noreturn]] void refuse(ncclResult_t result, std::string text);
+// Throws Failure with the text of rondo_last_error(), unless the call of Rondo has succeeded.
+void check(rondo_result_t result);
+// NCCL's name for a result of Rondo's.
+ncclResult_t result_of(rondo_result_t result);
+
+// ncclGetLastError() of this process from now on; NCCL_DEBUG=WARN (or more) writes it to standard error, too. Any
+// thread.
+void tell(const char* call, const Failure& failure);
+std::string last_told();
+
+// Runs the body of a call; what it throws is told, and becomes its result.
+template <typename Body>
+ncclResult_t guarded(const char* call, Body body) noexcept {
+  try {
+    return body();
+  } catch (const Failure& failure) {
+    tell(call, failure);
+    return failure.result;
+  } catch (const std::exception& error) {
+    tell(call, {ncclSystemError, error.what()});
+    return ncclSystemError;
+  }
+}
+
+}  // namespace rondo::nccl

@@ -1,0 +1,41 @@
+#pragma once
+
+#include <functional>
+
+#include "nccl/comm.h"
+
+namespace rondo::nccl {
+
+// What a call does for one communicator, on a thread with its device.
+struct Job {
+  // A message meets those of other ranks in any order, and so starts together with the other calls of its group.
+  enum class Kind { kMaking, kCollective, kMessage };
+  ncclComm* comm;
+  Kind kind;
+  std::function<void()> run;
+};
+
+// Runs the job: at once, or at the end of the calling thread's group, after those that came before. ncclInProgress: a
+// thread of the library does, since the communicator does not block. Throws Failure.
+ncclResult_t submit(Job job);
+
+void start_group();
+// The jobs of each communicator run in order, those of several beside each other, by a thread each: ranks of one
+// process wait for one another. Throws the first Failure when all have run, or what submit() says.
+ncclResult_t end_group();
+// A group of the library's own. One that is left without end() forgets its jobs.
+class Group {
+ public:
+  Group() { start_group(); }
+  ~Group();
+  Group(const Group&) = delete;
+  ncclResult_t end() {
+    open_ = false;
+    return end_group();
+  }
+
+ private:
+  bool open_ = true;
+};
+
+}  // namespace rondo::nccl

@@ -1,0 +1,457 @@
+// NCCL's calls over the fake driver, or a GPU: RONDO_TEST_DEVICE.
+#include <doctest/doctest.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+#include <functional>
+#include <numeric>
+#include <vector>
+
+#include "nccl/abi.h"
+#include "tests/support/child.h"
+#include "tests/support/eventually.h"
+#include "tests/support/fake_cuda/mirror.h"
+#include "tests/support/rank_group.h"
+
+namespace rondo::testing {
+namespace {
+
+void expect_result(ncclResult_t result, ncclResult_t wanted, const std::string& what) {
+  expect(result == wanted, [&] {
+    return what + " gives " + std::to_string(result) + ", not " + std::to_string(wanted) + ": " +
+           ncclGetLastError(nullptr);
+  });
+}
+void good(ncclResult_t result, const std::string& what) { expect_result(result, ncclSuccess, what); }
+
+// The refusal of a call, whose words ncclGetLastError() has.
+void refused(ncclResult_t result, ncclResult_t wanted, const std::string& words) {
+  expect_result(result, wanted, "a call that must say: " + words);
+  const std::string text = ncclGetLastError(nullptr);
+  expect(text.find(words) != std::string::npos, [&] { return text + " does not say: " + words; });
+}
+
+// A rank's communicator, and memory of its device.
+struct Rank {
+  int rank, size;
+  ncclComm_t comm = nullptr;
+  Mirror mirror;
+
+  void* stream() const { return mirror.stream(); }
+  template <typename T>
+  std::pmr::vector<T> buffer(size_t count, T value) {
+    return std::pmr::vector<T>(count, value, &mirror);
+  }
+  // Numbers that no two ranks have alike.
+  std::pmr::vector<int32_t> own(size_t count) {
+    auto values = buffer<int32_t>(count, 0);
+    std::iota(values.begin(), values.end(), 1000 * (rank + 1));
+    return values;
+  }
+  template <typename T>
+  void* at(const std::pmr::vector<T>& values) const {
+    return mirror.image(values.data());
+  }
+};
+
+int32_t value_of(int rank, size_t index) { return 1000 * (rank + 1) + static_cast<int32_t>(index); }
+
+using Id = ncclUniqueId;
+using Body = std::function<void(const Id& id, int rank)>;
+
+// Ranks as processes, each with a device of its own; they end well. Rank 0 makes the id.
+void run_ranks(int world, const Body& body) {
+  std::vector<Child> ranks;
+  for (int rank = 0; rank < world; ++rank) {
+    ranks.emplace_back([&, rank](Parent& parent) {
+      try {
+        setenv("RONDO_DEVICE_LIBRARY", device_library(), 1);
+        const auto driver = DeviceDriver::open(device_library());
+        driver->check(driver->use(rank % driver->count()), "use");
+        Id id{};
+        if (rank == 0) {
+          good(ncclGetUniqueId(&id), "ncclGetUniqueId");
+          parent.say(id.internal);
+        } else {
+          std::strncpy(id.internal, parent.await().c_str(), sizeof id.internal - 1);
+        }
+        body(id, rank);
+        parent.say("ended well");
+        return 0;
+      } catch (const std::exception& error) {
+        parent.say("rank " + std::to_string(rank) + ": " + error.what());
+        return 1;
+      }
+    });
+    if (rank > 0) continue;
+  }
+  const std::string id = ranks[0].hear();
+  for (int rank = 1; rank < world; ++rank) ranks[static_cast<size_t>(rank)].tell(id);
+  for (Child& rank : ranks) CHECK(rank.hear(60'000) == "ended well");
+}
+
+// The same with a communicator, which is destroyed at the end.
+void run_joined(int world, const std::function<void(Rank& rank)>& body) {
+  run_ranks(world, [&](const Id& id, int number) {
+    Rank rank{number, world, nullptr, {}};
+    good(ncclCommInitRank(&rank.comm, world, id, number), "ncclCommInitRank");
+    body(rank);
+    good(ncclCommDestroy(rank.comm), "ncclCommDestroy");
+  });
+}
+
+// --- collectives, of so many elements a block
+
+void all_reduce(Rank& r, size_t count) {
+  auto values = r.own(count);
+  auto sums = r.buffer<int32_t>(count, -1);
+  r.mirror.to_device();
+  good(ncclAllReduce(r.at(values), r.at(sums), count, ncclInt32, ncclSum, r.comm, r.stream()), "ncclAllReduce");
+  good(ncclAllReduce(r.at(values), r.at(values), count, ncclInt32, ncclMax, r.comm, r.stream()), "in place");
+  r.mirror.to_host();
+  for (size_t i = 0; i < count; ++i) {
+    int32_t sum = 0;
+    for (int rank = 0; rank < r.size; ++rank) sum += value_of(rank, i);
+    expect(sums[i] == sum && values[i] == value_of(r.size - 1, i), "a wrong sum, or maximum");
+  }
+}
+
+void reduce_and_broadcast(Rank& r, size_t count) {
+  const int root = r.size - 1;
+  auto values = r.own(count);
+  auto least = r.buffer<int32_t>(count, -1);
+  auto told = r.buffer<int32_t>(count, -1);
+  r.mirror.to_device();
+  good(ncclReduce(r.at(values), r.at(least), count, ncclInt32, ncclMin, root, r.comm, r.stream()), "ncclReduce");
+  good(ncclBroadcast(r.at(values), r.at(told), count, ncclInt32, root, r.comm, r.stream()), "ncclBroadcast");
+  good(ncclBcast(r.at(values), count, ncclInt32, 0, r.comm, r.stream()), "ncclBcast");
+  r.mirror.to_host();
+  for (size_t i = 0; i < count; ++i) {
+    expect(least[i] == (r.rank == root ? value_of(0, i) : -1), "a wrong minimum");
+    expect(told[i] == value_of(root, i) && values[i] == value_of(0, i), "a wrong broadcast");
+  }
+}
+
+void gather_all(Rank& r, size_t count) {
+  const auto size = static_cast<size_t>(r.size), rank = static_cast<size_t>(r.rank);
+  auto values = r.own(count);
+  auto all = r.buffer<int32_t>(size * count, -1);
+  auto at_root = r.buffer<int32_t>(size * count, -1);
+  auto in_place = r.buffer<int32_t>(size * count, -1);
+  std::copy(values.begin(), values.end(), in_place.begin() + static_cast<std::ptrdiff_t>(rank * count));
+  r.mirror.to_device();
+  good(ncclAllGather(r.at(values), r.at(all), count, ncclInt32, r.comm, r.stream()), "ncclAllGather");
+  auto* const own = static_cast<int32_t*>(r.at(in_place)) + rank * count;
+  good(ncclAllGather(own, r.at(in_place), count, ncclInt32, r.comm, r.stream()), "in place");
+  good(ncclGather(r.at(values), r.at(at_root), count, ncclInt32, 0, r.comm, r.stream()), "ncclGather");
+  r.mirror.to_host();
+  for (size_t i = 0; i < size * count; ++i) {
+    const int32_t value = value_of(static_cast<int>(i / count), i % count);
+    expect(all[i] == value && in_place[i] == value && at_root[i] == (r.rank == 0 ? value : -1), "a wrong gather");
+  }
+}
+
+void scatter_all(Rank& r, size_t count) {
+  const auto size = static_cast<size_t>(r.size), rank = static_cast<size_t>(r.rank);
+  auto values = r.own(size * count);
+  auto part = r.buffer<int32_t>(count, -1);
+  auto sums = r.buffer<int32_t>(count, -1);
+  auto turned = r.buffer<int32_t>(size * count, -1);
+  r.mirror.to_device();
+  good(ncclScatter(r.at(values), r.at(part), count, ncclInt32, 0, r.comm, r.stream()), "ncclScatter");
+  good(ncclReduceScatter(r.at(values), r.at(sums), count, ncclInt32, ncclSum, r.comm, r.stream()), "ncclReduceScatter");
+  good(ncclAlltoAll(r.at(values), r.at(turned), count, ncclInt32, r.comm, r.stream()), "ncclAlltoAll");
+  r.mirror.to_host();
+  for (size_t i = 0; i < count; ++i) {
+    int32_t sum = 0;
+    for (int of = 0; of < r.size; ++of) sum += value_of(of, rank * count + i);
+    expect(part[i] == value_of(0, rank * count + i) && sums[i] == sum, "a wrong part");
+  }
+  for (size_t i = 0; i < size * count; ++i) {
+    expect(turned[i] == value_of(static_cast<int>(i / count), rank * count + i % count), "a wrong exchange");
+  }
+}
+
+// --- messages
+
+// To both neighbors and to itself, beside a sum.
+void exchange(Rank& r, size_t count) {
+  const int next = (r.rank + 1) % r.size, last = (r.rank + r.size - 1) % r.size;
+  auto values = r.own(count);
+  auto from_last = r.buffer<int32_t>(count, -1);
+  auto from_next = r.buffer<int32_t>(count, -1);
+  auto from_self = r.buffer<int32_t>(count, -1);
+  auto sums = r.buffer<int32_t>(count, -1);
+  r.mirror.to_device();
+  good(ncclGroupStart(), "ncclGroupStart");
+  good(ncclRecv(r.at(from_last), count, ncclInt32, last, r.comm, r.stream()), "ncclRecv");
+  good(ncclSend(r.at(values), count, ncclInt32, next, r.comm, r.stream()), "ncclSend");
+  if (r.size > 2) {
+    good(ncclSend(r.at(values), count, ncclInt32, last, r.comm, r.stream()), "ncclSend");
+    good(ncclRecv(r.at(from_next), count, ncclInt32, next, r.comm, r.stream()), "ncclRecv");
+  }
+  good(ncclGroupStart(), "a group in a group");
+  good(ncclAllReduce(r.at(values), r.at(sums), count, ncclInt32, ncclSum, r.comm, r.stream()), "ncclAllReduce");
+  good(ncclGroupEnd(), "its end");
+  good(ncclSend(r.at(values), count, ncclInt32, r.rank, r.comm, r.stream()), "to itself");
+  good(ncclRecv(r.at(from_self), count, ncclInt32, r.rank, r.comm, r.stream()), "of itself");
+  good(ncclGroupEnd(), "ncclGroupEnd");
+  r.mirror.to_host();
+  for (size_t i = 0; i < count; ++i) {
+    expect(from_last[i] == value_of(last, i) && from_self[i] == value_of(r.rank, i), "a wrong message");
+    if (r.size > 2) expect(from_next[i] == value_of(next, i), "a wrong message of the next rank");
+  }
+  if (count > 0) expect(sums[0] == r.size * (r.size + 1) / 2 * 1000, "a wrong sum beside messages");
+}
+
+TEST_CASE("every collective and messages, in order, in place and in groups") {
+  for (const int world : {1, 2, 3}) {
+    CAPTURE(world);
+    run_joined(world, [](Rank& rank) {
+      for (const size_t count : {size_t{0}, size_t{1}, size_t{1000}, size_t{100'000}}) {
+        all_reduce(rank, count);
+        reduce_and_broadcast(rank, count);
+        gather_all(rank, count);
+        scatter_all(rank, count);
+        exchange(rank, count);
+      }
+    });
+  }
+}
+
+TEST_CASE("every data type has its sum") {
+  run_joined(2, [](Rank& rank) {
+    constexpr size_t kBytes[] = {1, 1, 4, 4, 8, 8, 2, 4, 8, 2, 1, 1};
+    for (int dtype = ncclInt8; dtype < ncclNumTypes; ++dtype) {
+      auto zeroes = rank.buffer<std::byte>(64 * kBytes[dtype], std::byte{0});
+      auto sums = rank.buffer<std::byte>(64 * kBytes[dtype] + 1, std::byte{1});
+      rank.mirror.to_device();
+      good(ncclAllReduce(rank.at(zeroes), rank.at(sums), 64, static_cast<ncclDataType_t>(dtype), ncclSum, rank.comm,
+                         rank.stream()),
+           "ncclAllReduce of type " + std::to_string(dtype));
+      rank.mirror.to_host();
+      expect(std::count(sums.begin(), sums.end(), std::byte{0}) == static_cast<long>(zeroes.size()) &&
+                 sums.back() == std::byte{1},
+             [&] { return "type " + std::to_string(dtype) + " has another size"; });
+    }
+  });
+}
+
+// --- premultiplied sums
+
+template <typename T>
+void premultiplied(Rank& r, ncclDataType_t dtype, T factor, T one, T sum) {
+  auto values = r.buffer<T>(10, one);
+  r.mirror.to_device();
+  ncclRedOp_t op{};
+  good(ncclRedOpCreatePreMulSum(&op, &factor, dtype, ncclScalarHostImmediate, r.comm), "ncclRedOpCreatePreMulSum");
+  good(ncclAllReduce(r.at(values), r.at(values), 10, dtype, op, r.comm, r.stream()), "a premultiplied sum");
+  r.mirror.to_host();
+  expect(values[9] == sum, "a wrong premultiplied sum");
+  good(ncclRedOpDestroy(op, r.comm), "ncclRedOpDestroy");
+  refused(ncclAllReduce(r.at(values), r.at(values), 10, dtype, op, r.comm, r.stream()), ncclInvalidArgument,
+          "is none of this communicator's");
+}
+
+TEST_CASE("a premultiplied sum has each rank's factor") {
+  run_joined(2, [](Rank& rank) {
+    const bool first = rank.rank == 0;
+    premultiplied<float>(rank, ncclFloat32, first ? 1 : 2, 1.5f, 4.5f);
+    premultiplied<double>(rank, ncclFloat64, first ? 1 : 2, 1.5, 4.5);
+    // 0.5 and 2 times 1: float16, then bfloat16.
+    premultiplied<uint16_t>(rank, ncclFloat16, first ? 0x3800 : 0x4000, 0x3c00, 0x4100);
+    premultiplied<uint16_t>(rank, ncclBfloat16, first ? 0x3f00 : 0x4000, 0x3f80, 0x4020);
+    ncclRedOp_t op{};
+    int factor = 1;
+    refused(ncclRedOpCreatePreMulSum(&op, &factor, ncclInt32, ncclScalarHostImmediate, rank.comm), ncclInvalidArgument,
+            "data type 2");
+    refused(ncclRedOpCreatePreMulSum(&op, &factor, ncclFloat32, ncclScalarDevice, rank.comm), ncclInvalidUsage,
+            "device memory");
+  });
+}
+
+// --- communicators
+
+// A sum over the ranks of a communicator that was made of another one.
+void expect_sum(Rank& r, ncclComm_t comm, int32_t wanted) {
+  auto ranks = r.buffer<int32_t>(100, r.rank);
+  r.mirror.to_device();
+  good(ncclAllReduce(r.at(ranks), r.at(ranks), 100, ncclInt32, ncclSum, comm, r.stream()), "ncclAllReduce");
+  r.mirror.to_host();
+  expect(ranks[99] == wanted, [&] { return "the sum is " + std::to_string(ranks[99]); });
+}
+
+TEST_CASE("communicators are split and shrunk") {
+  run_joined(4, [](Rank& rank) {
+    ncclComm_t pair = nullptr, alone = nullptr, three = nullptr;
+    good(ncclCommSplit(rank.comm, rank.rank / 2, -rank.rank, &pair, nullptr), "ncclCommSplit");
+    int place = -1, count = 0, device = -1;
+    good(ncclCommUserRank(pair, &place), "ncclCommUserRank");
+    good(ncclCommCount(pair, &count), "ncclCommCount");
+    good(ncclCommCuDevice(pair, &device), "ncclCommCuDevice");
+    expect(place == 1 - rank.rank % 2 && count == 2 && device == rank.rank % 2, "a wrong place in the split");
+    expect_sum(rank, pair, rank.rank < 2 ? 1 : 5);
+    good(ncclCommSplit(rank.comm, rank.rank == 3 ? 0 : -1, 0, &alone, nullptr), "ncclCommSplit for one");
+    expect((alone != nullptr) == (rank.rank == 3), "a communicator without a color, or none with one");
+    int excluded = 1;
+    if (rank.rank != 1) {
+      good(ncclCommShrink(rank.comm, &excluded, 1, &three, nullptr, 0), "ncclCommShrink");
+      expect_sum(rank, three, 5);
+    }
+    for (ncclComm_t comm : {pair, alone, three}) good(ncclCommDestroy(comm), "ncclCommDestroy");
+  });
+}
+
+ncclConfig_t config() {
+  constexpr int kUnset = INT_MIN;
+  return {sizeof(ncclConfig_t),
+          0xcafebeef,
+          22707,
+          kUnset,
+          kUnset,
+          kUnset,
+          kUnset,
+          nullptr,
+          kUnset,
+          kUnset,
+          nullptr,
+          kUnset,
+          kUnset,
+          kUnset,
+          kUnset};
+}
+
+TEST_CASE("a communicator that does not block is made beside the program") {
+  run_ranks(2, [](const Id& id, int number) {
+    Rank rank{number, 2, nullptr, {}};
+    ncclConfig_t asked = config();
+    asked.blocking = 0;
+    asked.maxCTAs = 4;
+    expect_result(ncclCommInitRankConfig(&rank.comm, 2, id, number, &asked), ncclInProgress, "ncclCommInitRankConfig");
+    ncclResult_t state = ncclInProgress;
+    const bool made = eventually([&] {
+      good(ncclCommGetAsyncError(rank.comm, &state), "ncclCommGetAsyncError");
+      return state != ncclInProgress;
+    });
+    expect(made && state == ncclSuccess, "it is not made");
+    expect_sum(rank, rank.comm, 1);
+    good(ncclCommFinalize(rank.comm), "ncclCommFinalize");
+    good(ncclCommDestroy(rank.comm), "ncclCommDestroy");
+  });
+}
+
+TEST_CASE("mistakes are refused, and the communicator goes on") {
+  run_joined(2, [](Rank& rank) {
+    auto values = rank.buffer<int32_t>(10, 1);
+    rank.mirror.to_device();
+    void* const data = rank.at(values);
+    refused(ncclAllReduce(data, data, 10, ncclInt32, ncclSum, nullptr, rank.stream()), ncclInvalidArgument, "NULL");
+    refused(ncclAllReduce(data, data, 10, static_cast<ncclDataType_t>(40), ncclSum, rank.comm, rank.stream()),
+            ncclInvalidArgument, "data type 40");
+    refused(ncclAllReduce(nullptr, data, 10, ncclInt32, ncclSum, rank.comm, rank.stream()), ncclInvalidArgument,
+            "null");
+    refused(ncclAllReduce(data, data, 10, ncclInt32, static_cast<ncclRedOp_t>(77), rank.comm, rank.stream()),
+            ncclInvalidArgument, "operation 77");
+    refused(ncclBroadcast(data, data, 10, ncclInt32, 2, rank.comm, rank.stream()), ncclInvalidArgument, "root");
+    refused(ncclSend(data, 10, ncclInt32, 2, rank.comm, rank.stream()), ncclInvalidArgument, "destination is 2");
+    refused(ncclRecv(data, 10, ncclInt32, -1, rank.comm, rank.stream()), ncclInvalidArgument, "peer is -1");
+    refused(ncclAllReduce(values.data(), values.data(), 10, ncclInt32, ncclSum, rank.comm, rank.stream()),
+            ncclInvalidArgument, "memory");
+    refused(ncclGroupEnd(), ncclInvalidUsage, "ncclGroupStart");
+    ncclComm_t none = nullptr;
+    refused(ncclCommInitRank(&none, 2, Id{}, 0), ncclInvalidArgument, "ncclGetUniqueId");
+    ncclConfig_t wrong{};
+    refused(ncclCommSplit(rank.comm, 0, 0, &none, &wrong), ncclInvalidArgument, "NCCL_CONFIG_INITIALIZER");
+    expect_sum(rank, rank.comm, 1);
+  });
+}
+
+TEST_CASE("memory is allocated and registered") {
+  run_joined(2, [](Rank& rank) {
+    void* memory = nullptr;
+    void* handle = nullptr;
+    ncclWindow_t window = nullptr;
+    good(ncclMemAlloc(&memory, 4096), "ncclMemAlloc");
+    good(ncclCommRegister(rank.comm, memory, 4096, &handle), "ncclCommRegister");
+    good(ncclCommWindowRegister(rank.comm, memory, 4096, &window, 0), "ncclCommWindowRegister");
+    expect(handle != nullptr && window != nullptr, "no handle");
+    good(ncclAllReduce(memory, memory, 1024, ncclFloat32, ncclSum, rank.comm, rank.stream()), "ncclAllReduce");
+    rank.mirror.synchronize();
+    good(ncclCommWindowDeregister(rank.comm, window), "ncclCommWindowDeregister");
+    good(ncclCommDeregister(rank.comm, handle), "ncclCommDeregister");
+    good(ncclMemFree(memory), "ncclMemFree");
+  });
+}
+
+// --- the end
+
+TEST_CASE("the others hear of a rank that died, and end") {
+  run_ranks(3, [](const Id& id, int number) {
+    Rank rank{number, 3, nullptr, {}};
+    good(ncclCommInitRank(&rank.comm, 3, id, number), "ncclCommInitRank");
+    expect_sum(rank, rank.comm, 3);
+    if (number == 2) {
+      // The kernel closes what it had; the test waits for a word.
+      Parent* const none = nullptr;
+      static_cast<void>(none);
+      const pid_t child = fork();
+      if (child == 0) _exit(0);
+      ncclComm_t gone = rank.comm;
+      good(ncclCommAbort(gone), "ncclCommAbort");
+      return;
+    }
+    ncclResult_t state = ncclSuccess;
+    const bool heard = eventually([&] {
+      good(ncclCommGetAsyncError(rank.comm, &state), "ncclCommGetAsyncError");
+      return state != ncclSuccess;
+    });
+    expect(heard && state == ncclInvalidUsage, [&] { return "the state is " + std::to_string(state); });
+    auto values = rank.buffer<int32_t>(10, 1);
+    rank.mirror.to_device();
+    refused(ncclAllReduce(rank.at(values), rank.at(values), 10, ncclInt32, ncclSum, rank.comm, rank.stream()),
+            ncclInvalidUsage, "ncclCommAbort");
+    good(ncclCommAbort(rank.comm), "ncclCommAbort");
+  });
+}
+
+TEST_CASE("one thread drives the ranks of several devices") {
+  setenv("RONDO_DEVICE_LIBRARY", device_library(), 1);
+  const auto driver = DeviceDriver::open(device_library());
+  constexpr int kRanks = 2;
+  for (int round = 0; round < 3; ++round) {
+    ncclComm_t comms[kRanks] = {};
+    good(ncclCommInitAll(comms, kRanks, nullptr), "ncclCommInitAll");
+    std::vector<std::unique_ptr<Rank>> ranks;
+    std::vector<std::pmr::vector<int32_t>> values;
+    for (int r = 0; r < kRanks; ++r) {
+      driver->check(driver->use(r), "use");
+      ranks.emplace_back(new Rank{r, kRanks, comms[r], {}});
+      values.push_back(ranks.back()->buffer<int32_t>(1000, r + 1));
+      ranks.back()->mirror.to_device();
+    }
+    for (int call = 0; call < 50; ++call) {
+      good(ncclGroupStart(), "ncclGroupStart");
+      for (int r = 0; r < kRanks; ++r) {
+        Rank& rank = *ranks[static_cast<size_t>(r)];
+        void* const data = rank.at(values[static_cast<size_t>(r)]);
+        good(ncclAllReduce(data, data, 1000, ncclInt32, ncclMax, rank.comm, rank.stream()), "ncclAllReduce");
+      }
+      good(ncclGroupEnd(), "ncclGroupEnd");
+    }
+    for (int r = 0; r < kRanks; ++r) {
+      driver->check(driver->use(r), "use");
+      ranks[static_cast<size_t>(r)]->mirror.to_host();
+      CHECK(values[static_cast<size_t>(r)][999] == kRanks);
+    }
+    const auto before = std::chrono::steady_clock::now();
+    for (ncclComm_t comm : comms) good(ncclCommDestroy(comm), "ncclCommDestroy");
+    CHECK(std::chrono::steady_clock::now() - before < std::chrono::seconds(5));
+    values.clear();
+  }
+}
+
+}  // namespace
+}  // namespace rondo::testing
