@@ -265,6 +265,31 @@ TEST_CASE("what a rank sent before it left is received; what it did not send fai
   }
 }
 
+// A requested message was read before its sender left; nobody looks at streams that no receive waits for.
+TEST_CASE("a receive of a message that its sender has not sent before it left fails while its rank polls") {
+  SimWorld world({.connect_ticks = 0});
+  world.send(0, 1, 1, 5000);
+  world.send(0, 1, 2, 10);
+  TestRequest& behind = world.recv(1, 0, 2, 10);
+  world.settle();
+  REQUIRE(behind.complete_called);
+  world.at(0).finish({ErrorCode::kClosed, "destroyed", {}});
+  for (int tick = 0; tick < 1000 && !world.at(0).idle(); ++tick) {
+    world.at(0).progress();
+    world.network().advance();
+  }
+  REQUIRE(world.at(0).idle());
+  world.at(1).peer_left(0);
+  TestRequest& late = world.recv(1, 0, 1, 5000);
+  CHECK_FALSE(late.complete_called);
+  for (int tick = 0; tick < 1000 && !late.complete_called; ++tick) {
+    world.at(1).progress(P2pSweep::kAwaited);
+    world.network().advance();
+  }
+  REQUIRE(late.complete_called);
+  CHECK_EQ(late.failed.code, ErrorCode::kPeerLeft);
+}
+
 // Rank 1 of 2 whose peer is the test itself.
 struct Victim : P2pStreams {
   explicit Victim(uint64_t seed)

@@ -44,7 +44,8 @@ void P2pReceiver::open(std::unique_ptr<ByteStream> stream) {
 
 bool P2pReceiver::awaited() const {
   if (!stream_) return false;
-  return context_.matcher.named(peer_) || context_.matcher.any_source() || !filling_.empty() || payload_left_ > 0;
+  return context_.matcher.named(peer_) || context_.matcher.any_source() || !clearing_.empty() || !filling_.empty() ||
+         payload_left_ > 0;
 }
 
 bool P2pReceiver::pull(bool until_empty) {

@@ -39,7 +39,7 @@ class P2pReceiver {
   P2pAtOnce take_now(const P2pCall& receive, Message& came);
   // Writes answers and credits.
   bool push() { return has_answers() && push_some(); }
-  // A receive waits for something on this stream.
+  // A receive waits for something on this stream: one that is not cleared yet for its end, once the peer has left.
   bool awaited() const;
 
   // A message of this peer, just taken out of the matcher, has met its receive. Gives the message back to the pool.
