@@ -390,6 +390,12 @@ const Named kCalls[] = {
     {"on_end of a batch", [](Communicator& g, Memory& m) { run_end_function_of_batch(g, m); }},
     {"all_reduce", [](Communicator& g, Memory& m) { sum(g, m.middle); }, true},
     {"all_reduce, registered", [](Communicator& g, Memory&) { run_registered(g); }, true},
+    {"all_reduce, read by the kernel",  // into memory that is made inside an access to the others' buffers
+     [](Communicator& g, Memory& m) {
+       CallOptions options;
+       options.algorithm = Algorithm::kPull;
+       g.all_reduce(m.middle.data(), m.middle.data(), m.middle.size(), DType::kFloat32, Op::kSum, options);
+     }},
     {"all_reduce, int8",
      [](Communicator& g, Memory& m) {
        CallOptions options;

@@ -153,6 +153,17 @@ class BasicPostBoard {
   void enter() { line(rank_, kLanes).store(++accesses_, Orders::kEnter); }
   void leave() { line(rank_, kLanes).store(++accesses_, Orders::kLeave); }
   bool closed(int rank) const { return line(rank, kLanes + 1).load(Orders::kEnter) != 0; }
+  // An access as long as it lives, whatever is thrown in it: one that was never left would hold up its owners for good.
+  class Access {
+   public:
+    explicit Access(BasicPostBoard& board) : board_(board) { board_.enter(); }
+    ~Access() { board_.leave(); }
+    Access(const Access&) = delete;
+    Access& operator=(const Access&) = delete;
+
+   private:
+    BasicPostBoard& board_;
+  };
   // This rank's buffers are closed to the others for good. Those who were in an access by then, as access() tells, may
   // be in it still.
   void close() { line(rank_, kLanes + 1).store(1, Orders::kClose); }

@@ -48,13 +48,14 @@ void CardExchange::start(const CheckedCall& call, const RunStart& start) {
 void CardExchange::start_trial(const CheckedCall& call, const RunStart& start) {
   const BufferBytes bytes = buffer_bytes(call, context_.world());
   bool readable = true;
-  PostBoard& board = island_.channel().board;
-  board.enter();
-  for (int rank = 0; rank < context_.world() && readable; ++rank) {
-    // The buffers of a rank that has failed are its own again; this exchange will not complete.
-    readable = rank == context_.rank || board.closed(rank) || can_read(rank, bytes);
+  {
+    PostBoard& board = island_.channel().board;
+    const PostBoard::Access access(board);
+    for (int rank = 0; rank < context_.world() && readable; ++rank) {
+      // The buffers of a rank that has failed are its own again; this exchange will not complete.
+      readable = rank == context_.rank || board.closed(rank) || can_read(rank, bytes);
+    }
   }
-  board.leave();
   cards_.own().unreadable = readable ? 0 : 1;
   cards_.start(start);
 }

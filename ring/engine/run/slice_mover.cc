@@ -92,11 +92,12 @@ SliceMover::PeerPlace SliceMover::peer_place(const Ref& ref, const Slice& slice)
 // owner.
 bool SliceMover::move(const BoundStep& step, Slice& slice) {
   if (!step.peers_buffers) return move_open(step, slice);
-  PostBoard& board = binding_.windows->channel->board;
-  board.enter();
-  // An owner that did not wait for this rank any longer may have changed what was read: so it is looked at twice.
-  const bool moved = buffers_open(step) && move_open(step, slice) && buffers_open(step);
-  board.leave();
+  bool moved = false;
+  {
+    const PostBoard::Access access(binding_.windows->channel->board);
+    // An owner that did not wait for this rank any longer may have changed what was read: so it is looked at twice.
+    moved = buffers_open(step) && move_open(step, slice) && buffers_open(step);
+  }
   if (closed_owner_ >= 0) binding_.windows->channel->ring(closed_owner_);  // it may sleep until this rank has left
   return moved;
 }
