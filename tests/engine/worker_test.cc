@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "ring/engine/progress/worker.h"
+#include "rondo/interrupt.h"
 
 namespace rondo::testing {
 namespace {
@@ -123,6 +124,35 @@ TEST_CASE("worker: short calls do not keep its thread from what is under way, pa
   CHECK(left_alone);
   CHECK(moves_while([] { std::this_thread::yield(); }));
   worker->forget(*flow);
+}
+
+// Proves: a thread that waits does not keep others from what is under way while the program's function has it.
+TEST_CASE("worker: the program is asked whether a wait is to end without the watch") {
+  struct Question {
+    LongOperation& beside;
+    int asked = 0, moved = 0;
+  };
+  const auto worker = Worker::make(WaitPolicy{std::chrono::microseconds(200)}, std::make_shared<Sleepers>());
+  worker->start();
+  const auto own = std::make_shared<LongOperation>(worker), beside = std::make_shared<LongOperation>(worker);
+  beside->leave(Flow::Left::kWaits);
+  Question question{*beside};
+  const auto passes_come = [](void* context) {
+    Question& about = *static_cast<Question*>(context);
+    const uint64_t enough = about.beside.passes_of_others + 10;
+    const auto until = Clock::now() + std::chrono::seconds(5);
+    while (about.beside.passes_of_others < enough && Clock::now() < until) std::this_thread::yield();
+    ++about.asked;
+    about.moved += about.beside.passes_of_others >= enough;
+    return 0;
+  };
+  set_interrupt_function(passes_come, &question);
+  const auto pending = Operation::make<Operation>();
+  CHECK_FALSE(own->wait(*pending, Clock::now() + std::chrono::milliseconds(500)));
+  set_interrupt_function(nullptr, nullptr);
+  CHECK_GT(question.asked, 0);
+  CHECK_EQ(question.moved, question.asked);
+  worker->forget(*beside);
 }
 
 TEST_CASE("worker: flows are failed without its lock") {

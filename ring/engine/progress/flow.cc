@@ -76,6 +76,7 @@ bool Flow::wait(const Operation& operation, Limits limits, bool held) {
       lease_.sleep(std::min(limits.until, now + kLongestSleep), [&] { return operation.done(); });
     }
     if (operation.done()) break;
+    watch.give_up();  // this thread may be away for long: in the program's function, or while another has the lease
     ask_whether_to_end(limits);
     if (Clock::now() >= limits.until) break;
   }
