@@ -144,6 +144,25 @@ TEST_CASE("an unexpected message that was cut is forgotten: a later receive does
   CHECK(world.recv(1, 0, 1, 0).failed.ok());
 }
 
+TEST_CASE("the receive of a matched message that was cut fails with the reason of the cut") {
+  SimWorld world({.connect_ticks = 0});
+  world.send(0, 1, 1, 0);  // opens the connection
+  world.settle();
+  world.network().cut_after(world.connection(0, 1), 100, SimCut::kClose);
+  TestRequest& probe = world.probe(1, 0, 0, MessageKind::kMatchedProbe);
+  world.send(0, 1, 0, 50);
+  world.settle();
+  REQUIRE(probe.complete_called);
+  REQUIRE(probe.failed.ok());
+  CHECK(world.at(1).take_link_failure());
+  TestRequest& receive = world.mrecv(1, probe, 50);
+  CHECK_FALSE(receive.complete_called);        // nobody has found the reason yet
+  CHECK_EQ(world.at(1).pooled_messages(), 1);  // the empty one
+  world.at(1).peer_left(0);
+  REQUIRE(receive.complete_called);
+  CHECK_EQ(receive.failed.code, ErrorCode::kPeerLeft);
+}
+
 TEST_CASE("a flipped bit is an error or wrong bytes, never a crash or a write elsewhere") {
   int errors = 0;
   for (uint64_t seed = first_seed; seed < first_seed + seeds; ++seed) {

@@ -306,6 +306,11 @@ void P2pReceiver::accept(P2pMessage& message, P2pRequest& receive) noexcept {
   } else {
     refuse(envelope, receive);
   }
+  if (arriving && message_ != &message) {  // the stream ended in it
+    context_.pool.give(&message);
+    if (takes) clear_later(receive);
+    return;
+  }
   if (takes && !fits && envelope.kind == P2pKind::kEager) {
     if (!arriving) return take_beginning(message, receive);
     receive_ = &receive;
@@ -325,6 +330,11 @@ void P2pReceiver::accept(P2pMessage& message, P2pRequest& receive) noexcept {
   owe(envelope);
   if (!takes) return;
   if (envelope.kind == P2pKind::kEager) return context_.done(receive);
+  clear_later(receive);
+}
+
+// Where the stream is over, it fails with the reason, which others may still have to find.
+void P2pReceiver::clear_later(P2pRequest& receive) noexcept {
   if (!end_error_.ok()) return context_.fail(receive, end_error_);
   clearing_.push_back(receive);
   if (!stream_) report();
@@ -435,13 +445,15 @@ void P2pReceiver::close() noexcept {
   if (broken) report();
 }
 
-// The message that is arriving will not be complete.
+// The message that is arriving will not be complete. One that a matched probe has taken stays for the receive that
+// names it, which fails.
 void P2pReceiver::forget_message() noexcept {
   if (!message_) return;
-  if (!receive_) context_.matcher.remove(*message_);
-  context_.pool.give(message_);
-  message_ = nullptr;
+  P2pMessage& message = *std::exchange(message_, nullptr);
   into_ = receive_ ? Into::kReceive : Into::kNothing;
+  if (!receive_ && message.claim != 0) return;
+  if (!receive_) context_.matcher.remove(message);
+  context_.pool.give(&message);
 }
 
 void P2pReceiver::report() noexcept {

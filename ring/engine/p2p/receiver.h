@@ -75,6 +75,7 @@ class P2pReceiver {
   void payload_done();
   void take_beginning(P2pMessage& message, P2pRequest& receive) noexcept;
   void start_receive(P2pRequest& receive, const P2pEnvelope& envelope);
+  void clear_later(P2pRequest& receive) noexcept;
   void refuse(const P2pEnvelope& envelope, P2pRequest& receive) noexcept;
   void owe(const P2pEnvelope& envelope);
   bool credit_due() const;
