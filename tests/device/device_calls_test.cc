@@ -282,6 +282,29 @@ TEST_CASE("buffers that are registered on all ranks are not cut at the window: a
   });
 }
 
+// Ranks that run no pass of a call, as those that a root gathers from, tell its last piece from the first one, too.
+TEST_CASE("a gather of many pieces: registered buffers are not cut, plain ones behind them are") {
+  check_processes({small_windows(registered_group(3))}, [](Communicator& group) {
+    constexpr int32_t kBlock = 50'000, kRoot = 1;
+    constexpr size_t kBytes = 1u << 20;
+    void* const memory = group.allocate(kBytes, Memory::kDevice);
+    for (int32_t round = 0; round < 6; ++round) {
+      Mirror mirror(round % 2 == 0 ? memory : nullptr, kBytes);
+      const auto value_at = [round](int32_t place) { return round + 10 * place; };  // in the output
+      std::pmr::vector<int32_t> block(kBlock, 0, &mirror), all(3 * kBlock, -1, &mirror);
+      for (int32_t i = 0; i < kBlock; ++i) block[static_cast<size_t>(i)] = value_at(group.rank() * kBlock + i);
+      mirror.to_device();
+      group.gather(mirror.image(block.data()), mirror.image(all.data()), kBlock, DType::kInt32, kRoot,
+                   {.stream = mirror.stream()});
+      mirror.to_host();
+      for (int32_t i = 0; i < 3 * kBlock; ++i) {
+        const int32_t expected = group.rank() == kRoot ? value_at(i) : -1;
+        expect(all[static_cast<size_t>(i)] == expected, "the wrong element gathered");
+      }
+    }
+  });
+}
+
 TEST_CASE("a graph of calls: replayed, between other calls, on registered and plain buffers") {
   check_processes({small_windows(device_group(3)), small_windows(ring_group(3))}, [](Communicator& group) {
     void* const memory = group.allocate(1u << 20, Memory::kDevice);

@@ -147,7 +147,8 @@ void LaunchedCall::put_piece(size_t index) {
   const Bound bound = bind_program(turn.call, plan_.plan, program, from, to, call);
   call.follows = whole_ && index > 0;
   if (whole_ && index == 0) {
-    call.whole_pass = static_cast<uint8_t>(bound.passes);
+    // Not 0 on a rank that runs no pass, either: it looks at the cards, as the others do.
+    call.whole_pass = static_cast<uint8_t>(std::max(bound.passes, 1u));
     bind_program(*whole_, plan_.plan, program, from, to, call, bound);
   }
   if (input.copied) copy(piece.in, island_->bounce(), true, options_.stream);
