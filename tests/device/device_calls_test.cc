@@ -246,6 +246,16 @@ TEST_CASE("a queue for each stream: calls keep their order by events alone") {
   });
 }
 
+// The result of a kernel on plain memory is copied there behind it.
+TEST_CASE("a Work is done when its result is in the caller's memory: other streams use it without waiting") {
+  check_processes(both_ways(2, {{"FAKE_CUDA_QUEUES", "32"}}), [](Communicator& group) {
+    const Mirror beside[3];
+    Sum sum(group, nullptr, 2'000'000);
+    for (int i = 0; i < 10; ++i) sum.start(Op::kSum, {.stream = beside[i % 3].stream()}).wait();
+    expect(sum.value() == 1024, "the wrong sum");
+  });
+}
+
 TEST_CASE("calls by the ring, over all memory and staged in turn, many of them under way: places and windows are one") {
   check_processes({device_group(3), small_windows(device_group(3))}, call_in_turn);
 }

@@ -73,6 +73,14 @@ class LaunchedCall::Kernel final : public Run, public Gate {
   RunFailure failure_;
 };
 
+LaunchedCall::LaunchedCall(Options options, std::shared_ptr<DeviceIsland> island, const StreamPlans::Entry& plan,
+                           std::chrono::milliseconds limit, const std::optional<CheckedCall>& whole)
+    : StreamOperation(std::move(options)), island_(std::move(island)), plan_(plan), limit_(limit), whole_(whole) {
+  turns_.reserve(options_.pieces.size());
+  for (const Piece& piece : options_.pieces) copies_back_ = copies_back_ || buffer_of(piece, false).copied;
+  if (copies_back_) add_end();  // the stream
+}
+
 uint32_t LaunchedCall::entries() const {
   uint64_t entries = 3;  // the end: event, wait and function
   for (const Piece& piece : options_.pieces) entries += piece.in.size() + piece.out.size() + 1;
@@ -124,7 +132,7 @@ void LaunchedCall::put_end() {
   driver_.record(event_, options_.stream);
   if (driver_.wait(beside, event_) == 0 && driver_.call_host(&end_of_stream, this, beside) == 0) return;
   driver_.synchronize(options_.stream);
-  end_of_stream(this);
+  passed();
 }
 
 void LaunchedCall::put_piece(size_t index) {
@@ -222,11 +230,20 @@ void LaunchedCall::await_kernels(const Turn& turn) {
       [this] { device_has_failed(); });
 }
 
+void LaunchedCall::end_of_stream(void* call) { static_cast<LaunchedCall*>(call)->passed(); }
+
+// Another device's failure is none of this stream's.
+void LaunchedCall::leave_stream() {
+  if (driver_.broken(options_.calls->copy_stream(options_.device)) != 0) passed();
+}
+
 // No calls of the device's runtime.
-void LaunchedCall::end_of_stream(void* call) {
-  const OperationRef<LaunchedCall> keep = std::move(static_cast<LaunchedCall*>(call)->self_);
-  keep->give_back_room();
-  keep->flow->notify();
+void LaunchedCall::passed() {
+  if (passed_.exchange(true)) return;
+  const OperationRef<LaunchedCall> keep = std::move(self_);
+  if (copies_back_) piece_ended(nullptr);
+  give_back_room();
+  flow->notify();
 }
 
 void LaunchedCall::piece_ended(const Error* error) {

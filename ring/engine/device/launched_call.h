@@ -26,10 +26,7 @@ class LaunchedCall final : public StreamOperation {
  public:
   // plan outlives it. limit: from the stream's coming to the deadline. whole: of several pieces over the memory of all.
   LaunchedCall(Options options, std::shared_ptr<DeviceIsland> island, const StreamPlans::Entry& plan,
-               std::chrono::milliseconds limit, const std::optional<CheckedCall>& whole)
-      : StreamOperation(std::move(options)), island_(std::move(island)), plan_(plan), limit_(limit), whole_(whole) {
-    turns_.reserve(options_.pieces.size());
-  }
+               std::chrono::milliseconds limit, const std::optional<CheckedCall>& whole);
 
   std::byte* memory(size_t /*piece*/) const override { return island_->bounce(); }  // whatever it takes in the end
   void add_part(size_t piece, CollectiveOperation& part) override;
@@ -60,14 +57,17 @@ class LaunchedCall final : public StreamOperation {
   void await_kernels(const Turn& turn);
   void put_end();
   void piece_ended(const Error* error);
+  void passed();
   uint32_t entries() const override;
-  void leave_stream() override {}  // its operations end it
+  void leave_stream() override;
   static void end_of_stream(void* call);
 
   const std::shared_ptr<DeviceIsland> island_;  // shared with the communicator's device side
   const StreamPlans::Entry& plan_;
   const std::chrono::milliseconds limit_;
   const std::optional<CheckedCall> whole_;
+  bool copies_back_ = false;         // behind a kernel: then the stream ends the call, too
+  std::atomic<bool> passed_{false};  // the stream has passed the call
   std::vector<Turn> turns_;          // by piece
   OperationRef<LaunchedCall> self_;  // while the stream refers to it
 };
