@@ -1,8 +1,11 @@
-// A thread that waits in a stream's place for a GPU's round trip does not sleep: its wake-up takes ten round trips.
+// A thread that waits in a stream's place for a GPU's round trip does not sleep: its wake-up takes ten round trips. The
+// numbers of calls, which it looks for, wrap around.
 #include "ring/engine/device/host_wait.h"
 
 #include <doctest/doctest.h>
 #include <sys/resource.h>
+
+#include "ring/engine/device/rank_board.h"
 
 namespace rondo::testing {
 namespace {
@@ -46,6 +49,18 @@ TEST_CASE("waits that go on sleep between their looks") {
     wait_on_host([&] { return looks == 2; }, [&] { ++looks; });
   }
   CHECK(sleeps.count() >= kRounds);
+}
+
+// 0 is the number of kernels of graphs, which do not say that they have begun, or passed.
+TEST_CASE("numbers of calls grow over 2^32, and none is 0") {
+  uint32_t number = 0xfffffffd;
+  for (int i = 0; i < 5; ++i) {
+    const uint32_t next = number_behind(number);
+    CHECK(next != 0);
+    CHECK(static_cast<int32_t>(next - number) > 0);
+    number = next;
+  }
+  CHECK(number == 3);
 }
 
 }  // namespace rondo::testing

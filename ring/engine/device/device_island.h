@@ -78,7 +78,7 @@ class DeviceIsland {
   void describe(DeviceCall& call, uint32_t number, int to) const;
 
   // Numbers of calls. One thread at a time.
-  uint32_t next_number() { return ++last_number_; }
+  uint32_t next_number() { return last_number_ = number_behind(last_number_); }
   // Shows that this rank's host is about to launch the call. True: those of all ranks are.
   bool all_called(uint32_t number);
   // The deadline of the call has passed meanwhile: who is absent.

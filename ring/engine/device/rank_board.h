@@ -6,8 +6,10 @@
 
 namespace rondo {
 
+// Calls are numbered from 1 on, modulo 2^32, and without 0: that is what kernels of graphs have (DeviceCall::number).
+constexpr uint32_t number_behind(uint32_t number) { return number + 1 != 0 ? number + 1 : 1; }
+
 // What a rank of a device island shows the others' hosts, in host memory that all its ranks map and the owner locks.
-// Calls are numbered from 1 on, modulo 2^32.
 struct RankBoard {
   // Windows of one communicator in all its life: their numbers are the same on all ranks, and are not used again.
   static constexpr uint32_t kMaxWindows = 4096;
