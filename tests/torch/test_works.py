@@ -451,6 +451,29 @@ def test_ctrl_c_in_a_call(rank):
         dist.all_reduce(torch.ones(1))
 
 
+@ranks.on(2)
+def test_ctrl_c_at_the_end_of_a_wait(rank):
+    """A wait of 100 ms asks for signals as its time is over, while another thread drives the operation: what the handler
+    raised comes out, not that the operation goes on."""
+    store = dist.distributed_c10d._get_default_store()
+    if rank == 1:
+        store.wait(["interrupted"])
+        return
+    work, other = (dist.all_reduce(torch.ones(16)[::2], async_op=True) for _ in range(2))
+    driver = threading.Thread(target=pytest.raises, args=(dist.DistBackendError, other.wait))
+    driver.start()
+    threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT)).start()
+    with pytest.raises(KeyboardInterrupt):
+        while True:
+            with pytest.raises(dist.DistBackendError, match="is still under way after 100 ms"):
+                work.wait(datetime.timedelta(milliseconds=100))
+    backend_of().abort()  # the signal may have come between two waits
+    driver.join()
+    store.set("interrupted", "yes")
+    with pytest.raises(dist.DistBackendError):
+        work.wait()
+
+
 @pytest.mark.parametrize(
     ("version", "interface"),
     [("2.14.0", "2.14"), ("2.14.1+cu130", "2.14"), ("2.15.0a0+git12", "2.15.0a0+git12"), ("2.16.0.dev20261101", "2.16.0.dev20261101")],

@@ -67,9 +67,13 @@ void Operation::wait_for_works(std::chrono::milliseconds timeout) {
       left_ms = (timeout - std::chrono::duration_cast<std::chrono::milliseconds>(used)).count();
       if (left_ms < 0) left_ms = 0;
     }
-    if (rondo_wait(work, left_ms) == RONDO_IN_PROGRESS) {
+    const rondo_result_t code = rondo_wait(work, left_ms);
+    if (code == RONDO_IN_PROGRESS) {
       fail("the operation is still under way after " + std::to_string(timeout.count()) + " ms; it goes on");
     }
+    // A wait that was refused, or interrupted as its time was over: the operation is under way, and needs its memory.
+    int done = 0;
+    if (code != RONDO_OK && (rondo_test(work, &done) != RONDO_OK || done == 0)) check(code);
   }
 }
 
