@@ -414,6 +414,41 @@ def test_forked_child(rank):
     assert tensor.item() == 2
 
 
+def received_by_future(rank, key):
+    """What rank 1 sends when rank 0 has asked for the future of its receive: a thread of the module completes it."""
+    store, tensor = dist.distributed_c10d._get_default_store(), torch.zeros(1)
+    if rank == 1:
+        store.wait([key])
+        dist.send(tensor + 1, 0)
+        return 1
+    future = dist.irecv(tensor, 1).get_future()
+    store.set(key, "yes")
+    deadline = time.monotonic() + 20
+    while not future.done():
+        assert time.monotonic() < deadline, "the future is not complete"
+        time.sleep(0.01)
+    return tensor.item()
+
+
+@ranks.on(2)
+def test_forked_child_with_a_group_of_its_own(rank):
+    """It completes futures: its parent's threads, which wait for the next one, are not its own."""
+    store = dist.PrefixStore("child", dist.distributed_c10d._get_default_store())
+    assert received_by_future(rank, "asked") == 1
+    dist.barrier()
+    pid = os.fork()
+    if pid == 0:
+        code = 1
+        try:
+            dist.destroy_process_group()
+            dist.init_process_group("rondo", store=store, rank=rank, world_size=2)
+            code = 7 if received_by_future(rank, "asked") == 1 else 2
+            dist.destroy_process_group()
+        finally:
+            os._exit(code)
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 7
+
+
 def test_details(monkeypatch):
     monkeypatch.setenv("TORCH_DISTRIBUTED_DEBUG", "DETAIL")
     ranks.run(2, details)

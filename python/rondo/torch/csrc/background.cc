@@ -1,10 +1,12 @@
 #include "csrc/background.h"
 
+#include <atomic>
 #include <chrono>
 #include <deque>
 #include <thread>
 #include <utility>
 
+#include "csrc/forks.h"
 #include "csrc/locked.h"
 
 namespace rondo_torch {
@@ -15,6 +17,9 @@ using Task = std::function<void()>;
 
 class Background {
  public:
+  // Whether its threads are of this process: a forked child has none of them.
+  bool usable() const { return forks_ == forks_so_far(); }
+
   void run(Task task) {
     const bool served = state_.with([&](State& state) {
       state.tasks.push_back(std::move(task));
@@ -53,15 +58,23 @@ class Background {
   // Longer than a training step, so that the threads of one step serve the next.
   static constexpr std::chrono::seconds kIdle{5};
 
+  const int forks_ = forks_so_far();
   Locked<State> state_;
 };
 
+// Never destroyed: its threads run until the process ends.
+Background& background_of_this_process() {
+  static std::atomic<Background*> newest{nullptr};
+  Background* known = newest.load();
+  if (known != nullptr && known->usable()) return *known;
+  auto* made = new Background;
+  if (newest.compare_exchange_strong(known, made)) return *made;
+  delete made;  // another thread has made one
+  return *known;
+}
+
 }  // namespace
 
-void run_in_background(std::function<void()> task) {
-  // Never destroyed: its threads run until the process ends.
-  static auto* background = new Background;
-  background->run(std::move(task));
-}
+void run_in_background(std::function<void()> task) { background_of_this_process().run(std::move(task)); }
 
 }  // namespace rondo_torch
