@@ -43,6 +43,15 @@ void clip(float* values, uint64_t count, float limit) {
   for (uint64_t i = 0; i < count; ++i) values[i] = std::clamp(values[i], -limit, limit);
 }
 
+// False: it is under way, and cannot be waited for here, as in an end function. Its failure stays the communicator's.
+bool finish(Work& exchange) noexcept {
+  try {
+    if (exchange.valid()) exchange.wait();
+  } catch (const std::exception&) {
+  }
+  return !exchange.valid() || exchange.done();
+}
+
 }  // namespace
 
 DistOpt::DistOpt(Communicator& group, std::vector<NamedGradient> gradients, const DistOptOptions& options)
@@ -150,7 +159,20 @@ void DistOpt::regroup(Communicator& next) {
   CompoundCall::run(next, Purpose::kDistOpt, "DistOpt::regroup", [this](const CompoundCall& call) { agree(call); });
 }
 
-DistOpt::~DistOpt() { begin_again(); }
+DistOpt::~DistOpt() {
+  for (Bucket& bucket : buckets_) {
+    if (!finish(bucket.work)) leave(std::move(bucket));
+  }
+}
+
+// Keeps the memory of an exchange until its end.
+void DistOpt::leave(Bucket bucket) noexcept {
+  try {
+    const auto left = std::make_shared<Bucket>(std::move(bucket));  // shared with the function
+    left->work.on_end([left](const Error&) {});
+  } catch (const std::exception&) {  // in a forked child: the exchange is the parent's
+  }
+}
 
 size_t DistOpt::index_of(const std::string& name) const {
   const auto found = index_by_name_.find(name);
@@ -253,10 +275,7 @@ Error DistOpt::in_gradient(Error error, const Bucket& bucket) const {
 // No gradient is ready, and no exchange is under way.
 void DistOpt::begin_again() noexcept {
   for (Bucket& bucket : buckets_) {
-    try {
-      if (bucket.work.valid()) bucket.work.wait();
-    } catch (const std::exception&) {  // the communicator keeps it
-    }
+    finish(bucket.work);
     bucket.work = Work();
     bucket.missing = bucket.members.size();
   }

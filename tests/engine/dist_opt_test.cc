@@ -5,10 +5,14 @@
 #include <doctest/doctest.h>
 #include <fmt/format.h>
 
+#include <atomic>
 #include <cmath>
 #include <cstring>
 #include <functional>
 #include <limits>
+#include <memory>
+#include <thread>
+#include <vector>
 
 #include "tests/support/errors.h"
 #include "tests/support/random.h"
@@ -367,6 +371,42 @@ TEST_CASE("DistOpt: after an error no gradient is ready, and no exchange is unde
       expect_error([&] { optimizer.step(descend); }, ErrorCode::kAborted);
       expect_error([&] { optimizer.ready("t2"); }, ErrorCode::kAborted);
     }
+  };
+  CHECK_EQ(run_threads(RankGroup{2}, body), "");
+}
+
+TEST_CASE("DistOpt: an exchange under way keeps its memory where the optimizer goes in an end function") {
+  const auto body = [](Communicator& group) {
+    Model model;
+    DistOptOptions options;
+    options.bucket_bytes = 4096;  // two buckets
+    auto optimizer = std::make_unique<DistOpt>(group, model.list(), options);
+    for (std::vector<float>& gradient : model.gradients) gradient.assign(gradient.size(), group.rank() + 1.0f);
+    uint8_t word = 0;
+    if (group.rank() == 0) {
+      for (size_t t = std::size(kSizes); t-- > 0;) optimizer->ready(fmt::format("t{}", t));
+      std::atomic<bool> gone{false};
+      group.recv_async(word, 1).on_end([&](const Error&) {
+        optimizer.reset();
+        gone = true;
+      });
+      while (!gone) std::this_thread::yield();
+      std::vector<std::vector<float>> others;  // in memory that was given back, if any was
+      for (const size_t size : kSizes) others.emplace_back(size, 99.0f);
+      group.send(word, 1);
+      group.barrier();
+      for (size_t t = 0; t < std::size(kSizes); ++t) {
+        expect(others[t] == std::vector<float>(kSizes[t], 99.0f), "the exchange has written to others' memory");
+      }
+      return;
+    }
+    group.send(word, 0);
+    group.recv(word, 0);
+    optimizer->step([](const NamedGradient&) {});
+    for (size_t t = 0; t < std::size(kSizes); ++t) {
+      expect(model.gradients[t] == std::vector<float>(kSizes[t], 1.5f), "the average has others' values");
+    }
+    group.barrier();
   };
   CHECK_EQ(run_threads(RankGroup{2}, body), "");
 }

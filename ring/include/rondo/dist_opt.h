@@ -92,7 +92,7 @@ class RONDO_EXPORT DistOpt {
   // Broadcasts the parameters of rank 0; made by a newcomer beside regroup() of the others, it takes over what they
   // have. Throws kInvalid: an empty list, a null parameter, two equal names, spars or another number out of range.
   DistOpt(Communicator& group, std::vector<NamedGradient> gradients, const DistOptOptions& options = {});
-  ~DistOpt();  // waits for exchanges that ready() began
+  ~DistOpt();  // waits for exchanges that ready() began; in an end function they go on, in memory that they keep
   DistOpt(const DistOpt&) = delete;
 
   // Where this gradient lies from here on; null: there is none, as none is ready, reduced or clipped. Throws kInvalid
@@ -163,6 +163,7 @@ class RONDO_EXPORT DistOpt {
   void begin(const CompoundCall& call, Bucket& bucket, Exchange exchange);
   void end_all(std::span<Bucket> buckets, const std::function<void(Bucket&)>& end);
   void begin_again() noexcept;
+  static void leave(Bucket bucket) noexcept;
   void refuse_another(Exchange exchange) const;
   void count_sent(uint64_t elements, WireFormat format);
   void reduce_sparse(Bucket& bucket, Exchange exchange, double spars);

@@ -478,7 +478,7 @@ RONDO_API rondo_result_t rondo_dist_opt_counts(rondo_dist_opt_t optimizer, uint6
 RONDO_API rondo_result_t rondo_dist_opt_save(rondo_dist_opt_t optimizer, const rondo_dist_opt_tensor_t* tensors);
 RONDO_API rondo_result_t rondo_dist_opt_load(rondo_dist_opt_t optimizer, const rondo_dist_opt_tensor_t* tensors,
                                              int world, uint64_t steps);
-/* Waits for exchanges that rondo_dist_opt_ready has begun. */
+/* Waits for exchanges that rondo_dist_opt_ready has begun; in an end function they go on, in memory that they keep. */
 RONDO_API rondo_result_t rondo_dist_opt_free(rondo_dist_opt_t optimizer);
 
 /* ---- Many calls at once ---- */
