@@ -44,6 +44,28 @@ def sizes(rank):
         dist.all_gather([full(0), torch.ones(4)], full(1))
 
 
+@pytest.mark.parametrize("backend", ("rondo", "cuda:rondo", "cpu:gloo,cuda:rondo"))
+def test_lazy_views(backend):
+    ranks.run(2, lazy_views, backend=backend)
+
+
+def lazy_views(rank):
+    """The backend of the tensors' device gets them as they are, and what is received is kept; so where the CPU has another
+    backend, or none."""
+    for lazy in (torch.conj, torch._neg_view):
+        plain = full(rank + 1).to(torch.complex64) * (1 + 2j)
+        tensor = lazy(plain.clone())
+        want = tensor.resolve_conj().resolve_neg() / (rank + 1)
+        dist.all_reduce(tensor)
+        equal(tensor.resolve_conj().resolve_neg(), 3 * want, "all_reduce")
+        parts = [lazy(torch.zeros_like(plain)) for _ in range(2)]
+        dist.all_gather(parts, tensor)
+        for part in parts:
+            equal(part.resolve_conj().resolve_neg(), 3 * want, "all_gather")
+        dist.broadcast(tensor, 1)
+        equal(tensor.resolve_conj().resolve_neg(), 3 * want, "broadcast")
+
+
 @ranks.on(2)
 def test_streams(rank):
     """The host goes on at once, what was put before comes before, what waits comes after; memory is not given to others."""

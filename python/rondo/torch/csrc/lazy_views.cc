@@ -5,6 +5,7 @@
 #include <ATen/native/MathBitsFallback.h>
 #include <torch/library.h>
 
+#include <optional>
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 
 namespace rondo_torch {
@@ -23,11 +24,24 @@ struct Negatives final : at::native::MathOpFallback {
   bool is_bit_set(const at::Tensor& tensor) override { return tensor.is_neg(); }
 };
 
+// The device of the first tensor among the values, which may be lists, and lists of lists.
+std::optional<c10::DeviceType> device_in(c10::ArrayRef<c10::IValue> values) {
+  for (const c10::IValue& value : values) {
+    if (value.isTensor() && value.toTensor().defined()) return value.toTensor().device().type();
+    if (!value.isList()) continue;
+    if (const auto found = device_in(value.toListRef())) return found;
+  }
+  return std::nullopt;
+}
+
+// A group may have another backend for each device, and none for some.
 bool of_this_backend(const c10::FunctionSchema& call, const Stack& stack) {
   const auto group = call.argumentIndexWithName("process_group");
   TORCH_CHECK(group, "rondo: torch's call ", call.name(), " has no process group");
-  const c10::IValue& given = stack[stack.size() - call.arguments().size() + static_cast<size_t>(*group)];
-  return given.toCustomClass<c10d::ProcessGroup>()->getBackend(at::kCPU)->getBackendName() == "rondo";
+  const auto given = c10::ArrayRef<c10::IValue>(stack).slice(stack.size() - call.arguments().size());
+  const c10::DeviceType device = device_in(given).value_or(at::kCPU);
+  const auto process_group = given[static_cast<size_t>(*group)].toCustomClass<c10d::ProcessGroup>();
+  return process_group->getBackend(device)->getBackendName() == "rondo";
 }
 
 template <typename Fallback>
