@@ -2,7 +2,9 @@
 
 import gc
 import os
+import signal
 import threading
+import time
 
 import pytest
 import ranks
@@ -253,3 +255,43 @@ def test_registered_scopes(rank):
     del tensor, outer, outer_again, inner
     with pytest.raises(ValueError, match="no process group named"):
         rondo.torch.empty(10)
+
+
+def ends(child):
+    """False: it hung, and has been killed."""
+    deadline = time.monotonic() + 10
+    while os.waitpid(child, os.WNOHANG)[0] == 0:
+        if time.monotonic() > deadline:
+            os.kill(child, signal.SIGKILL)
+            os.waitpid(child, 0)
+            return False
+        time.sleep(0.001)
+    return True
+
+
+@ranks.on(1)
+def test_forks_beside_a_thread_that_frees_tensors(rank):
+    """A child frees tensors whatever another thread was doing when it was forked."""
+    with rondo.torch.registered(1 << 20):
+        pass  # from here on all tensors end in the module
+    over = threading.Event()
+
+    def train():
+        while not over.is_set():
+            end = torch.ones(1, requires_grad=True)
+            for _ in range(1000):
+                end = end * 1
+            end.backward()  # without Python's lock
+
+    thread = threading.Thread(target=train)
+    thread.start()
+    try:
+        for _ in range(100):
+            child = os.fork()
+            if child == 0:
+                torch.ones(1)
+                os._exit(0)
+            assert ends(child)
+    finally:
+        over.set()
+        thread.join()

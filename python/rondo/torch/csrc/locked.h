@@ -28,6 +28,9 @@ class Locked {
     return under_lock(change);
   }
   void notify_one() { changed_.notify_one(); }
+  // Around fork(), so that no other thread has the lock then: the child would find it taken for ever.
+  void hold() { mutex_.lock(); }
+  void let_go() { mutex_.unlock(); }
 
  private:
   template <typename Change>

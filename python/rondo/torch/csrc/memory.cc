@@ -63,8 +63,10 @@ class Arena::Piece {
     Gaps one{{0, 0}};
     node = one.extract(one.begin());
   }
+  // In a forked child nobody needs the gap, and another thread of the parent's may have had the lock.
   ~Piece() {
-    if (node.mapped() > 0) arena_->gaps_.with([this](Gaps& gaps) { join(gaps, std::move(node)); });
+    if (node.mapped() == 0 || !arena_->usable()) return;
+    arena_->gaps_.with([this](Gaps& gaps) { join(gaps, std::move(node)); });
   }
   Piece(const Piece&) = delete;
   Piece& operator=(const Piece&) = delete;

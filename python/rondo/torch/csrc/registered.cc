@@ -2,6 +2,7 @@
 
 #include <ATen/EmptyTensor.h>
 #include <c10/core/CPUAllocator.h>
+#include <pthread.h>
 
 #include <unordered_map>
 #include <utility>
@@ -23,6 +24,11 @@ class Pieces {
   static Pieces& get() {
     static auto* pieces = new Pieces;
     return *pieces;
+  }
+
+  // For the children of every fork from now on: all of their tensors end by take().
+  void hold_around_forks() {
+    pthread_atfork([] { get().held_.hold(); }, [] { get().held_.let_go(); }, [] { get().held_.let_go(); });
   }
 
   void add(std::shared_ptr<void> piece) {
@@ -79,6 +85,7 @@ void install_allocator() {
     other_allocator = c10::GetCPUAllocator();
     TORCH_CHECK(other_allocator->raw_deleter() != nullptr,
                 "rondo.torch.registered: another CPU allocator is set, whose memory cannot be freed by its address");
+    Pieces::get().hold_around_forks();
     c10::SetCPUAllocator(new ScopedAllocator);
     return true;
   }();
