@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import math
 import time
+import weakref
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
@@ -108,6 +109,11 @@ class _TorchUpdate:
         self.optimizer.step()
 
 
+def _remove(hooks: list) -> None:
+    for hook in hooks:
+        hook.remove()
+
+
 def _float32(tensor) -> np.ndarray:
     """Of the same memory, if it is float32."""
     return (tensor.detach().float() if tensor.element_size() == 2 else tensor.detach()).numpy()
@@ -205,8 +211,22 @@ class DistOpt:
         self._arriving = option  # by which gradients of the backward pass under way are exchanged
         self._arrived: set[str] = set()  # of that backward pass
         if self._is_torch and overlap:
-            for name, tensor in self._update.tensors.items():
-                tensor.register_post_accumulate_grad_hook(lambda t, name=name: self._arrives(name, _float32(t.grad)))
+            self._hear_of_gradients()
+
+    def _hear_of_gradients(self) -> None:
+        """The parameters, which may outlive this, have the hooks: these neither keep it nor stay behind."""
+        this = weakref.ref(self)
+
+        def arrives(name, tensor):
+            optimizer = this()
+            if optimizer is not None:
+                optimizer._arrives(name, _float32(tensor.grad))
+
+        handles = [
+            tensor.register_post_accumulate_grad_hook(functools.partial(arrives, name))
+            for name, tensor in self._update.tensors.items()
+        ]
+        weakref.finalize(self, _remove, handles).atexit = False
 
     def _take_over(self) -> None:
         self._update.take()

@@ -1,5 +1,7 @@
 """DistOpt round a torch optimizer: with buckets that overlap with the backward pass, ranks train what one process does."""
 
+import weakref
+
 import pytest
 import ranks
 import torch
@@ -84,6 +86,26 @@ def _twice(rank, nccl_id):
 def test_a_second_backward_pass_says_what_to_do():
     nccl_id = rondo.NcclIdHolder()
     assert ranks.run(2, _twice, str(nccl_id)) == [True, True]
+
+
+def _goes(rank, nccl_id):
+    model = _model()
+    optimizer = rondo.DistOpt(
+        torch.optim.SGD(model.parameters(), lr=0.05), nccl_id=nccl_id, local_rank=rank, world_size=2
+    )
+    _loss(model, *_batch(0)).backward()
+    optimizer.step()
+    group, gone = optimizer.group, weakref.ref(optimizer)
+    del optimizer
+    group.close()
+    for step in range(2):  # of this rank alone
+        _loss(model, *_batch(step)).backward()
+    return gone() is None
+
+
+def test_parameters_outlive_it():
+    nccl_id = rondo.NcclIdHolder()
+    assert ranks.run(2, _goes, str(nccl_id)) == [True, True]
 
 
 def _options_of_steps(rank, nccl_id, option, overlap):
