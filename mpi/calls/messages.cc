@@ -122,6 +122,7 @@ MPI_Request start_flush(Buffer& buffer, const std::shared_ptr<Comm>& comm) {
   auto request = make_request(Request::Kind::kCollective, comm);
   std::lock_guard lock(buffer_mutex());
   for (const Buffer::Sent& sent : buffer.sent) request->also.push_back(sent.work);
+  request->finish = [kept = buffer.sent] {};
   return add_request(std::move(request));
 }
 
@@ -136,20 +137,22 @@ void detach(Buffer& buffer, void* address, Count* bytes) {
   buffer.attached = false;
 }
 
-rondo::Work send_buffered(const Envelope& e) {
+void send_buffered(const Envelope& e) {
   std::lock_guard lock(buffer_mutex());
   Buffer& buffer = e.comm->buffer.attached ? e.comm->buffer : world().buffer;
   buffer.sent.remove_if([](Buffer::Sent& sent) { return sent.work.done(); });
   if (buffer.data != MPI_BUFFER_AUTOMATIC) {
     MPI_Count used = e.bytes() + MPI_BSEND_OVERHEAD;
-    for (const Buffer::Sent& sent : buffer.sent) used += static_cast<MPI_Count>(sent.data.size()) + MPI_BSEND_OVERHEAD;
+    for (const Buffer::Sent& sent : buffer.sent) used += static_cast<MPI_Count>(sent.data->size()) + MPI_BSEND_OVERHEAD;
     require(used <= buffer.bytes, MPI_ERR_BUFFER, "the attached buffer has no room for the message");
   }
-  Buffer::Sent& sent = buffer.sent.emplace_back();
-  sent.data.resize(static_cast<size_t>(e.bytes()));
-  pack(*e.type, e.data, e.count, sent.data.data());
-  sent.work = e.comm->engine->start(call_of(e, rondo::MessageKind::kSend, sent.data.data()));
-  return sent.work;
+  const auto data = std::make_shared<std::vector<std::byte>>(static_cast<size_t>(e.bytes()));
+  pack(*e.type, e.data, e.count, data->data());
+  std::list<Buffer::Sent> made{{data, e.comm->engine, {}}};  // in the buffer only once it has started
+  rondo::Work& work = made.front().work;
+  work = e.comm->engine->start(call_of(e, rondo::MessageKind::kSend, data->data()));
+  buffer.sent.splice(buffer.sent.end(), made);
+  if (!work.done()) work.on_end([data, engine = e.comm->engine](const rondo::Error&) {});
 }
 
 // --- Sends

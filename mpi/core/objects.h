@@ -123,8 +123,11 @@ struct Topology {
 struct Buffer {
   void* data = nullptr;
   MPI_Count bytes = 0;
+  // Its data and the communicator of the engine stay until it is over: shared with its end, as the program may free
+  // the communicator, and with it this buffer, before.
   struct Sent {
-    std::vector<std::byte> data;
+    std::shared_ptr<const std::vector<std::byte>> data;
+    std::shared_ptr<rondo::Communicator> engine;
     rondo::Work work;
   };
   std::list<Sent> sent;

@@ -122,6 +122,7 @@ void close_world() {
   } catch (...) {
     require_failure();
   }
+  w.buffer.sent.clear();  // has communicators that were freed
   w.leaving.wait(std::chrono::milliseconds(w.engine->config().destroy_timeout_ms));
   if (all->after != nullptr) all->after->destroy();
   w.engine->destroy();

@@ -98,6 +98,37 @@ static void flushes(void) {
   free(room);
 }
 
+/* A communicator, with what it has attached or not, is freed before the message that was sent there by a buffer is
+   received. */
+static void sends_of_freed(void) {
+  enum { kBytes = 1 << 22 };
+  for (int of_comm = 0; of_comm < 2 && size > 1; ++of_comm) {
+    int bytes = kBytes + MPI_BSEND_OVERHEAD, token = 0;
+    char *data = malloc(kBytes), *room = malloc((size_t)bytes), *detached;
+    MPI_Comm of;
+    MPI_Comm_dup(MPI_COMM_WORLD, &of);
+    memset(data, rank == 0 ? 7 : 0, kBytes);
+    if (rank == 0) {
+      of_comm ? MPI_Comm_attach_buffer(of, room, bytes) : MPI_Buffer_attach(room, bytes);
+      MPI_Bsend(data, kBytes, MPI_BYTE, 1, 0, of);
+      MPI_Comm_free(&of);
+      MPI_Send(&token, 1, MPI_INT, 1, 0, MPI_COMM_WORLD);
+      MPI_Recv(&token, 1, MPI_INT, 1, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+      if (!of_comm) MPI_Buffer_detach(&detached, &bytes);
+    } else {
+      if (rank == 1) {
+        MPI_Recv(&token, 1, MPI_INT, 0, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+        MPI_Recv(data, kBytes, MPI_BYTE, 0, 0, of, MPI_STATUS_IGNORE);
+        MPI_Send(&token, 1, MPI_INT, 0, 0, MPI_COMM_WORLD);
+        for (int i = 0; i < kBytes; ++i) CHECK(data[i] == 7);
+      }
+      MPI_Comm_free(&of);
+    }
+    free(data);
+    free(room);
+  }
+}
+
 static void persistent(void) {
   int in[2] = {rank + 1, 10 * (rank + 1)}, out[2], all = size * (size + 1) / 2;
   MPI_Request requests[2];
@@ -291,6 +322,7 @@ int main(int argc, char** argv) {
   frees_by_threads();
   idups();
   flushes();
+  sends_of_freed();
   persistent();
   partitions();
   attributes();
