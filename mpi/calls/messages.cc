@@ -1,7 +1,9 @@
 // Messages: MPI_Send and its kin, probes, buffers.
 
 #include <algorithm>
+#include <exception>
 #include <limits>
+#include <list>
 #include <string>
 
 #include "mpi/core/communicators.h"
@@ -111,10 +113,31 @@ void attach(Buffer& buffer, void* data, MPI_Count bytes) {
   buffer.attached = true;
 }
 
+// Under the mutex: forgets what has been sent, or has failed.
+void forget_sent(Buffer& buffer) {
+  buffer.sent.remove_if([](const Buffer::Sent& sent) { return sent.work.done(); });
+}
+
+// Waits without the mutex: another thread may have to send before the receivers come to these messages.
 void flush(Buffer& buffer) {
-  std::lock_guard lock(buffer_mutex());
-  for (Buffer::Sent& sent : buffer.sent) sent.work.wait();
-  buffer.sent.clear();
+  std::list<Buffer::Sent> sent;
+  {
+    std::lock_guard lock(buffer_mutex());
+    sent = buffer.sent;
+  }
+  std::exception_ptr failure;
+  for (Buffer::Sent& one : sent) {
+    try {
+      one.work.wait();
+    } catch (const rondo::Exception&) {
+      failure = std::current_exception();
+    }
+  }
+  {
+    std::lock_guard lock(buffer_mutex());
+    forget_sent(buffer);
+  }
+  if (failure) std::rethrow_exception(failure);
 }
 
 // A request that is over when what the buffer has now has been sent.
@@ -140,7 +163,7 @@ void detach(Buffer& buffer, void* address, Count* bytes) {
 void send_buffered(const Envelope& e) {
   std::lock_guard lock(buffer_mutex());
   Buffer& buffer = e.comm->buffer.attached ? e.comm->buffer : world().buffer;
-  buffer.sent.remove_if([](Buffer::Sent& sent) { return sent.work.done(); });
+  forget_sent(buffer);
   if (buffer.data != MPI_BUFFER_AUTOMATIC) {
     MPI_Count used = e.bytes() + MPI_BSEND_OVERHEAD;
     for (const Buffer::Sent& sent : buffer.sent) used += static_cast<MPI_Count>(sent.data->size()) + MPI_BSEND_OVERHEAD;

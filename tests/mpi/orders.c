@@ -98,6 +98,43 @@ static void flushes(void) {
   free(room);
 }
 
+/* A thread waits in MPI_Buffer_detach for a message that its receiver comes to after one that another thread sends. */
+static _Atomic int detaches = 0;
+static void* detach(void* room) {
+  int bytes;
+  detaches = 1;
+  MPI_Buffer_detach(&room, &bytes);
+  return NULL;
+}
+static void sends_beside_detach(void) {
+  enum { kBytes = 1 << 22 };
+  int bytes = kBytes + MPI_BSEND_OVERHEAD, token = 7;
+  char *data = calloc(1, kBytes), *room = malloc((size_t)bytes), small[1024];
+  void* detached;
+  MPI_Comm other;
+  pthread_t thread;
+  MPI_Comm_dup(MPI_COMM_WORLD, &other);
+  if (rank == 0 && size > 1) {
+    MPI_Buffer_attach(room, bytes);
+    MPI_Comm_attach_buffer(other, small, sizeof small);
+    MPI_Bsend(data, kBytes, MPI_BYTE, 1, 0, MPI_COMM_WORLD);
+    pthread_create(&thread, NULL, detach, NULL);
+    while (!detaches) continue;
+    const double until = MPI_Wtime() + 0.05; /* it waits by then */
+    while (MPI_Wtime() < until) continue;
+    MPI_Bsend(&token, 1, MPI_INT, 1, 0, other);
+    pthread_join(thread, NULL);
+    MPI_Comm_detach_buffer(other, &detached, &bytes);
+  } else if (rank == 1) {
+    MPI_Recv(&token, 1, MPI_INT, 0, 0, other, MPI_STATUS_IGNORE);
+    CHECK(token == 7);
+    MPI_Recv(data, kBytes, MPI_BYTE, 0, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+  }
+  MPI_Comm_free(&other);
+  free(data);
+  free(room);
+}
+
 /* A communicator, with what it has attached or not, is freed before the message that was sent there by a buffer is
    received. */
 static void sends_of_freed(void) {
@@ -322,6 +359,7 @@ int main(int argc, char** argv) {
   frees_by_threads();
   idups();
   flushes();
+  sends_beside_detach();
   sends_of_freed();
   persistent();
   partitions();
