@@ -67,6 +67,14 @@ int end(MPI_Request* handle, Request& request, MPI_Status* status) {
   return error;
 }
 
+// Notes a call that was made of a generalized request, and ends one of which both were.
+void note(Request& request, int call) {
+  const int other = call ^ (Request::kCompleted | Request::kFreed);
+  if (request.calls.fetch_or(call) != other) return;
+  world().requests.remove(request.handle);
+  request.free(request.state);
+}
+
 bool idle(const Request* request) { return request == nullptr || (request->persistent && !request->active); }
 
 [[noreturn]] void fail_with(int error) {
@@ -288,14 +296,14 @@ int MPI_Request_get_status_some(int incount, const MPI_Request requests[], int* 
 
 int MPI_Request_free(MPI_Request* request) {
   return on(comm_of_request(request), __func__, [&] {
-    Request* const found = find(*request);
-    require(found != nullptr, MPI_ERR_REQUEST, "the request is null");
-    if (found->kind == Request::Kind::kGeneral) {
-      found->free(found->state);
+    require(find(*request) != nullptr, MPI_ERR_REQUEST, "the request is null");
+    const std::shared_ptr<Request> kept = world().requests.share(*request);
+    if (kept->kind == Request::Kind::kGeneral) {
+      note(*kept, Request::kFreed);
     } else {
-      release(world().requests.share(*request));
+      release(kept);
+      world().requests.remove(*request);
     }
-    world().requests.remove(*request);
     *request = MPI_REQUEST_NULL;
   });
 }
@@ -339,9 +347,10 @@ int MPI_Grequest_start(MPI_Grequest_query_function* query_fn, MPI_Grequest_free_
 }
 int MPI_Grequest_complete(MPI_Request request) {
   return run(__func__, [&] {
-    Request* const found = find(request);
-    require(found != nullptr && found->kind == Request::Kind::kGeneral, MPI_ERR_REQUEST,
-            "the request is not a generalized one");
+    require(find(request) != nullptr, MPI_ERR_REQUEST, "the request is null");
+    const std::shared_ptr<Request> found = world().requests.share(request);  // also if another thread ends it now
+    require(found->kind == Request::Kind::kGeneral, MPI_ERR_REQUEST, "the request is not a generalized one");
+    note(*found, Request::kCompleted);
     found->complete = true;
     found->complete.notify_all();
     ends().tell();

@@ -192,7 +192,9 @@ struct Request {
   MPI_Grequest_cancel_function* cancel = nullptr;
   void* state = nullptr;
   std::atomic<bool> complete{false};
-  bool watched = false;  // Ends::watch() has seen it
+  static constexpr int kCompleted = 1, kFreed = 2;
+  std::atomic<int> calls{0};  // MPI_Grequest_complete and MPI_Request_free, once made: the later one calls `free`
+  bool watched = false;       // Ends::watch() has seen it
 };
 
 struct Session {

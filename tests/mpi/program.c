@@ -191,7 +191,7 @@ static int query(void* state, MPI_Status* status) {
   return MPI_SUCCESS;
 }
 static int forget(void* state) {
-  (void)state;
+  if (state != NULL) ++*(int*)state;
   return MPI_SUCCESS;
 }
 static int refuse(void* state, int complete) {
@@ -228,6 +228,16 @@ static void threads(void) {
     MPI_Get_count(&status, MPI_BYTE, &count);
     CHECK(count == 3);
     pthread_join(thread, NULL);
+  }
+  /* One that is freed ends when it is complete, too. */
+  for (int freed_first = 0; freed_first < 2; ++freed_first) {
+    int forgotten = 0;
+    MPI_Grequest_start(query, forget, refuse, &forgotten, &general);
+    both[1] = general;
+    freed_first ? MPI_Request_free(&both[1]) : MPI_Grequest_complete(general);
+    CHECK(forgotten == 0);
+    freed_first ? MPI_Grequest_complete(general) : MPI_Request_free(&both[1]);
+    CHECK(forgotten == 1 && both[1] == MPI_REQUEST_NULL);
   }
   MPI_Cancel(&both[0]);
   MPI_Waitany(2, both, &index, MPI_STATUS_IGNORE);
