@@ -10,6 +10,7 @@
 #include <cerrno>
 #include <chrono>
 #include <cstring>
+#include <limits>
 #include <string>
 #include <thread>
 
@@ -25,6 +26,7 @@ constexpr int kExclusive = -1, kFree = 0;  // in `locked`
 constexpr size_t kLine = 64, kPage = 4096;
 constexpr MPI_Count kMostBytes = 1 << 30;  // of one copy by the kernel, which takes less than 2 GiB
 constexpr size_t kMostRuns = 1024;         // IOV_MAX
+constexpr MPI_Aint kMostSegment = std::numeric_limits<off_t>::max() - MPI_Aint{kPage};
 // A wait for another rank polls for some microseconds, as long as a free core takes to let go of a lock; yields, since
 // there may be more ranks than cores; then sleeps, and looks every 4 ms or so whether a rank has died.
 constexpr int kPolls = 200, kYields = 1000, kPausesPerLook = 64;
@@ -66,6 +68,8 @@ void MemoryReach::map(int flavor, bool adjacent) {
   segment_bytes_ = round_up(peers_.size() * control_bytes(), kPage);
   for (const Peer& peer : peers_) {
     begins.push_back(segment_bytes_);
+    require(!allocates || peer.size <= kMostSegment - static_cast<MPI_Aint>(segment_bytes_), MPI_ERR_NO_MEM,
+            "the memory of all ranks of the window is more than any file has");
     if (allocates) segment_bytes_ = round_up(segment_bytes_ + static_cast<size_t>(peer.size), apart);
   }
   int made[2] = {-1, 0};  // descriptor, errno
@@ -74,7 +78,7 @@ void MemoryReach::map(int flavor, bool adjacent) {
     if (made[0] < 0 || ftruncate(made[0], static_cast<off_t>(segment_bytes_)) != 0) made[1] = errno;
   }
   comm_.engine->broadcast(made, 0);
-  int file = made[0], error = made[1];
+  int file = comm_.rank == 0 ? made[0] : -1, error = made[1];
   if (error == 0 && comm_.rank != 0) {
     const std::string path = "/proc/" + std::to_string(peers_[0].pid) + "/fd/" + std::to_string(made[0]);
     file = open(path.c_str(), O_RDWR | O_CLOEXEC);

@@ -2,8 +2,12 @@
    "rank R of N: fine". An argument "apart": the ranks do not share memory. Another one: the last rank dies, and the
    others print the class of the error that they get. */
 
+#include <fcntl.h>
+#include <signal.h>
+#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include "tests/mpi/check.h"
@@ -281,6 +285,31 @@ static void hints(void) {
   MPI_Win_free(&win);
 }
 
+/* More memory than rank 0 can make a file of is refused on all ranks, and no other descriptor is closed. */
+static void no_room(void) {
+  enum { kDescriptors = 200 };
+  const rlim_t most = (rlim_t)1 << 30;
+  struct rlimit before, less;
+  int others[kDescriptors], *memory;
+  MPI_Win win;
+  MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+  CHECK(class_of(MPI_Win_allocate(INTPTR_MAX, 1, MPI_INFO_NULL, MPI_COMM_WORLD, &memory, &win)) == MPI_ERR_NO_MEM);
+  CHECK(class_of(MPI_Win_allocate((MPI_Aint)1 << 62, 1, MPI_INFO_NULL, MPI_COMM_WORLD, &memory, &win)) ==
+        MPI_ERR_NO_MEM);
+  getrlimit(RLIMIT_FSIZE, &before);
+  less = before;
+  less.rlim_cur = most < before.rlim_max ? most : before.rlim_max;
+  signal(SIGXFSZ, SIG_IGN);
+  if (rank == 0) setrlimit(RLIMIT_FSIZE, &less);
+  for (int i = 0; rank != 0 && i < kDescriptors; ++i) CHECK((others[i] = dup(1)) >= 0);
+  CHECK(class_of(MPI_Win_allocate(2 * (MPI_Aint)most, 1, MPI_INFO_NULL, MPI_COMM_WORLD, &memory, &win)) ==
+        MPI_ERR_NO_MEM);
+  for (int i = 0; rank != 0 && i < kDescriptors; ++i) CHECK(fcntl(others[i], F_GETFD) >= 0 && close(others[i]) == 0);
+  if (rank == 0) setrlimit(RLIMIT_FSIZE, &before);
+  signal(SIGXFSZ, SIG_DFL);
+  MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_ARE_FATAL);
+}
+
 /* Ranks that do not share memory cannot have such a window, and go on. */
 static void no_shared(void) {
   int* memory;
@@ -368,6 +397,7 @@ int main(int argc, char** argv) {
     detached();
   } else {
     shared();
+    no_room();
   }
   dynamic();
   errors();
