@@ -210,16 +210,17 @@ bool is_world(const char* pset_name) {
 }  // namespace
 
 int MPI_Session_init(MPI_Info, MPI_Errhandler errhandler, MPI_Session* session) {
-  return run(__func__, [&] {
+  const auto handler = world().errhandlers.share(errhandler);
+  return on_handler(handler, number_of(MPI_SESSION_NULL), __func__, [&] {
     auto made = std::make_shared<Session>();
-    made->handler = world().errhandlers.share(errhandler);
+    made->handler = handler;
     require(made->handler != nullptr, MPI_ERR_ERRHANDLER, "the error handler is null or was freed");
     open_world();
     *session = world().sessions.add(std::move(made));
   });
 }
 int MPI_Session_finalize(MPI_Session* session) {
-  return run(__func__, [&] {
+  return on_session(*session, __func__, [&] {
     session_of(*session);
     world().sessions.remove(*session);
     *session = MPI_SESSION_NULL;
@@ -227,13 +228,13 @@ int MPI_Session_finalize(MPI_Session* session) {
   });
 }
 int MPI_Session_get_num_psets(MPI_Session session, MPI_Info, int* npset_names) {
-  return run(__func__, [&] {
+  return on_session(session, __func__, [&] {
     session_of(session);
     *npset_names = 2;
   });
 }
 int MPI_Session_get_nth_pset(MPI_Session session, MPI_Info, int n, int* pset_len, char* pset_name) {
-  return run(__func__, [&] {
+  return on_session(session, __func__, [&] {
     session_of(session);
     require(n >= 0 && n < 2, MPI_ERR_ARG, "there are two process sets");
     const std::string name = kSets[n];
@@ -246,14 +247,14 @@ int MPI_Session_get_nth_pset(MPI_Session session, MPI_Info, int n, int* pset_len
   });
 }
 int MPI_Session_get_info(MPI_Session session, MPI_Info* info) {
-  return run(__func__, [&] {
+  return on_session(session, __func__, [&] {
     session_of(session);
     MPI_Info_create(info);
     MPI_Info_set(*info, "thread_level", "MPI_THREAD_MULTIPLE");
   });
 }
 int MPI_Session_get_pset_info(MPI_Session session, const char* pset_name, MPI_Info* info) {
-  return run(__func__, [&] {
+  return on_session(session, __func__, [&] {
     session_of(session);
     const bool all = is_world(pset_name);
     MPI_Info_create(info);
@@ -261,7 +262,7 @@ int MPI_Session_get_pset_info(MPI_Session session, const char* pset_name, MPI_In
   });
 }
 int MPI_Group_from_session_pset(MPI_Session session, const char* pset_name, MPI_Group* newgroup) {
-  return run(__func__, [&] {
+  return on_session(session, __func__, [&] {
     session_of(session);
     const bool all = is_world(pset_name);
     auto group = std::make_shared<Group>();
@@ -270,10 +271,10 @@ int MPI_Group_from_session_pset(MPI_Session session, const char* pset_name, MPI_
   });
 }
 int MPI_Comm_create_from_group(MPI_Group group, const char*, MPI_Info, MPI_Errhandler errhandler, MPI_Comm* newcomm) {
-  return run(__func__, [&] {
+  const auto handler = world().errhandlers.share(errhandler);
+  return on_handler(handler, number_of(MPI_COMM_NULL), __func__, [&] {
     const auto all = world().comms.share(MPI_COMM_WORLD);
     require(all != nullptr, MPI_ERR_OTHER, "MPI is not started");
-    const std::shared_ptr<Errhandler> handler = world().errhandlers.share(errhandler);
     require(handler != nullptr, MPI_ERR_ERRHANDLER, "the error handler is null or was freed");
     const std::vector<int>& ranks = group_of(group).ranks;
     const bool member = std::find(ranks.begin(), ranks.end(), all->rank) != ranks.end();
@@ -285,12 +286,13 @@ int MPI_Comm_create_from_group(MPI_Group group, const char*, MPI_Info, MPI_Errha
 
 int MPI_Intercomm_create_from_groups(MPI_Group local_group, int, MPI_Group remote_group, int, const char*, MPI_Info,
                                      MPI_Errhandler errhandler, MPI_Comm* newintercomm) {
-  return run(__func__, [&] {
+  const auto handler = world().errhandlers.share(errhandler);
+  return on_handler(handler, number_of(MPI_COMM_NULL), __func__, [&] {
     const auto all = world().comms.share(MPI_COMM_WORLD);
     require(all != nullptr, MPI_ERR_OTHER, "MPI is not started");
+    require(handler != nullptr, MPI_ERR_ERRHANDLER, "the error handler is null or was freed");
     const auto made = between(subset(*all, group_of(local_group).ranks), group_of(remote_group).ranks);
-    made->handler = world().errhandlers.share(errhandler);
-    require(made->handler != nullptr, MPI_ERR_ERRHANDLER, "the error handler is null or was freed");
+    made->handler = handler;
     *newintercomm = publish(made);
   });
 }

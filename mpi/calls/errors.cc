@@ -222,13 +222,13 @@ int MPI_Comm_call_errhandler(MPI_Comm comm, int errorcode) {
   });
 }
 int MPI_Session_set_errhandler(MPI_Session session, MPI_Errhandler errhandler) {
-  return run(__func__, [&] { object(world().sessions, session).handler = handler_of(errhandler); });
+  return on_session(session, __func__, [&] { object(world().sessions, session).handler = handler_of(errhandler); });
 }
 int MPI_Session_get_errhandler(MPI_Session session, MPI_Errhandler* errhandler) {
-  return run(__func__, [&] { *errhandler = reveal(object(world().sessions, session).handler); });
+  return on_session(session, __func__, [&] { *errhandler = reveal(object(world().sessions, session).handler); });
 }
 int MPI_Session_call_errhandler(MPI_Session session, int errorcode) {
-  return run(__func__, [&] {
+  return on_session(session, __func__, [&] {
     report_to("MPI_Session_call_errhandler", *object(world().sessions, session).handler, number_of(session),
               {errorcode, "the program called the error handler"});
   });

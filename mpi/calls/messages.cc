@@ -140,6 +140,8 @@ void flush(Buffer& buffer) {
   if (failure) std::rethrow_exception(failure);
 }
 
+Buffer& session_buffer(MPI_Session session) { return object(world().sessions, session).buffer; }
+
 // A request that is over when what the buffer has now has been sent.
 MPI_Request start_flush(Buffer& buffer, const std::shared_ptr<Comm>& comm) {
   auto request = make_request(Request::Kind::kCollective, comm);
@@ -514,24 +516,24 @@ int MPI_Improbe(int source, int tag, MPI_Comm comm, int* flag, MPI_Message* mess
   });
 }
 
-#define BUFFERS(Count, suffix)                                                                          \
-  int MPI_Buffer_attach##suffix(void* buffer, Count size) {                                             \
-    return run(__func__, [&] { attach(world().buffer, buffer, size); });                                \
-  }                                                                                                     \
-  int MPI_Buffer_detach##suffix(void* buffer_addr, Count* size) {                                       \
-    return run(__func__, [&] { detach(world().buffer, buffer_addr, size); });                           \
-  }                                                                                                     \
-  int MPI_Comm_attach_buffer##suffix(MPI_Comm comm, void* buffer, Count size) {                         \
-    return on(comm, __func__, [&] { attach(comm_of(comm).buffer, buffer, size); });                     \
-  }                                                                                                     \
-  int MPI_Comm_detach_buffer##suffix(MPI_Comm comm, void* buffer_addr, Count* size) {                   \
-    return on(comm, __func__, [&] { detach(comm_of(comm).buffer, buffer_addr, size); });                \
-  }                                                                                                     \
-  int MPI_Session_attach_buffer##suffix(MPI_Session session, void* buffer, Count size) {                \
-    return run(__func__, [&] { attach(object(world().sessions, session).buffer, buffer, size); });      \
-  }                                                                                                     \
-  int MPI_Session_detach_buffer##suffix(MPI_Session session, void* buffer_addr, Count* size) {          \
-    return run(__func__, [&] { detach(object(world().sessions, session).buffer, buffer_addr, size); }); \
+#define BUFFERS(Count, suffix)                                                                         \
+  int MPI_Buffer_attach##suffix(void* buffer, Count size) {                                            \
+    return run(__func__, [&] { attach(world().buffer, buffer, size); });                               \
+  }                                                                                                    \
+  int MPI_Buffer_detach##suffix(void* buffer_addr, Count* size) {                                      \
+    return run(__func__, [&] { detach(world().buffer, buffer_addr, size); });                          \
+  }                                                                                                    \
+  int MPI_Comm_attach_buffer##suffix(MPI_Comm comm, void* buffer, Count size) {                        \
+    return on(comm, __func__, [&] { attach(comm_of(comm).buffer, buffer, size); });                    \
+  }                                                                                                    \
+  int MPI_Comm_detach_buffer##suffix(MPI_Comm comm, void* buffer_addr, Count* size) {                  \
+    return on(comm, __func__, [&] { detach(comm_of(comm).buffer, buffer_addr, size); });               \
+  }                                                                                                    \
+  int MPI_Session_attach_buffer##suffix(MPI_Session session, void* buffer, Count size) {               \
+    return on_session(session, __func__, [&] { attach(session_buffer(session), buffer, size); });      \
+  }                                                                                                    \
+  int MPI_Session_detach_buffer##suffix(MPI_Session session, void* buffer_addr, Count* size) {         \
+    return on_session(session, __func__, [&] { detach(session_buffer(session), buffer_addr, size); }); \
   }
 BOTH(BUFFERS)
 
@@ -551,10 +553,10 @@ int MPI_Comm_iflush_buffer(MPI_Comm comm, MPI_Request* request) {
   });
 }
 int MPI_Session_flush_buffer(MPI_Session session) {
-  return run(__func__, [&] { flush(object(world().sessions, session).buffer); });
+  return on_session(session, __func__, [&] { flush(session_buffer(session)); });
 }
 int MPI_Session_iflush_buffer(MPI_Session session, MPI_Request* request) {
-  return run(__func__, [&] { *request = start_flush(object(world().sessions, session).buffer, world().self); });
+  return on_session(session, __func__, [&] { *request = start_flush(session_buffer(session), world().self); });
 }
 
 // --- Partitioned messages: one message, which goes when all of its parts are ready

@@ -111,6 +111,15 @@ int report(const char* call, MPI_Comm comm, const Failure& failure) {
   return report_to(call, *handler, number_of(owner == nullptr ? MPI_COMM_NULL : owner->handle), failure);
 }
 
+int report_by(const char* call, const std::shared_ptr<Errhandler>& handler, uintptr_t object, const Failure& failure) {
+  return handler == nullptr ? report(call, MPI_COMM_NULL, failure) : report_to(call, *handler, object, failure);
+}
+
+std::shared_ptr<Errhandler> handler_of_session(MPI_Session session) {
+  const std::shared_ptr<Session> found = world().sessions.share(session);
+  return found == nullptr ? nullptr : found->handler;
+}
+
 int report_of_file(const char* call, MPI_File file, const Failure& failure) {
   const std::shared_ptr<File> found = world().files.share(file);
   return report_to(call, found == nullptr ? *world().file_handler : *found->handler, number_of(file), failure);

@@ -31,7 +31,11 @@ int report(const char* call, MPI_Comm comm, const Failure& failure);
 int report_of_file(const char* call, MPI_File file, const Failure& failure);
 // win: whose handler; no window: as report() for no communicator.
 int report_of_win(const char* call, MPI_Win win, const Failure& failure);
+// As the others, for the handler of a session, or one that a call is given; null: as report() for no communicator.
 // `object`: the handle that a function of the program gets.
+int report_by(const char* call, const std::shared_ptr<Errhandler>& handler, uintptr_t object, const Failure& failure);
+// null: there is no such session.
+std::shared_ptr<Errhandler> handler_of_session(MPI_Session session);
 int report_to(const char* call, Errhandler& handler, uintptr_t object, const Failure& failure);
 
 // A function of MPI: runs it, and turns what it throws into what the communicator's error handler makes of it.
@@ -61,6 +65,19 @@ int on_win(MPI_Win win, const char* call, Function&& function) {
   } catch (...) {
     return report_of_win(call, win, caught());
   }
+}
+template <typename Function>
+int on_handler(const std::shared_ptr<Errhandler>& handler, uintptr_t object, const char* call, Function&& function) {
+  try {
+    function();
+    return MPI_SUCCESS;
+  } catch (...) {
+    return report_by(call, handler, object, caught());
+  }
+}
+template <typename Function>
+int on_session(MPI_Session session, const char* call, Function&& function) {
+  return on_handler(handler_of_session(session), number_of(session), call, function);
 }
 template <typename Function>
 int run(const char* call, Function&& function) {

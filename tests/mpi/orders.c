@@ -322,6 +322,27 @@ static void grids(void) {
   }
 }
 
+static MPI_Session failed_of;
+static int failed_class = MPI_SUCCESS;
+static void note_failure(MPI_Session* session, int* error, ...) {
+  failed_of = *session;
+  failed_class = class_of(*error);
+}
+/* A mistake goes to the handler of the session, and of a communicator that is made to the one that it is given. */
+static void mistakes_of(MPI_Session session) {
+  MPI_Errhandler handler;
+  MPI_Group group;
+  MPI_Comm comm;
+  CHECK(class_of(MPI_Group_from_session_pset(session, "mpi://none", &group)) == MPI_ERR_ARG);
+  MPI_Session_create_errhandler(note_failure, &handler);
+  MPI_Session_set_errhandler(session, handler);
+  MPI_Errhandler_free(&handler);
+  CHECK(class_of(MPI_Group_from_session_pset(session, "mpi://none", &group)) == MPI_ERR_ARG);
+  CHECK(failed_of == session && failed_class == MPI_ERR_ARG);
+  CHECK(class_of(MPI_Comm_create_from_group(MPI_GROUP_NULL, "none", MPI_INFO_NULL, MPI_ERRORS_RETURN, &comm)) ==
+        MPI_ERR_GROUP);
+}
+
 /* Before MPI_Init: the world is joined and left each time. */
 static void sessions(void) {
   for (int turn = 0; turn < 3; ++turn) {
@@ -344,6 +365,7 @@ static void sessions(void) {
     MPI_Group_free(&group);
     MPI_Group_free(&first);
     MPI_Comm_free(&comm);
+    mistakes_of(session);
     MPI_Session_finalize(&session);
   }
 }
