@@ -46,10 +46,11 @@ std::vector<int> ranks_in(const Comm& comm, const Group& group) {
 // What each rank of both groups of an intercommunicator, or of all, says before one is made of it; by engine's rank.
 struct Choice {
   int color, key;
-  int full;  // require_room()
+  int full;       // require_room()
+  Number number;  // that of the engine's first rank counts
 };
 std::vector<Choice> all_choices(Comm& comm, int color, int key) {
-  const Choice own{color, key, full_rank(comm)};
+  const Choice own{color, key, full_rank(comm), next_number()};
   std::vector<Choice> all(static_cast<size_t>(comm.engine->size()));
   comm.engine->all_gather(&own, all.data(), sizeof own, rondo::DType::kUint8);
   for (const Choice& choice : all) require_room(comm, choice.full);
@@ -77,8 +78,9 @@ std::shared_ptr<Comm> split(Comm& comm, int color, int key) {
   for (const int r : chosen(all, comm.remote_first, comm.remote.size(), own)) {
     remote.push_back(comm.remote[static_cast<size_t>(r)]);
   }
-  std::shared_ptr<Comm> group = subset(*comm.local, local);
-  return remote.empty() ? nullptr : between(group, remote);
+  const uint64_t series = series_of(all[0].number);
+  std::shared_ptr<Comm> group = subset(*comm.local, local, series);
+  return remote.empty() ? nullptr : between(group, remote, series);
 }
 
 // info: of the new one; null: that of `comm`.
@@ -212,11 +214,13 @@ int MPI_Comm_create(MPI_Comm comm, MPI_Group group, MPI_Comm* newcomm) {
     }
   });
 }
-int MPI_Comm_create_group(MPI_Comm comm, MPI_Group group, int, MPI_Comm* newcomm) {
+int MPI_Comm_create_group(MPI_Comm comm, MPI_Group group, int tag, MPI_Comm* newcomm) {
   return on(comm, __func__, [&] {
     Comm& of = intracomm_of(comm);
+    require(tag >= 0, MPI_ERR_TAG, "the tag is negative");
     const std::vector<int> ranks = ranks_in(of, group_of(group));
-    *newcomm = publish(place(ranks, of.rank) == MPI_UNDEFINED ? nullptr : subset(of, ranks));
+    const uint64_t series = static_cast<uint64_t>(Series::kGroup) + static_cast<uint64_t>(tag);
+    *newcomm = publish(place(ranks, of.rank) == MPI_UNDEFINED ? nullptr : subset(of, ranks, series));
   });
 }
 int MPI_Comm_free(MPI_Comm* comm) {
@@ -238,27 +242,31 @@ int MPI_Intercomm_create(MPI_Comm local_comm, int local_leader, MPI_Comm peer_co
     Comm& local = intracomm_of(local_comm);
     require(local_leader >= 0 && local_leader < local.size(), MPI_ERR_RANK, "the leader is not in the communicator");
     std::vector<int> remote;
-    int length = 0;
+    struct Told {
+      int length;
+      Number number;
+    } told{};
     if (local.rank == local_leader) {  // the leaders tell each other their groups
       Comm& peer = comm_of(peer_comm);
       require(remote_leader >= 0 && remote_leader < peer.peers(), MPI_ERR_RANK,
               "the remote leader is not in the communicator");
       const auto swap = [&](const void* out, size_t sent, void* in, size_t received) {
         const int to = peer.engine_rank(remote_leader);
-        peer.engine->sendrecv(out, sent * sizeof(int), to, in, received * sizeof(int), to, rondo::DType::kUint8, tag);
+        peer.engine->sendrecv(out, sent, to, in, received, to, rondo::DType::kUint8, tag);
       };
-      const int own = local.size();
-      swap(&own, 1, &length, 1);
-      remote.resize(static_cast<size_t>(length));
-      swap(local.members.data(), local.members.size(), remote.data(), remote.size());
+      const Told own{local.size(), next_number()};
+      swap(&own, sizeof own, &told, sizeof told);
+      remote.resize(static_cast<size_t>(told.length));
+      swap(local.members.data(), local.members.size() * sizeof(int), remote.data(), remote.size() * sizeof(int));
+      if (own.number.world_rank < told.number.world_rank) told.number = own.number;
     }
-    local.engine->broadcast(std::span(&length, 1), local_leader);
-    remote.resize(static_cast<size_t>(length));
+    local.engine->broadcast(&told, sizeof told, rondo::DType::kUint8, local_leader);
+    remote.resize(static_cast<size_t>(told.length));
     local.engine->broadcast(remote, local_leader);
     const bool disjoint = std::none_of(remote.begin(), remote.end(),
                                        [&](int rank) { return place(local.members, rank) != MPI_UNDEFINED; });
     require(disjoint, MPI_ERR_COMM, "the groups of an intercommunicator must not overlap");
-    *newintercomm = publish(between(local.shared_from_this(), remote));
+    *newintercomm = publish(between(local.shared_from_this(), remote, series_of(told.number)));
   });
 }
 int MPI_Intercomm_merge(MPI_Comm intercomm, int high, MPI_Comm* newintracomm) {

@@ -270,7 +270,8 @@ int MPI_Group_from_session_pset(MPI_Session session, const char* pset_name, MPI_
     *newgroup = world().groups.add(std::move(group));
   });
 }
-int MPI_Comm_create_from_group(MPI_Group group, const char*, MPI_Info, MPI_Errhandler errhandler, MPI_Comm* newcomm) {
+int MPI_Comm_create_from_group(MPI_Group group, const char* stringtag, MPI_Info, MPI_Errhandler errhandler,
+                               MPI_Comm* newcomm) {
   const auto handler = world().errhandlers.share(errhandler);
   return on_handler(handler, number_of(MPI_COMM_NULL), __func__, [&] {
     const auto all = world().comms.share(MPI_COMM_WORLD);
@@ -278,20 +279,21 @@ int MPI_Comm_create_from_group(MPI_Group group, const char*, MPI_Info, MPI_Errha
     require(handler != nullptr, MPI_ERR_ERRHANDLER, "the error handler is null or was freed");
     const std::vector<int>& ranks = group_of(group).ranks;
     const bool member = std::find(ranks.begin(), ranks.end(), all->rank) != ranks.end();
-    const auto made = member ? subset(*all, ranks) : nullptr;
+    const auto made = member ? subset(*all, ranks, series_of(stringtag)) : nullptr;
     if (member) made->handler = handler;
     *newcomm = publish(made);
   });
 }
 
-int MPI_Intercomm_create_from_groups(MPI_Group local_group, int, MPI_Group remote_group, int, const char*, MPI_Info,
-                                     MPI_Errhandler errhandler, MPI_Comm* newintercomm) {
+int MPI_Intercomm_create_from_groups(MPI_Group local_group, int, MPI_Group remote_group, int, const char* stringtag,
+                                     MPI_Info, MPI_Errhandler errhandler, MPI_Comm* newintercomm) {
   const auto handler = world().errhandlers.share(errhandler);
   return on_handler(handler, number_of(MPI_COMM_NULL), __func__, [&] {
     const auto all = world().comms.share(MPI_COMM_WORLD);
     require(all != nullptr, MPI_ERR_OTHER, "MPI is not started");
     require(handler != nullptr, MPI_ERR_ERRHANDLER, "the error handler is null or was freed");
-    const auto made = between(subset(*all, group_of(local_group).ranks), group_of(remote_group).ranks);
+    const uint64_t series = series_of(stringtag);
+    const auto made = between(subset(*all, group_of(local_group).ranks, series), group_of(remote_group).ranks, series);
     made->handler = handler;
     *newintercomm = publish(made);
   });

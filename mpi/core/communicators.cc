@@ -1,7 +1,9 @@
 #include "mpi/core/communicators.h"
 
 #include <algorithm>
+#include <atomic>
 #include <numeric>
+#include <utility>
 
 #include "mpi/core/errors.h"
 #include "mpi/core/world.h"
@@ -15,6 +17,14 @@ constexpr size_t kMostComms = 2048;  // some 30 KiB each: a program that frees n
   fail(MPI_ERR_OTHER, who + " has " + std::to_string(kMostComms) + " communicators, the most: free some");
 }
 
+// Of ranks of `parent`, by all of them in the order of the series.
+std::shared_ptr<rondo::Communicator> meet(rondo::Communicator& parent, std::span<const int> ranks, uint64_t series) {
+  auto [made, opened] = parent.new_group_async(ranks, series);
+  auto engine = engine_of(std::move(made));
+  if (opened.valid()) opened.wait();
+  return engine;
+}
+
 int index_of(const std::vector<int>& ranks, int rank) {
   return static_cast<int>(std::find(ranks.begin(), ranks.end(), rank) - ranks.begin());
 }
@@ -26,16 +36,31 @@ std::shared_ptr<rondo::Communicator> engine_of(rondo::Communicator made) {
           [](rondo::Communicator* over) { world().leaving.add(std::unique_ptr<rondo::Communicator>(over)); }};
 }
 
-std::shared_ptr<Comm> subset(Comm& parent, const std::vector<int>& ranks) {
+Number next_number() {
+  static std::atomic<uint32_t> numbers{0};
+  return {world().engine->rank(), static_cast<int>(numbers.fetch_add(1) % 256)};
+}
+uint64_t series_of(const Number& number) {
+  return static_cast<uint64_t>(Series::kNumber) + (static_cast<uint64_t>(number.world_rank) << 8) +
+         static_cast<uint64_t>(number.number);
+}
+// FNV-1a: the same on all ranks, whatever they were compiled by.
+uint64_t series_of(const char* name) {
+  uint64_t hash = 0xcbf29ce484222325u;
+  for (; name != nullptr && *name != 0; ++name) hash = (hash ^ static_cast<unsigned char>(*name)) * 0x100000001b3u;
+  return static_cast<uint64_t>(Series::kName) + (hash >> 2);
+}
+
+std::shared_ptr<Comm> subset(Comm& parent, const std::vector<int>& ranks, std::optional<uint64_t> series) {
   auto made = std::make_shared<Comm>();
-  made->engine = engine_of(parent.engine->new_group(ranks));
+  made->engine = series ? meet(*parent.engine, ranks, *series) : engine_of(parent.engine->new_group(ranks));
   for (const int rank : ranks) made->members.push_back(parent.members[static_cast<size_t>(rank)]);
   made->rank = index_of(ranks, parent.rank);
   made->handler = parent.handler;
   return made;
 }
 
-std::shared_ptr<Comm> between(const std::shared_ptr<Comm>& local, const std::vector<int>& remote) {
+std::shared_ptr<Comm> between(const std::shared_ptr<Comm>& local, const std::vector<int>& remote, uint64_t series) {
   auto made = std::make_shared<Comm>();
   made->inter = true;
   made->local = local;
@@ -48,7 +73,7 @@ std::shared_ptr<Comm> between(const std::shared_ptr<Comm>& local, const std::vec
   const std::vector<int>& behind = lower ? remote : local->members;
   (lower ? made->remote_first : made->first) = static_cast<int>(all.size());
   all.insert(all.end(), behind.begin(), behind.end());
-  made->engine = engine_of(world().engine->new_group(all));
+  made->engine = meet(*world().engine, all, series);
   return made;
 }
 

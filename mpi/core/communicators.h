@@ -2,7 +2,9 @@
 
 #include <mpi.h>
 
+#include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -13,17 +15,36 @@ namespace rondo_mpi {
 // The engine's communicator for a Comm: its last user says goodbye and waits for nobody (Leaving). The last request of
 // one that was freed may end on a thread of the engine, where destroy() may not wait.
 std::shared_ptr<rondo::Communicator> engine_of(rondo::Communicator made);
+// What the ranks of a communicator make of some of them meets in the order of each series, as threads of a program may
+// come in another order on each rank.
+enum class Series : uint64_t {
+  kIdup,
+  kPersistent,
+  kPartitioned,                 // and one for each tag
+  kGroup = uint64_t{1} << 32,   // and one for each tag of MPI_Comm_create_group
+  kNumber = uint64_t{1} << 62,  // and one for each Number
+  kName = uint64_t{1} << 63,    // and one for each tag that is a string
+};
+// No two of 256 that a rank makes in turn are the same, more than its threads have in use at once. The engine keeps
+// what each series has made, so there are no more.
+struct Number {
+  int world_rank, number;
+};
+Number next_number();
+uint64_t series_of(const Number& number);
+uint64_t series_of(const char* name);
+
 // Makes communicators of an existing one's ranks, called by the members of the new one. `ranks`: of `parent`'s group.
-std::shared_ptr<Comm> subset(Comm& parent, const std::vector<int>& ranks);
+// No series: by all of them in one order with whatever they make of `parent`.
+std::shared_ptr<Comm> subset(Comm& parent, const std::vector<int>& ranks, std::optional<uint64_t> series = {});
 // An intercommunicator of `local` and the ranks `remote` of the world. Called by the members of both groups.
-std::shared_ptr<Comm> between(const std::shared_ptr<Comm>& local, const std::vector<int>& remote);
+std::shared_ptr<Comm> between(const std::shared_ptr<Comm>& local, const std::vector<int>& remote, uint64_t series);
 // A communicator of the engine for one use; `opened` is under way until all of its ranks have asked for it, and is
 // empty where this rank is alone. Asked for in one order by its ranks in each series; does not wait.
 struct Channel {
   std::shared_ptr<rondo::Communicator> engine;
   rondo::Work opened;
 };
-enum class Series : uint64_t { kIdup, kPersistent, kPartitioned };  // the last: and one for each tag
 Channel open_channel(const Comm& comm, Series series);
 Channel open_channel(const Comm& comm, std::span<const int> ranks, uint64_t series);
 // The same ranks in the same order, for messages of their own. engine: of these ranks; null: a new one, collective.

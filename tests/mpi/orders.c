@@ -59,6 +59,49 @@ static void frees_by_threads(void) {
   for (int i = 0; i < kThreads; ++i) MPI_Comm_free(&own[i]);
 }
 
+/* Two threads make communicators of the same ranks, on each second rank in the other order: the tag, or else what they
+   are made of, says which belong together. */
+static MPI_Group everyone;
+static MPI_Comm half[2], bridge[2];
+static int way;
+static void* make_tagged(void* thread) {
+  const int tag = (int)(size_t)thread;
+  const char name[2] = {(char)('a' + tag), 0};
+  int least = 0, most = 0;
+  MPI_Comm made, merged;
+  if (way == 0) MPI_Comm_create_group(MPI_COMM_WORLD, everyone, tag, &made);
+  if (way == 1) MPI_Comm_create_from_group(everyone, name, MPI_INFO_NULL, MPI_ERRORS_ARE_FATAL, &made);
+  if (way == 2) MPI_Intercomm_create(half[tag], 0, bridge[tag], 1 - rank % 2, 0, &made);
+  if (way == 2) {
+    MPI_Intercomm_merge(made, rank % 2, &merged);
+    MPI_Comm_free(&made);
+    made = merged;
+  }
+  MPI_Allreduce(&tag, &least, 1, MPI_INT, MPI_MIN, made);
+  MPI_Allreduce(&tag, &most, 1, MPI_INT, MPI_MAX, made);
+  CHECK(least == tag && most == tag);
+  MPI_Comm_free(&made);
+  return NULL;
+}
+static void tags_of_threads(void) {
+  MPI_Comm_group(MPI_COMM_WORLD, &everyone);
+  for (int i = 0; i < 2; ++i) {
+    MPI_Comm_split(MPI_COMM_WORLD, rank % 2, rank, &half[i]);
+    MPI_Comm_dup(MPI_COMM_WORLD, &bridge[i]);
+  }
+  for (way = 0; way < (size > 1 ? 3 : 2); ++way) {
+    pthread_t threads[2];
+    for (int i = 0; i < 2; ++i) {
+      pthread_create(&threads[i], NULL, make_tagged, (void*)(size_t)(i ^ (rank % 2)));
+      const double until = MPI_Wtime() + 0.02; /* it is in its call by then */
+      while (MPI_Wtime() < until) continue;
+    }
+    for (int i = 0; i < 2; ++i) pthread_join(threads[i], NULL);
+  }
+  for (int i = 0; i < 2; ++i) MPI_Comm_free(&half[i]), MPI_Comm_free(&bridge[i]);
+  MPI_Group_free(&everyone);
+}
+
 /* Rank 0 starts its own last, the others send to it between. */
 static void idups(void) {
   MPI_Comm made[2];
@@ -379,6 +422,7 @@ int main(int argc, char** argv) {
   frees();
   frees_of_groups();
   frees_by_threads();
+  tags_of_threads();
   idups();
   flushes();
   sends_beside_detach();
