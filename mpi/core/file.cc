@@ -1,6 +1,7 @@
 #include "mpi/core/file.h"
 
 #include <fcntl.h>
+#include <signal.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -51,6 +52,16 @@ int class_of(int error) {
     default:
       return MPI_ERR_IO;
   }
+}
+
+// posix_fallocate() with signals blocked: in a file in memory each one would end the attempt, and undo it.
+int take_space(int descriptor, MPI_Offset bytes) {
+  sigset_t all, before;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &before);
+  const int error = posix_fallocate(descriptor, 0, bytes);
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  return error;
 }
 
 [[noreturn]] void fail_with(int error, const char* what, const std::string& name) {
@@ -440,7 +451,7 @@ void File::allocate(MPI_Offset bytes) {
   check(Way::kWrite, Place::kShared);
   require(bytes >= 0, MPI_ERR_ARG, "the size is negative");
   by_first([&] {
-    const int error = bytes == 0 ? 0 : posix_fallocate(descriptor_, 0, bytes);
+    const int error = bytes == 0 ? 0 : take_space(descriptor_, bytes);
     if (error != 0) fail_by(error, "cannot allocate");
   });
 }

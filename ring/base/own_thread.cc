@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 #include <pthread.h>
-#include <signal.h>
 
 #include <string>
 #include <system_error>
@@ -10,26 +9,11 @@
 
 #include "ring/base/caught.h"
 #include "ring/base/log.h"
+#include "ring/base/signals_blocked.h"
 #include "rondo/error.h"
 
 namespace rondo {
 namespace {
-
-// A new thread inherits the mask of the one that starts it.
-class SignalsBlocked {
- public:
-  SignalsBlocked() {
-    sigset_t all;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before_);
-  }
-  SignalsBlocked(const SignalsBlocked&) = delete;
-  SignalsBlocked& operator=(const SignalsBlocked&) = delete;
-  ~SignalsBlocked() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
-
- private:
-  sigset_t before_;
-};
 
 // In a catch block. What fails here, for want of memory, is not reported: it would end the process.
 void report_end(const char* name) noexcept {
@@ -42,7 +26,7 @@ void report_end(const char* name) noexcept {
 }  // namespace
 
 std::thread start_own_thread(const char* name, std::function<void()> run) {
-  const SignalsBlocked blocked;
+  const SignalsBlocked blocked;  // a new thread inherits the mask of the one that starts it
   try {
     std::thread thread([name, run = std::move(run)] {
       try {

@@ -12,6 +12,7 @@
 #include <cstring>
 #include <string>
 
+#include "ring/base/file_space.h"
 #include "ring/base/system_error.h"
 #include "rondo/error.h"
 #include "transport/island/available_memory.h"
@@ -77,8 +78,9 @@ Descriptor make_memory_file(size_t bytes, Pages pages) {
   if (!file.valid()) throw_system("memfd_create", size);
   if (::ftruncate(file.get(), static_cast<off_t>(size)) != 0) throw_system("ftruncate", size);
   // Memory that runs out is an error here, and a SIGBUS later.
-  while (pages == Pages::kReserved && ::fallocate(file.get(), 0, 0, static_cast<off_t>(size)) != 0) {
-    if (errno != EINTR) throw_system("fallocate", size);
+  if (pages == Pages::kReserved) {
+    errno = take_file_space(file.get(), size);
+    if (errno != 0) throw_system("fallocate", size);
   }
   if (::fcntl(file.get(), F_ADD_SEALS, kSeals) != 0) throw_system("sealing", size);
   return file;

@@ -1,6 +1,5 @@
 #include "ring/engine/observe/trace_file.h"
 
-#include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/mman.h>
 
@@ -10,6 +9,7 @@
 #include <cstring>
 #include <system_error>
 
+#include "ring/base/file_space.h"
 #include "ring/base/output_folder.h"
 #include "rondo/error.h"
 
@@ -22,7 +22,7 @@ constexpr const char* kWhat = "the trace (RONDO_TRACE)";
 
 // All of it is allocated, so that a full disk is an error now.
 void allocate(int file, size_t bytes) {
-  if (const int failed = posix_fallocate(file, 0, static_cast<off_t>(bytes)); failed != 0) {
+  if (const int failed = take_file_space(file, bytes); failed != 0) {
     throw Exception(ErrorCode::kSystem,
                     fmt::format("{}: {} MiB: {}", kWhat, bytes >> 20, std::generic_category().message(failed)));
   }
