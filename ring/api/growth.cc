@@ -31,6 +31,8 @@ Milliseconds start_limit(const Config& config) {
 
 // Until newcomers() tries again to serve an address that another process serves.
 constexpr std::chrono::seconds kDoorPause{1};
+// For the name in that address to be looked up, while all ranks wait in newcomers().
+constexpr Milliseconds kDoorPatience{250};
 // Until a newcomer hears how the members have agreed, beyond their patience: what Membership takes after it.
 constexpr Milliseconds kAgreement{10'000};
 
@@ -161,14 +163,14 @@ int Growth::newcomers(CommunicatorState& group) {
 }
 
 int Growth::count_newcomers(CommunicatorState& group) {
+  using Clock = std::chrono::steady_clock;
   int32_t waiting = 0;
-  const auto now = std::chrono::steady_clock::now();
-  if (group.rank() == 0 && (door_ || now >= try_door_at_)) {
+  if (group.rank() == 0 && (door_ || Clock::now() >= try_door_at_)) {
     const Config& config = group.context().config;
     try {
-      waiting = door(config, now).waiting();
+      waiting = door(config, Clock::now() + kDoorPatience).waiting();
     } catch (const Exception& failure) {  // such as one that was left out, and serves it until it ends
-      try_door_at_ = now + kDoorPause;
+      try_door_at_ = Clock::now() + kDoorPause;
       Logger(config.debug, 0).warn(fmt::format("newcomers cannot be heard: {}", failure.what()));
     }
   }

@@ -17,6 +17,7 @@
 #include "rondo/dist_opt.h"
 #include "rondo/interrupt.h"
 #include "tests/faults/ranks.h"
+#include "tests/support/sockets.h"
 #include "transport/rendezvous/door.h"
 #include "transport/rendezvous/launch.h"
 
@@ -323,6 +324,21 @@ TEST_CASE("fault 39: grow() of another number of newcomers on one rank, while th
     CHECK(said.has(") takes in 1 newcomers, rank 1 (host "));
     check_within(39, said.elapsed_ms, 1'500);
   }
+}
+
+TEST_CASE("newcomers() counts those that come to an address with a name, and grow() takes them in") {
+  GrowingJob job(fmt::format("tcp://localhost:{}", free_port()));
+  job.start(2, [](Here& here) {
+    Communicator group = Communicator::join(here.options);
+    if (!eventually([&] { return group.newcomers() == 1; })) return here.say("no newcomer is heard");
+    group = group.grow(1, 5s);
+    here.say(state_of(group, here.rank()));
+  });
+  job.start_newcomer([](Here& here) {
+    Communicator group = Communicator::join(here.options);
+    here.say(state_of(group, kNewcomer));
+  });
+  for (int r = 0; r < 3; ++r) CHECK(job[r].hear(30'000) == fmt::format("101 of 3 as {} epoch 1", r));
 }
 
 TEST_CASE("a newcomer that nobody takes in gives up, and says where it asked; a wrong address is refused") {
