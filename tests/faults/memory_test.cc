@@ -3,6 +3,7 @@
 // new, which counts.
 #include <doctest/doctest.h>
 #include <fmt/format.h>
+#include <pthread.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -14,6 +15,7 @@
 #include <new>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <thread>
 #include <vector>
 
@@ -29,12 +31,20 @@ namespace {
 thread_local long left = 0;  // until the one that is refused; 0: none is
 thread_local bool was_refused = false;
 std::atomic<long> alive{0};
+// `left` of the thread that carries messages between ranks that are threads of one process.
+std::atomic<long> left_in_hub{0};
+
+bool in_hub() {
+  char name[16] = "";
+  return ::pthread_getname_np(::pthread_self(), name, sizeof name) == 0 && std::string_view(name) == "rondo-inproc";
+}
 
 void* take(size_t bytes) {
   if (left > 0 && --left == 0) {
     was_refused = true;
     return nullptr;
   }
+  if (left_in_hub.load() > 0 && in_hub() && left_in_hub.fetch_sub(1) == 1) return nullptr;
   void* const memory = std::malloc(bytes == 0 ? 1 : bytes);
   if (memory != nullptr) alive.fetch_add(1, std::memory_order_relaxed);
   return memory;
@@ -428,6 +438,34 @@ const Named kCallsOfJobs[] = {
     {"grow", [](Communicator& g, Memory&) { look_for_newcomers(g, true); }},
 };
 
+// The thread between the ranks has no memory for a part of an abort: the rank that waits hears of that or of the abort,
+// and both can leave. True: something was refused.
+bool refuse_in_hub(long k) {
+  CAPTURE(k);
+  ::alarm(60);  // a rank that never ends ends the test
+  const long before = alive.load();
+  Config config;
+  config.debug = "off";
+  std::string outcome;
+  bool refused = false;
+  {
+    std::vector<Communicator> groups = Communicator::inproc(kWorld, config);
+    std::thread waits([&] {
+      float value = 0;
+      outcome = outcome_of([&] { groups[1].recv(&value, 1, DType::kFloat32, 0); });
+    });
+    left_in_hub.store(k);
+    groups[0].abort("of a test");
+    waits.join();
+    refused = left_in_hub.exchange(0) == 0;
+    for (Communicator& group : groups) group.destroy();
+  }
+  CHECK((outcome == "ABORTED" || outcome == "SYSTEM"));
+  CHECK(eventually([&] { return alive.load() <= before; }, 2'000));
+  ::alarm(0);
+  return refused;
+}
+
 // The k-th allocation of rondo_init_inproc() is refused. What the first calls make, and the room of the last error, is
 // kept.
 void refuse_inproc(long k, bool is_first) {
@@ -464,6 +502,13 @@ TEST_CASE("between processes likewise") {
 
 TEST_CASE("and where a job looks for newcomers") {
   for (const Named& named : kCallsOfJobs) refuse_each(named, "shm");
+}
+
+TEST_CASE("the k-th allocation of the thread between ranks of one process is refused") {
+  refuse_in_hub(1'000'000);  // what is made once, is made
+  long k = 0;
+  while (refuse_in_hub(++k) && k < 3'000) continue;
+  CHECK(k > 2);
 }
 
 TEST_CASE("rondo_init_inproc() hands out all communicators or none, and keeps none") {

@@ -9,6 +9,7 @@
 #include <deque>
 #include <map>
 #include <mutex>
+#include <new>
 #include <set>
 #include <thread>
 #include <tuple>
@@ -349,6 +350,26 @@ class InprocHub {
   }
 
   void run() {
+    while (true) {
+      try {
+        return serve();
+      } catch (...) {
+        fail_everything();
+      }
+    }
+  }
+
+  // Between any ranks: a message was lost, for want of memory, and nothing says of which communicator.
+  void fail_everything() noexcept {
+    std::lock_guard lock(mutex_);
+    delivering_ = {-1, 0};
+    for (const auto& rank : ranks_) {
+      for (const auto& [id, group] : rank->groups) group.events->on_broken();
+    }
+    changed_.notify_all();
+  }
+
+  void serve() {
     std::unique_lock lock(mutex_);
     while (!stopping_) {
       if (!actions_.empty()) {
@@ -448,7 +469,11 @@ class InprocFabric final : public Fabric {
     topology_.cores.assign(static_cast<size_t>(world), cores_within(CPU_COUNT(&allowed), quotas));
   }
   ~InprocFabric() override {
-    hub_->change(place_.rank, [](ControlLogic& logic, int64_t) { logic.leave(); });
+    try {
+      hub_->change(place_.rank, [](ControlLogic& logic, int64_t) { logic.leave(); });
+    } catch (const std::bad_alloc&) {
+      // Its communicators have said goodbye.
+    }
   }
 
   const Place& place() const override { return place_; }
