@@ -1,12 +1,16 @@
 #include "bench/limit/limit.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <new>
 
 #include "bench/limit/congestion.h"
 #include "bench/limit/processes.h"
 #include "bench/limit/raw_rank.h"
+#include "bench/loop/sizes.h"
 #include "ring/base/check.h"
+#include "rondo/error.h"
 
 namespace rondo::bench {
 namespace {
@@ -61,6 +65,11 @@ SettingRate best_setting(const std::vector<RawSetting>& settings, const MeasureS
 
 StreamLimit measure_stream_limit(int world, uint64_t bytes, std::optional<Memory> memory) {
   std::vector<RawSetting> settings = limit_settings(congestion_in_force(), bytes);
+  if (settings.empty()) {
+    throw Exception(ErrorCode::kInvalid,
+                    fmt::format("raw TCP is measured in transfers of {}, and a buffer of {} has none",
+                                size_text(kLeastTransferBytes), size_text(bytes)));
+  }
   if (memory) std::erase_if(settings, [&](const RawSetting& setting) { return setting.memory != *memory; });
   StreamLimit limit{world, bytes, 0, ""};
   struct Found {

@@ -46,7 +46,7 @@ struct SettingRate {
 SettingRate best_setting(const std::vector<RawSetting>& settings, const MeasureStream& measure);
 
 // Measure on this machine (they fork: before this process has threads). memory: the settings with such memory alone.
-// Throw Exception(kSystem).
+// Throw Exception: kSystem; kInvalid for a buffer below kLeastTransferBytes.
 StreamLimit measure_stream_limit(int world, uint64_t bytes, std::optional<Memory> memory = {});
 double measure_exchange_us(int world);
 

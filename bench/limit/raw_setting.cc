@@ -15,7 +15,7 @@ std::string setting_text(const RawSetting& setting) {
 std::vector<RawSetting> limit_settings(const std::string& congestion, uint64_t buffer_bytes) {
   std::vector<RawSetting> settings;
   for (int connections : {1, 4}) {
-    for (uint64_t transfer : {256u << 10, 1u << 20}) {
+    for (uint64_t transfer : {kLeastTransferBytes, uint64_t{1} << 20}) {
       if (transfer * static_cast<uint64_t>(connections) > buffer_bytes) continue;
       for (Driving driving : {Driving::kPoll, Driving::kTwoThreads, Driving::kLockStep}) {
         for (Memory memory : {Memory::kWalk, Memory::kRelay}) {

@@ -46,8 +46,9 @@ struct RawSetting {
 // "1 MiB transfers, poll, reno, 2 connections, relay".
 std::string setting_text(const RawSetting& setting);
 
+inline constexpr uint64_t kLeastTransferBytes = 256 << 10;
 // {256 KiB, 1 MiB} x driving x {1, 4} connections x memory, but for transfers larger than a connection's share of the
-// buffer.
+// buffer: none for one below kLeastTransferBytes.
 std::vector<RawSetting> limit_settings(const std::string& congestion, uint64_t buffer_bytes);
 
 }  // namespace rondo::bench

@@ -23,6 +23,13 @@ TEST_CASE("settings: transfers x driving x connections x memory, no transfer bey
         "1 MiB transfers, two threads, reno, 2 connections, relay");
 }
 
+TEST_CASE("a buffer that is smaller than any transfer is refused by its size") {
+  CHECK(limit_settings("reno", kLeastTransferBytes).size() == 3 * 2);
+  CHECK(limit_settings("reno", kLeastTransferBytes - 1).empty());
+  CHECK_THROWS_WITH_AS(measure_stream_limit(2, 64 << 10),
+                       "raw TCP is measured in transfers of 256 KiB, and a buffer of 64 KiB has none", Exception);
+}
+
 TEST_CASE("the best setting is found though a worse one was lucky once, and its rate is the best of its last round") {
   const std::vector<RawSetting> settings = limit_settings("reno", 64u << 20);
   const RawSetting best = settings[17], lucky = settings[7];
