@@ -21,17 +21,17 @@ StagingPool::Region StagingPool::take(size_t bytes) {
     ++taken_;
     if (const auto found = free_.find(rounded); found != free_.end()) return free_.extract(found).mapped();
   }
-  Region region;
+  std::byte* memory = nullptr;
   try {
-    auto* memory = static_cast<std::byte*>(allocations_.allocate(kHeaderBytes + rounded));
+    memory = static_cast<std::byte*>(allocations_.allocate(kHeaderBytes + rounded));
     driver_->check(driver_->lock_host(device_, memory, kHeaderBytes + rounded), "locking host memory");
-    region = {memory + kHeaderBytes, rounded, reinterpret_cast<uint32_t*>(memory)};
   } catch (...) {
+    allocations_.deallocate(memory);
     std::lock_guard lock(mutex_);
     --taken_;
     throw;
   }
-  return region;
+  return {memory + kHeaderBytes, rounded, reinterpret_cast<uint32_t*>(memory)};
 }
 
 void StagingPool::give_back(const Region& region) {
