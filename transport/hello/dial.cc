@@ -106,10 +106,12 @@ class Dial::State : public std::enable_shared_from_this<Dial::State> {
 
   void read() {
     std::string why;
+    int number = 0;
     while (received_ < kAnswerBytes) {
-      const long moved = receive_some(socket_->get(), bytes_.data() + received_, kAnswerBytes - received_, why);
+      char* const target = bytes_.data() + received_;
+      const long moved = receive_some(socket_->get(), target, kAnswerBytes - received_, why, &number);
       if (moved == 0) return wait();
-      if (moved < 0) return retry(why, errno == ETIMEDOUT ? Sign::kNone : Sign::kOther);
+      if (moved < 0) return retry(why, number == ETIMEDOUT ? Sign::kNone : Sign::kOther);
       received_ += static_cast<size_t>(moved);
     }
     judge();

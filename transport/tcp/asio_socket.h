@@ -67,18 +67,17 @@ inline Descriptor make_socket(const asio::ip::tcp::endpoint& endpoint) {
   return socket;
 }
 
-// Reads at most `size` bytes once. >0: that many; 0: none now; -1: the end, with `why` in words.
-inline long receive_some(int socket, char* target, size_t size, std::string& why) {
+// Reads at most `size` bytes once. >0: that many; 0: none now; -1: the end, with `why` in words, and the system's
+// number of it, if it is asked for; 0: the peer has closed the connection.
+inline long receive_some(int socket, char* target, size_t size, std::string& why, int* number = nullptr) {
   while (true) {
     const ssize_t moved = ::recv(socket, target, size, MSG_DONTWAIT);
     if (moved > 0) return moved;
-    if (moved == 0) {
-      why = "the connection was closed";
-      return -1;
-    }
-    if (errno == EAGAIN || errno == EWOULDBLOCK) return 0;
-    if (errno == EINTR) continue;
-    why = std::strerror(errno);
+    const int failed = moved == 0 ? 0 : errno;
+    if (failed == EAGAIN || failed == EWOULDBLOCK) return 0;
+    if (failed == EINTR) continue;
+    if (number != nullptr) *number = failed;
+    why = failed == 0 ? "the connection was closed" : std::strerror(failed);
     return -1;
   }
 }
