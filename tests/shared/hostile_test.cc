@@ -204,10 +204,15 @@ class Scene {
     eventually([&] {
       std::lock_guard lock(mutex_);
       const auto said = said_.find({communicator, peer});
-      if (said != said_.end()) found = said->second;
+      if (said != said_.end()) found = said->second.message;
       return !found.empty();
     });
     return found;
+  }
+  // After reason().
+  ErrorCode code(int peer) {
+    std::lock_guard lock(mutex_);
+    return said_.at({kId, peer}).code;
   }
   size_t complaints() {
     std::lock_guard lock(mutex_);
@@ -257,7 +262,7 @@ class Scene {
     settings.logger = Logger("off", rank);
     settings.link_failed = [this](uint64_t communicator, int peer, const Error& error) {
       std::lock_guard lock(mutex_);
-      said_.emplace(std::pair(communicator, peer), error.message);
+      said_.emplace(std::pair(communicator, peer), error);
     };
     settings.streamed = [](uint64_t, int) {};
     return std::make_unique<Island>(thread_.context(), listen_abstract(names_.at(rank), 64), neighbors,
@@ -271,7 +276,7 @@ class Scene {
 
   const std::map<int, std::string> names_ = make_names();
   std::mutex mutex_;
-  std::map<std::pair<uint64_t, int>, std::string> said_;  // the first complaint
+  std::map<std::pair<uint64_t, int>, Error> said_;  // the first complaint
   std::map<int, Descriptor> villains_;
   IoThread thread_{[](const Error& error) { FAIL(error.message); }};
   std::unique_ptr<Island> self_, friend_;
@@ -733,6 +738,20 @@ TEST_CASE("a rank that has no descriptor left for a first connection says so, wi
   CHECK(error.code == ErrorCode::kSystem);
   CHECK(error.message.find("Too many open files") != std::string::npos);
   CHECK(error.message.find("RONDO_TRANSPORT=tcp") != std::string::npos);
+}
+
+TEST_CASE("a rank that cannot make what a peer asks for says that it is itself to blame") {
+  Scene scene;
+  {
+    const OpenFilesLimit limit(OpenFilesLimit::for_more(0));
+    send_frame(scene.villain(kAbove), link_frame(IslandTopic::kWish));
+    CHECK(scene.reason(kAbove).find("memfd_create: Too many open files") != std::string::npos);
+    CHECK(scene.code(kAbove) == ErrorCode::kSystem);
+  }
+  send_frame(scene.villain(kBelow), frame_of(IslandTopic{99}));
+  CHECK(scene.reason(kBelow).find(kNoSense) != std::string::npos);
+  CHECK(scene.code(kBelow) == ErrorCode::kNetwork);
+  scene.check_friendship();
 }
 
 TEST_CASE("a rank speaks of communicators that it is a member of, and of no others") {

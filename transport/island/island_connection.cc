@@ -179,7 +179,7 @@ class IslandConnection::State : public std::enable_shared_from_this<IslandConnec
       const OnFrame on_frame = on_frame_;  // what it does may end the connection
       on_frame(frame, std::move(descriptors));
     } catch (const Exception& failure) {
-      return ended(End::kBroken, failure.what());
+      return ended(failure.code() == ErrorCode::kSystem ? End::kUnmade : End::kBroken, failure.what());
     }
     return true;
   }

@@ -18,10 +18,11 @@ namespace rondo {
 // Either rank may connect, and both at once: each sends on the first socket that it has, and reads both.
 class IslandConnection {
  public:
-  // `descriptors` are as many as the topic has. An Exception that it throws ends the connection, as broken.
+  // `descriptors` are as many as the topic has. An Exception that it throws ends the connection: as unmade, where it is
+  // kSystem, else as broken.
   using OnFrame = std::function<void(const IslandFrame& frame, std::vector<Descriptor> descriptors)>;
   // kGone: the peer has closed it, has died, or listens no more. kBroken: it does not keep to the protocol. kUnmade:
-  // the system does not let this rank connect.
+  // the system does not let this rank connect, or have what the peer has sent or asked for.
   enum class End { kGone, kBroken, kUnmade };
   // Nothing comes any more; why, in words. Called once at most.
   using OnEnd = std::function<void(End end, const std::string& why)>;
