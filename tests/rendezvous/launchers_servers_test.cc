@@ -1,10 +1,13 @@
-// Ranks on several hosts meet through the launcher's PMI or PMIx server: where rank 0 cannot serve the store the others
-// hear why at once, and an interruption ends a wait for it.
+// Ranks meet through the launcher's PMI or PMIx server: where rank 0 cannot serve the store the others say why at once,
+// and an interruption ends a wait for it.
 #include <dlfcn.h>
 #include <doctest/doctest.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <sched.h>
 #include <stdlib.h>
+#include <sys/mount.h>
+#include <sys/stat.h>
 
 #include <chrono>
 #include <string>
@@ -16,6 +19,7 @@
 #include "tests/rendezvous/test_jobs.h"
 #include "tests/support/child.h"
 #include "transport/rendezvous/launch.h"
+#include "transport/tcp/listener.h"
 
 namespace rondo {
 namespace {
@@ -24,14 +28,12 @@ using test::soon;
 using testing::Child;
 
 // "ok", or the error.
-std::string outcome_of_meeting(int rank, const std::string& rendezvous, const std::string& interface) {
+std::string outcome_of_meeting(const Launch& launch, const std::string& interface) {
+  const int rank = launch.place.rank;
   Config config;
   config.debug = "off";
   config.insecure = true;
   config.socket_interface = interface;
-  Launch launch = test::launch(rank, 2, rendezvous);
-  launch.place = Place{rank, 2, 0, 1, rank, 2};
-  launch.one_host = false;
   try {
     const auto store = open_store(launch, config, soon());
     if (rank == 0) return store->get("k", soon());
@@ -41,6 +43,21 @@ std::string outcome_of_meeting(int rank, const std::string& rendezvous, const st
     return fmt::format("{} [{}] {}", error_code_name(failure.code()), fmt::join(failure.error().ranks, ","),
                        failure.what());
   }
+}
+
+std::string outcome_of_meeting(int rank, const std::string& rendezvous, const std::string& interface) {
+  Launch launch = test::launch(rank, 2, rendezvous);
+  launch.place = Place{rank, 2, 0, 1, rank, 2};
+  launch.one_host = false;
+  return outcome_of_meeting(launch, interface);
+}
+
+// In a /tmp of this process's own the folder for sockets is open to others. False: that needs root.
+bool open_private_folder() {
+  const std::string folder = private_directory();
+  return ::unshare(CLONE_NEWNS) == 0 && ::mount("", "/", nullptr, MS_PRIVATE | MS_REC, nullptr) == 0 &&
+         ::mount("tmpfs", "/tmp", "tmpfs", 0, nullptr) == 0 && ::mkdir(folder.c_str(), 0755) == 0 &&
+         ::chmod(folder.c_str(), 0755) == 0;
 }
 
 void open_fake_pmix(const std::string& folder) {
@@ -76,6 +93,19 @@ TEST_CASE("where rank 0 cannot serve the store the others say why, long before t
       }
     }
   }
+}
+
+TEST_CASE("on one host a rank does not wait for a rank 0 that cannot serve in their folder either (needs root)") {
+  FakePmi server(2);
+  Child rank([&](testing::Parent& test) {
+    ::setenv("PMI_FD", std::to_string(server.fd(1)).c_str(), 1);
+    test.say(open_private_folder() ? outcome_of_meeting(test::launch(1, 2, "pmi:"), "") : "not root");
+    return 0;
+  });
+  server.serve();
+  const std::string said = rank.hear(5'000);
+  if (said == "not root") return;
+  CHECK(said.find("BOOTSTRAP [] " + private_directory() + " must be a directory of this user with mode 0700") == 0);
 }
 
 TEST_CASE("an interruption ends the wait for what rank 0 says through a PMIx server") {

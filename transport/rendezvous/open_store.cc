@@ -159,6 +159,8 @@ bool names_loopback_now(const RendezvousUrl& url) {
 std::shared_ptr<Store> reach(const RendezvousUrl& url, const Launch& launch, const Config& config,
                              Store::Deadline deadline) {
   refuse_other_host(url, launch, config, deadline);
+  // Where this rank may not trust the folder rank 0 cannot serve there, and has no other way to say so.
+  if (url.kind == Kind::kUnix && url.path.starts_with(private_directory() + "/")) make_private_directory();
   auto store = std::make_shared<StreamStore>(client_options(url, launch, config));
   try {
     store->connect(deadline);
