@@ -9,6 +9,7 @@
 #include <atomic>
 #include <filesystem>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "rondo/communicator.h"
@@ -77,6 +78,28 @@ TEST_CASE("fault 63: a fork in mid-operation leaves the parent alone, and the ch
     CHECK(rank.hear() == "right");
     CHECK(rank.wait() == 0);
   }
+}
+
+TEST_CASE("fault 63: a forked child that has threads of its own lets go of ranks that were threads") {
+  std::vector<Communicator> groups = Communicator::inproc(2, fault_config());
+  const pid_t child = ::fork();
+  if (child == 0) {
+    ::alarm(20);
+    std::vector<std::thread> own;  // of which one has the number that a thread of the parent's has
+    for (int i = 0; i < 4; ++i) own.emplace_back([] { ::pause(); });
+    groups.clear();
+    ::_exit(0);
+  }
+  int status = 0;
+  ::waitpid(child, &status, 0);
+  CHECK_MESSAGE((WIFEXITED(status) && WEXITSTATUS(status) == 0), fmt::format("status {:#x}", status));
+  std::string said[2];
+  {
+    std::vector<std::jthread> ranks;
+    for (size_t r = 0; r < 2; ++r) ranks.emplace_back([&, r] { said[r] = sum(groups[r], 1000); });
+  }
+  CHECK(said[0] == "right");
+  CHECK(said[1] == "right");
 }
 #endif
 

@@ -8,6 +8,7 @@
 #include <condition_variable>
 #include <deque>
 #include <map>
+#include <memory>
 #include <mutex>
 #include <new>
 #include <set>
@@ -469,6 +470,11 @@ class InprocFabric final : public Fabric {
     topology_.cores.assign(static_cast<size_t>(world), cores_within(CPU_COUNT(&allowed), quotas));
   }
   ~InprocFabric() override {
+    if (::getpid() != pid_) {
+      // The hub's thread is the parent's, and may have had the lock; a thread of the child's own may have its number.
+      std::construct_at(&hub_);
+      return;
+    }
     try {
       hub_->change(place_.rank, [](ControlLogic& logic, int64_t) { logic.leave(); });
     } catch (const std::bad_alloc&) {
@@ -531,7 +537,8 @@ class InprocFabric final : public Fabric {
   int wake_event() const override { return hub_->event(); }
 
  private:
-  std::shared_ptr<InprocHub> hub_;  // shared by the ranks
+  const pid_t pid_ = ::getpid();
+  std::shared_ptr<InprocHub> hub_;  // shared by the ranks; never let go of in a forked child
   std::unique_ptr<SharedMemory> memory_;
   const std::shared_ptr<Sleepers> sleepers_ = std::make_shared<Sleepers>();  // shared with the doorbells
   Place place_;

@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include <cstring>
 #include <map>
@@ -82,12 +83,15 @@ class InprocWindow final : public Window {
   InprocWindow(std::shared_ptr<InprocWindows> all, int rank, uint64_t id, std::shared_ptr<std::byte> memory,
                size_t bytes)
       : Window(id, memory.get(), bytes), memory_(std::move(memory)), all_(std::move(all)), rank_(rank) {}
-  ~InprocWindow() override { all_->remove({rank_, id()}); }
+  ~InprocWindow() override {
+    if (::getpid() == pid_) all_->remove({rank_, id()});  // else a thread of the parent's may have had the lock
+  }
 
  private:
   std::shared_ptr<std::byte> memory_;   // this window's alone
   std::shared_ptr<InprocWindows> all_;  // shared with the ranks, which may end before the window's last user
   int rank_;
+  const pid_t pid_ = ::getpid();
 };
 
 class InprocMemory final : public SharedMemory {
