@@ -238,6 +238,32 @@ TEST_CASE("done() makes progress: operations end without a wait, and without the
   }
 }
 
+// Rank 1 sends by blocking calls, more pieces than lie between two ranks, before it receives what rank 0 asks about:
+// rank 0 must take them in, though no receive waits for them, as a rank that waits does.
+TEST_CASE("done() takes in messages of its own communicator that no receive waits for") {
+  for (const char* transport : {"shm", "tcp"}) {
+    for (const uint64_t bytes : {uint64_t{8}, uint64_t{1'000}, uint64_t{100'000}}) {
+      RankGroup shape = ranks_over(transport);
+      CAPTURE(transport);
+      CAPTURE(bytes);
+      CHECK(run_processes(shape, [&](Communicator& group) {
+              const size_t count = std::min<size_t>(400'000 / bytes, 1'000);
+              std::vector<uint8_t> sent(bytes, 3), came(count * bytes), large(300'000, 7);
+              if (group.rank() == 1) {
+                for (size_t i = 0; i < count; ++i) group.send(sent.data(), bytes, DType::kUint8, 0);
+                group.recv(large.data(), large.size(), DType::kUint8, 0);
+                return;
+              }
+              Work work = group.send_async(large.data(), large.size(), DType::kUint8, 1);
+              const auto until = Clock::now() + std::chrono::seconds(20);
+              while (!work.done()) expect(Clock::now() < until, "the send ends");
+              for (size_t i = 0; i < count; ++i) group.recv(came.data() + i * bytes, bytes, DType::kUint8, 1);
+              expect(came == std::vector<uint8_t>(count * bytes, 3), "the messages");
+            }) == "");
+    }
+  }
+}
+
 // Their operations are used again: a Work that is kept must not see the next message's end.
 TEST_CASE("a Work that is kept for long says what its own message was") {
   RankGroup shape;

@@ -340,7 +340,7 @@ std::optional<Message> Messages::look(const P2pCall& probe) {
   leave(Left::kWaits);
   if (!looks.failure.ok()) throw Exception(context_->failure.located(looks.failure));
   if (!looks.over && failure() != nullptr) throw Exception(*failure());
-  if (!looks.over) worker().found_nothing(*this);
+  if (!looks.over) worker().found_nothing();
   return looks.over ? std::optional<Message>(looks.message) : std::nullopt;
 }
 

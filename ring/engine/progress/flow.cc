@@ -195,7 +195,7 @@ void Flow::look() {
     count_polled();
   });
   pass_beside(Moved::kAll);
-  if (!moved) worker_->found_nothing(*this);
+  if (!moved) worker_->found_nothing();
 }
 
 void Flow::notify() {

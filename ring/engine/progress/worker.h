@@ -57,10 +57,11 @@ class Worker : public std::enable_shared_from_this<Worker> {
   // The flow gets messages, unexpected ones among them: messages that no receive waits for. A rank that waits for long
   // reads them: the peer that it waits for may itself wait until its message is read.
   void add_inbox(const std::shared_ptr<Flow>& flow);
-  // A pass of each such flow but one, where its lease is free. True if anything moved.
+  // A pass of each such flow but one (null: of all), where its lease is free. True if anything moved.
   bool read_inboxes(const Flow* but);
-  // A done() or probe() has found nothing: reads them at times.
-  void found_nothing(const Flow& own);
+  // A done() or probe() has found nothing: reads them at times. Those of its own flow, too, since its pass looks only
+  // at streams that an operation waits for. Without a lease.
+  void found_nothing();
   // The flow is over.
   void forget(const Flow& flow);
 
