@@ -136,12 +136,12 @@ OutsideBatch Batch::outside(const char* call) const {
 }
 
 // Under mutex_: another thread may have abandoned it in between.
-void Batch::check_open(bool on_stream) const {
+void Batch::check_open(bool on_stream, size_t more) const {
   group_.context().check_usable();
   if (!collecting()) {
     throw Exception(ErrorCode::kInvalid, fmt::format("the batch on rank {} was abandoned", group_.rank()));
   }
-  if (calls_.size() >= kMaxCalls) {
+  if (calls_.size() + more > kMaxCalls) {
     throw Exception(ErrorCode::kInvalid,
                     fmt::format("a batch on rank {} has more than {} calls", group_.rank(), kMaxCalls));
   }
@@ -160,13 +160,11 @@ OperationRef<Operation> Batch::add(std::span<const TensorRef> tensors, Op op, co
   return group_.context().with_memory([&] { return keep(tensors, op, options); });
 }
 OperationRef<Operation> Batch::add(const MessageCall& call) {
-  return group_.context().with_memory([&] { return keep(call); });
+  return group_.context().with_memory([&] { return keep({&call, 1}); });
 }
-
 OperationRef<Operation> Batch::add(const MessageCall& send, const MessageCall& receive) {
-  group_.message_calls().checked(receive);
-  add(send);
-  return add(receive);
+  const MessageCall both[] = {send, receive};
+  return group_.context().with_memory([&] { return keep(both); });
 }
 
 OperationRef<Operation> Batch::keep(const Call& call) {
@@ -192,17 +190,20 @@ OperationRef<Operation> Batch::keep(std::span<const TensorRef> tensors, Op op, c
   return calls_.operation;
 }
 
-OperationRef<Operation> Batch::keep(const MessageCall& call) {
-  if (call.options.stream) {
-    auto message = group_.device().make(call, DeviceSide::Blocking::kNo);
+OperationRef<Operation> Batch::keep(std::span<const MessageCall> messages) {
+  if (messages.front().options.stream) {
+    std::vector<OperationRef<StreamCall>> made;
+    for (const MessageCall& call : messages) made.push_back(group_.device().make(call, DeviceSide::Blocking::kNo));
     std::lock_guard lock(mutex_);
-    check_open(true);
-    calls_.streamed.push_back(message);
-    return message;
+    check_open(true, made.size());
+    std::ranges::move(made, std::back_inserter(calls_.streamed));
+    return calls_.streamed.back();
   }
   std::lock_guard lock(mutex_);
-  check_open(false);
-  calls_.messages.push_back(group_.message_calls().make(call));
+  check_open(false, messages.size());
+  std::vector<OperationRef<MessageOperation>> made;
+  for (const MessageCall& call : messages) made.push_back(group_.message_calls().make(call));
+  std::ranges::move(made, std::back_inserter(calls_.messages));
   return calls_.messages.back();
 }
 

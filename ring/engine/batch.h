@@ -105,9 +105,10 @@ class Batch {
 
   OperationRef<Operation> keep(const Call& call);
   OperationRef<Operation> keep(std::span<const TensorRef> tensors, Op op, const CallOptions& options);
-  OperationRef<Operation> keep(const MessageCall& call);
-  // on_stream: of the call that is added.
-  void check_open(bool on_stream) const;
+  // All of them, or none; gives back the last one's.
+  OperationRef<Operation> keep(std::span<const MessageCall> messages);
+  // on_stream, more: of the calls that are added.
+  void check_open(bool on_stream, size_t more = 1) const;
   void submit(Calls calls, Left left);
   void enqueue(Calls calls);
   void check(const Calls& calls) const;

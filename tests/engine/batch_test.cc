@@ -194,6 +194,20 @@ TEST_CASE("mistakes of a batch leave it, or the communicator, usable") {
         }) == "");
 }
 
+TEST_CASE("a sendrecv for which a batch has no room leaves none of its messages in it") {
+  CHECK(run_threads(threads_of(1), [](Communicator& group) {
+          constexpr size_t kMost = 65'536;
+          int64_t out = 1, in = 0;
+          group.batch_begin();
+          for (size_t i = 1; i < kMost; ++i) group.send(&out, 1, DType::kInt64, 0);
+          expect_error([&] { group.sendrecv(&out, 1, 0, &in, 1, 0, DType::kInt64); }, ErrorCode::kInvalid,
+                       "more than 65536 calls");
+          group.send(&out, 1, DType::kInt64, 0);  // the last one that fits
+          expect_error([&] { group.send(&out, 1, DType::kInt64, 0); }, ErrorCode::kInvalid, "more than 65536 calls");
+          group.batch_abandon();
+        }) == "");
+}
+
 TEST_CASE("calls that are made of others are refused in a batch before anything happens; it goes on") {
   CHECK(run_threads(threads_of(2), [](Communicator& group) {
           Floats gradient(100, 2.0f), parameter(100, 1.0f), residual(100, 0.5f);
