@@ -253,6 +253,38 @@ TEST_CASE("a device that fails under a call: who waits hears of it within second
   }
 }
 
+// Its stream never tells the end of the call. Address sanitizer sees who looks at what is gone.
+TEST_CASE("a device that fails under a call: its Work ends, though its communicator is gone") {
+  if (on_a_gpu()) return;  // a GPU is not to fail
+  for (const RankGroup& kind : both_ways(2)) {
+    RankGroup ranks = kind;
+    ranks.config.destroy_timeout_ms = 500;
+    check_processes({ranks}, [](Communicator& group) {
+      Work work;
+      Sum buffer(group, nullptr, 100'000);
+      {
+        Communicator gone = group.dup();
+        gone.attach_device();
+        gone.barrier();
+        if (group.rank() == 0) {
+          buffer.mirror.driver().call_host([](void*) { std::this_thread::sleep_for(std::chrono::milliseconds(100)); },
+                                           nullptr, buffer.mirror.stream());
+          void* const data = buffer.data();
+          work = gone.all_reduce_async(data, data, 100'000, DType::kInt32, Op::kSum, buffer.options());
+          fake_function<void(int)>("fake_cuda_break")(0);
+        }
+      }
+      if (group.rank() == 0) {
+        const auto begin = Clock::now();
+        expect(error_of([&] { work.wait(); }).code != ErrorCode::kOk, "no error");
+        expect(Clock::now() - begin < std::chrono::seconds(10), "it took longer than 10 s");
+      }
+      group.barrier();
+      if (group.rank() == 0) _exit(0);  // nothing can be given back
+    });
+  }
+}
+
 TEST_CASE("a device that fails between two calls: the next one says so, and the other ranks hear of it at once") {
   if (on_a_gpu()) return;  // a GPU is not to fail
   for (RankGroup ranks : both_ways(2)) {

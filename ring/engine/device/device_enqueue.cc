@@ -135,8 +135,10 @@ const StreamPlans::Entry& DeviceSide::plan_of(const CheckedCall& call, Algorithm
 
 StreamOperation::Options DeviceSide::in_stream(void* stream, int device, std::vector<Piece> pieces) {
   const auto waits = calls_->streams_wait() ? waits_ : StreamOperation::Waits::kHost;
-  return {calls_, stream, device, waits, std::move(pieces), [this](const Error& error) {
-            if (error.code != ErrorCode::kInvalid) group_.context().fail(error);
+  // A Work may outlive the communicator, and look at the device when that is gone.
+  return {calls_, stream, device, waits, std::move(pieces), [made = group_.weak_from_this()](const Error& error) {
+            const auto group = made.lock();
+            if (group && error.code != ErrorCode::kInvalid) group->context().fail(error);
           }};
 }
 
