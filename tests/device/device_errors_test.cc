@@ -253,6 +253,27 @@ TEST_CASE("a device that fails under a call: who waits hears of it within second
   }
 }
 
+// In the trial, in which the kernel of rank 0 waits for that of rank 1.
+TEST_CASE("a device that fails while the ranks attach: attach_device() ends") {
+  if (on_a_gpu()) return;  // a GPU is not to fail
+  RankGroup ranks = device_group(2, "shm", {{"FAKE_CUDA_LATE_US", "2000000", 1}});
+  ranks.config.destroy_timeout_ms = 500;
+  check_processes({ranks}, [](Communicator& group) {
+    const Mirror opens;
+    std::thread breaks([&] {
+      if (group.rank() != 0) return;
+      std::this_thread::sleep_for(std::chrono::milliseconds(1000));
+      fake_function<void(int)>("fake_cuda_break")(0);
+    });
+    const auto begin = Clock::now();
+    error_of([&] { group.attach_device(); });  // calls are staged, or it says that the device has failed
+    expect(Clock::now() - begin < std::chrono::seconds(20), "it took longer than 20 s");
+    breaks.join();
+    group.barrier();
+    if (group.rank() == 0) _exit(0);  // nothing can be given back
+  });
+}
+
 // Its stream never tells the end of the call. Address sanitizer sees who looks at what is gone.
 TEST_CASE("a device that fails under a call: its Work ends, though its communicator is gone") {
   if (on_a_gpu()) return;  // a GPU is not to fail

@@ -76,13 +76,15 @@ std::string DeviceIsland::try_kernel(const AllSay& all_say, Clock::time_point de
   call.steps[1] = call.steps[0];
   call.steps[1].kind = CallStep::kAwait;
   CallStatus& status = own().status;
+  bool broken = false;  // the device: it tells nothing any more
   const bool ok = in_own_stream([&](DeviceStream stream) {
     if (driver_->call(call, lanes_, stream) != 0) return false;
-    wait_on_host([&] { return at_least(load_word(status.passed), call.number); },
+    wait_on_host([&] { return broken || at_least(load_word(status.passed), call.number); },
                  [&] {
                    if (context_.failure.get() != nullptr) store_word(status.stop, 1);
+                   broken = driver_->broken(stream) != 0;
                  });
-    return load_word(status.failure) == 0;
+    return !broken && load_word(status.failure) == 0;
   });
   return first_without(all_say(ok ? 1 : 0)).empty() ? "" : kDoNotMeet;
 }
