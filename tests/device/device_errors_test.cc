@@ -253,6 +253,29 @@ TEST_CASE("a device that fails under a call: who waits hears of it within second
   }
 }
 
+TEST_CASE("one rank has no host memory to lock for a call, or a message: the other one does not wait for it") {
+  if (on_a_gpu()) return;  // a GPU has more
+  for (const bool message : {false, true}) {
+    CAPTURE(message);
+    check_processes({staged_group(2)}, [&](Communicator& group) {
+      Sum buffer(group, nullptr, 100'000);
+      group.attach_device();
+      if (group.rank() == 1) setenv("FAKE_CUDA_LOCKABLE", "0", 1);
+      const auto start = [&] {
+        if (!message) return buffer.start();
+        if (group.rank() == 1) return group.send_async(buffer.data(), 100'000, DType::kInt32, 0, 0, buffer.options());
+        return group.recv_async(buffer.data(), 100'000, DType::kInt32, 1, 0, buffer.options());
+      };
+      const auto begin = Clock::now();
+      const Error error = error_of([&] { start().wait(); });
+      expect_error(error, ErrorCode::kSystem, "locking host memory failed: out of memory");
+      expect(group.rank() == 1 || error.message.find("rank 1") != std::string::npos, error.message);
+      expect(Clock::now() - begin < std::chrono::seconds(10), "it took longer than 10 s");
+      buffer.mirror.synchronize();
+    });
+  }
+}
+
 // In the trial, in which the kernel of rank 0 waits for that of rank 1.
 TEST_CASE("a device that fails while the ranks attach: attach_device() ends") {
   if (on_a_gpu()) return;  // a GPU is not to fail

@@ -177,6 +177,10 @@ OperationRef<Operation> DeviceSide::start(std::span<const BatchCall> calls) {
 }
 
 OperationRef<Operation> DeviceSide::put(const Checked& checked) {
+  return or_fail([&] { return submit(checked); });
+}
+
+OperationRef<Operation> DeviceSide::submit(const Checked& checked) {
   const std::vector<ListPiece> cut = this->cut(checked);
   const auto made = make(checked, cut);
   std::vector<OperationRef<CollectiveOperation>> operations;

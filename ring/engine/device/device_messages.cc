@@ -31,10 +31,12 @@ OperationRef<StreamCall> DeviceSide::make(const MessageCall& call, Blocking bloc
   piece.region_bytes = checked.bytes;
   if (checked.bytes > 0) piece.in = {{checked.data, checked.bytes, 0, checked.bytes, checked.bytes, 1}};
   if (!checked.sends()) piece.out = piece.in;
-  return Operation::make<StreamCall>(
-      in_stream(*call.options.stream, stream.device, {std::move(piece)}),
-      StreamCall::MessageOptions{checked, group_.message_calls().flow(),
-                                 group_.context().limit_of(call.options.timeout), blocking == Blocking::kYes});
+  return or_fail([&] {
+    return Operation::make<StreamCall>(
+        in_stream(*call.options.stream, stream.device, {std::move(piece)}),
+        StreamCall::MessageOptions{checked, group_.message_calls().flow(), group_.context().limit_of(call.options.timeout),
+                                   blocking == Blocking::kYes});
+  });
 }
 
 StreamFacts DeviceSide::check_message(const P2pCall& call, DeviceStream stream) const {
@@ -46,8 +48,10 @@ StreamFacts DeviceSide::check_message(const P2pCall& call, DeviceStream stream) 
 void DeviceSide::check(const StreamCall& message) const { check_message(message.message(), message.stream()); }
 
 void DeviceSide::enqueue(StreamCall& message) {
-  take_room(message);
-  message.enqueue();
+  or_fail([&] {
+    take_room(message);
+    message.enqueue();
+  });
 }
 
 OperationRef<StreamCall> DeviceSide::start(const MessageCall& call, Blocking blocking) {

@@ -97,6 +97,18 @@ class DeviceSide {
   std::vector<BatchCall> calls_of(const Checked& checked, const std::vector<ListPiece>& cut,
                                   const StreamOperation& made) const;
   OperationRef<Operation> put(const Checked& checked);
+  OperationRef<Operation> submit(const Checked& checked);
+  // Runs what comes behind the checks of a call. The other ranks make it, too: where the system fails it on this one,
+  // the communicator fails.
+  template <class Part>
+  auto or_fail(Part part) {
+    try {
+      return part();
+    } catch (const Exception& failure) {
+      if (failure.code() == ErrorCode::kSystem) group_.fail(failure.error());
+      throw;
+    }
+  }
   OperationRef<StreamOperation> make(const Checked& checked, const std::vector<ListPiece>& cut);
   void capture(std::span<const BatchCall> calls, const StreamFacts& stream);
   const StreamPlans::Entry& plan_of(const CheckedCall& call, Algorithm algorithm);

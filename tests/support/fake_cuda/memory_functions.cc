@@ -102,6 +102,7 @@ void PointerGetAttributes(unsigned count, PointerAttribute* attributes, void** d
 }
 void MemHostRegister(void* memory, size_t bytes, unsigned flags) {
   require(memory != nullptr && bytes != 0 && flags == (kRegisterPortable | kRegisterDeviceMap));
+  require(fake().memory.count(true) < setting("FAKE_CUDA_LOCKABLE", 1 << 30), kOutOfMemory);
   const auto begin = reinterpret_cast<Pointer>(memory);
   const Locked all;
   const auto next = all->runs.lower_bound(begin + bytes);
