@@ -34,7 +34,10 @@ constexpr std::chrono::seconds kDoorPause{1};
 // For the name in that address to be looked up, while all ranks wait in newcomers().
 constexpr Milliseconds kDoorPatience{250};
 // Until a newcomer hears how the members have agreed, beyond their patience: what Membership takes after it.
-constexpr Milliseconds kAgreement{10'000};
+Milliseconds agreement_limit(const Config& config) {
+  constexpr int64_t kSuspicionMs = 10'000, kEndMs = 5'000;  // as of its settings; the first where none is configured
+  return Milliseconds((config.suspicion_ms > 0 ? config.suspicion_ms : kSuspicionMs) + kEndMs);
+}
 
 ObservedRank observed_rank(const Fabric& fabric, const Config& config) {
   const Place& place = fabric.place();
@@ -131,7 +134,7 @@ std::shared_ptr<CommunicatorState> Growth::enter(const Config& config, Store::De
       auto group =
           world_group(join_processes(launch, open_store(launch, config, until), config, until), {config, seat.epoch});
       group->calls().meet_neighbors(Purpose::kJoin, until);
-      group->groups().enter(seat.patience + Milliseconds(config.start_timeout_ms) + kAgreement);
+      group->groups().enter(seat.patience + Milliseconds(config.start_timeout_ms) + agreement_limit(config));
       return group;
     } catch (const Exception& failure) {
       if (failure.code() == ErrorCode::kInterrupted || failure.code() == ErrorCode::kInvalid ||
