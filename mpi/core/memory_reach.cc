@@ -11,6 +11,7 @@
 #include <chrono>
 #include <cstring>
 #include <limits>
+#include <optional>
 #include <string>
 #include <thread>
 
@@ -31,6 +32,9 @@ constexpr MPI_Aint kMostSegment = std::numeric_limits<off_t>::max() - MPI_Aint{k
 // there may be more ranks than cores; then sleeps, and looks every 4 ms or so whether a rank has died.
 constexpr int kPolls = 200, kYields = 1000, kPausesPerLook = 64;
 constexpr std::chrono::microseconds kPause{50};
+// Who shares a lock lets those go first that want it alone, or they would never get it from ranks that take turns; for
+// some milliseconds, since ranks that hold locks of several others may wait in a ring.
+constexpr int kTurnsBehind = kYields + 32;
 
 size_t round_up(size_t bytes, size_t to) { return (bytes + to - 1) / to * to; }
 
@@ -228,13 +232,28 @@ void MemoryReach::await(const std::function<bool()>& over) const {
   }
 }
 
+// A rank wants a lock alone.
+class MemoryReach::Wish {
+ public:
+  explicit Wish(Control& control) : wanted_(control.wanted) { wanted_.fetch_add(1, std::memory_order_relaxed); }
+  Wish(const Wish&) = delete;
+  ~Wish() { wanted_.fetch_sub(1, std::memory_order_relaxed); }
+
+ private:
+  std::atomic<uint32_t>& wanted_;
+};
+
 void MemoryReach::lock(int rank, Lock how) {
-  std::atomic<int>& locked = control(rank).locked;
+  Control& there = control(rank);
+  const bool alone = how == Lock::kExclusive;
+  std::optional<Wish> wish;
+  if (alone) wish.emplace(there);
+  int turn = 0;
   await([&] {
-    int now = locked.load(std::memory_order_relaxed);
-    if (how == Lock::kExclusive ? now != kFree : now == kExclusive) return false;
-    return locked.compare_exchange_strong(now, how == Lock::kExclusive ? kExclusive : now + 1,
-                                          std::memory_order_acq_rel);
+    if (!alone && there.wanted.load(std::memory_order_relaxed) > 0 && ++turn < kTurnsBehind) return false;
+    int now = there.locked.load(std::memory_order_relaxed);
+    if (alone ? now != kFree : now == kExclusive) return false;
+    return there.locked.compare_exchange_strong(now, alone ? kExclusive : now + 1, std::memory_order_acq_rel);
   });
 }
 void MemoryReach::unlock(int rank, Lock how) {

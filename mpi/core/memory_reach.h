@@ -33,8 +33,10 @@ class MemoryReach final : public Reach {
   struct Control {
     std::atomic<int> locked;        // by so many; kExclusive: by one alone
     std::atomic<uint32_t> updated;  // 1: one accumulates
+    std::atomic<uint32_t> wanted;   // by so many that wait for it alone
   };
   class Update;
+  class Wish;
 
   void map(int flavor, bool adjacent);
   void try_peers();

@@ -111,6 +111,25 @@ static void updates(int flavor) {
   freed(&win, flavor, memory);
 }
 
+/* Ranks that share a lock again and again, until what they read changes, do not keep the one out that changes it. */
+static void reads_until_written(int flavor) {
+  int *memory, one = 1, was = 0;
+  MPI_Win win = made(flavor, &memory);
+  if (rank == size - 1) {
+    MPI_Win_lock(MPI_LOCK_EXCLUSIVE, 0, 0, win);
+    MPI_Put(&one, 1, MPI_INT, 0, 0, 1, MPI_INT, win);
+    MPI_Win_unlock(0, win);
+    was = 1;
+  }
+  while (was == 0) {
+    MPI_Win_lock(MPI_LOCK_SHARED, 0, 0, win);
+    MPI_Get(&was, 1, MPI_INT, 0, 0, 1, MPI_INT, win);
+    MPI_Win_unlock(0, win);
+  }
+  MPI_Win_fence(0, win);
+  freed(&win, flavor, memory);
+}
+
 /* Only neighbors know of each other. */
 static void neighbors(void) {
   int *memory, flag = 0;
@@ -390,6 +409,7 @@ int main(int argc, char** argv) {
   for (int i = 0; i < (apart ? 2 : 3); ++i) {
     moves(flavors[i]);
     updates(flavors[i]);
+    reads_until_written(flavors[i]);
   }
   neighbors();
   if (apart) {
