@@ -34,8 +34,8 @@ OperationRef<StreamCall> DeviceSide::make(const MessageCall& call, Blocking bloc
   return or_fail([&] {
     return Operation::make<StreamCall>(
         in_stream(*call.options.stream, stream.device, {std::move(piece)}),
-        StreamCall::MessageOptions{checked, group_.message_calls().flow(), group_.context().limit_of(call.options.timeout),
-                                   blocking == Blocking::kYes});
+        StreamCall::MessageOptions{checked, group_.message_calls().flow(),
+                                   group_.context().limit_of(call.options.timeout), blocking == Blocking::kYes});
   });
 }
 

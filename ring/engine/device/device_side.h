@@ -105,7 +105,7 @@ class DeviceSide {
     try {
       return part();
     } catch (const Exception& failure) {
-      if (failure.code() == ErrorCode::kSystem) group_.fail(failure.error());
+      if (failure.code() == ErrorCode::kSystem) group_.context().fail(failure.error());
       throw;
     }
   }
