@@ -3,8 +3,8 @@
 #include <climits>
 #include <cstddef>
 
-// NCCL's interface, as much of it as this library has: types, values and functions of NCCL 2.27's nccl.h, and three
-// calls of 2.28. tests/nccl/abi.cc compares them with a header of NVIDIA's where there is one.
+// NCCL's interface, as much of it as this library has: types, values and functions of NCCL 2.27's nccl.h, and four
+// of later ones.
 extern "C" {
 
 using ncclComm_t = struct ncclComm*;
@@ -67,8 +67,6 @@ struct ncclConfig_t {
   int nvlsCTAs;
 };
 
-struct ncclSimInfo_t;
-
 #define RONDO_NCCL __attribute__((visibility("default")))
 
 RONDO_NCCL ncclResult_t ncclGetVersion(int* version);
@@ -86,6 +84,7 @@ RONDO_NCCL ncclResult_t ncclCommInitAll(ncclComm_t* comms, int count, const int*
 RONDO_NCCL ncclResult_t ncclCommSplit(ncclComm_t comm, int color, int key, ncclComm_t* made, ncclConfig_t* config);
 RONDO_NCCL ncclResult_t ncclCommShrink(ncclComm_t comm, int* excluded, int count, ncclComm_t* made,
                                        ncclConfig_t* config, int flags);
+RONDO_NCCL ncclResult_t ncclCommRevoke(ncclComm_t comm, int flags);
 RONDO_NCCL ncclResult_t ncclCommFinalize(ncclComm_t comm);
 RONDO_NCCL ncclResult_t ncclCommDestroy(ncclComm_t comm);
 RONDO_NCCL ncclResult_t ncclCommAbort(ncclComm_t comm);
@@ -134,5 +133,12 @@ RONDO_NCCL ncclResult_t ncclRecv(void* data, size_t count, ncclDataType_t dtype,
 
 RONDO_NCCL ncclResult_t ncclGroupStart();
 RONDO_NCCL ncclResult_t ncclGroupEnd();
-RONDO_NCCL ncclResult_t ncclGroupSimulateEnd(ncclSimInfo_t* info);
 }
+
+// Functions of 2.27 to 2.32 that programs were linked with (torch 2.14 with all of them), and that this library does
+// not have: they end in ncclInvalidUsage, whatever they are given.
+#define RONDO_NCCL_UNSUPPORTED(X)                                                                                  \
+  X(ncclGroupSimulateEnd)                                                                                          \
+  X(ncclCommGetUniqueId) X(ncclCommGrow) X(ncclCommSuspend) X(ncclCommResume) X(ncclCommMemStats) X(ncclPutSignal) \
+      X(ncclSignal) X(ncclWaitSignal) X(ncclWinGetUserPtr) X(ncclDevCommCreate) X(ncclDevCommDestroy)              \
+          X(ncclGetLsaMultimemDevicePointer) X(ncclGetPeerDevicePointer)

@@ -221,10 +221,13 @@ ncclResult_t ncclGroupEnd() {
   return guarded("ncclGroupEnd", [] { return end_group(); });
 }
 
-ncclResult_t ncclGroupSimulateEnd(ncclSimInfo_t*) {
-  return guarded("ncclGroupSimulateEnd",
-                 []() -> ncclResult_t { refuse(ncclInvalidUsage, "Rondo does not foretell how long a group takes"); });
-}
+#define RONDO_NCCL_REFUSE(name)                                                                                        \
+  extern "C" RONDO_NCCL ncclResult_t name() {                                                                          \
+    return guarded(                                                                                                    \
+        #name, []() -> ncclResult_t { refuse(ncclInvalidUsage, "Rondo does not have this function (docs/gpu.md)"); }); \
+  }
+RONDO_NCCL_UNSUPPORTED(RONDO_NCCL_REFUSE)
+#undef RONDO_NCCL_REFUSE
 
 ncclResult_t ncclRedOpCreatePreMulSum(ncclRedOp_t* op, void* scalar, ncclDataType_t dtype,
                                       ncclScalarResidence_t residence, ncclComm_t comm) {

@@ -33,7 +33,19 @@ ncclResult_t ncclComm::async_error() {
   const std::lock_guard lock(mutex_);
   if (!made_) return ncclInProgress;
   if (failure_) return failure_->result;
+  if (revoked_) return ncclSuccess;
   return rondo::nccl::result_of(rondo_error(group_));
+}
+
+void ncclComm::revoke() {
+  rondo_abort(group(), "ncclCommRevoke was called");
+  const std::lock_guard lock(mutex_);
+  revoked_ = true;
+}
+
+bool ncclComm::revoked() {
+  const std::lock_guard lock(mutex_);
+  return revoked_;
 }
 
 void ncclComm::make(const std::function<rondo_comm_t()>& maker) {

@@ -37,8 +37,11 @@ struct ncclComm {
   rondo_comm_t group();
   // The same without a wait and without a word: nullptr.
   rondo_comm_t group_if_made();
-  // ncclInProgress until it is made; then what has failed since.
+  // ncclInProgress until it is made; then what has failed since, but for an end by revoke().
   ncclResult_t async_error();
+  // What is under way ends on all ranks; only communicators of those that live are made of it then.
+  void revoke();
+  bool revoked();
   // Once, by whoever makes it, with the device of this as the current one. maker throws why it cannot be.
   void make(const std::function<rondo_comm_t()>& maker);
 
@@ -63,7 +66,7 @@ struct ncclComm {
 
   std::mutex mutex_;  // of what follows
   std::condition_variable changed_;
-  bool made_ = false;
+  bool made_ = false, revoked_ = false;
   rondo_comm_t group_ = nullptr;
   std::optional<rondo::nccl::Failure> failure_;  // in its making
   std::vector<std::optional<double>> factors_;

@@ -272,7 +272,7 @@ ncclResult_t ncclCommShrink(ncclComm_t comm, int* excluded, int count, ncclComm_
       refuse(ncclInvalidArgument, "the excluded ranks or the new communicator's place are NULL");
     }
     *made = nullptr;
-    if (flags == kAfterAbort) {
+    if (flags == kAfterAbort || there(comm).revoked()) {
       return make_of(there(comm), made, config,
                      [](rondo_comm_t group, rondo_comm_t* next) { return rondo_shrink(group, 0, next); });
     }
@@ -280,6 +280,13 @@ ncclResult_t ncclCommShrink(ncclComm_t comm, int* excluded, int count, ncclComm_
     return make_of(there(comm), made, config, [without](rondo_comm_t group, rondo_comm_t* next) {
       return new_group_without(group, without, next);
     });
+  });
+}
+
+ncclResult_t ncclCommRevoke(ncclComm_t comm, int) {
+  return guarded("ncclCommRevoke", [&] {
+    there(comm).revoke();
+    return ncclSuccess;
   });
 }
 

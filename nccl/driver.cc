@@ -11,12 +11,12 @@ namespace rondo::nccl {
 namespace {
 
 // X(version of CUDA that brought this form of it, name without "cu"), as in driver_api.h.
-#define RONDO_NCCL_FUNCTIONS(X)                                                                          \
-  X(2000, Init)                                                                                          \
-  X(6000, GetErrorString)                                                                                \
-  X(7000, DevicePrimaryCtxRetain)                                                                        \
-  X(4000, CtxSetCurrent) X(4000, CtxGetCurrent) X(2000, CtxGetDevice) X(3020, MemAlloc) X(3020, MemFree) \
-      X(4000, MemcpyAsync)
+#define RONDO_NCCL_FUNCTIONS(X)   \
+  X(2000, Init)                   \
+  X(6000, GetErrorString)         \
+  X(7000, DevicePrimaryCtxRetain) \
+  X(4000, CtxSetCurrent)          \
+  X(4000, CtxGetCurrent) X(2000, CtxGetDevice) X(3020, MemAlloc) X(3020, MemFree) X(4000, MemcpyAsync)
 
 struct Driver {
 #define RONDO_NCCL_MEMBER(version, name) decltype(cuda::DriverApi::name) name = nullptr;

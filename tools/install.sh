@@ -64,6 +64,12 @@ install_mpi() {
   install -D -m 755 -t "$root/$libdir/rondo/mpi" "$bin"/mpi/{librondo_mpi.so,libmpi.so.12,libmpich.so.12,libmpi.so.40,libmpi_cxx.so.40,libmpi_abi.so.1,librondo_mpitrampoline.so}
 }
 
+# Programs of NCCL that load it run on Rondo (docs/gpu.md).
+install_nccl() {
+  rm -rf "$root/$libdir/rondo/nccl"
+  install -D -m 755 -t "$root/$libdir/rondo/nccl" "$bin/nccl/libnccl.so.2"
+}
+
 install_descriptions() {
   fill_in rondo.pc.in "$libdir/pkgconfig/rondo.pc"
   fill_in rondo-c.pc.in "$libdir/pkgconfig/rondo-c.pc"
@@ -84,9 +90,9 @@ say_where() {
   echo "  CMake: $cmake_path   find_package(rondo), targets: rondo::rondo, rondo::rondo-static, rondo::rondo-c"
 }
 
-# Without a Bazel that takes this tree: all but the libraries for programs of MPI.
+# Without a Bazel that takes this tree: all but the libraries for programs of MPI and of NCCL.
 install_by_cmake() {
-  echo "Building with CMake, without the libraries for programs of MPI, which need Bazel 4 to 7"
+  echo "Building with CMake, without the libraries for programs of MPI and NCCL, which need Bazel 4 to 7"
   check_packages "${NATIVE_PACKAGES[@]}" cmake make python3 || return 1
   cmake -S . -B build/cmake -DCMAKE_INSTALL_PREFIX="$prefix" -DCMAKE_INSTALL_LIBDIR="$libdir" &&
     cmake --build build/cmake -j "$(nproc)" && DESTDIR=${DESTDIR:+$(realpath -m "$DESTDIR")} cmake --install build/cmake
@@ -99,12 +105,13 @@ if ! command -v bazel >/dev/null || ! check_bazel; then
   exit
 fi
 check_packages "${BUILD_PACKAGES[@]}"
-run_bazel build //ring:librondo.so //ring:librondo_c.so //ring:whole/librondo.a //mpi:libraries //bench:rondo-bench //tools:rondo-run //tools/doctor:rondo-doctor //tools/view:rondo-view
+run_bazel build //ring:librondo.so //ring:librondo_c.so //ring:whole/librondo.a //mpi:libraries //nccl:libnccl.so.2 //bench:rondo-bench //tools:rondo-run //tools/doctor:rondo-doctor //tools/view:rondo-view
 bin=$(bazel_bin)
 
 install_headers
 install_libraries
 install_mpi
+install_nccl
 install_descriptions
 install -D -m 755 -t "$root/bin" "$bin/tools/rondo-run" "$bin/bench/rondo-bench" "$bin/tools/view/rondo-view" \
   "$bin/tools/doctor/rondo-doctor"

@@ -31,7 +31,7 @@ if [[ -n $manylinux ]]; then
   backends=build/torch/manylinux
 fi
 run_bazel build "${flags[@]/#/--linkopt=}" //python/wheel:all //python:_rondo.abi3.so //tools:rondo-run //tools/view:rondo-view \
-  //mpi:libraries
+  //mpi:libraries //nccl:libnccl.so.2
 bin=$(bazel_bin)
 
 python=.venv-wheel/bin/python
@@ -40,12 +40,13 @@ if [[ ! -x $python ]]; then
   "$python" -m pip install --quiet --disable-pip-version-check "setuptools>=77" wheel
 fi
 rm -rf build/wheel build/torch/carried build/native build/programs
-mkdir -p build/wheel build/torch/carried build/native build/programs/mpi
+mkdir -p build/wheel build/torch/carried build/native build/programs/{mpi,nccl}
 for file in python/_rondo.abi3.so python/wheel/librondo_c.so tools/rondo-run; do strip -o "build/native/${file##*/}" "$bin/$file"; done
 for file in python/wheel/rondo-{bench,doctor} tools/view/rondo-view; do strip -o "build/programs/${file##*/}" "$bin/$file"; done
 for file in python/wheel/mpi/librondo_mpi.so mpi/libmpi{.so.12,ch.so.12,.so.40,_cxx.so.40,_abi.so.1} mpi/librondo_mpitrampoline.so; do
   strip -o "build/programs/mpi/${file##*/}" "$bin/$file"
 done
+strip -o build/programs/nccl/libnccl.so.2 "$bin/nccl/libnccl.so.2"
 export RONDO_MODULE=$PWD/build/native/_rondo.abi3.so RONDO_LIBRARY=$PWD/build/native/librondo_c.so \
   RONDO_RUN=$PWD/build/native/rondo-run RONDO_PROGRAMS=$PWD/build/programs
 for release in ${releases//,/ }; do

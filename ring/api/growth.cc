@@ -166,7 +166,6 @@ int Growth::newcomers(CommunicatorState& group) {
 }
 
 int Growth::count_newcomers(CommunicatorState& group) {
-  using Clock = std::chrono::steady_clock;
   int32_t waiting = 0;
   if (group.rank() == 0 && (door_ || Clock::now() >= try_door_at_)) {
     const Config& config = group.context().config;

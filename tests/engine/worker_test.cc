@@ -26,7 +26,7 @@ class OneOperation final : public Flow {
              std::make_shared<ForkMark>()),
         seen_(seen),
         throws_(throws) {
-    submitted(true);
+    state().submitted(true);
   }
   ~OneOperation() override {
     worker().call(std::make_unique<EndCall>(EndCall{[&seen = seen_](const Error&) { seen.called = true; }}));
@@ -37,7 +37,7 @@ class OneOperation final : public Flow {
   bool step(Pass) override {
     if (throws_) throw std::runtime_error("a step");
     if (!seen_.finish.exchange(false)) return false;
-    submitted(false);
+    state().submitted(false);
     return true;
   }
   void tick(Clock::time_point) override {}
@@ -47,7 +47,7 @@ class OneOperation final : public Flow {
     if (!broken_.exchange(true)) throw std::runtime_error("its failure");
     if (seen_.failed.exchange(true)) return;
     throws_ = false;
-    submitted(false);
+    state().submitted(false);
     worker().call(std::make_unique<EndCall>(EndCall{[&seen = seen_](const Error&) { seen.called = true; }}));
   }
 
@@ -79,9 +79,9 @@ class LongOperation final : public Flow {
   explicit LongOperation(const std::shared_ptr<Worker>& worker)
       : Flow(std::make_shared<Doorbell>(std::make_shared<Sleepers>()), worker->shared_from_this(), {},
              std::make_shared<ForkMark>()) {
-    submitted(true);
+    state().submitted(true);
   }
-  ~LongOperation() override { submitted(false); }
+  ~LongOperation() override { state().submitted(false); }
   // A call that is over at once, and looks at nothing but what it waits for.
   void call_shortly() {
     if_free([&] { count_polled(); });

@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
 # libnccl.so.2 has the functions that abi.h declares, and no other name; a program of another language loads it and calls.
-#   library_test.sh LIBRARY ABI
+#   library_test.sh LIBRARY ABI ENGINE
 set -euo pipefail
-library=$1 abi=$2
+library=$1 abi=$2 engine=$3
 
-diff <(grep -o 'nccl[A-Z][A-Za-z]*(' "$abi" | tr -d '(' | sort) <(nm -D --defined-only "$library" | awk '{ print $3 }' | sort) || {
+diff <(grep -oE 'nccl[A-Z][A-Za-z]*\(|X\(nccl[A-Za-z]*' "$abi" | tr -d '(' | sed 's/^X//' | sort -u) <(nm -D --defined-only "$library" | awk '{ print $3 }' | sort) || {
   echo "$library shows other names than $abi declares" >&2
   exit 1
 }
@@ -12,7 +12,11 @@ diff <(grep -o 'nccl[A-Z][A-Za-z]*(' "$abi" | tr -d '(' | sort) <(nm -D --define
   echo "the soname of $library is not libnccl.so.2" >&2
   exit 1
 }
-python3 - "$library" <<'END'
+# The engine by the name that it is installed under.
+folder=$(mktemp -d)
+trap 'rm -r "$folder"' EXIT
+ln -s "$(readlink -f "$engine")" "$folder/$(readelf -d "$engine" | sed -n 's/.*SONAME.*\[\(.*\)\]/\1/p')"
+LD_LIBRARY_PATH=$folder python3 - "$library" <<'END'
 import ctypes
 import sys
 

@@ -62,8 +62,8 @@ int32_t value_of(int rank, size_t index) { return 1000 * (rank + 1) + static_cas
 using Id = ncclUniqueId;
 using Body = std::function<void(const Id& id, int rank)>;
 
-// Ranks as processes, each with a device of its own; they end well. Rank 0 makes the id.
-void run_ranks(int world, const Body& body) {
+// Ranks as processes, each with a device of its own; they end well, but for one that kills itself. Rank 0 makes the id.
+void run_ranks(int world, const Body& body, int killed = -1) {
   std::vector<Child> ranks;
   for (int rank = 0; rank < world; ++rank) {
     ranks.emplace_back([&, rank](Parent& parent) {
@@ -86,11 +86,12 @@ void run_ranks(int world, const Body& body) {
         return 1;
       }
     });
-    if (rank > 0) continue;
   }
   const std::string id = ranks[0].hear();
   for (int rank = 1; rank < world; ++rank) ranks[static_cast<size_t>(rank)].tell(id);
-  for (Child& rank : ranks) CHECK(rank.hear(60'000) == "ended well");
+  for (int rank = 0; rank < world; ++rank) {
+    if (rank != killed) CHECK(ranks[static_cast<size_t>(rank)].hear(60'000) == "ended well");
+  }
 }
 
 // The same with a communicator, which is destroyed at the end.
@@ -388,19 +389,13 @@ TEST_CASE("memory is allocated and registered") {
 
 // --- the end
 
-TEST_CASE("the others hear of a rank that died, and end") {
+TEST_CASE("the others hear of an abort, and end") {
   run_ranks(3, [](const Id& id, int number) {
     Rank rank{number, 3, nullptr, {}};
     good(ncclCommInitRank(&rank.comm, 3, id, number), "ncclCommInitRank");
     expect_sum(rank, rank.comm, 3);
     if (number == 2) {
-      // The kernel closes what it had; the test waits for a word.
-      Parent* const none = nullptr;
-      static_cast<void>(none);
-      const pid_t child = fork();
-      if (child == 0) _exit(0);
-      ncclComm_t gone = rank.comm;
-      good(ncclCommAbort(gone), "ncclCommAbort");
+      good(ncclCommAbort(rank.comm), "ncclCommAbort");
       return;
     }
     ncclResult_t state = ncclSuccess;
@@ -415,6 +410,31 @@ TEST_CASE("the others hear of a rank that died, and end") {
             ncclInvalidUsage, "ncclCommAbort");
     good(ncclCommAbort(rank.comm), "ncclCommAbort");
   });
+}
+
+TEST_CASE("ranks that live go on after one that died") {
+  const auto body = [](const Id& id, int number) {
+    Rank rank{number, 3, nullptr, {}};
+    good(ncclCommInitRank(&rank.comm, 3, id, number), "ncclCommInitRank");
+    expect_sum(rank, rank.comm, 3);
+    if (number == 2) {
+      raise(SIGKILL);
+    }
+    ncclResult_t state = ncclSuccess;
+    const bool heard = eventually([&] {
+      good(ncclCommGetAsyncError(rank.comm, &state), "ncclCommGetAsyncError");
+      return state != ncclSuccess;
+    });
+    expect(heard && state == ncclRemoteError, [&] { return "the state is " + std::to_string(state); });
+    good(ncclCommRevoke(rank.comm, 0), "ncclCommRevoke");
+    int dead = 2;
+    ncclComm_t next = nullptr;
+    good(ncclCommShrink(rank.comm, &dead, 1, &next, nullptr, 0), "ncclCommShrink");
+    expect_sum(rank, next, 1);
+    good(ncclCommDestroy(next), "ncclCommDestroy");
+    good(ncclCommDestroy(rank.comm), "ncclCommDestroy");
+  };
+  run_ranks(3, body, 2);
 }
 
 TEST_CASE("one thread drives the ranks of several devices") {

@@ -45,6 +45,8 @@ LAYERS = {
     "ring/compress/": ("rondo/", "ring/base/", "kernels/", "ring/api/communicator_access.h", "ring/compress/"),
     # The calls of MPI, on the public headers alone.
     "mpi/": ("rondo/", "mpi/"),
+    # NCCL's calls, on the C API.
+    "nccl/": ("rondo/rondo.h", "kernels/device/driver_api.h", "nccl/"),
     "bench/": ("rondo/", "ring/", "kernels/", "transport/", "bench/", "tools/launcher/"),
     "tools/": ("rondo/", "ring/base/", "ring/plan/", "transport/rendezvous/", "tools/"),
     # What a job would do first, asked without a job.
