@@ -406,6 +406,7 @@ TEST_CASE("the others hear of an abort, and end") {
     expect(heard && state == ncclInvalidUsage, [&] { return "the state is " + std::to_string(state); });
     auto values = rank.buffer<int32_t>(10, 1);
     rank.mirror.to_device();
+    rank.mirror.synchronize();
     refused(ncclAllReduce(rank.at(values), rank.at(values), 10, ncclInt32, ncclSum, rank.comm, rank.stream()),
             ncclInvalidUsage, "ncclCommAbort");
     good(ncclCommAbort(rank.comm), "ncclCommAbort");
