@@ -77,7 +77,6 @@ StreamCall::StreamCall(Options options, std::optional<MessageOptions> message)
 
 void StreamCall::give_back_memory() {
   for (const auto& slot : std::exchange(slots_, {})) options_.calls->pool.give_back(slot);
-  give_back_room();
 }
 
 uint32_t StreamCall::entries() const {
@@ -212,8 +211,10 @@ void StreamCall::part_ended() {
   if (!end_part()) return;
   const OperationRef<StreamCall> keep = std::move(self_);
   give_back_memory();
-  if (sends()) options_.calls->end_send();
   end_whole();
+  // Who destroys the communicator waits for both, and then finds the call at its end.
+  give_back_room();
+  if (sends()) options_.calls->end_send();
   flow->notify();
 }
 
