@@ -1,14 +1,16 @@
 // A rank fails in the middle of a plan over buffers of others ("pull", "registered"), at every point that there is, and
 // uses its memory again as soon as it may; no other rank hears of the failure. Real executors over one board, in one
 // thread. What is proved: a rank that ends in success has the right result, and no rank touches memory that its owner
-// has been given back.
+// has been given back. This binary has its own operator new.
 #include <doctest/doctest.h>
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <cstring>
 #include <functional>
 #include <memory>
+#include <new>
 #include <string>
 #include <utility>
 #include <vector>
@@ -20,6 +22,20 @@
 #include "ring/plan/build.h"
 #include "tests/support/collective_check.h"
 #include "tests/support/random.h"
+
+namespace {
+
+thread_local bool refuses_memory = false;
+
+}  // namespace
+
+void* operator new(size_t bytes) {
+  void* const memory = refuses_memory ? nullptr : std::malloc(bytes);
+  if (memory == nullptr) throw std::bad_alloc();
+  return memory;
+}
+void operator delete(void* memory) noexcept { std::free(memory); }
+void operator delete(void* memory, size_t) noexcept { std::free(memory); }
 
 namespace rondo::testing {
 namespace {
@@ -229,6 +245,22 @@ std::vector<CollectiveCase> cases() {
   return all;
 }
 
+// The heads of three ranks' areas.
+class Heads {
+ public:
+  Heads() {
+    for (auto& head : heads_) head = std::make_unique<Lines[]>(PostBoard::kHeadBytes / sizeof(Lines));
+  }
+  PostBoard board_of(int rank) {
+    std::vector<std::byte*> places;
+    for (auto& head : heads_) places.push_back(head[0].bytes);
+    return PostBoard(places, rank, false);
+  }
+
+ private:
+  std::unique_ptr<Lines[]> heads_[3];
+};
+
 }  // namespace
 
 TEST_CASE("a failed rank waits for those who are in its buffers: until they leave, have ended, or are late") {
@@ -236,13 +268,8 @@ TEST_CASE("a failed rank waits for those who are in its buffers: until they leav
   const std::vector<int> world{0, 1, 2};
   for (const std::string end : {"leaves", "enters again", "ends", "is late"}) {
     CAPTURE(end);
-    std::vector<std::unique_ptr<Lines[]>> memory;
-    std::vector<std::byte*> places;
-    for (size_t r = 0; r < world.size(); ++r) {
-      memory.push_back(std::make_unique<Lines[]>(PostBoard::kHeadBytes / sizeof(Lines)));
-      places.push_back(memory.back()[0].bytes);
-    }
-    PostBoard own(places, 0, false), writer(places, 1, false), idle(places, 2, false);
+    Heads heads;
+    PostBoard own = heads.board_of(0), writer = heads.board_of(1), idle = heads.board_of(2);
     OneMemory island;
     GracePeriod grace;
     writer.enter();
@@ -258,6 +285,32 @@ TEST_CASE("a failed rank waits for those who are in its buffers: until they leav
     CHECK(grace.over(own, island, world, now));
     CHECK(grace.stopped() == (end == "is late" ? std::vector<int>{1} : std::vector<int>{}));
   }
+}
+
+TEST_CASE("a failed rank forgets nobody who is in its buffers where memory runs out") {
+  // Proves: what a look without memory leaves undone the next one does; once the buffers are closed none is needed.
+  const std::vector<int> world{0, 1, 2};
+  Heads heads;
+  PostBoard own = heads.board_of(0), writer = heads.board_of(1);
+  OneMemory island;
+  GracePeriod grace;
+  const auto over_without_memory = [&](Clock::time_point now) {
+    bool over = false;
+    refuses_memory = true;
+    try {
+      over = grace.over(own, island, world, now);
+    } catch (const std::bad_alloc&) {
+    }
+    refuses_memory = false;
+    return over;
+  };
+  writer.enter();
+  const Clock::time_point now{};
+  CHECK_FALSE(over_without_memory(now));
+  CHECK_FALSE(grace.over(own, island, world, now));
+  CHECK(writer.closed(0));
+  CHECK(over_without_memory(now + GracePeriod::kLongest));
+  CHECK(grace.stopped() == std::vector<int>{1});
 }
 
 TEST_CASE("a pass ends long before a large call over shared memory does") {

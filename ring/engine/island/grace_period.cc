@@ -5,6 +5,8 @@ namespace rondo {
 bool GracePeriod::over(PostBoard& board, const SharedMemory& memory, std::span<const int> world_ranks,
                        Clock::time_point now) {
   if (!begun_) {
+    accesses_.reserve(world_ranks.size());  // first: where this throws, the next look begins
+    stopped_.reserve(world_ranks.size());
     begun_ = true;
     until_ = memory.stops_alone() ? now + kLongest : Clock::time_point::max();
     board.close();

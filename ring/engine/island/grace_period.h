@@ -21,7 +21,7 @@ class GracePeriod {
   static constexpr std::chrono::seconds kLongest{1};
 
   // Closes this rank's buffers, the first time; then whether the grace period is over. world_ranks: of all ranks of the
-  // board. Never blocks: ask again while it is not.
+  // board. Never blocks: ask again while it is not. Throws std::bad_alloc: nothing is closed yet; ask again.
   bool over(PostBoard& board, const SharedMemory& memory, std::span<const int> world_ranks, Clock::time_point now);
 
   // Afterwards: the ranks that were not waited for any longer.
