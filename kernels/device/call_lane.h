@@ -370,11 +370,12 @@ class CallLane {
     return fail(CallFailure::kNoMemory, ref.rank, 0), uintptr_t(0);
   }
 
-  // The first failure is the one that is told. False.
+  // The first failure is the one that is told. By a replay, which has no number, no call ends that has passed. False.
   RONDO_INLINE bool fail(CallFailure failure, uint32_t rank, uint64_t fingerprint) {
     if (!m_.claim(&control().failed) || call_.status == nullptr) return false;
     global(call_.status)->rank = rank;
     global(call_.status)->fingerprint = fingerprint;
+    global(call_.status)->failed_call = is_replay() ? m_.load_acquire(&call_.status->passed) + 1 : call_.number;
     m_.store_release(&call_.status->failure, uint32_t(failure));
     return false;
   }

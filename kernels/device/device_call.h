@@ -78,6 +78,7 @@ struct CallStatus {
   uint32_t stop;                             // by the host: the kernels touch nothing from now on, and end
   uint32_t failure;                          // CallFailure, written last
   uint32_t rank;                             // that it is about
+  uint32_t failed_call;                      // number of the first call that ends by it
   uint64_t fingerprint;                      // of its call
 };
 // What the host of a rank sees: load(word) is sequentially consistent, as its own stop is, which it has set before.

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "tests/device/device_cases.h"
+#include "tests/support/eventually.h"
 
 namespace rondo::testing {
 namespace {
@@ -51,6 +52,16 @@ void end_wait(Communicator& group, const std::string& how) {
   if (how == "destroy") group.destroy();
   while (how == "timeout" && !group.error()) std::this_thread::yield();
 }
+
+// An operation of the program's: until it is over, its rank looks at no call behind its own.
+struct Hold {
+  std::function<bool()> over;
+  std::atomic<bool> begun{false};
+  static void fold(const void*, void*, size_t, void* hold) {
+    static_cast<Hold*>(hold)->begun = true;
+    eventually(static_cast<Hold*>(hold)->over);
+  }
+};
 
 }  // namespace
 
@@ -168,6 +179,35 @@ TEST_CASE("a driver that is too old, or lacks a function, or a device that is to
 
 TEST_CASE("different calls: both are shown, and the streams go on") {
   check_processes({device_group(2)}, call_differently);
+}
+
+// Rank 0 sees both ends in one look; rank 1 looks once rank 0 has judged the first one.
+TEST_CASE("different calls behind equal ones: these end well, though the kernels of both are over") {
+  const OfAllProcesses<std::atomic<bool>> judged;
+  check_processes({device_group(2)}, [&](Communicator& group) {
+    Sum sum(group, nullptr, 100);
+    group.attach_device();
+    std::atomic<bool> over{false};
+    Hold hold{[&] { return group.rank() == 0 ? over.load() : judged->load(); }};
+    std::thread holds([&] {
+      const uint8_t in[2] = {};
+      uint8_t out = 0;
+      CallOptions options{.algorithm = Algorithm::kRing};  // each rank folds, and needs nothing of the others then
+      options.user = {Hold::fold, &hold, 1, true};
+      error_of([&] { group.reduce_scatter(in, &out, 1, DType::kUint8, Op::kUser, options); });
+    });
+    const bool held = eventually([&] { return hold.begun.load(); });
+    Work equal = sum.start(), different = sum.start(group.rank() == 0 ? Op::kSum : Op::kMax);
+    sum.mirror.synchronize();
+    over = true;
+    const Error first = error_of([&] { equal.wait(); });
+    if (group.rank() == 0) judged->store(true);
+    const Error second = error_of([&] { different.wait(); });
+    holds.join();
+    expect(held, "the kernels have been looked at before");
+    expect(group.rank() == 1 || first.ok(), first.message);
+    expect_error(second, ErrorCode::kMismatch);
+  });
 }
 
 TEST_CASE("one rank calls with host memory: a mismatch") {

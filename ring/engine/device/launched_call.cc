@@ -37,9 +37,11 @@ class LaunchedCall::Kernel final : public Run, public Gate {
     const uint64_t before = seen_;
     const CallStatus& status = island_->own().status;
     seen_ = 1 + (at_least(load_word(status.met), number_) ? 1 : 0);
-    if (const auto failed = static_cast<CallFailure>(load_word(status.failure)); failed != CallFailure::kNone) {
+    const bool passed = at_least(load_word(status.passed), number_);  // first: kernels write it behind their failure
+    const auto failed = static_cast<CallFailure>(load_word(status.failure));
+    if (failed != CallFailure::kNone && at_least(number_, status.failed_call)) {
       set_failure(failed, status);
-    } else if (at_least(load_word(status.passed), number_)) {
+    } else if (passed) {
       ++seen_;
       done_ = true;
     }
