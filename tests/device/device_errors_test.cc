@@ -255,13 +255,16 @@ TEST_CASE("abort, a deadline, a rank that dies and one that leaves end the strea
 TEST_CASE("a device that fails under a call: who waits hears of it within seconds, without a deadline") {
   if (on_a_gpu()) return;  // a GPU is not to fail
   // The stream comes to the call too late: its device has failed before. Afterwards it runs nothing more.
-  for (const std::string what : {"kernel", "staged", "send", "receive"}) {
+  for (const std::string what : {"kernel", "staged", "staged, on device 1", "send", "receive"}) {
     CAPTURE(what);
+    const int device = what == "staged, on device 1" ? 1 : 0;
     RankGroup ranks = what == "kernel" ? device_group(2) : staged_group(2);
     ranks.config.destroy_timeout_ms = 500;
     check_processes({ranks}, [&](Communicator& group) {
+      const Mirror opens;
+      group.attach_device();  // to device 0
+      opens.driver().use(device);
       Sum buffer(group, nullptr, 1000);
-      group.attach_device();
       const auto start = [&] {
         const int other = 1 - group.rank();
         if (what == (group.rank() == 0 ? "send" : "receive"))
@@ -270,27 +273,57 @@ TEST_CASE("a device that fails under a call: who waits hears of it within second
           return group.recv_async(buffer.data(), 1000, DType::kInt32, other, 0, buffer.options());
         return buffer.start();
       };
+      buffer.call();  // the first one on the device: waits for what is in its streams
       buffer.mirror.synchronize();
       const auto begin = Clock::now();
       const Error error = error_of([&] {
         if (group.rank() == 0) {
           buffer.mirror.driver().call_host([](void*) { std::this_thread::sleep_for(std::chrono::milliseconds(300)); },
                                            nullptr, buffer.mirror.stream());
-          std::thread([] {
+          std::thread([device] {
             std::this_thread::sleep_for(std::chrono::milliseconds(100));
-            fake_function<void(int)>("fake_cuda_break")(0);
+            fake_function<void(int)>("fake_cuda_break")(device);
           }).detach();
         }
         Work work = start();
         work.wait();
         group.barrier();
       });
-      const std::string why = group.rank() == 0 ? "device 0 has failed: an illegal memory access" : "rank 0";
+      const std::string failed = "device " + std::to_string(device) + " has failed: an illegal memory access";
+      const std::string why = group.rank() == 0 ? failed : "rank 0";
       expect(error.message.find(why) != std::string::npos, error.message);
       expect(Clock::now() - begin < std::chrono::seconds(10), "it took longer than 10 s");
       if (group.rank() == 0) _exit(0);  // nothing can be given back
     });
   }
+}
+
+// Its stream refers to the call until it has passed it.
+TEST_CASE("a device fails, and a call in a stream of another one ends when that has passed it") {
+  if (on_a_gpu()) return;  // a GPU is not to fail
+  RankGroup ranks = staged_group(2);
+  ranks.config.destroy_timeout_ms = 500;
+  check_processes({ranks}, [](Communicator& group) {
+    Sum buffer(group, nullptr, 1000);
+    group.attach_device();
+    buffer.mirror.driver().use(1);
+    Sum(group, nullptr, 1000).start().wait();
+    buffer.mirror.driver().use(0);
+    std::atomic<bool> goes_on{false};
+    const auto sleep = [](void* over) {
+      std::this_thread::sleep_for(std::chrono::seconds(2));  // longer than between two looks at the devices
+      static_cast<std::atomic<bool>*>(over)->store(true);
+    };
+    if (group.rank() == 0) buffer.mirror.driver().call_host(sleep, &goes_on, buffer.mirror.stream());
+    Work work = buffer.start();
+    if (group.rank() == 0) fake_function<void(int)>("fake_cuda_break")(1);
+    const Error error = error_of([&] { work.wait(); });
+    expect_error(error, ErrorCode::kSystem, "device 1 has failed");
+    if (group.rank() == 1) return;
+    expect(goes_on, "the call has ended before its stream came to it");
+    buffer.mirror.synchronize();
+    _exit(0);  // what lies on device 1 cannot be given back
+  });
 }
 
 TEST_CASE("one rank has no host memory to lock for a call, or a message: the other one does not wait for it") {

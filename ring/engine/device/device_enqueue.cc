@@ -149,6 +149,7 @@ void DeviceSide::take_room(StreamOperation& call) {
 OperationRef<StreamOperation> DeviceSide::make(const Checked& checked, const std::vector<ListPiece>& cut) {
   std::vector<Piece> pieces;
   for (const ListPiece& piece : cut) pieces.push_back(piece.piece);
+  if (checked.staged()) calls_->prepare(checked.stream.device);  // any device's streams; kernels are on the rank's own
   auto options = in_stream(*checked.calls.front().stream, checked.stream.device, std::move(pieces));
   OperationRef<StreamOperation> made;
   if (checked.staged()) {

@@ -234,11 +234,6 @@ void LaunchedCall::await_kernels(const Turn& turn) {
 
 void LaunchedCall::end_of_stream(void* call) { static_cast<LaunchedCall*>(call)->passed(); }
 
-// Another device's failure is none of this stream's.
-void LaunchedCall::leave_stream() {
-  if (driver_.broken(options_.calls->copy_stream(options_.device)) != 0) passed();
-}
-
 // No calls of the device's runtime.
 void LaunchedCall::passed() {
   if (passed_.exchange(true)) return;

@@ -59,7 +59,7 @@ class LaunchedCall final : public StreamOperation {
   void piece_ended(const Error* error);
   void passed();
   uint32_t entries() const override;
-  void leave_stream() override;
+  void leave_stream() override { passed(); }
   static void end_of_stream(void* call);
 
   const std::shared_ptr<DeviceIsland> island_;  // shared with the communicator's device side

@@ -57,8 +57,9 @@ bool StreamOperation::wait(Clock::time_point until) {
   }
 }
 
+// Another device's failure is none of this stream's.
 void StreamOperation::look_at_device() {
-  if (device_has_failed()) leave_stream();
+  if (device_has_failed() && driver_.broken(options_.calls->copy_stream(options_.device)) != 0) leave_stream();
 }
 
 bool StreamOperation::device_has_failed() {

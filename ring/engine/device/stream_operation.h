@@ -64,9 +64,9 @@ class StreamOperation : public Operation {
   void note_error(const Error& error);  // the first one is told
   bool end_part() { return left_.fetch_sub(1) == 1; }
   void end_whole() { end(error_.ok() ? nullptr : &error_); }
-  // Nothing where the device is well.
+  // Nothing where the devices are well.
   void look_at_device();
-  // True: the communicator has failed by it.
+  // One of this rank's; true: the communicator has failed by it.
   bool device_has_failed();
   // The communicator has failed, and the stream runs nothing more: does what the call's end in it does, unless that has
   // been done.
