@@ -347,7 +347,7 @@ void Batch::submit(Calls calls, Left left) {
 // In a catch block. What is under way has ended when it throws: until then it uses the caller's memory.
 void Batch::refuse_all(const Calls& calls) {
   Error error = caught();
-  if (error.code != ErrorCode::kInvalid) {
+  if (error.code != ErrorCode::kInvalid && error.code != ErrorCode::kUnsupported) {
     group_.context().fail(error);  // the others wait for this rank
     error = *group_.context().failure.get();
   }

@@ -76,7 +76,7 @@ class Batch {
   enum class Left { kToCaller, kToWorker };
 
   // Submits what has been kept; does not drive. Throws Exception if nothing was: the batch is closed in any case,
-  // and the communicator failed, unless it is kInvalid.
+  // and the communicator failed, unless it is kInvalid or kUnsupported, which all ranks find alike.
   OperationRef<BatchOperation> end(Left left);
   // Closes the batch, if one is open: nothing was done, and works of it fail with the error.
   void abandon(const Error& error);

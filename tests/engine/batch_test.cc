@@ -269,6 +269,21 @@ TEST_CASE("what cannot be submitted closes the batch, and nothing of it was done
         }) == "");
 }
 
+TEST_CASE("a batch with a call that no plan serves: the communicator goes on, as behind that call by itself") {
+  CHECK(run_threads(threads_of(65), [](Communicator& group) {  // more than a plan to one root keeps in order
+          const uint8_t in = 1;
+          uint8_t out = 0;
+          CallOptions options;
+          options.user = {[](const void*, void*, size_t, void*) {}, nullptr, 1, false};
+          const auto reduce = [&] { group.reduce(&in, &out, 1, DType::kUint8, Op::kUser, 1, options); };
+          expect_error(reduce, ErrorCode::kUnsupported, "keeps their order");
+          group.batch_begin();
+          reduce();
+          expect_error([&] { group.batch_end(); }, ErrorCode::kUnsupported, "keeps their order");
+          group.barrier();
+        }) == "");
+}
+
 TEST_CASE("an exception on the way out abandons the batch") {
   CHECK(run_threads(threads_of(2), [](Communicator& group) {
           Numbers a(10, 1);
