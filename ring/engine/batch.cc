@@ -70,6 +70,7 @@ bool BatchOperation::poll() {
 }
 
 void BatchOperation::on_end(EndFunction function) {
+  flow->check_process();
   if (!poll()) check_submitted("on_end()");
   watch_parts();  // first: where it throws, the function is not taken
   add_end_function(std::move(function));

@@ -146,16 +146,21 @@ TEST_CASE("calls that begin while another thread destroys the communicator end")
   }
 }
 
-TEST_CASE("a forked child cannot wait for what its parent has under way, however often it tries") {
+TEST_CASE("a forked child cannot wait for what its parent has under way, nor be told of ends, however often it tries") {
   std::vector<Communicator> ranks = Communicator::inproc(2, RankGroup::quiet_config());
   int received = 0, sent = 42;
   Work work = ranks[0].recv_async(&received, 1, DType::kInt32, 1);
+  ranks[0].batch_begin();
+  Work batch = ranks[0].batch_end_async();
+  batch.wait();
   const pid_t child = fork();
   if (child == 0) {
     alarm(20);
     const bool refused = code_of([&] { work.wait(1s); }) == ErrorCode::kInvalid &&
                          code_of([&] { work.wait(); }) == ErrorCode::kInvalid &&
-                         code_of([&] { work.wait(1s); }) == ErrorCode::kInvalid;
+                         code_of([&] { work.wait(1s); }) == ErrorCode::kInvalid &&
+                         code_of([&] { work.on_end([](const Error&) {}); }) == ErrorCode::kInvalid &&
+                         code_of([&] { batch.on_end([](const Error&) {}); }) == ErrorCode::kInvalid;
     _exit(refused ? 0 : 1);
   }
   int status = -1;
