@@ -18,7 +18,8 @@ constexpr size_t kMaxCalls = 65'536;
 bool run_together(const BatchCall& first, const BatchCall& second) {
   const CheckedCall &one = first.call, &other = second.call;
   return one.collective == Collective::kAllReduce && other.collective == Collective::kAllReduce && one.op == other.op &&
-         first.fusable && first.stream == second.stream && one.asked == other.asked && one.timeout == other.timeout;
+         first.fusable && second.fusable && first.stream == second.stream && one.asked == other.asked &&
+         one.timeout == other.timeout;
 }
 
 // Calls on streams by lists. Alone a call is the same as outside, so that ranks need not group it alike.
@@ -183,7 +184,7 @@ OperationRef<Operation> Batch::keep(const Call& call) {
 
 OperationRef<Operation> Batch::keep(std::span<const TensorRef> tensors, Op op, const CallOptions& options) {
   std::vector<BatchCall> items;
-  group_.calls().lists().append(items, tensors, op, options, op != Op::kPremulSum);
+  group_.calls().lists().append(items, tensors, op, options, !differs_by_rank(op, options));
   if (options.stream && !items.empty()) group_.device().check(items);
   std::lock_guard lock(mutex_);
   check_open(options.stream.has_value());

@@ -43,9 +43,8 @@ void TensorLists::refuse_options(const CallOptions& options) const {
                   group_.rank(), wire_format_name(options.wire.format)));
 }
 
-// Factors are each rank's own, so they cannot say which calls run together.
 BatchCall TensorLists::item_of(const Call& call) const {
-  const bool fusable = call.op != Op::kPremulSum && call.op != Op::kUser;
+  const bool fusable = call.op != Op::kUser && !differs_by_rank(call.op, call.options);
   return {check_call(call, group_.rank(), group_.size()), buffers_of(call), fusable, call.options.stream};
 }
 
@@ -106,7 +105,8 @@ std::shared_ptr<const TensorList> TensorLists::list_of(std::span<const BatchCall
   std::vector<TensorShape> shapes;
   shapes.reserve(run.size());
   for (const BatchCall& item : run) {
-    shapes.push_back({item.call.count, item.call.dtype, item.call.op, item.call.asked, item.fusable});
+    const CheckedCall& call = item.call;
+    shapes.push_back({call.count, call.dtype, call.op, call.asked, item.fusable, call.any_op});
   }
   return std::make_shared<const TensorList>(std::move(shapes));
 }

@@ -15,6 +15,10 @@ namespace rondo {
 
 class CommunicatorState;
 
+// Factors, and ops where ranks may differ in them, are each rank's own, so they cannot say which calls of a batch run
+// together.
+inline bool differs_by_rank(Op op, const CallOptions& options) { return op == Op::kPremulSum || options.any_op; }
+
 // The all_reduce of one tensor of a list.
 Call all_reduce_of(const TensorRef& tensor, Op op, const CallOptions& options);
 

@@ -195,6 +195,25 @@ TEST_CASE("batches: calls are put into their streams at the end, in their order"
   });
 }
 
+TEST_CASE("ranks whose op is another, where they may: each folds by its own, also in lists and batches") {
+  check_processes(both_ways(2), [](Communicator& group) {
+    Sum ones(group, nullptr, 2000);
+    const CallOptions options{.stream = ones.mirror.stream(), .any_op = true};
+    const Op op = group.rank() == 0 ? Op::kMax : Op::kMin;
+    auto* const data = static_cast<int32_t*>(ones.data());
+    const TensorRef halves[] = {{data, data, 1000, DType::kInt32}, {data + 1000, data + 1000, 1000, DType::kInt32}};
+    ones.start(op, options).wait();
+    group.all_reduce_many_async(halves, op, options).wait();
+    group.batch_begin();
+    for (const TensorRef& half : halves) {
+      const bool first = &half == halves;
+      group.all_reduce_async(half.input, half.output, half.count, half.dtype, first ? Op::kMax : op, options);
+    }
+    group.batch_end_async().wait();
+    expect(ones.value() == 1, "the wrong result");
+  });
+}
+
 TEST_CASE("a stream of another device than the thread's current one, and than the communicator's") {
   check_processes({device_group(2)}, [](Communicator& group) {
     const Mirror first;

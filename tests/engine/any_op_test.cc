@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <iterator>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -75,6 +76,30 @@ void reduce_by_all(Communicator& group) {
   }
 }
 
+// As lists and in batches, whose tensors run together by what the ranks agree on: rank 0 repeats its op.
+void reduce_together(Communicator& group) {
+  size_t turn = static_cast<size_t>(group.rank());
+  const auto op = [&] { return group.rank() == 0 ? Op::kMax : kOnes[turn++ % std::size(kOnes)]; };
+  CallOptions options;
+  options.any_op = true;
+  for (int i = 0; i < 10; ++i) {
+    std::vector<int32_t> tensors[] = {std::vector<int32_t>(10, 1), std::vector<int32_t>(100'000, 1),
+                                      std::vector<int32_t>(20, 1), std::vector<int32_t>(30, 1)};
+    std::vector<TensorRef> list;
+    for (auto& tensor : tensors) list.push_back({tensor.data(), tensor.data(), tensor.size(), DType::kInt32});
+    group.all_reduce_many(list, op(), options);
+    group.batch_begin();
+    group.all_reduce_many(std::span(list).first(2), op(), options);
+    for (const TensorRef& tensor : std::span(list).last(2)) {
+      group.all_reduce(tensor.input, tensor.output, tensor.count, tensor.dtype, op(), options);
+    }
+    group.batch_end();
+    for (const auto& tensor : tensors) {
+      expect(std::ranges::count(tensor, 1) == std::ssize(tensor), "wrong in a list or a batch");
+    }
+  }
+}
+
 // The error of a call that this rank makes with `op`, and another one with another.
 ErrorCode refused(Communicator& group, Op op, bool any_op) {
   uint8_t value = 1;
@@ -94,6 +119,7 @@ TEST_CASE("ranks that differ in the op alone go on, each by its own, and the log
     CHECK(run_processes(shape, [](Communicator& group) {
             const Said said;
             reduce_by_all(group);
+            reduce_together(group);
             const std::string text = said.text();
             const size_t at = text.find("each rank folds by its own");
             expect(at != std::string::npos && text.find("each rank folds by its own", at + 1) == std::string::npos,

@@ -133,17 +133,22 @@ TEST_CASE("lists have a hash of every field, and a text") {
   const std::vector<TensorShape> list = floats({10, 20, 30});
   const uint64_t hash = TensorList(list).hash;
   CHECK(TensorList(list).hash == hash);
-  std::vector<std::vector<TensorShape>> others(6, list);
+  std::vector<std::vector<TensorShape>> others(7, list);
   others[0][1].count = 21;
   others[1][2].dtype = DType::kInt32;
   others[2][0].op = Op::kMax;
   others[3][0].asked = Algorithm::kRing;
   others[4].pop_back();
   std::swap(others[5][0], others[5][1]);
+  others[6][1].any_op = true;
   for (const auto& other : others) CHECK(TensorList(other).hash != hash);
   others[2][1].dtype = DType::kInt8;
   CHECK(TensorList(list).describe() == "[float32 sum 10, 20, 30]");
   CHECK(TensorList(others[2]).describe() == "[float32 max 10, int8 sum 20, float32 30]");
+  CHECK(TensorList(others[6]).describe() == "[float32 sum 10, own op sum 20, sum 30]");
+  const uint64_t any = TensorList(others[6]).hash;
+  others[6][1].op = Op::kMax;
+  CHECK(TensorList(others[6]).hash == any);  // each rank's own
   CHECK(TensorList(floats(std::vector<uint64_t>(5000, 1'000'000))).describe().size() < 1700);
 }
 

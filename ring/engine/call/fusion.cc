@@ -56,9 +56,11 @@ std::vector<Bucket> plan_buckets(std::span<const TensorShape> tensors, uint64_t 
 TensorList::TensorList(std::vector<TensorShape> shapes) : tensors(std::move(shapes)) {
   Hash64 sum;
   for (const TensorShape& tensor : tensors) {
+    const Op op = tensor.any_op ? Op{} : tensor.op;
     sum.add(tensor.count)
-        .add(static_cast<uint64_t>(tensor.dtype) | (static_cast<uint64_t>(tensor.op) << 8) |
-             (static_cast<uint64_t>(tensor.asked) << 16) | (static_cast<uint64_t>(tensor.fusable) << 24));
+        .add(static_cast<uint64_t>(tensor.dtype) | (static_cast<uint64_t>(op) << 8) |
+             (static_cast<uint64_t>(tensor.asked) << 16) | (static_cast<uint64_t>(tensor.fusable) << 24) |
+             (static_cast<uint64_t>(tensor.any_op) << 25));
   }
   hash = std::max<uint64_t>(1, sum.add(tensors.size()).value());
 }
@@ -71,7 +73,9 @@ std::string TensorList::describe() const {
     if (text.size() > kMaxDescriptionBytes) return text + fmt::format(", ... {} more]", tensors.size() - i);
     if (before != nullptr) text += ", ";
     if (before == nullptr || tensor.dtype != before->dtype) text += fmt::format("{} ", dtype_name(tensor.dtype));
-    if (before == nullptr || tensor.op != before->op) text += fmt::format("{} ", op_name(tensor.op));
+    if (before == nullptr || tensor.op != before->op || tensor.any_op != before->any_op) {
+      text += fmt::format("{}{} ", tensor.any_op ? "own op " : "", op_name(tensor.op));
+    }
     text += fmt::format("{}", tensor.count);
     before = &tensor;
   }

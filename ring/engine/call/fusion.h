@@ -22,6 +22,7 @@ struct TensorShape {
   Op op = Op::kSum;
   Algorithm asked = Algorithm::kAuto;
   bool fusable = true;  // false: an operation of its own, whatever its size
+  bool any_op = false;  // `op` is this rank's own (CallFields): a list of several ops has none that is fusable then
 
   uint64_t bytes() const { return count * dtype_bytes(dtype); }
 };

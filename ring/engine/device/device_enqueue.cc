@@ -82,6 +82,7 @@ BatchCall DeviceSide::call_of(const CheckedCall& whole, const ListPiece& piece, 
   call.options.scalar = whole.scalar;
   call.options.timeout = whole.timeout;
   call.options.algorithm = whole.asked;
+  call.options.any_op = whole.any_op;
   return {check_call(call, group_.rank(), group_.size()), buffers_of(call)};
 }
 

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "ring/base/caught.h"
+#include "ring/base/hash.h"
 #include "ring/engine/device/host_wait.h"
 #include "ring/engine/progress/flow.h"
 #include "ring/engine/tensor_lists.h"
@@ -145,7 +146,7 @@ void LaunchedCall::put_piece(size_t index) {
   DeviceCall call = {};
   island_->describe(call, turn.number, program.to);
   // Ranks that take different forms are in different calls.
-  call.fingerprint = turn.fingerprint ^ (program.posts ? 1 : 0);
+  call.fingerprint = agreed_bits(turn.fingerprint) ^ (program.posts ? 1 : 0);
   call.card = {input.card, output.card, whole_ && lies_whole() ? uint64_t{1} : 0};
   call.messages = plan_.most_messages;
   auto limit = std::min<std::chrono::nanoseconds>(limit_, kLongestLimit);
