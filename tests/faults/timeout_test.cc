@@ -2,6 +2,7 @@
 #include <doctest/doctest.h>
 
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "rondo/communicator.h"
@@ -90,6 +91,36 @@ TEST_CASE("fault 14: two absent ranks are both listed, by a Work as by a blockin
     const std::string said = job[rank].hear();
     CAPTURE(said);
     CHECK(said.find("TIMEOUT [0,1] all_reduce(count=100, float32, sum, ") == 0);
+  }
+}
+
+TEST_CASE("a call behind others ends at its deadline, though each of them is soon over") {
+  constexpr std::chrono::milliseconds kBetweenCalls{50};
+  constexpr int kCalls = 100;
+  Job job;
+  job.start(2, [&](Here& here) {
+    Communicator group = Communicator::join(here.options);
+    group.barrier();
+    float value = 1;
+    here.say(here.timed([&] {
+      for (int i = 0; i < kCalls; ++i) {
+        if (here.rank() == 0) {
+          group.barrier_async();
+        } else {
+          std::this_thread::sleep_for(kBetweenCalls);
+          group.barrier();
+        }
+      }
+      group.all_reduce_async(&value, &value, 1, DType::kFloat32, Op::kSum, {.timeout = kDeadline}).wait();
+    }));
+    here.await();
+  });
+  for (int rank = 0; rank < 2; ++rank) {
+    const Timed said = timed_line(job[rank].hear());
+    CAPTURE(said.outcome);
+    CHECK(said.begins("TIMEOUT "));
+    CHECK(said.has("all_reduce(count=1, float32, sum, "));
+    CHECK(said.elapsed_ms < kDeadline.count() + 1'000);
   }
 }
 

@@ -152,17 +152,23 @@ void CallWatch::ask_others(Clock::time_point now, uint64_t sequence, Ask ask) {
   context_.fabric->stalled(context_.id, sequence, ask);
 }
 
-void CallWatch::time_out(Clock::time_point now, const CollectiveOperation& current, const CollectiveOperation& late) {
+void CallWatch::time_out(Clock::time_point now, const CollectiveOperation& current, const CollectiveOperation& late,
+                         Clock::duration by) {
   // The deadline may be shorter than the stall time, or than the turns in which a large communicator is asked. There a
   // few ranks ask all members, and the others leave the error to them.
   const bool asks_all = context_.rank < kOverdueAskers;
-  if (overdue_sequence_ != current.start.sequence) {
+  const auto patience = asks_all ? kAnswerPatience : kOthersPatience;
+  const bool asked = overdue_sequence_ == current.start.sequence;
+  // The call that was asked about has ended, as those before `late` do one after the other: no rank is absent.
+  const bool goes_on = !asked && by >= 2 * patience && now - overdue_at_ <= by;
+  if (!asked && !goes_on) {
     overdue_sequence_ = current.start.sequence;
     overdue_at_ = now;
     return ask_others(now, current.start.sequence, asks_all ? Ask::kAll : Ask::kInTurn);
   }
-  if (now - overdue_at_ < (asks_all ? kAnswerPatience : kOthersPatience)) return;
-  const std::vector<int> absent = context_.fabric->absent(context_.id, current.start.sequence);
+  if (asked && now - overdue_at_ < patience) return;
+  std::vector<int> absent;
+  if (asked) absent = context_.fabric->absent(context_.id, current.start.sequence);
   std::string who;
   for (const int peer : absent) who += fmt::format("{}{}", who.empty() ? "" : ", ", context_.group_rank(peer));
   const std::string blame = context_.fabric->blame(context_.id, current.start.sequence);

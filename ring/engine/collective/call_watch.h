@@ -20,8 +20,9 @@ class CallWatch {
   void report(const CollectiveOperation& current, const RunFailure& failure);
   // Now and then while the current call lasts. moved: grows while it moves.
   void tick(Clock::time_point now, const CollectiveOperation& current, uint64_t moved);
-  // The deadline of `late` has passed while `current` is under way.
-  void time_out(Clock::time_point now, const CollectiveOperation& current, const CollectiveOperation& late);
+  // The deadline of `late` has passed while `current` is under way. by: so long ago.
+  void time_out(Clock::time_point now, const CollectiveOperation& current, const CollectiveOperation& late,
+                Clock::duration by);
 
  private:
   // What it has seen of the current call alone.

@@ -239,7 +239,9 @@ void Collectives::tick(Clock::time_point now) {
     current_->deadline = deadline_after(at, limit_of(*current_));
   }
   watch_.tick(now, *current_, course_.moved());
-  if (const CollectiveOperation* late_one = late(at)) watch_.time_out(now, *current_, *late_one);
+  if (const CollectiveOperation* late_one = late(at)) {
+    watch_.time_out(now, *current_, *late_one, at - late_one->deadline);
+  }
 }
 
 // The current operation, or one behind it, whose deadline has passed.
