@@ -9,6 +9,7 @@ import os
 import sys
 import threading
 import time
+import weakref
 from collections.abc import Callable, Mapping
 from types import FrameType
 from typing import TYPE_CHECKING, NamedTuple, NoReturn
@@ -102,7 +103,7 @@ _finders: list[Callable[[BaseException], bool]] = []  # of others: whether an ex
 _process = os.getpid()  # that imported this
 _joined = 0  # the process that is a rank
 _child = 0  # the child of multiprocessing that is heard of
-_of_parent: set[int] = set()  # communicators that a forked child has from its parent, by id()
+_of_parent: weakref.WeakSet[Communicator] = weakref.WeakSet()  # that a forked child has from its parent
 _ended = False
 
 # Launchers blame the rank that ends first: who fails of others ends so much later. Longer than the ends of two processes of
@@ -195,7 +196,7 @@ def _tell_launcher(text: str | None) -> None:
 def leave(exception: str | None) -> None:
     """Closes every communicator that is left. With an exception's text the others are told that, at once: they would
     wait for a rank that will not come."""
-    for group in reversed([group for group in communicator._open_ones.values() if id(group) not in _of_parent]):
+    for group in reversed([group for group in communicator._open_ones.values() if group not in _of_parent]):
         with contextlib.suppress(Error):  # it has failed before, and the caller knows
             if exception is not None:
                 group.abort(exception)
@@ -217,7 +218,7 @@ def end_with_this_process() -> None:
     if process.parent_process() is None:
         return
     if _process != os.getpid():  # forked
-        _of_parent = set(map(id, communicator._open_ones.values()))
+        _of_parent = weakref.WeakSet(communicator._open_ones.values())
     _child, _ended = os.getpid(), False
     util.Finalize(None, _end, exitpriority=0)
 

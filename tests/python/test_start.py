@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import rondo
-from rondo import data
+from rondo import data, start
 
 METHODS = ("fork", "spawn", "forkserver")
 
@@ -206,6 +206,30 @@ def test_a_parent_of_processes_sees_the_cause_first(method):
         assert "ArithmeticError: of rank 2" in text
     for child in children:
         child.join()
+
+
+def leaves_behind_its_parents_group(of_parent, meeting_point, pipe):
+    group = rondo.init(rank=0, world_size=1, rendezvous=meeting_point)
+    place = id(of_parent[0])
+    of_parent.clear()
+    others = []
+    while len(others) < 20 and place not in map(id, others):
+        others.append(group.dup())
+    start.leave(None)
+    pipe.send([other._handle is None for other in [group, *others]])
+
+
+def test_a_forked_child_closes_what_lies_where_a_group_of_its_parents_was(tmp_path):
+    context = multiprocessing.get_context("fork")
+    here, there = context.Pipe(duplex=False)
+    of_parent = [rondo.init(rank=0, world_size=1, rendezvous=f"unix://{tmp_path}/parent")]
+    arguments = (of_parent, f"unix://{tmp_path}/child", there)
+    child = context.Process(target=leaves_behind_its_parents_group, args=arguments)
+    child.start()
+    assert here.poll(60) and all(here.recv())
+    child.join()
+    assert child.exitcode == 0
+    of_parent[0].close()
 
 
 SCRIPT = "import rondo; g = rondo.init(); print(g.all_gather_object(g.rank), flush=True)"
