@@ -1,6 +1,7 @@
 // Drives the real rondo-run around small shell programs.
 #include <doctest/doctest.h>
 #include <signal.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -325,6 +326,20 @@ TEST_CASE("the timeout ends the ranks with 124 and says which still ran") {
   Program program(run_shell(3, "[ $RANK = 0 ] && exit 0; exec sleep 1000", {"--timeout", "0.5"}));
   CHECK(program.wait() == 124);
   CHECK(program.errors().find("ending rank 1, 2") != std::string::npos);
+}
+
+TEST_CASE("the timeout ends a job that waits for a rank that raised, and the launcher sleeps until that is killed") {
+  const auto used = [] {
+    rusage usage{};
+    getrusage(RUSAGE_CHILDREN, &usage);
+    return std::chrono::seconds(usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) +
+           std::chrono::microseconds(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec);
+  };
+  const auto before = used();
+  const std::string raises = "if [ $RANK = 1 ]; then trap '' TERM; say cause; while :; do sleep 1; done; fi; ";
+  Program program(run_shell(2, kSays + raises + "sleep 0.3; exit 3", {"--timeout", "2"}));
+  CHECK(program.wait() == 124);  // after 7 s
+  CHECK(used() - before < 800ms);
 }
 
 TEST_CASE("ranks die with the launcher, even when it is killed") {

@@ -296,7 +296,10 @@ void Job::check_deadlines() {
       end_members();
     }
   }
-  if (blame_at_ && now >= *blame_at_) check_members();
+  if (blame_at_ && now >= *blame_at_) {
+    check_members();
+    blame_at_.reset();  // also where the job has its code already, as by its timeout
+  }
   if (end_at_ && now >= *end_at_) end_members();
   if (kill_at_ && now >= *kill_at_) {
     kill_at_.reset();
