@@ -191,12 +191,16 @@ std::vector<int64_t> RondoBackend::lost() {
     check(rondo_size(shrunk_, &size));
     std::vector<int32_t> living(static_cast<size_t>(size));
     const int32_t own = rank_;
-    if (rondo_all_gather(shrunk_, &own, living.data(), 1, RONDO_INT32, nullptr) == RONDO_OK) {
+    const bool was_well = rondo_error(shrunk_) == RONDO_OK;
+    const rondo_result_t code = rondo_all_gather(shrunk_, &own, living.data(), 1, RONDO_INT32, nullptr);
+    if (code == RONDO_OK) {
       for (int r = 0; r < size_; ++r) {
         if (std::find(living.begin(), living.end(), r) == living.end()) lost_.push_back(r);
       }
       break;
     }
+    // Where an earlier call was interrupted the others have failed by it, and shrink, too.
+    if (code == RONDO_INTERRUPTED && was_well) check(code);
     rondo_comm_t next = nullptr;  // one more has died
     check(rondo_shrink(shrunk_, timeout_ms, &next));
     check(rondo_destroy(std::exchange(shrunk_, next)));
