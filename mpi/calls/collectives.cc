@@ -58,10 +58,7 @@ int prepare(const char* name, MPI_Comm comm, MPI_Request* request, const Call& c
 
 // Arguments as the core takes them. The type of a buffer that says MPI_IN_PLACE is not read.
 Data data(const void* at, MPI_Count count, MPI_Datatype type) {
-  if (at == MPI_IN_PLACE) return {MPI_IN_PLACE, 0, byte_type()};
-  require(count >= 0, MPI_ERR_COUNT, "the count is negative");
-  const Type& of = used_type(type);
-  return {const_cast<void*>(at), count, of.shared_from_this()};
+  return at == MPI_IN_PLACE ? Data{MPI_IN_PLACE, 0, byte_type()} : data_of(at, count, type);
 }
 // The buffer of a call in which this rank gives none.
 Data nothing() { return {nullptr, 0, byte_type()}; }
@@ -72,7 +69,7 @@ std::vector<Data> list(const Comm& comm, const void* at, const Count counts[], c
   std::vector<Data> made;
   for (int r = 0; r < comm.peers(); ++r) {
     Data one = data(at, counts[r], type);
-    one.data = static_cast<std::byte*>(one.data) + displacements[r] * one.type->extent();
+    one.data = static_cast<std::byte*>(one.data) + product(displacements[r], one.type->extent());
     made.push_back(std::move(one));
   }
   return made;
@@ -269,8 +266,9 @@ Data at_block(Data base, MPI_Aint bytes) {
 
 #define OUT(...) neighbors(of, topology_of(of).destinations, false, [&](size_t i) { return __VA_ARGS__; })
 #define IN(...) neighbors(of, topology_of(of).sources, true, [&](size_t i) { return __VA_ARGS__; })
-#define NEXT(base, i) at_block(base, static_cast<MPI_Aint>(i) * (base).count * (base).type->extent())
-#define PLACED(at, count, type, displacement) at_block(data(at, count, type), (displacement)*type_of(type).extent())
+#define NEXT(base, i) at_block(base, product(static_cast<MPI_Aint>(i), product((base).count, (base).type->extent())))
+#define PLACED(at, count, type, displacement) \
+  at_block(data(at, count, type), product(displacement, type_of(type).extent()))
 
 COLLECTIVE(Neighbor_allgather, neighbor_allgather, UNROOTED, {
   const Data send = data(sendbuf, sendcount, sendtype);

@@ -25,11 +25,6 @@ std::shared_ptr<File> file_of(MPI_File file) {
   return found;
 }
 
-Data data(const void* at, MPI_Count count, MPI_Datatype type) {
-  require(count >= 0, MPI_ERR_COUNT, "the count is negative");
-  return {const_cast<void*>(at), count, used_type(type).shared_from_this()};
-}
-
 struct Access {
   const char* call;
   MPI_File file;
@@ -43,20 +38,20 @@ struct Access {
 
 int now(const Access& a, MPI_Status* status) {
   return on_file(a.file, a.call, [&] {
-    set_status(status, file_of(a.file)->transfer(a.way, a.place, a.offset, data(a.at, a.count, a.type)));
+    set_status(status, file_of(a.file)->transfer(a.way, a.place, a.offset, data_of(a.at, a.count, a.type)));
   });
 }
 // The data is there, or with the system, when this returns: the request is over.
 int later(const Access& a, MPI_Request* request) {
   return on_file(a.file, a.call, [&] {
     auto made = make_request(Request::Kind::kCollective, nullptr);
-    made->outcome = file_of(a.file)->transfer(a.way, a.place, a.offset, data(a.at, a.count, a.type));
+    made->outcome = file_of(a.file)->transfer(a.way, a.place, a.offset, data_of(a.at, a.count, a.type));
     *request = add_request(std::move(made));
   });
 }
 int begin(const Access& a) {
   return on_file(a.file, a.call,
-                 [&] { file_of(a.file)->begin(a.way, a.place, a.offset, data(a.at, a.count, a.type)); });
+                 [&] { file_of(a.file)->begin(a.way, a.place, a.offset, data_of(a.at, a.count, a.type)); });
 }
 int end(const char* call, MPI_File file, MPI_Status* status) {
   return on_file(file, call, [&] { set_status(status, file_of(file)->end()); });

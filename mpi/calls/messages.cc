@@ -29,7 +29,7 @@ struct Envelope {
   int tag;
 
   bool nobody() const { return peer == MPI_PROC_NULL; }
-  MPI_Count bytes() const { return count * type->size; }
+  MPI_Count bytes() const { return product(count, type->size); }
 };
 // For a request, which a program may outlive them with.
 struct KeptEnvelope : Envelope {
@@ -61,9 +61,10 @@ Envelope envelope(MPI_Comm comm, const void* data, MPI_Count count, MPI_Datatype
   Type& of = used_type(count == 0 && type == MPI_DATATYPE_NULL ? MPI_BYTE : type);  // nothing has any type
   check_peer(to, peer, receives);
   check_tag(tag, receives);
-  require(data != nullptr || count * of.size == 0 || !of.dense || peer == MPI_PROC_NULL, MPI_ERR_BUFFER,
-          "the buffer is null");
-  return {&to, &of, const_cast<void*>(data), count, peer, tag};
+  const Envelope made{&to, &of, const_cast<void*>(data), count, peer, tag};
+  const MPI_Count bytes = made.bytes();
+  require(data != nullptr || bytes == 0 || !of.dense || peer == MPI_PROC_NULL, MPI_ERR_BUFFER, "the buffer is null");
+  return made;
 }
 
 rondo::MessageCall call_of(const Envelope& e, rondo::MessageKind kind, void* data) {
@@ -167,7 +168,7 @@ void send_buffered(const Envelope& e) {
   Buffer& buffer = e.comm->buffer.attached ? e.comm->buffer : world().buffer;
   forget_sent(buffer);
   if (buffer.data != MPI_BUFFER_AUTOMATIC) {
-    MPI_Count used = e.bytes() + MPI_BSEND_OVERHEAD;
+    MPI_Count used = sum(e.bytes(), MPI_BSEND_OVERHEAD);
     for (const Buffer::Sent& sent : buffer.sent) used += static_cast<MPI_Count>(sent.data->size()) + MPI_BSEND_OVERHEAD;
     require(used <= buffer.bytes, MPI_ERR_BUFFER, "the attached buffer has no room for the message");
   }
@@ -356,6 +357,7 @@ MPI_Message keep(Comm& comm, const rondo::Message& found) {
 std::pair<KeptEnvelope, uint64_t> matched(void* data, MPI_Count count, MPI_Datatype type, MPI_Message* message) {
   require(count >= 0, MPI_ERR_COUNT, "the count is negative");
   const Type& of = used_type(type);
+  product(count, of.size);
   const auto found = world().messages.share(*message);
   require(found != nullptr, MPI_ERR_REQUEST, "the message is null, or was received");
   const bool nobody = *message == MPI_MESSAGE_NO_PROC;
@@ -581,7 +583,7 @@ int partitioned_call(const char* call, void* data, int partitions, MPI_Count cou
   return on(comm, call, [&] {
     require(partitions > 0, MPI_ERR_ARG, "there are no partitions");
     const bool receives = kind == Request::Kind::kReceive;
-    const Envelope e = envelope(comm, data, count * partitions, type, peer, tag, receives);
+    const Envelope e = envelope(comm, data, product(count, partitions), type, peer, tag, receives);
     auto made = request_of(e, kind);
     const int own = e.comm->engine->rank(), other = e.nobody() ? own : e.comm->engine_rank(peer);
     if (own != other) {  // what both ranks have made in the same place meets, in whatever order they start it

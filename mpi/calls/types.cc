@@ -77,7 +77,7 @@ std::vector<Piece> blocks(MPI_Count count, const Length lengths[], const Displac
   check_count(count);
   std::vector<Piece> pieces;
   for (MPI_Count i = 0; i < count; ++i) {
-    pieces.push_back(block(static_cast<MPI_Aint>(displacements[i]) * unit, lengths[i], type));
+    pieces.push_back(block(product(displacements[i], unit), lengths[i], type));
   }
   return pieces;
 }
@@ -86,8 +86,7 @@ std::vector<Piece> equal_blocks(MPI_Count count, MPI_Count length, const Displac
                                 const Part& type) {
   check_count(count);
   std::vector<Piece> pieces;
-  for (MPI_Count i = 0; i < count; ++i)
-    pieces.push_back(block(static_cast<MPI_Aint>(displacements[i]) * unit, length, type));
+  for (MPI_Count i = 0; i < count; ++i) pieces.push_back(block(product(displacements[i], unit), length, type));
   return pieces;
 }
 
@@ -101,8 +100,8 @@ std::shared_ptr<Type> vector(int combiner, MPI_Count count, MPI_Count length, MP
 // The part of `sizes` in one dimension: `count` elements from `start` on, `stride` bytes apart, inside of all of
 // `size`.
 Part slice(const Part& inner, MPI_Aint bytes, MPI_Count size, MPI_Count start, MPI_Count count) {
-  auto made = type_of_pieces(MPI_COMBINER_SUBARRAY, {{start * bytes, count, bytes, inner}});
-  return resized(made, 0, size * bytes);
+  auto made = type_of_pieces(MPI_COMBINER_SUBARRAY, {{product(start, bytes), count, bytes, inner}});
+  return resized(made, 0, product(size, bytes));
 }
 
 template <typename Count>
@@ -113,7 +112,7 @@ std::shared_ptr<Type> subarray(int ndims, const Count sizes[], const Count subsi
   Part inner = type;
   for (int k = 0; k < ndims; ++k) {
     const int d = order == MPI_ORDER_C ? ndims - 1 - k : k;
-    require(sizes[d] >= 1 && subsizes[d] >= 1 && starts[d] >= 0 && starts[d] + subsizes[d] <= sizes[d], MPI_ERR_ARG,
+    require(sizes[d] >= 1 && subsizes[d] >= 1 && starts[d] >= 0 && subsizes[d] <= sizes[d] - starts[d], MPI_ERR_ARG,
             "a part does not lie in the array");
     inner = slice(inner, inner->extent(), sizes[d], starts[d], subsizes[d]);
   }
@@ -160,10 +159,9 @@ std::shared_ptr<Type> darray(int size, int rank, int ndims, const Count gsizes[]
     const MPI_Aint bytes = inner->extent();
     std::vector<Piece> pieces;
     for (const auto& [start, count] : owned(gsizes[d], distribs[d], dargs[d], psizes[d], at[static_cast<size_t>(d)])) {
-      pieces.push_back({start * bytes, count, bytes, inner});
+      pieces.push_back({product(start, bytes), count, bytes, inner});
     }
-    inner =
-        resized(type_of_pieces(MPI_COMBINER_DARRAY, std::move(pieces)), 0, static_cast<MPI_Aint>(gsizes[d]) * bytes);
+    inner = resized(type_of_pieces(MPI_COMBINER_DARRAY, std::move(pieces)), 0, product(gsizes[d], bytes));
   }
   auto made = std::make_shared<Type>(*inner);
   made->combiner = MPI_COMBINER_DARRAY;
@@ -186,7 +184,7 @@ std::shared_ptr<Type> structure(MPI_Count count, const Count lengths[], const Di
   }
 #endif
   if (const MPI_Aint rest = made->extent() % made->alignment; rest != 0) {  // as a compiler pads it
-    made->ub += made->alignment - rest;
+    made->ub = sum(made->ub, made->alignment - rest);
     made->dense = false;
   }
   return made;
@@ -212,7 +210,7 @@ int construct(const char* call, MPI_Datatype* newtype, const Make& make) {
   int MPI_Type_vector##suffix(C count, C blocklength, C stride, MPI_Datatype oldtype, MPI_Datatype* newtype) {         \
     return construct(__func__, newtype, [&] {                                                                          \
       const Part old = part(oldtype);                                                                                  \
-      auto made = vector(MPI_COMBINER_VECTOR, count, blocklength, stride * old->extent(), old);                        \
+      auto made = vector(MPI_COMBINER_VECTOR, count, blocklength, product(stride, old->extent()), old);                \
       Contents(made).number(count).number(blocklength).number(stride).of(old);                                         \
       return made;                                                                                                     \
     });                                                                                                                \
@@ -339,7 +337,7 @@ int construct(const char* call, MPI_Datatype* newtype, const Make& make) {
     return on(comm, __func__, [&] {                                                                                    \
       comm_of(comm);                                                                                                   \
       check_count(incount);                                                                                            \
-      put(size, incount* used_type(datatype).size);                                                                    \
+      put(size, product(incount, used_type(datatype).size));                                                           \
     });                                                                                                                \
   }                                                                                                                    \
   int MPI_Pack_external##suffix(const char* datarep, const void* inbuf, C incount, MPI_Datatype datatype,              \
@@ -381,11 +379,12 @@ void pack_at(const void* in, MPI_Count count, MPI_Datatype datatype, void* out, 
              bool external) {
   check_count(count);
   const Type& type = used_type(datatype);
-  const MPI_Count bytes = external ? external_size(type, count) : count * type.size;
-  require(*position >= 0 && *position + bytes <= outsize, MPI_ERR_ARG, "the buffer has no room");
+  const MPI_Count native = product(count, type.size), bytes = external ? external_size(type, count) : native;
+  require(*position >= 0 && *position <= outsize && bytes <= outsize - *position, MPI_ERR_ARG,
+          "the buffer has no room");
   std::byte* to = static_cast<std::byte*>(out) + *position;
   if (external) {
-    std::vector<std::byte> packed(static_cast<size_t>(count * type.size));
+    std::vector<std::byte> packed(static_cast<size_t>(native));
     pack(type, in, count, packed.data());
     to_external(type, packed.data(), count, to);
   } else {
@@ -398,12 +397,13 @@ void unpack_at(const void* in, MPI_Count insize, Bytes* position, void* out, MPI
                bool external) {
   check_count(count);
   const Type& type = used_type(datatype);
-  const MPI_Count bytes = external ? external_size(type, count) : count * type.size;
-  require(*position >= 0 && *position + bytes <= insize, MPI_ERR_ARG, "the buffer ends before the data");
+  const MPI_Count native = product(count, type.size), bytes = external ? external_size(type, count) : native;
+  require(*position >= 0 && *position <= insize && bytes <= insize - *position, MPI_ERR_ARG,
+          "the buffer ends before the data");
   const std::byte* from = static_cast<const std::byte*>(in) + *position;
-  std::vector<std::byte> packed(external ? static_cast<size_t>(count * type.size) : 0);
+  std::vector<std::byte> packed(external ? static_cast<size_t>(native) : 0);
   if (external) from_external(type, from, count, packed.data());
-  unpack(type, out, count, external ? packed.data() : from, count * type.size);
+  unpack(type, out, count, external ? packed.data() : from, native);
   *position += static_cast<Bytes>(bytes);
 }
 

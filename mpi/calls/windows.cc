@@ -27,17 +27,13 @@ int on_window(MPI_Win win, const char* call, const Function& function) {
   return on_win(win, call, [&] { function(window_of(win)); });
 }
 
-Data data(const void* at, MPI_Count count, MPI_Datatype type) {
-  require(count >= 0, MPI_ERR_COUNT, "the count is negative");
-  return {const_cast<void*>(at), count, used_type(type).shared_from_this()};
-}
 // MPI_Get_accumulate's origin of MPI_NO_OP is not read, also not its type.
 Data operand(const void* at, MPI_Count count, MPI_Datatype type, MPI_Op op) {
-  return op == MPI_NO_OP ? Data{nullptr, 0, byte_type()} : data(at, count, type);
+  return op == MPI_NO_OP ? Data{nullptr, 0, byte_type()} : data_of(at, count, type);
 }
 Data nowhere() { return {nullptr, 0, byte_type()}; }
 Window::Place place(int target, MPI_Aint displacement, MPI_Count count, MPI_Datatype type) {
-  const Data there = data(nullptr, count, type);
+  const Data there = data_of(nullptr, count, type);
   return {target, displacement, there.count, there.type};
 }
 
@@ -167,19 +163,19 @@ int MPI_Win_get_info(MPI_Win win, MPI_Info* info) {
 #define LIST(...) __VA_ARGS__
 #define DATA(C, suffix)                                                                                                \
   MOVES(C, suffix, Put, put, LIST(ORIGIN(C, const), TARGET(C)),                                                        \
-        window.put(data(origin, origin_count, origin_type), AT))                                                       \
-  MOVES(C, suffix, Get, get, LIST(ORIGIN(C, ), TARGET(C)), window.get(data(origin, origin_count, origin_type), AT))    \
+        window.put(data_of(origin, origin_count, origin_type), AT))                                                    \
+  MOVES(C, suffix, Get, get, LIST(ORIGIN(C, ), TARGET(C)), window.get(data_of(origin, origin_count, origin_type), AT)) \
   MOVES(C, suffix, Accumulate, accumulate, LIST(ORIGIN(C, const), TARGET(C), MPI_Op op),                               \
         window.accumulate(operand(origin, origin_count, origin_type, op), nowhere(), AT, op_of(op)))                   \
   MOVES(C, suffix, Get_accumulate, get_accumulate, LIST(ORIGIN(C, const), RESULT(C), TARGET(C), MPI_Op op),            \
-        window.accumulate(operand(origin, origin_count, origin_type, op), data(result, result_count, result_type), AT, \
-                          op_of(op)))
+        window.accumulate(operand(origin, origin_count, origin_type, op), data_of(result, result_count, result_type),  \
+                          AT, op_of(op)))
 BOTH(DATA)
 
 int MPI_Fetch_and_op(const void* origin, void* result, MPI_Datatype type, int target, MPI_Aint disp, MPI_Op op,
                      MPI_Win win) {
   return on_window(win, __func__, [&](Window& window) {
-    window.accumulate(operand(origin, 1, type, op), data(result, 1, type), place(target, disp, 1, type), op_of(op));
+    window.accumulate(operand(origin, 1, type, op), data_of(result, 1, type), place(target, disp, 1, type), op_of(op));
   });
 }
 int MPI_Compare_and_swap(const void* origin, const void* compare, void* result, MPI_Datatype type, int target,

@@ -62,7 +62,7 @@ Collective::View Collective::view(std::vector<Part>& parts, bool out, bool packe
   MPI_Count bytes = 0;
   for (size_t i = 0; i < parts.size(); ++i) {
     const Data& data = parts[i].data;
-    bytes += data.bytes();
+    bytes = sum(bytes, data.bytes());
     if (data.bytes() == 0) continue;
     packed = packed || !data.type->dense || (i > 0 && parts[i - 1].peer == parts[i].peer);
     auto* at = static_cast<std::byte*>(data.data);
@@ -161,10 +161,13 @@ void Collective::broadcast(Data data, int root) {
 
 namespace {
 
-std::vector<Data> blocks_of(const Data& all, int ranks) {
+// The blocks of all ranks, of which `block` is the first.
+Data all_of(const Data& block, int ranks) { return {block.data, product(block.count, ranks), block.type}; }
+std::vector<Data> blocks_of(const Data& block, int ranks) {
+  const MPI_Count stride = product(block.count, block.type->extent());
   std::vector<Data> blocks;
   for (int r = 0; r < ranks; ++r) {
-    blocks.push_back({static_cast<std::byte*>(all.data) + r * all.count * all.type->extent(), all.count, all.type});
+    blocks.push_back({static_cast<std::byte*>(block.data) + product(r, stride), block.count, block.type});
   }
   return blocks;
 }
@@ -190,7 +193,7 @@ void Collective::gather(Data send, Data receive, int root) {
   uint64_t bytes = 0;
   if (is_root) {
     bytes = static_cast<uint64_t>(receive.bytes());
-    out = output({receive.data, receive.count * comm_.size(), receive.type});
+    out = output(all_of(receive, comm_.size()));
     if (send.in_place()) {
       std::byte* own = out + static_cast<uint64_t>(root) * bytes;
       if (out != receive.data)
@@ -228,7 +231,7 @@ void Collective::scatter(Data send, Data receive, int root) {
   uint64_t bytes = 0;
   if (is_root) {
     bytes = static_cast<uint64_t>(send.bytes());
-    in = input({send.data, send.count * comm_.size(), send.type});
+    in = input(all_of(send, comm_.size()));
   }
   if (receive.in_place()) {
     require(is_root, MPI_ERR_BUFFER, "MPI_IN_PLACE is for the root's receive buffer");
@@ -250,7 +253,7 @@ void Collective::scatter(Data send, Data receive, int root) {
 void Collective::all_gather(Data send, Data receive) {
   if (comm_.inter) return all_gather_v(std::move(send), blocks_of(receive, comm_.peers()));
   const auto bytes = static_cast<uint64_t>(receive.bytes());
-  std::byte* out = output({receive.data, receive.count * comm_.size(), receive.type});
+  std::byte* out = output(all_of(receive, comm_.size()));
   const void* in = nullptr;
   if (send.in_place()) {
     std::byte* own = out + static_cast<uint64_t>(comm_.rank) * bytes;
@@ -272,7 +275,7 @@ void Collective::all_gather(Data send, Data receive) {
 
 void Collective::all_to_all(Data send, Data receive) {
   if (comm_.inter) return all_to_all_v(blocks_of(send, comm_.peers()), blocks_of(receive, comm_.peers()));
-  const Data all{receive.data, receive.count * comm_.size(), receive.type};
+  const Data all = all_of(receive, comm_.size());
   const void* in = nullptr;
   if (send.in_place()) {
     std::byte* copy = keep(all.bytes());
@@ -281,7 +284,7 @@ void Collective::all_to_all(Data send, Data receive) {
   } else {
     require(send.bytes() == receive.bytes(), MPI_ERR_TRUNCATE,
             "the blocks that are sent and received differ in length");
-    in = input({send.data, send.count * comm_.size(), send.type});
+    in = input(all_of(send, comm_.size()));
   }
   go({.collective = rondo::Collective::kAllToAll,
       .input = in,
@@ -372,7 +375,7 @@ void Collective::all_to_all_v(std::vector<Data> send, std::vector<Data> receive)
   std::vector<Part> from = parts_of(comm_, receive);
   if (send.empty()) {  // in place
     MPI_Count bytes = 0;
-    for (const Part& part : from) bytes += part.data.bytes();
+    for (const Part& part : from) bytes = sum(bytes, part.data.bytes());
     std::byte* copy = keep(bytes);
     for (const Part& part : from) {
       pack(*part.data.type, part.data.data, part.data.count, copy);
@@ -432,7 +435,7 @@ void Collective::fold_here(const Call& call, const Data& send, const Data& resul
   const bool scans = exclusive || call.collective == rondo::Collective::kScan;
   const bool wants = !rooted || (comm_.inter ? call.root == MPI_ROOT : comm_.rank == call.root);
   const MPI_Count bytes = send.bytes();
-  std::byte* all = wants ? keep(bytes * comm_.peers()) : nullptr;
+  std::byte* all = wants ? keep(product(bytes, comm_.peers())) : nullptr;
   const Data packed{all, bytes, byte_type()};
   if (rooted) {
     gather(send, packed, call.root);
@@ -484,7 +487,7 @@ void Collective::reduce_scatter(Data send, void* receive, const std::vector<MPI_
   send.count = 0;
   for (size_t r = 0; r < comm_.members.size(); ++r) {
     if (r == rank) before = send.count;
-    send.count += count_of(r);
+    send.count = sum(send.count, count_of(r));
   }
   send = reduced(send, receive, op);
   Call call{.collective = rondo::Collective::kReduceScatter, .count = even ? lengths[0] : 0, .uneven = !even};

@@ -27,6 +27,7 @@ int remember(Failure failure) {
 }
 
 void fail(int code, const std::string& text) { throw Failure{code, text}; }
+void refuse_result(int code) { fail(code, "a count, a length or a displacement is too large: 64 bits do not hold it"); }
 
 std::string who() {
   char host[256] = "";

@@ -32,7 +32,7 @@ void for_values(const Type& type, MPI_Count count, const Function& function) {
 MPI_Count external_size(const Type& type, MPI_Count count) {
   MPI_Count size = 0;
   for_values(type, 1, [&](MPI_Count, MPI_Count external, bool) { size += external; });
-  return size * count;
+  return product(size, count);
 }
 // Big-endian: the bytes of each value that it keeps, the other way round.
 void to_external(const Type& type, const std::byte* packed, MPI_Count count, std::byte* out) {

@@ -219,14 +219,15 @@ Outcome File::transfer(Way way, Place place, MPI_Offset offset, const Data& data
   const std::shared_ptr<const View> view = this->view();
   const MPI_Offset bytes = view->bytes_of(*data.type, data.count), unit = view->etype_bytes();
   require(bytes % unit == 0, MPI_ERR_IO, "the data is no whole number of the view's elementary type");
-  const MPI_Offset start = start_of(place, offset, bytes / unit), first = start * unit;
+  const MPI_Offset start = start_of(place, offset, bytes / unit);
+  const MPI_Offset first = product(start, unit, MPI_ERR_ARG);
   Outcome outcome;
   if (bytes == 0 || view->empty()) return outcome;
   std::optional<Lock> lock;
   if (atomic_) {
     const MPI_Offset begin = view->at(first).offset;
     lock.emplace(descriptor_, way == Way::kRead ? F_RDLCK : F_WRLCK, begin,
-                 view->at(first + bytes - 1).offset + 1 - begin, name_);
+                 view->at(sum(first, bytes - 1, MPI_ERR_ARG)).offset + 1 - begin, name_);
   }
   if (way == Way::kWrite) {
     write_data(*view, first, data, bytes);
@@ -273,7 +274,7 @@ void File::write_data(const View& view, MPI_Offset position, const Data& data, M
 }
 
 MPI_Offset File::read(const View& view, MPI_Offset position, std::byte* to, MPI_Offset bytes) const {
-  const MPI_Offset end = view.at(position + bytes - 1).offset + 1;
+  const MPI_Offset end = view.at(sum(position, bytes - 1, MPI_ERR_ARG)).offset + 1;
   std::vector<std::byte> window;
   MPI_Offset window_begin = 0, window_end = 0, got = 0;
   while (got < bytes) {
@@ -369,7 +370,7 @@ MPI_Offset File::start_of(Place place, MPI_Offset offset, MPI_Offset etypes) {
       break;
   }
   std::lock_guard lock(mutex_);
-  return std::exchange(position_, position_ + etypes);
+  return std::exchange(position_, sum(position_, etypes, MPI_ERR_ARG));
 }
 
 MPI_Offset File::ordered(MPI_Offset etypes) {
@@ -391,7 +392,7 @@ MPI_Offset File::share(MPI_Offset value, bool add) {
   int64_t before = 0;
   auto* bytes = reinterpret_cast<std::byte*>(&before);
   if (read_at(shared_, bytes, sizeof before, 0) < 0) fail_with(errno, "cannot read", shared_name_);
-  int64_t after = add ? before + value : value;
+  int64_t after = add ? sum(before, value, MPI_ERR_ARG) : value;
   if (after != before && write_at(shared_, reinterpret_cast<std::byte*>(&after), sizeof after, 0) < 0) {
     fail_with(errno, "cannot write", shared_name_);
   }
@@ -412,8 +413,9 @@ MPI_Offset File::target(MPI_Offset offset, int whence, MPI_Offset from) {
           "a position is relative to MPI_SEEK_SET, MPI_SEEK_CUR or MPI_SEEK_END");
   if (whence == MPI_SEEK_SET) from = 0;
   if (whence == MPI_SEEK_END) from = (view->before(size()) + unit - 1) / unit;
-  require(from + offset >= 0, MPI_ERR_ARG, "the position is before the view's beginning");
-  return from + offset;
+  const MPI_Offset to = sum(from, offset, MPI_ERR_ARG);
+  require(to >= 0, MPI_ERR_ARG, "the position is before the view's beginning");
+  return to;
 }
 void File::seek(MPI_Offset offset, int whence) {
   const MPI_Offset to = target(offset, whence, position(Place::kOwn));
@@ -428,7 +430,7 @@ void File::seek_shared(MPI_Offset offset, int whence) {
 MPI_Offset File::offset_of(MPI_Offset position) {
   require(position >= 0, MPI_ERR_ARG, "the offset is negative");
   const std::shared_ptr<const View> view = this->view();
-  return view->at(position * view->etype_bytes()).offset;
+  return view->at(product(position, view->etype_bytes(), MPI_ERR_ARG)).offset;
 }
 
 // --- The file as a whole

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "mpi/core/handles.h"
+#include "mpi/core/product.h"
 
 namespace rondo_mpi {
 
@@ -96,7 +97,7 @@ struct Data {
   MPI_Count count = 0;
   std::shared_ptr<const Type> type;
 
-  MPI_Count bytes() const { return count * type->size; }
+  MPI_Count bytes() const { return product(count, type->size); }
   bool in_place() const { return data == MPI_IN_PLACE; }
 };
 

@@ -18,7 +18,7 @@ std::shared_ptr<Type> type_of_pieces(int combiner, std::vector<Piece> pieces) {
   for (const Piece& piece : pieces) {
     const Type& type = *piece.type;
     if (piece.count == 0) continue;
-    const MPI_Aint last = piece.offset + piece.stride * (piece.count - 1);
+    const MPI_Aint last = sum(piece.offset, product(piece.stride, piece.count - 1));
 #ifdef MPI_LB
     if (type.handle == MPI_LB) {
       marked_lb = std::min(marked_lb.value_or(kNone), piece.offset);
@@ -29,14 +29,15 @@ std::shared_ptr<Type> type_of_pieces(int combiner, std::vector<Piece> pieces) {
       continue;
     }
 #endif
-    lb = std::min({lb, piece.offset + type.lb, last + type.lb});
-    ub = std::max({ub, piece.offset + type.ub, last + type.ub});
+    const MPI_Aint lowest = std::min(piece.offset, last), highest = std::max(piece.offset, last);
+    lb = std::min<MPI_Aint>(lb, sum(lowest, type.lb));
+    ub = std::max<MPI_Aint>(ub, sum(highest, type.ub));
     if (type.size > 0) {
-      true_lb = std::min({true_lb, piece.offset + type.true_lb, last + type.true_lb});
-      true_ub = std::max({true_ub, piece.offset + type.true_ub, last + type.true_ub});
+      true_lb = std::min<MPI_Aint>(true_lb, sum(lowest, type.true_lb));
+      true_ub = std::max<MPI_Aint>(true_ub, sum(highest, type.true_ub));
     }
-    made->size += type.size * piece.count;
-    made->elements += type.elements * piece.count;
+    made->size = sum(made->size, product(type.size, piece.count));
+    made->elements += type.elements * piece.count;  // of a byte at least
     made->alignment = std::max(made->alignment, type.alignment);
     run = run && type.dense && piece.offset == end && (piece.count == 1 || piece.stride == type.extent());
     end += type.size * piece.count;
@@ -45,6 +46,7 @@ std::shared_ptr<Type> type_of_pieces(int combiner, std::vector<Piece> pieces) {
   made->ub = marked_ub.value_or(ub == -kNone ? 0 : ub);
   made->true_lb = true_lb == kNone ? 0 : true_lb;
   made->true_ub = true_ub == -kNone ? 0 : true_ub;
+  sum(made->ub, product(made->lb, -1));  // the extent
   made->dense = run && made->lb == 0 && made->ub == made->size;
   made->pieces = std::move(pieces);
   return made;
@@ -62,7 +64,7 @@ std::shared_ptr<Type> contiguous(MPI_Count count, const std::shared_ptr<const Ty
 std::shared_ptr<Type> resized(const std::shared_ptr<const Type>& type, MPI_Aint lb, MPI_Aint extent) {
   auto made = type_of_pieces(MPI_COMBINER_RESIZED, {{0, 1, 0, type}});
   made->lb = lb;
-  made->ub = lb + extent;
+  made->ub = sum(lb, extent);
   made->dense = type->dense && lb == 0 && extent == type->size;
   return made;
 }

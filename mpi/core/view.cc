@@ -31,7 +31,7 @@ View::View(MPI_Offset displacement, std::shared_ptr<const Type> etype, std::shar
 }
 
 MPI_Offset View::bytes_of(const Type& type, MPI_Count count) const {
-  return external() ? external_size(type, count) : type.size * count;
+  return external() ? external_size(type, count) : product(type.size, count);
 }
 MPI_Offset View::extent_of(const Type& type) const {
   return external() && type.dense ? external_size(type, 1) : type.extent();
@@ -62,12 +62,14 @@ void View::add(const Type& type, MPI_Offset offset, bool writes) {
 View::Run View::at(MPI_Offset position) const {
   if (bytes_ == 0) return {displacement_, 0};
   if (runs_.size() == 1 && bytes_ == extent_) {
-    return {displacement_ + runs_[0].offset + position, std::numeric_limits<MPI_Offset>::max()};
+    return {sum(displacement_, sum(runs_[0].offset, position, MPI_ERR_ARG), MPI_ERR_ARG),
+            std::numeric_limits<MPI_Offset>::max()};
   }
   const MPI_Offset tile = position / bytes_, within = position % bytes_;
   const auto run = static_cast<size_t>(std::upper_bound(before_.begin(), before_.end(), within) - before_.begin() - 1);
   const MPI_Offset skipped = within - before_[run];
-  return {displacement_ + tile * extent_ + runs_[run].offset + skipped, runs_[run].bytes - skipped};
+  const MPI_Offset from = sum(product(tile, extent_, MPI_ERR_ARG), runs_[run].offset + skipped, MPI_ERR_ARG);
+  return {sum(displacement_, from, MPI_ERR_ARG), runs_[run].bytes - skipped};
 }
 
 MPI_Offset View::before(MPI_Offset offset) const {

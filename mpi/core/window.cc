@@ -116,18 +116,20 @@ Reach::Place Window::checked(const Place& place) const {
   const Reach::Peer& there = peer(place.target);
   require(may_access(place.target), MPI_ERR_RMA_SYNC, "this rank has no access epoch at the target");
   const Type& type = *place.type;
-  const Reach::Place found{place.target, place.displacement * there.unit, place.count, type};
-  if (flavor == MPI_WIN_FLAVOR_DYNAMIC || found.bytes() == 0) return found;
-  const MPI_Aint last = (place.count - 1) * type.extent();
-  require(found.begin + type.true_lb + std::min<MPI_Aint>(last, 0) >= 0 &&
-              found.begin + type.true_ub + std::max<MPI_Aint>(last, 0) <= there.size,
-          MPI_ERR_RMA_RANGE, "the data lies outside the target's window");
+  constexpr int kOutside = MPI_ERR_RMA_RANGE;
+  const Reach::Place found{place.target, product(place.displacement, there.unit, kOutside), place.count, type};
+  if (flavor == MPI_WIN_FLAVOR_DYNAMIC || place.bytes() == 0) return found;
+  const MPI_Count last = product(place.count - 1, type.extent(), kOutside);
+  const MPI_Count first = sum(type.true_lb, std::min<MPI_Count>(last, 0), kOutside);
+  const MPI_Count end = sum(type.true_ub, std::max<MPI_Count>(last, 0), kOutside);
+  require(sum(found.begin, first, kOutside) >= 0 && sum(found.begin, end, kOutside) <= there.size, kOutside,
+          "the data lies outside the target's window");
   return found;
 }
 
 void Window::put(const Data& origin, const Place& to) {
   if (to.target == MPI_PROC_NULL) return;
-  require(origin.bytes() == to.count * to.type->size, MPI_ERR_TYPE, "origin and target differ in length");
+  require(origin.bytes() == to.bytes(), MPI_ERR_TYPE, "origin and target differ in length");
   std::vector<std::byte> room;
   const std::byte* from = packed(origin, room);
   const Reach::Place place = checked(to);
@@ -136,7 +138,7 @@ void Window::put(const Data& origin, const Place& to) {
 
 void Window::get(const Data& origin, const Place& from) {
   if (from.target == MPI_PROC_NULL) return;
-  require(origin.bytes() == from.count * from.type->size, MPI_ERR_TYPE, "origin and target differ in length");
+  require(origin.bytes() == from.bytes(), MPI_ERR_TYPE, "origin and target differ in length");
   const Reach::Place place = checked(from);
   if (place.bytes() == 0) return;
   if (origin.type->dense) return reach_->get(place, static_cast<std::byte*>(origin.data));
@@ -149,7 +151,7 @@ void Window::accumulate(const Data& origin, const Data& result, const Place& at,
   require(!op.user(), MPI_ERR_OP, "an operation of the program's does not accumulate");
   if (at.target == MPI_PROC_NULL) return;
   peer(at.target);
-  const MPI_Count bytes = at.count * at.type->size;
+  const MPI_Count bytes = at.bytes();
   if (bytes == 0) return;
   const std::shared_ptr<const Type> basic = basic_of(*at.type);
   check_fold(op, *basic);

@@ -50,6 +50,8 @@ class Window {
     MPI_Aint displacement;
     MPI_Count count;
     std::shared_ptr<const Type> type;
+
+    MPI_Count bytes() const { return product(count, type->size); }
   };
   void put(const Data& origin, const Place& to);
   void get(const Data& origin, const Place& from);

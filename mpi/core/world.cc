@@ -157,6 +157,12 @@ Type& used_type(MPI_Datatype type) {
   require(found.committed, MPI_ERR_TYPE, "the datatype was not committed");
   return found;
 }
+Data data_of(const void* at, MPI_Count count, MPI_Datatype type) {
+  require(count >= 0, MPI_ERR_COUNT, "the count is negative");
+  const Data made{const_cast<void*>(at), count, used_type(type).shared_from_this()};
+  product(count, made.type->size);
+  return made;
+}
 Op& op_of(MPI_Op op) { return object(world().ops, op); }
 Info& info_of(MPI_Info info) { return object(world().infos, info); }
 

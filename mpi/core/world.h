@@ -92,6 +92,8 @@ Group& group_of(MPI_Group group);
 Type& type_of(MPI_Datatype type);
 // One that may be in a message: MPI_ERR_TYPE for one that was not committed.
 Type& used_type(MPI_Datatype type);
+// MPI_ERR_COUNT for a negative count, and for more bytes than 64 bits hold.
+Data data_of(const void* at, MPI_Count count, MPI_Datatype type);
 Op& op_of(MPI_Op op);
 Info& info_of(MPI_Info info);
 

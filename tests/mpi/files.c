@@ -116,6 +116,7 @@ static void views(void) {
   MPI_File_read_all_end(file, in, &status);
   CHECK(count_in(&status, padded) == 2 && in[0] == 100 * rank + 2 && in[2] == 100 * rank + 4);
   CHECK(class_of(MPI_File_seek(file, -1, MPI_SEEK_SET)) == MPI_ERR_ARG);
+  CHECK(class_of(MPI_File_write_at(file, (MPI_Offset)1 << 62, out, 1, MPI_INT, &status)) == MPI_ERR_ARG);
   CHECK(class_of(MPI_File_set_view(file, 0, MPI_INT, MPI_SHORT, "native", MPI_INFO_NULL)) == MPI_ERR_ARG);
   CHECK(class_of(MPI_File_set_view(file, 0, MPI_INT, MPI_INT, "mine", MPI_INFO_NULL)) == MPI_ERR_UNSUPPORTED_DATAREP);
   MPI_Barrier(MPI_COMM_WORLD);

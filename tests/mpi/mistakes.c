@@ -1,5 +1,7 @@
 /* Calls with mistakes end in an error whose class other MPIs give, too, and the program goes on. */
 
+#include <limits.h>
+#include <stdint.h>
 #include <stdlib.h>
 
 #include "tests/mpi/check.h"
@@ -124,6 +126,37 @@ static void types(void) {
   MPI_Wait(&request, MPI_STATUS_IGNORE);
 }
 
+/* What 64 bits do not hold is an error, and nothing is sent, made or written. */
+static void too_large(void) {
+  const MPI_Count many = (MPI_Count)1 << 61;
+  const int whole[1] = {10}, most[1] = {INT_MAX};
+  double x = 1, memory[1] = {2};
+  char packed[sizeof x];
+  MPI_Count position = 0;
+  MPI_Datatype type;
+  MPI_Request request;
+  MPI_Win win;
+  MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN);
+  CHECK(class_of(MPI_Send_c(&x, many, MPI_DOUBLE, 0, 0, MPI_COMM_SELF)) == MPI_ERR_COUNT);
+  CHECK(class_of(MPI_Recv_c(&x, many, MPI_DOUBLE, 0, 0, MPI_COMM_SELF, MPI_STATUS_IGNORE)) == MPI_ERR_COUNT);
+  CHECK(class_of(MPI_Psend_init(&x, 8, many, MPI_BYTE, 0, 0, MPI_COMM_SELF, MPI_INFO_NULL, &request)) == MPI_ERR_COUNT);
+  CHECK(class_of(MPI_Bcast_c(&x, many, MPI_DOUBLE, 0, MPI_COMM_SELF)) == MPI_ERR_COUNT);
+  CHECK(class_of(MPI_Pack_c(&x, many, MPI_DOUBLE, packed, sizeof packed, &position, MPI_COMM_SELF)) == MPI_ERR_COUNT);
+  CHECK(class_of(MPI_Type_contiguous_c(many, MPI_DOUBLE, &type)) == MPI_ERR_COUNT);
+  CHECK(class_of(MPI_Type_create_hvector(3, 1, (MPI_Aint)(2 * many), MPI_INT, &type)) == MPI_ERR_COUNT);
+  CHECK(class_of(MPI_Type_create_subarray(1, whole, most, most, MPI_ORDER_C, MPI_INT, &type)) == MPI_ERR_ARG);
+  MPI_Win_create(memory, sizeof memory, sizeof x, MPI_INFO_NULL, MPI_COMM_SELF, &win);
+  MPI_Win_set_errhandler(win, MPI_ERRORS_RETURN);
+  MPI_Win_fence(0, win);
+  CHECK(class_of(MPI_Put(&x, 1, MPI_DOUBLE, 0, (MPI_Aint)many, 1, MPI_DOUBLE, win)) == MPI_ERR_RMA_RANGE);
+  CHECK(class_of(MPI_Put(&x, 1, MPI_DOUBLE, 0, INTPTR_MAX / 8, 1, MPI_DOUBLE, win)) == MPI_ERR_RMA_RANGE);
+  CHECK(class_of(MPI_Put_c(&x, many, MPI_DOUBLE, 0, 0, many, MPI_DOUBLE, win)) == MPI_ERR_COUNT);
+  MPI_Win_fence(0, win);
+  CHECK(memory[0] == 2);
+  MPI_Win_free(&win);
+  MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_ARE_FATAL);
+}
+
 /* Ranks that swap two ops: a warning, and each rank folds by its own. */
 static void swapped_ops(void) {
   double x = rank, least = 0, most = 0;
@@ -208,6 +241,7 @@ int main(int argc, char** argv) {
   keyval_twice();
   keyval_of_another_kind();
   types();
+  too_large();
   swapped_ops();
   if (size > 1) cancel_beside_free();
   too_many();
