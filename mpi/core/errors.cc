@@ -77,7 +77,8 @@ void end_job(const std::string& sentence, int code) {
   std::fprintf(stderr, "rondo-mpi: %s\n", sentence.c_str());
   std::fflush(nullptr);
   if (world().engine != nullptr && world().initialized && !world().finalized) world().engine->abort(sentence);
-  _exit(code == 0 ? 1 : code);
+  const int status = code & 0xff;  // what the system keeps of it
+  _exit(status == 0 ? 1 : status);
 }
 
 int report_to(const char* call, Errhandler& handler, uintptr_t object, const Failure& failure) {

@@ -121,10 +121,13 @@ TEST_CASE("the engine's library has no name that a process may have, and a libra
   CHECK(alone.errors().find("librondo_mpi.so: cannot open shared object file") != std::string::npos);
 }
 
-TEST_CASE("MPI_Abort ends the job with its code") {
-  Program run(launch(2, "mpich", {"abort"}));
-  CHECK(run.wait(std::chrono::seconds(60)) == 7);
-  CHECK(run.errors().find("called MPI_Abort with code 7") != std::string::npos);
+TEST_CASE("MPI_Abort ends the job with its code, or with 1 where the system would keep none of it") {
+  for (const int code : {7, 256, 0}) {
+    CAPTURE(code);
+    Program run(launch(2, "mpich", {"abort", std::to_string(code)}));
+    CHECK(run.wait(std::chrono::seconds(60)) == (code == 7 ? 7 : 1));
+    CHECK(run.errors().find("called MPI_Abort with code " + std::to_string(code) + "\n") != std::string::npos);
+  }
 }
 
 TEST_CASE("a rank that ends is told to the others") {

@@ -378,7 +378,7 @@ int main(int argc, char** argv) {
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);
   MPI_Comm_size(MPI_COMM_WORLD, &size);
   CHECK(provided == MPI_THREAD_MULTIPLE);
-  if (strcmp(wrong, "abort") == 0 && rank == 1) MPI_Abort(MPI_COMM_WORLD, 7);
+  if (strcmp(wrong, "abort") == 0 && rank == 1) MPI_Abort(MPI_COMM_WORLD, atoi(argv[2]));
   if (strcmp(wrong, "die") == 0 || strcmp(wrong, "die-return") == 0) {
     if (strcmp(wrong, "die-return") == 0) MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
     MPI_Barrier(MPI_COMM_WORLD); /* all have come out of MPI_Init */
