@@ -309,13 +309,16 @@ std::vector<int> listed(const Group& group, int n, const int ranks[]) {
   }
   return made;
 }
-std::vector<int> ranged(int n, int ranges[][3]) {
+std::vector<int> ranged(const Group& group, int n, int ranges[][3]) {
   require(n <= 0 || ranges != nullptr, MPI_ERR_ARG, "the ranges are null");
   std::vector<int> made;
   for (int i = 0; i < n; ++i) {
     const auto [first, last, stride] = std::tuple(ranges[i][0], ranges[i][1], ranges[i][2]);
     require(stride != 0, MPI_ERR_ARG, "a stride is 0");
-    for (int rank = first; stride > 0 ? rank <= last : rank >= last; rank += stride) made.push_back(rank);
+    for (int64_t rank = first; stride > 0 ? rank <= last : rank >= last; rank += stride) {
+      require(made.size() < group.ranks.size(), MPI_ERR_RANK, "the ranges have more ranks than the group");
+      made.push_back(static_cast<int>(rank));
+    }
   }
   return made;
 }
@@ -390,10 +393,10 @@ int MPI_Group_excl(MPI_Group group, int n, const int ranks[], MPI_Group* newgrou
   return run(__func__, [&] { *newgroup = excluded(group_of(group), listed(group_of(group), n, ranks)); });
 }
 int MPI_Group_range_incl(MPI_Group group, int n, int ranges[][3], MPI_Group* newgroup) {
-  return run(__func__, [&] { *newgroup = included(group_of(group), ranged(n, ranges)); });
+  return run(__func__, [&] { *newgroup = included(group_of(group), ranged(group_of(group), n, ranges)); });
 }
 int MPI_Group_range_excl(MPI_Group group, int n, int ranges[][3], MPI_Group* newgroup) {
-  return run(__func__, [&] { *newgroup = excluded(group_of(group), ranged(n, ranges)); });
+  return run(__func__, [&] { *newgroup = excluded(group_of(group), ranged(group_of(group), n, ranges)); });
 }
 int MPI_Group_free(MPI_Group* group) {
   return run(__func__, [&] {

@@ -31,6 +31,20 @@ static void null_outputs(void) {
   MPI_Comm_free(&own);
 }
 
+/* Ranges are compared with the group before they are counted out. */
+static void ranges(void) {
+  int all[1][3] = {{0, INT_MAX, 1}}, down[1][3] = {{0, INT_MIN, -1}}, far[1][3] = {{0, INT_MAX, INT_MAX}};
+  MPI_Group group, made;
+  MPI_Comm_group(MPI_COMM_WORLD, &group);
+  MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN);
+  CHECK(class_of(MPI_Group_range_incl(group, 1, all, &made)) == MPI_ERR_RANK);
+  CHECK(class_of(MPI_Group_range_excl(group, 1, all, &made)) == MPI_ERR_RANK);
+  CHECK(class_of(MPI_Group_range_incl(group, 1, down, &made)) == MPI_ERR_RANK);
+  CHECK(class_of(MPI_Group_range_incl(group, 1, far, &made)) == MPI_ERR_RANK);
+  MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_ARE_FATAL);
+  MPI_Group_free(&group);
+}
+
 static int refuse(MPI_Comm comm, int keyval, void* state, void* in, void* out, int* flag) {
   (void)comm, (void)keyval, (void)state, (void)in, (void)out, (void)flag;
   return MPI_ERR_OTHER;
@@ -237,6 +251,7 @@ int main(int argc, char** argv) {
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);
   MPI_Comm_size(MPI_COMM_WORLD, &size);
   null_outputs();
+  ranges();
   null_handles();
   keyval_twice();
   keyval_of_another_kind();
