@@ -17,9 +17,9 @@
 namespace rondo_mpi {
 namespace {
 
-// The one named type that a type is made of; null: it is of none.
+// The one named type that a type with elements is made of.
 std::shared_ptr<const Type> basic_of(const Type& type) {
-  if (type.basic != Basic::kNone) return type.shared_from_this();
+  if (type.basic != Basic::kNone || type.pieces.empty()) return type.shared_from_this();
   std::shared_ptr<const Type> found;
   for (const Piece& piece : type.pieces) {
     if (piece.count == 0 || piece.type->size == 0) continue;

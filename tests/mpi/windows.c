@@ -219,6 +219,11 @@ static void errors(void) {
   CHECK(class_of(MPI_Put(&value, 1, MPI_INT, size, 0, 1, MPI_INT, win)) == MPI_ERR_RANK);
   CHECK(class_of(MPI_Accumulate(&value, 1, MPI_FLOAT, next, 0, 1, MPI_FLOAT, MPI_BAND, win)) == MPI_ERR_OP);
   CHECK(class_of(MPI_Compare_and_swap(&x, &x, &x, MPI_FLOAT, next, 0, win)) == MPI_ERR_TYPE);
+#ifdef MPI_2COMPLEX /* which no operation is defined for */
+  const float four[4] = {1, 2, 3, 4};
+  CHECK(class_of(MPI_Accumulate(four, 1, MPI_2COMPLEX, next, 0, 1, MPI_2COMPLEX, MPI_SUM, win)) == MPI_ERR_OP);
+  CHECK(MPI_Accumulate(four, 1, MPI_2COMPLEX, next, 0, 1, MPI_2COMPLEX, MPI_REPLACE, win) == MPI_SUCCESS);
+#endif
   MPI_Win_fence(MPI_MODE_NOSUCCEED, win);
   MPI_Win_create_errhandler(count_call, &handler);
   MPI_Win_set_errhandler(win, handler);
