@@ -302,6 +302,7 @@ void send_and_receive(const Envelope& to, const Envelope& from, MPI_Status* stat
 
 // A copy of what a call with _replace sends, in whose place it receives.
 Envelope copied(const Envelope& e, std::shared_ptr<std::byte[]>& memory) {
+  if (e.nobody()) return e;
   memory = std::make_shared<std::byte[]>(static_cast<size_t>(e.bytes()));
   pack(*e.type, e.data, e.count, memory.get());
   Envelope copy = e;

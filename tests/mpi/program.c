@@ -37,6 +37,10 @@ static void messages(void) {
 
   MPI_Sendrecv_replace(&out, 1, MPI_INT, next, 9, last, 9, MPI_COMM_WORLD, &status);
   CHECK(out == last);
+  MPI_Sendrecv_replace(NULL, 5, MPI_INT, MPI_PROC_NULL, 9, MPI_PROC_NULL, 9, MPI_COMM_WORLD, &status);
+  CHECK(status.MPI_SOURCE == MPI_PROC_NULL);
+  MPI_Isendrecv_replace(NULL, 5, MPI_INT, MPI_PROC_NULL, 9, MPI_PROC_NULL, 9, MPI_COMM_WORLD, &requests[0]);
+  MPI_Wait(&requests[0], MPI_STATUS_IGNORE);
 
   MPI_Irecv(&in, 1, MPI_INT, last, 10, MPI_COMM_WORLD, &requests[0]);
   MPI_Cancel(&requests[0]);
