@@ -27,6 +27,9 @@ int remember(Failure failure) {
 }
 
 void fail(int code, const std::string& text) { throw Failure{code, text}; }
+void refuse_one_more_handle(size_t most) {
+  fail(MPI_ERR_OTHER, "this process has " + std::to_string(most) + " handles of this kind, the most: free some");
+}
 void refuse_result(int code) { fail(code, "a count, a length or a displacement is too large: 64 bits do not hold it"); }
 
 std::string who() {

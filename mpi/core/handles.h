@@ -31,6 +31,8 @@ Handle handle_of(uintptr_t number) {
   }
 }
 
+[[noreturn, gnu::cold]] void refuse_one_more_handle(size_t most);  // errors.cc
+
 // The number of the first handle that a program makes of a kind, whose null handle is `null` and whose error class is
 // `error`. MPICH's ABI has the kind in bits 26 to 29, and in the two above whether the handle is predefined. Open MPI's
 // predefined handles are addresses.
@@ -82,10 +84,12 @@ class Table {
     if (integer < 0) return null_;
     return handle_of<Handle>(number < kNamed ? named_[number].first : first_ + number - kNamed);
   }
+  // MPI_ERR_OTHER: there are as many as may be.
   Handle add(std::shared_ptr<T> object) {
     std::lock_guard lock(mutex_);
     size_t index = size_;
     if (free_.empty()) {
+      if (index == kChunk * kChunks) refuse_one_more_handle(index);
       if (index % kChunk == 0) chunks_[index / kChunk] = std::make_unique<Chunk>();
       size_.store(index + 1, std::memory_order_release);
     } else {

@@ -198,7 +198,14 @@ std::shared_ptr<Request> make_request(Request::Kind kind, std::shared_ptr<Comm> 
 
 MPI_Request add_request(std::shared_ptr<Request> request) {
   EndedRequests* const kept = ended_requests();
-  if (kept == nullptr || kept->handle_count == 0) return world().requests.add(std::move(request));
+  if (kept == nullptr || kept->handle_count == 0) {
+    try {
+      return world().requests.add(request);
+    } catch (...) {
+      release(request);  // what is under way keeps its memory
+      throw;
+    }
+  }
   const MPI_Request handle = kept->handles[--kept->handle_count];
   world().requests.put(handle, std::move(request));
   return handle;
