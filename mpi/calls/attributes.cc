@@ -6,6 +6,7 @@
 #include <atomic>
 #include <cstring>
 #include <map>
+#include <optional>
 
 #include "mpi/core/errors.h"
 #include "mpi/core/world.h"
@@ -62,8 +63,8 @@ Keyvals& keyvals() {
 const int* predefined(int id) {
   static const int tag_ub = 0x7fffffff, host = MPI_PROC_NULL, io = MPI_ANY_SOURCE, local_clock = 0, app = 0;
   static int universe, last_code;
-  universe = world().engine == nullptr ? 1 : world().engine->size();
-  last_code = last_used_code();
+  std::atomic_ref(universe).store(world().engine == nullptr ? 1 : world().engine->size());
+  std::atomic_ref(last_code).store(last_used_code());
   switch (id) {
     case MPI_TAG_UB:
       return &tag_ub;
@@ -84,30 +85,35 @@ const int* predefined(int id) {
   }
 }
 
-Attributes::iterator find(Attributes& attributes, int id) {
-  return std::find_if(attributes.begin(), attributes.end(), [&](const Attribute& one) { return one.id == id; });
+std::optional<Attribute> find(Attributes& attributes, int id) {
+  std::optional<Attribute> found;
+  attributes.with([&](const std::vector<Attribute>& all) {
+    const auto one = std::find_if(all.begin(), all.end(), [&](const Attribute& each) { return each.id == id; });
+    if (one != all.end()) found = *one;
+  });
+  return found;
 }
 
 template <typename Handle>
 void set(Holder holder, Handle handle, Attributes& attributes, int id, void* value) {
   require(predefined(id) == nullptr, MPI_ERR_KEYVAL, "the keyval is predefined");
   auto keyval = keyvals().find(holder, id);
-  if (const auto old = find(attributes, id); old != attributes.end()) delete_attribute(handle, attributes, old);
-  attributes.push_back({id, std::move(keyval), value});
+  if (const auto old = find(attributes, id)) delete_attribute(handle, attributes, *old);
+  attributes.with([&](auto& all) { all.push_back({id, std::move(keyval), value}); });
 }
 
 void get(Holder holder, Attributes& attributes, int id, void* value, int* flag) {
   const auto found = find(attributes, id);
-  if (found == attributes.end()) keyvals().find(holder, id);
-  *flag = found != attributes.end();
+  if (!found) keyvals().find(holder, id);
+  *flag = found.has_value();
   if (*flag) *static_cast<void**>(value) = found->value;
 }
 
 template <typename Handle>
 void remove(Handle handle, Attributes& attributes, int id) {
   const auto found = find(attributes, id);
-  require(found != attributes.end(), MPI_ERR_KEYVAL, "no such attribute is set");
-  delete_attribute(handle, attributes, found);
+  require(found.has_value(), MPI_ERR_KEYVAL, "no such attribute is set");
+  delete_attribute(handle, attributes, *found);
 }
 
 void get_name(const std::string& name, char* to, int* length) {
@@ -200,7 +206,7 @@ int MPI_Win_set_name(MPI_Win win, const char* name) {
 int MPI_Win_get_name(MPI_Win win, char* name, int* resultlen) {
   return on_win(win, __func__, [&] {
     if (win == MPI_WIN_NULL) return get_name("MPI_WIN_NULL", name, resultlen);
-    get_name(object(world().windows, win).name, name, resultlen);
+    get_name(object(world().windows, win).name.get(), name, resultlen);
   });
 }
 
@@ -220,7 +226,7 @@ int MPI_Comm_set_name(MPI_Comm comm, const char* name) {
 int MPI_Comm_get_name(MPI_Comm comm, char* name, int* resultlen) {
   return on(comm, __func__, [&] {
     if (comm == MPI_COMM_NULL) return get_name("MPI_COMM_NULL", name, resultlen);
-    get_name(comm_of(comm).name, name, resultlen);
+    get_name(comm_of(comm).name.get(), name, resultlen);
   });
 }
 int MPI_Type_set_name(MPI_Datatype type, const char* name) {
@@ -229,7 +235,7 @@ int MPI_Type_set_name(MPI_Datatype type, const char* name) {
 int MPI_Type_get_name(MPI_Datatype type, char* name, int* resultlen) {
   return run(__func__, [&] {
     if (type == MPI_DATATYPE_NULL) return get_name("MPI_DATATYPE_NULL", name, resultlen);
-    get_name(type_of(type).name, name, resultlen);
+    get_name(type_of(type).name.get(), name, resultlen);
   });
 }
 
@@ -242,8 +248,15 @@ std::string key_of(const char* key) {
           "the key is empty, or longer than MPI_MAX_INFO_KEY");
   return key;
 }
-auto find(Info& info, const std::string& key) {
-  return std::find_if(info.entries.begin(), info.entries.end(), [&](const auto& entry) { return entry.first == key; });
+auto find(Info::Entries& entries, const std::string& key) {
+  return std::find_if(entries.begin(), entries.end(), [&](const auto& entry) { return entry.first == key; });
+}
+void put(Info::Entries& entries, const std::string& key, const std::string& value) {
+  if (const auto entry = find(entries, key); entry != entries.end()) {
+    entry->second = value;
+  } else {
+    entries.emplace_back(key, value);
+  }
 }
 
 }  // namespace
@@ -259,14 +272,9 @@ const Info& info_or_none(MPI_Info info) {
   return info == MPI_INFO_NULL ? none : info_of(info);
 }
 void take_hints(Info& into, const Info& from, Hints known) {
-  for (const auto& [key, value] : from.entries) {
+  for (const auto& [key, value] : from.entries.get()) {
     if (std::find(known.begin(), known.end(), key) == known.end()) continue;
-    const auto entry = find(into, key);
-    if (entry == into.entries.end()) {
-      into.entries.emplace_back(key, value);
-    } else {
-      entry->second = value;
-    }
+    into.entries.with([&](Info::Entries& entries) { put(entries, key, value); });
   }
 }
 }  // namespace rondo_mpi
@@ -276,7 +284,7 @@ int MPI_Info_create(MPI_Info* info) {
 }
 int MPI_Info_create_env(int, char*[], MPI_Info* info) { return MPI_Info_create(info); }
 int MPI_Info_dup(MPI_Info info, MPI_Info* newinfo) {
-  return run(__func__, [&] { *newinfo = new_info(info_of(info).entries); });
+  return run(__func__, [&] { *newinfo = new_info(info_of(info).entries.get()); });
 }
 int MPI_Info_free(MPI_Info* info) {
   return run(__func__, [&] {
@@ -292,26 +300,24 @@ int MPI_Info_set(MPI_Info info, const char* key, const char* value) {
     const std::string name = key_of(key);
     require(value != nullptr && std::strlen(value) <= MPI_MAX_INFO_VAL, MPI_ERR_INFO_VALUE,
             "the value is longer than MPI_MAX_INFO_VAL");
-    if (const auto entry = find(of, name); entry != of.entries.end()) {
-      entry->second = value;
-    } else {
-      of.entries.emplace_back(name, value);
-    }
+    of.entries.with([&](Info::Entries& entries) { put(entries, name, value); });
   });
 }
 int MPI_Info_delete(MPI_Info info, const char* key) {
   return run(__func__, [&] {
-    Info& of = info_of(info);
-    const auto entry = find(of, key_of(key));
-    require(entry != of.entries.end(), MPI_ERR_INFO_NOKEY, "the info has no such key");
-    of.entries.erase(entry);
+    const std::string name = key_of(key);
+    info_of(info).entries.with([&](Info::Entries& entries) {
+      const auto entry = find(entries, name);
+      require(entry != entries.end(), MPI_ERR_INFO_NOKEY, "the info has no such key");
+      entries.erase(entry);
+    });
   });
 }
 int MPI_Info_get_string(MPI_Info info, const char* key, int* buflen, char* value, int* flag) {
   return run(__func__, [&] {
-    Info& of = info_of(info);
-    const auto entry = find(of, key_of(key));
-    *flag = entry != of.entries.end();
+    Info::Entries entries = info_of(info).entries.get();
+    const auto entry = find(entries, key_of(key));
+    *flag = entry != entries.end();
     if (!*flag) return;
     const std::string& text = entry->second;
     if (*buflen > 0) {
@@ -328,25 +334,25 @@ int MPI_Info_get(MPI_Info info, const char* key, int valuelen, char* value, int*
 }
 int MPI_Info_get_valuelen(MPI_Info info, const char* key, int* valuelen, int* flag) {
   return run(__func__, [&] {
-    Info& of = info_of(info);
-    const auto entry = find(of, key_of(key));
-    *flag = entry != of.entries.end();
+    Info::Entries entries = info_of(info).entries.get();
+    const auto entry = find(entries, key_of(key));
+    *flag = entry != entries.end();
     if (*flag) *valuelen = static_cast<int>(entry->second.size());
   });
 }
 int MPI_Info_get_nkeys(MPI_Info info, int* nkeys) {
-  return run(__func__, [&] { *nkeys = static_cast<int>(info_of(info).entries.size()); });
+  return run(__func__, [&] { *nkeys = static_cast<int>(info_of(info).entries.get().size()); });
 }
 int MPI_Info_get_nthkey(MPI_Info info, int n, char* key) {
   return run(__func__, [&] {
-    const Info& of = info_of(info);
-    require(n >= 0 && static_cast<size_t>(n) < of.entries.size(), MPI_ERR_ARG, "the info has fewer keys");
-    std::strcpy(key, of.entries[static_cast<size_t>(n)].first.c_str());
+    const Info::Entries entries = info_of(info).entries.get();
+    require(n >= 0 && static_cast<size_t>(n) < entries.size(), MPI_ERR_ARG, "the info has fewer keys");
+    std::strcpy(key, entries[static_cast<size_t>(n)].first.c_str());
   });
 }
 int MPI_Comm_set_info(MPI_Comm comm, MPI_Info info) {
   return on(comm, __func__, [&] { take_hints(comm_of(comm).info, info_or_none(info), kCommHints); });
 }
 int MPI_Comm_get_info(MPI_Comm comm, MPI_Info* info) {
-  return on(comm, __func__, [&] { *info = new_info(comm_of(comm).info.entries); });
+  return on(comm, __func__, [&] { *info = new_info(comm_of(comm).info.entries.get()); });
 }

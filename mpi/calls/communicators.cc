@@ -189,7 +189,7 @@ int MPI_Comm_split_type(MPI_Comm comm, int split_type, int key, MPI_Info info, M
     bool shared = split_type == MPI_COMM_TYPE_SHARED;
     if ((split_type == MPI_COMM_TYPE_HW_GUIDED || split_type == MPI_COMM_TYPE_RESOURCE_GUIDED) &&
         info != MPI_INFO_NULL) {
-      const auto& hints = info_of(info).entries;
+      const Info::Entries hints = info_of(info).entries.get();
       shared = std::find(hints.begin(), hints.end(), memory) != hints.end();
     }
     require(shared || split_type == MPI_UNDEFINED || split_type == MPI_COMM_TYPE_HW_GUIDED ||

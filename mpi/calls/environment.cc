@@ -214,7 +214,7 @@ int MPI_Session_init(MPI_Info, MPI_Errhandler errhandler, MPI_Session* session) 
   return on_handler(handler, number_of(MPI_SESSION_NULL), __func__, [&] {
     auto made = std::make_shared<Session>();
     made->handler = handler;
-    require(made->handler != nullptr, MPI_ERR_ERRHANDLER, "the error handler is null or was freed");
+    require(handler != nullptr, MPI_ERR_ERRHANDLER, "the error handler is null or was freed");
     open_world();
     *session = world().sessions.add(std::move(made));
   });

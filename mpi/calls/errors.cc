@@ -192,7 +192,7 @@ MPI_Errhandler reveal(const std::shared_ptr<Errhandler>& handler) {
   return world().errhandlers.add(std::make_shared<Errhandler>(*handler));
 }
 // MPI_FILE_NULL's is that which the next files get.
-std::shared_ptr<Errhandler>& handler_in(MPI_File file) {
+Handler& handler_in(MPI_File file) {
   return file == MPI_FILE_NULL ? world().file_handler : object(world().files, file).handler;
 }
 }  // namespace
@@ -207,7 +207,7 @@ int MPI_Comm_set_errhandler(MPI_Comm comm, MPI_Errhandler errhandler) {
   return on(comm, __func__, [&] { comm_of(comm).handler = handler_of(errhandler); });
 }
 int MPI_Comm_get_errhandler(MPI_Comm comm, MPI_Errhandler* errhandler) {
-  return on(comm, __func__, [&] { *errhandler = reveal(comm_of(comm).handler); });
+  return on(comm, __func__, [&] { *errhandler = reveal(comm_of(comm).handler.get()); });
 }
 int MPI_Errhandler_set(MPI_Comm comm, MPI_Errhandler errhandler) { return MPI_Comm_set_errhandler(comm, errhandler); }
 int MPI_Errhandler_get(MPI_Comm comm, MPI_Errhandler* errhandler) { return MPI_Comm_get_errhandler(comm, errhandler); }
@@ -217,7 +217,7 @@ int MPI_Errhandler_create(MPI_Comm_errhandler_function* function, MPI_Errhandler
 int MPI_Comm_call_errhandler(MPI_Comm comm, int errorcode) {
   return on(comm, __func__, [&] {
     Comm& object = comm_of(comm);
-    report_to("MPI_Comm_call_errhandler", *object.handler, number_of(comm),
+    report_to("MPI_Comm_call_errhandler", *object.handler.get(), number_of(comm),
               {errorcode, "the program called the error handler"});
   });
 }
@@ -225,11 +225,11 @@ int MPI_Session_set_errhandler(MPI_Session session, MPI_Errhandler errhandler) {
   return on_session(session, __func__, [&] { object(world().sessions, session).handler = handler_of(errhandler); });
 }
 int MPI_Session_get_errhandler(MPI_Session session, MPI_Errhandler* errhandler) {
-  return on_session(session, __func__, [&] { *errhandler = reveal(object(world().sessions, session).handler); });
+  return on_session(session, __func__, [&] { *errhandler = reveal(object(world().sessions, session).handler.get()); });
 }
 int MPI_Session_call_errhandler(MPI_Session session, int errorcode) {
   return on_session(session, __func__, [&] {
-    report_to("MPI_Session_call_errhandler", *object(world().sessions, session).handler, number_of(session),
+    report_to("MPI_Session_call_errhandler", *object(world().sessions, session).handler.get(), number_of(session),
               {errorcode, "the program called the error handler"});
   });
 }
@@ -240,11 +240,11 @@ int MPI_File_set_errhandler(MPI_File file, MPI_Errhandler errhandler) {
   return on_file(file, __func__, [&] { handler_in(file) = handler_of(errhandler); });
 }
 int MPI_File_get_errhandler(MPI_File file, MPI_Errhandler* errhandler) {
-  return on_file(file, __func__, [&] { *errhandler = reveal(handler_in(file)); });
+  return on_file(file, __func__, [&] { *errhandler = reveal(handler_in(file).get()); });
 }
 int MPI_File_call_errhandler(MPI_File file, int errorcode) {
   return on_file(file, __func__, [&] {
-    report_to("MPI_File_call_errhandler", *handler_in(file), number_of(file),
+    report_to("MPI_File_call_errhandler", *handler_in(file).get(), number_of(file),
               {errorcode, "the program called the error handler"});
   });
 }
@@ -255,11 +255,11 @@ int MPI_Win_set_errhandler(MPI_Win win, MPI_Errhandler errhandler) {
   return on_win(win, __func__, [&] { object(world().windows, win).handler = handler_of(errhandler); });
 }
 int MPI_Win_get_errhandler(MPI_Win win, MPI_Errhandler* errhandler) {
-  return on_win(win, __func__, [&] { *errhandler = reveal(object(world().windows, win).handler); });
+  return on_win(win, __func__, [&] { *errhandler = reveal(object(world().windows, win).handler.get()); });
 }
 int MPI_Win_call_errhandler(MPI_Win win, int errorcode) {
   return on_win(win, __func__, [&] {
-    report_to("MPI_Win_call_errhandler", *object(world().windows, win).handler, number_of(win),
+    report_to("MPI_Win_call_errhandler", *object(world().windows, win).handler.get(), number_of(win),
               {errorcode, "the program called the error handler"});
   });
 }

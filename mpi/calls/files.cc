@@ -146,7 +146,7 @@ int MPI_File_set_info(MPI_File file, MPI_Info info) {
   return on_file(file, __func__, [&] { take_hints(file_of(file)->info, info_or_none(info), kFileHints); });
 }
 int MPI_File_get_info(MPI_File file, MPI_Info* info) {
-  return on_file(file, __func__, [&] { *info = new_info(file_of(file)->info.entries); });
+  return on_file(file, __func__, [&] { *info = new_info(file_of(file)->info.entries.get()); });
 }
 
 // --- The file as a whole

@@ -42,7 +42,7 @@ void over(MPI_Request* request) { *request = add_request(make_request(Request::K
 
 bool hint(MPI_Info info, const char* key) {
   if (info == MPI_INFO_NULL) return false;
-  const auto& entries = info_of(info).entries;
+  const Info::Entries entries = info_of(info).entries.get();
   return std::any_of(entries.begin(), entries.end(),
                      [&](const auto& entry) { return entry.first == key && entry.second == "true"; });
 }
@@ -52,7 +52,7 @@ std::shared_ptr<Window> make(MPI_Comm comm, int flavor, void* base, MPI_Aint siz
   auto made = Window::make(intracomm_of(comm), flavor, base, size, unit,
                            flavor == MPI_WIN_FLAVOR_SHARED && !hint(info, "alloc_shared_noncontig"));
   made->handler = world().fatal;
-  made->info.entries = {{"accumulate_ordering", "rar,raw,war,waw"}, {"accumulate_ops", "same_op_no_op"}};
+  made->info.entries = Info::Entries{{"accumulate_ordering", "rar,raw,war,waw"}, {"accumulate_ops", "same_op_no_op"}};
   take_hints(made->info, info_or_none(info), kWindowHints);
   return made;
 }
@@ -142,7 +142,7 @@ int MPI_Win_set_info(MPI_Win win, MPI_Info info) {
   return on_window(win, __func__, [&](Window& window) { take_hints(window.info, info_or_none(info), kWindowHints); });
 }
 int MPI_Win_get_info(MPI_Win win, MPI_Info* info) {
-  return on_window(win, __func__, [&](Window& window) { *info = new_info(window.info.entries); });
+  return on_window(win, __func__, [&](Window& window) { *info = new_info(window.info.entries.get()); });
 }
 
 // --- Data

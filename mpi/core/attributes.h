@@ -2,7 +2,6 @@
 
 #include <mpi.h>
 
-#include <iterator>
 #include <span>
 #include <string_view>
 
@@ -20,7 +19,7 @@ using DeleteFunction = int(Handle, int, void*, void*);
 // Copies the attributes of `from` into `to`, as their copy functions say.
 template <typename Handle>
 void copy_attributes(Handle handle, const Attributes& from, Attributes& to) {
-  for (const auto& [id, keyval, value] : from) {
+  for (const auto& [id, keyval, value] : from.get()) {
     if (keyval->copy == nullptr) continue;
     void* copied = value;
     int flag = 1;
@@ -29,25 +28,26 @@ void copy_attributes(Handle handle, const Attributes& from, Attributes& to) {
       const int error = copy(handle, id, keyval->state, value, &copied, &flag);
       if (error != MPI_SUCCESS) fail(error, "the copy function of an attribute failed");
     }
-    if (flag) to.push_back({id, keyval, copied});
+    if (flag) to.with([&](auto& all) { all.push_back({id, keyval, copied}); });
   }
 }
 
 template <typename Handle>
-void delete_attribute(Handle handle, Attributes& attributes, Attributes::iterator which) {
-  const Attribute over = *which;
+void delete_attribute(Handle handle, Attributes& attributes, const Attribute& over) {
   if (over.keyval->remove != nullptr) {
     const auto remove = reinterpret_cast<DeleteFunction<Handle>*>(over.keyval->remove);
     const int error = remove(handle, over.id, over.value, over.keyval->state);
     if (error != MPI_SUCCESS) fail(error, "the delete function of an attribute failed");
   }
-  std::erase_if(attributes, [&](const Attribute& attribute) { return attribute.id == over.id; });
+  attributes.with([&](auto& all) { std::erase_if(all, [&](const Attribute& one) { return one.id == over.id; }); });
 }
 
 // All of them, the one that was set last first.
 template <typename Handle>
 void delete_attributes(Handle handle, Attributes& attributes) {
-  while (!attributes.empty()) delete_attribute(handle, attributes, std::prev(attributes.end()));
+  for (auto all = attributes.get(); !all.empty(); all = attributes.get()) {
+    delete_attribute(handle, attributes, all.back());
+  }
 }
 
 // --- Hints: those of MPI's for a kind of object. None changes what Rondo does; others are ignored, and not told.

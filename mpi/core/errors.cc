@@ -109,10 +109,10 @@ int report(const char* call, MPI_Comm comm, const Failure& failure) {
   const std::shared_ptr<Comm> found = world().comms.share(comm);
   std::shared_ptr<Comm> owner = found != nullptr ? found : world().self;
   // Before MPI 4 such errors were MPI_COMM_WORLD's, and programs set its handler alone.
-  if (found == nullptr && owner != nullptr && owner->handler == world().fatal) {
+  if (found == nullptr && owner != nullptr && owner->handler.get() == world().fatal) {
     owner = world().comms.share(MPI_COMM_WORLD);
   }
-  const std::shared_ptr<Errhandler> handler = owner == nullptr ? world().fatal : owner->handler;
+  const std::shared_ptr<Errhandler> handler = owner == nullptr ? world().fatal : owner->handler.get();
   return report_to(call, *handler, number_of(owner == nullptr ? MPI_COMM_NULL : owner->handle), failure);
 }
 
@@ -122,18 +122,19 @@ int report_by(const char* call, const std::shared_ptr<Errhandler>& handler, uint
 
 std::shared_ptr<Errhandler> handler_of_session(MPI_Session session) {
   const std::shared_ptr<Session> found = world().sessions.share(session);
-  return found == nullptr ? nullptr : found->handler;
+  return found == nullptr ? nullptr : found->handler.get();
 }
 
 int report_of_file(const char* call, MPI_File file, const Failure& failure) {
   const std::shared_ptr<File> found = world().files.share(file);
-  return report_to(call, found == nullptr ? *world().file_handler : *found->handler, number_of(file), failure);
+  const Handler& handler = found == nullptr ? world().file_handler : found->handler;
+  return report_to(call, *handler.get(), number_of(file), failure);
 }
 
 int report_of_win(const char* call, MPI_Win win, const Failure& failure) {
   const std::shared_ptr<Window> found = world().windows.share(win);
   return found == nullptr ? report(call, MPI_COMM_NULL, failure)
-                          : report_to(call, *found->handler, number_of(win), failure);
+                          : report_to(call, *found->handler.get(), number_of(win), failure);
 }
 
 }  // namespace rondo_mpi
@@ -148,6 +149,6 @@ int rondo_mpi_missing(const char* call, MPI_Comm comm) {
   using namespace rondo_mpi;
   // Other MPIs look before they know the communicator, so a program may have set MPI_COMM_WORLD's handler alone.
   const Comm* found = world().comms.find(comm);
-  if (found != nullptr && found->handler == world().fatal) comm = MPI_COMM_NULL;
+  if (found != nullptr && found->handler.get() == world().fatal) comm = MPI_COMM_NULL;
   return report(call, comm, {MPI_ERR_ARG, "an argument that the call writes to is null"});
 }

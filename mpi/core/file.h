@@ -20,7 +20,7 @@ namespace rondo_mpi {
 class File {
  public:
   MPI_File handle{};
-  std::shared_ptr<Errhandler> handler;
+  Handler handler;
   Info info;
 
   enum class Way : uint8_t { kRead, kWrite };

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "mpi/core/handles.h"
+#include "mpi/core/locked.h"
 #include "mpi/core/product.h"
 
 namespace rondo_mpi {
@@ -22,7 +23,7 @@ namespace rondo_mpi {
 struct Info {
   MPI_Info handle{};
   using Entries = std::vector<std::pair<std::string, std::string>>;
-  Entries entries;  // in the order of their first setting
+  Locked<Entries> entries;  // in the order of their first setting
 };
 
 struct Errhandler {
@@ -31,6 +32,8 @@ struct Errhandler {
   Kind kind = Kind::kReturn;
   void (*function)(MPI_Comm*, int*, ...) = nullptr;  // or of a session, which has the same form
 };
+
+using Handler = Locked<std::shared_ptr<Errhandler>>;
 
 // What has attributes: a keyval is for one kind of them.
 enum class Holder : uint8_t { kComm, kType, kWin };
@@ -47,7 +50,7 @@ struct Attribute {
   std::shared_ptr<Keyval> keyval;
   void* value;
 };
-using Attributes = std::vector<Attribute>;  // in the order of their setting
+using Attributes = Locked<std::vector<Attribute>>;  // in the order of their setting
 
 struct Group {
   MPI_Group handle{};
@@ -85,7 +88,7 @@ struct Type : std::enable_shared_from_this<Type> {
   std::vector<MPI_Aint> addresses;
   std::vector<MPI_Count> large;
   std::vector<std::shared_ptr<const Type>> parts;
-  std::string name;
+  Locked<std::string> name;
   Attributes attributes;
 
   MPI_Aint extent() const { return ub - lb; }
@@ -146,8 +149,8 @@ struct Comm : std::enable_shared_from_this<Comm> {
   bool inter = false;
   int first = 0, remote_first = 0;  // the engine's ranks of `members` and `remote` begin here
   std::shared_ptr<Comm> local;      // of an intercommunicator: of the own group
-  std::shared_ptr<Errhandler> handler;
-  std::string name;
+  Handler handler;
+  Locked<std::string> name;
   Attributes attributes;
   std::shared_ptr<const Topology> topology;
   Info info;
@@ -200,7 +203,7 @@ struct Request {
 
 struct Session {
   MPI_Session handle{};
-  std::shared_ptr<Errhandler> handler;
+  Handler handler;
   Buffer buffer;
 };
 

@@ -17,8 +17,8 @@ namespace rondo_mpi {
 class Window {
  public:
   MPI_Win handle{};
-  std::shared_ptr<Errhandler> handler;
-  std::string name;
+  Handler handler;
+  Locked<std::string> name;
   Attributes attributes;
   Info info;
   // What MPI_Win_get_attr points to.

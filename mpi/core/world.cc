@@ -82,7 +82,8 @@ World::World() {
     return made;
   };
   fatal = handler(MPI_ERRORS_ARE_FATAL, Errhandler::Kind::kFatal);
-  file_handler = returns = handler(MPI_ERRORS_RETURN, Errhandler::Kind::kReturn);
+  returns = handler(MPI_ERRORS_RETURN, Errhandler::Kind::kReturn);
+  file_handler = returns;
   handler(MPI_ERRORS_ABORT, Errhandler::Kind::kAbort);
   named_types = name_types(types);
   named_ops = name_ops(ops);

@@ -66,7 +66,7 @@ struct World {
   Leaving leaving;
   std::shared_ptr<Comm> self;  // gets the errors that belong to no communicator
   std::shared_ptr<Errhandler> fatal, returns;
-  std::shared_ptr<Errhandler> file_handler;  // of a file that is opened, and of errors that belong to none
+  Handler file_handler;  // of a file that is opened, and of errors that belong to none
   Buffer buffer;
 };
 

@@ -300,6 +300,45 @@ static void attributes(void) {
   MPI_Comm_free(&from);
 }
 
+/* Threads set what they like of one communicator and one info at once. */
+static MPI_Info info;
+static void* set_own(void* thread) {
+  const MPI_Aint number = (MPI_Aint)thread;
+  const char key[] = {'k', (char)('0' + number), 0};
+  const char* const names[2] = {"a name that no string keeps in itself", "another name that no string keeps in itself"};
+  for (int i = 0; i < 500; ++i) {
+    int keyval, length, flag = 0;
+    char name[MPI_MAX_OBJECT_NAME], text[MPI_MAX_INFO_VAL + 1];
+    void* value;
+    MPI_Errhandler handler;
+    MPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, MPI_COMM_NULL_DELETE_FN, &keyval, NULL);
+    MPI_Comm_set_attr(MPI_COMM_WORLD, keyval, (void*)(number + i));
+    MPI_Comm_get_attr(MPI_COMM_WORLD, keyval, &value, &flag);
+    CHECK(flag && (MPI_Aint)value == number + i);
+    MPI_Comm_delete_attr(MPI_COMM_WORLD, keyval);
+    MPI_Comm_free_keyval(&keyval);
+    MPI_Info_set(info, key, names[i % 2]);
+    MPI_Info_get(info, key, MPI_MAX_INFO_VAL, text, &flag);
+    CHECK(flag && strcmp(text, names[i % 2]) == 0);
+    MPI_Info_delete(info, key);
+    MPI_Comm_set_name(MPI_COMM_SELF, names[i % 2]);
+    MPI_Comm_get_name(MPI_COMM_SELF, name, &length);
+    CHECK(strcmp(name, names[0]) == 0 || strcmp(name, names[1]) == 0);
+    MPI_Comm_set_errhandler(MPI_COMM_SELF, i % 2 == 0 ? MPI_ERRORS_RETURN : MPI_ERRORS_ARE_FATAL);
+    MPI_Comm_get_errhandler(MPI_COMM_SELF, &handler);
+    CHECK(handler == MPI_ERRORS_RETURN || handler == MPI_ERRORS_ARE_FATAL);
+  }
+  return NULL;
+}
+static void sets_by_threads(void) {
+  pthread_t threads[kThreads];
+  MPI_Info_create(&info);
+  for (size_t i = 0; i < kThreads; ++i) pthread_create(&threads[i], NULL, set_own, (void*)i);
+  for (int i = 0; i < kThreads; ++i) pthread_join(threads[i], NULL);
+  MPI_Info_free(&info);
+  MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_ARE_FATAL);
+}
+
 static void errors(void) {
   int in[4] = {0}, bytes = 0;
   const int next = (rank + 1) % size, last = (rank + size - 1) % size;
@@ -430,6 +469,7 @@ int main(int argc, char** argv) {
   persistent();
   partitions();
   attributes();
+  sets_by_threads();
   errors();
   types();
   grids();
