@@ -184,10 +184,6 @@ int MPI_File_set_view(MPI_File file, MPI_Offset disp, MPI_Datatype etype, MPI_Da
 int MPI_File_get_view(MPI_File file, MPI_Offset* disp, MPI_Datatype* etype, MPI_Datatype* filetype, char* datarep) {
   return on_file(file, __func__, [&] {
     const auto view = file_of(file)->view();
-    // A handle of its own, which the program frees: the one that it gave may be gone.
-    const auto reveal = [](const Type& type) {
-      return world().types.predefined(type.handle) ? type.handle : world().types.add(std::make_shared<Type>(type));
-    };
     *disp = view->displacement();
     *etype = reveal(view->etype());
     *filetype = reveal(view->filetype());

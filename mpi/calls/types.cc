@@ -461,7 +461,7 @@ MPI_Datatype fortran(int combiner, std::vector<int> integers, MPI_Datatype same)
   std::lock_guard lock(*mutex);
   MPI_Datatype& handle = (*made)[{combiner, integers}];
   if (handle == MPI_Datatype{}) {
-    auto type = std::make_shared<Type>(type_of(same));
+    auto type = copy_of(type_of(same));
     type->combiner = combiner;
     type->integers = std::move(integers);
     handle = publish(std::move(type));
@@ -548,11 +548,7 @@ void contents(const Type& type, Count max_integers, Count max_addresses, Count m
           MPI_ERR_ARG, "an array is too short for the contents");
   std::copy(type.integers.begin(), type.integers.end(), integers);
   std::copy(type.addresses.begin(), type.addresses.end(), addresses);
-  for (size_t i = 0; i < type.parts.size(); ++i) {
-    const Type& part = *type.parts[i];
-    // A handle of its own, which the program frees: the one that it gave may be gone.
-    types[i] = world().types.predefined(part.handle) ? part.handle : publish(std::make_shared<Type>(part));
-  }
+  for (size_t i = 0; i < type.parts.size(); ++i) types[i] = reveal(*type.parts[i]);
 }
 
 }  // namespace

@@ -69,6 +69,16 @@ std::shared_ptr<Type> resized(const std::shared_ptr<const Type>& type, MPI_Aint 
   return made;
 }
 
+std::shared_ptr<Type> copy_of(const Type& type) {
+  auto made = std::make_shared<Type>(type);
+  made->attributes = Attributes();
+  return made;
+}
+
+MPI_Datatype reveal(const Type& type) {
+  return world().types.predefined(type.handle) ? type.handle : world().types.add(copy_of(type));
+}
+
 void pack(const Type& type, const void* data, MPI_Count count, std::byte* out) {
   auto copy = [&](const std::byte* from, MPI_Count bytes) {
     std::memcpy(out, from, static_cast<size_t>(bytes));

@@ -17,6 +17,11 @@ std::shared_ptr<Type> type_of_pieces(int combiner, std::vector<Piece> pieces);
 std::shared_ptr<Type> contiguous(MPI_Count count, const std::shared_ptr<const Type>& type);
 std::shared_ptr<Type> resized(const std::shared_ptr<const Type>& type, MPI_Aint lb, MPI_Aint extent);
 
+// The same without attributes, whose functions are called for the original alone.
+std::shared_ptr<Type> copy_of(const Type& type);
+// A handle of its own, which the program frees: the one that it gave may be gone. A predefined one's is its own.
+MPI_Datatype reveal(const Type& type);
+
 // MPI_BYTE.
 const std::shared_ptr<const Type>& byte_type();
 

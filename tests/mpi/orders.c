@@ -300,6 +300,32 @@ static void attributes(void) {
   MPI_Comm_free(&from);
 }
 
+static int count_delete(MPI_Datatype type, int key, void* value, void* extra) {
+  (void)type, (void)key, (void)extra;
+  ++*(int*)value;
+  return MPI_SUCCESS;
+}
+/* What a type is made of comes back without attributes: they are of the original alone. */
+static void attributes_of_parts(void) {
+  int key, one = 1, deleted = 0, flag = 1;
+  void* value;
+  MPI_Aint none;
+  MPI_Datatype part, whole, found;
+  MPI_Type_create_keyval(MPI_TYPE_DUP_FN, count_delete, &key, NULL);
+  MPI_Type_contiguous(2, MPI_INT, &part);
+  MPI_Type_set_attr(part, key, &deleted);
+  MPI_Type_contiguous(3, part, &whole);
+  MPI_Type_get_contents(whole, 1, 0, 1, &one, &none, &found);
+  MPI_Type_get_attr(found, key, &value, &flag);
+  CHECK(!flag);
+  MPI_Type_free(&found);
+  CHECK(deleted == 0);
+  MPI_Type_free(&part);
+  CHECK(deleted == 1);
+  MPI_Type_free(&whole);
+  MPI_Type_free_keyval(&key);
+}
+
 /* Threads set what they like of one communicator and one info at once. */
 static MPI_Info info;
 static void* set_own(void* thread) {
@@ -469,6 +495,7 @@ int main(int argc, char** argv) {
   persistent();
   partitions();
   attributes();
+  attributes_of_parts();
   sets_by_threads();
   errors();
   types();
