@@ -285,7 +285,8 @@ MPI_Offset File::read(const View& view, MPI_Offset position, std::byte* to, MPI_
       now = read_at(descriptor_, to + got, length, run.offset);
     } else {
       if (run.offset < window_begin || run.offset + length > window_end) {
-        window.resize(static_cast<size_t>(std::min(kWindow, end - run.offset)));
+        // Tiles that lie among each other have runs behind the last one.
+        window.resize(static_cast<size_t>(std::max(length, std::min(kWindow, end - run.offset))));
         now = read_at(descriptor_, window.data(), static_cast<MPI_Offset>(window.size()), run.offset);
         window_begin = run.offset;
         window_end = run.offset + std::max<MPI_Offset>(now, 0);

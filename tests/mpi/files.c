@@ -148,6 +148,29 @@ static void runs(void) {
   free(in);
 }
 
+/* Tiles that lie among each other, in a file that is open for reading; the last one is read in part. */
+static void interleaved(void) {
+  enum { kFar = 100 };
+  const int ones[2] = {1, 1}, at[2] = {0, kFar};
+  int out[kFar + 2], in[3] = {-1, -1, -1};
+  MPI_File file = fresh();
+  MPI_Datatype both, tile;
+  MPI_Status status;
+  for (int i = 0; i < kFar + 2; ++i) out[i] = i;
+  if (rank == 0) MPI_File_write_at(file, 0, out, kFar + 2, MPI_INT, MPI_STATUS_IGNORE);
+  closed(&file);
+  file = opened(MPI_MODE_RDONLY);
+  MPI_Type_indexed(2, ones, at, MPI_INT, &both);
+  MPI_Type_create_resized(both, 0, sizeof(int), &tile);
+  MPI_Type_commit(&tile);
+  CHECK(MPI_File_set_view(file, 0, MPI_INT, tile, "native", MPI_INFO_NULL) == MPI_SUCCESS);
+  CHECK(MPI_File_read(file, in, 3, MPI_INT, &status) == MPI_SUCCESS);
+  CHECK(count_in(&status, MPI_INT) == 3 && in[0] == 0 && in[1] == kFar && in[2] == 1);
+  closed(&file);
+  MPI_Type_free(&both);
+  MPI_Type_free(&tile);
+}
+
 static void external(void) {
   MPI_File file = fresh();
   MPI_Aint extent = 0;
@@ -288,6 +311,7 @@ int main(int argc, char** argv) {
   offsets();
   views();
   runs();
+  interleaved();
   external();
   shared();
   atomicity();
