@@ -176,8 +176,7 @@ int MPI_File_set_view(MPI_File file, MPI_Offset disp, MPI_Datatype etype, MPI_Da
                       MPI_Info info) {
   return on_file(file, __func__, [&] {
     const auto of = file_of(file);
-    require(datarep != nullptr, MPI_ERR_ARG, "the data representation is null");
-    of->set_view(disp, used_type(etype).shared_from_this(), used_type(filetype).shared_from_this(), datarep);
+    of->set_view(disp, etype, filetype, datarep);
     take_hints(of->info, info_or_none(info), kFileHints);
   });
 }

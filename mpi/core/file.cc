@@ -341,14 +341,28 @@ std::shared_ptr<const View> File::view() {
   return view_;
 }
 
-void File::set_view(MPI_Offset displacement, std::shared_ptr<const Type> etype, std::shared_ptr<const Type> filetype,
-                    const std::string& representation) {
+std::shared_ptr<const View> File::made_view(MPI_Offset displacement, MPI_Datatype etype, MPI_Datatype filetype,
+                                            const char* representation) {
+  require(representation != nullptr, MPI_ERR_ARG, "the data representation is null");
   if (displacement == MPI_DISPLACEMENT_CURRENT) {
     require((mode_ & MPI_MODE_SEQUENTIAL) != 0, MPI_ERR_ARG, "MPI_DISPLACEMENT_CURRENT is for MPI_MODE_SEQUENTIAL");
     displacement = offset_of(share(0, true));
   }
-  auto made = std::make_shared<View>(displacement, std::move(etype), std::move(filetype), representation,
-                                     (mode_ & MPI_MODE_RDONLY) == 0);
+  return std::make_shared<View>(displacement, used_type(etype).shared_from_this(),
+                                used_type(filetype).shared_from_this(), representation, (mode_ & MPI_MODE_RDONLY) == 0);
+}
+
+void File::set_view(MPI_Offset displacement, MPI_Datatype etype, MPI_Datatype filetype, const char* representation) {
+  std::shared_ptr<const View> made;
+  Failure own{MPI_SUCCESS, "another rank has failed in this call"};
+  try {
+    made = made_view(displacement, etype, filetype, representation);
+  } catch (...) {
+    own = caught();
+  }
+  const std::vector<int> codes = all_gather(*comm_, {own.code});
+  const auto bad = std::find_if(codes.begin(), codes.end(), [](int code) { return code != MPI_SUCCESS; });
+  if (bad != codes.end()) fail(own.code != MPI_SUCCESS ? own.code : *bad, own.text);
   by_first([&] {
     if (access(shared_name_.c_str(), F_OK) == 0) share(0, false);
   });

@@ -40,8 +40,8 @@ class File {
   void begin(Way way, Place place, MPI_Offset offset, const Data& data);
   Outcome end();
 
-  void set_view(MPI_Offset displacement, std::shared_ptr<const Type> etype, std::shared_ptr<const Type> filetype,
-                const std::string& representation);  // by all ranks
+  // By all ranks: all throw if one does.
+  void set_view(MPI_Offset displacement, MPI_Datatype etype, MPI_Datatype filetype, const char* representation);
   std::shared_ptr<const View> view();
   MPI_Offset position(Place place);
   void seek(MPI_Offset offset, int whence);
@@ -66,6 +66,8 @@ class File {
   [[noreturn]] void fail_by(int error, const char* what) const;
   void check(Way way, Place place) const;
 
+  std::shared_ptr<const View> made_view(MPI_Offset displacement, MPI_Datatype etype, MPI_Datatype filetype,
+                                        const char* representation);
   MPI_Offset start_of(Place place, MPI_Offset offset, MPI_Offset etypes);
   MPI_Offset ordered(MPI_Offset etypes);
   MPI_Offset target(MPI_Offset offset, int whence, MPI_Offset from);

@@ -119,6 +119,10 @@ static void views(void) {
   CHECK(class_of(MPI_File_write_at(file, (MPI_Offset)1 << 62, out, 1, MPI_INT, &status)) == MPI_ERR_ARG);
   CHECK(class_of(MPI_File_set_view(file, 0, MPI_INT, MPI_SHORT, "native", MPI_INFO_NULL)) == MPI_ERR_ARG);
   CHECK(class_of(MPI_File_set_view(file, 0, MPI_INT, MPI_INT, "mine", MPI_INFO_NULL)) == MPI_ERR_UNSUPPORTED_DATAREP);
+  /* A mistake of one rank is an error of all. */
+  MPI_Datatype wrong = rank == 0 ? MPI_SHORT : MPI_INT, null = rank == size - 1 ? MPI_DATATYPE_NULL : MPI_INT;
+  CHECK(class_of(MPI_File_set_view(file, 0, MPI_INT, wrong, "native", MPI_INFO_NULL)) == MPI_ERR_ARG);
+  CHECK(class_of(MPI_File_set_view(file, 0, MPI_INT, null, "native", MPI_INFO_NULL)) == MPI_ERR_TYPE);
   MPI_Barrier(MPI_COMM_WORLD);
   closed(&file);
   MPI_Type_free(&turns);
