@@ -29,9 +29,24 @@ Request* find(MPI_Request handle) {
   return found;
 }
 
-MPI_Comm comm_of_request(const MPI_Request* handle) {
-  const Request* found = world().requests.find(*handle);
+MPI_Comm comm_of_request(const Request* found) {
   return found == nullptr || found->comm == nullptr ? MPI_COMM_NULL : found->comm->handle;
+}
+
+// Runs function(owner). An error goes to the handler of `owner`, the communicator of a request that has failed; the
+// function leaves it null for another error, which goes to that of the first request that has one.
+template <typename Function>
+int on_requests(int count, const MPI_Request handles[], const char* call, const Function& function) {
+  MPI_Comm owner = MPI_COMM_NULL;
+  try {
+    function(owner);
+    return MPI_SUCCESS;
+  } catch (...) {
+    for (int i = 0; i < count && owner == MPI_COMM_NULL; ++i) {
+      owner = comm_of_request(world().requests.find(handles[i]));
+    }
+    return report(call, owner, caught());
+  }
 }
 
 // Fills the status of a request that is over; returns its error.
@@ -51,10 +66,12 @@ int tell(Request& request, MPI_Status* status) {
   return request.outcome.error;
 }
 
-// Finishes one that is over, and ends its handle unless it is persistent; returns its error.
-int end(MPI_Request* handle, Request& request, MPI_Status* status) {
+// Finishes one that is over, and ends its handle unless it is persistent; returns its error, of which it is the owner
+// if that is still null.
+int end(MPI_Request* handle, Request& request, MPI_Status* status, MPI_Comm& owner) {
   complete(request);
   int error = tell(request, status);
+  if (error != MPI_SUCCESS && owner == MPI_COMM_NULL) owner = comm_of_request(&request);
   if (request.persistent) {
     request.outcome = {};  // a second wait finds an inactive request
     return error;
@@ -134,13 +151,17 @@ bool all_over(int count, const MPI_Request handles[]) {
 }
 
 // Requires that all handles are right.
-void end_all(int count, MPI_Request handles[], MPI_Status statuses[]) {
+void end_all(int count, MPI_Request handles[], MPI_Status statuses[], MPI_Comm& owner) {
   std::vector<int> errors;  // of all, once one has failed
   for (int i = 0; i < count; ++i) {
     const auto place = static_cast<size_t>(i);
     Request* const request = find(handles[i]);
     int error = MPI_SUCCESS;
-    idle(request) ? set_empty(at(statuses, place)) : void(error = end(&handles[i], *request, at(statuses, place)));
+    if (idle(request)) {
+      set_empty(at(statuses, place));
+    } else {
+      error = end(&handles[i], *request, at(statuses, place), owner);
+    }
     if (error != MPI_SUCCESS) errors.resize(static_cast<size_t>(count), MPI_SUCCESS);
     if (!errors.empty()) errors[place] = error;
   }
@@ -153,7 +174,7 @@ void end_all(int count, MPI_Request handles[], MPI_Status statuses[]) {
 
 // Ends those that are over; MPI_UNDEFINED: none is active.
 int end_some(const std::vector<Request*>& requests, MPI_Request handles[], int indices[], MPI_Status statuses[],
-             int* failed) {
+             int* failed, MPI_Comm& owner) {
   int ended = 0;
   bool active = false;
   for (size_t i = 0; i < requests.size(); ++i) {
@@ -161,7 +182,7 @@ int end_some(const std::vector<Request*>& requests, MPI_Request handles[], int i
     active = true;
     if (!over(*requests[i])) continue;
     MPI_Status* status = at(statuses, static_cast<size_t>(ended));
-    const int error = end(&handles[i], *requests[i], status);
+    const int error = end(&handles[i], *requests[i], status, owner);
     set_status_error(status, error);
     if (error != MPI_SUCCESS) *failed = error;
     indices[ended++] = static_cast<int>(i);
@@ -193,43 +214,43 @@ bool look(Request* request, MPI_Status* status) {
 }  // namespace
 
 int MPI_Wait(MPI_Request* request, MPI_Status* status) {
-  return on(comm_of_request(request), __func__, [&] {
+  return on_requests(1, request, __func__, [&](MPI_Comm& owner) {
     Request* const found = find(*request);
     if (idle(found)) return set_empty(status);
-    check(end(request, *found, status));
+    check(end(request, *found, status, owner));
   });
 }
 int MPI_Test(MPI_Request* request, int* flag, MPI_Status* status) {
-  return on(comm_of_request(request), __func__, [&] {
+  return on_requests(1, request, __func__, [&](MPI_Comm& owner) {
     Request* const found = find(*request);
     *flag = 1;
     if (idle(found)) return set_empty(status);
-    if (*flag = over(*found); *flag) check(end(request, *found, status));
+    if (*flag = over(*found); *flag) check(end(request, *found, status, owner));
   });
 }
 int MPI_Waitall(int count, MPI_Request requests[], MPI_Status statuses[]) {
-  return on(count > 0 ? comm_of_request(requests) : MPI_COMM_NULL, __func__, [&] {
+  return on_requests(count, requests, __func__, [&](MPI_Comm& owner) {
     check_count(count);
     std::for_each(requests, requests + count, find);
-    end_all(count, requests, statuses);
+    end_all(count, requests, statuses, owner);
   });
 }
 int MPI_Testall(int count, MPI_Request requests[], int* flag, MPI_Status statuses[]) {
-  return on(count > 0 ? comm_of_request(requests) : MPI_COMM_NULL, __func__, [&] {
+  return on_requests(count, requests, __func__, [&](MPI_Comm& owner) {
     *flag = all_over(count, requests);
-    if (*flag) end_all(count, requests, statuses);
+    if (*flag) end_all(count, requests, statuses, owner);
   });
 }
 int MPI_Waitany(int count, MPI_Request requests[], int* index, MPI_Status* status) {
-  return on(count > 0 ? comm_of_request(requests) : MPI_COMM_NULL, __func__, [&] {
+  return on_requests(count, requests, __func__, [&](MPI_Comm& owner) {
     const auto found = find_all(count, requests);
     for (Patience patience; (*index = first_over(found)) == -1;) patience.wait(found);
     if (*index == MPI_UNDEFINED) return set_empty(status);
-    check(end(&requests[*index], *found[static_cast<size_t>(*index)], status));
+    check(end(&requests[*index], *found[static_cast<size_t>(*index)], status, owner));
   });
 }
 int MPI_Testany(int count, MPI_Request requests[], int* index, int* flag, MPI_Status* status) {
-  return on(count > 0 ? comm_of_request(requests) : MPI_COMM_NULL, __func__, [&] {
+  return on_requests(count, requests, __func__, [&](MPI_Comm& owner) {
     const auto found = find_all(count, requests);
     *index = first_over(found);
     *flag = *index != -1;
@@ -238,29 +259,29 @@ int MPI_Testany(int count, MPI_Request requests[], int* index, int* flag, MPI_St
       *index = MPI_UNDEFINED;
       return;
     }
-    check(end(&requests[*index], *found[static_cast<size_t>(*index)], status));
+    check(end(&requests[*index], *found[static_cast<size_t>(*index)], status, owner));
   });
 }
 int MPI_Waitsome(int incount, MPI_Request requests[], int* outcount, int indices[], MPI_Status statuses[]) {
-  return on(incount > 0 ? comm_of_request(requests) : MPI_COMM_NULL, __func__, [&] {
+  return on_requests(incount, requests, __func__, [&](MPI_Comm& owner) {
     const auto found = find_all(incount, requests);
     int failed = MPI_SUCCESS;
-    for (Patience patience; (*outcount = end_some(found, requests, indices, statuses, &failed)) == 0;)
+    for (Patience patience; (*outcount = end_some(found, requests, indices, statuses, &failed, owner)) == 0;)
       patience.wait(found);
     check_some(failed, statuses);
   });
 }
 int MPI_Testsome(int incount, MPI_Request requests[], int* outcount, int indices[], MPI_Status statuses[]) {
-  return on(incount > 0 ? comm_of_request(requests) : MPI_COMM_NULL, __func__, [&] {
+  return on_requests(incount, requests, __func__, [&](MPI_Comm& owner) {
     const auto found = find_all(incount, requests);
     int failed = MPI_SUCCESS;
-    *outcount = end_some(found, requests, indices, statuses, &failed);
+    *outcount = end_some(found, requests, indices, statuses, &failed, owner);
     check_some(failed, statuses);
   });
 }
 
 int MPI_Request_get_status(MPI_Request request, int* flag, MPI_Status* status) {
-  return on(comm_of_request(&request), __func__, [&] { *flag = look(find(request), status); });
+  return on_requests(1, &request, __func__, [&](MPI_Comm&) { *flag = look(find(request), status); });
 }
 int MPI_Request_get_status_all(int count, const MPI_Request requests[], int* flag, MPI_Status statuses[]) {
   return run(__func__, [&] {
@@ -295,7 +316,7 @@ int MPI_Request_get_status_some(int incount, const MPI_Request requests[], int* 
 }
 
 int MPI_Request_free(MPI_Request* request) {
-  return on(comm_of_request(request), __func__, [&] {
+  return on_requests(1, request, __func__, [&](MPI_Comm&) {
     require(find(*request) != nullptr, MPI_ERR_REQUEST, "the request is null");
     const std::shared_ptr<Request> kept = world().requests.share(*request);
     if (kept->kind == Request::Kind::kGeneral) {
@@ -309,7 +330,7 @@ int MPI_Request_free(MPI_Request* request) {
 }
 
 int MPI_Cancel(MPI_Request* request) {
-  return on(comm_of_request(request), __func__, [&] {
+  return on_requests(1, request, __func__, [&](MPI_Comm&) {
     Request* const found = find(*request);
     require(found != nullptr, MPI_ERR_REQUEST, "the request is null");
     if (found->kind == Request::Kind::kGeneral) {
@@ -323,9 +344,10 @@ int MPI_Cancel(MPI_Request* request) {
 
 int MPI_Start(MPI_Request* request) { return MPI_Startall(1, request); }
 int MPI_Startall(int count, MPI_Request requests[]) {
-  return on(count > 0 ? comm_of_request(requests) : MPI_COMM_NULL, __func__, [&] {
+  return on_requests(count, requests, __func__, [&](MPI_Comm& owner) {
     for (Request* const found : find_all(count, requests)) {
       require(found != nullptr && found->start, MPI_ERR_REQUEST, "the request is not persistent");
+      owner = comm_of_request(found);
       require(!found->active, MPI_ERR_REQUEST, "the request is active already");
       found->unwanted = false;
       found->start(*found);

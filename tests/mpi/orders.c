@@ -384,6 +384,31 @@ static void errors(void) {
   CHECK(most == size);
 }
 
+/* The error of a request goes to the handler of its own communicator, wherever the request stands among others. */
+static void errors_of_requests(void) {
+  const int next = (rank + 1) % size, last = (rank + size - 1) % size;
+  MPI_Comm of;
+  MPI_Comm_dup(MPI_COMM_WORLD, &of);
+  MPI_Comm_set_errhandler(of, MPI_ERRORS_RETURN);
+  for (int call = 0; call < 4; ++call) {
+    int in = 0, out[2] = {rank, rank}, count = 0, indices[3], flag = 0, error = MPI_SUCCESS;
+    MPI_Request sent, requests[3] = {MPI_REQUEST_NULL, MPI_REQUEST_NULL, MPI_REQUEST_NULL};
+    if (call != 1) MPI_Isend(out, 1, MPI_INT, MPI_PROC_NULL, 0, MPI_COMM_WORLD, &requests[1]);
+    MPI_Irecv(&in, 1, MPI_INT, last, call, of, &requests[2]);
+    MPI_Isend(out, 2, MPI_INT, next, call, of, &sent);
+    if (call == 0) error = MPI_Waitall(3, requests, MPI_STATUSES_IGNORE);
+    if (call == 1) error = MPI_Waitany(3, requests, indices, MPI_STATUS_IGNORE);
+    while (call == 2 && error == MPI_SUCCESS && !flag) error = MPI_Testall(3, requests, &flag, MPI_STATUSES_IGNORE);
+    while (call == 3 && error == MPI_SUCCESS && count != MPI_UNDEFINED) {
+      error = MPI_Waitsome(3, requests, &count, indices, MPI_STATUSES_IGNORE);
+    }
+    CHECK(class_of(error) == MPI_ERR_TRUNCATE);
+    CHECK(requests[1] == MPI_REQUEST_NULL && requests[2] == MPI_REQUEST_NULL);
+    MPI_Wait(&sent, MPI_STATUS_IGNORE);
+  }
+  MPI_Comm_free(&of);
+}
+
 /* Elements of a struct that was received in part; external32 of what is shorter there. */
 static void types(void) {
   const int one[3] = {1, 1, 1};
@@ -498,6 +523,7 @@ int main(int argc, char** argv) {
   attributes_of_parts();
   sets_by_threads();
   errors();
+  errors_of_requests();
   types();
   grids();
   printf("rank %d of %d: fine\n", rank, size);
