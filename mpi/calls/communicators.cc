@@ -15,10 +15,11 @@ using namespace rondo_mpi;
 
 namespace {
 
-MPI_Group publish_group(std::vector<int> ranks) {
+MPI_Group publish_group(std::vector<int> ranks, const std::shared_ptr<Session>& session) {
   if (ranks.empty()) return MPI_GROUP_EMPTY;
   auto group = std::make_shared<Group>();
   group->ranks = std::move(ranks);
+  group->session = session;
   return world().groups.add(std::move(group));
 }
 
@@ -141,12 +142,12 @@ int MPI_Comm_test_inter(MPI_Comm comm, int* flag) {
   return on(comm, __func__, [&] { *flag = comm_of(comm).inter; });
 }
 int MPI_Comm_group(MPI_Comm comm, MPI_Group* group) {
-  return on(comm, __func__, [&] { *group = publish_group(comm_of(comm).members); });
+  return on(comm, __func__, [&] { *group = publish_group(comm_of(comm).members, comm_of(comm).session); });
 }
 int MPI_Comm_remote_group(MPI_Comm comm, MPI_Group* group) {
   return on(comm, __func__, [&] {
     require(comm_of(comm).inter, MPI_ERR_COMM, "the communicator is no intercommunicator");
-    *group = publish_group(comm_of(comm).remote);
+    *group = publish_group(comm_of(comm).remote, comm_of(comm).session);
   });
 }
 int MPI_Comm_compare(MPI_Comm comm1, MPI_Comm comm2, int* result) {
@@ -289,6 +290,7 @@ int MPI_Intercomm_merge(MPI_Comm intercomm, int high, MPI_Comm* newintracomm) {
     made->engine = engine_of(of.engine->new_group(order));
     made->rank = made->engine->rank();
     made->handler = of.handler;
+    made->session = of.session;
     *newintracomm = publish(made);
   });
 }
@@ -327,7 +329,7 @@ MPI_Group included(const Group& group, const std::vector<int>& ranks) {
   for (const int rank : listed(group, static_cast<int>(ranks.size()), ranks.data())) {
     made.push_back(group.ranks[static_cast<size_t>(rank)]);
   }
-  return publish_group(made);
+  return publish_group(made, group.session);
 }
 MPI_Group excluded(const Group& group, const std::vector<int>& ranks) {
   listed(group, static_cast<int>(ranks.size()), ranks.data());
@@ -335,7 +337,7 @@ MPI_Group excluded(const Group& group, const std::vector<int>& ranks) {
   for (int rank = 0; rank < static_cast<int>(group.ranks.size()); ++rank) {
     if (place(ranks, rank) == MPI_UNDEFINED) made.push_back(group.ranks[static_cast<size_t>(rank)]);
   }
-  return publish_group(made);
+  return publish_group(made, group.session);
 }
 // The ranks of `a` that are in `b`, or are not.
 std::vector<int> those(const Group& a, const Group& b, bool in) {
@@ -377,14 +379,18 @@ int MPI_Group_union(MPI_Group group1, MPI_Group group2, MPI_Group* newgroup) {
     std::vector<int> made = group_of(group1).ranks;
     const std::vector<int> more = those(group_of(group2), group_of(group1), false);
     made.insert(made.end(), more.begin(), more.end());
-    *newgroup = publish_group(made);
+    *newgroup = publish_group(made, group_of(group1).session);
   });
 }
 int MPI_Group_intersection(MPI_Group group1, MPI_Group group2, MPI_Group* newgroup) {
-  return run(__func__, [&] { *newgroup = publish_group(those(group_of(group1), group_of(group2), true)); });
+  return run(__func__, [&] {
+    *newgroup = publish_group(those(group_of(group1), group_of(group2), true), group_of(group1).session);
+  });
 }
 int MPI_Group_difference(MPI_Group group1, MPI_Group group2, MPI_Group* newgroup) {
-  return run(__func__, [&] { *newgroup = publish_group(those(group_of(group1), group_of(group2), false)); });
+  return run(__func__, [&] {
+    *newgroup = publish_group(those(group_of(group1), group_of(group2), false), group_of(group1).session);
+  });
 }
 int MPI_Group_incl(MPI_Group group, int n, const int ranks[], MPI_Group* newgroup) {
   return run(__func__, [&] { *newgroup = included(group_of(group), listed(group_of(group), n, ranks)); });

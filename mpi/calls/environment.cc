@@ -267,6 +267,7 @@ int MPI_Group_from_session_pset(MPI_Session session, const char* pset_name, MPI_
     const bool all = is_world(pset_name);
     auto group = std::make_shared<Group>();
     group->ranks = world().comms.share(all ? MPI_COMM_WORLD : MPI_COMM_SELF)->members;
+    group->session = world().sessions.share(session);
     *newgroup = world().groups.add(std::move(group));
   });
 }
@@ -280,7 +281,10 @@ int MPI_Comm_create_from_group(MPI_Group group, const char* stringtag, MPI_Info,
     const std::vector<int>& ranks = group_of(group).ranks;
     const bool member = std::find(ranks.begin(), ranks.end(), all->rank) != ranks.end();
     const auto made = member ? subset(*all, ranks, series_of(stringtag)) : nullptr;
-    if (member) made->handler = handler;
+    if (member) {
+      made->handler = handler;
+      made->session = group_of(group).session;
+    }
     *newcomm = publish(made);
   });
 }
@@ -295,6 +299,7 @@ int MPI_Intercomm_create_from_groups(MPI_Group local_group, int, MPI_Group remot
     const uint64_t series = series_of(stringtag);
     const auto made = between(subset(*all, group_of(local_group).ranks, series), group_of(remote_group).ranks, series);
     made->handler = handler;
+    made->session = made->local->session = group_of(local_group).session;
     *newintercomm = publish(made);
   });
 }

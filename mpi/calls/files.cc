@@ -139,6 +139,7 @@ int MPI_File_get_group(MPI_File file, MPI_Group* group) {
   return on_file(file, __func__, [&] {
     auto made = std::make_shared<Group>();
     made->ranks = file_of(file)->comm().members;
+    made->session = file_of(file)->comm().session;
     *group = world().groups.add(std::move(made));
   });
 }

@@ -163,9 +163,15 @@ void detach(Buffer& buffer, void* address, Count* bytes) {
   buffer.attached = false;
 }
 
+// Under the mutex: that of the communicator, else of its session, else of the process.
+Buffer& buffer_of(Comm& comm) {
+  if (comm.buffer.attached) return comm.buffer;
+  return comm.session != nullptr && comm.session->buffer.attached ? comm.session->buffer : world().buffer;
+}
+
 void send_buffered(const Envelope& e) {
   std::lock_guard lock(buffer_mutex());
-  Buffer& buffer = e.comm->buffer.attached ? e.comm->buffer : world().buffer;
+  Buffer& buffer = buffer_of(*e.comm);
   forget_sent(buffer);
   if (buffer.data != MPI_BUFFER_AUTOMATIC) {
     MPI_Count used = sum(e.bytes(), MPI_BSEND_OVERHEAD);

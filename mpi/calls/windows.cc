@@ -135,6 +135,7 @@ int MPI_Win_get_group(MPI_Win win, MPI_Group* group) {
   return on_window(win, __func__, [&](Window& window) {
     auto made = std::make_shared<Group>();
     made->ranks = window.comm().members;
+    made->session = window.comm().session;
     *group = world().groups.add(std::move(made));
   });
 }

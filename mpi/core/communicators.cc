@@ -57,6 +57,7 @@ std::shared_ptr<Comm> subset(Comm& parent, const std::vector<int>& ranks, std::o
   for (const int rank : ranks) made->members.push_back(parent.members[static_cast<size_t>(rank)]);
   made->rank = index_of(ranks, parent.rank);
   made->handler = parent.handler;
+  made->session = parent.session;
   return made;
 }
 
@@ -68,6 +69,7 @@ std::shared_ptr<Comm> between(const std::shared_ptr<Comm>& local, const std::vec
   made->remote = remote;
   made->rank = local->rank;
   made->handler = local->handler;
+  made->session = local->session;
   const bool lower = local->members.front() < remote.front();
   std::vector<int> all = lower ? local->members : remote;
   const std::vector<int>& behind = lower ? remote : local->members;
@@ -100,6 +102,7 @@ std::shared_ptr<Comm> duplicate(const Comm& comm, std::shared_ptr<rondo::Communi
   made->remote_first = comm.remote_first;
   made->local = comm.local;
   made->handler = comm.handler;
+  made->session = comm.session;
   made->topology = comm.topology;
   return made;
 }
@@ -129,6 +132,7 @@ std::shared_ptr<Comm> shrunk(Comm& comm) {
       comm.after->all_gather(own, made->members);
       made->rank = comm.after->rank();
       made->handler = comm.handler;
+      made->session = comm.session;
       return made;
     } catch (...) {
       require_failure();

@@ -52,9 +52,11 @@ struct Attribute {
 };
 using Attributes = Locked<std::vector<Attribute>>;  // in the order of their setting
 
+struct Session;
 struct Group {
   MPI_Group handle{};
-  std::vector<int> ranks;  // of the world
+  std::vector<int> ranks;            // of the world
+  std::shared_ptr<Session> session;  // that it was made of; or null
 };
 
 // The element types that MPI names, by what operations do with them.
@@ -155,6 +157,7 @@ struct Comm : std::enable_shared_from_this<Comm> {
   std::shared_ptr<const Topology> topology;
   Info info;
   Buffer buffer;
+  std::shared_ptr<Session> session;  // that it was made of, whose buffer it may use; or null
 
   int size() const { return static_cast<int>(members.size()); }
   // Ranks that messages go to and roots are among.

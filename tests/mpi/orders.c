@@ -476,6 +476,24 @@ static void mistakes_of(MPI_Session session) {
         MPI_ERR_GROUP);
 }
 
+/* A buffer of the session, as long as it has room, is that of what was made of it. */
+static void sends_of_session(MPI_Session session, MPI_Comm comm) {
+  char room[2 * (MPI_BSEND_OVERHEAD + sizeof(int))], *detached;
+  int token = 0, bytes;
+  MPI_Comm copy;
+  MPI_Comm_dup(comm, &copy);
+  MPI_Comm_set_errhandler(copy, MPI_ERRORS_RETURN);
+  CHECK(class_of(MPI_Bsend(&rank, 1, MPI_INT, rank, 0, copy)) == MPI_ERR_BUFFER);
+  MPI_Session_attach_buffer(session, room, sizeof room);
+  CHECK(MPI_Bsend(&rank, 1, MPI_INT, rank, 0, copy) == MPI_SUCCESS);
+  CHECK(class_of(MPI_Bsend(room, sizeof room, MPI_BYTE, rank, 0, copy)) == MPI_ERR_BUFFER);
+  MPI_Recv(&token, 1, MPI_INT, rank, 0, copy, MPI_STATUS_IGNORE);
+  CHECK(token == rank);
+  MPI_Session_detach_buffer(session, &detached, &bytes);
+  CHECK(detached == room && bytes == (int)sizeof room);
+  MPI_Comm_free(&copy);
+}
+
 /* Before MPI_Init: the world is joined and left each time. */
 static void sessions(void) {
   for (int turn = 0; turn < 3; ++turn) {
@@ -491,6 +509,7 @@ static void sessions(void) {
     MPI_Comm_rank(comm, &rank);
     MPI_Allreduce(&one, &sum, 1, MPI_INT, MPI_SUM, comm);
     CHECK(sum == size);
+    sends_of_session(session, comm);
     MPI_Group_incl(group, 1, zero, &first);
     MPI_Comm_create_from_group(first, "first", MPI_INFO_NULL, MPI_ERRORS_ARE_FATAL, &none);
     CHECK((none == MPI_COMM_NULL) == (rank != 0));
