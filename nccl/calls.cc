@@ -62,15 +62,20 @@ struct Collective {
     return *this;
   }
 
-  void run(rondo_comm_t group) const {
+  // In a stream that is captured for a graph there are no works.
+  void run(ncclComm& comm) const {
     rondo_call_t with_options = call;
     with_options.options = &options;
-    check(rondo_run(group, &with_options));
+    rondo_work_t work = nullptr;
+    const rondo_result_t started = rondo_start(comm.group(), &with_options, &work);
+    if (started == RONDO_UNSUPPORTED) return check(rondo_run(comm.group(), &with_options));
+    check(started);
+    comm.add(work);
   }
 };
 
 ncclResult_t submit(ncclComm& comm, const Collective& collective) {
-  return submit(Job{&comm, Job::Kind::kCollective, [&comm, collective] { collective.run(comm.group()); }});
+  return submit(Job{&comm, Job::Kind::kCollective, [&comm, collective] { collective.run(comm); }});
 }
 
 // A float of 16 bits or more; others have no premultiplied sum.
@@ -107,7 +112,7 @@ ncclResult_t submit_message(ncclComm& comm, Start start, void* data, size_t coun
                       options.stream = stream;
                       rondo_work_t work = nullptr;
                       check(start(comm.group(), data, count, kDTypes[dtype], peer, &options, &work));
-                      rondo_work_free(work);
+                      comm.add(work);
                     }});
 }
 
@@ -158,7 +163,7 @@ ncclResult_t ncclBroadcast(const void* input, void* output, size_t count, ncclDa
                         if (rank == broadcast.call.root && input != to && bytes > 0) {
                           copy(to, input, bytes, broadcast.options.stream);
                         }
-                        broadcast.run(of.group());
+                        broadcast.run(of);
                       }});
   });
 }

@@ -14,6 +14,7 @@ ncclComm::ncclComm(Seat seat, bool blocking)
 
 ncclComm::~ncclComm() {
   for (std::thread& thread : threads_) thread.join();
+  for (const rondo_work_t work : works_) rondo_work_free(work);
   mark_ = 0;
 }
 
@@ -75,6 +76,27 @@ void ncclComm::run_beside(std::function<void()> work) {
       return ncclSuccess;
     });
   });
+}
+
+void ncclComm::add(rondo_work_t work) {
+  const std::lock_guard lock(mutex_);
+  works_.push_back(work);
+  for (int done = 1; works_.size() > 1; works_.pop_front()) {
+    if (rondo_test(works_.front(), &done) == RONDO_OK && done == 0) break;
+    rondo_work_free(works_.front());
+  }
+}
+
+void ncclComm::finish() {
+  std::deque<rondo_work_t> works;
+  {
+    const std::lock_guard lock(mutex_);
+    works.swap(works_);
+  }
+  for (const rondo_work_t work : works) {
+    rondo_wait(work, -1);
+    rondo_work_free(work);
+  }
 }
 
 int ncclComm::add_factor(double factor) {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <condition_variable>
+#include <deque>
 #include <functional>
 #include <mutex>
 #include <optional>
@@ -50,6 +51,11 @@ struct ncclComm {
   // Runs it on a thread with this device; the end of this waits for it.
   void run_beside(std::function<void()> work);
 
+  // A call is in its stream; its work is this one's from now on.
+  void add(rondo_work_t work);
+  // Waits until the streams have passed all calls, or it has failed.
+  void finish();
+
   // Factors of operations that the program made for it, by number.
   int add_factor(double factor);
   void drop_factor(int number);
@@ -71,6 +77,7 @@ struct ncclComm {
   std::optional<rondo::nccl::Failure> failure_;  // in its making
   std::vector<std::optional<double>> factors_;
   std::vector<std::thread> threads_;
+  std::deque<rondo_work_t> works_;  // of calls that may be under way, the oldest first
 };
 
 namespace rondo::nccl {

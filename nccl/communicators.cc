@@ -293,6 +293,7 @@ ncclResult_t ncclCommRevoke(ncclComm_t comm, int) {
 ncclResult_t ncclCommFinalize(ncclComm_t comm) {
   return guarded("ncclCommFinalize", [&] {
     there(comm).group();
+    comm->finish();
     return ncclSuccess;
   });
 }
@@ -300,7 +301,8 @@ ncclResult_t ncclCommFinalize(ncclComm_t comm) {
 ncclResult_t ncclCommDestroy(ncclComm_t comm) {
   return guarded("ncclCommDestroy", [&] {
     if (comm == nullptr) return ncclSuccess;
-    living().end(&there(comm));
+    there(comm).finish();
+    living().end(comm);
     return ncclSuccess;
   });
 }

@@ -19,7 +19,7 @@ thread_local Jobs kept;            // until the outermost ends
 // Calls that start together, of which some are messages.
 class Batch {
  public:
-  explicit Batch(rondo_comm_t group) : group_(group) { check(rondo_batch_begin(group)); }
+  explicit Batch(ncclComm& comm) : comm_(comm), group_(comm.group()) { check(rondo_batch_begin(group_)); }
   ~Batch() {
     if (group_ != nullptr) rondo_batch_abandon(group_);
   }
@@ -27,10 +27,11 @@ class Batch {
   void end() {
     rondo_work_t work = nullptr;
     check(rondo_batch_end_async(std::exchange(group_, nullptr), &work));
-    rondo_work_free(work);
+    comm_.add(work);
   }
 
  private:
+  ncclComm& comm_;
   rondo_comm_t group_;  // nullptr: it has ended
 };
 
@@ -40,7 +41,7 @@ void run_calls(std::span<const Job> calls) {
     for (const Job& job : calls) job.run();
     return;
   }
-  Batch batch(calls.front().comm->group());
+  Batch batch(*calls.front().comm);
   for (const Job& job : calls) job.run();
   batch.end();
 }
