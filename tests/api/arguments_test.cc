@@ -61,6 +61,11 @@ TEST_CASE("fault 44: roots, counts, dtypes, ops, algorithms and timeouts out of 
           }
           expect_invalid("count", "elements of int64", [&] { group.all_reduce(p, p, kTooMany, kInt64); });
           expect_invalid("block", "elements of int64", [&] { group.all_gather(p, p, kTooMany / 2, kInt64); });
+          for (const int root : {0, 1}) {  // another rank, and this one
+            expect_invalid("block", "for each of the 3 ranks", [&] { group.gather(p, p, kTooMany / 8, kInt64, root); });
+            expect_invalid("block", "for each of the 3 ranks",
+                           [&] { group.scatter(p, p, kTooMany / 8, kInt64, root); });
+          }
           expect_invalid("send", "elements of int64", [&] { group.send(p, kTooMany, kInt64, 0); });
           for (const int value : {kDTypes, 200, 254}) {
             const auto dtype = static_cast<DType>(value);

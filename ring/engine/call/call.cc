@@ -186,6 +186,7 @@ class Checker {
     blocks_.output.resize(static_cast<size_t>(world_));
     const auto own = static_cast<size_t>(rank_);
     if (call_.uneven) checked_.count = own_count();
+    if (!call_.uneven) check_equal_blocks();
     if (has_input_blocks()) {
       input_end_ = fill(blocks_.input, call_.input_counts, call_.input_displacements, "input");
     } else if (call_.collective == Collective::kAllGather || call_.collective == Collective::kGather) {
@@ -243,13 +244,22 @@ class Checker {
     return end;
   }
 
+  std::string element_text() const {
+    return checked_.user_bytes > 0 ? fmt::format("{} bytes", checked_.user_bytes) : dtype_name(call_.dtype);
+  }
+
   uint64_t bounded(uint64_t elements) const {
     if (elements > kMaxBytes / element_bytes_) {
-      const std::string each =
-          checked_.user_bytes > 0 ? fmt::format("{} bytes", checked_.user_bytes) : dtype_name(call_.dtype);
-      fail(fmt::format("{} elements of {} do not fit 64-bit byte counts", elements, each));
+      fail(fmt::format("{} elements of {} do not fit 64-bit byte counts", elements, element_text()));
     }
     return elements;
+  }
+
+  // The blocks of all ranks, which a gather or a scatter has on its root alone: refused on all ranks alike.
+  void check_equal_blocks() const {
+    if (call_.count <= kMaxBytes / element_bytes_ / static_cast<uint64_t>(world_)) return;
+    fail(fmt::format("{} elements of {} for each of the {} ranks do not fit 64-bit byte counts", call_.count,
+                     element_text(), world_));
   }
 
   // gather_v, scatter_v: the root states its own count twice; all_to_all_v: each rank does.
