@@ -192,6 +192,19 @@ def bad_files():
     assert rondo_trace.main(["merge", str(FOLDER / "killed"), "-o", "/proc/none/x.json"]) == 1
 
 
+def line_ends_in_words():
+    """What a program has said may have Unicode's line ends in it."""
+    data = bytearray((FOLDER / "killed" / "rank-0.rondo-trace").read_bytes())
+    words = "one\u2028two\u2029three\u0085four"
+    used = struct.unpack_from("<Q", data, 24)[0]
+    line = json.dumps({"what": "failure", "at": 1, "code": "ABORTED", "message": words, "ranks": [0]}, ensure_ascii=False).encode() + b"\n"
+    data[4096 + used:4096 + used + len(line)] = line
+    struct.pack_into("<Q", data, 24, used + len(line))
+    path = FOLDER / "words.rondo-trace"
+    path.write_bytes(data)
+    assert read.read_rank(path).failures[-1]["message"] == words
+
+
 def linked_output():
     """A link keeps pointing at what is written."""
     page, link, null = FOLDER / "linked.json", FOLDER / "link.json", FOLDER / "null"
@@ -232,7 +245,7 @@ def main():
     for name, test in [("a stopped rank through shared memory", lambda: stopped("shm")),
                        ("a stopped rank over TCP", lambda: stopped("tcp")), ("a killed rank", killed),
                        ("clocks of two hosts", other_clock), ("64 ranks", many_ranks),
-                       ("no operations", no_operations), ("words like marks", marks), ("a reader that goes away", head_has_seen_enough), ("files that are no traces", bad_files), ("an output that is a link", linked_output),
+                       ("no operations", no_operations), ("words like marks", marks), ("a reader that goes away", head_has_seen_enough), ("files that are no traces", bad_files), ("line ends in words", line_ends_in_words), ("an output that is a link", linked_output),
                        ("damaged files", damaged_files)]:
         try:
             test()

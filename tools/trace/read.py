@@ -87,9 +87,10 @@ def _line(text):
 
 
 def _text(path, data, used):
-    lines = data[_HEADER_BYTES:_HEADER_BYTES + used].decode("utf-8", "replace").splitlines()
+    # Not splitlines(): a message may have what Unicode calls a line end.
+    lines = data[_HEADER_BYTES:_HEADER_BYTES + used].decode("utf-8", "replace").split("\n")
     try:
-        said = [_line(line) for line in lines]
+        said = [_line(line) for line in lines if line]
     except (ValueError, KeyError, TypeError) as error:
         raise TraceError(f"{path}: its text is damaged ({error})") from None
     about = next((line for line in said if line["what"] == "rank"), None)
