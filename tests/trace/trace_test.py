@@ -205,6 +205,19 @@ def line_ends_in_words():
     assert read.read_rank(path).failures[-1]["message"] == words
 
 
+def lost_begin():
+    """An operation whose begin the ring has lost starts at the first time that is left, though its route is older."""
+    data = bytearray((FOLDER / "killed" / "rank-0.rondo-trace").read_bytes()[:4096 + 60 * 1024])
+    struct.pack_into("<QQ", data, 8, 2, 3)  # two places, and three records so far
+    start = 10**15
+    for index, begin, end, kind in ((2, 0, 5000, read.ROUTE), (3, start, start + 10, read.WAIT)):
+        data += struct.pack("<QQQQQIiIIHBBBBxx", index, begin, end, 77, 0, 0, -1, 0, 0, 0, kind, 0, 0, 0)
+    path = FOLDER / "lost.rondo-trace"
+    path.write_bytes(data)
+    (operation,) = read.read_rank(path).operations.values()
+    assert (operation.begin, len(operation.waits)) == (start, 1), operation
+
+
 def linked_output():
     """A link keeps pointing at what is written."""
     page, link, null = FOLDER / "linked.json", FOLDER / "link.json", FOLDER / "null"
@@ -245,7 +258,8 @@ def main():
     for name, test in [("a stopped rank through shared memory", lambda: stopped("shm")),
                        ("a stopped rank over TCP", lambda: stopped("tcp")), ("a killed rank", killed),
                        ("clocks of two hosts", other_clock), ("64 ranks", many_ranks),
-                       ("no operations", no_operations), ("words like marks", marks), ("a reader that goes away", head_has_seen_enough), ("files that are no traces", bad_files), ("line ends in words", line_ends_in_words), ("an output that is a link", linked_output),
+                       ("no operations", no_operations), ("words like marks", marks), ("a reader that goes away", head_has_seen_enough), ("files that are no traces", bad_files), ("line ends in words", line_ends_in_words), ("a lost begin", lost_begin),
+                       ("an output that is a link", linked_output),
                        ("damaged files", damaged_files)]:
         try:
             test()

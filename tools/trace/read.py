@@ -167,7 +167,9 @@ def _take(trace, r, reasons):
     key = (communicator, r.number)
     operation = trace.operations.get(key)
     if operation is None:
-        # The ring has lost its begin: what is left of it starts here.
+        # The ring has lost its begin: what is left of it starts here. A route has no time.
+        if r.kind == ROUTE:
+            return
         operation = trace.operations[key] = Operation(communicator, r.number, trace.rank, r.begin)
     if r.kind == BEGIN:
         operation.begin, operation.bytes = r.begin, r.bytes
