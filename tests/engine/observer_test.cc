@@ -1,4 +1,4 @@
-// What an observer keeps of the communicators of a join.
+// What an observer keeps of the communicators of a join, and of its traces.
 #include "ring/engine/observe/observer.h"
 
 #include <doctest/doctest.h>
@@ -7,7 +7,11 @@
 #include <cstddef>
 #include <cstdint>
 #include <numeric>
+#include <string>
 #include <vector>
+
+#include "ring/base/file_text.h"
+#include "tests/support/temp_folder.h"
 
 namespace rondo {
 namespace {
@@ -24,6 +28,31 @@ TEST_CASE("however many communicators of the same ranks come and go, what is kep
   const size_t before = mallinfo2().uordblks;
   for (uint64_t id = 0; id < kMany; ++id) observer.communicator(id, members);
   CHECK(mallinfo2().uordblks < before + kNoise);
+}
+
+// Mappings of traces in this process: files that were replaced are among them.
+int traces_mapped() {
+  const std::string maps = file_text("/proc/self/maps");
+  int found = 0;
+  for (size_t at = 0; (at = maps.find(".rondo-trace", at)) != std::string::npos; ++at) ++found;
+  return found;
+}
+
+TEST_CASE("however many traces a program starts, the file of the one that is written alone is mapped") {
+  const testing::TempFolder folder;
+  ObservedRank about;
+  about.trace_bytes = 64 * 1024;
+  Observer observer(about);
+  for (int i = 0; i < 3; ++i) {
+    observer.start_trace(folder.path());
+    CHECK(traces_mapped() == 1);
+    observer.start_trace(folder.path());  // ends the one before
+    CHECK(traces_mapped() == 1);
+    observer.stop_trace();
+    CHECK(traces_mapped() == 0);
+  }
+  const std::string trace = file_text(folder.path("rank-0.rondo-trace"));
+  CHECK(trace.find(R"("what":"rank")") != std::string::npos);
 }
 
 }  // namespace

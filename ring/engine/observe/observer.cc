@@ -63,16 +63,18 @@ void Observer::start_trace(const std::string& folder) {
   auto trace = std::make_unique<TraceFile>(folder, about_.rank, about_.trace_bytes);
   trace->say(about_line());
   for (const std::string& line : lines_) trace->say(line);
-  for (auto& said : reasons_said_) said.store(false);
-  trace_.store(trace.get(), std::memory_order_release);
   traces_.push_back(std::move(trace));
+  TraceFile* const ended = trace_.exchange(traces_.back().get());
+  for (auto& said : reasons_said_) said.store(false);  // now, or a reason that comes meanwhile is in neither trace
   on_.store(true);
+  if (ended != nullptr) ended->let_go();
 }
 
 void Observer::stop_trace() {
   std::lock_guard lock(mutex_);
-  trace_.store(nullptr);
+  TraceFile* const ended = trace_.exchange(nullptr);
   on_.store(own_metrics_ != nullptr);
+  if (ended != nullptr) ended->let_go();
 }
 
 Metrics& Observer::start_metrics() {

@@ -106,7 +106,7 @@ class Observer {
   std::array<std::atomic<const std::vector<int>*>, kMostCommunicators> members_{};
 
   std::mutex mutex_;                                // of what follows
-  std::vector<std::unique_ptr<TraceFile>> traces_;  // earlier ones stay: a hook may be in one
+  std::vector<std::unique_ptr<TraceFile>> traces_;  // earlier ones stay, let go: a hook may be in one
   std::unique_ptr<Metrics> own_metrics_;
   std::set<std::vector<int>> kept_members_;  // equal lists once: a program may make communicators for ever
   std::vector<std::string> lines_;           // of the first communicators, for traces that start later

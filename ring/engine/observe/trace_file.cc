@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <bit>
@@ -9,6 +10,7 @@
 #include <cstring>
 #include <system_error>
 
+#include "ring/base/descriptor.h"
 #include "ring/base/file_space.h"
 #include "ring/base/output_folder.h"
 #include "rondo/error.h"
@@ -67,6 +69,13 @@ void TraceFile::prepare(void* memory, uint64_t records) {
 }
 
 TraceFile::~TraceFile() { munmap(header_, bytes_); }
+
+// Empty shared memory: the kernel counts its pages when they are written, not here. Without it the file stays mapped.
+void TraceFile::let_go() {
+  const Descriptor empty([] { return memfd_create("rondo-ended-trace", MFD_CLOEXEC); });
+  if (!empty.valid() || ftruncate(empty.get(), static_cast<off_t>(bytes_)) != 0) return;
+  mmap(header_, bytes_, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, empty.get(), 0);
+}
 
 void TraceFile::say(std::string_view line) {
   std::lock_guard lock(text_mutex_);

@@ -34,6 +34,9 @@ class TraceFile {
   }
   // A line of text. What has no room is counted.
   void say(std::string_view line);
+  // The file is whole, and its mapping becomes memory that nobody reads: what is put late is lost. So a file that is
+  // removed or replaced takes no space. Throws std::bad_alloc.
+  void let_go();
 
  private:
   void prepare(void* memory, uint64_t records);
