@@ -1,7 +1,11 @@
 #include "ring/base/interrupt.h"
 
+#include <pthread.h>
+
 #include <condition_variable>
+#include <memory>
 #include <mutex>
+#include <new>
 #include <utility>
 
 #include "rondo/error.h"
@@ -12,8 +16,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// A function that does not return, and the copy of a count that fork() has made, delay the change of the function by
-// this much only.
+// A function that does not return delays the change of the function by this much only.
 constexpr std::chrono::seconds kLongestLeaving{1};
 
 // The process has one Program: a signal reaches the process, not a communicator.
@@ -35,9 +38,19 @@ thread_local int inside_here = 0;  // of this thread's waits, one in the functio
 thread_local bool untaken = false;
 thread_local Clock::time_point next_question{};
 
+// In a child of fork(), where the threads that hold the lock, or are in a function, may be missing. This one has no
+// lock.
+void forget_other_threads() {
+  std::construct_at(&program().mutex);
+  std::construct_at(&program().left);
+  program().inside = inside_here;
+}
+
 }  // namespace
 
 void set_interrupt_function(InterruptFunction function, void* context) {
+  static const int failed = pthread_atfork(nullptr, nullptr, forget_other_threads);
+  if (failed != 0) throw std::bad_alloc();
   std::unique_lock lock(program().mutex);
   program().context = context;
   program().function.store(function, std::memory_order_relaxed);

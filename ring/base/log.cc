@@ -8,6 +8,7 @@
 #include <atomic>
 #include <cerrno>
 #include <mutex>
+#include <new>
 
 #include "rondo/log.h"
 
@@ -24,18 +25,32 @@ LogLevel parse_level(std::string_view level) {
 // The program's function, one for the process: constant-initialized, and never destroyed, since threads may log while
 // the process exits.
 struct Program {
-  std::mutex mutex;                            // held during a call
+  std::atomic<std::mutex*> mutex;              // held during a call
   std::atomic<LogFunction> function{nullptr};  // changed under the mutex; without one, lines are written without it
   void* context = nullptr;
 };
-constinit Program program;
+constinit std::mutex first_mutex;
+constinit Program program{&first_mutex};
+
+thread_local bool in_function = false;
+struct InFunction {
+  InFunction() { in_function = true; }
+  ~InFunction() { in_function = false; }  // a program's function may throw
+};
+
+// In a child of fork(): who holds the mutex may be a thread that is in the parent alone.
+void renew_mutex() {
+  if (in_function) return;
+  if (auto* const unlocked = new (std::nothrow) std::mutex) program.mutex.store(unlocked);
+}
 
 // False: the program has set none.
 bool give_to_program(LogLevel level, int rank, const std::string& text) {
   if (program.function.load(std::memory_order_relaxed) == nullptr) return false;
-  std::lock_guard lock(program.mutex);
+  std::lock_guard lock(*program.mutex.load());
   const LogFunction function = program.function.load(std::memory_order_relaxed);
   if (function == nullptr) return false;
+  const InFunction inside;
   function(program.context, static_cast<int>(level), rank, text.c_str());
   return true;
 }
@@ -84,7 +99,9 @@ void write_line(int rank, const std::string& text) {
 }  // namespace
 
 void set_log_function(LogFunction function, void* context) {
-  std::lock_guard lock(program.mutex);
+  static const int failed = pthread_atfork(nullptr, nullptr, renew_mutex);
+  if (failed != 0) throw std::bad_alloc();
+  std::lock_guard lock(*program.mutex.load());
   program.context = context;
   program.function.store(function, std::memory_order_relaxed);
 }

@@ -47,17 +47,21 @@ void warn_of_misspelt(std::span<const std::string_view> settings, const Logger& 
   static std::set<std::string, std::less<>> told;
   std::vector<std::string_view> names(settings.begin(), settings.end());
   names.insert(names.end(), kElsewhere.begin(), kElsewhere.end());
-  std::lock_guard lock(mutex);
-  for (const char* const* variable = environ; *variable != nullptr; ++variable) {
-    std::string_view name(*variable);
-    name = name.substr(0, name.find('='));
-    if (!name.starts_with(kPrefix) || std::find(names.begin(), names.end(), name) != names.end()) continue;
-    const auto nearest = std::min_element(names.begin(), names.end(), [name](std::string_view a, std::string_view b) {
-      return distance(name, a) < distance(name, b);
-    });
-    if (2 * distance(name, *nearest) >= name.size() - kPrefix.size() || !told.emplace(name).second) continue;
-    log.warn(fmt::format("{} is set, and nothing reads it: did you mean {}?", name, *nearest));
+  std::vector<std::string> lines;
+  {
+    std::lock_guard lock(mutex);
+    for (const char* const* variable = environ; *variable != nullptr; ++variable) {
+      std::string_view name(*variable);
+      name = name.substr(0, name.find('='));
+      if (!name.starts_with(kPrefix) || std::find(names.begin(), names.end(), name) != names.end()) continue;
+      const auto nearest = std::min_element(names.begin(), names.end(), [name](std::string_view a, std::string_view b) {
+        return distance(name, a) < distance(name, b);
+      });
+      if (2 * distance(name, *nearest) >= name.size() - kPrefix.size() || !told.emplace(name).second) continue;
+      lines.push_back(fmt::format("{} is set, and nothing reads it: did you mean {}?", name, *nearest));
+    }
   }
+  for (const std::string& line : lines) log.warn(line);  // the program's function, perhaps
 }
 
 }  // namespace rondo

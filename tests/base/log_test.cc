@@ -6,8 +6,12 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <chrono>
 #include <string>
+#include <thread>
+
+#include "rondo/log.h"
 
 namespace rondo {
 namespace {
@@ -70,6 +74,38 @@ TEST_CASE("fault 62: a closed standard error raises no SIGPIPE") {
   waitpid(child, &status, 0);
   CHECK(WIFEXITED(status));
   CHECK(WEXITSTATUS(status) == 0);
+}
+
+// Proves: what another thread was doing in the program's function when it forked is nothing to the child.
+TEST_CASE("fault 63: a child of fork() logs, though a thread that it has not is logging") {
+  struct Scene {
+    const pid_t parent = getpid();
+    std::atomic<bool> inside{false}, goes_on{false};
+  } scene;
+  set_log_function(
+      [](void* context, int, int, const char*) {
+        Scene& here = *static_cast<Scene*>(context);
+        if (getpid() != here.parent) return;
+        here.inside = true;
+        while (!here.goes_on) std::this_thread::yield();
+      },
+      &scene);
+  std::thread logging([] { Logger("warn", 0).warn("of the parent"); });
+  while (!scene.inside) std::this_thread::yield();
+  const pid_t child = fork();
+  if (child == 0) {
+    alarm(30);  // its end, if it waits
+    Logger("warn", 0).warn("of the child");
+    set_log_function(nullptr, nullptr);
+    _exit(0);
+  }
+  scene.goes_on = true;
+  logging.join();
+  set_log_function(nullptr, nullptr);
+  REQUIRE(child > 0);
+  int status = -1;
+  waitpid(child, &status, 0);
+  CHECK(status == 0);
 }
 
 TEST_CASE("rate limit: one event an interval, and the count of those left out") {
