@@ -208,8 +208,10 @@ int MPI_Win_flush(int rank, MPI_Win win) {
   return on_window(win, __func__, [&](Window& window) { window.flush(rank); });
 }
 int MPI_Win_flush_local(int rank, MPI_Win win) { return MPI_Win_flush(rank, win); }
-int MPI_Win_flush_all(MPI_Win win) { return MPI_Win_flush(MPI_PROC_NULL, win); }
-int MPI_Win_flush_local_all(MPI_Win win) { return MPI_Win_flush(MPI_PROC_NULL, win); }
+int MPI_Win_flush_all(MPI_Win win) {
+  return on_window(win, __func__, [&](Window& window) { window.flush_all(); });
+}
+int MPI_Win_flush_local_all(MPI_Win win) { return MPI_Win_flush_all(win); }
 int MPI_Win_sync(MPI_Win win) {
   return on_window(win, __func__, [&](Window& window) { window.sync(); });
 }

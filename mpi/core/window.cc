@@ -185,9 +185,13 @@ void Window::fence(bool succeeds) {
   fenced_ = succeeds;
 }
 void Window::flush(int target) {
-  if (target != MPI_PROC_NULL) peer(target);
-  require(target == MPI_PROC_NULL ? !holds_none() : held_[static_cast<size_t>(target)] != Held::kNot, MPI_ERR_RMA_SYNC,
-          "the target is not locked");
+  if (target == MPI_PROC_NULL) return;
+  peer(target);
+  require(held_[static_cast<size_t>(target)] != Held::kNot, MPI_ERR_RMA_SYNC, "the target is not locked");
+  sync();
+}
+void Window::flush_all() {
+  require(!holds_none(), MPI_ERR_RMA_SYNC, "no target is locked");
   sync();
 }
 void Window::sync() { std::atomic_thread_fence(std::memory_order_seq_cst); }

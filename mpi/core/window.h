@@ -66,7 +66,8 @@ class Window {
   void unlock(int target);
   void lock_all(bool checked);
   void unlock_all();
-  void flush(int target);  // a locked one, or MPI_PROC_NULL, all
+  void flush(int target);  // a locked one, or MPI_PROC_NULL
+  void flush_all();
   void sync();
   void post(const std::vector<int>& origins);
   void start(const std::vector<int>& targets);

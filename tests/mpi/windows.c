@@ -269,6 +269,11 @@ static void epochs(void) {
   CHECK(MPI_Win_flush(next, win) == MPI_SUCCESS);
   MPI_Win_unlock(next, win);
   CHECK(PUT(next) == MPI_ERR_RMA_SYNC); /* the lock has ended the fence's epoch */
+  /* The neighbor of a rank at the edge of a grid. */
+  MPI_Win_lock(MPI_LOCK_SHARED, MPI_PROC_NULL, 0, win);
+  CHECK(PUT(MPI_PROC_NULL) == MPI_SUCCESS);
+  CHECK(MPI_Win_flush(MPI_PROC_NULL, win) == MPI_SUCCESS && MPI_Win_flush_local(MPI_PROC_NULL, win) == MPI_SUCCESS);
+  MPI_Win_unlock(MPI_PROC_NULL, win);
   MPI_Win_post(others, 0, win);
   MPI_Win_start(others, 0, win);
   CHECK(size == 1 || (PUT(next) == MPI_SUCCESS && PUT(rank) == MPI_ERR_RMA_SYNC));
