@@ -353,6 +353,8 @@ std::shared_ptr<const View> File::made_view(MPI_Offset displacement, MPI_Datatyp
 }
 
 void File::set_view(MPI_Offset displacement, MPI_Datatype etype, MPI_Datatype filetype, const char* representation) {
+  // The current displacement is the same for all: behind what any of them did before.
+  if ((mode_ & MPI_MODE_SEQUENTIAL) != 0) comm_->engine->barrier();
   std::shared_ptr<const View> made;
   Failure own{MPI_SUCCESS, "another rank has failed in this call"};
   try {
@@ -438,8 +440,7 @@ void File::seek(MPI_Offset offset, int whence) {
   position_ = to;
 }
 void File::seek_shared(MPI_Offset offset, int whence) {
-  const MPI_Offset to = target(offset, whence, position(Place::kShared));
-  by_first([&] { share(to, false); });
+  by_first([&] { share(target(offset, whence, position(Place::kShared)), false); });
 }
 
 MPI_Offset File::offset_of(MPI_Offset position) {

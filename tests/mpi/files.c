@@ -228,6 +228,35 @@ static void shared(void) {
   closed(&file);
 }
 
+/* The shared position that a collective call starts from is behind what each rank did before that call. */
+static void shared_behind_all(void) {
+  enum { kTurns = 50 };
+  MPI_File file = fresh();
+  MPI_Datatype etype, filetype;
+  MPI_Offset at = -1;
+  char representation[MPI_MAX_DATAREP_STRING];
+  MPI_File_set_view(file, 0, MPI_INT, MPI_INT, "native", MPI_INFO_NULL);
+  for (int turn = 1; turn <= kTurns; ++turn) {
+    if (rank != 0) MPI_File_write_shared(file, &rank, 1, MPI_INT, MPI_STATUS_IGNORE);
+    CHECK(MPI_File_seek_shared(file, 0, MPI_SEEK_CUR) == MPI_SUCCESS);
+    MPI_File_get_position_shared(file, &at);
+    CHECK(at == turn * (size - 1));
+    MPI_Barrier(MPI_COMM_WORLD);
+  }
+  CHECK(class_of(MPI_File_seek_shared(file, -1, MPI_SEEK_SET)) == MPI_ERR_ARG);
+  closed(&file);
+
+  file = opened(MPI_MODE_WRONLY | MPI_MODE_SEQUENTIAL);
+  for (int turn = 1; turn <= kTurns; ++turn) {
+    if (rank != 0) MPI_File_write_shared(file, &rank, 1, MPI_INT, MPI_STATUS_IGNORE);
+    CHECK(MPI_File_set_view(file, MPI_DISPLACEMENT_CURRENT, MPI_INT, MPI_INT, "native", MPI_INFO_NULL) == MPI_SUCCESS);
+    MPI_File_get_view(file, &at, &etype, &filetype, representation);
+    CHECK(at == turn * (size - 1) * (MPI_Offset)sizeof(int));
+    MPI_Barrier(MPI_COMM_WORLD);
+  }
+  closed(&file);
+}
+
 /* What all ranks write at once is there of one rank. */
 static void atomicity(void) {
   enum { kBytes = 1 << 16 };
@@ -318,6 +347,7 @@ int main(int argc, char** argv) {
   interleaved();
   external();
   shared();
+  shared_behind_all();
   atomicity();
   errors();
   printf("rank %d of %d: fine\n", rank, size);
