@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 #include <numeric>
+#include <optional>
+#include <string>
 
 #include "mpi/core/communicators.h"
 #include "mpi/core/errors.h"
@@ -123,8 +125,26 @@ void fill_dims(int nodes, int ndims, int dims[]) {
   for (size_t i = 0; i < open.size(); ++i) dims[open[i]] = sizes[open.size() - 1 - i];
 }
 
+// A neighbor that is no rank of `size`.
+std::optional<int> stray(const std::vector<int>& neighbors, int size) {
+  for (const int rank : neighbors) {
+    if (rank != MPI_PROC_NULL && (rank < 0 || rank >= size)) return rank;
+  }
+  return std::nullopt;
+}
+[[noreturn]] void refuse_neighbor(int rank, int size) {
+  fail(MPI_ERR_ARG, "a neighbor is " + std::to_string(rank) + ", but ranks are 0 to " + std::to_string(size - 1));
+}
+
+// A rank knows its own neighbors alone: an error on all ranks if any of them has one that is no rank.
 MPI_Comm with_graph(Comm& comm, std::shared_ptr<Topology> topology) {
-  require_room(comm);
+  std::optional<int> wrong = stray(topology->sources, comm.size());
+  if (!wrong) wrong = stray(topology->destinations, comm.size());
+  int32_t told[2] = {full_rank(comm), wrong ? comm.rank : -1};
+  comm.engine->all_reduce(told, told, 2, rondo::DType::kInt32, rondo::Op::kMax);
+  if (wrong) refuse_neighbor(*wrong, comm.size());
+  if (told[1] >= 0) fail(MPI_ERR_ARG, "rank " + std::to_string(told[1]) + " gives a neighbor that is no rank");
+  require_room(comm, told[0]);
   topology->kind = MPI_DIST_GRAPH;
   auto made = subset(comm, first_ranks(comm.size()));
   made->topology = std::move(topology);
@@ -234,13 +254,16 @@ int MPI_Graph_create(MPI_Comm comm_old, int nnodes, const int index[], const int
     Comm& of = intracomm_of(comm_old);
     require(nnodes >= 0 && nnodes <= of.size(), MPI_ERR_ARG,
             "the graph has more nodes than the communicator has ranks");
+    auto t = std::make_shared<Topology>();
+    t->kind = MPI_GRAPH;
+    t->index.assign(index, index + nnodes);
+    require(nnodes == 0 || (t->index[0] >= 0 && std::is_sorted(t->index.begin(), t->index.end())), MPI_ERR_ARG,
+            "an index of the graph is negative, or less than the one before");
+    if (nnodes > 0) t->edges.assign(edges, edges + t->index.back());
+    if (const std::optional<int> wrong = stray(t->edges, nnodes)) refuse_neighbor(*wrong, nnodes);
     require_room(of);
     std::shared_ptr<Comm> made;
     if (of.rank < nnodes) {
-      auto t = std::make_shared<Topology>();
-      t->kind = MPI_GRAPH;
-      t->index.assign(index, index + nnodes);
-      t->edges.assign(edges, edges + t->index.back());
       t->sources = t->destinations = graph_neighbors(*t, of.rank);
       made = subset(of, first_ranks(nnodes));
       made->topology = std::move(t);

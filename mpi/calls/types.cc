@@ -148,6 +148,9 @@ std::shared_ptr<Type> darray(int size, int rank, int ndims, const Count gsizes[]
                              const int dargs[], const int psizes[], int order, const Part& type) {
   require(ndims > 0, MPI_ERR_ARG, "there are no dimensions");
   require(rank >= 0 && rank < size, MPI_ERR_ARG, "the rank is not below the size");
+  for (int d = 0; d < ndims; ++d) {
+    require(gsizes[d] > 0 && psizes[d] > 0, MPI_ERR_ARG, "a size of the array, or of the processes, is not positive");
+  }
   std::vector<int> at(static_cast<size_t>(ndims));
   for (int d = ndims - 1, left = rank; d >= 0; --d) {
     at[static_cast<size_t>(d)] = left % psizes[d];

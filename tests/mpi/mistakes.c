@@ -116,6 +116,11 @@ static void types(void) {
   CHECK(class_of(MPI_Recv(spread, 1, second, 0, 0, MPI_COMM_SELF, MPI_STATUS_IGNORE)) == MPI_ERR_TYPE);
   MPI_Wait(&request, MPI_STATUS_IGNORE);
   MPI_Type_free(&second);
+  const int block = MPI_DISTRIBUTE_BLOCK, all = MPI_DISTRIBUTE_DFLT_DARG, one = 1, none = 0;
+  CHECK(class_of(MPI_Type_create_darray(1, 0, 1, &one, &block, &all, &none, MPI_ORDER_C, MPI_INT, &second)) ==
+        MPI_ERR_ARG);
+  CHECK(class_of(MPI_Type_create_darray(1, 0, 1, &none, &block, &all, &one, MPI_ORDER_C, MPI_INT, &second)) ==
+        MPI_ERR_ARG);
   CHECK(class_of(MPI_Reduce_local(spread, spread, 1, MPI_INT, MPI_SUM)) == MPI_ERR_BUFFER);
   MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_ARE_FATAL);
 
@@ -138,6 +143,22 @@ static void types(void) {
   MPI_Isend(NULL, 0, MPI_DATATYPE_NULL, 0, 0, MPI_COMM_SELF, &request);
   MPI_Recv(NULL, 0, MPI_DATATYPE_NULL, 0, 0, MPI_COMM_SELF, MPI_STATUS_IGNORE);
   MPI_Wait(&request, MPI_STATUS_IGNORE);
+}
+
+/* A neighbor that is no rank is an error on all ranks, also where one rank gives it. */
+static void no_neighbors(void) {
+  const int stray = rank == size - 1 ? size : rank, one = 1, less = -1;
+  MPI_Comm made;
+  MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+  CHECK(class_of(MPI_Dist_graph_create_adjacent(MPI_COMM_WORLD, 1, &stray, MPI_UNWEIGHTED, 0, NULL, MPI_UNWEIGHTED,
+                                                MPI_INFO_NULL, 0, &made)) == MPI_ERR_ARG);
+  CHECK(class_of(MPI_Dist_graph_create_adjacent(MPI_COMM_WORLD, 0, NULL, MPI_UNWEIGHTED, 1, &stray, MPI_UNWEIGHTED,
+                                                MPI_INFO_NULL, 0, &made)) == MPI_ERR_ARG);
+  CHECK(class_of(MPI_Dist_graph_create(MPI_COMM_WORLD, 1, &rank, &one, &stray, MPI_UNWEIGHTED, MPI_INFO_NULL, 0,
+                                       &made)) == MPI_ERR_ARG);
+  CHECK(class_of(MPI_Graph_create(MPI_COMM_WORLD, 1, &one, &size, 0, &made)) == MPI_ERR_ARG);
+  CHECK(class_of(MPI_Graph_create(MPI_COMM_WORLD, 1, &less, &size, 0, &made)) == MPI_ERR_ARG);
+  MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_ARE_FATAL);
 }
 
 /* What 64 bits do not hold is an error, and nothing is sent, made or written. */
@@ -256,6 +277,7 @@ int main(int argc, char** argv) {
   keyval_twice();
   keyval_of_another_kind();
   types();
+  no_neighbors();
   too_large();
   swapped_ops();
   if (size > 1) cancel_beside_free();
