@@ -13,11 +13,18 @@ using namespace rondo_mpi;
 
 namespace {
 
+// `rank`: the engine's, which in an intercommunicator has both groups.
+int world_rank(const Comm& comm, int rank) {
+  const bool own = rank >= comm.first && rank < comm.first + comm.size();
+  return own ? comm.members[static_cast<size_t>(rank - comm.first)]
+             : comm.remote[static_cast<size_t>(rank - comm.remote_first)];
+}
+
 // The group of the first `count` ranks that have failed.
 MPI_Group failed_group(const Comm& comm, size_t count) {
   auto group = std::make_shared<Group>();
   for (const int rank : failed(comm)) {
-    if (group->ranks.size() < count) group->ranks.push_back(comm.members[static_cast<size_t>(rank)]);
+    if (group->ranks.size() < count) group->ranks.push_back(world_rank(comm, rank));
   }
   return group->ranks.empty() ? MPI_GROUP_EMPTY : world().groups.add(std::move(group));
 }
@@ -64,7 +71,7 @@ int MPIX_Comm_agree(MPI_Comm comm, int* flag) {
 int MPIX_Comm_get_failed(MPI_Comm comm, MPI_Group* group) {
   return on(comm, __func__, [&] {
     const Comm& of = comm_of(comm);
-    *group = failed_group(of, of.members.size());
+    *group = failed_group(of, static_cast<size_t>(of.engine->size()));
   });
 }
 int MPIX_Comm_ack_failed(MPI_Comm comm, int most, int* acknowledged) {

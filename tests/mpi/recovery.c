@@ -16,15 +16,18 @@ static int members(MPI_Group group) {
 
 int main(int argc, char** argv) {
   const int before = argc > 1;
-  MPI_Comm comm, next;
-  MPI_Group lost;
+  MPI_Comm comm, next, part, inter;
+  MPI_Group lost, world;
   int flag, flags, acknowledged;
   MPI_Init(&argc, &argv);
   MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
   MPI_Comm_dup(MPI_COMM_WORLD, &comm);
   MPI_Comm_rank(comm, &rank);
   MPI_Comm_size(comm, &size);
-  const int all = size, last = rank == size - 1;
+  const int all = size, last = rank == size - 1, zero = 0;
+  MPI_Comm_group(MPI_COMM_WORLD, &world);
+  MPI_Comm_split(MPI_COMM_WORLD, rank != 0, 0, &part); /* rank 0 and the others */
+  MPI_Intercomm_create(part, 0, MPI_COMM_WORLD, rank == 0, 5, &inter);
 
   for (int step = 0; step < 100; ++step) {
     if (step == 40 && last && size == all && before) raise(SIGKILL);
@@ -47,6 +50,11 @@ int main(int argc, char** argv) {
     CHECK(MPIX_Comm_ack_failed(comm, 1, &acknowledged) == MPI_SUCCESS && acknowledged == members(lost));
     CHECK(MPIX_Comm_failure_get_acked(comm, &lost) == MPI_SUCCESS && members(lost) == acknowledged);
     CHECK(class_of(MPI_Barrier(comm)) != MPI_SUCCESS);
+    CHECK(class_of(MPI_Barrier(inter)) != MPI_SUCCESS); /* of both groups, one of which has lost the rank */
+    CHECK(MPIX_Comm_get_failed(inter, &lost) == MPI_SUCCESS && members(lost) <= 1);
+    int dead = all - 1;
+    if (members(lost) == 1) MPI_Group_translate_ranks(lost, 1, &zero, world, &dead);
+    CHECK(dead == all - 1);
     MPI_Comm_free(&comm);
     comm = next;
     MPI_Comm_size(comm, &size);
@@ -68,6 +76,9 @@ int main(int argc, char** argv) {
                      MPI_STATUS_IGNORE) == MPI_SUCCESS);
   CHECK(to[1] == (rank + size - 1) % size);
   MPI_Comm_free(&comm);
+  MPI_Comm_free(&inter);
+  MPI_Comm_free(&part);
+  MPI_Group_free(&world);
   printf("rank %d of %d: fine\n", rank, size);
   MPI_Finalize();
   return 0;
