@@ -90,18 +90,28 @@ Collective::View Collective::view(std::vector<Part>& parts, bool out, bool packe
   return made;
 }
 
+std::byte* Collective::View::end() const {
+  uint64_t bytes = 0;
+  for (size_t r = 0; r < counts.size(); ++r) {
+    if (counts[r] > 0) bytes = std::max(bytes, displacements[r] + counts[r]);
+  }
+  return base + bytes;
+}
+
+bool Collective::View::surrounds(const void* memory, uint64_t bytes) const {
+  const auto* begin = static_cast<const std::byte*>(memory);
+  const auto meets = [&](const std::byte* from, const std::byte* to) { return begin < to && from < begin + bytes; };
+  for (size_t r = 0; r < counts.size(); ++r) {
+    const std::byte* block = base + displacements[r];
+    if (counts[r] > 0 && meets(block, block + counts[r])) return false;
+  }
+  return bytes > 0 && meets(base, end());
+}
+
 void Collective::exchange(std::vector<Part> send, std::vector<Part> receive) {
-  const auto span = [](const View& v) {
-    uint64_t end = 0;
-    for (size_t r = 0; r < v.counts.size(); ++r) {
-      if (v.counts[r] > 0) end = std::max(end, v.displacements[r] + v.counts[r]);
-    }
-    return std::pair(v.base, v.base + end);
-  };
   View in = view(send, false, false);
   View out = view(receive, true, false);
-  const auto [in_begin, in_end] = span(in);
-  if (const auto [begin, end] = span(out); begin < in_end && in_begin < end) {
+  if (out.base < in.end() && in.base < out.end()) {
     after_.clear();  // parts that lie among each other: both become one memory
     in = view(send, false, true);
     out = view(receive, true, true);
@@ -297,9 +307,10 @@ void Collective::gather_v(Data send, std::vector<Data> receive, int root) {
   check_root(root);
   if (rooted_inter(root, parts_of(comm_, receive), send, false)) return;
   const bool is_root = comm_.rank == root;
+  std::vector<Part> parts;
   View out;
   if (is_root) {
-    std::vector<Part> parts = parts_of(comm_, receive);
+    parts = parts_of(comm_, receive);
     const Data own = receive[static_cast<size_t>(root)];
     out = view(parts, true, false);
     if (send.in_place()) {
@@ -312,10 +323,13 @@ void Collective::gather_v(Data send, std::vector<Data> receive, int root) {
     }
   }
   require(!send.in_place(), MPI_ERR_BUFFER, "MPI_IN_PLACE is for the root's send buffer");
+  const void* in = input(send);
+  const auto bytes = static_cast<uint64_t>(send.bytes());
+  if (is_root && out.surrounds(in, bytes)) out = view(parts, true, true);
   go({.collective = rondo::Collective::kGather,
-      .input = input(send),
+      .input = in,
       .output = out.base,
-      .count = static_cast<uint64_t>(send.bytes()),
+      .count = bytes,
       .dtype = rondo::DType::kUint8,
       .root = root,
       .uneven = true,
@@ -326,9 +340,11 @@ void Collective::gather_v(Data send, std::vector<Data> receive, int root) {
 void Collective::scatter_v(std::vector<Data> send, Data receive, int root) {
   check_root(root);
   if (rooted_inter(root, parts_of(comm_, send), receive, true)) return;
+  const bool is_root = comm_.rank == root;
+  std::vector<Part> parts;
   View in;
-  if (comm_.rank == root) {
-    std::vector<Part> parts = parts_of(comm_, send);
+  if (is_root) {
+    parts = parts_of(comm_, send);
     in = view(parts, false, false);
     if (receive.in_place()) {
       const auto own = static_cast<size_t>(root);
@@ -336,10 +352,13 @@ void Collective::scatter_v(std::vector<Data> send, Data receive, int root) {
     }
   }
   require(!receive.in_place(), MPI_ERR_BUFFER, "MPI_IN_PLACE is for the root's receive buffer");
+  std::byte* out = output(receive);
+  const auto bytes = static_cast<uint64_t>(receive.bytes());
+  if (is_root && in.surrounds(out, bytes)) in = view(parts, false, true);
   go({.collective = rondo::Collective::kScatter,
       .input = in.base,
-      .output = output(receive),
-      .count = static_cast<uint64_t>(receive.bytes()),
+      .output = out,
+      .count = bytes,
       .dtype = rondo::DType::kUint8,
       .root = root,
       .uneven = true,
@@ -355,15 +374,17 @@ void Collective::all_gather_v(Data send, std::vector<Data> receive) {
   const auto rank = static_cast<size_t>(comm_.rank);
   std::vector<Part> parts = parts_of(comm_, receive);
   const Data own = receive[rank];
-  const View out = view(parts, true, false);
+  View out = view(parts, true, false);
   if (send.in_place()) {
     std::byte* place = out.base + out.displacements[rank];
     if (own.bytes() > 0 && place != own.data) pack(*own.type, own.data, own.count, place);
     send = {place, own.bytes(), byte_type()};
   }
   require(send.bytes() == own.bytes(), MPI_ERR_TRUNCATE, "the own block differs in length from what is received of it");
+  const void* in = input(send);
+  if (out.surrounds(in, static_cast<uint64_t>(send.bytes()))) out = view(parts, true, true);
   go({.collective = rondo::Collective::kAllGather,
-      .input = input(send),
+      .input = in,
       .output = out.base,
       .dtype = rondo::DType::kUint8,
       .uneven = true,

@@ -64,6 +64,10 @@ class Collective {
   struct View {
     std::byte* base = nullptr;
     std::vector<uint64_t> counts, displacements;
+
+    std::byte* end() const;
+    // Whether memory lies between the blocks, in none of them: the engine would take it for an overlap.
+    bool surrounds(const void* memory, uint64_t bytes) const;
   };
 
   void go(const rondo::Call& call);

@@ -186,6 +186,31 @@ static void collectives(void) {
   free(own);
 }
 
+/* What a rank gives or takes may lie between the blocks of all. */
+static void between_blocks(void) {
+  int *all = calloc(2 * (unsigned)size, sizeof(int)), *ones = calloc((unsigned)size, sizeof(int));
+  int *places = calloc((unsigned)size, sizeof(int)), *const own = &all[1];
+  for (int r = 0; r < size; ++r) {
+    ones[r] = 1;
+    places[r] = 2 * r;
+  }
+  *own = 10 + rank;
+  MPI_Allgatherv(own, 1, MPI_INT, all, ones, places, MPI_INT, MPI_COMM_WORLD);
+  for (int r = 0; r < size; ++r) CHECK(all[2 * r] == 10 + r);
+  CHECK(*own == 10 + rank);
+  *own = 20 + rank;
+  MPI_Gatherv(own, 1, MPI_INT, all, ones, places, MPI_INT, 0, MPI_COMM_WORLD);
+  for (int r = 0; r < size; ++r) CHECK(all[2 * r] == (rank == 0 ? 20 : 10) + r);
+  CHECK(*own == 20 + rank);
+  *own = -1;
+  MPI_Scatterv(all, ones, places, MPI_INT, own, 1, MPI_INT, 0, MPI_COMM_WORLD);
+  CHECK(*own == 20 + rank);
+  for (int r = 0; r < size; ++r) CHECK(all[2 * r] == (rank == 0 ? 20 : 10) + r);
+  free(all);
+  free(ones);
+  free(places);
+}
+
 /* Requests that another thread of the program ends. */
 static int query(void* state, MPI_Status* status) {
   (void)state;
@@ -394,6 +419,7 @@ int main(int argc, char** argv) {
   if (wrong[0] != 0) MPI_Barrier(MPI_COMM_WORLD);
   messages();
   collectives();
+  between_blocks();
   threads();
   requests();
   communicators();
