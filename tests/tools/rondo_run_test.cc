@@ -138,6 +138,28 @@ TEST_CASE("--elastic MIN:MAX: a rank that fails is started again, without a rank
   CHECK(more.errors().find("--elastic 3 is more than the 2 ranks") != std::string::npos);
 }
 
+TEST_CASE("--elastic MIN:MAX inside another launcher's task: a rank that is started again is no rank of that job") {
+  const char* names[] = {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "PMI_RANK", "PMI_SIZE", "SLURM_PROCID"};
+  Strings command{"env", "SLURM_STEP_ID=0", "SLURM_STEP_NUM_TASKS=1"};
+  std::string shows = "echo again";
+  for (const std::string name : names) {
+    command.push_back(name + (name.ends_with("SIZE") ? "=1" : "=0"));
+    shows += " ${" + name + "-none}";
+  }
+  // The ranks have met: rank 0's store has come and gone.
+  const std::string script =
+      "flag=${RONDO_JOIN#unix://}; store=${RONDO_RENDEZVOUS#unix://}; "
+      "if [ \"$RANK\" = 0 ]; then : >$store; rm $store; : >$flag.met; fi; "
+      "if [ \"$RANK\" = 1 ]; then until [ -e $flag.met ]; do sleep 0.01; done; kill -9 $$; fi; "
+      "if [ -z \"$RANK\" ]; then " +
+      shows + "; : >$flag.ready; fi; until [ -e $flag.ready ]; do sleep 0.01; done";
+  const Strings run = run_shell(2, script, {"--elastic", "1:2"});
+  command.insert(command.end(), run.begin(), run.end());
+  Program again(command);
+  CHECK(again.wait() == 0);
+  CHECK(again.output() == "[1] again none none none none none\n");
+}
+
 TEST_CASE("--elastic: a rank that dies before the ranks have met comes again as this rank, or the others are ended") {
   // Rank 1 dies once; rank 0 waits for it to come again.
   const std::string dies =

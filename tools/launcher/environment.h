@@ -41,7 +41,8 @@ struct RankPlace {
 // The variables that tell a program its place, in Rondo's own names and in the field's.
 void set_place(Environment& environment, const Meeting& meeting, const RankPlace& place);
 
-// Takes away what makes a process a rank: it is a newcomer, in the same place of its host.
+// Takes away what makes a process a rank, of this job or of the launcher around it: it is a newcomer, in the same place
+// of its host.
 void unset_rank(Environment& environment);
 
 // OMP_NUM_THREADS, where it is not set: this process's cores divided among the ranks of the host, at least 1.
