@@ -7,6 +7,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <cstdio>
 #include <cstdlib>
 #include <string>
 #include <utility>
@@ -74,6 +75,14 @@ void expect_cut(const End& end, Hosts& hosts, const Config& config, const std::f
   }
 }
 
+// The number is that of a file of the program's from now on.
+void reuse(int number) {
+  std::FILE* const file = std::tmpfile();
+  if (file == nullptr || ::pwrite(::fileno(file), "\1\1", 2, 0) != 2 || ::dup2(::fileno(file), number) < 0)
+    std::abort();
+  std::fclose(file);
+}
+
 }  // namespace
 
 TEST_CASE("fault 17: a cable that is pulled for 8 s disturbs no call, with checksums on the wire") {
@@ -101,36 +110,42 @@ TEST_CASE("fault 15: packets that vanish, both ways or one, end the calls of bot
 }
 
 TEST_CASE("fault 16: whose end the launcher of its host has seen does not count; who is only out of reach does") {
-  Hosts hosts;
-  Job job;
-  const int ended = ::memfd_create("ended", 0);
-  REQUIRE(::ftruncate(ended, 2) == 0);
-  hosts.start(job, kHostOf, [ended](Here& here) {
-    const std::string rendezvous = std::exchange(here.options.rendezvous, "");
-    const std::pair<const char*, std::string> variables[] = {
-        {"RANK", std::to_string(std::exchange(here.options.rank, -1))},
-        {"WORLD_SIZE", std::to_string(std::exchange(here.options.world, -1))},
-        {"RONDO_RENDEZVOUS", rendezvous},
-        {"RONDO_ENDED", fmt::format("{}:{}", ended, rendezvous)}};
-    for (const auto& [name, value] : variables) ::setenv(name, value.c_str(), 1);
-    Communicator group = Communicator::join(here.options);
-    here.say(sums_until(group, 0));
-    outcome([&] {
-      while (true) group.barrier();
+  // The descriptor is the launcher's until after join(), or a file of the program's before it.
+  for (const bool reused_before : {false, true}) {
+    CAPTURE(reused_before);
+    Hosts hosts;
+    Job job;
+    const int ended = ::memfd_create("ended", 0);
+    REQUIRE(::ftruncate(ended, 2) == 0);
+    hosts.start(job, kHostOf, [ended, reused_before](Here& here) {
+      const std::string rendezvous = std::exchange(here.options.rendezvous, "");
+      const std::pair<const char*, std::string> variables[] = {
+          {"RANK", std::to_string(std::exchange(here.options.rank, -1))},
+          {"WORLD_SIZE", std::to_string(std::exchange(here.options.world, -1))},
+          {"RONDO_RENDEZVOUS", rendezvous},
+          {"RONDO_ENDED", fmt::format("{}:{}", ended, rendezvous)}};
+      for (const auto& [name, value] : variables) ::setenv(name, value.c_str(), 1);
+      if (reused_before) reuse(ended);
+      Communicator group = Communicator::join(here.options);
+      if (!reused_before) reuse(ended);
+      here.say(sums_until(group, 0));
+      outcome([&] {
+        while (true) group.barrier();
+      });
+      while (true) {
+        const std::string said = outcome([&] { group = group.shrink(std::chrono::seconds(20)); });
+        here.say(said == "ok" ? fmt::format("{} of {}", sums_until(group, 0), group.size()) : said);
+        here.await();
+      }
     });
-    while (true) {
-      const std::string said = outcome([&] { group = group.shrink(std::chrono::seconds(20)); });
-      here.say(said == "ok" ? fmt::format("{} of {}", sums_until(group, 0), group.size()) : said);
-      here.await();
-    }
-  });
-  job.expect_all("ok");
-  job[0].signal(SIGKILL);
-  CHECK(job[1].hear(25'000).find("NO_QUORUM [0]") == 0);
-  REQUIRE(::pwrite(ended, "\1", 1, 0) == 1);
-  job[1].tell("again");
-  CHECK(job[1].hear(25'000) == "ok of 1");
-  ::close(ended);
+    job.expect_all("ok");
+    job[0].signal(SIGKILL);
+    CHECK(job[1].hear(25'000).find("NO_QUORUM [0]") == 0);
+    REQUIRE(::pwrite(ended, "\1", 1, 0) == 1);
+    job[1].tell("again");
+    CHECK(job[1].hear(25'000).find(reused_before ? "NO_QUORUM [0]" : "ok of 1") == 0);
+    ::close(ended);
+  }
 }
 
 TEST_CASE("fault 23: RST on every connection ends the calls of both sides within a second") {

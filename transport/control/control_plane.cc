@@ -1,12 +1,15 @@
 #include "transport/control/control_plane.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <sys/eventfd.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <new>
+#include <string_view>
 #include <utility>
 
 #include "ring/base/check.h"
@@ -33,12 +36,34 @@ Descriptor make_event() {
   return event;
 }
 
+// Settings::ended by a descriptor of this rank's own. The program may open another file by the launcher's number, and a
+// program between the launcher and this one may have closed it: such a file's bytes prove no death.
+Descriptor own_ended(const ControlPlane::Settings& settings) {
+  if (settings.ended < 0) return {};
+  Descriptor file([&] { return ::fcntl(settings.ended, F_DUPFD_CLOEXEC, 3); });
+  constexpr std::string_view kMemory = "/memfd:";
+  char name[kMemory.size()] = "";
+  struct stat facts {};
+  const bool named = file.valid() && ::readlink(fmt::format("/proc/thread-self/fd/{}", file.get()).c_str(), name,
+                                                sizeof name) == static_cast<ssize_t>(sizeof name);
+  if (named && std::string_view(name, sizeof name) == kMemory && ::fstat(file.get(), &facts) == 0 &&
+      facts.st_size == settings.world) {
+    return file;
+  }
+  settings.logger.warn(
+      fmt::format("RONDO_ENDED: descriptor {} is no longer rondo-run's: a program between it and the ranks has closed "
+                  "it (in Python pass_fds leaves it open). shrink() gets no word of the ends of other hosts' processes",
+                  settings.ended));
+  return {};
+}
+
 }  // namespace
 
 ControlPlane::ControlPlane(Settings settings)
     : settings_(std::move(settings)),
       wake_(make_event()),
       wake_identity_(wake_.get()),
+      ended_(own_ended(settings_)),
       thread_([this](const Error& error) { on_exception(error); }),
       table_(settings_.config.connections, settings_.max_early, early_share(settings_)),
       admission_{settings_.rank, settings_.world, settings_.job_id, settings_.config.shared_hash()},

@@ -172,6 +172,7 @@ class ControlPlane {
   const Settings settings_;
   const Descriptor wake_;  // an eventfd
   const FileIdentity wake_identity_;
+  const Descriptor ended_;  // Settings::ended; none: nothing is known there
   IoThread thread_;
 
   mutable std::mutex mutex_;

@@ -193,8 +193,9 @@ void ControlPlane::watch_process(int peer) {
 
 // The launcher's word for processes of other hosts. Read at each tick: shrink() has one every Settings::resend_ms.
 void ControlPlane::hear_launcher(ControlLogic& logic) {
-  std::vector<char> ended(settings_.ended < 0 ? 0 : static_cast<size_t>(settings_.world));
-  if (::pread(settings_.ended, ended.data(), ended.size(), 0) != static_cast<ssize_t>(ended.size())) return;
+  if (!ended_.valid()) return;
+  std::vector<char> ended(static_cast<size_t>(settings_.world));
+  if (::pread(ended_.get(), ended.data(), ended.size(), 0) != static_cast<ssize_t>(ended.size())) return;
   for (size_t rank = 0; rank < ended.size(); ++rank) {
     if (ended[rank] == 1 && rank != static_cast<size_t>(settings_.rank)) logic.ended(now(), static_cast<int>(rank));
   }
