@@ -137,7 +137,7 @@ def _rank_main(results: Connection, outputs: tuple[Connection, Connection], work
         RONDO_NODE="0", RONDO_NODES="1", RONDO_RENDEZVOUS=rendezvous, RANK=str(rank), WORLD_SIZE=str(world),
         LOCAL_RANK=str(rank), LOCAL_WORLD_SIZE=str(world), MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port),
     )  # fmt: skip
-    os.environ.pop("RONDO_RAISED", None)  # of a job that this one is a part of
+    _forget_outer_job()
     redirect(*outputs)
     threading.Thread(target=_end_with_parent, daemon=True).start()
     try:
@@ -156,6 +156,15 @@ def _rank_main(results: Connection, outputs: tuple[Connection, Connection], work
         results.send((False, (traceback.format_exc(), cause.of_others)))
         end_ranks(cause.text)
         raise SystemExit(code if isinstance(code, int) else 1) from None
+
+
+def _forget_outer_job() -> None:
+    """Where this job is started by a rank of rondo-run's: what that one has of its launcher, as rondo-run does."""
+    names = ["RONDO_RAISED"]
+    if os.environ.get("RONDO_JOB_ID", "").startswith("rondo-run-"):
+        names += ["RONDO_JOIN", "RONDO_ENDED", "RONDO_SECRET_FD"]
+    for name in names:
+        os.environ.pop(name, None)
 
 
 def _end_with_parent() -> None:

@@ -128,6 +128,23 @@ def test_ranks_of_spawn_have_torchs_variables():
     assert first == second and 1024 < int(first[0]) < 65536
 
 
+def sum_with(names):
+    with rondo.init() as group:
+        return [os.environ.get(name) for name in names], float(group.all_reduce(np.ones(1))[0])
+
+
+@pytest.mark.parametrize("method", ("fork", "spawn"))  # a fork server may have another environment
+def test_ranks_of_spawn_in_a_rank_of_rondo_run_have_nothing_of_that_job(method, monkeypatch):
+    outer = {"RONDO_JOIN": "unix:///tmp/door", "RONDO_ENDED": "98:unix:///tmp/store", "RONDO_SECRET_FD": "99"}  # closed
+    for name, value in {**outer, "RONDO_JOB_ID": "rondo-run-0", "RONDO_RAISED": "0:/tmp/raised"}.items():
+        monkeypatch.setenv(name, value)
+    got = rondo.spawn(sum_with, 2, ([*outer, "RONDO_RAISED"],), start_method=method)
+    assert got == [([None] * 4, 2.0)] * 2
+    monkeypatch.setenv("RONDO_JOB_ID", "mine")  # what the user says of newcomers is passed on
+    (value,) = rondo.spawn(variables, 1, (["RONDO_JOIN"],), start_method=method)
+    assert value == ["unix:///tmp/door"]
+
+
 def one_raises():
     group = rondo.init()
     group.barrier()
