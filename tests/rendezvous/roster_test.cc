@@ -86,6 +86,31 @@ TEST_CASE("roster: a rank that cannot start says why, and all others fail at onc
   }
 }
 
+TEST_CASE("roster: where rank 0 and another cannot start, the one that is named is the one whose words are told") {
+  MemoryStore store;
+  CallbackStore::Functions f;
+  f.put = [&](std::string_view k, std::string_view v, Store::Deadline d) { store.put(k, v, d); };
+  f.get = [&](std::string_view k, Store::Deadline d) { return store.get(k, d); };
+  f.try_get = [&](std::string_view k, Store::Deadline d) {
+    if (k == "roster/card/2") store.get(k, d);  // rank 0 looks when it is there
+    return store.try_get(k, d);
+  };
+  f.add = [&](std::string_view k, int64_t a, Store::Deadline d) { return store.add(k, a, d); };
+  f.compare_set = [&](std::string_view k, std::string_view e, std::string_view v, Store::Deadline d) {
+    return store.compare_set(k, e, v, d);
+  };
+  f.remove = [&](std::string_view k, Store::Deadline d) { return store.remove(k, d); };
+  CallbackStore of_rank_0(f, "");
+  std::thread zero([&] { decline_roster(of_rank_0, 0, 3, {ErrorCode::kSystem, "no descriptor is left", {}}, kQuiet); });
+  std::thread two([&] { decline_roster(store, 2, 3, {ErrorCode::kSystem, "no memory is left", {}}, kQuiet); });
+  const Error heard = exchange(store, 1, 3, "card", in_ms(20'000)).error;
+  zero.join();
+  two.join();
+  CHECK(heard.ranks == std::vector<int>{2});
+  CHECK(heard.message.find("rank 2 cannot start: host ") == 0);
+  CHECK(heard.message.find(": SYSTEM: no memory is left") != std::string::npos);
+}
+
 TEST_CASE(
     "roster: a rank that has come, and whose store then fails, says so: the others do not wait for their deadline") {
   for (const int victim : {0, 1}) {

@@ -164,7 +164,7 @@ class RosterExchange {
     std::vector<int> missing;
     for (int r = 0; r < world_; ++r) missing.push_back(r);
     look(&missing);
-    tell(fmt::format("declined 0 {}", *declined_), present(missing));
+    tell(fmt::format("declined {} {}", declined_by_, *declined_), present(missing));
   }
 
   // Does what claim() does where the rank is taken, for a process that cannot even serve the store.
