@@ -211,7 +211,9 @@ Growth::Invitation Growth::invite(CommunicatorState& group, int newcomers, Milli
                                     "tcp://host:port with names that all hosts know",
                                     launch_.newcomers));
       }
-      made.newcomers = served.await(static_cast<size_t>(newcomers), deadline);
+      // The others leave a call that has failed at once, and wait for this rank in shrink().
+      const auto failed = [&] { return group.context().failure.get() != nullptr; };
+      made.newcomers = served.await(static_cast<size_t>(newcomers), deadline, failed);
       if (made.newcomers.size() < static_cast<size_t>(newcomers)) {
         throw Exception(ErrorCode::kTimeout,
                         fmt::format("{} of {} newcomers came within {} ms at RONDO_JOIN=\"{}\"", made.newcomers.size(),

@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <filesystem>
 #include <numeric>
 #include <optional>
 #include <string>
@@ -54,6 +55,8 @@ class GrowingJob {
     start(options, body);
   }
   RankProcess& operator[](int rank) { return job_[rank]; }
+  // Rank 0 hears newcomers, at the address that a job has by itself.
+  bool is_served() const { return std::filesystem::exists(folder_.path("door")); }
   Config config = fault_config();
 
  private:
@@ -206,6 +209,26 @@ TEST_CASE("an interruption of rank 0 in grow() is rank 0's alone: the others hea
   const std::string other = job[1].hear(10'000);
   CAPTURE(other);
   CHECK(other.find("ABORTED [0]") == 0);
+  for (const int r : {0, 1}) job[r].tell("end");
+}
+
+TEST_CASE("fault 76: a rank dies while grow() waits for newcomers: rank 0, which waits for these, hears at once, too") {
+  GrowingJob job;
+  job.start(3, [](Here& here) {
+    Communicator group = Communicator::join(here.options);
+    here.say(here.timed([&] { group = group.grow(1, 60s); }));
+    group = group.shrink(10s);
+    here.say(state_of(group, here.rank()));
+    here.await();
+  });
+  REQUIRE(eventually([&] { return job.is_served(); }));
+  job[2].signal(SIGKILL);
+  for (const int r : {0, 1}) {
+    const Timed said = timed_line(job[r].hear(20'000));
+    CAPTURE(said.outcome);
+    CHECK(said.begins(fmt::format("PEER_LOST [2] grow on rank {}: ", r)));
+    CHECK(job[r].hear(20'000) == fmt::format("1 of 2 as {} epoch 1", r));
+  }
   for (const int r : {0, 1}) job[r].tell("end");
 }
 

@@ -197,7 +197,8 @@ bool Door::on_one_host() const { return rondo::on_one_host(server_->url); }
 
 int Door::waiting() const { return static_cast<int>(server_->store.waiting()); }
 
-std::vector<std::string> Door::await(size_t count, Store::Deadline deadline) const {
+std::vector<std::string> Door::await(size_t count, Store::Deadline deadline,
+                                     const std::function<bool()>& hopeless) const {
   while (true) {
     std::vector<std::string> newcomers;
     if (server_->store.waiting() > 0) {
@@ -205,7 +206,7 @@ std::vector<std::string> Door::await(size_t count, Store::Deadline deadline) con
         if (caller.waits && newcomers.size() < count) newcomers.push_back(std::move(caller.key));
       }
     }
-    if (newcomers.size() == count || Clock::now() >= deadline) return newcomers;
+    if (newcomers.size() == count || Clock::now() >= deadline || hopeless()) return newcomers;
     end_wait_if_interrupted();
     std::this_thread::sleep_for(kPoll);
   }
