@@ -124,7 +124,7 @@ using namespace rondo::nccl;
 ncclResult_t ncclAllReduce(const void* input, void* output, size_t count, ncclDataType_t dtype, ncclRedOp_t op,
                            ncclComm_t comm, ncclStream_t stream) {
   return guarded("ncclAllReduce", [&] {
-    return submit(there(comm), Collective(RONDO_ALL_REDUCE, input, output, count, dtype, stream).with(op, *comm));
+    return submit(there(comm), Collective(RONDO_ALL_REDUCE, input, output, count, dtype, stream).with(op, there(comm)));
   });
 }
 
@@ -132,14 +132,15 @@ ncclResult_t ncclReduce(const void* input, void* output, size_t count, ncclDataT
                         ncclComm_t comm, ncclStream_t stream) {
   return guarded("ncclReduce", [&] {
     return submit(there(comm),
-                  Collective(RONDO_REDUCE, input, output, count, dtype, stream).with(op, *comm).with(root));
+                  Collective(RONDO_REDUCE, input, output, count, dtype, stream).with(op, there(comm)).with(root));
   });
 }
 
 ncclResult_t ncclReduceScatter(const void* input, void* output, size_t count, ncclDataType_t dtype, ncclRedOp_t op,
                                ncclComm_t comm, ncclStream_t stream) {
   return guarded("ncclReduceScatter", [&] {
-    return submit(there(comm), Collective(RONDO_REDUCE_SCATTER, input, output, count, dtype, stream).with(op, *comm));
+    return submit(there(comm),
+                  Collective(RONDO_REDUCE_SCATTER, input, output, count, dtype, stream).with(op, there(comm)));
   });
 }
 

@@ -350,6 +350,8 @@ TEST_CASE("mistakes are refused, and the communicator goes on") {
     rank.mirror.to_device();
     void* const data = rank.at(values);
     refused(ncclAllReduce(data, data, 10, ncclInt32, ncclSum, nullptr, rank.stream()), ncclInvalidArgument, "NULL");
+    refused(ncclAllReduce(data, data, 10, ncclInt32, static_cast<ncclRedOp_t>(ncclNumOps), nullptr, rank.stream()),
+            ncclInvalidArgument, "NULL");
     refused(ncclAllReduce(data, data, 10, static_cast<ncclDataType_t>(40), ncclSum, rank.comm, rank.stream()),
             ncclInvalidArgument, "data type 40");
     refused(ncclAllReduce(nullptr, data, 10, ncclInt32, ncclSum, rank.comm, rank.stream()), ncclInvalidArgument,
