@@ -75,7 +75,8 @@ struct Collective {
 };
 
 ncclResult_t submit(ncclComm& comm, const Collective& collective) {
-  return submit(Job{&comm, Job::Kind::kCollective, [&comm, collective] { collective.run(comm); }});
+  return submit(Job{&comm, Job::Kind::kCollective, [&comm, collective] { collective.run(comm); }, nullptr,
+                    collective.options.stream});
 }
 
 // A float of 16 bits or more; others have no premultiplied sum.
@@ -106,14 +107,16 @@ using Start = rondo_result_t (*)(rondo_comm_t group, void* data, uint64_t count,
 ncclResult_t submit_message(ncclComm& comm, Start start, void* data, size_t count, ncclDataType_t dtype, int peer,
                             ncclStream_t stream) {
   check_dtype(dtype);
-  return submit(Job{&comm, Job::Kind::kMessage, [&comm, start, data, count, dtype, peer, stream] {
+  return submit(Job{&comm, Job::Kind::kMessage,
+                    [&comm, start, data, count, dtype, peer, stream] {
                       rondo_options_t options = RONDO_OPTIONS_INIT;
                       options.on_stream = 1;
                       options.stream = stream;
                       rondo_work_t work = nullptr;
                       check(start(comm.group(), data, count, kDTypes[dtype], peer, &options, &work));
                       comm.add(work);
-                    }});
+                    },
+                    nullptr, stream});
 }
 
 }  // namespace
@@ -157,7 +160,8 @@ ncclResult_t ncclBroadcast(const void* input, void* output, size_t count, ncclDa
   return guarded("ncclBroadcast", [&] {
     ncclComm& of = there(comm);
     const Collective broadcast = Collective(RONDO_BROADCAST, output, output, count, dtype, stream).with(root);
-    return submit(Job{&of, Job::Kind::kCollective, [&of, broadcast, input, bytes = count * kBytes[dtype]] {
+    return submit(Job{&of, Job::Kind::kCollective,
+                      [&of, broadcast, input, bytes = count * kBytes[dtype]] {
                         int rank = 0;
                         check(rondo_rank(of.group(), &rank));
                         void* const to = broadcast.call.output;
@@ -165,7 +169,8 @@ ncclResult_t ncclBroadcast(const void* input, void* output, size_t count, ncclDa
                           copy(to, input, bytes, broadcast.options.stream);
                         }
                         broadcast.run(of);
-                      }});
+                      },
+                      nullptr, stream});
   });
 }
 

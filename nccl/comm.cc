@@ -22,18 +22,26 @@ rondo_comm_t ncclComm::group() {
   std::unique_lock lock(mutex_);
   changed_.wait(lock, [this] { return made_; });
   if (failure_) throw Failure(*failure_);
+  if (group_ == nullptr)
+    refuse(ncclInvalidUsage, "the communicator was not made: another call of its group has failed");
   return group_;
 }
 
-rondo_comm_t ncclComm::group_if_made() {
+void ncclComm::abort(const char* reason) {
+  const std::lock_guard lock(mutex_);  // nobody frees it meanwhile
+  if (const rondo_comm_t group = group_ != nullptr ? group_ : in_making_) rondo_abort(group, reason);
+}
+
+void ncclComm::making(rondo_comm_t group) {
   const std::lock_guard lock(mutex_);
-  return group_;
+  in_making_ = group;
 }
 
 ncclResult_t ncclComm::async_error() {
   const std::lock_guard lock(mutex_);
-  if (!made_) return ncclInProgress;
+  if (!made_ || ended_ < begun_) return ncclInProgress;
   if (failure_) return failure_->result;
+  if (group_ == nullptr) return ncclInvalidUsage;
   if (revoked_) return ncclSuccess;
   return rondo::nccl::result_of(rondo_error(group_));
 }
@@ -54,28 +62,69 @@ void ncclComm::make(const std::function<rondo_comm_t()>& maker) {
   std::optional<Failure> failure;
   try {
     made = maker();
-  } catch (const Failure& why) {
-    failure = why;
+  } catch (...) {
+    failure = rondo::nccl::caught();
   }
   {
     const std::lock_guard lock(mutex_);
     made_ = true;
     group_ = made;
     failure_ = failure;
+    changed_.notify_all();
   }
-  changed_.notify_all();
   if (failure) throw Failure(*failure);
+}
+
+void ncclComm::give_up() noexcept {
+  const std::lock_guard lock(mutex_);
+  made_ = true;
+  changed_.notify_all();
 }
 
 void ncclComm::run_beside(std::function<void()> work) {
   const std::lock_guard lock(mutex_);
-  threads_.emplace_back([this, work = std::move(work)] {
+  if (ended_ == begun_) {
+    for (std::thread& thread : threads_) thread.join();  // they need the lock no more
+    threads_.clear();
+  }
+  threads_.emplace_back([this, number = begun_, work = std::move(work)]() mutable {
+    {
+      std::unique_lock turn(mutex_);
+      changed_.wait(turn, [&] { return ended_ == number; });
+    }
     rondo::nccl::guarded("a call with blocking=0", [&] {
       enter();
       work();
       return ncclSuccess;
     });
+    work = nullptr;  // it may take the lock
+    const std::lock_guard end(mutex_);
+    ++ended_;
+    changed_.notify_all();
   });
+  ++begun_;
+}
+
+void ncclComm::await_beside() {
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [this] { return ended_ == begun_; });
+}
+
+void ncclComm::use() {
+  const std::lock_guard lock(mutex_);
+  ++users_;
+}
+
+void ncclComm::let_go() noexcept {
+  const std::lock_guard lock(mutex_);
+  --users_;
+  changed_.notify_all();
+}
+
+rondo_comm_t ncclComm::leave() {
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [this] { return users_ == 0; });
+  return group_;
 }
 
 void ncclComm::add(rondo_work_t work) {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <condition_variable>
+#include <cstdint>
 #include <deque>
 #include <functional>
 #include <mutex>
@@ -24,7 +25,7 @@ struct ncclComm {
   };
   // Its device is the calling thread's.
   ncclComm(Seat seat, bool blocking);
-  // Waits for the threads that work for it. Leaves Rondo's communicator as it is.
+  // After leave().
   ~ncclComm();
   ncclComm(const ncclComm&) = delete;
 
@@ -36,20 +37,33 @@ struct ncclComm {
 
   // Rondo's communicator, once it is made, for which this waits. Throws why it could not be.
   rondo_comm_t group();
-  // The same without a wait and without a word: nullptr.
-  rondo_comm_t group_if_made();
-  // ncclInProgress until it is made; then what has failed since, but for an end by revoke().
+  // What is under way of it, or in its making since making() was called, ends on all ranks. Does not wait.
+  void abort(const char* reason);
+  // ncclInProgress until it is made, and while jobs of it run beside the program; then what has failed since, but for
+  // an end by revoke().
   ncclResult_t async_error();
   // What is under way ends on all ranks; only communicators of those that live are made of it then.
   void revoke();
   bool revoked();
   // Once, by whoever makes it, with the device of this as the current one. maker throws why it cannot be.
   void make(const std::function<rondo_comm_t()>& maker);
+  // Its maker has Rondo's communicator, and goes on with it; nullptr: that is over.
+  void making(rondo_comm_t group);
+  // Nobody will make it, if that has not been done.
+  void give_up() noexcept;
 
   // From now on the calling thread's device is this one's.
   void enter() const { rondo::nccl::use_context(context_); }
-  // Runs it on a thread with this device; the end of this waits for it.
+  // Runs it on a thread with this device, after those before it.
   void run_beside(std::function<void()> work);
+  // Waits for them, so that what the calling thread does with it comes behind.
+  void await_beside();
+
+  // A thread uses it from use() to let_go().
+  void use();
+  void let_go() noexcept;
+  // Waits until none does. Then Rondo's communicator, which the caller ends; nullptr: there is none.
+  rondo_comm_t leave();
 
   // A call is in its stream; its work is this one's from now on.
   void add(rondo_work_t work);
@@ -73,10 +87,12 @@ struct ncclComm {
   std::mutex mutex_;  // of what follows
   std::condition_variable changed_;
   bool made_ = false, revoked_ = false;
-  rondo_comm_t group_ = nullptr;
+  rondo_comm_t group_ = nullptr, in_making_ = nullptr;
   std::optional<rondo::nccl::Failure> failure_;  // in its making
   std::vector<std::optional<double>> factors_;
   std::vector<std::thread> threads_;
+  uint64_t begun_ = 0, ended_ = 0;  // of their works
+  int users_ = 0;
   std::deque<rondo_work_t> works_;  // of calls that may be under way, the oldest first
 };
 

@@ -46,8 +46,18 @@ Settings read(const ncclConfig_t* config, Settings settings = {}) {
   return settings;
 }
 
-// Joins, and finds out what the devices of the ranks can do.
-rondo_comm_t join(const std::string& id, int ranks, int rank, const Settings& settings) {
+// Finds out what the devices of the ranks can do. Where it throws, it has ended Rondo's communicator.
+void attach(ncclComm& comm, rondo_comm_t made) {
+  comm.making(made);
+  const rondo_result_t attached = rondo_attach_device(made);
+  if (attached == RONDO_OK) return;
+  comm.making(nullptr);
+  const Failure why{attached == RONDO_UNSUPPORTED ? ncclUnhandledCudaError : result_of(attached), rondo_last_error()};
+  rondo_destroy(made);
+  throw Failure(why);
+}
+
+rondo_comm_t join(ncclComm& comm, const std::string& id, int ranks, int rank, const Settings& settings) {
   const std::string blocks = "RONDO_DEVICE_BLOCKS=" + std::to_string(settings.most_blocks);
   const char* const texts[] = {blocks.c_str()};
   rondo_join_options_t options = RONDO_JOIN_OPTIONS_INIT;
@@ -58,11 +68,7 @@ rondo_comm_t join(const std::string& id, int ranks, int rank, const Settings& se
   options.setting_count = settings.most_blocks > 0 ? 1 : 0;
   rondo_comm_t made = nullptr;
   check(rondo_join(&made, &options));
-  if (const rondo_result_t attached = rondo_attach_device(made); attached != RONDO_OK) {
-    const Failure why{attached == RONDO_UNSUPPORTED ? ncclUnhandledCudaError : result_of(attached), rondo_last_error()};
-    rondo_destroy(made);
-    throw Failure(why);
-  }
+  attach(comm, made);
   return made;
 }
 
@@ -74,10 +80,10 @@ class Living {
     const std::lock_guard lock(mutex_);
     all_.push_back(comm);
   }
-  // Ends Rondo's communicator, if there is one; frees comm.
+  // Ends Rondo's communicator, if there is one; frees comm. Waits for calls of it that are under way, its making too.
   void end(ncclComm* comm) {
     const ncclComm::Seat seat = comm->seat();
-    const rondo_comm_t group = comm->group_if_made();
+    const rondo_comm_t group = comm->leave();
     {
       const std::lock_guard lock(mutex_);
       std::erase(all_, comm);
@@ -132,23 +138,27 @@ ncclResult_t make(ncclComm_t* comm, int ranks, const ncclUniqueId& id, int rank,
   const std::string meeting(id.internal, strnlen(id.internal, sizeof id.internal));
   if (meeting.rfind("unique:", 0) != 0) refuse(ncclInvalidArgument, "the id is none of ncclGetUniqueId()");
   ncclComm* const made = *comm = add({meeting, rank}, settings.blocks);
-  return submit(Job{made, Job::Kind::kMaking, [made, meeting, ranks, rank, settings] {
-                      made->make([&] { return join(meeting, ranks, rank, settings); });
-                    }});
+  return submit(Job{made, Job::Kind::kMaking,
+                    [made, meeting, ranks, rank, settings] {
+                      made->make([&] { return join(*made, meeting, ranks, rank, settings); });
+                    },
+                    made});
 }
 
 // Puts into *made what `maker` makes of comm, on those of its ranks that call it.
 template <typename Maker>
 ncclResult_t make_of(ncclComm& comm, ncclComm_t* made, const ncclConfig_t* config, Maker maker) {
   ncclComm* const part = *made = add(comm.seat(), read(config, {comm.blocks()}).blocks);
-  return submit(Job{&comm, Job::Kind::kMaking, [&comm, part, maker] {
+  return submit(Job{&comm, Job::Kind::kMaking,
+                    [&comm, part, maker] {
                       part->make([&] {
                         rondo_comm_t group = nullptr;
                         check(maker(comm.group(), &group));
-                        check(rondo_attach_device(group));
+                        attach(*part, group);
                         return group;
                       });
-                    }});
+                    },
+                    part});
 }
 
 rondo_result_t new_group_without(rondo_comm_t group, const std::vector<int>& excluded, rondo_comm_t* made) {
@@ -301,7 +311,8 @@ ncclResult_t ncclCommFinalize(ncclComm_t comm) {
 ncclResult_t ncclCommDestroy(ncclComm_t comm) {
   return guarded("ncclCommDestroy", [&] {
     if (comm == nullptr) return ncclSuccess;
-    there(comm).finish();
+    there(comm).await_beside();
+    comm->finish();
     living().end(comm);
     return ncclSuccess;
   });
@@ -310,8 +321,7 @@ ncclResult_t ncclCommDestroy(ncclComm_t comm) {
 ncclResult_t ncclCommAbort(ncclComm_t comm) {
   return guarded("ncclCommAbort", [&] {
     if (comm == nullptr) return ncclSuccess;
-    const rondo_comm_t group = there(comm).group_if_made();
-    if (group != nullptr) rondo_abort(group, "ncclCommAbort was called");
+    there(comm).abort("ncclCommAbort was called");
     living().end(comm);
     return ncclSuccess;
   });

@@ -46,6 +46,16 @@ ncclResult_t result_of(rondo_result_t result) {
   }
 }
 
+Failure caught() {
+  try {
+    throw;
+  } catch (const Failure& failure) {
+    return failure;
+  } catch (const std::exception& error) {
+    return {ncclSystemError, error.what()};
+  }
+}
+
 void check(rondo_result_t result) {
   if (result != RONDO_OK) refuse(result_of(result), rondo_last_error());
 }

@@ -17,6 +17,8 @@ struct Failure {
 [[noreturn]] void refuse(ncclResult_t result, std::string text);
 // Throws Failure with the text of rondo_last_error(), unless the call of Rondo has succeeded.
 void check(rondo_result_t result);
+// In a catch block: what it has caught.
+Failure caught();
 // NCCL's name for a result of Rondo's.
 ncclResult_t result_of(rondo_result_t result);
 

@@ -1,9 +1,11 @@
 #include "nccl/group.h"
 
 #include <algorithm>
+#include <iterator>
 #include <memory>
 #include <optional>
 #include <span>
+#include <string>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -71,45 +73,134 @@ std::vector<Jobs> by_communicator(Jobs jobs) {
   return all;
 }
 
-// One that does not block leaves what waits for other ranks to a thread of its own.
-bool runs_beside(const Jobs& jobs) {
-  return !jobs.front().comm->blocks() &&
-         std::ranges::any_of(jobs, [](const Job& job) { return job.kind == Job::Kind::kMaking; });
-}
-
-ncclResult_t run_all(Jobs jobs) {
-  ncclResult_t result = ncclSuccess;
-  std::vector<Jobs> here;
-  for (Jobs& of_one : by_communicator(std::move(jobs))) {
-    if (runs_beside(of_one)) {
-      ncclComm& comm = *of_one.front().comm;
-      comm.run_beside([jobs = std::move(of_one)] { run(jobs); });
-      result = ncclInProgress;
-    } else {
-      here.push_back(std::move(of_one));
+// Jobs of one communicator, and the use of all that they work on, until they have run, or will not.
+struct Started {
+  const Jobs jobs;
+  explicit Started(Jobs all) : jobs(std::move(all)) {
+    for (const Job& job : jobs) {
+      job.comm->use();
+      if (job.made != nullptr) job.made->use();
     }
   }
-  if (here.size() == 1) {
-    run(here.front());
-    return result;
-  }
-  std::vector<std::optional<Failure>> failures(here.size());
-  std::vector<std::thread> threads;
-  for (size_t i = 0; i < here.size(); ++i) {
-    threads.emplace_back([&jobs = here[i], &failure = failures[i]] {
-      try {
-        jobs.front().comm->enter();
-        run(jobs);
-      } catch (const Failure& why) {
-        failure = why;
-      } catch (const std::exception& why) {
-        failure = Failure{ncclSystemError, why.what()};
+  ~Started() {
+    for (const Job& job : jobs) {
+      if (job.made != nullptr) {
+        job.made->give_up();
+        job.made->let_go();
       }
-    });
+      job.comm->let_go();
+    }
+  }
+  Started(const Started&) = delete;
+
+  ncclComm& comm() const { return *jobs.front().comm; }
+  // One that does not block leaves what waits for other ranks to a thread of its own.
+  bool runs_beside() const {
+    return !comm().blocks() && std::ranges::any_of(jobs, [](const Job& job) { return job.kind == Job::Kind::kMaking; });
+  }
+  void run_here() const {
+    comm().await_beside();
+    run(jobs);
+  }
+};
+using StartedRef = std::shared_ptr<const Started>;  // shared with the functions of threads
+// What one thread runs, in order: all of them, though one fails.
+using Lane = std::vector<StartedRef>;
+
+// Two ranks of one job wait for each other, whatever stream they have.
+bool share_a_stream(const Started& one, const Started& other) {
+  const ncclComm::Seat &seat = one.comm().seat(), &others = other.comm().seat();
+  if (one.comm().device() != other.comm().device() || (seat.job == others.job && seat.rank != others.rank))
+    return false;
+  const auto is_call = [](const Job& job) { return job.kind != Job::Kind::kMaking; };
+  return std::ranges::any_of(one.jobs, [&](const Job& job) {
+    return is_call(job) &&
+           std::ranges::any_of(other.jobs, [&](const Job& with) { return is_call(with) && with.stream == job.stream; });
+  });
+}
+
+std::vector<Lane> lanes_of(std::vector<StartedRef> all) {
+  std::vector<Lane> lanes;
+  for (StartedRef& one : all) {
+    std::vector<Lane> others;
+    Lane joined;
+    for (Lane& lane : lanes) {
+      if (std::ranges::any_of(lane, [&](const StartedRef& other) { return share_a_stream(*one, *other); })) {
+        std::ranges::move(lane, std::back_inserter(joined));
+      } else {
+        others.push_back(std::move(lane));
+      }
+    }
+    joined.push_back(std::move(one));
+    others.push_back(std::move(joined));
+    lanes = std::move(others);
+  }
+  return lanes;
+}
+
+void run_here(const Lane& lane) {
+  std::optional<Failure> failure;
+  for (const StartedRef& one : lane) {
+    try {
+      one->run_here();
+    } catch (...) {
+      if (!failure) failure = caught();
+    }
+  }
+  if (failure) throw Failure(*failure);
+}
+
+void run_on_thread(const Lane& lane, std::optional<Failure>& failure) noexcept {
+  try {
+    lane.front()->comm().enter();
+    run_here(lane);
+  } catch (...) {
+    failure = caught();
+  }
+}
+
+void abort_all(const Lane& lane, const Failure& why) {
+  for (const StartedRef& one : lane) one->comm().abort(why.text.c_str());
+}
+
+// By a thread each. Where there is none for one, the others must not wait for it.
+void run_together(const std::vector<Lane>& lanes) {
+  std::vector<std::optional<Failure>> failures(lanes.size());
+  std::vector<std::thread> threads;
+  threads.reserve(lanes.size());
+  for (size_t i = 0; i < lanes.size(); ++i) {
+    try {
+      threads.emplace_back([&lane = lanes[i], &failure = failures[i]] { run_on_thread(lane, failure); });
+    } catch (const std::exception& why) {
+      failures[i] = Failure{ncclSystemError, std::string("starting a thread: ") + why.what()};
+      abort_all(lanes[i], *failures[i]);
+    }
   }
   for (std::thread& thread : threads) thread.join();
   for (const std::optional<Failure>& failure : failures) {
     if (failure) throw Failure(*failure);
+  }
+}
+
+ncclResult_t run_all(Jobs jobs) {
+  std::vector<StartedRef> all, here;
+  for (Jobs& of_one : by_communicator(std::move(jobs)))
+    all.push_back(std::make_shared<const Started>(std::move(of_one)));
+  ncclResult_t result = ncclSuccess;
+  for (StartedRef& one : all) {
+    if (one->runs_beside()) {
+      one->comm().run_beside([one] { run(one->jobs); });
+      result = ncclInProgress;
+    } else {
+      here.push_back(std::move(one));
+    }
+  }
+  all.clear();
+  const std::vector<Lane> lanes = lanes_of(std::move(here));
+  if (lanes.size() == 1 && lanes.front().size() == 1) {
+    run_here(lanes.front());
+  } else {
+    run_together(lanes);
   }
   return result;
 }
@@ -136,7 +227,9 @@ ncclResult_t end_group() {
 
 Group::~Group() {
   if (!open_) return;
-  kept.clear();
+  for (const Job& job : std::exchange(kept, {})) {
+    if (job.made != nullptr) job.made->give_up();
+  }
   --open_groups;
 }
 

@@ -13,6 +13,8 @@ struct Job {
   ncclComm* comm;
   Kind kind;
   std::function<void()> run;
+  ncclComm* made = nullptr;       // by this; nullptr: none
+  ncclStream_t stream = nullptr;  // of a call
 };
 
 // Runs the job: at once, or at the end of the calling thread's group, after those that came before. ncclInProgress: a
@@ -21,7 +23,9 @@ ncclResult_t submit(Job job);
 
 void start_group();
 // The jobs of each communicator run in order, those of several beside each other, by a thread each: ranks of one
-// process wait for one another. Throws the first Failure when all have run, or what submit() says.
+// process wait for one another. Communicators with a stream in common run one after the other, in the order of their
+// first calls: what one puts into the stream may wait for what other ranks put into theirs. Behind one that fails no
+// other of its communicator runs. Throws the first Failure when all have run, or what submit() says.
 ncclResult_t end_group();
 // A group of the library's own. One that is left without end() forgets its jobs.
 class Group {

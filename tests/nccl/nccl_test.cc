@@ -306,6 +306,27 @@ TEST_CASE("communicators are split and shrunk") {
   });
 }
 
+// In another order on each rank they would wait for each other.
+TEST_CASE("communicators of a group with one stream come into it in one order") {
+  run_joined(2, [](Rank& rank) {
+    ncclComm_t same = nullptr;
+    good(ncclCommSplit(rank.comm, 0, rank.rank, &same, nullptr), "ncclCommSplit");
+    auto first = rank.buffer<int32_t>(100, rank.rank);
+    auto second = rank.buffer<int32_t>(100, rank.rank);
+    rank.mirror.to_device();
+    for (int round = 0; round < 200; ++round) {
+      good(ncclGroupStart(), "ncclGroupStart");
+      good(ncclAllReduce(rank.at(first), rank.at(first), 100, ncclInt32, ncclMax, rank.comm, rank.stream()),
+           "the first");
+      good(ncclAllReduce(rank.at(second), rank.at(second), 100, ncclInt32, ncclMax, same, rank.stream()), "the second");
+      good(ncclGroupEnd(), "ncclGroupEnd");
+    }
+    rank.mirror.to_host();
+    expect(first[99] == 1 && second[99] == 1, "a wrong maximum");
+    good(ncclCommDestroy(same), "ncclCommDestroy");
+  });
+}
+
 ncclConfig_t config() {
   constexpr int kUnset = INT_MIN;
   return {sizeof(ncclConfig_t),
@@ -325,22 +346,102 @@ ncclConfig_t config() {
           kUnset};
 }
 
+// Begins to make a communicator of two ranks that does not block.
+void begin_beside(Rank& rank, const Id& id) {
+  ncclConfig_t asked = config();
+  asked.blocking = 0;
+  asked.maxCTAs = 4;
+  expect_result(ncclCommInitRankConfig(&rank.comm, rank.size, id, rank.rank, &asked), ncclInProgress,
+                "ncclCommInitRankConfig");
+}
+
+void await(ncclComm_t comm) {
+  ncclResult_t state = ncclInProgress;
+  const bool over = eventually([&] {
+    good(ncclCommGetAsyncError(comm, &state), "ncclCommGetAsyncError");
+    return state != ncclInProgress;
+  });
+  expect(over && state == ncclSuccess, [&] { return "its state is " + std::to_string(state); });
+}
+
 TEST_CASE("a communicator that does not block is made beside the program") {
   run_ranks(2, [](const Id& id, int number) {
     Rank rank{number, 2, nullptr, {}};
-    ncclConfig_t asked = config();
-    asked.blocking = 0;
-    asked.maxCTAs = 4;
-    expect_result(ncclCommInitRankConfig(&rank.comm, 2, id, number, &asked), ncclInProgress, "ncclCommInitRankConfig");
-    ncclResult_t state = ncclInProgress;
-    const bool made = eventually([&] {
-      good(ncclCommGetAsyncError(rank.comm, &state), "ncclCommGetAsyncError");
-      return state != ncclInProgress;
-    });
-    expect(made && state == ncclSuccess, "it is not made");
+    begin_beside(rank, id);
+    await(rank.comm);
     expect_sum(rank, rank.comm, 1);
     good(ncclCommFinalize(rank.comm), "ncclCommFinalize");
     good(ncclCommDestroy(rank.comm), "ncclCommDestroy");
+  });
+}
+
+// As torch does: once the parent says that it is over, the program calls it again.
+TEST_CASE("splits of a communicator that does not block come in order, and before later calls") {
+  run_ranks(2, [](const Id& id, int number) {
+    Rank rank{number, 2, nullptr, {}};
+    begin_beside(rank, id);
+    await(rank.comm);
+    for (int round = 0; round < 10; ++round) {
+      ncclComm_t both = nullptr, turned = nullptr;
+      expect_result(ncclCommSplit(rank.comm, 0, number, &both, nullptr), ncclInProgress, "ncclCommSplit");
+      expect_result(ncclCommSplit(rank.comm, 0, -number, &turned, nullptr), ncclInProgress, "a second one");
+      if (round % 2 == 0) await(rank.comm);
+      expect_sum(rank, rank.comm, 1);
+      int place = -1;
+      good(ncclCommUserRank(turned, &place), "ncclCommUserRank");
+      expect(place == 1 - number, "the splits have changed places");
+      expect_sum(rank, both, 1);
+      for (ncclComm_t comm : {both, turned}) good(ncclCommDestroy(comm), "ncclCommDestroy");
+    }
+    good(ncclCommDestroy(rank.comm), "ncclCommDestroy");
+  });
+}
+
+TEST_CASE("a communicator that is destroyed while it is made says goodbye") {
+  run_ranks(2, [](const Id& id, int number) {
+    Rank rank{number, 2, nullptr, {}};
+    begin_beside(rank, id);
+    if (number == 1) await(rank.comm);
+    ncclComm_t both = nullptr;
+    const ncclResult_t split = ncclCommSplit(rank.comm, 0, 0, &both, nullptr);
+    expect_result(split, ncclInProgress, "ncclCommSplit");
+    if (number == 0) {
+      good(ncclCommDestroy(both), "ncclCommDestroy of one that is split");
+      good(ncclCommDestroy(rank.comm), "ncclCommDestroy of one that is made");
+      return;
+    }
+    auto values = rank.buffer<int32_t>(10, 1);
+    rank.mirror.to_device();
+    rank.mirror.synchronize();
+    void* const data = rank.at(values);
+    ncclAllReduce(data, data, 10, ncclInt32, ncclSum, both, rank.stream());  // this one or a later one hears of it
+    ncclResult_t state = ncclSuccess;
+    const bool heard = eventually([&] {
+      good(ncclCommGetAsyncError(both, &state), "ncclCommGetAsyncError");
+      return state != ncclSuccess;
+    });
+    expect(heard, "nothing has failed");
+    refused(ncclAllReduce(data, data, 10, ncclInt32, ncclSum, both, rank.stream()), ncclRemoteError, "has left");
+    for (ncclComm_t comm : {both, rank.comm}) good(ncclCommDestroy(comm), "ncclCommDestroy");
+  });
+}
+
+TEST_CASE("what a group does not come to, since a call before it has failed, is not made") {
+  run_joined(2, [](Rank& rank) {
+    auto values = rank.buffer<int32_t>(10, 1);
+    rank.mirror.to_device();
+    ncclComm_t part = nullptr;
+    int count = 0;
+    ncclResult_t state = ncclSuccess;
+    good(ncclGroupStart(), "ncclGroupStart");
+    good(ncclAllReduce(nullptr, rank.at(values), 10, ncclInt32, ncclSum, rank.comm, rank.stream()), "in a group");
+    good(ncclCommSplit(rank.comm, 0, 0, &part, nullptr), "ncclCommSplit in a group");
+    refused(ncclGroupEnd(), ncclInvalidArgument, "null");
+    good(ncclCommGetAsyncError(part, &state), "ncclCommGetAsyncError");
+    expect(state == ncclInvalidUsage, [&] { return "its state is " + std::to_string(state); });
+    refused(ncclCommCount(part, &count), ncclInvalidUsage, "was not made");
+    good(ncclCommDestroy(part), "ncclCommDestroy");
+    expect_sum(rank, rank.comm, 1);
   });
 }
 
