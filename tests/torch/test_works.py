@@ -509,6 +509,18 @@ def test_ctrl_c_at_the_end_of_a_wait(rank):
         work.wait()
 
 
+@ranks.on(2, limit=60)
+def test_a_handler_destroys_the_group(rank):
+    """As jobs do that a scheduler stops: the handler of a signal runs in the call that waits, and that call ends."""
+    if rank == 1:
+        failing(lambda: dist.recv(torch.ones(1), 0), "ABORTED (rank 0)", "destroyed during a call")
+        return
+    signal.signal(signal.SIGALRM, lambda *_: dist.destroy_process_group())
+    signal.setitimer(signal.ITIMER_REAL, 0.3)
+    assert failing(lambda: dist.all_reduce(torch.ones(1)), "destroyed during a call") < 20
+    assert not dist.is_initialized()
+
+
 @pytest.mark.parametrize(
     ("version", "interface"),
     [("2.14.0", "2.14"), ("2.14.1+cu130", "2.14"), ("2.15.0a0+git12", "2.15.0a0+git12"), ("2.16.0.dev20261101", "2.16.0.dev20261101")],

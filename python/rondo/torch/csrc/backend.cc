@@ -314,16 +314,31 @@ void RondoBackend::leave_all(const std::string& exception) {
   }
 }
 
-RondoBackend::Use::Use(RondoBackend& backend) : backend_(backend) {
+constinit thread_local const RondoBackend::Use* RondoBackend::Use::innermost_ = nullptr;
+
+RondoBackend::Use::Use(RondoBackend& backend) : backend_(backend), outer_(innermost_) {
   backend_.uses_.fetch_add(1, std::memory_order_seq_cst);
   const bool closed = backend_.closed_.load(std::memory_order_seq_cst);
-  if (!closed && forks_so_far() == backend_.forks_) [[likely]]
+  if (!closed && forks_so_far() == backend_.forks_) [[likely]] {
+    innermost_ = this;
     return;
+  }
   backend_.uses_.fetch_sub(1, std::memory_order_release);
   if (closed && backend_.reconfigurable_) fail("this process group has no communicator: reconfigure it first");
   if (closed) fail("this process group has been destroyed");
   fail("this process was forked from rank " + std::to_string(backend_.getRank()) +
        ": it cannot use that rank's process group; call init_process_group in processes of their own");
+}
+
+RondoBackend::Use::~Use() {
+  innermost_ = outer_;
+  backend_.uses_.fetch_sub(1, std::memory_order_release);
+}
+
+int RondoBackend::Use::here(const RondoBackend& backend) {
+  int count = 0;
+  for (const Use* use = innermost_; use != nullptr; use = use->outer_) count += &use->backend_ == &backend ? 1 : 0;
+  return count;
 }
 
 void RondoBackend::shutdown() {
@@ -333,7 +348,8 @@ void RondoBackend::shutdown() {
 bool RondoBackend::stop_calls() {
   if (forks_so_far() != forks_ || closed_.exchange(true, std::memory_order_seq_cst)) return false;
   if (uses_.load(std::memory_order_seq_cst) > 0) rondo_abort(comm_, "the process group was destroyed during a call");
-  while (uses_.load(std::memory_order_seq_cst) > 0) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  const int own = Use::here(*this);  // they end when the handler returns, and keep the communicator so long
+  while (uses_.load(std::memory_order_seq_cst) > own) std::this_thread::sleep_for(std::chrono::milliseconds(1));
   arena_.with([](std::shared_ptr<Arena>& kept) { return std::exchange(kept, nullptr); });
   if (shrunk_ != nullptr) rondo_destroy(std::exchange(shrunk_, nullptr));
   return true;

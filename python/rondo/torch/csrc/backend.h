@@ -151,16 +151,21 @@ class RondoBackend : public c10d::Backend {
   void shutdown() override;
 
  private:
-  // A call that uses the communicator, which shutdown() frees when there are none.
+  // A call that uses the communicator, which shutdown() frees when there are none but in its own thread. On the stack.
   class Use {
    public:
     explicit Use(RondoBackend& backend);
-    ~Use() { backend_.uses_.fetch_sub(1, std::memory_order_release); }
+    ~Use();
     Use(const Use&) = delete;
     Use& operator=(const Use&) = delete;
+    // How many of the backend's calls this thread is in: in the wait of each, the handler of a Python signal runs.
+    static int here(const RondoBackend& backend);
 
    private:
+    static constinit thread_local const Use* innermost_;
+
     RondoBackend& backend_;
+    const Use* const outer_;
   };
 
   // Calls between startCoalescing() and endCoalescing(), which belong to the thread of the former.
@@ -187,7 +192,7 @@ class RondoBackend : public c10d::Backend {
   WorkPointer run_as_group(c10d::OpType type, const char* title, const Tensors& inputs, bool async, Body body);
   // The end of this thread's group, as one operation of this type and title.
   WorkPointer end_group(c10d::OpType type, const char* title, const Tensors& inputs);
-  // No call uses the communicator any more. False: there is none.
+  // No call of another thread uses the communicator any more. False: there is none.
   bool stop_calls();
   // Without waiting for the other ranks.
   void end_communicator();
