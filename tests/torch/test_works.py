@@ -521,6 +521,24 @@ def test_a_handler_destroys_the_group(rank):
     assert not dist.is_initialized()
 
 
+@ranks.on(2)
+def test_a_handler_raises_after_the_group_has_failed(rank):
+    """The call has failed by something else when the handler raises: what it raised comes out of that call all the same."""
+    if rank == 1:
+        failing(lambda: dist.recv(torch.ones(1), 0), "ABORTED (rank 0)")
+        return
+
+    def stop(*_):
+        backend_of().abort()
+        raise KeyboardInterrupt
+
+    signal.signal(signal.SIGALRM, stop)
+    signal.setitimer(signal.ITIMER_REAL, 0.3)
+    with pytest.raises(KeyboardInterrupt):
+        dist.all_reduce(torch.ones(1))
+    failing(lambda: dist.all_reduce(torch.ones(1)), "ABORTED (rank 0)")
+
+
 @pytest.mark.parametrize(
     ("version", "interface"),
     [("2.14.0", "2.14"), ("2.14.1+cu130", "2.14"), ("2.15.0a0+git12", "2.15.0a0+git12"), ("2.16.0.dev20261101", "2.16.0.dev20261101")],

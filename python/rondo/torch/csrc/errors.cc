@@ -34,18 +34,10 @@ void keep(const std::string& text) {
   });
 }
 
-// RONDO_INTERRUPTED, until it reaches the caller.
-struct Interrupted : c10::DistBackendError {
-  using DistBackendError::DistBackendError;
-};
-
 }  // namespace
 
 std::exception_ptr failure(rondo_result_t code) {
   const std::string text = rondo_last_error();
-  if (code == RONDO_INTERRUPTED) {
-    return std::make_exception_ptr(Interrupted({__func__, __FILE__, __LINE__}, "rondo INTERRUPTED: " + text));
-  }
   if (code == RONDO_INVALID) {
     return std::make_exception_ptr(c10::ValueError({__func__, __FILE__, __LINE__}, "rondo: " + text));
   }
@@ -65,7 +57,7 @@ bool is_of_others(const std::string& text) {
 void raise(const std::exception_ptr& failure) {
   try {
     std::rethrow_exception(failure);
-  } catch (const Interrupted&) {
+  } catch (const c10::DistBackendError&) {  // of any code: the group may have failed before the handler raised
     operator_named<void()>("rondo::_raise_from_handler").call();
     throw;
   }

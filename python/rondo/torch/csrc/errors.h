@@ -16,8 +16,8 @@ std::exception_ptr failure(rondo_result_t code);
 // _PEER_LEFT).
 bool is_of_others(const std::string& text);
 
-// Throws a failure. That of RONDO_INTERRUPTED becomes what the handler of a Python signal raised in this thread's call,
-// KeyboardInterrupt for one.
+// Throws a failure; in the place of a DistBackendError what the handler of a Python signal raised in this thread's
+// call, KeyboardInterrupt for one.
 [[noreturn]] void raise(const std::exception_ptr& failure);
 
 // raise(failure(code)) unless code is RONDO_OK.
