@@ -81,10 +81,22 @@ def test_dropped_works_of_many_threads(rank):
 def test_allocations_that_fail(what, tmp_path):
     """Each allocation of memory.cc fails in turn: what was taken is given back, and later calls go on. A lock that is
     held then ends it by its alarm."""
-    program = tmp_path / "failing"
-    source = Path(__file__).parent / "memory_failing.cc"
+    tried = run_program(tmp_path, "memory_failing.cc", "memory.cc", what)
+    assert int(tried) > 1, "how many allocations were tried"
+
+
+def test_no_thread_for_what_is_left_to_the_background(tmp_path):
+    """The future of an operation completes all the same."""
+    assert int(run_program(tmp_path, "background_failing.cc", "background.cc", "forks.cc")) == 3, "tasks that were done"
+
+
+def run_program(folder, main, *names):
+    """What a program of this folder prints. names: the module's files in it, and its arguments."""
+    files = [str(SOURCES / name) for name in names if name.endswith(".cc")]
+    program = str(folder / "program")
     command = [*build._compiler(build.installed()), "-std=c++20", "-O1", "-g0", "-I", str(SOURCES.parent), "-I", str(build._header_folder())]
-    subprocess.run([*command, str(source), str(SOURCES / "memory.cc"), "-o", str(program)], check=True)
-    done = subprocess.run([str(program), what], capture_output=True, text=True, timeout=60, check=False)
+    subprocess.run([*command, str(Path(__file__).parent / main), *files, "-pthread", "-o", program], check=True)
+    arguments = [name for name in names if not name.endswith(".cc")]
+    done = subprocess.run([program, *arguments], capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 0, f"exit code {done.returncode}: {done.stdout}{done.stderr}"
-    assert int(done.stdout) > 1, "how many allocations were tried"
+    return done.stdout

@@ -3,6 +3,7 @@
 #include <atomic>
 #include <chrono>
 #include <deque>
+#include <system_error>
 #include <thread>
 #include <utility>
 
@@ -25,10 +26,11 @@ class Background {
       state.tasks.push_back(std::move(task));
       return state.idle >= state.tasks.size();
     });
-    if (served) {
-      state_.notify_one();
-    } else {
+    if (served) return state_.notify_one();
+    try {
       std::thread([this] { serve(); }).detach();
+    } catch (const std::system_error&) {  // there is no thread to be had: who waits for the task would wait for ever
+      if (Task left = state_.with(first)) left();
     }
   }
 
@@ -37,6 +39,14 @@ class Background {
     std::deque<Task> tasks;
     size_t idle = 0;  // threads that wait for a task; one that was woken counts until it has the lock
   };
+
+  // Empty: there is none, or another thread has taken it.
+  static Task first(State& state) {
+    if (state.tasks.empty()) return Task();
+    Task task = std::move(state.tasks.front());
+    state.tasks.pop_front();
+    return task;
+  }
 
   void serve() {
     while (Task task = next()) task();
@@ -48,10 +58,7 @@ class Background {
     return state_.when([](const State& state) { return !state.tasks.empty(); }, kIdle,
                        [](State& state) {
                          --state.idle;
-                         if (state.tasks.empty()) return Task();
-                         Task task = std::move(state.tasks.front());
-                         state.tasks.pop_front();
-                         return task;
+                         return first(state);
                        });
   }
 
