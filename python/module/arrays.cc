@@ -201,7 +201,7 @@ void refuse_strides(PyObject* array, const char* what) {
 Buffer buffer_of(PyObject* array, bool writes, const char* what, Takes takes) {
   if (PyObject_TypeCheck(array, array_type)) return of_numpy(array, writes, what, takes);
   static PyObject* exported = nullptr;
-  const Ref made = call(imported(exported, "rondo._arguments", "exported"), "Os", array, what);
+  const Ref made = call(imported(exported, "rondo._arguments", "exported"), "Osi", array, what, writes ? 1 : 0);
   Ref owner = Ref::borrowed(PyTuple_GetItem(made.get(), 0));
   const bool is_numpy = PyObject_TypeCheck(owner.get(), array_type) != 0;
   Buffer buffer = is_numpy ? of_numpy(owner.get(), writes, what, Takes::kPlain)

@@ -142,10 +142,12 @@ _GPU_DEVICES = (2, 13)  # kDLCUDA, kDLCUDAManaged
 _DEVICE_NAMES = {10: "ROCm", 8: "Metal", 14: "oneAPI", 7: "Vulkan"}
 
 
-def exported(array: Any, what: str) -> tuple[Any, bool]:
+def exported(array: Any, what: str, writes: bool) -> tuple[Any, bool]:
     """Of what is no NumPy array: one on the same memory, or a capsule of DLPack; and whether that is of a GPU."""
     if isinstance(array, np.generic):
         raise TypeError(f"{what} is a NumPy scalar: pass an array, such as numpy.array({array!r})")
+    if writes and _never_changes(array):
+        raise ValueError(f"{what} is read-only, and this call writes to it: JAX's arrays never change. Pass numpy.array({what})")
     if hasattr(array, "__dlpack__"):
         return _from_dlpack(array, what)
     try:
@@ -158,6 +160,12 @@ def exported(array: Any, what: str) -> tuple[Any, bool]:
             f"{what} is {type(array).__name__}; Rondo takes NumPy arrays, objects with __dlpack__ (such as a torch "
             f"tensor in host memory), and objects with the buffer protocol: {_instead_of(array)}"
         ) from None
+
+
+def _never_changes(array: Any) -> bool:
+    """JAX's arrays export their memory as if it could be written to."""
+    known = getattr(sys.modules.get("jax"), "Array", None)
+    return known is not None and isinstance(array, known)
 
 
 def _instead_of(value: Any) -> str:

@@ -2,6 +2,8 @@
 
 import array
 import ctypes
+import sys
+import types
 
 import ml_dtypes
 import numpy as np
@@ -140,3 +142,16 @@ def test_dlpack_refuses_devices_and_read_only_memory():
     assert buffer_of(Exported(x), False)[0] == x.ctypes.data
     with pytest.raises(ValueError, match="read-only"):
         buffer_of(Exported(x), True)
+
+
+def test_arrays_of_jax_are_not_written_to(monkeypatch):
+    """What they export does not say that it is read-only."""
+    monkeypatch.setitem(sys.modules, "jax", types.SimpleNamespace(Array=Old))
+    x = np.arange(3.0)
+    with rondo.init(rank=0, world_size=1) as group:
+        many, gather = lambda fixed: group.all_reduce_many([fixed]), lambda fixed: group.all_gather(x, fixed)
+        for call in (group.all_reduce, group.recv, many, gather):
+            with pytest.raises(ValueError, match=r"is read-only, .*JAX's arrays never change. Pass numpy.array\("):
+                call(Old(x))
+        assert group.all_reduce(Old(x), out=np.zeros(3)).tolist() == group.broadcast(x, 0).tolist() == [0, 1, 2]
+    assert buffer_of(Exported(x), True)[0] == x.ctypes.data
