@@ -257,6 +257,21 @@ def test_registered_scopes(rank):
         rondo.torch.empty(10)
 
 
+@ranks.on(1)
+def test_a_scope_that_could_not_end_keeps_its_arena(rank):
+    """Its thread makes tensors there, whoever else has let go of the arena."""
+    outer, inner = rondo.torch.registered(1 << 16), rondo.torch.registered(1 << 17)
+    outer.__enter__()
+    inner.__enter__()
+    with pytest.raises(RuntimeError, match="after those inside it"):
+        outer.__exit__(None, None, None)
+    inner.__exit__(None, None, None)
+    del outer, inner
+    gc.collect()
+    dist.destroy_process_group()
+    assert sum(torch.ones(100).sum().item() for _ in range(100)) == 10_000
+
+
 def ends(child):
     """False: it hung, and has been killed."""
     deadline = time.monotonic() + 10

@@ -14,8 +14,9 @@ namespace rondo_torch {
 
 namespace {
 
-// The arenas of this thread's scopes, innermost last.
-thread_local std::vector<Arena*> arenas;
+// The arenas of this thread's scopes, innermost last. Shared with the scopes: one that could not end, because another
+// thread or one outside the others was told to end it, leaves its arena here.
+thread_local std::vector<std::shared_ptr<Arena>> arenas;
 
 // Which memory is in use by address: torch frees memory by a plain function, also without a tensor.
 class Pieces {
@@ -108,12 +109,12 @@ RegisteredScope::RegisteredScope(const std::string& group, int64_t bytes) {
   TORCH_CHECK_VALUE(bytes > 0, "rondo.torch.registered: bytes is ", bytes, "; it is the size of the arena");
   arena_ = RondoBackend::named(group)->arena(static_cast<size_t>(bytes));
   install_allocator();
-  arenas.push_back(arena_.get());
+  arenas.push_back(arena_);
 }
 
 void RegisteredScope::end() {
   if (!arena_) return;
-  TORCH_CHECK(!arenas.empty() && arenas.back() == arena_.get(),
+  TORCH_CHECK(!arenas.empty() && arenas.back() == arena_,
               "rondo.torch.registered: it ends on the thread that began it, after those inside it");
   arenas.pop_back();
   arena_.reset();
