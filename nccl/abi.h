@@ -137,10 +137,18 @@ RONDO_NCCL ncclResult_t ncclGroupEnd();
 
 // Functions of 2.27 to 2.32 that programs were linked with (torch 2.14 with all of them), and that this library does
 // not have: they end in ncclInvalidUsage, whatever they are given.
-#define RONDO_NCCL_UNSUPPORTED(X)                                                                             \
-  X(ncclGroupSimulateEnd)                                                                                     \
-  X(ncclCommGetUniqueId)                                                                                      \
-  X(ncclCommGrow)                                                                                             \
-  X(ncclCommSuspend)                                                                                          \
-  X(ncclCommResume) X(ncclCommMemStats) X(ncclPutSignal) X(ncclSignal) X(ncclWaitSignal) X(ncclWinGetUserPtr) \
-      X(ncclDevCommCreate) X(ncclDevCommDestroy) X(ncclGetLsaMultimemDevicePointer) X(ncclGetPeerDevicePointer)
+#define RONDO_NCCL_UNSUPPORTED(X)    \
+  X(ncclGroupSimulateEnd)            \
+  X(ncclCommGetUniqueId)             \
+  X(ncclCommGrow)                    \
+  X(ncclCommSuspend)                 \
+  X(ncclCommResume)                  \
+  X(ncclCommMemStats)                \
+  X(ncclPutSignal)                   \
+  X(ncclSignal)                      \
+  X(ncclWaitSignal)                  \
+  X(ncclWinGetUserPtr)               \
+  X(ncclDevCommCreate)               \
+  X(ncclDevCommDestroy)              \
+  X(ncclGetLsaMultimemDevicePointer) \
+  X(ncclGetPeerDevicePointer)

@@ -16,7 +16,11 @@ namespace {
   X(6000, GetErrorString)         \
   X(7000, DevicePrimaryCtxRetain) \
   X(4000, CtxSetCurrent)          \
-  X(4000, CtxGetCurrent) X(2000, CtxGetDevice) X(3020, MemAlloc) X(3020, MemFree) X(4000, MemcpyAsync)
+  X(4000, CtxGetCurrent)          \
+  X(2000, CtxGetDevice)           \
+  X(3020, MemAlloc)               \
+  X(3020, MemFree)                \
+  X(4000, MemcpyAsync)
 
 struct Driver {
 #define RONDO_NCCL_MEMBER(version, name) decltype(cuda::DriverApi::name) name = nullptr;
