@@ -192,6 +192,7 @@ OperationRef<Operation> DeviceSide::submit(const Checked& checked) {
   std::lock_guard order(order_mutex_);
   follow_last(made->stream(), checked.stream.id);  // before the call has a number, since it may throw
   for (size_t i = 0; i < operations.size(); ++i) made->add_part(std::min(i, cut.size() - 1), *operations[i]);
+  made->submitted();
   group_.calls().submit_all(operations);
   for (auto& operation : operations) {
     made->flow = operation->flow;

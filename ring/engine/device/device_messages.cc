@@ -50,6 +50,7 @@ void DeviceSide::check(const StreamCall& message) const { check_message(message.
 void DeviceSide::enqueue(StreamCall& message) {
   or_fail([&] {
     take_room(message);
+    message.submitted();
     message.enqueue();
   });
 }

@@ -112,7 +112,6 @@ void LaunchedCall::capture(const CheckedCall& call, uint64_t fingerprint) {
 
 void LaunchedCall::enqueue() {
   self_ = OperationRef(*this);
-  become(State::kRunning);
   try {
     for (size_t piece = 0; piece < turns_.size(); ++piece) put_piece(piece);
   } catch (...) {

@@ -115,7 +115,6 @@ void StreamCall::put_pieces() {
 
 void StreamCall::enqueue() {
   self_ = OperationRef(*this);
-  become(State::kRunning);
   if (sends()) options_.calls->begin_send();
   try {
     put_pieces();

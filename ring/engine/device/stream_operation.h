@@ -43,6 +43,9 @@ class StreamOperation : public Operation {
   virtual void add_operation(OperationRef<Operation> /*operation*/, uint64_t /*fingerprint*/) {}
   // Instead of all these, where calls are kernels, for a graph: the next piece, which has no operation.
   virtual void capture(const CheckedCall& /*call*/, uint64_t /*fingerprint*/) {}
+  // Before its operations are submitted, or it is put into the stream: either may end it at once, where the
+  // communicator has failed.
+  void submitted() { become(State::kRunning); }
   // Puts it into the stream, which ends the call. The operations of collectives have been submitted, and `flow` is
   // set. Throws Exception: what failed; the call ends then.
   virtual void enqueue() = 0;
