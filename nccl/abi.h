@@ -16,7 +16,7 @@ struct ncclUniqueId {
   char internal[128];
 };
 
-enum ncclResult_t {
+enum ncclResult_t : int {
   ncclSuccess = 0,
   ncclUnhandledCudaError = 1,
   ncclSystemError = 2,
@@ -27,7 +27,7 @@ enum ncclResult_t {
   ncclInProgress = 7
 };
 
-enum ncclDataType_t {
+enum ncclDataType_t : int {
   ncclInt8 = 0,
   ncclUint8 = 1,
   ncclInt32 = 2,
@@ -46,7 +46,7 @@ enum ncclDataType_t {
 // From ncclNumOps on: operations of ncclRedOpCreatePreMulSum().
 enum ncclRedOp_t : int { ncclSum = 0, ncclProd = 1, ncclMax = 2, ncclMin = 3, ncclAvg = 4, ncclNumOps = 5 };
 
-enum ncclScalarResidence_t { ncclScalarDevice = 0, ncclScalarHostImmediate = 1 };
+enum ncclScalarResidence_t : int { ncclScalarDevice = 0, ncclScalarHostImmediate = 1 };
 
 // A structure of an older version is shorter: `size` says where it ends.
 struct ncclConfig_t {

@@ -17,11 +17,15 @@ constexpr int kVersion = 22707;
 constexpr unsigned kConfigMagic = 0xcafebeef;
 constexpr int kMostBlocks = 128;
 
-// Each serves its ranks until they have met; never destroyed, since their threads may serve at exit.
+// Each serves its ranks until they have met; they are kept, since their threads may serve at exit.
 std::string make_unique_id() {
+  static std::mutex mutex;
+  static auto* const servers = new std::vector<rondo_id_server_t>;
   rondo_id_server_t server = nullptr;
   const char* id = nullptr;
   check(rondo_id_server_create(&server, nullptr, &id));
+  const std::lock_guard lock(mutex);
+  servers->push_back(server);
   return id;
 }
 
