@@ -68,11 +68,14 @@ std::vector<int> chosen(const std::vector<Choice>& all, int first, size_t count,
   return ranks;
 }
 
+// A negative color that is not MPI_UNDEFINED on one rank is an error on all.
 std::shared_ptr<Comm> split(Comm& comm, int color, int key) {
-  require(color >= 0 || color == MPI_UNDEFINED, MPI_ERR_ARG, "the color is negative");
-  const int own = color == MPI_UNDEFINED ? -1 : color;
+  constexpr int kNone = -1, kWrong = -2;
+  const int own = color >= 0 ? color : color == MPI_UNDEFINED ? kNone : kWrong;
   const std::vector<Choice> all = all_choices(comm, own, key);
-  if (own < 0) return nullptr;
+  const bool wrong = std::any_of(all.begin(), all.end(), [](const Choice& one) { return one.color == kWrong; });
+  require(!wrong, MPI_ERR_ARG, "the color of a rank is negative, or its kind of split is not known");
+  if (own == kNone) return nullptr;
   const std::vector<int> local = chosen(all, comm.first, comm.members.size(), own);
   if (!comm.inter) return subset(comm, local);
   std::vector<int> remote;
@@ -193,12 +196,11 @@ int MPI_Comm_split_type(MPI_Comm comm, int split_type, int key, MPI_Info info, M
       const Info::Entries hints = info_of(info).entries.get();
       shared = std::find(hints.begin(), hints.end(), memory) != hints.end();
     }
-    require(shared || split_type == MPI_UNDEFINED || split_type == MPI_COMM_TYPE_HW_GUIDED ||
-                split_type == MPI_COMM_TYPE_HW_UNGUIDED || split_type == MPI_COMM_TYPE_RESOURCE_GUIDED,
-            MPI_ERR_ARG, "the kind of split is not known");
+    const bool known = shared || split_type == MPI_UNDEFINED || split_type == MPI_COMM_TYPE_HW_GUIDED ||
+                       split_type == MPI_COMM_TYPE_HW_UNGUIDED || split_type == MPI_COMM_TYPE_RESOURCE_GUIDED;
     // Rondo knows no smaller parts of a host, so a split by them gives no communicator.
     const int host = of.engine->topology().host[static_cast<size_t>(of.first + of.rank)];
-    *newcomm = publish(split(of, shared ? host : MPI_UNDEFINED, key));
+    *newcomm = publish(split(of, !known ? -1 : shared ? host : MPI_UNDEFINED, key));
   });
 }
 int MPI_Comm_create(MPI_Comm comm, MPI_Group group, MPI_Comm* newcomm) {
@@ -237,31 +239,51 @@ int MPI_Comm_get_parent(MPI_Comm* parent) {
 
 // --- Intercommunicators
 
+namespace {
+
+// What a leader tells the other one, and then its group.
+struct Told {
+  int length;
+  Number number;
+  int code;  // for its group: the error that it ends with, or MPI_SUCCESS
+};
+// Called by a leader: the other group's ranks, and the number that both groups take.
+Told swap_groups(const Comm& local, Comm& peer, int remote_leader, int tag, std::vector<int>& remote) {
+  require(remote_leader >= 0 && remote_leader < peer.peers(), MPI_ERR_RANK,
+          "the remote leader is not in the communicator");
+  const auto swap = [&](const void* out, size_t sent, void* in, size_t received) {
+    const int to = peer.engine_rank(remote_leader);
+    peer.engine->sendrecv(out, sent, to, in, received, to, rondo::DType::kUint8, tag);
+  };
+  const Told own{local.size(), next_number(), MPI_SUCCESS};
+  Told told{};
+  swap(&own, sizeof own, &told, sizeof told);
+  remote.resize(static_cast<size_t>(told.length));
+  swap(local.members.data(), local.members.size() * sizeof(int), remote.data(), remote.size() * sizeof(int));
+  if (own.number.world_rank < told.number.world_rank) told.number = own.number;
+  return told;
+}
+
+}  // namespace
+
 int MPI_Intercomm_create(MPI_Comm local_comm, int local_leader, MPI_Comm peer_comm, int remote_leader, int tag,
                          MPI_Comm* newintercomm) {
   return on(local_comm, __func__, [&] {
     Comm& local = intracomm_of(local_comm);
     require(local_leader >= 0 && local_leader < local.size(), MPI_ERR_RANK, "the leader is not in the communicator");
     std::vector<int> remote;
-    struct Told {
-      int length;
-      Number number;
-    } told{};
-    if (local.rank == local_leader) {  // the leaders tell each other their groups
-      Comm& peer = comm_of(peer_comm);
-      require(remote_leader >= 0 && remote_leader < peer.peers(), MPI_ERR_RANK,
-              "the remote leader is not in the communicator");
-      const auto swap = [&](const void* out, size_t sent, void* in, size_t received) {
-        const int to = peer.engine_rank(remote_leader);
-        peer.engine->sendrecv(out, sent, to, in, received, to, rondo::DType::kUint8, tag);
-      };
-      const Told own{local.size(), next_number()};
-      swap(&own, sizeof own, &told, sizeof told);
-      remote.resize(static_cast<size_t>(told.length));
-      swap(local.members.data(), local.members.size() * sizeof(int), remote.data(), remote.size() * sizeof(int));
-      if (own.number.world_rank < told.number.world_rank) told.number = own.number;
+    Told told{};
+    Failure failure{MPI_SUCCESS, "the leader of this rank's group has failed in this call"};
+    if (local.rank == local_leader) {
+      try {
+        told = swap_groups(local, comm_of(peer_comm), remote_leader, tag, remote);
+      } catch (...) {  // its group waits for what it says
+        failure = caught();
+        told.code = failure.code;
+      }
     }
     local.engine->broadcast(&told, sizeof told, rondo::DType::kUint8, local_leader);
+    if (told.code != MPI_SUCCESS) fail(told.code, failure.text);
     remote.resize(static_cast<size_t>(told.length));
     local.engine->broadcast(remote, local_leader);
     const bool disjoint = std::none_of(remote.begin(), remote.end(),

@@ -43,13 +43,11 @@ std::byte* packed(const Data& data, std::vector<std::byte>& room) {
 
 std::shared_ptr<Window> Window::make(const Comm& comm, int flavor, void* base, MPI_Aint size, MPI_Aint unit,
                                      bool adjacent) {
-  require(size >= 0, MPI_ERR_SIZE, "the size of a window is negative");
-  require(unit > 0, MPI_ERR_DISP, "the displacement unit is not positive");
   std::shared_ptr<Window> window(new Window(comm));
   window->flavor = flavor;
   window->size = size;
   window->unit = static_cast<int>(unit);
-  window->meet(base);
+  window->meet(base, unit);
   window->reach_ = window->made_reach(base, adjacent);
   return window;
 }
@@ -73,13 +71,16 @@ void Window::close() {
   reach_->close();
 }
 
-void Window::meet(void* base) {
-  const int64_t own[4] = {reinterpret_cast<int64_t>(base), size, unit, getpid()};
+// What one rank gives that no window has is an error on all.
+void Window::meet(void* base, MPI_Aint own_unit) {
+  const int64_t own[4] = {reinterpret_cast<int64_t>(base), size, own_unit, getpid()};
   std::vector<int64_t> all(4 * peers_.size());
   comm_->engine->all_gather(own, all);
   for (size_t r = 0; r < peers_.size(); ++r) {
     const int64_t* from = &all[4 * r];
     peers_[r] = {reinterpret_cast<std::byte*>(from[0]), from[1], from[2], static_cast<pid_t>(from[3])};
+    require(peers_[r].size >= 0, MPI_ERR_SIZE, "the size of a rank's window is negative");
+    require(peers_[r].unit > 0, MPI_ERR_DISP, "the displacement unit of a rank is not positive");
   }
 }
 

@@ -80,7 +80,7 @@ class Window {
   enum class Held : uint8_t { kNot, kShared, kExclusive, kUnchecked };
 
   explicit Window(const Comm& comm);
-  void meet(void* base);
+  void meet(void* base, MPI_Aint own_unit);
   std::unique_ptr<Reach> made_reach(void* base, bool adjacent);
   const Reach::Peer& peer(int target) const;
   Reach::Place checked(const Place& place) const;

@@ -161,6 +161,25 @@ static void no_neighbors(void) {
   MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_ARE_FATAL);
 }
 
+/* What one rank alone gives that is wrong is an error on all ranks. */
+static void mistakes_of_one(void) {
+  const int wrong = rank == size - 1;
+  int memory, *allocated;
+  MPI_Comm made;
+  MPI_Win win;
+  MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+  CHECK(class_of(MPI_Comm_split(MPI_COMM_WORLD, wrong ? -1 : 0, 0, &made)) == MPI_ERR_ARG);
+  CHECK(class_of(MPI_Comm_split_type(MPI_COMM_WORLD, wrong ? -7 : MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &made)) ==
+        MPI_ERR_ARG);
+  CHECK(class_of(MPI_Intercomm_create(MPI_COMM_WORLD, 0, rank == 0 ? MPI_COMM_WORLD : MPI_COMM_NULL, size, 0, &made)) ==
+        MPI_ERR_RANK);
+  CHECK(class_of(MPI_Intercomm_create(MPI_COMM_WORLD, 0, MPI_COMM_NULL, 0, 0, &made)) == MPI_ERR_COMM);
+  CHECK(class_of(MPI_Win_create(&memory, wrong ? -1 : (int)sizeof memory, 1, MPI_INFO_NULL, MPI_COMM_WORLD, &win)) ==
+        MPI_ERR_SIZE);
+  CHECK(class_of(MPI_Win_allocate(8, wrong ? 0 : 1, MPI_INFO_NULL, MPI_COMM_WORLD, &allocated, &win)) == MPI_ERR_DISP);
+  MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_ARE_FATAL);
+}
+
 /* What 64 bits do not hold is an error, and nothing is sent, made or written. */
 static void too_large(void) {
   const MPI_Count many = (MPI_Count)1 << 61;
@@ -278,6 +297,7 @@ int main(int argc, char** argv) {
   keyval_of_another_kind();
   types();
   no_neighbors();
+  mistakes_of_one();
   too_large();
   swapped_ops();
   if (size > 1) cancel_beside_free();
