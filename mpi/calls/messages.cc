@@ -580,7 +580,11 @@ void make_ready(Request& of, int partition) {
   require(partition >= 0 && partition < of.partitions, MPI_ERR_ARG, "there is no such partition");
   require(of.active && of.unready > 1, MPI_ERR_REQUEST, "the request is not active, or all of its parts are ready");
   if (of.unready.fetch_sub(1) > 2) return;
-  of.ready(of);
+  try {
+    of.ready(of);
+  } catch (...) {  // the request's error, for the thread that waits for it
+    of.finish = [why = std::current_exception()] { std::rethrow_exception(why); };
+  }
   of.unready = 0;
   of.unready.notify_all();
   ends().tell();

@@ -211,6 +211,25 @@ static void too_large(void) {
   MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_ARE_FATAL);
 }
 
+/* A partitioned message that there is no memory to pack ends in an error of the request, which can be started again. */
+static void no_memory_to_pack(void) {
+  char x = 0;
+  MPI_Datatype padded;
+  MPI_Request request;
+  MPI_Type_create_resized(MPI_BYTE, 0, 2, &padded);
+  MPI_Type_commit(&padded);
+  MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN);
+  MPI_Psend_init(&x, 1, INT64_MAX, padded, 0, 0, MPI_COMM_SELF, MPI_INFO_NULL, &request);
+  for (int turn = 0; turn < 2; ++turn) {
+    CHECK(MPI_Start(&request) == MPI_SUCCESS);
+    CHECK(MPI_Pready(0, request) == MPI_SUCCESS);
+    CHECK(class_of(MPI_Wait(&request, MPI_STATUS_IGNORE)) == MPI_ERR_NO_MEM);
+  }
+  MPI_Request_free(&request);
+  MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_ARE_FATAL);
+  MPI_Type_free(&padded);
+}
+
 /* Ranks that swap two ops: a warning, and each rank folds by its own. */
 static void swapped_ops(void) {
   double x = rank, least = 0, most = 0;
@@ -299,6 +318,7 @@ int main(int argc, char** argv) {
   no_neighbors();
   mistakes_of_one();
   too_large();
+  no_memory_to_pack();
   swapped_ops();
   if (size > 1) cancel_beside_free();
   too_many();
