@@ -223,11 +223,12 @@ Outcome File::transfer(Way way, Place place, MPI_Offset offset, const Data& data
   const MPI_Offset first = product(start, unit, MPI_ERR_ARG);
   Outcome outcome;
   if (bytes == 0 || view->empty()) return outcome;
+  std::unique_lock alone(atomic_mutex_, std::defer_lock);
   std::optional<Lock> lock;
   if (atomic_) {
-    const MPI_Offset begin = view->at(first).offset;
-    lock.emplace(descriptor_, way == Way::kRead ? F_RDLCK : F_WRLCK, begin,
-                 view->at(sum(first, bytes - 1, MPI_ERR_ARG)).offset + 1 - begin, name_);
+    const View::Run range = view->range(first, bytes);
+    alone.lock();
+    lock.emplace(descriptor_, way == Way::kRead ? F_RDLCK : F_WRLCK, range.offset, range.bytes, name_);
   }
   if (way == Way::kWrite) {
     write_data(*view, first, data, bytes);

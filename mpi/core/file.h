@@ -84,6 +84,7 @@ class File {
   int descriptor_ = -1;
   std::string shared_name_;  // of a file beside it with the shared position, made when that is first used
   std::atomic<bool> atomic_ = false;
+  std::mutex atomic_mutex_;  // for a transfer in atomic mode: a Lock does not exclude other threads of its descriptor
 
   std::mutex mutex_;  // for what follows
   std::shared_ptr<const View> view_ = std::make_shared<View>();

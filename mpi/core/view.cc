@@ -72,6 +72,19 @@ View::Run View::at(MPI_Offset position) const {
   return {sum(displacement_, from, MPI_ERR_ARG), runs_[run].bytes - skipped};
 }
 
+View::Run View::range(MPI_Offset position, MPI_Offset bytes) const {
+  const MPI_Offset behind = sum(position, bytes, MPI_ERR_ARG);
+  MPI_Offset begin = std::numeric_limits<MPI_Offset>::max(), end = 0;
+  while (position < behind) {
+    const Run run = at(position);
+    const MPI_Offset length = std::min(run.bytes, behind - position);
+    begin = std::min(begin, run.offset);
+    end = std::max(end, sum(run.offset, length, MPI_ERR_ARG));
+    position += length;
+  }
+  return {begin, end - begin};
+}
+
 MPI_Offset View::before(MPI_Offset offset) const {
   if (bytes_ == 0 || extent_ == 0 || offset <= displacement_) return 0;
   const MPI_Offset tile = (offset - displacement_) / extent_, within = (offset - displacement_) % extent_;

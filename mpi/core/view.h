@@ -25,6 +25,9 @@ class View {
   };
   // Where the byte of a position lies, and how many of the next ones follow it there.
   Run at(MPI_Offset position) const;
+  // The bytes of the file from the first to the last of those of `bytes` positions, one at least. Tiles and runs of a
+  // view that is only read may lie among each other. Steps through its runs, as a transfer does.
+  Run range(MPI_Offset position, MPI_Offset bytes) const;
   // How many positions lie before an offset.
   MPI_Offset before(MPI_Offset offset) const;
   // Bytes of the view are at least every sixteenth of the file's.

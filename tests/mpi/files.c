@@ -4,6 +4,7 @@
        files NAME      NAME: of a file that is not there yet */
 
 #include <fcntl.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -257,24 +258,63 @@ static void shared_behind_all(void) {
   closed(&file);
 }
 
-/* What all ranks write at once is there of one rank. */
-static void atomicity(void) {
+/* What all threads of all ranks write at once is there of one thread. */
+static MPI_File atomic_file;
+static void* write_and_read(void* thread) {
   enum { kBytes = 1 << 16 };
-  MPI_File file = fresh();
-  int flag = 0;
   char *out = malloc(kBytes), *in = malloc(kBytes);
-  memset(out, 'a' + rank, kBytes);
-  MPI_File_set_atomicity(file, 1);
-  MPI_File_get_atomicity(file, &flag);
-  CHECK(flag == 1);
+  memset(out, 'a' + 2 * rank + (int)(size_t)thread, kBytes);
   for (int turn = 0; turn < 20; ++turn) {
-    MPI_File_write_at(file, 0, out, kBytes, MPI_BYTE, MPI_STATUS_IGNORE);
-    MPI_File_read_at(file, 0, in, kBytes, MPI_BYTE, MPI_STATUS_IGNORE);
+    MPI_File_write_at(atomic_file, 0, out, kBytes, MPI_BYTE, MPI_STATUS_IGNORE);
+    MPI_File_read_at(atomic_file, 0, in, kBytes, MPI_BYTE, MPI_STATUS_IGNORE);
     for (int i = 1; i < kBytes; ++i) CHECK(in[i] == in[0]);
   }
-  closed(&file);
   free(out);
   free(in);
+  return NULL;
+}
+static void atomicity(void) {
+  pthread_t other;
+  int flag = 0;
+  atomic_file = fresh();
+  MPI_File_set_atomicity(atomic_file, 1);
+  MPI_File_get_atomicity(atomic_file, &flag);
+  CHECK(flag == 1);
+  pthread_create(&other, NULL, write_and_read, (void*)1);
+  write_and_read(NULL);
+  pthread_join(other, NULL);
+  closed(&atomic_file);
+}
+
+/* A read whose last byte does not lie behind the others locks all of them, so that a write does not come between. */
+static void atomicity_of_interleaved(void) {
+  enum { kHalf = 1 << 10, kReads = 20, kWrites = 400 };
+  const int ones[2] = {1, 1}, at[2] = {0, kHalf};
+  char bytes[2 * kHalf];
+  MPI_File file = fresh(), reader;
+  MPI_Datatype both, tile;
+  memset(bytes, 'a', sizeof bytes);
+  MPI_File_set_atomicity(file, 1);
+  MPI_File_write_at(file, 0, bytes, sizeof bytes, MPI_BYTE, MPI_STATUS_IGNORE);
+  MPI_Barrier(MPI_COMM_WORLD);
+  reader = opened(MPI_MODE_RDONLY);
+  MPI_File_set_atomicity(reader, 1);
+  MPI_Type_indexed(2, ones, at, MPI_BYTE, &both);
+  MPI_Type_create_resized(both, 0, 1, &tile);
+  MPI_Type_commit(&tile);
+  MPI_File_set_view(reader, 0, MPI_BYTE, tile, "native", MPI_INFO_NULL);
+  for (int turn = 0; rank != 0 && turn < kWrites; ++turn) {
+    memset(bytes, 'a' + turn % 26, kHalf);
+    MPI_File_write_at(file, kHalf, bytes, kHalf, MPI_BYTE, MPI_STATUS_IGNORE);
+  }
+  for (int turn = 0; rank == 0 && turn < kReads; ++turn) {
+    MPI_File_read_at(reader, 0, bytes, 2 * kHalf - 1, MPI_BYTE, MPI_STATUS_IGNORE);
+    for (int i = 0; i < 2 * kHalf - 1; ++i) CHECK(bytes[i] == (i % 2 == 0 ? 'a' : bytes[1]));
+  }
+  closed(&reader);
+  closed(&file);
+  MPI_Type_free(&both);
+  MPI_Type_free(&tile);
 }
 
 static int called = 0;
@@ -337,7 +377,8 @@ static void errors(void) {
 }
 
 int main(int argc, char** argv) {
-  MPI_Init(&argc, &argv);
+  int provided;
+  MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE, &provided);
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);
   MPI_Comm_size(MPI_COMM_WORLD, &size);
   name = argv[1];
@@ -349,6 +390,7 @@ int main(int argc, char** argv) {
   shared();
   shared_behind_all();
   atomicity();
+  atomicity_of_interleaved();
   errors();
   printf("rank %d of %d: fine\n", rank, size);
   MPI_Finalize();
