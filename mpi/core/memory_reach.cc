@@ -38,10 +38,23 @@ constexpr int kTurnsBehind = kYields + 32;
 
 size_t round_up(size_t bytes, size_t to) { return (bytes + to - 1) / to * to; }
 
+struct Descriptor {
+  int number = -1;
+  Descriptor() = default;
+  Descriptor(const Descriptor&) = delete;
+  ~Descriptor() {
+    if (number >= 0) ::close(number);
+  }
+};
+
 }  // namespace
 
+MemoryReach::MemoryReach(Comm& comm, const std::vector<Peer>& peers)
+    : comm_(comm), peers_(peers), mapped_(peers.size()) {}
+
+// Delegates: then the destructor unmaps the segment also where this throws.
 MemoryReach::MemoryReach(Comm& comm, int flavor, const std::vector<Peer>& peers, bool adjacent)
-    : comm_(comm), peers_(peers), mapped_(peers.size()) {
+    : MemoryReach(comm, peers) {
   for (auto& heard : heard_) heard.resize(peers.size());
   map(flavor, adjacent);
   const auto own = static_cast<size_t>(comm.rank);
@@ -77,19 +90,20 @@ void MemoryReach::map(int flavor, bool adjacent) {
     if (allocates) segment_bytes_ = round_up(segment_bytes_ + static_cast<size_t>(peer.size), apart);
   }
   int made[2] = {-1, 0};  // descriptor, errno
+  Descriptor file;        // open until all have opened it
   if (comm_.rank == 0) {
-    made[0] = memfd_create("rondo-window", MFD_CLOEXEC);
+    made[0] = file.number = memfd_create("rondo-window", MFD_CLOEXEC);
     if (made[0] < 0 || ftruncate(made[0], static_cast<off_t>(segment_bytes_)) != 0) made[1] = errno;
   }
   comm_.engine->broadcast(made, 0);
-  int file = comm_.rank == 0 ? made[0] : -1, error = made[1];
+  int error = made[1];
   if (error == 0 && comm_.rank != 0) {
     const std::string path = "/proc/" + std::to_string(peers_[0].pid) + "/fd/" + std::to_string(made[0]);
-    file = open(path.c_str(), O_RDWR | O_CLOEXEC);
-    if (file < 0) error = errno;
+    file.number = open(path.c_str(), O_RDWR | O_CLOEXEC);
+    if (file.number < 0) error = errno;
   }
   if (error == 0) {
-    void* memory = mmap(nullptr, segment_bytes_, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+    void* memory = mmap(nullptr, segment_bytes_, PROT_READ | PROT_WRITE, MAP_SHARED, file.number, 0);
     if (memory == MAP_FAILED) {
       error = errno;
     } else {
@@ -97,7 +111,6 @@ void MemoryReach::map(int flavor, bool adjacent) {
     }
   }
   const std::vector<int> errors = all_gather(comm_, {error});
-  if (file >= 0) ::close(file);
   const auto bad = std::find_if(errors.begin(), errors.end(), [](int one) { return one != 0; });
   if (bad != errors.end()) {
     fail(MPI_ERR_NO_MEM, "rank " + std::to_string(bad - errors.begin()) +

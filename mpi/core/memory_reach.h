@@ -29,6 +29,8 @@ class MemoryReach final : public Reach {
   bool hear(Word what, const std::vector<int>& ranks, bool wait) override;
 
  private:
+  MemoryReach(Comm& comm, const std::vector<Peer>& peers);
+
   // What others do to a rank: in memory that all map.
   struct Control {
     std::atomic<int> locked;        // by so many; kExclusive: by one alone

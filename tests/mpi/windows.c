@@ -339,6 +339,39 @@ static void no_room(void) {
   MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_ARE_FATAL);
 }
 
+/* How many mappings this process has of windows' memory; its own bytes of address space. */
+static int mapped_windows(rlim_t* bytes) {
+  char line[512];
+  int count = 0;
+  unsigned long pages = 0;
+  FILE* const maps = fopen("/proc/self/maps", "r");
+  FILE* const sizes = fopen("/proc/self/statm", "r");
+  CHECK(maps != NULL && sizes != NULL && fscanf(sizes, "%lu", &pages) == 1);
+  while (fgets(line, sizeof line, maps) != NULL) count += strstr(line, "rondo-window") != NULL;
+  fclose(maps);
+  fclose(sizes);
+  *bytes = (rlim_t)pages * (rlim_t)sysconf(_SC_PAGESIZE);
+  return count;
+}
+/* Memory that the last rank cannot map is refused on all ranks, and none keeps its mapping. */
+static void no_room_on_one(void) {
+  const rlim_t most = (rlim_t)1 << 30;
+  struct rlimit before, less;
+  rlim_t bytes;
+  int* memory;
+  MPI_Win win;
+  const int mapped = mapped_windows(&bytes);
+  MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+  getrlimit(RLIMIT_AS, &before);
+  less = before;
+  less.rlim_cur = bytes + most / 2;
+  if (rank == size - 1) CHECK(setrlimit(RLIMIT_AS, &less) == 0);
+  CHECK(class_of(MPI_Win_allocate((MPI_Aint)most, 1, MPI_INFO_NULL, MPI_COMM_WORLD, &memory, &win)) == MPI_ERR_NO_MEM);
+  if (rank == size - 1) setrlimit(RLIMIT_AS, &before);
+  CHECK(mapped_windows(&bytes) == mapped);
+  MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_ARE_FATAL);
+}
+
 /* Ranks that do not share memory cannot have such a window, and go on. */
 static void no_shared(void) {
   int* memory;
@@ -428,6 +461,7 @@ int main(int argc, char** argv) {
   } else {
     shared();
     no_room();
+    no_room_on_one();
   }
   dynamic();
   errors();
