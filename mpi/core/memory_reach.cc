@@ -159,8 +159,10 @@ void MemoryReach::move(bool write, const Place& place, std::byte* local) {
     const ssize_t moved = write ? process_vm_writev(there.pid, &here, 1, runs.data(), runs.size(), 0)
                                 : process_vm_readv(there.pid, &here, 1, runs.data(), runs.size(), 0);
     if (moved != bytes) {
-      fail(MPI_ERR_RMA_RANGE, "the kernel cannot copy memory of rank " + std::to_string(place.rank) + ": " +
-                                  (moved < 0 ? std::strerror(errno) : "a part of it is not there"));
+      const bool ended = moved < 0 && errno == ESRCH;
+      fail(ended ? kProcessFailed : MPI_ERR_RMA_RANGE,
+           "the kernel cannot copy memory of rank " + std::to_string(place.rank) + ": " +
+               (moved < 0 ? std::strerror(errno) : "a part of it is not there"));
     }
     local += bytes;
     bytes = 0;

@@ -416,7 +416,9 @@ static void dies(const char* how) {
   int *memory, error = MPI_SUCCESS, value = 0;
   const int dead = size - 1;
   MPI_Group all, those;
-  MPI_Win win = made(MPI_WIN_FLAVOR_ALLOCATE, &memory);
+  /* A put into memory that is mapped would not ask who lives. */
+  const int flavor = strcmp(how, "die-put") == 0 ? MPI_WIN_FLAVOR_CREATE : MPI_WIN_FLAVOR_ALLOCATE;
+  MPI_Win win = made(flavor, &memory);
   MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
   MPI_Win_set_errhandler(win, MPI_ERRORS_RETURN);
   MPI_Win_get_group(win, &all);
@@ -432,6 +434,7 @@ static void dies(const char* how) {
     while (error == MPI_SUCCESS) error = MPI_Put(&value, 1, MPI_INT, dead, 0, 1, MPI_INT, win);
   }
   CHECK(class_of(MPI_Win_free(&win)) == class_of(error));
+  if (flavor == MPI_WIN_FLAVOR_CREATE) free(memory);
   printf("class %d\n", class_of(error));
 }
 
