@@ -39,9 +39,12 @@ int rank_at(const Topology& t, std::vector<int> at) {
   return rank;
 }
 
-int shifted(const Topology& t, int rank, size_t direction, int by) {
+// by: of 64 bits, which hold the sum and the negative of any int.
+int shifted(const Topology& t, int rank, size_t direction, int64_t by) {
   std::vector<int> at = coordinates(t, rank);
-  at[direction] += by;
+  const int64_t size = t.dims[direction], to = at[direction] + by;
+  if (t.periods[direction] == 0 && (to < 0 || to >= size)) return MPI_PROC_NULL;
+  at[direction] = static_cast<int>(to % size);  // rank_at() takes a negative one
   return rank_at(t, at);
 }
 
@@ -215,7 +218,7 @@ int MPI_Cart_shift(MPI_Comm comm, int direction, int disp, int* rank_source, int
     const Topology& t = topology_of(comm, MPI_CART);
     require(direction >= 0 && static_cast<size_t>(direction) < t.dims.size(), MPI_ERR_ARG,
             "there is no such dimension");
-    *rank_source = shifted(t, comm_of(comm).rank, static_cast<size_t>(direction), -disp);
+    *rank_source = shifted(t, comm_of(comm).rank, static_cast<size_t>(direction), -int64_t{disp});
     *rank_dest = shifted(t, comm_of(comm).rank, static_cast<size_t>(direction), disp);
   });
 }

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cstring>
+#include <limits>
 #include <utility>
 
 #include "mpi/core/communicators.h"
@@ -80,7 +81,9 @@ void Window::meet(void* base, MPI_Aint own_unit) {
     const int64_t* from = &all[4 * r];
     peers_[r] = {reinterpret_cast<std::byte*>(from[0]), from[1], from[2], static_cast<pid_t>(from[3])};
     require(peers_[r].size >= 0, MPI_ERR_SIZE, "the size of a rank's window is negative");
-    require(peers_[r].unit > 0, MPI_ERR_DISP, "the displacement unit of a rank is not positive");
+    // MPI_WIN_DISP_UNIT is an int.
+    require(peers_[r].unit > 0 && peers_[r].unit <= std::numeric_limits<int>::max(), MPI_ERR_DISP,
+            "the displacement unit of a rank is not positive, or more than an int holds");
   }
 }
 

@@ -199,6 +199,8 @@ static void too_large(void) {
   CHECK(class_of(MPI_Type_contiguous_c(many, MPI_DOUBLE, &type)) == MPI_ERR_COUNT);
   CHECK(class_of(MPI_Type_create_hvector(3, 1, (MPI_Aint)(2 * many), MPI_INT, &type)) == MPI_ERR_COUNT);
   CHECK(class_of(MPI_Type_create_subarray(1, whole, most, most, MPI_ORDER_C, MPI_INT, &type)) == MPI_ERR_ARG);
+  CHECK(class_of(MPI_Win_create_c(memory, sizeof memory, (MPI_Aint)1 << 32, MPI_INFO_NULL, MPI_COMM_SELF, &win)) ==
+        MPI_ERR_DISP);
   MPI_Win_create(memory, sizeof memory, sizeof x, MPI_INFO_NULL, MPI_COMM_SELF, &win);
   MPI_Win_set_errhandler(win, MPI_ERRORS_RETURN);
   MPI_Win_fence(0, win);

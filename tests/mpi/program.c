@@ -1,6 +1,7 @@
 /* A program of MPI as its users write them, compiled against a face's header. Checks every family of calls and prints
    "rank R of N: fine", or the line that failed. With an argument it does one thing wrong, for mpi_test.cc. */
 
+#include <limits.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -353,6 +354,12 @@ static void communicators(void) {
   MPI_Cart_create(MPI_COMM_WORLD, 1, dims, periods, 0, &ring);
   MPI_Cart_shift(ring, 0, 1, &before, &after);
   CHECK(after == (rank + 1) % size && before == (rank + size - 1) % size);
+  const int far = INT_MAX % size; /* the largest displacement */
+  MPI_Cart_shift(ring, 0, INT_MAX, &before, &after);
+  CHECK(after == (rank + far) % size && before == (rank + size - far) % size);
+  MPI_Cart_shift(ring, 0, INT_MIN, &before, &after);
+  CHECK(before == (rank + far + 1) % size && after == (rank + 2 * size - far - 1) % size);
+  MPI_Cart_shift(ring, 0, 1, &before, &after);
   int from[2] = {-1, -1}, to[2] = {10 * rank, 10 * rank + 1};
   MPI_Neighbor_alltoall(to, 1, MPI_INT, from, 1, MPI_INT, ring);
   CHECK(from[0] == 10 * before + 1 && from[1] == 10 * after);
