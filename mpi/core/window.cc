@@ -6,7 +6,6 @@
 #include <atomic>
 #include <cstring>
 #include <limits>
-#include <utility>
 
 #include "mpi/core/communicators.h"
 #include "mpi/core/errors.h"
@@ -53,8 +52,7 @@ std::shared_ptr<Window> Window::make(const Comm& comm, int flavor, void* base, M
   return window;
 }
 
-Window::Window(const Comm& comm)
-    : comm_(duplicate(comm)), peers_(comm.members.size()), held_(peers_.size(), Held::kNot) {}
+Window::Window(const Comm& comm) : comm_(duplicate(comm)), peers_(comm.members.size()), held_(peers_.size()) {}
 
 void Window::require_idle() const {
   require(holds_none(), MPI_ERR_RMA_SYNC, "the window is locked");
@@ -201,11 +199,11 @@ void Window::flush_all() {
 void Window::sync() { std::atomic_thread_fence(std::memory_order_seq_cst); }
 
 bool Window::holds_none() const {
-  return !all_held_ && std::all_of(held_.begin(), held_.end(), [](Held how) { return how == Held::kNot; });
+  return !all_held_ && std::all_of(held_.begin(), held_.end(), [](const auto& how) { return how == Held::kNot; });
 }
 void Window::let_go(int target) {
   std::atomic_thread_fence(std::memory_order_seq_cst);
-  const Held how = std::exchange(held_[static_cast<size_t>(target)], Held::kNot);
+  const Held how = held_[static_cast<size_t>(target)].exchange(Held::kNot);
   if (how == Held::kUnchecked) return;
   reach_->unlock(target, how == Held::kExclusive ? Reach::Lock::kExclusive : Reach::Lock::kShared);
 }
@@ -214,7 +212,7 @@ void Window::lock(int type, int target, bool checked) {
   require(type == MPI_LOCK_SHARED || type == MPI_LOCK_EXCLUSIVE, MPI_ERR_LOCKTYPE, "there is no such kind of lock");
   if (target == MPI_PROC_NULL) return;
   peer(target);
-  Held& how = held_[static_cast<size_t>(target)];
+  std::atomic<Held>& how = held_[static_cast<size_t>(target)];
   require(how == Held::kNot && !all_held_ && !started_, MPI_ERR_RMA_SYNC, "this rank has an access epoch already");
   const bool exclusive = type == MPI_LOCK_EXCLUSIVE;
   if (checked) reach_->lock(target, exclusive ? Reach::Lock::kExclusive : Reach::Lock::kShared);

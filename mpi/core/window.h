@@ -91,8 +91,8 @@ class Window {
   const std::shared_ptr<Comm> comm_;  // of this window alone; its Reach has a share
   std::vector<Reach::Peer> peers_;
   std::unique_ptr<Reach> reach_;
-  std::vector<Held> held_;
-  bool all_held_ = false;
+  std::vector<std::atomic<Held>> held_;  // other threads may lock other targets
+  std::atomic<bool> all_held_{false};
   std::vector<int> origins_, targets_;
   bool posted_ = false, started_ = false;
   std::atomic<bool> fenced_{false};  // fence() was the last to begin an epoch; several threads may end that by lock()

@@ -3,6 +3,7 @@
    others print the class of the error that they get. */
 
 #include <fcntl.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -128,6 +129,27 @@ static void reads_until_written(int flavor) {
   }
   MPI_Win_fence(0, win);
   freed(&win, flavor, memory);
+}
+
+/* One thread locks a target again and again while another flushes what is locked. */
+static void* lock_first(void* win) {
+  for (int turn = 0; turn < kTimes; ++turn) {
+    MPI_Win_lock(MPI_LOCK_SHARED, 0, 0, *(MPI_Win*)win);
+    MPI_Win_unlock(0, *(MPI_Win*)win);
+  }
+  return NULL;
+}
+static void locks_by_threads(void) {
+  pthread_t other;
+  int* memory;
+  if (size == 1) return;
+  MPI_Win win = made(MPI_WIN_FLAVOR_ALLOCATE, &memory);
+  MPI_Win_lock(MPI_LOCK_SHARED, 1, 0, win);
+  pthread_create(&other, NULL, lock_first, &win);
+  for (int turn = 0; turn < kTimes; ++turn) CHECK(MPI_Win_flush_all(win) == MPI_SUCCESS);
+  pthread_join(other, NULL);
+  MPI_Win_unlock(1, win);
+  MPI_Win_free(&win);
 }
 
 /* Only neighbors know of each other. */
@@ -442,7 +464,8 @@ int main(int argc, char** argv) {
   const int flavors[3] = {MPI_WIN_FLAVOR_CREATE, MPI_WIN_FLAVOR_ALLOCATE, MPI_WIN_FLAVOR_SHARED};
   const char* how = argc > 1 ? argv[1] : "";
   const int apart = strcmp(how, "apart") == 0;
-  MPI_Init(&argc, &argv);
+  int provided;
+  MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE, &provided);
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);
   MPI_Comm_size(MPI_COMM_WORLD, &size);
   next = (rank + 1) % size;
@@ -457,6 +480,7 @@ int main(int argc, char** argv) {
     updates(flavors[i]);
     reads_until_written(flavors[i]);
   }
+  locks_by_threads();
   neighbors();
   if (apart) {
     no_shared();
