@@ -123,11 +123,15 @@ int MPI_File_open(MPI_Comm comm, const char* filename, int amode, MPI_Info info,
   });
 }
 int MPI_File_close(MPI_File* file) {
-  return on_file(*file, __func__, [&] {
-    file_of(*file)->close();
-    world().files.remove(*file);
-    *file = MPI_FILE_NULL;
+  std::shared_ptr<File> of;
+  const int code = on_file(*file, __func__, [&] {
+    of = file_of(*file);
+    of->close();
   });
+  if (of == nullptr) return code;
+  world().files.remove(*file);  // also if a rank has failed; the file's handler has had the handle
+  *file = MPI_FILE_NULL;
+  return code;
 }
 int MPI_File_delete(const char* filename, MPI_Info) {
   return on_file(MPI_FILE_NULL, __func__, [&] { File::remove(filename); });

@@ -123,13 +123,17 @@ int MPI_Win_detach(MPI_Win win, const void* base) {
 }
 
 int MPI_Win_free(MPI_Win* win) {
-  return on_window(*win, __func__, [&](Window& window) {
+  bool closed = false;  // also if a rank has failed
+  const int code = on_window(*win, __func__, [&](Window& window) {
     window.require_idle();
     delete_attributes(*win, window.attributes);
+    closed = true;
     window.close();
-    world().windows.remove(*win);
-    *win = MPI_WIN_NULL;
   });
+  if (!closed) return code;
+  world().windows.remove(*win);  // the window's handler has had the handle
+  *win = MPI_WIN_NULL;
+  return code;
 }
 int MPI_Win_get_group(MPI_Win win, MPI_Group* group) {
   return on_window(win, __func__, [&](Window& window) {

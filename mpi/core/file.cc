@@ -177,7 +177,12 @@ void File::open_all() {
 }
 
 void File::close() {
-  comm_->engine->barrier();
+  try {
+    comm_->engine->barrier();
+  } catch (...) {
+    unlink(shared_name_.c_str());  // the first rank may be dead
+    throw;
+  }
   if (comm_->rank == 0) {
     unlink(shared_name_.c_str());
     if ((mode_ & MPI_MODE_DELETE_ON_CLOSE) != 0) unlink(name_.c_str());

@@ -32,7 +32,7 @@ class File {
   static std::shared_ptr<File> open(const Comm& comm, const std::string& name, int mode);
   static void remove(const std::string& name);
   ~File();
-  void close();  // by all ranks
+  void close();  // by all ranks; after a failure it is over, too, and the destructor closes the descriptors
 
   // What was read or written; less than `data` only at the file's end. offset: elementary types, of kOffset.
   Outcome transfer(Way way, Place place, MPI_Offset offset, const Data& data);

@@ -1,12 +1,14 @@
 /* Files: views, positions, errors, what lies in the file after each; by all ranks on one file. Prints "rank R of N:
    fine".
 
-       files NAME      NAME: of a file that is not there yet */
+       files NAME          NAME: of a file that is not there yet
+       files NAME die      the last rank dies while all have the file open */
 
 #include <fcntl.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "tests/mpi/check.h"
@@ -376,12 +378,40 @@ static void errors(void) {
   CHECK(class_of(MPI_File_delete(name, MPI_INFO_NULL)) == MPI_ERR_NO_SUCH_FILE);
 }
 
+/* How many descriptors this process has of the file. */
+static int descriptors(const struct stat* file) {
+  struct stat one;
+  int count = 0;
+  for (int i = 0; i < 1024; ++i)
+    count += fstat(i, &one) == 0 && one.st_dev == file->st_dev && one.st_ino == file->st_ino;
+  return count;
+}
+/* A file whose ranks do not all live is closed all the same, and what was beside it is gone. */
+static void dies(void) {
+  struct stat of;
+  MPI_File file = fresh();
+  MPI_File_write_shared(file, &rank, 1, MPI_INT, MPI_STATUS_IGNORE);
+  CHECK(stat(name, &of) == 0 && descriptors(&of) == 1);
+  MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+  MPI_Barrier(MPI_COMM_WORLD);
+  if (rank == size - 1) _exit(0);
+  CHECK(MPI_File_close(&file) != MPI_SUCCESS && file == MPI_FILE_NULL);
+  CHECK(descriptors(&of) == 0);
+  MPI_File_delete(name, MPI_INFO_NULL); /* by one of them */
+  printf("rank %d of %d: fine\n", rank, size);
+}
+
 int main(int argc, char** argv) {
   int provided;
   MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE, &provided);
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);
   MPI_Comm_size(MPI_COMM_WORLD, &size);
   name = argv[1];
+  if (argc > 2) {
+    dies();
+    MPI_Finalize();
+    return 0;
+  }
   offsets();
   views();
   runs();

@@ -77,6 +77,15 @@ TEST_CASE("a rank that ends is told to those that wait for it in a window") {
   }
 }
 
+TEST_CASE("a file that is closed after a rank's death leaves nothing behind") {
+  const testing::TempFolder folder;
+  Program run(launch(3, "mpich", {folder.path("file"), "die"}, "files"));
+  CHECK(run.wait(std::chrono::seconds(60)) == 0);
+  CAPTURE(run.errors());
+  CHECK(count_of(run.output(), " of 3: fine\n") == 2);
+  CHECK(std::filesystem::is_empty(folder.path()));
+}
+
 TEST_CASE("calls with mistakes end in an error, and the program goes on") {
   for (const char* face : kFaces) {
     for (const int ranks : {1, 2}) {

@@ -455,7 +455,7 @@ static void dies(const char* how) {
   if (strcmp(how, "die-put") == 0) {
     while (error == MPI_SUCCESS) error = MPI_Put(&value, 1, MPI_INT, dead, 0, 1, MPI_INT, win);
   }
-  CHECK(class_of(MPI_Win_free(&win)) == class_of(error));
+  CHECK(class_of(MPI_Win_free(&win)) == class_of(error) && win == MPI_WIN_NULL);
   if (flavor == MPI_WIN_FLAVOR_CREATE) free(memory);
   printf("class %d\n", class_of(error));
 }
