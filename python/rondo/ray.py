@@ -12,6 +12,8 @@ Actors may also use Rondo by itself: the driver makes `rondo.unique_id()`, and e
 from __future__ import annotations
 
 import time
+import uuid
+from collections.abc import Callable
 
 import numpy as np
 import ray
@@ -51,22 +53,41 @@ class RondoGroup(BaseGroup):
 
     def __init__(self, world_size: int, rank: int, group_name: str):
         super().__init__(world_size, rank, group_name)
-        self._keys = _Keys(group_name)
-        if rank != 0:
-            self._keys.put(f"node{rank}", ray.get_runtime_context().get_node_id())
-        meeting_point = self._offer() if rank == 0 else self._keys.wait("id", of_rank=0)
-        self._group = init(rank=rank, world_size=world_size, rendezvous=meeting_point)
-        if rank == 0:
-            self._keys.clear(world_size)
+        keys = _Keys(group_name)
+        self._node = ray.get_runtime_context().get_node_id()
+        try:
+            meeting_point = self._offer(keys) if rank == 0 else self._ask(keys)
+            self._group = init(rank=rank, world_size=world_size, rendezvous=meeting_point)
+        finally:
+            keys.clear()
 
-    def _offer(self):
+    # The keys of a start whose ranks were killed stay: a rank takes only what answers a key of its own.
+
+    def _offer(self, keys: _Keys):
         """Rank 0: serves the place where the ranks meet, on loopback where all of them are on one node."""
-        node = ray.get_runtime_context().get_node_id()
-        nodes = {node, *(self._keys.wait(f"node{rank}", of_rank=rank) for rank in range(1, self._world_size))}
+        attempt = uuid.uuid4().hex
+        keys.put("attempt", attempt)
+        others = [keys.wait(f"{attempt}/node{rank}", of_rank=rank).split() for rank in range(1, self._world_size)]
+        nodes = {self._node, *(node for node, _ in others)}
         # Kept until the group is destroyed: it serves ranks that start late.
         self._id = unique_id("127.0.0.1" if len(nodes) == 1 else ray.util.get_node_ip_address())
-        self._keys.put("id", str(self._id))
+        for _, asker in others:
+            keys.put(f"id/{asker}", str(self._id))
         return self._id
+
+    def _ask(self, keys: _Keys) -> str:
+        """Another rank: tells its node to each attempt of a rank 0, until one answers it."""
+        asker = uuid.uuid4().hex
+        told = None
+
+        def tell() -> None:
+            nonlocal told
+            attempt = keys.get("attempt")
+            if attempt not in (None, told):
+                keys.put(f"{attempt}/node{self._rank}", f"{self._node} {asker}")
+                told = attempt
+
+        return keys.wait(f"id/{asker}", of_rank=0, between=tell)
 
     def destroy_group(self) -> None:
         self._group.close()
@@ -116,21 +137,30 @@ class _Keys:
 
     def __init__(self, group_name: str):
         self._prefix = f"rondo/{ray.get_runtime_context().get_job_id()}/{group_name}/"
+        self._mine: dict[str, str] = {}
 
     def put(self, name: str, value: str) -> None:
+        self._mine[name] = value
         internal_kv._internal_kv_put(self._prefix + name, value, overwrite=True)
 
-    def wait(self, name: str, of_rank: int) -> str:
+    def get(self, name: str) -> str | None:
+        value = internal_kv._internal_kv_get(self._prefix + name)
+        return None if value is None else value.decode()
+
+    def wait(self, name: str, of_rank: int, between: Callable[[], None] = lambda: None) -> str:
         deadline = time.monotonic() + _START_SECONDS
-        while (value := internal_kv._internal_kv_get(self._prefix + name)) is None:
+        while (value := self.get(name)) is None:
             if time.monotonic() > deadline:
                 raise Bootstrap(f"rank {of_rank} has not joined the group within {_START_SECONDS:g} s", (of_rank,))
+            between()
             time.sleep(_POLL_SECONDS)
-        return value.decode()
+        return value
 
-    def clear(self, world_size: int) -> None:
-        for name in ("id", *(f"node{rank}" for rank in range(1, world_size))):
-            internal_kv._internal_kv_del(self._prefix + name)
+    def clear(self) -> None:
+        """Those that this rank has put, and no other since."""
+        for name, value in self._mine.items():
+            if self.get(name) == value:
+                internal_kv._internal_kv_del(self._prefix + name)
 
 
 def _numpy(array) -> np.ndarray:

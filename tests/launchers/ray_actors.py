@@ -7,7 +7,7 @@ import numpy as np
 import ray
 import ray.util.collective as collective
 import rondo
-from rondo.ray import register
+from rondo.ray import _Keys, register
 
 WORLD = 4
 
@@ -79,11 +79,24 @@ def the_driver_hears_the_cause() -> None:
     raise AssertionError("no task has failed")
 
 
+def a_start_is_cut_short(name: str) -> None:
+    """Its rank 0 is killed after it has offered a place; its other ranks, which the driver plays, never come."""
+    keys = _Keys(name)
+    rank = Rank.options(num_cpus=0).remote(0)
+    rank.by_backend.remote(name)
+    attempt = keys.wait("attempt", of_rank=0)
+    for other in range(1, WORLD):
+        keys.put(f"{attempt}/node{other}", "elsewhere nobody")
+    keys.wait("id/nobody", of_rank=0)
+    ray.kill(rank)
+
+
 def main() -> None:
     ray.init(num_cpus=WORLD, include_dashboard=False, log_to_driver=False, logging_level="error")
     ranks = [Rank.remote(rank) for rank in range(WORLD)]
     meeting_point = rondo.unique_id()
     print(*ray.get([rank.by_id.remote(meeting_point) for rank in ranks]), sep="\n")
+    a_start_is_cut_short("second")
     for name in ("first", "first", "second"):  # a name may be used again
         print(*ray.get([rank.by_backend.remote(name) for rank in ranks]), sep="\n")
     for rank in ranks:
