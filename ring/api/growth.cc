@@ -127,10 +127,10 @@ Growth::Growth(Launch launch, const Config& config) : launch_(std::move(launch))
 std::shared_ptr<CommunicatorState> Growth::enter(const Config& config, Store::Deadline deadline) {
   while (true) {
     const Seat seat = await_seat(launch_, config, deadline);
-    const Launch launch = launch_of(launch_, seat);
     const auto until = std::chrono::steady_clock::now() + seat.patience;
     const Logger log(config.debug, seat.rank);
     try {
+      const Launch launch = launch_of(launch_, seat, until);
       auto group =
           world_group(join_processes(launch, open_store(launch, config, until), config, until), {config, seat.epoch});
       group->calls().meet_neighbors(Purpose::kJoin, until);
@@ -254,7 +254,7 @@ std::shared_ptr<CommunicatorState> Growth::open(CommunicatorState& group, int ne
   const Milliseconds limit = start_limit(config);
   const auto deadline = std::chrono::steady_clock::now() + limit;
   const int world = group.size() + newcomers;
-  Launch launch = launch_of(launch_, {group.rank(), world, 0, limit, invitation.job_id, invitation.text, {}});
+  Launch launch = launch_of(launch_, {group.rank(), world, 0, limit, invitation.job_id, invitation.text, {}}, deadline);
   if (group.rank() == 0) {
     door_->admit(invitation.newcomers, invitation.seat);
     launch.hopeless = [&]() -> std::string {

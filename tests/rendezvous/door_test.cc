@@ -86,7 +86,7 @@ TEST_CASE("seats go to those that came first; who has gone is missed, before and
   door.admit(first, seat);
   CHECK(children[0].hear() == "5 of 7 at " + seat.rendezvous);
   CHECK(children[2].hear() == "6 of 7 at " + seat.rendezvous);
-  CHECK(launch_of(launch, seat).one_host);
+  CHECK(launch_of(launch, seat, in_ms(5'000)).one_host);
   CHECK(door.waiting() == 1);
   CHECK(!door.any_gone(first));
   children[2].tell("end");
@@ -111,6 +111,9 @@ TEST_CASE("who is refused at the door, and who waits in vain") {
                        "RONDO_JOIN=\"tcp://192.0.2.1:1\" names no address of this machine: newcomers could not "
                        "find this rank",
                        Exception);
+  // Not after the look-up of a name, which takes as long as it likes.
+  CHECK_THROWS_WITH_AS(Door(launch_at("tcp://localhost:1"), quiet(), in_ms(-1'000)),
+                       doctest::Contains("no name server has answered by the deadline"), Exception);
   for (const char* wrong : {"file:///tmp/x", "tcp://host:0?port_file=/tmp/x", "unix:///tmp/x,pmi:"}) {
     CHECK_THROWS_AS(check_door_addresses(wrong), Exception);
   }

@@ -43,25 +43,26 @@ std::vector<RendezvousUrl> door_addresses(const std::string& addresses) {
   return urls;
 }
 
-bool on_this_machine(const RendezvousUrl& url) {
-  try {
-    return url.kind == Kind::kUnix || names_this_machine(url.host);
-  } catch (const Exception&) {
-    return false;  // a name that is not known here
-  }
-}
-
-RendezvousUrl own_address(const std::string& addresses) {
+RendezvousUrl own_address(const std::string& addresses, Store::Deadline deadline) {
+  std::string unknown;
   for (const RendezvousUrl& url : door_addresses(addresses)) {
-    if (on_this_machine(url)) return url;
+    try {
+      if (url.kind == Kind::kUnix || names_this_machine(url.host, deadline)) return url;
+    } catch (const Exception& failure) {  // a name that is not known here
+      if (failure.code() != ErrorCode::kNetwork) throw;
+      unknown += fmt::format(" ({})", failure.what());
+    }
   }
   throw Exception(
       ErrorCode::kInvalid,
-      fmt::format("RONDO_JOIN=\"{}\" names no address of this machine: newcomers could not find this rank", addresses));
+      fmt::format("RONDO_JOIN=\"{}\" names no address of this machine{}: newcomers could not find this rank", addresses,
+                  unknown));
 }
 
 // Whether such a start stays on one host.
-bool on_one_host(const RendezvousUrl& url) { return url.kind == Kind::kUnix || is_loopback_host(url.host); }
+bool on_one_host(const RendezvousUrl& url, Store::Deadline deadline) {
+  return url.kind == Kind::kUnix || is_loopback_host(url.host, deadline);
+}
 
 std::string random_name() {
   std::array<uint8_t, kNameBytes / 2> bytes;
@@ -135,13 +136,13 @@ void check_door_addresses(const std::string& addresses) {
   }
 }
 
-Launch launch_of(const Launch& launch, const Seat& seat) {
+Launch launch_of(const Launch& launch, const Seat& seat, Store::Deadline deadline) {
   Launch start = launch;
   start.place = Place{seat.rank, seat.world, -1, -1, -1, -1};
   start.job_id = seat.job_id;
   start.ended = -1;  // of other numbers
   start.rendezvous = seat.rendezvous;
-  start.one_host = on_one_host(parse_rendezvous(seat.rendezvous));
+  start.one_host = on_one_host(parse_rendezvous(seat.rendezvous), deadline);
   return start;
 }
 
@@ -179,8 +180,11 @@ Seat await_seat(const Launch& launch, const Config& config, Store::Deadline dead
 class Door::Server {
  public:
   Server(const Launch& launch, const Config& config, Store::Deadline deadline)
-      : url(own_address(launch.newcomers)), store(server_options(url, launch, config, deadline)) {}
+      : url(own_address(launch.newcomers, deadline)),
+        one_host(rondo::on_one_host(url, deadline)),
+        store(server_options(url, launch, config, deadline)) {}
   const RendezvousUrl url;
+  const bool one_host;
   StoreServer store;
 };
 
@@ -193,7 +197,7 @@ void Door::end() const {
   server_->store.callers();  // it has been sent
 }
 
-bool Door::on_one_host() const { return rondo::on_one_host(server_->url); }
+bool Door::on_one_host() const { return server_->one_host; }
 
 int Door::waiting() const { return static_cast<int>(server_->store.waiting()); }
 
@@ -219,7 +223,7 @@ std::shared_ptr<Store> Door::serve_start(Seat& seat, Store::Deadline deadline) c
   if (url.kind == Kind::kUnix) url.path += "." + name;
   url.port = 0;  // any
   seat.rendezvous = url.kind == Kind::kUnix ? "unix://" + url.path : tcp_url(url.host, server_->url.port);
-  std::shared_ptr<Store> store = serve_store(url, launch_of(launch_, seat), config_, deadline, &url.port);
+  std::shared_ptr<Store> store = serve_store(url, launch_of(launch_, seat, deadline), config_, deadline, &url.port);
   if (url.kind == Kind::kTcp) seat.rendezvous = tcp_url(url.host, url.port);
   return store;
 }

@@ -28,8 +28,9 @@ struct Seat {
   std::shared_ptr<Store> door = {};      // a newcomer's: open until the start is over, so that the ranks see it live
 };
 
-// The launch of the start that this process takes part in.
-Launch launch_of(const Launch& launch, const Seat& seat);
+// The launch of the start that this process takes part in. Throws Exception(kNetwork) where the name of its host is not
+// known by the deadline.
+Launch launch_of(const Launch& launch, const Seat& seat, Store::Deadline deadline);
 
 // A newcomer's part: waits for a seat, by whichever rank serves it. Throws Exception: kTimeout; at once kPeerLeft
 // (the job has ended), kBootstrap (it is another job) and kAuthFailed.
