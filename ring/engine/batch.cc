@@ -46,6 +46,7 @@ Operation& BatchOperation::part(size_t index) const {
 
 bool BatchOperation::poll() {
   if (done()) return true;
+  if (!flow->in_its_process()) return false;  // another thread may have had the lock at fork()
   Operation* next = nullptr;
   {
     std::lock_guard lock(mutex_);
@@ -88,6 +89,7 @@ void BatchOperation::watch_parts() {
 
 bool BatchOperation::wait(Clock::time_point until) {
   if (poll()) return true;
+  flow->check_process();
   check_submitted("wait()");
   for (const auto& operation : collectives_) {
     if (!operation->wait(until)) return false;

@@ -148,27 +148,39 @@ TEST_CASE("calls that begin while another thread destroys the communicator end")
 
 TEST_CASE("a forked child cannot wait for what its parent has under way, nor be told of ends, however often it tries") {
   std::vector<Communicator> ranks = Communicator::inproc(2, RankGroup::quiet_config());
-  int received = 0, sent = 42;
+  int received = 0, later = 0, sent = 42;
   Work work = ranks[0].recv_async(&received, 1, DType::kInt32, 1);
   ranks[0].batch_begin();
   Work batch = ranks[0].batch_end_async();
   batch.wait();
+  ranks[0].batch_begin();
+  ranks[0].recv(&later, 1, DType::kInt32, 1);
+  Work open = ranks[0].batch_end_async();
+  std::atomic<bool> forked{false};
+  std::thread asks([&] {  // and has the batch's lock at most times
+    while (!forked) open.done();
+  });
   const pid_t child = fork();
   if (child == 0) {
     alarm(20);
     const bool refused = code_of([&] { work.wait(1s); }) == ErrorCode::kInvalid &&
                          code_of([&] { work.wait(); }) == ErrorCode::kInvalid &&
-                         code_of([&] { work.wait(1s); }) == ErrorCode::kInvalid &&
+                         code_of([&] { work.wait(1s); }) == ErrorCode::kInvalid && !open.done() &&
+                         code_of([&] { open.wait(); }) == ErrorCode::kInvalid &&
                          code_of([&] { work.on_end([](const Error&) {}); }) == ErrorCode::kInvalid &&
                          code_of([&] { batch.on_end([](const Error&) {}); }) == ErrorCode::kInvalid;
     _exit(refused ? 0 : 1);
   }
+  forked = true;
+  asks.join();
   int status = -1;
   REQUIRE(waitpid(child, &status, 0) == child);
   CHECK(status == 0);
-  ranks[1].send(&sent, 1, DType::kInt32, 0);
+  for (int i = 0; i < 2; ++i) ranks[1].send(&sent, 1, DType::kInt32, 0);
   work.wait();
+  open.wait();
   CHECK(received == 42);
+  CHECK(later == 42);
 }
 
 TEST_CASE("a send is under way at once though another thread sleeps in recv") {

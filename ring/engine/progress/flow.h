@@ -51,6 +51,7 @@ class Flow : public std::enable_shared_from_this<Flow> {
 
   // Throws Exception(kInvalid) in a forked child: what is under way is the parent's.
   void check_process() const;
+  bool in_its_process() const { return mark_->same_process(); }
   Worker& worker() const { return *worker_; }
 
   // A pass over what is under way, by a thread of the caller's that asks whether one of its operations is done. Any
