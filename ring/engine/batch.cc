@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <thread>
 #include <utility>
 
 namespace rondo {
@@ -13,6 +14,9 @@ namespace {
 
 // A bound against a loop that never ends its batch; some 20 MB.
 constexpr size_t kMaxCalls = 65'536;
+
+// Of the calling thread: an address, and whether the thread lives. (A std::thread::id is used again.)
+thread_local std::shared_ptr<const char> thread_here;
 
 // Whether the second call on a stream belongs to the list that the first one is in.
 bool run_together(const BatchCall& first, const BatchCall& second) {
@@ -112,23 +116,31 @@ void BatchOperation::wait_on(void* stream) {
 
 // --- Batch
 
+const void* Batch::this_thread() { return thread_here.get(); }
+
 Batch::~Batch() {
-  if (owner_.load() == std::thread::id()) return;  // none is open; the error below needs memory
+  if (owner_.load() == nullptr) return;  // none is open; the error below needs memory
   abandon({ErrorCode::kClosed, "the communicator was destroyed before its batch had ended", {group_.rank()}});
 }
 
 void Batch::open() {
   group_.context().check_usable();
   std::lock_guard lock(mutex_);
-  if (owner_.load() != std::thread::id()) {
-    throw Exception(ErrorCode::kInvalid,
-                    fmt::format("batch_begin on rank {}: a batch of this communicator is open already{}; "
-                                "batches do not nest",
-                                group_.rank(), collecting() ? "" : ", on another thread"));
+  if (owner_.load() != nullptr) {
+    const char* const where = collecting()             ? "; batches do not nest"
+                              : owner_lives_.expired() ? ", of a thread that has ended: batch_abandon() closes it"
+                                                       : ", on another thread; batches do not nest";
+    throw Exception(
+        ErrorCode::kInvalid,
+        fmt::format("batch_begin on rank {}: a batch of this communicator is open already{}", group_.rank(), where));
   }
   calls_ = {};
-  group_.context().with_memory([&] { calls_.operation = make(); });
-  owner_.store(std::this_thread::get_id());
+  group_.context().with_memory([&] {
+    calls_.operation = make();
+    if (!thread_here) thread_here = std::make_shared<const char>();  // one block of memory, which a weak_ptr keeps
+  });
+  owner_lives_ = thread_here;
+  owner_.store(this_thread());
 }
 
 OutsideBatch Batch::outside(const char* call) const {
@@ -216,12 +228,12 @@ OperationRef<BatchOperation> Batch::end(Left left) {
   {
     std::lock_guard lock(mutex_);
     if (!collecting()) {
-      const bool other = owner_.load() != std::thread::id();
+      const bool other = owner_.load() != nullptr;
       throw Exception(ErrorCode::kInvalid,
                       fmt::format("batch_end on rank {}: {}", group_.rank(),
                                   other ? "another thread has opened the batch; it must end it" : "no batch is open"));
     }
-    owner_.store(std::thread::id());
+    owner_.store(nullptr);
     calls = std::exchange(calls_, {});
   }
   auto operation = calls.operation;
@@ -233,8 +245,8 @@ void Batch::abandon(const Error& error) {
   Calls calls;
   {
     std::lock_guard lock(mutex_);
-    if (owner_.load() == std::thread::id()) return;
-    owner_.store(std::thread::id());
+    if (owner_.load() == nullptr) return;
+    owner_.store(nullptr);
     calls = std::exchange(calls_, {});
   }
   end(calls, error);

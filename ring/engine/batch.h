@@ -5,7 +5,6 @@
 #include <memory>
 #include <mutex>
 #include <span>
-#include <thread>
 #include <vector>
 
 #include "ring/engine/communicator_state.h"
@@ -56,8 +55,8 @@ class Batch {
   void open();
   // The calling thread has opened a batch. Costs a load and a comparison: every call asks.
   bool collecting() const {
-    const auto owner = owner_.load(std::memory_order_relaxed);
-    return owner != std::thread::id() && owner == std::this_thread::get_id();
+    const void* const owner = owner_.load(std::memory_order_relaxed);
+    return owner != nullptr && owner == this_thread();
   }
   // Throws Exception(kInvalid) if a batch of this thread is open: `call` cannot be collected.
   OutsideBatch outside(const char* call) const;
@@ -117,9 +116,13 @@ class Batch {
   void end(const Calls& calls, const Error& error);  // of what was not submitted
   [[noreturn]] void refuse_all(const Calls& calls);
 
+  // The calling thread, while it lives; nullptr: it has opened no batch.
+  static const void* this_thread();
+
   CommunicatorState& group_;
-  std::atomic<std::thread::id> owner_{};  // of the open batch; none: none is open
-  std::mutex mutex_;                      // of calls_ and opening and closing
+  std::atomic<const void*> owner_{nullptr};  // this_thread() of the open batch; nullptr: none is open
+  std::weak_ptr<const char> owner_lives_;    // no later thread is at the owner's address as long as this is here
+  std::mutex mutex_;                         // of owner_lives_, calls_ and opening and closing
   Calls calls_;
 };
 

@@ -194,6 +194,23 @@ TEST_CASE("mistakes of a batch leave it, or the communicator, usable") {
         }) == "");
 }
 
+TEST_CASE("a batch of a thread that has ended is no other thread's, and may be abandoned") {
+  CHECK(run_threads(threads_of(1), [](Communicator& group) {
+          std::thread([&] { group.batch_begin(); }).join();
+          // The system gives it the id of the first.
+          std::thread([&] {
+            Numbers a(10, 1);
+            sum(group, a);
+            expect_numbers(a, 1, "not collected");
+            expect_error([&] { group.batch_end(); }, ErrorCode::kInvalid, "another thread");
+            expect_error([&] { group.batch_begin(); }, ErrorCode::kInvalid, "has ended: batch_abandon()");
+            group.batch_abandon();
+            group.batch_begin();
+            group.batch_end();
+          }).join();
+        }) == "");
+}
+
 TEST_CASE("a sendrecv for which a batch has no room leaves none of its messages in it") {
   CHECK(run_threads(threads_of(1), [](Communicator& group) {
           constexpr size_t kMost = 65'536;
