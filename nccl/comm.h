@@ -52,6 +52,7 @@ struct ncclComm {
   // Nobody will make it, if that has not been done.
   void give_up() noexcept;
 
+  rondo::cuda::Context context() const { return context_; }
   // From now on the calling thread's device is this one's.
   void enter() const { rondo::nccl::use_context(context_); }
   // Runs it on a thread with this device, after those before it.

@@ -250,13 +250,11 @@ ncclResult_t ncclCommInitAll(ncclComm_t* comms, int count, const int* devices) {
     for (int rank = 0; rank < count; ++rank) {
       contexts.push_back(primary_context(devices == nullptr ? rank : devices[rank]));
     }
-    const rondo::cuda::Context before = current_context();
     Group group;
     for (int rank = 0; rank < count; ++rank) {
-      use_context(contexts[static_cast<size_t>(rank)]);
+      const InContext on(contexts[static_cast<size_t>(rank)]);
       make(&comms[rank], count, id, rank, nullptr);
     }
-    use_context(before);
     return group.end();
   });
 }

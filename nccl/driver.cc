@@ -74,6 +74,10 @@ cuda::Context current_context() {
 
 void use_context(cuda::Context context) { driver().check(driver().CtxSetCurrent(context), "setting the context"); }
 
+InContext::~InContext() {
+  if (changed_) driver().CtxSetCurrent(before_);
+}
+
 cuda::Context primary_context(int device) {
   cuda::Context context = nullptr;
   driver().check(driver().DevicePrimaryCtxRetain(&context, device),

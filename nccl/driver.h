@@ -12,6 +12,20 @@ namespace rondo::nccl {
 // The calling thread's context; nullptr: it has none, and the driver takes that of device 0.
 cuda::Context current_context();
 void use_context(cuda::Context context);
+// As long as this lives the calling thread's context is this one, and then the one before; nullptr: it stays as it is.
+class InContext {
+ public:
+  explicit InContext(cuda::Context context)
+      : before_(current_context()), changed_(context != nullptr && context != before_) {
+    if (changed_) use_context(context);
+  }
+  ~InContext();
+  InContext(const InContext&) = delete;
+
+ private:
+  const cuda::Context before_;
+  const bool changed_;
+};
 cuda::Context primary_context(int device);
 int current_device();
 

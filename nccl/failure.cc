@@ -3,6 +3,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <mutex>
+#include <new>
 #include <string_view>
 #include <utility>
 
@@ -11,6 +12,9 @@ namespace {
 
 std::mutex mutex;       // of what follows
 std::string last_text;  // of the last failure of the process
+
+// So short that a std::string keeps it without memory of its own.
+constexpr const char* kNoMemory = "out of memory";
 
 bool shows_failures() {
   const char* const level = std::getenv("NCCL_DEBUG");
@@ -60,9 +64,13 @@ void check(rondo_result_t result) {
   if (result != RONDO_OK) refuse(result_of(result), rondo_last_error());
 }
 
-void tell(const char* call, const Failure& failure) {
+void tell(const char* call, const char* text) noexcept {
   const std::lock_guard lock(mutex);
-  last_text = std::string(call) + ": " + failure.text;
+  try {
+    last_text = std::string(call) + ": " + text;
+  } catch (const std::bad_alloc&) {
+    last_text.assign(kNoMemory);
+  }
   if (shows_failures()) std::fprintf(stderr, "rondo: %s\n", last_text.c_str());
 }
 

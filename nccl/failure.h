@@ -22,9 +22,9 @@ Failure caught();
 // NCCL's name for a result of Rondo's.
 ncclResult_t result_of(rondo_result_t result);
 
-// ncclGetLastError() of this process from now on; NCCL_DEBUG=WARN (or more) writes it to standard error, too. Any
-// thread.
-void tell(const char* call, const Failure& failure);
+// ncclGetLastError() of this process from now on; NCCL_DEBUG=WARN (or more) writes it to standard error, too.
+// Without memory for it: "out of memory". Any thread.
+void tell(const char* call, const char* text) noexcept;
 std::string last_told();
 
 // Runs the body of a call; what it throws is told, and becomes its result.
@@ -33,10 +33,10 @@ ncclResult_t guarded(const char* call, Body body) noexcept {
   try {
     return body();
   } catch (const Failure& failure) {
-    tell(call, failure);
+    tell(call, failure.text.c_str());
     return failure.result;
   } catch (const std::exception& error) {
-    tell(call, {ncclSystemError, error.what()});
+    tell(call, error.what());
     return ncclSystemError;
   }
 }

@@ -198,6 +198,7 @@ ncclResult_t run_all(Jobs jobs) {
   all.clear();
   const std::vector<Lane> lanes = lanes_of(std::move(here));
   if (lanes.size() == 1 && lanes.front().size() == 1) {
+    const InContext on(lanes.front().front()->comm().context());  // whose default stream a call may name
     run_here(lanes.front());
   } else {
     run_together(lanes);

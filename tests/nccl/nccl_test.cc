@@ -577,5 +577,24 @@ TEST_CASE("one thread drives the ranks of several devices") {
   }
 }
 
+TEST_CASE("the default stream is that of the communicator's device, whatever the thread's is") {
+  setenv("RONDO_DEVICE_LIBRARY", device_library(), 1);
+  const auto driver = DeviceDriver::open(device_library());
+  const int device = 1;
+  ncclComm_t comm = nullptr;
+  good(ncclCommInitAll(&comm, 1, &device), "ncclCommInitAll");
+  driver->check(driver->use(device), "use");
+  Rank rank{0, 1, comm, {}};
+  auto values = rank.buffer<int32_t>(1000, 7);
+  rank.mirror.to_device();
+  driver->check(driver->use(0), "use");
+  void* const data = rank.at(values);
+  good(ncclAllReduce(data, data, 1000, ncclInt32, ncclSum, comm, nullptr), "ncclAllReduce");
+  int now = -1;
+  driver->check(driver->current(&now), "current");
+  CHECK(now == 0);
+  good(ncclCommDestroy(comm), "ncclCommDestroy");
+}
+
 }  // namespace
 }  // namespace rondo::testing
