@@ -154,21 +154,22 @@ ncclResult_t ncclAllGather(const void* input, void* output, size_t count, ncclDa
   });
 }
 
-// Rondo's has one buffer.
+// Rondo's has one buffer, which the root only reads. The root's output is written behind it: not by a call that is
+// refused.
 ncclResult_t ncclBroadcast(const void* input, void* output, size_t count, ncclDataType_t dtype, int root,
                            ncclComm_t comm, ncclStream_t stream) {
   return guarded("ncclBroadcast", [&] {
     ncclComm& of = there(comm);
     const Collective broadcast = Collective(RONDO_BROADCAST, output, output, count, dtype, stream).with(root);
     return submit(Job{&of, Job::Kind::kCollective,
-                      [&of, broadcast, input, bytes = count * kBytes[dtype]] {
+                      [&of, broadcast, input, output, bytes = count * kBytes[dtype], stream] {
                         int rank = 0;
                         check(rondo_rank(of.group(), &rank));
-                        void* const to = broadcast.call.output;
-                        if (rank == broadcast.call.root && input != to && bytes > 0) {
-                          copy(to, input, bytes, broadcast.options.stream);
-                        }
-                        broadcast.run(of);
+                        const bool copies = rank == broadcast.call.root && input != output && bytes > 0;
+                        Collective own = broadcast;
+                        if (copies) own.call.input = own.call.output = const_cast<void*>(input);
+                        own.run(of);
+                        if (copies) copy(output, input, bytes, stream);
                       },
                       nullptr, stream});
   });

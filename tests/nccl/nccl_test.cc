@@ -473,6 +473,19 @@ TEST_CASE("mistakes are refused, and the communicator goes on") {
   });
 }
 
+TEST_CASE("a broadcast that is refused leaves the root's output as it was") {
+  run_joined(1, [](Rank& rank) {
+    auto values = rank.own(10);
+    auto told = rank.buffer<int32_t>(10, -1);
+    rank.mirror.to_device();
+    good(ncclCommRevoke(rank.comm, 0), "ncclCommRevoke");
+    refused(ncclBroadcast(rank.at(values), rank.at(told), 10, ncclInt32, 0, rank.comm, rank.stream()), ncclInvalidUsage,
+            "ncclCommRevoke was called");
+    rank.mirror.to_host();
+    expect(told.front() == -1, "the output has changed");
+  });
+}
+
 TEST_CASE("memory is allocated and registered") {
   run_joined(2, [](Rank& rank) {
     void* memory = nullptr;
