@@ -228,6 +228,13 @@ TEST_CASE("ranks of one run share a private meeting place, runs do not, and noth
   CHECK(places.size() == 2);
 }
 
+TEST_CASE("where the job's folder cannot be made, the launcher says what to do") {
+  Program program({"/usr/bin/env", "TMPDIR=/proc", kRondoRun, "-n", "1", "true"});
+  CHECK(program.wait() == 1);
+  CHECK(count_of(program.errors(), "the job's folder /proc/rondo-run-") == 1);
+  CHECK(count_of(program.errors(), "set TMPDIR to ") == 1);
+}
+
 TEST_CASE("--env sets variables for every rank, over the launcher's own, and takes no word of the program's") {
   Program program(
       run_shell(2, "echo $A $B $MASTER_PORT", {"--env", "A=x=y", "--env", "MASTER_PORT=77", "--env", "B="}));

@@ -6,7 +6,9 @@
 
 #include <cerrno>
 #include <cstdlib>
+#include <cstring>
 #include <filesystem>
+#include <stdexcept>
 #include <system_error>
 
 namespace rondo::launcher {
@@ -25,14 +27,22 @@ std::string parent_folder() {
   return fits && std::filesystem::is_directory(parent) ? parent : "/tmp";
 }
 
+[[noreturn]] void refuse(const std::string& folder, int why) {
+  throw std::runtime_error("the job's folder " + folder + " cannot be made: " + std::strerror(why) +
+                           "; set TMPDIR to the absolute path of a folder with room that this user may write to");
+}
+
 }  // namespace
 
 JobFolder::JobFolder() : path_(parent_folder() + kTemplate) {
-  if (::mkdtemp(path_.data()) == nullptr) throw std::system_error(errno, std::generic_category(), path_);
+  if (::mkdtemp(path_.data()) == nullptr) refuse(path_, errno);
   const std::string folder = path_ + kStart;
   const timespec never[2] = {{0, 0}, {0, 0}};  // start() looks whether it has changed since
   if (::mkdir(folder.c_str(), 0700) != 0 || ::utimensat(AT_FDCWD, folder.c_str(), never, 0) != 0) {
-    throw std::system_error(errno, std::generic_category(), folder);
+    const int why = errno;
+    std::error_code ignored;
+    std::filesystem::remove_all(path_, ignored);
+    refuse(folder, why);
   }
 }
 
