@@ -36,8 +36,13 @@ void DeviceSide::attach_for(const char* call, std::chrono::milliseconds timeout,
   std::lock_guard lock(attach_mutex_);
   if (attached_.load()) return;
   if (stream != nullptr) check_first_stream(call, *stream);
-  calls_ = exchange(timeout, stream);
-  if (sharings_ != 0) connect(timeout);
+  try {
+    exchange(timeout, stream);
+    if (sharings_ != 0) connect(timeout);
+  } catch (...) {
+    if (calls_) std::exchange(calls_, nullptr)->free_all();
+    throw;
+  }
   attached_.store(true, std::memory_order_release);
 }
 
@@ -53,7 +58,7 @@ void DeviceSide::check_first_stream(const char* call, void* stream) const {
 }
 
 // The driver is there, and a device that the kernels are made for, which is ready for calls.
-std::shared_ptr<StreamCalls> DeviceSide::open(void* const* stream, DeviceFacts& facts) {
+void DeviceSide::open(void* const* stream, DeviceFacts& facts) {
   auto driver = DeviceDriver::open(group_.context().config.device_library);
   driver->check(driver->current(&device_), "asking for the current device");
   StreamFacts where{};
@@ -65,9 +70,8 @@ std::shared_ptr<StreamCalls> DeviceSide::open(void* const* stream, DeviceFacts& 
         fmt::format("no GPU can be used: device {} ({}) has compute capability {}.{}; {}.0 or newer is needed", device_,
                     facts.name, facts.major, facts.minor, kOldestMajor));
   }
-  auto calls = std::make_shared<StreamCalls>(driver, device_, group_.context().fabric->shared_memory(), group_.rank());
-  calls->prepare(device_);
-  return calls;
+  calls_ = std::make_shared<StreamCalls>(driver, device_, group_.context().fabric->shared_memory(), group_.rank());
+  calls_->prepare(device_);
 }
 
 DeviceIsland::AllSay DeviceSide::all_say(std::chrono::milliseconds timeout) {
@@ -80,12 +84,11 @@ Clock::time_point DeviceSide::deadline(std::chrono::milliseconds timeout) const 
 }
 
 // All ranks open the driver, and hear of the others whether it was there.
-std::shared_ptr<StreamCalls> DeviceSide::exchange(std::chrono::milliseconds timeout, void* const* stream) {
-  std::shared_ptr<StreamCalls> calls;
+void DeviceSide::exchange(std::chrono::milliseconds timeout, void* const* stream) {
   DeviceFacts facts{};
   Error error;
   try {
-    calls = open(stream, facts);
+    open(stream, facts);
   } catch (...) {  // the others wait for what this rank says
     error = caught();
   }
@@ -108,7 +111,6 @@ std::shared_ptr<StreamCalls> DeviceSide::exchange(std::chrono::milliseconds time
   for (int r = 0; r < group_.size(); ++r) {
     const AttachCard& card = cards[static_cast<size_t>(r)];
     if (card.works == 0) {
-      calls->free_all();
       throw Exception(Error{ErrorCode::kUnsupported,
                             fmt::format("attach_device on rank {}: {} can use no GPU; its own error says why",
                                         group_.rank(), context.name(r)),
@@ -121,7 +123,6 @@ std::shared_ptr<StreamCalls> DeviceSide::exchange(std::chrono::milliseconds time
     if (r != group_.rank() && here) waits_ = StreamOperation::Waits::kHost;
   }
   if (sharings_ != 0) look_at(cards);
-  return calls;
 }
 
 // Compares the cards of one host's ranks. Kernels that wait for one another need launches that return before they have

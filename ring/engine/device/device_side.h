@@ -71,8 +71,9 @@ class DeviceSide {
     const void* data;
   };
   const DeviceDriver& driver() const { return *calls_->driver; }
-  std::shared_ptr<StreamCalls> open(void* const* stream, DeviceFacts& facts);
-  std::shared_ptr<StreamCalls> exchange(std::chrono::milliseconds timeout, void* const* stream);
+  // They set calls_.
+  void open(void* const* stream, DeviceFacts& facts);
+  void exchange(std::chrono::milliseconds timeout, void* const* stream);
   template <class Attached>
   void look_at(const std::vector<Attached>& cards);
   void connect(std::chrono::milliseconds timeout);
