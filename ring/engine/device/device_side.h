@@ -134,7 +134,7 @@ class DeviceSide {
   std::mutex attach_mutex_;
   std::shared_ptr<StreamCalls> calls_;  // shared with the calls under way; set by attach()
   std::atomic<bool> attached_{false};
-  StreamOperation::Waits waits_ = StreamOperation::Waits::kStream;
+  StreamOperation::Waits waits_ = StreamOperation::Waits::kStream;  // kHost: another rank is in this process
   int device_ = 0;
   int32_t sharings_ = 0;                  // kSharesBy... that the devices of all ranks have
   uint32_t ranks_on_device_ = 0;          // of this rank, itself too
