@@ -264,6 +264,7 @@ TEST_CASE("uneven counts: too few, too large, or against each other") {
           int64_t* q = n.data() + 32;
           const std::array<uint64_t, 2> two{1, 1};
           const std::array<uint64_t, 3> counts{1, 2, 3}, other{2, 2, 3}, large{1, kTooMany, 1};
+          const std::array<uint64_t, 3> half{kTooMany / 4, kTooMany / 4, kTooMany / 4}, low{0, 0, 0};
           expect_invalid("counts", "2", [&] { group.all_gather_v(p, q, two, {}, kInt64); });
           expect_invalid("displacements", "2", [&] { group.all_gather_v(p, q, counts, two, kInt64); });
           Call even;
@@ -275,6 +276,7 @@ TEST_CASE("uneven counts: too few, too large, or against each other") {
           even.output_displacements = counts;
           expect_invalid("displacements of even blocks", "uneven", [&] { group.run(even); });
           expect_invalid("too large", "elements", [&] { group.reduce_scatter_v(p, q, large, kInt64); });
+          expect_invalid("too many together", "elements", [&] { group.all_gather_v(p, q, half, low, kInt64); });
           expect_invalid("displaced too far", "elements", [&] { group.all_gather_v(p, q, counts, large, kInt64); });
           expect_invalid("own block", "rank 0", [&] { group.all_to_all_v(p, counts, {}, q, other, {}, kInt64); });
           expect_invalid("own block", "rank 0", [&] { group.gather_v(p, 2, q, counts, {}, kInt64, 0); });

@@ -274,12 +274,15 @@ class Checker {
     }
   }
 
+  // all_gather_v, reduce_scatter_v: all ranks know all counts, and refuse too many together alike, also where the
+  // displacements of one of them lie below.
   void hash_counts() {
-    if (!call_.uneven) return;
-    if (call_.collective == Collective::kAllGather)
-      checked_.shared_counts = Hash64().add_all(call_.output_counts).value();
-    if (call_.collective == Collective::kReduceScatter)
-      checked_.shared_counts = Hash64().add_all(call_.input_counts).value();
+    const bool gathers = call_.collective == Collective::kAllGather;
+    if (!call_.uneven || (!gathers && call_.collective != Collective::kReduceScatter)) return;
+    const auto counts = gathers ? call_.output_counts : call_.input_counts;
+    uint64_t total = 0;
+    for (const uint64_t count : counts) total = bounded(total + count);
+    checked_.shared_counts = Hash64().add_all(counts).value();
   }
 
   void check_buffers() const {
