@@ -25,17 +25,6 @@ void attempt(const Step& step) {
   }
 }
 
-// The calling thread is the one that destroys, as long as this lives.
-class Destroyer {
- public:
-  explicit Destroyer(std::atomic<std::thread::id>& here) : here_(here) { here_.store(std::this_thread::get_id()); }
-  ~Destroyer() { here_.store({}); }
-  Destroyer(const Destroyer&) = delete;
-
- private:
-  std::atomic<std::thread::id>& here_;
-};
-
 WaitPolicy patience_for(const Config& config, const Fabric& fabric) {
   const Place& place = fabric.place();
   const bool crowded = rondo::crowded(fabric.topology(), place.rank, place.local_world);
@@ -303,10 +292,8 @@ void CommunicatorState::end_leaving() {
 
 void CommunicatorState::destroy() {
   if (!context_->mark.same_process()) return;  // the parent's; the child must not speak for it
-  if (destroys_here()) return;
   std::lock_guard lock(destroy_mutex_);
   if (left_) return;
-  const Destroyer here(destroyer_);
   if (calls_.opening() && !in_end_function()) {
     const auto limit = std::chrono::milliseconds(context_->config.destroy_timeout_ms);
     attempt([&] { calls_.flow()->wait(*calls_.opening(), Clock::now() + limit); });
@@ -318,11 +305,9 @@ void CommunicatorState::destroy() {
 
 bool CommunicatorState::try_destroy() {
   if (!context_->mark.same_process()) return true;
-  if (destroys_here()) return false;
   const std::unique_lock lock(destroy_mutex_, std::try_to_lock);
   if (!lock) return false;  // the thread that destroys may wait for the end function that is here
   if (left_) return true;
-  const Destroyer here(destroyer_);
   if (calls_.opening() && !calls_.opening()->done()) return false;
   begin_to_leave();
   bool alone = false;

@@ -5,7 +5,6 @@
 #include <mutex>
 #include <optional>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "ring/engine/allocations.h"
@@ -94,9 +93,8 @@ class CommunicatorState final : public CommunicatorEvents, public std::enable_sh
   // abort() for signal handlers: one atomic store and a write to an eventfd, by which the fabric's thread does the
   // rest.
   void abort_from_signal() noexcept;
-  // Asks the program's interrupt function. Returns at once where that one calls it again.
   void destroy();
-  // Communicator::try_destroy(). False in that function, too.
+  // Communicator::try_destroy().
   bool try_destroy();
 
   // --- CommunicatorEvents
@@ -133,13 +131,10 @@ class CommunicatorState final : public CommunicatorEvents, public std::enable_sh
   std::unique_ptr<DeviceSide> device_owner_;
   std::atomic<DeviceSide*> device_{nullptr};
 
-  bool destroys_here() const { return destroyer_.load() == std::this_thread::get_id(); }
-
   std::mutex destroy_mutex_;
-  std::atomic<std::thread::id> destroyer_{};  // that has it; none: no thread
-  std::atomic<bool> destroyed_{false};        // it has begun; the rest under destroy_mutex_
-  bool left_ = false;                         // it is over
-  uint64_t last_finished_ = 0;                // calls, when it began
+  std::atomic<bool> destroyed_{false};  // it has begun; the rest under destroy_mutex_
+  bool left_ = false;                   // it is over
+  uint64_t last_finished_ = 0;          // calls, when it began
   Clock::time_point leave_by_{};
 };
 

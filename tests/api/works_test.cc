@@ -1,7 +1,6 @@
 // wait_all() and wait_any(): of works of several communicators, failed ones, empty ones, and where time runs out.
 #include <doctest/doctest.h>
 
-#include <atomic>
 #include <chrono>
 #include <future>
 #include <memory>
@@ -11,7 +10,6 @@
 #include "rondo/communicator.h"
 #include "rondo/interrupt.h"
 #include "tests/support/errors.h"
-#include "tests/support/eventually.h"
 #include "tests/support/rank_group.h"
 #include "tests/support/resources.h"
 
@@ -20,7 +18,6 @@ namespace {
 using rondo::Communicator;
 using rondo::ErrorCode;
 using rondo::Work;
-using rondo::testing::eventually;
 using rondo::testing::expect;
 using rondo::testing::expect_error;
 using rondo::testing::RankGroup;
@@ -111,29 +108,6 @@ TEST_CASE("waits that would stop what they wait for are refused; a program may i
           group.barrier();
           group.send(5, 1 - group.rank(), 1);  // the wait alone has ended
           expect(rondo::wait_any(works) == 0 && never == 5, "the receive goes on");
-        }) == "");
-  rondo::set_interrupt_function(nullptr, nullptr);
-}
-
-TEST_CASE("a program's function may destroy the communicator in whose destroy() it runs") {
-  static thread_local Communicator* destroyed = nullptr;
-  static std::atomic<bool> asked;
-  asked = false;
-  rondo::set_interrupt_function(
-      [](void*) {
-        if (destroyed == nullptr) return 0;
-        destroyed->destroy();
-        if (!destroyed->try_destroy()) asked = true;
-        return 0;
-      },
-      nullptr);
-  CHECK(run_threads(RankGroup{.world = 2, .deadline = std::chrono::seconds(20)}, [](Communicator& group) {
-          if (group.rank() == 0) {
-            destroyed = &group;
-            group.destroy();  // waits for rank 1's, and asks
-            destroyed = nullptr;
-          }
-          expect(eventually([] { return asked.load(); }), "the function was not called");
         }) == "");
   rondo::set_interrupt_function(nullptr, nullptr);
 }
