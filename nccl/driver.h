@@ -12,7 +12,7 @@ namespace rondo::nccl {
 // The calling thread's context; nullptr: it has none, and the driver takes that of device 0.
 cuda::Context current_context();
 void use_context(cuda::Context context);
-// As long as this lives the calling thread's context is this one, and then the one before; nullptr: it stays as it is.
+// The calling thread's context is this one while the object lives, and then the one before; nullptr: it stays as it is.
 class InContext {
  public:
   explicit InContext(cuda::Context context)

@@ -48,7 +48,7 @@ void run_calls(std::span<const Job> calls) {
   batch.end();
 }
 
-// Of one communicator, in order.
+// Runs the jobs of one communicator, in order.
 void run(std::span<const Job> jobs) {
   while (!jobs.empty()) {
     const auto making = std::ranges::find(jobs, Job::Kind::kMaking, &Job::kind);

@@ -274,7 +274,7 @@ const Info& info_or_none(MPI_Info info) {
 void take_hints(Info& into, const Info& from, Hints known) {
   for (const auto& [key, value] : from.entries.get()) {
     if (std::find(known.begin(), known.end(), key) == known.end()) continue;
-    into.entries.with([&](Info::Entries& entries) { put(entries, key, value); });
+    into.entries.with([&, key = key, value = value](Info::Entries& entries) { put(entries, key, value); });
   }
 }
 }  // namespace rondo_mpi

@@ -19,16 +19,17 @@ using DeleteFunction = int(Handle, int, void*, void*);
 // Copies the attributes of `from` into `to`, as their copy functions say.
 template <typename Handle>
 void copy_attributes(Handle handle, const Attributes& from, Attributes& to) {
-  for (const auto& [id, keyval, value] : from.get()) {
+  for (const Attribute& one : from.get()) {
+    const auto& keyval = one.keyval;
     if (keyval->copy == nullptr) continue;
-    void* copied = value;
+    void* copied = one.value;
     int flag = 1;
     if (keyval->copy != reinterpret_cast<void*>(MPI_COMM_DUP_FN)) {  // or a function of the face's, as the program's
       const auto copy = reinterpret_cast<CopyFunction<Handle>*>(keyval->copy);
-      const int error = copy(handle, id, keyval->state, value, &copied, &flag);
+      const int error = copy(handle, one.id, keyval->state, one.value, &copied, &flag);
       if (error != MPI_SUCCESS) fail(error, "the copy function of an attribute failed");
     }
-    if (flag) to.with([&](auto& all) { all.push_back({id, keyval, copied}); });
+    if (flag) to.with([&](auto& all) { all.push_back({one.id, keyval, copied}); });
   }
 }
 

@@ -17,7 +17,7 @@ constexpr size_t kMostComms = 2048;  // some 30 KiB each: a program that frees n
   fail(MPI_ERR_OTHER, who + " has " + std::to_string(kMostComms) + " communicators, the most: free some");
 }
 
-// Of ranks of `parent`, by all of them in the order of the series.
+// A communicator of ranks of `parent`, made by all of them in the order of the series.
 std::shared_ptr<rondo::Communicator> meet(rondo::Communicator& parent, std::span<const int> ranks, uint64_t series) {
   auto [made, opened] = parent.new_group_async(ranks, series);
   auto engine = engine_of(std::move(made));

@@ -31,7 +31,7 @@ int report(const char* call, MPI_Comm comm, const Failure& failure);
 int report_of_file(const char* call, MPI_File file, const Failure& failure);
 // win: whose handler; no window: as report() for no communicator.
 int report_of_win(const char* call, MPI_Win win, const Failure& failure);
-// As the others, for the handler of a session, or one that a call is given; null: as report() for no communicator.
+// The same for the handler of a session, or one that a call is given; null: what report() does for no communicator.
 // `object`: the handle that a function of the program gets.
 int report_by(const char* call, const std::shared_ptr<Errhandler>& handler, uintptr_t object, const Failure& failure);
 // null: there is no such session.

@@ -15,7 +15,7 @@ namespace {
 // A bound against a loop that never ends its batch; some 20 MB.
 constexpr size_t kMaxCalls = 65'536;
 
-// Of the calling thread: an address, and whether the thread lives. (A std::thread::id is used again.)
+// The calling thread's: an address, and whether the thread lives. (A std::thread::id is used again.)
 thread_local std::shared_ptr<const char> thread_here;
 
 // Whether the second call on a stream belongs to the list that the first one is in.

@@ -52,7 +52,7 @@ class CollectiveCalls {
   void meet_neighbors(Purpose by, Clock::time_point deadline);
   // The same, left to the worker; CommunicatorState::made() follows.
   OperationRef<Operation> start_opening(Purpose by);
-  // Of start_opening(); null: there was none. Who leaves before it is over ends it for the others, too.
+  // What start_opening() has started; null: nothing. Who leaves before it is over ends it for the others, too.
   const OperationRef<CollectiveOperation>& opening() const { return opening_; }
 
   TensorLists& lists() { return lists_; }

@@ -76,7 +76,7 @@ void reduce_by_all(Communicator& group) {
   }
 }
 
-// As lists and in batches, whose tensors run together by what the ranks agree on: rank 0 repeats its op.
+// Reduces as lists and in batches, whose tensors run together by what the ranks agree on: rank 0 repeats its op.
 void reduce_together(Communicator& group) {
   size_t turn = static_cast<size_t>(group.rank());
   const auto op = [&] { return group.rank() == 0 ? Op::kMax : kOnes[turn++ % std::size(kOnes)]; };

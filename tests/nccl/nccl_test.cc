@@ -375,7 +375,7 @@ TEST_CASE("a communicator that does not block is made beside the program") {
   });
 }
 
-// As torch does: once the parent says that it is over, the program calls it again.
+// The order of torch: once the parent says that it is over, the program calls it again.
 TEST_CASE("splits of a communicator that does not block come in order, and before later calls") {
   run_ranks(2, [](const Id& id, int number) {
     Rank rank{number, 2, nullptr, {}};

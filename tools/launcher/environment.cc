@@ -84,7 +84,7 @@ void set_place(Environment& environment, const Meeting& meeting, const RankPlace
 void unset_rank(Environment& environment) {
   for (const char* name :
        {"RANK=", "WORLD_SIZE=", "RONDO_RANK=", "RONDO_WORLD_SIZE=", "RONDO_RAISED=",
-        // Of a launcher that has started rondo-run.
+        // Those of a launcher that has started rondo-run.
         "OMPI_COMM_WORLD_RANK=", "OMPI_COMM_WORLD_SIZE=", "PMI_RANK=", "PMI_SIZE=", "SLURM_PROCID="}) {
     unset_variable(environment, name);
   }
