@@ -3,8 +3,8 @@
 #include <climits>
 #include <cstddef>
 
-// NCCL's interface, as much of it as this library has: types, values and functions of NCCL 2.27's nccl.h, and four
-// of later ones.
+// NCCL's interface: types, values and functions of NCCL 2.27's nccl.h, but ncclGroupSimulateEnd(). Four functions are
+// newer: ncclAlltoAll(), ncclGather(), ncclScatter(), ncclCommRevoke().
 extern "C" {
 
 using ncclComm_t = struct ncclComm*;

@@ -29,7 +29,7 @@ struct ncclComm {
   ~ncclComm();
   ncclComm(const ncclComm&) = delete;
 
-  // False: it was destroyed. That is seen at most times.
+  // False: it was destroyed, as far as freed memory still tells.
   bool there() const { return mark_ == kThere; }
   const Seat& seat() const { return seat_; }
   bool blocks() const { return blocks_; }
@@ -45,9 +45,9 @@ struct ncclComm {
   // What is under way ends on all ranks; only communicators of those that live are made of it then.
   void revoke();
   bool revoked();
-  // Once, by whoever makes it, with the device of this as the current one. maker throws why it cannot be.
+  // Makes Rondo's communicator by `maker`, which throws why it cannot. Called once, on a thread with this device.
   void make(const std::function<rondo_comm_t()>& maker);
-  // Its maker has Rondo's communicator, and goes on with it; nullptr: that is over.
+  // The maker says which communicator of Rondo's it works on, so that abort() reaches it; nullptr: none any more.
   void making(rondo_comm_t group);
   // Nobody will make it, if that has not been done.
   void give_up() noexcept;

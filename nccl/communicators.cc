@@ -13,8 +13,11 @@
 namespace rondo::nccl {
 namespace {
 
+// NCCL 2.27.7: the newest version that programs may take this for.
 constexpr int kVersion = 22707;
+// The magic number of NCCL_CONFIG_INITIALIZER.
 constexpr unsigned kConfigMagic = 0xcafebeef;
+// The most that RONDO_DEVICE_BLOCKS takes.
 constexpr int kMostBlocks = 128;
 
 // Each serves its ranks until they have met; they are kept, since their threads may serve at exit.

@@ -259,7 +259,7 @@ def test_registered_scopes(rank):
 
 @ranks.on(1)
 def test_a_scope_that_could_not_end_keeps_its_arena(rank):
-    """Its thread makes tensors there, whoever else has let go of the arena."""
+    """The thread goes on making tensors in the arena after its other owners have gone."""
     outer, inner = rondo.torch.registered(1 << 16), rondo.torch.registered(1 << 17)
     outer.__enter__()
     inner.__enter__()
