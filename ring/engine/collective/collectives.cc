@@ -48,8 +48,9 @@ Algorithm Collectives::algorithm_for(const CheckedCall& call, bool registered) c
 
 void Collectives::submit(CollectiveOperation& operation) noexcept {
   // The time of a call on a stream begins when the stream has come to it (tick).
-  operation.deadline = operation.gate ? Clock::time_point::max()
-                                      : deadline_after(worker().clock().look(Clock::now()), limit_of(operation));
+  operation.deadline =
+      operation.gate ? Clock::time_point::max()
+                     : deadline_after(worker().clock().look(Clock::now()), context_->limit_of(operation.call->timeout));
   number(operation, ++last_sequence_);
   enqueue(operation);
 }
@@ -93,11 +94,6 @@ void Collectives::enqueue(CollectiveOperation& operation) {
   std::lock_guard lock(queue_mutex_);
   queue_.push_back(operation);
   state().submitted(true);
-}
-
-std::chrono::milliseconds Collectives::limit_of(const CollectiveOperation& operation) const {
-  const auto asked = operation.call->timeout;
-  return asked.count() > 0 ? asked : std::chrono::milliseconds(context_->config.timeout_ms);
 }
 
 void Collectives::peer_left(int peer, uint64_t last_sequence) {
@@ -236,7 +232,7 @@ void Collectives::tick(Clock::time_point now) {
   if (current_->held_back()) return;
   const auto at = worker().clock().look(now);
   if (current_->deadline == kNoDeadlineYet || (current_->gate && current_->deadline == Clock::time_point::max())) {
-    current_->deadline = deadline_after(at, limit_of(*current_));
+    current_->deadline = deadline_after(at, context_->limit_of(current_->call->timeout));
   }
   watch_.tick(now, *current_, course_.moved());
   if (const CollectiveOperation* late_one = late(at)) {

@@ -78,7 +78,6 @@ class Collectives final : public Flow {
   bool close_buffers(Clock::time_point now);
   bool let_streams_go(Clock::time_point now);
   const CollectiveOperation* late(Clock::time_point at);
-  std::chrono::milliseconds limit_of(const CollectiveOperation& operation) const;
 
   const std::shared_ptr<CommunicatorContext> context_;  // shared with the communicator and its messages
   const Router router_;

@@ -79,8 +79,7 @@ DeviceIsland::AllSay DeviceSide::all_say(std::chrono::milliseconds timeout) {
 }
 
 Clock::time_point DeviceSide::deadline(std::chrono::milliseconds timeout) const {
-  const std::chrono::milliseconds configured(group_.context().config.timeout_ms);
-  return deadline_after(Clock::now(), timeout.count() > 0 ? timeout : configured);
+  return deadline_after(Clock::now(), group_.context().limit_of(timeout));
 }
 
 // All ranks open the driver, and hear of the others whether it was there.
