@@ -111,7 +111,7 @@ class TorchDoor:
         size = math.prod(shape) * type_.itemsize
         values = np.full(size, 1, np.uint8) if begins_with is None else begins_with
         begins = tensor_of(values, type_, shape)
-        written = memory.made(where, lambda: Written(rng, shape, type_, begins, depth_of(where), exact=True))
+        written = memory.made(where, lambda: Written(rng, begins, depth_of(where)))
         return TorchArea(name, dtype, written.tensor, written)
 
     def _read(self, rng, name, where, dtype, shape, memory, values, type_) -> TorchArea:

@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import random
-import sys
-from pathlib import Path
 
 import numpy as np
 import torch
 import torch.distributed as dist
 from life_area import Area
 from life_model import PERIOD
+from torch_views import Written, plain, view_of
 
 import rondo.torch
-
-sys.path.append(str(Path(__file__).parents[2] / "torch"))
-from views import Written, plain, view_of  # noqa: E402
 
 
 def shape_of(rng: random.Random, count: int) -> list[int]:
@@ -39,8 +35,8 @@ def depth_of(where: str) -> int:
 def to_read(given: torch.Tensor, rng: random.Random, depth: int) -> torch.Tensor:
     """A view of these values. Of rows that are equal, one lies in memory."""
     if depth == 0 or given.dim() != 2 or given.shape[1] != PERIOD:
-        return view_of(given, rng, depth, exact=True)
-    return view_of(given[:1], rng, depth, exact=True).expand(given.shape)
+        return view_of(given, rng, depth)
+    return view_of(given[:1], rng, depth).expand(given.shape)
 
 
 class TorchArea(Area):
