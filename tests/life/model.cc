@@ -9,6 +9,7 @@
 
 #include "tests/support/element.h"
 #include "tests/support/fold.h"
+#include "tests/support/wire_error.h"
 
 namespace rondo::life {
 namespace {
@@ -53,25 +54,6 @@ double input_value(const Kind& kind, uint64_t k) {
   return static_cast<double>(is_signed ? h % (2 * largest + 1) - largest : h % (largest + 1));
 }
 
-double fold_floats(Op op, double left, double right) {
-  switch (op) {
-    case Op::kProduct:
-      return left * right;
-    case Op::kMin:
-      return std::min(left, right);
-    case Op::kMax:
-      return std::max(left, right);
-    case Op::kLogicalAnd:
-      return left != 0 && right != 0;
-    case Op::kLogicalOr:
-      return left != 0 || right != 0;
-    case Op::kLogicalXor:
-      return (left != 0) != (right != 0);
-    default:
-      return left + right;
-  }
-}
-
 uint64_t whole(const Kind& kind, double value) { return encode_value(kind.dtype, value); }
 
 uint64_t reduced_integer(const Kind& kind, const std::vector<double>& values) {
@@ -84,13 +66,10 @@ uint64_t reduced_integer(const Kind& kind, const std::vector<double>& values) {
   return testing::low_bits(kind.dtype, static_cast<uint64_t>(testing::as_signed(kind.dtype, result) / kind.members));
 }
 
-double reduced_float(const Kind& kind, const std::vector<double>& values) {
-  double result = values[0] * (kind.op == Op::kPremulSum ? factor_of(0) : 1);
-  for (size_t m = 1; m < values.size(); ++m) {
-    const double factor = kind.op == Op::kPremulSum ? factor_of(static_cast<int>(m)) : 1;
-    result = fold_floats(kind.op, result, values[m] * factor);
-  }
-  return kind.op == Op::kAverage ? result / kind.members : result;
+double reduced_float(const Kind& kind, std::vector<double> values) {
+  if (kind.op != Op::kPremulSum) return testing::fold_floats(kind.dtype, kind.op, values, 1).value;
+  for (size_t m = 0; m < values.size(); ++m) values[m] *= factor_of(static_cast<int>(m));
+  return testing::fold_floats(kind.dtype, Op::kSum, values, 1).value;
 }
 
 void store(Cycle& cycle, uint64_t bits) {
@@ -140,26 +119,6 @@ double magnitude(const Kind& kind) {
   return largest;
 }
 
-// A bound on the error of one encoding of values up to `largest` (docs/compression.md).
-double coding_error(WireFormat wire, double largest, bool stochastic) {
-  switch (wire) {
-    case WireFormat::kFloat16:
-      return std::ldexp(largest, -11) + std::ldexp(1.0, -25);
-    case WireFormat::kBfloat16:
-      return std::ldexp(largest, -8);
-    case WireFormat::kFloat8E4M3:
-      return std::ldexp(largest, -4);
-    case WireFormat::kFloat8E5M2:
-      return std::ldexp(largest, -3);
-    case WireFormat::kInt8:
-      return largest / 254 * (stochastic ? 2 : 1);
-    case WireFormat::kInt4:
-      return largest / 14 * (stochastic ? 2 : 1);
-    default:
-      return 0;
-  }
-}
-
 template <typename Value, typename NameOf>
 Value named(std::string_view name, int values, const NameOf& name_of, const char* what) {
   for (int i = 0; i < values; ++i) {
@@ -193,7 +152,8 @@ double bound_of(const Kind& kind, WireFormat wire, bool folds, bool stochastic, 
   if (wire == WireFormat::kNone) return bound;
   const double carried = residual ? 2 : 1;  // a residual is below the error, and is added to the input
   // The table's size is that of the partial sums, which the errors so far have made larger.
-  const double once = coding_error(wire, folds ? sum : magnitude(kind), stochastic);
+  const double largest = folds ? sum : magnitude(kind);
+  const double once = wire == WireFormat::kPacked ? 0 : testing::wire_error(wire, largest, largest, stochastic);
   return bound + (folds ? members : 1) * once * carried * 1.5;
 }
 

@@ -4,6 +4,7 @@
 
 namespace rondo::testing {
 
+using bench::fold_floats;
 using bench::fold_integers;
 using bench::is_logical;
 
