@@ -3,7 +3,6 @@
 import contextlib
 import copy
 import io
-import itertools
 import json
 import os
 import pathlib
@@ -385,29 +384,19 @@ class Bars(unittest.TestCase):
 
     def test_each_question_is_asked_once_at_the_sizes_of_its_bars_and_nobody_in_vain(self):
         questions = bars.questions_of(bars.read_bars(), 1)
-        gloos, mpis, peers = bars.GLOOS, bars.MPIS, bars.MPIS + bars.ONECCL
-        of = {(q.collective, q.transport, q.congestion, q.buffers, q.world): (q.sizes, *asked)
-              for q, asked in questions.items() if q.calls == "blocking"}
-        asynchronous = {(q.collective, q.transport, q.world): (q.sizes, *asked)
-                        for q, asked in questions.items() if q.calls == "async"}
-        self.assertEqual(len(of) + len(asynchronous), len(questions))
+        of = {(q.collective, q.transport, q.congestion, q.buffers, q.world, q.calls): (q.sizes, *asked)
+              for q, asked in questions.items()}
+        self.assertEqual(len(of), len(questions))
+        peers = bars.MPIS + bars.ONECCL
         four = ("8", "64K", "1M", "64M")
-        self.assertEqual(of["all_reduce", "shm", "", "plain", 8], (four, ["rondo", *peers], 1))
-        self.assertEqual(of["all_reduce", "shm", "", "plain", 2],
-                         (("8", "64K", "256K", "1M", "64M"), ["rondo", *peers], 1))
-        self.assertEqual(of["all_reduce", "shm", "", "registered", 2], (four, ["rondo"], 1))
-        self.assertEqual(of["all_reduce", "tcp", "reno", "plain", 4], (four, ["rondo", *peers, *gloos], 1))
-        self.assertEqual(of["all_reduce", "tcp", "", "plain", 2], (four, ["rondo", *gloos], 3))
-        self.assertEqual(of["all_reduce", "tcp", "", "plain", 4], (("64M",), ["rondo"], 3))
-        self.assertEqual(of["sendrecv", "shm", "", "plain", 2],
-                         (("8", "4K", "64K", "1M", "16M"), ["rondo", *mpis], 1))
-        self.assertEqual(of["pingpong", "shm", "", "plain", 2],
-                         (("8", "4K", "64K", "1M", "16M"), ["rondo", *mpis], 1))
-        self.assertEqual(of["burst", "shm", "", "plain", 2], (("8", "4K", "64K"), ["rondo", *mpis], 1))
-        self.assertEqual(of["pingpong", "tcp", "reno", "plain", 2], (("8", "4K", "64K", "1M"), ["rondo", *mpis], 1))
-        self.assertEqual(asynchronous,
-                         {("sendrecv", "shm", 2): (("8", "4K", "64K", "1M", "16M"), ["rondo", *mpis], 1)})
-        self.assertEqual(of["broadcast", "shm", "", "plain", 2], (("8",), ["rondo", *mpis], 1))
+        for question, asked in [
+            (("all_reduce", "shm", "", "plain", 2, "blocking"), (("8", "64K", "256K", "1M", "64M"), ["rondo", *peers], 1)),
+            (("all_reduce", "shm", "", "registered", 2, "blocking"), (four, ["rondo"], 1)),
+            (("all_reduce", "tcp", "reno", "plain", 4, "blocking"), (four, ["rondo", *peers, *bars.GLOOS], 1)),
+            (("all_reduce", "tcp", "", "plain", 2, "blocking"), (four, ["rondo", *bars.GLOOS], 3)),
+            (("sendrecv", "shm", "", "plain", 2, "async"), (("8", "4K", "64K", "1M", "16M"), ["rondo", *bars.MPIS], 1)),
+        ]:
+            self.assertEqual(of[question], asked)
         only_registered = [one for one in bars.read_bars() if one.buffers == "registered" and one.size == 8]
         self.assertEqual({q.buffers for q in bars.questions_of(only_registered, 1)}, {"plain", "registered"})
 
@@ -517,7 +506,7 @@ TIME=6""" + ANSWER)
 
     def judge_bars(self, **more):
         """Its exit code and what it printed."""
-        options = self.options(**{"sizes": None, "calls": None, "keep": "", "minutes": None, **more})
+        options = self.options(**{"sizes": None, "calls": None, "keep": "", **more})
         with contextlib.redirect_stdout(io.StringIO()) as out:
             return promises.judge_bars(options), out.getvalue()
 
@@ -545,35 +534,7 @@ TIME=6""" + ANSWER)
                          [("pingpong", size, 1.1) for size in (8, 4 << 10, 64 << 10, 1 << 20, 16 << 20)])
         self.assertIn("--collective pingpong --placement out", content["contests"][0]["tried"][0]["command"])
 
-    def test_bars_whose_minutes_are_over_go_on_where_they_were_and_measure_nothing_twice(self):
-        asked = self.root / "asked"
-        self.add_mpi("mpich", f"echo >>{asked}; TIME=8" + ANSWER)
-        again = {"keep": str(self.root / "kept"), "ranks": [2], "sizes": ["8"], "runs": 2, "turns": 2}
-        whole = self.judge_bars(**{**again, "keep": ""})
-        total = self.lines("asked")
-        asked.unlink()
-        codes = []
-        with mock.patch.object(promises.time, "monotonic", mock.Mock(side_effect=itertools.count(0, 40))):
-            while not codes or codes[-1][0] == promises.UNFINISHED:
-                codes.append(self.judge_bars(**again, minutes=1))  # begun at 0, one turn at 40, the end at 60
-        self.assertEqual(len(codes), 4)
-        self.assertIn("of 2-shm-all_reduce 1 of 4 turns", codes[0][1])
-        self.assertEqual(codes[-1], whole)
-        self.assertEqual(self.lines("asked"), total)
-        content = json.loads((self.root / "kept" / "2-shm-all_reduce.json").read_text())
-        self.assertIsNone(violation(SCHEMA, {**content, "rows": []}))
-        self.assertEqual(self.judge_bars(**again), whole)  # all is there
-        self.assertEqual(self.lines("asked"), total)
-
-    def test_what_was_measured_otherwise_is_not_gone_on_with(self):
-        again = {"keep": str(self.root / "kept"), "sizes": ["64M"], "turns": 2}
-        self.judge_bars(**again)
-        for other in ({"runs": 3}, {"seconds": 0.2}, {"sizes": ["8", "64M"]}):
-            with self.assertRaisesRegex(Failed, "2-shm-all_reduce.json is of another build, or of other --runs"):
-                self.judge_bars(**{**again, **other})
-        self.add_mpi("openmpi", "TIME=8" + ANSWER)
-        with self.assertRaisesRegex(Failed, "other libraries or settings than before"):
-            self.judge_bars(**again)
+    def test_bars_that_are_not_in_the_table_are_refused(self):
         with self.assertRaisesRegex(Failed, "no bar of these"):
             self.judge_bars(sizes=["9"])
 

@@ -41,14 +41,9 @@ def parse(arguments):
     parser.add_argument("--runs", type=int, default=5, help="interleaved runs of --compare and --bars (5)")
     parser.add_argument("--turns", type=int, default=4, help="of each run; the fastest answer counts (4)")
     parser.add_argument("--json", help="of --compare: keep rows and all answers in this file")
-    parser.add_argument("--keep", metavar="FOLDER", help="of --bars: keep answers and bars there, a file for each piece, "
-                        "after each turn; what is there already is not measured again")
-    parser.add_argument("--minutes", type=float, help="of --bars, with --keep: begin no turn afterwards, and end with "
-                        "code 3; the same command goes on")
+    parser.add_argument("--keep", metavar="FOLDER", help="of --bars: keep answers and bars there, a file for each piece")
     options = parser.parse_args(arguments)
     options.ranks = options.ranks or ([2, 4, 8] if options.bars else [2])
-    if options.minutes and not options.keep:
-        parser.error("--minutes needs --keep: without it, the next call would begin anew")
     if options.bars and options.json:
         parser.error("--json is of --compare; --bars has --keep")
     if not options.bars:

@@ -1,6 +1,5 @@
 """Asks libraries and the machine in turn, for a comparison or for bars; prints, keeps and judges what they answered."""
 
-import hashlib
 import json
 import os
 import pathlib
@@ -11,7 +10,7 @@ from dataclasses import asdict
 import bars
 from contest import SLOWER, Contest
 from peers import Places, Question, read_peers
-from programs import Failed, ask_bench, in_namespace, size_text
+from programs import ask_bench, in_namespace, size_text
 
 PROGRAM_SECONDS = 40
 UNPACED = "reno"  # BBR, a system's default here and there, paces loopback
@@ -31,7 +30,7 @@ class Campaign:
     def __init__(self, options):
         self.options, self.bench = options, options.binary
         self.machine = ask_bench(self.bench, "machine")
-        self.ticks, self.ticks_before = steal_ticks(), (0, 0)  # before: of the calls that this one goes on from
+        self.ticks = steal_ticks()
         self.peers = read_peers()
         build = pathlib.Path(self.bench).resolve().parent
         self.places = Places(("build",), {"rondo-bench": self.bench,
@@ -66,35 +65,8 @@ class Campaign:
             self.measure_machine(bar, lambda text: self.say(run, text))
         self.turns_done += 1
         self.say(None, "")
-        stolen, total = self.all_ticks()
+        stolen, total = (now - then for now, then in zip(steal_ticks(), self.ticks))
         self.machine["steal_share"] = stolen / total if total else 0
-
-    def all_ticks(self):
-        return [before + now - then for before, now, then in zip(self.ticks_before, steal_ticks(), self.ticks)]
-
-    def measured(self):
-        """What turns must have in common to be put together."""
-        digest = hashlib.sha256(pathlib.Path(self.bench).read_bytes()).hexdigest()
-        return {"rondo_bench": digest, "runs": self.options.runs, "turns": self.options.turns,
-                "seconds": self.options.seconds}
-
-    def progress(self):
-        return {"turns_done": self.turns_done, "taken": self.taken, "ticks": self.all_ticks(),
-                "measured": self.measured()}
-
-    def resume(self, path):
-        """Goes on where the file's call stopped. Raises Failed if that measured something else."""
-        content = json.loads(pathlib.Path(path).read_text(encoding="utf-8"))
-        progress = content["progress"]
-        questions = [asdict(contest.answers.question) for contest in self.contests]
-        asked = [{**one["question"], "sizes": tuple(one["question"]["sizes"])} for one in content["contests"]]
-        if progress["measured"] != self.measured() or asked != questions:
-            raise Failed(f"{path} is of another build, or of other --runs, --turns, --seconds or bars: remove it, or name "
-                         "another folder by --keep")
-        for contest, state in zip(self.contests, content["contests"]):
-            contest.resume(state)
-        self.figures, self.machine = content["figures"], content["machine"]
-        self.turns_done, self.taken, self.ticks_before = progress["turns_done"], progress["taken"], progress["ticks"]
 
     def say(self, run, text):
         if sys.stderr.isatty():
@@ -168,7 +140,7 @@ def write_json(path, campaign, judged=()):
                  **contest.state()} for contest in campaign.contests]
     content = {"machine": campaign.machine, "limits": {"tcp": [], "exchange_us": None},
                "rows": list(rows_of(campaign.answers())), "bars": [one.json() for one in judged],
-               "contests": contests, "figures": campaign.figures, "progress": campaign.progress()}
+               "contests": contests, "figures": campaign.figures}
     with open(f"{path}.new", "w", encoding="utf-8") as file:
         json.dump(content, file, indent=1)
         file.write("\n")

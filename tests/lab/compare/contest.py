@@ -80,20 +80,11 @@ class Contest:
                 self.answers.missing[library] = str(why)
 
     def state(self):
-        """What resume() takes."""
+        """What a file keeps of it."""
         return {"runs": self.answers.runs, "missing": self.answers.missing, "tried": [
             {"library": tried.setting.library, "setting": tried.setting.name, "status": tried.status,
              "sizes": tried.sizes, "alone": tried.alone, "command": tried.setting.program.text(tried.setting.sizes)}
             for tried in self.tried]}
-
-    def resume(self, state):
-        """Goes on where another contest with this question was. Raises Failed if the libraries' settings changed."""
-        names = [(one["library"], one["setting"]) for one in state["tried"]]
-        if names != [(tried.setting.library, tried.setting.name) for tried in self.tried]:
-            raise Failed(f"{self.answers.question.text()}: other libraries or settings than before")
-        self.answers.runs, self.answers.missing = state["runs"], state["missing"]
-        for tried, one in zip(self.tried, state["tried"]):
-            tried.sizes, tried.alone, tried.status = one["sizes"], one["alone"], one["status"]
 
     def begin_run(self):
         if len(self.answers.runs) == 1:
