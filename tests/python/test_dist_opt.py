@@ -79,15 +79,11 @@ def test_updates_and_residuals_add_up(option, world):
 
 
 def _averages(group, option, options):
+    """The mean of ranks that each add up their own gradients is the sum of the mean gradients."""
     parameters, _ = _train(group, option, 6, **options)
     for parameter in parameters.values():
         _same_on_all(group, parameter)
     return max(float(np.abs(parameters[name] - wanted).max()) for name, wanted in _exact(group.size, 6).items())
-
-
-def test_local_sgd_meets_every_so_many_steps():
-    # The mean of ranks that each add up their own gradients is the sum of the mean gradients.
-    assert max(run(2, _averages, "localSGD", {"every": 3})) < 1e-5
 
 
 @pytest.mark.parametrize(("wire", "bound"), [("bfloat16", 0.02), ("int8", 0.02), ("int4", 0.3)])
@@ -95,38 +91,48 @@ def test_changes_of_local_sgd_travel_in_a_wire_format(wire, bound):
     assert 1e-6 < max(run(2, _averages, "localSGD", {"every": 3, "outer_wire": wire})) < bound
 
 
-def _delayed(group):
-    parameters = {"w": np.ones(5, np.float32)}
-    optimizer = rondo.DistOpt(
-        NumpyUpdate(parameters, lambda _, p, g: np.subtract(p, g, out=p)), group=group.dup(), option="localSGD", every=2, outer_delay=1,
-    )  # fmt: skip
+def _local_steps(group, count, options):
+    """v and w after each step, from 1 on; a step takes this rank's number off."""
+    parameters = {name: np.ones(5, np.float32) for name in ("v", "w")}
+    update = NumpyUpdate(parameters, lambda _, p, g: np.subtract(p, g, out=p))
+    optimizer = rondo.DistOpt(update, group=group.dup(), option="localSGD", **options)
     seen = []
-    for _ in range(4):
-        optimizer.step({"w": np.full(5, group.rank, np.float32)})
-        seen.append(float(parameters["w"][0]))
+    for _ in range(count):
+        optimizer.step({name: np.full(5, group.rank, np.float32) for name in parameters})
+        seen.append([float(array[0]) for array in parameters.values()])
         group.barrier()
     return seen
 
 
-def test_changes_travel_during_further_steps():
-    # The third step brings the mean of the first two, -1, in the place of this rank's own.
-    assert run(2, _delayed) == [[1, 1, 0, 0], [0, -1, -1, -2]]
+def _both(*values):
+    return [[value, value] for value in values]
 
 
-def _in_fragments(group):
-    parameters = {"v": np.ones(5, np.float32), "w": np.ones(5, np.float32)}
-    update = NumpyUpdate(parameters, lambda _, p, g: np.subtract(p, g, out=p))
-    optimizer = rondo.DistOpt(update, group=group, option="localSGD", every=2, outer_fragments=2)
-    seen = []
-    for _ in range(4):
-        optimizer.step({name: np.full(5, group.rank, np.float32) for name in parameters})
-        seen.append([float(array[0]) for array in parameters.values()])
-    return seen
+# The mean change of a step is -0.5; all values are exact in float32.
+LOCAL_STEPS = {
+    "delay": (  # the third step brings the mean of the first two, -1, in the place of this rank's own
+        {"every": 2, "outer_delay": 1},
+        [_both(1, 1, 0, 0), _both(0, -1, -1, -2)],
+    ),
+    "fragments": (  # in turn; the last parameter is in the first fragment
+        {"every": 2, "outer_fragments": 2},
+        [[[0.5, 1], [0.5, 0], [-0.5, 0], [-0.5, -1]], [[0.5, 0], [-0.5, 0], [-0.5, -1], [-1.5, -1]]],
+    ),
+    "momentum": (  # velocities -0.5, -0.875 and -1.15625
+        {"every": 1, "outer_lr": 0.5, "outer_momentum": 0.75},
+        [_both(0.75, 0.3125, -0.265625)] * 2,
+    ),
+    "nesterov": (
+        {"every": 1, "outer_lr": 0.5, "outer_momentum": 0.75, "outer_nesterov": True},
+        [_both(0.5625, -0.015625, -0.69921875)] * 2,
+    ),
+}
 
 
-def test_fragments_have_their_outer_steps_in_turn():
-    # The mean step is -0.5; the last parameter is in the first fragment.
-    assert run(2, _in_fragments) == [[[0.5, 1], [0.5, 0], [-0.5, 0], [-0.5, -1]], [[0.5, 0], [-0.5, 0], [-0.5, -1], [-1.5, -1]]]
+@pytest.mark.parametrize("name", LOCAL_STEPS)
+def test_options_of_local_sgd(name):
+    options, wanted = LOCAL_STEPS[name]
+    assert run(2, _local_steps, len(wanted[0]), options) == wanted
 
 
 def test_outer_wire_is_of_local_sgd():
@@ -141,29 +147,6 @@ def _refused(group, options):
     with pytest.raises(ValueError) as refused:
         rondo.DistOpt(NumpyUpdate({"w": np.ones(5, np.float32)}, _sgd), group=group, **options)
     return str(refused.value)
-
-
-def _outer(group, nesterov):
-    parameters = {"w": np.ones(5, np.float32)}
-    optimizer = rondo.DistOpt(
-        NumpyUpdate(parameters, lambda _, p, g: np.subtract(p, g, out=p)), group=group, option="localSGD", every=1,
-        outer_lr=0.5, outer_momentum=0.75, outer_nesterov=nesterov,
-    )  # fmt: skip
-    seen = []
-    for _ in range(3):
-        optimizer.step({"w": np.full(5, group.rank, np.float32)})  # the mean change is -0.5; all is exact in float32
-        seen.append(float(parameters["w"][0]))
-    return seen
-
-
-@pytest.mark.parametrize("nesterov", [False, True])
-def test_the_outer_step_of_local_sgd(nesterov):
-    wanted, parameter, velocity = [], 1.0, 0.0
-    for _ in range(3):
-        velocity = 0.75 * velocity - 0.5
-        parameter += 0.5 * (-0.5 + 0.75 * velocity if nesterov else velocity)
-        wanted.append(parameter)
-    assert run(2, _outer, nesterov) == [wanted] * 2
 
 
 def _selections(group):
@@ -199,20 +182,6 @@ def test_partial_update_averages_one_partition_a_step(group):
     assert first == (True, False) and (b[0] == b[1]).all()
 
 
-def _resumed(group, option):
-    whole, _ = _train(group, option, 6)
-    half, optimizer = _train(group, option, 3)
-    state = {"parameters": half, "optimizer": optimizer.state_dict()}
-    rest, _ = _train(group, option, 3, state=state, first=3)
-    return all((whole[name].view(np.uint32) == rest[name].view(np.uint32)).all() for name in whole)
-
-
-# The other options: each rank needs parameters of its own; tests/torch/test_trainer.py saves them.
-@pytest.mark.parametrize("option", ["fp32", "int8", "sparseTopK"])
-def test_a_checkpoint_resumes_to_the_same_bits(option):
-    assert run(2, _resumed, option) == [True, True]
-
-
 def _saved(group):
     parameters, optimizer = _train(group, "int8", 3)
     return {"parameters": parameters, "optimizer": optimizer.state_dict()}
@@ -229,17 +198,6 @@ def test_two_ranks_resumed_by_four_keep_what_is_left():
         for name, rows in state["optimizer"]["residuals"].items():
             assert np.abs(rows).max() > 0
             np.testing.assert_allclose(left[name], rows.mean(axis=0), rtol=1e-6)
-
-
-@on(2)
-def test_local_sgd_goes_on_from_a_state_of_another_option_at_the_parameters_that_were_loaded(group):
-    state = rondo.DistOpt(NumpyUpdate(_parameters(), _sgd), group=group).state_dict()
-    parameters = _parameters()
-    optimizer = rondo.DistOpt(NumpyUpdate(parameters, _sgd), group=group, option="localSGD", every=1, outer_lr=0.5)
-    parameters["b"] += 3
-    optimizer.load_state_dict(state)
-    optimizer.step({"w": np.zeros((SIZE, 2), np.float32), "b": np.full(7, 10, np.float32)})
-    assert parameters["b"].tolist() == [2.5] * 7
 
 
 def _not_finite(group, option, words):

@@ -9,7 +9,6 @@ import pytest
 from ranks import on, run
 
 import rondo
-from rondo.dist_opt import NumpyUpdate
 
 
 def _rank(rank, world, meeting_point, results, body):
@@ -64,61 +63,6 @@ def wait_for_all(group, rank):
     for other in range(group.size):
         if other != rank:
             group.recv(np.ones(1), other)
-
-
-def _local_steps(group, rank):
-    parameters = {"w": np.ones(3000, np.float32), "b": np.ones(7, np.float32)}
-    update = NumpyUpdate(parameters, lambda _, p, g: np.subtract(p, g, out=p))
-    recovery = rondo.elastic(group)
-    optimizer = rondo.DistOpt(update, group=group, option="localSGD", every=4, outer_delay=1, outer_fragments=2, outer_wire="int8")
-    while optimizer.steps < 16:
-        with recovery as group:
-            if optimizer.group is not group:
-                optimizer.regroup(group)
-            if rank == 1 and optimizer.steps == 7:  # between two outer steps
-                os.kill(os.getpid(), signal.SIGKILL)
-            optimizer.step({name: np.full_like(p, 0.125 * (rank + 1)) for name, p in parameters.items()})
-    outer = optimizer.state_dict()["outer"]
-    result = optimizer.world_size, optimizer.steps, float(outer["b"][0]), float(outer["w"][0])
-    recovery.group.close()
-    return result
-
-
-def test_local_steps_go_on_from_the_last_average():
-    (_, first), (_, second) = survivors(3, _local_steps)
-    assert first == second
-    # 0.25 a step, of three ranks and of two; a step that failed was made, and is not counted.
-    assert first == (2, 16, pytest.approx(1 - 16.5 * 0.25, abs=0.3), pytest.approx(1 - 14.5 * 0.25, abs=0.3))
-
-
-def _in_place(group, rank):
-    """The call that fails is done again from the array that it was given."""
-    for i in range(300):  # as a job does, each rank as it likes
-        small = np.full(1 << i % 16, rank + i)
-        group.all_reduce(small, recoverable=(rank + i) % 4 > 0)
-        assert (small == 3 + 3 * i).all()
-    array = np.full(1 << 20, rank + 1.0)
-    wait_for_all(group, 1)
-    if rank == 1:
-        group.all_reduce(array, async_op=True, recoverable=True)
-        os.kill(os.getpid(), signal.SIGKILL)
-    try:
-        group.all_reduce(array, recoverable=True)
-    except (rondo.PeerLost, rondo.Aborted):  # the other may have its sum, and shrink already
-        assert (array == rank + 1).all()
-        group = group.shrink()
-        group.all_reduce(array, recoverable=True)
-    else:  # rank 1 had given all that was asked of it
-        assert (array == 6).all()
-        group = group.shrink()
-        array = group.all_reduce(np.full(1 << 20, rank + 1.0))
-    with pytest.raises(ValueError, match="recoverable"):
-        group.all_reduce(np.ones(8, np.float32), wire="int8", recoverable=True)
-    return float(array[0]), group.size
-
-
-def test_a_recoverable_call_keeps_its_input():
-    assert survivors(3, _in_place) == [(0, (4.0, 2)), (2, (4.0, 2))]
 
 
 def _grows(group, rank):

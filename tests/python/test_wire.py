@@ -123,6 +123,8 @@ def _refused(group):
         group.all_reduce(array, op="max", wire="int8")
     with pytest.raises(rondo.Invalid, match="stochastic rounding is for the wire formats int8 and int4, not for float16"):
         group.all_reduce(array, wire=rondo.Wire("float16", seed=1))
+    with pytest.raises(ValueError, match="recoverable"):
+        group.all_reduce(array, wire="int8", recoverable=True)
     return bool((array == _values(group.rank)).all())
 
 

@@ -62,30 +62,6 @@ def test_averages(rank):
     equal(tensor, torch.full((5,), 6.0 * sum(range(1, world + 1))), "PREMUL_SUM")
 
 
-@ranks.on(2)
-def test_strides(rank):
-    """A dense tensor is reduced in place however its dimensions lie; a part of a larger one leaves the rest alone."""
-    for view in (lambda t: t.t(), lambda t: t[:, ::2], lambda t: t[1:, 1:], lambda t: t[:, 0]):
-        whole = torch.arange(24.0).reshape(4, 6) * (rank + 1)
-        outside = torch.ones(4, 6, dtype=torch.bool)
-        view(outside).fill_(False)
-        before = whole.clone()
-        expected = view(torch.arange(24.0).reshape(4, 6)) * 3
-        part = view(whole)
-        dist.all_reduce(part)
-        equal(part, expected, "strided all_reduce")
-        equal(whole[outside], before[outside], "the rest")
-        dist.broadcast(part, 1)
-        dist.reduce(part, 0)
-        equal(part, expected * (2 if rank == 0 else 1), "strided reduce")
-    target = torch.zeros(2, 10)[:, ::2]
-    dist.all_gather_into_tensor(target, torch.arange(5.0) + rank)
-    equal(target, torch.stack([torch.arange(5.0), torch.arange(5.0) + 1]), "strided all_gather")
-    image = torch.full((2, 3, 4, 4), float(rank + 1)).to(memory_format=torch.channels_last)
-    dist.all_reduce(image)
-    equal(image, torch.full((2, 3, 4, 4), 3.0), "channels last")
-
-
 @ranks.on(2, 3)
 def test_rooted(rank):
     world = dist.get_world_size()

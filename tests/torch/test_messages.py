@@ -7,25 +7,6 @@ import torch.distributed as dist
 from made import equal
 
 
-def test_ping_pong():
-    assert ranks.run(2, ping_pong) == [2.0, 1.0]
-
-
-def ping_pong(rank):
-    tensor = torch.zeros(1)
-    if rank == 0:
-        tensor += 1
-        dist.send(tensor, 1)
-        assert dist.recv(tensor, 1) == 1
-    else:
-        assert dist.recv(tensor, 0) == 0
-        received = tensor.item()
-        tensor += 1
-        dist.isend(tensor, 0).wait()
-        return received
-    return tensor.item()
-
-
 @ranks.on(3)
 def test_messages(rank):
     for dtype in made.EVERY:
@@ -94,21 +75,3 @@ def test_groups_of_messages(rank):
         work.wait()
     inbox[rank] = rank
     equal(inbox, torch.arange(3.0), "everyone to everyone")
-
-
-@ranks.on(2)
-def test_an_unreceived_message_holds_up_nothing(rank):
-    if rank == 0:
-        works = [dist.isend(torch.full((1 << 20,), 3.0), 1), dist.isend(torch.ones(2), 1)]
-    tensor = torch.ones(1000)
-    dist.all_reduce(tensor)
-    equal(tensor, torch.full((1000,), 2.0), "all_reduce beside messages")
-    if rank == 0:
-        for work in works:
-            work.wait()
-    else:
-        large, small = torch.empty(1 << 20), torch.empty(2)
-        dist.recv(large, 0)
-        dist.recv(small, 0)
-        equal(large, torch.full((1 << 20,), 3.0), "large message")
-        equal(small, torch.ones(2), "small message")

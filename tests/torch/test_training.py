@@ -43,18 +43,14 @@ def close(given, expected, tolerance=1e-5):
 
 def test_ddp_is_one_process():
     """Linear(20, 1), 2048 samples, 2 ranks, 2 epochs of 32 steps: as one process on both ranks' batches."""
-    ranks.run(2, ddp_linear, True)
+    ranks.run(2, ddp_linear)
 
 
-def test_without_ddp_the_ranks_differ():
-    ranks.run(2, ddp_linear, False)
-
-
-def ddp_linear(rank, wrapped):
+def ddp_linear(rank):
     data = dataset()
     model = seeded(lambda: nn.Linear(FEATURES, 1))
     alone, start = copy.deepcopy(model), flat(model)
-    trained = DDP(model) if wrapped else model
+    trained = DDP(model)
     optimizer = torch.optim.SGD(trained.parameters(), lr=0.01)
     optimizer_alone = torch.optim.SGD(alone.parameters(), lr=0.01)
     samplers = [torch.utils.data.DistributedSampler(data, 2, r, shuffle=True, seed=5) for r in range(2)]
@@ -67,13 +63,8 @@ def ddp_linear(rank, wrapped):
             train(trained, optimizer, *batches[rank])
             train(alone, optimizer_alone, *(torch.cat(parts) for parts in zip(*batches, strict=True)))
     assert (flat(model) - start).abs().max() > 0.1
-    if wrapped:
-        equal_on_all_ranks(flat(model))
-        close(flat(model), flat(alone))
-    else:
-        others = [torch.empty_like(start) for _ in range(2)]
-        dist.all_gather(others, flat(model))
-        assert not torch.equal(*others)
+    equal_on_all_ranks(flat(model))
+    close(flat(model), flat(alone))
 
 
 def train(model, optimizer, inputs, targets):
@@ -353,24 +344,3 @@ def checkpoint(rank, folder):
     set_model_state_dict(other, state)
     for one, two in zip(model.parameters(), other.parameters(), strict=True):
         equal(two.full_tensor(), one.full_tensor(), "loaded")
-
-
-@ranks.on(2)
-def test_averaged_gradients(rank):
-    """The tutorial's own data parallelism: all_reduce of each gradient, divided by the world."""
-    model = seeded(lambda: nn.Linear(FEATURES, 1))
-    alone = copy.deepcopy(model)
-    optimizers = [torch.optim.SGD(m.parameters(), lr=0.01, momentum=0.5) for m in (model, alone)]
-    for step in range(10):
-        mine, everyone = rank_batch(rank, step)
-        for optimizer in optimizers:
-            optimizer.zero_grad()
-        model(mine).pow(2).mean().backward()
-        alone(everyone).pow(2).mean().backward()
-        for parameter in model.parameters():
-            dist.all_reduce(parameter.grad, op=dist.ReduceOp.SUM)
-            parameter.grad /= dist.get_world_size()
-        for optimizer in optimizers:
-            optimizer.step()
-    equal_on_all_ranks(flat(model))
-    close(flat(model), flat(alone))

@@ -72,61 +72,6 @@ def test_dropped_works(rank):
         time.sleep(0.01)
 
 
-@ranks.on(3)
-def test_groups(rank):
-    pair = dist.new_group([0, 1])
-    rest = dist.new_group([2])
-    other = dist.new_group([2, 0])
-    everyone = dist.new_group()
-    if rank in (0, 1):
-        tensor = torch.ones(2)
-        dist.all_reduce(tensor, group=pair)
-        equal(tensor, torch.full((2,), 2.0), "a pair")
-        dist.broadcast(tensor.fill_(rank), 1, group=pair)
-        assert tensor[0] == 1
-    else:
-        tensor = torch.ones(2)
-        dist.all_reduce(tensor, group=rest)
-        equal(tensor, torch.ones(2), "a group of one")
-    if rank in (0, 2):
-        outputs = [torch.empty(1) for _ in range(2)]
-        dist.all_gather(outputs, torch.tensor([float(rank)]), group=other)
-        assert [t.item() for t in outputs] == [0.0, 2.0]
-        if rank == 0:
-            dist.send(torch.ones(1), 2, group=other)
-        else:
-            dist.recv(torch.zeros(1), 0, group=other)
-    dist.all_reduce(tensor.fill_(1), group=everyone)
-    assert tensor[0] == 3
-    subgroups, _ = dist.new_subgroups_by_enumeration([[0, 2], [1]])
-    dist.all_reduce(tensor.fill_(1), group=subgroups)
-    assert tensor[0] == (1 if rank == 1 else 2)
-    dist.destroy_process_group(everyone)
-    dist.all_reduce(tensor.fill_(1))
-    assert tensor[0] == 3
-
-
-@ranks.on(2)
-def test_threads(rank):
-    """Groups of their own from several threads."""
-    made = [dist.new_group([0, 1]) for _ in range(4)]
-    wrong = []
-
-    def go(number, group):
-        tensor = torch.empty(1000 * number + 1)
-        for turn in range(50):
-            dist.all_reduce(tensor.fill_(number + turn + rank), group=group)
-            if not torch.all(tensor == 2 * (number + turn) + 1):
-                wrong.append((number, turn))
-
-    running = [threading.Thread(target=go, args=pair) for pair in enumerate(made)]
-    for thread in running:
-        thread.start()
-    for thread in running:
-        thread.join()
-    assert not wrong
-
-
 @ranks.on(2)
 def test_bad_arguments(rank):
     """ValueError before anything happens: the group goes on."""
