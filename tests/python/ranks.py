@@ -1,5 +1,7 @@
 """Jobs for tests: functions of this folder's modules, run by every rank."""
 
+import multiprocessing
+
 import pytest
 
 import rondo
@@ -13,6 +15,21 @@ def run(world, fn, *args):
 def _main(fn, args):
     with rondo.init() as group:
         return fn(group, *args)
+
+
+def said_by(method, target, arguments, dead=0):
+    """What processes of multiprocessing say, in order: each runs target(*its arguments, queue), and puts one thing in the
+    queue. dead: as many are killed before. The others end well."""
+    context = multiprocessing.get_context(method)
+    queue = context.Queue()
+    children = [context.Process(target=target, args=(*each, queue)) for each in arguments]
+    for child in children:
+        child.start()
+    said = [queue.get(timeout=60) for _ in range(len(children) - dead)]
+    for child in children:
+        child.join(timeout=60)
+    assert dead or [child.exitcode for child in children] == [0] * len(children)
+    return sorted(said)
 
 
 def on(*worlds):

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from ranks import on, run
+from ranks import on, run, said_by
 
 import rondo
 from rondo.dist_opt import OPTIONS, NumpyUpdate
@@ -290,15 +290,5 @@ def _singa_process(rank, world, nccl_id, results):
 
 
 def test_processes_with_an_id_of_the_parent():
-    import multiprocessing
-
-    context = multiprocessing.get_context("spawn")
-    results = context.Queue()
     nccl_id = rondo.NcclIdHolder()
-    processes = [context.Process(target=_singa_process, args=(rank, 2, nccl_id, results)) for rank in range(2)]
-    for process in processes:
-        process.start()
-    assert sorted(results.get(timeout=60) for _ in processes) == [(0, 2), (1, 2)]
-    for process in processes:
-        process.join()
-        assert process.exitcode == 0
+    assert said_by("spawn", _singa_process, [(rank, 2, nccl_id) for rank in range(2)]) == [(0, 2), (1, 2)]

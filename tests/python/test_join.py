@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from ranks import on, run
+from ranks import on, run, said_by
 
 import rondo
 
@@ -73,15 +73,8 @@ def with_store(rank, folder, results):
 
 
 def test_a_store_of_the_programs_and_settings(tmp_path):
-    context = multiprocessing.get_context("fork")
-    results = context.Queue()
-    children = [context.Process(target=with_store, args=(r, tmp_path, results)) for r in range(2)]
-    for child in children:
-        child.start()
-    assert sorted(results.get(timeout=60) for _ in children) == [(0, 3.0, 2, "ring"), (1, 3.0, 2, "ring")]
-    for child in children:
-        child.join()
-        assert child.exitcode == 0
+    said = said_by("fork", with_store, [(r, tmp_path) for r in range(2)])
+    assert said == [(0, 3.0, 2, "ring"), (1, 3.0, 2, "ring")]
 
 
 class Broken(FolderStore):

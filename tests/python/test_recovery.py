@@ -1,31 +1,24 @@
 """Ranks that live go on after one was killed: shrink(), and elastic() round a step."""
 
-import multiprocessing
 import os
 import signal
 
 import numpy as np
 import pytest
-from ranks import on, run
+from ranks import on, run, said_by
 
 import rondo
 
 
-def _rank(rank, world, meeting_point, results, body):
-    results.put((rank, body(rondo.init(rank=rank, world_size=world, rendezvous=meeting_point), rank)))
+def _rank(rank, world, meeting_point, body, results):
+    place = {"rank": rank, "world_size": world, "rendezvous": meeting_point} if rank < world else {}
+    results.put((rank, body(rondo.init(**place), rank)))
 
 
-def survivors(world, body):
-    """What body(group, rank) returns on each rank that lives."""
-    context = multiprocessing.get_context("fork")
-    meeting_point, results = rondo.unique_id(), context.Queue()
-    children = [context.Process(target=_rank, args=(r, world, meeting_point, results, body)) for r in range(world)]
-    for child in children:
-        child.start()
-    said = [results.get(timeout=60) for _ in range(world - 1)]
-    for child in children:
-        child.join(timeout=60)
-    return sorted(said)
+def survivors(world, body, newcomers=0):
+    """What body(group, rank) returns on each rank that lives; one does not. Newcomers come without a rank."""
+    meeting_point = rondo.unique_id()
+    return said_by("fork", _rank, [(r, world, meeting_point, body) for r in range(world + newcomers)], dead=1)
 
 
 def _elastic(group, rank):
@@ -85,23 +78,10 @@ def _grows(group, rank):
     return result
 
 
-def _newcomer(results):
-    results.put((3, _grows(rondo.init(), -1)))
-
-
 def test_a_newcomer_takes_the_place_of_a_rank_that_died(monkeypatch, tmp_path):
     """With the state that rank 0 hands over: each step was done once."""
     monkeypatch.setenv("RONDO_JOIN", f"unix://{tmp_path}/door")
-    context = multiprocessing.get_context("fork")
-    meeting_point, results = rondo.unique_id(), context.Queue()
-    children = [context.Process(target=_rank, args=(r, 3, meeting_point, results, _grows)) for r in range(3)]
-    children.append(context.Process(target=_newcomer, args=(results,)))
-    for child in children:
-        child.start()
-    said = sorted(results.get(timeout=60) for _ in range(3))
-    for child in children:
-        child.join(timeout=60)
-    assert said == [(1, (0, 3, True)), (2, (1, 3, True)), (3, (2, 3, True))]
+    assert survivors(3, _grows, newcomers=1) == [(1, (0, 3, True)), (2, (1, 3, True)), (3, (2, 3, True))]
 
 
 def _plain(group, rank):

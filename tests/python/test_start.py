@@ -12,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from ranks import said_by
 
 import rondo
 from rondo import data, start
@@ -26,17 +27,10 @@ def with_id(rank, rendezvous, results):
 
 @pytest.mark.parametrize("method", METHODS)
 def test_unique_id_is_made_in_a_parent_that_is_no_rank(method):
-    context = multiprocessing.get_context(method)
-    meeting_point, results = rondo.unique_id(), context.Queue()
+    meeting_point = rondo.unique_id()
     assert str(pickle.loads(pickle.dumps(meeting_point))) == str(meeting_point)
     assert str(meeting_point) not in repr(meeting_point)
-    children = [context.Process(target=with_id, args=(r, meeting_point, results)) for r in range(2)]
-    for child in children:
-        child.start()
-    assert sorted(results.get(timeout=60) for _ in children) == [(0, 3.0), (1, 3.0)]
-    for child in children:
-        child.join()
-        assert child.exitcode == 0
+    assert said_by(method, with_id, [(r, meeting_point) for r in range(2)]) == [(0, 3.0), (1, 3.0)]
 
 
 def as_the_tutorials_do(rank, port, results):
@@ -51,14 +45,7 @@ def test_rank_and_world_size_with_master_addr(method):
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
-    context = multiprocessing.get_context(method)
-    results = context.Queue()
-    children = [context.Process(target=as_the_tutorials_do, args=(r, port, results)) for r in range(2)]
-    for child in children:
-        child.start()
-    assert [results.get(timeout=60) for _ in children] == [[0, 1]] * 2
-    for child in children:
-        child.join()
+    assert said_by(method, as_the_tutorials_do, [(r, port) for r in range(2)]) == [[0, 1]] * 2
 
 
 def test_one_without_the_other_is_refused():
@@ -77,15 +64,8 @@ def with_world(rank, world, rendezvous, results):
 
 
 def test_another_world_size_on_one_rank(tmp_path):
-    context = multiprocessing.get_context("fork")
-    results = context.Queue()
     meeting_point = f"unix://{tmp_path}/meet"
-    children = [context.Process(target=with_world, args=(r, 2 + r, meeting_point, results)) for r in range(2)]
-    for child in children:
-        child.start()
-    (_, missing, ranks), (_, refused, _) = sorted(results.get(timeout=60) for _ in children)
-    for child in children:
-        child.join()
+    (_, missing, ranks), (_, refused, _) = said_by("fork", with_world, [(r, 2 + r, meeting_point) for r in range(2)])
     assert "rank 1 says that the world has 3 ranks, but rank 0" in refused
     assert ranks == (1,) and "these have not come: 1" in missing
 
