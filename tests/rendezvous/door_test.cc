@@ -14,6 +14,7 @@
 #include "rondo/error.h"
 #include "tests/rendezvous/test_jobs.h"
 #include "tests/support/child.h"
+#include "tests/support/errors.h"
 #include "tests/support/eventually.h"
 #include "tests/support/temp_folder.h"
 
@@ -56,12 +57,7 @@ Child newcomer(const Launch& launch) {
 }
 
 std::string why(const Launch& launch, Store::Deadline deadline) {
-  try {
-    await_seat(launch, quiet(), deadline);
-  } catch (const Exception& failure) {
-    return failure.what();
-  }
-  return "";
+  return testing::error_of([&] { await_seat(launch, quiet(), deadline); }).message;
 }
 
 TEST_CASE("seats go to those that came first; who has gone is missed, before and after") {

@@ -15,6 +15,7 @@
 #include "rondo/error.h"
 #include "tests/rendezvous/test_jobs.h"
 #include "tests/support/child.h"
+#include "tests/support/errors.h"
 
 namespace rondo {
 namespace {
@@ -35,12 +36,7 @@ void crash_with_file(const std::string& path, const std::string& job_id) {
 }
 
 Error refusal(const std::string& path, const std::string& job_id) {
-  try {
-    FileStore store(path, job_id, "end", in_ms(200));
-  } catch (const Exception& e) {
-    return e.error();
-  }
-  return {};
+  return testing::error_of([&] { FileStore(path, job_id, "end", in_ms(200)); });
 }
 
 TEST_CASE("file store: what a crashed run left, of whatever job, does not reach the next") {
@@ -167,12 +163,7 @@ TEST_CASE("file store: in a forked child the parent's object is refused, and the
   FileStore store(folder.path("f"), "j", "end", soon());
   store.put("k", "v", soon());
   Child child([&](Parent&) {
-    try {
-      store.put("k", "child", soon());
-    } catch (const Exception& e) {
-      return e.code() == ErrorCode::kInvalid ? 0 : 2;
-    }
-    return 1;
+    return testing::code_of([&] { store.put("k", "child", soon()); }) == ErrorCode::kInvalid ? 0 : 1;
   });
   CHECK(child.wait() == 0);
   CHECK(store.get("k", soon()) == "v");

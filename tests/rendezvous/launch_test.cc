@@ -7,6 +7,7 @@
 #include <string>
 
 #include "rondo/error.h"
+#include "tests/support/errors.h"
 #include "transport/rendezvous/launch_environment.h"
 #include "transport/rendezvous/rendezvous_url.h"
 #include "transport/rendezvous/slurm.h"
@@ -27,12 +28,8 @@ struct Failure {
 };
 
 Failure failure(Variables variables, const LaunchRequest& request = {}) {
-  try {
-    find(std::move(variables), request);
-  } catch (const Exception& e) {
-    return {e.code(), e.what()};
-  }
-  return {};
+  const Error error = testing::error_of([&] { find(std::move(variables), request); });
+  return {error.code, error.message};
 }
 
 void check_place(const Launch& launch, const Place& expected) {
@@ -424,12 +421,9 @@ TEST_CASE("rendezvous strings: the key of a unique id, however malformed, is in 
   for (const std::string& bad : {"unique:" + key, "unique:a:5:" + key + "0", "unique:a:5:" + key + ":x",
                                  "unique:a:0:" + key, "unique:[a:5:" + key}) {
     CAPTURE(bad);
-    try {
-      parse_rendezvous(bad);
-      FAIL("accepted");
-    } catch (const Exception& e) {
-      CHECK(std::string(e.what()).find("deadbeef") == std::string::npos);
-    }
+    const Error refused = testing::error_of([&] { parse_rendezvous(bad); });
+    CHECK(refused.code != ErrorCode::kOk);
+    CHECK(refused.message.find("deadbeef") == std::string::npos);
   }
 }
 

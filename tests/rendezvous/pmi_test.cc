@@ -11,12 +11,14 @@
 #include "rondo/error.h"
 #include "tests/rendezvous/fake_pmi.h"
 #include "tests/rendezvous/test_jobs.h"
+#include "tests/support/errors.h"
 
 namespace rondo {
 namespace {
 
 using test::in_ms;
 using test::soon;
+using testing::error_of;
 
 TEST_CASE("pmi: ranks introduce themselves, put, meet at the barrier and get each other's bytes") {
   constexpr int kSize = 4;
@@ -55,23 +57,14 @@ TEST_CASE("pmi: refusals, silence and the end of the server are errors with the 
   {
     PmiClient pmi(server.fd(0));
     pmi.init(soon());
-    try {
-      pmi.get("absent", soon());
-      FAIL("there is no such key");
-    } catch (const Exception& e) {
-      CHECK(e.code() == ErrorCode::kBootstrap);
-      CHECK(std::string(e.what()).find("key_not_found") != std::string::npos);
-    }
+    const Error absent = error_of([&] { pmi.get("absent", soon()); });
+    CHECK(absent.code == ErrorCode::kBootstrap);
+    CHECK(absent.message.find("key_not_found") != std::string::npos);
     pmi.put("k", "v", soon());
     CHECK_THROWS_AS(pmi.put("k", "v", soon()), Exception);
     CHECK(pmi.get("k", soon()) == "v");
     CHECK_THROWS_AS(pmi.put("big", std::string(64 * 1024, 'x'), soon()), Exception);
-    try {
-      pmi.barrier(in_ms(50));  // the other never comes
-      FAIL("alone at the barrier");
-    } catch (const Exception& e) {
-      CHECK(e.code() == ErrorCode::kTimeout);
-    }
+    CHECK(error_of([&] { pmi.barrier(in_ms(50)); }).code == ErrorCode::kTimeout);  // the other never comes
     CHECK_THROWS_AS(pmi.get("k", soon()), Exception);  // the late answer would be taken for this one's
   }
   int ends[2];

@@ -19,6 +19,7 @@
 #include "tests/rendezvous/served.h"
 #include "tests/rendezvous/test_jobs.h"
 #include "tests/support/child.h"
+#include "tests/support/errors.h"
 #include "transport/rendezvous/served_store.h"
 #include "transport/store/file_store.h"
 #include "transport/store/memory_store.h"
@@ -29,6 +30,7 @@ namespace {
 using namespace std::chrono_literals;
 using test::in_ms;
 using test::soon;
+using testing::error_of;
 
 const Logger kQuiet("off");
 
@@ -39,12 +41,22 @@ struct Outcome {
 
 Outcome exchange(Store& store, int rank, int world, const std::string& card, Store::Deadline deadline) {
   Outcome outcome;
-  try {
-    outcome.cards = exchange_roster(store, rank, world, card, deadline, kQuiet);
-  } catch (const Exception& e) {
-    outcome.error = e.error();
-  }
+  outcome.error = error_of([&] { outcome.cards = exchange_roster(store, rank, world, card, deadline, kQuiet); });
   return outcome;
+}
+
+// Those of another store, as a program gives its own.
+CallbackStore::Functions functions_of(Store& store) {
+  CallbackStore::Functions f;
+  f.put = [&](std::string_view k, std::string_view v, Store::Deadline d) { store.put(k, v, d); };
+  f.get = [&](std::string_view k, Store::Deadline d) { return store.get(k, d); };
+  f.try_get = [&](std::string_view k, Store::Deadline d) { return store.try_get(k, d); };
+  f.add = [&](std::string_view k, int64_t a, Store::Deadline d) { return store.add(k, a, d); };
+  f.compare_set = [&](std::string_view k, std::string_view e, std::string_view v, Store::Deadline d) {
+    return store.compare_set(k, e, v, d);
+  };
+  f.remove = [&](std::string_view k, Store::Deadline d) { return store.remove(k, d); };
+  return f;
 }
 
 // One thread a rank on one store.
@@ -88,18 +100,11 @@ TEST_CASE("roster: a rank that cannot start says why, and all others fail at onc
 
 TEST_CASE("roster: where rank 0 and another cannot start, the one that is named is the one whose words are told") {
   MemoryStore store;
-  CallbackStore::Functions f;
-  f.put = [&](std::string_view k, std::string_view v, Store::Deadline d) { store.put(k, v, d); };
-  f.get = [&](std::string_view k, Store::Deadline d) { return store.get(k, d); };
+  CallbackStore::Functions f = functions_of(store);
   f.try_get = [&](std::string_view k, Store::Deadline d) {
     if (k == "roster/card/2") store.get(k, d);  // rank 0 looks when it is there
     return store.try_get(k, d);
   };
-  f.add = [&](std::string_view k, int64_t a, Store::Deadline d) { return store.add(k, a, d); };
-  f.compare_set = [&](std::string_view k, std::string_view e, std::string_view v, Store::Deadline d) {
-    return store.compare_set(k, e, v, d);
-  };
-  f.remove = [&](std::string_view k, Store::Deadline d) { return store.remove(k, d); };
   CallbackStore of_rank_0(f, "");
   std::thread zero([&] { decline_roster(of_rank_0, 0, 3, {ErrorCode::kSystem, "no descriptor is left", {}}, kQuiet); });
   std::thread two([&] { decline_roster(store, 2, 3, {ErrorCode::kSystem, "no memory is left", {}}, kQuiet); });
@@ -119,15 +124,9 @@ TEST_CASE(
     const auto refuse = [](std::string_view key) {
       if (key == "roster/verdict") throw std::runtime_error("no answer");
     };
-    CallbackStore::Functions f;
-    f.put = [&](std::string_view k, std::string_view v, Store::Deadline d) { store.put(k, v, d); };
+    CallbackStore::Functions f = functions_of(store);
     f.get = [&](std::string_view k, Store::Deadline d) { return refuse(k), store.get(k, d); };
     f.try_get = [&](std::string_view k, Store::Deadline d) { return refuse(k), store.try_get(k, d); };
-    f.add = [&](std::string_view k, int64_t a, Store::Deadline d) { return store.add(k, a, d); };
-    f.compare_set = [&](std::string_view k, std::string_view e, std::string_view v, Store::Deadline d) {
-      return store.compare_set(k, e, v, d);
-    };
-    f.remove = [&](std::string_view k, Store::Deadline d) { return store.remove(k, d); };
     CallbackStore broken(f, "");
     const auto start = std::chrono::steady_clock::now();
     std::thread fails([&] { exchange(broken, victim, 3, "card", in_ms(5'000)); });  // rank 2 does not come
@@ -257,12 +256,7 @@ TEST_CASE(
     "fault 2: roster: a rank that has come and ends before another comes is named within 2 s, wherever it waited") {
   const auto exchange_of = [](bool hosts, Store& store, int rank, Store::Deadline deadline) {
     if (!hosts) return exchange(store, rank, 4, "card", deadline).error;
-    try {
-      exchange_hosts(store, rank, 4, deadline, kQuiet);
-    } catch (const Exception& failure) {
-      return failure.error();
-    }
-    return Error{};
+    return error_of([&] { exchange_hosts(store, rank, 4, deadline, kQuiet); });
   };
   for (const bool hosts : {false, true}) {
     CAPTURE(hosts);
@@ -305,13 +299,9 @@ TEST_CASE("fault 36: roster: a second rank 0 is told which process has its rank,
     auto waits = std::async(std::launch::async, [&] { return exchange(*first, 0, 2, "card", in_ms(2'000)).error; });
     StreamStore looks(client_options(parse_rendezvous(rendezvous), test::launch(1, 2, rendezvous), Config{}));
     looks.get("roster/card/0", soon());
-    try {
-      open_store(test::launch(0, 2, rendezvous), Config{}, in_ms(300));
-      FAIL("it is taken");
-    } catch (const Exception& second) {
-      CHECK(second.code() == ErrorCode::kBootstrap);
-      CHECK(std::string(second.what()).find("rank 0 is already taken by host ") == 0);
-    }
+    const Error second = error_of([&] { open_store(test::launch(0, 2, rendezvous), Config{}, in_ms(300)); });
+    CHECK(second.code == ErrorCode::kBootstrap);
+    CHECK(second.message.find("rank 0 is already taken by host ") == 0);
     CHECK(waits.get().message.find("a second rank 0, host ") != std::string::npos);
   }
 }
@@ -426,26 +416,16 @@ TEST_CASE("place: what the launcher did not say follows from the hosts") {
 
 TEST_CASE("callback store: a host's functions serve a roster; their failures are named; keys carry the prefix") {
   MemoryStore host;
-  CallbackStore::Functions f;
-  f.put = [&](std::string_view k, std::string_view v, Store::Deadline d) { host.put(k, v, d); };
-  f.get = [&](std::string_view k, Store::Deadline d) { return host.get(k, d); };
-  f.try_get = [&](std::string_view k, Store::Deadline d) { return host.try_get(k, d); };
-  f.add = [&](std::string_view k, int64_t n, Store::Deadline d) { return host.add(k, n, d); };
-  f.compare_set = [&](std::string_view k, std::string_view e, std::string_view v, Store::Deadline d) {
-    return host.compare_set(k, e, v, d);
-  };
-  CHECK_THROWS_AS(CallbackStore{f}, Exception);  // remove is missing
+  CallbackStore::Functions f = functions_of(host);
+  f.remove = nullptr;
+  CHECK_THROWS_AS(CallbackStore{f}, Exception);
   f.remove = [](std::string_view, Store::Deadline) -> bool { throw std::runtime_error("host says no"); };
   CallbackStore store(f, "p/");
   for (const Outcome& outcome : exchange_all(store, {0, 1, 2}, 3, 10'000)) CHECK(outcome.cards.size() == 3);
   CHECK(host.try_get("p/roster/card/2", soon()));
-  try {
-    store.remove("k", soon());
-    FAIL("no failure");
-  } catch (const Exception& e) {
-    CHECK(e.code() == ErrorCode::kBootstrap);
-    CHECK(std::string(e.what()).find("host says no") != std::string::npos);
-  }
+  const Error failed = error_of([&] { store.remove("k", soon()); });
+  CHECK(failed.code == ErrorCode::kBootstrap);
+  CHECK(failed.message.find("host says no") != std::string::npos);
 }
 
 }  // namespace

@@ -15,6 +15,7 @@
 #include "rondo/error.h"
 #include "tests/rendezvous/served.h"
 #include "tests/rendezvous/test_jobs.h"
+#include "tests/support/errors.h"
 #include "tests/support/eventually.h"
 #include "tests/support/secrets.h"
 #include "tests/support/sockets.h"
@@ -33,6 +34,7 @@ using test::in_ms;
 using test::Served;
 using test::soon;
 using testing::closes;
+using testing::error_of;
 using testing::eventually;
 using testing::knowing;
 using testing::read_exactly;
@@ -57,13 +59,8 @@ Descriptor admitted(const SocketAddress& address) {
 Descriptor admitted(const Served& served) { return admitted(served.address()); }
 std::string request() { return encode_request({StoreOperation::kPut, "key", "value", "", 0}); }
 
-Error refusal(StreamStore::Options options) {
-  try {
-    StreamStore(std::move(options)).connect(soon());
-  } catch (const Exception& e) {
-    return e.error();
-  }
-  return {};
+Error refusal(const StreamStore::Options& options) {
+  return error_of([&] { StreamStore(options).connect(soon()); });
 }
 
 TEST_CASE("a request cut at every byte ends that connection and nothing else") {
@@ -155,13 +152,9 @@ TEST_CASE("client: it waits for a server that comes later, and says at the deadl
     port = earlier.address().port();
   }
   StreamStore store(options);
-  try {
-    store.connect(in_ms(100));
-    FAIL("nobody is there");
-  } catch (const Exception& e) {
-    CHECK(e.code() == ErrorCode::kTimeout);
-    CHECK(std::string(e.what()).find("refused") != std::string::npos);
-  }
+  const Error nobody = error_of([&] { store.connect(in_ms(100)); });
+  CHECK(nobody.code == ErrorCode::kTimeout);
+  CHECK(nobody.message.find("refused") != std::string::npos);
   std::thread client([&] { store.put("k", "v", soon()); });
   Served served(300, "j", port);
   client.join();
@@ -174,13 +167,9 @@ TEST_CASE("fault 9: client: a server that ends in mid-wait is reported, not wait
   store.put("k", "v", soon());
   std::thread end([&] { served.reset(); });
   auto start = Clock::now();
-  try {
-    store.get("never", soon());
-    FAIL("there is no such key");
-  } catch (const Exception& e) {
-    CHECK(e.code() == ErrorCode::kBootstrap);
-    CHECK(std::string(e.what()).find("gone") != std::string::npos);
-  }
+  const Error error = error_of([&] { store.get("never", soon()); });
+  CHECK(error.code == ErrorCode::kBootstrap);
+  CHECK(error.message.find("gone") != std::string::npos);
   CHECK(Clock::now() - start < 5s);
   end.join();
 }
@@ -204,12 +193,7 @@ TEST_CASE("client: a server that is too busy to answer is late, not gone, also w
   busy.join();
   for (int call = 0; call < 3; ++call) {
     CAPTURE(call);
-    try {
-      store.get("k", in_ms(50));
-      FAIL("nobody answers");
-    } catch (const Exception& e) {
-      CHECK(e.code() == ErrorCode::kTimeout);
-    }
+    CHECK(error_of([&] { store.get("k", in_ms(50)); }).code == ErrorCode::kTimeout);
   }
 }
 
@@ -297,16 +281,12 @@ TEST_CASE("fault 67: port: one that is taken is named, with the variables that c
   Launch launch = test::launch(0, 2, served.address().text());
   for (const char* launcher : {"environment", "torchrun"}) {
     launch.launcher = launcher;
-    try {
-      open_store(launch, Config{}, in_ms(50));
-      FAIL("the port is taken");
-    } catch (const Exception& e) {
-      std::string message = e.what();
-      CAPTURE(message);
-      CHECK(e.code() == ErrorCode::kBootstrap);
-      CHECK(message.find(served.address().text()) != std::string::npos);
-      CHECK(message.find("RONDO_MASTER_PORT") != std::string::npos);
-      CHECK(message.find(" MASTER_PORT") != std::string::npos);
+    const Error taken = error_of([&] { open_store(launch, Config{}, in_ms(50)); });
+    CAPTURE(taken.message);
+    CHECK(taken.code == ErrorCode::kBootstrap);
+    for (const std::string& part :
+         {served.address().text(), std::string("RONDO_MASTER_PORT"), std::string(" MASTER_PORT")}) {
+      CHECK(taken.message.find(part) != std::string::npos);
     }
   }
 }
@@ -317,14 +297,10 @@ TEST_CASE("port: of several hosts, each rank says at once that it may not listen
   launch.one_host = false;
   launch.secret = {Secret::Source::kUser, std::string(32, 'x'), "this user's"};
   const auto before = std::chrono::steady_clock::now();
-  try {
-    open_store(launch, Config{}, in_ms(20'000));
-    FAIL("it has no permission");
-  } catch (const Exception& e) {
-    CHECK(e.code() == ErrorCode::kInvalid);
-    CHECK(std::string(e.what()).find("rank 1 belongs to a job of several hosts around tcp://10.255.255.1:21234") == 0);
-    CHECK(std::string(e.what()).find("RONDO_SECRET_FILE") != std::string::npos);
-  }
+  const Error refused = error_of([&] { open_store(launch, Config{}, in_ms(20'000)); });
+  CHECK(refused.code == ErrorCode::kInvalid);
+  CHECK(refused.message.find("rank 1 belongs to a job of several hosts around tcp://10.255.255.1:21234") == 0);
+  CHECK(refused.message.find("RONDO_SECRET_FILE") != std::string::npos);
   CHECK(std::chrono::steady_clock::now() - before < std::chrono::seconds(5));
 }
 
@@ -334,14 +310,10 @@ TEST_CASE("port: listening beyond loopback needs a secret or the word insecure")
   auto listen = [&] { listen_tcp("0.0.0.0", 0, "", exposure_of(config, secret), soon()); };
   secret = {Secret::Source::kUser, std::string(32, 'x'), "this user's"};  // other hosts do not have it
   for (int round = 0; round < 2; ++round) {
-    try {
-      listen();
-      FAIL("accepted");
-    } catch (const Exception& e) {
-      CHECK(e.code() == ErrorCode::kInvalid);
-      CHECK(std::string(e.what()).find("RONDO_SECRET_FILE") != std::string::npos);
-      CHECK(std::string(e.what()).find("RONDO_INSECURE") != std::string::npos);
-    }
+    const Error refused = error_of(listen);
+    CHECK(refused.code == ErrorCode::kInvalid);
+    CHECK(refused.message.find("RONDO_SECRET_FILE") != std::string::npos);
+    CHECK(refused.message.find("RONDO_INSECURE") != std::string::npos);
     secret = {};
   }
   secret = {Secret::Source::kFile, std::string(32, 'x'), "a file"};
