@@ -145,29 +145,6 @@ TEST_CASE("two ranks that send to each other first: the error at the deadline sa
   }
 }
 
-TEST_CASE("a receive without a message ends at its deadline") {
-  Job job;
-  job.start(2, [&](Here& here) {
-    Communicator group = Communicator::join(here.options);
-    float value = 0;
-    here.say(here.timed([&] {
-      if (here.rank() == 0) {
-        static_cast<void>(group.recv(&value, 1, DType::kFloat32, 1, 3, {.timeout = kDeadline}));
-      } else {
-        eventually([&] { return group.error().has_value(); });
-        group.barrier();
-      }
-    }));
-    here.await();
-  });
-  for (int rank = 0; rank < 2; ++rank) {
-    const Timed said = timed_line(job[rank].hear());
-    CAPTURE(said.outcome);
-    CHECK(said.begins("TIMEOUT [1] recv(4 bytes from rank 1, tag 3) on rank 0 did not complete before its deadline"));
-    CHECK(said.elapsed_ms < kDeadline.count() + 1'000);
-  }
-}
-
 TEST_CASE("two communicators in opposite orders: the error at the deadline names both, and what waits in them") {
   struct Use {
     std::string name;

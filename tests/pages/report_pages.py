@@ -3,13 +3,9 @@
 import sys
 
 from browser import Browser
+from verdicts import equal, look
 
 FOLDER = sys.argv[1]
-
-
-def equal(got, wanted, what):
-    if got != wanted:
-        raise AssertionError(f"{what}: {got}, not {wanted}")
 
 
 def sentences(browser):
@@ -86,12 +82,8 @@ def looks(browser):
 
 def main():
     with Browser() as browser:
-        for check in (sentences, timeline, many, contrast, looks):
-            try:
-                check(browser)
-                print(f"pass report: {check.__doc__}", flush=True)
-            except Exception as error:  # every check counts by itself
-                print(f"fail report: {check.__doc__}: {' '.join(str(error).split())[:400]}", flush=True)
+        look((f"report: {check.__doc__}", lambda c=check: c(browser))
+             for check in (sentences, timeline, many, contrast, looks))
     print("all reports looked at")
 
 

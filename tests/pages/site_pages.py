@@ -7,6 +7,7 @@ import sys
 import threading
 
 from browser import Browser
+from verdicts import equal, look
 
 SITE = pathlib.Path(sys.argv[1]).resolve()
 
@@ -14,11 +15,6 @@ SITE = pathlib.Path(sys.argv[1]).resolve()
 class Quiet(http.server.SimpleHTTPRequestHandler):
     def log_message(self, *_):
         pass
-
-
-def equal(got, wanted, what):
-    if got != wanted:
-        raise AssertionError(f"{what}: {got}, not {wanted}")
 
 
 def open_page(browser, address, width, scheme="light"):
@@ -80,12 +76,7 @@ def main():
     threading.Thread(target=server.serve_forever, daemon=True).start()
     base = f"http://127.0.0.1:{server.server_port}"
     with Browser() as browser:
-        for check, arguments in ((pages, (browser, base)), (embedded, (browser, base)), (search, (browser, base))):
-            try:
-                check(*arguments)
-                print(f"pass site: {check.__doc__}", flush=True)
-            except Exception as error:  # every check counts by itself
-                print(f"fail site: {check.__doc__}: {' '.join(str(error).split())[:500]}", flush=True)
+        look((f"site: {check.__doc__}", lambda c=check: c(browser, base)) for check in (pages, embedded, search))
     server.shutdown()
     print("all of the site looked at")
 

@@ -8,12 +8,12 @@ Prints a line "pass NAME" or "fail NAME: why" for each check.
 import json
 import subprocess
 import sys
-import traceback
 
 from selenium.webdriver.common.keys import Keys
 
 from browser import Browser
 from expected import cell_text, fill, first_step, heard, held, promised
+from verdicts import equal, look
 
 VIEW, DUMP, FOLDER = sys.argv[1:4]
 
@@ -42,10 +42,6 @@ def page(name, *options):
 
 def run_of(*options):
     return json.loads(subprocess.run([DUMP, "--run", *options], check=True, stdout=subprocess.PIPE).stdout)
-
-
-def equal(got, wanted, what):
-    assert got == wanted, f"{what}: {got!r}, not {wanted!r}"
 
 
 def compare_cells(run, depth, shown, where):
@@ -266,15 +262,7 @@ def main():
                   for name, options in plans()]
         for check in (phases, primitives, comparison, details, playing, arrows, labels, phone):
             checks.append((check.__doc__.split(".")[0].replace("\n", " "), lambda c=check: c(browser)))
-        for name, check in checks:
-            try:
-                check()
-                print(f"pass {name}", flush=True)
-            except Exception as error:  # every check counts by itself
-                why = " ".join(str(error).split())[:400]
-                print(f"fail {name}: {why}", flush=True)
-                if not isinstance(error, AssertionError):
-                    traceback.print_exc()
+        look(checks)
     print("all pages looked at")
 
 

@@ -41,13 +41,23 @@ def _alone():
     return _flat(model)
 
 
+def _two(fn, *args):
+    """What fn(rank, id, *args) returns on each of two ranks that meet by an id of their parent's."""
+    nccl_id = rondo.NcclIdHolder()  # serves the meeting as long as it lives
+    return ranks.run(2, fn, str(nccl_id), *args)
+
+
+def _dist_opt(rank, nccl_id, inner, **options):
+    return rondo.DistOpt(inner, nccl_id=nccl_id, local_rank=rank, world_size=2, **options)
+
+
 def _train(rank, nccl_id, option, overlap):
     model = _model()
     if rank == 1:
         with torch.no_grad():
             model[0].weight += 1  # until the broadcast
-    optimizer = rondo.DistOpt(
-        torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9), nccl_id=nccl_id, local_rank=rank, world_size=2,
+    optimizer = _dist_opt(
+        rank, nccl_id, torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9),
         option=option, overlap=overlap, bucket_bytes=2048, names=dict(model.named_parameters()),
     )  # fmt: skip
     own = slice(rank * BATCH, (rank + 1) * BATCH)
@@ -63,17 +73,14 @@ def _train(rank, nccl_id, option, overlap):
 @pytest.mark.parametrize("overlap", [True, False])
 @pytest.mark.parametrize(("option", "bound"), [("fp32", 1e-5), ("fp16", 1e-2), ("int8", 5e-2)])
 def test_two_ranks_train_what_one_process_does(option, bound, overlap):
-    nccl_id = rondo.NcclIdHolder()
-    first, second = ranks.run(2, _train, str(nccl_id), option, overlap)
+    first, second = _two(_train, option, overlap)
     assert first == second
     torch.testing.assert_close(torch.tensor(first), _alone(), rtol=0, atol=bound)
 
 
 def _twice(rank, nccl_id):
     model = _model()
-    optimizer = rondo.DistOpt(
-        torch.optim.SGD(model.parameters(), lr=0.05), nccl_id=nccl_id, local_rank=rank, world_size=2
-    )
+    optimizer = _dist_opt(rank, nccl_id, torch.optim.SGD(model.parameters(), lr=0.05))
     _loss(model, *_batch(0)).backward()
     try:
         _loss(model, *_batch(1)).backward()
@@ -84,15 +91,12 @@ def _twice(rank, nccl_id):
 
 
 def test_a_second_backward_pass_says_what_to_do():
-    nccl_id = rondo.NcclIdHolder()
-    assert ranks.run(2, _twice, str(nccl_id)) == [True, True]
+    assert _two(_twice) == [True, True]
 
 
 def _goes(rank, nccl_id):
     model = _model()
-    optimizer = rondo.DistOpt(
-        torch.optim.SGD(model.parameters(), lr=0.05), nccl_id=nccl_id, local_rank=rank, world_size=2
-    )
+    optimizer = _dist_opt(rank, nccl_id, torch.optim.SGD(model.parameters(), lr=0.05))
     _loss(model, *_batch(0)).backward()
     optimizer.step()
     group, gone = optimizer.group, weakref.ref(optimizer)
@@ -104,16 +108,13 @@ def _goes(rank, nccl_id):
 
 
 def test_parameters_outlive_it():
-    nccl_id = rondo.NcclIdHolder()
-    assert ranks.run(2, _goes, str(nccl_id)) == [True, True]
+    assert _two(_goes) == [True, True]
 
 
 def _options_of_steps(rank, nccl_id, option, overlap):
     model = _model()
-    optimizer = rondo.DistOpt(
-        torch.optim.SGD(model.parameters(), lr=0.05), nccl_id=nccl_id, local_rank=rank, world_size=2, option=option,
-        overlap=overlap, bucket_bytes=2048,
-    )  # fmt: skip
+    inner = torch.optim.SGD(model.parameters(), lr=0.05)
+    optimizer = _dist_opt(rank, nccl_id, inner, option=option, overlap=overlap, bucket_bytes=2048)
     for step, other in enumerate((None, "int8", "sparseTopK", "fp32", "partialUpdate", "fp16")):
         optimizer.backward_and_update(_loss(model, *_batch(2 * step + rank)), option=other, spars=0.5)
     _loss(model, *_batch(rank)).backward()
@@ -128,17 +129,13 @@ def _options_of_steps(rank, nccl_id, option, overlap):
 def test_each_step_may_have_an_option_of_its_own(option):
     both = []
     for overlap in (True, False):
-        nccl_id = rondo.NcclIdHolder()
-        first, second = ranks.run(2, _options_of_steps, str(nccl_id), option, overlap)
-        both.append((first, second))
+        both.append(_two(_options_of_steps, option, overlap))
     assert both[0] == both[1]  # in a partial update the ranks' parameters part
 
 
 def _nan_and_on(rank, nccl_id):
     model = _model()
-    optimizer = rondo.DistOpt(
-        torch.optim.SGD(model.parameters(), lr=0.05), nccl_id=nccl_id, local_rank=rank, world_size=2, option="int8"
-    )
+    optimizer = _dist_opt(rank, nccl_id, torch.optim.SGD(model.parameters(), lr=0.05), option="int8")
     inputs, targets = _batch(rank)
     if rank == 1:
         targets[3] = float("nan")
@@ -149,8 +146,7 @@ def _nan_and_on(rank, nccl_id):
 
 
 def test_training_goes_on_after_a_gradient_that_is_not_finite():
-    nccl_id = rondo.NcclIdHolder()
-    assert ranks.run(2, _nan_and_on, str(nccl_id)) == [((1,), True)] * 2
+    assert _two(_nan_and_on) == [((1,), True)] * 2
 
 
 def _frozen(rank, nccl_id, option):
@@ -159,10 +155,8 @@ def _frozen(rank, nccl_id, option):
         model[0].weight += rank  # until the broadcast
     for parameter in model[0].parameters():
         parameter.requires_grad = False
-    optimizer = rondo.DistOpt(
-        torch.optim.SGD(model.parameters(), lr=0.05, weight_decay=0.5), nccl_id=nccl_id, local_rank=rank, world_size=2,
-        option=option, names=dict(model.named_parameters()),
-    )  # fmt: skip
+    inner = torch.optim.SGD(model.parameters(), lr=0.05, weight_decay=0.5)
+    optimizer = _dist_opt(rank, nccl_id, inner, option=option, names=dict(model.named_parameters()))
     _loss(model, *_batch(rank)).backward()
     optimizer.step()
     own = _model()
@@ -180,8 +174,7 @@ def _frozen(rank, nccl_id, option):
 
 @pytest.mark.parametrize("option", ["fp32", "sparseTopK"])
 def test_parameters_that_need_no_gradient_stay_as_rank_0_has_them(option):
-    nccl_id = rondo.NcclIdHolder()
-    first, second = ranks.run(2, _frozen, str(nccl_id), option)
+    first, second = _two(_frozen, option)
     assert first == second
 
 
