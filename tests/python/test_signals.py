@@ -2,6 +2,7 @@
 call has started is kept until it has ended."""
 
 import contextlib
+import multiprocessing
 import signal
 import socket
 import threading
@@ -62,21 +63,22 @@ def test_init_hears_a_signal(tmp_path):
         assert group.all_reduce(np.ones(2)).tolist() == [1, 1]
 
 
-def closes(_):
+def closes(over):
     group = rondo.init()
     if group.rank == 1:
-        time.sleep(3)
+        assert over.wait(60)
         return
     begin = time.monotonic()
     with on_alarm(stop), pytest.raises(Stop):
         group.close()
     del group
     assert time.monotonic() - begin < 1.5
+    over.set()
 
 
 def test_close_hears_a_signal():
     """Its rank waits for the other's goodbye."""
-    rondo.spawn(closes, 2, (None,), start_method="fork")
+    rondo.spawn(closes, 2, (multiprocessing.get_context("fork").Event(),), start_method="fork")
 
 
 def test_a_handler_that_takes_long_is_not_entered_by_another_thread(group):

@@ -141,11 +141,13 @@ def test_timeouts(rank):
     else:
         dist.recv(torch.zeros(1), 0)
         dist.send(torch.ones(1), 0)
+    store = dist.distributed_c10d._get_default_store()
     dist.group.WORLD.set_timeout(datetime.timedelta(milliseconds=600))
     if rank == 0:
         failing(dist.barrier, "rondo TIMEOUT", "(rank 1)")
+        store.set("over", "yes")
     else:
-        time.sleep(1.5)
+        store.wait(["over"])
 
 
 @ranks.on(2)
