@@ -1,11 +1,9 @@
-// Proves that each ordering by which kernels of a call meet (kernels/device/call_lane.h) is needed, and that all of
-// them suffice. Every lane of every rank is a thread, which pauses at random; the ranks make calls of several plans on
-// the memory of all, with messages among them. Under the thread sanitizer --weaken=none is clean, and each
-// --weaken=ORDERING of main() makes it report a race (exit code 66).
-#include <cstdio>
-#include <cstring>
-#include <memory>
-#include <string>
+// The lanes of several ranks as threads, which pause at random: the ranks make calls of several plans on the memory of
+// all, with messages among them, and every result is right, also where the numbers of calls wrap around. All executions
+// of small instances, and that each ordering is needed: lane_model_test.cc.
+#include <doctest/doctest.h>
+
+#include <atomic>
 #include <thread>
 #include <vector>
 
@@ -16,16 +14,6 @@ namespace rondo::testing {
 namespace {
 
 constexpr uint32_t kRanks = 3, kLanes = 2, kCalls = 150, kCount = 96, kPosted = 61;
-
-struct WeakAcquire : CallOrders {
-  static constexpr std::memory_order kAcquire = std::memory_order_relaxed;
-};
-struct WeakRelease : CallOrders {
-  static constexpr std::memory_order kRelease = std::memory_order_relaxed;
-};
-struct WeakLeft : CallOrders {
-  static constexpr std::memory_order kLeft = std::memory_order_relaxed;
-};
 
 // What a lane runs on: passes of a test's own, whose accesses the sanitizer sees.
 struct Runs {
@@ -45,7 +33,6 @@ struct Runs {
   uint32_t random;
 };
 
-template <class Orders>
 bool run_rank(LaneCalls& calls, uint32_t rank, uint32_t number) {
   LaneCalls::Rank& own = calls.of(rank);
   const DeviceCall call = calls.make(rank, number);
@@ -54,7 +41,7 @@ bool run_rank(LaneCalls& calls, uint32_t rank, uint32_t number) {
   for (uint32_t lane = 0; lane < kLanes; ++lane) {
     lanes.emplace_back([&, lane] {
       Runs runs{number * 97 + rank * 31 + lane};
-      run_host_lane<Orders>(call, runs, lane, kLanes);
+      run_host_lane<CallOrders>(call, runs, lane, kLanes);
     });
   }
   // The host looks at the word alone: what the threads' ends order, it does not know.
@@ -69,49 +56,38 @@ bool run_rank(LaneCalls& calls, uint32_t rank, uint32_t number) {
   return right;
 }
 
-template <class Orders>
 bool run_all(LaneCalls& calls, uint32_t last) {
   std::vector<std::thread> threads;
   std::atomic<bool> right{true};
   for (uint32_t rank = 0; rank < kRanks; ++rank) {
     threads.emplace_back([&, rank] {
       for (uint32_t number = 1; number <= last && right.load(std::memory_order_relaxed); ++number) {
-        if (!run_rank<Orders>(calls, rank, number)) right = false;
+        if (!run_rank(calls, rank, number)) right = false;
       }
     });
   }
   for (std::thread& thread : threads) thread.join();
   return right;
 }
+
 using Form = LaneCalls::Form;
-template <class Orders>
-bool run() {
+
+}  // namespace
+
+TEST_CASE("calls of several plans give the right results, whenever each lane runs") {
   constexpr auto kSum = Form::kSum, kGather = Form::kGather, kPosts = Form::kPosts;
   LaneCalls calls(kRanks, kCount, {kSum, kGather, kPosts, kPosts, kSum, kPosts}, kPosted);
-  return run_all<Orders>(calls, kCalls);
+  CHECK(run_all(calls, kCalls));
 }
-// Words that were left by a call of the same count.
-bool run_renewed() {
+
+TEST_CASE("words that were left by a call of the same count, 2^32 calls before, are overwritten in time") {
   constexpr uint32_t kBefore = kRenewedCalls / 2 - 2, kOfPosts = kBefore + 4;
   LaneCalls calls(kRanks, kCount, {Form::kSum, Form::kSum, Form::kSum, Form::kPosts}, kPosted);
   for (uint32_t rank = 0; rank < kRanks; ++rank) {
     for (uint32_t lane = 0; lane < kLanes; ++lane) calls.of(rank).control->lanes[lane].calls = kBefore;
     for (uint64_t& word : calls.of(rank).posts) word = 99 | uint64_t{kOfPosts} << 32;
   }
-  return run_all<rondo::CallOrders>(calls, 4);
+  CHECK(run_all(calls, 4));
 }
 
-}  // namespace
 }  // namespace rondo::testing
-
-int main(int argc, char** argv) {
-  using namespace rondo::testing;
-  const std::string weakened = argc == 2 ? std::string(argv[1]).substr(std::strlen("--weaken=")) : "";
-  bool right = false;
-  if (weakened == "none") right = run<rondo::CallOrders>() && run_renewed();
-  if (weakened == "acquire") right = run<WeakAcquire>();
-  if (weakened == "release") right = run<WeakRelease>();
-  if (weakened == "left") right = run<WeakLeft>();
-  if (!right) std::fprintf(stderr, "%s: a wrong result, or no such ordering\n", weakened.c_str());
-  return right ? 0 : 1;
-}
