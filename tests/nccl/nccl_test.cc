@@ -355,14 +355,18 @@ void begin_beside(Rank& rank, const Id& id) {
                 "ncclCommInitRankConfig");
 }
 
-void await(ncclComm_t comm) {
-  ncclResult_t state = ncclInProgress;
+// The communicator leaves a state.
+ncclResult_t state_behind(ncclResult_t state, ncclComm_t comm) {
+  ncclResult_t now = state;
   const bool over = eventually([&] {
-    good(ncclCommGetAsyncError(comm, &state), "ncclCommGetAsyncError");
-    return state != ncclInProgress;
+    good(ncclCommGetAsyncError(comm, &now), "ncclCommGetAsyncError");
+    return now != state;
   });
-  expect(over && state == ncclSuccess, [&] { return "its state is " + std::to_string(state); });
+  expect(over, [&] { return "its state stays " + std::to_string(state); });
+  return now;
 }
+
+void await(ncclComm_t comm) { good(state_behind(ncclInProgress, comm), "the state behind its making"); }
 
 TEST_CASE("a communicator that does not block is made beside the program") {
   run_ranks(2, [](const Id& id, int number) {
@@ -415,12 +419,7 @@ TEST_CASE("a communicator that is destroyed while it is made says goodbye") {
     rank.mirror.synchronize();
     void* const data = rank.at(values);
     ncclAllReduce(data, data, 10, ncclInt32, ncclSum, both, rank.stream());  // this one or a later one hears of it
-    ncclResult_t state = ncclSuccess;
-    const bool heard = eventually([&] {
-      good(ncclCommGetAsyncError(both, &state), "ncclCommGetAsyncError");
-      return state != ncclSuccess;
-    });
-    expect(heard, "nothing has failed");
+    state_behind(ncclSuccess, both);
     refused(ncclAllReduce(data, data, 10, ncclInt32, ncclSum, both, rank.stream()), ncclRemoteError, "has left");
     for (ncclComm_t comm : {both, rank.comm}) good(ncclCommDestroy(comm), "ncclCommDestroy");
   });
@@ -514,12 +513,7 @@ TEST_CASE("the others hear of an abort, and end") {
       good(ncclCommAbort(rank.comm), "ncclCommAbort");
       return;
     }
-    ncclResult_t state = ncclSuccess;
-    const bool heard = eventually([&] {
-      good(ncclCommGetAsyncError(rank.comm, &state), "ncclCommGetAsyncError");
-      return state != ncclSuccess;
-    });
-    expect(heard && state == ncclInvalidUsage, [&] { return "the state is " + std::to_string(state); });
+    expect_result(state_behind(ncclSuccess, rank.comm), ncclInvalidUsage, "the state");
     auto values = rank.buffer<int32_t>(10, 1);
     rank.mirror.to_device();
     rank.mirror.synchronize();
@@ -537,12 +531,7 @@ TEST_CASE("ranks that live go on after one that died") {
     if (number == 2) {
       raise(SIGKILL);
     }
-    ncclResult_t state = ncclSuccess;
-    const bool heard = eventually([&] {
-      good(ncclCommGetAsyncError(rank.comm, &state), "ncclCommGetAsyncError");
-      return state != ncclSuccess;
-    });
-    expect(heard && state == ncclRemoteError, [&] { return "the state is " + std::to_string(state); });
+    expect_result(state_behind(ncclSuccess, rank.comm), ncclRemoteError, "the state");
     good(ncclCommRevoke(rank.comm, 0), "ncclCommRevoke");
     int dead = 2;
     ncclComm_t next = nullptr;
