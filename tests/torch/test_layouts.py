@@ -122,6 +122,12 @@ def test_strides_that_only_one_rank_has(rank):
     dist.all_gather(gathered, zeros if rank == 0 else torch.full((2, 3), 5.0))
     equal(gathered[0], torch.zeros(2, 3), "all_gather of zeros without memory")
     equal(gathered[1], torch.full((2, 3), 5.0), "all_gather beside zeros without memory")
+    for lazy in (torch.conj, torch._neg_view):
+        tensor = lazy(torch.full((4,), complex(1, 2)) * (rank + 1))
+        want = 3 / (rank + 1) * tensor.resolve_conj().resolve_neg()
+        dist.reduce(tensor, 0)
+        if rank == 0:
+            equal(tensor.resolve_conj().resolve_neg(), want, f"reduce of {lazy.__name__}")
     orthogonal = torch.linalg.qr(torch.randn(5, 5, generator=torch.Generator().manual_seed(5))).Q
     received = torch.zeros(5, 5)
     if rank == 0:
