@@ -26,8 +26,7 @@ constexpr int kHearMs = kBoundMs + 60'000;  // a rank says why it has not starte
 constexpr size_t kMostMemoryMiB = 24;
 
 Config big_config(const std::string& transport) {
-  Config config = fault_config();
-  config.transport = transport;
+  Config config = fault_config(transport);
   config.handshake_timeout_ms = kHandshakeMs;
   config.start_timeout_ms = kBoundMs;
   config.timeout_ms = kBoundMs;

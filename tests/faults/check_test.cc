@@ -19,9 +19,8 @@ constexpr uint64_t kCount = 100'000;
 constexpr uint64_t kIndex = 77'777;
 
 Config checking(const char* what, const char* transport) {
-  Config config = fault_config();
+  Config config = fault_config(transport);
   config.check_results = what;
-  config.transport = transport;
   return config;
 }
 

@@ -148,8 +148,7 @@ TEST_CASE("fault 72: a group that loses a rank and takes it in again, many times
   const TempFolder folder;
   for (const char* transport : {"auto", "tcp"}) {
     CAPTURE(transport);
-    Config config = fault_config();
-    config.transport = transport;
+    Config config = fault_config(transport);
     Job job;
     job.start(
         2,

@@ -203,8 +203,7 @@ void live(Here& here, const std::string& meeting, Refuse what, long k) {
 
 void refuse_each(Refuse what, const char* transport, long stride) {
   TempFolder folder;
-  Config config = fault_config();
-  config.transport = transport;
+  Config config = fault_config(transport);
   config.start_timeout_ms = 1'000;
   config.destroy_timeout_ms = 2'000;
   config.timeout_ms = 3'000;

@@ -13,8 +13,9 @@ namespace rondo::testing {
 
 using Clock = std::chrono::steady_clock;
 
-Config fault_config() {
+Config fault_config(const std::string& transport) {
   Config config;
+  config.transport = transport;
   config.start_timeout_ms = 20'000;
   config.handshake_timeout_ms = 2'000;
   config.destroy_timeout_ms = 3'000;

@@ -18,7 +18,7 @@
 namespace rondo::testing {
 
 // Deadlines short enough that a broken test ends soon. The operation deadline is far beyond what any fault may take.
-Config fault_config();
+Config fault_config(const std::string& transport = "auto");
 
 // What a call did: "ok", or "MISMATCH [1,2] ranks disagree ..." where it threw.
 std::string outcome(const std::function<void()>& call);

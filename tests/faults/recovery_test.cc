@@ -39,12 +39,6 @@ void lose_and_go_on(Here& here, Communicator& group) {
   here.say(fmt::format("{} {} rank {} epoch {}", summed(group, here.rank()), "as", group.rank(), group.epoch()));
 }
 
-Config with_transport(const char* transport) {
-  Config config = fault_config();
-  config.transport = transport;
-  return config;
-}
-
 }  // namespace
 
 // RONDO_REPEAT=50 has more of it, by hand for docs/faults.md.
@@ -66,7 +60,7 @@ TEST_CASE("fault 3: killed in all_reduce, each rank in turn: the others shrink, 
             lose_and_go_on(here, group);
             here.await();
           },
-          with_transport(transport));
+          fault_config(transport));
       job.expect_all("ready");
       job[victim].signal(SIGKILL);
       const auto killed = std::chrono::steady_clock::now();
@@ -90,7 +84,7 @@ TEST_CASE("fault 3: killed in all_reduce, each rank in turn: the others shrink, 
 TEST_CASE("fault 13: stopped, left out, continued: EPOCH_STALE, and the others are not disturbed") {
   for (const char* transport : {"auto", "tcp"}) {
     CAPTURE(transport);
-    Config config = with_transport(transport);
+    Config config = fault_config(transport);
     config.suspicion_ms = 1'500;
     config.heartbeat_ms = 300;
     Job job;

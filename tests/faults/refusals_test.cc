@@ -19,9 +19,8 @@ namespace {
 constexpr int64_t kAtOnceMs = 7'000;
 
 Config patient_config(const char* transport) {
-  Config config = fault_config();
+  Config config = fault_config(transport);
   config.start_timeout_ms = 30'000;
-  config.transport = transport;
   return config;
 }
 

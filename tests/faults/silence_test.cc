@@ -186,8 +186,7 @@ Communicator* of_the_handler = nullptr;
 TEST_CASE("fault 69: an abort out of a signal handler ends the calls of all ranks") {
   for (const char* transport : {"tcp", "auto"}) {
     CAPTURE(transport);
-    Config config = fault_config();
-    config.transport = transport;
+    Config config = fault_config(transport);
     Job job;
     job.start(
         3,

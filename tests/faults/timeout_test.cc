@@ -161,8 +161,7 @@ TEST_CASE("two communicators in opposite orders: the error at the deadline names
   for (const Use& of_rank_1 : uses) {
     for (const char* transport : {"tcp", "auto"}) {
       CAPTURE(of_rank_1.name);
-      Config config = fault_config();
-      config.transport = transport;
+      Config config = fault_config(transport);
       Job job;
       job.start(
           2,
