@@ -2,7 +2,6 @@
 
 #include <fcntl.h>
 #include <sys/mman.h>
-#include <unistd.h>
 
 #include <cstring>
 #include <map>
@@ -10,7 +9,6 @@
 #include <set>
 #include <string>
 #include <utility>
-#include <vector>
 
 #include "rondo/error.h"
 
@@ -26,11 +24,8 @@ class InprocWindows {
   }
   void add(const Key& key, const std::shared_ptr<Window>& window) {
     std::lock_guard lock(mutex_);
+    std::erase_if(windows_, [](const auto& entry) { return entry.second.expired(); });
     windows_[key] = window;
-  }
-  void remove(const Key& key) {
-    std::lock_guard lock(mutex_);
-    windows_.erase(key);
   }
   std::shared_ptr<Window> find(const Key& key) const {
     std::lock_guard lock(mutex_);
@@ -51,14 +46,10 @@ class InprocWindows {
     return copy;
   }
   WindowPlace locate(int rank, const std::byte* data, size_t bytes) const {
-    // A window whose last user lets go of it meanwhile ends here, after the lock, which its destructor takes.
-    std::vector<std::shared_ptr<Window>> held;
     std::lock_guard lock(mutex_);
     for (auto it = windows_.lower_bound({rank, 0}); it != windows_.end() && it->first.first == rank; ++it) {
       const auto window = it->second.lock();
-      if (!window) continue;
-      held.push_back(window);
-      if (data < window->data()) continue;
+      if (!window || data < window->data()) continue;
       const auto offset = static_cast<size_t>(data - window->data());
       if (offset <= window->bytes() && bytes <= window->bytes() - offset) return {window->id(), offset};
     }
@@ -68,7 +59,7 @@ class InprocWindows {
  private:
   mutable std::mutex mutex_;
   uint64_t last_id_ = 0;
-  std::map<Key, std::weak_ptr<Window>> windows_;
+  std::map<Key, std::weak_ptr<Window>> windows_;  // those that have ended go when the next one is added
   struct Offer {
     Descriptor descriptor;
     std::set<int> takers;  // ranks that have not taken it
@@ -80,18 +71,11 @@ namespace {
 
 class InprocWindow final : public Window {
  public:
-  InprocWindow(std::shared_ptr<InprocWindows> all, int rank, uint64_t id, std::shared_ptr<std::byte> memory,
-               size_t bytes)
-      : Window(id, memory.get(), bytes), memory_(std::move(memory)), all_(std::move(all)), rank_(rank) {}
-  ~InprocWindow() override {
-    if (::getpid() == pid_) all_->remove({rank_, id()});  // else a thread of the parent's may have had the lock
-  }
+  InprocWindow(uint64_t id, std::shared_ptr<std::byte> memory, size_t bytes)
+      : Window(id, memory.get(), bytes), memory_(std::move(memory)) {}
 
  private:
-  std::shared_ptr<std::byte> memory_;   // this window's alone
-  std::shared_ptr<InprocWindows> all_;  // shared with the ranks, which may end before the window's last user
-  int rank_;
-  const pid_t pid_ = ::getpid();
+  std::shared_ptr<std::byte> memory_;  // this window's alone
 };
 
 class InprocMemory final : public SharedMemory {
@@ -101,7 +85,7 @@ class InprocMemory final : public SharedMemory {
   std::shared_ptr<Window> make(size_t bytes, uint64_t name) override {
     if (bytes == 0) throw Exception(ErrorCode::kInvalid, "a window of 0 bytes");
     const uint64_t id = name != 0 ? id_of(name) : windows_->next_id();
-    auto window = std::make_shared<InprocWindow>(windows_, rank_, id, plain_memory(bytes), bytes);
+    auto window = std::make_shared<InprocWindow>(id, plain_memory(bytes), bytes);
     windows_->add({rank_, id}, window);
     return window;
   }
