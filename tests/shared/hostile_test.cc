@@ -28,6 +28,7 @@
 #include "rondo/error.h"
 #include "tests/fabric/cluster.h"
 #include "tests/support/open_files_limit.h"
+#include "tests/support/sleeping.h"
 #include "transport/island/island.h"
 #include "transport/island/island_connection.h"
 #include "transport/island/island_frame.h"
@@ -576,10 +577,10 @@ TEST_CASE("a sleeper whose owner fills its socket and lets it wait keeps nobody 
   thread.join();
   // And the sleeper still hears.
   for (int i = 0; i < 200; ++i) {
-    owner.arm();
+    ArmedSleep sleep(owner, *sleepers);
     ringer->ring();
     const auto begin = Clock::now();
-    CHECK(owner.wait(in(5'000)).ok());
+    CHECK(sleep.wait(in(5'000)).ok());
     CHECK(Clock::now() - begin < std::chrono::seconds(2));
   }
 }
