@@ -123,7 +123,8 @@ class Island final : public SharedMemory {
   void add_page(int peer, const IslandFrame& frame);
   void lend(Peer& peer, uint64_t communicator, const std::shared_ptr<IslandBook::OwnPage>& page);
   static void add_sleeper(Peer& state, const IslandFrame& frame, Descriptor socket);
-  LinkMemory make_link_memory(int peer, const LinkKey& key, const LinkShape& shape);
+  std::shared_ptr<Mapping> share(int peer, const IslandFrame& frame);
+  LinkMemory make_link_memory(const LinkKey& key, const LinkShape& shape);
   std::unique_ptr<Link> link_over(const LinkKey& key, LinkMemory memory, IslandBook::Group& group);
   std::unique_ptr<ByteStream> make_stream(uint64_t communicator, int peer, IslandBook::Group& group);
   ChannelEnd end_of(std::shared_ptr<Mapping> memory, bool first, const Peer& peer, std::shared_ptr<Bell> bell) const;
