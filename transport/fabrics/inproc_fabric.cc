@@ -300,7 +300,7 @@ class InprocHub {
 class InprocFabric final : public Fabric {
  public:
   InprocFabric(std::shared_ptr<InprocHub> hub, std::shared_ptr<InprocWindows> windows, int rank, int world)
-      : hub_(std::move(hub)), memory_(make_inproc_memory(std::move(windows), rank)) {
+      : hub_(std::move(hub)), memory_(std::move(windows), rank) {
     place_ = {rank, world, rank, world, 0, 1};
     topology_.host.assign(static_cast<size_t>(world), 0);
     topology_.island.assign(static_cast<size_t>(world), 0);
@@ -434,7 +434,7 @@ class InprocFabric final : public Fabric {
     group->incoming.pop_front();
     return std::pair(peer, group->stream_over(peer, std::move(end)));
   }
-  SharedMemory* shared_memory() override { return memory_.get(); }
+  SharedMemory* shared_memory() override { return &memory_; }
 
   // Called by the communicator itself, so its events are alive.
   void stalled(uint64_t communicator, uint64_t sequence, Ask ask) override {
@@ -485,7 +485,7 @@ class InprocFabric final : public Fabric {
 
   const pid_t pid_ = ::getpid();
   std::shared_ptr<InprocHub> hub_;  // shared by the ranks; never let go of in a forked child
-  std::unique_ptr<SharedMemory> memory_;
+  InprocMemory memory_;
   const std::shared_ptr<Sleepers> sleepers_ = std::make_shared<Sleepers>();  // shared with the doorbells
   Place place_;
   Topology topology_;
@@ -495,7 +495,7 @@ class InprocFabric final : public Fabric {
 
 std::vector<std::shared_ptr<Fabric>> make_inproc_fabrics(int world, const Config&) {
   auto hub = std::make_shared<InprocHub>(world);
-  const auto windows = make_inproc_windows();
+  const auto windows = std::make_shared<InprocWindows>();
   std::vector<std::shared_ptr<Fabric>> fabrics;
   for (int rank = 0; rank < world; ++rank) fabrics.push_back(std::make_shared<InprocFabric>(hub, windows, rank, world));
   return fabrics;
