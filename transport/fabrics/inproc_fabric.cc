@@ -15,7 +15,7 @@
 #include <thread>
 
 #include "ring/base/check.h"
-#include "ring/base/core_quota.h"
+#include "ring/base/control_groups.h"
 #include "ring/base/cores.h"
 #include "ring/base/descriptor.h"
 #include "ring/base/interrupt.h"

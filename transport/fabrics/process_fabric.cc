@@ -14,7 +14,7 @@
 #include <utility>
 
 #include "ring/base/caught.h"
-#include "ring/base/core_quota.h"
+#include "ring/base/control_groups.h"
 #include "ring/base/cores.h"
 #include "ring/base/hash.h"
 #include "ring/base/host_name.h"
