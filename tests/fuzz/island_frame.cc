@@ -58,7 +58,7 @@ class Scene {
   Scene() {
     const std::string name = random_socket_name();
     Descriptor listener = listen_abstract(name, 2);
-    std::vector<Island::Neighbor> neighbors;
+    std::vector<Neighbor> neighbors;
     for (const int rank : {kBelow, kAbove}) {
       int error = 0;
       villains_[rank == kAbove] = connect_abstract(name, error);

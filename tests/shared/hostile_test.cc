@@ -257,7 +257,7 @@ class Scene {
 
  private:
   std::unique_ptr<Island> island(int rank, const std::vector<int>& others) {
-    std::vector<Island::Neighbor> neighbors;
+    std::vector<Neighbor> neighbors;
     for (const int other : others) {
       neighbors.push_back({other, ::getpid(), fmt::format("rank {}", other), names_.at(other)});
     }
@@ -667,9 +667,8 @@ struct FirstDial {
     settings.logger = Logger("off");
     settings.link_failed = [this](uint64_t, int, const Error& error) { failure.set_value(error); };
     settings.streamed = [](uint64_t, int) {};
-    island =
-        std::make_unique<Island>(thread.context(), listen_abstract(random_socket_name(), 1),
-                                 std::vector<Island::Neighbor>{{kFriend, peer, "rank 1", name}}, std::move(settings));
+    island = std::make_unique<Island>(thread.context(), listen_abstract(random_socket_name(), 1),
+                                      std::vector<Neighbor>{{kFriend, peer, "rank 1", name}}, std::move(settings));
     island->open(kId, {kFriend, kSelf}, Scene::bell(), Scene::bell());
   }
   ~FirstDial() { thread.stop(); }

@@ -364,11 +364,10 @@ class ProcessFabric : public Fabric {
     const WhyNot why_not = [&](int rank) { return reason(rank, listener, results, islands); };
     warn_of_fallback(why_not);
     if (auto lack = lack_of_island(why_not)) return lack;
-    std::vector<Island::Neighbor> neighbors;
+    std::vector<Neighbor> neighbors;
     for (int rank = 0; rank < place_.world; ++rank) {
-      if (rank == place_.rank || !topology_.share_memory(place_.rank, rank)) continue;
-      const PeerCard& card = roster.card(rank);
-      neighbors.push_back({rank, static_cast<pid_t>(card.pid), peer_name(rank), card.probe_listener});
+      if (rank != place_.rank && topology_.share_memory(place_.rank, rank))
+        neighbors.push_back(neighbor_of(roster, rank));
     }
     if (neighbors.empty()) return std::nullopt;
     Island::Settings settings;
@@ -400,11 +399,12 @@ class ProcessFabric : public Fabric {
     order.deadline = deadline;
     order.patience = std::chrono::milliseconds(config_.handshake_timeout_ms);
     order.gone = gone;
-    for (const int rank : peers) {
-      const PeerCard& card = roster.card(rank);
-      order.peers.push_back({rank, static_cast<pid_t>(card.pid), card.probe_listener});
-    }
+    for (const int rank : peers) order.peers.push_back(neighbor_of(roster, rank));
     return order;
+  }
+  Neighbor neighbor_of(const Roster& roster, int rank) const {
+    const PeerCard& card = roster.card(rank);
+    return {rank, static_cast<pid_t>(card.pid), peer_name(rank), card.probe_listener};
   }
 
   Report report_of(const ProbeListener& listener, const std::vector<ProbeResult>& results) const {

@@ -25,6 +25,7 @@
 #include "transport/island/island_door.h"
 #include "transport/island/own_windows.h"
 #include "transport/island/page_store.h"
+#include "transport/island/reachability_probe.h"
 #include "transport/island/shared_channel.h"
 #include "transport/link.h"
 #include "transport/shared_memory.h"
@@ -42,12 +43,6 @@ namespace rondo {
 // mutex_ guards the book and the windows. Nothing is called out with it held but IslandConnection::send.
 class Island final : public SharedMemory {
  public:
-  struct Neighbor {
-    int rank = -1;
-    pid_t pid = 0;
-    std::string name;      // "rank 3 (host b, pid 17)"
-    std::string listener;  // ProbeListener::name()
-  };
   struct Settings {
     int rank = 0;
     uint64_t session = 0;  // IslandDoor::Settings::session

@@ -73,7 +73,7 @@ bool pull_nonce(pid_t pid, uint64_t address, uint64_t expected) {
 class Probe {
  public:
   Probe(const ProbeListener& listener, const ProbeOrder& order) : listener_(listener), order_(order) {
-    for (const ProbePeer& peer : order.peers) {
+    for (const Neighbor& peer : order.peers) {
       pairs_[peer.rank].peer = &peer;
       pids_.insert(peer.pid);
       if (peer.rank < order.rank) to_dial_.push_back(peer.rank);
@@ -97,7 +97,7 @@ class Probe {
 
  private:
   struct Pair {
-    const ProbePeer* peer = nullptr;
+    const Neighbor* peer = nullptr;
     Descriptor socket;
     bool dialed = false;  // by this rank, and not answered yet
     bool greeted = false;
