@@ -321,7 +321,7 @@ class ProcessFabric : public Fabric {
     return island_ && island_->holds(peer);
   }
 
-  // The others hear why, before the end of the connections tells them less.
+  // The others get the reason before they see the end of the connections.
   [[noreturn]] void give_up(const Error& why) {
     control_->fail_start(why);
     control_->leave(ControlPlane::Farewell::kFailedStart, Clock::now() + kFarewell);

@@ -53,7 +53,7 @@ std::atomic<uint32_t>* flag_at(std::byte* page, size_t offset) {
 
 }  // namespace
 
-// A peer's page of a communicator. The peer is told when nobody here uses it any more.
+// A peer's page of a communicator. Its end announces to the peer that nobody here uses it any more.
 struct Island::PeerPage {
   PeerPage(std::shared_ptr<Window> in, std::shared_ptr<OwnWindows> from, int maker, uint64_t of)
       : window(std::move(in)), own(std::move(from)), peer(maker), communicator(of) {}
@@ -632,7 +632,7 @@ void Island::add_sleeper(Peer& state, const IslandFrame& frame, Descriptor socke
 }
 
 // What has come stays readable; a thread that waits for more looks again, and finds the end. Where the peer lives and
-// has broken the protocol, no other part would say why, so every communicator with it is told.
+// has broken the protocol, no other part would say why, so every communicator with it fails.
 void Island::on_end(int peer, IslandConnection::End end, const std::string& why) {
   std::vector<std::shared_ptr<Doorbell>> bells;
   const bool broken = end != IslandConnection::End::kGone;

@@ -37,7 +37,7 @@ class io_context;
 namespace rondo {
 
 // A rank's part of its island: windows, links, streams and pages in memory that it shares with the other ranks of
-// it. Two ranks connect when one of them first needs the other, and tell each other then what they have made. Calls are
+// it. Two ranks connect when one of them first needs the other, and announce then what they have made. Calls are
 // for any thread; frames of the peers are handled on the I/O thread.
 //
 // mutex_ guards the book and the windows. Nothing is called out with it held but IslandConnection::send.
@@ -100,7 +100,7 @@ class Island final : public SharedMemory {
     std::atomic<bool> opened{false};
     std::map<uint64_t, std::shared_ptr<MappedWindow>> windows;  // shared with those who work on them
     std::map<uint64_t, Descriptor> offers;                      // by name; not taken yet
-    // This rank's pages that it has been told of and has not let go of, by communicator.
+    // This rank's pages that it knows and has not let go of, by communicator.
     std::map<uint64_t, std::shared_ptr<IslandBook::OwnPage>> lent;
     std::string end;                 // why it is over
     std::atomic<bool> ended{false};  // its process has closed the connection, or died

@@ -17,11 +17,11 @@ void OwnWindows::drop(const MappedWindow& window) noexcept {
   std::lock_guard lock(mutex_);
   by_address_.erase(window.data());
   const IslandFrame frame{.topic = IslandTopic::kDrop, .id = window.id()};
-  for (const auto& [peer, connection] : connections_) tell_of_end(*connection, frame);
+  for (const auto& [peer, connection] : connections_) announce_end(*connection, frame);
 }
 
 // Requires the lock. Without memory, the peer keeps what it has.
-void OwnWindows::tell_of_end(IslandConnection& connection, const IslandFrame& frame) noexcept {
+void OwnWindows::announce_end(IslandConnection& connection, const IslandFrame& frame) noexcept {
   try {
     connection.send(frame);
   } catch (const std::bad_alloc&) {
@@ -29,8 +29,8 @@ void OwnWindows::tell_of_end(IslandConnection& connection, const IslandFrame& fr
 }
 
 // Requires the lock.
-void OwnWindows::tell(const IslandFrame& frame, const std::vector<int>& descriptors,
-                      const std::shared_ptr<void>& keep) {
+void OwnWindows::announce(const IslandFrame& frame, const std::vector<int>& descriptors,
+                          const std::shared_ptr<void>& keep) {
   for (const auto& [peer, connection] : connections_) connection->send(frame, descriptors, keep);
 }
 
@@ -53,7 +53,7 @@ std::shared_ptr<Window> OwnWindows::add(size_t bytes, std::shared_ptr<Mapping> m
                                           shared_from_this());
   const IslandFrame frame{.topic = IslandTopic::kWindow, .id = window->id(), .bytes = bytes};
   by_address_[window->data()] = {window, frame, all_connected_ ? nullptr : file};
-  tell(frame, {file->get()}, file);
+  announce(frame, {file->get()}, file);
   return window;
 }
 
@@ -74,7 +74,7 @@ void OwnWindows::add_sleeper(uint32_t number, int socket, const std::shared_ptr<
   const IslandFrame frame{.topic = IslandTopic::kSleeper, .id = number};
   std::lock_guard lock(mutex_);
   sleepers_.emplace_back(frame, socket);
-  tell(frame, {socket}, keep);
+  announce(frame, {socket}, keep);
 }
 
 void OwnWindows::connect(int peer, IslandConnection& connection, const std::shared_ptr<void>& keep_sleepers) {
@@ -106,7 +106,7 @@ void OwnWindows::let_go(int peer, uint64_t communicator) noexcept {
   const IslandFrame frame{.topic = IslandTopic::kLetGo, .communicator = communicator};
   std::lock_guard lock(mutex_);
   const auto found = connections_.find(peer);
-  if (found != connections_.end()) tell_of_end(*found->second, frame);
+  if (found != connections_.end()) announce_end(*found->second, frame);
 }
 
 }  // namespace rondo

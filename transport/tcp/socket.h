@@ -53,7 +53,7 @@ SocketAddress peer_address(int socket);
 // address" once the connection is gone.
 std::string peer_host(int socket);
 
-// Who is at the other end of a unix socket, by the kernel's word, as of when it connected or listened. "" if it is a
+// Who is at the other end of a unix socket, by the kernel's account, as of when it connected or listened. "" if it is a
 // process of this user (or root's) with the pid that is expected (0: any), else why it is refused.
 std::string check_peer(int socket, pid_t expected);
 pid_t peer_pid(int socket);
