@@ -88,17 +88,19 @@ __attribute__((noinline)) void fold_pass(const Pass<K>& pass) {
   }
 }
 
-template <class K>
-void fold_last(const Pass<K>& pass) {
+// The last one to four sources, which may be all of them.
+template <class K, Part kPart>
+void fold_few(const Pass<K>& pass) {
   switch (pass.call.source_count - pass.first) {
     case 1:
-      return fold_pass<K, Part::kLast, 1, 1>(pass);
+      if constexpr (kPart == Part::kLast || K::kTakesOneSource) fold_pass<K, kPart, 1, 1>(pass);
+      return;
     case 2:
-      return fold_pass<K, Part::kLast, 2, 1>(pass);
+      return fold_pass<K, kPart, 2, 1>(pass);
     case 3:
-      return fold_pass<K, Part::kLast, 3, 1>(pass);
+      return fold_pass<K, kPart, 3, 1>(pass);
     default:
-      return fold_pass<K, Part::kLast, 4, 1>(pass);
+      return fold_pass<K, kPart, 4, 1>(pass);
   }
 }
 
@@ -114,27 +116,15 @@ void fold_by_tiles(const KernelCall& call, size_t begin, size_t end) {
     fold_pass<K, Part::kFirst, 4, 1>({call, tile, 0, at, stop});
     uint32_t first = 4;
     for (; first + 4 < call.source_count; first += 4) fold_pass<K, Part::kMiddle, 4, 1>({call, tile, first, at, stop});
-    fold_last<K>({call, tile, first, at, stop});
+    fold_few<K, Part::kLast>({call, tile, first, at, stop});
   }
 }
 
 // All sources of the blocks [begin, end) to target 0.
 template <class K>
 void fold_sources(const KernelCall& call, size_t begin, size_t end) {
-  const Pass<K> pass = {call, nullptr, 0, begin, end};
-  switch (call.source_count) {
-    case 1:
-      if constexpr (K::kTakesOneSource) fold_pass<K, Part::kWhole, 1, 1>(pass);
-      return;
-    case 2:
-      return fold_pass<K, Part::kWhole, 2, 1>(pass);
-    case 3:
-      return fold_pass<K, Part::kWhole, 3, 1>(pass);
-    case 4:
-      return fold_pass<K, Part::kWhole, 4, 1>(pass);
-    default:
-      return fold_by_tiles<K>(call, begin, end);
-  }
+  if (call.source_count > 4) return fold_by_tiles<K>(call, begin, end);
+  fold_few<K, Part::kWhole>({call, nullptr, 0, begin, end});
 }
 
 // Page by page, so that target 0 is copied while it is in the cache. All sources of a page are read before any target

@@ -117,14 +117,12 @@ struct Selected {
   size_t count;
   uint32_t largest;  // magnitude of all elements, as bits
 };
-using SelectKernel = Selected (*)(const SelectCall& call);
 
-// Those of one instruction set: by DType, by WireFormat, of the selection with a residual and without, and of what
-// packs elements.
+// Those of one instruction set: by DType, by WireFormat, of the selection, and of what packs elements.
 struct KernelTable {
   const KernelRow* rows[kDTypes];
   const WireRow* wire;
-  SelectKernel select_sum, select_plain;
+  Selected (*select)(const SelectCall& call);
   const PackKernels *pack_bfloat16, *pack_float32;
 };
 

@@ -7,7 +7,7 @@ namespace rondo {
 Selected select_magnitudes(const SelectCall& call, InstructionSet set) {
   const KernelTable& table = available_kernel_table(set);
   const DefaultFloatMode mode;
-  return call.residual != nullptr ? table.select_sum(call) : table.select_plain(call);
+  return table.select(call);
 }
 
 }  // namespace rondo

@@ -77,10 +77,6 @@ void wire_decode(WireFormat format, const void* from, uint64_t count, void* valu
   std::memcpy(to + done * sizeof(float), rest, (count - done) * sizeof(float));
 }
 
-uint64_t first_not_finite(const void* values, uint64_t count) {
-  return first_unfit(WireFormat::kNone, static_cast<const unsigned char*>(values), 0, count);
-}
-
 uint64_t narrow(DType type, const float* values, uint64_t count, void* to, InstructionSet set) {
   const WireKernels& kernels = kernels_of(set, type);
   const DefaultFloatMode mode;

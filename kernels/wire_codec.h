@@ -42,9 +42,6 @@ uint64_t wire_encode(WireFormat format, const void* values, uint64_t count, void
 void wire_decode(WireFormat format, const void* from, uint64_t count, void* values,
                  InstructionSet set = active_instruction_set());
 
-// The first of count elements of float32 that is not finite; count if there is none.
-uint64_t first_not_finite(const void* values, uint64_t count);
-
 // Elements of float16 or bfloat16 as they lie in memory, and float32. narrow() rounds to nearest, ties to even, and
 // returns the first element that is not finite or too large for `type`; count if there is none. No overlap.
 uint64_t narrow(DType type, const float* values, uint64_t count, void* to,

@@ -82,24 +82,6 @@ void Doorbell::relax() {
   watches_->relaxed.store(true);
 }
 
-void Doorbell::arm() {
-  sleep_.emplace(*sleepers_);
-  arm(*sleep_);
-}
-
-void Doorbell::disarm() {
-  if (sleep_) disarm(*sleep_);
-  sleep_.reset();
-}
-
-Error Doorbell::wait(std::chrono::steady_clock::time_point deadline) {
-  const int watched[] = {descriptor()};
-  Error error = sleep_->wait(watched, deadline);
-  disarm();
-  take_events();
-  return error;
-}
-
 void Doorbell::arm(const Sleep& sleep) {
   armed_->store(sleep.number(), std::memory_order_seq_cst);
   if (watches_->relaxed.load()) watches_->resume();

@@ -1,22 +1,18 @@
 #pragma once
 
 #include <atomic>
-#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <mutex>
-#include <optional>
 #include <vector>
 
-#include "rondo/error.h"
 #include "transport/bell.h"
 #include "transport/sleeper.h"
 
 namespace rondo {
 
 // What a flow sleeps on: a flag that others ring (bell.h), and an epoll set with the sockets of its
-// links (edge triggered), if it has any. A thread that found nothing to do calls arm(), looks once more, and then
-// wait(). Of its own it has no descriptor but for sockets: the bell belongs to the thread that sleeps.
+// links (edge triggered), if it has any. Without links it has no descriptor: what is rung is the thread that sleeps.
 class Doorbell {
  public:
   explicit Doorbell(std::shared_ptr<Sleepers> sleepers);
@@ -38,18 +34,10 @@ class Doorbell {
     if (armed_->load(std::memory_order_seq_cst) != 0) Bell::ring(*armed_, *sleepers_->sockets());
   }
 
-  // --- one thread at a time: the holder of the engine's lease
-  // From here on ring() wakes the next wait(). Pairs with ring(): arm() stores the flag, then the flow reads
-  // the state that ringers change; ringers change the state, then read the flag (all four sequentially consistent).
-  void arm();
-  // The flow found work after arm(), if there was one.
-  void disarm();
-  // Sleeps until rung, a watched descriptor changes, the deadline, or for no reason. Disarms. An error: it cannot sleep
-  // any more, since somebody has closed its descriptors.
-  [[nodiscard]] Error wait(std::chrono::steady_clock::time_point deadline);
-
-  // --- for a thread that sleeps for several engines: it arms their doorbells, each under the lease of its engine, and
-  // waits for their descriptors
+  // --- A thread that is about to sleep arms the doorbells of its flows, each under the lease of the flow, looks once
+  // more, and waits for the sleep and for their descriptors.
+  // From here on ring() ends the sleep. Pairs with ring(): arm() stores the flag, then the flow reads the state that
+  // ringers change; ringers change the state, then read the flag (all four sequentially consistent).
   void arm(const Sleep& sleep);
   // Unless another thread has armed it since. Any thread.
   void disarm(const Sleep& sleep);
@@ -65,7 +53,6 @@ class Doorbell {
 
  private:
   const std::shared_ptr<Sleepers> sleepers_;  // shared by all doorbells of a rank
-  std::optional<Sleep> sleep_;                // of the holder
   std::atomic<uint32_t> own_flag_{0};
   std::atomic<uint32_t>* armed_ = &own_flag_;  // Sleep::number() of the thread that sleeps or is about to
   std::shared_ptr<const void> memory_;         // of a flag that is shared with other processes

@@ -79,12 +79,12 @@ struct Waiting {
 
 // Where a rank was that has failed a communicator.
 enum class Stage : uint8_t {
-  kMaking = 0,  // it has not had it yet: the others, too, may be told so by what makes it
-  kUse = 1,     // it had it, so that all members have it, and those that make it still learn of this by their calls
+  kMaking = 0,  // it does not have it yet: the call that makes it may fail on the others, too
+  kUse = 1,     // it has it, so all members do; on those that still make it a later call fails
 };
 
-// One communicator's ear, implemented by the engine. Called from any thread, with no lock of the fabric held; the calls
-// must not block.
+// What happens to one communicator; implemented by the engine. Called from any thread, with no lock of the fabric held;
+// the calls must not block.
 class CommunicatorEvents {
  public:
   virtual ~CommunicatorEvents() = default;
@@ -213,7 +213,7 @@ class Fabric {
   // Fails the communicator on every member, here included (on_failure), with this error (its ranks are world ranks).
   virtual void abort(uint64_t communicator, const Error& error) = 0;
   // Which members of a failed communicator go on, the same on all of them. Waits for those that can be reached and have
-  // not called; without them after the patience. opened: this rank has a communicator of all members and newcomers, in
+  // not called; without them after `patience`. opened: this rank has a communicator of all members and newcomers, in
   // which they go on where all of them have it. Throws Exception: kEpochStale (others go on without this rank),
   // kNoQuorum, kTimeout, kInterrupted; the ranks are world ranks.
   virtual Shrunk shrink(uint64_t communicator, std::chrono::milliseconds patience, bool opened) = 0;

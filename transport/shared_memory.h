@@ -77,7 +77,7 @@ class SharedMemory {
   // must keep the memory as it is meanwhile. False if the kernel refused or the memory is not there (the peer died).
   virtual bool pull(int peer, uint64_t address, std::byte* to, size_t bytes) = 0;
 
-  // How links of this rank, and streams that are not told otherwise (ByteStream::set_stores), write what their peers
+  // How links of this rank, and streams without a choice of their own (ByteStream::set_stores), write what their peers
   // read next, from now on. One value for all communicators: what suits one pair of cores.
   void set_stores(Stores stores) {
     if (stores_->load(std::memory_order_relaxed) != stores) stores_->store(stores, std::memory_order_relaxed);

@@ -45,7 +45,7 @@ class Sleepers {
   Sleepers(const Sleepers&) = delete;
   Sleepers& operator=(const Sleepers&) = delete;
 
-  // Is told of each sleeper, those that are there included, before it is lent. Empty: nobody is told any more.
+  // Called with each sleeper, those that are there included, before it is lent. Empty: none is called any more.
   using Announce = std::function<void(uint32_t number, int socket)>;
   void announce_to(Announce announce);
   // Those of this rank.

@@ -23,7 +23,6 @@ extern const KernelRow kFloat8E5M2;
 extern const WireRow kWire;
 extern const PackKernels kPackBfloat16;
 extern const PackKernels kPackFloat32;
-Selected select_sum(const SelectCall& call);
-Selected select_plain(const SelectCall& call);
+Selected select_by_magnitude(const SelectCall& call);
 
 }  // namespace rondo::RONDO_KERNEL_SET

@@ -55,8 +55,9 @@ Selected select_of(const SelectCall& call) {
 
 namespace RONDO_KERNEL_SET {
 
-Selected select_sum(const SelectCall& call) { return select_of<true>(call); }
-Selected select_plain(const SelectCall& call) { return select_of<false>(call); }
+Selected select_by_magnitude(const SelectCall& call) {
+  return call.residual != nullptr ? select_of<true>(call) : select_of<false>(call);
+}
 
 }  // namespace RONDO_KERNEL_SET
 }  // namespace rondo

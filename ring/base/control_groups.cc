@@ -1,8 +1,14 @@
 #include "ring/base/control_groups.h"
 
 #include <fmt/format.h>
+#include <sys/stat.h>
 
+#include <algorithm>
+#include <fstream>
+#include <map>
 #include <sstream>
+
+#include "ring/base/file_text.h"
 
 namespace rondo {
 namespace {
@@ -14,6 +20,49 @@ void add_upwards(const std::string& mount, std::string path, bool second_version
     path.erase(path.find_last_of('/'));
   }
   found.push_back({mount, second_version});
+}
+
+// Microseconds of all cores in a period. nullopt: no limit, or no such group.
+std::optional<double> limit_of(const std::string& folder, bool second_version) {
+  double quota = 0, period = 0;
+  if (second_version) {
+    std::ifstream file(folder + "/cpu.max");  // "max 100000" or "150000 100000"
+    if (!(file >> quota >> period)) return std::nullopt;
+  } else {
+    std::ifstream of_quota(folder + "/cpu.cfs_quota_us"), of_period(folder + "/cpu.cfs_period_us");
+    if (!(of_quota >> quota) || !(of_period >> period)) return std::nullopt;
+  }
+  if (quota <= 0 || period <= 0) return std::nullopt;
+  return quota / period;
+}
+
+uint64_t number_of_group(const std::string& folder) {
+  struct stat status {};
+  return stat(folder.c_str(), &status) == 0 ? std::max<uint64_t>(status.st_ino, 1) : 1;
+}
+
+// Reads lines "name number ...".
+std::optional<uint64_t> number_of(const std::string& path, std::string_view name) {
+  std::ifstream facts(path);
+  std::string found;
+  for (uint64_t number = 0; facts >> found >> number; facts.ignore(64, '\n')) {
+    if (found == name) return number;
+  }
+  return std::nullopt;
+}
+
+// UINT64_MAX: no limit.
+uint64_t left_in(const ControlGroup& group) {
+  const bool second = group.second_version;
+  const std::optional<uint64_t> most = number_in(group.folder + (second ? "/memory.max" : "/memory.limit_in_bytes"));
+  if (!most) return UINT64_MAX;
+  uint64_t used = number_in(group.folder + (second ? "/memory.current" : "/memory.usage_in_bytes")).value_or(0);
+  for (const std::string cache : {"inactive_file", "active_file", "slab_reclaimable"}) {
+    // Version 1 has the first two of a group alone, and with those below it under this name.
+    const std::string name = second ? cache : "total_" + cache;
+    used -= std::min(used, number_of(group.folder + "/memory.stat", name).value_or(0));
+  }
+  return *most > used ? *most - used : 0;
 }
 
 }  // namespace
@@ -36,6 +85,55 @@ std::vector<ControlGroup> control_groups(const std::string& groups, const std::s
     }
   }
   return found;
+}
+
+std::optional<uint64_t> number_in(const std::string& path) {
+  uint64_t number = 0;
+  if (std::ifstream(path) >> number) return number;
+  return std::nullopt;
+}
+
+CoreQuota core_quota(const std::string& groups, const std::string& root) {
+  CoreQuota least;
+  for (const ControlGroup& group : control_groups(groups, root, "cpu")) {
+    const auto limit = limit_of(group.folder, group.second_version);
+    if (!limit) continue;
+    const auto cores = static_cast<uint32_t>(std::clamp(*limit, 1.0, 1e6));
+    if (least.group == 0 || cores < least.cores) least = {number_of_group(group.folder), cores};
+  }
+  return least;
+}
+
+CoreQuota core_quota() { return core_quota(file_text("/proc/thread-self/cgroup"), "/sys/fs/cgroup"); }
+
+int cores_within(int cores, const std::vector<CoreQuota>& ranks) {
+  struct Group {
+    uint32_t cores = 0;
+    uint32_t ranks = 0;
+  };
+  std::map<uint64_t, Group> groups;
+  for (const CoreQuota& quota : ranks) {
+    if (quota.group == 0) continue;
+    Group& group = groups[quota.group];
+    group.cores = quota.cores;
+    ++group.ranks;
+  }
+  int64_t within = cores;
+  for (const auto& [number, group] : groups) {
+    if (group.cores >= group.ranks) continue;
+    const auto all = static_cast<int64_t>(ranks.size());
+    within = std::min(within, std::max<int64_t>(1, int64_t{group.cores} * all / group.ranks));
+  }
+  return static_cast<int>(within);
+}
+
+uint64_t available_memory(const MemoryFacts& facts) {
+  const std::optional<uint64_t> kib = number_of(facts.meminfo, "MemAvailable:");
+  uint64_t available = kib ? *kib * 1024 : UINT64_MAX;
+  for (const ControlGroup& group : control_groups(file_text(facts.groups), facts.root, "memory")) {
+    available = std::min(available, left_in(group));
+  }
+  return available;
 }
 
 }  // namespace rondo

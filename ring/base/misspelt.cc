@@ -44,7 +44,7 @@ std::span<const std::string_view> variables_beside_settings() { return kElsewher
 
 void warn_of_misspelt(std::span<const std::string_view> settings, const Logger& log) {
   static std::mutex mutex;
-  static std::set<std::string, std::less<>> told;
+  static std::set<std::string, std::less<>> warned;
   std::vector<std::string_view> names(settings.begin(), settings.end());
   names.insert(names.end(), kElsewhere.begin(), kElsewhere.end());
   std::vector<std::string> lines;
@@ -57,7 +57,7 @@ void warn_of_misspelt(std::span<const std::string_view> settings, const Logger& 
       const auto nearest = std::min_element(names.begin(), names.end(), [name](std::string_view a, std::string_view b) {
         return distance(name, a) < distance(name, b);
       });
-      if (2 * distance(name, *nearest) >= name.size() - kPrefix.size() || !told.emplace(name).second) continue;
+      if (2 * distance(name, *nearest) >= name.size() - kPrefix.size() || !warned.emplace(name).second) continue;
       lines.push_back(fmt::format("{} is set, and nothing reads it: did you mean {}?", name, *nearest));
     }
   }

@@ -5,7 +5,7 @@
 namespace rondo {
 
 // Counts of this process, for errors alone: a second join() is a second group, for all ranks. Where only some ranks
-// make it both sides wait in vain, and these tell that this is why.
+// make it both sides wait in vain, and these counts give the reason.
 
 inline std::atomic<int> starts_under_way{0};  // join() has not returned
 inline std::atomic<int> groups_joined{0};     // and not left, of several processes

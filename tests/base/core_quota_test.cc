@@ -1,5 +1,5 @@
 // What control groups allow, by files as the kernel has them, and what that leaves for the ranks of a host.
-#include "ring/base/core_quota.h"
+#include "ring/base/control_groups.h"
 
 #include <doctest/doctest.h>
 

@@ -8,6 +8,7 @@
 #include <tuple>
 
 #include "tests/fabric/cluster.h"
+#include "tests/support/sleeping.h"
 
 namespace rondo::testing {
 namespace {
@@ -18,12 +19,9 @@ constexpr uint64_t kId = 5;
 std::unique_ptr<Link> take(Member& member, int peer, int lane, const LinkShape& shape) {
   const auto deadline = in(5'000);
   while (Clock::now() < deadline && !member.events->failure()) {
-    member.doorbell->arm();
-    if (auto link = member.fabric->take_link({kId, peer, lane}, shape)) {
-      member.doorbell->disarm();
-      return link;
-    }
-    CHECK(member.doorbell->wait(deadline).ok());
+    ArmedSleep sleep(*member.doorbell, *member.fabric->sleepers());
+    if (auto link = member.fabric->take_link({kId, peer, lane}, shape)) return link;
+    CHECK(sleep.wait(deadline).ok());
   }
   return nullptr;
 }

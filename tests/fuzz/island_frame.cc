@@ -58,11 +58,11 @@ class Scene {
   Scene() {
     const std::string name = random_socket_name();
     Descriptor listener = listen_abstract(name, 2);
-    std::vector<Island::Neighbor> neighbors;
+    std::vector<Neighbor> neighbors;
     for (const int rank : {kBelow, kAbove}) {
       int error = 0;
       villains_[rank == kAbove] = connect_abstract(name, error);
-      const IslandFrame first = greeting(kSession, rank, kSelf);
+      const IslandGreeting first{kSession, rank, kSelf};
       std::string why;
       send_message(villains_[rank == kAbove].get(), &first, sizeof first, {}, why);
       neighbors.push_back({rank, ::getpid(), "a rank", "nobody listens"});

@@ -1,4 +1,4 @@
-#include "transport/island/available_memory.h"
+#include "ring/base/control_groups.h"
 
 #include <doctest/doctest.h>
 

@@ -28,6 +28,7 @@
 #include "rondo/error.h"
 #include "tests/fabric/cluster.h"
 #include "tests/support/open_files_limit.h"
+#include "tests/support/sleeping.h"
 #include "transport/island/island.h"
 #include "transport/island/island_connection.h"
 #include "transport/island/island_frame.h"
@@ -78,6 +79,10 @@ bool send_raw(const Descriptor& socket, const void* bytes, size_t count, const F
 
 bool send_frame(const Descriptor& socket, const IslandFrame& frame, const Files& files = {}) {
   return send_raw(socket, &frame, sizeof frame, files);
+}
+bool greet(const Descriptor& socket, int from) {
+  const IslandGreeting first{kSession, from, kSelf};
+  return send_raw(socket, &first, sizeof first, {});
 }
 
 // --- descriptors to offer
@@ -181,7 +186,7 @@ class Scene {
     }
     for (const int villain : {kBelow, kAbove}) {
       villains_[villain] = connect_to_self();
-      send_frame(villains_[villain], greeting(kSession, villain, kSelf));
+      greet(villains_[villain], villain);
       pollfd answer{villains_[villain].get(), POLLIN, 0};
       REQUIRE(::poll(&answer, 1, 5'000) == 1);  // it is let in
     }
@@ -252,7 +257,7 @@ class Scene {
 
  private:
   std::unique_ptr<Island> island(int rank, const std::vector<int>& others) {
-    std::vector<Island::Neighbor> neighbors;
+    std::vector<Neighbor> neighbors;
     for (const int other : others) {
       neighbors.push_back({other, ::getpid(), fmt::format("rank {}", other), names_.at(other)});
     }
@@ -576,10 +581,10 @@ TEST_CASE("a sleeper whose owner fills its socket and lets it wait keeps nobody 
   thread.join();
   // And the sleeper still hears.
   for (int i = 0; i < 200; ++i) {
-    owner.arm();
+    ArmedSleep sleep(owner, *sleepers);
     ringer->ring();
     const auto begin = Clock::now();
-    CHECK(owner.wait(in(5'000)).ok());
+    CHECK(sleep.wait(in(5'000)).ok());
     CHECK(Clock::now() - begin < std::chrono::seconds(2));
   }
 }
@@ -631,18 +636,18 @@ TEST_CASE("a process that has ended is not read by its number, though another ma
 }
 
 TEST_CASE("who greets twice loses its connection") {
-  run_attacks({framed("a greeting", kAbove, greeting(kSession, kAbove, kSelf), none, kNoSense)});
+  run_attacks({raw("a greeting", sizeof(IslandGreeting), kLength)});
 }
 
 TEST_CASE("a second connection of a rank is read, too, a third is closed") {
   Scene scene;
   const Descriptor second = scene.connect_to_self();
-  send_frame(second, greeting(kSession, kAbove, kSelf));
+  greet(second, kAbove);
   send_frame(scene.villain(kAbove), window_frame(3, 100), reserved(100));
   send_frame(second, window_frame(4, 100), reserved(100));
   for (const uint64_t id : {3, 4}) CHECK(eventually([&] { return scene.self().find(kAbove, id) != nullptr; }));
   const Descriptor third = scene.connect_to_self();
-  send_frame(third, greeting(kSession, kAbove, kSelf));
+  greet(third, kAbove);
   char byte = 0;
   pollfd end{third.get(), POLLIN, 0};
   CHECK(::poll(&end, 1, 5'000) == 1);
@@ -662,9 +667,8 @@ struct FirstDial {
     settings.logger = Logger("off");
     settings.link_failed = [this](uint64_t, int, const Error& error) { failure.set_value(error); };
     settings.streamed = [](uint64_t, int) {};
-    island =
-        std::make_unique<Island>(thread.context(), listen_abstract(random_socket_name(), 1),
-                                 std::vector<Island::Neighbor>{{kFriend, peer, "rank 1", name}}, std::move(settings));
+    island = std::make_unique<Island>(thread.context(), listen_abstract(random_socket_name(), 1),
+                                      std::vector<Neighbor>{{kFriend, peer, "rank 1", name}}, std::move(settings));
     island->open(kId, {kFriend, kSelf}, Scene::bell(), Scene::bell());
   }
   ~FirstDial() { thread.stop(); }
@@ -705,15 +709,15 @@ TEST_CASE("a peer whose queue of connections is full is dialed until there is ro
   while (error == 0) flood.push_back(connect_abstract(scene.name, error));
   REQUIRE(error == EAGAIN);
   CHECK(scene.island->take_link({kId, kFriend, 0}, kShape) == nullptr);
-  IslandFrame frame;
+  IslandGreeting first;
   Files files;
   std::string why;
   Descriptor accepted;
   CHECK(eventually([&] {
     if (Descriptor next = accept_abstract(listener.get()); next.valid()) accepted = std::move(next);
-    return accepted.valid() && receive_message(accepted.get(), &frame, sizeof frame, files, why) == Received::kYes;
+    return accepted.valid() && receive_message(accepted.get(), &first, sizeof first, files, why) == Received::kYes;
   }));
-  CHECK(frame == greeting(kSession, kSelf, kFriend));
+  CHECK(first == IslandGreeting{kSession, kSelf, kFriend});
 }
 
 TEST_CASE("who listens at a peer's place without being its process is told nothing") {

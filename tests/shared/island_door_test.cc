@@ -45,14 +45,14 @@ class Scene {
     REQUIRE(socket.valid());
     return socket;
   }
-  Descriptor visit(const IslandFrame& first, size_t bytes = sizeof(IslandFrame), size_t files = 0) const {
+  Descriptor visit(const IslandGreeting& first, size_t bytes = sizeof(IslandGreeting), size_t files = 0) const {
     Descriptor socket = connect();
     say(socket, first, bytes, files);
     return socket;
   }
-  static void say(const Descriptor& socket, const IslandFrame& first, size_t bytes = sizeof(IslandFrame),
+  static void say(const Descriptor& socket, const IslandGreeting& first, size_t bytes = sizeof(IslandGreeting),
                   size_t files = 0) {
-    char message[2 * sizeof first] = {};
+    char message[2 * sizeof(IslandFrame)] = {};
     std::memcpy(message, &first, sizeof first);
     std::string why;
     send_message(socket.get(), message, bytes, std::vector<int>(files, socket.get()), why);
@@ -63,7 +63,7 @@ class Scene {
   }
   bool lets_in_another() {
     const size_t before = let_in();
-    const Descriptor honest = visit(greeting(kSession, kMember, kSelf));
+    const Descriptor honest = visit(IslandGreeting{kSession, kMember, kSelf});
     return eventually([&] { return let_in() == before + 1; });
   }
   // Waits until the I/O thread has had its turn.
@@ -92,31 +92,27 @@ TEST_CASE("a member that greets is let in with its rank, also where it takes its
   CHECK(scene.lets_in_another());
   const Descriptor slow = scene.connect();
   CHECK(scene.lets_in_another());  // the door has seen the slow one
-  Scene::say(slow, greeting(kSession, kMember, kSelf));
+  Scene::say(slow, IslandGreeting{kSession, kMember, kSelf});
   CHECK(eventually([&] { return scene.let_in() == 3; }));
 }
 
 TEST_CASE("who does not greet as a rank of this start does is shut out, and keeps no descriptor here") {
   struct Visit {
     const char* what;
-    IslandFrame first;
-    size_t bytes = sizeof(IslandFrame);
+    IslandGreeting first;
+    size_t bytes = sizeof(IslandGreeting);
     size_t files = 0;
   };
-  IslandFrame window = greeting(kSession, kMember, kSelf), shaped = window;
-  window.topic = IslandTopic::kWindow;
-  shaped.bytes = 1;
   const std::vector<Visit> visits{
-      {"of another start", greeting(kSession + 1, kMember, kSelf)},
-      {"for another rank", greeting(kSession, kMember, kSelf + 1)},
-      {"a rank that is no member", greeting(kSession, 4, kSelf)},
-      {"a rank that there is not", greeting(kSession, -1, kSelf)},
-      {"another process's rank", greeting(kSession, kElsewhere, kSelf)},
-      {"another topic", window},
-      {"more than a greeting says", shaped},
-      {"too short", greeting(kSession, kMember, kSelf), sizeof(IslandFrame) - 1},
-      {"too long", greeting(kSession, kMember, kSelf), sizeof(IslandFrame) + 1},
-      {"with a descriptor", greeting(kSession, kMember, kSelf), sizeof(IslandFrame), 1},
+      {"of another start", IslandGreeting{kSession + 1, kMember, kSelf}},
+      {"for another rank", IslandGreeting{kSession, kMember, kSelf + 1}},
+      {"a rank that is no member", IslandGreeting{kSession, 4, kSelf}},
+      {"a rank that there is not", IslandGreeting{kSession, -1, kSelf}},
+      {"another process's rank", IslandGreeting{kSession, kElsewhere, kSelf}},
+      {"a frame without a greeting", IslandGreeting{kSession, kMember, kSelf}, sizeof(IslandFrame)},
+      {"too short", IslandGreeting{kSession, kMember, kSelf}, sizeof(IslandGreeting) - 1},
+      {"too long", IslandGreeting{kSession, kMember, kSelf}, sizeof(IslandGreeting) + 1},
+      {"with a descriptor", IslandGreeting{kSession, kMember, kSelf}, sizeof(IslandGreeting), 1},
   };
   Scene scene;
   CHECK(scene.lets_in_another());
@@ -142,7 +138,7 @@ int fate_of_process(const Scene& scene, const std::function<bool()>& before) {
     int error = 0;
     const Descriptor socket = connect_abstract(scene.name, error);
     if (!socket.valid()) ::_exit(8);
-    Scene::say(socket, greeting(kSession, kMember, kSelf));
+    Scene::say(socket, IslandGreeting{kSession, kMember, kSelf});
     ::_exit(is_shut_out(socket) ? 0 : 1);
   }
   int status = -1;
@@ -172,7 +168,7 @@ TEST_CASE("of connections that say nothing the oldest go, and a member is let in
   char byte = 0;
   CHECK(::recv(silent.back().get(), &byte, 1, MSG_DONTWAIT) < 0);
   CHECK(errno == EAGAIN);
-  Scene::say(silent.back(), greeting(kSession, kMember, kSelf));
+  Scene::say(silent.back(), IslandGreeting{kSession, kMember, kSelf});
   CHECK(eventually([&] { return scene.let_in() == 12; }));
 }
 
@@ -183,7 +179,7 @@ TEST_CASE("a door without a descriptor left lets a member in once there is one")
   {
     const OpenFilesLimit limit(OpenFilesLimit::for_more(1));
     late = scene.connect();
-    Scene::say(late, greeting(kSession, kMember, kSelf));
+    Scene::say(late, IslandGreeting{kSession, kMember, kSelf});
     for (int i = 0; i < 10; ++i) scene.turn();
   }
   CHECK(scene.let_in() == 1);

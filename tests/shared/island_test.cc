@@ -14,6 +14,7 @@
 #include "ring/base/cores.h"
 #include "rondo/error.h"
 #include "tests/fabric/cluster.h"
+#include "tests/support/sleeping.h"
 #include "transport/fabrics/inproc_fabric.h"
 
 namespace rondo::testing {
@@ -55,12 +56,9 @@ class OnOneCore {
 std::unique_ptr<Link> take(Member& member, int peer, const LinkShape& shape = {3, 4096}) {
   const auto deadline = in(5'000);
   while (Clock::now() < deadline && !member.events->failure()) {
-    member.doorbell->arm();
-    if (auto link = member.fabric->take_link({kId, peer, 0}, shape)) {
-      member.doorbell->disarm();
-      return link;
-    }
-    CHECK(member.doorbell->wait(deadline).ok());
+    ArmedSleep sleep(*member.doorbell, *member.fabric->sleepers());
+    if (auto link = member.fabric->take_link({kId, peer, 0}, shape)) return link;
+    CHECK(sleep.wait(deadline).ok());
   }
   return nullptr;
 }
@@ -254,21 +252,19 @@ TEST_CASE("a sleeper on its doorbell is woken by a slice, by a freed slot, by by
   const std::vector<std::byte> payload(4096);
   const SliceTag tag{1, 2, 4096};
   // Sleeps until `condition`; false if it took longer than a wake-up does.
-  const auto sleep_until = [](Doorbell& bell, const std::function<bool()>& condition) {
+  const auto sleep_until = [](const Member& member, Doorbell& bell, const std::function<bool()>& condition) {
     const auto begin = Clock::now();
     for (int wakes = 0; wakes < 50; ++wakes) {
-      bell.arm();
-      if (condition()) {
-        bell.disarm();
-        return Clock::now() - begin < std::chrono::seconds(5);
-      }
-      CHECK(bell.wait(in(10'000)).ok());
+      ArmedSleep sleep(bell, *member.fabric->sleepers());
+      if (condition()) return Clock::now() - begin < std::chrono::seconds(5);
+      CHECK(sleep.wait(in(10'000)).ok());
     }
     return false;
   };
   for (int i = 0; i < 200; ++i) {
     high->post(tag, nullptr);
-    std::thread sleeper([&] { CHECK(sleep_until(*members[1].doorbell, [&] { return high->arrived() != nullptr; })); });
+    std::thread sleeper(
+        [&] { CHECK(sleep_until(members[1], *members[1].doorbell, [&] { return high->arrived() != nullptr; })); });
     low->send(tag, payload.data());
     sleeper.join();
     high->release();
@@ -278,14 +274,14 @@ TEST_CASE("a sleeper on its doorbell is woken by a slice, by a freed slot, by by
     low->send(tag, payload.data());
   }
   REQUIRE(high->arrived() != nullptr);
-  std::thread sender([&] { CHECK(sleep_until(*members[0].doorbell, [&] { return low->can_send(); })); });
+  std::thread sender([&] { CHECK(sleep_until(members[0], *members[0].doorbell, [&] { return low->can_send(); })); });
   high->release();
   sender.join();
 
   auto to = members[0].fabric->take_stream_to(kId, 1);
   REQUIRE(to);
   std::optional<std::pair<int, std::unique_ptr<ByteStream>>> from;
-  CHECK(sleep_until(*members[1].p2p_doorbell, [&] {
+  CHECK(sleep_until(members[1], *members[1].p2p_doorbell, [&] {
     from = members[1].fabric->take_stream_from(kId);
     return from.has_value();
   }));
@@ -296,13 +292,13 @@ TEST_CASE("a sleeper on its doorbell is woken by a slice, by a freed slot, by by
   std::thread reader([&] {
     char got = 0;
     iovec into{&got, 1};
-    CHECK(sleep_until(*members[1].p2p_doorbell, [&] { return from->second->read(&into, 1) == 1; }));
+    CHECK(sleep_until(members[1], *members[1].p2p_doorbell, [&] { return from->second->read(&into, 1) == 1; }));
     CHECK(got == 'b');
   });
   CHECK(to->write(&part, 1) == 1);
   reader.join();
   std::thread mourner([&] {
-    CHECK(sleep_until(*members[1].p2p_doorbell, [&] { return from->second->read(&part, 1) == -1; }));
+    CHECK(sleep_until(members[1], *members[1].p2p_doorbell, [&] { return from->second->read(&part, 1) == -1; }));
     CHECK(from->second->error().code == ErrorCode::kPeerLost);
   });
   to.reset();

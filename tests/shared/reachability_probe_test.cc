@@ -33,7 +33,7 @@ ProbeOrder order_for(int rank, const std::vector<std::unique_ptr<ProbeListener>>
   order.patience = std::chrono::milliseconds(ms);
   order.gone = [](int) { return false; };
   for (int peer = 0; peer < order.world; ++peer) {
-    if (peer != rank) order.peers.push_back({peer, ::getpid(), listeners[static_cast<size_t>(peer)]->name()});
+    if (peer != rank) order.peers.push_back({peer, ::getpid(), "", listeners[static_cast<size_t>(peer)]->name()});
   }
   return order;
 }

@@ -17,11 +17,13 @@
 #include "ring/base/file_text.h"
 #include "tests/support/eventually.h"
 #include "tests/support/resources.h"
+#include "tests/support/sleeping.h"
 
 namespace rondo {
 namespace {
 
 using Clock = std::chrono::steady_clock;
+using testing::ArmedSleep;
 
 struct Pair {
   Pair() {
@@ -69,26 +71,28 @@ TEST_CASE("a watched descriptor wakes, and no more once it is let go") {
 }
 
 TEST_CASE("after relax() nothing is watched; arm() watches again, what came before included") {
-  Doorbell bell(made());
+  const auto sleepers = made();
+  Doorbell bell(sleepers);
   const Pair pair;
   const auto watched = bell.watch(pair.here.get());
   take_events(bell);
   bell.relax();
   pair.send();
   CHECK(!wakes(bell));
-  bell.arm();
+  ArmedSleep sleep(bell, *sleepers);
   CHECK(wakes(bell));
   const auto begin = Clock::now();
-  CHECK(bell.wait(begin + std::chrono::seconds(20)).ok());
+  CHECK(sleep.wait(begin + std::chrono::seconds(20)).ok());
   CHECK(Clock::now() - begin < std::chrono::seconds(10));
 }
 
 TEST_CASE("after relax() and arm() a sleeper is woken by what comes later") {
-  Doorbell bell(made());
+  const auto sleepers = made();
+  Doorbell bell(sleepers);
   const Pair pair;
   const auto watched = bell.watch(pair.here.get());
   bell.relax();
-  bell.arm();
+  ArmedSleep sleep(bell, *sleepers);
   take_events(bell);
   const std::string waits = "/proc/self/task/" + std::to_string(::gettid()) + "/stat";
   std::thread other([&] {
@@ -96,34 +100,37 @@ TEST_CASE("after relax() and arm() a sleeper is woken by what comes later") {
     pair.send();
   });
   const auto begin = Clock::now();
-  CHECK(bell.wait(begin + std::chrono::seconds(20)).ok());
+  CHECK(sleep.wait(begin + std::chrono::seconds(20)).ok());
   CHECK(Clock::now() - begin < std::chrono::seconds(10));
   other.join();
 }
 
 TEST_CASE("who is about to sleep is not relaxed") {
-  Doorbell bell(made());
+  const auto sleepers = made();
+  Doorbell bell(sleepers);
   const Pair pair;
   const auto watched = bell.watch(pair.here.get());
   take_events(bell);
-  bell.arm();
+  const ArmedSleep sleep(bell, *sleepers);
   bell.relax();
   pair.send();
   CHECK(wakes(bell));
 }
 
 TEST_CASE("what was watched while relaxed is watched from the next arm() on") {
-  Doorbell bell(made());
+  const auto sleepers = made();
+  Doorbell bell(sleepers);
   bell.relax();
   const Pair pair;
   const auto watched = bell.watch(pair.here.get());
   CHECK(!wakes(bell));
-  bell.arm();
+  const ArmedSleep sleep(bell, *sleepers);
   CHECK(wakes(bell));
 }
 
 TEST_CASE("what was let go while relaxed does not come back, though its number is another descriptor's now") {
-  Doorbell bell(made());
+  const auto sleepers = made();
+  Doorbell bell(sleepers);
   const Pair pair;
   Pair other;
   auto watched = bell.watch(pair.here.get());
@@ -132,7 +139,7 @@ TEST_CASE("what was let go while relaxed does not come back, though its number i
   watched.reset();
   REQUIRE(::dup2(other.here.get(), pair.here.get()) == pair.here.get());
   other.send();
-  bell.arm();
+  const ArmedSleep sleep(bell, *sleepers);
   CHECK(!wakes(bell));
 }
 
@@ -165,14 +172,13 @@ TEST_CASE("doorbells and sleeps in a row take no descriptor; sleepers at a time 
   std::vector<std::unique_ptr<Doorbell>> bells;
   for (int i = 0; i < 100; ++i) {
     bells.push_back(std::make_unique<Doorbell>(sleepers));
-    bells.back()->arm();
-    CHECK(bells.back()->wait(Clock::now()).ok());
+    CHECK(ArmedSleep(*bells.back(), *sleepers).wait(Clock::now()).ok());
   }
   CHECK(testing::open_descriptors() == before);
   for (int round = 0; round < 2; ++round) {
-    for (const auto& bell : bells) bell->arm();
+    std::vector<std::unique_ptr<ArmedSleep>> sleeps;
+    for (const auto& bell : bells) sleeps.push_back(std::make_unique<ArmedSleep>(*bell, *sleepers));
     CHECK(testing::open_descriptors() == before + 2 * 99);
-    for (const auto& bell : bells) bell->disarm();
   }
 }
 
@@ -185,10 +191,10 @@ TEST_CASE("who finds no sleeper naps") {
     REQUIRE(lent.back()->number() == i + 1);
   }
   Doorbell bell(sleepers);
-  bell.arm();
+  ArmedSleep sleep(bell, *sleepers);
   bell.ring();
   const auto begin = Clock::now();
-  CHECK(bell.wait(begin + std::chrono::seconds(20)).ok());
+  CHECK(sleep.wait(begin + std::chrono::seconds(20)).ok());
   CHECK(Clock::now() - begin < std::chrono::seconds(10));
   lent.pop_back();
   Sleep again(*sleepers);

@@ -52,7 +52,7 @@ LAYERS = {
     # What a job would do first, asked without a job.
     "tools/doctor/": ("rondo/", "ring/base/", "kernels/device/device_driver.h", "kernels/device/gpu_code.h",
                       "transport/rendezvous/", "transport/fabrics/descriptor_budget.h",
-                      "transport/tcp/", "transport/island/available_memory.h", "ring/engine/observe/metrics_output.h",
+                      "transport/tcp/", "ring/engine/observe/metrics_output.h",
                       "transport/island/memory_file.h",
                       "tools/"),
     "examples/": ("rondo/",),

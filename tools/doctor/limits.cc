@@ -2,11 +2,9 @@
 #include <sys/resource.h>
 
 #include <algorithm>
-#include <fstream>
 #include <optional>
 
 #include "ring/base/control_groups.h"
-#include "ring/base/core_quota.h"
 #include "ring/base/cores.h"
 #include "ring/base/file_text.h"
 #include "rondo/error.h"
@@ -38,12 +36,6 @@ Finding descriptors(const Job& job) {
   if (limit.rlim_max < need.least + programs_own) return {Level::kWrong, "descriptors", text, mend};
   if (limit.rlim_max < need.most + programs_own) return {Level::kNote, "descriptors", text, mend};
   return {Level::kFine, "descriptors", text, ""};
-}
-
-std::optional<uint64_t> number_in(const std::string& path) {
-  uint64_t number = 0;
-  if (std::ifstream(path) >> number) return number;
-  return std::nullopt;  // no such file, or "max"
 }
 
 Finding cores(const Job& job) {

@@ -9,9 +9,9 @@
 #include <climits>
 #include <fstream>
 
+#include "ring/base/control_groups.h"
 #include "rondo/error.h"
 #include "tools/doctor/checks.h"
-#include "transport/island/available_memory.h"
 #include "transport/island/memory_file.h"
 
 namespace rondo::doctor {

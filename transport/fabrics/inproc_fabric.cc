@@ -13,10 +13,9 @@
 #include <new>
 #include <set>
 #include <thread>
-#include <tuple>
 
 #include "ring/base/check.h"
-#include "ring/base/core_quota.h"
+#include "ring/base/control_groups.h"
 #include "ring/base/cores.h"
 #include "ring/base/descriptor.h"
 #include "ring/base/interrupt.h"
@@ -42,12 +41,45 @@ std::shared_ptr<Bell> share(const std::shared_ptr<Doorbell>& doorbell) {
   return doorbell->bell();
 }
 
-// What the fabrics share: who has opened what, the links between them, and the thread that carries control messages.
+// One rank's part of a communicator that it has open.
+struct Group {
+  CommunicatorEvents* events = nullptr;
+  std::shared_ptr<Bell> bell;                                       // shared with the engine, links and streams
+  std::shared_ptr<Bell> p2p_bell;                                   // likewise
+  std::map<std::pair<int, int>, std::unique_ptr<Link>> links = {};  // by peer and lane: the peer made it; not taken
+  std::deque<std::pair<int, ChannelEnd>> incoming = {};             // streams that peers made; not taken
+  std::map<int, std::shared_ptr<StreamBuffers>> buffers = {};       // by peer; shared with its streams
+
+  std::unique_ptr<ByteStream> stream_over(int peer, ChannelEnd end) {
+    auto& of_peer = buffers[peer];
+    if (!of_peer) of_peer = std::make_shared<StreamBuffers>(kSmallStreamBuffers);
+    return make_shared_stream(std::move(end), of_peer);
+  }
+};
+
+struct Rank {
+  explicit Rank(const ControlLogic::Settings& settings) : logic(settings) {}
+  Group* group(uint64_t communicator) {
+    const auto found = groups.find(communicator);
+    return found == groups.end() ? nullptr : &found->second;
+  }
+  ControlLogic logic;
+  std::map<uint64_t, Group> groups;
+};
+
+// What the ranks of a communicator leave to those that have not closed it yet: one that has posted its data and gone
+// may have done so before another has mapped the window.
+struct Legacy {
+  std::set<int> heirs;  // ranks that have neither closed nor declined it
+  std::vector<std::shared_ptr<Window>> windows;
+  std::map<int, RankPage> pages;
+};
+
+// What the fabrics of the ranks share: the state of each, and the thread that carries control messages between them.
 // One lock for all of it; events are delivered without it.
 class InprocHub {
  public:
-  explicit InprocHub(int world)
-      : world_(world), event_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK), Descriptor::InChild::kInherited) {
+  explicit InprocHub(int world) : event_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK), Descriptor::InChild::kInherited) {
     if (!event_.valid()) throw Exception(ErrorCode::kSystem, "eventfd: no descriptor is left (ulimit -n)");
     for (int rank = 0; rank < world; ++rank) {
       ControlLogic::Settings settings;
@@ -56,257 +88,49 @@ class InprocHub {
         settings.names.push_back(fmt::format("thread of pid {}", getpid()));
         if (other != rank) settings.neighbors.push_back(other);
       }
-      ranks_.push_back(std::make_unique<RankState>(settings));
+      ranks_.emplace_back(settings);
     }
     thread_ = start_own_thread("rondo-inproc", [this] { run(); });
   }
 
   ~InprocHub() {
     {
-      std::lock_guard lock(mutex_);
+      std::lock_guard lock(mutex);
       stopping_ = true;
       notify();
     }
     thread_.join();
   }
 
-  int world() const { return world_; }
-
-  struct OpenGroup {
-    CommunicatorEvents* events = nullptr;
-    std::shared_ptr<Bell> bell;                                  // shared with the engine, links and streams
-    std::shared_ptr<Bell> p2p_bell;                              // likewise
-    std::deque<std::pair<int, ChannelEnd>> incoming = {};        // streams that were made and not taken
-    std::map<int, std::shared_ptr<StreamBuffers>> buffers = {};  // by peer; shared with its streams
-  };
-
-  // What the ranks of a communicator leave to those that have not closed it yet: one that has posted its data and gone
-  // may have done so before another has mapped the window.
-  struct Legacy {
-    std::set<int> heirs;  // ranks that have neither closed nor declined it
-    std::vector<std::shared_ptr<Window>> windows;
-    std::map<int, RankPage> pages;
-  };
-
-  // Changes one rank's control logic and leaves the rest to the thread.
-  template <typename Change>
-  void change(int rank, Change apply) {
-    std::lock_guard lock(mutex_);
-    apply(state(rank).logic, now_ms());
-    collect(rank);
-  }
-
-  std::string name(int rank, int peer) {
-    std::lock_guard lock(mutex_);
-    return state(rank).logic.name(peer);
-  }
-
-  // Called by the communicator itself, so its events are alive.
-  void stalled(int rank, uint64_t communicator, uint64_t sequence, Ask ask) {
-    CommunicatorEvents* events = nullptr;
-    {
-      std::lock_guard lock(mutex_);
-      if (OpenGroup* own = group(rank, communicator)) events = own->events;
-    }
-    if (events == nullptr) return;
-    const CallState own = events->call_state(sequence);
-    change(rank, [&](ControlLogic& logic, int64_t now) { logic.stalled(now, communicator, sequence, own, ask); });
-  }
-
   int event() const { return event_.get(); }
 
-  std::string blame(int rank, uint64_t communicator, uint64_t sequence) {
-    std::lock_guard lock(mutex_);
-    return state(rank).logic.blame(now_ms(), communicator, sequence);
-  }
-
-  Shrunk shrink(int rank, uint64_t communicator, std::chrono::milliseconds patience, bool opened) {
-    std::unique_lock lock(mutex_);
-    ControlLogic& logic = state(rank).logic;
-    logic.shrink(now_ms(), communicator, patience.count(), opened);
-    collect(rank);
-    while (!changed_.wait_for(lock, kBetweenInterruptQuestions, [&] { return !logic.shrinking(communicator); })) {
-      lock.unlock();
-      end_wait_if_interrupted();
-      lock.lock();
-    }
-    return logic.shrunk(communicator);
-  }
-
-  std::vector<int> absent(int rank, uint64_t communicator, uint64_t sequence) {
-    std::lock_guard lock(mutex_);
-    return state(rank).logic.absent(communicator, sequence);
-  }
-
-  void open(int rank, uint64_t id, const std::vector<int>& members, OpenGroup group) {
-    std::lock_guard lock(mutex_);
-    Legacy& legacy = legacies_[id];
-    legacy.heirs.insert(members.begin(), members.end());
-    legacy.pages[rank] = {plain_memory(kRankPageBytes), group.bell};
-    try {
-      state(rank).groups[id] = std::move(group);
-      state(rank).logic.open(now_ms(), id, members);
-      collect(rank);
-    } catch (...) {  // the caller ends with its events
-      state(rank).logic.undo_open(id);
-      state(rank).groups.erase(id);
-      throw;
-    }
-    // Links and streams wait until both ends have opened.
-    for (const int member : members) {
-      const auto found = state(member).groups.find(id);
-      if (found == state(member).groups.end()) continue;
-      found->second.bell->ring();
-      found->second.p2p_bell->ring();
-    }
-  }
-
-  // Waits for no goodbye: what was sent lies in memory that outlives its sender, so leaving is no crash to anybody; and
-  // one thread may destroy all ranks, one after the other.
-  bool close(int rank, uint64_t id, uint64_t last_sequence) {
-    Legacy done;  // let go without the lock
-    std::unique_lock lock(mutex_);
-    RankState& own = state(rank);
-    bool all = false;
-    try {
-      own.logic.close(id, last_sequence, {});  // streams come at once
-      collect(rank);
-      all = own.logic.all_left(id);
-      own.logic.forget(id);
-    } catch (const std::bad_alloc&) {
-      own.logic.undo_open(id);  // what was not said is left out
-    }
-    own.groups.erase(id);
-    done = renounce(rank, id);
-    std::erase_if(links_, [&](const auto& entry) {
-      const auto& [communicator, low, high, lane, owner] = entry.first;
-      return communicator == id && owner == rank;
-    });
-    changed_.wait(lock, [&] { return delivering_ != std::pair(rank, id); });
-    return all;
-  }
-
-  std::unique_ptr<Link> take_link(int rank, const LinkKey& key, const LinkShape& shape) {
-    std::lock_guard lock(mutex_);
-    OpenGroup* own = group(rank, key.communicator);
-    OpenGroup* other = group(key.peer, key.communicator);
-    const int low = std::min(rank, key.peer);
-    const int high = std::max(rank, key.peer);
-    const auto mine = links_.find({key.communicator, low, high, key.lane, rank});
-    if (mine != links_.end()) {
-      auto link = std::move(mine->second);
-      links_.erase(mine);
-      return link;
-    }
-    if (own == nullptr || other == nullptr) return nullptr;
-    auto [near, far] = ends(rank, key.peer, shared_link_bytes(shape), own->bell, other->bell);
-    auto here = make_shared_link(std::move(near), shape), there = make_shared_link(std::move(far), shape);
-    links_[{key.communicator, low, high, key.lane, key.peer}] = std::move(there);
-    other->bell->ring();
-    return here;
-  }
-
-  RankPage page_of(uint64_t communicator, int rank) {
-    std::lock_guard lock(mutex_);
-    const auto legacy = legacies_.find(communicator);
-    if (legacy == legacies_.end()) return {};
-    const auto page = legacy->second.pages.find(rank);
-    return page == legacy->second.pages.end() ? RankPage{} : page->second;
-  }
-
-  // The window of a communicator that is open.
-  void keep(uint64_t communicator, const std::shared_ptr<Window>& window) {
-    std::lock_guard lock(mutex_);
-    const auto legacy = legacies_.find(communicator);
-    if (legacy != legacies_.end()) legacy->second.windows.push_back(window);
-  }
-
-  void decline(int rank, uint64_t id, const std::vector<int>& members, const Error& error) {
-    Legacy done;  // let go without the lock
-    std::lock_guard lock(mutex_);
-    legacies_[id].heirs.insert(members.begin(), members.end());
-    done = renounce(rank, id);
-    state(rank).logic.decline(now_ms(), id, members, error);
+  // Changes one rank's control logic and leaves the rest to the thread. Without the lock.
+  template <typename Change>
+  void change(int rank, Change apply) {
+    std::lock_guard lock(mutex);
+    apply(at(rank).logic, now_ms());
     collect(rank);
   }
 
-  void made(int rank, uint64_t id) {
-    std::lock_guard lock(mutex_);
-    state(rank).logic.made(id);
+  // --- The rest requires the lock.
+  std::mutex mutex;
+  std::condition_variable changed;      // something was asked of the thread, or it has delivered an event
+  std::map<uint64_t, Legacy> legacies;  // by communicator
+
+  Rank& at(int rank) { return ranks_[static_cast<size_t>(rank)]; }
+
+  // What the rank's control logic wants done is for the thread from now on.
+  void collect(int rank) {
+    for (auto& action : at(rank).logic.take_actions()) actions_.emplace_back(rank, std::move(action));
+    notify();
   }
 
-  std::unique_ptr<ByteStream> take_stream_to(int rank, uint64_t communicator, int peer) {
-    std::lock_guard lock(mutex_);
-    OpenGroup* own = group(rank, communicator);
-    OpenGroup* other = group(peer, communicator);
-    if (own == nullptr || other == nullptr) return nullptr;
-    auto [near, far] = ends(rank, peer, shared_stream_bytes(kSmallStreamBuffers), own->p2p_bell, other->p2p_bell);
-    other->incoming.emplace_back(rank, std::move(far));
-    other->p2p_bell->ring();
-    return make_shared_stream(std::move(near), buffers_of(*own, peer));
-  }
-
-  std::optional<std::pair<int, std::unique_ptr<ByteStream>>> take_stream_from(int rank, uint64_t communicator) {
-    std::lock_guard lock(mutex_);
-    OpenGroup* own = group(rank, communicator);
-    if (own == nullptr || own->incoming.empty()) return std::nullopt;
-    auto [peer, end] = std::move(own->incoming.front());
-    own->incoming.pop_front();
-    return std::pair(peer, make_shared_stream(std::move(end), buffers_of(*own, peer)));
-  }
-
-  // What this rank does at that sequence, asked without the lock.
-  std::optional<CallState> call_state(int rank, uint64_t communicator, uint64_t sequence) {
-    CallState answer;
-    if (!deliver(rank, communicator, [&](CommunicatorEvents& events) { answer = events.call_state(sequence); })) {
-      return std::nullopt;
-    }
-    if (!answer.takes_part(sequence)) answer.text = waits_beside(rank, communicator);
-    return answer;
-  }
-
- private:
-  struct RankState {
-    explicit RankState(const ControlLogic::Settings& settings) : logic(settings) {}
-    ControlLogic logic;
-    std::map<uint64_t, OpenGroup> groups;
-  };
-
-  // What it waits in on another communicator; empty: in nothing.
-  std::string waits_beside(int rank, uint64_t communicator) {
-    std::vector<uint64_t> ids;
-    {
-      std::lock_guard lock(mutex_);
-      ids = state(rank).logic.beside(communicator);
-    }
-    std::string call;
-    for (const uint64_t id : ids) {
-      deliver(rank, id, [&](CommunicatorEvents& events) { call = events.waits_in(); });
-      if (call.empty()) continue;
-      std::lock_guard lock(mutex_);
-      return state(rank).logic.elsewhere(id, call);
-    }
-    return "";
-  }
-
-  // What nobody inherits any more.
+  // The rank inherits nothing of the communicator any more. Returns what then nobody does.
   Legacy renounce(int rank, uint64_t id) {
-    const auto found = legacies_.find(id);
-    if (found == legacies_.end()) return {};
+    const auto found = legacies.find(id);
+    if (found == legacies.end()) return {};
     found->second.heirs.erase(rank);
-    return found->second.heirs.empty() ? std::move(legacies_.extract(found).mapped()) : Legacy{};
-  }
-
-  RankState& state(int rank) { return *ranks_[static_cast<size_t>(rank)]; }
-  OpenGroup* group(int rank, uint64_t communicator) {
-    const auto found = state(rank).groups.find(communicator);
-    return found == state(rank).groups.end() ? nullptr : &found->second;
-  }
-
-  static std::shared_ptr<StreamBuffers> buffers_of(OpenGroup& group, int peer) {
-    auto& buffers = group.buffers[peer];
-    if (!buffers) buffers = std::make_shared<StreamBuffers>(kSmallStreamBuffers);
-    return buffers;
+    return found->second.heirs.empty() ? std::move(legacies.extract(found).mapped()) : Legacy{};
   }
 
   // The ends of a link or stream, over memory of its own.
@@ -314,40 +138,18 @@ class InprocHub {
                                          const std::shared_ptr<Bell>& others) {
     const auto memory = plain_memory(bytes);
     const auto life = std::make_shared<PeerLife>();
-    return {{memory, memory.get(), true, others, life, state(rank).logic.name(peer)},
-            {memory, memory.get(), false, own, life, state(peer).logic.name(rank)}};
+    return {{memory, memory.get(), true, others, life, at(rank).logic.name(peer)},
+            {memory, memory.get(), false, own, life, at(peer).logic.name(rank)}};
   }
 
-  void collect(int rank) {
-    for (auto& action : state(rank).logic.take_actions()) actions_.emplace_back(rank, std::move(action));
-    notify();
-  }
+  bool delivers(int rank, uint64_t communicator) const { return delivering_ == std::pair(rank, communicator); }
 
-  // Under the lock: wakes the thread, and those who wait in close().
+ private:
+  // Wakes the thread, and those who wait for it in close() and shrink(). Requires the lock.
   void notify() {
-    changed_.notify_all();
+    changed.notify_all();
     const uint64_t one = 1;
     if (std::exchange(asleep_, false)) static_cast<void>(!::write(event_.get(), &one, sizeof one));
-  }
-
-  // Until something was asked of the thread, or `ms` have passed. The event may be a signal handler's, too.
-  void sleep(std::unique_lock<std::mutex>& lock, int64_t ms) {
-    asleep_ = true;
-    lock.unlock();
-    pollfd wish{event_.get(), POLLIN, 0};
-    const bool woken = ::poll(&wish, 1, static_cast<int>(ms)) > 0;
-    uint64_t times = 0;
-    if (woken) static_cast<void>(!::read(event_.get(), &times, sizeof times));
-    std::vector<std::pair<int, uint64_t>> open;
-    lock.lock();
-    asleep_ = false;
-    if (!woken) return;
-    for (int rank = 0; rank < world_; ++rank) {
-      for (const auto& [id, group] : state(rank).groups) open.emplace_back(rank, id);
-    }
-    lock.unlock();
-    for (const auto& [rank, id] : open) deliver(rank, id, [](CommunicatorEvents& events) { events.on_wake(); });
-    lock.lock();
   }
 
   void run() {
@@ -362,16 +164,16 @@ class InprocHub {
 
   // Between any ranks: a message was lost, for want of memory, and nothing says of which communicator.
   void fail_everything() noexcept {
-    std::lock_guard lock(mutex_);
+    std::lock_guard lock(mutex);
     delivering_ = {-1, 0};
-    for (const auto& rank : ranks_) {
-      for (const auto& [id, group] : rank->groups) group.events->on_broken();
+    for (const Rank& rank : ranks_) {
+      for (const auto& [id, group] : rank.groups) group.events->on_broken();
     }
-    changed_.notify_all();
+    changed.notify_all();
   }
 
   void serve() {
-    std::unique_lock lock(mutex_);
+    std::unique_lock lock(mutex);
     while (!stopping_) {
       if (!actions_.empty()) {
         auto [rank, action] = std::move(actions_.front());
@@ -379,13 +181,14 @@ class InprocHub {
         lock.unlock();
         std::visit([this, from = rank](auto& what) { perform(from, what); }, action);
         lock.lock();
-        changed_.notify_all();
+        changed.notify_all();
         continue;
       }
-      const int64_t due = next_time();
+      int64_t due = INT64_MAX;
+      for (const Rank& rank : ranks_) due = std::min(due, rank.logic.next_time().value_or(INT64_MAX));
       if (due <= now_ms()) {
-        for (int rank = 0; rank < world_; ++rank) {
-          state(rank).logic.tick(now_ms());
+        for (int rank = 0; rank < world(); ++rank) {
+          at(rank).logic.tick(now_ms());
           collect(rank);
         }
       } else {
@@ -394,10 +197,24 @@ class InprocHub {
     }
   }
 
-  int64_t next_time() const {
-    int64_t due = INT64_MAX;
-    for (const auto& rank : ranks_) due = std::min(due, rank->logic.next_time().value_or(INT64_MAX));
-    return due;
+  // Until something was asked of the thread, or `ms` have passed. The event may be a signal handler's, too.
+  void sleep(std::unique_lock<std::mutex>& lock, int64_t ms) {
+    asleep_ = true;
+    lock.unlock();
+    pollfd wish{event_.get(), POLLIN, 0};
+    const bool woken = ::poll(&wish, 1, static_cast<int>(ms)) > 0;
+    uint64_t times = 0;
+    if (woken) static_cast<void>(!::read(event_.get(), &times, sizeof times));
+    std::vector<std::pair<int, uint64_t>> open;
+    lock.lock();
+    asleep_ = false;
+    if (!woken) return;
+    for (int rank = 0; rank < world(); ++rank) {
+      for (const auto& [id, group] : at(rank).groups) open.emplace_back(rank, id);
+    }
+    lock.unlock();
+    for (const auto& [rank, id] : open) deliver(rank, id, [](CommunicatorEvents& events) { events.on_wake(); });
+    lock.lock();
   }
 
   void perform(int from, ControlLogic::Send& send) {
@@ -422,36 +239,59 @@ class InprocHub {
   void perform(int, ControlLogic::Gone&) {}
   void perform(int, ControlLogic::Cut&) {}
 
+  // What this rank does at that sequence, asked without the lock.
+  std::optional<CallState> call_state(int rank, uint64_t communicator, uint64_t sequence) {
+    CallState answer;
+    if (!deliver(rank, communicator, [&](CommunicatorEvents& events) { answer = events.call_state(sequence); })) {
+      return std::nullopt;
+    }
+    if (!answer.takes_part(sequence)) answer.text = waits_beside(rank, communicator);
+    return answer;
+  }
+
+  // What it waits in on another communicator; empty: in nothing.
+  std::string waits_beside(int rank, uint64_t communicator) {
+    std::vector<uint64_t> ids;
+    {
+      std::lock_guard lock(mutex);
+      ids = at(rank).logic.beside(communicator);
+    }
+    std::string call;
+    for (const uint64_t id : ids) {
+      deliver(rank, id, [&](CommunicatorEvents& events) { call = events.waits_in(); });
+      if (call.empty()) continue;
+      std::lock_guard lock(mutex);
+      return at(rank).logic.elsewhere(id, call);
+    }
+    return "";
+  }
+
   // Calls the communicator's events without the lock; close() waits meanwhile. Only the hub's thread delivers.
   template <typename Event>
   bool deliver(int rank, uint64_t communicator, Event event) {
     CommunicatorEvents* events = nullptr;
     {
-      std::lock_guard lock(mutex_);
-      OpenGroup* found = group(rank, communicator);
+      std::lock_guard lock(mutex);
+      Group* found = at(rank).group(communicator);
       if (found == nullptr) return false;
       events = found->events;
       delivering_ = {rank, communicator};
     }
     event(*events);
     {
-      std::lock_guard lock(mutex_);
+      std::lock_guard lock(mutex);
       delivering_ = {-1, 0};
     }
-    changed_.notify_all();
+    changed.notify_all();
     return true;
   }
 
-  const int world_;
+  int world() const { return static_cast<int>(ranks_.size()); }
+
   const Descriptor event_;
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  std::vector<std::unique_ptr<RankState>> ranks_;
-  std::map<std::tuple<uint64_t, int, int, int, int>, std::unique_ptr<Link>>
-      links_;                            // communicator, low, high, lane, owner
-  std::map<uint64_t, Legacy> legacies_;  // by communicator
-  std::deque<std::pair<int, ControlLogic::Action>> actions_;
-  std::pair<int, uint64_t> delivering_{-1, 0};
+  std::deque<Rank> ranks_;
+  std::deque<std::pair<int, ControlLogic::Action>> actions_;  // by the rank whose logic wants them
+  std::pair<int, uint64_t> delivering_{-1, 0};                // rank and communicator whose events are being called
   bool stopping_ = false;
   bool asleep_ = false;  // the thread
   std::thread thread_;
@@ -459,9 +299,8 @@ class InprocHub {
 
 class InprocFabric final : public Fabric {
  public:
-  InprocFabric(std::shared_ptr<InprocHub> hub, std::shared_ptr<InprocWindows> windows, int rank)
-      : hub_(std::move(hub)), memory_(make_inproc_memory(std::move(windows), rank)) {
-    const int world = hub_->world();
+  InprocFabric(std::shared_ptr<InprocHub> hub, std::shared_ptr<InprocWindows> windows, int rank, int world)
+      : hub_(std::move(hub)), memory_(std::move(windows), rank) {
     place_ = {rank, world, rank, world, 0, 1};
     topology_.host.assign(static_cast<size_t>(world), 0);
     topology_.island.assign(static_cast<size_t>(world), 0);
@@ -484,62 +323,169 @@ class InprocFabric final : public Fabric {
 
   const Place& place() const override { return place_; }
   const Topology& topology() const override { return topology_; }
-  std::string peer_name(int peer) const override { return hub_->name(place_.rank, peer); }
+  std::string peer_name(int peer) const override {
+    std::lock_guard lock(hub_->mutex);
+    return own().logic.name(peer);
+  }
   int64_t process(int) const override { return ::getpid(); }
   const std::shared_ptr<Sleepers>& sleepers() const override { return sleepers_; }
 
   void open(uint64_t id, std::vector<int> members, CommunicatorEvents* events, std::shared_ptr<Doorbell> doorbell,
             std::shared_ptr<Doorbell> p2p_doorbell) override {
-    hub_->open(place_.rank, id, members, {events, share(doorbell), share(p2p_doorbell)});
+    Group opened{events, share(doorbell), share(p2p_doorbell)};
+    std::lock_guard lock(hub_->mutex);
+    Legacy& legacy = hub_->legacies[id];
+    legacy.heirs.insert(members.begin(), members.end());
+    legacy.pages[place_.rank] = {plain_memory(kRankPageBytes), opened.bell};
+    try {
+      own().groups[id] = std::move(opened);
+      own().logic.open(now_ms(), id, members);
+      hub_->collect(place_.rank);
+    } catch (...) {  // the caller ends with its events
+      own().logic.undo_open(id);
+      own().groups.erase(id);
+      throw;
+    }
+    // Links and streams wait until both ends have opened.
+    for (const int member : members) {
+      if (const Group* group = hub_->at(member).group(id)) {
+        group->bell->ring();
+        group->p2p_bell->ring();
+      }
+    }
   }
   void decline(uint64_t id, const std::vector<int>& members, const Error& error) override {
-    hub_->decline(place_.rank, id, members, error);
+    Legacy done;  // ends without the lock
+    std::lock_guard lock(hub_->mutex);
+    hub_->legacies[id].heirs.insert(members.begin(), members.end());
+    done = hub_->renounce(place_.rank, id);
+    own().logic.decline(now_ms(), id, members, error);
+    hub_->collect(place_.rank);
   }
-  void made(uint64_t id) override { hub_->made(place_.rank, id); }
+  void made(uint64_t id) override {
+    std::lock_guard lock(hub_->mutex);
+    own().logic.made(id);
+  }
   bool leave(uint64_t, uint64_t) override { return true; }  // close() does not wait either
+  // Waits for no goodbye: what was sent lies in memory that outlives its sender, so leaving is no crash to anybody; and
+  // one thread may destroy all ranks, one after the other.
   bool close(uint64_t id, uint64_t last_sequence, Clock::time_point) override {
-    return hub_->close(place_.rank, id, last_sequence);
+    Legacy done;  // ends without the lock
+    std::unique_lock lock(hub_->mutex);
+    ControlLogic& logic = own().logic;
+    bool all = false;
+    try {
+      logic.close(id, last_sequence, {});  // streams come at once
+      hub_->collect(place_.rank);
+      all = logic.all_left(id);
+      logic.forget(id);
+    } catch (const std::bad_alloc&) {
+      logic.undo_open(id);  // what was not said is left out
+    }
+    own().groups.erase(id);
+    done = hub_->renounce(place_.rank, id);
+    hub_->changed.wait(lock, [&] { return !hub_->delivers(place_.rank, id); });
+    return all;
   }
 
+  // The first of the two ranks that asks makes both ends.
   std::unique_ptr<Link> take_link(const LinkKey& key, const LinkShape& shape) override {
-    return hub_->take_link(place_.rank, key, shape);
+    std::lock_guard lock(hub_->mutex);
+    Group* own_group = own().group(key.communicator);
+    if (own_group == nullptr) return nullptr;
+    const auto found = own_group->links.find({key.peer, key.lane});
+    if (found != own_group->links.end()) return std::move(own_group->links.extract(found).mapped());
+    Group* other = hub_->at(key.peer).group(key.communicator);
+    if (other == nullptr) return nullptr;
+    auto [near, far] = hub_->ends(place_.rank, key.peer, shared_link_bytes(shape), own_group->bell, other->bell);
+    auto here = make_shared_link(std::move(near), shape), there = make_shared_link(std::move(far), shape);
+    other->links[{place_.rank, key.lane}] = std::move(there);
+    other->bell->ring();
+    return here;
   }
-  RankPage page_of(uint64_t communicator, int rank) override { return hub_->page_of(communicator, rank); }
-  void keep(uint64_t communicator, std::shared_ptr<Window> window) override { hub_->keep(communicator, window); }
+  RankPage page_of(uint64_t communicator, int rank) override {
+    std::lock_guard lock(hub_->mutex);
+    const auto legacy = hub_->legacies.find(communicator);
+    if (legacy == hub_->legacies.end()) return {};
+    const auto page = legacy->second.pages.find(rank);
+    return page == legacy->second.pages.end() ? RankPage{} : page->second;
+  }
+  void keep(uint64_t communicator, std::shared_ptr<Window> window) override {
+    std::lock_guard lock(hub_->mutex);
+    const auto legacy = hub_->legacies.find(communicator);
+    if (legacy != hub_->legacies.end()) legacy->second.windows.push_back(std::move(window));
+  }
   std::unique_ptr<ByteStream> take_stream_to(uint64_t communicator, int peer) override {
-    return hub_->take_stream_to(place_.rank, communicator, peer);
+    std::lock_guard lock(hub_->mutex);
+    Group* own_group = own().group(communicator);
+    Group* other = hub_->at(peer).group(communicator);
+    if (own_group == nullptr || other == nullptr) return nullptr;
+    auto [near, far] =
+        hub_->ends(place_.rank, peer, shared_stream_bytes(kSmallStreamBuffers), own_group->p2p_bell, other->p2p_bell);
+    other->incoming.emplace_back(place_.rank, std::move(far));
+    other->p2p_bell->ring();
+    return own_group->stream_over(peer, std::move(near));
   }
   std::optional<std::pair<int, std::unique_ptr<ByteStream>>> take_stream_from(uint64_t communicator) override {
-    return hub_->take_stream_from(place_.rank, communicator);
+    std::lock_guard lock(hub_->mutex);
+    Group* group = own().group(communicator);
+    if (group == nullptr || group->incoming.empty()) return std::nullopt;
+    auto [peer, end] = std::move(group->incoming.front());
+    group->incoming.pop_front();
+    return std::pair(peer, group->stream_over(peer, std::move(end)));
   }
+  SharedMemory* shared_memory() override { return &memory_; }
 
-  SharedMemory* shared_memory() override { return memory_.get(); }
-
+  // Called by the communicator itself, so its events are alive.
   void stalled(uint64_t communicator, uint64_t sequence, Ask ask) override {
-    hub_->stalled(place_.rank, communicator, sequence, ask);
+    CommunicatorEvents* events = nullptr;
+    {
+      std::lock_guard lock(hub_->mutex);
+      if (const Group* group = own().group(communicator)) events = group->events;
+    }
+    if (events == nullptr) return;
+    const CallState state = events->call_state(sequence);
+    change([&](ControlLogic& logic, int64_t now) { logic.stalled(now, communicator, sequence, state, ask); });
   }
   std::vector<int> absent(uint64_t communicator, uint64_t sequence) override {
-    return hub_->absent(place_.rank, communicator, sequence);
+    std::lock_guard lock(hub_->mutex);
+    return own().logic.absent(communicator, sequence);
   }
   void link_failed(uint64_t communicator, int peer, const Error& error) override {
-    hub_->change(place_.rank,
-                 [&](ControlLogic& logic, int64_t now) { logic.link_failed(now, communicator, peer, error); });
+    change([&](ControlLogic& logic, int64_t now) { logic.link_failed(now, communicator, peer, error); });
   }
   void abort(uint64_t communicator, const Error& error) override {
-    hub_->change(place_.rank, [&](ControlLogic& logic, int64_t now) { logic.abort(now, communicator, error); });
+    change([&](ControlLogic& logic, int64_t now) { logic.abort(now, communicator, error); });
   }
   std::string blame(uint64_t communicator, uint64_t sequence) override {
-    return hub_->blame(place_.rank, communicator, sequence);
+    std::lock_guard lock(hub_->mutex);
+    return own().logic.blame(now_ms(), communicator, sequence);
   }
   Shrunk shrink(uint64_t communicator, std::chrono::milliseconds patience, bool opened) override {
-    return hub_->shrink(place_.rank, communicator, patience, opened);
+    std::unique_lock lock(hub_->mutex);
+    ControlLogic& logic = own().logic;
+    logic.shrink(now_ms(), communicator, patience.count(), opened);
+    hub_->collect(place_.rank);
+    const auto done = [&] { return !logic.shrinking(communicator); };
+    while (!hub_->changed.wait_for(lock, kBetweenInterruptQuestions, done)) {
+      lock.unlock();
+      end_wait_if_interrupted();
+      lock.lock();
+    }
+    return logic.shrunk(communicator);
   }
   int wake_event() const override { return hub_->event(); }
 
  private:
+  Rank& own() const { return hub_->at(place_.rank); }  // requires the lock
+  template <typename Change>
+  void change(Change apply) {
+    hub_->change(place_.rank, apply);
+  }
+
   const pid_t pid_ = ::getpid();
   std::shared_ptr<InprocHub> hub_;  // shared by the ranks; never let go of in a forked child
-  std::unique_ptr<SharedMemory> memory_;
+  InprocMemory memory_;
   const std::shared_ptr<Sleepers> sleepers_ = std::make_shared<Sleepers>();  // shared with the doorbells
   Place place_;
   Topology topology_;
@@ -549,9 +495,9 @@ class InprocFabric final : public Fabric {
 
 std::vector<std::shared_ptr<Fabric>> make_inproc_fabrics(int world, const Config&) {
   auto hub = std::make_shared<InprocHub>(world);
-  const auto windows = make_inproc_windows();
+  const auto windows = std::make_shared<InprocWindows>();
   std::vector<std::shared_ptr<Fabric>> fabrics;
-  for (int rank = 0; rank < world; ++rank) fabrics.push_back(std::make_shared<InprocFabric>(hub, windows, rank));
+  for (int rank = 0; rank < world; ++rank) fabrics.push_back(std::make_shared<InprocFabric>(hub, windows, rank, world));
   return fabrics;
 }
 

@@ -14,7 +14,7 @@
 #include <utility>
 
 #include "ring/base/caught.h"
-#include "ring/base/core_quota.h"
+#include "ring/base/control_groups.h"
 #include "ring/base/cores.h"
 #include "ring/base/hash.h"
 #include "ring/base/host_name.h"
@@ -321,7 +321,7 @@ class ProcessFabric : public Fabric {
     return island_ && island_->holds(peer);
   }
 
-  // The others hear why, before the end of the connections tells them less.
+  // The others get the reason before they see the end of the connections.
   [[noreturn]] void give_up(const Error& why) {
     control_->fail_start(why);
     control_->leave(ControlPlane::Farewell::kFailedStart, Clock::now() + kFarewell);
@@ -364,11 +364,10 @@ class ProcessFabric : public Fabric {
     const WhyNot why_not = [&](int rank) { return reason(rank, listener, results, islands); };
     warn_of_fallback(why_not);
     if (auto lack = lack_of_island(why_not)) return lack;
-    std::vector<Island::Neighbor> neighbors;
+    std::vector<Neighbor> neighbors;
     for (int rank = 0; rank < place_.world; ++rank) {
-      if (rank == place_.rank || !topology_.share_memory(place_.rank, rank)) continue;
-      const PeerCard& card = roster.card(rank);
-      neighbors.push_back({rank, static_cast<pid_t>(card.pid), peer_name(rank), card.probe_listener});
+      if (rank != place_.rank && topology_.share_memory(place_.rank, rank))
+        neighbors.push_back(neighbor_of(roster, rank));
     }
     if (neighbors.empty()) return std::nullopt;
     Island::Settings settings;
@@ -400,11 +399,12 @@ class ProcessFabric : public Fabric {
     order.deadline = deadline;
     order.patience = std::chrono::milliseconds(config_.handshake_timeout_ms);
     order.gone = gone;
-    for (const int rank : peers) {
-      const PeerCard& card = roster.card(rank);
-      order.peers.push_back({rank, static_cast<pid_t>(card.pid), card.probe_listener});
-    }
+    for (const int rank : peers) order.peers.push_back(neighbor_of(roster, rank));
     return order;
+  }
+  Neighbor neighbor_of(const Roster& roster, int rank) const {
+    const PeerCard& card = roster.card(rank);
+    return {rank, static_cast<pid_t>(card.pid), peer_name(rank), card.probe_listener};
   }
 
   Report report_of(const ProbeListener& listener, const std::vector<ProbeResult>& results) const {

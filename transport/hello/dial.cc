@@ -70,7 +70,7 @@ class Dial::State : public std::enable_shared_from_this<Dial::State> {
           errno != EINPROGRESS && errno != EINTR) {
         return failed(errno);
       }
-      from_ = own_host(socket_->get());
+      from_ = bound_address(socket_->get()).host();
     } catch (const Exception& failure) {
       return retry(failure.what(), Sign::kOther);
     }

@@ -25,14 +25,14 @@ std::string report_key(int rank) { return fmt::format("island/{}", rank); }
 constexpr const char* kIslandsKey = "islands";
 
 std::string wait_for(Store& store, const std::string& key, int from, Store::Deadline deadline,
-                     const std::function<bool()>& hopeless) {
+                     const std::function<bool()>& start_failed) {
   while (true) {
     try {
       return store.get(key, std::min<Store::Deadline>(deadline, Clock::now() + kLook));
     } catch (const Exception& failure) {
       if (failure.code() != ErrorCode::kTimeout) throw;
     }
-    if (hopeless()) {
+    if (start_failed()) {
       throw Exception(Error{ErrorCode::kBootstrap,
                             fmt::format("the start failed before rank {} said with whom it shares memory", from),
                             {}});
@@ -195,15 +195,15 @@ Islands find_islands(const std::vector<Report>& reports, const Classes& classes)
 }
 
 Islands agree_islands(Store& store, int rank, const Report& own, const Classes& classes, Store::Deadline deadline,
-                      const std::function<bool()>& hopeless) {
+                      const std::function<bool()>& start_failed) {
   const size_t world = classes.number.size();
   if (rank != 0) {
     store.put(report_key(rank), encode(own), deadline);
-    return decode(wait_for(store, kIslandsKey, 0, deadline, hopeless), world);
+    return decode(wait_for(store, kIslandsKey, 0, deadline, start_failed), world);
   }
   std::vector<Report> reports{own};
   for (int other = 1; other < static_cast<int>(world); ++other) {
-    reports.push_back(decode_report(wait_for(store, report_key(other), other, deadline, hopeless), world));
+    reports.push_back(decode_report(wait_for(store, report_key(other), other, deadline, start_failed), world));
   }
   Islands islands = find_islands(reports, classes);
   islands.why_not.resize(std::min(islands.why_not.size(), kMaxReasonBytes));

@@ -42,9 +42,9 @@ struct Islands {
 // rank: a rank joins the first island all of whose members it reaches. reports: by rank.
 Islands find_islands(const std::vector<Report>& reports, const Classes& classes);
 
-// The islands of all ranks, found by rank 0 from all reports. `hopeless`: asked now and then; true ends the wait, since
-// the start has failed. Throws Exception: kTimeout, kBootstrap.
+// The islands of all ranks, found by rank 0 from all reports. `start_failed`: asked every 200 ms; true
+// ends the wait. Throws Exception: kTimeout, kBootstrap.
 Islands agree_islands(Store& store, int rank, const Report& own, const Classes& classes, Store::Deadline deadline,
-                      const std::function<bool()>& hopeless);
+                      const std::function<bool()>& start_failed);
 
 }  // namespace rondo

@@ -181,7 +181,7 @@ class CellReader {
   explicit CellReader(const CellRing<Kind, Orders>& ring) : ring_(ring) {}
 
   uint64_t number() const { return number_; }  // pieces found
-  // look() and tag() tell of the next piece.
+  // look() and tag() are of the next piece.
   typename CellRing<Kind, Orders>::Look look() const { return ring_.look(number_ + 1); }
   const typename Kind::Tag& tag() const { return ring_.tag(number_ + 1); }
   // Goes on behind it. Returns its payload, of so many bytes, which stays until release().

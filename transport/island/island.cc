@@ -53,7 +53,7 @@ std::atomic<uint32_t>* flag_at(std::byte* page, size_t offset) {
 
 }  // namespace
 
-// A peer's page of a communicator. The peer is told when nobody here uses it any more.
+// A peer's page of a communicator. Its end announces to the peer that nobody here uses it any more.
 struct Island::PeerPage {
   PeerPage(std::shared_ptr<Window> in, std::shared_ptr<OwnWindows> from, int maker, uint64_t of)
       : window(std::move(in)), own(std::move(from)), peer(maker), communicator(of) {}
@@ -156,7 +156,7 @@ IslandConnection::Dialed Island::dial(int peer) const {
   }
   const std::string stranger = check_peer(dialed.socket.get(), state.pid);
   if (!stranger.empty()) return failed(End::kBroken, stranger);
-  const IslandFrame first = greeting(settings_.session, settings_.rank, peer);
+  const IslandGreeting first{settings_.session, settings_.rank, peer};
   std::string why;
   switch (send_message(dialed.socket.get(), &first, sizeof first, {}, why)) {
     case Sent::kYes:
@@ -214,9 +214,7 @@ std::shared_ptr<Window> Island::find(int peer, uint64_t id) {
 }
 
 void Island::offer(std::span<const int> peers, uint64_t name, Descriptor descriptor) {
-  IslandFrame frame;
-  frame.topic = IslandTopic::kOffer;
-  frame.id = name;
+  const IslandFrame frame{.topic = IslandTopic::kOffer, .id = name};
   const auto kept = std::make_shared<Descriptor>(std::move(descriptor));
   std::lock_guard lock(mutex_);
   for (const int peer : peers) connection(peer).send(frame, {kept->get()}, kept);
@@ -291,11 +289,10 @@ void Island::open(uint64_t communicator, const std::vector<int>& members, const 
 // Requires the lock.
 void Island::lend(Peer& peer, uint64_t communicator, const std::shared_ptr<IslandBook::OwnPage>& page) {
   if (peer.life->over.load()) return;
-  IslandFrame frame;
-  frame.topic = IslandTopic::kPage;
-  frame.communicator = communicator;
-  frame.id = page->page->place.id;
-  frame.bytes = page->page->place.offset;
+  const IslandFrame frame{.topic = IslandTopic::kPage,
+                          .communicator = communicator,
+                          .id = page->page->place.id,
+                          .bytes = page->page->place.offset};
   peer.lent[communicator] = page;
   try {
     peer.connection->send(frame);
@@ -353,19 +350,17 @@ std::unique_ptr<Link> Island::take_link(const LinkKey& key, const LinkShape& sha
       return nullptr;  // under way, or taken already
     } else if (settings_.rank < key.peer) {
       try {
-        return link_over(key, make_link_memory(key.peer, key, shape), *group);
+        return link_over(key, make_link_memory(key, shape), *group);
       } catch (const Exception& failure) {
         trouble = failure.error();
       }
     } else {
-      IslandFrame wish;
-      wish.topic = IslandTopic::kWish;
-      wish.communicator = key.communicator;
-      wish.lane = static_cast<uint32_t>(key.lane);
-      wish.depth = shape.depth;
-      wish.slice_bytes = shape.slice_bytes;
       group->asked.insert(name);
-      connection(key.peer).send(wish);
+      connection(key.peer).send({.topic = IslandTopic::kWish,
+                                 .lane = static_cast<uint32_t>(key.lane),
+                                 .communicator = key.communicator,
+                                 .depth = shape.depth,
+                                 .slice_bytes = shape.slice_bytes});
       return nullptr;
     }
   }
@@ -373,20 +368,23 @@ std::unique_ptr<Link> Island::take_link(const LinkKey& key, const LinkShape& sha
   return nullptr;
 }
 
-// Requires the lock. Throws Exception(kSystem).
-LinkMemory Island::make_link_memory(int peer, const LinkKey& key, const LinkShape& shape) {
-  const size_t bytes = shared_link_bytes(shape);
-  auto file = std::make_shared<Descriptor>(make_memory_file(bytes, Pages::kSparse));
-  LinkMemory memory{std::make_shared<Mapping>(file->get(), bytes, Mapping::Touch::kLater), shape};
-  IslandFrame frame;
-  frame.topic = IslandTopic::kLink;
-  frame.communicator = key.communicator;
-  frame.lane = static_cast<uint32_t>(key.lane);
-  frame.bytes = bytes;
-  frame.depth = shape.depth;
-  frame.slice_bytes = shape.slice_bytes;
+// Requires the lock. Makes memory of frame.bytes, and hands it to the peer with the frame. Throws Exception(kSystem).
+std::shared_ptr<Mapping> Island::share(int peer, const IslandFrame& frame) {
+  auto file = std::make_shared<Descriptor>(make_memory_file(frame.bytes, Pages::kSparse));
+  auto memory = std::make_shared<Mapping>(file->get(), frame.bytes, Mapping::Touch::kLater);
   connection(peer).send(frame, {file->get()}, file);
   return memory;
+}
+
+// Requires the lock. Throws Exception(kSystem).
+LinkMemory Island::make_link_memory(const LinkKey& key, const LinkShape& shape) {
+  const IslandFrame frame{.topic = IslandTopic::kLink,
+                          .lane = static_cast<uint32_t>(key.lane),
+                          .communicator = key.communicator,
+                          .bytes = shared_link_bytes(shape),
+                          .depth = shape.depth,
+                          .slice_bytes = shape.slice_bytes};
+  return {share(key.peer, frame), shape};
 }
 
 // Requires the lock.
@@ -444,14 +442,9 @@ std::unique_ptr<ByteStream> Island::take_stream_to(uint64_t communicator, int pe
 std::unique_ptr<ByteStream> Island::make_stream(uint64_t communicator, int peer, IslandBook::Group& group) {
   const Peer& state = peers_.at(peer);
   if (state.life->over.load()) throw Exception(ErrorCode::kPeerLost, state.end);
-  const size_t bytes = shared_stream_bytes(stream_shape());
-  auto file = std::make_shared<Descriptor>(make_memory_file(bytes, Pages::kSparse));
-  auto memory = std::make_shared<Mapping>(file->get(), bytes, Mapping::Touch::kLater);
-  IslandFrame frame;
-  frame.topic = IslandTopic::kStream;
-  frame.communicator = communicator;
-  frame.bytes = bytes;
-  connection(peer).send(frame, {file->get()}, file);
+  auto memory = share(
+      peer,
+      {.topic = IslandTopic::kStream, .communicator = communicator, .bytes = shared_stream_bytes(stream_shape())});
   return make_shared_stream(end_of(std::move(memory), true, state, group.shown[peer].p2p), buffers_of(group, peer));
 }
 
@@ -513,8 +506,6 @@ void Island::on_frame(int peer, const IslandFrame& frame, Files files) {
       std::lock_guard lock(mutex_);
       return add_offer(state, frame, std::move(files[0]));
     }
-    case IslandTopic::kHello:
-      throw Exception(ErrorCode::kProtocol, "it greeted twice");
   }
 }
 
@@ -586,7 +577,7 @@ void Island::make_wished(int peer, const IslandFrame& frame) {
   IslandBook::Group* group = mentioned(peer, frame.communicator);
   const int lane = static_cast<int>(frame.lane);
   if (group == nullptr || !group->made.insert({peer, lane}).second) return;  // closed, or made meanwhile
-  group->links.emplace(std::pair(peer, lane), make_link_memory(peer, {frame.communicator, peer, lane}, shape));
+  group->links.emplace(std::pair(peer, lane), make_link_memory({frame.communicator, peer, lane}, shape));
 }
 
 void Island::add_stream(int peer, const IslandFrame& frame, const Descriptor& file) {
@@ -641,7 +632,7 @@ void Island::add_sleeper(Peer& state, const IslandFrame& frame, Descriptor socke
 }
 
 // What has come stays readable; a thread that waits for more looks again, and finds the end. Where the peer lives and
-// has broken the protocol, no other part would say why, so every communicator with it is told.
+// has broken the protocol, no other part would say why, so every communicator with it fails.
 void Island::on_end(int peer, IslandConnection::End end, const std::string& why) {
   std::vector<std::shared_ptr<Doorbell>> bells;
   const bool broken = end != IslandConnection::End::kGone;

@@ -25,6 +25,7 @@
 #include "transport/island/island_door.h"
 #include "transport/island/own_windows.h"
 #include "transport/island/page_store.h"
+#include "transport/island/reachability_probe.h"
 #include "transport/island/shared_channel.h"
 #include "transport/link.h"
 #include "transport/shared_memory.h"
@@ -36,18 +37,12 @@ class io_context;
 namespace rondo {
 
 // A rank's part of its island: windows, links, streams and pages in memory that it shares with the other ranks of
-// it. Two ranks connect when one of them first needs the other, and tell each other then what they have made. Calls are
+// it. Two ranks connect when one of them first needs the other, and announce then what they have made. Calls are
 // for any thread; frames of the peers are handled on the I/O thread.
 //
 // mutex_ guards the book and the windows. Nothing is called out with it held but IslandConnection::send.
 class Island final : public SharedMemory {
  public:
-  struct Neighbor {
-    int rank = -1;
-    pid_t pid = 0;
-    std::string name;      // "rank 3 (host b, pid 17)"
-    std::string listener;  // ProbeListener::name()
-  };
   struct Settings {
     int rank = 0;
     uint64_t session = 0;  // IslandDoor::Settings::session
@@ -105,7 +100,7 @@ class Island final : public SharedMemory {
     std::atomic<bool> opened{false};
     std::map<uint64_t, std::shared_ptr<MappedWindow>> windows;  // shared with those who work on them
     std::map<uint64_t, Descriptor> offers;                      // by name; not taken yet
-    // This rank's pages that it has been told of and has not let go of, by communicator.
+    // This rank's pages that it knows and has not let go of, by communicator.
     std::map<uint64_t, std::shared_ptr<IslandBook::OwnPage>> lent;
     std::string end;                 // why it is over
     std::atomic<bool> ended{false};  // its process has closed the connection, or died
@@ -123,7 +118,8 @@ class Island final : public SharedMemory {
   void add_page(int peer, const IslandFrame& frame);
   void lend(Peer& peer, uint64_t communicator, const std::shared_ptr<IslandBook::OwnPage>& page);
   static void add_sleeper(Peer& state, const IslandFrame& frame, Descriptor socket);
-  LinkMemory make_link_memory(int peer, const LinkKey& key, const LinkShape& shape);
+  std::shared_ptr<Mapping> share(int peer, const IslandFrame& frame);
+  LinkMemory make_link_memory(const LinkKey& key, const LinkShape& shape);
   std::unique_ptr<Link> link_over(const LinkKey& key, LinkMemory memory, IslandBook::Group& group);
   std::unique_ptr<ByteStream> make_stream(uint64_t communicator, int peer, IslandBook::Group& group);
   ChannelEnd end_of(std::shared_ptr<Mapping> memory, bool first, const Peer& peer, std::shared_ptr<Bell> bell) const;

@@ -70,7 +70,7 @@ class IslandBook {
  private:
   // Communicators that peers have opened and this rank has not: a rank is rarely more than one behind.
   static constexpr size_t kMaxEarly = 4096;
-  // Remembered, so that late words about them are not taken for early ones.
+  // Remembered, so that a late frame about them is not taken for an early one.
   static constexpr size_t kMaxClosed = 1024;
 
   std::map<uint64_t, Group> groups_;

@@ -186,17 +186,17 @@ class IslandConnection::State : public std::enable_shared_from_this<IslandConnec
 
   void end(End kind, const std::string& why) {
     const auto self = shared_from_this();
-    OnEnd tell;
+    OnEnd on_end;
     {
       std::lock_guard lock(mutex_);
       over_ = true;
       queue_.clear();
-      tell = std::exchange(on_end_, nullptr);
+      on_end = std::exchange(on_end_, nullptr);
       on_frame_ = nullptr;
       retry_.cancel();
       for (auto& socket : sockets_) socket.reset();
     }
-    if (tell) tell(kind, why);
+    if (on_end) on_end(kind, why);
   }
 
   asio::io_context& io_;

@@ -83,14 +83,14 @@ class IslandDoor::State : public std::enable_shared_from_this<IslandDoor::State>
 
   // False: it has said nothing yet. Takes a member's socket; any other that has spoken is to be closed.
   bool admit(Descriptor& socket) {
-    IslandFrame first;
+    IslandGreeting first;
     std::vector<Descriptor> files;
     std::string why;
     const Received received = receive_message(socket.get(), &first, sizeof first, files, why);
     if (received != Received::kYes) return received != Received::kNothing;
-    const auto member = settings_.members.find(static_cast<int>(first.lane));
+    const auto member = settings_.members.find(first.from);
     if (member == settings_.members.end() || !files.empty()) return true;
-    if (first != greeting(settings_.session, member->first, settings_.rank)) return true;
+    if (first != IslandGreeting{settings_.session, member->first, settings_.rank}) return true;
     if (check_peer(socket.get(), member->second).empty()) on_member_(member->first, std::move(socket));
     return true;
   }

@@ -15,7 +15,7 @@ class io_context;
 
 namespace rondo {
 
-// Where the ranks of an island connect to this one. Who is not the process of one of them, by the kernel's word, or
+// Where the ranks of an island connect to this one. Who is not the process of one of them, by the kernel's account, or
 // does not greet as that rank of this start does, is shut out.
 class IslandDoor {
  public:

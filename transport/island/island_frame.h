@@ -4,7 +4,7 @@
 
 namespace rondo {
 
-// What the ranks of an island say to each other over their unix connection: messages of one size, as they lie in
+// What the ranks of an island say to each other over their unix connection: a greeting, then frames, as they lie in
 // memory (one machine, and one build of the library: the handshake has compared its hash). docs/shared-memory.md.
 enum class IslandTopic : uint32_t {
   kWindow = 1,   // one descriptor: a window of mine, id and bytes
@@ -15,8 +15,7 @@ enum class IslandTopic : uint32_t {
   kPage = 6,     // my page of the communicator, `bytes` bytes behind the begin of my window `id`
   kOffer = 7,    // one descriptor, named `id`: of memory that is not mapped here (SharedMemory::offer)
   kSleeper = 8,  // one descriptor: the socket that wakes my sleeper `id`
-  kLetGo = 9,    // I use your page of the communicator no more
-  kHello = 10    // greeting()
+  kLetGo = 9     // I use your page of the communicator no more
 };
 
 struct IslandFrame {
@@ -27,16 +26,17 @@ struct IslandFrame {
   uint64_t bytes = 0;
   uint32_t depth = 0;  // of a link
   uint32_t slice_bytes = 0;
-  bool operator==(const IslandFrame&) const = default;
 };
 static_assert(sizeof(IslandFrame) == 40);
 
-// The first on a connection, from the rank that made it.
-constexpr IslandFrame greeting(uint64_t session, int from, int to) {
-  return {IslandTopic::kHello, static_cast<uint32_t>(from), 0, session, 0, static_cast<uint32_t>(to), 0};
-}
+// The first message on a connection, from the rank that made it.
+struct IslandGreeting {
+  uint64_t session = 0;  // IslandDoor::Settings::session
+  int32_t from = -1, to = -1;
+  bool operator==(const IslandGreeting&) const = default;
+};
 
-// How many descriptors come with it; -1: no topic of ours, or one that comes only as the first.
+// How many descriptors come with it; -1: no topic of ours.
 constexpr int descriptors_of(IslandTopic topic) {
   switch (topic) {
     case IslandTopic::kWindow:
@@ -50,8 +50,6 @@ constexpr int descriptors_of(IslandTopic topic) {
     case IslandTopic::kPage:
     case IslandTopic::kLetGo:
       return 0;
-    case IslandTopic::kHello:
-      break;
   }
   return -1;
 }

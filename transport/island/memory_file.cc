@@ -12,10 +12,10 @@
 #include <cstring>
 #include <string>
 
+#include "ring/base/control_groups.h"
 #include "ring/base/file_space.h"
 #include "ring/base/system_error.h"
 #include "rondo/error.h"
-#include "transport/island/available_memory.h"
 
 namespace rondo {
 namespace {

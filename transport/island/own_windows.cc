@@ -16,14 +16,12 @@ MappedWindow::~MappedWindow() {
 void OwnWindows::drop(const MappedWindow& window) noexcept {
   std::lock_guard lock(mutex_);
   by_address_.erase(window.data());
-  IslandFrame frame;
-  frame.topic = IslandTopic::kDrop;
-  frame.id = window.id();
-  for (const auto& [peer, connection] : connections_) tell_of_end(*connection, frame);
+  const IslandFrame frame{.topic = IslandTopic::kDrop, .id = window.id()};
+  for (const auto& [peer, connection] : connections_) announce_end(*connection, frame);
 }
 
 // Requires the lock. Without memory, the peer keeps what it has.
-void OwnWindows::tell_of_end(IslandConnection& connection, const IslandFrame& frame) noexcept {
+void OwnWindows::announce_end(IslandConnection& connection, const IslandFrame& frame) noexcept {
   try {
     connection.send(frame);
   } catch (const std::bad_alloc&) {
@@ -31,8 +29,8 @@ void OwnWindows::tell_of_end(IslandConnection& connection, const IslandFrame& fr
 }
 
 // Requires the lock.
-void OwnWindows::tell(const IslandFrame& frame, const std::vector<int>& descriptors,
-                      const std::shared_ptr<void>& keep) {
+void OwnWindows::announce(const IslandFrame& frame, const std::vector<int>& descriptors,
+                          const std::shared_ptr<void>& keep) {
   for (const auto& [peer, connection] : connections_) connection->send(frame, descriptors, keep);
 }
 
@@ -53,12 +51,9 @@ std::shared_ptr<Window> OwnWindows::add(size_t bytes, std::shared_ptr<Mapping> m
   }
   window = std::make_shared<MappedWindow>(name != 0 ? SharedMemory::id_of(name) : ++last_id_, bytes, std::move(memory),
                                           shared_from_this());
-  IslandFrame frame;
-  frame.topic = IslandTopic::kWindow;
-  frame.id = window->id();
-  frame.bytes = bytes;
+  const IslandFrame frame{.topic = IslandTopic::kWindow, .id = window->id(), .bytes = bytes};
   by_address_[window->data()] = {window, frame, all_connected_ ? nullptr : file};
-  tell(frame, {file->get()}, file);
+  announce(frame, {file->get()}, file);
   return window;
 }
 
@@ -76,12 +71,10 @@ WindowPlace OwnWindows::locate(const void* data, size_t bytes) const {
 }
 
 void OwnWindows::add_sleeper(uint32_t number, int socket, const std::shared_ptr<void>& keep) {
-  IslandFrame frame;
-  frame.topic = IslandTopic::kSleeper;
-  frame.id = number;
+  const IslandFrame frame{.topic = IslandTopic::kSleeper, .id = number};
   std::lock_guard lock(mutex_);
   sleepers_.emplace_back(frame, socket);
-  tell(frame, {socket}, keep);
+  announce(frame, {socket}, keep);
 }
 
 void OwnWindows::connect(int peer, IslandConnection& connection, const std::shared_ptr<void>& keep_sleepers) {
@@ -110,12 +103,10 @@ void OwnWindows::disconnect_all() {
 
 void OwnWindows::let_go(int peer, uint64_t communicator) noexcept {
   if (in_child()) return;  // the parent still uses it
-  IslandFrame frame;
-  frame.topic = IslandTopic::kLetGo;
-  frame.communicator = communicator;
+  const IslandFrame frame{.topic = IslandTopic::kLetGo, .communicator = communicator};
   std::lock_guard lock(mutex_);
   const auto found = connections_.find(peer);
-  if (found != connections_.end()) tell_of_end(*found->second, frame);
+  if (found != connections_.end()) announce_end(*found->second, frame);
 }
 
 }  // namespace rondo

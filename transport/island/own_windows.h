@@ -21,7 +21,7 @@ namespace rondo {
 
 class OwnWindows;
 
-// A window over a mapping: a peer's, or one of OwnWindows, which then tells the peers of its end.
+// A window over a mapping: a peer's, or one of OwnWindows, which announces its end.
 class MappedWindow final : public Window {
  public:
   // own: null for a peer's.
@@ -41,7 +41,7 @@ class MappedWindow final : public Window {
   std::atomic<bool> populated_{false};
 };
 
-// What a rank has made and the others of its island are told of: its windows, and the sockets that wake its sleepers.
+// What a rank has made and announces to its island: its windows, and the sockets that wake its sleepers.
 // Shared with its windows, which may outlive the island. Any thread. Its lock is taken before an IslandConnection's.
 class OwnWindows : public std::enable_shared_from_this<OwnWindows> {
  public:
@@ -61,7 +61,7 @@ class OwnWindows : public std::enable_shared_from_this<OwnWindows> {
   // keep: owns the socket.
   void add_sleeper(uint32_t number, int socket, const std::shared_ptr<void>& keep);
 
-  // Tells the peer what there is; from now on it is told of the rest.
+  // Announces to the peer what there is, and from now on what is added.
   void connect(int peer, IslandConnection& connection, const std::shared_ptr<void>& keep_sleepers);
   // Takes connect() back.
   void disconnect(int peer);
@@ -80,8 +80,8 @@ class OwnWindows : public std::enable_shared_from_this<OwnWindows> {
   };
 
   void drop(const MappedWindow& window) noexcept;
-  static void tell_of_end(IslandConnection& connection, const IslandFrame& frame) noexcept;
-  void tell(const IslandFrame& frame, const std::vector<int>& descriptors, const std::shared_ptr<void>& keep);
+  static void announce_end(IslandConnection& connection, const IslandFrame& frame) noexcept;
+  void announce(const IslandFrame& frame, const std::vector<int>& descriptors, const std::shared_ptr<void>& keep);
   bool in_child() const { return pid_ != ::getpid(); }
 
   mutable std::mutex mutex_;

@@ -31,8 +31,6 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 
-constexpr const char* kNoListener = "that rank cannot share memory";
-
 // "RONDOMET", so that another program's message is none of ours.
 constexpr uint64_t kMagic = 0x54454d4f444e4f52;
 // Connections of the peers' processes that have not said who they are: one each, and these for what is no probe. More
@@ -73,7 +71,7 @@ bool pull_nonce(pid_t pid, uint64_t address, uint64_t expected) {
 class Probe {
  public:
   Probe(const ProbeListener& listener, const ProbeOrder& order) : listener_(listener), order_(order) {
-    for (const ProbePeer& peer : order.peers) {
+    for (const Neighbor& peer : order.peers) {
       pairs_[peer.rank].peer = &peer;
       pids_.insert(peer.pid);
       if (peer.rank < order.rank) to_dial_.push_back(peer.rank);
@@ -97,7 +95,7 @@ class Probe {
 
  private:
   struct Pair {
-    const ProbePeer* peer = nullptr;
+    const Neighbor* peer = nullptr;
     Descriptor socket;
     bool dialed = false;  // by this rank, and not answered yet
     bool greeted = false;
@@ -210,7 +208,7 @@ class Probe {
     for (auto& [rank, pair] : pairs_) {
       if (!pair.open()) continue;
       if (pair.peer->listener.empty()) {
-        fail(pair, kNoListener);
+        fail(pair, "that rank cannot share memory");
       } else if (order_.gone(rank)) {
         fail(pair, "that rank has gone");
       }
@@ -242,7 +240,7 @@ class Probe {
     std::vector<Descriptor> files;
     if (!pair.greeted) {
       Greeting greeting;
-      if (receive(pair, &greeting, sizeof greeting, files) && use_greeting(pair, greeting, files)) tell_finding(pair);
+      if (receive(pair, &greeting, sizeof greeting, files) && use_greeting(pair, greeting, files)) send_finding(pair);
     }
     if (pair.socket.valid() && pair.greeted && !pair.shares) {
       Finding theirs;
@@ -258,7 +256,7 @@ class Probe {
   }
 
   // Higher ranks come in any order, and anybody else of this machine may: who is not the process of a peer, by the
-  // kernel's word, is shut out. A peer speaks as soon as it is connected.
+  // kernel's account, is shut out. A peer speaks as soon as it is connected.
   void accept_strangers() {
     while (true) {
       Descriptor stranger = accept_abstract(listener_.socket());
@@ -287,7 +285,7 @@ class Probe {
     keep(pair);
     if (!use_greeting(pair, greeting, files)) return true;
     greet(pair);
-    tell_finding(pair);
+    send_finding(pair);
     return true;
   }
 
@@ -319,7 +317,7 @@ class Probe {
     }
   }
 
-  void tell_finding(Pair& pair) {
+  void send_finding(Pair& pair) {
     std::string why;
     if (!pair.socket.valid()) return;
     if (send_message(pair.socket.get(), &pair.own, sizeof pair.own, {}, why) != Sent::kYes) fail(pair, why);
@@ -342,13 +340,10 @@ class Probe {
   std::vector<ProbeResult> results() {
     std::vector<ProbeResult> all;
     for (auto& [rank, pair] : pairs_) {
-      fail_open(pair);
+      if (pair.open()) fail(pair, "it did not answer the probe of shared memory in time");
       all.push_back({rank, pair.pulls, pair.why_not});
     }
     return all;
-  }
-  void fail_open(Pair& pair) {
-    if (pair.open()) fail(pair, "it did not answer the probe of shared memory in time");
   }
 
   const ProbeListener& listener_;

@@ -35,9 +35,10 @@ class ProbeListener {
   std::string name_, why_;
 };
 
-struct ProbePeer {  // another rank of the host
+struct Neighbor {  // another rank of the host
   int rank = -1;
   pid_t pid = 0;
+  std::string name;      // "rank 3 (host b, pid 17)"
   std::string listener;  // ProbeListener::name(); "": it has none
 };
 
@@ -45,7 +46,7 @@ struct ProbeOrder {
   int rank = 0;
   int world = 1;
   uint64_t session = 0;  // hash of everything that the ranks published: only a rank of this start knows it
-  std::vector<ProbePeer> peers;
+  std::vector<Neighbor> peers;
   std::chrono::steady_clock::time_point deadline;  // for all of it
   std::chrono::milliseconds patience;              // without a pair that finished, the rest is given up
   std::function<bool(int rank)> gone;              // that rank has died or left: it is not waited for

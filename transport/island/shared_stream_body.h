@@ -176,7 +176,7 @@ class SharedStream final : public ByteStream {
     buffer_ = buffers_->number(piece.buffer, makes_);
     return !makes_ && piece.bytes <= buffers_->shape().bytes && buffers_->receive(buffer_);
   }
-  // True: the peer is told, and may wait for that.
+  // True: the peer can see it now, and may wait for that.
   bool show_taken() {
     const uint64_t taken = channel_.in.number();
     if (unshown_ < kShownBytes && taken - shown_ < kShownPieces) return false;

@@ -5,7 +5,7 @@
 #include <string_view>
 #include <vector>
 
-#include "ring/base/core_quota.h"
+#include "ring/base/control_groups.h"
 #include "ring/base/types.h"
 #include "rondo/config.h"
 #include "transport/auth/authenticator.h"

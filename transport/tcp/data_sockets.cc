@@ -66,12 +66,7 @@ bool DataSockets::ask(const Socket& socket, Facts& facts) {
 
 // Small packets of the control connection may pass where large ones vanish: the size is the first thing to try.
 std::string DataSockets::way_of(const Socket& socket, const Facts& facts) {
-  const auto text = [&](auto name) {
-    SocketAddress address;
-    address.size = sizeof address.storage;
-    return name(socket.descriptor, address.get(), &address.size) == 0 ? address.host() : "an unknown address";
-  };
-  const std::string from = text(::getsockname), to = text(::getpeername);
+  const std::string from = bound_address(socket.descriptor).host(), to = peer_host(socket.descriptor);
   return fmt::format(
       "on the way from {} to {}, in packets of {} bytes of data; if smaller ones pass, a link between "
       "them has a smaller MTU: try ping -M do -s {} {}",

@@ -14,6 +14,9 @@ struct Endpoint {
 };
 
 // "10.0.0.1:4000", "[fe80::1]:4000".
-std::string to_string(const Endpoint& endpoint);
+inline std::string to_string(const Endpoint& endpoint) {
+  const bool v6 = endpoint.address.find(':') != std::string::npos;
+  return (v6 ? "[" + endpoint.address + "]:" : endpoint.address + ":") + std::to_string(endpoint.port);
+}
 
 }  // namespace rondo

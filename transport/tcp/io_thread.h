@@ -14,7 +14,7 @@ namespace rondo {
 // One thread that runs an asio::io_context; signals go to the program's own threads. stop() may be called once; what
 // was posted and has not run by then is dropped.
 //
-// What a handler throws ends that handler alone: `on_exception` is told, on the thread, and the thread goes on.
+// What a handler throws ends that handler alone: `on_exception` is called, on the thread, and the thread goes on.
 class IoThread {
  public:
   using OnException = std::function<void(const Error&)>;

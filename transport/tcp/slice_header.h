@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <cstring>
 
-#include "transport/link.h"
+#include "kernels/crc32c.h"
 
 namespace rondo {
 
@@ -29,12 +29,26 @@ static_assert(sizeof(SliceHeader) == kSliceHeaderBytes && offsetof(SliceHeader, 
 
 inline constexpr uint16_t kSliceChecked = 1;
 
-// Makes it a checked one: checksum of header and payload, and check of the header, which is looked at before the
-// payload is there. Both by CRC-32C.
-void seal_slice(SliceHeader& header, const std::byte* payload);
-bool slice_header_intact(const SliceHeader& header);
-// The checksum that the slice must have, header included.
-uint32_t slice_checksum(const SliceHeader& header, const std::byte* payload);
+// The check that a checked header must have, and the checksum that its slice must have, header included; both by
+// CRC-32C.
+inline uint16_t slice_header_check(SliceHeader header) {
+  header.check = 0;
+  return static_cast<uint16_t>(crc32c(&header, sizeof header));
+}
+inline uint32_t slice_checksum(SliceHeader header, const std::byte* payload) {
+  header.check = 0;
+  header.checksum = 0;
+  return crc32c(payload, header.bytes, crc32c(&header, sizeof header));
+}
+// Makes it a checked one. The header has a check of its own, since it is used before the payload is there.
+inline void seal_slice(SliceHeader& header, const std::byte* payload) {
+  header.flags = kSliceChecked;
+  header.checksum = slice_checksum(header, payload);
+  header.check = slice_header_check(header);
+}
+inline bool slice_header_intact(const SliceHeader& header) {
+  return header.flags == kSliceChecked && header.check == slice_header_check(header);
+}
 
 inline SliceHeader read_slice_header(const std::byte* from) {
   SliceHeader header;

@@ -28,20 +28,17 @@ const sockaddr_in& v4(const SocketAddress& a) { return reinterpret_cast<const so
 const sockaddr_in6& v6(const SocketAddress& a) { return reinterpret_cast<const sockaddr_in6&>(a.storage); }
 const sockaddr_un& local(const SocketAddress& a) { return reinterpret_cast<const sockaddr_un&>(a.storage); }
 
-int close_keeping_errno(Descriptor* socket) {
-  int reason = errno;
+void close_keeping_errno(Descriptor* socket) {
+  const int reason = errno;
   socket->reset();
   errno = reason;
-  return reason;
 }
 
 // A connection from a port to itself: TCP allows it when both ends happen to be the same ephemeral port, which a client
 // that retries before its server is up will meet sooner or later; it would also keep the server from its port.
 bool connected_to_itself(int fd) {
-  SocketAddress own, peer;
-  own.size = peer.size = sizeof(sockaddr_storage);
-  if (::getsockname(fd, own.get(), &own.size) != 0 || ::getpeername(fd, peer.get(), &peer.size) != 0) return false;
-  return own.family() != AF_UNIX && own.port() == peer.port() && own.host() == peer.host();
+  const SocketAddress own = bound_address(fd), peer = peer_address(fd);
+  return own.port() != 0 && own.port() == peer.port() && own.host() == peer.host();
 }
 
 ucred credentials(int socket) {
@@ -183,16 +180,21 @@ bool wait_ready(int fd, short events, Store::Deadline deadline) {
   }
 }
 
-std::string own_host(int socket) {
+SocketAddress bound_address(int socket) {
   SocketAddress address;
-  address.size = sizeof(sockaddr_storage);
-  return ::getsockname(socket, address.get(), &address.size) == 0 ? address.host() : "";
+  address.size = sizeof address.storage;
+  return ::getsockname(socket, address.get(), &address.size) == 0 ? address : SocketAddress();
+}
+
+SocketAddress peer_address(int socket) {
+  SocketAddress address;
+  address.size = sizeof address.storage;
+  return ::getpeername(socket, address.get(), &address.size) == 0 ? address : SocketAddress();
 }
 
 std::string peer_host(int socket) {
-  SocketAddress address;
-  address.size = sizeof(sockaddr_storage);
-  if (::getpeername(socket, address.get(), &address.size) != 0) return "an unknown address";
+  const SocketAddress address = peer_address(socket);
+  if (address.family() == AF_UNSPEC) return "an unknown address";
   return address.family() == AF_UNIX ? "a local process" : address.host();
 }
 

@@ -46,13 +46,14 @@ SocketAddress unix_address(const std::string& path);
 // program ends the wait.
 bool wait_ready(int fd, short events, Store::Deadline deadline);
 
-// The address that a socket is bound to, as SocketAddress::host(); "" if none.
-std::string own_host(int socket);
+// The address that a socket is bound to, and that of the other end of its connection; of no family if there is none.
+SocketAddress bound_address(int socket);
+SocketAddress peer_address(int socket);
 // Where the other end of a connection is, as SocketAddress::host(); "a local process" of a unix socket, "an unknown
 // address" once the connection is gone.
 std::string peer_host(int socket);
 
-// Who is at the other end of a unix socket, by the kernel's word, as of when it connected or listened. "" if it is a
+// Who is at the other end of a unix socket, by the kernel's account, as of when it connected or listened. "" if it is a
 // process of this user (or root's) with the pid that is expected (0: any), else why it is refused.
 std::string check_peer(int socket, pid_t expected);
 pid_t peer_pid(int socket);

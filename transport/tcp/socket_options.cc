@@ -14,6 +14,7 @@
 #include "ring/base/descriptor.h"
 #include "ring/base/system_error.h"
 #include "rondo/error.h"
+#include "transport/tcp/socket.h"
 
 namespace rondo {
 namespace {
@@ -119,16 +120,8 @@ void tune_control_socket(int socket, int64_t silence_ms) {
 }
 
 bool is_loopback(int socket) {
-  sockaddr_storage address{};
-  socklen_t size = sizeof address;
-  if (::getpeername(socket, reinterpret_cast<sockaddr*>(&address), &size) != 0) return false;
-  if (address.ss_family == AF_INET) {
-    const auto& v4 = reinterpret_cast<const sockaddr_in&>(address);
-    return (ntohl(v4.sin_addr.s_addr) >> 24) == 127;
-  }
-  if (address.ss_family != AF_INET6) return false;
-  const auto& v6 = reinterpret_cast<const sockaddr_in6&>(address).sin6_addr;
-  return IN6_IS_ADDR_LOOPBACK(&v6) || (IN6_IS_ADDR_V4MAPPED(&v6) && v6.s6_addr[12] == 127);
+  const SocketAddress peer = peer_address(socket);
+  return peer.family() != AF_UNIX && peer.is_loopback();
 }
 
 }  // namespace rondo

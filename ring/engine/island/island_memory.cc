@@ -91,11 +91,11 @@ std::byte* IslandMemory::memory_of(size_t part, int rank) {
 
 bool IslandMemory::close_buffers(Clock::time_point now) {
   if (!attached()) return true;
-  const bool told = !end_.stopped().empty();
+  const bool warned = !end_.stopped().empty();
   if (!end_.over(channel_.board, *shared_, context_.members, now)) return false;
   const Logger log(context_.config.debug, context_.world_rank(context_.rank));
   for (const int rank : end_.stopped()) {
-    if (told || !log.shows(LogLevel::kWarn)) break;
+    if (warned || !log.shows(LogLevel::kWarn)) break;
     log.warn(
         fmt::format("{} is stopped in the middle of a slice: what it was writing to registered memory of rank {} "
                     "it may still write when it goes on",

@@ -19,8 +19,8 @@ struct BoardOrders : CellOrders {
   // arrivals are looked at (CellOrders).
   static constexpr std::memory_order kArrive = std::memory_order_seq_cst;
   static constexpr std::memory_order kSeeArrival = std::memory_order_seq_cst;
-  // Accesses and closing: each side stores its own word and then reads the other's, so one of them at least sees the
-  // other's. A word that says "left" releases what was touched to the owner, who acquires it.
+  // Accesses and closing: each side stores its own number and then reads the other's, so one of them at least sees
+  // the other's. An even number (left) releases what was touched to the owner, who acquires it.
   static constexpr std::memory_order kEnter = std::memory_order_seq_cst;
   static constexpr std::memory_order kLeave = std::memory_order_release;
   static constexpr std::memory_order kClose = std::memory_order_seq_cst;
@@ -41,7 +41,7 @@ struct BoardOrders : CellOrders {
 // post any more, and no reader stores anything else.
 //
 // Beside the posts every rank has a number for each lane, which says in which barrier of a plan over windows it is; and
-// two words by which it takes its own buffers out of the others' reach after a failure (GracePeriod).
+// two numbers by which it takes its own buffers out of the others' reach after a failure (GracePeriod).
 //
 // Whatever another rank writes may be anything at any time. One thread at a time.
 template <typename Orders>

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "kernels/finite.h"
 #include "kernels/machine.h"
 #include "kernels/pack.h"
 #include "kernels/wire_codec.h"
@@ -159,7 +160,7 @@ const float* WireFold::value_of(const WireMove& move, uint64_t at, uint64_t coun
 uint64_t WireFold::store(const WireMove& move, const float* value, uint64_t at, uint64_t count) {
   if (move.slots.empty()) {
     const uint64_t large = keep(move, value, at, count);
-    return large < count ? large : first_not_finite(value, count);
+    return large < count ? large : first_not_finite(value, count, DType::kFloat32).value_or(count);
   }
   const size_t offset = wire_bytes(options_.format, at), bytes = wire_bytes(options_.format, count);
   std::byte* coded = move.slots[0] + offset;

@@ -1,0 +1,33 @@
+#pragma once
+
+#include <chrono>
+
+#include "rondo/error.h"
+#include "transport/doorbell.h"
+
+namespace rondo::testing {
+
+// A thread's sleep on one doorbell, which is armed while this lives. The engine's threads sleep so on several
+// (ring/engine/progress/watch.h).
+class ArmedSleep {
+ public:
+  ArmedSleep(Doorbell& bell, Sleepers& sleepers) : bell_(bell), sleep_(sleepers) { bell_.arm(sleep_); }
+  ~ArmedSleep() { bell_.disarm(sleep_); }
+  ArmedSleep(const ArmedSleep&) = delete;
+  ArmedSleep& operator=(const ArmedSleep&) = delete;
+
+  // Until the doorbell is rung, a watched descriptor changes, or the deadline. Disarms.
+  [[nodiscard]] Error wait(std::chrono::steady_clock::time_point deadline) {
+    const int watched[] = {bell_.descriptor()};
+    Error error = sleep_.wait(watched, deadline);
+    bell_.disarm(sleep_);
+    bell_.take_events();
+    return error;
+  }
+
+ private:
+  Doorbell& bell_;
+  Sleep sleep_;
+};
+
+}  // namespace rondo::testing
