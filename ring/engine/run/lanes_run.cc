@@ -55,16 +55,9 @@ WireNote LanesRun::not_finite() {
 }
 
 RunFailure LanesRun::failure() {
-  using Kind = RunFailure::Kind;
   for (const LaneRun& lane : lanes_) {
-    if (lane.failed_pull() >= 0) return {Kind::kUnreadable, lane.failed_pull()};
-    if (lane.failed_source() >= 0) return {Kind::kDamaged, lane.failed_source()};
-    if (lane.failed_barrier() >= 0) {
-      return {Kind::kCorrupt, lane.failed_barrier(), nullptr, 0, "an arrival at a barrier that cannot be"};
-    }
-    if (lane.closed_owner() >= 0) return {Kind::kClosed, lane.closed_owner()};
-    const int index = lane.failed_link();
-    if (index >= 0) return {Kind::kLink, plan_->peers[static_cast<size_t>(index)], lane.link(index)};
+    const RunFailure failure = lane.failure();
+    if (failure.kind != RunFailure::Kind::kNone) return failure;
   }
   return {};
 }
