@@ -10,7 +10,7 @@
 #include "ring/base/caught.h"
 #include "ring/engine/communicator_status.h"
 #include "ring/engine/device/device_side.h"
-#include "ring/engine/observe/prometheus.h"
+#include "ring/engine/observe/metrics_output.h"
 
 namespace rondo {
 namespace {

@@ -7,12 +7,26 @@
 #include "ring/engine/call/call.h"
 #include "ring/engine/island/island_memory.h"
 #include "ring/engine/route/route.h"
-#include "ring/engine/run/card.h"
 #include "ring/engine/run/gather.h"
 #include "ring/engine/run/run.h"
 #include "ring/engine/run/slicing.h"
+#include "transport/shared_memory.h"
 
 namespace rondo {
+
+// Where a rank's buffers lie: in which windows (id 0: in none), and at which addresses of its process. A buffer that
+// no other rank touches has neither.
+struct BufferPlaces {
+  WindowPlace input, output;
+  uint64_t input_address = 0, output_address = 0;
+  bool operator==(const BufferPlaces&) const = default;
+};
+
+// What a rank tells all others of one call.
+struct CallCard {
+  BufferPlaces places;
+  uint64_t unreadable = 0;  // 1: this rank could not read the others' buffers
+};
 
 // The exchange by which the ranks of an island learn of each other where the buffers of a call lie: a one-shot
 // all_gather of cards; it is a barrier, too. Under the lease.
