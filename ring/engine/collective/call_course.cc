@@ -177,7 +177,7 @@ void CallCourse::show() {
 }
 
 bool CallCourse::start_exchange() {
-  if (!cards_) cards_.emplace(context_, island_);
+  if (!cards_) cards_.emplace(context_, plans_.gather(Algorithm::kOneShot), island_);
   if (!cards_->run().ready()) return false;
   if (operation_->packing) pack();  // the others may read it as soon as they have heard from this rank
   const CheckedCall& call = *operation_->call;
@@ -190,19 +190,12 @@ bool CallCourse::start_exchange() {
   return true;
 }
 
-// Around a ring, of blocks of the library's own.
-std::shared_ptr<const Plan> CallCourse::gather_plan() {
-  CheckedCall gather;
-  gather.collective = Collective::kAllGather;
-  return plans_.get(gather, Algorithm::kRing);
-}
-
 // By posts in an island, else around the ring.
 bool CallCourse::start_telling_times() {
   if (!times_) {
     times_.emplace(context_, [this](const CheckedCall& call) -> std::unique_ptr<Run> {
-      if (!context_.topology.one_island()) return make_link_run(call, gather_plan());
-      return std::make_unique<BoardRun>(call, card_plan(context_.rank, context_.topology), island_);
+      if (!context_.topology.one_island()) return make_link_run(call, plans_.gather(Algorithm::kRing));
+      return std::make_unique<BoardRun>(call, plans_.gather(Algorithm::kOneShot), island_);
     });
   }
   if (!times_->run().ready()) return false;
@@ -352,7 +345,7 @@ void CallCourse::begin_digest() {
   note_ = running_->not_finite();
   stop();
   digesting_ = true;
-  if (!digest_) digest_.emplace(context_, gather_plan(), links_);
+  if (!digest_) digest_.emplace(context_, plans_.gather(Algorithm::kRing), links_);
   const CheckedCall& call = *operation_->call;
   const size_t element_bytes = call.element_bytes();
   digest_->begin(

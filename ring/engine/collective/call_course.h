@@ -70,7 +70,6 @@ class CallCourse {
   void look_at_ops();
   void observe_route();
   bool start_exchange();
-  std::shared_ptr<const Plan> gather_plan();
   bool start_telling_times();
   void end_exchange();
   void end_telling_times();

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <deque>
+#include <memory>
 #include <vector>
 
 #include "ring/engine/call/call.h"
@@ -32,7 +33,8 @@ struct CallCard {
 // all_gather of cards; it is a barrier, too. Under the lease.
 class CardExchange {
  public:
-  CardExchange(const CommunicatorContext& context, IslandMemory& island);
+  // plan: an all_gather by posts. What is referred to must outlive it.
+  CardExchange(const CommunicatorContext& context, const std::shared_ptr<const Plan>& plan, IslandMemory& island);
 
   // Begins it; run() is what moves it.
   void start(const CheckedCall& call, const RunStart& start);
