@@ -26,9 +26,9 @@ bool takes(const CheckedCall& call, int rank) {
 
 CardExchange::CardExchange(const CommunicatorContext& context, const std::shared_ptr<const Plan>& plan,
                            IslandMemory& island)
-    : context_(context), island_(island), cards_(context, [&](const CheckedCall& call) {
-        return std::make_unique<BoardRun>(call, plan, island);
-      }) {}
+    : context_(context),
+      island_(island),
+      cards_(context, [&](const CheckedCall& call) { return std::make_unique<BoardRun>(call, plan, island); }) {}
 
 void CardExchange::start(const CheckedCall& call, const RunStart& start) {
   const BufferBytes bytes = buffer_bytes(call, context_.world());
