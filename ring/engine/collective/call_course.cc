@@ -9,7 +9,6 @@
 
 #include "kernels/finite.h"
 #include "ring/base/check.h"
-#include "ring/engine/run/lanes_run.h"
 #include "ring/engine/run/one_shot.h"
 #include "ring/engine/run/slicing.h"
 

@@ -18,7 +18,7 @@
 #include "ring/engine/run/card_exchange.h"
 #include "ring/engine/run/digest_exchange.h"
 #include "ring/engine/run/gather.h"
-#include "ring/engine/run/link_table.h"
+#include "ring/engine/run/lanes_run.h"
 
 namespace rondo {
 

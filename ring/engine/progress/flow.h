@@ -9,7 +9,6 @@
 #include "ring/engine/progress/fork_mark.h"
 #include "ring/engine/progress/operation.h"
 #include "ring/engine/progress/vain_polls.h"
-#include "ring/engine/progress/wait_policy.h"
 #include "transport/doorbell.h"
 
 namespace rondo {

@@ -13,6 +13,33 @@ constexpr uint64_t kStreamBytes = 16 * 1024 * 1024;
 
 }  // namespace
 
+LinkTable::LinkTable(const CommunicatorContext& context)
+    : context_(context), links_(size_t{context.config.lanes} * context.members.size()) {}
+
+bool LinkTable::take(const Plan& plan) {
+  bool complete = true;
+  for (uint32_t lane = 0; lane < plan.lanes.size(); ++lane) {
+    for (const int peer : plan.peers) {
+      std::unique_ptr<Link>& slot = link(lane, peer);
+      if (slot) continue;
+      slot = context_.fabric->take_link({context_.id, context_.world_rank(peer), static_cast<int>(lane)},
+                                        link_shape(context_.config));
+      complete &= slot != nullptr;
+    }
+  }
+  return complete;
+}
+
+std::span<Link* const> LinkTable::of(const Plan& plan, uint32_t lane) {
+  lane_links_.clear();
+  for (const int peer : plan.peers) lane_links_.push_back(link(lane, peer).get());
+  return lane_links_;
+}
+
+void LinkTable::close() {
+  for (std::unique_ptr<Link>& slot : links_) slot.reset();
+}
+
 LanesRun::LanesRun(const CheckedCall& call, std::shared_ptr<const Plan> plan, const Slicing& slicing,
                    const CommunicatorContext& context)
     : plan_(std::move(plan)),
