@@ -117,7 +117,7 @@ class Flow : public std::enable_shared_from_this<Flow> {
   // it, and may have it for as long as it waits.
   template <typename Action>
   void ask_holder(Action action) {
-    struct Asked final : FlowLease::Errand {
+    struct Asked final : FlowLease::Task {
       explicit Asked(Action& of) : action(of) {}
       void run() override { action(); }
       Action& action;
@@ -146,7 +146,7 @@ class Flow : public std::enable_shared_from_this<Flow> {
   // step() and tick(); nothing passes them, since operations may lie on the stack of the thread that waits.
   bool guarded_step(Pass pass) {
     try {
-      if (lease_.asked()) lease_.run_errands();
+      if (lease_.has_tasks()) lease_.run_tasks();
       return step(pass);
     } catch (...) {
       broke(caught());
@@ -161,25 +161,8 @@ class Flow : public std::enable_shared_from_this<Flow> {
     }
   }
   void release();
-  void await(FlowLease::Errand& errand);
-  // When a wait ends without what it waits for.
-  struct Limits {
-    Clock::time_point until;
-    Clock::duration patience;  // from the first look at the clock on
-    // When the program is asked whether the wait is to end: 100 ms after the first look, so that short waits cost
-    // nothing more.
-    Clock::time_point ask_at = Clock::time_point::max();
-    bool polls = true;  // false: it falls asleep at its first vain look
-    void look(Clock::time_point now) {
-      if (patience < until - now) until = now + patience;
-      patience = Clock::duration::max();
-    }
-  };
-  bool wait(const Operation& operation, Limits limits, bool held);
-  void drive(const Operation& operation, Limits& limits, Watch& watch);
-  void ask_whether_to_end(Limits& limits);
-  bool rest(Clock::time_point until, Clock::duration& nap, Watch& watch);
-  void go_home_at_times(Clock::time_point now);
+  void await(FlowLease::Task& task);
+  struct Wait;  // one wait of a thread for an operation
 
   std::shared_ptr<Doorbell> bell_;        // shared with the fabric, which rings it from its own thread
   std::shared_ptr<const ForkMark> mark_;  // the communicator's
