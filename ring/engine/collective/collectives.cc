@@ -12,9 +12,6 @@
 namespace rondo {
 namespace {
 
-// Calls that begin at once and are over soon have it (run): the clock is read when they are not over.
-constexpr Clock::time_point kNoDeadlineYet{};
-
 // A rank that drives an operation looks at the clock every 20 ms at least (flow.cc), if its process runs.
 constexpr uint64_t kStoppedNs = 50'000'000;
 

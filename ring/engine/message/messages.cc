@@ -13,20 +13,11 @@
 namespace rondo {
 namespace {
 
-// A deadline is counted from the first look at the clock: a message that is there at once costs none.
-constexpr Clock::time_point kNoDeadlineYet{};
 // Between two looks of a thread that waits for long. Longer than the time between two questions to the program whether
 // the wait is to end (Flow), which begins anew with each look.
 constexpr std::chrono::milliseconds kBetweenLooks{250};
-// How long a rank's I/O thread may take to say what its rank does.
-constexpr std::chrono::milliseconds kAnswerPatience{100};
 // Operations that are used again: as many as programs have in flight, 500 bytes each.
 constexpr int kMostKept = 1024;
-
-uint64_t steady_ns() {
-  return static_cast<uint64_t>(
-      std::chrono::duration_cast<std::chrono::nanoseconds>(Clock::now().time_since_epoch()).count());
-}
 
 P2pOptions p2p_options(const CommunicatorContext& context) {
   P2pOptions options;
@@ -34,7 +25,7 @@ P2pOptions p2p_options(const CommunicatorContext& context) {
   options.eager_bytes = context.config.eager_bytes;
   options.checked = [&context](int peer) { return context.fabric->checksums(context.world_rank(peer)); };
   // A lambda: of a pointer to a function librondo.a would show the type.
-  if (context.config.shared_stores == "auto") options.now_ns = [] { return steady_ns(); };
+  if (context.config.shared_stores == "auto") options.now_ns = [] { return Observer::now(); };
   SharedMemory* const memory = context.fabric->shared_memory();
   // Not between threads: what one that has failed lets go of may be unmapped by then.
   const bool reads = memory != nullptr && memory->can_pull() && memory->stops_alone();
