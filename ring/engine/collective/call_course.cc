@@ -97,8 +97,8 @@ bool CallCourse::go_on() {
       decide();
     }
   }
-  if (route_->next == Next::kExchangeTimes) return start_telling_times();
-  if (route_->next != Next::kRun) return start_exchange();
+  if (route_->next == Next::kExchangeTimes) return exchange_times();
+  if (route_->next != Next::kRun) return exchange_cards();
   context_.log.took(operation_->start.sequence, route_->algorithm, table_.version());
   // Links of the island's ranks are shared with other communicators, whose calls set the stores likewise.
   if (route_->tuned || route_->streamed != streamed_) {
@@ -175,7 +175,7 @@ void CallCourse::show() {
   log_.info(router_.describe(call, *route_));
 }
 
-bool CallCourse::start_exchange() {
+bool CallCourse::exchange_cards() {
   if (!cards_) cards_.emplace(context_, plans_.gather(Algorithm::kOneShot), island_);
   if (!cards_->run().ready()) return false;
   if (operation_->packing) pack();  // the others may read it as soon as they have heard from this rank
@@ -190,7 +190,7 @@ bool CallCourse::start_exchange() {
 }
 
 // By posts in an island, else around the ring.
-bool CallCourse::start_telling_times() {
+bool CallCourse::exchange_times() {
   if (!times_) {
     times_.emplace(context_, [this](const CheckedCall& call) -> std::unique_ptr<Run> {
       if (!context_.topology.one_island()) return make_link_run(call, plans_.gather(Algorithm::kRing));
@@ -204,12 +204,24 @@ bool CallCourse::start_telling_times() {
   return true;
 }
 
-void CallCourse::end_telling_times() {
+void CallCourse::end_exchange() {
   stop();
+  if (route_->next == Next::kExchangeTimes) {
+    learn_times();
+  } else if (route_->next == Next::kExchangeCards) {
+    answers_.buffers = cards_->facts(*operation_->call);
+  } else {
+    learn_pull();
+  }
+  RONDO_CHECK(answers_.has(route_->next), "an exchange gives an answer");
+  decide();
+}
+
+void CallCourse::learn_times() {
   std::vector<std::string> choices;
   {
     std::lock_guard lock(table_mutex_);
-    choices = table_.told_times(times_->records(), router_.clocks());
+    choices = table_.learn_times(times_->records(), router_.clocks());
   }
   record_ = {};
   if (shows_routes_) {
@@ -218,32 +230,7 @@ void CallCourse::end_telling_times() {
   answers_.times = true;
 }
 
-void CallCourse::end_exchange() {
-  switch (route_->next) {
-    case Next::kExchangeTimes:
-      end_telling_times();
-      break;
-    case Next::kExchangeCards:
-      end_telling_cards();
-      break;
-    case Next::kTryPull:
-      end_trying_pull();
-      break;
-    case Next::kRun:
-    case Next::kRefuse:
-      break;
-  }
-  RONDO_CHECK(answers_.has(route_->next), "an exchange gives an answer");
-  decide();
-}
-
-void CallCourse::end_telling_cards() {
-  running_ = nullptr;
-  answers_.buffers = cards_->facts(*operation_->call);
-}
-
-void CallCourse::end_trying_pull() {
-  running_ = nullptr;
+void CallCourse::learn_pull() {
   const PreparedCall& prepared = *operation_->call;
   const bool pulled = cards_->pulled(prepared);
   answers_.pulled = pulled;

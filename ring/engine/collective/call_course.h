@@ -69,12 +69,11 @@ class CallCourse {
   std::optional<Error> not_finite_of_wire();
   void look_at_ops();
   void observe_route();
-  bool start_exchange();
-  bool start_telling_times();
+  bool exchange_cards();
+  bool exchange_times();
   void end_exchange();
-  void end_telling_times();
-  void end_telling_cards();
-  void end_trying_pull();
+  void learn_times();
+  void learn_pull();
   void pack();
   void prepare_run();
   void check_input() const;
