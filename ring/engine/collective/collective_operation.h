@@ -66,7 +66,7 @@ class CollectiveOperation final : public Operation {
   friend class Collectives;
 };
 
-// What an observer is told of such a call.
+// The call as observers record it.
 inline Observer::Call observed_call(const CheckedCall& call, int world, Algorithm algorithm) {
   return {call.collective, call.dtype, call.op, algorithm, call.root, call.total_bytes(world)};
 }

@@ -63,9 +63,9 @@ void MessageOperation::renew(const P2pCall& call, std::chrono::milliseconds limi
 void MessageOperation::finish(const Error* error) {
   Messages& messages = messages_;
   auto own = OperationRef<MessageOperation>::take(on_stack() ? nullptr : this);
-  const std::shared_ptr<Gate> told = std::move(gate);
-  const bool begun = state() == State::kRunning;
-  if (begun) messages.forget(*this);
+  const std::shared_ptr<Gate> own_gate = std::move(gate);
+  const bool counted = state() == State::kRunning;
+  if (counted) messages.forget(*this);
   if (began_at_ != 0 && !probes()) messages.observe_end(*this, error);
   if (error == nullptr) {
     end(nullptr);
@@ -73,8 +73,8 @@ void MessageOperation::finish(const Error* error) {
     const Error located = messages.context_->failure.located(*error);
     end(&located);
   }
-  if (told) told->ended(error);
-  if (own && begun && messages.kept_operations_ < kMostKept) {
+  if (own_gate) own_gate->ended(error);
+  if (own && counted && messages.kept_operations_ < kMostKept) {
     ++messages.kept_operations_;
     messages.kept_.push_back(*own.leave());
   }

@@ -18,7 +18,7 @@ namespace rondo {
 TunerKey tuner_key(const PreparedCall& call);
 
 // What the ranks of a communicator have learned about routes from its calls. All ranks hold the same table at the same
-// call: every change is a function of the calls, in call order, and of what all ranks have told each other. No rank
+// call: every change is a function of the calls, in call order, and of what all ranks have exchanged. No rank
 // puts in what it alone knows.
 class RouteTable {
  public:

@@ -59,7 +59,7 @@ class Trials {
 
   // What a call took that next() had timed, in nanoseconds; nullopt: it does not count. In call order; then decide().
   void learn(const Next& call, std::optional<uint64_t> cost_ns);
-  // After the costs that the ranks told each other at once. Returns a line about a choice that was made, or "".
+  // After the costs that the ranks exchanged at once. Returns a line about a choice that was made, or "".
   std::string decide();
 
   // The kind of stores that proved better, once that was tried.

@@ -23,7 +23,7 @@ struct BufferPlaces {
   bool operator==(const BufferPlaces&) const = default;
 };
 
-// What a rank tells all others of one call.
+// What a rank gives to all others for one call.
 struct CallCard {
   BufferPlaces places;
   uint64_t unreadable = 0;  // 1: this rank could not read the others' buffers
@@ -43,7 +43,8 @@ class CardExchange {
   Run& run() { return cards_.run(); }
 
   // --- once it is done
-  // What all have told. readable: there is nothing to be read, or they have read it for such a call not long ago.
+  // What the cards of all say. readable: there is nothing to be read, or they have read it for such a call not long
+  // ago.
   BufferFacts facts(const CheckedCall& call) const;
   const std::vector<CallCard>& cards() const { return cards_.records(); }
   // After a trial: whether all ranks could read the others' buffers.

@@ -22,12 +22,12 @@
 
 namespace rondo {
 
-// The course of one operation after another, from its begin to its end: which route it takes, what the ranks tell each
-// other before, the run that moves its bytes. Under the lease.
-class CallCourse {
+// Executes one operation after another, from its begin to its end: decides its route, makes the exchanges that this
+// needs, and drives the run that moves its bytes. Under the lease.
+class CallExecution {
  public:
   // context and router must outlive it.
-  CallCourse(CommunicatorContext& context, const Router& router);
+  CallExecution(CommunicatorContext& context, const Router& router);
 
   // Moves all of the operation that can be moved now, the same one up to end(); true if anything moved. Throws
   // Exception where the call cannot go on: kInvalid is thrown on all ranks alike.
@@ -98,7 +98,7 @@ class CallCourse {
   Logger log_;
   const bool shows_routes_;  // in the log
   bool other_ops_ = false;   // the log has said that a rank's op was another
-  bool streamed_ = false;    // what the island was told last
+  bool streamed_ = false;    // the kind of stores that the island was set to last
 
   mutable std::mutex table_mutex_;  // for route_of(); the holder of the lease, which alone writes, reads without it
   RouteTable table_;

@@ -1,4 +1,4 @@
-#include "ring/engine/collective/call_course.h"
+#include "ring/engine/collective/call_execution.h"
 
 #include <fmt/format.h>
 
@@ -44,7 +44,7 @@ Plan opening_plan(int rank, int world, int lanes) {
 
 using Next = Route::Next;
 
-CallCourse::CallCourse(CommunicatorContext& context, const Router& router)
+CallExecution::CallExecution(CommunicatorContext& context, const Router& router)
     : context_(context),
       router_(router),
       plans_(context.rank, context.topology, context.config),
@@ -55,7 +55,7 @@ CallCourse::CallCourse(CommunicatorContext& context, const Router& router)
       log_(context.config.debug, context.world_rank(context.rank)),
       shows_routes_(context.rank == 0 && log_.shows(LogLevel::kInfo)) {}
 
-bool CallCourse::advance(CollectiveOperation& operation, Pass pass) {
+bool CallExecution::advance(CollectiveOperation& operation, Pass pass) {
   operation_ = &operation;
   bool moved = false;
   while (true) {
@@ -82,15 +82,15 @@ bool CallCourse::advance(CollectiveOperation& operation, Pass pass) {
   return true;
 }
 
-// False: links or windows are on their way.
-bool CallCourse::go_on() {
+// Starts the next run of the operation. False: links or windows are on their way.
+bool CallExecution::go_on() {
   if (digesting_) return go_on_digest();
   if (operation_->run) return start_own_run();
   PreparedCall& prepared = *operation_->call;
   if (!route_) {
-    // Those that are told routes are told each.
-    const bool told = shows_routes_ || context_.observed.on();
-    if (!told && table_.goes_on(prepared)) {
+    // The log and the observer get the route of each call.
+    const bool shown = shows_routes_ || context_.observed.on();
+    if (!shown && table_.goes_on(prepared)) {
       route_ = prepared.route;
       if (prepared.tuned_kind != nullptr || prepared.unasked != nullptr) go_on_as_kept(prepared);
     } else {
@@ -115,7 +115,7 @@ bool CallCourse::go_on() {
 }
 
 // A stream moves it, by one plan on all ranks.
-bool CallCourse::start_own_run() {
+bool CallExecution::start_own_run() {
   const bool ring = operation_->call->algorithm == Algorithm::kRing;
   route_ = ring ? Route{.algorithm = Algorithm::kRing, .reason = RouteReason::kCheapest}
                 : Route{.algorithm = Algorithm::kRegistered, .reason = RouteReason::kAllRegistered};
@@ -125,12 +125,12 @@ bool CallCourse::start_own_run() {
   return true;
 }
 
-void CallCourse::go_on_as_kept(const PreparedCall& prepared) {
+void CallExecution::go_on_as_kept(const PreparedCall& prepared) {
   std::lock_guard lock(table_mutex_);
   table_.went_on(prepared);
 }
 
-void CallCourse::decide() {
+void CallExecution::decide() {
   PreparedCall& prepared = *operation_->call;
   route_ = router_.decide(prepared, table_, answers_);
   const bool timed = route_->timed || route_->next != Next::kRun;  // or may be, after the exchange
@@ -149,7 +149,7 @@ void CallCourse::decide() {
   table_.keep(prepared, *route_, answers_);
 }
 
-void CallCourse::observe_route() {
+void CallExecution::observe_route() {
   PreparedCall& prepared = *operation_->call;
   const Observed& observed = context_.observed;
   if (std::exchange(prepared.predicted, route_->algorithm) != route_->algorithm) {
@@ -161,9 +161,9 @@ void CallCourse::observe_route() {
                             static_cast<uint8_t>(route_->medium()), prepared.predicted_ns);
 }
 
-// When it is another than the last time, for calls of about this size. Trials are no choice yet, and what comes after
-// them is told again.
-void CallCourse::show() {
+// Logs the route where it is another than the last time, for calls of about this size. Trials are no choice yet, and
+// what comes after them is logged again.
+void CallExecution::show() {
   const PreparedCall& call = *operation_->call;
   const std::pair key{call.collective, static_cast<int>(std::bit_width(call.bytes))};
   if (route_->reason == RouteReason::kTrial) {
@@ -175,7 +175,7 @@ void CallCourse::show() {
   log_.info(router_.describe(call, *route_));
 }
 
-bool CallCourse::exchange_cards() {
+bool CallExecution::exchange_cards() {
   if (!cards_) cards_.emplace(context_, plans_.gather(Algorithm::kOneShot), island_);
   if (!cards_->run().ready()) return false;
   if (operation_->packing) pack();  // the others may read it as soon as they have heard from this rank
@@ -190,7 +190,7 @@ bool CallCourse::exchange_cards() {
 }
 
 // By posts in an island, else around the ring.
-bool CallCourse::exchange_times() {
+bool CallExecution::exchange_times() {
   if (!times_) {
     times_.emplace(context_, [this](const CheckedCall& call) -> std::unique_ptr<Run> {
       if (!context_.topology.one_island()) return make_link_run(call, plans_.gather(Algorithm::kRing));
@@ -204,7 +204,7 @@ bool CallCourse::exchange_times() {
   return true;
 }
 
-void CallCourse::end_exchange() {
+void CallExecution::end_exchange() {
   stop();
   if (route_->next == Next::kExchangeTimes) {
     learn_times();
@@ -217,7 +217,7 @@ void CallCourse::end_exchange() {
   decide();
 }
 
-void CallCourse::learn_times() {
+void CallExecution::learn_times() {
   std::vector<std::string> choices;
   {
     std::lock_guard lock(table_mutex_);
@@ -230,7 +230,7 @@ void CallCourse::learn_times() {
   answers_.times = true;
 }
 
-void CallCourse::learn_pull() {
+void CallExecution::learn_pull() {
   const PreparedCall& prepared = *operation_->call;
   const bool pulled = cards_->pulled(prepared);
   answers_.pulled = pulled;
@@ -248,7 +248,7 @@ void CallCourse::learn_pull() {
 }
 
 // A fault of the program, which other MPIs do not see.
-void CallCourse::look_at_ops() {
+void CallExecution::look_at_ops() {
   const Run::OtherOp other = running_->other_op();
   if (other.peer < 0) return;
   other_ops_ = true;
@@ -258,11 +258,11 @@ void CallCourse::look_at_ops() {
       describe_call(*operation_->call), context_.rank, op_name(other.op), context_.name(other.peer)));
 }
 
-void CallCourse::pack() {
+void CallExecution::pack() {
   if (!std::exchange(packed_, true)) operation_->packing->pack();
 }
 
-void CallCourse::prepare_run() {
+void CallExecution::prepare_run() {
   PreparedCall& prepared = *operation_->call;
   prepared.run.reset();  // its memory, before the next one's
   std::shared_ptr<const Plan> plan = plans_.get(prepared, route_->algorithm);
@@ -274,7 +274,7 @@ void CallCourse::prepare_run() {
   prepared.run_algorithm = route_->algorithm;
 }
 
-std::unique_ptr<Run> CallCourse::make_run(std::shared_ptr<const Plan> plan) {
+std::unique_ptr<Run> CallExecution::make_run(std::shared_ptr<const Plan> plan) {
   const CheckedCall& call = *operation_->call;
   switch (route_->medium()) {
     case Medium::kBoard:
@@ -291,7 +291,7 @@ std::unique_ptr<Run> CallCourse::make_run(std::shared_ptr<const Plan> plan) {
 
 // By posts between few ranks of an island, so that nothing is made but what every call there needs; else over the links
 // to both neighbors on the ring.
-std::unique_ptr<Run> CallCourse::make_opening_run(const CheckedCall& call) {
+std::unique_ptr<Run> CallExecution::make_opening_run(const CheckedCall& call) {
   if (context_.topology.one_island() && context_.world() <= IslandMemory::kFewRanks) {
     return std::make_unique<BoardRun>(call, plans_.get(call, Algorithm::kOneShot), island_);
   }
@@ -299,12 +299,12 @@ std::unique_ptr<Run> CallCourse::make_opening_run(const CheckedCall& call) {
   return make_link_run(call, std::make_shared<const Plan>(opening_plan(context_.rank, context_.world(), lanes)));
 }
 
-std::unique_ptr<Run> CallCourse::make_link_run(const CheckedCall& call, std::shared_ptr<const Plan> plan) {
+std::unique_ptr<Run> CallExecution::make_link_run(const CheckedCall& call, std::shared_ptr<const Plan> plan) {
   return std::make_unique<LinkRun>(call, std::move(plan), context_, links_);
 }
 
 // RONDO_CHECK=finite. This rank cannot just refuse the call, which the others make: the communicator fails on all.
-void CallCourse::check_input() const {
+void CallExecution::check_input() const {
   const CheckedCall& call = *operation_->call;
   const std::byte* input = operation_->start.buffers.input;
   const bool from_root = call.collective == Collective::kBroadcast || call.collective == Collective::kScatter;
@@ -320,14 +320,14 @@ void CallCourse::check_input() const {
 }
 
 // Results that are the same on all ranks; blocks of uneven calls may lie apart.
-bool CallCourse::has_digest() const {
+bool CallExecution::has_digest() const {
   const CheckedCall& call = *operation_->call;
   const bool equal = call.collective == Collective::kAllReduce || call.collective == Collective::kAllGather ||
                      call.collective == Collective::kBroadcast;
   return checks_digest_ && equal && !call.uneven && call.count > 0 && context_.world() > 1;
 }
 
-void CallCourse::begin_digest() {
+void CallExecution::begin_digest() {
   note_ = running_->not_finite();
   stop();
   digesting_ = true;
@@ -339,7 +339,7 @@ void CallCourse::begin_digest() {
       buffer_bytes(call, context_.world()).output / element_bytes, element_bytes);
 }
 
-bool CallCourse::go_on_digest() {
+bool CallExecution::go_on_digest() {
   if (!digest_->run().ready()) return false;
   digest_->start(operation_->start);
   running_ = &digest_->run();
@@ -347,7 +347,7 @@ bool CallCourse::go_on_digest() {
 }
 
 // True: the results are equal. False: another exchange finds the element.
-bool CallCourse::end_digest() {
+bool CallExecution::end_digest() {
   stop();
   const DigestExchange::Verdict verdict = digest_->look();
   if (verdict != DigestExchange::Verdict::kDiffers) return verdict == DigestExchange::Verdict::kEqual;
@@ -360,9 +360,9 @@ bool CallCourse::end_digest() {
                    digest_->ranks()});
 }
 
-uint64_t CallCourse::moved() { return (stages_ << 40) + (running_ != nullptr ? 1 + running_->moved() : 0); }
+uint64_t CallExecution::moved() { return (stages_ << 40) + (running_ != nullptr ? 1 + running_->moved() : 0); }
 
-std::optional<Error> CallCourse::not_finite_of_wire() {
+std::optional<Error> CallExecution::not_finite_of_wire() {
   WireNote note = digesting_ ? note_ : WireNote{};
   if (running_ != nullptr) note = running_->not_finite();
   if (operation_->start.buffers.wire.allow_not_finite || !note.found()) return std::nullopt;
@@ -377,7 +377,7 @@ std::optional<Error> CallCourse::not_finite_of_wire() {
        {note.rank}});
 }
 
-void CallCourse::end() {
+void CallExecution::end() {
   stop();
   if (route_ && route_->timed && done_) {
     const bool counts = !operation_->waited_behind;
@@ -388,7 +388,7 @@ void CallCourse::end() {
   packed_ = done_ = digesting_ = false;
 }
 
-void CallCourse::close() {
+void CallExecution::close() {
   links_.close();
   cards_.reset();
   times_.reset();
@@ -396,7 +396,7 @@ void CallCourse::close() {
   island_.release();
 }
 
-Route CallCourse::route_of(const PreparedCall& call, bool registered) const {
+Route CallExecution::route_of(const PreparedCall& call, bool registered) const {
   Answers answers;
   answers.times = true;
   answers.buffers = BufferFacts{registered ? -1 : 0, true};
