@@ -114,11 +114,6 @@ OperationRef<MessageOperation> Messages::make(const P2pCall& call, std::chrono::
   return made;
 }
 
-void Messages::called(MessageOperation& operation) {
-  queued(operation);
-  if (!operation.on_stack()) operation.retain();  // until finish()
-}
-
 void Messages::queued(MessageOperation& operation) {
   operation.deadline = kNoDeadlineYet;
   operation.began_at_ = context_->observed.on() ? Observer::now() : 0;
@@ -127,7 +122,8 @@ void Messages::queued(MessageOperation& operation) {
 
 // It is under way from now on.
 void Messages::submit(MessageOperation& operation) {
-  called(operation);
+  queued(operation);
+  if (!operation.on_stack()) operation.retain();  // until finish()
   std::lock_guard lock(submitted_mutex_);
   submitted_.push_back(operation);
   state().submitted(true);
@@ -135,7 +131,8 @@ void Messages::submit(MessageOperation& operation) {
 
 void Messages::submit_from_stream(MessageOperation& operation) {
   if (const Error* failure = context_->failure.get()) {
-    called(operation);
+    queued(operation);
+    operation.retain();  // until finish()
     operation.finish(failure);
   } else {
     submit(operation);
@@ -174,7 +171,7 @@ Message Messages::run_operations(std::span<const P2pCall> calls, std::chrono::mi
   const bool held = if_free([&] {
     take_submitted();
     for (auto& operation : operations) {
-      called(*operation);
+      queued(*operation);
       begin(*operation);
     }
   });
