@@ -300,13 +300,13 @@ std::vector<OperationRef<Operation>> Batch::put(const Calls& calls) const {
 }
 
 void Batch::enqueue(Calls calls) {
-  calls.operation->on_streams_ = true;
   bool checked = false;
   try {
     group_.context().check_usable();
     group_.context().with_memory([&] { check(calls); });
     checked = true;
     calls.operation->parts_ = put(calls);
+    calls.operation->on_streams_ = true;
   } catch (...) {
     const Error error = caught();
     if (checked) group_.context().fail(error);  // the others wait for this rank
