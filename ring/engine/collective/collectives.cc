@@ -66,7 +66,7 @@ OperationRef<CollectiveOperation> Collectives::submit_opening(Purpose by, Clock:
 }
 
 void Collectives::run(CollectiveOperation& operation, std::unique_lock<std::mutex>& order) {
-  const bool held = hold();
+  const bool held = !under_way() && state().try_acquire();  // then it begins at once
   if (held) {
     operation.deadline = kNoDeadlineYet;
     number(operation, ++last_sequence_);

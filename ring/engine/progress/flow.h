@@ -85,9 +85,7 @@ class Flow : public std::enable_shared_from_this<Flow> {
 
   int passes_without_clock() const { return policy_.crowded ? 1 : 64; }  // some 2 us
 
-  // Takes the lease, for an operation that begins at once; false if another has it or something is under way.
-  bool hold() { return !under_way() && state().try_acquire(); }
-  // wait() without an end in time. held: the lease is this thread's, from hold(), and the operation is counted.
+  // wait() without an end in time. held: the lease is this thread's, and the operation is counted.
   void run(const Operation& operation, bool held);
 
   // submitted(): there is something in the derived class's queue that step() must take, or not any more; by the holder
