@@ -2,7 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <array>
 #include <numeric>
+#include <span>
 #include <utility>
 
 #include "ring/api/communicator_access.h"
@@ -104,20 +106,16 @@ OutsideBatch outside_batch(const std::shared_ptr<State>& state, const char* call
   return blocking(state).batch.outside(call);
 }
 
-struct SendAndReceive {
-  MessageCall send, receive;
-};
-
 // The send's options hold for both, but for those that one kind of message has.
-SendAndReceive at_once(const MessageCall& send, const MessageCall& receive, int rank) {
+std::array<MessageCall, 2> at_once(const MessageCall& send, const MessageCall& receive, int rank) {
   if (send.kind != MessageKind::kSend || receive.kind != MessageKind::kReceive) {
     throw Exception(
         ErrorCode::kInvalid,
         fmt::format("two messages at once on rank {}: the first must be a send, the second a receive", rank));
   }
-  SendAndReceive both{send, receive};
-  both.receive.options = send.options;
-  both.receive.options.synchronous = both.send.options.truncate = false;
+  std::array<MessageCall, 2> both{send, receive};
+  both[1].options = send.options;
+  both[1].options.synchronous = both[0].options.truncate = false;
   return both;
 }
 
@@ -213,9 +211,7 @@ void Communicator::all_reduce_many(std::span<const TensorRef> tensors, Op op, co
 Work Communicator::all_reduce_many_async(std::span<const TensorRef> tensors, Op op, const CallOptions& options) {
   Batch& calls = open(state_).batch;
   if (calls.collecting()) return Work(calls.add(tensors, op, options).leave());
-  auto operation = calls.start_list(tensors, op, options, Batch::Left::kToWorker);
-  calls.leave_to_worker(*operation);
-  return Work(operation.leave());
+  return Work(calls.start_list(tensors, op, options, Batch::Left::kToWorker).leave());
 }
 
 void Communicator::batch_begin() { open(state_).batch.open(); }
@@ -226,12 +222,7 @@ void Communicator::batch_end() {
   calls.finish(*calls.end(Batch::Left::kToCaller));
 }
 
-Work Communicator::batch_end_async() {
-  Batch& calls = open(state_).batch;
-  auto operation = calls.end(Batch::Left::kToWorker);
-  calls.leave_to_worker(*operation);
-  return Work(operation.leave());
-}
+Work Communicator::batch_end_async() { return Work(open(state_).batch.end(Batch::Left::kToWorker).leave()); }
 
 void Communicator::batch_abandon() {
   if (!state_) return;
@@ -242,25 +233,23 @@ void Communicator::batch_abandon() {
 Message Communicator::run(const MessageCall& call) {
   State& state = blocking(state_);
   if (!state.batch.collecting()) return state.group->message_calls().run(call);
-  state.batch.add(call);
+  state.batch.add(std::span(&call, 1));
   return {};
 }
 
 Message Communicator::run(const MessageCall& send, const MessageCall& receive) {
   State& state = blocking(state_);
-  const SendAndReceive both = at_once(send, receive, state.group->rank());
-  if (!state.batch.collecting()) return state.group->message_calls().run(both.send, both.receive);
-  state.batch.add(both.send, both.receive);
+  const auto both = at_once(send, receive, state.group->rank());
+  if (!state.batch.collecting()) return state.group->message_calls().run(both[0], both[1]);
+  state.batch.add(both);
   return {};
 }
 
 Work Communicator::start(const MessageCall& send, const MessageCall& receive) {
   State& state = open(state_);
-  const SendAndReceive both = at_once(send, receive, state.group->rank());
-  if (state.batch.collecting()) return Work(state.batch.add(both.send, both.receive).leave());
-  auto operation = state.batch.start_pair(both.send, both.receive);
-  state.batch.leave_to_worker(*operation);
-  return Work(operation.leave());
+  const auto both = at_once(send, receive, state.group->rank());
+  if (state.batch.collecting()) return Work(state.batch.add(both).leave());
+  return Work(state.batch.start_pair(both).leave());
 }
 
 std::optional<Message> Communicator::look(const MessageCall& probe) {
@@ -269,7 +258,7 @@ std::optional<Message> Communicator::look(const MessageCall& probe) {
 
 Work Communicator::start(const MessageCall& call) {
   State& state = open(state_);
-  if (state.batch.collecting()) return Work(state.batch.add(call).leave());
+  if (state.batch.collecting()) return Work(state.batch.add(std::span(&call, 1)).leave());
   return state.group->message_calls().start(call);
 }
 

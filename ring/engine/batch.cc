@@ -1,13 +1,15 @@
 #include "ring/engine/batch.h"
-#include "ring/base/caught.h"
-#include "ring/engine/device/device_side.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <bit>
+#include <iterator>
+#include <new>
 #include <thread>
 #include <utility>
+
+#include "ring/base/caught.h"
+#include "ring/engine/device/device_side.h"
 
 namespace rondo {
 namespace {
@@ -41,13 +43,6 @@ std::vector<std::span<const BatchCall>> runs_of(std::span<const BatchCall> items
 
 // --- BatchOperation
 
-Operation& BatchOperation::part(size_t index) const {
-  if (index < collectives_.size()) return *collectives_[index];
-  index -= collectives_.size();
-  if (index < messages_.size()) return *messages_[index];
-  return *streamed_[index - messages_.size()];
-}
-
 bool BatchOperation::poll() {
   if (done()) return true;
   if (!flow->in_its_process()) return false;  // another thread may have had the lock at fork()
@@ -56,19 +51,18 @@ bool BatchOperation::poll() {
     std::lock_guard lock(mutex_);
     if (done()) return true;
     if (state() == State::kMade) return false;
-    if (ended_ < parts()) next = &part(ended_);
+    if (ended_ < parts_.size()) next = parts_[ended_].get();
   }
   if (next != nullptr) next->poll();  // without the lock: its end may call this
   const Error* failure = nullptr;
   bool ends = false;
   {
     std::lock_guard lock(mutex_);
-    while (ended_ < parts() && part(ended_).done()) ++ended_;
-    if (ended_ < parts()) return false;
+    while (ended_ < parts_.size() && parts_[ended_]->done()) ++ended_;
+    if (ended_ < parts_.size()) return false;
     ends = !std::exchange(ending_, true);
-    for (size_t i = 0; i < parts() && failure == nullptr; ++i) {
-      if (part(i).failed()) failure = &part(i).error();
-    }
+    const auto first = std::find_if(parts_.begin(), parts_.end(), [](const auto& part) { return part->failed(); });
+    if (first != parts_.end()) failure = &(*first)->error();
   }
   if (ends) end(failure);  // without the lock: it may call the functions
   while (!done()) std::this_thread::yield();
@@ -85,8 +79,8 @@ void BatchOperation::on_end(EndFunction function) {
 // Watches some parts twice where it has thrown before, or where another thread does the same.
 void BatchOperation::watch_parts() {
   if (done() || watched_.load()) return;
-  for (size_t i = 0; i < parts(); ++i) {
-    part(i).on_end([self = OperationRef(*this)](const Error&) { self->poll(); });
+  for (const auto& part : parts_) {
+    part->on_end([self = OperationRef(*this)](const Error&) { self->poll(); });
   }
   watched_.store(true);
 }
@@ -95,23 +89,17 @@ bool BatchOperation::wait(Clock::time_point until) {
   if (poll()) return true;
   flow->check_process();
   check_submitted("wait()");
-  for (const auto& operation : collectives_) {
-    if (!operation->wait(until)) return false;
-  }
-  for (const auto& operation : messages_) {
-    if (!operation->wait(until)) return false;
-  }
-  for (const auto& operation : streamed_) {
-    if (!operation->wait(until)) return false;
+  for (const auto& part : parts_) {
+    if (!part->wait(until)) return false;
   }
   return poll();
 }
 
 void BatchOperation::wait_on(void* stream) {
   if (!poll()) check_submitted("wait_on()");
-  if (parts() == 0 && !failed()) return;  // of no call: there is nothing to wait for
-  if (streamed_.empty()) return Operation::wait_on(stream);
-  for (const auto& operation : streamed_) operation->wait_on(stream);
+  if (parts_.empty() && !failed()) return;  // of no call: there is nothing to wait for
+  if (!on_streams_) return Operation::wait_on(stream);
+  for (const auto& part : parts_) part->wait_on(stream);
 }
 
 // --- Batch
@@ -169,21 +157,7 @@ void Batch::check_open(bool on_stream, size_t more) const {
   }
 }
 
-OperationRef<Operation> Batch::add(const Call& call) {
-  return group_.context().with_memory([&] { return keep(call); });
-}
-OperationRef<Operation> Batch::add(std::span<const TensorRef> tensors, Op op, const CallOptions& options) {
-  return group_.context().with_memory([&] { return keep(tensors, op, options); });
-}
-OperationRef<Operation> Batch::add(const MessageCall& call) {
-  return group_.context().with_memory([&] { return keep({&call, 1}); });
-}
-OperationRef<Operation> Batch::add(const MessageCall& send, const MessageCall& receive) {
-  const MessageCall both[] = {send, receive};
-  return group_.context().with_memory([&] { return keep(both); });
-}
-
-OperationRef<Operation> Batch::keep(const Call& call) {
+OperationRef<Operation> Batch::add(const Call& call) try {
   BatchCall item = group_.calls().lists().item_of(call);
   if (item.stream) group_.device().check({&item, 1});
   std::lock_guard lock(mutex_);
@@ -194,9 +168,11 @@ OperationRef<Operation> Batch::keep(const Call& call) {
   }
   calls_.items.push_back(std::move(item));
   return calls_.operation;
+} catch (const std::bad_alloc&) {
+  group_.context().fail_for_memory();
 }
 
-OperationRef<Operation> Batch::keep(std::span<const TensorRef> tensors, Op op, const CallOptions& options) {
+OperationRef<Operation> Batch::add(std::span<const TensorRef> tensors, Op op, const CallOptions& options) try {
   std::vector<BatchCall> items;
   group_.calls().lists().append(items, tensors, op, options, !differs_by_rank(op, options));
   if (options.stream && !items.empty()) group_.device().check(items);
@@ -204,9 +180,11 @@ OperationRef<Operation> Batch::keep(std::span<const TensorRef> tensors, Op op, c
   check_open(options.stream.has_value());
   std::ranges::move(items, std::back_inserter(calls_.items));
   return calls_.operation;
+} catch (const std::bad_alloc&) {
+  group_.context().fail_for_memory();
 }
 
-OperationRef<Operation> Batch::keep(std::span<const MessageCall> messages) {
+OperationRef<Operation> Batch::add(std::span<const MessageCall> messages) try {
   if (messages.front().options.stream) {
     std::vector<OperationRef<StreamCall>> made;
     for (const MessageCall& call : messages) made.push_back(group_.device().make(call, DeviceSide::Blocking::kNo));
@@ -221,6 +199,8 @@ OperationRef<Operation> Batch::keep(std::span<const MessageCall> messages) {
   for (const MessageCall& call : messages) made.push_back(group_.message_calls().make(call));
   std::ranges::move(made, std::back_inserter(calls_.messages));
   return calls_.messages.back();
+} catch (const std::bad_alloc&) {
+  group_.context().fail_for_memory();
 }
 
 OperationRef<BatchOperation> Batch::end(Left left) {
@@ -279,17 +259,17 @@ OperationRef<BatchOperation> Batch::start_list(std::span<const TensorRef> tensor
   return operation;
 }
 
-OperationRef<BatchOperation> Batch::start_pair(const MessageCall& send, const MessageCall& receive) {
+OperationRef<BatchOperation> Batch::start_pair(std::span<const MessageCall> pair) {
   group_.context().check_usable();
   Calls calls;
   group_.context().with_memory([&] {
     calls.operation = make();
     calls.operation->pair_ = true;
-    for (const MessageCall* const call : {&send, &receive}) {
-      if (call->options.stream) {
-        calls.streamed.push_back(group_.device().make(*call, DeviceSide::Blocking::kNo));
+    for (const MessageCall& call : pair) {
+      if (call.options.stream) {
+        calls.streamed.push_back(group_.device().make(call, DeviceSide::Blocking::kNo));
       } else {
-        calls.messages.push_back(group_.message_calls().make(*call));
+        calls.messages.push_back(group_.message_calls().make(call));
       }
     }
   });
@@ -325,7 +305,8 @@ void Batch::enqueue(Calls calls) {
     group_.context().check_usable();
     group_.context().with_memory([&] { check(calls); });
     checked = true;
-    calls.operation->streamed_ = put(calls);
+    calls.operation->parts_ = put(calls);
+    calls.operation->on_streams_ = true;
   } catch (...) {
     const Error error = caught();
     if (checked) group_.context().fail(error);  // the others wait for this rank
@@ -346,18 +327,19 @@ void Batch::submit(Calls calls, Left left) {
     group_.context().check_usable();
     if (by_worker) group_.ready_worker();
     auto collectives = group_.calls().lists().operations_of(calls.items);
-    operation.messages_.reserve(calls.messages.size());
+    operation.parts_.reserve(collectives.size() + calls.messages.size());
     if (!collectives.empty()) group_.calls().submit_all(collectives);
-    operation.collectives_ = std::move(collectives);
+    std::ranges::move(collectives, std::back_inserter(operation.parts_));
     for (auto& message : calls.messages) {
       group_.message_calls().submit(*message, waited);
-      operation.messages_.push_back(std::move(message));
+      operation.parts_.push_back(std::move(message));
     }
   } catch (...) {
     refuse_all(calls);
   }
   operation.become(BatchOperation::State::kRunning);
   operation.poll();
+  if (left == Left::kToWorker) leave_to_worker(operation);
 }
 
 // In a catch block. What is under way has ended when it throws: until then it uses the caller's memory.
@@ -367,23 +349,27 @@ void Batch::refuse_all(const Calls& calls) {
     group_.context().fail(error);  // the others wait for this rank
     error = *group_.context().failure.get();
   }
-  for (const auto& collective : calls.operation->collectives_) collective->wait(Clock::time_point::max());
-  for (const auto& message : calls.operation->messages_) group_.message_calls().await(*message);
+  for (const auto& part : calls.operation->parts_) part->wait(Clock::time_point::max());
   end(calls, error);
   throw Exception(error);
 }
 
 void Batch::leave_to_worker(const BatchOperation& operation) {
-  if (!operation.collectives_.empty()) operation.collectives_.front()->flow->notify();
-  if (!operation.messages_.empty()) operation.messages_.front()->flow->notify();
+  if (operation.parts_.empty()) return;
+  Flow& first = *operation.parts_.front()->flow;
+  Flow& last = *operation.parts_.back()->flow;
+  first.notify();
+  if (&last != &first) last.notify();
 }
 
 void Batch::finish(BatchOperation& operation) {
-  // While this thread drives the collectives, the messages must move, too: a peer may wait for one before it comes to
-  // the collective.
-  if (!operation.collectives_.empty() && !operation.messages_.empty()) leave_to_worker(operation);
-  for (const auto& collective : operation.collectives_) collective->wait(Clock::time_point::max());
-  for (const auto& message : operation.messages_) group_.message_calls().await(*message);
+  if (!operation.on_streams_ && !operation.parts_.empty()) {
+    // While this thread drives the collectives, the messages must move, too: a peer may wait for one before it comes to
+    // the collective.
+    const bool both = operation.parts_.front()->flow != operation.parts_.back()->flow;
+    if (both) leave_to_worker(operation);
+    for (const auto& part : operation.parts_) part->wait(Clock::time_point::max());
+  }
   operation.poll();
   if (operation.failed()) throw Exception(operation.error());
 }

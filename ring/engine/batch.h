@@ -20,19 +20,16 @@ class BatchOperation final : public Operation {
   bool wait(Clock::time_point until) override;
   void on_end(EndFunction function) override;
   void wait_on(void* stream) override;
-  const Message* moved_message() const override { return pair_ ? part(1).moved_message() : nullptr; }
+  const Message* moved_message() const override { return pair_ ? parts_[1]->moved_message() : nullptr; }
 
  private:
   friend class Batch;
   void watch_parts();
-  Operation& part(size_t index) const;
-  size_t parts() const { return collectives_.size() + messages_.size() + streamed_.size(); }
 
-  bool pair_ = false;                 // a send and a receive
-  std::atomic<bool> watched_{false};  // its parts' ends are looked at when they come, not only when somebody asks
-  std::vector<OperationRef<CollectiveOperation>> collectives_;
-  std::vector<OperationRef<MessageOperation>> messages_;
-  std::vector<OperationRef<Operation>> streamed_;  // calls on streams
+  bool pair_ = false;                           // a send and a receive
+  bool on_streams_ = false;                     // its parts are
+  std::atomic<bool> watched_{false};            // its parts' ends are looked at when they come, not only when asked
+  std::vector<OperationRef<Operation>> parts_;  // collectives, then messages; or calls on streams
   std::mutex mutex_;
   size_t ended_ = 0;     // of the parts, collectives first, the leading ones known to be done
   bool ending_ = false;  // a thread has seen the last one's end
@@ -66,12 +63,9 @@ class Batch {
   // What it gives back is the whole batch's: done when all of that is.
   OperationRef<Operation> add(const Call& call);
   OperationRef<Operation> add(std::span<const TensorRef> tensors, Op op, const CallOptions& options);
-  // A message's is its own.
-  OperationRef<Operation> add(const MessageCall& call);
-  // A send and a receive, or neither; gives back the receive's.
-  OperationRef<Operation> add(const MessageCall& send, const MessageCall& receive);
-  // Who goes on with what is submitted: the caller, by finish(); or the worker, after
-  // leave_to_worker().
+  // All of the messages, or none. A message's operation is its own; gives back the last one's.
+  OperationRef<Operation> add(std::span<const MessageCall> messages);
+  // Who goes on with what is submitted: the caller, by finish(); or the worker.
   enum class Left { kToCaller, kToWorker };
 
   // Submits what has been kept; does not drive. Throws Exception if nothing was: the batch is closed in any case,
@@ -85,10 +79,8 @@ class Batch {
                                           Left left);
 
   // A send and a receive by themselves, for the worker.
-  OperationRef<BatchOperation> start_pair(const MessageCall& send, const MessageCall& receive);
+  OperationRef<BatchOperation> start_pair(std::span<const MessageCall> pair);
 
-  // The worker goes on with it.
-  void leave_to_worker(const BatchOperation& operation);
   // Waits for it on this thread. Throws its failure.
   void finish(BatchOperation& operation);
 
@@ -102,14 +94,12 @@ class Batch {
     bool on_stream() const { return !streamed.empty() || (!items.empty() && items.front().stream); }
   };
 
-  OperationRef<Operation> keep(const Call& call);
-  OperationRef<Operation> keep(std::span<const TensorRef> tensors, Op op, const CallOptions& options);
-  // All of them, or none; gives back the last one's.
-  OperationRef<Operation> keep(std::span<const MessageCall> messages);
   // on_stream, more: of the calls that are added.
   void check_open(bool on_stream, size_t more = 1) const;
   void submit(Calls calls, Left left);
   void enqueue(Calls calls);
+  // The worker goes on with it.
+  static void leave_to_worker(const BatchOperation& operation);
   void check(const Calls& calls) const;
   std::vector<OperationRef<Operation>> put(const Calls& calls) const;
   OperationRef<BatchOperation> make() const;

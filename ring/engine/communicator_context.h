@@ -17,6 +17,9 @@
 
 namespace rondo {
 
+// How long a rank's I/O thread may take to answer what its rank does.
+inline constexpr std::chrono::milliseconds kAnswerPatience{100};
+
 // What the parts of one communicator share. `members[r]` is the world rank of its rank r.
 struct CommunicatorContext {
   explicit CommunicatorContext(ForkMark of_process = {});

@@ -4,13 +4,14 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <map>
 #include <new>
 #include <utility>
 
 #include "ring/base/caught.h"
 #include "ring/engine/communicator_status.h"
 #include "ring/engine/device/device_side.h"
-#include "ring/engine/observe/prometheus.h"
+#include "ring/engine/observe/metrics_output.h"
 
 namespace rondo {
 namespace {
@@ -31,22 +32,24 @@ WaitPolicy patience_for(const Config& config, const Fabric& fabric) {
   return {std::chrono::microseconds(config.spin_us), crowded, place.local_rank};
 }
 
-Topology topology_of(const Fabric& fabric, const std::vector<int>& members) {
-  Topology topology;
+// What the members have of a list by rank, numbered anew from 0 in the order in which it comes; -1 stays.
+std::vector<int> renumbered(const std::vector<int>& by_rank, const std::vector<int>& members) {
+  std::vector<int> numbers;
   std::map<int, int> seen;
   for (const int member : members) {
-    const int host = fabric.topology().host[static_cast<size_t>(member)];
-    topology.host.push_back(seen.emplace(host, static_cast<int>(seen.size())).first->second);
-    if (!fabric.topology().cores.empty()) {
-      topology.cores.push_back(fabric.topology().cores[static_cast<size_t>(member)]);
-    }
+    const int number = by_rank[static_cast<size_t>(member)];
+    numbers.push_back(number < 0 ? -1 : seen.emplace(number, static_cast<int>(seen.size())).first->second);
   }
-  if (fabric.topology().island.empty()) return topology;
-  seen.clear();
-  for (const int member : members) {
-    const int island = fabric.topology().island[static_cast<size_t>(member)];
-    topology.island.push_back(island < 0 ? -1 : seen.emplace(island, static_cast<int>(seen.size())).first->second);
-  }
+  return numbers;
+}
+
+Topology topology_of(const Fabric& fabric, const std::vector<int>& members) {
+  const Topology& all = fabric.topology();
+  Topology topology;
+  topology.host = renumbered(all.host, members);
+  if (!all.island.empty()) topology.island = renumbered(all.island, members);
+  if (all.cores.empty()) return topology;
+  for (const int member : members) topology.cores.push_back(all.cores[static_cast<size_t>(member)]);
   return topology;
 }
 
@@ -231,15 +234,15 @@ void CommunicatorState::on_peer_left(int peer, uint64_t last_sequence) {
 
 void CommunicatorState::abort(const std::string& reason) {
   if (!context_->mark.same_process() || destroyed_.load()) return;
-  context_->fabric->abort(context_->id,
-                          {ErrorCode::kAborted,
-                           fmt::format("rank {} aborted the group{}{}", rank(), reason.empty() ? "" : ": ", reason),
-                           {context_->world_rank(rank())}});
-  // The fabric tells the others, and this rank by its own thread; calls after abort() must fail at once.
-  on_failure({ErrorCode::kAborted,
+  abort_with({ErrorCode::kAborted,
               fmt::format("rank {} aborted the group{}{}", rank(), reason.empty() ? "" : ": ", reason),
-              {context_->world_rank(rank())}},
-             Stage::kUse);
+              {context_->world_rank(rank())}});
+}
+
+// The fabric tells the others, and this rank by its own thread; calls after this one must fail at once.
+void CommunicatorState::abort_with(const Error& error) {
+  context_->fabric->abort(context_->id, error);
+  on_failure(error, Stage::kUse);
 }
 
 void CommunicatorState::abort_from_signal() noexcept {
@@ -255,8 +258,7 @@ void CommunicatorState::on_wake() {
   if (context_->failure.get() != &signal_abort_ || signal_abort_told_.exchange(true)) return;
   Error error = signal_abort_;
   error.ranks = {context_->world_rank(rank())};
-  context_->fabric->abort(context_->id, error);
-  on_failure(error, Stage::kUse);
+  abort_with(error);
 }
 
 void CommunicatorState::on_broken() noexcept { context_->failure.set({ErrorCode::kSystem, "out of memory", {}}); }

@@ -111,6 +111,7 @@ class CommunicatorState final : public CommunicatorEvents, public std::enable_sh
   // The device side, if calls on host memory must ask it.
   DeviceSide* attached() const { return device_.load(std::memory_order_acquire); }
   CallState state_at(uint64_t sequence) const;
+  void abort_with(const Error& error);  // its ranks are those of the world
   void end_for_shrink() const;
   void begin_to_leave();
   void end_leaving();

@@ -33,8 +33,6 @@ class MessageCalls {
   // Whether the calling thread does nothing else until the message has gone.
   enum class Waited { kByCaller, kInBackground };
   void submit(MessageOperation& operation, Waited waited);
-  // Waits for it; the others are told if that takes long.
-  void await(const MessageOperation& operation) { flow_->wait_blocking(operation); }
 
   const std::shared_ptr<Messages>& flow() const { return flow_; }
 

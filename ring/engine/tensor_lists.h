@@ -7,13 +7,21 @@
 #include <span>
 #include <vector>
 
-#include "ring/engine/batch_call.h"
+#include "ring/engine/call/call.h"
 #include "ring/engine/call/fusion.h"
 #include "ring/engine/collective/collective_operation.h"
 
 namespace rondo {
 
 class CommunicatorState;
+
+// A call of a batch or list.
+struct BatchCall {
+  CheckedCall call;
+  CallBuffers buffers;
+  bool fusable = true;
+  std::optional<void*> stream = {};  // CallOptions::stream
+};
 
 // Factors, and ops where ranks may differ in them, are each rank's own, so they cannot say which calls of a batch run
 // together.

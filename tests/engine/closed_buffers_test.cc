@@ -135,8 +135,9 @@ class Island {
 
   // Ranks that found the buffers of the victim closed.
   int shut_out() const {
-    return static_cast<int>(
-        std::count_if(ranks_.begin(), ranks_.end(), [](const auto& r) { return r->run.closed_owner() >= 0; }));
+    return static_cast<int>(std::count_if(ranks_.begin(), ranks_.end(), [](const auto& r) {
+      return r->run.failure().kind == RunFailure::Kind::kClosed;
+    }));
   }
 
  private:

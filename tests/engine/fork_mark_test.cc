@@ -1,16 +1,13 @@
-// A process is told from its forked children, also where the kernel wipes no page for that.
+// A process is told from its forked children.
 #include "ring/engine/progress/fork_mark.h"
 
 #include <doctest/doctest.h>
-#include <sys/mman.h>
-#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <functional>
 
 #include "tests/support/rank_group.h"
-#include "tests/support/refuse.h"
 
 namespace rondo::testing {
 namespace {
@@ -34,21 +31,12 @@ bool tells_apart() {
          parents.same_process() && ForkMark().same_process();
 }
 
-void refuse_to_wipe() { refuse({.call = SYS_madvise, .value = MADV_WIPEONFORK, .argument = 2, .error = EINVAL}); }
-
 }  // namespace
 
-TEST_CASE("marks of a process are those of no other one, wiped by the kernel or not") {
-  CHECK(in_child(tells_apart));
-  CHECK(in_child([] {
-    refuse_to_wipe();
-    return tells_apart();
-  }));
-}
+TEST_CASE("marks of a process are those of no other one") { CHECK(in_child(tells_apart)); }
 
-TEST_CASE("ranks run where the kernel wipes no page, and their children are refused") {
-  RankGroup group;
-  group.before = [](int) { refuse_to_wipe(); };
+TEST_CASE("a child that uses its parent's communicator is refused") {
+  const RankGroup group;
   CHECK(run_processes(group, [](Communicator& communicator) {
           float sum = 1;
           communicator.all_reduce(&sum, &sum, 1, DType::kFloat32);

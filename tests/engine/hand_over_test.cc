@@ -293,7 +293,7 @@ struct Model {
       return true;
     });
   }
-  // Flow::drive() of another operation: keeps the lease while it sleeps.
+  // Flow::Wait::drive() of another operation: keeps the lease while it sleeps.
   void add_holder(size_t own) {
     all.add_thread("holder " + std::to_string(own + 1), [this, own](auto& local) {
       constexpr uint8_t kSelf = 2;

@@ -1,5 +1,4 @@
 #include "ring/engine/progress/vain_polls.h"
-#include "ring/engine/progress/wait_policy.h"
 
 #include <doctest/doctest.h>
 

@@ -141,7 +141,7 @@ class SimulatedRank {
     told_ = false;
     ++exchange_;
     if (route_.next == Next::kExchangeTimes) {
-      choices += table_.told_times(times, router_.clocks()).size();
+      choices += table_.learn_times(times, router_.clocks()).size();
       answers_.times = true;
     } else if (route_.next == Next::kTryPull) {
       table_.tried_pull(question, reads);
@@ -298,9 +298,9 @@ TEST_CASE("a table that has learned otherwise has another version") {
   other.began(question, router.terms(), route);
   CHECK(one.version() == other.version());
   std::vector<TimeRecord> records(2);
-  one.told_times(records, Clocks::kOne);
+  one.learn_times(records, Clocks::kOne);
   records[0][3] = {5, 7};
-  other.told_times(records, Clocks::kOne);
+  other.learn_times(records, Clocks::kOne);
   CHECK(one.version() != other.version());
 }
 

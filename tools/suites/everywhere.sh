@@ -132,16 +132,14 @@ site=http://archive.ubuntu.com/ubuntu more="python3.11 python3.11-venv" \
 # which no processor does.
 KERNEL_TESTS=(tests/kernels/{combine_shapes,combine_values,crc32c,cross_copy,finite,float_mode,pack,select,stream_copy,wire_codec}_test.cc)
 OTHER_TESTS=(tests/plan/build_test.cc tests/p2p/{matcher,wire}_test.cc tests/shared/{cell_ring,post_board}_test.cc)
-# tests/python, groups of 1 to 4 ranks, without what wants more than the wheel, bars of time, and MADV_WIPEONFORK, which
-# qemu has not.
+# tests/python, groups of 1 to 4 ranks, without what wants more than the wheel, and bars of time.
 python_tests() {
   mkdir -p "$root/rondo"
   git ls-files -co --exclude-standard | tar -T - -cf - | tar -C "$root/rondo" -xf -
   wheels 3.11 aarch64 pytest ml_dtypes cloudpickle && in_root "/v/bin/pip install --quiet --no-index --find-links /wheels pytest ml_dtypes cloudpickle &&
     cd /rondo && RONDO_TREE=/rondo PYTHONDONTWRITEBYTECODE=1 timeout 900 /v/bin/python -m pytest -q -p no:cacheprovider \
       --ignore tests/python/test_costs.py --ignore tests/python/test_device.py --ignore tests/python/test_types.py \
-      --deselect tests/python/test_examples.py::test_ring_and_star \
-      --deselect tests/python/test_faults.py::test_a_child_made_by_fork_is_refused tests/python"
+      --deselect tests/python/test_examples.py::test_ring_and_star tests/python"
 }
 over_tcp() { two_ranks "RONDO_TRANSPORT=tcp /v/bin/rondo-run -n 2 /v/bin/python /sum.py"; }
 

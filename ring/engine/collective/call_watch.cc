@@ -14,9 +14,6 @@ namespace {
 // A link broke: the fabric looks for a better reason. If that brings nothing for so long, the link's own words must do.
 constexpr std::chrono::milliseconds kReasonPatience{500};
 
-// How long a rank's I/O thread may take to say what its rank does.
-constexpr std::chrono::milliseconds kAnswerPatience{100};
-
 // Ranks that ask all members when a deadline has passed: as many questions as 256 ranks ask in one turn.
 constexpr int kOverdueAskers = 8;
 // How long the other ranks leave it to them to say who is absent.

@@ -1,10 +1,12 @@
 #pragma once
 
+#include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <vector>
 
-#include "ring/engine/call/packing.h"
 #include "ring/engine/device/gate.h"
 #include "ring/engine/observe/observer.h"
 #include "ring/engine/progress/operation.h"
@@ -12,6 +14,33 @@
 #include "ring/engine/run/run.h"
 
 namespace rondo {
+
+// Tensors that travel as one: gathered into contiguous memory when their operation begins, and scattered from there
+// when it has succeeded. By the holder of the lease; operations of a communicator run one after the other, so that all
+// of them can use the same memory.
+struct Packing {
+  struct Piece {
+    const std::byte* input = nullptr;
+    std::byte* output = nullptr;
+    size_t bytes = 0;
+  };
+  std::vector<Piece> pieces;  // one behind the other
+  std::byte* memory = nullptr;
+
+  void pack() const {
+    std::byte* to = memory;
+    for (const Piece& piece : pieces) {
+      to = std::copy_n(piece.input, piece.bytes, to);
+    }
+  }
+  void unpack() const {
+    const std::byte* from = memory;
+    for (const Piece& piece : pieces) {
+      std::copy_n(from, piece.bytes, piece.output);
+      from += piece.bytes;
+    }
+  }
+};
 
 // One collective call under way.
 class CollectiveOperation final : public Operation {
@@ -37,7 +66,7 @@ class CollectiveOperation final : public Operation {
   friend class Collectives;
 };
 
-// What an observer is told of such a call.
+// The call as observers record it.
 inline Observer::Call observed_call(const CheckedCall& call, int world, Algorithm algorithm) {
   return {call.collective, call.dtype, call.op, algorithm, call.root, call.total_bytes(world)};
 }

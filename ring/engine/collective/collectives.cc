@@ -12,9 +12,6 @@
 namespace rondo {
 namespace {
 
-// Calls that begin at once and are over soon have it (run): the clock is read when they are not over.
-constexpr Clock::time_point kNoDeadlineYet{};
-
 // A rank that drives an operation looks at the clock every 20 ms at least (flow.cc), if its process runs.
 constexpr uint64_t kStoppedNs = 50'000'000;
 
@@ -30,7 +27,7 @@ Collectives::Collectives(std::shared_ptr<CommunicatorContext> context, std::shar
     : Flow(std::move(bell), std::move(worker), policy, {context, &context->mark}),
       context_(std::move(context)),
       router_(context_->rank, context_->topology, context_->config, can_pull(*context_)),
-      course_(*context_, router_),
+      execution_(*context_, router_),
       watch_(*context_) {}
 
 std::shared_ptr<PreparedCall> Collectives::prepare(CheckedCall call) const {
@@ -43,7 +40,7 @@ std::shared_ptr<PreparedCall> Collectives::prepare(CheckedCall call) const {
 Algorithm Collectives::algorithm_for(const CheckedCall& call, bool registered) const {
   PreparedCall prepared(call, context_->world());
   router_.ask(prepared);
-  return course_.route_of(prepared, registered).algorithm;
+  return execution_.route_of(prepared, registered).algorithm;
 }
 
 void Collectives::submit(CollectiveOperation& operation) noexcept {
@@ -59,7 +56,7 @@ OperationRef<CollectiveOperation> Collectives::submit_opening(Purpose by, Clock:
   auto prepared = std::make_shared<PreparedCall>();
   prepared->purpose = by;
   prepared->kind = kind_of(context_->id, *prepared);
-  prepared->run = course_.make_opening_run(*prepared);
+  prepared->run = execution_.make_opening_run(*prepared);
   auto operation = Operation::make<CollectiveOperation>(std::move(prepared), CallBuffers{});
   operation->flow = shared_from_this();
   operation->deadline = deadline;
@@ -69,7 +66,7 @@ OperationRef<CollectiveOperation> Collectives::submit_opening(Purpose by, Clock:
 }
 
 void Collectives::run(CollectiveOperation& operation, std::unique_lock<std::mutex>& order) {
-  const bool held = hold();
+  const bool held = !under_way() && state().try_acquire();  // then it begins at once
   if (held) {
     operation.deadline = kNoDeadlineYet;
     number(operation, ++last_sequence_);
@@ -127,13 +124,13 @@ bool Collectives::step(Pass pass) {
   }
   if (current_->held_back()) return false;
   try {
-    const bool moved = course_.advance(*current_, pass);
-    if (course_.done()) {
+    const bool moved = execution_.advance(*current_, pass);
+    if (execution_.done()) {
       context_->log.finished(current_->start.sequence);
-      const std::optional<Error> error = course_.not_finite();
+      const std::optional<Error> error = execution_.not_finite();
       end_current(error ? &*error : nullptr);
     } else if (!moved) {
-      watch_.report(*current_, course_.failure());
+      watch_.report(*current_, execution_.failure());
     }
     return moved;
   } catch (...) {  // nothing may pass a blocking call whose operation lies on its stack
@@ -156,7 +153,7 @@ bool Collectives::refuse(const Error& reason) {
 // Completes or fails it. From then on nothing here reads it any more.
 void Collectives::end_current(const Error* error) {
   if (context_->observed.on()) observe_end(error);
-  course_.end();
+  execution_.end();
   CollectiveOperation& operation = *std::exchange(current_, nullptr);
   const auto own = OperationRef<CollectiveOperation>::take(operation.on_stack() ? nullptr : &operation);
   const std::shared_ptr<Gate> gate = operation.gate;
@@ -182,7 +179,7 @@ void Collectives::observe_end(const Error* error) {
   const uint64_t known = std::exchange(observed.ended_at, 0);
   observe_look(known != 0 && error == nullptr && !current_->packing ? known : Observer::now());  // sets looked_at_
   observed.observer->ended(observed.communicator, current_->start.sequence, {began_at_, looked_at_},
-                           observed_call(*current_->call, context_->world(), course_.algorithm()),
+                           observed_call(*current_->call, context_->world(), execution_.algorithm()),
                            error != nullptr ? error->code : ErrorCode::kOk);
   // A call that ended by itself with an error (kNotFinite, kInvalid) is no failure of the communicator.
   const Error* failure = error != nullptr ? context_->failure.get() : nullptr;
@@ -200,7 +197,7 @@ void Collectives::observe_look(uint64_t at) {
 // Ends everything that is pending, as soon as no other rank is at work on this one's memory. True if anything ended.
 bool Collectives::fail_all(const Error& error) {
   bool any = false;
-  if (current_ != nullptr) course_.stop();
+  if (current_ != nullptr) execution_.stop();
   if (!close_buffers(Clock::now())) return false;
   while (current_ != nullptr || take_next()) {
     end_current(&error);
@@ -212,7 +209,7 @@ bool Collectives::fail_all(const Error& error) {
 // Whether no other rank and no stream is at work on this rank's memory any more.
 bool Collectives::close_buffers(Clock::time_point now) {
   const bool let_go = !streams_let_go_ || let_streams_go(now);
-  return course_.close_buffers(now) && let_go;
+  return execution_.close_buffers(now) && let_go;
 }
 
 bool Collectives::let_streams_go(Clock::time_point now) {
@@ -234,7 +231,7 @@ void Collectives::tick(Clock::time_point now) {
   if (current_->deadline == kNoDeadlineYet || (current_->gate && current_->deadline == Clock::time_point::max())) {
     current_->deadline = deadline_after(at, context_->limit_of(current_->call->timeout));
   }
-  watch_.tick(now, *current_, course_.moved());
+  watch_.tick(now, *current_, execution_.moved());
   if (const CollectiveOperation* late_one = late(at)) {
     watch_.time_out(now, *current_, *late_one, at - late_one->deadline);
   }
@@ -255,7 +252,7 @@ void Collectives::shut_down() {
     while (!close_buffers(Clock::now())) sched_yield();
     if (const Error* error = context_->failure.get()) fail_all(*error);
     if (std::exchange(streams_linger_, false)) state().count(-1);  // destroy() goes on with them
-    course_.close();
+    execution_.close();
   });
   worker().forget(*this);
 }

@@ -6,7 +6,7 @@
 #include <mutex>
 
 #include "ring/base/node_list.h"
-#include "ring/engine/collective/call_course.h"
+#include "ring/engine/collective/call_execution.h"
 #include "ring/engine/collective/call_watch.h"
 #include "ring/engine/collective/collective_operation.h"
 #include "ring/engine/communicator_context.h"
@@ -37,7 +37,7 @@ class Collectives final : public Flow {
   // --- under the caller's submission lock, which gives calls their order
   // Puts the operation at the end of the queue and numbers it. Does not drive. One on a stack must be waited for.
   void submit(CollectiveOperation& operation) noexcept;
-  // Before any other: CallCourse::make_opening_run().
+  // Before any other: CallExecution::make_opening_run().
   OperationRef<CollectiveOperation> submit_opening(Purpose by, Clock::time_point deadline);
   // Runs an operation on this thread's stack to its end: at once, if nothing is under way. The submission lock is
   // unlocked once it has its number.
@@ -89,7 +89,7 @@ class Collectives final : public Flow {
   std::atomic<int> left_{-1};
 
   // Under the lease.
-  CallCourse course_;
+  CallExecution execution_;
   CallWatch watch_;
   LetGo streams_let_go_;         // empty: there are none
   bool streams_linger_ = false;  // counted as an operation, so that a thread goes on with them

@@ -13,20 +13,11 @@
 namespace rondo {
 namespace {
 
-// A deadline is counted from the first look at the clock: a message that is there at once costs none.
-constexpr Clock::time_point kNoDeadlineYet{};
 // Between two looks of a thread that waits for long. Longer than the time between two questions to the program whether
 // the wait is to end (Flow), which begins anew with each look.
 constexpr std::chrono::milliseconds kBetweenLooks{250};
-// How long a rank's I/O thread may take to say what its rank does.
-constexpr std::chrono::milliseconds kAnswerPatience{100};
 // Operations that are used again: as many as programs have in flight, 500 bytes each.
 constexpr int kMostKept = 1024;
-
-uint64_t steady_ns() {
-  return static_cast<uint64_t>(
-      std::chrono::duration_cast<std::chrono::nanoseconds>(Clock::now().time_since_epoch()).count());
-}
 
 P2pOptions p2p_options(const CommunicatorContext& context) {
   P2pOptions options;
@@ -34,7 +25,7 @@ P2pOptions p2p_options(const CommunicatorContext& context) {
   options.eager_bytes = context.config.eager_bytes;
   options.checked = [&context](int peer) { return context.fabric->checksums(context.world_rank(peer)); };
   // A lambda: of a pointer to a function librondo.a would show the type.
-  if (context.config.shared_stores == "auto") options.now_ns = [] { return steady_ns(); };
+  if (context.config.shared_stores == "auto") options.now_ns = [] { return Observer::now(); };
   SharedMemory* const memory = context.fabric->shared_memory();
   // Not between threads: what one that has failed lets go of may be unmapped by then.
   const bool reads = memory != nullptr && memory->can_pull() && memory->stops_alone();
@@ -72,9 +63,9 @@ void MessageOperation::renew(const P2pCall& call, std::chrono::milliseconds limi
 void MessageOperation::finish(const Error* error) {
   Messages& messages = messages_;
   auto own = OperationRef<MessageOperation>::take(on_stack() ? nullptr : this);
-  const std::shared_ptr<Gate> told = std::move(gate);
-  const bool begun = state() == State::kRunning;
-  if (begun) messages.forget(*this);
+  const std::shared_ptr<Gate> own_gate = std::move(gate);
+  const bool counted = state() == State::kRunning;
+  if (counted) messages.forget(*this);
   if (began_at_ != 0 && !probes()) messages.observe_end(*this, error);
   if (error == nullptr) {
     end(nullptr);
@@ -82,8 +73,8 @@ void MessageOperation::finish(const Error* error) {
     const Error located = messages.context_->failure.located(*error);
     end(&located);
   }
-  if (told) told->ended(error);
-  if (own && begun && messages.kept_operations_ < kMostKept) {
+  if (own_gate) own_gate->ended(error);
+  if (own && counted && messages.kept_operations_ < kMostKept) {
     ++messages.kept_operations_;
     messages.kept_.push_back(*own.leave());
   }
@@ -123,11 +114,6 @@ OperationRef<MessageOperation> Messages::make(const P2pCall& call, std::chrono::
   return made;
 }
 
-void Messages::called(MessageOperation& operation) {
-  queued(operation);
-  if (!operation.on_stack()) operation.retain();  // until finish()
-}
-
 void Messages::queued(MessageOperation& operation) {
   operation.deadline = kNoDeadlineYet;
   operation.began_at_ = context_->observed.on() ? Observer::now() : 0;
@@ -136,7 +122,8 @@ void Messages::queued(MessageOperation& operation) {
 
 // It is under way from now on.
 void Messages::submit(MessageOperation& operation) {
-  called(operation);
+  queued(operation);
+  if (!operation.on_stack()) operation.retain();  // until finish()
   std::lock_guard lock(submitted_mutex_);
   submitted_.push_back(operation);
   state().submitted(true);
@@ -144,7 +131,8 @@ void Messages::submit(MessageOperation& operation) {
 
 void Messages::submit_from_stream(MessageOperation& operation) {
   if (const Error* failure = context_->failure.get()) {
-    called(operation);
+    queued(operation);
+    operation.retain();  // until finish()
     operation.finish(failure);
   } else {
     submit(operation);
@@ -183,7 +171,7 @@ Message Messages::run_operations(std::span<const P2pCall> calls, std::chrono::mi
   const bool held = if_free([&] {
     take_submitted();
     for (auto& operation : operations) {
-      called(*operation);
+      queued(*operation);
       begin(*operation);
     }
   });

@@ -63,8 +63,8 @@ class Messages final : public Flow, private P2pStreams {
   // submit() from a function in a stream. If the communicator has failed, the operation ends at once, since no thread
   // may make progress on it any more; else the thread that makes progress is woken.
   void submit_from_stream(MessageOperation& operation);
-  // Waits for the operation at most until then; true if it is done. The others are told if that takes long (a
-  // collective against a send), and the log says after two heartbeats, four, ... whom it waits for.
+  // Waits for the operation at most until then; true if it is done. If that takes long, the other ranks learn of it
+  // when they ask (a collective against a send), and the log says after two heartbeats, four, ... whom it waits for.
   bool wait_and_tell(const MessageOperation& operation, Clock::time_point until);
   void wait_blocking(const MessageOperation& operation) { wait_and_tell(operation, Clock::time_point::max()); }
   // Runs a call, or a send and then a receive at the same time, to their ends, on this thread. Returns what the last
@@ -118,7 +118,6 @@ class Messages final : public Flow, private P2pStreams {
   void count_background(int change) {
     background_.store(background_.load(std::memory_order_relaxed) + change, std::memory_order_relaxed);
   }
-  void called(MessageOperation& operation);
   void queued(MessageOperation& operation);
   void linger(bool lingers);
   bool take_back(MessageOperation& operation, const Error& error);

@@ -7,13 +7,15 @@
 
 #include <cerrno>
 #include <string_view>
+#include <thread>
 #include <utility>
 
 #include "ring/base/caught.h"
+#include "ring/base/descriptor.h"
 #include "ring/base/log.h"
+#include "ring/base/output_folder.h"
 #include "ring/base/own_thread.h"
 #include "ring/base/system_error.h"
-#include "ring/engine/observe/prometheus.h"
 
 namespace rondo {
 namespace {
@@ -32,6 +34,29 @@ bool write_whole(int file, std::string_view text) {
   }
   return true;
 }
+
+// Writes metrics where others read them, on a thread of its own.
+class MetricsOutput {
+ public:
+  // In the folder: rondo-rank-R.prom, replaced every 5 s and by the destructor.
+  MetricsOutput(const Observer& observer, const std::string& folder);
+  ~MetricsOutput();
+  MetricsOutput(const MetricsOutput&) = delete;
+  MetricsOutput& operator=(const MetricsOutput&) = delete;
+
+ private:
+  void run();
+  void write_or_warn();
+  void write_file() const;
+
+  const Observer& observer_;
+  const OutputFolder folder_;
+  const std::string file_;  // in the folder
+  bool warned_ = false;     // the thread's, then the destructor's
+  Descriptor stop_;
+  const pid_t pid_;
+  std::thread thread_;
+};
 
 struct JoinObserver {
   explicit JoinObserver(ObservedRank about) : observer(std::move(about)) {}

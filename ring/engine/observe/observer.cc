@@ -24,6 +24,16 @@ TracePath path_of(const Ref& ref) {
   return (ref.flags & kStaging) != 0 ? TracePath::kStaging : TracePath::kPeerMemory;
 }
 
+TraceRecord record_of(TraceKind kind, uint32_t communicator, uint64_t number, const Observer::Span& span) {
+  TraceRecord record;
+  record.kind = kind;
+  record.begin = span.begin;
+  record.end = span.end;
+  record.communicator = communicator;
+  record.number = number;
+  return record;
+}
+
 template <typename Names>
 std::string names(int count, Names name) {
   std::string out;
@@ -118,11 +128,7 @@ void Observer::failed(uint32_t communicator, const Error& error) {
 }
 
 void Observer::began(uint32_t communicator, uint64_t number, uint64_t at, const Call& call) {
-  TraceRecord record;
-  record.kind = TraceKind::kBegin;
-  record.begin = record.end = at;
-  record.communicator = communicator;
-  record.number = number;
+  TraceRecord record = record_of(TraceKind::kBegin, communicator, number, {at, at});
   record.bytes = call.bytes;
   record.peer = call.root;
   record.a = static_cast<uint8_t>(call.collective);
@@ -137,11 +143,7 @@ void Observer::routed(uint32_t communicator, uint64_t number, const Call& call, 
   if (!reasons_said_[reason.number % kReasons].exchange(true, std::memory_order_relaxed)) {
     say(fmt::format(R"({{"what":"reason","number":{},"text":{}}})", reason.number, json_text(reason.text)));
   }
-  TraceRecord record;
-  record.kind = TraceKind::kRoute;
-  record.end = predicted_ns;
-  record.communicator = communicator;
-  record.number = number;
+  TraceRecord record = record_of(TraceKind::kRoute, communicator, number, {0, predicted_ns});
   record.a = static_cast<uint8_t>(call.algorithm);
   record.b = reason.number;
   record.c = medium;
@@ -149,12 +151,7 @@ void Observer::routed(uint32_t communicator, uint64_t number, const Call& call, 
 }
 
 void Observer::ended(uint32_t communicator, uint64_t number, const Span& span, const Call& call, ErrorCode code) {
-  TraceRecord record;
-  record.kind = TraceKind::kEnd;
-  record.begin = span.begin;
-  record.end = span.end;
-  record.communicator = communicator;
-  record.number = number;
+  TraceRecord record = record_of(TraceKind::kEnd, communicator, number, span);
   record.bytes = call.bytes;
   record.a = static_cast<uint8_t>(code);
   record.b = static_cast<uint8_t>(call.collective);
@@ -171,13 +168,7 @@ void Observer::ended(uint32_t communicator, uint64_t number, const Span& span, c
 }
 
 void Observer::stopped(uint32_t communicator, uint64_t number, const Span& span) {
-  TraceRecord record;
-  record.kind = TraceKind::kStopped;
-  record.begin = span.begin;
-  record.end = span.end;
-  record.communicator = communicator;
-  record.number = number;
-  put(record);
+  put(record_of(TraceKind::kStopped, communicator, number, span));
   if (Metrics* metrics = metrics_.load(std::memory_order_acquire)) {
     count(metrics->stopped_nanoseconds, span.end - span.begin);
   }

@@ -1,9 +1,10 @@
-#include "ring/engine/observe/prometheus.h"
 
 #include <fmt/format.h>
 
 #include <iterator>
 #include <string_view>
+
+#include "ring/engine/observe/metrics_output.h"
 
 namespace rondo {
 namespace {

@@ -13,19 +13,19 @@ class FirstEnd {
  public:
   void tell() {
     const std::lock_guard lock(mutex_);
-    told_ = true;
+    ended_ = true;
     changed_.notify_one();
   }
-  // True: it was told.
+  // True: one has ended.
   bool wait(Clock::time_point until) {
     std::unique_lock lock(mutex_);
-    return changed_.wait_until(lock, until, [this] { return told_; });
+    return changed_.wait_until(lock, until, [this] { return ended_; });
   }
 
  private:
   std::mutex mutex_;
   std::condition_variable changed_;
-  bool told_ = false;
+  bool ended_ = false;
 };
 
 // The function of on_end() that tells it. A program may wait in vain very often: an operation drops those of waits that

@@ -45,42 +45,62 @@ Flow::Flow(std::shared_ptr<Doorbell> bell, std::shared_ptr<Worker> worker, WaitP
 
 Flow::~Flow() = default;
 
+// On the stack of the thread that waits.
+struct Flow::Wait {
+  // held: as of Flow::run(). True if the operation is done.
+  bool run(bool held = false);
+  void look(Clock::time_point now) {
+    if (patience < until - now) until = now + patience;
+    patience = Clock::duration::max();
+  }
+  void drive();
+  void ask_whether_to_end();
+  bool rest(Clock::duration& nap);
+  void go_home_at_times(Clock::time_point now);
+
+  Flow& flow;
+  const Operation& operation;
+  // It ends then, or so long after its first look at the clock, without what it waits for.
+  Clock::time_point until = Clock::time_point::max();
+  Clock::duration patience = Clock::duration::max();
+  bool polls = true;  // false: it falls asleep at its first vain look
+  // When the program is asked whether the wait is to end: 100 ms after the first look, so that short waits cost nothing
+  // more.
+  Clock::time_point ask_at = kNotYet;
+  Watch watch{*flow.worker_, &flow};
+};
+
 bool Flow::wait(const Operation& operation, Clock::time_point until, Clock::duration patience) {
   check_process();
-  return wait(operation, {until, patience}, false);
+  return Wait{*this, operation, until, patience}.run();
 }
 
 void Flow::wait_asleep(const Operation& operation) {
   check_process();
-  Limits limits{Clock::time_point::max(), Clock::duration::max()};
-  limits.polls = false;
-  wait(operation, limits, false);
+  Wait{.flow = *this, .operation = operation, .polls = false}.run();
 }
 
-void Flow::run(const Operation& operation, bool held) {
-  wait(operation, {Clock::time_point::max(), Clock::duration::max()}, held);
-}
+void Flow::run(const Operation& operation, bool held) { Wait{*this, operation}.run(held); }
 
-bool Flow::wait(const Operation& operation, Limits limits, bool held) {
+bool Flow::Wait::run(bool held) {
   if (!held) refuse_wait_in_end_function();
-  Watch watch(*worker_, this);
   while (held || !operation.done()) {
-    if (std::exchange(held, false) || state().try_acquire()) {
-      const Lease lease(*this);
-      drive(operation, limits, watch);
-      count_polled();
+    if (std::exchange(held, false) || flow.state().try_acquire()) {
+      const Lease lease(flow);
+      drive();
+      flow.count_polled();
     } else {
       const auto now = Clock::now();
-      limits.look(now);
-      if (limits.ask_at == kNotYet) limits.ask_at = now + kBetweenInterruptQuestions;
-      lease_.sleep(std::min(limits.until, now + kLongestSleep), [&] { return operation.done(); });
+      look(now);
+      if (ask_at == kNotYet) ask_at = now + kBetweenInterruptQuestions;
+      flow.lease_.sleep(std::min(until, now + kLongestSleep), [&] { return operation.done(); });
     }
     if (operation.done()) break;
     watch.give_up();  // this thread may be away for long: in the program's function, or while another has the lease
-    ask_whether_to_end(limits);
-    if (Clock::now() >= limits.until) break;
+    ask_whether_to_end();
+    if (Clock::now() >= until) break;
   }
-  if (!watch.held()) pass_beside(Moved::kAll);
+  if (!watch.held()) flow.pass_beside(Moved::kAll);
   return operation.done();
 }
 
@@ -92,76 +112,76 @@ void Flow::check_process() const {
 }
 
 // Calls the program's function if that is due.
-void Flow::ask_whether_to_end(Limits& limits) {
-  if (Clock::now() < limits.ask_at) return;
-  limits.ask_at = kNotYet;
-  if (interrupt_requested()) interrupted();
+void Flow::Wait::ask_whether_to_end() {
+  if (Clock::now() < ask_at) return;
+  ask_at = kNotYet;
+  if (interrupt_requested()) flow.interrupted();
 }
 
-// Polls, yields and sleeps (VainPolls). Returns early at limits.ask_at, which it sets if that has not been done and
-// there is a function to ask.
-void Flow::drive(const Operation& operation, Limits& limits, Watch& watch) {
+// Polls, yields and sleeps (VainPolls). Returns early at ask_at, which it sets if that has not been done and there is a
+// function to ask.
+void Flow::Wait::drive() {
   using Next = VainPolls::Next;
   uint32_t busy = 0;
   Clock::duration nap = kFirstSleep;
-  polls_.begin();
+  flow.polls_.begin();
   while (true) {
-    const bool moved = guarded_step(Pass::kPolling);
-    if (moved && polls_.moved()) go_home_at_times(Clock::now());
+    const bool moved = flow.guarded_step(Pass::kPolling);
+    if (moved && flow.polls_.moved()) go_home_at_times(Clock::now());
     if (operation.done()) return;
     if (moved) {
-      if (++busy % (worker_->busy_beside(*this) ? kBusyPassesBeside : kBusyPassesPerLook) != 0) continue;
-    } else if (!polls_.vain()) {
+      if (++busy % (flow.worker_->busy_beside(flow) ? kBusyPassesBeside : kBusyPassesPerLook) != 0) continue;
+    } else if (!flow.polls_.vain()) {
       pause_core();
       continue;
     }
     const auto now = Clock::now();
-    guarded_tick(now);
-    limits.look(now);
-    if (operation.done() || now >= limits.until || now >= limits.ask_at) return;
-    if (limits.ask_at == kNotYet && has_interrupt_function()) limits.ask_at = now + kBetweenInterruptQuestions;
-    const bool beside = worker_->busy_beside(*this) && watch.take() && watch.pass(Pass::kPolling);
-    if (worker_->busy()) worker_->attended();
+    flow.guarded_tick(now);
+    look(now);
+    if (operation.done() || now >= until || now >= ask_at) return;
+    if (ask_at == kNotYet && has_interrupt_function()) ask_at = now + kBetweenInterruptQuestions;
+    const bool beside = flow.worker_->busy_beside(flow) && watch.take() && watch.pass(Pass::kPolling);
+    if (flow.worker_->busy()) flow.worker_->attended();
     if (moved) continue;
     if (beside) {
-      polls_.begin();
+      flow.polls_.begin();
       continue;
     }
-    const Next next = limits.polls ? polls_.next(now) : Next::kSleep;
+    const Next next = polls ? flow.polls_.next(now) : Next::kSleep;
     if (next == Next::kPoll) continue;
     if (next == Next::kYield) {
       sched_yield();
-      polls_.yielded(now, Clock::now());
-      if (policy_.crowded) go_home_at_times(now);
-    } else if (nap > kFirstSleep && worker_->read_inboxes(this)) {
+      flow.polls_.yielded(now, Clock::now());
+      if (flow.policy_.crowded) go_home_at_times(now);
+    } else if (nap > kFirstSleep && flow.worker_->read_inboxes(&flow)) {
       nap = 2 * kFirstSleep;
-      polls_.begin();
-    } else if (rest(limits.until, nap, watch)) {
-      polls_.begin();
+      flow.polls_.begin();
+    } else if (rest(nap)) {
+      flow.polls_.begin();
     }
     if (operation.done()) return;
   }
 }
 
 // What was waited for ran on this core, or may have.
-void Flow::go_home_at_times(Clock::time_point now) {
-  if (now - moved_home_ <= between_moves_) return;
-  moved_home_ = now;
-  if (!go_home(policy_.home) || !policy_.crowded) return;
-  between_moves_ = std::min<Clock::duration>(4 * between_moves_, kMostBetweenMoves);
+void Flow::Wait::go_home_at_times(Clock::time_point now) {
+  if (now - flow.moved_home_ <= flow.between_moves_) return;
+  flow.moved_home_ = now;
+  if (!go_home(flow.policy_.home) || !flow.policy_.crowded) return;
+  flow.between_moves_ = std::min<Clock::duration>(4 * flow.between_moves_, kMostBetweenMoves);
 }
 
 // Sleeps until something may have changed, at most so long, and the next time longer. True if something moved before
 // it could fall asleep.
-bool Flow::rest(Clock::time_point until, Clock::duration& nap, Watch& watch) {
-  if (worker_->busy_beside(*this)) watch.take();
-  polled_ = 0;
+bool Flow::Wait::rest(Clock::duration& nap) {
+  if (flow.worker_->busy_beside(flow)) watch.take();
+  flow.polled_ = 0;
   const auto asleep = Clock::now();
   Error error;
   const bool slept = watch.sleep(nullptr, std::min(until, asleep + nap), error);
-  if (!error.ok()) broke(error);
+  if (!error.ok()) flow.broke(error);
   if (!slept) return true;
-  polls_.slept();
+  flow.polls_.slept();
   const auto awake = Clock::now();
   if (awake - asleep >= nap) nap = std::min<Clock::duration>(2 * nap, kLongestSleep);
   if (awake - asleep < kShortSleep) go_home_at_times(awake);
@@ -238,14 +258,14 @@ bool Flow::try_drive(Pass pass) {
   return moved;
 }
 
-void Flow::await(FlowLease::Errand& errand) {
-  lease_.ask(errand);
-  while (!errand.done.load()) {
+void Flow::await(FlowLease::Task& task) {
+  lease_.post(task);
+  while (!task.done.load()) {
     if (state().try_acquire()) {
       const Lease lease(*this);
-      lease_.run_errands();
+      lease_.run_tasks();
     } else {
-      lease_.sleep(Clock::now() + kLongestSleep, [&] { return errand.done.load(); });
+      lease_.sleep(Clock::now() + kLongestSleep, [&] { return task.done.load(); });
     }
   }
 }

@@ -9,7 +9,6 @@
 #include "ring/engine/progress/fork_mark.h"
 #include "ring/engine/progress/operation.h"
 #include "ring/engine/progress/vain_polls.h"
-#include "ring/engine/progress/wait_policy.h"
 #include "transport/doorbell.h"
 
 namespace rondo {
@@ -86,9 +85,7 @@ class Flow : public std::enable_shared_from_this<Flow> {
 
   int passes_without_clock() const { return policy_.crowded ? 1 : 64; }  // some 2 us
 
-  // Takes the lease, for an operation that begins at once; false if another has it or something is under way.
-  bool hold() { return !under_way() && state().try_acquire(); }
-  // wait() without an end in time. held: the lease is this thread's, from hold(), and the operation is counted.
+  // wait() without an end in time. held: the lease is this thread's, and the operation is counted.
   void run(const Operation& operation, bool held);
 
   // submitted(): there is something in the derived class's queue that step() must take, or not any more; by the holder
@@ -118,7 +115,7 @@ class Flow : public std::enable_shared_from_this<Flow> {
   // it, and may have it for as long as it waits.
   template <typename Action>
   void ask_holder(Action action) {
-    struct Asked final : FlowLease::Errand {
+    struct Asked final : FlowLease::Task {
       explicit Asked(Action& of) : action(of) {}
       void run() override { action(); }
       Action& action;
@@ -147,7 +144,7 @@ class Flow : public std::enable_shared_from_this<Flow> {
   // step() and tick(); nothing passes them, since operations may lie on the stack of the thread that waits.
   bool guarded_step(Pass pass) {
     try {
-      if (lease_.asked()) lease_.run_errands();
+      if (lease_.has_tasks()) lease_.run_tasks();
       return step(pass);
     } catch (...) {
       broke(caught());
@@ -162,25 +159,8 @@ class Flow : public std::enable_shared_from_this<Flow> {
     }
   }
   void release();
-  void await(FlowLease::Errand& errand);
-  // When a wait ends without what it waits for.
-  struct Limits {
-    Clock::time_point until;
-    Clock::duration patience;  // from the first look at the clock on
-    // When the program is asked whether the wait is to end: 100 ms after the first look, so that short waits cost
-    // nothing more.
-    Clock::time_point ask_at = Clock::time_point::max();
-    bool polls = true;  // false: it falls asleep at its first vain look
-    void look(Clock::time_point now) {
-      if (patience < until - now) until = now + patience;
-      patience = Clock::duration::max();
-    }
-  };
-  bool wait(const Operation& operation, Limits limits, bool held);
-  void drive(const Operation& operation, Limits& limits, Watch& watch);
-  void ask_whether_to_end(Limits& limits);
-  bool rest(Clock::time_point until, Clock::duration& nap, Watch& watch);
-  void go_home_at_times(Clock::time_point now);
+  void await(FlowLease::Task& task);
+  struct Wait;  // one wait of a thread for an operation
 
   std::shared_ptr<Doorbell> bell_;        // shared with the fabric, which rings it from its own thread
   std::shared_ptr<const ForkMark> mark_;  // the communicator's

@@ -6,19 +6,19 @@ void FlowLease::acquire() {
   while (!state_.try_acquire()) sleep(std::chrono::steady_clock::now() + kLongestSleep, [] { return false; });
 }
 
-void FlowLease::ask(Errand& errand) {
-  errand.next = errands_.load();
-  while (!errands_.compare_exchange_weak(errand.next, &errand)) {
+void FlowLease::post(Task& task) {
+  task.next = tasks_.load();
+  while (!tasks_.compare_exchange_weak(task.next, &task)) {
   }
 }
 
-void FlowLease::run_errands() {
-  Errand* errand = errands_.exchange(nullptr);
-  while (errand != nullptr) {
-    Errand* const following = errand->next;
-    errand->run();
-    errand->done.store(true);
-    errand = following;
+void FlowLease::run_tasks() {
+  Task* task = tasks_.exchange(nullptr);
+  while (task != nullptr) {
+    Task* const following = task->next;
+    task->run();
+    task->done.store(true);
+    task = following;
   }
   wake_sleepers();
 }

@@ -18,14 +18,14 @@ inline constexpr std::chrono::milliseconds kLongestSleep{20};
 // ask its holder for something. Any thread, unless said otherwise.
 class FlowLease {
  public:
-  // Something that a thread asks the holder to do; on its stack.
-  struct Errand {
+  // What a thread asks the holder to do; on that thread's stack.
+  struct Task {
     virtual void run() = 0;
     std::atomic<bool> done{false};
-    Errand* next = nullptr;
+    Task* next = nullptr;
 
    protected:
-    ~Errand() = default;
+    ~Task() = default;
   };
 
   // bell: the flow's, which outlives this.
@@ -52,11 +52,11 @@ class FlowLease {
   }
 
   // The holder runs it in its next pass; one that gives the lease back first leaves it to the thread that asks.
-  void ask(Errand& errand);
+  void post(Task& task);
   // Sequentially consistent: this may be the last look before a sleep, for which a bell was armed.
-  bool asked() const { return errands_.load() != nullptr; }
-  // Under the lease. An errand is gone as soon as it is done.
-  void run_errands();
+  bool has_tasks() const { return tasks_.load() != nullptr; }
+  // Under the lease. A task may be gone as soon as it is done.
+  void run_tasks();
 
  private:
   void wake_all();
@@ -66,7 +66,7 @@ class FlowLease {
   std::mutex mutex_;  // of the sleep
   std::condition_variable changed_;
   std::atomic<int> sleepers_{0};
-  std::atomic<Errand*> errands_{nullptr};  // newest first
+  std::atomic<Task*> tasks_{nullptr};  // newest first
 };
 
 }  // namespace rondo

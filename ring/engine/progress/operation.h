@@ -18,6 +18,9 @@ class Flow;
 
 using Clock = std::chrono::steady_clock;
 
+// The deadline of an operation until its flow first looks at the clock: what is over soon costs no clock read.
+inline constexpr Clock::time_point kNoDeadlineYet{};
+
 // That long after `now`, or never if that is beyond what a clock can say.
 inline Clock::time_point deadline_after(Clock::time_point now, std::chrono::milliseconds limit) {
   const auto longest = std::chrono::duration_cast<std::chrono::milliseconds>(Clock::time_point::max() - now);

@@ -28,13 +28,10 @@ std::shared_ptr<const Plan> PlanCache::get(const CheckedCall& call, Algorithm al
   return plan;
 }
 
-std::shared_ptr<const Plan> card_plan(int rank, const Topology& topology) {
-  PlanRequest request;
-  request.collective = Collective::kAllGather;
-  request.algorithm = Algorithm::kOneShot;
-  request.rank = rank;
-  request.topology = topology;
-  return std::make_shared<const Plan>(build_plan(request));
+std::shared_ptr<const Plan> PlanCache::gather(Algorithm algorithm) {
+  CheckedCall call;
+  call.collective = Collective::kAllGather;
+  return get(call, algorithm);
 }
 
 }  // namespace rondo

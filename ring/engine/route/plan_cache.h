@@ -18,6 +18,8 @@ class PlanCache {
 
   // The plan of this algorithm for such a call.
   std::shared_ptr<const Plan> get(const CheckedCall& call, Algorithm algorithm);
+  // An all_gather of the library's own.
+  std::shared_ptr<const Plan> gather(Algorithm algorithm);
 
  private:
   using Key = std::tuple<Collective, Algorithm, int, bool, bool>;  // and root, scales_at_source, coded
@@ -28,8 +30,5 @@ class PlanCache {
   int chunks_in_flight_;
   std::map<Key, std::shared_ptr<const Plan>> plans_;  // shared with the calls that are prepared for them
 };
-
-// The plan by which the ranks of an island exchange cards: a one-shot all_gather.
-std::shared_ptr<const Plan> card_plan(int rank, const Topology& topology);
 
 }  // namespace rondo

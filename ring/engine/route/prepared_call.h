@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -56,7 +57,13 @@ class PreparedCalls {
   const std::shared_ptr<PreparedCall>* find(const CallFields& key) {
     return last_ < kept_.size() && kept_[last_].key == key ? &kept_[last_].call : find_other(key);
   }
-  const std::shared_ptr<PreparedCall>& keep(const CallFields& key, std::shared_ptr<PreparedCall> call);
+  const std::shared_ptr<PreparedCall>& keep(const CallFields& key, std::shared_ptr<PreparedCall> call) {
+    last_ = next_;
+    next_ = (next_ + 1) % kKept;
+    if (last_ == kept_.size()) kept_.emplace_back();
+    kept_[last_] = {key, std::move(call)};
+    return kept_[last_].call;
+  }
 
  private:
   // Some kilobytes each; the buckets of most models' training steps are fewer.
@@ -65,7 +72,12 @@ class PreparedCalls {
     CallFields key;
     std::shared_ptr<PreparedCall> call;  // shared with the operations under way
   };
-  const std::shared_ptr<PreparedCall>* find_other(const CallFields& key);
+  const std::shared_ptr<PreparedCall>* find_other(const CallFields& key) {
+    const auto found = std::find_if(kept_.begin(), kept_.end(), [&](const Kept& kept) { return kept.key == key; });
+    if (found == kept_.end()) return nullptr;
+    last_ = static_cast<size_t>(found - kept_.begin());
+    return &found->call;
+  }
 
   std::vector<Kept> kept_;
   size_t last_ = 0;  // found or kept last

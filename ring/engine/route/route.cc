@@ -88,7 +88,7 @@ bool streams(const RouteTerms& terms, const TableFacts& table) {
   return terms.stores == RouteTerms::Stores::kTried ? table.streamed : terms.stores == RouteTerms::Stores::kStreamed;
 }
 
-// The route of a call that may go over windows, before the ranks have told each other of their registered buffers.
+// The route of a call that may go over windows, before the ranks have exchanged their cards.
 Route decide_unasked(const PreparedCall& call, const RouteTerms& terms, const TableFacts& table,
                      const Answers& answers) {
   const Algorithm asked = call.algorithm;

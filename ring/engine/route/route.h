@@ -29,8 +29,8 @@ enum class RouteReason : uint8_t {
   kUnreadable,     // the kernel does not let ranks read each other's memory
   kTrial,          // its ways are being timed
   kFaster,         // in those trials
-  kCardsUnknown,   // the ranks have not told each other yet where their buffers lie
-  kTimesUnknown,   // the ranks have not told each other yet what they have timed
+  kCardsUnknown,   // the ranks have not exchanged yet where their buffers lie
+  kTimesUnknown,   // the ranks have not exchanged yet what they have timed
 };
 const char* reason_text(RouteReason reason);
 
@@ -98,7 +98,7 @@ struct Route {
   bool operator==(const Route&) const = default;
 };
 
-// What the ranks have told each other of one call: one answer for each exchange that decide() may ask for. It asks for
+// What the exchanges of one call have brought: one answer for each exchange that decide() may ask for. It asks for
 // an answer only while there is none, and an exchange always gives one, so kMostExchanges decide every call.
 struct Answers {
   static constexpr int kMostExchanges = 3;

@@ -10,7 +10,7 @@ TunerKey tuner_key(const PreparedCall& call) {
           static_cast<int>(call.element_bytes()), call.ways};
 }
 
-std::vector<std::string> RouteTable::told_times(std::span<const TimeRecord> records, Clocks clocks) {
+std::vector<std::string> RouteTable::learn_times(std::span<const TimeRecord> records, Clocks clocks) {
   for (const TimeRecord& record : records) {
     for (const TimedCall& call : record) note_change(1, call.begin_ns ^ mix64(call.end_ns));
   }

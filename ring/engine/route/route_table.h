@@ -18,7 +18,7 @@ namespace rondo {
 TunerKey tuner_key(const PreparedCall& call);
 
 // What the ranks of a communicator have learned about routes from its calls. All ranks hold the same table at the same
-// call: every change is a function of the calls, in call order, and of what all ranks have told each other. No rank
+// call: every change is a function of the calls, in call order, and of what all ranks have exchanged. No rank
 // puts in what it alone knows.
 class RouteTable {
  public:
@@ -44,8 +44,8 @@ class RouteTable {
 
   // --- changes
   static bool learns_from(const Route& route) { return route.tuned || route.buffers != Route::Buffers::kAny; }
-  // The ranks have told each other what they have timed; records[r]: rank r. Returns lines to be logged.
-  std::vector<std::string> told_times(std::span<const TimeRecord> records, Clocks clocks);
+  // The ranks have exchanged their times; records[r]: of rank r. Returns lines to be logged.
+  std::vector<std::string> learn_times(std::span<const TimeRecord> records, Clocks clocks);
   // All ranks have tried to read the others' buffers (Route::Next::kTryPull). True: this call falls back, and no later
   // one tries, unless it asks for pull by name.
   bool tried_pull(const PreparedCall& call, bool readable);

@@ -87,26 +87,27 @@ Algorithm Router::configured_for(const PreparedCall& call) const {
   return call.purpose != Purpose::kProgram && over_windows(configured_) ? Algorithm::kAuto : configured_;
 }
 
-void Router::check(const PreparedCall& call, Algorithm asked) const {
-  std::string why;
-  if (call.coded() && !carries_wire_format(call.collective, asked, topology_)) {
-    why = fmt::format("no plan of the algorithm {} carries a wire format here", algorithm_name(asked));
-  } else if (!plan_available(call.collective, asked, topology_)) {
-    why = fmt::format("there is no {} algorithm for it in a group of {}", algorithm_name(asked), topology_.world());
-  } else if (call.in_order && !keeps_rank_order(call.collective, asked, call.root, topology_.world())) {
-    why = fmt::format("the algorithm {} does not keep the order of the ranks, which this operation needs",
-                      algorithm_name(asked));
-  } else if (no_windows_for(call, asked)) {
-    why = fmt::format(
-        "the algorithm {} {}", algorithm_name(asked),
-        !call.uneven ? "reads contributions where they lie, so no rank can scale its own" : "takes equal counts only");
-  } else if (!fits(call, asked)) {
-    why = fmt::format("the algorithm {} has no room for elements of {} bytes among {} ranks{}", algorithm_name(asked),
-                      call.element_bytes(), topology_.world(),
-                      asked == Algorithm::kOneShot ? "" : "; RONDO_STAGING_BYTES is too small for them");
+std::string Router::obstacle(const PreparedCall& call, Algorithm algorithm) const {
+  if (call.coded() && !carries_wire_format(call.collective, algorithm, topology_)) {
+    return fmt::format("no plan of the algorithm {} carries a wire format here", algorithm_name(algorithm));
   }
-  if (why.empty()) return;
-  throw Exception(ErrorCode::kInvalid, fmt::format("{} on rank {}: {}", collective_name(call.collective), rank_, why));
+  if (!plan_available(call.collective, algorithm, topology_)) {
+    return fmt::format("there is no {} algorithm for it in a group of {}", algorithm_name(algorithm),
+                       topology_.world());
+  }
+  if (call.in_order && !keeps_rank_order(call.collective, algorithm, call.root, topology_.world())) {
+    return fmt::format("the algorithm {} does not keep the order of the ranks, which this operation needs",
+                       algorithm_name(algorithm));
+  }
+  if (no_windows_for(call, algorithm)) {
+    return fmt::format(
+        "the algorithm {} {}", algorithm_name(algorithm),
+        !call.uneven ? "reads contributions where they lie, so no rank can scale its own" : "takes equal counts only");
+  }
+  if (fits(call, algorithm)) return {};
+  return fmt::format("the algorithm {} has no room for elements of {} bytes among {} ranks{}",
+                     algorithm_name(algorithm), call.element_bytes(), topology_.world(),
+                     algorithm == Algorithm::kOneShot ? "" : "; RONDO_STAGING_BYTES is too small for them");
 }
 
 double Router::estimated_us(const PreparedCall& call, Algorithm algorithm) const {
@@ -154,15 +155,15 @@ Algorithm Router::choose_in_order(const PreparedCall& call) const {
 Algorithm Router::choose(const PreparedCall& call, Algorithm asked, RouteReason& why) const {
   if (topology_.world() == 1 && in_island(asked)) asked = Algorithm::kRing;  // either is a copy
   if (asked != Algorithm::kAuto) {
-    check(call, asked);
+    if (const std::string refused = obstacle(call, asked); !refused.empty()) {
+      throw Exception(ErrorCode::kInvalid,
+                      fmt::format("{} on rank {}: {}", collective_name(call.collective), rank_, refused));
+    }
     why = RouteReason::kAsked;
     return asked;
   }
   const Algorithm configured = configured_for(call);
-  if (configured != Algorithm::kAuto && plan_available(call.collective, configured, topology_) &&
-      !no_windows_for(call, configured) && fits(call, configured) &&
-      !(call.in_order && !keeps_rank_order(call.collective, configured, call.root, topology_.world())) &&
-      (!call.coded() || carries_wire_format(call.collective, configured, topology_))) {
+  if (configured != Algorithm::kAuto && obstacle(call, configured).empty()) {
     why = RouteReason::kConfigured;
     return configured;
   }

@@ -42,7 +42,8 @@ class Router {
   double estimated_us(const PreparedCall& call, Algorithm algorithm) const;
   Algorithm choose_coded(const PreparedCall& call) const;
   Algorithm choose_in_order(const PreparedCall& call) const;
-  void check(const PreparedCall& call, Algorithm asked) const;
+  // Why no plan of the algorithm can run the call, in words; "": one can.
+  std::string obstacle(const PreparedCall& call, Algorithm algorithm) const;
   bool fits(const PreparedCall& call, Algorithm algorithm) const;
   Algorithm configured_for(const PreparedCall& call) const;
 

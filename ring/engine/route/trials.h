@@ -7,9 +7,16 @@
 #include <string>
 #include <vector>
 
-#include "ring/engine/route/way.h"
+#include "ring/base/types.h"
 
 namespace rondo {
+
+// One way to run a call.
+struct Way {
+  Algorithm algorithm = Algorithm::kAuto;
+  bool streamed = false;  // what other ranks read next is written past the caches (kernels/cross_copy.h)
+  bool operator==(const Way&) const = default;
+};
 
 // Chooses among ways to run calls of one kind by what they cost. All ranks feed it the same costs at the same calls, so
 // all choose alike. Pure logic: it reads no clock. The sender of messages feeds its own alone (p2p/message_trials.h).
@@ -52,7 +59,7 @@ class Trials {
 
   // What a call took that next() had timed, in nanoseconds; nullopt: it does not count. In call order; then decide().
   void learn(const Next& call, std::optional<uint64_t> cost_ns);
-  // After the costs that the ranks told each other at once. Returns a line about a choice that was made, or "".
+  // After the costs that the ranks exchanged at once. Returns a line about a choice that was made, or "".
   std::string decide();
 
   // The kind of stores that proved better, once that was tried.

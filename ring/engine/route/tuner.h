@@ -20,7 +20,7 @@ namespace rondo {
 struct TimedCall {
   uint64_t begin_ns = 0, end_ns = 0;
 };
-// What each rank tells the others at once: its times of the calls that Tuner has pending, in call order.
+// What each rank gives in one exchange: its times of the calls that Tuner has pending, in call order.
 constexpr size_t kTimedCalls = 16;
 using TimeRecord = std::array<TimedCall, kTimedCalls>;
 
@@ -61,7 +61,7 @@ class Tuner {
     kind.called = ++calls_;
   }
 
-  // Timed calls of which no rank has told the others yet: kTimedCalls at most, then the records are to be exchanged.
+  // Timed calls whose times have not been exchanged yet: kTimedCalls at most, then the records are to be exchanged.
   size_t pending() const { return pending_.size(); }
   bool due() const { return pending_.size() == kTimedCalls; }
   // ranks[r]: the record of rank r. Returns lines to be logged.

@@ -6,7 +6,7 @@
 #include "ring/engine/call/call.h"
 #include "ring/engine/island/island_memory.h"
 #include "ring/engine/island/peer_memory.h"
-#include "ring/engine/run/card.h"
+#include "ring/engine/run/card_exchange.h"
 #include "ring/engine/run/slicing.h"
 
 namespace rondo {

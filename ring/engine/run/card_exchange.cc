@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "ring/base/hash.h"
-#include "ring/engine/route/plan_cache.h"
 #include "ring/engine/run/one_shot.h"
 #include "ring/engine/run/slicing.h"
 
@@ -25,10 +24,11 @@ bool takes(const CheckedCall& call, int rank) {
 
 }  // namespace
 
-CardExchange::CardExchange(const CommunicatorContext& context, IslandMemory& island)
-    : context_(context), island_(island), cards_(context, [&](const CheckedCall& call) {
-        return std::make_unique<BoardRun>(call, card_plan(context.rank, context.topology), island);
-      }) {}
+CardExchange::CardExchange(const CommunicatorContext& context, const std::shared_ptr<const Plan>& plan,
+                           IslandMemory& island)
+    : context_(context),
+      island_(island),
+      cards_(context, [&](const CheckedCall& call) { return std::make_unique<BoardRun>(call, plan, island); }) {}
 
 void CardExchange::start(const CheckedCall& call, const RunStart& start) {
   const BufferBytes bytes = buffer_bytes(call, context_.world());

@@ -2,23 +2,39 @@
 
 #include <cstdint>
 #include <deque>
+#include <memory>
 #include <vector>
 
 #include "ring/engine/call/call.h"
 #include "ring/engine/island/island_memory.h"
 #include "ring/engine/route/route.h"
-#include "ring/engine/run/card.h"
 #include "ring/engine/run/gather.h"
 #include "ring/engine/run/run.h"
 #include "ring/engine/run/slicing.h"
+#include "transport/shared_memory.h"
 
 namespace rondo {
+
+// Where a rank's buffers lie: in which windows (id 0: in none), and at which addresses of its process. A buffer that
+// no other rank touches has neither.
+struct BufferPlaces {
+  WindowPlace input, output;
+  uint64_t input_address = 0, output_address = 0;
+  bool operator==(const BufferPlaces&) const = default;
+};
+
+// What a rank gives to all others for one call.
+struct CallCard {
+  BufferPlaces places;
+  uint64_t unreadable = 0;  // 1: this rank could not read the others' buffers
+};
 
 // The exchange by which the ranks of an island learn of each other where the buffers of a call lie: a one-shot
 // all_gather of cards; it is a barrier, too. Under the lease.
 class CardExchange {
  public:
-  CardExchange(const CommunicatorContext& context, IslandMemory& island);
+  // plan: an all_gather by posts. What is referred to must outlive it.
+  CardExchange(const CommunicatorContext& context, const std::shared_ptr<const Plan>& plan, IslandMemory& island);
 
   // Begins it; run() is what moves it.
   void start(const CheckedCall& call, const RunStart& start);
@@ -27,7 +43,8 @@ class CardExchange {
   Run& run() { return cards_.run(); }
 
   // --- once it is done
-  // What all have told. readable: there is nothing to be read, or they have read it for such a call not long ago.
+  // What the cards of all say. readable: there is nothing to be read, or they have read it for such a call not long
+  // ago.
   BufferFacts facts(const CheckedCall& call) const;
   const std::vector<CallCard>& cards() const { return cards_.records(); }
   // After a trial: whether all ranks could read the others' buffers.

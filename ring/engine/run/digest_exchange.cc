@@ -5,7 +5,6 @@
 
 #include "kernels/crc32c.h"
 #include "ring/base/hash.h"
-#include "ring/engine/run/lanes_run.h"
 
 namespace rondo {
 

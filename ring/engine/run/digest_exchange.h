@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "ring/engine/run/gather.h"
-#include "ring/engine/run/link_table.h"
+#include "ring/engine/run/lanes_run.h"
 #include "ring/engine/run/run.h"
 
 namespace rondo {

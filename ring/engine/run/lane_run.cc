@@ -36,7 +36,6 @@ void LaneRun::start_again(const RunStart& start) {
 void LaneRun::begin() {
   posted_source_ = 0;
   idle_passes_ = 0;
-  failed_barrier_ = -1;
   observer_.begin(binding().observed, binding().start.sequence, lane_);
   if (!walk_.has_barriers()) return walk_.begin();
   uint64_t& barriers = binding().windows->channel->barriers[lane_];
@@ -138,7 +137,7 @@ void LaneRun::pass_observed(const BoundStep& step, size_t bytes) {
 }
 
 bool LaneRun::combine_one() {
-  if (!walk_.may_combine() || failed_barrier_ >= 0 || mover_.stuck()) return false;
+  if (!walk_.may_combine() || mover_.failed()) return false;
   const BoundStep& step = walk_.step_at(walk_.combined());
   if (!ready(step)) return false;
   if (step.barrier != 0) {
@@ -179,7 +178,7 @@ bool LaneRun::all_arrived(const BoundStep& step) {
     }
     // No rank gets past this operation without this rank.
     if (theirs > walk_.last_barrier()) {
-      failed_barrier_ = ref.peer;
+      mover_.fail({RunFailure::Kind::kCorrupt, ref.peer, nullptr, 0, "an arrival at a barrier that cannot be"});
       return false;
     }
   }

@@ -34,18 +34,8 @@ class LaneRun {
   // The first element of the result that is not finite, where the call has a wire format.
   const WireNote& not_finite() const { return mover_.not_finite(); }
 
-  // Why it does not move any more. Ranks of the group; -1: not for this reason.
-  // The first link that has failed, as an index into plan->peers, and its error.
-  int failed_link() const { return mover_.failed_link(); }
-  const Link* link(int index) const { return mover_.link(index); }
-  // A rank whose memory could not be pulled.
-  int failed_pull() const { return mover_.failed_pull(); }
-  // A rank whose packed elements are none.
-  int failed_source() const { return mover_.failed_source(); }
-  // A rank whose number at a barrier cannot be: its memory is corrupt.
-  int failed_barrier() const { return failed_barrier_; }
-  // A rank that has closed its buffers, because the communicator has failed there.
-  int closed_owner() const { return mover_.closed_owner(); }
+  // Why it does not move any more.
+  RunFailure failure() const { return mover_.failure(); }
 
  private:
   const Binding& binding() const { return mover_.binding(); }
@@ -77,7 +67,6 @@ class LaneRun {
   Walk<BoundStep> walk_;
   SliceMover mover_;
   LaneObserver observer_;
-  int failed_barrier_ = -1;
   uint32_t posted_source_ = 0;  // sources of the step at walk_.posted() that are dealt with
   uint32_t idle_passes_ = 0;
 };

@@ -13,6 +13,33 @@ constexpr uint64_t kStreamBytes = 16 * 1024 * 1024;
 
 }  // namespace
 
+LinkTable::LinkTable(const CommunicatorContext& context)
+    : context_(context), links_(size_t{context.config.lanes} * context.members.size()) {}
+
+bool LinkTable::take(const Plan& plan) {
+  bool complete = true;
+  for (uint32_t lane = 0; lane < plan.lanes.size(); ++lane) {
+    for (const int peer : plan.peers) {
+      std::unique_ptr<Link>& slot = link(lane, peer);
+      if (slot) continue;
+      slot = context_.fabric->take_link({context_.id, context_.world_rank(peer), static_cast<int>(lane)},
+                                        link_shape(context_.config));
+      complete &= slot != nullptr;
+    }
+  }
+  return complete;
+}
+
+std::span<Link* const> LinkTable::of(const Plan& plan, uint32_t lane) {
+  lane_links_.clear();
+  for (const int peer : plan.peers) lane_links_.push_back(link(lane, peer).get());
+  return lane_links_;
+}
+
+void LinkTable::close() {
+  for (std::unique_ptr<Link>& slot : links_) slot.reset();
+}
+
 LanesRun::LanesRun(const CheckedCall& call, std::shared_ptr<const Plan> plan, const Slicing& slicing,
                    const CommunicatorContext& context)
     : plan_(std::move(plan)),
@@ -55,16 +82,9 @@ WireNote LanesRun::not_finite() {
 }
 
 RunFailure LanesRun::failure() {
-  using Kind = RunFailure::Kind;
   for (const LaneRun& lane : lanes_) {
-    if (lane.failed_pull() >= 0) return {Kind::kUnreadable, lane.failed_pull()};
-    if (lane.failed_source() >= 0) return {Kind::kDamaged, lane.failed_source()};
-    if (lane.failed_barrier() >= 0) {
-      return {Kind::kCorrupt, lane.failed_barrier(), nullptr, 0, "an arrival at a barrier that cannot be"};
-    }
-    if (lane.closed_owner() >= 0) return {Kind::kClosed, lane.closed_owner()};
-    const int index = lane.failed_link();
-    if (index >= 0) return {Kind::kLink, plan_->peers[static_cast<size_t>(index)], lane.link(index)};
+    const RunFailure failure = lane.failure();
+    if (failure.kind != RunFailure::Kind::kNone) return failure;
   }
   return {};
 }

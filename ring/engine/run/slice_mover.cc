@@ -43,7 +43,7 @@ void SliceMover::start(const Binding& binding, uint32_t lane, std::span<Link* co
 
 void SliceMover::start_again(const RunStart& start) {
   binding_.begin(start);
-  failed_pull_ = failed_source_ = closed_owner_ = -1;
+  failure_ = {};
   not_finite_ = {};
   kept_notes_.clear();
   if (start.buffers.wire.format != WireFormat::kNone) {
@@ -98,7 +98,8 @@ bool SliceMover::move(const BoundStep& step, Slice& slice) {
     // An owner that did not wait for this rank any longer may have changed what was read: so it is looked at twice.
     moved = buffers_open(step) && move_open(step, slice) && buffers_open(step);
   }
-  if (closed_owner_ >= 0) binding_.windows->channel->ring(closed_owner_);  // it may sleep until this rank has left
+  // The owner may sleep until this rank has left its buffers.
+  if (failure_.kind == RunFailure::Kind::kClosed) binding_.windows->channel->ring(failure_.peer);
   return moved;
 }
 
@@ -107,7 +108,7 @@ bool SliceMover::buffers_open(const BoundStep& step) {
   for (const std::span<const Ref> refs : {step.sources, step.targets}) {
     for (const Ref& ref : refs) {
       if (!is_window(ref) || is_staging(ref) || !board.closed(ref.peer)) continue;
-      closed_owner_ = ref.peer;
+      fail({RunFailure::Kind::kClosed, ref.peer});
       return false;
     }
   }
@@ -147,7 +148,7 @@ bool SliceMover::move_coded(const BoundStep& step, Slice& slice) {
   if (binding_.start.buffers.wire.format == WireFormat::kPacked) {
     const std::optional<uint32_t> bytes = move_packed(binding_.dtype, move);
     if (!bytes) {
-      failed_source_ = step.sources[0].peer;
+      fail({RunFailure::Kind::kDamaged, step.sources[0].peer});
       return false;
     }
     slice.tag.bytes = *bytes;
@@ -192,7 +193,7 @@ bool SliceMover::move_open(const BoundStep& step, Slice& slice) {
   if (binding_.start.buffers.wire.format != WireFormat::kNone) return move_coded(step, slice);
   const void* sources[kMaxCombineSources];
   for (size_t i = 0; i < step.sources.size(); ++i) sources[i] = source(step, i, slice);
-  if (failed_pull_ >= 0) return false;
+  if (failed()) return false;
   const std::byte* kept =
       step.copies ? copy(step, slice, static_cast<const std::byte*>(sources[0])) : fold(step, slice, sources);
   send(step, slice, kept);
@@ -211,7 +212,9 @@ const std::byte* SliceMover::source(const BoundStep& step, size_t index, const S
   std::byte* to = step.copies ? address(step.targets[0], slice) : pulled_.data() + index * room;
   const WindowBinding& windows = *binding_.windows;
   const int owner = windows.ranks[ref.peer].world_rank;
-  if (!windows.memory->pull(owner, peer_place(ref, slice).address, to, slice.bytes)) failed_pull_ = ref.peer;
+  if (!windows.memory->pull(owner, peer_place(ref, slice).address, to, slice.bytes)) {
+    fail({RunFailure::Kind::kUnreadable, ref.peer});
+  }
   return to;
 }
 
@@ -325,11 +328,13 @@ uint64_t SliceMover::oldest_unsent(uint64_t none) {
   return none;
 }
 
-int SliceMover::failed_link() const {
+RunFailure SliceMover::failure() const {
+  if (failed()) return failure_;
   for (size_t i = 0; i < ports_.size(); ++i) {
-    if (ports_[i].link().error() != nullptr) return static_cast<int>(i);
+    const Link& link = ports_[i].link();
+    if (link.error() != nullptr) return {RunFailure::Kind::kLink, binding_.plan->peers[i], &link};
   }
-  return -1;
+  return {};
 }
 
 }  // namespace rondo

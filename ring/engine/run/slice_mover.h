@@ -1,15 +1,62 @@
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <span>
 #include <unordered_map>
 #include <vector>
 
+#include "ring/base/check.h"
 #include "ring/engine/run/binding.h"
-#include "ring/engine/run/port.h"
+#include "transport/link.h"
 
 namespace rondo {
+
+// A link as one lane sends by it: knows which slices of the lane the link still reads. Never allocates after start().
+class Port {
+ public:
+  void start(Link& link) {
+    link_ = &link;
+    items_.resize(std::max<size_t>(link.depth(), 1));
+    first_ = last_ = 0;
+  }
+  Link& link() const { return *link_; }
+
+  // Sends memory that stays as it is until the link has sent it.
+  void send(const Slice& slice, const std::byte* memory) { keep(slice, link_->send(slice.tag, memory)); }
+  // Sends what was written to the slot that the link reserved.
+  void commit(const Slice& slice) { keep(slice, link_->commit(slice.tag)); }
+
+  // Number of the oldest slice that the link still reads; `none` if there is none.
+  uint64_t oldest_unsent(uint64_t none) {
+    drop_sent();
+    return first_ == last_ ? none : items_[first_ % items_.size()].number;
+  }
+
+ private:
+  struct Item {
+    uint64_t number = 0;  // of the slice
+    uint64_t sent = 0;    // the Link::sent() that frees it
+  };
+
+  // A link over memory sends at once and has room again as soon as the peer has read, in the middle of a pass: what is
+  // sent by then must not fill the queue.
+  void keep(const Slice& slice, uint64_t sent) {
+    drop_sent();
+    RONDO_CHECK(last_ - first_ < items_.size(), "more slices pending than the link holds");
+    items_[last_++ % items_.size()] = {slice.number, sent};
+  }
+  void drop_sent() {
+    const uint64_t sent = link_->sent();
+    while (first_ != last_ && items_[first_ % items_.size()].sent <= sent) ++first_;
+  }
+
+  Link* link_ = nullptr;
+  std::vector<Item> items_;  // a ring: first in, first out
+  size_t first_ = 0;
+  size_t last_ = 0;
+};
 
 // Moves one slice of a step: reads its sources, folds or copies, writes its targets. Of the engine it alone knows where
 // those can be, the legs of a move:
@@ -34,8 +81,7 @@ class SliceMover {
   std::byte* address(const Ref& ref, const Slice& slice) const;
 
   // Requires that the sources have arrived, that the links have room, and that the targets may be written. False: it
-  // cannot be moved, and failed_pull(), failed_source() or closed_owner() says why. Packed slices get the length that
-  // travels.
+  // cannot be moved, and failure() says why. Packed slices get the length that travels.
   bool move(const BoundStep& step, Slice& slice);
   // Moves a step without data: an empty slice to every target.
   void signal(const BoundStep& step, const Slice& slice);
@@ -43,21 +89,15 @@ class SliceMover {
   // LaneRun::not_finite().
   const WireNote& not_finite() const { return not_finite_; }
 
-  // It moves nothing any more.
-  bool stuck() const { return failed_pull_ >= 0 || failed_source_ >= 0 || closed_owner_ >= 0; }
+  // Nothing moves any more; failure() is this. Until the next start.
+  void fail(const RunFailure& failure) { failure_ = failure; }
+  bool failed() const { return failure_.kind != RunFailure::Kind::kNone; }
+  // Why nothing moves any more: what fail() or move() found, else the first link that has failed.
+  RunFailure failure() const;
 
   bool pump();
   // Number of the oldest slice that a link still reads; `none` if there is none.
   uint64_t oldest_unsent(uint64_t none);
-  // The first link that has failed, as an index into plan->peers; -1 if none.
-  int failed_link() const;
-  const Link* link(int index) const { return &ports_[static_cast<size_t>(index)].link(); }
-  // A rank whose memory could not be pulled; -1 if none.
-  int failed_pull() const { return failed_pull_; }
-  // A rank that has sent what is no packed elements; -1 if none.
-  int failed_source() const { return failed_source_; }
-  // A rank that has closed its buffers, because the communicator has failed there; -1 if none.
-  int closed_owner() const { return closed_owner_; }
 
  private:
   // Where a peer's buffer has a slice.
@@ -92,9 +132,7 @@ class SliceMover {
   WireNote not_finite_;
   // Slices in memory with an element that is not finite, which a later step may send on; by where a slice begins.
   std::unordered_map<const std::byte*, WireNote> kept_notes_;
-  int failed_pull_ = -1;
-  int failed_source_ = -1;
-  int closed_owner_ = -1;
+  RunFailure failure_;  // of no link
 };
 
 }  // namespace rondo

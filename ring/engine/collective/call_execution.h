@@ -18,16 +18,16 @@
 #include "ring/engine/run/card_exchange.h"
 #include "ring/engine/run/digest_exchange.h"
 #include "ring/engine/run/gather.h"
-#include "ring/engine/run/link_table.h"
+#include "ring/engine/run/lanes_run.h"
 
 namespace rondo {
 
-// The course of one operation after another, from its begin to its end: which route it takes, what the ranks tell each
-// other before, the run that moves its bytes. Under the lease.
-class CallCourse {
+// Executes one operation after another, from its begin to its end: decides its route, makes the exchanges that this
+// needs, and drives the run that moves its bytes. Under the lease.
+class CallExecution {
  public:
   // context and router must outlive it.
-  CallCourse(CommunicatorContext& context, const Router& router);
+  CallExecution(CommunicatorContext& context, const Router& router);
 
   // Moves all of the operation that can be moved now, the same one up to end(); true if anything moved. Throws
   // Exception where the call cannot go on: kInvalid is thrown on all ranks alike.
@@ -69,13 +69,11 @@ class CallCourse {
   std::optional<Error> not_finite_of_wire();
   void look_at_ops();
   void observe_route();
-  bool start_exchange();
-  std::shared_ptr<const Plan> gather_plan();
-  bool start_telling_times();
+  bool exchange_cards();
+  bool exchange_times();
   void end_exchange();
-  void end_telling_times();
-  void end_telling_cards();
-  void end_trying_pull();
+  void learn_times();
+  void learn_pull();
   void pack();
   void prepare_run();
   void check_input() const;
@@ -100,7 +98,7 @@ class CallCourse {
   Logger log_;
   const bool shows_routes_;  // in the log
   bool other_ops_ = false;   // the log has said that a rank's op was another
-  bool streamed_ = false;    // what the island was told last
+  bool streamed_ = false;    // the kind of stores that the island was set to last
 
   mutable std::mutex table_mutex_;  // for route_of(); the holder of the lease, which alone writes, reads without it
   RouteTable table_;

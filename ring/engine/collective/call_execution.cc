@@ -1,23 +1,50 @@
-#include "ring/engine/collective/call_course.h"
+#include "ring/engine/collective/call_execution.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <bit>
 #include <utility>
+#include <vector>
 
 #include "kernels/finite.h"
 #include "ring/base/check.h"
-#include "ring/engine/collective/opening.h"
-#include "ring/engine/run/lanes_run.h"
 #include "ring/engine/run/one_shot.h"
 #include "ring/engine/run/slicing.h"
 
 namespace rondo {
 
+namespace {
+
+// The plan of a communicator's first operation: signals to both neighbors on the ring, then waits for both, on every
+// lane.
+Plan opening_plan(int rank, int world, int lanes) {
+  const auto next = static_cast<uint16_t>((rank + 1) % world);
+  const auto previous = static_cast<uint16_t>((rank + world - 1) % world);
+  std::vector<uint16_t> neighbors{next};
+  if (previous != next) neighbors.push_back(previous);
+  Plan plan;
+  plan.collective = Collective::kBarrier;
+  plan.rank = rank;
+  plan.world = world;
+  plan.max_peers = static_cast<uint32_t>(neighbors.size());
+  plan.peers.assign(neighbors.begin(), neighbors.end());
+  std::sort(plan.peers.begin(), plan.peers.end());
+  const auto count = static_cast<uint8_t>(neighbors.size());
+  for (int i = 0; i < 2; ++i) {
+    for (const uint16_t peer : neighbors) plan.refs.push_back({Space::kMailbox, 0, peer, 0});
+  }
+  plan.steps.push_back({0, kNoStep, 0, count, 0});
+  plan.steps.push_back({count, kNoStep, count, 0, 0});
+  plan.lanes.assign(static_cast<size_t>(lanes), Lane{0, 2});
+  return plan;
+}
+
+}  // namespace
+
 using Next = Route::Next;
 
-CallCourse::CallCourse(CommunicatorContext& context, const Router& router)
+CallExecution::CallExecution(CommunicatorContext& context, const Router& router)
     : context_(context),
       router_(router),
       plans_(context.rank, context.topology, context.config),
@@ -28,7 +55,7 @@ CallCourse::CallCourse(CommunicatorContext& context, const Router& router)
       log_(context.config.debug, context.world_rank(context.rank)),
       shows_routes_(context.rank == 0 && log_.shows(LogLevel::kInfo)) {}
 
-bool CallCourse::advance(CollectiveOperation& operation, Pass pass) {
+bool CallExecution::advance(CollectiveOperation& operation, Pass pass) {
   operation_ = &operation;
   bool moved = false;
   while (true) {
@@ -55,23 +82,23 @@ bool CallCourse::advance(CollectiveOperation& operation, Pass pass) {
   return true;
 }
 
-// False: links or windows are on their way.
-bool CallCourse::go_on() {
+// Starts the next run of the operation. False: links or windows are on their way.
+bool CallExecution::go_on() {
   if (digesting_) return go_on_digest();
   if (operation_->run) return start_own_run();
   PreparedCall& prepared = *operation_->call;
   if (!route_) {
-    // Those that are told routes are told each.
-    const bool told = shows_routes_ || context_.observed.on();
-    if (!told && table_.goes_on(prepared)) {
+    // The log and the observer get the route of each call.
+    const bool shown = shows_routes_ || context_.observed.on();
+    if (!shown && table_.goes_on(prepared)) {
       route_ = prepared.route;
       if (prepared.tuned_kind != nullptr || prepared.unasked != nullptr) go_on_as_kept(prepared);
     } else {
       decide();
     }
   }
-  if (route_->next == Next::kExchangeTimes) return start_telling_times();
-  if (route_->next != Next::kRun) return start_exchange();
+  if (route_->next == Next::kExchangeTimes) return exchange_times();
+  if (route_->next != Next::kRun) return exchange_cards();
   context_.log.took(operation_->start.sequence, route_->algorithm, table_.version());
   // Links of the island's ranks are shared with other communicators, whose calls set the stores likewise.
   if (route_->tuned || route_->streamed != streamed_) {
@@ -88,7 +115,7 @@ bool CallCourse::go_on() {
 }
 
 // A stream moves it, by one plan on all ranks.
-bool CallCourse::start_own_run() {
+bool CallExecution::start_own_run() {
   const bool ring = operation_->call->algorithm == Algorithm::kRing;
   route_ = ring ? Route{.algorithm = Algorithm::kRing, .reason = RouteReason::kCheapest}
                 : Route{.algorithm = Algorithm::kRegistered, .reason = RouteReason::kAllRegistered};
@@ -98,12 +125,12 @@ bool CallCourse::start_own_run() {
   return true;
 }
 
-void CallCourse::go_on_as_kept(const PreparedCall& prepared) {
+void CallExecution::go_on_as_kept(const PreparedCall& prepared) {
   std::lock_guard lock(table_mutex_);
   table_.went_on(prepared);
 }
 
-void CallCourse::decide() {
+void CallExecution::decide() {
   PreparedCall& prepared = *operation_->call;
   route_ = router_.decide(prepared, table_, answers_);
   const bool timed = route_->timed || route_->next != Next::kRun;  // or may be, after the exchange
@@ -122,7 +149,7 @@ void CallCourse::decide() {
   table_.keep(prepared, *route_, answers_);
 }
 
-void CallCourse::observe_route() {
+void CallExecution::observe_route() {
   PreparedCall& prepared = *operation_->call;
   const Observed& observed = context_.observed;
   if (std::exchange(prepared.predicted, route_->algorithm) != route_->algorithm) {
@@ -134,9 +161,9 @@ void CallCourse::observe_route() {
                             static_cast<uint8_t>(route_->medium()), prepared.predicted_ns);
 }
 
-// When it is another than the last time, for calls of about this size. Trials are no choice yet, and what comes after
-// them is told again.
-void CallCourse::show() {
+// Logs the route where it is another than the last time, for calls of about this size. Trials are no choice yet, and
+// what comes after them is logged again.
+void CallExecution::show() {
   const PreparedCall& call = *operation_->call;
   const std::pair key{call.collective, static_cast<int>(std::bit_width(call.bytes))};
   if (route_->reason == RouteReason::kTrial) {
@@ -148,8 +175,8 @@ void CallCourse::show() {
   log_.info(router_.describe(call, *route_));
 }
 
-bool CallCourse::start_exchange() {
-  if (!cards_) cards_.emplace(context_, island_);
+bool CallExecution::exchange_cards() {
+  if (!cards_) cards_.emplace(context_, plans_.gather(Algorithm::kOneShot), island_);
   if (!cards_->run().ready()) return false;
   if (operation_->packing) pack();  // the others may read it as soon as they have heard from this rank
   const CheckedCall& call = *operation_->call;
@@ -162,19 +189,12 @@ bool CallCourse::start_exchange() {
   return true;
 }
 
-// Around a ring, of blocks of the library's own.
-std::shared_ptr<const Plan> CallCourse::gather_plan() {
-  CheckedCall gather;
-  gather.collective = Collective::kAllGather;
-  return plans_.get(gather, Algorithm::kRing);
-}
-
 // By posts in an island, else around the ring.
-bool CallCourse::start_telling_times() {
+bool CallExecution::exchange_times() {
   if (!times_) {
     times_.emplace(context_, [this](const CheckedCall& call) -> std::unique_ptr<Run> {
-      if (!context_.topology.one_island()) return make_link_run(call, gather_plan());
-      return std::make_unique<BoardRun>(call, card_plan(context_.rank, context_.topology), island_);
+      if (!context_.topology.one_island()) return make_link_run(call, plans_.gather(Algorithm::kRing));
+      return std::make_unique<BoardRun>(call, plans_.gather(Algorithm::kOneShot), island_);
     });
   }
   if (!times_->run().ready()) return false;
@@ -184,12 +204,24 @@ bool CallCourse::start_telling_times() {
   return true;
 }
 
-void CallCourse::end_telling_times() {
+void CallExecution::end_exchange() {
   stop();
+  if (route_->next == Next::kExchangeTimes) {
+    learn_times();
+  } else if (route_->next == Next::kExchangeCards) {
+    answers_.buffers = cards_->facts(*operation_->call);
+  } else {
+    learn_pull();
+  }
+  RONDO_CHECK(answers_.has(route_->next), "an exchange gives an answer");
+  decide();
+}
+
+void CallExecution::learn_times() {
   std::vector<std::string> choices;
   {
     std::lock_guard lock(table_mutex_);
-    choices = table_.told_times(times_->records(), router_.clocks());
+    choices = table_.learn_times(times_->records(), router_.clocks());
   }
   record_ = {};
   if (shows_routes_) {
@@ -198,32 +230,7 @@ void CallCourse::end_telling_times() {
   answers_.times = true;
 }
 
-void CallCourse::end_exchange() {
-  switch (route_->next) {
-    case Next::kExchangeTimes:
-      end_telling_times();
-      break;
-    case Next::kExchangeCards:
-      end_telling_cards();
-      break;
-    case Next::kTryPull:
-      end_trying_pull();
-      break;
-    case Next::kRun:
-    case Next::kRefuse:
-      break;
-  }
-  RONDO_CHECK(answers_.has(route_->next), "an exchange gives an answer");
-  decide();
-}
-
-void CallCourse::end_telling_cards() {
-  running_ = nullptr;
-  answers_.buffers = cards_->facts(*operation_->call);
-}
-
-void CallCourse::end_trying_pull() {
-  running_ = nullptr;
+void CallExecution::learn_pull() {
   const PreparedCall& prepared = *operation_->call;
   const bool pulled = cards_->pulled(prepared);
   answers_.pulled = pulled;
@@ -241,7 +248,7 @@ void CallCourse::end_trying_pull() {
 }
 
 // A fault of the program, which other MPIs do not see.
-void CallCourse::look_at_ops() {
+void CallExecution::look_at_ops() {
   const Run::OtherOp other = running_->other_op();
   if (other.peer < 0) return;
   other_ops_ = true;
@@ -251,11 +258,11 @@ void CallCourse::look_at_ops() {
       describe_call(*operation_->call), context_.rank, op_name(other.op), context_.name(other.peer)));
 }
 
-void CallCourse::pack() {
+void CallExecution::pack() {
   if (!std::exchange(packed_, true)) operation_->packing->pack();
 }
 
-void CallCourse::prepare_run() {
+void CallExecution::prepare_run() {
   PreparedCall& prepared = *operation_->call;
   prepared.run.reset();  // its memory, before the next one's
   std::shared_ptr<const Plan> plan = plans_.get(prepared, route_->algorithm);
@@ -267,7 +274,7 @@ void CallCourse::prepare_run() {
   prepared.run_algorithm = route_->algorithm;
 }
 
-std::unique_ptr<Run> CallCourse::make_run(std::shared_ptr<const Plan> plan) {
+std::unique_ptr<Run> CallExecution::make_run(std::shared_ptr<const Plan> plan) {
   const CheckedCall& call = *operation_->call;
   switch (route_->medium()) {
     case Medium::kBoard:
@@ -284,7 +291,7 @@ std::unique_ptr<Run> CallCourse::make_run(std::shared_ptr<const Plan> plan) {
 
 // By posts between few ranks of an island, so that nothing is made but what every call there needs; else over the links
 // to both neighbors on the ring.
-std::unique_ptr<Run> CallCourse::make_opening_run(const CheckedCall& call) {
+std::unique_ptr<Run> CallExecution::make_opening_run(const CheckedCall& call) {
   if (context_.topology.one_island() && context_.world() <= IslandMemory::kFewRanks) {
     return std::make_unique<BoardRun>(call, plans_.get(call, Algorithm::kOneShot), island_);
   }
@@ -292,12 +299,12 @@ std::unique_ptr<Run> CallCourse::make_opening_run(const CheckedCall& call) {
   return make_link_run(call, std::make_shared<const Plan>(opening_plan(context_.rank, context_.world(), lanes)));
 }
 
-std::unique_ptr<Run> CallCourse::make_link_run(const CheckedCall& call, std::shared_ptr<const Plan> plan) {
+std::unique_ptr<Run> CallExecution::make_link_run(const CheckedCall& call, std::shared_ptr<const Plan> plan) {
   return std::make_unique<LinkRun>(call, std::move(plan), context_, links_);
 }
 
 // RONDO_CHECK=finite. This rank cannot just refuse the call, which the others make: the communicator fails on all.
-void CallCourse::check_input() const {
+void CallExecution::check_input() const {
   const CheckedCall& call = *operation_->call;
   const std::byte* input = operation_->start.buffers.input;
   const bool from_root = call.collective == Collective::kBroadcast || call.collective == Collective::kScatter;
@@ -313,18 +320,18 @@ void CallCourse::check_input() const {
 }
 
 // Results that are the same on all ranks; blocks of uneven calls may lie apart.
-bool CallCourse::has_digest() const {
+bool CallExecution::has_digest() const {
   const CheckedCall& call = *operation_->call;
   const bool equal = call.collective == Collective::kAllReduce || call.collective == Collective::kAllGather ||
                      call.collective == Collective::kBroadcast;
   return checks_digest_ && equal && !call.uneven && call.count > 0 && context_.world() > 1;
 }
 
-void CallCourse::begin_digest() {
+void CallExecution::begin_digest() {
   note_ = running_->not_finite();
   stop();
   digesting_ = true;
-  if (!digest_) digest_.emplace(context_, gather_plan(), links_);
+  if (!digest_) digest_.emplace(context_, plans_.gather(Algorithm::kRing), links_);
   const CheckedCall& call = *operation_->call;
   const size_t element_bytes = call.element_bytes();
   digest_->begin(
@@ -332,7 +339,7 @@ void CallCourse::begin_digest() {
       buffer_bytes(call, context_.world()).output / element_bytes, element_bytes);
 }
 
-bool CallCourse::go_on_digest() {
+bool CallExecution::go_on_digest() {
   if (!digest_->run().ready()) return false;
   digest_->start(operation_->start);
   running_ = &digest_->run();
@@ -340,7 +347,7 @@ bool CallCourse::go_on_digest() {
 }
 
 // True: the results are equal. False: another exchange finds the element.
-bool CallCourse::end_digest() {
+bool CallExecution::end_digest() {
   stop();
   const DigestExchange::Verdict verdict = digest_->look();
   if (verdict != DigestExchange::Verdict::kDiffers) return verdict == DigestExchange::Verdict::kEqual;
@@ -353,9 +360,9 @@ bool CallCourse::end_digest() {
                    digest_->ranks()});
 }
 
-uint64_t CallCourse::moved() { return (stages_ << 40) + (running_ != nullptr ? 1 + running_->moved() : 0); }
+uint64_t CallExecution::moved() { return (stages_ << 40) + (running_ != nullptr ? 1 + running_->moved() : 0); }
 
-std::optional<Error> CallCourse::not_finite_of_wire() {
+std::optional<Error> CallExecution::not_finite_of_wire() {
   WireNote note = digesting_ ? note_ : WireNote{};
   if (running_ != nullptr) note = running_->not_finite();
   if (operation_->start.buffers.wire.allow_not_finite || !note.found()) return std::nullopt;
@@ -370,7 +377,7 @@ std::optional<Error> CallCourse::not_finite_of_wire() {
        {note.rank}});
 }
 
-void CallCourse::end() {
+void CallExecution::end() {
   stop();
   if (route_ && route_->timed && done_) {
     const bool counts = !operation_->waited_behind;
@@ -381,7 +388,7 @@ void CallCourse::end() {
   packed_ = done_ = digesting_ = false;
 }
 
-void CallCourse::close() {
+void CallExecution::close() {
   links_.close();
   cards_.reset();
   times_.reset();
@@ -389,7 +396,7 @@ void CallCourse::close() {
   island_.release();
 }
 
-Route CallCourse::route_of(const PreparedCall& call, bool registered) const {
+Route CallExecution::route_of(const PreparedCall& call, bool registered) const {
   Answers answers;
   answers.times = true;
   answers.buffers = BufferFacts{registered ? -1 : 0, true};
