@@ -10,7 +10,7 @@ torch_environment "$venv"
 pip_install "$venv" numpy
 check "tools/wheel.sh" tools/wheel.sh
 install_wheel "$venv"
-run_bazel build //examples:mlp //examples:mlp_rondo //tools:rondo-run
+run_bazel build //examples:mlp //tests/lab:mlp_rondo //tools:rondo-run
 bin=$(bazel_bin)
 
 images=$(mktemp -d)
@@ -26,6 +26,6 @@ run_script() {
   ((status == 0 || status == CHECKS_FAILED)) || record fail "tests/trainers/$1 stopped with exit code $status"
 }
 run_script mlp.sh "$bin/examples/mlp" "$bin/tools/rondo-run" "$images"
-run_script libraries.sh "$bin/examples/mlp_rondo" "$bin/tools/rondo-run" "$images"
+run_script libraries.sh "$bin/tests/lab/mlp_rondo" "$bin/tools/rondo-run" "$images"
 run_script cnn.sh "$venv/bin/python" "$images"
 finish_checks
