@@ -121,25 +121,6 @@ void show_device(RondoGroup& group, const std::vector<Row>& rows) {
   std::fflush(stdout);
 }
 
-// Collective: how near calls that are staged come to the slower of their copies and of the same call on host memory.
-void show_staging(RondoGroup& group, const Communicator& communicator, const std::vector<Row>& rows) {
-  auto* const device = dynamic_cast<DeviceGroup*>(&group);
-  const bool shares = communicator.topology().one_island() && communicator.config().device_window_bytes > 0;
-  if (device == nullptr || shares) return;
-  double largest = 0;
-  for (const Row& row : rows) largest = std::max(largest, static_cast<double>(row.bytes));
-  const auto bytes = static_cast<uint64_t>(group.max(largest));
-  for (const Benchmark benchmark : {Benchmark::kAllReduce, Benchmark::kSendRecv}) {
-    if (bytes < sizeof(float)) return;
-    const DeviceGroup::Staging found = device->measure_staging(benchmark, bytes);
-    if (group.rank() != 0) continue;
-    fmt::print("# staged {} of {} B: {:.2f} ms; its copies {:.2f} ms, on host memory {:.2f} ms: {:.2f} of the slower\n",
-               benchmark_name(benchmark), bytes, 1e3 * found.staged_seconds, 1e3 * found.copies_seconds,
-               1e3 * found.host_seconds, found.of_slower());
-  }
-  std::fflush(stdout);
-}
-
 // All cycles. The last one's rows are left to the caller, whose finish() may take longer than the other ranks wait.
 template <typename Finish>
 std::vector<Row> run_cycles(Group& group, const Options& options, const SessionSetup& setup,
@@ -226,7 +207,6 @@ int run_rank(const Options& options, const Machine& machine) {
       run_cycles(*group, options, setup, speaks ? reporter.events(shares) : SessionEvents{}, finish);
   group->barrier();  // the device is idle
   show_device(*group, rows);
-  show_staging(*group, communicator, rows);
   group->barrier();
   group.reset();
   communicator.destroy();
