@@ -51,7 +51,7 @@ class Measurer {
  private:
   void wait_a_little(uint32_t vain) const;
 
-  int rank_, world_, cores_;  // cores: that this process may use
+  int rank_, world_, cores_;  // cores: usable_cores()
   Meeting& meeting_;
   uint64_t meetings_ = 0;
 };
@@ -60,6 +60,9 @@ class Measurer {
 // of the cores for itself, where there are enough. They end with this process. Throws Exception(kSystem) with the words
 // of a rank that failed.
 void run_in_processes(int world, const std::function<void(Measurer&)>& body);
+
+// Cores that this process may use, at least 1.
+int usable_cores();
 
 // Seconds of the monotonic clock.
 double raw_seconds();
