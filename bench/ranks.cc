@@ -24,7 +24,7 @@
 namespace rondo::bench {
 namespace {
 
-constexpr std::chrono::minutes kLimitWait{3};  // the other ranks' patience with rank 0 while it measures limits
+constexpr std::chrono::minutes kLimitWait{3};  // how much longer the others wait while rank 0 measures limits
 
 Config config_of(const Options& options) {
   Config config = Config::from_environment();
@@ -65,23 +65,23 @@ Limits limits_now(const std::vector<uint64_t>& sizes, const Machine& machine, in
   return limits;
 }
 
-// Rank 0 measures the limits. The others look for its message now and then: of a call in which they wait so long the
-// log would complain.
+// Rank 0 measures the limits, and sends a byte to each other rank when it has. These poll for it now and then, since
+// the log would complain of a call that blocks so long.
 Limits limits_of_rank_0(Communicator& communicator, const Options& options, const Machine& machine) {
   Options asked = options;
   asked.transport = communicator.config().transport;  // the limits are those of TCP: "auto" may share memory
   const std::vector<uint64_t> sizes = limited_sizes(asked, communicator.size());
   if (sizes.empty()) return {};
-  uint8_t word = 0;
+  uint8_t byte = 0;
   if (communicator.rank() != 0) {
-    const CallOptions patient{.timeout = std::chrono::milliseconds(options.timeout_ms) + kLimitWait};
-    Work told = communicator.recv_async(&word, 1, DType::kUint8, 0, 0, patient);
-    while (!told.done()) std::this_thread::sleep_for(std::chrono::milliseconds(10));
-    told.wait();
+    const CallOptions longer{.timeout = std::chrono::milliseconds(options.timeout_ms) + kLimitWait};
+    Work received = communicator.recv_async(&byte, 1, DType::kUint8, 0, 0, longer);
+    while (!received.done()) std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    received.wait();
     return {};
   }
   Limits limits = limits_now(sizes, machine, communicator.size());
-  for (int rank = 1; rank < communicator.size(); ++rank) communicator.send(&word, 1, DType::kUint8, rank);
+  for (int rank = 1; rank < communicator.size(); ++rank) communicator.send(&byte, 1, DType::kUint8, rank);
   return limits;
 }
 

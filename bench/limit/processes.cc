@@ -51,7 +51,7 @@ void raise(std::atomic<double>& value, double to) {
     body(measurer);
     _exit(0);
   } catch (const std::exception& e) {
-    // The first failure's words; those of ranks that waited for it in vain come later.
+    // The first failure's message; those of ranks that waited for it in vain come later.
     if (!meeting.failed) std::strncpy(meeting.error, e.what(), sizeof(meeting.error) - 1);
     meeting.failed = true;
   }
