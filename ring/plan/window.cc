@@ -17,9 +17,7 @@ namespace {
 // No rank goes on before all have come here.
 void barrier(PlanBuilder& b) {
   b.begin_barrier();
-  const std::vector<Ref> others = b.to_others(0);
-  b.step({}, others, kEachRound);
-  b.step(others, {}, kEachRound);
+  b.meet(kEachRound);
 }
 
 // The others go on once the root has come here.
