@@ -19,13 +19,7 @@ PYTHONPATH=tests/support "$venv/bin/python" -c "
 import made_images, pathlib
 made_images.write(pathlib.Path('$images'), 4000, 800)"
 
-# run_script FILE ARGUMENTS...: checks of its own, which it counts.
-run_script() {
-  local status=0
-  bash "tests/trainers/$1" "${@:2}" || status=$?
-  ((status == 0 || status == CHECKS_FAILED)) || record fail "tests/trainers/$1 stopped with exit code $status"
-}
-run_script mlp.sh "$bin/examples/mlp" "$bin/tools/rondo-run" "$images"
-run_script libraries.sh "$bin/tests/lab/mlp_rondo" "$bin/tools/rondo-run" "$images"
-run_script cnn.sh "$venv/bin/python" "$images"
+run_script tests/trainers/mlp.sh "$bin/examples/mlp" "$bin/tools/rondo-run" "$images"
+run_script tests/trainers/libraries.sh "$bin/tests/lab/mlp_rondo" "$bin/tools/rondo-run" "$images"
+run_script tests/trainers/cnn.sh "$venv/bin/python" "$images"
 finish_checks
