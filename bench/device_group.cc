@@ -3,10 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <chrono>
 #include <utility>
-
-#include "bench/loop/statistics.h"
 
 namespace rondo::bench {
 
@@ -120,48 +117,6 @@ std::string DeviceGroup::memory_text() {
   const auto own = static_cast<double>(most_bytes_) / (1 << 20);
   const double most = max(own), least = -max(-own);
   return least == most ? fmt::format("{:.0f} MiB", most) : fmt::format("{:.0f} to {:.0f} MiB", least, most);
-}
-
-double DeviceGroup::median_seconds(const std::function<void()>& run) {
-  std::vector<double> seconds;
-  for (int i = -1; i < kStagingRuns; ++i) {
-    barrier();
-    const auto start = std::chrono::steady_clock::now();
-    run();
-    const double took = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-    if (i >= 0) seconds.push_back(took);  // the first one makes the memory
-  }
-  return max(median(seconds));
-}
-
-DeviceGroup::Staging DeviceGroup::measure_staging(Benchmark benchmark, uint64_t bytes) {
-  std::byte* const in = allocate(bytes);
-  std::byte* const out = allocate(bytes);
-  std::fill_n(in, bytes, std::byte{});
-  std::fill_n(out, bytes, std::byte{});
-  copy_images(true);
-  DeviceStream back = nullptr;
-  driver_->check(driver_->make_stream(device_, &back), "making a stream");
-  const Call call{benchmark, in, out, bytes / sizeof(float), DType::kFloat32, Op::kSum, 0};
-  Staging found;
-  found.staged_seconds = median_seconds([&] {
-    run(call);
-    complete();
-  });
-  set_stream(std::nullopt);
-  found.host_seconds = median_seconds([&] { RondoGroup::run(call); });
-  set_stream(stream_);
-  found.copies_seconds = median_seconds([&] {
-    const DeviceCopy there{in, image(in), bytes, bytes, bytes, 1}, here{image(out), out, bytes, bytes, bytes, 1};
-    driver_->check(driver_->copy(there, stream_), "copying");
-    driver_->check(driver_->copy(here, back), "copying");
-    complete();
-    driver_->check(driver_->synchronize(back), "waiting for the stream");
-  });
-  driver_->destroy_stream(back);
-  deallocate(in);
-  deallocate(out);
-  return found;
 }
 
 }  // namespace rondo::bench

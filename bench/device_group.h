@@ -1,7 +1,5 @@
 #pragma once
 
-#include <algorithm>
-#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -39,17 +37,8 @@ class DeviceGroup final : public RondoGroup {
   std::string memory_text();
   // Bytes read and written a second by copies of `bytes` from device memory to device memory, the faster way.
   double copy_gbps(uint64_t bytes) { return rates_->copies(bytes).faster(); }
-  // What a call of `bytes` takes that is staged through host memory; its two copies alone, to the host and back at the
-  // same time; and the same call on host memory. A staged call is no faster than the slower of these two. Medians of
-  // the slowest rank. Collective.
-  struct Staging {
-    double staged_seconds = 0, copies_seconds = 0, host_seconds = 0;
-    double of_slower() const { return std::max(copies_seconds, host_seconds) / staged_seconds; }
-  };
-  Staging measure_staging(Benchmark benchmark, uint64_t bytes);
 
  private:
-  static constexpr int kStagingRuns = 9;
   struct Image {
     std::byte* device = nullptr;
     uint64_t bytes = 0;
@@ -57,7 +46,6 @@ class DeviceGroup final : public RondoGroup {
   std::byte* image(const std::byte* host) const;
   Call image(Call call) const;
   void copy_images(bool to_device);
-  double median_seconds(const std::function<void()>& run);
   void start_clock();
 
   Communicator& communicator_;

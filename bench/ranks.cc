@@ -24,7 +24,7 @@
 namespace rondo::bench {
 namespace {
 
-constexpr std::chrono::minutes kLimitWait{3};  // the other ranks' patience with rank 0 while it measures limits
+constexpr std::chrono::minutes kLimitWait{3};  // how much longer the others wait while rank 0 measures limits
 
 Config config_of(const Options& options) {
   Config config = Config::from_environment();
@@ -65,23 +65,23 @@ Limits limits_now(const std::vector<uint64_t>& sizes, const Machine& machine, in
   return limits;
 }
 
-// Rank 0 measures the limits. The others look for its message now and then: of a call in which they wait so long the
-// log would complain.
+// Rank 0 measures the limits, and sends a byte to each other rank when it has. These poll for it now and then, since
+// the log would complain of a call that blocks so long.
 Limits limits_of_rank_0(Communicator& communicator, const Options& options, const Machine& machine) {
   Options asked = options;
   asked.transport = communicator.config().transport;  // the limits are those of TCP: "auto" may share memory
   const std::vector<uint64_t> sizes = limited_sizes(asked, communicator.size());
   if (sizes.empty()) return {};
-  uint8_t word = 0;
+  uint8_t byte = 0;
   if (communicator.rank() != 0) {
-    const CallOptions patient{.timeout = std::chrono::milliseconds(options.timeout_ms) + kLimitWait};
-    Work told = communicator.recv_async(&word, 1, DType::kUint8, 0, 0, patient);
-    while (!told.done()) std::this_thread::sleep_for(std::chrono::milliseconds(10));
-    told.wait();
+    const CallOptions longer{.timeout = std::chrono::milliseconds(options.timeout_ms) + kLimitWait};
+    Work received = communicator.recv_async(&byte, 1, DType::kUint8, 0, 0, longer);
+    while (!received.done()) std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    received.wait();
     return {};
   }
   Limits limits = limits_now(sizes, machine, communicator.size());
-  for (int rank = 1; rank < communicator.size(); ++rank) communicator.send(&word, 1, DType::kUint8, rank);
+  for (int rank = 1; rank < communicator.size(); ++rank) communicator.send(&byte, 1, DType::kUint8, rank);
   return limits;
 }
 
@@ -117,25 +117,6 @@ void show_device(RondoGroup& group, const std::vector<Row>& rows) {
     const double moved = 2e-3 * row.world * static_cast<double>(row.bytes) / row.time_us;
     fmt::print("# all_reduce of {} B, {} ranks, {}: {:.2f} of copies, if all ranks are on one device\n", row.bytes,
                row.world, row.in_place ? "in place" : "out of place", moved / copy);
-  }
-  std::fflush(stdout);
-}
-
-// Collective: how near calls that are staged come to the slower of their copies and of the same call on host memory.
-void show_staging(RondoGroup& group, const Communicator& communicator, const std::vector<Row>& rows) {
-  auto* const device = dynamic_cast<DeviceGroup*>(&group);
-  const bool shares = communicator.topology().one_island() && communicator.config().device_window_bytes > 0;
-  if (device == nullptr || shares) return;
-  double largest = 0;
-  for (const Row& row : rows) largest = std::max(largest, static_cast<double>(row.bytes));
-  const auto bytes = static_cast<uint64_t>(group.max(largest));
-  for (const Benchmark benchmark : {Benchmark::kAllReduce, Benchmark::kSendRecv}) {
-    if (bytes < sizeof(float)) return;
-    const DeviceGroup::Staging found = device->measure_staging(benchmark, bytes);
-    if (group.rank() != 0) continue;
-    fmt::print("# staged {} of {} B: {:.2f} ms; its copies {:.2f} ms, on host memory {:.2f} ms: {:.2f} of the slower\n",
-               benchmark_name(benchmark), bytes, 1e3 * found.staged_seconds, 1e3 * found.copies_seconds,
-               1e3 * found.host_seconds, found.of_slower());
   }
   std::fflush(stdout);
 }
@@ -226,7 +207,6 @@ int run_rank(const Options& options, const Machine& machine) {
       run_cycles(*group, options, setup, speaks ? reporter.events(shares) : SessionEvents{}, finish);
   group->barrier();  // the device is idle
   show_device(*group, rows);
-  show_staging(*group, communicator, rows);
   group->barrier();
   group.reset();
   communicator.destroy();

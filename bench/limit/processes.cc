@@ -26,16 +26,10 @@ namespace {
 constexpr timespec kLook{0, 5'000'000};  // at the children; seldom enough to disturb nothing
 constexpr double kMeetSeconds = 10;      // processes may share a busy core; a lost one is seen by its parent
 
-int usable_cores() {
-  cpu_set_t set;
-  return sched_getaffinity(0, sizeof(set), &set) == 0 ? std::max(1, CPU_COUNT(&set)) : 1;
-}
-
 // The scheduler puts two processes that wake each other on one core now and then, for seconds: not what the machine can
 // do. So each has an equal share of the cores for itself, for all of its threads, where there are enough.
 void take_cores(int rank, int world) {
-  cpu_set_t allowed;
-  if (sched_getaffinity(0, sizeof(allowed), &allowed) != 0) return;
+  const cpu_set_t allowed = allowed_cores();
   const int share = CPU_COUNT(&allowed) / world;
   cpu_set_t own;
   CPU_ZERO(&own);
@@ -57,7 +51,7 @@ void raise(std::atomic<double>& value, double to) {
     body(measurer);
     _exit(0);
   } catch (const std::exception& e) {
-    // The first failure's words; those of ranks that waited for it in vain come later.
+    // The first failure's message; those of ranks that waited for it in vain come later.
     if (!meeting.failed) std::strncpy(meeting.error, e.what(), sizeof(meeting.error) - 1);
     meeting.failed = true;
   }
@@ -152,6 +146,11 @@ void run_in_processes(int world, const std::function<void(Measurer&)>& body) {
   if (worked) return;
   const char* why = meeting.error[0] != 0 ? meeting.error : "a process could not be started or was ended";
   throw Exception(ErrorCode::kSystem, fmt::format("measuring this machine: {}", why));
+}
+
+int usable_cores() {
+  const cpu_set_t allowed = allowed_cores();
+  return std::max(1, CPU_COUNT(&allowed));
 }
 
 double raw_seconds() {

@@ -27,7 +27,7 @@ class SharedArea {
 struct Meeting {
   std::atomic<uint64_t> arrived{0};
   std::atomic<bool> failed{false};  // a rank gave up: none waits for it
-  std::atomic<uint64_t> enough{0};  // rank 0's word: behind meeting number n there is no further batch
+  std::atomic<uint64_t> enough{0};  // set by rank 0: behind meeting number n there is no further batch
   // The slowest times of batches with even and with odd numbers: rank 0 takes one while the next batch is under way.
   std::atomic<double> slowest_us[2] = {0, 0};
   std::atomic<double> result_us{0};
@@ -51,15 +51,18 @@ class Measurer {
  private:
   void wait_a_little(uint32_t vain) const;
 
-  int rank_, world_, cores_;  // cores: that this process may use
+  int rank_, world_, cores_;  // cores: usable_cores()
   Meeting& meeting_;
   uint64_t meetings_ = 0;
 };
 
 // Runs body in `world` processes forked from this one, so call it before this process has threads. Each has its share
-// of the cores for itself, where there are enough. They end with this process. Throws Exception(kSystem) with the words
-// of a rank that failed.
+// of the cores for itself, where there are enough. They end with this process. Throws Exception(kSystem) with the
+// message of a rank that failed.
 void run_in_processes(int world, const std::function<void(Measurer&)>& body);
+
+// Cores that this process may use, at least 1.
+int usable_cores();
 
 // Seconds of the monotonic clock.
 double raw_seconds();

@@ -2,7 +2,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "bench/output/whole_file.h"
+#include "ring/base/whole_file.h"
 
 namespace rondo::bench {
 namespace {

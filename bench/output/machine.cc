@@ -1,16 +1,13 @@
 #include "bench/output/machine.h"
 
-#include <fmt/format.h>
-#include <fmt/ranges.h>
-#include <sched.h>
 #include <sys/sysinfo.h>
 #include <sys/utsname.h>
 
-#include <algorithm>
 #include <cstdlib>
 #include <fstream>
 
 #include "bench/limit/congestion.h"
+#include "bench/limit/processes.h"
 
 namespace rondo::bench {
 namespace {
@@ -22,11 +19,6 @@ std::string cpu_model() {
     if (line.rfind("model name", 0) == 0 && colon != std::string::npos) return line.substr(colon + 2);
   }
   return "unknown";
-}
-
-int usable_cores() {
-  cpu_set_t set;
-  return sched_getaffinity(0, sizeof(set), &set) == 0 ? std::max(1, CPU_COUNT(&set)) : 1;
 }
 
 }  // namespace
@@ -45,11 +37,6 @@ Machine this_machine() {
   if (getloadavg(&load, 1) == 1) machine.load_average = load;
   machine.ticks = ticks_now();
   return machine;
-}
-
-std::string Machine::key() const {
-  return fmt::format("{} | {} cores | {} | {} of {}", cpu, cores, kernel, congestion_control,
-                     fmt::join(congestion_controls, " "));
 }
 
 }  // namespace rondo::bench

@@ -21,9 +21,6 @@ struct Machine {
 
   // The share of all processors' time since this was read that a hypervisor gave to other machines.
   double steal_share() const { return bench::steal_share(ticks, ticks_now()); }
-
-  // What a cached limit is valid for: everything but the load and the memory.
-  std::string key() const;
 };
 
 Machine this_machine();

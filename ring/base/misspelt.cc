@@ -24,8 +24,9 @@ constexpr std::array<std::string_view, 16> kElsewhere = {
     "RONDO_PORT_FILE", "RONDO_JOB_ID",      "RONDO_JOIN",       "RONDO_RUN",
     "RONDO_LIBRARY",   "RONDO_TORCH_CACHE", "RONDO_ENDED",      "RONDO_RAISED"};
 
-// Letters to insert, take out or change (Levenshtein).
-size_t distance(std::string_view from, std::string_view to) {
+}  // namespace
+
+size_t spelling_distance(std::string_view from, std::string_view to) {
   std::vector<size_t> row(to.size() + 1);
   for (size_t j = 0; j <= to.size(); ++j) row[j] = j;
   for (size_t i = 1; i <= from.size(); ++i) {
@@ -37,8 +38,6 @@ size_t distance(std::string_view from, std::string_view to) {
   }
   return row[to.size()];
 }
-
-}  // namespace
 
 std::span<const std::string_view> variables_beside_settings() { return kElsewhere; }
 
@@ -55,9 +54,9 @@ void warn_of_misspelt(std::span<const std::string_view> settings, const Logger& 
       name = name.substr(0, name.find('='));
       if (!name.starts_with(kPrefix) || std::find(names.begin(), names.end(), name) != names.end()) continue;
       const auto nearest = std::min_element(names.begin(), names.end(), [name](std::string_view a, std::string_view b) {
-        return distance(name, a) < distance(name, b);
+        return spelling_distance(name, a) < spelling_distance(name, b);
       });
-      if (2 * distance(name, *nearest) >= name.size() - kPrefix.size() || !warned.emplace(name).second) continue;
+      if (2 * spelling_distance(name, *nearest) >= name.size() - kPrefix.size() || !warned.emplace(name).second) continue;
       lines.push_back(fmt::format("{} is set, and nothing reads it: did you mean {}?", name, *nearest));
     }
   }

@@ -8,7 +8,6 @@ namespace rondo {
 
 // How two ranks reach each other (Topology): through shared memory, by TCP inside a host, or by TCP between hosts.
 enum class PairKind : uint8_t { kMemory = 0, kLoopback = 1, kNetwork = 2 };
-inline constexpr int kPairKinds = 3;
 
 PairKind pair_kind(const Topology& topology, int a, int b);
 

@@ -5,17 +5,6 @@
 namespace rondo {
 namespace {
 
-std::string joined(const Plan& plan, std::span<const Ref> refs, const char* separator) {
-  std::string text;
-  for (const Ref& ref : refs) {
-    if (!text.empty()) text += separator;
-    text += describe(plan, ref);
-  }
-  return text;
-}
-
-}  // namespace
-
 const char* space_name(Space space) {
   switch (space) {
     case Space::kInput:
@@ -32,12 +21,24 @@ const char* space_name(Space space) {
   return "space?";
 }
 
+// Which memory of its peer.
 const char* window_name(const Ref& ref) {
   return (ref.flags & kTurns) != 0        ? "post"
          : (ref.flags & kStaging) != 0    ? "staging"
          : (ref.flags & kPeerOutput) != 0 ? "output"
                                           : "input";
 }
+
+std::string joined(const Plan& plan, std::span<const Ref> refs, const char* separator) {
+  std::string text;
+  for (const Ref& ref : refs) {
+    if (!text.empty()) text += separator;
+    text += describe(plan, ref);
+  }
+  return text;
+}
+
+}  // namespace
 
 std::string describe(const Plan& plan, const Ref& ref) {
   std::string text = std::string(space_name(ref.space)) + " ";

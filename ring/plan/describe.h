@@ -7,8 +7,6 @@
 namespace rondo {
 
 // Plans in words.
-const char* space_name(Space space);
-const char* window_name(const Ref& ref);                   // which memory of its peer: "input", "post" ..
 std::string describe(const Plan& plan, const Ref& ref);    // "input 3", "mailbox 2", "scratch 1/0" (slot/block)
 std::string describe(const Plan& plan, const Step& step);  // "mailbox 0 + input 3* -> output 3, mailbox 2 [finish]"
 std::string describe(const Plan& plan);                    // a line a step; * marks a source that is scaled

@@ -73,13 +73,6 @@ void scan(PlanBuilder& b) {
   if (first > 1) b.step(contributions(b, 0, first, b.own(0)), {&output, 1});
 }
 
-// One signal to everybody, one from everybody.
-void barrier(PlanBuilder& b) {
-  std::vector<Ref> others = b.to_others(0);
-  b.step({}, others);
-  b.step(others, {});
-}
-
 void add_lane(PlanBuilder& b, Collective collective, bool coded) {
   switch (collective) {
     case Collective::kAllReduce:
@@ -93,7 +86,7 @@ void add_lane(PlanBuilder& b, Collective collective, bool coded) {
     case Collective::kReduce:
       return reduce(b);
     case Collective::kBarrier:
-      return barrier(b);
+      return b.meet();
     case Collective::kScan:
     case Collective::kExscan:
       return scan(b);

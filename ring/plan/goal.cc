@@ -43,6 +43,23 @@ std::vector<Promise> promises(const Plan& plan) {
   return list;
 }
 
+bool output_promised(const Plan& plan, uint32_t block) {
+  switch (plan.collective) {
+    case Collective::kReduceScatter:
+    case Collective::kScatter:
+      return block == static_cast<uint32_t>(plan.rank);
+    case Collective::kReduce:
+    case Collective::kGather:
+      return plan.rank == plan.root && block < plan.blocks;
+    case Collective::kExscan:
+      return plan.rank > 0 && block < plan.blocks;
+    case Collective::kBarrier:
+      return false;
+    default:
+      return block < plan.blocks;
+  }
+}
+
 bool holds_input(const Plan& plan, uint32_t block) {
   switch (plan.collective) {
     case Collective::kAllReduce:

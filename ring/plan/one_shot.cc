@@ -11,12 +11,6 @@
 namespace rondo {
 namespace {
 
-void barrier(PlanBuilder& b) {
-  const std::vector<Ref> others = b.to_others(0);
-  b.step({}, others, kEachRound);
-  b.step(others, {}, kEachRound);
-}
-
 // What a rank posts.
 std::vector<uint32_t> posted_blocks(const PlanBuilder& b, int rank) {
   const auto own = static_cast<uint32_t>(rank);
@@ -150,7 +144,7 @@ Plan build_one_shot(const PlanRequest& request) {
   for (int rank = 0; rank < b.world(); ++rank) b.set_post(rank, posted_blocks(b, rank));
   b.begin_lane();  // one exchange; more lanes would be more exchanges
   post(b);
-  barrier(b);
+  b.meet(kEachRound);
   take(b);
   return b.take();
 }

@@ -203,6 +203,12 @@ void PlanBuilder::send_many(Ref source, std::span<const Ref> sends) {
   }
 }
 
+void PlanBuilder::meet(uint16_t flags) {
+  const std::vector<Ref> others = to_others(0);
+  step({}, others, flags);
+  step(others, {}, flags);
+}
+
 void PlanBuilder::recv_reduce_send(Ref arriving, int target) {
   step({arriving, own(arriving.block)}, {to(target, arriving.block)});
 }

@@ -61,6 +61,8 @@ class PlanBuilder {
   void send_many(Ref source, std::span<const Ref> sends);
   void signal(int peer) { step({}, {to(peer, 0)}); }
   void wait(int peer) { step({from(peer, 0)}, {}); }
+  // A signal to each other rank, and a wait for one from each.
+  void meet(uint16_t flags = 0);
   // Signals and waits from here on are of the lane's next barrier. By all ranks, also those without a part in it.
   void begin_barrier() { ++barrier_; }
 

@@ -37,23 +37,6 @@ uint32_t own_block(const Plan& plan, const Ref& ref) {
   return block == me ? ref.peer : kNoStep;
 }
 
-bool output_promised(const Plan& plan, uint32_t block) {
-  switch (plan.collective) {
-    case Collective::kReduceScatter:
-    case Collective::kScatter:
-      return block == static_cast<uint32_t>(plan.rank);
-    case Collective::kReduce:
-    case Collective::kGather:
-      return plan.rank == plan.root && block < plan.blocks;
-    case Collective::kExscan:
-      return plan.rank > 0 && block < plan.blocks;
-    case Collective::kBarrier:
-      return false;
-    default:
-      return block < plan.blocks;
-  }
-}
-
 // Every rank computes from the same lists where in a post a block is.
 Failure check_posted(const Plan& plan, const Ref& ref, bool target) {
   const std::string name = describe(plan, ref);

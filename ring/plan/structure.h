@@ -18,10 +18,10 @@ bool has_posts(std::span<const Plan> plans);  // windows of which there are two,
 
 // What can be said of each plan by itself, or of the peers of all: refs in range, inputs never written, outputs written
 // only where promised, one block a step, peers and max_peers as used, windows and data over links never in one
-// collective. Nothing: all is well; else why not, in words.
+// collective. Nothing: all is well; else why not.
 std::optional<std::string> check_structure(std::span<const Plan> plans);
 
-// Whether `after` suffices for the weakest executor that keeps its word (docs/plans.md, "Overwriting"): a send reads
+// Whether `after` suffices for the weakest executor that keeps the rules (docs/plans.md, "Overwriting"): a send reads
 // its memory as late as that allows, and a slice received into memory lands as early. And whether `after` names a step
 // on the same memory, so that a block's length changes nothing in what waits for what.
 std::optional<std::string> check_overwriting(const Plan& plan);

@@ -17,9 +17,7 @@ namespace {
 // No rank goes on before all have come here.
 void barrier(PlanBuilder& b) {
   b.begin_barrier();
-  const std::vector<Ref> others = b.to_others(0);
-  b.step({}, others, kEachRound);
-  b.step(others, {}, kEachRound);
+  b.meet(kEachRound);
 }
 
 // The others go on once the root has come here.
@@ -45,14 +43,13 @@ std::vector<int> others(const PlanBuilder& b) {
   return ranks;
 }
 
-enum class FoldFrom : uint8_t { kStaging, kBuffers };
+// Which memory of a rank a step reads: (rank, block).
+using Window = Ref (PlanBuilder::*)(int, uint32_t) const;
 
 // Every contribution to block c, in rank order.
-std::vector<Ref> contributions(const PlanBuilder& b, uint32_t c, FoldFrom memory) {
+std::vector<Ref> contributions(const PlanBuilder& b, uint32_t c, Window memory) {
   std::vector<Ref> refs;
-  for (int r = 0; r < b.world(); ++r) {
-    refs.push_back(r == b.rank() ? b.own(c) : memory == FoldFrom::kStaging ? b.staged_input(r, c) : b.peer_input(r, c));
-  }
+  for (int r = 0; r < b.world(); ++r) refs.push_back(r == b.rank() ? b.own(c) : (b.*memory)(r, c));
   return refs;
 }
 
@@ -64,7 +61,15 @@ void stage_others(PlanBuilder& b) {
   }
 }
 
-void fold_into(PlanBuilder& b, FoldFrom memory, std::initializer_list<Ref> targets) {
+// Block r of each other rank r, from that rank's memory into the output.
+void store_others(PlanBuilder& b, Window memory) {
+  for (const int r : others(b)) {
+    const auto c = static_cast<uint32_t>(r);
+    b.step({(b.*memory)(r, c)}, {b.output(c)});
+  }
+}
+
+void fold_into(PlanBuilder& b, Window memory, std::initializer_list<Ref> targets) {
   const std::vector<Ref> sources = contributions(b, me(b), memory);
   b.step(sources, std::span<const Ref>(targets.begin(), targets.size()), kFinish);
 }
@@ -75,18 +80,15 @@ void fold_into(PlanBuilder& b, FoldFrom memory, std::initializer_list<Ref> targe
 void staged_all_reduce(PlanBuilder& b) {
   stage_others(b);
   barrier(b);
-  fold_into(b, FoldFrom::kStaging, {b.output(me(b)), b.staging(b.rank(), me(b))});
+  fold_into(b, &PlanBuilder::staged_input, {b.output(me(b)), b.staging(b.rank(), me(b))});
   barrier(b);
-  for (const int r : others(b)) {
-    const auto c = static_cast<uint32_t>(r);
-    b.step({b.staging(r, c)}, {b.output(c)});
-  }
+  store_others(b, &PlanBuilder::staging);
 }
 
 void staged_reduce_scatter(PlanBuilder& b) {
   stage_others(b);
   barrier(b);
-  fold_into(b, FoldFrom::kStaging, {b.output(me(b))});
+  fold_into(b, &PlanBuilder::staged_input, {b.output(me(b))});
   barrier(b);
 }
 
@@ -94,19 +96,16 @@ void staged_reduce(PlanBuilder& b) {
   stage_others(b);
   barrier(b);
   const bool root = b.rank() == b.root();
-  fold_into(b, FoldFrom::kStaging, {root ? b.output(me(b)) : b.staging(b.rank(), me(b))});
+  fold_into(b, &PlanBuilder::staged_input, {root ? b.output(me(b)) : b.staging(b.rank(), me(b))});
   root_waits(b);
-  if (root) {
-    for (const int r : others(b))
-      b.step({b.staging(r, static_cast<uint32_t>(r))}, {b.output(static_cast<uint32_t>(r))});
-  }
+  if (root) store_others(b, &PlanBuilder::staging);
   root_signals(b);
 }
 
 void staged_all_gather(PlanBuilder& b) {
   b.step({b.input(me(b))}, {b.output(me(b)), b.staging(b.rank(), me(b))});
   barrier(b);
-  for (const int r : others(b)) b.step({b.staging(r, static_cast<uint32_t>(r))}, {b.output(static_cast<uint32_t>(r))});
+  store_others(b, &PlanBuilder::staging);
   barrier(b);
 }
 
@@ -126,10 +125,7 @@ void staged_gather(PlanBuilder& b) {
     b.step({b.input(me(b))}, {b.staging(b.rank(), me(b))});
   }
   root_waits(b);
-  if (root) {
-    for (const int r : others(b))
-      b.step({b.staging(r, static_cast<uint32_t>(r))}, {b.output(static_cast<uint32_t>(r))});
-  }
+  if (root) store_others(b, &PlanBuilder::staging);
   root_signals(b);
 }
 
@@ -155,24 +151,21 @@ void staged_all_to_all(PlanBuilder& b) {
 // --- pull
 
 void pull_all_reduce(PlanBuilder& b) {
-  fold_into(b, FoldFrom::kBuffers, {b.output(me(b))});
+  fold_into(b, &PlanBuilder::peer_input, {b.output(me(b))});
   barrier(b);
-  for (const int r : others(b)) {
-    const auto c = static_cast<uint32_t>(r);
-    b.step({b.peer_output(r, c)}, {b.output(c)});
-  }
+  store_others(b, &PlanBuilder::peer_output);
   barrier(b);
 }
 
 void pull_reduce_scatter(PlanBuilder& b) {
-  fold_into(b, FoldFrom::kBuffers, {b.output(me(b))});
+  fold_into(b, &PlanBuilder::peer_input, {b.output(me(b))});
   barrier(b);
 }
 
 // The root folds alone: a fold elsewhere would need memory that the root can read.
 void pull_reduce(PlanBuilder& b) {
   if (b.rank() == b.root()) {
-    const std::vector<Ref> sources = contributions(b, 0, FoldFrom::kBuffers);
+    const std::vector<Ref> sources = contributions(b, 0, &PlanBuilder::peer_input);
     const Ref output = b.output(0);
     b.step(sources, {&output, 1}, kFinish);
   }
@@ -181,9 +174,7 @@ void pull_reduce(PlanBuilder& b) {
 
 void pull_all_gather(PlanBuilder& b) {
   b.copy(me(b), me(b));
-  for (const int r : others(b)) {
-    b.step({b.peer_input(r, static_cast<uint32_t>(r))}, {b.output(static_cast<uint32_t>(r))});
-  }
+  store_others(b, &PlanBuilder::peer_input);
   barrier(b);
 }
 
@@ -199,9 +190,7 @@ void pull_broadcast(PlanBuilder& b) {
 void pull_gather(PlanBuilder& b) {
   if (b.rank() == b.root()) {
     b.copy(me(b), me(b));
-    for (const int r : others(b)) {
-      b.step({b.peer_input(r, static_cast<uint32_t>(r))}, {b.output(static_cast<uint32_t>(r))});
-    }
+    store_others(b, &PlanBuilder::peer_input);
   }
   root_signals(b);
 }
@@ -225,7 +214,7 @@ void pull_all_to_all(PlanBuilder& b) {
 
 // One pass: this rank's share of all contributions, folded and written to all.
 void registered_all_reduce(PlanBuilder& b) {
-  const std::vector<Ref> sources = contributions(b, me(b), FoldFrom::kBuffers);
+  const std::vector<Ref> sources = contributions(b, me(b), &PlanBuilder::peer_input);
   std::vector<Ref> targets(1, b.output(me(b)));
   for (const int r : others(b)) targets.push_back(b.peer_output(r, me(b)));
   b.step(sources, targets, kFinish);
@@ -234,7 +223,7 @@ void registered_all_reduce(PlanBuilder& b) {
 
 void registered_reduce(PlanBuilder& b) {
   const bool root = b.rank() == b.root();
-  fold_into(b, FoldFrom::kBuffers, {root ? b.output(me(b)) : b.peer_output(b.root(), me(b))});
+  fold_into(b, &PlanBuilder::peer_input, {root ? b.output(me(b)) : b.peer_output(b.root(), me(b))});
   barrier(b);
 }
 

@@ -1,5 +1,5 @@
 // The passes of the device give the bits of combine() for every dtype, op and flag, 1 to 8 sources, aligned or not, in
-// place or not. Over the fake driver by default; on a GPU by tools/gpu.sh, where it is the proof of the kernels.
+// place or not. Over the fake driver by default; on a GPU by tests/device/gpu.sh, where it is the proof of the kernels.
 #include <doctest/doctest.h>
 
 #include <algorithm>

@@ -1,5 +1,5 @@
 // What the engine takes for granted of a device, a point a case, each in processes of its own: over the fake driver the
-// cases themselves are tried; on a GPU they run before everything else (tools/gpu.sh) and print what they find.
+// cases themselves are tried; on a GPU they run before everything else (tests/device/gpu.sh) and print what they find.
 // PROBE_MIB: of the large buffer, 16.
 #include <dlfcn.h>
 #include <doctest/doctest.h>

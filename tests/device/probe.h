@@ -13,8 +13,8 @@
 #include "tests/support/fake_cuda/mirror.h"
 #include "tests/support/rank_group.h"
 
-// For the probes of a device (tools/gpu.sh): one process or two, which look at one point through DeviceDriver. Every
-// wait of the host has an end, so that what a device lacks is a line and no hang.
+// For the probes of a device (tests/device/gpu.sh): one process or two, which look at one point through DeviceDriver.
+// Every wait of the host has an end, so that what a device lacks is a line and no hang.
 namespace rondo::testing {
 
 constexpr std::chrono::seconds kPatience{10};

@@ -9,9 +9,9 @@
 #include <random>
 #include <set>
 
-#include "ring/plan/check_streams.h"
 #include "ring/plan/renumber.h"
 #include "ring/plan/verify.h"
+#include "tests/plan/check_streams.h"
 #include "tests/plan/plans.h"
 
 namespace rondo {

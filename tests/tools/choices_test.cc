@@ -1,4 +1,4 @@
-#include "tools/plan/choices.h"
+#include "tests/tools/choices.h"
 
 #include <doctest/doctest.h>
 
@@ -9,7 +9,7 @@
 namespace rondo {
 
 TEST_CASE("a change of what is chosen shows in choices.txt") {
-  INFO("if it is wanted: bazel run //tools/plan:plan_choices > tests/tools/choices.txt");
+  INFO("if it is wanted: bazel run //tests/tools:plan_choices > tests/tools/choices.txt");
   CHECK_EQ(file_text("tests/tools/choices.txt"), choices());
 }
 

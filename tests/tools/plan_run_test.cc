@@ -118,6 +118,7 @@ TEST_CASE("windows: loads and stores instead of messages, no times, staging memo
   const Json staged = plan_run_json(request_for("all_reduce", "staged", {2}), {});
   CHECK_EQ(staged["rows"], Json::array({"data", "staging"}));
   CHECK_EQ(staged["cost"]["timed"], false);
+  CHECK_GT(staged["cost"]["time_us"], 0);
   std::map<std::string, int> kinds;
   for (const Json& move : staged["moves"]) {
     ++kinds[move["kind"].get<std::string>()];

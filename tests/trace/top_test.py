@@ -183,21 +183,17 @@ def other_versions():
     assert "of another version" in asked[4].why and "can be read" in asked[0].why, (asked[4].why, asked[0].why)
 
 
-def keys():
-    """On a terminal: the lines that fit, arrows, page and end keys scroll, q ends it and leaves the terminal as it was."""
-    with Job(RUN, FOLDER / "keys", "shm"):
+def live():
+    """On a terminal: the lines that fit, and how many do not; Ctrl-C ends it and brings back what stood there."""
+    with Job(RUN, FOLDER / "live", "shm"):
         master, slave = pty.openpty()
         termios.tcsetwinsize(slave, (4, 60))
-        before = termios.tcgetattr(slave)
         process = subprocess.Popen([sys.executable, TOP, "--interval", "0.2"], stdin=slave, stdout=slave, stderr=slave)
         try:
-            for key, wanted in ((b"", "lines 1-3 of 6"), (b"\033[B", "lines 2-4 of 6"), (b"\033[6~\033[6~", "lines 4-6 of 6"),
-                                (b"k", "lines 3-5 of 6"), (b"\033[H", "lines 1-3 of 6")):
-                os.write(master, key)
-                read_until(master, wanted)
-            os.write(master, b"q")
+            read_until(master, "3 more lines")
+            process.send_signal(signal.SIGINT)
+            read_until(master, "\033[?1049l")
             assert process.wait(10) == 0
-            assert termios.tcgetattr(slave) == before
         finally:
             process.kill()
             os.close(master)
@@ -250,7 +246,7 @@ def nothing():
 
 
 def main():
-    for test in (runs, answers_http, stopped, killed, fits, others_words, other_versions, keys, strangers, nothing):
+    for test in (runs, answers_http, stopped, killed, fits, others_words, other_versions, live, strangers, nothing):
         try:
             test()
             print(f"pass rondo-top: {test.__name__}")

@@ -153,9 +153,9 @@ def no_operations():
 def marks():
     """What a program has said is text, also where it looks like a mark of the page."""
     trace = rank_trace(0, 1, [10**15])
-    trace.failures = [{"at": 10**15, "code": "ABORTED", "message": "@DATA@ and @SCRIPT@"}]
+    trace.failures = [{"at": 10**15, "code": "ABORTED", "message": "@BODY@ and @STYLE@"}]
     page = page_of({0: trace})
-    assert "<b>ABORTED</b> @DATA@ and @SCRIPT@" in page and page.count("@DATA@") == 1, page[page.find("ABORTED"):][:200]
+    assert "<b>ABORTED</b> @BODY@ and @STYLE@" in page and page.count("@BODY@") == 1, page[page.find("ABORTED"):][:200]
 
 
 def head_has_seen_enough():

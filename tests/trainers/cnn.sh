@@ -25,7 +25,7 @@ check "it prints two epochs" test "$(grep -c 'Evaluation accuracy = ' "$folder/r
 check "multiprocessing" prints processes "${cnn[@]}" --processes 2
 check "mpirun" prints mpirun mpirun.openmpi --allow-run-as-root --oversubscribe --mca plm isolated -n 2 "${cnn[@]}"
 check "mpiexec" prints mpiexec mpiexec.hydra -n 2 "${cnn[@]}"
-tabulates() { "$python" examples/trainers/table.py "$folder/rows.jsonl" "$@"; }
+tabulates() { "$python" tests/lab/trainers/table.py "$folder/rows.jsonl" "$@"; }
 check "table.py" grep -q "^| int8 | 2 | 64 | 2 | 1 | " <(tabulates)
 check "table.py --speed" grep -q "^| int8 | 2 | 64 | [0-9,]* | " <(tabulates --speed)
 

@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# examples/trainers/mlp_{rondo,mpi,gloo}.cc: at most 12 lines of each are not in the one by Rondo, those that run on
+# tests/lab/trainers/mlp_{rondo,mpi,gloo}.cc: at most 12 lines of each are not in the one by Rondo, those that run on
 # this machine print the same losses with 2 ranks, and each prints its time a step.
 #   tests/trainers/libraries.sh MLP_RONDO RONDO_RUN IMAGES    IMAGES: a folder of MNIST's files
 set -euo pipefail
 source tools/lib/suite.sh
 
 program=$1 launcher=$2 images=$3
-here=examples/trainers
+here=tests/lab/trainers
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 

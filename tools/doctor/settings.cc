@@ -2,7 +2,7 @@
 
 #include <unistd.h>
 #include <algorithm>
-#include <numeric>
+#include <iterator>
 
 #include "ring/base/misspelt.h"
 #include "ring/engine/observe/metrics_output.h"
@@ -19,21 +19,6 @@ constexpr const char* kTopic = "settings";
 constexpr const char* kLaunchers[] = {"MASTER_ADDR", "MASTER_PORT", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE"};
 // A name of so few letters is near too many others.
 constexpr size_t kShortest = 8;
-
-// Letters to insert, delete, replace or swap with their neighbor (optimal string alignment).
-size_t distance(const std::string& a, const std::string& b) {
-  std::vector<std::vector<size_t>> cost(a.size() + 1, std::vector<size_t>(b.size() + 1));
-  std::iota(cost[0].begin(), cost[0].end(), size_t{0});
-  for (size_t i = 1; i <= a.size(); ++i) {
-    cost[i][0] = i;
-    for (size_t j = 1; j <= b.size(); ++j) {
-      cost[i][j] = std::min({cost[i - 1][j] + 1, cost[i][j - 1] + 1, cost[i - 1][j - 1] + (a[i - 1] != b[j - 1])});
-      const bool swapped = i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1];
-      if (swapped) cost[i][j] = std::min(cost[i][j], cost[i - 2][j - 2] + 1);
-    }
-  }
-  return cost[a.size()][b.size()];
-}
 
 bool ours(const std::string& name) { return name.starts_with("RONDO_"); }
 
@@ -62,7 +47,7 @@ std::string meant_by(const std::string& name) {
   std::string nearest;
   size_t least = ours(name) ? 4 : 3;  // fewer changes than that; others' names are near by chance
   for (const std::string& known : known_variables()) {
-    const size_t changes = distance(name, known);
+    const size_t changes = spelling_distance(name, known);
     if (changes == 0) return "";
     if (changes < least) least = changes, nearest = known;
   }

@@ -48,6 +48,20 @@ pip_install() {
 }
 python_program() { two_ranks "/venv/bin/rondo-run -n 2 /venv/bin/python /rondo/tests/launchers/sum.py"; }
 
+install_rondo() { in_root "cd /rondo && tools/install.sh /usr/local && ldconfig"; }
+
+# builds_on CODENAME NAME: checks a root of this Debian, with a compiler: `pip install ./python`, tools/install.sh, programs
+# of both. Without a root it ends the suite.
+builds_on() {
+  check "a root of $2" make_root "$1" "${BUILD_PACKAGES[@]}" python3-venv python3-setuptools python3-wheel python3-numpy clang libc++-dev
+  finish_checks # without a root nothing else can pass
+  check "pip install ./python" pip_install
+  check "its first program" python_program
+  check "tools/install.sh" install_rondo
+  check "a C++ program" cpp_program
+  check "a program of libc++ by rondo-c" libcxx_program
+}
+
 # Of what is installed in /usr/local.
 cpp_program() {
   in_root "cd /tmp && g++ -std=c++20 /rondo/tests/install/sum.cc -o sum \$(pkg-config --cflags --libs rondo)" &&

@@ -31,6 +31,13 @@ check() {
   if "$@"; then record pass "$name"; else record fail "$name"; fi
 }
 
+# run_script FILE ARGUMENTS...: a program with checks of its own, which it counts.
+run_script() {
+  local status=0
+  bash "$@" || status=$?
+  ((status == 0 || status == CHECKS_FAILED)) || record fail "$1 stopped with exit code $status"
+}
+
 # within SECONDS NAME COMMAND...: prints how long the command took, which fails if it was longer.
 within() {
   local begin took

@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -10,7 +12,6 @@
 #include "ring/plan/simulate.h"
 #include "ring/plan/verify.h"
 #include "rondo/error.h"
-#include "tools/plan/picture.h"
 #include "tools/plan/plan_options.h"
 #include "tools/plan/plan_run.h"
 
@@ -42,6 +43,52 @@ void declare(CLI::App& app, Options& options) {
   app.add_flag("--values{2}", options.values, "With --run: real numbers, 2 elements, or --values=N")->needs(run);
   app.add_flag("--verify", options.verify, "Prove the plans; the exit code is 1 if that fails");
   app.add_option("--bytes", options.bytes, "Simulate a call of N bytes by the default cost model");
+}
+
+std::string cell(const Plan& plan, const Step& step) {
+  std::string sends, stores;
+  uint32_t block = 0;
+  for (uint32_t i = 0; i < uint32_t{step.sources} + step.targets; ++i) {
+    const Ref& ref = plan.refs[step.first + i];
+    if (ref.space != Space::kMailbox) block = ref.block % plan.blocks;
+    if (i < step.sources) continue;
+    if (ref.space == Space::kMailbox) sends += (sends.empty() ? ">" : ",") + std::to_string(ref.peer);
+    if (ref.space == Space::kOutput) stores = (step.flags & kFinish) != 0 ? "=" : ".";
+  }
+  if (step.sources == 0) return "signal" + sends;
+  if (step.targets == 0) return "wait";
+  return std::string(step.sources > 1 ? "+" : "") + stores + "c" + std::to_string(block) + sends;
+}
+
+// Who sends which block to whom at which step of lane 0: a row a step, a column a rank. "c2>3" sends block 2 to rank 3;
+// "+" before it: folded with this rank's own first; "=" stores the complete block, "." stores what came.
+std::string picture(std::span<const Plan> plans) {
+  std::vector<std::vector<std::string>> columns;
+  size_t rows = 0, width = 6;
+  for (const Plan& plan : plans) {
+    std::vector<std::string> column;
+    for (uint32_t s = 0; s < plan.lanes[0].count; ++s) {
+      column.push_back(cell(plan, plan.steps[plan.lanes[0].first + s]));
+      width = std::max(width, column.back().size());
+    }
+    rows = std::max(rows, column.size());
+    columns.push_back(std::move(column));
+  }
+  const auto padded = [&](std::string text) {
+    text.resize(std::max(width + 2, text.size()), ' ');
+    return text;
+  };
+  std::string text = padded("step");
+  for (size_t r = 0; r < plans.size(); ++r) text += padded("rank " + std::to_string(r));
+  while (text.back() == ' ') text.pop_back();
+  text += "\n";
+  for (size_t row = 0; row < rows; ++row) {
+    text += padded(std::to_string(row));
+    for (const std::vector<std::string>& column : columns) text += padded(row < column.size() ? column[row] : "");
+    while (text.back() == ' ') text.pop_back();
+    text += "\n";
+  }
+  return text;
 }
 
 void print(const Options& options, const std::vector<Plan>& plans) {

@@ -3,10 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
 #include <vector>
 
-#include "ring/plan/choose.h"
 #include "ring/plan/describe.h"
 #include "ring/plan/goal.h"
 #include "ring/plan/simulate.h"
@@ -59,7 +57,6 @@ class Run {
   Json move(size_t index, const char* kind, Value value) const;
   double end_us(const Executed& executed) const { return times_.end_us(executed.rank, executed.step); }
   void keep_until(const Executed& executed, Json& json) const;
-  Json cost() const;
 
   PlanRequest request_;
   PlanRunOptions options_;
@@ -237,19 +234,6 @@ void Run::add_message(const ValueTrace::Message& message) {
   moves_.push_back(std::move(json));
 }
 
-// Plans over windows cost what the chooser says; the simulator times messages only.
-Json Run::cost() const {
-  double time_us = simulation_.time_us;
-  if (windows_) {
-    const Chooser chooser(request_.topology);
-    const Algorithm as = request_.algorithm == Algorithm::kOneShot ? Algorithm::kOneShot : Algorithm::kWindow;
-    time_us = chooser.estimated_us(request_.collective, as, options_.bytes);
-  }
-  return {{"time_us", std::isfinite(time_us) ? Json(time_us) : Json(nullptr)},
-          {"by", windows_ ? "the chooser's closed form" : "simulation"},
-          {"timed", !windows_}};
-}
-
 Json Run::json() {
   Json events = Json::array(), programs = Json::array();
   uint32_t depth = 0;
@@ -275,7 +259,8 @@ Json Run::json() {
           {"blocks", plans_[0].blocks},
           {"rows", rows_},
           {"depth", depth},
-          {"cost", cost()},
+          // Loads and stores have no times of their own.
+          {"cost", {{"time_us", simulation_.time_us}, {"timed", !windows_}}},
           {"values", values()},
           {"initial", initial()},
           {"events", std::move(events)},

@@ -20,23 +20,16 @@ bin=$(bazel_bin)
 program=$bin/examples/all_reduce
 python=$venv/bin/python
 
-# run_script FILE ARGUMENTS...: checks of its own, which it counts.
-run_script() {
-  local status=0
-  bash "tests/launchers/$1" "${@:2}" || status=$?
-  ((status == 0 || status == CHECKS_FAILED)) || record fail "tests/launchers/$1 stopped with exit code $status"
-}
-
 source tests/launchers/starts.sh
 check "our declarations of PMIx are those of its header" g++ -std=c++20 -fsyntax-only -I. \
   -I"$(dirname "$(find /usr/include /usr/lib -path '*/include/pmix.h' | head -n 1)")" tests/launchers/pmix_abi.cc
 for world in 1 2 4; do check "rondo-run -n $world" sums "$world" "$bin/tools/rondo-run" -n "$world" "$program"; done
 check "python -m rondo.run, NumPy" sums 2 "$python" -m rondo.run -n 2 tests/launchers/sum.py
-run_script ssh_hosts.sh "$bin/tools/rondo-run" "$program"
-run_script torchrun.sh "$program" "$venv"
-run_script mpi.sh "$program" "$python"
-run_script mpi_hosts.sh "$program"
-run_script slurm.sh "$program" "$python"
+run_script tests/launchers/ssh_hosts.sh "$bin/tools/rondo-run" "$program"
+run_script tests/launchers/torchrun.sh "$program" "$venv"
+run_script tests/launchers/mpi.sh "$program" "$python"
+run_script tests/launchers/mpi_hosts.sh "$program"
+run_script tests/launchers/slurm.sh "$program" "$python"
 check "Ray actors" prints 16 '^rank [0-3] of 4: sum 10$' "$python" tests/launchers/ray_actors.py
 check "Dask workers" prints 4 '^rank [0-3] of 4: sum 10$' "$python" tests/launchers/dask_workers.py
 finish_checks

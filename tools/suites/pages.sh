@@ -59,20 +59,16 @@ follows() {
 check "a link to the page" follows
 
 log=$folder/log
-PYTHONDONTWRITEBYTECODE=1 timeout 900 "$venv/bin/python" tests/pages/view_pages.py "$view" "$bin/tools/plan/plan_dump" "$folder" |
-  tee "$log" || true
-while read -r result name; do record "$result" "$name"; done < <(grep -E '^(pass|fail) ' "$log")
-check "the browser came to the end" grep -q '^all pages looked at' "$log"
-
 # counted TEXT COMMAND...: counts the lines "pass NAME" and "fail NAME" that a program prints; its last line has the text.
 counted() {
   local text=$1
   shift
-  RONDO_LIBRARY=$bin/ring/librondo_c.so PYTHONPATH=python:$bin/python PYTHONDONTWRITEBYTECODE=1 timeout 600 "$venv/bin/python" "$@" |
+  RONDO_LIBRARY=$bin/ring/librondo_c.so PYTHONPATH=python:$bin/python PYTHONDONTWRITEBYTECODE=1 timeout 900 "$venv/bin/python" "$@" |
     tee "$log" || true
   while read -r result name; do record "$result" "$name"; done < <(grep -E '^(pass|fail) ' "$log")
   check "$1 came to the end" grep -q "^$text" "$log"
 }
+counted "all pages looked at" tests/pages/view_pages.py "$view" "$bin/tools/plan/plan_dump" "$folder"
 mkdir "$folder/traces"
 counted "all traces looked at" tests/trace/trace_test.py "$bin/tools/rondo-run" docs/trace-schema.json "$folder/traces"
 mkdir "$folder/top"

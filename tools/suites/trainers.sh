@@ -10,7 +10,7 @@ torch_environment "$venv"
 pip_install "$venv" numpy
 check "tools/wheel.sh" tools/wheel.sh
 install_wheel "$venv"
-run_bazel build //examples:mlp //examples:mlp_rondo //tools:rondo-run
+run_bazel build //examples:mlp //tests/lab:mlp_rondo //tools:rondo-run
 bin=$(bazel_bin)
 
 images=$(mktemp -d)
@@ -19,13 +19,7 @@ PYTHONPATH=tests/support "$venv/bin/python" -c "
 import made_images, pathlib
 made_images.write(pathlib.Path('$images'), 4000, 800)"
 
-# run_script FILE ARGUMENTS...: checks of its own, which it counts.
-run_script() {
-  local status=0
-  bash "tests/trainers/$1" "${@:2}" || status=$?
-  ((status == 0 || status == CHECKS_FAILED)) || record fail "tests/trainers/$1 stopped with exit code $status"
-}
-run_script mlp.sh "$bin/examples/mlp" "$bin/tools/rondo-run" "$images"
-run_script libraries.sh "$bin/examples/mlp_rondo" "$bin/tools/rondo-run" "$images"
-run_script cnn.sh "$venv/bin/python" "$images"
+run_script tests/trainers/mlp.sh "$bin/examples/mlp" "$bin/tools/rondo-run" "$images"
+run_script tests/trainers/libraries.sh "$bin/tests/lab/mlp_rondo" "$bin/tools/rondo-run" "$images"
+run_script tests/trainers/cnn.sh "$venv/bin/python" "$images"
 finish_checks

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """rondo-top: what the ranks of this user's jobs on this host are doing, of jobs started with RONDO_STATUS=1.
 
-    rondo-top                 live, in a terminal; q ends it
+    rondo-top                 live, in a terminal; Ctrl-C ends it
     rondo-top --once          once, as text, after a second for the rates
     rondo-top --json          once, as JSON, in the form of `ncclras -f json`
 """
@@ -9,6 +9,7 @@
 import argparse
 import json
 import os
+import shutil
 import sys
 import time
 
@@ -18,24 +19,35 @@ sys.path[:0] = [_HERE, os.path.join(os.path.dirname(_HERE), "trace")]
 import screen  # noqa: E402
 import status  # noqa: E402
 import version  # noqa: E402
-from terminal import Terminal  # noqa: E402
 
 
-def sample(interval, pause=time.sleep):
-    """Documents with rates, one an interval. pause() waits so long; if it returns True, nobody wants another one."""
+def sample(interval):
+    """Documents with rates, one an interval, without end."""
     before, at = status.collect(), time.monotonic()
-    while not pause(interval):
+    while True:
+        time.sleep(interval)
         after, now = status.collect(), time.monotonic()
         status.add_rates(before, after, now - at)
         before, at = after, now
         yield after
 
 
+def write(text):
+    sys.stdout.write(text)
+    sys.stdout.flush()
+
+
 def watch(interval, everything):
-    """Until q or Ctrl-C."""
-    with Terminal(screen.Screen(everything)) as terminal:
-        for document in sample(interval, terminal.pause):
-            terminal.show(document)
+    """Draws until Ctrl-C, on the terminal's other screen, so that what stood there comes back."""
+    write("\033[?1049h\033[?25l\033[2J")
+    try:
+        for document in sample(interval):
+            width, height = shutil.get_terminal_size()
+            lines = screen.page(document, everything, width, height)
+            # Each line is cleared first: behind a full one the cursor stands on its last character.
+            write("\033[H\033[K" + "\r\n\033[K".join(lines) + ("\r\n\033[J" if len(lines) < height else ""))
+    finally:
+        write("\033[?25h\033[?1049l")
 
 
 def interval_of(text):

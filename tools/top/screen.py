@@ -6,7 +6,7 @@ import textwrap
 import status
 
 NO_JOB = "no job of this user on this host says what it does: start one with RONDO_STATUS=1"
-HIDDEN = "are hidden: a, or --all, shows them"
+HIDDEN = "are hidden: --all shows them"
 WIDE = 1 << 16  # where no terminal limits a line
 _MOST_HOST = 24
 _DOING = 40  # columns that the call has before the first of _OPTIONAL goes
@@ -130,26 +130,9 @@ def lines_of(document, everything=False, width=WIDE):
     return out or textwrap.wrap(NO_JOB, width)
 
 
-class Screen:
-    """The part of the lines that a terminal shows, and what keys do to it."""
-
-    def __init__(self, everything=False):
-        self.everything, self.first, self.document = everything, 0, None
-
-    def key(self, key, height):
-        """True: no more. height: of the terminal."""
-        page = max(height - 2, 1)
-        steps = {"up": -1, "k": -1, "down": 1, "j": 1, "page up": -page, "page down": page, " ": page, "home": -1 << 30, "end": 1 << 30}
-        if key == "a":
-            self.everything = not self.everything
-        self.first += steps.get(key, 0)
-        return key == "q"
-
-    def lines(self, width, height):
-        """Of the whole terminal: where and how on top, then as many lines as fit."""
-        body = lines_of(self.document, self.everything, width)
-        room = max(height - 1, 1)
-        self.first = max(0, min(self.first, len(body) - room))
-        part = body[self.first:self.first + room]
-        where = f"{self.document['timestamp'][-8:]}  lines {self.first + 1}-{self.first + len(part)} of {len(body)}"
-        return [cut(f"{where}  q: quit  ↑ ↓: scroll  a: all", width), *part][:height]
+def page(document, everything, width, height):
+    """The lines that a terminal has room for, the late ranks first; the first line says what is left out."""
+    body = lines_of(document, everything, width)
+    left_out = len(body) - max(height - 1, 1)
+    more = f"; {left_out} more lines: --once has them" if left_out > 0 else ""
+    return [cut(f"{document['timestamp'][-8:]}  Ctrl-C: quit{more}", width), *body][:height]

@@ -1,24 +1,23 @@
-"""The report: one page that fetches nothing. Its style and the ranks' colors are the plan viewer's (tools/view)."""
+"""The report: one page of tables, without a script, that fetches nothing. Its style is the plan viewer's (tools/view).
+The timeline is what `rondo-trace merge` writes, for a viewer of traces."""
 
 import collections
 import html
-import json
-import math
 import pathlib
 import re
 import statistics
 
 import blame
 from blame import time_text
-from chrome import beginning, events
+from chrome import beginning
 from read import DIRECTIONS
 
 _HERE = pathlib.Path(__file__).resolve().parent
 _VIEW = _HERE.parent / "view"
 # Ranks that are shown at once, the late ones first; the others are folded.
 MOST_RANKS = 8
-# What a browser draws at once without a pause.
-MOST_SPANS = 20_000
+# Kinds of calls in their table, those that took longest together first.
+MOST_CALLS = 200
 _BUS = {"all_reduce": lambda n: 2 * (n - 1) / n, "all_gather": lambda n: (n - 1) / n, "reduce_scatter": lambda n: (n - 1) / n,
         "all_to_all": lambda n: (n - 1) / n}
 
@@ -64,8 +63,8 @@ def _sentences(ranks, operations, members):
     out = []
     for rank, trace in sorted(ranks.items(), key=lambda item: -said.get(item[0], [(0,)])[0][0]):
         lines = "".join(f"<li>{html.escape(sentence)}</li>" for _, sentence, _ in said.get(rank, [])[:5])
-        out.append(f'<div class="blame" data-rank="{rank}"><h3><i class="dot" data-color="{rank}"></i> '
-                   f"{html.escape(trace.name)}</h3><ul>{lines or '<li>waited for no rank for 1 ms or more</li>'}</ul></div>")
+        out.append(f'<div class="blame" data-rank="{rank}"><h3>{html.escape(trace.name)}</h3><ul>'
+                   f"{lines or '<li>waited for no rank for 1 ms or more</li>'}</ul></div>")
     return _card("blame", "Who waited for whom, and why", _folded(out, "".join, "ranks"),
                  "The longest waits of each rank. A wait is followed along the ranks that waited in turn, to one that did not.")
 
@@ -102,7 +101,7 @@ class _Waiting:
 
     def late(self):
         most = max(self._blamed.values(), default=0) or 1
-        rows = [(f'<i class="dot" data-color="{r}"></i> rank {r}', time_text(self._blamed[r]), _bar(self._blamed[r] / most))
+        rows = [(f"rank {r}", time_text(self._blamed[r]), _bar(self._blamed[r] / most))
                 for r in self.order]
         return _card("late", "Late ones first",
                      _folded(rows, lambda part: _table(["rank", "others waited because of it", ""], part), "ranks"))
@@ -136,100 +135,28 @@ def _links(ranks):
     return _card("links", "What each link carried", _folded(rows, lambda part: _table(["link", "bytes", "share", ""], part), "links"))
 
 
-def _spans(operations, members):
-    """One for each operation of a program: (begin, seconds, bus bandwidth in GB/s, operation)."""
-    for key, here in sorted(_called(operations).items(), key=lambda item: min(o.begin for o in item[1].values())):
+def _times(operations, members):
+    """(nanoseconds, operation, ranks) of each call that has ended on every rank: from the first begin to the last end."""
+    for key, here in _called(operations).items():
         ended = [o for o in here.values() if o.end is not None and not o.error]
-        if len(ended) < len(members.get(key[0], ended)):
-            continue
-        begin, end = min(o.begin for o in ended), max(o.end for o in ended)
-        one, world = ended[0], len(ended)
-        factor = _BUS.get(one.collective, lambda n: 1)(world) if world > 1 else 0
-        yield begin, max(end - begin, 1), one.bytes * factor / max(end - begin, 1), one
+        if len(ended) >= len(members.get(key[0], ended)):
+            yield max(max(o.end for o in ended) - min(o.begin for o in ended), 1), ended[0], len(ended)
 
 
-def _scatter(name, points, labels, scales):
-    """points: (x, y, text). scales: 'log' or 'linear' for both."""
-    width, height, left, bottom = 760, 260, 62, 34
-    if not points:
-        return '<p class="quiet">No operation has ended on every rank.</p>'
-
-    def axis(values, scale, low, high):
-        least, most = min(values), max(values)
-        if scale == "log":
-            least, most = math.log10(max(least, 1e-9)), math.log10(max(most, 1e-9))
-        else:
-            least = min(0, least)
-        span = (most - least) or 1
-
-        def place(v):
-            v = math.log10(max(v, 1e-9)) if scale == "log" else v
-            return low + (v - least) / span * (high - low)
-        ticks = [least + span * i / 4 for i in range(5)]
-        return place, [(10 ** t if scale == "log" else t) for t in ticks]
-    both = [v for p in points for v in p[:2]] if scales == ("log", "log") else None  # one range, so that the line shows
-    x, x_ticks = axis(both or [p[0] for p in points], scales[0], left, width - 12)
-    y, y_ticks = axis(both or [p[1] for p in points], scales[1], height - bottom, 12)
-    out = [f'<svg class="plot" id="{name}" viewBox="0 0 {width} {height}" role="img" aria-label="{labels[1]} over {labels[0]}">']
-    for tick in x_ticks:
-        anchor = "end" if tick == x_ticks[-1] else "middle"
-        out.append(f'<line class="grid" x1="{x(tick):.1f}" x2="{x(tick):.1f}" y1="12" y2="{height - bottom}"/>'
-                   f'<text x="{x(tick):.1f}" y="{height - 16}" text-anchor="{anchor}">{labels[2](tick)}</text>')
-    for tick in y_ticks:
-        out.append(f'<line class="grid" x1="{left}" x2="{width - 12}" y1="{y(tick):.1f}" y2="{y(tick):.1f}"/>'
-                   f'<text x="{left - 6}" y="{y(tick) + 4:.1f}" text-anchor="end">{labels[3](tick)}</text>')
-    out.append(f'<text x="{width - 12}" y="{height - 2}" text-anchor="end">{labels[0]}</text>'
-               f'<text x="{left}" y="9">{labels[1]}</text>')
-    if scales == ("log", "log"):
-        low, high = max(min(x_ticks), min(y_ticks)), min(max(x_ticks), max(y_ticks))
-        if low < high:
-            out.append(f'<line class="equal" x1="{x(low):.1f}" y1="{y(low):.1f}" x2="{x(high):.1f}" y2="{y(high):.1f}"/>')
-    for a, b, text in points[:5000]:
-        out.append(f'<circle cx="{x(a):.1f}" cy="{y(b):.1f}" r="3"><title>{html.escape(text)}</title></circle>')
-    return "".join(out) + "</svg>"
-
-
-def _charts(spans, start):
-    bandwidth = [((begin - start) / 1e6, gbps, f"{one.name}: {size_text(one.bytes)}, {gbps:.3g} GB/s, {one.algorithm}")
-                 for begin, _, gbps, one in spans if one.bytes > 0]
-    predicted = [(one.predicted, took, f"{one.name}: {size_text(one.bytes)} by {one.algorithm}: {time_text(took)}, predicted "
-                  f"{time_text(one.predicted)}") for _, took, _, one in spans if one.predicted > 0]
+def _calls(operations, members):
     groups = collections.defaultdict(list)
-    for _, took, _, one in spans:
-        groups[one.collective, one.bytes, one.algorithm, one.reason, one.predicted].append(took)
+    for took, one, world in _times(operations, members):
+        groups[one.collective, one.bytes, one.algorithm, one.reason, one.predicted, world].append(took)
     rows = []
-    for (collective, count, algorithm, reason, model), took in sorted(groups.items(), key=lambda item: -sum(item[1]))[:200]:
+    for (collective, count, algorithm, reason, model, world), took in sorted(groups.items(), key=lambda item: -sum(item[1]))[:MOST_CALLS]:
         middle = statistics.median(took)
-        rows.append((collective, size_text(count), html.escape(f"{algorithm} ({reason})"), len(took), time_text(min(took)),
-                     time_text(middle), time_text(model) if model else "–", f"{middle / model:.2f}" if model else "–"))
-    unit = lambda v: time_text(v)
-    return (_card("bandwidth", "Bus bandwidth over time",
-                  _scatter("bandwidth-plot", bandwidth, ("time, ms", "bus bandwidth, GB/s", lambda v: f"{v:.4g}",
-                                                         lambda v: f"{v:.3g}"), ("linear", "linear")),
-                  "A dot is an operation, from the first rank's begin to the last one's end; GB/s, as "
-                  "rondo-bench counts them."),
-            _card("predicted", "Achieved against predicted",
-                  _scatter("predicted-plot", predicted, ("predicted", "achieved", unit, unit), ("log", "log")) +
-                  _table(["collective", "bytes", "algorithm (why)", "times", "best", "median", "predicted", "median / predicted"],
-                         rows), "Predicted: the cost model's closed form, from which the algorithm was chosen; the line is equality."))
-
-
-def _timeline(document, ranks, order):
-    """order: of the ranks, late ones first."""
-    spans = [e for e in document["traceEvents"] if e["ph"] == "X"]
-    shown = sorted(spans, key=lambda e: (e["cat"] not in ("operation", "stopped"), -e["dur"]))[:MOST_SPANS]
-    kinds = ["operation", "step", "wait", "stopped", "message"]
-    data = {"ranks": [{"rank": r, "name": ranks[r].name} for r in (order if len(order) > MOST_RANKS else sorted(order))],
-            "most": MOST_RANKS, "kinds": kinds,
-            "spans": [[e["pid"], e["tid"], kinds.index(e["cat"]), round(e["ts"], 3), round(e["dur"], 3), e["name"], e["args"]]
-                      for e in sorted(shown, key=lambda e: e["ts"])]}
-    note = (f"The longest {MOST_SPANS:,} of {len(spans):,} spans; rondo-trace merge writes all." if len(spans) > len(shown) else "")
-    return data, _card("timeline", "Timeline", '<div id="zoom"><button data-zoom="in">+</button><button data-zoom="out">−</button>'
-                       '<button data-zoom="left">←</button><button data-zoom="right">→</button><button data-zoom="all">all</button>'
-                       f'<button id="every" aria-pressed="false"{" hidden" * (len(order) <= MOST_RANKS)}>{len(order)} ranks</button>'
-                       '<span class="quiet">wheel, drag or arrow keys; click a bar</span></div>'
-                       '<canvas id="lanes" tabindex="0" aria-label="Timeline of ranks"></canvas><p id="picked" role="status"></p>'
-                       '<p class="legend"></p>', note)
+        bus = count * _BUS.get(collective, lambda n: 1)(world) / middle if world > 1 else 0
+        rows.append((html.escape(collective), size_text(count), html.escape(f"{algorithm} ({reason})"), len(took), time_text(min(took)),
+                     time_text(middle), f"{bus:.3g}", time_text(model) if model else "–", f"{middle / model:.2f}" if model else "–"))
+    table = _table(["collective", "bytes", "algorithm (why)", "times", "best", "median", "GB/s", "predicted", "median / predicted"], rows)
+    return _card("calls", "Calls", table if rows else '<p class="quiet">No operation has ended on every rank.</p>',
+                 "A call lasts from the first rank's begin to the last one's end. GB/s: bus bandwidth of the median, as rondo-bench "
+                 "counts it. Predicted: the cost model's closed form, from which the algorithm was chosen.")
 
 
 def _clock_text(clocks):
@@ -245,21 +172,16 @@ def _clock_text(clocks):
 
 def page(ranks, clocks, operations, members):
     """The report as text."""
-    document = events(ranks, clocks)
     start = beginning(ranks)
-    spans = list(_spans(operations, members))
     waiting = _Waiting(ranks, operations, members)
-    data, timeline = _timeline(document, ranks, waiting.order)
-    bandwidth, predicted = _charts(spans, start)
     lost = sum(trace.lost for trace in ranks.values())
     called = len(_called(operations))
     lasted = "" if start is None else f" in {time_text(max(t.last for t in ranks.values()) - start)}"
     subtitle = (f"{_number(len(ranks), 'rank')}, {_number(called, 'operation')}{lasted}; {_clock_text(clocks)}"
                 + (f"; the rings had no room for {lost:,} older records (RONDO_TRACE_BYTES)" if lost else ""))
-    body = (_ends(ranks, operations) + waiting.late() + _links(ranks) + _sentences(ranks, operations, members) + timeline +
-            waiting.pairs() + bandwidth + predicted)
+    body = (_ends(ranks, operations) + waiting.late() + _links(ranks) + _sentences(ranks, operations, members) +
+            waiting.pairs() + _calls(operations, members))
     parts = {"STYLE": (_VIEW / "page.css").read_text(encoding="utf-8") + (_HERE / "report.css").read_text(encoding="utf-8"),
-             "SUBTITLE": html.escape(subtitle), "BODY": body, "DATA": json.dumps(data).replace("<", "\\u003c"),
-             "SCRIPT": (_VIEW / "colors.js").read_text(encoding="utf-8") + (_HERE / "report.js").read_text(encoding="utf-8")}
+             "SUBTITLE": html.escape(subtitle), "BODY": body}
     # At once: what a program has said may look like a mark.
     return re.sub("@([A-Z]+)@", lambda mark: parts[mark[1]], (_HERE / "report.html").read_text(encoding="utf-8"))

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """rondo-trace: what ran, from the traces that RONDO_TRACE=folder leaves.
 
-    rondo-trace merge FOLDER -o run.json       Chrome trace events, for a viewer of traces
-    rondo-trace report FOLDER -o run.html      one page: timeline, bandwidths, who waited for whom, and why
+    rondo-trace merge FOLDER -o run.json       Chrome trace events: the timeline, for a viewer of traces
+    rondo-trace report FOLDER -o run.html      one page: who waited for whom, and why; calls, links, failures
     rondo-trace blame FOLDER                   the longest waits, a sentence each
 """
 

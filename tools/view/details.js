@@ -21,7 +21,6 @@ function sizeText(bytes) {
 }
 
 function timeText(us) {
-  if (us === null) return 'no estimate';
   if (us >= 1e6) return `${(us / 1e6).toPrecision(3)} s`;
   return us >= 1e4 ? `${(us / 1e3).toPrecision(3)} ms` : `${us < 100 ? us.toFixed(1) : Math.round(us)} µs`;
 }

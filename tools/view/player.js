@@ -38,8 +38,7 @@ class Player {
   }
 
   costText(run) {
-    if (run.cost.time_us === null) return `. ${plural(run.steps, 'step')}`;
-    return `. ${plural(run.steps, 'step')}, predicted ${timeText(run.cost.time_us)} (default cost model, by ${run.cost.by})`;
+    return `. ${plural(run.steps, 'step')}, predicted ${timeText(run.cost.time_us)} (simulated by the default cost model)`;
   }
 
   addPanel(run, index) {

@@ -4,11 +4,10 @@
 
 #include <CLI/CLI.hpp>
 #include <cstdio>
-#include <filesystem>
 #include <string>
-#include <system_error>
 #include <vector>
 
+#include "ring/base/whole_file.h"
 #include "rondo/error.h"
 #include "rondo/rondo.h"
 #include "tools/plan/plan_options.h"
@@ -53,22 +52,10 @@ std::vector<std::string> algorithms_of(const Options& options) {
   return options.compare.empty() ? std::vector<std::string>{options.plan.algorithm} : options.compare;
 }
 
-// To a file beside it first, so that no page is half written; a link keeps pointing, and a device stays one.
 void write(const std::string& path, const std::string& text) {
-  const bool standard = path == "-";
-  std::error_code none;
-  const auto there = std::filesystem::symlink_status(path, none);
-  const bool whole = !std::filesystem::exists(there) || std::filesystem::is_regular_file(there);
-  const std::string part = whole ? path + ".part" : path;
-  std::FILE* file = standard ? stdout : std::fopen(part.c_str(), "wb");
-  bool ok = file != nullptr && std::fwrite(text.data(), 1, text.size(), file) == text.size();
-  if (standard) {
-    ok = ok && std::fflush(file) == 0;
-  } else if (file != nullptr) {
-    ok = std::fclose(file) == 0 && ok && (!whole || std::rename(part.c_str(), path.c_str()) == 0);
-    if (!ok && whole) std::remove(part.c_str());
-  }
-  if (!ok) throw Exception(ErrorCode::kSystem, fmt::format("cannot write {}", standard ? "the page" : path));
+  if (path != "-") return replace_file(path, text);
+  if (std::fwrite(text.data(), 1, text.size(), stdout) == text.size() && std::fflush(stdout) == 0) return;
+  throw Exception(ErrorCode::kSystem, "cannot write the page");
 }
 
 void view(Options options) {

@@ -10,8 +10,8 @@
 
 namespace rondo::testing {
 
-// The driver that tests of devices use: RONDO_TEST_DEVICE, for those that run on a GPU (tools/gpu.sh), else the fake
-// one.
+// The driver that tests of devices use: RONDO_TEST_DEVICE, for those that run on a GPU (tests/device/gpu.sh), else the
+// fake one.
 const char* device_library();
 
 // A function of it for tests, once it has been opened; nullptr: a GPU has none.

@@ -1,11 +1,11 @@
 // mlp_{rondo,mpi,gloo}.cc: one trainer by three libraries. They differ in the lines that name the library.
-//   LAUNCHER -n 2 ./mlp [EPOCHS [IMAGES [FOLDER]]]    (README.md: how each is built and started)
+//   LAUNCHER -n 2 ./mlp [EPOCHS [IMAGES [FOLDER]]]    (tests/trainers/libraries.sh: how each is built and started)
 #include <gloo/allreduce_ring_chunked.h>
 #include <gloo/rendezvous/context.h>
 #include <gloo/rendezvous/file_store.h>
 #include <gloo/transport/tcp/device.h>
 
-#include "steps.h"
+#include "tests/lab/trainers/steps.h"
 
 int main(int argc, char** argv) {
   const int rank = std::atoi(std::getenv("RANK")), world = std::atoi(std::getenv("WORLD_SIZE"));

@@ -1,4 +1,4 @@
-#include "bench/output/whole_file.h"
+#include "ring/base/whole_file.h"
 
 #include <fmt/format.h>
 #include <unistd.h>
@@ -10,7 +10,7 @@
 
 #include "rondo/error.h"
 
-namespace rondo::bench {
+namespace rondo {
 namespace {
 
 namespace fs = std::filesystem;
@@ -47,4 +47,4 @@ void replace_file(const std::string& path, const std::string& text) {
   refuse(path, why);
 }
 
-}  // namespace rondo::bench
+}  // namespace rondo

@@ -2,7 +2,7 @@
 
 #include <cstdio>
 
-#include "tools/plan/choices.h"
+#include "tests/tools/choices.h"
 
 int main() {
   std::fputs(rondo::choices().c_str(), stdout);

@@ -1,4 +1,4 @@
-#include "tools/plan/choices.h"
+#include "tests/tools/choices.h"
 
 #include <cstdint>
 #include <utility>

@@ -1,4 +1,4 @@
-#include "bench/output/whole_file.h"
+#include "ring/base/whole_file.h"
 
 #include <doctest/doctest.h>
 #include <sys/resource.h>
@@ -13,7 +13,7 @@
 #include "rondo/error.h"
 #include "tests/support/temp_folder.h"
 
-namespace rondo::bench {
+namespace rondo {
 namespace {
 
 size_t files_in(const std::string& folder) {
@@ -70,4 +70,4 @@ TEST_CASE("what is no regular file is written as it is: a link keeps pointing, a
 }
 
 }  // namespace
-}  // namespace rondo::bench
+}  // namespace rondo

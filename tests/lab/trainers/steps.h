@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "mlp.h"
+#include "examples/trainers/mlp.h"
 
 namespace mlp {
 

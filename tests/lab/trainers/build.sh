@@ -1,27 +1,23 @@
 #!/usr/bin/env bash
-# Builds the trainer mlp_LIBRARY.cc in FOLDER, or says what is missing and exits with 1.
-#   examples/trainers/build.sh FOLDER rondo | mpi | gloo
-# rondo: an installed Rondo, found by pkg-config. mpi: MPICXX, else the mpicxx of the PATH. gloo: Debian's libgloo-dev.
+# Builds the trainer mlp_LIBRARY.cc in FOLDER, or says what is missing and exits with 1. Bazel builds mlp_rondo.cc.
+#   tests/lab/trainers/build.sh FOLDER mpi | gloo
+# mpi: MPICXX, else the mpicxx of the PATH. gloo: Debian's libgloo-dev.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
-if [[ $# != 2 || ! $2 =~ ^(rondo|mpi|gloo)$ ]]; then
+tree=$(cd "$here/../../.." && pwd)
+if [[ $# != 2 || ! $2 =~ ^(mpi|gloo)$ ]]; then
   sed -n '2,4s/^# \{0,1\}//p' "$0" >&2
   exit 2
 fi
 folder=$1 library=$2
 source=$here/mlp_$library.cc program=$folder/mlp_$library
-flags=(-std=c++20 -O3 -DNDEBUG)
+flags=(-std=c++20 -O3 -DNDEBUG "-I$tree")
 missing() {
   echo "build.sh: $1" >&2
   exit 1
 }
 
 case $library in
-  rondo)
-    pkg-config --exists rondo || missing "no rondo for pkg-config: tools/install.sh, and PKG_CONFIG_PATH"
-    # shellcheck disable=SC2046
-    "${CXX:-g++}" "${flags[@]}" "$source" $(pkg-config --cflags --libs rondo) -o "$program"
-    ;;
   mpi)
     compiler=${MPICXX:-mpicxx}
     command -v "${compiler%% *}" >/dev/null || missing "no $compiler: apt-get install libopenmpi-dev, or set MPICXX"

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# gpu_run_test.sh RUN.SH SOURCE...: the test cases that the bundle's script names are there, each probe of a GPU among
+# run_test.sh RUN.SH SOURCE...: the test cases that the bundle's script names are there, each probe of a GPU among
 # them; it leaves LD_LIBRARY_PATH, where the driver may lie, to the programs that it runs; it says which step failed.
 set -euo pipefail
 declare -A cases

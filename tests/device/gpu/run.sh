@@ -83,7 +83,7 @@ step() {
     *) say "FAILED: $name, exit code $code" ;;
   esac
   # What it has found, and why it failed.
-  tail -n "+$((begin + 1))" "$results" | grep -E '^probe |^# (device|staged|all_reduce of [0-9])|^#.* reach |^copy:|sources.*GB/s' |
+  tail -n "+$((begin + 1))" "$results" | grep -E '^probe |^# (device|all_reduce of [0-9])|^#.* reach |^copy:|sources.*GB/s' |
     sed 's/^/    /' | head -20
   [ "$code" != 0 ] || return 0
   failed=1

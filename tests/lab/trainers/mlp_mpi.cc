@@ -1,8 +1,8 @@
 // mlp_{rondo,mpi,gloo}.cc: one trainer by three libraries. They differ in the lines that name the library.
-//   LAUNCHER -n 2 ./mlp [EPOCHS [IMAGES [FOLDER]]]    (README.md: how each is built and started)
+//   LAUNCHER -n 2 ./mlp [EPOCHS [IMAGES [FOLDER]]]    (tests/trainers/libraries.sh: how each is built and started)
 #include <mpi.h>
 
-#include "steps.h"
+#include "tests/lab/trainers/steps.h"
 
 int main(int argc, char** argv) {
   MPI_Init(&argc, &argv);

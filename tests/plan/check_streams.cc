@@ -1,4 +1,4 @@
-#include "ring/plan/check_streams.h"
+#include "tests/plan/check_streams.h"
 
 #include <algorithm>
 #include <array>
