@@ -210,16 +210,6 @@ int MPI_Win_get_name(MPI_Win win, char* name, int* resultlen) {
   });
 }
 
-int MPI_Keyval_create(MPI_Copy_function* copy_fn, MPI_Delete_function* delete_fn, int* keyval, void* extra_state) {
-  return MPI_Comm_create_keyval(copy_fn, delete_fn, keyval, extra_state);
-}
-int MPI_Keyval_free(int* keyval) { return MPI_Comm_free_keyval(keyval); }
-int MPI_Attr_put(MPI_Comm comm, int keyval, void* value) { return MPI_Comm_set_attr(comm, keyval, value); }
-int MPI_Attr_get(MPI_Comm comm, int keyval, void* value, int* flag) {
-  return MPI_Comm_get_attr(comm, keyval, value, flag);
-}
-int MPI_Attr_delete(MPI_Comm comm, int keyval) { return MPI_Comm_delete_attr(comm, keyval); }
-
 int MPI_Comm_set_name(MPI_Comm comm, const char* name) {
   return on(comm, __func__, [&] { comm_of(comm).name = cut_name(name); });
 }

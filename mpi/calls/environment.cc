@@ -16,7 +16,6 @@
 #include "mpi/core/errors.h"
 #include "mpi/core/file.h"
 #include "mpi/core/fold.h"
-#include "mpi/core/forms.h"
 #include "mpi/core/request.h"
 #include "mpi/core/world.h"
 
@@ -149,7 +148,6 @@ int MPI_Get_address(const void* location, MPI_Aint* address) {
   *address = reinterpret_cast<MPI_Aint>(location);
   return MPI_SUCCESS;
 }
-int MPI_Address(void* location, MPI_Aint* address) { return MPI_Get_address(location, address); }
 MPI_Aint MPI_Aint_add(MPI_Aint base, MPI_Aint disp) { return base + disp; }
 MPI_Aint MPI_Aint_diff(MPI_Aint addr1, MPI_Aint addr2) { return addr1 - addr2; }
 
@@ -182,19 +180,17 @@ int MPI_Op_free(MPI_Op* op) {
 int MPI_Op_commutative(MPI_Op op, int* commute) {
   return run(__func__, [&] { *commute = op_of(op).commutative; });
 }
-#define REDUCE_LOCAL(Count, suffix)                                                                                 \
-  int MPI_Reduce_local##suffix(const void* inbuf, void* inoutbuf, Count count, MPI_Datatype datatype, MPI_Op op) {  \
-    return run(__func__, [&] {                                                                                      \
-      require(count >= 0, MPI_ERR_COUNT, "the count is negative");                                                  \
-      require(inbuf != MPI_IN_PLACE && inoutbuf != MPI_IN_PLACE, MPI_ERR_BUFFER, "MPI_IN_PLACE is no buffer here"); \
-      require(count == 0 || (inbuf != nullptr && inoutbuf != nullptr), MPI_ERR_BUFFER, "a buffer is null");         \
-      require(count == 0 || inbuf != inoutbuf, MPI_ERR_BUFFER, "both buffers are the same");                        \
-      const auto type = used_type(datatype).shared_from_this();                                                     \
-      check_fold(op_of(op), *type);                                                                                 \
-      fold(op_of(op), type, inbuf, inoutbuf, count);                                                                \
-    });                                                                                                             \
-  }
-BOTH(REDUCE_LOCAL)
+int MPI_Reduce_local_c(const void* inbuf, void* inoutbuf, MPI_Count count, MPI_Datatype datatype, MPI_Op op) {
+  return run(__func__, [&] {
+    require(count >= 0, MPI_ERR_COUNT, "the count is negative");
+    require(inbuf != MPI_IN_PLACE && inoutbuf != MPI_IN_PLACE, MPI_ERR_BUFFER, "MPI_IN_PLACE is no buffer here");
+    require(count == 0 || (inbuf != nullptr && inoutbuf != nullptr), MPI_ERR_BUFFER, "a buffer is null");
+    require(count == 0 || inbuf != inoutbuf, MPI_ERR_BUFFER, "both buffers are the same");
+    const auto type = used_type(datatype).shared_from_this();
+    check_fold(op_of(op), *type);
+    fold(op_of(op), type, inbuf, inoutbuf, count);
+  });
+}
 
 // --- Sessions: the world, opened by as many as want it
 
@@ -349,17 +345,7 @@ int MPI_Status_f2c(const MPI_Fint* f_status, MPI_Status* c_status) {
   std::memcpy(c_status, f_status, sizeof *c_status);
   return MPI_SUCCESS;
 }
-int MPI_Status_f2f08(const MPI_Fint* f_status, MPI_F08_status* f08_status) {
-  return MPI_Status_f2c(f_status, f08_status);
-}
-int MPI_Status_f082f(const MPI_F08_status* f08_status, MPI_Fint* f_status) {
-  return MPI_Status_c2f(f08_status, f_status);
-}
 int MPI_Status_c2f08(const MPI_Status* c_status, MPI_F08_status* f08_status) {
   *f08_status = *c_status;
-  return MPI_SUCCESS;
-}
-int MPI_Status_f082c(const MPI_F08_status* f08_status, MPI_Status* c_status) {
-  *c_status = *f08_status;
   return MPI_SUCCESS;
 }

@@ -209,11 +209,6 @@ int MPI_Comm_set_errhandler(MPI_Comm comm, MPI_Errhandler errhandler) {
 int MPI_Comm_get_errhandler(MPI_Comm comm, MPI_Errhandler* errhandler) {
   return on(comm, __func__, [&] { *errhandler = reveal(comm_of(comm).handler.get()); });
 }
-int MPI_Errhandler_set(MPI_Comm comm, MPI_Errhandler errhandler) { return MPI_Comm_set_errhandler(comm, errhandler); }
-int MPI_Errhandler_get(MPI_Comm comm, MPI_Errhandler* errhandler) { return MPI_Comm_get_errhandler(comm, errhandler); }
-int MPI_Errhandler_create(MPI_Comm_errhandler_function* function, MPI_Errhandler* errhandler) {
-  return MPI_Comm_create_errhandler(function, errhandler);
-}
 int MPI_Comm_call_errhandler(MPI_Comm comm, int errorcode) {
   return on(comm, __func__, [&] {
     Comm& object = comm_of(comm);

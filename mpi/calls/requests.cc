@@ -6,7 +6,6 @@
 #include <vector>
 
 #include "mpi/core/errors.h"
-#include "mpi/core/forms.h"
 #include "mpi/core/request.h"
 #include "mpi/core/type.h"
 #include "mpi/core/world.h"
@@ -387,29 +386,16 @@ MPI_Count count_of(const MPI_Status& status, const Type& type) {
   if (type.size == 0) return bytes == 0 ? 0 : MPI_UNDEFINED;
   return bytes % type.size == 0 ? bytes / type.size : MPI_UNDEFINED;
 }
-template <typename Count>
-void put(Count* to, MPI_Count value) {
-  *to = static_cast<Count>(value);
-  if (*to != value) *to = MPI_UNDEFINED;
-}
 }  // namespace
 
-#define COUNTS(Count, suffix)                                                                       \
-  int MPI_Get_count##suffix(const MPI_Status* status, MPI_Datatype datatype, Count* count) {        \
-    return run(__func__, [&] { put(count, count_of(*status, type_of(datatype))); });                \
-  }                                                                                                 \
-  int MPI_Get_elements##suffix(const MPI_Status* status, MPI_Datatype datatype, Count* count) {     \
-    return run(__func__, [&] { put(count, elements_in(type_of(datatype), bytes_of(*status))); });   \
-  }                                                                                                 \
-  int MPI_Status_set_elements##suffix(MPI_Status* status, MPI_Datatype datatype, Count count) {     \
-    return run(__func__, [&] { set_bytes(*status, bytes_of_elements(type_of(datatype), count)); }); \
-  }
-BOTH(COUNTS)
-int MPI_Get_elements_x(const MPI_Status* status, MPI_Datatype datatype, MPI_Count* count) {
-  return MPI_Get_elements_c(status, datatype, count);
+int MPI_Get_count_c(const MPI_Status* status, MPI_Datatype datatype, MPI_Count* count) {
+  return run(__func__, [&] { *count = count_of(*status, type_of(datatype)); });
 }
-int MPI_Status_set_elements_x(MPI_Status* status, MPI_Datatype datatype, MPI_Count count) {
-  return MPI_Status_set_elements_c(status, datatype, count);
+int MPI_Get_elements_c(const MPI_Status* status, MPI_Datatype datatype, MPI_Count* count) {
+  return run(__func__, [&] { *count = elements_in(type_of(datatype), bytes_of(*status)); });
+}
+int MPI_Status_set_elements_c(MPI_Status* status, MPI_Datatype datatype, MPI_Count count) {
+  return run(__func__, [&] { set_bytes(*status, bytes_of_elements(type_of(datatype), count)); });
 }
 int MPI_Test_cancelled(const MPI_Status* status, int* flag) {
   return run(__func__, [&] { *flag = cancelled(*status); });
