@@ -111,7 +111,7 @@ Data reduced(const void* at, MPI_Count count, MPI_Datatype type) {
 #define BODY(...) [=]([[maybe_unused]] Comm& of) { __VA_ARGS__ }
 #define LAUNCH(...) return [=](Collective& collective) { collective.__VA_ARGS__; };
 #define COLLECTIVE(Name, name, PARAMS, ...) ENTRIES(Name, name, _c, PARAMS(MPI_Count, MPI_Aint), BODY(__VA_ARGS__))
-// Of one that takes arrays of counts: both forms.
+// A collective that takes arrays of counts: both forms.
 #define COLLECTIVE_V(Name, name, PARAMS, ...)                \
   ENTRIES(Name, name, , PARAMS(int, int), BODY(__VA_ARGS__)) \
   COLLECTIVE(Name, name, PARAMS, __VA_ARGS__)
