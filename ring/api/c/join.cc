@@ -138,10 +138,7 @@ extern "C" {
 rondo_result_t rondo_init(rondo_comm_t* comm) { return rondo_join(comm, nullptr); }
 
 rondo_result_t rondo_join(rondo_comm_t* comm, const rondo_join_options_t* options) {
-  return guarded([&] {
-    given(comm, "comm") = nullptr;
-    *comm = hand_out(Communicator::join(join_options_of(options)));
-  });
+  return make(comm, "comm", [&] { return Communicator::join(join_options_of(options)); });
 }
 
 rondo_result_t rondo_reply_set(rondo_reply_t reply, const void* data, size_t bytes) {
