@@ -34,11 +34,6 @@ void init(int required, int* provided) {
   *provided = w.thread_level;
 }
 
-void tell(const std::string& text, char* to, int* length) {
-  std::memcpy(to, text.c_str(), text.size() + 1);
-  *length = static_cast<int>(text.size());
-}
-
 }  // namespace
 
 int MPI_Init(int*, char***) {
@@ -95,13 +90,13 @@ int MPI_Get_library_version(char* version, int* resultlen) {
 #else
   constexpr const char* kVersion = "Rondo " RONDO_VERSION ", an engine with the calls of MPI";
 #endif
-  return run(__func__, [&] { tell(kVersion, version, resultlen); });
+  return run(__func__, [&] { copy_text(kVersion, version, resultlen); });
 }
 int MPI_Get_processor_name(char* name, int* resultlen) {
   return run(__func__, [&] {
     char host[MPI_MAX_PROCESSOR_NAME] = "";
     gethostname(host, sizeof host - 1);
-    tell(host, name, resultlen);
+    copy_text(host, name, resultlen);
   });
 }
 int MPI_Abi_get_version(int* abi_major, int* abi_minor) {
@@ -233,13 +228,7 @@ int MPI_Session_get_nth_pset(MPI_Session session, MPI_Info, int n, int* pset_len
   return on_session(session, __func__, [&] {
     session_of(session);
     require(n >= 0 && n < 2, MPI_ERR_ARG, "there are two process sets");
-    const std::string name = kSets[n];
-    if (*pset_len > 0) {
-      const size_t length = std::min(name.size(), static_cast<size_t>(*pset_len) - 1);
-      std::memcpy(pset_name, name.data(), length);
-      pset_name[length] = 0;
-    }
-    *pset_len = static_cast<int>(name.size()) + 1;
+    copy_beginning(kSets[n], pset_name, pset_len);
   });
 }
 int MPI_Session_get_info(MPI_Session session, MPI_Info* info) {
@@ -261,10 +250,8 @@ int MPI_Group_from_session_pset(MPI_Session session, const char* pset_name, MPI_
   return on_session(session, __func__, [&] {
     session_of(session);
     const bool all = is_world(pset_name);
-    auto group = std::make_shared<Group>();
-    group->ranks = world().comms.share(all ? MPI_COMM_WORLD : MPI_COMM_SELF)->members;
-    group->session = world().sessions.share(session);
-    *newgroup = world().groups.add(std::move(group));
+    *newgroup = publish_group(world().comms.share(all ? MPI_COMM_WORLD : MPI_COMM_SELF)->members,
+                              world().sessions.share(session));
   });
 }
 int MPI_Comm_create_from_group(MPI_Group group, const char* stringtag, MPI_Info, MPI_Errhandler errhandler,

@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "mpi/core/attributes.h"
+#include "mpi/core/communicators.h"
 #include "mpi/core/errors.h"
 #include "mpi/core/request.h"
 #include "mpi/core/type.h"
@@ -138,10 +139,8 @@ int MPI_File_get_amode(MPI_File file, int* amode) {
 }
 int MPI_File_get_group(MPI_File file, MPI_Group* group) {
   return on_file(file, __func__, [&] {
-    auto made = std::make_shared<Group>();
-    made->ranks = file_of(file)->comm().members;
-    made->session = file_of(file)->comm().session;
-    *group = world().groups.add(std::move(made));
+    const auto of = file_of(file);
+    *group = publish_group(of->comm().members, of->comm().session);
   });
 }
 int MPI_File_set_info(MPI_File file, MPI_Info info) {

@@ -139,6 +139,16 @@ int first_over(const std::vector<Request*>& requests) {
   return found;
 }
 
+// Whether one is over, which *index says. False: *flag says whether none is active.
+bool find_over(const std::vector<Request*>& requests, int* index, int* flag, MPI_Status* status) {
+  *index = first_over(requests);
+  *flag = *index != -1;
+  if (*index >= 0) return true;
+  if (*flag) set_empty(status);
+  *index = MPI_UNDEFINED;
+  return false;
+}
+
 bool all_over(int count, const MPI_Request handles[]) {
   check_count(count);
   bool all = true;
@@ -251,13 +261,7 @@ int MPI_Waitany(int count, MPI_Request requests[], int* index, MPI_Status* statu
 int MPI_Testany(int count, MPI_Request requests[], int* index, int* flag, MPI_Status* status) {
   return on_requests(count, requests, __func__, [&](MPI_Comm& owner) {
     const auto found = find_all(count, requests);
-    *index = first_over(found);
-    *flag = *index != -1;
-    if (*index == MPI_UNDEFINED) return set_empty(status);
-    if (*index == -1) {
-      *index = MPI_UNDEFINED;
-      return;
-    }
+    if (!find_over(found, index, flag, status)) return;
     check(end(&requests[*index], *found[static_cast<size_t>(*index)], status, owner));
   });
 }
@@ -291,13 +295,7 @@ int MPI_Request_get_status_all(int count, const MPI_Request requests[], int* fla
 int MPI_Request_get_status_any(int count, const MPI_Request requests[], int* index, int* flag, MPI_Status* status) {
   return run(__func__, [&] {
     const auto found = find_all(count, requests);
-    *index = first_over(found);
-    *flag = *index != -1;
-    if (*index == MPI_UNDEFINED) return set_empty(status);
-    if (*index == -1) {
-      *index = MPI_UNDEFINED;
-      return;
-    }
+    if (!find_over(found, index, flag, status)) return;
     look(found[static_cast<size_t>(*index)], status);
   });
 }

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "mpi/core/attributes.h"
+#include "mpi/core/communicators.h"
 #include "mpi/core/errors.h"
 #include "mpi/core/request.h"
 #include "mpi/core/type.h"
@@ -130,12 +131,8 @@ int MPI_Win_free(MPI_Win* win) {
   return code;
 }
 int MPI_Win_get_group(MPI_Win win, MPI_Group* group) {
-  return on_window(win, __func__, [&](Window& window) {
-    auto made = std::make_shared<Group>();
-    made->ranks = window.comm().members;
-    made->session = window.comm().session;
-    *group = world().groups.add(std::move(made));
-  });
+  return on_window(win, __func__,
+                   [&](Window& window) { *group = publish_group(window.comm().members, window.comm().session); });
 }
 int MPI_Win_set_info(MPI_Win win, MPI_Info info) {
   return on_window(win, __func__, [&](Window& window) { take_hints(window.info, info_or_none(info), kWindowHints); });
