@@ -77,7 +77,7 @@ MPI_Info new_info(const Info::Entries& entries);
 
 // All of it, which the program has room for; *length: without the zero byte.
 void copy_text(const std::string& text, char* to, int* length);
-// As much of it as *room bytes hold with a zero byte; *room: what all of it takes then.
+// Its beginning, as much as *room bytes hold with a zero byte; afterwards *room is what all of it takes.
 void copy_beginning(const std::string& text, char* to, int* room);
 
 }  // namespace rondo_mpi
