@@ -14,7 +14,7 @@ import textwrap
 from pathlib import Path
 
 PACKAGE = Path(__file__).resolve().parents[1] / "python" / "rondo"
-NAMES = ("calls", "uneven")
+NAMES = ("calls",)
 ASYNC = "async_op: bool = False"
 
 

@@ -59,30 +59,30 @@ Keyvals& keyvals() {
   return *made;
 }
 
+template <typename Copy, typename Delete>
+int create_keyval(const char* call, Holder holder, Copy* copy_fn, Delete* delete_fn, int* keyval, void* state) {
+  return run(call, [&] {
+    *keyval = keyvals().create(holder, reinterpret_cast<void*>(copy_fn), reinterpret_cast<void*>(delete_fn), state);
+  });
+}
+
 // What the ABI predefines on MPI_COMM_WORLD and all others; nullptr: `id` is none of it.
 const int* predefined(int id) {
   static const int tag_ub = 0x7fffffff, host = MPI_PROC_NULL, io = MPI_ANY_SOURCE, local_clock = 0, app = 0;
   static int universe, last_code;
   std::atomic_ref(universe).store(world().engine == nullptr ? 1 : world().engine->size());
   std::atomic_ref(last_code).store(last_used_code());
-  switch (id) {
-    case MPI_TAG_UB:
-      return &tag_ub;
-    case MPI_HOST:
-      return &host;
-    case MPI_IO:
-      return &io;
-    case MPI_WTIME_IS_GLOBAL:
-      return &local_clock;
-    case MPI_UNIVERSE_SIZE:
-      return &universe;
-    case MPI_LASTUSEDCODE:
-      return &last_code;
-    case MPI_APPNUM:
-      return &app;
-    default:
-      return nullptr;
+  const std::pair<int, const int*> all[] = {{MPI_TAG_UB, &tag_ub},
+                                            {MPI_HOST, &host},
+                                            {MPI_IO, &io},
+                                            {MPI_WTIME_IS_GLOBAL, &local_clock},
+                                            {MPI_UNIVERSE_SIZE, &universe},
+                                            {MPI_LASTUSEDCODE, &last_code},
+                                            {MPI_APPNUM, &app}};
+  for (const auto& [known, value] : all) {
+    if (known == id) return value;
   }
+  return nullptr;
 }
 
 std::optional<Attribute> find(Attributes& attributes, int id) {
@@ -116,27 +116,17 @@ void remove(Handle handle, Attributes& attributes, int id) {
   delete_attribute(handle, attributes, *found);
 }
 
-void get_name(const std::string& name, char* to, int* length) {
-  std::memcpy(to, name.c_str(), name.size() + 1);
-  *length = static_cast<int>(name.size());
-}
 std::string cut_name(const char* name) { return std::string(name).substr(0, MPI_MAX_OBJECT_NAME - 1); }
 
 }  // namespace
 
 int MPI_Comm_create_keyval(MPI_Comm_copy_attr_function* copy_fn, MPI_Comm_delete_attr_function* delete_fn, int* keyval,
                            void* extra_state) {
-  return run(__func__, [&] {
-    *keyval = keyvals().create(Holder::kComm, reinterpret_cast<void*>(copy_fn), reinterpret_cast<void*>(delete_fn),
-                               extra_state);
-  });
+  return create_keyval(__func__, Holder::kComm, copy_fn, delete_fn, keyval, extra_state);
 }
 int MPI_Type_create_keyval(MPI_Type_copy_attr_function* copy_fn, MPI_Type_delete_attr_function* delete_fn, int* keyval,
                            void* extra_state) {
-  return run(__func__, [&] {
-    *keyval = keyvals().create(Holder::kType, reinterpret_cast<void*>(copy_fn), reinterpret_cast<void*>(delete_fn),
-                               extra_state);
-  });
+  return create_keyval(__func__, Holder::kType, copy_fn, delete_fn, keyval, extra_state);
 }
 int MPI_Comm_free_keyval(int* keyval) {
   return run(__func__, [&] { keyvals().free(Holder::kComm, keyval); });
@@ -173,10 +163,7 @@ int MPI_Type_delete_attr(MPI_Datatype type, int keyval) {
 
 int MPI_Win_create_keyval(MPI_Win_copy_attr_function* copy_fn, MPI_Win_delete_attr_function* delete_fn, int* keyval,
                           void* extra_state) {
-  return run(__func__, [&] {
-    *keyval = keyvals().create(Holder::kWin, reinterpret_cast<void*>(copy_fn), reinterpret_cast<void*>(delete_fn),
-                               extra_state);
-  });
+  return create_keyval(__func__, Holder::kWin, copy_fn, delete_fn, keyval, extra_state);
 }
 int MPI_Win_free_keyval(int* keyval) {
   return run(__func__, [&] { keyvals().free(Holder::kWin, keyval); });
@@ -205,28 +192,18 @@ int MPI_Win_set_name(MPI_Win win, const char* name) {
 }
 int MPI_Win_get_name(MPI_Win win, char* name, int* resultlen) {
   return on_win(win, __func__, [&] {
-    if (win == MPI_WIN_NULL) return get_name("MPI_WIN_NULL", name, resultlen);
-    get_name(object(world().windows, win).name.get(), name, resultlen);
+    if (win == MPI_WIN_NULL) return copy_text("MPI_WIN_NULL", name, resultlen);
+    copy_text(object(world().windows, win).name.get(), name, resultlen);
   });
 }
-
-int MPI_Keyval_create(MPI_Copy_function* copy_fn, MPI_Delete_function* delete_fn, int* keyval, void* extra_state) {
-  return MPI_Comm_create_keyval(copy_fn, delete_fn, keyval, extra_state);
-}
-int MPI_Keyval_free(int* keyval) { return MPI_Comm_free_keyval(keyval); }
-int MPI_Attr_put(MPI_Comm comm, int keyval, void* value) { return MPI_Comm_set_attr(comm, keyval, value); }
-int MPI_Attr_get(MPI_Comm comm, int keyval, void* value, int* flag) {
-  return MPI_Comm_get_attr(comm, keyval, value, flag);
-}
-int MPI_Attr_delete(MPI_Comm comm, int keyval) { return MPI_Comm_delete_attr(comm, keyval); }
 
 int MPI_Comm_set_name(MPI_Comm comm, const char* name) {
   return on(comm, __func__, [&] { comm_of(comm).name = cut_name(name); });
 }
 int MPI_Comm_get_name(MPI_Comm comm, char* name, int* resultlen) {
   return on(comm, __func__, [&] {
-    if (comm == MPI_COMM_NULL) return get_name("MPI_COMM_NULL", name, resultlen);
-    get_name(comm_of(comm).name.get(), name, resultlen);
+    if (comm == MPI_COMM_NULL) return copy_text("MPI_COMM_NULL", name, resultlen);
+    copy_text(comm_of(comm).name.get(), name, resultlen);
   });
 }
 int MPI_Type_set_name(MPI_Datatype type, const char* name) {
@@ -234,8 +211,8 @@ int MPI_Type_set_name(MPI_Datatype type, const char* name) {
 }
 int MPI_Type_get_name(MPI_Datatype type, char* name, int* resultlen) {
   return run(__func__, [&] {
-    if (type == MPI_DATATYPE_NULL) return get_name("MPI_DATATYPE_NULL", name, resultlen);
-    get_name(type_of(type).name.get(), name, resultlen);
+    if (type == MPI_DATATYPE_NULL) return copy_text("MPI_DATATYPE_NULL", name, resultlen);
+    copy_text(type_of(type).name.get(), name, resultlen);
   });
 }
 
@@ -262,6 +239,18 @@ void put(Info::Entries& entries, const std::string& key, const std::string& valu
 }  // namespace
 
 namespace rondo_mpi {
+void copy_text(const std::string& text, char* to, int* length) {
+  std::memcpy(to, text.c_str(), text.size() + 1);
+  *length = static_cast<int>(text.size());
+}
+void copy_beginning(const std::string& text, char* to, int* room) {
+  if (*room > 0) {
+    const size_t length = std::min(text.size(), static_cast<size_t>(*room) - 1);
+    std::memcpy(to, text.data(), length);
+    to[length] = 0;
+  }
+  *room = static_cast<int>(text.size()) + 1;
+}
 MPI_Info new_info(const Info::Entries& entries) {
   auto info = std::make_shared<Info>();
   info->entries = entries;
@@ -319,13 +308,7 @@ int MPI_Info_get_string(MPI_Info info, const char* key, int* buflen, char* value
     const auto entry = find(entries, key_of(key));
     *flag = entry != entries.end();
     if (!*flag) return;
-    const std::string& text = entry->second;
-    if (*buflen > 0) {
-      const size_t length = std::min(text.size(), static_cast<size_t>(*buflen) - 1);
-      std::memcpy(value, text.data(), length);
-      value[length] = 0;
-    }
-    *buflen = static_cast<int>(text.size()) + 1;
+    copy_beginning(entry->second, value, buflen);
   });
 }
 int MPI_Info_get(MPI_Info info, const char* key, int valuelen, char* value, int* flag) {

@@ -100,23 +100,21 @@ Data reduced(const void* at, MPI_Count count, MPI_Datatype type) {
 
 }  // namespace
 
-// Entry points of one collective. PARAMS(Count, Displacement): its parameters. The body takes the arguments as `of`,
-// the communicator, needs them, and returns what starts the collective: once, or each time that a persistent one is
-// started.
-#define FORM(Name, suffix, PARAMS, C, D, BODY)                                  \
-  int MPI_##Name##suffix(PARAMS(C, D)) { return block(__func__, comm, BODY); }  \
-  int MPI_##Name##_init##suffix(PARAMS(C, D), MPI_Info, MPI_Request* request) { \
-    return prepare(__func__, comm, request, BODY);                              \
+// Entry points of one collective, whose parameters PARAMS are. BODY takes the arguments as `of`, the communicator,
+// needs them, and returns what starts the collective: once, or each time that a persistent one is started.
+#define ENTRIES(Name, name, suffix, PARAMS, BODY)                                                        \
+  int MPI_##Name##suffix(PARAMS) { return block(__func__, comm, BODY); }                                 \
+  int MPI_I##name##suffix(PARAMS, MPI_Request* request) { return begin(__func__, comm, request, BODY); } \
+  int MPI_##Name##_init##suffix(PARAMS, MPI_Info, MPI_Request* request) {                                \
+    return prepare(__func__, comm, request, BODY);                                                       \
   }
-#define START(name, suffix, PARAMS, C, D, BODY) \
-  int MPI_I##name##suffix(PARAMS(C, D), MPI_Request* request) { return begin(__func__, comm, request, BODY); }
 #define BODY(...) [=]([[maybe_unused]] Comm& of) { __VA_ARGS__ }
 #define LAUNCH(...) return [=](Collective& collective) { collective.__VA_ARGS__; };
-#define COLLECTIVE(Name, name, PARAMS, ...)                      \
-  FORM(Name, , PARAMS, int, int, BODY(__VA_ARGS__))              \
-  FORM(Name, _c, PARAMS, MPI_Count, MPI_Aint, BODY(__VA_ARGS__)) \
-  START(name, , PARAMS, int, int, BODY(__VA_ARGS__))             \
-  START(name, _c, PARAMS, MPI_Count, MPI_Aint, BODY(__VA_ARGS__))
+#define COLLECTIVE(Name, name, PARAMS, ...) ENTRIES(Name, name, _c, PARAMS(MPI_Count, MPI_Aint), BODY(__VA_ARGS__))
+// A collective that takes arrays of counts: both forms.
+#define COLLECTIVE_V(Name, name, PARAMS, ...)                \
+  ENTRIES(Name, name, , PARAMS(int, int), BODY(__VA_ARGS__)) \
+  COLLECTIVE(Name, name, PARAMS, __VA_ARGS__)
 
 #define BCAST(C, D) void *buffer, C count, MPI_Datatype datatype, int root, MPI_Comm comm
 COLLECTIVE(Bcast, bcast, BCAST, {
@@ -154,13 +152,13 @@ COLLECTIVE(Alltoall, alltoall, UNROOTED, {
   const void *sendbuf, C sendcount, MPI_Datatype sendtype, void *recvbuf, const C recvcounts[], const D displs[], \
       MPI_Datatype recvtype
 #define GATHERV_ROOTED(C, D) GATHERV(C, D), int root, MPI_Comm comm
-COLLECTIVE(Gatherv, gatherv, GATHERV_ROOTED, {
+COLLECTIVE_V(Gatherv, gatherv, GATHERV_ROOTED, {
   const Data send = is_leaf(of, root) ? data(sendbuf, sendcount, sendtype) : nothing();
   const auto receive = is_root(of, root) ? list(of, recvbuf, recvcounts, displs, recvtype) : std::vector<Data>{};
   LAUNCH(gather_v(send, receive, root))
 })
 #define ALLGATHERV(C, D) GATHERV(C, D), MPI_Comm comm
-COLLECTIVE(Allgatherv, allgatherv, ALLGATHERV, {
+COLLECTIVE_V(Allgatherv, allgatherv, ALLGATHERV, {
   const Data send = data(sendbuf, sendcount, sendtype);
   const auto receive = list(of, recvbuf, recvcounts, displs, recvtype);
   LAUNCH(all_gather_v(send, receive))
@@ -168,7 +166,7 @@ COLLECTIVE(Allgatherv, allgatherv, ALLGATHERV, {
 #define SCATTERV(C, D)                                                                                            \
   const void *sendbuf, const C sendcounts[], const D displs[], MPI_Datatype sendtype, void *recvbuf, C recvcount, \
       MPI_Datatype recvtype, int root, MPI_Comm comm
-COLLECTIVE(Scatterv, scatterv, SCATTERV, {
+COLLECTIVE_V(Scatterv, scatterv, SCATTERV, {
   const auto send = is_root(of, root) ? list(of, sendbuf, sendcounts, displs, sendtype) : std::vector<Data>{};
   const Data receive = is_leaf(of, root) ? data(recvbuf, recvcount, recvtype) : nothing();
   LAUNCH(scatter_v(send, receive, root))
@@ -182,11 +180,11 @@ COLLECTIVE(Scatterv, scatterv, SCATTERV, {
 #define ALLTOALLV(C, D)                                                                               \
   const void *sendbuf, const C sendcounts[], const D sdispls[], MPI_Datatype sendtype, void *recvbuf, \
       const C recvcounts[], const D rdispls[], MPI_Datatype recvtype, MPI_Comm comm
-COLLECTIVE(Alltoallv, alltoallv, ALLTOALLV, {ALL_TO_ALL})
+COLLECTIVE_V(Alltoallv, alltoallv, ALLTOALLV, {ALL_TO_ALL})
 #define ALLTOALLW(C, D)                                                                                       \
   const void *sendbuf, const C sendcounts[], const D sdispls[], const MPI_Datatype sendtype[], void *recvbuf, \
       const C recvcounts[], const D rdispls[], const MPI_Datatype recvtype[], MPI_Comm comm
-COLLECTIVE(Alltoallw, alltoallw, ALLTOALLW, {ALL_TO_ALL})
+COLLECTIVE_V(Alltoallw, alltoallw, ALLTOALLW, {ALL_TO_ALL})
 
 #define REDUCE(C, D) const void *sendbuf, void *recvbuf, C count, MPI_Datatype datatype, MPI_Op op
 #define REDUCE_ROOTED(C, D) REDUCE(C, D), int root, MPI_Comm comm
@@ -211,7 +209,7 @@ COLLECTIVE(Exscan, exscan, REDUCE_ALL, {SCAN(true)})
 
 #define REDUCE_SCATTER(C, D) \
   const void *sendbuf, void *recvbuf, const C recvcounts[], MPI_Datatype datatype, MPI_Op op, MPI_Comm comm
-COLLECTIVE(Reduce_scatter, reduce_scatter, REDUCE_SCATTER, {
+COLLECTIVE_V(Reduce_scatter, reduce_scatter, REDUCE_SCATTER, {
   const Data send = reduced(sendbuf, 0, datatype);
   const std::vector<MPI_Count> counts(recvcounts, recvcounts + of.size());
   const auto how = op_of(op).shared_from_this();
@@ -276,7 +274,7 @@ COLLECTIVE(Neighbor_allgather, neighbor_allgather, UNROOTED, {
   const auto out = OUT((void(i), send)), in = IN(NEXT(receive, i));
   LAUNCH(exchange(out, in))
 })
-COLLECTIVE(Neighbor_allgatherv, neighbor_allgatherv, ALLGATHERV, {
+COLLECTIVE_V(Neighbor_allgatherv, neighbor_allgatherv, ALLGATHERV, {
   const Data send = data(sendbuf, sendcount, sendtype);
   const auto out = OUT((void(i), send)), in = IN(PLACED(recvbuf, recvcounts[i], recvtype, displs[i]));
   LAUNCH(exchange(out, in))
@@ -287,13 +285,13 @@ COLLECTIVE(Neighbor_alltoall, neighbor_alltoall, UNROOTED, {
   const auto out = OUT(NEXT(send, i)), in = IN(NEXT(receive, i));
   LAUNCH(exchange(out, in))
 })
-COLLECTIVE(Neighbor_alltoallv, neighbor_alltoallv, ALLTOALLV, {
+COLLECTIVE_V(Neighbor_alltoallv, neighbor_alltoallv, ALLTOALLV, {
   const auto out = OUT(PLACED(sendbuf, sendcounts[i], sendtype, sdispls[i]));
   const auto in = IN(PLACED(recvbuf, recvcounts[i], recvtype, rdispls[i]));
   LAUNCH(exchange(out, in))
 })
 #define NEIGHBOR_ALLTOALLW(C, D) ALLTOALLW(C, MPI_Aint)
-COLLECTIVE(Neighbor_alltoallw, neighbor_alltoallw, NEIGHBOR_ALLTOALLW, {
+COLLECTIVE_V(Neighbor_alltoallw, neighbor_alltoallw, NEIGHBOR_ALLTOALLW, {
   const auto out = OUT(at_block(data(sendbuf, sendcounts[i], sendtype[i]), sdispls[i]));
   const auto in = IN(at_block(data(recvbuf, recvcounts[i], recvtype[i]), rdispls[i]));
   LAUNCH(exchange(out, in))

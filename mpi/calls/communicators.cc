@@ -15,14 +15,6 @@ using namespace rondo_mpi;
 
 namespace {
 
-MPI_Group publish_group(std::vector<int> ranks, const std::shared_ptr<Session>& session) {
-  if (ranks.empty()) return MPI_GROUP_EMPTY;
-  auto group = std::make_shared<Group>();
-  group->ranks = std::move(ranks);
-  group->session = session;
-  return world().groups.add(std::move(group));
-}
-
 int place(const std::vector<int>& ranks, int rank) {
   const auto found = std::find(ranks.begin(), ranks.end(), rank);
   return found == ranks.end() ? MPI_UNDEFINED : static_cast<int>(found - ranks.begin());

@@ -16,7 +16,6 @@
 #include "mpi/core/errors.h"
 #include "mpi/core/file.h"
 #include "mpi/core/fold.h"
-#include "mpi/core/forms.h"
 #include "mpi/core/request.h"
 #include "mpi/core/world.h"
 
@@ -33,11 +32,6 @@ void init(int required, int* provided) {
   w.main_thread = std::this_thread::get_id();
   w.initialized = true;
   *provided = w.thread_level;
-}
-
-void tell(const std::string& text, char* to, int* length) {
-  std::memcpy(to, text.c_str(), text.size() + 1);
-  *length = static_cast<int>(text.size());
 }
 
 }  // namespace
@@ -96,13 +90,13 @@ int MPI_Get_library_version(char* version, int* resultlen) {
 #else
   constexpr const char* kVersion = "Rondo " RONDO_VERSION ", an engine with the calls of MPI";
 #endif
-  return run(__func__, [&] { tell(kVersion, version, resultlen); });
+  return run(__func__, [&] { copy_text(kVersion, version, resultlen); });
 }
 int MPI_Get_processor_name(char* name, int* resultlen) {
   return run(__func__, [&] {
     char host[MPI_MAX_PROCESSOR_NAME] = "";
     gethostname(host, sizeof host - 1);
-    tell(host, name, resultlen);
+    copy_text(host, name, resultlen);
   });
 }
 int MPI_Abi_get_version(int* abi_major, int* abi_minor) {
@@ -149,7 +143,6 @@ int MPI_Get_address(const void* location, MPI_Aint* address) {
   *address = reinterpret_cast<MPI_Aint>(location);
   return MPI_SUCCESS;
 }
-int MPI_Address(void* location, MPI_Aint* address) { return MPI_Get_address(location, address); }
 MPI_Aint MPI_Aint_add(MPI_Aint base, MPI_Aint disp) { return base + disp; }
 MPI_Aint MPI_Aint_diff(MPI_Aint addr1, MPI_Aint addr2) { return addr1 - addr2; }
 
@@ -182,19 +175,17 @@ int MPI_Op_free(MPI_Op* op) {
 int MPI_Op_commutative(MPI_Op op, int* commute) {
   return run(__func__, [&] { *commute = op_of(op).commutative; });
 }
-#define REDUCE_LOCAL(Count, suffix)                                                                                 \
-  int MPI_Reduce_local##suffix(const void* inbuf, void* inoutbuf, Count count, MPI_Datatype datatype, MPI_Op op) {  \
-    return run(__func__, [&] {                                                                                      \
-      require(count >= 0, MPI_ERR_COUNT, "the count is negative");                                                  \
-      require(inbuf != MPI_IN_PLACE && inoutbuf != MPI_IN_PLACE, MPI_ERR_BUFFER, "MPI_IN_PLACE is no buffer here"); \
-      require(count == 0 || (inbuf != nullptr && inoutbuf != nullptr), MPI_ERR_BUFFER, "a buffer is null");         \
-      require(count == 0 || inbuf != inoutbuf, MPI_ERR_BUFFER, "both buffers are the same");                        \
-      const auto type = used_type(datatype).shared_from_this();                                                     \
-      check_fold(op_of(op), *type);                                                                                 \
-      fold(op_of(op), type, inbuf, inoutbuf, count);                                                                \
-    });                                                                                                             \
-  }
-BOTH(REDUCE_LOCAL)
+int MPI_Reduce_local_c(const void* inbuf, void* inoutbuf, MPI_Count count, MPI_Datatype datatype, MPI_Op op) {
+  return run(__func__, [&] {
+    require(count >= 0, MPI_ERR_COUNT, "the count is negative");
+    require(inbuf != MPI_IN_PLACE && inoutbuf != MPI_IN_PLACE, MPI_ERR_BUFFER, "MPI_IN_PLACE is no buffer here");
+    require(count == 0 || (inbuf != nullptr && inoutbuf != nullptr), MPI_ERR_BUFFER, "a buffer is null");
+    require(count == 0 || inbuf != inoutbuf, MPI_ERR_BUFFER, "both buffers are the same");
+    const auto type = used_type(datatype).shared_from_this();
+    check_fold(op_of(op), *type);
+    fold(op_of(op), type, inbuf, inoutbuf, count);
+  });
+}
 
 // --- Sessions: the world, opened by as many as want it
 
@@ -237,13 +228,7 @@ int MPI_Session_get_nth_pset(MPI_Session session, MPI_Info, int n, int* pset_len
   return on_session(session, __func__, [&] {
     session_of(session);
     require(n >= 0 && n < 2, MPI_ERR_ARG, "there are two process sets");
-    const std::string name = kSets[n];
-    if (*pset_len > 0) {
-      const size_t length = std::min(name.size(), static_cast<size_t>(*pset_len) - 1);
-      std::memcpy(pset_name, name.data(), length);
-      pset_name[length] = 0;
-    }
-    *pset_len = static_cast<int>(name.size()) + 1;
+    copy_beginning(kSets[n], pset_name, pset_len);
   });
 }
 int MPI_Session_get_info(MPI_Session session, MPI_Info* info) {
@@ -265,10 +250,8 @@ int MPI_Group_from_session_pset(MPI_Session session, const char* pset_name, MPI_
   return on_session(session, __func__, [&] {
     session_of(session);
     const bool all = is_world(pset_name);
-    auto group = std::make_shared<Group>();
-    group->ranks = world().comms.share(all ? MPI_COMM_WORLD : MPI_COMM_SELF)->members;
-    group->session = world().sessions.share(session);
-    *newgroup = world().groups.add(std::move(group));
+    *newgroup = publish_group(world().comms.share(all ? MPI_COMM_WORLD : MPI_COMM_SELF)->members,
+                              world().sessions.share(session));
   });
 }
 int MPI_Comm_create_from_group(MPI_Group group, const char* stringtag, MPI_Info, MPI_Errhandler errhandler,
@@ -349,17 +332,7 @@ int MPI_Status_f2c(const MPI_Fint* f_status, MPI_Status* c_status) {
   std::memcpy(c_status, f_status, sizeof *c_status);
   return MPI_SUCCESS;
 }
-int MPI_Status_f2f08(const MPI_Fint* f_status, MPI_F08_status* f08_status) {
-  return MPI_Status_f2c(f_status, f08_status);
-}
-int MPI_Status_f082f(const MPI_F08_status* f08_status, MPI_Fint* f_status) {
-  return MPI_Status_c2f(f08_status, f_status);
-}
 int MPI_Status_c2f08(const MPI_Status* c_status, MPI_F08_status* f08_status) {
   *f08_status = *c_status;
-  return MPI_SUCCESS;
-}
-int MPI_Status_f082c(const MPI_F08_status* f08_status, MPI_Status* c_status) {
-  *c_status = *f08_status;
   return MPI_SUCCESS;
 }

@@ -191,6 +191,9 @@ MPI_Errhandler reveal(const std::shared_ptr<Errhandler>& handler) {
   if (world().errhandlers.predefined(handler->handle)) return handler->handle;
   return world().errhandlers.add(std::make_shared<Errhandler>(*handler));
 }
+void call_handler(const char* call, const Handler& handler, uintptr_t object, int errorcode) {
+  report_to(call, *handler.get(), object, {errorcode, "the program called the error handler"});
+}
 // MPI_FILE_NULL's is that which the next files get.
 Handler& handler_in(MPI_File file) {
   return file == MPI_FILE_NULL ? world().file_handler : object(world().files, file).handler;
@@ -209,17 +212,9 @@ int MPI_Comm_set_errhandler(MPI_Comm comm, MPI_Errhandler errhandler) {
 int MPI_Comm_get_errhandler(MPI_Comm comm, MPI_Errhandler* errhandler) {
   return on(comm, __func__, [&] { *errhandler = reveal(comm_of(comm).handler.get()); });
 }
-int MPI_Errhandler_set(MPI_Comm comm, MPI_Errhandler errhandler) { return MPI_Comm_set_errhandler(comm, errhandler); }
-int MPI_Errhandler_get(MPI_Comm comm, MPI_Errhandler* errhandler) { return MPI_Comm_get_errhandler(comm, errhandler); }
-int MPI_Errhandler_create(MPI_Comm_errhandler_function* function, MPI_Errhandler* errhandler) {
-  return MPI_Comm_create_errhandler(function, errhandler);
-}
 int MPI_Comm_call_errhandler(MPI_Comm comm, int errorcode) {
-  return on(comm, __func__, [&] {
-    Comm& object = comm_of(comm);
-    report_to("MPI_Comm_call_errhandler", *object.handler.get(), number_of(comm),
-              {errorcode, "the program called the error handler"});
-  });
+  return on(comm, __func__,
+            [&, call = __func__] { call_handler(call, comm_of(comm).handler, number_of(comm), errorcode); });
 }
 int MPI_Session_set_errhandler(MPI_Session session, MPI_Errhandler errhandler) {
   return on_session(session, __func__, [&] { object(world().sessions, session).handler = handler_of(errhandler); });
@@ -228,9 +223,8 @@ int MPI_Session_get_errhandler(MPI_Session session, MPI_Errhandler* errhandler) 
   return on_session(session, __func__, [&] { *errhandler = reveal(object(world().sessions, session).handler.get()); });
 }
 int MPI_Session_call_errhandler(MPI_Session session, int errorcode) {
-  return on_session(session, __func__, [&] {
-    report_to("MPI_Session_call_errhandler", *object(world().sessions, session).handler.get(), number_of(session),
-              {errorcode, "the program called the error handler"});
+  return on_session(session, __func__, [&, call = __func__] {
+    call_handler(call, object(world().sessions, session).handler, number_of(session), errorcode);
   });
 }
 int MPI_File_create_errhandler(MPI_File_errhandler_function* function, MPI_Errhandler* errhandler) {
@@ -243,10 +237,8 @@ int MPI_File_get_errhandler(MPI_File file, MPI_Errhandler* errhandler) {
   return on_file(file, __func__, [&] { *errhandler = reveal(handler_in(file).get()); });
 }
 int MPI_File_call_errhandler(MPI_File file, int errorcode) {
-  return on_file(file, __func__, [&] {
-    report_to("MPI_File_call_errhandler", *handler_in(file).get(), number_of(file),
-              {errorcode, "the program called the error handler"});
-  });
+  return on_file(file, __func__,
+                 [&, call = __func__] { call_handler(call, handler_in(file), number_of(file), errorcode); });
 }
 int MPI_Win_create_errhandler(MPI_Win_errhandler_function* function, MPI_Errhandler* errhandler) {
   return run(__func__, [&] { create(reinterpret_cast<MPI_Comm_errhandler_function*>(function), errhandler); });
@@ -258,9 +250,8 @@ int MPI_Win_get_errhandler(MPI_Win win, MPI_Errhandler* errhandler) {
   return on_win(win, __func__, [&] { *errhandler = reveal(object(world().windows, win).handler.get()); });
 }
 int MPI_Win_call_errhandler(MPI_Win win, int errorcode) {
-  return on_win(win, __func__, [&] {
-    report_to("MPI_Win_call_errhandler", *object(world().windows, win).handler.get(), number_of(win),
-              {errorcode, "the program called the error handler"});
+  return on_win(win, __func__, [&, call = __func__] {
+    call_handler(call, object(world().windows, win).handler, number_of(win), errorcode);
   });
 }
 int MPI_Errhandler_free(MPI_Errhandler* errhandler) {

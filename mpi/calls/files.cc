@@ -5,8 +5,8 @@
 #include <cstring>
 
 #include "mpi/core/attributes.h"
+#include "mpi/core/communicators.h"
 #include "mpi/core/errors.h"
-#include "mpi/core/forms.h"
 #include "mpi/core/request.h"
 #include "mpi/core/type.h"
 #include "mpi/core/world.h"
@@ -60,57 +60,55 @@ int end(const char* call, MPI_File file, MPI_Status* status) {
 }  // namespace
 
 // At this rank's position or the shared one; Memory: const void for what is written.
-#define NOW(name, way, place, Memory, C, suffix)                                                            \
-  int MPI_File_##name##suffix(MPI_File file, Memory* buf, C count, MPI_Datatype type, MPI_Status* status) { \
-    return now({__func__, file, way, place, 0, buf, count, type}, status);                                  \
+#define NOW(name, way, place, Memory)                                                                           \
+  int MPI_File_##name##_c(MPI_File file, Memory* buf, MPI_Count count, MPI_Datatype type, MPI_Status* status) { \
+    return now({__func__, file, way, place, 0, buf, count, type}, status);                                      \
   }
-#define LATER(name, way, place, Memory, C, suffix)                                                             \
-  int MPI_File_i##name##suffix(MPI_File file, Memory* buf, C count, MPI_Datatype type, MPI_Request* request) { \
-    return later({__func__, file, way, place, 0, buf, count, type}, request);                                  \
+#define LATER(name, way, place, Memory)                                                                            \
+  int MPI_File_i##name##_c(MPI_File file, Memory* buf, MPI_Count count, MPI_Datatype type, MPI_Request* request) { \
+    return later({__func__, file, way, place, 0, buf, count, type}, request);                                      \
   }
-#define BEGIN(name, way, place, Memory, C, suffix)                                              \
-  int MPI_File_##name##_begin##suffix(MPI_File file, Memory* buf, C count, MPI_Datatype type) { \
-    return begin({__func__, file, way, place, 0, buf, count, type});                            \
+#define BEGIN(name, way, place, Memory)                                                           \
+  int MPI_File_##name##_begin_c(MPI_File file, Memory* buf, MPI_Count count, MPI_Datatype type) { \
+    return begin({__func__, file, way, place, 0, buf, count, type});                              \
   }
-#define NOW_AT(name, way, Memory, C, suffix)                                                             \
-  int MPI_File_##name##suffix(MPI_File file, MPI_Offset offset, Memory* buf, C count, MPI_Datatype type, \
-                              MPI_Status* status) {                                                      \
-    return now({__func__, file, way, Place::kOffset, offset, buf, count, type}, status);                 \
+#define NOW_AT(name, way, Memory)                                                                            \
+  int MPI_File_##name##_c(MPI_File file, MPI_Offset offset, Memory* buf, MPI_Count count, MPI_Datatype type, \
+                          MPI_Status* status) {                                                              \
+    return now({__func__, file, way, Place::kOffset, offset, buf, count, type}, status);                     \
   }
-#define LATER_AT(name, way, Memory, C, suffix)                                                            \
-  int MPI_File_i##name##suffix(MPI_File file, MPI_Offset offset, Memory* buf, C count, MPI_Datatype type, \
-                               MPI_Request* request) {                                                    \
-    return later({__func__, file, way, Place::kOffset, offset, buf, count, type}, request);               \
+#define LATER_AT(name, way, Memory)                                                                           \
+  int MPI_File_i##name##_c(MPI_File file, MPI_Offset offset, Memory* buf, MPI_Count count, MPI_Datatype type, \
+                           MPI_Request* request) {                                                            \
+    return later({__func__, file, way, Place::kOffset, offset, buf, count, type}, request);                   \
   }
-#define BEGIN_AT(name, way, Memory, C, suffix)                                                                     \
-  int MPI_File_##name##_begin##suffix(MPI_File file, MPI_Offset offset, Memory* buf, C count, MPI_Datatype type) { \
-    return begin({__func__, file, way, Place::kOffset, offset, buf, count, type});                                 \
+#define BEGIN_AT(name, way, Memory)                                                                                  \
+  int MPI_File_##name##_begin_c(MPI_File file, MPI_Offset offset, Memory* buf, MPI_Count count, MPI_Datatype type) { \
+    return begin({__func__, file, way, Place::kOffset, offset, buf, count, type});                                   \
   }
 #define END(name, Memory) \
   int MPI_File_##name##_end(MPI_File file, Memory*, MPI_Status* status) { return end(__func__, file, status); }
 
-#define WAY(name, way, Memory, C, suffix)                        \
-  NOW(name, way, Place::kOwn, Memory, C, suffix)                 \
-  NOW(name##_all, way, Place::kOwn, Memory, C, suffix)           \
-  NOW(name##_shared, way, Place::kShared, Memory, C, suffix)     \
-  NOW(name##_ordered, way, Place::kOrdered, Memory, C, suffix)   \
-  LATER(name, way, Place::kOwn, Memory, C, suffix)               \
-  LATER(name##_all, way, Place::kOwn, Memory, C, suffix)         \
-  LATER(name##_shared, way, Place::kShared, Memory, C, suffix)   \
-  BEGIN(name##_all, way, Place::kOwn, Memory, C, suffix)         \
-  BEGIN(name##_ordered, way, Place::kOrdered, Memory, C, suffix) \
-  NOW_AT(name##_at, way, Memory, C, suffix)                      \
-  NOW_AT(name##_at_all, way, Memory, C, suffix)                  \
-  LATER_AT(name##_at, way, Memory, C, suffix)                    \
-  LATER_AT(name##_at_all, way, Memory, C, suffix)                \
-  BEGIN_AT(name##_at_all, way, Memory, C, suffix)
-#define WAYS(C, suffix)                  \
-  WAY(read, Way::kRead, void, C, suffix) \
-  WAY(write, Way::kWrite, const void, C, suffix)
-BOTH(WAYS)
-#define ENDS(name, Memory) END(name##_all, Memory) END(name##_ordered, Memory) END(name##_at_all, Memory)
-ENDS(read, void)
-ENDS(write, const void)
+#define WAY(name, way, Memory)                        \
+  NOW(name, way, Place::kOwn, Memory)                 \
+  NOW(name##_all, way, Place::kOwn, Memory)           \
+  NOW(name##_shared, way, Place::kShared, Memory)     \
+  NOW(name##_ordered, way, Place::kOrdered, Memory)   \
+  LATER(name, way, Place::kOwn, Memory)               \
+  LATER(name##_all, way, Place::kOwn, Memory)         \
+  LATER(name##_shared, way, Place::kShared, Memory)   \
+  BEGIN(name##_all, way, Place::kOwn, Memory)         \
+  BEGIN(name##_ordered, way, Place::kOrdered, Memory) \
+  NOW_AT(name##_at, way, Memory)                      \
+  NOW_AT(name##_at_all, way, Memory)                  \
+  LATER_AT(name##_at, way, Memory)                    \
+  LATER_AT(name##_at_all, way, Memory)                \
+  BEGIN_AT(name##_at_all, way, Memory)                \
+  END(name##_all, Memory)                             \
+  END(name##_ordered, Memory)                         \
+  END(name##_at_all, Memory)
+WAY(read, Way::kRead, void)
+WAY(write, Way::kWrite, const void)
 
 // --- Open and close
 
@@ -141,10 +139,8 @@ int MPI_File_get_amode(MPI_File file, int* amode) {
 }
 int MPI_File_get_group(MPI_File file, MPI_Group* group) {
   return on_file(file, __func__, [&] {
-    auto made = std::make_shared<Group>();
-    made->ranks = file_of(file)->comm().members;
-    made->session = file_of(file)->comm().session;
-    *group = world().groups.add(std::move(made));
+    const auto of = file_of(file);
+    *group = publish_group(of->comm().members, of->comm().session);
   });
 }
 int MPI_File_set_info(MPI_File file, MPI_Info info) {
@@ -194,12 +190,9 @@ int MPI_File_get_view(MPI_File file, MPI_Offset* disp, MPI_Datatype* etype, MPI_
     std::strcpy(datarep, view->representation().c_str());
   });
 }
-#define TYPE_EXTENT(Extent, suffix)                                                                     \
-  int MPI_File_get_type_extent##suffix(MPI_File file, MPI_Datatype type, Extent* extent) {              \
-    return on_file(file, __func__, [&] { *extent = file_of(file)->view()->extent_of(type_of(type)); }); \
-  }
-TYPE_EXTENT(MPI_Aint, )
-TYPE_EXTENT(MPI_Count, _c)
+int MPI_File_get_type_extent_c(MPI_File file, MPI_Datatype type, MPI_Count* extent) {
+  return on_file(file, __func__, [&] { *extent = file_of(file)->view()->extent_of(type_of(type)); });
+}
 int MPI_File_seek(MPI_File file, MPI_Offset offset, int whence) {
   return on_file(file, __func__, [&] { file_of(file)->seek(offset, whence); });
 }

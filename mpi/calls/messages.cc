@@ -8,7 +8,6 @@
 
 #include "mpi/core/communicators.h"
 #include "mpi/core/errors.h"
-#include "mpi/core/forms.h"
 #include "mpi/core/request.h"
 #include "mpi/core/type.h"
 #include "mpi/core/world.h"
@@ -152,12 +151,11 @@ MPI_Request start_flush(Buffer& buffer, const std::shared_ptr<Comm>& comm) {
   return add_request(std::move(request));
 }
 
-template <typename Count>
-void detach(Buffer& buffer, void* address, Count* bytes) {
+void detach(Buffer& buffer, void* address, MPI_Count* bytes) {
   flush(buffer);
   std::lock_guard lock(buffer_mutex());
   *static_cast<void**>(address) = buffer.data;
-  *bytes = static_cast<Count>(buffer.bytes);
+  *bytes = buffer.bytes;
   buffer.data = nullptr;
   buffer.bytes = 0;
   buffer.attached = false;
@@ -383,17 +381,10 @@ MPI_Comm comm_of_message(const MPI_Message* message) {
 }  // namespace
 
 #define SEND(Name, mode)                                                                                          \
-  int MPI_##Name(const void* buf, int count, MPI_Datatype datatype, int dest, int tag, MPI_Comm comm) {           \
-    return send_call(__func__, buf, count, datatype, dest, tag, comm, mode);                                      \
-  }                                                                                                               \
   int MPI_##Name##_c(const void* buf, MPI_Count count, MPI_Datatype datatype, int dest, int tag, MPI_Comm comm) { \
     return send_call(__func__, buf, count, datatype, dest, tag, comm, mode);                                      \
   }
 #define START_SEND(Name, function, mode)                                                                        \
-  int MPI_##Name(const void* buf, int count, MPI_Datatype datatype, int dest, int tag, MPI_Comm comm,           \
-                 MPI_Request* request) {                                                                        \
-    return function(__func__, buf, count, datatype, dest, tag, comm, request, mode);                            \
-  }                                                                                                             \
   int MPI_##Name##_c(const void* buf, MPI_Count count, MPI_Datatype datatype, int dest, int tag, MPI_Comm comm, \
                      MPI_Request* request) {                                                                    \
     return function(__func__, buf, count, datatype, dest, tag, comm, request, mode);                            \
@@ -411,78 +402,76 @@ START_SEND(Ssend_init, send_init_call, Mode::kSynchronous)
 START_SEND(Rsend_init, send_init_call, Mode::kStandard)
 START_SEND(Bsend_init, send_init_call, Mode::kBuffered)
 
-#define RECV(Count, suffix)                                                                                           \
-  int MPI_Recv##suffix(void* buf, Count count, MPI_Datatype datatype, int source, int tag, MPI_Comm comm,             \
-                       MPI_Status* status) {                                                                          \
-    return on(comm, __func__, [&] { receive(envelope(comm, buf, count, datatype, source, tag, true), status); });     \
-  }                                                                                                                   \
-  int MPI_Irecv##suffix(void* buf, Count count, MPI_Datatype datatype, int source, int tag, MPI_Comm comm,            \
-                        MPI_Request* request) {                                                                       \
-    return on(comm, __func__, [&] {                                                                                   \
-      const Envelope e = envelope(comm, buf, count, datatype, source, tag, true);                                     \
-      auto made = request_of(e, Request::Kind::kReceive);                                                             \
-      start_receive(*made, e);                                                                                        \
-      *request = add_request(std::move(made));                                                                        \
-    });                                                                                                               \
-  }                                                                                                                   \
-  int MPI_Recv_init##suffix(void* buf, Count count, MPI_Datatype datatype, int source, int tag, MPI_Comm comm,        \
-                            MPI_Request* request) {                                                                   \
-    return on(comm, __func__, [&] {                                                                                   \
-      const Envelope e = envelope(comm, buf, count, datatype, source, tag, true);                                     \
-      auto made = request_of(e, Request::Kind::kReceive);                                                             \
-      made->persistent = true;                                                                                        \
-      made->active = false;                                                                                           \
-      made->start = [kept = KeptEnvelope(e)](Request& started) { start_receive(started, kept); };                     \
-      *request = add_request(std::move(made));                                                                        \
-    });                                                                                                               \
-  }                                                                                                                   \
-  int MPI_Mrecv##suffix(void* buf, Count count, MPI_Datatype datatype, MPI_Message* message, MPI_Status* status) {    \
-    return on(comm_of_message(message), __func__, [&] {                                                               \
-      const auto [e, id] = matched(buf, count, datatype, message);                                                    \
-      receive(e, status, id);                                                                                         \
-    });                                                                                                               \
-  }                                                                                                                   \
-  int MPI_Imrecv##suffix(void* buf, Count count, MPI_Datatype datatype, MPI_Message* message, MPI_Request* request) { \
-    return on(comm_of_message(message), __func__, [&] {                                                               \
-      const auto [e, id] = matched(buf, count, datatype, message);                                                    \
-      auto made = request_of(e, Request::Kind::kReceive);                                                             \
-      start_receive(*made, e, id);                                                                                    \
-      *request = add_request(std::move(made));                                                                        \
-    });                                                                                                               \
-  }                                                                                                                   \
-  int MPI_Sendrecv##suffix(const void* sendbuf, Count sendcount, MPI_Datatype sendtype, int dest, int sendtag,        \
-                           void* recvbuf, Count recvcount, MPI_Datatype recvtype, int source, int recvtag,            \
-                           MPI_Comm comm, MPI_Status* status) {                                                       \
-    return on(comm, __func__, [&] {                                                                                   \
-      send_and_receive(envelope(comm, sendbuf, sendcount, sendtype, dest, sendtag, false),                            \
-                       envelope(comm, recvbuf, recvcount, recvtype, source, recvtag, true), status);                  \
-    });                                                                                                               \
-  }                                                                                                                   \
-  int MPI_Sendrecv_replace##suffix(void* buf, Count count, MPI_Datatype datatype, int dest, int sendtag, int source,  \
-                                   int recvtag, MPI_Comm comm, MPI_Status* status) {                                  \
-    return on(comm, __func__, [&] {                                                                                   \
-      std::shared_ptr<std::byte[]> memory;                                                                            \
-      send_and_receive(copied(envelope(comm, buf, count, datatype, dest, sendtag, false), memory),                    \
-                       envelope(comm, buf, count, datatype, source, recvtag, true), status);                          \
-    });                                                                                                               \
-  }                                                                                                                   \
-  int MPI_Isendrecv##suffix(const void* sendbuf, Count sendcount, MPI_Datatype sendtype, int dest, int sendtag,       \
-                            void* recvbuf, Count recvcount, MPI_Datatype recvtype, int source, int recvtag,           \
-                            MPI_Comm comm, MPI_Request* request) {                                                    \
-    return on(comm, __func__, [&] {                                                                                   \
-      start_both(envelope(comm, sendbuf, sendcount, sendtype, dest, sendtag, false),                                  \
-                 envelope(comm, recvbuf, recvcount, recvtype, source, recvtag, true), nullptr, request);              \
-    });                                                                                                               \
-  }                                                                                                                   \
-  int MPI_Isendrecv_replace##suffix(void* buf, Count count, MPI_Datatype datatype, int dest, int sendtag, int source, \
-                                    int recvtag, MPI_Comm comm, MPI_Request* request) {                               \
-    return on(comm, __func__, [&] {                                                                                   \
-      std::shared_ptr<std::byte[]> memory;                                                                            \
-      const Envelope out = copied(envelope(comm, buf, count, datatype, dest, sendtag, false), memory);                \
-      start_both(out, envelope(comm, buf, count, datatype, source, recvtag, true), memory, request);                  \
-    });                                                                                                               \
-  }
-BOTH(RECV)
+int MPI_Recv_c(void* buf, MPI_Count count, MPI_Datatype datatype, int source, int tag, MPI_Comm comm,
+               MPI_Status* status) {
+  return on(comm, __func__, [&] { receive(envelope(comm, buf, count, datatype, source, tag, true), status); });
+}
+int MPI_Irecv_c(void* buf, MPI_Count count, MPI_Datatype datatype, int source, int tag, MPI_Comm comm,
+                MPI_Request* request) {
+  return on(comm, __func__, [&] {
+    const Envelope e = envelope(comm, buf, count, datatype, source, tag, true);
+    auto made = request_of(e, Request::Kind::kReceive);
+    start_receive(*made, e);
+    *request = add_request(std::move(made));
+  });
+}
+int MPI_Recv_init_c(void* buf, MPI_Count count, MPI_Datatype datatype, int source, int tag, MPI_Comm comm,
+                    MPI_Request* request) {
+  return on(comm, __func__, [&] {
+    const Envelope e = envelope(comm, buf, count, datatype, source, tag, true);
+    auto made = request_of(e, Request::Kind::kReceive);
+    made->persistent = true;
+    made->active = false;
+    made->start = [kept = KeptEnvelope(e)](Request& started) { start_receive(started, kept); };
+    *request = add_request(std::move(made));
+  });
+}
+int MPI_Mrecv_c(void* buf, MPI_Count count, MPI_Datatype datatype, MPI_Message* message, MPI_Status* status) {
+  return on(comm_of_message(message), __func__, [&] {
+    const auto [e, id] = matched(buf, count, datatype, message);
+    receive(e, status, id);
+  });
+}
+int MPI_Imrecv_c(void* buf, MPI_Count count, MPI_Datatype datatype, MPI_Message* message, MPI_Request* request) {
+  return on(comm_of_message(message), __func__, [&] {
+    const auto [e, id] = matched(buf, count, datatype, message);
+    auto made = request_of(e, Request::Kind::kReceive);
+    start_receive(*made, e, id);
+    *request = add_request(std::move(made));
+  });
+}
+int MPI_Sendrecv_c(const void* sendbuf, MPI_Count sendcount, MPI_Datatype sendtype, int dest, int sendtag,
+                   void* recvbuf, MPI_Count recvcount, MPI_Datatype recvtype, int source, int recvtag, MPI_Comm comm,
+                   MPI_Status* status) {
+  return on(comm, __func__, [&] {
+    send_and_receive(envelope(comm, sendbuf, sendcount, sendtype, dest, sendtag, false),
+                     envelope(comm, recvbuf, recvcount, recvtype, source, recvtag, true), status);
+  });
+}
+int MPI_Sendrecv_replace_c(void* buf, MPI_Count count, MPI_Datatype datatype, int dest, int sendtag, int source,
+                           int recvtag, MPI_Comm comm, MPI_Status* status) {
+  return on(comm, __func__, [&] {
+    std::shared_ptr<std::byte[]> memory;
+    send_and_receive(copied(envelope(comm, buf, count, datatype, dest, sendtag, false), memory),
+                     envelope(comm, buf, count, datatype, source, recvtag, true), status);
+  });
+}
+int MPI_Isendrecv_c(const void* sendbuf, MPI_Count sendcount, MPI_Datatype sendtype, int dest, int sendtag,
+                    void* recvbuf, MPI_Count recvcount, MPI_Datatype recvtype, int source, int recvtag, MPI_Comm comm,
+                    MPI_Request* request) {
+  return on(comm, __func__, [&] {
+    start_both(envelope(comm, sendbuf, sendcount, sendtype, dest, sendtag, false),
+               envelope(comm, recvbuf, recvcount, recvtype, source, recvtag, true), nullptr, request);
+  });
+}
+int MPI_Isendrecv_replace_c(void* buf, MPI_Count count, MPI_Datatype datatype, int dest, int sendtag, int source,
+                            int recvtag, MPI_Comm comm, MPI_Request* request) {
+  return on(comm, __func__, [&] {
+    std::shared_ptr<std::byte[]> memory;
+    const Envelope out = copied(envelope(comm, buf, count, datatype, dest, sendtag, false), memory);
+    start_both(out, envelope(comm, buf, count, datatype, source, recvtag, true), memory, request);
+  });
+}
 
 int MPI_Probe(int source, int tag, MPI_Comm comm, MPI_Status* status) {
   return on(comm, __func__, [&] {
@@ -525,26 +514,24 @@ int MPI_Improbe(int source, int tag, MPI_Comm comm, int* flag, MPI_Message* mess
   });
 }
 
-#define BUFFERS(Count, suffix)                                                                         \
-  int MPI_Buffer_attach##suffix(void* buffer, Count size) {                                            \
-    return run(__func__, [&] { attach(world().buffer, buffer, size); });                               \
-  }                                                                                                    \
-  int MPI_Buffer_detach##suffix(void* buffer_addr, Count* size) {                                      \
-    return run(__func__, [&] { detach(world().buffer, buffer_addr, size); });                          \
-  }                                                                                                    \
-  int MPI_Comm_attach_buffer##suffix(MPI_Comm comm, void* buffer, Count size) {                        \
-    return on(comm, __func__, [&] { attach(comm_of(comm).buffer, buffer, size); });                    \
-  }                                                                                                    \
-  int MPI_Comm_detach_buffer##suffix(MPI_Comm comm, void* buffer_addr, Count* size) {                  \
-    return on(comm, __func__, [&] { detach(comm_of(comm).buffer, buffer_addr, size); });               \
-  }                                                                                                    \
-  int MPI_Session_attach_buffer##suffix(MPI_Session session, void* buffer, Count size) {               \
-    return on_session(session, __func__, [&] { attach(session_buffer(session), buffer, size); });      \
-  }                                                                                                    \
-  int MPI_Session_detach_buffer##suffix(MPI_Session session, void* buffer_addr, Count* size) {         \
-    return on_session(session, __func__, [&] { detach(session_buffer(session), buffer_addr, size); }); \
-  }
-BOTH(BUFFERS)
+int MPI_Buffer_attach_c(void* buffer, MPI_Count size) {
+  return run(__func__, [&] { attach(world().buffer, buffer, size); });
+}
+int MPI_Buffer_detach_c(void* buffer_addr, MPI_Count* size) {
+  return run(__func__, [&] { detach(world().buffer, buffer_addr, size); });
+}
+int MPI_Comm_attach_buffer_c(MPI_Comm comm, void* buffer, MPI_Count size) {
+  return on(comm, __func__, [&] { attach(comm_of(comm).buffer, buffer, size); });
+}
+int MPI_Comm_detach_buffer_c(MPI_Comm comm, void* buffer_addr, MPI_Count* size) {
+  return on(comm, __func__, [&] { detach(comm_of(comm).buffer, buffer_addr, size); });
+}
+int MPI_Session_attach_buffer_c(MPI_Session session, void* buffer, MPI_Count size) {
+  return on_session(session, __func__, [&] { attach(session_buffer(session), buffer, size); });
+}
+int MPI_Session_detach_buffer_c(MPI_Session session, void* buffer_addr, MPI_Count* size) {
+  return on_session(session, __func__, [&] { detach(session_buffer(session), buffer_addr, size); });
+}
 
 int MPI_Buffer_flush(void) {
   return run(__func__, [&] { flush(world().buffer); });

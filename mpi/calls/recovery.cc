@@ -22,11 +22,11 @@ int world_rank(const Comm& comm, int rank) {
 
 // The group of the first `count` ranks that have failed.
 MPI_Group failed_group(const Comm& comm, size_t count) {
-  auto group = std::make_shared<Group>();
+  std::vector<int> ranks;
   for (const int rank : failed(comm)) {
-    if (group->ranks.size() < count) group->ranks.push_back(world_rank(comm, rank));
+    if (ranks.size() < count) ranks.push_back(world_rank(comm, rank));
   }
-  return group->ranks.empty() ? MPI_GROUP_EMPTY : world().groups.add(std::move(group));
+  return publish_group(std::move(ranks), nullptr);
 }
 
 }  // namespace

@@ -6,7 +6,6 @@
 #include <vector>
 
 #include "mpi/core/errors.h"
-#include "mpi/core/forms.h"
 #include "mpi/core/request.h"
 #include "mpi/core/type.h"
 #include "mpi/core/world.h"
@@ -140,6 +139,16 @@ int first_over(const std::vector<Request*>& requests) {
   return found;
 }
 
+// Whether one is over, which *index says. False: *flag says whether none is active.
+bool find_over(const std::vector<Request*>& requests, int* index, int* flag, MPI_Status* status) {
+  *index = first_over(requests);
+  *flag = *index != -1;
+  if (*index >= 0) return true;
+  if (*flag) set_empty(status);
+  *index = MPI_UNDEFINED;
+  return false;
+}
+
 bool all_over(int count, const MPI_Request handles[]) {
   check_count(count);
   bool all = true;
@@ -252,13 +261,7 @@ int MPI_Waitany(int count, MPI_Request requests[], int* index, MPI_Status* statu
 int MPI_Testany(int count, MPI_Request requests[], int* index, int* flag, MPI_Status* status) {
   return on_requests(count, requests, __func__, [&](MPI_Comm& owner) {
     const auto found = find_all(count, requests);
-    *index = first_over(found);
-    *flag = *index != -1;
-    if (*index == MPI_UNDEFINED) return set_empty(status);
-    if (*index == -1) {
-      *index = MPI_UNDEFINED;
-      return;
-    }
+    if (!find_over(found, index, flag, status)) return;
     check(end(&requests[*index], *found[static_cast<size_t>(*index)], status, owner));
   });
 }
@@ -292,13 +295,7 @@ int MPI_Request_get_status_all(int count, const MPI_Request requests[], int* fla
 int MPI_Request_get_status_any(int count, const MPI_Request requests[], int* index, int* flag, MPI_Status* status) {
   return run(__func__, [&] {
     const auto found = find_all(count, requests);
-    *index = first_over(found);
-    *flag = *index != -1;
-    if (*index == MPI_UNDEFINED) return set_empty(status);
-    if (*index == -1) {
-      *index = MPI_UNDEFINED;
-      return;
-    }
+    if (!find_over(found, index, flag, status)) return;
     look(found[static_cast<size_t>(*index)], status);
   });
 }
@@ -387,29 +384,16 @@ MPI_Count count_of(const MPI_Status& status, const Type& type) {
   if (type.size == 0) return bytes == 0 ? 0 : MPI_UNDEFINED;
   return bytes % type.size == 0 ? bytes / type.size : MPI_UNDEFINED;
 }
-template <typename Count>
-void put(Count* to, MPI_Count value) {
-  *to = static_cast<Count>(value);
-  if (*to != value) *to = MPI_UNDEFINED;
-}
 }  // namespace
 
-#define COUNTS(Count, suffix)                                                                       \
-  int MPI_Get_count##suffix(const MPI_Status* status, MPI_Datatype datatype, Count* count) {        \
-    return run(__func__, [&] { put(count, count_of(*status, type_of(datatype))); });                \
-  }                                                                                                 \
-  int MPI_Get_elements##suffix(const MPI_Status* status, MPI_Datatype datatype, Count* count) {     \
-    return run(__func__, [&] { put(count, elements_in(type_of(datatype), bytes_of(*status))); });   \
-  }                                                                                                 \
-  int MPI_Status_set_elements##suffix(MPI_Status* status, MPI_Datatype datatype, Count count) {     \
-    return run(__func__, [&] { set_bytes(*status, bytes_of_elements(type_of(datatype), count)); }); \
-  }
-BOTH(COUNTS)
-int MPI_Get_elements_x(const MPI_Status* status, MPI_Datatype datatype, MPI_Count* count) {
-  return MPI_Get_elements_c(status, datatype, count);
+int MPI_Get_count_c(const MPI_Status* status, MPI_Datatype datatype, MPI_Count* count) {
+  return run(__func__, [&] { *count = count_of(*status, type_of(datatype)); });
 }
-int MPI_Status_set_elements_x(MPI_Status* status, MPI_Datatype datatype, MPI_Count count) {
-  return MPI_Status_set_elements_c(status, datatype, count);
+int MPI_Get_elements_c(const MPI_Status* status, MPI_Datatype datatype, MPI_Count* count) {
+  return run(__func__, [&] { *count = elements_in(type_of(datatype), bytes_of(*status)); });
+}
+int MPI_Status_set_elements_c(MPI_Status* status, MPI_Datatype datatype, MPI_Count count) {
+  return run(__func__, [&] { set_bytes(*status, bytes_of_elements(type_of(datatype), count)); });
 }
 int MPI_Test_cancelled(const MPI_Status* status, int* flag) {
   return run(__func__, [&] { *flag = cancelled(*status); });

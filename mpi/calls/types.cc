@@ -10,7 +10,6 @@
 #include "mpi/core/attributes.h"
 #include "mpi/core/errors.h"
 #include "mpi/core/external.h"
-#include "mpi/core/forms.h"
 #include "mpi/core/type.h"
 #include "mpi/core/world.h"
 
@@ -311,74 +310,19 @@ int construct(const char* call, MPI_Datatype* newtype, const Make& make) {
       Contents(made).one(lb).one(extent).of(part(oldtype));                                                            \
       return made;                                                                                                     \
     });                                                                                                                \
-  }                                                                                                                    \
-  int MPI_Type_size##suffix(MPI_Datatype datatype, C* size) {                                                          \
-    return run(__func__, [&] { put(size, type_of(datatype).size); });                                                  \
-  }                                                                                                                    \
-  int MPI_Type_get_extent##suffix(MPI_Datatype datatype, A* lb, A* extent) {                                           \
-    return run(__func__, [&] {                                                                                         \
-      *lb = type_of(datatype).lb;                                                                                      \
-      *extent = type_of(datatype).extent();                                                                            \
-    });                                                                                                                \
-  }                                                                                                                    \
-  int MPI_Type_get_true_extent##suffix(MPI_Datatype datatype, A* lb, A* extent) {                                      \
-    return run(__func__, [&] {                                                                                         \
-      const Type& type = type_of(datatype);                                                                            \
-      *lb = type.true_lb;                                                                                              \
-      *extent = type.true_ub - type.true_lb;                                                                           \
-    });                                                                                                                \
-  }                                                                                                                    \
-  int MPI_Pack##suffix(const void* inbuf, C incount, MPI_Datatype datatype, void* outbuf, C outsize, C* position,      \
-                       MPI_Comm comm) {                                                                                \
-    return on(comm, __func__, [&] { pack_at(inbuf, incount, datatype, outbuf, outsize, position, false); });           \
-  }                                                                                                                    \
-  int MPI_Unpack##suffix(const void* inbuf, C insize, C* position, void* outbuf, C outcount, MPI_Datatype datatype,    \
-                         MPI_Comm comm) {                                                                              \
-    return on(comm, __func__, [&] { unpack_at(inbuf, insize, position, outbuf, outcount, datatype, false); });         \
-  }                                                                                                                    \
-  int MPI_Pack_size##suffix(C incount, MPI_Datatype datatype, MPI_Comm comm, C* size) {                                \
-    return on(comm, __func__, [&] {                                                                                    \
-      comm_of(comm);                                                                                                   \
-      check_count(incount);                                                                                            \
-      put(size, product(incount, used_type(datatype).size));                                                           \
-    });                                                                                                                \
-  }                                                                                                                    \
-  int MPI_Pack_external##suffix(const char* datarep, const void* inbuf, C incount, MPI_Datatype datatype,              \
-                                void* outbuf, A outsize, A* position) {                                                \
-    return run(__func__, [&] {                                                                                         \
-      check_external(datarep);                                                                                         \
-      pack_at(inbuf, incount, datatype, outbuf, outsize, position, true);                                              \
-    });                                                                                                                \
-  }                                                                                                                    \
-  int MPI_Unpack_external##suffix(const char* datarep, const void* inbuf, A insize, A* position, void* outbuf,         \
-                                  C outcount, MPI_Datatype datatype) {                                                 \
-    return run(__func__, [&] {                                                                                         \
-      check_external(datarep);                                                                                         \
-      unpack_at(inbuf, insize, position, outbuf, outcount, datatype, true);                                            \
-    });                                                                                                                \
-  }                                                                                                                    \
-  int MPI_Pack_external_size##suffix(const char* datarep, C incount, MPI_Datatype datatype, A* size) {                 \
-    return run(__func__, [&] {                                                                                         \
-      check_external(datarep);                                                                                         \
-      check_count(incount);                                                                                            \
-      *size = static_cast<A>(external_size(used_type(datatype), incount));                                             \
-    });                                                                                                                \
   }
+CONSTRUCTORS(int, MPI_Aint, address, addresses, )
+CONSTRUCTORS(MPI_Count, MPI_Count, number, numbers, _c)
+
+// --- Sizes and packing
 
 namespace {
-
-template <typename Count>
-void put(Count* to, MPI_Count value) {
-  *to = static_cast<Count>(value);
-  if (*to != value) *to = MPI_UNDEFINED;
-}
 
 void check_external(const char* datarep) {
   require(std::strcmp(datarep, "external32") == 0, MPI_ERR_ARG, "the only data representation is external32");
 }
 
-template <typename Bytes>
-void pack_at(const void* in, MPI_Count count, MPI_Datatype datatype, void* out, MPI_Count outsize, Bytes* position,
+void pack_at(const void* in, MPI_Count count, MPI_Datatype datatype, void* out, MPI_Count outsize, MPI_Count* position,
              bool external) {
   check_count(count);
   const Type& type = used_type(datatype);
@@ -393,10 +337,9 @@ void pack_at(const void* in, MPI_Count count, MPI_Datatype datatype, void* out, 
   } else {
     pack(type, in, count, to);
   }
-  *position += static_cast<Bytes>(bytes);
+  *position += bytes;
 }
-template <typename Bytes>
-void unpack_at(const void* in, MPI_Count insize, Bytes* position, void* out, MPI_Count count, MPI_Datatype datatype,
+void unpack_at(const void* in, MPI_Count insize, MPI_Count* position, void* out, MPI_Count count, MPI_Datatype datatype,
                bool external) {
   check_count(count);
   const Type& type = used_type(datatype);
@@ -407,20 +350,62 @@ void unpack_at(const void* in, MPI_Count insize, Bytes* position, void* out, MPI
   std::vector<std::byte> packed(external ? static_cast<size_t>(native) : 0);
   if (external) from_external(type, from, count, packed.data());
   unpack(type, out, count, external ? packed.data() : from, native);
-  *position += static_cast<Bytes>(bytes);
+  *position += bytes;
 }
 
 }  // namespace
 
-CONSTRUCTORS(int, MPI_Aint, address, addresses, )
-CONSTRUCTORS(MPI_Count, MPI_Count, number, numbers, _c)
-
-int MPI_Type_size_x(MPI_Datatype datatype, MPI_Count* size) { return MPI_Type_size_c(datatype, size); }
-int MPI_Type_get_extent_x(MPI_Datatype datatype, MPI_Count* lb, MPI_Count* extent) {
-  return MPI_Type_get_extent_c(datatype, lb, extent);
+int MPI_Type_size_c(MPI_Datatype datatype, MPI_Count* size) {
+  return run(__func__, [&] { *size = type_of(datatype).size; });
 }
-int MPI_Type_get_true_extent_x(MPI_Datatype datatype, MPI_Count* lb, MPI_Count* extent) {
-  return MPI_Type_get_true_extent_c(datatype, lb, extent);
+int MPI_Type_get_extent_c(MPI_Datatype datatype, MPI_Count* lb, MPI_Count* extent) {
+  return run(__func__, [&] {
+    *lb = type_of(datatype).lb;
+    *extent = type_of(datatype).extent();
+  });
+}
+int MPI_Type_get_true_extent_c(MPI_Datatype datatype, MPI_Count* lb, MPI_Count* extent) {
+  return run(__func__, [&] {
+    const Type& type = type_of(datatype);
+    *lb = type.true_lb;
+    *extent = type.true_ub - type.true_lb;
+  });
+}
+int MPI_Pack_c(const void* inbuf, MPI_Count incount, MPI_Datatype datatype, void* outbuf, MPI_Count outsize,
+               MPI_Count* position, MPI_Comm comm) {
+  return on(comm, __func__, [&] { pack_at(inbuf, incount, datatype, outbuf, outsize, position, false); });
+}
+int MPI_Unpack_c(const void* inbuf, MPI_Count insize, MPI_Count* position, void* outbuf, MPI_Count outcount,
+                 MPI_Datatype datatype, MPI_Comm comm) {
+  return on(comm, __func__, [&] { unpack_at(inbuf, insize, position, outbuf, outcount, datatype, false); });
+}
+int MPI_Pack_size_c(MPI_Count incount, MPI_Datatype datatype, MPI_Comm comm, MPI_Count* size) {
+  return on(comm, __func__, [&] {
+    comm_of(comm);
+    check_count(incount);
+    *size = product(incount, used_type(datatype).size);
+  });
+}
+int MPI_Pack_external_c(const char* datarep, const void* inbuf, MPI_Count incount, MPI_Datatype datatype, void* outbuf,
+                        MPI_Count outsize, MPI_Count* position) {
+  return run(__func__, [&] {
+    check_external(datarep);
+    pack_at(inbuf, incount, datatype, outbuf, outsize, position, true);
+  });
+}
+int MPI_Unpack_external_c(const char* datarep, const void* inbuf, MPI_Count insize, MPI_Count* position, void* outbuf,
+                          MPI_Count outcount, MPI_Datatype datatype) {
+  return run(__func__, [&] {
+    check_external(datarep);
+    unpack_at(inbuf, insize, position, outbuf, outcount, datatype, true);
+  });
+}
+int MPI_Pack_external_size_c(const char* datarep, MPI_Count incount, MPI_Datatype datatype, MPI_Count* size) {
+  return run(__func__, [&] {
+    check_external(datarep);
+    check_count(incount);
+    *size = external_size(used_type(datatype), incount);
+  });
 }
 
 int MPI_Type_dup(MPI_Datatype oldtype, MPI_Datatype* newtype) {
@@ -611,15 +596,4 @@ int MPI_Type_lb(MPI_Datatype datatype, MPI_Aint* displacement) {
 }
 int MPI_Type_ub(MPI_Datatype datatype, MPI_Aint* displacement) {
   return run(__func__, [&] { *displacement = type_of(datatype).ub; });
-}
-int MPI_Type_hindexed(int count, const int lengths[], const MPI_Aint displacements[], MPI_Datatype oldtype,
-                      MPI_Datatype* newtype) {
-  return MPI_Type_create_hindexed(count, lengths, displacements, oldtype, newtype);
-}
-int MPI_Type_hvector(int count, int blocklength, MPI_Aint stride, MPI_Datatype oldtype, MPI_Datatype* newtype) {
-  return MPI_Type_create_hvector(count, blocklength, stride, oldtype, newtype);
-}
-int MPI_Type_struct(int count, const int lengths[], const MPI_Aint displacements[], const MPI_Datatype types[],
-                    MPI_Datatype* newtype) {
-  return MPI_Type_create_struct(count, lengths, displacements, types, newtype);
 }

@@ -5,8 +5,8 @@
 #include <algorithm>
 
 #include "mpi/core/attributes.h"
+#include "mpi/core/communicators.h"
 #include "mpi/core/errors.h"
-#include "mpi/core/forms.h"
 #include "mpi/core/request.h"
 #include "mpi/core/type.h"
 #include "mpi/core/world.h"
@@ -77,37 +77,32 @@ std::vector<int> ranks_in(const Window& window, MPI_Group group) {
 
 // --- Windows
 
-#define WINDOWS(Unit, suffix)                                                                                         \
-  int MPI_Win_create##suffix(void* base, MPI_Aint size, Unit disp_unit, MPI_Info info, MPI_Comm comm, MPI_Win* win) { \
-    return on(comm, __func__,                                                                                         \
-              [&] { *win = publish(make(comm, MPI_WIN_FLAVOR_CREATE, base, size, disp_unit, info), nullptr); });      \
-  }                                                                                                                   \
-  int MPI_Win_allocate##suffix(MPI_Aint size, Unit disp_unit, MPI_Info info, MPI_Comm comm, void* baseptr,            \
-                               MPI_Win* win) {                                                                        \
-    return on(comm, __func__,                                                                                         \
-              [&] { *win = publish(make(comm, MPI_WIN_FLAVOR_ALLOCATE, nullptr, size, disp_unit, info), baseptr); }); \
-  }                                                                                                                   \
-  int MPI_Win_allocate_shared##suffix(MPI_Aint size, Unit disp_unit, MPI_Info info, MPI_Comm comm, void* baseptr,     \
-                                      MPI_Win* win) {                                                                 \
-    return on(comm, __func__,                                                                                         \
-              [&] { *win = publish(make(comm, MPI_WIN_FLAVOR_SHARED, nullptr, size, disp_unit, info), baseptr); });   \
-  }                                                                                                                   \
-  int MPI_Win_shared_query##suffix(MPI_Win win, int rank, MPI_Aint* size, Unit* disp_unit, void* baseptr) {           \
-    return on_window(win, __func__, [&](Window& window) {                                                             \
-      require(window.flavor != MPI_WIN_FLAVOR_DYNAMIC, MPI_ERR_RMA_FLAVOR, "a dynamic window has no such memory");    \
-      const int ranks = window.comm().size();                                                                         \
-      const bool first = rank == MPI_PROC_NULL; /* of those that have memory */                                       \
-      require(first || (rank >= 0 && rank < ranks), MPI_ERR_RANK, "the rank is not in the window");                   \
-      for (rank = first ? 0 : rank; first && rank + 1 < ranks && window.part(rank).size == 0;) ++rank;                \
-      const Window::Part part = window.part(rank);                                                                    \
-      *size = part.base == nullptr ? 0 : part.size; /* null: this process has no address for it */                    \
-      *disp_unit = static_cast<Unit>(part.unit);                                                                      \
-      *static_cast<void**>(baseptr) = *size == 0 ? nullptr : part.base;                                               \
-    });                                                                                                               \
-  }
-WINDOWS(int, )
-WINDOWS(MPI_Aint, _c)
-
+int MPI_Win_create_c(void* base, MPI_Aint size, MPI_Aint disp_unit, MPI_Info info, MPI_Comm comm, MPI_Win* win) {
+  return on(comm, __func__,
+            [&] { *win = publish(make(comm, MPI_WIN_FLAVOR_CREATE, base, size, disp_unit, info), nullptr); });
+}
+int MPI_Win_allocate_c(MPI_Aint size, MPI_Aint disp_unit, MPI_Info info, MPI_Comm comm, void* baseptr, MPI_Win* win) {
+  return on(comm, __func__,
+            [&] { *win = publish(make(comm, MPI_WIN_FLAVOR_ALLOCATE, nullptr, size, disp_unit, info), baseptr); });
+}
+int MPI_Win_allocate_shared_c(MPI_Aint size, MPI_Aint disp_unit, MPI_Info info, MPI_Comm comm, void* baseptr,
+                              MPI_Win* win) {
+  return on(comm, __func__,
+            [&] { *win = publish(make(comm, MPI_WIN_FLAVOR_SHARED, nullptr, size, disp_unit, info), baseptr); });
+}
+int MPI_Win_shared_query_c(MPI_Win win, int rank, MPI_Aint* size, MPI_Aint* disp_unit, void* baseptr) {
+  return on_window(win, __func__, [&](Window& window) {
+    require(window.flavor != MPI_WIN_FLAVOR_DYNAMIC, MPI_ERR_RMA_FLAVOR, "a dynamic window has no such memory");
+    const int ranks = window.comm().size();
+    const bool first = rank == MPI_PROC_NULL;  // of those that have memory
+    require(first || (rank >= 0 && rank < ranks), MPI_ERR_RANK, "the rank is not in the window");
+    for (rank = first ? 0 : rank; first && rank + 1 < ranks && window.part(rank).size == 0;) ++rank;
+    const Window::Part part = window.part(rank);
+    *size = part.base == nullptr ? 0 : part.size;  // null: this process has no address for it
+    *disp_unit = part.unit;
+    *static_cast<void**>(baseptr) = *size == 0 ? nullptr : part.base;
+  });
+}
 int MPI_Win_create_dynamic(MPI_Info info, MPI_Comm comm, MPI_Win* win) {
   return on(comm, __func__, [&] { *win = publish(make(comm, MPI_WIN_FLAVOR_DYNAMIC, nullptr, 0, 1, info), nullptr); });
 }
@@ -136,12 +131,8 @@ int MPI_Win_free(MPI_Win* win) {
   return code;
 }
 int MPI_Win_get_group(MPI_Win win, MPI_Group* group) {
-  return on_window(win, __func__, [&](Window& window) {
-    auto made = std::make_shared<Group>();
-    made->ranks = window.comm().members;
-    made->session = window.comm().session;
-    *group = world().groups.add(std::move(made));
-  });
+  return on_window(win, __func__,
+                   [&](Window& window) { *group = publish_group(window.comm().members, window.comm().session); });
 }
 int MPI_Win_set_info(MPI_Win win, MPI_Info info) {
   return on_window(win, __func__, [&](Window& window) { take_hints(window.info, info_or_none(info), kWindowHints); });
@@ -152,30 +143,27 @@ int MPI_Win_get_info(MPI_Win win, MPI_Info* info) {
 
 // --- Data
 
-#define ORIGIN(C, qualifier) qualifier void *origin, C origin_count, MPI_Datatype origin_type
-#define RESULT(C) void *result, C result_count, MPI_Datatype result_type
-#define TARGET(C) int target, MPI_Aint disp, C target_count, MPI_Datatype target_type
+#define ORIGIN(qualifier) qualifier void *origin, MPI_Count origin_count, MPI_Datatype origin_type
+#define RESULT void *result, MPI_Count result_count, MPI_Datatype result_type
+#define TARGET int target, MPI_Aint disp, MPI_Count target_count, MPI_Datatype target_type
 #define AT place(target, disp, target_count, target_type)
 
-// Both forms of a call: without a request, and with one.
-#define MOVES(C, suffix, Name, name, parameters, statement)                             \
-  int MPI_##Name##suffix(parameters, MPI_Win win) {                                     \
+// A call without a request, and with one.
+#define MOVES(Name, name, parameters, statement)                                        \
+  int MPI_##Name##_c(parameters, MPI_Win win) {                                         \
     return on_window(win, __func__, [&](Window& window) { statement; });                \
   }                                                                                     \
-  int MPI_R##name##suffix(parameters, MPI_Win win, MPI_Request* request) {              \
+  int MPI_R##name##_c(parameters, MPI_Win win, MPI_Request* request) {                  \
     return on_window(win, __func__, [&](Window& window) { statement, over(request); }); \
   }
 #define LIST(...) __VA_ARGS__
-#define DATA(C, suffix)                                                                                                \
-  MOVES(C, suffix, Put, put, LIST(ORIGIN(C, const), TARGET(C)),                                                        \
-        window.put(data_of(origin, origin_count, origin_type), AT))                                                    \
-  MOVES(C, suffix, Get, get, LIST(ORIGIN(C, ), TARGET(C)), window.get(data_of(origin, origin_count, origin_type), AT)) \
-  MOVES(C, suffix, Accumulate, accumulate, LIST(ORIGIN(C, const), TARGET(C), MPI_Op op),                               \
-        window.accumulate(operand(origin, origin_count, origin_type, op), nowhere(), AT, op_of(op)))                   \
-  MOVES(C, suffix, Get_accumulate, get_accumulate, LIST(ORIGIN(C, const), RESULT(C), TARGET(C), MPI_Op op),            \
-        window.accumulate(operand(origin, origin_count, origin_type, op), data_of(result, result_count, result_type),  \
-                          AT, op_of(op)))
-BOTH(DATA)
+MOVES(Put, put, LIST(ORIGIN(const), TARGET), window.put(data_of(origin, origin_count, origin_type), AT))
+MOVES(Get, get, LIST(ORIGIN(), TARGET), window.get(data_of(origin, origin_count, origin_type), AT))
+MOVES(Accumulate, accumulate, LIST(ORIGIN(const), TARGET, MPI_Op op),
+      window.accumulate(operand(origin, origin_count, origin_type, op), nowhere(), AT, op_of(op)))
+MOVES(Get_accumulate, get_accumulate, LIST(ORIGIN(const), RESULT, TARGET, MPI_Op op),
+      window.accumulate(operand(origin, origin_count, origin_type, op), data_of(result, result_count, result_type), AT,
+                        op_of(op)))
 
 int MPI_Fetch_and_op(const void* origin, void* result, MPI_Datatype type, int target, MPI_Aint disp, MPI_Op op,
                      MPI_Win win) {
@@ -211,11 +199,9 @@ int MPI_Win_unlock_all(MPI_Win win) {
 int MPI_Win_flush(int rank, MPI_Win win) {
   return on_window(win, __func__, [&](Window& window) { window.flush(rank); });
 }
-int MPI_Win_flush_local(int rank, MPI_Win win) { return MPI_Win_flush(rank, win); }
 int MPI_Win_flush_all(MPI_Win win) {
   return on_window(win, __func__, [&](Window& window) { window.flush_all(); });
 }
-int MPI_Win_flush_local_all(MPI_Win win) { return MPI_Win_flush_all(win); }
 int MPI_Win_sync(MPI_Win win) {
   return on_window(win, __func__, [&](Window& window) { window.sync(); });
 }

@@ -3,6 +3,7 @@
 #include <mpi.h>
 
 #include <span>
+#include <string>
 #include <string_view>
 
 #include "mpi/core/errors.h"
@@ -71,5 +72,12 @@ inline constexpr std::string_view kFileHints[] = {"access_style",  "collective_b
 void take_hints(Info& into, const Info& from, Hints known);
 const Info& info_or_none(MPI_Info info);  // MPI_INFO_NULL: none
 MPI_Info new_info(const Info::Entries& entries);
+
+// --- Texts that go to memory of the program
+
+// All of it, which the program has room for; *length: without the zero byte.
+void copy_text(const std::string& text, char* to, int* length);
+// Its beginning, as much as *room bytes hold with a zero byte; afterwards *room is what all of it takes.
+void copy_beginning(const std::string& text, char* to, int* room);
 
 }  // namespace rondo_mpi

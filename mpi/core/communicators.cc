@@ -159,6 +159,14 @@ MPI_Comm publish(const std::shared_ptr<Comm>& comm) {
   return world().comms.add(comm);
 }
 
+MPI_Group publish_group(std::vector<int> ranks, const std::shared_ptr<Session>& session) {
+  if (ranks.empty()) return MPI_GROUP_EMPTY;
+  auto group = std::make_shared<Group>();
+  group->ranks = std::move(ranks);
+  group->session = session;
+  return world().groups.add(std::move(group));
+}
+
 std::vector<int> all_gather(Comm& comm, const std::vector<int>& own) {
   Comm& group = comm.inter ? *comm.local : comm;
   std::vector<int> all(own.size() * group.members.size());

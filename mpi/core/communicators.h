@@ -73,6 +73,8 @@ int full_rank(const Comm& parent);
 void require_room(const Comm& parent, int full);
 // Gives it a handle. Errors go to the handler of the one that it was made of.
 MPI_Comm publish(const std::shared_ptr<Comm>& comm);
+// A handle of a group of ranks of the world. session: that it was made of, or null.
+MPI_Group publish_group(std::vector<int> ranks, const std::shared_ptr<Session>& session);
 
 // Collective over the group of an intracommunicator, or the local one of an intercommunicator.
 std::vector<int> all_gather(Comm& comm, const std::vector<int>& own);

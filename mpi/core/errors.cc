@@ -86,6 +86,8 @@ void end_job(const std::string& sentence, int code) {
 
 int report_to(const char* call, Errhandler& handler, uintptr_t object, const Failure& failure) {
   remember(failure);
+  std::string name = call;
+  if (name.ends_with("_c")) name.resize(name.size() - 2);  // which the form without _c may have called
   switch (handler.kind) {
     case Errhandler::Kind::kFatal:
     case Errhandler::Kind::kAbort:
@@ -93,7 +95,7 @@ int report_to(const char* call, Errhandler& handler, uintptr_t object, const Fai
       if (failure.code == kProcessFailed || failure.code == MPI_ERR_PROC_ABORTED) {
         std::this_thread::sleep_for(std::chrono::milliseconds(200));
       }
-      end_job(who() + ": " + call + ": " + failure.text + " (" + std::to_string(failure.code) + ")", failure.code);
+      end_job(who() + ": " + name + ": " + failure.text + " (" + std::to_string(failure.code) + ")", failure.code);
     case Errhandler::Kind::kFunction: {
       int code = failure.code;
       handler.function(reinterpret_cast<MPI_Comm*>(&object), &code);  // whose first bytes are the handle

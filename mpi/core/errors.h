@@ -38,42 +38,32 @@ int report_by(const char* call, const std::shared_ptr<Errhandler>& handler, uint
 std::shared_ptr<Errhandler> handler_of_session(MPI_Session session);
 int report_to(const char* call, Errhandler& handler, uintptr_t object, const Failure& failure);
 
-// A function of MPI: runs it, and turns what it throws into what the communicator's error handler makes of it.
-template <typename Function>
-int on(MPI_Comm comm, const char* call, Function&& function) {
+// Runs a function; report(failure) makes a code of what it throws.
+template <typename Function, typename Report>
+int guarded(Function&& function, const Report& report) {
   try {
     function();
     return MPI_SUCCESS;
   } catch (...) {
-    return report(call, comm, caught());
+    return report(caught());
   }
+}
+// The body of a function of MPI: what it throws goes to the error handler of the communicator, file, window or session.
+template <typename Function>
+int on(MPI_Comm comm, const char* call, Function&& function) {
+  return guarded(function, [&](const Failure& failure) { return report(call, comm, failure); });
 }
 template <typename Function>
 int on_file(MPI_File file, const char* call, Function&& function) {
-  try {
-    function();
-    return MPI_SUCCESS;
-  } catch (...) {
-    return report_of_file(call, file, caught());
-  }
+  return guarded(function, [&](const Failure& failure) { return report_of_file(call, file, failure); });
 }
 template <typename Function>
 int on_win(MPI_Win win, const char* call, Function&& function) {
-  try {
-    function();
-    return MPI_SUCCESS;
-  } catch (...) {
-    return report_of_win(call, win, caught());
-  }
+  return guarded(function, [&](const Failure& failure) { return report_of_win(call, win, failure); });
 }
 template <typename Function>
 int on_handler(const std::shared_ptr<Errhandler>& handler, uintptr_t object, const char* call, Function&& function) {
-  try {
-    function();
-    return MPI_SUCCESS;
-  } catch (...) {
-    return report_by(call, handler, object, caught());
-  }
+  return guarded(function, [&](const Failure& failure) { return report_by(call, handler, object, failure); });
 }
 template <typename Function>
 int on_session(MPI_Session session, const char* call, Function&& function) {

@@ -26,32 +26,16 @@ namespace {
 constexpr MPI_Offset kWindow = 1 << 18;  // what a read of short runs takes from the file at once
 
 int class_of(int error) {
-  switch (error) {
-    case ENOENT:
-      return MPI_ERR_NO_SUCH_FILE;
-    case EACCES:
-    case EPERM:
-      return MPI_ERR_ACCESS;
-    case EEXIST:
-      return MPI_ERR_FILE_EXISTS;
-    case EROFS:
-      return MPI_ERR_READ_ONLY;
-    case ENOSPC:
-    case EFBIG:
-      return MPI_ERR_NO_SPACE;
-    case EDQUOT:
-      return MPI_ERR_QUOTA;
-    case EBUSY:
-    case ETXTBSY:
-      return MPI_ERR_FILE_IN_USE;
-    case EISDIR:
-    case ELOOP:
-    case ENAMETOOLONG:
-    case ENOTDIR:
-      return MPI_ERR_BAD_FILE;
-    default:
-      return MPI_ERR_IO;
+  constexpr std::pair<int, int> kClasses[] = {
+      {ENOENT, MPI_ERR_NO_SUCH_FILE},   {EACCES, MPI_ERR_ACCESS},   {EPERM, MPI_ERR_ACCESS},
+      {EEXIST, MPI_ERR_FILE_EXISTS},    {EROFS, MPI_ERR_READ_ONLY}, {ENOSPC, MPI_ERR_NO_SPACE},
+      {EFBIG, MPI_ERR_NO_SPACE},        {EDQUOT, MPI_ERR_QUOTA},    {EBUSY, MPI_ERR_FILE_IN_USE},
+      {ETXTBSY, MPI_ERR_FILE_IN_USE},   {EISDIR, MPI_ERR_BAD_FILE}, {ELOOP, MPI_ERR_BAD_FILE},
+      {ENAMETOOLONG, MPI_ERR_BAD_FILE}, {ENOTDIR, MPI_ERR_BAD_FILE}};
+  for (const auto& [number, error_class] : kClasses) {
+    if (number == error) return error_class;
   }
+  return MPI_ERR_IO;
 }
 
 // posix_fallocate() with signals blocked: in a file in memory each one would end the attempt, and undo it.

@@ -12,18 +12,11 @@ namespace {
 using rondo::DType;
 
 std::optional<DType> integer(size_t bytes, bool is_signed) {
-  switch (bytes) {
-    case 1:
-      return is_signed ? DType::kInt8 : DType::kUint8;
-    case 2:
-      return is_signed ? DType::kInt16 : DType::kUint16;
-    case 4:
-      return is_signed ? DType::kInt32 : DType::kUint32;
-    case 8:
-      return is_signed ? DType::kInt64 : DType::kUint64;
-    default:
-      return std::nullopt;
-  }
+  if (bytes == 1) return is_signed ? DType::kInt8 : DType::kUint8;
+  if (bytes == 2) return is_signed ? DType::kInt16 : DType::kUint16;
+  if (bytes == 4) return is_signed ? DType::kInt32 : DType::kUint32;
+  if (bytes == 8) return is_signed ? DType::kInt64 : DType::kUint64;
+  return std::nullopt;
 }
 
 class Namer {

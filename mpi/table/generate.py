@@ -30,20 +30,38 @@ def lines(path):
 
 
 def functions(tables):
-    """[(type, name, parameters)] of those that are implemented, and the names of the others."""
+    """[(type, name, parameters)] of those that are implemented, the names of the others, and {name: lines} of those that
+    call another one, whose code is made here."""
     table = lines(tables / "functions.txt")
     split = table.index("unsupported")
-    made = []
+    made, forwarding = [], {}
     for line in table[:split]:
-        kind, name, parameters = re.fullmatch(r"(?:(\S+) )?(\w+)\((.*)\)", line).groups()
-        for large, suffix in ((0, ""), (1, "_c")):
-            form = re.sub(r"\b(COUNT|DISPL|ADISPL)\b", lambda match: KINDS[match[1]][large], parameters)
-            if large and name == "Op_create":
-                form = form.replace("MPI_User_function", "MPI_User_function_c")
-            elif large and form == parameters:
-                continue
-            made.append((kind or "int", name + suffix, form))
-    return made, " ".join(table[split + 1:]).split()
+        kind, name, parameters, other = re.fullmatch(r"(?:(\S+) )?(\w+)\((.*)\)(?: = (\w+))?", line).groups()
+        forms = [re.sub(r"\b(COUNT|DISPL|ADISPL)\b", lambda match: KINDS[match[1]][large], parameters) for large in (0, 1)]
+        made.append((kind or "int", name, forms[0]))
+        if name == "Op_create":
+            made.append(("int", "Op_create_c", forms[0].replace("MPI_User_function", "MPI_User_function_c")))
+        elif forms[1] != parameters:
+            made.append((kind or "int", name + "_c", forms[1]))
+            # Arrays would have to be copied, and a datatype remembers which form made it: these have code of their own.
+            if not re.search(r"\b(?:COUNT|DISPL) \w+\[\]|\* newtype", parameters):
+                other = name + "_c"
+        if other:
+            written = {word: KINDS[what] for what, word in re.findall(r"\b(A?DISPL|COUNT)\* (\w+)", parameters)}
+            forwarding[name] = forward(name, forms[0], other, written)
+    return made, " ".join(table[split + 1:]).split(), forwarding
+
+
+def forward(name, parameters, other, written):
+    """The lines of a function that calls another one. written: numbers that go there and come back as a larger type."""
+    words = [re.fullmatch(r".*?(\w+)[][\d]*", parameter)[1] for parameter in parameters.split(", ")]
+    arguments = ", ".join(f"&large_{word}" if word in written else word for word in words)
+    call = f"{full(other)}({arguments})"
+    if not written:
+        return [f"int {full(name)}({parameters}) {{ return {call}; }}"]
+    before = [f"  {large} large_{word} = *{word};" for word, (_, large) in written.items()]
+    after = [f"  if (code == MPI_SUCCESS) *{word} = NARROWED({small}, large_{word});" for word, (small, _) in written.items()]
+    return [f"int {full(name)}({parameters}) {{", *before, f"  const int code = {call};", *after, "  return code;", "}"]
 
 
 def constants(tables, column):
@@ -69,14 +87,14 @@ def objects(face, tables):
 def exported(face, tables):
     """The functions that are implemented, those that are not, and what the table of the former is called: two libraries
     have a name in common only if they agree about its entries."""
-    made, unsupported = functions(tables)
+    made, unsupported, _ = functions(tables)
     names = [name for _, name, _ in made if face != "mpitrampoline" or not name.startswith("X_")]
     agreed = zlib.crc32(" ".join(names + objects(face, tables)).encode())
     return names, unsupported, f"rondo_mpi_{face}_{agreed:08x}"
 
 
 def header(face, tables):
-    made, _ = functions(tables)
+    made, _, _ = functions(tables)
     out = ["#ifndef RONDO_MPI_H", "#define RONDO_MPI_H", f"#define RONDO_MPI_FACE_{face.upper()} 1"]
     # librondo_mpi.so has this code once for each face, under names of its own.
     out += ["#ifdef RONDO_MPI_INSIDE", f"#define rondo_mpi rondo_mpi_{face}", f"#define MPI_Status MPI_Status_{face}"]
@@ -113,10 +131,13 @@ def checked(kind, name, parameters):
 
 def entries(face, tables):
     """What the library jumps to: the call of what is not supported, then the functions. Open MPI's has a last entry, for
-    the addresses of its objects, which a program may have copies of."""
+    the addresses of its objects, which a program may have copies of. The code of functions that call another one."""
     names, _, table = exported(face, tables)
-    made = [checked(*function) for function in functions(tables)[0] if function[1] in names]
+    implemented, _, forwarding = functions(tables)
+    made = [checked(*function) for function in implemented if function[1] in names]
     out, last = ["#include <mpi.h>"], []
+    out.append("#define NARROWED(type, value) ((type)(value) == (value) ? (type)(value) : (type)MPI_UNDEFINED)")
+    out += [line for lines in forwarding.values() for line in lines]
     out += [line for _, lines in made for line in lines]
     if objects(face, tables):
         out.append(f"char* rondo_mpi_objects[{len(objects(face, tables))}];")

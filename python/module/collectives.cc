@@ -1,4 +1,4 @@
-// The collectives. rondo/calls.py and rondo/uneven.py document them.
+// The collectives. rondo/calls.py documents them.
 #include <string>
 #include <vector>
 
@@ -33,7 +33,7 @@ void refuse_half(const Request& on, bool is_root) {
   }
 }
 
-// The _v forms, whose arguments rondo/uneven.py has checked but for the arrays.
+// The _v forms, whose arguments rondo/calls.py has checked but for the arrays.
 PyObject* uneven(Request& on) {
   const Given& given = on.given;
   rondo_call_t call RONDO_CALL_INIT;

@@ -28,7 +28,6 @@ from rondo.batch import Batch
 from rondo.calls import COLLECTIVES, Calls, put_in_place
 from rondo.errors import Closed, Error, Invalid, Mismatch, NotFinite, words_of
 from rondo.objects import ObjectCalls
-from rondo.uneven import UnevenCalls
 from rondo.user_op import UserOp
 
 # rondo::Purpose.
@@ -59,7 +58,7 @@ _SELECTIONS = ("topk", "threshold", "sampled_topk")
 _ROUTES = ("gathered", "merged", "dense")
 
 
-class Communicator(Calls, UnevenCalls, ObjectCalls, native.Communicator, OfThisProcess):
+class Communicator(Calls, ObjectCalls, native.Communicator, OfThisProcess):
     """Ranks 0 .. size-1 that work together; made by rondo.init(), split() and new_group().
 
     All ranks make the same collective calls in the same order. Arrays are NumPy arrays, objects with `__dlpack__` in
@@ -392,7 +391,7 @@ class Communicator(Calls, UnevenCalls, ObjectCalls, native.Communicator, OfThisP
         return Exchanges(self, self._purpose or _PURPOSES.get(call, 0))
 
 
-_declared = vars(Calls) | vars(UnevenCalls) | vars(ObjectCalls) | vars(Communicator)
+_declared = vars(Calls) | vars(ObjectCalls) | vars(Communicator)
 put_in_place(_declared, Communicator)
 
 

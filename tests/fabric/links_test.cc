@@ -8,7 +8,7 @@
 #include <tuple>
 
 #include "tests/fabric/cluster.h"
-#include "tests/support/sleeping.h"
+#include "transport/armed_sleep.h"
 
 namespace rondo::testing {
 namespace {

@@ -28,7 +28,7 @@
 #include "rondo/error.h"
 #include "tests/fabric/cluster.h"
 #include "tests/support/open_files_limit.h"
-#include "tests/support/sleeping.h"
+#include "transport/armed_sleep.h"
 #include "transport/island/island.h"
 #include "transport/island/island_connection.h"
 #include "transport/island/island_frame.h"

@@ -14,7 +14,7 @@
 #include "ring/base/cores.h"
 #include "rondo/error.h"
 #include "tests/fabric/cluster.h"
-#include "tests/support/sleeping.h"
+#include "transport/armed_sleep.h"
 #include "transport/fabrics/inproc_fabric.h"
 
 namespace rondo::testing {

@@ -17,13 +17,12 @@
 #include "ring/base/file_text.h"
 #include "tests/support/eventually.h"
 #include "tests/support/resources.h"
-#include "tests/support/sleeping.h"
+#include "transport/armed_sleep.h"
 
 namespace rondo {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-using testing::ArmedSleep;
 
 struct Pair {
   Pair() {

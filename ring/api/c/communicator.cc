@@ -98,43 +98,22 @@ rondo_result_t rondo_deallocate(rondo_comm_t comm, void* data) {
 }
 
 rondo_result_t rondo_split(rondo_comm_t comm, int color, int key, rondo_comm_t* sub) {
-  return guarded([&] {
-    given(sub, "sub") = nullptr;
-    Communicator made = communicator(comm)->split(color, key);
-    if (made.valid()) *sub = hand_out(std::move(made));
-  });
+  return make(sub, "sub", [&] { return communicator(comm)->split(color, key); });
 }
 rondo_result_t rondo_split_by_host(rondo_comm_t comm, int key, rondo_comm_t* sub) {
-  return guarded([&] {
-    given(sub, "sub") = nullptr;
-    *sub = hand_out(communicator(comm)->split_by_host(key));
-  });
+  return make(sub, "sub", [&] { return communicator(comm)->split_by_host(key); });
 }
 rondo_result_t rondo_new_group(rondo_comm_t comm, const int* ranks, size_t count, rondo_comm_t* sub) {
-  return guarded([&] {
-    given(sub, "sub") = nullptr;
-    *sub = hand_out(communicator(comm)->new_group(std::span(&given(ranks, "ranks"), count)));
-  });
+  return make(sub, "sub", [&] { return communicator(comm)->new_group(std::span(&given(ranks, "ranks"), count)); });
 }
-
 rondo_result_t rondo_dup(rondo_comm_t comm, rondo_comm_t* copy) {
-  return guarded([&] {
-    given(copy, "copy") = nullptr;
-    *copy = hand_out(communicator(comm)->dup());
-  });
+  return make(copy, "copy", [&] { return communicator(comm)->dup(); });
 }
-
 rondo_result_t rondo_shrink(rondo_comm_t comm, int64_t timeout_ms, rondo_comm_t* next) {
-  return guarded([&] {
-    given(next, "next") = nullptr;
-    *next = hand_out(communicator(comm)->shrink(std::chrono::milliseconds(timeout_ms)));
-  });
+  return make(next, "next", [&] { return communicator(comm)->shrink(std::chrono::milliseconds(timeout_ms)); });
 }
 rondo_result_t rondo_grow(rondo_comm_t comm, int newcomers, int64_t timeout_ms, rondo_comm_t* next) {
-  return guarded([&] {
-    given(next, "next") = nullptr;
-    *next = hand_out(communicator(comm)->grow(newcomers, std::chrono::milliseconds(timeout_ms)));
-  });
+  return make(next, "next", [&] { return communicator(comm)->grow(newcomers, std::chrono::milliseconds(timeout_ms)); });
 }
 rondo_result_t rondo_newcomers(rondo_comm_t comm, int* newcomers) {
   return guarded([&] { given(newcomers, "newcomers") = communicator(comm)->newcomers(); });

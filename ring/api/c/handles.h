@@ -45,6 +45,15 @@ inline rondo_comm_t hand_out(Communicator made) {
   refuse_interrupted();
   return new rondo_comm{std::move(made)};
 }
+// Runs `action`, which gives a Communicator, and hands out a handle to it; none for an empty one.
+template <typename Action>
+rondo_result_t make(rondo_comm_t* handle, const char* name, Action action) noexcept {
+  return guarded([&] {
+    given(handle, name) = nullptr;
+    Communicator made = action();
+    if (made.valid()) *handle = hand_out(std::move(made));
+  });
+}
 inline InUse communicator(rondo_comm_t comm) { return InUse(comm); }
 
 // The Work of a handle; a copy, so that rondo_work_free() beside a call does no harm.

@@ -9,6 +9,7 @@
 #include "ring/base/caught.h"
 #include "ring/base/interrupt.h"
 #include "ring/engine/progress/worker.h"
+#include "transport/armed_sleep.h"
 
 namespace rondo {
 namespace {
@@ -510,12 +511,11 @@ bool Messages::finish(Clock::time_point deadline) {
   });
   while (!idle && Clock::now() < deadline && !wait_interrupted()) {
     with_lease([&] {
-      bell()->arm();
+      ArmedSleep sleep(*bell(), *context_->fabric->sleepers());
       bool moved = true;
       attempt([&] { moved = p2p_->progress(); });
       const auto rest = std::min(deadline, Clock::now() + std::chrono::milliseconds(20));
-      const bool broken = !moved && !bell()->wait(rest).ok();
-      bell()->disarm();
+      const bool broken = !moved && !sleep.wait(rest).ok();
       linger(!(idle = broken || p2p_->idle()));
     });
   }

@@ -49,7 +49,7 @@ struct JoinOptions {
   // or "unix:///path"; empty: RONDO_JOIN. A process with such an address that neither this nor a launcher gives a rank
   // is a newcomer: join() waits until the ranks of a running job take it in.
   std::string newcomers = {};
-  // Instead of a rendezvous: a store of the program's, such as a CallbackStore. Used inside join() only, on its thread.
+  // Instead of a rendezvous: a store of the program's. Used inside join() only, on its thread.
   std::shared_ptr<Store> store;
   Config config = Config::from_environment();
 };

@@ -104,7 +104,8 @@ std::vector<std::string> start_settings(std::chrono::milliseconds timeout) {
 }
 
 rondo_comm_t join(const c10::intrusive_ptr<c10d::Store>& store, const GroupDescription& group, const std::string& job) {
-  StoreAdapter adapter(store, job + "/");
+  const NamedStore named{store, job + "/"};
+  const rondo_store_t functions = functions_of(named);
   const std::vector<std::string> texts = start_settings(group.timeout);
   std::vector<const char*> settings;
   for (const std::string& text : texts) settings.push_back(text.c_str());
@@ -114,7 +115,7 @@ rondo_comm_t join(const c10::intrusive_ptr<c10d::Store>& store, const GroupDescr
   options.job_id = job.c_str();
   options.settings = settings.data();
   options.setting_count = settings.size();
-  options.store = adapter.functions();
+  options.store = &functions;
   rondo_comm_t comm = nullptr;
   check(rondo_join(&comm, &options));
   return comm;

@@ -233,14 +233,4 @@ class RondoBackend : public c10d::Backend {
   std::unique_ptr<Group> group_;  // of the thread group_thread_
 };
 
-// Whether the caller waits for a Work. Before torch 2.8 there was no other way.
-template <typename TorchOptions>
-bool wants_work(const TorchOptions& options) {
-  if constexpr (requires { options.asyncOp; }) {
-    return options.asyncOp;
-  } else {
-    return true;
-  }
-}
-
 }  // namespace rondo_torch

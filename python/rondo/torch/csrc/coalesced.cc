@@ -21,7 +21,7 @@ constexpr Type reduce_scatter_coalesced_type() {
 }  // namespace
 
 WorkPointer RondoBackend::allreduce_coalesced(Tensors& tensors, const c10d::AllreduceCoalescedOptions& options) {
-  const InStream place = place_of(tensors.empty() ? at::Tensor() : tensors[0], wants_work(options));
+  const InStream place = place_of(tensors.empty() ? at::Tensor() : tensors[0], options.asyncOp);
   std::vector<Block> blocks;
   std::vector<rondo_tensor_t> list;
   double scalar = 1;
@@ -42,14 +42,14 @@ WorkPointer RondoBackend::allreduce_coalesced(Tensors& tensors, const c10d::Allr
   auto after = [blocks] {
     for (const Block& block : blocks) block.write_back();
   };
-  return run({OpType::ALLREDUCE_COALESCED, "rondo:all_reduce", tensors, after}, tensors, wants_work(options), start);
+  return run({OpType::ALLREDUCE_COALESCED, "rondo:all_reduce", tensors, after}, tensors, options.asyncOp, start);
 }
 
 WorkPointer RondoBackend::allgather_into_tensor_coalesced(Tensors& outputs, Tensors& inputs,
                                                           const c10d::AllgatherOptions& options) {
   TORCH_CHECK_VALUE(outputs.size() == inputs.size(), "rondo all_gather_into_tensor_coalesced: ", outputs.size(),
                     " outputs and ", inputs.size(), " inputs; there must be as many");
-  return run_as_group(OpType::COALESCED, "rondo:_all_gather_base", inputs, wants_work(options), [&] {
+  return run_as_group(OpType::COALESCED, "rondo:_all_gather_base", inputs, options.asyncOp, [&] {
     for (size_t i = 0; i < inputs.size(); ++i) _allgather_base(outputs[i], inputs[i], options);
   });
 }
@@ -62,7 +62,7 @@ WorkPointer RondoBackend::allgather_coalesced(TensorLists& outputs, Tensors& inp
     TORCH_CHECK_VALUE(list.size() == inputs.size(), "rondo all_gather_coalesced: an output list has ", list.size(),
                       " tensors, and there are ", inputs.size(), " inputs");
   }
-  return run_as_group(OpType::ALLGATHER_COALESCED, "rondo:all_gather", inputs, wants_work(options), [&] {
+  return run_as_group(OpType::ALLGATHER_COALESCED, "rondo:all_gather", inputs, options.asyncOp, [&] {
     for (size_t i = 0; i < inputs.size(); ++i) {
       TensorLists of_one(1);
       for (const Tensors& list : outputs) of_one[0].push_back(list[i]);
@@ -76,8 +76,8 @@ WorkPointer RondoBackend::reduce_scatter_tensor_coalesced(Tensors& outputs, Tens
                                                           const c10d::ReduceScatterOptions& options) {
   TORCH_CHECK_VALUE(outputs.size() == inputs.size(), "rondo reduce_scatter_tensor_coalesced: ", outputs.size(),
                     " outputs and ", inputs.size(), " inputs; there must be as many");
-  return run_as_group(reduce_scatter_coalesced_type<OpType>(), "rondo:_reduce_scatter_base", inputs,
-                      wants_work(options), [&] {
+  return run_as_group(reduce_scatter_coalesced_type<OpType>(), "rondo:_reduce_scatter_base", inputs, options.asyncOp,
+                      [&] {
                         for (size_t i = 0; i < inputs.size(); ++i) _reduce_scatter_base(outputs[i], inputs[i], options);
                       });
 }

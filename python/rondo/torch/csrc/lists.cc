@@ -54,7 +54,7 @@ std::vector<int64_t> equal_rows(const at::Tensor& tensor, int size) {
 WorkPointer RondoBackend::allgather(TensorLists& outputs, Tensors& inputs, const c10d::AllgatherOptions& options) {
   at::Tensor& input = only(inputs, "all_gather");
   Tensors& list = only_list(outputs, "all_gather");
-  const InStream place = place_of(input, wants_work(options));
+  const InStream place = place_of(input, options.asyncOp);
   check_tensor(input, "all_gather");
   check_list(list, input, "all_gather");
   check_items(list[rank_].numel(), input.numel(), "all_gather", rank_);
@@ -67,13 +67,13 @@ WorkPointer RondoBackend::allgather(TensorLists& outputs, Tensors& inputs, const
   rondo_call_t call = rondo_even(RONDO_ALL_GATHER, source.data(), target.data(), even ? counts[0] : 0, elements.dtype,
                                  RONDO_SUM, -1, &limits);
   if (!even) call = rondo_uneven(call, nullptr, nullptr, counts.data(), nullptr);
-  return run({OpType::ALLGATHER, "rondo:all_gather", list, after(source, target)}, inputs, wants_work(options),
+  return run({OpType::ALLGATHER, "rondo:all_gather", list, after(source, target)}, inputs, options.asyncOp,
              collective(call));
 }
 
 WorkPointer RondoBackend::gather(TensorLists& outputs, Tensors& inputs, const c10d::GatherOptions& options) {
   at::Tensor& input = only(inputs, "gather");
-  const InStream place = place_of(input, wants_work(options));
+  const InStream place = place_of(input, options.asyncOp);
   check_tensor(input, "gather");
   check_root(options.rootRank, "gather");
   const int root = static_cast<int>(options.rootRank);
@@ -90,13 +90,12 @@ WorkPointer RondoBackend::gather(TensorLists& outputs, Tensors& inputs, const c1
   const rondo_options_t limits = call_options(options.timeout);
   const rondo_call_t call = rondo_even(RONDO_GATHER, source.data(), target.data(), source.items() * elements.per_item,
                                        elements.dtype, RONDO_SUM, root, &limits);
-  return run({OpType::GATHER, "rondo:gather", list, after(source, target)}, inputs, wants_work(options),
-             collective(call));
+  return run({OpType::GATHER, "rondo:gather", list, after(source, target)}, inputs, options.asyncOp, collective(call));
 }
 
 WorkPointer RondoBackend::scatter(Tensors& outputs, TensorLists& inputs, const c10d::ScatterOptions& options) {
   at::Tensor& output = only(outputs, "scatter");
-  const InStream place = place_of(output, wants_work(options));
+  const InStream place = place_of(output, options.asyncOp);
   check_tensor(output, "scatter");
   check_root(options.rootRank, "scatter");
   const int root = static_cast<int>(options.rootRank);
@@ -113,7 +112,7 @@ WorkPointer RondoBackend::scatter(Tensors& outputs, TensorLists& inputs, const c
   const rondo_options_t limits = call_options(options.timeout);
   const rondo_call_t call = rondo_even(RONDO_SCATTER, source.data(), target.data(), target.items() * elements.per_item,
                                        elements.dtype, RONDO_SUM, root, &limits);
-  return run({OpType::SCATTER, "rondo:scatter", outputs, after(source, target)}, list, wants_work(options),
+  return run({OpType::SCATTER, "rondo:scatter", outputs, after(source, target)}, list, options.asyncOp,
              collective(call));
 }
 
@@ -121,7 +120,7 @@ WorkPointer RondoBackend::reduce_scatter(Tensors& outputs, TensorLists& inputs,
                                          const c10d::ReduceScatterOptions& options) {
   at::Tensor& output = only(outputs, "reduce_scatter");
   Tensors& list = only_list(inputs, "reduce_scatter");
-  const InStream place = place_of(output, wants_work(options));
+  const InStream place = place_of(output, options.asyncOp);
   check_tensor(output, "reduce_scatter");
   check_list(list, output, "reduce_scatter");
   check_items(list[rank_].numel(), output.numel(), "reduce_scatter", rank_);
@@ -134,13 +133,13 @@ WorkPointer RondoBackend::reduce_scatter(Tensors& outputs, TensorLists& inputs,
   rondo_call_t call = rondo_even(RONDO_REDUCE_SCATTER, source.data(), target.data(), even ? counts[0] : 0,
                                  how.elements.dtype, how.op, -1, &limits);
   if (!even) call = rondo_uneven(call, counts.data(), nullptr, nullptr, nullptr);
-  return run({OpType::REDUCE_SCATTER, "rondo:reduce_scatter", outputs, after(source, target)}, list,
-             wants_work(options), collective(call));
+  return run({OpType::REDUCE_SCATTER, "rondo:reduce_scatter", outputs, after(source, target)}, list, options.asyncOp,
+             collective(call));
 }
 
 WorkPointer RondoBackend::alltoall(Tensors& outputs, Tensors& inputs, const c10d::AllToAllOptions& options) {
   TORCH_CHECK_VALUE(!inputs.empty(), "rondo all_to_all: the input list is empty; it needs one tensor a rank, ", size_);
-  const InStream place = place_of(inputs[0], wants_work(options));
+  const InStream place = place_of(inputs[0], options.asyncOp);
   check_list(inputs, inputs[0], "all_to_all");
   check_list(outputs, inputs[0], "all_to_all");
   const Elements elements = elements_moved(inputs[0].scalar_type());
@@ -152,13 +151,13 @@ WorkPointer RondoBackend::alltoall(Tensors& outputs, Tensors& inputs, const c10d
   const rondo_call_t call = rondo_uneven(
       rondo_even(RONDO_ALL_TO_ALL, source.data(), target.data(), 0, elements.dtype, RONDO_SUM, -1, &limits),
       sends.data(), nullptr, receives.data(), nullptr);
-  return run({OpType::ALLTOALL, "rondo:all_to_all", outputs, after(source, target)}, inputs, wants_work(options),
+  return run({OpType::ALLTOALL, "rondo:all_to_all", outputs, after(source, target)}, inputs, options.asyncOp,
              collective(call));
 }
 
 WorkPointer RondoBackend::alltoall_base(at::Tensor& output, at::Tensor& input, std::vector<int64_t>& output_rows,
                                         std::vector<int64_t>& input_rows, const c10d::AllToAllOptions& options) {
-  const InStream place = place_of(output, wants_work(options));
+  const InStream place = place_of(output, options.asyncOp);
   check_tensor(output, "all_to_all_single");
   check_tensor(input, "all_to_all_single");
   check_same_type(output, input, "all_to_all_single");
@@ -176,7 +175,7 @@ WorkPointer RondoBackend::alltoall_base(at::Tensor& output, at::Tensor& input, s
   const rondo_call_t call = rondo_uneven(
       rondo_even(RONDO_ALL_TO_ALL, source.data(), target.data(), 0, elements.dtype, RONDO_SUM, -1, &limits),
       sends.data(), nullptr, receives.data(), nullptr);
-  return run({OpType::ALLTOALL_BASE, "rondo:all_to_all", {output}, after(source, target)}, {input}, wants_work(options),
+  return run({OpType::ALLTOALL_BASE, "rondo:all_to_all", {output}, after(source, target)}, {input}, options.asyncOp,
              collective(call));
 }
 

@@ -53,27 +53,16 @@ c10::intrusive_ptr<RondoBackend> backend_for(Name group, const char* call) {
   return backend;
 }
 
-template <typename Options>
-Options blocking() {
-  Options options;
-  if constexpr (requires { options.asyncOp; }) options.asyncOp = false;
-  return options;
-}
-
-// torch's before 2.8 give a Work always.
-void finish(const WorkPointer& work) {
-  if (work) work->wait();
-}
-
 void all_reduce_(at::Tensor& tensor, Name op, Name group, Name wire) {
   const c10d::ReduceOp& how = reduce_op_named(op);
   const rondo_wire_format_t format = wire_named(wire);
   const c10::intrusive_ptr<RondoBackend> backend = backend_for(group, "all_reduce_");
   if (backend->allreduce_as_it_lies(tensor, how, c10d::kUnsetTimeout, format)) return;
-  auto options = blocking<c10d::AllreduceOptions>();
+  c10d::AllreduceOptions options;
+  options.asyncOp = false;
   options.reduceOp = how;
   Tensors tensors{tensor};
-  finish(backend->allreduce(tensors, options, format));
+  backend->allreduce(tensors, options, format);
 }
 
 std::vector<c10::SymInt> gathered_shape(const at::Tensor& input, Name group) {
@@ -92,8 +81,9 @@ at::Tensor all_gather(const at::Tensor& input, Name group, Name wire) {
   const rondo_wire_format_t format = wire_named(wire);
   at::Tensor output = all_gather_meta(input, group, wire);
   at::Tensor source = input;
-  auto options = blocking<c10d::AllgatherOptions>();
-  finish(backend_for(group, "all_gather")->_allgather_base(output, source, options, format));
+  c10d::AllgatherOptions options;
+  options.asyncOp = false;
+  backend_for(group, "all_gather")->_allgather_base(output, source, options, format);
   return output;
 }
 
@@ -115,9 +105,10 @@ at::Tensor reduce_scatter(const at::Tensor& input, Name op, Name group, Name wir
   const rondo_wire_format_t format = wire_named(wire);
   at::Tensor output = reduce_scatter_meta(input, op, group, wire);
   at::Tensor source = input;
-  auto options = blocking<c10d::ReduceScatterOptions>();
+  c10d::ReduceScatterOptions options;
+  options.asyncOp = false;
   options.reduceOp = reduce_op_named(op);
-  finish(backend_for(group, "reduce_scatter")->_reduce_scatter_base(output, source, options, format));
+  backend_for(group, "reduce_scatter")->_reduce_scatter_base(output, source, options, format);
   return output;
 }
 

@@ -75,7 +75,7 @@ WorkPointer RondoBackend::allreduce_sparse(Tensors& tensors, const c10d::Allredu
     throw;
   }
   WorkPointer work = end_group(OpType::_ALLREDUCE_SPARSE, "rondo:all_reduce", tensors);
-  if (wants_work(options)) return work;
+  if (options.asyncOp) return work;
   work->wait();
   return nullptr;
 }

@@ -6,14 +6,11 @@
 #include <exception>
 #include <stdexcept>
 #include <thread>
-#include <utility>
 #include <vector>
 
 namespace rondo_torch {
 
 namespace {
-
-StoreAdapter& self_of(void* context) { return *static_cast<StoreAdapter*>(context); }
 
 std::vector<uint8_t> bytes_of(const void* data, size_t bytes) {
   const auto* begin = static_cast<const uint8_t*>(data);
@@ -37,25 +34,14 @@ void await(c10d::Store& store, const std::string& key, std::chrono::milliseconds
   }
 }
 
-}  // namespace
-
-StoreAdapter::StoreAdapter(c10::intrusive_ptr<c10d::Store> store, std::string prefix)
-    : store_(std::move(store)), prefix_(std::move(prefix)) {
-  functions_.context = this;
-  functions_.put = put;
-  functions_.get = get;
-  functions_.try_get = try_get;
-  functions_.add = add;
-  functions_.compare_set = compare_set;
-  functions_.remove = remove;
-}
-
-// torch's stores throw: after the time is over that is RONDO_TIMEOUT, before it the store is gone.
+// Runs action(store, full key). torch's stores throw: after the time is over that is RONDO_TIMEOUT, before it the store
+// is gone.
 template <typename Action>
-rondo_result_t StoreAdapter::answer(int64_t timeout_ms, rondo_reply_t reply, Action action) {
+rondo_result_t answer(void* named, const char* key, int64_t timeout_ms, rondo_reply_t reply, Action action) {
   const auto begin = std::chrono::steady_clock::now();
   try {
-    action();
+    const auto& of = *static_cast<const NamedStore*>(named);
+    action(*of.store, of.prefix + key);
     return RONDO_OK;
   } catch (const std::exception& error) {
     if (std::chrono::steady_clock::now() - begin >= std::chrono::milliseconds(timeout_ms)) return RONDO_TIMEOUT;
@@ -64,54 +50,49 @@ rondo_result_t StoreAdapter::answer(int64_t timeout_ms, rondo_reply_t reply, Act
   }
 }
 
-rondo_result_t StoreAdapter::put(void* self, const char* key, const void* value, size_t bytes, int64_t timeout_ms,
-                                 rondo_reply_t reply) {
-  return answer(timeout_ms, reply,
-                [&] { self_of(self).store_->set(self_of(self).named(key), bytes_of(value, bytes)); });
-}
+}  // namespace
 
-rondo_result_t StoreAdapter::get(void* self, const char* key, int64_t timeout_ms, rondo_reply_t reply) {
-  return answer(timeout_ms, reply, [&] {
-    const std::string name = self_of(self).named(key);
-    await(*self_of(self).store_, name, std::chrono::milliseconds(timeout_ms));
-    reply_with(reply, self_of(self).store_->get(name));
-  });
-}
-
-rondo_result_t StoreAdapter::try_get(void* self, const char* key, int64_t timeout_ms, rondo_reply_t reply) {
-  return answer(timeout_ms, reply, [&] {
-    const std::string name = self_of(self).named(key);
-    if (self_of(self).store_->check({name})) reply_with(reply, self_of(self).store_->get(name));
-  });
-}
-
-rondo_result_t StoreAdapter::add(void* self, const char* key, int64_t amount, int64_t timeout_ms, int64_t* sum,
-                                 rondo_reply_t reply) {
-  return answer(timeout_ms, reply, [&] { *sum = self_of(self).store_->add(self_of(self).named(key), amount); });
-}
-
-// A start claims absent keys only. That goes by add(), since stores that are written in Python need no compareSet: the
-// first that counts sets the value, the others wait for it.
-rondo_result_t StoreAdapter::compare_set(void* self, const char* key, const void* expected, size_t expected_bytes,
-                                         const void* desired, size_t desired_bytes, int64_t timeout_ms,
-                                         rondo_reply_t reply) {
-  return answer(timeout_ms, reply, [&] {
-    c10d::Store& store = *self_of(self).store_;
-    const std::string name = self_of(self).named(key);
-    const std::vector<uint8_t> wanted = bytes_of(expected, expected_bytes);
-    const std::vector<uint8_t> value = bytes_of(desired, desired_bytes);
-    if (!wanted.empty()) return reply_with(reply, store.compareSet(name, wanted, value));
-    const bool first = store.add(name + "/claims", 1) == 1;
-    if (first) store.set(name, value);
-    await(store, name, std::chrono::milliseconds(timeout_ms));
-    reply_with(reply, store.get(name));
-  });
-}
-
-rondo_result_t StoreAdapter::remove(void* self, const char* key, int64_t timeout_ms, int* removed,
-                                    rondo_reply_t reply) {
-  return answer(timeout_ms, reply,
-                [&] { *removed = self_of(self).store_->deleteKey(self_of(self).named(key)) ? 1 : 0; });
+rondo_store_t functions_of(const NamedStore& named) {
+  using Store = c10d::Store;
+  using Name = std::string;
+  rondo_store_t functions = RONDO_STORE_INIT;
+  functions.context = const_cast<NamedStore*>(&named);
+  functions.put = [](void* of, const char* key, const void* value, size_t bytes, int64_t ms, rondo_reply_t reply) {
+    return answer(of, key, ms, reply, [&](Store& store, const Name& name) { store.set(name, bytes_of(value, bytes)); });
+  };
+  functions.get = [](void* of, const char* key, int64_t ms, rondo_reply_t reply) {
+    return answer(of, key, ms, reply, [&](Store& store, const Name& name) {
+      await(store, name, std::chrono::milliseconds(ms));
+      reply_with(reply, store.get(name));
+    });
+  };
+  functions.try_get = [](void* of, const char* key, int64_t ms, rondo_reply_t reply) {
+    return answer(of, key, ms, reply, [&](Store& store, const Name& name) {
+      if (store.check({name})) reply_with(reply, store.get(name));
+    });
+  };
+  functions.add = [](void* of, const char* key, int64_t amount, int64_t ms, int64_t* sum, rondo_reply_t reply) {
+    return answer(of, key, ms, reply, [&](Store& store, const Name& name) { *sum = store.add(name, amount); });
+  };
+  // A start claims absent keys only. That goes by add(), since stores that are written in Python need no compareSet:
+  // the first that counts sets the value, the others wait for it.
+  functions.compare_set = [](void* of, const char* key, const void* expected, size_t expected_bytes,
+                             const void* desired, size_t desired_bytes, int64_t ms, rondo_reply_t reply) {
+    return answer(of, key, ms, reply, [&](Store& store, const Name& name) {
+      const std::vector<uint8_t> wanted = bytes_of(expected, expected_bytes);
+      const std::vector<uint8_t> value = bytes_of(desired, desired_bytes);
+      if (!wanted.empty()) return reply_with(reply, store.compareSet(name, wanted, value));
+      const bool first = store.add(name + "/claims", 1) == 1;
+      if (first) store.set(name, value);
+      await(store, name, std::chrono::milliseconds(ms));
+      reply_with(reply, store.get(name));
+    });
+  };
+  functions.remove = [](void* of, const char* key, int64_t ms, int* removed, rondo_reply_t reply) {
+    return answer(of, key, ms, reply,
+                  [&](Store& store, const Name& name) { *removed = store.deleteKey(name) ? 1 : 0; });
+  };
+  return functions;
 }
 
 }  // namespace rondo_torch

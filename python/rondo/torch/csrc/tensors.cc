@@ -15,66 +15,39 @@ namespace {
 
 constexpr rondo_dtype_t kNone = -1;
 
+// The frequent ones first.
+constexpr std::pair<at::ScalarType, rondo_dtype_t> kTypes[] = {{at::kFloat, RONDO_FLOAT32},
+                                                               {at::kBFloat16, RONDO_BFLOAT16},
+                                                               {at::kHalf, RONDO_FLOAT16},
+                                                               {at::kDouble, RONDO_FLOAT64},
+                                                               {at::kLong, RONDO_INT64},
+                                                               {at::kInt, RONDO_INT32},
+                                                               {at::kShort, RONDO_INT16},
+                                                               {at::kChar, RONDO_INT8},
+                                                               {at::kByte, RONDO_UINT8},
+                                                               {at::kUInt16, RONDO_UINT16},
+                                                               {at::kUInt32, RONDO_UINT32},
+                                                               {at::kUInt64, RONDO_UINT64},
+                                                               {at::kBool, RONDO_BOOL},
+                                                               {at::kFloat8_e4m3fn, RONDO_FLOAT8_E4M3},
+                                                               {at::kFloat8_e5m2, RONDO_FLOAT8_E5M2}};
+using TorchOp = c10d::ReduceOp;
+constexpr std::pair<TorchOp::RedOpType, rondo_op_t> kOps[] = {
+    {TorchOp::SUM, RONDO_SUM}, {TorchOp::AVG, RONDO_AVG},   {TorchOp::PRODUCT, RONDO_PRODUCT},
+    {TorchOp::MIN, RONDO_MIN}, {TorchOp::MAX, RONDO_MAX},   {TorchOp::BAND, RONDO_BAND},
+    {TorchOp::BOR, RONDO_BOR}, {TorchOp::BXOR, RONDO_BXOR}, {TorchOp::PREMUL_SUM, RONDO_PREMULSUM}};
+
 // The library's type of the same values, or kNone.
 rondo_dtype_t same_dtype(at::ScalarType type) {
-  switch (type) {
-    case at::kChar:
-      return RONDO_INT8;
-    case at::kByte:
-      return RONDO_UINT8;
-    case at::kShort:
-      return RONDO_INT16;
-    case at::kUInt16:
-      return RONDO_UINT16;
-    case at::kInt:
-      return RONDO_INT32;
-    case at::kUInt32:
-      return RONDO_UINT32;
-    case at::kLong:
-      return RONDO_INT64;
-    case at::kUInt64:
-      return RONDO_UINT64;
-    case at::kHalf:
-      return RONDO_FLOAT16;
-    case at::kBFloat16:
-      return RONDO_BFLOAT16;
-    case at::kFloat:
-      return RONDO_FLOAT32;
-    case at::kDouble:
-      return RONDO_FLOAT64;
-    case at::kBool:
-      return RONDO_BOOL;
-    case at::kFloat8_e4m3fn:
-      return RONDO_FLOAT8_E4M3;
-    case at::kFloat8_e5m2:
-      return RONDO_FLOAT8_E5M2;
-    default:
-      return kNone;
+  for (const auto& [torchs, ours] : kTypes) {
+    if (torchs == type) return ours;
   }
+  return kNone;
 }
 
-rondo_op_t op_code(c10d::ReduceOp::RedOpType op) {
-  switch (op) {
-    case c10d::ReduceOp::SUM:
-      return RONDO_SUM;
-    case c10d::ReduceOp::AVG:
-      return RONDO_AVG;
-    case c10d::ReduceOp::PRODUCT:
-      return RONDO_PRODUCT;
-    case c10d::ReduceOp::MIN:
-      return RONDO_MIN;
-    case c10d::ReduceOp::MAX:
-      return RONDO_MAX;
-    case c10d::ReduceOp::BAND:
-      return RONDO_BAND;
-    case c10d::ReduceOp::BOR:
-      return RONDO_BOR;
-    case c10d::ReduceOp::BXOR:
-      return RONDO_BXOR;
-    case c10d::ReduceOp::PREMUL_SUM:
-      return RONDO_PREMULSUM;
-    default:
-      break;
+rondo_op_t op_code(TorchOp::RedOpType op) {
+  for (const auto& [torchs, ours] : kOps) {
+    if (torchs == op) return ours;
   }
   TORCH_CHECK_VALUE(false, "rondo: reduce operation ", static_cast<int>(op), " is none of torch's");
 }
@@ -131,18 +104,11 @@ void check_written(const at::Tensor& tensor, const char* call) {
 }
 
 at::ScalarType integer_of_bytes(size_t bytes) {
-  switch (bytes) {
-    case 1:
-      return at::kByte;
-    case 2:
-      return at::kShort;
-    case 4:
-      return at::kInt;
-    case 8:
-      return at::kLong;
-    default:
-      return at::kComplexDouble;
-  }
+  return bytes == 1   ? at::kByte
+         : bytes == 2 ? at::kShort
+         : bytes == 4 ? at::kInt
+         : bytes == 8 ? at::kLong
+                      : at::kComplexDouble;
 }
 
 // What is copied from or to for the tensor: its bits, which every type has, without history. Only lazy values go by

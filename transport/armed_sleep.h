@@ -5,9 +5,9 @@
 #include "rondo/error.h"
 #include "transport/doorbell.h"
 
-namespace rondo::testing {
+namespace rondo {
 
-// A thread's sleep on one doorbell, which is armed while this lives. The engine's threads sleep so on several
+// A thread's sleep on one doorbell, which is armed while this lives. Threads of the engine that wait sleep on several
 // (ring/engine/progress/watch.h).
 class ArmedSleep {
  public:
@@ -30,4 +30,4 @@ class ArmedSleep {
   Sleep sleep_;
 };
 
-}  // namespace rondo::testing
+}  // namespace rondo
