@@ -345,7 +345,7 @@ class StoreServer::Loop {
     client->wanted.clear();
     StoreReply reply;
     try {
-      reply = request.operation == StoreOperation::kWill ? bequeath(*client, request) : apply(request);
+      reply = request.operation == StoreOperation::kWill ? bequeath(*client, request) : map_.apply(request);
     } catch (const Exception& e) {
       reply = {StoreStatus::kRefused, e.what()};
     }
@@ -374,26 +374,6 @@ class StoreServer::Loop {
       client.wills[request.key] = request.first;
     }
     return {};
-  }
-
-  StoreReply apply(const StoreRequest& request) {
-    switch (request.operation) {
-      case StoreOperation::kPut:
-        map_.put(request.key, request.first);
-        return {};
-      case StoreOperation::kAdd:
-        return {StoreStatus::kOk, fmt::format("{}", map_.add(request.key, request.amount))};
-      case StoreOperation::kCompareSet:
-        return {StoreStatus::kOk, map_.compare_set(request.key, request.first, request.second)};
-      case StoreOperation::kRemove:
-        return {map_.remove(request.key) ? StoreStatus::kOk : StoreStatus::kAbsent, ""};
-      case StoreOperation::kGet:
-      case StoreOperation::kTryGet:
-      case StoreOperation::kWill:
-        break;
-    }
-    const std::string* value = map_.find(request.key);
-    return value == nullptr ? StoreReply{StoreStatus::kAbsent, ""} : StoreReply{StoreStatus::kOk, *value};
   }
 
   void wake(const std::string& key, const std::string& value) {
