@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <poll.h>
+#include <signal.h>
 #include <string.h>
 #include <sys/resource.h>
 #include <unistd.h>
@@ -15,7 +16,6 @@
 #include <utility>
 
 #include "tools/launcher/check_call.h"
-#include "tools/launcher/control.h"
 #include "tools/launcher/orphans.h"
 
 namespace rondo::launcher {
@@ -42,6 +42,42 @@ void raise_descriptor_limit() {
   if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
   limit.rlim_cur = limit.rlim_max;
   ::setrlimit(RLIMIT_NOFILE, &limit);
+}
+
+// The control pipe from rondo-run to the process that starts a host's ranks, after the Assignment: one byte is the number
+// of a signal to pass on to the ranks, or one of these. Its end says that rondo-run has ended.
+constexpr char kEndByte = '\0';      // end the ranks: another host's have failed
+constexpr char kEndedByte = '\x7f';  // before two more, the lower first: this rank's process has ended
+
+struct Orders {
+  std::vector<int> signals;
+  std::vector<int> ended;
+  bool end = false;
+  bool closed = false;
+};
+
+// What has arrived; `fd` must poll as readable. begun: an order that is cut off, from call to call.
+Orders read_orders(int fd, std::string& begun) {
+  char bytes[64];
+  const ssize_t n = ::read(fd, bytes, sizeof(bytes));
+  Orders orders;
+  orders.closed = n == 0 || (n < 0 && errno != EINTR && errno != EAGAIN);
+  if (n > 0) begun.append(bytes, static_cast<size_t>(n));
+  size_t used = 0;
+  for (; used < begun.size(); ++used) {
+    const char byte = begun[used];
+    if (byte == kEndedByte) {
+      if (begun.size() - used < 3) break;
+      const auto low = static_cast<unsigned char>(begun[++used]), high = static_cast<unsigned char>(begun[++used]);
+      orders.ended.push_back(low | high << 8);
+    } else if (byte == kEndByte) {
+      orders.end = true;
+    } else if (byte > 0 && byte < NSIG) {
+      orders.signals.push_back(byte);
+    }
+  }
+  begun.erase(0, used);
+  return orders;
 }
 
 }  // namespace

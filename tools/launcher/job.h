@@ -42,7 +42,7 @@ struct JobSettings {
   size_t most = 0;
   int restarts = 0;
   std::function<Start()> start;  // the ranks'; empty: nothing says
-  int control = -1;              // where orders come from (control.h); -1: nowhere
+  int control = -1;              // where orders come from (job.cc); -1: nowhere
   bool explain = true;           // false: members explain their failures themselves, unless a signal killed them
 };
 

@@ -12,6 +12,7 @@
 #include "tools/launcher/assignment.h"
 #include "tools/launcher/host_ranks.h"
 #include "tools/launcher/job.h"
+#include "tools/launcher/mpi_libraries.h"
 
 namespace rondo::launcher {
 namespace {
@@ -25,13 +26,6 @@ std::vector<std::string> split_words(const std::string& text) {
   std::vector<std::string> words;
   for (std::string word; stream >> word;) words.push_back(word);
   return words;
-}
-
-// For the shell of another host.
-std::string quoted(const std::string& text) {
-  std::string result = "'";
-  for (const char c : text) result += c == '\'' ? std::string("'\\''") : std::string(1, c);
-  return result + "'";
 }
 
 // What ranks of other hosts get of this environment.
