@@ -24,7 +24,6 @@
 #include "ring/base/system_error.h"
 #include "transport/control/control_plane.h"
 #include "transport/control/status.h"
-#include "transport/control/status_server.h"
 #include "transport/fabrics/descriptor_budget.h"
 #include "transport/hello/wire.h"
 #include "transport/island/agreement.h"
