@@ -103,6 +103,16 @@ ControlPlane::ControlPlane(Settings settings)
 
 ControlPlane::~ControlPlane() { thread_.stop(); }
 
+// From a thread of the program: the I/O thread carries out what follows from the event.
+template <typename Event>
+void ControlPlane::tell_later(Event&& event) {
+  {
+    std::lock_guard lock(mutex_);
+    event(*logic_);
+  }
+  request_flush();
+}
+
 void ControlPlane::know(const Roster& roster) {
   names_ = roster.names();
   ControlLogic::Settings logic;
@@ -222,11 +232,7 @@ void ControlPlane::made(uint64_t id) {
 }
 
 void ControlPlane::streamed(uint64_t id, int peer) {
-  {
-    std::lock_guard lock(mutex_);
-    logic_->streamed(id, peer);
-  }
-  request_flush();
+  tell_later([&](ControlLogic& logic) { logic.streamed(id, peer); });
 }
 
 bool ControlPlane::leave(uint64_t id, uint64_t last_sequence, const IslandStreams& island_streams) {
@@ -323,19 +329,11 @@ std::vector<int> ControlPlane::absent(uint64_t id, uint64_t sequence) const {
 }
 
 void ControlPlane::link_failed(uint64_t id, int peer, const Error& error) {
-  {
-    std::lock_guard lock(mutex_);
-    logic_->link_failed(now(), id, peer, error);
-  }
-  request_flush();
+  tell_later([&](ControlLogic& logic) { logic.link_failed(now(), id, peer, error); });
 }
 
 void ControlPlane::abort(uint64_t id, const Error& error) {
-  {
-    std::lock_guard lock(mutex_);
-    logic_->abort(now(), id, error);
-  }
-  request_flush();
+  tell_later([&](ControlLogic& logic) { logic.abort(now(), id, error); });
 }
 
 std::string ControlPlane::blame(uint64_t id, uint64_t sequence) const {
@@ -344,11 +342,8 @@ std::string ControlPlane::blame(uint64_t id, uint64_t sequence) const {
 }
 
 Shrunk ControlPlane::shrink(uint64_t id, std::chrono::milliseconds patience, bool opened) {
+  tell_later([&](ControlLogic& logic) { logic.shrink(now(), id, patience.count(), opened); });
   std::unique_lock lock(mutex_);
-  logic_->shrink(now(), id, patience.count(), opened);
-  lock.unlock();
-  request_flush();
-  lock.lock();
   const auto ended = [&] { return descriptors_closed_ || !logic_->shrinking(id); };
   while (!changed_.wait_for(lock, kBetweenInterruptQuestions, ended)) {
     lock.unlock();

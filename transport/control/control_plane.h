@@ -123,6 +123,8 @@ class ControlPlane {
 
   // control_plane.cc
   static ControlLogic::Time now();
+  template <typename Event>
+  void tell_later(Event&& event);
   void request_flush();
   void ring_io_thread();
   void forget(uint64_t id);
@@ -162,6 +164,7 @@ class ControlPlane {
 
   void on_message(int source, const ControlBody& body);
   void on_failed_start(int source, const AbortMessage& abort);
+  bool started() const;
   void on_control_end(int peer, const std::string& why);
 
   void bring_about(const LinkName& name);

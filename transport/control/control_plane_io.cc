@@ -80,14 +80,12 @@ void ControlPlane::await_wake() {
 }
 
 void ControlPlane::wake() {
-  std::vector<uint64_t> ids;
   std::optional<Farewell> farewell;
   {
     std::lock_guard lock(mutex_);
-    for (const auto& [id, communicator] : communicators_) ids.push_back(id);
     farewell = std::exchange(wanted_farewell_, std::nullopt);
   }
-  for (const uint64_t id : ids) deliver(id, [](CommunicatorEvents& events) { events.on_wake(); });
+  for (const uint64_t id : communicators()) deliver(id, [](CommunicatorEvents& events) { events.on_wake(); });
   if (farewell) return begin_leave(*farewell);
   flush();
 }
@@ -397,16 +395,13 @@ void ControlPlane::add_link(const LinkName& name, uint32_t index, SecuredSocket 
     return link_dial_failed(name, failure.error());
   }
   bool complete = false;
-  std::shared_ptr<Doorbell> bell;
   {
     std::lock_guard lock(mutex_);
     if (table_.fits(name, index) == PendingLinks::Fit::kNo) return;  // closed meanwhile
     complete = table_.add(name, index, std::move(socket));
-    if (const auto found = communicators_.find(name.communicator); found != communicators_.end()) {
-      bell = name.kind == LinkKind::kData ? found->second.doorbell : found->second.p2p_doorbell;
-    }
   }
-  if (complete && bell) bell->ring();
+  // A communicator that is opened only now rings by itself (open()).
+  if (const auto bell = complete ? doorbell(name) : nullptr) bell->ring();
   if (name.kind != LinkKind::kStreamFrom) return;
   tell_logic([&](ControlLogic& logic) { logic.streamed(name.communicator, name.peer); });
 }
@@ -551,23 +546,18 @@ void ControlPlane::on_message(int source, const ControlBody& body) {
 void ControlPlane::on_question(int by, const LostMessage& question) {
   if (question.rank >= static_cast<uint32_t>(settings_.world)) return;
   const int about = static_cast<int>(question.rank);
-  bool done = false;
-  {
-    std::lock_guard lock(mutex_);
-    done = start_->phase() == StartLogic::Phase::kDone;
-  }
-  if (done) return tell_logic([&](ControlLogic& logic) { logic.unreached(about, by, question.why); });
+  if (started()) return tell_logic([&](ControlLogic& logic) { logic.unreached(about, by, question.why); });
   tell_start([&](StartLogic& start) { start.asked(about, by, question.why); });
 }
 
 void ControlPlane::on_failed_start(int source, const AbortMessage& abort) {
-  bool done = false;
-  {
-    std::lock_guard lock(mutex_);
-    done = start_->phase() == StartLogic::Phase::kDone;
-  }
-  if (done) return tell_logic([&](ControlLogic& logic) { logic.receive(now(), source, abort); });
+  if (started()) return tell_logic([&](ControlLogic& logic) { logic.receive(now(), source, abort); });
   tell_start([&](StartLogic& start) { start.gave_up(source, abort.error); });
+}
+
+bool ControlPlane::started() const {
+  std::lock_guard lock(mutex_);
+  return start_->phase() == StartLogic::Phase::kDone;
 }
 
 void ControlPlane::on_control_end(int peer, const std::string& why) {
