@@ -9,6 +9,7 @@
 #include <chrono>
 #include <cstdio>
 #include <map>
+#include <numeric>
 #include <optional>
 #include <thread>
 
@@ -124,6 +125,23 @@ bool await_key(Store& store, std::string_view key, Store::Deadline deadline) {
   }
 }
 
+std::vector<int> all_ranks(int world) {
+  std::vector<int> ranks(static_cast<size_t>(world));
+  std::iota(ranks.begin(), ranks.end(), 0);
+  return ranks;
+}
+
+// What is said or asked once more when a start has failed: the store may have gone, and then nothing is to be done.
+template <typename Call>
+bool quietly(Call&& call) {
+  try {
+    call();
+    return true;
+  } catch (const std::exception&) {
+    return false;
+  }
+}
+
 class RosterExchange {
  public:
   struct Settings {
@@ -161,8 +179,7 @@ class RosterExchange {
     if (rank_ != 0) return;
     store_.put(keys_.world(), fmt::format("{} {}", world_, host_name()), deadline_);
     cards_.assign(static_cast<size_t>(world_), "");
-    std::vector<int> missing;
-    for (int r = 0; r < world_; ++r) missing.push_back(r);
+    std::vector<int> missing = all_ranks(world_);
     look(&missing);
     tell(fmt::format("declined {} {}", declined_by_, *declined_), present(missing));
   }
@@ -188,13 +205,11 @@ class RosterExchange {
   }
 
   void say_why(const Error& why) {
-    try {
+    quietly([&] {
       const std::string words = fmt::format("declined {} host {} pid {}: {}", rank_, host_name(), ::getpid(),
                                             text_of(why).substr(0, kMaxReasonBytes));
       for (const std::string& verdict : fateful()) store_.compare_set(verdict, "", words, Clock::now() + kGrace);
-    } catch (const std::exception&) {
-      // The store has gone, too.
-    }
+    });
   }
 
   // --- entering
@@ -250,33 +265,25 @@ class RosterExchange {
 
   // To the ranks that go on waiting: they may wait for this one.
   void tell_refusal(const std::string& text) {
-    try {
-      store_.put(keys_.refused(), text, Clock::now() + kGrace);
-    } catch (const Exception&) {
-      // The refusal itself is the error to report.
-    }
+    quietly([&] { store_.put(keys_.refused(), text, Clock::now() + kGrace); });
   }
 
   // "" where none was refused. The text is another process's: of a bounded length.
   std::string refusal() {
     constexpr size_t kMostBytes = 512;
-    try {
-      return store_.try_get(keys_.refused(), Clock::now() + kGrace).value_or("").substr(0, kMostBytes);
-    } catch (const Exception&) {
-      return "";  // rank 0 has gone
-    }
+    std::string text;
+    quietly([&] { text = store_.try_get(keys_.refused(), Clock::now() + kGrace).value_or(""); });
+    return text.substr(0, kMostBytes);
   }
 
   // For the error of those that have waited in vain.
   std::string refused_meanwhile() {
     std::string text = refusal();
     if (!text.empty()) return text;
-    try {
+    quietly([&] {
       const auto from = store_.try_get(StoreServer::kWrongSecretKey, Clock::now() + kGrace);
       if (from) text = fmt::format("a process at {} was refused, since it has another secret than this job", *from);
-    } catch (const Exception&) {
-      // The store has gone meanwhile: nothing more is known.
-    }
+    });
     return text;
   }
 
@@ -284,8 +291,7 @@ class RosterExchange {
 
   void collect() {
     cards_.assign(static_cast<size_t>(world_), "");
-    std::vector<int> missing;
-    for (int r = 0; r < world_; ++r) missing.push_back(r);
+    std::vector<int> missing = all_ranks(world_);
     Clock::time_point next_publish = Clock::now();
     while (true) {
       look(&missing);
@@ -311,7 +317,7 @@ class RosterExchange {
       log_missing(missing);
       const auto pause = hopeless_ ? kHopePause : kVerdictPause;
       const Store::Deadline until = std::min({Store::Deadline(next_publish), deadline_, Store::Deadline(now + pause)});
-      await(missing.front(), until);
+      await_key(store_, keys_.card(missing.front()), until);
     }
     publish();
   }
@@ -345,14 +351,6 @@ class RosterExchange {
     logged_refusal_ = std::move(text);
   }
 
-  void await(int rank, Store::Deadline until) {
-    try {
-      store_.get(keys_.card(rank), until);
-    } catch (const Exception& e) {
-      if (e.code() != ErrorCode::kTimeout) throw;
-    }
-  }
-
   void fail(const std::vector<int>& missing) {
     const std::string refused = refused_meanwhile();
     tell("failed " + text_of(missing), present(missing));
@@ -361,33 +359,27 @@ class RosterExchange {
 
   // The store may end with this process: the ranks that have come hear the verdict first.
   void tell(const std::string& verdict, size_t others) {
-    try {
-      store_.compare_set(keys_.verdict(), "", verdict, Clock::now() + kGrace);
-    } catch (const Exception&) {
-      return;
-    }
-    await_told(others);
+    if (propose(verdict)) await_told(others);
+  }
+
+  // The first verdict counts. False: the store has gone.
+  bool propose(const std::string& verdict) {
+    return quietly([&] { store_.compare_set(keys_.verdict(), "", verdict, Clock::now() + kGrace); });
   }
 
   // One that died, or does not listen, is not waited for any longer than kGrace.
   void await_told(size_t others) {
     const Store::Deadline grace = Clock::now() + kGrace;
-    try {
+    quietly([&] {
       while (store_.add(keys_.told(), 0, grace) < static_cast<int64_t>(others) && Clock::now() < grace) {
         std::this_thread::sleep_for(kToldPause);
       }
-    } catch (const Exception&) {
-      // The store has gone, and with it those that it served.
-    }
+    });
   }
 
   // Tells rank 0 that this rank knows how it ended.
   void acknowledge() {
-    try {
-      store_.add(keys_.told(), 1, Clock::now() + kGrace);
-    } catch (const Exception&) {
-      // Rank 0 has gone.
-    }
+    quietly([&] { store_.add(keys_.told(), 1, Clock::now() + kGrace); });
   }
 
   // The table in values of the store's size.
@@ -486,11 +478,7 @@ class RosterExchange {
 
   // No rank's start can succeed without this one.
   void give_up(const std::vector<int>& missing) {
-    try {
-      store_.compare_set(keys_.verdict(), "", "failed " + text_of(missing), Clock::now() + kGrace);
-    } catch (const Exception&) {
-      // Rank 0 has gone.
-    }
+    propose("failed " + text_of(missing));
     acknowledge();
   }
 
@@ -548,6 +536,13 @@ class RosterExchange {
   int declined_by_ = -1;
 };
 
+// Where it fails, the others wait for this rank until their deadline.
+void decline(std::string_view name, Store& store, int rank, int world, const Error& why, const Logger& log) {
+  quietly([&] {
+    RosterExchange(store, {name, rank, world, Clock::now() + kDeclineLimit, log, {}}).decline(text_of(why));
+  });
+}
+
 }  // namespace
 
 std::vector<std::string> exchange_roster(Store& store, int rank, int world, std::string_view card,
@@ -559,18 +554,6 @@ std::vector<std::string> exchange_roster(Store& store, int rank, int world, std:
   }
   return RosterExchange(store, {kRoster, rank, world, deadline, log, hopeless}).exchange(card);
 }
-
-namespace {
-
-void decline(std::string_view name, Store& store, int rank, int world, const Error& why, const Logger& log) {
-  try {
-    RosterExchange(store, {name, rank, world, Clock::now() + kDeclineLimit, log, {}}).decline(text_of(why));
-  } catch (const std::exception&) {
-    // The others wait for this rank until their deadline.
-  }
-}
-
-}  // namespace
 
 void decline_roster(Store& store, int rank, int world, const Error& why, const Logger& log) {
   decline(kRoster, store, rank, world, why, log);
