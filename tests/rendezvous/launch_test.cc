@@ -7,7 +7,6 @@
 #include <string>
 
 #include "rondo/error.h"
-#include "transport/rendezvous/launch_environment.h"
 #include "transport/rendezvous/rendezvous_url.h"
 #include "transport/rendezvous/slurm.h"
 

@@ -1,4 +1,4 @@
-#include "transport/rendezvous/launch_environment.h"
+#include "transport/rendezvous/launch.h"
 
 #include <fmt/format.h>
 
