@@ -159,7 +159,7 @@ class ControlPlane {
   void fail_late();
   void control_failed(int peer, const Error& error);
   void tell_start(const std::function<void(StartLogic&)>& event);
-  void tell_listeners();
+  void send_start_messages();
   void on_question(int by, const LostMessage& question);
 
   void on_message(int source, const ControlBody& body);

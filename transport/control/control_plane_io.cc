@@ -122,7 +122,7 @@ void ControlPlane::look_at_own_descriptor() {
 
 void ControlPlane::flush() {
   if (!logic_) return;
-  tell_listeners();
+  send_start_messages();
   while (true) {
     std::vector<ControlLogic::Action> actions;
     {
@@ -492,21 +492,13 @@ void ControlPlane::tell_start(const std::function<void(StartLogic&)>& event) {
   flush();
 }
 
-void ControlPlane::tell_listeners() {
-  std::vector<int> listeners;
-  std::vector<StartLogic::Question> questions;
-  Error error;
+void ControlPlane::send_start_messages() {
+  std::vector<std::pair<int, ControlBody>> messages;
   {
     std::lock_guard lock(mutex_);
-    listeners = start_->take_listeners();
-    questions = start_->take_questions();
-    error = start_->error();
+    messages = start_->take_messages();
   }
-  for (const auto& [to, about, why] : questions) {
-    mesh_.send(to, LostMessage{static_cast<uint32_t>(about), static_cast<uint32_t>(settings_.rank),
-                               LostMessage::Fate::kUnreached, why});
-  }
-  for (const int peer : listeners) mesh_.send(peer, AbortMessage{0, Stage::kMaking, error});
+  for (const auto& [peer, message] : messages) mesh_.send(peer, message);
 }
 
 // --- control messages
