@@ -1,12 +1,17 @@
+#include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/eventfd.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <asio/io_context.hpp>
+#include <asio/posix/stream_descriptor.hpp>
+#include <asio/steady_timer.hpp>
 #include <cerrno>
-#include <cstdlib>
 #include <limits>
-#include <random>
-#include <type_traits>
+#include <map>
+#include <string_view>
 #include <utility>
 
 #include "ring/base/check.h"
@@ -14,7 +19,6 @@
 #include "ring/base/process_starts.h"
 #include "ring/base/system_error.h"
 #include "transport/control/control_plane.h"
-#include "transport/control/control_plane_timers.h"
 #include "transport/tcp/socket_options.h"
 
 // The I/O thread's half of ControlPlane.
@@ -32,7 +36,101 @@ LinkName link_of(const Hello& hello) {
   return {hello.communicator, kind, static_cast<int>(hello.rank), hello.lane};
 }
 
+// What one peer may have waiting for communicators that are not open here: its part of all of it, but at least the
+// links and streams of a few.
+size_t early_share(const ControlPlane::Settings& settings) {
+  constexpr size_t kCommunicators = 4;
+  const size_t least = kCommunicators * (size_t{settings.config.lanes} * settings.config.connections + 1);
+  return std::max(least, settings.max_early / static_cast<size_t>(std::max(1, settings.world - 1)));
+}
+
+Descriptor make_event() {
+  Descriptor event([&] { return ::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK); });
+  if (!event.valid()) throw Exception(system_error("eventfd", errno));
+  return event;
+}
+
+// Settings::ended by a descriptor of this rank's own. The program may open another file by the launcher's number, and a
+// program between the launcher and this one may have closed it: such a file's bytes prove no death.
+Descriptor own_ended(const ControlPlane::Settings& settings) {
+  if (settings.ended < 0) return {};
+  Descriptor file([&] { return ::fcntl(settings.ended, F_DUPFD_CLOEXEC, 3); });
+  constexpr std::string_view kMemory = "/memfd:";
+  char name[kMemory.size()] = "";
+  struct stat facts {};
+  const bool named = file.valid() && ::readlink(fmt::format("/proc/thread-self/fd/{}", file.get()).c_str(), name,
+                                                sizeof name) == static_cast<ssize_t>(sizeof name);
+  if (named && std::string_view(name, sizeof name) == kMemory && ::fstat(file.get(), &facts) == 0 &&
+      facts.st_size == settings.world) {
+    return file;
+  }
+  settings.logger.warn(
+      fmt::format("RONDO_ENDED: descriptor {} is no longer rondo-run's: a program between it and the ranks has closed "
+                  "it (in Python pass_fds leaves it open). shrink() gets no word of the ends of other hosts' processes",
+                  settings.ended));
+  return {};
+}
+
 }  // namespace
+
+struct ControlPlane::Timers {
+  Timers(asio::io_context& io, int wake_event) : logic(io), probe(io), look(io), wake(io, wake_event) {}
+  ~Timers() { wake.release(); }
+  asio::steady_timer logic, probe, look;
+  asio::posix::stream_descriptor wake;  // the descriptor is ControlPlane's
+  // The process of a rank that is lost and may live.
+  struct Process {
+    Process(asio::io_context& io, Descriptor of) : handle(std::move(of)), end(io, handle.get()) {}
+    ~Process() { end.release(); }
+    Descriptor handle;
+    asio::posix::stream_descriptor end;
+  };
+  std::map<int, Process> processes;  // by rank
+};
+
+ControlPlane::ControlPlane(Settings settings)
+    : settings_(std::move(settings)),
+      wake_(make_event()),
+      wake_identity_(wake_.get()),
+      ended_(own_ended(settings_)),
+      thread_([this](const Error& error) { on_exception(error); }),
+      table_(settings_.config.connections, settings_.max_early, early_share(settings_)),
+      admission_{settings_.rank, settings_.world, settings_.job_id, settings_.config.shared_hash()},
+      mesh_(
+          thread_.context(), settings_.rank, settings_.world,
+          [this](int source, const ControlBody& body) { on_message(source, body); },
+          [this](int peer, const std::string& why) { on_control_end(peer, why); },
+          [this](int peer) {
+            std::lock_guard lock(mutex_);
+            if (logic_) logic_->heard(now(), peer);
+          }),
+      dialer_(thread_.context(), {settings_.rank, settings_.world, settings_.job_id, settings_.config, settings_.auth}),
+      sockets_(silence_ms(settings_.config)),
+      timers_(std::make_unique<Timers>(thread_.context(), wake_.get())) {
+  Reception::Settings listening;
+  for (const std::string& address : settings_.addresses) {
+    listening.listeners.push_back(listen_in_range(address, settings_.ports, tuning_of(settings_.config)));
+  }
+  listening.handshake_timeout_ms = settings_.config.handshake_timeout_ms;
+  // TCP may send again as long after an outage as that lasted.
+  const int64_t given_up_ms = 2 * settings_.config.suspicion_ms;
+  listening.confirm_timeout_ms = given_up_ms == 0 ? 0 : std::max(given_up_ms, listening.handshake_timeout_ms);
+  listening.max_pending = settings_.max_pending;
+  listening.max_known = settings_.max_known;
+  listening.logger = settings_.logger;
+  listening.auth = settings_.auth;
+  listening.ciphers = settings_.config.encrypt ? own_ciphers() : 0;
+  reception_ = std::make_unique<Reception>(
+      thread_.context(), std::move(listening), [this](const Hello& hello) { return judge(hello); },
+      [this](const Hello& hello, SecuredSocket socket) { welcome(hello, std::move(socket)); });
+  thread_.post([this] {
+    reception_->start();
+    await_wake();
+    look_at_sockets();
+  });
+}
+
+ControlPlane::~ControlPlane() { thread_.stop(); }
 
 // --- what a handler has thrown
 
