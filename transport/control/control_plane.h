@@ -22,7 +22,6 @@
 #include "transport/control/pending_links.h"
 #include "transport/control/start_logic.h"
 #include "transport/fabric.h"
-#include "transport/hello/admission.h"
 #include "transport/hello/reception.h"
 #include "transport/rendezvous/peer_card.h"
 #include "transport/tcp/data_sockets.h"
@@ -192,7 +191,6 @@ class ControlPlane {
 
   std::vector<std::string> names_;  // constant once know() has returned
   // The I/O thread's.
-  const Admission admission_;
   ControlMesh mesh_;
   PeerDialer dialer_;
   DataSockets sockets_;

@@ -11,10 +11,13 @@
 #include <cerrno>
 #include <limits>
 #include <map>
+#include <optional>
+#include <string>
 #include <string_view>
 #include <utility>
 
 #include "ring/base/check.h"
+#include "ring/base/json_text.h"
 #include "ring/base/process_handle.h"
 #include "ring/base/process_starts.h"
 #include "ring/base/system_error.h"
@@ -34,6 +37,41 @@ constexpr milliseconds kProbeInterval{500};
 LinkName link_of(const Hello& hello) {
   const LinkKind kind = hello.role == Role::kData ? LinkKind::kData : LinkKind::kStreamFrom;
   return {hello.communicator, kind, static_cast<int>(hello.rank), hello.lane};
+}
+
+Answer answer_of(int rank, AnswerCode code = AnswerCode::kWelcome, std::string text = "") {
+  Answer answer;
+  answer.code = code;
+  answer.rank = static_cast<uint32_t>(rank);
+  answer.text = std::move(text);
+  return answer;
+}
+
+// Why a process that knows the secret is no rank of this job with equal settings, or does not mean this rank; nullopt:
+// it is, and does.
+std::optional<Answer> refusal_of(const Hello& hello, const ControlPlane::Settings& own) {
+  const int rank = own.rank;
+  if (hello.job_id != own.job_id) {
+    return answer_of(rank, AnswerCode::kJob,
+                     fmt::format("this is job {}, not {}", json_text(own.job_id), json_text(hello.job_id)));
+  }
+  if (hello.world != static_cast<uint32_t>(own.world)) {
+    return answer_of(
+        rank, AnswerCode::kWorld,
+        fmt::format("rank {} was started in a world of {}, you in a world of {}", rank, own.world, hello.world));
+  }
+  if (hello.rank >= hello.world || hello.rank == static_cast<uint32_t>(rank)) {
+    return answer_of(
+        rank, AnswerCode::kRank,
+        fmt::format("you say that you are rank {}, and this is rank {} in a world of {}", hello.rank, rank, own.world));
+  }
+  if (hello.destination != static_cast<uint32_t>(rank)) {
+    return answer_of(rank, AnswerCode::kRank, fmt::format("this is rank {}, not rank {}", rank, hello.destination));
+  }
+  if (hello.shared_hash != own.config.shared_hash()) {
+    return answer_of(rank, AnswerCode::kShared, "settings that must be equal on all ranks differ");
+  }
+  return std::nullopt;
 }
 
 // What one peer may have waiting for communicators that are not open here: its part of all of it, but at least the
@@ -95,7 +133,6 @@ ControlPlane::ControlPlane(Settings settings)
       ended_(own_ended(settings_)),
       thread_([this](const Error& error) { on_exception(error); }),
       table_(settings_.config.connections, settings_.max_early, early_share(settings_)),
-      admission_{settings_.rank, settings_.world, settings_.job_id, settings_.config.shared_hash()},
       mesh_(
           thread_.context(), settings_.rank, settings_.world,
           [this](int source, const ControlBody& body) { on_message(source, body); },
@@ -414,16 +451,16 @@ void ControlPlane::tell_logic(const std::function<void(ControlLogic&)>& event) {
 // --- who may come in
 
 std::optional<Answer> ControlPlane::judge(const Hello& hello) {
-  if (hello.role == Role::kStore) return admission_.refuse(AnswerCode::kForbidden, "no store is served here");
-  if (auto refusal = admission_.judge(hello)) return refusal;
+  if (hello.role == Role::kStore) return answer_of(settings_.rank, AnswerCode::kForbidden, "no store is served here");
+  if (auto refusal = refusal_of(hello, settings_)) return refusal;
   // After a failed start others may connect still, to hear why.
   if (leaving_ && (leaving_ == Farewell::kGoodbye || hello.role != Role::kControl)) {
-    return admission_.refuse(AnswerCode::kForbidden, fmt::format("rank {} is leaving", settings_.rank));
+    return answer_of(settings_.rank, AnswerCode::kForbidden, fmt::format("rank {} is leaving", settings_.rank));
   }
   if (!dialer_.roster()) return std::nullopt;
   if (hello.session != dialer_.roster()->session()) {
-    return admission_.refuse(AnswerCode::kSession, fmt::format("you are not the rank {} that was started with rank {}",
-                                                               hello.rank, settings_.rank));
+    return answer_of(settings_.rank, AnswerCode::kSession,
+                     fmt::format("you are not the rank {} that was started with rank {}", hello.rank, settings_.rank));
   }
   return judge_link(hello);
 }
@@ -433,28 +470,30 @@ Answer ControlPlane::judge_link(const Hello& hello) {
   const int peer = static_cast<int>(hello.rank);
   std::lock_guard lock(mutex_);
   if (hello.role == Role::kControl) {
-    if (start_->missing().count(peer) && peer > rank) return admission_.welcome();
-    return admission_.refuse(AnswerCode::kRank, fmt::format("rank {} is connected to rank {} already", peer, rank));
+    if (start_->missing().count(peer) && peer > rank) return answer_of(settings_.rank);
+    return answer_of(settings_.rank, AnswerCode::kRank,
+                     fmt::format("rank {} is connected to rank {} already", peer, rank));
   }
-  if (logic_->gone(peer)) return admission_.refuse(AnswerCode::kForbidden, fmt::format("rank {} has left", peer));
+  if (logic_->gone(peer))
+    return answer_of(settings_.rank, AnswerCode::kForbidden, fmt::format("rank {} has left", peer));
   const Config& config = settings_.config;
   const bool data = hello.role == Role::kData;
   if (data ? peer < rank || hello.connections != config.connections || hello.lane >= config.lanes
            : hello.connections != 1 || hello.lane != 0) {
-    return admission_.refuse(AnswerCode::kForbidden, "this is not how a link is made");
+    return answer_of(settings_.rank, AnswerCode::kForbidden, "this is not how a link is made");
   }
   if (!logic_->may_join(hello.communicator, peer)) {
-    return admission_.refuse(AnswerCode::kForbidden, "you are no member of this communicator");
+    return answer_of(settings_.rank, AnswerCode::kForbidden, "you are no member of this communicator");
   }
   switch (table_.fits(link_of(hello), hello.connection)) {
     case PendingLinks::Fit::kYes:
-      return admission_.welcome();
+      return answer_of(settings_.rank);
     case PendingLinks::Fit::kLater:
-      return admission_.refuse(AnswerCode::kBusy, "too many links wait to be opened");
+      return answer_of(settings_.rank, AnswerCode::kBusy, "too many links wait to be opened");
     case PendingLinks::Fit::kNo:
       break;
   }
-  return admission_.refuse(AnswerCode::kForbidden, "this link exists already, or its communicator is closed");
+  return answer_of(settings_.rank, AnswerCode::kForbidden, "this link exists already, or its communicator is closed");
 }
 
 void ControlPlane::welcome(const Hello& hello, SecuredSocket socket) {
