@@ -40,7 +40,7 @@ std::string encode(const Assignment& a) {
     body.u32(static_cast<uint32_t>(number));
   }
   body.u16(a.master_port).u8(a.prefix).u8(a.must_join).u64(std::bit_cast<uint64_t>(a.timeout_s));
-  for (const std::string* text : {&a.job_id, &a.master_host, &a.folder, &a.secret, &a.word}) body.text(*text);
+  for (const std::string* text : {&a.job_id, &a.master_host, &a.folder, &a.secret, &a.loss_marker}) body.text(*text);
   for (const std::vector<std::string>* list : {&a.environment, &a.command}) {
     body.u32(static_cast<uint32_t>(list->size()));
     for (const std::string& entry : *list) body.text(entry);
@@ -70,7 +70,8 @@ Assignment read_assignment(int fd) {
   a.prefix = in.u8() != 0;
   a.must_join = in.u8() != 0;
   a.timeout_s = std::bit_cast<double>(in.u64());
-  for (std::string* text : {&a.job_id, &a.master_host, &a.folder, &a.secret, &a.word}) *text = in.text(kMaxBytes);
+  for (std::string* text : {&a.job_id, &a.master_host, &a.folder, &a.secret, &a.loss_marker})
+    *text = in.text(kMaxBytes);
   for (std::vector<std::string>* list : {&a.environment, &a.command}) {
     for (uint32_t left = in.u32(); left > 0 && in.ok(); --left) list->emplace_back(in.text(kMaxBytes));
   }

@@ -66,7 +66,7 @@ Member rank_member(const Assignment& a, const Meeting& meeting, int local_rank, 
   member.again = environment;
   unset_rank(member.again);
   member.settings.command = a.command;
-  member.settings.capture_output = a.prefix || ended.valid();  // whose lines must not mix with the word's
+  member.settings.capture_output = a.prefix || ended.valid();  // whose lines must not mix with reports of losses
   if (!a.prefix) member.prefix = "";
   // A terminal stops a background process group that reads from it, so only a file or a pipe is passed on.
   member.settings.keep_input = rank == 0 && a.folder.empty() && ::isatty(STDIN_FILENO) == 0;
@@ -109,14 +109,14 @@ int run_host_ranks(const Assignment& assignment, int control) {
   const Meeting meeting = meeting_of(assignment, folder);
   const Descriptor secret = secret_descriptor(assignment.secret);
   Descriptor ended;
-  if (!assignment.word.empty()) {
+  if (!assignment.loss_marker.empty()) {
     ended = inherited_memory("rondo-ended");
     check_call("ftruncate", ::ftruncate(ended.get(), assignment.world));
   }
   JobSettings settings;
   settings.raised = folder.path() + "/raised";
   std::ofstream(settings.raised).flush();
-  settings.word = assignment.word;
+  settings.loss_marker = assignment.loss_marker;
   settings.ended = ended.get();
   for (int local_rank = 0; local_rank < assignment.ranks; ++local_rank) {
     settings.members.push_back(rank_member(assignment, meeting, local_rank, secret, ended, settings.raised));

@@ -44,8 +44,8 @@ void raise_descriptor_limit() {
   ::setrlimit(RLIMIT_NOFILE, &limit);
 }
 
-// The control pipe from rondo-run to the process that starts a host's ranks, after the Assignment: one byte is the number
-// of a signal to pass on to the ranks, or one of these. Its end says that rondo-run has ended.
+// The control pipe from rondo-run to the process that starts a host's ranks, after the Assignment: one byte is the
+// number of a signal to pass on to the ranks, or one of these. Its end says that rondo-run has ended.
 constexpr char kEndByte = '\0';      // end the ranks: another host's have failed
 constexpr char kEndedByte = '\x7f';  // before two more, the lower first: this rank's process has ended
 
@@ -83,7 +83,7 @@ Orders read_orders(int fd, std::string& begun) {
 }  // namespace
 
 Job::Job(JobSettings settings) : settings_(std::move(settings)) {
-  if (settings_.ended < 0) relay_.listen_for(settings_.word);
+  if (settings_.ended < 0) relay_.set_marker(settings_.loss_marker);
 }
 
 int Job::run() {
@@ -129,7 +129,7 @@ void Job::step() {
   relay_.append_entries(entries);
   if (::poll(entries.data(), entries.size(), poll_timeout_ms()) < 0 && errno != EINTR) check_call("poll", -1);
   relay_.read(entries, relayed);
-  for (const std::string& said : relay_.take_words()) lose_rank(said);
+  for (const std::string& said : relay_.take_marked()) lose_rank(said);
   if (entries[1].revents != 0) handle_orders();
   while (const auto signal = signals_.next()) handle_signal(*signal);
   for (Output& control : controls_) control.write();
@@ -193,7 +193,7 @@ void Job::check_members() {
     succeeded_ = succeeded_ || (known && !members_[member].ending()->failed());
   }
   ended_ = ended;
-  if (!settings_.word.empty() && !ending_) {
+  if (!settings_.loss_marker.empty() && !ending_) {
     for (const size_t member : std::exchange(failed, {})) {
       if (lost_.insert(member).second) lose_member(member);
     }
@@ -261,13 +261,13 @@ void Job::lose_member(size_t member) {
   const int code = members_[member].ending()->code;
   if (settings_.ended >= 0) {
     members_[member].signal_group(SIGKILL);
-    return relay_.tell(fmt::format("{} {} {} {}", settings_.word, settings.name, code, how));
+    return relay_.tell(fmt::format("{} {} {} {}", settings_.loss_marker, settings.name, code, how));
   }
   for (int i = 0; i < settings.ranks; ++i) lost_ranks_.insert(settings.first_rank + i);
   judge_losses(code, how);
 }
 
-// said: what the process of its host has, after the word.
+// said: what the process of its host has written behind the marker.
 void Job::lose_rank(const std::string& said) {
   std::istringstream words(said);
   int rank = -1, code = 0;

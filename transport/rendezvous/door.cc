@@ -192,7 +192,7 @@ void Door::end() const {
 int Door::waiting() const { return static_cast<int>(store_->waiting()); }
 
 std::vector<std::string> Door::await(size_t count, Store::Deadline deadline,
-                                     const std::function<bool()>& hopeless) const {
+                                     const std::function<bool()>& cancelled) const {
   while (true) {
     std::vector<std::string> newcomers;
     if (store_->waiting() > 0) {
@@ -200,7 +200,7 @@ std::vector<std::string> Door::await(size_t count, Store::Deadline deadline,
         if (caller.waits && newcomers.size() < count) newcomers.push_back(std::move(caller.key));
       }
     }
-    if (newcomers.size() == count || Clock::now() >= deadline || hopeless()) return newcomers;
+    if (newcomers.size() == count || Clock::now() >= deadline || cancelled()) return newcomers;
     end_wait_if_interrupted();
     std::this_thread::sleep_for(kPoll);
   }

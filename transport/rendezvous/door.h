@@ -52,10 +52,10 @@ class Door {
   bool on_one_host() const { return on_one_host_; }
   // Newcomers that wait.
   int waiting() const;
-  // Those that came first, `count` of them once so many wait, else those that wait at the deadline, or once it is
-  // hopeless, as is asked now and then: no more are of use.
+  // Those that came first, `count` of them once so many wait, else those that wait at the deadline, or once
+  // `cancelled`, asked every 2 ms, is true: no more are of use.
   std::vector<std::string> await(
-      size_t count, Store::Deadline deadline, const std::function<bool()>& hopeless = [] { return false; }) const;
+      size_t count, Store::Deadline deadline, const std::function<bool()>& cancelled = [] { return false; }) const;
   // The store of a start of its own, on this rank, which is its rank 0; sets the seat's job_id and rendezvous.
   std::shared_ptr<Store> serve_start(Seat& seat, Store::Deadline deadline) const;
   // The newcomers get rank, rank + 1, ... of this seat.

@@ -42,7 +42,7 @@ constexpr auto kUsualGoodbye = std::chrono::milliseconds(200);
 constexpr auto kHopePause = std::chrono::milliseconds(50);
 // How often rank 0 looks whether a rank that has come was lost.
 constexpr auto kVerdictPause = std::chrono::milliseconds(500);
-constexpr auto kToldPause = std::chrono::milliseconds(2);
+constexpr auto kAcknowledgePause = std::chrono::milliseconds(2);
 
 // The exchanges, in this order.
 constexpr std::string_view kHosts = "hosts";
@@ -60,7 +60,7 @@ struct Keys {
   // What everybody waits for: "complete <parts> <whom rank 0 has seen refused>", "failed <missing>", "declined <rank>
   // <why>" or "lost <rank> <why>".
   std::string verdict() const { return prefix + "/verdict"; }
-  std::string told() const { return prefix + "/told"; }
+  std::string acknowledged() const { return prefix + "/told"; }
   std::string part(size_t part) const { return fmt::format("{}/part/{}", prefix, part); }
   const std::string prefix;
 };
@@ -150,7 +150,7 @@ class RosterExchange {
     int world;
     Store::Deadline deadline;
     const Logger& log;
-    const Hopeless& hopeless;
+    const Cancelled& cancelled;
   };
   RosterExchange(Store& store, const Settings& settings)
       : store_(store),
@@ -159,7 +159,7 @@ class RosterExchange {
         world_(settings.world),
         deadline_(settings.deadline),
         log_(settings.log),
-        hopeless_(settings.hopeless),
+        cancelled_(settings.cancelled),
         start_(Clock::now()) {}
 
   std::vector<std::string> exchange(std::string_view content) {
@@ -295,15 +295,15 @@ class RosterExchange {
     Clock::time_point next_publish = Clock::now();
     while (true) {
       look(&missing);
-      if (!declined_ && !missing.empty() && hopeless_) {
-        if (std::string why = hopeless_(); !why.empty()) declined_ = std::move(why), declined_by_ = 0;
+      if (!declined_ && !missing.empty() && cancelled_) {
+        if (std::string why = cancelled_(); !why.empty()) declined_ = std::move(why), declined_by_ = 0;
       }
       if (declined_) {
         tell(fmt::format("declined {} {}", declined_by_, *declined_), present(missing));
         throw_declined(declined_by_, *declined_);
       }
       if (const auto verdict = store_.try_get(keys_.verdict(), deadline_ + kGrace)) {
-        await_told(present(missing));
+        await_acknowledgements(present(missing));
         heed(*verdict, refused_meanwhile());
       }
       if (missing.empty()) break;
@@ -315,7 +315,7 @@ class RosterExchange {
       }
       if (now >= deadline_) fail(missing);
       log_missing(missing);
-      const auto pause = hopeless_ ? kHopePause : kVerdictPause;
+      const auto pause = cancelled_ ? kHopePause : kVerdictPause;
       const Store::Deadline until = std::min({Store::Deadline(next_publish), deadline_, Store::Deadline(now + pause)});
       await_key(store_, keys_.card(missing.front()), until);
     }
@@ -359,7 +359,7 @@ class RosterExchange {
 
   // The store may end with this process: the ranks that have come hear the verdict first.
   void tell(const std::string& verdict, size_t others) {
-    if (propose(verdict)) await_told(others);
+    if (propose(verdict)) await_acknowledgements(others);
   }
 
   // The first verdict counts. False: the store has gone.
@@ -368,18 +368,18 @@ class RosterExchange {
   }
 
   // One that died, or does not listen, is not waited for any longer than kGrace.
-  void await_told(size_t others) {
+  void await_acknowledgements(size_t others) {
     const Store::Deadline grace = Clock::now() + kGrace;
     quietly([&] {
-      while (store_.add(keys_.told(), 0, grace) < static_cast<int64_t>(others) && Clock::now() < grace) {
-        std::this_thread::sleep_for(kToldPause);
+      while (store_.add(keys_.acknowledged(), 0, grace) < static_cast<int64_t>(others) && Clock::now() < grace) {
+        std::this_thread::sleep_for(kAcknowledgePause);
       }
     });
   }
 
   // Tells rank 0 that this rank knows how it ended.
   void acknowledge() {
-    quietly([&] { store_.add(keys_.told(), 1, Clock::now() + kGrace); });
+    quietly([&] { store_.add(keys_.acknowledged(), 1, Clock::now() + kGrace); });
   }
 
   // The table in values of the store's size.
@@ -394,7 +394,7 @@ class RosterExchange {
     const std::string complete = fmt::format("complete {} {}", parts, refusal());
     const std::string verdict = store_.compare_set(keys_.verdict(), "", complete, deadline_);
     if (verdict == complete) return;
-    await_told(cards_.size() - 1);
+    await_acknowledgements(cards_.size() - 1);
     heed(verdict, refusal());
   }
 
@@ -526,7 +526,7 @@ class RosterExchange {
   const int world_;
   const Store::Deadline deadline_;
   const Logger& log_;
-  const Hopeless& hopeless_;
+  const Cancelled& cancelled_;
   const Clock::time_point start_;
   Clock::time_point next_log_ = Clock::now() + kLogInterval;
   bool come_ = false;                    // this rank's card is there
@@ -546,13 +546,13 @@ void decline(std::string_view name, Store& store, int rank, int world, const Err
 }  // namespace
 
 std::vector<std::string> exchange_roster(Store& store, int rank, int world, std::string_view card,
-                                         Store::Deadline deadline, const Logger& log, const Hopeless& hopeless) {
+                                         Store::Deadline deadline, const Logger& log, const Cancelled& cancelled) {
   RONDO_CHECK(rank >= 0 && rank < world, "the launch has been checked");
   if (card.size() > kMaxCardBytes) {
     throw Exception(ErrorCode::kInvalid,
                     fmt::format("a card of {} bytes: at most {} are allowed", card.size(), size_t{kMaxCardBytes}));
   }
-  return RosterExchange(store, {kRoster, rank, world, deadline, log, hopeless}).exchange(card);
+  return RosterExchange(store, {kRoster, rank, world, deadline, log, cancelled}).exchange(card);
 }
 
 void decline_roster(Store& store, int rank, int world, const Error& why, const Logger& log) {
@@ -566,7 +566,7 @@ void refuse_if_taken(Store& store, int rank, int world, Store::Deadline deadline
 }
 
 std::vector<int> exchange_hosts(Store& store, int rank, int world, Store::Deadline deadline, const Logger& log,
-                                const Hopeless& hopeless) {
+                                const Cancelled& cancelled) {
   RONDO_CHECK(rank >= 0 && rank < world, "the launch has been checked");
   std::string own;
   try {
@@ -578,18 +578,18 @@ std::vector<int> exchange_hosts(Store& store, int rank, int world, Store::Deadli
   std::map<std::string, int> seen;
   std::vector<int> host;
   for (const std::string& identity :
-       RosterExchange(store, {kHosts, rank, world, deadline, log, hopeless}).exchange(own)) {
+       RosterExchange(store, {kHosts, rank, world, deadline, log, cancelled}).exchange(own)) {
     host.push_back(seen.emplace(identity, static_cast<int>(seen.size())).first->second);
   }
   return host;
 }
 
-void roster_goodbye(Store& store, int world, Store::Deadline deadline, const std::function<bool()>& hopeless) {
+void roster_goodbye(Store& store, int world, Store::Deadline deadline, const std::function<bool()>& cancelled) {
   deadline = std::min<Store::Deadline>(deadline, Clock::now() + kGoodbyeLimit);
   try {
     if (store.add(kDepartedKey, 1, deadline) == world) store.put(kRosterEndKey, "1", deadline);
     if (await_key(store, kRosterEndKey, std::min<Store::Deadline>(deadline, Clock::now() + kUsualGoodbye))) return;
-    while (!hopeless() && !store.try_get(kRosterEndKey, deadline) && Clock::now() < deadline) {
+    while (!cancelled() && !store.try_get(kRosterEndKey, deadline) && Clock::now() < deadline) {
       std::this_thread::sleep_for(kHopePause);
     }
   } catch (const Exception&) {
