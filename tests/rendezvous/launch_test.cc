@@ -370,9 +370,9 @@ TEST_CASE("slurm: the first of a node list, and task lists, in Slurm's short for
   CHECK(first_node("n[08-11,20]x") == "n08x");
   CHECK(first_node("r[1-2]n[3,1-2],z") == "r1n3");
   CHECK(first_node(std::string(255, 'n')).size() == 255);
-  for (const std::string& bad : {std::string(), std::string(","), std::string("n["), std::string("n]"), std::string("n[]"),
-                                 std::string("n[1"), std::string("n[a-b]"), std::string("n[[1]]"), std::string(256, 'n'),
-                                 "n[" + std::string(255, '0') + "1]"}) {
+  for (const std::string& bad :
+       {std::string(), std::string(","), std::string("n["), std::string("n]"), std::string("n[]"), std::string("n[1"),
+        std::string("n[a-b]"), std::string("n[[1]]"), std::string(256, 'n'), "n[" + std::string(255, '0') + "1]"}) {
     CAPTURE(bad);
     CHECK_THROWS_AS(first_node(bad), Exception);
   }

@@ -141,8 +141,9 @@ class StatusServer::State : public std::enable_shared_from_this<StatusServer::St
     try {
       Client& client = found->second;
       char part[1024];
-      const ssize_t got = ::recv(client.socket.get(), part, sizeof part, 0);
-      if (got < 0 && (errno == EAGAIN || errno == EINTR)) return wait_for_request(number, client);
+      std::string why;
+      const long got = receive_some(client.socket.get(), part, sizeof part, why);
+      if (got == 0) return wait_for_request(number, client);
       if (got > 0) client.request.append(part, static_cast<size_t>(got));
       const bool more = got > 0 && may_be_request(client.request) && client.request.size() < kRequestBytes &&
                         client.request.find("\r\n\r\n") == std::string::npos;

@@ -10,7 +10,6 @@
 #include <cerrno>
 #include <charconv>
 #include <chrono>
-#include <cstring>
 #include <future>
 #include <list>
 #include <map>
@@ -267,15 +266,15 @@ class StoreServer::Loop {
 
   void on_readable(const ClientPtr& client) {
     char buffer[kReadBytes];
-    ssize_t n = ::recv(client->socket.get(), buffer, sizeof buffer, 0);
-    if (n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR)) {
-      const bool silent = n < 0 && errno != ECONNRESET;
-      drop(client, silent
-                       ? fmt::format("its host, or the network to it, gives no sign of life ({})", std::strerror(errno))
-                       : "its process ended, or gave up");
-      return;
+    std::string why;
+    int number = 0;
+    const long moved = receive_some(client->socket.get(), buffer, sizeof buffer, why, &number);
+    if (moved < 0) {
+      const bool silent = number != 0 && number != ECONNRESET;
+      return drop(client, silent ? fmt::format("its host, or the network to it, gives no sign of life ({})", why)
+                                 : "its process ended, or gave up");
     }
-    if (n > 0) take(client, {buffer, static_cast<size_t>(n)});
+    if (moved > 0) take(client, {buffer, static_cast<size_t>(moved)});
     go_on(client);
   }
 
@@ -401,18 +400,13 @@ class StoreServer::Loop {
   }
 
   void write_some(const ClientPtr& client) {
+    std::string why;
     while (client->written < client->output.size()) {
-      ssize_t n = ::send(client->socket.get(), client->output.data() + client->written,
-                         client->output.size() - client->written, MSG_NOSIGNAL | MSG_DONTWAIT);
-      if (n > 0) {
-        client->written += static_cast<size_t>(n);
-      } else if (errno == EAGAIN) {
-        arm_write(client);
-        return;
-      } else if (errno != EINTR) {
-        drop(client, "its process ended, or gave up");
-        return;
-      }
+      const std::string_view rest = std::string_view(client->output).substr(client->written);
+      const long moved = send_some(client->socket.get(), rest, why);
+      if (moved == 0) return arm_write(client);
+      if (moved < 0) return drop(client, "its process ended, or gave up");
+      client->written += static_cast<size_t>(moved);
     }
     client->output.clear();
     client->output.shrink_to_fit();
