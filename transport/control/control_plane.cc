@@ -102,11 +102,6 @@ bool ControlPlane::gone(int peer) const {
   return logic_->gone(peer);
 }
 
-std::string ControlPlane::peer_name(int peer) const {
-  if (peer < 0 || peer >= static_cast<int>(names_.size())) return fmt::format("rank {}", peer);
-  return fmt::format("rank {} ({})", peer, names_[static_cast<size_t>(peer)]);
-}
-
 void ControlPlane::open(uint64_t id, std::vector<int> members, CommunicatorEvents* events,
                         std::shared_ptr<Doorbell> doorbell, std::shared_ptr<Doorbell> p2p_doorbell) {
   bool idle = false;

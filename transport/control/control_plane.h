@@ -79,7 +79,7 @@ class ControlPlane {
   // --- after connect()
   // That process has died or left.
   bool gone(int peer) const;
-  std::string peer_name(int peer) const;  // any thread, no lock
+  std::string peer_name(int peer) const { return rank_name(peer, names_); }  // any thread, no lock
   bool anyone_lost() const;
   void open(uint64_t id, std::vector<int> members, CommunicatorEvents* events, std::shared_ptr<Doorbell> doorbell,
             std::shared_ptr<Doorbell> p2p_doorbell);

@@ -96,10 +96,6 @@ std::set<int> StartLogic::untold() const {
   return result;
 }
 
-std::string StartLogic::name(int peer) const {
-  return fmt::format("rank {} ({})", peer, settings_.names[static_cast<size_t>(peer)]);
-}
-
 void StartLogic::check_done() {
   if (phase_ == Phase::kRunning && missing_.empty() && losses_.empty()) phase_ = Phase::kDone;
 }

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "rondo/error.h"
+#include "transport/control/blame.h"
 #include "transport/control/control_message.h"
 
 namespace rondo {
@@ -69,7 +70,7 @@ class StartLogic {
   std::set<int> untold() const;
 
  private:
-  std::string name(int peer) const;
+  std::string name(int peer) const { return rank_name(peer, settings_.names); }
   void check_done();
   void tell_error(int peer) { messages_.emplace_back(peer, AbortMessage{0, Stage::kMaking, error_}); }
 
