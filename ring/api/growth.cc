@@ -257,7 +257,7 @@ std::shared_ptr<CommunicatorState> Growth::open(CommunicatorState& group, int ne
   Launch launch = launch_of(launch_, {group.rank(), world, 0, limit, invitation.job_id, invitation.text, {}}, deadline);
   if (group.rank() == 0) {
     door_->admit(invitation.newcomers, invitation.seat);
-    launch.hopeless = [&]() -> std::string {
+    launch.cancelled = [&]() -> std::string {
       if (const Error* lost = group.context().failure.get()) return lost->message;
       return door_->any_gone(invitation.newcomers) ? "a newcomer has gone" : "";
     };

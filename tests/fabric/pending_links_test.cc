@@ -33,7 +33,6 @@ TEST_CASE("connections of communicators that are not open wait within a bound, w
   CHECK(table.add({7, LinkKind::kStreamFrom, 2, 0}, 0, some_descriptor()));
   CHECK(table.fits({7, LinkKind::kData, 3, 0}, 0) == PendingLinks::Fit::kLater);
   table.open(7);
-  CHECK(table.anything_ready(7));
   CHECK(table.fits({7, LinkKind::kData, 3, 0}, 0) == PendingLinks::Fit::kYes);
   CHECK(table.fits({8, LinkKind::kData, 3, 0}, 0) == PendingLinks::Fit::kYes);
   const auto stream = table.take_stream_from(7);

@@ -165,12 +165,7 @@ class Simulation {
     for (const auto& due : {rank.start->next_time(), rank.control->next_time()}) {
       if (due && *due > now_ && timers_.insert({index, *due}).second) post(*due - now_, [] {});
     }
-    for (const int peer : rank.start->take_listeners())
-      say(index, peer, AbortMessage{0, Stage::kMaking, rank.start->error()});
-    for (const auto& [to, about, why] : rank.start->take_questions()) {
-      say(index, to,
-          LostMessage{static_cast<uint32_t>(about), static_cast<uint32_t>(index), LostMessage::Fate::kUnreached, why});
-    }
+    for (const auto& [peer, message] : rank.start->take_messages()) say(index, peer, message);
     if (rank.start->phase() == StartLogic::Phase::kDone && !rank.opened) open(index);
     carry_out(index);
     leave(index);
@@ -291,6 +286,15 @@ TEST_CASE("two ranks that do not reach each other, in any order: NETWORK on ever
   }
 }
 
+// Whom it sends its error.
+std::vector<int> told(StartLogic& start) {
+  std::vector<int> peers;
+  for (const auto& [peer, message] : start.take_messages()) {
+    if (std::holds_alternative<AbortMessage>(message)) peers.push_back(peer);
+  }
+  return peers;
+}
+
 StartLogic start_of(int rank, int world) {
   StartLogic::Settings settings;
   settings.rank = rank;
@@ -322,7 +326,7 @@ TEST_CASE("the end of a connection waits for a better reason, and deaths that ar
   CHECK(both.error().message ==
         "rank 1 (h) died while the group was starting (closed); rank 2 (h) died while the group was starting "
         "(refused)");
-  CHECK(both.take_listeners() == std::vector<int>{3});
+  CHECK(told(both) == std::vector<int>{3});
 }
 
 TEST_CASE("a rank that gives up for no other's fault is the culprit; one that was past its start says why it ended") {
@@ -349,10 +353,10 @@ TEST_CASE("after a failure those that are not connected are to be told still, bu
   start.connected(0);
   CHECK(start.untold().empty());
   start.fail({ErrorCode::kPeerLost, "rank 2 died", {2}});
-  CHECK(start.take_listeners() == std::vector<int>{0});
+  CHECK(told(start) == std::vector<int>{0});
   CHECK(start.untold() == std::set<int>{3, 4});
   start.connected(4);
-  CHECK(start.take_listeners() == std::vector<int>{4});
+  CHECK(told(start) == std::vector<int>{4});
   start.lost(0, 3, "refused");
   CHECK(start.untold().empty());
   CHECK(start.error().ranks == std::vector<int>{2});

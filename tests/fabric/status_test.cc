@@ -29,7 +29,6 @@
 #include "tests/support/resources.h"
 #include "tests/support/sockets.h"
 #include "tests/support/temp_folder.h"
-#include "transport/control/status_server.h"
 #include "transport/tcp/io_thread.h"
 #include "transport/tcp/listener.h"
 #include "transport/tcp/socket.h"

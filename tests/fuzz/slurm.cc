@@ -1,4 +1,4 @@
-// Slurm's lists of nodes and tasks: refused as kInvalid, or expanded within their bounds.
+// Slurm's lists of nodes and tasks: refused as kInvalid, or understood within their bounds.
 #include "transport/rendezvous/slurm.h"
 
 #include "rondo/error.h"
@@ -28,9 +28,8 @@ std::vector<std::string> seeds() {
 
 void try_input(std::string_view input) {
   refused_as_invalid([&] {
-    const std::vector<std::string> nodes = expand_node_list(input);
-    RONDO_CHECK(!nodes.empty() && nodes.size() <= kMaxNodes, "as many nodes as Slurm has");
-    for (const std::string& name : nodes) RONDO_CHECK(name.size() <= kMaxNameBytes, "a name has a bound");
+    const std::string name = first_node(input);
+    RONDO_CHECK(!name.empty() && name.size() <= kMaxNameBytes, "a name has a bound");
   });
   refused_as_invalid([&] {
     const std::vector<int> tasks = expand_tasks_per_node(input);

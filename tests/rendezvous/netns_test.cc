@@ -25,7 +25,7 @@
 #include "tests/support/rank_group.h"
 #include "tests/support/temp_folder.h"
 #include "transport/rendezvous/address.h"
-#include "transport/rendezvous/launch_environment.h"
+#include "transport/rendezvous/launch.h"
 
 namespace rondo {
 namespace {

@@ -67,7 +67,7 @@ LAYERS = {
 # of the files.
 PACKAGES = {
     "asio": r"transport/(tcp|hello|store|control|island)/.*\.cc|transport/tcp/asio_socket\.h|"
-            r"transport/control/control_plane_timers\.h|tools/bazel/packages/asio\.cc|tests/.*",
+            r"tools/bazel/packages/asio\.cc|tests/.*",
     "openssl/": r"transport/auth/.*\.cc",
     "cuda": r"kernels/.*|examples/.*\.cu|tests/.*",
     "fmt/": r"(ring|kernels|transport|bench|tools)/.*(\.cc|_body\.h)|tests/.*",

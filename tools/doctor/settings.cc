@@ -8,7 +8,7 @@
 #include "ring/engine/observe/metrics_output.h"
 #include "rondo/error.h"
 #include "tools/doctor/checks.h"
-#include "transport/rendezvous/launch_environment.h"
+#include "transport/rendezvous/launch.h"
 
 namespace rondo::doctor {
 namespace {

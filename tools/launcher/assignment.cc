@@ -3,11 +3,14 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <bit>
 #include <cerrno>
 #include <charconv>
+#include <cstdint>
 #include <stdexcept>
 #include <string_view>
 
+#include "ring/base/bytes.h"
 #include "rondo/rondo.h"
 
 namespace rondo::launcher {
@@ -29,59 +32,22 @@ void read_exactly(int fd, char* bytes, size_t count) {
   }
 }
 
-// Fields end with a zero byte, which no argument and no variable can hold.
-class Fields {
- public:
-  explicit Fields(std::string_view text) : text_(text) {}
-
-  std::string text() {
-    const size_t end = text_.find('\0');
-    if (end == std::string_view::npos) fail("the assignment of ranks is cut off");
-    std::string field(text_.substr(0, end));
-    text_.remove_prefix(end + 1);
-    return field;
-  }
-  template <class Number>
-  Number number() {
-    const std::string field = text();
-    Number value{};
-    const auto [end, error] = std::from_chars(field.data(), field.data() + field.size(), value);
-    if (error != std::errc() || end != field.data() + field.size()) fail("the assignment of ranks is not understood");
-    return value;
-  }
-  std::vector<std::string> list() {
-    const auto count = number<size_t>();
-    if (count > text_.size()) fail("the assignment of ranks is cut off");  // a byte each at least
-    std::vector<std::string> entries(count);
-    for (std::string& entry : entries) entry = text();
-    return entries;
-  }
-
- private:
-  std::string_view text_;
-};
-
-void append_list(std::string& out, const std::vector<std::string>& list) {
-  out += fmt::format("{}{}", list.size(), '\0');
-  for (const std::string& entry : list) out.append(entry).push_back('\0');
-}
-
 }  // namespace
 
 std::string encode(const Assignment& a) {
-  std::string body;
-  for (const int number : {a.first_rank, a.ranks, a.world, a.node, a.nodes, a.least, a.most, a.restarts,
-                           int{a.master_port}, int{a.prefix}, int{a.must_join}}) {
-    body += fmt::format("{}{}", number, '\0');
+  ByteWriter body;
+  for (const int number : {a.first_rank, a.ranks, a.world, a.node, a.nodes, a.least, a.most, a.restarts}) {
+    body.u32(static_cast<uint32_t>(number));
   }
-  body += fmt::format("{}{}", a.timeout_s, '\0');
-  for (const std::string* text : {&a.job_id, &a.master_host, &a.folder, &a.secret, &a.word}) {
-    body.append(*text).push_back('\0');
+  body.u16(a.master_port).u8(a.prefix).u8(a.must_join).u64(std::bit_cast<uint64_t>(a.timeout_s));
+  for (const std::string* text : {&a.job_id, &a.master_host, &a.folder, &a.secret, &a.loss_marker}) body.text(*text);
+  for (const std::vector<std::string>* list : {&a.environment, &a.command}) {
+    body.u32(static_cast<uint32_t>(list->size()));
+    for (const std::string& entry : *list) body.text(entry);
   }
-  append_list(body, a.environment);
-  append_list(body, a.command);
-  if (body.size() > kMaxBytes) fail("the command and its environment are too long");
-  return fmt::format("{}{:0{}}\n{}", kHead, body.size(), kLengthDigits, body);
+  const std::string bytes = body.take();
+  if (bytes.size() > kMaxBytes) fail("the command and its environment are too long");
+  return fmt::format("{}{:0{}}\n{}", kHead, bytes.size(), kLengthDigits, bytes);
 }
 
 Assignment read_assignment(int fd) {
@@ -95,18 +61,21 @@ Assignment read_assignment(int fd) {
   }
   std::string body(bytes, '\0');
   read_exactly(fd, body.data(), bytes);
-  Fields fields(body);
+  ByteReader in(body);
   Assignment a;
   for (int* number : {&a.first_rank, &a.ranks, &a.world, &a.node, &a.nodes, &a.least, &a.most, &a.restarts}) {
-    *number = fields.number<int>();
+    *number = static_cast<int>(in.u32());
   }
-  a.master_port = fields.number<uint16_t>();
-  a.prefix = fields.number<int>() != 0;
-  a.must_join = fields.number<int>() != 0;
-  a.timeout_s = fields.number<double>();
-  for (std::string* text : {&a.job_id, &a.master_host, &a.folder, &a.secret, &a.word}) *text = fields.text();
-  a.environment = fields.list();
-  a.command = fields.list();
+  a.master_port = in.u16();
+  a.prefix = in.u8() != 0;
+  a.must_join = in.u8() != 0;
+  a.timeout_s = std::bit_cast<double>(in.u64());
+  for (std::string* text : {&a.job_id, &a.master_host, &a.folder, &a.secret, &a.loss_marker})
+    *text = in.text(kMaxBytes);
+  for (std::vector<std::string>* list : {&a.environment, &a.command}) {
+    for (uint32_t left = in.u32(); left > 0 && in.ok(); --left) list->emplace_back(in.text(kMaxBytes));
+  }
+  if (!in.done()) fail("the assignment of ranks is not understood");
   return a;
 }
 

@@ -23,7 +23,7 @@ struct Assignment {
   int least = 0, most = 0, restarts = 0;
   bool must_join = false;   // a job of one host that no rank has joined has failed
   std::string secret;       // "": the ranks have one of the user's, or need none
-  std::string word;         // JobSettings
+  std::string loss_marker;  // JobSettings
   Environment environment;  // over the host's own
   std::vector<std::string> command;
 };

@@ -1,20 +1,26 @@
 #include "tools/launcher/host_ranks.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <cstdint>
 #include <cstdio>
+#include <cstring>
 #include <exception>
 #include <fstream>
+#include <limits>
 #include <stdexcept>
+#include <string>
 
 #include "ring/base/descriptor.h"
 #include "tools/launcher/check_call.h"
 #include "tools/launcher/job.h"
 #include "tools/launcher/job_folder.h"
-#include "tools/launcher/process_name.h"
 
 namespace rondo::launcher {
 namespace {
@@ -60,11 +66,39 @@ Member rank_member(const Assignment& a, const Meeting& meeting, int local_rank, 
   member.again = environment;
   unset_rank(member.again);
   member.settings.command = a.command;
-  member.settings.capture_output = a.prefix || ended.valid();  // whose lines must not mix with the word's
+  member.settings.capture_output = a.prefix || ended.valid();  // whose lines must not mix with reports of losses
   if (!a.prefix) member.prefix = "";
   // A terminal stops a background process group that reads from it, so only a file or a pipe is passed on.
   member.settings.keep_input = rank == 0 && a.folder.empty() && ::isatty(STDIN_FILENO) == 0;
   return member;
+}
+
+struct Span {
+  char* begin = nullptr;
+  size_t bytes = 0;
+};
+
+// Where the kernel reads the command line: fields 48 and 49 of proc(5), after the name in brackets. Empty: not known.
+Span arguments() {
+  std::ifstream facts("/proc/self/stat");
+  facts.ignore(std::numeric_limits<std::streamsize>::max(), ')');
+  std::string skipped;
+  for (int field = 3; field < 48; ++field) facts >> skipped;
+  uintptr_t begin = 0, end = 0;
+  if (!(facts >> begin >> end) || begin == 0 || end <= begin) return {};
+  return {reinterpret_cast<char*>(begin), end - begin};
+}
+
+// Names this process so for ps, pkill and the like, also its command line: a fork shows that of its parent, and who
+// kills that one by name would end both. The name is not longer than the program's own.
+void take_process_name(const char* name) {
+  // What this program calls itself in its messages is a part of those arguments.
+  static std::string own = program_invocation_short_name;
+  program_invocation_name = program_invocation_short_name = own.data();
+  ::prctl(PR_SET_NAME, name);
+  const Span place = arguments();
+  std::memset(place.begin, 0, place.bytes);
+  std::memcpy(place.begin, name, std::min(std::strlen(name), place.bytes));
 }
 
 }  // namespace
@@ -75,14 +109,14 @@ int run_host_ranks(const Assignment& assignment, int control) {
   const Meeting meeting = meeting_of(assignment, folder);
   const Descriptor secret = secret_descriptor(assignment.secret);
   Descriptor ended;
-  if (!assignment.word.empty()) {
+  if (!assignment.loss_marker.empty()) {
     ended = inherited_memory("rondo-ended");
     check_call("ftruncate", ::ftruncate(ended.get(), assignment.world));
   }
   JobSettings settings;
   settings.raised = folder.path() + "/raised";
   std::ofstream(settings.raised).flush();
-  settings.word = assignment.word;
+  settings.loss_marker = assignment.loss_marker;
   settings.ended = ended.get();
   for (int local_rank = 0; local_rank < assignment.ranks; ++local_rank) {
     settings.members.push_back(rank_member(assignment, meeting, local_rank, secret, ended, settings.raised));

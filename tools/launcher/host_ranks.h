@@ -4,7 +4,7 @@
 
 namespace rondo::launcher {
 
-// Starts the ranks of one host and returns when they have ended (Job::run()). Orders come from `control` (control.h),
+// Starts the ranks of one host and returns when they have ended (Job::run()). Orders come from `control` (job.cc),
 // -1: from nowhere; when that ends the ranks are killed.
 int run_host_ranks(const Assignment& assignment, int control = -1);
 

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <poll.h>
+#include <signal.h>
 #include <string.h>
 #include <sys/resource.h>
 #include <unistd.h>
@@ -15,7 +16,6 @@
 #include <utility>
 
 #include "tools/launcher/check_call.h"
-#include "tools/launcher/control.h"
 #include "tools/launcher/orphans.h"
 
 namespace rondo::launcher {
@@ -44,10 +44,46 @@ void raise_descriptor_limit() {
   ::setrlimit(RLIMIT_NOFILE, &limit);
 }
 
+// The control pipe from rondo-run to the process that starts a host's ranks, after the Assignment: one byte is the
+// number of a signal to pass on to the ranks, or one of these. Its end says that rondo-run has ended.
+constexpr char kEndByte = '\0';      // end the ranks: another host's have failed
+constexpr char kEndedByte = '\x7f';  // before two more, the lower first: this rank's process has ended
+
+struct Orders {
+  std::vector<int> signals;
+  std::vector<int> ended;
+  bool end = false;
+  bool closed = false;
+};
+
+// What has arrived; `fd` must poll as readable. begun: an order that is cut off, from call to call.
+Orders read_orders(int fd, std::string& begun) {
+  char bytes[64];
+  const ssize_t n = ::read(fd, bytes, sizeof(bytes));
+  Orders orders;
+  orders.closed = n == 0 || (n < 0 && errno != EINTR && errno != EAGAIN);
+  if (n > 0) begun.append(bytes, static_cast<size_t>(n));
+  size_t used = 0;
+  for (; used < begun.size(); ++used) {
+    const char byte = begun[used];
+    if (byte == kEndedByte) {
+      if (begun.size() - used < 3) break;
+      const auto low = static_cast<unsigned char>(begun[++used]), high = static_cast<unsigned char>(begun[++used]);
+      orders.ended.push_back(low | high << 8);
+    } else if (byte == kEndByte) {
+      orders.end = true;
+    } else if (byte > 0 && byte < NSIG) {
+      orders.signals.push_back(byte);
+    }
+  }
+  begun.erase(0, used);
+  return orders;
+}
+
 }  // namespace
 
 Job::Job(JobSettings settings) : settings_(std::move(settings)) {
-  if (settings_.ended < 0) relay_.listen_for(settings_.word);
+  if (settings_.ended < 0) relay_.set_marker(settings_.loss_marker);
 }
 
 int Job::run() {
@@ -93,7 +129,7 @@ void Job::step() {
   relay_.append_entries(entries);
   if (::poll(entries.data(), entries.size(), poll_timeout_ms()) < 0 && errno != EINTR) check_call("poll", -1);
   relay_.read(entries, relayed);
-  for (const std::string& said : relay_.take_words()) lose_rank(said);
+  for (const std::string& said : relay_.take_marked()) lose_rank(said);
   if (entries[1].revents != 0) handle_orders();
   while (const auto signal = signals_.next()) handle_signal(*signal);
   for (Output& control : controls_) control.write();
@@ -157,7 +193,7 @@ void Job::check_members() {
     succeeded_ = succeeded_ || (known && !members_[member].ending()->failed());
   }
   ended_ = ended;
-  if (!settings_.word.empty() && !ending_) {
+  if (!settings_.loss_marker.empty() && !ending_) {
     for (const size_t member : std::exchange(failed, {})) {
       if (lost_.insert(member).second) lose_member(member);
     }
@@ -225,13 +261,13 @@ void Job::lose_member(size_t member) {
   const int code = members_[member].ending()->code;
   if (settings_.ended >= 0) {
     members_[member].signal_group(SIGKILL);
-    return relay_.tell(fmt::format("{} {} {} {}", settings_.word, settings.name, code, how));
+    return relay_.tell(fmt::format("{} {} {} {}", settings_.loss_marker, settings.name, code, how));
   }
   for (int i = 0; i < settings.ranks; ++i) lost_ranks_.insert(settings.first_rank + i);
   judge_losses(code, how);
 }
 
-// said: what the process of its host has, after the word.
+// said: what the process of its host has written behind the marker.
 void Job::lose_rank(const std::string& said) {
   std::istringstream words(said);
   int rank = -1, code = 0;

@@ -30,9 +30,9 @@ struct JobSettings {
   std::vector<Member> members;
   double timeout_s = 0;  // 0: none
   size_t least = 0;      // a failure ends the others only if fewer are left; 0: each does
-  // For jobs of several hosts: a host's job only says on standard output, after this word, that a rank has failed, and
-  // rondo-run, whose members are the hosts, decides (`least` counts ranks) and tells all hosts. "": not so.
-  std::string word;
+  // For jobs of several hosts: a host's job only says on standard output, after this marker, that a rank has failed,
+  // and rondo-run, whose members are the hosts, decides (`least` counts ranks) and tells all hosts. "": not so.
+  std::string loss_marker;
   int ranks = 0;   // of rondo-run's hosts
   int ended = -1;  // Launch::ended of a host's ranks; -1: none
   // Where a rank that fails by itself writes "RANK why", a line, before the others hear of it (RONDO_RAISED). "":
@@ -42,7 +42,7 @@ struct JobSettings {
   size_t most = 0;
   int restarts = 0;
   std::function<Start()> start;  // the ranks'; empty: nothing says
-  int control = -1;              // where orders come from (control.h); -1: nowhere
+  int control = -1;              // where orders come from (job.cc); -1: nowhere
   bool explain = true;           // false: members explain their failures themselves, unless a signal killed them
 };
 

@@ -25,12 +25,6 @@ constexpr const char* kHave[] = {"libmpi.so.12",    "libmpich.so.12",   "libmpi.
 // MPICH's interface of Fortran, by its own name and Debian's: they run on the first two.
 constexpr const char* kRunOn[] = {"libmpifort.so.12", "libmpichfort.so.12"};
 
-std::string quoted(const std::string& text) {
-  std::string made = "'";
-  for (const char c : text) made += c == '\'' ? "'\\''" : std::string(1, c);
-  return made + "'";
-}
-
 std::string output_of(const std::string& command) {
   const auto close = [](FILE* pipe) { ::pclose(pipe); };
   const std::unique_ptr<FILE, decltype(close)> pipe(::popen(command.c_str(), "r"), close);
@@ -45,6 +39,12 @@ std::string output_of(const std::string& command) {
 }
 
 }  // namespace
+
+std::string quoted(const std::string& text) {
+  std::string made = "'";
+  for (const char c : text) made += c == '\'' ? "'\\''" : std::string(1, c);
+  return made + "'";
+}
 
 std::optional<std::filesystem::path> mpi_folder() {
   const auto here = std::filesystem::read_symlink("/proc/self/exe").parent_path();

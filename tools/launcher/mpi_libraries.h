@@ -7,6 +7,9 @@
 
 namespace rondo::launcher {
 
+// A word for a shell, whatever is in it.
+std::string quoted(const std::string& text);
+
 // Rondo's libraries for programs of MPI (docs/mpi.md) lie beside this program; nullopt: they do not.
 std::optional<std::filesystem::path> mpi_folder();
 

@@ -40,10 +40,10 @@ void Relay::read_stream(Stream& stream) {
   std::string& pending = stream.to->pending();
   size_t begin = pending.size();
   stream.lines.append(std::string_view(bytes, static_cast<size_t>(n)), pending);
-  while (!word_.empty() && begin < pending.size()) {
+  while (!marker_.empty() && begin < pending.size()) {
     const size_t end = pending.find('\n', begin) + 1;
-    if (pending.compare(begin, word_.size(), word_) == 0) {
-      words_.push_back(pending.substr(begin + word_.size(), end - 1 - begin - word_.size()));
+    if (pending.compare(begin, marker_.size(), marker_) == 0) {
+      marked_.push_back(pending.substr(begin + marker_.size(), end - 1 - begin - marker_.size()));
       pending.erase(begin, end - begin);
     } else {
       begin = end;

@@ -22,9 +22,9 @@ class Relay {
 
   // Descriptors are the caller's, non-blocking, and are reset when their output has ended.
   void add(Descriptor& standard_output, Descriptor& standard_error, const std::string& prefix);
-  // Lines of the children's standard outputs that begin so are no output: take_words() has the rest of them.
-  void listen_for(const std::string& word) { word_ = word; }
-  std::vector<std::string> take_words() { return std::exchange(words_, {}); }
+  // Lines of the children's standard outputs that begin so are no output: take_marked() has the rest of them.
+  void set_marker(const std::string& marker) { marker_ = marker; }
+  std::vector<std::string> take_marked() { return std::exchange(marked_, {}); }
   // A line of the children's kind, on standard output.
   void tell(const std::string& line) { output_.pending() += line + "\n"; }
   // A line of this program's own (rondo-run or rondo-bench), on standard error.
@@ -61,8 +61,8 @@ class Relay {
 
   Output output_{1}, error_{2};
   std::vector<Stream> streams_;
-  std::string word_;
-  std::vector<std::string> words_;
+  std::string marker_;  // empty: no line is marked
+  std::vector<std::string> marked_;
   std::optional<Clock::time_point> drain_until_;
 };
 

@@ -12,6 +12,7 @@
 #include "tools/launcher/assignment.h"
 #include "tools/launcher/host_ranks.h"
 #include "tools/launcher/job.h"
+#include "tools/launcher/mpi_libraries.h"
 
 namespace rondo::launcher {
 namespace {
@@ -25,13 +26,6 @@ std::vector<std::string> split_words(const std::string& text) {
   std::vector<std::string> words;
   for (std::string word; stream >> word;) words.push_back(word);
   return words;
-}
-
-// For the shell of another host.
-std::string quoted(const std::string& text) {
-  std::string result = "'";
-  for (const char c : text) result += c == '\'' ? std::string("'\\''") : std::string(1, c);
-  return result + "'";
 }
 
 // What ranks of other hosts get of this environment.
@@ -73,7 +67,7 @@ Assignment common_assignment(const Options& options) {
   a.prefix = options.prefix;
   a.timeout_s = options.timeout_s;
   a.least = options.least;
-  if (options.least > 0 && options.hosts.size() > 1) a.word = random_id();
+  if (options.least > 0 && options.hosts.size() > 1) a.loss_marker = random_id();
   a.most = options.most;
   a.restarts = options.restarts;
   a.must_join = options.mpi && options.ranks > 1;
@@ -115,7 +109,7 @@ int run_job(const Options& options) {
   const bool several = options.hosts.size() > 1;
   const bool remote = several || !is_this_machine(options.hosts.front());
   settings.explain = remote;
-  settings.word = assignment.word;
+  settings.loss_marker = assignment.loss_marker;
   settings.ranks = options.ranks;
   settings.least = several ? static_cast<size_t>(options.least) : 0;
   const std::string folder = std::filesystem::current_path().string();

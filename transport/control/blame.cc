@@ -51,6 +51,11 @@ std::string Blame::text() const {
   return fmt::format("the ranks waited {} in collective call {}, {}, for {}", time_text(waited_ms), number, call, whom);
 }
 
+std::string rank_name(int rank, const std::vector<std::string>& names) {
+  if (rank < 0 || rank >= static_cast<int>(names.size())) return fmt::format("rank {}", rank);
+  return fmt::format("rank {} ({})", rank, names[static_cast<size_t>(rank)]);
+}
+
 std::string time_text(int64_t ms) {
   if (ms < 1000) return fmt::format("{} ms", ms);
   return fmt::format("{:.3g} s", static_cast<double>(ms) * 1e-3);

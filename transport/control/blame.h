@@ -36,6 +36,8 @@ struct Blame {
   std::string text() const;
 };
 
+// "rank 2 (host b, pid 17)"; names: by rank. "rank 9" where there is no such name.
+std::string rank_name(int rank, const std::vector<std::string>& names);
 // "2.1 s", "350 ms"
 std::string time_text(int64_t ms);
 

@@ -369,11 +369,6 @@ bool ControlLogic::gone(int peer) const {
   return lost_.count(peer) != 0 || left_.count(peer) != 0 || resigned_.count(peer) != 0;
 }
 
-std::string ControlLogic::name(int peer) const {
-  if (peer < 0 || peer >= static_cast<int>(settings_.names.size())) return fmt::format("rank {}", peer);
-  return fmt::format("rank {} ({})", peer, settings_.names[static_cast<size_t>(peer)]);
-}
-
 // -1: it is no member.
 int ControlLogic::place_in(const Group& group, int peer) {
   const auto found = std::find(group.order.begin(), group.order.end(), peer);

@@ -159,7 +159,7 @@ class ControlLogic {
   bool anyone_lost() const { return !lost_.empty() || start_failure_; }
   // Why no communicator will come about, before any is open: the ranks that died, or another rank's failed start.
   std::optional<Error> start_failure() const;
-  std::string name(int peer) const;
+  std::string name(int peer) const { return rank_name(peer, settings_.names); }
 
  private:
   struct Member {

@@ -6,10 +6,17 @@
 #include <string>
 #include <vector>
 
-#include "transport/control/control_connection.h"
+#include "transport/control/control_message.h"
 #include "transport/control/mesh_map.h"
+#include "transport/hello/secured_socket.h"
+
+namespace asio {
+class io_context;
+}
 
 namespace rondo {
+
+class ControlConnection;
 
 inline constexpr int kMaxHops = 64;
 
@@ -27,6 +34,7 @@ class ControlMesh {
   using OnSign = std::function<void(int peer)>;
 
   ControlMesh(asio::io_context& io, int rank, int world, OnMessage on_message, OnEnd on_end, OnSign on_sign);
+  ~ControlMesh();
 
   void add(int peer, SecuredSocket socket);
   bool remove(int peer);  // false: it was not there

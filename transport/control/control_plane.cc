@@ -1,107 +1,32 @@
 #include "transport/control/control_plane.h"
 
-#include <fcntl.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-#include <sys/eventfd.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <new>
-#include <string_view>
 #include <utility>
 
 #include "ring/base/check.h"
 #include "ring/base/interrupt.h"
-#include "ring/base/system_error.h"
-#include "transport/control/control_plane_timers.h"
 
 namespace rondo {
 namespace {
 
 constexpr std::chrono::seconds kMissingLogInterval{10};
 
-// What one peer may have waiting for communicators that are not open here: its part of all of it, but at least the
-// links and streams of a few.
-size_t early_share(const ControlPlane::Settings& settings) {
-  constexpr size_t kCommunicators = 4;
-  const size_t least = kCommunicators * (size_t{settings.config.lanes} * settings.config.connections + 1);
-  return std::max(least, settings.max_early / static_cast<size_t>(std::max(1, settings.world - 1)));
-}
-
-Descriptor make_event() {
-  Descriptor event([&] { return ::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK); });
-  if (!event.valid()) throw Exception(system_error("eventfd", errno));
-  return event;
-}
-
-// Settings::ended by a descriptor of this rank's own. The program may open another file by the launcher's number, and a
-// program between the launcher and this one may have closed it: such a file's bytes prove no death.
-Descriptor own_ended(const ControlPlane::Settings& settings) {
-  if (settings.ended < 0) return {};
-  Descriptor file([&] { return ::fcntl(settings.ended, F_DUPFD_CLOEXEC, 3); });
-  constexpr std::string_view kMemory = "/memfd:";
-  char name[kMemory.size()] = "";
-  struct stat facts {};
-  const bool named = file.valid() && ::readlink(fmt::format("/proc/thread-self/fd/{}", file.get()).c_str(), name,
-                                                sizeof name) == static_cast<ssize_t>(sizeof name);
-  if (named && std::string_view(name, sizeof name) == kMemory && ::fstat(file.get(), &facts) == 0 &&
-      facts.st_size == settings.world) {
-    return file;
-  }
-  settings.logger.warn(
-      fmt::format("RONDO_ENDED: descriptor {} is no longer rondo-run's: a program between it and the ranks has closed "
-                  "it (in Python pass_fds leaves it open). shrink() gets no word of the ends of other hosts' processes",
-                  settings.ended));
-  return {};
-}
-
 }  // namespace
 
-ControlPlane::ControlPlane(Settings settings)
-    : settings_(std::move(settings)),
-      wake_(make_event()),
-      wake_identity_(wake_.get()),
-      ended_(own_ended(settings_)),
-      thread_([this](const Error& error) { on_exception(error); }),
-      table_(settings_.config.connections, settings_.max_early, early_share(settings_)),
-      admission_{settings_.rank, settings_.world, settings_.job_id, settings_.config.shared_hash()},
-      mesh_(
-          thread_.context(), settings_.rank, settings_.world,
-          [this](int source, const ControlBody& body) { on_message(source, body); },
-          [this](int peer, const std::string& why) { on_control_end(peer, why); },
-          [this](int peer) {
-            std::lock_guard lock(mutex_);
-            if (logic_) logic_->heard(now(), peer);
-          }),
-      dialer_(thread_.context(), {settings_.rank, settings_.world, settings_.job_id, settings_.config, settings_.auth}),
-      sockets_(silence_ms(settings_.config)),
-      timers_(std::make_unique<Timers>(thread_.context(), wake_.get())) {
-  Reception::Settings listening;
-  for (const std::string& address : settings_.addresses) {
-    listening.listeners.push_back(listen_in_range(address, settings_.ports, tuning_of(settings_.config)));
+// From a thread of the program: the I/O thread carries out what follows from the event.
+template <typename Event>
+void ControlPlane::tell_later(Event&& event) {
+  {
+    std::lock_guard lock(mutex_);
+    event(*logic_);
   }
-  listening.handshake_timeout_ms = settings_.config.handshake_timeout_ms;
-  // TCP may send again as long after an outage as that lasted.
-  const int64_t given_up_ms = 2 * settings_.config.suspicion_ms;
-  listening.confirm_timeout_ms = given_up_ms == 0 ? 0 : std::max(given_up_ms, listening.handshake_timeout_ms);
-  listening.max_pending = settings_.max_pending;
-  listening.max_known = settings_.max_known;
-  listening.logger = settings_.logger;
-  listening.auth = settings_.auth;
-  listening.ciphers = settings_.config.encrypt ? own_ciphers() : 0;
-  reception_ = std::make_unique<Reception>(
-      thread_.context(), std::move(listening), [this](const Hello& hello) { return judge(hello); },
-      [this](const Hello& hello, SecuredSocket socket) { welcome(hello, std::move(socket)); });
-  thread_.post([this] {
-    reception_->start();
-    await_wake();
-    look_at_sockets();
-  });
+  request_flush();
 }
-
-ControlPlane::~ControlPlane() { thread_.stop(); }
 
 void ControlPlane::know(const Roster& roster) {
   names_ = roster.names();
@@ -177,11 +102,6 @@ bool ControlPlane::gone(int peer) const {
   return logic_->gone(peer);
 }
 
-std::string ControlPlane::peer_name(int peer) const {
-  if (peer < 0 || peer >= static_cast<int>(names_.size())) return fmt::format("rank {}", peer);
-  return fmt::format("rank {} ({})", peer, names_[static_cast<size_t>(peer)]);
-}
-
 void ControlPlane::open(uint64_t id, std::vector<int> members, CommunicatorEvents* events,
                         std::shared_ptr<Doorbell> doorbell, std::shared_ptr<Doorbell> p2p_doorbell) {
   bool idle = false;
@@ -222,11 +142,7 @@ void ControlPlane::made(uint64_t id) {
 }
 
 void ControlPlane::streamed(uint64_t id, int peer) {
-  {
-    std::lock_guard lock(mutex_);
-    logic_->streamed(id, peer);
-  }
-  request_flush();
+  tell_later([&](ControlLogic& logic) { logic.streamed(id, peer); });
 }
 
 bool ControlPlane::leave(uint64_t id, uint64_t last_sequence, const IslandStreams& island_streams) {
@@ -323,19 +239,11 @@ std::vector<int> ControlPlane::absent(uint64_t id, uint64_t sequence) const {
 }
 
 void ControlPlane::link_failed(uint64_t id, int peer, const Error& error) {
-  {
-    std::lock_guard lock(mutex_);
-    logic_->link_failed(now(), id, peer, error);
-  }
-  request_flush();
+  tell_later([&](ControlLogic& logic) { logic.link_failed(now(), id, peer, error); });
 }
 
 void ControlPlane::abort(uint64_t id, const Error& error) {
-  {
-    std::lock_guard lock(mutex_);
-    logic_->abort(now(), id, error);
-  }
-  request_flush();
+  tell_later([&](ControlLogic& logic) { logic.abort(now(), id, error); });
 }
 
 std::string ControlPlane::blame(uint64_t id, uint64_t sequence) const {
@@ -344,11 +252,8 @@ std::string ControlPlane::blame(uint64_t id, uint64_t sequence) const {
 }
 
 Shrunk ControlPlane::shrink(uint64_t id, std::chrono::milliseconds patience, bool opened) {
+  tell_later([&](ControlLogic& logic) { logic.shrink(now(), id, patience.count(), opened); });
   std::unique_lock lock(mutex_);
-  logic_->shrink(now(), id, patience.count(), opened);
-  lock.unlock();
-  request_flush();
-  lock.lock();
   const auto ended = [&] { return descriptors_closed_ || !logic_->shrinking(id); };
   while (!changed_.wait_for(lock, kBetweenInterruptQuestions, ended)) {
     lock.unlock();

@@ -22,7 +22,6 @@
 #include "transport/control/pending_links.h"
 #include "transport/control/start_logic.h"
 #include "transport/fabric.h"
-#include "transport/hello/admission.h"
 #include "transport/hello/reception.h"
 #include "transport/rendezvous/peer_card.h"
 #include "transport/tcp/data_sockets.h"
@@ -80,7 +79,7 @@ class ControlPlane {
   // --- after connect()
   // That process has died or left.
   bool gone(int peer) const;
-  std::string peer_name(int peer) const;  // any thread, no lock
+  std::string peer_name(int peer) const { return rank_name(peer, names_); }  // any thread, no lock
   bool anyone_lost() const;
   void open(uint64_t id, std::vector<int> members, CommunicatorEvents* events, std::shared_ptr<Doorbell> doorbell,
             std::shared_ptr<Doorbell> p2p_doorbell);
@@ -123,6 +122,8 @@ class ControlPlane {
 
   // control_plane.cc
   static ControlLogic::Time now();
+  template <typename Event>
+  void tell_later(Event&& event);
   void request_flush();
   void ring_io_thread();
   void forget(uint64_t id);
@@ -157,11 +158,12 @@ class ControlPlane {
   void fail_late();
   void control_failed(int peer, const Error& error);
   void tell_start(const std::function<void(StartLogic&)>& event);
-  void tell_listeners();
+  void send_start_messages();
   void on_question(int by, const LostMessage& question);
 
   void on_message(int source, const ControlBody& body);
   void on_failed_start(int source, const AbortMessage& abort);
+  bool started() const;
   void on_control_end(int peer, const std::string& why);
 
   void bring_about(const LinkName& name);
@@ -189,7 +191,6 @@ class ControlPlane {
 
   std::vector<std::string> names_;  // constant once know() has returned
   // The I/O thread's.
-  const Admission admission_;
   ControlMesh mesh_;
   PeerDialer dialer_;
   DataSockets sockets_;

@@ -1,20 +1,27 @@
+#include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/eventfd.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <asio/io_context.hpp>
+#include <asio/posix/stream_descriptor.hpp>
+#include <asio/steady_timer.hpp>
 #include <cerrno>
-#include <cstdlib>
 #include <limits>
-#include <random>
-#include <type_traits>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
 #include <utility>
 
 #include "ring/base/check.h"
+#include "ring/base/json_text.h"
 #include "ring/base/process_handle.h"
 #include "ring/base/process_starts.h"
 #include "ring/base/system_error.h"
 #include "transport/control/control_plane.h"
-#include "transport/control/control_plane_timers.h"
 #include "transport/tcp/socket_options.h"
 
 // The I/O thread's half of ControlPlane.
@@ -32,7 +39,135 @@ LinkName link_of(const Hello& hello) {
   return {hello.communicator, kind, static_cast<int>(hello.rank), hello.lane};
 }
 
+Answer answer_of(int rank, AnswerCode code = AnswerCode::kWelcome, std::string text = "") {
+  Answer answer;
+  answer.code = code;
+  answer.rank = static_cast<uint32_t>(rank);
+  answer.text = std::move(text);
+  return answer;
+}
+
+// Why a process that knows the secret is no rank of this job with equal settings, or does not mean this rank; nullopt:
+// it is, and does.
+std::optional<Answer> refusal_of(const Hello& hello, const ControlPlane::Settings& own) {
+  const int rank = own.rank;
+  if (hello.job_id != own.job_id) {
+    return answer_of(rank, AnswerCode::kJob,
+                     fmt::format("this is job {}, not {}", json_text(own.job_id), json_text(hello.job_id)));
+  }
+  if (hello.world != static_cast<uint32_t>(own.world)) {
+    return answer_of(
+        rank, AnswerCode::kWorld,
+        fmt::format("rank {} was started in a world of {}, you in a world of {}", rank, own.world, hello.world));
+  }
+  if (hello.rank >= hello.world || hello.rank == static_cast<uint32_t>(rank)) {
+    return answer_of(
+        rank, AnswerCode::kRank,
+        fmt::format("you say that you are rank {}, and this is rank {} in a world of {}", hello.rank, rank, own.world));
+  }
+  if (hello.destination != static_cast<uint32_t>(rank)) {
+    return answer_of(rank, AnswerCode::kRank, fmt::format("this is rank {}, not rank {}", rank, hello.destination));
+  }
+  if (hello.shared_hash != own.config.shared_hash()) {
+    return answer_of(rank, AnswerCode::kShared, "settings that must be equal on all ranks differ");
+  }
+  return std::nullopt;
+}
+
+// What one peer may have waiting for communicators that are not open here: its part of all of it, but at least the
+// links and streams of a few.
+size_t early_share(const ControlPlane::Settings& settings) {
+  constexpr size_t kCommunicators = 4;
+  const size_t least = kCommunicators * (size_t{settings.config.lanes} * settings.config.connections + 1);
+  return std::max(least, settings.max_early / static_cast<size_t>(std::max(1, settings.world - 1)));
+}
+
+Descriptor make_event() {
+  Descriptor event([&] { return ::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK); });
+  if (!event.valid()) throw Exception(system_error("eventfd", errno));
+  return event;
+}
+
+// Settings::ended by a descriptor of this rank's own. The program may open another file by the launcher's number, and a
+// program between the launcher and this one may have closed it: such a file's bytes prove no death.
+Descriptor own_ended(const ControlPlane::Settings& settings) {
+  if (settings.ended < 0) return {};
+  Descriptor file([&] { return ::fcntl(settings.ended, F_DUPFD_CLOEXEC, 3); });
+  constexpr std::string_view kMemory = "/memfd:";
+  char name[kMemory.size()] = "";
+  struct stat facts {};
+  const bool named = file.valid() && ::readlink(fmt::format("/proc/thread-self/fd/{}", file.get()).c_str(), name,
+                                                sizeof name) == static_cast<ssize_t>(sizeof name);
+  if (named && std::string_view(name, sizeof name) == kMemory && ::fstat(file.get(), &facts) == 0 &&
+      facts.st_size == settings.world) {
+    return file;
+  }
+  settings.logger.warn(
+      fmt::format("RONDO_ENDED: descriptor {} is no longer rondo-run's: a program between it and the ranks has closed "
+                  "it (in Python pass_fds leaves it open). shrink() gets no word of the ends of other hosts' processes",
+                  settings.ended));
+  return {};
+}
+
 }  // namespace
+
+struct ControlPlane::Timers {
+  Timers(asio::io_context& io, int wake_event) : logic(io), probe(io), look(io), wake(io, wake_event) {}
+  ~Timers() { wake.release(); }
+  asio::steady_timer logic, probe, look;
+  asio::posix::stream_descriptor wake;  // the descriptor is ControlPlane's
+  // The process of a rank that is lost and may live.
+  struct Process {
+    Process(asio::io_context& io, Descriptor of) : handle(std::move(of)), end(io, handle.get()) {}
+    ~Process() { end.release(); }
+    Descriptor handle;
+    asio::posix::stream_descriptor end;
+  };
+  std::map<int, Process> processes;  // by rank
+};
+
+ControlPlane::ControlPlane(Settings settings)
+    : settings_(std::move(settings)),
+      wake_(make_event()),
+      wake_identity_(wake_.get()),
+      ended_(own_ended(settings_)),
+      thread_([this](const Error& error) { on_exception(error); }),
+      table_(settings_.config.connections, settings_.max_early, early_share(settings_)),
+      mesh_(
+          thread_.context(), settings_.rank, settings_.world,
+          [this](int source, const ControlBody& body) { on_message(source, body); },
+          [this](int peer, const std::string& why) { on_control_end(peer, why); },
+          [this](int peer) {
+            std::lock_guard lock(mutex_);
+            if (logic_) logic_->heard(now(), peer);
+          }),
+      dialer_(thread_.context(), {settings_.rank, settings_.world, settings_.job_id, settings_.config, settings_.auth}),
+      sockets_(silence_ms(settings_.config)),
+      timers_(std::make_unique<Timers>(thread_.context(), wake_.get())) {
+  Reception::Settings listening;
+  for (const std::string& address : settings_.addresses) {
+    listening.listeners.push_back(listen_in_range(address, settings_.ports, tuning_of(settings_.config)));
+  }
+  listening.handshake_timeout_ms = settings_.config.handshake_timeout_ms;
+  // TCP may send again as long after an outage as that lasted.
+  const int64_t given_up_ms = 2 * settings_.config.suspicion_ms;
+  listening.confirm_timeout_ms = given_up_ms == 0 ? 0 : std::max(given_up_ms, listening.handshake_timeout_ms);
+  listening.max_pending = settings_.max_pending;
+  listening.max_known = settings_.max_known;
+  listening.logger = settings_.logger;
+  listening.auth = settings_.auth;
+  listening.ciphers = settings_.config.encrypt ? own_ciphers() : 0;
+  reception_ = std::make_unique<Reception>(
+      thread_.context(), std::move(listening), [this](const Hello& hello) { return judge(hello); },
+      [this](const Hello& hello, SecuredSocket socket) { welcome(hello, std::move(socket)); });
+  thread_.post([this] {
+    reception_->start();
+    await_wake();
+    look_at_sockets();
+  });
+}
+
+ControlPlane::~ControlPlane() { thread_.stop(); }
 
 // --- what a handler has thrown
 
@@ -80,14 +215,12 @@ void ControlPlane::await_wake() {
 }
 
 void ControlPlane::wake() {
-  std::vector<uint64_t> ids;
   std::optional<Farewell> farewell;
   {
     std::lock_guard lock(mutex_);
-    for (const auto& [id, communicator] : communicators_) ids.push_back(id);
     farewell = std::exchange(wanted_farewell_, std::nullopt);
   }
-  for (const uint64_t id : ids) deliver(id, [](CommunicatorEvents& events) { events.on_wake(); });
+  for (const uint64_t id : communicators()) deliver(id, [](CommunicatorEvents& events) { events.on_wake(); });
   if (farewell) return begin_leave(*farewell);
   flush();
 }
@@ -124,7 +257,7 @@ void ControlPlane::look_at_own_descriptor() {
 
 void ControlPlane::flush() {
   if (!logic_) return;
-  tell_listeners();
+  send_start_messages();
   while (true) {
     std::vector<ControlLogic::Action> actions;
     {
@@ -318,16 +451,16 @@ void ControlPlane::tell_logic(const std::function<void(ControlLogic&)>& event) {
 // --- who may come in
 
 std::optional<Answer> ControlPlane::judge(const Hello& hello) {
-  if (hello.role == Role::kStore) return admission_.refuse(AnswerCode::kForbidden, "no store is served here");
-  if (auto refusal = admission_.judge(hello)) return refusal;
+  if (hello.role == Role::kStore) return answer_of(settings_.rank, AnswerCode::kForbidden, "no store is served here");
+  if (auto refusal = refusal_of(hello, settings_)) return refusal;
   // After a failed start others may connect still, to hear why.
   if (leaving_ && (leaving_ == Farewell::kGoodbye || hello.role != Role::kControl)) {
-    return admission_.refuse(AnswerCode::kForbidden, fmt::format("rank {} is leaving", settings_.rank));
+    return answer_of(settings_.rank, AnswerCode::kForbidden, fmt::format("rank {} is leaving", settings_.rank));
   }
   if (!dialer_.roster()) return std::nullopt;
   if (hello.session != dialer_.roster()->session()) {
-    return admission_.refuse(AnswerCode::kSession, fmt::format("you are not the rank {} that was started with rank {}",
-                                                               hello.rank, settings_.rank));
+    return answer_of(settings_.rank, AnswerCode::kSession,
+                     fmt::format("you are not the rank {} that was started with rank {}", hello.rank, settings_.rank));
   }
   return judge_link(hello);
 }
@@ -337,28 +470,30 @@ Answer ControlPlane::judge_link(const Hello& hello) {
   const int peer = static_cast<int>(hello.rank);
   std::lock_guard lock(mutex_);
   if (hello.role == Role::kControl) {
-    if (start_->missing().count(peer) && peer > rank) return admission_.welcome();
-    return admission_.refuse(AnswerCode::kRank, fmt::format("rank {} is connected to rank {} already", peer, rank));
+    if (start_->missing().count(peer) && peer > rank) return answer_of(settings_.rank);
+    return answer_of(settings_.rank, AnswerCode::kRank,
+                     fmt::format("rank {} is connected to rank {} already", peer, rank));
   }
-  if (logic_->gone(peer)) return admission_.refuse(AnswerCode::kForbidden, fmt::format("rank {} has left", peer));
+  if (logic_->gone(peer))
+    return answer_of(settings_.rank, AnswerCode::kForbidden, fmt::format("rank {} has left", peer));
   const Config& config = settings_.config;
   const bool data = hello.role == Role::kData;
   if (data ? peer < rank || hello.connections != config.connections || hello.lane >= config.lanes
            : hello.connections != 1 || hello.lane != 0) {
-    return admission_.refuse(AnswerCode::kForbidden, "this is not how a link is made");
+    return answer_of(settings_.rank, AnswerCode::kForbidden, "this is not how a link is made");
   }
   if (!logic_->may_join(hello.communicator, peer)) {
-    return admission_.refuse(AnswerCode::kForbidden, "you are no member of this communicator");
+    return answer_of(settings_.rank, AnswerCode::kForbidden, "you are no member of this communicator");
   }
   switch (table_.fits(link_of(hello), hello.connection)) {
     case PendingLinks::Fit::kYes:
-      return admission_.welcome();
+      return answer_of(settings_.rank);
     case PendingLinks::Fit::kLater:
-      return admission_.refuse(AnswerCode::kBusy, "too many links wait to be opened");
+      return answer_of(settings_.rank, AnswerCode::kBusy, "too many links wait to be opened");
     case PendingLinks::Fit::kNo:
       break;
   }
-  return admission_.refuse(AnswerCode::kForbidden, "this link exists already, or its communicator is closed");
+  return answer_of(settings_.rank, AnswerCode::kForbidden, "this link exists already, or its communicator is closed");
 }
 
 void ControlPlane::welcome(const Hello& hello, SecuredSocket socket) {
@@ -397,16 +532,13 @@ void ControlPlane::add_link(const LinkName& name, uint32_t index, SecuredSocket 
     return link_dial_failed(name, failure.error());
   }
   bool complete = false;
-  std::shared_ptr<Doorbell> bell;
   {
     std::lock_guard lock(mutex_);
     if (table_.fits(name, index) == PendingLinks::Fit::kNo) return;  // closed meanwhile
     complete = table_.add(name, index, std::move(socket));
-    if (const auto found = communicators_.find(name.communicator); found != communicators_.end()) {
-      bell = name.kind == LinkKind::kData ? found->second.doorbell : found->second.p2p_doorbell;
-    }
   }
-  if (complete && bell) bell->ring();
+  // A communicator that is opened only now rings by itself (open()).
+  if (const auto bell = complete ? doorbell(name) : nullptr) bell->ring();
   if (name.kind != LinkKind::kStreamFrom) return;
   tell_logic([&](ControlLogic& logic) { logic.streamed(name.communicator, name.peer); });
 }
@@ -497,21 +629,13 @@ void ControlPlane::tell_start(const std::function<void(StartLogic&)>& event) {
   flush();
 }
 
-void ControlPlane::tell_listeners() {
-  std::vector<int> listeners;
-  std::vector<StartLogic::Question> questions;
-  Error error;
+void ControlPlane::send_start_messages() {
+  std::vector<std::pair<int, ControlBody>> messages;
   {
     std::lock_guard lock(mutex_);
-    listeners = start_->take_listeners();
-    questions = start_->take_questions();
-    error = start_->error();
+    messages = start_->take_messages();
   }
-  for (const auto& [to, about, why] : questions) {
-    mesh_.send(to, LostMessage{static_cast<uint32_t>(about), static_cast<uint32_t>(settings_.rank),
-                               LostMessage::Fate::kUnreached, why});
-  }
-  for (const int peer : listeners) mesh_.send(peer, AbortMessage{0, Stage::kMaking, error});
+  for (const auto& [peer, message] : messages) mesh_.send(peer, message);
 }
 
 // --- control messages
@@ -551,23 +675,18 @@ void ControlPlane::on_message(int source, const ControlBody& body) {
 void ControlPlane::on_question(int by, const LostMessage& question) {
   if (question.rank >= static_cast<uint32_t>(settings_.world)) return;
   const int about = static_cast<int>(question.rank);
-  bool done = false;
-  {
-    std::lock_guard lock(mutex_);
-    done = start_->phase() == StartLogic::Phase::kDone;
-  }
-  if (done) return tell_logic([&](ControlLogic& logic) { logic.unreached(about, by, question.why); });
+  if (started()) return tell_logic([&](ControlLogic& logic) { logic.unreached(about, by, question.why); });
   tell_start([&](StartLogic& start) { start.asked(about, by, question.why); });
 }
 
 void ControlPlane::on_failed_start(int source, const AbortMessage& abort) {
-  bool done = false;
-  {
-    std::lock_guard lock(mutex_);
-    done = start_->phase() == StartLogic::Phase::kDone;
-  }
-  if (done) return tell_logic([&](ControlLogic& logic) { logic.receive(now(), source, abort); });
+  if (started()) return tell_logic([&](ControlLogic& logic) { logic.receive(now(), source, abort); });
   tell_start([&](StartLogic& start) { start.gave_up(source, abort.error); });
+}
+
+bool ControlPlane::started() const {
+  std::lock_guard lock(mutex_);
+  return start_->phase() == StartLogic::Phase::kDone;
 }
 
 void ControlPlane::on_control_end(int peer, const std::string& why) {

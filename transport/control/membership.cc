@@ -116,9 +116,7 @@ void Membership::receive(Time now, int from, const Message& message) {
     case Kind::kJoin:
       // It may have called after the ballot was opened, or not have heard of it.
       if (joined_ && phase_ != Phase::kCollect && !answered_[static_cast<size_t>(from)]) {
-        Message again = this->message(phase_ == Phase::kPrepare ? Kind::kPrepare : Kind::kPropose, ballot_);
-        if (phase_ == Phase::kPropose) again.value = value_;
-        send(from, std::move(again));
+        send(from, question());
       }
       break;
     case Kind::kPrepare:
@@ -207,6 +205,21 @@ void Membership::on_no_quorum(int from, const Message& message) {
 
 // --- what follows from them
 
+// To all members that can be reached and for which `whom` is true.
+template <typename Whom>
+void Membership::send_to(const Message& news, Whom whom) {
+  for (size_t i = 0; i < size_; ++i) {
+    if (i != own_ && reachable(i) && whom(i)) send(static_cast<int>(i), news);
+  }
+}
+
+// What the leader asks in this phase of its ballot.
+Membership::Message Membership::question() const {
+  Message asked = message(phase_ == Phase::kPrepare ? Message::Kind::kPrepare : Message::Kind::kPropose, ballot_);
+  if (phase_ == Phase::kPropose) asked.value = value_;
+  return asked;
+}
+
 int Membership::leader() const {
   for (size_t i = 0; i < own_; ++i) {
     if (reachable(i) && !skipped_[i]) return static_cast<int>(i);
@@ -263,31 +276,18 @@ void Membership::lead(Time now) {
   if (quorum && phase_ == Phase::kPropose) {
     const Decision value = value_;
     decide(value);
-    for (size_t i = 0; i < size_; ++i) {
-      if (i == own_ || !reachable(i)) continue;
-      Message news = message(Message::Kind::kDecided, ballot_);
-      news.value = value;
-      send(static_cast<int>(i), std::move(news));
-    }
-    return;
+    Message news = message(Message::Kind::kDecided, ballot_);
+    news.value = value;
+    return send_to(news, [](size_t) { return true; });
   }
   if (quorum && phase_ == Phase::kPrepare && waited && settled) return propose(now);
   if (!quorum && now >= began_at_ + settings_.proof_ms && all) {
-    for (size_t i = 0; i < size_; ++i) {
-      if (i == own_ || !reachable(i)) continue;
-      Message news = message(Message::Kind::kNoQuorum, ballot_);
-      news.value.members = answered_;
-      send(static_cast<int>(i), std::move(news));
-    }
+    Message news = message(Message::Kind::kNoQuorum, ballot_);
+    news.value.members = answered_;
+    send_to(news, [](size_t) { return true; });
     return end(Outcome::kNoQuorum);
   }
-  if (!again) return;
-  for (size_t i = 0; i < size_; ++i) {
-    if (i == own_ || !reachable(i) || answered_[i] || (idle_[i] && !has_joined_[i])) continue;
-    Message asked = message(phase_ == Phase::kPrepare ? Message::Kind::kPrepare : Message::Kind::kPropose, ballot_);
-    if (phase_ == Phase::kPropose) asked.value = value_;
-    send(static_cast<int>(i), std::move(asked));
-  }
+  if (again) send_to(question(), [this](size_t i) { return !answered_[i] && (has_joined_[i] || !idle_[i]); });
 }
 
 void Membership::begin_ballot(Time now) {
@@ -303,9 +303,7 @@ void Membership::begin_ballot(Time now) {
   idle_.assign(size_, false);
   have_opened_.assign(size_, false);
   have_opened_[own_] = opened_;
-  for (size_t i = 0; i < size_; ++i) {
-    if (i != own_ && reachable(i)) send(static_cast<int>(i), message(Message::Kind::kPrepare, ballot_));
-  }
+  send_to(question(), [](size_t) { return true; });
   lead(now);
 }
 
@@ -317,12 +315,7 @@ void Membership::propose(Time now) {
   phase_ = Phase::kPropose;
   began_at_ = now;
   accepted_ = {ballot_, value_};
-  for (size_t i = 0; i < size_; ++i) {
-    if (i == own_ || !reachable(i) || !answered_[i]) continue;
-    Message asked = message(Message::Kind::kPropose, ballot_);
-    asked.value = value_;
-    send(static_cast<int>(i), std::move(asked));
-  }
+  send_to(question(), [this](size_t i) { return bool{answered_[i]}; });
   answered_.assign(size_, false);
   answered_[own_] = true;
   lead(now);

@@ -145,6 +145,9 @@ class Membership {
   bool all_answered() const;
   Time end_at() const { return deadline_ + settings_.suspicion_ms + settings_.end_ms; }
   Message message(Message::Kind kind, Ballot ballot) const;
+  Message question() const;
+  template <typename Whom>
+  void send_to(const Message& news, Whom whom);
   void send(int member, Message message) { messages_.emplace_back(member, std::move(message)); }
   void step_down(Time now);
   bool reachable(size_t member) const { return !lost_[member] && !dead_[member]; }

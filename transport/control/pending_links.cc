@@ -110,12 +110,4 @@ bool PendingLinks::close(uint64_t communicator) {
   return entries_.size() < before;
 }
 
-bool PendingLinks::anything_ready(uint64_t communicator) const {
-  auto it = entries_.lower_bound(LinkName{communicator, LinkKind::kData, -1, 0});
-  for (; it != entries_.end() && it->first.communicator == communicator; ++it) {
-    if (complete(it->first, it->second)) return true;
-  }
-  return false;
-}
-
 }  // namespace rondo

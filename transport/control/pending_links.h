@@ -53,8 +53,6 @@ class PendingLinks {
   void open(uint64_t communicator);
   // Closes what was not taken, and what comes later. False if no link was ever wished for or begun.
   bool close(uint64_t communicator);
-  // Whether something that can be taken waits.
-  bool anything_ready(uint64_t communicator) const;
 
  private:
   struct Entry {

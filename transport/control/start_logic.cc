@@ -16,7 +16,7 @@ void StartLogic::connected(int peer) {
   if (missing_.erase(peer) == 0) return;
   live_.insert(peer);
   unreached_.erase(peer);
-  if (phase_ == Phase::kFailed) listeners_.push_back(peer);
+  if (phase_ == Phase::kFailed) tell_error(peer);
   check_done();
 }
 
@@ -34,7 +34,9 @@ void StartLogic::unreached(Time now, int peer, const std::string& why) {
   if (phase_ != Phase::kRunning) return lost(now, peer, why);  // it cannot be told any more
   if (live_.empty()) return lost(now, peer, why + "; or a firewall refuses the connection");
   if (!unreached_.emplace(peer, Unreached{why, now + settings_.answer_ms}).second) return;
-  for (const int connected : live_) questions_.push_back({connected, peer, why});
+  const LostMessage question{static_cast<uint32_t>(peer), static_cast<uint32_t>(settings_.rank),
+                             LostMessage::Fate::kUnreached, why};
+  for (const int connected : live_) messages_.emplace_back(connected, question);
 }
 
 void StartLogic::asked(int peer, int by, const std::string& why) {
@@ -55,8 +57,8 @@ void StartLogic::fail(const Error& error) {
   error_ = error;
   losses_.clear();
   unreached_.clear();
-  questions_.clear();
-  listeners_.assign(live_.begin(), live_.end());
+  messages_.clear();  // questions, of no use any more
+  for (const int connected : live_) tell_error(connected);
 }
 
 void StartLogic::fail_after(const Error& error) {
@@ -80,10 +82,6 @@ void StartLogic::tick(Time now) {
   fail(error);
 }
 
-std::vector<int> StartLogic::take_listeners() { return std::exchange(listeners_, {}); }
-
-std::vector<StartLogic::Question> StartLogic::take_questions() { return std::exchange(questions_, {}); }
-
 std::optional<StartLogic::Time> StartLogic::next_time() const {
   std::optional<Time> next;
   if (!losses_.empty()) next = losses_due_;
@@ -96,10 +94,6 @@ std::set<int> StartLogic::untold() const {
   std::set<int> result = missing_;
   for (const int culprit : error_.ranks) result.erase(culprit);
   return result;
-}
-
-std::string StartLogic::name(int peer) const {
-  return fmt::format("rank {} ({})", peer, settings_.names[static_cast<size_t>(peer)]);
 }
 
 void StartLogic::check_done() {

@@ -5,9 +5,12 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "rondo/error.h"
+#include "transport/control/blame.h"
+#include "transport/control/control_message.h"
 
 namespace rondo {
 
@@ -53,15 +56,9 @@ class StartLogic {
   void fail_after(const Error& error);
   void tick(Time now);
 
-  // Connected ranks that have to be sent error(), once each.
-  std::vector<int> take_listeners();
-  // Connected ranks that have to be asked about a rank: asked() there.
-  struct Question {
-    int to = -1;
-    int about = -1;
-    std::string why;
-  };
-  std::vector<Question> take_questions();
+  // Messages to connected ranks since the last call: questions about a rank (kUnreached: asked() there), and, after a
+  // failure, error(), once to each.
+  std::vector<std::pair<int, ControlBody>> take_messages() { return std::exchange(messages_, {}); }
   // When tick() is due; nullopt: nothing waits.
   std::optional<Time> next_time() const;
 
@@ -73,8 +70,9 @@ class StartLogic {
   std::set<int> untold() const;
 
  private:
-  std::string name(int peer) const;
+  std::string name(int peer) const { return rank_name(peer, settings_.names); }
   void check_done();
+  void tell_error(int peer) { messages_.emplace_back(peer, AbortMessage{0, Stage::kMaking, error_}); }
 
   Settings settings_;
   Phase phase_ = Phase::kRunning;
@@ -88,8 +86,7 @@ class StartLogic {
   };
   std::map<int, Unreached> unreached_;
   std::map<int, Error> later_;
-  std::vector<int> listeners_;
-  std::vector<Question> questions_;
+  std::vector<std::pair<int, ControlBody>> messages_;
 };
 
 // Whom a failed start of `peer` with this error blames, in the eyes of `rank`: the ranks that it names, or, where it

@@ -24,7 +24,6 @@
 #include "ring/base/system_error.h"
 #include "transport/control/control_plane.h"
 #include "transport/control/status.h"
-#include "transport/control/status_server.h"
 #include "transport/fabrics/descriptor_budget.h"
 #include "transport/hello/wire.h"
 #include "transport/island/agreement.h"
@@ -99,7 +98,7 @@ Launch with_hosts(const Launch& launch, Store& store, const Config& config, Stor
   if (!hosts_unknown(launch)) return launch;
   const Place& place = launch.place;
   const std::vector<int> host =
-      exchange_hosts(store, place.rank, place.world, deadline, Logger(config.debug, place.rank), launch.hopeless);
+      exchange_hosts(store, place.rank, place.world, deadline, Logger(config.debug, place.rank), launch.cancelled);
   Launch known = launch;
   known.place = complete_place(place, host);
   known.one_host = known.place.local_world == place.world;
@@ -159,7 +158,7 @@ class ProcessFabric : public Fabric {
       decline_roster(*store, launch.place.rank, launch.place.world, why, log);
       throw Exception(why);
     }
-    Roster roster(exchange_roster(*store, launch.place.rank, launch.place.world, card, deadline, log, launch.hopeless),
+    Roster roster(exchange_roster(*store, launch.place.rank, launch.place.world, card, deadline, log, launch.cancelled),
                   auth);
     topology_ = roster.topology();
     place_ = complete_place(launch.place, topology_.host);

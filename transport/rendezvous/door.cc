@@ -60,7 +60,7 @@ RendezvousUrl own_address(const std::string& addresses, Store::Deadline deadline
 }
 
 // Whether such a start stays on one host.
-bool on_one_host(const RendezvousUrl& url, Store::Deadline deadline) {
+bool stays_on_one_host(const RendezvousUrl& url, Store::Deadline deadline) {
   return url.kind == Kind::kUnix || is_loopback_host(url.host, deadline);
 }
 
@@ -142,7 +142,7 @@ Launch launch_of(const Launch& launch, const Seat& seat, Store::Deadline deadlin
   start.job_id = seat.job_id;
   start.ended = -1;  // of other numbers
   start.rendezvous = seat.rendezvous;
-  start.one_host = on_one_host(parse_rendezvous(seat.rendezvous), deadline);
+  start.one_host = stays_on_one_host(parse_rendezvous(seat.rendezvous), deadline);
   return start;
 }
 
@@ -176,53 +176,43 @@ Seat await_seat(const Launch& launch, const Config& config, Store::Deadline dead
   }
 }
 
-// Without a last key: it is there until it is destroyed.
-class Door::Server {
- public:
-  Server(const Launch& launch, const Config& config, Store::Deadline deadline)
-      : url(own_address(launch.newcomers, deadline)),
-        one_host(rondo::on_one_host(url, deadline)),
-        store(server_options(url, launch, config, deadline)) {}
-  const RendezvousUrl url;
-  const bool one_host;
-  StoreServer store;
-};
-
 Door::Door(const Launch& launch, const Config& config, Store::Deadline deadline)
-    : launch_(launch), config_(config), server_(std::make_unique<Server>(launch, config, deadline)) {}
+    : launch_(launch),
+      config_(config),
+      url_(own_address(launch.newcomers, deadline)),
+      on_one_host_(stays_on_one_host(url_, deadline)),
+      store_(std::make_unique<StoreServer>(server_options(url_, launch, config, deadline))) {}
 Door::~Door() = default;
 
 void Door::end() const {
-  for (const StoreServer::Caller& caller : server_->store.callers()) server_->store.answer(caller.key, "");
-  server_->store.callers();  // it has been sent
+  for (const StoreServer::Caller& caller : store_->callers()) store_->answer(caller.key, "");
+  store_->callers();  // it has been sent
 }
 
-bool Door::on_one_host() const { return server_->one_host; }
-
-int Door::waiting() const { return static_cast<int>(server_->store.waiting()); }
+int Door::waiting() const { return static_cast<int>(store_->waiting()); }
 
 std::vector<std::string> Door::await(size_t count, Store::Deadline deadline,
-                                     const std::function<bool()>& hopeless) const {
+                                     const std::function<bool()>& cancelled) const {
   while (true) {
     std::vector<std::string> newcomers;
-    if (server_->store.waiting() > 0) {
-      for (StoreServer::Caller& caller : server_->store.callers()) {
+    if (store_->waiting() > 0) {
+      for (StoreServer::Caller& caller : store_->callers()) {
         if (caller.waits && newcomers.size() < count) newcomers.push_back(std::move(caller.key));
       }
     }
-    if (newcomers.size() == count || Clock::now() >= deadline || hopeless()) return newcomers;
+    if (newcomers.size() == count || Clock::now() >= deadline || cancelled()) return newcomers;
     end_wait_if_interrupted();
     std::this_thread::sleep_for(kPoll);
   }
 }
 
 std::shared_ptr<Store> Door::serve_start(Seat& seat, Store::Deadline deadline) const {
-  RendezvousUrl url = server_->url;
+  RendezvousUrl url = url_;
   const std::string name = random_name();
   seat.job_id = "grow-" + name;
   if (url.kind == Kind::kUnix) url.path += "." + name;
   url.port = 0;  // any
-  seat.rendezvous = url.kind == Kind::kUnix ? "unix://" + url.path : tcp_url(url.host, server_->url.port);
+  seat.rendezvous = url.kind == Kind::kUnix ? "unix://" + url.path : tcp_url(url.host, url_.port);
   std::shared_ptr<Store> store = serve_store(url, launch_of(launch_, seat, deadline), config_, deadline, &url.port);
   if (url.kind == Kind::kTcp) seat.rendezvous = tcp_url(url.host, url.port);
   return store;
@@ -230,13 +220,13 @@ std::shared_ptr<Store> Door::serve_start(Seat& seat, Store::Deadline deadline) c
 
 void Door::admit(const std::vector<std::string>& newcomers, Seat seat) const {
   for (const std::string& key : newcomers) {
-    server_->store.answer(key, encode(seat));
+    store_->answer(key, encode(seat));
     ++seat.rank;
   }
 }
 
 bool Door::any_gone(const std::vector<std::string>& newcomers) const {
-  const std::vector<StoreServer::Caller> callers = server_->store.callers();
+  const std::vector<StoreServer::Caller> callers = store_->callers();
   return !std::all_of(newcomers.begin(), newcomers.end(), [&](const std::string& key) {
     return std::any_of(callers.begin(), callers.end(),
                        [&](const StoreServer::Caller& caller) { return caller.key == key; });

@@ -10,8 +10,11 @@
 #include "rondo/config.h"
 #include "rondo/store.h"
 #include "transport/rendezvous/launch.h"
+#include "transport/rendezvous/rendezvous_url.h"
 
 namespace rondo {
+
+class StoreServer;
 
 // Where processes that have no rank wait for one (RONDO_JOIN): addresses, comma-separated, "tcp://host:port" or
 // "unix:///path". A rank serves the first that is its machine's; newcomers try all of them in turn.
@@ -46,13 +49,13 @@ class Door {
   void end() const;
 
   // Its address is of one host: a unix path, or loopback.
-  bool on_one_host() const;
+  bool on_one_host() const { return on_one_host_; }
   // Newcomers that wait.
   int waiting() const;
-  // Those that came first, `count` of them once so many wait, else those that wait at the deadline, or once it is
-  // hopeless, as is asked now and then: no more are of use.
+  // Those that came first, `count` of them once so many wait, else those that wait at the deadline, or once
+  // `cancelled`, asked every 2 ms, is true: no more are of use.
   std::vector<std::string> await(
-      size_t count, Store::Deadline deadline, const std::function<bool()>& hopeless = [] { return false; }) const;
+      size_t count, Store::Deadline deadline, const std::function<bool()>& cancelled = [] { return false; }) const;
   // The store of a start of its own, on this rank, which is its rank 0; sets the seat's job_id and rendezvous.
   std::shared_ptr<Store> serve_start(Seat& seat, Store::Deadline deadline) const;
   // The newcomers get rank, rank + 1, ... of this seat.
@@ -61,10 +64,11 @@ class Door {
   bool any_gone(const std::vector<std::string>& newcomers) const;
 
  private:
-  class Server;
   const Launch launch_;
   const Config config_;
-  std::unique_ptr<Server> server_;
+  const RendezvousUrl url_;
+  const bool on_one_host_;
+  const std::unique_ptr<StoreServer> store_;  // without a last key: it is there until it is destroyed
 };
 
 }  // namespace rondo

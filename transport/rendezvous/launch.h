@@ -8,6 +8,7 @@
 #include "rondo/config.h"
 #include "rondo/store.h"
 #include "transport/auth/secret.h"
+#include "transport/rendezvous/environment.h"
 
 namespace rondo {
 
@@ -35,7 +36,7 @@ struct Launch {
   // A file with a byte a rank, of which the launcher makes those 1 whose processes it has seen end; -1: none.
   int ended = -1;
   // Rank 0 asks it while ranks are missing: why they will not come, which ends the start; "" while they may.
-  std::function<std::string()> hopeless = {};
+  std::function<std::string()> cancelled = {};
 };
 
 // This process has no rank yet: it asks for one.
@@ -49,6 +50,9 @@ inline bool hosts_unknown(const Launch& launch) {
 // Reads the request and the environment (docs/bootstrap.md has the order). Throws Exception(kInvalid) or (kBootstrap)
 // naming the variable, its value and what to do; of a secret too (secret.h).
 Launch find_launch(const LaunchRequest& request, const Config& config);
+// The same as a pure function of the environment, without the secret. Where the job's id is that of a PMI server,
+// job_id is left empty: only the server knows it.
+Launch find_launch_in(const LaunchRequest& request, const Environment& environment);
 
 // Opens the launch's store: rank 0 serves it where the rendezvous needs a server, and the returned object owns the
 // server. Throws Exception(kBootstrap) or kTimeout; the message names the address and, where a port is taken, the

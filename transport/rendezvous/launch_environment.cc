@@ -1,4 +1,4 @@
-#include "transport/rendezvous/launch_environment.h"
+#include "transport/rendezvous/launch.h"
 
 #include <fmt/format.h>
 
@@ -171,7 +171,7 @@ std::string slurm_rendezvous(const Environment& env, const Launch& launch) {
   if (!env.has(list)) return "";
   uint16_t port = static_cast<uint16_t>(kSlurmFirstPort + Hash64().add(launch.job_id).value() % kSlurmPorts);
   if (std::optional<int64_t> given = env.number("RONDO_MASTER_PORT", 1, 65535)) port = static_cast<uint16_t>(*given);
-  return tcp_url(expand_node_list(env.text(list)).front(), port);
+  return tcp_url(first_node(env.text(list)), port);
 }
 
 // srun's tasks only: a batch script sees SLURM_PROCID too, but no step.

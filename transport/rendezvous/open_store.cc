@@ -18,7 +18,6 @@
 #include "rondo/error.h"
 #include "transport/rendezvous/address.h"
 #include "transport/rendezvous/launch.h"
-#include "transport/rendezvous/launch_environment.h"
 #include "transport/rendezvous/pmi.h"
 #include "transport/rendezvous/pmix.h"
 #include "transport/rendezvous/rendezvous_url.h"

@@ -9,6 +9,7 @@
 #include <chrono>
 #include <cstdio>
 #include <map>
+#include <numeric>
 #include <optional>
 #include <thread>
 
@@ -41,7 +42,7 @@ constexpr auto kUsualGoodbye = std::chrono::milliseconds(200);
 constexpr auto kHopePause = std::chrono::milliseconds(50);
 // How often rank 0 looks whether a rank that has come was lost.
 constexpr auto kVerdictPause = std::chrono::milliseconds(500);
-constexpr auto kToldPause = std::chrono::milliseconds(2);
+constexpr auto kAcknowledgePause = std::chrono::milliseconds(2);
 
 // The exchanges, in this order.
 constexpr std::string_view kHosts = "hosts";
@@ -59,7 +60,7 @@ struct Keys {
   // What everybody waits for: "complete <parts> <whom rank 0 has seen refused>", "failed <missing>", "declined <rank>
   // <why>" or "lost <rank> <why>".
   std::string verdict() const { return prefix + "/verdict"; }
-  std::string told() const { return prefix + "/told"; }
+  std::string acknowledged() const { return prefix + "/told"; }
   std::string part(size_t part) const { return fmt::format("{}/part/{}", prefix, part); }
   const std::string prefix;
 };
@@ -124,6 +125,23 @@ bool await_key(Store& store, std::string_view key, Store::Deadline deadline) {
   }
 }
 
+std::vector<int> all_ranks(int world) {
+  std::vector<int> ranks(static_cast<size_t>(world));
+  std::iota(ranks.begin(), ranks.end(), 0);
+  return ranks;
+}
+
+// What is said or asked once more when a start has failed: the store may have gone, and then nothing is to be done.
+template <typename Call>
+bool quietly(Call&& call) {
+  try {
+    call();
+    return true;
+  } catch (const std::exception&) {
+    return false;
+  }
+}
+
 class RosterExchange {
  public:
   struct Settings {
@@ -132,7 +150,7 @@ class RosterExchange {
     int world;
     Store::Deadline deadline;
     const Logger& log;
-    const Hopeless& hopeless;
+    const Cancelled& cancelled;
   };
   RosterExchange(Store& store, const Settings& settings)
       : store_(store),
@@ -141,7 +159,7 @@ class RosterExchange {
         world_(settings.world),
         deadline_(settings.deadline),
         log_(settings.log),
-        hopeless_(settings.hopeless),
+        cancelled_(settings.cancelled),
         start_(Clock::now()) {}
 
   std::vector<std::string> exchange(std::string_view content) {
@@ -161,8 +179,7 @@ class RosterExchange {
     if (rank_ != 0) return;
     store_.put(keys_.world(), fmt::format("{} {}", world_, host_name()), deadline_);
     cards_.assign(static_cast<size_t>(world_), "");
-    std::vector<int> missing;
-    for (int r = 0; r < world_; ++r) missing.push_back(r);
+    std::vector<int> missing = all_ranks(world_);
     look(&missing);
     tell(fmt::format("declined {} {}", declined_by_, *declined_), present(missing));
   }
@@ -188,13 +205,11 @@ class RosterExchange {
   }
 
   void say_why(const Error& why) {
-    try {
+    quietly([&] {
       const std::string words = fmt::format("declined {} host {} pid {}: {}", rank_, host_name(), ::getpid(),
                                             text_of(why).substr(0, kMaxReasonBytes));
       for (const std::string& verdict : fateful()) store_.compare_set(verdict, "", words, Clock::now() + kGrace);
-    } catch (const std::exception&) {
-      // The store has gone, too.
-    }
+    });
   }
 
   // --- entering
@@ -250,33 +265,25 @@ class RosterExchange {
 
   // To the ranks that go on waiting: they may wait for this one.
   void tell_refusal(const std::string& text) {
-    try {
-      store_.put(keys_.refused(), text, Clock::now() + kGrace);
-    } catch (const Exception&) {
-      // The refusal itself is the error to report.
-    }
+    quietly([&] { store_.put(keys_.refused(), text, Clock::now() + kGrace); });
   }
 
   // "" where none was refused. The text is another process's: of a bounded length.
   std::string refusal() {
     constexpr size_t kMostBytes = 512;
-    try {
-      return store_.try_get(keys_.refused(), Clock::now() + kGrace).value_or("").substr(0, kMostBytes);
-    } catch (const Exception&) {
-      return "";  // rank 0 has gone
-    }
+    std::string text;
+    quietly([&] { text = store_.try_get(keys_.refused(), Clock::now() + kGrace).value_or(""); });
+    return text.substr(0, kMostBytes);
   }
 
   // For the error of those that have waited in vain.
   std::string refused_meanwhile() {
     std::string text = refusal();
     if (!text.empty()) return text;
-    try {
+    quietly([&] {
       const auto from = store_.try_get(StoreServer::kWrongSecretKey, Clock::now() + kGrace);
       if (from) text = fmt::format("a process at {} was refused, since it has another secret than this job", *from);
-    } catch (const Exception&) {
-      // The store has gone meanwhile: nothing more is known.
-    }
+    });
     return text;
   }
 
@@ -284,20 +291,19 @@ class RosterExchange {
 
   void collect() {
     cards_.assign(static_cast<size_t>(world_), "");
-    std::vector<int> missing;
-    for (int r = 0; r < world_; ++r) missing.push_back(r);
+    std::vector<int> missing = all_ranks(world_);
     Clock::time_point next_publish = Clock::now();
     while (true) {
       look(&missing);
-      if (!declined_ && !missing.empty() && hopeless_) {
-        if (std::string why = hopeless_(); !why.empty()) declined_ = std::move(why), declined_by_ = 0;
+      if (!declined_ && !missing.empty() && cancelled_) {
+        if (std::string why = cancelled_(); !why.empty()) declined_ = std::move(why), declined_by_ = 0;
       }
       if (declined_) {
         tell(fmt::format("declined {} {}", declined_by_, *declined_), present(missing));
         throw_declined(declined_by_, *declined_);
       }
       if (const auto verdict = store_.try_get(keys_.verdict(), deadline_ + kGrace)) {
-        await_told(present(missing));
+        await_acknowledgements(present(missing));
         heed(*verdict, refused_meanwhile());
       }
       if (missing.empty()) break;
@@ -309,9 +315,9 @@ class RosterExchange {
       }
       if (now >= deadline_) fail(missing);
       log_missing(missing);
-      const auto pause = hopeless_ ? kHopePause : kVerdictPause;
+      const auto pause = cancelled_ ? kHopePause : kVerdictPause;
       const Store::Deadline until = std::min({Store::Deadline(next_publish), deadline_, Store::Deadline(now + pause)});
-      await(missing.front(), until);
+      await_key(store_, keys_.card(missing.front()), until);
     }
     publish();
   }
@@ -345,14 +351,6 @@ class RosterExchange {
     logged_refusal_ = std::move(text);
   }
 
-  void await(int rank, Store::Deadline until) {
-    try {
-      store_.get(keys_.card(rank), until);
-    } catch (const Exception& e) {
-      if (e.code() != ErrorCode::kTimeout) throw;
-    }
-  }
-
   void fail(const std::vector<int>& missing) {
     const std::string refused = refused_meanwhile();
     tell("failed " + text_of(missing), present(missing));
@@ -361,33 +359,27 @@ class RosterExchange {
 
   // The store may end with this process: the ranks that have come hear the verdict first.
   void tell(const std::string& verdict, size_t others) {
-    try {
-      store_.compare_set(keys_.verdict(), "", verdict, Clock::now() + kGrace);
-    } catch (const Exception&) {
-      return;
-    }
-    await_told(others);
+    if (propose(verdict)) await_acknowledgements(others);
+  }
+
+  // The first verdict counts. False: the store has gone.
+  bool propose(const std::string& verdict) {
+    return quietly([&] { store_.compare_set(keys_.verdict(), "", verdict, Clock::now() + kGrace); });
   }
 
   // One that died, or does not listen, is not waited for any longer than kGrace.
-  void await_told(size_t others) {
+  void await_acknowledgements(size_t others) {
     const Store::Deadline grace = Clock::now() + kGrace;
-    try {
-      while (store_.add(keys_.told(), 0, grace) < static_cast<int64_t>(others) && Clock::now() < grace) {
-        std::this_thread::sleep_for(kToldPause);
+    quietly([&] {
+      while (store_.add(keys_.acknowledged(), 0, grace) < static_cast<int64_t>(others) && Clock::now() < grace) {
+        std::this_thread::sleep_for(kAcknowledgePause);
       }
-    } catch (const Exception&) {
-      // The store has gone, and with it those that it served.
-    }
+    });
   }
 
   // Tells rank 0 that this rank knows how it ended.
   void acknowledge() {
-    try {
-      store_.add(keys_.told(), 1, Clock::now() + kGrace);
-    } catch (const Exception&) {
-      // Rank 0 has gone.
-    }
+    quietly([&] { store_.add(keys_.acknowledged(), 1, Clock::now() + kGrace); });
   }
 
   // The table in values of the store's size.
@@ -402,7 +394,7 @@ class RosterExchange {
     const std::string complete = fmt::format("complete {} {}", parts, refusal());
     const std::string verdict = store_.compare_set(keys_.verdict(), "", complete, deadline_);
     if (verdict == complete) return;
-    await_told(cards_.size() - 1);
+    await_acknowledgements(cards_.size() - 1);
     heed(verdict, refusal());
   }
 
@@ -486,11 +478,7 @@ class RosterExchange {
 
   // No rank's start can succeed without this one.
   void give_up(const std::vector<int>& missing) {
-    try {
-      store_.compare_set(keys_.verdict(), "", "failed " + text_of(missing), Clock::now() + kGrace);
-    } catch (const Exception&) {
-      // Rank 0 has gone.
-    }
+    propose("failed " + text_of(missing));
     acknowledge();
   }
 
@@ -538,7 +526,7 @@ class RosterExchange {
   const int world_;
   const Store::Deadline deadline_;
   const Logger& log_;
-  const Hopeless& hopeless_;
+  const Cancelled& cancelled_;
   const Clock::time_point start_;
   Clock::time_point next_log_ = Clock::now() + kLogInterval;
   bool come_ = false;                    // this rank's card is there
@@ -548,29 +536,24 @@ class RosterExchange {
   int declined_by_ = -1;
 };
 
+// Where it fails, the others wait for this rank until their deadline.
+void decline(std::string_view name, Store& store, int rank, int world, const Error& why, const Logger& log) {
+  quietly([&] {
+    RosterExchange(store, {name, rank, world, Clock::now() + kDeclineLimit, log, {}}).decline(text_of(why));
+  });
+}
+
 }  // namespace
 
 std::vector<std::string> exchange_roster(Store& store, int rank, int world, std::string_view card,
-                                         Store::Deadline deadline, const Logger& log, const Hopeless& hopeless) {
+                                         Store::Deadline deadline, const Logger& log, const Cancelled& cancelled) {
   RONDO_CHECK(rank >= 0 && rank < world, "the launch has been checked");
   if (card.size() > kMaxCardBytes) {
     throw Exception(ErrorCode::kInvalid,
                     fmt::format("a card of {} bytes: at most {} are allowed", card.size(), size_t{kMaxCardBytes}));
   }
-  return RosterExchange(store, {kRoster, rank, world, deadline, log, hopeless}).exchange(card);
+  return RosterExchange(store, {kRoster, rank, world, deadline, log, cancelled}).exchange(card);
 }
-
-namespace {
-
-void decline(std::string_view name, Store& store, int rank, int world, const Error& why, const Logger& log) {
-  try {
-    RosterExchange(store, {name, rank, world, Clock::now() + kDeclineLimit, log, {}}).decline(text_of(why));
-  } catch (const std::exception&) {
-    // The others wait for this rank until their deadline.
-  }
-}
-
-}  // namespace
 
 void decline_roster(Store& store, int rank, int world, const Error& why, const Logger& log) {
   decline(kRoster, store, rank, world, why, log);
@@ -583,7 +566,7 @@ void refuse_if_taken(Store& store, int rank, int world, Store::Deadline deadline
 }
 
 std::vector<int> exchange_hosts(Store& store, int rank, int world, Store::Deadline deadline, const Logger& log,
-                                const Hopeless& hopeless) {
+                                const Cancelled& cancelled) {
   RONDO_CHECK(rank >= 0 && rank < world, "the launch has been checked");
   std::string own;
   try {
@@ -595,18 +578,18 @@ std::vector<int> exchange_hosts(Store& store, int rank, int world, Store::Deadli
   std::map<std::string, int> seen;
   std::vector<int> host;
   for (const std::string& identity :
-       RosterExchange(store, {kHosts, rank, world, deadline, log, hopeless}).exchange(own)) {
+       RosterExchange(store, {kHosts, rank, world, deadline, log, cancelled}).exchange(own)) {
     host.push_back(seen.emplace(identity, static_cast<int>(seen.size())).first->second);
   }
   return host;
 }
 
-void roster_goodbye(Store& store, int world, Store::Deadline deadline, const std::function<bool()>& hopeless) {
+void roster_goodbye(Store& store, int world, Store::Deadline deadline, const std::function<bool()>& cancelled) {
   deadline = std::min<Store::Deadline>(deadline, Clock::now() + kGoodbyeLimit);
   try {
     if (store.add(kDepartedKey, 1, deadline) == world) store.put(kRosterEndKey, "1", deadline);
     if (await_key(store, kRosterEndKey, std::min<Store::Deadline>(deadline, Clock::now() + kUsualGoodbye))) return;
-    while (!hopeless() && !store.try_get(kRosterEndKey, deadline) && Clock::now() < deadline) {
+    while (!cancelled() && !store.try_get(kRosterEndKey, deadline) && Clock::now() < deadline) {
       std::this_thread::sleep_for(kHopePause);
     }
   } catch (const Exception&) {

@@ -12,8 +12,8 @@
 
 namespace rondo {
 
-// Launch::hopeless.
-using Hopeless = std::function<std::string()>;
+// Launch::cancelled.
+using Cancelled = std::function<std::string()>;
 
 // Every rank puts in its card (bytes; where it listens, what it wants shared) and gets those of all, by rank. Returns
 // on all ranks or fails on all: rank 0 publishes the table only once it is complete. Throws Exception(kBootstrap): at
@@ -21,10 +21,10 @@ using Hopeless = std::function<std::string()>;
 // taken by another process, or its world size is not rank 0's: then the others are undisturbed and go on waiting for
 // the right process; rank 0 logs the refusal within a second, and the error at the deadline names it; kPeerLost, naming
 // it, within a second where a store at an address has seen the end of a rank that has come. Missing ranks are
-// logged every 10 s meanwhile. Where they are hopeless the start ends as by decline_roster() of rank 0. A card: at most
-// 64 KiB.
+// logged every 10 s meanwhile. Once `cancelled` says why they will not come, the start ends as by decline_roster() of
+// rank 0. A card: at most 64 KiB.
 std::vector<std::string> exchange_roster(Store& store, int rank, int world, std::string_view card,
-                                         Store::Deadline deadline, const Logger& log, const Hopeless& hopeless = {});
+                                         Store::Deadline deadline, const Logger& log, const Cancelled& cancelled = {});
 
 // Instead of exchange_roster(): this rank cannot take part, and says why. The others fail at once with kBootstrap,
 // naming it, instead of waiting for it. Never throws; takes a second at most.
@@ -37,15 +37,15 @@ void refuse_if_taken(Store& store, int rank, int world, Store::Deadline deadline
 // Which ranks are on one host, found out before any of them listens: host[r] is the index of rank r's host, in order of
 // first appearance, equal on all ranks. To be followed by exchange_roster(), and throws what that does.
 std::vector<int> exchange_hosts(Store& store, int rank, int world, Store::Deadline deadline, const Logger& log,
-                                const Hopeless& hopeless = {});
+                                const Cancelled& cancelled = {});
 
 // Says that this rank needs the store no more, and waits until all have said so, at most 5 s and not beyond the
 // deadline: so rank 0's server outlives their last use, and a rank that joins again at once does not meet the old
 // store, which takes no newcomers from then on (StoreServer's and FileStore's last key). Never throws: leaving is no
 // failure.
-// `hopeless`: asked now and then; true ends the wait, since a rank is known to be dead.
+// cancelled: asked every 50 ms; true ends the wait, since a rank is known to be dead.
 void roster_goodbye(
-    Store& store, int world, Store::Deadline deadline, const std::function<bool()>& hopeless = [] { return false; });
+    Store& store, int world, Store::Deadline deadline, const std::function<bool()>& cancelled = [] { return false; });
 
 // Rank 0 puts "<ranks> <its host>" there first of all.
 inline constexpr std::string_view kRosterWorldKey = "roster/world";

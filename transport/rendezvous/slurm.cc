@@ -25,80 +25,33 @@ std::optional<uint32_t> parse(std::string_view text) {
   return value;
 }
 
-// Splits at commas outside brackets.
-std::vector<std::string_view> split(std::string_view list, const char* what) {
-  std::vector<std::string_view> parts;
-  int depth = 0;
-  size_t begin = 0;
-  for (size_t i = 0; i <= list.size(); ++i) {
-    char c = i < list.size() ? list[i] : ',';
-    if (c == '[') ++depth;
-    if (c == ']') --depth;
-    if (depth < 0 || depth > 1) malformed(what, list);
-    if (c != ',' || (depth == 1 && i < list.size())) continue;
-    if (i == begin || depth != 0) malformed(what, list);
-    parts.push_back(list.substr(begin, i - begin));
-    begin = i + 1;
-  }
-  return parts;
-}
-
-// The values of "1-3,07": each as wide as its range's first number, with leading zeros.
-std::vector<std::string> expand_ranges(std::string_view ranges, std::string_view list) {
-  std::vector<std::string> values;
-  for (std::string_view range : split(ranges, "the node list")) {
-    size_t dash = range.find('-');
-    std::string_view first_text = range.substr(0, dash);
-    std::optional<uint32_t> first = parse(first_text);
-    std::optional<uint32_t> last = dash == std::string_view::npos ? first : parse(range.substr(dash + 1));
-    const bool sane = first && last && *last >= *first && first_text.size() <= kMaxNameBytes;
-    if (!sane || *last - *first >= kMaxNodes - values.size()) malformed("the node list", list);
-    for (uint64_t value = *first; value <= *last; ++value) {
-      values.push_back(fmt::format("{:0{}}", value, first_text.size()));
-    }
-  }
-  return values;
-}
-
-// One element: text and brackets in turn ("rack[1-2]n[1-4]"); each bracket multiplies the names.
-std::vector<std::string> expand_element(std::string_view element, std::string_view list) {
-  std::vector<std::string> names = {""};
-  const auto extend = [list](std::string& name, std::string_view text) {
-    if (name.size() + text.size() > kMaxNameBytes) malformed("the node list", list);
-    name += text;
-  };
-  while (!element.empty()) {
-    size_t open = element.find('[');
-    for (std::string& name : names) extend(name, element.substr(0, open));
-    if (open == std::string_view::npos) break;
-    size_t close = element.find(']', open);
-    if (close == std::string_view::npos) malformed("the node list", list);
-    std::vector<std::string> values = expand_ranges(element.substr(open + 1, close - open - 1), list);
-    if (names.size() * values.size() > kMaxNodes) malformed("the node list", list);
-    std::vector<std::string> longer;
-    for (const std::string& name : names) {
-      for (const std::string& value : values) extend(longer.emplace_back(name), value);
-    }
-    names = std::move(longer);
-    element.remove_prefix(close + 1);
-  }
-  return names;
-}
-
 }  // namespace
 
-std::vector<std::string> expand_node_list(std::string_view list) {
-  std::vector<std::string> nodes;
-  for (std::string_view element : split(list, "the node list")) {
-    for (std::string& name : expand_element(element, list)) nodes.push_back(std::move(name));
-    if (nodes.size() > kMaxNodes) malformed("the node list", list);
+std::string first_node(std::string_view list) {
+  constexpr const char* kWhat = "the node list";
+  std::string name;
+  for (size_t at = 0; at < list.size() && list[at] != ',';) {
+    const size_t open = list.find_first_of("[],", at);
+    if (open != std::string_view::npos && list[open] == ']') malformed(kWhat, list);
+    name += list.substr(at, open - at);
+    if (open == std::string_view::npos || list[open] == ',') break;
+    const size_t close = list.find(']', open);
+    if (close == std::string_view::npos) malformed(kWhat, list);
+    const std::string_view ranges = list.substr(open + 1, close - open - 1);
+    const std::string_view first = ranges.substr(0, ranges.find_first_of("-,"));
+    if (!parse(first)) malformed(kWhat, list);
+    name += first;
+    at = close + 1;
   }
-  return nodes;
+  if (name.empty() || name.size() > kMaxNameBytes) malformed(kWhat, list);
+  return name;
 }
 
 std::vector<int> expand_tasks_per_node(std::string_view list) {
   std::vector<int> tasks;
-  for (std::string_view element : split(list, "the task list")) {
+  while (true) {
+    const size_t comma = list.find(',');
+    const std::string_view element = list.substr(0, comma);
     size_t open = element.find('(');
     std::optional<uint32_t> count = parse(element.substr(0, open));
     std::optional<uint32_t> times = 1;
@@ -111,8 +64,9 @@ std::vector<int> expand_tasks_per_node(std::string_view list) {
       malformed("the task list", list);
     }
     tasks.insert(tasks.end(), *times, static_cast<int>(*count));
+    if (comma == std::string_view::npos) return tasks;
+    list.remove_prefix(comma + 1);
   }
-  return tasks;
 }
 
 }  // namespace rondo

@@ -6,9 +6,9 @@
 
 namespace rondo {
 
-// The names in a Slurm node list, in order: "n[1-3,07],gpu-[a-b]" style brackets of numbers, as in SLURM_STEP_NODELIST.
-// At most 65,536. Throws Exception(kInvalid) on anything else.
-std::vector<std::string> expand_node_list(std::string_view list);
+// The first name of a Slurm node list ("n[1-3,07],gpu-[1-2]", as in SLURM_STEP_NODELIST), where rank 0 runs: "n1". What
+// is behind it is not looked at. Throws Exception(kInvalid) where it is malformed.
+std::string first_node(std::string_view list);
 
 // Tasks of each node from SLURM_TASKS_PER_NODE's form, "2(x3),1" being {2, 2, 2, 1}. Throws Exception(kInvalid).
 std::vector<int> expand_tasks_per_node(std::string_view list);

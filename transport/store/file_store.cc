@@ -225,65 +225,47 @@ void FileStore::append(const StoreRecord& entry) {
   offset_ += record.size();
 }
 
-void FileStore::put(std::string_view key, std::string_view value, Deadline deadline) {
-  check_store_entry(key, value);
-  Lock lock(*this, deadline);
-  read_records();
-  append({RecordKind::kPut, key, value});
-  map_.put(key, value);
-  if (key == last_key_ && is_current()) ::unlink(path_.c_str());
-}
-
-std::string FileStore::get(std::string_view key, Deadline deadline) {
+// Waits without the lock.
+StoreReply FileStore::transact(StoreRequest request, Deadline deadline) {
   std::chrono::milliseconds pause = kFirstPause;
   while (true) {
-    if (std::optional<std::string> value = try_get(key, deadline)) return *value;
+    {
+      Lock lock(*this, deadline);
+      read_records();
+      if (request.operation != StoreOperation::kGet || map_.find(request.key) != nullptr) return execute(request);
+    }
     if (Clock::now() >= deadline) {
       throw Exception(ErrorCode::kTimeout,
-                      fmt::format("nobody put \"{}\" into the store file {} before the deadline", key, path_));
+                      fmt::format("nobody put \"{}\" into the store file {} before the deadline", request.key, path_));
     }
     pause_until(deadline, &pause);
   }
 }
 
-std::optional<std::string> FileStore::try_get(std::string_view key, Deadline deadline) {
-  check_store_entry(key, "");
-  Lock lock(*this, deadline);
-  read_records();
-  const std::string* value = map_.find(key);
-  return value == nullptr ? std::nullopt : std::optional(*value);
-}
-
-int64_t FileStore::add(std::string_view key, int64_t amount, Deadline deadline) {
-  check_store_entry(key, "");
-  Lock lock(*this, deadline);
-  read_records();
-  int64_t sum = map_.sum(key, amount);
-  std::string value = fmt::format("{}", sum);
-  append({RecordKind::kPut, key, value});
-  map_.put(key, value);
-  return sum;
-}
-
-std::string FileStore::compare_set(std::string_view key, std::string_view expected, std::string_view desired,
-                                   Deadline deadline) {
-  check_store_entry(key, expected);
-  check_store_entry(key, desired);
-  Lock lock(*this, deadline);
-  read_records();
-  const std::string* before = map_.find(key);
-  if ((before == nullptr ? std::string_view() : std::string_view(*before)) == expected)
-    append({RecordKind::kPut, key, desired});
-  return map_.compare_set(key, expected, desired);
-}
-
-bool FileStore::remove(std::string_view key, Deadline deadline) {
-  check_store_entry(key, "");
-  Lock lock(*this, deadline);
-  read_records();
-  if (map_.find(key) == nullptr) return false;
-  append({RecordKind::kRemove, key, ""});
-  return map_.remove(key);
+// Requires the lock. The record of a change is in the file before the map has it: where writing fails, neither does.
+StoreReply FileStore::execute(const StoreRequest& request) {
+  const std::string* value = map_.find(request.key);
+  switch (request.operation) {
+    case StoreOperation::kPut:
+      append({RecordKind::kPut, request.key, request.first});
+      break;
+    case StoreOperation::kAdd:
+      append({RecordKind::kPut, request.key, fmt::format("{}", map_.sum(request.key, request.amount))});
+      break;
+    case StoreOperation::kCompareSet:
+      if ((value == nullptr ? "" : *value) == request.first) append({RecordKind::kPut, request.key, request.second});
+      break;
+    case StoreOperation::kRemove:
+      if (value != nullptr) append({RecordKind::kRemove, request.key, ""});
+      break;
+    case StoreOperation::kGet:
+    case StoreOperation::kTryGet:
+    case StoreOperation::kWill:
+      break;
+  }
+  StoreReply reply = map_.apply(request);
+  if (request.operation == StoreOperation::kPut && request.key == last_key_ && is_current()) ::unlink(path_.c_str());
+  return reply;
 }
 
 }  // namespace rondo

@@ -1,10 +1,9 @@
 #pragma once
 
 #include <string>
-#include <vector>
 
 #include "ring/base/descriptor.h"
-#include "rondo/store.h"
+#include "transport/store/request_store.h"
 #include "transport/store/store_file.h"
 #include "transport/store/store_map.h"
 
@@ -15,7 +14,7 @@ namespace rondo {
 // killed half-way left behind is recognized and cut off. Every user holds a shared lock on the second byte for as long
 // as it lives: a process that opens the file and finds nobody there knows that the content is of an earlier run, and
 // begins anew. So a file never has to be removed by hand. The last user to leave removes it.
-class FileStore : public Store {
+class FileStore : public RequestStore {
  public:
   // last_key: once this key is put, the file's name is free for the next run, while those who have it open go on.
   // Throws Exception(kBootstrap) if the file is another job's or not a store's, and kTimeout if its lock is not to be
@@ -23,17 +22,11 @@ class FileStore : public Store {
   FileStore(std::string path, std::string job_id, std::string last_key, Deadline deadline);
   ~FileStore() override;
 
-  void put(std::string_view key, std::string_view value, Deadline deadline) override;
-  std::string get(std::string_view key, Deadline deadline) override;
-  std::optional<std::string> try_get(std::string_view key, Deadline deadline) override;
-  int64_t add(std::string_view key, int64_t amount, Deadline deadline) override;
-  std::string compare_set(std::string_view key, std::string_view expected, std::string_view desired,
-                          Deadline deadline) override;
-  bool remove(std::string_view key, Deadline deadline) override;
-
  private:
   class Lock;
 
+  StoreReply transact(StoreRequest request, Deadline deadline) override;
+  StoreReply execute(const StoreRequest& request);
   void open_file();
   bool is_current() const;
   void begin_anew();

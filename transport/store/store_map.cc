@@ -13,14 +13,14 @@ namespace {
 // What an entry costs besides its bytes: the tree's node and two strings' headers.
 constexpr size_t kEntryBytes = 128;
 
+}  // namespace
+
 std::optional<int64_t> parse_decimal(std::string_view text) {
   int64_t value = 0;
   auto [end, failure] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (failure != std::errc() || end != text.data() + text.size()) return std::nullopt;
   return value;
 }
-
-}  // namespace
 
 void check_store_entry(std::string_view key, std::string_view value) {
   if (key.empty() || key.size() > Store::kMaxKeyBytes) {
@@ -88,9 +88,24 @@ bool StoreMap::remove(std::string_view key) {
   return true;
 }
 
-void StoreMap::clear() {
-  entries_.clear();
-  bytes_ = 0;
+StoreReply StoreMap::apply(const StoreRequest& request) {
+  switch (request.operation) {
+    case StoreOperation::kPut:
+      put(request.key, request.first);
+      return {};
+    case StoreOperation::kAdd:
+      return {StoreStatus::kOk, fmt::format("{}", add(request.key, request.amount))};
+    case StoreOperation::kCompareSet:
+      return {StoreStatus::kOk, compare_set(request.key, request.first, request.second)};
+    case StoreOperation::kRemove:
+      return {remove(request.key) ? StoreStatus::kOk : StoreStatus::kAbsent, ""};
+    case StoreOperation::kGet:
+    case StoreOperation::kTryGet:
+    case StoreOperation::kWill:
+      break;
+  }
+  const std::string* value = find(request.key);
+  return value == nullptr ? StoreReply{StoreStatus::kAbsent, ""} : StoreReply{StoreStatus::kOk, *value};
 }
 
 }  // namespace rondo

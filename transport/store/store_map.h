@@ -7,7 +7,12 @@
 #include <string>
 #include <string_view>
 
+#include "transport/store/store_wire.h"
+
 namespace rondo {
+
+// The whole text is a decimal number.
+std::optional<int64_t> parse_decimal(std::string_view text);
 
 // Throws Exception(kInvalid) if a key or value is longer than Store allows, or the key is empty.
 void check_store_entry(std::string_view key, std::string_view value);
@@ -30,8 +35,8 @@ class StoreMap {
   // The value afterwards.
   std::string compare_set(std::string_view key, std::string_view expected, std::string_view desired);
   bool remove(std::string_view key);
-  void clear();
-  size_t bytes() const { return bytes_; }
+  // kGet of a key that is not there is answered as kTryGet. kWill is a connection's: it changes nothing here.
+  StoreReply apply(const StoreRequest& request);
 
  private:
   std::map<std::string, std::string, std::less<>> entries_;

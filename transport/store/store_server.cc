@@ -10,7 +10,6 @@
 #include <cerrno>
 #include <charconv>
 #include <chrono>
-#include <cstring>
 #include <future>
 #include <list>
 #include <map>
@@ -267,15 +266,15 @@ class StoreServer::Loop {
 
   void on_readable(const ClientPtr& client) {
     char buffer[kReadBytes];
-    ssize_t n = ::recv(client->socket.get(), buffer, sizeof buffer, 0);
-    if (n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR)) {
-      const bool silent = n < 0 && errno != ECONNRESET;
-      drop(client, silent
-                       ? fmt::format("its host, or the network to it, gives no sign of life ({})", std::strerror(errno))
-                       : "its process ended, or gave up");
-      return;
+    std::string why;
+    int number = 0;
+    const long moved = receive_some(client->socket.get(), buffer, sizeof buffer, why, &number);
+    if (moved < 0) {
+      const bool silent = number != 0 && number != ECONNRESET;
+      return drop(client, silent ? fmt::format("its host, or the network to it, gives no sign of life ({})", why)
+                                 : "its process ended, or gave up");
     }
-    if (n > 0) take(client, {buffer, static_cast<size_t>(n)});
+    if (moved > 0) take(client, {buffer, static_cast<size_t>(moved)});
     go_on(client);
   }
 
@@ -345,7 +344,7 @@ class StoreServer::Loop {
     client->wanted.clear();
     StoreReply reply;
     try {
-      reply = request.operation == StoreOperation::kWill ? bequeath(*client, request) : apply(request);
+      reply = request.operation == StoreOperation::kWill ? bequeath(*client, request) : map_.apply(request);
     } catch (const Exception& e) {
       reply = {StoreStatus::kRefused, e.what()};
     }
@@ -376,26 +375,6 @@ class StoreServer::Loop {
     return {};
   }
 
-  StoreReply apply(const StoreRequest& request) {
-    switch (request.operation) {
-      case StoreOperation::kPut:
-        map_.put(request.key, request.first);
-        return {};
-      case StoreOperation::kAdd:
-        return {StoreStatus::kOk, fmt::format("{}", map_.add(request.key, request.amount))};
-      case StoreOperation::kCompareSet:
-        return {StoreStatus::kOk, map_.compare_set(request.key, request.first, request.second)};
-      case StoreOperation::kRemove:
-        return {map_.remove(request.key) ? StoreStatus::kOk : StoreStatus::kAbsent, ""};
-      case StoreOperation::kGet:
-      case StoreOperation::kTryGet:
-      case StoreOperation::kWill:
-        break;
-    }
-    const std::string* value = map_.find(request.key);
-    return value == nullptr ? StoreReply{StoreStatus::kAbsent, ""} : StoreReply{StoreStatus::kOk, *value};
-  }
-
   void wake(const std::string& key, const std::string& value) {
     decltype(waiters_) woken;  // which needs no memory
     for (auto w = waiters_.find(key); w != waiters_.end(); w = waiters_.find(key)) woken.insert(waiters_.extract(w));
@@ -421,18 +400,13 @@ class StoreServer::Loop {
   }
 
   void write_some(const ClientPtr& client) {
+    std::string why;
     while (client->written < client->output.size()) {
-      ssize_t n = ::send(client->socket.get(), client->output.data() + client->written,
-                         client->output.size() - client->written, MSG_NOSIGNAL | MSG_DONTWAIT);
-      if (n > 0) {
-        client->written += static_cast<size_t>(n);
-      } else if (errno == EAGAIN) {
-        arm_write(client);
-        return;
-      } else if (errno != EINTR) {
-        drop(client, "its process ended, or gave up");
-        return;
-      }
+      const std::string_view rest = std::string_view(client->output).substr(client->written);
+      const long moved = send_some(client->socket.get(), rest, why);
+      if (moved == 0) return arm_write(client);
+      if (moved < 0) return drop(client, "its process ended, or gave up");
+      client->written += static_cast<size_t>(moved);
     }
     client->output.clear();
     client->output.shrink_to_fit();

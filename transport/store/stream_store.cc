@@ -5,13 +5,11 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <charconv>
 #include <chrono>
 #include <cstring>
 
 #include "rondo/error.h"
 #include "transport/hello/handshake.h"
-#include "transport/store/store_map.h"
 #include "transport/tcp/socket_options.h"
 
 namespace rondo {
@@ -190,8 +188,6 @@ void StreamStore::late(const std::string& key) const {
 }
 
 StoreReply StreamStore::transact(StoreRequest request, Deadline deadline) {
-  check_store_entry(request.key, request.first);
-  check_store_entry(request.key, request.second);
   if (owner_ != 0 && owner_ != ::getpid()) {
     throw Exception(ErrorCode::kInvalid, "this store was opened before fork(): a child must open its own");
   }
@@ -203,7 +199,6 @@ StoreReply StreamStore::transact(StoreRequest request, Deadline deadline) {
   send_rest(request.key, deadline);
   StoreReply reply = next_reply(request.key, deadline);
   while (reply.number != request.number) reply = next_reply(request.key, deadline);
-  if (reply.status == StoreStatus::kRefused) throw Exception(ErrorCode::kBootstrap, reply.value);
   return reply;
 }
 
@@ -239,40 +234,8 @@ StoreReply StreamStore::next_reply(const std::string& key, Deadline deadline) {
   return *std::move(reply);
 }
 
-void StreamStore::put(std::string_view key, std::string_view value, Deadline deadline) {
-  transact({StoreOperation::kPut, std::string(key), std::string(value), "", 0}, deadline);
-}
-
-std::string StreamStore::get(std::string_view key, Deadline deadline) {
-  return transact({StoreOperation::kGet, std::string(key), "", "", 0}, deadline).value;
-}
-
-std::optional<std::string> StreamStore::try_get(std::string_view key, Deadline deadline) {
-  StoreReply reply = transact({StoreOperation::kTryGet, std::string(key), "", "", 0}, deadline);
-  return reply.status == StoreStatus::kAbsent ? std::nullopt : std::optional(reply.value);
-}
-
-int64_t StreamStore::add(std::string_view key, int64_t amount, Deadline deadline) {
-  std::string text = transact({StoreOperation::kAdd, std::string(key), "", "", amount}, deadline).value;
-  int64_t sum = 0;
-  auto [end, failure] = std::from_chars(text.data(), text.data() + text.size(), sum);
-  if (failure != std::errc() || end != text.data() + text.size()) lost("it sent a malformed answer");
-  return sum;
-}
-
-std::string StreamStore::compare_set(std::string_view key, std::string_view expected, std::string_view desired,
-                                     Deadline deadline) {
-  return transact({StoreOperation::kCompareSet, std::string(key), std::string(expected), std::string(desired), 0},
-                  deadline)
-      .value;
-}
-
 void StreamStore::leave_will(std::string_view key, std::string_view value, Deadline deadline) {
-  transact({StoreOperation::kWill, std::string(key), std::string(value), "", 0}, deadline);
-}
-
-bool StreamStore::remove(std::string_view key, Deadline deadline) {
-  return transact({StoreOperation::kRemove, std::string(key), "", "", 0}, deadline).status == StoreStatus::kOk;
+  ask({StoreOperation::kWill, std::string(key), std::string(value), "", 0}, deadline);
 }
 
 }  // namespace rondo

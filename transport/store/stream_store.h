@@ -7,17 +7,16 @@
 
 #include "ring/base/descriptor.h"
 #include "ring/base/log.h"
-#include "rondo/store.h"
 #include "transport/auth/authenticator.h"
 #include "transport/auth/records.h"
-#include "transport/store/store_wire.h"
+#include "transport/store/request_store.h"
 #include "transport/tcp/socket.h"
 
 namespace rondo {
 
 // The client of a StoreServer, over TCP or a unix socket, by one connection: its end is that of one of the two, also to
 // the server (leave_will). A call that runs out leaves it open, and the next one passes over the late answer.
-class StreamStore : public Store {
+class StreamStore : public RequestStore {
  public:
   struct Options {
     // Where to try, asked anew before every attempt: a host's addresses, or a port that has yet to be published.
@@ -39,13 +38,6 @@ class StreamStore : public Store {
   // does not know this process's secret.
   void connect(Deadline deadline);
 
-  void put(std::string_view key, std::string_view value, Deadline deadline) override;
-  std::string get(std::string_view key, Deadline deadline) override;
-  std::optional<std::string> try_get(std::string_view key, Deadline deadline) override;
-  int64_t add(std::string_view key, int64_t amount, Deadline deadline) override;
-  std::string compare_set(std::string_view key, std::string_view expected, std::string_view desired,
-                          Deadline deadline) override;
-  bool remove(std::string_view key, Deadline deadline) override;
   // Once this connection ends, in whatever way, the server puts `value` and, in words, why it ended there, if the key
   // is not there yet. "": no more.
   void leave_will(std::string_view key, std::string_view value, Deadline deadline);
@@ -54,7 +46,7 @@ class StreamStore : public Store {
   // True once connected; false if it is worth trying again, *why then says what happened.
   bool try_connect(Deadline deadline, std::string* why);
   bool shake_hands(Descriptor socket, const SocketAddress& address, Deadline deadline, std::string* why);
-  StoreReply transact(StoreRequest request, Deadline deadline);
+  StoreReply transact(StoreRequest request, Deadline deadline) override;
   void send_rest(const std::string& key, Deadline deadline);
   std::string_view peek(const std::string& key, size_t size, Deadline deadline);
   StoreReply next_reply(const std::string& key, Deadline deadline);
