@@ -302,13 +302,15 @@ DeviceStatus DeviceDriver::broken(DeviceStream stream) const {
 DeviceStatus DeviceDriver::stream_facts(DeviceStream stream, StreamFacts* facts) const {
   return in(stream, [&](Gpu& gpu) {
     int capturing = 0;
+    uint64_t capture = 0;
     unsigned long long id = 0;
-    DeviceStatus status = api_.StreamIsCapturing(stream, &capturing);
+    cuda::Graph graph = nullptr;
+    DeviceStatus status = api_.StreamGetCaptureInfo(stream, &capturing, &capture, &graph, nullptr, nullptr, nullptr);
     // The legacy stream may not be asked while another stream of the thread is captured.
-    *facts = {gpu.device, capturing != 0 || status == cuda::kCaptureImplicit, 0};
-    if (!facts->capturing && status == 0) status = api_.StreamGetId(stream, &id);
-    facts->id = id;
-    return facts->capturing ? 0 : status;
+    const bool captured = capturing != 0 || status == cuda::kCaptureImplicit;
+    if (!captured && status == 0) status = api_.StreamGetId(stream, &id);
+    *facts = {gpu.device, captured, captured ? capture : id, captured ? graph : nullptr};
+    return captured ? 0 : status;
   });
 }
 
@@ -433,6 +435,37 @@ DeviceStatus DeviceDriver::await(uint32_t* word, uint32_t value, DeviceStream st
     const DeviceStatus status = api_.MemHostGetDevicePointer(&entry.address, word, 0);
     return status != 0 ? status : api_.StreamBatchMemOp(stream, 1, &entry, 0);
   });
+}
+
+// --- graphs
+
+struct DeviceDriver::InGraph {
+  const DeviceDriver& driver;  // which stays in the process
+  std::shared_ptr<const void> kept;
+};
+
+DeviceStatus DeviceDriver::keep_in_graph(cuda::Graph graph, std::shared_ptr<const void> kept) const {
+  free_ended();
+  auto in_graph = std::make_unique<InGraph>(InGraph{*this, std::move(kept)});
+  cuda::UserObject object = nullptr;
+  const auto ended = [](void* of) {
+    const std::unique_ptr<InGraph> gone(static_cast<InGraph*>(of));
+    const std::lock_guard<std::mutex> lock(gone->driver.ended_mutex_);
+    gone->driver.ended_.push_back(std::move(gone->kept));
+  };
+  if (const DeviceStatus status = api_.UserObjectCreate(&object, in_graph.get(), ended, 1, cuda::kNoDestructorSync)) {
+    return status;
+  }
+  static_cast<void>(in_graph.release());
+  const DeviceStatus status = api_.GraphRetainUserObject(graph, object, 1, cuda::kGraphMove);
+  if (status != 0) api_.UserObjectRelease(object, 1);
+  return status;
+}
+
+void DeviceDriver::free_ended() const {
+  std::vector<std::shared_ptr<const void>> ended;
+  const std::lock_guard<std::mutex> lock(ended_mutex_);
+  ended.swap(ended_);
 }
 
 }  // namespace rondo

@@ -4,6 +4,8 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "kernels/device/device_call.h"
 #include "kernels/device/driver_api.h"
@@ -42,8 +44,9 @@ struct PointerFacts {
 };
 struct StreamFacts {
   int device;
-  bool capturing;  // what is put into it is recorded for a graph, and not run
-  uint64_t id;     // no other stream of the process has it, nor will; handles are used again
+  bool capturing;     // what is put into it is recorded for a graph, and not run
+  uint64_t id;        // of the stream, or of the capture: never used again in the process, as handles are
+  cuda::Graph graph;  // that is being captured; nullptr: there is none, or not in this stream
 };
 
 // What copies of blocks move: `rows` rows of `row_bytes`, whose starts lie `to_pitch` and `from_pitch` bytes apart.
@@ -145,6 +148,13 @@ class DeviceDriver {
   // Until the word, of locked host memory, is at least `value`, as numbers that wrap around.
   DeviceStatus await(uint32_t* word, uint32_t value, DeviceStream stream) const;
 
+  // --- graphs
+  // Shares `kept` with a graph that is being captured, its copies and what is made of them. When the last of these is
+  // gone, `kept` goes at the next free_ended(), since it may need the driver, which CUDA's own thread must not call.
+  DeviceStatus keep_in_graph(cuda::Graph graph, std::shared_ptr<const void> kept) const;
+  // By a thread that may wait for the device. allocate_shared() and keep_in_graph() begin with it.
+  void free_ended() const;
+
   // Kernels that wait for those of other ranks run only if the device runs all of their blocks at once. Each rank of a
   // communicator takes some as long as it lives: at most half of what is left, `most`, and its share of half the device
   // among `ranks`. 0: there are none.
@@ -178,6 +188,8 @@ class DeviceDriver {
     int device;
     int times;
   };
+
+  struct InGraph;  // what a user object of a graph holds
 
   explicit DeviceDriver(void* library, const std::string& file);
   DeviceStatus find_gpu(int device, Gpu** gpu) const;
@@ -229,6 +241,8 @@ class DeviceDriver {
   mutable std::map<void*, Mapped> mapped_;
   mutable std::map<void*, Locked> locked_;
   mutable std::map<std::pair<uint64_t, uint64_t>, int> ranks_;  // by communicator and stream
+  mutable std::mutex ended_mutex_;  // no thread that has it calls the driver: CUDA's own thread takes it
+  mutable std::vector<std::shared_ptr<const void>> ended_;  // of graphs that are gone
 };
 
 }  // namespace rondo

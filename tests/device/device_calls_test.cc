@@ -25,6 +25,7 @@ class Graph {
     return true;
   }
   void replay(DeviceStream stream) { fake_function<void(void*, void*)>("fake_cuda_replay")(stream_, stream); }
+  void destroy() { fake_function<void(void*)>("fake_cuda_destroy_graph")(stream_); }
 
  private:
   DeviceStream stream_;
@@ -369,6 +370,38 @@ TEST_CASE("a graph of calls: replayed, between other calls, on registered and pl
     }
     expect(sum.value() == expected, "the wrong sum");
     sum.start().wait();
+  });
+}
+
+TEST_CASE("a graph outlives its communicator: replays end at once, and what they reach is freed with the graph") {
+  if (on_a_gpu()) return;
+  const Settings ipc{{"FAKE_CUDA_SHARES", std::to_string(kSharesByIpc)}};
+  check_processes({device_group(2), device_group(2, "shm", ipc)}, [](Communicator& group) {
+    const bool by_descriptors = std::getenv("FAKE_CUDA_SHARES") == nullptr;
+    for (const size_t count : {size_t{2}, size_t{50'000}}) {
+      Sum sum(group, nullptr, count);
+      const Mirror captured;
+      const auto memory = [] { return std::pair(counted("fake_cuda_held"), counted("fake_cuda_locked")); };
+      const auto before = memory();
+      Communicator comm = group.dup();
+      comm.attach_device();
+      Graph graph(captured.stream());
+      graph.record([&] {
+        for (int i = 0; i < 3; ++i) {
+          comm.all_reduce(sum.data(), sum.data(), count, DType::kInt32, Op::kSum, {.stream = captured.stream()});
+        }
+      });
+      graph.replay(sum.mirror.stream());
+      expect(sum.value() == 8, "the wrong sum");
+      comm.destroy();
+      expect(memory() != before, "what the graph reaches is freed");
+      for (int i = 0; i < 2; ++i) graph.replay(sum.mirror.stream());
+      sum.mirror.synchronize();
+      graph.destroy();
+      captured.driver().free_ended();
+      // Memory of MemAlloc may still be mapped by the other rank.
+      expect(!by_descriptors || memory() == before, "something is left behind the graph");
+    }
   });
 }
 

@@ -231,6 +231,7 @@ void DeviceSide::capture(std::span<const BatchCall> calls, const StreamFacts& st
                     collective_name(checked.call().collective), group_.rank(),
                     checked.staged() ? "is staged" : "has ranks that are threads"));
   }
+  island_->keep_in(stream);
   const std::vector<ListPiece> cut = this->cut(checked);
   const auto made = make(checked, cut);
   for (const BatchCall& call : calls_of(checked, cut, *made)) {

@@ -94,8 +94,11 @@ class DeviceIsland {
   // The communicator has failed: kernels of this rank end and touch nothing more, and those of other ranks no memory of
   // this one. False, for at most a second: one is at work, here or on another rank; ask again. Any thread.
   bool let_go(Clock::time_point now);
+  // Before what is captured is put into a graph: the graph shares the memory that kernels reach.
+  void keep_in(const StreamFacts& captured);
   // Unmaps and frees all of it; nothing of this rank is in a stream any more. Waits until then for other ranks that
-  // still map memory which they must let go of first; what they keep is freed with the process.
+  // still map memory which they must let go of first; what they keep is freed with the process. Where a graph has calls
+  // of this rank, all of it stays until the graph is gone: a replay finds a stop, and ends.
   void close(Clock::time_point until);
 
  private:
@@ -103,6 +106,16 @@ class DeviceIsland {
     void* own = nullptr;
     std::vector<void*> mapped;  // by rank; nullptr: own or none
     uint64_t bytes = 0;
+  };
+  // Shared with graphs: what close() leaves to them, which the last of them frees.
+  struct Left {
+    ~Left();
+    std::shared_ptr<const DeviceDriver> driver;
+    std::vector<DeviceMemory> windows;
+    std::vector<void*> locked;
+    std::vector<std::shared_ptr<Window>> boards;
+    int rank = 0;
+    MemorySharing sharing = MemorySharing::kDescriptor;
   };
 
   void share_boards(Clock::time_point deadline);
@@ -118,6 +131,7 @@ class DeviceIsland {
   void release_mapped(DeviceMemory& memory);
   void let_go_of(size_t window);
   void release_left();
+  bool leave_to_graphs();
   bool is_closed(size_t window) const;
   bool show(size_t window, const DeviceMemory& memory, const std::vector<uint64_t>& bytes);
   bool in_own_stream(const std::function<bool(DeviceStream)>& use) const;
@@ -146,6 +160,8 @@ class DeviceIsland {
   // Own memory that others may still map, by window. Of kIpc.
   std::vector<std::pair<size_t, void*>> left_;
   uint64_t shares_ = 0;  // names of what has been offered
+  std::shared_ptr<Left> left_to_graphs_ = std::make_shared<Left>();
+  std::atomic<uint64_t> last_capture_{0};  // whose graph shares it
 
   std::atomic<uint32_t> last_number_{1};  // 1: of the trial
   std::atomic<uint32_t> ended_{1}, done_{1};
