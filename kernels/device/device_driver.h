@@ -74,9 +74,9 @@ class DeviceDriver {
   // Throws Exception(kSystem) that names `what`, unless it succeeded.
   void check(DeviceStatus status, const char* what) const;
 
-  // While it lives, what this thread does in the stream, and for its device, finds the context current: each call costs
-  // one function of the driver instead of five or six. On its thread's stack; the innermost counts. It does nothing
-  // where the thread has entered the stream before, or where it is none.
+  // While it lives, what this thread does in the stream, and for its device, finds the context current: what is put
+  // into the stream costs one function of the driver instead of three or four. On its thread's stack; the innermost
+  // counts. It does nothing where the thread has entered the stream before, or where it is none.
   class Entered {
    public:
     Entered(const DeviceDriver& driver, DeviceStream stream);
@@ -88,8 +88,8 @@ class DeviceDriver {
     friend class DeviceDriver;
     const DeviceDriver& driver_;
     const DeviceStream stream_;
-    Gpu* gpu_ = nullptr;                              // nullptr: not entered
-    cuda::CaptureMode mode_ = cuda::kCaptureRelaxed;  // of the thread, before
+    Gpu* gpu_ = nullptr;   // nullptr: not entered
+    bool pushed_ = false;  // false: the context was current before
     Entered* const outer_;
   };
 
@@ -196,32 +196,42 @@ class DeviceDriver {
   DeviceStatus find_gpu(DeviceStream stream, Gpu** gpu) const;
   DeviceStatus load(Gpu& gpu) const;
   DeviceStatus launch(Gpu& gpu, DeviceCall call, uint32_t lanes, DeviceStream stream) const;
-  // function(Gpu&), with the context of the device, or of the stream, as the current one.
+  // function(Gpu&), with the context of the device, or of the stream, as the current one. The function may wait.
   template <class Function>
   DeviceStatus on(int device, Function function) const {
     Gpu* gpu = nullptr;
     if (const DeviceStatus status = find_gpu(device, &gpu)) return status;
-    return within(gpu->context, [&] { return function(*gpu); });
+    return relaxed([&] { return within(gpu->context, [&] { return function(*gpu); }); });
   }
   template <class Function>
   DeviceStatus in(DeviceStream stream, Function function) const {
+    return relaxed([&] { return put(stream, function); });
+  }
+  // in() of what only puts something into the stream, or asks for something that the driver knows: it waits for
+  // nothing.
+  template <class Function>
+  DeviceStatus put(DeviceStream stream, Function function) const {
     Gpu* gpu = nullptr;
     if (const DeviceStatus status = find_gpu(stream, &gpu)) return status;
     return within(gpu->context, [&] { return function(*gpu); });
   }
+  // Else a function of the driver that may wait would end the capture of another thread.
+  template <class Function>
+  DeviceStatus relaxed(Function function) const {
+    cuda::CaptureMode mode = cuda::kCaptureRelaxed;
+    api_.ThreadExchangeStreamCaptureMode(&mode);
+    const DeviceStatus status = function();
+    api_.ThreadExchangeStreamCaptureMode(&mode);
+    return status;
+  }
   bool has_entered(cuda::Context context) const;
-  // Relaxed: else a call that may wait would end the capture of another thread.
   template <class Function>
   DeviceStatus within(cuda::Context context, Function function) const {
     if (has_entered(context)) return function();
-    cuda::CaptureMode mode = cuda::kCaptureRelaxed;
-    api_.ThreadExchangeStreamCaptureMode(&mode);
     DeviceStatus status = api_.CtxPushCurrent(context);
-    if (status == 0) {
-      status = function();
-      api_.CtxPopCurrent(&context);
-    }
-    api_.ThreadExchangeStreamCaptureMode(&mode);
+    if (status != 0) return status;
+    status = function();
+    api_.CtxPopCurrent(&context);
     return status;
   }
   int attribute(int device, cuda::Attribute which) const;

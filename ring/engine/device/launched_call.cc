@@ -111,7 +111,6 @@ void LaunchedCall::capture(const CheckedCall& call, uint64_t fingerprint) {
 }
 
 void LaunchedCall::enqueue() {
-  self_ = OperationRef(*this);
   try {
     for (size_t piece = 0; piece < turns_.size(); ++piece) put_piece(piece);
   } catch (...) {
@@ -121,20 +120,39 @@ void LaunchedCall::enqueue() {
     store_word(island_->own().status.started, turns_.back().number);
     store_word(island_->own().status.passed, turns_.back().number);
     for (const Turn& turn : turns_) turn.operation->wait(Clock::time_point::max());
+    failed_ = true;
     put_end();
     throw;
   }
   put_end();
 }
 
-// The host hears of the end beside the caller's stream, which no function of the host holds up. If even this cannot be
-// put into a stream, nothing more runs there.
+// The kernels themselves say when they are over, to those who look. Copies behind them do not, nor do kernels that may
+// not have been launched. If not even a function can be put into a stream, nothing more runs there.
 void LaunchedCall::put_end() {
-  const DeviceStream beside = options_.calls->copy_stream(options_.device);
   driver_.record(event_, options_.stream);
-  if (driver_.wait(beside, event_) == 0 && driver_.call_host(&end_of_stream, this, beside) == 0) return;
+  if (!copies_back_ && !failed_) {
+    give_back_room_with(&island_->own().status.passed, turns_.back().number);
+    return rings_.store(false);
+  }
+  if (put_ring()) return;
   driver_.synchronize(options_.stream);
   passed();
+}
+
+// The host hears of the end beside the caller's stream, which no function of the host holds up.
+bool LaunchedCall::put_ring() {
+  {
+    std::lock_guard lock(mutex_);
+    if (passed_) return true;
+    self_ = OperationRef(*this);
+  }
+  const DeviceStream beside = options_.calls->copy_stream(options_.device);
+  return driver_.wait(beside, event_) == 0 && driver_.call_host(&end_of_stream, this, beside) == 0;
+}
+
+void LaunchedCall::ring_at_end() {
+  if (!rings_.exchange(true) && !put_ring()) passed();
 }
 
 void LaunchedCall::put_piece(size_t index) {
@@ -236,11 +254,20 @@ void LaunchedCall::end_of_stream(void* call) { static_cast<LaunchedCall*>(call)-
 
 // No calls of the device's runtime.
 void LaunchedCall::passed() {
-  if (passed_.exchange(true)) return;
-  const OperationRef<LaunchedCall> keep = std::move(self_);
+  OperationRef<LaunchedCall> keep;
+  {
+    std::lock_guard lock(mutex_);
+    if (std::exchange(passed_, true)) return;
+    keep = std::move(self_);
+  }
   if (copies_back_) piece_ended(nullptr);
   give_back_room();
   flow->notify();
+}
+
+void LaunchedCall::leave_stream() {
+  options_.calls->end_kernels();
+  passed();
 }
 
 void LaunchedCall::piece_ended(const Error* error) {

@@ -34,6 +34,7 @@ class LaunchedCall final : public StreamOperation {
   void add_operation(OperationRef<Operation> operation, uint64_t fingerprint) override;
   void enqueue() override;
   void capture(const CheckedCall& call, uint64_t fingerprint) override;
+  void ring_at_end() override;
 
  private:
   class Kernel;
@@ -56,10 +57,11 @@ class LaunchedCall final : public StreamOperation {
   void await_hosts(const Turn& turn);
   void await_kernels(const Turn& turn);
   void put_end();
+  bool put_ring();
   void piece_ended(const Error* error);
   void passed();
   uint32_t entries() const override;
-  void leave_stream() override { passed(); }
+  void leave_stream() override;
   static void end_of_stream(void* call);
 
   const std::shared_ptr<DeviceIsland> island_;  // shared with the communicator's device side
@@ -67,7 +69,9 @@ class LaunchedCall final : public StreamOperation {
   const std::chrono::milliseconds limit_;
   const std::optional<CheckedCall> whole_;
   bool copies_back_ = false;         // behind a kernel: then the stream ends the call, too
-  std::atomic<bool> passed_{false};  // the stream has passed the call
+  bool failed_ = false;              // not all kernels are in the stream
+  std::atomic<bool> rings_{true};    // false: nothing behind the last kernel does, and the event is there
+  bool passed_ = false;              // the function in the stream has run, or what it does has been done
   std::vector<Turn> turns_;          // by piece
   OperationRef<LaunchedCall> self_;  // while the stream refers to it
 };

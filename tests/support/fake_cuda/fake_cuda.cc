@@ -25,7 +25,6 @@
 //   FAKE_CUDA_LATE_US      what a kernel of a call takes before it begins
 //   FAKE_CUDA_KERNELS      that a queue runs at once, at most
 //   FAKE_CUDA_MPS=0        kernels of two processes do not run at once
-//   FAKE_CUDA_FUNCTION_US  what a stream takes before it calls a function of the host
 //   CUDA_LAUNCH_BLOCKING   not 0: who launches a kernel waits until it has ended
 //   FAKE_CUDA_SLICES       a file: one process at a time runs what is in its streams; one that waits lets others run
 #include <sys/mman.h>

@@ -152,7 +152,6 @@ void StreamWaitEvent(Stream stream, Event event, unsigned flags) {
 void LaunchHostFunc(Stream stream, HostFunction function, void* argument) {
   put(stream_at(stream), [function, argument](FakeStream& in) {
     in.now += virtual_time::kFunction;
-    sleep_us(setting("FAKE_CUDA_FUNCTION_US", 0));
     function(argument);
   });
 }
