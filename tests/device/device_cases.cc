@@ -70,6 +70,20 @@ RankGroup registered_group(int world, const Settings& settings) {
   return group;
 }
 
+void use_device(int rank, int devices) {
+  const auto driver = DeviceDriver::open(device_library());
+  driver->check(driver->use(rank % (on_a_gpu() ? std::min(devices, driver->count()) : devices)), "use");
+}
+
+RankGroup on_devices(int devices, RankGroup group) {
+  group.before = [set = group.before, devices](int rank) {
+    setenv("FAKE_CUDA_COUNT", std::to_string(devices).c_str(), 1);
+    set(rank);
+    use_device(rank, devices);
+  };
+  return group;
+}
+
 RankGroup small_windows(RankGroup group) {
   group.config.device_window_bytes = 64 * 1024;
   return group;

@@ -35,6 +35,11 @@ RankGroup staged_group(int world, const char* transport = "auto", const Settings
 // The same, which ask for the ring, or for passes over all memory, of short calls, too.
 RankGroup ring_group(int world, const Settings& settings = {});
 RankGroup registered_group(int world, const Settings& settings = {});
+// The calling thread, of this rank, goes on on one of so many devices, which ranks use in turn; of GPUs, on one of as
+// many as there are.
+void use_device(int rank, int devices);
+// Processes that do so, each with so many fake devices.
+RankGroup on_devices(int devices, RankGroup group);
 // Windows so small that calls are cut into many pieces.
 RankGroup small_windows(RankGroup group);
 // Over shared memory, by kernels, and over TCP, staged.

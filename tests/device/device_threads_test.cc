@@ -5,6 +5,8 @@
 
 #include <atomic>
 #include <chrono>
+#include <cstdlib>
+#include <string>
 #include <thread>
 
 #include "tests/device/device_cases.h"
@@ -28,6 +30,20 @@ TEST_CASE("every collective on threads") {
     for (const BufferKind kind : kKinds) check(registered_group(world), all_shapes({world, {1237}, {world / 2}}), kind);
   }
   check(ring_group(3), all_shapes({3, {1237}, {1}}));
+}
+
+TEST_CASE("2, 4 and 8 devices, which threads use in turn") {
+  for (const int devices : {2, 4, 8}) {
+    CAPTURE(devices);
+    setenv("FAKE_CUDA_COUNT", std::to_string(devices).c_str(), 1);
+    for (const RankGroup& group : {device_group(devices), registered_group(devices), ring_group(devices)}) {
+      check_threads({group}, [&](Communicator& comm) {
+        use_device(comm.rank(), devices);
+        run_on_device(comm, all_shapes({devices, {777}, {1}}));
+      });
+    }
+  }
+  unsetenv("FAKE_CUDA_COUNT");
 }
 
 // All of it: device_matrix_test.cc.
