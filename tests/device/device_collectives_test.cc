@@ -47,7 +47,7 @@ TEST_CASE("8 processes") {
   check(ring_group(8), all_shapes({8, {1, 9, 1237}, {4}}));
 }
 
-TEST_CASE("1, 2, 4 and 8 devices, which processes use in turn") {
+TEST_CASE("processes in turn on 1 to 8 devices") {
   for (const int devices : {1, 2, 4}) {
     CAPTURE(devices);
     for (const RankGroup& group :

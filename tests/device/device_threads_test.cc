@@ -32,7 +32,7 @@ TEST_CASE("every collective on threads") {
   check(ring_group(3), all_shapes({3, {1237}, {1}}));
 }
 
-TEST_CASE("2, 4 and 8 devices, which threads use in turn") {
+TEST_CASE("threads in turn on 2 to 8 devices") {
   for (const int devices : {2, 4, 8}) {
     CAPTURE(devices);
     setenv("FAKE_CUDA_COUNT", std::to_string(devices).c_str(), 1);
