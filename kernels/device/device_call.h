@@ -143,8 +143,8 @@ struct CallPass {
 // The kernel of a dtype, rondo_call_N: signed and unsigned integers share one.
 constexpr int kernel_of(int dtype) { return dtype < 8 ? dtype / 2 * 2 : dtype; }
 
-// Of an all_to_all whose blocks only their two ranks know: where the block for a rank begins in the window of the card,
-// and bytes that go to it and that come from it.
+// Another rank in an all_to_all whose blocks only their two ranks know: where the block for it begins in the window of
+// the card, and bytes that go to it and come from it.
 struct CallPair {
   uint64_t offset, sent, received;
 };
@@ -170,10 +170,9 @@ struct DeviceCall {
   uint32_t messages;             // that the count grows by in a piece: the same on all ranks
   uint64_t piece_bytes;          // between the blocks' parts in two pieces, in own memory
   uint64_t card_bytes;           // and in that which others reach
-  // Of a call whose other ranks may take one piece a kernel: this kernel looks whether they do, and makes the pieces
-  // one after the other then, else all at once. 1: there is one, or there is a kernel for each. By pairs: in which this
-  // rank sends, pair_count elements of each block at once. The kernel of the last one goes on until the other ranks
-  // have sent all.
+  // Other ranks may take one piece a kernel: this kernel looks whether they do, and makes the pieces one after the
+  // other then, else all at once. 1: there is one, or there is a kernel for each. By pairs: so many this rank sends in,
+  // pair_count elements of each block in one. The kernel of the last one goes on until the other ranks have sent all.
   uint32_t pieces;
   uint32_t first_piece;  // of this kernel
   uint64_t pair_count;   // 0: not by pairs

@@ -24,7 +24,7 @@ constexpr uint64_t kCaptured = uint64_t{1} << 63;
 Algorithm DeviceSide::algorithm_of(std::span<const BatchCall> calls) const {
   const Config& config = group_.context().config;
   const CheckedCall& call = calls.front().call;
-  // Of an uneven call a rank knows its own counts only: all_to_all has a form for that.
+  // A rank knows its own counts only in an uneven call: all_to_all has a form for that.
   const bool by_pairs = call.uneven && call.collective == Collective::kAllToAll;
   const bool empty =
       !by_pairs && std::ranges::all_of(calls, [](const BatchCall& part) { return part.call.count == 0; });

@@ -65,7 +65,7 @@ struct FakeStream;
 // What a stream runs.
 using Entry = std::function<void(FakeStream& stream)>;
 
-// Of UserObjectCreate.
+// What UserObjectCreate makes.
 struct FakeUserObject {
   HostFunction destroy;  // must not use the driver
   void* data;
