@@ -32,8 +32,8 @@ struct BufferCard {
 };
 // What a rank tells the others of one call.
 struct DeviceCard {
-  BufferCard input, output;
-  uint64_t whole;  // of the first of several pieces: 1: all of the call lies there, where others touch it
+  BufferCard input, output;  // of a call by pairs: the block for this rank, pitch: its bytes; output.pitch: pieces
+  uint64_t whole;            // 1: not a piece of the call but all of it lies there, where others touch it
 };
 
 // What a lane of one rank writes for the same lane of another one, into that one's device memory. prints and cards in
@@ -48,8 +48,9 @@ struct alignas(64) LaneMail {
 struct DeviceControl {
   struct alignas(64) Lane {
     LaneMail from[kMaxDeviceRanks];
-    // The rank's own: calls and messages before the next call, modulo 2^32; whether the last first piece was the whole.
-    uint32_t calls, messages, whole;
+    // The rank's own: calls and messages before the next call, modulo 2^32. Each piece is a call.
+    uint32_t calls, messages;
+    uint32_t pieces;  // of the last call by pairs: the most that a rank has
   };
   Lane lanes[kMaxLanes];
   uint32_t failed;  // own: not 0: kernels of this rank do nothing any more
@@ -142,10 +143,17 @@ struct CallPass {
 // The kernel of a dtype, rondo_call_N: signed and unsigned integers share one.
 constexpr int kernel_of(int dtype) { return dtype < 8 ? dtype / 2 * 2 : dtype; }
 
-// What a ring of kMaxDeviceRanks needs.
-inline constexpr uint32_t kMaxCallSteps = 160, kMaxCallPasses = 32, kMaxCallRefs = 96;
+// Another rank in an all_to_all whose blocks only their two ranks know: where the block for it begins in the window of
+// the card, and bytes that go to it and come from it.
+struct CallPair {
+  uint64_t offset, sent, received;
+};
 
-// Passed to kernels by value: fewer than the 4,096 bytes that a kernel takes.
+// What a ring of kMaxDeviceRanks needs, and a call in pieces of a block for each rank: whole, a piece, and the last
+// one.
+inline constexpr uint32_t kMaxCallSteps = 160, kMaxCallPasses = 3 * kMaxDeviceRanks, kMaxCallRefs = 96;
+
+// Passed to kernels by value, which take 32,764 bytes since CUDA 12.1.
 struct DeviceCall {
   DeviceControl* controls[kMaxDeviceRanks];  // by rank, as mapped here; nullptr: not met. All: the call is of one pass
   const DeviceWindow* windows;               // device memory: [window * world + rank]
@@ -158,19 +166,29 @@ struct DeviceCall {
   uint64_t fingerprint;
   DeviceCard card;
   FoldArguments arguments;
-  uint32_t number;    // of the call, for the host; 0: of a graph, which the host counts not
-  uint32_t messages;  // that the count grows by: the same on all ranks
+  uint32_t number, last_number;  // of the call's first and last piece, for the host; 0: of a graph, which it counts not
+  uint32_t messages;             // that the count grows by in a piece: the same on all ranks
+  uint64_t piece_bytes;          // between the blocks' parts in two pieces, in own memory
+  uint64_t card_bytes;           // and in that which others reach
+  // Other ranks may take one piece a kernel: this kernel looks whether they do, and makes the pieces one after the
+  // other then, else all at once. 1: there is one, or there is a kernel for each. By pairs: so many this rank sends in,
+  // pair_count elements of each block in one. The kernel of the last one goes on until the other ranks have sent all.
+  uint32_t pieces;
+  uint32_t first_piece;  // of this kernel
+  uint64_t pair_count;   // 0: not by pairs
+  CallPair pairs[kMaxDeviceRanks];
   uint32_t window_count;
   uint8_t rank, world;
   uint8_t dtype;
   uint8_t step_count;
   bool by_posts;       // nothing but posts: neither cards nor word 0
-  bool follows;        // a piece behind the first: where that was the whole call, the ranks only meet
-  uint8_t whole_pass;  // passes from here on are those of the whole call, if it lies so on all ranks; 0: there are none
+  bool more;           // by pairs: a kernel for the next piece comes behind
+  uint8_t whole_pass;  // of several pieces: passes from here on are those of the whole call
+  uint8_t last_pass;   // and from here on those of the last piece
   CallStep steps[kMaxCallSteps];
   CallPass passes[kMaxCallPasses];
   CallRef refs[kMaxCallRefs];
 };
-static_assert(sizeof(DeviceCall) <= 4096);
+static_assert(sizeof(DeviceCall) <= 32'764);
 
 }  // namespace rondo

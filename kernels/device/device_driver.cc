@@ -109,11 +109,7 @@ DeviceStatus DeviceDriver::find_gpu(int device, Gpu** gpu) const {
   found.device = device;
   found.multiprocessors = attribute(device, cuda::kMultiprocessorCount);
   found.max_pitch = attribute(device, cuda::kMaxPitch);
-  cuda::CaptureMode mode = cuda::kCaptureRelaxed;
-  api_.ThreadExchangeStreamCaptureMode(&mode);
-  const DeviceStatus status = api_.DevicePrimaryCtxRetain(&found.context, device);
-  api_.ThreadExchangeStreamCaptureMode(&mode);
-  return status;
+  return relaxed([&] { return api_.DevicePrimaryCtxRetain(&found.context, device); });
 }
 
 DeviceDriver::Entered::Entered(const DeviceDriver& driver, DeviceStream stream)
@@ -121,21 +117,20 @@ DeviceDriver::Entered::Entered(const DeviceDriver& driver, DeviceStream stream)
   if (outer_ != nullptr && &outer_->driver_ == &driver && outer_->stream_ == stream) return;
   Gpu* gpu = nullptr;
   if (driver_.find_gpu(stream, &gpu) != 0) return;
-  driver_.api_.ThreadExchangeStreamCaptureMode(&mode_);
-  if (driver_.api_.CtxPushCurrent(gpu->context) == 0) {
-    gpu_ = gpu;
-    entered = this;
-  } else {
-    driver_.api_.ThreadExchangeStreamCaptureMode(&mode_);
-  }
+  // Most programs have the context current already.
+  cuda::Context context = nullptr;
+  driver_.api_.CtxGetCurrent(&context);
+  pushed_ = context != gpu->context;
+  if (pushed_ && driver_.api_.CtxPushCurrent(gpu->context) != 0) return;
+  gpu_ = gpu;
+  entered = this;
 }
 
 DeviceDriver::Entered::~Entered() {
   if (gpu_ == nullptr) return;
   entered = outer_;
   cuda::Context context = nullptr;
-  driver_.api_.CtxPopCurrent(&context);
-  driver_.api_.ThreadExchangeStreamCaptureMode(&mode_);
+  if (pushed_) driver_.api_.CtxPopCurrent(&context);
 }
 
 bool DeviceDriver::has_entered(cuda::Context context) const {
@@ -197,14 +192,19 @@ DeviceStatus DeviceDriver::use(int device) const {
 DeviceStatus DeviceDriver::load(Gpu& gpu) const {
   const std::lock_guard<std::mutex> lock(mutex_);
   if (gpu.loaded) return 0;
-  // The image of a build without nvcc is one that drivers refuse.
-  cuda::Module module = nullptr;
-  DeviceStatus status = api_.ModuleLoadData(&module, gpu_code().image);
-  const auto find = [&](const std::string& name, cuda::Function& function) {
-    if (status == 0) status = api_.ModuleGetFunction(&function, module, name.c_str());
-    if (status == 0) status = api_.FuncLoad(function);
-  };
-  for (int dtype = 0; dtype < kDTypes; ++dtype) find(fmt::format("rondo_call_{}", kernel_of(dtype)), gpu.calls[dtype]);
+  const DeviceStatus status = relaxed([&] {
+    // The image of a build without nvcc is one that drivers refuse.
+    cuda::Module module = nullptr;
+    DeviceStatus failed = api_.ModuleLoadData(&module, gpu_code().image);
+    const auto find = [&](const std::string& name, cuda::Function& function) {
+      if (failed == 0) failed = api_.ModuleGetFunction(&function, module, name.c_str());
+      if (failed == 0) failed = api_.FuncLoad(function);
+    };
+    for (int dtype = 0; dtype < kDTypes; ++dtype) {
+      find(fmt::format("rondo_call_{}", kernel_of(dtype)), gpu.calls[dtype]);
+    }
+    return failed;
+  });
   gpu.loaded = status == 0;
   return status;
 }
@@ -266,7 +266,9 @@ DeviceStatus DeviceDriver::kernel_address(int device, void* memory, void** addre
 }
 
 DeviceStatus DeviceDriver::pointer_facts(int device, const void* pointer, PointerFacts* facts) const {
-  return on(device, [&](Gpu&) {
+  Gpu* gpu = nullptr;
+  if (const DeviceStatus status = find_gpu(device, &gpu)) return status;
+  return within(gpu->context, [&] {
     int type = 0, managed = 0, home = -1;
     cuda::PointerAttribute asked[] = {cuda::kMemoryType, cuda::kIsManaged, cuda::kDeviceOrdinal};
     void* found[] = {&type, &managed, &home};
@@ -300,15 +302,17 @@ DeviceStatus DeviceDriver::broken(DeviceStream stream) const {
 }
 
 DeviceStatus DeviceDriver::stream_facts(DeviceStream stream, StreamFacts* facts) const {
-  return in(stream, [&](Gpu& gpu) {
+  return put(stream, [&](Gpu& gpu) {
     int capturing = 0;
+    uint64_t capture = 0;
     unsigned long long id = 0;
-    DeviceStatus status = api_.StreamIsCapturing(stream, &capturing);
+    cuda::Graph graph = nullptr;
+    DeviceStatus status = api_.StreamGetCaptureInfo(stream, &capturing, &capture, &graph, nullptr, nullptr, nullptr);
     // The legacy stream may not be asked while another stream of the thread is captured.
-    *facts = {gpu.device, capturing != 0 || status == cuda::kCaptureImplicit, 0};
-    if (!facts->capturing && status == 0) status = api_.StreamGetId(stream, &id);
-    facts->id = id;
-    return facts->capturing ? 0 : status;
+    const bool captured = capturing != 0 || status == cuda::kCaptureImplicit;
+    if (!captured && status == 0) status = api_.StreamGetId(stream, &id);
+    *facts = {gpu.device, captured, captured ? capture : id, captured ? graph : nullptr};
+    return captured ? 0 : status;
   });
 }
 
@@ -331,18 +335,18 @@ DeviceStatus DeviceDriver::destroy_event(int device, DeviceEvent event) const {
 }
 
 DeviceStatus DeviceDriver::record(DeviceEvent event, DeviceStream stream) const {
-  return in(stream, [&](Gpu&) { return api_.EventRecord(event, stream); });
+  return put(stream, [&](Gpu&) { return api_.EventRecord(event, stream); });
 }
 
 DeviceStatus DeviceDriver::wait(DeviceStream stream, DeviceEvent event) const {
-  return in(stream, [&](Gpu&) { return api_.StreamWaitEvent(stream, event, 0); });
+  return put(stream, [&](Gpu&) { return api_.StreamWaitEvent(stream, event, 0); });
 }
 
 // --- in the stream
 
 // Copies of two dimensions have a largest pitch, of 2 GiB: blocks beyond it go one by one.
 DeviceStatus DeviceDriver::copy(const DeviceCopy& copy, DeviceStream stream) const {
-  return in(stream, [&](Gpu& gpu) {
+  return put(stream, [&](Gpu& gpu) {
     if (copy.rows == 1 || (copy.to_pitch == copy.row_bytes && copy.from_pitch == copy.row_bytes)) {
       return api_.MemcpyAsync(at(copy.to), at(copy.from), copy.row_bytes * copy.rows, stream);
     }
@@ -376,7 +380,7 @@ DeviceStatus DeviceDriver::fold(const DeviceFold& fold, DeviceStream stream) con
     const void* const at = i < fold.source_count ? fold.sources[i] : fold.targets[i - fold.source_count];
     call.refs[i].offset = reinterpret_cast<uintptr_t>(at);
   }
-  return in(stream, [&](Gpu& gpu) {
+  return put(stream, [&](Gpu& gpu) {
     // The blocks wanted if all pointers are aligned.
     const uint64_t wanted =
         (fold.count * dtype_bytes(DType(fold.dtype)) / kPacketBytes + kThreadsABlock) / kThreadsABlock;
@@ -385,7 +389,7 @@ DeviceStatus DeviceDriver::fold(const DeviceFold& fold, DeviceStream stream) con
 }
 
 DeviceStatus DeviceDriver::call(const DeviceCall& call, uint32_t lanes, DeviceStream stream) const {
-  return in(stream, [&](Gpu& gpu) { return launch(gpu, call, lanes, stream); });
+  return put(stream, [&](Gpu& gpu) { return launch(gpu, call, lanes, stream); });
 }
 
 DeviceStatus DeviceDriver::launch(Gpu& gpu, DeviceCall call, uint32_t lanes, DeviceStream stream) const {
@@ -421,11 +425,11 @@ void DeviceDriver::leave_streams(uint64_t communicator, int rank) const {
 }
 
 DeviceStatus DeviceDriver::call_host(cuda::HostFunction function, void* argument, DeviceStream stream) const {
-  return in(stream, [&](Gpu&) { return api_.LaunchHostFunc(stream, function, argument); });
+  return put(stream, [&](Gpu&) { return api_.LaunchHostFunc(stream, function, argument); });
 }
 
 DeviceStatus DeviceDriver::await(uint32_t* word, uint32_t value, DeviceStream stream) const {
-  return in(stream, [&](Gpu&) {
+  return put(stream, [&](Gpu&) {
     cuda::MemoryOperation entry = {};
     entry.operation = cuda::kWaitValue32;
     entry.value = value;
@@ -433,6 +437,37 @@ DeviceStatus DeviceDriver::await(uint32_t* word, uint32_t value, DeviceStream st
     const DeviceStatus status = api_.MemHostGetDevicePointer(&entry.address, word, 0);
     return status != 0 ? status : api_.StreamBatchMemOp(stream, 1, &entry, 0);
   });
+}
+
+// --- graphs
+
+struct DeviceDriver::InGraph {
+  const DeviceDriver& driver;  // which stays in the process
+  std::shared_ptr<const void> kept;
+};
+
+DeviceStatus DeviceDriver::keep_in_graph(cuda::Graph graph, std::shared_ptr<const void> kept) const {
+  free_ended();
+  auto in_graph = std::make_unique<InGraph>(InGraph{*this, std::move(kept)});
+  cuda::UserObject object = nullptr;
+  const auto ended = [](void* of) {
+    const std::unique_ptr<InGraph> gone(static_cast<InGraph*>(of));
+    const std::lock_guard<std::mutex> lock(gone->driver.ended_mutex_);
+    gone->driver.ended_.push_back(std::move(gone->kept));
+  };
+  if (const DeviceStatus status = api_.UserObjectCreate(&object, in_graph.get(), ended, 1, cuda::kNoDestructorSync)) {
+    return status;
+  }
+  static_cast<void>(in_graph.release());
+  const DeviceStatus status = api_.GraphRetainUserObject(graph, object, 1, cuda::kGraphMove);
+  if (status != 0) api_.UserObjectRelease(object, 1);
+  return status;
+}
+
+void DeviceDriver::free_ended() const {
+  std::vector<std::shared_ptr<const void>> ended;
+  const std::lock_guard<std::mutex> lock(ended_mutex_);
+  ended.swap(ended_);
 }
 
 }  // namespace rondo

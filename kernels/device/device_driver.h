@@ -4,6 +4,8 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "kernels/device/device_call.h"
 #include "kernels/device/driver_api.h"
@@ -42,8 +44,9 @@ struct PointerFacts {
 };
 struct StreamFacts {
   int device;
-  bool capturing;  // what is put into it is recorded for a graph, and not run
-  uint64_t id;     // no other stream of the process has it, nor will; handles are used again
+  bool capturing;     // what is put into it is recorded for a graph, and not run
+  uint64_t id;        // of the stream, or of the capture: never used again in the process, as handles are
+  cuda::Graph graph;  // that is being captured; nullptr: there is none, or not in this stream
 };
 
 // What copies of blocks move: `rows` rows of `row_bytes`, whose starts lie `to_pitch` and `from_pitch` bytes apart.
@@ -71,9 +74,9 @@ class DeviceDriver {
   // Throws Exception(kSystem) that names `what`, unless it succeeded.
   void check(DeviceStatus status, const char* what) const;
 
-  // While it lives, what this thread does in the stream, and for its device, finds the context current: each call costs
-  // one function of the driver instead of five or six. On its thread's stack; the innermost counts. It does nothing
-  // where the thread has entered the stream before, or where it is none.
+  // While it lives, what this thread does in the stream, and for its device, finds the context current: what is put
+  // into the stream costs one function of the driver instead of three or four. On its thread's stack; the innermost
+  // counts. It does nothing where the thread has entered the stream before, or where it is none.
   class Entered {
    public:
     Entered(const DeviceDriver& driver, DeviceStream stream);
@@ -85,8 +88,8 @@ class DeviceDriver {
     friend class DeviceDriver;
     const DeviceDriver& driver_;
     const DeviceStream stream_;
-    Gpu* gpu_ = nullptr;                              // nullptr: not entered
-    cuda::CaptureMode mode_ = cuda::kCaptureRelaxed;  // of the thread, before
+    Gpu* gpu_ = nullptr;   // nullptr: not entered
+    bool pushed_ = false;  // false: the context was current before
     Entered* const outer_;
   };
 
@@ -145,6 +148,13 @@ class DeviceDriver {
   // Until the word, of locked host memory, is at least `value`, as numbers that wrap around.
   DeviceStatus await(uint32_t* word, uint32_t value, DeviceStream stream) const;
 
+  // --- graphs
+  // Shares `kept` with a graph that is being captured, its copies and what is made of them. When the last of these is
+  // gone, `kept` goes at the next free_ended(), since it may need the driver, which CUDA's own thread must not call.
+  DeviceStatus keep_in_graph(cuda::Graph graph, std::shared_ptr<const void> kept) const;
+  // By a thread that may wait for the device. allocate_shared() and keep_in_graph() begin with it.
+  void free_ended() const;
+
   // Kernels that wait for those of other ranks run only if the device runs all of their blocks at once. Each rank of a
   // communicator takes some as long as it lives: at most half of what is left, `most`, and its share of half the device
   // among `ranks`. 0: there are none.
@@ -179,37 +189,49 @@ class DeviceDriver {
     int times;
   };
 
+  struct InGraph;  // what a user object of a graph holds
+
   explicit DeviceDriver(void* library, const std::string& file);
   DeviceStatus find_gpu(int device, Gpu** gpu) const;
   DeviceStatus find_gpu(DeviceStream stream, Gpu** gpu) const;
   DeviceStatus load(Gpu& gpu) const;
   DeviceStatus launch(Gpu& gpu, DeviceCall call, uint32_t lanes, DeviceStream stream) const;
-  // function(Gpu&), with the context of the device, or of the stream, as the current one.
+  // function(Gpu&), with the context of the device, or of the stream, as the current one. The function may wait.
   template <class Function>
   DeviceStatus on(int device, Function function) const {
     Gpu* gpu = nullptr;
     if (const DeviceStatus status = find_gpu(device, &gpu)) return status;
-    return within(gpu->context, [&] { return function(*gpu); });
+    return relaxed([&] { return within(gpu->context, [&] { return function(*gpu); }); });
   }
   template <class Function>
   DeviceStatus in(DeviceStream stream, Function function) const {
+    return relaxed([&] { return put(stream, function); });
+  }
+  // in() of what only puts something into the stream, or asks for something that the driver knows: it waits for
+  // nothing.
+  template <class Function>
+  DeviceStatus put(DeviceStream stream, Function function) const {
     Gpu* gpu = nullptr;
     if (const DeviceStatus status = find_gpu(stream, &gpu)) return status;
     return within(gpu->context, [&] { return function(*gpu); });
   }
+  // Else a function of the driver that may wait would end the capture of another thread.
+  template <class Function>
+  DeviceStatus relaxed(Function function) const {
+    cuda::CaptureMode mode = cuda::kCaptureRelaxed;
+    api_.ThreadExchangeStreamCaptureMode(&mode);
+    const DeviceStatus status = function();
+    api_.ThreadExchangeStreamCaptureMode(&mode);
+    return status;
+  }
   bool has_entered(cuda::Context context) const;
-  // Relaxed: else a call that may wait would end the capture of another thread.
   template <class Function>
   DeviceStatus within(cuda::Context context, Function function) const {
     if (has_entered(context)) return function();
-    cuda::CaptureMode mode = cuda::kCaptureRelaxed;
-    api_.ThreadExchangeStreamCaptureMode(&mode);
     DeviceStatus status = api_.CtxPushCurrent(context);
-    if (status == 0) {
-      status = function();
-      api_.CtxPopCurrent(&context);
-    }
-    api_.ThreadExchangeStreamCaptureMode(&mode);
+    if (status != 0) return status;
+    status = function();
+    api_.CtxPopCurrent(&context);
     return status;
   }
   int attribute(int device, cuda::Attribute which) const;
@@ -229,6 +251,8 @@ class DeviceDriver {
   mutable std::map<void*, Mapped> mapped_;
   mutable std::map<void*, Locked> locked_;
   mutable std::map<std::pair<uint64_t, uint64_t>, int> ranks_;  // by communicator and stream
+  mutable std::mutex ended_mutex_;  // no thread that has it calls the driver: CUDA's own thread takes it
+  mutable std::vector<std::shared_ptr<const void>> ended_;  // of graphs that are gone
 };
 
 }  // namespace rondo

@@ -160,6 +160,7 @@ DeviceStatus DeviceDriver::open_offered(int device, int descriptor, size_t bytes
 DeviceStatus DeviceDriver::allocate_shared(int device, size_t bytes, MemorySharing sharing, void** memory,
                                            int* descriptor) const {
   *descriptor = -1;
+  free_ended();
   const DeviceStatus status = on(device, [&](Gpu&) {
     const DeviceStatus made = sharing == MemorySharing::kIpc
                                   ? allocate_by_ipc(device, bytes, memory, descriptor)

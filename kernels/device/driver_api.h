@@ -18,6 +18,8 @@ using Stream = void*;  // nullptr, and kStreamLegacy: the legacy one of the curr
 using Event = struct EventOpaque*;
 using Module = struct ModuleOpaque*;
 using Function = struct FunctionOpaque*;
+using Graph = struct GraphOpaque*;
+using UserObject = struct UserObjectOpaque*;
 using Pointer = unsigned long long;
 using Allocation = unsigned long long;
 using HostFunction = void (*)(void* argument);
@@ -66,6 +68,8 @@ using HostFunction = void (*)(void* argument);
   X(kGranularityRecommended, 1, CU_MEM_ALLOC_GRANULARITY_RECOMMENDED)                                     \
   X(kReadWrite, 3, CU_MEM_ACCESS_FLAGS_PROT_READWRITE)                                                    \
   X(kStreamNonBlocking, 1, CU_STREAM_NON_BLOCKING)                                                        \
+  X(kNoDestructorSync, 1, CU_USER_OBJECT_NO_DESTRUCTOR_SYNC)                                              \
+  X(kGraphMove, 1, CU_GRAPH_USER_OBJECT_MOVE)                                                             \
   X(kEventDisableTiming, 2, CU_EVENT_DISABLE_TIMING)                                                      \
   X(kLazyEnablePeerAccess, 1, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS)                                         \
   X(kRegisterPortable, 1, CU_MEMHOSTREGISTER_PORTABLE)                                                    \
@@ -173,7 +177,13 @@ struct MemoryOperation {
   X(2000, StreamSynchronize, (Stream stream))                                                                      \
   X(9020, StreamGetCtx, (Stream stream, Context * context))                                                        \
   X(12000, StreamGetId, (Stream stream, unsigned long long* id))                                                   \
-  X(10000, StreamIsCapturing, (Stream stream, int* status))                                                        \
+  X(12030, StreamGetCaptureInfo,                                                                                   \
+    (Stream stream, int* status, uint64_t* id, Graph* graph, const void** dependencies, const void** edges,        \
+     size_t* count))                                                                                               \
+  X(11030, UserObjectCreate,                                                                                       \
+    (UserObject * object, void* data, HostFunction destroy, unsigned references, unsigned flags))                  \
+  X(11030, UserObjectRelease, (UserObject object, unsigned references))                                            \
+  X(11030, GraphRetainUserObject, (Graph graph, UserObject object, unsigned references, unsigned flags))           \
   X(3020, StreamWaitEvent, (Stream stream, Event event, unsigned flags))                                           \
   X(2000, EventCreate, (Event * event, unsigned flags))                                                            \
   X(4000, EventDestroy, (Event event))                                                                             \

@@ -25,6 +25,7 @@ class Graph {
     return true;
   }
   void replay(DeviceStream stream) { fake_function<void(void*, void*)>("fake_cuda_replay")(stream_, stream); }
+  void destroy() { fake_function<void(void*)>("fake_cuda_destroy_graph")(stream_); }
 
  private:
   DeviceStream stream_;
@@ -279,23 +280,31 @@ TEST_CASE("calls by the ring, over all memory and staged in turn, many of them u
   check_processes({device_group(3), small_windows(device_group(3))}, call_in_turn);
 }
 
-TEST_CASE("buffers that are registered on all ranks are not cut at the window: as many passes as for one piece") {
+TEST_CASE("ranks whose buffers are registered launch one kernel a call, beside ranks that launch one a piece") {
   check_processes({small_windows(registered_group(3))}, [](Communicator& group) {
     constexpr size_t kPiece = 64 * 1024 / sizeof(int32_t), kBytes = 1u << 20;
     void* const memory = group.allocate(kBytes, Memory::kDevice);
-    const auto passes_of = [&](bool registered, size_t count) {
+    const auto called = fake_function<int(const char*)>("fake_cuda_called");  // a GPU does not tell
+    const auto launched = [&] { return called == nullptr ? 0 : called("cuLaunchKernel"); };
+    constexpr int kCalls = 3, kPieces = 11;
+    const auto check_kernels = [&](bool registered, size_t count, int kernels_a_call) {
       Sum sum(group, registered ? memory : nullptr, count, kBytes);
-      const int before = passes_over_ranks();
-      for (int i = 0; i < 3; ++i) sum.call();
+      const int before = launched();
+      for (int i = 0; i < kCalls; ++i) sum.call();
+      const int kernels = launched() - before;
       expect(sum.value() == 27, "the wrong sum");
-      return passes_over_ranks() - before;
+      expect(called == nullptr || kernels == kCalls * kernels_a_call, std::to_string(kernels) + " kernels");
     };
-    const int one = passes_of(true, kPiece);
-    if (one == 0) return;  // a GPU does not tell
-    expect(passes_of(true, 10 * kPiece + 7) <= one, "a registered buffer was cut");
-    expect(passes_of(false, 10 * kPiece + 7) > 5 * one, "a plain buffer was not cut");
-    expect(passes_of(group.rank() > 0, 10 * kPiece + 7) > 5 * one, "one rank's plain buffer was not cut");
-    // Ranks of a rooted call go on alone; behind the first piece they only meet.
+    for (const size_t count : {10 * kPiece + 7, 11 * kPiece}) {  // the last piece is shorter, or as long
+      check_kernels(true, kPiece, 1);
+      check_kernels(true, count, 1);
+      check_kernels(false, count, kPieces);
+      for (int plain = 0; plain < group.size(); ++plain) {
+        check_kernels(group.rank() != plain, count, group.rank() == plain ? kPieces : 1);
+        check_kernels(group.rank() == plain, count, group.rank() == plain ? 1 : kPieces);
+      }
+    }
+    // Ranks of a rooted call go on alone.
     constexpr size_t kBlock = 2 * kPiece;
     Mirror mirror(memory, kBytes);
     std::pmr::vector<int32_t> blocks(3 * kBlock, group.rank(), &mirror), taken(3 * kBlock, -1, &mirror);
@@ -308,6 +317,28 @@ TEST_CASE("buffers that are registered on all ranks are not cut at the window: a
     for (size_t i = 0; i < taken.size(); ++i) {
       expect(taken[i] == (group.rank() == 0 ? 1 : static_cast<int32_t>(i / kBlock)), "the wrong block");
     }
+  });
+}
+
+TEST_CASE("all_to_all with counts: a kernel where blocks fit the window or are registered, else a kernel a piece") {
+  check_processes({small_windows(device_group(3))}, [](Communicator& group) {
+    exchange_all_blocks(group);
+    const auto called = fake_function<int(const char*)>("fake_cuda_called");
+    if (called == nullptr) return;  // a GPU does not tell
+    void* const memory = group.allocate(kExchangeBytes, Memory::kDevice);
+    const auto check_kernels = [&](size_t each, bool equal, void* in, int kernels) {
+      const int before = called("cuLaunchKernel");
+      exchange_blocks(group, each, in, equal);
+      const int launched = called("cuLaunchKernel") - before;
+      expect(launched == 2 * kernels, std::to_string(launched) + " kernels for 2 calls");
+    };
+    // A third of 64 KiB holds 2,728 elements.
+    check_kernels(100, true, nullptr, 1);
+    check_kernels(100, false, nullptr, 1);
+    check_kernels(5000, true, nullptr, 2);
+    check_kernels(5000, false, nullptr, 4);
+    check_kernels(5000, false, memory, 1);
+    check_kernels(5000, false, group.rank() == 1 ? memory : nullptr, group.rank() == 1 ? 1 : 4);
   });
 }
 
@@ -369,6 +400,38 @@ TEST_CASE("a graph of calls: replayed, between other calls, on registered and pl
     }
     expect(sum.value() == expected, "the wrong sum");
     sum.start().wait();
+  });
+}
+
+TEST_CASE("a graph outlives its communicator: replays end at once, and what they reach is freed with the graph") {
+  if (on_a_gpu()) return;
+  const Settings ipc{{"FAKE_CUDA_SHARES", std::to_string(kSharesByIpc)}};
+  check_processes({device_group(2), device_group(2, "shm", ipc)}, [](Communicator& group) {
+    const bool by_descriptors = std::getenv("FAKE_CUDA_SHARES") == nullptr;
+    for (const size_t count : {size_t{2}, size_t{50'000}}) {
+      Sum sum(group, nullptr, count);
+      const Mirror captured;
+      const auto memory = [] { return std::pair(counted("fake_cuda_held"), counted("fake_cuda_locked")); };
+      const auto before = memory();
+      Communicator comm = group.dup();
+      comm.attach_device();
+      Graph graph(captured.stream());
+      graph.record([&] {
+        for (int i = 0; i < 3; ++i) {
+          comm.all_reduce(sum.data(), sum.data(), count, DType::kInt32, Op::kSum, {.stream = captured.stream()});
+        }
+      });
+      graph.replay(sum.mirror.stream());
+      expect(sum.value() == 8, "the wrong sum");
+      comm.destroy();
+      expect(memory() != before, "what the graph reaches is freed");
+      for (int i = 0; i < 2; ++i) graph.replay(sum.mirror.stream());
+      sum.mirror.synchronize();
+      graph.destroy();
+      captured.driver().free_ended();
+      // Memory of MemAlloc may still be mapped by the other rank.
+      expect(!by_descriptors || memory() == before, "something is left behind the graph");
+    }
   });
 }
 

@@ -35,6 +35,11 @@ RankGroup staged_group(int world, const char* transport = "auto", const Settings
 // The same, which ask for the ring, or for passes over all memory, of short calls, too.
 RankGroup ring_group(int world, const Settings& settings = {});
 RankGroup registered_group(int world, const Settings& settings = {});
+// The calling thread, of this rank, goes on on one of so many devices, which ranks use in turn; of GPUs, on one of as
+// many as there are.
+void use_device(int rank, int devices);
+// Processes that do so, each with so many fake devices.
+RankGroup on_devices(int devices, RankGroup group);
 // Windows so small that calls are cut into many pieces.
 RankGroup small_windows(RankGroup group);
 // Over shared memory, by kernels, and over TCP, staged.
@@ -126,6 +131,12 @@ void write_after_failure(Communicator& group);
 void call_in_turn(Communicator& group);
 // Ranks 0 and 1 make different calls; the device goes on.
 void call_differently(Communicator& group);
+// An all_to_all of another count for each pair, or the same for all, of at most 2 * `each` elements of 8 bytes, twice.
+// memory: of allocate(), in which the buffers lie; nullptr: plain.
+void exchange_blocks(Communicator& group, size_t each, void* memory, bool equal);
+constexpr size_t kExchangeBytes = 1u << 20;
+// The same with buffers that are registered on no rank, on some and on all, and blocks that fit a small window or not.
+void exchange_all_blocks(Communicator& group);
 // Each rank sends to the next one, in batches; every buffer is longer than its message.
 void ring_of_messages(Communicator& group);
 // The calls of a batch beside its messages: rank 0's receive stands before the collective that rank 1 makes first.

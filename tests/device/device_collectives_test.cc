@@ -26,13 +26,7 @@ std::vector<CollectiveCase> some_shapes(int world) { return all_shapes({world, {
 
 // A device a rank. pairs: FAKE_CUDA_PEERS.
 RankGroup devices_group(int world, const char* pairs) {
-  RankGroup group = small_windows(
-      device_group(world, "shm", {{"FAKE_CUDA_COUNT", std::to_string(world)}, {"FAKE_CUDA_PEERS", pairs}}));
-  group.before = [set = group.before](int rank) {
-    set(rank);
-    DeviceDriver::open(device_library())->use(rank);
-  };
-  return group;
+  return on_devices(world, small_windows(device_group(world, "shm", {{"FAKE_CUDA_PEERS", pairs}})));
 }
 
 }  // namespace
@@ -51,6 +45,20 @@ TEST_CASE("8 processes") {
   check(device_group(8), all_shapes({8, {777}, {3}}), BufferKind::kPlain);
   check(registered_group(8), all_shapes({8, {777}, {3}}), BufferKind::kPlain);
   check(ring_group(8), all_shapes({8, {1, 9, 1237}, {4}}));
+}
+
+TEST_CASE("processes in turn on 1 to 8 devices") {
+  for (const int devices : {1, 2, 4}) {
+    CAPTURE(devices);
+    for (const RankGroup& group :
+         {device_group(4), registered_group(4), ring_group(4), small_windows(device_group(4))}) {
+      check(on_devices(devices, group), all_shapes({4, {1, 1237, 20'000}, {1}}));
+    }
+    check(on_devices(devices, staged_group(4)), some_shapes(4), BufferKind::kPlain, Taken::kStaged);
+  }
+  check(on_devices(8, device_group(8)), all_shapes({8, {777}, {3}}));
+  check(on_devices(8, registered_group(8)), all_shapes({8, {777}, {3}}));
+  check(on_devices(8, ring_group(8)), some_shapes(8));
 }
 
 TEST_CASE("every dtype with every op") {

@@ -141,6 +141,31 @@ TEST_CASE("captures go on: of another thread, in every mode, and of this one") {
   }
 }
 
+TEST_CASE("what a graph keeps goes with it, by a thread of the program's") {
+  CHECK(in_process({}, [](const DeviceDriver& driver) {
+          DeviceStream captured = nullptr;
+          StreamFacts facts{};
+          expect(driver.make_stream(0, &captured) == 0, "make_stream");
+          expect(driver.stream_facts(captured, &facts) == 0 && facts.graph == nullptr, "a graph without a capture");
+          capture(captured, cuda::kCaptureGlobal);
+          expect(driver.stream_facts(captured, &facts) == 0 && facts.graph != nullptr, "no graph");
+          const uint64_t first = facts.id;
+          auto kept = std::make_shared<int>(1);
+          expect(driver.keep_in_graph(facts.graph, kept) == 0 && kept.use_count() == 2, "keep_in_graph");
+          expect(end_capture(captured), "the capture is spoilt");
+          driver.free_ended();
+          expect(kept.use_count() == 2, "it went before its graph");
+          capture(captured, cuda::kCaptureGlobal);  // the first graph is gone
+          expect(kept.use_count() == 2, "CUDA's own thread frees it");
+          driver.free_ended();
+          expect(kept.use_count() == 1, "it is kept for a graph that is gone");
+          expect(driver.stream_facts(captured, &facts) == 0 && facts.id != first, "two captures have one id");
+          expect(driver.keep_in_graph(nullptr, kept) == cuda::kInvalidValue, "no graph keeps it");
+          driver.free_ended();
+          expect(end_capture(captured) && kept.use_count() == 1, "it is kept for no graph");
+        }) == "");
+}
+
 TEST_CASE("the legacy stream beside a capture of a blocking stream") {
   CHECK(in_process({}, [](const DeviceDriver& driver) {
           driver.use(0);

@@ -5,6 +5,8 @@
 
 #include <atomic>
 #include <chrono>
+#include <cstdlib>
+#include <string>
 #include <thread>
 
 #include "tests/device/device_cases.h"
@@ -30,6 +32,20 @@ TEST_CASE("every collective on threads") {
   check(ring_group(3), all_shapes({3, {1237}, {1}}));
 }
 
+TEST_CASE("threads in turn on 2 to 8 devices") {
+  for (const int devices : {2, 4, 8}) {
+    CAPTURE(devices);
+    setenv("FAKE_CUDA_COUNT", std::to_string(devices).c_str(), 1);
+    for (const RankGroup& group : {device_group(devices), registered_group(devices), ring_group(devices)}) {
+      check_threads({group}, [&](Communicator& comm) {
+        use_device(comm.rank(), devices);
+        run_on_device(comm, all_shapes({devices, {777}, {1}}));
+      });
+    }
+  }
+  unsetenv("FAKE_CUDA_COUNT");
+}
+
 // All of it: device_matrix_test.cc.
 TEST_CASE("a part of the full matrix on 5 to 8 threads") {
   const auto seed = static_cast<uint64_t>(std::chrono::steady_clock::now().time_since_epoch().count());
@@ -43,6 +59,10 @@ TEST_CASE("a part of the full matrix on 5 to 8 threads") {
 TEST_CASE("calls of many pieces on threads") {
   check(small_windows(device_group(3)), large_shapes(3));
   check(small_windows(ring_group(3)), large_shapes(3));
+}
+
+TEST_CASE("all_to_all with counts on threads: of one piece and of several, on some ranks or on all") {
+  check_threads({small_windows(device_group(3))}, exchange_all_blocks);
 }
 
 TEST_CASE("calls by the ring, over all memory and staged in turn on threads") {

@@ -200,7 +200,6 @@ void DeviceIsland::release(DeviceMemory& memory) {
 void DeviceIsland::let_go_of(size_t window) {
   DeviceMemory& memory = windows_[window];
   if (memory.own == nullptr) return;
-  if (window > 0) show(window, {}, {});
   release_mapped(memory);
   if (sharing_ == MemorySharing::kIpc) {
     for (RankBoard* board : boards_) std::atomic_ref<uint64_t>(board->closed[window]).fetch_or(uint64_t{1} << rank_);
@@ -256,7 +255,8 @@ void DeviceIsland::describe(DeviceCall& call, uint32_t number, int to) const {
   call.arrivals = at(rank_) + header_bytes_;
   if (to >= 0) call.departures = at(to) + header_bytes_;
   call.slot_bytes = slot_bytes();
-  call.number = number;
+  call.number = call.last_number = number;
+  call.pieces = 1;
   call.window_count = kMaxWindows;
   call.rank = static_cast<uint8_t>(rank_);
   call.world = static_cast<uint8_t>(world_);
@@ -280,7 +280,9 @@ bool DeviceIsland::deallocate(void* data) {
   const auto found = std::find_if(windows_.begin() + 1, windows_.end(),
                                   [&](const DeviceMemory& window) { return window.own == data; });
   if (found == windows_.end()) return false;
-  let_go_of(static_cast<size_t>(found - windows_.begin()));
+  const auto window = static_cast<size_t>(found - windows_.begin());
+  show(window, {}, {});
+  let_go_of(window);
   return true;
 }
 
@@ -296,8 +298,8 @@ std::optional<DeviceIsland::DevicePlace> DeviceIsland::locate(const void* data, 
   return std::nullopt;
 }
 
-bool DeviceIsland::all_called(uint32_t number) {
-  store_word(own().called, number);
+bool DeviceIsland::all_called(uint32_t number, uint32_t last_number) {
+  store_word(own().called, last_number);
   return std::all_of(boards_.begin(), boards_.end(),
                      [number](const RankBoard* board) { return at_least(load_word(board->called), number); });
 }
@@ -331,9 +333,56 @@ bool DeviceIsland::let_go(Clock::time_point now) {
   return !any || now >= *end_until_;
 }
 
+void DeviceIsland::keep_in(const StreamFacts& captured) {
+  if (captured.graph == nullptr || last_capture_.load() == captured.id) return;
+  driver_->check(driver_->keep_in_graph(captured.graph, left_to_graphs_), "keeping memory for a graph");
+  last_capture_.store(captured.id);
+}
+
+// False: no graph has calls of this rank.
+bool DeviceIsland::leave_to_graphs() {
+  driver_->free_ended();
+  const std::shared_ptr<Left> left = std::exchange(left_to_graphs_, nullptr);
+  if (left == nullptr || left.use_count() == 1) return false;
+  left->driver = driver_;
+  left->windows = std::move(windows_);
+  left->locked = std::exchange(locked_, {});
+  left->boards = board_windows_;
+  left->rank = rank_;
+  left->sharing = sharing_;
+  return true;
+}
+
+// Memory of MemAlloc that other ranks may still map is freed with the process.
+DeviceIsland::Left::~Left() {
+  const uint64_t bit = uint64_t{1} << rank;
+  const auto board = [this](size_t of) { return reinterpret_cast<RankBoard*>(boards[of]->data()); };
+  for (size_t window = 0; window < windows.size(); ++window) {
+    for (void* const mapped : windows[window].mapped) {
+      if (mapped != nullptr) driver->release_shared(mapped);
+    }
+    if (windows[window].own == nullptr) continue;
+    if (sharing == MemorySharing::kDescriptor) {
+      driver->release_shared(windows[window].own);
+      continue;
+    }
+    for (size_t r = 0; r < boards.size(); ++r) std::atomic_ref<uint64_t>(board(r)->closed[window]).fetch_or(bit);
+    const uint64_t all = (uint64_t{1} << boards.size()) - 1;
+    const uint64_t closed = std::atomic_ref<uint64_t>(board(static_cast<size_t>(rank))->closed[window]).load();
+    if (closed == all) driver->release_shared(windows[window].own);
+  }
+  for (void* const memory : locked) driver->unlock_host(memory);
+}
+
 void DeviceIsland::close(Clock::time_point until) {
+  {
+    std::lock_guard end(end_mutex_);
+    if (!boards_.empty()) store_word(own().status.stop, 1);
+  }
   std::unique_lock lock(mutex_);
-  for (size_t window = windows_.size(); window-- > 0;) let_go_of(window);  // the table is in the first one
+  if (!leave_to_graphs()) {
+    for (size_t window = windows_.size(); window-- > 0;) let_go_of(window);
+  }
   for (release_left(); !left_.empty() && Clock::now() < until; release_left()) {
     lock.unlock();
     std::this_thread::sleep_for(kBetweenLooks);
@@ -343,7 +392,6 @@ void DeviceIsland::close(Clock::time_point until) {
   lock.unlock();
   std::lock_guard end(end_mutex_);
   for (void* memory : std::exchange(locked_, {})) driver_->unlock_host(memory);
-  if (!boards_.empty()) store_word(own().status.stop, 1);
   boards_.clear();
   board_windows_.clear();
   driver_->give_blocks(device_, std::exchange(lanes_, 0));

@@ -67,6 +67,10 @@ class DeviceIsland {
   std::optional<DevicePlace> locate(const void* data, uint64_t bytes) const;
   std::byte* bounce() const { return static_cast<std::byte*>(windows_.front().own) + header_bytes_; }
   uint64_t bounce_offset() const { return header_bytes_; }  // in window 0
+  // Bytes there that go to one rank, of a call by pairs: the same on all ranks.
+  uint64_t part_bytes() const {
+    return std::max<uint64_t>(64, context_.config.device_window_bytes / static_cast<uint64_t>(world_) / 64 * 64);
+  }
   uint64_t slot_bytes() const { return (windows_.front().bytes - header_bytes_) / kMessageSlots / 64 * 64; }
   // Blocks of a kernel, at most: the same on all ranks.
   uint32_t lanes() const { return lanes_; }
@@ -79,8 +83,9 @@ class DeviceIsland {
 
   // Numbers of calls. One thread at a time.
   uint32_t next_number() { return last_number_ = number_behind(last_number_); }
-  // Shows that this rank's host is about to launch the call. True: those of all ranks are.
-  bool all_called(uint32_t number);
+  // Shows that this rank's host is about to launch the calls up to the last number. True: those of all ranks are about
+  // to launch `number`.
+  bool all_called(uint32_t number, uint32_t last_number);
   // The deadline of the call has passed meanwhile: who is absent.
   Error late(uint32_t number, const std::string& call) const;
   // The call is over, as far as this rank's host knows; well: without an error.
@@ -94,8 +99,11 @@ class DeviceIsland {
   // The communicator has failed: kernels of this rank end and touch nothing more, and those of other ranks no memory of
   // this one. False, for at most a second: one is at work, here or on another rank; ask again. Any thread.
   bool let_go(Clock::time_point now);
+  // Before what is captured is put into a graph: the graph shares the memory that kernels reach.
+  void keep_in(const StreamFacts& captured);
   // Unmaps and frees all of it; nothing of this rank is in a stream any more. Waits until then for other ranks that
-  // still map memory which they must let go of first; what they keep is freed with the process.
+  // still map memory which they must let go of first; what they keep is freed with the process. Where a graph has calls
+  // of this rank, all of it stays until the graph is gone: a replay finds a stop, and ends.
   void close(Clock::time_point until);
 
  private:
@@ -103,6 +111,16 @@ class DeviceIsland {
     void* own = nullptr;
     std::vector<void*> mapped;  // by rank; nullptr: own or none
     uint64_t bytes = 0;
+  };
+  // Shared with graphs: what close() leaves to them, which the last of them frees.
+  struct Left {
+    ~Left();
+    std::shared_ptr<const DeviceDriver> driver;
+    std::vector<DeviceMemory> windows;
+    std::vector<void*> locked;
+    std::vector<std::shared_ptr<Window>> boards;
+    int rank = 0;
+    MemorySharing sharing = MemorySharing::kDescriptor;
   };
 
   void share_boards(Clock::time_point deadline);
@@ -118,6 +136,7 @@ class DeviceIsland {
   void release_mapped(DeviceMemory& memory);
   void let_go_of(size_t window);
   void release_left();
+  bool leave_to_graphs();
   bool is_closed(size_t window) const;
   bool show(size_t window, const DeviceMemory& memory, const std::vector<uint64_t>& bytes);
   bool in_own_stream(const std::function<bool(DeviceStream)>& use) const;
@@ -146,6 +165,8 @@ class DeviceIsland {
   // Own memory that others may still map, by window. Of kIpc.
   std::vector<std::pair<size_t, void*>> left_;
   uint64_t shares_ = 0;  // names of what has been offered
+  std::shared_ptr<Left> left_to_graphs_ = std::make_shared<Left>();
+  std::atomic<uint64_t> last_capture_{0};  // whose graph shares it
 
   std::atomic<uint32_t> last_number_{1};  // 1: of the trial
   std::atomic<uint32_t> ended_{1}, done_{1};

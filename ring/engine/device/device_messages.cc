@@ -8,7 +8,7 @@
 namespace rondo {
 namespace {
 
-// The progress thread sees within some microseconds what a stream has passed.
+// A pass sees within some microseconds what a stream has passed.
 constexpr std::chrono::microseconds kPassedPoll{50};
 
 const char* name_of(const P2pCall& call) { return call.sends() ? "send" : "recv"; }
@@ -66,6 +66,7 @@ void DeviceSide::wait_for_streams(Clock::time_point until) {
   const auto failed = [this] { return group_.context().failure.get() != nullptr; };
   calls_->wait_for_sends(until, failed);
   while (island_ && !island_->has_ended_passed() && Clock::now() < until && !failed()) {
+    group_.calls().flow()->look();
     std::this_thread::sleep_for(kPassedPoll);
   }
 }

@@ -63,7 +63,8 @@ void DeviceSide::check_device(const std::string& call, const StreamFacts& stream
 void DeviceSide::check_buffers(const std::string& name, const BatchCall& call, const StreamFacts& stream) const {
   const Piece whole = whole_piece(call.call, call.buffers, group_.rank(), group_.size());
   if (!whole.in.empty()) check_device(name, stream, {"input", call.buffers.input});
-  if (!whole.out.empty()) check_device(name, stream, {"output", call.buffers.output});
+  const bool in_place = !whole.in.empty() && call.buffers.input == call.buffers.output;
+  if (!whole.out.empty() && !in_place) check_device(name, stream, {"output", call.buffers.output});
 }
 
 void DeviceSide::check_host(const char* call, const void* data) const {
@@ -77,6 +78,9 @@ void DeviceSide::check_host(const char* call, const void* data) const {
 void DeviceSide::check_host(const Call& call) const {
   check_host(collective_name(call.collective), call.input);
   check_host(collective_name(call.collective), call.output);
+  // Not while another thread puts a call into a stream: neither comes behind the other.
+  const std::unique_lock order(order_mutex_, std::try_to_lock);
+  if (order.owns_lock() && last_ && !last_->done()) last_->ring_at_end();
 }
 
 void DeviceSide::refuse_unsupported(const CheckedCall& call) const {

@@ -58,7 +58,8 @@ class DeviceSide {
   // Until all sends have gone and what streams have passed has ended, or the communicator has failed.
   void wait_for_streams(Clock::time_point until);
 
-  // Throws Exception(kInvalid) where a call without a stream has device memory; nothing before attach().
+  // Throws Exception(kInvalid) where a call without a stream has device memory; nothing before attach(). The last call
+  // on a stream, which this one comes behind, rings at its end.
   void check_host(const Call& call) const;
   void check_host(const char* call, const void* data) const;
 
@@ -87,6 +88,7 @@ class DeviceSide {
     Algorithm algorithm;                     // kRegistered, kDirect or kRing: kernels; kAuto: they are staged
     const CheckedCall& call() const { return calls.front().call; }  // of a list: its first tensor's
     bool staged() const { return algorithm == Algorithm::kAuto; }
+    bool by_pairs() const { return !staged() && call().uneven; }
   };
   static const char* call_name(std::span<const BatchCall> calls);
   void refuse_unsupported(const CheckedCall& call) const;
@@ -142,11 +144,11 @@ class DeviceSide {
   std::string queues_;                    // what may be why they do not meet
   std::shared_ptr<DeviceIsland> island_;  // shared with the calls under way; null: all calls are staged
   std::set<void*> plain_;                 // of allocate(), where there is no island
-  std::mutex order_mutex_;             // operations are numbered in the order in which their calls come into a stream
+  mutable std::mutex order_mutex_;     // operations are numbered in the order in which their calls come into a stream
   std::atomic<uint64_t> captured_{0};  // calls, in graphs
   std::optional<StreamPlans> plans_;
-  OperationRef<Operation> last_;  // the last call
-  uint64_t last_stream_ = 0;      // that it is in: StreamFacts::id
+  OperationRef<StreamOperation> last_;  // the last call
+  uint64_t last_stream_ = 0;            // that it is in: StreamFacts::id
 };
 
 }  // namespace rondo

@@ -77,8 +77,14 @@ class LaunchedCall::Kernel final : public Run, public Gate {
 };
 
 LaunchedCall::LaunchedCall(Options options, std::shared_ptr<DeviceIsland> island, const StreamPlans::Entry& plan,
-                           std::chrono::milliseconds limit, const std::optional<CheckedCall>& whole)
-    : StreamOperation(std::move(options)), island_(std::move(island)), plan_(plan), limit_(limit), whole_(whole) {
+                           std::chrono::milliseconds limit, Form form)
+    : StreamOperation(std::move(options)),
+      island_(std::move(island)),
+      plan_(plan),
+      limit_(limit),
+      whole_(std::move(form.whole)),
+      pairs_(form.pairs),
+      one_kernel_(whole_ && lies_whole()) {
   turns_.reserve(options_.pieces.size());
   for (const Piece& piece : options_.pieces) copies_back_ = copies_back_ || buffer_of(piece, false).copied;
   if (copies_back_) add_end();  // the stream
@@ -107,13 +113,16 @@ void LaunchedCall::add_operation(OperationRef<Operation> operation, uint64_t fin
 
 void LaunchedCall::capture(const CheckedCall& call, uint64_t fingerprint) {
   turns_.push_back({call, 0, fingerprint, nullptr});
-  put_piece(turns_.size() - 1);
+  if (pairs_ || turns_.size() == options_.pieces.size()) put_pieces();
+}
+
+void LaunchedCall::put_pieces() {
+  for (size_t piece = 0; piece < options_.pieces.size(); ++piece) pairs_ ? put_pairs(piece) : put_piece(piece);
 }
 
 void LaunchedCall::enqueue() {
-  self_ = OperationRef(*this);
   try {
-    for (size_t piece = 0; piece < turns_.size(); ++piece) put_piece(piece);
+    put_pieces();
   } catch (...) {
     options_.give_up(caught());
     flow->notify();
@@ -121,51 +130,128 @@ void LaunchedCall::enqueue() {
     store_word(island_->own().status.started, turns_.back().number);
     store_word(island_->own().status.passed, turns_.back().number);
     for (const Turn& turn : turns_) turn.operation->wait(Clock::time_point::max());
+    failed_ = true;
     put_end();
     throw;
   }
   put_end();
 }
 
-// The host hears of the end beside the caller's stream, which no function of the host holds up. If even this cannot be
-// put into a stream, nothing more runs there.
+// The kernels themselves say when they are over, to those who look. Copies behind them do not, nor do kernels that may
+// not have been launched. If not even a function can be put into a stream, nothing more runs there.
 void LaunchedCall::put_end() {
-  const DeviceStream beside = options_.calls->copy_stream(options_.device);
   driver_.record(event_, options_.stream);
-  if (driver_.wait(beside, event_) == 0 && driver_.call_host(&end_of_stream, this, beside) == 0) return;
+  if (!copies_back_ && !failed_) {
+    give_back_room_with(&island_->own().status.passed, turns_.back().number);
+    return rings_.store(false);
+  }
+  if (put_ring()) return;
   driver_.synchronize(options_.stream);
   passed();
 }
 
-void LaunchedCall::put_piece(size_t index) {
-  const Turn& turn = turns_[index];
-  const Piece& piece = options_.pieces[index];
-  const Buffer input = buffer_of(piece, true), output = buffer_of(piece, false);
-  const StreamProgram& program = plan_.program;
+// The host hears of the end beside the caller's stream, which no function of the host holds up.
+bool LaunchedCall::put_ring() {
+  {
+    std::lock_guard lock(mutex_);
+    if (passed_) return true;
+    self_ = OperationRef(*this);
+  }
+  const DeviceStream beside = options_.calls->copy_stream(options_.device);
+  return driver_.wait(beside, event_) == 0 && driver_.call_host(&end_of_stream, this, beside) == 0;
+}
+
+void LaunchedCall::ring_at_end() {
+  if (!rings_.exchange(true) && !put_ring()) passed();
+}
+
+DeviceCall LaunchedCall::made_call(const Turn& turn) const {
   DeviceCall call = {};
-  island_->describe(call, turn.number, program.to);
-  // Ranks that take different forms are in different calls.
-  call.fingerprint = agreed_bits(turn.fingerprint) ^ (program.posts ? 1 : 0);
-  call.card = {input.card, output.card, whole_ && lies_whole() ? uint64_t{1} : 0};
+  island_->describe(call, turn.number, plan_.program.to);
+  call.fingerprint = agreed_bits(turn.fingerprint);
   call.messages = plan_.most_messages;
   auto limit = std::min<std::chrono::nanoseconds>(limit_, kLongestLimit);
   if (turn.number != 0) limit += kAfterDeadline;
   call.limit_ns = static_cast<uint64_t>(limit.count());
+  return call;
+}
+
+void LaunchedCall::launch(const DeviceCall& call, uint32_t lanes) {
+  driver_.check(driver_.call(call, lanes, options_.stream), "putting a kernel into the stream");
+}
+
+void LaunchedCall::put_piece(size_t index) {
+  if (one_kernel_ && index > 0) return;
+  const Turn& turn = turns_[index];
+  const Piece& piece = options_.pieces[index];
+  const Buffer input = buffer_of(piece, true), output = buffer_of(piece, false);
+  const StreamProgram& program = plan_.program;
+  DeviceCall call = made_call(turn);
+  // Ranks that take different forms are in different calls. A kernel of all pieces counts on from the first one's.
+  if (whole_) call.fingerprint = agreed_bits(turns_.front().fingerprint) + index;
+  if (program.posts) call.fingerprint ^= 1;
+  call.card = {input.card, output.card, one_kernel_ ? uint64_t{1} : 0};
   // The root of a broadcast has its input as output; where a rank has none, none is used.
   const BlockPlace& from = piece.in.empty() ? output.place : input.place;
   const BlockPlace& to = piece.out.empty() ? input.place : output.place;
   const Bound bound = bind_program(turn.call, plan_.plan, program, from, to, call);
-  call.follows = whole_ && index > 0;
-  if (whole_ && index == 0) {
-    // Not 0 on a rank that runs no pass, either: it looks at the cards, as the others do.
-    call.whole_pass = static_cast<uint8_t>(std::max(bound.passes, 1u));
-    bind_program(*whole_, plan_.plan, program, from, to, call, bound);
-  }
+  if (one_kernel_) bind_pieces(call, from, to, bound);
   if (input.copied) copy(piece.in, island_->bounce(), true, options_.stream);
   if (options_.waits == Waits::kHost) await_hosts(turn);
-  driver_.check(driver_.call(call, lanes_of(piece, turn.call), options_.stream), "putting a kernel into the stream");
+  launch(call, lanes_of(piece, turn.call));
   if (options_.waits == Waits::kHost) await_kernels(turn);
   if (output.copied) copy(piece.out, island_->bounce(), false, options_.stream);
+}
+
+// All pieces but the last one are as the first, each `piece_bytes` behind the one before.
+void LaunchedCall::bind_pieces(DeviceCall& call, const BlockPlace& from, const BlockPlace& to, Bound bound) const {
+  call.last_number = turns_.back().number;
+  call.pieces = static_cast<uint32_t>(options_.pieces.size());
+  call.piece_bytes = call.card_bytes = options_.pieces[1].first * dtype_bytes(whole_->dtype);
+  call.last_pass = static_cast<uint8_t>(bound.passes);
+  bound = bind_program(turns_.back().call, plan_.plan, plan_.program, from, to, call, bound);
+  call.whole_pass = static_cast<uint8_t>(bound.passes);
+  bind_program(*whole_, plan_.plan, plan_.program, from, to, call, bound);
+}
+
+std::optional<DeviceIsland::DevicePlace> LaunchedCall::located_pairs(const DeviceIsland& island,
+                                                                     const CheckedCall& call,
+                                                                     const CallBuffers& buffers) {
+  uint64_t elements = 0;
+  for (const Extent& block : call.blocks->input) elements = std::max(elements, block.offset + block.count);
+  if (elements == 0) return std::nullopt;
+  return island.locate(buffers.input, elements * dtype_bytes(call.dtype));
+}
+
+// The lanes are the same for all sizes, which no rank knows.
+void LaunchedCall::put_pairs(size_t index) {
+  const Turn& turn = turns_.front();
+  const Blocks& blocks = *turn.call.blocks;
+  const uint64_t element = dtype_bytes(turn.call.dtype), part_bytes = island_->part_bytes();
+  const auto found = located_pairs(*island_, turn.call, *pairs_);
+  DeviceCall call = made_call(turn);
+  bind_pairs(turn.call, *pairs_, plan_.plan, plan_.program, call);
+  call.pair_count = part_bytes / element;
+  call.piece_bytes = call.pair_count * element;
+  call.card_bytes = found ? call.piece_bytes : 0;
+  for (size_t rank = 0; rank < blocks.input.size(); ++rank) {
+    const Extent& sent = blocks.input[rank];
+    const uint64_t at = found ? found->offset + sent.offset * element : island_->bounce_offset() + rank * part_bytes;
+    call.pairs[rank] = {at, sent.count * element, blocks.output[rank].count * element};
+    const uint64_t pieces = (sent.count + call.pair_count - 1) / call.pair_count;
+    call.pieces = std::max(call.pieces, static_cast<uint32_t>(pieces));
+  }
+  call.first_piece = static_cast<uint32_t>(index);
+  call.more = index + 1 < options_.pieces.size();
+  call.card.input.window = found ? found->window : 0;
+  call.card.output.pitch = call.pieces;
+  call.card.whole = found || call.pieces == 1 ? 1 : 0;
+  copy(options_.pieces[index].in, island_->bounce(), true, options_.stream);
+  if (options_.waits == Waits::kHost) await_hosts(turn);
+  launch(call, island_->lanes());
+  if (options_.waits != Waits::kHost) return;
+  if (!call.more) return await_kernels(turn);
+  driver_.check(driver_.synchronize(options_.stream), "waiting for a kernel");
 }
 
 // Blocks of the first piece begin where those of the call do.
@@ -178,9 +264,9 @@ bool LaunchedCall::lies_whole() const {
   return (!plan_.touched.input || lies(first.in)) && (!plan_.touched.output || lies(first.out));
 }
 
-// The same on all ranks that are in the same call.
+// The same on all ranks that are in the same call, and in all of its pieces, where one kernel may make them.
 uint32_t LaunchedCall::lanes_of(const Piece& piece, const CheckedCall& call) const {
-  const uint64_t bytes = piece.count * dtype_bytes(call.dtype);
+  const uint64_t bytes = (whole_ ? whole_->count : piece.count) * dtype_bytes(call.dtype);
   if (plan_.program.posts) return static_cast<uint32_t>((bytes - 1) / island_->post_bytes() + 1);
   return static_cast<uint32_t>(std::clamp<uint64_t>(bytes / kLaneBytes, 1, island_->lanes()));
 }
@@ -213,7 +299,7 @@ LaunchedCall::Buffer LaunchedCall::buffer_of(const Piece& piece, bool input) con
 // deadline begins with the kernel, which comes behind this wait: it has one of its own. Throws Exception(kTimeout).
 void LaunchedCall::await_hosts(const Turn& turn) {
   const auto until = deadline_after(Clock::now(), limit_);
-  wait_on_host([&] { return island_->all_called(turn.number) || turn.operation->done(); },
+  wait_on_host([&] { return island_->all_called(turn.number, last_of(turn).number) || turn.operation->done(); },
                [&] {
                  device_has_failed();
                  if (Clock::now() >= until) throw Exception(island_->late(turn.number, describe_call(turn.call)));
@@ -221,13 +307,14 @@ void LaunchedCall::await_hosts(const Turn& turn) {
 }
 
 // Streams of one process may share a queue of the device: what stands behind this kernel would keep another rank's from
-// it.
+// it, of each of its pieces.
 void LaunchedCall::await_kernels(const Turn& turn) {
   const CallStatus& status = island_->own().status;
+  const Turn& last = last_of(turn);
   wait_on_host(
       [&] {
-        return at_least(load_word(status.met), turn.number) || at_least(load_word(status.passed), turn.number) ||
-               turn.operation->done();
+        return at_least(load_word(status.met), last.number) || at_least(load_word(status.passed), last.number) ||
+               last.operation->done();
       },
       [this] { device_has_failed(); });
 }
@@ -236,11 +323,20 @@ void LaunchedCall::end_of_stream(void* call) { static_cast<LaunchedCall*>(call)-
 
 // No calls of the device's runtime.
 void LaunchedCall::passed() {
-  if (passed_.exchange(true)) return;
-  const OperationRef<LaunchedCall> keep = std::move(self_);
+  OperationRef<LaunchedCall> keep;
+  {
+    std::lock_guard lock(mutex_);
+    if (std::exchange(passed_, true)) return;
+    keep = std::move(self_);
+  }
   if (copies_back_) piece_ended(nullptr);
   give_back_room();
   flow->notify();
+}
+
+void LaunchedCall::leave_stream() {
+  options_.calls->end_kernels();
+  passed();
 }
 
 void LaunchedCall::piece_ended(const Error* error) {

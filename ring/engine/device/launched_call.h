@@ -16,17 +16,28 @@
 namespace rondo {
 
 // One call whose ranks share device memory, in the order of a stream: a kernel a piece (device_call.h). A buffer that
-// others touch and that is not from allocate() is copied to the own window 0 before, and back behind. Where no rank has
-// such a one, which the kernels find out, the first kernel makes the whole call. For each piece the communicator has an
-// operation, which sees to mismatches, stalls, deadlines and failures; it moves nothing.
+// others touch and that is not from allocate() is copied to the own window 0 before, and back behind. A rank that has
+// no such buffer launches one kernel for all pieces, which makes the call at once where that holds for all ranks, as
+// the kernels find out. For each piece the communicator has an operation, which sees to mismatches, stalls, deadlines
+// and failures; it moves nothing.
 //
 // waits == kHost: the calling thread waits before each kernel until all ranks are there, and behind it until their
 // kernels run.
 class LaunchedCall final : public StreamOperation {
  public:
-  // plan outlives it. limit: from the stream's coming to the deadline. whole: of several pieces over the memory of all.
+  // What only the forms with more than one piece to an operation need.
+  struct Form {
+    std::optional<CheckedCall> whole = {};  // of several pieces over the memory of all, of even blocks
+    // An all_to_all whose counts only pairs know: one operation, since the ranks have different numbers of pieces, of
+    // which each tells the others.
+    std::optional<CallBuffers> pairs = {};
+  };
+  // plan outlives it. limit: from the stream's coming to the deadline.
   LaunchedCall(Options options, std::shared_ptr<DeviceIsland> island, const StreamPlans::Entry& plan,
-               std::chrono::milliseconds limit, const std::optional<CheckedCall>& whole);
+               std::chrono::milliseconds limit, Form form);
+  // Where the blocks lie that the other ranks read in a call by pairs, in an own window of allocate().
+  static std::optional<DeviceIsland::DevicePlace> located_pairs(const DeviceIsland& island, const CheckedCall& call,
+                                                                const CallBuffers& buffers);
 
   std::byte* memory(size_t /*piece*/) const override { return island_->bounce(); }  // whatever it takes in the end
   void add_part(size_t piece, CollectiveOperation& part) override;
@@ -34,6 +45,7 @@ class LaunchedCall final : public StreamOperation {
   void add_operation(OperationRef<Operation> operation, uint64_t fingerprint) override;
   void enqueue() override;
   void capture(const CheckedCall& call, uint64_t fingerprint) override;
+  void ring_at_end() override;
 
  private:
   class Kernel;
@@ -49,25 +61,36 @@ class LaunchedCall final : public StreamOperation {
     BufferCard card = {};
   };
 
+  void put_pieces();
   void put_piece(size_t piece);
+  void put_pairs(size_t piece);
+  DeviceCall made_call(const Turn& turn) const;
+  void launch(const DeviceCall& call, uint32_t lanes);
+  void bind_pieces(DeviceCall& call, const BlockPlace& from, const BlockPlace& to, Bound bound) const;
   Buffer buffer_of(const Piece& piece, bool input) const;
   bool lies_whole() const;
   uint32_t lanes_of(const Piece& piece, const CheckedCall& call) const;
+  const Turn& last_of(const Turn& turn) const { return one_kernel_ ? turns_.back() : turn; }
   void await_hosts(const Turn& turn);
   void await_kernels(const Turn& turn);
   void put_end();
+  bool put_ring();
   void piece_ended(const Error* error);
   void passed();
   uint32_t entries() const override;
-  void leave_stream() override { passed(); }
+  void leave_stream() override;
   static void end_of_stream(void* call);
 
   const std::shared_ptr<DeviceIsland> island_;  // shared with the communicator's device side
   const StreamPlans::Entry& plan_;
   const std::chrono::milliseconds limit_;
   const std::optional<CheckedCall> whole_;
+  const std::optional<CallBuffers> pairs_;
+  const bool one_kernel_;            // for all pieces
   bool copies_back_ = false;         // behind a kernel: then the stream ends the call, too
-  std::atomic<bool> passed_{false};  // the stream has passed the call
+  bool failed_ = false;              // not all kernels are in the stream
+  std::atomic<bool> rings_{true};    // false: nothing behind the last kernel does, and the event is there
+  bool passed_ = false;              // the function in the stream has run, or what it does has been done
   std::vector<Turn> turns_;          // by piece
   OperationRef<LaunchedCall> self_;  // while the stream refers to it
 };

@@ -8,12 +8,16 @@
 #include <new>
 #include <utility>
 
+#include "ring/engine/device/gate.h"
+
 namespace rondo {
 namespace {
 
 // Some 1,000 launches that are pending block the thread that launches; several communicators share a stream.
 constexpr uint32_t kMostEntries = 512;
 constexpr std::chrono::milliseconds kBetweenLooks{20};
+// Between two looks at the words of kernels, which ring nobody: some ten kernels of short calls.
+constexpr std::chrono::microseconds kBetweenLooksAtKernels{100};
 
 }  // namespace
 
@@ -77,12 +81,26 @@ DeviceStream StreamCalls::copy_stream(int device) {
 bool StreamCalls::begin(uint32_t entries, const std::function<bool()>& stop) {
   std::unique_lock lock(mutex_);
   // One that is larger than all room waits for the others only.
-  const auto has_room = [&] { return entries_ == 0 || entries_ + entries <= kMostEntries; };
-  while (!changed_.wait_for(lock, kBetweenLooks, has_room)) {
+  const auto has_room = [&] { return !has_entries() || entries_ + entries <= kMostEntries; };
+  while (!changed_.wait_for(lock, next_look(), has_room)) {
     if (stop()) return false;
   }
   entries_ += entries;
   return true;
+}
+
+// Requires the lock.
+bool StreamCalls::has_entries() {
+  while (!launched_.empty() && at_least(load_word(*launched_.front().passed), launched_.front().number)) {
+    entries_ -= launched_.front().entries;
+    launched_.pop_front();
+  }
+  return entries_ > 0;
+}
+
+// Requires the lock.
+Clock::duration StreamCalls::next_look() const {
+  return launched_.empty() ? Clock::duration(kBetweenLooks) : kBetweenLooksAtKernels;
 }
 
 void StreamCalls::end(uint32_t entries) {
@@ -91,9 +109,23 @@ void StreamCalls::end(uint32_t entries) {
   changed_.notify_all();
 }
 
+void StreamCalls::end_once_passed(const uint32_t* passed, uint32_t number, uint32_t entries) {
+  std::lock_guard lock(mutex_);
+  launched_.push_back({passed, number, entries});
+}
+
+void StreamCalls::end_kernels() {
+  std::lock_guard lock(mutex_);
+  for (const Launched& kernels : std::exchange(launched_, {})) entries_ -= kernels.entries;
+  changed_.notify_all();
+}
+
 bool StreamCalls::wait_for_all(Clock::time_point until) {
   std::unique_lock lock(mutex_);
-  return changed_.wait_until(lock, until, [this] { return entries_ == 0; });
+  while (has_entries() && Clock::now() < until) {
+    changed_.wait_until(lock, std::min(until, Clock::now() + next_look()));
+  }
+  return entries_ == 0;
 }
 
 void StreamCalls::begin_send() {

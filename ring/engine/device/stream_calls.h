@@ -4,6 +4,7 @@
 #include <chrono>
 #include <condition_variable>
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <map>
 #include <memory>
@@ -40,6 +41,11 @@ class StreamCalls {
   // until `stop()`, which is asked every 20 ms. True: there is room, and the call counts.
   bool begin(uint32_t entries, const std::function<bool()>& stop);
   void end(uint32_t entries);
+  // The same as end() once *passed, of a board that outlives the entries, is at least `number`. In the order of
+  // numbers.
+  void end_once_passed(const uint32_t* passed, uint32_t number, uint32_t entries);
+  // The device of kernels has failed: none of them passes any more.
+  void end_kernels();
   // Waits until no call is under way; false: not by then.
   bool wait_for_all(Clock::time_point until);
   // Sends that have begun. They outlast their call: the stream does not wait until they have gone.
@@ -57,11 +63,19 @@ class StreamCalls {
 
  private:
   bool can_wait(int device, DeviceStream stream) const;
+  bool has_entries();
+  Clock::duration next_look() const;
 
+  // Entries of kernels, which end with the kernels.
+  struct Launched {
+    const uint32_t* passed;
+    uint32_t number, entries;
+  };
   std::atomic<bool> streams_wait_{true};
   std::mutex mutex_;
   std::condition_variable changed_;
-  uint32_t entries_ = 0;
+  uint32_t entries_ = 0;  // of `launched_`, too
+  std::deque<Launched> launched_;
   uint32_t sends_ = 0;
   std::set<int> prepared_;  // devices
   Clock::time_point next_look_{};

@@ -4,6 +4,12 @@
 #include <utility>
 
 namespace rondo {
+namespace {
+
+// A wait that is over sooner, as nearly all behind a short kernel are, puts nothing into a stream.
+constexpr std::chrono::microseconds kBeforeRinging{200};
+
+}  // namespace
 
 // Calls no runtime: the last owner may be a function in a stream.
 StreamOperation::~StreamOperation() {
@@ -21,6 +27,10 @@ bool StreamOperation::take_room(const std::function<bool()>& stop) {
 
 void StreamOperation::give_back_room() {
   if (entries_ > 0) options_.calls->end(std::exchange(entries_, 0));
+}
+
+void StreamOperation::give_back_room_with(const uint32_t* passed, uint32_t number) {
+  options_.calls->end_once_passed(passed, number, std::exchange(entries_, 0));
 }
 
 void StreamOperation::copy(const std::vector<Piece::Rows>& parts, std::byte* region, bool in, DeviceStream stream) {
@@ -49,12 +59,20 @@ bool StreamOperation::poll() {
 }
 
 bool StreamOperation::wait(Clock::time_point until) {
+  const Clock::time_point first = std::min(until, Clock::now() + kBeforeRinging);
+  if (Operation::wait(first)) return true;
+  if (first < until) ring_at_end();
   while (true) {
     const Clock::time_point next = std::min(until, Clock::now() + kBetweenLooksAtDevice);
     if (Operation::wait(next)) return true;
     look_at_device();
     if (next == until) return done();
   }
+}
+
+void StreamOperation::on_end(EndFunction function) {
+  Operation::on_end(std::move(function));
+  if (!done()) ring_at_end();
 }
 
 // Another device's failure is none of this stream's.

@@ -41,7 +41,8 @@ class StreamOperation : public Operation {
   virtual void add_part(size_t piece, CollectiveOperation& part) = 0;
   // The next one of them has been submitted.
   virtual void add_operation(OperationRef<Operation> /*operation*/, uint64_t /*fingerprint*/) {}
-  // Instead of all these, where calls are kernels, for a graph: the next piece, which has no operation.
+  // Instead of all these, where calls are kernels, for a graph: the next piece, which has no operation. With the last
+  // one all of them are in the stream.
   virtual void capture(const CheckedCall& /*call*/, uint64_t /*fingerprint*/) {}
   // Before its operations are submitted, or it is put into the stream: either may end it at once, where the
   // communicator has failed.
@@ -53,6 +54,9 @@ class StreamOperation : public Operation {
   void wait_on(DeviceStream stream) override;
   bool poll() override;
   bool wait(Clock::time_point until) override;
+  void on_end(EndFunction function) override;
+  // Somebody may sleep until the call ends: the stream rings for them, where nothing else does.
+  virtual void ring_at_end() {}
 
  protected:
   explicit StreamOperation(Options options) : options_(std::move(options)), driver_(*options_.calls->driver) {}
@@ -60,6 +64,8 @@ class StreamOperation : public Operation {
   virtual uint32_t entries() const = 0;
   // Nothing in streams is its any more. Calls no runtime.
   void give_back_room();
+  // Its entries leave streams with its kernels, of which the last has this number.
+  void give_back_room_with(const uint32_t* passed, uint32_t number);
   // Between device memory and the region's, in the stream.
   void copy(const std::vector<Piece::Rows>& parts, std::byte* region, bool in, DeviceStream stream);
   // Parts under way, each of which ends once. The last one: true, and end_whole() must follow.

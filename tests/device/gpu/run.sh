@@ -1,14 +1,16 @@
 #!/usr/bin/env bash
-# run.sh [PART...]: checks and measures Rondo on the first GPU of this machine, with nothing but its driver: each step a
-# process of its own with a limit, in the order in which a failure says most. The parts: host (the same machine without its
-# GPU), probes (what the library takes for granted of a GPU), kernels, calls, failures, bars, peers, mps (processes whose
-# kernels run at once, by a daemon of its own), memcheck; none: all of them. A run takes 9 minutes at most (WHOLE: other seconds).
-# results.txt (RESULTS: another file) has all output; a line for each step is printed, and why it failed.
+# run.sh [PART...]: checks and measures Rondo on the GPUs of this machine, with nothing but their driver: each step a
+# process of its own with a limit, in the order that teaches most in 9 minutes (WHOLE: other seconds). The parts: probes
+# (what the library takes for granted of a GPU), kernels, mps (processes whose kernels run at once, by a daemon of its
+# own: right, then how fast), threads, peers (a GPU a rank), memcheck, failures, nccl (beside PyTorch's), calls, host (the
+# same machine without its GPU); none: all of them.
+# results.txt (RESULTS: another file) has all output; a line for each step is printed, why it failed, and at the end a
+# table of the times for docs/gpu.md.
 # Exit code 1 if a step failed, 2 if nothing could be run.
 set -uo pipefail
 cd "$(dirname "$0")" || exit 2
 results=${RESULTS:-$PWD/results.txt}
-parts=" ${*:-host probes kernels calls failures bars peers mps memcheck} "
+parts=" ${*:-probes kernels mps threads peers memcheck failures nccl calls host} "
 whole=${WHOLE:-540}
 failed=0 gone=0
 : >"$results" || exit 2
@@ -96,6 +98,26 @@ step() {
 }
 has() { [[ $parts == *" $1 "* ]]; }
 
+# time_of SECONDS NAME COMMAND...: a step that prints times of all_reduces in place of $sizes bytes; they are a row.
+sizes="8 65536 1048576 ${BAR_BYTES:-268435456}"
+rows=""
+time_of() {
+  local begin size row="| $2 |"
+  begin=$(wc -l <"$results")
+  step "$@"
+  for size in $sizes; do
+    # The first number behind the size: with --placement in there is one time.
+    row+=" $(tail -n "+$((begin + 1))" "$results" | awk -v size="$size" '$1 == size {
+      for (i = 2; i <= NF; ++i) if ($i ~ /^[0-9.]+$/) { found = $i; break } } END { print found == "" ? "-" : found }') |"
+  done
+  row+=" $(tail -n "+$((begin + 1))" "$results" | sed -n 's/^# all_reduce of .*: \([0-9.]*\) of copies.*/\1/p' | tail -1) |"
+  rows+=$row$'\n'
+}
+# shellcheck disable=SC2317 # the steps' shells call it
+bench() { ./rondo-bench --device cuda --placement in --sizes "${sizes// /,}" "$@"; }
+export -f bench
+export sizes
+
 if ! answers >"$results.first" 2>&1; then
   cat "$results.first" >>"$results"
   say "no GPU can be used, nothing was run: $(grep -m1 -oE 'no GPU can be used.*|rank 0.*|.*not found.*' "$results.first" | cut -c1-300)"
@@ -110,11 +132,6 @@ fi
 # shellcheck disable=SC2034 # its name is that of Bash's variable
 coproc holder { exec ./device_probe_test --no-skip -tc="hold*" >/dev/null 2>&1; }
 
-if has host; then
-  for transport in shm tcp; do
-    step 30 "calls on host memory, $transport" ./rondo-bench --transport "$transport" --sizes 8,16M
-  done
-fi
 if has probes; then
   for probe in 01 02 03 04 05 06 07 08 09; do
     step 40 "probe $(./device_probe_test -ltc -tc="$probe*" | grep "^$probe")" ./device_probe_test -tc="$probe*"
@@ -123,37 +140,6 @@ fi
 if has kernels; then
   step 60 "the passes of every dtype and op, bit for bit" ./device_folds_test
   step 60 "GB/s of the passes against copies: 0.90 for 2 sources, 0.85 for 8" ./device_bench "${BENCH_MIB:-256}"
-fi
-if has calls; then
-  step 60 "processes, every dtype and op" ./device_collectives_test -tc="every dtype*"
-  step 90 "every collective, 1 to 4 processes" ./device_collectives_test -tc="every collective*"
-  step 60 "8 processes, pieces" ./device_collectives_test -tc="8 processes,calls of*,staged calls*"
-  step 90 "every collective, threads" ./device_threads_test
-  step 60 "order of streams and calls, lists, batches" ./device_calls_test -tc="calls *,many *,staged *,lists are*,batches*"
-  step 40 "messages on streams" ./device_messages_test -tc="a ring of*,a batch*,send and*,host memory*,a message that is*,a receive in*"
-  step 40 "device memory" ./device_islands_test -tc="device memory*"
-fi
-if has failures; then
-  step 60 "errors, mismatch, abort, death, destroy" ./device_errors_test
-fi
-if has bars; then
-  for ranks in 4 8; do
-    step 90 "all_reduce of 256 MiB, $ranks threads on one GPU: 0.80 of copies" \
-      ./bar.sh 0.80 ./rondo-bench --device cuda --inproc --ranks "$ranks" --sizes "${BAR_SIZE:-256M}" --placement in \
-      --buffers registered
-  done
-  step 40 "staged calls over TCP" ./rondo-bench --device cuda --transport tcp --sizes "${BAR_SIZE:-256M}"
-fi
-if has peers; then
-  gpus=$(timeout 20 nvidia-smi -L 2>/dev/null | grep -c .)
-  if [ "$gpus" -gt 1 ]; then
-    for algorithm in auto ring; do
-      step 60 "all_reduce of $gpus GPUs, $algorithm" ./rondo-bench --device cuda --ranks "$gpus" \
-        --sizes "${BAR_SIZE:-256M}" --placement in --buffers registered --algorithm "$algorithm"
-    done
-  else
-    say "not run: peers, there is one GPU"
-  fi
 fi
 # Without MPS processes that share a GPU run their kernels one after the other, and their calls are staged.
 if has mps; then
@@ -168,14 +154,47 @@ if has mps; then
     nvidia-cuda-mps-control -d >>"$results" 2>&1
     # shellcheck disable=SC2016 # the inner shell's
     step 30 "MPS serves this GPU" bash -c './device_probe_test -tc="01*" | tee /dev/stderr | grep -q "(MPS): yes"'
-    step 90 "memory that all ranks map: processes under MPS" ./device_islands_test
-    step 90 "every collective, and the ring, by processes under MPS" ./device_collectives_test -tc="every *,posts up*,by posts*,calls of*"
-    step 60 "all_reduce by 4 processes under MPS: 0.80 of copies" ./bar.sh 0.80 ./rondo-bench --device cuda --ranks 4 \
-      --sizes "8,64K,1M,${BAR_SIZE:-256M}" --placement in --buffers registered
+    step 60 "memory that all ranks map: processes under MPS" ./device_islands_test
+    step 60 "every collective, posts, the ring, under MPS" ./device_collectives_test -tc="every *,posts up*,by posts*,calls of*"
+    step 60 "order of calls, graphs, all_to_all with counts, by processes under MPS" ./device_calls_test
+    for ranks in 2 4 8; do
+      for buffers in registered plain; do
+        bar=0
+        if [ "$ranks $buffers" = "4 registered" ]; then bar=0.80; fi
+        time_of 30 "$ranks processes on one GPU, $buffers" ./bar.sh "$bar" bash -c "bench --ranks $ranks --buffers $buffers"
+      done
+    done
+    time_of 30 "4 processes on one GPU, plain, windows of 512 MiB" \
+      env RONDO_DEVICE_WINDOW_BYTES=536870912 bash -c "bench --ranks 4 --buffers plain"
+    for blocks in 8 16 64 128; do
+      time_of 20 "4 processes on one GPU, registered, $blocks blocks a rank" \
+        env RONDO_DEVICE_BLOCKS=$blocks bash -c "bench --ranks 4 --buffers registered"
+    done
     echo quit | limited 15 nvidia-cuda-mps-control >>"$results" 2>&1
     unset CUDA_MPS_PIPE_DIRECTORY CUDA_MPS_LOG_DIRECTORY
   else
     say "not run: processes whose kernels run at once, there is no nvidia-cuda-mps-control here"
+  fi
+fi
+if has threads; then
+  for ranks in 4 8; do
+    time_of 30 "$ranks threads on one GPU, registered" \
+      ./bar.sh 0.80 bash -c "bench --inproc --ranks $ranks --buffers registered"
+  done
+fi
+gpus=$(timeout 20 nvidia-smi -L 2>/dev/null | grep -c .)
+if has peers; then
+  if [ "$gpus" -gt 1 ]; then
+    step 60 "every collective, processes on all GPUs in turn" ./device_collectives_test -tc="processes in turn*"
+    step 60 "every collective, threads on all GPUs in turn" ./device_threads_test -tc="threads in turn*"
+    for algorithm in auto ring; do
+      for buffers in registered plain; do
+        time_of 30 "$gpus GPUs, $buffers, $algorithm" \
+          bash -c "bench --ranks $gpus --buffers $buffers --algorithm $algorithm"
+      done
+    done
+  else
+    say "not run: peers, there is one GPU"
   fi
 fi
 if has memcheck; then
@@ -185,8 +204,42 @@ if has memcheck; then
     check=("$sanitizer" --report-api-errors no --error-exitcode 1)
     step 30 "memcheck, every dtype and op" "${check[@]}" ./device_folds_test
     step 30 "memcheck, calls of threads" "${check[@]}" ./device_threads_test -tc="calls *,after *,different *"
+    step 30 "racecheck, every dtype and op" "${check[@]}" --tool racecheck ./device_folds_test
+    step 30 "racecheck, calls of threads" "${check[@]}" --tool racecheck ./device_threads_test -tc="calls of*"
   else
     say "not run: memcheck, there is no compute-sanitizer here"
   fi
+fi
+if has failures; then
+  step 60 "errors, mismatch, abort, death, destroy" ./device_errors_test
+fi
+if has nccl; then
+  if python3 -c "import torch, sys; sys.exit(not torch.cuda.is_available())" 2>>"$results"; then
+    # shellcheck disable=SC2086 # a size each
+    time_of 60 "$((gpus > 1 ? gpus : 4)) ranks, NCCL" python3 nccl.py "$((gpus > 1 ? gpus : 4))" $sizes
+  else
+    say "not run: beside NCCL, python3 has no PyTorch with CUDA here"
+  fi
+fi
+if has calls; then
+  step 60 "processes, every dtype and op" ./device_collectives_test -tc="every dtype*"
+  step 90 "every collective, 1 to 4 processes" ./device_collectives_test -tc="every collective*"
+  step 60 "8 processes, pieces" ./device_collectives_test -tc="8 processes,calls of*,staged calls*"
+  step 90 "every collective, threads" ./device_threads_test
+  step 60 "order of streams and calls, lists, batches" ./device_calls_test -tc="calls *,many *,staged *,lists are*,batches*"
+  step 40 "messages on streams" ./device_messages_test -tc="a ring of*,a batch*,send and*,host memory*,a message that is*,a receive in*"
+  step 40 "device memory" ./device_islands_test -tc="device memory*"
+  step 40 "staged calls over TCP" ./rondo-bench --device cuda --transport tcp --sizes "${BAR_SIZE:-256M}"
+fi
+if has host; then
+  for transport in shm tcp; do
+    step 30 "calls on host memory, $transport" ./rondo-bench --transport "$transport" --sizes 8,16M
+  done
+fi
+if [ -n "$rows" ]; then
+  say ""
+  say "| all_reduce in place, us |$(for size in $sizes; do printf ' %s |' "$(numfmt --to=iec-i --suffix=B "$size")"; done) of copies |"
+  say "|---|$(for size in $sizes; do printf -- '---|'; done)---|"
+  say "${rows%$'\n'}"
 fi
 exit "$failed"

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # run_test.sh RUN.SH SOURCE...: the test cases that the bundle's script names are there, each probe of a GPU among
-# them; it leaves LD_LIBRARY_PATH, where the driver may lie, to the programs that it runs; it says which step failed.
+# them; it leaves LD_LIBRARY_PATH, where the driver may lie, to the programs that it runs; it says which step failed, and
+# what it could not measure is in its table, too.
 set -euo pipefail
 declare -A cases
 for source in "${@:2}"; do cases[$(basename "$source" .cc)]=$(grep -A1 -h 'TEST_CASE(' "$source" | grep -o '"[^"]*"'); done
@@ -32,3 +33,6 @@ grep -q '^FAILED: GB/s of the passes' <<<"$out" || { echo "FAIL: the failure is 
 grep -q '^passed: the passes of every dtype' <<<"$out" || { echo "FAIL: a step did not run: $out"; exit 1; }
 if grep -v ':/opt/driver ' seen; then echo "FAIL: programs do not see the driver"; exit 1; fi
 grep -q '/opt/driver libcuda.so.1$' seen || { echo "FAIL: another driver is opened"; exit 1; }
+out=$(timeout 60 ./run.sh threads </dev/null) || true
+grep -q '^| all_reduce in place, us | 8B | 64KiB |' <<<"$out" || { echo "FAIL: no table: $out"; exit 1; }
+grep -q '^| 4 threads on one GPU, registered | - | - |' <<<"$out" || { echo "FAIL: a row is missing: $out"; exit 1; }

@@ -65,7 +65,15 @@ struct FakeStream;
 // What a stream runs.
 using Entry = std::function<void(FakeStream& stream)>;
 
+// What UserObjectCreate makes.
+struct FakeUserObject {
+  HostFunction destroy;  // must not use the driver
+  void* data;
+  unsigned references;
+};
+
 enum class Capture { kNone, kActive, kInvalid };
+// It is the graph of its capture, too.
 struct FakeStream {
   FakeStream(FakeContext* of, bool waits, size_t in, uint64_t number)
       : context(of), blocks(waits), queue(in), id(number) {}
@@ -78,7 +86,11 @@ struct FakeStream {
   CaptureMode mode = kCaptureGlobal;  // of the capture, which a thread has begun
   std::thread::id thread;
   std::vector<std::pair<Entry, FakeQueue::Entry>> graph;  // what has been captured
+  uint64_t captures = 0;
+  std::vector<FakeUserObject*> kept;  // by the graph
 };
+// The graph of the stream is destroyed. Without the driver's lock.
+void destroy_graph(FakeStream& stream);
 
 // The primary one of a device.
 struct FakeContext {

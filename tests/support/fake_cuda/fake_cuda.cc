@@ -25,7 +25,6 @@
 //   FAKE_CUDA_LATE_US      what a kernel of a call takes before it begins
 //   FAKE_CUDA_KERNELS      that a queue runs at once, at most
 //   FAKE_CUDA_MPS=0        kernels of two processes do not run at once
-//   FAKE_CUDA_FUNCTION_US  what a stream takes before it calls a function of the host
 //   CUDA_LAUNCH_BLOCKING   not 0: who launches a kernel waits until it has ended
 //   FAKE_CUDA_SLICES       a file: one process at a time runs what is in its streams; one that waits lets others run
 #include <sys/mman.h>
@@ -33,7 +32,6 @@
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
-#include <numeric>
 #include <span>
 
 #include "ring/base/check.h"
@@ -57,7 +55,8 @@ std::atomic<int>* const calls = [] {
 constexpr Index kAnytime[] = {kInit, kDriverGetVersion, kGetErrorString, kThreadExchangeStreamCaptureMode};
 constexpr Index kAnywhere[] = {kDeviceGetCount,     kDeviceGetName,          kDeviceGetUuid,  kDeviceTotalMem,
                                kDeviceGetAttribute, kDevicePrimaryCtxRetain, kCtxPushCurrent, kCtxPopCurrent,
-                               kCtxSetCurrent,      kCtxGetCurrent,          kStreamGetCtx};
+                               kCtxSetCurrent,      kCtxGetCurrent,          kStreamGetCtx,   kUserObjectCreate,
+                               kUserObjectRelease,  kGraphRetainUserObject};
 constexpr Index kWaiting[] = {
     kDevicePrimaryCtxRetain, kModuleLoadData,    kFuncLoad,    kMemAlloc,         kMemFree,
     kMemHostRegister,        kMemHostUnregister, kMemCreate,   kMemUnmap,         kIpcGetMemHandle,
@@ -115,12 +114,24 @@ FAKE_CUDA_EXPORT rondo::cuda::Result cuGetProcAddress_v2(const char* name, void*
   return 0;
 }
 
+namespace {
+
+FakeStream& captured_in(void* handle) {
+  const std::lock_guard lock(fake().mutex);
+  return *fake().streams.at(handle);
+}
+
+}  // namespace
+
+// For tests: the graph that has been captured in the stream is destroyed.
+FAKE_CUDA_EXPORT void fake_cuda_destroy_graph(void* captured) { destroy_graph(captured_in(captured)); }
 // For tests: the stream is captured from now on (CaptureMode), or no more (-1). False: the capture has been spoilt.
 FAKE_CUDA_EXPORT bool fake_cuda_capture(void* handle, int mode) {
+  if (mode >= 0) fake_cuda_destroy_graph(handle);
   const std::lock_guard lock(fake().mutex);
   FakeStream& stream = *fake().streams.at(handle);
   const bool well = stream.capture != Capture::kInvalid;
-  if (mode >= 0) stream.graph.clear();
+  if (mode >= 0) ++stream.captures;
   stream.capture = mode < 0 ? Capture::kNone : Capture::kActive;
   stream.mode = static_cast<rondo::cuda::CaptureMode>(mode);
   stream.thread = std::this_thread::get_id();
@@ -128,7 +139,7 @@ FAKE_CUDA_EXPORT bool fake_cuda_capture(void* handle, int mode) {
 }
 // For tests: what has been captured in a stream is put into another one.
 FAKE_CUDA_EXPORT void fake_cuda_replay(void* captured, void* into) {
-  for (const auto& [function, kind] : fake().streams.at(captured)->graph) put(*fake().streams.at(into), function, kind);
+  for (const auto& [function, kind] : captured_in(captured).graph) put(captured_in(into), function, kind);
 }
 // For tests: a stream of device 0 that waits for the legacy stream.
 FAKE_CUDA_EXPORT void* fake_cuda_blocking_stream() {
@@ -159,9 +170,16 @@ FAKE_CUDA_EXPORT const char* fake_cuda_uncalled() {
   }
   return nullptr;
 }
-// What this process has done so far: calls of the driver's functions; passes of calls; and what it holds: pieces of
-// locked host memory, and of device memory; and events.
-FAKE_CUDA_EXPORT int fake_cuda_calls() { return std::accumulate(calls, calls + kFunctions, 0); }
+// How often the driver's function has been called, by this process and its children; nullptr: all of them together.
+FAKE_CUDA_EXPORT int fake_cuda_called(const char* name) {
+  int sum = 0;
+  for (int i = 0; i < kFunctions; ++i) {
+    if (name == nullptr || std::strcmp(name, kAll[i].name) == 0) sum += calls[i].load();
+  }
+  return sum;
+}
+// What this process has done so far: passes of calls; and what it holds: pieces of locked host memory, and of device
+// memory; and events.
 FAKE_CUDA_EXPORT int fake_cuda_placed() { return fake().placed.load(); }
 FAKE_CUDA_EXPORT int fake_cuda_locked() { return fake().memory.count(true); }
 FAKE_CUDA_EXPORT int fake_cuda_held() { return fake().memory.count(false); }

@@ -50,6 +50,12 @@ FakeQueue::~FakeQueue() {
 
 bool FakeQueue::in_entry() { return runs_entry; }
 
+void FakeQueue::run_as_entry(const std::function<void()>& function) {
+  const bool before = std::exchange(runs_entry, true);
+  function();
+  runs_entry = before;
+}
+
 void FakeQueue::add(const void* stream, std::function<void()> function, Entry kind) {
   std::unique_lock lock(mutex_);
   changed_.wait(lock, [this] { return entries_.size() < kMostEntries; });

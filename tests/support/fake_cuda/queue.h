@@ -34,8 +34,9 @@ class FakeQueue {
   void synchronize(const void* stream);
   // Until what all streams have got so far has run.
   void synchronize_all();
-  // The calling thread runs an entry: a function of the host in a stream must not use the device.
+  // The calling thread runs an entry, or one of CUDA's own functions: these must not use the device.
   static bool in_entry();
+  static void run_as_entry(const std::function<void()>& function);
   // By an entry that waits: pauses, without its slice of the device.
   static void let_others_run(std::chrono::microseconds pause);
 

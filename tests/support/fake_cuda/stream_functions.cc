@@ -36,6 +36,7 @@ void StreamSynchronize(Stream handle) {
 void StreamDestroy(Stream handle) {
   FakeStream& stream = stream_at(handle);
   fake().queue_of(stream).synchronize(&stream);
+  destroy_graph(stream);
   const std::lock_guard lock(fake().mutex);
   require(fake().streams.erase(handle) == 1, kInvalidHandle);
 }
@@ -44,9 +45,15 @@ void StreamGetCtx(Stream handle, Context* context) {
   *context = reinterpret_cast<Context>(stream_of(handle)->context);
 }
 void StreamGetId(Stream handle, unsigned long long* id) { *id = stream_at(handle).id; }
-void StreamIsCapturing(Stream handle, int* status) {
-  const FakeStream& stream = stream_at(handle);
+void StreamGetCaptureInfo(Stream handle, int* status, uint64_t* id, Graph* graph, const void** dependencies,
+                          const void** edges, size_t* count) {
+  require(dependencies == nullptr && edges == nullptr && count == nullptr);
+  FakeStream& stream = stream_at(handle);
   *status = static_cast<int>(stream.capture);
+  if (stream.capture == Capture::kActive) {
+    *id = stream.id << 32 | stream.captures;
+    *graph = reinterpret_cast<Graph>(&stream);
+  }
   if (&stream != stream.context->legacy.get()) return;
   const std::lock_guard lock(fake().mutex);
   for (const auto& [other, known] : fake().streams) {
@@ -54,7 +61,39 @@ void StreamIsCapturing(Stream handle, int* status) {
   }
 }
 
+// --- graphs
+namespace {
+
+void drop(FakeUserObject* object) {
+  if (--object->references > 0) return;
+  FakeQueue::run_as_entry([object] { object->destroy(object->data); });
+  delete object;
+}
+
+}  // namespace
+
+void UserObjectCreate(UserObject* object, void* data, HostFunction destroy, unsigned references, unsigned flags) {
+  require(references == 1 && flags == kNoDestructorSync);
+  *object = reinterpret_cast<UserObject>(new FakeUserObject{destroy, data, references});
+}
+void UserObjectRelease(UserObject object, unsigned references) {
+  require(references == 1);
+  drop(reinterpret_cast<FakeUserObject*>(object));
+}
+void GraphRetainUserObject(Graph graph, UserObject object, unsigned references, unsigned flags) {
+  require(graph != nullptr && references == 1 && flags == kGraphMove);
+  reinterpret_cast<FakeStream*>(graph)->kept.push_back(reinterpret_cast<FakeUserObject*>(object));
+}
+
+}  // namespace rondo::testing::functions
+
+void rondo::testing::destroy_graph(FakeStream& stream) {
+  stream.graph.clear();
+  for (FakeUserObject* object : std::exchange(stream.kept, {})) functions::drop(object);
+}
+
 // --- events
+namespace rondo::testing::functions {
 namespace {
 
 std::shared_ptr<FakeEvent> event_at(Event event) {
@@ -113,7 +152,6 @@ void StreamWaitEvent(Stream stream, Event event, unsigned flags) {
 void LaunchHostFunc(Stream stream, HostFunction function, void* argument) {
   put(stream_at(stream), [function, argument](FakeStream& in) {
     in.now += virtual_time::kFunction;
-    sleep_us(setting("FAKE_CUDA_FUNCTION_US", 0));
     function(argument);
   });
 }
