@@ -73,10 +73,7 @@ TEST_CASE("a communicator's making throws nothing that a faster member has met i
       }
     }
   };
-  for (const char* transport : {"shm", "tcp"}) {
-    shape.config.transport = transport;
-    CHECK(run_processes(shape, body) == "");
-  }
+  CHECK(run_over_both(shape, body) == "");
 }
 
 TEST_CASE("only the members make a group; the others make no call") {

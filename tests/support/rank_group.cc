@@ -116,15 +116,19 @@ std::string run_threads(const RankGroup& group, const RankBody& body) {
   return all;
 }
 
-std::string run_everywhere(int world, const RankBody& body) {
-  RankGroup group{.world = world};
+std::string run_over_both(RankGroup group, const RankBody& body) {
   std::string troubles;
   for (const char* transport : {"shm", "tcp"}) {
     group.config.transport = transport;
-    troubles += run_processes(group, body);
+    const std::string trouble = run_processes(group, body);
+    if (!trouble.empty()) troubles += fmt::format("over {}: {}", transport, trouble);
   }
-  group.config.transport = "auto";
-  return troubles + run_threads(group, body);
+  return troubles;
+}
+
+std::string run_everywhere(int world, const RankBody& body) {
+  const RankGroup group{.world = world};
+  return run_over_both(group, body) + run_threads(group, body);
 }
 
 void run_in_threads(int threads, const std::function<void(int)>& body) {

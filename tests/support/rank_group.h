@@ -34,6 +34,9 @@ std::string run_bare_processes(int world, std::chrono::seconds deadline, const s
 // The same on threads of this process, over memory.
 std::string run_threads(const RankGroup& group, const RankBody& body);
 
+// On processes over shared memory, then on processes over TCP.
+std::string run_over_both(RankGroup group, const RankBody& body);
+
 // On processes over shared memory, on processes over TCP and on threads, one after the other.
 std::string run_everywhere(int world, const RankBody& body);
 
