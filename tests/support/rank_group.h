@@ -2,7 +2,9 @@
 
 #include <chrono>
 #include <concepts>
+#include <cstddef>
 #include <functional>
+#include <span>
 #include <string>
 
 #include "rondo/communicator.h"
@@ -42,6 +44,9 @@ std::string run_everywhere(int world, const RankBody& body);
 
 // Calls body(0), body(1), ... on so many threads of a rank; throws what the first of them throws.
 void run_in_threads(int threads, const std::function<void(int)>& body);
+
+// Throws unless `bytes` are the same on every rank. Made by all ranks.
+void expect_same_everywhere(Communicator& group, std::span<const std::byte> bytes, const std::string& what);
 
 // Throws what a rank reports.
 void expect(bool condition, const std::string& otherwise);
