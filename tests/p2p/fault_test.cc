@@ -4,8 +4,6 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
-#include <cstdio>
-#include <cstdlib>
 #include <string>
 #include <vector>
 
@@ -14,9 +12,6 @@
 
 namespace rondo::testing {
 namespace {
-
-uint64_t first_seed = 1;
-uint64_t seeds = 300;
 
 const Error kLost{ErrorCode::kPeerLost, "the peer died", {}};
 
@@ -517,10 +512,4 @@ TEST_CASE("garbage ends in a protocol error that names the peer, with no more me
 }  // namespace
 }  // namespace rondo::testing
 
-int main(int argc, char** argv) {
-  if (argc > 1) rondo::testing::first_seed = std::strtoull(argv[1], nullptr, 10);
-  if (argc > 2) rondo::testing::seeds = std::strtoull(argv[2], nullptr, 10);
-  std::printf("seeds %llu .. %llu\n", static_cast<unsigned long long>(rondo::testing::first_seed),
-              static_cast<unsigned long long>(rondo::testing::first_seed + rondo::testing::seeds - 1));
-  return rondo::testing::run_over_both_streams(1, argv);
-}
+int main(int argc, char** argv) { return rondo::testing::run_seeds_over_both_streams(argc, argv); }
