@@ -1,6 +1,5 @@
 // Asynchronous messages and the progress thread: it keeps out of the way of a rank that waits for its messages by
 // itself, and takes over soon from one that computes. Ranks as processes.
-#include <dirent.h>
 #include <doctest/doctest.h>
 #include <fmt/format.h>
 #include <malloc.h>
@@ -9,12 +8,12 @@
 #include <atomic>
 #include <chrono>
 #include <cstdint>
-#include <fstream>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "tests/support/rank_group.h"
+#include "tests/support/resources.h"
 
 namespace rondo::testing {
 namespace {
@@ -25,19 +24,9 @@ constexpr int kInFlight = 64;
 // How often this process's progress thread has gone to sleep.
 int64_t sleeps_of_progress_thread() {
   int64_t sleeps = 0;
-  DIR* const tasks = ::opendir("/proc/self/task");
-  expect(tasks != nullptr, "the process's threads are listed");
-  while (const dirent* task = ::readdir(tasks)) {
-    const std::string folder = std::string("/proc/self/task/") + task->d_name;
-    std::string name, word;
-    std::ifstream(folder + "/comm") >> name;
-    if (name != "rondo-progress") continue;
-    std::ifstream status(folder + "/status");
-    while (status >> word) {
-      if (word == "voluntary_ctxt_switches:") status >> sleeps;
-    }
+  for (const std::string& status : status_of_threads("rondo-progress")) {
+    sleeps = std::stoll(field_of(status, "voluntary_ctxt_switches:"));
   }
-  ::closedir(tasks);
   return sleeps;
 }
 
