@@ -73,40 +73,7 @@ TEST_CASE("a communicator's making throws nothing that a faster member has met i
       }
     }
   };
-  for (const char* transport : {"shm", "tcp"}) {
-    shape.config.transport = transport;
-    CHECK(run_processes(shape, body) == "");
-  }
-}
-
-TEST_CASE("only the members make a group; the others make no call") {
-  CHECK(run_everywhere(4, [](Communicator& group) {
-          const std::array<int, 2> evens{2, 0};
-          const std::array<int, 3> first{0, 1, 2};
-          if (group.rank() == 3) return group.barrier();
-          Communicator three = group.new_group(first);
-          expect_works(three, "three of four");
-          if (group.rank() % 2 == 0) {
-            Communicator pair = group.new_group(evens);
-            expect(pair.rank() == (group.rank() == 2 ? 0 : 1), "in the order given");
-            expect_works(pair, "two of four");
-          }
-          group.barrier();
-        }) == "");
-}
-
-TEST_CASE("split: a negative color is in no group, equal keys keep the order of ranks") {
-  CHECK(run_threads(RankGroup{.world = 5}, [](Communicator& group) {
-          const int rank = group.rank();
-          Communicator part = group.split(rank == 2 ? -1 : rank % 2 == 0 ? 7 : 0);
-          expect(part.valid() == (rank != 2), "a negative color has a group");
-          if (rank != 2) {
-            expect(part.size() == 2 && part.rank() == (rank < 2 ? 0 : 1), "the order of ranks");
-            expect_works(part, "a half");
-          }
-          expect(!group.split(-5, 3).valid(), "nobody has a color");
-          expect(group.split(1).size() == 5, "split of everybody");
-        }) == "");
+  CHECK(run_over_both(shape, body) == "");
 }
 
 TEST_CASE("a group that is made without a wait, in another order on each rank, and left without one") {

@@ -16,39 +16,29 @@
 #include "tests/support/errors.h"
 #include "tests/support/rank_group.h"
 
+namespace rondo::testing {
 namespace {
 
-using rondo::Call;
-using rondo::Collective;
-using rondo::Communicator;
-using rondo::DType;
-using rondo::Op;
-using rondo::testing::CollectiveCase;
-using rondo::testing::CollectiveRank;
-using rondo::testing::expect;
-using rondo::testing::expect_error;
-using rondo::testing::RankGroup;
-using rondo::testing::run_threads;
 using Numbers = std::vector<int64_t>;
 
-static_assert(rondo::dtype_of<int8_t>() == DType::kInt8 && rondo::dtype_of<uint8_t>() == DType::kUint8);
-static_assert(rondo::dtype_of<char>() == DType::kInt8 && rondo::dtype_of<short>() == DType::kInt16);
-static_assert(rondo::dtype_of<uint16_t>() == DType::kUint16 && rondo::dtype_of<int>() == DType::kInt32);
-static_assert(rondo::dtype_of<uint32_t>() == DType::kUint32 && rondo::dtype_of<long long>() == DType::kInt64);
-static_assert(rondo::dtype_of<uint64_t>() == DType::kUint64 && rondo::dtype_of<bool>() == DType::kBool);
-static_assert(rondo::dtype_of<float>() == DType::kFloat32 && rondo::dtype_of<double>() == DType::kFloat64);
+static_assert(dtype_of<int8_t>() == DType::kInt8 && dtype_of<uint8_t>() == DType::kUint8);
+static_assert(dtype_of<char>() == DType::kInt8 && dtype_of<short>() == DType::kInt16);
+static_assert(dtype_of<uint16_t>() == DType::kUint16 && dtype_of<int>() == DType::kInt32);
+static_assert(dtype_of<uint32_t>() == DType::kUint32 && dtype_of<long long>() == DType::kInt64);
+static_assert(dtype_of<uint64_t>() == DType::kUint64 && dtype_of<bool>() == DType::kBool);
+static_assert(dtype_of<float>() == DType::kFloat32 && dtype_of<double>() == DType::kFloat64);
 
 // What may be an input, and what an output.
-static_assert(rondo::Elements<const std::vector<float>&> && !rondo::MutableElements<const std::vector<float>&>);
-static_assert(rondo::MutableElements<std::span<float>> && !rondo::MutableElements<std::span<const float>>);
-static_assert(rondo::MutableElements<std::array<int, 3>&> && rondo::MutableElements<double (&)[4]>);
-static_assert(!rondo::Elements<std::vector<bool>&> && !rondo::Elements<std::vector<std::string>&>);
-static_assert(!rondo::OutputFor<std::vector<float>&, std::vector<double>&>);
-static_assert(rondo::Elements<float> && rondo::MutableElements<float&> && !rondo::MutableElements<const float&>);
+static_assert(Elements<const std::vector<float>&> && !MutableElements<const std::vector<float>&>);
+static_assert(MutableElements<std::span<float>> && !MutableElements<std::span<const float>>);
+static_assert(MutableElements<std::array<int, 3>&> && MutableElements<double (&)[4]>);
+static_assert(!Elements<std::vector<bool>&> && !Elements<std::vector<std::string>&>);
+static_assert(!OutputFor<std::vector<float>&, std::vector<double>&>);
+static_assert(Elements<float> && MutableElements<float&> && !MutableElements<const float&>);
 // A temporary number lasts as long as a blocking call.
-static_assert(!rondo::MutableElements<float> && !rondo::LastingElements<float> && rondo::LastingElements<const int&>);
-static_assert(rondo::OutputFor<double&, std::vector<double>&> && !rondo::OutputFor<float&, double>);
-static_assert(!rondo::Elements<Op> && !rondo::Elements<float*> && !rondo::Elements<const void*>);
+static_assert(!MutableElements<float> && !LastingElements<float> && LastingElements<const int&>);
+static_assert(OutputFor<double&, std::vector<double>&> && !OutputFor<float&, double>);
+static_assert(!Elements<Op> && !Elements<float*> && !Elements<const void*>);
 
 #define BY_NAME(name, ...) (async ? group.name##_async(__VA_ARGS__).wait() : group.name(__VA_ARGS__))
 
@@ -86,7 +76,7 @@ void call_by_name(Communicator& group, const Call& c, const CollectiveRank::Elem
 }
 
 TEST_CASE("every collective by its name, on ranges, blocking and asynchronous, gives the reference result") {
-  std::vector<CollectiveCase> cases = rondo::testing::all_shapes({3, {1, 100}, {1}});
+  std::vector<CollectiveCase> cases = all_shapes({3, {1, 100}, {1}});
   for (CollectiveCase& what : cases) {
     what.dtype = DType::kInt64;
     what.op = what.seed % 2 == 0 ? Op::kSum : Op::kMax;
@@ -150,7 +140,7 @@ TEST_CASE("a number is a range of one") {
             float got = -1;
             const float given = 10.0F * static_cast<float>(rank);
             if (async) {
-              rondo::Work sent = group.send_async(given, other), received = group.recv_async(got, other);
+              Work sent = group.send_async(given, other), received = group.recv_async(got, other);
               received.wait();
               sent.wait();
             } else {
@@ -167,21 +157,21 @@ TEST_CASE("a send and a receive as one operation") {
           for (const size_t count : {size_t{1}, size_t{3'000'000}}) {
             const Numbers mine(count, rank);
             Numbers theirs(count, -1);
-            std::vector<rondo::Work> works;  // many at once, which a batch is not for
+            std::vector<Work> works;  // many at once, which a batch is not for
             Numbers small(100, -1);
             const int64_t own = rank;
             for (int i = 0; i < 100; ++i) {
               works.push_back(group.sendrecv_async(own, other, small[static_cast<size_t>(i)], other, i));
             }
             works.push_back(group.sendrecv_async(mine, other, theirs, other, 100));
-            rondo::wait_all(works);
+            wait_all(works);
             expect(theirs == Numbers(count, other), "what was received");
             expect(works.back().message().bytes == 8 * count, "message() is the receive's");
           }
           int64_t theirs = -1;
           const int64_t mine = rank;
           group.batch_begin();
-          rondo::Work received = group.sendrecv_async(mine, other, theirs, other);
+          Work received = group.sendrecv_async(mine, other, theirs, other);
           expect(theirs == -1, "nothing before the end of a batch");
           group.batch_end();
           expect(theirs == other && received.message().peer == other, "in a batch it is the receive's");
@@ -189,7 +179,7 @@ TEST_CASE("a send and a receive as one operation") {
           // Nothing is sent where the receive is refused, and the other way round.
           for (const bool wrong_source : {true, false}) {
             const int to = wrong_source ? other : 9, from = wrong_source ? 9 : other;
-            expect_error([&] { group.sendrecv_async(mine, to, theirs, from, 5); }, rondo::ErrorCode::kInvalid);
+            expect_error([&] { group.sendrecv_async(mine, to, theirs, from, 5); }, ErrorCode::kInvalid);
           }
           group.barrier();
           expect(!group.iprobe(other, 5), "a message of a refused call");
@@ -197,23 +187,21 @@ TEST_CASE("a send and a receive as one operation") {
         }) == "");
 }
 
-TEST_CASE("the version of the library is that of its headers") {
-  CHECK(rondo::version() == std::string(RONDO_VERSION));
-}
+TEST_CASE("the version of the library is that of its headers") { CHECK(version() == std::string(RONDO_VERSION)); }
 
 TEST_CASE("messages as structures, by themselves, two at once and in a batch") {
   CHECK(run_threads(RankGroup{.world = 2}, [](Communicator& group) {
           int64_t mine = group.rank(), theirs = -1;
           const int other = 1 - group.rank();
-          const rondo::MessageCall send{.data = &mine, .count = 1, .dtype = DType::kInt64, .peer = other};
-          rondo::MessageCall receive = send;
-          receive.kind = rondo::MessageKind::kReceive;
+          const MessageCall send{.data = &mine, .count = 1, .dtype = DType::kInt64, .peer = other};
+          MessageCall receive = send;
+          receive.kind = MessageKind::kReceive;
           receive.data = &theirs;
           const auto came = [&](const char* how) { expect(std::exchange(theirs, -1) == other, how); };
           for (int i = 0; i < 300; ++i) {
             expect(group.run(send, receive).peer == other, "of both, what was received");
             came("run() of two");
-            rondo::Work received = group.start(receive), sent = group.start(send);
+            Work received = group.start(receive), sent = group.start(send);
             received.wait();
             sent.wait();
             expect(received.message().bytes == 8, "bytes received");
@@ -254,7 +242,7 @@ TEST_CASE("ranges that do not fit each other are kInvalid, and name both sizes")
   CHECK(run_threads(RankGroup{.world = 2}, [](Communicator& group) {
           Numbers one(1), two(2), three(3);
           const auto refused = [&](const char* text, const std::function<void()>& call) {
-            expect_error(call, rondo::ErrorCode::kInvalid, text);
+            expect_error(call, ErrorCode::kInvalid, text);
           };
           const int rank = group.rank();
           refused("output has 3 elements instead of 2", [&] { group.all_reduce(two, three); });
@@ -288,3 +276,4 @@ TEST_CASE("ranges that do not fit each other are kInvalid, and name both sizes")
 }
 
 }  // namespace
+}  // namespace rondo::testing

@@ -5,8 +5,6 @@
 #include <array>
 #include <chrono>
 #include <condition_variable>
-#include <filesystem>
-#include <fstream>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -17,6 +15,7 @@
 #include "rondo/communicator.h"
 #include "rondo/rondo.h"
 #include "tests/api/c_ranks.h"
+#include "tests/support/resources.h"
 
 namespace {
 
@@ -49,17 +48,6 @@ struct Calls {
            "called " + std::to_string(results.size()) + " times, not " + std::to_string(count));
   }
 };
-
-// Progress threads of this process.
-int progress_threads() {
-  int found = 0;
-  for (const auto& thread : std::filesystem::directory_iterator("/proc/self/task")) {
-    std::string name;
-    std::ifstream(thread.path() / "comm") >> name;
-    found += name == "rondo-progress" ? 1 : 0;
-  }
-  return found;
-}
 
 }  // namespace
 
@@ -244,7 +232,8 @@ TEST_CASE(
     for (const auto& rank : seen) {
       while (!rank.expired()) REQUIRE(std::chrono::steady_clock::now() < until);
     }
-    while (progress_threads() > 0) REQUIRE(std::chrono::steady_clock::now() < until);
+    while (!rondo::testing::status_of_threads("rondo-progress").empty())
+      REQUIRE(std::chrono::steady_clock::now() < until);
   }
 }
 

@@ -13,16 +13,9 @@
 #include "tests/support/rank_group.h"
 #include "tests/support/resources.h"
 
+namespace rondo::testing {
 namespace {
 
-using rondo::Communicator;
-using rondo::ErrorCode;
-using rondo::Work;
-using rondo::testing::expect;
-using rondo::testing::expect_error;
-using rondo::testing::RankGroup;
-using rondo::testing::Resources;
-using rondo::testing::run_threads;
 using std::chrono::milliseconds;
 
 thread_local bool interrupts = false;  // of this rank
@@ -31,7 +24,7 @@ thread_local bool interrupts = false;  // of this rank
 void send_late(Communicator& group, int value, int tag) {
   int never = -1;
   std::vector<Work> works{group.recv_async(never, 0, 99)};
-  expect(rondo::wait_any(works, milliseconds(20)) == 1, "a receive without a message ended");
+  expect(wait_any(works, milliseconds(20)) == 1, "a receive without a message ended");
   expect(works[0].cancel(), "a receive without a message was not taken back");
   group.send(value, 0, tag);
 }
@@ -51,14 +44,14 @@ TEST_CASE("wait_any gives the one that has ended, in whatever order they come") 
           std::vector<Work> works;
           for (int tag = 0; tag < 4; ++tag) works.push_back(group.recv_async(got[static_cast<size_t>(tag)], 1, tag));
           for (const int tag : order) {
-            const size_t ended = rondo::wait_any(works);
+            const size_t ended = wait_any(works);
             expect(ended == static_cast<size_t>(tag) && got[ended] == 10 * tag, "the wrong one has ended");
             works[ended] = Work();
             group.send(1, 1, 50);
           }
-          expect(rondo::wait_any(works) == 4, "of empty works none ends");
-          expect(rondo::wait_all(works), "empty works have ended");
-          expect(rondo::wait_any({}) == 0 && rondo::wait_all({}), "no work");
+          expect(wait_any(works) == 4, "of empty works none ends");
+          expect(wait_all(works), "empty works have ended");
+          expect(wait_any({}) == 0 && wait_all({}), "no work");
         }) == "");
 }
 
@@ -70,27 +63,27 @@ TEST_CASE("works of several communicators; a failed one ends, too") {
           double own = 1, never = 0;
           std::vector<Work> works{group.all_reduce_async(sum), group.recv_async(never, 1 - rank, 1),
                                   copy.all_reduce_async(own)};
-          expect(!rondo::wait_all(works, milliseconds(5)), "a receive without a message ended");
+          expect(!wait_all(works, milliseconds(5)), "a receive without a message ended");
           expect(works[1].cancel(), "it was not taken back");
-          expect_error([&] { rondo::wait_all(works); }, ErrorCode::kCancelled);
+          expect_error([&] { wait_all(works); }, ErrorCode::kCancelled);
           expect(sum.front() == 3 && sum.back() == 3 && own == 2, "wait_all() waits for the others, too");
           std::vector<Work> failed{Work(), works[1]};
-          expect(rondo::wait_any(failed) == 1, "a failed work has ended");
+          expect(wait_any(failed) == 1, "a failed work has ended");
           group.barrier();  // who leaves earlier ends the other's receive
         }) == "");
 }
 
 TEST_CASE("waits that would stop what they wait for are refused; a program may interrupt one") {
-  rondo::set_interrupt_function([](void*) { return interrupts ? 1 : 0; }, nullptr);
+  set_interrupt_function([](void*) { return interrupts ? 1 : 0; }, nullptr);
   CHECK(run_threads(RankGroup{.world = 2}, [](Communicator& group) {
           int never = 0;
           std::vector<Work> works{group.recv_async(never, 1 - group.rank(), 1)};
           std::promise<std::string> said;
-          group.barrier_async().on_end([&](const rondo::Error&) {
+          group.barrier_async().on_end([&](const Error&) {
             try {
-              rondo::wait_any(works);
+              wait_any(works);
               said.set_value("not refused");
-            } catch (const rondo::Exception& error) {
+            } catch (const Exception& error) {
               said.set_value(error.code() == ErrorCode::kInvalid ? "" : error.what());
             }
           });
@@ -99,17 +92,17 @@ TEST_CASE("waits that would stop what they wait for are refused; a program may i
 
           group.batch_begin();
           std::vector<Work> later{group.barrier_async()};
-          expect_error([&] { rondo::wait_any(later); }, ErrorCode::kInvalid);
+          expect_error([&] { wait_any(later); }, ErrorCode::kInvalid);
           group.batch_end();
 
           interrupts = true;
-          expect_error([&] { rondo::wait_any(works); }, ErrorCode::kInterrupted);
+          expect_error([&] { wait_any(works); }, ErrorCode::kInterrupted);
           interrupts = false;
           group.barrier();
           group.send(5, 1 - group.rank(), 1);  // the wait alone has ended
-          expect(rondo::wait_any(works) == 0 && never == 5, "the receive goes on");
+          expect(wait_any(works) == 0 && never == 5, "the receive goes on");
         }) == "");
-  rondo::set_interrupt_function(nullptr, nullptr);
+  set_interrupt_function(nullptr, nullptr);
 }
 
 TEST_CASE("a function that asks try_destroy() while a thread destroys is told to ask again, and holds nobody up") {
@@ -117,7 +110,7 @@ TEST_CASE("a function that asks try_destroy() while a thread destroys is told to
           int never = 0;
           std::promise<bool> destroyed;
           // From this rank itself: only its own destroy() ends it, not another rank's.
-          group.recv_async(never, group.rank(), 1).on_end([&](const rondo::Error& end) {
+          group.recv_async(never, group.rank(), 1).on_end([&](const Error& end) {
             destroyed.set_value(end.ok() || group.try_destroy());
           });
           group.destroy();  // ends the receive, and waits for its function
@@ -133,10 +126,10 @@ TEST_CASE("a program that asks wait_any() in vain, very often, keeps no memory f
           std::vector<Work> works;
           for (size_t i = 0; i < kWorks; ++i) works.push_back(group.recv_async(never[i], 0, static_cast<int>(i)));
           const auto called = std::make_shared<std::promise<void>>();  // where this fails, the function comes later
-          works[7].on_end([called](const rondo::Error&) { called->set_value(); });
+          works[7].on_end([called](const Error&) { called->set_value(); });
           const auto ask = [&] {
             for (int i = 0; i < 100; ++i) {
-              expect(rondo::wait_any(works, milliseconds(5)) == kWorks, "a receive without a message ended");
+              expect(wait_any(works, milliseconds(5)) == kWorks, "a receive without a message ended");
             }
           };
           ask();
@@ -145,10 +138,11 @@ TEST_CASE("a program that asks wait_any() in vain, very often, keeps no memory f
           const size_t after = Resources::now().allocated_bytes;
           expect(after < before + 200'000, std::to_string(after - before) + " bytes more");
           group.send(5, 0, 7);
-          expect(rondo::wait_any(works) == 7 && never[7] == 5, "the receive has not ended");
+          expect(wait_any(works) == 7 && never[7] == 5, "the receive has not ended");
           called->get_future().get();
           for (Work& work : works) work.cancel();
         }) == "");
 }
 
 }  // namespace
+}  // namespace rondo::testing

@@ -3,59 +3,39 @@
 
 #include <doctest/doctest.h>
 
-#include <filesystem>
-#include <fstream>
-#include <string>
-
 #include "tests/support/temp_folder.h"
 
 namespace rondo::testing {
-namespace {
-
-class Groups {
- public:
-  void write(const std::string& path, const std::string& text) const {
-    const std::filesystem::path file = std::filesystem::path(root()) / path;
-    std::filesystem::create_directories(file.parent_path());
-    std::ofstream(file) << text;
-  }
-  std::string root() const { return folder_.path(); }
-
- private:
-  TempFolder folder_;
-};
-
-}  // namespace
 
 TEST_CASE("the tightest limit on the way up counts, in whole cores") {
-  const Groups groups;
+  const TempFolder groups;
   groups.write("cpu.max", "max 100000\n");
   groups.write("jobs/cpu.max", "150000 100000\n");
   groups.write("jobs/one/cpu.max", "400000 100000\n");
   groups.write("free/cpu.max", "max 100000\n");
   groups.write("slow/cpu.max", "20000 100000\n");
-  CHECK(core_quota("0::/jobs/one\n", groups.root()).cores == 1);
-  CHECK(core_quota("0::/slow\n", groups.root()).cores == 1);
-  CHECK(core_quota("0::/free\n", groups.root()) == CoreQuota{});
-  CHECK(core_quota("", groups.root()) == CoreQuota{});
-  CHECK(core_quota("nonsense\n0:x\n", groups.root()) == CoreQuota{});
+  CHECK(core_quota("0::/jobs/one\n", groups.path()).cores == 1);
+  CHECK(core_quota("0::/slow\n", groups.path()).cores == 1);
+  CHECK(core_quota("0::/free\n", groups.path()) == CoreQuota{});
+  CHECK(core_quota("", groups.path()) == CoreQuota{});
+  CHECK(core_quota("nonsense\n0:x\n", groups.path()) == CoreQuota{});
   // The limit is one group's: processes of different groups below it share it.
   groups.write("jobs/two/cpu.max", "max 100000\n");
-  CHECK(core_quota("0::/jobs/one\n", groups.root()) == core_quota("0::/jobs/two\n", groups.root()));
-  CHECK(core_quota("0::/jobs/one\n", groups.root()).group != core_quota("0::/slow\n", groups.root()).group);
+  CHECK(core_quota("0::/jobs/one\n", groups.path()) == core_quota("0::/jobs/two\n", groups.path()));
+  CHECK(core_quota("0::/jobs/one\n", groups.path()).group != core_quota("0::/slow\n", groups.path()).group);
 }
 
 TEST_CASE("control groups of the first version, and paths that a container does not see") {
-  const Groups groups;
+  const TempFolder groups;
   groups.write("cpu,cpuacct/job/cpu.cfs_quota_us", "200000\n");
   groups.write("cpu,cpuacct/job/cpu.cfs_period_us", "100000\n");
   groups.write("cpu,cpuacct/cpu.cfs_quota_us", "-1\n");
   groups.write("cpu,cpuacct/cpu.cfs_period_us", "100000\n");
-  CHECK(core_quota("4:memory:/job\n3:cpu,cpuacct:/job\n0::/\n", groups.root()).cores == 2);
-  CHECK(core_quota("3:cpu,cpuacct:/\n", groups.root()) == CoreQuota{});
-  CHECK(core_quota("3:cpuset:/job\n", groups.root()) == CoreQuota{});
+  CHECK(core_quota("4:memory:/job\n3:cpu,cpuacct:/job\n0::/\n", groups.path()).cores == 2);
+  CHECK(core_quota("3:cpu,cpuacct:/\n", groups.path()) == CoreQuota{});
+  CHECK(core_quota("3:cpuset:/job\n", groups.path()) == CoreQuota{});
   groups.write("cpu.max", "300000 100000\n");
-  CHECK(core_quota("0::/docker/0123\n", groups.root()).cores == 3);
+  CHECK(core_quota("0::/docker/0123\n", groups.path()).cores == 3);
 }
 
 TEST_CASE("ranks under a quota below their number have fewer cores than ranks") {

@@ -4,7 +4,6 @@
 #include <doctest/doctest.h>
 #include <fcntl.h>
 #include <sys/socket.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -12,23 +11,20 @@
 #include <thread>
 #include <vector>
 
+#include "tests/support/child.h"
+
 namespace rondo {
 namespace {
 
 TEST_CASE("a process that was started without input and outputs prints into none of its descriptors") {
-  const pid_t child = ::fork();
-  REQUIRE(child >= 0);
-  if (child == 0) {
-    for (const int standard : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) ::close(standard);
-    const Descriptor one(::open("/dev/null", O_RDONLY | O_CLOEXEC)), two(::open("/dev/null", O_RDONLY));
-    const bool above = one.get() > STDERR_FILENO && two.get() > STDERR_FILENO;
-    const bool flags = ::fcntl(one.get(), F_GETFD) == FD_CLOEXEC && ::fcntl(two.get(), F_GETFD) == 0;
-    const bool closed = ::write(STDERR_FILENO, "x", 1) < 0;
-    ::_exit(above && flags && closed ? 0 : 1);
-  }
-  int status = -1;
-  ::waitpid(child, &status, 0);
-  CHECK(status == 0);
+  CHECK(testing::in_child([] {
+          for (const int standard : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) ::close(standard);
+          const Descriptor one(::open("/dev/null", O_RDONLY | O_CLOEXEC)), two(::open("/dev/null", O_RDONLY));
+          const bool above = one.get() > STDERR_FILENO && two.get() > STDERR_FILENO;
+          const bool flags = ::fcntl(one.get(), F_GETFD) == FD_CLOEXEC && ::fcntl(two.get(), F_GETFD) == 0;
+          const bool closed = ::write(STDERR_FILENO, "x", 1) < 0;
+          return above && flags && closed ? 0 : 1;
+        }) == 0);
 }
 
 // The thread sanitizer does not support threads in the child of a process that had threads.
@@ -57,13 +53,7 @@ TEST_CASE("a forked child has none of the sockets that another thread was openin
       });
     }
   });
-  for (int i = 0; i < 500; ++i) {
-    const pid_t child = ::fork();
-    if (child == 0) ::_exit(sockets_here() - before);
-    int status = -1;
-    ::waitpid(child, &status, 0);
-    REQUIRE(status == 0);
-  }
+  for (int i = 0; i < 500; ++i) REQUIRE(testing::in_child([&] { return sockets_here() - before; }) == 0);
   over = true;
   opens.join();
   CHECK(sockets_here() == before);

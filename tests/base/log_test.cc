@@ -12,6 +12,7 @@
 #include <thread>
 
 #include "rondo/log.h"
+#include "tests/support/child.h"
 
 namespace rondo {
 namespace {
@@ -49,31 +50,25 @@ TEST_CASE("log: a stranger's bytes cannot forge a second line or move the cursor
 // Proves: SIGPIPE, at its default, does not end a program whose standard error nobody reads, and one that was already
 // waiting for the program stays.
 TEST_CASE("fault 62: a closed standard error raises no SIGPIPE") {
-  const pid_t child = fork();
-  REQUIRE(child >= 0);
-  if (child == 0) {
-    signal(SIGPIPE, SIG_DFL);
-    int ends[2];
-    if (pipe(ends) != 0 || dup2(ends[1], STDERR_FILENO) < 0) _exit(1);
-    close(ends[0]);
-    close(ends[1]);
-    Logger("warn", 0).warn("nobody reads this");
-    sigset_t pipe_signal, pending;
-    sigemptyset(&pipe_signal);
-    sigaddset(&pipe_signal, SIGPIPE);
-    sigprocmask(SIG_BLOCK, &pipe_signal, nullptr);
-    Logger("warn", 0).warn("nor this");
-    sigpending(&pending);
-    if (sigismember(&pending, SIGPIPE) == 1) _exit(2);
-    raise(SIGPIPE);  // the program's own
-    Logger("warn", 0).warn("nor this");
-    sigpending(&pending);
-    _exit(sigismember(&pending, SIGPIPE) == 1 ? 0 : 3);
-  }
-  int status = 0;
-  waitpid(child, &status, 0);
-  CHECK(WIFEXITED(status));
-  CHECK(WEXITSTATUS(status) == 0);
+  CHECK(testing::in_child([] {
+          signal(SIGPIPE, SIG_DFL);
+          int ends[2];
+          if (pipe(ends) != 0 || dup2(ends[1], STDERR_FILENO) < 0) return 1;
+          close(ends[0]);
+          close(ends[1]);
+          Logger("warn", 0).warn("nobody reads this");
+          sigset_t pipe_signal, pending;
+          sigemptyset(&pipe_signal);
+          sigaddset(&pipe_signal, SIGPIPE);
+          sigprocmask(SIG_BLOCK, &pipe_signal, nullptr);
+          Logger("warn", 0).warn("nor this");
+          sigpending(&pending);
+          if (sigismember(&pending, SIGPIPE) == 1) return 2;
+          raise(SIGPIPE);  // the program's own
+          Logger("warn", 0).warn("nor this");
+          sigpending(&pending);
+          return sigismember(&pending, SIGPIPE) == 1 ? 0 : 3;
+        }) == 0);
 }
 
 // Proves: what another thread was doing in the program's function when it forked is nothing to the child.

@@ -112,20 +112,17 @@ ErrorCode refused(Communicator& group, Op op, bool any_op) {
 }  // namespace
 
 TEST_CASE("ranks that differ in the op alone go on, each by its own, and the log says it once") {
-  for (const char* transport : {"shm", "tcp"}) {
-    CAPTURE(transport);
-    RankGroup shape = ranks_over(transport, 3);
-    shape.config.debug = "warn";
-    CHECK(run_processes(shape, [](Communicator& group) {
-            const Said said;
-            reduce_by_all(group);
-            reduce_together(group);
-            const std::string text = said.text();
-            const size_t at = text.find("each rank folds by its own");
-            expect(at != std::string::npos && text.find("each rank folds by its own", at + 1) == std::string::npos,
-                   "not said once: " + text);
-          }) == "");
-  }
+  RankGroup shape{.world = 3};
+  shape.config.debug = "warn";
+  CHECK(run_over_both(shape, [](Communicator& group) {
+          const Said said;
+          reduce_by_all(group);
+          reduce_together(group);
+          const std::string text = said.text();
+          const size_t at = text.find("each rank folds by its own");
+          expect(at != std::string::npos && text.find("each rank folds by its own", at + 1) == std::string::npos,
+                 "not said once: " + text);
+        }) == "");
 }
 
 TEST_CASE("an op that is not the library's, that scales, or that need not be any one, is a mismatch") {

@@ -4,7 +4,6 @@
 
 #include <numeric>
 
-#include "ring/base/hash.h"
 #include "ring/base/types.h"
 #include "ring/plan/build.h"
 #include "rondo/communicator.h"
@@ -113,17 +112,6 @@ std::vector<Algorithm> available_algorithms(Collective collective, const Topolog
     if (plan_available(collective, algorithm, topology) && !in_island(algorithm)) found.push_back(algorithm);
   }
   return found;
-}
-
-void expect_same_everywhere(Communicator& group, std::span<const std::byte> bytes, const std::string& what) {
-  Hash64 hash;
-  for (const std::byte b : bytes) hash.add(static_cast<uint64_t>(b));
-  const uint64_t own = hash.value();
-  std::vector<uint64_t> all(static_cast<size_t>(group.size()));
-  group.all_gather(&own, all.data(), 1, DType::kUint64);
-  for (size_t r = 0; r < all.size(); ++r) {
-    expect(all[r] == all[0], fmt::format("{}: rank {} has other bits than rank 0", what, r));
-  }
 }
 
 void* RegisteredMemory::do_allocate(size_t bytes, size_t) { return group_.allocate(bytes); }

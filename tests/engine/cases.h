@@ -41,7 +41,5 @@ class RegisteredMemory final : public std::pmr::memory_resource {
 };
 // Every case by each algorithm that there is for it.
 void run_by_every_algorithm(Communicator& group, const std::vector<CollectiveCase>& cases);
-// Throws unless `bytes` are the same on every rank.
-void expect_same_everywhere(Communicator& group, std::span<const std::byte> bytes, const std::string& what);
 
 }  // namespace rondo::testing

@@ -63,7 +63,7 @@ TEST_CASE("fault 42: every collective gives the reference result on threads, wha
 
 TEST_CASE("a group of one takes whatever algorithm a larger group of the same ranks would take") {
   // Proves: a program that names an algorithm runs with one rank, too, and after a split that leaves a rank alone.
-  RankGroup shape;
+  const RankGroup shape;
   const RankBody body = [](Communicator& group) {
     Communicator alone = group.split(group.rank());
     for (const Algorithm algorithm : {Algorithm::kWindow, Algorithm::kStaged, Algorithm::kRegistered, Algorithm::kTree,
@@ -88,7 +88,6 @@ TEST_CASE("every dtype with every op on threads") {
 TEST_CASE("fault 70: several communicators at once, from several threads, without a common order") {
   // Proves: communicators of the same ranks share nothing that one could hold while it waits for another.
   constexpr int kGroups = 3;
-  RankGroup shape{.world = 3};
   const RankBody body = [](Communicator& group) {
     std::array<Communicator, kGroups> groups;
     for (Communicator& part : groups) part = group.split(0);
@@ -102,13 +101,11 @@ TEST_CASE("fault 70: several communicators at once, from several threads, withou
       }
     });
   };
-  CHECK(run_threads(shape, body) == "");
-  CHECK(run_processes(shape, body) == "");
+  CHECK(run_everywhere(3, body) == "");
 }
 
 TEST_CASE("fault 70: several threads call on one communicator: calls are serialized") {
   // Proves: any thread may call; equal calls may come in any order.
-  RankGroup shape{.world = 2};
   const RankBody body = [](Communicator& group) {
     run_in_threads(4, [&](int) {
       for (int i = 0; i < 100; ++i) {
@@ -118,13 +115,11 @@ TEST_CASE("fault 70: several threads call on one communicator: calls are seriali
       }
     });
   };
-  CHECK(run_threads(shape, body) == "");
-  CHECK(run_processes(shape, body) == "");
+  CHECK(run_everywhere(2, body) == "");
 }
 
 TEST_CASE("asynchronous calls: many in flight, waited for out of order, dropped, waited for by two threads") {
   // Proves: the operations go on without a waiter, end in call order, and a handle is only a handle.
-  RankGroup shape{.world = 3};
   const RankBody body = [](Communicator& group) {
     constexpr size_t kFlight = 20;
     std::vector<std::vector<int64_t>> numbers;
@@ -150,12 +145,10 @@ TEST_CASE("asynchronous calls: many in flight, waited for out of order, dropped,
     expect_all(dropped, 3, "dropped");  // calls end in their order
     expect_all(last, 6, "two threads");
   };
-  CHECK(run_threads(shape, body) == "");
-  CHECK(run_processes(shape, body) == "");
+  CHECK(run_everywhere(3, body) == "");
 }
 
 TEST_CASE("a wait that runs out is no error, and the operation goes on") {
-  RankGroup shape{.world = 2};
   const RankBody body = [](Communicator& group) {
     std::vector<int64_t> numbers(1000, 1);
     if (group.rank() == 1) {
@@ -176,12 +169,10 @@ TEST_CASE("a wait that runs out is no error, and the operation goes on") {
     expect_all(numbers, 2, "sum");
     expect(!Work().valid(), "an empty handle");
   };
-  CHECK(run_threads(shape, body) == "");
-  CHECK(run_processes(shape, body) == "");
+  CHECK(run_everywhere(2, body) == "");
 }
 
 TEST_CASE("an operation's own deadline ends it with kTimeout, names who is absent, and fails the communicator") {
-  RankGroup shape{.world = 3};
   const RankBody body = [](Communicator& group) {
     std::vector<int64_t> numbers(1000, 1);
     Communicator control = group.split(0);
@@ -208,8 +199,7 @@ TEST_CASE("an operation's own deadline ends it with kTimeout, names who is absen
     }
     control.barrier();  // another communicator of the same processes is not touched
   };
-  CHECK(run_threads(shape, body) == "");
-  CHECK(run_processes(shape, body) == "");
+  CHECK(run_everywhere(3, body) == "");
 }
 
 #if defined(__SANITIZE_THREAD__)

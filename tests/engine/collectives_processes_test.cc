@@ -67,22 +67,4 @@ TEST_CASE("every dtype with every op") {
   }
 }
 
-TEST_CASE("lanes 1 to 3 with 1 and 3 connections a link") {
-  // Proves: the number of lanes and connections changes no result.
-  const auto cases = all_shapes({3, {1, 1237, 40'001}, {1}});
-  for (uint32_t lanes = 1; lanes <= 3; ++lanes) {
-    for (const uint32_t connections : {1u, 3u}) {
-      CAPTURE(lanes);
-      CAPTURE(connections);
-      RankGroup shape = ranks_over(RONDO_TEST_TRANSPORT, 3);
-      shape.config.lanes = lanes;
-      shape.config.connections = connections;
-      shape.config.slice_bytes = 4096;
-      CHECK(run_processes(shape, [&](Communicator& group) {
-              for (const CollectiveCase& what : cases) run_case(group, what);
-            }) == "");
-    }
-  }
-}
-
 }  // namespace rondo::testing

@@ -78,9 +78,7 @@ void check_training(Communicator& group, Exchange exchange, double bound, bool e
     const std::span<float> residual = optimizer.residual(fmt::format("t{}", t));
     std::copy(residual.begin(), residual.end(), left.begin());
     group.all_reduce(left.data(), left.data(), left.size(), DType::kFloat64, Op::kAverage);
-    std::vector<float> all(kSizes[t] * static_cast<size_t>(group.size()));
-    group.all_gather(model.parameters[t].data(), all.data(), kSizes[t], DType::kFloat32);
-    expect(std::memcmp(all.data(), model.parameters[t].data(), kSizes[t] * sizeof(float)) == 0, "ranks differ");
+    expect_same_everywhere(group, std::as_bytes(std::span(model.parameters[t])), "parameters");
     for (size_t i = 0; i < kSizes[t]; ++i) {
       double wanted = 1.0;
       for (int r = 0; r < group.size(); ++r) {
@@ -278,10 +276,7 @@ TEST_CASE("DistOpt: fragments of the parameters have their outer steps in turn; 
       }
       expect(half->parameters == whole.parameters, fmt::format("other bits after a state of step {}", saved_at));
       for (const DistOptState::Tensor& tensor : straight.save().tensors) {
-        std::vector<float> all(2 * tensor.outer.size());
-        group.all_gather(tensor.outer.data(), all.data(), tensor.outer.size(), DType::kFloat32);
-        const size_t bytes = tensor.outer.size() * sizeof(float);
-        expect(std::memcmp(all.data(), all.data() + tensor.outer.size(), bytes) == 0, "ranks differ");
+        expect_same_everywhere(group, std::as_bytes(std::span(tensor.outer)), "the last average");
       }
     }
     const auto refused = [&] { DistOpt(group, model.list(), options); };

@@ -205,9 +205,7 @@ TEST_CASE("every reduction and scan by a function, among threads") {
 }
 
 TEST_CASE("every reduction and scan by a function, among processes of a host and over TCP") {
-  for (const char* transport : {"shm", "tcp"}) {
-    CHECK(run_processes(ranks_over(transport, 3), run_all) == "");
-  }
+  CHECK(run_over_both({.world = 3}, run_all) == "");
 }
 
 TEST_CASE("of long elements as many are moved at a time as there is room for, and none is refused") {

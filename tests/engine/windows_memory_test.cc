@@ -47,16 +47,52 @@ Call sum_of(float* values, uint64_t count) {
   return call;
 }
 
-void sum_small_list(Communicator& group, std::vector<float>& values) {
+using Values = std::vector<float>;
+
+void sum(Communicator& group, Values& values) { group.run(sum_of(values.data(), values.size())); }
+
+void sum_small_list(Communicator& group, Values& values) {
   const uint64_t half = values.size() / 2;
   const TensorRef tensors[] = {{values.data(), values.data(), half, DType::kFloat32},
                                {values.data() + half, values.data() + half, half, DType::kFloat32}};
   group.all_reduce_many(tensors);
 }
 
-// After "go" both ranks say how their call ended, a later one, and what became of their buffer: rank 1 lacked
-// something.
-void expect_failure(Job& job, const char* what) {
+void without_memory() { refuse(SYS_memfd_create); }
+
+void without_threads() {
+  refuse(SYS_clone3);
+  refuse(SYS_clone);
+}
+
+// A call of two ranks for which rank 1 lacks something.
+struct Failing {
+  std::function<void(Communicator&, Values&)> call;
+  std::function<void()> lack = without_memory;  // done on rank 1 before the call
+  const char* what = "memfd_create: ";          // named by the error
+  size_t count = 2000;
+  bool after_a_sum = true;  // the memory of small calls is there already
+  Config config = shm_config();
+};
+
+// The call ends on both ranks, soon, a later one likewise, and the values are as they were before.
+void expect_failure(const Failing& failing) {
+  Job job;
+  job.start(
+      2,
+      [&](Here& here) {
+        Communicator group = Communicator::join(here.options);
+        Values values(failing.count, 1);
+        failing.after_a_sum ? sum(group, values) : group.barrier();
+        const Values before = values;
+        here.say("ready");
+        here.await();
+        if (here.rank() == 1) failing.lack();
+        here.say(here.timed([&] { failing.call(group, values); }));
+        here.say(outcome([&] { group.barrier(); }));
+        here.say(values == before ? "untouched" : "overwritten");
+      },
+      failing.config);
   job.expect_all("ready");
   job.tell_all("go");
   for (const int rank : {0, 1}) {
@@ -66,7 +102,7 @@ void expect_failure(Job& job, const char* what) {
     CHECK(ended.elapsed_ms >= 0);
     CHECK(ended.elapsed_ms < 2'000);
     CHECK(ended.begins("SYSTEM [1] rank 1 (host "));
-    CHECK(ended.has(what));
+    CHECK(ended.has(failing.what));
     CHECK(job[rank].hear() == ended.outcome);  // the communicator has failed
     CHECK(job[rank].hear() == "untouched");
   }
@@ -144,22 +180,7 @@ TEST_CASE("more pieces of memory than the others map are refused, and nothing is
 }
 
 TEST_CASE("a list whose memory one rank cannot have fails on all ranks, at once") {
-  Job job;
-  job.start(
-      2,
-      [](Here& here) {
-        Communicator group = Communicator::join(here.options);
-        std::vector<float> values(2000, 1);
-        group.run(sum_of(values.data(), values.size()));
-        here.say("ready");
-        here.await();
-        if (here.rank() == 1) refuse(SYS_memfd_create);
-        here.say(here.timed([&] { sum_small_list(group, values); }));
-        here.say(outcome([&] { group.barrier(); }));
-        here.say(values == std::vector<float>(2000, 2) ? "untouched" : "overwritten");
-      },
-      shm_config());
-  expect_failure(job, "memfd_create: ");
+  expect_failure({.call = sum_small_list});
 }
 
 TEST_CASE(
@@ -204,25 +225,10 @@ TEST_CASE("a first call of its size whose memory one rank cannot have fails on a
   // Proves: of each kind of memory that is made when it is first needed: slots, ring of posts, staging.
   for (const size_t count : {500, 10'000, 200'000}) {
     CAPTURE(count);
-    Job job;
-    Config config = shm_config();
-    config.single_copy = "off";
-    if (count == 200'000) config.algorithm = Algorithm::kStaged;
-    job.start(
-        2,
-        [&](Here& here) {
-          Communicator group = Communicator::join(here.options);
-          std::vector<float> values(count, 1);
-          group.barrier();
-          here.say("ready");
-          here.await();
-          if (here.rank() == 1) refuse(SYS_memfd_create);
-          here.say(here.timed([&] { group.run(sum_of(values.data(), count)); }));
-          here.say(outcome([&] { group.barrier(); }));
-          here.say(values == std::vector<float>(count, 1) ? "untouched" : "overwritten");
-        },
-        config);
-    expect_failure(job, "memfd_create: ");
+    Failing failing{.call = sum, .count = count, .after_a_sum = false};
+    failing.config.single_copy = "off";
+    if (count == 200'000) failing.config.algorithm = Algorithm::kStaged;
+    expect_failure(failing);
   }
 }
 
@@ -263,52 +269,33 @@ TEST_CASE("what a rank has posted stays for those that come after it has left") 
 
 TEST_CASE("no thread for operations that nobody waits for: nothing is begun, and all ranks hear of it") {
   // Proves: of each such call; blocking ones need no thread.
-  using Start = std::function<void(Communicator&, std::vector<float>&)>;
+  using Start = std::function<void(Communicator&, Values&)>;
   const std::vector<Start> starts{
-      [](Communicator& group, std::vector<float>& values) { group.start(sum_of(values.data(), values.size())); },
-      [](Communicator& group, std::vector<float>& values) {
+      [](Communicator& group, Values& values) { group.start(sum_of(values.data(), values.size())); },
+      [](Communicator& group, Values& values) {
         const TensorRef tensor{values.data(), values.data(), values.size(), DType::kFloat32};
         group.all_reduce_many_async({&tensor, 1});
       },
-      [](Communicator& group, std::vector<float>& values) {
+      [](Communicator& group, Values& values) {
         group.batch_begin();
-        group.run(sum_of(values.data(), values.size()));
+        sum(group, values);
         group.batch_end_async();
       },
-      [](Communicator& group, std::vector<float>& values) {
+      [](Communicator& group, Values& values) {
         group.batch_begin();  // blocking, with a message beside a collective
-        group.run(sum_of(values.data(), values.size()));
+        sum(group, values);
         group.send(values.data(), 1, DType::kFloat32, 0);
         group.batch_end();
       },
-      [](Communicator& group, std::vector<float>& values) { group.send_async(values.data(), 1, DType::kFloat32, 0); },
-      [](Communicator& group, std::vector<float>& values) { group.recv_async(values.data(), 1, DType::kFloat32, 0); },
+      [](Communicator& group, Values& values) { group.send_async(values.data(), 1, DType::kFloat32, 0); },
+      [](Communicator& group, Values& values) { group.recv_async(values.data(), 1, DType::kFloat32, 0); },
   };
   for (size_t i = 0; i < starts.size(); ++i) {
     CAPTURE(i);
-    Job job;
-    job.start(
-        2,
-        [&](Here& here) {
-          Communicator group = Communicator::join(here.options);
-          std::vector<float> values(2000, 1);
-          group.run(sum_of(values.data(), values.size()));
-          here.say("ready");
-          here.await();
-          if (here.rank() == 1) {
-            refuse(SYS_clone3);
-            refuse(SYS_clone);
-          }
-          const auto call = [&] {
-            if (here.rank() == 1) return starts[i](group, values);
-            group.run(sum_of(values.data(), values.size()));
-          };
-          here.say(here.timed(call));
-          here.say(outcome([&] { group.barrier(); }));
-          here.say(values == std::vector<float>(2000, 2) ? "untouched" : "overwritten");
-        },
-        shm_config());
-    expect_failure(job, "rondo-progress");
+    const auto call = [&](Communicator& group, Values& values) {
+      group.rank() == 1 ? starts[i](group, values) : sum(group, values);
+    };
+    expect_failure({.call = call, .lack = without_threads, .what = "rondo-progress"});
   }
 }
 

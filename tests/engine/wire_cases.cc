@@ -35,16 +35,6 @@ Floats values_of(const WireShape& shape, int rank, size_t count) {
   return Elements(shape.dtype, values).values(0, count);
 }
 
-void expect_same_bits(Communicator& group, const Floats& values, const std::string& text) {
-  Floats all(values.size() * static_cast<size_t>(group.size()));
-  group.all_gather(values.data(), all.data(), values.size(), DType::kFloat32);
-  for (int r = 0; r < group.size(); ++r) {
-    const float* theirs = all.data() + static_cast<size_t>(r) * values.size();
-    expect(values.empty() || std::memcmp(theirs, values.data(), values.size() * sizeof(float)) == 0,
-           fmt::format("{}: rank {} has other bits than rank {}", text, r, group.rank()));
-  }
-}
-
 std::vector<double> total(Communicator& group, const Floats& values) {
   std::vector<double> sum(values.begin(), values.end());
   group.all_reduce(sum.data(), sum.data(), sum.size(), DType::kFloat64);
@@ -74,7 +64,7 @@ void check_all_gather(Communicator& group, const WireShape& shape) {
   Floats residual(shape.count);
   Elements from(shape.dtype, input);
   const Floats output = run_wire_call(group, shape, from, residual.data());
-  expect_same_bits(group, output, text);
+  expect_same_everywhere(group, std::as_bytes(std::span(output)), text);
   for (size_t i = 0; i < shape.count; ++i) {
     const float gap = input[i] - output[own + i] - residual[i];
     const bool exact = !shape.stochastic && shape.dtype == DType::kFloat32;
@@ -144,7 +134,7 @@ void check_coded_all_reduce(Communicator& group, const WireShape& shape) {
   for (int call = 0; call < 2; ++call) {
     Elements from(shape.dtype, input);
     const Floats output = run_wire_call(group, shape, from, residual.data());
-    expect_same_bits(group, output, text);
+    expect_same_everywhere(group, std::as_bytes(std::span(output)), text);
     for (size_t i = 0; i < shape.count; ++i) arrived[i] += output[i] * unit;
   }
   const std::vector<double> left = total(group, residual);

@@ -59,9 +59,7 @@ TEST_CASE("two crashes: blame stays with the dead, and both are named, at once w
     for (uint32_t seed = 0; seed < 10; ++seed) {
       CAPTURE(world);
       CAPTURE(seed);
-      Simulation simulation(world, seed);
-      simulation.open_everywhere(all_ranks(world));
-      simulation.run();
+      OpenSimulation simulation(world, seed);
       simulation.crash(0);
       simulation.crash(world - 1);
       simulation.run();
@@ -80,9 +78,7 @@ TEST_CASE("two crashes: blame stays with the dead, and both are named, at once w
 }
 
 TEST_CASE("a death long after another is added to the loss, but to no failure of another kind") {
-  Simulation lost(4, 1);
-  lost.open_everywhere(all_ranks(4));
-  lost.run();
+  OpenSimulation lost(4, 1);
   lost.crash(3);
   lost.run();
   lost.crash(1);
@@ -93,9 +89,7 @@ TEST_CASE("a death long after another is added to the loss, but to no failure of
           std::string::npos);
   }
 
-  Simulation aborted(3, 1);
-  aborted.open_everywhere(all_ranks(3));
-  aborted.run();
+  OpenSimulation aborted(3, 1);
   aborted.at(aborted.now(), 0, [&](ControlLogic& logic) {
     logic.abort(aborted.now(), kId, {ErrorCode::kAborted, "rank 0 aborted the group", {0}});
   });
@@ -110,9 +104,7 @@ TEST_CASE("a cut between two living ranks: all fail alike, blaming one of the tw
     for (uint32_t seed = 0; seed < 10; ++seed) {
       CAPTURE(world);
       CAPTURE(seed);
-      Simulation simulation(world, seed);
-      simulation.open_everywhere(all_ranks(world));
-      simulation.run();
+      OpenSimulation simulation(world, seed);
       simulation.cut(0, 1);
       simulation.run();
       for (const auto& failure : simulation.failures) {
@@ -283,18 +275,14 @@ TEST_CASE("fault 6: a crash while others close leaves no close waiting, and blam
 }
 
 TEST_CASE("a failed data link waits for the better reason: the death of the peer's peer, or its goodbye") {
-  Simulation simulation(3, 1);
-  simulation.open_everywhere(all_ranks(3));
-  simulation.run();
+  OpenSimulation simulation(3, 1);
   // Rank 1 aborted because rank 2 died, and closed its links; rank 0 sees that first.
   simulation.logic(0).link_failed(simulation.now(), kId, 1, {ErrorCode::kPeerLost, "closed", {}});
   simulation.crash(2);
   simulation.run();
   CHECK(simulation.failures[0]->ranks == std::vector<int>{2});
 
-  Simulation orderly(2, 1);
-  orderly.open_everywhere(all_ranks(2));
-  orderly.run();
+  OpenSimulation orderly(2, 1);
   orderly.logic(0).link_failed(orderly.now(), kId, 1, {ErrorCode::kPeerLost, "closed", {}});
   orderly.at(orderly.now() + 50, 1, [&](ControlLogic& logic) { logic.close(kId, 3, {}); });
   orderly.run();
@@ -303,9 +291,7 @@ TEST_CASE("a failed data link waits for the better reason: the death of the peer
 }
 
 TEST_CASE("fault 20: a link that is corrupt for one end, and closed for the other, is corrupt for both") {
-  Simulation simulation(2, 1);
-  simulation.open_everywhere(all_ranks(2));
-  simulation.run();
+  OpenSimulation simulation(2, 1);
   simulation.logic(0).link_failed(simulation.now(), kId, 1, {ErrorCode::kPeerLost, "closed", {}});
   simulation.logic(1).link_failed(simulation.now(), kId, 0, {ErrorCode::kCorrupt, "its bytes arrived damaged", {}});
   simulation.run();
@@ -356,16 +342,12 @@ TEST_CASE("where not every pair is connected, a death and a goodbye still reach 
   const int world = 100;
   const std::vector<std::vector<int>> neighbors = circle_neighbors(world);
   for (int victim : {0, 37, 99}) {
-    Simulation simulation(world, static_cast<uint32_t>(victim), neighbors);
-    simulation.open_everywhere(all_ranks(world));
-    simulation.run();
+    OpenSimulation simulation(world, static_cast<uint32_t>(victim), neighbors);
     simulation.crash(victim);
     simulation.run();
     expect_loss_everywhere(simulation, {victim});
   }
-  Simulation simulation(world, 5, neighbors);
-  simulation.open_everywhere(all_ranks(world));
-  simulation.run();
+  OpenSimulation simulation(world, 5, neighbors);
   simulation.at(simulation.now(), 8, [](ControlLogic& logic) { logic.leave(); });
   simulation.run();
   simulation.crash(8);

@@ -28,9 +28,7 @@ TEST_CASE("different calls at one sequence are a mismatch on every rank, whichev
     for (int asker = 0; asker < world; ++asker) {
       CAPTURE(world);
       CAPTURE(asker);
-      Simulation simulation(world, static_cast<uint32_t>(asker));
-      simulation.open_everywhere(all_ranks(world));
-      simulation.run();
+      OpenSimulation simulation(world, static_cast<uint32_t>(asker));
       for (int rank = 0; rank < world; ++rank) {
         simulation.call(rank) = rank == world - 1 ? calling(3, 2, "reduce(root=1)") : calling(3, 1, "reduce(root=0)");
       }
@@ -52,9 +50,7 @@ TEST_CASE("equal calls by different routes are a mismatch on every rank; one tha
   const auto route = [](Algorithm algorithm, uint64_t table) { return static_cast<uint64_t>(algorithm) << 32 | table; };
   for (const uint64_t other : {route(Algorithm::kPull, 1), route(Algorithm::kStaged, 2), uint64_t{0}}) {
     CAPTURE(other);
-    Simulation simulation(3, 5);
-    simulation.open_everywhere(all_ranks(3));
-    simulation.run();
+    OpenSimulation simulation(3, 5);
     for (int rank = 0; rank < 3; ++rank) {
       simulation.call(rank) = calling(3, 1, "all_reduce(count=8)");
       simulation.call(rank).route = rank == 1 ? other : route(Algorithm::kStaged, 1);
@@ -72,9 +68,7 @@ TEST_CASE("equal calls by different routes are a mismatch on every rank; one tha
 }
 
 TEST_CASE("equal calls, slow ranks and unknown old calls are no mismatch") {
-  Simulation simulation(4, 7);
-  simulation.open_everywhere(all_ranks(4));
-  simulation.run();
+  OpenSimulation simulation(4, 7);
   simulation.call(0) = calling(5, 1, "barrier()");
   simulation.call(1) = calling(5, 1, "barrier()");
   simulation.call(2) = calling(4, 0, "");
@@ -92,9 +86,7 @@ TEST_CASE("equal calls, slow ranks and unknown old calls are no mismatch") {
 // looked `looks` times more.
 std::optional<Error> ask_about(const CallState& state, bool threads_here = false, uint64_t bytes_moved = 0,
                                uint64_t looks = 1) {
-  Simulation simulation(3, 11);
-  simulation.open_everywhere(all_ranks(3));
-  simulation.run();
+  OpenSimulation simulation(3, 11);
   simulation.call(0) = calling(1, 1, "barrier()");
   simulation.call(0).threads = threads_here;
   simulation.call(1) = state;

@@ -295,4 +295,14 @@ inline std::vector<int> all_ranks(int world) {
   return ranks;
 }
 
+// The same where every rank has opened the communicator of all, and all is quiet.
+class OpenSimulation : public Simulation {
+ public:
+  OpenSimulation(int world, uint32_t seed, const std::vector<std::vector<int>>& neighbors = {})
+      : Simulation(world, seed, neighbors) {
+    open_everywhere(all_ranks(world));
+    run();
+  }
+};
+
 }  // namespace rondo::testing

@@ -5,7 +5,6 @@
 #include <poll.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -25,6 +24,7 @@
 
 #include "ring/base/descriptor.h"
 #include "tests/fabric/cluster.h"
+#include "tests/support/child.h"
 #include "tests/support/eventually.h"
 #include "tests/support/resources.h"
 #include "tests/support/sockets.h"
@@ -171,18 +171,14 @@ TEST_CASE("fault 58: another user that reaches the socket is shut out without a 
   for (const std::string& path : {std::filesystem::path(served.path).parent_path().string(), served.path}) {
     REQUIRE(::chmod(path.c_str(), 0777) == 0);
   }
-  const pid_t child = ::fork();
-  if (child == 0) {
-    if (::setgid(65534) != 0 || ::setuid(65534) != 0) ::_exit(9);
-    const int socket = ::socket(AF_UNIX, SOCK_STREAM, 0);
-    const SocketAddress address = unix_address(served.path);
-    if (::connect(socket, address.get(), address.size) != 0) ::_exit(8);
-    char byte = 0;
-    ::_exit(::recv(socket, &byte, 1, 0) > 0 ? 1 : 0);
-  }
-  int status = 0;
-  REQUIRE(::waitpid(child, &status, 0) == child);
-  CHECK(status == 0);
+  CHECK(in_child([&] {
+          if (::setgid(65534) != 0 || ::setuid(65534) != 0) return 9;
+          const int socket = ::socket(AF_UNIX, SOCK_STREAM, 0);
+          const SocketAddress address = unix_address(served.path);
+          if (::connect(socket, address.get(), address.size) != 0) return 8;
+          char byte = 0;
+          return ::recv(socket, &byte, 1, 0) > 0 ? 1 : 0;
+        }) == 0);
   CHECK(asked(served.path) == "secret");
 }
 

@@ -4,8 +4,6 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
-#include <cstdio>
-#include <cstdlib>
 #include <string>
 #include <vector>
 
@@ -14,9 +12,6 @@
 
 namespace rondo::testing {
 namespace {
-
-uint64_t first_seed = 1;
-uint64_t seeds = 300;
 
 const Error kLost{ErrorCode::kPeerLost, "the peer died", {}};
 
@@ -163,47 +158,49 @@ TEST_CASE("the receive of a matched message that was cut fails with the reason o
   CHECK_EQ(receive.failed.code, ErrorCode::kPeerLeft);
 }
 
-TEST_CASE("a flipped bit is an error or wrong bytes, never a crash or a write elsewhere") {
-  int errors = 0;
+// Exchanges of 20 messages, in each of which one bit flips; `check` looks at each rank when all is still. How many
+// ranks have failed.
+template <typename Check>
+int with_flipped_bits(bool checked, const Check& check) {
+  int failed = 0;
   for (uint64_t seed = first_seed; seed < first_seed + seeds; ++seed) {
     CAPTURE(seed);
-    Exchange exchange(seed, 10);
+    Exchange exchange(seed, 10, checked);
     SimWorld& world = exchange.world;
     world.network().flip_after(world.connection(0, 1), static_cast<int>(seed % 2), exchange.random.below(2000));
     for (uint64_t i = 0; i < 10; ++i) exchange.message(static_cast<int>(i % 2), exchange.random.below(3000));
     world.settle(20'000);
+    for (int rank : {0, 1}) failed += world.at(rank).failure() ? 1 : 0;
+    check(exchange);
+  }
+  return failed;
+}
+
+TEST_CASE("a flipped bit is an error or wrong bytes, never a crash or a write elsewhere") {
+  const int failed = with_flipped_bits(false, [](Exchange& exchange) {
     for (int rank : {0, 1}) {
-      errors += world.at(rank).failure() ? 1 : 0;
-      REQUIRE_LE(world.at(rank).pooled_bytes(), world.at(rank).pool_limit_bytes());
-      world.at(rank).fail(kLost);
+      P2p& p2p = exchange.world.at(rank);
+      REQUIRE_LE(p2p.pooled_bytes(), p2p.pool_limit_bytes());
+      p2p.fail(kLost);
       REQUIRE_FALSE(exchange.pending(rank));
     }
-  }
-  CHECK_GT(errors, static_cast<int>(seeds / 10));
+  });
+  CHECK_GT(failed, static_cast<int>(seeds / 10));
 }
 
 // Proves: with checksums no message with a flipped bit is received, and the error names the peer and says what it is.
 TEST_CASE("fault 20: with checksums a flipped bit is CORRUPT, and what was received is right") {
-  int corrupt = 0;
-  for (uint64_t seed = first_seed; seed < first_seed + seeds; ++seed) {
-    CAPTURE(seed);
-    Exchange exchange(seed, 10, true);
-    SimWorld& world = exchange.world;
-    world.network().flip_after(world.connection(0, 1), static_cast<int>(seed % 2), exchange.random.below(2000));
-    for (uint64_t i = 0; i < 10; ++i) exchange.message(static_cast<int>(i % 2), exchange.random.below(3000));
-    world.settle(20'000);
+  const int failed = with_flipped_bits(true, [](Exchange& exchange) {
     for (int rank : {0, 1}) {
-      const auto& failure = world.at(rank).failure();
-      if (failure) {
-        REQUIRE_EQ(failure->code, ErrorCode::kCorrupt);
-        REQUIRE_EQ(failure->ranks, std::vector<int>{1 - rank});
-        REQUIRE_NE(failure->message.find("arrived damaged"), std::string::npos);
-        ++corrupt;
-      }
+      const auto& failure = exchange.world.at(rank).failure();
+      if (!failure) continue;
+      REQUIRE_EQ(failure->code, ErrorCode::kCorrupt);
+      REQUIRE_EQ(failure->ranks, std::vector<int>{1 - rank});
+      REQUIRE_NE(failure->message.find("arrived damaged"), std::string::npos);
     }
     exchange.fail_and_check();
-  }
-  CHECK_GT(corrupt, static_cast<int>(seeds / 4));
+  });
+  CHECK_GT(failed, static_cast<int>(seeds / 4));
 }
 
 TEST_CASE("a rank that leaves while its stream to a peer is made ends that stream when it is there") {
@@ -515,10 +512,4 @@ TEST_CASE("garbage ends in a protocol error that names the peer, with no more me
 }  // namespace
 }  // namespace rondo::testing
 
-int main(int argc, char** argv) {
-  if (argc > 1) rondo::testing::first_seed = std::strtoull(argv[1], nullptr, 10);
-  if (argc > 2) rondo::testing::seeds = std::strtoull(argv[2], nullptr, 10);
-  std::printf("seeds %llu .. %llu\n", static_cast<unsigned long long>(rondo::testing::first_seed),
-              static_cast<unsigned long long>(rondo::testing::first_seed + rondo::testing::seeds - 1));
-  return rondo::testing::run_over_both_streams(1, argv);
-}
+int main(int argc, char** argv) { return rondo::testing::run_seeds_over_both_streams(argc, argv); }

@@ -3,8 +3,6 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
-#include <cstdio>
-#include <cstdlib>
 #include <utility>
 #include <vector>
 
@@ -13,9 +11,6 @@
 
 namespace rondo::testing {
 namespace {
-
-uint64_t first_seed = 1;
-uint64_t seeds = 300;
 
 struct Traffic {
   explicit Traffic(uint64_t seed_in) : seed(seed_in), plan(seed_in + 7777), world(settings(seed_in)) {
@@ -221,8 +216,6 @@ struct Traffic {
 };
 
 TEST_CASE("random sends and receives: every byte arrives once, in order, where it belongs") {
-  std::printf("seeds %llu .. %llu\n", static_cast<unsigned long long>(first_seed),
-              static_cast<unsigned long long>(first_seed + seeds - 1));
   for (uint64_t seed = first_seed; seed < first_seed + seeds; ++seed) {
     CAPTURE(seed);
     Traffic traffic(seed);
@@ -233,8 +226,4 @@ TEST_CASE("random sends and receives: every byte arrives once, in order, where i
 }  // namespace
 }  // namespace rondo::testing
 
-int main(int argc, char** argv) {
-  if (argc > 1) rondo::testing::first_seed = std::strtoull(argv[1], nullptr, 10);
-  if (argc > 2) rondo::testing::seeds = std::strtoull(argv[2], nullptr, 10);
-  return rondo::testing::run_over_both_streams(1, argv);
-}
+int main(int argc, char** argv) { return rondo::testing::run_seeds_over_both_streams(argc, argv); }

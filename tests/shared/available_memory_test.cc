@@ -2,8 +2,6 @@
 
 #include <doctest/doctest.h>
 
-#include <filesystem>
-#include <fstream>
 #include <string>
 
 #include "tests/support/temp_folder.h"
@@ -15,19 +13,10 @@ namespace {
 constexpr uint64_t kMiB = 1 << 20;
 
 // A directory of files that look like the kernel's.
-class Facts {
+class Facts : public testing::TempFolder {
  public:
   Facts() { write("groups", "0::/\n"); }
-  void write(const std::string& name, const std::string& text) const {
-    std::filesystem::create_directories(std::filesystem::path(folder_.path(name)).parent_path());
-    std::ofstream(folder_.path(name)) << text;
-  }
-  uint64_t available() const {
-    return available_memory({folder_.path("meminfo"), folder_.path("groups"), folder_.path()});
-  }
-
- private:
-  testing::TempFolder folder_;
+  uint64_t available() const { return available_memory({path("meminfo"), path("groups"), path()}); }
 };
 
 class SomeWindow final : public Window {

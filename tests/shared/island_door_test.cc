@@ -5,7 +5,6 @@
 #include <doctest/doctest.h>
 #include <poll.h>
 #include <sys/socket.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -18,6 +17,7 @@
 #include <vector>
 
 #include "tests/fabric/cluster.h"
+#include "tests/support/child.h"
 #include "tests/support/open_files_limit.h"
 #include "transport/island/island_frame.h"
 #include "transport/island/island_socket.h"
@@ -132,18 +132,14 @@ TEST_CASE("who does not greet as a rank of this start does is shut out, and keep
 
 // How a process fares that greets as the member does: 0, it was shut out.
 int fate_of_process(const Scene& scene, const std::function<bool()>& before) {
-  const pid_t child = ::fork();
-  if (child == 0) {
-    if (!before()) ::_exit(9);
+  return in_child([&] {
+    if (!before()) return 9;
     int error = 0;
     const Descriptor socket = connect_abstract(scene.name, error);
-    if (!socket.valid()) ::_exit(8);
+    if (!socket.valid()) return 8;
     Scene::say(socket, IslandGreeting{kSession, kMember, kSelf});
-    ::_exit(is_shut_out(socket) ? 0 : 1);
-  }
-  int status = -1;
-  ::waitpid(child, &status, 0);
-  return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+    return is_shut_out(socket) ? 0 : 1;
+  });
 }
 
 TEST_CASE("another process is shut out, of this user or another, though it knows the session (needs root)") {

@@ -1,7 +1,6 @@
 // Ranks as threads that share memory: windows, pulls, links, streams and doorbells of their fabrics.
 #include <doctest/doctest.h>
 #include <fcntl.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -14,6 +13,7 @@
 #include "ring/base/cores.h"
 #include "rondo/error.h"
 #include "tests/fabric/cluster.h"
+#include "tests/support/child.h"
 #include "transport/armed_sleep.h"
 #include "transport/fabrics/inproc_fabric.h"
 
@@ -366,24 +366,20 @@ TEST_CASE("a forked child that drops its copies disturbs neither its parent nor 
   auto window = members[0].fabric->shared_memory()->make(4'096);
   const uint64_t id = window->id();
   REQUIRE(found(*members[1].fabric->shared_memory(), 0, id));
-  const pid_t child = ::fork();
-  if (child == 0) {
-    bool refused = false;
-    try {
-      members[0].fabric->take_link({kId, 1, 1}, {3, 4096});
-    } catch (const Exception& failure) {
-      refused = failure.code() == ErrorCode::kInvalid;
-    }
-    low.reset();
-    high.reset();
-    to.reset();
-    window.reset();
-    members.clear();
-    ::_exit(refused ? 0 : 1);
-  }
-  int status = -1;
-  ::waitpid(child, &status, 0);
-  CHECK(status == 0);
+  CHECK(in_child([&] {
+          bool refused = false;
+          try {
+            members[0].fabric->take_link({kId, 1, 1}, {3, 4096});
+          } catch (const Exception& failure) {
+            refused = failure.code() == ErrorCode::kInvalid;
+          }
+          low.reset();
+          high.reset();
+          to.reset();
+          window.reset();
+          members.clear();
+          return refused ? 0 : 1;
+        }) == 0);
   const SliceTag tag{1, 2, 0};
   high->post(tag, nullptr);
   low->send(tag, nullptr);

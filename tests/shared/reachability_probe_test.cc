@@ -2,12 +2,10 @@
 #include "transport/island/reachability_probe.h"
 
 #include <doctest/doctest.h>
-#include <fcntl.h>
 #include <poll.h>
 #include <sched.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cstdint>
@@ -18,6 +16,7 @@
 #include <vector>
 
 #include "tests/fabric/cluster.h"
+#include "tests/support/child.h"
 #include "transport/island/island_socket.h"
 #include "transport/island/memory_file.h"
 
@@ -75,27 +74,22 @@ TEST_CASE(
     "processes of one user in the same namespaces are of one class, those of another user or namespace of others") {
   // Proves: needs root, to become another user.
   REQUIRE(::geteuid() == 0);
-  const auto in_child = [](const std::function<bool()>& before) {
-    int ends[2];
-    REQUIRE(::pipe2(ends, O_CLOEXEC) == 0);
-    const pid_t child = ::fork();
-    if (child == 0) {
-      const uint64_t found = before() ? process_class() : 0;
-      ::_exit(::write(ends[1], &found, sizeof found) == sizeof found ? 0 : 1);
-    }
-    uint64_t found = 0;
-    CHECK(::read(ends[0], &found, sizeof found) == sizeof found);
-    ::close(ends[0]);
-    ::close(ends[1]);
-    ::waitpid(child, nullptr, 0);
-    return found;
+  const auto class_after = [](const std::function<bool()>& change) {
+    Child child([&](Parent& test) {
+      test.say(std::to_string(change() ? process_class() : 0));
+      return 0;
+    });
+    return child.hear();
   };
-  const uint64_t own = process_class();
-  CHECK(own != 0);
-  CHECK(in_child([] { return true; }) == own);
-  CHECK(in_child([] { return ::setuid(65534) == 0; }) != own);
-  CHECK(in_child([] { return ::unshare(CLONE_NEWIPC) == 0; }) != own);
-  CHECK(in_child([] { return ::unshare(CLONE_NEWNS) == 0; }) != own);
+  const std::string own = std::to_string(process_class());
+  CHECK(own != "0");
+  CHECK(class_after([] { return true; }) == own);
+  for (const auto& change : {+[] { return ::setuid(65534) == 0; }, +[] { return ::unshare(CLONE_NEWIPC) == 0; },
+                             +[] { return ::unshare(CLONE_NEWNS) == 0; }}) {
+    const std::string other = class_after(change);
+    CHECK(other != own);
+    CHECK(other != "");
+  }
 }
 
 TEST_CASE(
@@ -144,34 +138,28 @@ TEST_CASE("a process with another pid than the card says, or of another start, i
   }
 }
 
-// A process of the user nobody that tells through its exit code how it fared: 0: it was shut out.
-pid_t stranger(const std::string& listener) {
-  const pid_t child = ::fork();
-  if (child != 0) return child;
-  if (::setgid(65534) != 0 || ::setuid(65534) != 0) ::_exit(9);
+// How a process of the user nobody fares; 0: it was shut out.
+int visit_as_nobody(const std::string& listener) {
+  if (::setgid(65534) != 0 || ::setuid(65534) != 0) return 9;
   int error = 0;
   const Descriptor socket = connect_abstract(listener, error);
-  if (!socket.valid()) ::_exit(0);
+  if (!socket.valid()) return 0;
   const std::string greeting(48, 'R');
   std::string why;
   send_message(socket.get(), greeting.data(), greeting.size(), {}, why);
   pollfd wish{socket.get(), POLLIN, 0};
   char byte = 0;
-  const bool closed = ::poll(&wish, 1, 5'000) == 1 && ::recv(socket.get(), &byte, 1, 0) <= 0;
-  ::_exit(closed ? 0 : 1);
+  return ::poll(&wish, 1, 5'000) == 1 && ::recv(socket.get(), &byte, 1, 0) <= 0 ? 0 : 1;
 }
 
 TEST_CASE("fault 58: another user's process is shut out, and disturbs nobody (needs root)") {
   REQUIRE(::geteuid() == 0);
   const auto listeners = listeners_for(2);
-  const pid_t child = stranger(listeners[0]->name());
+  Child stranger([&](Parent&) { return visit_as_nobody(listeners[0]->name()); });
   std::vector<std::vector<ProbeResult>> results(2);
   std::vector<std::thread> threads;
   threads.emplace_back([&] { results[0] = probe_peers(*listeners[0], order_for(0, listeners, 10'000)); });
-  int status = -1;
-  ::waitpid(child, &status, 0);  // before rank 1 comes
-  CHECK(WIFEXITED(status));
-  CHECK(WEXITSTATUS(status) == 0);
+  CHECK(stranger.wait() == 0);  // before rank 1 comes
   threads.emplace_back([&] { results[1] = probe_peers(*listeners[1], order_for(1, listeners, 10'000)); });
   for (std::thread& thread : threads) thread.join();
   CHECK(results[0][0].why_not == "");

@@ -28,6 +28,13 @@ void write_line(int pipe, const std::string& line) {
   }
 }
 
+// Waits for the process: its exit code, or minus the signal that ended it.
+int exit_code_of(pid_t process) {
+  int status = 0;
+  if (::waitpid(process, &status, 0) != process) throw std::runtime_error("waitpid failed");
+  return WIFSIGNALED(status) ? -WTERMSIG(status) : WEXITSTATUS(status);
+}
+
 // "" at the end of the pipe or of the time.
 std::string read_line(int pipe, std::string& heard, int ms) {
   using Clock = std::chrono::steady_clock;
@@ -51,6 +58,13 @@ std::string read_line(int pipe, std::string& heard, int ms) {
 }
 
 }  // namespace
+
+int in_child(const std::function<int()>& body) {
+  const pid_t child = ::fork();
+  if (child < 0) throw std::runtime_error("fork failed");
+  if (child == 0) ::_exit([&]() noexcept { return body(); }());  // it never comes back into the test
+  return exit_code_of(child);
+}
 
 void Parent::say(const std::string& line) const { write_line(to_test_, line); }
 
@@ -102,11 +116,6 @@ std::string Child::hear(int ms) { return read_line(from_child_, heard_, ms); }
 void Child::tell(const std::string& line) const { write_line(to_child_, line); }
 void Child::signal(int number) const { ::kill(pid_, number); }
 
-int Child::wait() {
-  int status = 0;
-  const pid_t ended = ::waitpid(std::exchange(pid_, -1), &status, 0);
-  if (ended < 0) throw std::runtime_error("waitpid failed");
-  return WIFSIGNALED(status) ? -WTERMSIG(status) : WEXITSTATUS(status);
-}
+int Child::wait() { return exit_code_of(std::exchange(pid_, -1)); }
 
 }  // namespace rondo::testing

@@ -7,6 +7,10 @@
 
 namespace rondo::testing {
 
+// Runs the body in a forked process and waits for it: what the body returns (0 to 255), or minus the signal that ended
+// it. The test may have other threads, which the child has not.
+int in_child(const std::function<int()>& body);
+
 // What the body of a child sees of the test that forked it.
 class Parent {
  public:

@@ -5,9 +5,11 @@
 #include <algorithm>
 #include <exception>
 #include <stdexcept>
+#include <string_view>
 #include <thread>
 #include <vector>
 
+#include "ring/base/hash.h"
 #include "tests/support/child.h"
 #include "tests/support/temp_folder.h"
 
@@ -116,15 +118,19 @@ std::string run_threads(const RankGroup& group, const RankBody& body) {
   return all;
 }
 
-std::string run_everywhere(int world, const RankBody& body) {
-  RankGroup group{.world = world};
+std::string run_over_both(RankGroup group, const RankBody& body) {
   std::string troubles;
   for (const char* transport : {"shm", "tcp"}) {
     group.config.transport = transport;
-    troubles += run_processes(group, body);
+    const std::string trouble = run_processes(group, body);
+    if (!trouble.empty()) troubles += fmt::format("over {}: {}", transport, trouble);
   }
-  group.config.transport = "auto";
-  return troubles + run_threads(group, body);
+  return troubles;
+}
+
+std::string run_everywhere(int world, const RankBody& body) {
+  const RankGroup group{.world = world};
+  return run_over_both(group, body) + run_threads(group, body);
 }
 
 void run_in_threads(int threads, const std::function<void(int)>& body) {
@@ -142,6 +148,16 @@ void run_in_threads(int threads, const std::function<void(int)>& body) {
   for (std::thread& thread : running) thread.join();
   for (const std::exception_ptr& failure : failures) {
     if (failure) std::rethrow_exception(failure);
+  }
+}
+
+void expect_same_everywhere(Communicator& group, std::span<const std::byte> bytes, const std::string& what) {
+  const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  const uint64_t own = Hash64().add(text).value();
+  std::vector<uint64_t> all(static_cast<size_t>(group.size()));
+  group.all_gather(&own, all.data(), 1, DType::kUint64);
+  for (size_t r = 0; r < all.size(); ++r) {
+    expect(all[r] == all[0], [&] { return fmt::format("{}: rank {} has other bits than rank 0", what, r); });
   }
 }
 

@@ -2,7 +2,9 @@
 
 #include <chrono>
 #include <concepts>
+#include <cstddef>
 #include <functional>
+#include <span>
 #include <string>
 
 #include "rondo/communicator.h"
@@ -34,11 +36,17 @@ std::string run_bare_processes(int world, std::chrono::seconds deadline, const s
 // The same on threads of this process, over memory.
 std::string run_threads(const RankGroup& group, const RankBody& body);
 
+// On processes over shared memory, then on processes over TCP.
+std::string run_over_both(RankGroup group, const RankBody& body);
+
 // On processes over shared memory, on processes over TCP and on threads, one after the other.
 std::string run_everywhere(int world, const RankBody& body);
 
 // Calls body(0), body(1), ... on so many threads of a rank; throws what the first of them throws.
 void run_in_threads(int threads, const std::function<void(int)>& body);
+
+// Throws unless `bytes` are the same on every rank. Made by all ranks.
+void expect_same_everywhere(Communicator& group, std::span<const std::byte> bytes, const std::string& what);
 
 // Throws what a rank reports.
 void expect(bool condition, const std::string& otherwise);

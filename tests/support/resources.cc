@@ -4,8 +4,10 @@
 #include <unistd.h>
 
 #include <fstream>
+#include <sstream>
 #include <string>
 
+#include "ring/base/file_text.h"
 #include "tests/support/eventually.h"
 
 // The sanitizers have it; their allocators have no mallinfo2().
@@ -21,6 +23,23 @@ size_t allocated_now() {
 }
 
 }  // namespace
+
+std::vector<std::string> status_of_threads(const std::string& prefix) {
+  std::vector<std::string> found;
+  for (const auto& thread : std::filesystem::directory_iterator("/proc/self/task")) {
+    const std::string status = file_text((thread.path() / "status").string());
+    if (field_of(status, "Name:").starts_with(prefix)) found.push_back(status);
+  }
+  return found;
+}
+
+std::string field_of(const std::string& status, const std::string& field) {
+  std::istringstream words(status);
+  for (std::string word; words >> word;) {
+    if (word == field && words >> word) return word;
+  }
+  return "";
+}
 
 char state_of(pid_t id) {
   std::ifstream file("/proc/" + std::to_string(id) + "/stat");

@@ -5,6 +5,8 @@
 #include <cstddef>
 #include <filesystem>
 #include <iterator>
+#include <string>
+#include <vector>
 
 namespace rondo::testing {
 
@@ -15,6 +17,11 @@ inline size_t entries_of(const char* folder) {
 // Counts of this process; one descriptor is that of the look itself.
 inline size_t open_descriptors() { return entries_of("/proc/self/fd"); }
 inline size_t running_threads() { return entries_of("/proc/self/task"); }
+
+// What /proc says of each thread of this process whose name begins so: the text of its "status".
+std::vector<std::string> status_of_threads(const std::string& prefix);
+// The word behind `field` in such a text, as "SigBlk:".
+std::string field_of(const std::string& status, const std::string& field);
 
 // The state of a process or a thread, as /proc has it: 'R' runs, 'S' sleeps, 'Z' has ended and is not waited for; 0: it
 // is gone.

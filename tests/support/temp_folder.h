@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include <filesystem>
+#include <fstream>
 #include <stdexcept>
 #include <string>
 
@@ -22,6 +23,11 @@ class TempFolder {
   TempFolder& operator=(const TempFolder&) = delete;
   std::string path(const std::string& name) const { return path_ + "/" + name; }
   const std::string& path() const { return path_; }
+  // A file with this text, in folders that are made for it.
+  void write(const std::string& name, const std::string& text) const {
+    std::filesystem::create_directories(std::filesystem::path(path(name)).parent_path());
+    std::ofstream(path(name), std::ios::binary) << text;
+  }
 
  private:
   std::string path_ = "/tmp/rondo-test-XXXXXX";  // not Bazel's folder: too long a path for a unix socket

@@ -72,27 +72,23 @@ TEST_CASE("doctor: it knows every variable of docs/environment.md") {
 }
 
 TEST_CASE("doctor: the tightest limit of a control group and those above it counts") {
-  testing::TempFolder folder;
-  const std::filesystem::path root = folder.path();
-  std::filesystem::create_directories(root / "a/b");
-  const auto put = [&](const char* file, const char* text) { std::ofstream(root / file) << text << "\n"; };
-  put("a/memory.max", "max");
-  put("a/b/memory.max", "104857600");
-  put("a/pids.max", "100");
-  put("a/pids.current", "97");
-  put("a/b/pids.max", "50");
-  put("a/b/pids.current", "1");
-  const GroupLimits limits = read_group_limits(root.string(), "0::/a/b\n");
+  const testing::TempFolder root;
+  root.write("a/memory.max", "max\n");
+  root.write("a/b/memory.max", "104857600\n");
+  root.write("a/pids.max", "100\n");
+  root.write("a/pids.current", "97\n");
+  root.write("a/b/pids.max", "50\n");
+  root.write("a/b/pids.current", "1\n");
+  const GroupLimits limits = read_group_limits(root.path(), "0::/a/b\n");
   CHECK(limits.memory_bytes == 100u << 20);
   CHECK(limits.processes == 3);
-  const GroupLimits none = read_group_limits(root.string(), "0::/\n");
+  const GroupLimits none = read_group_limits(root.path(), "0::/\n");
   CHECK(none.memory_bytes == 0);
-  put("memory.limit_in_bytes", "9223372036854771712");
-  std::filesystem::create_directories(root / "memory/job");
-  put("memory/memory.limit_in_bytes", "9223372036854771712");
-  put("memory/job/memory.limit_in_bytes", "1048576");
-  CHECK(read_group_limits(root.string(), "3:memory:/job\n").memory_bytes == 1u << 20);
-  CHECK(read_group_limits(root.string(), "3:memory:/\n").memory_bytes == 0);
+  root.write("memory.limit_in_bytes", "9223372036854771712\n");
+  root.write("memory/memory.limit_in_bytes", "9223372036854771712\n");
+  root.write("memory/job/memory.limit_in_bytes", "1048576\n");
+  CHECK(read_group_limits(root.path(), "3:memory:/job\n").memory_bytes == 1u << 20);
+  CHECK(read_group_limits(root.path(), "3:memory:/\n").memory_bytes == 0);
   CHECK(none.processes == UINT64_MAX);
 }
 

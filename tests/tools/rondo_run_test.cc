@@ -8,6 +8,7 @@
 #include <chrono>
 #include <filesystem>
 #include <fstream>
+#include <optional>
 #include <regex>
 #include <set>
 #include <string>
@@ -198,14 +199,65 @@ TEST_CASE("a rondo-run inside a rank passes on nothing of the outer job but the 
   CHECK(user.output() == "[0] unix:///x/y\n");
 }
 
-TEST_CASE("every rank learns its place, in Rondo's names and in the field's") {
-  Program program(run_shell(3,
-                            "echo $RANK $WORLD_SIZE $LOCAL_RANK $LOCAL_WORLD_SIZE $MASTER_ADDR; echo R $RONDO_RANK "
-                            "$RONDO_WORLD_SIZE $RONDO_LOCAL_RANK $RONDO_LOCAL_WORLD_SIZE"));
-  CHECK(program.wait() == 0);
-  CHECK(sorted_lines(program.output()) == Strings{"[0] 0 3 0 3 127.0.0.1", "[0] R 0 3 0 3", "[1] 1 3 1 3 127.0.0.1",
-                                                  "[1] R 1 3 1 3", "[2] 2 3 2 3 127.0.0.1", "[2] R 2 3 2 3"});
-  CHECK(program.errors() == "");
+TEST_CASE("ranks learn their places, settings and input, and what they say is prefixed by rank") {
+  const rondo::testing::TempFolder folder;
+  const std::string hosts = folder.path("hosts");
+  std::ofstream(hosts) << "# comment\na slots=2\n\nb:2   # more\nc\n";
+  const std::string place = "echo $RANK $WORLD_SIZE $LOCAL_RANK $LOCAL_WORLD_SIZE ";
+  const std::string rest = " a tcp://a:1234 it's x " + std::filesystem::current_path().string();
+  Strings on_two =
+      run_on_hosts("a:2,me@b", place + "$RONDO_NODE $RONDO_NODES $MASTER_ADDR $RONDO_RENDEZVOUS $RONDO_X $PWD",
+                   {"--master-port", "1234"});
+  on_two.insert(on_two.begin(), {"env", "RONDO_X=it's x"});
+  struct Row {
+    const char* what;
+    Strings command, output;
+    std::optional<Strings> errors = std::nullopt;  // looked at where given
+    std::string input = "";
+  };
+  const std::vector<Row> rows{
+      {"a place in the field's names, and in Rondo's",
+       run_shell(
+           3, place + "$MASTER_ADDR; echo R $RONDO_RANK $RONDO_WORLD_SIZE $RONDO_LOCAL_RANK $RONDO_LOCAL_WORLD_SIZE"),
+       {"[0] 0 3 0 3 127.0.0.1", "[0] R 0 3 0 3", "[1] 1 3 1 3 127.0.0.1", "[1] R 1 3 1 3", "[2] 2 3 2 3 127.0.0.1",
+        "[2] R 2 3 2 3"},
+       Strings{}},
+      {"--env, over the launcher's own; it takes no word of the program's",
+       run_shell(2, "echo $A $B $MASTER_PORT", {"--env", "A=x=y", "--env", "MASTER_PORT=77", "--env", "B="}),
+       {"[0] x=y 77", "[1] x=y 77"}},
+      {"both outputs",
+       run_shell(2, "echo out; echo err >&2; printf 'half'"),
+       {"[0] half", "[0] out", "[1] half", "[1] out"},
+       Strings{"[0] err", "[1] err"}},
+      {"the launcher's input, for rank 0 alone",
+       run_shell(2, "cat"),
+       {"[0] from outside"},
+       std::nullopt,
+       "from outside\n"},
+      {"several hosts: one port, the settings of this shell, and the same folder",
+       on_two,
+       {"[0] 0 3 0 2 0 2" + rest, "[1] 1 3 1 2 0 2" + rest, "[2] 2 3 0 1 1 2" + rest},
+       Strings{}},
+      {"-n of the first hosts of a file, whose lines are of either kind",
+       {kRondoRun, "--hostfile", hosts, "-n", "3", "--launch-agent", kLaunchHere, "--env", "RONDO_INSECURE=1", "sh",
+        "-c", "echo $RANK $WORLD_SIZE $LOCAL_WORLD_SIZE $RONDO_NODES"},
+       {"[0] 0 3 2 2", "[1] 1 3 2 2", "[2] 2 3 1 2"}},
+      {"one other host: a private socket there",
+       {kRondoRun, "--hosts", "a:2", "--launch-agent", kLaunchHere, "sh", "-c", "echo ${RONDO_RENDEZVOUS%%:*}"},
+       {"[0] unix", "[1] unix"}},
+      {"options after --, which are the program's",
+       {kRondoRun, "-n", "1", "--", "echo", "-n", "--help"},
+       {"[0] --help"}},
+      {"the version", {kRondoRun, "--version"}, {"rondo-run " RONDO_VERSION}},
+  };
+  for (const Row& row : rows) {
+    const std::string what = row.what;
+    CAPTURE(what);
+    Program program(row.command, row.input);
+    CHECK(program.wait() == 0);
+    CHECK(sorted_lines(program.output()) == row.output);
+    if (row.errors) CHECK(sorted_lines(program.errors()) == *row.errors);
+  }
 }
 
 TEST_CASE("ranks of one run share a private meeting place, runs do not, and nothing of it is left behind") {
@@ -235,20 +287,6 @@ TEST_CASE("where the job's folder cannot be made, the launcher says what to do")
   CHECK(count_of(program.errors(), "set TMPDIR to ") == 1);
 }
 
-TEST_CASE("--env sets variables for every rank, over the launcher's own, and takes no word of the program's") {
-  Program program(
-      run_shell(2, "echo $A $B $MASTER_PORT", {"--env", "A=x=y", "--env", "MASTER_PORT=77", "--env", "B="}));
-  CHECK(program.wait() == 0);
-  CHECK(sorted_lines(program.output()) == Strings{"[0] x=y 77", "[1] x=y 77"});
-}
-
-TEST_CASE("both outputs are prefixed by rank, and each stays itself") {
-  Program program(run_shell(2, "echo out; echo err >&2; printf 'half'"));
-  CHECK(program.wait() == 0);
-  CHECK(sorted_lines(program.output()) == Strings{"[0] half", "[0] out", "[1] half", "[1] out"});
-  CHECK(sorted_lines(program.errors()) == Strings{"[0] err", "[1] err"});
-}
-
 TEST_CASE("--no-prefix leaves every byte as it was written") {
   Program program(run_shell(1, "printf 'a\\000b\\377'", {"--no-prefix"}));
   CHECK(program.wait() == 0);
@@ -264,12 +302,6 @@ TEST_CASE("much output of several ranks arrives whole, line by line") {
   }
   std::sort(expected.begin(), expected.end());
   CHECK(sorted_lines(program.output()) == expected);
-}
-
-TEST_CASE("rank 0 reads the launcher's input, the others read nothing") {
-  Program program(run_shell(2, "cat"), "from outside\n");
-  CHECK(program.wait() == 0);
-  CHECK(program.output() == "[0] from outside\n");
 }
 
 TEST_CASE("the code of the rank that failed first is returned, and the others are ended") {
@@ -453,37 +485,6 @@ TEST_CASE("OMP_NUM_THREADS is the cores divided by the ranks, at least 1, unless
   CHECK(said({"env", "-u", "OMP_NUM_THREADS"}, 100) == "[0] 1");
   CHECK(said({"env", "OMP_NUM_THREADS=7"}, 2) == "[0] 7");
   CHECK(said({"env", "-u", "OMP_NUM_THREADS"}, 2, {"--env", "OMP_NUM_THREADS=5"}) == "[0] 5");
-}
-
-TEST_CASE("ranks on several hosts: their places, one port, the settings of this shell, and the same folder") {
-  Strings command = run_on_hosts("a:2,me@b",
-                                 "echo $RANK $WORLD_SIZE $LOCAL_RANK $LOCAL_WORLD_SIZE $RONDO_NODE "
-                                 "$RONDO_NODES $MASTER_ADDR $RONDO_RENDEZVOUS $RONDO_X $PWD",
-                                 {"--master-port", "1234"});
-  command.insert(command.begin(), {"env", "RONDO_X=it's x"});
-  Program program(command);
-  CHECK(program.wait() == 0);
-  const std::string rest = " a tcp://a:1234 it's x " + std::filesystem::current_path().string();
-  CHECK(sorted_lines(program.output()) ==
-        Strings{"[0] 0 3 0 2 0 2" + rest, "[1] 1 3 1 2 0 2" + rest, "[2] 2 3 0 1 1 2" + rest});
-  CHECK(program.errors() == "");
-}
-
-TEST_CASE("ranks on several hosts: -n takes the first hosts, and a host file may be of either kind") {
-  const rondo::testing::TempFolder folder;
-  const std::string path = folder.path() + "/hosts";
-  std::ofstream(path) << "# comment\na slots=2\n\nb:2   # more\nc\n";
-  Program program({kRondoRun, "--hostfile", path, "-n", "3", "--launch-agent", kLaunchHere, "--env", "RONDO_INSECURE=1",
-                   "sh", "-c", "echo $RANK $WORLD_SIZE $LOCAL_WORLD_SIZE $RONDO_NODES"});
-  CHECK(program.wait() == 0);
-  CHECK(sorted_lines(program.output()) == Strings{"[0] 0 3 2 2", "[1] 1 3 2 2", "[2] 2 3 1 2"});
-}
-
-TEST_CASE("one other host meets by a private socket there") {
-  Program program(
-      {kRondoRun, "--hosts", "a:2", "--launch-agent", kLaunchHere, "sh", "-c", "echo ${RONDO_RENDEZVOUS%%:*}"});
-  CHECK(program.wait() == 0);
-  CHECK(sorted_lines(program.output()) == Strings{"[0] unix", "[1] unix"});
 }
 
 TEST_CASE("--elastic on one other host is as on this one") {
@@ -734,16 +735,4 @@ TEST_CASE("-np is -n before the program's name, and the program's own after it")
     CHECK(count_of(program.output(), "-np 4\n") == 2);
   }
   CHECK(Program({kRondoRun, "-np", "true"}).wait() == 2);
-}
-
-TEST_CASE("--version names the program and its version") {
-  Program program({kRondoRun, "--version"});
-  CHECK(program.wait() == 0);
-  CHECK(program.output() == "rondo-run " RONDO_VERSION "\n");
-}
-
-TEST_CASE("options after the program's name, or after --, are the program's") {
-  Program program({kRondoRun, "-n", "1", "--", "echo", "-n", "--help"});
-  CHECK(program.wait() == 0);
-  CHECK(program.output() == "[0] --help\n");
 }

@@ -1,16 +1,22 @@
-#include "tests/engine/batch_cases.h"
-#include "rondo/communicator.h"
-
+// Lists of all_reduces and batches of every collective with messages give the reference results: between processes, and
+// on threads.
+#include <doctest/doctest.h>
 #include <fmt/format.h>
 
 #include <array>
+#include <cstdint>
+#include <vector>
 
+#include "rondo/communicator.h"
 #include "tests/engine/cases.h"
 #include "tests/support/random.h"
 #include "tests/support/rank_group.h"
 
 namespace rondo::testing {
 namespace {
+
+// Buckets so small that lists of a few kilobytes fill several.
+constexpr uint64_t kTestBucketBytes = 16 * 1024;
 
 constexpr std::array kOps{Op::kSum, Op::kMin, Op::kMax, Op::kAverage};
 constexpr std::array kTypes{DType::kFloat32, DType::kFloat16, DType::kInt32, DType::kFloat64, DType::kBfloat16};
@@ -69,9 +75,22 @@ class Messages {
   std::vector<Work> works_;
 };
 
-}  // namespace
+// One rank's side of a list of all_reduces with one op: mixed types and sizes from nothing to several buckets, in place
+// and not, aligned and not. Equal on all ranks for a seed.
+class ListRank {
+ public:
+  ListRank(uint64_t seed, Op op, int rank, int world);
+  std::vector<TensorRef> tensors() const;
+  // Throws what is wrong, or differs between the ranks. Made by all ranks.
+  void expect_right(Communicator& group) const;
 
-ListRank::ListRank(uint64_t seed, Op op, int rank, int world) : seed_(seed), op_(op) {
+ private:
+  uint64_t seed_;
+  std::vector<CollectiveCase> cases_;
+  std::vector<CollectiveRank> ranks_;
+};
+
+ListRank::ListRank(uint64_t seed, Op op, int rank, int world) : seed_(seed) {
   Random random(seed);
   const uint64_t tensors = 1 + random.below(40);
   for (uint64_t i = 0; i < tensors; ++i) cases_.push_back(all_reduce_case(random, op, world));
@@ -95,6 +114,7 @@ void ListRank::expect_right(Communicator& group) const {
   }
 }
 
+// Lists of every op, by one call each, blocking and not. Made by all ranks.
 void run_lists(Communicator& group, uint64_t seed) {
   for (const Op op : kOps) {
     const ListRank once(seed, op, group.rank(), group.size());
@@ -112,6 +132,8 @@ void run_lists(Communicator& group, uint64_t seed) {
   }
 }
 
+// A batch of every collective with messages, in whose middle every rank sends and receives in an order of its own. Made
+// by all ranks.
 void run_call_group(Communicator& group, uint64_t seed) {
   CaseList shapes{group.size(), {0, 1, 37, kTestBucketBytes}, {group.size() - 1}};
   std::vector<CollectiveCase> cases;
@@ -144,6 +166,53 @@ void run_call_group(Communicator& group, uint64_t seed) {
     expect(wrong.empty(), fmt::format("seed {}, call {} of {}: {}", seed, i, ranks.size(), wrong));
   }
   messages.expect_right();
+}
+
+RankGroup group_of(int world) {
+  RankGroup shape{.world = world};
+  shape.config.bucket_bytes = kTestBucketBytes;
+  return shape;
+}
+
+}  // namespace
+
+TEST_CASE("lists and batches between processes") {
+  // Proves: over sockets, and in shared memory, where fused operations run on registered memory.
+  for (const int world : {2, 3}) {
+    CAPTURE(world);
+    CHECK(run_over_both(group_of(world), [](Communicator& group) {
+            for (uint64_t seed = 1; seed <= 5; ++seed) run_lists(group, seed * 1000);
+            for (uint64_t seed = 1; seed <= 6; ++seed) run_call_group(group, seed);
+          }) == "");
+  }
+}
+
+TEST_CASE("lists give every tensor its reference result") {
+  for (const int world : {1, 2, 3, 5}) {
+    for (const uint64_t seed : {1, 2, 3}) {
+      CAPTURE(world);
+      CAPTURE(seed);
+      RankGroup shape = group_of(world);
+      shape.config.lanes = static_cast<uint32_t>(seed);
+      CHECK(run_threads(shape, [&](Communicator& group) { run_lists(group, seed * 100); }) == "");
+    }
+  }
+}
+
+TEST_CASE("batches of every collective, with messages in any order") {
+  for (const int world : {1, 2, 3, 5}) {
+    for (uint64_t seed = 1; seed <= 4; ++seed) {
+      CAPTURE(world);
+      CAPTURE(seed);
+      CHECK(run_threads(group_of(world), [&](Communicator& group) { run_call_group(group, seed); }) == "");
+    }
+  }
+}
+
+TEST_CASE("without buckets every tensor is an operation") {
+  RankGroup shape = group_of(3);
+  shape.config.bucket_bytes = 0;
+  CHECK(run_threads(shape, [](Communicator& group) { run_lists(group, 7); }) == "");
 }
 
 }  // namespace rondo::testing
