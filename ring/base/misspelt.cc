@@ -56,7 +56,8 @@ void warn_of_misspelt(std::span<const std::string_view> settings, const Logger& 
       const auto nearest = std::min_element(names.begin(), names.end(), [name](std::string_view a, std::string_view b) {
         return spelling_distance(name, a) < spelling_distance(name, b);
       });
-      if (2 * spelling_distance(name, *nearest) >= name.size() - kPrefix.size() || !warned.emplace(name).second) continue;
+      if (2 * spelling_distance(name, *nearest) >= name.size() - kPrefix.size() || !warned.emplace(name).second)
+        continue;
       lines.push_back(fmt::format("{} is set, and nothing reads it: did you mean {}?", name, *nearest));
     }
   }

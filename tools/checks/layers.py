@@ -13,7 +13,7 @@ from sources import sources
 
 # What the engine sees of the transport.
 SEAMS = ("transport/byte_stream.h", "transport/doorbell.h", "transport/fabric.h", "transport/link.h",
-         "transport/bell.h", "transport/shared_memory.h", "transport/sleeper.h")
+         "transport/armed_sleep.h", "transport/bell.h", "transport/shared_memory.h", "transport/sleeper.h")
 
 # What the files of a folder may include, by the beginning of the path; the longest folder that matches a file counts.
 # "rondo/": the public headers.
