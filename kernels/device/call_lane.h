@@ -22,7 +22,7 @@ namespace {
 
 // What the threads of a lane share (shared memory of a block).
 struct LaneState {
-  uint32_t call, messages, piece, pieces, first_pass;
+  uint32_t call, messages, piece, first_pass;
   bool failed, whole;
   Pass pass;
 };
@@ -97,15 +97,7 @@ class CallLane {
     m_.step() = 0;
     return true;
   }
-  RONDO_INLINE bool is_last_piece() const { return state_.whole || call_.more || state_.piece + 1 >= state_.pieces; }
-  RONDO_INLINE bool by_pairs() const { return call_.pair_count != 0; }
-  // Elements of a pass of so many in this piece.
-  RONDO_INLINE uint64_t count_in_piece(uint64_t count) const {
-    if (!by_pairs() || state_.whole) return count;
-    const uint64_t before = state_.piece * call_.pair_count;
-    const uint64_t left = before < count ? count - before : 0;
-    return left < call_.pair_count ? left : call_.pair_count;
-  }
+  RONDO_INLINE bool is_last_piece() const { return state_.whole || state_.piece + 1 >= call_.pieces; }
   RONDO_INLINE uint64_t before_piece() const { return state_.piece * call_.piece_bytes; }
   RONDO_INLINE uint64_t fingerprint() const { return call_.fingerprint + state_.piece; }
 
@@ -118,8 +110,7 @@ class CallLane {
     if (is_first()) {
       state_.call = own().calls + 1;
       state_.messages = own().messages;
-      state_.piece = call_.first_piece;
-      state_.pieces = call_.first_piece == 0 ? call_.pieces : own().pieces;
+      state_.piece = 0;
       state_.whole = false;
       state_.first_pass = 0;
       state_.failed = m_.load_relaxed(&control().failed) != 0;
@@ -181,9 +172,7 @@ class CallLane {
         m_.store_word(&mail.prints[turn()][0], word_of(uint32_t(fingerprint())));
         m_.store_word(&mail.prints[turn()][1], word_of(uint32_t(fingerprint() >> 32)));
         if (call_.by_posts) continue;
-        BufferCard input = call_.card.input;
-        if (by_pairs()) input.offset = call_.pairs[rank].offset, input.pitch = call_.pairs[rank].sent;
-        store_card(mail.cards[turn()].input, input);
+        store_card(mail.cards[turn()].input, call_.card.input);
         store_card(mail.cards[turn()].output, call_.card.output);
         m_.store_word(&mail.cards[turn()].whole, call_.card.whole);
       }
@@ -192,7 +181,7 @@ class CallLane {
   }
   RONDO_INLINE void store_card(BufferCard& to, const BufferCard& from) {
     m_.store_word(&to.window, from.window);
-    m_.store_word(&to.offset, from.offset + state_.piece * call_.card_bytes);
+    m_.store_word(&to.offset, from.offset + before_piece());
     m_.store_word(&to.pitch, from.pitch);
   }
   // By the threads that write the words in posts, too, so that these come behind.
@@ -216,43 +205,25 @@ class CallLane {
       bad_ = step.word == 0 && !same_call(rank);
       if (bad_ || (step.word == 0 && call_.by_posts)) continue;
       bad_ = !await_word(&own().from[rank].words[step.word], value_of(step));
-      if (!bad_ && step.word == 0 && by_pairs()) bad_ = !same_block(rank);
     }
     if (m_.any(bad_)) return false;
     // The end of a call by posts is not held up by this: it comes at once.
-    if (step.word == 0 && (call_.pieces > 1 || by_pairs()) && state_.piece == 0) choose_whole();
-    if (step.word == 0 && !call_.by_posts && m_.lane() == 0 && is_first() && !is_replay()) tell_met();
+    if (step.word == 0 && call_.pieces > 1 && state_.piece == 0) choose_whole();
+    if (step.word == 0 && !call_.by_posts && m_.lane() == 0 && is_first() && !is_replay())
+      m_.store_release(&call_.status->met, is_last_piece() ? call_.last_number : call_.number + state_.piece);
     return true;
-  }
-  // A call by pairs has one number: it has met when its last piece has.
-  RONDO_INLINE void tell_met() {
-    if (by_pairs() && (call_.more || !is_last_piece())) return;
-    m_.store_release(&call_.status->met, is_last_piece() ? call_.last_number : call_.number + state_.piece);
-  }
-  // The block of `rank` is as long as this rank expects.
-  RONDO_INLINE bool same_block(uint32_t rank) {
-    return m_.load_word(&own().from[rank].cards[turn()].input.pitch) == call_.pairs[rank].received ||
-           fail(CallFailure::kOtherCall, rank, 0);
   }
   // All ranks see the same cards.
   RONDO_INLINE void choose_whole() {
-    bool cut = call_.card.whole == 0;
+    bool cut = false;
     RONDO_ROLLED
     for (uint32_t rank = uint32_t(thread_.index); rank < call_.world; rank += uint32_t(thread_.count)) {
       if (rank != call_.rank) cut |= m_.load_word(&own().from[rank].cards[turn()].whole) == 0;
     }
     cut = m_.any(cut);
-    if (!is_first()) return;
-    state_.whole = !cut;
-    if (!cut) state_.first_pass = call_.whole_pass;
-    if (!by_pairs()) return;
-    RONDO_ROLLED
-    for (uint32_t rank = 0; rank < call_.world; ++rank) {
-      if (rank == call_.rank) continue;
-      const uint32_t theirs = uint32_t(m_.load_word(&own().from[rank].cards[turn()].output.pitch));
-      if (theirs > state_.pieces) state_.pieces = theirs;
-    }
-    own().pieces = state_.pieces;
+    if (!is_first() || cut) return;
+    state_.first_pass = call_.whole_pass;
+    state_.whole = true;
   }
   RONDO_INLINE bool await_word(const uint32_t* word, uint32_t value) {
     return await_until([&] { return int32_t(m_.load_acquire(word) - value) >= 0; });
@@ -293,11 +264,10 @@ class CallLane {
     m_.any(false);  // the pass before has been run
     const CallPass& given = call_.passes[state_.first_pass + step.pass];
     const uint64_t element = m_.element_bytes(), line = kLineBytes / element;
-    const uint64_t all = count_in_piece(given.count);
-    const uint64_t lanes = m_.lanes(), each = (all + lanes - 1) / lanes;
+    const uint64_t lanes = m_.lanes(), each = (given.count + lanes - 1) / lanes;
     const uint64_t share = (each + line - 1) / line * line;
-    const uint64_t first = share * m_.lane() < all ? share * m_.lane() : all;
-    const uint64_t count = all - first < share ? all - first : share;
+    const uint64_t first = share * m_.lane() < given.count ? share * m_.lane() : given.count;
+    const uint64_t count = given.count - first < share ? given.count - first : share;
     const bool copies = given.fold == kCopies;
     const uint32_t refs = count == 0 ? 0 : uint32_t(given.source_count) + given.target_count;
     DeviceFold& fold = state_.pass.fold;
@@ -440,7 +410,6 @@ class CallLane {
     if (m_.add_left(&control().left) + 1 != m_.lanes()) return;
     m_.store_relaxed(&control().left, 0);
     m_.store_relaxed(&control().entered, 0);
-    if (call_.more) return;
     const uint32_t passed = number();
     if (is_replay()) control().replays = passed;
     m_.store_release(is_replay() ? &call_.status->replays_passed : &call_.status->passed, passed);

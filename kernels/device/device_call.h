@@ -32,8 +32,8 @@ struct BufferCard {
 };
 // What a rank tells the others of one call.
 struct DeviceCard {
-  BufferCard input, output;  // of a call by pairs: the block for this rank, pitch: its bytes; output.pitch: pieces
-  uint64_t whole;            // 1: not a piece of the call but all of it lies there, where others touch it
+  BufferCard input, output;
+  uint64_t whole;  // 1: not a piece of the call but all of it lies there, where others touch it
 };
 
 // What a lane of one rank writes for the same lane of another one, into that one's device memory. prints and cards in
@@ -50,7 +50,6 @@ struct DeviceControl {
     LaneMail from[kMaxDeviceRanks];
     // The rank's own: calls and messages before the next call, modulo 2^32. Each piece is a call.
     uint32_t calls, messages;
-    uint32_t pieces;  // of the last call by pairs: the most that a rank has
   };
   Lane lanes[kMaxLanes];
   uint32_t failed;  // own: not 0: kernels of this rank do nothing any more
@@ -143,14 +142,7 @@ struct CallPass {
 // The kernel of a dtype, rondo_call_N: signed and unsigned integers share one.
 constexpr int kernel_of(int dtype) { return dtype < 8 ? dtype / 2 * 2 : dtype; }
 
-// Another rank in an all_to_all whose blocks only their two ranks know: where the block for it begins in the window of
-// the card, and bytes that go to it and come from it.
-struct CallPair {
-  uint64_t offset, sent, received;
-};
-
-// What a ring of kMaxDeviceRanks needs, and a call in pieces of a block for each rank: whole, a piece, and the last
-// one.
+// What a ring of kMaxDeviceRanks needs, and a call in pieces of a block for each rank: whole, a piece, and the last one.
 inline constexpr uint32_t kMaxCallSteps = 160, kMaxCallPasses = 3 * kMaxDeviceRanks, kMaxCallRefs = 96;
 
 // Passed to kernels by value, which take 32,764 bytes since CUDA 12.1.
@@ -168,21 +160,15 @@ struct DeviceCall {
   FoldArguments arguments;
   uint32_t number, last_number;  // of the call's first and last piece, for the host; 0: of a graph, which it counts not
   uint32_t messages;             // that the count grows by in a piece: the same on all ranks
-  uint64_t piece_bytes;          // between the blocks' parts in two pieces, in own memory
-  uint64_t card_bytes;           // and in that which others reach
-  // Other ranks may take one piece a kernel: this kernel looks whether they do, and makes the pieces one after the
-  // other then, else all at once. 1: there is one, or there is a kernel for each. By pairs: so many this rank sends in,
-  // pair_count elements of each block in one. The kernel of the last one goes on until the other ranks have sent all.
+  uint64_t piece_bytes;          // between the blocks' parts in two pieces
+  // Of a call whose other ranks may take one piece a kernel: this kernel looks whether they do, and makes the pieces one
+  // after the other then, else all at once. 1: there is one, or there is a kernel for each.
   uint32_t pieces;
-  uint32_t first_piece;  // of this kernel
-  uint64_t pair_count;   // 0: not by pairs
-  CallPair pairs[kMaxDeviceRanks];
   uint32_t window_count;
   uint8_t rank, world;
   uint8_t dtype;
   uint8_t step_count;
   bool by_posts;       // nothing but posts: neither cards nor word 0
-  bool more;           // by pairs: a kernel for the next piece comes behind
   uint8_t whole_pass;  // of several pieces: passes from here on are those of the whole call
   uint8_t last_pass;   // and from here on those of the last piece
   CallStep steps[kMaxCallSteps];

@@ -320,28 +320,6 @@ TEST_CASE("ranks whose buffers are registered launch one kernel a call, beside r
   });
 }
 
-TEST_CASE("all_to_all with counts: a kernel where blocks fit the window or are registered, else a kernel a piece") {
-  check_processes({small_windows(device_group(3))}, [](Communicator& group) {
-    exchange_all_blocks(group);
-    const auto called = fake_function<int(const char*)>("fake_cuda_called");
-    if (called == nullptr) return;  // a GPU does not tell
-    void* const memory = group.allocate(kExchangeBytes, Memory::kDevice);
-    const auto check_kernels = [&](size_t each, bool equal, void* in, int kernels) {
-      const int before = called("cuLaunchKernel");
-      exchange_blocks(group, each, in, equal);
-      const int launched = called("cuLaunchKernel") - before;
-      expect(launched == 2 * kernels, std::to_string(launched) + " kernels for 2 calls");
-    };
-    // A third of 64 KiB holds 2,728 elements.
-    check_kernels(100, true, nullptr, 1);
-    check_kernels(100, false, nullptr, 1);
-    check_kernels(5000, true, nullptr, 2);
-    check_kernels(5000, false, nullptr, 4);
-    check_kernels(5000, false, memory, 1);
-    check_kernels(5000, false, group.rank() == 1 ? memory : nullptr, group.rank() == 1 ? 1 : 4);
-  });
-}
-
 // Ranks that run no pass of a call, as those that a root gathers from, tell its last piece from the first one, too.
 TEST_CASE("a gather of many pieces: registered buffers are not cut, plain ones behind them are") {
   check_processes({small_windows(registered_group(3))}, [](Communicator& group) {

@@ -233,47 +233,6 @@ void call_differently(Communicator& group) {
   sum.mirror.to_host();  // the device goes on
 }
 
-void exchange_blocks(Communicator& group, size_t each, void* memory, bool equal) {
-  const auto world = static_cast<size_t>(group.size()), rank = static_cast<size_t>(group.rank());
-  const auto count_of = [&](size_t from, size_t to) { return equal ? each : (from + to) % 3 * each; };
-  const auto value_at = [](size_t from, size_t to, size_t i) {
-    return value_of(static_cast<int>(from), 1'000'000 * to + i);
-  };
-  std::vector<uint64_t> sent, received;
-  size_t sends = 0, receives = 0;
-  for (size_t r = 0; r < world; ++r) {
-    sends += sent.emplace_back(count_of(rank, r));
-    receives += received.emplace_back(count_of(r, rank));
-  }
-  Mirror mirror(memory, kExchangeBytes);
-  std::pmr::vector<int64_t> input(sends, 0, &mirror), output(receives, -1, &mirror);
-  auto next = input.begin();
-  for (size_t r = 0; r < world; ++r) {
-    for (size_t i = 0; i < sent[r]; ++i) *next++ = value_at(rank, r, i);
-  }
-  mirror.to_device();
-  for (int i = 0; i < 2; ++i) {
-    group.all_to_all_v(mirror.image(input.data()), sent, {}, mirror.image(output.data()), received, {}, DType::kInt64,
-                       {.stream = mirror.stream()});
-  }
-  mirror.to_host();
-  auto found = output.cbegin();
-  for (size_t r = 0; r < world; ++r) {
-    for (size_t i = 0; i < received[r]; ++i) expect(*found++ == value_at(r, rank, i), "the wrong element");
-  }
-}
-
-void exchange_all_blocks(Communicator& group) {
-  void* const memory = group.allocate(kExchangeBytes, Memory::kDevice);
-  for (const size_t each : {1, 100, 2728, 5000}) {
-    for (const bool equal : {false, true}) {
-      exchange_blocks(group, each, nullptr, equal);
-      exchange_blocks(group, each, memory, equal);
-      exchange_blocks(group, each, group.rank() % 2 == 0 ? memory : nullptr, equal);
-    }
-  }
-}
-
 // Sizes in elements of 8 bytes: nothing, eager, one piece, and several, the last of them short.
 constexpr uint64_t kMessageCounts[] = {0, 5, 20'000, 524'288, 1'600'001};
 

@@ -131,12 +131,6 @@ void write_after_failure(Communicator& group);
 void call_in_turn(Communicator& group);
 // Ranks 0 and 1 make different calls; the device goes on.
 void call_differently(Communicator& group);
-// An all_to_all of another count for each pair, or the same for all, of at most 2 * `each` elements of 8 bytes, twice.
-// memory: of allocate(), in which the buffers lie; nullptr: plain.
-void exchange_blocks(Communicator& group, size_t each, void* memory, bool equal);
-constexpr size_t kExchangeBytes = 1u << 20;
-// The same with buffers that are registered on no rank, on some and on all, and blocks that fit a small window or not.
-void exchange_all_blocks(Communicator& group);
 // Each rank sends to the next one, in batches; every buffer is longer than its message.
 void ring_of_messages(Communicator& group);
 // The calls of a batch beside its messages: rank 0's receive stands before the collective that rank 1 makes first.

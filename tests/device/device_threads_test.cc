@@ -61,10 +61,6 @@ TEST_CASE("calls of many pieces on threads") {
   check(small_windows(ring_group(3)), large_shapes(3));
 }
 
-TEST_CASE("all_to_all with counts on threads: of one piece and of several, on some ranks or on all") {
-  check_threads({small_windows(device_group(3))}, exchange_all_blocks);
-}
-
 TEST_CASE("calls by the ring, over all memory and staged in turn on threads") {
   check_threads({small_windows(device_group(3))}, call_in_turn);
 }

@@ -113,40 +113,6 @@ TEST_CASE("uneven calls: every element once, and both ranks of a block cut it al
   }
 }
 
-TEST_CASE("all_to_all by pairs: every element for another rank once, in the part of the region that is that rank's") {
-  constexpr uint64_t kPartBytes = 128;
-  const std::vector<uint64_t> sent{40, 3, 0, 16}, received(4, 1);
-  for (int rank = 0; rank < 4; ++rank) {
-    CAPTURE(rank);
-    std::vector<std::byte> in(8 * 59), out(8 * 4);
-    const Call call{.collective = Collective::kAllToAll,
-                    .input = in.data(),
-                    .output = out.data(),
-                    .dtype = DType::kInt64,
-                    .uneven = true,
-                    .input_counts = sent,
-                    .output_counts = received};
-    const CheckedCall checked = check_call(call, rank, 4);
-    const std::vector<Piece> pieces = cut_pairs(checked, buffers_of(call), rank, kPartBytes);
-    CHECK(pieces.size() == 3);  // the own block counts, too
-    const std::vector<int> times = covered(pieces, true, in.data(), in.size());
-    for (const Extent& block : checked.blocks->input) {
-      const bool own = &block == &checked.blocks->input[static_cast<size_t>(rank)];
-      for (uint64_t b = 8 * block.offset; b < 8 * (block.offset + block.count); ++b) CHECK(times[b] == (own ? 0 : 1));
-    }
-    for (const Piece& piece : pieces) {
-      CHECK(piece.out.empty());
-      for (const Piece::Rows& rows : piece.in) {
-        const uint64_t to = rows.region / kPartBytes;
-        const auto at = static_cast<uint64_t>(rows.device - in.data());
-        CHECK(rows.region == to * kPartBytes);
-        CHECK(at >= 8 * checked.blocks->input[to].offset);
-        CHECK(rows.row_bytes <= kPartBytes);
-      }
-    }
-  }
-}
-
 TEST_CASE("short edges: a quarter of a piece comes first, and one comes last") {
   CheckedCall call;
   call.collective = Collective::kAllReduce;

@@ -24,17 +24,14 @@ constexpr uint64_t kCaptured = uint64_t{1} << 63;
 Algorithm DeviceSide::algorithm_of(std::span<const BatchCall> calls) const {
   const Config& config = group_.context().config;
   const CheckedCall& call = calls.front().call;
-  // A rank knows its own counts only in an uneven call: all_to_all has a form for that.
-  const bool by_pairs = call.uneven && call.collective == Collective::kAllToAll;
-  const bool empty =
-      !by_pairs && std::ranges::all_of(calls, [](const BatchCall& part) { return part.call.count == 0; });
-  if (!island_ || call.uneven != by_pairs || empty || call.op == Op::kPremulSum) return Algorithm::kAuto;
+  const bool empty = std::ranges::all_of(calls, [](const BatchCall& part) { return part.call.count == 0; });
+  if (!island_ || call.uneven || empty || call.op == Op::kPremulSum) return Algorithm::kAuto;
   if (config.check_results != "off") return Algorithm::kAuto;  // RONDO_CHECK looks at host memory
   const bool one = calls.size() == 1;
   const Algorithm asked = call.asked != Algorithm::kAuto ? call.asked : one ? config.algorithm : Algorithm::kRegistered;
   const Algorithm chosen = choose_device_plan(island_->reach(), island_->order(), call.collective, asked,
-                                              !by_pairs && call.count * dtype_bytes(call.dtype) <= kMostPostBytes);
-  return (one && !by_pairs) || chosen == Algorithm::kRegistered ? chosen : Algorithm::kAuto;
+                                              call.count * dtype_bytes(call.dtype) <= kMostPostBytes);
+  return one || chosen == Algorithm::kRegistered ? chosen : Algorithm::kAuto;
 }
 
 // Pieces of staged calls are for copies beside one another; of a list types take turns, so that pieces are full. Those
@@ -60,13 +57,6 @@ std::vector<ListPiece> DeviceSide::cut(const Checked& checked) {
   }
   const CallBuffers& buffers = checked.calls.front().buffers;
   std::vector<ListPiece> pieces;
-  if (checked.by_pairs()) {
-    if (LaunchedCall::located_pairs(*island_, call, buffers)) return {{{}, call.dtype}};
-    for (Piece& piece : cut_pairs(call, buffers, group_.rank(), island_->part_bytes())) {
-      pieces.push_back({std::move(piece), call.dtype});
-    }
-    return pieces;
-  }
   for (Piece& piece : checked.staged() ? cut_pieces(call, buffers, group_.rank(), group_.size(), kPieceBytes,
                                                     kMostPieces, Edges::kShort)
                                        : cut_pieces(call, buffers, group_.rank(), group_.size(), bytes, UINT64_MAX)) {
@@ -96,14 +86,11 @@ BatchCall DeviceSide::call_of(const CheckedCall& whole, const ListPiece& piece, 
   return {check_call(call, group_.rank(), group_.size()), buffers_of(call)};
 }
 
-// One a piece, and those of no element behind the last one; by pairs one for all.
+// One a piece, and those of no element behind the last one.
 std::vector<BatchCall> DeviceSide::calls_of(const Checked& checked, const std::vector<ListPiece>& cut,
                                             const StreamOperation& made) const {
   std::vector<BatchCall> calls;
-  if (checked.by_pairs()) calls.push_back(checked.calls.front());
-  for (const ListPiece& piece : cut) {
-    if (!checked.by_pairs()) calls.push_back(call_of(checked.call(), piece, made.memory(calls.size())));
-  }
+  for (const ListPiece& piece : cut) calls.push_back(call_of(checked.call(), piece, made.memory(calls.size())));
   ListPiece none{{}, cut.back().dtype};
   none.piece.input_counts.resize(cut.back().piece.input_counts.size());
   none.piece.output_counts.resize(cut.back().piece.output_counts.size());
@@ -172,14 +159,10 @@ OperationRef<StreamOperation> DeviceSide::make(const Checked& checked, const std
   } else {
     options.waits = waits_;  // kernels wait by themselves
     const CheckedCall& call = checked.call();
-    LaunchedCall::Form form;
-    if (checked.by_pairs()) {
-      form.pairs = checked.calls.front().buffers;
-    } else if (!checked.list && cut.size() > 1 && checked.algorithm == Algorithm::kRegistered) {
-      form.whole = call;
-    }
+    const bool may_be_whole = !checked.list && cut.size() > 1 && checked.algorithm == Algorithm::kRegistered;
     made = Operation::make<LaunchedCall>(std::move(options), island_, plan_of(call, checked.algorithm),
-                                         group_.context().limit_of(call.timeout), std::move(form));
+                                         group_.context().limit_of(call.timeout),
+                                         may_be_whole ? std::optional(call) : std::nullopt);
   }
   take_room(*made);
   return made;

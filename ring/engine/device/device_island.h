@@ -67,10 +67,6 @@ class DeviceIsland {
   std::optional<DevicePlace> locate(const void* data, uint64_t bytes) const;
   std::byte* bounce() const { return static_cast<std::byte*>(windows_.front().own) + header_bytes_; }
   uint64_t bounce_offset() const { return header_bytes_; }  // in window 0
-  // Bytes there that go to one rank, of a call by pairs: the same on all ranks.
-  uint64_t part_bytes() const {
-    return std::max<uint64_t>(64, context_.config.device_window_bytes / static_cast<uint64_t>(world_) / 64 * 64);
-  }
   uint64_t slot_bytes() const { return (windows_.front().bytes - header_bytes_) / kMessageSlots / 64 * 64; }
   // Blocks of a kernel, at most: the same on all ranks.
   uint32_t lanes() const { return lanes_; }

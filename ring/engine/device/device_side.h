@@ -88,7 +88,6 @@ class DeviceSide {
     Algorithm algorithm;                     // kRegistered, kDirect or kRing: kernels; kAuto: they are staged
     const CheckedCall& call() const { return calls.front().call; }  // of a list: its first tensor's
     bool staged() const { return algorithm == Algorithm::kAuto; }
-    bool by_pairs() const { return !staged() && call().uneven; }
   };
   static const char* call_name(std::span<const BatchCall> calls);
   void refuse_unsupported(const CheckedCall& call) const;

@@ -77,13 +77,12 @@ class LaunchedCall::Kernel final : public Run, public Gate {
 };
 
 LaunchedCall::LaunchedCall(Options options, std::shared_ptr<DeviceIsland> island, const StreamPlans::Entry& plan,
-                           std::chrono::milliseconds limit, Form form)
+                           std::chrono::milliseconds limit, const std::optional<CheckedCall>& whole)
     : StreamOperation(std::move(options)),
       island_(std::move(island)),
       plan_(plan),
       limit_(limit),
-      whole_(std::move(form.whole)),
-      pairs_(form.pairs),
+      whole_(whole),
       one_kernel_(whole_ && lies_whole()) {
   turns_.reserve(options_.pieces.size());
   for (const Piece& piece : options_.pieces) copies_back_ = copies_back_ || buffer_of(piece, false).copied;
@@ -113,16 +112,13 @@ void LaunchedCall::add_operation(OperationRef<Operation> operation, uint64_t fin
 
 void LaunchedCall::capture(const CheckedCall& call, uint64_t fingerprint) {
   turns_.push_back({call, 0, fingerprint, nullptr});
-  if (pairs_ || turns_.size() == options_.pieces.size()) put_pieces();
-}
-
-void LaunchedCall::put_pieces() {
-  for (size_t piece = 0; piece < options_.pieces.size(); ++piece) pairs_ ? put_pairs(piece) : put_piece(piece);
+  if (turns_.size() < options_.pieces.size()) return;
+  for (size_t piece = 0; piece < turns_.size(); ++piece) put_piece(piece);
 }
 
 void LaunchedCall::enqueue() {
   try {
-    put_pieces();
+    for (size_t piece = 0; piece < turns_.size(); ++piece) put_piece(piece);
   } catch (...) {
     options_.give_up(caught());
     flow->notify();
@@ -165,32 +161,22 @@ void LaunchedCall::ring_at_end() {
   if (!rings_.exchange(true) && !put_ring()) passed();
 }
 
-DeviceCall LaunchedCall::made_call(const Turn& turn) const {
-  DeviceCall call = {};
-  island_->describe(call, turn.number, plan_.program.to);
-  call.fingerprint = agreed_bits(turn.fingerprint);
-  call.messages = plan_.most_messages;
-  auto limit = std::min<std::chrono::nanoseconds>(limit_, kLongestLimit);
-  if (turn.number != 0) limit += kAfterDeadline;
-  call.limit_ns = static_cast<uint64_t>(limit.count());
-  return call;
-}
-
-void LaunchedCall::launch(const DeviceCall& call, uint32_t lanes) {
-  driver_.check(driver_.call(call, lanes, options_.stream), "putting a kernel into the stream");
-}
-
 void LaunchedCall::put_piece(size_t index) {
   if (one_kernel_ && index > 0) return;
   const Turn& turn = turns_[index];
   const Piece& piece = options_.pieces[index];
   const Buffer input = buffer_of(piece, true), output = buffer_of(piece, false);
   const StreamProgram& program = plan_.program;
-  DeviceCall call = made_call(turn);
+  DeviceCall call = {};
+  island_->describe(call, turn.number, program.to);
   // Ranks that take different forms are in different calls. A kernel of all pieces counts on from the first one's.
-  if (whole_) call.fingerprint = agreed_bits(turns_.front().fingerprint) + index;
-  if (program.posts) call.fingerprint ^= 1;
+  call.fingerprint = agreed_bits((whole_ ? turns_.front() : turn).fingerprint) ^ (program.posts ? 1 : 0);
+  if (whole_) call.fingerprint += index;
   call.card = {input.card, output.card, one_kernel_ ? uint64_t{1} : 0};
+  call.messages = plan_.most_messages;
+  auto limit = std::min<std::chrono::nanoseconds>(limit_, kLongestLimit);
+  if (turn.number != 0) limit += kAfterDeadline;
+  call.limit_ns = static_cast<uint64_t>(limit.count());
   // The root of a broadcast has its input as output; where a rank has none, none is used.
   const BlockPlace& from = piece.in.empty() ? output.place : input.place;
   const BlockPlace& to = piece.out.empty() ? input.place : output.place;
@@ -198,7 +184,7 @@ void LaunchedCall::put_piece(size_t index) {
   if (one_kernel_) bind_pieces(call, from, to, bound);
   if (input.copied) copy(piece.in, island_->bounce(), true, options_.stream);
   if (options_.waits == Waits::kHost) await_hosts(turn);
-  launch(call, lanes_of(piece, turn.call));
+  driver_.check(driver_.call(call, lanes_of(piece, turn.call), options_.stream), "putting a kernel into the stream");
   if (options_.waits == Waits::kHost) await_kernels(turn);
   if (output.copied) copy(piece.out, island_->bounce(), false, options_.stream);
 }
@@ -207,51 +193,11 @@ void LaunchedCall::put_piece(size_t index) {
 void LaunchedCall::bind_pieces(DeviceCall& call, const BlockPlace& from, const BlockPlace& to, Bound bound) const {
   call.last_number = turns_.back().number;
   call.pieces = static_cast<uint32_t>(options_.pieces.size());
-  call.piece_bytes = call.card_bytes = options_.pieces[1].first * dtype_bytes(whole_->dtype);
+  call.piece_bytes = options_.pieces[1].first * dtype_bytes(whole_->dtype);
   call.last_pass = static_cast<uint8_t>(bound.passes);
   bound = bind_program(turns_.back().call, plan_.plan, plan_.program, from, to, call, bound);
   call.whole_pass = static_cast<uint8_t>(bound.passes);
   bind_program(*whole_, plan_.plan, plan_.program, from, to, call, bound);
-}
-
-std::optional<DeviceIsland::DevicePlace> LaunchedCall::located_pairs(const DeviceIsland& island,
-                                                                     const CheckedCall& call,
-                                                                     const CallBuffers& buffers) {
-  uint64_t elements = 0;
-  for (const Extent& block : call.blocks->input) elements = std::max(elements, block.offset + block.count);
-  if (elements == 0) return std::nullopt;
-  return island.locate(buffers.input, elements * dtype_bytes(call.dtype));
-}
-
-// The lanes are the same for all sizes, which no rank knows.
-void LaunchedCall::put_pairs(size_t index) {
-  const Turn& turn = turns_.front();
-  const Blocks& blocks = *turn.call.blocks;
-  const uint64_t element = dtype_bytes(turn.call.dtype), part_bytes = island_->part_bytes();
-  const auto found = located_pairs(*island_, turn.call, *pairs_);
-  DeviceCall call = made_call(turn);
-  bind_pairs(turn.call, *pairs_, plan_.plan, plan_.program, call);
-  call.pair_count = part_bytes / element;
-  call.piece_bytes = call.pair_count * element;
-  call.card_bytes = found ? call.piece_bytes : 0;
-  for (size_t rank = 0; rank < blocks.input.size(); ++rank) {
-    const Extent& sent = blocks.input[rank];
-    const uint64_t at = found ? found->offset + sent.offset * element : island_->bounce_offset() + rank * part_bytes;
-    call.pairs[rank] = {at, sent.count * element, blocks.output[rank].count * element};
-    const uint64_t pieces = (sent.count + call.pair_count - 1) / call.pair_count;
-    call.pieces = std::max(call.pieces, static_cast<uint32_t>(pieces));
-  }
-  call.first_piece = static_cast<uint32_t>(index);
-  call.more = index + 1 < options_.pieces.size();
-  call.card.input.window = found ? found->window : 0;
-  call.card.output.pitch = call.pieces;
-  call.card.whole = found || call.pieces == 1 ? 1 : 0;
-  copy(options_.pieces[index].in, island_->bounce(), true, options_.stream);
-  if (options_.waits == Waits::kHost) await_hosts(turn);
-  launch(call, island_->lanes());
-  if (options_.waits != Waits::kHost) return;
-  if (!call.more) return await_kernels(turn);
-  driver_.check(driver_.synchronize(options_.stream), "waiting for a kernel");
 }
 
 // Blocks of the first piece begin where those of the call do.

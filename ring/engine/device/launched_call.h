@@ -25,19 +25,9 @@ namespace rondo {
 // kernels run.
 class LaunchedCall final : public StreamOperation {
  public:
-  // What only the forms with more than one piece to an operation need.
-  struct Form {
-    std::optional<CheckedCall> whole = {};  // of several pieces over the memory of all, of even blocks
-    // An all_to_all whose counts only pairs know: one operation, since the ranks have different numbers of pieces, of
-    // which each tells the others.
-    std::optional<CallBuffers> pairs = {};
-  };
-  // plan outlives it. limit: from the stream's coming to the deadline.
+  // plan outlives it. limit: from the stream's coming to the deadline. whole: of several pieces over the memory of all.
   LaunchedCall(Options options, std::shared_ptr<DeviceIsland> island, const StreamPlans::Entry& plan,
-               std::chrono::milliseconds limit, Form form);
-  // Where the blocks lie that the other ranks read in a call by pairs, in an own window of allocate().
-  static std::optional<DeviceIsland::DevicePlace> located_pairs(const DeviceIsland& island, const CheckedCall& call,
-                                                                const CallBuffers& buffers);
+               std::chrono::milliseconds limit, const std::optional<CheckedCall>& whole);
 
   std::byte* memory(size_t /*piece*/) const override { return island_->bounce(); }  // whatever it takes in the end
   void add_part(size_t piece, CollectiveOperation& part) override;
@@ -61,11 +51,7 @@ class LaunchedCall final : public StreamOperation {
     BufferCard card = {};
   };
 
-  void put_pieces();
   void put_piece(size_t piece);
-  void put_pairs(size_t piece);
-  DeviceCall made_call(const Turn& turn) const;
-  void launch(const DeviceCall& call, uint32_t lanes);
   void bind_pieces(DeviceCall& call, const BlockPlace& from, const BlockPlace& to, Bound bound) const;
   Buffer buffer_of(const Piece& piece, bool input) const;
   bool lies_whole() const;
@@ -85,7 +71,6 @@ class LaunchedCall final : public StreamOperation {
   const StreamPlans::Entry& plan_;
   const std::chrono::milliseconds limit_;
   const std::optional<CheckedCall> whole_;
-  const std::optional<CallBuffers> pairs_;
   const bool one_kernel_;            // for all pieces
   bool copies_back_ = false;         // behind a kernel: then the stream ends the call, too
   bool failed_ = false;              // not all kernels are in the stream

@@ -194,33 +194,6 @@ Bound bind_program(const CheckedCall& call, const Plan& plan, const StreamProgra
   return passes.bound();
 }
 
-void bind_pairs(const CheckedCall& call, const CallBuffers& buffers, const Plan& plan, const StreamProgram& program,
-                DeviceCall& made) {
-  const uint64_t element = dtype_bytes(call.dtype);
-  const auto at = [&](const std::byte* buffer, const Extent& block) {
-    return CallRef{reinterpret_cast<uintptr_t>(buffer) + block.offset * element, 0, 0, CallRef::kAddress};
-  };
-  made.dtype = static_cast<uint8_t>(call.dtype);
-  made.step_count = 0;
-  uint16_t passes = 0, refs = 0;
-  for (const StreamEntry& entry : program.entries) {
-    CallStep& made_step = made.steps[made.step_count++];
-    if (entry.kind != StreamEntry::Kind::kPass) {
-      const auto kind = entry.kind == StreamEntry::Kind::kSignal ? CallStep::kSignal : CallStep::kAwait;
-      made_step = {kind, static_cast<uint8_t>(entry.index), mask_of(entry.peers), 0, 0};
-      continue;
-    }
-    const Ref& source = sources_of(plan, plan.steps[entry.index])[0];
-    const size_t from = source.space == Space::kWindow ? source.peer : static_cast<size_t>(plan.rank);
-    const Extent& block = call.blocks->output[from];
-    made_step = {CallStep::kPass, 0, 0, 0, passes};
-    made.passes[passes++] = {block.count, 0, refs, 1, 1, kCopies};
-    made.refs[refs++] = source.space == Space::kWindow ? CallRef{0, 0, static_cast<uint8_t>(from), CallRef::kInput}
-                                                       : at(buffers.input, call.blocks->input[from]);
-    made.refs[refs++] = at(buffers.output, block);
-  }
-}
-
 Touched touched_by_others(const std::vector<Plan>& plans, int rank) {
   Touched touched;
   for (const Plan& plan : plans) {

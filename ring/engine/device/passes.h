@@ -26,10 +26,6 @@ struct Bound {
 Bound bind_program(const CheckedCall& call, const Plan& plan, const StreamProgram& program, const BlockPlace& input,
                    const BlockPlace& output, DeviceCall& made, Bound behind = {});
 
-// The same of an all_to_all whose counts only pairs know. plan: a pass for each rank's block, which reads it there.
-void bind_pairs(const CheckedCall& call, const CallBuffers& buffers, const Plan& plan, const StreamProgram& program,
-                DeviceCall& made);
-
 // Whether the other ranks' steps touch the input or the output of `rank`. plans: of all ranks.
 struct Touched {
   bool input = false, output = false;

@@ -188,25 +188,6 @@ std::vector<Piece> cut_pieces(const CheckedCall& call, const CallBuffers& buffer
   return cut;
 }
 
-std::vector<Piece> cut_pairs(const CheckedCall& call, const CallBuffers& buffers, int rank, uint64_t part_bytes) {
-  const uint64_t element = dtype_bytes(call.dtype), each = part_bytes / element;
-  auto* const input = const_cast<std::byte*>(buffers.input);
-  std::vector<Piece> pieces(1);
-  for (const Extent& block : call.blocks->input) {
-    const size_t to = static_cast<size_t>(&block - call.blocks->input.data());
-    const uint64_t needed = std::max<uint64_t>(1, (block.count + each - 1) / each);
-    if (pieces.size() < needed) pieces.resize(needed);
-    for (uint64_t index = 0; index < needed && to != static_cast<size_t>(rank); ++index) {
-      const uint64_t first = index * each, bytes = std::min(each, block.count - first) * element;
-      if (bytes == 0) continue;
-      Piece& piece = pieces[index];
-      piece.in.push_back({input + (block.offset + first) * element, bytes, to * part_bytes, bytes, bytes, 1});
-      piece.region_bytes = to * part_bytes + bytes;
-    }
-  }
-  return pieces;
-}
-
 Piece whole_piece(const CheckedCall& call, const CallBuffers& buffers, int rank, int world) {
   const Cutter cutter{call, buffers, static_cast<uint64_t>(rank), static_cast<uint64_t>(world),
                       dtype_bytes(call.dtype)};

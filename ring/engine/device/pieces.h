@@ -62,10 +62,6 @@ std::vector<Piece> cut_pieces(const CheckedCall& call, const CallBuffers& buffer
                               uint64_t piece_bytes = kPieceBytes, uint64_t most_pieces = kMostPieces,
                               Edges edges = Edges::kWhole);
 
-// The pieces of an all_to_all whose counts only pairs know, in each of which it sends up to part_bytes of every block:
-// copies of what goes to rank r to r * part_bytes. Pure.
-std::vector<Piece> cut_pairs(const CheckedCall& call, const CallBuffers& buffers, int rank, uint64_t part_bytes);
-
 // All of the call.
 Piece whole_piece(const CheckedCall& call, const CallBuffers& buffers, int rank, int world);
 
