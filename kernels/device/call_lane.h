@@ -22,8 +22,8 @@ namespace {
 
 // What the threads of a lane share (shared memory of a block).
 struct LaneState {
-  uint32_t call, messages, piece, first_pass;
-  bool failed, whole;
+  uint32_t call, messages, first_pass;
+  bool failed, done;
   Pass pass;
 };
 
@@ -60,47 +60,28 @@ class CallLane {
 
   RONDO_INLINE void run() {
     if (call_.status != nullptr) count();
-    if (call_.status == nullptr) state_.piece = 0, state_.first_pass = 0;
+    if (call_.status == nullptr) state_.done = false, state_.first_pass = 0;
     m_.step() = 0;
     if (call_.status != nullptr && !begin()) return leave(false);
     bool well = true;
-    do {
-      RONDO_ROLLED
-      for (; well && m_.step() < call_.step_count; ++m_.step()) {
-        const CallStep& step = call_.steps[m_.step()];
-        bad_ = false;  // no register for it while a pass runs
-        if (step.kind == CallStep::kSignal) {
-          m_.any(false);  // what all threads have done before
-          tell(step);
-        } else if (step.kind == CallStep::kAwait) {
-          well = await(step);
-        } else {
-          well = pass(step);
-        }
+    RONDO_ROLLED
+    for (; well && m_.step() < call_.step_count; ++m_.step()) {
+      const CallStep& step = call_.steps[m_.step()];
+      if (state_.done && (step.kind == CallStep::kPass || step.word != 0)) break;
+      bad_ = false;  // no register for it while a pass runs
+      if (step.kind == CallStep::kSignal) {
+        m_.any(false);  // what all threads have done before
+        tell(step);
+      } else if (step.kind == CallStep::kAwait) {
+        well = await(step);
+      } else {
+        well = pass(step);
       }
-    } while (well && call_.status != nullptr && begin_piece());
+    }
     leave(well);
   }
 
  private:
-  // The next piece: for the other ranks, which may have a kernel for it, a call of its own. False: there is none.
-  RONDO_INLINE bool begin_piece() {
-    if (is_last_piece()) return false;
-    m_.any(false);  // all threads have looked
-    if (is_first()) {
-      ++state_.call;
-      state_.messages += call_.messages;
-      ++state_.piece;
-      state_.first_pass = is_last_piece() ? call_.last_pass : 0;
-    }
-    m_.any(false);
-    m_.step() = 0;
-    return true;
-  }
-  RONDO_INLINE bool is_last_piece() const { return state_.whole || state_.piece + 1 >= call_.pieces; }
-  RONDO_INLINE uint64_t before_piece() const { return state_.piece * call_.piece_bytes; }
-  RONDO_INLINE uint64_t fingerprint() const { return call_.fingerprint + state_.piece; }
-
   RONDO_INLINE DeviceControl& control() { return *global(call_.controls[call_.rank]); }
   RONDO_INLINE DeviceControl::Lane& own() { return control().lanes[m_.lane()]; }
   RONDO_INLINE bool is_first() const { return thread_.index == 0; }
@@ -110,8 +91,7 @@ class CallLane {
     if (is_first()) {
       state_.call = own().calls + 1;
       state_.messages = own().messages;
-      state_.piece = 0;
-      state_.whole = false;
+      state_.done = call_.follows && own().whole != 0;
       state_.first_pass = 0;
       state_.failed = m_.load_relaxed(&control().failed) != 0;
     }
@@ -149,7 +129,7 @@ class CallLane {
            m_.load_acquire(&control().entered) == DeviceControl::kWell;
   }
   RONDO_INLINE bool is_replay() const { return call_.number == 0; }
-  RONDO_INLINE uint32_t number() { return is_replay() ? control().replays + 1 : call_.last_number; }
+  RONDO_INLINE uint32_t number() { return is_replay() ? control().replays + 1 : call_.number; }
   RONDO_INLINE bool stopped() {
     return m_.load_acquire(&call_.status->stop) != 0 && !fail(CallFailure::kStopped, 0, 0);
   }
@@ -169,8 +149,8 @@ class CallLane {
       if ((step.peers >> rank & 1) == 0) continue;
       LaneMail& mail = global(call_.controls[rank])->lanes[m_.lane()].from[call_.rank];
       if (step.word == 0) {
-        m_.store_word(&mail.prints[turn()][0], word_of(uint32_t(fingerprint())));
-        m_.store_word(&mail.prints[turn()][1], word_of(uint32_t(fingerprint() >> 32)));
+        m_.store_word(&mail.prints[turn()][0], word_of(uint32_t(call_.fingerprint)));
+        m_.store_word(&mail.prints[turn()][1], word_of(uint32_t(call_.fingerprint >> 32)));
         if (call_.by_posts) continue;
         store_card(mail.cards[turn()].input, call_.card.input);
         store_card(mail.cards[turn()].output, call_.card.output);
@@ -181,7 +161,7 @@ class CallLane {
   }
   RONDO_INLINE void store_card(BufferCard& to, const BufferCard& from) {
     m_.store_word(&to.window, from.window);
-    m_.store_word(&to.offset, from.offset + before_piece());
+    m_.store_word(&to.offset, from.offset);
     m_.store_word(&to.pitch, from.pitch);
   }
   // By the threads that write the words in posts, too, so that these come behind.
@@ -208,22 +188,22 @@ class CallLane {
     }
     if (m_.any(bad_)) return false;
     // The end of a call by posts is not held up by this: it comes at once.
-    if (step.word == 0 && call_.pieces > 1 && state_.piece == 0) choose_whole();
     if (step.word == 0 && !call_.by_posts && m_.lane() == 0 && is_first() && !is_replay())
-      m_.store_release(&call_.status->met, is_last_piece() ? call_.last_number : call_.number + state_.piece);
+      m_.store_release(&call_.status->met, call_.number);
+    if (step.word == 0 && call_.whole_pass != 0) choose_whole();
     return true;
   }
   // All ranks see the same cards.
   RONDO_INLINE void choose_whole() {
-    bool cut = false;
+    bool cut = call_.card.whole == 0;
     RONDO_ROLLED
     for (uint32_t rank = uint32_t(thread_.index); rank < call_.world; rank += uint32_t(thread_.count)) {
       if (rank != call_.rank) cut |= m_.load_word(&own().from[rank].cards[turn()].whole) == 0;
     }
     cut = m_.any(cut);
-    if (!is_first() || cut) return;
-    state_.first_pass = call_.whole_pass;
-    state_.whole = true;
+    if (!is_first()) return;
+    state_.first_pass = cut ? 0 : call_.whole_pass;
+    own().whole = cut ? 0 : 1;
   }
   RONDO_INLINE bool await_word(const uint32_t* word, uint32_t value) {
     return await_until([&] { return int32_t(m_.load_acquire(word) - value) >= 0; });
@@ -256,7 +236,7 @@ class CallLane {
       return is_of_call(low) && is_of_call(high);
     });
     const uint64_t found = uint32_t(low) | high << 32;
-    return there && (found == fingerprint() || fail(CallFailure::kOtherCall, rank, found));
+    return there && (found == call_.fingerprint || fail(CallFailure::kOtherCall, rank, found));
   }
 
   // This lane's share of a pass: whole lines of its first source. False: it lies nowhere.
@@ -360,7 +340,7 @@ class CallLane {
 
   // Where this lane's share lies; 0: nowhere.
   RONDO_INLINE uintptr_t find(const CallRef& ref, uint64_t before, uint64_t bytes) {
-    if (ref.place == CallRef::kAddress) return uintptr_t(ref.offset) + before_piece() + before;
+    if (ref.place == CallRef::kAddress) return uintptr_t(ref.offset) + before;
     if (ref.place == CallRef::kArrival || ref.place == CallRef::kDeparture) {
       // A lane has a part of each slot, so that none waits for another one.
       const uint64_t part = call_.slot_bytes / m_.lanes() / kLineBytes * kLineBytes;

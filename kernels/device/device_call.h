@@ -33,7 +33,7 @@ struct BufferCard {
 // What a rank tells the others of one call.
 struct DeviceCard {
   BufferCard input, output;
-  uint64_t whole;  // 1: not a piece of the call but all of it lies there, where others touch it
+  uint64_t whole;  // of the first of several pieces: 1: all of the call lies there, where others touch it
 };
 
 // What a lane of one rank writes for the same lane of another one, into that one's device memory. prints and cards in
@@ -48,8 +48,8 @@ struct alignas(64) LaneMail {
 struct DeviceControl {
   struct alignas(64) Lane {
     LaneMail from[kMaxDeviceRanks];
-    // The rank's own: calls and messages before the next call, modulo 2^32. Each piece is a call.
-    uint32_t calls, messages;
+    // The rank's own: calls and messages before the next call, modulo 2^32; whether the last first piece was the whole.
+    uint32_t calls, messages, whole;
   };
   Lane lanes[kMaxLanes];
   uint32_t failed;  // own: not 0: kernels of this rank do nothing any more
@@ -142,10 +142,10 @@ struct CallPass {
 // The kernel of a dtype, rondo_call_N: signed and unsigned integers share one.
 constexpr int kernel_of(int dtype) { return dtype < 8 ? dtype / 2 * 2 : dtype; }
 
-// What a ring of kMaxDeviceRanks needs, and a call in pieces of a block for each rank: whole, a piece, and the last one.
-inline constexpr uint32_t kMaxCallSteps = 160, kMaxCallPasses = 3 * kMaxDeviceRanks, kMaxCallRefs = 96;
+// What a ring of kMaxDeviceRanks needs.
+inline constexpr uint32_t kMaxCallSteps = 160, kMaxCallPasses = 32, kMaxCallRefs = 96;
 
-// Passed to kernels by value, which take 32,764 bytes since CUDA 12.1.
+// Passed to kernels by value: fewer than the 4,096 bytes that a kernel takes.
 struct DeviceCall {
   DeviceControl* controls[kMaxDeviceRanks];  // by rank, as mapped here; nullptr: not met. All: the call is of one pass
   const DeviceWindow* windows;               // device memory: [window * world + rank]
@@ -158,23 +158,19 @@ struct DeviceCall {
   uint64_t fingerprint;
   DeviceCard card;
   FoldArguments arguments;
-  uint32_t number, last_number;  // of the call's first and last piece, for the host; 0: of a graph, which it counts not
-  uint32_t messages;             // that the count grows by in a piece: the same on all ranks
-  uint64_t piece_bytes;          // between the blocks' parts in two pieces
-  // Of a call whose other ranks may take one piece a kernel: this kernel looks whether they do, and makes the pieces one
-  // after the other then, else all at once. 1: there is one, or there is a kernel for each.
-  uint32_t pieces;
+  uint32_t number;    // of the call, for the host; 0: of a graph, which the host counts not
+  uint32_t messages;  // that the count grows by: the same on all ranks
   uint32_t window_count;
   uint8_t rank, world;
   uint8_t dtype;
   uint8_t step_count;
   bool by_posts;       // nothing but posts: neither cards nor word 0
-  uint8_t whole_pass;  // of several pieces: passes from here on are those of the whole call
-  uint8_t last_pass;   // and from here on those of the last piece
+  bool follows;        // a piece behind the first: where that was the whole call, the ranks only meet
+  uint8_t whole_pass;  // passes from here on are those of the whole call, if it lies so on all ranks; 0: there are none
   CallStep steps[kMaxCallSteps];
   CallPass passes[kMaxCallPasses];
   CallRef refs[kMaxCallRefs];
 };
-static_assert(sizeof(DeviceCall) <= 32'764);
+static_assert(sizeof(DeviceCall) <= 4096);
 
 }  // namespace rondo

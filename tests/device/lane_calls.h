@@ -55,7 +55,7 @@ class LaneCalls {
 
   DeviceCall make(uint32_t rank, uint32_t number) {
     DeviceCall call = ranks_[rank].calls[form_of(number)];
-    call.number = call.last_number = number;
+    call.number = number;
     return call;
   }
   // What lanes run: elements of a fold, which is a sum or a copy of bytes.

@@ -255,8 +255,7 @@ void DeviceIsland::describe(DeviceCall& call, uint32_t number, int to) const {
   call.arrivals = at(rank_) + header_bytes_;
   if (to >= 0) call.departures = at(to) + header_bytes_;
   call.slot_bytes = slot_bytes();
-  call.number = call.last_number = number;
-  call.pieces = 1;
+  call.number = number;
   call.window_count = kMaxWindows;
   call.rank = static_cast<uint8_t>(rank_);
   call.world = static_cast<uint8_t>(world_);
@@ -298,8 +297,8 @@ std::optional<DeviceIsland::DevicePlace> DeviceIsland::locate(const void* data, 
   return std::nullopt;
 }
 
-bool DeviceIsland::all_called(uint32_t number, uint32_t last_number) {
-  store_word(own().called, last_number);
+bool DeviceIsland::all_called(uint32_t number) {
+  store_word(own().called, number);
   return std::all_of(boards_.begin(), boards_.end(),
                      [number](const RankBoard* board) { return at_least(load_word(board->called), number); });
 }

@@ -79,9 +79,8 @@ class DeviceIsland {
 
   // Numbers of calls. One thread at a time.
   uint32_t next_number() { return last_number_ = number_behind(last_number_); }
-  // Shows that this rank's host is about to launch the calls up to the last number. True: those of all ranks are about
-  // to launch `number`.
-  bool all_called(uint32_t number, uint32_t last_number);
+  // Shows that this rank's host is about to launch the call. True: those of all ranks are.
+  bool all_called(uint32_t number);
   // The deadline of the call has passed meanwhile: who is absent.
   Error late(uint32_t number, const std::string& call) const;
   // The call is over, as far as this rank's host knows; well: without an error.

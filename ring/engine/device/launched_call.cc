@@ -78,12 +78,7 @@ class LaunchedCall::Kernel final : public Run, public Gate {
 
 LaunchedCall::LaunchedCall(Options options, std::shared_ptr<DeviceIsland> island, const StreamPlans::Entry& plan,
                            std::chrono::milliseconds limit, const std::optional<CheckedCall>& whole)
-    : StreamOperation(std::move(options)),
-      island_(std::move(island)),
-      plan_(plan),
-      limit_(limit),
-      whole_(whole),
-      one_kernel_(whole_ && lies_whole()) {
+    : StreamOperation(std::move(options)), island_(std::move(island)), plan_(plan), limit_(limit), whole_(whole) {
   turns_.reserve(options_.pieces.size());
   for (const Piece& piece : options_.pieces) copies_back_ = copies_back_ || buffer_of(piece, false).copied;
   if (copies_back_) add_end();  // the stream
@@ -112,8 +107,7 @@ void LaunchedCall::add_operation(OperationRef<Operation> operation, uint64_t fin
 
 void LaunchedCall::capture(const CheckedCall& call, uint64_t fingerprint) {
   turns_.push_back({call, 0, fingerprint, nullptr});
-  if (turns_.size() < options_.pieces.size()) return;
-  for (size_t piece = 0; piece < turns_.size(); ++piece) put_piece(piece);
+  put_piece(turns_.size() - 1);
 }
 
 void LaunchedCall::enqueue() {
@@ -162,17 +156,15 @@ void LaunchedCall::ring_at_end() {
 }
 
 void LaunchedCall::put_piece(size_t index) {
-  if (one_kernel_ && index > 0) return;
   const Turn& turn = turns_[index];
   const Piece& piece = options_.pieces[index];
   const Buffer input = buffer_of(piece, true), output = buffer_of(piece, false);
   const StreamProgram& program = plan_.program;
   DeviceCall call = {};
   island_->describe(call, turn.number, program.to);
-  // Ranks that take different forms are in different calls. A kernel of all pieces counts on from the first one's.
-  call.fingerprint = agreed_bits((whole_ ? turns_.front() : turn).fingerprint) ^ (program.posts ? 1 : 0);
-  if (whole_) call.fingerprint += index;
-  call.card = {input.card, output.card, one_kernel_ ? uint64_t{1} : 0};
+  // Ranks that take different forms are in different calls.
+  call.fingerprint = agreed_bits(turn.fingerprint) ^ (program.posts ? 1 : 0);
+  call.card = {input.card, output.card, whole_ && lies_whole() ? uint64_t{1} : 0};
   call.messages = plan_.most_messages;
   auto limit = std::min<std::chrono::nanoseconds>(limit_, kLongestLimit);
   if (turn.number != 0) limit += kAfterDeadline;
@@ -181,23 +173,17 @@ void LaunchedCall::put_piece(size_t index) {
   const BlockPlace& from = piece.in.empty() ? output.place : input.place;
   const BlockPlace& to = piece.out.empty() ? input.place : output.place;
   const Bound bound = bind_program(turn.call, plan_.plan, program, from, to, call);
-  if (one_kernel_) bind_pieces(call, from, to, bound);
+  call.follows = whole_ && index > 0;
+  if (whole_ && index == 0) {
+    // Not 0 on a rank that runs no pass, either: it looks at the cards, as the others do.
+    call.whole_pass = static_cast<uint8_t>(std::max(bound.passes, 1u));
+    bind_program(*whole_, plan_.plan, program, from, to, call, bound);
+  }
   if (input.copied) copy(piece.in, island_->bounce(), true, options_.stream);
   if (options_.waits == Waits::kHost) await_hosts(turn);
   driver_.check(driver_.call(call, lanes_of(piece, turn.call), options_.stream), "putting a kernel into the stream");
   if (options_.waits == Waits::kHost) await_kernels(turn);
   if (output.copied) copy(piece.out, island_->bounce(), false, options_.stream);
-}
-
-// All pieces but the last one are as the first, each `piece_bytes` behind the one before.
-void LaunchedCall::bind_pieces(DeviceCall& call, const BlockPlace& from, const BlockPlace& to, Bound bound) const {
-  call.last_number = turns_.back().number;
-  call.pieces = static_cast<uint32_t>(options_.pieces.size());
-  call.piece_bytes = options_.pieces[1].first * dtype_bytes(whole_->dtype);
-  call.last_pass = static_cast<uint8_t>(bound.passes);
-  bound = bind_program(turns_.back().call, plan_.plan, plan_.program, from, to, call, bound);
-  call.whole_pass = static_cast<uint8_t>(bound.passes);
-  bind_program(*whole_, plan_.plan, plan_.program, from, to, call, bound);
 }
 
 // Blocks of the first piece begin where those of the call do.
@@ -210,9 +196,9 @@ bool LaunchedCall::lies_whole() const {
   return (!plan_.touched.input || lies(first.in)) && (!plan_.touched.output || lies(first.out));
 }
 
-// The same on all ranks that are in the same call, and in all of its pieces, where one kernel may make them.
+// The same on all ranks that are in the same call.
 uint32_t LaunchedCall::lanes_of(const Piece& piece, const CheckedCall& call) const {
-  const uint64_t bytes = (whole_ ? whole_->count : piece.count) * dtype_bytes(call.dtype);
+  const uint64_t bytes = piece.count * dtype_bytes(call.dtype);
   if (plan_.program.posts) return static_cast<uint32_t>((bytes - 1) / island_->post_bytes() + 1);
   return static_cast<uint32_t>(std::clamp<uint64_t>(bytes / kLaneBytes, 1, island_->lanes()));
 }
@@ -245,7 +231,7 @@ LaunchedCall::Buffer LaunchedCall::buffer_of(const Piece& piece, bool input) con
 // deadline begins with the kernel, which comes behind this wait: it has one of its own. Throws Exception(kTimeout).
 void LaunchedCall::await_hosts(const Turn& turn) {
   const auto until = deadline_after(Clock::now(), limit_);
-  wait_on_host([&] { return island_->all_called(turn.number, last_of(turn).number) || turn.operation->done(); },
+  wait_on_host([&] { return island_->all_called(turn.number) || turn.operation->done(); },
                [&] {
                  device_has_failed();
                  if (Clock::now() >= until) throw Exception(island_->late(turn.number, describe_call(turn.call)));
@@ -253,14 +239,13 @@ void LaunchedCall::await_hosts(const Turn& turn) {
 }
 
 // Streams of one process may share a queue of the device: what stands behind this kernel would keep another rank's from
-// it, of each of its pieces.
+// it.
 void LaunchedCall::await_kernels(const Turn& turn) {
   const CallStatus& status = island_->own().status;
-  const Turn& last = last_of(turn);
   wait_on_host(
       [&] {
-        return at_least(load_word(status.met), last.number) || at_least(load_word(status.passed), last.number) ||
-               last.operation->done();
+        return at_least(load_word(status.met), turn.number) || at_least(load_word(status.passed), turn.number) ||
+               turn.operation->done();
       },
       [this] { device_has_failed(); });
 }

@@ -16,10 +16,9 @@
 namespace rondo {
 
 // One call whose ranks share device memory, in the order of a stream: a kernel a piece (device_call.h). A buffer that
-// others touch and that is not from allocate() is copied to the own window 0 before, and back behind. A rank that has
-// no such buffer launches one kernel for all pieces, which makes the call at once where that holds for all ranks, as
-// the kernels find out. For each piece the communicator has an operation, which sees to mismatches, stalls, deadlines
-// and failures; it moves nothing.
+// others touch and that is not from allocate() is copied to the own window 0 before, and back behind. Where no rank has
+// such a one, which the kernels find out, the first kernel makes the whole call. For each piece the communicator has an
+// operation, which sees to mismatches, stalls, deadlines and failures; it moves nothing.
 //
 // waits == kHost: the calling thread waits before each kernel until all ranks are there, and behind it until their
 // kernels run.
@@ -52,11 +51,9 @@ class LaunchedCall final : public StreamOperation {
   };
 
   void put_piece(size_t piece);
-  void bind_pieces(DeviceCall& call, const BlockPlace& from, const BlockPlace& to, Bound bound) const;
   Buffer buffer_of(const Piece& piece, bool input) const;
   bool lies_whole() const;
   uint32_t lanes_of(const Piece& piece, const CheckedCall& call) const;
-  const Turn& last_of(const Turn& turn) const { return one_kernel_ ? turns_.back() : turn; }
   void await_hosts(const Turn& turn);
   void await_kernels(const Turn& turn);
   void put_end();
@@ -71,7 +68,6 @@ class LaunchedCall final : public StreamOperation {
   const StreamPlans::Entry& plan_;
   const std::chrono::milliseconds limit_;
   const std::optional<CheckedCall> whole_;
-  const bool one_kernel_;            // for all pieces
   bool copies_back_ = false;         // behind a kernel: then the stream ends the call, too
   bool failed_ = false;              // not all kernels are in the stream
   std::atomic<bool> rings_{true};    // false: nothing behind the last kernel does, and the event is there

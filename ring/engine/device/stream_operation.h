@@ -41,8 +41,7 @@ class StreamOperation : public Operation {
   virtual void add_part(size_t piece, CollectiveOperation& part) = 0;
   // The next one of them has been submitted.
   virtual void add_operation(OperationRef<Operation> /*operation*/, uint64_t /*fingerprint*/) {}
-  // Instead of all these, where calls are kernels, for a graph: the next piece, which has no operation. With the last
-  // one all of them are in the stream.
+  // Instead of all these, where calls are kernels, for a graph: the next piece, which has no operation.
   virtual void capture(const CheckedCall& /*call*/, uint64_t /*fingerprint*/) {}
   // Before its operations are submitted, or it is put into the stream: either may end it at once, where the
   // communicator has failed.
