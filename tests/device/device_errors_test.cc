@@ -333,6 +333,7 @@ TEST_CASE("one rank has no host memory to lock for a call, or a message: the oth
     check_processes({staged_group(2)}, [&](Communicator& group) {
       Sum buffer(group, nullptr, 100'000);
       group.attach_device();
+      group.barrier();  // rank 0 is out of attach_device(), which would end by rank 1's failure, too
       if (group.rank() == 1) setenv("FAKE_CUDA_LOCKABLE", "0", 1);
       const auto start = [&] {
         if (!message) return buffer.start();
