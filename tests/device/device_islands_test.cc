@@ -3,7 +3,9 @@
 #include <doctest/doctest.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
+#include <climits>
 #include <cstdlib>
 #include <limits>
 #include <string>
@@ -111,12 +113,15 @@ TEST_CASE("an all_reduce of 8 bytes on a stream takes at most 8 functions of the
         }
       };
       call();  // makes events
-      group.barrier();
-      const int before = called();
-      call();
-      const int after = called();
+      int least = INT_MAX;  // a wait of more than 200 us, on a machine that does much else, takes more
+      for (int i = 0; i < 5; ++i) {
+        group.barrier();
+        const int before = called();
+        call();
+        least = std::min(least, called() - before);
+      }
       expect(sum.value() == 1, "the wrong maximum");
-      return (after - before + kCalls - 1) / kCalls;
+      return (least + kCalls - 1) / kCalls;
     };
     void* const registered = group.allocate(1u << 20, Memory::kDevice);
     for (void* const memory : {static_cast<void*>(nullptr), registered}) {
