@@ -5,6 +5,7 @@ load("//tools/bazel:rondo.bzl", "rondo_test")
 # NAME_test, and NAME_long_test with other arguments, environment or shards, which runs in the suite of that tag.
 def rondo_test_and_long(
         name,
+        args = [],
         long_args = [],
         long_env = {},
         long_shards = None,
@@ -12,13 +13,14 @@ def rondo_test_and_long(
         tags = [],
         size = "medium",
         timeout = None,
+        more_srcs = [],
         **kwargs):
-    rondo_test(name = name, size = size, timeout = timeout, srcs = [name + ".cc"], tags = tags, **kwargs)
+    rondo_test(name = name, size = size, timeout = timeout, srcs = [name + ".cc"] + more_srcs, args = args, tags = tags, **kwargs)
     kwargs.pop("shard_count", None)
     rondo_test(
         name = name[:-len("_test")] + "_long_test",
         timeout = "eternal",
-        srcs = [name + ".cc"],
+        srcs = [name + ".cc"] + more_srcs,
         args = long_args,
         env = long_env,
         shard_count = long_shards,
