@@ -367,12 +367,13 @@ TEST_CASE("slurm: the first of a node list, and task lists, in Slurm's short for
   CHECK(first_node("n[08-11,20]x") == "n08x");
   CHECK(first_node("r[1-2]n[3,1-2],z") == "r1n3");
   CHECK(first_node(std::string(255, 'n')).size() == 255);
-  for (const std::string& bad :
-       {std::string(), std::string(","), std::string("n["), std::string("n]"), std::string("n[]"), std::string("n[1"),
-        std::string("n[a-b]"), std::string("n[[1]]"), std::string(256, 'n'), "n[" + std::string(255, '0') + "1]"}) {
+  for (const char* bad : {"", ",", "a,", "a,,b", "n[", "n]", "n[]", "n[1", "n[1,]", "n[1-]", "n[1--2]", "n[-1]",
+                          "n[a-b]", "n[1,a]", "n[[1]]", "n[1]]", "a,n[1", "a,n[]", "n[4294967296]"}) {
     CAPTURE(bad);
     CHECK_THROWS_AS(first_node(bad), Exception);
   }
+  CHECK_THROWS_AS(first_node(std::string(256, 'n')), Exception);
+  CHECK_THROWS_AS(first_node("n[" + std::string(255, '0') + "1]"), Exception);
   CHECK(expand_tasks_per_node("2(x3),1") == std::vector<int>{2, 2, 2, 1});
   CHECK(expand_tasks_per_node("4") == std::vector<int>{4});
   for (const char* bad : {"", "x", "2(x", "2(x)", "2(3)", "2(x3", "-1", "1(x9999999999)", "1(x0)", "1,", ",1"}) {

@@ -25,25 +25,39 @@ std::optional<uint32_t> parse(std::string_view text) {
   return value;
 }
 
+// Brackets hold numbers and ranges, are closed and not nested, and nothing between commas is empty.
+bool well_formed(std::string_view list) {
+  constexpr std::string_view kInside = "0123456789-,]";
+  bool inside = false;
+  char last = ',';
+  for (const char c : std::string(list) + ',') {
+    if (inside ? kInside.find(c) == std::string_view::npos : c == ']') return false;
+    const bool ends = c == ',' || c == ']' || (inside && c == '-');
+    if (ends && (last == ',' || last == '[' || (inside && last == '-'))) return false;
+    inside = c == '[' || (inside && c != ']');
+    last = c;
+  }
+  return !inside;
+}
+
 }  // namespace
 
 std::string first_node(std::string_view list) {
   constexpr const char* kWhat = "the node list";
+  if (!well_formed(list)) malformed(kWhat, list);
   std::string name;
   for (size_t at = 0; at < list.size() && list[at] != ',';) {
-    const size_t open = list.find_first_of("[],", at);
-    if (open != std::string_view::npos && list[open] == ']') malformed(kWhat, list);
+    const size_t open = list.find_first_of("[,", at);
     name += list.substr(at, open - at);
     if (open == std::string_view::npos || list[open] == ',') break;
     const size_t close = list.find(']', open);
-    if (close == std::string_view::npos) malformed(kWhat, list);
     const std::string_view ranges = list.substr(open + 1, close - open - 1);
     const std::string_view first = ranges.substr(0, ranges.find_first_of("-,"));
     if (!parse(first)) malformed(kWhat, list);
     name += first;
     at = close + 1;
   }
-  if (name.empty() || name.size() > kMaxNameBytes) malformed(kWhat, list);
+  if (name.size() > kMaxNameBytes) malformed(kWhat, list);
   return name;
 }
 
