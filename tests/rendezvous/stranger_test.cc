@@ -197,6 +197,32 @@ TEST_CASE("client: a server that is too busy to answer is late, not gone, also w
   }
 }
 
+TEST_CASE("client: a server whose sum is no number is named, and asked no more") {
+  Listener listener = listen_tcp("127.0.0.1", 0, "", Exposure::kLoopback, soon());
+  std::thread garbles([&] {
+    REQUIRE(wait_ready(listener.socket.get(), POLLIN, soon()));
+    const Descriptor client(::accept4(listener.socket.get(), nullptr, nullptr, SOCK_CLOEXEC));
+    const Authenticator none;
+    AcceptorHandshake handshake(none);
+    REQUIRE(handshake.hear(read_exactly(client, kHelloBytes)));
+    say(client, handshake.answer({}));
+    read_exactly(client, kConfirmBytes + encode_request({StoreOperation::kAdd, "sum", "", "", 1}).size());
+    say(client, encode_reply({StoreStatus::kOk, "one", 1}));
+    CHECK(said_to_end(client) == "");
+  });
+  StreamStore::Options options;
+  options.addresses = [&](Store::Deadline) { return std::vector{listener.address}; };
+  options.name = "tcp://there";
+  StreamStore store(options);
+  for (int call = 0; call < 2; ++call) {
+    CAPTURE(call);
+    const Error error = error_of([&] { store.add("sum", 1, soon()); });
+    CHECK(error.code == ErrorCode::kBootstrap);
+    CHECK(error.message == "the store at tcp://there is gone: it sent a malformed answer");
+  }
+  garbles.join();
+}
+
 TEST_CASE("client: a call that runs out leaves the connection open, and its late answer is no other call's") {
   const Served served;
   StreamStore store(served.client()), other(served.client());

@@ -1,9 +1,8 @@
 #include "transport/store/request_store.h"
 
-#include <fmt/format.h>
-
 #include <utility>
 
+#include "ring/base/check.h"
 #include "rondo/error.h"
 #include "transport/store/store_map.h"
 
@@ -33,7 +32,7 @@ std::optional<std::string> RequestStore::try_get(std::string_view key, Deadline 
 int64_t RequestStore::add(std::string_view key, int64_t amount, Deadline deadline) {
   const StoreReply reply = ask({StoreOperation::kAdd, std::string(key), "", "", amount}, deadline);
   const std::optional<int64_t> sum = parse_decimal(reply.value);
-  if (!sum) throw Exception(ErrorCode::kBootstrap, fmt::format("the store's sum under \"{}\" is no number", key));
+  RONDO_CHECK(sum, "transact() answers kAdd with a number");
   return *sum;
 }
 

@@ -18,7 +18,8 @@ class RequestStore : public Store {
 
  protected:
   StoreReply ask(StoreRequest request, Deadline deadline);
-  // The request is within its bounds; a kGet waits for its key. Throws as Store says.
+  // The request is within its bounds; a kGet waits for its key; a kAdd that is not refused is answered by a number.
+  // Throws as Store says.
   virtual StoreReply transact(StoreRequest request, Deadline deadline) = 0;
 };
 

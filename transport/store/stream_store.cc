@@ -10,6 +10,7 @@
 
 #include "rondo/error.h"
 #include "transport/hello/handshake.h"
+#include "transport/store/store_map.h"
 #include "transport/tcp/socket_options.h"
 
 namespace rondo {
@@ -199,6 +200,8 @@ StoreReply StreamStore::transact(StoreRequest request, Deadline deadline) {
   send_rest(request.key, deadline);
   StoreReply reply = next_reply(request.key, deadline);
   while (reply.number != request.number) reply = next_reply(request.key, deadline);
+  const bool sum = request.operation == StoreOperation::kAdd && reply.status != StoreStatus::kRefused;
+  if (sum && !parse_decimal(reply.value)) lost("it sent a malformed answer");
   return reply;
 }
 
