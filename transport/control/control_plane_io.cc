@@ -215,12 +215,13 @@ void ControlPlane::await_wake() {
 }
 
 void ControlPlane::wake() {
+  const std::vector<uint64_t> ids = communicators();  // first: where memory ends here, the farewell stays wanted
   std::optional<Farewell> farewell;
   {
     std::lock_guard lock(mutex_);
     farewell = std::exchange(wanted_farewell_, std::nullopt);
   }
-  for (const uint64_t id : communicators()) deliver(id, [](CommunicatorEvents& events) { events.on_wake(); });
+  for (const uint64_t id : ids) deliver(id, [](CommunicatorEvents& events) { events.on_wake(); });
   if (farewell) return begin_leave(*farewell);
   flush();
 }
