@@ -268,11 +268,8 @@ void CommunicatorState::begin_to_leave() {
   if (destroyed_.exchange(true)) return;
   attempt([&] { on_wake(); });  // an abort that the others have not heard of goes before the goodbye
   leave_by_ = Clock::now() + std::chrono::milliseconds(context_->config.destroy_timeout_ms);
-  // A send in a stream has returned before it has gone, and a stream passes a call before its operation has ended. The
-  // worker's thread moves both, so its functions cannot wait.
-  if (DeviceSide* const device = attached(); device != nullptr && !in_end_function()) {
-    attempt([&] { device->wait_for_streams(leave_by_); });
-  }
+  // A send in a stream has returned before it has gone, and a stream passes a call before its operation has ended.
+  if (DeviceSide* const device = attached()) attempt([&] { device->wait_for_streams(leave_by_); });
   last_finished_ = context_->log.last_finished();
   context_->failure.close(rank());
   attempt([&] { calls_.flow()->notify(); });

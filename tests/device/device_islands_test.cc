@@ -210,46 +210,58 @@ TEST_CASE("a pass that never ends holds up neither the end of its call nor destr
   });
 }
 
-// Nobody else sees the stream pass: progress threads are held up.
+// Nobody else sees the stream pass: progress threads are held up. Rank 0 leaves by its own thread, or by a function of
+// on_end().
 TEST_CASE("destroy() as soon as the stream has passed the last call: the others' call ends well") {
   struct Shared {
     std::atomic<int> leaves, waited;
   };
-  const OfAllProcesses<Shared> shared;
-  check_processes({device_group(2, "shm", {{"FAKE_CUDA_QUEUES", "4"}})}, [&](Communicator& group) {
-    Sum sum(group, group.allocate(1u << 20, Memory::kDevice), 1000);
-    const Mirror other;
-    std::atomic<int> held{0};
-    std::atomic<bool> go_on{false};
-    group.barrier_async().on_end([&](const Error&) {
-      held = 1;
-      while (!go_on) std::this_thread::yield();
-      held = 2;
-    });
-    while (held == 0) std::this_thread::yield();
-    Work work = sum.start();
-    work.wait_on(other.stream());
-    other.synchronize();  // the stream has passed it
-    if (group.rank() == 0) {
-      std::thread releases([&] {
-        while (shared->waited == 0) std::this_thread::yield();
-        go_on = true;
+  for (const bool in_function : {false, true}) {
+    CAPTURE(in_function);
+    const OfAllProcesses<Shared> shared;
+    check_processes({device_group(2, "shm", {{"FAKE_CUDA_QUEUES", "4"}})}, [&](Communicator& group) {
+      Sum sum(group, group.allocate(1u << 20, Memory::kDevice), 1000);
+      const Mirror other;
+      const bool function_leaves = in_function && group.rank() == 0;
+      std::atomic<int> held{0};
+      std::atomic<bool> go_on{false};
+      group.barrier_async().on_end([&](const Error&) {
+        held = 1;
+        while (!go_on) std::this_thread::yield();
+        if (function_leaves) group.try_destroy();
+        held = 2;
       });
-      shared->leaves = 1;
-      group.destroy();
-      releases.join();
-      return;
-    }
-    while (shared->leaves == 0) std::this_thread::yield();
-    // A goodbye would be here by then.
-    const auto until = Clock::now() + std::chrono::milliseconds(300);
-    while (Clock::now() < until) std::this_thread::yield();
-    const Error error = error_of([&] { work.wait(); });
-    shared->waited = 1;
-    go_on = true;
-    while (held != 2) std::this_thread::yield();
-    expect_error(error, ErrorCode::kOk, "");
-  });
+      while (held == 0) std::this_thread::yield();
+      Work work = sum.start();
+      work.wait_on(other.stream());
+      other.synchronize();  // the stream has passed it
+      if (function_leaves) {
+        shared->leaves = 1;
+        go_on = true;
+        while (held != 2) std::this_thread::yield();
+        return;
+      }
+      if (group.rank() == 0) {
+        std::thread releases([&] {
+          while (shared->waited == 0) std::this_thread::yield();
+          go_on = true;
+        });
+        shared->leaves = 1;
+        group.destroy();
+        releases.join();
+        return;
+      }
+      while (shared->leaves == 0) std::this_thread::yield();
+      // A goodbye would be here by then.
+      const auto until = Clock::now() + std::chrono::milliseconds(300);
+      while (Clock::now() < until) std::this_thread::yield();
+      const Error error = error_of([&] { work.wait(); });
+      shared->waited = 1;
+      go_on = true;
+      while (held != 2) std::this_thread::yield();
+      expect_error(error, ErrorCode::kOk, "");
+    });
+  }
 }
 
 TEST_CASE("destroy() gives back what calls and messages have used, and what allocate() has given") {

@@ -64,7 +64,8 @@ OperationRef<StreamCall> DeviceSide::start(const MessageCall& call, Blocking blo
 void DeviceSide::wait_for_streams(Clock::time_point until) {
   if (!attached_.load(std::memory_order_acquire)) return;
   const auto failed = [this] { return group_.context().failure.get() != nullptr; };
-  calls_->wait_for_sends(until, failed);
+  // The worker's thread moves sends, so its functions cannot wait for them.
+  if (!in_end_function()) calls_->wait_for_sends(until, failed);
   while (island_ && !island_->has_ended_passed() && Clock::now() < until && !failed()) {
     group_.calls().flow()->look();
     std::this_thread::sleep_for(kPassedPoll);

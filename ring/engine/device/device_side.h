@@ -55,7 +55,8 @@ class DeviceSide {
   // it is copied in the order of the stream.
   Message run(const MessageCall& call);
   Message run(const MessageCall& sent, const MessageCall& received);
-  // Until all sends have gone and what streams have passed has ended, or the communicator has failed.
+  // Until all sends have gone, but in an end function, and what streams have passed has ended; or the communicator has
+  // failed.
   void wait_for_streams(Clock::time_point until);
 
   // Throws Exception(kInvalid) where a call without a stream has device memory; nothing before attach(). The last call
