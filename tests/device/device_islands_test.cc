@@ -112,7 +112,7 @@ TEST_CASE("an all_reduce of 8 bytes on a stream takes at most 8 functions of the
           group.all_reduce(data, data + output, 2, DType::kInt32, Op::kMax, sum.options());
         }
       };
-      call();  // makes events
+      call();               // makes events
       int least = INT_MAX;  // a wait of more than 200 us, on a machine that does much else, takes more
       for (int i = 0; i < 5; ++i) {
         group.barrier();

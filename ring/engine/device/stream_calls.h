@@ -41,7 +41,8 @@ class StreamCalls {
   // until `stop()`, which is asked every 20 ms. True: there is room, and the call counts.
   bool begin(uint32_t entries, const std::function<bool()>& stop);
   void end(uint32_t entries);
-  // The same as end() once *passed, of a board that outlives the entries, is at least `number`. In the order of numbers.
+  // The same as end() once *passed, of a board that outlives the entries, is at least `number`. In the order of
+  // numbers.
   void end_once_passed(const uint32_t* passed, uint32_t number, uint32_t entries);
   // The device of kernels has failed: none of them passes any more.
   void end_kernels();
@@ -73,7 +74,7 @@ class StreamCalls {
   std::atomic<bool> streams_wait_{true};
   std::mutex mutex_;
   std::condition_variable changed_;
-  uint32_t entries_ = 0;          // of `launched_`, too
+  uint32_t entries_ = 0;  // of `launched_`, too
   std::deque<Launched> launched_;
   uint32_t sends_ = 0;
   std::set<int> prepared_;  // devices

@@ -55,8 +55,8 @@ std::atomic<int>* const calls = [] {
 constexpr Index kAnytime[] = {kInit, kDriverGetVersion, kGetErrorString, kThreadExchangeStreamCaptureMode};
 constexpr Index kAnywhere[] = {kDeviceGetCount,     kDeviceGetName,          kDeviceGetUuid,  kDeviceTotalMem,
                                kDeviceGetAttribute, kDevicePrimaryCtxRetain, kCtxPushCurrent, kCtxPopCurrent,
-                               kCtxSetCurrent,      kCtxGetCurrent,          kStreamGetCtx,
-                               kUserObjectCreate,   kUserObjectRelease,      kGraphRetainUserObject};
+                               kCtxSetCurrent,      kCtxGetCurrent,          kStreamGetCtx,   kUserObjectCreate,
+                               kUserObjectRelease,  kGraphRetainUserObject};
 constexpr Index kWaiting[] = {
     kDevicePrimaryCtxRetain, kModuleLoadData,    kFuncLoad,    kMemAlloc,         kMemFree,
     kMemHostRegister,        kMemHostUnregister, kMemCreate,   kMemUnmap,         kIpcGetMemHandle,
