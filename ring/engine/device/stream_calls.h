@@ -38,7 +38,7 @@ class StreamCalls {
   // uses one at a time. Calls the runtime. Throws Exception.
   DeviceStream copy_stream(int device);
   // Counts entries of calls under way, so that streams hold a bounded number of them; waits while there are too many,
-  // until `stop()`, which is asked every 20 ms. True: there is room, and the call counts.
+  // until `stop()`, which is asked every 20 ms at least. True: there is room, and the call counts.
   bool begin(uint32_t entries, const std::function<bool()>& stop);
   void end(uint32_t entries);
   // The same as end() once *passed, of a board that outlives the entries, is at least `number`. In the order of

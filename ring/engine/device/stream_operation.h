@@ -33,7 +33,7 @@ class StreamOperation : public Operation {
 
   DeviceStream stream() const { return options_.stream; }
   // Before it is put into the stream: waits until streams have room for it. False: `stop()`, which is asked every 20
-  // ms.
+  // ms at least.
   bool take_room(const std::function<bool()>& stop);
   // What the call of a piece works on.
   virtual std::byte* memory(size_t piece) const = 0;
