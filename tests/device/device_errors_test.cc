@@ -333,9 +333,9 @@ TEST_CASE("one rank has no host memory to lock for a call, or a message: the oth
     check_processes({staged_group(2)}, [&](Communicator& group) {
       Sum buffer(group, nullptr, 100'000);
       group.attach_device();
-      group.barrier();  // rank 0 is out of attach_device(), which would end by rank 1's failure, too
-      if (group.rank() == 1) setenv("FAKE_CUDA_LOCKABLE", "0", 1);
       const auto start = [&] {
+        group.barrier();  // rank 0 is out of attach_device(); this may end by rank 1's failure
+        if (group.rank() == 1) setenv("FAKE_CUDA_LOCKABLE", "0", 1);
         if (!message) return buffer.start();
         if (group.rank() == 1) return group.send_async(buffer.data(), 100'000, DType::kInt32, 0, 0, buffer.options());
         return group.recv_async(buffer.data(), 100'000, DType::kInt32, 1, 0, buffer.options());
