@@ -17,7 +17,7 @@ folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 bundle=$folder/rondo-gpu
 mkdir "$bundle"
-cp "$bin/tests/device/device_bench" "$bin/bench/rondo-bench" tests/device/gpu/*.sh tests/device/gpu/nccl.py "$bundle/"
+cp "$bin/tests/device/device_bench" "$bin/bench/rondo-bench" tests/device/gpu/{run,bar}.sh tests/device/gpu/nccl.py "$bundle/"
 for test in "${tests[@]}"; do cp "$bin/tests/device/$test" "$bundle/"; done
 # The C++ runtime and libcrypto of the machine that built it, which run.sh takes where the other machine has none.
 mkdir "$bundle/cxx" "$bundle/crypto"
