@@ -47,12 +47,12 @@ int cores_between(const std::vector<cpu_set_t>& ranks) {
     cpu_set_t cores;
     int ranks = 0;
   };
-  std::map<std::string, Kind> kinds;
+  std::map<std::string_view, Kind> kinds;  // by the set's own bytes
   cpu_set_t all;
   CPU_ZERO(&all);
   for (const cpu_set_t& cores : ranks) {
     if (CPU_COUNT(&cores) == 0) return 0;
-    Kind& kind = kinds[pack_cores(cores)];
+    Kind& kind = kinds[{reinterpret_cast<const char*>(&cores), sizeof cores}];
     kind.cores = cores;
     ++kind.ranks;
     CPU_OR(&all, &all, &cores);

@@ -28,16 +28,16 @@ TEST_CASE("HKDF-SHA256: the first and third test case of RFC 5869, their first 3
 
 TEST_CASE("HMAC: two lists of parts that join to the same bytes have different proofs") {
   const Key key{1, 2, 3};
-  CHECK(hmac_sha256(key, {"ab", "c"}) != hmac_sha256(key, {"a", "bc"}));
-  CHECK(hmac_sha256(key, {"abc"}) != hmac_sha256(key, {"abc", ""}));
-  CHECK(hmac_sha256(key, {"abc"}) == hmac_sha256(key, {"abc"}));
-  CHECK(hmac_sha256(Key{1, 2, 4}, {"abc"}) != hmac_sha256(key, {"abc"}));
+  CHECK(Hmac(key)({"ab", "c"}) != Hmac(key)({"a", "bc"}));
+  CHECK(Hmac(key)({"abc"}) != Hmac(key)({"abc", ""}));
+  CHECK(Hmac(key)({"abc"}) == Hmac(key)({"abc"}));
+  CHECK(Hmac(Key{1, 2, 4})({"abc"}) != Hmac(key)({"abc"}));
 }
 
 TEST_CASE("HMAC-SHA256 of a part behind its length is what Python computes") {
   // python3 -c 'import hmac; print(hmac.new(b"Jefe"+bytes(28), (3).to_bytes(8,"little")+b"abc", "sha256").hexdigest())'
   Key key{'J', 'e', 'f', 'e'};
-  CHECK(as_text(hmac_sha256(key, {"abc"})) ==
+  CHECK(as_text(Hmac(key)({"abc"})) ==
         from_hex("03636874c67a8f9fef37ba4a8291da27ce59fcb6c0476fb53c52bea471973013"));
 }
 

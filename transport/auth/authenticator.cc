@@ -14,9 +14,10 @@ Authenticator::Authenticator(const Secret& secret)
       proof_key_(hkdf_sha256(secret.bytes, kSalt, "proofs")),
       root_key_(hkdf_sha256(secret.bytes, kSalt, "connections")) {}
 
+Hmac Authenticator::prover(std::string_view label) const { return Hmac(Hmac(proof_key_)({label})); }
+
 Mac Authenticator::prove(std::string_view label, std::initializer_list<std::string_view> parts) const {
-  const Mac first = hmac_sha256(proof_key_, {label});
-  return hmac_sha256(first, parts);
+  return prover(label)(parts);
 }
 
 bool Authenticator::holds(const Mac& proof, std::string_view label,
@@ -25,7 +26,7 @@ bool Authenticator::holds(const Mac& proof, std::string_view label,
 }
 
 Key Authenticator::connection_key(std::string_view direction, std::string_view hello, std::string_view answer) const {
-  const Mac transcript = hmac_sha256(root_key_, {hello, answer});
+  const Mac transcript = Hmac(root_key_)({hello, answer});
   return hkdf_sha256(as_text(root_key_), as_text(transcript), direction);
 }
 

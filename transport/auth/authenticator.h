@@ -22,6 +22,8 @@ class Authenticator {
   // label: what is proved, different for every message of every protocol, so that none can be taken for another.
   Mac prove(std::string_view label, std::initializer_list<std::string_view> parts) const;
   bool holds(const Mac& proof, std::string_view label, std::initializer_list<std::string_view> parts) const;
+  // Makes the proofs of one label: for who has many of them to check.
+  Hmac prover(std::string_view label) const;
 
   // A key for one direction of one connection, from everything that was said to make it.
   Key connection_key(std::string_view direction, std::string_view hello, std::string_view answer) const;

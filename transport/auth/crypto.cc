@@ -3,7 +3,6 @@
 #include <openssl/core_names.h>
 #include <openssl/crypto.h>
 #include <openssl/evp.h>
-#include <openssl/hmac.h>
 #include <openssl/kdf.h>
 #include <openssl/params.h>
 #include <sys/random.h>
@@ -40,18 +39,31 @@ void prepare_crypto() {
   if (::OPENSSL_init_crypto(OPENSSL_INIT_NO_LOAD_CONFIG | OPENSSL_INIT_NO_ATEXIT, nullptr) != 1) refused("to start");
 }
 
-Mac hmac_sha256(const Key& key, std::initializer_list<std::string_view> parts) {
+Hmac::Hmac(const Key& key) {
   prepare_crypto();
-  std::string message;
+  const std::unique_ptr<EVP_MAC, FreeBy<::EVP_MAC_free>> mac(::EVP_MAC_fetch(nullptr, "HMAC", nullptr));
+  if (!mac) refused("HMAC");
+  std::unique_ptr<EVP_MAC_CTX, FreeBy<::EVP_MAC_CTX_free>> context(::EVP_MAC_CTX_new(mac.get()));
+  char digest[] = "SHA256";
+  const OSSL_PARAM parameters[] = {::OSSL_PARAM_construct_utf8_string(OSSL_MAC_PARAM_DIGEST, digest, 0),
+                                   ::OSSL_PARAM_construct_end()};
+  if (!context || ::EVP_MAC_init(context.get(), key.data(), key.size(), parameters) != 1) refused("HMAC-SHA256");
+  context_ = context.release();
+}
+
+Hmac::~Hmac() { ::EVP_MAC_CTX_free(context_); }
+
+Mac Hmac::operator()(std::initializer_list<std::string_view> parts) {
+  bool good = ::EVP_MAC_init(context_, nullptr, 0, nullptr) == 1;  // the key of the last time
   for (const std::string_view part : parts) {
-    for (size_t i = 0; i < 8; ++i) message.push_back(static_cast<char>(uint64_t{part.size()} >> (8 * i)));
-    message.append(part);
+    std::array<unsigned char, 8> size;
+    for (size_t i = 0; i < size.size(); ++i) size[i] = static_cast<unsigned char>(uint64_t{part.size()} >> (8 * i));
+    good = good && ::EVP_MAC_update(context_, size.data(), size.size()) == 1 &&
+           ::EVP_MAC_update(context_, bytes_of(part), part.size()) == 1;
   }
   Mac mac{};
-  unsigned int length = 0;
-  if (::HMAC(::EVP_sha256(), key.data(), static_cast<int>(key.size()), bytes_of(message), message.size(), mac.data(),
-             &length) == nullptr ||
-      length != mac.size()) {
+  size_t length = 0;
+  if (!good || ::EVP_MAC_final(context_, mac.data(), &length, mac.size()) != 1 || length != mac.size()) {
     refused("HMAC-SHA256");
   }
   return mac;

@@ -140,6 +140,7 @@ class ControlPlane {
   void look_at_sockets();
   void look_at_own_descriptor();
   void flush();
+  void flush_soon();
   void carry_out(const ControlLogic::Action& action);
   void arm_timer();
   void deliver(uint64_t communicator, const std::function<void(CommunicatorEvents&)>& call);
@@ -183,6 +184,7 @@ class ControlPlane {
   PendingLinks table_;
   std::map<uint64_t, OpenCommunicator> communicators_;
   std::optional<StartLogic> start_;
+  bool flush_posted_ = false;  // I/O thread
   uint64_t flushes_ = 0, flushes_written_ = 0;  // that had actions; whose messages went to the sockets, of these
   size_t live_controls_ = 0;
   Error broken_;                     // what a handler has thrown: the end of every communicator, also of later ones

@@ -300,6 +300,16 @@ void ControlPlane::carry_out(const ControlLogic::Action& action) {
   }
 }
 
+// With what the other messages that have come bring about: a rank of a large world hears hundreds at once.
+void ControlPlane::flush_soon() {
+  if (flush_posted_) return;
+  thread_.post([this] {
+    flush_posted_ = false;
+    flush();
+  });
+  flush_posted_ = true;
+}
+
 // Where the kernel can be asked for the process by its number: on this host, in the same name space of processes. A
 // number that another process has by now proves nothing, and does no harm: that one lives.
 void ControlPlane::watch_process(int peer) {
@@ -669,8 +679,13 @@ void ControlPlane::on_message(int source, const ControlBody& body) {
   if (const auto* abort = std::get_if<AbortMessage>(&body)) {
     tell_start([&](StartLogic& start) { start.failed_later(source, abort->error); });
   }
-  tell_logic([&](ControlLogic& logic) { logic.receive(now(), source, body); });
-  if (std::holds_alternative<LeaveMessage>(body)) mesh_.finish(source);
+  {
+    std::lock_guard lock(mutex_);
+    logic_->receive(now(), source, body);
+  }
+  if (!std::holds_alternative<LeaveMessage>(body)) return flush_soon();
+  flush();
+  mesh_.finish(source);
 }
 
 void ControlPlane::on_question(int by, const LostMessage& question) {

@@ -27,7 +27,8 @@ std::vector<int> MeshMap::next_hops(int rank, const std::vector<int>& connected)
   for (const int peer : connected) reach(peer, peer);
   for (size_t i = 0; i < reached.size(); ++i) {
     const int from = reached[i];
-    for (const int peer : neighbors_of_(from, world_)) {
+    for (const int distance : distances_) {
+      const int peer = (from + distance) % world_;
       if (cut_.empty() || cut_.count(std::minmax(from, peer)) == 0) reach(peer, next[static_cast<size_t>(from)]);
     }
   }

@@ -15,9 +15,10 @@ std::vector<int> control_neighbors(int rank, int world);
 // Which ranks can be reached over the control connections of all, as far as is known, and by which way. A value.
 class MeshMap {
  public:
+  // Alike for every rank: the neighbors of `rank` are those of rank 0, each `rank` further on the circle.
   using NeighborsOf = std::vector<int> (*)(int rank, int world);
   explicit MeshMap(int world, NeighborsOf neighbors_of = control_neighbors)
-      : world_(world), neighbors_of_(neighbors_of), gone_(static_cast<size_t>(world)) {}
+      : world_(world), distances_(neighbors_of(0, world)), gone_(static_cast<size_t>(world)) {}
 
   // That rank passes nothing on any more.
   void forget(int rank) { gone_[static_cast<size_t>(rank)] = true; }
@@ -28,7 +29,7 @@ class MeshMap {
 
  private:
   int world_;
-  NeighborsOf neighbors_of_;
+  std::vector<int> distances_;  // from a rank to its neighbors, upwards
   std::vector<bool> gone_;
   std::set<std::pair<int, int>> cut_;  // the lower one first
 };

@@ -10,6 +10,7 @@
 #include "ring/base/hash.h"
 #include "ring/base/json_text.h"
 #include "rondo/error.h"
+#include "transport/auth/crypto.h"
 #include "transport/hello/wire.h"
 
 namespace rondo {
@@ -134,6 +135,7 @@ std::string seal_card(std::string card, const Authenticator& auth) {
 
 Roster::Roster(const std::vector<std::string>& sealed, const Authenticator& auth) {
   Hash64 session;
+  Hmac prove = auth.prover(kCardLabel);
   for (size_t index = 0; index < sealed.size(); ++index) {
     const int rank = static_cast<int>(index);
     std::string_view bytes = sealed[index];
@@ -141,13 +143,13 @@ Roster::Roster(const std::vector<std::string>& sealed, const Authenticator& auth
     const Mac proof = ByteReader(bytes.substr(bytes.size() - sizeof(Mac))).array<sizeof(Mac)>();
     bytes.remove_suffix(sizeof(Mac));
     cards_.push_back(decode_card(bytes, rank));
-    if (!auth.holds(proof, kCardLabel, {bytes})) {
+    if (!equal_in_constant_time(proof, prove({bytes}))) {
       throw Exception(
           Error{ErrorCode::kAuthFailed,
                 fmt::format("rank {} ({}) does not know this process's secret: {}", rank, name(rank), auth.advice()),
                 {rank}});
     }
-    session.add(std::string_view(sealed[index]));
+    session.add(as_text(proof));  // which stands for all of the card, its random number among it
   }
   session_ = session.value();
   for (int rank = 0; rank < world(); ++rank) check(card(rank), rank, cards_.front(), world());
