@@ -109,7 +109,7 @@ const Reach::Peer& Window::peer(int target) const {
 // A lock, or the start of a group of targets, ends a fence's epoch.
 bool Window::may_access(int target) const {
   if (held_[static_cast<size_t>(target)] != Held::kNot) return true;
-  if (started_) return std::find(targets_.begin(), targets_.end(), target) != targets_.end();
+  if (started_) return std::binary_search(targets_.begin(), targets_.end(), target);
   return fenced_.load(std::memory_order_relaxed);
 }
 
@@ -250,6 +250,7 @@ void Window::post(const std::vector<int>& origins) {
 void Window::start(const std::vector<int>& targets) {
   require(!started_ && !all_held_, MPI_ERR_RMA_SYNC, "this rank has an access epoch already");
   targets_ = targets;
+  std::sort(targets_.begin(), targets_.end());  // each access looks for its target
   reach_->hear(Reach::Word::kPosted, targets_, true);
   started_ = true;
   fenced_ = false;
