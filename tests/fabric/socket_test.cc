@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "tests/support/tcp_pair.h"
+#include "transport/tcp/socket.h"
 #include "transport/tcp/socket_options.h"
 
 namespace rondo {
@@ -35,6 +36,14 @@ TEST_CASE("bytes go through in order, gathered and scattered, and nothing to mov
   CHECK(tail.substr(0, 2) == "ef");
   const iovec empty = part(none);
   CHECK(reader.read(&empty, 1) == 0);  // and not the end
+}
+
+TEST_CASE("where the ends of a connection are, and words where the kernel does not say") {
+  const auto [one, other] = tcp_pair();
+  CHECK(bound_host(one.get()) == "127.0.0.1");
+  CHECK(peer_host(one.get()) == "127.0.0.1");
+  CHECK(bound_host(-1) == "an unknown address");
+  CHECK(peer_host(-1) == "an unknown address");
 }
 
 TEST_CASE("a full socket takes part of a write, then nothing") {

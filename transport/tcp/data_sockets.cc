@@ -66,7 +66,7 @@ bool DataSockets::ask(const Socket& socket, Facts& facts) {
 
 // Small packets of the control connection may pass where large ones vanish: the size is the first thing to try.
 std::string DataSockets::way_of(const Socket& socket, const Facts& facts) {
-  const std::string from = bound_address(socket.descriptor).host(), to = peer_host(socket.descriptor);
+  const std::string from = bound_host(socket.descriptor), to = peer_host(socket.descriptor);
   return fmt::format(
       "on the way from {} to {}, in packets of {} bytes of data; if smaller ones pass, a link between "
       "them has a smaller MTU: try ping -M do -s {} {}",

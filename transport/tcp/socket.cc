@@ -93,6 +93,11 @@ FoundAddresses look_up_name(const std::string& host, Store::Deadline deadline) {
   }
 }
 
+std::string host_of(const SocketAddress& address) {
+  if (address.family() == AF_UNSPEC) return "an unknown address";
+  return address.family() == AF_UNIX ? "a local process" : address.host();
+}
+
 }  // namespace
 
 std::string SocketAddress::host() const {
@@ -194,11 +199,8 @@ SocketAddress peer_address(int socket) {
   return ::getpeername(socket, address.get(), &address.size) == 0 ? address : SocketAddress();
 }
 
-std::string peer_host(int socket) {
-  const SocketAddress address = peer_address(socket);
-  if (address.family() == AF_UNSPEC) return "an unknown address";
-  return address.family() == AF_UNIX ? "a local process" : address.host();
-}
+std::string bound_host(int socket) { return host_of(bound_address(socket)); }
+std::string peer_host(int socket) { return host_of(peer_address(socket)); }
 
 std::string check_peer(int socket, pid_t expected) {
   const ucred peer = credentials(socket);

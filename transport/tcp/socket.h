@@ -49,8 +49,9 @@ bool wait_ready(int fd, short events, Store::Deadline deadline);
 // The address that a socket is bound to, and that of the other end of its connection; of no family if there is none.
 SocketAddress bound_address(int socket);
 SocketAddress peer_address(int socket);
-// Where the other end of a connection is, as SocketAddress::host(); "a local process" of a unix socket, "an unknown
-// address" once the connection is gone.
+// Where each end of a connection is, as SocketAddress::host(), for messages; "a local process" of a unix socket, "an
+// unknown address" once the connection is gone.
+std::string bound_host(int socket);
 std::string peer_host(int socket);
 
 // Who is at the other end of a unix socket, by the kernel's account, as of when it connected or listened. "" if it is a
