@@ -95,6 +95,7 @@ void* DeviceIsland::lock(void* memory, size_t bytes) {
 void DeviceIsland::share_boards(Clock::time_point deadline) {
   SharedMemory& shared = *context_.fabric->shared_memory();
   const uint64_t name = Hash64().add("device board").add(context_.id).value();
+  std::vector<RankBoard*> boards;
   board_windows_[static_cast<size_t>(rank_)] = shared.make(sizeof(RankBoard), name);
   for (int rank = 0; rank < world_; ++rank) {
     std::shared_ptr<Window>& window = board_windows_[static_cast<size_t>(rank)];
@@ -105,8 +106,9 @@ void DeviceIsland::share_boards(Clock::time_point deadline) {
     if (!window || window->bytes() < sizeof(RankBoard)) {
       throw Exception(ErrorCode::kSystem, "the host memory of " + context_.name(rank) + " did not come");
     }
-    boards_.push_back(reinterpret_cast<RankBoard*>(window->data()));
+    boards.push_back(reinterpret_cast<RankBoard*>(window->data()));
   }
+  boards_ = std::move(boards);  // of all ranks or of none: let_go() and close() find their own by its rank
   const std::shared_ptr<Window>& own = board_windows_[static_cast<size_t>(rank_)];
   status_at_ = &static_cast<RankBoard*>(lock(own->data(), own->bytes()))->status;
 }
