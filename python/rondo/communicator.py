@@ -310,7 +310,7 @@ class Communicator(Calls, ObjectCalls, native.Communicator, OfThisProcess):
 
         >>> group = group.grow(1)
         """
-        newcomers = whole_number(newcomers, "newcomers", self.rank, least=1, most=1_000_000)
+        newcomers = whole_number(newcomers, "newcomers", self.rank)  # its bounds are for all ranks to refuse
         return self._next(native.grow(self._open(), newcomers, milliseconds(timeout, self.rank)))
 
     def commit(self, step: int, digest: int = 0) -> None:

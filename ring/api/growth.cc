@@ -180,24 +180,50 @@ int Growth::count_newcomers(CommunicatorState& group) {
   return waiting;
 }
 
-// Whether all ranks take in as many. Before rank 0 lets anybody in: it would go on without those that know better.
-void Growth::check_equal(CommunicatorState& group, int newcomers, Milliseconds timeout) {
-  const std::vector<int32_t> asked = group.calls().gather(int32_t{newcomers}, Purpose::kGrow, timeout);
-  const auto other = std::find_if(asked.begin(), asked.end(), [&](int32_t number) { return number != asked[0]; });
-  if (other == asked.end()) return;
-  const int r = static_cast<int>(other - asked.begin());
+// How long newcomers are waited for. Throws what is wrong with this rank's own call.
+Milliseconds Growth::wait_of(CommunicatorState& group, int newcomers, Milliseconds timeout) const {
+  constexpr int kMost = 1'000'000;
+  const auto invalid = [&](const std::string& why) {
+    throw Exception(ErrorCode::kInvalid, fmt::format("grow on rank {}: {}", group.rank(), why));
+  };
+  if (newcomers < 1 || newcomers > kMost) invalid(fmt::format("newcomers is {}; it must be 1 to {}", newcomers, kMost));
+  if (launch_.newcomers.empty()) invalid("nothing says where newcomers find this job: set RONDO_JOIN on all ranks");
+  return group.groups().patience_of(timeout, "grow");
+}
+
+// Whether all ranks take in as many, and none refuses its own call, for which the others would wait. Before rank 0 lets
+// anybody in: it would go on without those that know better.
+void Growth::agree(CommunicatorState& group, int newcomers, bool refused, Milliseconds timeout) {
+  struct Wish {
+    int32_t newcomers, refused;
+  };
+  const std::vector<Wish> asked = group.calls().gather(Wish{newcomers, refused}, Purpose::kGrow, timeout);
   const CommunicatorContext& context = group.context();
-  group.context().fail(
-      {ErrorCode::kMismatch,
-       fmt::format("{} takes in {} newcomers, {} {}", context.name(0), asked[0], context.name(r), *other),
-       {0, r}});
+  const auto find = [&](const auto& is) { return std::find_if(asked.begin(), asked.end(), is) - asked.begin(); };
+  const auto world = static_cast<ptrdiff_t>(asked.size());
+  if (refused) return;  // it has its reason
+  if (const auto other = find([](const Wish& wish) { return wish.refused != 0; }); other != world) {
+    const int r = static_cast<int>(other);
+    throw Exception(
+        Error{ErrorCode::kInvalid,
+              fmt::format("{} has refused its own call, for {} newcomers: its error says why; all ranks can "
+                          "call again",
+                          context.name(r), asked[static_cast<size_t>(other)].newcomers),
+              {r}});
+  }
+  const auto other = find([&](const Wish& wish) { return wish.newcomers != asked[0].newcomers; });
+  if (other == world) return;
+  const int r = static_cast<int>(other);
+  group.context().fail({ErrorCode::kMismatch,
+                        fmt::format("{} takes in {} newcomers, {} {}", context.name(0), asked[0].newcomers,
+                                    context.name(r), asked[static_cast<size_t>(other)].newcomers),
+                        {0, r}});
   group.context().check_usable();
 }
 
 // What fails on rank 0 is thrown on all ranks, and the communicator goes on.
 Growth::Invitation Growth::invite(CommunicatorState& group, int newcomers, Milliseconds wait) {
   const Milliseconds limit = wait + group.groups().patience_of({}, "grow");
-  check_equal(group, newcomers, limit);
   Invitation made;
   std::array<char, kInvitationBytes> bytes{};
   if (group.rank() == 0) {
@@ -277,22 +303,24 @@ std::shared_ptr<CommunicatorState> Growth::open(CommunicatorState& group, int ne
 
 std::shared_ptr<CommunicatorState> Growth::grow(CommunicatorState& group, OutsideBatch outside, int newcomers,
                                                 Milliseconds timeout) {
-  constexpr int kMost = 1'000'000;
-  const Milliseconds wait = group.groups().patience_of(timeout, "grow");
-  const auto invalid = [&](const std::string& why) {
-    throw Exception(ErrorCode::kInvalid, fmt::format("grow on rank {}: {}", group.rank(), why));
-  };
-  if (newcomers < 1 || newcomers > kMost) invalid(fmt::format("newcomers is {}; it must be 1 to {}", newcomers, kMost));
-  if (launch_.newcomers.empty()) invalid("nothing says where newcomers find this job: set RONDO_JOIN on all ranks");
+  Milliseconds wait{0};
+  Error refusal;
+  try {
+    wait = wait_of(group, newcomers, timeout);
+  } catch (const Exception& failure) {
+    refusal = failure.error();
+  }
   group.context().check_usable();
   Invitation invitation = group.context().with_memory([&] {
     try {
-      return invite(group, newcomers, wait);
+      agree(group, newcomers, !refusal.ok(), wait + group.groups().patience_of({}, "grow"));
+      return refusal.ok() ? invite(group, newcomers, wait) : Invitation{};
     } catch (const Exception& failure) {
       throw Exception(Error{failure.code(), fmt::format("grow on rank {}: {}", group.rank(), failure.what()),
                             failure.error().ranks});
     }
   });
+  if (!refusal.ok()) throw Exception(refusal);
   // Rank 0 serves it until the members have agreed: one that comes to it late hears there how the start has ended.
   const std::shared_ptr<Store> meeting_point = invitation.store;
   try {

@@ -46,7 +46,8 @@ class Growth {
  private:
   struct Invitation;
   int count_newcomers(CommunicatorState& group);
-  void check_equal(CommunicatorState& group, int newcomers, std::chrono::milliseconds timeout);
+  std::chrono::milliseconds wait_of(CommunicatorState& group, int newcomers, std::chrono::milliseconds timeout) const;
+  void agree(CommunicatorState& group, int newcomers, bool refused, std::chrono::milliseconds timeout);
   Invitation invite(CommunicatorState& group, int newcomers, std::chrono::milliseconds wait);
   std::shared_ptr<CommunicatorState> open(CommunicatorState& group, int newcomers, Invitation invitation);
   Door& door(const Config& config, Store::Deadline deadline);

@@ -317,6 +317,8 @@ TEST_CASE("what is refused, and a number of newcomers that does not come") {
     here.say(fmt::format("{} {}", group.newcomers(), group.epoch()));
     Communicator copy = group.dup();
     here.say(outcome([&] { copy.grow(1); }));
+    here.say(outcome([&] { group.grow(here.rank()); }));
+    here.say(outcome([&] { group.grow(1, here.rank() == 0 ? 50ms : -1ms); }));
     here.say(outcome([&] { group.grow(1 + here.rank(), 50ms); }).substr(0, 14));
   });
   for (int r = 0; r < 2; ++r) {
@@ -327,6 +329,9 @@ TEST_CASE("what is refused, and a number of newcomers that does not come") {
     CHECK(job[r].hear().find("TIMEOUT [] " + on + "0 of 1 newcomers came within 50 ms at RONDO_JOIN=\"unix://") == 0);
     CHECK(job[r].hear() == "0 0");
     CHECK(job[r].hear() == "INVALID [] " + on + "only the communicator of join() takes in newcomers, and its epochs");
+    const std::string by_count = job[r].hear(), by_timeout = job[r].hear();  // what one rank refuses, all do
+    CHECK(by_count.find(r == 0 ? "INVALID [] " + on + "newcomers is 0" : "INVALID [0] " + on + "rank 0 (") == 0);
+    CHECK(by_timeout.find(r == 1 ? "INVALID [] " + on + "timeout is -1 ms" : "INVALID [1] " + on + "rank 1 (") == 0);
     CHECK(job[r].hear() == "MISMATCH [0,1]");
   }
 }

@@ -236,8 +236,9 @@ class RONDO_EXPORT Communicator : public NamedCalls<Communicator> {
   // This communicator is closed then. Memory of allocate() stays, as plain memory to the next one.
   //
   // Throws kTimeout on all ranks where fewer have come within `timeout` (0: Config::start_timeout_ms, which also bounds
-  // the start), kInvalid and kBootstrap where rank 0 cannot serve an address: then this communicator goes on. Else what
-  // shrink() throws. Only for the communicator of join(), and what shrink() and grow() have made of it.
+  // the start), kInvalid where one refuses its arguments, kInvalid and kBootstrap where rank 0 cannot serve an address:
+  // then this communicator goes on. Else what shrink() throws. Only for the communicator of join(), and what shrink()
+  // and grow() have made of it.
   Communicator grow(int newcomers, std::chrono::milliseconds timeout = {});
   // Collective: how many processes wait to be taken in, the same on all ranks.
   int newcomers();
