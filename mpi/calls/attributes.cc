@@ -256,12 +256,9 @@ MPI_Info new_info(const Info::Entries& entries) {
   info->entries = entries;
   return world().infos.add(std::move(info));
 }
-const Info& info_or_none(MPI_Info info) {
-  static const Info none;
-  return info == MPI_INFO_NULL ? none : info_of(info);
-}
-void take_hints(Info& into, const Info& from, Hints known) {
-  for (const auto& [key, value] : from.entries.get()) {
+Info::Entries hints_of(MPI_Info info) { return info == MPI_INFO_NULL ? Info::Entries{} : info_of(info).entries.get(); }
+void take_hints(Info& into, const Info::Entries& from, Hints known) {
+  for (const auto& [key, value] : from) {
     if (std::find(known.begin(), known.end(), key) == known.end()) continue;
     into.entries.with([&, key = key, value = value](Info::Entries& entries) { put(entries, key, value); });
   }
@@ -334,7 +331,7 @@ int MPI_Info_get_nthkey(MPI_Info info, int n, char* key) {
   });
 }
 int MPI_Comm_set_info(MPI_Comm comm, MPI_Info info) {
-  return on(comm, __func__, [&] { take_hints(comm_of(comm).info, info_or_none(info), kCommHints); });
+  return on(comm, __func__, [&] { take_hints(comm_of(comm).info, hints_of(info), kCommHints); });
 }
 int MPI_Comm_get_info(MPI_Comm comm, MPI_Info* info) {
   return on(comm, __func__, [&] { *info = new_info(comm_of(comm).info.entries.get()); });

@@ -6,6 +6,7 @@
 #include <numeric>
 #include <set>
 
+#include "mpi/core/agreement.h"
 #include "mpi/core/attributes.h"
 #include "mpi/core/errors.h"
 #include "mpi/core/request.h"
@@ -39,14 +40,23 @@ std::vector<int> ranks_in(const Comm& comm, const Group& group) {
 // What each rank of both groups of an intercommunicator, or of all, says before one is made of it; by engine's rank.
 struct Choice {
   int color, key;
-  int full;       // require_room()
-  Number number;  // that of the engine's first rank counts
+  Number number;    // that of the engine's first rank counts
+  int64_t verdict;  // Verdict::word()
 };
-std::vector<Choice> all_choices(Comm& comm, int color, int key) {
-  const Choice own{color, key, full_rank(comm), next_number()};
+// choose(own): sets the own color and key, or refuses the call.
+template <typename Choose>
+std::vector<Choice> all_choices(Comm& comm, const Choose& choose) {
+  Choice own{0, 0, next_number(), 0};
+  const Verdict verdict(comm, [&] {
+    require_room();
+    choose(own);
+  });
+  own.verdict = verdict.word();
   std::vector<Choice> all(static_cast<size_t>(comm.engine->size()));
   comm.engine->all_gather(&own, all.data(), sizeof own, rondo::DType::kUint8);
-  for (const Choice& choice : all) require_room(comm, choice.full);
+  int64_t largest = 0;
+  for (const Choice& choice : all) largest = std::max(largest, choice.verdict);
+  verdict.settle(largest);
   return all;
 }
 // Those of `count` ranks from `first` on that have the color, ordered by key; counted from `first`.
@@ -60,13 +70,18 @@ std::vector<int> chosen(const std::vector<Choice>& all, int first, size_t count,
   return ranks;
 }
 
-// A negative color that is not MPI_UNDEFINED on one rank is an error on all.
-std::shared_ptr<Comm> split(Comm& comm, int color, int key) {
-  constexpr int kNone = -1, kWrong = -2;
-  const int own = color >= 0 ? color : color == MPI_UNDEFINED ? kNone : kWrong;
-  const std::vector<Choice> all = all_choices(comm, own, key);
-  const bool wrong = std::any_of(all.begin(), all.end(), [](const Choice& one) { return one.color == kWrong; });
-  require(!wrong, MPI_ERR_ARG, "the color of a rank is negative, or its kind of split is not known");
+template <typename Choose>
+std::shared_ptr<Comm> split(Comm& comm, const Choose& choose) {
+  constexpr int kNone = -1;
+  const std::vector<Choice> all = all_choices(comm, [&](Choice& own) {
+    choose(own);
+    if (own.color == MPI_UNDEFINED) {
+      own.color = kNone;
+    } else if (own.color < 0) {
+      fail(MPI_ERR_ARG, "the color is " + std::to_string(own.color) + ", negative");
+    }
+  });
+  const int own = all[static_cast<size_t>(comm.engine->rank())].color;
   if (own == kNone) return nullptr;
   const std::vector<int> local = chosen(all, comm.first, comm.members.size(), own);
   if (!comm.inter) return subset(comm, local);
@@ -79,34 +94,42 @@ std::shared_ptr<Comm> split(Comm& comm, int color, int key) {
   return remote.empty() ? nullptr : between(group, remote, series);
 }
 
-// info: of the new one; null: that of `comm`.
-std::shared_ptr<Comm> duplicated(Comm& comm, const Info* info, std::shared_ptr<rondo::Communicator> engine = nullptr) {
-  std::shared_ptr<Comm> made = duplicate(comm, std::move(engine));
-  copy_attributes(comm.handle, comm.attributes, made->attributes);
-  if (info == nullptr) {
-    made->info.entries = comm.info.entries;
+// Gives a copy of `comm` what a dup() has of it. info: of the new one; none: that of `comm`.
+void describe(Comm& made, Comm& comm, std::optional<MPI_Info> info) {
+  require_room();
+  if (info) {
+    take_hints(made.info, hints_of(*info), kCommHints);
   } else {
-    take_hints(made->info, *info, kCommHints);
+    made.info.entries = comm.info.entries;
   }
-  return made;
+  copy_attributes(comm.handle, comm.attributes, made.attributes);
 }
 
-MPI_Comm dup(Comm& comm, const Info* info) {
-  require_room(comm);
-  return publish(duplicated(comm, info));
+MPI_Comm dup(Comm& comm, std::optional<MPI_Info> info = std::nullopt) {
+  const std::shared_ptr<Comm> made = copy_of(comm);
+  agree(comm, [&] { describe(*made, comm, info); });
+  made->engine = engine_of(comm.engine->dup());
+  return publish(made);
 }
 
-MPI_Request start_dup(Comm& comm, const Info* info, MPI_Comm* newcomm) {
-  Channel channel = open_channel(comm, Series::kIdup);
-  const std::shared_ptr<Comm> made = duplicated(comm, info, std::move(channel.engine));
-  auto request = make_request(Request::Kind::kCollective, comm.shared_from_this());
-  request->work = std::move(channel.opened);
+// An error is the request's, as in MPICH: the other ranks have begun, and hear of it in the new communicator.
+MPI_Request start_dup(Comm& comm, MPI_Comm* newcomm, std::optional<MPI_Info> info = std::nullopt) {
   *newcomm = MPI_COMM_NULL;
-  try {
+  const std::shared_ptr<Comm> made = copy_of(comm);
+  made->engine = open_channel(comm, Series::kIdup).engine;
+  const auto verdict = std::make_shared<const Verdict>(*made, [&] {
+    describe(*made, comm, info);
     *newcomm = publish(made);
-  } catch (...) {  // one too many: the request's error, as MPICH does it
-    request->finish = [made, why = std::current_exception()] { std::rethrow_exception(why); };
-  }
+  });
+  const auto largest = std::make_shared<int64_t>(verdict->word());
+  auto request = make_request(Request::Kind::kCollective, comm.shared_from_this());
+  request->work = made->engine->start({.collective = rondo::Collective::kAllReduce,
+                                       .input = largest.get(),
+                                       .output = largest.get(),
+                                       .count = 1,
+                                       .dtype = rondo::DType::kInt64,
+                                       .op = rondo::Op::kMax});
+  request->finish = [made, verdict, largest] { verdict->settle(*largest); };
   return add_request(std::move(request));
 }
 
@@ -163,48 +186,54 @@ int MPI_Comm_compare(MPI_Comm comm1, MPI_Comm comm2, int* result) {
 
 int MPI_Comm_dup(MPI_Comm comm, MPI_Comm* newcomm) {
   *newcomm = MPI_COMM_NULL;  // also after an error
-  return on(comm, __func__, [&] { *newcomm = dup(comm_of(comm), nullptr); });
+  return on(comm, __func__, [&] { *newcomm = dup(comm_of(comm)); });
 }
 int MPI_Comm_dup_with_info(MPI_Comm comm, MPI_Info info, MPI_Comm* newcomm) {
   *newcomm = MPI_COMM_NULL;
-  return on(comm, __func__, [&] { *newcomm = dup(comm_of(comm), &info_or_none(info)); });
+  return on(comm, __func__, [&] { *newcomm = dup(comm_of(comm), info); });
 }
 int MPI_Comm_idup(MPI_Comm comm, MPI_Comm* newcomm, MPI_Request* request) {
-  return on(comm, __func__, [&] { *request = start_dup(comm_of(comm), nullptr, newcomm); });
+  return on(comm, __func__, [&] { *request = start_dup(comm_of(comm), newcomm); });
 }
 int MPI_Comm_idup_with_info(MPI_Comm comm, MPI_Info info, MPI_Comm* newcomm, MPI_Request* request) {
-  return on(comm, __func__, [&] { *request = start_dup(comm_of(comm), &info_or_none(info), newcomm); });
+  return on(comm, __func__, [&] { *request = start_dup(comm_of(comm), newcomm, info); });
 }
 int MPI_Comm_split(MPI_Comm comm, int color, int key, MPI_Comm* newcomm) {
-  return on(comm, __func__, [&] { *newcomm = publish(split(comm_of(comm), color, key)); });
+  return on(comm, __func__,
+            [&] { *newcomm = publish(split(comm_of(comm), [&](Choice& own) { own.color = color, own.key = key; })); });
 }
 int MPI_Comm_split_type(MPI_Comm comm, int split_type, int key, MPI_Info info, MPI_Comm* newcomm) {
   return on(comm, __func__, [&] {
     Comm& of = comm_of(comm);
-    const std::pair<std::string, std::string> memory{"mpi_hw_resource_type", "mpi_shared_memory"};
-    bool shared = split_type == MPI_COMM_TYPE_SHARED;
-    if ((split_type == MPI_COMM_TYPE_HW_GUIDED || split_type == MPI_COMM_TYPE_RESOURCE_GUIDED) &&
-        info != MPI_INFO_NULL) {
-      const Info::Entries hints = info_of(info).entries.get();
-      shared = std::find(hints.begin(), hints.end(), memory) != hints.end();
-    }
-    const bool known = shared || split_type == MPI_UNDEFINED || split_type == MPI_COMM_TYPE_HW_GUIDED ||
-                       split_type == MPI_COMM_TYPE_HW_UNGUIDED || split_type == MPI_COMM_TYPE_RESOURCE_GUIDED;
-    // Rondo knows no smaller parts of a host, so a split by them gives no communicator.
-    const int host = of.engine->topology().host[static_cast<size_t>(of.first + of.rank)];
-    *newcomm = publish(split(of, !known ? -1 : shared ? host : MPI_UNDEFINED, key));
+    *newcomm = publish(split(of, [&](Choice& own) {
+      const bool guided = split_type == MPI_COMM_TYPE_HW_GUIDED || split_type == MPI_COMM_TYPE_RESOURCE_GUIDED;
+      require(guided || split_type == MPI_COMM_TYPE_SHARED || split_type == MPI_UNDEFINED ||
+                  split_type == MPI_COMM_TYPE_HW_UNGUIDED,
+              MPI_ERR_ARG, "the kind of split is not known");
+      const std::pair<std::string, std::string> memory{"mpi_hw_resource_type", "mpi_shared_memory"};
+      const Info::Entries hints = guided ? hints_of(info) : Info::Entries{};
+      const bool shared =
+          split_type == MPI_COMM_TYPE_SHARED || std::find(hints.begin(), hints.end(), memory) != hints.end();
+      // Rondo knows no smaller parts of a host, so a split by them gives no communicator.
+      own.color = shared ? of.engine->topology().host[static_cast<size_t>(of.first + of.rank)] : MPI_UNDEFINED;
+      own.key = key;
+    }));
   });
 }
 int MPI_Comm_create(MPI_Comm comm, MPI_Group group, MPI_Comm* newcomm) {
   return on(comm, __func__, [&] {
     Comm& of = comm_of(comm);
-    const Group& members = group_of(group);
-    const std::vector<int> ranks = ranks_in(of, members);
     if (of.inter) {  // a split whose keys are the places in the groups
-      const int own = place(ranks, of.rank);
-      *newcomm = publish(split(of, own == MPI_UNDEFINED ? MPI_UNDEFINED : 0, own));
+      *newcomm = publish(split(of, [&](Choice& own) {
+        own.key = place(ranks_in(of, group_of(group)), of.rank);
+        own.color = own.key == MPI_UNDEFINED ? MPI_UNDEFINED : 0;
+      }));
     } else {
-      require_room(of);
+      std::vector<int> ranks;
+      agree(of, [&] {
+        require_room();
+        ranks = ranks_in(of, group_of(group));
+      });
       *newcomm = publish(place(ranks, of.rank) == MPI_UNDEFINED ? nullptr : subset(of, ranks));
     }
   });
@@ -215,7 +244,12 @@ int MPI_Comm_create_group(MPI_Comm comm, MPI_Group group, int tag, MPI_Comm* new
     require(tag >= 0, MPI_ERR_TAG, "the tag is negative");
     const std::vector<int> ranks = ranks_in(of, group_of(group));
     const uint64_t series = static_cast<uint64_t>(Series::kGroup) + static_cast<uint64_t>(tag);
-    *newcomm = publish(place(ranks, of.rank) == MPI_UNDEFINED ? nullptr : subset(of, ranks, series));
+    std::shared_ptr<Comm> made;
+    if (place(ranks, of.rank) != MPI_UNDEFINED) {
+      made = subset(of, ranks, series);
+      agree(*made, [] { require_room(); });
+    }
+    *newcomm = publish(made);
   });
 }
 int MPI_Comm_free(MPI_Comm* comm) {
@@ -233,23 +267,30 @@ int MPI_Comm_get_parent(MPI_Comm* parent) {
 
 namespace {
 
+// The communicator in which a leader meets the other one.
+std::shared_ptr<Comm> peer_of(MPI_Comm comm, int remote_leader) {
+  Comm& of = comm_of(comm);
+  require(remote_leader >= 0 && remote_leader < of.peers(), MPI_ERR_RANK,
+          "the remote leader is not in the communicator");
+  return of.shared_from_this();
+}
+
 // What a leader tells the other one, and then its group.
 struct Told {
   int length;
   Number number;
-  int code;  // for its group: the error that it ends with, or MPI_SUCCESS
+  int code;  // the error that its group ends with, or MPI_SUCCESS
 };
-// Called by a leader: the other group's ranks, and the number that both groups take.
-Told swap_groups(const Comm& local, Comm& peer, int remote_leader, int tag, std::vector<int>& remote) {
-  require(remote_leader >= 0 && remote_leader < peer.peers(), MPI_ERR_RANK,
-          "the remote leader is not in the communicator");
+// Called by a leader: the other group's ranks, and the number that both groups take. code: of the own group.
+Told swap_groups(const Comm& local, Comm& peer, int remote_leader, int tag, int code, std::vector<int>& remote) {
   const auto swap = [&](const void* out, size_t sent, void* in, size_t received) {
     const int to = peer.engine_rank(remote_leader);
     peer.engine->sendrecv(out, sent, to, in, received, to, rondo::DType::kUint8, tag);
   };
-  const Told own{local.size(), next_number(), MPI_SUCCESS};
+  const Told own{local.size(), next_number(), code};
   Told told{};
   swap(&own, sizeof own, &told, sizeof told);
+  if (code != MPI_SUCCESS || told.code != MPI_SUCCESS) return told;
   remote.resize(static_cast<size_t>(told.length));
   swap(local.members.data(), local.members.size() * sizeof(int), remote.data(), remote.size() * sizeof(int));
   if (own.number.world_rank < told.number.world_rank) told.number = own.number;
@@ -262,18 +303,25 @@ int MPI_Intercomm_create(MPI_Comm local_comm, int local_leader, MPI_Comm peer_co
                          MPI_Comm* newintercomm) {
   return on(local_comm, __func__, [&] {
     Comm& local = intracomm_of(local_comm);
-    require(local_leader >= 0 && local_leader < local.size(), MPI_ERR_RANK, "the leader is not in the communicator");
+    std::shared_ptr<Comm> peer;  // of the leader alone
+    const Verdict verdict(local, [&] {
+      require(local_leader >= 0 && local_leader < local.size(), MPI_ERR_RANK, "the leader is not in the communicator");
+      if (local.rank == local_leader) peer = peer_of(peer_comm, remote_leader);
+      require_room();
+    });
+    const int64_t largest = verdict.exchange();
     std::vector<int> remote;
     Told told{};
-    Failure failure{MPI_SUCCESS, "the leader of this rank's group has failed in this call"};
-    if (local.rank == local_leader) {
-      try {
-        told = swap_groups(local, comm_of(peer_comm), remote_leader, tag, remote);
-      } catch (...) {  // its group waits for what it says
+    Failure failure{MPI_SUCCESS, "the other group, or the leader of this rank's, has failed in this call"};
+    if (peer != nullptr) {
+      try {  // also after a refusal: the other group waits for what this one says
+        told = swap_groups(local, *peer, remote_leader, tag, Verdict::code_of(largest), remote);
+      } catch (...) {
         failure = caught();
         told.code = failure.code;
       }
     }
+    verdict.settle(largest);
     local.engine->broadcast(&told, sizeof told, rondo::DType::kUint8, local_leader);
     if (told.code != MPI_SUCCESS) fail(told.code, failure.text);
     remote.resize(static_cast<size_t>(told.length));
@@ -288,7 +336,7 @@ int MPI_Intercomm_merge(MPI_Comm intercomm, int high, MPI_Comm* newintracomm) {
   return on(intercomm, __func__, [&] {
     Comm& of = comm_of(intercomm);
     require(of.inter, MPI_ERR_COMM, "the communicator is no intercommunicator");
-    const std::vector<Choice> all = all_choices(of, high != 0, 0);
+    const std::vector<Choice> all = all_choices(of, [&](Choice& own) { own.color = high != 0; });
     const bool own_high = high != 0, other_high = all[static_cast<size_t>(of.remote_first)].color != 0;
     const bool own_first = own_high == other_high ? of.first == 0 : !own_high;
     std::vector<int> order(all.size());

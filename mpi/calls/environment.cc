@@ -11,6 +11,7 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "mpi/core/agreement.h"
 #include "mpi/core/attributes.h"
 #include "mpi/core/communicators.h"
 #include "mpi/core/errors.h"
@@ -254,20 +255,30 @@ int MPI_Group_from_session_pset(MPI_Session session, const char* pset_name, MPI_
                               world().sessions.share(session));
   });
 }
+namespace {
+
+// What only one of the ranks lacks is an error on all. They agree in what they have made, as a group has no messages.
+void give_handler(Comm& made, const std::shared_ptr<Errhandler>& handler, const std::shared_ptr<Session>& session) {
+  agree(made, [&] {
+    require_room();
+    require(handler != nullptr, MPI_ERR_ERRHANDLER, "the error handler is null or was freed");
+  });
+  made.handler = handler;
+  made.session = session;
+}
+
+}  // namespace
+
 int MPI_Comm_create_from_group(MPI_Group group, const char* stringtag, MPI_Info, MPI_Errhandler errhandler,
                                MPI_Comm* newcomm) {
   const auto handler = world().errhandlers.share(errhandler);
   return on_handler(handler, number_of(MPI_COMM_NULL), __func__, [&] {
     const auto all = world().comms.share(MPI_COMM_WORLD);
     require(all != nullptr, MPI_ERR_OTHER, "MPI is not started");
-    require(handler != nullptr, MPI_ERR_ERRHANDLER, "the error handler is null or was freed");
-    const std::vector<int>& ranks = group_of(group).ranks;
-    const bool member = std::find(ranks.begin(), ranks.end(), all->rank) != ranks.end();
-    const auto made = member ? subset(*all, ranks, series_of(stringtag)) : nullptr;
-    if (member) {
-      made->handler = handler;
-      made->session = group_of(group).session;
-    }
+    const Group members = group_of(group);
+    const bool member = std::find(members.ranks.begin(), members.ranks.end(), all->rank) != members.ranks.end();
+    const auto made = member ? subset(*all, members.ranks, series_of(stringtag)) : nullptr;
+    if (member) give_handler(*made, handler, members.session);
     *newcomm = publish(made);
   });
 }
@@ -278,11 +289,11 @@ int MPI_Intercomm_create_from_groups(MPI_Group local_group, int, MPI_Group remot
   return on_handler(handler, number_of(MPI_COMM_NULL), __func__, [&] {
     const auto all = world().comms.share(MPI_COMM_WORLD);
     require(all != nullptr, MPI_ERR_OTHER, "MPI is not started");
-    require(handler != nullptr, MPI_ERR_ERRHANDLER, "the error handler is null or was freed");
+    const Group local = group_of(local_group), remote = group_of(remote_group);
     const uint64_t series = series_of(stringtag);
-    const auto made = between(subset(*all, group_of(local_group).ranks, series), group_of(remote_group).ranks, series);
-    made->handler = handler;
-    made->session = made->local->session = group_of(local_group).session;
+    const auto made = between(subset(*all, local.ranks, series), remote.ranks, series);
+    made->local->session = local.session;
+    give_handler(*made, handler, local.session);
     *newintercomm = publish(made);
   });
 }

@@ -3,7 +3,10 @@
 #include "mpi/core/file.h"
 
 #include <cstring>
+#include <filesystem>
+#include <string>
 
+#include "mpi/core/agreement.h"
 #include "mpi/core/attributes.h"
 #include "mpi/core/communicators.h"
 #include "mpi/core/errors.h"
@@ -114,9 +117,16 @@ WAY(write, Way::kWrite, const void)
 
 int MPI_File_open(MPI_Comm comm, const char* filename, int amode, MPI_Info info, MPI_File* file) {
   return on_file(MPI_FILE_NULL, __func__, [&] {
-    require(filename != nullptr && file != nullptr, MPI_ERR_ARG, "the file's name, or its handle, is null");
-    auto made = File::open(intracomm_of(comm), filename, amode);
-    take_hints(made->info, info_or_none(info), kFileHints);
+    Comm& of = intracomm_of(comm);
+    Info::Entries hints;
+    std::string path;
+    agree(of, [&] {
+      require(filename != nullptr && file != nullptr, MPI_ERR_ARG, "the file's name, or its handle, is null");
+      path = std::filesystem::absolute(filename);
+      hints = hints_of(info);
+    });
+    auto made = File::open(of, path, amode);
+    take_hints(made->info, hints, kFileHints);
     *file = world().files.add(std::move(made));
   });
 }
@@ -144,7 +154,7 @@ int MPI_File_get_group(MPI_File file, MPI_Group* group) {
   });
 }
 int MPI_File_set_info(MPI_File file, MPI_Info info) {
-  return on_file(file, __func__, [&] { take_hints(file_of(file)->info, info_or_none(info), kFileHints); });
+  return on_file(file, __func__, [&] { take_hints(file_of(file)->info, hints_of(info), kFileHints); });
 }
 int MPI_File_get_info(MPI_File file, MPI_Info* info) {
   return on_file(file, __func__, [&] { *info = new_info(file_of(file)->info.entries.get()); });
@@ -178,7 +188,7 @@ int MPI_File_set_view(MPI_File file, MPI_Offset disp, MPI_Datatype etype, MPI_Da
   return on_file(file, __func__, [&] {
     const auto of = file_of(file);
     of->set_view(disp, etype, filetype, datarep);
-    take_hints(of->info, info_or_none(info), kFileHints);
+    take_hints(of->info, hints_of(info), kFileHints);
   });
 }
 int MPI_File_get_view(MPI_File file, MPI_Offset* disp, MPI_Datatype* etype, MPI_Datatype* filetype, char* datarep) {

@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <cmath>
 #include <numeric>
-#include <optional>
 #include <string>
 
+#include "mpi/core/agreement.h"
 #include "mpi/core/communicators.h"
 #include "mpi/core/errors.h"
 #include "mpi/core/world.h"
@@ -128,26 +128,15 @@ void fill_dims(int nodes, int ndims, int dims[]) {
   for (size_t i = 0; i < open.size(); ++i) dims[open[i]] = sizes[open.size() - 1 - i];
 }
 
-// A neighbor that is no rank of `size`.
-std::optional<int> stray(const std::vector<int>& neighbors, int size) {
+void check_neighbors(const std::vector<int>& neighbors, int size) {
   for (const int rank : neighbors) {
-    if (rank != MPI_PROC_NULL && (rank < 0 || rank >= size)) return rank;
+    if (rank == MPI_PROC_NULL || (rank >= 0 && rank < size)) continue;
+    fail(MPI_ERR_ARG, "a neighbor is " + std::to_string(rank) + ", but ranks are 0 to " + std::to_string(size - 1));
   }
-  return std::nullopt;
-}
-[[noreturn]] void refuse_neighbor(int rank, int size) {
-  fail(MPI_ERR_ARG, "a neighbor is " + std::to_string(rank) + ", but ranks are 0 to " + std::to_string(size - 1));
 }
 
-// A rank knows its own neighbors alone: an error on all ranks if any of them has one that is no rank.
+// The ranks have agreed.
 MPI_Comm with_graph(Comm& comm, std::shared_ptr<Topology> topology) {
-  std::optional<int> wrong = stray(topology->sources, comm.size());
-  if (!wrong) wrong = stray(topology->destinations, comm.size());
-  int32_t told[2] = {full_rank(comm), wrong ? comm.rank : -1};
-  comm.engine->all_reduce(told, told, 2, rondo::DType::kInt32, rondo::Op::kMax);
-  if (wrong) refuse_neighbor(*wrong, comm.size());
-  if (told[1] >= 0) fail(MPI_ERR_ARG, "rank " + std::to_string(told[1]) + " gives a neighbor that is no rank");
-  require_room(comm, told[0]);
   topology->kind = MPI_DIST_GRAPH;
   auto made = subset(comm, first_ranks(comm.size()));
   made->topology = std::move(topology);
@@ -177,9 +166,12 @@ int MPI_Cart_create(MPI_Comm comm_old, int ndims, const int dims[], const int pe
   return on(comm_old, __func__, [&] {
     Comm& of = intracomm_of(comm_old);
     *comm_cart = MPI_COMM_NULL;  // also after an error
-    const std::vector<int> sizes = checked_dims(ndims, dims, of.size());
+    std::vector<int> sizes;
+    agree(of, [&] {
+      require_room();
+      sizes = checked_dims(ndims, dims, of.size());
+    });
     const int count = product(sizes);
-    require_room(of);
     std::shared_ptr<Comm> made;
     if (of.rank < count) {
       made = subset(of, first_ranks(count));
@@ -239,7 +231,7 @@ int MPI_Cart_sub(MPI_Comm comm, const int remain_dims[], MPI_Comm* newcomm) {
       for (size_t d = 0; d < at.size(); ++d) in = in && (remain_dims[d] != 0 || at[d] == own[d]);
       if (in) ranks.push_back(rank);
     }
-    require_room(of);
+    agree(of, [] { require_room(); });
     auto made = subset(of, ranks);
     made->topology = cartesian(dims, periods, made->rank);
     *newcomm = publish(made);
@@ -255,16 +247,18 @@ int MPI_Cart_map(MPI_Comm comm, int ndims, const int dims[], const int[], int* n
 int MPI_Graph_create(MPI_Comm comm_old, int nnodes, const int index[], const int edges[], int, MPI_Comm* comm_graph) {
   return on(comm_old, __func__, [&] {
     Comm& of = intracomm_of(comm_old);
-    require(nnodes >= 0 && nnodes <= of.size(), MPI_ERR_ARG,
-            "the graph has more nodes than the communicator has ranks");
     auto t = std::make_shared<Topology>();
     t->kind = MPI_GRAPH;
-    t->index.assign(index, index + nnodes);
-    require(nnodes == 0 || (t->index[0] >= 0 && std::is_sorted(t->index.begin(), t->index.end())), MPI_ERR_ARG,
-            "an index of the graph is negative, or less than the one before");
-    if (nnodes > 0) t->edges.assign(edges, edges + t->index.back());
-    if (const std::optional<int> wrong = stray(t->edges, nnodes)) refuse_neighbor(*wrong, nnodes);
-    require_room(of);
+    agree(of, [&] {
+      require_room();
+      require(nnodes >= 0 && nnodes <= of.size(), MPI_ERR_ARG,
+              "the number of nodes is negative, or larger than that of the communicator's ranks");
+      t->index.assign(index, index + nnodes);
+      require(nnodes == 0 || (t->index[0] >= 0 && std::is_sorted(t->index.begin(), t->index.end())), MPI_ERR_ARG,
+              "an index of the graph is negative, or less than the one before");
+      if (nnodes > 0) t->edges.assign(edges, edges + t->index.back());
+      check_neighbors(t->edges, nnodes);
+    });
     std::shared_ptr<Comm> made;
     if (of.rank < nnodes) {
       t->sources = t->destinations = graph_neighbors(*t, of.rank);
@@ -309,10 +303,15 @@ int MPI_Dist_graph_create_adjacent(MPI_Comm comm_old, int indegree, const int so
                                    MPI_Comm* comm_dist_graph) {
   return on(comm_old, __func__, [&] {
     Comm& of = intracomm_of(comm_old);
-    require(indegree >= 0 && outdegree >= 0, MPI_ERR_ARG, "a degree is negative");
     auto t = std::make_shared<Topology>();
-    t->sources.assign(sources, sources + indegree);
-    t->destinations.assign(destinations, destinations + outdegree);
+    agree(of, [&] {
+      require_room();
+      require(indegree >= 0 && outdegree >= 0, MPI_ERR_ARG, "a degree is negative");
+      t->sources.assign(sources, sources + indegree);
+      t->destinations.assign(destinations, destinations + outdegree);
+      check_neighbors(t->sources, of.size());
+      check_neighbors(t->destinations, of.size());
+    });
     t->weighted = weighted(sourceweights) && weighted(destweights);
     if (t->weighted) {
       if (indegree > 0) t->source_weights.assign(sourceweights, sourceweights + indegree);
@@ -326,11 +325,17 @@ int MPI_Dist_graph_create(MPI_Comm comm_old, int n, const int sources[], const i
   return on(comm_old, __func__, [&] {
     Comm& of = intracomm_of(comm_old);
     std::vector<int> own;  // (source, destination, weight) of each edge
-    for (int i = 0, edge = 0; i < n; ++i) {
-      for (int k = 0; k < degrees[i]; ++k, ++edge) {
-        own.insert(own.end(), {sources[i], destinations[edge], weighted(weights) ? weights[edge] : 1});
+    agree(of, [&] {
+      require_room();
+      require(n >= 0, MPI_ERR_ARG, "the number of sources is negative");
+      for (int i = 0, edge = 0; i < n; ++i) {
+        require(degrees[i] >= 0, MPI_ERR_ARG, "a degree is negative");
+        for (int k = 0; k < degrees[i]; ++k, ++edge) {
+          check_neighbors({sources[i], destinations[edge]}, of.size());
+          own.insert(own.end(), {sources[i], destinations[edge], weighted(weights) ? weights[edge] : 1});
+        }
       }
-    }
+    });
     // Every rank learns all edges, and takes its own.
     const int told[] = {static_cast<int>(own.size()), weighted(weights)};
     std::vector<int> lengths(2 * static_cast<size_t>(of.size()));

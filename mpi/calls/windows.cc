@@ -3,7 +3,9 @@
 #include "mpi/core/window.h"
 
 #include <algorithm>
+#include <limits>
 
+#include "mpi/core/agreement.h"
 #include "mpi/core/attributes.h"
 #include "mpi/core/communicators.h"
 #include "mpi/core/errors.h"
@@ -40,20 +42,26 @@ Window::Place place(int target, MPI_Aint displacement, MPI_Count count, MPI_Data
 // The data has moved when the call returns: the request is over.
 void over(MPI_Request* request) { *request = add_request(make_request(Request::Kind::kCollective, nullptr)); }
 
-bool hint(MPI_Info info, const char* key) {
-  if (info == MPI_INFO_NULL) return false;
-  const Info::Entries entries = info_of(info).entries.get();
-  return std::any_of(entries.begin(), entries.end(),
+bool has(const Info::Entries& hints, const char* key) {
+  return std::any_of(hints.begin(), hints.end(),
                      [&](const auto& entry) { return entry.first == key && entry.second == "true"; });
 }
 
 // base: null but for MPI_Win_create.
 std::shared_ptr<Window> make(MPI_Comm comm, int flavor, void* base, MPI_Aint size, MPI_Aint unit, MPI_Info info) {
-  auto made = Window::make(intracomm_of(comm), flavor, base, size, unit,
-                           flavor == MPI_WIN_FLAVOR_SHARED && !hint(info, "alloc_shared_noncontig"));
+  Comm& of = intracomm_of(comm);
+  Info::Entries hints;
+  agree(of, [&] {
+    require(size >= 0, MPI_ERR_SIZE, "the size of the window is negative");
+    require(unit > 0 && unit <= std::numeric_limits<int>::max(), MPI_ERR_DISP,  // MPI_WIN_DISP_UNIT is an int
+            "the displacement unit is not positive, or more than an int holds");
+    hints = hints_of(info);
+  });
+  auto made = Window::make(of, flavor, base, size, unit,
+                           flavor == MPI_WIN_FLAVOR_SHARED && !has(hints, "alloc_shared_noncontig"));
   made->handler = world().fatal;
   made->info.entries = Info::Entries{{"accumulate_ordering", "rar,raw,war,waw"}, {"accumulate_ops", "same_op_no_op"}};
-  take_hints(made->info, info_or_none(info), kWindowHints);
+  take_hints(made->info, hints, kWindowHints);
   return made;
 }
 // Puts its memory on this rank into *baseptr, which a program may have of any pointer's type.
@@ -135,7 +143,7 @@ int MPI_Win_get_group(MPI_Win win, MPI_Group* group) {
                    [&](Window& window) { *group = publish_group(window.comm().members, window.comm().session); });
 }
 int MPI_Win_set_info(MPI_Win win, MPI_Info info) {
-  return on_window(win, __func__, [&](Window& window) { take_hints(window.info, info_or_none(info), kWindowHints); });
+  return on_window(win, __func__, [&](Window& window) { take_hints(window.info, hints_of(info), kWindowHints); });
 }
 int MPI_Win_get_info(MPI_Win win, MPI_Info* info) {
   return on_window(win, __func__, [&](Window& window) { *info = new_info(window.info.entries.get()); });

@@ -69,8 +69,8 @@ inline constexpr std::string_view kFileHints[] = {"access_style",  "collective_b
                                                   "num_io_nodes",  "striping_factor",
                                                   "striping_unit", "mpi_assert_memory_alloc_kinds"};
 // The known ones of `from`, over those of `into`.
-void take_hints(Info& into, const Info& from, Hints known);
-const Info& info_or_none(MPI_Info info);  // MPI_INFO_NULL: none
+void take_hints(Info& into, const Info::Entries& from, Hints known);
+Info::Entries hints_of(MPI_Info info);  // all of it; MPI_INFO_NULL: none
 MPI_Info new_info(const Info::Entries& entries);
 
 // --- Texts that go to memory of the program

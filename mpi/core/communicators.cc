@@ -13,10 +13,6 @@ namespace {
 
 constexpr size_t kMostComms = 2048;  // some 30 KiB each: a program that frees none is told soon
 
-[[noreturn]] void refuse_one_more(const std::string& who) {
-  fail(MPI_ERR_OTHER, who + " has " + std::to_string(kMostComms) + " communicators, the most: free some");
-}
-
 // A communicator of ranks of `parent`, made by all of them in the order of the series.
 std::shared_ptr<rondo::Communicator> meet(rondo::Communicator& parent, std::span<const int> ranks, uint64_t series) {
   auto [made, opened] = parent.new_group_async(ranks, series);
@@ -91,9 +87,8 @@ Channel open_channel(const Comm& comm, Series series) {
   return open_channel(comm, all, static_cast<uint64_t>(series));
 }
 
-std::shared_ptr<Comm> duplicate(const Comm& comm, std::shared_ptr<rondo::Communicator> engine) {
+std::shared_ptr<Comm> copy_of(const Comm& comm) {
   auto made = std::make_shared<Comm>();
-  made->engine = engine == nullptr ? engine_of(comm.engine->dup()) : std::move(engine);
   made->members = comm.members;
   made->remote = comm.remote;
   made->rank = comm.rank;
@@ -104,6 +99,12 @@ std::shared_ptr<Comm> duplicate(const Comm& comm, std::shared_ptr<rondo::Communi
   made->handler = comm.handler;
   made->session = comm.session;
   made->topology = comm.topology;
+  return made;
+}
+
+std::shared_ptr<Comm> duplicate(const Comm& comm) {
+  auto made = copy_of(comm);
+  made->engine = engine_of(comm.engine->dup());
   return made;
 }
 
@@ -141,21 +142,14 @@ std::shared_ptr<Comm> shrunk(Comm& comm) {
   }
 }
 
-int full_rank(const Comm& parent) { return world().comms.count() < kMostComms ? -1 : parent.engine->rank(); }
-
-void require_room(const Comm& parent, int full) {
-  if (full >= 0) refuse_one_more(full == parent.engine->rank() ? "this process" : "rank " + std::to_string(full));
-}
-
-void require_room(const Comm& parent) {
-  int32_t full = full_rank(parent);
-  parent.engine->all_reduce(&full, &full, 1, rondo::DType::kInt32, rondo::Op::kMax);
-  require_room(parent, full);
+void require_room() {
+  if (world().comms.count() < kMostComms) return;
+  fail(MPI_ERR_OTHER, "this process has " + std::to_string(kMostComms) + " communicators, the most: free some");
 }
 
 MPI_Comm publish(const std::shared_ptr<Comm>& comm) {
   if (comm == nullptr) return MPI_COMM_NULL;
-  if (world().comms.count() >= kMostComms) refuse_one_more("this process");
+  require_room();
   return world().comms.add(comm);
 }
 

@@ -47,8 +47,10 @@ struct Channel {
 };
 Channel open_channel(const Comm& comm, Series series);
 Channel open_channel(const Comm& comm, std::span<const int> ranks, uint64_t series);
-// The same ranks in the same order, for messages of their own. engine: of these ranks; null: a new one, collective.
-std::shared_ptr<Comm> duplicate(const Comm& comm, std::shared_ptr<rondo::Communicator> engine = nullptr);
+// The same ranks in the same order, without an engine.
+std::shared_ptr<Comm> copy_of(const Comm& comm);
+// With one of its own, for messages that meet no others. Called by all ranks.
+std::shared_ptr<Comm> duplicate(const Comm& comm);
 // --- After a failure: extensions of MPI ("ULFM") on the engine's epochs (docs/recovery.md)
 
 // What a rank does that revokes a communicator, in the error of the others.
@@ -65,13 +67,9 @@ void require_failure();
 // otherwise.
 std::shared_ptr<Comm> shrunk(Comm& comm);
 
-// Called by all ranks of a communicator before one is made of it: an error on all of them if any of them has as many as
-// it may.
-void require_room(const Comm& parent);
-// The same where the ranks exchange something else, too: what each says, then the largest of that.
-int full_rank(const Comm& parent);
-void require_room(const Comm& parent, int full);
-// Gives it a handle. Errors go to the handler of the one that it was made of.
+// MPI_ERR_OTHER: this process has as many communicators as it may. For the check of a Verdict.
+void require_room();
+// Gives it a handle; null: MPI_COMM_NULL. Another thread may have taken the room since.
 MPI_Comm publish(const std::shared_ptr<Comm>& comm);
 // A handle of a group of ranks of the world. session: that it was made of, or null.
 MPI_Group publish_group(std::vector<int> ranks, const std::shared_ptr<Session>& session);

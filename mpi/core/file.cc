@@ -14,6 +14,7 @@
 #include <utility>
 #include <vector>
 
+#include "mpi/core/agreement.h"
 #include "mpi/core/communicators.h"
 #include "mpi/core/errors.h"
 #include "mpi/core/external.h"
@@ -124,37 +125,35 @@ void File::fail_by(int error, const char* what) const { fail_with(error, what, n
 
 // --- Open and close
 
-std::shared_ptr<File> File::open(const Comm& comm, const std::string& name, int mode) {
-  std::shared_ptr<File> file(new File(duplicate(comm), std::filesystem::absolute(name), mode));
+std::shared_ptr<File> File::open(const Comm& comm, const std::string& path, int mode) {
+  std::shared_ptr<File> file(new File(duplicate(comm), path, mode));
   file->open_all();
   return file;
 }
 
-int File::open_here(int flags) {
+void File::open_here(int flags) {
   flags |= (mode_ & MPI_MODE_RDWR) != 0 ? O_RDWR : (mode_ & MPI_MODE_WRONLY) != 0 ? O_WRONLY : O_RDONLY;
   descriptor_ = ::open(name_.c_str(), flags | O_CLOEXEC, 0666);
-  return descriptor_ < 0 ? errno : 0;
+  if (descriptor_ < 0) fail_by(errno, "cannot open");
 }
 
 // The first rank alone creates the file.
 void File::open_all() {
-  const std::vector<int> modes = all_gather(*comm_, {mode_});
-  require(std::count(modes.begin(), modes.end(), mode_) == comm_->size(), MPI_ERR_NOT_SAME,
-          "the ranks open the file in different modes");
-  check_mode(mode_);
-  int64_t made[2] = {0, 0};
-  if (comm_->rank == 0) {
-    made[0] = open_here(((mode_ & MPI_MODE_CREATE) != 0 ? O_CREAT : 0) |
-                        ((mode_ & MPI_MODE_EXCL) != 0 ? O_CREAT | O_EXCL : 0));
-    made[1] = std::chrono::system_clock::now().time_since_epoch().count();
+  const int64_t own[2] = {mode_, std::chrono::system_clock::now().time_since_epoch().count()};
+  std::vector<int64_t> all(2 * comm_->members.size());
+  comm_->engine->all_gather(own, all);
+  for (size_t r = 0; r < all.size(); r += 2) {
+    require(all[r] == mode_, MPI_ERR_NOT_SAME, "the ranks open the file in different modes");
   }
-  comm_->engine->broadcast(made, 0);
-  if (made[0] != 0) fail_by(static_cast<int>(made[0]), "cannot open");
+  check_mode(mode_);
+  by_first([&] {
+    open_here(((mode_ & MPI_MODE_CREATE) != 0 ? O_CREAT : 0) | ((mode_ & MPI_MODE_EXCL) != 0 ? O_CREAT | O_EXCL : 0));
+  });
   const std::filesystem::path path(name_);
-  shared_name_ = path.parent_path() / ("." + path.filename().string() + ".position-" + std::to_string(made[1]));
-  const std::vector<int> errors = all_gather(*comm_, {comm_->rank == 0 ? 0 : open_here(0)});
-  const auto bad = std::find_if(errors.begin(), errors.end(), [](int one) { return one != 0; });
-  if (bad != errors.end()) fail_by(*bad, "a rank cannot open");
+  shared_name_ = path.parent_path() / ("." + path.filename().string() + ".position-" + std::to_string(all[1]));
+  agree(*comm_, [&] {
+    if (comm_->rank != 0) open_here(0);
+  });
   if ((mode_ & MPI_MODE_APPEND) == 0) return;
   position_ = size();
   by_first([&] { share(position_, false); });
@@ -180,18 +179,9 @@ void File::remove(const std::string& name) {
 }
 
 void File::by_first(const std::function<void()>& function) {
-  comm_->engine->barrier();
-  Failure failure{MPI_SUCCESS, "rank 0 of the file's communicator has failed in this call"};
-  if (comm_->rank == 0) {
-    try {
-      function();
-    } catch (...) {
-      failure = caught();
-    }
-  }
-  int code[1] = {failure.code};
-  comm_->engine->broadcast(code, 0);
-  if (code[0] != MPI_SUCCESS) fail(code[0], failure.text);
+  agree(*comm_, [&] {
+    if (comm_->rank == 0) function();
+  });
 }
 
 // --- Data
@@ -346,15 +336,7 @@ void File::set_view(MPI_Offset displacement, MPI_Datatype etype, MPI_Datatype fi
   // The current displacement is the same for all: behind what any of them did before.
   if ((mode_ & MPI_MODE_SEQUENTIAL) != 0) comm_->engine->barrier();
   std::shared_ptr<const View> made;
-  Failure own{MPI_SUCCESS, "another rank has failed in this call"};
-  try {
-    made = made_view(displacement, etype, filetype, representation);
-  } catch (...) {
-    own = caught();
-  }
-  const std::vector<int> codes = all_gather(*comm_, {own.code});
-  const auto bad = std::find_if(codes.begin(), codes.end(), [](int code) { return code != MPI_SUCCESS; });
-  if (bad != codes.end()) fail(own.code != MPI_SUCCESS ? own.code : *bad, own.text);
+  agree(*comm_, [&] { made = made_view(displacement, etype, filetype, representation); });
   by_first([&] {
     if (access(shared_name_.c_str(), F_OK) == 0) share(0, false);
   });
@@ -430,6 +412,7 @@ void File::seek(MPI_Offset offset, int whence) {
   position_ = to;
 }
 void File::seek_shared(MPI_Offset offset, int whence) {
+  comm_->engine->barrier();  // behind what any of them did before
   by_first([&] { share(target(offset, whence, position(Place::kShared)), false); });
 }
 
@@ -447,17 +430,22 @@ MPI_Offset File::size() const {
   return status.st_size;
 }
 
+void File::check_size(MPI_Offset bytes) const {
+  agree(*comm_, [&] {
+    check(Way::kWrite, Place::kShared);
+    require(bytes >= 0, MPI_ERR_ARG, "the size is negative");
+  });
+}
+
 void File::resize(MPI_Offset bytes) {
-  check(Way::kWrite, Place::kShared);
-  require(bytes >= 0, MPI_ERR_ARG, "the size is negative");
+  check_size(bytes);
   by_first([&] {
     if (ftruncate(descriptor_, bytes) != 0) fail_by(errno, "cannot set the size of");
   });
 }
 
 void File::allocate(MPI_Offset bytes) {
-  check(Way::kWrite, Place::kShared);
-  require(bytes >= 0, MPI_ERR_ARG, "the size is negative");
+  check_size(bytes);
   by_first([&] {
     const int error = bytes == 0 ? 0 : take_space(descriptor_, bytes);
     if (error != 0) fail_by(error, "cannot allocate");

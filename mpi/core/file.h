@@ -28,8 +28,8 @@ class File {
   // there in the order of ranks.
   enum class Place : uint8_t { kOffset, kOwn, kShared, kOrdered };
 
-  // Those of all ranks of `comm` succeed, or all throw.
-  static std::shared_ptr<File> open(const Comm& comm, const std::string& name, int mode);
+  // Those of all ranks of `comm` succeed, or all throw. path: absolute.
+  static std::shared_ptr<File> open(const Comm& comm, const std::string& path, int mode);
   static void remove(const std::string& name);
   ~File();
   void close();  // by all ranks; after a failure it is over, too, and the destructor closes the descriptors
@@ -60,11 +60,12 @@ class File {
  private:
   File(std::shared_ptr<Comm> comm, std::string name, int mode);
   void open_all();
-  int open_here(int flags);
-  // The first rank calls it, and all throw if it does. All have come before, and it is over when any goes on.
+  void open_here(int flags);
+  // The first rank calls it, and all throw if it does. It is over when any goes on.
   void by_first(const std::function<void()>& function);
   [[noreturn]] void fail_by(int error, const char* what) const;
   void check(Way way, Place place) const;
+  void check_size(MPI_Offset bytes) const;  // by all ranks, which have come when it returns
 
   std::shared_ptr<const View> made_view(MPI_Offset displacement, MPI_Datatype etype, MPI_Datatype filetype,
                                         const char* representation);

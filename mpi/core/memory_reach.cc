@@ -15,7 +15,7 @@
 #include <string>
 #include <thread>
 
-#include "mpi/core/communicators.h"
+#include "mpi/core/agreement.h"
 #include "mpi/core/errors.h"
 #include "mpi/core/fold.h"
 #include "mpi/core/type.h"
@@ -89,33 +89,28 @@ void MemoryReach::map(int flavor, bool adjacent) {
             "the memory of all ranks of the window is more than any file has");
     if (allocates) segment_bytes_ = round_up(segment_bytes_ + static_cast<size_t>(peer.size), apart);
   }
-  int made[2] = {-1, 0};  // descriptor, errno
-  Descriptor file;        // open until all have opened it
-  if (comm_.rank == 0) {
-    made[0] = file.number = memfd_create("rondo-window", MFD_CLOEXEC);
-    if (made[0] < 0 || ftruncate(made[0], static_cast<off_t>(segment_bytes_)) != 0) made[1] = errno;
-  }
-  comm_.engine->broadcast(made, 0);
-  int error = made[1];
-  if (error == 0 && comm_.rank != 0) {
-    const std::string path = "/proc/" + std::to_string(peers_[0].pid) + "/fd/" + std::to_string(made[0]);
-    file.number = open(path.c_str(), O_RDWR | O_CLOEXEC);
-    if (file.number < 0) error = errno;
-  }
-  if (error == 0) {
-    void* memory = mmap(nullptr, segment_bytes_, PROT_READ | PROT_WRITE, MAP_SHARED, file.number, 0);
-    if (memory == MAP_FAILED) {
-      error = errno;
-    } else {
-      segment_ = static_cast<std::byte*>(memory);
+  const auto check = [](bool done) {
+    if (!done)
+      fail(MPI_ERR_NO_MEM, std::string("cannot map memory that the window's ranks share: ") + std::strerror(errno));
+  };
+  Descriptor file;  // open until all have opened it
+  agree(comm_, [&] {
+    if (comm_.rank != 0) return;
+    file.number = memfd_create("rondo-window", MFD_CLOEXEC);
+    check(file.number >= 0 && ftruncate(file.number, static_cast<off_t>(segment_bytes_)) == 0);
+  });
+  int first[1] = {file.number};
+  comm_.engine->broadcast(first, 0);
+  agree(comm_, [&] {
+    if (comm_.rank != 0) {
+      const std::string path = "/proc/" + std::to_string(peers_[0].pid) + "/fd/" + std::to_string(first[0]);
+      file.number = open(path.c_str(), O_RDWR | O_CLOEXEC);
+      check(file.number >= 0);
     }
-  }
-  const std::vector<int> errors = all_gather(comm_, {error});
-  const auto bad = std::find_if(errors.begin(), errors.end(), [](int one) { return one != 0; });
-  if (bad != errors.end()) {
-    fail(MPI_ERR_NO_MEM, "rank " + std::to_string(bad - errors.begin()) +
-                             " cannot map memory that the window's ranks " + "share: " + std::strerror(*bad));
-  }
+    void* memory = mmap(nullptr, segment_bytes_, PROT_READ | PROT_WRITE, MAP_SHARED, file.number, 0);
+    check(memory != MAP_FAILED);
+    segment_ = static_cast<std::byte*>(memory);
+  });
   for (size_t r = 0; allocates && r < peers_.size(); ++r) mapped_[r] = segment_ + begins[r];
 }
 
@@ -125,19 +120,18 @@ void MemoryReach::try_peers() {
   const uint64_t own[2] = {reinterpret_cast<uint64_t>(&nonce), nonce};
   std::vector<uint64_t> all(2 * peers_.size());
   comm_.engine->all_gather(own, all);
-  int refused = 0;
-  for (size_t r = 0; r < peers_.size() && refused == 0; ++r) {
-    uint64_t found = 0;
-    const iovec here{&found, sizeof found}, there{reinterpret_cast<void*>(all[2 * r]), sizeof found};
-    if (process_vm_readv(peers_[r].pid, &here, 1, &there, 1, 0) != sizeof found) refused = errno;
-    if (refused == 0 && found != all[2 * r + 1]) refused = ESRCH;
-  }
-  const std::vector<int> all_refused = all_gather(comm_, {refused});  // after it the nonce may go
-  const auto bad = std::find_if(all_refused.begin(), all_refused.end(), [](int one) { return one != 0; });
-  if (bad == all_refused.end()) return;
-  fail(MPI_ERR_UNSUPPORTED_OPERATION,
-       std::string("not all ranks may read each other's memory (process_vm_readv: ") + std::strerror(*bad) +
-           "; kernel.yama.ptrace_scope, or a container without SYS_PTRACE?): allocate it by MPI_Win_allocate");
+  agree(comm_, [&] {  // after which the nonce may go
+    for (size_t r = 0; r < peers_.size(); ++r) {
+      uint64_t found = 0;
+      const iovec here{&found, sizeof found}, there{reinterpret_cast<void*>(all[2 * r]), sizeof found};
+      const bool read = process_vm_readv(peers_[r].pid, &here, 1, &there, 1, 0) == sizeof found;
+      if (read && found == all[2 * r + 1]) continue;
+      fail(MPI_ERR_UNSUPPORTED_OPERATION,
+           "rank " + std::to_string(r) +
+               "'s memory cannot be read (process_vm_readv: " + std::strerror(read ? ESRCH : errno) +
+               "; kernel.yama.ptrace_scope, or a container without SYS_PTRACE?): allocate it by MPI_Win_allocate");
+    }
+  });
 }
 
 // Between `local`, one element after the other, and the place.

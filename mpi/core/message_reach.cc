@@ -1,10 +1,9 @@
 #include "mpi/core/message_reach.h"
 
 #include <algorithm>
-#include <cerrno>
 #include <cstring>
-#include <string>
 
+#include "mpi/core/agreement.h"
 #include "mpi/core/errors.h"
 #include "mpi/core/type.h"
 
@@ -19,24 +18,19 @@ int tag_of(Reach::Word what) { return what == Reach::Word::kPosted ? kPosted : k
 
 MessageReach::MessageReach(const std::shared_ptr<Comm>& comm, int flavor, void* base, MPI_Aint size)
     : comm_(comm), bases_(comm->members.size()) {
-  int64_t own[2] = {reinterpret_cast<int64_t>(base), 0};  // address, errno
-  try {
+  agree(*comm_, [&] {
     service_ = std::make_shared<WindowService>(comm);
     if (flavor == MPI_WIN_FLAVOR_ALLOCATE) {
       allocated_.reset(std::calloc(static_cast<size_t>(std::max<MPI_Aint>(size, 1)), 1));
-      if (allocated_ == nullptr) throw std::bad_alloc();
-      own[0] = reinterpret_cast<int64_t>(allocated_.get());
+      require(allocated_ != nullptr, MPI_ERR_NO_MEM, "there is no memory for the window");
+      base = allocated_.get();
     }
-    if (flavor != MPI_WIN_FLAVOR_DYNAMIC) service_->add(reinterpret_cast<void*>(own[0]), size);
-  } catch (const std::bad_alloc&) {
-    own[1] = ENOMEM;
-  }
-  std::vector<int64_t> all(2 * bases_.size());
+    if (flavor != MPI_WIN_FLAVOR_DYNAMIC) service_->add(base, size);
+  });
+  const int64_t own[1] = {reinterpret_cast<int64_t>(base)};
+  std::vector<int64_t> all(bases_.size());
   comm_->engine->all_gather(own, all);
-  for (size_t r = 0; r < bases_.size(); ++r) {
-    if (all[2 * r + 1] != 0) fail(MPI_ERR_NO_MEM, "rank " + std::to_string(r) + " has no memory for the window");
-    bases_[r] = reinterpret_cast<std::byte*>(all[2 * r]);
-  }
+  for (size_t r = 0; r < bases_.size(); ++r) bases_[r] = reinterpret_cast<std::byte*>(all[r]);
   service_->start();
 }
 

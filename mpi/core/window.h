@@ -25,7 +25,8 @@ class Window {
   MPI_Aint size = 0;
   int unit = 1, flavor = 0, model = MPI_WIN_UNIFIED;
 
-  // Called by all ranks. base: of MPI_WIN_FLAVOR_CREATE. adjacent: memory of a shared window is one piece, by ranks.
+  // Called by all ranks, which have agreed that each size is not negative and each unit positive, as far as an int
+  // holds. base: of MPI_WIN_FLAVOR_CREATE. adjacent: memory of a shared window is one piece, by ranks.
   static std::shared_ptr<Window> make(const Comm& comm, int flavor, void* base, MPI_Aint size, MPI_Aint unit,
                                       bool adjacent);
   void require_idle() const;  // MPI_ERR_RMA_SYNC while an epoch other than a fence's is open

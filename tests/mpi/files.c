@@ -126,6 +126,7 @@ static void views(void) {
   MPI_Datatype wrong = rank == 0 ? MPI_SHORT : MPI_INT, null = rank == size - 1 ? MPI_DATATYPE_NULL : MPI_INT;
   CHECK(class_of(MPI_File_set_view(file, 0, MPI_INT, wrong, "native", MPI_INFO_NULL)) == MPI_ERR_ARG);
   CHECK(class_of(MPI_File_set_view(file, 0, MPI_INT, null, "native", MPI_INFO_NULL)) == MPI_ERR_TYPE);
+  CHECK(class_of(MPI_File_set_size(file, rank == size - 1 ? -1 : 0)) == MPI_ERR_ARG);
   MPI_Barrier(MPI_COMM_WORLD);
   closed(&file);
   MPI_Type_free(&turns);

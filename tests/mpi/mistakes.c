@@ -163,11 +163,35 @@ static void no_neighbors(void) {
 
 /* What one rank alone gives that is wrong is an error on all ranks. */
 static void mistakes_of_one(void) {
-  const int wrong = rank == size - 1;
+  const int wrong = rank == size - 1, whole = 0, one = 1, less = wrong ? -1 : 0, places = wrong ? size + 1 : size;
   int memory, *allocated;
   MPI_Comm made;
   MPI_Win win;
+  MPI_File file;
+  MPI_Group all;
+  MPI_Info kept, freed;
+  MPI_Request request;
+  MPI_Comm_group(MPI_COMM_WORLD, &all);
+  MPI_Info_create(&kept);
+  freed = kept;
+  MPI_Info_free(&kept);
+  const MPI_Info info = wrong ? freed : MPI_INFO_NULL;
   MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+  CHECK(class_of(MPI_Comm_create(MPI_COMM_WORLD, wrong ? MPI_GROUP_NULL : all, &made)) == MPI_ERR_GROUP);
+  CHECK(class_of(MPI_Comm_dup_with_info(MPI_COMM_WORLD, info, &made)) == MPI_ERR_INFO && made == MPI_COMM_NULL);
+  CHECK(MPI_Comm_idup_with_info(MPI_COMM_WORLD, info, &made, &request) == MPI_SUCCESS);
+  CHECK(class_of(MPI_Wait(&request, MPI_STATUS_IGNORE)) == MPI_ERR_INFO);
+  CHECK((made == MPI_COMM_NULL) == wrong);
+  if (made != MPI_COMM_NULL) MPI_Comm_free(&made);
+  CHECK(class_of(MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_HW_GUIDED, 0, info, &made)) == MPI_ERR_INFO);
+  CHECK(class_of(MPI_Cart_create(MPI_COMM_WORLD, 1, &places, &whole, 0, &made)) == MPI_ERR_DIMS);
+  CHECK(class_of(MPI_Graph_create(MPI_COMM_WORLD, less, &whole, &whole, 0, &made)) == MPI_ERR_ARG);
+  CHECK(class_of(MPI_Dist_graph_create_adjacent(MPI_COMM_WORLD, less, &one, MPI_UNWEIGHTED, 0, NULL, MPI_UNWEIGHTED,
+                                                MPI_INFO_NULL, 0, &made)) == MPI_ERR_ARG);
+  CHECK(class_of(MPI_Dist_graph_create(MPI_COMM_WORLD, 1, &whole, &less, &whole, MPI_UNWEIGHTED, MPI_INFO_NULL, 0,
+                                       &made)) == MPI_ERR_ARG);
+  CHECK(class_of(MPI_Win_create(&memory, sizeof memory, 1, info, MPI_COMM_WORLD, &win)) == MPI_ERR_INFO);
+  CHECK(class_of(MPI_File_open(MPI_COMM_WORLD, "none", MPI_MODE_RDONLY, info, &file)) == MPI_ERR_INFO);
   CHECK(class_of(MPI_Comm_split(MPI_COMM_WORLD, wrong ? -1 : 0, 0, &made)) == MPI_ERR_ARG);
   CHECK(class_of(MPI_Comm_split_type(MPI_COMM_WORLD, wrong ? -7 : MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &made)) ==
         MPI_ERR_ARG);
@@ -178,6 +202,7 @@ static void mistakes_of_one(void) {
         MPI_ERR_SIZE);
   CHECK(class_of(MPI_Win_allocate(8, wrong ? 0 : 1, MPI_INFO_NULL, MPI_COMM_WORLD, &allocated, &win)) == MPI_ERR_DISP);
   MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_ARE_FATAL);
+  MPI_Group_free(&all);
 }
 
 /* What 64 bits do not hold is an error, and nothing is sent, made or written. */
@@ -282,11 +307,13 @@ static void too_many(void) {
   CHECK(class_of(MPI_Comm_dup(MPI_COMM_WORLD, &more)) == MPI_ERR_OTHER && more == MPI_COMM_NULL);
   CHECK(class_of(MPI_Comm_split(MPI_COMM_WORLD, rank, 0, &more)) == MPI_ERR_OTHER);
   CHECK(class_of(MPI_Comm_create(MPI_COMM_WORLD, all, &more)) == MPI_ERR_OTHER);
+  CHECK(class_of(MPI_Comm_create_group(MPI_COMM_WORLD, all, 0, &more)) == MPI_ERR_OTHER);
   CHECK(class_of(MPI_Cart_create(MPI_COMM_WORLD, 1, &size, &whole, 0, &more)) == MPI_ERR_OTHER);
   CHECK(class_of(MPI_Cart_sub(cart, &size, &more)) == MPI_ERR_OTHER);
   CHECK(class_of(MPI_Graph_create(MPI_COMM_WORLD, 1, both + 1, ends, 0, &more)) == MPI_ERR_OTHER);
   CHECK(class_of(MPI_Dist_graph_create_adjacent(MPI_COMM_WORLD, 0, NULL, MPI_UNWEIGHTED, 0, NULL, MPI_UNWEIGHTED,
                                                 MPI_INFO_NULL, 0, &more)) == MPI_ERR_OTHER);
+  CHECK(size == 1 || class_of(MPI_Intercomm_create(part, 0, MPI_COMM_WORLD, rank == 0, 0, &more)) == MPI_ERR_OTHER);
   CHECK(size == 1 || class_of(MPI_Intercomm_merge(inter, rank, &more)) == MPI_ERR_OTHER);
   if (rank == 0) {
     MPI_Comm_idup(MPI_COMM_SELF, &more, &request);

@@ -1,0 +1,43 @@
+#include "mpi/core/agreement.h"
+
+#include <string>
+
+namespace rondo_mpi {
+namespace {
+
+std::string name_of(const Comm& comm, int engine_rank) {
+  const int own = engine_rank - comm.first;
+  if (own >= 0 && own < comm.size()) return "rank " + std::to_string(own);
+  return "rank " + std::to_string(comm.peer_of(engine_rank)) + " of the remote group";
+}
+
+}  // namespace
+
+Verdict::Verdict(const Comm& comm, const std::function<void()>& check) : comm_(comm) {
+  try {
+    check();
+  } catch (...) {
+    own_ = caught();
+    word_ = (int64_t{comm.engine->rank()} + 1) << 32 | static_cast<uint32_t>(own_->code);
+  }
+}
+
+int64_t Verdict::exchange() const {
+  int64_t largest = word_;
+  comm_.engine->all_reduce(&largest, &largest, 1, rondo::DType::kInt64, rondo::Op::kMax);
+  return largest;
+}
+
+void Verdict::settle(int64_t largest) const {
+  if (own_) throw Failure(*own_);
+  if (largest == 0) return;
+  fail(code_of(largest),
+       name_of(comm_, static_cast<int>(largest >> 32) - 1) + " cannot make this call; its own error says why");
+}
+
+void agree(const Comm& comm, const std::function<void()>& check) {
+  const Verdict verdict(comm, check);
+  verdict.settle(verdict.exchange());
+}
+
+}  // namespace rondo_mpi
