@@ -263,7 +263,33 @@ void CommunicatorState::on_wake() {
 
 void CommunicatorState::on_broken() noexcept { context_->failure.set({ErrorCode::kSystem, "out of memory", {}}); }
 
-// Under destroy_mutex_.
+class CommunicatorState::LeavingTurn {
+ public:
+  enum class Busy : uint8_t { kWait, kGiveUp };
+  // Not taken where this thread has the turn: then the program's function calls, in a wait of destroy().
+  LeavingTurn(CommunicatorState& group, Busy busy) : group_(group) {
+    const auto own = std::this_thread::get_id();
+    std::unique_lock lock(group_.leaver_mutex_);
+    const auto free = [&] { return group_.leaver_ == std::thread::id(); };
+    if (busy == Busy::kWait && group_.leaver_ != own) group_.leaver_gone_.wait(lock, free);
+    taken_ = free();
+    if (taken_) group_.leaver_ = own;
+  }
+  LeavingTurn(const LeavingTurn&) = delete;
+  ~LeavingTurn() {
+    if (!taken_) return;
+    std::lock_guard lock(group_.leaver_mutex_);
+    group_.leaver_ = {};
+    group_.leaver_gone_.notify_all();
+  }
+  bool taken() const { return taken_; }
+
+ private:
+  CommunicatorState& group_;
+  bool taken_ = false;
+};
+
+// In this thread's turn.
 void CommunicatorState::begin_to_leave() {
   if (destroyed_.exchange(true)) return;
   attempt([&] { on_wake(); });  // an abort that the others have not heard of goes before the goodbye
@@ -275,7 +301,7 @@ void CommunicatorState::begin_to_leave() {
   attempt([&] { calls_.flow()->notify(); });
 }
 
-// Under destroy_mutex_, after what was sent has gone.
+// In this thread's turn, after what was sent has gone.
 void CommunicatorState::end_leaving() {
   attempt([&] { context_->fabric->close(context_->id, last_finished_, leave_by_); });
   attempt([&] {
@@ -291,8 +317,8 @@ void CommunicatorState::end_leaving() {
 
 void CommunicatorState::destroy() {
   if (!context_->mark.same_process()) return;  // the parent's; the child must not speak for it
-  std::lock_guard lock(destroy_mutex_);
-  if (left_) return;
+  const LeavingTurn turn(*this, LeavingTurn::Busy::kWait);
+  if (!turn.taken() || left_) return;
   if (calls_.opening() && !in_end_function()) {
     const auto limit = std::chrono::milliseconds(context_->config.destroy_timeout_ms);
     attempt([&] { calls_.flow()->wait(*calls_.opening(), Clock::now() + limit); });
@@ -304,8 +330,8 @@ void CommunicatorState::destroy() {
 
 bool CommunicatorState::try_destroy() {
   if (!context_->mark.same_process()) return true;
-  const std::unique_lock lock(destroy_mutex_, std::try_to_lock);
-  if (!lock) return false;  // the thread that destroys may wait for the end function that is here
+  const LeavingTurn turn(*this, LeavingTurn::Busy::kGiveUp);
+  if (!turn.taken()) return false;  // the thread that leaves may wait for the end function that is here
   if (left_) return true;
   if (calls_.opening() && !calls_.opening()->done()) return false;
   begin_to_leave();

@@ -1,10 +1,12 @@
 #pragma once
 
 #include <atomic>
+#include <condition_variable>
 #include <memory>
 #include <mutex>
 #include <optional>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "ring/engine/allocations.h"
@@ -132,8 +134,12 @@ class CommunicatorState final : public CommunicatorEvents, public std::enable_sh
   std::unique_ptr<DeviceSide> device_owner_;
   std::atomic<DeviceSide*> device_{nullptr};
 
-  std::mutex destroy_mutex_;
-  std::atomic<bool> destroyed_{false};  // it has begun; the rest under destroy_mutex_
+  // One thread at a time leaves, with no lock held: its waits call the program's function.
+  class LeavingTurn;
+  std::mutex leaver_mutex_;
+  std::condition_variable leaver_gone_;
+  std::thread::id leaver_;              // under leaver_mutex_; none: nobody leaves
+  std::atomic<bool> destroyed_{false};  // leaving has begun; the rest is the leaver's
   bool left_ = false;                   // it is over
   uint64_t last_finished_ = 0;          // calls, when it began
   Clock::time_point leave_by_{};

@@ -5,6 +5,7 @@
 #include <future>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "rondo/communicator.h"
@@ -117,6 +118,34 @@ TEST_CASE("a function that asks try_destroy() while a thread destroys is told to
           expect(!destroyed.get_future().get(), "two threads have destroyed it");
           expect(group.try_destroy(), "it is destroyed");
         }) == "");
+}
+
+TEST_CASE("the program's function may ask for the end of the communicator whose destroy() asks it") {
+  static thread_local Communicator* leaving = nullptr;  // this rank's
+  std::promise<bool> asked;
+  const auto ask = [](void* context) {
+    if (leaving == nullptr) return 0;
+    Communicator& group = *std::exchange(leaving, nullptr);
+    const bool over = group.try_destroy();
+    group.destroy();
+    static_cast<std::promise<bool>*>(context)->set_value(over);
+    return 0;
+  };
+  set_interrupt_function(ask, &asked);
+  CHECK(run_threads(RankGroup{.world = 2, .deadline = std::chrono::seconds(20)}, [&](Communicator& group) {
+          // Until then rank 0 waits in destroy() for this rank to open its communicator, too.
+          if (group.rank() == 1) expect(!asked.get_future().get(), "it is over while destroy() waits");
+          const int both[] = {0, 1};
+          auto [copy, opened] = group.new_group_async(both, 1);
+          if (group.rank() == 0) {
+            leaving = &copy;
+          } else {
+            opened.wait();
+          }
+          copy.destroy();
+          expect(copy.try_destroy(), "it is destroyed");
+        }) == "");
+  set_interrupt_function(nullptr, nullptr);
 }
 
 TEST_CASE("a program that asks wait_any() in vain, very often, keeps no memory for what it has asked") {
