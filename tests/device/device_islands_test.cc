@@ -268,12 +268,14 @@ TEST_CASE("destroy() gives back what calls and messages have used, and what allo
   if (on_a_gpu()) return;  // a GPU does not count
   check_processes(both_ways(2), [](Communicator& group) {
     const Mirror opens;
-    const int held = counted("fake_cuda_held"), locked = locked_pieces();
+    const int held = counted("fake_cuda_held"), locked = locked_pieces(), events = counted("fake_cuda_events");
     void* const memory = group.allocate(1u << 20, Memory::kDevice);
     expect(counted("fake_cuda_held") > held, "the device does not count");
+    Work outlives;
     {
       Sum sum(group, nullptr, 100'000);
-      sum.start().wait();
+      outlives = sum.start();
+      outlives.wait();
       const int peer = 1 - group.rank();
       group.sendrecv(sum.data(), 1000, peer, memory, 1000, peer, DType::kInt32, 0, sum.options());
       sum.mirror.synchronize();
@@ -281,6 +283,8 @@ TEST_CASE("destroy() gives back what calls and messages have used, and what allo
     group.destroy();
     expect(counted("fake_cuda_held") == held, "device memory is left");
     expect(locked_pieces() == locked, "locked memory is left");
+    outlives = {};
+    expect(counted("fake_cuda_events") == events, "events are left");
   });
 }
 

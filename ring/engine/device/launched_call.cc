@@ -250,7 +250,11 @@ void LaunchedCall::await_kernels(const Turn& turn) {
       [this] { device_has_failed(); });
 }
 
-void LaunchedCall::end_of_stream(void* call) { static_cast<LaunchedCall*>(call)->passed(); }
+void LaunchedCall::end_of_stream(void* call) {
+  auto& own = *static_cast<LaunchedCall*>(call);
+  const StreamCalls::InStream inside(own.options_.calls);  // longer than the call may live
+  own.passed();
+}
 
 // No calls of the device's runtime.
 void LaunchedCall::passed() {

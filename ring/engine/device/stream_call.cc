@@ -190,7 +190,11 @@ void StreamCall::begin(PieceGate& gate) {
   reached_.notify_all();
 }
 
-void StreamCall::end_of_stream(void* call) { static_cast<StreamCall*>(call)->passed(); }
+void StreamCall::end_of_stream(void* call) {
+  auto& own = *static_cast<StreamCall*>(call);
+  const StreamCalls::InStream inside(own.options_.calls);  // longer than the call may live
+  own.passed();
+}
 
 void StreamCall::leave_stream() {
   if (!self_ || passed_.load()) return;

@@ -32,8 +32,25 @@ DeviceEvent StreamCalls::take_event(int device) {
 }
 
 void StreamCalls::give_back(int device, DeviceEvent event) {
-  std::lock_guard lock(mutex_);
-  events_.emplace(device, event);
+  {
+    std::lock_guard lock(mutex_);
+    if (!freed_) {
+      events_.emplace(device, event);
+      return;
+    }
+  }
+  driver->destroy_event(device, event);
+}
+
+StreamCalls::InStream::InStream(std::shared_ptr<StreamCalls> calls) : calls_(std::move(calls)) {
+  std::lock_guard lock(calls_->mutex_);
+  ++calls_->in_streams_;
+}
+
+StreamCalls::InStream::~InStream() {
+  std::lock_guard lock(calls_->mutex_);
+  --calls_->in_streams_;
+  calls_->changed_.notify_all();
 }
 
 void StreamCalls::prepare(int device) {
@@ -163,13 +180,17 @@ std::optional<Error> StreamCalls::broken(Look look) {
 
 void StreamCalls::free_all() {
   if (!pool.free_all()) return;
-  const auto take = [this](auto& list) {
-    std::lock_guard lock(mutex_);
-    return std::exchange(list, {});
-  };
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [this] { return in_streams_ == 0; });  // those that have ended calls
+  const auto streams = std::exchange(copy_streams_, {});
   // Without the lock: this waits for functions in streams, which give back events.
-  for (const auto& [device, stream] : take(copy_streams_)) driver->destroy_stream(stream);
-  for (const auto& [device, event] : take(events_)) driver->destroy_event(device, event);
+  lock.unlock();
+  for (const auto& [device, stream] : streams) driver->destroy_stream(stream);
+  lock.lock();
+  freed_ = true;
+  const auto events = std::exchange(events_, {});
+  lock.unlock();
+  for (const auto& [device, event] : events) driver->destroy_event(device, event);
 }
 
 // --- CopyStream

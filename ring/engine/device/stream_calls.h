@@ -29,9 +29,19 @@ class StreamCalls {
   const std::shared_ptr<const DeviceDriver> driver;
   StagingPool pool;
 
-  // Events, made once and used again. take_event() calls the runtime.
+  // Events, made once and used again. take_event() calls the runtime, and after free_all() give_back() does.
   DeviceEvent take_event(int device);
   void give_back(int device, DeviceEvent event);
+  // A function in a stream runs as long as this lives: free_all() waits for its end.
+  class InStream {
+   public:
+    explicit InStream(std::shared_ptr<StreamCalls> calls);
+    InStream(const InStream&) = delete;
+    ~InStream();
+
+   private:
+    const std::shared_ptr<StreamCalls> calls_;  // shared with the call that the function may end
+  };
   // Before the first call on the device: kernels are loaded, and streams made, while none waits. Throws Exception.
   void prepare(int device);
   // For copies to the host beside what callers' streams do: a device has a copy engine for each direction, and a stream
@@ -58,7 +68,7 @@ class StreamCalls {
   std::optional<Error> broken(Look look = Look::kAtTimes);
   // Streams of all prepared devices can wait for a word of host memory: some drivers lack that (WSL2, shares of a GPU).
   bool streams_wait() const { return streams_wait_.load(std::memory_order_relaxed); }
-  // Gives everything back to the device's runtime, if no call is under way.
+  // Gives everything back to the device's runtime, if no call is under way. What a Work keeps follows with its end.
   void free_all();
 
  private:
@@ -77,7 +87,9 @@ class StreamCalls {
   uint32_t entries_ = 0;  // of `launched_`, too
   std::deque<Launched> launched_;
   uint32_t sends_ = 0;
-  std::set<int> prepared_;  // devices
+  uint32_t in_streams_ = 0;  // InStream
+  bool freed_ = false;       // by free_all(): no function in a stream is left
+  std::set<int> prepared_;   // devices
   Clock::time_point next_look_{};
   std::optional<Error> broken_;
   // By device.

@@ -11,7 +11,7 @@ constexpr std::chrono::microseconds kBeforeRinging{200};
 
 }  // namespace
 
-// Calls no runtime: the last owner may be a function in a stream.
+// The last owner may be a function in a stream, before free_all().
 StreamOperation::~StreamOperation() {
   if (event_ != nullptr) options_.calls->give_back(options_.device, event_);
   give_back_room();
