@@ -226,11 +226,15 @@ ncclResult_t end_group() {
   return run_all(std::exchange(kept, {}));
 }
 
+Group::Group() : jobs_before_(kept.size()) { start_group(); }
+
 Group::~Group() {
   if (!open_) return;
-  for (const Job& job : std::exchange(kept, {})) {
+  const auto own = kept.begin() + static_cast<std::ptrdiff_t>(jobs_before_);
+  for (const Job& job : std::span(own, kept.end())) {
     if (job.made != nullptr) job.made->give_up();
   }
+  kept.erase(own, kept.end());
   --open_groups;
 }
 

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <functional>
 
 #include "nccl/comm.h"
@@ -27,10 +28,10 @@ void start_group();
 // first calls: what one puts into the stream may wait for what other ranks put into theirs. Behind one that fails no
 // other of its communicator runs. Throws the first Failure when all have run, or what submit() says.
 ncclResult_t end_group();
-// A group of the library's own. One that is left without end() forgets its jobs.
+// A group of the library's own, perhaps in one of the program's. One that is left without end() forgets its own jobs.
 class Group {
  public:
-  Group() { start_group(); }
+  Group();
   ~Group();
   Group(const Group&) = delete;
   ncclResult_t end() {
@@ -39,6 +40,7 @@ class Group {
   }
 
  private:
+  const size_t jobs_before_;  // of the groups around it
   bool open_ = true;
 };
 

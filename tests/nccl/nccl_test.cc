@@ -10,7 +10,7 @@
 #include <numeric>
 #include <vector>
 
-#include "nccl/abi.h"
+#include "nccl/group.h"
 #include "tests/support/child.h"
 #include "tests/support/eventually.h"
 #include "tests/support/fake_cuda/mirror.h"
@@ -596,6 +596,28 @@ TEST_CASE("the default stream is that of the communicator's device, whatever the
   driver->check(driver->current(&now), "current");
   CHECK(now == 0);
   good(ncclCommDestroy(comm), "ncclCommDestroy");
+}
+
+// As that of ncclCommInitAll(), which the driver may refuse a context.
+TEST_CASE("a group of the library's that is left forgets its own jobs, and those of the program's around it run") {
+  setenv("RONDO_DEVICE_LIBRARY", device_library(), 1);
+  ncclComm comm({"", 0}, true), made({"", 0}, true);
+  int ran = 0;
+  const auto job = [&](int number, ncclComm* makes) {
+    return nccl::Job{&comm, nccl::Job::Kind::kCollective, [&ran, number] { ran += number; }, makes};
+  };
+  ncclResult_t state = ncclSuccess;
+  good(ncclGroupStart(), "ncclGroupStart");
+  good(nccl::submit(job(1, nullptr)), "the program's");
+  {
+    nccl::Group inner;
+    good(nccl::submit(job(10, &made)), "the library's");
+  }
+  good(nccl::submit(job(100, nullptr)), "the program's, behind it");
+  good(ncclGroupEnd(), "ncclGroupEnd");
+  CHECK(ran == 101);
+  good(ncclCommGetAsyncError(&made, &state), "ncclCommGetAsyncError");
+  CHECK(state == ncclInvalidUsage);  // nobody makes it
 }
 
 }  // namespace
