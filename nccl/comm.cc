@@ -1,5 +1,6 @@
 #include "nccl/comm.h"
 
+#include <algorithm>
 #include <string>
 #include <utility>
 
@@ -127,13 +128,18 @@ rondo_comm_t ncclComm::leave() {
   return group_;
 }
 
+// To test a work under way is a pass over all that are. A look does it once, and comes after 64 calls at least: a call
+// costs the test of one work that has ended, and 1/64 of a pass.
 void ncclComm::add(rondo_work_t work) {
+  constexpr size_t kLeastBetweenLooks = 64;
   const std::lock_guard lock(mutex_);
   works_.push_back(work);
+  if (works_.size() < next_look_) return;
   for (int done = 1; works_.size() > 1; works_.pop_front()) {
     if (rondo_test(works_.front(), &done) == RONDO_OK && done == 0) break;
     rondo_work_free(works_.front());
   }
+  next_look_ = works_.size() + std::max(kLeastBetweenLooks, works_.size());
 }
 
 void ncclComm::finish() {

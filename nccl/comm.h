@@ -66,7 +66,8 @@ struct ncclComm {
   // Waits until none does. Then Rondo's communicator, which the caller ends; nullptr: there is none.
   rondo_comm_t leave();
 
-  // A call is in its stream; its work is this one's from now on.
+  // A call is in its stream; its work is this one's from now on. Some 64 of those that have ended stay, or as many as
+  // are under way, and those behind a message that is.
   void add(rondo_work_t work);
   // Waits until the streams have passed all calls, or it has failed.
   void finish();
@@ -95,6 +96,7 @@ struct ncclComm {
   uint64_t begun_ = 0, ended_ = 0;  // of their works
   int users_ = 0;
   std::deque<rondo_work_t> works_;  // of calls that may be under way, the oldest first
+  size_t next_look_ = 0;            // so many works: those that have ended are freed
 };
 
 namespace rondo::nccl {

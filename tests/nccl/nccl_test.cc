@@ -241,6 +241,19 @@ TEST_CASE("every data type has its sum") {
   });
 }
 
+TEST_CASE("works of calls that have ended are freed: they hold no more events than some of them have") {
+  run_joined(2, [](Rank& rank) {
+    auto values = rank.own(10);
+    rank.mirror.to_device();
+    for (int call = 0; call < 500; ++call) {
+      good(ncclAllReduce(rank.at(values), rank.at(values), 10, ncclInt32, ncclMax, rank.comm, rank.stream()),
+           "ncclAllReduce");
+      rank.mirror.synchronize();
+    }
+    expect(counted("fake_cuda_events") < 200, "their events are kept");
+  });
+}
+
 // --- premultiplied sums
 
 template <typename T>
