@@ -34,6 +34,8 @@ Program& program() {
   return the_program;
 }
 
+thread_local InterruptFunction of_thread = nullptr;
+thread_local void* context_of_thread = nullptr;
 thread_local int inside_here = 0;  // of this thread's waits, one in the function of the other
 thread_local bool untaken = false;
 thread_local Clock::time_point next_question{};
@@ -46,20 +48,7 @@ void forget_other_threads() {
   program().inside = inside_here;
 }
 
-}  // namespace
-
-void set_interrupt_function(InterruptFunction function, void* context) {
-  static const int failed = pthread_atfork(nullptr, nullptr, forget_other_threads);
-  if (failed != 0) throw std::bad_alloc();
-  std::unique_lock lock(program().mutex);
-  program().context = context;
-  program().function.store(function, std::memory_order_relaxed);
-  program().left.wait_for(lock, kLongestLeaving, [] { return program().inside == inside_here; });
-}
-
-bool has_interrupt_function() { return program().function.load(std::memory_order_relaxed) != nullptr; }
-
-bool interrupt_requested() {
+bool program_asks_for_it() {
   InterruptFunction function = nullptr;
   void* context = nullptr;
   {
@@ -77,6 +66,31 @@ bool interrupt_requested() {
     --inside_here;
   }
   program().left.notify_all();
+  return wanted;
+}
+
+}  // namespace
+
+void set_interrupt_function(InterruptFunction function, void* context) {
+  static const int failed = pthread_atfork(nullptr, nullptr, forget_other_threads);
+  if (failed != 0) throw std::bad_alloc();
+  std::unique_lock lock(program().mutex);
+  program().context = context;
+  program().function.store(function, std::memory_order_relaxed);
+  program().left.wait_for(lock, kLongestLeaving, [] { return program().inside == inside_here; });
+}
+
+void set_thread_interrupt_function(InterruptFunction function, void* context) {
+  of_thread = function;
+  context_of_thread = context;
+}
+
+bool has_interrupt_function() {
+  return of_thread != nullptr || program().function.load(std::memory_order_relaxed) != nullptr;
+}
+
+bool interrupt_requested() {
+  const bool wanted = (of_thread != nullptr && of_thread(context_of_thread) != 0) || program_asks_for_it();
   if (wanted && !std::exchange(untaken, true)) interruptions_untaken.fetch_add(1);
   return wanted;
 }

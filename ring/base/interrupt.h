@@ -5,9 +5,9 @@
 
 namespace rondo {
 
-// The program's function of set_interrupt_function() (rondo/interrupt.h), asked by threads that wait.
+// The program's functions for the process and for this thread (rondo/interrupt.h), asked by threads that wait.
 bool has_interrupt_function();
-// Calls it, if there is one, on this thread and with no lock held. True: the wait is to end.
+// Calls those that are there, on this thread and with no lock held. True: the wait is to end.
 bool interrupt_requested();
 
 // Between two questions of one thread.

@@ -385,13 +385,16 @@ TEST_CASE("rondo_destroy and rondo_work_free beside calls that have begun leave 
         }) == "");
 }
 
-TEST_CASE("the program's function ends rondo_join, which waits for a rank that does not come") {
-  for (const bool by_file : {true, false}) {
+TEST_CASE("the function of the process, or of the thread, ends rondo_join, which waits for a rank that does not come") {
+  using Set = decltype(rondo_set_interrupt)*;
+  constexpr std::pair<const char*, Set> kCases[] = {
+      {"file://", rondo_set_interrupt}, {"unix://", rondo_set_interrupt}, {"unix://", rondo_set_thread_interrupt}};
+  for (const auto& one : kCases) {
     const rondo::testing::TempFolder folder;
-    const std::string meeting_point = (by_file ? "file://" : "unix://") + folder.path("meet");
+    const std::string meeting_point = one.first + folder.path("meet");
     CHECK(rondo::testing::run_bare_processes(1, std::chrono::seconds(60), [&](int) {
             int times = 0;
-            want(rondo_set_interrupt([](void* context) { return ++*static_cast<int*>(context) == 3 ? 1 : 0; }, &times));
+            want(one.second([](void* context) { return ++*static_cast<int*>(context) == 3 ? 1 : 0; }, &times));
             rondo_comm_t comm = reinterpret_cast<rondo_comm_t>(8);
             want(join_at(&comm, 0, 2, meeting_point.c_str()), RONDO_INTERRUPTED);
             expect(comm == nullptr && times == 3, "asked so many times: " + std::to_string(times));

@@ -17,4 +17,8 @@ rondo_result_t rondo_set_interrupt(rondo_interrupt_function_t function, void* co
   return guarded([&] { rondo::set_interrupt_function(function, context); });
 }
 
+rondo_result_t rondo_set_thread_interrupt(rondo_interrupt_function_t function, void* context) {
+  return guarded([&] { rondo::set_thread_interrupt_function(function, context); });
+}
+
 }  // extern "C"

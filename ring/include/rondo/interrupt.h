@@ -14,5 +14,7 @@ using InterruptFunction = int (*)(void* context);
 // join() throws kInterrupted. For the whole process; any thread. nullptr: none. When this returns, no other thread is
 // in the function set before, unless it has been there for a second.
 RONDO_EXPORT void set_interrupt_function(InterruptFunction function, void* context);
+// The same for waits of the calling thread alone, beside that of the process.
+RONDO_EXPORT void set_thread_interrupt_function(InterruptFunction function, void* context);
 
 }  // namespace rondo

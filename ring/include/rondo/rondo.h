@@ -167,6 +167,8 @@ RONDO_API rondo_result_t rondo_set_log(rondo_log_function_t function, void* cont
  * thread is in the function set before, unless it has been there for a second. */
 typedef int (*rondo_interrupt_function_t)(void* context);
 RONDO_API rondo_result_t rondo_set_interrupt(rondo_interrupt_function_t function, void* context);
+/* The same for waits of the calling thread alone, beside that of the process. */
+RONDO_API rondo_result_t rondo_set_thread_interrupt(rondo_interrupt_function_t function, void* context);
 
 /* ---- Joining ---- */
 
