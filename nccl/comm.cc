@@ -4,6 +4,7 @@
 #include <string>
 #include <utility>
 
+using rondo::nccl::check;
 using rondo::nccl::Failure;
 using rondo::nccl::refuse;
 
@@ -30,12 +31,8 @@ rondo_comm_t ncclComm::group() {
 
 void ncclComm::abort(const char* reason) {
   const std::lock_guard lock(mutex_);  // nobody frees it meanwhile
-  if (const rondo_comm_t group = group_ != nullptr ? group_ : in_making_) rondo_abort(group, reason);
-}
-
-void ncclComm::making(rondo_comm_t group) {
-  const std::lock_guard lock(mutex_);
-  in_making_ = group;
+  aborted_ = true;
+  if (group_ != nullptr) rondo_abort(group_, reason);
 }
 
 ncclResult_t ncclComm::async_error() {
@@ -59,15 +56,20 @@ bool ncclComm::revoked() {
 }
 
 void ncclComm::make(const std::function<rondo_comm_t()>& maker) {
+  constexpr const char* kAborted = "ncclCommAbort was called while the communicator was made";
   rondo_comm_t made = nullptr;
   std::optional<Failure> failure;
+  check(rondo_set_thread_interrupt(
+      [](void* aborted) { return static_cast<const std::atomic<bool>*>(aborted)->load() ? 1 : 0; }, &aborted_));
   try {
     made = maker();
   } catch (...) {
-    failure = rondo::nccl::caught();
+    failure = aborted_ ? Failure{ncclInvalidUsage, kAborted} : rondo::nccl::caught();
   }
+  rondo_set_thread_interrupt(nullptr, nullptr);
   {
     const std::lock_guard lock(mutex_);
+    if (aborted_ && made != nullptr) rondo_abort(made, kAborted);
     made_ = true;
     group_ = made;
     failure_ = failure;

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <condition_variable>
 #include <cstdint>
 #include <deque>
@@ -37,7 +38,7 @@ struct ncclComm {
 
   // Rondo's communicator, once it is made, for which this waits. Throws why it could not be.
   rondo_comm_t group();
-  // What is under way of it, or in its making since making() was called, ends on all ranks. Does not wait.
+  // What is under way of it ends on all ranks, and its making on this one. Does not wait.
   void abort(const char* reason);
   // ncclInProgress until it is made, and while jobs of it run beside the program; then what has failed since, but for
   // an end by revoke().
@@ -45,10 +46,9 @@ struct ncclComm {
   // What is under way ends on all ranks; only communicators of those that live are made of it then.
   void revoke();
   bool revoked();
-  // Makes Rondo's communicator by `maker`, which throws why it cannot. Called once, on a thread with this device.
+  // Makes Rondo's communicator by `maker`, which throws why it cannot. Called once, on a thread with this device, whose
+  // waits abort() ends.
   void make(const std::function<rondo_comm_t()>& maker);
-  // The maker says which communicator of Rondo's it works on, so that abort() reaches it; nullptr: none any more.
-  void making(rondo_comm_t group);
   // Nobody will make it, if that has not been done.
   void give_up() noexcept;
 
@@ -85,11 +85,12 @@ struct ncclComm {
   const bool blocks_;
   const rondo::cuda::Context context_;
   const int device_;
+  std::atomic<bool> aborted_{false};  // asked by the thread that makes it, while it waits
 
   std::mutex mutex_;  // of what follows
   std::condition_variable changed_;
   bool made_ = false, revoked_ = false;
-  rondo_comm_t group_ = nullptr, in_making_ = nullptr;
+  rondo_comm_t group_ = nullptr;
   std::optional<rondo::nccl::Failure> failure_;  // in its making
   std::vector<std::optional<double>> factors_;
   std::vector<std::thread> threads_;

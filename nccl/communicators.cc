@@ -54,17 +54,15 @@ Settings read(const ncclConfig_t* config, Settings settings = {}) {
 }
 
 // Finds out what the devices of the ranks can do. Where it throws, it has ended Rondo's communicator.
-void attach(ncclComm& comm, rondo_comm_t made) {
-  comm.making(made);
+void attach(rondo_comm_t made) {
   const rondo_result_t attached = rondo_attach_device(made);
   if (attached == RONDO_OK) return;
-  comm.making(nullptr);
   const Failure why{attached == RONDO_UNSUPPORTED ? ncclUnhandledCudaError : result_of(attached), rondo_last_error()};
   rondo_destroy(made);
   throw Failure(why);
 }
 
-rondo_comm_t join(ncclComm& comm, const std::string& id, int ranks, int rank, const Settings& settings) {
+rondo_comm_t join(const std::string& id, int ranks, int rank, const Settings& settings) {
   const std::string blocks = "RONDO_DEVICE_BLOCKS=" + std::to_string(settings.most_blocks);
   const char* const texts[] = {blocks.c_str()};
   rondo_join_options_t options = RONDO_JOIN_OPTIONS_INIT;
@@ -75,7 +73,7 @@ rondo_comm_t join(ncclComm& comm, const std::string& id, int ranks, int rank, co
   options.setting_count = settings.most_blocks > 0 ? 1 : 0;
   rondo_comm_t made = nullptr;
   check(rondo_join(&made, &options));
-  attach(comm, made);
+  attach(made);
   return made;
 }
 
@@ -145,11 +143,10 @@ ncclResult_t make(ncclComm_t* comm, int ranks, const ncclUniqueId& id, int rank,
   const std::string meeting(id.internal, strnlen(id.internal, sizeof id.internal));
   if (meeting.rfind("unique:", 0) != 0) refuse(ncclInvalidArgument, "the id is none of ncclGetUniqueId()");
   ncclComm* const made = *comm = add({meeting, rank}, settings.blocks);
-  return submit(Job{made, Job::Kind::kMaking,
-                    [made, meeting, ranks, rank, settings] {
-                      made->make([&] { return join(*made, meeting, ranks, rank, settings); });
-                    },
-                    made});
+  return submit(
+      Job{made, Job::Kind::kMaking,
+          [made, meeting, ranks, rank, settings] { made->make([&] { return join(meeting, ranks, rank, settings); }); },
+          made});
 }
 
 // Puts into *made what `maker` makes of comm, on those of its ranks that call it.
@@ -161,7 +158,7 @@ ncclResult_t make_of(ncclComm& comm, ncclComm_t* made, const ncclConfig_t* confi
                       part->make([&] {
                         rondo_comm_t group = nullptr;
                         check(maker(comm.group(), &group));
-                        attach(*part, group);
+                        attach(group);
                         return group;
                       });
                     },

@@ -536,6 +536,36 @@ TEST_CASE("the others hear of an abort, and end") {
   });
 }
 
+void abort_at_once(ncclComm_t comm) {
+  const auto begin = std::chrono::steady_clock::now();
+  good(ncclCommAbort(comm), "ncclCommAbort");
+  expect(std::chrono::steady_clock::now() - begin < std::chrono::seconds(20), "it waits for other ranks");
+}
+
+TEST_CASE("an abort ends the making of a communicator whose other ranks do not come") {
+  run_ranks(1, [](const Id& id, int number) {
+    Rank rank{number, 2, nullptr, {}};
+    begin_beside(rank, id);
+    abort_at_once(rank.comm);
+  });
+}
+
+TEST_CASE("an abort ends a split that another rank does not make, and with it the communicator that is split") {
+  run_ranks(2, [](const Id& id, int number) {
+    Rank rank{number, 2, nullptr, {}};
+    begin_beside(rank, id);
+    await(rank.comm);
+    if (number == 0) {
+      ncclComm_t both = nullptr;
+      expect_result(ncclCommSplit(rank.comm, 0, 0, &both, nullptr), ncclInProgress, "ncclCommSplit");
+      abort_at_once(both);
+    } else {
+      expect_result(state_behind(ncclSuccess, rank.comm), ncclInvalidUsage, "the state");
+    }
+    good(ncclCommAbort(rank.comm), "ncclCommAbort");
+  });
+}
+
 TEST_CASE("ranks that live go on after one that died") {
   const auto body = [](const Id& id, int number) {
     Rank rank{number, 3, nullptr, {}};
