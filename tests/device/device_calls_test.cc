@@ -405,6 +405,26 @@ TEST_CASE("a graph outlives its communicator: replays end at once, and what they
   });
 }
 
+TEST_CASE("by CUDA IPC a graph of one rank that outlives its communicator does not hold up destroy() of the other") {
+  if (on_a_gpu()) return;
+  const Settings ipc{{"FAKE_CUDA_SHARES", std::to_string(kSharesByIpc)}};
+  check_processes({device_group(2, "shm", ipc)}, [](Communicator& group) {
+    Sum sum(group, nullptr, 100);
+    const Mirror captured;
+    Communicator comm = group.dup();
+    comm.attach_device();
+    Graph graph(captured.stream());
+    graph.record(
+        [&] { comm.all_reduce(sum.data(), sum.data(), 100, DType::kInt32, Op::kSum, {.stream = captured.stream()}); });
+    if (group.rank() == 0) graph.destroy();
+    const auto begin = Clock::now();
+    comm.destroy();
+    expect(Clock::now() - begin < std::chrono::seconds(15), "destroy() waits for the other rank's graph");
+    group.barrier();
+    if (group.rank() == 1) graph.destroy();
+  });
+}
+
 TEST_CASE("a replay that the other rank does not make ends by its deadline, and the next call says so") {
   check_processes({device_group(2)}, [](Communicator& group) {
     Sum sum(group, nullptr, 100);

@@ -214,19 +214,24 @@ void DeviceIsland::let_go_of(size_t window) {
 // Requires the lock.
 void DeviceIsland::release_left() {
   std::erase_if(left_, [this](const std::pair<size_t, void*>& left) {
-    if (!is_closed(left.first)) return false;
-    driver_->release_shared(left.second);
-    return true;
+    const Others others = others_of(left.first);
+    if (others == Others::kClosed) driver_->release_shared(left.second);
+    return others != Others::kMap;
   });
 }
 
-bool DeviceIsland::is_closed(size_t window) const {
+// kKeep: a graph of one of them does, so that nobody is waited for.
+DeviceIsland::Others DeviceIsland::others_of(size_t window) const {
+  const uint64_t kept = std::atomic_ref<uint64_t>(own().kept).load();
   const uint64_t closed = std::atomic_ref<uint64_t>(own().closed[window]).load();
+  Others found = Others::kClosed;
   for (int rank = 0; rank < world_; ++rank) {
     const bool gone = context_.fabric->shared_memory()->ended(context_.world_rank(rank));
-    if (rank != rank_ && !gone && (closed >> rank & 1) == 0) return false;
+    if (rank == rank_ || gone || (closed >> rank & 1) != 0) continue;
+    if ((kept >> rank & 1) != 0) return Others::kKeep;
+    found = Others::kMap;
   }
-  return true;
+  return found;
 }
 
 // Writes where kernels find a window of each rank; memory.own nullptr: nowhere. False: the device has failed.
@@ -345,6 +350,7 @@ bool DeviceIsland::leave_to_graphs() {
   driver_->free_ended();
   const std::shared_ptr<Left> left = std::exchange(left_to_graphs_, nullptr);
   if (left == nullptr || left.use_count() == 1) return false;
+  for (RankBoard* board : boards_) std::atomic_ref<uint64_t>(board->kept).fetch_or(uint64_t{1} << rank_);
   left->driver = driver_;
   left->windows = std::move(windows_);
   left->locked = std::exchange(locked_, {});

@@ -97,8 +97,9 @@ class DeviceIsland {
   // Before what is captured is put into a graph: the graph shares the memory that kernels reach.
   void keep_in(const StreamFacts& captured);
   // Unmaps and frees all of it; nothing of this rank is in a stream any more. Waits until then for other ranks that
-  // still map memory which they must let go of first; what they keep is freed with the process. Where a graph has calls
-  // of this rank, all of it stays until the graph is gone: a replay finds a stop, and ends.
+  // still map memory which they must let go of first, but not for their graphs; what they keep is freed with the
+  // process. Where a graph has calls of this rank, all of it stays until the graph is gone: a replay finds a stop, and
+  // ends.
   void close(Clock::time_point until);
 
  private:
@@ -132,7 +133,8 @@ class DeviceIsland {
   void let_go_of(size_t window);
   void release_left();
   bool leave_to_graphs();
-  bool is_closed(size_t window) const;
+  enum class Others : uint8_t { kClosed, kMap, kKeep };
+  Others others_of(size_t window) const;
   bool show(size_t window, const DeviceMemory& memory, const std::vector<uint64_t>& bytes);
   bool in_own_stream(const std::function<bool(DeviceStream)>& use) const;
   bool try_transfers(const AllSay& all_say);

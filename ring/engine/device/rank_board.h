@@ -20,6 +20,7 @@ struct RankBoard {
   DeviceWindow row[kMaxDeviceRanks];  // on its way into the owner's table
   // By window of the owner: bit r once rank r has let go of it. Of MemorySharing::kIpc only.
   uint64_t closed[kMaxWindows];
+  uint64_t kept;  // bit r once graphs of rank r keep those that it has not let go of
 };
 
 }  // namespace rondo
