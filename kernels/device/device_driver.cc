@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <climits>
 #include <cstdlib>
 
 #include "kernels/device/gpu_code.h"
@@ -234,7 +235,7 @@ DeviceStatus DeviceDriver::release(int device, void* memory) const {
 
 DeviceStatus DeviceDriver::lock_host(int device, void* memory, size_t bytes) const {
   return on(device, [&](Gpu&) {
-    const std::lock_guard<std::mutex> lock(mutex_);
+    const std::lock_guard<std::mutex> lock(locked_mutex_);
     const auto found = locked_.find(memory);
     if (found != locked_.end()) return ++found->second.times, 0;
     const DeviceStatus status = api_.MemHostRegister(memory, bytes, cuda::kRegisterPortable | cuda::kRegisterDeviceMap);
@@ -246,7 +247,7 @@ DeviceStatus DeviceDriver::lock_host(int device, void* memory, size_t bytes) con
 DeviceStatus DeviceDriver::unlock_host(void* memory) const {
   int device = 0;
   {
-    const std::lock_guard<std::mutex> lock(mutex_);
+    const std::lock_guard<std::mutex> lock(locked_mutex_);
     const auto found = locked_.find(memory);
     if (found == locked_.end()) return cuda::kHostMemoryNotRegistered;
     if (--found->second.times > 0) return 0;
@@ -416,12 +417,17 @@ void DeviceDriver::give_blocks(int device, uint32_t blocks) const {
 
 int DeviceDriver::rank_in_stream(uint64_t communicator, uint64_t stream, int rank) const {
   const std::lock_guard<std::mutex> lock(mutex_);
-  return ranks_.try_emplace({communicator, stream}, rank).first->second;
+  for (auto used = last_streams_.lower_bound({communicator, INT_MIN});
+       used != last_streams_.end() && used->first.first == communicator; ++used) {
+    if (used->second == stream && used->first.second != rank) return used->first.second;
+  }
+  last_streams_[{communicator, rank}] = stream;
+  return rank;
 }
 
 void DeviceDriver::leave_streams(uint64_t communicator, int rank) const {
   const std::lock_guard<std::mutex> lock(mutex_);
-  std::erase_if(ranks_, [&](const auto& used) { return used.first.first == communicator && used.second == rank; });
+  last_streams_.erase({communicator, rank});
 }
 
 DeviceStatus DeviceDriver::call_host(cuda::HostFunction function, void* argument, DeviceStream stream) const {

@@ -160,8 +160,9 @@ class DeviceDriver {
   // among `ranks`. 0: there are none.
   uint32_t take_blocks(int device, uint32_t most, uint32_t ranks) const;
   void give_blocks(int device, uint32_t blocks) const;
-  // Kernels of two ranks of this process would wait for each other in one stream (StreamFacts::id). The rank of the
-  // communicator that has used it first, until the rank lets go of all of its own.
+  // Kernels of two ranks of this process would wait for each other in one stream (StreamFacts::id). Another rank of the
+  // communicator whose last call was in it; or this one, whose last stream it is from then on, until it leaves. What
+  // others have had in it before waits for no later call.
   int rank_in_stream(uint64_t communicator, uint64_t stream, int rank) const;
   void leave_streams(uint64_t communicator, int rank) const;
 
@@ -249,8 +250,10 @@ class DeviceDriver {
   mutable std::mutex mutex_;
   mutable std::map<int, Gpu> gpus_;
   mutable std::map<void*, Mapped> mapped_;
+  mutable std::map<std::pair<uint64_t, int>, uint64_t> last_streams_;  // by communicator and rank of this process
+  // Of locked_: to lock memory may wait for the device, where kernels wait for those that another thread is to launch.
+  mutable std::mutex locked_mutex_;
   mutable std::map<void*, Locked> locked_;
-  mutable std::map<std::pair<uint64_t, uint64_t>, int> ranks_;  // by communicator and stream
   mutable std::mutex ended_mutex_;  // no thread that has it calls the driver: CUDA's own thread takes it
   mutable std::vector<std::shared_ptr<const void>> ended_;  // of graphs that are gone
 };

@@ -83,7 +83,8 @@ TEST_CASE("threads that share a stream, or the legacy stream, staged") {
   }
 }
 
-TEST_CASE("threads that share a stream where calls are kernels: the second one is refused") {
+TEST_CASE(
+    "threads that share a stream where calls are kernels: the second one is refused, until the first has another") {
   std::atomic<DeviceStream> first{nullptr};  // rank 0's
   check_threads({device_group(2)}, [&](Communicator& group) {
     Sum sum(group, nullptr, 1000);
@@ -97,6 +98,14 @@ TEST_CASE("threads that share a stream where calls are kernels: the second one i
     group.barrier();
     sum.start().wait();
     expect(sum.value() == 4, "the wrong sum");
+    const Mirror beside;
+    const auto start_in = [&](DeviceStream others) {
+      return sum.start(Op::kSum, {.stream = group.rank() == 0 ? beside.stream() : others});
+    };
+    start_in(sum.mirror.stream()).wait();
+    start_in(first).wait();
+    expect(sum.value() == 16, "the wrong sum");
+    group.barrier();  // the stream is rank 0's
   });
 }
 
