@@ -218,15 +218,17 @@ TEST_CASE("ranks whose op is another, where they may: each folds by its own, als
 TEST_CASE("a stream of another device than the thread's current one, and than the communicator's") {
   check_processes({device_group(2)}, [](Communicator& group) {
     const Mirror first;
-    if (first.driver().use(1) != 0) return;  // a GPU may be alone
+    const int here = first.device(), there = 1 - here;
+    if (first.driver().use(there) != 0) return;  // a GPU may be alone
     Sum sum(group, nullptr, 100);
-    first.driver().use(0);
+    first.driver().use(here);
     sum.call();
     expect(sum.value() == 2, "the wrong sum");
+    const std::string device = "device " + std::to_string(there);
     expect_error(error_of([&] { sum.start(Op::kSum, {.stream = first.stream()}); }), ErrorCode::kInvalid,
-                 "memory of device 1, and the stream is of device 0");
+                 "memory of " + device + ", and the stream is of device " + std::to_string(here));
     Sum other(group, nullptr, 100);
-    expect_error(error_of([&] { other.start(); }), ErrorCode::kInvalid, "attached to device 1");
+    expect_error(error_of([&] { other.start(); }), ErrorCode::kInvalid, "attached to " + device);
   });
 }
 
@@ -235,9 +237,9 @@ TEST_CASE("the legacy stream waits for blocking streams, and they for it; queues
     CAPTURE(std::string(queues));
     check_processes(both_ways(2, {{"FAKE_CUDA_QUEUES", queues}}), [](Communicator& group) {
       Sum sum(group, nullptr, 30'000);
-      const auto make = fake_function<void*()>("fake_cuda_blocking_stream");
+      const auto make = fake_function<void*(int)>("fake_cuda_blocking_stream");
       if (make == nullptr) return;  // a GPU: no such function
-      void* const blocking = make();
+      void* const blocking = make(sum.mirror.device());
       for (int i = 0; i < 5; ++i) {
         sum.call(Op::kSum, {.stream = nullptr});
         sum.call(Op::kSum, {.stream = blocking});

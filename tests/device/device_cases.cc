@@ -48,6 +48,10 @@ RankGroup device_group(int world, const char* transport, const Settings& setting
     for (const Setting& one : settings) {
       if (one.rank < 0 || one.rank == rank) setenv(one.name, one.value.c_str(), 1);
     }
+    try {
+      use_device(rank, DeviceDriver::open(device_library())->count());
+    } catch (const Exception&) {  // there is none, which the rank's calls say
+    }
   };
   return group;
 }

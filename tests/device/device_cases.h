@@ -28,7 +28,7 @@ struct Setting {
   int rank = -1;
 };
 using Settings = std::vector<Setting>;
-// Ranks with a fake device each, or, as threads, one of all.
+// Ranks on the devices that they see, in turn; of the fake ones there are two. As threads: on one of all.
 RankGroup device_group(int world, const char* transport = "auto", const Settings& settings = {});
 // The same, which stage all calls.
 RankGroup staged_group(int world, const char* transport = "auto", const Settings& settings = {});
@@ -38,7 +38,7 @@ RankGroup registered_group(int world, const Settings& settings = {});
 // The calling thread, of this rank, goes on on one of so many devices, which ranks use in turn; of GPUs, on one of as
 // many as there are.
 void use_device(int rank, int devices);
-// Processes that do so, each with so many fake devices.
+// Processes that do so.
 RankGroup on_devices(int devices, RankGroup group);
 // Windows so small that calls are cut into many pieces.
 RankGroup small_windows(RankGroup group);

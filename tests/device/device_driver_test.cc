@@ -169,7 +169,7 @@ TEST_CASE("what a graph keeps goes with it, by a thread of the program's") {
 TEST_CASE("the legacy stream beside a capture of a blocking stream") {
   CHECK(in_process({}, [](const DeviceDriver& driver) {
           driver.use(0);
-          DeviceStream const blocking = fake_function<void*()>("fake_cuda_blocking_stream")();
+          DeviceStream const blocking = fake_function<void*(int)>("fake_cuda_blocking_stream")(0);
           capture(blocking, cuda::kCaptureGlobal);
           StreamFacts facts{};
           expect(driver.stream_facts(nullptr, &facts) == 0 && facts.capturing, "work would be put into it");

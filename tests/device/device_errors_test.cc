@@ -84,13 +84,15 @@ TEST_CASE("a caller's mistakes: nothing happens, and the communicator goes on") 
                  "give CallOptions::stream");
     expect_error(call(nullptr, nullptr, stream), ErrorCode::kInvalid, "null");
     void* freed = nullptr;
-    buffer.mirror.driver().allocate(0, 400, &freed);
-    buffer.mirror.driver().release(0, freed);
+    const int own = buffer.mirror.device(), other = 1 - own;
+    buffer.mirror.driver().allocate(own, 400, &freed);
+    buffer.mirror.driver().release(own, freed);
     expect_error(call(freed, freed, stream), ErrorCode::kInvalid, "is host memory");
     if (DeviceStream elsewhere = nullptr;
-        buffer.mirror.driver().make_stream(1, &elsewhere) == 0) {  // a GPU may be alone
-      expect_error(call(data, data, elsewhere), ErrorCode::kInvalid,
-                   "memory of device 0, and the stream is of device 1");
+        buffer.mirror.driver().make_stream(other, &elsewhere) == 0) {  // a GPU may be alone
+      expect_error(
+          call(data, data, elsewhere), ErrorCode::kInvalid,
+          "memory of device " + std::to_string(own) + ", and the stream is of device " + std::to_string(other));
       buffer.mirror.driver().destroy_stream(elsewhere);
     }
     for (const auto& host_call : std::vector<std::function<void()>>{
@@ -255,15 +257,15 @@ TEST_CASE("abort, a deadline, a rank that dies and one that leaves end the strea
 TEST_CASE("a device that fails under a call: who waits hears of it within seconds, without a deadline") {
   if (on_a_gpu()) return;  // a GPU is not to fail
   // The stream comes to the call too late: its device has failed before. Afterwards it runs nothing more.
-  for (const std::string what : {"kernel", "staged", "staged, on device 1", "send", "receive"}) {
+  for (const std::string what : {"kernel", "staged", "staged, on another device", "send", "receive"}) {
     CAPTURE(what);
-    const int device = what == "staged, on device 1" ? 1 : 0;
+    const int device = what == "staged, on another device" ? 1 : 0;  // of rank 0
     RankGroup ranks = what == "kernel" ? device_group(2) : staged_group(2);
     ranks.config.destroy_timeout_ms = 500;
     check_processes({ranks}, [&](Communicator& group) {
       const Mirror opens;
-      group.attach_device();  // to device 0
-      opens.driver().use(device);
+      group.attach_device();
+      opens.driver().use((opens.device() + device) % 2);
       Sum buffer(group, nullptr, 1000);
       const auto start = [&] {
         const int other = 1 - group.rank();

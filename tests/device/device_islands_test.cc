@@ -81,7 +81,7 @@ TEST_CASE("a rank that dies while others map its memory by CUDA IPC") {
 
 TEST_CASE("communicators share the blocks of a device: those that find none stage, and blocks are given back") {
   if (on_a_gpu()) return;  // a GPU has more
-  check_processes({device_group(2)}, [](Communicator& group) {
+  check_processes({device_group(2, "shm", {{"FAKE_CUDA_COUNT", "1"}})}, [](Communicator& group) {
     const std::vector<int> both{0, 1};
     std::vector<Communicator> groups;
     const auto runs_kernels = [&] {
@@ -152,7 +152,8 @@ TEST_CASE("who waits for a kernel of a long stream is woken by it, and so is a c
 // What a GPU of 132 multiprocessors has in all is 528.
 TEST_CASE("many communicators of a process get as many blocks each") {
   if (on_a_gpu()) return;
-  check_processes({device_group(2, "shm", {{"FAKE_CUDA_MULTIPROCESSORS", "132"}})}, [](Communicator& world) {
+  const Settings settings{{"FAKE_CUDA_MULTIPROCESSORS", "132"}, {"FAKE_CUDA_COUNT", "1"}};
+  check_processes({device_group(2, "shm", settings)}, [](Communicator& world) {
     std::vector<Communicator> groups;
     for (int i = 0; i < 14; ++i) {
       groups.push_back(world.dup());
@@ -169,18 +170,19 @@ TEST_CASE("many communicators of a process get as many blocks each") {
 // Freed memory that stayed locked would be taken for locked memory when it is allocated again.
 TEST_CASE("a communicator that fails while its devices try to reach each other gives all locked memory back") {
   if (on_a_gpu()) return;
-  check_processes({device_group(2, "shm", {{"FAKE_CUDA_LATE_US", "500000"}})}, [](Communicator& group) {
-    const auto driver = DeviceDriver::open(device_library());  // counts from here on
-    std::thread aborts([&] {
-      while (group.rank() == 1 && locked_pieces() == 0) std::this_thread::yield();
-      if (group.rank() == 1) group.abort("enough");
-    });
-    const Error error = error_of([&] { group.attach_device(); });
-    aborts.join();
-    expect_error(error, ErrorCode::kAborted, "enough");
-    expect(locked_pieces() == 0, "host memory is still locked");
-    expect(driver->take_blocks(0, 16, 1) == 16, "blocks are still taken");
-  });
+  check_processes({device_group(2, "shm", {{"FAKE_CUDA_LATE_US", "500000"}, {"FAKE_CUDA_COUNT", "1"}})},
+                  [](Communicator& group) {
+                    const auto driver = DeviceDriver::open(device_library());  // counts from here on
+                    std::thread aborts([&] {
+                      while (group.rank() == 1 && locked_pieces() == 0) std::this_thread::yield();
+                      if (group.rank() == 1) group.abort("enough");
+                    });
+                    const Error error = error_of([&] { group.attach_device(); });
+                    aborts.join();
+                    expect_error(error, ErrorCode::kAborted, "enough");
+                    expect(locked_pieces() == 0, "host memory is still locked");
+                    expect(driver->take_blocks(0, 16, 1) == 16, "blocks are still taken");
+                  });
 }
 
 TEST_CASE("after a call has failed no stream of another rank touches its memory, not of kernels that are late either") {
@@ -194,7 +196,6 @@ TEST_CASE("a pass that never ends holds up neither the end of its call nor destr
   if (on_a_gpu()) return;
   RankGroup ranks = registered_group(2);
   ranks.config.destroy_timeout_ms = 1'000;
-  ranks.before = [](int rank) { DeviceDriver::open(device_library())->use(rank); };
   check_processes({ranks}, [](Communicator& comm) {
     Sum sum(comm, comm.allocate(1u << 20, Memory::kDevice), 1000);
     const int before = passes_over_ranks();

@@ -141,11 +141,11 @@ FAKE_CUDA_EXPORT bool fake_cuda_capture(void* handle, int mode) {
 FAKE_CUDA_EXPORT void fake_cuda_replay(void* captured, void* into) {
   for (const auto& [function, kind] : captured_in(captured).graph) put(captured_in(into), function, kind);
 }
-// For tests: a stream of device 0 that waits for the legacy stream.
-FAKE_CUDA_EXPORT void* fake_cuda_blocking_stream() {
+// For tests: a stream of the device that waits for its legacy stream.
+FAKE_CUDA_EXPORT void* fake_cuda_blocking_stream(int device) {
   rondo::cuda::Context context = nullptr;
   rondo::cuda::Stream stream = nullptr;
-  functions::DevicePrimaryCtxRetain(&context, 0);
+  functions::DevicePrimaryCtxRetain(&context, device);
   functions::CtxPushCurrent(context);
   functions::StreamCreate(&stream, 0);
   functions::CtxPopCurrent(&context);
