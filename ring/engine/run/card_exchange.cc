@@ -60,7 +60,7 @@ void CardExchange::start_trial(const CheckedCall& call, const RunStart& start) {
   cards_.start(start);
 }
 
-// A byte at both ends of each buffer that is not mapped here.
+// Reads a byte at both ends of each buffer that is not mapped here.
 bool CardExchange::can_read(int rank, const BufferBytes& bytes) const {
   const BufferPlaces& places = cards()[static_cast<size_t>(rank)].places;
   std::byte byte;
@@ -73,7 +73,7 @@ bool CardExchange::can_read(int rank, const BufferBytes& bytes) const {
          reads(places.output, places.output_address, bytes.output);
 }
 
-// Whether the other ranks may use all of this rank's buffers that they touch.
+// Whether all buffers of a rank that others touch lie in windows.
 bool CardExchange::registered(const CheckedCall& call, int rank) const {
   const bool written = call.collective == Collective::kAllReduce || call.collective == Collective::kReduce ||
                        call.collective == Collective::kAllGather;
