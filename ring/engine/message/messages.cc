@@ -14,10 +14,10 @@
 namespace rondo {
 namespace {
 
-// Between two looks of a thread that waits for long. Longer than the time between two questions to the program whether
-// the wait is to end (Flow), which begins anew with each look.
+// The time between two looks of a thread that waits for long. Longer than the time between two questions to the
+// program's interrupt function (Flow), which begins anew with each look.
 constexpr std::chrono::milliseconds kBetweenLooks{250};
-// Operations that are used again: as many as programs have in flight, 500 bytes each.
+// Operations that are kept for use again: as many as programs have in flight, 500 bytes each.
 constexpr int kMostKept = 1024;
 
 P2pOptions p2p_options(const CommunicatorContext& context) {
@@ -41,7 +41,8 @@ P2pOptions p2p_options(const CommunicatorContext& context) {
   return options;
 }
 
-// Without memory for it none: nothing passes a wait for what uses the caller's memory.
+// The operation in words; empty, where there is no memory: nothing may be thrown out of a wait for what uses
+// the caller's memory.
 std::string text_of(const MessageOperation& operation) {
   try {
     return operation.text();
@@ -61,6 +62,8 @@ void MessageOperation::renew(const P2pCall& call, std::chrono::milliseconds limi
   overdue_at_ = {};
 }
 
+// Ends the operation, under the lease. The order matters: it leaves the list first, then ends, since an
+// operation on a stack may be gone then. One that counted references is kept for the next asynchronous message.
 void MessageOperation::finish(const Error* error) {
   Messages& messages = messages_;
   auto own = OperationRef<MessageOperation>::take(on_stack() ? nullptr : this);
@@ -121,7 +124,7 @@ void Messages::queued(MessageOperation& operation) {
   operation.become(MessageOperation::State::kQueued);
 }
 
-// It is under way from now on.
+// It is under way as soon as submitted() is true, though no thread has taken it from the queue.
 void Messages::submit(MessageOperation& operation) {
   queued(operation);
   if (!operation.on_stack()) operation.retain();  // until finish()
@@ -164,7 +167,8 @@ Message Messages::run(std::span<const P2pCall> calls, std::chrono::milliseconds 
   return moved;
 }
 
-// One or two calls that are not over at once, on this thread's stack. As run().
+// Runs calls that were not over at once. They lie on this stack. If the lease is free they begin here, else
+// whoever has it takes them.
 Message Messages::run_operations(std::span<const P2pCall> calls, std::chrono::milliseconds limit) {
   std::array<std::optional<MessageOperation>, 2> made;
   for (size_t i = 0; i < calls.size(); ++i) made[i].emplace(*this, calls[i], limit);
@@ -190,8 +194,9 @@ Message Messages::run_operations(std::span<const P2pCall> calls, std::chrono::mi
   return last.message;
 }
 
-// Under the lease: how many of the calls, from the first one on, end within so many looks at the streams of their peers
-// alone, beside receives that wait. What does not has not begun. Messages that were submitted before go first.
+// The short way, under the lease. Returns how many of the calls, from the first one on, are over after so many
+// looks at the streams of their peers alone. A call that is not over has not begun. It stays off the short way
+// while earlier messages wait in the queue: messages must not pass each other.
 size_t Messages::at_once(std::span<const P2pCall> calls, int looks, Message& moved) {
   size_t over = 0;
   if (context_->observed.on() || ended_ || state().submitted() || context_->failure.get() != nullptr) return over;
@@ -213,6 +218,8 @@ size_t Messages::at_once(std::span<const P2pCall> calls, int looks, Message& mov
   return over;
 }
 
+// If another thread has the lease, the operation is queued for that one. Otherwise it begins here. Two pushes
+// that both wrote mean that more can be written at once, and no peer rings for that.
 OperationRef<MessageOperation> Messages::start(const P2pCall& call, std::chrono::milliseconds limit, Message& moved) {
   OperationRef<MessageOperation> operation;
   bool over = false, moves = false;
@@ -242,7 +249,7 @@ OperationRef<MessageOperation> Messages::start(const P2pCall& call, std::chrono:
   return operation;
 }
 
-// Under the lease: one that was used before, so that no memory is taken; else a new one.
+// Under the lease: an operation that was used before, so that no memory is allocated; else a new one.
 OperationRef<MessageOperation> Messages::used_again(const P2pCall& call, std::chrono::milliseconds limit) {
   MessageOperation* const oldest = kept_.front();
   if (oldest != nullptr && oldest->unshared()) {
@@ -257,7 +264,7 @@ OperationRef<MessageOperation> Messages::used_again(const P2pCall& call, std::ch
   return made;
 }
 
-// Under the lease: it is not under way any more.
+// Under the lease: the operation is not under way any more.
 void Messages::forget(MessageOperation& operation) {
   active_.remove(operation);
   if (operation.background) count_background(-1);
@@ -296,7 +303,7 @@ bool Messages::wait_and_tell(const MessageOperation& operation, Clock::time_poin
   return operation.done();
 }
 
-// Like P2p::take_back().
+// P2p::take_back() by any thread. The holder of the lease does it, who may be asleep in a wait, and is rung.
 bool Messages::take_back(MessageOperation& operation, const Error& error) {
   bool taken = false;
   ask_holder([&] {
@@ -307,6 +314,7 @@ bool Messages::take_back(MessageOperation& operation, const Error& error) {
   return taken;
 }
 
+// The request lies on this stack: it is done at the end, or withdrawn.
 std::optional<Message> Messages::look(const P2pCall& probe) {
   struct Look : P2pRequest {
     explicit Look(const P2pCall& call) : P2pRequest(call) {}
@@ -353,7 +361,7 @@ bool Messages::step(Pass pass) {
   return true;
 }
 
-// Submitted while another thread destroyed the communicator.
+// Ends operations that another thread has submitted while this communicator was being destroyed.
 bool Messages::end_late() {
   NodeList<MessageOperation> late;
   {
@@ -379,7 +387,8 @@ bool Messages::move(Pass pass) {
   return moved;
 }
 
-// Destroyed in good order: what was sent must still arrive, so the streams stay open until shut_down().
+// Ends what is pending. After a failure the streams close. If the communicator is destroyed in good order
+// (kClosed), what was sent must still arrive, so they stay open until shut_down().
 void Messages::end_pending(const Error& error) {
   if (error.code != ErrorCode::kClosed) {
     p2p_->fail(error);
@@ -408,7 +417,7 @@ bool Messages::take_submitted() {
   return true;
 }
 
-// Under the lease. Like P2p::submit().
+// Hands the operation to the state machine, under the lease. Returns what P2p::submit() returns.
 bool Messages::begin(MessageOperation& operation) {
   if (ended_) {
     operation.finish(context_->failure.get());
@@ -427,6 +436,8 @@ bool Messages::begin(MessageOperation& operation) {
   return false;
 }
 
+// Passes on what the state machine has found: a mismatch or a breach of the protocol fails the communicator; a
+// broken stream goes to the fabric, which looks for the reason.
 void Messages::report() {
   if (const auto& failure = p2p_->failure()) {
     Error error = *failure;
@@ -439,6 +450,8 @@ void Messages::report() {
   }
 }
 
+// Operations without a deadline are the last ones of the list. due_ is no later than any deadline, so most
+// ticks look at no operation.
 void Messages::tick(Clock::time_point now) {
   if (ended_ || context_->failure.get() != nullptr) return;
   const auto at = worker().clock().look(now);
@@ -455,8 +468,8 @@ void Messages::tick(Clock::time_point now) {
   }
 }
 
-// A probe ends alone: no other rank knows of it. For the others the members are asked what they wait for, and have a
-// moment to answer.
+// The deadline has passed. A probe ends alone, since no other rank knows of it. For a send or receive the
+// members are asked what they wait for, and have a moment to answer; then the communicator fails.
 void Messages::time_out(Clock::time_point now, MessageOperation& operation) {
   const int peer = operation.peer;
   std::string wait;
@@ -502,6 +515,8 @@ std::optional<std::pair<int, std::unique_ptr<ByteStream>>> Messages::take_stream
   return taken;
 }
 
+// Writes what is left, and sleeps in between with its own doorbell armed. It gives the lease back each time:
+// threads that wait for messages must hear of the end.
 bool Messages::finish(Clock::time_point deadline) {
   bool idle = false;
   with_lease([&] {
@@ -523,7 +538,8 @@ bool Messages::finish(Clock::time_point deadline) {
   return idle;
 }
 
-// Under the lease: threads that wait, or the worker's, go on with what is counted.
+// Under the lease: what is left to be written counts as an operation, so that other threads and the worker go
+// on with it.
 void Messages::linger(bool lingers) {
   if (std::exchange(lingers_, lingers) != lingers) state().count(lingers ? 1 : -1);
 }

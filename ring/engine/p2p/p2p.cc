@@ -11,7 +11,8 @@
 namespace rondo {
 namespace {
 
-// A peer's first message is late by the second number of passes at most (a microsecond).
+// A look for new streams takes locks. After so many in vain only one pass in kPassesPerLook looks, so a peer's
+// first message is late by that many passes: a microsecond.
 constexpr int kVainLooks = 64;
 constexpr uint32_t kPassesPerLook = 16;
 
@@ -26,6 +27,8 @@ P2p::P2p(int rank, int world, const P2pOptions& options, P2pStreams& streams)
 
 P2p::~P2p() = default;
 
+// The first message or stream of a peer, either way. What has happened to the peer before is made up for.
+// Memory comes first: nothing has happened if this throws.
 P2p::Peer& P2p::meet(int rank) {
   met_.reserve(met_.size() + 1);
   auto made = std::make_unique<Peer>(context_, rank);
@@ -107,6 +110,8 @@ P2pAtOnce P2p::at_once(const P2pCall& call, Message& moved) {
   return P2pAtOnce::kOver;
 }
 
+// The short way of a receive, from any source in turn. Now and then it gives up, so that progress() looks for
+// streams of peers that have not sent before.
 P2pAtOnce P2p::recv_now(const P2pCall& receive, Message& came) {
   if (receive.peer != kAnySource) return recv_now_from(receive.peer, receive, came);
   // A peer's first message is looked for by progress().
@@ -185,7 +190,8 @@ bool P2p::push() {
   return moved;
 }
 
-// Beginning at another peer each time, so that receives from any source are not always the same peer's.
+// Reads, and begins at another peer each time, so that receives from any source do not always take the same
+// peer's.
 bool P2p::pull(P2pSweep sweep) {
   const bool all = sweep == P2pSweep::kAll;
   bool moved = false;
@@ -214,7 +220,8 @@ void P2p::peer_left(int rank) {
   context_.run_done();
 }
 
-// Requires that take_streams_from() was called since the last goodbye.
+// Finds peers of which no message can come any more. Requires that take_streams_from() was called since the
+// last goodbye: a stream that the peer had opened may hold messages.
 void P2p::look_for_ends() {
   for (const int rank : met_) {
     P2pReceiver& receiver = peer(rank).receiver;

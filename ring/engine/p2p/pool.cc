@@ -7,7 +7,7 @@
 namespace rondo {
 namespace {
 
-// Free memory kept: what a burst of 16 messages of the default eager limit needs. More goes back to the heap.
+// The most free memory that is kept: what a burst of 16 messages of 64 KiB needs. More goes back to the heap.
 constexpr uint64_t kKeepBytes = 1 << 20;
 
 }  // namespace
