@@ -76,7 +76,7 @@ void CommunicatorContext::abort_everywhere(Error error) {
   fabric->abort(id, error);
 }
 
-// A second try with less to say: what other threads do frees memory now and then.
+// A second try with less text: other threads free memory now and then.
 void CommunicatorContext::fail_without_memory() noexcept {
   failure.set({ErrorCode::kSystem, "out of memory", {}});
   try {

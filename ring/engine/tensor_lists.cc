@@ -11,7 +11,7 @@
 namespace rondo {
 namespace {
 
-// The first memory of fused operations: less is not worth a system call.
+// The smallest memory for fused operations: allocating less is not worth a system call.
 constexpr size_t kLeastMemoryBytes = 64 * 1024;
 
 }  // namespace
