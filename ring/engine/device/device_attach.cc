@@ -16,7 +16,7 @@ namespace {
 constexpr int kOldestMajor = 8;   // compute capability that there are kernels for
 constexpr int kQueuesWanted = 8;  // what the driver has unless it is told otherwise
 
-// What ranks tell each other when they attach.
+// What ranks tell each other when they attach. Every rank reads all cards, so all draw the same conclusions.
 struct AttachCard {
   int64_t pid = 0;
   int64_t works = 0;
@@ -46,7 +46,8 @@ void DeviceSide::attach_for(const char* call, std::chrono::milliseconds timeout,
   attached_.store(true, std::memory_order_release);
 }
 
-// To attach would end a capture: it makes memory, and waits for the device.
+// Refuses a stream that is being captured before attach() begins: attaching makes memory and waits for the
+// device, which would end the capture.
 void DeviceSide::check_first_stream(const char* call, void* stream) const {
   std::shared_ptr<const DeviceDriver> driver;
   try {
@@ -57,7 +58,7 @@ void DeviceSide::check_first_stream(const char* call, void* stream) const {
   check_stream(*driver, call, stream);
 }
 
-// The driver is there, and a device that the kernels are made for, which is ready for calls.
+// Opens the driver and finds the rank's device. Throws if there are no kernels for it.
 void DeviceSide::open(void* const* stream, DeviceFacts& facts) {
   auto driver = DeviceDriver::open(group_.context().config.device_library);
   driver->check(driver->current(&device_), "asking for the current device");
@@ -82,7 +83,8 @@ Clock::time_point DeviceSide::deadline(std::chrono::milliseconds timeout) const 
   return deadline_after(Clock::now(), group_.context().limit_of(timeout));
 }
 
-// All ranks open the driver, and hear of the others whether it was there.
+// All ranks open the driver, then tell each other whether it was there. A rank whose driver is missing takes
+// part, too: the others wait for its card.
 void DeviceSide::exchange(std::chrono::milliseconds timeout, void* const* stream) {
   DeviceFacts facts{};
   Error error;
@@ -124,8 +126,9 @@ void DeviceSide::exchange(std::chrono::milliseconds timeout, void* const* stream
   if (sharings_ != 0) look_at(cards);
 }
 
-// Compares the cards of one host's ranks. Kernels that wait for one another need launches that return before they have
-// ended, and, on one device, to run at once: as threads, or as processes where the device runs kernels of several.
+// Compares the cards of one host's ranks. Kernels that wait for one another need launches that return before
+// they have ended. On one device they must also run at once: as threads of one process, or as processes if the
+// device runs kernels of several.
 template <class Attached>
 void DeviceSide::look_at(const std::vector<Attached>& cards) {
   const auto name = [&](const Attached& card) { return group_.context().name(static_cast<int>(&card - cards.data())); };
@@ -150,8 +153,8 @@ void DeviceSide::look_at(const std::vector<Attached>& cards) {
   }
 }
 
-// Device memory that all ranks map, and kernels that meet there, if that works between all of them. "", or why not: the
-// same verdict on all ranks.
+// Makes the island: device memory that all ranks map, and kernels that meet there. Returns "", or why it cannot
+// be: the same verdict on all ranks.
 std::string DeviceSide::connect(DeviceIsland& island, std::chrono::milliseconds timeout) {
   if (!hindered_.empty()) return hindered_;
   try {

@@ -13,10 +13,11 @@
 namespace rondo {
 namespace {
 
-// Some 1,000 launches that are pending block the thread that launches; several communicators share a stream.
+// The most entries of this communicator in streams. Some 1,000 pending launches block the thread that launches,
+// and several communicators share a stream.
 constexpr uint32_t kMostEntries = 512;
 constexpr std::chrono::milliseconds kBetweenLooks{20};
-// Between two looks at the words of kernels, which ring nobody: some ten kernels of short calls.
+// The time between two looks at the words of kernels, which ring nobody: some ten kernels of short calls.
 constexpr std::chrono::microseconds kBetweenLooksAtKernels{100};
 
 }  // namespace
@@ -47,7 +48,8 @@ void StreamCalls::prepare(int device) {
   prepared_.insert(device);
 }
 
-// Tried: what a device's attributes say differs between versions of the driver.
+// Whether a stream can wait for a word of host memory. It is tried: what the device's attributes say differs
+// between versions of the driver.
 bool StreamCalls::can_wait(int device, DeviceStream stream) const {
   constexpr size_t kPage = 4096;
   const std::unique_ptr<void, decltype(&std::free)> page(std::aligned_alloc(kPage, kPage), &std::free);

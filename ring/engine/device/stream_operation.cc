@@ -6,7 +6,8 @@
 namespace rondo {
 namespace {
 
-// A wait that is over sooner, as nearly all behind a short kernel are, puts nothing into a stream.
+// How long a wait lasts before the stream is asked to ring at the end. Nearly all waits behind a short kernel
+// are over sooner, and put nothing into a stream.
 constexpr std::chrono::microseconds kBeforeRinging{200};
 
 }  // namespace
@@ -75,7 +76,7 @@ void StreamOperation::on_end(EndFunction function) {
   if (!done()) ring_at_end();
 }
 
-// Another device's failure is none of this stream's.
+// Ends the call if its own device has failed. The failure of another device is no end of this stream.
 void StreamOperation::look_at_device() {
   if (device_has_failed() && driver_.broken(options_.calls->copy_stream(options_.device)) != 0) leave_stream();
 }

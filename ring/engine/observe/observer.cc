@@ -15,7 +15,8 @@
 namespace rondo {
 namespace {
 
-// The communicator's own first operation (transport/fabric.h), which no program has called.
+// The number of a communicator's first operation (transport/fabric.h), which no program has called: metrics
+// leave it out.
 constexpr uint64_t kMeeting = 1;
 
 TracePath path_of(const Ref& ref) {
@@ -41,7 +42,8 @@ std::string names(int count, Names name) {
   return "[" + out + "]";
 }
 
-// Ranks with equal ones read one CLOCK_MONOTONIC.
+// Names the clock of this rank: ranks with equal names read one CLOCK_MONOTONIC, so their traces need no
+// alignment.
 std::string clock_name() {
   std::string boot;
   std::ifstream("/proc/sys/kernel/random/boot_id") >> boot;
@@ -68,6 +70,8 @@ std::string Observer::about_line() const {
       names(kErrorCodes, [](int i) { return error_code_name(static_cast<ErrorCode>(i)); }), json_text(about_.settings));
 }
 
+// The new trace is visible before the old one is let go. A hook may still be writing into the old one, so it
+// stays mapped (TraceFile::let_go).
 void Observer::start_trace(const std::string& folder) {
   std::lock_guard lock(mutex_);
   auto trace = std::make_unique<TraceFile>(folder, about_.rank, about_.trace_bytes);
@@ -99,6 +103,8 @@ void Observer::say(const std::string& line) {
   if (TraceFile* trace = trace_.load(std::memory_order_acquire)) trace->say(line);
 }
 
+// The list of members is stored with release before its number is used in a hook, which reads it without a
+// lock.
 uint32_t Observer::communicator(uint64_t id, const std::vector<int>& members) {
   std::lock_guard lock(mutex_);
   const uint32_t number = std::min(communicators_++, kMostCommunicators - 1);
@@ -194,13 +200,13 @@ void Observer::waited(const TraceRecord& wait) {
   if (peer >= 0) count(metrics->peer(peer).wait_nanoseconds, wait.end - wait.begin);
 }
 
-// A rank's own staging memory is no link.
+// Whether the reference moves bytes between ranks: a rank's own staging memory does not.
 bool Observer::is_transfer(uint32_t communicator, const Ref& ref) const {
   return is_remote(ref) && world_rank(communicator, ref.peer) != about_.rank;
 }
 
-// The step's record and those of its transfers. Their places are reserved at once: an atomic addition waits for all
-// earlier stores.
+// Records a step and its transfers. Their places are reserved by one addition, since an atomic addition waits
+// for all earlier stores.
 void Observer::stepped(const TraceRecord& step, std::span<const Ref> sources, std::span<const Ref> targets) {
   TraceFile* trace = trace_.load(std::memory_order_acquire);
   Metrics* metrics = metrics_.load(std::memory_order_acquire);
