@@ -13,7 +13,8 @@
 namespace rondo {
 namespace {
 
-// From the group at `path` below the mount up to the mount itself.
+// Adds the group at `path` below the mount, and those above it up to the mount itself: a limit above counts,
+// too.
 void add_upwards(const std::string& mount, std::string path, bool second_version, std::vector<ControlGroup>& found) {
   while (path.size() > 1) {
     found.push_back({mount + path, second_version});
@@ -22,7 +23,7 @@ void add_upwards(const std::string& mount, std::string path, bool second_version
   found.push_back({mount, second_version});
 }
 
-// Microseconds of all cores in a period. nullopt: no limit, or no such group.
+// The group's quota in cores. nullopt: it has no limit, or there is no such group.
 std::optional<double> limit_of(const std::string& folder, bool second_version) {
   double quota = 0, period = 0;
   if (second_version) {
@@ -41,7 +42,7 @@ uint64_t number_of_group(const std::string& folder) {
   return stat(folder.c_str(), &status) == 0 ? std::max<uint64_t>(status.st_ino, 1) : 1;
 }
 
-// Reads lines "name number ...".
+// The number behind `name`, in a file of lines "name number ...".
 std::optional<uint64_t> number_of(const std::string& path, std::string_view name) {
   std::ifstream facts(path);
   std::string found;
@@ -51,7 +52,7 @@ std::optional<uint64_t> number_of(const std::string& path, std::string_view name
   return std::nullopt;
 }
 
-// UINT64_MAX: no limit.
+// Bytes that the group's limit leaves; UINT64_MAX: it has none. Cached files count as free.
 uint64_t left_in(const ControlGroup& group) {
   const bool second = group.second_version;
   const std::optional<uint64_t> most = number_in(group.folder + (second ? "/memory.max" : "/memory.limit_in_bytes"));
