@@ -57,7 +57,7 @@ void CallWatch::report(const CollectiveOperation& current, const RunFailure& fai
                     fmt::format("{} on rank {}: the memory of {} could not be read (it died, or this system forbids "
                                 "it: RONDO_SINGLE_COPY=off does without)",
                                 describe_call(*current.call), context_.rank, name));
-    case Kind::kClosed:  // this rank has not heard of the failure yet
+    case Kind::kClosed:  // this rank does not know of the failure yet
       return failed(failure.peer, ErrorCode::kPeerLost,
                     fmt::format("{} on rank {}: the communicator has failed on {}, which does not share its buffers "
                                 "any more",

@@ -155,6 +155,8 @@ bool Messages::attempt(const Action& action) noexcept {
   }
 }
 
+// The short way first: at most passes_without_clock() looks under the lease. What is not over then becomes
+// operations.
 Message Messages::run(std::span<const P2pCall> calls, std::chrono::milliseconds limit) {
   Message moved;
   size_t over = 0;
@@ -167,8 +169,8 @@ Message Messages::run(std::span<const P2pCall> calls, std::chrono::milliseconds 
   return moved;
 }
 
-// Runs calls that were not over at once. They lie on this stack. If the lease is free they begin here, else
-// whoever has it takes them.
+// Runs calls that were not over at once. They lie on this stack. If the lease is free they begin here, else its
+// holder takes them.
 Message Messages::run_operations(std::span<const P2pCall> calls, std::chrono::milliseconds limit) {
   std::array<std::optional<MessageOperation>, 2> made;
   for (size_t i = 0; i < calls.size(); ++i) made[i].emplace(*this, calls[i], limit);
@@ -375,6 +377,7 @@ bool Messages::end_late() {
   return any;
 }
 
+// One pass: what was submitted, then the streams. After a failure only the end of what is pending.
 bool Messages::move(Pass pass) {
   bool moved = take_submitted();
   if (const Error* error = context_->failure.get()) {
@@ -397,6 +400,8 @@ void Messages::end_pending(const Error& error) {
   }
 }
 
+// Takes the queue over. It counts as one operation until its own are counted, so under_way() never says no in
+// between.
 bool Messages::take_submitted() {
   if (!state().submitted()) return false;
   NodeList<MessageOperation> taken;

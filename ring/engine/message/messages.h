@@ -38,7 +38,7 @@ class MessageOperation final : public Operation, private P2pRequest {
   // "recv(4096 bytes from rank 1, tag 7)", for errors; peer in it is of the group.
   std::string text() const;
   bool background = false;     // no blocking call waits for it: it moves while its rank does other things
-  std::shared_ptr<Gate> gate;  // of a message in a stream, which submits it; it hears the end
+  std::shared_ptr<Gate> gate;  // of a message in a stream, which submits it; ended() is called at the end
 
   // Neighbors in the list of what has been submitted, or is under way.
   MessageOperation* next = nullptr;

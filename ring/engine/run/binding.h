@@ -28,7 +28,7 @@ struct Binding {
   size_t element_bytes = 4;
   bool pairwise = false;
   const WindowBinding* windows = nullptr;  // of plans that have windows
-  const Observed* observed = nullptr;      // who hears of steps and waits
+  const Observed* observed = nullptr;      // steps and waits are recorded there
   bool streams = false;                    // what is copied out of windows is more than caches keep: past them
 
   // The next operation of the same kind.
