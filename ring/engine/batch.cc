@@ -90,6 +90,7 @@ void BatchOperation::watch_parts() {
   watched_.store(true);
 }
 
+// Waits for the parts one after the other; each wait moves the others, too.
 bool BatchOperation::wait(Clock::time_point until) {
   if (poll()) return true;
   flow->check_process();
@@ -116,6 +117,8 @@ Batch::~Batch() {
   abandon({ErrorCode::kClosed, "the communicator was destroyed before its batch had ended", {group_.rank()}});
 }
 
+// A batch of a thread that has ended can only be abandoned: its owner's address stays taken (owner_lives_), so
+// no later thread is taken for the owner.
 void Batch::open() {
   group_.context().check_usable();
   std::lock_guard lock(mutex_);
@@ -162,6 +165,7 @@ void Batch::check_open(bool on_stream, size_t more) const {
   }
 }
 
+// The call is checked before the lock is taken, since the first call on a stream attaches, which is collective.
 OperationRef<Operation> Batch::add(const Call& call) try {
   BatchCall item = group_.calls().lists().item_of(call);
   if (item.stream) group_.device().check({&item, 1});
@@ -208,6 +212,7 @@ OperationRef<Operation> Batch::add(std::span<const MessageCall> messages) try {
   group_.context().fail_for_memory();
 }
 
+// The batch is closed before anything is submitted, so it is closed whatever that throws.
 OperationRef<BatchOperation> Batch::end(Left left) {
   Calls calls;
   {
@@ -264,6 +269,7 @@ OperationRef<BatchOperation> Batch::start_list(std::span<const TensorRef> tensor
   return operation;
 }
 
+// Both messages are made before the first is submitted: an error in the second leaves nothing under way.
 OperationRef<BatchOperation> Batch::start_pair(std::span<const MessageCall> pair) {
   group_.context().check_usable();
   Calls calls;
@@ -304,6 +310,8 @@ std::vector<OperationRef<Operation>> Batch::put(const Calls& calls) const {
   return operations;
 }
 
+// Until all calls are checked an error leaves the communicator usable. After that some may be in their streams,
+// and the other ranks wait for the rest, so it fails.
 void Batch::enqueue(Calls calls) {
   bool checked = false;
   try {

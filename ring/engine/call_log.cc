@@ -90,6 +90,8 @@ void CallLog::describe(CommunicatorStatus& status) const {
   }
 }
 
+// The answer to a rank that asks about call `sequence`: whether this rank has made it, in which form, and what
+// it does in messages meanwhile.
 CallState CallLog::state(uint64_t sequence) const {
   std::lock_guard lock(mutex_);
   CallState state;

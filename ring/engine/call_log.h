@@ -31,8 +31,8 @@ class CallLog {
     current_.store(sequence, std::memory_order_release);
   }
   // The call runs by this route, decided under this version of the table of routes. Members that run one call
-  // by different routes can never complete it; the answer to a question shows that. What follows up to
-  // note_thread() is called under the lease.
+  // by different routes can never complete it; the answer to a question shows that. took(), finished() and
+  // lasts() are called under the lease of the collectives.
   void took(uint64_t sequence, Algorithm algorithm, uint64_t version) {
     const uint64_t of = (uint64_t{static_cast<uint8_t>(algorithm)} << 24) | (sequence & kSequenceMask);
     routes_[sequence % kRemembered].store((of << 32) | static_cast<uint32_t>(version), std::memory_order_relaxed);

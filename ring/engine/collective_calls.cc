@@ -139,6 +139,8 @@ OperationRef<Operation> CollectiveCalls::start(const Call& call) try {
   context_.fail_for_memory();
 }
 
+// A byte is an element, so records of any type can be gathered. The purpose keeps it apart from calls of the
+// program.
 void CollectiveCalls::gather(const void* own, void* all, size_t bytes, Purpose purpose,
                              std::chrono::milliseconds timeout) {
   Call call;

@@ -33,6 +33,7 @@ void CommunicatorContext::refuse_use() const {
   throw Exception(*failure.get());
 }
 
+// This rank's reason is kInterrupted, and is set first. The others get kAborted, which names this rank.
 void CommunicatorContext::interrupt() noexcept {
   try {
     const std::string text = name(rank) + " was interrupted while it waited";
@@ -43,6 +44,7 @@ void CommunicatorContext::interrupt() noexcept {
   }
 }
 
+// Sets the reason here before the others are told: when their failure comes back, it is not the first one here.
 void CommunicatorContext::fail(const Error& error) noexcept {
   if (failure.get() != nullptr) return;
   try {

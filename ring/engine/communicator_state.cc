@@ -123,6 +123,7 @@ Clock::time_point CommunicatorState::deadline(std::chrono::milliseconds timeout)
   return deadline_after(worker_->clock().look(Clock::now()), context_->limit_of(timeout));
 }
 
+// If the system has no thread to give, the other ranks have made the call, too, so the communicator fails.
 void CommunicatorState::ready_worker() {
   context_->check_usable();
   try {
@@ -190,6 +191,7 @@ std::string CommunicatorState::metrics_text() {
   return prometheus_text(observer.start_metrics(), observer.about().rank);
 }
 
+// Made under the lock, then published by device_, which calls on host memory read without it.
 DeviceSide& CommunicatorState::device() {
   context_->check_usable();
   std::lock_guard lock(device_mutex_);

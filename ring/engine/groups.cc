@@ -105,6 +105,7 @@ Groups::Members Groups::numbered(std::span<const int> ranks, uint64_t series) {
   return made;
 }
 
+// Checks the ranks. Only members make the call, so nothing is exchanged.
 Groups::Members Groups::members_of(std::span<const int> ranks, uint64_t series) {
   group_.context().check_usable();
   const auto refuse = [this](const std::string& why) {
@@ -169,6 +170,8 @@ std::shared_ptr<CommunicatorState> Groups::shrunk_to(std::vector<int> world_rank
   return make(made, group_.lineage(), group_.allocations());
 }
 
+// A communicator that has not failed is aborted first: pending calls of the others end, and they come to
+// shrink(), too.
 std::shared_ptr<CommunicatorState> Groups::shrink(OutsideBatch outside, std::chrono::milliseconds timeout) {
   const std::chrono::milliseconds patience = patience_of(timeout, "shrink");
   const Error* failure = group_.context().failure.get();
@@ -189,6 +192,7 @@ std::shared_ptr<CommunicatorState> Groups::go_on(OutsideBatch outside, std::chro
       .info(fmt::format("{}: rank {} of {} is rank {} of {} in epoch {}", by, group_.rank(), group_.size(),
                         group->rank(), group->size(), group->context().epoch));
   Groups& next = group->groups();
+  // Before the exchange, which takes the largest of all ranks.
   next.committed_ = committed();
   group_.destroy();
   try {
@@ -232,6 +236,8 @@ void Groups::enter(std::chrono::milliseconds timeout) {
   group_.made();
 }
 
+// All ranks gather (step, digest). Every rank sees all records, so all commit, or all fail with the same two
+// ranks named.
 void Groups::commit(OutsideBatch, int64_t step, uint64_t digest) {
   if (step <= committed()) {
     throw Exception(ErrorCode::kInvalid, fmt::format("commit on rank {}: step is {}; the one before was {}, and steps "

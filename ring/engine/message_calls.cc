@@ -137,6 +137,8 @@ std::optional<Message> MessageCalls::look(const MessageCall& probe) try {
   context_.fail_for_memory();
 }
 
+// A message that is over when this returns needs no operation: its Work refers to over_, and has the message
+// itself.
 Work MessageCalls::start(const MessageCall& call) try {
   if (call.options.stream) {
     group_.ready_worker();

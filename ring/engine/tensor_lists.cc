@@ -69,6 +69,7 @@ void TensorLists::append(std::vector<BatchCall>& items, std::span<const TensorRe
   }
 }
 
+// A packing of one tensor: the input is copied into this memory, and the result back only after a success.
 OperationRef<CollectiveOperation> TensorLists::recoverable(const Call& call) {
   const CheckedCall checked = check_call(call, group_.rank(), group_.size());
   CallBuffers buffers = buffers_of(call);

@@ -366,6 +366,7 @@ bool has_blocks(Collective collective) {
 
 }  // namespace
 
+// Without blocks, one buffer; with blocks, all blocks. Uneven counts that only pairs know give 0.
 uint64_t CheckedCall::total_bytes(int world) const {
   if (collective == Collective::kBarrier) return 0;
   const uint64_t element = element_bytes();
@@ -462,6 +463,8 @@ uint64_t kind_of(uint64_t communicator, const CallFields& call) {
   return noted_fingerprint(hash.value(), static_cast<uint8_t>(call.op));
 }
 
+// Names everything that ranks must agree on: the error of a mismatch shows this text of two ranks, and a field
+// that is not in it would make two different calls look alike (call_fields_test).
 std::string describe_call(const CheckedCall& call) {
   std::string text = describe_purpose(call.purpose);
   if (names_all(call.purpose)) {

@@ -157,6 +157,7 @@ void CallExecution::decide() {
   table_.keep(prepared, *route_, answers_);
 }
 
+// The cost model is asked again only if the algorithm differs from the last call's.
 void CallExecution::observe_route() {
   PreparedCall& prepared = *operation_->call;
   const Observed& observed = context_.observed;
@@ -183,6 +184,7 @@ void CallExecution::show() {
   log_.info(router_.describe(call, *route_));
 }
 
+// kTryPull is a second exchange of the same call, after the trial read: its result is a card, too.
 bool CallExecution::exchange_cards() {
   if (!cards_) cards_.emplace(context_, plans_.gather(Algorithm::kOneShot), island_);
   if (!cards_->run().ready()) return false;
@@ -227,6 +229,7 @@ void CallExecution::end_exchange() {
   decide();
 }
 
+// All ranks learn from the same records, so all tables change alike.
 void CallExecution::learn_times() {
   std::vector<std::string> choices;
   {
@@ -240,6 +243,8 @@ void CallExecution::learn_times() {
   answers_.times = true;
 }
 
+// Whether single copy works between these buffers. If one rank cannot read, no call uses it any more unless it
+// asks for it, and rank 0 logs that.
 void CallExecution::learn_pull() {
   const PreparedCall& prepared = *operation_->call;
   const bool pulled = cards_->pulled(prepared);
@@ -344,6 +349,7 @@ bool CallExecution::has_digest() const {
   return checks_digest_ && equal && !call.uneven && call.count > 0 && context_.world() > 1;
 }
 
+// The call's own run has ended. Its note is kept: an element that is not finite is reported after the digests.
 void CallExecution::begin_digest() {
   note_ = running_->not_finite();
   stop();
@@ -410,7 +416,8 @@ void CallExecution::end() {
   packed_ = done_ = digesting_ = false;
 }
 
-// Gives links and shared memory back. Exchanges refer to both, so they go first or with them.
+// Gives links and shared memory back, and the exchanges, whose runs refer to these. By destroy(): nothing runs
+// any more.
 void CallExecution::close() {
   links_.close();
   cards_.reset();

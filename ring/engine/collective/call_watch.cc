@@ -35,6 +35,8 @@ void CallWatch::failed(int peer, ErrorCode code, const std::string& message) {
   context_.fabric->link_failed(context_.id, world_rank, {code, message, {world_rank}});
 }
 
+// Turns a run's failure into an error that names rank and remedy. Most failures go to the fabric as a failed
+// link: a death behind it would be the better reason, and the fabric waits a moment for that.
 void CallWatch::report(const CollectiveOperation& current, const RunFailure& failure) {
   using Kind = RunFailure::Kind;
   if (failure.kind == Kind::kNone) return;
@@ -117,6 +119,8 @@ void CallWatch::broke(const CollectiveOperation& current, int peer, const Error&
   context_.fabric->link_failed(context_.id, context_.world_rank(peer), error);
 }
 
+// A call that does not move for stall_ms makes its rank ask the others; the answers let the fabric find a
+// mismatch, or a rank that is absent. A call that moves is asked about only to explain its length.
 void CallWatch::tick(Clock::time_point now, const CollectiveOperation& current, uint64_t moved) {
   look_at(current);
   if (seen_.refused_at != Clock::time_point{} && now - seen_.refused_at > kReasonPatience) {

@@ -10,8 +10,8 @@
 namespace rondo {
 
 // Finds out why a collective does not go on, so that it ends in an error that says it. It asks the other ranks
-// what they are in, and reports failed links and memory to the fabric, which fails the communicator on all
-// ranks. It fails nothing by itself. Under the lease.
+// what they are in, and reports failed links and memory to the fabric. The communicator fails by the fabric,
+// with one reason on all ranks. Under the lease.
 class CallWatch {
  public:
   // context must outlive it.

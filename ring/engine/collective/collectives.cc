@@ -53,6 +53,8 @@ void Collectives::submit(CollectiveOperation& operation) noexcept {
   enqueue(operation);
 }
 
+// It has the first number, and brings its run. Its route is kAuto, the algorithm of that run, so no other run
+// is made.
 OperationRef<CollectiveOperation> Collectives::submit_opening(Purpose by, Clock::time_point deadline) {
   auto prepared = std::make_shared<PreparedCall>();
   prepared->purpose = by;
@@ -243,8 +245,8 @@ void Collectives::set_streams(LetGo let_go) {
   with_lease([&] { streams_let_go_ = std::move(let_go); });
 }
 
-// Deadlines and stalls. A deadline is set at the first look: a call that ends before costs no clock read. The
-// time of a call on a stream begins when its stream has reached it.
+// Deadlines and stalls. A blocking call that began at once gets its deadline at the first look: if it ends
+// before, it costs no clock read. The time of a call on a stream begins when its stream has reached it.
 void Collectives::tick(Clock::time_point now) {
   if (current_ == nullptr || context_->failure.get() != nullptr) return;
   if (context_->observed.on()) observe_look(static_cast<uint64_t>(now.time_since_epoch().count()));
@@ -270,6 +272,7 @@ const CollectiveOperation* Collectives::late(Clock::time_point at) {
   return queued;
 }
 
+// Yields until the grace period is over, at most a second: the others are in the middle of a slice.
 void Collectives::shut_down() {
   with_lease([this] {
     while (!close_buffers(Clock::now())) sched_yield();

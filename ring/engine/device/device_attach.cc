@@ -31,6 +31,8 @@ bool same_device(const AttachCard& one, const AttachCard& other) {
 
 }  // namespace
 
+// Under the lock, so that two threads attach once. attached_ is stored last, with release: a thread that sees
+// it sees calls_ and island_.
 void DeviceSide::attach_for(const char* call, std::chrono::milliseconds timeout, void* const* stream) {
   if (attached_.load(std::memory_order_acquire)) return;
   std::lock_guard lock(attach_mutex_);
@@ -168,6 +170,8 @@ std::string DeviceSide::connect(DeviceIsland& island, std::chrono::milliseconds 
   }
 }
 
+// Without an island calls are staged, which is slower and no failure; the log says why. With one, the flow of
+// collectives learns how to let the streams go after a failure.
 void DeviceSide::connect(std::chrono::milliseconds timeout) {
   auto island = std::make_shared<DeviceIsland>(group_.context(), calls_->driver, device_);
   const std::string wrong = connect(*island, timeout);
@@ -198,6 +202,7 @@ void DeviceSide::connect(std::chrono::milliseconds timeout) {
   });
 }
 
+// All ranks say whether they have the memory, and all throw if one has not: otherwise a rank would go on alone.
 void* DeviceSide::allocate(size_t bytes) {
   if (bytes == 0) {
     throw Exception(ErrorCode::kInvalid, fmt::format("allocate on rank {}: 0 bytes", group_.rank()));
@@ -220,6 +225,7 @@ void* DeviceSide::allocate(size_t bytes) {
   return data;
 }
 
+// Kernels under way may work on the memory, so it waits for all calls, up to destroy_timeout_ms.
 bool DeviceSide::deallocate(void* data) {
   if (!attached_.load(std::memory_order_acquire)) return false;
   const auto is_ours = [&] {

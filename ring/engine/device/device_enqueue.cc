@@ -118,6 +118,8 @@ void DeviceSide::follow_last(void* stream, uint64_t stream_id) {
   if (last_ && stream_id != last_stream_ && !last_->done()) last_->wait_on(stream);
 }
 
+// Two ranks of one process must not share a stream: the kernel of one would wait for that of the other behind
+// it.
 void DeviceSide::check_own_stream(const char* call, const StreamFacts& stream) const {
   const auto refuse = [&](const std::string& why) {
     throw Exception(ErrorCode::kInvalid, fmt::format("{} on rank {}: {}", call, group_.rank(), why));
@@ -150,6 +152,7 @@ void DeviceSide::take_room(StreamOperation& call) {
   if (!call.take_room([this] { return group_.context().failure.get() != nullptr; })) group_.context().check_usable();
 }
 
+// Makes the call, and takes memory, room and an event for it, before anything is in the stream.
 OperationRef<StreamOperation> DeviceSide::make(const Checked& checked, const std::vector<ListPiece>& cut) {
   std::vector<Piece> pieces;
   for (const ListPiece& piece : cut) pieces.push_back(piece.piece);

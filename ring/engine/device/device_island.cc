@@ -71,6 +71,8 @@ std::string DeviceIsland::connect(int32_t sharings, uint32_t lanes, const AllSay
   return wrong.empty() ? try_kernel(all_say, deadline) : wrong;
 }
 
+// Tries one way of sharing: makes window 0, then lets transfers show which devices reach which. Without success
+// the window is given up, and the next way is tried.
 std::string DeviceIsland::connect_by(MemorySharing sharing, const AllSay& all_say, Clock::time_point deadline) {
   sharing_ = sharing;
   const std::string wrong = share(header_bytes_ + context_.config.device_window_bytes + kSlackBytes, all_say, deadline);
@@ -95,6 +97,7 @@ void* DeviceIsland::lock(void* memory, size_t bytes) {
   return at_kernels;
 }
 
+// The name of a board's window is a hash of the communicator, so the others find it without a message.
 void DeviceIsland::share_boards(Clock::time_point deadline) {
   SharedMemory& shared = *context_.fabric->shared_memory();
   const uint64_t name = Hash64().add("device board").add(context_.id).value();
@@ -114,6 +117,8 @@ void DeviceIsland::share_boards(Clock::time_point deadline) {
   status_at_ = &static_cast<RankBoard*>(lock(own->data(), own->bytes()))->status;
 }
 
+// Three words of every rank: its memory is there; it has mapped the others'; and, after an error, it maps
+// nothing any more.
 std::string DeviceIsland::share(uint64_t bytes, const AllSay& all_say, Clock::time_point deadline) {
   DeviceMemory memory;
   memory.bytes = bytes;
@@ -162,6 +167,8 @@ std::string DeviceIsland::exchange(Descriptor descriptor, const std::vector<uint
   return map_peers(memory, bytes, name, deadline);
 }
 
+// Takes the offer of every rank, also of one that it cannot reach: a descriptor that nobody takes would stay
+// open. Before the reach is known a map may fail; afterwards that is an error.
 std::string DeviceIsland::map_peers(DeviceMemory& memory, const std::vector<uint64_t>& bytes, uint64_t name,
                                     Clock::time_point deadline) {
   for (int rank = 0; rank < world_; ++rank) {
@@ -380,6 +387,8 @@ DeviceIsland::Left::~Left() {
   for (void* const memory : locked) driver->unlock_host(memory);
 }
 
+// The stop comes first: kernels that still begin touch nothing. The boards go last, since the others' words
+// stand there.
 void DeviceIsland::close(Clock::time_point until) {
   {
     std::lock_guard end(end_mutex_);

@@ -17,6 +17,7 @@ const char* DeviceSide::call_name(std::span<const BatchCall> calls) {
   return calls.size() > 1 ? "all_reduce_many" : collective_name(calls.front().call.collective);
 }
 
+// A stream that is being captured is refused here; run() treats it before (capture).
 StreamFacts DeviceSide::check_stream(const DeviceDriver& driver, const std::string& call, void* stream) const {
   StreamFacts facts{};
   if (const DeviceStatus status = driver.stream_facts(stream, &facts)) {
@@ -45,6 +46,7 @@ void DeviceSide::fail_if_broken() const {
   group_.context().check_usable();
 }
 
+// Managed memory passes: any device reaches it.
 void DeviceSide::check_device(const std::string& call, const StreamFacts& stream, const NamedBuffer& memory) const {
   PointerFacts facts{};
   const DeviceStatus status = driver().pointer_facts(device_, memory.data, &facts);

@@ -89,6 +89,7 @@ uint32_t StreamCall::entries() const {
   return entries;
 }
 
+// The first operation of a piece makes its gate; the empty calls behind the last piece share that piece's.
 std::shared_ptr<Gate> StreamCall::add_gate(size_t piece) {
   if (piece == turns_.size()) {
     const size_t slot = piece % slots_.size();
@@ -156,6 +157,7 @@ void StreamCall::copy_in(size_t piece) {
                 "putting a function into the stream");
 }
 
+// Lets the stream wait for the piece's operations, then copies back. A send has nothing to wait for.
 void StreamCall::finish(size_t piece) {
   if (sends()) return;
   if (options_.waits == Waits::kHost) {

@@ -65,6 +65,8 @@ bool StreamCalls::can_wait(int device, DeviceStream stream) const {
   return true;
 }
 
+// Made without the lock: making a stream may wait for streams whose functions take the lock. Of two threads one
+// drops its own.
 DeviceStream StreamCalls::copy_stream(int device) {
   {
     std::lock_guard lock(mutex_);
@@ -148,6 +150,7 @@ void StreamCalls::wait_for_sends(Clock::time_point until, const std::function<bo
   }
 }
 
+// Asks a stream of each device, which is a call of the driver, so once a second is enough.
 std::optional<Error> StreamCalls::broken(Look look) {
   std::lock_guard lock(mutex_);
   const auto now = Clock::now();

@@ -59,6 +59,8 @@ bool StreamOperation::poll() {
   return done();
 }
 
+// Waits a short time for an end that the flow finds by itself; then asks the stream to ring, and looks for a
+// failed device once a second.
 bool StreamOperation::wait(Clock::time_point until) {
   const Clock::time_point first = std::min(until, Clock::now() + kBeforeRinging);
   if (Operation::wait(first)) return true;

@@ -96,6 +96,7 @@ std::byte* IslandMemory::memory_of(size_t part, int rank) {
                         {rank}});
 }
 
+// Warns once of ranks that were not waited for any longer.
 bool IslandMemory::close_buffers(Clock::time_point now) {
   if (!attached()) return true;
   const bool warned = !end_.stopped().empty();

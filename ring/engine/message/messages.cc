@@ -133,6 +133,8 @@ void Messages::submit(MessageOperation& operation) {
   state().submitted(true);
 }
 
+// Called by a function in a stream, which has no lease and must not wait; the operation ends here if the flow
+// will not move it any more.
 void Messages::submit_from_stream(MessageOperation& operation) {
   if (const Error* failure = context_->failure.get()) {
     queued(operation);
@@ -197,8 +199,8 @@ Message Messages::run_operations(std::span<const P2pCall> calls, std::chrono::mi
 }
 
 // The short way, under the lease. Returns how many of the calls, from the first one on, are over after so many
-// looks at the streams of their peers alone. A call that is not over has not begun. It stays off the short way
-// while earlier messages wait in the queue: messages must not pass each other.
+// looks at the streams of their peers alone. A call that is not over has not begun. No call goes this way while
+// earlier messages wait in the queue: messages must not pass each other.
 size_t Messages::at_once(std::span<const P2pCall> calls, int looks, Message& moved) {
   size_t over = 0;
   if (context_->observed.on() || ended_ || state().submitted() || context_->failure.get() != nullptr) return over;
@@ -285,6 +287,8 @@ void Messages::observe_end(const MessageOperation& operation, const Error* error
   observed.observer->message(observed.communicator, record, error != nullptr ? error->code : ErrorCode::kOk);
 }
 
+// The first stall_ms are a plain wait. Then the log shows what this thread waits for, and each look counts, so
+// that others see whether this thread runs.
 bool Messages::wait_and_tell(const MessageOperation& operation, Clock::time_point until) {
   if (operation.done()) return true;
   const std::chrono::milliseconds patience(context_->config.stall_ms);
@@ -352,6 +356,7 @@ void Messages::peer_left(int peer) {
   notify();
 }
 
+// An exception in the state machine fails the communicator, and everything pending ends in the same pass.
 bool Messages::step(Pass pass) {
   if (ended_) return end_late();
   try {
@@ -549,6 +554,8 @@ void Messages::linger(bool lingers) {
   if (std::exchange(lingers_, lingers) != lingers) state().count(lingers ? 1 : -1);
 }
 
+// In good order the streams close only here: before, peers may still read what this rank has sent. The kept
+// operations lose the flow's reference; those that a Work refers to live on.
 void Messages::shut_down() {
   with_lease([this] {
     if (ended_) return;

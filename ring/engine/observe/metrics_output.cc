@@ -68,6 +68,7 @@ struct JoinObserver {
 
 }  // namespace
 
+// The pointer that callers share is the observer's, and owns both it and its output.
 std::shared_ptr<Observer> make_observer(ObservedRank about, const Config& config) {
   about.trace_bytes = config.trace_bytes;
   auto join = std::make_shared<JoinObserver>(std::move(about));

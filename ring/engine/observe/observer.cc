@@ -54,6 +54,8 @@ std::string clock_name() {
 
 }  // namespace
 
+// The first line of a trace: where the rank is, both clocks at one moment, and the names behind the numbers in
+// records.
 std::string Observer::about_line() const {
   const auto wall =
       std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::system_clock::now().time_since_epoch()).count();
@@ -156,6 +158,7 @@ void Observer::routed(uint32_t communicator, uint64_t number, const Call& call, 
   put(record);
 }
 
+// Metrics count only calls of the program that have succeeded; the trace has all.
 void Observer::ended(uint32_t communicator, uint64_t number, const Span& span, const Call& call, ErrorCode code) {
   TraceRecord record = record_of(TraceKind::kEnd, communicator, number, span);
   record.bytes = call.bytes;

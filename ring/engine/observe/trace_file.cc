@@ -40,6 +40,7 @@ void* map(int file, size_t bytes) {
 
 }  // namespace
 
+// The file gets its name when it is complete, so a reader never finds half a header.
 TraceFile::TraceFile(const std::string& path, int rank, uint64_t bytes) {
   const uint64_t records = std::bit_floor(std::max<uint64_t>(bytes / sizeof(TracePlace), 1));
   mask_ = records - 1;
@@ -79,6 +80,7 @@ void TraceFile::let_go() {
   mmap(header_, bytes_, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, empty.get(), 0);
 }
 
+// The length is stored after the bytes, with release: a reader of the mapped file sees whole lines.
 void TraceFile::say(std::string_view line) {
   std::lock_guard lock(text_mutex_);
   const uint64_t at = header_->text_bytes.load(std::memory_order_relaxed);

@@ -16,7 +16,7 @@
 
 namespace rondo {
 
-// The settings of one P2p. Equal on all ranks, but for peer_name, since they are part of the protocol.
+// The settings of one P2p. Equal on all ranks, but for peer_name.
 struct P2pOptions {
   uint64_t communicator = 0;
   uint64_t eager_bytes = 256 * 1024;  // messages up to here are sent before they are asked for

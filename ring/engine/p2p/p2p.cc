@@ -45,6 +45,7 @@ P2p::Peer& P2p::meet(int rank) {
   return *(peers_[static_cast<size_t>(rank)] = std::move(made));
 }
 
+// After fail() or finish() every request ends with that error at once.
 bool P2p::submit(P2pRequest& request) {
   request.moved = 0;
   if (!request.cause.ok()) request.cause = {};
@@ -69,6 +70,8 @@ void P2p::send(P2pRequest& request) {
   }
 }
 
+// A message that is there is taken at once. Otherwise the receive is posted, unless nothing can come for it any
+// more.
 bool P2p::recv(P2pRequest& request) {
   RONDO_CHECK(kAnySource <= request.peer && request.peer < context_.world && request.tag >= kAnyTag,
               "a checked receive");
@@ -154,6 +157,7 @@ bool P2p::progress(P2pSweep sweep) {
   return context_.run_done() || moved;
 }
 
+// A peer opens one stream to each rank; a second one is a breach of the protocol.
 bool P2p::take_streams_from() {
   bool moved = false;
   while (streams_from_ < context_.world - 1) {
@@ -174,6 +178,8 @@ bool P2p::take_streams_from() {
   return moved;
 }
 
+// Asks for streams that messages need, then writes messages and answers. Each sender and receiver writes a
+// bounded amount, so that no peer starves.
 bool P2p::push() {
   bool moved = false;
   for (const int rank : met_) {
@@ -204,6 +210,8 @@ bool P2p::pull(P2pSweep sweep) {
   return moved;
 }
 
+// Messages that the peer had sent may still lie in its stream, so its receives do not end here but when the
+// stream has ended (look_for_ends). A peer that never opened one is gone at once.
 void P2p::peer_left(int rank) {
   RONDO_CHECK(0 <= rank && rank < context_.world && rank != context_.rank, "a peer");
   if (presence_[rank] != Presence::kHere) return;
@@ -260,6 +268,8 @@ Error P2p::all_left_error() const {
   return error;
 }
 
+// Requests complete in run_done() at the end, when all streams are closed: nothing writes into a caller's
+// buffer any more.
 void P2p::fail(const Error& error) noexcept {
   if (std::exchange(failed_, true)) return;  // submit() leaves nothing behind it
   if (end_error_.ok()) keep_error(error, end_error_);
@@ -277,6 +287,8 @@ void P2p::fail(const Error& error) noexcept {
   context_.run_done();
 }
 
+// Like fail(), but peers still read what this rank has sent, and what they send is read and dropped: a socket
+// with unread bytes would be reset when it is closed.
 void P2p::finish(const Error& error) noexcept {
   if (end_error_.ok()) keep_error(error, end_error_);
   for (int peer = 0; peer < context_.world; ++peer) {

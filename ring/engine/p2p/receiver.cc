@@ -57,6 +57,8 @@ bool P2pReceiver::pull(bool until_empty) {
   return moved;
 }
 
+// The peer may still write to the memory that the stream lends, so the envelope is copied before it is checked.
+// Anything but a whole eager message that fits, without checksums, takes the long way.
 P2pAtOnce P2pReceiver::take_now(const P2pCall& receive, Message& came) {
   if (!lends_ || !stream_ || draining_ || ended_ || payload_left_ > 0 || tail_ > 0) return P2pAtOnce::kNot;
   const std::span<const std::byte> there = stream_->view();
@@ -151,6 +153,7 @@ size_t P2pReceiver::parse_some(std::span<const std::byte> there) {
   return 0;
 }
 
+// Parses what was read ahead, and moves an incomplete envelope to the front of the buffer.
 void P2pReceiver::parse() {
   while (stream_ && head_ < tail_) {
     const size_t bytes = parse_some({buffer_.get() + head_, tail_ - head_});
@@ -267,6 +270,8 @@ const char* P2pReceiver::take_data(const P2pEnvelope& envelope) {
   return nullptr;
 }
 
+// A payload is complete: the receive ends, or the message waits in the pool. Credit is owed back as soon as the
+// message is in a receive's buffer; in the pool it stays charged.
 void P2pReceiver::payload_done() {
   const uint32_t found = std::exchange(payload_sum_, 0);
   if (envelope_.checked && into_ != Into::kDiscard && found != envelope_.checksum) {
@@ -304,6 +309,9 @@ void P2pReceiver::start_receive(P2pRequest& receive, const P2pEnvelope& envelope
   receive.address = envelope.kind == P2pKind::kRequest && context_.readable(peer_) ? envelope.offset : 0;
 }
 
+// A receive has met a message that came before it. The message may be an eager one that is there, one whose
+// payload is still arriving (then what has come is copied, and the rest goes into the receive's buffer), or a
+// request, which is asked for.
 void P2pReceiver::accept(P2pMessage& message, P2pRequest& receive) noexcept {
   const P2pEnvelope envelope = message.envelope;
   const bool fits = P2pContext::fits(envelope, receive), takes = P2pContext::takes(envelope, receive);
@@ -348,6 +356,8 @@ void P2pReceiver::clear_later(P2pRequest& receive) noexcept {
   if (!stream_) report();
 }
 
+// The two ranks differ in dtype or length: both get the same error. The refusal tells the sender, whose send
+// may be over.
 void P2pReceiver::refuse(const P2pEnvelope& envelope, P2pRequest& receive) noexcept {
   const Error error = context_.mismatch(peer_, envelope, receive);
   if (refusals_.size() < kMaxRefusals) {
@@ -494,6 +504,8 @@ void P2pReceiver::drain(const Error& error) noexcept {
   fail_all(error);
 }
 
+// A payload in the middle of its way is forgotten, so that nothing is written to the receive's buffer after its
+// end.
 void P2pReceiver::fail_all(const Error& error) noexcept {
   if (end_error_.ok()) keep_error(error, end_error_);
   if (into_ == Into::kReceive && envelope_.kind != P2pKind::kData) context_.fail(*receive_, error);

@@ -22,6 +22,8 @@ constexpr int kWritesATurn = 16;
 P2pSender::P2pSender(P2pContext& context, int peer)
     : context_(context), peer_(peer), credit_(context.options.pool_bytes), slots_(context.slots) {}
 
+// Trials are for streams with a choice of stores, which go through memory. Reading by the peer is one of the
+// ways above the eager limit, where messages are asked for anyway.
 void P2pSender::open(std::unique_ptr<ByteStream> stream) {
   batch_.prepare(context_.checked(peer_));
   const P2pOptions& options = context_.options;
@@ -77,6 +79,7 @@ P2pEnvelope P2pSender::eager(DType dtype, int tag, uint64_t bytes) const {
   return envelope;
 }
 
+// Sends of a batch are complete when all of it is written: then no send's memory is referred to.
 bool P2pSender::push_some() {
   bool moved = false;
   for (int i = 0; i < kWritesATurn && stream_; ++i) {
@@ -148,6 +151,7 @@ void P2pSender::add_piece() {
   (request.moved == request.cleared ? writing_ : cleared_).push_back(request);
 }
 
+// Answers of the peer: credit, clearances, refusals.
 bool P2pSender::pull(bool until_empty) {
   bool moved = false;
   while (stream_) {
@@ -164,6 +168,8 @@ bool P2pSender::pull(bool until_empty) {
   return moved;
 }
 
+// An answer that is wrong or damaged fails the communicator. The stream is closed, since what follows cannot be
+// trusted.
 void P2pSender::parse() {
   size_t at = 0;
   for (; buffered_ - at >= kP2pEnvelopeBytes; at += kP2pEnvelopeBytes) {
@@ -232,6 +238,8 @@ const char* P2pSender::clear(const P2pEnvelope& envelope) {
   return "the clearance of a message that was not requested";
 }
 
+// A peer has met a receive that does not fit. The send may be over; the communicator fails with the same text
+// as there.
 void P2pSender::refuse(const P2pEnvelope& envelope) noexcept {
   const Error error = context_.mismatch(context_.rank, peer_, envelope, envelope.receive_dtype, envelope.offset);
   for (P2pRequest* request = awaiting_.front(); request; request = request->next) {
@@ -243,6 +251,7 @@ void P2pSender::refuse(const P2pEnvelope& envelope) noexcept {
   context_.set_failure(error);
 }
 
+// The stream has failed. Sends that depend on it stay pending, until the fabric has found the reason.
 void P2pSender::broke(const Error& error) noexcept {
   if (!broken_) {
     broken_ = true;

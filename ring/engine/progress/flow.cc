@@ -221,6 +221,7 @@ void Flow::leave(Left left) {
   if (left == Left::kMovable) worker_->take_over();
 }
 
+// Where another thread has the lease, that thread moves the flow. In a forked child nothing is moved.
 void Flow::look() {
   if (!mark_->same_process()) return;
   bool moved = false;
@@ -276,6 +277,8 @@ bool Flow::try_drive(Pass pass) {
   return moved;
 }
 
+// Posted first, then tried: the holder runs the task in its next pass, or gives the lease back and this thread
+// runs it.
 void Flow::await(FlowLease::Task& task) {
   lease_.post(task);
   while (!task.done.load()) {

@@ -57,6 +57,8 @@ bool Watch::pass(Pass pass) {
   return moved;
 }
 
+// The sleeper is lent for this one sleep. woke() disarms in any case, also what arm() did before something
+// moved.
 bool Watch::sleep(Doorbell* bell, Clock::time_point until, Error& error) {
   Sleep sleep(*worker_.sleepers_);
   bool quiet = arm(sleep, bell);
@@ -106,6 +108,8 @@ bool Watch::arm(const Sleep& sleep, Doorbell* bell) {
   return !moved;
 }
 
+// The watch counts as awake again before the doorbells are disarmed: a thread that finds a bell without a
+// sleeper then finds the watch awake.
 void Watch::woke(const Sleep& sleep, Doorbell* bell) {
   if (held_) worker_.watch_.wake();
   for (size_t i = 0; i < armed_; ++i) {

@@ -139,6 +139,8 @@ std::vector<std::shared_ptr<Flow>> Worker::flows() {
   return flows_;
 }
 
+// Inboxes are compared by their owner, without a shared reference: the last one must not be given up under the
+// lock.
 void Worker::forget(const Flow& flow) {
   std::shared_ptr<Flow> dropped;  // ends without the lock
   std::lock_guard lock(mutex_);
@@ -161,6 +163,7 @@ void Worker::add_inbox(const std::shared_ptr<Flow>& flow) {
   inboxes_.push_back(flow);
 }
 
+// One flow at a time, without the lock: a pass may end operations, whose ends may come here.
 bool Worker::read_inboxes(const Flow* but) {
   bool moved = false;
   for (size_t i = 0;; ++i) {
@@ -187,6 +190,8 @@ void Worker::call(std::unique_ptr<EndCall> call) noexcept {
 
 bool Worker::called_for() { return stopping_.load() || asked_.load() || end_functions_.any(); }
 
+// An exception in a turn (no memory, say) fails all listed flows, since nobody else may be there to move them.
+// The thread goes on.
 void Worker::run() {
   Watch watch(*this, nullptr);
   VainPolls polls(policy_);

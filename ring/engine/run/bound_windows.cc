@@ -45,6 +45,7 @@ BoundWindows::Bound BoundWindows::bind(const CheckedCall& call, const Plan& plan
   return Bound::kAnew;
 }
 
+// Binds what one ref touches. False: the window is on its way.
 bool BoundWindows::bind(const Ref& ref, const BufferPlaces& places, const BufferBytes& bytes) {
   PeerMemory& peer = binding_.ranks[ref.peer];
   if ((ref.flags & kStaging) != 0) {

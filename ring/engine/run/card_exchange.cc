@@ -30,6 +30,7 @@ CardExchange::CardExchange(const CommunicatorContext& context, const std::shared
       island_(island),
       cards_(context, [&](const CheckedCall& call) { return std::make_unique<BoardRun>(call, plan, island); }) {}
 
+// A rank that neither gives nor takes has no places: its pointers may be anything.
 void CardExchange::start(const CheckedCall& call, const RunStart& start) {
   const BufferBytes bytes = buffer_bytes(call, context_.world());
   cards_.own() = CallCard{};
@@ -82,6 +83,7 @@ bool CardExchange::registered(const CheckedCall& call, int rank) const {
   return !written || !takes(call, rank) || places.output.id != 0;
 }
 
+// The same on all ranks, since it depends on the cards alone, and on places that all ranks have tried together.
 BufferFacts CardExchange::facts(const CheckedCall& call) const {
   BufferFacts facts;
   for (int rank = 0; rank < context_.world() && facts.plain < 0; ++rank) {

@@ -33,6 +33,8 @@ void DigestExchange::start(const RunStart& call) {
   digests_.start(start);
 }
 
+// Narrows the range down to the first part that differs. When that is one element, its checksums are the values
+// to compare.
 DigestExchange::Verdict DigestExchange::look() {
   const std::vector<Digests>& all = digests_.records();
   const auto differs = [&](uint64_t part) {

@@ -45,6 +45,8 @@ void LaneRun::begin() {
   barriers = walk_.last_barrier();
 }
 
+// A step between two ranks that alone know a count gets a fingerprint with that count: if they differ, the
+// first slice shows it.
 void LaneRun::bind_step(const Step& step, BoundStep& bound) {
   bound.bind(binding(), step);
   if (bound.signal()) return;
@@ -196,6 +198,9 @@ bool LaneRun::all_arrived(const BoundStep& step) {
   return true;
 }
 
+// The order of a pass: pump what the links hold, retire what they have sent, post landings, combine slices and
+// post behind each, and pump again what was combined. A landing that is posted early lets the peer's next slice
+// come in place.
 bool LaneRun::progress(Pass pass) {
   bool moved = pump();
   retire();

@@ -16,6 +16,7 @@ constexpr uint64_t kStreamBytes = 16 * 1024 * 1024;
 LinkTable::LinkTable(const CommunicatorContext& context)
     : context_(context), links_(size_t{context.config.lanes} * context.members.size()) {}
 
+// All missing links are asked for before the first is waited for: they connect at the same time.
 bool LinkTable::take(const Plan& plan) {
   bool complete = true;
   for (uint32_t lane = 0; lane < plan.lanes.size(); ++lane) {

@@ -41,6 +41,8 @@ PostBoard::Flow OneShotRun::flow_of(const Plan& plan) {
   return collective_has_root(plan.collective) ? PostBoard::Flow::kOneWay : PostBoard::Flow::kAllWays;
 }
 
+// Sorts the plan's steps into those that put into the own post and those that take from posts. All blocks of
+// such a plan have one length. A barrier has neither, and one round: its posts are the signals.
 void OneShotRun::bind(const Binding& binding, IslandChannel& channel) {
   binding_ = binding;
   channel_ = &channel;

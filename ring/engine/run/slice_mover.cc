@@ -53,6 +53,8 @@ void SliceMover::start_again(const RunStart& start) {
   }
 }
 
+// Offsets are those of the block in its buffer, and of the slice in the block; in scratch and staging memory
+// each block has room for one chunk, which the next round uses again.
 std::byte* SliceMover::address(const Ref& ref, const Slice& slice) const {
   const size_t element = binding_.element_bytes;
   const Slicing& slicing = binding_.slicing;
@@ -80,6 +82,7 @@ std::byte* SliceMover::address(const Ref& ref, const Slice& slice) const {
   return nullptr;
 }
 
+// Where a slice lies in a peer's buffer: mapped here, and as an address in the peer's process.
 SliceMover::PeerPlace SliceMover::peer_place(const Ref& ref, const Slice& slice) const {
   const WindowBinding& windows = *binding_.windows;
   const PeerMemory& peer = windows.ranks[ref.peer];
@@ -107,6 +110,8 @@ bool SliceMover::move(const BoundStep& step, Slice& slice) {
   return moved;
 }
 
+// Whether no owner of a touched buffer has closed it. A closed one means that the communicator has failed
+// there.
 bool SliceMover::buffers_open(const BoundStep& step) {
   const PostBoard& board = binding_.windows->channel->board;
   for (const std::span<const Ref> refs : {step.sources, step.targets}) {

@@ -43,6 +43,8 @@ size_t wire_slice_bytes(WireFormat format, size_t element_bytes, uint64_t count)
   return count == 0 ? 0 : wire_bytes(format, count) + kNoteBytes;
 }
 
+// Elements are packed once, into the first slot, and unpacked once. The peer's bytes are checked while they are
+// unpacked.
 std::optional<uint32_t> move_packed(DType dtype, const WireMove& move) {
   const WireSource& source = move.sources[0];
   if (move.count == 0) return 0;
