@@ -26,6 +26,7 @@ namespace {
 
 using Milliseconds = std::chrono::milliseconds;
 
+// With RONDO_DEBUG=info: where this process stands in its job, and each setting in a line of its own.
 void show_start(const Config& config, const Launch& launch) {
   const Logger log(config.debug, launch.place.rank);
   if (!log.shows(LogLevel::kInfo)) return;
@@ -154,6 +155,8 @@ Communicator Communicator::join(const JoinOptions& options) {
   return Communicator(std::make_shared<State>(join_world(launch, options, deadline), std::move(growth)));
 }
 
+// Each rank gets a fabric of its own, though all are in this process. Nothing is connected yet: the first calls
+// do that.
 std::vector<Communicator> Communicator::inproc(int world, const Config& config) {
   config.check();
   if (world < 1 || world > 1024) {

@@ -126,6 +126,8 @@ Growth::Growth(Launch launch, const Config& config) : launch_(std::move(launch))
   if (!launch_.newcomers.empty()) launch_.secret = find_secret(config, {}, Environment::current());
 }
 
+// A start that fails is tried again until the deadline: ranks or other newcomers may have died in it, and the
+// job will take this process in with its next grow(). An interruption and a wrong argument end it at once.
 std::shared_ptr<CommunicatorState> Growth::enter(const Config& config, Store::Deadline deadline) {
   while (true) {
     const Seat seat = await_seat(launch_, config, deadline);
@@ -167,6 +169,8 @@ int Growth::newcomers(CommunicatorState& group) {
   return group.context().with_memory([&] { return count_newcomers(group); });
 }
 
+// Rank 0 asks its door, then tells all ranks. An address that it cannot serve counts as nobody waiting, with a
+// warning.
 int Growth::count_newcomers(CommunicatorState& group) {
   int32_t waiting = 0;
   if (group.rank() == 0 && (door_ || Clock::now() >= try_door_at_)) {

@@ -92,6 +92,7 @@ void Work::on_end(EndFunction function) {
   operation.on_end(std::move(function));
 }
 
+// message_ is set for a message that was over when its call returned; it has no operation of its own.
 Message Work::message() const {
   const Operation& operation = checked(operation_);
   if (message_.peer >= 0) return message_;
@@ -120,6 +121,8 @@ bool wait_all(std::span<Work> works, std::chrono::nanoseconds timeout) {
   return all;
 }
 
+// Polls first, since each find_ended() makes progress; then sleeps. The check for an end function comes after
+// the first look: in such a function a work that has ended may be found.
 size_t wait_any(std::span<Work> works, std::chrono::nanoseconds timeout) {
   if (std::ranges::none_of(works, &Work::valid)) return works.size();
   const auto until = time_after(timeout);

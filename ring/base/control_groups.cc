@@ -94,6 +94,8 @@ std::optional<uint64_t> number_in(const std::string& path) {
   return std::nullopt;
 }
 
+// The tightest of all groups counts. Its inode identifies it: ranks of one host with equal inodes share one
+// quota.
 CoreQuota core_quota(const std::string& groups, const std::string& root) {
   CoreQuota least;
   for (const ControlGroup& group : control_groups(groups, root, "cpu")) {
@@ -107,6 +109,8 @@ CoreQuota core_quota(const std::string& groups, const std::string& root) {
 
 CoreQuota core_quota() { return core_quota(file_text("/proc/thread-self/cgroup"), "/sys/fs/cgroup"); }
 
+// A group with fewer cores than ranks slows its ranks down, and the others wait for these. So all ranks
+// together have no more than if every group were as tight.
 int cores_within(int cores, const std::vector<CoreQuota>& ranks) {
   struct Group {
     uint32_t cores = 0;

@@ -61,6 +61,8 @@ void set_interrupt_function(InterruptFunction function, void* context) {
 
 bool has_interrupt_function() { return program().function.load(std::memory_order_relaxed) != nullptr; }
 
+// The function is called without the lock, and may take long. `inside` lets set_interrupt_function() wait until
+// it has returned.
 bool interrupt_requested() {
   InterruptFunction function = nullptr;
   void* context = nullptr;

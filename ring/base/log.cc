@@ -119,6 +119,8 @@ void Logger::write(LogLevel level, std::string_view text) const {
   if (!give_to_program(level, rank_, safe)) write_line(rank_, safe);
 }
 
+// Several threads may be at the end of an interval: one wins the exchange and shows its event, the others are
+// counted.
 bool RateLimit::allow(Clock::time_point now, uint64_t* suppressed) {
   Clock::rep tick = now.time_since_epoch().count();
   Clock::rep next = next_.load(std::memory_order_relaxed);

@@ -58,6 +58,8 @@ std::string OutputFolder::problem(const std::string& given, Missing missing) {
   return trap.empty() ? not_writable(path) : trap;
 }
 
+// The folder is opened, and its owner looked at again through the descriptor: the path may have come to mean
+// another folder since problem() looked.
 OutputFolder::OutputFolder(std::string what, std::string path, Missing missing)
     : what_(std::move(what)), path_(without_slash(std::move(path))) {
   if (const std::string why = problem(path_, missing); !why.empty()) refuse("", why);

@@ -151,6 +151,7 @@ rondo_result_t rondo_reply_set(rondo_reply_t reply, const void* data, size_t byt
   });
 }
 
+// All handles are made before the first is given out: the caller gets all or none.
 rondo_result_t rondo_init_inproc(rondo_comm_t* comms, int world) {
   return guarded([&] {
     given(comms, "comms");
