@@ -10,7 +10,7 @@
 
 namespace rondo {
 
-// Each rank gets the fold of those before it, so the order of ranks matters.
+// Each rank gets the fold of the ranks before it, so their order matters.
 constexpr bool collective_scans(Collective c) { return c == Collective::kScan || c == Collective::kExscan; }
 constexpr bool collective_reduces(Collective c) {
   return c == Collective::kAllReduce || c == Collective::kReduceScatter || c == Collective::kReduce ||

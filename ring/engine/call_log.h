@@ -21,7 +21,7 @@ namespace rondo {
 // says otherwise.
 class CallLog {
  public:
-  // Before the first call.
+  // Sets the number of ranks, before the first call.
   void of_world(int world) { world_ = world; }
   // A call has its number. Equal kinds are equal calls: fingerprint_of(kind, sequence) is the call's
   // fingerprint. Under the submission lock.

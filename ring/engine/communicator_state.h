@@ -78,9 +78,9 @@ class CommunicatorState final : public CommunicatorEvents, public std::enable_sh
   void check_not_destroyed() const {
     if (destroyed_.load() || !context_->mark.same_process()) context_->refuse_use();
   }
-  // In which stage the communicator failed, as the fabric said. kMaking before it has failed.
+  // The stage in which the communicator failed, as the fabric said. kMaking before it has failed.
   Stage failed_in() const { return failed_in_.load(); }
-  // So long from now, in the worker's time. 0: the configured time.
+  // The time of a deadline that is `timeout` from now, by the worker's clock. 0: the configured time.
   Clock::time_point deadline(std::chrono::milliseconds timeout) const;
 
   const std::shared_ptr<Worker>& worker() const { return worker_; }  // shared by all groups of the process

@@ -11,8 +11,8 @@
 
 namespace rondo {
 
-// What this rank does on one communicator, for status sockets (transport/control/status.h). Ranks are those of
-// the communicator. A snapshot: its parts are read one after the other.
+// A snapshot of what this rank does on one communicator, for status sockets (transport/control/status.h). Ranks
+// are those of the communicator. Its parts are read one after the other.
 struct CommunicatorStatus {
   uint64_t id = 0;
   uint64_t epoch = 0;

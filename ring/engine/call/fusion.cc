@@ -10,7 +10,7 @@
 namespace rondo {
 namespace {
 
-// What a description of two lists may take, so that both fit into one error (4096 bytes).
+// The longest description of a list: an error of 4096 bytes shows two of them.
 constexpr size_t kMaxDescriptionBytes = 1600;
 
 // Tensors of this part of a bucket are operations of their own: from 256 KiB on, with the usual bucket, a copy costs

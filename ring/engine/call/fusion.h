@@ -41,7 +41,7 @@ struct Bucket {
 // no sharing.
 std::vector<Bucket> plan_buckets(std::span<const TensorShape> tensors, uint64_t bucket_bytes);
 
-// What ranks compare of a list, and what a mismatch shows.
+// The description of a list, which ranks compare by its hash, and which a mismatch shows.
 struct TensorList {
   explicit TensorList(std::vector<TensorShape> shapes);
   std::vector<TensorShape> tensors;

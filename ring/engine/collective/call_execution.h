@@ -121,7 +121,7 @@ class CallExecution {
   WireNote note_;           // then: what it has met
   uint64_t stages_ = 0;     // passed so far, of all operations
 
-  // By collective and power of two of bytes: the algorithm that was shown last.
+  // The algorithm that was logged last, by collective and power of two of bytes.
   std::map<std::pair<Collective, int>, Algorithm> shown_;
 };
 

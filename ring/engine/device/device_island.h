@@ -68,7 +68,7 @@ class DeviceIsland {
     uint32_t window = 0;
     uint64_t offset = 0;
   };
-  // Where all of [data, data + bytes) lies in an own window of allocate().
+  // The window of allocate() in which all of [data, data + bytes) lies, and where; nullopt: in none.
   std::optional<DevicePlace> locate(const void* data, uint64_t bytes) const;
   std::byte* bounce() const { return static_cast<std::byte*>(windows_.front().own) + header_bytes_; }
   uint64_t bounce_offset() const { return header_bytes_; }  // in window 0

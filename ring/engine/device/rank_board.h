@@ -20,7 +20,7 @@ struct RankBoard {
   uint32_t called;    // number of the last call that its host is about to launch
   uint64_t trial[kMaxDeviceRanks];
   DeviceWindow row[kMaxDeviceRanks];  // on its way into the owner's table
-  // By window of the owner: bit r once rank r has let go of it. Of MemorySharing::kIpc only.
+  // For each window of the owner, bit r once rank r has let go of it. Only for MemorySharing::kIpc.
   uint64_t closed[kMaxWindows];
 };
 

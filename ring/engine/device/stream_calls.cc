@@ -196,7 +196,7 @@ void CopyStream::note() { driver_.check(driver_.record(event_, caller_), "puttin
 
 void CopyStream::await() { driver_.check(driver_.wait(copies_, event_), "putting a wait into the stream"); }
 
-// Where a device fails, its streams run nothing more.
+// Errors are ignored: a device that has failed runs nothing more in its streams.
 void CopyStream::join() {
   if (event_ == nullptr) return;
   if (driver_.record(event_, copies_) == 0) driver_.wait(caller_, event_);

@@ -54,7 +54,8 @@ class IslandMemory {
   void release();
 
  private:
-  // What is a window each: by number the parts of a board, and behind them staging memory.
+  // The parts of the memory, each of which is a window of every rank: by number those of a board, then staging
+  // memory.
   using BoardPart = PostBoard::Part;
   static constexpr size_t kStaging = PostBoard::kParts, kWindows = kStaging + 1;
 

@@ -21,7 +21,7 @@
 
 namespace rondo {
 
-// Where one rank is, for the reader of its trace.
+// The place of one rank in the job, for the reader of its trace.
 struct ObservedRank {
   int rank = 0;
   int world = 1;
@@ -78,7 +78,7 @@ class Observer {
   void ended(uint32_t communicator, uint64_t number, const Span& span, const Call& call, ErrorCode code);
   void stopped(uint32_t communicator, uint64_t number, const Span& span);
   void message(uint32_t communicator, TraceRecord record, ErrorCode code);
-  // What one lane does (lane_observer.h).
+  // Events of one lane (lane_observer.h).
   void waited(const TraceRecord& wait);
   void stepped(const TraceRecord& step, std::span<const Ref> sources, std::span<const Ref> targets);
 

@@ -101,14 +101,14 @@ class P2p {
   size_t pooled_messages() const { return context_.pool.messages(); }
 
  private:
-  // What is known of a peer's end.
+  // Whether a peer can still send.
   enum class Presence : uint8_t {
     kHere,
     kLeft,  // said goodbye; messages may still be under way
     kGone,  // and none is
   };
 
-  // What is under way between this rank and another: made by the first message or stream, either way.
+  // Both directions between this rank and a peer. Made by the first message or stream, either way.
   struct Peer {
     Peer(P2pContext& context, int rank) : sender(context, rank), receiver(context, rank) {}
     P2pSender sender;

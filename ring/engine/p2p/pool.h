@@ -62,8 +62,9 @@ class P2pPool {
   size_t messages_ = 0;
 };
 
-// What a message of that size costs in the receiver's pool: the power of two that holds it, 64 at least (a cache
-// line), 0 for an empty one. Equal on both sides: part of the protocol. Requires bytes <= kP2pMaxBytes.
+// The cost of a message of that size in the receiver's pool: the power of two that holds it, at least 64 (a
+// cache line); 0 for an empty one. Both sides count by it, so it is part of the protocol. Requires bytes <=
+// kP2pMaxBytes.
 constexpr uint64_t p2p_charge(uint64_t bytes) { return bytes == 0 ? 0 : std::max<uint64_t>(64, std::bit_ceil(bytes)); }
 
 }  // namespace rondo

@@ -64,7 +64,7 @@ class P2pReceiver {
   bool idle() const;
 
  private:
-  // Where the payload that is being read goes.
+  // The place that the payload which is being read goes to.
   enum class Into { kNothing, kReceive, kMessage, kDiscard };
 
   bool read_some(bool until_empty, bool* moved);

@@ -22,7 +22,7 @@ using Clock = std::chrono::steady_clock;
 // ends before that, and costs no clock read.
 inline constexpr Clock::time_point kNoDeadlineYet{};
 
-// That long after `now`, or never if that is beyond what a clock can say.
+// The time that is `limit` after `now`; the end of time, if that is beyond what a clock can say.
 inline Clock::time_point deadline_after(Clock::time_point now, std::chrono::milliseconds limit) {
   const auto longest = std::chrono::duration_cast<std::chrono::milliseconds>(Clock::time_point::max() - now);
   return limit < longest ? now + limit : Clock::time_point::max();
@@ -54,7 +54,7 @@ class Operation {
   Operation& operator=(const Operation&) = delete;
   virtual ~Operation();
 
-  // With one reference, the caller's. Of a class derived from this one.
+  // Makes an operation of a derived class, with one reference, the caller's.
   template <typename T, typename... Arguments>
   static OperationRef<T> make(Arguments&&... arguments) {
     auto* const made = new T(std::forward<Arguments>(arguments)...);
@@ -78,7 +78,7 @@ class Operation {
   // Waits at most until then, and moves what is under way meanwhile. True if it is done. Throws
   // Exception(kInvalid) if it has not been submitted yet: a call of an open batch would never end.
   virtual bool wait(Clock::time_point until);
-  // What a send or receive has moved, once it has succeeded. nullptr: it is none.
+  // The message that a send or receive has moved, once it has succeeded. nullptr: this is no message.
   virtual const Message* moved_message() const { return nullptr; }
   // Requires failed().
   const Error& error() const { return *error_; }
@@ -88,7 +88,8 @@ class Operation {
   virtual void on_end(EndFunction function);
   // Work::cancel().
   virtual bool cancel() { return false; }
-  // What is put into this stream from now on waits for the operation. Throws Exception(kInvalid) if it runs on none.
+  // Work that is put into this stream from now on runs after the operation. Throws Exception(kInvalid) if the
+  // operation runs on no stream.
   virtual void wait_on(void* stream);
 
   // error: why it has failed; nullptr: it has succeeded. Hands the functions of on_end() to the worker. An
@@ -96,7 +97,8 @@ class Operation {
   // long.
   void end(const Error* error) noexcept;
 
-  // What drives it, so that a wait can, and fails where a function of on_end() throws; null: it lies on a stack.
+  // The flow that moves it: a wait needs it, and it fails if a function of on_end() throws. Null for an
+  // operation on a stack.
   std::shared_ptr<Flow> flow;                             // shared: a Work may outlive its communicator
   Clock::time_point deadline = Clock::time_point::max();  // in the time of Worker::clock()
 

@@ -74,7 +74,7 @@ class OneShotRun : public Run {
   Binding binding_;
   IslandChannel* channel_ = nullptr;
   PostBoard::Flow flow_ = PostBoard::Flow::kAllWays;
-  // What moves data, of blocks that are all of one length: from the input, or from posts.
+  // The steps that move data, of blocks that all have one length: from the input, or from posts.
   std::vector<BoundStep> puts_, takes_;
   std::vector<uint32_t> places_;  // of posts' blocks, by ref of the plan
   std::vector<Ref> posts_read_;   // of other ranks

@@ -69,7 +69,8 @@ class Run {
     Op op = Op::kSum;
   };
   virtual OtherOp other_op() { return {}; }
-  // After each start(): it is done, or abandoned. From then on nothing touches the caller's memory.
+  // Must follow each start(), when the run is done or abandoned. From then on nothing touches the caller's
+  // memory.
   virtual void end() {}
 };
 

@@ -72,13 +72,13 @@ class SliceMover {
  public:
   // links[i] is the link to plan->peers[i]; none where the plan is over windows.
   void start(const Binding& binding, uint32_t lane, std::span<Link* const> links);
-  // For the same call once more: new pointers.
+  // Starts the next operation of the same kind: only the pointers are new.
   void start_again(const RunStart& start);
   const Binding& binding() const { return binding_; }
 
   // The link of a ref that is a mailbox.
   Link& link(const Ref& ref) const { return ports_[port_index_[ref.peer]].link(); }
-  // Where the slice of any other ref lies; nullptr: a peer's buffer that is not mapped here.
+  // The address of a slice of any other ref; nullptr: a peer's buffer that is not mapped here.
   std::byte* address(const Ref& ref, const Slice& slice) const;
 
   // Requires that the sources have arrived, that the links have room, and that the targets may be written. False: it
@@ -101,7 +101,7 @@ class SliceMover {
   uint64_t oldest_unsent(uint64_t none);
 
  private:
-  // Where a peer's buffer has a slice.
+  // The place of a slice in a peer's buffer.
   struct PeerPlace {
     std::byte* mapped;  // nullptr: nowhere here
     uint64_t address;   // in the peer's process
