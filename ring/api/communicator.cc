@@ -26,6 +26,7 @@ namespace {
 
 using Milliseconds = std::chrono::milliseconds;
 
+// With RONDO_DEBUG=info: where this process stands in its job, and each setting in a line of its own.
 void show_start(const Config& config, const Launch& launch) {
   const Logger log(config.debug, launch.place.rank);
   if (!log.shows(LogLevel::kInfo)) return;
@@ -44,6 +45,8 @@ void show_start(const Config& config, const Launch& launch) {
 
 }  // namespace
 
+// What a Communicator holds: its engine, its batch, and how it grows. The last one that holds a Growth ends it,
+// if the communicator is over without a failure: then nobody will take newcomers in any more.
 struct Communicator::State {
   // growth: null, where no newcomers are taken in.
   explicit State(std::shared_ptr<CommunicatorState> made, std::shared_ptr<Growth> how = {})
@@ -75,13 +78,15 @@ CommunicatorState& engine(const std::shared_ptr<State>& state) {
   return *open(state).group;
 }
 
-// For a call that waits. In an end function it would stop what it waits for.
+// For a call that waits. In an end function it would wait for what only its own thread moves.
 template <typename State>
 State& blocking(const std::shared_ptr<State>& state) {
   refuse_wait_in_end_function();
   return open(state);
 }
 
+// The start: find the ranks, connect the processes, make the communicator, meet the neighbors. If it fails for
+// want of ranks in a process that had joined before, the error says that a second join is a second group.
 std::shared_ptr<CommunicatorState> join_world(const Launch& launch, const JoinOptions& options,
                                               Clock::time_point deadline) {
   const StartUnderWay start;
@@ -100,13 +105,13 @@ std::shared_ptr<CommunicatorState> join_world(const Launch& launch, const JoinOp
   }
 }
 
-// For a call that is made of several ones.
+// For a call that is made of several ones: none of them may be collected by a batch.
 template <typename State>
 OutsideBatch outside_batch(const std::shared_ptr<State>& state, const char* call) {
   return blocking(state).batch.outside(call);
 }
 
-// The send's options hold for both, but for those that one kind of message has.
+// A checked pair. The send's options hold for both, except those that only one kind of message has.
 std::array<MessageCall, 2> at_once(const MessageCall& send, const MessageCall& receive, int rank) {
   if (send.kind != MessageKind::kSend || receive.kind != MessageKind::kReceive) {
     throw Exception(
@@ -150,6 +155,8 @@ Communicator Communicator::join(const JoinOptions& options) {
   return Communicator(std::make_shared<State>(join_world(launch, options, deadline), std::move(growth)));
 }
 
+// Each rank gets a fabric of its own, though all are in this process. Nothing is connected yet: the first calls
+// do that.
 std::vector<Communicator> Communicator::inproc(int world, const Config& config) {
   config.check();
   if (world < 1 || world > 1024) {
@@ -184,6 +191,7 @@ void Communicator::stop_trace() { engine(state_).context().observed.observer->st
 
 std::string Communicator::metrics() { return engine(state_).metrics_text(); }
 
+// The C++ entry of every blocking collective. Without an open batch, CollectiveCalls::run() does the rest.
 void Communicator::run(const Call& call) {
   State& state = blocking(state_);
   if (state.batch.collecting()) {

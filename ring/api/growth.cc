@@ -21,19 +21,20 @@ namespace {
 
 using Milliseconds = std::chrono::milliseconds;
 
-// The most bytes of rank 0's word to the others: a path or an address, and names.
+// The most bytes of rank 0's answer to the others: a path or an address, and names.
 constexpr size_t kInvitationBytes = 1024;
-// For a start whose ranks are all there: two that fall silent in it, one after the other, are found out.
+// The limit of a start whose ranks are all there. Two of them that fall silent in it, one after the other, are
+// found out within it.
 Milliseconds start_limit(const Config& config) {
   const int64_t silence_ms = config.suspicion_ms > 0 ? 2 * config.suspicion_ms : config.start_timeout_ms;
   return Milliseconds(std::min(config.start_timeout_ms, silence_ms + config.handshake_timeout_ms));
 }
 
-// Until newcomers() tries again to serve an address that another process serves.
+// How long newcomers() waits before it tries again to serve an address that another process serves.
 constexpr std::chrono::seconds kDoorPause{1};
-// For the name in that address to be looked up, while all ranks wait in newcomers().
+// How long the name in that address may take to be looked up: all ranks wait in newcomers() meanwhile.
 constexpr Milliseconds kDoorPatience{250};
-// Until a newcomer hears how the members have agreed, beyond their patience: what Membership takes after it.
+// How long a newcomer waits for the members' agreement beyond their own time: what Membership takes after that.
 Milliseconds agreement_limit(const Config& config) {
   constexpr int64_t kSuspicionMs = 10'000, kEndMs = 5'000;  // as of its settings; the first where none is configured
   return Milliseconds((config.suspicion_ms > 0 ? config.suspicion_ms : kSuspicionMs) + kEndMs);
@@ -52,7 +53,8 @@ ObservedRank observed_rank(const Fabric& fabric, const Config& config) {
   return about;
 }
 
-// In a world of which the members are the first ranks; newcomers have numbers that the observer does not count.
+// The observer's numbers of the ranks of a world in which the members are the first ranks. Newcomers get
+// numbers that the observer does not count.
 std::vector<int> observed_ranks(const CommunicatorContext& context, int world) {
   std::vector<int> ranks;
   for (const int member : context.members) {
@@ -62,7 +64,7 @@ std::vector<int> observed_ranks(const CommunicatorContext& context, int world) {
   return ranks;
 }
 
-// Rank 0's bytes on all ranks.
+// Copies rank 0's bytes to all ranks.
 void broadcast(CommunicatorState& group, void* data, size_t bytes, Purpose purpose, Milliseconds timeout) {
   Call call;
   call.collective = Collective::kBroadcast;
@@ -75,8 +77,8 @@ void broadcast(CommunicatorState& group, void* data, size_t bytes, Purpose purpo
   group.calls().run(call);
 }
 
-// It is served, by a rank 0 that may stand still for a while. If that is lost the group has failed, and no more time is
-// to be lost on it.
+// Opens the meeting point of rank 0, which may stand still for a while. If rank 0 is lost the group has failed,
+// and no more time is spent on it.
 std::shared_ptr<Store> reach_store(const CommunicatorState& group, const Launch& launch, Store::Deadline deadline) {
   const Config& config = group.context().config;
   while (true) {
@@ -109,7 +111,7 @@ std::shared_ptr<CommunicatorState> world_group(std::shared_ptr<Fabric> fabric, W
   return std::make_shared<CommunicatorState>(std::move(options));
 }
 
-// Rank 0's answer to the call that all ranks make.
+// Rank 0's answer to grow(), which all ranks have called: a refusal, or where the new start meets.
 struct Growth::Invitation {
   ErrorCode refusal = ErrorCode::kOk;  // and why, in `text`
   std::string text, job_id;            // where the start meets
@@ -119,11 +121,13 @@ struct Growth::Invitation {
   std::shared_ptr<Store> store = {};
 };
 
-// A newcomer knows the user's secret or that of a file, and no unique id.
+// A newcomer knows the secret of the user or of a file, but no unique id: the members use that secret, too.
 Growth::Growth(Launch launch, const Config& config) : launch_(std::move(launch)) {
   if (!launch_.newcomers.empty()) launch_.secret = find_secret(config, {}, Environment::current());
 }
 
+// A start that fails is tried again until the deadline: ranks or other newcomers may have died in it, and the
+// job will take this process in with its next grow(). An interruption and a wrong argument end it at once.
 std::shared_ptr<CommunicatorState> Growth::enter(const Config& config, Store::Deadline deadline) {
   while (true) {
     const Seat seat = await_seat(launch_, config, deadline);
@@ -165,6 +169,8 @@ int Growth::newcomers(CommunicatorState& group) {
   return group.context().with_memory([&] { return count_newcomers(group); });
 }
 
+// Rank 0 asks its door, then tells all ranks. An address that it cannot serve counts as nobody waiting, with a
+// warning.
 int Growth::count_newcomers(CommunicatorState& group) {
   int32_t waiting = 0;
   if (group.rank() == 0 && (door_ || Clock::now() >= try_door_at_)) {
@@ -221,7 +227,8 @@ void Growth::agree(CommunicatorState& group, int newcomers, bool refused, Millis
   group.context().check_usable();
 }
 
-// What fails on rank 0 is thrown on all ranks, and the communicator goes on.
+// Rank 0 waits for the newcomers and tells the others. An error on rank 0 is thrown on all ranks, and the
+// communicator goes on.
 Growth::Invitation Growth::invite(CommunicatorState& group, int newcomers, Milliseconds wait) {
   const Milliseconds limit = wait + group.groups().patience_of({}, "grow");
   Invitation made;
@@ -275,6 +282,7 @@ Growth::Invitation Growth::invite(CommunicatorState& group, int newcomers, Milli
   return made;
 }
 
+// The start of all ranks and the newcomers. Rank 0 admits these first, and gives up if one of them goes away.
 std::shared_ptr<CommunicatorState> Growth::open(CommunicatorState& group, int newcomers, Invitation invitation) {
   const Config& config = group.context().config;
   const Milliseconds limit = start_limit(config);

@@ -13,7 +13,7 @@
 
 namespace rondo {
 
-// What a communicator of all ranks of a start has beside the fabric.
+// What a communicator of all ranks of a start has besides the fabric.
 struct WorldOptions {
   Config config;
   uint64_t epoch = 0;
@@ -22,24 +22,27 @@ struct WorldOptions {
   std::shared_ptr<Allocations> memory_before = {};  // likewise
   std::shared_ptr<Lineage> lineage = {};            // likewise
 };
+// The communicator of all ranks of a start, with a worker and, unless one is given, an observer of its own.
 std::shared_ptr<CommunicatorState> world_group(std::shared_ptr<Fabric> fabric, WorldOptions options);
 
-// How the communicator that join() makes takes in processes, and the next epochs of it: one object for all of them.
-// Growing is a start of all ranks and the newcomers, with a fabric of its own, and then shrink() of the old
-// communicator, in which its members agree on going on in the new one: if all of them that live have opened it.
+// How the communicator of join() takes in newcomers, and its next epochs do: all epochs share one object.
+//
+// Growing is a start of all ranks and the newcomers, with a fabric of its own. The members of the old
+// communicator then agree, as in shrink(), to go on in the new one: they do if all of them that live have
+// opened it. One thread at a time: grow() and newcomers() are collective.
 class Growth {
  public:
   explicit Growth(Launch launch, const Config& config);
 
-  // For a process that has no rank: waits until the ranks of a job have taken it in.
+  // For a process without a rank: waits until the ranks of a job have taken it in. Throws at the deadline.
   std::shared_ptr<CommunicatorState> enter(const Config& config, Store::Deadline deadline);
 
-  // The job ends in good order: those that wait hear it.
+  // The job ends in good order: processes that wait to be taken in get an answer.
   void end() noexcept;
 
   // Collective: how many processes wait, as rank 0 knows. 0 where no address is known.
   int newcomers(CommunicatorState& group);
-  // Collective. As Communicator::grow().
+  // Collective: Communicator::grow().
   std::shared_ptr<CommunicatorState> grow(CommunicatorState& group, OutsideBatch outside, int newcomers,
                                           std::chrono::milliseconds timeout);
 
@@ -53,7 +56,7 @@ class Growth {
   Door& door(const Config& config, Store::Deadline deadline);
 
   Launch launch_;
-  std::unique_ptr<Door> door_;  // rank 0's, once it has looked who waits
+  std::unique_ptr<Door> door_;  // of rank 0, from its first look at who waits
   std::chrono::steady_clock::time_point try_door_at_{};
 };
 

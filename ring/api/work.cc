@@ -33,16 +33,18 @@ Clock::time_point time_after(std::chrono::nanoseconds timeout) {
   return timeout > Clock::time_point::max() - now ? Clock::time_point::max() : now + timeout;
 }
 
-// Polled so long before the thread sleeps: a wake-up takes about 30 us (docs/tuning.md, "Waiting").
+// How long wait_any() polls before it sleeps: a wake-up takes about 30 us (docs/tuning.md, "Waiting").
 constexpr std::chrono::microseconds kPolled{200};
 
-// The place of the first work that has ended.
+// The place of the first work that has ended; each look makes progress.
 std::optional<size_t> find_ended(std::span<Work> works) {
   const auto ended = std::ranges::find_if(works, [](Work& work) { return work.valid() && work.done(); });
   if (ended == works.end()) return std::nullopt;
   return static_cast<size_t>(ended - works.begin());
 }
 
+// Each operation gets a function that rings this thread. The functions hold weak references, so an operation
+// that ends after this wait finds nothing. The worker's thread moves the operations meanwhile.
 void sleep_until_one_ends(std::span<Work> works, Clock::time_point until) {
   const auto first = std::make_shared<FirstEnd>();  // shared with the functions
   for (Work& work : works) {
@@ -90,6 +92,7 @@ void Work::on_end(EndFunction function) {
   operation.on_end(std::move(function));
 }
 
+// message_ is set for a message that was over when its call returned; it has no operation of its own.
 Message Work::message() const {
   const Operation& operation = checked(operation_);
   if (message_.peer >= 0) return message_;
@@ -100,6 +103,7 @@ Message Work::message() const {
   throw Exception(ErrorCode::kInvalid, "message() of an operation that is no send and no receive");
 }
 
+// Waits for all of them, also after a failure: the caller's buffers are in use until each has ended.
 bool wait_all(std::span<Work> works, std::chrono::nanoseconds timeout) {
   const auto until = time_after(timeout);
   std::optional<Exception> first;
@@ -117,6 +121,8 @@ bool wait_all(std::span<Work> works, std::chrono::nanoseconds timeout) {
   return all;
 }
 
+// Polls first, since each find_ended() makes progress; then sleeps. The check for an end function comes after
+// the first look: in such a function a work that has ended may be found.
 size_t wait_any(std::span<Work> works, std::chrono::nanoseconds timeout) {
   if (std::ranges::none_of(works, &Work::valid)) return works.size();
   const auto until = time_after(timeout);

@@ -10,19 +10,19 @@
 
 namespace rondo {
 
-// Builds a message: little-endian integers, and texts behind their length.
+// Builds a message of little-endian integers, and of texts behind their length.
 class ByteWriter {
  public:
   ByteWriter& u8(uint8_t value) { return little(value, 1); }
   ByteWriter& u16(uint16_t value) { return little(value, 2); }
   ByteWriter& u32(uint32_t value) { return little(value, 4); }
   ByteWriter& u64(uint64_t value) { return little(value, 8); }
-  // Behind 32 bits of length.
+  // A text behind its length in 32 bits.
   ByteWriter& text(std::string_view value) {
     u32(static_cast<uint32_t>(value.size()));
     return raw(value);
   }
-  // Behind 16 bits of length; cut at `limit`.
+  // A text behind its length in 16 bits; cut at `limit`.
   ByteWriter& short_text(std::string_view value, size_t limit) {
     value = value.substr(0, limit);
     u16(static_cast<uint16_t>(value.size()));
@@ -47,7 +47,8 @@ class ByteWriter {
   std::string bytes_;
 };
 
-// Takes one apart. Reading past the end gives zeros and empty texts, and ok() turns false for good.
+// Takes a message apart. Reading past the end gives zeros and empty texts, and ok() becomes false for good. So
+// a reader may read a whole message first, and check ok() once.
 class ByteReader {
  public:
   explicit ByteReader(std::string_view bytes) : rest_(bytes) {}
@@ -56,7 +57,8 @@ class ByteReader {
   uint16_t u16() { return static_cast<uint16_t>(little(2)); }
   uint32_t u32() { return static_cast<uint32_t>(little(4)); }
   uint64_t u64() { return little(8); }
-  // The text's bytes, valid as long as the reader's input; a length above `limit` counts as past the end.
+  // The text's bytes, valid as long as the reader's input. A length above `limit` counts as past the end: a
+  // peer chooses it.
   std::string_view text(size_t limit) { return bounded(u32(), limit); }
   std::string_view short_text(size_t limit) { return bounded(u16(), limit); }
   std::string_view raw(size_t size) {
@@ -77,7 +79,7 @@ class ByteReader {
     return taken;
   }
   bool ok() const { return ok_; }
-  // All read, and nothing left over.
+  // All of the message was read, and nothing is left over.
   bool done() const { return ok_ && rest_.empty(); }
   size_t left() const { return rest_.size(); }
 

@@ -8,6 +8,7 @@
 namespace rondo {
 namespace {
 
+// Rethrows what is being handled, to find its type.
 Error current() {
   try {
     throw;

@@ -4,11 +4,12 @@
 
 namespace rondo {
 
-// What is being handled, in a catch block: an Exception's own error, kSystem where memory has run out or the system
-// refused something, else kInternal with the exception's text. Without memory for a text it is empty.
+// In a catch block: the exception that is being handled, as an error. An Exception gives its own error, lack of
+// memory and refusals of the system kSystem, anything else kInternal with its text. Without memory for a text
+// it is empty.
 Error caught() noexcept;
 
-// kept = error; without memory for the text its code.
+// kept = error. Without memory for the text, kept has the code alone.
 void keep_error(const Error& error, Error& kept) noexcept;
 
 }  // namespace rondo

@@ -23,8 +23,8 @@
 namespace rondo {
 namespace {
 
-// Deadlines end within 30 days: beyond that a typing error is likelier than a wish, and milliseconds still fit
-// std::chrono's nanoseconds.
+// The longest deadline, 30 days: beyond that a typing error is likelier than a wish, and milliseconds still fit
+// the nanoseconds of std::chrono.
 constexpr int64_t kMaxMs = 30LL * 24 * 3600 * 1000;
 
 enum class Sharing { kLocal, kShared };
@@ -42,8 +42,8 @@ std::optional<T> parse_number(std::string_view text) {
   return value;
 }
 
-// Kinds of settings: parse() reads a text, nullopt where it is none of the kind; holds() says which values are allowed,
-// and allowed() says so in words; text() is the text that parse() reads.
+// Kinds of settings. parse() reads a text; nullopt: it is none of the kind. holds() says whether a value is
+// allowed, and allowed() which ones are, in words. text() is the text that parse() reads.
 template <typename T>
 struct Number {
   T least;
@@ -116,7 +116,8 @@ bool valid_ports(std::string_view text) {
 }
 constexpr Text kPorts{valid_ports, "0 (any), a port such as 5000, or a range such as 5000-5099 (1 .. 65535)"};
 
-// Free text goes into one line of a log and into socket options: no control characters, and a bound on the length.
+// Whether a free text is allowed. It goes into a line of the log and into socket options, so it has no control
+// characters, and a bounded length.
 bool valid_text(std::string_view text) {
   for (char c : text) {
     if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) return false;
@@ -125,14 +126,14 @@ bool valid_text(std::string_view text) {
 }
 constexpr Text kText{valid_text, "at most 4096 bytes without control characters"};
 
-// on, or a path with a slash, so that a typing error is no folder.
+// "on", or a path with a slash: a misspelt "on" must not become a folder.
 bool valid_metrics(std::string_view text) {
   return text.empty() || text == "on" || (valid_text(text) && text.find('/') != std::string_view::npos);
 }
 constexpr Text kMetrics{valid_metrics, "on, or the path of a folder, with a slash in it"};
 
-// The one list of settings: v(name of the variable, field, kind, sharing) for each. Reading, checking, printing and
-// hashing go through it, so that none of them can forget one.
+// The one list of settings: v(name of the variable, field, kind, sharing) for each. Reading, checking, printing
+// and hashing go through it, so none of them can miss one.
 template <typename C, typename Visitor>
 void visit(C& config, Visitor&& v) {
   constexpr auto kLocal = Sharing::kLocal;
@@ -181,7 +182,7 @@ void visit(C& config, Visitor&& v) {
   v("RONDO_STATUS", config.status, Flag{}, kLocal);
 }
 
-// What the program sets: text by the variable's name.
+// The settings that the program gives, as texts by name; they come before the environment.
 class SettingTexts {
  public:
   explicit SettingTexts(std::span<const std::string> texts) {
@@ -202,7 +203,7 @@ class SettingTexts {
     const auto given = values_.find(name);
     return given == values_.end() ? std::getenv(name) : given->second.c_str();
   }
-  // After all known names have been asked for.
+  // Throws for a setting that find() was not asked for: nothing would read it.
   void refuse_unknown() const {
     for (const auto& [name, value] : values_) {
       if (std::find(asked_.begin(), asked_.end(), name) != asked_.end()) continue;
@@ -221,7 +222,7 @@ class SettingTexts {
   std::vector<std::string_view> asked_;
 };
 
-// What two fields must be to each other.
+// Checks what two fields must be to each other.
 void check_together(const Config& config) {
   if (config.suspicion_ms == 0 || config.suspicion_ms >= 3 * config.heartbeat_ms) return;
   reject("RONDO_SUSPICION_MS", fmt::format("{}", config.suspicion_ms),

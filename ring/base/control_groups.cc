@@ -13,7 +13,8 @@
 namespace rondo {
 namespace {
 
-// From the group at `path` below the mount up to the mount itself.
+// Adds the group at `path` below the mount, and those above it up to the mount itself: a limit above counts,
+// too.
 void add_upwards(const std::string& mount, std::string path, bool second_version, std::vector<ControlGroup>& found) {
   while (path.size() > 1) {
     found.push_back({mount + path, second_version});
@@ -22,7 +23,7 @@ void add_upwards(const std::string& mount, std::string path, bool second_version
   found.push_back({mount, second_version});
 }
 
-// Microseconds of all cores in a period. nullopt: no limit, or no such group.
+// The group's quota in cores. nullopt: it has no limit, or there is no such group.
 std::optional<double> limit_of(const std::string& folder, bool second_version) {
   double quota = 0, period = 0;
   if (second_version) {
@@ -41,7 +42,7 @@ uint64_t number_of_group(const std::string& folder) {
   return stat(folder.c_str(), &status) == 0 ? std::max<uint64_t>(status.st_ino, 1) : 1;
 }
 
-// Reads lines "name number ...".
+// The number behind `name`, in a file of lines "name number ...".
 std::optional<uint64_t> number_of(const std::string& path, std::string_view name) {
   std::ifstream facts(path);
   std::string found;
@@ -51,7 +52,7 @@ std::optional<uint64_t> number_of(const std::string& path, std::string_view name
   return std::nullopt;
 }
 
-// UINT64_MAX: no limit.
+// Bytes that the group's limit leaves; UINT64_MAX: it has none. Cached files count as free.
 uint64_t left_in(const ControlGroup& group) {
   const bool second = group.second_version;
   const std::optional<uint64_t> most = number_in(group.folder + (second ? "/memory.max" : "/memory.limit_in_bytes"));
@@ -93,6 +94,8 @@ std::optional<uint64_t> number_in(const std::string& path) {
   return std::nullopt;
 }
 
+// The tightest of all groups counts. Its inode identifies it: ranks of one host with equal inodes share one
+// quota.
 CoreQuota core_quota(const std::string& groups, const std::string& root) {
   CoreQuota least;
   for (const ControlGroup& group : control_groups(groups, root, "cpu")) {
@@ -106,6 +109,8 @@ CoreQuota core_quota(const std::string& groups, const std::string& root) {
 
 CoreQuota core_quota() { return core_quota(file_text("/proc/thread-self/cgroup"), "/sys/fs/cgroup"); }
 
+// A group with fewer cores than ranks slows its ranks down, and the others wait for these. So all ranks
+// together have no more than if every group were as tight.
 int cores_within(int cores, const std::vector<CoreQuota>& ranks) {
   struct Group {
     uint32_t cores = 0;

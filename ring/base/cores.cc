@@ -40,8 +40,8 @@ cpu_set_t unpack_cores(std::string_view bytes) {
   return cores;
 }
 
-// Processes bound to a set of cores share it with all that are bound to it. Ranks have few different sets: one, or one
-// each.
+// Processes that are bound to a set of cores share it with all that are bound to a part of it. Ranks have few
+// different sets: all the same one, or one each.
 int cores_between(const std::vector<cpu_set_t>& ranks) {
   struct Kind {
     cpu_set_t cores;
@@ -78,6 +78,8 @@ int home_core(const cpu_set_t& allowed, int place) {
   }
 }
 
+// Binds the thread to its core, which moves it there at once, and then gives it back all cores that it was
+// allowed.
 bool go_home(int place) {
   if (place < 0) return false;
   const cpu_set_t allowed = allowed_cores();

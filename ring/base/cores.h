@@ -9,25 +9,26 @@
 
 namespace rondo {
 
-// Those of the calling thread; none if the kernel does not say.
+// The cores that the calling thread may run on; none if the kernel does not say.
 cpu_set_t allowed_cores();
 
-// A set of cores as bytes, bit b of byte i for core 8 i + b, without zeros at the end: at most kCoreSetBytes. What is
-// beyond them is left out.
+// A set of cores as bytes: bit b of byte i is core 8 i + b. Zeros at the end are left out, so it has at most
+// kCoreSetBytes; cores beyond them are left out, too.
 inline constexpr size_t kCoreSetBytes = CPU_SETSIZE / 8;
 std::string pack_cores(const cpu_set_t& cores);
 cpu_set_t unpack_cores(std::string_view bytes);
 
-// How many cores the ranks of one host have between them, by the sets that each may use: fewer than ranks, if somewhere
-// several must share one (four ranks, three of them bound to one core: 1). 0: not known, since a rank's set is empty.
+// How many cores the ranks of one host have between them, by the set that each may use. It is less than the
+// number of ranks if some ranks must share a core (of four ranks three are bound to one core: 1). 0: a rank's
+// set is empty, so it is not known.
 int cores_between(const std::vector<cpu_set_t>& ranks);
 
-// The allowed core for the place-th rank of the host, counted round; -1 if there is no choice (fewer than two allowed
-// cores) or no place (negative).
+// The core for the place-th rank of a host, among the allowed ones in turn. -1: there are fewer than two of
+// them, or no place (negative).
 int home_core(const cpu_set_t& allowed, int place);
 
-// Moves the calling thread to home_core() of the cores that it may use, and leaves it free to go wherever it was
-// allowed. False: it was there, there is none, or the kernel does not allow it.
+// Moves the calling thread to its home_core(), and leaves it free to run wherever it was allowed. False: it was
+// there, it has no such core, or the kernel does not allow the move.
 bool go_home(int place);
 
 }  // namespace rondo

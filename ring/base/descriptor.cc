@@ -12,8 +12,8 @@
 namespace rondo {
 namespace {
 
-// A list that belongs to the process and not to an object: fork handlers are per process, and they can find the
-// descriptors in no other way. Never destroyed, since threads may still run when statics are.
+// The descriptors that a forked child closes. The list belongs to the process, since fork handlers do, and
+// could find the descriptors in no other way. It is never destroyed: threads may still run when statics are.
 class OpenDescriptors {
  public:
   static OpenDescriptors& instance() {
@@ -27,7 +27,8 @@ class OpenDescriptors {
     fds_.emplace(++last_, fd);
     return last_;
   }
-  // Nothing in a forked child, where the descriptor is closed already and its number may have been reused.
+  // Does nothing in a forked child: there the descriptor is closed already, and its number may be another
+  // file's.
   void close(uint64_t entry) {
     std::lock_guard lock(mutex_);
     const auto found = fds_.find(entry);
@@ -37,7 +38,8 @@ class OpenDescriptors {
   }
 
  private:
-  // The lock is held over the fork, so that the child finds the list whole.
+  // The lock is held over a fork, so the child finds the list whole. Otherwise a descriptor that another thread
+  // is just opening would stay open in the child.
   OpenDescriptors() {
     pthread_atfork([] { instance().mutex_.lock(); }, [] { instance().mutex_.unlock(); }, [] { instance().in_child(); });
   }
@@ -52,6 +54,8 @@ class OpenDescriptors {
   uint64_t last_ = 0;
 };
 
+// Moves a descriptor that got one of the standard numbers: a printf() of the program must not write to a
+// connection.
 int above_standard(int fd) {
   if (fd < 0 || fd > STDERR_FILENO) return fd;
   const bool closes = (::fcntl(fd, F_GETFD) & FD_CLOEXEC) != 0;
@@ -70,7 +74,7 @@ Descriptor::Descriptor(int number, InChild in_child) {
   take(number, in_child);
 }
 
-// Requires that nobody forks.
+// Requires that no thread forks (NoFork).
 void Descriptor::take(int number, InChild in_child) {
   const int fd = above_standard(number);
   if (fd >= 0 && in_child == InChild::kClosed) {
@@ -118,7 +122,7 @@ bool FileIdentity::is_of(int fd) const {
   return ::fstat(fd, &facts) == 0 && facts.st_dev == device_ && facts.st_ino == inode_ && facts.st_mode == kind_;
 }
 
-// Requires that nobody forks, and as many places in `owned` at least.
+// Requires NoFork, and as many places in `owned` as numbers.
 void Descriptor::take_all(std::span<const int> numbers, std::vector<Descriptor>& owned) {
   size_t taken = 0;
   try {

@@ -11,17 +11,19 @@ namespace rondo {
 // started with these closed: whatever prints there would write to it.
 class Descriptor {
  public:
-  // What a forked child has of it. kClosed: a child that kept a listener would hold its port, and one that kept a
-  // connection would hide the parent's death from the peer. get() still gives the old number there: the owner checks
+  // What a forked child has of it.
+  //
+  // kClosed: nothing. A child that kept a listener would hold its port, and one that kept a connection would
+  // hide the parent's death from the peer. get() still returns the old number in the child, so an owner checks
   // first whether it was forked. kInherited: the child has its own copy.
   enum class InChild { kClosed, kInherited };
 
   Descriptor() = default;
-  // Owns a number that is open already, on this thread alone: a child that another thread forks meanwhile keeps it.
-  // Moves a number below 3, which leaves none (errno) where the process has no other. Closes it where there is no
-  // memory, and throws std::bad_alloc.
+  // Owns a number that is open already. Only for a thread that knows that no other one forks: a child that is
+  // forked in between keeps it. A number below 3 is moved; errno says why there is none if the process has no
+  // other. Without memory it is closed, and std::bad_alloc is thrown.
   explicit Descriptor(int number, InChild in_child = InChild::kClosed);
-  // Owns what `open` returns, a system call that does not block: a fork waits until it is known. As above otherwise.
+  // Owns what `open` returns: a system call that must not block, since a fork waits until the number is known.
   template <std::invocable Open>
   explicit Descriptor(Open open, InChild in_child = InChild::kClosed) : Descriptor() {
     const NoFork no_fork;
@@ -40,7 +42,7 @@ class Descriptor {
  private:
   template <typename Open>
   friend std::vector<Descriptor> own_all(size_t most, Open open);
-  // While it lives no thread forks; not more than one a thread.
+  // While it lives no thread of the process forks. A thread must not have two.
   struct NoFork {
     NoFork();
     ~NoFork();
@@ -54,11 +56,11 @@ class Descriptor {
   uint64_t entry_ = 0;  // in the list of descriptors that a forked child closes; 0: inherited
 };
 
-// Which file a descriptor was of when this was made.
+// Remembers which file a descriptor was of.
 class FileIdentity {
  public:
   explicit FileIdentity(int fd);
-  // The number may be closed now, or that of another file.
+  // Whether that number is of this file now: it may have been closed, and be another file's.
   bool is_of(int fd) const;
 
  private:
@@ -66,8 +68,8 @@ class FileIdentity {
   uint32_t kind_ = 0;
 };
 
-// Owns each of the numbers, at most `most`, in the span that `open` returns, after a system call that does not block;
-// closed in a forked child. Where there is no memory all are closed, and std::bad_alloc is thrown.
+// Owns all numbers, at most `most`, that `open` returns after a system call that does not block. They are
+// closed in a forked child. Without memory all of them are closed, and std::bad_alloc is thrown.
 template <typename Open>
 std::vector<Descriptor> own_all(size_t most, Open open) {
   std::vector<Descriptor> owned(most);  // before the lock: what is closed where something throws takes it, too

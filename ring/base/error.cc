@@ -5,7 +5,7 @@
 namespace rondo {
 namespace {
 
-// By the code's value.
+// Names of the codes, by value.
 constexpr const char* kNames[] = {
     "OK",        "INVALID",     "MISMATCH",    "TIMEOUT",    "PEER_LOST", "ABORTED",   "PROTOCOL",    "NETWORK",
     "BOOTSTRAP", "SYSTEM",      "UNSUPPORTED", "INTERNAL",   "CLOSED",    "PEER_LEFT", "INTERRUPTED", "UNRESPONSIVE",

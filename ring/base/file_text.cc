@@ -5,7 +5,8 @@
 
 namespace rondo {
 
-// A stream turns what its buffer throws into a bad state; iterators over the buffer would let it pass.
+// Reads through the stream: it turns what its buffer throws into a bad state. Iterators over the buffer would
+// let the exception pass.
 std::string file_text(const std::string& path) {
   std::ostringstream text;
   text << std::ifstream(path, std::ios::binary).rdbuf();

@@ -9,19 +9,20 @@
 
 namespace rondo {
 
-// The one reader of numbers from outside: none is used before it has been compared here, and no sum wraps. Each throws
-// an Exception that names call, rank, number and bound: kInvalid for the caller's, kCorrupt for those of a peer.
+// The one reader of numbers from outside: none is used before it is compared here, and no sum wraps. Each
+// function throws an Exception that names call, rank, number and bound: kInvalid for a caller's number,
+// kCorrupt for a peer's.
 class GivenNumbers {
  public:
-  // call: "sparse_all_reduce", on this rank.
+  // call: its name, "sparse_all_reduce"; rank: this one.
   static GivenNumbers of_caller(std::string_view call, int rank);
   static GivenNumbers of_peer(std::string_view call, int rank, int peer);
 
-  // `value`, where it is at most `most`. what: "the number of selected elements".
+  // Returns `value` if it is at most `most`. what: its name, "the number of selected elements".
   uint64_t at_most(uint64_t most, uint64_t value, std::string_view what) const;
-  // `value`, where it is `wanted`.
+  // Returns `value` if it is `wanted`.
   uint64_t equal(uint64_t wanted, uint64_t value, std::string_view what) const;
-  // Their sum, where it is at most `most`.
+  // Returns the sum if it is at most `most`.
   uint64_t sum(uint64_t most, std::span<const uint64_t> values, std::string_view what) const;
 
  private:

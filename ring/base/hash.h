@@ -15,7 +15,8 @@ constexpr uint64_t mix64(uint64_t x) {
   return x ^ (x >> 31);
 }
 
-// A fingerprint is a hash whose highest byte is a note instead: it travels with the hash, and need not be equal.
+// A fingerprint is a hash with a note in its highest byte. Ranks compare the other 56 bits. The note travels
+// with them, and may differ.
 constexpr uint64_t agreed_bits(uint64_t fingerprint) { return fingerprint & (UINT64_MAX >> 8); }
 constexpr uint8_t fingerprint_note(uint64_t fingerprint) { return static_cast<uint8_t>(fingerprint >> 56); }
 constexpr uint64_t noted_fingerprint(uint64_t hash, uint8_t note) { return agreed_bits(hash) | uint64_t{note} << 56; }

@@ -4,7 +4,7 @@
 
 namespace rondo {
 
-// For people: what this host calls itself, or "unknown-host".
+// What this host calls itself, for messages; "unknown-host" if it has no name.
 std::string host_name();
 
 }  // namespace rondo

@@ -16,10 +16,12 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// A function that does not return delays the change of the function by this much only.
+// The longest wait of set_interrupt_function() for threads in the function before: one that never returns must
+// not hold up the change.
 constexpr std::chrono::seconds kLongestLeaving{1};
 
-// The process has one Program: a signal reaches the process, not a communicator.
+// The program's function. There is one for the process, since a signal reaches the process and not a
+// communicator.
 struct Program {
   std::mutex mutex;
   std::condition_variable left;
@@ -40,8 +42,8 @@ thread_local int inside_here = 0;  // of this thread's waits, one in the functio
 thread_local bool untaken = false;
 thread_local Clock::time_point next_question{};
 
-// In a child of fork(), where the threads that hold the lock, or are in a function, may be missing. This one has no
-// lock.
+// In a child of fork(): threads of the parent that held the lock, or were in the function, are missing. The
+// thread that forked does not hold the lock.
 void forget_other_threads() {
   std::construct_at(&program().mutex);
   std::construct_at(&program().left);

@@ -5,7 +5,8 @@
 
 namespace rondo {
 
-// `text` as a string of JSON, with its quotation marks: also for values in messages, whose control characters show so.
+// `text` as a string of JSON, with its quotation marks. Also for values in error messages: control characters
+// are visible there.
 std::string json_text(std::string_view text);
 
 }  // namespace rondo

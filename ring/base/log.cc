@@ -22,8 +22,8 @@ LogLevel parse_level(std::string_view level) {
   return LogLevel::kWarn;
 }
 
-// The program's function, one for the process: constant-initialized, and never destroyed, since threads may log while
-// the process exits.
+// The program's function, one for the process. It is constant-initialized and never destroyed: threads may log
+// while the process exits.
 struct Program {
   std::atomic<std::mutex*> mutex;              // held during a call
   std::atomic<LogFunction> function{nullptr};  // changed under the mutex; without one, lines are written without it
@@ -38,13 +38,14 @@ struct InFunction {
   ~InFunction() { in_function = false; }  // a program's function may throw
 };
 
-// In a child of fork(): who holds the mutex may be a thread that is in the parent alone.
+// In a child of fork(): the mutex may be held by a thread that only the parent has. A thread that forks inside
+// the function keeps the old mutex, which it holds itself.
 void renew_mutex() {
   if (in_function) return;
   if (auto* const unlocked = new (std::nothrow) std::mutex) program.mutex.store(unlocked);
 }
 
-// False: the program has set none.
+// Calls the program's function. False: there is none.
 bool give_to_program(LogLevel level, int rank, const std::string& text) {
   if (program.function.load(std::memory_order_relaxed) == nullptr) return false;
   std::lock_guard lock(*program.mutex.load());
@@ -55,7 +56,8 @@ bool give_to_program(LogLevel level, int rank, const std::string& text) {
   return true;
 }
 
-// Standard error may be a pipe whose reader has ended: within its life a write to it raises no SIGPIPE on this thread.
+// For as long as it lives, a write to a closed pipe raises no SIGPIPE on this thread. Standard error may be a
+// pipe whose reader has ended, and the program's handler must not hear of the library's log.
 class NoPipeSignal {
  public:
   NoPipeSignal() {
@@ -85,8 +87,8 @@ class NoPipeSignal {
   bool raised_ = false;
 };
 
-// One write, so that the lines of several ranks on one terminal do not mix. A closed standard error is not our caller's
-// concern.
+// Writes a line by one system call, so that lines of several ranks on one terminal do not mix. Errors are
+// ignored: a closed standard error is no failure of a call.
 void write_line(int rank, const std::string& text) {
   const std::string line = rank < 0 ? fmt::format("rondo: {}\n", text) : fmt::format("rondo[{}]: {}\n", rank, text);
   NoPipeSignal guard;
@@ -117,6 +119,8 @@ void Logger::write(LogLevel level, std::string_view text) const {
   if (!give_to_program(level, rank_, safe)) write_line(rank_, safe);
 }
 
+// Several threads may be at the end of an interval: one wins the exchange and shows its event, the others are
+// counted.
 bool RateLimit::allow(Clock::time_point now, uint64_t* suppressed) {
   Clock::rep tick = now.time_since_epoch().count();
   Clock::rep next = next_.load(std::memory_order_relaxed);

@@ -10,8 +10,9 @@ namespace rondo {
 
 enum class LogLevel : int { kOff = 0, kWarn = 1, kInfo = 2, kTrace = 3 };
 
-// Where this rank's messages go: standard error, one write a line, "rondo[3]: ...". A value: copy it freely. Callers
-// build the text themselves, after asking shows(), so that this header needs no formatting package.
+// Writes this rank's messages to the program's function, or to standard error: one write a line, "rondo[3]:
+// ...". A value: copy it freely. Callers build the text themselves, after asking shows(), so this header needs
+// no formatting package.
 class Logger {
  public:
   Logger() = default;  // warnings, no rank
@@ -30,13 +31,14 @@ class Logger {
   int rank_ = -1;
 };
 
-// Lets one event through per interval and counts the others, for messages that strangers can trigger. Any thread.
+// Lets one event through in each interval, and counts the others: for messages that strangers can trigger. Any
+// thread.
 class RateLimit {
  public:
   using Clock = std::chrono::steady_clock;
   explicit RateLimit(Clock::duration interval) : interval_(interval) {}
 
-  // True if the event may be shown; `suppressed` then is the number of those that were not since the last one shown.
+  // True: show the event. `suppressed` is then the number of events since the last one that was shown.
   bool allow(Clock::time_point now, uint64_t* suppressed);
 
  private:

@@ -18,6 +18,7 @@ namespace {
 
 constexpr std::string_view kPrefix = "RONDO_";
 
+// Names that other parts of Rondo read.
 constexpr std::array<std::string_view, 16> kElsewhere = {
     "RONDO_RANK",      "RONDO_WORLD_SIZE",  "RONDO_LOCAL_RANK", "RONDO_LOCAL_WORLD_SIZE",
     "RONDO_NODE",      "RONDO_NODES",       "RONDO_RENDEZVOUS", "RONDO_MASTER_PORT",
@@ -26,6 +27,7 @@ constexpr std::array<std::string_view, 16> kElsewhere = {
 
 }  // namespace
 
+// One row of the usual table: row[j] is the distance of the letters of `from` so far to the first j of `to`.
 size_t spelling_distance(std::string_view from, std::string_view to) {
   std::vector<size_t> row(to.size() + 1);
   for (size_t j = 0; j <= to.size(); ++j) row[j] = j;

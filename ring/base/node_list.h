@@ -2,7 +2,8 @@
 
 namespace rondo {
 
-// A queue of nodes that their owners keep: T has members `T* next` and `T* previous`, and is in one list at most.
+// A queue of nodes that belong to others: it never allocates. T has members `T* next` and `T* previous`, and is
+// in at most one list. One thread at a time.
 template <typename T>
 class NodeList {
  public:

@@ -19,7 +19,7 @@ std::string reason(int number) { return std::generic_category().message(number);
 
 bool trusted(uid_t owner) { return owner == ::geteuid() || owner == 0; }
 
-// A last slash would follow a link.
+// Removes slashes at the end: lstat() of a path with one would follow a link.
 std::string without_slash(std::string path) {
   while (path.size() > 1 && path.ends_with('/')) path.pop_back();
   return path;
@@ -30,13 +30,13 @@ std::string parent_of(const std::string& path) {
   return slash == std::string::npos ? "." : slash == 0 ? "/" : path.substr(0, slash);
 }
 
-// "": files can be made there.
+// Why files cannot be made in the folder; "": they can.
 std::string not_writable(const std::string& folder) {
   return ::faccessat(AT_FDCWD, folder.c_str(), W_OK | X_OK, AT_EACCESS) == 0 ? "" : reason(errno);
 }
 
-// A folder where everybody may write is a trap if its owner is a stranger. Root's are there for everybody: /tmp, a
-// container's volumes.
+// A folder that belongs to a stranger, and in which everybody may write, is a trap; "": it is none. Folders of
+// root are made for everybody: /tmp, a container's volumes.
 std::string a_strangers(const struct stat& folder) {
   if (trusted(folder.st_uid) || (folder.st_mode & S_IWOTH) == 0) return "";
   return fmt::format("it belongs to user {}, and everybody may write there: name a folder of your own", folder.st_uid);
@@ -58,6 +58,8 @@ std::string OutputFolder::problem(const std::string& given, Missing missing) {
   return trap.empty() ? not_writable(path) : trap;
 }
 
+// The folder is opened, and its owner looked at again through the descriptor: the path may have come to mean
+// another folder since problem() looked.
 OutputFolder::OutputFolder(std::string what, std::string path, Missing missing)
     : what_(std::move(what)), path_(without_slash(std::move(path))) {
   if (const std::string why = problem(path_, missing); !why.empty()) refuse("", why);

@@ -8,19 +8,21 @@
 
 namespace rondo {
 
-// A folder that a setting names, for files that this process writes. Another user may have prepared it, with a link to
-// a file of this user's in it, or may change it at any time: no link in it is followed, and no file that is there is
-// opened.
+// A folder that a setting names, for files that this process writes. Another user may have prepared it, with a
+// link to a file of this user in it, and may change it at any time. So no link in it is followed, and no file
+// that exists is opened.
 class OutputFolder {
  public:
   enum class Missing { kMake, kRefuse };  // kMake: the folder, not its parents
 
-  // what: whose folder it is, "RONDO_METRICS"; begins every error. Throws Exception(kSystem), which names the path.
+  // what: the setting, "RONDO_METRICS"; it begins every error. Throws Exception(kSystem), which names the path.
   OutputFolder(std::string what, std::string path, Missing missing);
 
-  // A new, empty file "NAME.part" for reading and writing, in place of what has this name. Throws Exception(kSystem).
+  // Makes a new, empty file "NAME.part" for reading and writing, in place of one of this name. Throws
+  // Exception(kSystem).
   Descriptor create(const std::string& name, mode_t mode) const;
-  // It gets its name, in one step and in place of an earlier file. Throws Exception(kSystem), and removes it.
+  // Gives "NAME.part" its name, in one step and in place of an earlier file. If that fails it removes the file
+  // and throws Exception(kSystem).
   void publish(const std::string& name) const;
   void remove_part(const std::string& name) const;
 

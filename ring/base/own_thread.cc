@@ -15,7 +15,7 @@
 namespace rondo {
 namespace {
 
-// In a catch block. What fails here, for want of memory, is not reported: it would end the process.
+// In a catch block. An error in here, for want of memory, is dropped: it would end the process.
 void report_end(const char* name) noexcept {
   try {
     Logger().warn(std::string("the thread ") + name + " has ended: " + caught().message);

@@ -6,10 +6,10 @@
 
 namespace rondo {
 
-// A process rather than its number, which another process may be given once it has ended. Invalid: there is no such
-// process, or the kernel has no such handles (before Linux 5.3).
+// A handle of a process. A process id may be given to another process when its own has ended; a handle is not.
+// Invalid: there is no such process, or the kernel has no handles (before Linux 5.3).
 Descriptor open_process(pid_t pid);
-// It has not ended. False for an invalid handle.
+// Whether the process has not ended. False for an invalid handle.
 bool is_running(const Descriptor& process);
 
 }  // namespace rondo

@@ -4,11 +4,11 @@
 
 namespace rondo {
 
-// Counts of this process, for errors alone: a second join() is a second group, for all ranks. Where only some ranks
-// make it both sides wait in vain, and these counts give the reason.
+// Counts of this process, for error messages only. A second join() is a second group, for all ranks. If only some
+// ranks call it, all of them wait in vain, and these counts give the reason.
 
-inline std::atomic<int> starts_under_way{0};  // join() has not returned
-inline std::atomic<int> groups_joined{0};     // and not left, of several processes
+inline std::atomic<int> starts_under_way{0};  // calls of join() that have not returned
+inline std::atomic<int> groups_joined{0};     // groups of several processes that were joined and not left
 
 class StartUnderWay {
  public:

@@ -4,8 +4,8 @@
 
 namespace rondo {
 
-// While it lives, no signal reaches the calling thread: they wait, or reach another one. A thread that is started
-// meanwhile never gets any.
+// While it lives no signal is delivered to the calling thread: signals wait, or go to another thread. A thread
+// that is started meanwhile inherits that for its whole life.
 class SignalsBlocked {
  public:
   SignalsBlocked() {

@@ -31,6 +31,7 @@ const char* remedy_of(int number) {
 
 }  // namespace
 
+// EAGAIN counts as exhausted: the system reports its limits on threads and locked memory by it.
 Cause cause_of(int number) {
   switch (number) {
     case ECONNRESET:

@@ -16,8 +16,8 @@ enum class Cause : uint8_t {
 };
 Cause cause_of(int number);
 
-// kPeerLost, kNetwork, or kSystem for the other two. "what: Too many open files", and what to do where that is known.
-// number: an errno.
+// An error of a system call: kPeerLost, kNetwork, or kSystem for the other two causes. Its text is "what: Too
+// many open files", and what to do where that is known. number: an errno.
 Error system_error(std::string_view what, int number);
 
 }  // namespace rondo

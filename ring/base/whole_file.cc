@@ -31,6 +31,8 @@ int write_text(const std::string& path, const std::string& text) {
 
 }  // namespace
 
+// The text goes into a file beside it, which then takes the name: a rename is one step. The process id keeps
+// two processes apart that replace one file.
 void replace_file(const std::string& path, const std::string& text) {
   std::error_code error;
   const fs::file_status status = fs::symlink_status(path, error);

@@ -13,6 +13,7 @@ Allocations::~Allocations() {
   for (const auto& [data, run] : runs_) release(data, run);
 }
 
+// Memory that cannot be entered into the list is given back: nobody could deallocate() it.
 void* Allocations::allocate(size_t bytes) try {
   if (bytes == 0) throw Exception(ErrorCode::kInvalid, fmt::format("allocate on rank {}: 0 bytes", rank_));
   Run run{nullptr, bytes};
@@ -38,6 +39,8 @@ void* Allocations::allocate(size_t bytes) try {
   throw Exception(ErrorCode::kSystem, fmt::format("allocate on rank {}: out of memory", rank_));
 }
 
+// It is taken out of the list under the lock and released after it: of two threads that give the same memory
+// back one gets the error.
 void Allocations::deallocate(void* data) {
   if (data == nullptr) return;
   Run run;

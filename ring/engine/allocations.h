@@ -10,12 +10,12 @@
 
 namespace rondo {
 
-// Memory handed out by Communicator::allocate(): windows where the rank shares memory with others, else plain pages.
-// Any thread.
+// Memory handed out by Communicator::allocate(): windows where this rank shares memory with others, else plain
+// pages. All epochs of a communicator share it. Any thread.
 class Allocations {
  public:
-  // `memory` (may be nullptr) outlives all calls of allocate(). rank: for messages. before: what deallocate() takes,
-  // too, and the end of this ends; null: nothing.
+  // `memory` (may be nullptr) outlives all calls of allocate(). rank: for messages. before: the memory of a
+  // communicator that has grown into this one; deallocate() takes that, too. null: there is none.
   Allocations(SharedMemory* memory, int rank, std::shared_ptr<Allocations> before = {})
       : memory_(memory), rank_(rank), before_(std::move(before)) {}
   ~Allocations();
@@ -24,7 +24,7 @@ class Allocations {
 
   // Zeroed, aligned to a page. Throws Exception: kInvalid for 0 bytes, kSystem when memory runs out.
   void* allocate(size_t bytes);
-  // nullptr is fine. Throws Exception(kInvalid) for what allocate() has not given.
+  // Gives memory back; nullptr is fine. Throws Exception(kInvalid) for memory that allocate() has not given.
   void deallocate(void* data);
   bool empty() const;
 

@@ -14,10 +14,11 @@
 namespace rondo {
 namespace {
 
-// A bound against a loop that never ends its batch; some 20 MB.
+// A bound against a program that never ends its batch: some 20 MB.
 constexpr size_t kMaxCalls = 65'536;
 
-// The calling thread's: an address, and whether the thread lives. (A std::thread::id is used again.)
+// Identifies the calling thread: an address that no other thread has, and whether the thread lives. A
+// std::thread::id is used again after its thread.
 thread_local std::shared_ptr<const char> thread_here;
 
 // Whether the second call on a stream belongs to the list that the first one is in.
@@ -28,7 +29,8 @@ bool run_together(const BatchCall& first, const BatchCall& second) {
          one.timeout == other.timeout;
 }
 
-// Calls on streams by lists. Alone a call is the same as outside, so that ranks need not group it alike.
+// Calls on streams, cut into lists. A call that is alone is the same call as outside a batch, so ranks need not
+// group it alike.
 std::vector<std::span<const BatchCall>> runs_of(std::span<const BatchCall> items) {
   std::vector<std::span<const BatchCall>> runs;
   for (size_t first = 0, end = 0; first < items.size(); first = end) {
@@ -43,6 +45,8 @@ std::vector<std::span<const BatchCall>> runs_of(std::span<const BatchCall> items
 
 // --- BatchOperation
 
+// Parts are polled without the lock, since the end of one may poll this again. Exactly one thread ends it; the
+// others wait the moment until it has.
 bool BatchOperation::poll() {
   if (done()) return true;
   if (!flow->in_its_process()) return false;  // another thread may have had the lock at fork()
@@ -76,7 +80,8 @@ void BatchOperation::on_end(EndFunction function) {
   add_end_function(std::move(function));
 }
 
-// Watches some parts twice where it has thrown before, or where another thread does the same.
+// Gives each part a function that polls this when it ends. Some parts get it twice if it has thrown before, or
+// if another thread does the same; that does no harm.
 void BatchOperation::watch_parts() {
   if (done() || watched_.load()) return;
   for (const auto& part : parts_) {
@@ -85,6 +90,7 @@ void BatchOperation::watch_parts() {
   watched_.store(true);
 }
 
+// Waits for the parts one after the other; each wait moves the others, too.
 bool BatchOperation::wait(Clock::time_point until) {
   if (poll()) return true;
   flow->check_process();
@@ -111,6 +117,8 @@ Batch::~Batch() {
   abandon({ErrorCode::kClosed, "the communicator was destroyed before its batch had ended", {group_.rank()}});
 }
 
+// A batch of a thread that has ended can only be abandoned: its owner's address stays taken (owner_lives_), so
+// no later thread is taken for the owner.
 void Batch::open() {
   group_.context().check_usable();
   std::lock_guard lock(mutex_);
@@ -139,7 +147,7 @@ OutsideBatch Batch::outside(const char* call) const {
                               call, group_.rank()));
 }
 
-// Under mutex_: another thread may have abandoned it in between.
+// Throws if the batch cannot take so many more calls. Under mutex_: another thread may have abandoned it.
 void Batch::check_open(bool on_stream, size_t more) const {
   group_.context().check_usable();
   if (!collecting()) {
@@ -157,6 +165,7 @@ void Batch::check_open(bool on_stream, size_t more) const {
   }
 }
 
+// The call is checked before the lock is taken, since the first call on a stream attaches, which is collective.
 OperationRef<Operation> Batch::add(const Call& call) try {
   BatchCall item = group_.calls().lists().item_of(call);
   if (item.stream) group_.device().check({&item, 1});
@@ -203,6 +212,7 @@ OperationRef<Operation> Batch::add(std::span<const MessageCall> messages) try {
   group_.context().fail_for_memory();
 }
 
+// The batch is closed before anything is submitted, so it is closed whatever that throws.
 OperationRef<BatchOperation> Batch::end(Left left) {
   Calls calls;
   {
@@ -259,6 +269,7 @@ OperationRef<BatchOperation> Batch::start_list(std::span<const TensorRef> tensor
   return operation;
 }
 
+// Both messages are made before the first is submitted: an error in the second leaves nothing under way.
 OperationRef<BatchOperation> Batch::start_pair(std::span<const MessageCall> pair) {
   group_.context().check_usable();
   Calls calls;
@@ -278,13 +289,13 @@ OperationRef<BatchOperation> Batch::start_pair(std::span<const MessageCall> pair
   return operation;
 }
 
-// Checks calls on streams again: their memory may have been given back since they were made.
+// Checks calls on streams once more: their memory may have been given back since they were added.
 void Batch::check(const Calls& calls) const {
   for (const auto run : runs_of(calls.items)) group_.device().check(run);
   for (const auto& message : calls.streamed) group_.device().check(*message);
 }
 
-// Throws Exception: some of them may be in their streams.
+// Puts them into their streams. If it throws, some of them may be there already.
 std::vector<OperationRef<Operation>> Batch::put(const Calls& calls) const {
   DeviceSide& device = group_.device();
   std::vector<OperationRef<Operation>> operations(calls.streamed.begin(), calls.streamed.end());
@@ -299,6 +310,8 @@ std::vector<OperationRef<Operation>> Batch::put(const Calls& calls) const {
   return operations;
 }
 
+// Until all calls are checked an error leaves the communicator usable. After that some may be in their streams,
+// and the other ranks wait for the rest, so it fails.
 void Batch::enqueue(Calls calls) {
   bool checked = false;
   try {
@@ -342,7 +355,7 @@ void Batch::submit(Calls calls, Left left) {
   if (left == Left::kToWorker) leave_to_worker(operation);
 }
 
-// In a catch block. What is under way has ended when it throws: until then it uses the caller's memory.
+// In a catch block. Waits for what is under way before it throws: until then that uses the caller's memory.
 void Batch::refuse_all(const Calls& calls) {
   Error error = caught();
   if (error.code != ErrorCode::kInvalid && error.code != ErrorCode::kUnsupported) {

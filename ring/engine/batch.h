@@ -13,7 +13,9 @@
 
 namespace rondo {
 
-// Several operations as one: done when all of them are, failed with the first failure among them.
+// Several operations as one: done when all parts are, failed with the first failure among them. No flow moves
+// it: a thread that polls it looks at the parts, and the one that sees the last end ends it. `flow` is that of
+// the collectives, for its worker and its process.
 class BatchOperation final : public Operation {
  public:
   bool poll() override;
@@ -28,20 +30,20 @@ class BatchOperation final : public Operation {
 
   bool pair_ = false;                           // a send and a receive
   bool on_streams_ = false;                     // its parts are
-  std::atomic<bool> watched_{false};            // its parts' ends are looked at when they come, not only when asked
+  std::atomic<bool> watched_{false};            // the parts have functions of on_end() that poll this
   std::vector<OperationRef<Operation>> parts_;  // collectives, then messages; or calls on streams
   std::mutex mutex_;
-  size_t ended_ = 0;     // of the parts, collectives first, the leading ones known to be done
+  size_t ended_ = 0;     // the first so many parts are known to be done
   bool ending_ = false;  // a thread has seen the last one's end
 };
 
 // Calls of one communicator that are submitted together: lists of all_reduces, and batches, which collect calls
-// between open() and end(). Consecutive all_reduces become as few operations as fusion.h says. On streams those of one
-// stream, operation, algorithm and timeout are one list; a batch puts its sends into streams first and its receives
-// last, so that no stream waits for a message before this rank has sent its own.
+// between open() and end(). Consecutive all_reduces become as few operations as fusion.h says. On streams,
+// those of one stream, operation, algorithm and timeout are one list. A batch puts its sends into streams first
+// and its receives last: a stream must not wait for a message before this rank has sent its own.
 //
-// A batch collects the calls of the thread that opened it, and no others'. Any thread may call abandon() and
-// start_list(); the works of a batch that has not ended are for that thread alone.
+// A batch collects the calls of the thread that opened it, and those of no other thread. Any thread may call
+// abandon() and start_list(). The works of a batch that has not ended are for its own thread alone.
 class Batch {
  public:
   explicit Batch(CommunicatorState& group) : group_(group) {}
@@ -55,23 +57,25 @@ class Batch {
     const void* const owner = owner_.load(std::memory_order_relaxed);
     return owner != nullptr && owner == this_thread();
   }
-  // Throws Exception(kInvalid) if a batch of this thread is open: `call` cannot be collected.
+  // Throws Exception(kInvalid) if a batch of this thread is open: `call` needs results at once, and cannot be
+  // collected.
   OutsideBatch outside(const char* call) const;
 
-  // Checks the call, and keeps it. Throws Exception; then it is not kept, and the batch stays open. Without memory the
-  // communicator fails, since the other ranks keep theirs.
-  // What it gives back is the whole batch's: done when all of that is.
+  // Checks the call and keeps it. What it returns is the operation of the whole batch. Throws Exception; then
+  // the call is not kept, and the batch stays open. Without memory the communicator fails, since the other
+  // ranks keep their call.
   OperationRef<Operation> add(const Call& call);
   OperationRef<Operation> add(std::span<const TensorRef> tensors, Op op, const CallOptions& options);
-  // All of the messages, or none. A message's operation is its own; gives back the last one's.
+  // Keeps all of the messages, or none. Each has an operation of its own; returns the last one's.
   OperationRef<Operation> add(std::span<const MessageCall> messages);
-  // Who goes on with what is submitted: the caller, by finish(); or the worker.
+  // Who moves what is submitted: the caller, by finish(); or the worker.
   enum class Left { kToCaller, kToWorker };
 
-  // Submits what has been kept; does not drive. Throws Exception if nothing was: the batch is closed in any case,
-  // and the communicator failed, unless it is kInvalid or kUnsupported, which all ranks find alike.
+  // Submits what was kept, without moving it. Throws Exception if nothing was submitted. The batch is closed in
+  // any case. The communicator has failed then, unless the error is kInvalid or kUnsupported, which all ranks
+  // find alike.
   OperationRef<BatchOperation> end(Left left);
-  // Closes the batch, if one is open: nothing was done, and works of it fail with the error.
+  // Closes the batch, if one is open, without submitting anything. Works of it fail with the error.
   void abandon(const Error& error);
 
   // A list by itself; does not drive.

@@ -8,7 +8,8 @@
 namespace rondo {
 namespace {
 
-// The calls of a record, before the one with the sequence `end`. The meeting is no call of the program's.
+// Adds the calls of a record that come before the sequence `end`. The opening of the communicator is no call of
+// the program's.
 template <typename Record>
 void count(std::array<CommunicatorStatus::Calls, kCollectives>& made, const Record& record, uint64_t end) {
   if (record.first == kMeetingSequence) return;
@@ -59,6 +60,7 @@ void CallLog::note_other_thread(std::thread::id self) {
   if (first != self) threads_.store(true);
 }
 
+// The stored sequence must be the one asked for: a slot is used again after kRemembered calls.
 uint64_t CallLog::route(uint64_t sequence) const {
   const uint64_t word = routes_[sequence % kRemembered].load(std::memory_order_relaxed);
   if (((word >> 32) & kSequenceMask) != (sequence & kSequenceMask)) return 0;
@@ -88,6 +90,8 @@ void CallLog::describe(CommunicatorStatus& status) const {
   }
 }
 
+// The answer to a rank that asks about call `sequence`: whether this rank has made it, in which form, and what
+// it does in messages meanwhile.
 CallState CallLog::state(uint64_t sequence) const {
   std::lock_guard lock(mutex_);
   CallState state;

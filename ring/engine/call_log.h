@@ -15,54 +15,58 @@
 
 namespace rondo {
 
-// What this rank has called lately on one communicator, for the others' question why an operation does not move.
-// Calls of one kind in a row are one record: writing costs a store where a call is equal to the last, else an
-// uncontended lock and a copy of a few words; the text is made on request. Any thread, unless said otherwise.
+// What this rank has called lately on one communicator. Other ranks ask when an operation does not move, and
+// compare. Calls of one kind in a row are one record: a call that equals the last one costs a store, another
+// one an uncontended lock and a copy of a few words. The text is made on request. Any thread, unless a comment
+// says otherwise.
 class CallLog {
  public:
-  // Before the first call.
+  // Sets the number of ranks, before the first call.
   void of_world(int world) { world_ = world; }
-  // `kind`: fingerprint_of(kind, sequence) is the call's fingerprint; equal kinds are equal calls. Under the submission
-  // lock.
+  // A call has its number. Equal kinds are equal calls: fingerprint_of(kind, sequence) is the call's
+  // fingerprint. Under the submission lock.
   void called(uint64_t sequence, uint64_t kind, const CheckedCall& call) {
     // Where each pair knows only its own counts, the kind does not say all.
     if (kind != last_kind_ || call.uneven) return record(sequence, kind, call);
     current_.store(sequence, std::memory_order_release);
   }
-  // --- one thread at a time: the holder of the lease
-  // The call runs by this route, under this version of the table of routes.
+  // The call runs by this route, decided under this version of the table of routes. Members that run one call
+  // by different routes can never complete it; the answer to a question shows that. took(), finished() and
+  // lasts() are called under the lease of the collectives.
   void took(uint64_t sequence, Algorithm algorithm, uint64_t version) {
     const uint64_t of = (uint64_t{static_cast<uint8_t>(algorithm)} << 24) | (sequence & kSequenceMask);
     routes_[sequence % kRemembered].store((of << 32) | static_cast<uint32_t>(version), std::memory_order_relaxed);
   }
+  // The call has ended by itself, not by a failure of the communicator.
   void finished(uint64_t sequence);
-  // The call has begun, at that time of a steady clock, and was not over at once.
+  // The call was not over at once; it began at that time of a steady clock.
   void lasts(uint64_t sequence, int64_t since_ms) {
     lasting_since_ms_.store(since_ms, std::memory_order_relaxed);
     lasting_.store(sequence, std::memory_order_release);
   }
 
-  // A thread has waited for a message since then; peer is a world rank, or -1 for any.
+  // A thread has waited for a message since then. peer: a world rank, or -1 for any. Those who ask learn from
+  // it that this rank cannot come to the collective before the message.
   void sleeps_in_p2p(int peer, std::string text, std::chrono::steady_clock::time_point since);
-  // It has looked again, in vain.
+  // That thread has looked again, in vain. While the count does not grow the thread does not run.
   void looked_in_p2p() { p2p_looks_.fetch_add(1, std::memory_order_relaxed); }
   void woke_from_p2p();
-  // Notes the calling thread.
+  // Remembers whether calls come from more than one thread: then one that sleeps in a message proves nothing.
   void note_thread() {
     const auto self = std::this_thread::get_id();
     if (thread_.load(std::memory_order_relaxed) != self) note_other_thread(self);
   }
 
   CallState state(uint64_t sequence) const;
-  // CommunicatorEvents::waits_in()
+  // What this rank waits in, in words; empty: in nothing for long (CommunicatorEvents::waits_in).
   std::string waits_in() const;
-  // What status says of calls: those made, and the one under way.
+  // Fills in what the status shows of calls: how many were made, and the one under way.
   void describe(CommunicatorStatus& status) const;
-  // Sequence of the last call of which all before it, and it, have finished; 0 if none.
+  // Number of the last call that has finished; all before it have, too. 0: none.
   uint64_t last_finished() const;
 
  private:
-  // Records remembered: a rank cannot be further behind the others than the links' depth lets it, a few operations.
+  // Records that are remembered. The links' depth lets a rank fall only a few operations behind the others.
   static constexpr size_t kRemembered = 64;
   struct Record {
     uint64_t first = 0;  // sequence; those after it up to the next record's are alike
@@ -85,7 +89,8 @@ class CallLog {
   int world_ = 1;
   // Grows to kRemembered; most communicators make few kinds of calls.
   std::vector<Record> records_ = std::vector<Record>(4);
-  // By sequence: its algorithm (8 bits), the sequence (24 bits) and the version (32 bits).
+  // By sequence: the algorithm in 8 bits, the sequence in 24, the version in 32. One word, so that it is read
+  // whole.
   static constexpr uint64_t kSequenceMask = 0xffffff;
   std::array<std::atomic<uint64_t>, kRemembered> routes_{};
   uint64_t recorded_ = 0;                                       // records so far
@@ -100,8 +105,8 @@ class CallLog {
   int p2p_peer_ = -1;
   std::string p2p_text_;
   std::chrono::steady_clock::time_point p2p_since_{};
-  std::atomic<std::thread::id> thread_{};  // the first that called
-  std::atomic<bool> threads_{false};
+  std::atomic<std::thread::id> thread_{};  // the first thread that made a call
+  std::atomic<bool> threads_{false};       // another one has made one, too
 };
 
 }  // namespace rondo

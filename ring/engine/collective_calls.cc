@@ -8,13 +8,15 @@
 namespace rondo {
 namespace {
 
-// Whether a recoverable call runs in memory of the communicator's (TensorLists): out of place its input stays anyway.
-// What is no all_reduce is refused there.
+// Whether a recoverable call runs in the communicator's own memory (TensorLists) instead of the caller's. Out
+// of place it does not: its input is never written. A collective other than all_reduce goes there, too, and is
+// refused.
 bool runs_in_own_memory(const Call& call) {
   return call.input == call.output || call.collective != Collective::kAllReduce;
 }
 
-// Whether the call has more, good or not, than its fields and its buffers say: such a call is checked each time.
+// Whether the call has arguments beyond CallFields and its two buffers, valid or not. The key of a prepared
+// call does not contain them, so such a call is checked every time.
 bool has_more_than_fields(const Call& call) {
   const WireOptions& wire = call.options.wire;
   return wire.format != WireFormat::kNone || wire.stochastic || wire.residual != nullptr || call.op == Op::kUser ||
@@ -35,7 +37,11 @@ Algorithm CollectiveCalls::algorithm_for(const Call& call, bool registered) cons
   return flow_->algorithm_for(checked, registered);
 }
 
-// Under the submission lock. The call's buffers have been checked, and nothing has happened if it throws.
+// Checks the call and returns what equal calls share. Under the submission lock; if it throws, nothing has
+// happened.
+//
+// A repeated call costs one comparison of CallFields. check_call() runs again only if a buffer differs from the
+// last one that passed. Uneven calls are never kept: their counts lie in the caller's memory, not in the key.
 std::shared_ptr<PreparedCall> CollectiveCalls::prepare(const Call& call) {
   if (call.uneven) return flow_->prepare(check_call(call, context_.rank, context_.world()));
   const CallFields key = fields_of(call);
@@ -76,7 +82,11 @@ std::shared_ptr<PreparedCall> CollectiveCalls::prepare(const CheckedCall& call) 
   return prepared_.keep(call, flow_->prepare(call));
 }
 
-// At once on this thread, while nothing else is under way.
+// The blocking form. The operation lies on this stack, without an allocation. Collectives::run() returns when
+// the operation is done: no thread refers to this frame afterwards.
+//
+// Without memory the communicator fails. The other ranks make this call, too, and would wait for this rank
+// until their deadline.
 void CollectiveCalls::run(const Call& call) try {
   context_.check_usable();
   if (call.options.stream) return group_.device().run(call);
@@ -96,7 +106,8 @@ void CollectiveCalls::run(const Call& call) try {
   context_.fail_for_memory();
 }
 
-// Where there is no memory for it to run in, the communicator fails: the other ranks make the call.
+// A recoverable call that runs in the communicator's memory. If that cannot be allocated, the communicator
+// fails: the other ranks make the call.
 OperationRef<CollectiveOperation> CollectiveCalls::submit_recoverable(const Call& call) try {
   auto operation = lists_.recoverable(call);
   submit_all({&operation, 1});
@@ -107,6 +118,8 @@ OperationRef<CollectiveOperation> CollectiveCalls::submit_recoverable(const Call
   throw Exception(*context_.failure.get());
 }
 
+// The asynchronous form. The worker's thread is started before the submission: otherwise an operation could be
+// queued that no thread moves. notify() makes passes here, so a small call may be complete when this returns.
 OperationRef<Operation> CollectiveCalls::start(const Call& call) try {
   group_.ready_worker();
   if (call.options.stream) return group_.device().start(call);
@@ -126,6 +139,8 @@ OperationRef<Operation> CollectiveCalls::start(const Call& call) try {
   context_.fail_for_memory();
 }
 
+// A byte is an element, so records of any type can be gathered. The purpose keeps it apart from calls of the
+// program.
 void CollectiveCalls::gather(const void* own, void* all, size_t bytes, Purpose purpose,
                              std::chrono::milliseconds timeout) {
   Call call;
@@ -146,6 +161,7 @@ void CollectiveCalls::meet_neighbors(Purpose by, Clock::time_point until) {
     std::lock_guard lock(submit_mutex_);
     operation = flow_->submit_opening(by, until);
   }
+  // Asleep, not polling: the I/O thread makes the connections, and may need this core.
   flow_->wait_asleep(*operation);
   if (operation->failed() && group_.failed_in() == Stage::kMaking) throw Exception(operation->error());
 }
@@ -155,6 +171,7 @@ OperationRef<Operation> CollectiveCalls::start_opening(Purpose by) {
     std::lock_guard lock(submit_mutex_);
     opening_ = flow_->submit_opening(by, group_.deadline({}));
   });
+  // A weak reference: the operation must not keep the communicator alive that it opens.
   opening_->on_end([made = group_.weak_from_this()](const Error&) {
     if (const auto living = made.lock()) living->made();
   });

@@ -17,8 +17,12 @@ namespace rondo {
 
 class CommunicatorState;
 
-// A communicator's collective calls: from arguments to operations in their flow, in the order in which they come here.
-// Any thread.
+// A communicator's collective calls: arguments become operations, in call order. It checks the arguments, finds
+// or makes the PreparedCall, and hands the operation to Collectives, which numbers and moves it. It moves no
+// byte itself.
+//
+// The CommunicatorState owns it. Operations hold a reference to the flow, so a Work may outlive this object.
+// Any thread may call it.
 class CollectiveCalls {
  public:
   // group has this as a member.
@@ -27,8 +31,9 @@ class CollectiveCalls {
 
   Algorithm algorithm_for(const Call& call, bool registered) const;
 
-  // run(): at once on this thread, while nothing else is under way. start(): submitted, and left to the worker. On a
-  // stream: in it when either returns. Throw Exception.
+  // run() returns when the result is there. If nothing else is under way, this thread moves the call at once,
+  // without the queue. start() returns after the submission; a waiting thread or the worker moves the
+  // operation. With a stream, both return when the call is in the stream. Both throw Exception.
   void run(const Call& call);
   OperationRef<Operation> start(const Call& call);
 
@@ -37,8 +42,9 @@ class CollectiveCalls {
   // Submits all of them, with no other call between; if it throws, nothing is under way. Does not drive.
   void submit_all(std::span<const OperationRef<CollectiveOperation>> operations);
 
-  // What each rank gives, by rank: an all_gather of the library's own. Its memory is there before the exchange, after
-  // which the other ranks count on this one.
+  // One record of each rank, in rank order: an all_gather of the library's own. The memory for the result is
+  // allocated before the exchange. After it the other ranks rely on this rank, so nothing may fail here any
+  // more.
   template <typename Record>
   std::vector<Record> gather(const Record& own, Purpose purpose, std::chrono::milliseconds timeout = {}) {
     std::vector<Record> all;
@@ -47,12 +53,15 @@ class CollectiveCalls {
     return all;
   }
 
-  // Exchanges a frame with both ring neighbors on every lane. Throws what went wrong, but for what a member has met
-  // that has it already: this rank's first call throws that.
+  // The first operation of a communicator: posts among few ranks of an island, else a frame to and from both
+  // ring neighbors on every lane (CallExecution::make_opening_run). It makes the connections or the memory that
+  // every call needs. Throws a failure that comes while the communicator is being made. If a member fails after
+  // it has the communicator (Stage::kUse), this returns: the first call of this rank throws that.
   void meet_neighbors(Purpose by, Clock::time_point deadline);
-  // The same, left to the worker; CommunicatorState::made() follows.
+  // meet_neighbors() without waiting. CommunicatorState::made() is called when the operation ends.
   OperationRef<Operation> start_opening(Purpose by);
-  // What start_opening() has started; null: nothing. Who leaves before it is over ends it for the others, too.
+  // The operation of start_opening(); null: there is none. destroy() waits for it, since a rank that leaves
+  // before fails it on the other ranks.
   const OperationRef<CollectiveOperation>& opening() const { return opening_; }
 
   TensorLists& lists() { return lists_; }
@@ -68,8 +77,8 @@ class CollectiveCalls {
   CommunicatorState& group_;
   CommunicatorContext& context_;
   const std::shared_ptr<Collectives> flow_;  // shared with Works, which may outlive the group
-  std::mutex submit_mutex_;                  // calls are serialized in the order in which they get it
-  PreparedCalls prepared_;                   // what equal calls have in common, kept
+  std::mutex submit_mutex_;                  // its order is the call order; nobody waits for an operation under it
+  PreparedCalls prepared_;                   // under submit_mutex_
   TensorLists lists_{group_};
   OperationRef<CollectiveOperation> opening_;
 };

@@ -33,6 +33,7 @@ void CommunicatorContext::refuse_use() const {
   throw Exception(*failure.get());
 }
 
+// This rank's reason is kInterrupted, and is set first. The others get kAborted, which names this rank.
 void CommunicatorContext::interrupt() noexcept {
   try {
     const std::string text = name(rank) + " was interrupted while it waited";
@@ -43,6 +44,7 @@ void CommunicatorContext::interrupt() noexcept {
   }
 }
 
+// Sets the reason here before the others are told: when their failure comes back, it is not the first one here.
 void CommunicatorContext::fail(const Error& error) noexcept {
   if (failure.get() != nullptr) return;
   try {
@@ -76,7 +78,7 @@ void CommunicatorContext::abort_everywhere(Error error) {
   fabric->abort(id, error);
 }
 
-// A second try with less to say: what other threads do frees memory now and then.
+// A second try with less text: other threads free memory now and then.
 void CommunicatorContext::fail_without_memory() noexcept {
   failure.set({ErrorCode::kSystem, "out of memory", {}});
   try {

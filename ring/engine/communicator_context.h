@@ -17,10 +17,14 @@
 
 namespace rondo {
 
-// How long a rank's I/O thread may take to answer what its rank does.
+// How long a rank's I/O thread may take to answer what that rank does.
 inline constexpr std::chrono::milliseconds kAnswerPatience{100};
 
-// What the parts of one communicator share. `members[r]` is the world rank of its rank r.
+// What the parts of one communicator share: who its members are, its settings, its failure. Its two flows and
+// the CommunicatorState share it. It is constant once made, but for failure and log, which any thread may use,
+// and the times in `observed`, which are under the lease of the collectives.
+//
+// members[r] is the world rank of rank r of the communicator.
 struct CommunicatorContext {
   explicit CommunicatorContext(ForkMark of_process = {});
 
@@ -34,10 +38,11 @@ struct CommunicatorContext {
   Failure failure{[this](Error& error) { locate(error); }};
   CallLog log;
   Observed observed;
-  // The observer's numbers of the fabric's ranks, those from its own start on; empty: the same ones.
+  // The observer's numbers of the fabric's ranks: ranks of the job at the observer's start. Empty: they are the
+  // same.
   std::vector<int> observed_ranks;
   const ForkMark mark;  // of the process that made it
-  const int pid;        // likewise
+  const int pid;        // that process
 
   int world() const { return static_cast<int>(members.size()); }
   int world_rank(int rank_in_group) const { return members[static_cast<size_t>(rank_in_group)]; }
@@ -45,23 +50,25 @@ struct CommunicatorContext {
   std::string name(int rank_in_group) const;
   // -1 if the world rank is not a member.
   int group_rank(int world_rank_of_peer) const;
-  // The configured one for 0.
+  // The time limit of a call; 0 stands for the configured one.
   std::chrono::milliseconds limit_of(std::chrono::milliseconds timeout) const {
     return timeout.count() > 0 ? timeout : std::chrono::milliseconds(config.timeout_ms);
   }
 
-  // Throws what stands against any call now: a fork, the communicator's failure. Any thread.
+  // Throws what stands against any call now: a fork, or the communicator's failure. Every call begins with it,
+  // so it costs two loads. Any thread.
   void check_usable() const {
     if (!mark.same_process() || failure.get() != nullptr) refuse_use();
   }
-  // The program has ended a wait: the communicator fails with kInterrupted here and kAborted on the other members. Any
-  // thread.
+  // The program's interrupt function has ended a wait: the communicator fails with kInterrupted here and
+  // kAborted on the other members. Any thread.
   void interrupt() noexcept;
-  // The communicator fails on all members, with an error that this rank has met; one that names no culprit (ranks of
-  // the group) is this rank's own. Nothing if it has failed before; afterwards check_usable() throws. Any thread.
+  // Fails the communicator on all members with an error that this rank has met. If the error names no culprit
+  // (ranks of the group), it is this rank. Nothing happens if it has failed before. Afterwards check_usable()
+  // throws. Any thread.
   void fail(const Error& error) noexcept;
-  // Runs a part of a call that the other ranks make, too: where it throws std::bad_alloc, the communicator fails, which
-  // it throws.
+  // Runs a part of a call that the other ranks make, too. If it throws std::bad_alloc the communicator fails,
+  // which this throws: the others would wait for this rank.
   template <typename Action>
   auto with_memory(Action action) {
     try {

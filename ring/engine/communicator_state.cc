@@ -16,8 +16,8 @@
 namespace rondo {
 namespace {
 
-// A step of leaving. What it has no memory for is left out, and the steps after it are taken all the same: whatever
-// stays open would call an object that is gone.
+// One step of leaving. A step that has no memory is left out, and the next ones are taken all the same:
+// whatever stays open would call an object that is gone.
 template <typename Step>
 void attempt(const Step& step) {
   try {
@@ -32,7 +32,8 @@ WaitPolicy patience_for(const Config& config, const Fabric& fabric) {
   return {std::chrono::microseconds(config.spin_us), crowded, place.local_rank};
 }
 
-// What the members have of a list by rank, numbered anew from 0 in the order in which it comes; -1 stays.
+// The members' entries of a list by world rank, numbered anew from 0 in the order of their first appearance; -1
+// stays.
 std::vector<int> renumbered(const std::vector<int>& by_rank, const std::vector<int>& members) {
   std::vector<int> numbers;
   std::map<int, int> seen;
@@ -73,6 +74,7 @@ std::shared_ptr<CommunicatorContext> make_context(CommunicatorState::Options& op
   return context;
 }
 
+// Flows get the worker's own reference, which keeps the object but not its thread (Worker::make).
 template <typename MadeFlow>
 std::shared_ptr<MadeFlow> make_flow(const std::shared_ptr<CommunicatorContext>& context, Worker& worker) {
   auto bell = std::make_shared<Doorbell>(context->fabric->sleepers());
@@ -88,6 +90,8 @@ WaitPolicy CommunicatorState::worker_policy(const Config& config, const Fabric& 
   return policy;
 }
 
+// The last step opens the communicator in the fabric: events may come before this returns, and find all members
+// made.
 CommunicatorState::CommunicatorState(Options options)
     : context_(make_context(options)),
       worker_(std::move(options.worker)),
@@ -119,6 +123,7 @@ Clock::time_point CommunicatorState::deadline(std::chrono::milliseconds timeout)
   return deadline_after(worker_->clock().look(Clock::now()), context_->limit_of(timeout));
 }
 
+// If the system has no thread to give, the other ranks have made the call, too, so the communicator fails.
 void CommunicatorState::ready_worker() {
   context_->check_usable();
   try {
@@ -129,7 +134,8 @@ void CommunicatorState::ready_worker() {
   }
 }
 
-// A rank with messages under way beside what it waits for may still end what another rank waits for.
+// What this rank does at that call, for the question of another rank. A rank with messages under way beside may
+// still end what the other waits for, so it counts as having several threads.
 CallState CommunicatorState::state_at(uint64_t sequence) const {
   CallState state = context_->log.state(sequence);
   state.threads |= message_calls_.flow()->in_background();
@@ -137,8 +143,9 @@ CallState CommunicatorState::state_at(uint64_t sequence) const {
   return state;
 }
 
-// A member that asks waits in this communicator. If this rank has gone to shrink() of what it was made of, and is not
-// in the call, nothing else would end that wait: shrink() in turn waits for the member.
+// A member asks, which waits in this communicator. If this rank is in shrink() of the communicator that this
+// one was made of, and is not in the call, it fails this one: the member would wait here for ever, while
+// shrink() waits for the member.
 CallState CommunicatorState::call_state(uint64_t sequence) {
   CallState state = state_at(sequence);
   if (!state.takes_part(sequence) && context_->failure.get() == nullptr && lineage_->ancestor_shrinks())
@@ -178,12 +185,13 @@ std::string CommunicatorState::status_json(const AskWhom& whom) {
   return rondo::status_json(status);
 }
 
-// Counting starts with the first question, without RONDO_METRICS.
+// Starts to count at the first question, also without RONDO_METRICS.
 std::string CommunicatorState::metrics_text() {
   Observer& observer = *context_->observed.observer;
   return prometheus_text(observer.start_metrics(), observer.about().rank);
 }
 
+// Made under the lock, then published by device_, which calls on host memory read without it.
 DeviceSide& CommunicatorState::device() {
   context_->check_usable();
   std::lock_guard lock(device_mutex_);
@@ -212,6 +220,8 @@ void CommunicatorState::deallocate(void* data) {
   if (data == nullptr || device == nullptr || !device->deallocate(data)) allocations()->deallocate(data);
 }
 
+// By the fabric's I/O thread, or by abort(). Keeps the reason, then wakes both flows, whose next pass ends
+// everything that is pending. The error's world ranks become ranks of this communicator; others are left out.
 void CommunicatorState::on_failure(const Error& error, Stage stage) {
   Error own{error.code, error.message, {}};
   std::vector<int> ranks;
@@ -226,6 +236,8 @@ void CommunicatorState::on_failure(const Error& error, Stage stage) {
   message_calls_.flow()->notify();
 }
 
+// A peer has said goodbye. Collectives after its last one cannot complete; receives from it fail when what it
+// had sent has come.
 void CommunicatorState::on_peer_left(int peer, uint64_t last_sequence) {
   const int left = context_->group_rank(peer);
   calls_.flow()->peer_left(left, last_sequence);
@@ -239,12 +251,15 @@ void CommunicatorState::abort(const std::string& reason) {
               {context_->world_rank(rank())}});
 }
 
-// The fabric tells the others, and this rank by its own thread; calls after this one must fail at once.
+// The fabric tells the others, and this rank later by its own thread. Calls after this one must fail at once,
+// so this rank is failed here, too.
 void CommunicatorState::abort_with(const Error& error) {
   context_->fabric->abort(context_->id, error);
   on_failure(error, Stage::kUse);
 }
 
+// Only what a signal handler may do: no lock, no allocation. The error was made with the communicator. errno is
+// the interrupted thread's, so it is put back.
 void CommunicatorState::abort_from_signal() noexcept {
   if (!context_->mark.same_process() || destroyed_.load()) return;
   context_->failure.set_constant(signal_abort_);
@@ -254,6 +269,7 @@ void CommunicatorState::abort_from_signal() noexcept {
   errno = before;
 }
 
+// The second half of abort_from_signal(), on the fabric's thread.
 void CommunicatorState::on_wake() {
   if (context_->failure.get() != &signal_abort_ || signal_abort_told_.exchange(true)) return;
   Error error = signal_abort_;
@@ -315,6 +331,8 @@ void CommunicatorState::end_leaving() {
   left_ = true;
 }
 
+// An opening that is still under way is waited for: if this rank left now, it would fail for the others. Not in
+// an end function, whose thread would have to move it.
 void CommunicatorState::destroy() {
   if (!context_->mark.same_process()) return;  // the parent's; the child must not speak for it
   const LeavingTurn turn(*this, LeavingTurn::Busy::kWait);
@@ -328,6 +346,7 @@ void CommunicatorState::destroy() {
   end_leaving();
 }
 
+// destroy() in steps that do not wait: false until nothing is left to wait for.
 bool CommunicatorState::try_destroy() {
   if (!context_->mark.same_process()) return true;
   const LeavingTurn turn(*this, LeavingTurn::Busy::kGiveUp);

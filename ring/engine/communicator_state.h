@@ -22,14 +22,19 @@ namespace rondo {
 
 class DeviceSide;
 
-// Shows that the calling thread has no batch open. Calls that are made of several ones need it: they read what their
-// exchanges bring, and a batch would keep these. Batch alone makes it.
+// Proof that the calling thread has no batch open. Calls that are made of several ones ask for it: they read
+// the results of their exchanges, and a batch would keep these back. Only Batch makes it.
 class OutsideBatch {
   friend class Batch;
   OutsideBatch() = default;
 };
 
-// One communicator: its calls, its memory, what its ranks make of it, and its end; it hears from the fabric.
+// One communicator of this rank: its calls, its memory, the communicators that its ranks make of it, and its
+// end. The Communicator (ring/api) owns it; works share the parts that they need, and may outlive it.
+//
+// Two kinds of threads call it: the program's, and the fabric's I/O thread (CommunicatorEvents), which must not
+// block. The constructor opens the communicator in the fabric, after which events come; destroy() closes it
+// there, after which none comes any more.
 class CommunicatorState final : public CommunicatorEvents, public std::enable_shared_from_this<CommunicatorState> {
  public:
   struct Options {
@@ -47,13 +52,14 @@ class CommunicatorState final : public CommunicatorEvents, public std::enable_sh
     std::shared_ptr<Lineage> lineage = {};            // shared with its epochs before; null: a new one, made of none
   };
   explicit CommunicatorState(Options options);
-  // How the thread of such groups' worker waits.
+  // How the worker's thread of such communicators waits.
   static WaitPolicy worker_policy(const Config& config, const Fabric& fabric);
   ~CommunicatorState() override;  // destroy()
   CommunicatorState(const CommunicatorState&) = delete;
   CommunicatorState& operator=(const CommunicatorState&) = delete;
 
-  // The end of its making, before its user has it.
+  // Says that this rank has the communicator. A failure from now on is one of its use (Stage::kUse): members
+  // that still make it get it, and their first call throws.
   void made() { context_->fabric->made(context_->id); }
 
   int rank() const { return context_->rank; }
@@ -65,36 +71,41 @@ class CommunicatorState final : public CommunicatorEvents, public std::enable_sh
   Groups& groups() { return groups_; }
   const std::shared_ptr<Lineage>& lineage() const { return lineage_; }
 
-  // Throws Exception(kInvalid) for device memory in a call without a stream, once the communicator is attached.
+  // Throws Exception(kInvalid) if the call has device memory and no stream. Costs a load while no call has used
+  // a device.
   void check_on_host(const Call& call) const;
   void check_on_host(const char* call, const void* data) const;
-  // destroy() was called, or this is a forked child.
+  // Throws if destroy() was called, or if this is a forked child. A failed communicator passes: shrink() begins
+  // with one.
   void check_not_destroyed() const {
     if (destroyed_.load() || !context_->mark.same_process()) context_->refuse_use();
   }
-  // When it failed, by the fabric's word.
+  // The stage in which the communicator failed, as the fabric said. kMaking before it has failed.
   Stage failed_in() const { return failed_in_.load(); }
-  // timeout: 0: the configured one.
+  // The time of a deadline that is `timeout` from now, by the worker's clock. 0: the configured time.
   Clock::time_point deadline(std::chrono::milliseconds timeout) const;
 
   const std::shared_ptr<Worker>& worker() const { return worker_; }  // shared by all groups of the process
-  // The worker's thread goes on with operations that no thread waits for, after Flow::notify(). ready_worker() must
-  // have come before whatever that is was submitted: without a thread nobody could go on with it, so that the
-  // communicator fails, which it throws (kSystem).
+  // Starts the worker's thread, which moves operations that no thread waits on. It must come before the
+  // submission of such an operation. Without a thread nobody would move it, so the communicator fails, which
+  // this throws (kSystem).
   void ready_worker();
 
-  // Memory of allocate(); shared with the epochs before and after. Throws Exception(kInvalid) in a forked child.
+  // The memory of allocate(). Shared with the epochs before and after, so that buffers survive shrink() and
+  // grow(). Throws Exception(kInvalid) in a forked child.
   const std::shared_ptr<Allocations>& allocations() const;
-  // Memory of allocate(), host or device.
+  // Gives memory of allocate() back, host or device.
   void deallocate(void* data);
 
-  // The side of it that knows GPUs; made at the first call of this, which throws what check_usable() does.
+  // The part that knows GPUs; made at the first call of this. Throws what check_usable() throws.
   DeviceSide& device();
 
   void abort(const std::string& reason);
-  // abort() for signal handlers: one atomic store and a write to an eventfd, by which the fabric's thread does the
-  // rest.
+  // abort() for signal handlers: one atomic store and one write to an eventfd. The fabric's thread does the
+  // rest (on_wake).
   void abort_from_signal() noexcept;
+  // Says goodbye to the members, waits for theirs at most until destroy_timeout_ms, ends what is pending, and
+  // gives all memory back. Any thread; a second call waits for the first.
   void destroy();
   // Communicator::try_destroy().
   bool try_destroy();
@@ -110,18 +121,20 @@ class CommunicatorState final : public CommunicatorEvents, public std::enable_sh
   void on_broken() noexcept override;
 
  private:
-  // The device side, if calls on host memory must ask it.
+  // The device side; null: no call has used one, so calls on host memory need not ask it.
   DeviceSide* attached() const { return device_.load(std::memory_order_acquire); }
   CallState state_at(uint64_t sequence) const;
   void abort_with(const Error& error);  // its ranks are those of the world
   void end_for_shrink() const;
+  // destroy() and try_destroy(): the first half fails the communicator with kClosed, so no call begins any
+  // more; the second half closes it, after what was sent has gone.
   void begin_to_leave();
   void end_leaving();
 
   const std::shared_ptr<CommunicatorContext> context_;  // shared with the two flows
-  const std::shared_ptr<Worker> worker_;  // shared by all groups of the process, the last of which ends it
-  const Error signal_abort_;              // of abort_from_signal()
-  std::atomic<bool> signal_abort_told_{false};
+  const std::shared_ptr<Worker> worker_;          // shared by all groups of the process, the last of which ends it
+  const Error signal_abort_;                      // of abort_from_signal()
+  std::atomic<bool> signal_abort_told_{false};    // to the others, by on_wake()
   std::atomic<Stage> failed_in_{Stage::kMaking};  // of the failure, if it came by the fabric
 
   const std::shared_ptr<Allocations> allocations_;  // shared with the epochs before and after
@@ -131,7 +144,7 @@ class CommunicatorState final : public CommunicatorEvents, public std::enable_sh
   Groups groups_{*this};
 
   std::mutex device_mutex_;
-  std::unique_ptr<DeviceSide> device_owner_;
+  std::unique_ptr<DeviceSide> device_owner_;  // under device_mutex_; device_ is for threads without it
   std::atomic<DeviceSide*> device_{nullptr};
 
   // One thread at a time leaves, with no lock held: its waits call the program's function.

@@ -52,6 +52,7 @@ std::string message_json(const CallState& messages) {
 
 }  // namespace
 
+// "ranks" has this rank alone: a program that reads the sockets of all ranks joins the lists.
 std::string status_json(const CommunicatorStatus& status) {
   const ErrorCode code = status.failure.code;
   return fmt::format(

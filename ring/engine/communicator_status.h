@@ -11,8 +11,8 @@
 
 namespace rondo {
 
-// What this rank does on one communicator, for those who watch (transport/control/status.h). Ranks are those of the
-// communicator here.
+// A snapshot of what this rank does on one communicator, for status sockets (transport/control/status.h). Ranks
+// are those of the communicator. Its parts are read one after the other.
 struct CommunicatorStatus {
   uint64_t id = 0;
   uint64_t epoch = 0;
@@ -25,7 +25,7 @@ struct CommunicatorStatus {
     uint64_t number = 0;
     uint64_t bytes = 0;  // of the whole buffers; 0 where this rank does not know them
   };
-  std::array<Calls, kCollectives> made{};  // by Collective, without the meeting
+  std::array<Calls, kCollectives> made{};  // by Collective, without the opening
   uint64_t message_bytes = 0;              // CallState::p2p_moved
 
   // The call under way, the first of several; else the last one.

@@ -14,12 +14,13 @@
 
 namespace rondo {
 
-// Why a communicator is over. The first reason wins; a loss may go on to name those who were lost later. Any thread.
+// Why a communicator is over. The first reason wins. A loss may be replaced by a loss that names more ranks,
+// where others have died since. Any thread; reading it costs one load.
 class Failure {
  public:
-  // locate: sets an error's world ranks and processes by its ranks; before the first reason.
+  // locate: sets an error's world ranks and processes by its ranks. Called before the first reason is set.
   explicit Failure(std::function<void(Error&)> locate = {}) : locate_(std::move(locate)) {}
-  // Without memory for it, the reason is that.
+  // Sets the reason, unless there is one. Without memory for the text, the reason is that.
   void set(const Error& error) noexcept {
     try {
       std::lock_guard lock(mutex_);
@@ -40,7 +41,7 @@ class Failure {
       set_constant(out_of_memory());
     }
   }
-  // destroy() is over: nothing is pending any more, and later calls end with kClosed, whatever has failed before.
+  // destroy() is over: nothing is pending any more. Later calls end with kClosed, whatever has failed before.
   void end(int rank) noexcept {
     try {
       std::lock_guard lock(mutex_);
@@ -55,16 +56,18 @@ class Failure {
       // The reason before stays.
     }
   }
-  // `error` must live as long as this object. Neither locks nor allocates: one atomic store, for signal handlers.
+  // For signal handlers: one atomic store, without lock and allocation. `error` must live as long as this
+  // object.
   void set_constant(const Error& error) noexcept { store(nullptr, &error); }
-  // The error with its world ranks and processes; without memory for them it has none.
+  // The error with its world ranks and processes; without memory for these it has none.
   Error located(const Error& error) const noexcept {
     Error whole;
     keep_error(error, whole);
     locate(whole);
     return whole;
   }
-  // nullptr while there is none. What it points at stays as it is for as long as this object.
+  // nullptr while there is none. The error stays unchanged for as long as this object, also when a later one
+  // replaces it.
   const Error* get() const { return newest_.load(); }
 
  private:
@@ -81,6 +84,7 @@ class Failure {
     static const Error error{ErrorCode::kSystem, "out of memory", {}};  // short enough to need none
     return error;
   }
+  // Whether the error is the same kind of loss as the known one, and names all of its ranks and more.
   static bool extends(const Error& known, const Error& error) {
     const auto named = [&](int rank) {
       return std::find(error.ranks.begin(), error.ranks.end(), rank) != error.ranks.end();
@@ -93,7 +97,7 @@ class Failure {
   const std::function<void(Error&)> locate_;
   std::mutex mutex_;
   std::forward_list<Error> all_;  // newest first; one for each loss at most
-  // Sequentially consistent: doorbells are rung behind a store, and armed before a last look.
+  // Sequentially consistent: a doorbell is rung after the store, and armed before a sleeper's last look at it.
   std::atomic<const Error*> newest_{nullptr};
 };
 

@@ -14,12 +14,13 @@
 namespace rondo {
 namespace {
 
-// More than a job lasts; clocks that count from now on can say it.
+// Longer than a job lasts, and short enough that a clock can add it to now.
 constexpr std::chrono::hours kLongestPatience{24 * 365};
 
 }  // namespace
 
-// All members throw the error, which would else wait for this rank until their deadline.
+// This rank cannot make the communicator. It fails it on all members, who would else wait for this rank until
+// their deadline.
 void Groups::decline(const Members& made, const Error& why) const {
   const CommunicatorContext& context = group_.context();
   const int world_rank = context.world_rank(context.rank);
@@ -52,6 +53,7 @@ std::shared_ptr<CommunicatorState> Groups::make(const Members& made, std::shared
   }
 }
 
+// Makes a group and opens it. made() comes last: only then does a failure count as one of its use.
 std::shared_ptr<CommunicatorState> Groups::subgroup(const Members& made, Purpose by) {
   std::shared_ptr<CommunicatorState> group = make(made);
   const auto until = group_.deadline(std::chrono::milliseconds(group_.context().config.start_timeout_ms));
@@ -65,12 +67,15 @@ uint64_t Groups::next_split() {
   return ++splits_;
 }
 
+// An all_gather of (color, key). Each rank computes its group from the records, so all members come to the
+// same. The id is a hash of the parent's id, the number of the split and the color, so it needs no message.
 std::shared_ptr<CommunicatorState> Groups::split(OutsideBatch, int color, int key) {
   struct Choice {
     int32_t color, key;
   };
   Members made;
   const auto size = static_cast<size_t>(group_.size());
+  // Memory comes before the exchange: afterwards the others rely on this rank.
   group_.context().with_memory([&] { made.world_ranks.reserve(size); });
   const std::vector<Choice> all = group_.calls().gather(Choice{color, key}, Purpose::kSplit);
   const uint64_t number = next_split();
@@ -87,7 +92,7 @@ std::shared_ptr<CommunicatorState> Groups::split(OutsideBatch, int color, int ke
   return subgroup(made, Purpose::kSplit);
 }
 
-// Counts how often this list was made. Nothing has happened if it throws.
+// Counts how often this list was made; the id of a group contains the count. Nothing has happened if it throws.
 Groups::Members Groups::numbered(std::span<const int> ranks, uint64_t series) {
   const CommunicatorContext& context = group_.context();
   Members made;
@@ -100,6 +105,7 @@ Groups::Members Groups::numbered(std::span<const int> ranks, uint64_t series) {
   return made;
 }
 
+// Checks the ranks. Only members make the call, so nothing is exchanged.
 Groups::Members Groups::members_of(std::span<const int> ranks, uint64_t series) {
   group_.context().check_usable();
   const auto refuse = [this](const std::string& why) {
@@ -134,7 +140,8 @@ Groups::Opening Groups::new_group_async(OutsideBatch, std::span<const int> ranks
   return {std::move(group), std::move(opening)};
 }
 
-// World ranks. The error's are those of this communicator.
+// World ranks of those that go on, as the fabric has agreed with the other ranks. Errors name ranks of this
+// communicator.
 Shrunk Groups::agree_on_members(std::chrono::milliseconds patience, const char* by) {
   try {
     return group_.context().fabric->shrink(group_.context().id, patience, grown_ != nullptr);
@@ -163,6 +170,8 @@ std::shared_ptr<CommunicatorState> Groups::shrunk_to(std::vector<int> world_rank
   return make(made, group_.lineage(), group_.allocations());
 }
 
+// A communicator that has not failed is aborted first: pending calls of the others end, and they come to
+// shrink(), too.
 std::shared_ptr<CommunicatorState> Groups::shrink(OutsideBatch outside, std::chrono::milliseconds timeout) {
   const std::chrono::milliseconds patience = patience_of(timeout, "shrink");
   const Error* failure = group_.context().failure.get();
@@ -172,7 +181,8 @@ std::shared_ptr<CommunicatorState> Groups::shrink(OutsideBatch outside, std::chr
   return go_on(outside, patience, "shrink");
 }
 
-// In grow() nothing is pending, and a rank that is late still hears of the newcomers: no abort() here.
+// The next epoch. grow() calls this without an abort(): nothing is pending there, and a rank that is late must
+// still hear of the newcomers.
 std::shared_ptr<CommunicatorState> Groups::go_on(OutsideBatch outside, std::chrono::milliseconds patience,
                                                  const char* by) {
   Shrunk agreed = agree_on_members(patience, by);
@@ -182,6 +192,7 @@ std::shared_ptr<CommunicatorState> Groups::go_on(OutsideBatch outside, std::chro
       .info(fmt::format("{}: rank {} of {} is rank {} of {} in epoch {}", by, group_.rank(), group_.size(),
                         group->rank(), group->size(), group->context().epoch));
   Groups& next = group->groups();
+  // Before the exchange, which takes the largest of all ranks.
   next.committed_ = committed();
   group_.destroy();
   try {
@@ -200,7 +211,8 @@ std::shared_ptr<CommunicatorState> Groups::go_on(OutsideBatch outside, std::chro
   return group;
 }
 
-// What any rank has committed all have reached: the call ends on a rank only when all have made it.
+// The newest committed step of any rank becomes that of all. All have reached it: commit() returns on a rank
+// only when every rank has made it. A process that has just joined takes it over.
 void Groups::agree_on_committed(std::chrono::milliseconds timeout) {
   int64_t newest = committed();
   Call call;
@@ -224,6 +236,8 @@ void Groups::enter(std::chrono::milliseconds timeout) {
   group_.made();
 }
 
+// All ranks gather (step, digest). Every rank sees all records, so all commit, or all fail with the same two
+// ranks named.
 void Groups::commit(OutsideBatch, int64_t step, uint64_t digest) {
   if (step <= committed()) {
     throw Exception(ErrorCode::kInvalid, fmt::format("commit on rank {}: step is {}; the one before was {}, and steps "

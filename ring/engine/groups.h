@@ -21,8 +21,9 @@ class CommunicatorState;
 class Lineage;
 class OutsideBatch;
 
-// What the ranks of a communicator make of it: communicators of some of them, and its next epoch, of those that live.
-// Collective, but for committed(). Any thread; ranks make these calls in one order.
+// What the ranks of a communicator make of it: communicators of some of them (split, new_group), and its next
+// epoch, of those that live (shrink, grow). All calls but committed() are collective, and all ranks make them
+// in one order. Any thread.
 class Groups {
  public:
   // group has this as a member.
@@ -30,19 +31,21 @@ class Groups {
 
   std::shared_ptr<CommunicatorState> split(OutsideBatch, int color, int key);  // nullptr: this rank is in no group
   std::shared_ptr<CommunicatorState> new_group(OutsideBatch, std::span<const int> ranks, Purpose by);
-  // The group, and its opening: null where there is none, of this rank alone.
+  // A group, and the operation that opens it; null: there is none, in a group of this rank alone.
   using Opening = std::pair<std::shared_ptr<CommunicatorState>, OperationRef<Operation>>;
   Opening new_group_async(OutsideBatch, std::span<const int> ranks, uint64_t series);
 
   std::shared_ptr<CommunicatorState> shrink(OutsideBatch, std::chrono::milliseconds timeout);
-  // The ranks that live, as the next epoch of this communicator, which ends here. A loss in its opening is one more.
-  // by: in messages.
+  // Makes the next epoch of this communicator of the ranks that live; this one ends. A rank that dies while the
+  // next epoch opens is lost there, and the survivors go on once more. by: the name of the call, for messages.
   std::shared_ptr<CommunicatorState> go_on(OutsideBatch, std::chrono::milliseconds patience, const char* by);
-  // The members of this communicator and newcomers, its ranks first: go_on() takes it if all that live have it.
+  // grow() has made a communicator of the members and the newcomers, its ranks first. go_on() takes it if all
+  // members that live have it.
   void hold(std::shared_ptr<CommunicatorState> grown) { grown_ = std::move(grown); }
-  // The first exchange of a communicator with newcomers: then all of its ranks are in, with one committed().
+  // The first exchange of a communicator with newcomers: afterwards all ranks are in it, with one committed
+  // step.
   void enter(std::chrono::milliseconds timeout);
-  // The configured one for 0. Throws Exception(kInvalid) that names the call.
+  // How long to wait for members; 0: the configured time. Throws Exception(kInvalid) that names the call.
   std::chrono::milliseconds patience_of(std::chrono::milliseconds timeout, const char* call) const;
 
   void commit(OutsideBatch, int64_t step, uint64_t digest);
@@ -57,7 +60,7 @@ class Groups {
   uint64_t next_split();
   Members numbered(std::span<const int> ranks, uint64_t series);
   Members members_of(std::span<const int> ranks, uint64_t series);
-  // lineage: of an epoch before; null: it is made of this one.
+  // lineage: the one of an epoch before; null: a new one, made of this communicator.
   std::shared_ptr<CommunicatorState> make(const Members& made, std::shared_ptr<Lineage> lineage = {},
                                           std::shared_ptr<Allocations> allocations = {}) const;
   [[noreturn]] void decline(const Members& made, const Error& why) const;

@@ -13,7 +13,8 @@
 namespace rondo {
 namespace {
 
-// Says what is wrong with a call that check_message() does not take.
+// Throws what is wrong with a call that check_message() does not accept. Apart from it, so that a good call
+// does not pay for the texts.
 [[noreturn]] void refuse_arguments(const MessageCall& call, int rank, int world) {
   const bool receives = call.kind != MessageKind::kSend;
   const char* const or_any = receives ? ", or -1 for any" : "";
@@ -37,7 +38,7 @@ namespace {
   throw Exception(ErrorCode::kInvalid, fmt::format("{} on rank {}: {}", message_kind_name(call.kind), rank, why));
 }
 
-// What other messages have not.
+// Checks what only some messages have: probes, matched receives, options.
 void check_special(const MessageCall& call, int rank) {
   const auto refuse = [&](const char* why) {
     throw Exception(ErrorCode::kInvalid, fmt::format("{} on rank {}: {}", message_kind_name(call.kind), rank, why));
@@ -52,8 +53,8 @@ void check_special(const MessageCall& call, int rank) {
   if (call.kind > MessageKind::kReceive && call.count != 0) refuse("a probe has no buffer: its count must be 0");
 }
 
-// A message whose arguments are good, as the state machine of messages takes it. Throws Exception(kInvalid) that names
-// the argument, its value and this rank. No side effects.
+// Checks a message and returns it as the state machine of messages takes it. Throws Exception(kInvalid) that
+// names the argument, its value and this rank. It has no side effects.
 P2pCall check_message(const MessageCall& call, int rank, int world) {
   static_assert(kAnySource == -1 && kAnyTag == -1);
   const CallOptions& options = call.options;
@@ -136,6 +137,8 @@ std::optional<Message> MessageCalls::look(const MessageCall& probe) try {
   context_.fail_for_memory();
 }
 
+// A message that is over when this returns needs no operation: its Work refers to over_, and has the message
+// itself.
 Work MessageCalls::start(const MessageCall& call) try {
   if (call.options.stream) {
     group_.ready_worker();

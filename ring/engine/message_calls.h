@@ -13,22 +13,24 @@ namespace rondo {
 
 class CommunicatorState;
 
-// A communicator's messages: from arguments into their flow, or into a stream. Any thread.
+// A communicator's messages: arguments are checked, and go into the flow of messages or into a stream.
+// CommunicatorState owns it. Any thread.
 class MessageCalls {
  public:
   // group has this as a member.
   MessageCalls(CommunicatorState& group, CommunicatorContext& context, std::shared_ptr<Messages> flow);
 
-  // run(): on the calling thread; of two, both at once; what the last one has moved. start(): in the background, unless
-  // it is over when this returns. Throw Exception.
+  // run() returns when the message has been moved; with a send and a receive, when both have; it gives what the
+  // last one has moved. start() leaves it to the background, unless it is over when this returns. All throw
+  // Exception.
   Message run(const MessageCall& call);
   Message run(const MessageCall& send, const MessageCall& receive);
   Work start(const MessageCall& call);
   std::optional<Message> look(const MessageCall& probe);
 
-  // check_usable(), then check_message().
+  // Throws what stands against any call (check_usable()), and what is wrong with this one.
   P2pCall checked(const MessageCall& call) const;
-  // Checks it; submit() starts it.
+  // A checked message of a batch; submit() starts it.
   OperationRef<MessageOperation> make(const MessageCall& call) const;
   // Whether the calling thread does nothing else until the message has gone.
   enum class Waited { kByCaller, kInBackground };

@@ -11,7 +11,7 @@
 namespace rondo {
 namespace {
 
-// The first memory of fused operations: less is not worth a system call.
+// The smallest memory for fused operations: allocating less is not worth a system call.
 constexpr size_t kLeastMemoryBytes = 64 * 1024;
 
 }  // namespace
@@ -69,6 +69,7 @@ void TensorLists::append(std::vector<BatchCall>& items, std::span<const TensorRe
   }
 }
 
+// A packing of one tensor: the input is copied into this memory, and the result back only after a success.
 OperationRef<CollectiveOperation> TensorLists::recoverable(const Call& call) {
   const CheckedCall checked = check_call(call, group_.rank(), group_.size());
   CallBuffers buffers = buffers_of(call);

@@ -15,7 +15,7 @@ namespace rondo {
 
 class CommunicatorState;
 
-// A call of a batch or list.
+// A checked call of a batch or list, with its memory.
 struct BatchCall {
   CheckedCall call;
   CallBuffers buffers;
@@ -23,33 +23,35 @@ struct BatchCall {
   std::optional<void*> stream = {};  // CallOptions::stream
 };
 
-// Factors, and ops where ranks may differ in them, are each rank's own, so they cannot say which calls of a batch run
-// together.
+// Whether the call has arguments that are each rank's own: factors, and ops where ranks may differ. Such a call
+// cannot be fused, since ranks could group their calls differently.
 inline bool differs_by_rank(Op op, const CallOptions& options) { return op == Op::kPremulSum || options.any_op; }
 
 // The all_reduce of one tensor of a list.
 Call all_reduce_of(const TensorRef& tensor, Op op, const CallOptions& options);
 
-// Calls that are submitted together, as the operations that they become: consecutive all_reduces as few as fusion.h
-// says. Any thread.
+// Turns calls that are submitted together into operations: consecutive all_reduces into as few as fusion.h
+// says. It owns the memory on which fused and recoverable operations run. Any thread.
 class TensorLists {
  public:
   explicit TensorLists(CommunicatorState& group) : group_(group) {}
 
-  // Checks the call, but not its memory, and keeps none of its spans.
+  // Checks the call, but not its memory, and keeps no span of it.
   BatchCall item_of(const Call& call) const;
   // Checks an all_reduce of each tensor, and appends them. Throws Exception that names the tensor.
   void append(std::vector<BatchCall>& items, std::span<const TensorRef> tensors, Op op, const CallOptions& options,
               bool fusable) const;
-  // Not submitted yet. Throws Exception(kInvalid) where all_reduces that run together overlap.
+  // The operations of these calls, not submitted yet. Throws Exception(kInvalid) where all_reduces that run
+  // together overlap: they have no order.
   std::vector<OperationRef<CollectiveOperation>> operations_of(std::span<const BatchCall> calls);
-  // What all_reduces that run together are. Throws Exception(kInvalid) where they overlap.
+  // The description of all_reduces that run together, which ranks compare. Throws Exception(kInvalid) where
+  // they overlap.
   std::shared_ptr<const TensorList> list_of(std::span<const BatchCall> run) const;
-  // A call whose output is written when it has succeeded: it runs in this memory, and its input stays until then. Not
-  // submitted yet.
+  // An operation, not submitted yet, whose output is written only when it has succeeded. It runs in this
+  // object's memory, so the input stays until then.
   OperationRef<CollectiveOperation> recoverable(const Call& call);
-  // The communicator is over, and no operation runs in this memory any more: gives it back. What is allocated on its
-  // communicator may be shared with the epochs to come.
+  // Gives the memory back; by destroy(), when no operation runs there any more. It was allocated with the
+  // communicator's allocate(), which the epochs to come share, so nobody else would free it.
   void release();
   // Throws Exception(kInvalid) for options that calls of batches and lists do not have.
   void refuse_options(const CallOptions& options) const;
@@ -62,8 +64,9 @@ class TensorLists {
 
   CommunicatorState& group_;
 
-  // What fused operations of this communicator run on, one after the other: registered memory, so that ranks that share
-  // memory fold it where it lies. The last and largest is used; earlier ones may still have operations in the queue.
+  // Memory on which fused operations run, one after the other. It is registered, so ranks that share memory
+  // fold it where it lies. The last buffer is the largest, and the one in use; operations in the queue may
+  // still use earlier ones.
   struct FusionBuffer {
     std::byte* data = nullptr;
     size_t bytes = 0;

@@ -15,6 +15,7 @@ static_assert(RONDO_NO_QUORUM == kErrorCodes - 1 && RONDO_INTERNAL == static_cas
 static_assert(RONDO_WIRE_PACKED == kWireFormats - 1 && RONDO_WIRE_FLOAT16 == static_cast<int>(WireFormat::kFloat16));
 static_assert(RONDO_EXSCAN == kCollectives - 1 && RONDO_ALL_GATHER == static_cast<int>(Collective::kAllGather));
 
+// The algorithm of this name; NULL is "auto". The error for an unknown name lists those that there are.
 Algorithm algorithm_named(const char* name) {
   if (name == nullptr) return Algorithm::kAuto;
   for (int i = 0; i < kAlgorithms; ++i) {
@@ -69,6 +70,8 @@ void refuse_struct(const char* name, size_t bytes, const char* why) {
                   std::string(name) + "->struct_bytes is " + std::to_string(bytes) + ", and " + why);
 }
 
+// Reads a caller's options. Unknown flags are refused instead of ignored: a program for a newer library must
+// not believe that they work.
 CallOptions options_of(const rondo_options_t* given) {
   if (given == nullptr) return {};
   const rondo_options_t options = read_struct(given, rondo_options_t RONDO_OPTIONS_INIT, "options");
@@ -95,6 +98,8 @@ CallOptions options_of(const rondo_options_t* given) {
   return made;
 }
 
+// Reads a caller's call. Counts and displacements stay the caller's memory, with one entry for each rank, and
+// are read during the call only.
 Call call_of(const rondo_call_t* given, const Communicator& group) {
   const rondo_call_t from = read_struct(&c::given(given, "call"), rondo_call_t RONDO_CALL_INIT, "call");
   Call call{.collective = collective_of(from.collective),

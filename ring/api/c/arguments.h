@@ -21,7 +21,8 @@ T& given(T* pointer, const char* what) {
   return *pointer;
 }
 
-// The C API takes any integer; the C++ enumerations hold a byte. Throw Exception(kInvalid).
+// Turn the integers of the C API into enumerations, which hold a byte. Throw Exception(kInvalid) for values
+// outside the list.
 DType dtype_of(rondo_dtype_t dtype);
 Op op_of(rondo_op_t op);
 Collective collective_of(rondo_collective_t collective);
@@ -30,13 +31,13 @@ WireFormat wire_format_of(rondo_wire_format_t format);
 CallOptions options_of(const rondo_options_t* given);
 Call call_of(const rondo_call_t* given, const Communicator& group);
 
-// More than any structure of this API will have: a longer one was not initialized.
+// More than any structure of this API will have: one with a larger struct_bytes was not initialized.
 inline constexpr size_t kMostStructBytes = 1024;
 
 [[noreturn]] void refuse_struct(const char* name, size_t bytes, const char* why);
 
-// A caller's structure, which may be that of an older or a newer header. `defaults`: for the fields that the caller
-// does not know. Fields that this library does not know must be zero.
+// Reads a caller's structure, which may be that of an older or newer header. `defaults` supplies fields that
+// the caller does not know. Fields that this library does not know must be zero.
 template <typename T>
 T read_struct(const T* given, T defaults, const char* name) {
   const size_t bytes = given->struct_bytes;

@@ -7,6 +7,9 @@ using namespace rondo::c;
 
 extern "C" {
 
+// The C entry of every blocking collective: rondo_all_reduce and its like (calls_c.h) fill in `call`. From here
+// a call goes to Communicator::run(), then to CollectiveCalls::run() in ring/engine, whose comments follow it
+// to its first byte.
 rondo_result_t rondo_run(rondo_comm_t comm, const rondo_call_t* call) {
   return guarded([&] {
     const InUse group = communicator(comm);

@@ -68,6 +68,7 @@ rondo_result_t rondo_trace_start(rondo_comm_t comm, const char* folder) {
 rondo_result_t rondo_trace_stop(rondo_comm_t comm) {
   return guarded([&] { communicator(comm)->stop_trace(); });
 }
+// Copies what fits, always with a final 0, and gives the whole length: a caller can ask for the length first.
 rondo_result_t rondo_metrics(rondo_comm_t comm, char* text, size_t room, size_t* length) {
   return guarded([&] {
     given(length, "length") = 0;
@@ -145,6 +146,7 @@ rondo_result_t rondo_error(rondo_comm_t comm) {
 rondo_result_t rondo_close(rondo_comm_t comm) {
   return guarded([&] { communicator(comm)->destroy(); });
 }
+// After rondo_close() the handle goes whatever the result is, except where nothing was closed.
 rondo_result_t rondo_destroy(rondo_comm_t comm) {
   const rondo_result_t result = rondo_close(comm);
   if (result != RONDO_INVALID) release(*comm);

@@ -18,6 +18,7 @@ using namespace rondo::c;
 
 // Opaque to callers.
 struct rondo_dist_opt {
+  // `use` keeps the communicator's handle as long as the optimizer refers to it, also beyond rondo_destroy().
   rondo_dist_opt(rondo_comm_t comm, std::vector<rondo::NamedGradient> parameters, const rondo::DistOptOptions& options)
       : use(std::make_unique<InUse>(comm)), list(parameters), optimizer(**use, std::move(parameters), options) {}
   std::unique_ptr<InUse> use;
@@ -45,6 +46,8 @@ rondo::Exchange exchange_of(rondo_exchange_t exchange) {
 
 std::optional<double> spars_of(double spars) { return std::isnan(spars) ? std::nullopt : std::optional(spars); }
 
+// The defaults of DistOptOptions as the C structure has them: read_struct() fills in fields that the caller
+// does not know.
 rondo_dist_opt_options_t defaults() {
   const rondo::DistOptOptions from;
   return {sizeof(rondo_dist_opt_options_t),
@@ -137,6 +140,7 @@ rondo_result_t rondo_dist_opt_wait(rondo_dist_opt_t optimizer) {
 }
 rondo_result_t rondo_dist_opt_regroup(rondo_dist_opt_t optimizer, rondo_comm_t next) {
   return with(optimizer, [&](rondo::DistOpt& on) {
+    // The handle before is kept until regroup() has returned: the optimizer still refers to its communicator.
     const auto before = std::exchange(optimizer->use, std::make_unique<InUse>(next));
     on.regroup(**optimizer->use);
   });

@@ -21,13 +21,13 @@ struct rondo_work {
 
 namespace rondo::c {
 
-// One use fewer; the last one frees the handle.
+// Gives up one use. The last one frees the handle; acq_rel, so that it sees what all others did.
 inline void release(rondo_comm& comm) {
   if (comm.uses.fetch_sub(1, std::memory_order_acq_rel) == 1) delete &comm;
 }
 
-// The communicator of a handle, which is not freed as long as this lives: rondo_destroy() beside a call that has begun
-// leaves that to the call.
+// The communicator of a handle, in use for as long as this lives. rondo_destroy() beside a call that has begun
+// leaves the handle to that call, which frees it.
 class InUse {
  public:
   explicit InUse(rondo_comm_t comm) : comm_(given(comm, "comm")) { comm_.uses.fetch_add(1, std::memory_order_relaxed); }
@@ -40,12 +40,12 @@ class InUse {
  private:
   rondo_comm& comm_;
 };
-// A new handle. An interrupted call hands none out.
+// A new handle. Throws instead if the call was interrupted: the caller gets an error, and would never free it.
 inline rondo_comm_t hand_out(Communicator made) {
   refuse_interrupted();
   return new rondo_comm{std::move(made)};
 }
-// Runs `action`, which gives a Communicator, and hands out a handle to it; none for an empty one.
+// Runs `action`, which returns a Communicator, and hands out a handle to it; NULL for an empty one.
 template <typename Action>
 rondo_result_t make(rondo_comm_t* handle, const char* name, Action action) noexcept {
   return guarded([&] {
@@ -56,14 +56,15 @@ rondo_result_t make(rondo_comm_t* handle, const char* name, Action action) noexc
 }
 inline InUse communicator(rondo_comm_t comm) { return InUse(comm); }
 
-// The Work of a handle; a copy, so that rondo_work_free() beside a call does no harm.
+// The Work of a handle: a copy, so that rondo_work_free() beside a call does no harm.
 inline Work work_of(rondo_work_t work) { return given(work, "work").work; }
 
 inline void fill(rondo_message_t* message, const Message& from) {
   if (message != nullptr) *message = {from.peer, from.tag, from.bytes, from.matched};
 }
 
-// Runs `action`, which gives a Work, and hands out a handle to it.
+// Runs `action`, which returns a Work, and hands out a handle to it. The handle is allocated first: an
+// operation under way must not be lost for want of memory.
 template <typename Action>
 rondo_result_t start(rondo_work_t* work, Action action) noexcept {
   return guarded([&] {

@@ -29,7 +29,8 @@ struct rondo_reply {
 
 namespace {
 
-// A store of the program's, by its six functions. Keys begin with "rondo/", so that the program's own are not touched.
+// A store of the program's, by its six functions. Its keys begin with "rondo/", so that the program's own are
+// not touched.
 class ProgramStore : public rondo::Store {
  public:
   explicit ProgramStore(const rondo_store_t& functions) : on_(functions) {}
@@ -79,7 +80,7 @@ class ProgramStore : public rondo::Store {
     return std::max<int64_t>(1, std::chrono::duration_cast<std::chrono::milliseconds>(left).count());
   }
 
-  // What the function replies, which call(key, reply) runs. Throws what it returns.
+  // Calls a function of the program and returns its reply. Throws what the function's result says.
   template <typename Function>
   static std::optional<std::string> ask(const char* function, std::string_view key, const Function& call) {
     const std::string name = "rondo/" + std::string(key);
@@ -95,7 +96,8 @@ class ProgramStore : public rondo::Store {
   const rondo_store_t on_;
 };
 
-// Throws Exception(kInvalid) if a function is missing.
+// Copies the structure, which the caller may drop after rondo_join. Throws Exception(kInvalid) if a function is
+// missing.
 std::shared_ptr<rondo::Store> program_store(const rondo_store_t* from) {
   const rondo_store_t store = read_struct(from, rondo_store_t RONDO_STORE_INIT, "store");
   given(store.put, "store->put");
@@ -149,6 +151,7 @@ rondo_result_t rondo_reply_set(rondo_reply_t reply, const void* data, size_t byt
   });
 }
 
+// All handles are made before the first is given out: the caller gets all or none.
 rondo_result_t rondo_init_inproc(rondo_comm_t* comms, int world) {
   return guarded([&] {
     given(comms, "comms");

@@ -9,7 +9,8 @@ using namespace rondo::c;
 
 namespace {
 
-// Looks for a message; found, message: both are needed before it is taken.
+// Looks for a message. found and message are checked first: a matched message that could not be returned would
+// be lost.
 template <typename Look>
 rondo_result_t look(int* found, rondo_message_t* message, Look look) {
   return guarded([&] {

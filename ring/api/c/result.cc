@@ -5,6 +5,8 @@
 
 namespace {
 
+// This thread's last failure, for rondo_last_error(). Without memory for it the texts are empty, and the caller
+// has the code alone.
 struct LastError {
   std::string message;
   std::vector<int> ranks, world_ranks;
@@ -34,7 +36,7 @@ rondo_result_t failed(const Error& error) noexcept {
 }
 
 rondo_result_t failed(ErrorCode code, const char* message) noexcept {
-  take_interruption();  // this failure tells of it
+  take_interruption();  // this failure reports it
   last_error.ranks.clear();
   last_error.world_ranks.clear();
   last_error.processes.clear();

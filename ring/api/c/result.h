@@ -9,16 +9,18 @@
 
 namespace rondo::c {
 
-// Keeps the failure as this thread's last one, and gives its code.
+// Keeps the failure as this thread's last one, and returns its code. Also takes a pending interruption: this
+// failure reports it.
 rondo_result_t failed(const Error& error) noexcept;
 rondo_result_t failed(ErrorCode code, const char* message) noexcept;
 
-// Throws Exception(kInterrupted) where the program has ended a wait of this call: before a result is handed out.
+// Throws Exception(kInterrupted) if the program has ended a wait of this call. Asked before a result is handed
+// out.
 inline void refuse_interrupted() {
   if (take_interruption()) throw Exception(ErrorCode::kInterrupted, "the program has ended this call");
 }
 
-// Runs `action` and turns what it throws into a code and the last error. No exception leaves it.
+// Runs `action`, and turns what it throws into a code and the last error. No exception leaves it.
 template <typename Action>
 rondo_result_t guarded(Action action) noexcept {
   try {

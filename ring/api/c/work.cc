@@ -44,6 +44,7 @@ rondo_result_t rondo_wait_all(const rondo_work_t* works, size_t count, int64_t t
   });
   return result == RONDO_OK && !done ? RONDO_IN_PROGRESS : result;
 }
+// *index == count with no work in the list is a success: there is nothing to wait for.
 rondo_result_t rondo_wait_any(const rondo_work_t* works, size_t count, int64_t timeout_ms, size_t* index) {
   bool done = true;
   const rondo_result_t result = guarded([&] {

@@ -14,9 +14,12 @@
 namespace rondo {
 namespace {
 
-// Counts, offsets and sums stay below this many elements, so that their bytes fit a signed 64-bit number.
+// The bytes of counts, offsets and sums stay below this, so that they fit a signed 64-bit number and no sum
+// wraps.
 constexpr uint64_t kMaxBytes = uint64_t{1} << 62;
 
+// Checks one call. Each step throws with the argument and its value, before anything happens. The order of
+// steps matters: later ones use element_bytes_ and blocks_ of earlier ones.
 class Checker {
  public:
   Checker(const Call& call, int rank, int world) : call_(call), rank_(rank), world_(world) {}
@@ -49,7 +52,7 @@ class Checker {
     throw Exception(ErrorCode::kInvalid, fmt::format("{} on rank {}: {}", name(), rank_, why));
   }
 
-  // Clears the fields that this collective, or this op, has not: they are no difference between ranks.
+  // Clears the fields that this collective or op does not use: a difference in them is no mismatch.
   void clear_unused_fields() {
     const CallFields none;
     if (!collective_has_root(call_.collective)) checked_.root = none.root;
@@ -169,6 +172,7 @@ class Checker {
            (call_.collective == Collective::kGather && is_root());
   }
 
+  // Works out where the blocks lie, and how far each buffer is used.
   void lay_out() {
     switch (call_.collective) {
       case Collective::kAllReduce:
@@ -203,7 +207,7 @@ class Checker {
     hash_counts();
   }
 
-  // Where all counts are given on this rank, its own is among them; else Call::count is.
+  // The count of this rank's own block: among the counts, where this rank has all of them, else Call::count.
   uint64_t own_count() const {
     const auto own = static_cast<size_t>(rank_);
     const bool gathers = call_.collective == Collective::kAllGather;
@@ -216,6 +220,8 @@ class Checker {
     return counts[own];
   }
 
+  // Lays the blocks of one buffer out, by counts and displacements. Returns how many elements of the buffer are
+  // used.
   uint64_t fill(std::vector<Extent>& blocks, std::span<const uint64_t> counts, std::span<const uint64_t> displacements,
                 const char* which) {
     const auto world = static_cast<size_t>(world_);
@@ -248,6 +254,7 @@ class Checker {
     return checked_.user_bytes > 0 ? fmt::format("{} bytes", checked_.user_bytes) : dtype_name(call_.dtype);
   }
 
+  // The number, if its bytes can be counted.
   uint64_t bounded(uint64_t elements) const {
     if (elements > kMaxBytes / element_bytes_) {
       fail(fmt::format("{} elements of {} do not fit 64-bit byte counts", elements, element_text()));
@@ -255,14 +262,16 @@ class Checker {
     return elements;
   }
 
-  // The blocks of all ranks, which a gather or a scatter has on its root alone: refused on all ranks alike.
+  // The blocks of all ranks together must be countable, though only the root of a gather or scatter has them:
+  // so all ranks refuse the call alike.
   void check_equal_blocks() const {
     if (call_.count <= kMaxBytes / element_bytes_ / static_cast<uint64_t>(world_)) return;
     fail(fmt::format("{} elements of {} for each of the {} ranks do not fit 64-bit byte counts", call_.count,
                      element_text(), world_));
   }
 
-  // gather_v, scatter_v: the root states its own count twice; all_to_all_v: each rank does.
+  // In gather_v and scatter_v the root states its own count twice, in all_to_all_v each rank does. Both must be
+  // equal.
   void check_own_block(size_t own) {
     if (!call_.uneven) return;
     const Extent in = blocks_.input[own];
@@ -274,8 +283,8 @@ class Checker {
     }
   }
 
-  // all_gather_v, reduce_scatter_v: all ranks know all counts, and refuse too many together alike, also where the
-  // displacements of one of them lie below.
+  // In all_gather_v and reduce_scatter_v all ranks know all counts: their hash becomes an agreed field. All
+  // ranks refuse a sum that is too large, also one whose displacements would keep its blocks lower.
   void hash_counts() {
     const bool gathers = call_.collective == Collective::kAllGather;
     if (!call_.uneven || (!gathers && call_.collective != Collective::kReduceScatter)) return;
@@ -306,6 +315,7 @@ class Checker {
     return (call_.collective != Collective::kGather && call_.collective != Collective::kReduce) || is_root();
   }
 
+  // Whether the overlap of input and output is the one that in-place calls have.
   bool is_in_place(uintptr_t input, uintptr_t output) const {
     const auto own = static_cast<size_t>(rank_);
     switch (call_.collective) {
@@ -356,6 +366,7 @@ bool has_blocks(Collective collective) {
 
 }  // namespace
 
+// Without blocks, one buffer; with blocks, all blocks. Uneven counts that only pairs know give 0.
 uint64_t CheckedCall::total_bytes(int world) const {
   if (collective == Collective::kBarrier) return 0;
   const uint64_t element = element_bytes();
@@ -394,7 +405,7 @@ std::string describe_place(const CheckedCall& call) {
   return fmt::format(" on device memory, piece {} of {}", call.piece, call.pieces);
 }
 
-// What the program has called, of an exchange that its call is made of; "" of the program's own.
+// The program's call that this exchange belongs to; "": the exchange is the program's own call.
 std::string describe_purpose(Purpose purpose) {
   constexpr const char* kNames[] = {"",
                                     "split()",
@@ -419,12 +430,12 @@ std::string describe_purpose(Purpose purpose) {
   return number < std::size(kNames) ? kNames[number] : fmt::format("purpose {}", number);
 }
 
-// The call has one exchange of its own, or several whose shapes the program does not know.
+// The program's call has one exchange, or several whose shapes the program does not know: its name says all.
 bool names_all(Purpose purpose) {
   return purpose == Purpose::kSplit || (purpose >= Purpose::kJoin && purpose <= Purpose::kNewcomers);
 }
 
-// The call's own wish, which may be another algorithm's name than that of the plan it gets.
+// The algorithm that the call asks for, which may have another name than that of the plan it gets.
 std::string asked_for(const CallFields& call) {
   if (call.asked == Algorithm::kAuto) return "";
   return fmt::format("algorithm=\"{}\"", algorithm_name(call.asked));
@@ -452,6 +463,8 @@ uint64_t kind_of(uint64_t communicator, const CallFields& call) {
   return noted_fingerprint(hash.value(), static_cast<uint8_t>(call.op));
 }
 
+// Names everything that ranks must agree on: the error of a mismatch shows this text of two ranks, and a field
+// that is not in it would make two different calls look alike (call_fields_test).
 std::string describe_call(const CheckedCall& call) {
   std::string text = describe_purpose(call.purpose);
   if (names_all(call.purpose)) {

@@ -24,8 +24,9 @@ struct NumberBits {
   constexpr operator double() const { return std::bit_cast<double>(bits); }
 };
 
-// A call without its buffers. Calls with equal fields are alike but for these. Fields have no gap between them: they
-// are compared and hashed as bytes, so that this is their only list.
+// A call without its buffers: the key of prepared calls and the input of the fingerprint. Calls with equal
+// fields differ in their buffers only. It is compared and hashed as bytes, so it has no gaps, and a new field
+// is covered without further code.
 struct CallFields {
   uint64_t count = 0;          // elements of the call (of a block where there are blocks); own count where uneven
   uint64_t shared_counts = 0;  // hash of the uneven counts that every rank must know; 0 if each pair knows its own.
@@ -49,8 +50,9 @@ struct CallFields {
   bool in_order = false;    // UserOp::commutative is not set
   uint8_t padding[4] = {};  // up to a whole word
 
-  // What ranks must agree on, else the call is a mismatch: all but what is cleared here. Each rank folds by its own op
-  // where it may; of uneven calls each pair compares its own counts, slice by slice.
+  // The fields on which ranks must agree; a difference is a mismatch. Cleared are: the op, where each rank
+  // folds by its own; uneven counts, which each pair compares slice by slice; the scalar and the timeout, which
+  // are each rank's own.
   CallFields agreed() const {
     CallFields fields = *this;
     if (any_op) fields.op = {};
@@ -64,7 +66,7 @@ struct CallFields {
 static_assert(std::has_unique_object_representations_v<CallFields>);
 static_assert(sizeof(CallFields) % sizeof(uint64_t) == 0);
 
-// Those of a call as it was made: also what its collective has not.
+// The fields of a call as the program made it, unchecked, with those that its collective does not use.
 inline CallFields fields_of(const Call& call) {
   return {.count = call.count,
           .scalar = call.options.scalar,
@@ -82,8 +84,8 @@ inline CallFields fields_of(const Call& call) {
           .in_order = !call.options.user.commutative};
 }
 
-// What one call brings beside its fields: its memory, and the program's function. Calls with equal fields differ here
-// alone.
+// What one call has beside its fields: its memory, and the program's function. The memory belongs to the
+// caller, and must stay valid until the operation is done.
 struct CallBuffers {
   const std::byte* input = nullptr;
   std::byte* output = nullptr;
@@ -95,8 +97,8 @@ inline CallBuffers buffers_of(const Call& call) {
           call.options.user};
 }
 
-// A call after its arguments have been found good, without its buffers. Ranks are those of the communicator. A copy
-// shares what it points to.
+// A call whose arguments are good, without its buffers. Ranks are those of the communicator. Copies share the
+// list and the blocks, which never change.
 struct CheckedCall : CallFields {
   std::shared_ptr<const TensorList> list;  // of `part`
   std::shared_ptr<const Blocks> blocks;    // of collectives with a block a rank; else null
@@ -114,15 +116,17 @@ struct CheckedCall : CallFields {
   std::optional<uint64_t> largest_block(uint32_t block_count, uint64_t granule) const;
 };
 
-// A hash of the communicator and of the fields on which ranks must agree; the op is the note.
+// Hash of the communicator and of the agreed fields: equal calls have equal kinds. The op is its note, which is
+// not compared with the hash (ring/base/hash.h): ranks whose ops may differ still learn each other's.
 uint64_t kind_of(uint64_t communicator, const CallFields& call);
-// What ranks compare: of one call among those of its communicator, from what all its likes have in common.
+// The fingerprint of one call: its kind mixed with its number. Every post and every slice carries it, so two
+// ranks that are at different calls, or at a different number of equal calls, never use each other's bytes.
 constexpr uint64_t fingerprint_of(uint64_t kind, uint64_t sequence) {
   return noted_fingerprint(mix64(agreed_bits(kind) ^ sequence), fingerprint_note(kind));
 }
 
-// Checks the buffers, too. Throws Exception(kInvalid) that names the argument, its value and this rank. No side
-// effects.
+// Checks arguments and buffers. Throws Exception(kInvalid) that names the argument, its value and this rank. It
+// has no side effects: a caller's mistake leaves the communicator usable.
 CheckedCall check_call(const Call& call, int rank, int world);
 
 // "all_reduce(count=8, float32, sum, ring)"

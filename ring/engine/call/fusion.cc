@@ -10,7 +10,7 @@
 namespace rondo {
 namespace {
 
-// What a description of two lists may take, so that both fit into one error (4096 bytes).
+// The longest description of a list: an error of 4096 bytes shows two of them.
 constexpr size_t kMaxDescriptionBytes = 1600;
 
 // Tensors of this part of a bucket are operations of their own: from 256 KiB on, with the usual bucket, a copy costs
@@ -29,6 +29,8 @@ struct OpenBucket {
 
 }  // namespace
 
+// One pass over the list. Each kind of tensors has one open bucket, which is closed when the next tensor does
+// not fit. Equal lists must give equal buckets on all ranks, so nothing here may depend on addresses or times.
 std::vector<Bucket> plan_buckets(std::span<const TensorShape> tensors, uint64_t bucket_bytes) {
   std::vector<Bucket> closed;
   std::vector<OpenBucket> open;  // of the few kinds that there are, in the order of their first tensor
@@ -53,6 +55,7 @@ std::vector<Bucket> plan_buckets(std::span<const TensorShape> tensors, uint64_t 
   return closed;
 }
 
+// An op that is each rank's own is left out of the hash: it may differ.
 TensorList::TensorList(std::vector<TensorShape> shapes) : tensors(std::move(shapes)) {
   Hash64 sum;
   for (const TensorShape& tensor : tensors) {

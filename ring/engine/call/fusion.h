@@ -15,7 +15,7 @@
 // How a list of all_reduces becomes operations. Pure: from what all ranks agree on, so that all come to the same.
 namespace rondo {
 
-// One all_reduce of a list, without its memory: what every rank must give alike.
+// One all_reduce of a list, without its memory. All ranks must give equal ones.
 struct TensorShape {
   uint64_t count = 0;  // elements
   DType dtype = DType::kFloat32;
@@ -41,7 +41,7 @@ struct Bucket {
 // no sharing.
 std::vector<Bucket> plan_buckets(std::span<const TensorShape> tensors, uint64_t bucket_bytes);
 
-// What ranks compare of a list, and what a mismatch shows.
+// The description of a list, which ranks compare by its hash, and which a mismatch shows.
 struct TensorList {
   explicit TensorList(std::vector<TensorShape> shapes);
   std::vector<TensorShape> tensors;

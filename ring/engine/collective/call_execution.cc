@@ -16,8 +16,8 @@ namespace rondo {
 
 namespace {
 
-// The plan of a communicator's first operation: signals to both neighbors on the ring, then waits for both, on every
-// lane.
+// The plan of a communicator's first operation over links: on every lane a signal to both neighbors on the
+// ring, then a wait for theirs. So every link of a ring is connected before the first call.
 Plan opening_plan(int rank, int world, int lanes) {
   const auto next = static_cast<uint16_t>((rank + 1) % world);
   const auto previous = static_cast<uint16_t>((rank + world - 1) % world);
@@ -55,6 +55,7 @@ CallExecution::CallExecution(CommunicatorContext& context, const Router& router)
       log_(context.config.debug, context.world_rank(context.rank)),
       shows_routes_(context.rank == 0 && log_.shows(LogLevel::kInfo)) {}
 
+// Drives stage after stage until one has to wait. The loop ends with the call, or at a run that is not done.
 bool CallExecution::advance(CollectiveOperation& operation, Pass pass) {
   operation_ = &operation;
   bool moved = false;
@@ -82,7 +83,11 @@ bool CallExecution::advance(CollectiveOperation& operation, Pass pass) {
   return true;
 }
 
-// Starts the next run of the operation. False: links or windows are on their way.
+// Starts the operation's next stage. False: links or windows are not there yet; the doorbell rings when they
+// come.
+//
+// A repeated call takes its kept route, as long as the table of routes has not changed: no decision, no
+// exchange.
 bool CallExecution::go_on() {
   if (digesting_) return go_on_digest();
   if (operation_->run) return start_own_run();
@@ -114,7 +119,8 @@ bool CallExecution::go_on() {
   return true;
 }
 
-// A stream moves it, by one plan on all ranks.
+// A call whose bytes a stream of a device moves, by one plan on all ranks: it takes no route. The run only
+// watches it.
 bool CallExecution::start_own_run() {
   const bool ring = operation_->call->algorithm == Algorithm::kRing;
   route_ = ring ? Route{.algorithm = Algorithm::kRing, .reason = RouteReason::kCheapest}
@@ -130,6 +136,8 @@ void CallExecution::go_on_as_kept(const PreparedCall& prepared) {
   table_.went_on(prepared);
 }
 
+// Decides the route, or the exchange that the decision needs next. All ranks come to the same: router_.decide()
+// is a pure function of facts that they share, and they call it at the same operation.
 void CallExecution::decide() {
   PreparedCall& prepared = *operation_->call;
   route_ = router_.decide(prepared, table_, answers_);
@@ -149,6 +157,7 @@ void CallExecution::decide() {
   table_.keep(prepared, *route_, answers_);
 }
 
+// The cost model is asked again only if the algorithm differs from the last call's.
 void CallExecution::observe_route() {
   PreparedCall& prepared = *operation_->call;
   const Observed& observed = context_.observed;
@@ -161,8 +170,8 @@ void CallExecution::observe_route() {
                             static_cast<uint8_t>(route_->medium()), prepared.predicted_ns);
 }
 
-// Logs the route where it is another than the last time, for calls of about this size. Trials are no choice yet, and
-// what comes after them is logged again.
+// Logs the route for calls of about this size, where it differs from the last one. A trial is no choice yet:
+// what is chosen after it is logged again.
 void CallExecution::show() {
   const PreparedCall& call = *operation_->call;
   const std::pair key{call.collective, static_cast<int>(std::bit_width(call.bytes))};
@@ -175,6 +184,7 @@ void CallExecution::show() {
   log_.info(router_.describe(call, *route_));
 }
 
+// kTryPull is a second exchange of the same call, after the trial read: its result is a card, too.
 bool CallExecution::exchange_cards() {
   if (!cards_) cards_.emplace(context_, plans_.gather(Algorithm::kOneShot), island_);
   if (!cards_->run().ready()) return false;
@@ -189,7 +199,7 @@ bool CallExecution::exchange_cards() {
   return true;
 }
 
-// By posts in an island, else around the ring.
+// Exchanges the times of the tried calls: by posts in an island, else around the ring.
 bool CallExecution::exchange_times() {
   if (!times_) {
     times_.emplace(context_, [this](const CheckedCall& call) -> std::unique_ptr<Run> {
@@ -204,6 +214,8 @@ bool CallExecution::exchange_times() {
   return true;
 }
 
+// An exchange has brought its answer: the route is decided anew with it. An exchange always gives one, so a
+// call makes each of the three once at most.
 void CallExecution::end_exchange() {
   stop();
   if (route_->next == Next::kExchangeTimes) {
@@ -217,6 +229,7 @@ void CallExecution::end_exchange() {
   decide();
 }
 
+// All ranks learn from the same records, so all tables change alike.
 void CallExecution::learn_times() {
   std::vector<std::string> choices;
   {
@@ -230,6 +243,8 @@ void CallExecution::learn_times() {
   answers_.times = true;
 }
 
+// Whether single copy works between these buffers. If one rank cannot read, no call uses it any more unless it
+// asks for it, and rank 0 logs that.
 void CallExecution::learn_pull() {
   const PreparedCall& prepared = *operation_->call;
   const bool pulled = cards_->pulled(prepared);
@@ -247,7 +262,8 @@ void CallExecution::learn_pull() {
   }
 }
 
-// A fault of the program, which other MPIs do not see.
+// Warns once if the ranks reduce by different ops in a call that allows it. That is a fault of the program
+// which other MPIs do not notice.
 void CallExecution::look_at_ops() {
   const Run::OtherOp other = running_->other_op();
   if (other.peer < 0) return;
@@ -258,10 +274,14 @@ void CallExecution::look_at_ops() {
       describe_call(*operation_->call), context_.rank, op_name(other.op), context_.name(other.peer)));
 }
 
+// Copies the tensors of the operation together, once: before an exchange of cards, after which others may read
+// the memory, else before the run.
 void CallExecution::pack() {
   if (!std::exchange(packed_, true)) operation_->packing->pack();
 }
 
+// Makes the run of the decided algorithm for this kind of call. It is kept for the next call of the kind. The
+// run before is freed first: both together could need twice the memory.
 void CallExecution::prepare_run() {
   PreparedCall& prepared = *operation_->call;
   prepared.run.reset();  // its memory, before the next one's
@@ -289,8 +309,8 @@ std::unique_ptr<Run> CallExecution::make_run(std::shared_ptr<const Plan> plan) {
   return make_link_run(call, std::move(plan));
 }
 
-// By posts between few ranks of an island, so that nothing is made but what every call there needs; else over the links
-// to both neighbors on the ring.
+// Between few ranks of an island by posts, so that only memory is made which every call there needs; else over
+// the links to both ring neighbors.
 std::unique_ptr<Run> CallExecution::make_opening_run(const CheckedCall& call) {
   if (context_.topology.one_island() && context_.world() <= IslandMemory::kFewRanks) {
     return std::make_unique<BoardRun>(call, plans_.get(call, Algorithm::kOneShot), island_);
@@ -303,7 +323,8 @@ std::unique_ptr<Run> CallExecution::make_link_run(const CheckedCall& call, std::
   return std::make_unique<LinkRun>(call, std::move(plan), context_, links_);
 }
 
-// RONDO_CHECK=finite. This rank cannot just refuse the call, which the others make: the communicator fails on all.
+// RONDO_CHECK=finite. The other ranks make this call, too, so it cannot just be refused here: the communicator
+// fails on all of them.
 void CallExecution::check_input() const {
   const CheckedCall& call = *operation_->call;
   const std::byte* input = operation_->start.buffers.input;
@@ -319,7 +340,8 @@ void CallExecution::check_input() const {
        {context_.rank}}));
 }
 
-// Results that are the same on all ranks; blocks of uneven calls may lie apart.
+// Whether the call's results are equal on all ranks, so that digests can be compared. Not for uneven calls,
+// whose blocks may lie apart.
 bool CallExecution::has_digest() const {
   const CheckedCall& call = *operation_->call;
   const bool equal = call.collective == Collective::kAllReduce || call.collective == Collective::kAllGather ||
@@ -327,6 +349,7 @@ bool CallExecution::has_digest() const {
   return checks_digest_ && equal && !call.uneven && call.count > 0 && context_.world() > 1;
 }
 
+// The call's own run has ended. Its note is kept: an element that is not finite is reported after the digests.
 void CallExecution::begin_digest() {
   note_ = running_->not_finite();
   stop();
@@ -346,7 +369,8 @@ bool CallExecution::go_on_digest() {
   return true;
 }
 
-// True: the results are equal. False: another exchange finds the element.
+// True: the results are equal. False: another exchange narrows the difference down. Throws when the element is
+// found.
 bool CallExecution::end_digest() {
   stop();
   const DigestExchange::Verdict verdict = digest_->look();
@@ -360,6 +384,8 @@ bool CallExecution::end_digest() {
                    digest_->ranks()});
 }
 
+// The upper bits count stages, the lower 40 slices: a new stage makes the number larger though its run counts
+// from 0.
 uint64_t CallExecution::moved() { return (stages_ << 40) + (running_ != nullptr ? 1 + running_->moved() : 0); }
 
 std::optional<Error> CallExecution::not_finite_of_wire() {
@@ -377,6 +403,8 @@ std::optional<Error> CallExecution::not_finite_of_wire() {
        {note.rank}});
 }
 
+// The time of a call that had waited behind another says nothing about its algorithm: an empty record takes its
+// place, so that all ranks have equally many.
 void CallExecution::end() {
   stop();
   if (route_ && route_->timed && done_) {
@@ -388,6 +416,8 @@ void CallExecution::end() {
   packed_ = done_ = digesting_ = false;
 }
 
+// Gives links and shared memory back, and the exchanges, whose runs refer to these. By destroy(): nothing runs
+// any more.
 void CallExecution::close() {
   links_.close();
   cards_.reset();

@@ -22,42 +22,46 @@
 
 namespace rondo {
 
-// Executes one operation after another, from its begin to its end: decides its route, makes the exchanges that this
-// needs, and drives the run that moves its bytes. Under the lease.
+// Executes one operation after another: decides its route, makes the exchanges that the decision needs, and
+// drives the run that moves its bytes. Collectives owns it, and calls it under the lease.
+//
+// An operation passes stages. Each one is a Run: exchanges of times, cards or a trial read (three at most),
+// then the run of the call itself, then exchanges of digests with RONDO_CHECK=digest. `running_` is the stage
+// under way.
 class CallExecution {
  public:
   // context and router must outlive it.
   CallExecution(CommunicatorContext& context, const Router& router);
 
-  // Moves all of the operation that can be moved now, the same one up to end(); true if anything moved. Throws
-  // Exception where the call cannot go on: kInvalid is thrown on all ranks alike.
+  // Moves everything of the operation that can move now: the same operation up to end(). True if anything
+  // moved. Throws Exception where the call cannot go on; kInvalid is thrown on all ranks alike.
   bool advance(CollectiveOperation& operation, Pass pass);
   bool done() const { return done_; }
-  // What the operation runs, once it is decided.
+  // What the operation runs; kAuto before that is decided.
   Algorithm algorithm() const { return route_ ? route_->algorithm : Algorithm::kAuto; }
-  // Once it is done: kNotFinite, where its wire format has met what it cannot say.
+  // Once it is done: kNotFinite, where an element of the result cannot be said in the call's wire format.
   std::optional<Error> not_finite() {
     return operation_->start.buffers.wire.format == WireFormat::kNone ? std::nullopt : not_finite_of_wire();
   }
-  // Grows while it moves.
+  // Grows while it moves, over stages and slices. CallWatch compares it to find a stall.
   uint64_t moved();
   RunFailure failure() { return running_ != nullptr ? running_->failure() : RunFailure{}; }
-  // Nothing touches the operation's memory from now on; then end() must follow.
+  // Ends the stage under way: nothing touches the operation's memory from now on. end() must follow.
   void stop() {
     if (running_ != nullptr) std::exchange(running_, nullptr)->end();
   }
-  // It is done, or abandoned.
+  // The operation is done or abandoned. Forgets it, and records its time if its algorithm is being tried.
   void end();
-  // The communicator has failed, and no run goes on: takes this rank's buffers out of the others' reach. False: one of
-  // them is at work on them; ask again.
+  // The communicator has failed, and no run goes on: takes this rank's buffers out of the others' reach. False:
+  // a rank is still in an access to them; ask again.
   bool close_buffers(Clock::time_point now) { return island_.close_buffers(now); }
   // Gives back links and shared memory.
   void close();
 
-  // The run of a communicator's first operation, which waits for the others.
+  // The run of a communicator's first operation, in which each rank meets others before the first call.
   std::unique_ptr<Run> make_opening_run(const CheckedCall& call);
 
-  // The route of such a call now, of buffers that are all registered, or not. Any thread.
+  // The route that such a call would take now, with all buffers registered or not. Any thread.
   Route route_of(const PreparedCall& call, bool registered) const;
 
  private:
@@ -93,19 +97,20 @@ class CallExecution {
   std::optional<Gather<TimeRecord>> times_;  // likewise
   const bool checks_finite_, checks_digest_;
   std::optional<DigestExchange> digest_;  // made at first use
-  // The one call whose run keeps scratch memory, which may be megabytes; shared with the kept calls.
+  // The one prepared call whose run has scratch memory, which may be megabytes: another one's is given back
+  // first. Shared with the kept calls.
   std::weak_ptr<PreparedCall> has_scratch_;
   Logger log_;
   const bool shows_routes_;  // in the log
   bool other_ops_ = false;   // the log has said that a rank's op was another
   bool streamed_ = false;    // the kind of stores that the island was set to last
 
-  mutable std::mutex table_mutex_;  // for route_of(); the holder of the lease, which alone writes, reads without it
+  mutable std::mutex table_mutex_;  // route_of() reads under it, all writes are; the lease's holder reads without
   RouteTable table_;
   TimeRecord record_{};  // of the calls that table_.tuner() has pending
 
   // The operation under way:
-  CollectiveOperation* operation_ = nullptr;
+  CollectiveOperation* operation_ = nullptr;  // Collectives keeps it alive up to end()
   std::optional<Route> route_;
   Answers answers_;
   Run* running_ = nullptr;  // nullptr: waits for links or windows
@@ -114,9 +119,9 @@ class CallExecution {
   bool done_ = false;
   bool digesting_ = false;  // the call itself is over
   WireNote note_;           // then: what it has met
-  uint64_t stages_ = 0;     // passed, of all operations
+  uint64_t stages_ = 0;     // passed so far, of all operations
 
-  // By collective and power of two of bytes: the algorithm that was shown last.
+  // The algorithm that was logged last, by collective and power of two of bytes.
   std::map<std::pair<Collective, int>, Algorithm> shown_;
 };
 

@@ -10,28 +10,33 @@
 namespace rondo {
 namespace {
 
-// A slice of another operation arrived: the members are asked what they called, so that the error can show both calls.
-// A link broke: the fabric looks for a better reason. If that brings nothing for so long, the link's own words must do.
+// How long a better reason is waited for. A slice of another call arrived: the members are asked what they
+// called, so that the error can show both calls. A link broke: the fabric looks for a death behind it. If
+// neither brings anything, the error of the link itself must do.
 constexpr std::chrono::milliseconds kReasonPatience{500};
 
-// Ranks that ask all members when a deadline has passed: as many questions as 256 ranks ask in one turn.
+// Ranks that ask all members when a deadline has passed. If all ranks of a large communicator asked all others,
+// the answers would not come in time: this is as many questions as 256 ranks ask in one turn.
 constexpr int kOverdueAskers = 8;
-// How long the other ranks leave it to them to say who is absent.
+// How long the other ranks wait for one of those to say who is absent.
 constexpr std::chrono::milliseconds kOthersPatience{300};
 
 }  // namespace
 
-// Elements; 0 where the call has no blocks.
+// Elements that `peer` was to send here in a call with blocks; 0 where it has none.
 uint64_t CallWatch::expected_from(const CheckedCall& call, int peer) const {
   if (!call.blocks) return 0;
   return call.blocks->output[static_cast<size_t>(call.collective == Collective::kScatter ? context_.rank : peer)].count;
 }
 
+// Tells the fabric, which waits for a better reason before it fails the communicator.
 void CallWatch::failed(int peer, ErrorCode code, const std::string& message) {
   const int world_rank = context_.world_rank(peer);
   context_.fabric->link_failed(context_.id, world_rank, {code, message, {world_rank}});
 }
 
+// Turns a run's failure into an error that names rank and remedy. Most failures go to the fabric as a failed
+// link: a death behind it would be the better reason, and the fabric waits a moment for that.
 void CallWatch::report(const CollectiveOperation& current, const RunFailure& failure) {
   using Kind = RunFailure::Kind;
   if (failure.kind == Kind::kNone) return;
@@ -54,7 +59,7 @@ void CallWatch::report(const CollectiveOperation& current, const RunFailure& fai
                     fmt::format("{} on rank {}: the memory of {} could not be read (it died, or this system forbids "
                                 "it: RONDO_SINGLE_COPY=off does without)",
                                 describe_call(*current.call), context_.rank, name));
-    case Kind::kClosed:  // this rank has not heard of the failure yet
+    case Kind::kClosed:  // this rank does not know of the failure yet
       return failed(failure.peer, ErrorCode::kPeerLost,
                     fmt::format("{} on rank {}: the communicator has failed on {}, which does not share its buffers "
                                 "any more",
@@ -73,7 +78,8 @@ void CallWatch::report(const CollectiveOperation& current, const RunFailure& fai
   }
 }
 
-// In elements: of a block that was expected in one slice.
+// A link has refused a slice. If the slice is a whole block of another length, the error names the two counts
+// in elements.
 void CallWatch::refused(const CollectiveOperation& current, const RunFailure& failure) {
   const CheckedCall& call = *current.call;
   const Link::Refused slice = failure.link->refused();
@@ -85,8 +91,9 @@ void CallWatch::refused(const CollectiveOperation& current, const RunFailure& fa
                                                                         : "another number of");
 }
 
-// The ranks are in different calls: ask what they are in. If they are in the same, they differ in a count that only the
-// two know. sent: elements.
+// The ranks are in different calls: asks what the others are in, so that the fabric reports the mismatch with
+// both. If all are in the same call, the two ranks differ in a count that only they know, and refusal_ becomes
+// the error after kReasonPatience. sent: elements.
 void CallWatch::refused(const CollectiveOperation& current, int peer, const Error& error, const std::string& sent) {
   const CheckedCall& call = *current.call;
   refusal_ = error;
@@ -101,7 +108,8 @@ void CallWatch::refused(const CollectiveOperation& current, int peer, const Erro
   ask_others(seen_.refused_at, current.start.sequence);
 }
 
-// The fabric makes nothing of it where the peer has left: it may have sent all before, but this call has not got it.
+// A link broke. If its peer has left in good order, the fabric finds no fault in that; but this call lacks its
+// data, so refusal_ becomes the error after kReasonPatience.
 void CallWatch::broke(const CollectiveOperation& current, int peer, const Error& error) {
   refusal_ = {error.code,
               fmt::format("{} on rank {}: the connection to {} ended before all of its data had come: {}",
@@ -111,6 +119,8 @@ void CallWatch::broke(const CollectiveOperation& current, int peer, const Error&
   context_.fabric->link_failed(context_.id, context_.world_rank(peer), error);
 }
 
+// A call that does not move for stall_ms makes its rank ask the others; the answers let the fabric find a
+// mismatch, or a rank that is absent. A call that moves is asked about only to explain its length.
 void CallWatch::tick(Clock::time_point now, const CollectiveOperation& current, uint64_t moved) {
   look_at(current);
   if (seen_.refused_at != Clock::time_point{} && now - seen_.refused_at > kReasonPatience) {
@@ -128,8 +138,8 @@ void CallWatch::tick(Clock::time_point now, const CollectiveOperation& current, 
   if (now - seen_.moved_at >= stall && now - asked_at_ >= stall) ask_others(now, current.start.sequence);
 }
 
-// Also a call that moves is asked about when it has lasted for two heartbeats, four, eight, ...: its cause may be a
-// slow link.
+// Whether it is time to ask about a call that moves: when it has lasted for two heartbeats, four, eight, and so
+// on. Its cause may be a slow link, which the fabric then names in the log.
 bool CallWatch::lasts(Clock::time_point now) {
   if (seen_.began_at == Clock::time_point{}) {
     seen_.began_at = now;

@@ -9,28 +9,32 @@
 
 namespace rondo {
 
-// Sees to it that a call which does not go on ends in an error that says why: it asks the other ranks what they are in,
-// and tells the fabric of links and memory that have failed. Under the lease.
+// Finds out why a collective does not go on, so that it ends in an error that says it. It asks the other ranks
+// what they are in, and reports failed links and memory to the fabric. The communicator fails by the fabric,
+// with one reason on all ranks. Under the lease.
 class CallWatch {
  public:
   // context must outlive it.
   explicit CallWatch(CommunicatorContext& context) : context_(context) {}
 
-  // The run of the current call does not move, and why.
+  // The run of the current call cannot move any more, for this reason. Each reason is reported once.
   void report(const CollectiveOperation& current, const RunFailure& failure);
-  // Now and then while the current call lasts. moved: grows while it moves.
+  // Called now and then while the current call lasts. moved: grows while it moves; a stall is a time in which
+  // it does not.
   void tick(Clock::time_point now, const CollectiveOperation& current, uint64_t moved);
-  // The deadline of `late` has passed while `current` is under way. by: so long ago.
+  // The deadline of `late` passed so long ago, while `current` is under way. Fails the communicator with
+  // kTimeout after the other ranks had time to answer: the error then names the ranks that have not made the
+  // call.
   void time_out(Clock::time_point now, const CollectiveOperation& current, const CollectiveOperation& late,
                 Clock::duration by);
 
  private:
-  // What it has seen of the current call alone.
+  // What was seen of the current call. A call with another sequence starts anew.
   struct Seen {
     uint64_t sequence = UINT64_MAX;
     uint64_t moved = 0;
     Clock::time_point moved_at{};
-    Clock::time_point began_at{};    // the first look at it
+    Clock::time_point began_at{};    // the first look at it, after which it counts as lasting
     Clock::time_point cause_due{};   // when the cause of a call that lasts is asked for next
     Clock::time_point refused_at{};  // a run saw another operation than this rank's, or a link that broke
     bool reported = false;

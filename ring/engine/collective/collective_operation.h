@@ -15,9 +15,9 @@
 
 namespace rondo {
 
-// Tensors that travel as one: gathered into contiguous memory when their operation begins, and scattered from there
-// when it has succeeded. By the holder of the lease; operations of a communicator run one after the other, so that all
-// of them can use the same memory.
+// Tensors that travel as one. They are copied into contiguous memory when their operation begins, and back when
+// it has succeeded, by the holder of the lease. Operations of a communicator run one after the other, so all of
+// them can use the same memory (TensorLists owns it).
 struct Packing {
   struct Piece {
     const std::byte* input = nullptr;
@@ -42,7 +42,7 @@ struct Packing {
   }
 };
 
-// One collective call under way.
+// One collective call under way. CollectiveCalls makes it; Collectives numbers, queues, moves and ends it.
 class CollectiveOperation final : public Operation {
  public:
   CollectiveOperation(std::shared_ptr<PreparedCall> prepared, const CallBuffers& buffers)
@@ -53,13 +53,13 @@ class CollectiveOperation final : public Operation {
   std::optional<Packing> packing;  // of an operation of several tensors: the buffers are its memory
   std::shared_ptr<Gate> gate;      // of a call on a stream, which opens it; shared with the stream's
   std::shared_ptr<Run> run;        // of a call that a stream moves: it takes no route, and this sees how far it is
-  bool waited_behind = false;      // it was submitted before the one before it had ended
+  bool waited_behind = false;      // an earlier operation was under way at its submission: its time says nothing
 
   // Neighbors in the queue.
   CollectiveOperation* next = nullptr;
   CollectiveOperation* previous = nullptr;
 
-  // The stream has not come to it yet.
+  // Its stream has not reached it yet, so its memory may not be touched.
   bool held_back() const { return gate && !gate->is_open(); }
 
  private:

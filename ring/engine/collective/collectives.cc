@@ -12,7 +12,8 @@
 namespace rondo {
 namespace {
 
-// A rank that drives an operation looks at the clock every 20 ms at least (flow.cc), if its process runs.
+// A longer gap between two looks at the clock is shown as a stop of the process. A rank that drives an
+// operation looks every 20 ms at least (flow.cc).
 constexpr uint64_t kStoppedNs = 50'000'000;
 
 bool can_pull(const CommunicatorContext& context) {
@@ -52,6 +53,8 @@ void Collectives::submit(CollectiveOperation& operation) noexcept {
   enqueue(operation);
 }
 
+// It has the first number, and brings its run. Its route is kAuto, the algorithm of that run, so no other run
+// is made.
 OperationRef<CollectiveOperation> Collectives::submit_opening(Purpose by, Clock::time_point deadline) {
   auto prepared = std::make_shared<PreparedCall>();
   prepared->purpose = by;
@@ -65,6 +68,9 @@ OperationRef<CollectiveOperation> Collectives::submit_opening(Purpose by, Clock:
   return operation;
 }
 
+// The fast path of a blocking call. The caller has the submission lock, so no other operation can be submitted
+// between the look and the lease: with both, nothing is under way, and the operation becomes the current one
+// without the queue.
 void Collectives::run(CollectiveOperation& operation, std::unique_lock<std::mutex>& order) {
   const bool held = !under_way() && state().try_acquire();  // then it begins at once
   if (held) {
@@ -78,6 +84,8 @@ void Collectives::run(CollectiveOperation& operation, std::unique_lock<std::mute
   Flow::run(operation, held);
 }
 
+// The sequence makes the fingerprint, which every slice and post carries. The log keeps the call for questions
+// of other ranks, which compare fingerprints by sequence.
 void Collectives::number(CollectiveOperation& operation, uint64_t sequence) {
   operation.start.sequence = sequence;
   operation.start.fingerprint = fingerprint_of(operation.call->kind, sequence);
@@ -93,6 +101,7 @@ void Collectives::enqueue(CollectiveOperation& operation) {
   state().submitted(true);
 }
 
+// left_ is stored before last_possible_, and step() loads them in the other order: it never names the rank -1.
 void Collectives::peer_left(int peer, uint64_t last_sequence) {
   // One caller at a time (the fabric's thread). The first of those that left after the same call is the culprit: the
   // others may have left because of it.
@@ -103,6 +112,8 @@ void Collectives::peer_left(int peer, uint64_t last_sequence) {
   notify();
 }
 
+// Makes the first operation of the queue the current one. begin() counts it before submitted() can become
+// false, so under_way() never misses it.
 bool Collectives::take_next() {
   if (!state().submitted()) return false;
   std::lock_guard lock(queue_mutex_);
@@ -111,6 +122,8 @@ bool Collectives::take_next() {
   return true;
 }
 
+// One pass over the current operation. A failure of the communicator comes first: it ends everything. Then
+// comes a peer that has left, without which the operation cannot complete.
 bool Collectives::step(Pass pass) {
   if (const Error* error = context_->failure.get()) return fail_all(*error);
   if (current_ == nullptr && !take_next()) return false;
@@ -126,6 +139,8 @@ bool Collectives::step(Pass pass) {
   try {
     const bool moved = execution_.advance(*current_, pass);
     if (execution_.done()) {
+      // Before the end: the caller may destroy the communicator at once, and the goodbye carries the number of
+      // the last finished call.
       context_->log.finished(current_->start.sequence);
       const std::optional<Error> error = execution_.not_finite();
       end_current(error ? &*error : nullptr);
@@ -138,7 +153,8 @@ bool Collectives::step(Pass pass) {
   }
 }
 
-// A call cannot begin, or go on after the ranks have exchanged cards: on all ranks alike if its arguments are why.
+// The current call cannot begin, or cannot go on after an exchange. kInvalid comes from what all ranks know, so
+// all of them end this call alike, and the communicator goes on. Any other error fails the communicator.
 bool Collectives::refuse(const Error& reason) {
   if (const Error* error = context_->failure.get()) return fail_all(*error);  // which may be why it cannot
   if (reason.code == ErrorCode::kInvalid) {
@@ -150,13 +166,15 @@ bool Collectives::refuse(const Error& reason) {
   return fail_all(*context_->failure.get());
 }
 
-// Completes or fails it. From then on nothing here reads it any more.
+// Completes or fails the current operation. A thread that waits for it may return as soon as it has ended, and
+// an operation on its stack is gone then: so everything that is needed of it is read before.
 void Collectives::end_current(const Error* error) {
   if (context_->observed.on()) observe_end(error);
   execution_.end();
   CollectiveOperation& operation = *std::exchange(current_, nullptr);
   const auto own = OperationRef<CollectiveOperation>::take(operation.on_stack() ? nullptr : &operation);
   const std::shared_ptr<Gate> gate = operation.gate;
+  // Before the end: the waiting thread may make its next call at once, and finds nothing under way.
   state().count(-1);
   operation.end(error);
   if (gate) gate->ended(error);
@@ -194,7 +212,9 @@ void Collectives::observe_look(uint64_t at) {
   looked_at_ = at;
 }
 
-// Ends everything that is pending, as soon as no other rank is at work on this one's memory. True if anything ended.
+// Ends everything that is pending with the communicator's failure. Operations end only when no other rank and
+// no stream is at work on this rank's memory: from their end on it is the caller's. True if anything ended;
+// false: come back.
 bool Collectives::fail_all(const Error& error) {
   bool any = false;
   if (current_ != nullptr) execution_.stop();
@@ -212,6 +232,8 @@ bool Collectives::close_buffers(Clock::time_point now) {
   return execution_.close_buffers(now) && let_go;
 }
 
+// Streams that still have entries count as an operation under way, so that a thread comes back until they are
+// drained.
 bool Collectives::let_streams_go(Clock::time_point now) {
   const StreamsEnd end = streams_let_go_(now);
   const bool lingers = end != StreamsEnd::kDrained;
@@ -223,6 +245,8 @@ void Collectives::set_streams(LetGo let_go) {
   with_lease([&] { streams_let_go_ = std::move(let_go); });
 }
 
+// Deadlines and stalls. A blocking call that began at once gets its deadline at the first look: if it ends
+// before, it costs no clock read. The time of a call on a stream begins when its stream has reached it.
 void Collectives::tick(Clock::time_point now) {
   if (current_ == nullptr || context_->failure.get() != nullptr) return;
   if (context_->observed.on()) observe_look(static_cast<uint64_t>(now.time_since_epoch().count()));
@@ -237,7 +261,8 @@ void Collectives::tick(Clock::time_point now) {
   }
 }
 
-// The current operation, or one behind it, whose deadline has passed.
+// The current operation, or one queued behind it, whose deadline has passed: operations end in order, so a late
+// one behind fails the communicator, too.
 const CollectiveOperation* Collectives::late(Clock::time_point at) {
   if (at >= current_->deadline) return current_;
   if (!state().submitted()) return nullptr;
@@ -247,6 +272,7 @@ const CollectiveOperation* Collectives::late(Clock::time_point at) {
   return queued;
 }
 
+// Yields until the grace period is over, at most a second: the others are in the middle of a slice.
 void Collectives::shut_down() {
   with_lease([this] {
     while (!close_buffers(Clock::now())) sched_yield();

@@ -15,41 +15,50 @@
 
 namespace rondo {
 
-// What a communicator that has failed still has in streams of a device.
+// What a failed communicator still has in the streams of a device.
 enum class StreamsEnd : uint8_t {
   kAtWork,       // something that touches the memory of its operations
   kEntriesLeft,  // entries that touch nothing, and must not wait
   kDrained
 };
 
-// The collective operations of one communicator: one after the other, in call order.
+// The collectives of one communicator: they run one after the other, in call order. It numbers an operation,
+// queues it, and makes it current when the one before has ended; CallExecution moves the current one, CallWatch
+// finds out why it does not move.
+//
+// Three kinds of access: submitting is under the caller's submission lock, moving under the flow's lease, the
+// queue under its own lock. Submission lock, then lease, then queue lock is the order in which a thread takes
+// them.
 class Collectives final : public Flow {
  public:
   Collectives(std::shared_ptr<CommunicatorContext> context, std::shared_ptr<Doorbell> bell,
               std::shared_ptr<Worker> worker, WaitPolicy policy);
 
-  // Checks, resolves and keeps what equal calls have in common. Throws Exception(kInvalid). Any thread.
+  // Works out what equal calls share: what they may run, and their kind. Throws Exception(kInvalid) where no
+  // plan does what the call asks for. Any thread.
   std::shared_ptr<PreparedCall> prepare(CheckedCall call) const;
-  // The route of such a call now, of buffers that are all registered, or not. Any thread.
+  // What such a call would run now, with all buffers registered or not. Any thread.
   Algorithm algorithm_for(const CheckedCall& call, bool registered) const;
   const Router& router() const { return router_; }
 
-  // --- under the caller's submission lock, which gives calls their order
-  // Puts the operation at the end of the queue and numbers it. Does not drive. One on a stack must be waited for.
+  // Numbers the operation and puts it at the end of the queue. Does not move it. An operation on a stack must
+  // be waited for.
   void submit(CollectiveOperation& operation) noexcept;
-  // Before any other: CallExecution::make_opening_run().
+  // Submits the first operation of the communicator (CallExecution::make_opening_run), before any other.
   OperationRef<CollectiveOperation> submit_opening(Purpose by, Clock::time_point deadline);
-  // Runs an operation on this thread's stack to its end: at once, if nothing is under way. The submission lock is
-  // unlocked once it has its number.
+  // Runs an operation on this thread's stack to its end. If nothing is under way it begins at once, without
+  // queue and clock. `order` is the submission lock; it is unlocked once the operation has its number.
   void run(CollectiveOperation& operation, std::unique_lock<std::mutex>& order);
 
-  // `peer` (a rank of the group) left after this call; later ones cannot complete. Any thread.
+  // `peer` (a rank of the group) said goodbye after this call. Operations up to it may still complete, since
+  // the peer has done its part; later ones fail. Any thread.
   void peer_left(int peer, uint64_t last_sequence);
-  // let_go: lets the streams of a device go on, when the communicator has failed; asked before the operations end, and
-  // then until the streams are drained. Any thread.
+  // let_go lets the streams of a device go on after a failure. It is asked before the operations end, and then
+  // until the streams are drained. Any thread.
   using LetGo = std::function<StreamsEnd(Clock::time_point now)>;
   void set_streams(LetGo let_go);
-  // After the communicator has failed: ends what is pending and closes the links.
+  // After the communicator has failed: ends what is pending, closes the links and gives shared memory back. By
+  // destroy().
   void shut_down();
 
  protected:
@@ -85,8 +94,8 @@ class Collectives final : public Flow {
 
   std::mutex queue_mutex_;
   NodeList<CollectiveOperation> queue_;
-  std::atomic<uint64_t> last_possible_{UINT64_MAX};  // calls beyond it lack a member that has left
-  std::atomic<int> left_{-1};
+  std::atomic<uint64_t> last_possible_{UINT64_MAX};  // later calls lack a member that has left
+  std::atomic<int> left_{-1};                        // that member
 
   // Under the lease.
   CallExecution execution_;
@@ -94,7 +103,7 @@ class Collectives final : public Flow {
   LetGo streams_let_go_;         // empty: there are none
   bool streams_linger_ = false;  // counted as an operation, so that a thread goes on with them
   CollectiveOperation* current_ = nullptr;
-  uint64_t began_at_ = 0;   // of current_, for the observer; 0: it was not on
+  uint64_t began_at_ = 0;   // of current_, for the observer; 0: the observer was off
   uint64_t looked_at_ = 0;  // likewise: when this rank last looked at the clock
 };
 

@@ -16,7 +16,7 @@ namespace {
 constexpr int kOldestMajor = 8;   // compute capability that there are kernels for
 constexpr int kQueuesWanted = 8;  // what the driver has unless it is told otherwise
 
-// What ranks tell each other when they attach.
+// What ranks tell each other when they attach. Every rank reads all cards, so all draw the same conclusions.
 struct AttachCard {
   int64_t pid = 0;
   int64_t works = 0;
@@ -31,6 +31,8 @@ bool same_device(const AttachCard& one, const AttachCard& other) {
 
 }  // namespace
 
+// Under the lock, so that two threads attach once. attached_ is stored last, with release: a thread that sees
+// it sees calls_ and island_.
 void DeviceSide::attach_for(const char* call, std::chrono::milliseconds timeout, void* const* stream) {
   if (attached_.load(std::memory_order_acquire)) return;
   std::lock_guard lock(attach_mutex_);
@@ -46,7 +48,8 @@ void DeviceSide::attach_for(const char* call, std::chrono::milliseconds timeout,
   attached_.store(true, std::memory_order_release);
 }
 
-// To attach would end a capture: it makes memory, and waits for the device.
+// Refuses a stream that is being captured before attach() begins: attaching makes memory and waits for the
+// device, which would end the capture.
 void DeviceSide::check_first_stream(const char* call, void* stream) const {
   std::shared_ptr<const DeviceDriver> driver;
   try {
@@ -57,7 +60,7 @@ void DeviceSide::check_first_stream(const char* call, void* stream) const {
   check_stream(*driver, call, stream);
 }
 
-// The driver is there, and a device that the kernels are made for, which is ready for calls.
+// Opens the driver and finds the rank's device. Throws if there are no kernels for it.
 void DeviceSide::open(void* const* stream, DeviceFacts& facts) {
   auto driver = DeviceDriver::open(group_.context().config.device_library);
   driver->check(driver->current(&device_), "asking for the current device");
@@ -82,7 +85,8 @@ Clock::time_point DeviceSide::deadline(std::chrono::milliseconds timeout) const 
   return deadline_after(Clock::now(), group_.context().limit_of(timeout));
 }
 
-// All ranks open the driver, and hear of the others whether it was there.
+// All ranks open the driver, then tell each other whether it was there. A rank whose driver is missing takes
+// part, too: the others wait for its card.
 void DeviceSide::exchange(std::chrono::milliseconds timeout, void* const* stream) {
   DeviceFacts facts{};
   Error error;
@@ -124,8 +128,9 @@ void DeviceSide::exchange(std::chrono::milliseconds timeout, void* const* stream
   if (sharings_ != 0) look_at(cards);
 }
 
-// Compares the cards of one host's ranks. Kernels that wait for one another need launches that return before they have
-// ended, and, on one device, to run at once: as threads, or as processes where the device runs kernels of several.
+// Compares the cards of one host's ranks. Kernels that wait for one another need launches that return before
+// they have ended. On one device they must also run at once: as threads of one process, or as processes if the
+// device runs kernels of several.
 template <class Attached>
 void DeviceSide::look_at(const std::vector<Attached>& cards) {
   const auto name = [&](const Attached& card) { return group_.context().name(static_cast<int>(&card - cards.data())); };
@@ -150,8 +155,8 @@ void DeviceSide::look_at(const std::vector<Attached>& cards) {
   }
 }
 
-// Device memory that all ranks map, and kernels that meet there, if that works between all of them. "", or why not: the
-// same verdict on all ranks.
+// Makes the island: device memory that all ranks map, and kernels that meet there. Returns "", or why it cannot
+// be: the same verdict on all ranks.
 std::string DeviceSide::connect(DeviceIsland& island, std::chrono::milliseconds timeout) {
   if (!hindered_.empty()) return hindered_;
   try {
@@ -165,6 +170,8 @@ std::string DeviceSide::connect(DeviceIsland& island, std::chrono::milliseconds 
   }
 }
 
+// Without an island calls are staged, which is slower and no failure; the log says why. With one, the flow of
+// collectives learns how to let the streams go after a failure.
 void DeviceSide::connect(std::chrono::milliseconds timeout) {
   auto island = std::make_shared<DeviceIsland>(group_.context(), calls_->driver, device_);
   const std::string wrong = connect(*island, timeout);
@@ -195,6 +202,7 @@ void DeviceSide::connect(std::chrono::milliseconds timeout) {
   });
 }
 
+// All ranks say whether they have the memory, and all throw if one has not: otherwise a rank would go on alone.
 void* DeviceSide::allocate(size_t bytes) {
   if (bytes == 0) {
     throw Exception(ErrorCode::kInvalid, fmt::format("allocate on rank {}: 0 bytes", group_.rank()));
@@ -217,6 +225,7 @@ void* DeviceSide::allocate(size_t bytes) {
   return data;
 }
 
+// Kernels under way may work on the memory, so it waits for all calls, up to destroy_timeout_ms.
 bool DeviceSide::deallocate(void* data) {
   if (!attached_.load(std::memory_order_acquire)) return false;
   const auto is_ours = [&] {

@@ -9,18 +9,18 @@
 namespace rondo {
 namespace {
 
-// A block of a ring: launches would eat what smaller ones gain by overlap.
+// The largest block of a ring. In smaller ones, launches would cost what is gained by overlap.
 constexpr uint64_t kMostMessageBytes = 16u << 20;
-// By which a block may be larger than its share of a piece: it is cut at whole lines and elements; and so are the
-// shares of its lanes, and their parts of a slot.
+// How much larger than its share of a piece a block may be: it is cut at whole lines and elements, and so are
+// the shares of its lanes and their parts of a slot.
 constexpr uint64_t kBlockSlackBytes = 256 + 128 * kMaxLanes;
-// No call that is not captured has such a number.
+// Set in the numbers of captured calls, so that no other call has such a number.
 constexpr uint64_t kCaptured = uint64_t{1} << 63;
 
 }  // namespace
 
-// By what all ranks know: the same on all of them. Tensors of a list are put together in window 0, on which only passes
-// over all memory work.
+// How a call on a stream runs, by what all ranks know: the same on all of them. The tensors of a list are put
+// together in window 0, on which only passes over all memory work.
 Algorithm DeviceSide::algorithm_of(std::span<const BatchCall> calls) const {
   const Config& config = group_.context().config;
   const CheckedCall& call = calls.front().call;
@@ -34,8 +34,9 @@ Algorithm DeviceSide::algorithm_of(std::span<const BatchCall> calls) const {
   return one || chosen == Algorithm::kRegistered ? chosen : Algorithm::kAuto;
 }
 
-// Pieces of staged calls are for copies beside one another; of a list types take turns, so that pieces are full. Those
-// of kernels fill the window; of a ring they are such that a block is a message.
+// Cuts a call into pieces. Pieces of staged calls are cut so that copies overlap; a list's tensors are sorted
+// by type first, so that pieces are full. Pieces of kernels fill the window; those of a ring are cut so that a
+// block is a message.
 std::vector<ListPiece> DeviceSide::cut(const Checked& checked) {
   const CheckedCall& call = checked.call();
   uint64_t bytes = group_.context().config.device_window_bytes;
@@ -65,7 +66,7 @@ std::vector<ListPiece> DeviceSide::cut(const Checked& checked) {
   return pieces;
 }
 
-// A piece of a call, on other memory.
+// The call of one piece, on other memory.
 BatchCall DeviceSide::call_of(const CheckedCall& whole, const ListPiece& piece, std::byte* memory) const {
   Call call;
   call.collective = whole.collective;
@@ -86,7 +87,7 @@ BatchCall DeviceSide::call_of(const CheckedCall& whole, const ListPiece& piece, 
   return {check_call(call, group_.rank(), group_.size()), buffers_of(call)};
 }
 
-// One a piece, and those of no element behind the last one.
+// One call for each piece, and the empty ones behind the last piece, which other ranks may have elements in.
 std::vector<BatchCall> DeviceSide::calls_of(const Checked& checked, const std::vector<ListPiece>& cut,
                                             const StreamOperation& made) const {
   std::vector<BatchCall> calls;
@@ -111,11 +112,14 @@ std::vector<BatchCall> DeviceSide::calls_of(const Checked& checked, const std::v
   return calls;
 }
 
-// What comes into another stream than the last call comes after that one.
+// If the call goes into another stream than the last one, that stream waits for the last call first: operations
+// of a communicator run in call order.
 void DeviceSide::follow_last(void* stream, uint64_t stream_id) {
   if (last_ && stream_id != last_stream_ && !last_->done()) last_->wait_on(stream);
 }
 
+// Two ranks of one process must not share a stream: the kernel of one would wait for that of the other behind
+// it.
 void DeviceSide::check_own_stream(const char* call, const StreamFacts& stream) const {
   const auto refuse = [&](const std::string& why) {
     throw Exception(ErrorCode::kInvalid, fmt::format("{} on rank {}: {}", call, group_.rank(), why));
@@ -148,6 +152,7 @@ void DeviceSide::take_room(StreamOperation& call) {
   if (!call.take_room([this] { return group_.context().failure.get() != nullptr; })) group_.context().check_usable();
 }
 
+// Makes the call, and takes memory, room and an event for it, before anything is in the stream.
 OperationRef<StreamOperation> DeviceSide::make(const Checked& checked, const std::vector<ListPiece>& cut) {
   std::vector<Piece> pieces;
   for (const ListPiece& piece : cut) pieces.push_back(piece.piece);
@@ -183,6 +188,8 @@ OperationRef<Operation> DeviceSide::put(const Checked& checked) {
   return or_fail([&] { return submit(checked); });
 }
 
+// The order matters. Memory and room come first, since they may fail. Then, under order_mutex_, the operations
+// get their numbers and the call goes into the stream, so that both orders are one.
 OperationRef<Operation> DeviceSide::submit(const Checked& checked) {
   const std::vector<ListPiece> cut = this->cut(checked);
   const auto made = make(checked, cut);
@@ -218,8 +225,9 @@ void DeviceSide::run(const Call& call) {
   put(checked({&item, 1}, stream));
 }
 
-// In a replay no host takes part: kernels count calls, compare cards, and end by their own deadline. All ranks capture
-// the same, so that the number of a captured call tells it from others of its form.
+// Makes the call part of a graph. In a replay no host takes part: kernels count calls, compare cards, and end
+// by their own deadline. All ranks capture the same calls, so the number of a captured call tells it from
+// others of its form.
 void DeviceSide::capture(std::span<const BatchCall> calls, const StreamFacts& stream) {
   refuse_unsupported(calls.front().call);
   const Checked checked = this->checked(calls, stream);

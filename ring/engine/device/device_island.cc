@@ -13,14 +13,16 @@ namespace rondo {
 namespace {
 
 constexpr size_t kMaxWindows = RankBoard::kMaxWindows;
-// A call's pieces are cut by whole elements of every block, so they may be a little larger.
+// Room in window 0 beyond its configured size: pieces are cut by whole elements of every block, so they may be
+// a little larger.
 constexpr uint64_t kSlackBytes = 64 * 1024;
 // A page, which locking takes whole.
 constexpr size_t kPageBytes = 4096;
-// A rank whose process is stopped in a pass, or whose device is broken, is waited for so long, as on the host
+// The longest wait for a rank whose process is stopped in a pass, or whose device is broken: as on the host
 // (GracePeriod).
 constexpr std::chrono::seconds kLongestPass{1};
-// What other ranks offer, or let go of, comes without a sign. By the thread that attaches, allocates or destroys.
+// What other ranks offer, or let go of, rings no bell, so it is looked for. Only by threads that attach,
+// allocate or destroy.
 constexpr std::chrono::milliseconds kBetweenLooks{1};
 
 // Looks until it is there, the deadline has passed, or the communicator has failed.
@@ -52,6 +54,7 @@ std::string DeviceIsland::first_without(const CommunicatorContext& context, cons
   return found == said.end() ? "" : context.name(static_cast<int>(found - said.begin()));
 }
 
+// Each step ends with a word of every rank, so that all go on, or all give up, with the same verdict.
 std::string DeviceIsland::connect(int32_t sharings, uint32_t lanes, const AllSay& all_say, Clock::time_point deadline) {
   lanes_ = lanes;  // close() gives them back
   std::string wrong;
@@ -68,6 +71,8 @@ std::string DeviceIsland::connect(int32_t sharings, uint32_t lanes, const AllSay
   return wrong.empty() ? try_kernel(all_say, deadline) : wrong;
 }
 
+// Tries one way of sharing: makes window 0, then lets transfers show which devices reach which. Without success
+// the window is given up, and the next way is tried.
 std::string DeviceIsland::connect_by(MemorySharing sharing, const AllSay& all_say, Clock::time_point deadline) {
   sharing_ = sharing;
   const std::string wrong = share(header_bytes_ + context_.config.device_window_bytes + kSlackBytes, all_say, deadline);
@@ -83,7 +88,7 @@ std::string DeviceIsland::connect_by(MemorySharing sharing, const AllSay& all_sa
   return "the devices do not reach each other's memory, not even around a ring" + refused_;
 }
 
-// Where kernels reach it.
+// Locks host memory for the device; returns where kernels reach it.
 void* DeviceIsland::lock(void* memory, size_t bytes) {
   driver_->check(driver_->lock_host(device_, memory, bytes), "locking host memory");
   locked_.push_back(memory);
@@ -92,6 +97,7 @@ void* DeviceIsland::lock(void* memory, size_t bytes) {
   return at_kernels;
 }
 
+// The name of a board's window is a hash of the communicator, so the others find it without a message.
 void DeviceIsland::share_boards(Clock::time_point deadline) {
   SharedMemory& shared = *context_.fabric->shared_memory();
   const uint64_t name = Hash64().add("device board").add(context_.id).value();
@@ -113,6 +119,8 @@ void DeviceIsland::share_boards(Clock::time_point deadline) {
   status_at_ = &static_cast<RankBoard*>(lock(own->data(), own->bytes()))->status;
 }
 
+// Three words of every rank: its memory is there; it has mapped the others'; and, after an error, it maps
+// nothing any more.
 std::string DeviceIsland::share(uint64_t bytes, const AllSay& all_say, Clock::time_point deadline) {
   DeviceMemory memory;
   memory.bytes = bytes;
@@ -161,6 +169,8 @@ std::string DeviceIsland::exchange(Descriptor descriptor, const std::vector<uint
   return map_peers(memory, bytes, name, deadline);
 }
 
+// Takes the offer of every rank, also of one that it cannot reach: a descriptor that nobody takes would stay
+// open. Before the reach is known a map may fail; afterwards that is an error.
 std::string DeviceIsland::map_peers(DeviceMemory& memory, const std::vector<uint64_t>& bytes, uint64_t name,
                                     Clock::time_point deadline) {
   for (int rank = 0; rank < world_; ++rank) {
@@ -198,7 +208,8 @@ void DeviceIsland::release(DeviceMemory& memory) {
   memory = {};
 }
 
-// Requires the lock. Others may still map it: with descriptors that is theirs.
+// Gives a window up; requires the lock. Other ranks may still map it. With descriptors that is their business.
+// With IPC handles the memory stays until they have said, on the boards, that they do not.
 void DeviceIsland::let_go_of(size_t window) {
   DeviceMemory& memory = windows_[window];
   if (memory.own == nullptr) return;
@@ -211,7 +222,7 @@ void DeviceIsland::let_go_of(size_t window) {
   release(memory);
 }
 
-// Requires the lock.
+// Frees the memory that no other rank maps any more. Requires the lock.
 void DeviceIsland::release_left() {
   std::erase_if(left_, [this](const std::pair<size_t, void*>& left) {
     const Others others = others_of(left.first);
@@ -234,7 +245,8 @@ DeviceIsland::Others DeviceIsland::others_of(size_t window) const {
   return found;
 }
 
-// Writes where kernels find a window of each rank; memory.own nullptr: nowhere. False: the device has failed.
+// Writes into the device's table where kernels find a window of each rank; memory.own nullptr: nowhere. False:
+// the device has failed.
 bool DeviceIsland::show(size_t window, const DeviceMemory& memory, const std::vector<uint64_t>& bytes) {
   DeviceWindow* const row = own().row;
   std::fill_n(row, world_, DeviceWindow{});
@@ -320,13 +332,15 @@ Error DeviceIsland::late(uint32_t number, const std::string& call) const {
   return error;
 }
 
-// After this rank's communicator has failed: whether a kernel of that rank may touch memory of this one. Its kernels
-// that begin later find its own stop.
+// Whether a kernel of that rank may touch memory of this one, after this rank's communicator has failed.
+// Kernels that begin later find this rank's stop.
 bool DeviceIsland::peer_at_work(int rank) const {
   if (context_.fabric->shared_memory()->ended(context_.world_rank(rank))) return false;
   return may_touch(boards_[static_cast<size_t>(rank)]->status, load_word);
 }
 
+// The stop is stored before the looks. A kernel says that it begins before it looks at the stop. So it ends, or
+// is seen at work.
 bool DeviceIsland::let_go(Clock::time_point now) {
   std::lock_guard lock(end_mutex_);
   if (boards_.empty()) return true;
@@ -345,7 +359,7 @@ void DeviceIsland::keep_in(const StreamFacts& captured) {
   last_capture_.store(captured.id);
 }
 
-// False: no graph has calls of this rank.
+// Leaves all memory to the graphs that have calls of this rank. False: there are none.
 bool DeviceIsland::leave_to_graphs() {
   driver_->free_ended();
   const std::shared_ptr<Left> left = std::exchange(left_to_graphs_, nullptr);
@@ -360,7 +374,7 @@ bool DeviceIsland::leave_to_graphs() {
   return true;
 }
 
-// Memory of MemAlloc that other ranks may still map is freed with the process.
+// The last graph is gone. Memory that other ranks may still map (IPC) is freed with the process instead.
 DeviceIsland::Left::~Left() {
   const uint64_t bit = uint64_t{1} << rank;
   const auto board = [this](size_t of) { return reinterpret_cast<RankBoard*>(boards[of]->data()); };
@@ -381,6 +395,8 @@ DeviceIsland::Left::~Left() {
   for (void* const memory : locked) driver->unlock_host(memory);
 }
 
+// The stop comes first: kernels that still begin touch nothing. The boards go last, since the others' words
+// stand there.
 void DeviceIsland::close(Clock::time_point until) {
   {
     std::lock_guard end(end_mutex_);

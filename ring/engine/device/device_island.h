@@ -22,25 +22,29 @@
 
 namespace rondo {
 
-// The memory that the ranks of a communicator share on their devices: a board of each in host memory, and windows in
-// device memory, which every rank maps whose device can. Window 0 has what kernels hear of each other by, posts, the
-// slots for messages of a ring, and room that plain buffers go through; the others are from allocate(). Any thread,
-// unless said otherwise.
+// The memory that the ranks of a communicator share on their devices: a board of each rank in host memory, and
+// windows in device memory, which every rank maps whose device can. Window 0 holds the words by which kernels
+// signal each other, posts, the slots for messages of a ring, and room that plain buffers go through. The
+// others are from allocate().
+//
+// The DeviceSide and the calls under way share it, so that memory stays until the last kernel has ended. Any
+// thread, unless a comment says otherwise.
 class DeviceIsland {
  public:
-  // Collective: what every rank says, by rank. Throws Exception.
+  // Collective: gathers one word of each rank, in rank order. Throws Exception.
   using AllSay = std::function<std::vector<uint64_t>(uint64_t own)>;
 
-  // device: that this rank uses. context outlives it; all its ranks are of one island.
+  // device: the one that this rank uses. context must outlive it. All its ranks are of one island of the host.
   DeviceIsland(const CommunicatorContext& context, std::shared_ptr<const DeviceDriver> driver, int device);
-  // Frees nothing that a device may be at work on: see close().
+  // Frees nothing, since a device may be at work on it: close() does.
   ~DeviceIsland() = default;
   DeviceIsland(const DeviceIsland&) = delete;
   DeviceIsland& operator=(const DeviceIsland&) = delete;
 
-  // Collective: shares boards and windows, and tries them by transfers between all ranks, and a kernel. sharings:
-  // kSharesBy... that all ranks have, of which the first one that works is taken. lanes: blocks that this rank's
-  // kernels may take. "", or why it is none, the same verdict on all ranks.
+  // Collective: shares boards and windows, and tries them by transfers between all ranks and by a kernel.
+  // sharings: the kSharesBy... that all ranks have, of which the first one that works is taken. lanes: the
+  // blocks that this rank's kernels may take. Returns "", or why there is no island: the same verdict on all
+  // ranks.
   static constexpr const char* kDoNotMeet = "kernels of the ranks do not meet";
   std::string connect(int32_t sharings, uint32_t lanes, const AllSay& all_say, Clock::time_point deadline);
 
@@ -48,53 +52,56 @@ class DeviceIsland {
   static std::string first_without(const CommunicatorContext& context, const std::vector<uint64_t>& said);
 
   int device() const { return device_; }
-  // Who writes into whose memory, and the order of their ring; empty: there is none. The same on all ranks.
+  // Which rank writes into whose memory, and the order of their ring; empty: there is none. The same on all
+  // ranks.
   const PeerReach& reach() const { return reach_; }
   const std::vector<int>& order() const { return order_; }
 
-  // Collective: memory of the device, zeroed, which all ranks map when it returns whose devices can. Throws
-  // Exception(kSystem) on all ranks where one has none.
+  // Collective: zeroed memory of the device. When it returns, all ranks whose devices can have mapped it.
+  // Throws Exception(kSystem) on all ranks if one of them has none.
   void* allocate(size_t bytes, const AllSay& all_say, Clock::time_point deadline);
-  // This rank's part of an allocation, its own memory and what it maps of the others'. False: not of allocate().
-  // No call is under way.
+  // Frees this rank's part of an allocation, its own memory and what it maps of the others'. False: the memory
+  // is not of allocate(). Requires that no call is under way.
   bool deallocate(void* data);
 
   struct DevicePlace {
     uint32_t window = 0;
     uint64_t offset = 0;
   };
-  // Where all of [data, data + bytes) lies in an own window of allocate().
+  // The window of allocate() in which all of [data, data + bytes) lies, and where; nullopt: in none.
   std::optional<DevicePlace> locate(const void* data, uint64_t bytes) const;
   std::byte* bounce() const { return static_cast<std::byte*>(windows_.front().own) + header_bytes_; }
   uint64_t bounce_offset() const { return header_bytes_; }  // in window 0
   uint64_t slot_bytes() const { return (windows_.front().bytes - header_bytes_) / kMessageSlots / 64 * 64; }
-  // Blocks of a kernel, at most: the same on all ranks.
+  // The most blocks of a kernel: the same on all ranks.
   uint32_t lanes() const { return lanes_; }
   // Bytes of a lane's part of a post: the same on all ranks.
   uint64_t post_bytes() const { return kMostPostBytes / std::bit_floor(std::min(lanes_, kMostPostLanes)); }
 
   RankBoard& own() const { return *boards_[static_cast<size_t>(rank_)]; }
-  // What every call has of this island. to: the rank that messages go to; -1: none.
+  // Fills in what every call has of this island. to: the rank that messages go to; -1: none.
   void describe(DeviceCall& call, uint32_t number, int to) const;
 
-  // Numbers of calls. One thread at a time.
+  // The number of the next call. One thread at a time: under the lock that orders calls on streams.
   uint32_t next_number() { return last_number_ = number_behind(last_number_); }
-  // Shows that this rank's host is about to launch the call. True: those of all ranks are.
+  // Shows that this rank's host is about to launch the call. True: so are the hosts of all ranks.
   bool all_called(uint32_t number);
-  // The deadline of the call has passed meanwhile: who is absent.
+  // The error of a call whose deadline has passed before all hosts launched it: it names the ranks that have
+  // not.
   Error late(uint32_t number, const std::string& call) const;
-  // The call is over, as far as this rank's host knows; well: without an error.
+  // The call is over, as far as this rank's host knows. well: without an error.
   void note_ended(uint32_t number, bool well) {
     if (well) done_.store(number);
     ended_.store(number);
   }
-  // All that the stream has passed has ended.
+  // Every call whose kernel the stream has passed has ended on the host, too.
   bool has_ended_passed() const { return at_least(ended_.load(), load_word(own().status.passed)); }
 
-  // The communicator has failed: kernels of this rank end and touch nothing more, and those of other ranks no memory of
-  // this one. False, for at most a second: one is at work, here or on another rank; ask again. Any thread.
+  // The communicator has failed: kernels of this rank end and touch nothing more, and kernels of other ranks no
+  // memory of this one. False, for at most a second: a kernel is at work, here or on another rank; ask again.
+  // Any thread.
   bool let_go(Clock::time_point now);
-  // Before what is captured is put into a graph: the graph shares the memory that kernels reach.
+  // Before captured calls are put into a graph: lets the graph share the memory that its kernels reach.
   void keep_in(const StreamFacts& captured);
   // Unmaps and frees all of it; nothing of this rank is in a stream any more. Waits until then for other ranks that
   // still map memory which they must let go of first, but not for their graphs; what they keep is freed with the
@@ -108,7 +115,7 @@ class DeviceIsland {
     std::vector<void*> mapped;  // by rank; nullptr: own or none
     uint64_t bytes = 0;
   };
-  // Shared with graphs: what close() leaves to them, which the last of them frees.
+  // What close() leaves to graphs. They share it, and the last one frees it.
   struct Left {
     ~Left();
     std::shared_ptr<const DeviceDriver> driver;
@@ -121,7 +128,7 @@ class DeviceIsland {
 
   void share_boards(Clock::time_point deadline);
   void* lock(void* memory, size_t bytes);
-  // Collective; "" or what is wrong on this rank, or which rank has none.
+  // Collective: makes a window of each rank. Returns "", or what is wrong on this rank, or which rank has none.
   std::string share(uint64_t bytes, const AllSay& all_say, Clock::time_point deadline);
   std::string exchange(Descriptor descriptor, const std::vector<uint64_t>& bytes, DeviceMemory& memory,
                        Clock::time_point deadline);
@@ -147,11 +154,11 @@ class DeviceIsland {
   const std::shared_ptr<const DeviceDriver> driver_;  // shared with the communicator's device side
   const int device_, rank_, world_;
   const uint64_t posts_at_, header_bytes_;  // of window 0: behind DeviceControl and the table of windows, and posts
-  std::vector<std::shared_ptr<Window>> board_windows_;  // by rank; shared with the fabric's book of windows
-  std::vector<RankBoard*> boards_;
-  CallStatus* status_at_ = nullptr;  // the own one, as kernels reach it
+  std::vector<std::shared_ptr<Window>> board_windows_;  // by rank; shared with the fabric, which finds windows by name
+  std::vector<RankBoard*> boards_;                      // in board_windows_, by rank; empty after close()
+  CallStatus* status_at_ = nullptr;                     // the own one, as kernels reach it
   uint32_t lanes_ = 0;
-  std::vector<void*> locked_;
+  std::vector<void*> locked_;  // host memory that devices reach, to be unlocked by close()
 
   mutable std::mutex mutex_;  // of windows_
   std::vector<DeviceMemory> windows_;
@@ -163,7 +170,7 @@ class DeviceIsland {
   std::vector<std::pair<size_t, void*>> left_;
   uint64_t shares_ = 0;  // names of what has been offered
   std::shared_ptr<Left> left_to_graphs_ = std::make_shared<Left>();
-  std::atomic<uint64_t> last_capture_{0};  // whose graph shares it
+  std::atomic<uint64_t> last_capture_{0};  // the capture whose graph shares the memory already
 
   std::atomic<uint32_t> last_number_{1};  // 1: of the trial
   std::atomic<uint32_t> ended_{1}, done_{1};

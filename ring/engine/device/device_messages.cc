@@ -8,7 +8,8 @@
 namespace rondo {
 namespace {
 
-// A pass sees within some microseconds what a stream has passed.
+// How often wait_for_streams() looks: a pass of the flow finds what a stream has passed within some
+// microseconds.
 constexpr std::chrono::microseconds kPassedPoll{50};
 
 const char* name_of(const P2pCall& call) { return call.sends() ? "send" : "recv"; }
@@ -77,7 +78,7 @@ Message DeviceSide::run(const MessageCall& call) {
   return message_of(*start(call, Blocking::kYes));
 }
 
-// The receive's arguments are checked before the send is under way.
+// The receive is made first: its arguments are checked before the send is under way.
 Message DeviceSide::run(const MessageCall& sent, const MessageCall& received) {
   const auto receive = make(received, Blocking::kYes);
   const auto send = start(sent, Blocking::kYes);

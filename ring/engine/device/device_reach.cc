@@ -10,12 +10,13 @@ namespace {
 
 constexpr uint64_t kTrialNonce = 0x726f6e646f000000;  // "rondo", and the rank
 
-// A rank that shares its GPU, or comes late, is waited for so long.
+// How long the trial's kernels wait for a rank that shares its GPU, or comes late.
 constexpr std::chrono::milliseconds kShortestTrial{100}, kLongestTrial{10'000};
 
 }  // namespace
 
-// False: something failed.
+// Runs `use` on a new stream and waits for it: the caller's streams may wait for something else. False:
+// something failed.
 bool DeviceIsland::in_own_stream(const std::function<bool(DeviceStream)>& use) const {
   DeviceStream stream = nullptr;
   if (driver_->make_stream(device_, &stream) != 0) return false;
@@ -24,7 +25,8 @@ bool DeviceIsland::in_own_stream(const std::function<bool(DeviceStream)>& use) c
   return used;
 }
 
-// Each rank's stream writes a number into the device memory of every other that it maps. False: something failed.
+// Each rank writes a number into the device memory of every other rank that it maps, and reads what has come.
+// That a map succeeded does not say that writes arrive. False: something failed.
 bool DeviceIsland::try_transfers(const AllSay& all_say) {
   RankBoard& board = own();
   const auto me = static_cast<uint64_t>(rank_);
@@ -55,8 +57,9 @@ bool DeviceIsland::try_transfers(const AllSay& all_say) {
   return set_reach(all_say(ok ? heard : 0));
 }
 
-// Kernels of all ranks, of as many blocks as all can have, meet. Beside others of this GPU they may not fit. Of the
-// time that there is half is left for others to say so.
+// Kernels of all ranks, of as many blocks as all of them can have, wait for each other. Beside other kernels of
+// a GPU they may not fit at once. Half of the time that is left is kept for the ranks to tell each other the
+// outcome.
 std::string DeviceIsland::try_kernel(const AllSay& all_say, Clock::time_point deadline) {
   const std::vector<uint64_t> offered = all_say(lanes_);
   const auto lanes = static_cast<uint32_t>(*std::min_element(offered.begin(), offered.end()));
@@ -76,7 +79,7 @@ std::string DeviceIsland::try_kernel(const AllSay& all_say, Clock::time_point de
   call.steps[1] = call.steps[0];
   call.steps[1].kind = CallStep::kAwait;
   CallStatus& status = own().status;
-  bool broken = false;  // the device: it tells nothing any more
+  bool broken = false;  // the device has failed, and writes no word any more
   const bool ok = in_own_stream([&](DeviceStream stream) {
     if (driver_->call(call, lanes_, stream) != 0) return false;
     wait_on_host([&] { return broken || at_least(load_word(status.passed), call.number); },
@@ -89,7 +92,7 @@ std::string DeviceIsland::try_kernel(const AllSay& all_say, Clock::time_point de
   return first_without(all_say(ok ? 1 : 0)).empty() ? "" : kDoNotMeet;
 }
 
-// heard: by rank, a bit for each rank whose number has come; 0: it failed.
+// heard: for each rank, a bit for each rank whose number has come; 0: that rank has failed.
 bool DeviceIsland::set_reach(const std::vector<uint64_t>& heard) {
   if (!first_without(heard).empty()) return false;
   reach_.world = world_;

@@ -8,6 +8,7 @@
 namespace rondo {
 namespace {
 
+// How often close() lets streams go that have come to calls of this rank meanwhile.
 constexpr std::chrono::milliseconds kBetweenLettingGo{5};
 
 }  // namespace
@@ -16,6 +17,7 @@ const char* DeviceSide::call_name(std::span<const BatchCall> calls) {
   return calls.size() > 1 ? "all_reduce_many" : collective_name(calls.front().call.collective);
 }
 
+// A stream that is being captured is refused here; run() treats it before (capture).
 StreamFacts DeviceSide::check_stream(const DeviceDriver& driver, const std::string& call, void* stream) const {
   StreamFacts facts{};
   if (const DeviceStatus status = driver.stream_facts(stream, &facts)) {
@@ -34,7 +36,8 @@ StreamFacts DeviceSide::check_stream(const DeviceDriver& driver, const std::stri
   return facts;
 }
 
-// A device that has failed refuses whatever it is asked: no mistake of the caller's. All ranks are told.
+// A device that has failed refuses whatever it is asked. That is no mistake of the caller's, so the
+// communicator fails on all ranks.
 void DeviceSide::fail_if_broken() const {
   if (!attached_.load(std::memory_order_acquire)) return;
   const std::optional<Error> error = calls_->broken(StreamCalls::Look::kNow);
@@ -43,6 +46,7 @@ void DeviceSide::fail_if_broken() const {
   group_.context().check_usable();
 }
 
+// Managed memory passes: any device reaches it.
 void DeviceSide::check_device(const std::string& call, const StreamFacts& stream, const NamedBuffer& memory) const {
   PointerFacts facts{};
   const DeviceStatus status = driver().pointer_facts(device_, memory.data, &facts);
@@ -96,7 +100,8 @@ void DeviceSide::refuse_unsupported(const CheckedCall& call) const {
   }
 }
 
-// What a call with a stream needs first.
+// What a call with a stream needs before its checks: a form that streams have, the device, and a thread that
+// moves it.
 void DeviceSide::prepare(std::span<const BatchCall> calls) {
   refuse_unsupported(calls.front().call);
   attach_for(call_name(calls), calls.front().call.timeout, &*calls.front().stream);

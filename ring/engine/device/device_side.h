@@ -15,56 +15,58 @@
 
 namespace rondo {
 
-// The side of a communicator that knows GPUs: it takes calls with a stream and checks their memory. Where all ranks
-// share device memory, even collectives are kernels (LaunchedCall); all others are done on host
-// memory (StreamCall). Any thread.
+// The side of a communicator that knows GPUs: it takes calls with a stream and checks their memory. If all
+// ranks share device memory, even collectives become kernels (LaunchedCall). All other calls are done on host
+// memory, between two copies (StreamCall). CommunicatorState owns it. Any thread.
 class DeviceSide {
  public:
   explicit DeviceSide(CommunicatorState& group) : group_(group) {}
 
-  // Collective: opens the driver on all ranks, or throws Exception(kUnsupported) on all of them; finds out whether
-  // their devices share memory. timeout: for the others to come; 0: the configured one. The rank's device is that of
-  // the thread.
+  // Collective: opens the driver on all ranks, or throws Exception(kUnsupported) on all of them; then finds out
+  // whether their devices share memory. The rank's device is the thread's current one. timeout: for the others
+  // to come; 0: the configured one.
   void attach(std::chrono::milliseconds timeout) { attach_for(nullptr, timeout, nullptr); }
-  // Collective: device memory, which all ranks map where their devices share memory. Throws Exception.
+  // Collective: device memory, which all ranks map if their devices share memory. Throws Exception.
   void* allocate(size_t bytes);
-  // False: not of allocate(). Throws Exception(kInvalid) while calls are under way.
+  // False: the memory is not of allocate(). Throws Exception(kInvalid) while calls are under way.
   bool deallocate(void* data);
 
-  // Calls that have a stream: one, or a list of all_reduces of one stream, operation, algorithm and timeout. Attaches;
-  // throws Exception where start() would for their arguments.
+  // Checks calls that have a stream: one call, or a list of all_reduces of one stream, operation, algorithm and
+  // timeout. Attaches if that has not been done. Throws what start() would throw for their arguments.
   void check(std::span<const BatchCall> calls) {
     prepare(calls);
     checked(calls, check_stream(call_name(calls), *calls.front().stream));
   }
   // check() of a message that has been made.
   void check(const StreamCall& message) const;
-  // They are in the stream when this returns. Throws Exception.
+  // Puts the calls into their stream before it returns. Throws Exception.
   OperationRef<Operation> start(std::span<const BatchCall> calls);
   OperationRef<Operation> start(const Call& call);
-  // A stream that is captured for a graph: the call is part of the graph, if it is a kernel.
+  // start() without a Work. If the stream is being captured for a graph, the call becomes part of the graph;
+  // only a call that is a kernel can.
   void run(const Call& call);
 
-  // Messages. make(): attaches, checks the arguments and takes memory; enqueue() starts it.
+  // Messages. make() attaches, checks the arguments and takes memory; enqueue() puts the message into its
+  // stream.
   enum class Blocking : bool { kNo, kYes };
   OperationRef<StreamCall> make(const MessageCall& call, Blocking blocking);
   void enqueue(StreamCall& message);
-  // In the stream when this returns.
+  // make() and enqueue(). The message is in the stream when this returns.
   OperationRef<StreamCall> start(const MessageCall& call, Blocking blocking = Blocking::kNo);
-  // A send: as start(). A receive returns when the message has come, and both at once when the own one has gone, too;
-  // it is copied in the order of the stream.
+  // A send returns when it is in the stream, a receive when the message has come. The pair returns when both
+  // have. What is received is copied in the order of the stream.
   Message run(const MessageCall& call);
   Message run(const MessageCall& sent, const MessageCall& received);
-  // Until all sends have gone, but in an end function, and what streams have passed has ended; or the communicator has
-  // failed.
+  // Waits until all sends have gone (not in an end function), and until what streams have passed has ended; or
+  // until the communicator has failed.
   void wait_for_streams(Clock::time_point until);
 
-  // Throws Exception(kInvalid) where a call without a stream has device memory; nothing before attach(). The last call
-  // on a stream, which this one comes behind, rings at its end.
+  // Throws Exception(kInvalid) if a call without a stream has device memory; does nothing before attach(). Asks
+  // the last call on a stream to ring at its end: this call waits behind it.
   void check_host(const Call& call) const;
   void check_host(const char* call, const void* data) const;
 
-  // The communicator is over: waits for streams to pass the calls that are in them, and frees what they used.
+  // The communicator is over: waits for streams to pass the calls that are in them, and frees what these used.
   void close(Clock::time_point until);
 
  private:
@@ -101,8 +103,8 @@ class DeviceSide {
                                   const StreamOperation& made) const;
   OperationRef<Operation> put(const Checked& checked);
   OperationRef<Operation> submit(const Checked& checked);
-  // Runs what comes behind the checks of a call. The other ranks make it, too: where the system fails it on this one,
-  // the communicator fails.
+  // Runs what follows the checks of a call. The other ranks make the call, too, so if the system fails it on
+  // this one (kSystem), the communicator fails.
   template <class Part>
   auto or_fail(Part part) {
     try {
@@ -117,8 +119,8 @@ class DeviceSide {
   const StreamPlans::Entry& plan_of(const CheckedCall& call, Algorithm algorithm);
   void check_own_stream(const char* call, const StreamFacts& stream) const;
   void follow_last(void* stream, uint64_t stream_id);
-  // The first call with a stream: its device is the rank's. A stream that it cannot use is refused before anything else
-  // happens. call: its name; nullptr: attach().
+  // The first call with a stream decides the rank's device. A stream that it cannot use is refused before
+  // anything happens. call: its name; nullptr: attach().
   void attach_for(const char* call, std::chrono::milliseconds timeout, void* const* stream);
   void check_first_stream(const char* call, void* stream) const;
   StreamFacts check_stream(const std::string& call, void* stream) const {
@@ -144,8 +146,8 @@ class DeviceSide {
   std::string queues_;                    // what may be why they do not meet
   std::shared_ptr<DeviceIsland> island_;  // shared with the calls under way; null: all calls are staged
   std::set<void*> plain_;                 // of allocate(), where there is no island
-  mutable std::mutex order_mutex_;     // operations are numbered in the order in which their calls come into a stream
-  std::atomic<uint64_t> captured_{0};  // calls, in graphs
+  mutable std::mutex order_mutex_;        // numbers operations in the order in which their calls come into streams
+  std::atomic<uint64_t> captured_{0};     // calls, in graphs
   std::optional<StreamPlans> plans_;
   OperationRef<StreamOperation> last_;  // the last call
   uint64_t last_stream_ = 0;            // that it is in: StreamFacts::id

@@ -7,7 +7,9 @@
 
 namespace rondo {
 
-// Between a stream and an operation of a call on device memory: it begins when the stream has come to it. Any thread.
+// Stands between a stream and an operation of a call on device memory: the operation may begin when the stream
+// has reached it, and the stream goes on when the operation has ended. The stream's call and the operation
+// share it. Any thread.
 class Gate {
  public:
   Gate() = default;
@@ -15,19 +17,19 @@ class Gate {
   Gate& operator=(const Gate&) = delete;
   virtual ~Gate() = default;
 
-  // The stream has come here.
+  // Whether the stream has reached it.
   virtual bool is_open() const = 0;
-  // An operation behind it has ended; nullptr: well.
+  // An operation behind it has ended; nullptr: without an error. It calls no function of the device's runtime.
   virtual void ended(const Error* error) = 0;
 };
 
-// Words that streams and threads of the host look at, sequentially consistent: who sees a number sees what its writer
-// did before, and who has set a stop sees what has begun without seeing it.
+// Words that streams and threads of the host look at, sequentially consistent. A thread that sees a number sees
+// what its writer did before. A thread that has set a stop sees everything that began without seeing the stop.
 inline uint32_t load_word(const uint32_t& word) {
   return std::atomic_ref<uint32_t>(const_cast<uint32_t&>(word)).load();
 }
 inline void store_word(uint32_t& word, uint32_t value) { std::atomic_ref<uint32_t>(word).store(value); }
-// The numbers wrap around.
+// Whether a counting word has reached a number. Numbers wrap around, so they are compared by their difference.
 constexpr bool at_least(uint32_t word, uint32_t number) { return static_cast<int32_t>(word - number) >= 0; }
 
 }  // namespace rondo

@@ -5,8 +5,8 @@
 
 namespace rondo {
 
-// A thread of the host waits in a stream's place, until it is `there()`: a GPU's round trip of some 8 us is over before
-// the first sleep, which takes 100 us. look() is called between sleeps.
+// A thread of the host waits in a stream's place, until there(). It yields for 200 us first: a GPU's round trip
+// of some 8 us is over by then, and a sleep takes 100 us. look() is called between sleeps.
 template <class There, class Look>
 void wait_on_host(There there, Look look) {
   constexpr std::chrono::microseconds kSpin{200}, kPause{50};

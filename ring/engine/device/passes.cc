@@ -13,6 +13,7 @@ static_assert(kMessageWords == kArrivedWord && kCallWords == kStreamWords && kMe
 
 constexpr uint64_t kGranuleBytes = 64;  // blocks of one buffer begin at whole lines of it
 
+// Finds where the blocks of a call lie, for references of a kernel.
 class Binder {
  public:
   Binder(const CheckedCall& call, const Plan& plan) : element_(dtype_bytes(call.dtype)) {

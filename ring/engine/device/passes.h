@@ -10,23 +10,25 @@
 
 namespace rondo {
 
-// A buffer of this rank, of `pitch` bytes from one block to the next.
+// A buffer of this rank; `pitch` bytes lie from one block to the next.
 struct BlockPlace {
   std::byte* data = nullptr;
   uint64_t pitch = 0;
 };
 
-// Fills in the program of a kernel, made.steps to made.refs: own memory by address, that of other ranks by rank and
-// block, and messages by number. call: an even one, of a piece. input, output: this rank's. Pure. Throws
-// Exception(kInternal) if the plan is too long for a kernel. So many passes and refs there are then; behind: those of
-// another call that stay, of the same steps.
+// Fills in the program of a kernel (made.steps to made.refs): own memory by address, that of other ranks by
+// rank and block, messages by number. call: an even one, of a piece. input, output: this rank's. Pure. Throws
+// Exception(kInternal) if the plan is too long for a kernel.
+//
+// Returns how many passes and refs there are then. behind: the passes and refs of another call that stay, of
+// the same steps.
 struct Bound {
   uint32_t passes = 0, refs = 0;
 };
 Bound bind_program(const CheckedCall& call, const Plan& plan, const StreamProgram& program, const BlockPlace& input,
                    const BlockPlace& output, DeviceCall& made, Bound behind = {});
 
-// Whether the other ranks' steps touch the input or the output of `rank`. plans: of all ranks.
+// Whether the steps of other ranks touch the input or the output of `rank`. plans: of all ranks.
 struct Touched {
   bool input = false, output = false;
 };

@@ -10,10 +10,11 @@ constexpr uint64_t kRegionLine = 64;
 
 uint64_t lines(uint64_t bytes) { return (bytes + kRegionLine - 1) / kRegionLine * kRegionLine; }
 
-// Copies of single blocks that the pieces of an uneven call are at most, each way; but of so many pieces at least.
+// The most copies of single blocks that an uneven call makes, each way: each block of a piece is one copy. But
+// it has at least kLeastPieces pieces.
 constexpr uint64_t kMostBlockCopies = 256, kLeastPieces = 4;
 
-// A piece at an edge that is cut once more has a short part, which is one of so many.
+// The short part of a piece at an edge is one of so many.
 constexpr uint64_t kEdgeParts = 4;
 
 struct UnevenCut {
@@ -21,6 +22,7 @@ struct UnevenCut {
   uint64_t pair_elements = 1;  // of a block that only its two ranks know, at least, while there are any
 };
 
+// Knows which buffers a rank has in a collective, and where a piece's blocks lie in them.
 struct Cutter {
   const CheckedCall& call;
   const CallBuffers& buffers;

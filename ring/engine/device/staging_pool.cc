@@ -9,7 +9,8 @@ namespace {
 
 // Sizes are powers of two, so that calls of different sizes find each other's memory again.
 constexpr size_t kLeastBytes = 64 * 1024;
-// Before a region's data: its word, on a page of its own, so that the data is aligned as all registered memory is.
+// A region's word lies before its data, on a page of its own, so that the data is aligned as all registered
+// memory is.
 constexpr size_t kHeaderBytes = 4096;
 
 }  // namespace

@@ -12,9 +12,9 @@
 
 namespace rondo {
 
-// Locked host memory that device memory is staged through. Registered memory, so that ranks of one host work on it
-// where it lies. Any thread; but what takes, makes or frees calls the device's runtime, which functions in a stream
-// must not.
+// Locked host memory that device memory is staged through. It is registered memory, so that ranks of one host
+// work on it where it lies. Any thread; but take() and free_all() call the device's runtime, which functions in
+// a stream must not. StreamCalls owns it.
 class StagingPool {
  public:
   // device: any one that is in use. memory (may be nullptr) outlives this.
@@ -25,17 +25,17 @@ class StagingPool {
   StagingPool(const StagingPool&) = delete;
   StagingPool& operator=(const StagingPool&) = delete;
 
-  // A piece's memory. Its words are those of one stream at a time.
+  // The memory of a piece. One stream at a time uses its word.
   struct Region {
     std::byte* data = nullptr;
     size_t bytes = 0;
     uint32_t* word = nullptr;  // which a stream waits for; it only grows, modulo 2^32
   };
-  // At least so many bytes. Throws Exception(kSystem).
+  // A region of at least so many bytes, used before or new. Throws Exception(kSystem).
   Region take(size_t bytes);
-  // Calls no runtime.
+  // Calls no runtime, so that functions in a stream may call it.
   void give_back(const Region& region);
-  // Frees what is not taken. Requires that nothing is: false otherwise, and then it frees nothing.
+  // Frees all regions. False: some are still taken, and nothing is freed.
   bool free_all();
 
  private:

@@ -10,27 +10,29 @@
 namespace rondo {
 namespace {
 
-// Pieces whose memory is there at once: one on its way to the host, one at work, one on its way back, and one so that a
-// late one holds up no other.
+// Pieces whose host memory is there at once: one on its way to the host, one at work, one on its way back, and
+// one more so that a late piece holds up no other.
 constexpr size_t kSlots = 4;
-// A piece is finished after the copies of so many later ones.
+// A piece's copy back goes into the stream behind the copies in of so many later ones.
 constexpr size_t kAhead = kSlots - 1;
-// From so many pieces on there are copies of both directions at once.
+// The fewest pieces of a call that copies in both directions at once.
 constexpr size_t kLeastBothWays = 3;
-// Entries on the copy stream: for its begin and its end, and for a piece whose memory is used again.
+// Entries of the copy stream: for its begin and its end; and for each piece that uses memory again.
 constexpr uint32_t kStreamEntries = 4, kAgainEntries = 2;
 
 }  // namespace
 
 class StreamCall::PieceGate final : public Gate {
  public:
-  // word: locked host memory that the stream waits for; it is set to `value` once its operations have ended.
+  // word: locked host memory that the stream waits for. It becomes `value` when all operations of the piece
+  // have ended.
   PieceGate(StreamCall& call, uint32_t* word, uint32_t value) : call_(call), word_(word), value_(value) {}
 
   // Before any of them begins.
   void add_operation() { left_.fetch_add(1); }
 
-  // Sequentially consistent, both: the flow's bell is rung behind the store, and armed before the last look.
+  // Both sequentially consistent: the flow's doorbell is rung after the store, and armed before a sleeper's
+  // last look.
   void open() { open_.store(true); }
   bool is_open() const override { return open_.load(); }
   void ended(const Error* error) override {
@@ -87,6 +89,7 @@ uint32_t StreamCall::entries() const {
   return entries;
 }
 
+// The first operation of a piece makes its gate; the empty calls behind the last piece share that piece's.
 std::shared_ptr<Gate> StreamCall::add_gate(size_t piece) {
   if (piece == turns_.size()) {
     const size_t slot = piece % slots_.size();
@@ -99,6 +102,8 @@ std::shared_ptr<Gate> StreamCall::add_gate(size_t piece) {
 
 void StreamCall::add_part(size_t piece, CollectiveOperation& part) { part.gate = add_gate(piece); }
 
+// The copies in run kAhead pieces in front of the copies back, so that both directions and the operations
+// overlap.
 void StreamCall::put_pieces() {
   const size_t pieces = options_.pieces.size();
   if (pieces >= kLeastBothWays) {
@@ -113,6 +118,8 @@ void StreamCall::put_pieces() {
   for (size_t i = pieces > kAhead ? pieces - kAhead : 0; i < pieces; ++i) finish(i);
 }
 
+// Until it has ended the stream refers to this call, so self_ keeps it alive. If something cannot be put into
+// the stream, the communicator fails, and all gates open: their operations then end with the failure.
 void StreamCall::enqueue() {
   self_ = OperationRef(*this);
   if (sends()) options_.calls->begin_send();
@@ -133,7 +140,8 @@ void StreamCall::abandon(const Error& error) {
   if (state() == State::kMade) end(&error);
 }
 
-// If even this cannot be put into the stream, nothing more runs there.
+// Puts the end into the stream: the event that other streams wait for, and the function that ends the call. If
+// even this fails, nothing more runs in the stream, and the call ends here.
 void StreamCall::put_end() {
   copies_.reset();  // a call that fails may end before they are done
   driver_.record(event_, options_.stream);
@@ -149,6 +157,7 @@ void StreamCall::copy_in(size_t piece) {
                 "putting a function into the stream");
 }
 
+// Lets the stream wait for the piece's operations, then copies back. A send has nothing to wait for.
 void StreamCall::finish(size_t piece) {
   if (sends()) return;
   if (options_.waits == Waits::kHost) {
@@ -160,7 +169,8 @@ void StreamCall::finish(size_t piece) {
   if (piece + kSlots < options_.pieces.size()) copies_->note();
 }
 
-// Ends when the communicator fails, too: then the operations end.
+// Waits for a piece's operations on this thread. It ends when the communicator fails, too: then the operations
+// end.
 void StreamCall::await_on_host(size_t piece) {
   if (asked_ && asked_->blocking) await_message();
   PieceGate& gate = *turns_[piece].gate;
@@ -177,7 +187,7 @@ void StreamCall::reach(void* turn) {
   at.call->begin(*at.gate);
 }
 
-// The operations of the piece.
+// The stream has reached the piece: its operations may begin. May be called again when the device has failed.
 void StreamCall::begin(PieceGate& gate) {
   const auto keep = OperationRef(*this);
   gate.open();

@@ -15,19 +15,19 @@
 
 namespace rondo {
 
-// One call on device memory, in the order of a stream: its pieces are copied to host memory, done there as operations
-// of the communicator, and copied back. While one is done, the next ones are copied there and the one before it back,
-// in two streams where there are more than two pieces.
+// One call on device memory, in the order of a stream. Each piece is copied to host memory, done there as an
+// operation of the communicator, and copied back. While one piece is done, the next ones are copied there and
+// the one before it back: in two streams, if there are more than two pieces.
 //
-// A message is one piece. The stream does not wait until it is sent. Of a receive the whole buffer is copied to the
-// host first, so that what a shorter message leaves alone comes back as it was.
+// A message is one piece. The stream does not wait until a send has gone. For a receive the whole buffer is
+// copied to the host first, so that what a shorter message leaves alone comes back as it was.
 //
-// Either all of it is put into the stream at once, and the stream waits for the operations; or (waits == kHost) the
-// calling thread waits for each operation before it puts its copy back into the stream.
+// Either everything is put into the stream at once, and the stream waits for the operations. Or (waits ==
+// kHost) the calling thread waits for each operation before it puts its copy back into the stream.
 class StreamCall final : public StreamOperation {
  public:
-  // A message: its call, whose data is device memory; what it is submitted to, when the stream has come to it; the time
-  // from then to the deadline; and whether the calling thread waits for it.
+  // A message: its call, whose data is device memory; the flow that gets it when the stream has reached it; the
+  // time from then to the deadline; whether the calling thread waits for it.
   struct MessageOptions {
     P2pCall call;
     std::shared_ptr<Messages> messages;
@@ -42,14 +42,14 @@ class StreamCall final : public StreamOperation {
   const P2pCall& message() const { return asked_->call; }  // requires one
   bool sends() const { return asked_ && asked_->call.sends(); }
   const Message* moved_message() const override { return message_ ? message_->moved_message() : nullptr; }
-  // The host's memory, in turns.
+  // The host memory of a piece; pieces take it in turn.
   std::byte* memory(size_t piece) const override { return slots_[piece % slots_.size()].data; }
   void add_part(size_t piece, CollectiveOperation& part) override;
   void enqueue() override;
-  // Instead of it: ends a message with the error.
+  // Instead of enqueue(): ends a message with the error.
   void abandon(const Error& error);
-  // After enqueue() of a message: until the stream has come to it, and it has come or gone. The other ranks are told if
-  // that takes long.
+  // After enqueue(): waits until the stream has reached the message, and it has come or gone. The other ranks
+  // learn of a long wait.
   const MessageOperation& await_message();
 
  private:
@@ -58,7 +58,7 @@ class StreamCall final : public StreamOperation {
     std::shared_ptr<PieceGate> gate;
     StreamCall* call;
   };
-  // That the operations of the piece begin and end at: one more of them.
+  // The gate of a piece, with one operation more behind it.
   std::shared_ptr<Gate> add_gate(size_t piece);
   void copy_in(size_t piece);
   void finish(size_t piece);

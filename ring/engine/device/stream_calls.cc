@@ -13,10 +13,11 @@
 namespace rondo {
 namespace {
 
-// Some 1,000 launches that are pending block the thread that launches; several communicators share a stream.
+// The most entries of this communicator in streams. Some 1,000 pending launches block the thread that launches,
+// and several communicators share a stream.
 constexpr uint32_t kMostEntries = 512;
 constexpr std::chrono::milliseconds kBetweenLooks{20};
-// Between two looks at the words of kernels, which ring nobody: some ten kernels of short calls.
+// The time between two looks at the words of kernels, which ring nobody: some ten kernels of short calls.
 constexpr std::chrono::microseconds kBetweenLooksAtKernels{100};
 
 }  // namespace
@@ -64,7 +65,8 @@ void StreamCalls::prepare(int device) {
   prepared_.insert(device);
 }
 
-// Tried: what a device's attributes say differs between versions of the driver.
+// Whether a stream can wait for a word of host memory. It is tried: what the device's attributes say differs
+// between versions of the driver.
 bool StreamCalls::can_wait(int device, DeviceStream stream) const {
   constexpr size_t kPage = 4096;
   const std::unique_ptr<void, decltype(&std::free)> page(std::aligned_alloc(kPage, kPage), &std::free);
@@ -80,6 +82,8 @@ bool StreamCalls::can_wait(int device, DeviceStream stream) const {
   return true;
 }
 
+// Made without the lock: making a stream may wait for streams whose functions take the lock. Of two threads one
+// drops its own.
 DeviceStream StreamCalls::copy_stream(int device) {
   {
     std::lock_guard lock(mutex_);
@@ -163,6 +167,7 @@ void StreamCalls::wait_for_sends(Clock::time_point until, const std::function<bo
   }
 }
 
+// Asks a stream of each device, which is a call of the driver, so once a second is enough.
 std::optional<Error> StreamCalls::broken(Look look) {
   std::lock_guard lock(mutex_);
   const auto now = Clock::now();
@@ -212,7 +217,7 @@ void CopyStream::note() { driver_.check(driver_.record(event_, caller_), "puttin
 
 void CopyStream::await() { driver_.check(driver_.wait(copies_, event_), "putting a wait into the stream"); }
 
-// Where a device fails, its streams run nothing more.
+// Errors are ignored: a device that has failed runs nothing more in its streams.
 void CopyStream::join() {
   if (event_ == nullptr) return;
   if (driver_.record(event_, copies_) == 0) driver_.wait(caller_, event_);

@@ -18,10 +18,11 @@
 
 namespace rondo {
 
-// Between two looks whether a device has failed.
+// The time between two looks whether a device has failed.
 inline constexpr std::chrono::seconds kBetweenLooksAtDevice{1};
 
-// What calls on streams of one communicator share, and what outlives it until the last of them has ended.
+// What calls on streams of one communicator share. The DeviceSide and the calls own it together: it outlives
+// the communicator until the last call has ended.
 class StreamCalls {
  public:
   StreamCalls(std::shared_ptr<const DeviceDriver> opened, int device, SharedMemory* memory, int rank)
@@ -44,29 +45,30 @@ class StreamCalls {
   };
   // Before the first call on the device: kernels are loaded, and streams made, while none waits. Throws Exception.
   void prepare(int device);
-  // For copies to the host beside what callers' streams do: a device has a copy engine for each direction, and a stream
-  // uses one at a time. Calls the runtime. Throws Exception.
+  // A stream for copies to the host beside the callers' streams: a device has a copy engine for each direction,
+  // and a stream uses one at a time. Calls the runtime. Throws Exception.
   DeviceStream copy_stream(int device);
-  // Counts entries of calls under way, so that streams hold a bounded number of them; waits while there are too many,
-  // until `stop()`, which is asked every 20 ms at least. True: there is room, and the call counts.
+  // Counts the entries that a call puts into streams: these hold a bounded number. Waits while there are too
+  // many, until stop(), which is asked every 20 ms at least. True: there is room, and the call counts.
   bool begin(uint32_t entries, const std::function<bool()>& stop);
   void end(uint32_t entries);
-  // The same as end() once *passed, of a board that outlives the entries, is at least `number`. In the order of
-  // numbers.
+  // end() as soon as *passed has reached `number`; nobody rings for that. passed: of a board that outlives the
+  // entries. In the order of numbers.
   void end_once_passed(const uint32_t* passed, uint32_t number, uint32_t entries);
-  // The device of kernels has failed: none of them passes any more.
+  // The device of the kernels has failed: none of them passes any more, so none is waited for.
   void end_kernels();
-  // Waits until no call is under way; false: not by then.
+  // Waits until no call is under way. False: some still were at that time.
   bool wait_for_all(Clock::time_point until);
-  // Sends that have begun. They outlast their call: the stream does not wait until they have gone.
+  // Sends that have begun. They outlast their call, since the stream does not wait until they have gone.
   void begin_send();
   void end_send();
-  // Waits until all of them have gone, or `stop()`, which is asked every 20 ms.
+  // Waits until all of them have gone, or until stop(), which is asked every 20 ms.
   void wait_for_sends(Clock::time_point until, const std::function<bool()>& stop);
-  // That of a device, after which its streams run nothing more; looked for once a second, or now.
+  // The failure of a device, after which its streams run nothing more. It is looked for once a second, or now.
   enum class Look : uint8_t { kAtTimes, kNow };
   std::optional<Error> broken(Look look = Look::kAtTimes);
-  // Streams of all prepared devices can wait for a word of host memory: some drivers lack that (WSL2, shares of a GPU).
+  // Whether streams of all prepared devices can wait for a word of host memory: some drivers cannot (WSL2,
+  // shares of a GPU).
   bool streams_wait() const { return streams_wait_.load(std::memory_order_relaxed); }
   // Gives everything back to the device's runtime, if no call is under way. What a Work keeps follows with its end.
   void free_all();
@@ -97,8 +99,9 @@ class StreamCalls {
   std::map<int, DeviceStream> copy_streams_;
 };
 
-// Copies to the host in a stream beside the caller's. What comes into it after begin() comes after what the caller's
-// stream has had until then; what comes into the caller's stream after join() comes after what this one has had.
+// A stream for copies to the host beside the caller's, ordered with it by events. What goes into it after
+// begin() runs after what the caller's stream had by then; what goes into the caller's stream after join() runs
+// after what this one had.
 class CopyStream {
  public:
   // calls outlives it. Throws Exception.
@@ -110,10 +113,10 @@ class CopyStream {
   DeviceStream get() const { return copies_; }
   // Throw Exception.
   void begin();
-  // What comes after await() waits for what the caller's stream had at the last note().
+  // Work that goes in after await() waits for what the caller's stream had at the last note().
   void note();
   void await();
-  // The second time it does nothing.
+  // Orders the caller's stream behind this one. The second call does nothing.
   void join();
 
  private:

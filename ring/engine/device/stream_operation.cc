@@ -6,7 +6,8 @@
 namespace rondo {
 namespace {
 
-// A wait that is over sooner, as nearly all behind a short kernel are, puts nothing into a stream.
+// How long a wait lasts before the stream is asked to ring at the end. Nearly all waits behind a short kernel
+// are over sooner, and put nothing into a stream.
 constexpr std::chrono::microseconds kBeforeRinging{200};
 
 }  // namespace
@@ -58,6 +59,8 @@ bool StreamOperation::poll() {
   return done();
 }
 
+// Waits a short time for an end that the flow finds by itself; then asks the stream to ring, and looks for a
+// failed device once a second.
 bool StreamOperation::wait(Clock::time_point until) {
   const Clock::time_point first = std::min(until, Clock::now() + kBeforeRinging);
   if (Operation::wait(first)) return true;
@@ -75,7 +78,7 @@ void StreamOperation::on_end(EndFunction function) {
   if (!done()) ring_at_end();
 }
 
-// Another device's failure is none of this stream's.
+// Ends the call if its own device has failed. The failure of another device is no end of this stream.
 void StreamOperation::look_at_device() {
   if (device_has_failed() && driver_.broken(options_.calls->copy_stream(options_.device)) != 0) leave_stream();
 }

@@ -16,8 +16,9 @@
 
 namespace rondo {
 
-// A call in the order of a stream, in pieces. Its end there is never told once the device has failed: who waits for it,
-// or polls, looks for that once a second.
+// A call in the order of a stream, in pieces: base of StreamCall and LaunchedCall. A stream of a device that
+// has failed never says that the call has ended, so a thread that waits or polls looks for such a failure once
+// a second.
 class StreamOperation : public Operation {
  public:
   enum class Waits : uint8_t { kStream, kHost };
@@ -32,52 +33,55 @@ class StreamOperation : public Operation {
   ~StreamOperation() override;
 
   DeviceStream stream() const { return options_.stream; }
-  // Before it is put into the stream: waits until streams have room for it. False: `stop()`, which is asked every 20
-  // ms at least.
+  // Before it is put into the stream: waits until streams have room for its entries. False: stop() was true,
+  // which is asked every 20 ms at least.
   bool take_room(const std::function<bool()>& stop);
-  // What the call of a piece works on.
+  // The memory on which the operation of a piece works.
   virtual std::byte* memory(size_t piece) const = 0;
-  // The next operation, of this piece: sets its gate, and what moves it. Under the lock that gives calls their order.
+  // Gives the next operation of this piece its gate, and what moves it. Under the lock that orders calls on
+  // streams.
   virtual void add_part(size_t piece, CollectiveOperation& part) = 0;
-  // The next one of them has been submitted.
+  // The next of these operations has been submitted.
   virtual void add_operation(OperationRef<Operation> /*operation*/, uint64_t /*fingerprint*/) {}
-  // Instead of all these, where calls are kernels, for a graph: the next piece, which has no operation.
+  // Instead of all these, for calls that are kernels of a graph: the next piece, which has no operation.
   virtual void capture(const CheckedCall& /*call*/, uint64_t /*fingerprint*/) {}
-  // Before its operations are submitted, or it is put into the stream: either may end it at once, where the
+  // Before its operations are submitted and it is put into the stream: either may end it at once, if the
   // communicator has failed.
   void submitted() { become(State::kRunning); }
-  // Puts it into the stream, which ends the call. The operations of collectives have been submitted, and `flow` is
-  // set. Throws Exception: what failed; the call ends then.
+  // Puts it into the stream, which ends the call. Its operations have been submitted, and `flow` is set. Throws
+  // Exception with what failed; the call ends then.
   virtual void enqueue() = 0;
-  // The other stream goes on when the call has ended. Throws Exception(kInvalid) before it is put into its own.
+  // Makes another stream wait until the call has ended. Throws Exception(kInvalid) before the call is in its
+  // own stream.
   void wait_on(DeviceStream stream) override;
   bool poll() override;
   bool wait(Clock::time_point until) override;
   void on_end(EndFunction function) override;
-  // Somebody may sleep until the call ends: the stream rings for them, where nothing else does.
+  // A thread may sleep until the call ends: the stream then rings the flow, if nothing else does.
   virtual void ring_at_end() {}
 
  protected:
   explicit StreamOperation(Options options) : options_(std::move(options)), driver_(*options_.calls->driver) {}
-  // Entries of a stream that it takes at most.
+  // The most entries that it takes in streams.
   virtual uint32_t entries() const = 0;
-  // Nothing in streams is its any more. Calls no runtime.
+  // Nothing of it is in streams any more. Calls no runtime.
   void give_back_room();
-  // Its entries leave streams with its kernels, of which the last has this number.
+  // Its entries leave the streams with its kernels; the last one has this number.
   void give_back_room_with(const uint32_t* passed, uint32_t number);
-  // Between device memory and the region's, in the stream.
+  // Puts copies between device memory and the region into the stream.
   void copy(const std::vector<Piece::Rows>& parts, std::byte* region, bool in, DeviceStream stream);
-  // Parts under way, each of which ends once. The last one: true, and end_whole() must follow.
+  // Counts parts under way, each of which ends once. end_part() is true for the last one; end_whole() must
+  // follow.
   void add_end() { left_.fetch_add(1); }
-  void note_error(const Error& error);  // the first one is told
+  void note_error(const Error& error);  // the first one becomes the operation's
   bool end_part() { return left_.fetch_sub(1) == 1; }
   void end_whole() { end(error_.ok() ? nullptr : &error_); }
   // Nothing where the devices are well.
   void look_at_device();
-  // One of this rank's; true: the communicator has failed by it.
+  // True: one of this rank's devices has failed, and the communicator with it.
   bool device_has_failed();
-  // The communicator has failed, and the stream runs nothing more: does what the call's end in it does, unless that has
-  // been done.
+  // The communicator has failed, and the stream runs nothing more: does what the call's end in the stream would
+  // do, unless that has been done.
   virtual void leave_stream() = 0;
 
   const Options options_;

@@ -17,7 +17,7 @@ std::vector<int> neighbors(const std::vector<int>& order, int rank) {
   return both;
 }
 
-// Plans of all ranks, by rank.
+// The plans of all ranks, in rank order. A ring is built over places in the ring, then renumbered to ranks.
 std::vector<Plan> StreamPlans::build(Collective collective, Algorithm algorithm, int root) const {
   const bool turned = algorithm == Algorithm::kRing;
   PlanRequest request;

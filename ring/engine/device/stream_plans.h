@@ -9,10 +9,11 @@
 
 namespace rondo {
 
-// The ranks beside a rank in a ring.
+// The ranks before and behind a rank in a ring; one rank where both are the same.
 std::vector<int> neighbors(const std::vector<int>& order, int rank);
 
-// The programs for streams of one communicator, made at first use. One thread at a time.
+// The programs of one communicator for streams: plans that are lowered to steps of a kernel. Made at first use,
+// and kept as long as the communicator. One thread at a time.
 class StreamPlans {
  public:
   struct Entry {
@@ -27,8 +28,8 @@ class StreamPlans {
   StreamPlans(int rank, Topology topology, std::vector<int> order, bool complete = true)
       : rank_(rank), topology_(std::move(topology)), order_(std::move(order)), complete_(complete) {}
 
-  // algorithm: kRegistered or kRing. root: -1 where there is none. Throws Exception(kInternal) as lower() does, and
-  // keeps nothing then.
+  // algorithm: kRegistered or kRing. root: -1 where there is none. The entry stays valid. Throws
+  // Exception(kInternal) as lower() does, and keeps nothing then.
   const Entry& get(Collective collective, Algorithm algorithm, int root);
 
  private:

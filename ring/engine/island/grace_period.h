@@ -11,20 +11,22 @@
 
 namespace rondo {
 
-// The end of a rank's buffers on a board: it closes them, and waits until no other rank is in an access that began
-// before. From then on its operations may end, and their memory is the caller's, whether the others have heard of the
-// failure or not. Under the lease.
+// The end of a rank's buffers on a board, after its communicator has failed. The rank closes its buffers, then
+// waits until no other rank is in an access that began before. From then on its operations may end, and their
+// memory is the caller's, whether the others know of the failure or not. Under the lease.
 class GracePeriod {
  public:
-  // A peer that is stopped in the middle of a slice (SIGSTOP, a debugger) is waited for so long. When it goes on it
-  // finds the buffers closed, so it fails; what it was about to write to registered memory it still writes.
+  // The longest wait for a peer that is stopped in the middle of a slice (SIGSTOP, a debugger). When that one
+  // goes on it finds the buffers closed, and fails; what it was about to write to registered memory it still
+  // writes.
   static constexpr std::chrono::seconds kLongest{1};
 
-  // Closes this rank's buffers, the first time; then whether the grace period is over. world_ranks: of all ranks of the
-  // board. Never blocks: ask again while it is not. Throws std::bad_alloc: nothing is closed yet; ask again.
+  // Closes this rank's buffers at the first call; then says whether the grace period is over. world_ranks: all
+  // ranks of the board. Never blocks: ask again while it is not. Throws std::bad_alloc: nothing is closed yet;
+  // ask again.
   bool over(PostBoard& board, const SharedMemory& memory, std::span<const int> world_ranks, Clock::time_point now);
 
-  // Afterwards: the ranks that were not waited for any longer.
+  // Afterwards: the ranks that were no longer waited for.
   const std::vector<int>& stopped() const { return stopped_; }
 
  private:
@@ -33,7 +35,7 @@ class GracePeriod {
     uint64_t number = 0;  // PostBoard::access() then
   };
 
-  bool begun_ = false;
+  bool begun_ = false;  // the buffers are closed
   Clock::time_point until_{};
   std::vector<Access> accesses_;  // under way at the last look
   std::vector<int> stopped_;

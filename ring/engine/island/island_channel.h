@@ -11,8 +11,9 @@
 
 namespace rondo {
 
-// The board of one communicator, how the others are woken, how many barriers there have been, and how what the others
-// read is written. Under the lease.
+// How the ranks of an island meet for one communicator: a board, and the bells that wake the others' flows. It
+// counts the barriers of each lane, since their numbers go on from call to call. IslandMemory owns it. Under
+// the lease.
 struct IslandChannel {
   PostBoard board;
   std::vector<std::shared_ptr<Bell>> bells;            // by rank; nullptr for this one

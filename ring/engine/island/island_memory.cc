@@ -13,7 +13,8 @@ namespace rondo {
 static_assert(PostBoard::kHeadBytes <= kRankPageBytes);
 namespace {
 
-// Not written: others may be posting there already.
+// Brings memory into this core's caches. It reads, and does not write: other ranks may be posting there
+// already.
 void read_each_line(std::span<const std::byte> memory) {
   for (size_t at = 0; at < memory.size(); at += kLineBytes) {
     static_cast<void>(*static_cast<const volatile std::byte*>(&memory[at]));
@@ -45,6 +46,8 @@ bool IslandMemory::attach() {
   return true;
 }
 
+// Posts of up to kSmallBytes lie beside their flag in the head. Longer ones need short slots in any case: the
+// last round of a call may be short.
 bool IslandMemory::attach_posts(int rank, size_t bytes, PostBoard::Flow flow) {
   if (bytes <= PostBoard::kSmallBytes) return true;
   bool all = true;
@@ -63,6 +66,8 @@ size_t IslandMemory::bytes_of(size_t part) const {
 
 uint64_t IslandMemory::name_of(size_t part) const { return Hash64().add("part").add(context_.id).add(part).value(); }
 
+// Makes this rank's window of a part and tells the others. The name is a hash of communicator and part, so the
+// others find it without a message. The fabric keeps it as long as a member may read there.
 void IslandMemory::offer(size_t part) {
   std::shared_ptr<Window>& own = windows_[part][static_cast<size_t>(context_.rank)];
   own = shared_->make(bytes_of(part), name_of(part));
@@ -75,6 +80,8 @@ void IslandMemory::offer(size_t part) {
   }
 }
 
+// The memory of a part of a rank; nullptr: that rank has not offered it yet. Its size is the peer's word, and
+// is checked.
 std::byte* IslandMemory::memory_of(size_t part, int rank) {
   std::vector<std::shared_ptr<Window>>& windows = windows_[part];
   windows.resize(static_cast<size_t>(context_.world()));
@@ -89,6 +96,7 @@ std::byte* IslandMemory::memory_of(size_t part, int rank) {
                         {rank}});
 }
 
+// Warns once of ranks that were not waited for any longer.
 bool IslandMemory::close_buffers(Clock::time_point now) {
   if (!attached()) return true;
   const bool warned = !end_.stopped().empty();

@@ -13,44 +13,49 @@
 
 namespace rondo {
 
-// The memory that the ranks of an island share for one communicator: of each rank the head of its board, in its page
-// (Fabric::page_of), and what only larger calls need, in windows that each rank makes before the first of them. Under
-// the lease.
+// The memory that the ranks of an island share for one communicator. The head of each rank's board lies in that
+// rank's page (Fabric::page_of), which is there from the start. Parts that only larger calls need are windows,
+// which every rank makes before its first such call. It hands memory out and maps it; PostBoard knows what lies
+// where. Under the lease.
 class IslandMemory {
  public:
-  // Communicators of so few ranks open by posts and have rings of posts. A rank reads its new long slots and ring
-  // once, so that the first calls find them in the caches.
+  // Communicators of at most so many ranks open by posts, and have rings of posts. A rank reads its new long
+  // slots and its ring once, so that the first calls find them in the caches and are timed like later ones.
   static constexpr int kFewRanks = 8;
 
   explicit IslandMemory(const CommunicatorContext& context);
 
-  // True once all ranks' pages are here; the doorbell rings when one comes.
+  // True once the pages of all ranks are here. All are asked for before the first is waited for; the doorbell
+  // rings when one comes.
   bool attach();
   bool attached() const { return channel_.board.attached(); }
-  // The rest requires attached(), makes what is asked for of this rank, and waits for the others' likewise. Throws
-  // Exception(kSystem) if there is no memory to share.
-  // A rank's memory for posts of up to that many bytes, equal on all ranks.
+  // What follows requires attached(). It makes what is asked for of this rank, waits for the others' likewise,
+  // and throws Exception(kSystem) if there is no memory to share.
+  //
+  // attach_posts(): whether a rank's memory for posts of up to that many bytes is here; the bytes are equal on
+  // all ranks.
   bool attach_posts(int rank, size_t bytes, PostBoard::Flow flow);
-  // nullptr: on its way.
+  // Staging memory of a rank, for copy-in/copy-out; nullptr: it is not here yet.
   std::byte* staging(int rank) { return memory_of(kStaging, rank); }
   // Requires attached().
   IslandChannel& channel() { return channel_; }
-  // How posts, staging memory and, from now on, slots of links are written.
+  // How posts and staging memory are written, and from now on slots of links: cached, or past the caches.
   void set_stores(Stores stores) {
     channel_.stores = stores;
     if (shared_ != nullptr) shared_->set_stores(stores);
   }
   const Observed& observed() const { return context_.observed; }
-  // Where windows are made and found; not null in an island.
+  // Where windows are made and found. An island always has it.
   SharedMemory& shared() const { return *shared_; }
-  // The communicator has failed: takes this rank's buffers out of the others' reach. False: one of them is at work on
-  // them; ask again.
+  // The communicator has failed: takes this rank's buffers out of the others' reach. False: a rank is in an
+  // access to them; ask again. True at once if no buffers were ever shared.
   bool close_buffers(Clock::time_point now);
-  // Gives the memory back.
+  // Gives the memory back. The fabric keeps pages and windows while other members use them.
   void release();
 
  private:
-  // What is a window each: by number the parts of a board, and behind them staging memory.
+  // The parts of the memory, each of which is a window of every rank: by number those of a board, then staging
+  // memory.
   using BoardPart = PostBoard::Part;
   static constexpr size_t kStaging = PostBoard::kParts, kWindows = kStaging + 1;
 
@@ -62,7 +67,7 @@ class IslandMemory {
 
   const CommunicatorContext& context_;
   SharedMemory* shared_;
-  std::vector<std::shared_ptr<std::byte>> pages_;                       // by rank; shared with the fabric
+  std::vector<std::shared_ptr<std::byte>> pages_;                       // by rank; the fabric has them, too
   std::array<std::vector<std::shared_ptr<Window>>, kWindows> windows_;  // by part and rank; shared with the fabric
   IslandChannel channel_;
   GracePeriod end_;

@@ -10,8 +10,8 @@
 
 namespace rondo {
 
-// One rank's memory as this process reaches it. nullptr: not mapped here; then it can be pulled from its address in
-// that rank's process, or the plan does not touch it.
+// One rank's memory as this process reaches it. nullptr: it is not mapped here, so it is pulled from its
+// address in that rank's process; or the plan does not touch it.
 struct PeerMemory {
   std::byte* input = nullptr;  // only ever read
   std::byte* output = nullptr;
@@ -20,7 +20,7 @@ struct PeerMemory {
   int world_rank = -1;
 };
 
-// What the windows of a plan are bound to.
+// What the windows of a plan are bound to in one call. BoundWindows owns it, and keeps the memory mapped.
 struct WindowBinding {
   std::vector<PeerMemory> ranks;  // by rank of the group, this one among them
   // Blocks in the buffers of those ranks that hold them (in elements); the same on every rank.

@@ -12,47 +12,54 @@
 
 namespace rondo {
 
-// The orderings that a board rests on besides those of its rings: two of barriers, four of accesses. Tests weaken each
-// in turn: the thread sanitizer objects, or (kEnter, kClose) both sides miss each other.
+// Memory orders of a board besides those of its cells: two of barriers, four of accesses. Tests weaken each in
+// turn: either the thread sanitizer objects, or (kEnter, kClose) both sides miss each other.
 struct BoardOrders : CellOrders {
-  // A rank that sees an arrival sees what was done before it. A doorbell is looked at behind arriving, and armed before
-  // arrivals are looked at (CellOrders).
+  // A rank that sees an arrival sees what was done before it. Arriving is a store before the look at a
+  // doorbell; a sleeper arms its doorbell before it looks at arrivals (CellOrders). So an arrival wakes it, or
+  // is seen.
   static constexpr std::memory_order kArrive = std::memory_order_seq_cst;
   static constexpr std::memory_order kSeeArrival = std::memory_order_seq_cst;
-  // Accesses and closing: each side stores its own number and then reads the other's, so one of them at least sees
-  // the other's. An even number (left) releases what was touched to the owner, who acquires it.
+  // Accesses against closing: each side stores its own number, then loads the other's, so at least one of them
+  // sees the other. An even number (left) releases what was touched to the owner, who acquires it.
   static constexpr std::memory_order kEnter = std::memory_order_seq_cst;
   static constexpr std::memory_order kLeave = std::memory_order_release;
   static constexpr std::memory_order kClose = std::memory_order_seq_cst;
   static constexpr std::memory_order kSeeAccess = std::memory_order_seq_cst;
 };
 
-// Memory in which every rank of an island posts what all others may read, round after round: an area of each rank, of
-// numbered cells (transport/island/cell_ring.h), and of slots for posts that do not lie beside a flag. Areas go from
-// hand to hand: in kDepth rounds a rank posts in its own, in the next ones in that of the rank behind it, and so on. So
-// it writes where it has read before, in lines that its cache holds, where its own last post would have to be taken
-// back from its readers' caches. Slots count only the rounds of posts that lie in such ones, so that those of other
-// lengths in between do not give one to the same rank twice. Posts that go one way alone, from or to a root, lie in the
-// own area, and the long ones in a ring of bytes of the rank, if it has one: when a line is written again it has left
-// the readers' caches (docs/tuning.md, "One shot").
+// Memory in which every rank of an island posts data that all others may read, round after round. All ranks
+// post once in each round, and know the lengths of all posts, so they know where each post lies.
 //
-// Every rank posts once a round, and all ranks know the lengths of all posts, and thereby where they are. A rank posts
-// round k once it has read what it needs of round k - 1; so a post of round k says that its writer needs no earlier
-// post any more, and no reader stores anything else.
+// Layout: each rank has an area of numbered cells (transport/island/cell_ring.h), and slots for posts that are
+// too long to lie beside a flag. For kDepth rounds a rank posts in its own area, for the next kDepth rounds in
+// that of the rank behind it, and so on. So it writes where it has read before, into lines that its cache
+// holds; its own last post would have to be fetched from the readers' caches. Each part of the slots counts the
+// rounds that use it, so that rounds of other lengths in between do not give a rank the same slots twice.
 //
-// Beside the posts every rank has a number for each lane, which says in which barrier of a plan over windows it is; and
-// two numbers by which it takes its own buffers out of the others' reach after a failure (GracePeriod).
+// Posts that go one way, from or to a root, lie in the rank's own area, and long ones in a ring of bytes if the
+// board has rings: when a line is written again it has left the readers' caches (docs/tuning.md, "One shot").
 //
-// Whatever another rank writes may be anything at any time. One thread at a time.
+// Reuse: a rank posts round k after it has read what it needs of round k - 1. So a post of round k says that
+// its writer needs no earlier post, and readers store nothing else. A place is written again when all ranks
+// have posted in a later round than the one it held.
+//
+// Beside the posts every rank has a number for each lane: the barrier of a plan over windows that it has
+// reached. Two more numbers take its buffers out of the others' reach after a failure (GracePeriod).
+//
+// Other ranks can write anything into this memory at any time. So a number is read once, and compared before it
+// is used. One thread at a time, per process.
 template <typename Orders>
 class BasicPostBoard {
  public:
-  // Rounds that a rank which takes nothing from the others may be ahead of them, and one.
+  // Posts that a board holds of each rank. A rank that takes nothing from the others may be one round less
+  // ahead of them.
   static constexpr uint32_t kDepth = 8;
   static constexpr size_t kLanes = 16;
-  // In slots of their own, since those touch few pages; where posts go one way they are as fast there as in the ring.
+  // Posts up to here have slots of their own, which touch few pages. Where posts go one way these are as fast
+  // as the ring.
   static constexpr size_t kShortBytes = 4 * 1024;
-  // Takes all posts under way, and is larger than a core's cache.
+  // Holds all posts that can be under way, and is larger than a core's cache.
   static constexpr size_t kRingBytes = 2 * 1024 * 1024;
   static_assert((kDepth + 1) * kPostBytes <= kRingBytes);
 
@@ -69,36 +76,40 @@ class BasicPostBoard {
   enum class Part : uint8_t { kShortSlots, kLongSlots, kRing };
   static constexpr int kParts = 3;
   static constexpr size_t bytes_of(Part part) { return part == Part::kRing ? kRingBytes : kDepth * slot_bytes(part); }
-  // Who reads what is posted in a round; the same on all ranks.
+  // Who reads the posts of a round: all ranks, or those on the way from or to a root. The same on all ranks.
   enum class Flow : uint8_t { kAllWays, kOneWay };
-  // The part that holds a post that does not lie beside its flag.
+  // The part for a post that is too long to lie beside its flag.
   static constexpr Part part_of(size_t bytes, Flow flow, bool has_rings) {
     if (bytes <= kShortBytes) return Part::kShortSlots;
     return flow == Flow::kOneWay && has_rings ? Part::kRing : Part::kLongSlots;
   }
-  // The most bytes of a post that lies beside its flag.
+  // The longest post that lies beside its flag: flag, fingerprint and data move in two cache lines. A call of 8
+  // bytes is such a post.
   static constexpr size_t kSmallBytes = Cell<uint64_t>::kSmallBytes;
 
   BasicPostBoard() = default;
-  // memory[r]: the head of rank r, mapped here. has_rings: equal on all ranks.
+  // memory[r]: the head of rank r, mapped here; it must outlive the board. has_rings: equal on all ranks.
   BasicPostBoard(std::vector<std::byte*> memory, int rank, bool has_rings)
       : memory_(std::move(memory)), spaces_(memory_.size()), has_rings_(has_rings), rank_(rank) {
     for (std::byte* start : memory_) areas_.push_back({start + kCellsOffset, {}, kCellsOffset});
   }
 
-  // A part of a rank's area, before the first post that lies there.
+  // Tells where a part of a rank's area is mapped, before the first post that lies there.
   void lay(Part part, int rank, std::byte* memory) { spaces_[static_cast<size_t>(rank)][part] = memory; }
 
   bool attached() const { return !memory_.empty(); }
 
-  // --- posting: make_room() unless has_room(), begin(), fill, publish() as often as more is filled, the last time with
-  // last = true. Whether this rank's next post finds room, as far as it is known.
+  // Posting, in this order: make_room() unless has_room(); begin(); fill the place; publish() as often as more
+  // is filled, the last time with last = true.
+  //
+  // Whether the next post finds room, as far as this rank knows.
   bool has_room() const { return number_ - unneeded() < kDepth; }
   struct Room {
     Sight sight = Sight::kNothing;
     int rank = -1;  // that is waited for, or whose memory is corrupt
   };
-  // kThere: there is room. Else a rank may still be reading what lies there.
+  // Looks at the others' posts to learn how far they are. kThere: there is room. Else a rank may still read
+  // what lies in the next place.
   Room make_room() {
     if (heard_ < number_ && all_posted(number_).sight == Sight::kThere) heard_ = number_;
     while (!has_room()) {
@@ -107,8 +118,8 @@ class BasicPostBoard {
     }
     return {Sight::kThere, -1};
   }
-  // bytes: of the payload of each rank in this round, at most kPostBytes; the same on all ranks. Returns the place for
-  // the own one. Requires has_room().
+  // Begins this rank's post of the next round. bytes: the length of each rank's post, at most kPostBytes; the
+  // same on all ranks. Returns where the data goes. Requires has_room().
   std::byte* begin(uint64_t fingerprint, std::span<const size_t> bytes, Flow flow) {
     flow_ = flow;
     ++number_;
@@ -123,6 +134,7 @@ class BasicPostBoard {
     areas_[area_of(rank_, number_)].tag(number_) = fingerprint;
     return place(rank_, bytes[static_cast<size_t>(rank_)]);
   }
+  // Shows the first `ready` bytes. The flag's store releases them and the fingerprint to a rank that sees it.
   void publish(uint32_t ready, bool last) { areas_[area_of(rank_, number_)].publish(number_, ready, last); }
 
   // --- looking, after begin()
@@ -131,7 +143,7 @@ class BasicPostBoard {
     uint32_t ready = 0;        // bytes
     uint64_t fingerprint = 0;  // of a post
   };
-  // What `rank` has posted in this round. Cost while there is nothing: one load.
+  // What `rank` has posted in this round, after begin(). Costs one load while there is nothing.
   Look look(int rank) const {
     const auto& area = areas_[area_of(rank, number_)];
     const auto look = area.look(number_);
@@ -140,20 +152,21 @@ class BasicPostBoard {
   }
   // bytes: of the whole payload of that rank in this round.
   const std::byte* payload_of(int rank, size_t bytes) const { return place(rank, bytes); }
-  // look() has found the posts of all other ranks in this round.
+  // look() has found the posts of all other ranks in this round: they need nothing of earlier rounds.
   void all_seen() { heard_ = number_; }
 
-  // --- barriers of a lane. Numbers only grow; 0 at first.
+  // Barriers of a lane. Numbers start from 0 and only grow.
   void arrive(uint32_t lane, uint64_t number) { arrival(rank_, lane).store(number, Orders::kArrive); }
   uint64_t arrived(int rank, uint32_t lane) const { return arrival(rank, lane).load(Orders::kSeeArrival); }
 
-  // --- accesses of this rank to buffers of others, one at a time, a slice long: enter(), closed() of each owner,
-  // touch, closed() once more, leave(). Where closed() is true the buffers must not be touched, or what was read is
-  // worthless.
+  // Accesses of this rank to buffers of others: one at a time, as long as a slice. In this order: enter(),
+  // closed() of each owner, touch, closed() once more, leave(). Where closed() is true the buffers must not be
+  // touched, or what was read is worthless.
   void enter() { line(rank_, kLanes).store(++accesses_, Orders::kEnter); }
   void leave() { line(rank_, kLanes).store(++accesses_, Orders::kLeave); }
   bool closed(int rank) const { return line(rank, kLanes + 1).load(Orders::kEnter) != 0; }
-  // An access as long as it lives, whatever is thrown in it: one that was never left would hold up its owners for good.
+  // An access for as long as this lives, also if something is thrown. One that was never left would hold up the
+  // owners of the buffers for good.
   class Access {
    public:
     explicit Access(BasicPostBoard& board) : board_(board) { board_.enter(); }
@@ -164,15 +177,16 @@ class BasicPostBoard {
    private:
     BasicPostBoard& board_;
   };
-  // This rank's buffers are closed to the others for good. Those who were in an access by then, as access() tells, may
-  // be in it still.
+  // Closes this rank's buffers to the others for good. Ranks that were in an access by then may be in it still;
+  // access() tells which.
   void close() { line(rank_, kLanes + 1).store(1, Orders::kClose); }
-  // Number of a rank's accesses, entered and left: odd while it is in one. One number stays for one access only.
+  // How often a rank has entered or left an access: odd while it is in one. A number never comes back, so a
+  // changed number means that the access is over.
   uint64_t access(int rank) const { return line(rank, kLanes).load(Orders::kSeeAccess); }
 
  private:
-  // A page more than the longest post, so that no two share one, and a cell more, so that their beginnings do not share
-  // sets of a cache (docs/tuning.md, "One shot").
+  // Each slot has a page more than the longest post, so that no two share one, and a cell more, so that the
+  // beginnings of slots do not share sets of a cache (docs/tuning.md, "One shot").
   static constexpr size_t slot_bytes(Part part) {
     return (part == Part::kShortSlots ? kShortBytes : kPostBytes) + 4 * 1024 + kCellBytes;
   }
@@ -182,7 +196,8 @@ class BasicPostBoard {
     uint64_t begin = 0, end = 0;  // of the rank's last post in its ring
     std::byte*& operator[](Part part) { return parts[static_cast<size_t>(part)]; }
     std::byte* operator[](Part part) const { return parts[static_cast<size_t>(part)]; }
-    // Each post begins at a line; one that reached beyond the end of the ring begins at its start instead.
+    // Takes the next place of the ring. A post begins at a cache line; one that would reach beyond the end
+    // begins at the start. All ranks take for all posts, so they agree on every place.
     void take(size_t bytes) {
       const uint64_t to_end = kRingBytes - end % kRingBytes;
       begin = bytes <= to_end ? end : end + to_end;
@@ -190,8 +205,8 @@ class BasicPostBoard {
     }
   };
 
-  // Where a rank posts in that round, whatever it posts: so ranks that make different calls see each other's. Likewise,
-  // of a turn, for a part's slots.
+  // The area in which a rank posts in a round, whatever it posts: ranks that make different calls look at each
+  // other's posts, and notice. For a part's slots the same holds of its turns.
   size_t area_of(int rank, uint64_t number) const {
     return (static_cast<uint64_t>(rank) + number / kDepth) % areas_.size();
   }
@@ -204,9 +219,10 @@ class BasicPostBoard {
     const uint64_t turn = turns_[static_cast<size_t>(part)];
     return spaces_[flow_ == Flow::kAllWays ? area_of(rank, turn) : own][part] + turn % kDepth * slot_bytes(part);
   }
-  // Up to this round nobody needs a post any more.
+  // No rank needs posts of this round or of earlier ones any more.
   uint64_t unneeded() const { return heard_ > 0 ? heard_ - 1 : 0; }
-  // Whether all others have posted in that round, of the last kDepth: some may be ahead of it.
+  // Whether all others have posted in that round, one of the last kDepth. Some may be ahead of it, so a later
+  // number in the same cell counts, too.
   Room all_posted(uint64_t number) const {
     for (int rank = 0; rank < static_cast<int>(areas_.size()); ++rank) {
       if (rank == rank_) continue;

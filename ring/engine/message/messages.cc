@@ -14,10 +14,10 @@
 namespace rondo {
 namespace {
 
-// Between two looks of a thread that waits for long. Longer than the time between two questions to the program whether
-// the wait is to end (Flow), which begins anew with each look.
+// The time between two looks of a thread that waits for long. Longer than the time between two questions to the
+// program's interrupt function (Flow), which begins anew with each look.
 constexpr std::chrono::milliseconds kBetweenLooks{250};
-// Operations that are used again: as many as programs have in flight, 500 bytes each.
+// Operations that are kept for use again: as many as programs have in flight, 500 bytes each.
 constexpr int kMostKept = 1024;
 
 P2pOptions p2p_options(const CommunicatorContext& context) {
@@ -41,7 +41,8 @@ P2pOptions p2p_options(const CommunicatorContext& context) {
   return options;
 }
 
-// Without memory for it none: nothing passes a wait for what uses the caller's memory.
+// The operation in words; empty, where there is no memory: nothing may be thrown out of a wait for what uses
+// the caller's memory.
 std::string text_of(const MessageOperation& operation) {
   try {
     return operation.text();
@@ -61,6 +62,8 @@ void MessageOperation::renew(const P2pCall& call, std::chrono::milliseconds limi
   overdue_at_ = {};
 }
 
+// Ends the operation, under the lease. The order matters: it leaves the list first, then ends, since an
+// operation on a stack may be gone then. One that counted references is kept for the next asynchronous message.
 void MessageOperation::finish(const Error* error) {
   Messages& messages = messages_;
   auto own = OperationRef<MessageOperation>::take(on_stack() ? nullptr : this);
@@ -121,7 +124,7 @@ void Messages::queued(MessageOperation& operation) {
   operation.become(MessageOperation::State::kQueued);
 }
 
-// It is under way from now on.
+// It is under way as soon as submitted() is true, though no thread has taken it from the queue.
 void Messages::submit(MessageOperation& operation) {
   queued(operation);
   if (!operation.on_stack()) operation.retain();  // until finish()
@@ -130,6 +133,8 @@ void Messages::submit(MessageOperation& operation) {
   state().submitted(true);
 }
 
+// Called by a function in a stream, which has no lease and must not wait; the operation ends here if the flow
+// will not move it any more.
 void Messages::submit_from_stream(MessageOperation& operation) {
   if (const Error* failure = context_->failure.get()) {
     queued(operation);
@@ -152,6 +157,8 @@ bool Messages::attempt(const Action& action) noexcept {
   }
 }
 
+// The short way first: at most passes_without_clock() looks under the lease. What is not over then becomes
+// operations.
 Message Messages::run(std::span<const P2pCall> calls, std::chrono::milliseconds limit) {
   Message moved;
   size_t over = 0;
@@ -164,7 +171,8 @@ Message Messages::run(std::span<const P2pCall> calls, std::chrono::milliseconds 
   return moved;
 }
 
-// One or two calls that are not over at once, on this thread's stack. As run().
+// Runs calls that were not over at once. They lie on this stack. If the lease is free they begin here, else its
+// holder takes them.
 Message Messages::run_operations(std::span<const P2pCall> calls, std::chrono::milliseconds limit) {
   std::array<std::optional<MessageOperation>, 2> made;
   for (size_t i = 0; i < calls.size(); ++i) made[i].emplace(*this, calls[i], limit);
@@ -190,8 +198,9 @@ Message Messages::run_operations(std::span<const P2pCall> calls, std::chrono::mi
   return last.message;
 }
 
-// Under the lease: how many of the calls, from the first one on, end within so many looks at the streams of their peers
-// alone, beside receives that wait. What does not has not begun. Messages that were submitted before go first.
+// The short way, under the lease. Returns how many of the calls, from the first one on, are over after so many
+// looks at the streams of their peers alone. A call that is not over has not begun. No call goes this way while
+// earlier messages wait in the queue: messages must not pass each other.
 size_t Messages::at_once(std::span<const P2pCall> calls, int looks, Message& moved) {
   size_t over = 0;
   if (context_->observed.on() || ended_ || state().submitted() || context_->failure.get() != nullptr) return over;
@@ -213,6 +222,8 @@ size_t Messages::at_once(std::span<const P2pCall> calls, int looks, Message& mov
   return over;
 }
 
+// If another thread has the lease, the operation is queued for that one. Otherwise it begins here. Two pushes
+// that both wrote mean that more can be written at once, and no peer rings for that.
 OperationRef<MessageOperation> Messages::start(const P2pCall& call, std::chrono::milliseconds limit, Message& moved) {
   OperationRef<MessageOperation> operation;
   bool over = false, moves = false;
@@ -242,7 +253,7 @@ OperationRef<MessageOperation> Messages::start(const P2pCall& call, std::chrono:
   return operation;
 }
 
-// Under the lease: one that was used before, so that no memory is taken; else a new one.
+// Under the lease: an operation that was used before, so that no memory is allocated; else a new one.
 OperationRef<MessageOperation> Messages::used_again(const P2pCall& call, std::chrono::milliseconds limit) {
   MessageOperation* const oldest = kept_.front();
   if (oldest != nullptr && oldest->unshared()) {
@@ -257,7 +268,7 @@ OperationRef<MessageOperation> Messages::used_again(const P2pCall& call, std::ch
   return made;
 }
 
-// Under the lease: it is not under way any more.
+// Under the lease: the operation is not under way any more.
 void Messages::forget(MessageOperation& operation) {
   active_.remove(operation);
   if (operation.background) count_background(-1);
@@ -276,6 +287,8 @@ void Messages::observe_end(const MessageOperation& operation, const Error* error
   observed.observer->message(observed.communicator, record, error != nullptr ? error->code : ErrorCode::kOk);
 }
 
+// The first stall_ms are a plain wait. Then the log shows what this thread waits for, and each look counts, so
+// that others see whether this thread runs.
 bool Messages::wait_and_tell(const MessageOperation& operation, Clock::time_point until) {
   if (operation.done()) return true;
   const std::chrono::milliseconds patience(context_->config.stall_ms);
@@ -296,7 +309,7 @@ bool Messages::wait_and_tell(const MessageOperation& operation, Clock::time_poin
   return operation.done();
 }
 
-// Like P2p::take_back().
+// P2p::take_back() by any thread. The holder of the lease does it, who may be asleep in a wait, and is rung.
 bool Messages::take_back(MessageOperation& operation, const Error& error) {
   bool taken = false;
   ask_holder([&] {
@@ -307,6 +320,7 @@ bool Messages::take_back(MessageOperation& operation, const Error& error) {
   return taken;
 }
 
+// The request lies on this stack: it is done at the end, or withdrawn.
 std::optional<Message> Messages::look(const P2pCall& probe) {
   struct Look : P2pRequest {
     explicit Look(const P2pCall& call) : P2pRequest(call) {}
@@ -342,6 +356,7 @@ void Messages::peer_left(int peer) {
   notify();
 }
 
+// An exception in the state machine fails the communicator, and everything pending ends in the same pass.
 bool Messages::step(Pass pass) {
   if (ended_) return end_late();
   try {
@@ -353,7 +368,7 @@ bool Messages::step(Pass pass) {
   return true;
 }
 
-// Submitted while another thread destroyed the communicator.
+// Ends operations that another thread has submitted while this communicator was being destroyed.
 bool Messages::end_late() {
   NodeList<MessageOperation> late;
   {
@@ -367,6 +382,7 @@ bool Messages::end_late() {
   return any;
 }
 
+// One pass: what was submitted, then the streams. After a failure only the end of what is pending.
 bool Messages::move(Pass pass) {
   bool moved = take_submitted();
   if (const Error* error = context_->failure.get()) {
@@ -379,7 +395,8 @@ bool Messages::move(Pass pass) {
   return moved;
 }
 
-// Destroyed in good order: what was sent must still arrive, so the streams stay open until shut_down().
+// Ends what is pending. After a failure the streams close. If the communicator is destroyed in good order
+// (kClosed), what was sent must still arrive, so they stay open until shut_down().
 void Messages::end_pending(const Error& error) {
   if (error.code != ErrorCode::kClosed) {
     p2p_->fail(error);
@@ -388,6 +405,8 @@ void Messages::end_pending(const Error& error) {
   }
 }
 
+// Takes the queue over. It counts as one operation until its own are counted, so under_way() never says no in
+// between.
 bool Messages::take_submitted() {
   if (!state().submitted()) return false;
   NodeList<MessageOperation> taken;
@@ -408,7 +427,7 @@ bool Messages::take_submitted() {
   return true;
 }
 
-// Under the lease. Like P2p::submit().
+// Hands the operation to the state machine, under the lease. Returns what P2p::submit() returns.
 bool Messages::begin(MessageOperation& operation) {
   if (ended_) {
     operation.finish(context_->failure.get());
@@ -427,6 +446,8 @@ bool Messages::begin(MessageOperation& operation) {
   return false;
 }
 
+// Passes on what the state machine has found: a mismatch or a breach of the protocol fails the communicator; a
+// broken stream goes to the fabric, which looks for the reason.
 void Messages::report() {
   if (const auto& failure = p2p_->failure()) {
     Error error = *failure;
@@ -439,6 +460,8 @@ void Messages::report() {
   }
 }
 
+// Operations without a deadline are the last ones of the list. due_ is no later than any deadline, so most
+// ticks look at no operation.
 void Messages::tick(Clock::time_point now) {
   if (ended_ || context_->failure.get() != nullptr) return;
   const auto at = worker().clock().look(now);
@@ -455,8 +478,8 @@ void Messages::tick(Clock::time_point now) {
   }
 }
 
-// A probe ends alone: no other rank knows of it. For the others the members are asked what they wait for, and have a
-// moment to answer.
+// The deadline has passed. A probe ends alone, since no other rank knows of it. For a send or receive the
+// members are asked what they wait for, and have a moment to answer; then the communicator fails.
 void Messages::time_out(Clock::time_point now, MessageOperation& operation) {
   const int peer = operation.peer;
   std::string wait;
@@ -502,6 +525,8 @@ std::optional<std::pair<int, std::unique_ptr<ByteStream>>> Messages::take_stream
   return taken;
 }
 
+// Writes what is left, and sleeps in between with its own doorbell armed. It gives the lease back each time:
+// threads that wait for messages must hear of the end.
 bool Messages::finish(Clock::time_point deadline) {
   bool idle = false;
   with_lease([&] {
@@ -523,11 +548,14 @@ bool Messages::finish(Clock::time_point deadline) {
   return idle;
 }
 
-// Under the lease: threads that wait, or the worker's, go on with what is counted.
+// Under the lease: what is left to be written counts as an operation, so that other threads and the worker go
+// on with it.
 void Messages::linger(bool lingers) {
   if (std::exchange(lingers_, lingers) != lingers) state().count(lingers ? 1 : -1);
 }
 
+// In good order the streams close only here: before, peers may still read what this rank has sent. The kept
+// operations lose the flow's reference; those that a Work refers to live on.
 void Messages::shut_down() {
   with_lease([this] {
     if (ended_) return;

@@ -9,12 +9,14 @@
 
 namespace rondo {
 
-// What one lane of one operation tells the observer: its steps, what they moved, and how long it stood still for which
-// rank. Callers ask on() first. Cost: a clock read for each step and for the end of each wait; the begin of a wait
-// needs one only if the lane worked() since. One thread at a time.
+// Records what one lane of one operation does: its steps, what they moved, and how long it stood still for
+// which rank. Callers ask on() first. One thread at a time.
+//
+// Cost: a clock read for each step and for the end of each wait. The begin of a wait needs one only if the lane
+// has worked since the last read.
 class LaneObserver {
  public:
-  // observed: nullptr for what nobody observes; else it must outlive the operation.
+  // observed: nullptr if nobody observes; else it must outlive the operation.
   void begin(const Observed* observed, uint64_t number, uint32_t lane) {
     observed_ = observed != nullptr && observed->on() ? observed : nullptr;
     if (observed_ == nullptr) return;
@@ -31,9 +33,9 @@ class LaneObserver {
   }
   bool on() const { return observed_ != nullptr; }
 
-  // The next slice cannot go on before this rank of the communicator; -1: before the own sends have gone.
+  // The next slice has to wait for this rank of the communicator; -1: for the own sends.
   void awaits(int peer) { awaited_ = peer; }
-  // A pass after which nothing went on.
+  // A pass has moved nothing: a wait begins, or goes on.
   void idle() {
     if (waiting_ && awaited_ == wait_.peer) return;
     const uint64_t now = read_at_ != 0 ? read_at_ : Observer::now();
@@ -45,7 +47,7 @@ class LaneObserver {
     wait_.begin = now;
     wait_.peer = awaited_;
   }
-  // A slice of so many bytes went on; `last` of its step in this round. Signals are no steps here.
+  // A slice of so many bytes was moved. last: it ends its step in this round. Signals are no steps here.
   void moved(std::span<const Ref> sources, std::span<const Ref> targets, uint64_t bytes, bool last) {
     bytes_ += bytes;
     last &= bytes_ > 0;
@@ -58,9 +60,9 @@ class LaneObserver {
       worked();
     }
   }
-  // Something took time that is no step: bytes were sent, or posted.
+  // Something took time that is no step: bytes were sent or posted. The next wait must read the clock.
   void worked() { read_at_ = 0; }
-  // Where the next slice is.
+  // The place of the next slice.
   void at(uint32_t step, uint64_t round) {
     record_.step = step;
     record_.round = static_cast<uint32_t>(round);

@@ -10,8 +10,9 @@
 
 namespace rondo {
 
-// Counters of one rank, all of its communicators together. They only grow. Any thread; no lock, no allocation after
-// the constructor.
+// Counters of one rank, over all of its communicators. They only grow. Any thread adds to them, relaxed: a
+// reader may see one counter before another that was added to earlier. No lock, and no allocation after the
+// constructor.
 class Metrics {
  public:
   using Counter = std::atomic<uint64_t>;

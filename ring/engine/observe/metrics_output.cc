@@ -20,11 +20,11 @@
 namespace rondo {
 namespace {
 
-// Prometheus' file collector reads every 15 s by default.
+// The time between two files: Prometheus' file collector reads every 15 s by default.
 constexpr int kFileIntervalMs = 5'000;
 constexpr const char* kMetrics = "RONDO_METRICS";
 
-// Whole, or errno says why not.
+// Writes all of the text. False: errno says why not.
 bool write_whole(int file, std::string_view text) {
   while (!text.empty()) {
     const ssize_t written = write(file, text.data(), text.size());
@@ -35,10 +35,11 @@ bool write_whole(int file, std::string_view text) {
   return true;
 }
 
-// Writes metrics where others read them, on a thread of its own.
+// Writes the metrics of a join into files that others read, on a thread of its own. The join's observer owns
+// it.
 class MetricsOutput {
  public:
-  // In the folder: rondo-rank-R.prom, replaced every 5 s and by the destructor.
+  // Writes rondo-rank-R.prom in the folder, every 5 s and in the destructor.
   MetricsOutput(const Observer& observer, const std::string& folder);
   ~MetricsOutput();
   MetricsOutput(const MetricsOutput&) = delete;
@@ -58,6 +59,7 @@ class MetricsOutput {
   std::thread thread_;
 };
 
+// The output goes first: its thread reads the observer.
 struct JoinObserver {
   explicit JoinObserver(ObservedRank about) : observer(std::move(about)) {}
   Observer observer;
@@ -66,6 +68,7 @@ struct JoinObserver {
 
 }  // namespace
 
+// The pointer that callers share is the observer's, and owns both it and its output.
 std::shared_ptr<Observer> make_observer(ObservedRank about, const Config& config) {
   about.trace_bytes = config.trace_bytes;
   auto join = std::make_shared<JoinObserver>(std::move(about));
@@ -108,7 +111,7 @@ MetricsOutput::~MetricsOutput() {
   write_or_warn();
 }
 
-// To a file beside it first, so that no reader sees half of it.
+// Writes a file beside it first, and renames that, so that no reader sees half of the text.
 void MetricsOutput::write_file() const {
   const Descriptor file = folder_.create(file_, 0644);
   if (!write_whole(file.get(), prometheus_text(*observer_.metrics(), observer_.about().rank))) {
@@ -119,7 +122,8 @@ void MetricsOutput::write_file() const {
   folder_.publish(file_);
 }
 
-// Nobody's data depends on it: what it throws is a warning, once until it works again.
+// An error here is a warning, given once until a file can be written again: no result of the program depends on
+// it.
 void MetricsOutput::write_or_warn() {
   try {
     write_file();

@@ -15,7 +15,8 @@
 namespace rondo {
 namespace {
 
-// The communicator's own first operation (transport/fabric.h), which no program has called.
+// The number of a communicator's first operation (transport/fabric.h), which no program has called: metrics
+// leave it out.
 constexpr uint64_t kMeeting = 1;
 
 TracePath path_of(const Ref& ref) {
@@ -41,7 +42,8 @@ std::string names(int count, Names name) {
   return "[" + out + "]";
 }
 
-// Ranks with equal ones read one CLOCK_MONOTONIC.
+// Names the clock of this rank: ranks with equal names read one CLOCK_MONOTONIC, so their traces need no
+// alignment.
 std::string clock_name() {
   std::string boot;
   std::ifstream("/proc/sys/kernel/random/boot_id") >> boot;
@@ -52,6 +54,8 @@ std::string clock_name() {
 
 }  // namespace
 
+// The first line of a trace: where the rank is, both clocks at one moment, and the names behind the numbers in
+// records.
 std::string Observer::about_line() const {
   const auto wall =
       std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::system_clock::now().time_since_epoch()).count();
@@ -68,6 +72,8 @@ std::string Observer::about_line() const {
       names(kErrorCodes, [](int i) { return error_code_name(static_cast<ErrorCode>(i)); }), json_text(about_.settings));
 }
 
+// The new trace is visible before the old one is let go. A hook may still be writing into the old one, so it
+// stays mapped (TraceFile::let_go).
 void Observer::start_trace(const std::string& folder) {
   std::lock_guard lock(mutex_);
   auto trace = std::make_unique<TraceFile>(folder, about_.rank, about_.trace_bytes);
@@ -99,6 +105,8 @@ void Observer::say(const std::string& line) {
   if (TraceFile* trace = trace_.load(std::memory_order_acquire)) trace->say(line);
 }
 
+// The list of members is stored with release before its number is used in a hook, which reads it without a
+// lock.
 uint32_t Observer::communicator(uint64_t id, const std::vector<int>& members) {
   std::lock_guard lock(mutex_);
   const uint32_t number = std::min(communicators_++, kMostCommunicators - 1);
@@ -150,6 +158,7 @@ void Observer::routed(uint32_t communicator, uint64_t number, const Call& call, 
   put(record);
 }
 
+// Metrics count only calls of the program that have succeeded; the trace has all.
 void Observer::ended(uint32_t communicator, uint64_t number, const Span& span, const Call& call, ErrorCode code) {
   TraceRecord record = record_of(TraceKind::kEnd, communicator, number, span);
   record.bytes = call.bytes;
@@ -194,13 +203,13 @@ void Observer::waited(const TraceRecord& wait) {
   if (peer >= 0) count(metrics->peer(peer).wait_nanoseconds, wait.end - wait.begin);
 }
 
-// A rank's own staging memory is no link.
+// Whether the reference moves bytes between ranks: a rank's own staging memory does not.
 bool Observer::is_transfer(uint32_t communicator, const Ref& ref) const {
   return is_remote(ref) && world_rank(communicator, ref.peer) != about_.rank;
 }
 
-// The step's record and those of its transfers. Their places are reserved at once: an atomic addition waits for all
-// earlier stores.
+// Records a step and its transfers. Their places are reserved by one addition, since an atomic addition waits
+// for all earlier stores.
 void Observer::stepped(const TraceRecord& step, std::span<const Ref> sources, std::span<const Ref> targets) {
   TraceFile* trace = trace_.load(std::memory_order_acquire);
   Metrics* metrics = metrics_.load(std::memory_order_acquire);

@@ -21,7 +21,7 @@
 
 namespace rondo {
 
-// Where one rank is, for the reader of its trace.
+// The place of one rank in the job, for the reader of its trace.
 struct ObservedRank {
   int rank = 0;
   int world = 1;
@@ -33,28 +33,27 @@ struct ObservedRank {
   uint64_t trace_bytes = 1 << 24;  // of the ring of records
 };
 
-// Hears what the communicators of one join do, and records it: in a trace, in metrics, or not at all. Callers ask
-// Observed::on() before they call a hook, so that what is off costs one load. Hooks neither lock nor allocate, but for
-// those of rare events (communicator, failed). Any thread.
+// Records what the communicators of one join do: in a trace, in metrics, or not at all. All communicators of
+// the join share it. Callers ask Observed::on() before they call a hook, so that an observer that is off costs
+// one load. Hooks neither lock nor allocate, but for rare events (communicator, failed). Any thread.
 class Observer {
  public:
   explicit Observer(ObservedRank about) : about_(std::move(about)) {}
   Observer(const Observer&) = delete;
   Observer& operator=(const Observer&) = delete;
 
-  // Throw Exception(kSystem) where the file cannot be made. A second trace ends the first.
+  // Begins a trace; one that is under way ends. Throws Exception(kSystem) if the file cannot be made.
   void start_trace(const std::string& folder);
   void stop_trace();
   bool tracing() const { return trace_.load(std::memory_order_acquire) != nullptr; }
   Metrics& start_metrics();
-  // nullptr: they were not started.
+  // nullptr: no metrics were started.
   const Metrics* metrics() const { return metrics_.load(std::memory_order_acquire); }
   const ObservedRank& about() const { return about_; }
 
   static uint64_t now() { return static_cast<uint64_t>(std::chrono::steady_clock::now().time_since_epoch().count()); }
 
-  // --- hooks
-  // A communicator of these world ranks; returns its number in the records.
+  // Hooks. A communicator of these world ranks: returns its number in the records.
   uint32_t communicator(uint64_t id, const std::vector<int>& members);
   void failed(uint32_t communicator, const Error& error);
 
@@ -79,7 +78,7 @@ class Observer {
   void ended(uint32_t communicator, uint64_t number, const Span& span, const Call& call, ErrorCode code);
   void stopped(uint32_t communicator, uint64_t number, const Span& span);
   void message(uint32_t communicator, TraceRecord record, ErrorCode code);
-  // What one lane does (lane_observer.h).
+  // Events of one lane (lane_observer.h).
   void waited(const TraceRecord& wait);
   void stepped(const TraceRecord& step, std::span<const Ref> sources, std::span<const Ref> targets);
 
@@ -93,7 +92,7 @@ class Observer {
   void say(const std::string& line);
   std::string about_line() const;
 
-  // Records name communicators by numbers below this; those beyond it share the last one.
+  // Communicators with numbers of their own in the records; those beyond share the last number.
   static constexpr uint32_t kMostCommunicators = 4096;
   static constexpr size_t kReasons = 64;
 
@@ -102,7 +101,8 @@ class Observer {
   std::atomic<TraceFile*> trace_{nullptr};
   std::atomic<Metrics*> metrics_{nullptr};
   std::array<std::atomic<bool>, kReasons> reasons_said_{};
-  // members_[n]: of communicator n; null until it is there. Never moved, so that hooks read it without a lock.
+  // members_[n]: the world ranks of communicator n; null until it is known. It never moves, so hooks read it
+  // without a lock.
   std::array<std::atomic<const std::vector<int>*>, kMostCommunicators> members_{};
 
   std::mutex mutex_;                                // of what follows
@@ -110,16 +110,17 @@ class Observer {
   std::unique_ptr<Metrics> own_metrics_;
   std::set<std::vector<int>> kept_members_;  // equal lists once: a program may make communicators for ever
   std::vector<std::string> lines_;           // of the first communicators, for traces that start later
-  std::vector<char> failed_;                 // by communicator: it has been told
+  std::vector<char> failed_;                 // by communicator: its failure is recorded
   uint32_t communicators_ = 0;
 };
 
-// What the parts of one communicator say to their observer.
+// How the parts of one communicator reach their observer.
 struct Observed {
   std::shared_ptr<Observer> observer;  // shared by all communicators of a join
   uint32_t communicator = 0;
-  // Clock reads (each a hundredth of a call of 64 KiB) that serve twice. Under the lease. When the operation began,
-  // until its first lane takes it; when its last lane ended, 0 if that lane has worked since.
+  // Clock reads that serve twice, since each costs a hundredth of a call of 64 KiB. begun_at: when the
+  // operation began, until its first lane takes it. ended_at: when its last lane ended; 0 if that lane has
+  // worked since. Under the lease.
   mutable uint64_t begun_at = 0, ended_at = 0;
   bool on() const { return observer->on_.load(std::memory_order_relaxed); }
 };

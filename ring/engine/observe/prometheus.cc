@@ -11,6 +11,7 @@ namespace {
 
 double seconds(uint64_t nanoseconds) { return static_cast<double>(nanoseconds) * 1e-9; }
 
+// Builds the text, series after series of a family.
 class Text {
  public:
   explicit Text(int rank) : rank_(rank) {}

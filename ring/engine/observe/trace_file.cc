@@ -22,7 +22,7 @@ constexpr size_t kPageBytes = 4096;
 
 constexpr const char* kWhat = "the trace (RONDO_TRACE)";
 
-// All of it is allocated, so that a full disk is an error now.
+// Allocates all blocks of the file, so that a full disk is an error now, and not SIGBUS in an operation.
 void allocate(int file, size_t bytes) {
   if (const int failed = take_file_space(file, bytes); failed != 0) {
     throw Exception(ErrorCode::kSystem,
@@ -40,6 +40,7 @@ void* map(int file, size_t bytes) {
 
 }  // namespace
 
+// The file gets its name when it is complete, so a reader never finds half a header.
 TraceFile::TraceFile(const std::string& path, int rank, uint64_t bytes) {
   const uint64_t records = std::bit_floor(std::max<uint64_t>(bytes / sizeof(TracePlace), 1));
   mask_ = records - 1;
@@ -58,7 +59,8 @@ TraceFile::TraceFile(const std::string& path, int rank, uint64_t bytes) {
   }
 }
 
-// The first write to a page of a file is a page fault of some microseconds: here, not in an operation.
+// Touches every page. The first write to a page of a file is a page fault of some microseconds, which must not
+// come in an operation.
 void TraceFile::prepare(void* memory, uint64_t records) {
   header_ = static_cast<TraceHeader*>(memory);
   text_ = static_cast<char*>(memory) + kTraceHeaderBytes;
@@ -70,13 +72,15 @@ void TraceFile::prepare(void* memory, uint64_t records) {
 
 TraceFile::~TraceFile() { munmap(header_, bytes_); }
 
-// Empty shared memory: the kernel counts its pages when they are written, not here. Without it the file stays mapped.
+// Puts empty shared memory in the place of the mapping: the kernel counts its pages only when they are written.
+// If that cannot be had, the file stays mapped.
 void TraceFile::let_go() {
   const Descriptor empty([] { return memfd_create("rondo-ended-trace", MFD_CLOEXEC); });
   if (!empty.valid() || ftruncate(empty.get(), static_cast<off_t>(bytes_)) != 0) return;
   mmap(header_, bytes_, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, empty.get(), 0);
 }
 
+// The length is stored after the bytes, with release: a reader of the mapped file sees whole lines.
 void TraceFile::say(std::string_view line) {
   std::lock_guard lock(text_mutex_);
   const uint64_t at = header_->text_bytes.load(std::memory_order_relaxed);

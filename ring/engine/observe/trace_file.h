@@ -9,12 +9,12 @@
 
 namespace rondo {
 
-// The trace of one rank: a file that is mapped and shared, so that what was put is in the file whatever ends the
-// process, SIGKILL included. Any thread.
+// The trace of one rank. The file is mapped and shared, so records are in it whatever ends the process, SIGKILL
+// included. Any thread.
 class TraceFile {
  public:
-  // folder/rank-R.rondo-trace, of about `bytes`; an earlier one is replaced. Makes the folder (not its parents). All
-  // blocks are allocated here, so that a full disk is an error now. Throws Exception(kSystem).
+  // Makes folder/rank-R.rondo-trace, of about `bytes`, in place of an earlier one, and the folder (not its
+  // parents). All blocks are allocated here, so that a full disk is an error now. Throws Exception(kSystem).
   TraceFile(const std::string& folder, int rank, uint64_t bytes);
   ~TraceFile();
   TraceFile(const TraceFile&) = delete;
@@ -22,7 +22,7 @@ class TraceFile {
 
   // Replaces the oldest record where the ring is full. No lock, allocation or system call.
   void put(const TraceRecord& record) { put_at(reserve(1), record); }
-  // The index of the first of so many records, each of which is then put_at() its own.
+  // Takes the places of so many records, and returns the index of the first. Each is then filled by put_at().
   uint64_t reserve(uint64_t count) { return header_->written.fetch_add(count, std::memory_order_relaxed); }
   void put_at(uint64_t index, const TraceRecord& record) {
     TracePlace& place = places_[index & mask_];
@@ -32,16 +32,17 @@ class TraceFile {
     place.index.store(index + 1, std::memory_order_release);
     __builtin_prefetch(&places_[(index + kAhead) & mask_], 1);
   }
-  // A line of text. What has no room is counted.
+  // Adds a line of text. A line that has no room is only counted.
   void say(std::string_view line);
-  // The file is whole, and its mapping becomes memory that nobody reads: what is put late is lost. So a file that is
-  // removed or replaced takes no space. Throws std::bad_alloc.
+  // The trace is complete. Its mapping becomes memory that nobody reads, where late records are lost. So a file
+  // that is removed or replaced takes no space any more. Throws std::bad_alloc.
   void let_go();
 
  private:
   void prepare(void* memory, uint64_t records);
 
-  // The ring is larger than caches: its lines are fetched so many records before they are written, about an operation.
+  // The ring is larger than caches, so its lines are fetched so many records before they are written: about an
+  // operation.
   static constexpr uint64_t kAhead = 16;
 
   size_t bytes_ = 0;

@@ -37,6 +37,7 @@ enum class TraceKind : uint8_t {
 enum class TraceDirection : uint8_t { kIn = 0, kOut = 1 };
 enum class TracePath : uint8_t { kLink = 0, kPeerMemory = 1, kStaging = 2, kPost = 3 };
 
+// One event. What a, b, c and `peer` mean depends on the kind (TraceKind).
 struct TraceRecord {
   uint64_t begin = 0;
   uint64_t end = 0;

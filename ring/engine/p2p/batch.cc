@@ -18,6 +18,8 @@ int P2pBatch::room() const {
   return std::min(staged, (kParts - count_) / 2);
 }
 
+// A checked frame has the checksum of its payload in its envelope, which the receiver compares when the payload
+// is complete.
 void P2pBatch::add(const P2pEnvelope& envelope, const std::byte* payload, size_t bytes) {
   RONDO_CHECK(stage_ && room() > 0, "room for the frame");
   std::byte* out = stage_.get() + staged_;
@@ -41,6 +43,7 @@ void P2pBatch::add(const P2pEnvelope& envelope, const std::byte* payload, size_t
   refers_ = true;
 }
 
+// Frames whose copies lie side by side become one part: a write takes 8 parts at most.
 void P2pBatch::append(const std::byte* data, size_t bytes) {
   if (count_ > first_) {
     iovec& last = parts_[count_ - 1];
@@ -52,6 +55,7 @@ void P2pBatch::append(const std::byte* data, size_t bytes) {
   parts_[count_++] = {const_cast<std::byte*>(data), bytes};
 }
 
+// After a short write the batch goes on in the middle of a part.
 long P2pBatch::write(ByteStream& stream) {
   const long moved = stream.write(&parts_[first_], count_ - first_);
   if (moved <= 0) return moved;

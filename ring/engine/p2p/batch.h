@@ -11,27 +11,28 @@
 
 namespace rondo {
 
-// Frames that are written together: envelopes and short payloads are copied side by side, longer payloads are referred
-// to and must stay until the batch is written or cleared. So a write of at most 8 parts carries some hundred short
-// messages, or a few long ones.
+// Frames that are written together. Envelopes and short payloads are copied side by side; longer payloads are
+// referred to, and must stay until the batch is written or cleared. So one write of at most 8 parts carries
+// some hundred short messages, or a few long ones. One sender or receiver owns it.
 class P2pBatch {
  public:
-  // Takes the memory that add() needs. checked: frames carry checksums.
+  // Allocates the memory that add() needs. checked: frames carry checksums.
   void prepare(bool checked);
   bool empty() const { return first_ == count_; }
-  // Room for at least that many more frames.
+  // So many more frames fit at least.
   int room() const;
   // Requires prepare() and room() > 0.
   void add(const P2pEnvelope& envelope, const std::byte* payload = nullptr, size_t bytes = 0);
-  // ByteStream::write() of what is left.
+  // Writes what is left, once: what ByteStream::write() returns.
   long write(ByteStream& stream);
   void clear();
-  // It refers to memory outside.
+  // It refers to a caller's memory, which must stay.
   bool refers() const { return refers_; }
 
  private:
   static constexpr int kParts = ByteStream::kMostParts;
-  // Payloads up to here are copied: 512 bytes cost some 15 ns, an entry of the vector in the kernel about as much.
+  // Payloads up to here are copied. 512 bytes cost some 15 ns; an entry of the vector costs about as much in
+  // the kernel.
   static constexpr size_t kCopyBytes = 512;
   static constexpr size_t kStageBytes = 16 * 1024;  // 200 messages of 8 bytes
 

@@ -71,6 +71,7 @@ void P2pContext::found(P2pRequest& probe, P2pMessage& message) noexcept {
   done(probe);
 }
 
+// A message that was longer than its buffer ends the receive alone with kTruncated; the communicator goes on.
 void P2pContext::received(P2pRequest& receive) noexcept {
   const Message& message = receive.message;
   if (message.bytes <= receive.bytes) return done(receive);
@@ -96,6 +97,8 @@ void P2pContext::fail(P2pRequest& request, const Error& error) noexcept {
   done(request);
 }
 
+// complete() may submit further requests, which come to the end of this list. A request may be gone when it
+// returns, so the next one and the cause are read before.
 bool P2pContext::run_done() {
   bool any = false;
   while (P2pRequest* request = first_done_) {

@@ -4,6 +4,8 @@
 
 namespace rondo {
 
+// The eager copy is bounded by the same credit that a peer would have, so a rank that never receives from
+// itself cannot fill memory.
 void P2pLoopback::add(P2pRequest& send) {
   P2pEnvelope envelope;
   envelope.dtype = send.dtype;

@@ -6,17 +6,18 @@
 
 namespace rondo {
 
-// A rank's messages to itself, by the same rules without a stream: a message up to the eager limit is copied and its
-// send complete at once while the pool has room; any other is taken from the sender's memory by its receive.
+// A rank's messages to itself, by the rules of all messages but without a stream. A message up to the eager
+// limit is copied while the pool has room, and its send is complete at once. Any other is copied from the
+// sender's memory when its receive comes.
 class P2pLoopback {
  public:
   explicit P2pLoopback(P2pContext& context) : context_(context) {}
 
-  // Nothing has happened if it throws.
+  // Takes a send in. Nothing has happened if it throws.
   void add(P2pRequest& send);
   // A message of this rank, just taken out of the matcher, has met its receive. Gives the message back to the pool.
   void accept(P2pMessage& message, P2pRequest& receive) noexcept;
-  // Forgets the messages; sends that wait for their receives fail with the error.
+  // Drops all messages. Sends that wait for their receives fail with the error.
   void end(const Error& error) noexcept;
   bool idle() const { return waiting_ == 0; }
 

@@ -9,10 +9,13 @@
 
 namespace rondo {
 
-// Brings receives and messages together. A receive takes the earliest message that fits it, a message the earliest
-// receive posted that fits it; messages of one peer stay in their order. Probes wait among the receives. No I/O, no
-// memory of its own but the lists.
-// Cost: one look at the peer's first receive or message where tags are used in order; linear in those passed over.
+// Brings receives and messages together, as MPI orders it: a receive takes the earliest message that fits it, a
+// message the earliest posted receive that fits it. Messages of one peer stay in their order. Probes wait among
+// the receives. It does no I/O, and has no memory but the lists: requests belong to their callers, messages to
+// the pool.
+//
+// Cost: one look at the peer's first receive or message, where tags are used in order; linear in those passed
+// over.
 class P2pMatcher {
  public:
   explicit P2pMatcher(int world);
@@ -27,14 +30,15 @@ class P2pMatcher {
   // Takes that out.
   P2pRequest* take_receive(int peer, uint32_t tag);
   void take(P2pRequest& receive) { list_of(receive.peer).remove(receive); }
-  // The message for this receive or probe; nullptr if there is none. From any source the peers are looked at in turn,
-  // beginning after the one that the last such receive took from.
+  // The message for this receive or probe; nullptr if there is none. For any source the peers are looked at in
+  // turn, after the one that the last such receive took from: no peer starves another.
   P2pMessage* find_message(const P2pCall& receive) const;
   // Takes that out.
   P2pMessage* take_message(const P2pCall& receive);
-  // Keeps a message that was taken out for the receive that names its number, which this gives it.
+  // Keeps a message for one receive: a matched probe has found it. Returns the number by which that receive
+  // asks for it.
   uint64_t claim(P2pMessage& message);
-  // Takes that out; nullptr if there is none of this number.
+  // Takes out the message of this number; nullptr if there is none.
   P2pMessage* take_claimed(uint64_t number);
 
   // Whether a message with this tag may go to a receive that asks for `asked`.
@@ -49,7 +53,8 @@ class P2pMatcher {
   // Takes out the first receive that names this peer, or (kAnySource) any source; nullptr if there is none.
   P2pRequest* pop_receive(int peer) { return list_of(peer).pop_front(); }
 
-  // Neither a receive nor a message waits that would come before what the peer sends to a receive that names it.
+  // No receive and no message waits that would come before the peer's next message and a receive that names the
+  // peer: the short way keeps the order then.
   bool nothing_before(int peer) const {
     return posted_[peer].empty() && posted_.back().empty() && arrived_[peer].empty();
   }

@@ -19,6 +19,8 @@ MessageTrials::MessageTrials(uint64_t bytes, bool reads)
       call_messages_(messages(kCallBytes, bytes)),
       trials_(std::span(kWays).first(reads ? 2 : 1), Trials::Stores::kBoth, false, kPatience) {}
 
+// The end of a call, or of the messages that settle a new way. A call is timed from its first message to the
+// first of the next call.
 void MessageTrials::turn(const Clock& now_ns) {
   if (!std::exchange(settling_, false)) {
     if (call_.timed) {

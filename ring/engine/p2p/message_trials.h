@@ -8,11 +8,13 @@
 
 namespace rondo {
 
-// Which way the payloads of one size take to another process of the host, by Trials of
-//     kStaged  through the stream, by stores that go through the caches or past them (kernels/cross_copy.h)
-//     kPull    its receiver reads the sender's memory: one copy, by the kernel
-// A call of theirs is 512 KiB of messages, and its cost the time in which those follow one another: so all that a way
-// costs either side counts, and what the program does in between counts for all alike. The clock is the caller's.
+// Chooses the way of the payloads of one size to another process of the host, by Trials of:
+// - kStaged: through the stream, by stores that go through the caches or past them (kernels/cross_copy.h);
+// - kPull: the receiver reads the sender's memory, one copy by the kernel.
+//
+// One call of the trials is 512 KiB of messages. Its cost is the time in which they follow one another: so
+// everything counts that a way costs either side, and what the program does in between counts for all ways
+// alike. The caller owns the clock.
 class MessageTrials {
  public:
   using Clock = std::function<uint64_t()>;  // ns
@@ -21,24 +23,24 @@ class MessageTrials {
   MessageTrials(uint64_t bytes, bool reads);
 
   const Way& way() const { return call_.way; }
-  // A message begins, or has begun. Costs a decrement, but for one message of many.
+  // A message begins. Costs a decrement, but for one message of many.
   void count(const Clock& now_ns) {
     if (--left_ == 0) turn(now_ns);
   }
 
-  // Messages from here on have trials. A shorter one takes a whole buffer of the ring, too, so that its trials would
-  // touch all of that, and its exchange is shorter by cached stores wherever cores are (docs/tuning.md).
+  // Messages from here on have trials. A shorter one takes a whole buffer of the ring, too, so its trials would
+  // touch all of that; and cached stores are faster for it, however the cores lie (docs/tuning.md).
   static constexpr uint64_t kFewestBytes = 16 * 1024;
   // Bytes of a call, at least one message.
   static constexpr uint64_t kCallBytes = 512 * 1024;
-  // After a change of the way that many fill the ring once, and are in no call: the lines of the way before are still
-  // there.
+  // After a change of the way so many bytes fill the ring once and are not timed: until then it holds lines of
+  // the way before.
   static constexpr uint64_t kSettlingBytes = 2 << 20;
-  // A program that sends only so many messages of a kind is left alone.
+  // A program that sends no more messages of a kind than these has no trials of it.
   static constexpr uint32_t kFew = 16;
-  // A way that is slow costs 4 MiB. All are tried again after 128 MiB, later after 1 GiB, as cores may
-  // come near each other or part (a virtual machine is moved), and programs may begin to write what they only sent
-  // before.
+  // A slow way costs 4 MiB of messages. All ways are tried again after 128 MiB, later after 1 GiB: the two
+  // processes may come to other cores (a virtual machine is moved), and programs may begin to write what they
+  // only sent before.
   static constexpr Trials::Patience kPatience = {256, 2048};
 
  private:

@@ -11,7 +11,8 @@
 namespace rondo {
 namespace {
 
-// A peer's first message is late by the second number of passes at most (a microsecond).
+// A look for new streams takes locks. After so many in vain only one pass in kPassesPerLook looks, so a peer's
+// first message is late by that many passes: a microsecond.
 constexpr int kVainLooks = 64;
 constexpr uint32_t kPassesPerLook = 16;
 
@@ -26,6 +27,8 @@ P2p::P2p(int rank, int world, const P2pOptions& options, P2pStreams& streams)
 
 P2p::~P2p() = default;
 
+// The first message or stream of a peer, either way. What has happened to the peer before is made up for.
+// Memory comes first: nothing has happened if this throws.
 P2p::Peer& P2p::meet(int rank) {
   met_.reserve(met_.size() + 1);
   auto made = std::make_unique<Peer>(context_, rank);
@@ -42,6 +45,7 @@ P2p::Peer& P2p::meet(int rank) {
   return *(peers_[static_cast<size_t>(rank)] = std::move(made));
 }
 
+// After fail() or finish() every request ends with that error at once.
 bool P2p::submit(P2pRequest& request) {
   request.moved = 0;
   if (!request.cause.ok()) request.cause = {};
@@ -66,6 +70,8 @@ void P2p::send(P2pRequest& request) {
   }
 }
 
+// A message that is there is taken at once. Otherwise the receive is posted, unless nothing can come for it any
+// more.
 bool P2p::recv(P2pRequest& request) {
   RONDO_CHECK(kAnySource <= request.peer && request.peer < context_.world && request.tag >= kAnyTag,
               "a checked receive");
@@ -107,6 +113,8 @@ P2pAtOnce P2p::at_once(const P2pCall& call, Message& moved) {
   return P2pAtOnce::kOver;
 }
 
+// The short way of a receive, from any source in turn. Now and then it gives up, so that progress() looks for
+// streams of peers that have not sent before.
 P2pAtOnce P2p::recv_now(const P2pCall& receive, Message& came) {
   if (receive.peer != kAnySource) return recv_now_from(receive.peer, receive, came);
   // A peer's first message is looked for by progress().
@@ -149,6 +157,7 @@ bool P2p::progress(P2pSweep sweep) {
   return context_.run_done() || moved;
 }
 
+// A peer opens one stream to each rank; a second one is a breach of the protocol.
 bool P2p::take_streams_from() {
   bool moved = false;
   while (streams_from_ < context_.world - 1) {
@@ -169,6 +178,8 @@ bool P2p::take_streams_from() {
   return moved;
 }
 
+// Asks for streams that messages need, then writes messages and answers. Each sender and receiver writes a
+// bounded amount, so that no peer starves.
 bool P2p::push() {
   bool moved = false;
   for (const int rank : met_) {
@@ -185,7 +196,8 @@ bool P2p::push() {
   return moved;
 }
 
-// Beginning at another peer each time, so that receives from any source are not always the same peer's.
+// Reads, and begins at another peer each time, so that receives from any source do not always take the same
+// peer's.
 bool P2p::pull(P2pSweep sweep) {
   const bool all = sweep == P2pSweep::kAll;
   bool moved = false;
@@ -198,6 +210,8 @@ bool P2p::pull(P2pSweep sweep) {
   return moved;
 }
 
+// Messages that the peer had sent may still lie in its stream, so its receives do not end here but when the
+// stream has ended (look_for_ends). A peer that never opened one is gone at once.
 void P2p::peer_left(int rank) {
   RONDO_CHECK(0 <= rank && rank < context_.world && rank != context_.rank, "a peer");
   if (presence_[rank] != Presence::kHere) return;
@@ -214,7 +228,8 @@ void P2p::peer_left(int rank) {
   context_.run_done();
 }
 
-// Requires that take_streams_from() was called since the last goodbye.
+// Finds peers of which no message can come any more. Requires that take_streams_from() was called since the
+// last goodbye: a stream that the peer had opened may hold messages.
 void P2p::look_for_ends() {
   for (const int rank : met_) {
     P2pReceiver& receiver = peer(rank).receiver;
@@ -253,6 +268,8 @@ Error P2p::all_left_error() const {
   return error;
 }
 
+// Requests complete in run_done() at the end, when all streams are closed: nothing writes into a caller's
+// buffer any more.
 void P2p::fail(const Error& error) noexcept {
   if (std::exchange(failed_, true)) return;  // submit() leaves nothing behind it
   if (end_error_.ok()) keep_error(error, end_error_);
@@ -270,6 +287,8 @@ void P2p::fail(const Error& error) noexcept {
   context_.run_done();
 }
 
+// Like fail(), but peers still read what this rank has sent, and what they send is read and dropped: a socket
+// with unread bytes would be reset when it is closed.
 void P2p::finish(const Error& error) noexcept {
   if (end_error_.ok()) keep_error(error, end_error_);
   for (int peer = 0; peer < context_.world; ++peer) {

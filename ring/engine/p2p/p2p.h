@@ -16,7 +16,7 @@
 
 namespace rondo {
 
-// Where streams come from; ranks of the communicator. As Fabric's calls of these names.
+// Gives P2p its streams. Ranks are those of the communicator. The calls are the fabric's of these names.
 class P2pStreams {
  public:
   virtual ~P2pStreams() = default;
@@ -26,7 +26,7 @@ class P2pStreams {
   virtual std::optional<std::pair<int, std::unique_ptr<ByteStream>>> take_stream_from() = 0;
 };
 
-// Which streams progress() looks at.
+// Which streams a pass of progress() reads.
 enum class P2pSweep {
   kAll,      // all of them, until they have no more: before sleeping on their (edge-triggered) doorbell
   kAwaited,  // those that a request waits for, until a read comes back short: for polling
@@ -47,30 +47,32 @@ class P2p {
   P2p(const P2p&) = delete;
   P2p& operator=(const P2p&) = delete;
 
-  // Takes the request in; progress() moves it (it may be complete already: to oneself, after a failure). The caller has
-  // checked the arguments: peer in the world, tag 0 .. 2^31-1 or the receive's wildcards, data unless bytes is 0. Where
-  // one throws, it has not taken the request, and the communicator must be failed: fail().
-  // True: it is a receive that waits for a message, so that nothing is to be written for it now.
+  // Takes the request in; progress() moves it. It may be complete when this returns: to this rank itself, or
+  // after a failure. The caller has checked the arguments: the peer is in the world, the tag is 0 .. 2^31-1 or
+  // a receive's wildcard, there is data unless bytes is 0. If it throws, it has not taken the request, and
+  // fail() must follow.
+  //
+  // True: it is a receive that waits for a message, so nothing has to be written for it now.
   bool submit(P2pRequest& request);
-  // The short way instead of submit(), beside what is under way: no message passes one that came first. A send is on
-  // its way, and its memory free, or a receive takes the message that is there, and `moved` says which. Unless kOver,
+  // The short way instead of submit(). A send is on its way and its memory free, or a receive has taken the
+  // message that is there, which `moved` describes. No message passes one that came first. Unless kOver,
   // nothing has happened.
   P2pAtOnce at_once(const P2pCall& call, Message& moved);
-  // An incomplete receive or probe that no message has met yet fails with the error. False: nothing has happened; the
+  // Ends a receive or probe that no message has met yet with the error. False: nothing has happened; the
   // message is coming, or it is a send.
   bool take_back(P2pRequest& request, const Error& error);
-  // The same without an end: the request may be destroyed.
+  // The same without completing it: the caller may destroy the request.
   bool withdraw(P2pRequest& request) noexcept { return context_.matcher.withdraw(request); }
 
-  // Moves what can be moved without blocking and completes what is done. True if anything happened: a driver may sleep
-  // only after progress(kAll) returned false with the doorbell armed.
+  // Moves what can move without blocking, and completes what is done. True if anything happened. A thread may
+  // sleep only after progress(kAll) has returned false with the doorbell armed.
   bool progress(P2pSweep sweep = P2pSweep::kAll);
-  // Only writes: of progress(), what a request that was just taken in needs first.
+  // The writing half of progress(): what a request that was just taken in needs first.
   bool push();
 
-  // The peer said goodbye. Requires that streams which it opened before have reached P2pStreams. Sends to it fail with
-  // kPeerLeft; receives that name it do once no message of it can come any more, and receives from any source when all
-  // peers are gone.
+  // The peer has said goodbye. Requires that the streams which it had opened have reached P2pStreams. Sends to
+  // it fail with kPeerLeft. Receives that name it fail when no message of it can come any more, receives from
+  // any source when all peers are gone.
   void peer_left(int peer);
   // Everything pending fails with the error, as does every later request; all streams are closed.
   void fail(const Error& error) noexcept;
@@ -78,14 +80,15 @@ class P2p {
   // is thrown away. Go on with progress() until idle(), and destroy this when all peers have said goodbye.
   void finish(const Error& error) noexcept;
 
-  // Nothing pending and nothing to be written: the driver may forget this until the next request or doorbell.
+  // Nothing is pending, and nothing is to be written: a driver may leave it alone until the next request or
+  // ring.
   bool idle() const;
 
-  // The communicator must be failed with this error: a mismatch or a peer's breach of the protocol. Requests that it
-  // met are complete; the others wait for fail().
+  // Why the communicator must be failed: a mismatch, or a peer's breach of the protocol. The requests that met
+  // it are complete; the others wait for fail().
   const std::optional<Error>& failure() const { return context_.failure(); }
-  // A stream ended though something depends on it: for Fabric::link_failed(). The requests stay pending until the
-  // fabric's verdict, fail() or peer_left(), with the true reason. Once a stream.
+  // A stream that ended though something depends on it: for Fabric::link_failed(). The requests stay pending
+  // until the fabric has found the true reason, which comes by fail() or peer_left(). Once for each stream.
   std::optional<std::pair<int, Error>> take_link_failure() { return context_.take_link_failure(); }
 
   // Bytes that all streams have moved, both ways; grows while a message comes on.
@@ -98,14 +101,14 @@ class P2p {
   size_t pooled_messages() const { return context_.pool.messages(); }
 
  private:
-  // What is known of a peer's end.
+  // Whether a peer can still send.
   enum class Presence : uint8_t {
     kHere,
     kLeft,  // said goodbye; messages may still be under way
     kGone,  // and none is
   };
 
-  // What is under way between this rank and another: made by the first message or stream, either way.
+  // Both directions between this rank and a peer. Made by the first message or stream, either way.
   struct Peer {
     Peer(P2pContext& context, int rank) : sender(context, rank), receiver(context, rank) {}
     P2pSender sender;
@@ -133,13 +136,13 @@ class P2p {
   P2pContext context_;
   P2pStreams& streams_;
   std::vector<std::unique_ptr<Peer>> peers_;  // by rank; nullptr: nothing has come or gone yet, or this rank
-  std::vector<int> met_;                      // the ranks of those that are there: a pass costs by these alone
+  std::vector<int> met_;                      // the ranks in peers_: a pass looks at these only
   P2pLoopback loopback_;
   std::vector<Presence> presence_;
   int gone_ = 0;          // peers that are kGone
   int streams_from_ = 0;  // taken
-  int vain_looks_ = 0;    // for streams, in a row
-  uint32_t passes_ = 0;   // since they are many
+  int vain_looks_ = 0;    // looks in a row that found no new stream
+  uint32_t passes_ = 0;   // since these are kVainLooks
   size_t turn_ = 0;       // of met_: the peer that the next progress() reads first
   Error end_error_;       // of fail() or finish()
   bool failed_ = false;

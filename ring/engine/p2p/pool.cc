@@ -7,7 +7,7 @@
 namespace rondo {
 namespace {
 
-// Free memory kept: what a burst of 16 messages of the default eager limit needs. More goes back to the heap.
+// The most free memory that is kept: what a burst of 16 messages of 64 KiB needs. More goes back to the heap.
 constexpr uint64_t kKeepBytes = 1 << 20;
 
 }  // namespace
@@ -19,6 +19,7 @@ P2pPool::~P2pPool() {
   }
 }
 
+// Both allocations come before the first change: if one throws, nothing has happened.
 P2pMessage* P2pPool::take(const P2pEnvelope& envelope, int peer) {
   if (free_nodes_ == nullptr) free_nodes_ = &nodes_.emplace_back();
   const bool has_data = envelope.kind == P2pKind::kEager && envelope.bytes > 0;
@@ -51,6 +52,7 @@ std::byte* P2pPool::take_block(uint64_t bytes) {
   return memory;
 }
 
+// A free block is linked through its own memory.
 void P2pPool::give_block(std::byte* memory, uint64_t bytes) noexcept {
   used_bytes_ -= bytes;
   if (kept_bytes_ + bytes > kKeepBytes) {

@@ -26,8 +26,9 @@ struct P2pMessage {
   P2pMessage* previous = nullptr;
 };
 
-// Keeps messages until they are asked for. How much is in use is bounded by the credit of the peers, which is counted
-// in p2p_charge(); what is given back is kept for reuse up to a bound, so that a steady exchange allocates nothing.
+// Memory of unexpected messages until their receives come. The peers' credit, which is counted in p2p_charge(),
+// bounds how much is in use. Memory that is given back is kept for use again up to a bound, so a steady
+// exchange allocates nothing. P2pContext owns it. One thread at a time.
 class P2pPool {
  public:
   P2pPool() = default;
@@ -35,7 +36,7 @@ class P2pPool {
   P2pPool& operator=(const P2pPool&) = delete;
   ~P2pPool();
 
-  // Memory for the payload is added if the envelope is eager and longer than nothing. If it throws, nothing has
+  // A message, with memory for its payload if the envelope is eager and not empty. If it throws, nothing has
   // happened.
   P2pMessage* take(const P2pEnvelope& envelope, int peer);
   void give(P2pMessage* message) noexcept;
@@ -61,8 +62,9 @@ class P2pPool {
   size_t messages_ = 0;
 };
 
-// What a message of that size costs in the receiver's pool: the power of two that holds it, 64 at least (a cache
-// line), 0 for an empty one. Equal on both sides: part of the protocol. Requires bytes <= kP2pMaxBytes.
+// The cost of a message of that size in the receiver's pool: the power of two that holds it, at least 64 (a
+// cache line); 0 for an empty one. Both sides count by it, so it is part of the protocol. Requires bytes <=
+// kP2pMaxBytes.
 constexpr uint64_t p2p_charge(uint64_t bytes) { return bytes == 0 ? 0 : std::max<uint64_t>(64, std::bit_ceil(bytes)); }
 
 }  // namespace rondo

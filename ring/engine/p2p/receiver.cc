@@ -13,20 +13,21 @@
 namespace rondo {
 namespace {
 
-// One read takes so much of short messages: 900 of 8 bytes. Kept in a core's cache.
+// One read takes so much of short messages: 900 of 8 bytes. The buffer stays in a core's cache.
 constexpr size_t kBufferBytes = 64 * 1024;
-// The first mismatch ends the communicator: the answers to others that were under way are not worth a queue.
+// The first mismatch ends the communicator, so answers to further ones need no queue.
 constexpr size_t kMaxRefusals = 16;
-// Bytes copied at once of a payload that the stream lends: the sender may write again what is taken, while more is
-// copied. A piece of a stream through shared memory is taken at once.
+// Bytes copied at once of a payload that the stream lends: the sender may fill again what was taken while more
+// is copied. A piece of a stream through shared memory is taken at once.
 constexpr uint64_t kCopiedAtOnce = 16 * 1024 + kP2pEnvelopeBytes;
-// A stream whose peer is as fast as we are does not keep the others waiting for longer than some MiB.
+// Reads of one stream in a pass: a peer that is as fast as this rank delays the others by some MiB at most.
 constexpr int kReadsATurn = 16;
-// Bytes read at once from a peer's memory: 100 us, in which the rank does nothing else.
+// Bytes read at once from a peer's memory: 100 us, in which this rank does nothing else.
 constexpr uint64_t kReadAtOnce = 1 << 20;
 
-// Credit goes back when it is half of what the peer could have at most: seldom while messages are taken as they come,
-// at once when the peer has next to none. So the peer is never out of credit while some is owed.
+// Credit goes back when half of what the peer could have at most is owed. That is seldom while messages are
+// taken as they come, and at once when the peer has next to none left. So the peer is never without credit
+// while some is owed.
 bool due(uint64_t owed, uint64_t held, uint64_t limit) { return owed > 0 && 2 * owed >= limit - (held - owed); }
 
 }  // namespace
@@ -56,6 +57,8 @@ bool P2pReceiver::pull(bool until_empty) {
   return moved;
 }
 
+// The peer may still write to the memory that the stream lends, so the envelope is copied before it is checked.
+// Anything but a whole eager message that fits, without checksums, takes the long way.
 P2pAtOnce P2pReceiver::take_now(const P2pCall& receive, Message& came) {
   if (!lends_ || !stream_ || draining_ || ended_ || payload_left_ > 0 || tail_ > 0) return P2pAtOnce::kNot;
   const std::span<const std::byte> there = stream_->view();
@@ -79,7 +82,7 @@ P2pAtOnce P2pReceiver::take_now(const P2pCall& receive, Message& came) {
   return P2pAtOnce::kOver;
 }
 
-// One read. False: no more now.
+// One read of the stream. False: there is no more now.
 bool P2pReceiver::read_some(bool until_empty, bool* moved) {
   if (!draining_ && tail_ == 0 && take_in_place()) return *moved = true;
   if (!stream_) return *moved = true, false;
@@ -111,8 +114,8 @@ bool P2pReceiver::read_some(bool until_empty, bool* moved) {
   return until_empty || static_cast<uint64_t>(got) == asked;
 }
 
-// What the stream lends, without a copy between. False: nothing, or less than an envelope (the rest of it lies at the
-// other end of a ring).
+// Parses what the stream lends, without a copy in between. False: there is nothing, or less than an envelope,
+// whose rest lies at the other end of the ring.
 bool P2pReceiver::take_in_place() {
   const std::span<const std::byte> there = stream_->view();
   lends_ |= !there.empty();
@@ -127,7 +130,8 @@ bool P2pReceiver::take_in_place() {
   return taken > 0;
 }
 
-// An envelope, or some of its payload. Bytes taken; 0: less than an envelope, or (then the stream is gone) a breach.
+// Parses an envelope, or takes some payload. Returns the bytes taken. 0: there is less than an envelope, or the
+// peer has broken the protocol; then the stream is gone.
 size_t P2pReceiver::parse_some(std::span<const std::byte> there) {
   if (payload_left_ > 0) {
     const size_t bytes = std::min<uint64_t>({payload_left_, there.size(), kCopiedAtOnce});
@@ -149,6 +153,7 @@ size_t P2pReceiver::parse_some(std::span<const std::byte> there) {
   return 0;
 }
 
+// Parses what was read ahead, and moves an incomplete envelope to the front of the buffer.
 void P2pReceiver::parse() {
   while (stream_ && head_ < tail_) {
     const size_t bytes = parse_some({buffer_.get() + head_, tail_ - head_});
@@ -186,7 +191,8 @@ const char* P2pReceiver::take(const P2pEnvelope& envelope) {
   }
 }
 
-// A message's place in the order, and what it takes of the credit. Nothing has happened if it is wrong.
+// Checks a message's place in the order and its cost against the peer's credit, and counts both. Nothing has
+// happened if it is wrong.
 const char* P2pReceiver::count(const P2pEnvelope& envelope) {
   if (envelope.sequence != sequence_) return "a message out of order";
   if (held_slots_ == context_.slots) return "more messages than it has credit for";
@@ -201,6 +207,8 @@ const char* P2pReceiver::count(const P2pEnvelope& envelope) {
   return nullptr;
 }
 
+// The payload goes into the receive's buffer if there is one, into the pool if there is none or if the message
+// is too long for it, and nowhere if the two do not fit each other.
 const char* P2pReceiver::take_eager(const P2pEnvelope& envelope) {
   if (const char* wrong = count(envelope)) return wrong;
   envelope_ = envelope;
@@ -238,6 +246,8 @@ const char* P2pReceiver::take_request(const P2pEnvelope& envelope) {
   return nullptr;
 }
 
+// A piece of a payload that was asked for. A peer can name any message, offset and length, so all are compared
+// with what this rank has cleared.
 const char* P2pReceiver::take_data(const P2pEnvelope& envelope) {
   P2pRequest* receive = filling_.front();
   while (receive && receive->sequence != envelope.sequence) receive = receive->next;
@@ -260,6 +270,8 @@ const char* P2pReceiver::take_data(const P2pEnvelope& envelope) {
   return nullptr;
 }
 
+// A payload is complete: the receive ends, or the message waits in the pool. Credit is owed back as soon as the
+// message is in a receive's buffer; in the pool it stays charged.
 void P2pReceiver::payload_done() {
   const uint32_t found = std::exchange(payload_sum_, 0);
   if (envelope_.checked && into_ != Into::kDiscard && found != envelope_.checksum) {
@@ -297,6 +309,9 @@ void P2pReceiver::start_receive(P2pRequest& receive, const P2pEnvelope& envelope
   receive.address = envelope.kind == P2pKind::kRequest && context_.readable(peer_) ? envelope.offset : 0;
 }
 
+// A receive has met a message that came before it. The message may be an eager one that is there, one whose
+// payload is still arriving (then what has come is copied, and the rest goes into the receive's buffer), or a
+// request, which is asked for.
 void P2pReceiver::accept(P2pMessage& message, P2pRequest& receive) noexcept {
   const P2pEnvelope envelope = message.envelope;
   const bool fits = P2pContext::fits(envelope, receive), takes = P2pContext::takes(envelope, receive);
@@ -333,13 +348,16 @@ void P2pReceiver::accept(P2pMessage& message, P2pRequest& receive) noexcept {
   clear_later(receive);
 }
 
-// Where the stream is over, it fails with the reason, which others may still have to find.
+// The receive waits until the peer is asked for the payload. If the stream is over, the receive stays pending:
+// the fabric may still find the true reason.
 void P2pReceiver::clear_later(P2pRequest& receive) noexcept {
   if (!end_error_.ok()) return context_.fail(receive, end_error_);
   clearing_.push_back(receive);
   if (!stream_) report();
 }
 
+// The two ranks differ in dtype or length: both get the same error. The refusal tells the sender, whose send
+// may be over.
 void P2pReceiver::refuse(const P2pEnvelope& envelope, P2pRequest& receive) noexcept {
   const Error error = context_.mismatch(peer_, envelope, receive);
   if (refusals_.size() < kMaxRefusals) {
@@ -362,7 +380,8 @@ bool P2pReceiver::credit_due() const {
   return due(owed_bytes_, held_bytes_, context_.options.pool_bytes) || due(owed_slots_, held_slots_, context_.slots);
 }
 
-// A piece of the first message in turn, if the peer lets this rank read it. What cannot be read is asked for.
+// Reads a piece of the first message in turn, if the peer lets this rank read it. A payload that cannot be read
+// is asked for instead.
 bool P2pReceiver::read_peer() {
   P2pRequest* receive = clearing_.front();
   if (receive == nullptr || receive->address == 0 || receive->moved == receive->wanted()) return false;
@@ -391,6 +410,8 @@ bool P2pReceiver::push_some() {
   return moved;
 }
 
+// Fills the batch: refusals, then clearances in the order of their messages, then credit, which costs little
+// when it comes late.
 void P2pReceiver::compose() {
   P2pEnvelope envelope;
   envelope.communicator = context_.options.communicator;
@@ -434,7 +455,7 @@ void P2pReceiver::protocol_error(const char* wrong, ErrorCode code) {
   close();
 }
 
-// The stream is over. What was being filled stays pending: the reason is for others to find.
+// The stream is over. Receives that were being filled stay pending: the fabric finds the reason.
 void P2pReceiver::close() noexcept {
   const bool broken = payload_left_ > 0 || head_ < tail_ || !filling_.empty() || !clearing_.empty();
   stream_.reset();
@@ -445,8 +466,8 @@ void P2pReceiver::close() noexcept {
   if (broken) report();
 }
 
-// The message that is arriving will not be complete. One that a matched probe has taken stays for the receive that
-// names it, which fails.
+// Drops the message that was arriving: its rest will not come. If a matched probe has taken it, it stays for
+// the receive that names it, which fails.
 void P2pReceiver::forget_message() noexcept {
   if (!message_) return;
   P2pMessage& message = *std::exchange(message_, nullptr);
@@ -483,6 +504,8 @@ void P2pReceiver::drain(const Error& error) noexcept {
   fail_all(error);
 }
 
+// A payload in the middle of its way is forgotten, so that nothing is written to the receive's buffer after its
+// end.
 void P2pReceiver::fail_all(const Error& error) noexcept {
   if (end_error_.ok()) keep_error(error, end_error_);
   if (into_ == Into::kReceive && envelope_.kind != P2pKind::kData) context_.fail(*receive_, error);

@@ -28,38 +28,43 @@ class P2pReceiver {
   ~P2pReceiver();
 
   bool opened() const { return opened_; }
-  // Takes the memory that refuse() needs. Nothing has happened if it throws.
+  // Takes the stream, and the memory that refuse() needs. Nothing has happened if it throws.
   void open(std::unique_ptr<ByteStream> stream);
 
-  // Reads what has come, as much as is fair to the other streams; until_empty: also after a read that came back short.
-  // True if a byte moved; so the stream has no more when pull(true) is false.
+  // Reads what has come, as much as is fair to the other streams. until_empty: also after a read that came back
+  // short. True if a byte moved; if pull(true) is false, the stream has no more.
   bool pull(bool until_empty);
-  // For a receive that nothing comes before (P2pMatcher::nothing_before): takes the next message if all of it lies in
-  // memory that the stream lends and it is the receive's. Else nothing has happened.
+  // The short way of a receive that nothing comes before (P2pMatcher::nothing_before). It takes the next
+  // message if all of it lies in memory that the stream lends, and if it fits the receive. Else nothing has
+  // happened.
   P2pAtOnce take_now(const P2pCall& receive, Message& came);
   // Writes answers and credits.
   bool push() { return has_answers() && push_some(); }
-  // A receive waits for something on this stream: one that is not cleared yet for its end, once the peer has left.
+  // A receive waits for something on this stream; once the peer has left, one that is not cleared yet waits for
+  // its end.
   bool awaited() const;
 
-  // A message of this peer, just taken out of the matcher, has met its receive. Gives the message back to the pool.
+  // A message of this peer has met its receive; it was just taken out of the matcher. Gives the message back to
+  // the pool.
   void accept(P2pMessage& message, P2pRequest& receive) noexcept;
 
-  // The peer reads nothing any more. An answer would make its kernel throw away what it has not sent yet.
+  // The peer reads nothing any more. An answer would be worse than none: the peer's kernel would reset the
+  // connection, and drop what it has not sent yet.
   void stop_answering();
   // No message will come any more.
   bool over() const { return over_; }
-  // The stream is over and receives wait that name the peer: reports the link as failed, once. Not for peers that left.
+  // Reports a stream that is over as failed, once, if receives wait that name the peer. Not for peers that have
+  // left.
   void report_if_named();
   // The stream is closed; receives that are being filled, or should be from now on, fail with the error.
   void end(const Error& error) noexcept;
-  // end() of a stream that stays open: what comes is thrown away.
+  // end() in good order: the stream stays open, and what comes is thrown away.
   void drain(const Error& error) noexcept;
-  // Nothing to be said (credits that are not due may be owed), no receive being filled.
+  // Nothing to write, and no receive being filled. Credits that are not due may be owed.
   bool idle() const;
 
  private:
-  // Where the payload that is being read goes.
+  // The place that the payload which is being read goes to.
   enum class Into { kNothing, kReceive, kMessage, kDiscard };
 
   bool read_some(bool until_empty, bool* moved);

@@ -10,7 +10,7 @@
 
 namespace rondo {
 
-// A send, a receive or a probe whose arguments have been checked. Its caller keeps the memory until it is complete.
+// A send, a receive or a probe with checked arguments. Its caller keeps the memory until it is complete.
 struct P2pCall {
   MessageKind kind = MessageKind::kSend;
   std::byte* data = nullptr;  // a send only reads it
@@ -27,7 +27,8 @@ struct P2pCall {
   bool probes() const { return kind >= MessageKind::kProbe; }
 };
 
-// A call under way. The caller owns it and keeps it until complete() is called; nothing is touched after that.
+// A call under way. The caller owns it, and keeps it until complete() is called. P2p touches neither it nor its
+// memory afterwards.
 class P2pRequest : public P2pCall {
  public:
   P2pRequest() = default;
@@ -35,19 +36,19 @@ class P2pRequest : public P2pCall {
   P2pRequest(const P2pRequest&) = delete;
   P2pRequest& operator=(const P2pRequest&) = delete;
   virtual ~P2pRequest() = default;
-  // Another call, by one that is complete and that nobody refers to.
+  // Makes it another call. Requires that it is complete and that nobody refers to it.
   void renew(const P2pCall& call) { static_cast<P2pCall&>(*this) = call; }
 
-  // nullptr: success. Throws nothing. Called once, from inside a call of P2p, which holds no reference afterwards: the
-  // request may be destroyed, and P2p may be called again (submit), in it.
+  // nullptr: success. Called once, from inside a call of P2p, under the lease. It may destroy the request and
+  // submit others, since P2p holds no reference any more. Must not throw.
   virtual void complete(const Error* error) = 0;
 
-  // What has moved, or was found: valid in complete(nullptr); a send's is its owner's.
+  // What has moved or was found; valid in complete(nullptr). The owner of a send sets it.
   Message message;
   // Bytes of its message that a receive's buffer takes. Requires that it has a message.
   uint64_t wanted() const { return std::min(message.bytes, bytes); }
 
-  // --- P2p's own
+  // What follows belongs to P2p.
   uint64_t sequence = 0;  // of the message that it carries or takes
   uint64_t moved = 0;     // payload bytes handed to the stream, or arrived
   uint64_t cleared = 0;   // of a send that was requested: payload bytes that its receive takes
@@ -59,7 +60,7 @@ class P2pRequest : public P2pCall {
   P2pRequest* previous = nullptr;
 };
 
-// How far a call came that is over at once or not at all.
+// How far a call came that is over at once, or has not begun.
 enum class P2pAtOnce : uint8_t {
   kNothingYet,  // of a receive: nothing has come: ask again
   kOver,        // the message has gone, or is in the receive's memory

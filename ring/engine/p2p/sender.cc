@@ -10,10 +10,11 @@
 namespace rondo {
 namespace {
 
-// The payload of a long message goes in frames of this size, so that short messages can pass between them; the
-// envelope is 1/16384 of it.
+// A long payload goes in frames of this size, so that short messages pass between them. An envelope is 1/16384
+// of it.
 constexpr uint64_t kPieceBytes = 1 << 20;
-// A peer that reads as fast as we write does not keep the others waiting for longer than some MiB.
+// Writes to one stream in a pass: a peer that reads as fast as this rank writes delays the others by some MiB
+// at most.
 constexpr int kWritesATurn = 16;
 
 }  // namespace
@@ -21,6 +22,8 @@ constexpr int kWritesATurn = 16;
 P2pSender::P2pSender(P2pContext& context, int peer)
     : context_(context), peer_(peer), credit_(context.options.pool_bytes), slots_(context.slots) {}
 
+// Trials are for streams with a choice of stores, which go through memory. Reading by the peer is one of the
+// ways above the eager limit, where messages are asked for anyway.
 void P2pSender::open(std::unique_ptr<ByteStream> stream) {
   batch_.prepare(context_.checked(peer_));
   const P2pOptions& options = context_.options;
@@ -33,7 +36,7 @@ void P2pSender::open(std::unique_ptr<ByteStream> stream) {
   if (!end_error_.ok()) tell_end();
 }
 
-// Whether the peer may read the payload of a message that is asked for.
+// Whether the peer may read the payload in this rank's memory instead of being sent it.
 bool P2pSender::offers(const P2pRequest& request) const {
   if (!read_) return false;
   if (context_.options.always_read) return true;
@@ -46,6 +49,8 @@ void P2pSender::add(P2pRequest& request) noexcept {
   if (broken_) broke(link_error_);
 }
 
+// Nothing may be under way to this peer, or the message would pass it. Credit is looked for only if there is
+// too little.
 bool P2pSender::send_now(const P2pCall& message) {
   if (!stream_ || !end_error_.ok() || !batch_.empty() || !queue_.empty() || !cleared_.empty()) return false;
   if (message.bytes > context_.options.eager_bytes || context_.checked(peer_)) return false;
@@ -63,7 +68,7 @@ bool P2pSender::send_now(const P2pCall& message) {
   return true;
 }
 
-// The envelope of the next message.
+// The envelope of the next message; start() makes it a request where it is not sent at once.
 P2pEnvelope P2pSender::eager(DType dtype, int tag, uint64_t bytes) const {
   P2pEnvelope envelope;
   envelope.dtype = dtype;
@@ -74,6 +79,7 @@ P2pEnvelope P2pSender::eager(DType dtype, int tag, uint64_t bytes) const {
   return envelope;
 }
 
+// Sends of a batch are complete when all of it is written: then no send's memory is referred to.
 bool P2pSender::push_some() {
   bool moved = false;
   for (int i = 0; i < kWritesATurn && stream_; ++i) {
@@ -91,20 +97,23 @@ bool P2pSender::push_some() {
   return moved;
 }
 
-// The next message would go at once but for credit, which may be there unread: while nothing is awaited, nobody reads.
+// The next message lacks nothing but credit. That may have come unread: nobody reads while nothing is awaited.
 bool P2pSender::short_of_credit() const {
   const P2pRequest* next = queue_.front();
   if (next == nullptr) return false;
   return slots_ == 0 || (next->bytes <= context_.options.eager_bytes && p2p_charge(next->bytes) > credit_);
 }
 
-// Messages first, as far as the peer takes them, then one piece of a long one: neither holds up the other.
+// Fills the batch: messages first, as many as the peer takes, then one piece of a long one. So neither holds up
+// the other.
 void P2pSender::compose() {
   const int kept = cleared_.empty() ? 0 : 1;
   while (batch_.room() > kept && !queue_.empty() && slots_ > 0) start(*queue_.pop_front());
   if (!cleared_.empty()) add_piece();
 }
 
+// Sends the message eagerly, or asks the peer for its receive if it is too long, synchronous, or short of
+// credit.
 void P2pSender::start(P2pRequest& request) {
   P2pEnvelope envelope = eager(request.dtype, request.tag, request.bytes);
   request.sequence = sequence_++;
@@ -125,7 +134,8 @@ void P2pSender::start(P2pRequest& request) {
   }
 }
 
-// A message that its receiver has read takes only an envelope, of 0 bytes.
+// Adds the next piece of a cleared payload. If the receiver has read it in memory, the piece has 0 bytes and
+// only says so. Long messages take turns: a payload with more to send goes to the end of the list.
 void P2pSender::add_piece() {
   P2pRequest& request = *cleared_.front();
   cleared_.remove(request);
@@ -141,6 +151,7 @@ void P2pSender::add_piece() {
   (request.moved == request.cleared ? writing_ : cleared_).push_back(request);
 }
 
+// Answers of the peer: credit, clearances, refusals.
 bool P2pSender::pull(bool until_empty) {
   bool moved = false;
   while (stream_) {
@@ -157,6 +168,8 @@ bool P2pSender::pull(bool until_empty) {
   return moved;
 }
 
+// An answer that is wrong or damaged fails the communicator. The stream is closed, since what follows cannot be
+// trusted.
 void P2pSender::parse() {
   size_t at = 0;
   for (; buffered_ - at >= kP2pEnvelopeBytes; at += kP2pEnvelopeBytes) {
@@ -198,6 +211,8 @@ const char* P2pSender::take(const P2pEnvelope& envelope) {
   }
 }
 
+// The receive of a request is there. A peer that was offered the memory and asks for the bytes could not read:
+// from then on nothing is offered to it.
 const char* P2pSender::clear(const P2pEnvelope& envelope) {
   for (P2pRequest* request = awaiting_.front(); request; request = request->next) {
     if (request->sequence != envelope.sequence) continue;
@@ -223,6 +238,8 @@ const char* P2pSender::clear(const P2pEnvelope& envelope) {
   return "the clearance of a message that was not requested";
 }
 
+// A peer has met a receive that does not fit. The send may be over; the communicator fails with the same text
+// as there.
 void P2pSender::refuse(const P2pEnvelope& envelope) noexcept {
   const Error error = context_.mismatch(context_.rank, peer_, envelope, envelope.receive_dtype, envelope.offset);
   for (P2pRequest* request = awaiting_.front(); request; request = request->next) {
@@ -234,6 +251,7 @@ void P2pSender::refuse(const P2pEnvelope& envelope) noexcept {
   context_.set_failure(error);
 }
 
+// The stream has failed. Sends that depend on it stay pending, until the fabric has found the reason.
 void P2pSender::broke(const Error& error) noexcept {
   if (!broken_) {
     broken_ = true;
@@ -253,7 +271,8 @@ void P2pSender::fail_all(const Error& error) noexcept {
   }
 }
 
-// A socket that is closed with unread bytes is reset, and loses what the peer's kernel has not taken yet.
+// Reads answers that nobody needs, before the socket is closed. A socket that is closed with unread bytes is
+// reset, and loses what the peer's kernel has not taken yet.
 void P2pSender::discard_answers() noexcept {
   constexpr int kMostReads = 1024;  // of a peer that goes on writing
   const iovec part{buffer_.data(), buffer_.size()};
@@ -285,6 +304,8 @@ void P2pSender::finish(const Error& error) noexcept {
   tell_end();
 }
 
+// Tells the peer that no more messages come. In the middle of a payload of a caller's, which may not be touched
+// any more, the stream is closed instead.
 void P2pSender::tell_end() noexcept {
   if (!stream_ || finished_) return;
   finished_ = true;

@@ -11,45 +11,47 @@
 
 namespace rondo {
 
-// This rank's messages to one peer: the writing half of the stream that this rank opened, and the credits and answers
-// that come back on it.
+// This rank's messages to one peer: the writing half of the stream that this rank opened, and the credits and
+// answers that come back on it.
 //
-// A send goes queue -> writing (eager), or queue -> awaiting -> cleared -> writing; it is complete when the stream has
-// taken the last byte that its receive takes. A synchronous one never is eager. One that its receiver reads itself is
-// cleared when it has been read, and what is written then says that its memory lay still until then.
+// An eager send goes through the lists queue -> writing; any other through queue -> awaiting -> cleared ->
+// writing. It is complete when the stream has taken the last byte that its receive takes. A synchronous send is
+// never eager. If the receiver reads the payload in this rank's memory, it clears the message when it has read
+// it; what is then written says that the memory lay still until then.
 class P2pSender {
  public:
   P2pSender(P2pContext& context, int peer);
 
   void add(P2pRequest& request) noexcept;
-  // Sends a message whole, before which no other waits, over a stream that needs no system call. False: nothing has
-  // happened.
+  // The short way: writes a whole message over a stream that needs no system call, if no other message waits.
+  // False: nothing has happened.
   bool send_now(const P2pCall& message);
 
-  // True: the first message wants the stream, which is asked for now and then taken, whatever becomes of the message:
-  // the peer looks for the end of a stream that was asked for.
+  // True: the stream is needed, and not there. Once asked for, it is taken whatever becomes of the message,
+  // since the peer looks for the end of every stream that was asked for.
   bool ask_for_stream() {
     asked_ = asked_ || !queue_.empty();
     return lacks_stream();
   }
-  // Nothing has happened if it throws.
+  // Takes the stream. Nothing has happened if it throws.
   void open(std::unique_ptr<ByteStream> stream);
 
-  // Writes what can be written, as much as is fair to the other streams. True if a byte moved. Cost while there is
-  // nothing: some loads.
+  // Writes what can be written, as much as is fair to the other streams. True if a byte moved. Costs some loads
+  // while there is nothing.
   bool push() { return (!batch_.empty() || !queue_.empty() || !cleared_.empty()) && push_some(); }
   // Reads what has come back; until_empty: until the stream has no more, else until a read came back short.
   bool pull(bool until_empty);
   // Something must come back before the sends can go on.
   bool awaited() const { return stream_ && (!awaiting_.empty() || !queue_.empty()); }
 
-  // What it answered before its goodbye holds: a send of no bytes is over by that alone. The others end().
+  // The peer has said goodbye. What it answered before counts: an empty send that it has cleared succeeds. All
+  // others end().
   void peer_left(const Error& error);
   // Every send fails with the error, later ones too; the stream is closed.
   void end(const Error& error) noexcept;
   // Every send fails with the error; the peer is told that no more will come, unless it is in the middle of a message.
   void finish(const Error& error) noexcept;
-  // Nothing is left to be written, and no send pending.
+  // No send is pending, and nothing is left to be written.
   bool idle() const;
 
  private:
@@ -61,7 +63,8 @@ class P2pSender {
   void add_piece();
   // bytes, here and below: of the message.
   bool tried(uint64_t bytes) const { return trials_ && bytes >= MessageTrials::kFewestBytes; }
-  // Streams copy what is shorter than kFewestStreamed through the caches, whatever they were told.
+  // Sets how the stream writes this message. Streams copy payloads shorter than kFewestStreamed through the
+  // caches in any case.
   void use_stores(uint64_t bytes) {
     if (!trials_ || bytes < kFewestStreamed) return;
     stream_->set_stores(tried(bytes) && trials_->of(bytes).way().streamed ? Stores::kStreamed : Stores::kCached);

@@ -9,7 +9,7 @@
 
 namespace rondo {
 
-// What is written on a p2p stream: frames of one envelope, for some kinds followed by a payload. docs/wire-p2p.md.
+// Kinds of frames on a p2p stream: one envelope each, for some kinds followed by a payload. docs/wire-p2p.md.
 enum class P2pKind : uint8_t {
   // from the sender
   kEager = 1,    // a message; its payload of `bytes` follows
@@ -28,7 +28,7 @@ inline constexpr uint32_t kP2pMaxTag = 0x7fffffff;
 // No memory is larger, and offsets and sums of two lengths cannot overflow.
 inline constexpr uint64_t kP2pMaxBytes = uint64_t{1} << 62;
 
-// An envelope as it is on the wire, little-endian.
+// An envelope as it lies on the wire, little-endian. A cache line.
 struct P2pEnvelope {
   uint32_t magic = kP2pMagic;
   P2pKind kind = P2pKind::kEager;
@@ -50,10 +50,10 @@ static_assert(sizeof(P2pEnvelope) == kP2pEnvelopeBytes && std::is_trivially_copy
 static_assert(std::endian::native == std::endian::little, "the wire is little-endian; other hosts must swap here");
 
 void p2p_encode(const P2pEnvelope& envelope, std::byte* out);
-// nullptr, or what is wrong with the kP2pEnvelopeBytes at `in`. Checks every field by itself; what depends on the
-// stream's state (credit, sequence) is the reader's to check.
+// Reads the kP2pEnvelopeBytes at `in`. nullptr, or what is wrong with them. It checks every field by itself;
+// the reader checks what depends on the state of the stream (credit, sequence).
 const char* p2p_decode(const std::byte* in, uint64_t communicator, P2pEnvelope* envelope, bool checked = false);
-// Whether the envelope is as a sender on a checked stream has made it.
+// Whether the envelope has the checksum that a sender on a checked stream gives it.
 bool p2p_intact(const std::byte* in);
 
 }  // namespace rondo

@@ -40,6 +40,8 @@ bool EndFunctions::any() {
   return first_ != nullptr;
 }
 
+// Takes the whole list, then calls without the lock: functions may start calls, whose ends come back to add().
+// called_ grows after the functions have returned, which is what wait() waits for.
 void EndFunctions::run() {
   EndCall* calls = nullptr;
   {

@@ -10,30 +10,32 @@
 
 namespace rondo {
 
-// Threads that are in an end function.
+// How many threads are in an end function now: of all joins of the process.
 inline std::atomic<int> threads_in_end_functions{0};
-// This thread is one of them.
+// Whether the calling thread is in an end function.
 bool in_end_function();
 void refuse_wait_of_this_thread();
-// Throws Exception(kInvalid) in such a function: while it waited, nothing would go on. Every blocking call asks, so it
-// costs a load where no such function runs.
+// Throws Exception(kInvalid) in an end function: its thread is the worker's, which moves what the wait would
+// wait for. Every blocking call asks, so it costs one load while no such function runs.
 inline void refuse_wait_in_end_function() {
   if (threads_in_end_functions.load(std::memory_order_relaxed) != 0) refuse_wait_of_this_thread();
 }
 
-// The functions of Work::on_end() whose operations have ended: called one after the other, with no lock held.
+// The functions of Work::on_end() whose operations have ended. The worker's thread calls them one after the
+// other, with no lock of the library held, so a function may start calls. The worker owns it.
 class EndFunctions {
  public:
   ~EndFunctions();
 
-  // Takes the call, for run(); after close(): calls the function here. Any thread.
+  // Keeps the call for run(). After close() it calls the function here. Any thread.
   void add(std::unique_ptr<EndCall> call) noexcept;
   bool any();
   // Calls what add() has taken, in that order.
   void run();
-  // Nobody runs them any more.
+  // The thread that ran them is gone. Calls the rest here; later ones run in add().
   void close();
-  // Waits until what add() got before has been called. Not in such a function.
+  // Waits until everything that add() had got before has been called. Not in such a function, which would wait
+  // for itself.
   void wait();
 
  private:

@@ -8,7 +8,8 @@
 
 namespace rondo {
 
-// Says that one of several operations has ended, to a thread that waits for that. Shared with their functions.
+// Says to a thread in wait_any() that one of several operations has ended. The waiting thread owns it; the
+// operations' functions have weak references, so a function that comes late finds nothing.
 class FirstEnd {
  public:
   void tell() {
@@ -28,8 +29,8 @@ class FirstEnd {
   bool ended_ = false;
 };
 
-// The function of on_end() that tells it. A program may wait in vain very often: an operation drops those of waits that
-// are over when it gets another.
+// The function of on_end() that says it. Operation knows this type: it drops those whose waits are over, since
+// a program may call wait_any() very often on an operation that does not end.
 struct TellFirstEnd {
   std::weak_ptr<FirstEnd> first;
   void operator()(const Error&) const {

@@ -13,28 +13,29 @@
 namespace rondo {
 namespace {
 
-// While something moves all the time, deadlines are still looked at, this often: a pass takes up to a millisecond.
+// Passes between two looks at the clock while every pass moves something: deadlines are still noticed. A pass
+// takes up to a millisecond.
 constexpr uint32_t kBusyPassesPerLook = 256;
-// The same where other flows are under way: they wait for these passes.
+// The same where other flows are under way, which wait for this thread's passes.
 constexpr uint32_t kBusyPassesBeside = 4;
-// The first sleep of a wait ends after 1 ms at most. Each further sleep may be twice as long as the one before it. A
-// wait that has slept in vain reads unexpected messages, too (Worker::add_inbox).
+// The first sleep of a wait ends after 1 ms, each further one after up to twice the time. A wait that has slept
+// in vain reads unexpected messages, too (Worker::add_inbox).
 constexpr std::chrono::milliseconds kFirstSleep{1};
 
 constexpr Clock::time_point kNotYet = Clock::time_point::max();
 
-// After N waits without a sleep the sockets leave the epoll set, which costs a system call each, and another when
-// the next sleep comes.
+// After so many waits without a sleep the sockets leave the epoll set: a watched socket slows its sender. That
+// costs a system call each, and another when the next sleep comes.
 constexpr uint32_t kPolledBeforeRelaxing = 256;
 
-// A sleep so short means that what was waited for needed nothing but this core: the scheduler has put another rank
-// beside this one (a woken process comes to its waker's core), and leaves it there while they take turns (seen: 280 us
-// an exchange over loopback for seconds, instead of 15). So does a yield after which something moves. The other may
-// poll for its own time before it sleeps in turn.
+// A shorter sleep means that the awaited rank needed nothing but this core: the scheduler has put it beside
+// this one, as it does with a woken process, and leaves it there while the two take turns. Over loopback an
+// exchange then takes 280 us for seconds, instead of 15. A yield after which something moves means the same.
+// 500 us contain the time for which the other rank polls before it sleeps in turn.
 constexpr std::chrono::microseconds kShortSleep{500};
-// Where there are more ranks than cores, each is moved at its first wait, and rarely later on: the scheduler needs long
-// to see that three that yield to each other share a core beside one with a single rank, but a move may also end the
-// order in which the ranks of a core take turns.
+// Where there are more ranks than cores, each is moved at its first wait, and rarely later. The scheduler is
+// slow to see that three ranks share one core beside a core with one rank. But each move may end the order in
+// which the ranks of a core take turns.
 constexpr std::chrono::milliseconds kMostBetweenMoves{20'000};
 
 }  // namespace
@@ -45,9 +46,9 @@ Flow::Flow(std::shared_ptr<Doorbell> bell, std::shared_ptr<Worker> worker, WaitP
 
 Flow::~Flow() = default;
 
-// On the stack of the thread that waits.
+// One wait of a thread for an operation; it lies on that thread's stack.
 struct Flow::Wait {
-  // held: as of Flow::run(). True if the operation is done.
+  // held: this thread has the lease (Flow::run). True if the operation is done.
   bool run(bool held = false);
   void look(Clock::time_point now) {
     if (patience < until - now) until = now + patience;
@@ -60,12 +61,13 @@ struct Flow::Wait {
 
   Flow& flow;
   const Operation& operation;
-  // It ends then, or so long after its first look at the clock, without what it waits for.
+  // The wait ends then without its operation.
   Clock::time_point until = Clock::time_point::max();
+  // Or so long after the first look at the clock; look() turns it into `until`.
   Clock::duration patience = Clock::duration::max();
   bool polls = true;  // false: it falls asleep at its first vain look
-  // When the program is asked whether the wait is to end: 100 ms after the first look, so that short waits cost nothing
-  // more.
+  // When the program's interrupt function is asked: 100 ms after the first look at the clock, so that short
+  // waits cost nothing more.
   Clock::time_point ask_at = kNotYet;
   Watch watch{*flow.worker_, &flow};
 };
@@ -82,6 +84,9 @@ void Flow::wait_asleep(const Operation& operation) {
 
 void Flow::run(const Operation& operation, bool held) { Wait{*this, operation}.run(held); }
 
+// Each turn has the lease and drives the flow, or sleeps until another thread gives the lease back or ends the
+// operation. Between turns this thread has neither lease nor watch: the interrupt function is the program's,
+// and may take long.
 bool Flow::Wait::run(bool held) {
   if (!held) refuse_wait_in_end_function();
   while (held || !operation.done()) {
@@ -100,6 +105,8 @@ bool Flow::Wait::run(bool held) {
     ask_whether_to_end();
     if (Clock::now() >= until) break;
   }
+  // A wait that was too short for the watch makes one pass for the other flows. So a program whose calls are
+  // all short and blocking still moves its asynchronous ones.
   if (!watch.held()) flow.pass_beside(Moved::kAll);
   return operation.done();
 }
@@ -111,15 +118,17 @@ void Flow::check_process() const {
                   "one was forked: only that one can wait for it");
 }
 
-// Calls the program's function if that is due.
+// Asks the program's interrupt function if that is due. Without the lease.
 void Flow::Wait::ask_whether_to_end() {
   if (Clock::now() < ask_at) return;
   ask_at = kNotYet;
   if (interrupt_requested()) flow.interrupted();
 }
 
-// Polls, yields and sleeps (VainPolls). Returns early at ask_at, which it sets if that has not been done and there is a
-// function to ask.
+// Moves the flow until the operation is done: polls, then yields, then sleeps, as VainPolls says. Under the
+// lease.
+//
+// It returns early at the deadline and at ask_at; run() does what is due, and comes back.
 void Flow::Wait::drive() {
   using Next = VainPolls::Next;
   uint32_t busy = 0;
@@ -127,9 +136,11 @@ void Flow::Wait::drive() {
   flow.polls_.begin();
   while (true) {
     const bool moved = flow.guarded_step(Pass::kPolling);
+    // Something moved right after a yield: the rank that sent it shares this core.
     if (moved && flow.polls_.moved()) go_home_at_times(Clock::now());
     if (operation.done()) return;
     if (moved) {
+      // While everything moves there is no reason to look at the clock, but for deadlines and other flows.
       if (++busy % (flow.worker_->busy_beside(flow) ? kBusyPassesBeside : kBusyPassesPerLook) != 0) continue;
     } else if (!flow.polls_.vain()) {
       pause_core();
@@ -140,7 +151,9 @@ void Flow::Wait::drive() {
     look(now);
     if (operation.done() || now >= until || now >= ask_at) return;
     if (ask_at == kNotYet && has_interrupt_function()) ask_at = now + kBetweenInterruptQuestions;
+    // Other flows are moved by one waiting thread only, the holder of the watch.
     const bool beside = flow.worker_->busy_beside(flow) && watch.take() && watch.pass(Pass::kPolling);
+    // The worker's thread stays aside while waiting threads make these passes.
     if (flow.worker_->busy()) flow.worker_->attended();
     if (moved) continue;
     if (beside) {
@@ -153,6 +166,7 @@ void Flow::Wait::drive() {
       sched_yield();
       flow.polls_.yielded(now, Clock::now());
       if (flow.policy_.crowded) go_home_at_times(now);
+      // A sleep has ended in vain. The awaited rank may itself wait until this one reads its message.
     } else if (nap > kFirstSleep && flow.worker_->read_inboxes(&flow)) {
       nap = 2 * kFirstSleep;
       flow.polls_.begin();
@@ -163,7 +177,7 @@ void Flow::Wait::drive() {
   }
 }
 
-// What was waited for ran on this core, or may have.
+// Goes back to this rank's own core, but not too often. The awaited rank runs on this core, or may.
 void Flow::Wait::go_home_at_times(Clock::time_point now) {
   if (now - flow.moved_home_ <= flow.between_moves_) return;
   flow.moved_home_ = now;
@@ -171,9 +185,10 @@ void Flow::Wait::go_home_at_times(Clock::time_point now) {
   flow.between_moves_ = std::min<Clock::duration>(4 * flow.between_moves_, kMostBetweenMoves);
 }
 
-// Sleeps until something may have changed, at most so long, and the next time longer. True if something moved before
-// it could fall asleep.
+// Sleeps until something may have changed, at most for `nap`, which a sleep in vain doubles. True if something
+// moved before it could fall asleep.
 bool Flow::Wait::rest(Clock::duration& nap) {
+  // With the watch this thread is rung for all flows; the worker's thread may then sleep.
   if (flow.worker_->busy_beside(flow)) watch.take();
   flow.polled_ = 0;
   const auto asleep = Clock::now();
@@ -206,6 +221,7 @@ void Flow::leave(Left left) {
   if (left == Left::kMovable) worker_->take_over();
 }
 
+// Where another thread has the lease, that thread moves the flow. In a forked child nothing is moved.
 void Flow::look() {
   if (!mark_->same_process()) return;
   bool moved = false;
@@ -220,6 +236,8 @@ void Flow::look() {
 
 void Flow::notify() {
   bell_->ring();
+  // If the second pass moved something, more may be movable at once, and no peer rings for it. If it moved
+  // nothing, the operation waits for a peer.
   const bool movable = try_drive() && try_drive();
   leave(movable ? Left::kMovable : Left::kWaits);
 }
@@ -240,6 +258,7 @@ bool Flow::arm_own(const Sleep& sleep) {
 
 void Flow::woke(const Sleep& sleep) {
   bell_->disarm(sleep);
+  // Another thread has the lease; it takes the events with its own sleep.
   if (!state().try_acquire()) return;
   const Lease lease(*this);
   bell_->take_events();
@@ -258,6 +277,8 @@ bool Flow::try_drive(Pass pass) {
   return moved;
 }
 
+// Posted first, then tried: the holder runs the task in its next pass, or gives the lease back and this thread
+// runs it.
 void Flow::await(FlowLease::Task& task) {
   lease_.post(task);
   while (!task.done.load()) {
@@ -270,6 +291,8 @@ void Flow::await(FlowLease::Task& task) {
   }
 }
 
+// Gives the lease back, then wakes threads that wait for it. The order matters: a sleeper that is woken first
+// would find the lease taken, and sleep again.
 void Flow::release() {
   const bool look_again = state().release();
   wake_sleepers();

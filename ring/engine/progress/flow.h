@@ -22,38 +22,44 @@ enum class Pass : uint8_t {
   kBeforeSleep,  // if nothing moves, a thread sleeps on the (edge-triggered) doorbell: leave nothing unread
 };
 
-// A sequence of operations with links of its own: the collectives of a communicator, or its messages. The holder of its
-// lease moves it: a thread that waits, or makes a call, or the worker's own. Only the holder touches links and the
-// operations' memory.
+// A sequence of operations with links of its own: the collectives of a communicator, or its messages. The
+// holder of its lease moves it: a thread that waits, a thread that makes a call, or the worker's own. Only the
+// holder touches the links, the runs and the memory of the operations.
+//
+// The communicator, each operation that counts references, and the worker while the flow is listed share it. So
+// an operation that is under way keeps its flow when its communicator is gone.
 class Flow : public std::enable_shared_from_this<Flow> {
  public:
   Flow(std::shared_ptr<Doorbell> bell, std::shared_ptr<Worker> worker, WaitPolicy policy,
        std::shared_ptr<const ForkMark> mark);
   virtual ~Flow();
 
-  // Waits for the operation at most until then, and at most so long from its first look at the clock on, which short
-  // waits never have. Drives meanwhile: this flow first, and what else is under way in the join. True if it is done.
-  // Any thread. Throws Exception(kInvalid) in a forked child (check_process) and in an end function.
+  // Waits for the operation until `until`, and for at most `patience` from the first look at the clock on; a
+  // short wait never looks. Moves this flow meanwhile, and what else is under way in the join. True if the
+  // operation is done. Any thread. Throws Exception(kInvalid) in a forked child and in an end function.
   bool wait(const Operation& operation, Clock::time_point until, Clock::duration patience = Clock::duration::max());
-  // The same for what this rank's I/O thread brings, which may need this thread's core: asleep, without an end in time.
+  // The same without polling, and without an end in time. For operations that the I/O thread of this rank
+  // completes, which may need this thread's core.
   void wait_asleep(const Operation& operation);
 
-  // Something has changed that the holder must see (a failure, a new operation that is left to the worker). Any thread,
-  // the fabric's among them, which must never be the last to have a flow, and so has no watch; never blocks for longer
-  // than one pass.
+  // Says that something has changed which the holder must see: a failure, or a new operation that is left to
+  // the worker. It rings the doorbell, and makes passes where the lease is free. Any thread, also the fabric's
+  // I/O thread. That one must never have the last reference to a flow, and takes no watch. Blocks for two
+  // passes at most.
   void notify();
 
-  // The caller's thread leaves what is under way to the worker. kMovable: some of it can go on at once, and no peer
-  // rings for it. Without the lease. Any thread.
+  // The caller's thread leaves what is under way to the worker. kWaits: a peer must do something first, and
+  // rings then. kMovable: some of it can go on at once, and no peer rings for it. Without the lease. Any
+  // thread.
   enum class Left : uint8_t { kWaits, kMovable };
   void leave(Left left);
 
-  // Throws Exception(kInvalid) in a forked child: what is under way is the parent's.
+  // Throws Exception(kInvalid) in a forked child: the operations belong to the parent.
   void check_process() const;
   bool in_its_process() const { return mark_->same_process(); }
   Worker& worker() const { return *worker_; }
 
-  // A pass over what is under way, by a thread of the caller's that asks whether one of its operations is done. Any
+  // One pass for Work::done(): over this flow if its lease is free, then over what else is under way. Any
   // thread.
   void look();
 
@@ -62,47 +68,51 @@ class Flow : public std::enable_shared_from_this<Flow> {
 
   // --- for the worker
   bool idle() const { return lease_.state().idle(); }
-  // Something was thrown that nobody expects (no memory, say): fails the communicator. With the lease or without.
+  // An exception that nobody expects (no memory, say) was caught: fails the communicator. With the lease or
+  // without.
   virtual void broke(const Error& error) = 0;
   // One pass, if the lease is free. True if anything moved.
   bool try_drive(Pass pass = Pass::kPolling);
-  // The thread that asks is about to sleep, and is to be rung for this flow, too. Where another thread has the lease,
-  // that one says so when it gives the lease back (Worker::look_again). True if anything moved.
+  // Arms the doorbell for a thread that is about to sleep, and makes a last pass. Where another thread has the
+  // lease, its release() calls Worker::look_again() instead. True if anything moved: then the thread must not
+  // sleep.
   bool arm(const Sleep& sleep);
-  // The same of the thread that has the lease, which it keeps while it sleeps.
+  // arm() by the thread that has the lease, which it keeps while it sleeps.
   bool arm_own(const Sleep& sleep);
+  // After the sleep: disarms the doorbell, and takes the events of its sockets away, which needs the lease.
   void woke(const Sleep& sleep);
   void woke_own(const Sleep& sleep);
   const std::shared_ptr<Doorbell>& bell() const { return bell_; }
 
  protected:
-  // One pass over everything that can move now; under the lease. True if anything moved.
+  // One pass over everything that can move now; under the lease. True if anything moved. Never blocks.
   virtual bool step(Pass pass) = 0;
-  // Called now and then while nothing moves, for deadlines and stalls; under the lease.
+  // Called now and then while nothing moves, for deadlines and stalls; under the lease. Never blocks.
   virtual void tick(Clock::time_point now) = 0;
-  // The program wants a wait of this thread to end (rondo/interrupt.h): fails the communicator. Without the lease.
+  // The program's interrupt function has asked for the end of a wait: fails the communicator. Without the
+  // lease.
   virtual void interrupted() = 0;
 
   int passes_without_clock() const { return policy_.crowded ? 1 : 64; }  // some 2 us
 
-  // wait() without an end in time. held: the lease is this thread's, and the operation is counted.
+  // wait() without an end in time, for blocking calls. held: this thread has the lease, and has counted the
+  // operation.
   void run(const Operation& operation, bool held);
 
-  // submitted(): there is something in the derived class's queue that step() must take, or not any more; by the holder
-  // of that queue's lock. count(): so many operations more, or fewer, are under way; under the lease.
+  // submitted(): by the holder of the lock of the derived class's queue, when something is put in or the last
+  // is taken out. count(): under the lease, when an operation begins or ends.
   FlowState& state() { return lease_.state(); }
   const FlowState& state() const { return lease_.state(); }
-  // After the end of an operation: wakes those who wait without the lease.
+  // After the end of an operation: wakes threads that wait for it without the lease.
   void wake_sleepers() { lease_.wake_sleepers(); }
 
-  // A call that does not wait has moved what it could of this flow, all of it or only its own part: it makes a pass
-  // over what else is under way in the join. Without the lease.
+  // A call that does not wait has made passes over this flow: over all of it, or over its own part. Makes one
+  // over the other flows of the join. Without the lease.
   enum class Moved : uint8_t { kAll, kOwnPart };
   void pass_beside(Moved moved);
-  // Under the lease: a wait ends without a sleep.
+  // A wait ends without a sleep; under the lease.
   void count_polled();
-  // Runs `action`, which must be short, under the lease if that is free, beside whatever is under way. False: nothing
-  // has happened.
+  // Runs `action`, which must be short, under the lease if that is free. False: nothing has happened.
   template <typename Action>
   bool if_free(Action action) {
     if (!state().try_acquire()) return false;
@@ -111,8 +121,8 @@ class Flow : public std::enable_shared_from_this<Flow> {
     return true;
   }
 
-  // Runs `action`, which must be short and not throw, under the lease: here, or in the next pass of the thread that has
-  // it, and may have it for as long as it waits.
+  // Runs `action` under the lease: here if that is free, else in the next pass of its holder, who may keep the
+  // lease for as long as it waits. The action must be short and not throw.
   template <typename Action>
   void ask_holder(Action action) {
     struct Asked final : FlowLease::Task {
@@ -123,7 +133,7 @@ class Flow : public std::enable_shared_from_this<Flow> {
     await(asked);
   }
 
-  // Runs `action` under the lease, after its holder has given it back (destroy).
+  // Runs `action` under the lease, after its holder has given it back. For destroy(), which may wait.
   template <typename Action>
   void with_lease(Action action) {
     lease_.acquire();
@@ -141,7 +151,8 @@ class Flow : public std::enable_shared_from_this<Flow> {
     Flow& flow;
   };
 
-  // step() and tick(); nothing passes them, since operations may lie on the stack of the thread that waits.
+  // The posted tasks, then step(). No exception leaves it: operations may lie on the stack of the waiting
+  // thread, which must not unwind while the flow refers to them.
   bool guarded_step(Pass pass) {
     try {
       if (lease_.has_tasks()) lease_.run_tasks();
@@ -167,12 +178,12 @@ class Flow : public std::enable_shared_from_this<Flow> {
   const std::shared_ptr<Worker> worker_;  // shared by all flows of the join
   WaitPolicy policy_;
   FlowLease lease_{*bell_};
-  // When the holder last looked on which core it runs, and the least time until it looks again. A move costs some 10
-  // us.
+  // When the holder last looked on which core it runs, and the least time until the next look. A move to
+  // another core costs some 10 us.
   Clock::time_point moved_home_{};
   Clock::duration between_moves_ = std::chrono::milliseconds(20);
-  VainPolls polls_;      // of the holder
-  uint32_t polled_ = 0;  // waits since the last sleep; of the holder
+  VainPolls polls_;      // under the lease
+  uint32_t polled_ = 0;  // waits since the last sleep; under the lease
 };
 
 }  // namespace rondo

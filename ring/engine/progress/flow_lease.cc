@@ -15,6 +15,7 @@ void FlowLease::post(Task& task) {
 void FlowLease::run_tasks() {
   Task* task = tasks_.exchange(nullptr);
   while (task != nullptr) {
+    // Read before the task is done: then its thread may return, and the task is gone.
     Task* const following = task->next;
     task->run();
     task->done.store(true);
@@ -24,6 +25,8 @@ void FlowLease::run_tasks() {
 }
 
 void FlowLease::wake_all() {
+  // The empty critical section closes a gap: a sleeper has tested its condition under the lock, and does not
+  // wait yet. A notification in that gap would be lost.
   { std::lock_guard lock(mutex_); }
   changed_.notify_all();
 }

@@ -9,7 +9,7 @@
 namespace rondo {
 namespace {
 
-// One for each process that needs it. Never freed: a child reads that of its parent.
+// The mark of this process. It is never freed: objects that were copied into a child still read the parent's.
 std::atomic<char*> process_mark{nullptr};
 
 const char* mark_of_process() {

@@ -2,9 +2,9 @@
 
 namespace rondo {
 
-// Tells a process from its forked children at the cost of one load: of a byte that a handler of fork() clears in the
-// child. (getpid() is a system call: 0.1 us on hardware, 1 us in some virtual machines.) A copy is the same mark. A
-// child that was made without handlers, by a bare clone(), is not told apart.
+// Tells a process from its forked children, at the cost of one load. A handler of fork() clears the byte in the
+// child. getpid() would be a system call: 0.1 us on hardware, 1 us in some virtual machines. Copies are the
+// same mark. A child of a bare clone() runs no handlers, and is not told apart.
 class ForkMark {
  public:
   // Throws Exception(kSystem).
@@ -14,7 +14,7 @@ class ForkMark {
   bool same_process() const { return *mark_ == 1; }
 
  private:
-  const volatile char* mark_;  // the process's, which is never freed
+  const volatile char* mark_;  // one a process, never freed
 };
 
 }  // namespace rondo

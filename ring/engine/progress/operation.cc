@@ -10,12 +10,13 @@
 namespace rondo {
 namespace {
 
+// Whether the function belongs to a wait_any() that has returned: nobody hears it any more.
 bool wait_over(const EndCall& call) {
   const auto* const tells = call.function.target<TellFirstEnd>();
   return tells != nullptr && tells->first.expired();
 }
 
-// The calls but for those whose waits are over, which are deleted; then those of `behind`.
+// `calls` without those whose waits are over, which are deleted, followed by `behind`.
 EndCall* without_waits_over(EndCall* calls, EndCall* behind) {
   EndCall* first = nullptr;
   EndCall** end = &first;
@@ -29,12 +30,15 @@ EndCall* without_waits_over(EndCall* calls, EndCall* behind) {
   return first;
 }
 
-// Drops the calls whose waits are over from a list, newest first. Takes the list before it reads it, since it may be
-// announced at any time; what others add meanwhile is newer. Returns what the caller must call: it was announced.
+// Removes the functions whose waits are over from a list, newest first. It takes the whole list before it reads
+// it, since announce_end() may take it at any time. Functions that others add meanwhile are newer. Returns
+// functions that the caller must hand to the worker: the end was announced while they were out of the list.
 EndCall* drop_waits_over(std::atomic<EndCall*>& calls, EndCall* announced) {
   EndCall* kept = nullptr;
   EndCall* newest = calls.load(std::memory_order_acquire);
   while (newest != announced) {
+    // The first turn takes the list and leaves null. The next puts the remaining functions back, if the list is
+    // still null. If another thread has pushed one in between, the turn takes that, too, and tries again.
     EndCall* const taken = newest;
     EndCall* const left = taken == nullptr ? kept : nullptr;
     if (!calls.compare_exchange_weak(newest, left, std::memory_order_acq_rel, std::memory_order_acquire)) continue;
@@ -45,6 +49,7 @@ EndCall* drop_waits_over(std::atomic<EndCall*>& calls, EndCall* announced) {
   return kept;
 }
 
+// Reverses a list: functions are pushed newest first, and called in the order in which they were added.
 EndCall* oldest_first(EndCall* newest) {
   EndCall* oldest = nullptr;
   while (newest != nullptr) {
@@ -96,6 +101,7 @@ void Operation::on_end(EndFunction function) {
 }
 
 void Operation::end(const Error* error) noexcept {
+  // Read before the store of the state: an operation on a stack may be gone after it.
   const bool announced = !on_stack();
   if (error != nullptr) keep_error(*error, error_.emplace());
   state_.store(error != nullptr ? State::kFailed : State::kComplete, std::memory_order_release);
@@ -106,9 +112,13 @@ void Operation::wait_on(void*) {
   throw Exception(ErrorCode::kInvalid, "wait_on() of a call without CallOptions::stream: it runs on no stream; wait()");
 }
 
+// Pushes the function, without a lock, against announce_end(). Either announce_end() finds it in the list, or
+// this finds kAnnounced and hands it to the worker. So it is called once in any case.
 void Operation::add_end_function(EndFunction function) {
   flow->worker().start();
   auto call = std::make_unique<EndCall>(EndCall{std::move(function)});
+  // A program may call wait_any() in a loop, whose waits end without this operation. Each adds a function;
+  // dropping the old ones bounds the list.
   if (call->function.target<TellFirstEnd>() != nullptr) {
     EndCall* ended = oldest_first(drop_waits_over(end_calls_, &kAnnounced));
     while (ended != nullptr) call_by_worker(std::unique_ptr<EndCall>(std::exchange(ended, ended->next)));
@@ -130,6 +140,8 @@ void Operation::call_by_worker(std::unique_ptr<EndCall> call) {
   if (failed()) keep_error(*error_, call->error);
   call->flow = flow;
   Worker& worker = flow->worker();
+  // The worker's thread ends with the last communicator of the join. An operation that ends later calls its
+  // functions here.
   worker.stopping() ? call->run() : worker.call(std::move(call));
 }
 

@@ -7,7 +7,7 @@
 
 namespace rondo {
 
-// Between two polls, for the other thread of the core.
+// Between two polls: gives the core's execution units to its other hardware thread.
 inline void pause_core() {
 #if defined(__x86_64__) || defined(__i386__)
   __builtin_ia32_pause();
@@ -16,7 +16,7 @@ inline void pause_core() {
 #endif
 }
 
-// How an engine that finds nothing to do waits.
+// How a thread waits that finds nothing to move.
 struct WaitPolicy {
   // Polls so long before it sleeps. The usual 200 us are longer than a wake-up (30 us) and shorter than a burst of
   // communication (docs/tuning.md, "Waiting").
@@ -25,21 +25,24 @@ struct WaitPolicy {
   int home = -1;         // place among the ranks of the host; -1: this thread need not be spread with the others'
 };
 
-// Whether giving the core away pays. Beside another rank that waits, too, a yield lasts a microsecond; beside a process
-// that computes it lasts that one's turn (3 ms and more), while a sleeper is woken at once. So after a dear yield comes
-// a pause without yields: it ends after a time or after a number of sleeps, whichever is first. It is short,
-// and eight times as long each time that a dear yield follows soon: ranks that compute for a while (at the start, say)
-// cost their waiters some milliseconds of sleeps, which are dearer than cheap yields by far (8 ranks on 2 cores: 240 us
-// an all_reduce of 8 bytes instead of 13), and a process that always computes costs them a yield now and then. One
-// thread at a time.
+// Whether giving the core away pays. Beside another rank that waits, a yield lasts a microsecond. Beside a
+// process that computes, it lasts that one's turn: 3 ms and more. A sleeper is woken at once in both cases.
+//
+// So after a dear yield comes a pause without yields. It ends after a time, or after a number of sleeps,
+// whichever is first. The first pause is short. Each dear yield that follows soon makes the next one eight
+// times as long. Ranks that compute for a while, at the start for example, then cost their waiters a few
+// milliseconds of sleeps: sleeps are far dearer than cheap yields (8 ranks on 2 cores: 240 us an all_reduce of
+// 8 bytes instead of 13). A process that always computes costs them one yield now and then. One thread at a
+// time.
 class YieldBackoff {
  public:
   using Clock = std::chrono::steady_clock;
 
-  // Longer than another rank's pass over slices of the default size, shorter than the turn that the scheduler gives.
+  // A yield that lasts so long is dear. That is longer than another rank's pass over slices of the default
+  // size, and shorter than the turn that the scheduler gives a process.
   static constexpr std::chrono::milliseconds kDear{2};
-  // Pauses: the first is as long as the yield was, or 16 sleeps, which is about as long; the longest make yields 2 % of
-  // the time.
+  // Pauses: the first is as long as the yield was, or 16 sleeps, which take about as long. The longest makes
+  // yields 2 % of the time.
   static constexpr int kFewestSleeps = 16, kMostSleeps = 2048;
   static constexpr std::chrono::milliseconds kLongest{400};
 
@@ -66,14 +69,14 @@ class YieldBackoff {
   int sleeps_left_ = 0;
 };
 
-// What a thread that polls does next: when it looks at the clock, gives its core away, and falls asleep.
+// What a thread that polls in vain does next: looks at the clock, yields its core, or falls asleep.
 //
-// Ranks may share a core by chance, even where each could have one of its own: then the one that is waited for runs
-// only while the other does not. So after some 2 us of vain polls a thread yields. A yield that comes back at once has
-// found nobody; the next one comes when the thread has polled in vain for twice as long, so that polling goes on nearly
-// all the time. Where there are more ranks than cores, each vain poll ends in a yield. Yields that cost too much
-// (YieldBackoff) give way to sleeps there, and elsewhere to polling for the whole time. Pure logic; one thread at a
-// time.
+// Ranks may share a core by chance, even where each could have its own. Then the awaited rank runs only while
+// this one does not. So after some 2 us of vain polls a thread yields. A yield that returns at once has found
+// nobody. The next one comes when the thread has polled in vain for twice as long, so nearly all of the time is
+// polling. With more ranks than cores, each vain poll ends in a yield. Where yields cost too much
+// (YieldBackoff), such a thread sleeps instead; with a core for each rank it polls on. Pure logic; one thread
+// at a time.
 class VainPolls {
  public:
   using Clock = YieldBackoff::Clock;
@@ -120,20 +123,22 @@ class VainPolls {
   }
 
  private:
-  // A look at the clock costs as much as a poll of shared memory (20 to 30 ns), so it is taken once in N passes: about
-  // once in a microsecond. A pass over sockets takes as long by itself.
+  // A look at the clock costs as much as a poll of shared memory, 20 to 30 ns. So it is taken once in some
+  // passes: about once in a microsecond. A pass over sockets takes that long by itself.
   static constexpr uint32_t kMostPassesPerLook = 32;
   static constexpr std::chrono::nanoseconds kShortestLook{500}, kLongestLook{2000};
-  // After the first look, and so after some 2 us (docs/tuning.md, "Waiting").
+  // The first yield comes at the second look, so after some 2 us (docs/tuning.md, "Waiting").
   static constexpr std::chrono::nanoseconds kFirstYield{1000};
-  // A yield that finds nobody takes 0.3 us; another rank that polls takes its 2 us of the core.
+  // A longer yield has found another thread. One that finds nobody takes 0.3 us; a rank that polls keeps the
+  // core for its 2 us.
   static constexpr std::chrono::nanoseconds kShared{1500};
 
+  // Doubles or halves the passes for each look, so that looks lie 0.5 to 2 us apart whatever a pass costs.
   void keep_rhythm(Clock::duration since_last) {
     const uint32_t before = passes_per_look_;
     if (since_last > kLongestLook) passes_per_look_ = std::max(1u, before / 2);
     if (since_last < kShortestLook) passes_per_look_ = std::min(kMostPassesPerLook, 2 * before);
-    // Not to be taken for the first look.
+    // So that next() does not take this for the first look of the wait.
     if (passes_per_look_ != before) passes_ = 2 * passes_per_look_;
   }
 

@@ -18,6 +18,8 @@ bool Watch::take() {
 void Watch::give_up() {
   if (!held_) return;
   held_ = false;
+  // Given up first, then the look at the flows. A thread that starts an operation makes it visible first, then
+  // looks whether there is a watch. One of the two sees the other.
   worker_.watch_.give_up();
   const auto idle = [](const auto& flow) { return flow->idle(); };
   if (!known() || !std::all_of(flows_.begin(), flows_.end(), idle)) worker_.wake_if_left();
@@ -25,7 +27,7 @@ void Watch::give_up() {
   version_ = 0;
 }
 
-// Its list is the worker's. False: there is no memory for that.
+// Takes the worker's list of flows over, if that has changed. False: there is no memory for the copy.
 bool Watch::known() {
   if (version_ == worker_.version_.load()) return true;
   std::vector<std::shared_ptr<Flow>> before;  // ended without the lock: their ends may come back to the worker
@@ -55,6 +57,8 @@ bool Watch::pass(Pass pass) {
   return moved;
 }
 
+// The sleeper is lent for this one sleep. woke() disarms in any case, also what arm() did before something
+// moved.
 bool Watch::sleep(Doorbell* bell, Clock::time_point until, Error& error) {
   Sleep sleep(*worker_.sleepers_);
   bool quiet = arm(sleep, bell);
@@ -67,7 +71,11 @@ bool Watch::sleep(Doorbell* bell, Clock::time_point until, Error& error) {
   return quiet;
 }
 
-// Arms idle flows, too: a thread that starts an operation there does not ring. True: it may sleep.
+// Arms all doorbells, then looks once more at what they announce. True: nothing has moved, and the thread may
+// sleep.
+//
+// Idle flows are armed, too: a thread that starts an operation on a listed flow does not ring. Everything that
+// needs memory comes first, so nothing is left armed.
 bool Watch::arm(const Sleep& sleep, Doorbell* bell) {
   armed_ = 0;
   watched_.clear();
@@ -91,6 +99,8 @@ bool Watch::arm(const Sleep& sleep, Doorbell* bell) {
       moved |= flow.arm(sleep);
       watched_.push_back(flow.bell()->descriptor());
     }
+    // Stored before the last look at the list's version. A thread that lists a flow changes the version, then
+    // rings the watch bell.
     worker_.watch_.fall_asleep();
     moved |= version_ != worker_.version_.load();
   }
@@ -98,6 +108,8 @@ bool Watch::arm(const Sleep& sleep, Doorbell* bell) {
   return !moved;
 }
 
+// The watch counts as awake again before the doorbells are disarmed: a thread that finds a bell without a
+// sleeper then finds the watch awake.
 void Watch::woke(const Sleep& sleep, Doorbell* bell) {
   if (held_) worker_.watch_.wake();
   for (size_t i = 0; i < armed_; ++i) {

@@ -17,13 +17,13 @@ namespace {
 
 // The longest sleep of the thread while it has nothing to do.
 constexpr std::chrono::minutes kLongestIdleSleep{1};
-// The thread goes on looking for so long after it was needed, since to wake it costs the caller's thread some
-// microseconds. Then flows with nothing under way leave the list.
+// Looks at which the thread is not needed before it sleeps until it is rung: to wake it costs the caller's
+// thread some microseconds. Then idle flows leave the list.
 constexpr int kIdleLooks = 8;
-// A rank that makes a pass this often moves large messages nearly as fast as a thread that does nothing else: a pass
-// moves what lies between two ranks.
+// A rank that makes passes this often moves large messages nearly as fast as a thread that does nothing else:
+// each pass moves everything that lies between the two ranks.
 constexpr std::chrono::microseconds kBetweenPasses{50};
-// done() and probe() read unexpected messages once in so many calls that find nothing: a read takes locks.
+// Calls of done() or probe() that find nothing for each read of the inboxes: a read takes the worker's lock.
 constexpr uint32_t kVainCallsPerRead = 32;
 
 }  // namespace
@@ -45,9 +45,11 @@ void Worker::start() {
   started_.store(true, std::memory_order_release);
 }
 
-// An end function that had the last communicator stops its own thread, which ends after it. In a forked child there is
-// no such thread, and another one of the parent's may have had the lock. There thread_ is emptied without join() or
-// detach(): a thread of the child's own may have its number.
+// Ends the thread and waits for it. A function of on_end() may let go of the last communicator, and so stops
+// its own thread, which is detached and ends afterwards.
+//
+// A forked child has no such thread, and another thread of the parent's may have had the lock at the fork. So
+// it only makes thread_ empty, without join() or detach(): a thread of the child's own may have its number.
 void Worker::stop() noexcept {
   if (::getpid() != pid_) return static_cast<void>(std::construct_at(&thread_));
   std::thread ends;
@@ -63,6 +65,8 @@ void Worker::stop() noexcept {
   close();
 }
 
+// The version grows before the ring: a thread that is about to sleep with the watch announces that, then
+// compares the version. So it sees the new flow, or it is rung.
 void Worker::list(Flow& flow) noexcept {
   try {
     std::lock_guard lock(mutex_);
@@ -97,7 +101,7 @@ void Worker::wake_if_left() {
   if (watch_.left()) bell_.ring();
 }
 
-// Flows that have nothing under way leave the list.
+// Takes flows that have nothing under way from the list. By the worker's thread, before a long sleep.
 void Worker::drop_idle() {
   std::vector<std::shared_ptr<Flow>> dropped;  // ended without the lock: their ends may come here
   std::lock_guard lock(mutex_);
@@ -110,7 +114,8 @@ void Worker::drop_idle() {
   if (!dropped.empty()) version_.fetch_add(1);
 }
 
-// The thread has ended, or there was none.
+// Ends what the thread did: it has ended, or never ran. The list lets go of its flows, which share this object
+// in turn.
 void Worker::close() {
   end_functions_.close();
   std::vector<std::shared_ptr<Flow>> dropped;  // ended without the lock
@@ -122,7 +127,7 @@ void Worker::close() {
   version_.fetch_add(1);
 }
 
-// Flows are under way, and no sleeper is rung for them.
+// Flows are under way, and no sleeper with the watch is rung for them.
 bool Worker::needed() {
   if (watch_.asleep()) return false;
   std::lock_guard lock(mutex_);
@@ -134,6 +139,8 @@ std::vector<std::shared_ptr<Flow>> Worker::flows() {
   return flows_;
 }
 
+// Inboxes are compared by their owner, without a shared reference: the last one must not be given up under the
+// lock.
 void Worker::forget(const Flow& flow) {
   std::shared_ptr<Flow> dropped;  // ends without the lock
   std::lock_guard lock(mutex_);
@@ -156,6 +163,7 @@ void Worker::add_inbox(const std::shared_ptr<Flow>& flow) {
   inboxes_.push_back(flow);
 }
 
+// One flow at a time, without the lock: a pass may end operations, whose ends may come here.
 bool Worker::read_inboxes(const Flow* but) {
   bool moved = false;
   for (size_t i = 0;; ++i) {
@@ -182,6 +190,8 @@ void Worker::call(std::unique_ptr<EndCall> call) noexcept {
 
 bool Worker::called_for() { return stopping_.load() || asked_.load() || end_functions_.any(); }
 
+// An exception in a turn (no memory, say) fails all listed flows, since nobody else may be there to move them.
+// The thread goes on.
 void Worker::run() {
   Watch watch(*this, nullptr);
   VainPolls polls(policy_);
@@ -196,7 +206,9 @@ void Worker::run() {
   close();
 }
 
-// One turn of the thread: a pass with the watch, or a sleep.
+// One turn of the thread. It calls the functions of on_end() first. Then it takes the watch and makes a pass,
+// unless the caller's threads do that (attention), or nothing is under way: then it stands aside. With the
+// watch it polls, yields and sleeps as VainPolls says, like any waiting thread.
 void Worker::turn(Watch& watch, VainPolls& polls) {
   using Next = VainPolls::Next;
   end_functions_.run();
@@ -215,6 +227,8 @@ void Worker::turn(Watch& watch, VainPolls& polls) {
     return;
   }
   if (!polls.vain()) return;
+  // The caller's threads come back now and then. This thread has moved what it could, and leaves the watch to
+  // them.
   if (paid == Attention::kSeldom) {
     watch.give_up();
     return stand_aside();
@@ -232,7 +246,8 @@ void Worker::turn(Watch& watch, VainPolls& polls) {
   }
 }
 
-// Looked at anew each kAside, or when take_over() asks for the thread whatever others do.
+// Whether the caller's threads make passes over all flows: counted anew every kAside. take_over() asks for this
+// thread in any case.
 Worker::Attention Worker::attention(Clock::time_point now) {
   const auto since = std::chrono::duration_cast<std::chrono::microseconds>(now - looked_at_);
   const bool asked = asked_.load() && asked_.exchange(false);
@@ -245,7 +260,8 @@ Worker::Attention Worker::attention(Clock::time_point now) {
   return paid_ = grown >= since / kBetweenPasses ? Attention::kOften : Attention::kSeldom;
 }
 
-// Sleeps until the next look, or, where it was not needed for some looks, until it is rung.
+// Sleeps until the next look; or until it is rung, if it was not needed for some looks. Before the second kind
+// of sleep it announces that, then looks at the flows once more (WatchState::sound_asleep).
 void Worker::stand_aside() {
   idle_looks_ = needed() ? 0 : idle_looks_ + 1;
   if (moved_ && moved_before_) aside_ = kAside;
@@ -261,7 +277,7 @@ void Worker::stand_aside() {
     error = sleep.wait({}, Clock::now() + (sound ? Clock::duration(kLongestIdleSleep) : Clock::duration(aside_)));
     aside_ = sound ? kAside : std::min(4 * aside_, kLongestAside);
   }
-  if (sound) {  // who has rung may wait next
+  if (sound) {  // the thread that has rung is likely to wait next: leave the watch to it
     paid_ = Attention::kOften;
     looked_at_ = Clock::now();
   }
@@ -270,7 +286,8 @@ void Worker::stand_aside() {
   if (!error.ok()) fail_all(error);
 }
 
-// Without the lock: a flow that fails comes back here, and gives the thread functions.
+// Fails all listed flows, without the lock: a flow that fails comes back here, to leave operations and
+// functions.
 void Worker::fail_all(const Error& error) {
   for (const auto& flow : flows()) flow->broke(error);
 }

@@ -22,6 +22,7 @@ Binding binding_of(const CheckedCall& call, const Plan& plan, const Blocks& bloc
   return binding;
 }
 
+// Works out once for each kind of call what would cost a look at every ref for each slice.
 void BoundStep::bind(const Binding& binding, const Step& step) {
   sources = sources_of(*binding.plan, step);
   targets = targets_of(*binding.plan, step);

@@ -16,8 +16,8 @@
 
 namespace rondo {
 
-// What one call binds a plan to; sequence and fingerprint go into every slice's tag. The memory behind the pointers
-// must stay valid until every lane is done or abandoned.
+// A plan bound to one call. Each lane copies it. What it points at belongs to the run or to the caller, and
+// must stay until every lane is done or abandoned.
 struct Binding {
   RunStart start;
   const Plan* plan = nullptr;
@@ -26,24 +26,23 @@ struct Binding {
   DType dtype = DType::kFloat32;  // of memory
   CombineSpec combine;            // of float32 where the call has a wire format
   size_t element_bytes = 4;
-  // Blocks whose counts only their two ranks know: the slices' fingerprints carry the count, and an empty block is an
-  // empty slice, so that no difference passes.
   bool pairwise = false;
   const WindowBinding* windows = nullptr;  // of plans that have windows
-  const Observed* observed = nullptr;      // who hears of steps and waits
+  const Observed* observed = nullptr;      // steps and waits are recorded there
   bool streams = false;                    // what is copied out of windows is more than caches keep: past them
 
+  // The next operation of the same kind.
   void begin(const RunStart& next) {
     start = next;
     combine.user = start.buffers.user.function != nullptr ? &start.buffers.user : nullptr;
   }
 };
 
-// What is the same for all operations of a call that was prepared; the rest comes with RunStart.
+// The part of a binding that all operations of a prepared call share; the rest comes with RunStart.
 Binding binding_of(const CheckedCall& call, const Plan& plan, const Blocks& blocks, const Slicing& slicing);
 
 inline bool is_mailbox(const Ref& ref) { return ref.space == Space::kMailbox; }
-// A post on the board: this rank's, which it writes, or another's.
+// Whether the ref is a post on the board: this rank's, which it writes, or another's, which it reads.
 inline bool is_post(const Ref& ref) { return ref.space == Space::kWindow && (ref.flags & kTurns) != 0; }
 
 // One step of a plan, bound.
@@ -60,8 +59,8 @@ struct BoundStep : WalkStep {
   void bind(const Binding& binding, const Step& step);
 };
 
-// One slice of a step. Its length is three numbers: elements, their bytes in memory, and the bytes that travel
-// (tag.bytes). The last two are the same, unless the call has a wire format.
+// One slice of a step. It has three lengths: elements, their bytes in memory, and the bytes that travel
+// (tag.bytes). The last two are equal, unless the call has a wire format.
 struct Slice {
   uint64_t number = 0;  // in its lane
   uint32_t index = 0;   // in its chunk

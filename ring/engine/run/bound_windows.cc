@@ -7,7 +7,7 @@
 
 namespace rondo {
 
-// Those that were bound have the same cards, so their makers have kept them; if not, they are bound anew.
+// Uses the binding of the last call again if all cards are equal and all its windows live. Costs no look-up.
 bool BoundWindows::take_again(const std::vector<CallCard>& cards) {
   const bool same = std::equal(places_.begin(), places_.end(), cards.begin(), cards.end(),
                                [](const BufferPlaces& places, const CallCard& card) { return places == card.places; });
@@ -45,6 +45,7 @@ BoundWindows::Bound BoundWindows::bind(const CheckedCall& call, const Plan& plan
   return Bound::kAnew;
 }
 
+// Binds what one ref touches. False: the window is on its way.
 bool BoundWindows::bind(const Ref& ref, const BufferPlaces& places, const BufferBytes& bytes) {
   PeerMemory& peer = binding_.ranks[ref.peer];
   if ((ref.flags & kStaging) != 0) {
@@ -57,7 +58,8 @@ bool BoundWindows::bind(const Ref& ref, const BufferPlaces& places, const Buffer
   return peer.input != nullptr || find(ref.peer, places.input, bytes.input, peer.input);
 }
 
-// A place that is in no window leaves `data` as it is. Of what a peer says nothing is believed.
+// Finds a place in a peer's window. A place in no window leaves `data` as it is. The numbers are the peer's
+// words, so they are checked against the window.
 bool BoundWindows::find(int rank, const WindowPlace& place, uint64_t bytes, std::byte*& data) {
   if (place.id == 0) return true;
   std::shared_ptr<Window> window = island_.shared().find(context_.world_rank(rank), place.id);

@@ -11,7 +11,11 @@
 
 namespace rondo {
 
-// Where a plan over windows finds the memory of the others, as the cards of one call said. Under the lease.
+// The other ranks' memory for a plan over windows, as the cards of one call said where it lies. Under the
+// lease.
+//
+// It holds weak references to the windows it was bound to, and shared ones while a call is under way: a window
+// must not be unmapped in the middle of a call, and must not be kept mapped after its maker has freed it.
 class BoundWindows {
  public:
   BoundWindows(const CommunicatorContext& context, IslandMemory& island) : context_(context), island_(island) {}
@@ -21,11 +25,12 @@ class BoundWindows {
     kAnew,
     kNotYet,  // a window is on its way; the doorbell rings when it comes
   };
-  // Binds what the plan touches: a rank that no step uses may be done, and its windows gone. All that is bound stays
-  // mapped until release(), whatever its makers do. Throws Exception(kProtocol) where a card cannot be true.
+  // Binds the windows that the plan touches, and no others: a rank that no step uses may be done, and its
+  // windows gone. What is bound stays mapped until release(), whatever its makers do. Throws
+  // Exception(kProtocol) where a card cannot be true.
   Bound bind(const CheckedCall& call, const Plan& plan, const Slicing& slicing, const std::vector<CallCard>& cards);
   const WindowBinding& binding() const { return binding_; }
-  // The makers alone decide what becomes of it now.
+  // The call is over: from now on the makers alone decide how long their windows stay.
   void release() { in_use_.clear(); }
 
  private:

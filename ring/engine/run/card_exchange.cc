@@ -30,6 +30,7 @@ CardExchange::CardExchange(const CommunicatorContext& context, const std::shared
       island_(island),
       cards_(context, [&](const CheckedCall& call) { return std::make_unique<BoardRun>(call, plan, island); }) {}
 
+// A rank that neither gives nor takes has no places: its pointers may be anything.
 void CardExchange::start(const CheckedCall& call, const RunStart& start) {
   const BufferBytes bytes = buffer_bytes(call, context_.world());
   cards_.own() = CallCard{};
@@ -60,7 +61,7 @@ void CardExchange::start_trial(const CheckedCall& call, const RunStart& start) {
   cards_.start(start);
 }
 
-// A byte at both ends of each buffer that is not mapped here.
+// Reads a byte at both ends of each buffer that is not mapped here.
 bool CardExchange::can_read(int rank, const BufferBytes& bytes) const {
   const BufferPlaces& places = cards()[static_cast<size_t>(rank)].places;
   std::byte byte;
@@ -73,7 +74,7 @@ bool CardExchange::can_read(int rank, const BufferBytes& bytes) const {
          reads(places.output, places.output_address, bytes.output);
 }
 
-// Whether the other ranks may use all of this rank's buffers that they touch.
+// Whether all buffers of a rank that others touch lie in windows.
 bool CardExchange::registered(const CheckedCall& call, int rank) const {
   const bool written = call.collective == Collective::kAllReduce || call.collective == Collective::kReduce ||
                        call.collective == Collective::kAllGather;
@@ -82,6 +83,7 @@ bool CardExchange::registered(const CheckedCall& call, int rank) const {
   return !written || !takes(call, rank) || places.output.id != 0;
 }
 
+// The same on all ranks, since it depends on the cards alone, and on places that all ranks have tried together.
 BufferFacts CardExchange::facts(const CheckedCall& call) const {
   BufferFacts facts;
   for (int rank = 0; rank < context_.world() && facts.plain < 0; ++rank) {

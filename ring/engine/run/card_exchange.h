@@ -23,37 +23,38 @@ struct BufferPlaces {
   bool operator==(const BufferPlaces&) const = default;
 };
 
-// What a rank gives to all others for one call.
+// What a rank tells all others about its buffers for one call.
 struct CallCard {
   BufferPlaces places;
   uint64_t unreadable = 0;  // 1: this rank could not read the others' buffers
 };
 
-// The exchange by which the ranks of an island learn of each other where the buffers of a call lie: a one-shot
-// all_gather of cards; it is a barrier, too. Under the lease.
+// The exchange by which the ranks of an island learn where the buffers of a call lie: a one-shot all_gather of
+// cards. It is a barrier, too: afterwards every rank has made the call, so its buffers may be touched. Under
+// the lease.
 class CardExchange {
  public:
   // plan: an all_gather by posts. What is referred to must outlive it.
   CardExchange(const CommunicatorContext& context, const std::shared_ptr<const Plan>& plan, IslandMemory& island);
 
-  // Begins it; run() is what moves it.
+  // Begins the exchange for this call; run() moves it.
   void start(const CheckedCall& call, const RunStart& start);
-  // A second one for the same call, after this rank has read a byte at both ends of each buffer of the others.
+  // Begins a second one for the same call, after this rank has read a byte at both ends of each buffer of the
+  // others. That pull() works in this island (SharedMemory::can_pull) does not say that it reaches this memory.
   void start_trial(const CheckedCall& call, const RunStart& start);
   Run& run() { return cards_.run(); }
 
-  // --- once it is done
-  // What the cards of all say. readable: there is nothing to be read, or they have read it for such a call not long
-  // ago.
+  // What the cards say together: the same on all ranks. readable: there is nothing to read, or all ranks have
+  // read these places lately.
   BufferFacts facts(const CheckedCall& call) const;
   const std::vector<CallCard>& cards() const { return cards_.records(); }
-  // After a trial: whether all ranks could read the others' buffers.
+  // After start_trial(): whether all ranks could read the others' buffers.
   bool pulled(const CheckedCall& call);
   // The first rank that could not; -1: there is none.
   int unreadable_by() const;
 
  private:
-  // Sets of places that were tried last: a program's buffers take turns.
+  // Sets of places that were read last and need no further trial: a program's buffers take turns.
   static constexpr size_t kTried = 16;
 
   bool registered(const CheckedCall& call, int rank) const;

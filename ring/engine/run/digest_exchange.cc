@@ -27,10 +27,14 @@ void DigestExchange::start(const RunStart& call) {
     own[part] = crc32c(result_ + from * element_bytes_, (to - from) * element_bytes_);
   }
   RunStart start = call;
+  // A fingerprint of its own for each exchange: a rank that is in another round, or in the call itself, is
+  // noticed.
   start.fingerprint = Hash64().add("digest").add(agreed_bits(call.fingerprint)).add(round_++).value();
   digests_.start(start);
 }
 
+// Narrows the range down to the first part that differs. When that is one element, its checksums are the values
+// to compare.
 DigestExchange::Verdict DigestExchange::look() {
   const std::vector<Digests>& all = digests_.records();
   const auto differs = [&](uint64_t part) {

@@ -11,17 +11,17 @@
 
 namespace rondo {
 
-// Compares results that must be equal on all ranks (RONDO_CHECK=digest): an all_gather of CRC-32C checksums of 64 parts
-// of the result, and where they differ once more of the first part that does, down to the element. All ranks see the
-// same checksums, so all decide alike. Under the lease.
+// Compares results that must be equal on all ranks (RONDO_CHECK=digest). It gathers CRC-32C checksums of 64
+// parts of the result. Where they differ it gathers those of 64 parts of the first such part, and so on down to
+// one element. All ranks see the same checksums, so all decide alike. Under the lease.
 class DigestExchange {
  public:
   // plan: an all_gather over links. What is referred to must outlive it.
   DigestExchange(const CommunicatorContext& context, std::shared_ptr<const Plan> plan, LinkTable& links);
 
-  // result: what the digest is of; it must stay as they are until look() says kEqual or kDiffers.
+  // result: what is compared; it must stay unchanged until look() says kEqual or kDiffers.
   void begin(const std::byte* result, uint64_t count, size_t element_bytes);
-  // The next exchange, once run() is ready; call: of the operation that is checked.
+  // Starts the next exchange, once run() is ready. call: the operation whose result it is.
   void start(const RunStart& call);
   Run& run() { return digests_.run(); }
   enum class Verdict { kEqual, kMore, kDiffers };
@@ -29,10 +29,11 @@ class DigestExchange {
 
   // --- after kDiffers
   uint64_t index() const { return begin_; }  // of the first element that differs
-  // Those whose value is not that of the most; all, where as many have one value as have another.
+  // The ranks whose value is not the most frequent one; all ranks, where two values are equally frequent.
   const std::vector<int>& ranks() const { return ranks_; }
 
  private:
+  // 64 checksums are 256 bytes a rank, and five exchanges find one element of a billion.
   static constexpr uint64_t kParts = 64;
   using Digests = std::array<uint32_t, kParts>;
 

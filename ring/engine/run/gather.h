@@ -12,12 +12,13 @@
 
 namespace rondo {
 
-// An all_gather of the library's own, of a record of each rank: before or after a call, with that call's fingerprint,
-// so that it compares the calls. Under the lease.
+// An all_gather of the library's own: one record of each rank, before or after a call. It has that call's
+// number and fingerprint, so that it compares the calls, too. Under the lease.
 template <typename Record>
 class Gather {
  public:
-  // make_run(call): what moves the call, which stays where it is as long as this object.
+  // make_run(call) makes what moves it, and may keep a reference to the call. So this object is neither copied
+  // nor moved.
   template <typename MakeRun>
   Gather(const CommunicatorContext& context, const MakeRun& make_run)
       : rank_(static_cast<size_t>(context.rank)), records_(context.members.size()) {
@@ -36,13 +37,14 @@ class Gather {
 
   Record& own() { return records_[rank_]; }
   Run& run() { return *run_; }
-  // Once run() is ready; it is what moves it.
+  // Starts it once run() is ready, after own() has been filled.
   void start(const RunStart& call) {
     const CallBuffers buffers{reinterpret_cast<const std::byte*>(&own()),
                               reinterpret_cast<std::byte*>(records_.data())};
     run_->start({buffers, call.sequence, call.fingerprint});
   }
-  // By rank, once it is done.
+  // One record a rank, in rank order, once it is done. Peers have written them: check what they say before it
+  // is used.
   const std::vector<Record>& records() const { return records_; }
 
  private:

@@ -7,12 +7,12 @@
 namespace rondo {
 namespace {
 
-// Passes without progress after which a landing that cannot go to the caller's memory yet takes a slot instead (one
-// copy more). Waiting for the memory is the better choice while things move; waiting for ever would break the promise
-// of depth: read ahead, whatever the program waits for.
+// Idle passes after which a landing that may not go to the caller's memory yet takes a slot (one copy more).
+// While things move, waiting for the memory is better. Waiting for ever would break the promise of depth
+// (transport/link.h), and two ranks could wait for each other.
 constexpr uint32_t kIdlePassesBeforeSlot = 64;
 
-// Slices combined in a pass: some 2 MiB, moved in less than a millisecond, where nothing has to be waited for.
+// The most slices of a pass: some 2 MiB, moved in less than a millisecond where nothing has to be waited for.
 constexpr uint32_t kSlicesPerPass = 32;
 
 }  // namespace
@@ -33,6 +33,8 @@ void LaneRun::start_again(const RunStart& start) {
   begin();
 }
 
+// Barriers of a lane are numbered through all calls of the communicator: this call takes the next ones, on all
+// ranks alike.
 void LaneRun::begin() {
   posted_source_ = 0;
   idle_passes_ = 0;
@@ -43,6 +45,8 @@ void LaneRun::begin() {
   barriers = walk_.last_barrier();
 }
 
+// A step between two ranks that alone know a count gets a fingerprint with that count: if they differ, the
+// first slice shows it.
 void LaneRun::bind_step(const Step& step, BoundStep& bound) {
   bound.bind(binding(), step);
   if (bound.signal()) return;
@@ -61,6 +65,7 @@ void LaneRun::bind_step(const Step& step, BoundStep& bound) {
   walk_.set_block(bound, count);
 }
 
+// The slice at a cursor, with the tag that both ends of a link must give it.
 Slice LaneRun::slice_at(const Cursor& cursor) const {
   const Extent elements = walk_.span_of(cursor);
   const size_t bytes = elements.count * binding().element_bytes;
@@ -73,13 +78,15 @@ Slice LaneRun::slice_at(const Cursor& cursor) const {
   return {cursor.number, cursor.slice, elements, bytes, tag};
 }
 
-// The caller's memory for a slice that is stored as it comes; nullptr for one that is folded.
+// Where a slice lands that is only stored: the caller's memory, without a copy. nullptr: it is folded, or
+// decoded, and lands in a slot of the link.
 std::byte* LaneRun::landing_for(const BoundStep& step, const Slice& slice) const {
   if (!step.copies || binding().start.buffers.wire.format != WireFormat::kNone) return nullptr;
   const auto found = std::find_if_not(step.targets.begin(), step.targets.end(), is_mailbox);
   return found == step.targets.end() ? nullptr : mover_.address(*found, slice);
 }
 
+// Posts the landing of one source. False: the link takes no more now, or the memory may not be written yet.
 bool LaneRun::post_landing(const Ref& ref, Pass pass) {
   Link& link = mover_.link(ref);
   if (!link.can_post()) return false;
@@ -94,6 +101,8 @@ bool LaneRun::post_landing(const Ref& ref, Pass pass) {
   return true;
 }
 
+// Posts as far ahead as the links allow. posted_source_ is where a step was left when one of its links was
+// full.
 bool LaneRun::post(Pass pass) {
   bool moved = false;
   while (!walk_.posted().at_end) {
@@ -111,6 +120,8 @@ bool LaneRun::post(Pass pass) {
   return moved;
 }
 
+// Whether the next slice can be combined: its sources have arrived, its outgoing links have room, and its
+// memory may be written.
 bool LaneRun::ready(const BoundStep& step) {
   if (step.barrier != 0) return all_arrived(step);
   for (const Ref& ref : step.sources) {
@@ -136,6 +147,8 @@ void LaneRun::pass_observed(const BoundStep& step, size_t bytes) {
   observer_.at(next.step, next.round);
 }
 
+// Combines the next slice, releases its landings and passes on. False: it cannot yet, or never will
+// (failure()).
 bool LaneRun::combine_one() {
   if (!walk_.may_combine() || mover_.failed()) return false;
   const BoundStep& step = walk_.step_at(walk_.combined());
@@ -158,15 +171,15 @@ bool LaneRun::combine_one() {
   return true;
 }
 
-// Every rank has one number for all: whom this rank does not signal does not wait for it at this barrier. What was
-// written before is seen by a rank that sees the number.
+// Arrives at a barrier. Each rank has one number for all others, so a rank that is not signalled by this one
+// does not wait for it here. The store releases what was written before: a rank that sees the number sees that.
 void LaneRun::arrive(const BoundStep& step) {
   IslandChannel& channel = *binding().windows->channel;
   channel.board.arrive(lane_, walk_.barrier_number(walk_.combined()));
   for (const Ref& ref : step.targets) channel.ring(ref.peer);
 }
 
-// Cost while some have not: one load.
+// Whether all ranks that this step waits for have arrived. Costs one load while the first of them has not.
 bool LaneRun::all_arrived(const BoundStep& step) {
   const PostBoard& board = binding().windows->channel->board;
   const uint64_t number = walk_.barrier_number(walk_.combined());
@@ -185,6 +198,9 @@ bool LaneRun::all_arrived(const BoundStep& step) {
   return true;
 }
 
+// The order of a pass: pump what the links hold, retire what they have sent, post landings, combine slices and
+// post behind each, and pump again what was combined. A landing that is posted early lets the peer's next slice
+// come in place.
 bool LaneRun::progress(Pass pass) {
   bool moved = pump();
   retire();

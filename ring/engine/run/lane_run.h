@@ -11,22 +11,27 @@
 
 namespace rondo {
 
-// Runs one lane of a plan: round by round, step by step, slice by slice. Where it is says a Walk (ring/plan/walk.h);
-// what a slice does, a SliceMover. Never blocks, allocates, locks, logs or throws per slice. One thread at a time.
+// Runs one lane of a plan: round by round, step by step, slice by slice. A Walk (ring/plan/walk.h) says which
+// slice is next, and what it must wait for; a SliceMover moves it. Never blocks, allocates, locks, logs or
+// throws per slice. One thread at a time.
 class LaneRun {
  public:
-  // links[i] is the link to plan->peers[i]; none where the plan is over windows, whose ranks meet by the channel.
-  // Keeps its vectors' capacity from one call to the next.
+  // Binds the lane to a plan and starts the first call. links[i] is the link to plan->peers[i]; none where the
+  // plan is over windows, whose ranks meet at barriers of the channel. Vectors keep their capacity from one
+  // call to the next.
   void start(const Binding& binding, uint32_t lane, std::span<Link* const> links);
-  // Starts the same call once more, over the same links. Not for pairwise counts.
+  // Starts the next operation of the same kind, over the same links. Not for pairwise counts: the fingerprints
+  // of their steps contain that of the call.
   void start_again(const RunStart& start);
 
-  // Moves what can be moved now, some slices at most, so that a failure or a deadline is seen soon. True if anything
-  // moved. A landing waits for the caller's memory while what is sent from there is under way; kBeforeSleep: it is read
-  // ahead into a slot (one copy more), or nothing may wake the caller.
+  // Moves what can move now, but only some slices, so that failures and deadlines are noticed. True if anything
+  // moved.
+  //
+  // A landing in the caller's memory waits while data is still sent from there. With kBeforeSleep the slice is
+  // read ahead into a slot instead, at the cost of a copy: otherwise nothing might wake the sleeper.
   bool progress(Pass pass);
 
-  // Every slice is combined, and the links have no more of this lane's memory and nothing left to send.
+  // Every slice is combined and sent: the links use no memory of this lane any more.
   bool done() const { return walk_.done(); }
   // Slices combined so far: grows while the operation moves.
   uint64_t combined() const { return walk_.combined().number; }

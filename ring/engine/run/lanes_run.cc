@@ -7,8 +7,8 @@
 namespace rondo {
 namespace {
 
-// A result of this size has left the last-level cache when it is read (docs/tuning.md, "Stores that another core
-// reads").
+// A result of this size has left the last-level cache before it is read, so it is stored past the caches
+// (docs/tuning.md, "Stores that another core reads").
 constexpr uint64_t kStreamBytes = 16 * 1024 * 1024;
 
 }  // namespace
@@ -16,6 +16,7 @@ constexpr uint64_t kStreamBytes = 16 * 1024 * 1024;
 LinkTable::LinkTable(const CommunicatorContext& context)
     : context_(context), links_(size_t{context.config.lanes} * context.members.size()) {}
 
+// All missing links are asked for before the first is waited for: they connect at the same time.
 bool LinkTable::take(const Plan& plan) {
   bool complete = true;
   for (uint32_t lane = 0; lane < plan.lanes.size(); ++lane) {
@@ -58,6 +59,7 @@ void LanesRun::start(const RunStart& start) {
   done_ = false;
 }
 
+// A pass over all lanes. Each has its own links, so none waits for another.
 bool LanesRun::progress(Pass pass) {
   bool moved = false;
   done_ = true;
@@ -93,6 +95,7 @@ LinkRun::LinkRun(const CheckedCall& call, std::shared_ptr<const Plan> plan, cons
                  LinkTable& links)
     : LanesRun(call, plan, choose_slicing(call, *plan, context.config, context.topology), context), links_(links) {}
 
+// A link keeps the last tag whose note differed from the posted one: there it shows the peer's op.
 Run::OtherOp LinkRun::other_op() {
   for (uint32_t lane = 0; lane < plan_->lanes.size(); ++lane) {
     const std::span<Link* const> links = links_of(lane);
@@ -114,6 +117,7 @@ WindowRun::WindowRun(const CheckedCall& call, std::shared_ptr<const Plan> plan, 
   binding_.streams = call.total_bytes(context.world()) >= kStreamBytes;
 }
 
+// Binds the windows of this call's cards. Lanes hold addresses in them, so a new binding makes them bind anew.
 bool WindowRun::ready() {
   const BoundWindows::Bound bound = windows_.bind(call_, *plan_, binding_.slicing, cards_);
   if (bound != BoundWindows::Bound::kAsBefore) bound_ = false;

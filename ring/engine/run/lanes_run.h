@@ -15,14 +15,15 @@
 
 namespace rondo {
 
-// The links of one communicator's collectives, by lane and rank; made at first use and kept. Under the lease.
+// The links of one communicator's collectives, by lane and rank. They are made at the first plan that needs
+// them, and kept until close(). It owns them. Under the lease.
 class LinkTable {
  public:
   explicit LinkTable(const CommunicatorContext& context);
 
-  // True once every link of the plan is there; asks for those that are not.
+  // True once every link of the plan is there. Asks the fabric for those that are missing.
   bool take(const Plan& plan);
-  // The links of a lane to the plan's peers, in their order. Requires take(). Valid until the next call.
+  // The links of a lane in the order of the plan's peers. Requires take(). Valid until the next call of this.
   std::span<Link* const> of(const Plan& plan, uint32_t lane);
   void close();
 
@@ -36,7 +37,8 @@ class LinkTable {
   std::vector<Link*> lane_links_;  // of()
 };
 
-// Runs a plan by its lanes. What constructors refer to must outlive it.
+// Runs a plan by its lanes, which move in turn on the thread that has the lease. What the constructors refer to
+// must outlive it.
 class LanesRun : public Run {
  public:
   void start(const RunStart& start) override;
@@ -54,7 +56,7 @@ class LanesRun : public Run {
   const std::shared_ptr<const Plan> plan_;  // shared with the cache
   const Blocks blocks_;
   Binding binding_;
-  bool bound_ = false;  // the lanes are
+  bool bound_ = false;  // the lanes are bound: the next start() changes pointers only
 
  private:
   std::vector<LaneRun> lanes_;

@@ -11,11 +11,11 @@
 namespace rondo {
 namespace {
 
-// What is posted and taken at a time, so that the others begin to take while the rest is being posted; two of them fit
-// a first-level cache of 32 KiB (docs/tuning.md, "One shot").
+// What is posted and taken at a time: the others begin to take while the rest is being posted. Two pieces fit a
+// first-level cache of 32 KiB (docs/tuning.md, "One shot").
 constexpr size_t kPieceBytes = 16 * 1024;
 
-// Blocks of the longest post.
+// Blocks of the longest post of any rank.
 size_t most_posted(const Plan& plan) {
   size_t most = 1;
   for (const std::vector<uint32_t>& blocks : plan.posts) most = std::max(most, blocks.size());
@@ -41,6 +41,8 @@ PostBoard::Flow OneShotRun::flow_of(const Plan& plan) {
   return collective_has_root(plan.collective) ? PostBoard::Flow::kOneWay : PostBoard::Flow::kAllWays;
 }
 
+// Sorts the plan's steps into those that put into the own post and those that take from posts. All blocks of
+// such a plan have one length. A barrier has neither, and one round: its posts are the signals.
 void OneShotRun::bind(const Binding& binding, IslandChannel& channel) {
   binding_ = binding;
   channel_ = &channel;
@@ -85,6 +87,7 @@ void OneShotRun::bind(const Step& step) {
   (takes ? takes_ : puts_).push_back(bound);
 }
 
+// Lengths of posts change with the last round alone, which may be shorter, so they are seldom computed.
 void OneShotRun::begin_round() {
   const uint64_t before = count_;
   begin_ = round_ * binding_.slicing.slice;
@@ -100,7 +103,8 @@ void OneShotRun::begin_round() {
   std::fill(seen_.begin(), seen_.end(), 0);
 }
 
-// Those who are behind may still be reading an earlier post, whose place the next takes.
+// Whether this rank may post. A rank that is behind may still be reading the earlier post that lies in the next
+// post's place.
 bool OneShotRun::finds_room() {
   const PostBoard::Room room = channel_->board.make_room();
   if (room.sight == Sight::kThere) return true;
@@ -109,7 +113,11 @@ bool OneShotRun::finds_room() {
   return false;
 }
 
-// Cost: one copy of what is posted, into memory that the others have in their caches.
+// Posts this rank's data: the first byte of a call leaves here. begin() writes the fingerprint into the cell,
+// put() the data, publish() stores the flag that the others poll. Long posts are published piece by piece. The
+// bells come last, and cost a load each while nobody sleeps.
+//
+// Cost: one copy of the data, into memory that the others have in their caches.
 void OneShotRun::post() {
   PostBoard& board = channel_->board;
   std::byte* place = board.begin(binding_.start.fingerprint, post_bytes_, flow_);
@@ -129,7 +137,7 @@ void OneShotRun::post() {
   posted_ = true;
 }
 
-// The input to the own post and the output, or to one of them.
+// Copies or scales the input into the own post, into the output, or into both.
 void OneShotRun::put(const BoundStep& step, std::byte* post, uint64_t at, uint64_t count) {
   const std::byte* const from = input(step.sources[0], at);
   const size_t bytes = count * binding_.element_bytes;
@@ -153,6 +161,8 @@ void OneShotRun::refuse(RunFailure::Kind kind, int rank, uint64_t fingerprint) {
   failure_ = {kind, rank, nullptr, fingerprint, "a post that is none"};
 }
 
+// Round after round: finds room, posts, takes, and looks at the ranks of which nothing was taken. Returns when
+// a rank has to be waited for.
 bool OneShotRun::progress(Pass) {
   bool moved = false;
   while (round_ < rounds_ && failure_.peer < 0) {
@@ -201,7 +211,8 @@ bool OneShotRun::take(const BoundStep& step) {
   return true;
 }
 
-// Cost: one pass over the sources; those of the others come from their caches.
+// Folds or copies one piece of a move. Cost: one pass over the sources; the others' posts come from their
+// caches.
 bool OneShotRun::take_piece(const BoundStep& step, uint64_t count) {
   const void* from[kMaxCombineSources];
   const size_t bytes = count * binding_.element_bytes;
@@ -237,7 +248,9 @@ void OneShotRun::fold(const BoundStep& step, const void* const* from, std::span<
   combine(binding_.combine, combined, count);
 }
 
-// Whether that many bytes of the rank's post of this round are there.
+// Whether that many bytes of the rank's post of this round are there. Refuses a post of another call: no byte
+// of it has been used then. `ready` is what a peer has written, so it is compared with the length that this
+// rank expects.
 bool OneShotRun::there(int rank, uint64_t bytes) {
   uint32_t& seen = seen_[static_cast<size_t>(rank)];
   if (seen > bytes) return true;
@@ -257,7 +270,8 @@ bool OneShotRun::there(int rank, uint64_t bytes) {
   return seen > bytes;
 }
 
-// Looks once at each rank of which nothing was taken. False: one has not come, at which a rank that waits stops.
+// Looks once at each rank of which nothing was taken. False: one has not posted. waits: stop there, since a
+// barrier waits for all.
 bool OneShotRun::look_at_all(bool waits) {
   bool all = true;
   for (int rank = 0; rank < binding_.plan->world && failure_.peer < 0; ++rank) {

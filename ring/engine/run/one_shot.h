@@ -14,15 +14,18 @@
 
 namespace rondo {
 
-// Runs a plan of Algorithm::kOneShot over a board: round by round, what this rank posts, then what it takes. Never
-// allocates, locks, logs or throws in progress().
+// Runs a plan of Algorithm::kOneShot over a board: in each round this rank posts its data, then takes what it
+// needs from the posts of the others. It moves the smallest calls, in one round. Never allocates, locks, logs
+// or throws in progress().
 //
-// A rank that has taken all it needs is done, though it may not have heard from all others: so the root of broadcasts
-// may be as many calls ahead as a board holds posts. Of two ranks whose calls differ the one that posts later sees the
-// other's post: every rank looks once at those it has not heard from before it goes on.
+// A rank is done when it has taken all it needs, though it may not have heard from every rank. So the root of
+// broadcasts may be as many calls ahead as a board holds posts.
+//
+// Mismatches: of two ranks whose calls differ, the one that posts later sees the other's post. So every rank
+// looks once at each post that it does not need before it goes on.
 class OneShotRun : public Run {
  public:
-  // Before the first start(). What they refer to must stay as long as the run.
+  // Before the first start(). What the arguments refer to must outlive the run.
   void bind(const Binding& binding, IslandChannel& channel);
   bool ready() override { return true; }
   void start(const RunStart& start) override;
@@ -32,10 +35,12 @@ class OneShotRun : public Run {
   RunFailure failure() override { return failure_; }
   OtherOp other_op() override { return other_op_; }
 
-  // Elements of a block that one round takes, so that all that a rank posts fits its place. The same on every rank.
+  // How a block is cut into rounds, so that all that a rank posts in a round fits its place. The same on every
+  // rank.
   static Slicing slicing(const Plan& plan, uint64_t block, size_t element_bytes);
+  // Rooted collectives post one way, from or to the root; all others all ways.
   static PostBoard::Flow flow_of(const Plan& plan);
-  // Bytes of the longest post of any rank. The same on every rank.
+  // Bytes of the longest post of any rank: which memory the boards need. The same on every rank.
   static size_t longest_post(const Plan& plan, uint64_t block, size_t element_bytes);
 
  private:
@@ -46,12 +51,14 @@ class OneShotRun : public Run {
   void observe(bool over, bool taken);
   void put(const BoundStep& step, std::byte* post, uint64_t at, uint64_t count);
   bool take(const BoundStep& step);
+  // These return false where a post that is needed is not there yet, or is none of this operation (failure_).
   bool take_piece(const BoundStep& step, uint64_t count);
   bool there(int rank, uint64_t bytes);
   bool look_at_all(bool waits);
   void refuse(RunFailure::Kind kind, int rank, uint64_t fingerprint = 0);
   void fold(const BoundStep& step, const void* const* from, std::span<void* const> to, uint64_t count) const;
-  // Where the block of a ref lies: in the caller's memory; in a post, in bytes.
+  // Where the block of a ref lies in this round: an address in the caller's memory; bytes from the start of a
+  // post.
   const std::byte* input(const Ref& ref, uint64_t at) const {
     return binding_.start.buffers.input +
            (binding_.blocks->input[ref.block].offset + begin_ + at) * binding_.element_bytes;
@@ -67,22 +74,22 @@ class OneShotRun : public Run {
   Binding binding_;
   IslandChannel* channel_ = nullptr;
   PostBoard::Flow flow_ = PostBoard::Flow::kAllWays;
-  // What moves data, of blocks that are all of one length: from the input, or from posts.
+  // The steps that move data, of blocks that all have one length: from the input, or from posts.
   std::vector<BoundStep> puts_, takes_;
   std::vector<uint32_t> places_;  // of posts' blocks, by ref of the plan
   std::vector<Ref> posts_read_;   // of other ranks
   std::vector<uint32_t> seen_;    // by rank: 1 + bytes of its post that are there; 0: not yet
   uint64_t block_ = 0;            // elements of every block
-  uint64_t piece_ = 1;            // elements that are posted, or taken, at a time
+  uint64_t piece_ = 1;            // elements that are posted or taken at a time (kPieceBytes)
   uint64_t rounds_ = 0;
   // This round:
   uint64_t round_ = 0;
   uint64_t begin_ = 0, count_ = 0;  // elements of every block
   std::vector<size_t> post_bytes_;  // by rank
   size_t own_bytes_ = 0;            // this rank's of them
-  bool posted_ = false;
-  size_t next_take_ = 0;
-  uint64_t taken_ = 0;  // elements of that move
+  bool posted_ = false;             // the own post is published
+  size_t next_take_ = 0;            // the move of takes_ that comes next
+  uint64_t taken_ = 0;              // elements of that move
 
   uint64_t moved_ = 0;
   LaneObserver observer_;
@@ -90,7 +97,8 @@ class OneShotRun : public Run {
   RunFailure failure_;  // of a rank whose post is no post of this operation: the run does not move any more
 };
 
-// On the island's boards.
+// A OneShotRun on the boards of the communicator's island. ready() makes and maps the memory that its posts
+// need.
 class BoardRun final : public OneShotRun {
  public:
   // `call` and `island` must outlive it.

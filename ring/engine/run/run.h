@@ -12,14 +12,16 @@
 
 namespace rondo {
 
-// What one operation brings to a run that was prepared for calls like it.
+// What one operation brings to a run that was prepared for equal calls: pointers, number and fingerprint. The
+// buffers must stay valid until the run has ended.
 struct RunStart {
   CallBuffers buffers;
   uint64_t sequence = 0;     // among the communicator's calls
   uint64_t fingerprint = 0;  // of this one: what ranks compare
 };
 
-// Why a run does not move any more. Ranks are those of the group.
+// Why a run does not move any more. A value, not an exception: CallWatch turns it into an error that names the
+// ranks. Ranks are those of the group.
 struct RunFailure {
   enum class Kind : uint8_t {
     kNone,
@@ -37,7 +39,11 @@ struct RunFailure {
   const char* what = "";
 };
 
-// What moves the bytes of one call after another: over links, over windows or by posts. Under the lease.
+// Moves the bytes of one call after another: over links, over windows or by posts. One PreparedCall owns it, or
+// one exchange. Under the lease.
+//
+// Each operation calls, in this order: ready() until it is true, start(), progress() until done(), end(). A
+// failed one is ended before it is done.
 class Run {
  public:
   Run() = default;
@@ -45,24 +51,26 @@ class Run {
   Run& operator=(const Run&) = delete;
   virtual ~Run() = default;
 
-  // Before each start(). False: a link or a window that it needs has been asked for; the doorbell rings when it comes.
+  // Whether all links and windows are there. False: a missing one has been asked for, and the doorbell rings
+  // when it comes.
   virtual bool ready() = 0;
   virtual void start(const RunStart& start) = 0;
-  // Moves all that can be moved now. True if anything moved. Never blocks.
+  // Moves everything that can move now. True if anything moved. Never blocks.
   virtual bool progress(Pass pass) = 0;
   virtual bool done() const = 0;
-  // Grows while it moves.
+  // Grows while the operation moves; starts anew with each one.
   virtual uint64_t moved() = 0;
   virtual RunFailure failure() = 0;
-  // Once it is done, of calls with a wire format: the first element of the result that is not finite.
+  // The first element of the result that is not finite, once the run is done: for calls with a wire format.
   virtual WireNote not_finite() { return {}; }
-  // A peer whose op is another, where ranks may differ in it (CallFields::any_op); -1: none was seen.
+  // A peer that reduces by another op, in a call that allows it (CallFields::any_op); -1: none was seen.
   struct OtherOp {
     int peer = -1;
     Op op = Op::kSum;
   };
   virtual OtherOp other_op() { return {}; }
-  // After each start(): it is done, or abandoned. From then on nothing touches the caller's memory.
+  // Must follow each start(), when the run is done or abandoned. From then on nothing touches the caller's
+  // memory.
   virtual void end() {}
 };
 

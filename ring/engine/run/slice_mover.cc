@@ -10,7 +10,8 @@
 namespace rondo {
 namespace {
 
-// What is folded at a time and then streamed: stays in a first-level cache beside its sources.
+// Bytes that are folded at a time and then streamed: such a piece stays in a first-level cache beside its
+// sources.
 constexpr size_t kStreamedPieceBytes = 8 * 1024;
 
 bool is_window(const Ref& ref) { return ref.space == Space::kWindow; }
@@ -41,6 +42,7 @@ void SliceMover::start(const Binding& binding, uint32_t lane, std::span<Link* co
   start_again(binding.start);
 }
 
+// Forgets the notes of the call before: they belong to memory that may have other contents now.
 void SliceMover::start_again(const RunStart& start) {
   binding_.begin(start);
   failure_ = {};
@@ -51,6 +53,8 @@ void SliceMover::start_again(const RunStart& start) {
   }
 }
 
+// Offsets are those of the block in its buffer, and of the slice in the block; in scratch and staging memory
+// each block has room for one chunk, which the next round uses again.
 std::byte* SliceMover::address(const Ref& ref, const Slice& slice) const {
   const size_t element = binding_.element_bytes;
   const Slicing& slicing = binding_.slicing;
@@ -78,6 +82,7 @@ std::byte* SliceMover::address(const Ref& ref, const Slice& slice) const {
   return nullptr;
 }
 
+// Where a slice lies in a peer's buffer: mapped here, and as an address in the peer's process.
 SliceMover::PeerPlace SliceMover::peer_place(const Ref& ref, const Slice& slice) const {
   const WindowBinding& windows = *binding_.windows;
   const PeerMemory& peer = windows.ranks[ref.peer];
@@ -88,8 +93,10 @@ SliceMover::PeerPlace SliceMover::peer_place(const Ref& ref, const Slice& slice)
   return {mapped == nullptr ? nullptr : mapped + offset, (output ? peer.output_address : peer.input_address) + offset};
 }
 
-// Cost where buffers of others are touched: two stores, one of them sequentially consistent, and two loads for each
-// owner.
+// Moves one slice, inside an access of the board if buffers of other ranks are touched. Their owners may close
+// them at any time (GracePeriod).
+//
+// Cost of an access: two stores, one of them sequentially consistent, and two loads for each owner.
 bool SliceMover::move(const BoundStep& step, Slice& slice) {
   if (!step.peers_buffers) return move_open(step, slice);
   bool moved = false;
@@ -103,6 +110,8 @@ bool SliceMover::move(const BoundStep& step, Slice& slice) {
   return moved;
 }
 
+// Whether no owner of a touched buffer has closed it. A closed one means that the communicator has failed
+// there.
 bool SliceMover::buffers_open(const BoundStep& step) {
   const PostBoard& board = binding_.windows->channel->board;
   for (const std::span<const Ref> refs : {step.sources, step.targets}) {
@@ -115,7 +124,8 @@ bool SliceMover::buffers_open(const BoundStep& step) {
   return true;
 }
 
-// The same of a call with a wire format, over links only: what links carry is coded.
+// move_open() of a call with a wire format, over links only: what links carry is coded, what is in memory is
+// not.
 bool SliceMover::move_coded(const BoundStep& step, Slice& slice) {
   WireSource sources[kMaxCombineSources];
   WireTarget memory[kMaxCombineTargets];
@@ -172,7 +182,7 @@ WireNote SliceMover::note_of(const std::byte* memory) const {
   return kept == kept_notes_.end() ? WireNote{} : kept->second;
 }
 
-// Allocates only where something is not finite.
+// Remembers that a slice in memory is not finite, for the step that sends it on. Allocates only then.
 void SliceMover::keep_note(const WireNote& found, const std::byte* memory) {
   if (found.found()) {
     kept_notes_[memory] = found;
@@ -181,7 +191,8 @@ void SliceMover::keep_note(const WireNote& found, const std::byte* memory) {
   }
 }
 
-// Elements are counted as the caller does: in the buffer of an all_reduce, in the block of others.
+// Keeps the first element that is not finite. It is counted as the caller does: in the buffer of an all_reduce,
+// in the block of other collectives.
 void SliceMover::note(const WireNote& found, const BoundStep& step, const Slice& slice) {
   WireNote here = found;
   here.index += slice.elements.offset;
@@ -200,8 +211,8 @@ bool SliceMover::move_open(const BoundStep& step, Slice& slice) {
   return true;
 }
 
-// Where a source can be read. A pulled source that is stored as it is lands in its target; others, in memory that stays
-// in cache (measured: docs/plans.md, "Windows").
+// Where a source can be read. A pulled source that is only stored lands in its target; others land in memory
+// that stays in cache (measured: docs/plans.md, "Windows").
 const std::byte* SliceMover::source(const BoundStep& step, size_t index, const Slice& slice) {
   const Ref& ref = step.sources[index];
   if (is_mailbox(ref)) return link(ref).arrived();
@@ -218,9 +229,11 @@ const std::byte* SliceMover::source(const BoundStep& step, size_t index, const S
   return to;
 }
 
-// One source, stored and forwarded as it is. Returns the memory from which it can be sent; nullptr: it is in the links'
-// slots already. Cost beside the transfer: none where the slice landed in its place (all_gather, the second half of
-// all_reduce), one copy where it did not, and one where it is forwarded without being stored.
+// One source, stored and forwarded as it is. Returns the memory from which it can be sent; nullptr: it is in
+// the links' slots already.
+//
+// Cost beside the transfer: none where the slice has landed in its place (all_gather, the second half of
+// all_reduce); one copy where it has not, or where it is forwarded without being stored.
 const std::byte* SliceMover::copy(const BoundStep& step, const Slice& slice, const std::byte* from) {
   const Ref& source = step.sources[0];
   const std::byte* kept = is_mailbox(source) ? nullptr : from;
@@ -244,9 +257,10 @@ const std::byte* SliceMover::copy(const BoundStep& step, const Slice& slice, con
   return nullptr;
 }
 
-// The same of several sources. Cost: one pass over them, in cache if the slice has just been received
-// (kernels/combine.h); no copy beside it. Slots are written in place unless the value is stored anyway: then it is sent
-// from there.
+// Several sources, or one that is scaled or finished. Returns what copy() does. Slots are written in place,
+// unless the value is stored anyway: then it is sent from there.
+//
+// Cost: one pass over the sources, in cache if the slice has just been received (kernels/combine.h). No copy.
 const std::byte* SliceMover::fold(const BoundStep& step, const Slice& slice, const void* const* sources) {
   void* targets[kMaxCombineTargets];
   CombineMove move;
@@ -277,8 +291,8 @@ const std::byte* SliceMover::fold(const BoundStep& step, const Slice& slice, con
   return kept;
 }
 
-// A fold whose value goes to staging memory past the caches, beside at most one other target. Piece by piece: folded in
-// cache, and copied from there.
+// A fold into staging memory past the caches, and into at most one other target. Piece by piece: folded in
+// cache, and copied from there with streamed stores.
 void SliceMover::fold_and_stream(const CombineMove& move, uint64_t count, std::byte* staged) {
   RONDO_CHECK(move.target_count <= 1, "a fold into staging memory has more than one other target");
   alignas(64) std::byte piece[kStreamedPieceBytes];
@@ -301,7 +315,8 @@ void SliceMover::fold_and_stream(const CombineMove& move, uint64_t count, std::b
   }
 }
 
-// To every target that is a mailbox: from `kept`, else what is in the reserved slots.
+// Sends the slice to every target that is a mailbox: from `kept`, else what was written into the reserved
+// slots.
 void SliceMover::send(const BoundStep& step, const Slice& slice, const std::byte* kept) {
   for (const Ref& ref : step.targets) {
     if (!is_mailbox(ref)) continue;

@@ -13,7 +13,8 @@
 
 namespace rondo {
 
-// A link as one lane sends by it: knows which slices of the lane the link still reads. Never allocates after start().
+// The sending side of a link, as one lane uses it. It remembers which slices the link still reads, so the lane
+// knows when their memory may be written again. Never allocates after start().
 class Port {
  public:
   void start(Link& link) {
@@ -23,9 +24,9 @@ class Port {
   }
   Link& link() const { return *link_; }
 
-  // Sends memory that stays as it is until the link has sent it.
+  // Sends memory that must stay unchanged until the link has sent it.
   void send(const Slice& slice, const std::byte* memory) { keep(slice, link_->send(slice.tag, memory)); }
-  // Sends what was written to the slot that the link reserved.
+  // Sends what was written into the slot that the link has reserved.
   void commit(const Slice& slice) { keep(slice, link_->commit(slice.tag)); }
 
   // Number of the oldest slice that the link still reads; `none` if there is none.
@@ -40,8 +41,8 @@ class Port {
     uint64_t sent = 0;    // the Link::sent() that frees it
   };
 
-  // A link over memory sends at once and has room again as soon as the peer has read, in the middle of a pass: what is
-  // sent by then must not fill the queue.
+  // Room is made before the slice is kept. A link over memory sends at once, and takes the next slice as soon
+  // as the peer has read one, in the middle of a pass: slices that are sent by then must not fill the queue.
   void keep(const Slice& slice, uint64_t sent) {
     drop_sent();
     RONDO_CHECK(last_ - first_ < items_.size(), "more slices pending than the link holds");
@@ -58,26 +59,26 @@ class Port {
   size_t last_ = 0;
 };
 
-// Moves one slice of a step: reads its sources, folds or copies, writes its targets. Of the engine it alone knows where
-// those can be, the legs of a move:
+// Moves one slice of a step: reads its sources, folds or copies them, writes its targets. It is the only part of the
+// engine that knows where sources and targets can be:
 //     own memory  input, output, scratch: used where it lies
 //     slot        of a link: what has arrived is read there, what is sent is written there
 //     staging     library memory that other ranks read next: written past the caches where that is faster
 //     peer        another rank's buffer that is mapped here: used where it lies
 //     pulled      another rank's buffer that is not: copied by the kernel, into memory that stays in cache
-// Peers' buffers are touched in accesses of the board only, so that their owners can close them (GracePeriod).
+// Peers' buffers are touched only in accesses of the board, so that their owners can close them (GracePeriod).
 // Never blocks, allocates, locks, logs or throws per slice. One thread at a time.
 class SliceMover {
  public:
   // links[i] is the link to plan->peers[i]; none where the plan is over windows.
   void start(const Binding& binding, uint32_t lane, std::span<Link* const> links);
-  // For the same call once more: new pointers.
+  // Starts the next operation of the same kind: only the pointers are new.
   void start_again(const RunStart& start);
   const Binding& binding() const { return binding_; }
 
   // The link of a ref that is a mailbox.
   Link& link(const Ref& ref) const { return ports_[port_index_[ref.peer]].link(); }
-  // Where the slice of any other ref lies; nullptr: a peer's buffer that is not mapped here.
+  // The address of a slice of any other ref; nullptr: a peer's buffer that is not mapped here.
   std::byte* address(const Ref& ref, const Slice& slice) const;
 
   // Requires that the sources have arrived, that the links have room, and that the targets may be written. False: it
@@ -100,7 +101,7 @@ class SliceMover {
   uint64_t oldest_unsent(uint64_t none);
 
  private:
-  // Where a peer's buffer has a slice.
+  // The place of a slice in a peer's buffer.
   struct PeerPlace {
     std::byte* mapped;  // nullptr: nowhere here
     uint64_t address;   // in the peer's process

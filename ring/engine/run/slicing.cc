@@ -12,17 +12,18 @@ namespace {
 
 // Shares and slices begin at multiples of a cache line from the start of their block.
 constexpr uint64_t kGranuleBytes = 64;
-// A slice of a plan over windows, where nothing but the cache asks for slices: N sources and N targets of this size
-// stay in a second-level cache of 1 MiB at world 2 to 8.
+// A slice of a plan over windows. Only the cache asks for slices there: as many sources and targets of this
+// size as there are ranks, 2 to 8, stay in a second-level cache of 1 MiB.
 constexpr uint64_t kWindowSliceBytes = 64 * 1024;
 
-// However many mailboxes share the cap, a slice does not get smaller than a page.
+// The smallest slice that the cap on mailboxes can force: a page, however many mailboxes share the cap.
 constexpr uint64_t kSmallestCapBytes = 4 * 1024;
 static_assert(kSmallestCapBytes >= kMostUserBytes);
 
 uint64_t divide_up(uint64_t a, uint64_t b) { return (a + b - 1) / b; }
 
-// What slices begin at multiples of: in elements, and in bytes as it travels; and what a slice has beside its elements.
+// What slices begin at multiples of: in elements, and in bytes as they travel. beside: bytes that a travelling
+// slice has besides its elements.
 struct Granule {
   uint64_t elements = 1, bytes = 1, beside = 0;
 };
@@ -47,6 +48,7 @@ Slicing choose_slicing(const CheckedCall& call, const Plan& plan, const Config& 
   Slicing slicing;
   slicing.lanes = static_cast<uint32_t>(lanes);
   slicing.granule = granule.elements;
+  // A link holds the slices of all chunks that are under way at once.
   slicing.slices_per_chunk = std::max(1u, config.slices_per_chunk / plan.chunks_in_flight);
   // Mailboxes: a link has depth slots each way; a rank has at most `max_peers` links a lane.
   const uint64_t mailboxes = 2 * uint64_t{link_shape(config).depth} * std::max<uint32_t>(1, plan.max_peers) * lanes;

@@ -12,16 +12,18 @@ namespace rondo {
 // The shape of every link of a communicator.
 LinkShape link_shape(const Config& config);
 
-// How a call's blocks are cut. A function of what all ranks know, so that both ends of every link agree.
+// How a call's blocks are cut for links. A function of what all ranks know, so both ends of every link agree on
+// the length of each slice.
 Slicing choose_slicing(const CheckedCall& call, const Plan& plan, const Config& config, const Topology& topology);
 
-// Where the call's blocks lie, for a plan of `plan.blocks` blocks.
+// Where the call's blocks lie: as the caller says, else cut evenly into plan.blocks.
 Blocks lay_out_blocks(const CheckedCall& call, const Plan& plan, const Slicing& slicing);
 
-// The slicing of plans over windows: at most round_bytes of a rank's buffer a round, where a slice fits into them.
+// How they are cut for plans over windows: at most round_bytes of a rank's buffer in a round, where a slice
+// fits into that.
 Slicing choose_window_slicing(const CheckedCall& call, const Plan& plan, uint64_t round_bytes);
 
-// Bytes of a call's buffers on a rank that has them. Not for uneven calls.
+// Bytes of a call's buffers, on a rank that has them. Not for uneven calls.
 struct BufferBytes {
   uint64_t input = 0, output = 0;
 };

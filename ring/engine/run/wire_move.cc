@@ -13,8 +13,10 @@
 namespace rondo {
 namespace {
 
+// The note behind the blocks of a slice; wire_slice_bytes() has its fields.
 constexpr size_t kNoteBytes = 8;
 
+// The note of a slice that a peer has sent. A number or kind that cannot be counts as none.
 WireNote read_note(const std::byte* slice, WireFormat format, uint64_t count) {
   unsigned char bytes[kNoteBytes];
   std::memcpy(bytes, slice + wire_bytes(format, count), kNoteBytes);
@@ -41,6 +43,8 @@ size_t wire_slice_bytes(WireFormat format, size_t element_bytes, uint64_t count)
   return count == 0 ? 0 : wire_bytes(format, count) + kNoteBytes;
 }
 
+// Elements are packed once, into the first slot, and unpacked once. The peer's bytes are checked while they are
+// unpacked.
 std::optional<uint32_t> move_packed(DType dtype, const WireMove& move) {
   const WireSource& source = move.sources[0];
   if (move.count == 0) return 0;
@@ -78,6 +82,7 @@ WireNote WireFold::run(const WireMove& move) {
   return move.passes_on ? pass_on(move) : fold(move);
 }
 
+// One coded source that goes on: the bytes are copied as they came, so that every rank decodes the same value.
 WireNote WireFold::pass_on(const WireMove& move) {
   const std::byte* from = move.sources[0].data;
   for (std::byte* slot : move.slots)
@@ -95,6 +100,8 @@ WireNote WireFold::pass_on(const WireMove& move) {
   return read_note(from, options_.format, move.count);
 }
 
+// Decodes, folds and encodes piece by piece. The earliest note of a source is the slice's, unless this fold
+// meets an element in an earlier block.
 WireNote WireFold::fold(const WireMove& move) {
   const DefaultFloatMode mode;
   WireNote note;
@@ -114,7 +121,8 @@ WireNote WireFold::fold(const WireMove& move) {
   return note;
 }
 
-// A source's elements [at, at + count) as float32.
+// Elements [at, at + count) of a source as float32: where they lie, or decoded or widened into a tile. The
+// residual is added to this rank's own contribution, and set to zero; store() writes what is lost this time.
 const std::byte* WireFold::load(const WireMove& move, size_t index, uint64_t at, uint64_t count) {
   const WireSource& source = move.sources[index];
   float* tile = tiles_.data() + index * kPiece;
@@ -156,7 +164,8 @@ const float* WireFold::value_of(const WireMove& move, uint64_t at, uint64_t coun
   return folded;
 }
 
-// Returns the first element that is not finite in memory; count if there is none.
+// Encodes a piece once for all slots, and stores what they will be decoded as. Returns the first element that
+// is not finite; count if there is none.
 uint64_t WireFold::store(const WireMove& move, const float* value, uint64_t at, uint64_t count) {
   if (move.slots.empty()) {
     const uint64_t large = keep(move, value, at, count);

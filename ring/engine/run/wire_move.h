@@ -11,7 +11,8 @@
 
 namespace rondo {
 
-// An element that is not finite: where it is and which rank met it first.
+// The first element that is not finite: its index, what it is, and the rank that met it first. It travels with
+// coded slices, so that every rank can name the culprit.
 struct WireNote {
   enum class Kind : uint8_t { kNone = 0, kNan = 1, kInfinity = 2, kTooLarge = 3 };
   uint64_t index = 0;
@@ -20,7 +21,7 @@ struct WireNote {
 
   bool found() const { return kind != Kind::kNone; }
 };
-// The one of the lower index.
+// The note with the lower index.
 inline const WireNote& earlier(const WireNote& a, const WireNote& b) {
   return !b.found() || (a.found() && a.index <= b.index) ? a : b;
 }
@@ -30,6 +31,7 @@ inline const WireNote& earlier(const WireNote& a, const WireNote& b) {
 // (uint8), 0. All little-endian. An empty slice is empty. kPacked: the most; blocks as kernels/pack.h has them, alone.
 size_t wire_slice_bytes(WireFormat format, size_t element_bytes, uint64_t count);
 
+// A source of a coded move: what a link has received, or memory of this rank.
 struct WireSource {
   const std::byte* data = nullptr;
   uint32_t bytes = 0;  // as it travels: of `data`

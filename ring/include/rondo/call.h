@@ -26,11 +26,11 @@ enum class Purpose : uint16_t {
   kAttach = 2,   // attach_device(), allocate() of device memory
   kSparse = 3,   // sparse_all_reduce()
   kDistOpt = 4,  // DistOpt's steps and checkpoints
-  // The meeting of a new communicator's members.
+  // The opening of a new communicator: its members' first exchange.
   kJoin = 5,
   kNewGroup = 6,
   kDup = 7,
-  // Calls of Python's.
+  // Calls of the Python package.
   kBroadcastObject = 8,
   kAllGatherObject = 9,
   kGatherObject = 10,
@@ -38,7 +38,7 @@ enum class Purpose : uint16_t {
   kAllGatherV = 12,
   kGatherV = 13,
   kAllToAllV = 14,
-  // Communicator::shrink(), the exchanges in the next epoch; commit(), grow(), newcomers().
+  // The exchanges of Communicator::shrink() in the next epoch; commit(), grow(), newcomers().
   kShrink = 15,
   kCommit = 16,
   kGrow = 17,

@@ -362,7 +362,9 @@ typedef struct {
         NULL                                                                                                        \
   }
 
-/* RONDO_INVALID: a NULL buffer that would be used, a root that is no rank, an unknown dtype or op, an operation that
+/* One collective call. rondo_run returns when the result is in the output. rondo_start returns at once; the buffers
+ * belong to the call until *work has ended. The structures of a call are read before either returns.
+ * RONDO_INVALID: a NULL buffer that would be used, a root that is no rank, an unknown dtype or op, an operation that
  * the dtype lacks. */
 RONDO_API rondo_result_t rondo_run(rondo_comm_t comm, const rondo_call_t* call);
 RONDO_API rondo_result_t rondo_start(rondo_comm_t comm, const rondo_call_t* call, rondo_work_t* work);
