@@ -17,6 +17,7 @@ constexpr size_t kFirstBytes = 4 * PageStore::kPageBytes, kMostBytes = 256 * Pag
 
 }  // namespace
 
+// The pages of one rank. It outlives the store while pages are lent.
 struct PageStore::State {
   std::mutex mutex;
   std::vector<std::shared_ptr<Window>> windows;
@@ -49,6 +50,8 @@ struct PageStore::Lent {
 
 PageStore::PageStore(MakeWindow make) : make_(std::move(make)), state_(std::make_shared<State>()) {}
 
+// Pages are cleared when they are taken and not when they come back: a peer may write to one until it has let go of it,
+// and the last copy of the page is gone only then.
 std::shared_ptr<const PageStore::Page> PageStore::take() {
   std::lock_guard lock(state_->mutex);
   if (state_->free.empty()) {

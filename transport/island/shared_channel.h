@@ -42,7 +42,8 @@ struct ChannelLayout {
   size_t second, bytes;
 };
 
-// Two rings, one each way, and the ends of both sides. One thread at a time.
+// Two rings, one each way, and the ends of both sides. The memory is the peer's to write as well: SharedLink and
+// SharedStream compare each number before they use it. One thread at a time on each side.
 template <typename Kind, typename Orders>
 class SharedChannel {
  public:

@@ -17,6 +17,7 @@ namespace {
 
 constexpr std::string_view kCardMagic = "RONDOCARD";
 constexpr std::string_view kCardLabel = "rondo card";
+// Bounds of a card's fields: a store may be anybody's, and every rank keeps the cards of all.
 constexpr size_t kMaxNameBytes = 255;
 constexpr size_t kMaxListenerBytes = 64;
 constexpr size_t kMaxConfigBytes = 16'384;
@@ -132,6 +133,8 @@ std::string seal_card(std::string card, const Authenticator& auth) {
   return card.append(as_text(proof));
 }
 
+// The session is a hash of all cards with their random numbers, so it differs from start to start, and only ranks that
+// have read all cards know it.
 Roster::Roster(const std::vector<std::string>& sealed, const Authenticator& auth) {
   Hash64 session;
   for (size_t index = 0; index < sealed.size(); ++index) {
@@ -163,6 +166,7 @@ std::vector<std::string> Roster::names() const {
   return result;
 }
 
+// Hosts are numbered by their first rank. Cores are counted for each host over all of its ranks, within their quotas.
 Topology Roster::topology() const {
   Topology topology;
   std::map<std::string, int> hosts;
