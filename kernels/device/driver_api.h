@@ -114,7 +114,7 @@ struct Copy2D {
   Copy2DSide from, to;
   size_t row_bytes, rows;
 };
-// An operation of StreamBatchMemOp.
+// An operation of StreamBatchMemOp: here only a wait for a word.
 struct MemoryOperation {
   int operation;
   Pointer address;

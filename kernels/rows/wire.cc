@@ -138,6 +138,8 @@ struct FloatCode {
   }
 };
 
+// A block that cannot be coded (an element is not finite) is coded as all zeros under the scale NaN, so all of it
+// decodes as NaN, and the first such block is returned.
 template <class Code>
 size_t encode_scaled(const WireEncodeCall& call) {
   const Byte* values = static_cast<const Byte*>(call.values);
