@@ -74,6 +74,7 @@ int MPI_Abort(MPI_Comm, int errorcode) {
   end_job(who() + " called MPI_Abort with code " + std::to_string(errorcode), errorcode);
 }
 
+// Each rank's own clock: MPI_WTIME_IS_GLOBAL is false.
 double MPI_Wtime(void) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }

@@ -100,6 +100,7 @@ void unpack_from(const Envelope& e, const PackedData& memory, MPI_Count bytes) {
 
 // --- Buffered sends: a copy goes, and the buffer that the program attached only bounds how much is under way.
 
+// One for all buffers. It is never destroyed: a program may send at exit.
 std::mutex& buffer_mutex() {
   static std::mutex* mutex = new std::mutex;
   return *mutex;
@@ -290,6 +291,7 @@ void receive(const Envelope& e, MPI_Status* status, uint64_t matched = 0) {
   });
 }
 
+// Both start before either is waited for: two ranks that call this do not block each other.
 void send_and_receive(const Envelope& to, const Envelope& from, MPI_Status* status) {
   if (to.nobody()) return receive(from, status);
   if (from.nobody()) {
@@ -563,6 +565,7 @@ Request& partitioned(MPI_Request request) {
   require(of.partitions > 0, MPI_ERR_REQUEST, "the request is not partitioned");
   return of;
 }
+// The thread that readies the last part sends the whole message.
 void make_ready(Request& of, int partition) {
   require(partition >= 0 && partition < of.partitions, MPI_ERR_ARG, "there is no such partition");
   require(of.active && of.unready > 1, MPI_ERR_REQUEST, "the request is not active, or all of its parts are ready");

@@ -21,6 +21,7 @@ const Topology& topology_of(MPI_Comm comm, int kind) {
   return *of.topology;
 }
 
+// Row-major: the last dimension changes fastest.
 std::vector<int> coordinates(const Topology& t, int rank) {
   std::vector<int> at(t.dims.size());
   for (size_t d = t.dims.size(); d-- > 0; rank /= t.dims[d]) at[d] = rank % t.dims[d];

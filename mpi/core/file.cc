@@ -25,6 +25,7 @@ namespace {
 
 constexpr MPI_Offset kWindow = 1 << 18;  // what a read of short runs takes from the file at once
 
+// errno as a class of MPI. What MPI has no class for is MPI_ERR_IO.
 int class_of(int error) {
   constexpr std::pair<int, int> kClasses[] = {
       {ENOENT, MPI_ERR_NO_SUCH_FILE},   {EACCES, MPI_ERR_ACCESS},   {EPERM, MPI_ERR_ACCESS},
@@ -160,6 +161,7 @@ void File::open_all() {
   by_first([&] { share(position_, false); });
 }
 
+// The barrier comes first: no rank deletes the file while another still uses it.
 void File::close() {
   try {
     comm_->engine->barrier();
@@ -203,6 +205,7 @@ void File::check(Way way, Place place) const {
           MPI_ERR_UNSUPPORTED_OPERATION, "MPI_MODE_SEQUENTIAL allows the shared position alone");
 }
 
+// Atomic mode holds a lock of all bytes from the first to the last, gaps included.
 Outcome File::transfer(Way way, Place place, MPI_Offset offset, const Data& data) {
   check(way, place);
   const std::shared_ptr<const View> view = this->view();
@@ -263,6 +266,8 @@ void File::write_data(const View& view, MPI_Offset position, const Data& data, M
   write(view, position, packed.data(), bytes);
 }
 
+// Short runs near each other are read through a window: one system call for many. Writing must not do that: it would
+// write back bytes between the runs that other ranks have changed meanwhile.
 MPI_Offset File::read(const View& view, MPI_Offset position, std::byte* to, MPI_Offset bytes) const {
   const MPI_Offset end = view.at(sum(position, bytes - 1, MPI_ERR_ARG)).offset + 1;
   std::vector<std::byte> window;
@@ -302,6 +307,7 @@ void File::write(const View& view, MPI_Offset position, const std::byte* from, M
   }
 }
 
+// The first half does all the work. MPI permits that, and the program sees no difference but in time.
 void File::begin(Way way, Place place, MPI_Offset offset, const Data& data) {
   {
     std::lock_guard lock(mutex_);
@@ -380,6 +386,7 @@ MPI_Offset File::start_of(Place place, MPI_Offset offset, MPI_Offset etypes) {
   return std::exchange(position_, sum(position_, etypes, MPI_ERR_ARG));
 }
 
+// All ranks exchange how much they move. The first rank then moves the shared position once, for all.
 MPI_Offset File::ordered(MPI_Offset etypes) {
   const int64_t own[1] = {etypes};
   std::vector<int64_t> all(static_cast<size_t>(comm_->size()));
@@ -391,6 +398,7 @@ MPI_Offset File::ordered(MPI_Offset etypes) {
   return start[0];
 }
 
+// The shared position is in a small file beside the data. A lock of that file makes read and add one step.
 MPI_Offset File::share(MPI_Offset value, bool add) {
   std::lock_guard guard(mutex_);
   if (shared_ < 0) shared_ = ::open(shared_name_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);

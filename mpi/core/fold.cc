@@ -15,6 +15,7 @@
 namespace rondo_mpi {
 namespace {
 
+// inout[i] = in[i] op inout[i]: MPI's order of operands.
 template <typename T, typename Combine>
 void each(const void* in, void* inout, MPI_Count count, Combine combine) {
   const T* a = static_cast<const T*>(in);
@@ -166,6 +167,7 @@ void fold_named(const Op& op, const Type& type, const void* in, void* inout, MPI
   }
 }
 
+// Which groups of types each operation has: MPI-4, 6.9.2.
 bool defined(const Op& op, const Type& type) {
   if (op.user() || op.handle == MPI_REPLACE || op.handle == MPI_NO_OP) return true;
   if (op.handle == MPI_MINLOC || op.handle == MPI_MAXLOC) return type.basic == Basic::kPair;
@@ -211,6 +213,7 @@ void fold(const Op& op, const std::shared_ptr<const Type>& type, const void* in,
   }
 }
 
+// Elements with gaps are spread out, as the program's function expects them.
 void fold_packed(const Op& op, const std::shared_ptr<const Type>& of, const void* in, void* inout, MPI_Count count) {
   const Type& type = *of;
   if (type.dense) return fold(op, of, in, inout, count);

@@ -130,6 +130,8 @@ class Table {
 #else
   static constexpr bool kAddresses = false;
 #endif
+  // Chunks never move, so find() takes no lock. It reads size_ (acquire), and what add() stored before it (release) is
+  // there.
   static constexpr size_t kChunk = 1024, kChunks = 4096, kNamed = 256;
   using Chunk = std::array<std::shared_ptr<T>, kChunk>;
 

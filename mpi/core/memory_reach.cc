@@ -201,6 +201,8 @@ class MemoryReach::Update {
 void MemoryReach::put(const Place& to, const std::byte* from) { move(true, to, const_cast<std::byte*>(from)); }
 void MemoryReach::get(const Place& from, std::byte* to) { move(false, from, to); }
 
+// All updates of a target exclude each other by its lock. Data is folded in place where it is mapped, aligned and
+// dense. Else it is read, folded and written back.
 void MemoryReach::update(const Place& at, const Op& op, const std::shared_ptr<const Type>& basic, const std::byte* in,
                          std::byte* before) {
   std::byte* there = memory(at.rank);
@@ -258,6 +260,8 @@ class MemoryReach::Wish {
   std::atomic<uint32_t>& wanted_;
 };
 
+// A count in shared memory: the number of shared holders, or kExclusive. acq_rel: the rank that gets the lock sees what
+// the last holder wrote.
 void MemoryReach::lock(int rank, Lock how) {
   Control& there = control(rank);
   const bool alone = how == Lock::kExclusive;
@@ -278,6 +282,7 @@ void MemoryReach::unlock(int rank, Lock how) {
 void MemoryReach::tell(Word what, const std::vector<int>& ranks) {
   for (const int rank : ranks) ++told(what, comm_.rank, rank);
 }
+// Counters only grow. Each side remembers how many events it has taken.
 bool MemoryReach::hear(Word what, const std::vector<int>& ranks, bool wait) {
   std::vector<uint32_t>& heard = heard_[static_cast<size_t>(what)];
   const auto over = [&] {

@@ -153,6 +153,7 @@ void MessageReach::unlock(int rank, Lock) { ask(rank, {WindowAction::kUnlock}, {
 void MessageReach::tell(Word what, const std::vector<int>& ranks) {
   for (const int rank : ranks) comm_->engine->send_async(nullptr, 0, kBytes, rank, tag_of(what));
 }
+// An event is an empty message of each rank named.
 bool MessageReach::hear(Word what, const std::vector<int>& ranks, bool wait) {
   const auto told = [&](int rank) { return comm_->engine->iprobe(rank, tag_of(what)).has_value(); };
   if (!wait && !std::all_of(ranks.begin(), ranks.end(), told)) return false;

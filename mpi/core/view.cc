@@ -37,6 +37,7 @@ MPI_Offset View::extent_of(const Type& type) const {
   return external() && type.dense ? external_size(type, 1) : type.extent();
 }
 
+// Flattens the type into runs by offset. Neighboring runs become one.
 void View::add(const Type& type, MPI_Offset offset, bool writes) {
   if (!type.dense) {
     for (const Piece& piece : type.pieces) {
@@ -59,6 +60,7 @@ void View::add(const Type& type, MPI_Offset offset, bool writes) {
   bytes_ += bytes;
 }
 
+// Finds the tile by division, then the run by a binary search among those of one tile.
 View::Run View::at(MPI_Offset position) const {
   if (bytes_ == 0) return {displacement_, 0};
   if (runs_.size() == 1 && bytes_ == extent_) {

@@ -60,6 +60,7 @@ void Window::require_idle() const {
   require(!posted_, MPI_ERR_RMA_SYNC, "MPI_Win_wait was not called");
 }
 
+// The barrier waits until no rank accesses this one's memory.
 void Window::close() {
   try {
     comm_->engine->barrier();
@@ -180,6 +181,7 @@ void Window::compare_and_swap(const void* origin, const void* compare, void* res
 
 // --- Synchronization
 
+// Accesses are complete when their calls return, so a barrier ends the epoch.
 void Window::fence(bool succeeds) {
   require_idle();
   sync();

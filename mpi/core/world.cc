@@ -92,6 +92,7 @@ World::World() {
   messages.name(MPI_MESSAGE_NO_PROC, std::make_shared<MatchedMessage>());
 }
 
+// A failed join leaves no user counted.
 void open_world() {
   World& w = world();
   std::lock_guard lock(w.mutex);
