@@ -18,6 +18,7 @@ ncclComm::~ncclComm() {
   mark_ = 0;
 }
 
+// Waits for the making of the communicator, which another thread may do.
 rondo_comm_t ncclComm::group() {
   std::unique_lock lock(mutex_);
   changed_.wait(lock, [this] { return made_; });
@@ -37,6 +38,7 @@ void ncclComm::making(rondo_comm_t group) {
   in_making_ = group;
 }
 
+// With blocking = 0 programs poll this.
 ncclResult_t ncclComm::async_error() {
   const std::lock_guard lock(mutex_);
   if (!made_ || ended_ < begun_) return ncclInProgress;
@@ -57,6 +59,7 @@ bool ncclComm::revoked() {
   return revoked_;
 }
 
+// The maker runs without the lock, since it waits for other ranks. Waiters in group() go on either way.
 void ncclComm::make(const std::function<rondo_comm_t()>& maker) {
   rondo_comm_t made = nullptr;
   std::optional<Failure> failure;
@@ -81,6 +84,7 @@ void ncclComm::give_up() noexcept {
   changed_.notify_all();
 }
 
+// A thread for each job. Numbers keep the jobs in order. The next job or the destructor joins threads that have ended.
 void ncclComm::run_beside(std::function<void()> work) {
   const std::lock_guard lock(mutex_);
   if (ended_ == begun_) {
@@ -127,6 +131,7 @@ rondo_comm_t ncclComm::leave() {
   return group_;
 }
 
+// Frees the oldest works that are over. Else a program that never synchronizes would gather them.
 void ncclComm::add(rondo_work_t work) {
   const std::lock_guard lock(mutex_);
   works_.push_back(work);
@@ -136,6 +141,7 @@ void ncclComm::add(rondo_work_t work) {
   }
 }
 
+// Takes the works out first: waiting under the lock would block calls of other threads.
 void ncclComm::finish() {
   std::deque<rondo_work_t> works;
   {
@@ -148,6 +154,7 @@ void ncclComm::finish() {
   }
 }
 
+// Takes the first free number.
 int ncclComm::add_factor(double factor) {
   const std::lock_guard lock(mutex_);
   size_t number = 0;

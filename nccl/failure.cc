@@ -64,6 +64,7 @@ void check(rondo_result_t result) {
   if (result != RONDO_OK) refuse(result_of(result), rondo_last_error());
 }
 
+// Never throws: memory may be out.
 void tell(const char* call, const char* text) noexcept {
   const std::lock_guard lock(mutex);
   try {

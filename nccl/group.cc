@@ -37,6 +37,7 @@ class Batch {
   rondo_comm_t group_;  // nullptr: it has ended
 };
 
+// Messages start together, as a batch: ranks may post them in different orders.
 void run_calls(std::span<const Job> calls) {
   const bool any_message = std::ranges::any_of(calls, [](const Job& job) { return job.kind == Job::Kind::kMessage; });
   if (calls.size() == 1 || !any_message) {
@@ -119,6 +120,7 @@ bool share_a_stream(const Started& one, const Started& other) {
   });
 }
 
+// Joins all communicators that share a stream, directly or by another communicator.
 std::vector<Lane> lanes_of(std::vector<StartedRef> all) {
   std::vector<Lane> lanes;
   for (StartedRef& one : all) {
