@@ -70,6 +70,7 @@ Finding processes(const Job& job, const GroupLimits& limits) {
 
 }  // namespace
 
+// A limit of any group above holds too: the least of all counts.
 GroupLimits read_group_limits(const std::string& root, const std::string& groups) {
   GroupLimits limits;
   limits.processes = UINT64_MAX;

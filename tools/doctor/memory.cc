@@ -20,6 +20,7 @@ namespace {
 constexpr const char* kTopic = "shared memory";
 constexpr uint64_t kMiB = 1 << 20;
 
+// Makes such a file to find out: a seccomp profile may forbid what the kernel has.
 Finding memory_files(const Job& job) {
   const uint64_t available = available_memory();
   try {

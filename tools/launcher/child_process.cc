@@ -54,6 +54,7 @@ bool redirect(const Child& child) {
   return ready;
 }
 
+// Runs between fork and exec, and makes system calls alone. All that it uses was made before the fork.
 [[noreturn]] void become(const Child& child) {
   bool ready = child.control >= 0 || ::prctl(PR_SET_PDEATHSIG, SIGKILL) == 0;
   if (::getppid() != child.launcher) ::_exit(1);  // it died before the line above could take hold
@@ -128,6 +129,7 @@ ChildProcess::~ChildProcess() {
   }
 }
 
+// WNOWAIT keeps the zombie, so the pid names no other process while signals may still be sent to it.
 const std::optional<Ending>& ChildProcess::ending() {
   if (ending_) return ending_;
   siginfo_t info{};

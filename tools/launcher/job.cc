@@ -345,6 +345,7 @@ void Job::check_deadlines() {
   relay_.check_drain(now);
 }
 
+// Members are asked first. check_deadlines() kills those that do not end in time.
 void Job::end_members() {
   ending_ = true;
   end_at_.reset();

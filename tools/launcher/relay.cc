@@ -28,6 +28,7 @@ void Relay::read(const std::vector<pollfd>& entries, size_t first) {
   }
 }
 
+// One read a turn: a rank that writes without end does not keep the others' lines back.
 void Relay::read_stream(Stream& stream) {
   char bytes[16 * 1024];
   const ssize_t n = ::read(stream.from->get(), bytes, sizeof(bytes));

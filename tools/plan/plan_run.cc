@@ -39,6 +39,7 @@ const char* phase_of(const Plan& plan, const ValueTrace::Held* held) {
   }
 }
 
+// The trace says who holds which data, the simulation when.
 class Run {
  public:
   Run(const PlanRequest& request, const PlanRunOptions& options);
