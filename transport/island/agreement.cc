@@ -70,6 +70,8 @@ std::vector<Pair> lowest_pairs(const Classes& classes) {
   return result;
 }
 
+// What the reports say of any two ranks of the world. Levels are ordered by strength: a way is as strong as its weakest
+// trial.
 class Findings {
  public:
   Findings(const std::vector<Report>& reports, const Classes& classes)
@@ -197,6 +199,8 @@ Islands find_islands(const std::vector<Report>& reports, const Classes& classes)
   return result;
 }
 
+// Rank 0 alone decides: two ranks that each drew islands from the reports they had might differ. One key from each rank
+// and one from rank 0: the store's load grows with the world, not with its square.
 Islands agree_islands(Store& store, int rank, const Report& own, const Classes& classes, Store::Deadline deadline,
                       const std::function<bool()>& start_failed) {
   const size_t world = classes.number.size();

@@ -84,6 +84,7 @@ Island::Island(asio::io_context& io, Descriptor listener, const std::vector<Neig
                 [this](int rank, Descriptor socket) { admit(rank, std::move(socket)); });
 }
 
+// Sleepers first: a new one would be announced through own_. Windows that outlive the island then find no connection.
 Island::~Island() {
   settings_.sleepers->announce_to({});
   own_->disconnect_all();
@@ -269,6 +270,7 @@ const Descriptor& Island::process_of(Peer& peer) {
   return peer.process;
 }
 
+// Without the lock, as pull(): the keys of peers_ never change.
 bool Island::ended(int peer) const {
   const auto found = peers_.find(peer);
   return found != peers_.end() && found->second.ended.load();
@@ -399,6 +401,7 @@ LinkMemory Island::make_link_memory(const LinkKey& key, const LinkShape& shape) 
 }
 
 // Requires the lock.
+// Creates the peer's entry where it has not announced its page yet: the bell in it is connected when the page comes.
 std::unique_ptr<Link> Island::link_over(const LinkKey& key, LinkMemory memory, IslandBook::Group& group) {
   const bool first = settings_.rank < key.peer;
   return make_shared_link(end_of(std::move(memory.memory), first, peers_.at(key.peer), group.shown[key.peer].data),

@@ -149,6 +149,7 @@ class IslandConnection::State : public std::enable_shared_from_this<IslandConnec
     });
   }
 
+  // One handler for each socket at a time: read() asks for the next only when it has read what there was.
   void wait_readable(size_t index) {
     sockets_[index]->when_readable([self = shared_from_this(), index](asio::error_code failure) {
       if (!failure && self->on_frame_) self->read(index);

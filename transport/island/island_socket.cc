@@ -48,6 +48,8 @@ std::span<const int> numbers_in(msghdr& message, std::array<int, kMaxDescriptors
 
 }  // namespace
 
+// Random: another process cannot take the name first. The abstract namespace has no permissions, so check_peer() tells
+// who connected.
 std::string random_socket_name() {
   uint64_t random[2];
   if (::getrandom(random, sizeof random, 0) != sizeof random) {

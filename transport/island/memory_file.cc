@@ -89,6 +89,8 @@ Descriptor make_memory_file(size_t bytes, Pages pages) {
   return file;
 }
 
+// A peer may send any descriptor. Without the seals it could shrink the file later, and an access here would be a
+// SIGBUS.
 std::string check_memory_file(int file, size_t bytes, Pages pages) {
   struct stat facts {};
   const int seals = ::fcntl(file, F_GET_SEALS);

@@ -36,6 +36,7 @@ struct PageStore::State {
   }
 };
 
+// One page that is out. Its end gives the page back, without an allocation.
 struct PageStore::Lent {
   Lent(std::shared_ptr<State> of, const Page& taken) : state(std::move(of)), page(taken) {}
   ~Lent() {

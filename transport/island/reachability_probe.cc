@@ -295,7 +295,6 @@ class Probe {
   }
 
   // Tries what the peer offers. False if it is not that peer.
-  // Tries what the peer offers. False if it is not that peer.
   bool use_greeting(Pair& pair, const Greeting& greeting, const std::vector<Descriptor>& files) {
     pair.greeted = true;
     answered(pair);

@@ -16,7 +16,8 @@
 
 namespace rondo {
 
-// Whether the process at the other end of an island connection is there; shared by the links to it.
+// Whether the process at the other end of an island connection is there. Shared by the links to it, whose threads read
+// it without a lock.
 struct PeerLife {
   std::atomic<bool> over{false};  // set by the I/O thread
 };
