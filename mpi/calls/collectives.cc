@@ -66,6 +66,7 @@ Data data(const void* at, MPI_Count count, MPI_Datatype type) {
 // The buffer of a call in which this rank gives none.
 Data nothing() { return {nullptr, 0, byte_type()}; }
 
+// Blocks of one type; displacements count its extents.
 template <typename Count, typename Displacement>
 std::vector<Data> list(const Comm& comm, const void* at, const Count counts[], const Displacement displacements[],
                        MPI_Datatype type) {
@@ -77,6 +78,7 @@ std::vector<Data> list(const Comm& comm, const void* at, const Count counts[], c
   }
   return made;
 }
+// The _w forms: a type for each block, and displacements in bytes.
 template <typename Count, typename Displacement>
 std::vector<Data> list(const Comm& comm, const void* at, const Count counts[], const Displacement displacements[],
                        const MPI_Datatype types[]) {

@@ -150,6 +150,7 @@ int MPI_Error_class(int errorcode, int* errorclass) {
   });
 }
 
+// Where the code is that of this thread's last failure, its sentence says more than its class.
 int MPI_Error_string(int errorcode, char* string, int* resultlen) {
   return run(__func__, [&] {
     std::string text;

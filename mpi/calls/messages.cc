@@ -318,6 +318,7 @@ Envelope copied(const Envelope& e, std::shared_ptr<std::byte[]>& memory) {
   return copy;
 }
 
+// One request for both, which is over when both are. It is the receive's, whose status MPI gives.
 void start_both(const Envelope& to, const Envelope& from, const std::shared_ptr<std::byte[]>& memory,
                 MPI_Request* request) {
   auto made = request_of(from, Request::Kind::kReceive);
@@ -575,6 +576,7 @@ void make_ready(Request& of, int partition) {
   } catch (...) {  // the request's error, for the thread that waits for it
     of.finish = [why = std::current_exception()] { std::rethrow_exception(why); };
   }
+  // The last step to 0 comes when the send has started: who waits for the request looks for that.
   of.unready = 0;
   of.unready.notify_all();
   ends().tell();

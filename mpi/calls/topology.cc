@@ -49,6 +49,7 @@ int shifted(const Topology& t, int rank, size_t direction, int64_t by) {
   return rank_at(t, at);
 }
 
+// In each dimension the neighbor below comes before the one above: MPI's order of blocks in neighborhood collectives.
 std::shared_ptr<Topology> cartesian(std::vector<int> dims, std::vector<int> periods, int rank) {
   auto made = std::make_shared<Topology>();
   made->kind = MPI_CART;
@@ -63,6 +64,7 @@ std::shared_ptr<Topology> cartesian(std::vector<int> dims, std::vector<int> peri
 
 int product(const std::vector<int>& dims) { return std::accumulate(dims.begin(), dims.end(), 1, std::multiplies<>()); }
 
+// The product is compared at every factor, so it cannot overflow.
 std::vector<int> checked_dims(int ndims, const int dims[], int most) {
   require(ndims >= 0, MPI_ERR_DIMS, "the number of dimensions is negative");
   std::vector<int> made(dims, dims + ndims);

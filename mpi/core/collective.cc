@@ -209,6 +209,7 @@ void Collective::gather(Data send, Data receive, int root) {
     out = output(all_of(receive, comm_.size()));
     if (send.in_place()) {
       std::byte* own = out + static_cast<uint64_t>(root) * bytes;
+      // The output is packed, so the own block is packed, too: in place the engine takes it from there.
       if (out != receive.data)
         pack(*receive.type, blocks_of(receive, comm_.size())[static_cast<size_t>(root)].data, receive.count, own);
       in = own;

@@ -137,7 +137,8 @@ int File::open_here(int flags) {
   return descriptor_ < 0 ? errno : 0;
 }
 
-// The first rank alone creates the file.
+// The first rank alone creates the file. The name of the shared position's file has the time of this opening in it:
+// what a job that crashed has left beside the data has another name.
 void File::open_all() {
   const std::vector<int> modes = all_gather(*comm_, {mode_});
   require(std::count(modes.begin(), modes.end(), mode_) == comm_->size(), MPI_ERR_NOT_SAME,
@@ -348,6 +349,7 @@ std::shared_ptr<const View> File::made_view(MPI_Offset displacement, MPI_Datatyp
                                 used_type(filetype).shared_from_this(), representation, (mode_ & MPI_MODE_RDONLY) == 0);
 }
 
+// Ranks may give different views. All exchange whether they have theirs, so one that is wrong is an error on all.
 void File::set_view(MPI_Offset displacement, MPI_Datatype etype, MPI_Datatype filetype, const char* representation) {
   // The current displacement is the same for all: behind what any of them did before.
   if ((mode_ & MPI_MODE_SEQUENTIAL) != 0) comm_->engine->barrier();

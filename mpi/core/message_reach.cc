@@ -17,6 +17,8 @@ int tag_of(Reach::Word what) { return what == Reach::Word::kPosted ? kPosted : k
 
 }  // namespace
 
+// Memory that one rank cannot get is an error on all: the exchange of addresses carries errno. No service starts before
+// all have their memory.
 MessageReach::MessageReach(const std::shared_ptr<Comm>& comm, int flavor, void* base, MPI_Aint size)
     : comm_(comm), bases_(comm->members.size()) {
   int64_t own[2] = {reinterpret_cast<int64_t>(base), 0};  // address, errno
@@ -121,6 +123,7 @@ void MessageReach::get(const Place& from, std::byte* to) {
   });
 }
 
+// The target folds. Its service takes one request after the other, so updates exclude each other.
 void MessageReach::update(const Place& at, const Op& op, const std::shared_ptr<const Type>& basic, const std::byte* in,
                           std::byte* before) {
   const WindowRequest request{WindowAction::kUpdate, op.place, basic->place, before != nullptr};
@@ -133,6 +136,7 @@ void MessageReach::update(const Place& at, const Op& op, const std::shared_ptr<c
   });
 }
 
+// One request: the comparison and the store must not come apart.
 void MessageReach::swap(const Place& at, const std::byte* in, const std::byte* compare, std::byte* before) {
   require(2 * at.bytes() <= static_cast<MPI_Count>(kMostRequestBytes), MPI_ERR_TYPE,
           "the element to be swapped is too large");

@@ -163,6 +163,7 @@ struct EndedRequests {
 thread_local EndedRequests* ended = nullptr;
 thread_local bool thread_over = false;
 
+// A thread's handles go back to the table at its end. Else a program that starts threads again and again would run out.
 struct AtThreadEnd {
   ~AtThreadEnd() {
     EndedRequests* const last = std::exchange(ended, nullptr);

@@ -144,6 +144,7 @@ bool WindowService::has(const WindowRun& run) const {
 }
 
 void WindowService::move(int rank, const WindowRequest& request, const Runs& runs) {
+  // A run outside the window is answered by no byte, which the origin reports as MPI_ERR_RMA_RANGE. This rank goes on.
   const auto inside = [&](const WindowRun& run) { return has(run); };
   if (!std::all_of(runs.runs.begin(), runs.runs.end(), inside)) return answer(rank, request.answer, {});
   const size_t bytes = runs.bytes();

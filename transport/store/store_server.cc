@@ -330,6 +330,7 @@ class StoreServer::Loop {
       return false;
     }
     end_deadline(client);
+    // Memory of a large request goes back at once: each of thousands of clients would keep it else.
     input.erase(0, kFrameHeadBytes + body_bytes);
     input.shrink_to_fit();
     forget_waiter(client);

@@ -30,6 +30,8 @@ std::shared_ptr<void> DataSockets::add(const Key& key, int socket) {
           }};
 }
 
+// A peer's rate is the sum over its sockets. `best` remembers the highest that the kernel or this has measured:
+// slowest() compares with it.
 std::vector<DataSockets::Failure> DataSockets::look(int64_t now_ms) {
   const auto passed_ms = static_cast<uint64_t>(std::max<int64_t>(now_ms - looked_at_ms_, 1));
   looked_at_ms_ = now_ms;
