@@ -325,6 +325,7 @@ ncclResult_t ncclCommDestroy(ncclComm_t comm) {
   });
 }
 
+// Without finish(): after an abort the streams may never pass the calls.
 ncclResult_t ncclCommAbort(ncclComm_t comm) {
   return guarded("ncclCommAbort", [&] {
     if (comm == nullptr) return ncclSuccess;

@@ -64,6 +64,7 @@ void run(std::span<const Job> jobs) {
   }
 }
 
+// In the order of each communicator's first job. Jobs of one communicator keep their order.
 std::vector<Jobs> by_communicator(Jobs jobs) {
   std::vector<Jobs> all;
   for (Job& job : jobs) {
@@ -184,6 +185,7 @@ void run_together(const std::vector<Lane>& lanes) {
   }
 }
 
+// Communicators that do not block run beside the program. This waits for all others. One alone needs no thread.
 ncclResult_t run_all(Jobs jobs) {
   std::vector<StartedRef> all, here;
   for (Jobs& of_one : by_communicator(std::move(jobs)))
