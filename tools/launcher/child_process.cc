@@ -54,7 +54,8 @@ bool redirect(const Child& child) {
   return ready;
 }
 
-// Runs between fork and exec, and makes system calls alone. All that it uses was made before the fork.
+// Runs in the fork. Up to exec it makes system calls alone: all that it uses was made before. A body may do anything,
+// since programs that give one have a single thread.
 [[noreturn]] void become(const Child& child) {
   bool ready = child.control >= 0 || ::prctl(PR_SET_PDEATHSIG, SIGKILL) == 0;
   if (::getppid() != child.launcher) ::_exit(1);  // it died before the line above could take hold

@@ -41,6 +41,7 @@ void Relay::read_stream(Stream& stream) {
   std::string& pending = stream.to->pending();
   size_t begin = pending.size();
   stream.lines.append(std::string_view(bytes, static_cast<size_t>(n)), pending);
+  // A marked line is a message to this program and no output: it is cut out.
   while (!marker_.empty() && begin < pending.size()) {
     const size_t end = pending.find('\n', begin) + 1;
     if (pending.compare(begin, marker_.size(), marker_) == 0) {

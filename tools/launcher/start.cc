@@ -53,6 +53,7 @@ std::string job_secret(const Options& options) {
   return given || options.hosts.size() < 2 ? "" : random_id() + random_id();
 }
 
+// The port is a guess by the job's id: whether it is free, only the first host can tell.
 Assignment common_assignment(const Options& options) {
   Assignment a;
   const std::string id = random_id();
