@@ -35,6 +35,7 @@ Finding memory_files(const Job& job) {
   }
 }
 
+// Other libraries need a large /dev/shm. A small one is no fault for Rondo.
 Finding dev_shm() {
   struct statvfs facts {};
   if (::statvfs("/dev/shm", &facts) != 0) return {Level::kFine, kTopic, "no /dev/shm, and Rondo needs none", ""};
@@ -95,6 +96,7 @@ std::string link_target(const char* path) {
   return length > 0 ? std::string(target, static_cast<size_t>(length)) : "?";
 }
 
+// A note, no verdict: whether other ranks have the same namespaces can only be compared with what they say.
 Finding namespaces() {
   return {Level::kFine, "namespaces",
           fmt::format("user {}, {}, {}: ranks share memory where all three are equal", ::geteuid(),

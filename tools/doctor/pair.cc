@@ -102,6 +102,7 @@ std::string route_of(const Communicator& pair) {
   return pair.topology().one_host() ? "TCP inside this host" : "TCP between two hosts";
 }
 
+// Both ends run the same calls in the same order, and both report.
 Findings measure(Communicator& pair) {
   std::vector<char> out(kMessageBytes, 1), in(kMessageBytes, 2);
   const double us = latency_us(pair);
