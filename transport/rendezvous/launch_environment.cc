@@ -80,6 +80,7 @@ uint16_t port_of(const Environment& env, const char* name, int64_t least) {
   return static_cast<uint16_t>(env.need(name, least, 65535, "MASTER_ADDR"));
 }
 
+// Port 0: rank 0 takes any free one, and a file tells the others which.
 std::string tcp_rendezvous(const Environment& env, std::string_view host, uint16_t port) {
   std::string url = tcp_url(host, port);
   if (port == 0 && env.has("RONDO_PORT_FILE")) url += fmt::format("?port_file={}", env.text("RONDO_PORT_FILE"));
@@ -303,6 +304,7 @@ bool has_no_rank(const LaunchRequest& request, const Environment& env) {
   return request.rank < 0 && request.world < 0 && request.rendezvous.empty() && !read_launcher(env);
 }
 
+// Else a process that was to join a job would run as a job of its own, and its sums would be wrong in silence.
 void check_not_half_set(const LaunchRequest& request, const Environment& env) {
   if (request.rank >= 0 || request.world >= 0 || read_launcher(env)) return;
   if (!request.rendezvous.empty()) {

@@ -126,8 +126,8 @@ void refuse_other_host(const RendezvousUrl& url, const Launch& launch, const Con
                   tcp_url(url.host, url.port)));
 }
 
-// After rank 0 could not listen. Throws what whoever does has to say: another rank 0 of this job, another job, another
-// program. Returns where nothing answers.
+// Called where rank 0 could not listen. Asks the one that listens there, and throws what it answers: it is another rank
+// 0 of this job, another job or another program. Returns where nothing answers.
 void ask_occupant(const RendezvousUrl& url, const Launch& launch, const Config& config, Store::Deadline deadline) {
   constexpr auto kPatience = std::chrono::seconds(2);
   deadline = std::min<Store::Deadline>(deadline, std::chrono::steady_clock::now() + kPatience);
@@ -190,7 +190,7 @@ PmiClient& introduced_pmi(Store::Deadline deadline) {
 // What rank 0 says through the launcher's server: where it serves the store or, after this mark, why it cannot.
 constexpr char kRefusal = '!';
 constexpr size_t kMostReasonBytes = 512;  // such a server may have little room
-// Where it cannot: for the others to come and hear it.
+// How long a rank 0 that cannot serve waits for the others to read why.
 constexpr auto kTellLimit = std::chrono::seconds(5);
 
 // say: to all ranks.

@@ -51,6 +51,7 @@ std::string difference(const PeerCard& one, const PeerCard& other) {
   return fmt::format("its shared settings differ from those of rank {}", other.rank);
 }
 
+// All compare with rank 0's card, so all ranks name the same one in their errors.
 void check(const PeerCard& card, int rank, const PeerCard& first, int world) {
   if (card.rank != static_cast<uint32_t>(rank)) reject(rank, fmt::format("its card is that of rank {}", card.rank));
   if (card.job_id != first.job_id) {

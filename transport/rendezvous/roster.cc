@@ -34,7 +34,7 @@ constexpr auto kLogInterval = std::chrono::seconds(10);
 constexpr auto kPublishInterval = std::chrono::seconds(1);
 // After the deadline: to fetch the names of the missing for the message.
 constexpr auto kGrace = std::chrono::seconds(1);
-// For a rank that cannot start: until rank 0 comes, to be told.
+// How long a rank that cannot start waits for rank 0, to tell it why.
 constexpr auto kDeclineLimit = std::chrono::seconds(5);
 constexpr auto kGoodbyeLimit = std::chrono::seconds(5);
 // All are through within this, as a rule; after it every pause asks whether there is hope.
@@ -221,7 +221,8 @@ class RosterExchange {
 
   // --- entering
 
-  // What this rank's end decides: this exchange, and the next one, which has no words of this rank yet.
+  // The verdicts that this rank's end decides: that of this exchange, and that of the next one, in which it has left no
+  // will yet.
   std::vector<std::string> fateful() const {
     std::vector<std::string> verdicts{keys_.verdict()};
     if (keys_.prefix == kHosts) verdicts.push_back(Keys(kRoster).verdict());
@@ -409,6 +410,7 @@ class RosterExchange {
 
   // --- everybody
 
+  // Rank 0 has the cards. The others put its table together from the parts.
   std::vector<std::string> fetch() {
     std::string verdict = wait_for(keys_.verdict());
     if (verdict.rfind("complete ", 0) != 0) {
