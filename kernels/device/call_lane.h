@@ -388,7 +388,8 @@ class CallLane {
     return fail(CallFailure::kNoMemory, ref.rank, 0), uintptr_t(0);
   }
 
-  // The first failure is the one that is told. By a replay, which has no number, no call ends that has passed. False.
+  // Only the first failure is reported. A replay has no number: it fails the call after the last one that has passed.
+  // Returns false.
   RONDO_INLINE bool fail(CallFailure failure, uint32_t rank, uint64_t fingerprint) {
     if (!m_.claim(&control().failed) || call_.status == nullptr) return false;
     global(call_.status)->rank = rank;

@@ -23,8 +23,8 @@ Part part(MPI_Datatype type) { return type_of(type).shared_from_this(); }
 
 MPI_Datatype publish(std::shared_ptr<Type> type) { return world().types.add(std::move(type)); }
 
-// What MPI_Type_get_contents tells of it. Arguments that are int in one form and MPI_Count in the other are told as
-// what they were given as.
+// What MPI_Type_get_contents gives back. An argument that is int in one form and MPI_Count in the other comes back as
+// it was given.
 struct Contents {
   explicit Contents(const std::shared_ptr<Type>& type) : type_(type) {}
   Contents& number(int value) {

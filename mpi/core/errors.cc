@@ -95,7 +95,8 @@ int report_to(const char* call, Errhandler& handler, uintptr_t object, const Fai
   switch (handler.kind) {
     case Errhandler::Kind::kFatal:
     case Errhandler::Kind::kAbort:
-      // A launcher takes the job's code from the first process that ends: that whose end this rank was told.
+      // A launcher takes the job's code from the first process that ends, which must be the one whose end this rank has
+      // heard of.
       if (failure.code == kProcessFailed || failure.code == MPI_ERR_PROC_ABORTED) {
         std::this_thread::sleep_for(std::chrono::milliseconds(200));
       }

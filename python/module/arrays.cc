@@ -74,7 +74,7 @@ std::string all_names() {
   return names;
 }
 
-// The words for what is wrong with an array of NumPy's. needed: flags. dtype: by which it goes, or kNone.
+// Raises what is wrong with an array of NumPy's. needed: flags. dtype: by which it goes, or kNone.
 [[noreturn]] void refuse(PyObject* object, const char* what, int needed, int dtype) {
   const auto& array = *reinterpret_cast<const Array*>(object);
   if ((needed & ~array.flags & kContiguous) != 0) refuse_strides(object, what);

@@ -96,7 +96,7 @@ class Given {
   }
 
  private:
-  // The declared function says in Python's words what is wrong.
+  // Calls the declared function, whose TypeError says what is wrong as Python would.
   [[noreturn]] static void refuse(const Row& of, PyObject* self, PyObject* const* arguments, Py_ssize_t positional,
                                   PyObject* names);
 

@@ -27,9 +27,9 @@ using namespace std::chrono_literals;
 constexpr auto kGrace = 5s;
 // What a host's process has in addition, since it gives its ranks kGrace.
 constexpr auto kHostGrace = 2s;
-// For a rank that has raised to end, where others have failed of it: it may have torch to take apart.
+// How long a rank that has raised gets to end, where others have failed because of it: it may have torch to take apart.
 constexpr auto kForTheBlamed = 5s;
-// For the others to print the exception that a rank has told them; rich takes a second to format it.
+// How long the others get to print the exception of a rank that has raised; rich takes a second to format it.
 constexpr auto kForTheOthers = 2s;
 constexpr size_t kMostNamed = 16;                         // members in a line
 constexpr int kEndedCode = 128 + SIGTERM;                 // another host's ranks failed
