@@ -318,6 +318,8 @@ DeviceStatus DeviceDriver::stream_facts(DeviceStream stream, StreamFacts* facts)
     // The legacy stream may not be asked while another stream of the thread is captured.
     const bool captured = capturing != 0 || status == cuda::kCaptureImplicit;
     if (!captured && status == 0) status = api_.StreamGetId(stream, &id);
+    // While a stream is captured, the capture stands for it: what is recorded runs when the graph does, in whatever
+    // stream.
     *facts = {gpu.device, captured, captured ? capture : id, captured ? graph : nullptr};
     return captured ? 0 : status;
   });

@@ -16,6 +16,7 @@ struct Sentence {
   int error;
   const char* text;
 };
+// What MPI_Error_string says of a class.
 constexpr Sentence kSentences[] = {
     {MPI_SUCCESS, "no error"},
     {MPI_ERR_BUFFER, "a buffer is null, or too small"},

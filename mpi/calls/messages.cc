@@ -16,6 +16,7 @@ using namespace rondo_mpi;
 
 namespace {
 
+// Ready sends are standard ones: the engine gains nothing by a receive that is there already.
 enum class Mode { kStandard, kSynchronous, kBuffered };
 
 // One message's arguments, checked. A message is bytes to the engine. Its communicator and type stay as long as a call.
@@ -62,6 +63,7 @@ Envelope envelope(MPI_Comm comm, const void* data, MPI_Count count, MPI_Datatype
   check_tag(tag, receives);
   const Envelope made{&to, &of, const_cast<void*>(data), count, peer, tag};
   const MPI_Count bytes = made.bytes();
+  // MPI_BOTTOM is null. It goes with types of absolute addresses, which are not dense.
   require(data != nullptr || bytes == 0 || !of.dense || peer == MPI_PROC_NULL, MPI_ERR_BUFFER, "the buffer is null");
   return made;
 }
@@ -152,6 +154,7 @@ MPI_Request start_flush(Buffer& buffer, const std::shared_ptr<Comm>& comm) {
   return add_request(std::move(request));
 }
 
+// Waits until all buffered messages have gone: the program may free the memory then.
 void detach(Buffer& buffer, void* address, MPI_Count* bytes) {
   flush(buffer);
   std::lock_guard lock(buffer_mutex());
@@ -168,6 +171,8 @@ Buffer& buffer_of(Comm& comm) {
   return comm.session != nullptr && comm.session->buffer.attached ? comm.session->buffer : world().buffer;
 }
 
+// The program's buffer bounds what is under way, though the copy lies elsewhere: what MPI calls an error must be one
+// here.
 void send_buffered(const Envelope& e) {
   std::lock_guard lock(buffer_mutex());
   Buffer& buffer = buffer_of(*e.comm);

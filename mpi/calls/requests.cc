@@ -243,6 +243,7 @@ int MPI_Test(MPI_Request* request, int* flag, MPI_Status* status) {
 int MPI_Waitall(int count, MPI_Request requests[], MPI_Status statuses[]) {
   return on_requests(count, requests, __func__, [&](MPI_Comm& owner) {
     check_count(count);
+    // All handles are looked up before any is waited for: a wrong one is an error that ends no request.
     std::for_each(requests, requests + count, find);
     end_all(count, requests, statuses, owner);
   });

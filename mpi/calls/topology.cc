@@ -176,6 +176,7 @@ int MPI_Dims_create(int nnodes, int ndims, int dims[]) {
   return run(__func__, [&] { fill_dims(nnodes, ndims, dims); });
 }
 
+// Never reorders, here or for graphs: ranks keep their numbers, which launchers have placed.
 int MPI_Cart_create(MPI_Comm comm_old, int ndims, const int dims[], const int periods[], int, MPI_Comm* comm_cart) {
   return on(comm_old, __func__, [&] {
     Comm& of = intracomm_of(comm_old);

@@ -44,6 +44,7 @@ const void* Collective::input(const Data& data) {
   return packed;
 }
 
+// Data that is not dense gets kept memory, which finish() unpacks.
 std::byte* Collective::output(const Data& data) {
   if (data.count == 0 || data.type->dense) return static_cast<std::byte*>(data.data);
   std::byte* packed = keep(data.bytes());
@@ -524,6 +525,7 @@ void Collective::reduce_scatter(Data send, void* receive, const std::vector<MPI_
   reduce_by(call, send, {receive, count_of(rank), send.type}, before, op);
 }
 
+// Rank 0 of an exclusive scan has no result: its buffer stays as it is.
 void Collective::scan(Data send, void* receive, const Op& op, bool exclusive) {
   send = reduced(send, receive, op);
   const Data result{receive, exclusive && comm_.rank == 0 ? 0 : send.count, send.type};

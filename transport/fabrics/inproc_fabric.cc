@@ -311,6 +311,7 @@ class InprocFabric final : public Fabric {
   InprocFabric(std::shared_ptr<InprocHub> hub, std::shared_ptr<InprocWindows> windows, int rank, int world)
       : hub_(std::move(hub)), memory_(std::move(windows), rank) {
     place_ = {rank, world, rank, world, 0, 1};
+    // Threads of one process are one host and one island.
     topology_.host.assign(static_cast<size_t>(world), 0);
     topology_.island.assign(static_cast<size_t>(world), 0);
     const cpu_set_t allowed = allowed_cores();

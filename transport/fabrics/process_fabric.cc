@@ -362,7 +362,8 @@ class ProcessFabric : public Fabric {
         });
   }
 
-  // Why the start must end all the same, where the settings ask for more than there is.
+  // Classes of ranks follow from the cards, each rank tries a few others, and rank 0 draws the islands from what all
+  // have found. Returns why the start must end all the same, where the settings ask for more than there is.
   std::optional<Error> form_island(ProbeListener& listener, const Roster& roster, Store& store,
                                    Store::Deadline deadline) {
     if (!any_host_of_several(topology_)) return lack_of_island({});

@@ -74,7 +74,8 @@ void pause_until(Store::Deadline deadline, std::chrono::milliseconds* pause) {
 
 }  // namespace
 
-// Holds the file's mutex.
+// Holds the file's mutex, a lock of its first byte. The kernel ends it with the process: one that is killed leaves none
+// behind.
 class FileStore::Lock {
  public:
   Lock(const FileStore& store, Deadline deadline) : fd_(store.file_.get()) {
