@@ -16,6 +16,7 @@ std::vector<Op> ops_of(const Options& options, Benchmark benchmark) {
   return benchmark_reduces(benchmark) ? options.ops : std::vector{Op::kSum};
 }
 
+// -r all: each root in turn.
 std::vector<int> roots_of(const Options& options, Benchmark benchmark, int world) {
   if (!benchmark_has_root(benchmark)) return {-1};
   if (options.root >= 0) return {options.root};

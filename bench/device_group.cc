@@ -23,12 +23,14 @@ DeviceGroup::DeviceGroup(Communicator& communicator, const RondoCalls& calls)
   if (communicator.topology().one_island()) bytes_ = most_bytes_ = communicator.config().device_window_bytes;
 }
 
+// The stream must be idle before its events and itself go.
 DeviceGroup::~DeviceGroup() {
   driver_->synchronize(stream_);
   rates_.reset();
   driver_->destroy_stream(stream_);
 }
 
+// A buffer may begin inside an allocation, as a rank's block does in place. Its image has the same offset.
 std::byte* DeviceGroup::image(const std::byte* host) const {
   if (host == nullptr) return nullptr;
   const auto [start, found] = *std::prev(images_.upper_bound(host));
@@ -97,6 +99,7 @@ std::string DeviceGroup::algorithm(const Call& call) const {
   return benchmark_collective(call.benchmark) ? "device" : "p2p";
 }
 
+// Outside the clock: what is timed is the collective on device memory alone.
 void DeviceGroup::copy_images(bool to_device) {
   for (const auto& [start, found] : images_) {
     auto* const host = const_cast<std::byte*>(start);

@@ -38,6 +38,7 @@ double DeviceRates::stop() {
   return seconds;
 }
 
+// The first batch warms up and does not count.
 double DeviceRates::gbps(uint64_t bytes, const Put& put) {
   std::vector<double> seconds;
   for (int batch = -1; batch < kBatches; ++batch) {

@@ -152,6 +152,7 @@ void check_aggregate(const Options& options) {
   if (!options.blocking) reject("-m: not with -z 0");
 }
 
+// Checks what needs several options together. What it rejects ends with exit code 2.
 void resolve(const Typed& typed, Options& options) {
   options.sizes = resolve_sizes(typed);
   if (options.sizes.empty()) options.list = typed.sizes;

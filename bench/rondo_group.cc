@@ -29,6 +29,8 @@ void RondoGroup::run_messages(const Call& c) {
   return c.benchmark == Benchmark::kPingPong ? run_ping_pong(c) : run_burst(c);
 }
 
+// Receives are posted first, so messages land in their buffers. On a stream calls run in order: a rank that received
+// first would wait for a message that its neighbor sends only after its own receive.
 void RondoGroup::run_send_recv(const Call& c) {
   Communicator& comm = communicator_;
   const int next = (rank() + 1) % size(), before = (rank() + size() - 1) % size();
@@ -61,6 +63,7 @@ void RondoGroup::run_ping_pong(const Call& c) {
   if (!sends_first(rank())) send();
 }
 
+// works_ keeps its capacity between bursts: no allocation is timed.
 void RondoGroup::run_burst(const Call& c) {
   const int partner = partner_of(rank());
   const uint64_t bytes = c.count * dtype_bytes(c.dtype);

@@ -31,6 +31,7 @@ Exercise exercise_of(const Case& c, Placement placement, int world, const Option
   return {c.benchmark, placement, c.dtype, c.op, world, std::max(c.root, 0), std::move(parts)};
 }
 
+// One pass over the cases. All ranks run it alike: a case that one skipped would leave the others waiting.
 class Session {
  public:
   Session(Group& group, const Options& options, const SessionSetup& setup, const SessionEvents& events)

@@ -73,6 +73,7 @@ void combine_by_function(const UserOp& op, const CombineMove& move, size_t count
   const DefaultFloatMode mode;
   alignas(64) unsigned char value[kUserBlockBytes], aligned[kUserBlockBytes];
   const size_t element = op.element_bytes, most = kUserBlockBytes / element;
+  // The largest power of two that divides the element's size: what a function may expect of its operands.
   const size_t alignment = std::min<size_t>(16, element & (~element + 1));
   for (size_t at = 0; at < count; at += most) {
     const size_t now = std::min(most, count - at), bytes = now * element;
@@ -92,6 +93,8 @@ void combine_by_function(const UserOp& op, const CombineMove& move, size_t count
   }
 }
 
+// Whole blocks by the vector loops, the rest element by element. The checks are of our own callers: users' arguments
+// were checked when the call was made.
 void combine_by(const KernelTable& table, const CombineSpec& spec, const CombineMove& move, size_t count) {
   if (count == 0) return;
   RONDO_CHECK(move.source_count >= 1 && move.source_count <= kMaxCombineSources, "combine() needs 1 to 64 sources");
@@ -139,6 +142,7 @@ const char* instruction_set_name(InstructionSet set) {
 
 bool instruction_set_available(InstructionSet set) { return kernel_table(set) != nullptr; }
 
+// Found once: the first call asks the processor, the others load a constant.
 InstructionSet active_instruction_set() {
   static const InstructionSet best = best_instruction_set();
   return best;

@@ -50,8 +50,8 @@ void combine(const CombineSpec& spec, const CombineMove& move, size_t count);
 bool combine_scales(const CombineSpec& spec);
 bool combine_finishes(const CombineSpec& spec);
 
-// Instruction sets that combine() can use. The best one the processor has is picked at first use;
-// every one gives the same bits.
+// Instruction sets that combine() can use. The best one the processor has is picked at first use; every one gives the
+// same bits, so ranks on different machines need not agree on one.
 enum class InstructionSet : uint8_t { kBaseline = 0, kAvx2 = 1, kAvx512 = 2 };
 const char* instruction_set_name(InstructionSet set);
 bool instruction_set_available(InstructionSet set);

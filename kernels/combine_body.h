@@ -48,8 +48,12 @@ struct Pass {
   RONDO_INLINE auto scale(uint32_t index) const { return scale_of<K>(call, first + index); }
 };
 
-// The inner loop is whole vectors whatever the instruction set, and is unrolled: what is left of a buffer after the
-// last block is not for the kernels.
+// One pass over the blocks: N sources, at most four, so that their pointers, scales and accumulators stay in registers.
+// Part, N and M are template arguments, so the inner loop has no branch. It is whole vectors whatever the instruction
+// set, and is unrolled: what is left of a buffer after the last block is not for the kernels.
+//
+// Bit-exact on every set: an element's operations and their order are the same in a vector of any width, each is
+// rounded by itself (-ffp-contract=off), and no result depends on its neighbors.
 template <class K, Part kPart, int N, int M>
 __attribute__((noinline)) void fold_pass(const Pass<K>& pass) {
   using Format = typename K::Format;
@@ -92,6 +96,7 @@ __attribute__((noinline)) void fold_pass(const Pass<K>& pass) {
 template <class K, Part kPart>
 void fold_few(const Pass<K>& pass) {
   switch (pass.call.source_count - pass.first) {
+    // A fold of one source exists only where it scales or finishes; otherwise the move is a copy (resolve.h).
     case 1:
       if constexpr (kPart == Part::kLast || K::kTakesOneSource) fold_pass<K, kPart, 1, 1>(pass);
       return;
@@ -104,7 +109,8 @@ void fold_few(const Pass<K>& pass) {
   }
 }
 
-// Five sources or more.
+// Five sources or more: tile by tile, four sources a pass. The tile holds accumulators, so nothing is rounded to the
+// dtype between two passes, and the result is that of one pass over all sources.
 template <class K>
 void fold_by_tiles(const KernelCall& call, size_t begin, size_t end) {
   using Accumulator = typename K::Accumulator;

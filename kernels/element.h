@@ -15,6 +15,8 @@ namespace {
 
 using Byte = unsigned char;
 
+// A type with alignment 1 that may alias any other: loads and stores of it are legal anywhere, and cost nothing more on
+// these processors.
 template <class T>
 struct Unaligned {
   typedef T Type __attribute__((aligned(1), may_alias));
@@ -78,8 +80,8 @@ RONDO_INLINE Real nan_if_unordered(Real left, Real right, Real otherwise) {
 #endif
 }
 
-// Integers are folded as unsigned numbers of their own width, so that overflow wraps, but for min and max (Ordered);
-// Value is what divisions see.
+// Integers are folded as unsigned numbers of their own width, so that overflow wraps: signed overflow is undefined in
+// C++, and would let the compiler change results. min and max need the sign (Ordered); Value is what divisions see.
 template <class Signed, class Unsigned>
 struct Integer {
   using Value = Signed;
@@ -125,7 +127,8 @@ struct Float {
 using Float32 = Float<float, uint32_t, 0x3f800000u>;
 using Float64 = Float<double, uint64_t, 0x3ff0000000000000u>;
 
-// Formats smaller than their accumulator, which is float32: Bits holds a stored element.
+// Formats smaller than their accumulator, which is float32: Bits holds a stored element. Every value of theirs is a
+// float32 exactly, so loading rounds nothing and only the store does.
 template <class Codec, class Bits, Bits kOneBits>
 struct Small {
   using Value = float;

@@ -94,6 +94,7 @@ RONDO_INLINE Float8 round_to(Float8 value) {
   const Float8 adder = Float8(_mm256_add_epi32(exponent, _mm256_set1_epi32((23 - kFraction) << 23)));
   return (value + adder) - adder;
 }
+// Sign and magnitude are coded apart, since round_to() takes positive values.
 RONDO_INLINE __m256i sign_of(Float8 value) {
   return _mm256_and_si256(__m256i(value), _mm256_set1_epi32(int32_t(0x80000000u)));
 }

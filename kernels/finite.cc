@@ -15,6 +15,8 @@ bool not_finite(Word word) {
   return (word & kExponent) == kExponent;
 }
 
+// Block by block through a copy, which aligns the elements; most buffers have nothing to find, so a block is looked at
+// as a whole first.
 template <typename Word, Word kExponent>
 std::optional<uint64_t> search(const unsigned char* data, uint64_t count) {
   for (uint64_t begin = 0; begin < count; begin += kBlock) {

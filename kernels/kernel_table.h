@@ -57,7 +57,7 @@ struct Kernels {
   Kernel rest = nullptr;    // its rest, element by element; nullptr where elements come in vectors (16-bit floats)
 };
 
-// The kernels of one dtype by Fold; empty where the pair is not defined.
+// The kernels of one dtype by Fold, called its row; empty where the pair is not defined.
 struct KernelRow {
   Kernels folds[kFolds];
 };
@@ -71,6 +71,7 @@ struct WireEncodeCall {
   uint64_t seed;
   uint64_t first;
 };
+// Decoding needs no rounding: every code has one value.
 struct WireDecodeCall {
   const void* coded;
   void* values;
@@ -118,7 +119,8 @@ struct Selected {
   uint32_t largest;  // magnitude of all elements, as bits
 };
 
-// Those of one instruction set: by DType, by WireFormat, of the selection, and of what packs elements.
+// All loops of one instruction set: rows by DType, wire formats, the selection, and what packs elements. Constant data,
+// in a namespace of the set's own; which of them is used is decided at run time (machine.h).
 struct KernelTable {
   const KernelRow* rows[kDTypes];
   const WireRow* wire;

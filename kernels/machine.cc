@@ -77,6 +77,7 @@ const KernelTable* kernel_table(InstructionSet set) {
   return nullptr;
 }
 
+// The sticky flags stay the thread's: a program may look at them after the call.
 DefaultFloatMode::DefaultFloatMode() {
   const FloatMode mode = float_mode();
   std::memcpy(kept_, &mode, sizeof(mode));
@@ -89,6 +90,7 @@ DefaultFloatMode::~DefaultFloatMode() {
   if ((mode & ~kFlags) != kDefaultMode) set_float_mode(mode);
 }
 
+// Setting the mode costs more than reading it: a thread that has the default only reads.
 void call_in_default_float_mode(Kernel kernel, const KernelCall& call) {
   const FloatMode mode = float_mode();
   if ((mode & ~kFlags) == kDefaultMode) return kernel(call);

@@ -18,7 +18,8 @@ inline const KernelTable& available_kernel_table(InstructionSet set) {
 }
 
 // Within its life this thread has round-to-nearest, no flush-to-zero and no floating-point traps; then its own settings
-// again.
+// again. Programs change the mode for themselves (-ffast-math sets flush-to-zero at start), and ranks that fold in
+// different modes would have different bits. On the thread that made it.
 class DefaultFloatMode {
  public:
   DefaultFloatMode();

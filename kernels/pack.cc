@@ -17,6 +17,7 @@ const PackKernels& kernels_of(InstructionSet set, DType dtype) {
 
 }  // namespace
 
+// No arithmetic on floats: the mode of the thread does not matter.
 size_t pack(DType dtype, const void* values, uint64_t count, void* to, InstructionSet set) {
   const size_t blocks = count / kPackedBlock, done = blocks * kPackedBlock * dtype_bytes(dtype);
   const size_t rest = count * dtype_bytes(dtype) - done;
@@ -25,6 +26,7 @@ size_t pack(DType dtype, const void* values, uint64_t count, void* to, Instructi
   return bytes + rest;
 }
 
+// The bytes may be a peer's: lengths are compared before the kernel reads, and it must use up all of them.
 bool unpack(DType dtype, const void* from, size_t bytes, uint64_t count, void* values, InstructionSet set) {
   const size_t blocks = count / kPackedBlock, done = blocks * kPackedBlock * dtype_bytes(dtype);
   const size_t rest = count * dtype_bytes(dtype) - done;

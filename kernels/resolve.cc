@@ -26,6 +26,7 @@ static_assert(static_cast<int>(Fold::kLogicalXor) == static_cast<int>(Op::kLogic
 
 }  // namespace
 
+// Flags of sources that do not exist are dropped: the shift below is defined, since there is at least one source.
 ResolvedMove resolve(const CombineSpec& spec, const CombineMove& move) {
   const uint64_t scaled = move.scaled & (~uint64_t{0} >> (64 - move.source_count));
   const bool scales = scaled != 0 && combine_scales(spec);
@@ -34,6 +35,7 @@ ResolvedMove resolve(const CombineSpec& spec, const CombineMove& move) {
   return {.fold = fold_of(spec, scales, finishes), .scaled = scaled};
 }
 
+// In a world of one an average is the contribution itself, bit for bit.
 bool combine_scales(const CombineSpec& spec) {
   if (spec.op == Op::kPremulSum) return true;
   return spec.op == Op::kAverage && is_narrow(spec.dtype) && spec.world > 1;

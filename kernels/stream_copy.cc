@@ -13,6 +13,8 @@ namespace rondo {
 // Arm's cores find streams of stores by themselves. Sanitizers do not see streamed stores.
 void stream_copy(void* to, const void* from, size_t bytes) { std::memcpy(to, from, bytes); }
 #else
+// Streamed stores need whole lines of the target: what comes before the first one, and after the last, goes through the
+// caches. Lines that are written in part would be read from memory first.
 void stream_copy(void* to, const void* from, size_t bytes) {
   constexpr size_t kLine = 64;
   auto* target = static_cast<char*>(to);

@@ -31,6 +31,7 @@ bool fits(WireFormat format, float value) {
   return finite(value);
 }
 
+// The kernel names a block; this finds the element in it. Only after a failure, so its speed does not matter.
 uint64_t first_unfit(WireFormat format, const unsigned char* values, uint64_t from, uint64_t count) {
   for (uint64_t i = from; i < count; ++i) {
     float value;
@@ -42,6 +43,8 @@ uint64_t first_unfit(WireFormat format, const unsigned char* values, uint64_t fr
 
 }  // namespace
 
+// Whole blocks from where they lie; the last one is filled up with zeros first, since the kernels know whole blocks
+// only.
 uint64_t wire_encode(WireFormat format, const void* values, uint64_t count, void* to, const WireRounding& rounding,
                      InstructionSet set) {
   const WireKernels& kernels = kernels_of(set, format);
@@ -77,6 +80,7 @@ void wire_decode(WireFormat format, const void* from, uint64_t count, void* valu
   std::memcpy(to + done * sizeof(float), rest, (count - done) * sizeof(float));
 }
 
+// Encodes all of it even if an element does not fit: the caller reports that one, and the others stay right.
 uint64_t narrow(DType type, const float* values, uint64_t count, void* to, InstructionSet set) {
   const WireKernels& kernels = kernels_of(set, type);
   const DefaultFloatMode mode;

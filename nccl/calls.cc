@@ -31,7 +31,7 @@ double half(uint16_t bits) {
   return sign * (exponent == 0 ? std::ldexp(fraction, -14) : std::ldexp(1 + fraction, exponent - 15));
 }
 
-// One call, as Rondo takes it.
+// One call, as Rondo takes it. A group runs it later, when the caller's arguments are gone: it is copied into the job.
 struct Collective {
   rondo_call_t call = RONDO_CALL_INIT;
   rondo_options_t options = RONDO_OPTIONS_INIT;

@@ -20,6 +20,7 @@ ncclComm::~ncclComm() {
   mark_ = 0;
 }
 
+// Waits for the making of the communicator, which another thread may do.
 rondo_comm_t ncclComm::group() {
   std::unique_lock lock(mutex_);
   changed_.wait(lock, [this] { return made_; });
@@ -35,6 +36,7 @@ void ncclComm::abort(const char* reason) {
   if (group_ != nullptr) rondo_abort(group_, reason);
 }
 
+// With blocking = 0 programs poll this.
 ncclResult_t ncclComm::async_error() {
   const std::lock_guard lock(mutex_);
   if (!made_ || ended_ < begun_) return ncclInProgress;
@@ -55,6 +57,7 @@ bool ncclComm::revoked() {
   return revoked_;
 }
 
+// The maker runs without the lock, since it waits for other ranks. Waiters in group() go on either way.
 void ncclComm::make(const std::function<rondo_comm_t()>& maker) {
   constexpr const char* kAborted = "ncclCommAbort was called while the communicator was made";
   rondo_comm_t made = nullptr;
@@ -84,6 +87,7 @@ void ncclComm::give_up() noexcept {
   changed_.notify_all();
 }
 
+// A thread for each job. Numbers keep the jobs in order. The next job or the destructor joins threads that have ended.
 void ncclComm::run_beside(std::function<void()> work) {
   const std::lock_guard lock(mutex_);
   if (ended_ == begun_) {
@@ -144,6 +148,7 @@ void ncclComm::add(rondo_work_t work) {
   next_look_ = works_.size() + std::max(kLeastBetweenLooks, works_.size());
 }
 
+// Takes the works out first: waiting under the lock would block calls of other threads.
 void ncclComm::finish() {
   std::deque<rondo_work_t> works;
   {
@@ -156,6 +161,7 @@ void ncclComm::finish() {
   }
 }
 
+// Takes the first free number.
 int ncclComm::add_factor(double factor) {
   const std::lock_guard lock(mutex_);
   size_t number = 0;

@@ -241,6 +241,7 @@ ncclResult_t ncclCommInitRankScalable(ncclComm_t* comm, int ranks, int rank, int
   });
 }
 
+// Ranks of one process wait for each other, so all are made in one group.
 ncclResult_t ncclCommInitAll(ncclComm_t* comms, int count, const int* devices) {
   return guarded("ncclCommInitAll", [&] {
     if (comms == nullptr || count < 1) refuse(ncclInvalidArgument, "no communicators are asked for");
@@ -276,6 +277,7 @@ ncclResult_t ncclCommSplit(ncclComm_t comm, int color, int key, ncclComm_t* made
   });
 }
 
+// After an abort the living ranks find out who they are. Else the program names those to leave out.
 ncclResult_t ncclCommShrink(ncclComm_t comm, int* excluded, int count, ncclComm_t* made, ncclConfig_t* config,
                             int flags) {
   constexpr int kAfterAbort = 1;
@@ -320,6 +322,7 @@ ncclResult_t ncclCommDestroy(ncclComm_t comm) {
   });
 }
 
+// Without finish(): after an abort the streams may never pass the calls.
 ncclResult_t ncclCommAbort(ncclComm_t comm) {
   return guarded("ncclCommAbort", [&] {
     if (comm == nullptr) return ncclSuccess;

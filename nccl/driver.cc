@@ -22,6 +22,8 @@ namespace {
   X(3020, MemFree)                \
   X(4000, MemcpyAsync)
 
+// Loaded at run time: the library must load where there is no GPU. cuGetProcAddress gives the form of a function that
+// the named version of CUDA has.
 struct Driver {
 #define RONDO_NCCL_MEMBER(version, name) decltype(cuda::DriverApi::name) name = nullptr;
   RONDO_NCCL_FUNCTIONS(RONDO_NCCL_MEMBER)

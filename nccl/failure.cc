@@ -25,6 +25,8 @@ bool shows_failures() {
 
 void refuse(ncclResult_t result, std::string text) { throw Failure{result, std::move(text)}; }
 
+// NCCL has few results: the program's mistake, the system's lack, the library's own fault, and ncclRemoteError for all
+// that other ranks do.
 ncclResult_t result_of(rondo_result_t result) {
   switch (result) {
     case RONDO_OK:
@@ -64,6 +66,7 @@ void check(rondo_result_t result) {
   if (result != RONDO_OK) refuse(result_of(result), rondo_last_error());
 }
 
+// Never throws: memory may be out.
 void tell(const char* call, const char* text) noexcept {
   const std::lock_guard lock(mutex);
   try {

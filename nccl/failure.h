@@ -27,7 +27,7 @@ ncclResult_t result_of(rondo_result_t result);
 void tell(const char* call, const char* text) noexcept;
 std::string last_told();
 
-// Runs the body of a call; what it throws is told, and becomes its result.
+// Runs the body of a call. What it throws is reported by tell(), and becomes the call's result.
 template <typename Body>
 ncclResult_t guarded(const char* call, Body body) noexcept {
   try {

@@ -37,6 +37,7 @@ class Batch {
   rondo_comm_t group_;  // nullptr: it has ended
 };
 
+// Messages start together, as a batch: ranks may post them in different orders.
 void run_calls(std::span<const Job> calls) {
   const bool any_message = std::ranges::any_of(calls, [](const Job& job) { return job.kind == Job::Kind::kMessage; });
   if (calls.size() == 1 || !any_message) {
@@ -63,6 +64,7 @@ void run(std::span<const Job> jobs) {
   }
 }
 
+// In the order of each communicator's first job. Jobs of one communicator keep their order.
 std::vector<Jobs> by_communicator(Jobs jobs) {
   std::vector<Jobs> all;
   for (Job& job : jobs) {
@@ -119,6 +121,7 @@ bool share_a_stream(const Started& one, const Started& other) {
   });
 }
 
+// Joins all communicators that share a stream, directly or by another communicator.
 std::vector<Lane> lanes_of(std::vector<StartedRef> all) {
   std::vector<Lane> lanes;
   for (StartedRef& one : all) {
@@ -182,6 +185,7 @@ void run_together(const std::vector<Lane>& lanes) {
   }
 }
 
+// Communicators that do not block run beside the program. This waits for all others. One alone needs no thread.
 ncclResult_t run_all(Jobs jobs) {
   std::vector<StartedRef> all, here;
   for (Jobs& of_one : by_communicator(std::move(jobs)))

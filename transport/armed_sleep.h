@@ -7,8 +7,9 @@
 
 namespace rondo {
 
-// A thread's sleep on one doorbell, which is armed while this lives. Threads of the engine that wait sleep on several
-// (ring/engine/progress/watch.h).
+// A thread's sleep on one doorbell, which is armed while this lives. The caller looks once more at what it waits for
+// between the constructor and wait(): what changes after that look rings. Threads of the engine that wait sleep on
+// several doorbells (ring/engine/progress/watch.h).
 class ArmedSleep {
  public:
   ArmedSleep(Doorbell& bell, Sleepers& sleepers) : bell_(bell), sleep_(sleepers) { bell_.arm(sleep_); }

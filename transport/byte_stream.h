@@ -10,8 +10,9 @@
 
 namespace rondo {
 
-// A connected, ordered, reliable pair of byte pipes that never blocks: a socket in production, a seeded simulator in
-// tests. One thread at a time. The caller's memory is touched during the calls only.
+// A connected, ordered, reliable pair of byte pipes that never blocks: a socket or shared memory in production, a
+// seeded simulator in tests. One thread at a time. The caller's memory is touched during the calls only. Bytes have no
+// bounds here: slices and messages bring their own headers.
 class ByteStream {
  public:
   ByteStream() = default;

@@ -18,6 +18,7 @@ constexpr int kEventsAtOnce = 16;
 
 [[noreturn]] void throw_system(const char* what) { throw Exception(system_error(what, errno)); }
 
+// Edge triggered: a socket that stays readable, since its flow has no landing posted yet, must not end every sleep.
 bool watch_edges(const Descriptor& epoll, int descriptor) {
   epoll_event event{};
   event.events = EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET;
@@ -26,6 +27,7 @@ bool watch_edges(const Descriptor& epoll, int descriptor) {
 
 }  // namespace
 
+// The descriptors of a doorbell, shared with its links, which may outlive it.
 struct Doorbell::Watches {
   std::mutex mutex;
   Descriptor epoll;  // not valid: nothing was watched yet, or the doorbell is gone
@@ -51,6 +53,7 @@ struct Doorbell::Watches {
 Doorbell::Doorbell(std::shared_ptr<Sleepers> sleepers)
     : sleepers_(std::move(sleepers)), watches_(std::make_shared<Watches>()) {}
 
+// A link that is closed later finds no epoll set in forget().
 Doorbell::~Doorbell() {
   std::lock_guard lock(watches_->mutex);
   watches_->epoll.reset();
@@ -73,6 +76,7 @@ std::shared_ptr<void> Doorbell::watch(int descriptor) {
   return {nullptr, [watches = watches_, descriptor](void*) { watches->forget(descriptor); }};
 }
 
+// A thread that is about to sleep has armed the flag before it looks: then the descriptors stay watched.
 void Doorbell::relax() {
   std::lock_guard lock(watches_->mutex);
   if (armed_->load(std::memory_order_seq_cst) != 0 || watches_->relaxed.load(std::memory_order_relaxed)) return;
@@ -87,6 +91,8 @@ void Doorbell::arm(const Sleep& sleep) {
   if (watches_->relaxed.load()) watches_->resume();
 }
 
+// Relaxed, since nothing is published by it. A ringer that still sees the number sends a byte, which ends a later sleep
+// early.
 void Doorbell::disarm(const Sleep& sleep) {
   uint32_t armed = sleep.number();
   armed_->compare_exchange_strong(armed, 0, std::memory_order_relaxed);

@@ -11,8 +11,9 @@
 
 namespace rondo {
 
-// What a flow sleeps on: a flag that others ring (bell.h), and an epoll set with the sockets of its
-// links (edge triggered), if it has any. Without links it has no descriptor: what is rung is the thread that sleeps.
+// What a flow sleeps on: a flag that others ring (bell.h), and an epoll set with the sockets of its links (edge
+// triggered), if it has any. Without links it has no descriptor: what is rung is the thread that sleeps. The flow owns
+// its doorbell; links hold what watch() returns, and may outlive it.
 class Doorbell {
  public:
   explicit Doorbell(std::shared_ptr<Sleepers> sleepers);

@@ -23,9 +23,11 @@ namespace rondo {
 
 // Ranks in this file are world ranks (of the fabric); a communicator is a list of them.
 
-// The sequence of the members' meeting when a communicator is made; the calls that users make follow.
+// The sequence number of the exchange among the members while a communicator is made. The user's calls are numbered
+// from the next one on.
 inline constexpr uint64_t kMeetingSequence = 1;
-// No collective call has it: a question about the messages that a rank waits for.
+// No collective call has this sequence number. A question with it is about messages: for whom does a rank wait in send
+// or recv?
 inline constexpr uint64_t kMessagesSequence = 0;
 
 // What a link to a peer moves.
@@ -71,13 +73,13 @@ struct CallState {
   bool takes_part(uint64_t sequence) const { return sequence == kMessagesSequence ? in_p2p : current >= sequence; }
 };
 
-// Whom this rank waits for, by what the others have answered.
+// The ranks for which this rank waits, by what the others have answered.
 struct Waiting {
   std::vector<int> ranks;  // of the communicator; none: it waits for nobody, or it is not known yet
   std::string sentence;
 };
 
-// Where a rank was that has failed a communicator.
+// How far a rank was with a communicator when it failed it.
 enum class Stage : uint8_t {
   kMaking = 0,  // it does not have it yet: the call that makes it may fail on the others, too
   kUse = 1,     // it has it, so all members do; on those that still make it a later call fails

@@ -21,11 +21,12 @@ struct SliceTag {
   }
 };
 
-// A duplex, ordered channel of slices to one peer, for one lane of one communicator. Used by one thread at a time;
-// nothing blocks. Every implementation passes tests/support/link_contract.h.
+// A duplex, ordered channel of slices to one peer, for one lane of one communicator. Owned by whoever took it from the
+// fabric; used by one thread at a time; nothing blocks. Every implementation passes tests/support/link_contract.h.
 //
 // Promise of depth: depth() slices can be committed though the peer has released none, as long as the peer calls
-// pump(); so the receiver reads ahead into landings of its own.
+// pump(); so the receiver reads ahead into landings of its own. Plans are proved for that depth: over a link that holds
+// fewer slices they may deadlock.
 class Link {
  public:
   Link() = default;

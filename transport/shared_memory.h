@@ -11,8 +11,8 @@
 
 namespace rondo {
 
-// A run of memory of one rank that other ranks of its host may reach. Memory stays where it is until the last owner
-// lets go.
+// A run of memory of one rank that other ranks of its host may reach. Every process that maps it has its own Window
+// object; the memory stays where it is until the last of its owners lets go.
 class Window {
  public:
   virtual ~Window() = default;

@@ -16,6 +16,7 @@ namespace {
 // The sleep of a thread that nobody can ring: as long as a wake-up takes on a busy machine.
 constexpr std::chrono::milliseconds kNap{1};
 
+// At most a minute, so that deadlines far away do not overflow; a sleep may end for no reason.
 timespec time_until(std::chrono::steady_clock::time_point deadline) {
   using namespace std::chrono_literals;
   const auto left = std::clamp<std::chrono::nanoseconds>(deadline - std::chrono::steady_clock::now(), 0ns, 60s);
@@ -24,6 +25,7 @@ timespec time_until(std::chrono::steady_clock::time_point deadline) {
 
 }  // namespace
 
+// One socket pair that a thread sleeps on. Owned by Sleepers::all_, and lent for one sleep at a time.
 struct Sleeper {
   uint32_t number = 0;
   Descriptor socket;    // of which a forked child has none
@@ -31,6 +33,8 @@ struct Sleeper {
   bool broken = false;  // somebody has closed its socket, whose number may be another file's by now: not lent again
 };
 
+// The owner of a socket may have gone to sleep before its number was known here: then its rings got lost, and the last
+// line makes up for them.
 bool SleeperSockets::add(uint32_t number, Descriptor socket) {
   if (number == 0 || number > kMost || numbers_[number].load() != 0) return false;
   const int known = socket.get();
@@ -40,6 +44,7 @@ bool SleeperSockets::add(uint32_t number, Descriptor socket) {
   return true;
 }
 
+// A full socket or a closed one is no failure: the sleeper has bytes to wake it, or is gone.
 void SleeperSockets::ring(uint32_t number) const {
   const int socket = number <= kMost ? numbers_[number].load(std::memory_order_seq_cst) : 0;
   const char byte = 1;
@@ -86,11 +91,13 @@ Sleeper* Sleepers::lend() noexcept {
   return sleeper;
 }
 
+// free_ has room for all (make()), so this does not allocate: it runs in destructors.
 void Sleepers::give_back(Sleeper* sleeper) {
   std::lock_guard lock(mutex_);
   free_.push_back(sleeper);
 }
 
+// A broken sleeper is not lent again; all_ keeps it, so its number is not used a second time.
 Sleep::~Sleep() {
   if (sleeper_ != nullptr && !sleeper_->broken) sleepers_.give_back(sleeper_);
 }

@@ -32,6 +32,8 @@ std::string default_congestion_control() {
   return name.empty() ? "cubic" : name;  // the kernel's own default where /proc does not say
 }
 
+// The same choice as in transport/tcp/socket_options.cc. Else raw TCP and Rondo would be compared under different
+// congestion control.
 std::string congestion_in_force() {
   const std::string wanted = Config::from_environment().congestion_control;
   const std::string system = default_congestion_control();

@@ -49,6 +49,7 @@ void Limits::raise(const StreamLimit& limit) {
   streams.push_back(limit);
 }
 
+// Settings are measured in turns, so a disturbance of the machine hits all alike.
 SettingRate best_setting(const std::vector<RawSetting>& settings, const MeasureStream& measure) {
   RONDO_CHECK(!settings.empty(), "the best of no settings");
   std::vector<SettingRate> rates;

@@ -72,6 +72,7 @@ SharedArea::~SharedArea() { munmap(memory_, bytes_); }
 Measurer::Measurer(int rank, int world, Meeting& meeting)
     : rank_(rank), world_(world), cores_(usable_cores()), meeting_(meeting) {}
 
+// acq_rel and acquire: who leaves sees what all have written before.
 void Measurer::meet() {
   const uint64_t all = ++meetings_ * static_cast<uint64_t>(world_);
   meeting_.arrived.fetch_add(1, std::memory_order_acq_rel);
@@ -118,6 +119,7 @@ double Measurer::batch_us(double seconds, double quantile_wanted, const std::fun
   return meeting_.result_us;
 }
 
+// PR_SET_PDEATHSIG: ranks that spin do not outlive an interrupted benchmark.
 void run_in_processes(int world, const std::function<void(Measurer&)>& body) {
   const SharedArea area(sizeof(Meeting));
   Meeting& meeting = *new (area.get()) Meeting();

@@ -64,6 +64,7 @@ uint64_t RawPump::slowest() const {
   return moved;
 }
 
+// One system call for each flow. In lock step no flow passes the slowest by more than one transfer.
 bool RawPump::pass() {
   const bool in_step = setting_.driving == Driving::kLockStep;
   const uint64_t next = (slowest() / setting_.transfer_bytes + 1) * setting_.transfer_bytes;
@@ -84,6 +85,7 @@ void RawPump::rest() {
   }
 }
 
+// The clock is read only after passes in vain: it would cost time in a loop that moves bytes.
 void RawPump::run(uint64_t bytes) {
   target_ += bytes;
   double deadline = 0;

@@ -132,6 +132,7 @@ Descriptor RawRank::dial(uint16_t port, const std::string& congestion, int index
   return fd;
 }
 
+// Strangers on the port do not know the token: their connections are closed.
 std::pair<int, Descriptor> RawRank::accept_one(const std::string& congestion) {
   while (true) {
     Descriptor fd(accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC));
@@ -153,6 +154,7 @@ const RawRank::Connections& RawRank::connections(const std::string& congestion, 
   return connections_.emplace(key, connect(congestion, count)).first->second;
 }
 
+// Two ranks share one connection for both directions. In a larger ring each dials the next and accepts the one before.
 RawRank::Connections RawRank::connect(const std::string& congestion, int count) {
   Connections out;
   const bool duplex = process_.world() == 2;

@@ -70,6 +70,7 @@ void Buffers::place_output() {
   }
 }
 
+// Output is poisoned first: a collective that writes nothing must not pass the check with the last batch's result.
 void Buffers::refill() {
   poison({first_.get(), first_bytes_});
   poison({second_.get(), second_bytes_});
@@ -86,6 +87,8 @@ Call Buffers::call(uint32_t operation) const {
   return call;
 }
 
+// Each operation may take the last one's result, so the expectation depends on the number of operations. It is computed
+// once for a length of batches.
 uint64_t Buffers::wrong_after(uint32_t operations) const {
   if (expected_.operations != operations) {
     expected_ = {operations, tolerance(exercise_, operations), expected_output(exercise_, extent_, rank_, operations)};

@@ -74,6 +74,7 @@ double decode_float(DType dtype, uint64_t bits) {
   return sign * std::ldexp(static_cast<double>(fraction + hidden), least_exponent(dtype) + exponent - 1);
 }
 
+// By arithmetic, unlike the kernels' work on bits: one mistake cannot be in both.
 uint64_t encode_float(DType dtype, double value) {
   const FloatFormat format = float_format(dtype);
   if (std::isnan(value)) return nan_bits(format);

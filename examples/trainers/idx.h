@@ -31,6 +31,7 @@ inline std::vector<uint8_t> read(const std::string& path, size_t each) {
     bytes.insert(bytes.end(), block, block + got);
   }
   const int status = pclose(file);
+  // Byte 2 says that items are bytes, byte 3 how many dimensions the header lists, 4 bytes each.
   const size_t header = bytes.size() < 4 ? 4 : 4 + 4 * size_t{bytes[3]};
   if (status != 0 || bytes.size() < header || bytes[0] != 0 || bytes[1] != 0 || bytes[2] != 8 ||
       (bytes.size() - header) % each != 0) {

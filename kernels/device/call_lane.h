@@ -58,6 +58,8 @@ class CallLane {
   RONDO_INLINE CallLane(Machine& machine, const DeviceCall& call, LaneState& state)
       : m_(machine), call_(call), state_(state), thread_(machine.thread()) {}
 
+  // A call in order: counts itself, runs the steps before the first wait, looks for a stop, runs the other steps, and
+  // leaves. Without a status (a plain fold) there is no protocol, only the pass.
   RONDO_INLINE void run() {
     if (call_.status != nullptr) count();
     if (call_.status == nullptr) state_.done = false, state_.first_pass = 0;
@@ -87,6 +89,7 @@ class CallLane {
   RONDO_INLINE bool is_first() const { return thread_.index == 0; }
   RONDO_INLINE bool is_last() const { return thread_.index + 1 == thread_.count; }
 
+  // Reads what the last call of this lane has left. In device memory, since a graph replays the same arguments.
   RONDO_INLINE void count() {
     if (is_first()) {
       state_.call = own().calls + 1;
@@ -97,7 +100,8 @@ class CallLane {
     }
     m_.any(false);
   }
-  // The steps before the first wait, which do not wait for the look for a stop, and that look.
+  // The steps before the first wait, and then the look for a stop, for which they do not wait: it costs a round trip to
+  // host memory.
   RONDO_INLINE bool begin() {
     RONDO_ROLLED
     for (; m_.step() < call_.step_count; ++m_.step()) {
@@ -116,6 +120,8 @@ class CallLane {
     bad_ = !enter();
     return !m_.any(bad_);
   }
+  // The first lane says that the kernel has begun, then looks for a stop; the others wait for its verdict. By the last
+  // thread of a lane: the first ones signal to peers.
   RONDO_INLINE bool enter() {
     if (!is_last()) return true;
     if (m_.lane() == 0) {
@@ -130,6 +136,7 @@ class CallLane {
   }
   RONDO_INLINE bool is_replay() const { return call_.number == 0; }
   RONDO_INLINE uint32_t number() { return is_replay() ? control().replays + 1 : call_.number; }
+  // The host has taken the memory back: nothing is touched from here on.
   RONDO_INLINE bool stopped() {
     return m_.load_acquire(&call_.status->stop) != 0 && !fail(CallFailure::kStopped, 0, 0);
   }
@@ -139,9 +146,11 @@ class CallLane {
   }
 
   RONDO_INLINE uint32_t turn() const { return state_.call % 2; }
+  // A word of a post: 4 bytes of data below, the call's count above. One store of 8 bytes shows both or neither.
   RONDO_INLINE uint64_t word_of(uint32_t data) const { return data | uint64_t(state_.call) << 32; }
   RONDO_INLINE bool is_of_call(uint64_t word) const { return uint32_t(word >> 32) == state_.call; }
 
+  // One thread a peer. Word 0 is a lane's arrival: fingerprint and buffers go before it, and its release orders them.
   RONDO_INLINE void tell(const CallStep& step) {
     if (step.word == 0 && (state_.call + kRenewedCalls / 2) % kRenewedCalls < 2) renew(step.peers);
     RONDO_ROLLED
@@ -164,7 +173,8 @@ class CallLane {
     m_.store_word(&to.offset, from.offset);
     m_.store_word(&to.pitch, from.pitch);
   }
-  // By the threads that write the words in posts, too, so that these come behind.
+  // Overwrites all words of posts, so that none of 2^32 calls ago looks like one of this call. By the threads that
+  // write the words in posts, too, so that these come behind.
   RONDO_INLINE void renew(uint32_t peers) {
     const uint32_t words = uint32_t(call_.post_bytes) / kWordData;
     RONDO_ROLLED
@@ -178,6 +188,7 @@ class CallLane {
     }
   }
 
+  // One thread a peer; any() then makes the lane wait for all of them.
   RONDO_INLINE bool await(const CallStep& step) {
     RONDO_ROLLED
     for (uint32_t rank = uint32_t(thread_.index); rank < call_.world && !bad_; rank += uint32_t(thread_.count)) {
@@ -193,7 +204,8 @@ class CallLane {
     if (step.word == 0 && call_.whole_pass != 0) choose_whole();
     return true;
   }
-  // All ranks see the same cards.
+  // Whether the whole call runs as one piece: only if its buffers lie in windows on all ranks. All ranks see the same
+  // cards, so all decide alike.
   RONDO_INLINE void choose_whole() {
     bool cut = call_.card.whole == 0;
     RONDO_ROLLED
@@ -205,9 +217,12 @@ class CallLane {
     state_.first_pass = cut ? 0 : call_.whole_pass;
     own().whole = cut ? 0 : 1;
   }
+  // Counts wrap around, so they are compared by their difference.
   RONDO_INLINE bool await_word(const uint32_t* word, uint32_t value) {
     return await_until([&] { return int32_t(m_.load_acquire(word) - value) >= 0; });
   }
+  // Looks until the condition holds, and gives up where the rank has failed, the host has stopped the kernels, or the
+  // limit of time is over. The clock and the host's word are far away, so they are asked rarely.
   template <class There>
   RONDO_INLINE bool await_until(There there) {
     uint64_t begin = 0, next_stop = 0;
@@ -227,6 +242,8 @@ class CallLane {
     }
     return true;
   }
+  // Compares the fingerprints before any memory of the peer is touched: ranks that make different calls end with an
+  // error that names both.
   RONDO_INLINE bool same_call(uint32_t rank) {
     const uint64_t* const prints = own().from[rank].prints[turn()];
     uint64_t low = 0, high = 0;
@@ -283,6 +300,7 @@ class CallLane {
     return true;
   }
 
+  // Sends data with its count in each word, so that no fence and no signal is needed: one way across the link.
   RONDO_INLINE void post() {
     const DeviceFold& fold = state_.pass.fold;
     const uint32_t bytes = uint32_t(fold.count);
@@ -370,7 +388,8 @@ class CallLane {
     return fail(CallFailure::kNoMemory, ref.rank, 0), uintptr_t(0);
   }
 
-  // The first failure is the one that is told. By a replay, which has no number, no call ends that has passed. False.
+  // Only the first failure is reported. A replay has no number: it fails the call after the last one that has passed.
+  // Returns false.
   RONDO_INLINE bool fail(CallFailure failure, uint32_t rank, uint64_t fingerprint) {
     if (!m_.claim(&control().failed) || call_.status == nullptr) return false;
     global(call_.status)->rank = rank;
@@ -380,6 +399,7 @@ class CallLane {
     return false;
   }
 
+  // The last lane to leave opens the kernel for the next call and says to the host that this one has passed.
   RONDO_INLINE void leave(bool well) {
     m_.any(false);
     if (call_.status == nullptr || !is_first()) return;

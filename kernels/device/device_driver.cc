@@ -55,6 +55,7 @@ std::shared_ptr<const DeviceDriver> DeviceDriver::open(const std::string& file) 
   return opened = std::shared_ptr<const DeviceDriver>(new DeviceDriver(library, name));
 }
 
+// Finds all functions before any is called, so that an old driver is refused as a whole, by name.
 DeviceDriver::DeviceDriver(void* library, const std::string& file) {
   const auto find = reinterpret_cast<cuda::GetProcAddress>(dlsym(library, cuda::kGetProcAddress));
   if (find == nullptr)
@@ -102,6 +103,8 @@ int DeviceDriver::attribute(int device, cuda::Attribute which) const {
   return api_.DeviceGetAttribute(&value, which, device) == 0 ? value : 0;
 }
 
+// The context is retained once and never released: memory in it may be the program's. gpus_ is a map, so that a Gpu
+// stays where it is.
 DeviceStatus DeviceDriver::find_gpu(int device, Gpu** gpu) const {
   const std::lock_guard<std::mutex> lock(mutex_);
   Gpu& found = gpus_[device];
@@ -138,6 +141,7 @@ bool DeviceDriver::has_entered(cuda::Context context) const {
   return entered != nullptr && &entered->driver_ == this && entered->gpu_->context == context;
 }
 
+// The device of a stream, by its context. A default stream is that of the thread's current context.
 DeviceStatus DeviceDriver::find_gpu(DeviceStream stream, Gpu** gpu) const {
   if (entered != nullptr && &entered->driver_ == this && entered->stream_ == stream) return *gpu = entered->gpu_, 0;
   cuda::Context context = nullptr;
@@ -190,6 +194,8 @@ DeviceStatus DeviceDriver::use(int device) const {
   return status != 0 ? status : api_.CtxSetCurrent(gpu->context);
 }
 
+// FuncLoad at once: with lazy loading the driver would load a kernel at its first launch, and may wait for streams
+// then.
 DeviceStatus DeviceDriver::load(Gpu& gpu) const {
   const std::lock_guard<std::mutex> lock(mutex_);
   if (gpu.loaded) return 0;
@@ -233,6 +239,7 @@ DeviceStatus DeviceDriver::release(int device, void* memory) const {
   return on(device, [&](Gpu&) { return api_.MemFree(at(memory)); });
 }
 
+// Ranks that are threads of one process lock the same memory, and the driver counts no locks.
 DeviceStatus DeviceDriver::lock_host(int device, void* memory, size_t bytes) const {
   return on(device, [&](Gpu&) {
     const std::lock_guard<std::mutex> lock(locked_mutex_);
@@ -312,6 +319,8 @@ DeviceStatus DeviceDriver::stream_facts(DeviceStream stream, StreamFacts* facts)
     // The legacy stream may not be asked while another stream of the thread is captured.
     const bool captured = capturing != 0 || status == cuda::kCaptureImplicit;
     if (!captured && status == 0) status = api_.StreamGetId(stream, &id);
+    // While a stream is captured, the capture stands for it: what is recorded runs when the graph does, in whatever
+    // stream.
     *facts = {gpu.device, captured, captured ? capture : id, captured ? graph : nullptr};
     return captured ? 0 : status;
   });
@@ -367,6 +376,7 @@ DeviceStatus DeviceDriver::copy(const DeviceCopy& copy, DeviceStream stream) con
   });
 }
 
+// A call of one pass without other ranks: the same kernels serve.
 DeviceStatus DeviceDriver::fold(const DeviceFold& fold, DeviceStream stream) const {
   const uint32_t refs = uint32_t{fold.source_count} + fold.target_count;
   if (fold.count == 0) return 0;
@@ -393,6 +403,7 @@ DeviceStatus DeviceDriver::call(const DeviceCall& call, uint32_t lanes, DeviceSt
   return put(stream, [&](Gpu& gpu) { return launch(gpu, call, lanes, stream); });
 }
 
+// The driver copies the parameters, so `call` may end when this returns.
 DeviceStatus DeviceDriver::launch(Gpu& gpu, DeviceCall call, uint32_t lanes, DeviceStream stream) const {
   if (const DeviceStatus status = load(gpu)) return status;
   void* parameters[] = {&call};
@@ -400,6 +411,7 @@ DeviceStatus DeviceDriver::launch(Gpu& gpu, DeviceCall call, uint32_t lanes, Dev
                            parameters, nullptr);
 }
 
+// Half of what is left, so that a communicator that comes later finds some, too.
 uint32_t DeviceDriver::take_blocks(int device, uint32_t most, uint32_t ranks) const {
   Gpu* gpu = nullptr;
   if (find_gpu(device, &gpu) != 0) return 0;
@@ -434,6 +446,7 @@ DeviceStatus DeviceDriver::call_host(cuda::HostFunction function, void* argument
   return put(stream, [&](Gpu&) { return api_.LaunchHostFunc(stream, function, argument); });
 }
 
+// The device's front end waits, and no kernel: a waiting stream takes no multiprocessor.
 DeviceStatus DeviceDriver::await(uint32_t* word, uint32_t value, DeviceStream stream) const {
   return put(stream, [&](Gpu&) {
     cuda::MemoryOperation entry = {};
@@ -470,6 +483,8 @@ DeviceStatus DeviceDriver::keep_in_graph(cuda::Graph graph, std::shared_ptr<cons
   return status;
 }
 
+// What ends here may call the driver, which must not happen under the lock: CUDA's own thread takes it. `ended` was
+// made before the lock, so it ends after it.
 void DeviceDriver::free_ended() const {
   std::vector<std::shared_ptr<const void>> ended;
   const std::lock_guard<std::mutex> lock(ended_mutex_);

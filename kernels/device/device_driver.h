@@ -58,9 +58,10 @@ struct DeviceCopy {
 };
 
 // NVIDIA's driver, opened; it stays in the process. Calls go to the primary context of a device, which is made at its
-// first use; a stream of another context is refused. The calling thread's current context and what it captures for
-// graphs are left as they are. Any thread. "In the stream": returns at once, or when the driver has room for it; done
-// when what was put into the stream before is done.
+// first use and shared with CUDA's runtime, so that torch's memory and streams are the same; a stream of another
+// context is refused. The calling thread's current context and what it captures for graphs are left as they are. Any
+// thread. "In the stream": returns at once, or when the driver has room for it; done when what was put into the stream
+// before is done.
 class DeviceDriver {
   struct Gpu;
 

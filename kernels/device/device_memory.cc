@@ -38,6 +38,7 @@ uint64_t this_process() {
 
 }  // namespace
 
+// Remembers how memory was made, for release_shared(). Under IPC two ranks of a process have it at one address.
 void DeviceDriver::note(void* memory, const Mapped& how) const {
   const std::lock_guard<std::mutex> lock(mutex_);
   const auto [found, added] = mapped_.try_emplace(memory, how);
@@ -88,6 +89,8 @@ DeviceStatus DeviceDriver::map_allocation(cuda::Allocation allocation, size_t by
   return 0;
 }
 
+// The driver's own allocation (VMM): its descriptor is sent like any other file, and any process that has it may map
+// it.
 DeviceStatus DeviceDriver::allocate_by_descriptor(int device, size_t bytes, void** memory, int* descriptor) const {
   const cuda::AllocationProperties properties = properties_on(device);
   cuda::Allocation allocation = 0;
@@ -113,6 +116,8 @@ DeviceStatus DeviceDriver::map_descriptor(int device, int descriptor, size_t byt
 
 // --- by CUDA IPC
 
+// The older way, for devices whose driver gives no descriptors: the handle of 64 bytes travels in a file in memory, so
+// that both ways look alike to the caller.
 DeviceStatus DeviceDriver::allocate_by_ipc(int device, size_t bytes, void** memory, int* descriptor) const {
   cuda::Pointer address = 0;
   if (const DeviceStatus status = api_.MemAlloc(&address, bytes)) return status;
@@ -182,6 +187,7 @@ DeviceStatus DeviceDriver::map_shared(int device, int descriptor, MemorySharing 
   });
 }
 
+// Unmaps what is a peer's, frees what is this process's own and has no other user.
 DeviceStatus DeviceDriver::release_shared(void* memory) const {
   Mapped was = {};
   bool last = false;

@@ -24,7 +24,7 @@ using Pointer = unsigned long long;
 using Allocation = unsigned long long;
 using HostFunction = void (*)(void* argument);
 
-// X(name, value, name in cuda.h): results, attributes of devices and of pointers, and what functions are told.
+// X(name, value, name in cuda.h): results, attributes of devices and of pointers, and flags of functions.
 #define RONDO_DRIVER_CONSTANTS(X)                                                                         \
   X(kSuccess, 0, CUDA_SUCCESS)                                                                            \
   X(kInvalidValue, 1, CUDA_ERROR_INVALID_VALUE)                                                           \
@@ -114,7 +114,7 @@ struct Copy2D {
   Copy2DSide from, to;
   size_t row_bytes, rows;
 };
-// An operation of StreamBatchMemOp.
+// An operation of StreamBatchMemOp: here only a wait for a word.
 struct MemoryOperation {
   int operation;
   Pointer address;

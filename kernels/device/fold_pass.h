@@ -10,6 +10,7 @@
 namespace rondo {
 namespace {
 
+// What one load or store moves: the widest that every GPU has, and four of them fill a line.
 struct alignas(16) Packet {
   uint64_t halves[2];
 };
@@ -263,7 +264,7 @@ RONDO_INLINE uint64_t head_of(const DeviceFold& fold, uint64_t element_bytes) {
   return head < fold.count ? head : fold.count;
 }
 
-// Once the pointers are known.
+// Says how many elements lie before the first packet, and how many packets there are. Once the pointers are known.
 RONDO_INLINE void align_pass(Pass& pass, uint64_t element_bytes) {
   pass.head = head_of(pass.fold, element_bytes);
   pass.packets = (pass.fold.count - pass.head) * element_bytes / kPacketBytes;

@@ -13,6 +13,7 @@ using ThreadFold = void (*)(const Pass& pass, ThreadPlace place);
 struct ThreadFolds {
   ThreadFold folds[kFolds];
 };
+// What row.h makes of a fold for a thread of a device.
 struct ThreadFoldsMaker {
   using Row = ThreadFolds;
   template <class K>

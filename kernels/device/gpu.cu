@@ -22,6 +22,8 @@ __device__ __forceinline__ void run_if(const Pass& pass, ThreadPlace thread) {
   }
   if constexpr (kRun != nullptr) kRun(pass, thread);
 }
+// All folds of a dtype are compiled into its one kernel; the comparison is uniform over the block, so no thread
+// diverges.
 template <int kDType, int... kFold>
 __device__ __forceinline__ void run_one_of(const Pass& pass, ThreadPlace thread, std::integer_sequence<int, kFold...>) {
   (run_if<kDType, kFold>(pass, thread), ...);

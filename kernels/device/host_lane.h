@@ -30,6 +30,7 @@ class HostLane {
   uint32_t lane() const { return lane_; }
   uint32_t lanes() const { return lanes_; }
   uint64_t element_bytes() const { return element_bytes_; }
+  // A lane of one thread: its barrier is nothing.
   bool any(bool it) const { return it; }
   uint32_t load_acquire(const uint32_t* word) const { return at(word).load(Orders::kAcquire); }
   uint64_t load_word(const uint64_t* word) const { return at(word).load(std::memory_order_relaxed); }

@@ -19,7 +19,8 @@ struct Codes {
   uint64_t words[kElements / 8];
 };
 
-// Bit 8 b + k: element 64 group + 8 k + b escapes.
+// Bit 8 b + k: element 64 group + 8 k + b escapes. Adding 0x80 - kEscape sets the top bit of a byte whose code is
+// kEscape. Codes are at most that, so no byte carries into the next.
 RONDO_INLINE uint64_t escapes_of(const Codes& codes, size_t group) {
   uint64_t mask = 0;
   for (size_t k = 0; k < 8; ++k) {
@@ -110,6 +111,7 @@ size_t pack(const PackCall& call) {
     }
     to += bytes == 0 ? kHalfBytes : bytes;
     if (kWide) {
+      // Floats that were bfloat16 before have lower halves of 0, which are left out.
       uint32_t any = 0;
       for (size_t i = 0; i < kElements; ++i) any |= load_unaligned<uint32_t>(values + 4 * i) & 0xffff;
       header[2] = any != 0;
@@ -160,6 +162,7 @@ size_t unpack(const UnpackCall& call) {
   Byte* values = static_cast<Byte*>(call.values);
   for (size_t block = 0; block < call.blocks; ++block) {
     const Byte* const header = from;
+    // The coded bytes come from another rank: each length is compared with what is left before it is used.
     if (size_t(end - from) < kHeader) return 0;
     from += kHeader;
     const Byte largest = read_once(header), escapes = read_once(header + 1),

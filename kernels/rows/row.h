@@ -47,6 +47,7 @@ constexpr typename Maker::Row float_row() {
   return row;
 }
 
+// Bytes are true or false: sum and max are "or", product and min are "and".
 template <class Maker>
 constexpr typename Maker::Row bool_row() {
   typename Maker::Row row = {};

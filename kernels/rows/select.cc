@@ -14,6 +14,7 @@ RONDO_INLINE float value_of(const Byte* input, const Byte* residual, size_t i) {
   return kHasResidual ? value + load_unaligned<float>(residual + 4 * i) : value;
 }
 
+// The bits of magnitudes are ordered as the magnitudes are, with infinity and then NaN at the top.
 RONDO_INLINE uint32_t magnitude_of_bits(float value) { return float_bits(value) & 0x7fffffffu; }
 
 // Appends one element to what was found, if it is selected. Written in any case: no branch that depends on values.

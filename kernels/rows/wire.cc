@@ -138,6 +138,8 @@ struct FloatCode {
   }
 };
 
+// A block that cannot be coded (an element is not finite) is coded as all zeros under the scale NaN, so all of it
+// decodes as NaN, and the first such block is returned.
 template <class Code>
 size_t encode_scaled(const WireEncodeCall& call) {
   const Byte* values = static_cast<const Byte*>(call.values);
@@ -151,6 +153,8 @@ size_t encode_scaled(const WireEncodeCall& call) {
     if (scale.inverse == 0.0f) {
       __builtin_memset(to + kScaleBytes, Code::kZeros, Code::kBytes);
     } else {
+      // The seed is of the element's number in the call. However a call is cut into slices, the same elements are
+      // rounded alike.
       const uint64_t first = call.first + block * kElements;
       Code::encode(
           {values, scale.inverse, call.stochastic, block_seed(call.seed, first), uint32_t(first), to + kScaleBytes});

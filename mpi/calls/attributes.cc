@@ -19,8 +19,11 @@ using namespace rondo_mpi;
 
 namespace {
 
+// Keyvals of all kinds of objects, by number. One that was freed stays as long as attributes have it: MPI calls its
+// delete function for them.
 class Keyvals {
  public:
+  // Forgets here those that no attribute has any more: nothing tells when the last one goes.
   int create(Holder holder, void* copy, void* remove, void* state) {
     std::lock_guard lock(mutex_);
     std::erase_if(known_, [](const auto& entry) { return entry.second->freed && entry.second.use_count() == 1; });
@@ -69,6 +72,7 @@ int create_keyval(const char* call, Holder holder, Copy* copy_fn, Delete* delete
 // What the ABI predefines on MPI_COMM_WORLD and all others; nullptr: `id` is none of it.
 const int* predefined(int id) {
   static const int tag_ub = 0x7fffffff, host = MPI_PROC_NULL, io = MPI_ANY_SOURCE, local_clock = 0, app = 0;
+  // The program gets their addresses. Another thread may read while they are set: each store is atomic.
   static int universe, last_code;
   std::atomic_ref(universe).store(world().engine == nullptr ? 1 : world().engine->size());
   std::atomic_ref(last_code).store(last_used_code());

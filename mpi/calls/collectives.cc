@@ -16,6 +16,7 @@ using namespace rondo_mpi;
 
 namespace {
 
+// The blocking form: runs the call to its end.
 template <typename Call>
 int block(const char* name, MPI_Comm comm, const Call& call) {
   return on(comm, name, [&] {
@@ -25,6 +26,7 @@ int block(const char* name, MPI_Comm comm, const Call& call) {
   });
 }
 
+// The nonblocking form. finish() unpacks the output when the work is over.
 template <typename Call>
 int begin(const char* name, MPI_Comm comm, MPI_Request* request, const Call& call) {
   return on(comm, name, [&] {
@@ -37,6 +39,7 @@ int begin(const char* name, MPI_Comm comm, MPI_Request* request, const Call& cal
   });
 }
 
+// The persistent form. Arguments are read now. Each MPI_Start starts the call, in an engine communicator of its own.
 template <typename Call>
 int prepare(const char* name, MPI_Comm comm, MPI_Request* request, const Call& call) {
   return on(comm, name, [&] {
@@ -63,6 +66,7 @@ Data data(const void* at, MPI_Count count, MPI_Datatype type) {
 // The buffer of a call in which this rank gives none.
 Data nothing() { return {nullptr, 0, byte_type()}; }
 
+// Blocks of one type; displacements count its extents.
 template <typename Count, typename Displacement>
 std::vector<Data> list(const Comm& comm, const void* at, const Count counts[], const Displacement displacements[],
                        MPI_Datatype type) {
@@ -74,6 +78,7 @@ std::vector<Data> list(const Comm& comm, const void* at, const Count counts[], c
   }
   return made;
 }
+// The _w forms: a type for each block, and displacements in bytes.
 template <typename Count, typename Displacement>
 std::vector<Data> list(const Comm& comm, const void* at, const Count counts[], const Displacement displacements[],
                        const MPI_Datatype types[]) {

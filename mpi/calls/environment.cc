@@ -24,6 +24,7 @@ using namespace rondo_mpi;
 
 namespace {
 
+// Any thread may call in any case. The level is what the program asked for, since it may branch by it.
 void init(int required, int* provided) {
   World& w = world();
   require(!w.initialized, MPI_ERR_OTHER,
@@ -46,6 +47,7 @@ int MPI_Init(int*, char***) {
 int MPI_Init_thread(int*, char***, int required, int* provided) {
   return run(__func__, [&] { init(required, provided); });
 }
+// Attributes of MPI_COMM_SELF go first: their delete functions may still call MPI, which libraries rely on.
 int MPI_Finalize(void) {
   return run(__func__, [&] {
     World& w = world();
@@ -75,6 +77,7 @@ int MPI_Abort(MPI_Comm, int errorcode) {
   end_job(who() + " called MPI_Abort with code " + std::to_string(errorcode), errorcode);
 }
 
+// Each rank's own clock: MPI_WTIME_IS_GLOBAL is false.
 double MPI_Wtime(void) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
@@ -128,6 +131,7 @@ int MPI_Abi_get_fortran_booleans(int, void*, void*, int* is_set) {
 int MPIX_Query_cuda_support(void) { return 0; }  // no call takes memory of a GPU
 int MPI_Pcontrol(const int, ...) { return MPI_SUCCESS; }
 
+// A cache line's alignment. aligned_alloc() wants a size that is a multiple of it.
 int MPI_Alloc_mem(MPI_Aint size, MPI_Info, void* baseptr) {
   return run(__func__, [&] {
     require(size >= 0, MPI_ERR_ARG, "the size is negative");

@@ -16,6 +16,7 @@ struct Sentence {
   int error;
   const char* text;
 };
+// What MPI_Error_string says of a class.
 constexpr Sentence kSentences[] = {
     {MPI_SUCCESS, "no error"},
     {MPI_ERR_BUFFER, "a buffer is null, or too small"},
@@ -150,6 +151,7 @@ int MPI_Error_class(int errorcode, int* errorclass) {
   });
 }
 
+// Where the code is that of this thread's last failure, its sentence says more than its class.
 int MPI_Error_string(int errorcode, char* string, int* resultlen) {
   return run(__func__, [&] {
     std::string text;

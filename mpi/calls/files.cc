@@ -28,6 +28,7 @@ std::shared_ptr<File> file_of(MPI_File file) {
   return found;
 }
 
+// The arguments of any call that moves data.
 struct Access {
   const char* call;
   MPI_File file;

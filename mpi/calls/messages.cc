@@ -16,6 +16,7 @@ using namespace rondo_mpi;
 
 namespace {
 
+// Ready sends are standard ones: the engine gains nothing by a receive that is there already.
 enum class Mode { kStandard, kSynchronous, kBuffered };
 
 // One message's arguments, checked. A message is bytes to the engine. Its communicator and type stay as long as a call.
@@ -62,6 +63,7 @@ Envelope envelope(MPI_Comm comm, const void* data, MPI_Count count, MPI_Datatype
   check_tag(tag, receives);
   const Envelope made{&to, &of, const_cast<void*>(data), count, peer, tag};
   const MPI_Count bytes = made.bytes();
+  // MPI_BOTTOM is null. It goes with types of absolute addresses, which are not dense.
   require(data != nullptr || bytes == 0 || !of.dense || peer == MPI_PROC_NULL, MPI_ERR_BUFFER, "the buffer is null");
   return made;
 }
@@ -100,6 +102,7 @@ void unpack_from(const Envelope& e, const PackedData& memory, MPI_Count bytes) {
 
 // --- Buffered sends: a copy goes, and the buffer that the program attached only bounds how much is under way.
 
+// One for all buffers. It is never destroyed: a program may send at exit.
 std::mutex& buffer_mutex() {
   static std::mutex* mutex = new std::mutex;
   return *mutex;
@@ -151,6 +154,7 @@ MPI_Request start_flush(Buffer& buffer, const std::shared_ptr<Comm>& comm) {
   return add_request(std::move(request));
 }
 
+// Waits until all buffered messages have gone: the program may free the memory then.
 void detach(Buffer& buffer, void* address, MPI_Count* bytes) {
   flush(buffer);
   std::lock_guard lock(buffer_mutex());
@@ -167,6 +171,8 @@ Buffer& buffer_of(Comm& comm) {
   return comm.session != nullptr && comm.session->buffer.attached ? comm.session->buffer : world().buffer;
 }
 
+// The program's buffer bounds what is under way, though the copy lies elsewhere: what MPI calls an error must be one
+// here.
 void send_buffered(const Envelope& e) {
   std::lock_guard lock(buffer_mutex());
   Buffer& buffer = buffer_of(*e.comm);
@@ -290,6 +296,7 @@ void receive(const Envelope& e, MPI_Status* status, uint64_t matched = 0) {
   });
 }
 
+// Both start before either is waited for: two ranks that call this do not block each other.
 void send_and_receive(const Envelope& to, const Envelope& from, MPI_Status* status) {
   if (to.nobody()) return receive(from, status);
   if (from.nobody()) {
@@ -316,6 +323,7 @@ Envelope copied(const Envelope& e, std::shared_ptr<std::byte[]>& memory) {
   return copy;
 }
 
+// One request for both, which is over when both are. It is the receive's, whose status MPI gives.
 void start_both(const Envelope& to, const Envelope& from, const std::shared_ptr<std::byte[]>& memory,
                 MPI_Request* request) {
   auto made = request_of(from, Request::Kind::kReceive);
@@ -563,6 +571,7 @@ Request& partitioned(MPI_Request request) {
   require(of.partitions > 0, MPI_ERR_REQUEST, "the request is not partitioned");
   return of;
 }
+// The thread that readies the last part sends the whole message.
 void make_ready(Request& of, int partition) {
   require(partition >= 0 && partition < of.partitions, MPI_ERR_ARG, "there is no such partition");
   require(of.active && of.unready > 1, MPI_ERR_REQUEST, "the request is not active, or all of its parts are ready");
@@ -572,6 +581,7 @@ void make_ready(Request& of, int partition) {
   } catch (...) {  // the request's error, for the thread that waits for it
     of.finish = [why = std::current_exception()] { std::rethrow_exception(why); };
   }
+  // The last step to 0 comes when the send has started: who waits for the request looks for that.
   of.unready = 0;
   of.unready.notify_all();
   ends().tell();

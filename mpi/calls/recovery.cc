@@ -31,6 +31,7 @@ MPI_Group failed_group(const Comm& comm, size_t count) {
 
 }  // namespace
 
+// The engine's abort reaches all ranks. kRevoked in its text tells a revocation from an end of the job.
 int MPIX_Comm_revoke(MPI_Comm comm) {
   return on(comm, __func__, [&] {
     Comm& of = comm_of(comm);

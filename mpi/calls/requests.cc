@@ -91,6 +91,7 @@ void note(Request& request, int call) {
   request.free(request.state);
 }
 
+// MPI's null and inactive requests: over at once, with an empty status.
 bool idle(const Request* request) { return request == nullptr || (request->persistent && !request->active); }
 
 [[noreturn]] void fail_with(int error) {
@@ -103,6 +104,7 @@ class Patience {
   void wait(const std::vector<Request*>& requests) {
     if (++turns_ < 1000) return;
     if (turns_ < 2000) return std::this_thread::yield();
+    // Counted before the last look: an end between that and the wait is not missed.
     const uint32_t before = ends().count();
     for (Request* const request : requests) {
       if (!idle(request)) ends().watch(*request);
@@ -159,7 +161,8 @@ bool all_over(int count, const MPI_Request handles[]) {
   return all;
 }
 
-// Requires that all handles are right.
+// Requires that all handles are right. All requests are ended though one has failed: each status has its own error
+// then.
 void end_all(int count, MPI_Request handles[], MPI_Status statuses[], MPI_Comm& owner) {
   std::vector<int> errors;  // of all, once one has failed
   for (int i = 0; i < count; ++i) {
@@ -240,6 +243,7 @@ int MPI_Test(MPI_Request* request, int* flag, MPI_Status* status) {
 int MPI_Waitall(int count, MPI_Request requests[], MPI_Status statuses[]) {
   return on_requests(count, requests, __func__, [&](MPI_Comm& owner) {
     check_count(count);
+    // All handles are looked up before any is waited for: a wrong one is an error that ends no request.
     std::for_each(requests, requests + count, find);
     end_all(count, requests, statuses, owner);
   });

@@ -21,6 +21,7 @@ const Topology& topology_of(MPI_Comm comm, int kind) {
   return *of.topology;
 }
 
+// Row-major: the last dimension changes fastest.
 std::vector<int> coordinates(const Topology& t, int rank) {
   std::vector<int> at(t.dims.size());
   for (size_t d = t.dims.size(); d-- > 0; rank /= t.dims[d]) at[d] = rank % t.dims[d];
@@ -48,6 +49,7 @@ int shifted(const Topology& t, int rank, size_t direction, int64_t by) {
   return rank_at(t, at);
 }
 
+// In each dimension the neighbor below comes before the one above: MPI's order of blocks in neighborhood collectives.
 std::shared_ptr<Topology> cartesian(std::vector<int> dims, std::vector<int> periods, int rank) {
   auto made = std::make_shared<Topology>();
   made->kind = MPI_CART;
@@ -62,6 +64,7 @@ std::shared_ptr<Topology> cartesian(std::vector<int> dims, std::vector<int> peri
 
 int product(const std::vector<int>& dims) { return std::accumulate(dims.begin(), dims.end(), 1, std::multiplies<>()); }
 
+// The product is compared at every factor, so it cannot overflow.
 std::vector<int> checked_dims(int ndims, const int dims[], int most) {
   require(ndims >= 0, MPI_ERR_DIMS, "the number of dimensions is negative");
   std::vector<int> made(dims, dims + ndims);
@@ -162,6 +165,7 @@ int MPI_Dims_create(int nnodes, int ndims, int dims[]) {
   return run(__func__, [&] { fill_dims(nnodes, ndims, dims); });
 }
 
+// Never reorders, here or for graphs: ranks keep their numbers, which launchers have placed.
 int MPI_Cart_create(MPI_Comm comm_old, int ndims, const int dims[], const int periods[], int, MPI_Comm* comm_cart) {
   return on(comm_old, __func__, [&] {
     Comm& of = intracomm_of(comm_old);

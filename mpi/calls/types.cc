@@ -23,8 +23,8 @@ Part part(MPI_Datatype type) { return type_of(type).shared_from_this(); }
 
 MPI_Datatype publish(std::shared_ptr<Type> type) { return world().types.add(std::move(type)); }
 
-// What MPI_Type_get_contents tells of it. Arguments that are int in one form and MPI_Count in the other are told as
-// what they were given as.
+// What MPI_Type_get_contents gives back. An argument that is int in one form and MPI_Count in the other comes back as
+// it was given.
 struct Contents {
   explicit Contents(const std::shared_ptr<Type>& type) : type_(type) {}
   Contents& number(int value) {
@@ -108,6 +108,7 @@ std::shared_ptr<Type> subarray(int ndims, const Count sizes[], const Count subsi
                                const Part& type) {
   require(ndims > 0, MPI_ERR_ARG, "there are no dimensions");
   require(order == MPI_ORDER_C || order == MPI_ORDER_FORTRAN, MPI_ERR_ARG, "the order is neither C's nor Fortran's");
+  // From the dimension that changes fastest outwards. Each step takes the type of the one before as its element.
   Part inner = type;
   for (int k = 0; k < ndims; ++k) {
     const int d = order == MPI_ORDER_C ? ndims - 1 - k : k;
@@ -150,6 +151,7 @@ std::shared_ptr<Type> darray(int size, int rank, int ndims, const Count gsizes[]
   for (int d = 0; d < ndims; ++d) {
     require(gsizes[d] > 0 && psizes[d] > 0, MPI_ERR_ARG, "a size of the array, or of the processes, is not positive");
   }
+  // MPI's grid of processes is row-major, whatever the order of the array.
   std::vector<int> at(static_cast<size_t>(ndims));
   for (int d = ndims - 1, left = rank; d >= 0; --d) {
     at[static_cast<size_t>(d)] = left % psizes[d];

@@ -20,6 +20,7 @@ using DeleteFunction = int(Handle, int, void*, void*);
 // Copies the attributes of `from` into `to`, as their copy functions say.
 template <typename Handle>
 void copy_attributes(Handle handle, const Attributes& from, Attributes& to) {
+  // A copy of the list: copy functions of the program may change it.
   for (const Attribute& one : from.get()) {
     const auto& keyval = one.keyval;
     if (keyval->copy == nullptr) continue;
@@ -34,6 +35,8 @@ void copy_attributes(Handle handle, const Attributes& from, Attributes& to) {
   }
 }
 
+// The delete function runs first and may refuse: then the attribute stays. No lock is held, since the function may set
+// attributes itself.
 template <typename Handle>
 void delete_attribute(Handle handle, Attributes& attributes, const Attribute& over) {
   if (over.keyval->remove != nullptr) {

@@ -23,6 +23,7 @@ void Collective::go(const Call& call) {
 
 void Collective::then(std::function<void()> function) { after_.push_back(std::move(function)); }
 
+// nullptr where nothing is to be done.
 std::function<void()> Collective::finish() {
   if (after_.empty() && kept_.empty()) return nullptr;
   return [after = std::move(after_), kept = std::move(kept_)] {
@@ -43,6 +44,7 @@ const void* Collective::input(const Data& data) {
   return packed;
 }
 
+// Data that is not dense gets kept memory, which finish() unpacks.
 std::byte* Collective::output(const Data& data) {
   if (data.count == 0 || data.type->dense) return static_cast<std::byte*>(data.data);
   std::byte* packed = keep(data.bytes());
@@ -108,6 +110,8 @@ bool Collective::View::surrounds(const void* memory, uint64_t bytes) const {
   return bytes > 0 && meets(base, end());
 }
 
+// An all_to_all with counts of 0 for ranks that this one does not talk to. Neighbors, intercommunicators and lists of
+// types all become that.
 void Collective::exchange(std::vector<Part> send, std::vector<Part> receive) {
   View in = view(send, false, false);
   View out = view(receive, true, false);
@@ -206,6 +210,7 @@ void Collective::gather(Data send, Data receive, int root) {
     out = output(all_of(receive, comm_.size()));
     if (send.in_place()) {
       std::byte* own = out + static_cast<uint64_t>(root) * bytes;
+      // The output is packed, so the own block is packed, too: in place the engine takes it from there.
       if (out != receive.data)
         pack(*receive.type, blocks_of(receive, comm_.size())[static_cast<size_t>(root)].data, receive.count, own);
       in = own;
@@ -283,6 +288,7 @@ void Collective::all_gather(Data send, Data receive) {
       .dtype = rondo::DType::kUint8});
 }
 
+// In place the input is a copy: the engine's all_to_all has two buffers.
 void Collective::all_to_all(Data send, Data receive) {
   if (comm_.inter) return all_to_all_v(blocks_of(send, comm_.peers()), blocks_of(receive, comm_.peers()));
   const Data all = all_of(receive, comm_.size());
@@ -303,6 +309,8 @@ void Collective::all_to_all(Data send, Data receive) {
       .dtype = rondo::DType::kUint8});
 }
 
+// Where the input lies between the blocks of the output, the engine would take it for an overlap (View::surrounds).
+// Then the blocks are packed.
 void Collective::gather_v(Data send, std::vector<Data> receive, int root) {
   check_root(root);
   if (rooted_inter(root, parts_of(comm_, receive), send, false)) return;
@@ -499,6 +507,7 @@ void Collective::all_reduce(Data send, void* receive, const Op& op) {
   reduce_by(call, send, {receive, send.count, send.type}, 0, op);
 }
 
+// The input is all blocks, the output is this rank's. `before` is where that block begins.
 void Collective::reduce_scatter(Data send, void* receive, const std::vector<MPI_Count>& counts, bool even,
                                 const Op& op) {
   const auto rank = static_cast<size_t>(comm_.rank);
@@ -516,6 +525,7 @@ void Collective::reduce_scatter(Data send, void* receive, const std::vector<MPI_
   reduce_by(call, send, {receive, count_of(rank), send.type}, before, op);
 }
 
+// Rank 0 of an exclusive scan has no result: its buffer stays as it is.
 void Collective::scan(Data send, void* receive, const Op& op, bool exclusive) {
   send = reduced(send, receive, op);
   const Data result{receive, exclusive && comm_.rank == 0 ? 0 : send.count, send.type};

@@ -70,9 +70,12 @@ class Collective {
     bool surrounds(const void* memory, uint64_t bytes) const;
   };
 
+  // Runs or starts the engine's call: the last thing that each of these functions does.
   void go(const rondo::Call& call);
   void then(std::function<void()> function);
+  // Memory that lives until finish() has run.
   std::byte* keep(MPI_Count bytes);
+  // Dense data is used where it lies. Other data is packed into kept memory.
   const void* input(const Data& data);
   std::byte* output(const Data& data);
   View view(std::vector<Part>& parts, bool out, bool packed);

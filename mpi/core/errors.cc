@@ -41,6 +41,8 @@ std::string who() {
          std::to_string(getpid()) + ")";
 }
 
+// Codes of the engine as classes of MPI. A peer's death, goodbye and silence are one class: programs that recover treat
+// them alike.
 Failure failure_of(const rondo::Error& error) {
   switch (error.code) {
     case rondo::ErrorCode::kTruncated:
@@ -76,6 +78,7 @@ Failure caught() {
   }
 }
 
+// _exit(): other threads may be in calls, and functions of atexit() may wait for ranks that are gone.
 void end_job(const std::string& sentence, int code) {
   std::fprintf(stderr, "rondo-mpi: %s\n", sentence.c_str());
   std::fflush(nullptr);
@@ -84,6 +87,7 @@ void end_job(const std::string& sentence, int code) {
   _exit(status == 0 ? 1 : status);
 }
 
+// The one place where a failure meets an error handler.
 int report_to(const char* call, Errhandler& handler, uintptr_t object, const Failure& failure) {
   remember(failure);
   std::string name = call;
@@ -91,7 +95,8 @@ int report_to(const char* call, Errhandler& handler, uintptr_t object, const Fai
   switch (handler.kind) {
     case Errhandler::Kind::kFatal:
     case Errhandler::Kind::kAbort:
-      // A launcher takes the job's code from the first process that ends: that whose end this rank was told.
+      // A launcher takes the job's code from the first process that ends, which must be the one whose end this rank has
+      // heard of.
       if (failure.code == kProcessFailed || failure.code == MPI_ERR_PROC_ABORTED) {
         std::this_thread::sleep_for(std::chrono::milliseconds(200));
       }

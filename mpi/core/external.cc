@@ -7,7 +7,8 @@
 namespace rondo_mpi {
 namespace {
 
-// Bytes of one value in external32.
+// Bytes of one value in external32. They are the standard's, not this machine's: long has 4 and wchar_t 2, so larger
+// values lose their upper bytes.
 MPI_Count external_bytes(const Type& element) {
   if (element.handle == MPI_LONG || element.handle == MPI_UNSIGNED_LONG) return 4;
   if (element.handle == MPI_WCHAR) return 2;
@@ -42,6 +43,7 @@ void to_external(const Type& type, const std::byte* packed, MPI_Count count, std
     out += external;
   });
 }
+// A signed number that is longer here is filled up with its sign.
 void from_external(const Type& type, const std::byte* in, MPI_Count count, std::byte* packed) {
   for_values(type, count, [&](MPI_Count bytes, MPI_Count external, bool is_signed) {
     const bool negative = is_signed && (in[0] & std::byte{0x80}) != std::byte{};

@@ -26,6 +26,7 @@ namespace {
 
 constexpr MPI_Offset kWindow = 1 << 18;  // what a read of short runs takes from the file at once
 
+// errno as a class of MPI. What MPI has no class for is MPI_ERR_IO.
 int class_of(int error) {
   constexpr std::pair<int, int> kClasses[] = {
       {ENOENT, MPI_ERR_NO_SUCH_FILE},   {EACCES, MPI_ERR_ACCESS},   {EPERM, MPI_ERR_ACCESS},
@@ -137,7 +138,8 @@ void File::open_here(int flags) {
   if (descriptor_ < 0) fail_by(errno, "cannot open");
 }
 
-// The first rank alone creates the file.
+// The first rank alone creates the file. The name of the shared position's file has the time of this opening in it:
+// what a job that crashed has left beside the data has another name.
 void File::open_all() {
   const int64_t own[2] = {mode_, std::chrono::system_clock::now().time_since_epoch().count()};
   std::vector<int64_t> all(2 * comm_->members.size());
@@ -159,6 +161,7 @@ void File::open_all() {
   by_first([&] { share(position_, false); });
 }
 
+// The barrier comes first: no rank deletes the file while another still uses it.
 void File::close() {
   try {
     comm_->engine->barrier();
@@ -193,6 +196,7 @@ void File::check(Way way, Place place) const {
           MPI_ERR_UNSUPPORTED_OPERATION, "MPI_MODE_SEQUENTIAL allows the shared position alone");
 }
 
+// Atomic mode holds a lock of all bytes from the first to the last, gaps included.
 Outcome File::transfer(Way way, Place place, MPI_Offset offset, const Data& data) {
   check(way, place);
   const std::shared_ptr<const View> view = this->view();
@@ -253,6 +257,8 @@ void File::write_data(const View& view, MPI_Offset position, const Data& data, M
   write(view, position, packed.data(), bytes);
 }
 
+// Short runs near each other are read through a window: one system call for many. Writing must not do that: it would
+// write back bytes between the runs that other ranks have changed meanwhile.
 MPI_Offset File::read(const View& view, MPI_Offset position, std::byte* to, MPI_Offset bytes) const {
   const MPI_Offset end = view.at(sum(position, bytes - 1, MPI_ERR_ARG)).offset + 1;
   std::vector<std::byte> window;
@@ -292,6 +298,7 @@ void File::write(const View& view, MPI_Offset position, const std::byte* from, M
   }
 }
 
+// The first half does all the work. MPI permits that, and the program sees no difference but in time.
 void File::begin(Way way, Place place, MPI_Offset offset, const Data& data) {
   {
     std::lock_guard lock(mutex_);
@@ -332,6 +339,7 @@ std::shared_ptr<const View> File::made_view(MPI_Offset displacement, MPI_Datatyp
                                 used_type(filetype).shared_from_this(), representation, (mode_ & MPI_MODE_RDONLY) == 0);
 }
 
+// Ranks may give different views. All exchange whether they have theirs, so one that is wrong is an error on all.
 void File::set_view(MPI_Offset displacement, MPI_Datatype etype, MPI_Datatype filetype, const char* representation) {
   // The current displacement is the same for all: behind what any of them did before.
   if ((mode_ & MPI_MODE_SEQUENTIAL) != 0) comm_->engine->barrier();
@@ -362,6 +370,7 @@ MPI_Offset File::start_of(Place place, MPI_Offset offset, MPI_Offset etypes) {
   return std::exchange(position_, sum(position_, etypes, MPI_ERR_ARG));
 }
 
+// All ranks exchange how much they move. The first rank then moves the shared position once, for all.
 MPI_Offset File::ordered(MPI_Offset etypes) {
   const int64_t own[1] = {etypes};
   std::vector<int64_t> all(static_cast<size_t>(comm_->size()));
@@ -373,6 +382,7 @@ MPI_Offset File::ordered(MPI_Offset etypes) {
   return start[0];
 }
 
+// The shared position is in a small file beside the data. A lock of that file makes read and add one step.
 MPI_Offset File::share(MPI_Offset value, bool add) {
   std::lock_guard guard(mutex_);
   if (shared_ < 0) shared_ = ::open(shared_name_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);

@@ -15,6 +15,7 @@
 namespace rondo_mpi {
 namespace {
 
+// inout[i] = in[i] op inout[i]: MPI's order of operands.
 template <typename T, typename Combine>
 void each(const void* in, void* inout, MPI_Count count, Combine combine) {
   const T* a = static_cast<const T*>(in);
@@ -22,6 +23,7 @@ void each(const void* in, void* inout, MPI_Count count, Combine combine) {
   for (MPI_Count i = 0; i < count; ++i) b[i] = static_cast<T>(combine(a[i], b[i]));
 }
 
+// Any comparison with a NaN is false, so the first operand is the result. MPI leaves that open.
 struct Least {
   template <typename T>
   T operator()(T a, T b) const {
@@ -58,6 +60,8 @@ struct Float16 {  // rounded to nearest, ties to even; not every compiler has it
     const float magnitude = std::fabs(value);
     const auto whole = std::bit_cast<uint32_t>(magnitude);
     uint32_t rounded = ((whole + 0xfff + (whole >> 13 & 1)) >> 13) - (112 << 10);
+    // Numbers below 2^-14 are multiples of 2^-24, and lrint() rounds to even, too. From 65520 on the nearest is
+    // infinity.
     if (magnitude < 0x1p-14f) rounded = static_cast<uint32_t>(std::lrint(magnitude * 0x1p24f));
     if (magnitude >= 65520) rounded = 0x7c00;
     if (value != value) rounded = 0x7e00;
@@ -166,6 +170,7 @@ void fold_named(const Op& op, const Type& type, const void* in, void* inout, MPI
   }
 }
 
+// Which groups of types each operation has: MPI-4, 6.9.2.
 bool defined(const Op& op, const Type& type) {
   if (op.user() || op.handle == MPI_REPLACE || op.handle == MPI_NO_OP) return true;
   if (op.handle == MPI_MINLOC || op.handle == MPI_MAXLOC) return type.basic == Basic::kPair;
@@ -200,6 +205,7 @@ void fold(const Op& op, const std::shared_ptr<const Type>& type, const void* in,
   } else if (op.function != nullptr) {
     const std::byte* from = static_cast<const std::byte*>(in);
     std::byte* to = static_cast<std::byte*>(inout);
+    // The program's function takes an int, so longer arrays go in parts.
     constexpr MPI_Count kMost = std::numeric_limits<int>::max();
     for (MPI_Count done = 0; done < count; done += kMost) {
       int length = static_cast<int>(std::min(count - done, kMost));
@@ -211,10 +217,12 @@ void fold(const Op& op, const std::shared_ptr<const Type>& type, const void* in,
   }
 }
 
+// Elements with gaps are spread out, as the program's function expects them.
 void fold_packed(const Op& op, const std::shared_ptr<const Type>& of, const void* in, void* inout, MPI_Count count) {
   const Type& type = *of;
   if (type.dense) return fold(op, of, in, inout, count);
   const MPI_Count bytes = count * type.size;
+  // Types may reach below their address: the first element lies so many bytes into the memory.
   const MPI_Aint before = -std::min({type.true_lb, type.lb, MPI_Aint{0}});
   const MPI_Aint span =
       before + type.extent() * (count - 1) + std::max(type.true_ub, type.ub) - std::min(type.true_lb, type.lb);

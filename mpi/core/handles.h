@@ -130,10 +130,13 @@ class Table {
 #else
   static constexpr bool kAddresses = false;
 #endif
+  // Chunks never move, so find() takes no lock. It reads size_ (acquire), and the chunk that add() stored before
+  // (release) is there. Nobody has an object's handle before add() returns.
   static constexpr size_t kChunk = 1024, kChunks = 4096, kNamed = 256;
   using Chunk = std::array<std::shared_ptr<T>, kChunk>;
 
-  // Where the object of this number is among the predefined ones, or would be: they take less than half of the places.
+  // Where the object of this number is among the predefined ones, or would be. Fibonacci hashing: the multiplier is
+  // 2^64 divided by the golden ratio. Then linear probing, which is short since they take less than half of the places.
   size_t place(uintptr_t number) const {
     size_t at = number * 0x9e3779b97f4a7c15u >> 56;
     while (named_[at].second != nullptr && named_[at].first != number) at = (at + 1) % kNamed;

@@ -77,7 +77,9 @@ std::atomic<uint32_t>& MemoryReach::told(Word what, int from, int to) const {
   return counts[2 * static_cast<size_t>(from) + static_cast<size_t>(what)];
 }
 
-// Rank 0 makes a segment of memory; the others find it among that process's descriptors.
+// Rank 0 makes a segment of memory. The others find it among that process's descriptors, so it needs no name that a
+// crash would leave behind. Where each rank's part begins follows from the sizes that all have exchanged: control
+// blocks first, then the memory of rank 0, 1, ...
 void MemoryReach::map(int flavor, bool adjacent) {
   const bool allocates = flavor == MPI_WIN_FLAVOR_ALLOCATE || flavor == MPI_WIN_FLAVOR_SHARED;
   const size_t apart = adjacent ? 1 : flavor == MPI_WIN_FLAVOR_SHARED ? kPage : kLine;
@@ -114,7 +116,9 @@ void MemoryReach::map(int flavor, bool adjacent) {
   for (size_t r = 0; allocates && r < peers_.size(); ++r) mapped_[r] = segment_ + begins[r];
 }
 
-// Whether the kernel lets each read and write the others' memory.
+// Whether the kernel lets each read and write the others' memory. The nonce proves that a copy came from the peer and
+// not from another process with its number. All ranks throw if one is refused: they must agree on what serves the
+// window.
 void MemoryReach::try_peers() {
   uint64_t nonce = reinterpret_cast<uint64_t>(this) * 2 + 1;
   const uint64_t own[2] = {reinterpret_cast<uint64_t>(&nonce), nonce};
@@ -148,6 +152,7 @@ void MemoryReach::move(bool write, const Place& place, std::byte* local) {
   }
   std::vector<iovec> runs;
   MPI_Count bytes = 0;
+  // One call of the kernel: at most kMostRuns runs and kMostBytes.
   const auto go = [&] {
     const iovec here{local, static_cast<size_t>(bytes)};
     const ssize_t moved = write ? process_vm_writev(there.pid, &here, 1, runs.data(), runs.size(), 0)
@@ -178,7 +183,8 @@ void MemoryReach::move(bool write, const Place& place, std::byte* local) {
   if (bytes > 0) go();
 }
 
-// One rank at a time updates the memory of a target.
+// One rank at a time updates the memory of a target. A spin lock in shared memory: where its holder dies, the others
+// leave await() by the communicator's failure. Acquire and release: each update sees the one before.
 class MemoryReach::Update {
  public:
   Update(const MemoryReach& reach, int rank) : updated_(reach.control(rank).updated) {
@@ -195,6 +201,8 @@ class MemoryReach::Update {
 void MemoryReach::put(const Place& to, const std::byte* from) { move(true, to, const_cast<std::byte*>(from)); }
 void MemoryReach::get(const Place& from, std::byte* to) { move(false, from, to); }
 
+// All updates of a target exclude each other by its lock. Data is folded in place where it is mapped, aligned and
+// dense. Else it is read, folded and written back.
 void MemoryReach::update(const Place& at, const Op& op, const std::shared_ptr<const Type>& basic, const std::byte* in,
                          std::byte* before) {
   std::byte* there = memory(at.rank);
@@ -252,6 +260,8 @@ class MemoryReach::Wish {
   std::atomic<uint32_t>& wanted_;
 };
 
+// A count in shared memory: the number of shared holders, or kExclusive. acq_rel: the rank that gets the lock sees what
+// the last holder wrote.
 void MemoryReach::lock(int rank, Lock how) {
   Control& there = control(rank);
   const bool alone = how == Lock::kExclusive;
@@ -269,9 +279,11 @@ void MemoryReach::unlock(int rank, Lock how) {
   control(rank).locked.fetch_sub(how == Lock::kExclusive ? kExclusive : 1, std::memory_order_acq_rel);
 }
 
+// The increment is sequentially consistent and comes last: who hears of it sees the accesses before it.
 void MemoryReach::tell(Word what, const std::vector<int>& ranks) {
   for (const int rank : ranks) ++told(what, comm_.rank, rank);
 }
+// Counters only grow. Each side remembers how many events it has taken.
 bool MemoryReach::hear(Word what, const std::vector<int>& ranks, bool wait) {
   std::vector<uint32_t>& heard = heard_[static_cast<size_t>(what)];
   const auto over = [&] {

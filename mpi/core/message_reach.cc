@@ -16,6 +16,8 @@ int tag_of(Reach::Word what) { return what == Reach::Word::kPosted ? kPosted : k
 
 }  // namespace
 
+// Memory that one rank cannot get is an error on all: the exchange of addresses carries errno. No service starts before
+// all have their memory.
 MessageReach::MessageReach(const std::shared_ptr<Comm>& comm, int flavor, void* base, MPI_Aint size)
     : comm_(comm), bases_(comm->members.size()) {
   agree(*comm_, [&] {
@@ -115,6 +117,7 @@ void MessageReach::get(const Place& from, std::byte* to) {
   });
 }
 
+// The target folds. Its service takes one request after the other, so updates exclude each other.
 void MessageReach::update(const Place& at, const Op& op, const std::shared_ptr<const Type>& basic, const std::byte* in,
                           std::byte* before) {
   const WindowRequest request{WindowAction::kUpdate, op.place, basic->place, before != nullptr};
@@ -127,6 +130,7 @@ void MessageReach::update(const Place& at, const Op& op, const std::shared_ptr<c
   });
 }
 
+// One request: the comparison and the store must not come apart.
 void MessageReach::swap(const Place& at, const std::byte* in, const std::byte* compare, std::byte* before) {
   require(2 * at.bytes() <= static_cast<MPI_Count>(kMostRequestBytes), MPI_ERR_TYPE,
           "the element to be swapped is too large");
@@ -147,6 +151,7 @@ void MessageReach::unlock(int rank, Lock) { ask(rank, {WindowAction::kUnlock}, {
 void MessageReach::tell(Word what, const std::vector<int>& ranks) {
   for (const int rank : ranks) comm_->engine->send_async(nullptr, 0, kBytes, rank, tag_of(what));
 }
+// An event is an empty message of each rank named.
 bool MessageReach::hear(Word what, const std::vector<int>& ranks, bool wait) {
   const auto told = [&](int rank) { return comm_->engine->iprobe(rank, tag_of(what)).has_value(); };
   if (!wait && !std::all_of(ranks.begin(), ranks.end(), told)) return false;

@@ -19,6 +19,8 @@ std::optional<DType> integer(size_t bytes, bool is_signed) {
   return std::nullopt;
 }
 
+// Makes the named types. A type's place is its number in the order of these calls, equal on all ranks, which run one
+// build.
 class Namer {
  public:
   Namer(Table<Type>& table, NamedTypes& order) : table_(table), order_(order) {}

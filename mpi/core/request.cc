@@ -74,6 +74,7 @@ bool over(Request& request) {
          std::all_of(request.also.begin(), request.also.end(), [](const rondo::Work& work) { return work.done(); });
 }
 
+// All that goes wrong ends in outcome.error. The caller decides whose error handler is called.
 void complete(Request& request) {
   if (!request.active) return;
   // Another thread of the program ends these two.
@@ -137,6 +138,7 @@ void Ends::watch(Request& request) {
   }
 }
 
+// The last Work that ends finishes the request, on the engine's thread.
 void release(const std::shared_ptr<Request>& request) {
   if (request->kind == Request::Kind::kGeneral) return;
   if (!request->active || over(*request)) return complete(*request);
@@ -161,6 +163,7 @@ struct EndedRequests {
 thread_local EndedRequests* ended = nullptr;
 thread_local bool thread_over = false;
 
+// A thread's handles go back to the table at its end. Else a program that starts threads again and again would run out.
 struct AtThreadEnd {
   ~AtThreadEnd() {
     EndedRequests* const last = std::exchange(ended, nullptr);
@@ -196,6 +199,7 @@ std::shared_ptr<Request> make_request(Request::Kind kind, std::shared_ptr<Comm> 
   return made;
 }
 
+// A handle that this thread has kept needs no lock.
 MPI_Request add_request(std::shared_ptr<Request> request) {
   EndedRequests* const kept = ended_requests();
   if (kept == nullptr || kept->handle_count == 0) {
@@ -211,6 +215,8 @@ MPI_Request add_request(std::shared_ptr<Request> request) {
   return handle;
 }
 
+// Keeps request and handle for the next ones of this thread. An allocation and a lock a message would show in the rate
+// of small messages.
 void end_request(MPI_Request* handle) {
   EndedRequests* const kept = ended_requests();
   std::shared_ptr<Request> request = world().requests.take_out(*handle);

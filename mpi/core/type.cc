@@ -7,6 +7,7 @@
 
 namespace rondo_mpi {
 
+// Bounds are as in MPI-4, 5.1.7. Sums are checked: displacements of a program may overflow.
 std::shared_ptr<Type> type_of_pieces(int combiner, std::vector<Piece> pieces) {
   auto made = std::make_shared<Type>();
   made->combiner = combiner;
@@ -101,6 +102,7 @@ MPI_Count unpack(const Type& type, void* data, MPI_Count count, const std::byte*
   return bytes - left;
 }
 
+// Whole types first, then the elements of the last, incomplete one.
 MPI_Count elements_in(const Type& type, MPI_Count bytes) {
   if (type.size == 0) return bytes == 0 ? 0 : MPI_UNDEFINED;
   MPI_Count found = bytes / type.size * type.elements;

@@ -37,6 +37,7 @@ MPI_Offset View::extent_of(const Type& type) const {
   return external() && type.dense ? external_size(type, 1) : type.extent();
 }
 
+// Flattens the type into runs by offset. Neighboring runs become one.
 void View::add(const Type& type, MPI_Offset offset, bool writes) {
   if (!type.dense) {
     for (const Piece& piece : type.pieces) {
@@ -59,8 +60,10 @@ void View::add(const Type& type, MPI_Offset offset, bool writes) {
   bytes_ += bytes;
 }
 
+// Finds the tile by division, then the run by a binary search among those of one tile.
 View::Run View::at(MPI_Offset position) const {
   if (bytes_ == 0) return {displacement_, 0};
+  // Dense tiles are one run without end.
   if (runs_.size() == 1 && bytes_ == extent_) {
     return {sum(displacement_, sum(runs_[0].offset, position, MPI_ERR_ARG), MPI_ERR_ARG),
             std::numeric_limits<MPI_Offset>::max()};
@@ -89,6 +92,7 @@ MPI_Offset View::before(MPI_Offset offset) const {
   if (bytes_ == 0 || extent_ == 0 || offset <= displacement_) return 0;
   const MPI_Offset tile = (offset - displacement_) / extent_, within = (offset - displacement_) % extent_;
   MPI_Offset positions = tile * bytes_;
+  // Runs before the offset count whole, those behind it not at all.
   for (const Run& run : runs_) positions += std::clamp<MPI_Offset>(within - run.offset, 0, run.bytes);
   return positions;
 }

@@ -29,6 +29,7 @@ std::shared_ptr<const Type> basic_of(const Type& type) {
   return found;
 }
 
+// Dense data is used where it lies. Other data is packed into `room`, which must live as long as the result.
 std::byte* packed(const Data& data, std::vector<std::byte>& room) {
   if (data.type->dense) return static_cast<std::byte*>(data.data);
   room.resize(static_cast<size_t>(data.bytes()));
@@ -59,6 +60,7 @@ void Window::require_idle() const {
   require(!posted_, MPI_ERR_RMA_SYNC, "MPI_Win_wait was not called");
 }
 
+// The barrier waits until no rank accesses this one's memory.
 void Window::close() {
   try {
     comm_->engine->barrier();
@@ -107,7 +109,8 @@ bool Window::may_access(int target) const {
   return fenced_.load(std::memory_order_relaxed);
 }
 
-// The place, which lies in the target's memory.
+// The place, which lies in the target's memory. Displacements of a dynamic window are addresses, which only the target
+// can check.
 Reach::Place Window::checked(const Place& place) const {
   const Reach::Peer& there = peer(place.target);
   require(may_access(place.target), MPI_ERR_RMA_SYNC, "this rank has no access epoch at the target");
@@ -174,6 +177,7 @@ void Window::compare_and_swap(const void* origin, const void* compare, void* res
 
 // --- Synchronization
 
+// Accesses are complete when their calls return, so a barrier ends the epoch.
 void Window::fence(bool succeeds) {
   require_idle();
   sync();
@@ -198,6 +202,7 @@ bool Window::holds_none() const {
 void Window::let_go(int target) {
   std::atomic_thread_fence(std::memory_order_seq_cst);
   const Held how = held_[static_cast<size_t>(target)].exchange(Held::kNot);
+  // No lock was taken (MPI_MODE_NOCHECK), so none is given back.
   if (how == Held::kUnchecked) return;
   reach_->unlock(target, how == Held::kExclusive ? Reach::Lock::kExclusive : Reach::Lock::kShared);
 }
@@ -234,6 +239,8 @@ void Window::unlock_all() {
   all_held_ = false;
 }
 
+// Post, start, complete and wait: post() tells the origins, and start() hears each target. complete() tells the
+// targets, and done() hears each origin.
 void Window::post(const std::vector<int>& origins) {
   require(!posted_, MPI_ERR_RMA_SYNC, "an exposure epoch is open already");
   origins_ = origins;

@@ -87,6 +87,7 @@ void WindowService::listen() {
   });
 }
 
+// One request at a time: the buffer is free again when serve() has returned.
 void WindowService::came() {
   std::shared_ptr<Comm> comm;
   try {
@@ -102,6 +103,7 @@ void WindowService::came() {
   }
 }
 
+// Lengths come from another rank: they are checked before use.
 void WindowService::serve(const rondo::Message& message) {
   WindowRequest request;
   check(message.bytes >= sizeof request);
@@ -134,6 +136,7 @@ void WindowService::grant() {
   }
 }
 
+// Does not overflow, whatever the numbers are.
 bool WindowService::has(const WindowRun& run) const {
   return std::any_of(pieces_.begin(), pieces_.end(), [&](const Piece& piece) {
     return run.begin >= piece.begin && run.bytes <= piece.bytes && run.begin - piece.begin <= piece.bytes - run.bytes;
@@ -141,6 +144,7 @@ bool WindowService::has(const WindowRun& run) const {
 }
 
 void WindowService::move(int rank, const WindowRequest& request, const Runs& runs) {
+  // A run outside the window is answered by no byte, which the origin reports as MPI_ERR_RMA_RANGE. This rank goes on.
   const auto inside = [&](const WindowRun& run) { return has(run); };
   if (!std::all_of(runs.runs.begin(), runs.runs.end(), inside)) return answer(rank, request.answer, {});
   const size_t bytes = runs.bytes();

@@ -92,6 +92,8 @@ World::World() {
   messages.name(MPI_MESSAGE_NO_PROC, std::make_shared<MatchedMessage>());
 }
 
+// MPI_Init and every session are users of one world: the first opens it, the last closes it. A failed join leaves no
+// user counted.
 void open_world() {
   World& w = world();
   std::lock_guard lock(w.mutex);

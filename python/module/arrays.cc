@@ -44,6 +44,8 @@ bool has_text(PyObject* object, const char* attribute, const char* text) {
 }
 
 // A type of the package ml_dtypes, or none.
+// The last answer is kept: programs reduce many arrays of one type, and its names are texts to compare. The global
+// interpreter lock guards it.
 int dtype_of_scalar(PyObject* scalar) {
   static PyObject* last = nullptr;
   static int found = kNone;
@@ -58,6 +60,7 @@ int dtype_of_scalar(PyObject* scalar) {
   return found;
 }
 
+// '>' is the foreign byte order: this library runs on little-endian machines.
 int dtype_in(PyObject* dtype) {
   const auto& from = *reinterpret_cast<const Dtype*>(dtype);
   if (from.byte_order == '>' || from.number < 0) return kNone;
@@ -71,7 +74,7 @@ std::string all_names() {
   return names;
 }
 
-// The words for what is wrong with an array of NumPy's. needed: flags. dtype: by which it goes, or kNone.
+// Raises what is wrong with an array of NumPy's. needed: flags. dtype: by which it goes, or kNone.
 [[noreturn]] void refuse(PyObject* object, const char* what, int needed, int dtype) {
   const auto& array = *reinterpret_cast<const Array*>(object);
   if ((needed & ~array.flags & kContiguous) != 0) refuse_strides(object, what);
@@ -102,6 +105,7 @@ void as_parts(PyObject* dtype, Buffer& made) {
   made.foreign = Ref::borrowed(dtype);
 }
 
+// Reads NumPy's structure itself: asking for its attributes as Python objects would show in the time of small calls.
 Buffer of_numpy(PyObject* object, bool writes, const char* what, Takes takes) {
   const auto& array = *reinterpret_cast<const Array*>(object);
   if (Py_TYPE(object) != array_type) refuse_mask(object, what);
@@ -115,6 +119,7 @@ Buffer of_numpy(PyObject* object, bool writes, const char* what, Takes takes) {
   made.count = made.per_item;
   for (int i = 0; i < array.dimensions; ++i) made.count *= static_cast<uint64_t>(array.shape[i]);
   if ((array.flags & kContiguous) == 0) {
+    // A packed copy is what the library gets. Buffer::copy_back() brings results to the strided array.
     static PyObject* contiguous = nullptr;
     made.owner = call(imported(contiguous, "numpy", "ascontiguousarray"), "O", object);
     made.address = reinterpret_cast<const Array*>(made.owner.get())->data;
@@ -220,6 +225,7 @@ int64_t first_of(PyObject* object) {
   return PyLong_AsLongLong(call(imported(function, "rondo._arguments", "first_of"), "O", object).get());
 }
 
+// Names are compared first: most callers pass one, and numpy.dtype() costs a call of Python.
 int dtype_of(PyObject* given) {
   for (size_t i = 0; PyUnicode_Check(given) && i < std::size(kNames); ++i) {
     if (PyUnicode_CompareWithASCIIString(given, kNames[i]) == 0) return static_cast<int>(i);
@@ -232,6 +238,8 @@ int dtype_of(PyObject* given) {
 
 const char* dtype_name(int dtype) { return kNames[dtype]; }
 
+// Checks the layout of the structures above with an array whose facts are known. A later NumPy with another layout is
+// refused at import, and no memory is read in the wrong place.
 void find_numpy() {
   static PyObject *type = nullptr, *zeros = nullptr;
   array_type = reinterpret_cast<PyTypeObject*>(imported(type, "numpy", "ndarray"));

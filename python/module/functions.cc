@@ -99,6 +99,8 @@ struct Value<T> {
   std::remove_pointer_t<T> value{};
 };
 
+// Arguments are read while the interpreter lock is held, the call runs without it. Braces fix the order from left to
+// right, which a function's arguments have not.
 template <typename... Parameters>
 PyObject* apply(rondo_result_t (*function)(Parameters...), PyObject* const* arguments, Py_ssize_t count) {
   constexpr Py_ssize_t kTaken = (Py_ssize_t{!is_result<Parameters>} + ... + 0);
@@ -350,6 +352,7 @@ PyMethodDef methods[] = {row<rondo_authenticated>("authenticated"),
 
 }  // namespace
 
+// Literals in a program's text are interned by Python: comparing addresses finds most names.
 int op_of(PyObject* name) {
   static PyObject* interned[std::size(kOps)];
   for (size_t i = 0; i < std::size(kOps); ++i) {

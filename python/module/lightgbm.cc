@@ -28,6 +28,7 @@ struct Addition {
   Sum sum;
   int element_bytes;
 };
+// LightGBM's sum of histograms as an operation of the program. Its elements are opaque, so it is given their size.
 void add_elements(const void* in, void* inout, size_t count, void* context) {
   const Addition& by = *static_cast<const Addition*>(context);
   by.sum(static_cast<const char*>(in), static_cast<char*>(inout), by.element_bytes,

@@ -79,6 +79,7 @@ PyObject* failure_of(PyObject*, PyObject* code) {
   return guarded([&] { return last_error(static_cast<rondo_result_t>(PyLong_AsLong(code))).release(); });
 }
 
+// Called at the end of the process (rondo/start.py): a wait that asked Python after its end would crash.
 PyObject* stop_asking(PyObject*, PyObject*) {
   without_gil([] { return rondo_set_interrupt(nullptr, nullptr); });
   Py_RETURN_NONE;

@@ -136,7 +136,7 @@ enum class Takes { kPlain, kEverything };
 // one of Python objects, or on a device that is no GPU; ValueError: not contiguous, or read-only where the call writes
 // it. what: "array", "out", ...
 Buffer buffer_of(PyObject* array, bool writes, const char* what, Takes takes = Takes::kPlain);
-// Raises the words for an array that is not contiguous.
+// Raises ValueError, with shape and strides, for an array that is not contiguous.
 [[noreturn]] void refuse_strides(PyObject* array, const char* what);
 // Entries of the first dimension; 1 where there is none.
 int64_t first_of(PyObject* array);

@@ -12,6 +12,7 @@ Ref checked_there(PyObject*& cache, const char* function, PyObject* value, const
 
 // rondo_user_op_t: the context is a rondo.user_op.Fold, which lets nothing out.
 void fold(const void* in, void* inout, size_t count, void* context) {
+  // Any thread may call this, also the engine's, which Python has not seen before.
   const PyGILState_STATE state = until_the_end(PyGILState_Ensure);
   {
     auto* const by = static_cast<PyObject*>(context);
@@ -20,6 +21,7 @@ void fold(const void* in, void* inout, size_t count, void* context) {
     const Ref a(PyMemoryView_FromMemory(const_cast<char*>(static_cast<const char*>(in)), length, PyBUF_READ));
     const Ref b(PyMemoryView_FromMemory(static_cast<char*>(inout), length, PyBUF_WRITE));
     const Ref returned(a && b ? PyObject_CallFunctionObjArgs(by, a.get(), b.get(), nullptr) : nullptr);
+    // An exception cannot pass through the engine's frames.
     if (!returned) PyErr_WriteUnraisable(by);
   }
   PyGILState_Release(state);

@@ -18,7 +18,8 @@ struct Communicator {
   unsigned long long purpose;  // of rondo_options_t
 };
 
-// One call of a method. Its arguments live as long: they are the caller's.
+// One call of a method, on the stack of that call. Its arguments are the caller's and live as long. The interpreter
+// lock is held except inside the library.
 class Request {
  public:
   Request(const Row& method, PyObject* self, const Given& arguments)

@@ -61,7 +61,8 @@ struct Row {
   bool takes(Parameter which) const { return declares[which.index()]; }
 };
 
-// The arguments of one call, by Parameter; borrowed.
+// The arguments of one call, by Parameter; borrowed. An array holds them, no tuple or dictionary: parsing by Python's
+// functions would show in small calls.
 class Given {
  public:
   Given(const Row& of, PyObject* self, PyObject* const* arguments, Py_ssize_t positional, PyObject* names)
@@ -95,7 +96,7 @@ class Given {
   }
 
  private:
-  // The declared function says in Python's words what is wrong.
+  // Calls the declared function, whose TypeError says what is wrong as Python would.
   [[noreturn]] static void refuse(const Row& of, PyObject* self, PyObject* const* arguments, Py_ssize_t positional,
                                   PyObject* names);
 

@@ -22,6 +22,7 @@ struct Dropped {
   rondo_work_t handle;
   PyObject* kept;
 };
+// The interpreter lock guards it.
 std::vector<Dropped> dropped;
 
 // Lets go of what has ended meanwhile. Other threads run, and may come here: what is looked at is in nobody's list.

@@ -14,8 +14,9 @@ inline void join(VectorClock& clock, const VectorClock& other) {
   for (size_t r = 0; r < other.size(); ++r) clock[r] = std::max(clock[r], other[r]);
 }
 
-// What ranks have done to a piece of memory that several of them reach: the last write, and each rank's last read since
-// then. Who knows of a write knows of what was before it.
+// The history of a piece of memory that several ranks reach: the last write, and each rank's last read since then.
+// More is not needed: a rank that knows of a write also knows of everything before it. Two accesses race if one of
+// them is a write and the later rank has not heard of the earlier access.
 class Accesses {
  public:
   enum class Kind : uint8_t { kRead, kWrite };

@@ -15,8 +15,10 @@ constexpr int kMaxWorld = 65535;  // Ref::peer is 16 bits
 constexpr int kMaxLanes = 16;
 constexpr int kMaxChunksInFlight = 64;  // Config::slices_per_chunk
 
+// A request that no builder can serve is the caller's mistake: the message says the value and the range.
 [[noreturn]] void refuse(const std::string& why) { throw Exception(ErrorCode::kInvalid, "no such plan: " + why); }
 
+// Everything that the builders rely on. They check nothing again.
 void check(const PlanRequest& request) {
   const int world = request.topology.world();
   if (world < 1 || world > kMaxWorld) refuse("a world of " + std::to_string(world) + " ranks, not 1 .. 65535");
@@ -38,6 +40,7 @@ void check(const PlanRequest& request) {
     refuse(std::string(collective_name(request.collective)) + " has no algorithm " + algorithm_name(request.algorithm) +
            " for a world of " + std::to_string(world));
   }
+  // A window is read as its owner's program left it: no rank writes its scaled contribution anywhere.
   const bool reads_raw = request.algorithm == Algorithm::kPull || request.algorithm == Algorithm::kRegistered;
   if (reads_raw && request.scale_at_source && collective_reduces(request.collective)) {
     refuse(std::string(algorithm_name(request.algorithm)) +
@@ -45,7 +48,7 @@ void check(const PlanRequest& request) {
   }
 }
 
-// One rank: what it contributes is the result.
+// One rank: what it contributes is the result. exscan leaves the output as it is, as on rank 0 of any world.
 Plan build_alone(const PlanRequest& request) {
   PlanBuilder b(request, 1, 0);
   for (int lane = 0; lane < request.lanes; ++lane) {
@@ -70,6 +73,7 @@ int largest_host(const Topology& topology) {
 
 }  // namespace
 
+// Pure in what all ranks know, so no rank can pick an algorithm that another one lacks.
 bool plan_available(Collective collective, Algorithm algorithm, const Topology& topology) {
   if (static_cast<int>(collective) >= kCollectives) return false;
   switch (algorithm) {
@@ -117,6 +121,7 @@ bool carries_wire_format(Collective collective, Algorithm algorithm, const Topol
     case Collective::kAllGather:
       return algorithm == Algorithm::kRing || algorithm == Algorithm::kDirect;
     case Collective::kBroadcast:
+      // Nothing is folded, and the root's bytes are passed on as they are.
       return !in_island(algorithm);
     default:
       return false;

@@ -19,8 +19,8 @@ Plan build_window(const PlanRequest& request);            // staged, pull, regis
 
 Plan build_one_shot(const PlanRequest& request);  // every collective
 
-// A fold of all contributions and a send to all others are one step each: its refs are at most
-// kMaxStepSources and kMaxStepTargets.
+// The largest world of plans that exchange all with all. There a fold of all contributions and a send to all others
+// are one step each, whose refs are at most kMaxStepSources and kMaxStepTargets.
 inline constexpr int kDirectWorlds = 64;
 
 // Peers that a rank of a ring of n ranks has.

@@ -6,8 +6,8 @@
 namespace rondo {
 namespace {
 
-// Every contribution to block c in rank order, or those of the first ranks: this rank's own, and the others' as they
-// come.
+// The contributions of ranks 0 .. first-1 to block c, in rank order: this rank's own, and the others' as they come.
+// The order is the same on every rank, so all fold the same bits.
 std::vector<Ref> contributions(const PlanBuilder& b, uint32_t c, int first, const Ref& own) {
   std::vector<Ref> refs;
   for (int r = 0; r < first; ++r) refs.push_back(r == b.rank() ? own : b.from_input(r, c));
@@ -21,6 +21,9 @@ std::vector<Ref> all_contributions(const PlanBuilder& b, uint32_t c) {
 int after(const PlanBuilder& b, int k) { return (b.rank() + k) % b.world(); }
 int before(const PlanBuilder& b, int k) { return (b.rank() + b.world() - k) % b.world(); }
 
+// One message to each other rank, and one fold of all: two steps, the fewest that any algorithm over links has. A rank
+// sends N-1 times its data, so it is for short buffers. Coded: the others fold this rank's contribution as decoded, so
+// this rank folds the same value, from scratch memory, and not the exact one.
 void all_reduce(PlanBuilder& b, bool coded) {
   const Ref input = b.input(0), output = b.output(0), own = coded ? b.scratch_input(0, 0) : b.own(0);
   std::vector<Ref> targets = b.to_others(0);
@@ -29,6 +32,7 @@ void all_reduce(PlanBuilder& b, bool coded) {
   b.step(contributions(b, 0, b.world(), own), {&output, 1}, kFinish);
 }
 
+// Block d goes straight to rank d, which folds its N contributions in one pass.
 void reduce_scatter(PlanBuilder& b) {
   const uint32_t mine = static_cast<uint32_t>(b.rank());
   for (int k = 1; k < b.world(); ++k) b.send(static_cast<uint32_t>(after(b, k)), after(b, k));
@@ -54,13 +58,15 @@ void broadcast(PlanBuilder& b) {
   b.recv_copy(0, b.root());
 }
 
+// All send to the root, which folds in rank order.
 void reduce(PlanBuilder& b) {
   if (b.rank() != b.root()) return b.send(0, b.root());
   const Ref output = b.output(0);
   b.step(all_contributions(b, 0), {&output, 1}, kFinish);
 }
 
-// Every rank sends its contribution to those behind it.
+// Every rank sends its contribution to those behind it, which fold all before them. `first`: how many are folded
+// here; with one there is nothing to fold, and rank 0 of exscan has none at all.
 void scan(PlanBuilder& b) {
   const bool with_own = b.collective() == Collective::kScan;
   const int first = with_own ? b.rank() + 1 : b.rank();

@@ -35,6 +35,7 @@ class BinaryTree {
     return last_ % 2 == 0 ? last_ + 1 - position : position % last_ + 1;
   }
   void measure(int top, int depth);
+  // The two children's positions; past the end of the numbering the right one moves left by halves until it exists.
   std::vector<int> below(int position) const {
     std::vector<int> list;
     int step = (position & -position) / 2;
@@ -90,6 +91,7 @@ struct Visit {
   }
 };
 
+// The way of one rank through both trees: all its visits, sorted by time, become its steps.
 class Traveller {
  public:
   Traveller(PlanBuilder& b, int top, const BinaryTree trees[2])
@@ -155,6 +157,7 @@ class Traveller {
   int node_;  // this rank
 };
 
+// The most peers of any node over both trees; a neighbor in both counts once.
 uint32_t fan_of(const BinaryTree trees[2], int world) {
   size_t max_peers = 0;
   for (int node = 0; node < world; ++node) {
@@ -170,6 +173,8 @@ uint32_t fan_of(const BinaryTree trees[2], int world) {
 
 }  // namespace
 
+// Blocks 2i and 2i+1 belong to the first and the second tree. Both trees run at once where a link may hold two
+// blocks.
 Plan build_double_tree(const PlanRequest& request) {
   const int world = request.topology.world();
   const BinaryTree trees[2] = {{world, false}, {world, true}};

@@ -8,8 +8,9 @@
 namespace rondo {
 namespace {
 
-// One member's way through the exchanges. What it holds alternates between two scratch slots, so that a slot is written
-// two exchanges after it was sent from; the last fold goes to the output.
+// One member's way through the log2 N exchanges: in exchange k it swaps all that it has folded with the member that
+// differs in bit k. What it holds alternates between two scratch slots, so that a slot is written two exchanges after
+// it was sent from; the last fold goes to the output. The fold of exchange k and the send of exchange k+1 are one step.
 void exchange_all(PlanBuilder& b, const Members& members) {
   const int me = members.member_of(b.rank());
   const int companion = b.rank() + 1;
@@ -22,8 +23,10 @@ void exchange_all(PlanBuilder& b, const Members& members) {
     b.send(0, partner(0));
   }
   for (int k = 0; k < members.exchanges; ++k) {
+    // A partner without a companion sends its contribution as it is in its first exchange; later values are folds.
     const bool raw = k == 0 && !members.paired(me ^ 1);
     const Ref theirs = raw ? b.from_input(partner(k), 0) : b.from(partner(k), 0);
+    // Both partners list the lower member's value first: they fold the same expression, so they hold the same bits.
     const bool first = (me & (1 << k)) == 0;
     const Ref sources[2] = {first ? held : theirs, first ? theirs : held};
     if (k + 1 < members.exchanges) {
@@ -40,6 +43,7 @@ void exchange_all(PlanBuilder& b, const Members& members) {
 
 }  // namespace
 
+// A companion gives its contribution to the even rank before it, and takes the result from it: two messages.
 Plan build_doubling(const PlanRequest& request) {
   const Members members(request.topology.world());
   PlanBuilder b(request, 1, members.max_peers());

@@ -7,9 +7,11 @@
 namespace rondo {
 
 namespace {
+// Characters. A fold of 64 ranks would fill a screen, and the beginning shows what is wrong.
 constexpr size_t kTextLimit = 200;
-}
+}  // namespace
 
+// The number of an equal node, or a new one.
 Value Expressions::intern(Node node) {
   Hash64 hash;
   hash.add(static_cast<uint64_t>(node.rank)).add(node.block).add(node.finish).add(static_cast<uint64_t>(node.code));

@@ -14,6 +14,8 @@ namespace rondo {
 using Value = uint32_t;
 inline constexpr Value kNoValue = 0xffffffffu;
 
+// Hash-consed expressions: the same fold is made once, and comparing results is comparing numbers. Values live as
+// long as this object; it only grows.
 class Expressions {
  public:
   // An operand of a fold: a value, and by whose factor it is scaled as it is loaded.
@@ -52,6 +54,7 @@ class Expressions {
 
  private:
   enum class Code : uint8_t { kNone, kEncoded, kDecoded, kNarrowed };
+  // One expression. Its operands have smaller numbers, so the graph has no cycles.
   struct Node {
     int rank = -1;
     uint32_t block = 0;

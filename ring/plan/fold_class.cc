@@ -3,7 +3,7 @@
 namespace rondo {
 namespace {
 
-// All contributions in one fold, in the order of the ranks.
+// All contributions in one fold, in the order of the ranks. Such algorithms give equal bits in any world.
 bool in_rank_order(Algorithm algorithm) {
   return in_island(algorithm) || algorithm == Algorithm::kDirect || algorithm == Algorithm::kStar;
 }

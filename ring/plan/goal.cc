@@ -2,6 +2,8 @@
 
 namespace rondo {
 
+// Written from the definition of each collective, never from the builders: otherwise a builder's mistake would be
+// proved right.
 std::vector<Promise> promises(const Plan& plan) {
   const uint32_t me = static_cast<uint32_t>(plan.rank);
   std::vector<Promise> list;

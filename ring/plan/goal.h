@@ -23,7 +23,7 @@ struct Promise {
 // A rank's promised output blocks; no other output block of that rank may be written.
 std::vector<Promise> promises(const Plan& plan);
 
-// Whether an output block is among them, without the list.
+// Whether an output block is among them, without making the list: the verifier asks for every ref.
 bool output_promised(const Plan& plan, uint32_t block);
 
 // Whether this rank has been given the input block.

@@ -56,6 +56,7 @@ class Member {
 
   int partner(int k) const { return me_ ^ (1 << k); }
   bool by_rank() const { return b_.collective() != Collective::kAllReduce; }
+  // The blocks of these members: one each in an all_reduce; otherwise one for each rank, so two for a pair.
   std::vector<uint32_t> blocks(const std::vector<int>& members) const {
     std::vector<uint32_t> list;
     for (int m : members) {
@@ -86,17 +87,21 @@ class Member {
     }
   }
 
+  // In its first exchange a member without a companion gives its contribution as it is; all later values are folds.
   bool raw(int k) const { return k == 0 && !has_companion(); }
   Ref outgoing(uint32_t c, int k) { return raw(k) ? b_.input(c) : partial(c); }
   // Partial folds: in the output where all of it is promised to this rank.
   Ref partial(uint32_t c) { return by_rank() ? b_.scratch(0, c) : b_.output(c); }
 
+  // The companion's whole contribution comes first, so that what its member exchanges stands for both.
   void take_in_companion() {
     std::vector<int> all(static_cast<size_t>(all_.count));
     for (int m = 0; m < all_.count; ++m) all[static_cast<size_t>(m)] = m;
     for (uint32_t c : blocks(all)) b_.step({b_.own(c), b_.from_input(companion(), c)}, {partial(c)});
   }
 
+  // The lower member's value is the first operand on both sides, which keeps rank order. In the last exchange a block
+  // is complete: it goes to the output, to the companion, or to both.
   void fold(uint32_t c, int k, int other) {
     const int peer = all_.rank_of(other);
     const bool their_raw = k == 0 && !all_.paired(other);
@@ -108,6 +113,7 @@ class Member {
       const Ref target = partial(c);
       return b_.step(sources, {&target, 1});
     }
+    // A reduce_scatter's block of the companion is nothing that this rank keeps.
     const bool companions = by_rank() && c != static_cast<uint32_t>(b_.rank());
     std::vector<Ref> targets;
     if (!companions) targets.push_back(b_.output(c));
@@ -127,6 +133,8 @@ class Member {
   int me_;
 };
 
+// Halving, then doubling: 2 log2 N exchanges. A companion only talks to its even rank, and receives the blocks in the
+// order in which that one completes and stores them, since links are first in, first out.
 void all_reduce(PlanBuilder& b, const Members& members, Member member) {
   if (members.companion(b.rank())) {
     const int even = b.rank() - 1;
@@ -138,6 +146,8 @@ void all_reduce(PlanBuilder& b, const Members& members, Member member) {
   member.all_gather();
 }
 
+// The first half of the all_reduce, with a block a rank. Partial folds go to scratch memory, since only one block of
+// the output is this rank's.
 void reduce_scatter(PlanBuilder& b, const Members& members, Member member) {
   if (members.companion(b.rank())) {
     for (int c = 0; c < b.world(); ++c) b.send(static_cast<uint32_t>(c), b.rank() - 1);
@@ -146,6 +156,8 @@ void reduce_scatter(PlanBuilder& b, const Members& members, Member member) {
   member.scatter_reduce();
 }
 
+// The second half: each exchange doubles the blocks that a member has. Members and companions first swap their own
+// blocks.
 void all_gather(PlanBuilder& b, const Members& members, Member member) {
   const uint32_t own = static_cast<uint32_t>(b.rank());
   if (members.companion(b.rank())) {

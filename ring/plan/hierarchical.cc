@@ -21,7 +21,8 @@ std::vector<std::vector<int>> ranks_by_host(const Topology& topology) {
   return hosts;
 }
 
-// Where one rank stands.
+// Where one rank stands: its host's place among the hosts, and its own place on that host. Hosts are numbered by
+// Topology::host with gaps closed, which all ranks do alike.
 struct Stand {
   explicit Stand(const PlanRequest& request) : hosts(ranks_by_host(request.topology)) {
     for (size_t h = 0; h < hosts.size(); ++h) {
@@ -134,6 +135,7 @@ void two_hosts(PlanBuilder& b, const Stand& at) {
   const Ref to_partner = b.to(partner, mine);
   reduce_scatter_inside(b, at, 0, 1, {&to_partner, 1});
   std::vector<Ref> folds{b.output(mine), b.from(partner, mine)}, sends;
+  // Both ranks fold host 0's value first, so that they have the same bits.
   if (at.host == 1) std::swap(folds[0], folds[1]);
   for (int k = 1; k < size; ++k) sends.push_back(b.to(at.rank(at.host, (at.local + k) % size), mine));
   b.wide_step(folds, b.output(mine), sends, kFinish);
@@ -177,6 +179,7 @@ void leader(PlanBuilder& b, const Stand& at) {
 
 }  // namespace
 
+// Data crosses the network once for each host instead of once for each rank. One host, or one rank a host, is a ring.
 Plan build_hierarchical(const PlanRequest& request) {
   const Stand at(request);
   const int hosts = at.host_count(), size = at.largest_host();

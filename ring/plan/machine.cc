@@ -47,6 +47,7 @@ const PairCost& Machine::cost_of(int a, int b) const {
   return cost_.of(load_.topology.host.empty() ? PairKind::kLoopback : pair_kind(load_.topology, a, b));
 }
 
+// Finds the channel of every mailbox once, so that the run itself looks nothing up.
 void Machine::bind(Rank& rank, std::vector<uint32_t>& first_channel) {
   const Plan& plan = *rank.plan;
   rank.walk.start(plan, load_.lane, load_.slicing, load_.share);
@@ -71,6 +72,8 @@ void Machine::bind(Rank& rank, std::vector<uint32_t>& first_channel) {
   rank.sent = rank.walk.first_cursor();
 }
 
+// Posts the landings of the next slice, all or none. In the order of the lane: what may not be written yet blocks the
+// rest.
 bool Machine::post(Rank& rank) {
   const Cursor& cursor = rank.walk.posted();
   if (cursor.at_end) return false;
@@ -100,6 +103,7 @@ int Machine::absent(const Rank& rank) const {
   return -1;
 }
 
+// All ranks see the arrival. Those that may be waiting at the barrier are tried again.
 void Machine::arrive(Rank& rank, const Step& step) {
   if (step.barrier == 0 || step.targets == 0) return;
   const size_t number = rank.walk.barrier_number(rank.walk.combined());
@@ -127,6 +131,7 @@ const char* Machine::obstacle(const Rank& rank, int& peer) const {
   return rank.walk.may_write(rank.walk.combined()) ? nullptr : "its own earlier slices to be sent";
 }
 
+// Takes a slice's sources, folds, and commits its targets, at the earliest time that the model allows.
 bool Machine::combine(Rank& rank) {
   int peer = -1;
   const Cursor& cursor = rank.walk.combined();
@@ -204,6 +209,7 @@ double Machine::work_us(const Rank& rank, const Step& step, uint64_t bytes) cons
   return cost_.copy_us_per_byte * m * static_cast<double>(windows);
 }
 
+// A slice takes the sender's port for its bytes, one slice at a time, and its first byte is there alpha later.
 void Machine::commit(Rank& rank, Channel& channel, uint64_t bytes) {
   const double begin = std::max(rank.now_us, rank.out_free_us);
   rank.out_free_us = begin + channel.cost.beta_us_per_byte * static_cast<double>(bytes);
@@ -217,6 +223,7 @@ void Machine::record_transfer(const Rank& rank, const Channel& channel, uint64_t
   transfers_->push_back({rank.plan->rank, channel.receiver, rank.walk.combined().step, bytes, begin_us, begin_us});
 }
 
+// Slices are sent in order, and only when every receiver has posted a landing: the strictest reading of the contract.
 bool Machine::send(Rank& rank) {
   if (rank.sent.number == rank.walk.combined().number) return false;
   const Step& step = step_at(rank, rank.sent);
@@ -234,6 +241,7 @@ bool Machine::send(Rank& rank) {
   return true;
 }
 
+// Only a rank for which something has changed is tried again: time is linear in the moves, not in ranks times moves.
 void Machine::wake(int rank) {
   if (ranks_[static_cast<size_t>(rank)].queued) return;
   ranks_[static_cast<size_t>(rank)].queued = true;
@@ -263,6 +271,7 @@ bool Machine::run() {
   return finished;
 }
 
+// After run() has returned false. Names the first rank that waits, and for whom.
 std::string Machine::stuck() const {
   for (const Rank& rank : ranks_) {
     const Cursor& cursor = rank.walk.combined();

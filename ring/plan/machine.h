@@ -68,6 +68,7 @@ class Machine {
   }
 
  private:
+  // One rank of the run: its walk, when its slices were sent, and until when its two ports are busy.
   struct Rank {
     const Plan* plan = nullptr;
     Walk<WalkStep> walk;
@@ -78,7 +79,9 @@ class Machine {
     double now_us = 0, out_free_us = 0, in_free_us = 0;
     bool queued = false;
   };
-  // One direction of a link.
+  // One direction of a link. Slices are counted in four stages: committed by the sender's combine, posted by the
+  // receiver, combined by the receiver, and sent once a landing was posted. committed - combined is at most the
+  // depth.
   struct Channel {
     int receiver = 0;
     uint64_t committed = 0, posted = 0, combined = 0, sent = 0;

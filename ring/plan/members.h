@@ -19,7 +19,7 @@ struct Members {
   bool paired(int member) const { return member < extra; }
   int rank_of(int member) const { return paired(member) ? 2 * member : member + extra; }
   int member_of(int rank) const { return rank < 2 * extra ? rank / 2 : rank - extra; }
-  // Members that each side of exchange k still answers for, itself among them.
+  // Members that each side of exchange k still answers for, itself among them: half as many after each exchange.
   int kept(int k) const { return count >> (k + 1); }
   // The most that a rank has, which exchanges with a different member each time.
   uint32_t max_peers() const { return static_cast<uint32_t>(exchanges + (extra > 0)); }

@@ -11,7 +11,8 @@
 namespace rondo {
 namespace {
 
-// What a rank posts.
+// What a rank posts: all that any other rank needs of its input, and nothing else. The root of a reduce or gather and
+// the last rank of a scan post nothing, since nobody folds or stores their input but they.
 std::vector<uint32_t> posted_blocks(const PlanBuilder& b, int rank) {
   const auto own = static_cast<uint32_t>(rank);
   std::vector<uint32_t> of_others;
@@ -73,6 +74,7 @@ uint32_t kept_block(const PlanBuilder& b) {
   }
 }
 
+// The copy into the post and the copy into the own output are one pass over the input where they are of one block.
 void post(PlanBuilder& b) {
   uint32_t kept = kept_block(b);
   for (const uint32_t block : posted_blocks(b, b.rank())) {
@@ -86,6 +88,8 @@ void post(PlanBuilder& b) {
   if (kept != kNoBlock) b.copy(kept, kept);
 }
 
+// After the signals of all others have come: their posts are complete. No signal follows: a rank's next post says
+// that it has read this one's.
 void take(PlanBuilder& b) {
   const auto me = static_cast<uint32_t>(b.rank());
   const bool is_root = b.rank() == b.root();
@@ -129,6 +133,7 @@ void take(PlanBuilder& b) {
 
 }  // namespace
 
+// posted_blocks() counted for the rank that posts most, without a plan.
 uint64_t most_posted_blocks(Collective collective, int world) {
   const bool of_others = collective == Collective::kReduceScatter || collective == Collective::kAllToAll ||
                          collective == Collective::kScatter;

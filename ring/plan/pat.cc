@@ -30,6 +30,8 @@ std::vector<Move> moves_of(int world, int chunks_in_flight) {
   return moves;
 }
 
+// One rank's part in all trees at once. Ranks differ only in which block is at which position, so the moves are the
+// same on every rank and both ends of a link agree on the order of blocks.
 class Trees {
  public:
   Trees(int world, int rank, int chunks_in_flight)
@@ -54,7 +56,9 @@ class Trees {
     }
   }
 
-  // Backwards: what a position has folded goes up, together with the last fold if it is next to go.
+  // Backwards: what a position has folded goes up, together with the last fold if it is next to go. Then the fold is
+  // sent from the link's slot and never stored; `sent` marks those. Otherwise it waits in scratch memory for its
+  // siblings.
   void reduce_scatter(PlanBuilder& b) const {
     std::vector<char> folded(static_cast<size_t>(world_)), sent(static_cast<size_t>(world_));
     for (size_t m = moves_.size(); m-- > 0;) {
@@ -86,6 +90,7 @@ class Trees {
   int at(int distance) const { return ((rank_ + distance) % world_ + world_) % world_; }
   // The block in whose tree this rank is at position v.
   uint32_t block(int v) const { return static_cast<uint32_t>(at(-v)); }
+  // A leaf sends its contribution as it is; everything else that arrives is a fold.
   bool leaf(int v) const { return v % 2 == 1 || v + 1 >= world_; }
   static bool contains(const Move& move, int v) {
     return std::binary_search(move.positions.begin(), move.positions.end(), v);
@@ -96,6 +101,7 @@ class Trees {
   int together_ = 1;
 };
 
+// Peers at the distances 2^k on both sides, which may be the same rank.
 uint32_t fan_of(int world) {
   std::set<int> peers;
   for (int distance = 1; distance < world; distance *= 2) peers.insert({distance, world - distance});

@@ -20,6 +20,7 @@ PlanBuilder::PlanBuilder(const PlanRequest& request, uint32_t blocks, uint32_t m
   is_peer_.resize(static_cast<size_t>(plan_.world));
 }
 
+// The sender's half of a contribution that travels; from_input() is the receiver's.
 Ref PlanBuilder::input(uint32_t c) const {
   const uint8_t flags = reduces_ && scale_at_source_ ? kScale : 0;
   return {Space::kInput, flags, 0, c};
@@ -37,6 +38,7 @@ Ref PlanBuilder::scratch(uint32_t slot, uint32_t c) {
   return {Space::kScratch, 0, 0, slot * plan_.blocks + c};
 }
 
+// With scale_at_source, input(c) was scaled when it was stored there.
 Ref PlanBuilder::scratch_input(uint32_t slot, uint32_t c) {
   Ref ref = scratch(slot, c);
   if (reduces_ && !scale_at_source_) ref.flags = kScale;
@@ -52,6 +54,7 @@ Ref PlanBuilder::from_input(int peer, uint32_t c) const {
 
 Ref PlanBuilder::to(int peer, uint32_t c) const { return {Space::kMailbox, 0, static_cast<uint16_t>(peer), c}; }
 
+// From the next rank on: each rank begins with another peer, so that not all send to one port at once.
 std::vector<Ref> PlanBuilder::to_others(uint32_t c) const {
   std::vector<Ref> refs;
   for (int k = 1; k < world(); ++k) refs.push_back(to((rank() + k) % world(), c));
@@ -149,6 +152,7 @@ uint32_t PlanBuilder::after_of(const Step& step) {
   return after;
 }
 
+// Remembers which steps use a block last: what after_of() needs for later steps on the same block.
 void PlanBuilder::note_access(const Step& step, uint32_t index) {
   bool sends = false;
   for (uint32_t i = step.first; i < plan_.refs.size(); ++i) {
@@ -195,6 +199,7 @@ void PlanBuilder::wide_step(std::span<const Ref> sources, Ref memory, std::span<
   send_many(memory, sends.subspan(first));
 }
 
+// Uses the fewest steps that the limit of targets allows.
 void PlanBuilder::send_many(Ref source, std::span<const Ref> sends) {
   while (!sends.empty()) {
     const size_t count = std::min<size_t>(sends.size(), kMaxStepTargets);
@@ -203,6 +208,7 @@ void PlanBuilder::send_many(Ref source, std::span<const Ref> sends) {
   }
 }
 
+// All signals leave before the first wait, or every rank would wait for all others.
 void PlanBuilder::meet(uint16_t flags) {
   const std::vector<Ref> others = to_others(0);
   step({}, others, flags);

@@ -11,7 +11,11 @@
 namespace rondo {
 
 // Writes one rank's plan as a list of moves, so that an algorithm reads as a page of them. Works out what a page would
-// only repeat: Step::after, Plan::peers, scratch slots and the scale flags.
+// only repeat: Step::after, Plan::peers, scratch slots and the scale flags. One builder makes one plan, on one thread.
+// It trusts its caller: tests prove the plans (verify.h).
+//
+// A contribution that travels is named twice, by input() at the sender and by from_input() at the receiver. Exactly one
+// of the two has kScale (PlanRequest::scale_at_source), so each contribution is scaled once.
 class PlanBuilder {
  public:
   PlanBuilder(const PlanRequest& request, uint32_t blocks, uint32_t max_peers);
@@ -43,6 +47,7 @@ class PlanBuilder {
   Ref posted_input(int owner, uint32_t c) const;  // what its owner put there by copying input(c)
 
   // --- moves
+  // Steps belong to the lane that was begun last. Scratch slots are counted over all lanes, memory accesses for each.
   void begin_lane();
   void step(std::span<const Ref> sources, std::span<const Ref> targets, uint16_t flags = 0);
   void step(std::initializer_list<Ref> sources, std::initializer_list<Ref> targets, uint16_t flags = 0);
@@ -66,9 +71,11 @@ class PlanBuilder {
   // Signals and waits from here on are of the lane's next barrier. By all ranks, also those without a part in it.
   void begin_barrier() { ++barrier_; }
 
+  // The plan, with its peers sorted. The builder is used up.
   Plan take();
 
  private:
+  // Numbers the blocks of this rank's memory: equal numbers may be the same bytes.
   uint32_t memory_index(const Ref& ref) const;
 
   Plan plan_;

@@ -8,7 +8,9 @@ namespace rondo {
 namespace {
 
 // Scatter-reduce, then all-gather, N-1 steps each. Block c starts at rank c and collects a contribution a hop; the rank
-// before c completes it and sends it once more round the ring.
+// before c completes it and sends it once more round the ring. The step that completes a block also sends it: a rank
+// sends 2(N-1) times, with no step between the phases. Only one rank folds each block, and the others get copies: all
+// ranks end with the same bits whatever the operation.
 void all_reduce(PlanBuilder& b, const Ring& ring) {
   const int n = ring.size();
   const int prev = ring.prev(), next = ring.next();
@@ -19,7 +21,8 @@ void all_reduce(PlanBuilder& b, const Ring& ring) {
   b.recv_copy(ring.block(2), prev);
 }
 
-// Block c starts at the rank after c, so that it ends, complete, at rank c.
+// Block c starts at the rank after c, so that it ends, complete, at rank c after N-1 hops. The partial folds only
+// pass through: no scratch memory.
 void reduce_scatter(PlanBuilder& b, const Ring& ring) {
   const int n = ring.size();
   b.send(ring.block(-1), ring.next());
@@ -31,6 +34,8 @@ void reduce_scatter(PlanBuilder& b, const Ring& ring) {
   b.recv_reduce_copy(n == 2 ? b.from_input(ring.prev(), c) : b.from(ring.prev(), c));
 }
 
+// Each rank's block goes round the ring in N-1 hops. A block is stored and sent on in one step, from the memory where
+// it landed.
 void all_gather(PlanBuilder& b, const Ring& ring) {
   const int n = ring.size();
   b.copy_send(ring.block(0), ring.next());
@@ -38,7 +43,8 @@ void all_gather(PlanBuilder& b, const Ring& ring) {
   b.recv_copy(ring.block(1), ring.prev());
 }
 
-// A chain from the root to the rank before it; slices follow one another along it.
+// A chain from the root to the rank before it, N-1 hops; slices follow one another along it, so a long buffer takes
+// little longer than one hop of it.
 void broadcast(PlanBuilder& b, const Ring& ring, int hops) {
   if (hops == 0) {
     b.copy_send(0, ring.next());
@@ -70,7 +76,8 @@ void scan(PlanBuilder& b) {
   b.step({arriving, b.own(0)}, {b.output(0), b.to(me + 1, 0)});
 }
 
-// The same; what has come is kept until the own contribution, which may lie in the output, has been folded.
+// The same; what has come waits in scratch memory until the own contribution, which may lie in the output, has been
+// folded.
 void exscan(PlanBuilder& b) {
   const int me = b.rank(), last = b.world() - 1;
   if (me == 0) return b.send(0, 1);
@@ -83,6 +90,8 @@ void exscan(PlanBuilder& b) {
   b.step({kept}, {b.output(0)});
 }
 
+// Every rank sends to the root itself: the root's port is busy all the time, and a way round the ring would only
+// carry the bytes more often. Scatter is the same the other way.
 void gather(PlanBuilder& b, const Ring& ring) {
   const uint32_t own = ring.block(0);
   if (b.rank() != b.root()) return b.send(own, b.root());
@@ -115,6 +124,8 @@ void barrier(PlanBuilder& b, const Ring& ring) {
   }
 }
 
+// The most peers that a rank has, which sizes the memory of links (Plan::max_peers). In a barrier the ranks at
+// distance 2^i on both sides may be the same rank.
 uint32_t fan_of(Collective collective, int world) {
   switch (collective) {
     case Collective::kGather:
@@ -131,6 +142,7 @@ uint32_t fan_of(Collective collective, int world) {
   }
 }
 
+// Collectives whose ring passes the whole buffer along; the others have a block for each rank.
 bool one_block(Collective c) {
   return c == Collective::kBroadcast || c == Collective::kReduce || c == Collective::kBarrier || collective_scans(c);
 }
@@ -142,6 +154,8 @@ Plan build_ring(const PlanRequest& request) {
   const uint32_t blocks = one_block(request.collective) ? 1 : static_cast<uint32_t>(world);
   PlanBuilder b(request, blocks, fan_of(request.collective, world));
   for (int lane = 0; lane < request.lanes; ++lane) {
+    // Odd lanes go round the other way, so that data crosses each pair of neighbors in both directions. Scans go by
+    // rank and know one direction only.
     const Ring ring(world, request.rank, lane % 2 == 0 ? Ring::Direction::kUp : Ring::Direction::kDown);
     b.begin_lane();
     switch (request.collective) {
@@ -170,6 +184,7 @@ Plan build_ring(const PlanRequest& request) {
         all_to_all(b, ring);
         break;
       case Collective::kBarrier:
+        // One lane is enough to meet.
         if (lane == 0) barrier(b, ring);
         break;
       case Collective::kScan:

@@ -6,7 +6,8 @@
 
 namespace rondo {
 
-// Who comes after whom, seen from one member of a ring of n. Positions are relative to this member and taken modulo n.
+// Who comes after whom, seen from one member of a ring of n. Positions are relative to this member and taken modulo
+// n; they become absolute in rank_at() and block() alone. A value: no links, no state.
 class Ring {
  public:
   enum class Direction { kUp, kDown };  // to the next higher, or the next lower number
@@ -14,6 +15,7 @@ class Ring {
   Ring(int n, int me, Direction direction) : n_(n), me_(me), sign_(direction == Direction::kUp ? 1 : -1) {}
 
   int size() const { return n_; }
+  // k may be negative, or beyond n.
   int rank_at(int k) const { return ((me_ + sign_ * (k % n_)) % n_ + n_) % n_; }
   uint32_t block(int k) const { return static_cast<uint32_t>(rank_at(k)); }
   int next() const { return rank_at(1); }

@@ -126,6 +126,7 @@ Failure check_refs_together(const Plan& plan, const Step& step) {
   return std::nullopt;
 }
 
+// One step by itself. Indices are checked before they are used: a broken plan must be refused, not read past its end.
 Failure check_step(const Plan& plan, uint32_t lane, uint32_t index) {
   const Step& step = steps_of(plan, lane)[index];
   if (size_t{step.first} + step.sources + step.targets > plan.refs.size()) {
@@ -233,6 +234,7 @@ Failure check_plan(const Plan& plan, std::span<const Plan> plans, bool barriers)
   return check_barriers(plan, plans, barriers);
 }
 
+// What all ranks must have alike, since each sizes its memory and its links by it alone.
 Failure check_same(const Plan& plan, const Plan& first, size_t index, size_t count) {
   const std::string who = "plan " + std::to_string(index);
   if (plan.rank != static_cast<int>(index) || plan.world != static_cast<int>(count)) {

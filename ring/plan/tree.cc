@@ -29,13 +29,15 @@ class Binomial {
   int world_, root_, node_;
 };
 
+// The largest subtree has the longest way to go, so it is served first.
 std::vector<Ref> to_children(const PlanBuilder& b, const Binomial& tree) {
   std::vector<Ref> refs;
   for (int child : tree.children()) refs.insert(refs.begin(), b.to(child, 0));  // the largest subtree first
   return refs;
 }
 
-// Folds the subtree: to the parent, or on the root, complete, to `targets`.
+// Folds the subtree in one step once all children have sent theirs: to the parent, or on the root, complete, to
+// `targets`.
 void fold_up(PlanBuilder& b, const Binomial& tree, const std::vector<Ref>& targets) {
   const std::vector<int> children = tree.children();
   if (children.empty()) return b.send(0, tree.parent());
@@ -46,6 +48,8 @@ void fold_up(PlanBuilder& b, const Binomial& tree, const std::vector<Ref>& targe
   b.step(sources, {&up, 1});
 }
 
+// Stores what the parent sends and passes it on, in one step: slices flow through without waiting for the whole
+// buffer.
 void spread_down(PlanBuilder& b, const Binomial& tree) {
   const Ref source = tree.is_root() ? b.input(0) : b.from(tree.parent(), 0);
   std::vector<Ref> targets = to_children(b, tree);
@@ -53,6 +57,7 @@ void spread_down(PlanBuilder& b, const Binomial& tree) {
   b.step({&source, 1}, targets);
 }
 
+// Up and down the same tree, 2 log2 N hops. The root's last fold is sent down by the step that makes it.
 void all_reduce(PlanBuilder& b, const Binomial& tree) {
   std::vector<Ref> targets = to_children(b, tree);
   targets.push_back(b.output(0));
@@ -60,6 +65,8 @@ void all_reduce(PlanBuilder& b, const Binomial& tree) {
   if (!tree.is_root()) spread_down(b, tree);
 }
 
+// log2 of the world, rounded up: the most peers of any node. The root has as many children; any other node has fewer,
+// and a parent.
 uint32_t levels(int world) {
   uint32_t n = 0;
   while ((1 << n) < world) ++n;

@@ -20,7 +20,7 @@ using Operand = Expressions::Operand;
 
 std::string rank_name(int rank) { return "rank " + std::to_string(rank); }
 
-// A block on its way.
+// A block on its way through a link: a value, or a signal. It carries the sender's clock and whom it had heard from.
 struct Parcel {
   uint32_t length = kSignalLength;
   Value value = kNoValue;
@@ -49,6 +49,7 @@ class ValueRun {
  public:
   ValueRun(std::span<const Plan> plans, uint32_t lane, Buffers buffers, Scaling scaling, Wire wire = Wire::kPlain);
   Failure run();
+  // Compares all promised outputs, of all rounds, with what they hold. After run().
   Failure check_outputs();
   Failure check_heard() const;
   // run() appends the first round. Values stay empty until fill_values().
@@ -218,6 +219,7 @@ Failure ValueRun::run() {
   return check_released();
 }
 
+// Runs one rank's steps until one waits for a block. Links have no limit here: progress is Machine's to prove.
 Failure ValueRun::advance(Actor& actor) {
   while (!finished(actor)) {
     const Step& step = next_step(actor);
@@ -232,6 +234,8 @@ Failure ValueRun::advance(Actor& actor) {
   return std::nullopt;
 }
 
+// A source's value. A block from a link must be the one that the step expects, and brings the sender's knowledge with
+// it.
 Failure ValueRun::load(Actor& actor, const Step& step, const Ref& ref, Operand& operand) {
   if (ref.space == Space::kMailbox) {
     std::deque<Parcel>& queue = inbox(actor, ref.peer);
@@ -262,6 +266,7 @@ Failure ValueRun::load(Actor& actor, const Step& step, const Ref& ref, Operand& 
   return check_operand(actor, ref, operand);
 }
 
+// A factor applies to a raw contribution only. At the source, a rank knows no factor but its own.
 Failure ValueRun::check_operand(const Actor& actor, const Ref& ref, const Operand& operand) const {
   if (operand.scaled_by == Expressions::kUnscaled) return std::nullopt;
   const std::string what = describe(*actor.plan, ref);
@@ -325,6 +330,7 @@ bool ValueRun::stays_in_place(const Actor& actor, const Step& step, const Ref& t
          memory_index(actor, source) == memory_index(actor, target);
 }
 
+// Loads all sources, folds, then writes all targets: a step reads before it writes, as a kernel does block by block.
 Failure ValueRun::execute(Actor& actor) {
   const Plan& plan = *actor.plan;
   const Step& step = next_step(actor);
@@ -399,6 +405,7 @@ void ValueRun::fill_values() const {
   }
 }
 
+// Why not all steps have run, or which blocks were sent and never received.
 Failure ValueRun::stuck() const {
   for (const Actor& actor : actors_) {
     if (finished(actor)) continue;

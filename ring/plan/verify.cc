@@ -15,6 +15,7 @@ Verdict verdict_of(std::optional<std::string> failure) {
   return failure ? Verdict{false, std::move(*failure)} : Verdict{};
 }
 
+// Equal steps on equal refs; only their place in the plan's arrays differs.
 bool same_lane(const Plan& plan, uint32_t a, uint32_t b) {
   const auto same_step = [&](const Step& x, const Step& y) {
     Step moved = y;
@@ -56,6 +57,7 @@ std::optional<std::string> values_failure(std::span<const Plan> plans, Scaling s
 // ranks of a block know (all_to_all with counts of its own).
 enum class Lengths : uint8_t { kEqual, kMixed, kCounted };
 
+// Elements of one byte in slices of one byte. Two rounds: everything that ties a round to the next one then happens.
 Load load_of(const Plan& plan, uint32_t lane, uint32_t slices, Lengths lengths) {
   Load load;
   load.slicing.slices_per_chunk = slices;

@@ -64,7 +64,9 @@ class Walk {
     need_rounds(std::max<uint64_t>(slicing_.rounds(count), step.counted ? 1 : 0));
   }
 
-  // Ranks that wait in each round have as many rounds as those that signal, though their blocks differ.
+  // A lane has as many rounds as its longest block. Ranks that wait in each round must have as many rounds as those
+  // that signal, though their own blocks may be shorter or empty: the caller passes the rounds of the longest block
+  // of any rank.
   void need_rounds(uint64_t rounds) { rounds_ = std::max(rounds_, rounds); }
 
   // To the first slice; again and again for the same lane. barriers: those that the lane passed before.
@@ -86,7 +88,7 @@ class Walk {
   bool done() const { return combined_.at_end && sent_ == combined_.number; }
 
   void pass_posted() { advance(posted_); }
-  // A slice is combined after it is posted.
+  // A slice is combined after its landings are posted. Whether it has arrived is the caller's to know.
   bool may_combine() const { return !combined_.at_end && combined_.number != posted_.number; }
   void pass_combined() {
     const uint64_t round = combined_.round;
@@ -94,23 +96,27 @@ class Walk {
     if (combined_.round != round) round_number_ = combined_.number;
     if (combined_.slice == 0) enter_step();
   }
-  // The first `number` slices are sent.
+  // The first `number` slices are sent: no link reads their memory any more. Never goes back, never passes
+  // combined().
   void set_sent(uint64_t number) { sent_ = number; }
 
-  // Whether the slice at `cursor`, which is combined() or further, may write its targets in memory: the slice of step
-  // `after` that last uses the memory is combined and sent. Scratch of the round before is free when that round is
-  // sent.
+  // Whether the slice at `cursor`, which is combined() or further, may write its targets in memory:
+  // the slice of step `after` that last uses the memory is combined and sent. Scratch of the round
+  // before is free when that round is sent. Rounds touch disjoint parts of input and output, so
+  // only scratch ties one round to the next. A slice of a later round than combined() waits if its
+  // step has an `after`, since first_number of that step is still of the current round.
   bool may_write(const Cursor& cursor) const {
     const BoundStep& step = steps_[cursor.step];
     if (!step.writes) return true;
     if (cursor.round != combined_.round) return step.after == kNoStep && !step.writes_scratch;
     if (step.writes_scratch && sent_ < round_number_) return false;
     if (step.after == kNoStep) return true;
+    // Step `after` uses the same block (check_overwriting()), so it has a slice of the same number in this round.
     if (combined_.step < step.after) return false;
     return sent_ > steps_[step.after].first_number + cursor.slice;
   }
 
-  // Elements of the slice at `cursor`, relative to its block.
+  // Elements of the slice at `cursor`, relative to its block. Requires a step with data: a signal has no block.
   Extent span_of(const Cursor& cursor) const {
     const Extent piece = slicing_.piece(steps_[cursor.step].share, cursor.round);
     const uint64_t begin = cursor.slice * slicing_.slice;
@@ -162,6 +168,8 @@ class Walk {
     if (bound.signal()) need_rounds(1);
   }
 
+  // Both ends of a link must count alike, or one waits for ever: the count depends on the block's length, the round
+  // and the step's flags, which both ends know.
   uint32_t slices_at(const Cursor& cursor) const {
     const BoundStep& step = steps_[cursor.step];
     if (step.signal()) return cursor.round == 0 || step.each_round ? 1 : 0;
@@ -170,7 +178,8 @@ class Walk {
     return slicing_.slices(count);
   }
 
-  // Skips steps that have no slice in this round, into the next rounds and to the end.
+  // Skips steps that have no slice in this round, into the next rounds and to the end. The cursor then is at a slice
+  // that exists, or at_end.
   void settle(Cursor& cursor) const {
     while (true) {
       if (cursor.step == steps_.size()) {
@@ -186,10 +195,12 @@ class Walk {
     }
   }
 
+  // Notes where a step begins in the numbering of slices, which may_write() compares with sent().
   void enter_step() {
     if (!combined_.at_end) steps_[combined_.step].first_number = combined_.number;
   }
 
+  // The state of one walk. steps_ point into the plan's refs, so the plan must outlive the walk.
   Slicing slicing_;
   uint32_t share_ = 0;
   uint64_t rounds_ = 0;

@@ -92,6 +92,7 @@ void staged_reduce_scatter(PlanBuilder& b) {
   barrier(b);
 }
 
+// The shares are folded by all ranks and collected by the root. The last signal of the root frees the staging memory.
 void staged_reduce(PlanBuilder& b) {
   stage_others(b);
   barrier(b);
@@ -109,6 +110,7 @@ void staged_all_gather(PlanBuilder& b) {
   barrier(b);
 }
 
+// The root's buffer is read from its staging memory, so the root may change it as soon as the call returns.
 void staged_broadcast(PlanBuilder& b) {
   const bool root = b.rank() == b.root();
   if (root) b.step({b.input(0)}, {b.output(0), b.staging(b.rank(), 0)});
@@ -150,6 +152,7 @@ void staged_all_to_all(PlanBuilder& b) {
 
 // --- pull
 
+// Two barriers: outputs are complete before they are read, and read before a call returns.
 void pull_all_reduce(PlanBuilder& b) {
   fold_into(b, &PlanBuilder::peer_input, {b.output(me(b))});
   barrier(b);
@@ -157,6 +160,7 @@ void pull_all_reduce(PlanBuilder& b) {
   barrier(b);
 }
 
+// The barrier at the end: no rank returns to a program that may change its input while another rank still reads it.
 void pull_reduce_scatter(PlanBuilder& b) {
   fold_into(b, &PlanBuilder::peer_input, {b.output(me(b))});
   barrier(b);
@@ -172,12 +176,14 @@ void pull_reduce(PlanBuilder& b) {
   root_signals(b);
 }
 
+// Each rank copies all other inputs at once; nothing is written that others read, so one barrier is enough.
 void pull_all_gather(PlanBuilder& b) {
   b.copy(me(b), me(b));
   store_others(b, &PlanBuilder::peer_input);
   barrier(b);
 }
 
+// The root waits until all have read its buffer.
 void pull_broadcast(PlanBuilder& b) {
   if (b.rank() == b.root()) {
     b.copy(0, 0);
@@ -187,6 +193,7 @@ void pull_broadcast(PlanBuilder& b) {
   root_waits(b);
 }
 
+// The others wait for the root's signal that it has read their inputs.
 void pull_gather(PlanBuilder& b) {
   if (b.rank() == b.root()) {
     b.copy(me(b), me(b));
@@ -221,12 +228,14 @@ void registered_all_reduce(PlanBuilder& b) {
   barrier(b);
 }
 
+// Each rank folds its share and writes it where it belongs, into the root's output.
 void registered_reduce(PlanBuilder& b) {
   const bool root = b.rank() == b.root();
   fold_into(b, &PlanBuilder::peer_input, {root ? b.output(me(b)) : b.peer_output(b.root(), me(b))});
   barrier(b);
 }
 
+// One pass: the own block is written to all outputs.
 void registered_all_gather(PlanBuilder& b) {
   std::vector<Ref> targets(1, b.output(me(b)));
   for (const int r : others(b)) targets.push_back(b.peer_output(r, me(b)));
@@ -270,6 +279,7 @@ Pages pages_of(Collective collective) {
 
 }  // namespace
 
+// One block for a broadcast, and where the root folds alone; otherwise each rank works on a block of its own.
 Plan build_window(const PlanRequest& request) {
   const auto world = static_cast<uint32_t>(request.topology.world());
   const Collective c = request.collective;

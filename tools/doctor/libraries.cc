@@ -31,6 +31,7 @@ std::filesystem::path beside(const char* name) {
   return name;
 }
 
+// The librondo.so beside this program, else the one that the loader finds: what a program that links to it gets.
 Finding own_library() {
   const std::string path = beside("librondo.so").string();
   void* library = ::dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);

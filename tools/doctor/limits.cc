@@ -22,6 +22,7 @@ constexpr uint64_t kLeastMemoryBytes = 64 * kMiB;
 // Version 1 of control groups says a number near 2^63 where version 2 says "max".
 constexpr uint64_t kNoLimit = uint64_t{1} << 62;
 
+// The hard limit counts: a rank raises its soft limit itself (ensure_descriptors()).
 Finding descriptors(const Job& job) {
   Place place;
   place.world = job.world();
@@ -38,6 +39,7 @@ Finding descriptors(const Job& job) {
   return {Level::kFine, "descriptors", text, ""};
 }
 
+// A quota of the control group takes cores away by time, which the set of allowed cores does not show.
 Finding cores(const Job& job) {
   const cpu_set_t allowed = allowed_cores();
   const int count = CPU_COUNT(&allowed);
@@ -70,6 +72,7 @@ Finding processes(const Job& job, const GroupLimits& limits) {
 
 }  // namespace
 
+// A limit of any group above holds too: the least of all counts.
 GroupLimits read_group_limits(const std::string& root, const std::string& groups) {
   GroupLimits limits;
   limits.processes = UINT64_MAX;

@@ -20,6 +20,7 @@ namespace {
 constexpr const char* kTopic = "shared memory";
 constexpr uint64_t kMiB = 1 << 20;
 
+// Makes such a file to find out: a seccomp profile may forbid what the kernel has.
 Finding memory_files(const Job& job) {
   const uint64_t available = available_memory();
   try {
@@ -34,6 +35,7 @@ Finding memory_files(const Job& job) {
   }
 }
 
+// Other libraries need a large /dev/shm. A small one is no fault for Rondo.
 Finding dev_shm() {
   struct statvfs facts {};
   if (::statvfs("/dev/shm", &facts) != 0) return {Level::kFine, kTopic, "no /dev/shm, and Rondo needs none", ""};
@@ -94,6 +96,7 @@ std::string link_target(const char* path) {
   return length > 0 ? std::string(target, static_cast<size_t>(length)) : "?";
 }
 
+// A note, no verdict: whether other ranks have the same namespaces can only be compared with what they say.
 Finding namespaces() {
   return {Level::kFine, "namespaces",
           fmt::format("user {}, {}, {}: ranks share memory where all three are equal", ::geteuid(),

@@ -48,6 +48,7 @@ Finding served(const std::string& who, const std::string& library) {
 
 }  // namespace
 
+// Looks at the files, and runs none of their code. What a library wants counts before what a source may open.
 Findings check_mpi_program(const std::string& name) {
   std::string place = launcher::find_program(name);
   if (place.empty() || !std::filesystem::exists(place)) place = launcher::find_module(name);

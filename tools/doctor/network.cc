@@ -30,6 +30,7 @@ std::string first_line(const char* path) {
 }
 
 // Where ranks of one host listen, or of several.
+// The same function as in join(): the doctor must not say otherwise than a job.
 std::vector<std::string> addresses(const Job& job, bool one_host) {
   Launch launch;
   launch.one_host = one_host;
@@ -76,6 +77,7 @@ Finding secret(const Job& job) {
           "set RONDO_SECRET_FILE, or RONDO_INSECURE=1 where the network is trusted"};
 }
 
+// Listens there to find out, for a moment.
 bool is_free(const std::string& host, int port) {
   SocketAddress bound;
   return listen_socket(resolve(host, static_cast<uint16_t>(port)).front(), &bound).valid();

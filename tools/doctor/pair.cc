@@ -102,6 +102,7 @@ std::string route_of(const Communicator& pair) {
   return pair.topology().one_host() ? "TCP inside this host" : "TCP between two hosts";
 }
 
+// Both ends run the same calls in the same order, and both report.
 Findings measure(Communicator& pair) {
   std::vector<char> out(kMessageBytes, 1), in(kMessageBytes, 2);
   const double us = latency_us(pair);
@@ -127,7 +128,8 @@ Findings measure(Communicator& pair) {
 
 namespace {
 
-// With the permission that join() asks for: the other end is told no address where this one does not listen.
+// Asks for the permission that join() asks for: else the other end would be given an address where this one does not
+// listen.
 std::string listening_host(const std::string& given) {
   const Config config = Config::from_environment();
   Launch launch;
@@ -147,7 +149,7 @@ PairEnd parse_pair_end(const std::string& text, bool listens) {
   std::string host = text.substr(0, colon);
   if (host.size() > 2 && host.front() == '[') host = host.substr(1, host.size() - 2);
   if (colon != std::string::npos) {
-    // The same words as for every address.
+    // The parser of every address, so the error is the same.
     end.port = parse_rendezvous("tcp://host:" + text.substr(colon + 1)).port;
   }
   if (listens) host = listening_host(host);

@@ -42,6 +42,8 @@ std::vector<std::string> known_variables() {
   return names;
 }
 
+// By the number of letters to change. Names of other programs are held to fewer changes than those that begin with
+// RONDO_.
 std::string meant_by(const std::string& name) {
   if (name.size() < kShortest) return "";
   std::string nearest;

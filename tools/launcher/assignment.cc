@@ -50,6 +50,8 @@ std::string encode(const Assignment& a) {
   return fmt::format("{}{:0{}}\n{}", kHead, bytes.size(), kLengthDigits, bytes);
 }
 
+// Reads exactly the bytes of the assignment. Orders follow on the same pipe, and a buffer that took some would lose
+// them.
 Assignment read_assignment(int fd) {
   std::string head(kHead.size() + kLengthDigits + 1, '\0');
   read_exactly(fd, head.data(), head.size());

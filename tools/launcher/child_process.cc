@@ -54,6 +54,8 @@ bool redirect(const Child& child) {
   return ready;
 }
 
+// Runs in the fork. Up to exec it makes system calls alone: all that it uses was made before. A body may do anything,
+// since programs that give one have a single thread.
 [[noreturn]] void become(const Child& child) {
   bool ready = child.control >= 0 || ::prctl(PR_SET_PDEATHSIG, SIGKILL) == 0;
   if (::getppid() != child.launcher) ::_exit(1);  // it died before the line above could take hold
@@ -128,6 +130,7 @@ ChildProcess::~ChildProcess() {
   }
 }
 
+// WNOWAIT keeps the zombie, so the pid names no other process while signals may still be sent to it.
 const std::optional<Ending>& ChildProcess::ending() {
   if (ending_) return ending_;
   siginfo_t info{};

@@ -96,6 +96,7 @@ void limit_threads(Environment& environment, int local_world) {
   set_variable(environment, fmt::format("OMP_NUM_THREADS={}", std::max(1, CPU_COUNT(&cores) / local_world)));
 }
 
+// Free at this moment only: another process may take it before rank 0 listens.
 LoopbackPort free_port() {
   sockaddr_in v4{};
   v4.sin_family = AF_INET;

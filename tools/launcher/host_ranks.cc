@@ -25,6 +25,8 @@
 namespace rondo::launcher {
 namespace {
 
+// On one host ranks meet at a unix socket in the job's folder, which no other user can reach. On several they meet at
+// rank 0's address.
 Meeting meeting_of(const Assignment& a, const JobFolder& folder) {
   if (a.nodes == 1) {
     const LoopbackPort loopback = free_port();
@@ -52,6 +54,7 @@ Descriptor secret_descriptor(const std::string& secret) {
   return file;
 }
 
+// The order counts: --env may override a rank's place, but not what this process needs of its ranks.
 Member rank_member(const Assignment& a, const Meeting& meeting, int local_rank, const Descriptor& secret,
                    const Descriptor& ended, const std::string& raised) {
   const int rank = a.first_rank + local_rank;

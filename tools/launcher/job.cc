@@ -27,9 +27,9 @@ using namespace std::chrono_literals;
 constexpr auto kGrace = 5s;
 // What a host's process has in addition, since it gives its ranks kGrace.
 constexpr auto kHostGrace = 2s;
-// For a rank that has raised to end, where others have failed of it: it may have torch to take apart.
+// How long a rank that has raised gets to end, where others have failed because of it: it may have torch to take apart.
 constexpr auto kForTheBlamed = 5s;
-// For the others to print the exception that a rank has told them; rich takes a second to format it.
+// How long the others get to print the exception of a rank that has raised; rich takes a second to format it.
 constexpr auto kForTheOthers = 2s;
 constexpr size_t kMostNamed = 16;                         // members in a line
 constexpr int kEndedCode = 128 + SIGTERM;                 // another host's ranks failed
@@ -86,6 +86,7 @@ Job::Job(JobSettings settings) : settings_(std::move(settings)) {
   if (settings_.ended < 0) relay_.set_marker(settings_.loss_marker);
 }
 
+// adopt_orphans() comes first: what a rank leaves behind becomes this process's child and can be found at the end.
 int Job::run() {
   adopt_orphans();
   // Only then: the ranks inherit the limit, and some programs walk through all possible descriptors.
@@ -137,6 +138,7 @@ void Job::step() {
   check_deadlines();
 }
 
+// The nearest deadline, rounded up: else poll() would return just before it, again and again.
 int Job::poll_timeout_ms() const {
   std::optional<Clock::time_point> next;
   for (const auto& deadline : {timeout_, kill_at_, blame_at_, end_at_, relay_.drain_until()}) {
@@ -147,6 +149,7 @@ int Job::poll_timeout_ms() const {
   return static_cast<int>(std::clamp<int64_t>(left.count(), 0, 3'600'000));
 }
 
+// The first SIGINT or SIGTERM is for the ranks to handle. The second ends the job.
 void Job::handle_signal(int signal) {
   if (signal == SIGCHLD) return check_members();
   signal_running(signal);
@@ -182,6 +185,7 @@ void Job::handle_orders() {
   kill_members();
 }
 
+// SIGCHLD does not say who has ended, and several ends may be one signal. So all members are looked at.
 void Job::check_members() {
   reap_orphans(pids_);
   std::vector<size_t> failed;
@@ -224,7 +228,7 @@ void Job::find_failure(const std::vector<size_t>& failed) {
   if (members_[raised->member].ending() || Clock::now() >= *blame_at_) report_failure(raised->member, raised->why);
 }
 
-// Whoever has ended well since has caught it.
+// The first member that has raised. One that has ended well since has caught it, and does not count.
 std::optional<Job::Raised> Job::first_raised() {
   std::ifstream lines(settings_.raised);
   for (std::string rank, why; lines >> rank && std::getline(lines.ignore(), why);) {
@@ -345,6 +349,7 @@ void Job::check_deadlines() {
   relay_.check_drain(now);
 }
 
+// Members are asked first. check_deadlines() kills those that do not end in time.
 void Job::end_members() {
   ending_ = true;
   end_at_.reset();
@@ -372,6 +377,7 @@ void Job::all_ended() {
   kill_orphans(pids_);
 }
 
+// What members have left in their pipes is relayed first, unless the program was asked to end meanwhile.
 bool Job::finished() const {
   if (ended_ < members_.size() || !relay_.draining()) return false;
   return abandoned_ || relay_.drained();

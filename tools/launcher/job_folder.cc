@@ -48,6 +48,8 @@ JobFolder::JobFolder() : path_(parent_folder() + kTemplate) {
 
 std::string JobFolder::store() const { return path_ + kStart + "/store"; }
 
+// A socket that comes or goes sets the time of its folder. So the folder tells that there was a store, after it has
+// gone.
 Start JobFolder::start() const {
   struct stat facts {};
   if (::stat(store().c_str(), &facts) == 0) return Start::kUnderWay;

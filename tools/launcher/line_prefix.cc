@@ -4,6 +4,7 @@
 
 namespace rondo::launcher {
 
+// Memory is bounded: a line that never ends is passed on in parts.
 void LinePrefix::append(std::string_view bytes, std::string& out) {
   while (!bytes.empty()) {
     const size_t room = kMaxLineBytes - prefix_.size() - line_.size();

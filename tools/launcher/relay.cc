@@ -28,6 +28,7 @@ void Relay::read(const std::vector<pollfd>& entries, size_t first) {
   }
 }
 
+// One read a turn: a rank that writes without end does not keep the others' lines back.
 void Relay::read_stream(Stream& stream) {
   char bytes[16 * 1024];
   const ssize_t n = ::read(stream.from->get(), bytes, sizeof(bytes));
@@ -40,6 +41,7 @@ void Relay::read_stream(Stream& stream) {
   std::string& pending = stream.to->pending();
   size_t begin = pending.size();
   stream.lines.append(std::string_view(bytes, static_cast<size_t>(n)), pending);
+  // A marked line is a message to this program and no output: it is cut out.
   while (!marker_.empty() && begin < pending.size()) {
     const size_t end = pending.find('\n', begin) + 1;
     if (pending.compare(begin, marker_.size(), marker_) == 0) {

@@ -6,6 +6,7 @@
 
 namespace rondo::launcher {
 
+// Signals are blocked and read from a descriptor: no handler runs, so no code must be safe in one.
 Signals::Signals() {
   sigset_t handled;
   ::sigemptyset(&handled);

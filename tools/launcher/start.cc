@@ -53,6 +53,7 @@ std::string job_secret(const Options& options) {
   return given || options.hosts.size() < 2 ? "" : random_id() + random_id();
 }
 
+// The port is a guess by the job's id: whether it is free, only the first host can tell.
 Assignment common_assignment(const Options& options) {
   Assignment a;
   const std::string id = random_id();
@@ -76,6 +77,7 @@ Assignment common_assignment(const Options& options) {
   return a;
 }
 
+// A fork without exec: this program serves the ranks of its own machine as it would on another.
 Member local_member(const Host& host, Assignment assignment) {
   Member member{host.name, "", "", {}, {}};
   member.settings.body = [assignment = std::move(assignment)](int control) -> int {
@@ -89,6 +91,8 @@ Member local_member(const Host& host, Assignment assignment) {
   return member;
 }
 
+// The launch agent starts rondo-run there. The assignment goes by standard input: it holds the job's secret, and every
+// user can read a command line.
 Member remote_member(const Host& host, const Assignment& assignment, const Options& options) {
   Member member{host.name, "", encode(assignment), {}, {}};
   member.settings.command = split_words(options.launch_agent);

@@ -11,6 +11,7 @@ bool cut(Collective collective) {
          collective == Collective::kBroadcast;
 }
 
+// Data of different ranks, and blocks for different ranks, have different numbers: one in a wrong place shows.
 int64_t number(const Plan& plan, int rank, uint32_t block, int64_t element, int64_t elements) {
   switch (plan.collective) {
     case Collective::kScatter:

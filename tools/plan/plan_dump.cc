@@ -45,6 +45,7 @@ void declare(CLI::App& app, Options& options) {
   app.add_option("--bytes", options.bytes, "Simulate a call of N bytes by the default cost model");
 }
 
+// One step in a few letters: what it folds, stores and sends.
 std::string cell(const Plan& plan, const Step& step) {
   std::string sends, stores;
   uint32_t block = 0;

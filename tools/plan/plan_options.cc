@@ -90,6 +90,7 @@ PlanRequest request_of(const PlanOptions& options, int most) {
   return request;
 }
 
+// Every rank builds its plan from the same request but for its own number: no rank needs another's plan.
 std::vector<Plan> plans_of_all(PlanRequest request) {
   std::vector<Plan> plans;
   for (request.rank = 0; request.rank < request.topology.world(); ++request.rank) plans.push_back(build_plan(request));

@@ -39,6 +39,7 @@ const char* phase_of(const Plan& plan, const ValueTrace::Held* held) {
   }
 }
 
+// The trace says who holds which data, the simulation when.
 class Run {
  public:
   Run(const PlanRequest& request, const PlanRunOptions& options);
@@ -101,6 +102,7 @@ int Run::row_of(const Ref& target) const {
   return rows_[0] == "input" ? 1 : 0;
 }
 
+// What ranks hold before the first step: values with the contribution of one rank, where that rank has an input.
 Json Run::initial() const {
   Json list = Json::array();
   for (Value v = 0; v < trace_.values.size(); ++v) {
@@ -157,6 +159,7 @@ void Run::keep_until(const Executed& executed, Json& json) const {
   json["until_us"] = until_us;
 }
 
+// A step that stores in no memory that is shown has its value on a link or in scratch: keep_until() says how long.
 Json Run::event(size_t index) {
   const Executed& executed = trace_.steps[index];
   const Plan& p = plan(executed);

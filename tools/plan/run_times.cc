@@ -4,6 +4,8 @@
 
 namespace rondo {
 
+// Slices of a step end in order, so the last one stands for the step. A transfer's span reaches from the first slice to
+// the last.
 RunTimes::RunTimes(const RecordedSimulation& simulation) {
   for (const Machine::Move& move : simulation.moves) end_us_[{move.rank, move.step}] = move.end_us;
   for (const Machine::Transfer& transfer : simulation.transfers) {

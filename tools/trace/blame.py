@@ -45,6 +45,7 @@ class Blame:
         if operation.begin > at:
             return Cause(rank, "late", operation.begin - min(o.begin for o in here.values()))
         wait = _covering(operation.waits, at)
+        # Waits in a ring end at the rank that is seen twice.
         if wait is None or wait.peer < 0 or rank in seen:
             return Cause(rank, "sending" if operation.end is not None and operation.end < at else "slow")
         return self.cause(key, self._members[key[0]][wait.peer], at, (*seen, rank))

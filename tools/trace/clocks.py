@@ -74,6 +74,7 @@ def align(ranks):
     waiting = [Clock(members) for members in groups.values()]
     clocks, known = [waiting.pop(0)], []
     known += clocks[0].ranks
+    # A group whose clock has been estimated helps to estimate the next one.
     while waiting:
         found = next(((c, e) for c in waiting if (e := _estimate(known, c.ranks, ranks))), None)
         if found is None:

@@ -9,6 +9,7 @@ import struct
 _MAGIC = b"RONDOTR1"
 _HEADER = struct.Struct("<8sQQQQ")
 _HEADER_BYTES, _TEXT_BYTES = 4096, 60 * 1024
+# A record, field by field as Record names them.
 _PLACE = struct.Struct("<QQQQQIiIIHBBBBxx")
 BEGIN, ROUTE, END, STEP, TRANSFER, WAIT, STOPPED, MESSAGE = range(1, 9)
 MEDIA = ["links", "posts", "windows"]
@@ -106,6 +107,7 @@ def _text(path, data, used):
 
 
 def _records(data, places, written):
+    # The ring has the newest records, from any place on: their numbers say which those are, and in which order.
     at = _HEADER_BYTES + _TEXT_BYTES
     records = [Record._make(fields) for fields in _PLACE.iter_unpack(data[at:at + places * _PLACE.size])]
     return sorted(r for r in records if max(0, written - places) < r.index <= written)

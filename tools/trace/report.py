@@ -18,6 +18,7 @@ _VIEW = _HERE.parent / "view"
 MOST_RANKS = 8
 # Kinds of calls in their table, those that took longest together first.
 MOST_CALLS = 200
+# Bytes that a rank sends in a ring, for each byte of the call: bus bandwidth, as rondo-bench counts it.
 _BUS = {"all_reduce": lambda n: 2 * (n - 1) / n, "all_gather": lambda n: (n - 1) / n, "reduce_scatter": lambda n: (n - 1) / n,
         "all_to_all": lambda n: (n - 1) / n}
 

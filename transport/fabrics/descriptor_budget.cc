@@ -26,6 +26,7 @@ constexpr size_t kMostEarly = 1024;
 
 }  // namespace
 
+// A ring has two neighbors, so `least` counts links to two peers. Each peer costs two streams more for messages.
 DescriptorNeed descriptors_needed(int world, size_t lanes, size_t connections) {
   const size_t peers = static_cast<size_t>(world - 1);
   const size_t base = kFixed + control_neighbors(0, world).size();

@@ -13,7 +13,7 @@ struct DescriptorNeed {
   size_t most = 0;   // with links of every lane to every rank, and point to point both ways
 };
 DescriptorNeed descriptors_needed(int world, size_t lanes, size_t connections);
-// The same of a rank that may share memory with place.local_world - 1 others.
+// The need of a rank that may share memory with place.local_world - 1 others.
 DescriptorNeed descriptors_of_rank(const Place& place, const Config& config);
 
 // Connections that a rank holds which are in no use yet, of a rank with so many descriptors left. Those of this job
@@ -26,7 +26,8 @@ struct DoorBounds {
 DoorBounds door_bounds(int world, const Config& config, size_t descriptors);
 
 // Raises the soft limit towards the hard one if it is too low for `most`. Throws Exception(kSystem) saying how many are
-// needed if even `least` cannot be had besides those already open. Returns how many may be opened.
+// needed if even `least` cannot be had besides those already open: a start that fails here names the limit, and a call
+// that fails later could only say EMFILE. Returns how many may be opened.
 size_t ensure_descriptors(const DescriptorNeed& need);
 
 }  // namespace rondo

@@ -30,11 +30,12 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
+// The clock of ControlLogic: it never goes back, and its beginning means nothing.
 int64_t now_ms() {
   return std::chrono::duration_cast<std::chrono::milliseconds>(Clock::now().time_since_epoch()).count();
 }
 
-// Others ring it as they ring that of another process.
+// Makes a bell for the doorbell: the other ranks ring it as they ring that of another process.
 std::shared_ptr<Bell> share(const std::shared_ptr<Doorbell>& doorbell) {
   auto flag = std::make_shared<std::atomic<uint32_t>>(0);
   doorbell->share(flag.get(), flag);
@@ -57,6 +58,7 @@ struct Group {
   }
 };
 
+// One rank of the process, as the hub sees it. Guarded by the hub's lock.
 struct Rank {
   explicit Rank(const ControlLogic::Settings& settings) : logic(settings) {}
   Group* group(uint64_t communicator) {
@@ -67,8 +69,8 @@ struct Rank {
   std::map<uint64_t, Group> groups;
 };
 
-// What the ranks of a communicator leave to those that have not closed it yet: one that has posted its data and gone
-// may have done so before another has mapped the window.
+// What the ranks of a communicator leave to those that have not closed it yet. A rank that has posted its data and gone
+// may have done so before another one has mapped the window: its page and windows stay until the last heir has closed.
 struct Legacy {
   std::set<int> heirs;  // ranks that have neither closed nor declined it
   std::vector<std::shared_ptr<Window>> windows;
@@ -76,7 +78,8 @@ struct Legacy {
 };
 
 // What the fabrics of the ranks share: the state of each, and the thread that carries control messages between them.
-// One lock for all of it; events are delivered without it.
+// One lock for all of it; events are delivered without it, since the engine may call the fabric from them. The ranks
+// own the hub together; the last one to go joins the thread.
 class InprocHub {
  public:
   explicit InprocHub(int world) : event_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK), Descriptor::InChild::kInherited) {
@@ -142,6 +145,7 @@ class InprocHub {
             {memory, memory.get(), false, own, life, at(peer).logic.name(rank)}};
   }
 
+  // close() waits while this holds: afterwards no event of the communicator is delivered.
   bool delivers(int rank, uint64_t communicator) const { return delivering_ == std::pair(rank, communicator); }
 
  private:
@@ -162,7 +166,8 @@ class InprocHub {
     }
   }
 
-  // Between any ranks: a message was lost, for want of memory, and nothing says of which communicator.
+  // Fails all communicators: a message between any two ranks was lost, for want of memory, and nothing says of which
+  // communicator it was.
   void fail_everything() noexcept {
     std::lock_guard lock(mutex);
     delivering_ = {-1, 0};
@@ -172,6 +177,7 @@ class InprocHub {
     changed.notify_all();
   }
 
+  // Performs what the ranks' logics ask for, one action at a time, and ticks them when one of them is due.
   void serve() {
     std::unique_lock lock(mutex);
     while (!stopping_) {
@@ -217,6 +223,8 @@ class InprocHub {
     lock.lock();
   }
 
+  // A message is delivered by calling the receiver's logic. A question is answered by the receiver's communicator
+  // first, without the lock.
   void perform(int from, ControlLogic::Send& send) {
     if (const auto* question = std::get_if<QueryMessage>(&send.body)) {
       const auto own = call_state(send.peer, question->communicator, question->sequence);
@@ -297,11 +305,13 @@ class InprocHub {
   std::thread thread_;
 };
 
+// The fabric of one rank. All state is in the hub, under its lock.
 class InprocFabric final : public Fabric {
  public:
   InprocFabric(std::shared_ptr<InprocHub> hub, std::shared_ptr<InprocWindows> windows, int rank, int world)
       : hub_(std::move(hub)), memory_(std::move(windows), rank) {
     place_ = {rank, world, rank, world, 0, 1};
+    // Threads of one process are one host and one island.
     topology_.host.assign(static_cast<size_t>(world), 0);
     topology_.island.assign(static_cast<size_t>(world), 0);
     const cpu_set_t allowed = allowed_cores();
@@ -367,8 +377,6 @@ class InprocFabric final : public Fabric {
     own().logic.made(id);
   }
   bool leave(uint64_t, uint64_t) override { return true; }  // close() does not wait either
-  // Waits for no goodbye: what was sent lies in memory that outlives its sender, so leaving is no crash to anybody; and
-  // one thread may destroy all ranks, one after the other.
   bool close(uint64_t id, uint64_t last_sequence, Clock::time_point) override {
     Legacy done;  // ends without the lock
     std::unique_lock lock(hub_->mutex);
@@ -415,6 +423,7 @@ class InprocFabric final : public Fabric {
     const auto legacy = hub_->legacies.find(communicator);
     if (legacy != hub_->legacies.end()) legacy->second.windows.push_back(std::move(window));
   }
+  // Both ends are made here; nullptr until the peer has opened the communicator, whose doorbell rings then.
   std::unique_ptr<ByteStream> take_stream_to(uint64_t communicator, int peer) override {
     std::lock_guard lock(hub_->mutex);
     Group* own_group = own().group(communicator);

@@ -29,6 +29,7 @@ inline std::shared_ptr<std::byte> plain_memory(size_t bytes) {
   return {static_cast<std::byte*>(memory), [bytes](std::byte* data) { ::munmap(data, bytes); }};
 }
 
+// A window of a rank that is a thread: its peers use the same object.
 class InprocWindow final : public Window {
  public:
   InprocWindow(uint64_t id, std::shared_ptr<std::byte> memory, size_t bytes)

@@ -42,10 +42,10 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// After a failed start: for others to ask why. One that lives asks within a fraction of it; more than a dead listener
-// takes to be found out (dial.cc).
+// How long a rank stays after a failed start, for others to ask why. A rank that lives asks within a fraction of it. It
+// is more than a dial takes to find out that a listener is dead (dial.cc).
 constexpr std::chrono::seconds kFarewell{2};
-// For the I/O thread to say goodbye to those that listen, where a rank that does not has used up the time.
+// Time for the I/O thread to say goodbye to the ranks that listen, where one that does not has used up the deadline.
 constexpr std::chrono::milliseconds kLastWords{100};
 
 uint64_t random_number() {
@@ -53,6 +53,7 @@ uint64_t random_number() {
   return (static_cast<uint64_t>(device()) << 32) | device();
 }
 
+// The limits of what strangers may take are set here, by the descriptors that are left.
 ControlPlane::Settings settings_of(const Launch& launch, const Config& config, const Authenticator& auth,
                                    size_t descriptors) {
   ControlPlane::Settings settings;
@@ -72,6 +73,7 @@ ControlPlane::Settings settings_of(const Launch& launch, const Config& config, c
   return settings;
 }
 
+// What this rank publishes of itself. Nothing of it is trusted: the others check it against its proof (Roster).
 PeerCard card_of(const Launch& launch, const Config& config, const std::vector<Endpoint>& endpoints,
                  const ProbeListener* listener) {
   PeerCard card;
@@ -105,7 +107,7 @@ Launch with_hosts(const Launch& launch, Store& store, const Config& config, Stor
   return known;
 }
 
-// A rank that cannot tell its class has one of its own.
+// Numbers the process classes by host. A rank that cannot tell its class has one of its own, so it tries all others.
 Classes classes_of(const Roster& roster, const Topology& topology) {
   Classes classes{topology.host, {}};
   std::map<std::pair<int, uint64_t>, int> known;
@@ -123,7 +125,7 @@ Classes classes_of(const Roster& roster, const Topology& topology) {
   return classes;
 }
 
-// By rank: of this host; else 0.
+// The process ids of the ranks on this host; 0 for all others.
 std::vector<int64_t> processes_of(const Roster& roster, const Topology& topology, int own) {
   std::vector<int64_t> processes(topology.host.size(), 0);
   for (size_t rank = 0; rank < processes.size(); ++rank) {
@@ -137,6 +139,13 @@ bool any_host_of_several(const Topology& topology) {
   return std::set<int>(topology.host.begin(), topology.host.end()).size() < topology.host.size();
 }
 
+// The fabric of one process: the control plane, the island and the status server, and which of them a call goes to. It
+// has no state of its own about communicators. The I/O thread belongs to the control plane, so island_ and status_ end
+// only after it has been stopped.
+//
+// The start, in the constructor: descriptors and listeners, the exchange of cards at the store, control connections,
+// the island, and goodbye to the store. A failure before the roster is known is said through the store, one after it
+// over the control connections (give_up()).
 class ProcessFabric : public Fabric {
  public:
   ProcessFabric(const Launch& launch, const std::shared_ptr<Store>& store, const Config& config,
@@ -203,6 +212,7 @@ class ProcessFabric : public Fabric {
   bool authenticated() const override { return authenticated_; }
   const std::shared_ptr<Sleepers>& sleepers() const override { return sleepers_; }
 
+  // The island first: it moves the doorbells' flags into its page, which must precede their first use.
   void open(uint64_t id, std::vector<int> members, CommunicatorEvents* events, std::shared_ptr<Doorbell> doorbell,
             std::shared_ptr<Doorbell> p2p_doorbell) override {
     ControlPlane& control_plane = control();
@@ -239,6 +249,7 @@ class ProcessFabric : public Fabric {
     return all;
   }
 
+  // Inside the island through memory, else over as many sockets as Config::connections says.
   std::unique_ptr<Link> take_link(const LinkKey& key, const LinkShape& shape) override {
     if (neighbor(key.peer)) return island_->take_link(key, shape);
     const LinkName name{key.communicator, LinkKind::kData, key.peer, key.lane};
@@ -251,6 +262,8 @@ class ProcessFabric : public Fabric {
     return make_stream_link(std::move(streams), checked, peer_name(key.peer));
   }
 
+  // "auto": between hosts only. TCP's own sum of 16 bits misses errors on real networks; on one host nothing is
+  // between.
   bool checksums(int peer) const override {
     if (config_.checksum != "auto") return config_.checksum == "on" && !neighbor(peer);
     if (config_.encrypt) return false;  // its records are verified
@@ -313,8 +326,9 @@ class ProcessFabric : public Fabric {
     return *control_;
   }
 
-  // Whether data to that rank goes through shared memory. Throws in a forked child.
+  // The peers to which this rank has opened p2p streams through memory: goodbyes name them.
   std::set<int> streams_in_island(uint64_t id) const { return island_ ? island_->streams_to(id) : std::set<int>{}; }
+  // Whether data to that rank goes through shared memory. Throws in a forked child.
   bool neighbor(int peer) const {
     control();
     return island_ && island_->holds(peer);
@@ -328,7 +342,6 @@ class ProcessFabric : public Fabric {
     throw Exception(why);
   }
 
-  // Others see half of a hash of the session only, since who knows the session may speak as a rank.
   void serve_status(const std::string& job, uint64_t known, Store::Deadline deadline) {
     const auto session = static_cast<uint32_t>(Hash64().add(known).value());
     const std::string path = fmt::format("{}/status-{:08x}-{}.sock", private_directory(), session, place_.rank);
@@ -349,7 +362,8 @@ class ProcessFabric : public Fabric {
         });
   }
 
-  // Why the start must end all the same, where the settings ask for more than there is.
+  // Classes of ranks follow from the cards, each rank tries a few others, and rank 0 draws the islands from what all
+  // have found. Returns why the start must end all the same, where the settings ask for more than there is.
   std::optional<Error> form_island(ProbeListener& listener, const Roster& roster, Store& store,
                                    Store::Deadline deadline) {
     if (!any_host_of_several(topology_)) return lack_of_island({});
@@ -389,6 +403,7 @@ class ProcessFabric : public Fabric {
     return std::nullopt;
   }
 
+  // Who is tried, and for how long.
   ProbeOrder probe_order(const Roster& roster, const std::vector<int>& peers, Store::Deadline deadline,
                          const std::function<bool(int)>& gone) const {
     ProbeOrder order;
@@ -406,6 +421,7 @@ class ProcessFabric : public Fabric {
     return {rank, static_cast<pid_t>(card.pid), peer_name(rank), card.probe_listener};
   }
 
+  // What this rank tells rank 0 about the ranks that it tried; the first reason only, for one line of the log.
   Report report_of(const ProbeListener& listener, const std::vector<ProbeResult>& results) const {
     Report report{std::string(static_cast<size_t>(place_.world), static_cast<char>(Reach::kNone)), ""};
     if (!listener.why().empty()) report.why_not = fmt::format("rank {}: {}", place_.rank, listener.why());
@@ -460,6 +476,7 @@ class ProcessFabric : public Fabric {
         {other}};
   }
 
+  // The watch is destroyed with the stream, before its socket is closed.
   std::unique_ptr<ByteStream> make_stream(const LinkName& name, SecuredSocket secured) {
     std::shared_ptr<void> watched = watch(name, secured.socket);
     const std::string peer = peer_name(name.peer);
@@ -497,6 +514,7 @@ class ProcessFabric : public Fabric {
 
 }  // namespace
 
+// Settings are checked before anything is opened: a mistake has no side effect.
 std::shared_ptr<Fabric> join_processes(const Launch& launch, const std::shared_ptr<Store>& store, const Config& config,
                                        Store::Deadline deadline) {
   config.check();

@@ -24,6 +24,7 @@ constexpr size_t kMaxReasonBytes = 512;
 std::string report_key(int rank) { return fmt::format("island/{}", rank); }
 constexpr const char* kIslandsKey = "islands";
 
+// Waits in short turns, so that the death of a rank ends the wait long before the deadline.
 std::string wait_for(Store& store, const std::string& key, int from, Store::Deadline deadline,
                      const std::function<bool()>& start_failed) {
   while (true) {
@@ -69,6 +70,8 @@ std::vector<Pair> lowest_pairs(const Classes& classes) {
   return result;
 }
 
+// What the reports say of any two ranks of the world. Levels are ordered by strength: a way is as strong as its weakest
+// trial.
 class Findings {
  public:
   Findings(const std::vector<Report>& reports, const Classes& classes)
@@ -80,6 +83,7 @@ class Findings {
  private:
   enum Level { kNothing, kShare, kPull };
 
+  // The strength of the weakest trial on the way from a to b: directly, or by way of the lowest ranks of their classes.
   Level between(int a, int b) const {
     const int class_a = number(a), class_b = number(b);
     if (class_a == Classes::kNone || class_b == Classes::kNone || host(a) != host(b)) return kNothing;
@@ -128,6 +132,7 @@ std::string encode(const Islands& islands) {
   return writer.text(islands.why_not).take();
 }
 
+// The store may be anybody's: lengths are compared with the world before anything is read by them.
 Islands decode(std::string_view bytes, size_t world) {
   ByteReader reader(bytes);
   Islands islands;
@@ -194,6 +199,8 @@ Islands find_islands(const std::vector<Report>& reports, const Classes& classes)
   return result;
 }
 
+// Rank 0 alone decides: two ranks that each drew islands from the reports they had might differ. One key from each rank
+// and one from rank 0: the store's load grows with the world, not with its square.
 Islands agree_islands(Store& store, int rank, const Report& own, const Classes& classes, Store::Deadline deadline,
                       const std::function<bool()>& start_failed) {
   const size_t world = classes.number.size();

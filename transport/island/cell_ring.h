@@ -26,13 +26,16 @@ constexpr size_t whole_lines(size_t bytes) { return (bytes + kLineBytes - 1) / k
 
 // The orderings that all faces of the ring rest on. Tests weaken each in turn and expect the thread sanitizer to
 // object.
-//   publish pairs with observe: a rank that sees the flag sees the piece; and what its writer had read before is read
-//   when the flag is seen, so that it may be written over.
+//
+//   publish pairs with observe: a rank that sees the flag sees the piece. The writer's earlier reads are over then, so
+//   what it had read may be written over.
 //   free pairs with reuse: a piece was read before its place is written again.
 //   end pairs with see_end: what a side wrote before its end is seen where the end is.
-// A doorbell's flag is read behind kPublishLast, kFree and kEnd, and a rank that arms it reads what these store behind
-// that: one of the two sees the other's store. Of two ranks that publish and then observe, one at least sees the
-// other's piece. So stores and loads alike are sequentially consistent; tests/engine/last_look_test weakens each.
+//
+// A rank stores with kPublishLast, kFree or kEnd and then reads the doorbell's flag. A rank that is about to sleep sets
+// that flag and then reads what those stores show. One of the two must see the other's store, else the sleeper is not
+// woken. Likewise, where two ranks publish and then observe, one at least must see the other's piece. Only sequential
+// consistency of stores and loads gives that; tests/engine/last_look_test weakens each.
 struct CellOrders {
   static constexpr std::memory_order kPublish = std::memory_order_release;
   static constexpr std::memory_order kPublishLast = std::memory_order_seq_cst;

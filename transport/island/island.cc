@@ -84,6 +84,7 @@ Island::Island(asio::io_context& io, Descriptor listener, const std::vector<Neig
                 [this](int rank, Descriptor socket) { admit(rank, std::move(socket)); });
 }
 
+// Sleepers first: a new one would be announced through own_. Windows that outlive the island then find no connection.
 Island::~Island() {
   settings_.sleepers->announce_to({});
   own_->disconnect_all();
@@ -185,6 +186,9 @@ void Island::admit(int peer, Descriptor socket) {
 
 // --- windows
 
+// The pages are reserved and mapped here, outside the locks: for gigabytes that takes a second, and an error must come
+// now and not as a SIGBUS later. Beyond kMostKept windows all peers are connected first, since every window keeps its
+// descriptor open until all of them have it.
 std::shared_ptr<Window> Island::make(size_t bytes, uint64_t name) {
   if (bytes == 0) throw Exception(ErrorCode::kInvalid, "shared memory of 0 bytes was asked for");
   auto file = std::make_shared<Descriptor>(make_memory_file(bytes, Pages::kReserved));
@@ -198,6 +202,7 @@ std::shared_ptr<Window> Island::make(size_t bytes, uint64_t name) {
 
 WindowPlace Island::locate(const void* data, size_t bytes) const { return own_->locate(data, bytes); }
 
+// Mapping the pages takes the kernel long, so it happens without the lock, on the thread that needs the window.
 std::shared_ptr<Window> Island::find(int peer, uint64_t id) {
   std::shared_ptr<MappedWindow> window;
   {
@@ -213,6 +218,7 @@ std::shared_ptr<Window> Island::find(int peer, uint64_t id) {
   return window;
 }
 
+// The queues of the connections share the descriptor: it is closed once the last peer's copy is sent.
 void Island::offer(std::span<const int> peers, uint64_t name, Descriptor descriptor) {
   const IslandFrame frame{.topic = IslandTopic::kOffer, .id = name};
   const auto kept = std::make_shared<Descriptor>(std::move(descriptor));
@@ -230,6 +236,7 @@ Descriptor Island::take_offer(int peer, uint64_t name) {
   return std::move(state->second.offers.extract(found).mapped());
 }
 
+// Without the lock: peers_ and the peer's pid never change.
 bool Island::pull(int peer, uint64_t address, std::byte* to, size_t bytes) {
   const auto state = peers_.find(peer);
   if (state == peers_.end() || !settings_.can_pull) return false;
@@ -263,6 +270,7 @@ const Descriptor& Island::process_of(Peer& peer) {
   return peer.process;
 }
 
+// Without the lock, as pull(): the keys of peers_ never change.
 bool Island::ended(int peer) const {
   const auto found = peers_.find(peer);
   return found != peers_.end() && found->second.ended.load();
@@ -270,6 +278,8 @@ bool Island::ended(int peer) const {
 
 // --- communicators
 
+// Moves the doorbells' flags into this rank's page, where the members can ring them, and announces the page to those
+// peers that are connected. The others hear of it when they connect (make_connection()).
 void Island::open(uint64_t communicator, const std::vector<int>& members, const std::shared_ptr<Doorbell>& doorbell,
                   const std::shared_ptr<Doorbell>& p2p_doorbell) {
   const auto page = std::make_shared<IslandBook::OwnPage>(IslandBook::OwnPage{pages_.take()});
@@ -308,6 +318,7 @@ std::set<int> Island::streams_to(uint64_t communicator) {
   return group != nullptr ? group->streams_to : std::set<int>{};
 }
 
+// What this rank made goes with the group, unless links and streams in use still hold it.
 void Island::close(uint64_t communicator) {
   IslandBook::Group closed;  // ends without the lock
   std::lock_guard lock(mutex_);
@@ -327,6 +338,8 @@ void Island::report(uint64_t communicator, int peer, const Error& why) const {
       {code, fmt::format("sharing memory with {} failed: {}", peers_.at(peer).name, why.message), {peer}});
 }
 
+// The lower rank of a pair makes the memory of a link; the higher one asks for it (kWish) and finds it here later. So
+// both may ask at once and there is one link. Errors are reported without the lock.
 std::unique_ptr<Link> Island::take_link(const LinkKey& key, const LinkShape& shape) {
   RONDO_CHECK(sane_shape(shape), "a link holds 2 to 65 slices of at most 16 MiB");
   Error trouble;
@@ -388,18 +401,21 @@ LinkMemory Island::make_link_memory(const LinkKey& key, const LinkShape& shape) 
 }
 
 // Requires the lock.
+// Creates the peer's entry where it has not announced its page yet: the bell in it is connected when the page comes.
 std::unique_ptr<Link> Island::link_over(const LinkKey& key, LinkMemory memory, IslandBook::Group& group) {
   const bool first = settings_.rank < key.peer;
   return make_shared_link(end_of(std::move(memory.memory), first, peers_.at(key.peer), group.shown[key.peer].data),
                           memory.shape);
 }
 
+// One end of a channel over this memory; the end keeps it mapped.
 ChannelEnd Island::end_of(std::shared_ptr<Mapping> memory, bool first, const Peer& peer,
                           std::shared_ptr<Bell> bell) const {
   std::byte* data = memory->data();
   return {std::move(memory), data, first, std::move(bell), peer.life, peer.name, stores()};
 }
 
+// Null until the peer has announced its page; the doorbell rings then (add_page()).
 RankPage Island::page_of(uint64_t communicator, int rank) {
   Error trouble;
   {
@@ -421,6 +437,7 @@ RankPage Island::page_of(uint64_t communicator, int rank) {
   return {};
 }
 
+// The sender makes its stream at once; the peer finds it by take_stream_from(). Nothing waits for an answer.
 std::unique_ptr<ByteStream> Island::take_stream_to(uint64_t communicator, int peer) {
   Error trouble;
   {
@@ -448,10 +465,12 @@ std::unique_ptr<ByteStream> Island::make_stream(uint64_t communicator, int peer,
   return make_shared_stream(end_of(std::move(memory), true, state, group.shown[peer].p2p), buffers_of(group, peer));
 }
 
+// Both ends must choose alike: the number of the island's ranks is the same on all of them.
 const BufferShape& Island::stream_shape() const {
   return peers_.size() < kManyPeers ? kStreamBuffers : kSmallStreamBuffers;
 }
 
+// The two streams of a pair share one set, whichever of them is made first.
 std::shared_ptr<StreamBuffers> Island::buffers_of(IslandBook::Group& group, int peer) const {
   auto& buffers = group.buffers[peer];
   if (!buffers) buffers = std::make_shared<StreamBuffers>(stream_shape());
@@ -546,6 +565,7 @@ void Island::add_offer(Peer& state, const IslandFrame& frame, Descriptor file) {
   }
 }
 
+// On the I/O thread, as all of these. The peer's numbers are checked before memory is mapped by them.
 void Island::add_link(int peer, const IslandFrame& frame, const Descriptor& file) {
   const LinkShape shape{frame.depth, frame.slice_bytes};
   if (peer > settings_.rank || frame.lane >= 16 || !sane_shape(shape) || frame.bytes != shared_link_bytes(shape)) {
@@ -568,6 +588,7 @@ void Island::add_link(int peer, const IslandFrame& frame, const Descriptor& file
   if (bell) bell->ring();
 }
 
+// The higher rank asks. If this rank made the link meanwhile for itself, the frame crossed with its own and is ignored.
 void Island::make_wished(int peer, const IslandFrame& frame) {
   const LinkShape shape{frame.depth, frame.slice_bytes};
   if (peer < settings_.rank || frame.lane >= 16 || !sane_shape(shape)) {
@@ -580,6 +601,7 @@ void Island::make_wished(int peer, const IslandFrame& frame) {
   group->links.emplace(std::pair(peer, lane), make_link_memory({frame.communicator, peer, lane}, shape));
 }
 
+// A stream may come before this rank opens the communicator: the book keeps it until then.
 void Island::add_stream(int peer, const IslandFrame& frame, const Descriptor& file) {
   if (frame.bytes != shared_stream_bytes(stream_shape())) {
     throw Exception(ErrorCode::kProtocol, "this is not how a stream is made");
@@ -598,6 +620,7 @@ void Island::add_stream(int peer, const IslandFrame& frame, const Descriptor& fi
   settings_.streamed(frame.communicator, peer);
 }
 
+// From here on this rank rings the peer's doorbells of that communicator.
 void Island::add_page(int peer, const IslandFrame& frame) {
   std::shared_ptr<std::byte> page;  // if it is of no use, let go of without the lock
   std::shared_ptr<Doorbell> bell;
@@ -624,6 +647,7 @@ void Island::add_page(int peer, const IslandFrame& frame) {
   if (bell) bell->ring();
 }
 
+// A socket that is no bell could block ring(), which must never block.
 void Island::add_sleeper(Peer& state, const IslandFrame& frame, Descriptor socket) {
   if (!is_bell(socket)) throw Exception(ErrorCode::kProtocol, "this wakes no sleeper");
   if (frame.id > SleeperSockets::kMost || !state.sockets->add(static_cast<uint32_t>(frame.id), std::move(socket))) {

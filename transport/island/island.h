@@ -36,11 +36,13 @@ class io_context;
 
 namespace rondo {
 
-// A rank's part of its island: windows, links, streams and pages in memory that it shares with the other ranks of
-// it. Two ranks connect when one of them first needs the other, and announce then what they have made. Calls are
-// for any thread; frames of the peers are handled on the I/O thread.
+// A rank's part of its island: windows, links, streams and pages in memory that it shares with the other ranks of it.
+// Two ranks connect when one of them first needs the other, and announce then what they have made. It orders no access
+// to the memory: links, streams and boards do that by their flags. Calls are for any thread; frames of the peers are
+// handled on the I/O thread.
 //
-// mutex_ guards the book and the windows. Nothing is called out with it held but IslandConnection::send.
+// mutex_ guards the book and the windows. Nothing is called out with it held but IslandConnection::send: link_failed
+// and streamed call into the control plane, which has a lock of its own.
 class Island final : public SharedMemory {
  public:
   struct Settings {

@@ -2,6 +2,8 @@
 
 namespace rondo {
 
+// A frame about a communicator that is not open here is early, or late. Late ones are recognized by closed_, so that
+// they make no group that nobody would ever close.
 IslandBook::Group* IslandBook::mentioned(uint64_t communicator) {
   const auto found = groups_.find(communicator);
   if (found != groups_.end()) return &found->second;
@@ -10,6 +12,7 @@ IslandBook::Group* IslandBook::mentioned(uint64_t communicator) {
   return &groups_[communicator];
 }
 
+// Early groups do not count: this rank has no doorbell for them yet.
 IslandBook::Group* IslandBook::opened(uint64_t communicator) {
   const auto found = groups_.find(communicator);
   return found != groups_.end() && found->second.open ? &found->second : nullptr;
@@ -27,6 +30,7 @@ IslandBook::Group& IslandBook::open(uint64_t communicator, std::set<int> members
   return group;
 }
 
+// The caller destroys what it gets without its lock: ends of mappings and windows send frames and unmap memory.
 IslandBook::Group IslandBook::close(uint64_t communicator) {
   Group closed;
   if (const auto found = groups_.find(communicator); found != groups_.end()) {

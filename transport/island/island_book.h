@@ -26,7 +26,8 @@ struct LinkMemory {
 };
 
 // What the ranks of an island have said about their communicators: pages, links and streams made and not yet taken;
-// also about communicators that this rank has not opened yet. Pure bookkeeping; not thread safe.
+// also about communicators that this rank has not opened yet. Pure bookkeeping; not thread safe: Island's lock guards
+// it.
 class IslandBook {
  public:
   struct Member {                                           // a peer

@@ -27,6 +27,8 @@ constexpr std::chrono::milliseconds kRetry{1};
 
 }  // namespace
 
+// The connection itself. Handlers that Asio still holds keep it alive after the IslandConnection has gone; over_ and an
+// empty on_frame_ make them do nothing.
 class IslandConnection::State : public std::enable_shared_from_this<IslandConnection::State> {
   using End = IslandConnection::End;
 
@@ -38,6 +40,8 @@ class IslandConnection::State : public std::enable_shared_from_this<IslandConnec
     asio::post(io_, [self = shared_from_this()] { self->dial(); });
   }
 
+  // The first socket carries the queue that send() has filled so far. A second one, from a peer that dialed at the same
+  // time, is only read.
   void add(Descriptor socket) {
     std::string why;
     Sent sent = Sent::kYes;
@@ -53,6 +57,7 @@ class IslandConnection::State : public std::enable_shared_from_this<IslandConnec
     if (sent == Sent::kOver) end(End::kGone, why);
   }
 
+  // The owner goes. No handler calls out from here on.
   void cancel() {
     std::lock_guard lock(mutex_);
     over_ = true;
@@ -62,6 +67,8 @@ class IslandConnection::State : public std::enable_shared_from_this<IslandConnec
     for (auto& socket : sockets_) socket.reset();
   }
 
+  // Sends at once where the queue is empty, on the caller's thread: a frame then costs one system call and no wake-up
+  // of the I/O thread. Otherwise the frame waits behind the others, and order is kept.
   void send(const IslandFrame& frame, std::vector<int> descriptors, std::shared_ptr<void> keep) {
     std::string why;
     End kind = End::kGone;
@@ -94,12 +101,14 @@ class IslandConnection::State : public std::enable_shared_from_this<IslandConnec
   }
 
  private:
+  // A frame that is not sent yet; `keep` owns its descriptors meanwhile.
   struct Queued {
     IslandFrame frame;
     std::vector<int> descriptors;
     std::shared_ptr<void> keep;
   };
 
+  // On the I/O thread. A peer that has dialed this rank first makes dialing needless.
   void dial() {
     if (!on_frame_ || sockets_[0]) return;
     Dialed dialed = dial_();
@@ -122,6 +131,8 @@ class IslandConnection::State : public std::enable_shared_from_this<IslandConnec
     return Sent::kYes;
   }
 
+  // A timer, and no wait for writability: a socket that refuses a message for the descriptors that are under way
+  // (ETOOMANYREFS) counts as writable.
   void retry_later() {
     retry_.expires_after(kRetry);
     retry_.async_wait([self = shared_from_this()](asio::error_code failure) {
@@ -138,6 +149,7 @@ class IslandConnection::State : public std::enable_shared_from_this<IslandConnec
     });
   }
 
+  // One handler for each socket at a time: read() asks for the next only when it has read what there was.
   void wait_readable(size_t index) {
     sockets_[index]->when_readable([self = shared_from_this(), index](asio::error_code failure) {
       if (!failure && self->on_frame_) self->read(index);
@@ -184,6 +196,7 @@ class IslandConnection::State : public std::enable_shared_from_this<IslandConnec
     return true;
   }
 
+  // Calls on_end once, without the lock, since it may close the island's parts or send to other peers.
   void end(End kind, const std::string& why) {
     const auto self = shared_from_this();
     OnEnd on_end;

@@ -14,8 +14,9 @@ class io_context;
 
 namespace rondo {
 
-// Frames with descriptors to and from one rank of the island. Handlers run on the I/O thread; send() is for any thread.
-// Either rank may connect, and both at once: each sends on the first socket that it has, and reads both.
+// Frames with descriptors to and from one rank of the island. It knows no topic but how many descriptors come with it.
+// Handlers run on the I/O thread; send() is for any thread. Either rank may connect, and both at once: each sends on
+// the first socket that it has, and reads both.
 class IslandConnection {
  public:
   // `descriptors` are as many as the topic has. An Exception that it throws ends the connection: as unmade, where it is

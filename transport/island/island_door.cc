@@ -25,6 +25,8 @@ constexpr std::chrono::milliseconds kPause{10};
 
 }  // namespace
 
+// All on the I/O thread. A connection is a stranger until its greeting has come, and the kernel's account of its
+// process agrees with it.
 class IslandDoor::State : public std::enable_shared_from_this<IslandDoor::State> {
  public:
   State(asio::io_context& io, Descriptor listener, Settings settings, OnMember on_member)
@@ -54,6 +56,7 @@ class IslandDoor::State : public std::enable_shared_from_this<IslandDoor::State>
     });
   }
 
+  // Accepts all that wait. Strangers of other processes are closed before they have said a word.
   void accept() {
     while (true) {
       Descriptor stranger = accept_abstract(listener_.get());
@@ -68,6 +71,7 @@ class IslandDoor::State : public std::enable_shared_from_this<IslandDoor::State>
     });
   }
 
+  // A process of the island could open connections for ever: the number of strangers is bounded, and the oldest go.
   void await_greeting(Descriptor stranger) {
     if (strangers_.size() == settings_.members.size() + kSpareStrangers) strangers_.erase(strangers_.begin());
     const uint64_t number = ++last_stranger_;

@@ -19,6 +19,7 @@ namespace {
 
 constexpr int kSocketType = SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK;
 
+// An address in the abstract namespace. Its length says where the name ends; there is no closing zero byte.
 struct Address {
   explicit Address(const std::string& name) {
     unix_address.sun_family = AF_UNIX;  // sun_path[0] stays 0: abstract
@@ -47,6 +48,8 @@ std::span<const int> numbers_in(msghdr& message, std::array<int, kMaxDescriptors
 
 }  // namespace
 
+// Random: another process cannot take the name first. The abstract namespace has no permissions, so check_peer() tells
+// who connected.
 std::string random_socket_name() {
   uint64_t random[2];
   if (::getrandom(random, sizeof random, 0) != sizeof random) {
@@ -65,6 +68,7 @@ Descriptor listen_abstract(const std::string& name, int backlog) {
   return socket;
 }
 
+// Does not wait for the other end: the kernel queues the connection, or refuses it (EAGAIN).
 Descriptor connect_abstract(const std::string& name, int& error) {
   const Address address(full_name(name));
   Descriptor socket([&] { return ::socket(AF_UNIX, kSocketType, 0); });
@@ -81,6 +85,7 @@ Descriptor accept_abstract(int listener) {
   return Descriptor([&] { return ::accept4(listener, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK); });
 }
 
+// A message goes whole or not at all. ETOOMANYREFS: too many descriptors of this user are in flight between processes.
 Sent send_message(int socket, const void* message, size_t bytes, std::span<const int> descriptors, std::string& why) {
   RONDO_CHECK(descriptors.size() <= kMaxDescriptors, "a message carries few descriptors");
   iovec part{const_cast<void*>(message), bytes};
@@ -106,6 +111,8 @@ Sent send_message(int socket, const void* message, size_t bytes, std::span<const
   }
 }
 
+// Descriptors that come with a message that is refused are closed with `descriptors`: a peer cannot fill this process's
+// table with them.
 Received receive_message(int socket, void* message, size_t bytes, std::vector<Descriptor>& descriptors,
                          std::string& why) {
   descriptors.clear();

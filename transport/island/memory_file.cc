@@ -20,6 +20,7 @@
 namespace rondo {
 namespace {
 
+// A peer that could shrink the file would make this process die of SIGBUS at its next access.
 constexpr int kSeals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
 
 [[noreturn]] void throw_system(const char* what, size_t bytes) {
@@ -61,6 +62,7 @@ Mapping::Mapping(int file, size_t bytes, Touch touch) : bytes_(whole_pages(bytes
   data_ = static_cast<std::byte*>(memory);
 }
 
+// Failure is no error: the pages then come one by one, at the first touch of each.
 void Mapping::populate() const {
 #ifndef MADV_POPULATE_WRITE
   constexpr int MADV_POPULATE_WRITE = 23;  // of Linux 5.14; older headers
@@ -70,6 +72,7 @@ void Mapping::populate() const {
 
 Mapping::~Mapping() { ::munmap(data_, bytes_); }
 
+// Sealed last, since the seals forbid to set the size.
 Descriptor make_memory_file(size_t bytes, Pages pages) {
   const size_t size = whole_pages(bytes);
   refuse_beyond_file_limit(size);
@@ -86,6 +89,8 @@ Descriptor make_memory_file(size_t bytes, Pages pages) {
   return file;
 }
 
+// A peer may send any descriptor. Without the seals it could shrink the file later, and an access here would be a
+// SIGBUS.
 std::string check_memory_file(int file, size_t bytes, Pages pages) {
   struct stat facts {};
   const int seals = ::fcntl(file, F_GET_SEALS);

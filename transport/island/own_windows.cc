@@ -13,6 +13,7 @@ MappedWindow::~MappedWindow() {
   if (own_ != nullptr && !own_->in_child()) own_->drop(*this);
 }
 
+// The peers unmap it. Its maker lets go only when no operation of its own is under way on it (SharedMemory::make).
 void OwnWindows::drop(const MappedWindow& window) noexcept {
   std::lock_guard lock(mutex_);
   by_address_.erase(window.data());
@@ -39,6 +40,8 @@ bool OwnWindows::keeps_many() const {
   return !all_connected_ && by_address_.size() >= kMostKept;
 }
 
+// The map and the announcement are one step under the lock: connect() either finds the window in the map or is served
+// by announce(), never both and never neither.
 std::shared_ptr<Window> OwnWindows::add(size_t bytes, std::shared_ptr<Mapping> memory, std::shared_ptr<Descriptor> file,
                                         uint64_t name) {
   std::shared_ptr<MappedWindow> window;  // if the map does not take it, it goes without the lock
@@ -57,6 +60,8 @@ std::shared_ptr<Window> OwnWindows::add(size_t bytes, std::shared_ptr<Mapping> m
   return window;
 }
 
+// by_address_ is ordered by where windows begin, so the one that may hold the address is the last that begins before
+// it.
 WindowPlace OwnWindows::locate(const void* data, size_t bytes) const {
   const auto* first = static_cast<const std::byte*>(data);
   std::shared_ptr<Window> window;  // let go without the lock
@@ -77,6 +82,7 @@ void OwnWindows::add_sleeper(uint32_t number, int socket, const std::shared_ptr<
   announce(frame, {socket}, keep);
 }
 
+// Sleepers first: once the peer has a page of this rank, it may ring any of them.
 void OwnWindows::connect(int peer, IslandConnection& connection, const std::shared_ptr<void>& keep_sleepers) {
   std::lock_guard lock(mutex_);
   for (const auto& [frame, socket] : sleepers_) connection.send(frame, {socket}, keep_sleepers);
@@ -84,6 +90,7 @@ void OwnWindows::connect(int peer, IslandConnection& connection, const std::shar
   connections_[peer] = &connection;
 }
 
+// Every peer has been sent every descriptor, or has it in its queue: the windows need theirs no more.
 void OwnWindows::settle() {
   std::lock_guard lock(mutex_);
   if (connections_.size() != peers_) return;

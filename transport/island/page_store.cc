@@ -17,6 +17,7 @@ constexpr size_t kFirstBytes = 4 * PageStore::kPageBytes, kMostBytes = 256 * Pag
 
 }  // namespace
 
+// The pages of one rank. It outlives the store while pages are lent.
 struct PageStore::State {
   std::mutex mutex;
   std::vector<std::shared_ptr<Window>> windows;
@@ -35,6 +36,7 @@ struct PageStore::State {
   }
 };
 
+// One page that is out. Its end gives the page back, without an allocation.
 struct PageStore::Lent {
   Lent(std::shared_ptr<State> of, const Page& taken) : state(std::move(of)), page(taken) {}
   ~Lent() {
@@ -49,6 +51,8 @@ struct PageStore::Lent {
 
 PageStore::PageStore(MakeWindow make) : make_(std::move(make)), state_(std::make_shared<State>()) {}
 
+// Pages are cleared when they are taken and not when they come back: a peer may write to one until it has let go of it,
+// and the last copy of the page is gone only then.
 std::shared_ptr<const PageStore::Page> PageStore::take() {
   std::lock_guard lock(state_->mutex);
   if (state_->free.empty()) {

@@ -61,6 +61,8 @@ struct Finding {
   uint32_t pulled = 0;  // the kernel copied the receiver's nonce
 };
 
+// A real transfer, since permissions (yama, seccomp, namespaces) cannot be asked for beforehand. The nonce proves that
+// it is the peer's memory and not that of a process that has got its number.
 bool pull_nonce(pid_t pid, uint64_t address, uint64_t expected) {
   uint64_t found = 0;
   const iovec here{&found, sizeof found};
@@ -94,6 +96,7 @@ class Probe {
   }
 
  private:
+  // One neighbor: dialed by the higher rank, greeted both ways, then each tells what it found. `why_not`: it failed.
   struct Pair {
     const Neighbor* peer = nullptr;
     Descriptor socket;
@@ -116,6 +119,7 @@ class Probe {
     pair.socket.reset();
   }
 
+  // A pair that finishes gives the others more time: only a probe in which nothing happens any more is given up.
   void settle(Pair& pair) {
     --open_;
     answered(pair);
@@ -154,6 +158,7 @@ class Probe {
   }
   volatile uint64_t* answers() const { return reinterpret_cast<volatile uint64_t*>(trial_->data()); }
 
+  // Says where this rank's nonce lies, in shared memory and in its own, so that the peer can try both ways.
   void greet(Pair& pair) {
     Greeting greeting;
     greeting.session = order_.session;
@@ -323,6 +328,7 @@ class Probe {
     if (send_message(pair.socket.get(), &pair.own, sizeof pair.own, {}, why) != Sent::kYes) fail(pair, why);
   }
 
+  // Memory is shared only if both ends could write in the other's and this rank sees what the peer wrote.
   void use_finding(Pair& pair, const Finding& theirs) {
     if (theirs.magic != kMagic) return fail(pair, "it did not answer as a rank of this start does");
     if (theirs.mapped == 0 || pair.own.mapped == 0) return fail(pair, "memory cannot be shared with it");
@@ -337,6 +343,7 @@ class Probe {
     settle(pair);
   }
 
+  // What is still open at the end has failed.
   std::vector<ProbeResult> results() {
     std::vector<ProbeResult> all;
     for (auto& [rank, pair] : pairs_) {

@@ -16,7 +16,8 @@
 
 namespace rondo {
 
-// Whether the process at the other end of an island connection is there; shared by the links to it.
+// Whether the process at the other end of an island connection is there. Shared by the links to it, whose threads read
+// it without a lock.
 struct PeerLife {
   std::atomic<bool> over{false};  // set by the I/O thread
 };
@@ -42,7 +43,8 @@ struct ChannelLayout {
   size_t second, bytes;
 };
 
-// Two rings, one each way, and the ends of both sides. One thread at a time.
+// Two rings, one each way, and the ends of both sides. The memory is the peer's to write as well: SharedLink and
+// SharedStream compare each number before they use it. One thread at a time on each side.
 template <typename Kind, typename Orders>
 class SharedChannel {
  public:

@@ -22,7 +22,9 @@ struct LinkCells {
   size_t slot_bytes;
 };
 
-// Orders: CellOrders, or what a test makes of them.
+// The slices of a link through two rings of cells. Where the receiver gave no landing, the slice stays in its slot,
+// lent until release(); otherwise it is copied on arrival and its slot is free at once. Orders: CellOrders, or what a
+// test makes of them.
 template <typename Orders>
 class SharedLink final : public Link {
  public:
@@ -53,6 +55,8 @@ class SharedLink final : public Link {
     RONDO_CHECK(can_send() && bytes <= shape_.slice_bytes, "no room for the slice");
     return reserved_ = channel_.out.place(bytes);
   }
+  // The tag lies in the cell before publish() shows the slice; the bell comes last, since the peer looks when it is
+  // rung.
   uint64_t commit(const SliceTag& tag) override {
     RONDO_CHECK(can_send() && tag.bytes <= shape_.slice_bytes, "no room for the slice");
     std::byte* const place = channel_.out.reserve(tag.bytes);
@@ -169,6 +173,7 @@ class SharedLink final : public Link {
   const LinkShape shape_;
   mutable SharedChannel<LinkCells, Orders> channel_;
   std::vector<Landing> landings_;
+  // Where reserve() told the caller to write. A slice of at most Cell::kSmallBytes belongs beside its flag instead.
   std::byte* reserved_ = nullptr;
   // Receiving: posted >= filled >= released; filled >= freed.
   uint64_t posted_ = 0;

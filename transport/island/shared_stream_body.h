@@ -35,7 +35,8 @@ struct StreamPiece {
 };
 static_assert(kStreamBuffers.bytes >> StreamPiece::kBytesBits == 0);
 
-// Orders: CellOrders, or what a test makes of them.
+// Bytes in pieces: small ones beside their flags, larger ones in buffers that travel between the two ranks. Orders:
+// CellOrders, or what a test makes of them.
 template <typename Orders>
 class SharedStream final : public ByteStream {
  public:

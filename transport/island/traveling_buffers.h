@@ -129,7 +129,7 @@ class TravelingBuffers {
     std::byte* data = nullptr;
   };
   const Part& part_of(uint32_t buffer) const { return parts_[buffer < shape_.count ? kOwn : kPeers]; }
-  // A queue of at most all buffers, whose number is a power of two.
+  // A ring of at most all buffers. Indices run on beyond the size and wrap with uint32_t, which a power of two divides.
   class Queue {
    public:
     explicit Queue(uint32_t most) : buffers_(most) {}

@@ -65,6 +65,7 @@ bool is_private_bridge(const std::string& name) {
   return false;
 }
 
+// Whether other machines may reach this one there. A guess by the kind of address: only a connection would prove it.
 bool serves_other_hosts(const Interface& i) {
   return !i.address.is_loopback() && !i.address.is_link_local() && !is_private_bridge(i.name);
 }
@@ -116,6 +117,7 @@ std::vector<SocketAddress> targets(const RendezvousUrl& url) {
   return found;
 }
 
+// RONDO_SOCKET_IFNAME overrules every guess.
 std::vector<std::string> chosen_by_name(const Config& config, const std::vector<Interface>& interfaces) {
   InterfaceFilter filter(config.socket_interface);
   std::vector<std::string> hosts, link_local;
@@ -132,6 +134,8 @@ std::vector<std::string> chosen_by_name(const Config& config, const std::vector<
   return hosts;
 }
 
+// The address that this machine uses towards the master: on hosts of several networks the one that the ranks share.
+// Without a usable route all addresses that may serve are published, and peers try them in turn.
 std::vector<std::string> chosen_by_route(const RendezvousUrl& url, const std::vector<Interface>& interfaces) {
   auto interface_of = [&](const SocketAddress& address) -> const Interface* {
     for (const Interface& i : interfaces) {
@@ -201,6 +205,7 @@ bool is_loopback_host(const std::string& host, Store::Deadline deadline) {
   return std::all_of(found.begin(), found.end(), [](const SocketAddress& one) { return one.is_loopback(); });
 }
 
+// Loopback is every machine's own.
 bool names_this_machine(const std::string& host, Store::Deadline deadline) {
   const std::vector<Interface> interfaces = list_interfaces();
   for (const SocketAddress& address : resolve(host, 0, deadline)) {

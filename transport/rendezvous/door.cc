@@ -43,6 +43,7 @@ std::vector<RendezvousUrl> door_addresses(const std::string& addresses) {
   return urls;
 }
 
+// The first address of the list that is this machine's. Names that cannot be resolved here are for the error only.
 RendezvousUrl own_address(const std::string& addresses, Store::Deadline deadline) {
   std::string unknown;
   for (const RendezvousUrl& url : door_addresses(addresses)) {
@@ -83,6 +84,7 @@ std::string encode(const Seat& seat) {
       .take();
 }
 
+// Empty bytes are the farewell of a job that ends (Door::end()).
 Seat decode(const std::string& bytes) {
   if (bytes.empty()) throw Exception(ErrorCode::kPeerLeft, "the job has ended, and has taken no newcomer in");
   ByteReader in(bytes);
@@ -99,6 +101,7 @@ Seat decode(const std::string& bytes) {
   return seat;
 }
 
+// Tries all addresses of the list in turn: any rank may serve the door, and another one after it has gone.
 StreamStore::Options client_of(const Launch& launch, const Config& config) {
   const std::vector<RendezvousUrl> urls = door_addresses(launch.newcomers);
   StreamStore::Options options = client_options(urls.front(), launch, config);
@@ -136,6 +139,7 @@ void check_door_addresses(const std::string& addresses) {
   }
 }
 
+// The launcher's facts were about another start: all but the secret and the settings are set anew.
 Launch launch_of(const Launch& launch, const Seat& seat, Store::Deadline deadline) {
   Launch start = launch;
   start.place = Place{seat.rank, seat.world, -1, -1, -1, -1};
@@ -146,6 +150,8 @@ Launch launch_of(const Launch& launch, const Seat& seat, Store::Deadline deadlin
   return start;
 }
 
+// A newcomer draws a number and waits for the seat of that number. If the rank that serves goes, it begins again at the
+// next one.
 Seat await_seat(const Launch& launch, const Config& config, Store::Deadline deadline) {
   const auto began = Clock::now();
   while (true) {
@@ -191,6 +197,7 @@ void Door::end() const {
 
 int Door::waiting() const { return static_cast<int>(store_->waiting()); }
 
+// Polls: newcomers come seconds apart, and the count of those who wait is one load.
 std::vector<std::string> Door::await(size_t count, Store::Deadline deadline,
                                      const std::function<bool()>& cancelled) const {
   while (true) {
@@ -206,6 +213,8 @@ std::vector<std::string> Door::await(size_t count, Store::Deadline deadline,
   }
 }
 
+// Each start meets at an address and under a job id of its own, so that a late process of an earlier start cannot join
+// it.
 std::shared_ptr<Store> Door::serve_start(Seat& seat, Store::Deadline deadline) const {
   RendezvousUrl url = url_;
   const std::string name = random_name();
@@ -225,6 +234,7 @@ void Door::admit(const std::vector<std::string>& newcomers, Seat seat) const {
   }
 }
 
+// A newcomer stays connected until its start is over, so a connection that is missing is a death.
 bool Door::any_gone(const std::vector<std::string>& newcomers) const {
   const std::vector<StoreServer::Caller> callers = store_->callers();
   return !std::all_of(newcomers.begin(), newcomers.end(), [&](const std::string& key) {

@@ -25,6 +25,7 @@ std::string_view Environment::text(std::string_view name) const {
   return entry == variables_.end() ? std::string_view() : std::string_view(entry->second);
 }
 
+// The whole text must be the number: "4 " or "4x" is a mistake of a script, and is named.
 std::optional<int64_t> Environment::number(std::string_view name, int64_t least, int64_t most) const {
   if (!has(name)) return std::nullopt;
   std::string_view value = text(name);

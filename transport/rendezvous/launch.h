@@ -24,7 +24,8 @@ struct LaunchRequest {
   std::string newcomers = {};
 };
 
-// Where this process stands in its job, and how the job meets.
+// Where this process stands in its job, and how the job meets. A value, found once and passed on; nothing below reads
+// the environment again, but for the PMI connection.
 struct Launch {
   Place place;             // facts that the launcher did not say are -1: complete_place (roster.h) fills them in
   std::string job_id;      // processes with different ones refuse each other

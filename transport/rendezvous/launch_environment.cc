@@ -38,6 +38,7 @@ struct PlaceNames {
   const char* nodes;
 };
 
+// Facts that are not given are -1, and then nothing is compared.
 void check_below(const Environment& env, const char* name, int value, const char* bound_name, int bound) {
   if (value < 0 || bound < 0 || value < bound) return;
   invalid(fmt::format("{}={} is not below {}={}", name, env.text(name), bound_name, env.text(bound_name)));
@@ -79,6 +80,7 @@ uint16_t port_of(const Environment& env, const char* name, int64_t least) {
   return static_cast<uint16_t>(env.need(name, least, 65535, "MASTER_ADDR"));
 }
 
+// Port 0: rank 0 takes any free one, and a file tells the others which.
 std::string tcp_rendezvous(const Environment& env, std::string_view host, uint16_t port) {
   std::string url = tcp_url(host, port);
   if (port == 0 && env.has("RONDO_PORT_FILE")) url += fmt::format("?port_file={}", env.text("RONDO_PORT_FILE"));
@@ -120,7 +122,8 @@ bool is_torchrun(const Environment& env) {
   return env.has("TORCHELASTIC_RUN_ID") || env.has("TORCHELASTIC_USE_AGENT_STORE");
 }
 
-// torchrun's agent holds MASTER_PORT for its own store, also when the port was given by hand.
+// torchrun's agent holds MASTER_PORT for its own store, also when the port was given by hand. On one host the ranks
+// meet at a socket instead; between hosts at the port after it.
 std::string torchrun_rendezvous(const Environment& env, const Launch& launch) {
   if (env.has("RONDO_MASTER_PORT")) return master_rendezvous(env, launch);
   if (!env.has("MASTER_ADDR")) invalid("MASTER_ADDR is not set, although torchrun's other variables are");
@@ -132,6 +135,7 @@ std::string torchrun_rendezvous(const Environment& env, const Launch& launch) {
   return tcp_url(master_host(env), static_cast<uint16_t>(port + 1));
 }
 
+// RANK and WORLD_SIZE, which torchrun sets and which programs set by hand.
 std::optional<Launch> read_plain(const Environment& env) {
   std::optional<Place> place =
       read_place(env, {"RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "GROUP_RANK", "GROUP_WORLD_SIZE"});
@@ -148,6 +152,7 @@ std::optional<Launch> read_plain(const Environment& env) {
   return launch;
 }
 
+// Open MPI's mpirun. On one host a socket named by its job; on several its PMIx server says where rank 0 is.
 std::optional<Launch> read_openmpi(const Environment& env) {
   std::optional<Place> place = read_place(env, {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE",
                                                 "OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE", "", ""});
@@ -162,6 +167,8 @@ std::optional<Launch> read_openmpi(const Environment& env) {
   return launch;
 }
 
+// The best meeting point that Slurm's variables allow: an address of the user's, a socket on one host, a PMI server, or
+// a port that all tasks compute from the job's id on the first node.
 std::string slurm_rendezvous(const Environment& env, const Launch& launch) {
   std::string master = master_rendezvous(env, launch);
   if (!master.empty()) return master;
@@ -212,6 +219,7 @@ std::optional<Launch> read_pmi(const Environment& env) {
   return launch;
 }
 
+// The order matters: a launcher inside another one's job sees both sets of variables, and the inner one started us.
 std::optional<Launch> read_launcher(const Environment& env) {
   for (auto read : {read_rondo, read_plain, read_openmpi, read_pmi, read_slurm}) {
     if (std::optional<Launch> launch = read(env)) return launch;
@@ -237,6 +245,7 @@ bool is_apart(const LaunchRequest& request, const std::optional<Launch>& found) 
          !(found && found->place.rank == request.rank && found->place.world == request.world);
 }
 
+// What the program gives overrules the environment; facts about places are kept only if they are about the same rank.
 Launch apply_request(const LaunchRequest& request, const Environment& env) {
   bool whole = request.rank >= 0 && request.world >= 0;
   std::optional<Launch> found = whole ? read_launcher_if_whole(env) : read_launcher(env);
@@ -295,6 +304,7 @@ bool has_no_rank(const LaunchRequest& request, const Environment& env) {
   return request.rank < 0 && request.world < 0 && request.rendezvous.empty() && !read_launcher(env);
 }
 
+// Else a process that was to join a job would run as a job of its own, and its sums would be wrong in silence.
 void check_not_half_set(const LaunchRequest& request, const Environment& env) {
   if (request.rank >= 0 || request.world >= 0 || read_launcher(env)) return;
   if (!request.rendezvous.empty()) {

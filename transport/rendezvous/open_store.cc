@@ -36,7 +36,8 @@ namespace {
 
 using Kind = RendezvousUrl::Kind;
 
-// Rank 0's store: the server, and a client of it like everybody else's.
+// Rank 0's store: the server, and a client of it like everybody else's. The client is destroyed last, and finds the
+// server gone; the server's destructor closes all connections.
 class ServedStore : public StreamStore {
  public:
   ServedStore(StoreServer::Options server, StreamStore::Options client)
@@ -83,7 +84,6 @@ uint16_t published_port(const std::string& path) {
   return port;
 }
 
-// Nothing permits to listen beyond loopback, and nothing says yet that there are several hosts.
 bool stays_on_loopback(const RendezvousUrl& url, const Launch& launch, const Config& config) {
   return url.kind == Kind::kTcp && hosts_unknown(launch) && exposure_of(config, launch.secret) == Exposure::kLoopback;
 }
@@ -93,6 +93,7 @@ bool names_loopback(const RendezvousUrl& url, Store::Deadline deadline) {
   return url.kind == Kind::kTcp && !is_number(url.host) && is_loopback_host(url.host, deadline);
 }
 
+// Where rank 0 listens, which is not always the address that the ranks are given.
 std::string serving_host(const RendezvousUrl& url, const Launch& launch, const Config& config,
                          Store::Deadline deadline) {
   try {
@@ -125,8 +126,8 @@ void refuse_other_host(const RendezvousUrl& url, const Launch& launch, const Con
                   tcp_url(url.host, url.port)));
 }
 
-// After rank 0 could not listen. Throws what whoever does has to say: another rank 0 of this job, another job, another
-// program. Returns where nothing answers.
+// Called where rank 0 could not listen. Asks the one that listens there, and throws what it answers: it is another rank
+// 0 of this job, another job or another program. Returns where nothing answers.
 void ask_occupant(const RendezvousUrl& url, const Launch& launch, const Config& config, Store::Deadline deadline) {
   constexpr auto kPatience = std::chrono::seconds(2);
   deadline = std::min<Store::Deadline>(deadline, std::chrono::steady_clock::now() + kPatience);
@@ -155,6 +156,7 @@ bool names_loopback_now(const RendezvousUrl& url) {
   }
 }
 
+// The other ranks' way: connects to rank 0's store, and says that rank 0 is missing where it cannot.
 std::shared_ptr<Store> reach(const RendezvousUrl& url, const Launch& launch, const Config& config,
                              Store::Deadline deadline) {
   refuse_other_host(url, launch, config, deadline);
@@ -178,6 +180,7 @@ std::shared_ptr<Store> reach(const RendezvousUrl& url, const Launch& launch, con
   return store;
 }
 
+// PMI_FD is read from the environment of the process, since the descriptor belongs to the process.
 PmiClient& introduced_pmi(Store::Deadline deadline) {
   PmiClient& pmi = process_pmi(static_cast<int>(Environment::current().need("PMI_FD", 0, 1 << 20, "PMI_RANK")));
   pmi.init(deadline);
@@ -187,7 +190,7 @@ PmiClient& introduced_pmi(Store::Deadline deadline) {
 // What rank 0 says through the launcher's server: where it serves the store or, after this mark, why it cannot.
 constexpr char kRefusal = '!';
 constexpr size_t kMostReasonBytes = 512;  // such a server may have little room
-// Where it cannot: for the others to come and hear it.
+// How long a rank 0 that cannot serve waits for the others to read why.
 constexpr auto kTellLimit = std::chrono::seconds(5);
 
 // say: to all ranks.

@@ -18,6 +18,7 @@ namespace {
 
 constexpr std::string_view kCardMagic = "RONDOCARD";
 constexpr std::string_view kCardLabel = "rondo card";
+// Bounds of a card's fields: a store may be anybody's, and every rank keeps the cards of all.
 constexpr size_t kMaxNameBytes = 255;
 constexpr size_t kMaxListenerBytes = 64;
 constexpr size_t kMaxConfigBytes = 16'384;
@@ -51,6 +52,7 @@ std::string difference(const PeerCard& one, const PeerCard& other) {
   return fmt::format("its shared settings differ from those of rank {}", other.rank);
 }
 
+// All compare with rank 0's card, so all ranks name the same one in their errors.
 void check(const PeerCard& card, int rank, const PeerCard& first, int world) {
   if (card.rank != static_cast<uint32_t>(rank)) reject(rank, fmt::format("its card is that of rank {}", card.rank));
   if (card.job_id != first.job_id) {
@@ -133,6 +135,8 @@ std::string seal_card(std::string card, const Authenticator& auth) {
   return card.append(as_text(proof));
 }
 
+// The session is a hash of all cards with their random numbers, so it differs from start to start, and only ranks that
+// have read all cards know it.
 Roster::Roster(const std::vector<std::string>& sealed, const Authenticator& auth) {
   Hash64 session;
   Hmac prove = auth.prover(kCardLabel);
@@ -165,6 +169,7 @@ std::vector<std::string> Roster::names() const {
   return result;
 }
 
+// Hosts are numbered by their first rank. Cores are counted for each host over all of its ranks, within their quotas.
 Topology Roster::topology() const {
   Topology topology;
   std::map<std::string, int> hosts;

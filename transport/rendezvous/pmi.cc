@@ -75,6 +75,7 @@ PmiClient::~PmiClient() {
   }
 }
 
+// Once in the process. The limits of the server decide how put() cuts values.
 void PmiClient::init(Store::Deadline deadline) {
   if (owner_ == ::getpid()) return;
   ask("cmd=init pmi_version=1 pmi_subversion=1\n", "response_to_init", deadline);
@@ -130,6 +131,8 @@ std::string PmiClient::get(std::string_view key, Store::Deadline deadline) {
   return from_hex(hex);
 }
 
+// The protocol has no numbers for questions: one is under way at a time, and an unanswered one ends the connection's
+// use.
 std::string PmiClient::ask(const std::string& line, std::string_view answer, Store::Deadline deadline) {
   if (broken_) throw Exception(ErrorCode::kBootstrap, "the connection to the PMI server failed before");
   broken_ = true;  // until the answer has come: a late one would be taken for that of the next question

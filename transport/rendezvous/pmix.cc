@@ -29,6 +29,7 @@ constexpr auto kRetryEvery = std::chrono::milliseconds(20);  // a start takes lo
 
 }  // namespace
 
+// A static, since the server counts one introduction a process.
 PmixClient& PmixClient::of_process() {
   static PmixClient client;
   return client;
@@ -81,6 +82,7 @@ std::string PmixClient::get(int rank, const std::string& key, Store::Deadline de
   }
 }
 
+// The value is the caller's to free, its text apart (PMIx standard, PMIx_Get).
 pmix::Status PmixClient::try_get(int rank, const std::string& key, std::string& text) const {
   pmix::Process owner = self_;
   owner.rank = static_cast<uint32_t>(rank);

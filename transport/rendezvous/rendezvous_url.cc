@@ -17,6 +17,7 @@ namespace {
                               without_key(text)));
 }
 
+// Takes the prefix off the text, if it begins so.
 bool take(std::string_view* text, std::string_view prefix) {
   if (text->substr(0, prefix.size()) != prefix) return false;
   text->remove_prefix(prefix.size());

@@ -34,7 +34,7 @@ constexpr auto kLogInterval = std::chrono::seconds(10);
 constexpr auto kPublishInterval = std::chrono::seconds(1);
 // After the deadline: to fetch the names of the missing for the message.
 constexpr auto kGrace = std::chrono::seconds(1);
-// For a rank that cannot start: until rank 0 comes, to be told.
+// How long a rank that cannot start waits for rank 0, to tell it why.
 constexpr auto kDeclineLimit = std::chrono::seconds(5);
 constexpr auto kGoodbyeLimit = std::chrono::seconds(5);
 // All are through within this, as a rule; after it every pause asks whether there is hope.
@@ -68,6 +68,7 @@ struct Keys {
 std::string text_of(const std::vector<int>& ranks) { return fmt::format("{}", fmt::join(ranks, ",")); }
 std::string text_of(const Error& error) { return fmt::format("{}: {}", error_code_name(error.code), error.message); }
 
+// Another process wrote the text: what is no rank of this world is left out.
 std::vector<int> parse_ranks(std::string_view text, int world) {
   std::vector<int> ranks;
   while (!text.empty()) {
@@ -142,6 +143,10 @@ bool quietly(Call&& call) {
   }
 }
 
+// One exchange of cards through a store, which knows only put, get, add and compare_set. The verdict is one key, set
+// once by compare_set: whichever rank decides first, all ranks read the same outcome. Rank 0 collects the cards and
+// publishes the table; the others wait for the verdict. A rank that comes leaves a will, so that its death is a
+// verdict, too.
 class RosterExchange {
  public:
   struct Settings {
@@ -191,6 +196,7 @@ class RosterExchange {
   }
 
  private:
+  // The will comes before the card: once others count on this rank, its death must be heard.
   std::vector<std::string> meet(std::string_view content) {
     for (const std::string& verdict : fateful()) leave_will(store_, verdict, will(), deadline_);
     if (rank_ == 0) {
@@ -204,6 +210,7 @@ class RosterExchange {
     return fetch();
   }
 
+  // Leaves the reason as the verdict, if there is none yet.
   void say_why(const Error& why) {
     quietly([&] {
       const std::string words = fmt::format("declined {} host {} pid {}: {}", rank_, host_name(), ::getpid(),
@@ -214,7 +221,8 @@ class RosterExchange {
 
   // --- entering
 
-  // What this rank's end decides: this exchange, and the next one, which has no words of this rank yet.
+  // The verdicts that this rank's end decides: that of this exchange, and that of the next one, in which it has left no
+  // will yet.
   std::vector<std::string> fateful() const {
     std::vector<std::string> verdicts{keys_.verdict()};
     if (keys_.prefix == kHosts) verdicts.push_back(Keys(kRoster).verdict());
@@ -228,6 +236,7 @@ class RosterExchange {
     for (const std::string& verdict : fateful()) leave_will(store_, verdict, "", deadline_);
   }
 
+  // compare_set lets one process have the number; a second one with the same rank is refused and disturbs nobody.
   void claim(std::string_view content, const std::string& declines = "") {
     RosterCard card{host_name(), static_cast<uint32_t>(::getpid()), 0, std::string(content), declines};
     card.host.resize(std::min<size_t>(card.host.size(), 256));
@@ -289,6 +298,7 @@ class RosterExchange {
 
   // --- rank 0
 
+  // Waits for all cards, and looks now and then for a verdict of others, a cancelled launch and the deadline.
   void collect() {
     cards_.assign(static_cast<size_t>(world_), "");
     std::vector<int> missing = all_ranks(world_);
@@ -400,6 +410,7 @@ class RosterExchange {
 
   // --- everybody
 
+  // Rank 0 has the cards. The others put its table together from the parts.
   std::vector<std::string> fetch() {
     std::string verdict = wait_for(keys_.verdict());
     if (verdict.rfind("complete ", 0) != 0) {

@@ -47,6 +47,7 @@ std::optional<std::string> read_all(int file) {
   return bytes;
 }
 
+// A secret below 16 bytes could be guessed; one above 4 KiB is a wrong file.
 std::string checked_size(std::string bytes, const std::string& name) {
   if (bytes.size() >= kLeastSecretBytes && bytes.size() <= kMostSecretBytes) return bytes;
   invalid(fmt::format(
@@ -55,6 +56,7 @@ std::string checked_size(std::string bytes, const std::string& name) {
       kLeastSecretBytes, kMostSecretBytes));
 }
 
+// O_NOFOLLOW, and facts of the open folder: a link that another user put there is refused.
 bool is_private_folder(const std::string& path) {
   const Descriptor folder(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
   struct stat info {};
@@ -165,6 +167,7 @@ Secret read_secret_descriptor(int number) {
   return {Secret::Source::kDescriptor, checked_size(std::move(*bytes), name), name};
 }
 
+// Several ranks may make the file at once: link() lets one win, and all then read the same file.
 Secret user_secret(const Environment& environment) {
   const std::string path = secret_folder(environment) + "/rondo-secret";
   const std::string name = fmt::format("this user's on this machine, {}", path);
@@ -175,6 +178,7 @@ Secret user_secret(const Environment& environment) {
   throw Exception(ErrorCode::kBootstrap, fmt::format("{} disappears as soon as it is made", path));
 }
 
+// Settings that contradict each other are refused, since a user who set both expects one that would be ignored.
 Secret find_secret(const Config& config, const RendezvousUrl& rendezvous, const Environment& environment) {
   if (config.insecure && (!config.secret_file.empty() || config.secret_fd >= 0)) {
     invalid(fmt::format("RONDO_INSECURE=1 turns authentication off, and {} is set as well: set one of them",

@@ -30,6 +30,7 @@ SocketAddress own_address(const std::string& host, const Config& config) {
 
 }  // namespace
 
+// The world's size is unknown until rank 0 puts it (world_key); the server's limits follow then.
 UniqueIdServer::UniqueIdServer(const std::string& host, const Config& config) {
   StoreServer::Options options;
   options.listener = listen_in_range(own_address(host, config).host(), data_port_range(config));

@@ -43,6 +43,7 @@ bool set_lock(int fd, short type, off_t byte) {
   return ::fcntl(fd, F_OFD_SETLK, &lock) == 0;
 }
 
+// False at the end of the file, too: the caller knows how much should be there.
 bool read_at(int fd, uint64_t offset, size_t size, std::string* bytes) {
   bytes->resize(size);
   size_t have = 0;
@@ -73,7 +74,8 @@ void pause_until(Store::Deadline deadline, std::chrono::milliseconds* pause) {
 
 }  // namespace
 
-// Holds the file's mutex.
+// Holds the file's mutex, a lock of its first byte. The kernel ends it with the process: one that is killed leaves none
+// behind.
 class FileStore::Lock {
  public:
   Lock(const FileStore& store, Deadline deadline) : fd_(store.file_.get()) {
@@ -100,6 +102,7 @@ class FileStore::Lock {
   int fd_;
 };
 
+// The presence byte decides: who can lock it exclusively is alone, so what the file holds is of an earlier run.
 FileStore::FileStore(std::string path, std::string job_id, std::string last_key, Deadline deadline)
     : path_(std::move(path)), job_id_(std::move(job_id)), last_key_(std::move(last_key)), owner_(::getpid()) {
   while (true) {
@@ -116,6 +119,7 @@ FileStore::FileStore(std::string path, std::string job_id, std::string last_key,
   }
 }
 
+// The last user removes the file, found by the same exclusive lock.
 FileStore::~FileStore() {
   if (!file_.valid() || owner_ != ::getpid()) return;
   try {
@@ -139,6 +143,7 @@ void FileStore::open_file() {
   if (info.st_uid != ::geteuid()) fail("it belongs to another user");
 }
 
+// Whether the path still names the file that is open here.
 bool FileStore::is_current() const {
   struct stat opened {
   }, named{};
@@ -146,6 +151,7 @@ bool FileStore::is_current() const {
          opened.st_dev == named.st_dev;
 }
 
+// Requires the lock. A new nonce in the head tells users of the old content, if there are any, that they are cut off.
 void FileStore::begin_anew() {
   struct stat info {};
   std::string magic;
@@ -161,6 +167,7 @@ void FileStore::begin_anew() {
   offset_ = head_.size();
 }
 
+// Requires the lock. Reads the head of the run that others have begun.
 void FileStore::join() {
   std::string fixed, job;
   const bool there = read_at(file_.get(), 0, kFileHeadBytes, &fixed);
@@ -183,6 +190,7 @@ void FileStore::join() {
   offset_ = head_.size();
 }
 
+// Requires the lock. Catches up with what other processes have appended since the last look.
 void FileStore::read_records() {
   struct stat info {};
   std::string head, body;
@@ -214,6 +222,7 @@ void FileStore::read_records() {
   }
 }
 
+// Requires the lock, and that all records were read. A record that is not written whole is cut off again.
 void FileStore::append(const StoreRecord& entry) {
   const std::string record = encode_record(entry);
   if (offset_ + record.size() > kMaxFileBytes) fail(fmt::format("it would grow beyond {} bytes", kMaxFileBytes));

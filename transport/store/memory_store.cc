@@ -6,6 +6,7 @@
 
 namespace rondo {
 
+// A get waits under the condition; every request wakes all who wait, since there are few.
 StoreReply MemoryStore::transact(StoreRequest request, Deadline deadline) {
   std::unique_lock lock(mutex_);
   const auto waits = [&] { return request.operation == StoreOperation::kGet && map_.find(request.key) == nullptr; };

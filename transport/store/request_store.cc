@@ -8,6 +8,7 @@
 
 namespace rondo {
 
+// The one place where bounds are checked and a refusal becomes an exception.
 StoreReply RequestStore::ask(StoreRequest request, Deadline deadline) {
   check_store_entry(request.key, request.first);
   check_store_entry(request.key, request.second);

@@ -19,6 +19,7 @@ std::optional<FileHead> decode_file_head(std::string_view bytes) {
   return in.done() ? std::optional(head) : std::nullopt;
 }
 
+// Finds a record that a killed writer left half written. It protects against no attacker: the file is the user's own.
 uint64_t record_checksum(std::string_view body) { return Hash64().add(body).value(); }
 
 std::string with_record_head(std::string_view body) {

@@ -38,6 +38,7 @@ const std::string* StoreMap::find(std::string_view key) const {
   return entry == entries_.end() ? nullptr : &entry->second;
 }
 
+// Replacing a value by a shorter one is always allowed, also beyond the limit.
 void StoreMap::put(std::string_view key, std::string_view value) {
   auto entry = entries_.find(key);
   size_t before = entry == entries_.end() ? 0 : kEntryBytes + key.size() + entry->second.size();

@@ -23,7 +23,7 @@ class StoreMap {
  public:
   // 4,096 ranks with cards of 1 KiB and the table made of them take 8 MiB; 256 MiB is what a runaway program may use.
   static constexpr size_t kMaxBytes = 256u << 20;
-  // From here on; what is there stays.
+  // Bounds the content from now on; entries that exceed it already stay.
   void limit(size_t bytes) { limit_ = bytes; }
 
   const std::string* find(std::string_view key) const;

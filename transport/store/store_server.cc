@@ -43,6 +43,7 @@ constexpr size_t kBytesPerRank = 256u << 10;
 // A rank has one for each exchange of its start.
 constexpr size_t kMostWills = 4;
 
+// One connection: one request is read, carried out and answered, then the next. Used by the server's thread alone.
 struct Client {
   Client(asio::io_context& io, SecuredSocket connected) : socket(io, std::move(connected.socket)), deadline(io) {
     seal.use(connected.keys);
@@ -71,6 +72,8 @@ using ClientPtr = std::shared_ptr<Client>;
 
 }  // namespace
 
+// Everything of the server, on its own thread but for the calls that say otherwise. The thread is stopped first when it
+// ends, so that no handler finds a member gone.
 class StoreServer::Loop {
  public:
   explicit Loop(Options options)
@@ -120,12 +123,14 @@ class StoreServer::Loop {
     return settings;
   }
 
+  // New clients are turned away; those that are connected are served on.
   void stop_listening() {
     listening_ = false;
     reception_.stop();
     look_for_end();
   }
 
+  // Released, so that who sees ended() also sees that all descriptors are closed.
   void look_for_end() {
     if (!listening_ && clients_.empty()) ended_.store(true, std::memory_order_release);
   }
@@ -219,6 +224,8 @@ class StoreServer::Loop {
     client->deadline.cancel();
   }
 
+  // The end of a connection carries out the client's will, so that others hear of its death without a timeout. why "":
+  // the server itself ends, which is no death.
   void drop(ClientPtr client, const std::string& why) {
     if (std::exchange(client->closed, true)) return;
     forget_waiter(client);
@@ -229,6 +236,7 @@ class StoreServer::Loop {
     look_for_end();
   }
 
+  // The first verdict stays: a key that is there already is left.
   void execute_wills(const Client& client, const std::string& why) {
     for (const auto& [key, value] : client.wills) {
       if (map_.find(key) != nullptr) continue;
@@ -237,6 +245,7 @@ class StoreServer::Loop {
     }
   }
 
+  // A client waits for one key at most.
   void forget_waiter(const ClientPtr& client) {
     if (!std::exchange(client->waiting, false)) return;
     auto [first, last] = waiters_.equal_range(client->wanted);
@@ -256,6 +265,7 @@ class StoreServer::Loop {
                                       : fmt::format("store: {} ({} more like it)", what, suppressed));
   }
 
+  // One wait for readability at a time, also while a get waits: the end of the connection must be seen then, too.
   void arm_read(const ClientPtr& client) {
     if (client->closed || std::exchange(client->reading, true)) return;
     client->socket.when_readable([this, client](asio::error_code error) {
@@ -284,6 +294,7 @@ class StoreServer::Loop {
     if (!client->closed && client->output.empty()) arm_read(client);
   }
 
+  // Opens the seal of what has come. Changed bytes end the connection: their order is lost.
   void take(const ClientPtr& client, std::string_view bytes) {
     if (!client->seal.open(bytes, client->input)) {
       log_stranger("a client's bytes were changed on their way, and it was dropped");
@@ -319,6 +330,7 @@ class StoreServer::Loop {
       return false;
     }
     end_deadline(client);
+    // Memory of a large request goes back at once: each of thousands of clients would keep it else.
     input.erase(0, kFrameHeadBytes + body_bytes);
     input.shrink_to_fit();
     forget_waiter(client);
@@ -327,12 +339,14 @@ class StoreServer::Loop {
     return true;
   }
 
+  // All requests that are not complete, of all clients: many slow clients could fill the memory otherwise.
   size_t unfinished_bytes() const {
     size_t bytes = 0;
     for (const ClientPtr& client : clients_) bytes += client->input.size();
     return bytes;
   }
 
+  // Carries out a request. A get of a key that is not there is parked in waiters_ and answered by wake().
   void execute(const ClientPtr& client, const StoreRequest& request) {
     if (request.operation == StoreOperation::kGet && map_.find(request.key) == nullptr) {
       client->waiting = true;
@@ -355,7 +369,7 @@ class StoreServer::Loop {
     if (const std::string* value = map_.find(request.key)) wake(request.key, *value);
   }
 
-  // "<ranks> <host>"
+  // Learns the number of ranks from the text "<ranks> <host>", and sets the limits by it.
   void learn_world(const std::string& text) {
     int world = 0;
     const auto [end, failure] = std::from_chars(text.data(), text.data() + text.size(), world);
@@ -375,6 +389,7 @@ class StoreServer::Loop {
     return {};
   }
 
+  // Answers all who wait for the key. They are moved out first, since an answer may drop a client and change waiters_.
   void wake(const std::string& key, const std::string& value) {
     decltype(waiters_) woken;  // which needs no memory
     for (auto w = waiters_.find(key); w != waiters_.end(); w = waiters_.find(key)) woken.insert(waiters_.extract(w));
@@ -390,6 +405,7 @@ class StoreServer::Loop {
 
   // --- sending
 
+  // Requires that the answer before has been sent whole. The deadline now counts for the client to take this one.
   void send(const ClientPtr& client, StoreReply reply) {
     reply.number = client->number;
     client->output.clear();

@@ -22,6 +22,7 @@ std::string encode_request(const StoreRequest& request) {
                         .take());
 }
 
+// All or nothing: trailing bytes, unknown operations and lengths beyond the store's limits are refused.
 std::optional<StoreRequest> decode_request(std::string_view body) {
   ByteReader in(body);
   StoreRequest request;

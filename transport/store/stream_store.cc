@@ -18,6 +18,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
+// Between two attempts to connect: doubled each time, since all ranks may wait for rank 0.
 constexpr auto kFirstPause = std::chrono::milliseconds(1);
 constexpr auto kLongestPause = std::chrono::milliseconds(100);
 constexpr auto kLogInterval = std::chrono::seconds(10);
@@ -120,6 +121,7 @@ void StreamStore::connect(Deadline deadline) {
   }
 }
 
+// Tries each address once. Names are resolved anew each time: they may become known while the job starts.
 bool StreamStore::try_connect(Deadline deadline, std::string* why) {
   std::vector<SocketAddress> addresses;
   try {
@@ -143,6 +145,8 @@ bool StreamStore::try_connect(Deadline deadline, std::string* why) {
   return false;
 }
 
+// The first bytes of the answer are looked at alone, so that another program's greeting is recognized at once and not
+// waited for until the deadline.
 bool StreamStore::shake_hands(Descriptor socket, const SocketAddress& address, Deadline deadline, std::string* why) {
   std::string where = address.text();
   if (address.family() == AF_UNIX && !served_by_same_user(socket.get())) {
@@ -177,6 +181,7 @@ bool StreamStore::shake_hands(Descriptor socket, const SocketAddress& address, D
   return true;
 }
 
+// The connection is over for good: with its end the server has carried out this client's will.
 void StreamStore::lost(const std::string& why) {
   socket_.reset();
   gone_ = why;
@@ -188,6 +193,7 @@ void StreamStore::late(const std::string& key) const {
                   fmt::format("the store at {} had no answer about \"{}\" before the deadline", options_.name, key));
 }
 
+// One request at a time. A request that ran out is answered later; its number tells the late answer from this one.
 StoreReply StreamStore::transact(StoreRequest request, Deadline deadline) {
   if (owner_ != 0 && owner_ != ::getpid()) {
     throw Exception(ErrorCode::kInvalid, "this store was opened before fork(): a child must open its own");
@@ -227,6 +233,7 @@ std::string_view StreamStore::peek(const std::string& key, size_t size, Deadline
   return std::string_view(plain_).substr(0, size);
 }
 
+// Lengths and numbers are checked before they are used: the server is authenticated, and may still be broken.
 StoreReply StreamStore::next_reply(const std::string& key, Deadline deadline) {
   const size_t body_bytes = decode_frame_head(peek(key, kFrameHeadBytes, deadline));
   if (body_bytes > kMaxReplyBodyBytes) lost("it sent an answer of an impossible length");

@@ -46,10 +46,12 @@ class AsioSocket {
   }
 
  private:
+  // The order matters: watch_ is released (detach()) before socket_ closes the descriptor.
   Descriptor socket_;
   asio::posix::stream_descriptor watch_;
 };
 
+// Numbers only: resolving a name would block the I/O thread.
 inline asio::ip::tcp::endpoint asio_endpoint(const Endpoint& endpoint) {
   asio::error_code failure;
   const asio::ip::address address = asio::ip::make_address(endpoint.address, failure);

@@ -13,6 +13,7 @@ namespace rondo {
 
 struct DataSockets::Facts : tcp_info {};
 
+// The descriptor's number is not enough as a key: the kernel gives it to another socket once it is closed.
 std::shared_ptr<void> DataSockets::add(const Key& key, int socket) {
   uint64_t number = 0;
   {
@@ -29,6 +30,8 @@ std::shared_ptr<void> DataSockets::add(const Key& key, int socket) {
           }};
 }
 
+// A peer's rate is the sum over its sockets. `best` remembers the highest that the kernel or this has measured:
+// slowest() compares with it.
 std::vector<DataSockets::Failure> DataSockets::look(int64_t now_ms) {
   const auto passed_ms = static_cast<uint64_t>(std::max<int64_t>(now_ms - looked_at_ms_, 1));
   looked_at_ms_ = now_ms;
@@ -73,7 +76,7 @@ std::string DataSockets::way_of(const Socket& socket, const Facts& facts) {
       from, to, facts.tcpi_snd_mss, facts.tcpi_snd_mss, to);
 }
 
-// What a receiver that does not read has no room for is not: its kernel has acknowledged all that was sent.
+// Bytes that wait for a receiver that does not read are not under way: its kernel has acknowledged all that was sent.
 bool DataSockets::anything_under_way(uint64_t communicator) const {
   std::lock_guard lock(shared_->mutex);
   return std::any_of(shared_->sockets.begin(), shared_->sockets.end(), [&](const auto& entry) {
@@ -82,8 +85,8 @@ bool DataSockets::anything_under_way(uint64_t communicator) const {
   });
 }
 
-// Bytes are under way, were sent again, and the peer has acknowledged none for so long: the path is gone, or the host.
-// A receiver that does not read acknowledges what its window takes, and then nothing is under way.
+// Bytes are under way, were sent again, and the peer has acknowledged none since the last look: the path is gone, or
+// the host. A receiver that does not read acknowledges what its window takes, and then nothing is under way.
 bool DataSockets::stuck(Socket& socket, const Facts& facts, int64_t now_ms) const {
   const bool waits =
       facts.tcpi_unacked > 0 && facts.tcpi_retransmits > 0 && facts.tcpi_bytes_acked == socket.acknowledged;
@@ -95,8 +98,8 @@ bool DataSockets::stuck(Socket& socket, const Facts& facts, int64_t now_ms) cons
   return patience_ms_ > 0 && now_ms - socket.stuck_since_ms >= patience_ms_;
 }
 
-// A peer that has left is a failure only for a rank that waits for what it sent: the link has an error when TCP tries
-// again.
+// TCP ends the connection at its next try, so the link has an error. Setting the option only now spares connections
+// that are merely slow. A peer that has left is a failure only for a rank that waits for what it sent.
 void DataSockets::end_soon(const Socket& socket) const {
   const int milliseconds = static_cast<int>(std::min<int64_t>(patience_ms_, INT32_MAX));
   ::setsockopt(socket.descriptor, IPPROTO_TCP, TCP_USER_TIMEOUT, &milliseconds, sizeof milliseconds);

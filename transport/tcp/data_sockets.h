@@ -11,9 +11,9 @@
 
 namespace rondo {
 
-// The data sockets that are in use, looked at by the I/O thread once a heartbeat: bytes that nobody acknowledges, and
-// what each link moves. What TCP_USER_TIMEOUT would do cannot be had by that option: it also ends connections whose
-// receiver does not read (a rank that is late for its call), since Linux 5.11.
+// The data sockets that are in use. The I/O thread looks at them once a heartbeat: at bytes that the peer does not
+// acknowledge, and at what each link moves. TCP_USER_TIMEOUT cannot do this: since Linux 5.11 it also ends connections
+// whose receiver does not read (a rank that is late for its call). It owns no socket.
 class DataSockets {
  public:
   struct Key {

@@ -23,6 +23,7 @@ size_t free_descriptors() {
   return limit.rlim_cur > open ? static_cast<size_t>(limit.rlim_cur) - open : 0;
 }
 
+// Another thread may take the free number between the two calls: then nothing is accepted, and the caller tries later.
 bool DescriptorReserve::turn_away(int listener) {
   spare_.reset();
   const bool accepted =

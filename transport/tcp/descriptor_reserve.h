@@ -11,8 +11,9 @@ size_t count_descriptors();
 // How many more the soft limit allows.
 size_t free_descriptors();
 
-// One descriptor that a listener keeps for the time when the process has no more: with its place a connection that
-// waits is accepted and closed, so that it does not keep those behind it waiting.
+// One descriptor that a listener keeps for the time when the process has no more. Without it a connection that waits
+// could be neither accepted nor refused, would keep those behind it waiting, and would end every epoll_wait at once.
+// With its place such a connection is accepted and closed.
 class DescriptorReserve {
  public:
   DescriptorReserve() { refill(); }

@@ -46,6 +46,7 @@ class IoThread::State {
   asio::io_context context_{1};  // one thread runs it
 
  private:
+  // A handler's exception ends that handler; the loop goes on, since other ranks depend on this thread's heartbeats.
   void run() {
     while (!context_.stopped()) {
       try {
@@ -68,7 +69,8 @@ class IoThread::State {
 };
 
 IoThread::IoThread(OnException on_exception) {
-  // Throws what is refused of it; Asio does not look, and its thread would never wake.
+  // Makes one of each thing that Asio is about to make, and throws where the system refuses one. Asio does not check
+  // the result of epoll_ctl, and its thread would never wake.
   const Descriptor event([&] { return eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK); });
   if (!event.valid()) throw Exception(system_error("eventfd", errno));
   Doorbell needs_the_same(nullptr);

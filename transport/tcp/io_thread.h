@@ -12,7 +12,7 @@ class io_context;
 namespace rondo {
 
 // One thread that runs an asio::io_context; signals go to the program's own threads. stop() may be called once; what
-// was posted and has not run by then is dropped.
+// was posted and has not run by then is dropped. Handlers run one after another, so what only they touch needs no lock.
 //
 // What a handler throws ends that handler alone: `on_exception` is called, on the thread, and the thread goes on.
 class IoThread {

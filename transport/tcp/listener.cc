@@ -27,6 +27,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
+// How long, and how often, a taken port is tried again (listen_tcp() in listener.h says why).
 constexpr auto kTakenRetry = std::chrono::seconds(5);
 constexpr auto kTakenPause = std::chrono::milliseconds(20);
 // How many left-over sockets one start looks at, so that a full directory does not delay it.
@@ -47,6 +48,7 @@ bool bindable(SocketAddress address) {
   return probe.valid() && ::bind(probe.get(), address.get(), address.size) == 0;
 }
 
+// The address to listen on: one that is this machine's, else all of its addresses.
 SocketAddress choose(const std::vector<SocketAddress>& addresses, const std::string& host, uint16_t port) {
   for (const SocketAddress& address : addresses) {
     // A name that leads to a loopback address other than the usual ones (Debian's 127.0.1.1 for the own name) leads
@@ -63,7 +65,7 @@ SocketAddress choose(const std::vector<SocketAddress>& addresses, const std::str
 
 [[noreturn]] void fail(std::string message) { throw Exception(ErrorCode::kBootstrap, std::move(message)); }
 
-// Whether no other user can lock it, or put anything there.
+// Whether the directory is this user's and no other user can put anything there.
 bool is_own(const std::string& directory) {
   struct stat info {};
   return ::stat(directory.c_str(), &info) == 0 && info.st_uid == ::geteuid() && (info.st_mode & 022) == 0;
@@ -90,6 +92,7 @@ class DirectoryLock {
 
 enum class Occupant { kNone, kLeftOver, kAlive, kForeign };
 
+// What is at the path of a socket. A refused connection means that nobody listens: its process crashed.
 Occupant occupant(const std::string& path) {
   struct stat info {};
   if (::lstat(path.c_str(), &info) != 0) return Occupant::kNone;
@@ -118,6 +121,7 @@ std::string parent_of(const std::string& path) {
   return slash == 0 ? "/" : path.substr(0, slash);
 }
 
+// The whole text, digits only.
 std::optional<uint16_t> parse_port(std::string_view text) {
   uint16_t port = 0;
   auto [end, failure] = std::from_chars(text.data(), text.data() + text.size(), port);
@@ -200,6 +204,8 @@ Listener listen_tcp(const std::string& host, uint16_t port, const std::string& a
   }
 }
 
+// Two processes that start at once must not both find the old socket dead, and the second one remove the first one's
+// new socket. So all of this happens under the directory's lock.
 Listener listen_unix(const std::string& path, Store::Deadline deadline) {
   SocketAddress address = unix_address(path);
   std::string directory = parent_of(path);

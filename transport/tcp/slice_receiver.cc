@@ -37,6 +37,7 @@ void SliceReceiver::post(const SliceTag& tag, std::byte* landing) {
   ++posted_;
 }
 
+// Another landing may be filled before the oldest one, where several streams bring slices.
 const std::byte* SliceReceiver::arrived() const {
   if (filled_ == 0) return nullptr;
   const Landing& oldest = landings_[released_ % landings_.size()];
@@ -50,6 +51,7 @@ void SliceReceiver::release() {
   --filled_;
 }
 
+// Alternates between what the buffer holds and one read, until a read comes back short.
 StreamProgress SliceReceiver::pump(size_t stream, ByteStream& source) {
   Reader& reader = readers_[stream];
   bool moved = false;
@@ -185,6 +187,7 @@ bool SliceReceiver::begin_slice(Reader& reader) {
   return true;
 }
 
+// `bytes` more of the slice under way have landed. A complete slice is checked before the caller can see it.
 void SliceReceiver::advance_payload(Reader& reader, uint32_t bytes) {
   reader.landed += bytes;
   if (reader.landed < reader.landing->tag.bytes) return;
@@ -201,6 +204,7 @@ void SliceReceiver::advance_payload(Reader& reader, uint32_t bytes) {
   ++filled_;
 }
 
+// The link is over. The message shows the header as it came, since that tells a damaged one from another operation's.
 void SliceReceiver::refuse(ErrorCode code, const SliceHeader& header, const std::string& why) {
   refusal_ = {
       code,

@@ -19,7 +19,9 @@ enum class StreamProgress {
   kRefused,     // SliceReceiver::refusal() says what the peer sent
 };
 
-// The receiving half of a stream link: landings in order of slices, filled from any of the streams.
+// The receiving half of a stream link: landings in the order of slices, filled from any of the streams. A landing is
+// posted by the caller, claimed by the stream that brings its header, filled, and released by the caller. Nothing that
+// a peer sends is used before it is compared with a landing's tag. One thread at a time.
 class SliceReceiver {
  public:
   SliceReceiver(const LinkShape& shape, size_t streams, std::string peer_name);

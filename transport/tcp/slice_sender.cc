@@ -28,6 +28,7 @@ std::byte* SliceSender::reserve(uint32_t bytes) {
 
 uint64_t SliceSender::commit(const SliceTag& tag) { return send(tag, slots_.at(committed_)); }
 
+// Puts the slice into the queue; pump() writes it. A checked slice is summed here, so the payload must be final.
 uint64_t SliceSender::send(const SliceTag& tag, const std::byte* payload) {
   RONDO_CHECK(can_send() && tag.bytes <= slice_bytes_, "no room for the slice");
   SliceHeader header;
@@ -40,6 +41,7 @@ uint64_t SliceSender::send(const SliceTag& tag, const std::byte* payload) {
   return ++committed_;
 }
 
+// A short write means that the socket is full: trying again would cost a system call for nothing.
 StreamProgress SliceSender::pump(size_t stream, ByteStream& sink) {
   Writer& writer = writers_[stream];
   bool moved = false;
@@ -67,6 +69,7 @@ void SliceSender::assign(Writer& writer) {
   writer.offset = 0;
 }
 
+// The rest of the writer's slices as headers and payloads, without what is written already.
 int SliceSender::gather(const Writer& writer, iovec* parts) const {
   int count = 0;
   size_t skip = writer.offset;
@@ -84,6 +87,8 @@ int SliceSender::gather(const Writer& writer, iovec* parts) const {
   return count;
 }
 
+// Streams finish out of order. sent_ counts the slices at the front that are all written, since their memory goes back
+// to the caller in order.
 void SliceSender::advance(Writer& writer, size_t bytes) {
   writer.offset += bytes;
   while (writer.first != writer.last) {

@@ -11,7 +11,9 @@
 
 namespace rondo {
 
-// The sending half of a stream link: a queue of at most `depth` slices, handed to whichever stream accepts them.
+// The sending half of a stream link: a queue of at most `depth` slices, handed to whichever stream accepts them. It
+// owns the headers and slots; a payload of send() stays the caller's, who must leave it as it is until sent() has
+// passed it.
 class SliceSender {
  public:
   SliceSender(const LinkShape& shape, size_t streams);

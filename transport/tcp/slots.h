@@ -7,8 +7,9 @@
 
 namespace rondo {
 
-// `count` pieces of memory of `bytes` each, allocated when first used and kept: the pages of a slot that carries small
-// slices are never touched beyond them. Slots begin at a cache line.
+// `count` pieces of memory of `bytes` each, allocated when first used and kept. The pages of a slot that carries small
+// slices are never touched beyond them, so the memory in use follows the traffic. Slots begin at a cache line: two
+// slots share none.
 class Slots {
  public:
   Slots(uint32_t count, uint32_t bytes) : bytes_(bytes), slots_(count) {}

@@ -28,19 +28,21 @@ const sockaddr_in& v4(const SocketAddress& a) { return reinterpret_cast<const so
 const sockaddr_in6& v6(const SocketAddress& a) { return reinterpret_cast<const sockaddr_in6&>(a.storage); }
 const sockaddr_un& local(const SocketAddress& a) { return reinterpret_cast<const sockaddr_un&>(a.storage); }
 
+// Closing may set errno, which the caller has promised to leave.
 void close_keeping_errno(Descriptor* socket) {
   const int reason = errno;
   socket->reset();
   errno = reason;
 }
 
-// A connection from a port to itself: TCP allows it when both ends happen to be the same ephemeral port, which a client
-// that retries before its server is up will meet sooner or later; it would also keep the server from its port.
+// A connection from a port to itself. TCP allows it when both ends happen to be the same ephemeral port, which a client
+// that retries before its server is up meets sooner or later. It would also keep the server from its port.
 bool connected_to_itself(int fd) {
   const SocketAddress own = bound_address(fd), peer = peer_address(fd);
   return own.port() != 0 && own.port() == peer.port() && own.host() == peer.host();
 }
 
+// By the kernel, at the time of connect() or listen(): no process can claim another's. pid -1: not known.
 ucred credentials(int socket) {
   ucred peer{};
   socklen_t size = sizeof peer;
@@ -174,6 +176,7 @@ SocketAddress unix_address(const std::string& path) {
   return address;
 }
 
+// Wakes now and then to ask whether the program wants to end the wait (Ctrl-C in Python).
 bool wait_ready(int fd, short events, Store::Deadline deadline) {
   using namespace std::chrono;
   while (true) {
@@ -212,6 +215,7 @@ std::string check_peer(int socket, pid_t expected) {
 
 pid_t peer_pid(int socket) { return credentials(socket).pid; }
 
+// The socket stays non-blocking, so poll() bounds the time to connect; the kernel's own limit is minutes.
 Descriptor connect_socket(const SocketAddress& address, Store::Deadline deadline) {
   Descriptor socket([&] { return ::socket(address.family(), SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0); });
   if (!socket.valid()) return socket;

@@ -38,6 +38,7 @@ void keep_alive(int socket, int idle_seconds, int interval_seconds) {
   set_option(socket, IPPROTO_TCP, TCP_KEEPCNT, kKeepProbes, "TCP_KEEPCNT");
 }
 
+// Seconds, since the options count in seconds: first probe, and pause between probes. Three probes make the silence.
 int third_of(int64_t silence_ms) { return static_cast<int>(std::clamp<int64_t>(silence_ms / 3'000, 1, 3'600)); }
 
 // By default TCP doubles its time from try to try: after an outage of 7 s it tries at 12.6 s, beyond the suspicion. A
@@ -59,6 +60,7 @@ std::string congestion(int socket) {
   return std::string(name.data(), strnlen(name.data(), size));
 }
 
+// A choice that fails under "auto" is left: the connection works, only slower.
 void choose_congestion(int socket, const SocketTuning& tuning) {
   if (tuning.congestion_control.empty()) return;
   if (tuning.congestion_control != "auto") {

@@ -8,8 +8,8 @@
 
 namespace rondo {
 
-// A ByteStream over a connected, non-blocking socket. `peer` is the other end's name in errors: "rank 3 (host b, pid
-// 17)". One system call a read or write; no copy.
+// A ByteStream over a connected, non-blocking socket, which it owns. `peer` is the other end's name in errors: "rank 3
+// (host b, pid 17)". One system call a read or write; no copy.
 class SocketStream final : public ByteStream {
  public:
   // watch: Doorbell::watch() of the socket, kept until before it is closed; or none.

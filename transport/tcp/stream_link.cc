@@ -12,6 +12,7 @@
 namespace rondo {
 namespace {
 
+// Joins the two halves over the streams, and decides what the end of one stream means for the link.
 class StreamLink final : public Link {
  public:
   StreamLink(std::vector<std::unique_ptr<ByteStream>> streams, const LinkShape& shape, std::string peer_name)
@@ -52,6 +53,7 @@ class StreamLink final : public Link {
   const Error* error() const override { return error_.ok() ? nullptr : &error_; }
 
  private:
+  // The end of a stream is a loss if it ended in error, in the middle of a slice, or if it was the last one.
   bool note(StreamProgress progress, size_t index) {
     std::unique_ptr<ByteStream>& stream = streams_[index];
     if (progress == StreamProgress::kStreamOver) {

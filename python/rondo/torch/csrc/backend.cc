@@ -145,6 +145,8 @@ RondoBackend::RondoBackend(const c10::intrusive_ptr<c10d::Store>& store, const G
   }
 }
 
+// A forked child does not split its parent's communicator, whose connections and threads belong to the parent: it joins
+// by the store.
 c10::intrusive_ptr<RondoBackend> RondoBackend::create(const c10::intrusive_ptr<c10d::Store>& store,
                                                       const GroupDescription& group) {
   const std::string job = job_of(group.name);
@@ -183,6 +185,9 @@ c10::intrusive_ptr<c10d::Backend> RondoBackend::split(const c10::intrusive_ptr<c
   return backend;
 }
 
+// The shrunken communicator numbers its ranks anew, so they exchange their old ranks to find who is missing. One more
+// may die in that exchange: then they shrink again. Both are kept, since a call that was interrupted or timed out may
+// be made again.
 std::vector<int64_t> RondoBackend::lost() {
   Use use(*this);
   const int64_t timeout_ms = options_->timeout.count();
@@ -346,6 +351,9 @@ void RondoBackend::shutdown() {
   if (stop_calls()) memory_->end();
 }
 
+// Pairs with Use::Use(): each side writes its own flag and then reads the other's, both seq_cst. So either the call
+// sees that the group is closed, or this sees the call. A weaker order lets both miss, and the call would use a freed
+// communicator.
 bool RondoBackend::stop_calls() {
   if (forks_so_far() != forks_ || closed_.exchange(true, std::memory_order_seq_cst)) return false;
   if (uses_.load(std::memory_order_seq_cst) > 0) rondo_abort(comm_, "the process group was destroyed during a call");
@@ -382,6 +390,7 @@ c10d::ErrorType RondoBackend::getError() {
   }
 }
 
+// One stream for all calls that give a Work: in it they keep their order, which is equal on all ranks.
 InStream RondoBackend::place_on(const at::Device& device, bool async) {
   if (!device.is_cuda()) return {at::kCPU, std::nullopt};
   if (!async && !groups_here()) return {device, std::nullopt};
@@ -432,6 +441,7 @@ WorkPointer RondoBackend::work_of(c10d::OpType type, const char* title, const Te
                                         index);
 }
 
+// Its operation fails, so that a Work of a call in the group does not wait for an end that never comes.
 void RondoBackend::abandon_group() {
   group_thread_ = std::thread::id();
   const std::unique_ptr<Group> group = std::move(group_);

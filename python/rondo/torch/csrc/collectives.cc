@@ -21,6 +21,7 @@ WorkPointer RondoBackend::allreduce(Tensors& tensors, const c10d::AllreduceOptio
              collective(call));
 }
 
+// The objects of a Work would show in the time of a small all_reduce.
 bool RondoBackend::allreduce_as_it_lies(at::Tensor& tensor, const c10d::ReduceOp& op, std::chrono::milliseconds timeout,
                                         rondo_wire_format_t wire) {
   const bool lies_well =

@@ -27,6 +27,7 @@ std::string blamed_ranks() {
 constexpr size_t kMostKept = 16;  // calls under way fail together
 Locked<std::deque<std::string>> kept;
 
+// Bounded: a program that ignores failures does not gather texts.
 void keep(const std::string& text) {
   kept.with([&](std::deque<std::string>& texts) {
     texts.push_back(text);

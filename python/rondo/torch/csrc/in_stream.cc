@@ -32,6 +32,8 @@ c10::Stream InStream::new_stream(const at::Device& device) {
   return c10::impl::VirtualGuardImpl(device.type()).getStreamFromGlobalPool(device);
 }
 
+// record_stream(): torch's allocator does not give the memory to another tensor before the stream has passed this
+// point, though the caller may drop the tensor now.
 void InStream::keep(at::TensorList tensors) {
   if (!stream_here) return;
   for (const at::Tensor& tensor : tensors) {

@@ -63,6 +63,7 @@ WorkPointer RondoBackend::allgather(TensorLists& outputs, Tensors& inputs, const
   const Block target(list, Access::kWrite, "all_gather");
   const std::vector<uint64_t> counts = target.counts(elements);
   const rondo_options_t limits = call_options(options.timeout);
+  // All ranks have lists of the same sizes, so all choose the same call.
   const bool even = target.even();
   rondo_call_t call = rondo_even(RONDO_ALL_GATHER, source.data(), target.data(), even ? counts[0] : 0, elements.dtype,
                                  RONDO_SUM, -1, &limits);

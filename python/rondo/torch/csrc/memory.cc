@@ -40,6 +40,8 @@ std::shared_ptr<void> GroupMemory::allocate(size_t bytes) {
   return {allocation, allocation->data};
 }
 
+// rondo_close() says goodbye and keeps the memory mapped for the tensors that live on. Where none does, rondo_destroy()
+// does both.
 void GroupMemory::end() {
   const bool used = state_.with([](State& state) {
     state.ended = true;

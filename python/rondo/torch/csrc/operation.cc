@@ -58,6 +58,7 @@ void Operation::wait_in_stream(std::chrono::milliseconds timeout) {
   ended();  // its failure, if it has ended by now
 }
 
+// The limit is of all works together.
 void Operation::wait_for_works(std::chrono::milliseconds timeout) {
   const auto begin = std::chrono::steady_clock::now();
   for (rondo_work_t work : works_) {
@@ -124,6 +125,8 @@ void Operation::settle() {
   complete_future();
 }
 
+// Copies go home only where all works succeeded: a call of a recoverable group that fails leaves its tensors as they
+// were.
 void Operation::take_results() {
   sources_.assign(works_.size(), -1);
   for (size_t i = 0; i < works_.size(); ++i) {

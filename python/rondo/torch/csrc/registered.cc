@@ -56,6 +56,8 @@ class Pieces {
 // What torch had before; set once, before the first piece.
 at::Allocator* other_allocator = nullptr;
 
+// Serves memory of either allocator: torch's raw_deallocate() calls the deleter of the allocator that is set now,
+// whichever gave the memory.
 void free_piece(void* data) {
   if (!Pieces::get().take(data)) other_allocator->raw_deleter()(data);
 }

@@ -39,6 +39,7 @@ void RondoBackend::gather_entries(const at::Tensor& source, const at::Tensor& ta
   run_grouped({}, collective(call), Kind::kCollective);
 }
 
+// coalesce() first: entries of one index are added up here, so fewer bytes travel.
 WorkPointer RondoBackend::allreduce_sparse(Tensors& tensors, const c10d::AllreduceOptions& options) {
   at::Tensor tensor = only(tensors, "all_reduce");
   TORCH_CHECK_VALUE(tensor.layout() == at::kSparse && tensor.device().is_cpu(),

@@ -17,6 +17,7 @@ std::vector<uint8_t> bytes_of(const void* data, size_t bytes) {
   return std::vector<uint8_t>(begin, begin + bytes);
 }
 
+// The library copies the value.
 void reply_with(rondo_reply_t reply, const std::vector<uint8_t>& value) {
   rondo_reply_set(reply, value.data(), value.size());
 }
