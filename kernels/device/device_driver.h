@@ -252,7 +252,7 @@ class DeviceDriver {
   mutable std::map<int, Gpu> gpus_;
   mutable std::map<void*, Mapped> mapped_;
   mutable std::map<std::pair<uint64_t, int>, uint64_t> last_streams_;  // by communicator and rank of this process
-  // Of locked_: to lock memory may wait for the device, where kernels wait for those that another thread is to launch.
+  // Guards locked_: to lock memory may wait for the device, whose kernels wait for those that another thread launches.
   mutable std::mutex locked_mutex_;
   mutable std::map<void*, Locked> locked_;
   mutable std::mutex ended_mutex_;  // no thread that has it calls the driver: CUDA's own thread takes it

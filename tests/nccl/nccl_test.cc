@@ -641,7 +641,7 @@ TEST_CASE("the default stream is that of the communicator's device, whatever the
   good(ncclCommDestroy(comm), "ncclCommDestroy");
 }
 
-// As that of ncclCommInitAll(), which the driver may refuse a context.
+// ncclCommInitAll() makes one, and the driver may refuse it a context.
 TEST_CASE("a group of the library's that is left forgets its own jobs, and those of the program's around it run") {
   setenv("RONDO_DEVICE_LIBRARY", device_library(), 1);
   ncclComm comm({"", 0}, true), made({"", 0}, true);
