@@ -4,6 +4,7 @@
 #include <doctest/doctest.h>
 #include <fmt/format.h>
 
+#include <deque>
 #include <map>
 #include <optional>
 #include <set>
@@ -91,7 +92,7 @@ TEST_CASE("a death long after another is added to the loss, but to no failure of
 
   OpenSimulation aborted(3, 1);
   aborted.at(aborted.now(), 0, [&](ControlLogic& logic) {
-    logic.abort(aborted.now(), kId, {ErrorCode::kAborted, "rank 0 aborted the group", {0}});
+    logic.abort(kId, {ErrorCode::kAborted, "rank 0 aborted the group", {0}});
   });
   aborted.run();
   aborted.crash(1);
@@ -196,7 +197,7 @@ TEST_CASE("a goodbye is told once the stream that its sender had opened is there
       CAPTURE(world);
       CAPTURE(seed);
       std::mt19937 random(seed);
-      ControlLogic::Settings settings;
+      ControlSettings settings;
       settings.stream_ms = 1'000;
       Simulation simulation(world, seed, {}, settings);
       Streams streams{simulation, random};
@@ -227,7 +228,7 @@ TEST_CASE("a stream that a goodbye speaks of and that never comes is an error in
       CAPTURE(dies);
       CAPTURE(seed);
       std::mt19937 random(seed);
-      ControlLogic::Settings settings;
+      ControlSettings settings;
       settings.stream_ms = 1'000;
       Simulation simulation(4, seed, {}, settings);
       Streams streams{simulation, random};
@@ -325,16 +326,16 @@ TEST_CASE("where not every pair is connected, a cut costs its two ranks each oth
     const int first = neighbors[seed % neighbors.size()];
     simulation.at(100, 1, [&](ControlLogic&) { simulation.cut(0, first); });
     simulation.run([](int) {}, 1'000);
-    for (int rank = 1; rank < world; ++rank) CHECK(simulation.logic(rank).gone(0) == (rank == first));
-    for (int rank = 1; rank < world; ++rank) CHECK(simulation.logic(0).gone(rank) == (rank == first));
+    for (int rank = 1; rank < world; ++rank) CHECK(simulation.logic(rank).departures().gone(0) == (rank == first));
+    for (int rank = 1; rank < world; ++rank) CHECK(simulation.logic(0).departures().gone(rank) == (rank == first));
     simulation.at(1'000, 1, [&](ControlLogic&) {
       for (const int peer : neighbors) {
         if (peer != first) simulation.cut(0, peer);
       }
     });
     simulation.run([](int) {}, 2'000);
-    for (int rank = 1; rank < world; ++rank) CHECK(simulation.logic(rank).gone(0));
-    for (int rank = 1; rank < world; ++rank) CHECK(simulation.logic(0).gone(rank));
+    for (int rank = 1; rank < world; ++rank) CHECK(simulation.logic(rank).departures().gone(0));
+    for (int rank = 1; rank < world; ++rank) CHECK(simulation.logic(0).departures().gone(rank));
   }
 }
 
@@ -364,13 +365,13 @@ TEST_CASE(
   // ever is answered with the failure.
   for (const bool closed : {false, true}) {
     CAPTURE(closed);
-    ControlLogic::Settings settings;
+    ControlSettings settings;
     settings.rank = 0;
     settings.names = {"a", "b", "c"};
     settings.neighbors = {1};
     ControlLogic logic(settings);
     logic.open(0, kId, {0, 1, 2});
-    logic.abort(0, kId, {ErrorCode::kAborted, "rank 0 gave up", {0}});
+    logic.abort(kId, {ErrorCode::kAborted, "rank 0 gave up", {0}});
     if (closed) {
       logic.close(kId, 0, {});
       logic.forget(kId);
@@ -379,12 +380,12 @@ TEST_CASE(
     logic.query(2, {kId, 1}, {});
     const auto answer = logic.take_actions();
     REQUIRE(answer.size() == 1);
-    const auto& send = std::get<ControlLogic::Send>(answer[0]);
+    const auto& send = std::get<control::Send>(answer[0]);
     CHECK(send.peer == 2);
     REQUIRE(std::holds_alternative<AbortMessage>(send.body));
     CHECK(std::get<AbortMessage>(send.body).error.message == "rank 0 gave up");
     logic.query(2, {kId + 1, 1}, {});
-    CHECK(std::holds_alternative<AnswerMessage>(std::get<ControlLogic::Send>(logic.take_actions()[0]).body));
+    CHECK(std::holds_alternative<AnswerMessage>(std::get<control::Send>(logic.take_actions()[0]).body));
   }
 }
 
@@ -393,22 +394,22 @@ TEST_CASE("a failure says whether the rank that has met it had the communicator 
   // on.
   for (const bool made : {false, true}) {
     CAPTURE(made);
-    std::vector<ControlLogic> ranks;
+    std::deque<ControlLogic> ranks;
     for (int rank = 0; rank < 3; ++rank) {
-      ControlLogic::Settings settings;
+      ControlSettings settings;
       settings.rank = rank;
       settings.names = {"a", "b", "c"};
       settings.neighbors = rank == 1 ? std::vector<int>{0, 2} : std::vector<int>{1};
       ranks.emplace_back(settings).open(0, kId, {0, 1, 2});
     }
-    if (made) ranks[0].made(kId);
-    ranks[0].abort(0, kId, {ErrorCode::kNotFinite, "element 0 is NaN", {0}});
+    if (made) ranks[0].find(kId)->life.made();
+    ranks[0].abort(kId, {ErrorCode::kNotFinite, "element 0 is NaN", {0}});
     for (int rank = 0; rank < 3; ++rank) {
       CAPTURE(rank);
       std::optional<Stage> stage;
       for (const auto& action : ranks[static_cast<size_t>(rank)].take_actions()) {
-        if (const auto* fail = std::get_if<ControlLogic::Fail>(&action)) stage = fail->stage;
-        const auto* send = std::get_if<ControlLogic::Send>(&action);
+        if (const auto* fail = std::get_if<control::Fail>(&action)) stage = fail->stage;
+        const auto* send = std::get_if<control::Send>(&action);
         if (send != nullptr && send->peer == rank + 1)
           ranks[static_cast<size_t>(send->peer)].receive(0, rank, send->body);
       }
@@ -418,7 +419,7 @@ TEST_CASE("a failure says whether the rank that has met it had the communicator 
 }
 
 TEST_CASE("what comes for a communicator before it is opened is kept, within a bound; after it is closed, dropped") {
-  ControlLogic::Settings settings;
+  ControlSettings settings;
   settings.rank = 0;
   settings.names = {"a", "b"};
   settings.neighbors = {1};

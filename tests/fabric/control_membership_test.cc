@@ -14,7 +14,7 @@ constexpr int64_t kPatience = 2'000;
 // Every rank that lives shrinks at a moment of its own, once it knows of the failure.
 void shrink_when_failed(Simulation& simulation, int rank, int64_t time) {
   simulation.at(time, rank, [&simulation, rank](ControlLogic& logic) {
-    if (!logic.failed(kId)) return shrink_when_failed(simulation, rank, simulation.now() + 7);
+    if (!failed(logic, kId)) return shrink_when_failed(simulation, rank, simulation.now() + 7);
     logic.shrink(simulation.now(), kId, kPatience, false);
   });
 }
@@ -43,7 +43,7 @@ TEST_CASE("one of two goes on only once the other's process is known to have end
 // Proves: one rank's verdict is of its own way to the others, and no reason to end those that hear each other.
 TEST_CASE("a rank that hears no other is left out, and a rank that one other does not hear goes on with the rest") {
   constexpr uint64_t kNext = kId + 1;
-  ControlLogic::Settings watchful;
+  ControlSettings watchful;
   watchful.liveness = {500, 2'000};
   for (const bool deaf : {true, false}) {
     for (uint32_t seed = 0; seed < 50; ++seed) {
@@ -65,11 +65,11 @@ TEST_CASE("a rank that hears no other is left out, and a rank that one other doe
         simulation.at(20'000, rank, [&](ControlLogic& logic) { logic.open(simulation.now(), kNext, members); });
       }
       simulation.run([](int) {}, 40'000);
-      for (const int rank : members) CHECK(!simulation.logic(rank).failed(kNext));
+      for (const int rank : members) CHECK(!failed(simulation.logic(rank), kNext));
       const int last = members.back();
       simulation.at(40'000, last, [&](ControlLogic&) { simulation.crash(last); });
       simulation.run([](int) {}, 60'000);
-      for (const int rank : members) CHECK((rank == last || simulation.logic(rank).failed(kNext)));
+      for (const int rank : members) CHECK((rank == last || failed(simulation.logic(rank), kNext)));
     }
   }
 }
@@ -95,7 +95,7 @@ TEST_CASE("two that no data reaches over a new connection either do not go on to
 }
 
 TEST_CASE("a leader that falls silent in its ballot, where no suspicion ends that, is named by who waits for it") {
-  ControlLogic::Settings patient;
+  ControlSettings patient;
   patient.liveness = {0, 0};
   int late = 0;
   for (int64_t silent_at = 50; silent_at < 80; ++silent_at) {

@@ -78,7 +78,7 @@ TEST_CASE("equal calls, slow ranks and unknown old calls are no mismatch") {
     simulation.run();
   }
   for (const auto& failure : simulation.failures) CHECK(!failure);
-  CHECK(simulation.logic(0).absent(kId, 5) == std::vector<int>{2});
+  CHECK(simulation.logic(0).find(kId)->inquiry.absent(5) == std::vector<int>{2});
 }
 
 // How the group fails, as rank 2 hears it; nothing: it does not. Rank 0 is in a collective, rank 1 in `state`. Rank 0
@@ -134,7 +134,7 @@ TEST_CASE("in a large communicator a stalled rank asks a part of the members at 
   const int world = 256, at_once = 8;
   std::vector<int> askers(world);  // of each rank, at the first question of all ranks
   for (int rank = 0; rank < world; ++rank) {
-    ControlLogic::Settings settings;
+    ControlSettings settings;
     settings.rank = rank;
     settings.names.assign(world, "host h");
     settings.neighbors = {(rank + world - 1) % world, (rank + 1) % world};
@@ -145,19 +145,19 @@ TEST_CASE("in a large communicator a stalled rank asks a part of the members at 
     std::set<int> asked;
     for (int question = 0; question < world / at_once; ++question) {
       logic.stalled(200 * question, kId, 7, own);
-      const std::vector<ControlLogic::Action> actions = logic.take_actions();
+      const std::vector<control::Action> actions = logic.take_actions();
       CHECK(static_cast<int>(actions.size()) <= at_once);
-      for (const ControlLogic::Action& action : actions) {
-        const auto* send = std::get_if<ControlLogic::Send>(&action);
+      for (const control::Action& action : actions) {
+        const auto* send = std::get_if<control::Send>(&action);
         REQUIRE(send != nullptr);
         REQUIRE(std::get_if<QueryMessage>(&send->body) != nullptr);
         CHECK(asked.insert(send->peer).second);
         if (question == 0) ++askers[static_cast<size_t>(send->peer)];
       }
-      if (question == 0) CHECK(logic.absent(kId, 7).size() == at_once);  // nobody has answered
+      if (question == 0) CHECK(logic.find(kId)->inquiry.absent(7).size() == at_once);  // nobody has answered
     }
     CHECK(static_cast<int>(asked.size()) == world - 1);
-    CHECK(static_cast<int>(logic.absent(kId, 7).size()) == world - 1);
+    CHECK(static_cast<int>(logic.find(kId)->inquiry.absent(7).size()) == world - 1);
   }
   CHECK(askers == std::vector<int>(world, at_once));
 }
@@ -165,7 +165,7 @@ TEST_CASE("in a large communicator a stalled rank asks a part of the members at 
 TEST_CASE(
     "fault 14: in a large communicator a rank whose call is overdue asks all members, and names all absent ones") {
   constexpr int kWorld = 256;
-  ControlLogic::Settings settings;
+  ControlSettings settings;
   settings.names.assign(kWorld, "host h");
   settings.neighbors = {1, kWorld - 1};
   ControlLogic logic(settings);
@@ -174,13 +174,12 @@ TEST_CASE(
   state.current = 7;
   logic.stalled(0, kId, 7, state, Ask::kAll);
   std::set<int> asked;
-  for (const ControlLogic::Action& action : logic.take_actions())
-    asked.insert(std::get<ControlLogic::Send>(action).peer);
+  for (const control::Action& action : logic.take_actions()) asked.insert(std::get<control::Send>(action).peer);
   CHECK(asked.size() == kWorld - 1);
   for (const int peer : asked) {
     if (peer != 77 && peer != 200) logic.receive(10, peer, AnswerMessage{kId, 7, state});
   }
-  CHECK(logic.absent(kId, 7) == std::vector<int>{77, 200});
+  CHECK(logic.find(kId)->inquiry.absent(7) == std::vector<int>{77, 200});
 }
 
 }  // namespace

@@ -17,8 +17,8 @@ namespace {
 
 constexpr int64_t kHeartbeat = 1'000, kSuspicion = 10'000;
 
-ControlLogic::Settings watchful() {
-  ControlLogic::Settings settings;
+ControlSettings watchful() {
+  ControlSettings settings;
   settings.liveness = {kHeartbeat, kSuspicion};
   settings.blame_after_ms = 2 * kHeartbeat;
   return settings;
@@ -168,13 +168,13 @@ TEST_CASE("a rank that never makes the call is named in one line of one log, how
   for (int rank = 1; rank < 4; ++rank) CHECK(blame_lines(simulation, rank).empty());
   // All that wait have it for their errors, and for who asks; nobody is waited for in another call.
   for (const int rank : {0, 1, 3}) {
-    const auto waiting = simulation.logic(rank).waiting(simulation.now(), kId, 9, {});
+    const auto waiting = simulation.logic(rank).find(kId)->inquiry.waiting(simulation.now(), 9, {});
     CHECK(waiting.ranks == std::vector{2});
     CHECK(waiting.sentence.find("for rank 2 (host h, pid 102), which has not begun it") != std::string::npos);
-    CHECK(simulation.logic(rank).blame(simulation.now(), kId, 9) == waiting.sentence);
-    CHECK(simulation.logic(rank).waiting(simulation.now(), kId, 8, {}).sentence.empty());
+    CHECK(simulation.logic(rank).find(kId)->inquiry.blame(simulation.now(), 9) == waiting.sentence);
+    CHECK(simulation.logic(rank).find(kId)->inquiry.waiting(simulation.now(), 8, {}).sentence.empty());
   }
-  CHECK(simulation.logic(2).waiting(simulation.now(), kId, 9, {}).ranks.empty());
+  CHECK(simulation.logic(2).find(kId)->inquiry.waiting(simulation.now(), 9, {}).ranks.empty());
 }
 
 TEST_CASE("a rank that is stopped in the call is told apart from one that is late") {
@@ -202,7 +202,8 @@ TEST_CASE("where all have made the call, the slowest link is named with its shar
     for (int rank = 0; rank < 3; ++rank) {
       const auto said = blame_lines(simulation, rank);
       REQUIRE(said.size() == (rate == 1'000'000 && rank == 0 ? 1 : 0));
-      CHECK(simulation.logic(rank).waiting(simulation.now(), kId, 9, {}).sentence.empty() == (rate != 1'000'000));
+      CHECK(simulation.logic(rank).find(kId)->inquiry.waiting(simulation.now(), 9, {}).sentence.empty() ==
+            (rate != 1'000'000));
       if (said.empty()) continue;
       CHECK(
           said[0].find("for the link from rank 1 (host h, pid 101) to rank 2 (host h, pid 102), which moves 1 MB/s, 1 "

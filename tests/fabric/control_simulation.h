@@ -39,15 +39,20 @@ inline std::vector<std::vector<int>> circle_neighbors(int world) {
   return neighbors;
 }
 
+inline bool failed(const ControlLogic& logic, uint64_t communicator) {
+  const auto* open = logic.find(communicator);
+  return open != nullptr && open->life.failure();
+}
+
 // Control planes of all ranks in one thread and a made-up time. Messages of one pair stay in order and take a random
 // time; a rank that dies is noticed by its neighbors after what it had sent before.
 class Simulation {
  public:
   Simulation(int world, uint32_t seed, const std::vector<std::vector<int>>& neighbors = {},
-             const ControlLogic::Settings& more = {})
+             const ControlSettings& more = {})
       : random_(seed) {
     for (int rank = 0; rank < world; ++rank) {
-      ControlLogic::Settings settings = more;
+      ControlSettings settings = more;
       settings.rank = rank;
       for (int other = 0; other < world; ++other) {
         settings.names.push_back(fmt::format("host h, pid {}", 100 + other));
@@ -62,7 +67,7 @@ class Simulation {
       calls_.emplace_back();
     }
     for (int rank = 0; rank < world; ++rank) {
-      for (const int peer : neighbors_[static_cast<size_t>(rank)]) logic(rank).connected(0, peer);
+      for (const int peer : neighbors_[static_cast<size_t>(rank)]) logic(rank).liveness().watch(0, peer);
     }
     due_.assign(static_cast<size_t>(world), kNever);
     for (int rank = 0; rank < world; ++rank) note_timer(rank);
@@ -210,16 +215,16 @@ class Simulation {
   }
 
   void take_actions(int rank) {
-    for (ControlLogic::Action& action : logic(rank).take_actions()) {
-      if (auto* send = std::get_if<ControlLogic::Send>(&action)) {
+    for (control::Action& action : logic(rank).take_actions()) {
+      if (auto* send = std::get_if<control::Send>(&action)) {
         deliver(rank, send->peer, send->body);
-      } else if (auto* fail = std::get_if<ControlLogic::Fail>(&action)) {
+      } else if (auto* fail = std::get_if<control::Fail>(&action)) {
         if (fail->communicator == kId) take_failure(rank, fail->error);
-      } else if (auto* gone = std::get_if<ControlLogic::PeerLeft>(&action)) {
+      } else if (auto* gone = std::get_if<control::PeerLeft>(&action)) {
         CHECK(left[static_cast<size_t>(rank)].emplace(gone->peer, gone->last_sequence).second);
-      } else if (auto* note = std::get_if<ControlLogic::Note>(&action)) {
+      } else if (auto* note = std::get_if<control::Note>(&action)) {
         notes[static_cast<size_t>(rank)].push_back(note->text);
-      } else if (auto* dropped = std::get_if<ControlLogic::Drop>(&action)) {
+      } else if (auto* dropped = std::get_if<control::Drop>(&action)) {
         end_connection(rank, dropped->peer, "the connection was closed");
       }
     }
@@ -264,7 +269,7 @@ class Simulation {
   void arrive(int last_hop, int from, int to, const ControlBody& body) {
     if (cut_.count({last_hop, to})) return;
     at(arrival(last_hop, to), to, [this, from, to, body](ControlLogic& logic) {
-      logic.heard(now_, from);
+      logic.liveness().heard(now_, from);
       if (const auto* question = std::get_if<QueryMessage>(&body)) {
         logic.query(from, *question, call(to));
       } else {

@@ -103,7 +103,7 @@ TEST_CASE("4,096 members, of which 1,365 have died, agree within a second") {
 // Every rank that lives shrinks once it knows of the failure.
 void shrink_when_failed(Simulation& simulation, int rank, int64_t time) {
   simulation.at(time, rank, [&simulation, rank](ControlLogic& logic) {
-    if (!logic.failed(kId)) return shrink_when_failed(simulation, rank, simulation.now() + 20);
+    if (!failed(logic, kId)) return shrink_when_failed(simulation, rank, simulation.now() + 20);
     logic.shrink(simulation.now(), kId, kPatience, false);
   });
 }
@@ -124,7 +124,7 @@ TEST_CASE("control planes beyond 64 ranks, a third of which die at once, agree w
   }
   int64_t agreed_at = 0;
   simulation.run([&](int) {
-    if (agreed_at == 0 && simulation.now() > 100 && simulation.logic(0).failed(kId) &&
+    if (agreed_at == 0 && simulation.now() > 100 && failed(simulation.logic(0), kId) &&
         !simulation.logic(0).shrinking(kId))
       agreed_at = simulation.now();
   });

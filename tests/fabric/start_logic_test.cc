@@ -31,7 +31,7 @@ class Simulation {
       std::vector<int> others = everybody();
       std::erase(others, rank);
       at(rank).start = std::make_unique<StartLogic>(StartLogic::Settings{rank, names, others});
-      ControlLogic::Settings settings;
+      ControlSettings settings;
       settings.rank = rank;
       settings.names = names;
       settings.neighbors = others;
@@ -153,7 +153,7 @@ class Simulation {
   }
 
   void ask(int rank, int about, int by) {
-    if (done(rank)) return at(rank).control->unreached(about, by, "nobody listens");
+    if (done(rank)) return at(rank).control->unreached(now_, about, by, "nobody listens");
     at(rank).start->asked(about, by, "nobody listens");
   }
 
@@ -174,10 +174,10 @@ class Simulation {
 
   void carry_out(int index) {
     Rank& rank = at(index);
-    for (ControlLogic::Action& action : rank.control->take_actions()) {
-      if (auto* sent = std::get_if<ControlLogic::Send>(&action)) say(index, sent->peer, sent->body);
-      if (auto* fail = std::get_if<ControlLogic::Fail>(&action)) rank.failure = fail->error;
-      if (std::get_if<ControlLogic::PeerLeft>(&action)) CHECK(rank.failure);  // else it would be taken for the cause
+    for (control::Action& action : rank.control->take_actions()) {
+      if (auto* sent = std::get_if<control::Send>(&action)) say(index, sent->peer, sent->body);
+      if (auto* fail = std::get_if<control::Fail>(&action)) rank.failure = fail->error;
+      if (std::get_if<control::PeerLeft>(&action)) CHECK(rank.failure);  // else it would be taken for the cause
     }
   }
 
@@ -363,7 +363,7 @@ TEST_CASE("after a failure those that are not connected are to be told still, bu
 }
 
 TEST_CASE("a failed start that is heard of after one's own blames the ranks that it names, not who tells of it") {
-  ControlLogic::Settings settings;
+  ControlSettings settings;
   settings.rank = 0;
   settings.names = {"a", "b", "c", "d"};
   settings.neighbors = {1, 2, 3};
@@ -374,16 +374,16 @@ TEST_CASE("a failed start that is heard of after one's own blames the ranks that
     if (open_before) logic.open(0, 8, {0, 1, 3});
     logic.receive(1, 1, AbortMessage{0, Stage::kMaking, {ErrorCode::kPeerLost, "rank 2 died", {2}}});
     logic.connection_ended(2, 1, "closed");
-    CHECK(logic.gone(1));
-    CHECK(logic.gone(2));
-    CHECK(!logic.gone(3));
+    CHECK(logic.departures().gone(1));
+    CHECK(logic.departures().gone(2));
+    CHECK(!logic.departures().gone(3));
     if (!open_before) logic.open(3, 7, {0, 1, 2, 3});
     if (!open_before) logic.open(3, 8, {0, 1, 3});
     logic.tick(100);
     std::map<uint64_t, std::vector<int>> failures;
     for (const auto& action : logic.take_actions()) {
-      if (const auto* fail = std::get_if<ControlLogic::Fail>(&action)) failures[fail->communicator] = fail->error.ranks;
-      if (const auto* send = std::get_if<ControlLogic::Send>(&action)) CHECK(send->peer == 3);
+      if (const auto* fail = std::get_if<control::Fail>(&action)) failures[fail->communicator] = fail->error.ranks;
+      if (const auto* send = std::get_if<control::Send>(&action)) CHECK(send->peer == 3);
     }
     // Without the culprit among its members, a group has lost the one that gave up.
     CHECK(failures == std::map<uint64_t, std::vector<int>>{{7, {2}}, {8, {1}}});
@@ -391,7 +391,7 @@ TEST_CASE("a failed start that is heard of after one's own blames the ranks that
 }
 
 TEST_CASE("a start that failed though nobody died is no death to those that were done, and keeps its code and ranks") {
-  ControlLogic::Settings settings;
+  ControlSettings settings;
   settings.rank = 0;
   settings.names = {"a", "b", "c"};
   settings.neighbors = {1, 2};
@@ -401,13 +401,13 @@ TEST_CASE("a start that failed though nobody died is no death to those that were
     if (open_before) logic.open(0, 7, {0, 1, 2});
     logic.receive(1, 1, AbortMessage{0, Stage::kMaking, {ErrorCode::kNetwork, "no way", {1, 2}}});
     logic.connection_ended(2, 1, "closed");
-    CHECK(logic.start_failure()->code == ErrorCode::kNetwork);
+    CHECK(logic.departures().start_failure()->code == ErrorCode::kNetwork);
     if (!open_before) logic.open(3, 7, {0, 1, 2});
     std::optional<Error> failure;
     std::set<int> told;
     for (const auto& action : logic.take_actions()) {
-      if (const auto* fail = std::get_if<ControlLogic::Fail>(&action)) failure = fail->error;
-      if (const auto* send = std::get_if<ControlLogic::Send>(&action)) told.insert(send->peer);
+      if (const auto* fail = std::get_if<control::Fail>(&action)) failure = fail->error;
+      if (const auto* send = std::get_if<control::Send>(&action)) told.insert(send->peer);
     }
     REQUIRE(failure);
     CHECK(failure->code == ErrorCode::kNetwork);

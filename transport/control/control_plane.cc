@@ -30,7 +30,7 @@ void ControlPlane::tell_later(Event&& event) {
 
 void ControlPlane::know(const Roster& roster) {
   names_ = roster.names();
-  ControlLogic::Settings logic;
+  ControlSettings logic;
   logic.rank = settings_.rank;
   logic.names = names_;
   logic.neighbors = control_neighbors(settings_.rank, settings_.world);
@@ -67,8 +67,8 @@ Error ControlPlane::cause_of(const Error& error) {
   constexpr std::chrono::milliseconds kGrace{100};
   std::unique_lock lock(mutex_);
   if (start_->phase() == StartLogic::Phase::kFailed) return error;  // connect() has told
-  changed_.wait_for(lock, kGrace, [this] { return logic_->anyone_lost(); });
-  return logic_->start_failure().value_or(error);
+  changed_.wait_for(lock, kGrace, [this] { return logic_->departures().anyone_lost(); });
+  return logic_->departures().start_failure().value_or(error);
 }
 
 void ControlPlane::fail_start(const Error& error) {
@@ -94,12 +94,12 @@ void ControlPlane::leave(Farewell farewell, Clock::time_point deadline) {
 
 bool ControlPlane::anyone_lost() const {
   std::lock_guard lock(mutex_);
-  return logic_->anyone_lost();
+  return logic_->departures().anyone_lost();
 }
 
 bool ControlPlane::gone(int peer) const {
   std::lock_guard lock(mutex_);
-  return logic_->gone(peer);
+  return logic_->departures().gone(peer);
 }
 
 void ControlPlane::open(uint64_t id, std::vector<int> members, CommunicatorEvents* events,
@@ -112,8 +112,8 @@ void ControlPlane::open(uint64_t id, std::vector<int> members, CommunicatorEvent
     try {
       table_.open(id);
       logic_->open(now(), id, std::move(members));
-      if (!broken_.ok()) logic_->abort(now(), id, broken_);
-      idle = logic_->idle(id);
+      if (!broken_.ok()) logic_->abort(id, broken_);
+      idle = logic_->idle() && !logic_->find(id)->next_time();
     } catch (...) {
       logic_->undo_open(id);
       communicators_.erase(id);  // the caller ends with its events
@@ -129,7 +129,7 @@ void ControlPlane::decline(uint64_t id, const std::vector<int>& members, const E
   bool linked = false;
   {
     std::lock_guard lock(mutex_);
-    logic_->decline(now(), id, members, error);
+    logic_->decline(id, members, error);
     linked = table_.close(id);
   }
   request_flush();
@@ -138,7 +138,7 @@ void ControlPlane::decline(uint64_t id, const std::vector<int>& members, const E
 
 void ControlPlane::made(uint64_t id) {
   std::lock_guard lock(mutex_);
-  logic_->made(id);
+  if (auto* open = logic_->find(id)) open->life.made();
 }
 
 void ControlPlane::streamed(uint64_t id, int peer) {
@@ -206,7 +206,7 @@ std::vector<SecuredSocket> ControlPlane::take(const LinkName& name) {
     std::lock_guard lock(mutex_);
     std::vector<SecuredSocket> sockets = table_.take(name);
     if (!sockets.empty()) return sockets;
-    if (!logic_->is_open(name.communicator) || logic_->failed(name.communicator) || logic_->gone(name.peer)) return {};
+    if (!logic_->sound(name.communicator) || logic_->departures().gone(name.peer)) return {};
     if (!table_.want(name)) return {};
   }
   thread_.post([this, name] { bring_about(name); });
@@ -235,7 +235,8 @@ void ControlPlane::stalled(uint64_t id, uint64_t sequence, Ask how) {
 
 std::vector<int> ControlPlane::absent(uint64_t id, uint64_t sequence) const {
   std::lock_guard lock(mutex_);
-  return logic_->absent(id, sequence);
+  const auto* open = logic_->find(id);
+  return open == nullptr ? std::vector<int>{} : open->inquiry.absent(sequence);
 }
 
 void ControlPlane::link_failed(uint64_t id, int peer, const Error& error) {
@@ -243,12 +244,13 @@ void ControlPlane::link_failed(uint64_t id, int peer, const Error& error) {
 }
 
 void ControlPlane::abort(uint64_t id, const Error& error) {
-  tell_later([&](ControlLogic& logic) { logic.abort(now(), id, error); });
+  tell_later([&](ControlLogic& logic) { logic.abort(id, error); });
 }
 
 std::string ControlPlane::blame(uint64_t id, uint64_t sequence) const {
   std::lock_guard lock(mutex_);
-  return logic_->blame(now(), id, sequence);
+  const auto* open = logic_->find(id);
+  return open == nullptr ? "" : open->inquiry.blame(now(), sequence);
 }
 
 Shrunk ControlPlane::shrink(uint64_t id, std::chrono::milliseconds patience, bool opened) {
@@ -285,7 +287,7 @@ void ControlPlane::ring_io_thread() {
 // Requires the lock.
 std::string ControlPlane::missing_names() const {
   std::vector<std::string> names;
-  for (int peer : start_->missing()) names.push_back(logic_->name(peer));
+  for (int peer : start_->missing()) names.push_back(peer_name(peer));
   return fmt::format("{}", fmt::join(names, ", "));
 }
 

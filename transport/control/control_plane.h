@@ -141,7 +141,7 @@ class ControlPlane {
   void look_at_own_descriptor();
   void flush();
   void flush_soon();
-  void carry_out(const ControlLogic::Action& action);
+  void carry_out(const control::Action& action);
   void arm_timer();
   void deliver(uint64_t communicator, const std::function<void(CommunicatorEvents&)>& call);
   CallState ask(uint64_t communicator, uint64_t sequence);

@@ -139,7 +139,7 @@ ControlPlane::ControlPlane(Settings settings)
           [this](int peer, const std::string& why) { on_control_end(peer, why); },
           [this](int peer) {
             std::lock_guard lock(mutex_);
-            if (logic_) logic_->heard(now(), peer);
+            if (logic_) logic_->liveness().heard(now(), peer);
           }),
       dialer_(thread_.context(), {settings_.rank, settings_.world, settings_.job_id, settings_.config, settings_.auth}),
       sockets_(silence_ms(settings_.config)),
@@ -197,7 +197,7 @@ void ControlPlane::fail_everything(const Error& error) {
     broken_ = named;
     if (!logic_) return;
     start_->fail(named);
-    for (const auto& [id, communicator] : communicators_) logic_->abort(now(), id, named);
+    for (const auto& [id, communicator] : communicators_) logic_->abort(id, named);
   }
   flush();
 }
@@ -260,14 +260,14 @@ void ControlPlane::flush() {
   if (!logic_) return;
   send_start_messages();
   while (true) {
-    std::vector<ControlLogic::Action> actions;
+    control::Actions actions;
     {
       std::lock_guard lock(mutex_);
       actions = logic_->take_actions();
       if (actions.empty()) break;
       ++flushes_;
     }
-    for (const ControlLogic::Action& action : actions) carry_out(action);
+    for (const control::Action& action : actions) carry_out(action);
     thread_.post([this, flush = flushes_] {  // behind the writes
       {
         std::lock_guard lock(mutex_);
@@ -280,21 +280,21 @@ void ControlPlane::flush() {
   changed_.notify_all();
 }
 
-void ControlPlane::carry_out(const ControlLogic::Action& action) {
-  if (const auto* send = std::get_if<ControlLogic::Send>(&action)) {
+void ControlPlane::carry_out(const control::Action& action) {
+  if (const auto* send = std::get_if<control::Send>(&action)) {
     mesh_.send(send->peer, send->body);
-  } else if (const auto* fail = std::get_if<ControlLogic::Fail>(&action)) {
+  } else if (const auto* fail = std::get_if<control::Fail>(&action)) {
     deliver(fail->communicator, [&](CommunicatorEvents& events) { events.on_failure(fail->error, fail->stage); });
-  } else if (const auto* left = std::get_if<ControlLogic::PeerLeft>(&action)) {
+  } else if (const auto* left = std::get_if<control::PeerLeft>(&action)) {
     deliver(left->communicator,
             [&](CommunicatorEvents& events) { events.on_peer_left(left->peer, left->last_sequence); });
-  } else if (const auto* note = std::get_if<ControlLogic::Note>(&action)) {
+  } else if (const auto* note = std::get_if<control::Note>(&action)) {
     settings_.logger.warn(note->text);
-  } else if (const auto* dropped = std::get_if<ControlLogic::Drop>(&action)) {
+  } else if (const auto* dropped = std::get_if<control::Drop>(&action)) {
     drop(dropped->peer);
-  } else if (const auto* cut = std::get_if<ControlLogic::Cut>(&action)) {
+  } else if (const auto* cut = std::get_if<control::Cut>(&action)) {
     mesh_.cut(cut->one, cut->other);
-  } else if (const auto* gone = std::get_if<ControlLogic::Gone>(&action)) {
+  } else if (const auto* gone = std::get_if<control::Gone>(&action)) {
     mesh_.forget(gone->peer);
     if (gone->lost) watch_process(gone->peer);
   }
@@ -367,7 +367,7 @@ void ControlPlane::arm_timer() {
     armed_for_.reset();
     tell_start([](StartLogic& start) { start.tick(now()); });
     tell_logic([this](ControlLogic& logic) {
-      if (logic.anyone_lost()) hear_launcher(logic);
+      if (logic.departures().anyone_lost()) hear_launcher(logic);
       logic.tick(now());
     });
   });
@@ -406,20 +406,17 @@ CallState ControlPlane::ask(uint64_t communicator, uint64_t sequence) {
 
 // What this rank waits in elsewhere; empty: in nothing.
 std::string ControlPlane::waits_beside(uint64_t communicator) {
-  std::vector<uint64_t> ids;
-  bool made = false;
-  {
-    std::lock_guard lock(mutex_);
-    ids = logic_->beside(communicator);
-    made = logic_->is_made(communicator);  // or else the start that is under way may be its own
-  }
-  std::string call;
-  for (const uint64_t id : ids) {
-    deliver(id, [&](CommunicatorEvents& events) { call = events.waits_in(); });
+  for (const uint64_t id : communicators()) {
+    std::string call;
+    if (id != communicator) deliver(id, [&](CommunicatorEvents& events) { call = events.waits_in(); });
     if (call.empty()) continue;
     std::lock_guard lock(mutex_);
-    return logic_->elsewhere(id, call);
+    const auto* other = logic_->find(id);
+    return other == nullptr ? "" : fmt::format("{} of {}", call, other->members.title());
   }
+  std::lock_guard lock(mutex_);
+  const auto* own = logic_->find(communicator);  // not made: the start that is under way may be its own
+  const bool made = own != nullptr && own->life.stage() == Stage::kUse;
   return made && starts_under_way.load() > 0 ? "init() or join() again, which makes a second group, for all ranks" : "";
 }
 
@@ -435,7 +432,8 @@ std::vector<std::string> ControlPlane::status() {
   for (const uint64_t id : communicators()) {
     const auto whom = [&](uint64_t sequence, const CallState& messages) {
       std::lock_guard lock(mutex_);
-      return logic_->waiting(now(), id, sequence, messages);
+      const auto* open = logic_->find(id);
+      return open == nullptr ? Waiting{} : open->inquiry.waiting(now(), sequence, messages);
     };
     deliver(id, [&](CommunicatorEvents& events) { all.push_back(events.status_json(whom)); });
   }
@@ -485,7 +483,7 @@ Answer ControlPlane::judge_link(const Hello& hello) {
     return answer_of(settings_.rank, AnswerCode::kRank,
                      fmt::format("rank {} is connected to rank {} already", peer, rank));
   }
-  if (logic_->gone(peer))
+  if (logic_->departures().gone(peer))
     return answer_of(settings_.rank, AnswerCode::kForbidden, fmt::format("rank {} has left", peer));
   const Config& config = settings_.config;
   const bool data = hello.role == Role::kData;
@@ -529,7 +527,7 @@ void ControlPlane::add_control(int peer, SecuredSocket socket) {
   {
     std::lock_guard lock(mutex_);
     ++live_controls_;
-    logic_->connected(now(), peer);
+    logic_->liveness().watch(now(), peer);
   }
   dialer_.forget_knock(peer);
   tell_start([peer](StartLogic& start) { start.connected(peer); });
@@ -662,7 +660,7 @@ void ControlPlane::on_message(int source, const ControlBody& body) {
     std::unique_lock lock(mutex_);
     const bool sound = source < settings_.rank && name.lane < static_cast<int>(settings_.config.lanes) &&
                        logic_->may_join(name.communicator, source);
-    const bool first = sound && !logic_->gone(source) && table_.want(name);
+    const bool first = sound && !logic_->departures().gone(source) && table_.want(name);
     lock.unlock();
     if (first) dial_link(name);
     return;
@@ -691,7 +689,7 @@ void ControlPlane::on_message(int source, const ControlBody& body) {
 void ControlPlane::on_question(int by, const LostMessage& question) {
   if (question.rank >= static_cast<uint32_t>(settings_.world)) return;
   const int about = static_cast<int>(question.rank);
-  if (started()) return tell_logic([&](ControlLogic& logic) { logic.unreached(about, by, question.why); });
+  if (started()) return tell_logic([&](ControlLogic& logic) { logic.unreached(now(), about, by, question.why); });
   tell_start([&](StartLogic& start) { start.asked(about, by, question.why); });
 }
 
@@ -741,7 +739,7 @@ void ControlPlane::link_dial_failed(const LinkName& name, const Error& error) {
   bool open = false;
   {
     std::lock_guard lock(mutex_);
-    open = logic_->is_open(name.communicator);
+    open = logic_->find(name.communicator) != nullptr;
   }
   if (open) {
     return tell_logic([&](ControlLogic& logic) { logic.link_failed(now(), name.communicator, name.peer, network); });

@@ -60,7 +60,7 @@ struct Group {
 
 // One rank of the process, as the hub sees it. Guarded by the hub's lock.
 struct Rank {
-  explicit Rank(const ControlLogic::Settings& settings) : logic(settings) {}
+  explicit Rank(const ControlSettings& settings) : logic(settings) {}
   Group* group(uint64_t communicator) {
     const auto found = groups.find(communicator);
     return found == groups.end() ? nullptr : &found->second;
@@ -82,13 +82,15 @@ struct Legacy {
 // own the hub together; the last one to go joins the thread.
 class InprocHub {
  public:
-  explicit InprocHub(int world) : event_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK), Descriptor::InChild::kInherited) {
+  explicit InprocHub(int world)
+      : event_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK), Descriptor::InChild::kInherited),
+        names_(static_cast<size_t>(world), fmt::format("thread of pid {}", ::getpid())) {
     if (!event_.valid()) throw Exception(ErrorCode::kSystem, "eventfd: no descriptor is left (ulimit -n)");
     for (int rank = 0; rank < world; ++rank) {
-      ControlLogic::Settings settings;
+      ControlSettings settings;
       settings.rank = rank;
+      settings.names = names_;
       for (int other = 0; other < world; ++other) {
-        settings.names.push_back(fmt::format("thread of pid {}", getpid()));
         if (other != rank) settings.neighbors.push_back(other);
       }
       ranks_.emplace_back(settings);
@@ -106,6 +108,7 @@ class InprocHub {
   }
 
   int event() const { return event_.get(); }
+  std::string name(int rank) const { return rank_name(rank, names_); }
 
   // Changes one rank's control logic and leaves the rest to the thread. Without the lock.
   template <typename Change>
@@ -141,8 +144,8 @@ class InprocHub {
                                          const std::shared_ptr<Bell>& others) {
     const auto memory = plain_memory(bytes);
     const auto life = std::make_shared<PeerLife>();
-    return {{memory, memory.get(), true, others, life, at(rank).logic.name(peer)},
-            {memory, memory.get(), false, own, life, at(peer).logic.name(rank)}};
+    return {{memory, memory.get(), true, others, life, name(peer)},
+            {memory, memory.get(), false, own, life, name(rank)}};
   }
 
   // close() waits while this holds: afterwards no event of the communicator is delivered.
@@ -225,7 +228,7 @@ class InprocHub {
 
   // A message is delivered by calling the receiver's logic. A question is answered by the receiver's communicator
   // first, without the lock.
-  void perform(int from, ControlLogic::Send& send) {
+  void perform(int from, control::Send& send) {
     if (const auto* question = std::get_if<QueryMessage>(&send.body)) {
       const auto own = call_state(send.peer, question->communicator, question->sequence);
       change(send.peer, [&](ControlLogic& logic, int64_t) {
@@ -235,17 +238,17 @@ class InprocHub {
     }
     change(send.peer, [&](ControlLogic& logic, int64_t now) { logic.receive(now, from, send.body); });
   }
-  void perform(int rank, ControlLogic::Fail& fail) {
+  void perform(int rank, control::Fail& fail) {
     deliver(rank, fail.communicator, [&](CommunicatorEvents& events) { events.on_failure(fail.error, fail.stage); });
   }
-  void perform(int rank, ControlLogic::PeerLeft& left) {
+  void perform(int rank, control::PeerLeft& left) {
     deliver(rank, left.communicator,
             [&](CommunicatorEvents& events) { events.on_peer_left(left.peer, left.last_sequence); });
   }
-  void perform(int, ControlLogic::Note&) {}
-  void perform(int, ControlLogic::Drop&) {}
-  void perform(int, ControlLogic::Gone&) {}
-  void perform(int, ControlLogic::Cut&) {}
+  void perform(int, control::Note&) {}
+  void perform(int, control::Drop&) {}
+  void perform(int, control::Gone&) {}
+  void perform(int, control::Cut&) {}
 
   // What this rank does at that sequence, asked without the lock.
   std::optional<CallState> call_state(int rank, uint64_t communicator, uint64_t sequence) {
@@ -262,14 +265,15 @@ class InprocHub {
     std::vector<uint64_t> ids;
     {
       std::lock_guard lock(mutex);
-      ids = at(rank).logic.beside(communicator);
+      for (const auto& [id, group] : at(rank).groups) ids.push_back(id);
     }
-    std::string call;
     for (const uint64_t id : ids) {
-      deliver(rank, id, [&](CommunicatorEvents& events) { call = events.waits_in(); });
+      std::string call;
+      if (id != communicator) deliver(rank, id, [&](CommunicatorEvents& events) { call = events.waits_in(); });
       if (call.empty()) continue;
       std::lock_guard lock(mutex);
-      return at(rank).logic.elsewhere(id, call);
+      const auto* other = at(rank).logic.find(id);
+      return other == nullptr ? "" : fmt::format("{} of {}", call, other->members.title());
     }
     return "";
   }
@@ -297,9 +301,10 @@ class InprocHub {
   int world() const { return static_cast<int>(ranks_.size()); }
 
   const Descriptor event_;
+  const std::vector<std::string> names_;  // by rank
   std::deque<Rank> ranks_;
-  std::deque<std::pair<int, ControlLogic::Action>> actions_;  // by the rank whose logic wants them
-  std::pair<int, uint64_t> delivering_{-1, 0};                // rank and communicator whose events are being called
+  std::deque<std::pair<int, control::Action>> actions_;  // by the rank whose logic wants them
+  std::pair<int, uint64_t> delivering_{-1, 0};           // rank and communicator whose events are being called
   bool stopping_ = false;
   bool asleep_ = false;  // the thread
   std::thread thread_;
@@ -333,10 +338,7 @@ class InprocFabric final : public Fabric {
 
   const Place& place() const override { return place_; }
   const Topology& topology() const override { return topology_; }
-  std::string peer_name(int peer) const override {
-    std::lock_guard lock(hub_->mutex);
-    return own().logic.name(peer);
-  }
+  std::string peer_name(int peer) const override { return hub_->name(peer); }
   int64_t process(int) const override { return ::getpid(); }
   const std::shared_ptr<Sleepers>& sleepers() const override { return sleepers_; }
 
@@ -369,12 +371,12 @@ class InprocFabric final : public Fabric {
     std::lock_guard lock(hub_->mutex);
     hub_->legacies[id].heirs.insert(members.begin(), members.end());
     done = hub_->renounce(place_.rank, id);
-    own().logic.decline(now_ms(), id, members, error);
+    own().logic.decline(id, members, error);
     hub_->collect(place_.rank);
   }
   void made(uint64_t id) override {
     std::lock_guard lock(hub_->mutex);
-    own().logic.made(id);
+    if (auto* open = own().logic.find(id)) open->life.made();
   }
   bool leave(uint64_t, uint64_t) override { return true; }  // close() does not wait either
   bool close(uint64_t id, uint64_t last_sequence, Clock::time_point) override {
@@ -458,17 +460,19 @@ class InprocFabric final : public Fabric {
   }
   std::vector<int> absent(uint64_t communicator, uint64_t sequence) override {
     std::lock_guard lock(hub_->mutex);
-    return own().logic.absent(communicator, sequence);
+    const auto* open = own().logic.find(communicator);
+    return open == nullptr ? std::vector<int>{} : open->inquiry.absent(sequence);
   }
   void link_failed(uint64_t communicator, int peer, const Error& error) override {
     change([&](ControlLogic& logic, int64_t now) { logic.link_failed(now, communicator, peer, error); });
   }
   void abort(uint64_t communicator, const Error& error) override {
-    change([&](ControlLogic& logic, int64_t now) { logic.abort(now, communicator, error); });
+    change([&](ControlLogic& logic, int64_t) { logic.abort(communicator, error); });
   }
   std::string blame(uint64_t communicator, uint64_t sequence) override {
     std::lock_guard lock(hub_->mutex);
-    return own().logic.blame(now_ms(), communicator, sequence);
+    const auto* open = own().logic.find(communicator);
+    return open == nullptr ? "" : open->inquiry.blame(now_ms(), sequence);
   }
   Shrunk shrink(uint64_t communicator, std::chrono::milliseconds patience, bool opened) override {
     std::unique_lock lock(hub_->mutex);
