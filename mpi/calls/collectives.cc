@@ -195,19 +195,19 @@ COLLECTIVE_V(Alltoallw, alltoallw, ALLTOALLW, {ALL_TO_ALL})
 #define REDUCE_ROOTED(C, D) REDUCE(C, D), int root, MPI_Comm comm
 COLLECTIVE(Reduce, reduce, REDUCE_ROOTED, {
   const Data send = root == MPI_PROC_NULL ? nothing() : reduced(sendbuf, count, datatype);
-  const auto how = op_of(op).shared_from_this();
+  const auto how = op_of(op);
   LAUNCH(reduce(send, recvbuf, *how, root))
 })
 #define REDUCE_ALL(C, D) REDUCE(C, D), MPI_Comm comm
 COLLECTIVE(Allreduce, allreduce, REDUCE_ALL, {
   const Data send = reduced(sendbuf, count, datatype);
-  const auto how = op_of(op).shared_from_this();
+  const auto how = op_of(op);
   LAUNCH(all_reduce(send, recvbuf, *how))
 })
 #define SCAN(exclusive)                                \
   intracomm_of(comm);                                  \
   const Data send = reduced(sendbuf, count, datatype); \
-  const auto how = op_of(op).shared_from_this();       \
+  const auto how = op_of(op);                          \
   LAUNCH(scan(send, recvbuf, *how, exclusive))
 COLLECTIVE(Scan, scan, REDUCE_ALL, {SCAN(false)})
 COLLECTIVE(Exscan, exscan, REDUCE_ALL, {SCAN(true)})
@@ -217,14 +217,14 @@ COLLECTIVE(Exscan, exscan, REDUCE_ALL, {SCAN(true)})
 COLLECTIVE_V(Reduce_scatter, reduce_scatter, REDUCE_SCATTER, {
   const Data send = reduced(sendbuf, 0, datatype);
   const std::vector<MPI_Count> counts(recvcounts, recvcounts + of.size());
-  const auto how = op_of(op).shared_from_this();
+  const auto how = op_of(op);
   LAUNCH(reduce_scatter(send, recvbuf, counts, false, *how))
 })
 #define REDUCE_SCATTER_BLOCK(C, D) \
   const void *sendbuf, void *recvbuf, C recvcount, MPI_Datatype datatype, MPI_Op op, MPI_Comm comm
 COLLECTIVE(Reduce_scatter_block, reduce_scatter_block, REDUCE_SCATTER_BLOCK, {
   const Data send = reduced(sendbuf, recvcount, datatype);
-  const auto how = op_of(op).shared_from_this();
+  const auto how = op_of(op);
   LAUNCH(reduce_scatter(send, recvbuf, {recvcount}, true, *how))
 })
 

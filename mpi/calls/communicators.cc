@@ -269,10 +269,9 @@ namespace {
 
 // The communicator in which a leader meets the other one.
 std::shared_ptr<Comm> peer_of(MPI_Comm comm, int remote_leader) {
-  Comm& of = comm_of(comm);
-  require(remote_leader >= 0 && remote_leader < of.peers(), MPI_ERR_RANK,
+  require(remote_leader >= 0 && remote_leader < comm_of(comm).peers(), MPI_ERR_RANK,
           "the remote leader is not in the communicator");
-  return of.shared_from_this();
+  return shared_comm(comm);
 }
 
 // What a leader tells the other one, and then its group.

@@ -178,7 +178,7 @@ int MPI_Op_free(MPI_Op* op) {
   });
 }
 int MPI_Op_commutative(MPI_Op op, int* commute) {
-  return run(__func__, [&] { *commute = op_of(op).commutative; });
+  return run(__func__, [&] { *commute = op_of(op)->commutative; });
 }
 int MPI_Reduce_local_c(const void* inbuf, void* inoutbuf, MPI_Count count, MPI_Datatype datatype, MPI_Op op) {
   return run(__func__, [&] {
@@ -186,9 +186,10 @@ int MPI_Reduce_local_c(const void* inbuf, void* inoutbuf, MPI_Count count, MPI_D
     require(inbuf != MPI_IN_PLACE && inoutbuf != MPI_IN_PLACE, MPI_ERR_BUFFER, "MPI_IN_PLACE is no buffer here");
     require(count == 0 || (inbuf != nullptr && inoutbuf != nullptr), MPI_ERR_BUFFER, "a buffer is null");
     require(count == 0 || inbuf != inoutbuf, MPI_ERR_BUFFER, "both buffers are the same");
-    const auto type = used_type(datatype).shared_from_this();
-    check_fold(op_of(op), *type);
-    fold(op_of(op), type, inbuf, inoutbuf, count);
+    const auto type = used_type(datatype);
+    const auto how = op_of(op);
+    check_fold(*how, *type);
+    fold(*how, type, inbuf, inoutbuf, count);
   });
 }
 

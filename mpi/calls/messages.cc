@@ -19,10 +19,10 @@ namespace {
 // Ready sends are standard ones: the engine gains nothing by a receive that is there already.
 enum class Mode { kStandard, kSynchronous, kBuffered };
 
-// One message's arguments, checked. A message is bytes to the engine. Its communicator and type stay as long as a call.
+// One message's arguments, checked. A message is bytes to the engine.
 struct Envelope {
-  Comm* comm;
-  const Type* type;
+  Comm* comm;  // the call's (errors.h)
+  std::shared_ptr<const Type> type;
   void* data;
   MPI_Count count;
   int peer;
@@ -31,12 +31,10 @@ struct Envelope {
   bool nobody() const { return peer == MPI_PROC_NULL; }
   MPI_Count bytes() const { return product(count, type->size); }
 };
-// For a request, which a program may outlive them with.
+// For a request, which may outlive the communicator's handle.
 struct KeptEnvelope : Envelope {
-  explicit KeptEnvelope(const Envelope& e)
-      : Envelope(e), keeps_comm(e.comm->shared_from_this()), keeps_type(e.type->shared_from_this()) {}
+  explicit KeptEnvelope(const Envelope& e) : Envelope(e), keeps_comm(e.comm->shared_from_this()) {}
   std::shared_ptr<const Comm> keeps_comm;
-  std::shared_ptr<const Type> keeps_type;
 };
 
 [[noreturn, gnu::cold]] void refuse_peer(const Comm& comm, int peer) {
@@ -58,13 +56,14 @@ Envelope envelope(MPI_Comm comm, const void* data, MPI_Count count, MPI_Datatype
                   bool receives) {
   Comm& to = comm_of(comm);
   if (count < 0) refuse_negative(MPI_ERR_COUNT, "the count is ", count);
-  Type& of = used_type(count == 0 && type == MPI_DATATYPE_NULL ? MPI_BYTE : type);  // nothing has any type
+  auto of = used_type(count == 0 && type == MPI_DATATYPE_NULL ? MPI_BYTE : type);  // nothing has any type
   check_peer(to, peer, receives);
   check_tag(tag, receives);
-  const Envelope made{&to, &of, const_cast<void*>(data), count, peer, tag};
+  Envelope made{&to, std::move(of), const_cast<void*>(data), count, peer, tag};
   const MPI_Count bytes = made.bytes();
   // MPI_BOTTOM is null. It goes with types of absolute addresses, which are not dense.
-  require(data != nullptr || bytes == 0 || !of.dense || peer == MPI_PROC_NULL, MPI_ERR_BUFFER, "the buffer is null");
+  require(data != nullptr || bytes == 0 || !made.type->dense || peer == MPI_PROC_NULL, MPI_ERR_BUFFER,
+          "the buffer is null");
   return made;
 }
 
@@ -319,7 +318,7 @@ Envelope copied(const Envelope& e, std::shared_ptr<std::byte[]>& memory) {
   Envelope copy = e;
   copy.data = memory.get();
   copy.count = e.bytes();
-  copy.type = &used_type(MPI_BYTE);
+  copy.type = byte_type();
   return copy;
 }
 
@@ -369,15 +368,15 @@ MPI_Message keep(Comm& comm, const rondo::Message& found) {
 // What is received of a matched message, whose handle is null afterwards.
 std::pair<KeptEnvelope, uint64_t> matched(void* data, MPI_Count count, MPI_Datatype type, MPI_Message* message) {
   require(count >= 0, MPI_ERR_COUNT, "the count is negative");
-  const Type& of = used_type(type);
-  product(count, of.size);
+  auto of = used_type(type);
+  product(count, of->size);
   const auto found = world().messages.share(*message);
   require(found != nullptr, MPI_ERR_REQUEST, "the message is null, or was received");
   const bool nobody = *message == MPI_MESSAGE_NO_PROC;
   Comm* const comm = nobody ? world().self.get() : found->comm.get();
   if (!nobody) world().messages.remove(*message);
   *message = MPI_MESSAGE_NULL;
-  const Envelope e{comm, &of, data, count, nobody ? MPI_PROC_NULL : MPI_ANY_SOURCE, MPI_ANY_TAG};
+  const Envelope e{comm, std::move(of), data, count, nobody ? MPI_PROC_NULL : MPI_ANY_SOURCE, MPI_ANY_TAG};
   return {KeptEnvelope(e), found->matched};
 }
 
@@ -566,9 +565,10 @@ int MPI_Session_iflush_buffer(MPI_Session session, MPI_Request* request) {
 // --- Partitioned messages: one message, which goes when all of its parts are ready
 
 namespace {
-Request& partitioned(MPI_Request request) {
-  Request& of = object(world().requests, request);
-  require(of.partitions > 0, MPI_ERR_REQUEST, "the request is not partitioned");
+// Shared: the thread that waits for it may end it while another says that the last part is ready.
+std::shared_ptr<Request> partitioned(MPI_Request request) {
+  auto of = world().requests.share(request);
+  require(of != nullptr && of->partitions > 0, MPI_ERR_REQUEST, "the request is null, freed, or not partitioned");
   return of;
 }
 // The thread that readies the last part sends the whole message.
@@ -626,20 +626,20 @@ int MPI_Precv_init(void* buf, int partitions, MPI_Count count, MPI_Datatype data
 int MPI_Pready(int partition, MPI_Request request) { return MPI_Pready_list(1, &partition, request); }
 int MPI_Pready_range(int partition_low, int partition_high, MPI_Request request) {
   return run(__func__, [&] {
-    for (int i = partition_low; i <= partition_high; ++i) make_ready(partitioned(request), i);
+    for (int i = partition_low; i <= partition_high; ++i) make_ready(*partitioned(request), i);
   });
 }
 int MPI_Pready_list(int length, const int array_of_partitions[], MPI_Request request) {
   return run(__func__, [&] {
-    for (int i = 0; i < length; ++i) make_ready(partitioned(request), array_of_partitions[i]);
+    for (int i = 0; i < length; ++i) make_ready(*partitioned(request), array_of_partitions[i]);
   });
 }
 int MPI_Parrived(MPI_Request request, int partition, int* flag) {
   return run(__func__, [&] {
-    Request& of = partitioned(request);
-    require(partition >= 0 && partition < of.partitions, MPI_ERR_ARG, "there is no such partition");
+    const auto of = partitioned(request);
+    require(partition >= 0 && partition < of->partitions, MPI_ERR_ARG, "there is no such partition");
     static std::mutex* const mutex = new std::mutex;  // several threads may ask about one request
     std::lock_guard lock(*mutex);
-    *flag = finished(of);
+    *flag = finished(*of);
   });
 }

@@ -327,7 +327,8 @@ void check_external(const char* datarep) {
 void pack_at(const void* in, MPI_Count count, MPI_Datatype datatype, void* out, MPI_Count outsize, MPI_Count* position,
              bool external) {
   check_count(count);
-  const Type& type = used_type(datatype);
+  const std::shared_ptr<const Type> used = used_type(datatype);
+  const Type& type = *used;
   const MPI_Count native = product(count, type.size), bytes = external ? external_size(type, count) : native;
   require(*position >= 0 && *position <= outsize && bytes <= outsize - *position, MPI_ERR_ARG,
           "the buffer has no room");
@@ -344,7 +345,8 @@ void pack_at(const void* in, MPI_Count count, MPI_Datatype datatype, void* out, 
 void unpack_at(const void* in, MPI_Count insize, MPI_Count* position, void* out, MPI_Count count, MPI_Datatype datatype,
                bool external) {
   check_count(count);
-  const Type& type = used_type(datatype);
+  const std::shared_ptr<const Type> used = used_type(datatype);
+  const Type& type = *used;
   const MPI_Count native = product(count, type.size), bytes = external ? external_size(type, count) : native;
   require(*position >= 0 && *position <= insize && bytes <= insize - *position, MPI_ERR_ARG,
           "the buffer ends before the data");
@@ -385,7 +387,7 @@ int MPI_Pack_size_c(MPI_Count incount, MPI_Datatype datatype, MPI_Comm comm, MPI
   return on(comm, __func__, [&] {
     comm_of(comm);
     check_count(incount);
-    *size = product(incount, used_type(datatype).size);
+    *size = product(incount, used_type(datatype)->size);
   });
 }
 int MPI_Pack_external_c(const char* datarep, const void* inbuf, MPI_Count incount, MPI_Datatype datatype, void* outbuf,
@@ -406,7 +408,7 @@ int MPI_Pack_external_size_c(const char* datarep, MPI_Count incount, MPI_Datatyp
   return run(__func__, [&] {
     check_external(datarep);
     check_count(incount);
-    *size = external_size(used_type(datatype), incount);
+    *size = external_size(*used_type(datatype), incount);
   });
 }
 

@@ -26,7 +26,10 @@ Window& dynamic(Window& window) {
 
 template <typename Function>
 int on_window(MPI_Win win, const char* call, const Function& function) {
-  return on_win(win, call, [&] { function(window_of(win)); });
+  return on_win(win, call, [&] {
+    window_of(win);
+    function(*world().windows.share(win));
+  });
 }
 
 // MPI_Get_accumulate's origin of MPI_NO_OP is not read, also not its type.
@@ -168,15 +171,15 @@ int MPI_Win_get_info(MPI_Win win, MPI_Info* info) {
 MOVES(Put, put, LIST(ORIGIN(const), TARGET), window.put(data_of(origin, origin_count, origin_type), AT))
 MOVES(Get, get, LIST(ORIGIN(), TARGET), window.get(data_of(origin, origin_count, origin_type), AT))
 MOVES(Accumulate, accumulate, LIST(ORIGIN(const), TARGET, MPI_Op op),
-      window.accumulate(operand(origin, origin_count, origin_type, op), nowhere(), AT, op_of(op)))
+      window.accumulate(operand(origin, origin_count, origin_type, op), nowhere(), AT, *op_of(op)))
 MOVES(Get_accumulate, get_accumulate, LIST(ORIGIN(const), RESULT, TARGET, MPI_Op op),
       window.accumulate(operand(origin, origin_count, origin_type, op), data_of(result, result_count, result_type), AT,
-                        op_of(op)))
+                        *op_of(op)))
 
 int MPI_Fetch_and_op(const void* origin, void* result, MPI_Datatype type, int target, MPI_Aint disp, MPI_Op op,
                      MPI_Win win) {
   return on_window(win, __func__, [&](Window& window) {
-    window.accumulate(operand(origin, 1, type, op), data_of(result, 1, type), place(target, disp, 1, type), op_of(op));
+    window.accumulate(operand(origin, 1, type, op), data_of(result, 1, type), place(target, disp, 1, type), *op_of(op));
   });
 }
 int MPI_Compare_and_swap(const void* origin, const void* compare, void* result, MPI_Datatype type, int target,

@@ -112,6 +112,8 @@ int report_to(const char* call, Errhandler& handler, uintptr_t object, const Fai
   return failure.code;
 }
 
+std::shared_ptr<Comm> shared_comm(MPI_Comm comm) { return world().comms.share(comm); }
+
 int report(const char* call, MPI_Comm comm, const Failure& failure) {
   const std::shared_ptr<Comm> found = world().comms.share(comm);
   std::shared_ptr<Comm> owner = found != nullptr ? found : world().self;

@@ -2,6 +2,7 @@
 
 #include <mpi.h>
 
+#include <memory>
 #include <string>
 
 #include "mpi/core/objects.h"
@@ -48,9 +49,12 @@ int guarded(Function&& function, const Report& report) {
     return report(caught());
   }
 }
+std::shared_ptr<Comm> shared_comm(MPI_Comm comm);
 // The body of a function of MPI: what it throws goes to the error handler of the communicator, file, window or session.
+// The communicator stays until then: another thread may free it while this one waits.
 template <typename Function>
 int on(MPI_Comm comm, const char* call, Function&& function) {
+  const std::shared_ptr<Comm> held = shared_comm(comm);
   return guarded(function, [&](const Failure& failure) { return report(call, comm, failure); });
 }
 template <typename Function>
@@ -71,7 +75,7 @@ int on_session(MPI_Session session, const char* call, Function&& function) {
 }
 template <typename Function>
 int run(const char* call, Function&& function) {
-  return on(MPI_COMM_NULL, call, function);
+  return guarded(function, [&](const Failure& failure) { return report(call, MPI_COMM_NULL, failure); });
 }
 
 // What ended the last call of this thread that failed.

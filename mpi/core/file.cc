@@ -335,8 +335,8 @@ std::shared_ptr<const View> File::made_view(MPI_Offset displacement, MPI_Datatyp
     require((mode_ & MPI_MODE_SEQUENTIAL) != 0, MPI_ERR_ARG, "MPI_DISPLACEMENT_CURRENT is for MPI_MODE_SEQUENTIAL");
     displacement = offset_of(share(0, true));
   }
-  return std::make_shared<View>(displacement, used_type(etype).shared_from_this(),
-                                used_type(filetype).shared_from_this(), representation, (mode_ & MPI_MODE_RDONLY) == 0);
+  return std::make_shared<View>(displacement, used_type(etype), used_type(filetype), representation,
+                                (mode_ & MPI_MODE_RDONLY) == 0);
 }
 
 // Ranks may give different views. All exchange whether they have theirs, so one that is wrong is an error on all.

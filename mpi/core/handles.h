@@ -61,9 +61,12 @@ class Table {
     const std::shared_ptr<T>* slot = slot_of(number_of(handle));
     return slot == nullptr ? nullptr : slot->get();
   }
+  // The same for who waits in a call of it, while another thread may free the handle. Predefined ones stay: no count.
   std::shared_ptr<T> share(Handle handle) const {
     const std::shared_ptr<T>* slot = slot_of(number_of(handle));
-    return slot == nullptr ? nullptr : *slot;
+    if (slot == nullptr) return nullptr;
+    return number_of(handle) - first_ < kChunk * kChunks ? *slot
+                                                         : std::shared_ptr<T>(std::shared_ptr<T>(), slot->get());
   }
   // A predefined object, whose handle the ABI names. Two names may share a handle.
   void name(Handle handle, std::shared_ptr<T> object) {

@@ -147,6 +147,18 @@ template MatchedMessage& object(const Table<MatchedMessage>&, MPI_Message);
 template File& object(const Table<File>&, MPI_File);
 template Window& object(const Table<Window>&, MPI_Win);
 
+namespace {
+
+template <typename T>
+std::shared_ptr<T> shared(const Table<T>& table, typename Table<T>::Handle handle) {
+  auto found = table.share(handle);
+  if (found == nullptr) [[unlikely]]
+    object(table, handle);  // says why
+  return found;
+}
+
+}  // namespace
+
 Comm& comm_of(MPI_Comm comm) { return object(world().comms, comm); }
 Comm& intracomm_of(MPI_Comm comm) {
   Comm& found = comm_of(comm);
@@ -155,18 +167,18 @@ Comm& intracomm_of(MPI_Comm comm) {
 }
 Group& group_of(MPI_Group group) { return object(world().groups, group); }
 Type& type_of(MPI_Datatype type) { return object(world().types, type); }
-Type& used_type(MPI_Datatype type) {
-  Type& found = type_of(type);
-  require(found.committed, MPI_ERR_TYPE, "the datatype was not committed");
+std::shared_ptr<Type> used_type(MPI_Datatype type) {
+  auto found = shared(world().types, type);
+  require(found->committed, MPI_ERR_TYPE, "the datatype was not committed");
   return found;
 }
 Data data_of(const void* at, MPI_Count count, MPI_Datatype type) {
   require(count >= 0, MPI_ERR_COUNT, "the count is negative");
-  const Data made{const_cast<void*>(at), count, used_type(type).shared_from_this()};
+  const Data made{const_cast<void*>(at), count, used_type(type)};
   product(count, made.type->size);
   return made;
 }
-Op& op_of(MPI_Op op) { return object(world().ops, op); }
+std::shared_ptr<Op> op_of(MPI_Op op) { return shared(world().ops, op); }
 Info& info_of(MPI_Info info) { return object(world().infos, info); }
 
 }  // namespace rondo_mpi

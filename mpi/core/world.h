@@ -82,7 +82,8 @@ void open_world();
 // The last user leaves the job.
 void close_world();
 
-// The object of a handle; throws the kind's error class for a wrong one.
+// The object of a handle; throws the kind's error class for a wrong one. Those that a call may have while it waits are
+// shared, or held by it (errors.h): another thread may free the handle then, and the call goes on.
 template <typename T>
 T& object(const Table<T>& table, typename Table<T>::Handle handle);
 Comm& comm_of(MPI_Comm comm);
@@ -91,10 +92,10 @@ Comm& intracomm_of(MPI_Comm comm);
 Group& group_of(MPI_Group group);
 Type& type_of(MPI_Datatype type);
 // One that may be in a message: MPI_ERR_TYPE for one that was not committed.
-Type& used_type(MPI_Datatype type);
+std::shared_ptr<Type> used_type(MPI_Datatype type);
 // MPI_ERR_COUNT for a negative count, and for more bytes than 64 bits hold.
 Data data_of(const void* at, MPI_Count count, MPI_Datatype type);
-Op& op_of(MPI_Op op);
+std::shared_ptr<Op> op_of(MPI_Op op);
 Info& info_of(MPI_Info info);
 
 }  // namespace rondo_mpi

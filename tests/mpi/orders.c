@@ -59,6 +59,39 @@ static void frees_by_threads(void) {
   for (int i = 0; i < kThreads; ++i) MPI_Comm_free(&own[i]);
 }
 
+/* A thread waits in a message whose communicator and type another thread frees: the call goes on. */
+static MPI_Comm freed;
+static MPI_Datatype spread;
+static void* wait_in_message(void* in) {
+  MPI_Sendrecv(&rank, 1, MPI_INT, 1, 1, in, 3, spread, 1, 2, freed, MPI_STATUS_IGNORE);
+  return NULL;
+}
+static void frees_beside_wait(void) {
+  int in[6] = {0, 0, 0, 0, 0, 0}, token = 0;
+  const int out[3] = {1, 2, 3};
+  MPI_Comm_dup(MPI_COMM_WORLD, &freed);
+  if (rank == 0) {
+    pthread_t waits;
+    MPI_Type_create_resized(MPI_INT, 0, 2 * sizeof(int), &spread);
+    MPI_Type_commit(&spread);
+    pthread_create(&waits, NULL, wait_in_message, in);
+    MPI_Recv(&token, 1, MPI_INT, 1, 3, MPI_COMM_WORLD, MPI_STATUS_IGNORE); /* its message has come: it waits */
+    MPI_Type_free(&spread);
+    MPI_Comm_free(&freed);
+    MPI_Send(&token, 1, MPI_INT, 1, 4, MPI_COMM_WORLD);
+    pthread_join(waits, NULL);
+    for (int i = 0; i < 6; ++i) CHECK(in[i] == (i % 2 == 0 ? out[i / 2] : 0));
+  } else {
+    if (rank == 1) {
+      MPI_Recv(&token, 1, MPI_INT, 0, 1, freed, MPI_STATUS_IGNORE);
+      MPI_Send(&token, 1, MPI_INT, 0, 3, MPI_COMM_WORLD);
+      MPI_Recv(&token, 1, MPI_INT, 0, 4, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+      MPI_Send(out, 3, MPI_INT, 0, 2, freed);
+    }
+    MPI_Comm_free(&freed);
+  }
+}
+
 /* Two threads make communicators of the same ranks, on each second rank in the other order: the tag, or else what they
    are made of, says which belong together. */
 static MPI_Group everyone;
@@ -531,6 +564,7 @@ int main(int argc, char** argv) {
   frees();
   frees_of_groups();
   frees_by_threads();
+  if (size > 1) frees_beside_wait();
   tags_of_threads();
   idups();
   flushes();
