@@ -120,39 +120,38 @@ void LaunchedCall::enqueue() {
     store_word(island_->own().status.started, turns_.back().number);
     store_word(island_->own().status.passed, turns_.back().number);
     for (const Turn& turn : turns_) turn.operation->wait(Clock::time_point::max());
-    failed_ = true;
-    put_end();
+    put_end(Ending::kByFunction);  // kernels may not have been launched
     throw;
   }
-  put_end();
+  // The kernels themselves say when they are over. Copies behind them do not.
+  put_end(copies_back_ ? Ending::kByFunction : Ending::kByWord);
 }
 
-// The kernels themselves say when they are over, to those who look. Copies behind them do not, nor do kernels that may
-// not have been launched. If not even a function can be put into a stream, nothing more runs there.
-void LaunchedCall::put_end() {
+// If not even a function can be put into a stream, nothing more runs there.
+void LaunchedCall::put_end(Ending how) {
   driver_.record(event_, options_.stream);
-  if (!copies_back_ && !failed_) {
-    give_back_room_with(&island_->own().status.passed, turns_.back().number);
-    return rings_.store(false);
-  }
-  if (put_ring()) return;
+  if (how == Ending::kByWord) give_back_room_with(&island_->own().status.passed, turns_.back().number);
+  if (!change_ending(Ending::kNotPut, how) || how == Ending::kByWord || put_ring()) return;
   driver_.synchronize(options_.stream);
   passed();
 }
 
+bool LaunchedCall::change_ending(Ending from, Ending to) {
+  std::lock_guard lock(mutex_);
+  if (ending_ != from) return false;
+  ending_ = to;
+  if (to == Ending::kByFunction) self_ = OperationRef(*this);
+  return true;
+}
+
 // The host hears of the end beside the caller's stream, which no function of the host holds up.
 bool LaunchedCall::put_ring() {
-  {
-    std::lock_guard lock(mutex_);
-    if (passed_) return true;
-    self_ = OperationRef(*this);
-  }
   const DeviceStream beside = options_.calls->copy_stream(options_.device);
   return driver_.wait(beside, event_) == 0 && driver_.call_host(&end_of_stream, this, beside) == 0;
 }
 
 void LaunchedCall::ring_at_end() {
-  if (!rings_.exchange(true) && !put_ring()) passed();
+  if (change_ending(Ending::kByWord, Ending::kByFunction) && !put_ring()) passed();
 }
 
 void LaunchedCall::put_piece(size_t index) {
@@ -261,7 +260,7 @@ void LaunchedCall::passed() {
   OperationRef<LaunchedCall> keep;
   {
     std::lock_guard lock(mutex_);
-    if (std::exchange(passed_, true)) return;
+    if (std::exchange(ending_, Ending::kOver) == Ending::kOver) return;
     keep = std::move(self_);
   }
   if (copies_back_) piece_ended(nullptr);

@@ -1,6 +1,6 @@
 #pragma once
 
-#include <atomic>
+#include <cstdint>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -56,7 +56,16 @@ class LaunchedCall final : public StreamOperation {
   uint32_t lanes_of(const Piece& piece, const CheckedCall& call) const;
   void await_hosts(const Turn& turn);
   void await_kernels(const Turn& turn);
-  void put_end();
+  // How it ends in the stream.
+  enum class Ending : uint8_t {
+    kNotPut,      // not all of it is there
+    kByWord,      // the last kernel's word says so, to those who look
+    kByFunction,  // a function behind it rings, or is about to be put there
+    kOver,        // that has run, or what it does has been done
+  };
+  void put_end(Ending how);
+  // False: `from` is not how it ends.
+  bool change_ending(Ending from, Ending to);
   bool put_ring();
   void piece_ended(const Error* error);
   void passed();
@@ -69,9 +78,7 @@ class LaunchedCall final : public StreamOperation {
   const std::chrono::milliseconds limit_;
   const std::optional<CheckedCall> whole_;
   bool copies_back_ = false;         // behind a kernel: then the stream ends the call, too
-  bool failed_ = false;              // not all kernels are in the stream
-  std::atomic<bool> rings_{true};    // false: nothing behind the last kernel does, and the event is there
-  bool passed_ = false;              // the function in the stream has run, or what it does has been done
+  Ending ending_ = Ending::kNotPut;  // under mutex_
   std::vector<Turn> turns_;          // by piece
   OperationRef<LaunchedCall> self_;  // while the stream refers to it
 };
