@@ -21,7 +21,7 @@ class Verdict {
   // The largest of all, by an exchange of its own: 8 bytes by all ranks of comm.engine.
   int64_t exchange() const;
   void settle(int64_t largest) const;
-  // Of the error in a word, or MPI_SUCCESS.
+  // The error class or code in a word, or MPI_SUCCESS.
   static int code_of(int64_t word) { return static_cast<int>(static_cast<uint32_t>(word)); }
 
  private:

@@ -161,11 +161,4 @@ MPI_Group publish_group(std::vector<int> ranks, const std::shared_ptr<Session>& 
   return world().groups.add(std::move(group));
 }
 
-std::vector<int> all_gather(Comm& comm, const std::vector<int>& own) {
-  Comm& group = comm.inter ? *comm.local : comm;
-  std::vector<int> all(own.size() * group.members.size());
-  group.engine->all_gather(own, all);
-  return all;
-}
-
 }  // namespace rondo_mpi

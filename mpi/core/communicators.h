@@ -74,7 +74,4 @@ MPI_Comm publish(const std::shared_ptr<Comm>& comm);
 // A handle of a group of ranks of the world. session: that it was made of, or null.
 MPI_Group publish_group(std::vector<int> ranks, const std::shared_ptr<Session>& session);
 
-// Collective over the group of an intracommunicator, or the local one of an intercommunicator.
-std::vector<int> all_gather(Comm& comm, const std::vector<int>& own);
-
 }  // namespace rondo_mpi
