@@ -8,8 +8,9 @@ source tools/lib/build.sh
 out=${1:?usage: tests/device/gpu.sh OUT.tar.gz}
 tests=(device_probe_test device_folds_test device_collectives_test device_calls_test device_messages_test device_threads_test
   device_errors_test device_islands_test)
-targets=(//tests/device:device_bench //bench:rondo-bench)
-for test in "${tests[@]}"; do targets+=("//tests/device:$test"); done
+programs=(device_bench device_graphs device_lanes)
+targets=(//bench:rondo-bench)
+for program in "${programs[@]}" "${tests[@]}"; do targets+=("//tests/device:$program"); done
 run_bazel build "${targets[@]}"
 bin=$(bazel_bin)
 
@@ -17,8 +18,8 @@ folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 bundle=$folder/rondo-gpu
 mkdir "$bundle"
-cp "$bin/tests/device/device_bench" "$bin/bench/rondo-bench" tests/device/gpu/{run,bar}.sh tests/device/gpu/nccl.py "$bundle/"
-for test in "${tests[@]}"; do cp "$bin/tests/device/$test" "$bundle/"; done
+cp "$bin/bench/rondo-bench" tests/device/gpu/{run,bar}.sh tests/device/gpu/nccl.py "$bundle/"
+for program in "${programs[@]}" "${tests[@]}"; do cp "$bin/tests/device/$program" "$bundle/"; done
 # The C++ runtime and libcrypto of the machine that built it, which run.sh takes where the other machine has none.
 mkdir "$bundle/cxx" "$bundle/crypto"
 library_file() { "${CXX:-g++}" -print-file-name="$1"; }

@@ -4,8 +4,8 @@
 # (what the library takes for granted of a GPU), kernels, mps (processes whose kernels run at once, by a daemon of its
 # own: right, then how fast), threads, peers (a GPU a rank), memcheck, failures, nccl (beside PyTorch's), calls, host (the
 # same machine without its GPU); none: all of them.
-# results.txt (RESULTS: another file) has all output; a line for each step is printed, why it failed, and at the end a
-# table of the times for docs/gpu.md.
+# results.txt (RESULTS: another file) has all output; a line for each step is printed, why it failed, and at the end
+# tables of the times for docs/gpu.md, and of the lanes of a kernel.
 # Exit code 1 if a step failed, 2 if nothing could be run.
 set -uo pipefail
 cd "$(dirname "$0")" || exit 2
@@ -85,7 +85,7 @@ step() {
     *) say "FAILED: $name, exit code $code" ;;
   esac
   # What it has found, and why it failed.
-  tail -n "+$((begin + 1))" "$results" | grep -E '^probe |^# (device|all_reduce of [0-9])|^#.* reach |^copy:|sources.*GB/s' |
+  tail -n "+$((begin + 1))" "$results" | grep -E '^probe |^# (device|all_reduce of [0-9])|^#.* (reach|multiprocessors)|^copy:|sources.*GB/s' |
     sed 's/^/    /' | head -20
   [ "$code" != 0 ] || return 0
   failed=1
@@ -112,6 +112,14 @@ time_of() {
   done
   row+=" $(tail -n "+$((begin + 1))" "$results" | sed -n 's/^# all_reduce of .*: \([0-9.]*\) of copies.*/\1/p' | tail -1) |"
   rows+=$row$'\n'
+}
+# lanes_of SECONDS NAME COMMAND...: a step that prints rows of the table of lanes.
+lanes=""
+lanes_of() {
+  local begin
+  begin=$(wc -l <"$results")
+  step "$@"
+  lanes+=$(tail -n "+$((begin + 1))" "$results" | grep '^| ')
 }
 # shellcheck disable=SC2317 # the steps' shells call it
 bench() { ./rondo-bench --device cuda --placement in --sizes "${sizes// /,}" "$@"; }
@@ -140,6 +148,7 @@ fi
 if has kernels; then
   step 60 "the passes of every dtype and op, bit for bit" ./device_folds_test
   step 60 "GB/s of the passes against copies: 0.90 for 2 sources, 0.85 for 8" ./device_bench "${BENCH_MIB:-256}"
+  lanes_of 40 "when lanes of one kernel begin and end, and where" ./device_lanes 4 "${LANES_MIB:-64}" 8 16 32 66 128
 fi
 # Without MPS processes that share a GPU run their kernels one after the other, and their calls are staged.
 if has mps; then
@@ -166,6 +175,9 @@ if has mps; then
     done
     time_of 30 "4 processes on one GPU, plain, windows of 512 MiB" \
       env RONDO_DEVICE_WINDOW_BYTES=536870912 bash -c "bench --ranks 4 --buffers plain"
+    for ranks in 2 4 8; do
+      time_of 30 "$ranks processes on one GPU, registered, in a graph" ./device_graphs "$ranks" 8 65536
+    done
     for blocks in 8 16 64 128; do
       time_of 20 "4 processes on one GPU, registered, $blocks blocks a rank" \
         env RONDO_DEVICE_BLOCKS=$blocks bash -c "bench --ranks 4 --buffers registered"
@@ -193,6 +205,7 @@ if has peers; then
           bash -c "bench --ranks $gpus --buffers $buffers --algorithm $algorithm"
       done
     done
+    time_of 30 "$gpus GPUs, registered, in a graph" ./device_graphs "$gpus" 8 65536
   else
     say "not run: peers, there is one GPU"
   fi
@@ -241,5 +254,11 @@ if [ -n "$rows" ]; then
   say "| all_reduce in place, us |$(for size in $sizes; do printf ' %s |' "$(numfmt --to=iec-i --suffix=B "$size")"; done) of copies |"
   say "|---|$(for size in $sizes; do printf -- '---|'; done)---|"
   say "${rows%$'\n'}"
+fi
+if [ -n "$lanes" ]; then
+  say ""
+  say "| lanes, us since the first has begun | first | 10 % | 20 % | 30 % | 40 % | 50 % | 60 % | 70 % | 80 % | 90 % | last |"
+  say "|---|---|---|---|---|---|---|---|---|---|---|---|"
+  say "$lanes"
 fi
 exit "$failed"

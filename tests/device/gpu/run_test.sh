@@ -25,12 +25,15 @@ for program in device_probe_test device_folds_test device_bench rondo-bench; do
   printf '#!/bin/sh\necho "$0 $LD_LIBRARY_PATH $RONDO_DEVICE_LIBRARY" >>seen\n[ "$0" != ./device_bench ]\n' >"$program"
   chmod +x "$program"
 done
+echo 'echo "| 4 ranks, 64 MiB, 8 lanes: begin | 0.0 |"' | cat device_probe_test - >device_lanes
+chmod +x device_lanes
 echo 1 >version
 code=0
 out=$(LD_LIBRARY_PATH=/opt/driver timeout 60 ./run.sh kernels </dev/null) || code=$?
 [ "$code" = 1 ] || { echo "FAIL: exit code $code: $out"; exit 1; }
 grep -q '^FAILED: GB/s of the passes' <<<"$out" || { echo "FAIL: the failure is not said: $out"; exit 1; }
 grep -q '^passed: the passes of every dtype' <<<"$out" || { echo "FAIL: a step did not run: $out"; exit 1; }
+grep -A2 '^| lanes, us' <<<"$out" | grep -q '^| 4 ranks, 64 MiB, 8 lanes: begin' || { echo "FAIL: no table of lanes: $out"; exit 1; }
 if grep -v ':/opt/driver ' seen; then echo "FAIL: programs do not see the driver"; exit 1; fi
 grep -q '/opt/driver libcuda.so.1$' seen || { echo "FAIL: another driver is opened"; exit 1; }
 out=$(timeout 60 ./run.sh threads </dev/null) || true
