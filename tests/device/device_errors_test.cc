@@ -352,6 +352,23 @@ TEST_CASE("one rank has no host memory to lock for a call, or a message: the oth
   }
 }
 
+// Nothing could wait for its end.
+TEST_CASE("a stream of one rank takes no event: its call fails on all ranks") {
+  if (on_a_gpu()) return;  // a GPU's take them
+  check_processes(both_ways(2), [](Communicator& group) {
+    Sum buffer(group, nullptr, 1000);
+    group.attach_device();
+    group.barrier();
+    if (group.rank() == 1) setenv("FAKE_CUDA_RECORDS", "0", 1);
+    const Error error = error_of([&] {
+      buffer.start().wait();
+      group.barrier();
+    });
+    expect_error(error, ErrorCode::kSystem, "putting an event into the stream failed: out of memory");
+    buffer.mirror.synchronize();
+  });
+}
+
 // In the trial, in which the kernel of rank 0 waits for that of rank 1.
 TEST_CASE("a device that fails while the ranks attach: attach_device() ends") {
   if (on_a_gpu()) return;  // a GPU is not to fail

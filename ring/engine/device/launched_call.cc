@@ -129,9 +129,9 @@ void LaunchedCall::enqueue() {
 
 // If not even a function can be put into a stream, nothing more runs there.
 void LaunchedCall::put_end(Ending how) {
-  driver_.record(event_, options_.stream);
+  const bool recorded = record_end();
   if (how == Ending::kByWord) give_back_room_with(&island_->own().status.passed, turns_.back().number);
-  if (!change_ending(Ending::kNotPut, how) || how == Ending::kByWord || put_ring()) return;
+  if (!change_ending(Ending::kNotPut, how) || how == Ending::kByWord || (recorded && put_ring())) return;
   driver_.synchronize(options_.stream);
   passed();
 }

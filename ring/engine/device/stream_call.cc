@@ -144,7 +144,7 @@ void StreamCall::abandon(const Error& error) {
 // even this fails, nothing more runs in the stream, and the call ends here.
 void StreamCall::put_end() {
   copies_.reset();  // a call that fails may end before they are done
-  driver_.record(event_, options_.stream);
+  record_end();
   if (driver_.call_host(&end_of_stream, this, options_.stream) == 0) return;
   driver_.synchronize(options_.stream);
   passed();

@@ -3,6 +3,9 @@
 #include <algorithm>
 #include <utility>
 
+#include "ring/base/caught.h"
+#include "ring/engine/progress/flow.h"
+
 namespace rondo {
 namespace {
 
@@ -41,6 +44,19 @@ void StreamOperation::copy(const std::vector<Piece::Rows>& parts, std::byte* reg
         in ? DeviceCopy{at, rows.device, rows.region_pitch, rows.device_pitch, rows.row_bytes, rows.rows}
            : DeviceCopy{rows.device, at, rows.device_pitch, rows.region_pitch, rows.row_bytes, rows.rows};
     driver_.check(driver_.copy(copy, stream), "putting a copy into the stream");
+  }
+}
+
+bool StreamOperation::record_end() {
+  try {
+    driver_.check(driver_.record(event_, options_.stream), "putting an event into the stream");
+    return true;
+  } catch (...) {
+    const Error error = options_.calls->broken(StreamCalls::Look::kNow).value_or(caught());
+    note_error(error);
+    options_.give_up(error);
+    flow->notify();
+    return false;
   }
 }
 

@@ -70,6 +70,9 @@ class StreamOperation : public Operation {
   void give_back_room_with(const uint32_t* passed, uint32_t number);
   // Puts copies between device memory and the region into the stream.
   void copy(const std::vector<Piece::Rows>& parts, std::byte* region, bool in, DeviceStream stream);
+  // Behind all of it: what comes into another stream waits for this. False: nothing can, and the call and the
+  // communicator have failed.
+  bool record_end();
   // Counts parts under way, each of which ends once. end_part() is true for the last one; end_whole() must
   // follow.
   void add_end() { left_.fetch_add(1); }
