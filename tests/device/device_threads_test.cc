@@ -9,6 +9,7 @@
 #include <string>
 #include <thread>
 
+#include "rondo/interrupt.h"
 #include "tests/device/device_cases.h"
 
 namespace rondo::testing {
@@ -136,6 +137,23 @@ TEST_CASE("one of two threads does not make the call: TIMEOUT on both, by the ca
     over = true;
     expect_error(error, ErrorCode::kTimeout, "have not made the call: 1");
     expect(Clock::now() - begin < std::chrono::seconds(3), "it took longer than 3 s");
+  });
+}
+
+TEST_CASE("the program's function ends a wait for the call of another thread") {
+  std::atomic<bool> over{false};
+  check_threads({device_group(2)}, [&](Communicator& group) {
+    Sum sum(group, nullptr, 1000);
+    sum.call();
+    expect(sum.value() == 2, "the wrong sum");
+    if (group.rank() == 1) {
+      while (!over.load()) std::this_thread::yield();
+      return expect_error(error_of([&] { group.barrier(); }), ErrorCode::kAborted, "was interrupted");
+    }
+    set_thread_interrupt_function([](void*) { return 1; }, nullptr);
+    const Error error = error_of([&] { sum.start().wait(); });
+    over = true;
+    expect_error(error, ErrorCode::kInterrupted, "was interrupted");
   });
 }
 

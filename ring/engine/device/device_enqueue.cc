@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "ring/base/interrupt.h"
 #include "ring/engine/device/device_side.h"
 
 namespace rondo {
@@ -149,7 +150,11 @@ StreamOperation::Options DeviceSide::in_stream(void* stream, int device, std::ve
 }
 
 void DeviceSide::take_room(StreamOperation& call) {
-  if (!call.take_room([this] { return group_.context().failure.get() != nullptr; })) group_.context().check_usable();
+  const auto has_failed = [this] {
+    if (wait_interrupted()) group_.context().interrupt();
+    return group_.context().failure.get() != nullptr;
+  };
+  if (!call.take_room(has_failed)) group_.context().check_usable();
 }
 
 // Makes the call, and takes memory, room and an event for it, before anything is in the stream.
@@ -239,12 +244,14 @@ void DeviceSide::capture(std::span<const BatchCall> calls, const StreamFacts& st
                     collective_name(checked.call().collective), group_.rank(),
                     checked.staged() ? "is staged" : "has ranks that are threads"));
   }
-  island_->keep_in(stream);
-  const std::vector<ListPiece> cut = this->cut(checked);
-  const auto made = make(checked, cut);
-  for (const BatchCall& call : calls_of(checked, cut, *made)) {
-    made->capture(call.call, fingerprint_of(kind_of(group_.context().id, call.call), kCaptured | ++captured_));
-  }
+  or_fail([&] {
+    island_->keep_in(stream);
+    const std::vector<ListPiece> cut = this->cut(checked);
+    const auto made = make(checked, cut);
+    for (const BatchCall& call : calls_of(checked, cut, *made)) {
+      made->capture(call.call, fingerprint_of(kind_of(group_.context().id, call.call), kCaptured | ++captured_));
+    }
+  });
 }
 
 }  // namespace rondo

@@ -8,6 +8,7 @@
 
 #include "ring/base/caught.h"
 #include "ring/base/hash.h"
+#include "ring/base/interrupt.h"
 
 namespace rondo {
 namespace {
@@ -25,10 +26,11 @@ constexpr std::chrono::seconds kLongestPass{1};
 // allocate or destroy.
 constexpr std::chrono::milliseconds kBetweenLooks{1};
 
-// Looks until it is there, the deadline has passed, or the communicator has failed.
+// Looks until it is there, the deadline has passed, or the communicator has failed, as where the program ends the wait.
 template <class There>
-void look_for(const CommunicatorContext& context, Clock::time_point deadline, const There& there) {
+void look_for(CommunicatorContext& context, Clock::time_point deadline, const There& there) {
   while (!there() && Clock::now() < deadline && context.failure.get() == nullptr) {
+    if (wait_interrupted()) context.interrupt();
     std::this_thread::sleep_for(kBetweenLooks);
   }
 }
@@ -37,7 +39,7 @@ uint64_t whole_pages(uint64_t bytes) { return (bytes + kPageBytes - 1) / kPageBy
 
 }  // namespace
 
-DeviceIsland::DeviceIsland(const CommunicatorContext& context, std::shared_ptr<const DeviceDriver> driver, int device)
+DeviceIsland::DeviceIsland(CommunicatorContext& context, std::shared_ptr<const DeviceDriver> driver, int device)
     : context_(context),
       driver_(std::move(driver)),
       device_(device),
@@ -154,7 +156,10 @@ std::string DeviceIsland::share(uint64_t bytes, const AllSay& all_say, Clock::ti
   std::lock_guard lock(mutex_);
   windows_.push_back(std::move(memory));
   // Before the next collective, which every rank waits in.
-  if (!show(windows_.size() - 1, windows_.back(), sizes)) return "the table of windows cannot be written";
+  if (!show(windows_.size() - 1, windows_.back(), sizes)) {
+    context_.fail({ErrorCode::kSystem, "the table of device memory cannot be written: the device has failed", {}});
+    context_.check_usable();
+  }
   return "";
 }
 

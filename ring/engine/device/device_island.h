@@ -35,7 +35,7 @@ class DeviceIsland {
   using AllSay = std::function<std::vector<uint64_t>(uint64_t own)>;
 
   // device: the one that this rank uses. context must outlive it. All its ranks are of one island of the host.
-  DeviceIsland(const CommunicatorContext& context, std::shared_ptr<const DeviceDriver> driver, int device);
+  DeviceIsland(CommunicatorContext& context, std::shared_ptr<const DeviceDriver> driver, int device);
   // Frees nothing, since a device may be at work on it: close() does.
   ~DeviceIsland() = default;
   DeviceIsland(const DeviceIsland&) = delete;
@@ -150,7 +150,7 @@ class DeviceIsland {
   bool peer_at_work(int rank) const;
   std::string first_without(const std::vector<uint64_t>& said) const { return first_without(context_, said); }
 
-  const CommunicatorContext& context_;
+  CommunicatorContext& context_;
   const std::shared_ptr<const DeviceDriver> driver_;  // shared with the communicator's device side
   const int device_, rank_, world_;
   const uint64_t posts_at_, header_bytes_;  // of window 0: behind DeviceControl and the table of windows, and posts

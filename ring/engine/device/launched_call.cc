@@ -232,7 +232,7 @@ void LaunchedCall::await_hosts(const Turn& turn) {
   const auto until = deadline_after(Clock::now(), limit_);
   wait_on_host([&] { return island_->all_called(turn.number) || turn.operation->done(); },
                [&] {
-                 device_has_failed();
+                 device_has_failed_meanwhile();
                  if (Clock::now() >= until) throw Exception(island_->late(turn.number, describe_call(turn.call)));
                });
 }
@@ -246,7 +246,7 @@ void LaunchedCall::await_kernels(const Turn& turn) {
         return at_least(load_word(status.met), turn.number) || at_least(load_word(status.passed), turn.number) ||
                turn.operation->done();
       },
-      [this] { device_has_failed(); });
+      [this] { device_has_failed_meanwhile(); });
 }
 
 void LaunchedCall::end_of_stream(void* call) {

@@ -176,7 +176,7 @@ void StreamCall::await_on_host(size_t piece) {
   PieceGate& gate = *turns_[piece].gate;
   wait_on_host([&] { return gate.has_ended(); },
                [&] {
-                 if (device_has_failed()) begin(gate);
+                 if (device_has_failed_meanwhile()) begin(gate);
                });
 }
 

@@ -104,7 +104,9 @@ bool StreamCalls::begin(uint32_t entries, const std::function<bool()>& stop) {
   // One that is larger than all room waits for the others only.
   const auto has_room = [&] { return !has_entries() || entries_ + entries <= kMostEntries; };
   while (!changed_.wait_for(lock, next_look(), has_room)) {
+    lock.unlock();  // it may be the program's
     if (stop()) return false;
+    lock.lock();
   }
   entries_ += entries;
   return true;

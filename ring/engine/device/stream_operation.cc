@@ -99,6 +99,11 @@ void StreamOperation::look_at_device() {
   if (device_has_failed() && driver_.broken(options_.calls->copy_stream(options_.device)) != 0) leave_stream();
 }
 
+bool StreamOperation::device_has_failed_meanwhile() {
+  if (!interrupted_) interrupted_ = flow->fail_if_interrupted();
+  return device_has_failed();
+}
+
 bool StreamOperation::device_has_failed() {
   const std::optional<Error> error = options_.calls->broken();
   if (error) options_.give_up(*error);

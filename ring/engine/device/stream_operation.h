@@ -83,6 +83,8 @@ class StreamOperation : public Operation {
   void look_at_device();
   // True: one of this rank's devices has failed, and the communicator with it.
   bool device_has_failed();
+  // The same for a thread that waits in a stream's place. The program may end its wait: the communicator fails then.
+  bool device_has_failed_meanwhile();
   // The communicator has failed, and the stream runs nothing more: does what the call's end in the stream would
   // do, unless that has been done.
   virtual void leave_stream() = 0;
@@ -93,7 +95,8 @@ class StreamOperation : public Operation {
   std::mutex mutex_;
 
  private:
-  uint32_t entries_ = 0;  // of streams, which it counts for
+  uint32_t entries_ = 0;      // of streams, which it counts for
+  bool interrupted_ = false;  // the program has ended the wait in a stream's place
   std::atomic<size_t> left_{0};
   Error error_;
 };

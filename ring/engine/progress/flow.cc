@@ -118,6 +118,12 @@ void Flow::check_process() const {
                   "one was forked: only that one can wait for it");
 }
 
+bool Flow::fail_if_interrupted() {
+  if (!wait_interrupted()) return false;
+  interrupted();
+  return true;
+}
+
 // Asks the program's interrupt function if that is due. Without the lease.
 void Flow::Wait::ask_whether_to_end() {
   if (Clock::now() < ask_at) return;

@@ -63,6 +63,10 @@ class Flow : public std::enable_shared_from_this<Flow> {
   // thread.
   void look();
 
+  // For waits of the calling thread that are none for an operation, which ask it now and then. True: the program has
+  // ended the wait, and the communicator has failed. Without the lease.
+  bool fail_if_interrupted();
+
   // Operations are not done yet, or something was submitted. Any thread.
   bool under_way() const { return lease_.state().under_way(); }
 
