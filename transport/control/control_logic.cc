@@ -147,7 +147,11 @@ void ControlLogic::receive(Time now, int from, const ControlBody& body) {
   if (lost != departures_.lost().end() && lost->second.code == ErrorCode::kUnresponsive) return;
   std::visit(
       [&](const auto& message) {
-        if constexpr (requires { on(now, from, message); }) on(now, from, message);
+        if constexpr (requires { departures_.receive(now, from, message); }) {
+          departures_.receive(now, from, message);
+        } else if constexpr (requires { on(now, from, message); }) {
+          on(now, from, message);
+        }
       },
       body);
   spread_news(now);

@@ -122,8 +122,6 @@ class ControlLogic {
   void on(Time now, int from, const ByeMessage& message);
   void on(Time now, int from, const BlameMessage& message);
   void on(Time now, int from, const MembershipMessage& message);
-  void on(Time now, int from, const LeaveMessage& message) { departures_.receive(now, from, message); }
-  void on(Time now, int from, const LostMessage& message) { departures_.receive(now, from, message); }
   void spread_news(Time now);
   void drive_memberships(Time now);
   void look_for_silence(Time now);
