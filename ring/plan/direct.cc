@@ -2,6 +2,7 @@
 
 #include "ring/plan/builders.h"
 #include "ring/plan/plan_builder.h"
+#include "ring/plan/shapes.h"
 
 namespace rondo {
 namespace {
@@ -109,8 +110,7 @@ Plan build_direct(const PlanRequest& request) {
   const Collective c = request.collective;
   if (c == Collective::kGather || c == Collective::kScatter || c == Collective::kAllToAll) return build_ring(request);
   const int world = request.topology.world();
-  const bool by_rank = c == Collective::kReduceScatter || c == Collective::kAllGather;
-  PlanBuilder b(request, by_rank ? static_cast<uint32_t>(world) : 1, static_cast<uint32_t>(world - 1));
+  PlanBuilder b(request, direct_blocks(c, world), static_cast<uint32_t>(world - 1));
   for (int lane = 0; lane < request.lanes; ++lane) {
     b.begin_lane();
     if (c != Collective::kBarrier || lane == 0) add_lane(b, c, request.coded);

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <limits>
 
+#include "ring/plan/build.h"
 #include "ring/plan/layout.h"
 #include "ring/plan/shapes.h"
 
@@ -37,88 +38,69 @@ class Estimate {
         coded_(request.fold_factor > 1),
         chunks_in_flight_(chunks_in_flight) {}
 
+  // A function an algorithm; plan_available() says which collectives have it.
   double us(Algorithm algorithm) const {
     if (over_windows(algorithm)) return window();
     if (algorithm == Algorithm::kOneShot) return one_shot();
     if (collective_ == Collective::kAllReduce && at_.crowded_cores > 0) return crowded_all_reduce(algorithm);
-    switch (collective_) {
-      case Collective::kAllReduce:
-        return all_reduce(algorithm);
-      case Collective::kBroadcast:
-      case Collective::kReduce:
-      case Collective::kScan:
-      case Collective::kExscan:
-        return rooted(algorithm);
-      case Collective::kReduceScatter:
-      case Collective::kAllGather:
-        return scattered(algorithm);
-      case Collective::kBarrier:
-        return barrier(algorithm);
-      case Collective::kGather:
-      case Collective::kScatter:
-      case Collective::kAllToAll:
-        return at_.any.alpha_us + at_.all_beta_us_per_byte * m_ / n_ + (n_ - 2) * at_.any.message_us;
-    }
-    return kNever;
-  }
-
- private:
-  double all_reduce(Algorithm algorithm) const {
     switch (algorithm) {
       case Algorithm::kRing:
-        return ring_steps(n_ - 1, gamma_) + ring_steps(n_ - 2, 0) + ring_last(0);
+        return ring();
       case Algorithm::kDirect:
-        return at_.any.alpha_us + (at_.all_beta_us_per_byte + (n_ - 1) * gamma_) * m_ +
-               2 * (n_ - 2) * at_.any.message_us;
+        return direct();
       case Algorithm::kRecursiveDoubling:
         return doubling();
       case Algorithm::kTree:
-        return 2 * binomial(0) + at_.levels * gamma_ * m_;
+        return tree();
       case Algorithm::kHierarchical:
         return hierarchical();
       case Algorithm::kHalvingDoubling:
-        return exchanges(Way::kBoth);
+        return halving_doubling();
       case Algorithm::kDoubleTree:
-        return double_tree(2);
-      default:
-        return kNever;
-    }
-  }
-
-  // broadcast, reduce and scans: the chain is a pipeline, trees and direct exchanges send at once.
-  double rooted(Algorithm algorithm) const {
-    switch (algorithm) {
-      case Algorithm::kRing: {
-        const double slice = slice_of(m_, kSlices, Passing::kChain, at_.over_loopback),
-                     beta = at_.ring.beta_us_per_byte;
-        return (n_ - 1) * (at_.ring.alpha_us + (beta + gamma_) * slice) + std::max(beta, gamma_) * (m_ - slice);
-      }
-      case Algorithm::kTree:
-        return binomial(gamma_);
-      case Algorithm::kDirect:
-        return at_.any.alpha_us + (at_.all_beta_us_per_byte + (n_ - 1) * gamma_) * m_ + (n_ - 2) * at_.any.message_us;
-      case Algorithm::kDoubleTree:
-        return double_tree(1);
-      default:
-        return kNever;
-    }
-  }
-
-  double scattered(Algorithm algorithm) const {
-    const double b = m_ / n_;
-    switch (algorithm) {
-      case Algorithm::kRing:
-        return ring_steps(n_ - 2, gamma_) + ring_last(gamma_);
-      case Algorithm::kDirect:
-        return at_.any.alpha_us + (at_.all_beta_us_per_byte + (n_ - 1) * gamma_) * b +
-               2 * (n_ - 2) * at_.any.message_us;
-      case Algorithm::kHalvingDoubling:
-        return exchanges(collective_ == Collective::kReduceScatter ? Way::kFold : Way::kSpread);
+        return double_tree();
       case Algorithm::kPat:
-        return pat(b);
+        return pat();
       default:
         return kNever;
     }
+  }
+
+ private:
+  double ring() const {
+    switch (collective_) {
+      case Collective::kAllReduce:
+        return ring_steps(n_ - 1, gamma_) + ring_steps(n_ - 2, 0) + ring_last(0);
+      case Collective::kReduceScatter:
+      case Collective::kAllGather:
+        return ring_steps(n_ - 2, gamma_) + ring_last(gamma_);
+      case Collective::kGather:
+      case Collective::kScatter:
+      case Collective::kAllToAll:
+        return direct();
+      case Collective::kBarrier:
+        return hops() + at_.any.message_us;
+      default:
+        return chain();
+    }
+  }
+
+  // Slices of the whole buffer follow one another from rank to rank.
+  double chain() const {
+    const double slice = slice_of(m_, kSlices, Passing::kChain, at_.over_loopback), beta = at_.ring.beta_us_per_byte;
+    return (n_ - 1) * (at_.ring.alpha_us + (beta + gamma_) * slice) + std::max(beta, gamma_) * (m_ - slice);
+  }
+
+  // Bytes from one rank to another.
+  double direct_block() const { return m_ / direct_blocks(collective_, at_.world); }
+
+  // All send at once. Messages count on both ports where every rank sends to all and receives from all; those of
+  // all_to_all count once.
+  double direct() const {
+    const bool both = collective_ == Collective::kAllReduce || collective_ == Collective::kReduceScatter ||
+                      collective_ == Collective::kAllGather || collective_ == Collective::kBarrier;
+    const double us = at_.any.alpha_us + (at_.all_beta_us_per_byte + (n_ - 1) * gamma_) * direct_block() +
+                      (both ? 2 : 1) * (n_ - 2) * at_.any.message_us;
+    return collective_ == Collective::kBarrier ? us + at_.any.message_us : us;
   }
 
   // Over windows (staged, what always works): the copies that wait for one another, and every rank folds its share of
@@ -148,24 +130,8 @@ class Estimate {
 
   // Every rank copies once what others need of it, all hear from all once, and every rank takes what it needs from all.
   double one_shot() const {
-    double posted = m_ * (n_ - 1) / n_, taken = posted;  // by the rank that has the most of both
-    switch (collective_) {
-      case Collective::kAllReduce:
-      case Collective::kReduce:
-      case Collective::kScan:
-      case Collective::kExscan:
-        posted = m_, taken = (n_ - 1) * m_;
-        break;
-      case Collective::kBroadcast:
-        posted = taken = m_;
-        break;
-      case Collective::kAllGather:
-      case Collective::kGather:
-        posted = m_ / n_;
-        break;
-      default:
-        break;
-    }
+    const double posted = static_cast<double>(most_posted_blocks(collective_, at_.world)) * direct_block();
+    const double taken = collective_ == Collective::kBroadcast ? m_ : (n_ - 1) * direct_block();
     return at_.any.alpha_us + (posted + taken) * model_.post_us_per_byte;
   }
 
@@ -207,15 +173,6 @@ class Estimate {
            work.turns * n_ / at_.crowded_cores * at_.any.alpha_us;
   }
 
-  // Over links, whose messages cost more than posts.
-  double barrier(Algorithm algorithm) const {
-    if (algorithm == Algorithm::kDirect) return at_.any.alpha_us + (2 * (n_ - 2) + 1) * at_.any.message_us;
-    if (algorithm != Algorithm::kRing) return kNever;
-    double us = at_.any.message_us;
-    for (const PairCost& pair : at_.shift) us += pair.alpha_us;
-    return us;
-  }
-
   double slices() const { return wanted_slices(Passing::kOther, at_.hosts == 1, kSlices); }
 
   // Block after block to the next rank: slices are folded and passed on one by one, so that the port or the fold is
@@ -251,31 +208,35 @@ class Estimate {
     return us;
   }
 
-  double binomial(double gamma) const {
+  // Down a tree or up, or, of all_reduce, both.
+  double ways() const { return collective_ == Collective::kAllReduce ? 2 : 1; }
+  double hops() const {
     double us = 0;
-    for (const PairCost& pair : at_.shift) us += hop(pair, m_) + gamma * m_;
+    for (const PairCost& pair : at_.shift) us += hop(pair, m_);
     return us;
   }
+  double tree() const { return ways() * hops() + at_.levels * gamma_ * m_; }
 
   // all_reduce has a block a member, the others a block a rank. Companions bring theirs first, and take away what
   // their members send them beside the rest.
-  enum class Way { kFold, kSpread, kBoth };
-  double exchanges(Way way) const {
+  double halving_doubling() const {
+    const bool folds = collective_ != Collective::kAllGather, spreads = collective_ != Collective::kReduceScatter;
     const double blocks = collective_ == Collective::kAllReduce ? at_.members.count : n_, b = m_ / blocks;
     double us = 0;
     for (int k = 0; k < at_.members.exchanges; ++k) {
       const double part = std::ceil(blocks / at_.members.count * at_.members.kept(k));
-      if (way != Way::kSpread) us += exchange(at_.exchange[static_cast<size_t>(k)], part, b, gamma_);
-      if (way != Way::kFold) us += exchange(at_.exchange[static_cast<size_t>(k)], part, b, 0);
+      if (folds) us += exchange(at_.exchange[static_cast<size_t>(k)], part, b, gamma_);
+      if (spreads) us += exchange(at_.exchange[static_cast<size_t>(k)], part, b, 0);
     }
     if (at_.members.extra == 0) return us;
     const double beta = at_.companion.beta_us_per_byte, message = at_.companion.message_us;
     us += 2 * at_.companion.alpha_us;
-    us += (way == Way::kSpread ? beta * b : (beta + gamma_) * m_) + (way == Way::kFold ? beta * b : beta * m_);
-    return us + message * (way == Way::kBoth ? 2 : 1) * (blocks - 1);
+    us += (folds ? (beta + gamma_) * m_ : beta * b) + (spreads ? beta * m_ : beta * b);
+    return us + message * ways() * (blocks - 1);
   }
 
-  double pat(double b) const {
+  double pat() const {
+    const double b = m_ / n_;
     double us = 0;
     each_pat_move(at_.world, chunks_in_flight_, [&](const PatMove& move) {
       us += exchange(at_.shift[static_cast<size_t>(std::countr_zero(static_cast<unsigned>(move.distance)))],
@@ -284,15 +245,15 @@ class Estimate {
     return us;
   }
 
-  // `ways` 2: up and down. Blocks of a tree are two hops apart, and each way a port carries the data once; every round
-  // fills and empties the trees with slices, two of which share the port of a node with two children.
-  double double_tree(int ways) const {
+  // Blocks of a tree are two hops apart, and each way a port carries the data once; every round fills and empties the
+  // trees with slices, two of which share the port of a node with two children.
+  double double_tree() const {
     const double height = at_.levels, beta = at_.any.beta_us_per_byte;
     const double block = m_ / (2 * kBlocksPerTree),
                  slice = slice_of(block, kTreeSlices, Passing::kOther, at_.over_loopback);
     const double rounds = std::max(1.0, std::ceil(block / (kTreeSlices * kLargestSliceBytes)));
-    return (ways * height + 2 * (kBlocksPerTree - 1)) * at_.any.alpha_us + (ways * beta + gamma_) * m_ +
-           rounds * 2 * height * beta * slice + ways * 2 * kBlocksPerTree * at_.any.message_us;
+    return (ways() * height + 2 * (kBlocksPerTree - 1)) * at_.any.alpha_us + (ways() * beta + gamma_) * m_ +
+           rounds * 2 * height * beta * slice + ways() * 2 * kBlocksPerTree * at_.any.message_us;
   }
 
   double hierarchical() const {

@@ -2,6 +2,7 @@
 
 #include "ring/plan/builders.h"
 #include "ring/plan/plan_builder.h"
+#include "ring/plan/shapes.h"
 
 // Small collectives inside an island, in one exchange: every rank posts what others need where all of them can read it,
 // and then takes what it needs from all posts. Everybody hears from everybody once in each round, so that two places
@@ -141,11 +142,8 @@ uint64_t most_posted_blocks(Collective collective, int world) {
 }
 
 Plan build_one_shot(const PlanRequest& request) {
-  const Collective c = request.collective;
-  const auto world = static_cast<uint32_t>(request.topology.world());
-  const bool blocks_of_ranks = c == Collective::kReduceScatter || c == Collective::kAllGather ||
-                               c == Collective::kAllToAll || c == Collective::kGather || c == Collective::kScatter;
-  PlanBuilder b(request, blocks_of_ranks ? world : 1, world - 1);
+  const int world = request.topology.world();
+  PlanBuilder b(request, direct_blocks(request.collective, world), static_cast<uint32_t>(world - 1));
   for (int rank = 0; rank < b.world(); ++rank) b.set_post(rank, posted_blocks(b, rank));
   b.begin_lane();  // one exchange; more lanes would be more exchanges
   post(b);
