@@ -21,6 +21,9 @@ constexpr uint64_t kDirectPairBytes = 64 * 1024;
 // up to one slice (ring/engine/run/slicing.cc).
 constexpr uint64_t kDirectBlockBytes = 16 * 1024;
 constexpr uint64_t kWholeBufferBytes = 1024 * 1024;
+// Up to here a star competes for the all_reduces over loopback of more ranks than cores: beyond, halving is as fast
+// (docs/tuning.md, "The cost model").
+constexpr uint64_t kStarBytes = 64 * 1024;
 
 // Up to here a one-shot exchange is as fast as any buffers can be. Above, registered buffers gain more from the barrier
 // than it costs; there the window plans come to one shot as well, up to kPostBytes.
@@ -35,9 +38,6 @@ constexpr int kScratchWorlds = 256;
 
 // What the model may be wrong by.
 constexpr double kMostTimesLeast = 3;
-
-// Equal but for rounding is equal: the one that is asked first stays.
-constexpr double kBetter = 1 - 1e-6;
 
 // Between two ranks these are a ring's halves, or a direct exchange.
 bool same_for_two(Algorithm algorithm) {
@@ -83,19 +83,11 @@ double Chooser::estimated_us(Collective collective, Algorithm algorithm, uint64_
 }
 
 Algorithm Chooser::choose(Collective collective, uint64_t bytes, bool scale_at_source, bool even) const {
-  Algorithm best = Algorithm::kRing;
-  double best_us = estimated_us(collective, best, bytes, scale_at_source);
-  for (Algorithm algorithm : {Algorithm::kDirect, Algorithm::kRecursiveDoubling, Algorithm::kTree,
-                              Algorithm::kHierarchical, Algorithm::kPat, Algorithm::kHalvingDoubling,
-                              Algorithm::kDoubleTree, Algorithm::kStar, Algorithm::kWindow, Algorithm::kOneShot}) {
-    if (!within_limits(collective, algorithm, bytes) || (in_island(algorithm) && !even)) continue;
-    const double us = estimated_us(collective, algorithm, bytes, scale_at_source);
-    if (us < best_us * kBetter) {
-      best = algorithm;
-      best_us = us;
-    }
-  }
-  return best;
+  const auto usable = [&](Algorithm algorithm) {
+    return within_limits(collective, algorithm, bytes) && (even || !in_island(algorithm));
+  };
+  const auto us = [&](Algorithm algorithm) { return estimated_us(collective, algorithm, bytes, scale_at_source); };
+  return *cheapest(usable, us);  // a ring is always usable
 }
 
 std::vector<Algorithm> Chooser::alternatives(Collective collective, uint64_t bytes, Folds folds) const {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "ring/base/types.h"
@@ -9,6 +10,35 @@
 
 namespace rondo {
 
+// What may be chosen, in the order in which algorithms of equal cost are preferred. kWindow stands for its parts.
+inline constexpr Algorithm kChosen[] = {Algorithm::kRing,
+                                        Algorithm::kDirect,
+                                        Algorithm::kRecursiveDoubling,
+                                        Algorithm::kTree,
+                                        Algorithm::kHierarchical,
+                                        Algorithm::kPat,
+                                        Algorithm::kHalvingDoubling,
+                                        Algorithm::kDoubleTree,
+                                        Algorithm::kStar,
+                                        Algorithm::kWindow,
+                                        Algorithm::kOneShot};
+
+// The cheapest of these for which usable(algorithm); us(algorithm) is its cost. nullopt: none is usable.
+template <typename Usable, typename Us>
+std::optional<Algorithm> cheapest(Usable usable, Us us) {
+  constexpr double kBetter = 1 - 1e-6;  // equal but for rounding is equal
+  std::optional<Algorithm> best;
+  double least_us = 0;
+  for (const Algorithm algorithm : kChosen) {
+    if (!usable(algorithm)) continue;
+    const double cost_us = us(algorithm);
+    if (best && !(cost_us < least_us * kBetter)) continue;
+    best = algorithm;
+    least_us = cost_us;
+  }
+  return best;
+}
+
 // Chooses for one group. Deterministic, and equal on all ranks as long as the arguments are.
 class Chooser {
  public:
@@ -16,8 +46,8 @@ class Chooser {
 
   // The algorithm for a call of `bytes` (of the whole buffer, as the bench counts it): the cheapest by closed form
   // among those that have a plan, within the limits of choose.cc. kStar only for a small all_reduce by more ranks than
-  // cores (estimate.h), and never kAuto. scale_at_source: as in PlanRequest. even: every rank has a block of the same
-  // size, which plans over windows need. No allocation.
+  // cores. scale_at_source: as in PlanRequest. even: every rank has a block of the same size, which plans over windows
+  // need. No allocation.
   Algorithm choose(Collective collective, uint64_t bytes, bool scale_at_source = false, bool even = true) const;
 
   // Which folds may take the place of others.

@@ -16,10 +16,6 @@ struct EstimateRequest {
   double fold_factor = 1;  // of coded slices, more: how many times gamma a byte costs
 };
 
-// Up to here a star competes for the all_reduces over loopback of more ranks than cores: beyond, halving is as fast
-// (docs/tuning.md, "The cost model").
-inline constexpr uint64_t kStarBytes = 64 * 1024;
-
 // Microseconds by closed form, to first order (docs/plans.md has the formulas); infinite for algorithms that the
 // collective does not have, or that are never chosen. `chunks_in_flight` as in PlanRequest. No allocation.
 double estimate_us(const EstimateRequest& request, const PairCosts& at, const CostModel& model, int chunks_in_flight);

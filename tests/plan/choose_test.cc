@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <iterator>
+#include <limits>
 
 #include "ring/plan/layout.h"
 #include "ring/plan/simulate.h"
@@ -80,6 +82,32 @@ TEST_CASE("choose: what it chooses has a plan, and is no star where every rank h
       }
     }
   }
+}
+
+TEST_CASE("estimated_us: every algorithm that may be chosen has an estimate wherever it has a plan") {
+  for (int i = 1; i < kAlgorithms; ++i) {
+    const auto algorithm = static_cast<Algorithm>(i);
+    CAPTURE(algorithm_name(algorithm));
+    const bool part_of_window = over_windows(algorithm) && algorithm != Algorithm::kWindow;
+    CHECK_EQ(std::count(std::begin(kChosen), std::end(kChosen), algorithm), part_of_window ? 0 : 1);
+    if (algorithm == Algorithm::kStar) continue;  // only where ranks share cores
+    for (const Topology& topology : {one_host(2), one_host(7), hosts_of({4, 4}), islands_of({8}), islands_of({3, 2})}) {
+      for (int c = 0; c < kCollectives; ++c) {
+        const auto collective = static_cast<Collective>(c);
+        CAPTURE(collective_name(collective));
+        CHECK_EQ(std::isfinite(Chooser(topology).estimated_us(collective, algorithm, 4096)),
+                 plan_available(collective, algorithm, topology));
+      }
+    }
+  }
+}
+
+TEST_CASE("cheapest: the first of equals; the only usable one, though it has no estimate; none where none is usable") {
+  const auto is = [](Algorithm wanted) { return [wanted](Algorithm algorithm) { return algorithm == wanted; }; };
+  const auto never = [](Algorithm) { return std::numeric_limits<double>::infinity(); };
+  CHECK(cheapest([](Algorithm) { return true; }, [](Algorithm) { return 1.0; }) == Algorithm::kRing);
+  CHECK(cheapest(is(Algorithm::kTree), never) == Algorithm::kTree);
+  CHECK_FALSE(cheapest(is(Algorithm::kAuto), never).has_value());
 }
 
 TEST_CASE("choose: by more ranks than cores that speak by sockets, an all_reduce is a star, halving or a ring") {

@@ -4,7 +4,6 @@
 
 #include <bit>
 #include <cmath>
-#include <limits>
 #include <utility>
 
 #include "kernels/machine.h"
@@ -114,39 +113,24 @@ double Router::estimated_us(const PreparedCall& call, Algorithm algorithm) const
   return chooser_.estimated_us(call.collective, algorithm, call.bytes, call.scales_at_source(), fold_factor(call));
 }
 
-// The cheapest of the plans that carry a wire format.
+// The cheapest of the plans that carry a wire format: at least a ring.
 Algorithm Router::choose_coded(const PreparedCall& call) const {
-  Algorithm best = Algorithm::kRing;
-  double least_us = std::numeric_limits<double>::infinity();
-  for (int i = 0; i < kAlgorithms; ++i) {
-    const auto algorithm = static_cast<Algorithm>(i);
-    if (!carries_wire_format(call.collective, algorithm, topology_)) continue;
-    if (!chooser_.within_limits(call.collective, algorithm, call.bytes)) continue;
-    const double us = estimated_us(call, algorithm);
-    if (us < least_us) {
-      best = algorithm;
-      least_us = us;
-    }
-  }
-  return best;
+  const auto usable = [&](Algorithm algorithm) {
+    return carries_wire_format(call.collective, algorithm, topology_) &&
+           chooser_.within_limits(call.collective, algorithm, call.bytes);
+  };
+  return cheapest(usable, [&](Algorithm algorithm) { return estimated_us(call, algorithm); })
+      .value_or(Algorithm::kRing);
 }
 
 // The cheapest of the plans that keep the order of the ranks.
 Algorithm Router::choose_in_order(const PreparedCall& call) const {
-  Algorithm best = Algorithm::kAuto;
-  double least_us = std::numeric_limits<double>::infinity();
-  for (int i = 1; i < kAlgorithms; ++i) {
-    const auto algorithm = static_cast<Algorithm>(i);
-    const bool part_of_window = over_windows(algorithm) && algorithm != Algorithm::kWindow;
-    if (part_of_window || no_windows_for(call, algorithm) || !fits(call, algorithm)) continue;
-    if (!plan_available(call.collective, algorithm, topology_)) continue;
-    if (!keeps_rank_order(call.collective, algorithm, call.root, topology_.world())) continue;
-    const double us = estimated_us(call, algorithm);
-    if (best != Algorithm::kAuto && us >= least_us) continue;
-    best = algorithm;
-    least_us = us;
-  }
-  if (best != Algorithm::kAuto) return best;
+  const auto usable = [&](Algorithm algorithm) {
+    return plan_available(call.collective, algorithm, topology_) && !no_windows_for(call, algorithm) &&
+           fits(call, algorithm) && keeps_rank_order(call.collective, algorithm, call.root, topology_.world());
+  };
+  const auto best = cheapest(usable, [&](Algorithm algorithm) { return estimated_us(call, algorithm); });
+  if (best) return *best;
   throw Exception(ErrorCode::kUnsupported,
                   fmt::format("{} on rank {}: no plan for {} ranks keeps their order; take all_reduce, or root 0",
                               describe_call(call), rank_, topology_.world()));
