@@ -94,7 +94,7 @@ class Lowering {
     if (stores && !takes_straight(plan_, step)) add(Kind::kPass, index, {});
   }
 
-  // A message is written when its place is free, and read when it has come; its place is free when it has been read.
+  // A message is written when its slot is free, and read when it has come; its slot is free when it has been read.
   void add_pass(uint32_t index, const Step& step) {
     const bool receives = link_of(sources_of(plan_, step), program_.from) != nullptr;
     const bool sends = link_of(targets_of(plan_, step), program_.to) != nullptr;

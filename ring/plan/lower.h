@@ -9,11 +9,11 @@ namespace rondo {
 
 // A plan as work for a stream of a device. Nothing in it waits but the stream, for words: every rank has a word of each
 // number below kStreamWords for each other rank, in which that one's stream writes. The words below kArrivedWord say
-// how many calls have come to a place; in the n-th call all signals write n, and a stream awaits at least n, so that a
-// rank that is a call ahead hides nothing. The last two count messages: slices of a ring, for which every rank has
-// kStreamSlots places in its memory, used in turn.
+// how many calls have come to a point of the plan; in the n-th call all signals write n, and a stream awaits at least
+// n, so that a rank that is a call ahead hides nothing. The last two count messages: slices of a ring, for which every
+// rank has kStreamSlots slots in its memory, used in turn.
 inline constexpr uint32_t kArrivedWord = 4;  // messages that have come from that rank
-inline constexpr uint32_t kFreedWord = 5;    // messages to that rank whose place is free again
+inline constexpr uint32_t kFreedWord = 5;    // messages to that rank whose slot is free again
 inline constexpr uint32_t kStreamWords = 6;
 inline constexpr uint32_t kStreamSlots = 2;
 
@@ -33,7 +33,7 @@ struct StreamEntry {
   Kind kind = Kind::kPass;
   uint32_t index = 0;
   uint32_t messages = 0;  // of words that count them: how many of this call, from its first one on
-  // Which message of this call a pass reads, and which it writes; the place is that modulo kStreamSlots.
+  // Which message of this call a pass reads, and which it writes; the slot is that modulo kStreamSlots.
   uint32_t received = kNone, sent = kNone;
   std::vector<int> peers = {};
   bool operator==(const StreamEntry&) const = default;

@@ -8,7 +8,7 @@ namespace rondo {
 
 Plan renumbered(const Plan& plan, std::span<const int> order) {
   RONDO_CHECK(order.size() == static_cast<size_t>(plan.world), "an order has every rank once");
-  const auto rank_of = [&](int place) { return place < 0 ? place : order[static_cast<size_t>(place)]; };
+  const auto rank_of = [&](int position) { return position < 0 ? position : order[static_cast<size_t>(position)]; };
   const bool block_a_rank = plan.blocks == static_cast<uint32_t>(plan.world);
   Plan result = plan;
   result.rank = rank_of(plan.rank);
@@ -18,9 +18,9 @@ Plan renumbered(const Plan& plan, std::span<const int> order) {
   const auto block_of = [&](uint32_t block) {
     return block_a_rank ? static_cast<uint32_t>(rank_of(static_cast<int>(block))) : block;
   };
-  for (size_t place = 0; place < plan.posts.size(); ++place) {
-    auto& post = result.posts[static_cast<size_t>(rank_of(static_cast<int>(place)))];
-    post = plan.posts[place];
+  for (size_t position = 0; position < plan.posts.size(); ++position) {
+    auto& post = result.posts[static_cast<size_t>(rank_of(static_cast<int>(position)))];
+    post = plan.posts[position];
     for (uint32_t& block : post) block = block_of(block);
   }
   for (Ref& ref : result.refs) {

@@ -45,11 +45,11 @@ Trace read_trace(const std::string& folder, int rank) {
   const auto* header = reinterpret_cast<const TraceHeader*>(data.data());
   expect(std::memcmp(header->magic, kTraceMagic, sizeof(kTraceMagic)) == 0, "not a trace");
   Trace trace{data.substr(kTraceHeaderBytes, header->text_bytes), header->written, {}};
-  const auto* places = reinterpret_cast<const TracePlace*>(data.data() + kTraceHeaderBytes + kTraceTextBytes);
+  const auto* slots = reinterpret_cast<const TraceSlot*>(data.data() + kTraceHeaderBytes + kTraceTextBytes);
   const uint64_t lost = trace.written > header->records ? trace.written - header->records : 0;
   for (uint64_t i = lost; i < trace.written; ++i) {
-    const TracePlace& place = places[i % header->records];
-    if (place.index == i + 1) trace.records.push_back(place.record);
+    const TraceSlot& slot = slots[i % header->records];
+    if (slot.index == i + 1) trace.records.push_back(slot.record);
   }
   return trace;
 }

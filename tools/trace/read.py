@@ -10,7 +10,7 @@ _MAGIC = b"RONDOTR1"
 _HEADER = struct.Struct("<8sQQQQ")
 _HEADER_BYTES, _TEXT_BYTES = 4096, 60 * 1024
 # A record, field by field as Record names them.
-_PLACE = struct.Struct("<QQQQQIiIIHBBBBxx")
+_SLOT = struct.Struct("<QQQQQIiIIHBBBBxx")
 BEGIN, ROUTE, END, STEP, TRANSFER, WAIT, STOPPED, MESSAGE = range(1, 9)
 MEDIA = ["links", "posts", "windows"]
 PATHS = ["link", "peer's memory", "staging memory", "post"]
@@ -106,11 +106,11 @@ def _text(path, data, used):
     return about, said
 
 
-def _records(data, places, written):
-    # The ring has the newest records, from any place on: their numbers say which those are, and in which order.
+def _records(data, slots, written):
+    # The ring has the newest records, from any slot on: their numbers say which those are, and in which order.
     at = _HEADER_BYTES + _TEXT_BYTES
-    records = [Record._make(fields) for fields in _PLACE.iter_unpack(data[at:at + places * _PLACE.size])]
-    return sorted(r for r in records if max(0, written - places) < r.index <= written)
+    records = [Record._make(fields) for fields in _SLOT.iter_unpack(data[at:at + slots * _SLOT.size])]
+    return sorted(r for r in records if max(0, written - slots) < r.index <= written)
 
 
 def read_rank(path):
@@ -118,12 +118,12 @@ def read_rank(path):
     data = pathlib.Path(path).read_bytes()
     if len(data) < _HEADER_BYTES + _TEXT_BYTES or data[:8] != _MAGIC:
         raise TraceError(f"{path}: not a trace of this version of Rondo")
-    _, places, written, used, _ = _HEADER.unpack_from(data)
-    if len(data) != _HEADER_BYTES + _TEXT_BYTES + places * _PLACE.size or used > _TEXT_BYTES:
-        raise TraceError(f"{path}: {len(data)} bytes, but its header says {places} records: it was cut off")
+    _, slots, written, used, _ = _HEADER.unpack_from(data)
+    if len(data) != _HEADER_BYTES + _TEXT_BYTES + slots * _SLOT.size or used > _TEXT_BYTES:
+        raise TraceError(f"{path}: {len(data)} bytes, but its header says {slots} records: it was cut off")
     about, said = _text(path, data, used)
-    records = _records(data, places, written)
-    trace = RankTrace(about["rank"], about, {}, [], max(0, written - places), {}, [], 0)
+    records = _records(data, slots, written)
+    trace = RankTrace(about["rank"], about, {}, [], max(0, written - slots), {}, [], 0)
     for line in said:
         if line["what"] == "communicator":
             trace.communicators[line["number"]] = (line["id"], line["members"])

@@ -42,9 +42,9 @@ void* map(int file, size_t bytes) {
 
 // The file gets its name when it is complete, so a reader never finds half a header.
 TraceFile::TraceFile(const std::string& path, int rank, uint64_t bytes) {
-  const uint64_t records = std::bit_floor(std::max<uint64_t>(bytes / sizeof(TracePlace), 1));
+  const uint64_t records = std::bit_floor(std::max<uint64_t>(bytes / sizeof(TraceSlot), 1));
   mask_ = records - 1;
-  bytes_ = kTraceHeaderBytes + kTraceTextBytes + records * sizeof(TracePlace);
+  bytes_ = kTraceHeaderBytes + kTraceTextBytes + records * sizeof(TraceSlot);
   const OutputFolder folder(kWhat, path, OutputFolder::Missing::kMake);
   const std::string name = fmt::format("rank-{}.rondo-trace", rank);
   const Descriptor file = folder.create(name, 0644);
@@ -64,7 +64,7 @@ TraceFile::TraceFile(const std::string& path, int rank, uint64_t bytes) {
 void TraceFile::prepare(void* memory, uint64_t records) {
   header_ = static_cast<TraceHeader*>(memory);
   text_ = static_cast<char*>(memory) + kTraceHeaderBytes;
-  places_ = reinterpret_cast<TracePlace*>(text_ + kTraceTextBytes);
+  slots_ = reinterpret_cast<TraceSlot*>(text_ + kTraceTextBytes);
   for (size_t at = 0; at < bytes_; at += kPageBytes) static_cast<volatile char*>(memory)[at] = 0;
   header_->records = records;
   std::memcpy(header_->magic, kTraceMagic, sizeof(kTraceMagic));

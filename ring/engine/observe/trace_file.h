@@ -25,12 +25,12 @@ class TraceFile {
   // Takes the places of so many records, and returns the index of the first. Each is then filled by put_at().
   uint64_t reserve(uint64_t count) { return header_->written.fetch_add(count, std::memory_order_relaxed); }
   void put_at(uint64_t index, const TraceRecord& record) {
-    TracePlace& place = places_[index & mask_];
-    place.index.store(0, std::memory_order_relaxed);
+    TraceSlot& slot = slots_[index & mask_];
+    slot.index.store(0, std::memory_order_relaxed);
     std::atomic_signal_fence(std::memory_order_seq_cst);  // a process that is killed here leaves no mixed record
-    place.record = record;
-    place.index.store(index + 1, std::memory_order_release);
-    __builtin_prefetch(&places_[(index + kAhead) & mask_], 1);
+    slot.record = record;
+    slot.index.store(index + 1, std::memory_order_release);
+    __builtin_prefetch(&slots_[(index + kAhead) & mask_], 1);
   }
   // Adds a line of text. A line that has no room is only counted.
   void say(std::string_view line);
@@ -48,7 +48,7 @@ class TraceFile {
   size_t bytes_ = 0;
   TraceHeader* header_ = nullptr;
   char* text_ = nullptr;
-  TracePlace* places_ = nullptr;
+  TraceSlot* slots_ = nullptr;
   uint64_t mask_ = 0;
   std::mutex text_mutex_;
 };

@@ -17,7 +17,7 @@ inline constexpr size_t kTraceTextBytes = 60 * 1024;
 
 struct TraceHeader {
   char magic[8];
-  uint64_t records;                  // places in the ring, a power of two
+  uint64_t records;                  // slots in the ring, a power of two
   std::atomic<uint64_t> written;     // records so far; the last `records` of them are in the ring
   std::atomic<uint64_t> text_bytes;  // of the text that are valid
   std::atomic<uint64_t> text_lost;   // bytes of text that had no room
@@ -51,10 +51,10 @@ struct TraceRecord {
   TraceKind kind = TraceKind::kBegin;
   uint8_t a = 0, b = 0, c = 0;
 };
-struct TracePlace {
+struct TraceSlot {
   std::atomic<uint64_t> index;  // 1 + the record's number in the trace; 0: being written. Stored last, by release
   TraceRecord record;
 };
-static_assert(sizeof(TracePlace) == 64, "a record is a cache line");
+static_assert(sizeof(TraceSlot) == 64, "a record is a cache line");
 
 }  // namespace rondo
