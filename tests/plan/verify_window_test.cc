@@ -22,6 +22,7 @@ bool is_signal(const Plan& plan, const Step& step) { return length_of(plan, step
 void prove_windows(Collective collective, int all_roots) {
   for (const Algorithm algorithm : {Algorithm::kStaged, Algorithm::kPull, Algorithm::kRegistered}) {
     for (int world = 2; world <= kLargestWorld; ++world) {
+      if (!is_proven(world)) continue;
       std::set<int> roots{0};
       if (collective_has_root(collective)) roots.insert({1, world / 2, world - 1});
       for (int root = 0; collective_has_root(collective) && root < world && world <= all_roots; ++root)
