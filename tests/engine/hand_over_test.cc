@@ -1,9 +1,11 @@
 // The rule of progress over its atomic words (ring/engine/progress/hand_over.h): every interleaving of threads that
 // wait, a thread that leaves an operation, the worker's thread and two peers is run. Wherever no thread goes on any
 // more, each operation whose peer has done its part has ended; with the order of any one store weakened that is not so.
+// Two flows take minutes' worth of states: without RONDO_WHOLE their threads are interrupted once instead of twice.
 #include <doctest/doctest.h>
 
 #include <array>
+#include <cstdlib>
 #include <memory>
 #include <string>
 #include <vector>
@@ -199,6 +201,10 @@ struct Cast {
   size_t most_interruptions = 1000;  // all
 };
 
+size_t most_interruptions(const Cast& cast) {
+  return cast.second_waits && std::getenv("RONDO_WHOLE") == nullptr ? 1 : cast.most_interruptions;
+}
+
 template <unsigned weak>
 struct Model {
   explicit Model(const Cast& cast) {
@@ -353,7 +359,7 @@ template <unsigned weak>
 std::string run_all() {
   for (const Cast& cast : kCasts) {
     Model<weak> model(cast);
-    const std::string wrong = model.run(cast.most_interruptions);
+    const std::string wrong = model.run(most_interruptions(cast));
     MESSAGE(model.all.states() << " states");
     if (!wrong.empty()) return wrong;
   }

@@ -215,8 +215,8 @@ void check_all(const char* transport) {
                       pipe};
           const auto things = things_to_do();
           const auto operations = started_operations();
-          // Each of them with each other is minutes (RONDO_WHOLE); else each thing with three operations in turn.
-          const size_t every = std::getenv("RONDO_WHOLE") != nullptr ? 1 : 3;
+          // Each of them with each other is minutes (RONDO_WHOLE); else each thing with two operations in turn.
+          const size_t every = std::getenv("RONDO_WHOLE") != nullptr ? 1 : 5;
           for (size_t i = 0; i < things.size(); ++i) {
             const Meanwhile& meanwhile = things[i];
             for (size_t j = i % every; j < operations.size(); j += every) {

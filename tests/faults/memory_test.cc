@@ -342,11 +342,13 @@ void refuse_each(const Named& named, const std::string& transport) {
   const auto& call = named.call;
   CAPTURE(name);
   CAPTURE(transport);
+  // Ranks that join by a store take ten times as long: every third of theirs, but for RONDO_WHOLE.
+  const long step = transport.empty() || std::getenv("RONDO_WHOLE") != nullptr ? 1 : 3;
   bool refused = false;
   REQUIRE_EQ(check_life(call, transport, 0, refused), "");  // what is made once, is made
-  long k = 0;
+  long k = 1 - step;
   do {
-    ++k;
+    k += step;
     CAPTURE(k);
     ::alarm(60);  // a rank that never ends ends the test
     const long before = alive.load();
@@ -356,7 +358,7 @@ void refuse_each(const Named& named, const std::string& transport) {
     CHECK(eventually([&] { return alive.load() <= before && open_descriptors() == descriptors; }, 2'000));
     ::alarm(0);
   } while (refused && k < 3'000);
-  MESSAGE(name, " ", transport, ": ", k - 1, " allocations");
+  MESSAGE(name, " ", transport, ": at most ", k - 1, " allocations");
   CHECK(k > 2);
   CHECK_FALSE(refused);
 }
