@@ -229,13 +229,13 @@ TEST_CASE("unique id: destroying the server ends its service, also for a spawned
   auto server = std::make_unique<UniqueIdServer>("127.0.0.1", Config{});
   std::string id = server->id();
   Variables variables = at(id)(0, 2);  // rank 1 never comes
-  variables["RONDO_START_TIMEOUT_MS"] = "20000";
+  variables["RONDO_START_TIMEOUT_MS"] = "2000";
   const auto child = start(variables);
   RendezvousUrl url = parse_rendezvous(id);
   CHECK_FALSE(refuses_connections(id));
   server.reset();
   CHECK(eventually([&] { return refuses_connections(id); }, 5'000));  // the child has a copy between fork and exec
-  CHECK(child->wait(25s) == 3);
+  CHECK(child->wait(20s) == 3);
 }
 
 }  // namespace

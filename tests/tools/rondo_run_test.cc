@@ -318,14 +318,10 @@ TEST_CASE("the rank that has said that it raised is to blame, though another end
   CHECK(slow.wait() == 7);
   CHECK(slow.errors().find("rank 1 (process ") != std::string::npos);
   CHECK(slow.errors().find("failed first: it exited with code 7 (cause)") != std::string::npos);
-  // One that has gone on since, and one that does not end.
+  // One that has gone on since.
   Program caught(run_shell(2, kSays + "[ $RANK = 1 ] && say caught && exit 0; sleep 0.3; exit 3"));
   CHECK(caught.wait() == 3);
   CHECK(caught.errors().find("rank 0 (process ") != std::string::npos);
-  Program never(run_shell(2, kSays + "[ $RANK = 1 ] && say cause && exec sleep 60; sleep 0.3; exit 3"));
-  CHECK(never.wait(12s) == 1);
-  CHECK(never.errors().find("failed first: it raised, and has not ended since (cause); ending rank 1") !=
-        std::string::npos);
 }
 
 TEST_CASE("the others have time to print what a rank that raised has told them, and are ended then") {
@@ -345,15 +341,6 @@ TEST_CASE("a rank killed by a signal counts as 128 + signal") {
 TEST_CASE("ranks that fail later, or because they were ended, do not change the code") {
   Program program(run_shell(2, rank_0_fails_when_rank_1("trap 'exit 9' TERM")));
   CHECK(program.wait() == 3);
-}
-
-TEST_CASE("a rank that ignores SIGTERM is killed after the grace") {
-  const auto start = std::chrono::steady_clock::now();
-  Program program(run_shell(2, rank_0_fails_when_rank_1("trap '' TERM; echo pid $$")));
-  CHECK(program.wait() == 3);
-  CHECK(std::chrono::steady_clock::now() - start >= 5s);
-  CHECK(program.errors().find("killed: rank 1") != std::string::npos);
-  for (const pid_t pid : pids_in(program.output())) CHECK_FALSE(alive(pid));
 }
 
 TEST_CASE("signals are passed on to every rank, which may handle them and succeed") {
@@ -389,7 +376,8 @@ TEST_CASE("the timeout ends the ranks with 124 and says which still ran") {
   CHECK(program.errors().find("ending rank 1, 2") != std::string::npos);
 }
 
-TEST_CASE("the timeout ends a job that waits for a rank that raised, and the launcher sleeps until that is killed") {
+// Both jobs at once: they wait for seconds.
+TEST_CASE("a rank that raised and goes on is ended after a while or by the timeout; deaf to SIGTERM, after the grace") {
   const auto used = [] {
     rusage usage{};
     getrusage(RUSAGE_CHILDREN, &usage);
@@ -397,10 +385,19 @@ TEST_CASE("the timeout ends a job that waits for a rank that raised, and the lau
            std::chrono::microseconds(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec);
   };
   const auto before = used();
-  const std::string raises = "if [ $RANK = 1 ]; then trap '' TERM; say cause; while :; do sleep 1; done; fi; ";
-  Program program(run_shell(2, kSays + raises + "sleep 0.3; exit 3", {"--timeout", "2"}));
-  CHECK(program.wait() == 124);  // after 7 s
-  CHECK(used() - before < 800ms);
+  Program never(run_shell(2, kSays + "[ $RANK = 1 ] && say cause && exec sleep 60; sleep 0.3; exit 3"));
+  const std::string raises =
+      "if [ $RANK = 1 ]; then trap '' TERM; say cause; echo pid $$; while :; do sleep 1; done; fi; ";
+  const auto start = std::chrono::steady_clock::now();
+  Program deaf(run_shell(2, kSays + raises + "sleep 0.3; exit 3", {"--timeout", "1"}));
+  CHECK(never.wait(12s) == 1);
+  CHECK(never.errors().find("failed first: it raised, and has not ended since (cause); ending rank 1") !=
+        std::string::npos);
+  CHECK(deaf.wait() == 124);
+  CHECK(std::chrono::steady_clock::now() - start >= 6s);  // the timeout and the grace
+  CHECK(deaf.errors().find("killed: rank 1") != std::string::npos);
+  for (const pid_t pid : pids_in(deaf.output())) CHECK_FALSE(alive(pid));
+  CHECK(used() - before < 800ms);  // the launchers sleep meanwhile
 }
 
 TEST_CASE("ranks die with the launcher, even when it is killed") {
