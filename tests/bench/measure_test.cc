@@ -38,6 +38,7 @@ TEST_CASE("-a: whose time of a batch counts") {
   }
 }
 
+// Every dtype with every op in a world of 3; sums and float32 in the others.
 TEST_CASE("a correct library shows 0 wrong: every benchmark, dtype, op, placement, worlds 1, 2, 3, 4") {
   for (int benchmark = 0; benchmark < kBenchmarks; ++benchmark) {
     for (int dtype = 0; dtype < kDTypes; ++dtype) {
@@ -54,6 +55,7 @@ TEST_CASE("a correct library shows 0 wrong: every benchmark, dtype, op, placemen
             if (!benchmark_has(e.benchmark, e.placement) || !benchmark_fits(e.benchmark, world)) continue;
             if (!op_supports(e.op, e.dtype)) continue;
             if (!reduces && e.op != Op::kSum) continue;
+            if (world != 3 && e.op != Op::kSum && e.dtype != DType::kFloat32) continue;
             const Measurement m = measure_with(e, 96, Fault::kNone, kShort);
             INFO(std::string(benchmark_name(e.benchmark)), std::string(dtype_name(e.dtype)), std::string(op_name(e.op)),
                  " world ", world, " placement ", placement);

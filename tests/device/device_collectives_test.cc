@@ -47,12 +47,12 @@ TEST_CASE("8 processes") {
   check(ring_group(8), all_shapes({8, {1, 9, 1237}, {4}}));
 }
 
-TEST_CASE("processes in turn on 1 to 8 devices") {
-  for (const int devices : {1, 2, 4}) {
+TEST_CASE("processes in turn on 2 to 8 devices") {
+  for (const int devices : {2, 4}) {
     CAPTURE(devices);
     for (const RankGroup& group :
          {device_group(4), registered_group(4), ring_group(4), small_windows(device_group(4))}) {
-      check(on_devices(devices, group), all_shapes({4, {1, 1237, 20'000}, {1}}));
+      check(on_devices(devices, group), all_shapes({4, {1, 20'000}, {1}}));
     }
     check(on_devices(devices, staged_group(4)), some_shapes(4), BufferKind::kPlain, Taken::kStaged);
   }

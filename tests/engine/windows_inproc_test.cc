@@ -23,7 +23,7 @@ RankGroup shape_of(int world) {
 
 TEST_CASE("every collective over windows gives the reference result: staged, pulled, registered by all") {
   // Proves: the plans, bound to buffers of every shape, over several rounds and lanes.
-  for (const int world : {2, 3, 4, 8}) {
+  for (const int world : {2, 3, 5}) {
     CAPTURE(world);
     const uint64_t large = world > 3 ? 8'191 : 40'011;  // fewer where many ranks take turns on few cores
     CHECK(run_threads(shape_of(world),
