@@ -55,7 +55,7 @@ by_pkg_config() {
 }
 
 cmake_build() {
-  if cmake -S "$1" -B "$2" -DCMAKE_PREFIX_PATH="$prefix" >"$2.log" 2>&1 && cmake --build "$2" >>"$2.log" 2>&1; then
+  if cmake -S "$1" -B "$2" -DCMAKE_PREFIX_PATH="$prefix" >"$2.log" 2>&1 && cmake --build "$2" --parallel "$(nproc)" >>"$2.log" 2>&1; then
     return 0
   fi
   cat "$2.log"
@@ -82,11 +82,15 @@ header_alone() {
     -include "$header" /dev/null && ! grep -nE '#include *[<"](asio|fmt|doctest|CLI|nlohmann)' "$header"
 }
 
+# On all cores.
 headers() {
-  local header
-  while read -r header; do
-    check "${header#"$prefix"/} compiles alone" header_alone "$header"
-  done < <(find "$prefix/include/rondo" -name '*.h' | sort)
+  local result header
+  export -f header_alone
+  # shellcheck disable=SC2016  # expanded by the inner shell
+  while read -r result header; do
+    record "$result" "${header#"$prefix"/} compiles alone"
+  done < <(find "$prefix/include/rondo" -name '*.h' | sort |
+    xargs -P "$(nproc)" -n 1 bash -c 'if header_alone "$1" >&2; then echo "pass $1"; else echo "fail $1"; fi' _)
 }
 
 # What a compiler says of a program that includes a header, in C++17.

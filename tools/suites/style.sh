@@ -28,6 +28,6 @@ without_probe() {
 }
 probed() { ! without_probe | grep .; }
 check "every package that a tool asks for has a probe" probed
-mapfile -t scripts < <(git ls-files '*.sh')
-check "shellcheck" shellcheck -x "${scripts[@]}"
+shellcheck_all() { git ls-files -z '*.sh' | xargs -0 -n 10 -P "$(nproc)" shellcheck -x; }
+check "shellcheck" shellcheck_all
 finish_checks
