@@ -64,16 +64,16 @@ def compiler() -> tuple[list[str], str]:
 
 
 def crypto_flags(command: list[str]) -> list[str]:
-    """Links libcrypto.a, and what that needs: shared, since Debian's libz.a is not position-independent. Where there is
-    none (Arch, conda), libcrypto.so."""
+    """Links libssl.a and libcrypto.a, and what these need: shared, since Debian's libz.a is not position-independent. Where
+    there is none (Arch, conda), libssl.so and libcrypto.so."""
     found = subprocess.run([*command, "-print-file-name=libcrypto.a"], capture_output=True, text=True, check=True)
     if not os.path.isabs(found.stdout.strip()):
-        say("rondo: no libcrypto.a is here; the library is linked with libcrypto.so")
-        return ["-lcrypto"]
+        say("rondo: no libcrypto.a is here; the library is linked with libssl.so and libcrypto.so")
+        return ["-lssl", "-lcrypto"]
     asked = ["pkg-config", "--static", "--libs-only-l", "libcrypto"]
     done = subprocess.run(asked, capture_output=True, text=True, check=False) if shutil.which(asked[0]) else None
     needs = [flag for flag in (done.stdout.split() if done else []) if flag not in ("-lcrypto", "-ldl", "-lpthread")]
-    return ["-Wl,-Bstatic", "-lcrypto", "-Wl,-Bdynamic", "-Wl,--as-needed", *needs]
+    return ["-Wl,-Bstatic", "-lssl", "-lcrypto", "-Wl,-Bdynamic", "-Wl,--as-needed", *needs]
 
 
 def build_native(target: Path, scratch: Path) -> None:

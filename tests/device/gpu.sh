@@ -20,11 +20,11 @@ bundle=$folder/rondo-gpu
 mkdir "$bundle"
 cp "$bin/bench/rondo-bench" tests/device/gpu/{run,bar}.sh tests/device/gpu/nccl.py "$bundle/"
 for program in "${programs[@]}" "${tests[@]}"; do cp "$bin/tests/device/$program" "$bundle/"; done
-# The C++ runtime and libcrypto of the machine that built it, which run.sh takes where the other machine has none.
+# The C++ runtime and OpenSSL of the machine that built it, which run.sh takes where the other machine has none.
 mkdir "$bundle/cxx" "$bundle/crypto"
 library_file() { "${CXX:-g++}" -print-file-name="$1"; }
 for library in libstdc++.so.6 libgcc_s.so.1; do cp -L "$(library_file "$library")" "$bundle/cxx/"; done
-cp -L "$(library_file libcrypto.so.3)" "$bundle/crypto/"
+for library in libssl.so.3 libcrypto.so.3; do cp -L "$(library_file "$library")" "$bundle/crypto/"; done
 chmod -R u+w "$bundle"
 strip --strip-debug "$bundle"/device_* "$bundle/rondo-bench"
 # What glibc 2.34 brought anew (pthread_create, dlopen, stat, __libc_start_main: all in libc.so.6) is what a build on a newer one asks for; and nothing later.

@@ -152,7 +152,7 @@ only_the_api() { ! foreign_symbols; }
 # The libraries of the C and C++ runtimes, and no other.
 only_system_libraries() {
   ! objdump -p "$prefix/lib/librondo.so" | sed -n 's/^ *NEEDED *//p' |
-    grep -vE '^(libstdc\+\+|libm|libgcc_s|libc|libpthread|libdl|librt|ld-linux[-a-z0-9]*|libcrypto)\.so'
+    grep -vE '^(libstdc\+\+|libm|libgcc_s|libc|libpthread|libdl|librt|ld-linux[-a-z0-9]*|libssl|libcrypto)\.so'
 }
 
 exceptions_cross() {
@@ -261,7 +261,7 @@ else
   echo "Not for this machine: a program of libc++"
 fi
 check "librondo.so shows the API only" only_the_api
-check "librondo.so needs the C and C++ runtimes and libcrypto only" only_system_libraries
+check "librondo.so needs the C and C++ runtimes and OpenSSL only" only_system_libraries
 check "librondo.so has its soname" has_soname librondo.so
 check "librondo_c.so has its soname" has_soname librondo_c.so
 check "librondo.a shows the API only" only_the_api_in_the_archive

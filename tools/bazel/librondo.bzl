@@ -4,12 +4,12 @@ load("@openssl//:static.bzl", "STATIC_NEEDS")
 load("//tools/bazel:archive.bzl", "whole_archive")
 load("//tools/bazel:version.bzl", "RONDO_C_SONAME", "RONDO_SONAME")
 
-# The C++ runtime and libcrypto inside a library, so that it meets no others in the process. What libcrypto.a needs is
+# The C++ runtime and OpenSSL inside a library, so that it meets no others in the process. What libcrypto.a needs is
 # shared, since Debian's libz.a is not position-independent. Bazel links by gcc and names libstdc++ itself, last: by then
 # nothing needs it.
 STATIC_RUNTIME = [
     "-static-libgcc",
-    "-Wl,-Bstatic,-lcrypto,-lstdc++,-Bdynamic",
+    "-Wl,-Bstatic,-lssl,-lcrypto,-lstdc++,-Bdynamic",
     "-Wl,--as-needed",
 ] + STATIC_NEEDS
 
@@ -17,7 +17,7 @@ def rondo_shared_library(name, library, linkopts = [], **kwargs):
     """Makes three of one library.
 
     Their sonames are those of version.bzl. NAME.so shows what tools/bazel/librondo.map lists. NAME_c.so, for bindings, shows
-    the C API alone and carries the C++ runtime and OpenSSL's libcrypto, so that it meets no others in the process. whole/NAME.a.
+    the C API alone and carries the C++ runtime and OpenSSL, so that it meets no others in the process. whole/NAME.a.
 
     Args:
       name: "librondo"
@@ -33,7 +33,7 @@ def rondo_shared_library(name, library, linkopts = [], **kwargs):
         hides = True,
         **kwargs
     )
-    shared_library(name + ".so", archive, "//tools/bazel:librondo.map", RONDO_SONAME, linkopts + ["-lcrypto"], **kwargs)
+    shared_library(name + ".so", archive, "//tools/bazel:librondo.map", RONDO_SONAME, linkopts + ["-lssl", "-lcrypto"], **kwargs)
     shared_library(name + "_c.so", archive, "//tools/bazel:librondo_c.map", RONDO_C_SONAME, STATIC_RUNTIME + linkopts, **kwargs)
 
 def shared_library(name, archive, symbols, soname, linkopts, **kwargs):

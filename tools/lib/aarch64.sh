@@ -48,7 +48,7 @@ aarch64_test() {
   done
   for test in "$@"; do
     # shellcheck disable=SC2086  # lists of words
-    if ! $compile "$test" "${support[@]}" $objects -Wl,--gc-sections -Wl,-Bstatic -lcrypto -Wl,-Bdynamic -static-libstdc++ \
+    if ! $compile "$test" "${support[@]}" $objects -Wl,--gc-sections -Wl,-Bstatic -lssl -lcrypto -Wl,-Bdynamic -static-libstdc++ \
       -static-libgcc -pthread -ldl -o "$root/test" || ! in_root /test; then
       echo "FAILED on aarch64: $test"
       return 1

@@ -53,7 +53,8 @@ def main() -> None:
     script(folder, "libc.so", f"{stubs} {folder}/liblater.a {found('libc_nonshared.a')} AS_NEEDED({loader})")
     script(folder, "libstdc++.so", f"{folder}/libstdc++.so.6 {found('libstdc++.a')}")
     script(folder, "libgcc_s.so", f"{folder}/libgcc_s.so.1 -lgcc")
-    script(folder, "libcrypto.so", found("libcrypto.a"))
+    for name in ("libssl", "libcrypto"):
+        script(folder, f"{name}.so", found(f"{name}.a"))
     # Start files of 2.34 and newer leave the constructors to the C library (old_libc.c).
     print(f"-L{folder}\n-Wl,--wrap=__libc_start_main")
 

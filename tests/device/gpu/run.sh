@@ -19,7 +19,7 @@ say() { echo "$*" | tee -a "$results"; }
 say "Rondo $(cat version), $(date -u +%Y-%m-%dT%H:%MZ), parts:$parts"
 uname -a >>"$results"
 
-# The C++ runtime and libcrypto: this machine's where they will do, since those of the bundle may want a newer C library.
+# The C++ runtime and OpenSSL: this machine's where they will do, since those of the bundle may want a newer C library.
 # What was there stays behind them: the driver may lie in a folder of its own.
 given=${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
 # Each program, since each asks for symbols of its own.
