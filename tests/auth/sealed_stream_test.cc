@@ -9,6 +9,7 @@
 #include <string>
 
 #include "tests/support/sim_stream.h"
+#include "tests/support/tls_pair.h"
 
 namespace rondo {
 namespace {
@@ -16,19 +17,12 @@ namespace {
 using testing::SimCut;
 using testing::SimNetwork;
 
-ConnectionKeys keys_of(Cipher cipher, bool dialer) {
-  ConnectionKeys keys;
-  keys.cipher = cipher;
-  keys.send = dialer ? Key{1} : Key{2};
-  keys.receive = dialer ? Key{2} : Key{1};
-  return keys;
-}
-
 struct Pair {
-  Pair(uint64_t seed, Cipher cipher) : network(seed), connection(network.connect()) {
-    for (int side = 0; side < 2; ++side) {
-      end[side] = make_sealed_stream(std::move(connection.side[side]), keys_of(cipher, side == 0), "rank 3 (host b)");
-    }
+  explicit Pair(uint64_t seed, uint64_t key_bytes = TlsSession::kKeyBytes)
+      : network(seed), connection(network.connect()) {
+    auto [dialer, acceptor] = testing::open_sessions(key_bytes);
+    end[0] = make_sealed_stream(std::move(connection.side[0]), std::move(dialer), "rank 3 (host b)");
+    end[1] = make_sealed_stream(std::move(connection.side[1]), std::move(acceptor), "rank 3 (host b)");
   }
   SimNetwork network;
   SimNetwork::Connection connection;
@@ -45,7 +39,7 @@ TEST_CASE("all bytes of both directions arrive in order, in parts of any size") 
   for (uint32_t seed = 1; seed <= 12; ++seed) {
     CAPTURE(seed);
     std::mt19937 random(seed);
-    Pair pair(seed, seed % 2 ? Cipher::kAes256Gcm : Cipher::kChaCha20Poly1305);
+    Pair pair(seed, seed % 2 ? TlsSession::kKeyBytes : 20'000);
     std::string sent[2] = {noise(random, 400'000), noise(random, 3'000)}, got[2];
     size_t written[2] = {0, 0}, offered[2] = {0, 0};  // what was offered once is offered again until it is written
     for (int step = 0; step < 2'000'000 && (got[1] != sent[0] || got[0] != sent[1]); ++step, pair.network.advance()) {
@@ -73,7 +67,7 @@ TEST_CASE("all bytes of both directions arrive in order, in parts of any size") 
 }
 
 TEST_CASE("what counts as written has left: the other side reads it though the writer does nothing more") {
-  Pair pair(5, Cipher::kAes256Gcm);
+  Pair pair(5);
   const std::string message(150'000, 'm');
   size_t written = 0;
   std::string got;
@@ -99,7 +93,7 @@ TEST_CASE("what counts as written has left: the other side reads it though the w
 TEST_CASE("a bit flipped on the way ends the stream with CORRUPT, and nothing of its record is handed out") {
   for (uint64_t flip = 0; flip < 300; flip += 7) {
     CAPTURE(flip);
-    Pair pair(flip + 1, Cipher::kAes256Gcm);
+    Pair pair(flip + 1);
     pair.network.flip_after(pair.connection.id, 0, flip);
     const std::string record(100, 'r');
     size_t written = 0;
@@ -122,10 +116,11 @@ TEST_CASE("a bit flipped on the way ends the stream with CORRUPT, and nothing of
     }
     REQUIRE(over);
     CHECK(got == std::string(got.size(), 'r'));
-    CHECK(got.size() <= (flip / (record.size() + kRecordOverhead)) * record.size());
+    constexpr size_t kHeader = 5, kOverhead = kHeader + 1 + 16;  // type, tag
+    CHECK(got.size() <= (flip / (record.size() + kOverhead)) * record.size());
     const ErrorCode code = pair.end[1]->error().code;
     CHECK((code == ErrorCode::kCorrupt || code == ErrorCode::kPeerLost || code == ErrorCode::kNetwork));
-    if (flip % (record.size() + kRecordOverhead) >= kRecordHeaderBytes) {
+    if (flip % (record.size() + kOverhead) >= kHeader) {
       CHECK(code == ErrorCode::kCorrupt);
       CHECK(pair.end[1]->error().message.find("rank 3 (host b)") != std::string::npos);
     }
@@ -133,7 +128,7 @@ TEST_CASE("a bit flipped on the way ends the stream with CORRUPT, and nothing of
 }
 
 TEST_CASE("the end of the stream below is told after all that came before it") {
-  Pair pair(3, Cipher::kChaCha20Poly1305);
+  Pair pair(3);
   const std::string last = "last words";
   const iovec part{const_cast<char*>(last.data()), last.size()};
   for (long moved = 0; moved == 0; pair.network.advance()) moved = pair.end[0]->write(&part, 1);

@@ -16,11 +16,11 @@
 namespace rondo::test {
 
 // What a client of the store says first.
-inline Hello store_hello(const std::string& job_id, uint8_t ciphers = 0) {
+inline Hello store_hello(const std::string& job_id, bool sealed = false) {
   Hello hello;
   hello.role = Role::kStore;
   hello.job_id = job_id;
-  hello.ciphers = ciphers;
+  hello.sealed = sealed;
   return hello;
 }
 

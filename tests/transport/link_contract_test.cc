@@ -13,6 +13,7 @@
 #include "tests/support/link_contract.h"
 #include "tests/support/random.h"
 #include "tests/support/sim_stream.h"
+#include "tests/support/tls_pair.h"
 #include "transport/tcp/sealed_stream.h"
 #include "transport/tcp/slice_header.h"
 #include "transport/tcp/socket_stream.h"
@@ -36,10 +37,9 @@ MakeLink simulated(int connections, Seal seal = Seal::kNo) {
     for (int i = 0; i < connections; ++i) {
       auto connection = network->connect(wire);
       if (seal == Seal::kYes) {
-        const ConnectionKeys keys{Cipher::kAes256Gcm, Key{1}, Key{2}};
-        const ConnectionKeys others{Cipher::kAes256Gcm, Key{2}, Key{1}};
-        connection.side[0] = make_sealed_stream(std::move(connection.side[0]), keys, "second peer");
-        connection.side[1] = make_sealed_stream(std::move(connection.side[1]), others, "first peer");
+        auto [dialer, acceptor] = open_sessions(wire.capacity_bytes);
+        connection.side[0] = make_sealed_stream(std::move(connection.side[0]), std::move(dialer), "second peer");
+        connection.side[1] = make_sealed_stream(std::move(connection.side[1]), std::move(acceptor), "first peer");
       }
       here.push_back(std::move(connection.side[0]));
       there.push_back(std::move(connection.side[1]));

@@ -10,6 +10,7 @@
 #include "tests/engine/arguments.h"
 #include "tests/support/random.h"
 #include "tests/support/sim_stream.h"
+#include "tests/support/tls_pair.h"
 #include "transport/tcp/sealed_stream.h"
 #include "transport/tcp/socket_stream.h"
 
@@ -32,10 +33,10 @@ StreamEnds sealed(uint64_t seed) {
   wire.capacity_bytes = 4096 + random.below(60'000);
   wire.delay_ticks = static_cast<uint32_t>(random.below(5));
   auto connection = network->connect(wire);
-  const ConnectionKeys keys{Cipher::kAes256Gcm, Key{1}, Key{2}}, others{Cipher::kAes256Gcm, Key{2}, Key{1}};
+  auto [dialer, acceptor] = open_sessions();
   StreamEnds made;
-  made.side[0] = make_sealed_stream(std::move(connection.side[0]), keys, "second peer");
-  made.side[1] = make_sealed_stream(std::move(connection.side[1]), others, "first peer");
+  made.side[0] = make_sealed_stream(std::move(connection.side[0]), std::move(dialer), "second peer");
+  made.side[1] = make_sealed_stream(std::move(connection.side[1]), std::move(acceptor), "first peer");
   made.first_name = "";  // the simulation's end has no name
   made.advance = [network] { network->advance(); };
   return made;

@@ -25,9 +25,9 @@ bool Authenticator::holds(const Mac& proof, std::string_view label,
   return equal_in_constant_time(proof, prove(label, parts));
 }
 
-Key Authenticator::connection_key(std::string_view direction, std::string_view hello, std::string_view answer) const {
+Key Authenticator::connection_key(std::string_view hello, std::string_view answer) const {
   const Mac transcript = Hmac(root_key_)({hello, answer});
-  return hkdf_sha256(as_text(root_key_), as_text(transcript), direction);
+  return hkdf_sha256(as_text(root_key_), as_text(transcript), "tls 1.3 psk");
 }
 
 std::string Authenticator::advice() const {

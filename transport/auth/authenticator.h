@@ -25,8 +25,8 @@ class Authenticator {
   // Makes the proofs of one label: for who has many of them to check.
   Hmac prover(std::string_view label) const;
 
-  // A key for one direction of one connection, from everything that was said to make it.
-  Key connection_key(std::string_view direction, std::string_view hello, std::string_view answer) const;
+  // The pre-shared key of one connection's TLS, from everything that was said to make it.
+  Key connection_key(std::string_view hello, std::string_view answer) const;
 
   // For messages: where the secret came from.
   const std::string& secret_name() const { return secret_name_; }

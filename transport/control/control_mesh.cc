@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <utility>
 
-#include "transport/auth/records.h"
+#include "transport/auth/text_seal.h"
 #include "transport/tcp/asio_socket.h"
 
 namespace rondo {
@@ -46,7 +46,7 @@ class ControlConnection::State : public std::enable_shared_from_this<ControlConn
  public:
   State(asio::io_context& io, SecuredSocket socket, OnFrame on_frame, OnEnd on_end)
       : io_(io), socket_(io, std::move(socket.socket)), on_frame_(std::move(on_frame)), on_end_(std::move(on_end)) {
-    seal_.use(socket.keys);
+    seal_.use(std::move(socket.session));
   }
 
   void start() { wait_readable(); }

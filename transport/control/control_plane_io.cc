@@ -156,7 +156,7 @@ ControlPlane::ControlPlane(Settings settings)
   listening.max_known = settings_.max_known;
   listening.logger = settings_.logger;
   listening.auth = settings_.auth;
-  listening.ciphers = settings_.config.encrypt ? own_ciphers() : 0;
+  listening.seals = settings_.config.encrypt;
   reception_ = std::make_unique<Reception>(
       thread_.context(), std::move(listening), [this](const Hello& hello) { return judge(hello); },
       [this](const Hello& hello, SecuredSocket socket) { welcome(hello, std::move(socket)); });

@@ -95,7 +95,7 @@ Hello PeerDialer::hello_to(int peer, Role role) const {
   hello.world = static_cast<uint32_t>(settings_.world);
   hello.shared_hash = settings_.config.shared_hash();
   hello.session = roster_->session();
-  hello.ciphers = settings_.config.encrypt ? own_ciphers() : 0;
+  hello.sealed = settings_.config.encrypt;
   hello.job_id = settings_.job_id;
   return hello;
 }

@@ -481,8 +481,8 @@ class ProcessFabric : public Fabric {
     std::shared_ptr<void> watched = watch(name, secured.socket);
     const std::string peer = peer_name(name.peer);
     auto plain = std::make_unique<SocketStream>(std::move(secured.socket), peer, std::move(watched));
-    if (secured.keys.cipher == Cipher::kNone) return plain;
-    return make_sealed_stream(std::move(plain), secured.keys, peer);
+    if (!secured.session) return plain;
+    return make_sealed_stream(std::move(plain), std::move(secured.session), peer);
   }
 
   // Closed meanwhile by another thread: no thread sleeps on the link, and it will not be used.

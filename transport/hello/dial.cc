@@ -58,6 +58,7 @@ class Dial::State : public std::enable_shared_from_this<Dial::State> {
     if (!done_) return;
     received_ = 0;
     accepted_ = false;
+    session_.reset();
     from_.clear();
     attempted_ = Clock::now();
     const Endpoint& endpoint = order_.endpoints[next_ % order_.endpoints.size()];
@@ -105,6 +106,7 @@ class Dial::State : public std::enable_shared_from_this<Dial::State> {
   }
 
   void read() {
+    if (session_) return seal();
     std::string why;
     int number = 0;
     while (received_ < kAnswerBytes) {
@@ -127,7 +129,19 @@ class Dial::State : public std::enable_shared_from_this<Dial::State> {
     if (send_some(socket_->get(), handshake_->confirm(), why) != static_cast<long>(kConfirmBytes)) {
       return retry(why, Sign::kOther);
     }
-    finish({{socket_->detach(), handshake_->keys()}, {}});
+    if (const auto key = handshake_->tls_key()) {
+      session_ = std::make_unique<TlsSession>(TlsSession::End::kDialer, *key);
+      return seal();
+    }
+    finish({{socket_->detach()}, {}});
+  }
+
+  void seal() {
+    std::string why;
+    const long done = shake_hands(*session_, socket_->get(), why);
+    if (done == 0) return wait();
+    if (done < 0) return retry(why, Sign::kOther);
+    finish({{socket_->detach(), std::move(session_)}, {}});
   }
 
   void failed(int number) {
@@ -214,6 +228,7 @@ class Dial::State : public std::enable_shared_from_this<Dial::State> {
   asio::steady_timer timer_;
   std::unique_ptr<AsioSocket> socket_;
   std::optional<DialerHandshake> handshake_;  // of this attempt
+  std::unique_ptr<TlsSession> session_;       // the same; null: not yet, or not to be sealed
   std::array<char, kAnswerBytes> bytes_{};
   size_t received_ = 0;
   bool accepted_ = false;  // this attempt

@@ -14,8 +14,6 @@ namespace {
 constexpr std::string_view kHelloLabel = "rondo link hello";
 constexpr std::string_view kAnswerLabel = "rondo link answer";
 constexpr std::string_view kConfirmLabel = "rondo link confirm";
-constexpr std::string_view kFromDialer = "from the dialer";
-constexpr std::string_view kFromAcceptor = "from the acceptor";
 
 // The bytes as they travel, with zeros for the proof.
 std::string without_proof(std::string_view bytes, size_t offset) {
@@ -31,7 +29,7 @@ Error auth_error(std::string what, const Authenticator& auth) {
 }  // namespace
 
 DialerHandshake::DialerHandshake(Hello hello, const Authenticator& auth)
-    : auth_(&auth), destination_(hello.destination), seals_(hello.ciphers != 0) {
+    : auth_(&auth), destination_(hello.destination), sealed_(hello.sealed) {
   hello.nonce = random_nonce();
   hello.mac = {};
   hello.mac = auth.prove(kHelloLabel, {encode(hello)});
@@ -64,18 +62,15 @@ DialerHandshake::Verdict DialerHandshake::judge(std::string_view bytes) {
   if (answer->code != AnswerCode::kWelcome) {
     return {false, false, {ErrorCode::kNetwork, "it refused the connection: " + answer->text, {}}};
   }
-  cipher_ = static_cast<Cipher>(answer->cipher);
-  if (answer->cipher > static_cast<uint8_t>(Cipher::kChaCha20Poly1305) || seals_ != (cipher_ != Cipher::kNone)) {
+  if (answer->sealed != sealed_) {
     return {false, false, {ErrorCode::kNetwork, "RONDO_ENCRYPT is not equal there and here", {}}};
   }
   answer_ = bytes;
   return {true, false, {}};
 }
 
-ConnectionKeys DialerHandshake::keys() const {
-  if (cipher_ == Cipher::kNone) return {};
-  return {cipher_, auth_->connection_key(kFromDialer, hello_, answer_),
-          auth_->connection_key(kFromAcceptor, hello_, answer_)};
+std::optional<Key> DialerHandshake::tls_key() const {
+  return sealed_ ? std::optional(auth_->connection_key(hello_, answer_)) : std::nullopt;
 }
 
 std::string DialerHandshake::confirm() const {
@@ -96,20 +91,18 @@ std::optional<Hello> AcceptorHandshake::hear(std::string_view bytes) {
     refused.text = "AUTH_FAILED";
     refusal_ = std::move(refused);
   }
-  cipher_ = choose_cipher(hello->role == Role::kStore ? own_ciphers() : ciphers_, hello->ciphers);
+  sealed_ = hello->sealed && (seals_ || hello->role == Role::kStore);
   hello_ = bytes;
   return hello;
 }
 
-ConnectionKeys AcceptorHandshake::keys() const {
-  if (cipher_ == Cipher::kNone) return {};
-  return {cipher_, auth_->connection_key(kFromAcceptor, hello_, answer_),
-          auth_->connection_key(kFromDialer, hello_, answer_)};
+std::optional<Key> AcceptorHandshake::tls_key() const {
+  return sealed_ ? std::optional(auth_->connection_key(hello_, answer_)) : std::nullopt;
 }
 
 std::string AcceptorHandshake::answer(Answer verdict) {
   if (refusal_) return encode(*refusal_);
-  verdict.cipher = static_cast<uint8_t>(cipher_);
+  verdict.sealed = sealed_;
   verdict.nonce = random_nonce();
   verdict.mac = {};
   verdict.mac = auth_->prove(kAnswerLabel, {hello_, encode(verdict)});

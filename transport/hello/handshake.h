@@ -6,7 +6,6 @@
 
 #include "rondo/error.h"
 #include "transport/auth/authenticator.h"
-#include "transport/auth/records.h"
 #include "transport/hello/wire.h"
 
 namespace rondo {
@@ -33,21 +32,21 @@ class DialerHandshake {
   Verdict judge(std::string_view answer);
   // After a welcome.
   std::string confirm() const;
-  ConnectionKeys keys() const;
+  // The key of the TLS that follows; none: what follows is not sealed.
+  std::optional<Key> tls_key() const;
 
  private:
   const Authenticator* auth_;
   uint32_t destination_;
-  bool seals_;
-  Cipher cipher_ = Cipher::kNone;
+  bool sealed_;
   std::string hello_, answer_;
 };
 
 class AcceptorHandshake {
  public:
-  // ciphers: own_ciphers() where connections are to be sealed, else 0. A client of the store says itself whether its
+  // seals: connections are to be sealed where the dialer asks for it. A client of the store says itself whether its
   // connection is: a store may be served before the job's settings are known.
-  explicit AcceptorHandshake(const Authenticator& auth, uint8_t ciphers = 0) : auth_(&auth), ciphers_(ciphers) {}
+  explicit AcceptorHandshake(const Authenticator& auth, bool seals = false) : auth_(&auth), seals_(seals) {}
 
   // From kHelloBytes bytes. nullopt: malformed. Otherwise refusal() says what a stranger may hear: the version or
   // kAuthFailed; only without a refusal the hello is that of a process which knows the secret.
@@ -58,12 +57,13 @@ class AcceptorHandshake {
   std::string answer(Answer verdict);
   // Behind a welcome: the dialer answers this nonce, so it is no replay.
   bool confirmed(std::string_view confirm) const;
-  ConnectionKeys keys() const;
+  // The same, after a confirmation.
+  std::optional<Key> tls_key() const;
 
  private:
   const Authenticator* auth_;
-  uint8_t ciphers_;
-  Cipher cipher_ = Cipher::kNone;
+  bool seals_;
+  bool sealed_ = false;
   std::optional<Answer> refusal_;
   std::string hello_, answer_;
 };

@@ -90,15 +90,16 @@ class Reception::State : public std::enable_shared_from_this<Reception::State> {
         : socket(io, std::move(connected)),
           address(peer_host(socket.get())),
           deadline(io),
-          handshake(settings.auth, settings.ciphers) {}
+          handshake(settings.auth, settings.seals) {}
     AsioSocket socket;
     const std::string address;
     asio::steady_timer deadline;
     AcceptorHandshake handshake;
     std::array<char, kHelloBytes> bytes{};  // the hello, then the confirmation
     size_t received = 0;
-    std::optional<Hello> hello;  // of a process that knows the secret, or replays what one has said
-    bool welcomed = false;       // waits for its confirmation
+    std::optional<Hello> hello;           // of a process that knows the secret, or replays what one has said
+    bool welcomed = false;                // waits for its confirmation
+    std::unique_ptr<TlsSession> session;  // has confirmed, and is to be sealed
   };
   using Guests = std::list<std::shared_ptr<Guest>>;  // oldest first; shared with Asio's handlers
 
@@ -217,6 +218,7 @@ class Reception::State : public std::enable_shared_from_this<Reception::State> {
   Heard hear(const std::shared_ptr<Guest>& guest) {
     while (true) {
       if (guest->hello && !guest->welcomed) return Heard::kAll;
+      if (guest->session) return seal(*guest);
       const size_t wanted = guest->welcomed ? kConfirmBytes : kHelloBytes;
       std::string why;
       char* target = guest->bytes.data() + guest->received;
@@ -270,17 +272,39 @@ class Reception::State : public std::enable_shared_from_this<Reception::State> {
     return true;
   }
 
+  // False: it is over.
   bool take_confirmation(Guest& guest) {
-    if (guest.handshake.confirmed({guest.bytes.data(), kConfirmBytes})) {
-      const Hello hello = *guest.hello;
-      SecuredSocket socket(guest.socket.detach(), guest.handshake.keys());
-      drop(guest);
-      welcome_(hello, std::move(socket));
-    } else {
+    if (!guest.handshake.confirmed({guest.bytes.data(), kConfirmBytes})) {
       complain("dropped a connection that replayed a rank's hello");
       drop(guest);
+      return false;
     }
+    if (const auto key = guest.handshake.tls_key()) {
+      guest.session = std::make_unique<TlsSession>(TlsSession::End::kAcceptor, *key);
+      return true;
+    }
+    hand_over(guest);
     return false;
+  }
+
+  Heard seal(Guest& guest) {
+    std::string why;
+    const long done = shake_hands(*guest.session, guest.socket.get(), why);
+    if (done == 0) return Heard::kPart;
+    if (done > 0) {
+      hand_over(guest);
+    } else {
+      complain(fmt::format("dropped a connection of rank {}: {}", guest.hello->rank, why));
+      drop(guest);
+    }
+    return Heard::kAll;
+  }
+
+  void hand_over(Guest& guest) {
+    const Hello hello = *guest.hello;
+    SecuredSocket socket(guest.socket.detach(), std::move(guest.session));
+    drop(guest);
+    welcome_(hello, std::move(socket));
   }
 
   void refuse(Guest& guest, const Answer& answer) {

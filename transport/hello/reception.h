@@ -37,7 +37,7 @@ class Reception {
     Logger logger;
     Authenticator auth;
     std::function<void(const std::string& from)> on_wrong_secret;  // told of each that is refused; may be empty
-    uint8_t ciphers = 0;                                           // own_ciphers() where connections are to be sealed
+    bool seals = false;                                            // see AcceptorHandshake
   };
   // What to answer to a process that knows the secret; nullopt: not known yet, ask again after reconsider().
   using Judge = std::function<std::optional<Answer>(const Hello&)>;

@@ -1,23 +1,29 @@
 #pragma once
 
+#include <memory>
+#include <string>
 #include <utility>
 
 #include "ring/base/descriptor.h"
-#include "transport/auth/records.h"
+#include "transport/auth/tls_session.h"
 
 namespace rondo {
 
-// A connection whose handshake is over: its socket, and the keys of what follows, if that is to be sealed.
+// A connection whose handshake is over: its socket, and the session of what follows, if that is sealed.
 struct SecuredSocket {
   SecuredSocket() = default;
   // Not explicit: without encryption a socket is all that there is.
-  SecuredSocket(Descriptor connected, const ConnectionKeys& its_keys = {})
-      : socket(std::move(connected)), keys(its_keys) {}
+  SecuredSocket(Descriptor connected, std::unique_ptr<TlsSession> its_session = nullptr)
+      : socket(std::move(connected)), session(std::move(its_session)) {}
 
   bool valid() const { return socket.valid(); }
 
   Descriptor socket;
-  ConnectionKeys keys;
+  std::unique_ptr<TlsSession> session;
 };
+
+// Does what can be done of the session's handshake over a connected, non-blocking socket. 1: it is over; 0: more has to
+// come; -1: it has failed, with `why` in words.
+long shake_hands(TlsSession& session, int socket, std::string& why);
 
 }  // namespace rondo

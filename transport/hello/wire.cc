@@ -7,7 +7,6 @@
 #include "ring/base/bytes.h"
 #include "ring/base/check.h"
 #include "ring/base/hash.h"
-#include "transport/auth/records.h"
 
 namespace rondo {
 namespace {
@@ -31,7 +30,7 @@ bool all_zero(std::string_view bytes) {
 
 std::string encode(const Hello& hello) {
   ByteWriter writer;
-  writer.raw(kWireMagic).u16(hello.version).u8(static_cast<uint8_t>(hello.role)).u8(hello.ciphers);
+  writer.raw(kWireMagic).u16(hello.version).u8(static_cast<uint8_t>(hello.role)).u8(hello.sealed ? 1 : 0);
   writer.u16(hello.lane).u16(hello.connection).u16(hello.connections).u16(0).u32(hello.rank);
   writer.u64(hello.communicator).u64(hello.epoch).u32(hello.world).u32(hello.destination);
   writer.u64(hello.shared_hash).u64(hello.session);
@@ -50,8 +49,9 @@ std::optional<Hello> parse_hello(std::string_view bytes) {
   const uint8_t role = reader.u8();
   bool valid = role >= static_cast<uint8_t>(Role::kControl) && role <= static_cast<uint8_t>(Role::kStore);
   hello.role = static_cast<Role>(role);
-  hello.ciphers = reader.u8();
-  valid &= (hello.ciphers & ~kAllCiphers) == 0;
+  const uint8_t sealed = reader.u8();
+  valid &= sealed <= 1;
+  hello.sealed = sealed != 0;
   hello.lane = reader.u16();
   hello.connection = reader.u16();
   hello.connections = reader.u16();
@@ -75,7 +75,7 @@ std::string encode(const Answer& answer) {
   ByteWriter writer;
   writer.raw(kWireMagic).u16(answer.version).u16(static_cast<uint16_t>(answer.code)).u32(answer.rank);
   writer.raw(as_text(answer.nonce)).raw(as_text(answer.mac));
-  writer.u8(answer.cipher).u8(0).short_text(answer.text, kMaxAnswerTextBytes).zeros_up_to(kAnswerBytes);
+  writer.u8(answer.sealed ? 1 : 0).u8(0).short_text(answer.text, kMaxAnswerTextBytes).zeros_up_to(kAnswerBytes);
   return writer.take();
 }
 
@@ -91,7 +91,7 @@ std::optional<Answer> parse_answer(std::string_view bytes) {
   answer.rank = reader.u32();
   answer.nonce = reader.array<sizeof(Nonce)>();
   answer.mac = reader.array<sizeof(Mac)>();
-  answer.cipher = reader.u8();
+  answer.sealed = reader.u8() != 0;
   reader.u8();
   answer.text = reader.short_text(kMaxAnswerTextBytes);
   if (!reader.ok()) return std::nullopt;

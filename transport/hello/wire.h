@@ -13,7 +13,7 @@ namespace rondo {
 // The first 256 bytes of every connection, in both directions: the dialer's Hello, then the acceptor's Answer.
 // handshake.h says what they prove. docs/wire.md has the byte tables; all numbers are little-endian.
 
-inline constexpr uint16_t kWireVersion = 15;
+inline constexpr uint16_t kWireVersion = 16;
 inline constexpr size_t kHelloBytes = 256;
 inline constexpr size_t kAnswerBytes = 256;
 // Where their proofs are.
@@ -36,7 +36,7 @@ enum class Role : uint8_t {
 struct Hello {
   uint16_t version = kWireVersion;
   Role role = Role::kControl;
-  uint8_t ciphers = 0;  // own_ciphers() where the connection is to be sealed
+  bool sealed = false;  // by TLS behind the handshake
   uint16_t lane = 0;
   uint16_t connection = 0;   // index within the link
   uint16_t connections = 1;  // of the link
@@ -71,8 +71,8 @@ enum class AnswerCode : uint16_t {
 struct Answer {
   uint16_t version = kWireVersion;
   AnswerCode code = AnswerCode::kWelcome;
-  uint32_t rank = 0;   // of the acceptor
-  uint8_t cipher = 0;  // a Cipher, of what follows; the dialer checks it
+  uint32_t rank = 0;    // of the acceptor
+  bool sealed = false;  // what follows, by TLS; the dialer checks it
   Nonce nonce{};
   Mac mac{};
   std::string text;  // the reason in words; at most kMaxAnswerTextBytes, cut when encoded

@@ -20,6 +20,7 @@
 #include "ring/base/caught.h"
 #include "ring/base/json_text.h"
 #include "rondo/error.h"
+#include "transport/auth/text_seal.h"
 #include "transport/hello/reception.h"
 #include "transport/store/store_map.h"
 #include "transport/store/store_wire.h"
@@ -46,7 +47,7 @@ constexpr size_t kMostWills = 4;
 // One connection: one request is read, carried out and answered, then the next. Used by the server's thread alone.
 struct Client {
   Client(asio::io_context& io, SecuredSocket connected) : socket(io, std::move(connected.socket)), deadline(io) {
-    seal.use(connected.keys);
+    seal.use(std::move(connected.session));
   }
 
   AsioSocket socket;
@@ -155,7 +156,7 @@ class StoreServer::Loop {
       answer.code = AnswerCode::kJob;
       answer.text =
           fmt::format("this is job {}, not {}", json_text(bounded_job_id(options_.job_id)), json_text(hello.job_id));
-    } else if (options_.encrypt && hello.ciphers == 0) {
+    } else if (options_.encrypt && !hello.sealed) {
       answer.code = AnswerCode::kShared;
       answer.text = "RONDO_ENCRYPT is 1 here, and not there: it must be equal on all ranks";
     }

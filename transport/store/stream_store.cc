@@ -10,6 +10,7 @@
 
 #include "rondo/error.h"
 #include "transport/hello/handshake.h"
+#include "transport/hello/secured_socket.h"
 #include "transport/store/store_map.h"
 #include "transport/tcp/socket_options.h"
 
@@ -156,7 +157,7 @@ bool StreamStore::shake_hands(Descriptor socket, const SocketAddress& address, D
   Hello hello;
   hello.role = Role::kStore;
   hello.job_id = bounded_job_id(options_.job_id);
-  hello.ciphers = options_.encrypt ? own_ciphers() : 0;
+  hello.sealed = options_.encrypt;
   DialerHandshake handshake(hello, options_.auth);
   std::string_view hello_bytes = handshake.hello();
   if (send_all(socket.get(), hello_bytes, deadline) != Transfer::kDone) return false;
@@ -175,8 +176,14 @@ bool StreamStore::shake_hands(Descriptor socket, const SocketAddress& address, D
   const std::string confirm = handshake.confirm();
   std::string_view confirm_bytes = confirm;
   if (send_all(socket.get(), confirm_bytes, deadline) != Transfer::kDone) return false;
+  std::unique_ptr<TlsSession> session;
+  if (const auto key = handshake.tls_key()) session = std::make_unique<TlsSession>(TlsSession::End::kDialer, *key);
+  for (long done = 0; session && done == 0;) {
+    done = rondo::shake_hands(*session, socket.get(), *why);
+    if (done < 0 || (done == 0 && !wait_ready(socket.get(), POLLIN, deadline))) return false;
+  }
   socket_ = std::move(socket);
-  seal_.use(handshake.keys());
+  seal_.use(std::move(session));
   owner_ = ::getpid();
   return true;
 }

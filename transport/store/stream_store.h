@@ -8,7 +8,7 @@
 #include "ring/base/descriptor.h"
 #include "ring/base/log.h"
 #include "transport/auth/authenticator.h"
-#include "transport/auth/records.h"
+#include "transport/auth/text_seal.h"
 #include "transport/store/request_store.h"
 #include "transport/tcp/socket.h"
 
