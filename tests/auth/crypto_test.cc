@@ -37,8 +37,7 @@ TEST_CASE("HMAC: two lists of parts that join to the same bytes have different p
 TEST_CASE("HMAC-SHA256 of a part behind its length is what Python computes") {
   // python3 -c 'import hmac; print(hmac.new(b"Jefe"+bytes(28), (3).to_bytes(8,"little")+b"abc", "sha256").hexdigest())'
   Key key{'J', 'e', 'f', 'e'};
-  CHECK(as_text(Hmac(key)({"abc"})) ==
-        from_hex("03636874c67a8f9fef37ba4a8291da27ce59fcb6c0476fb53c52bea471973013"));
+  CHECK(as_text(Hmac(key)({"abc"})) == from_hex("03636874c67a8f9fef37ba4a8291da27ce59fcb6c0476fb53c52bea471973013"));
 }
 
 TEST_CASE("nonces differ, and equality in constant time is equality") {

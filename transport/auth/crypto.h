@@ -21,8 +21,8 @@ using Key = std::array<uint8_t, 32>;
 using Mac = std::array<uint8_t, 32>;
 using Nonce = std::array<uint8_t, 32>;
 
-// HMAC-SHA256 (RFC 2104) by one key. OpenSSL looks its algorithm up for each new object, which takes longer than the MAC
-// of a short text: who checks many texts keeps one. One thread at a time.
+// HMAC-SHA256 (RFC 2104) by one key. OpenSSL looks its algorithm up for each new object, which takes longer than the
+// MAC of a short text: who checks many texts keeps one. One thread at a time.
 class Hmac {
  public:
   explicit Hmac(const Key& key);

@@ -184,7 +184,7 @@ class ControlPlane {
   PendingLinks table_;
   std::map<uint64_t, OpenCommunicator> communicators_;
   std::optional<StartLogic> start_;
-  bool flush_posted_ = false;  // I/O thread
+  bool flush_posted_ = false;                   // I/O thread
   uint64_t flushes_ = 0, flushes_written_ = 0;  // that had actions; whose messages went to the sockets, of these
   size_t live_controls_ = 0;
   Error broken_;                     // what a handler has thrown: the end of every communicator, also of later ones
