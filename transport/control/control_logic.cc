@@ -83,7 +83,7 @@ void ControlLogic::open(Time now, uint64_t communicator, std::vector<int> member
 void ControlLogic::decline(uint64_t communicator, const std::vector<int>& members, const Error& error) {
   for (const int peer : members) {
     if (peer == settings_.rank || departures_.gone(peer)) continue;
-    actions_.push_back(control::Send{peer, AbortMessage{communicator, Stage::kMaking, error}});
+    actions_.emplace_back(control::Send{peer, AbortMessage{communicator, Stage::kMaking, error}});
   }
 }
 
@@ -123,7 +123,7 @@ void ControlLogic::abort(uint64_t communicator, const Error& error) {
 void ControlLogic::leave() {
   liveness_.forget_all();
   for (const int peer : settings_.neighbors) {
-    if (!departures_.gone(peer)) actions_.push_back(control::Send{peer, LeaveMessage{}});
+    if (!departures_.gone(peer)) actions_.emplace_back(control::Send{peer, LeaveMessage{}});
   }
 }
 
@@ -171,10 +171,10 @@ void ControlLogic::query(int from, const QueryMessage& question, const CallState
     failure = closed->second.failure, stage = closed->second.stage;
   }
   if (failure) {
-    actions_.push_back(control::Send{from, AbortMessage{question.communicator, stage, *failure}});
+    actions_.emplace_back(control::Send{from, AbortMessage{question.communicator, stage, *failure}});
     return;
   }
-  actions_.push_back(control::Send{from, AnswerMessage{question.communicator, question.sequence, own}});
+  actions_.emplace_back(control::Send{from, AnswerMessage{question.communicator, question.sequence, own}});
 }
 
 void ControlLogic::connection_ended(Time now, int peer, const std::string& why) {
@@ -238,7 +238,7 @@ void ControlLogic::on(Time now, int from, const MembershipMessage& message) {
   answer.communicator = message.communicator;
   answer.kind = Kind::kDecided;
   answer.value = *closed->second.decision;
-  actions_.push_back(control::Send{from, std::move(answer)});
+  actions_.emplace_back(control::Send{from, std::move(answer)});
 }
 
 // --- questions
@@ -317,7 +317,7 @@ void ControlLogic::drive_memberships(Time now) {
 
 void ControlLogic::look_for_silence(Time now) {
   const Liveness::Findings found = liveness_.tick(now);
-  const auto note = [&](std::string text) { actions_.push_back(control::Note{std::move(text)}); };
+  const auto note = [&](std::string text) { actions_.emplace_back(control::Note{std::move(text)}); };
   if (found.stopped_ms > 0) {
     note(fmt::format("{} made no progress for {}: its process was stopped, or its core was taken",
                      settings_.name(settings_.rank), time_text(found.stopped_ms)));
@@ -335,7 +335,7 @@ void ControlLogic::look_for_silence(Time now) {
   for (const auto& [peer, ms] : found.unresponsive) departures_.give_up(now, peer);
   if (!found.beat) return;
   for (const int peer : settings_.neighbors) {
-    if (!departures_.gone(peer)) actions_.push_back(control::Send{peer, AliveMessage{}});
+    if (!departures_.gone(peer)) actions_.emplace_back(control::Send{peer, AliveMessage{}});
   }
 }
 

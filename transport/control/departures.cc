@@ -88,7 +88,7 @@ void Departures::start_failed(int from, const Error& error) {
 void Departures::unreached(int peer, int by, const std::string& why) {
   if ((peer != settings_.rank && !settings_.is_neighbor(peer)) || gone(peer) || gone(by)) return;
   fail_start(parted_error({peer, by, settings_.rank, settings_.name(peer), settings_.name(by), why}));
-  actions_.push_back(control::Send{by, AbortMessage{0, Stage::kMaking, *start_failure_}});
+  actions_.emplace_back(control::Send{by, AbortMessage{0, Stage::kMaking, *start_failure_}});
 }
 
 // It is told as well: should it go on, it knows why nobody speaks to it any more.
@@ -98,8 +98,8 @@ void Departures::give_up(Time now, int peer) {
       static_cast<uint32_t>(peer), static_cast<uint32_t>(settings_.rank), LostMessage::Fate::kUnresponsive,
       fmt::format("has not answered for {} (RONDO_SUSPICION_MS): its process is stopped, or its host is cut off",
                   time_text(settings_.liveness.suspicion_ms))};
-  actions_.push_back(control::Send{peer, message});
-  actions_.push_back(control::Drop{peer});
+  actions_.emplace_back(control::Send{peer, message});
+  actions_.emplace_back(control::Drop{peer});
   lose(peer, {message.why, ErrorCode::kUnresponsive});
   cut_off(now, peer, message.fate, message.why);
 }
@@ -145,14 +145,14 @@ size_t Departures::count() const {
 void Departures::lose(int peer, const Loss& loss) {
   lost_.emplace(peer, loss);
   map_.forget(peer);
-  actions_.push_back(control::Gone{peer, true});
+  actions_.emplace_back(control::Gone{peer, true});
   news_.push_back({News::Kind::kLost, peer});
 }
 
 void Departures::leave(int peer) {
   left_.insert(peer);
   map_.forget(peer);
-  actions_.push_back(control::Gone{peer, false});
+  actions_.emplace_back(control::Gone{peer, false});
   news_.push_back({News::Kind::kLeft, peer});
 }
 
@@ -166,7 +166,7 @@ void Departures::cut_off(Time now, int peer, LostMessage::Fate fate, const std::
 bool Departures::note_cut(Time now, int one, int other) {
   if (settings_.all_are_neighbors() || !map_.cut(one, other)) return false;
   if (look_due_ < 0) look_due_ = now + settings_.look_ms;
-  actions_.push_back(control::Cut{one, other});
+  actions_.emplace_back(control::Cut{one, other});
   return true;
 }
 
@@ -180,7 +180,7 @@ void Departures::fail_start(const Error& error) {
 void Departures::tell_neighbors(int except, const LostMessage& message) {
   if (settings_.all_are_neighbors()) return;
   for (const int peer : settings_.neighbors) {
-    if (peer != except && !gone(peer)) actions_.push_back(control::Send{peer, message});
+    if (peer != except && !gone(peer)) actions_.emplace_back(control::Send{peer, message});
   }
 }
 
