@@ -674,16 +674,18 @@ void ControlPlane::on_message(int source, const ControlBody& body) {
     on_failed_start(source, *abort);
     return mesh_.finish(source);
   }
-  if (const auto* abort = std::get_if<AbortMessage>(&body)) {
-    tell_start([&](StartLogic& start) { start.failed_later(source, abort->error); });
-  }
+  const auto* abort = std::get_if<AbortMessage>(&body);
+  const bool leaves = std::holds_alternative<LeaveMessage>(body);
   {
     std::lock_guard lock(mutex_);
+    if (abort != nullptr) start_->failed_later(source, abort->error);
     logic_->receive(now(), source, body);
   }
-  if (!std::holds_alternative<LeaveMessage>(body)) return flush_soon();
+  // An abort goes on to the neighbors before what is passed on to them next: its sender's goodbye, which would be taken
+  // for the cause.
+  if (abort == nullptr && !leaves) return flush_soon();
   flush();
-  mesh_.finish(source);
+  if (leaves) mesh_.finish(source);
 }
 
 void ControlPlane::on_question(int by, const LostMessage& question) {
