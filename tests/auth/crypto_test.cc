@@ -34,6 +34,15 @@ TEST_CASE("HMAC: two lists of parts that join to the same bytes have different p
   CHECK(Hmac(Key{1, 2, 4})({"abc"}) != Hmac(key)({"abc"}));
 }
 
+TEST_CASE("HMAC: the proofs of one object do not depend on what it has proved before") {
+  const Key key{1, 2, 3};
+  Hmac hmac(key);
+  for (const char* text : {"abc", "", "abc", "abcd"}) {
+    CAPTURE(text);
+    CHECK(hmac({text}) == Hmac(key)({text}));
+  }
+}
+
 TEST_CASE("HMAC-SHA256 of a part behind its length is what Python computes") {
   // python3 -c 'import hmac; print(hmac.new(b"Jefe"+bytes(28), (3).to_bytes(8,"little")+b"abc", "sha256").hexdigest())'
   Key key{'J', 'e', 'f', 'e'};

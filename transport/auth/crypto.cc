@@ -39,7 +39,7 @@ void prepare_crypto() {
   if (::OPENSSL_init_crypto(OPENSSL_INIT_NO_LOAD_CONFIG | OPENSSL_INIT_NO_ATEXIT, nullptr) != 1) refused("to start");
 }
 
-Hmac::Hmac(const Key& key) {
+Hmac::Hmac(const Key& key) : key_(key) {
   prepare_crypto();
   const std::unique_ptr<EVP_MAC, FreeBy<::EVP_MAC_free>> mac(::EVP_MAC_fetch(nullptr, "HMAC", nullptr));
   if (!mac) refused("HMAC");
@@ -47,14 +47,15 @@ Hmac::Hmac(const Key& key) {
   char digest[] = "SHA256";
   const OSSL_PARAM parameters[] = {::OSSL_PARAM_construct_utf8_string(OSSL_MAC_PARAM_DIGEST, digest, 0),
                                    ::OSSL_PARAM_construct_end()};
-  if (!context || ::EVP_MAC_init(context.get(), key.data(), key.size(), parameters) != 1) refused("HMAC-SHA256");
+  if (!context || ::EVP_MAC_CTX_set_params(context.get(), parameters) != 1) refused("HMAC-SHA256");
   context_ = context.release();
 }
 
 Hmac::~Hmac() { ::EVP_MAC_CTX_free(context_); }
 
 Mac Hmac::operator()(std::initializer_list<std::string_view> parts) {
-  bool good = ::EVP_MAC_init(context_, nullptr, 0, nullptr) == 1;  // the key of the last time
+  // With the key each time: OpenSSL before 3.0.3 (Ubuntu 22.04) begins no new MAC without one, and says that it has.
+  bool good = ::EVP_MAC_init(context_, key_.data(), key_.size(), nullptr) == 1;
   for (const std::string_view part : parts) {
     std::array<unsigned char, 8> size;
     for (size_t i = 0; i < size.size(); ++i) size[i] = static_cast<unsigned char>(uint64_t{part.size()} >> (8 * i));

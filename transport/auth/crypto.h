@@ -33,6 +33,7 @@ class Hmac {
   Mac operator()(std::initializer_list<std::string_view> parts);
 
  private:
+  const Key key_;
   evp_mac_ctx_st* context_;
 };
 
