@@ -11,8 +11,8 @@ struct evp_mac_ctx_st;
 
 namespace rondo {
 
-// The project's way to OpenSSL (libcrypto 3), with records.h. Any thread. Throws Exception(kSystem) where the library
-// or the kernel refuses.
+// The project's way to OpenSSL (libcrypto 3), with tls_session.h. Any thread. Throws Exception(kSystem) where the
+// library or the kernel refuses.
 
 // Before any other use of the library.
 void prepare_crypto();
