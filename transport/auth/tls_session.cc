@@ -196,8 +196,10 @@ long TlsSession::read(Carrier& carrier, void* target, size_t bytes) {
   size_t moved = 0;
   ::ERR_clear_error();
   const int result = ::SSL_read_ex(ssl_.get(), target, bytes, &moved);
-  // Reading answers a record that it refuses, and a peer that asks for a new key, which no peer of ours does.
-  if (rest_.size() != rest) forged_ = true;
+  // Reading answers a record that it refuses, and a peer that asks for a new key, which no peer of ours does. A message
+  // of the handshake that has come in part is refused, too: write() would read its rest first, and has no carrier for
+  // it.
+  if (rest_.size() != rest || ::SSL_in_init(ssl_.get()) != 0) forged_ = true;
   return result == 1 ? static_cast<long>(moved) : stopped(result);
 }
 
