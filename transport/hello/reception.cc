@@ -294,7 +294,7 @@ class Reception::State : public std::enable_shared_from_this<Reception::State> {
     if (done > 0) {
       hand_over(guest);
     } else {
-      complain(fmt::format("dropped a connection of rank {}: {}", guest.hello->rank, why));
+      complain(fmt::format("dropped a connection from {}: {}", guest.address, why));
       drop(guest);
     }
     return Heard::kAll;
