@@ -138,9 +138,10 @@ class Dial::State : public std::enable_shared_from_this<Dial::State> {
 
   void seal() {
     std::string why;
-    const long done = shake_hands(*session_, socket_->get(), why);
+    int number = 0;
+    const long done = shake_hands(*session_, socket_->get(), why, &number);
     if (done == 0) return wait();
-    if (done < 0) return retry(why, Sign::kOther);
+    if (done < 0) return retry(why, number == ETIMEDOUT ? Sign::kNone : Sign::kOther);
     finish({{socket_->detach(), std::move(session_)}, {}});
   }
 

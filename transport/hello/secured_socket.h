@@ -23,7 +23,7 @@ struct SecuredSocket {
 };
 
 // Does what can be done of the session's handshake over a connected, non-blocking socket. 1: it is over; 0: more has to
-// come; -1: it has failed, with `why` in words.
-long shake_hands(TlsSession& session, int socket, std::string& why);
+// come; -1: it has failed, with `why` in words and, where reading failed and it is asked for, the system's number.
+long shake_hands(TlsSession& session, int socket, std::string& why, int* number = nullptr);
 
 }  // namespace rondo
