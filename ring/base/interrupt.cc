@@ -97,8 +97,9 @@ bool interrupt_requested() {
   return wanted;
 }
 
-bool wait_interrupted() {
-  if (untaken) return true;
+bool wait_interrupted() { return untaken || call_interrupted(); }
+
+bool call_interrupted() {
   const auto now = Clock::now();
   if (now < next_question || !has_interrupt_function()) return false;
   next_question = now + kBetweenInterruptQuestions;

@@ -16,6 +16,9 @@ inline constexpr std::chrono::milliseconds kBetweenInterruptQuestions{100};
 // For waits of a start or an end, which call it at least that often: asks the function if a question is due.
 // Once the function has said yes on this thread, it is true until take_interruption().
 bool wait_interrupted();
+// The same for waits in a communicator's call, which a yes fails: true for that yes alone. Calls of C++ leave a yes
+// untaken, and it must not fail the communicator that the thread calls next.
+bool call_interrupted();
 // Throws Exception(kInterrupted) if wait_interrupted().
 void end_wait_if_interrupted();
 

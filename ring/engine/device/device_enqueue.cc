@@ -151,7 +151,7 @@ StreamOperation::Options DeviceSide::in_stream(void* stream, int device, std::ve
 
 void DeviceSide::take_room(StreamOperation& call) {
   const auto has_failed = [this] {
-    if (wait_interrupted()) group_.context().interrupt();
+    if (call_interrupted()) group_.context().interrupt();
     return group_.context().failure.get() != nullptr;
   };
   if (!call.take_room(has_failed)) group_.context().check_usable();

@@ -30,7 +30,7 @@ constexpr std::chrono::milliseconds kBetweenLooks{1};
 template <class There>
 void look_for(CommunicatorContext& context, Clock::time_point deadline, const There& there) {
   while (!there() && Clock::now() < deadline && context.failure.get() == nullptr) {
-    if (wait_interrupted()) context.interrupt();
+    if (call_interrupted()) context.interrupt();
     std::this_thread::sleep_for(kBetweenLooks);
   }
 }

@@ -119,7 +119,7 @@ void Flow::check_process() const {
 }
 
 bool Flow::fail_if_interrupted() {
-  if (!wait_interrupted()) return false;
+  if (!call_interrupted()) return false;
   interrupted();
   return true;
 }
