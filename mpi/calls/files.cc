@@ -118,6 +118,7 @@ WAY(write, Way::kWrite, const void)
 
 int MPI_File_open(MPI_Comm comm, const char* filename, int amode, MPI_Info info, MPI_File* file) {
   return on_file(MPI_FILE_NULL, __func__, [&] {
+    const std::shared_ptr<Comm> held = shared_comm(comm);  // as on() does
     Comm& of = intracomm_of(comm);
     Info::Entries hints;
     std::string path;
