@@ -311,7 +311,7 @@ int MPI_Intercomm_create(MPI_Comm local_comm, int local_leader, MPI_Comm peer_co
     const int64_t largest = verdict.exchange();
     std::vector<int> remote;
     Told told{};
-    Failure failure{MPI_SUCCESS, "the other group, or the leader of this rank's, has failed in this call"};
+    Failure failure{MPI_SUCCESS, "the other group, or the leader of this rank's, has failed in this call", true};
     if (peer != nullptr) {
       try {  // also after a refusal: the other group waits for what this one says
         told = swap_groups(local, *peer, remote_leader, tag, Verdict::code_of(largest), remote);
@@ -322,7 +322,7 @@ int MPI_Intercomm_create(MPI_Comm local_comm, int local_leader, MPI_Comm peer_co
     }
     verdict.settle(largest);
     local.engine->broadcast(&told, sizeof told, rondo::DType::kUint8, local_leader);
-    if (told.code != MPI_SUCCESS) fail(told.code, failure.text);
+    if (told.code != MPI_SUCCESS) throw Failure{told.code, failure.text, failure.of_another};
     remote.resize(static_cast<size_t>(told.length));
     local.engine->broadcast(remote, local_leader);
     const bool disjoint = std::none_of(remote.begin(), remote.end(),

@@ -95,7 +95,8 @@ void note(Request& request, int call) {
 bool idle(const Request* request) { return request == nullptr || (request->persistent && !request->active); }
 
 [[noreturn]] void fail_with(int error) {
-  fail(error, last_failure().code == error ? last_failure().text : "the request failed");
+  if (last_failure().code == error) throw Failure(last_failure());
+  fail(error, "the request failed");
 }
 
 // Waits until one of several requests may be over: most are within microseconds.

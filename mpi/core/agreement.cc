@@ -24,15 +24,21 @@ Verdict::Verdict(const Comm& comm, const std::function<void()>& check) : comm_(c
 
 int64_t Verdict::exchange() const {
   int64_t largest = word_;
-  comm_.engine->all_reduce(&largest, &largest, 1, rondo::DType::kInt64, rondo::Op::kMax);
+  try {
+    comm_.engine->all_reduce(&largest, &largest, 1, rondo::DType::kInt64, rondo::Op::kMax);
+  } catch (...) {  // another rank may have heard of the refusal, and have ended the job
+    if (own_) throw Failure(*own_);
+    throw;
+  }
   return largest;
 }
 
 void Verdict::settle(int64_t largest) const {
   if (own_) throw Failure(*own_);
   if (largest == 0) return;
-  fail(code_of(largest),
-       name_of(comm_, static_cast<int>(largest >> 32) - 1) + " cannot make this call; its own error says why");
+  throw Failure{code_of(largest),
+                name_of(comm_, static_cast<int>(largest >> 32) - 1) + " cannot make this call; its own error says why",
+                true};
 }
 
 void agree(const Comm& comm, const std::function<void()>& check) {

@@ -95,9 +95,9 @@ int report_to(const char* call, Errhandler& handler, uintptr_t object, const Fai
   switch (handler.kind) {
     case Errhandler::Kind::kFatal:
     case Errhandler::Kind::kAbort:
-      // A launcher takes the job's code from the first process that ends, which must be the one whose end this rank has
-      // heard of.
-      if (failure.code == kProcessFailed || failure.code == MPI_ERR_PROC_ABORTED) {
+      // A launcher takes the job's code from the first process that ends, and may end the others before they have said
+      // why. It must be the one whose end or failure this rank has heard of.
+      if (failure.code == kProcessFailed || failure.code == MPI_ERR_PROC_ABORTED || failure.of_another) {
         std::this_thread::sleep_for(std::chrono::milliseconds(200));
       }
       end_job(who() + ": " + name + ": " + failure.text + " (" + std::to_string(failure.code) + ")", failure.code);

@@ -13,6 +13,7 @@ namespace rondo_mpi {
 struct Failure {
   int code;
   std::string text;
+  bool of_another = false;  // another rank's, which alone knows why
 };
 
 [[noreturn]] void fail(int code, const std::string& text);

@@ -147,6 +147,13 @@ TEST_CASE("MPI_Abort ends the job with its code, or with 1 where the system woul
   }
 }
 
+TEST_CASE("the rank that refuses a call of all ends the job, and says why") {
+  Program run(launch(4, "mpich", {"refuse"}));
+  CHECK(run.wait(std::chrono::seconds(60)) == 11);  // MPI_ERR_DIMS of MPICH's ABI
+  CHECK(run.errors().find("rank 0 on ") != std::string::npos);
+  CHECK(run.errors().find("MPI_Cart_create: the dimensions have more places than") != std::string::npos);
+}
+
 TEST_CASE("a rank that ends is told to the others") {
   Program fatal(launch(2, "mpich", {"die"}));
   CHECK(fatal.wait(std::chrono::seconds(60)) != 0);

@@ -423,6 +423,11 @@ int main(int argc, char** argv) {
     fflush(stdout);
     _exit(0);
   }
+  if (strcmp(wrong, "refuse") == 0) { /* rank 0 alone gives something wrong */
+    const int places = rank == 0 ? size + 1 : size, whole = 0;
+    MPI_Comm made;
+    MPI_Cart_create(MPI_COMM_WORLD, 1, &places, &whole, 0, &made);
+  }
   if (wrong[0] != 0) MPI_Barrier(MPI_COMM_WORLD);
   messages();
   collectives();
