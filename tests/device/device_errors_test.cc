@@ -284,9 +284,9 @@ TEST_CASE("a stream of one rank takes no event: its call fails on all ranks") {
   check_processes(both_ways(2), [](Communicator& group) {
     Sum buffer(group, nullptr, 1000);
     group.attach_device();
-    group.barrier();
-    if (group.rank() == 1) setenv("FAKE_CUDA_RECORDS", "0", 1);
     const Error error = error_of([&] {
+      group.barrier();  // which ends by the failure where this rank is late
+      if (group.rank() == 1) setenv("FAKE_CUDA_RECORDS", "0", 1);
       buffer.start().wait();
       group.barrier();
     });
