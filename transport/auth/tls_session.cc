@@ -120,8 +120,11 @@ SSL_CTX* make_context(TlsSession::End end) {
   require(context != nullptr && ::SSL_CTX_set_min_proto_version(context, TLS1_3_VERSION) == 1 &&
               ::SSL_CTX_set_max_proto_version(context, TLS1_3_VERSION) == 1 &&
               ::SSL_CTX_set_ciphersuites(context, has_aes() ? kAesFirst : kChaChaFirst) == 1 &&
-              ::SSL_CTX_set1_groups_list(context, "X25519") == 1 && ::SSL_CTX_set_num_tickets(context, 0) == 1,
+              ::SSL_CTX_set_num_tickets(context, 0) == 1,
           "TLS 1.3");
+  // An OpenSSL in FIPS mode may lack the first one, and refuses a list that has it.
+  require(::SSL_CTX_set1_groups_list(context, "X25519:P-256") == 1 || ::SSL_CTX_set1_groups_list(context, "P-256") == 1,
+          "X25519 and P-256");
   ::SSL_CTX_clear_options(context, SSL_OP_ENABLE_MIDDLEBOX_COMPAT | SSL_OP_ALLOW_NO_DHE_KEX);
   // The first suite of the acceptor; but ChaCha20 where it is the dialer's first.
   ::SSL_CTX_set_options(context, SSL_OP_CIPHER_SERVER_PREFERENCE | SSL_OP_PRIORITIZE_CHACHA);
