@@ -6,10 +6,11 @@ load("//tools/bazel:version.bzl", "RONDO_C_SONAME", "RONDO_SONAME")
 
 # The C++ runtime and OpenSSL inside a library, so that it meets no others in the process. What libcrypto.a needs is
 # shared, since Debian's libz.a is not position-independent. Bazel links by gcc and names libstdc++ itself, last: by then
-# nothing needs it.
+# nothing needs it. A shared libssl that is named as well refers to names of libcrypto, which the linker would show for it.
 STATIC_RUNTIME = [
     "-static-libgcc",
     "-Wl,-Bstatic,-lssl,-lcrypto,-lstdc++,-Bdynamic",
+    "-Wl,--exclude-libs,libssl.a:libcrypto.a",
     "-Wl,--as-needed",
 ] + STATIC_NEEDS
 
