@@ -8,7 +8,7 @@ namespace rondo_torch {
 
 namespace {
 
-// Counted in the child, by a handler of fork(). Calls read it instead of getpid(), which is a system call.
+// Counted in the child, by a handler of fork(): calls read it where the id of the process would be a system call.
 std::atomic<int> forks{0};
 const int watching = pthread_atfork(nullptr, nullptr, [] { forks.fetch_add(1, std::memory_order_relaxed); });
 
