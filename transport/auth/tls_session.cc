@@ -128,8 +128,7 @@ SSL_CTX* make_context(TlsSession::End end) {
   ::SSL_CTX_clear_options(context, SSL_OP_ENABLE_MIDDLEBOX_COMPAT | SSL_OP_ALLOW_NO_DHE_KEX);
   // The first suite of the acceptor; but ChaCha20 where it is the dialer's first.
   ::SSL_CTX_set_options(context, SSL_OP_CIPHER_SERVER_PREFERENCE | SSL_OP_PRIORITIZE_CHACHA);
-  ::SSL_CTX_set_mode(context,
-                     SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER | SSL_MODE_RELEASE_BUFFERS);
+  ::SSL_CTX_set_mode(context, SSL_MODE_RELEASE_BUFFERS);
   ::SSL_CTX_set_session_cache_mode(context, SSL_SESS_CACHE_OFF);
   ::SSL_CTX_set_default_read_buffer_len(context, kReadBytes);
   // The acceptor has no certificate, and the dialer would take none: without the key there is no handshake.
@@ -206,27 +205,28 @@ long TlsSession::read(Carrier& carrier, void* target, size_t bytes) {
   return result == 1 ? static_cast<long>(moved) : stopped(result);
 }
 
+// Sealed into memory first, so that several records go by one write of the carrier: a call of the system for each takes
+// as long as its cipher.
 long TlsSession::write(Carrier& carrier, const void* bytes, size_t size) {
   if (forged_) return -1;
-  RONDO_CHECK(size >= held_, "what was not written is offered again");
   if (size == 0) return 0;
   over_ = false;
-  if (held_ == 0 && written_ >= key_bytes_) replace_key();
+  if (held_ == 0) {
+    if (written_ >= key_bytes_) replace_key();
+    seal(bytes, std::min(size, kBatchBytes));
+  }
   if (!flush(carrier)) return over_ ? -1 : 0;
-  in_ = nullptr;
-  out_ = &carrier;
-  if (held_ == 0) held_ = std::min(size, kRecordBytes);
+  return static_cast<long>(std::exchange(held_, 0));
+}
+
+void TlsSession::seal(const void* bytes, size_t size) {
+  in_ = out_ = nullptr;
   size_t moved = 0;
   ::ERR_clear_error();
-  const int result = ::SSL_write_ex(ssl_.get(), bytes, held_, &moved);
-  if (result != 1) {
-    const long why = stopped(result);
-    if (forged_) refused("to seal a record");
-    return why;
-  }
-  RONDO_CHECK(moved == held_, "a record is written as a whole");
-  written_ += std::max(std::exchange(held_, 0), kKeyBytesOfRecord);
-  return static_cast<long>(moved);
+  require(::SSL_write_ex(ssl_.get(), bytes, size, &moved) == 1 && moved == size, "to seal records");
+  held_ = size;
+  const size_t records = (size + kRecordBytes - 1) / kRecordBytes;
+  written_ += std::max(size, records * kKeyBytesOfRecord);
 }
 
 long TlsSession::stopped(int result) {
@@ -247,12 +247,14 @@ void TlsSession::replace_key() {
 }
 
 bool TlsSession::flush(Carrier& carrier) {
-  while (!rest_.empty()) {
-    const long moved = carrier.write(rest_.data(), rest_.size());
+  while (taken_ < rest_.size()) {
+    const long moved = carrier.write(rest_.data() + taken_, rest_.size() - taken_);
     over_ = moved < 0;
     if (moved <= 0) return false;
-    rest_.erase(0, static_cast<size_t>(moved));
+    taken_ += static_cast<size_t>(moved);
   }
+  rest_.clear();
+  taken_ = 0;
   return true;
 }
 

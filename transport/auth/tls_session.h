@@ -31,6 +31,7 @@ class TlsSession {
   };
 
   static constexpr size_t kRecordBytes = 16 * 1024;  // of plaintext, at most
+  static constexpr size_t kBatchBytes = 8 * kRecordBytes;
   // A writer replaces its direction's key behind so many bytes; a record counts for 256 at least, since AES-GCM allows
   // 2^24.5 records (RFC 8446, 5.5).
   static constexpr uint64_t kKeyBytes = uint64_t{1} << 32;
@@ -48,8 +49,8 @@ class TlsSession {
   // After the handshake. Bytes of plaintext moved; 0: none can be moved now; -1: the carrier is over, or forged(). Only
   // plaintext of a whole record that was verified is handed out.
   long read(Carrier& carrier, void* target, size_t bytes);
-  // Bytes count as written once the carrier has taken their record. What a 0 has left is offered again, at least as
-  // much of it, by the next write().
+  // At most kBatchBytes, which count as written once the carrier has taken all of their records. After a 0 the same
+  // bytes are offered again: the next write() counts them, if it offers but one.
   long write(Carrier& carrier, const void* bytes, size_t size);
 
   // Something came that the peer has not sent: nothing more is read or written.
@@ -69,6 +70,7 @@ class TlsSession {
   // What a call of OpenSSL that did not succeed means: 0 or -1.
   long stopped(int result);
   void replace_key();
+  void seal(const void* bytes, size_t size);
   bool flush(Carrier& carrier);
 
   Key key_;
@@ -78,8 +80,9 @@ class TlsSession {
   Carrier* out_ = nullptr;  // none: what is to be sent goes to rest_
   bool over_ = false;       // the carrier, in the call under way
   bool forged_ = false;
-  std::string rest_;      // a change of the key that the carrier has yet to take
-  size_t held_ = 0;       // plaintext of a record that the carrier has not taken as a whole
+  std::string rest_;      // records for the carrier
+  size_t taken_ = 0;      // it has taken so many bytes of them
+  size_t held_ = 0;       // plaintext that is sealed in them
   uint64_t written_ = 0;  // by the key in use, as kKeyBytes counts it
 };
 

@@ -12,6 +12,10 @@
 namespace rondo {
 namespace {
 
+// A slice and its header go by one write of the inner stream, though they lie apart.
+constexpr size_t kGatheredBytes = 4 * TlsSession::kRecordBytes;
+static_assert(kGatheredBytes <= TlsSession::kBatchBytes);
+
 class SealedStream final : public ByteStream, TlsSession::Carrier {
  public:
   SealedStream(std::unique_ptr<ByteStream> inner, std::unique_ptr<TlsSession> session, std::string peer)
@@ -19,8 +23,8 @@ class SealedStream final : public ByteStream, TlsSession::Carrier {
     session_->read_ahead();
   }
 
-  // Until the inner stream has a whole record its bytes are offered again, as of every stream: so nothing is left here
-  // that nobody would write.
+  // Until the inner stream has all records of a batch its bytes are offered again, as of every stream: so nothing is
+  // left here that nobody would write.
   long write(const iovec* parts, int count) override {
     RONDO_CHECK(count <= kMostParts, "a stream takes a few parts at once");
     if (!error_.ok()) return -1;
@@ -32,6 +36,7 @@ class SealedStream final : public ByteStream, TlsSession::Carrier {
       if (moved < 0) return fail();
       if (moved == 0) break;
       written += static_cast<size_t>(moved);
+      RONDO_CHECK(written <= all, "what was not written is offered again");
     }
     return static_cast<long>(written);
   }
@@ -66,7 +71,7 @@ class SealedStream final : public ByteStream, TlsSession::Carrier {
     return inner_->write(&part, 1);
   }
 
-  // What follows the first `skip` bytes, up to a record: in place, or gathered where it lies in several small parts.
+  // What follows the first `skip` bytes: in place, or gathered where it lies in several small parts.
   std::span<const std::byte> front_of(const iovec* parts, int count, size_t skip) {
     size_t bytes = 0;
     for (int i = 0; i < count && bytes < sizeof gathered_; ++i) {
@@ -96,7 +101,7 @@ class SealedStream final : public ByteStream, TlsSession::Carrier {
   const std::unique_ptr<TlsSession> session_;
   const std::string peer_;
   Error error_;
-  std::byte gathered_[TlsSession::kRecordBytes];
+  std::byte gathered_[kGatheredBytes];
 };
 
 }  // namespace
