@@ -222,7 +222,7 @@ void fold_packed(const Op& op, const std::shared_ptr<const Type>& of, const void
   const Type& type = *of;
   if (type.dense) return fold(op, of, in, inout, count);
   const MPI_Count bytes = count * type.size;
-  // Types may reach below their address: the first element lies so many bytes into the memory.
+  // Types may reach below their address: `before` is where the first element begins in the memory.
   const MPI_Aint before = -std::min({type.true_lb, type.lb, MPI_Aint{0}});
   const MPI_Aint span =
       before + type.extent() * (count - 1) + std::max(type.true_ub, type.ub) - std::min(type.true_lb, type.lb);

@@ -31,9 +31,10 @@ class TlsSession {
   };
 
   static constexpr size_t kRecordBytes = 16 * 1024;  // of plaintext, at most
+  // What one write of the carrier takes: 16 MiB by single records took a sixth longer, by a system call for each.
   static constexpr size_t kBatchBytes = 8 * kRecordBytes;
-  // A writer replaces its direction's key behind so many bytes; a record counts for 256 at least, since AES-GCM allows
-  // 2^24.5 records (RFC 8446, 5.5).
+  // Plaintext after which a writer replaces its direction's key. A record counts for 256 bytes at least, since AES-GCM
+  // allows 2^24.5 records (RFC 8446, 5.5).
   static constexpr uint64_t kKeyBytes = uint64_t{1} << 32;
 
   // Throws Exception(kSystem) where OpenSSL refuses.
@@ -81,7 +82,7 @@ class TlsSession {
   bool over_ = false;       // the carrier, in the call under way
   bool forged_ = false;
   std::string rest_;      // records for the carrier
-  size_t taken_ = 0;      // it has taken so many bytes of them
+  size_t taken_ = 0;      // bytes of rest_ that the carrier has
   size_t held_ = 0;       // plaintext that is sealed in them
   uint64_t written_ = 0;  // by the key in use, as kKeyBytes counts it
 };

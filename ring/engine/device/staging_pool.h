@@ -31,7 +31,7 @@ class StagingPool {
     size_t bytes = 0;
     uint32_t* word = nullptr;  // which a stream waits for; it only grows, modulo 2^32
   };
-  // A region of at least so many bytes, used before or new. Throws Exception(kSystem).
+  // A region of at least `bytes`, used before or new. Throws Exception(kSystem).
   Region take(size_t bytes);
   // Calls no runtime, so that functions in a stream may call it.
   void give_back(const Region& region);

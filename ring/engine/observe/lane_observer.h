@@ -47,7 +47,7 @@ class LaneObserver {
     wait_.begin = now;
     wait_.peer = awaited_;
   }
-  // A slice of so many bytes was moved. last: it ends its step in this round. Signals are no steps here.
+  // A slice was moved. last: it ends its step in this round. Signals are no steps here.
   void moved(std::span<const Ref> sources, std::span<const Ref> targets, uint64_t bytes, bool last) {
     bytes_ += bytes;
     last &= bytes_ > 0;
