@@ -22,8 +22,9 @@ namespace {
 
 // What the threads of a lane share (shared memory of a block).
 struct LaneState {
-  uint32_t call, messages, first_pass;
-  bool failed, done;
+  uint32_t call, meeting, messages;  // meeting: slices up to this one, which words count
+  uint32_t slice, slices;            // of this call; slices 0: not known yet
+  bool failed, again;                // again: the ranks have met, and begin once more
   Pass pass;
 };
 
@@ -58,28 +59,30 @@ class CallLane {
   RONDO_INLINE CallLane(Machine& machine, const DeviceCall& call, LaneState& state)
       : m_(machine), call_(call), state_(state), thread_(machine.thread()) {}
 
-  // A call in order: counts itself, runs the steps before the first wait, looks for a stop, runs the other steps, and
-  // leaves. Without a status (a plain fold) there is no protocol, only the pass.
+  // A call in order: counts itself, runs the steps before the first wait, looks for a stop, runs the other steps, then
+  // all of them for each further slice, and leaves. Without a status (a plain fold) there is no protocol, only the
+  // pass.
   RONDO_INLINE void run() {
     if (call_.status != nullptr) count();
-    if (call_.status == nullptr) state_.done = false, state_.first_pass = 0;
+    if (call_.status == nullptr) state_.slice = 0, state_.slices = 1, state_.again = false;
     m_.step() = 0;
     if (call_.status != nullptr && !begin()) return leave(false);
     bool well = true;
-    RONDO_ROLLED
-    for (; well && m_.step() < call_.step_count; ++m_.step()) {
-      const CallStep& step = call_.steps[m_.step()];
-      if (state_.done && (step.kind == CallStep::kPass || step.word != 0)) break;
-      bad_ = false;  // no register for it while a pass runs
-      if (step.kind == CallStep::kSignal) {
-        m_.any(false);  // what all threads have done before
-        tell(step);
-      } else if (step.kind == CallStep::kAwait) {
-        well = await(step);
-      } else {
-        well = pass(step);
+    do {
+      RONDO_ROLLED
+      for (; well && m_.step() < call_.step_count; ++m_.step()) {
+        const CallStep& step = call_.steps[m_.step()];
+        bad_ = false;  // no register for it while a pass runs
+        if (step.kind == CallStep::kSignal) {
+          m_.any(false);  // what all threads have done before
+          tell(step);
+        } else if (step.kind == CallStep::kAwait) {
+          well = await(step);
+        } else {
+          well = pass(step);
+        }
       }
-    }
+    } while (well && next_slice());
     leave(well);
   }
 
@@ -93,9 +96,11 @@ class CallLane {
   RONDO_INLINE void count() {
     if (is_first()) {
       state_.call = own().calls + 1;
+      state_.meeting = own().slices + 1;
       state_.messages = own().messages;
-      state_.done = call_.follows && own().whole != 0;
-      state_.first_pass = 0;
+      state_.slice = 0;
+      state_.slices = call_.uneven ? 0 : slices_of(call_.longest);
+      state_.again = false;
       state_.failed = m_.load_relaxed(&control().failed) != 0;
     }
     m_.any(false);
@@ -142,7 +147,24 @@ class CallLane {
   }
 
   RONDO_INLINE uint32_t value_of(const CallStep& step) const {
-    return step.word < kMessageWords ? state_.call : state_.messages + step.message;
+    return step.word < kMessageWords ? state_.meeting : state_.messages + step.index;
+  }
+  RONDO_INLINE uint32_t slices_of(uint64_t longest) const {
+    return longest <= call_.slice ? 1 : uint32_t((longest - 1) / call_.slice + 1);
+  }
+  // The first wait of a call tells the ranks of each other; those of its other slices only order memory.
+  RONDO_INLINE bool meets(const CallStep& step) const { return step.word == 0 && state_.slice == 0 && !state_.again; }
+  RONDO_INLINE bool next_slice() {
+    if (state_.slice + 1 >= state_.slices) return false;
+    m_.any(false);  // all threads have come here
+    if (is_first()) {
+      ++state_.slice;
+      ++state_.meeting;
+      state_.messages += call_.messages;
+    }
+    m_.step() = 0;
+    m_.any(false);
+    return true;
   }
 
   RONDO_INLINE uint32_t turn() const { return state_.call % 2; }
@@ -152,26 +174,26 @@ class CallLane {
 
   // One thread a peer. Word 0 is a lane's arrival: fingerprint and buffers go before it, and its release orders them.
   RONDO_INLINE void tell(const CallStep& step) {
-    if (step.word == 0 && (state_.call + kRenewedCalls / 2) % kRenewedCalls < 2) renew(step.peers);
+    if (meets(step) && (state_.call + kRenewedCalls / 2) % kRenewedCalls < 2) renew(step.peers);
     RONDO_ROLLED
     for (uint32_t rank = uint32_t(thread_.index); rank < call_.world; rank += uint32_t(thread_.count)) {
       if ((step.peers >> rank & 1) == 0) continue;
       LaneMail& mail = global(call_.controls[rank])->lanes[m_.lane()].from[call_.rank];
-      if (step.word == 0) {
-        m_.store_word(&mail.prints[turn()][0], word_of(uint32_t(call_.fingerprint)));
-        m_.store_word(&mail.prints[turn()][1], word_of(uint32_t(call_.fingerprint >> 32)));
+      if (meets(step)) {
+        m_.store_word(&mail.prints[turn()][0], word_of(uint32_t(call_.prints[rank])));
+        m_.store_word(&mail.prints[turn()][1], word_of(uint32_t(call_.prints[rank] >> 32)));
         if (call_.by_posts) continue;
-        store_card(mail.cards[turn()].input, call_.card.input);
-        store_card(mail.cards[turn()].output, call_.card.output);
-        m_.store_word(&mail.cards[turn()].whole, call_.card.whole);
+        store_card(mail.cards[turn()].input, call_.input, rank);
+        store_card(mail.cards[turn()].output, call_.output, rank);
+        m_.store_word(&mail.cards[turn()].longest, call_.longest);
       }
       m_.store_release(&mail.words[step.word], value_of(step));
     }
   }
-  RONDO_INLINE void store_card(BufferCard& to, const BufferCard& from) {
+  RONDO_INLINE void store_card(BlockCard& to, const DeviceCall::Buffer& from, uint32_t rank) {
     m_.store_word(&to.window, from.window);
-    m_.store_word(&to.offset, from.offset);
-    m_.store_word(&to.pitch, from.pitch);
+    m_.store_word(&to.offset, from.at[rank]);
+    m_.store_word(&to.staged, from.staged);
   }
   // Overwrites all words of posts, so that none of 2^32 calls ago looks like one of this call. By the threads that
   // write the words in posts, too, so that these come behind.
@@ -190,32 +212,40 @@ class CallLane {
 
   // One thread a peer; any() then makes the lane wait for all of them.
   RONDO_INLINE bool await(const CallStep& step) {
+    const bool is_meeting = meets(step);
     RONDO_ROLLED
     for (uint32_t rank = uint32_t(thread_.index); rank < call_.world && !bad_; rank += uint32_t(thread_.count)) {
       if ((step.peers >> rank & 1) == 0) continue;
-      bad_ = step.word == 0 && !same_call(rank);
+      bad_ = is_meeting && !same_call(rank);
       if (bad_ || (step.word == 0 && call_.by_posts)) continue;
       bad_ = !await_word(&own().from[rank].words[step.word], value_of(step));
     }
     if (m_.any(bad_)) return false;
     // The end of a call by posts is not held up by this: it comes at once.
-    if (step.word == 0 && !call_.by_posts && m_.lane() == 0 && is_first() && !is_replay())
+    if (is_meeting && !call_.by_posts && m_.lane() == 0 && is_first() && !is_replay())
       m_.store_release(&call_.status->met, call_.number);
-    if (step.word == 0 && call_.whole_pass != 0) choose_whole();
+    if (is_meeting && state_.slices != 1 && !call_.by_messages) choose_slices();
     return true;
   }
-  // Whether the whole call runs as one piece: only if its buffers lie in windows on all ranks. All ranks see the same
-  // cards, so all decide alike.
-  RONDO_INLINE void choose_whole() {
-    bool cut = call_.card.whole == 0;
-    RONDO_ROLLED
-    for (uint32_t rank = uint32_t(thread_.index); rank < call_.world; rank += uint32_t(thread_.count)) {
-      if (rank != call_.rank) cut |= m_.load_word(&own().from[rank].cards[turn()].whole) == 0;
+  // The call is one slice if no rank has a staged buffer. All ranks see the same cards, so all decide alike. What comes
+  // before the first wait is of the first slice: it stages, where there is anything to stage. In an uneven call nothing
+  // runs before it; if a rank stages, all begin again, and know how many slices there are.
+  RONDO_INLINE void choose_slices() {
+    if (is_first()) {
+      uint64_t staged = call_.input.staged | call_.output.staged, longest = call_.longest;
+      RONDO_ROLLED
+      for (uint32_t rank = 0; rank < call_.world; ++rank) {
+        if (rank == call_.rank) continue;
+        const DeviceCard& card = own().from[rank].cards[turn()];
+        staged |= m_.load_word(&card.input.staged) | m_.load_word(&card.output.staged);
+        if (const uint64_t other = m_.load_word(&card.longest); other > longest) longest = other;
+      }
+      state_.slices = staged == 0 ? 1 : slices_of(longest);
+      state_.again = call_.uneven && staged != 0;
+      if (state_.again) ++state_.meeting;
     }
-    cut = m_.any(cut);
-    if (!is_first()) return;
-    state_.first_pass = cut ? 0 : call_.whole_pass;
-    own().whole = cut ? 0 : 1;
+    m_.any(false);
+    if (state_.again) m_.step() = ~uint32_t{0};  // 0 is the next one
   }
   // Counts wrap around, so they are compared by their difference.
   RONDO_INLINE bool await_word(const uint32_t* word, uint32_t value) {
@@ -253,18 +283,25 @@ class CallLane {
       return is_of_call(low) && is_of_call(high);
     });
     const uint64_t found = uint32_t(low) | high << 32;
-    return there && (found == call_.fingerprint || fail(CallFailure::kOtherCall, rank, found));
+    return there && (found == call_.prints[rank] || fail(CallFailure::kOtherCall, rank, found));
   }
 
-  // This lane's share of a pass: whole lines of its first source. False: it lies nowhere.
+  // Elements of the blocks before this slice.
+  RONDO_INLINE uint64_t before_slice() const { return state_.slice == 0 ? 0 : state_.slice * call_.slice; }
+  // This lane's share of a slice of a pass: whole lines of its first source. In the last slice, too, it is a share of a
+  // full one: where slices are staged, no lane comes to where another one may still be in the slice before. False: it
+  // lies nowhere.
   RONDO_INLINE bool find_share(const CallStep& step) {
     m_.any(false);  // the pass before has been run
-    const CallPass& given = call_.passes[state_.first_pass + step.pass];
+    const CallPass& given = call_.passes[step.index];
     const uint64_t element = m_.element_bytes(), line = kLineBytes / element;
-    const uint64_t lanes = m_.lanes(), each = (given.count + lanes - 1) / lanes;
+    const uint64_t left = state_.slices > 0 && given.count > before_slice() ? given.count - before_slice() : 0;
+    const bool is_cut = state_.slices > 1;
+    const uint64_t all = is_cut && left > call_.slice ? call_.slice : left;
+    const uint64_t lanes = m_.lanes(), each = ((is_cut ? call_.slice : all) + lanes - 1) / lanes;
     const uint64_t share = (each + line - 1) / line * line;
-    const uint64_t first = share * m_.lane() < given.count ? share * m_.lane() : given.count;
-    const uint64_t count = given.count - first < share ? given.count - first : share;
+    const uint64_t first = share * m_.lane() < all ? share * m_.lane() : all;
+    const uint64_t count = all - first < share ? all - first : share;
     const bool copies = given.fold == kCopies;
     const uint32_t refs = count == 0 ? 0 : uint32_t(given.source_count) + given.target_count;
     DeviceFold& fold = state_.pass.fold;
@@ -356,9 +393,12 @@ class CallLane {
     return static_cast<Byte*>(call_.posts[rank]) + place * kPostedBytes * call_.post_bytes;
   }
 
-  // Where this lane's share lies; 0: nowhere.
+  // Where this lane's share of the slice lies, `before` bytes behind its beginning; 0: nowhere.
   RONDO_INLINE uintptr_t find(const CallRef& ref, uint64_t before, uint64_t bytes) {
-    if (ref.place == CallRef::kAddress) return uintptr_t(ref.offset) + before;
+    if (ref.place == CallRef::kStaged) return uintptr_t(ref.offset) + before;
+    if (ref.place == CallRef::kAddress) {
+      return uintptr_t(ref.offset) + before_slice() * m_.element_bytes() + before;
+    }
     if (ref.place == CallRef::kArrival || ref.place == CallRef::kDeparture) {
       // A lane has a part of each slot, so that none waits for another one.
       const uint64_t part = call_.slot_bytes / m_.lanes() / kLineBytes * kLineBytes;
@@ -376,11 +416,11 @@ class CallLane {
              (uint64_t(m_.lane()) * call_.world + ref.rank) * call_.post_bytes;
     }
     const DeviceCard& card = own().from[ref.rank].cards[turn()];
-    const BufferCard& buffer = ref.place == CallRef::kOutput ? card.output : card.input;
-    if (const uint64_t index = m_.load_word(&buffer.window); index < call_.window_count) {
+    const BlockCard& block = ref.place == CallRef::kOutput ? card.output : card.input;
+    if (const uint64_t index = m_.load_word(&block.window); index < call_.window_count) {
       const DeviceWindow& window = global(call_.windows)[index * call_.world + ref.rank];
-      const uint64_t offset =
-          m_.load_word(&buffer.offset) + ref.block * m_.load_word(&buffer.pitch) + ref.offset + before;
+      const uint64_t slice = m_.load_word(&block.staged) != 0 ? 0 : before_slice() * m_.element_bytes();
+      const uint64_t offset = m_.load_word(&block.offset) + slice + before;
       if (window.data != nullptr && offset <= window.bytes && bytes <= window.bytes - offset) {
         return reinterpret_cast<uintptr_t>(window.data) + offset;
       }
@@ -405,6 +445,7 @@ class CallLane {
     if (call_.status == nullptr || !is_first()) return;
     if (well) {
       own().calls = state_.call;
+      own().slices = state_.meeting;
       own().messages = state_.messages + call_.messages;
     }
     if (m_.add_left(&control().left) + 1 != m_.lanes()) return;

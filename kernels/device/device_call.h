@@ -26,21 +26,22 @@ inline constexpr uint64_t kPostedBytes = 2;  // for each of data
 // Device memory of a rank for posts: two places for each other rank, used in turn by call, and room for their data.
 constexpr uint64_t post_room(uint64_t world) { return world * kMostPostBytes * (2 * kPostedBytes + 1); }
 
-// A buffer of a rank: `window` of its maker, from byte `offset` on, with `pitch` bytes from one block to the next.
-struct BufferCard {
-  uint64_t window, offset, pitch;
+// The block of a rank's buffer that another rank touches: in `window` of its maker, from byte `offset` on.
+struct BlockCard {
+  uint64_t window, offset;
+  uint64_t staged;  // 1: window 0 holds one slice of it at a time, which the kernel copies there or back
 };
-// What a rank tells the others of one call.
+// What a rank tells another one of a call.
 struct DeviceCard {
-  BufferCard input, output;
-  uint64_t whole;  // of the first of several pieces: 1: all of the call lies there, where others touch it
+  BlockCard input, output;
+  uint64_t longest;  // elements of the longest of its blocks
 };
 
 // What a lane of one rank writes for the same lane of another one, into that one's device memory. prints and cards in
 // turn by call: a rank is at most one call ahead of those that it meets. They are written word by word, since what a
 // rank has read long ago orders nothing.
 struct alignas(64) LaneMail {
-  uint64_t prints[2][2];  // the halves of the call's fingerprint, as words of a post
+  uint64_t prints[2][2];  // the halves of DeviceCall::prints, as words of a post
   DeviceCard cards[2];
   uint32_t words[kCallWords];
 };
@@ -48,8 +49,8 @@ struct alignas(64) LaneMail {
 struct DeviceControl {
   struct alignas(64) Lane {
     LaneMail from[kMaxDeviceRanks];
-    // The rank's own: calls and messages before the next call, modulo 2^32; whether the last first piece was the whole.
-    uint32_t calls, messages, whole;
+    // The rank's own: calls, their slices and messages before the next call, modulo 2^32.
+    uint32_t calls, slices, messages;
   };
   Lane lanes[kMaxLanes];
   uint32_t failed;  // own: not 0: kernels of this rank do nothing any more
@@ -106,20 +107,22 @@ enum class CallFailure : uint32_t {
 
 // --- the program: lower.h's, and where its passes find memory
 
-// Posts come before the first wait.
+// The program runs once for each *slice*: the same elements of each block, as many as window 0, or a message of a ring,
+// has room for. Of a call of one slice, and where no rank has a staged buffer, once for all of it. Posts come before
+// the first wait, and a call that has them has one slice.
 struct CallStep {
   enum Kind : uint8_t { kSignal, kAwait, kPass, kPost, kTake };
   uint8_t kind;
   uint8_t word;
-  uint16_t peers;    // a bit for each rank
-  uint16_t message;  // of words that count them: how many of this call
-  uint16_t pass;
+  uint16_t peers;  // a bit for each rank
+  uint16_t index;  // of a pass; for words that count messages: how many of this call
 };
 struct CallRef {
   enum Place : uint8_t {
-    kAddress,    // offset is an address of this rank's
-    kInput,      // the input of `rank`
-    kOutput,     // its output
+    kAddress,    // offset is an address of this rank's, of all of a block
+    kStaged,     // the same, of one slice of it
+    kInput,      // the block of the input of `rank` that this one touches
+    kOutput,     // of its output
     kArrival,    // the slot of message `offset` of this call that comes
     kDeparture,  // the same of one that goes, at the rank that it goes to
     kPosted,     // the post of `rank`
@@ -127,7 +130,6 @@ struct CallRef {
     kTaken       // room for the data of the post of `rank`
   };
   uint64_t offset;  // bytes
-  uint16_t block;
   uint8_t rank;
   uint8_t place;
 };
@@ -152,21 +154,28 @@ struct DeviceCall {
   CallStatus* status;                        // nullptr: there is none
   void *arrivals, *departures;               // slots of slot_bytes each; departures: at the rank that messages go to
   uint64_t slot_bytes;
+  uint64_t slice;                // elements of a block that a slice has; of the last slice fewer
+  uint64_t longest;              // elements of the longest block: the same on all ranks, unless the call is uneven
   void* posts[kMaxDeviceRanks];  // memory for posts, by rank
   uint64_t post_bytes;           // of data: a lane's part of a post; 0: there are none
   uint64_t limit_ns;             // of one wait
-  uint64_t fingerprint;
-  DeviceCard card;
+  // What this rank and each other one must have alike, by rank: the fingerprint; of uneven calls with the counts that
+  // only the two know.
+  uint64_t prints[kMaxDeviceRanks];
+  struct Buffer {
+    uint64_t window, staged;       // BlockCard
+    uint64_t at[kMaxDeviceRanks];  // BlockCard::offset, by rank
+  } input, output;
   FoldArguments arguments;
   uint32_t number;    // of the call, for the host; 0: of a graph, which the host counts not
-  uint32_t messages;  // that the count grows by: the same on all ranks
+  uint32_t messages;  // of a slice, that the count grows by: the same on all ranks
   uint32_t window_count;
   uint8_t rank, world;
   uint8_t dtype;
   uint8_t step_count;
-  bool by_posts;       // nothing but posts: neither cards nor word 0
-  bool follows;        // a piece behind the first: where that was the whole call, the ranks only meet
-  uint8_t whole_pass;  // passes from here on are those of the whole call, if it lies so on all ranks; 0: there are none
+  bool by_posts;     // nothing but posts: neither cards nor word 0
+  bool by_messages;  // each slice is a message; else one slice is enough where no rank has a staged buffer
+  bool uneven;       // ranks know their own counts only
   CallStep steps[kMaxCallSteps];
   CallPass passes[kMaxCallPasses];
   CallRef refs[kMaxCallRefs];

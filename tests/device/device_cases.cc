@@ -121,8 +121,7 @@ void run_on_device(Communicator& group, const std::vector<CollectiveCase>& cases
 
 std::vector<CollectiveCase> large_shapes(int world) {
   std::vector<CollectiveCase> cases = all_shapes({world, {50'001}, {world - 1}});
-  std::erase_if(
-      cases, [](const CollectiveCase& what) { return !what.counts.empty() || what.in_place != (what.misalign == 0); });
+  std::erase_if(cases, [](const CollectiveCase& what) { return what.in_place != (what.misalign == 0); });
   return cases;
 }
 

@@ -21,6 +21,16 @@ int locked_pieces() { return counted("fake_cuda_locked"); }
 // How often a function of the driver has been called; nullptr: all of them.
 int called(const char* name = nullptr) { return fake_function<int(const char*)>("fake_cuda_called")(name); }
 
+// The call puts one kernel into its stream, and no copy.
+template <class Call>
+void expect_one_kernel(Call call) {
+  const auto copies = [] { return called("cuMemcpyAsync") + called("cuMemcpy2DAsync"); };
+  const int kernels = called("cuLaunchKernel"), before = copies();
+  call();
+  expect(called("cuLaunchKernel") - kernels == 1, "so many kernels");
+  expect(copies() == before, "copies");
+}
+
 }  // namespace
 
 TEST_CASE("device memory: zeroed, of different sizes, given back, and again") {
@@ -128,6 +138,42 @@ TEST_CASE("an all_reduce of 8 bytes on a stream takes at most 8 functions of the
       const int in_place = calls_of(memory, 0), out_of_place = calls_of(memory, 2);
       expect(in_place <= 7 && out_of_place <= 8, std::to_string(in_place) + " and " + std::to_string(out_of_place));
     }
+  });
+}
+
+TEST_CASE("a call of many windows' size is one kernel and no copy, on registered buffers, plain ones, and both") {
+  if (on_a_gpu()) return;
+  check_processes({small_windows(registered_group(3)), small_windows(ring_group(3))}, [](Communicator& group) {
+    void* const memory = group.allocate(1u << 20, Memory::kDevice);
+    for (const int plain : {0, 1, 3}) {
+      Sum sum(group, group.rank() < plain ? nullptr : memory, 200'000);
+      sum.call();  // makes an event
+      expect_one_kernel([&] { sum.call(); });
+      expect(sum.value() == 9, "the wrong sum");
+    }
+  });
+}
+
+TEST_CASE("so are calls whose counts pairs alone know, and sums with factors of each rank's own") {
+  if (on_a_gpu()) return;
+  check_processes({registered_group(3), small_windows(registered_group(3))}, [](Communicator& group) {
+    Mirror mirror(nullptr, 1u << 20);
+    std::pmr::vector<float> input(60'000, 1, &mirror), output(60'000, 0, &mirror);
+    mirror.to_device();
+    void *const from = mirror.image(input.data()), *const to = mirror.image(output.data());
+    const auto own = static_cast<uint64_t>(group.rank());
+    // Rank r sends 1,000 r + 100 p to p.
+    std::vector<uint64_t> sent, received;
+    for (uint64_t p = 0; p < 3; ++p) sent.push_back(1000 * own + 100 * p), received.push_back(1000 * p + 100 * own);
+    CallOptions options{.stream = mirror.stream()};
+    for (int i = 0; i < 2; ++i) {
+      const auto exchange = [&] { group.all_to_all_v(from, sent, {}, to, received, {}, DType::kFloat32, options); };
+      i == 0 ? exchange() : expect_one_kernel(exchange);
+    }
+    options.scalar = 1.0 + group.rank();
+    expect_one_kernel([&] { group.all_reduce(from, to, 60'000, DType::kFloat32, Op::kPremulSum, options); });
+    mirror.to_host();
+    for (const float sum : output) expect(sum == 6, "the wrong sum");
   });
 }
 

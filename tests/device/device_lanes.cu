@@ -81,7 +81,7 @@ DeviceCall call_of(const std::vector<Rank>& ranks, size_t own, size_t count, uin
   for (size_t r = 0; r < world; ++r) call.controls[r] = ranks[r].control;
   call.status = ranks[own].status;
   call.limit_ns = 5'000'000'000;
-  call.fingerprint = 7;
+  for (uint64_t& print : call.prints) print = 7;
   call.arguments = {1, 1};
   call.number = number;
   call.rank = static_cast<uint8_t>(own);
@@ -91,7 +91,7 @@ DeviceCall call_of(const std::vector<Rank>& ranks, size_t own, size_t count, uin
   for (const uint8_t word : {0, 1}) {
     if (word == 1) call.steps[call.step_count++].kind = CallStep::kPass;
     for (const uint8_t kind : {CallStep::kSignal, CallStep::kAwait}) {
-      call.steps[call.step_count++] = {kind, word, peers, 0, 0};
+      call.steps[call.step_count++] = {kind, word, peers, 0};
     }
   }
   const size_t block = count / world;

@@ -13,14 +13,15 @@ namespace rondo::testing {
 // the engine makes them, of the forms given in turn, from call 1 on.
 class LaneCalls {
  public:
-  // An all_reduce over the memory of all; an all_gather of the first block around the ring, by messages; an all_reduce
-  // of the first elements by posts.
-  enum Form { kSum, kGather, kPosts };
-  static constexpr size_t kForms = 3;
+  // An all_reduce over the memory of all, which would have two slices if it were staged; one of two slices, where the
+  // buffers of odd ranks are staged; an all_gather of the first block around the ring, by messages; an all_reduce of
+  // the first elements by posts.
+  enum Form { kSum, kStaged, kGather, kPosts };
+  static constexpr size_t kForms = 4;
   struct Rank {
     std::unique_ptr<DeviceControl> control = std::make_unique<DeviceControl>();
     CallStatus status = {};
-    std::vector<uint32_t> memory;  // blocks of the input, then of the output
+    std::vector<uint32_t> memory;  // blocks of the input, then of the output; then a slice of each of them
     std::vector<uint32_t> slots = std::vector<uint32_t>(kMessageSlots * kSlotBytes / 4);
     std::vector<uint64_t> posts;
     std::vector<DeviceWindow> windows;
@@ -30,20 +31,27 @@ class LaneCalls {
 
   // count: elements of a block, whole lines of 64 bytes. posted: elements of an all_reduce by posts.
   LaneCalls(uint32_t world, uint32_t count, std::vector<Form> forms, uint32_t posted)
-      : world_(world), count_(count), posted_(posted), forms_(std::move(forms)), ranks_(world) {
+      : world_(world),
+        count_(count),
+        slice_(std::max(16u, count * 2 / 3 / 16 * 16)),
+        posted_(posted),
+        forms_(std::move(forms)),
+        ranks_(world) {
     for (Rank& rank : ranks_) {
-      rank.memory.resize(size_t{2} * world * count);
+      rank.memory.resize(size_t{4} * world * count);
       rank.posts.resize(post_room(world) / sizeof(uint64_t));
     }
     for (uint32_t rank = 0; rank < world; ++rank) {
       for (Rank& other : ranks_) ranks_[rank].windows.push_back({other.memory.data(), 4 * other.memory.size()});
-      for (const Form form : {kSum, kGather, kPosts}) bind(rank, form);
+      for (const Form form : {kSum, kStaged, kGather, kPosts}) bind(rank, form);
     }
   }
   Form form_of(uint32_t number) const { return forms_[(number - 1) % forms_.size()]; }
   Rank& of(uint32_t rank) { return ranks_[rank]; }
   uint32_t* block(uint32_t rank, uint32_t index) { return &ranks_[rank].memory[size_t{index} * count_]; }
   static uint32_t input_of(uint32_t rank, uint32_t number, uint32_t block) { return number * 100 + rank * 10 + block; }
+  // Where a slice of a block of the input, then of the output, is staged.
+  uint32_t* staged(uint32_t rank, uint32_t index) { return block(rank, 2 * world_) + size_t{index} * slice_; }
   // Elements of the output.
   uint32_t outputs_of(uint32_t number) const { return form_of(number) == kPosts ? posted_ : world_ * count_; }
   uint32_t output_of(uint32_t number, uint32_t block) const {
@@ -74,20 +82,26 @@ class LaneCalls {
     what.collective = reduces ? Collective::kAllReduce : Collective::kAllGather;
     what.input = block(rank, 0);
     what.output = block(rank, world_);
-    what.count = form == kSum ? uint64_t{world_} * count_ : form == kPosts ? posted_ : count_;
+    what.count = form == kPosts ? posted_ : form == kGather ? count_ : uint64_t{world_} * count_;
     what.dtype = DType::kUint32;
     const Algorithm algorithm = !reduces || world_ == 1 ? Algorithm::kRing
-                                : form == kSum          ? Algorithm::kRegistered
-                                                        : Algorithm::kDirect;
+                                : form == kPosts        ? Algorithm::kDirect
+                                                        : Algorithm::kRegistered;
     const StreamPlans::Entry& plan = plans.get(what.collective, algorithm, -1);
-    const uint64_t pitch = uint64_t{4} * count_;
+    const bool is_staged = form == kStaged && rank % 2 == 1;
     const auto place = [&](uint32_t index) {
-      return BlockPlace{reinterpret_cast<std::byte*>(block(rank, index)), pitch};
+      uint32_t* const data = block(rank, index);
+      uint32_t* const slices = staged(rank, index);
+      return BufferPlace{.data = reinterpret_cast<std::byte*>(data),
+                         .offset = 4 * static_cast<uint64_t>((is_staged ? slices : data) - block(rank, 0)),
+                         .staged = is_staged ? reinterpret_cast<std::byte*>(slices) : nullptr};
     };
     DeviceCall& call = ranks_[rank].calls[form];
     call = {};
-    bind_program(check_call(what, static_cast<int>(rank), static_cast<int>(world_)), plan.plan, plan.program, place(0),
-                 place(world_), call);
+    call.slice = form == kSum || form == kStaged ? slice_ : count_;
+    std::ranges::fill(call.prints, uint64_t{7} + form);
+    bind_program(check_call(what, static_cast<int>(rank), static_cast<int>(world_)), plan.plan, plan.program,
+                 plan.touched, place(0), place(world_), call);
     for (uint32_t r = 0; r < world_; ++r) {
       call.controls[r] = ranks_[r].control.get();
       call.posts[r] = ranks_[r].posts.data();
@@ -100,14 +114,12 @@ class LaneCalls {
     if (plan.program.to >= 0) call.departures = ranks_[static_cast<size_t>(plan.program.to)].slots.data();
     call.slot_bytes = kSlotBytes;
     call.limit_ns = 60'000'000'000;
-    call.fingerprint = uint64_t{7} + form;
-    call.card = {{0, 0, pitch}, {0, world_ * pitch, pitch}, 0};
     call.messages = plan.most_messages;
     call.rank = static_cast<uint8_t>(rank);
     call.world = static_cast<uint8_t>(world_);
   }
 
-  const uint32_t world_, count_, posted_;
+  const uint32_t world_, count_, slice_, posted_;
   const std::vector<Form> forms_;
   std::vector<Rank> ranks_;
 };

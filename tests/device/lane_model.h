@@ -52,7 +52,7 @@ struct ModelThread {
   uint8_t firm = 0;         // up to the last one of a step that is no load
   uint8_t before = 0;       // steps of functions that have ended
   uint32_t round = 0;       // functions that have ended
-  uint32_t counts[2] = {};  // a lane's calls and messages
+  uint32_t counts[3] = {};  // a lane's calls, messages and slices
   Step next;
 };
 struct ModelState {

@@ -22,6 +22,9 @@ struct Instance {
   std::vector<Form> forms;  // of calls
   enum Host { kWaits, kStops, kIsLate } host = kWaits;
   bool is_large = false;  // many states: for RONDO_WHOLE alone
+
+  bool stages() const { return std::ranges::count(forms, Form::kStaged) > 0; }
+  uint32_t slices() const { return stages() ? 2 : 1; }
 };
 
 // The ranks, their lanes and hosts as threads of a model.
@@ -29,7 +32,7 @@ class Ranks {
  public:
   Ranks(const Instance& what, Weakened weakened)
       : what_(what),
-        calls_(what.world, kLineElements * what.lanes, what.forms, 1),
+        calls_(what.world, kLineElements * what.lanes * what.slices(), what.forms, 1),
         model_(weakened, what.host == Instance::kIsLate ? 3 : 0),
         order_(what.world) {
     for (uint32_t rank = 0; rank < what.world; ++rank) add_places(rank);
@@ -48,8 +51,10 @@ class Ranks {
   };
   uint32_t blocks() const { return 2 * what_.world; }
   uint32_t last() const { return static_cast<uint32_t>(what_.forms.size()); }
-  uint32_t* data(uint32_t rank, uint32_t block, uint32_t lane) {
-    return calls_.block(rank, block) + lane * kLineElements;
+  // The share of a lane of each slice.
+  uint32_t shares() const { return what_.lanes * what_.slices(); }
+  uint32_t* data(uint32_t rank, uint32_t block, uint32_t share) {
+    return calls_.block(rank, block) + share * kLineElements;
   }
 
   void add_places(uint32_t rank) {
@@ -75,7 +80,11 @@ class Ranks {
     for (uint32_t lane = 0; lane < what_.lanes; ++lane) {
       const std::string at = ", lane " + std::to_string(lane) + of;
       for (uint32_t block = 0; block < blocks(); ++block) {
-        model_.add_place(data(rank, block, lane), "block " + std::to_string(block) + at);
+        for (uint32_t share = lane; share < shares(); share += what_.lanes) {
+          model_.add_place(data(rank, block, share), "block " + std::to_string(block) + at);
+        }
+        if (!what_.stages()) continue;
+        model_.add_place(calls_.staged(rank, block) + lane * kLineElements, "slice of " + std::to_string(block) + at);
       }
       const size_t slot = LaneCalls::kSlotBytes / sizeof(uint32_t);
       for (size_t i = 0; i < kMessageSlots; ++i) {
@@ -110,19 +119,21 @@ class Ranks {
     DeviceControl::Lane& own = calls_.of(rank).control->lanes[lane];
     own.calls = m.counts()[0];
     own.messages = m.counts()[1];
+    own.slices = m.counts()[2];
     m.be_lane(lane, what_.lanes);
     LaneState state = {};
     CallLane<ModelMachine>(m, call, state).run();
     m.arrive(&order_[rank].ended);
     m.counts()[0] = own.calls;
     m.counts()[1] = own.messages;
+    m.counts()[2] = own.slices;
     return true;
   }
 
   void write_all(ModelMachine& m, uint32_t rank, uint32_t first, uint32_t end, uint32_t number) {
     for (uint32_t block = first; block < end; ++block) {
-      for (uint32_t lane = 0; lane < what_.lanes; ++lane) {
-        m.write(data(rank, block, lane), LaneCalls::input_of(rank, number, block));
+      for (uint32_t share = 0; share < shares(); ++share) {
+        m.write(data(rank, block, share), LaneCalls::input_of(rank, number, block));
       }
     }
   }
@@ -147,8 +158,8 @@ class Ranks {
   void check(ModelMachine& m, uint32_t rank, uint32_t number) {
     const bool posts = calls_.form_of(number) == Form::kPosts;
     for (uint32_t block = 0; block < (posts ? 1 : what_.world); ++block) {
-      for (uint32_t lane = 0; lane < (posts ? 1 : what_.lanes); ++lane) {
-        const uint32_t found = m.read(data(rank, what_.world + block, lane));
+      for (uint32_t share = 0; share < (posts ? 1 : shares()); ++share) {
+        const uint32_t found = m.read(data(rank, what_.world + block, share));
         if (found != calls_.output_of(number, block)) throw Broken("a wrong result");
       }
     }
@@ -183,6 +194,8 @@ class Ranks {
 const Instance kInstances[] = {
     {"2 ranks, a sum and messages", 2, 1, {Form::kSum, Form::kGather}},
     {"3 ranks, a sum", 3, 1, {Form::kSum}},
+    {"2 ranks, of which one stages slices", 2, 1, {Form::kStaged}},
+    {"2 ranks that stage twice", 2, 1, {Form::kStaged, Form::kStaged}, Instance::kWaits, true},
     {"3 ranks, messages", 3, 1, {Form::kGather}, Instance::kWaits, true},
     {"2 ranks of 2 lanes, a sum", 2, 2, {Form::kSum}, Instance::kWaits, true},
     {"2 ranks, posts", 2, 1, {Form::kPosts, Form::kPosts, Form::kPosts}},
@@ -190,6 +203,7 @@ const Instance kInstances[] = {
     {"2 ranks, posts and a sum", 2, 1, {Form::kPosts, Form::kSum, Form::kPosts}},
     {"2 ranks, stopped at any time", 2, 1, {Form::kSum}, Instance::kStops},
     {"2 ranks with posts, stopped at any time", 2, 1, {Form::kPosts}, Instance::kStops},
+    {"2 ranks of which one stages, stopped at any time", 2, 1, {Form::kStaged}, Instance::kStops},
     {"1 rank of 2 lanes, stopped at any time", 1, 2, {Form::kSum, Form::kGather}, Instance::kStops},
     {"2 ranks that may be late", 2, 1, {Form::kSum}, Instance::kIsLate},
 };

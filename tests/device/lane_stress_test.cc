@@ -3,6 +3,7 @@
 // of small instances, and that each ordering is needed: lane_model_test.cc.
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <atomic>
 #include <thread>
 #include <vector>
@@ -75,16 +76,21 @@ using Form = LaneCalls::Form;
 }  // namespace
 
 TEST_CASE("calls of several plans give the right results, whenever each lane runs") {
-  constexpr auto kSum = Form::kSum, kGather = Form::kGather, kPosts = Form::kPosts;
-  LaneCalls calls(kRanks, kCount, {kSum, kGather, kPosts, kPosts, kSum, kPosts}, kPosted);
+  constexpr auto kSum = Form::kSum, kStaged = Form::kStaged, kGather = Form::kGather, kPosts = Form::kPosts;
+  LaneCalls calls(kRanks, kCount, {kSum, kStaged, kGather, kPosts, kPosts, kStaged, kStaged, kSum, kPosts}, kPosted);
   CHECK(run_all(calls, kCalls));
 }
 
-TEST_CASE("words that were left by a call of the same count, 2^32 calls before, are overwritten in time") {
-  constexpr uint32_t kBefore = kRenewedCalls / 2 - 2, kOfPosts = kBefore + 4;
-  LaneCalls calls(kRanks, kCount, {Form::kSum, Form::kSum, Form::kSum, Form::kPosts}, kPosted);
+TEST_CASE("words that were left by a call of the same count, 2^32 calls before, are overwritten in time; slices wrap") {
+  constexpr uint32_t kBefore = kRenewedCalls / 2 - 2, kOfPosts = kBefore + 4, kSlicesBefore = UINT32_MAX - 1;
+  LaneCalls calls(kRanks, kCount, {Form::kSum, Form::kStaged, Form::kSum, Form::kPosts}, kPosted);
   for (uint32_t rank = 0; rank < kRanks; ++rank) {
-    for (uint32_t lane = 0; lane < kLanes; ++lane) calls.of(rank).control->lanes[lane].calls = kBefore;
+    for (uint32_t lane = 0; lane < kLanes; ++lane) {
+      DeviceControl::Lane& own = calls.of(rank).control->lanes[lane];
+      own.calls = kBefore;
+      own.slices = kSlicesBefore;
+      for (LaneMail& mail : own.from) std::fill_n(mail.words, kMessageWords, kSlicesBefore);
+    }
     for (uint64_t& word : calls.of(rank).posts) word = 99 | uint64_t{kOfPosts} << 32;
   }
   CHECK(run_all(calls, 4));

@@ -28,13 +28,13 @@ std::vector<int> covered(const std::vector<Piece>& pieces, bool in, const std::b
   return times;
 }
 
-void check(const CollectiveCase& what, int rank, uint64_t piece_bytes, Edges edges, std::vector<uint64_t>& counts) {
+void check(const CollectiveCase& what, int rank, uint64_t piece_bytes, std::vector<uint64_t>& counts) {
   const CollectiveRank one(what, rank);
   const CheckedCall call = check_call(one.call(), rank, what.world);
   const CallBuffers buffers = buffers_of(one.call());
-  const std::vector<Piece> pieces = cut_pieces(call, buffers, rank, what.world, piece_bytes, kMostPieces, edges);
+  const std::vector<Piece> pieces = cut_pieces(call, buffers, rank, what.world, piece_bytes);
   const uint64_t element = dtype_bytes(call.dtype);
-  REQUIRE(pieces.size() <= kMostPieces + (edges == Edges::kShort ? 2 : 0));
+  REQUIRE(pieces.size() <= kMostPieces + 2);
   uint64_t next = 0;
   for (const Piece& piece : pieces) {
     CHECK(piece.first == next);
@@ -63,12 +63,10 @@ TEST_CASE("every even collective, root and count: each element once, cut alike o
         what.world = 3;
         what.root = 1;
         what.count = count;
-        for (const Edges edges : {Edges::kWhole, Edges::kShort}) {
-          std::vector<uint64_t> counts[3];
-          for (int rank = 0; rank < 3; ++rank) check(what, rank, piece_bytes, edges, counts[rank]);
-          CHECK(counts[0] == counts[1]);
-          CHECK(counts[0] == counts[2]);
-        }
+        std::vector<uint64_t> counts[3];
+        for (int rank = 0; rank < 3; ++rank) check(what, rank, piece_bytes, counts[rank]);
+        CHECK(counts[0] == counts[1]);
+        CHECK(counts[0] == counts[2]);
       }
     }
   }
@@ -120,9 +118,7 @@ TEST_CASE("short edges: a quarter of a piece comes first, and one comes last") {
   std::vector<uint64_t> counts;
   for (const uint64_t count : {40u, 85u}) {
     call.count = count;
-    for (const Piece& piece : cut_pieces(call, {}, 0, 2, 160, kMostPieces, Edges::kShort)) {
-      counts.push_back(piece.count);
-    }
+    for (const Piece& piece : cut_pieces(call, {}, 0, 2, 160)) counts.push_back(piece.count);
   }
   CHECK(counts == std::vector<uint64_t>{40, 7, 22, 29, 20, 7});
 }
@@ -132,7 +128,7 @@ TEST_CASE("large calls take at most so many pieces, however large") {
   call.collective = Collective::kAllReduce;
   call.dtype = DType::kUint8;
   call.count = uint64_t{1} << 40;
-  CHECK(cut_pieces(call, {}, 0, 2).size() == kMostPieces);
+  CHECK(cut_pieces(call, {}, 0, 2).size() == kMostPieces + 2);
 }
 
 TEST_CASE("lists: every byte of every tensor once, in pieces of one type that are full but for the last of each run") {

@@ -10,11 +10,6 @@
 namespace rondo {
 namespace {
 
-// The largest block of a ring. In smaller ones, launches would cost what is gained by overlap.
-constexpr uint64_t kMostMessageBytes = 16u << 20;
-// How much larger than its share of a piece a block may be: it is cut at whole lines and elements, and so are
-// the shares of its lanes and their parts of a slot.
-constexpr uint64_t kBlockSlackBytes = 256 + 128 * kMaxLanes;
 // Set in the numbers of captured calls, so that no other call has such a number.
 constexpr uint64_t kCaptured = uint64_t{1} << 63;
 
@@ -26,21 +21,23 @@ Algorithm DeviceSide::algorithm_of(std::span<const BatchCall> calls) const {
   const Config& config = group_.context().config;
   const CheckedCall& call = calls.front().call;
   const bool empty = std::ranges::all_of(calls, [](const BatchCall& part) { return part.call.count == 0; });
-  if (!island_ || call.uneven || empty || call.op == Op::kPremulSum) return Algorithm::kAuto;
+  if (!island_ || (empty && !call.uneven)) return Algorithm::kAuto;
   if (config.check_results != "off") return Algorithm::kAuto;  // RONDO_CHECK looks at host memory
   const bool one = calls.size() == 1;
   const Algorithm asked = call.asked != Algorithm::kAuto ? call.asked : one ? config.algorithm : Algorithm::kRegistered;
-  const Algorithm chosen = choose_device_plan(island_->reach(), island_->order(), call.collective, asked,
-                                              call.count * dtype_bytes(call.dtype) <= kMostPostBytes);
-  return one || chosen == Algorithm::kRegistered ? chosen : Algorithm::kAuto;
+  const bool is_short =
+      !call.uneven && !call.scales_at_source() && call.count * dtype_bytes(call.dtype) <= kMostPostBytes;
+  const Algorithm chosen = choose_device_plan(island_->reach(), island_->order(), call.collective, asked, is_short);
+  // What the ring has not; and of lists what window 0 does not scale.
+  const bool passes_only = call.uneven || call.scales_at_source() || !one;
+  if (passes_only && chosen != Algorithm::kRegistered) return Algorithm::kAuto;
+  return !one && call.scales_at_source() ? Algorithm::kAuto : chosen;
 }
 
-// Cuts a call into pieces. Pieces of staged calls are cut so that copies overlap; a list's tensors are sorted
-// by type first, so that pieces are full. Pieces of kernels fill the window; those of a ring are cut so that a
-// block is a message.
+// Cuts a call into pieces. Those of staged calls are cut so that copies overlap; a list's tensors are sorted by type
+// first, so that pieces are full, of which kernels have one a window. A single call of kernels is one piece.
 std::vector<ListPiece> DeviceSide::cut(const Checked& checked) {
   const CheckedCall& call = checked.call();
-  uint64_t bytes = group_.context().config.device_window_bytes;
   if (checked.list) {
     std::vector<TensorRef> tensors;
     uint64_t all = 0;
@@ -49,19 +46,14 @@ std::vector<ListPiece> DeviceSide::cut(const Checked& checked) {
       all += part.call.count * dtype_bytes(part.call.dtype);
     }
     std::ranges::stable_sort(tensors, {}, &TensorRef::dtype);
-    std::vector<ListPiece> pieces = cut_list(tensors, checked.staged() ? piece_bytes_of(all) : bytes);
+    std::vector<ListPiece> pieces = cut_list(tensors, checked.staged() ? piece_bytes_of(all) : island_->bounce_bytes());
     if (pieces.empty()) pieces.push_back({{}, call.dtype});  // all of them are empty: the ranks compare the list
     return pieces;
   }
-  if (checked.algorithm == Algorithm::kRing) {
-    const Plan& plan = plan_of(call, checked.algorithm).plan;
-    bytes = std::min(kMostMessageBytes, island_->slot_bytes() - kBlockSlackBytes) * plan.blocks;
-  }
   const CallBuffers& buffers = checked.calls.front().buffers;
+  if (!checked.staged()) return {{{}, call.dtype}};
   std::vector<ListPiece> pieces;
-  for (Piece& piece : checked.staged() ? cut_pieces(call, buffers, group_.rank(), group_.size(), kPieceBytes,
-                                                    kMostPieces, Edges::kShort)
-                                       : cut_pieces(call, buffers, group_.rank(), group_.size(), bytes, UINT64_MAX)) {
+  for (Piece& piece : cut_pieces(call, buffers, group_.rank(), group_.size())) {
     pieces.push_back({std::move(piece), call.dtype});
   }
   return pieces;
@@ -92,12 +84,16 @@ BatchCall DeviceSide::call_of(const CheckedCall& whole, const ListPiece& piece, 
 std::vector<BatchCall> DeviceSide::calls_of(const Checked& checked, const std::vector<ListPiece>& cut,
                                             const StreamOperation& made) const {
   std::vector<BatchCall> calls;
-  for (const ListPiece& piece : cut) calls.push_back(call_of(checked.call(), piece, made.memory(calls.size())));
-  ListPiece none{{}, cut.back().dtype};
-  none.piece.input_counts.resize(cut.back().piece.input_counts.size());
-  none.piece.output_counts.resize(cut.back().piece.output_counts.size());
-  for (uint32_t i = 0; i < cut.back().piece.empty_calls; ++i) {
-    calls.push_back(call_of(checked.call(), none, made.memory(cut.size() - 1)));
+  if (checked.list || checked.staged()) {
+    for (const ListPiece& piece : cut) calls.push_back(call_of(checked.call(), piece, made.memory(calls.size())));
+    ListPiece none{{}, cut.back().dtype};
+    none.piece.input_counts.resize(cut.back().piece.input_counts.size());
+    none.piece.output_counts.resize(cut.back().piece.output_counts.size());
+    for (uint32_t i = 0; i < cut.back().piece.empty_calls; ++i) {
+      calls.push_back(call_of(checked.call(), none, made.memory(cut.size() - 1)));
+    }
+  } else {
+    calls.push_back(checked.calls.front());  // where its buffers lie, kernels find out
   }
   for (uint32_t i = 0; i < calls.size(); ++i) {
     CheckedCall& call = calls[i].call;
@@ -169,10 +165,8 @@ OperationRef<StreamOperation> DeviceSide::make(const Checked& checked, const std
   } else {
     options.waits = waits_;  // kernels wait by themselves
     const CheckedCall& call = checked.call();
-    const bool may_be_whole = !checked.list && cut.size() > 1 && checked.algorithm == Algorithm::kRegistered;
     made = Operation::make<LaunchedCall>(std::move(options), island_, plan_of(call, checked.algorithm),
-                                         group_.context().limit_of(call.timeout),
-                                         may_be_whole ? std::optional(call) : std::nullopt);
+                                         group_.context().limit_of(call.timeout));
   }
   take_room(*made);
   return made;
@@ -249,7 +243,8 @@ void DeviceSide::capture(std::span<const BatchCall> calls, const StreamFacts& st
     const std::vector<ListPiece> cut = this->cut(checked);
     const auto made = make(checked, cut);
     for (const BatchCall& call : calls_of(checked, cut, *made)) {
-      made->capture(call.call, fingerprint_of(kind_of(group_.context().id, call.call), kCaptured | ++captured_));
+      made->capture(call.call, call.buffers,
+                    fingerprint_of(kind_of(group_.context().id, call.call), kCaptured | ++captured_));
     }
   });
 }

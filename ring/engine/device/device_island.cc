@@ -14,9 +14,6 @@ namespace rondo {
 namespace {
 
 constexpr size_t kMaxWindows = RankBoard::kMaxWindows;
-// Room in window 0 beyond its configured size: pieces are cut by whole elements of every block, so they may be
-// a little larger.
-constexpr uint64_t kSlackBytes = 64 * 1024;
 // A page, which locking takes whole.
 constexpr size_t kPageBytes = 4096;
 // The longest wait for a rank whose process is stopped in a pass, or whose device is broken: as on the host
@@ -77,7 +74,7 @@ std::string DeviceIsland::connect(int32_t sharings, uint32_t lanes, const AllSay
 // the window is given up, and the next way is tried.
 std::string DeviceIsland::connect_by(MemorySharing sharing, const AllSay& all_say, Clock::time_point deadline) {
   sharing_ = sharing;
-  const std::string wrong = share(header_bytes_ + context_.config.device_window_bytes + kSlackBytes, all_say, deadline);
+  const std::string wrong = share(header_bytes_ + context_.config.device_window_bytes, all_say, deadline);
   if (!wrong.empty()) return wrong;
   const bool arrive = try_transfers(all_say);
   order_ = arrive ? ring_order(reach_) : std::vector<int>{};

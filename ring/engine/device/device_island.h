@@ -72,6 +72,7 @@ class DeviceIsland {
   std::optional<DevicePlace> locate(const void* data, uint64_t bytes) const;
   std::byte* bounce() const { return static_cast<std::byte*>(windows_.front().own) + header_bytes_; }
   uint64_t bounce_offset() const { return header_bytes_; }  // in window 0
+  uint64_t bounce_bytes() const { return windows_.front().bytes - header_bytes_; }
   uint64_t slot_bytes() const { return (windows_.front().bytes - header_bytes_) / kMessageSlots / 64 * 64; }
   // The most blocks of a kernel: the same on all ranks.
   uint32_t lanes() const { return lanes_; }

@@ -68,7 +68,7 @@ std::string DeviceIsland::try_kernel(const AllSay& all_say, Clock::time_point de
   if (lanes_ == 0) return "other communicators have all blocks of the GPU of " + first_without(offered);
   DeviceCall call = {};
   describe(call, last_number_.load(), -1);
-  call.fingerprint = kTrialNonce;
+  std::ranges::fill(call.prints, kTrialNonce);
   const auto left = std::clamp<std::chrono::nanoseconds>((deadline - Clock::now()) / 2, kShortestTrial, kLongestTrial);
   call.limit_ns = static_cast<uint64_t>(left.count());
   call.step_count = 2;

@@ -17,6 +17,11 @@ constexpr std::chrono::seconds kAfterDeadline{10};
 constexpr std::chrono::hours kLongestLimit{24};
 // A lane's share that is worth a block: some microseconds of a link.
 constexpr uint64_t kLaneBytes = 16 * 1024;
+// The largest message of a ring: with larger ones less overlaps.
+constexpr uint64_t kMostMessageBytes = 16u << 20;
+// How much larger than a lane's share its part of a slot may have to be: both are cut at whole lines.
+constexpr uint64_t kSlotSlackBytes = 256 + 128 * kMaxLanes;
+constexpr uint64_t kLineBytes = 64;
 
 }  // namespace
 
@@ -77,10 +82,10 @@ class LaunchedCall::Kernel final : public Run, public Gate {
 };
 
 LaunchedCall::LaunchedCall(Options options, std::shared_ptr<DeviceIsland> island, const StreamPlans::Entry& plan,
-                           std::chrono::milliseconds limit, const std::optional<CheckedCall>& whole)
-    : StreamOperation(std::move(options)), island_(std::move(island)), plan_(plan), limit_(limit), whole_(whole) {
+                           std::chrono::milliseconds limit)
+    : StreamOperation(std::move(options)), island_(std::move(island)), plan_(plan), limit_(limit) {
   turns_.reserve(options_.pieces.size());
-  for (const Piece& piece : options_.pieces) copies_back_ = copies_back_ || buffer_of(piece, false).copied;
+  for (const Piece& piece : options_.pieces) copies_back_ = copies_back_ || !piece.out.empty();
   if (copies_back_) add_end();  // the stream
 }
 
@@ -93,7 +98,7 @@ uint32_t LaunchedCall::entries() const {
 void LaunchedCall::add_part(size_t /*piece*/, CollectiveOperation& part) {
   add_end();
   const uint32_t number = island_->next_number();
-  turns_.push_back({*part.call, number, 0, nullptr});
+  turns_.push_back({*part.call, part.start.buffers, number, 0, nullptr});
   const auto kernel = std::make_shared<Kernel>(OperationRef(*this), number);
   part.run = kernel;
   part.gate = kernel;
@@ -105,8 +110,8 @@ void LaunchedCall::add_operation(OperationRef<Operation> operation, uint64_t fin
   next->fingerprint = fingerprint;
 }
 
-void LaunchedCall::capture(const CheckedCall& call, uint64_t fingerprint) {
-  turns_.push_back({call, 0, fingerprint, nullptr});
+void LaunchedCall::capture(const CheckedCall& call, const CallBuffers& buffers, uint64_t fingerprint) {
+  turns_.push_back({call, buffers, 0, fingerprint, nullptr});
   put_piece(turns_.size() - 1);
 }
 
@@ -157,72 +162,74 @@ void LaunchedCall::ring_at_end() {
 void LaunchedCall::put_piece(size_t index) {
   const Turn& turn = turns_[index];
   const Piece& piece = options_.pieces[index];
-  const Buffer input = buffer_of(piece, true), output = buffer_of(piece, false);
   const StreamProgram& program = plan_.program;
   DeviceCall call = {};
   island_->describe(call, turn.number, program.to);
   // Ranks that take different forms are in different calls.
-  call.fingerprint = agreed_bits(turn.fingerprint) ^ (program.posts ? 1 : 0);
-  call.card = {input.card, output.card, whole_ && lies_whole() ? uint64_t{1} : 0};
+  std::ranges::fill(call.prints, agreed_bits(turn.fingerprint) ^ (program.posts ? 1 : 0));
   call.messages = plan_.most_messages;
   auto limit = std::min<std::chrono::nanoseconds>(limit_, kLongestLimit);
   if (turn.number != 0) limit += kAfterDeadline;
   call.limit_ns = static_cast<uint64_t>(limit.count());
-  // The root of a broadcast has its input as output; where a rank has none, none is used.
-  const BlockPlace& from = piece.in.empty() ? output.place : input.place;
-  const BlockPlace& to = piece.out.empty() ? input.place : output.place;
-  const Bound bound = bind_program(turn.call, plan_.plan, program, from, to, call);
-  call.follows = whole_ && index > 0;
-  if (whole_ && index == 0) {
-    // Not 0 on a rank that runs no pass, either: it looks at the cards, as the others do.
-    call.whole_pass = static_cast<uint8_t>(std::max(bound.passes, 1u));
-    bind_program(*whole_, plan_.plan, program, from, to, call, bound);
-  }
-  if (input.copied) copy(piece.in, island_->bounce(), true, options_.stream);
+  call.slice = slice_of(turn.call);
+  bind_program(turn.call, plan_.plan, program, plan_.touched, place_of(turn, true), place_of(turn, false), call);
+  copy(piece.in, island_->bounce(), true, options_.stream);
   if (options_.waits == Waits::kHost) await_hosts(turn);
-  driver_.check(driver_.call(call, lanes_of(piece, turn.call), options_.stream), "putting a kernel into the stream");
+  driver_.check(driver_.call(call, lanes_of(turn.call), options_.stream), "putting a kernel into the stream");
   if (options_.waits == Waits::kHost) await_kernels(turn);
-  if (output.copied) copy(piece.out, island_->bounce(), false, options_.stream);
+  copy(piece.out, island_->bounce(), false, options_.stream);
 }
 
-// Blocks of the first piece begin where those of the call do.
-bool LaunchedCall::lies_whole() const {
-  const Piece& first = options_.pieces.front();
-  const uint64_t block = whole_->count * dtype_bytes(whole_->dtype);
-  const auto lies = [&](const std::vector<Piece::Rows>& rows) {
-    return rows.empty() || island_->locate(rows[0].device, (rows[0].rows - 1) * rows[0].device_pitch + block);
-  };
-  return (!plan_.touched.input || lies(first.in)) && (!plan_.touched.output || lies(first.out));
+// Elements of a block that a slice has: what a message of a ring, or window 0, has room for; whole lines. The same on
+// all ranks.
+uint64_t LaunchedCall::slice_of(const CheckedCall& call) const {
+  const uint64_t element = dtype_bytes(call.dtype);
+  uint64_t bytes = UINT64_MAX;
+  if (plan_.program.messages > 0) {
+    bytes = std::min(kMostMessageBytes, island_->slot_bytes() - kSlotSlackBytes);
+  } else if (plan_.staged_blocks > 0) {
+    bytes = island_->bounce_bytes() / plan_.staged_blocks;
+  }
+  return bytes / kLineBytes * (kLineBytes / element);
 }
 
-// The same on all ranks that are in the same call.
-uint32_t LaunchedCall::lanes_of(const Piece& piece, const CheckedCall& call) const {
-  const uint64_t bytes = piece.count * dtype_bytes(call.dtype);
+// The same on all ranks that are in the same call: the most where they do not know how long its blocks are.
+uint32_t LaunchedCall::lanes_of(const CheckedCall& call) const {
+  const std::optional<uint64_t> count = call.largest_block(1, 1);
+  if (!count) return island_->lanes();
+  const uint64_t bytes = *count * dtype_bytes(call.dtype);
   if (plan_.program.posts) return static_cast<uint32_t>((bytes - 1) / island_->post_bytes() + 1);
   return static_cast<uint32_t>(std::clamp<uint64_t>(bytes / kLaneBytes, 1, island_->lanes()));
 }
 
-// Where the buffer's blocks lie for this rank, and for the others.
-LaunchedCall::Buffer LaunchedCall::buffer_of(const Piece& piece, bool input) const {
-  const std::vector<Piece::Rows>& parts = input ? piece.in : piece.out;
-  Buffer buffer;
-  if (parts.empty()) return buffer;
-  const Piece::Rows& rows = parts.front();
-  buffer.place = {rows.device, rows.device_pitch};
-  const Touched& touched = plan_.touched;
-  if (!(input ? touched.input : touched.output)) return buffer;
-  // Parts of a list are put together there.
-  const auto found = parts.size() > 1
-                         ? std::nullopt
-                         : island_->locate(rows.device, (rows.rows - 1) * rows.device_pitch + rows.row_bytes);
-  if (found) {
-    buffer.card = {found->window, found->offset, rows.device_pitch};
-    return buffer;
+// Where the buffer lies for this rank, and for the others: where it is, if that is memory which they map. What a rank
+// scales by its own factor is staged.
+BufferPlace LaunchedCall::place_of(const Turn& turn, bool input) const {
+  const CheckedCall& call = turn.call;
+  const bool is_root_input = call.collective == Collective::kBroadcast && call.root == plan_.plan.rank;
+  auto* const data = input || is_root_input ? const_cast<std::byte*>(turn.buffers.input) : turn.buffers.output;
+  BufferPlace place{.data = data};
+  const std::vector<int> touched = Touched::all(input ? plan_.touched.input : plan_.touched.output);
+  if (touched.empty()) return place;
+  uint64_t end = call.blocks ? 0 : call.count;
+  if (call.blocks) {
+    for (const Extent& block : input ? call.blocks->input : call.blocks->output) {
+      end = std::max(end, block.offset + block.count);
+    }
   }
-  buffer.copied = true;
-  buffer.place = {island_->bounce() + rows.region, rows.region_pitch};
-  buffer.card = {0, island_->bounce_offset() + rows.region, rows.region_pitch};
-  return buffer;
+  if (end == 0) return place;
+  const bool scales = input && call.scales_at_source();
+  if (data == island_->bounce()) {
+    place.offset = island_->bounce_offset();
+  } else if (const auto found = island_->locate(data, end * dtype_bytes(call.dtype)); found && !scales) {
+    place.window = found->window;
+    place.offset = found->offset;
+  } else {
+    const uint64_t before = input ? 0 : Touched::all(plan_.touched.input).size() * slice_of(call);
+    place.staged = island_->bounce() + before * dtype_bytes(call.dtype);
+    place.offset = island_->bounce_offset() + before * dtype_bytes(call.dtype);
+  }
+  return place;
 }
 
 // A kernel that waits for that of another rank of this process, which has not made the call yet, would hold up calls of

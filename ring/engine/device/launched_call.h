@@ -3,7 +3,6 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
-#include <optional>
 #include <vector>
 
 #include "ring/engine/device/device_island.h"
@@ -15,45 +14,42 @@
 
 namespace rondo {
 
-// One call whose ranks share device memory, in the order of a stream: a kernel a piece (device_call.h). A buffer that
-// others touch and that is not from allocate() is copied to the own window 0 before, and back behind. Where no rank has
-// such a one, which the kernels find out, the first kernel makes the whole call. For each piece the communicator has an
-// operation, which sees to mismatches, stalls, deadlines and failures; it moves nothing.
+// One call whose ranks share device memory, in the order of a stream: a kernel (device_call.h). A buffer that others
+// touch and that is not from allocate() goes through the own window 0, slice by slice, which the kernel copies. A list
+// has pieces, a kernel each: the stream puts the tensors of a piece together in window 0 before it, and copies them
+// back behind it. For each kernel the communicator has an operation, which sees to mismatches, stalls, deadlines and
+// failures; it moves nothing.
 //
 // waits == kHost: the calling thread waits before each kernel until all ranks are there, and behind it until their
 // kernels run.
 class LaunchedCall final : public StreamOperation {
  public:
-  // plan outlives it. limit: from the stream's coming to the deadline. whole: of several pieces over the memory of all.
+  // plan outlives it. limit: from the stream's coming to the deadline.
   LaunchedCall(Options options, std::shared_ptr<DeviceIsland> island, const StreamPlans::Entry& plan,
-               std::chrono::milliseconds limit, const std::optional<CheckedCall>& whole);
+               std::chrono::milliseconds limit);
 
   std::byte* memory(size_t /*piece*/) const override { return island_->bounce(); }  // whatever it takes in the end
   void add_part(size_t piece, CollectiveOperation& part) override;
   // The fingerprint goes into the card.
   void add_operation(OperationRef<Operation> operation, uint64_t fingerprint) override;
   void enqueue() override;
-  void capture(const CheckedCall& call, uint64_t fingerprint) override;
+  void capture(const CheckedCall& call, const CallBuffers& buffers, uint64_t fingerprint) override;
   void ring_at_end() override;
 
  private:
   class Kernel;
   struct Turn {
     CheckedCall call;
+    CallBuffers buffers;  // of a piece: window 0
     uint32_t number = 0;
     uint64_t fingerprint = 0;
     OperationRef<Operation> operation;
   };
-  struct Buffer {  // of a piece
-    BlockPlace place;
-    bool copied = false;  // through window 0
-    BufferCard card = {};
-  };
 
   void put_piece(size_t piece);
-  Buffer buffer_of(const Piece& piece, bool input) const;
-  bool lies_whole() const;
-  uint32_t lanes_of(const Piece& piece, const CheckedCall& call) const;
+  BufferPlace place_of(const Turn& turn, bool input) const;
+  uint64_t slice_of(const CheckedCall& call) const;
+  uint32_t lanes_of(const CheckedCall& call) const;
   void await_hosts(const Turn& turn);
   void await_kernels(const Turn& turn);
   // How it ends in the stream.
@@ -76,7 +72,6 @@ class LaunchedCall final : public StreamOperation {
   const std::shared_ptr<DeviceIsland> island_;  // shared with the communicator's device side
   const StreamPlans::Entry& plan_;
   const std::chrono::milliseconds limit_;
-  const std::optional<CheckedCall> whole_;
   bool copies_back_ = false;         // behind a kernel: then the stream ends the call, too
   Ending ending_ = Ending::kNotPut;  // under mutex_
   std::vector<Turn> turns_;          // by piece

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <vector>
 
@@ -10,28 +11,31 @@
 
 namespace rondo {
 
-// A buffer of this rank; `pitch` bytes lie from one block to the next.
-struct BlockPlace {
-  std::byte* data = nullptr;
-  uint64_t pitch = 0;
-};
-
-// Fills in the program of a kernel (made.steps to made.refs): own memory by address, that of other ranks by
-// rank and block, messages by number. call: an even one, of a piece. input, output: this rank's. Pure. Throws
-// Exception(kInternal) if the plan is too long for a kernel.
-//
-// Returns how many passes and refs there are then. behind: the passes and refs of another call that stay, of
-// the same steps.
-struct Bound {
-  uint32_t passes = 0, refs = 0;
-};
-Bound bind_program(const CheckedCall& call, const Plan& plan, const StreamProgram& program, const BlockPlace& input,
-                   const BlockPlace& output, DeviceCall& made, Bound behind = {});
-
-// Whether the steps of other ranks touch the input or the output of `rank`. plans: of all ranks.
+// Which block of a rank's input and output each other rank touches: by rank; -1: none.
 struct Touched {
-  bool input = false, output = false;
+  using Blocks = std::array<int, kMaxDeviceRanks>;
+  Blocks input, output;
+
+  // The blocks that others touch, once each: in this order they lie in window 0, where they are staged.
+  static std::vector<int> all(const Blocks& blocks);
 };
+// plans: of all ranks. Throws Exception(kInternal) if a rank touches several blocks of a buffer.
 Touched touched_by_others(const std::vector<Plan>& plans, int rank);
+
+// A buffer of this rank.
+struct BufferPlace {
+  std::byte* data = nullptr;  // the caller's
+  // Where others find it: a window of all ranks, and the place in it of `data`, or of the staged slices.
+  uint32_t window = 0;
+  uint64_t offset = 0;
+  std::byte* staged = nullptr;  // a slice of each block that others touch, one after the other; nullptr: of none
+};
+
+// Fills in the program of a kernel (made.steps to made.refs, made.input to made.longest): own memory by address, that
+// of other ranks by rank, messages by number; and what stages buffers, before the steps of the plan and behind them.
+// Requires made.slice, and in made.prints the call's fingerprint. Pure. Throws Exception(kInternal) if the plan is too
+// long for a kernel.
+void bind_program(const CheckedCall& call, const Plan& plan, const StreamProgram& program, const Touched& touched,
+                  const BufferPlace& input, const BufferPlace& output, DeviceCall& made);
 
 }  // namespace rondo

@@ -138,9 +138,9 @@ struct Cutter {
     }
     return piece;
   }
-  std::vector<Piece> all_uneven(uint64_t piece_bytes, uint64_t most_pieces) const {
+  std::vector<Piece> all_uneven(uint64_t piece_bytes) const {
     // Each block is a copy of its own.
-    const uint64_t most = std::clamp(kMostBlockCopies / world, kLeastPieces, most_pieces);
+    const uint64_t most = std::clamp(kMostBlockCopies / world, kLeastPieces, kMostPieces);
     UnevenCut cut;
     cut.pieces = pairs_know() ? std::min(most, kPairPieces)
                               : std::clamp((call.total_bytes(static_cast<int>(world)) + piece_bytes - 1) / piece_bytes,
@@ -165,19 +165,19 @@ struct Cutter {
 }  // namespace
 
 std::vector<Piece> cut_pieces(const CheckedCall& call, const CallBuffers& buffers, int rank, int world,
-                              uint64_t piece_bytes, uint64_t most_pieces, Edges edges) {
+                              uint64_t piece_bytes) {
   const Cutter cutter{call, buffers, static_cast<uint64_t>(rank), static_cast<uint64_t>(world),
                       dtype_bytes(call.dtype)};
-  if (call.uneven) return cutter.all_uneven(piece_bytes, most_pieces);
+  if (call.uneven) return cutter.all_uneven(piece_bytes);
   if (call.collective == Collective::kBarrier || call.count == 0) return {Piece{}};
   const uint64_t bytes = call.count * cutter.widest();
-  const uint64_t pieces = std::min(most_pieces, (bytes + piece_bytes - 1) / piece_bytes);
+  const uint64_t pieces = std::min(kMostPieces, (bytes + piece_bytes - 1) / piece_bytes);
   const uint64_t each = (call.count + pieces - 1) / pieces;
   std::vector<Piece> cut;
   const auto add = [&](uint64_t first, uint64_t end) {
     if (end > first) cut.push_back(cutter.even(first, end - first));
   };
-  const bool has_short = edges == Edges::kShort && pieces > 2;
+  const bool has_short = pieces > 2;
   const uint64_t edge = each / kEdgeParts;
   for (uint64_t first = 0; first < call.count; first += each) {
     const uint64_t end = std::min(first + each, call.count);

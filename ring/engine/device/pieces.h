@@ -40,7 +40,7 @@ struct Piece {
 // Bytes of a piece, of its larger buffer. Small enough that only a small part of a call is copied while nothing
 // else moves; large enough that a piece's own latency counts little.
 inline constexpr uint64_t kPieceBytes = 4u << 20;
-// The most pieces of one call: a stream takes a bounded number of entries.
+// The most pieces of one call, but for two at its edges: a stream takes a bounded number of entries.
 inline constexpr uint64_t kMostPieces = 64;
 
 // Pieces of gather_v, scatter_v and all_to_all_v. A rank knows only its own counts there, so there are always
@@ -55,15 +55,11 @@ constexpr uint64_t piece_bytes_of(uint64_t bytes, uint64_t most_pieces = kMostPi
   return kPieceBytes * (pieces > 1 ? pieces : 1);
 }
 
-// kShort: the first and the last of three pieces or more are cut once more, so that little is copied while
-// nothing else moves.
-enum class Edges : bool { kWhole, kShort };
-
 // The pieces of a call, in order. They are cut alike on all ranks, by what all of them know, or both ranks of a
-// block. The edges of an uneven call are whole. Pure.
+// block. Of an even call of three pieces or more the first and the last are cut once more, so that little is copied
+// while nothing else moves. Pure.
 std::vector<Piece> cut_pieces(const CheckedCall& call, const CallBuffers& buffers, int rank, int world,
-                              uint64_t piece_bytes = kPieceBytes, uint64_t most_pieces = kMostPieces,
-                              Edges edges = Edges::kWhole);
+                              uint64_t piece_bytes = kPieceBytes);
 
 // All of the call.
 Piece whole_piece(const CheckedCall& call, const CallBuffers& buffers, int rank, int world);

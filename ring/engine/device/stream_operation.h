@@ -44,7 +44,7 @@ class StreamOperation : public Operation {
   // The next of these operations has been submitted.
   virtual void add_operation(OperationRef<Operation> /*operation*/, uint64_t /*fingerprint*/) {}
   // Instead of all these, for calls that are kernels of a graph: the next piece, which has no operation.
-  virtual void capture(const CheckedCall& /*call*/, uint64_t /*fingerprint*/) {}
+  virtual void capture(const CheckedCall& /*call*/, const CallBuffers& /*buffers*/, uint64_t /*fingerprint*/) {}
   // Before its operations are submitted and it is put into the stream: either may end it at once, if the
   // communicator has failed.
   void submitted() { become(State::kRunning); }

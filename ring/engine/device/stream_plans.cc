@@ -42,8 +42,11 @@ const StreamPlans::Entry& StreamPlans::get(Collective collective, Algorithm algo
   if (const auto found = entries_.find(key); found != entries_.end()) return found->second;
   const std::vector<Plan> plans = build(collective, algorithm, root);
   Entry entry;
-  entry.touched = touched_by_others(plans, rank_);
   for (const Plan& plan : plans) {
+    const Touched touched = touched_by_others(plans, plan.rank);
+    const size_t blocks = Touched::all(touched.input).size() + Touched::all(touched.output).size();
+    entry.staged_blocks = std::max(entry.staged_blocks, static_cast<uint32_t>(blocks));
+    if (plan.rank == rank_) entry.touched = touched;
     StreamProgram program = lower(plan);
     entry.most_messages = std::max(entry.most_messages, program.messages);
     if (plan.rank == rank_) entry.program = std::move(program);

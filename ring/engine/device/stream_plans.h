@@ -20,6 +20,7 @@ class StreamPlans {
     Plan plan;
     StreamProgram program;
     Touched touched;             // of this rank's buffers
+    uint32_t staged_blocks = 0;  // the most, of both buffers, that others touch of a rank of the call
     uint32_t most_messages = 0;  // that a rank of the call sends or receives
   };
 
