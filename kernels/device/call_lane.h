@@ -286,6 +286,10 @@ class CallLane {
     return there && (found == call_.prints[rank] || fail(CallFailure::kOtherCall, rank, found));
   }
 
+  RONDO_INLINE uint64_t cut(uint64_t count) const {
+    const uint64_t most = m_.load_word(call_.length) / m_.element_bytes();
+    return count < most ? count : most;
+  }
   // Elements of the blocks before this slice.
   RONDO_INLINE uint64_t before_slice() const { return state_.slice == 0 ? 0 : state_.slice * call_.slice; }
   // This lane's share of a slice of a pass: whole lines of its first source. In the last slice, too, it is a share of a
@@ -295,7 +299,8 @@ class CallLane {
     m_.any(false);  // the pass before has been run
     const CallPass& given = call_.passes[step.index];
     const uint64_t element = m_.element_bytes(), line = kLineBytes / element;
-    const uint64_t left = state_.slices > 0 && given.count > before_slice() ? given.count - before_slice() : 0;
+    const uint64_t whole = call_.length == nullptr ? given.count : cut(given.count);
+    const uint64_t left = state_.slices > 0 && whole > before_slice() ? whole - before_slice() : 0;
     const bool is_cut = state_.slices > 1;
     const uint64_t all = is_cut && left > call_.slice ? call_.slice : left;
     const uint64_t lanes = m_.lanes(), each = ((is_cut ? call_.slice : all) + lanes - 1) / lanes;

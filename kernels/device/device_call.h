@@ -154,8 +154,9 @@ struct DeviceCall {
   CallStatus* status;                        // nullptr: there is none
   void *arrivals, *departures;               // slots of slot_bytes each; departures: at the rank that messages go to
   uint64_t slot_bytes;
-  uint64_t slice;                // elements of a block that a slice has; of the last slice fewer
-  uint64_t longest;              // elements of the longest block: the same on all ranks, unless the call is uneven
+  const uint64_t* length;  // of locked host memory: the most bytes of a pass; nullptr: it says alone how long it is
+  uint64_t slice;          // elements of a block that a slice has; of the last slice fewer
+  uint64_t longest;        // elements of the longest block: the same on all ranks, unless the call is uneven
   void* posts[kMaxDeviceRanks];  // memory for posts, by rank
   uint64_t post_bytes;           // of data: a lane's part of a post; 0: there are none
   uint64_t limit_ns;             // of one wait

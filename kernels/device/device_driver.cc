@@ -16,6 +16,8 @@ namespace {
 // The oldest version of CUDA that has FuncLoad.
 constexpr int kOldestCuda = 12040;
 constexpr int kLongestName = 256;
+// Blocks of a kernel that reads host memory: more than PCIe keeps busy.
+constexpr uint32_t kCopyBlocks = 32;
 // Unless CUDA_DEVICE_MAX_CONNECTIONS says otherwise.
 constexpr int kQueues = 8;
 
@@ -377,11 +379,13 @@ DeviceStatus DeviceDriver::copy(const DeviceCopy& copy, DeviceStream stream) con
 }
 
 // A call of one pass without other ranks: the same kernels serve.
-DeviceStatus DeviceDriver::fold(const DeviceFold& fold, DeviceStream stream) const {
+DeviceStatus DeviceDriver::put_fold(const DeviceFold& fold, const uint64_t* length, uint32_t most_blocks,
+                                    DeviceStream stream) const {
   const uint32_t refs = uint32_t{fold.source_count} + fold.target_count;
   if (fold.count == 0) return 0;
   if (refs > kMaxCallRefs) return cuda::kInvalidValue;
   DeviceCall call = {};
+  call.length = length;
   call.arguments = fold.arguments;
   call.dtype = fold.dtype;
   call.step_count = 1;
@@ -395,8 +399,24 @@ DeviceStatus DeviceDriver::fold(const DeviceFold& fold, DeviceStream stream) con
     // The blocks wanted if all pointers are aligned.
     const uint64_t wanted =
         (fold.count * dtype_bytes(DType(fold.dtype)) / kPacketBytes + kThreadsABlock) / kThreadsABlock;
-    return launch(gpu, call, static_cast<uint32_t>(std::min<uint64_t>(wanted, gpu.blocks())), stream);
+    return launch(gpu, call, static_cast<uint32_t>(std::min<uint64_t>({wanted, gpu.blocks(), most_blocks})), stream);
   });
+}
+
+DeviceStatus DeviceDriver::fold(const DeviceFold& fold, DeviceStream stream) const {
+  return put_fold(fold, nullptr, UINT32_MAX, stream);
+}
+
+DeviceStatus DeviceDriver::copy_in(void* to, const void* from, uint64_t bytes, const uint64_t* length,
+                                   DeviceStream stream) const {
+  DeviceFold copy = {};
+  copy.sources[0] = from;
+  copy.targets[0] = to;
+  copy.count = bytes;
+  copy.source_count = copy.target_count = 1;
+  copy.dtype = static_cast<uint8_t>(DType::kUint8);
+  copy.fold = kCopies;
+  return put_fold(copy, length, kCopyBlocks, stream);
 }
 
 DeviceStatus DeviceDriver::call(const DeviceCall& call, uint32_t lanes, DeviceStream stream) const {

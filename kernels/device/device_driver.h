@@ -142,6 +142,9 @@ class DeviceDriver {
   // --- in the stream
   DeviceStatus copy(const DeviceCopy& copy, DeviceStream stream) const;
   DeviceStatus fold(const DeviceFold& fold, DeviceStream stream) const;
+  // `bytes` of locked host memory (kernel_address) to memory of the device, or as many as *length says when the stream
+  // comes there.
+  DeviceStatus copy_in(void* to, const void* from, uint64_t bytes, const uint64_t* length, DeviceStream stream) const;
   // A kernel of so many blocks, of those that were taken.
   DeviceStatus call(const DeviceCall& call, uint32_t lanes, DeviceStream stream) const;
   // The function must not call the driver.
@@ -198,6 +201,8 @@ class DeviceDriver {
   DeviceStatus find_gpu(DeviceStream stream, Gpu** gpu) const;
   DeviceStatus load(Gpu& gpu) const;
   DeviceStatus launch(Gpu& gpu, DeviceCall call, uint32_t lanes, DeviceStream stream) const;
+  DeviceStatus put_fold(const DeviceFold& fold, const uint64_t* length, uint32_t most_blocks,
+                        DeviceStream stream) const;
   // function(Gpu&), with the context of the device, or of the stream, as the current one. The function may wait.
   template <class Function>
   DeviceStatus on(int device, Function function) const {

@@ -30,8 +30,9 @@ OperationRef<StreamCall> DeviceSide::make(const MessageCall& call, Blocking bloc
   calls_->prepare(stream.device);
   Piece piece;
   piece.region_bytes = checked.bytes;
-  if (checked.bytes > 0) piece.in = {{checked.data, checked.bytes, 0, checked.bytes, checked.bytes, 1}};
-  if (!checked.sends()) piece.out = piece.in;
+  if (checked.bytes > 0 && checked.sends()) {
+    piece.in = {{checked.data, checked.bytes, 0, checked.bytes, checked.bytes, 1}};
+  }
   return or_fail([&] {
     return Operation::make<StreamCall>(
         in_stream(*call.options.stream, stream.device, {std::move(piece)}),

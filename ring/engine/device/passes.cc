@@ -100,8 +100,8 @@ class Passes {
     for (const auto* const blocks : {&blocks_.input, &blocks_.output}) {
       for (const Extent& block : *blocks) made.longest = std::max(made.longest, block.count);
     }
-    made.uneven = call.uneven;
-    if (call.uneven && call.shared_counts == 0) print_counts(touched);
+    made.uneven = call.uneven && call.shared_counts == 0;
+    if (made.uneven) print_counts(touched);
   }
 
   // The step of entry `at` of the program, and of those behind it that are one with it; the next one.

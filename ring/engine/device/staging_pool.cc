@@ -11,7 +11,7 @@ namespace {
 constexpr size_t kLeastBytes = 64 * 1024;
 // A region's word lies before its data, on a page of its own, so that the data is aligned as all registered
 // memory is.
-constexpr size_t kHeaderBytes = 4096;
+constexpr size_t kHeaderBytes = 4096, kLengthAt = 64;
 
 }  // namespace
 
@@ -32,7 +32,8 @@ StagingPool::Region StagingPool::take(size_t bytes) {
     --taken_;
     throw;
   }
-  return {memory + kHeaderBytes, rounded, reinterpret_cast<uint32_t*>(memory)};
+  return {memory + kHeaderBytes, rounded, reinterpret_cast<uint32_t*>(memory),
+          reinterpret_cast<uint64_t*>(memory + kLengthAt)};
 }
 
 void StagingPool::give_back(const Region& region) {

@@ -29,7 +29,8 @@ class StagingPool {
   struct Region {
     std::byte* data = nullptr;
     size_t bytes = 0;
-    uint32_t* word = nullptr;  // which a stream waits for; it only grows, modulo 2^32
+    uint32_t* word = nullptr;    // which a stream waits for; it only grows, modulo 2^32
+    uint64_t* length = nullptr;  // of a message that has come into it, written before the word
   };
   // A region of at least `bytes`, used before or new. Throws Exception(kSystem).
   Region take(size_t bytes);

@@ -38,6 +38,7 @@ class StreamCall::PieceGate final : public Gate {
   void ended(const Error* error) override {
     if (error != nullptr) call_.note_error(*error);
     if (left_.fetch_sub(1) != 1) return;
+    if (call_.message_) call_.note_length(error);
     // Release: who sees the word sees what the operations wrote.
     std::atomic_ref<uint32_t>(*word_).store(value_, std::memory_order_release);
     call_.part_ended();
@@ -82,7 +83,7 @@ void StreamCall::give_back_memory() {
 }
 
 uint32_t StreamCall::entries() const {
-  uint32_t entries = 2;  // the end: event and function
+  uint32_t entries = asked_ ? 3 : 2;  // the end: event and function; and the kernel of a receive
   for (const Piece& piece : pieces()) entries += static_cast<uint32_t>(piece.in.size() + piece.out.size() + 2);
   if (pieces().size() >= kLeastBothWays) entries += kStreamEntries;
   if (pieces().size() > kSlots) entries += kAgainEntries * static_cast<uint32_t>(pieces().size() - kSlots);
@@ -165,8 +166,30 @@ void StreamCall::finish(size_t piece) {
   } else {
     driver_.check(turns_[piece].gate->put_wait(driver_, options_.stream), "putting a wait into the stream");
   }
+  if (message_) return copy_received();
   copy(options_.pieces[piece].out, memory(piece), false, options_.stream);
   if (piece + kSlots < options_.pieces.size()) copies_->note();
+}
+
+// Before the word.
+void StreamCall::note_length(const Error* error) {
+  *slots_[0].length = error == nullptr ? moved_message()->bytes : 0;
+}
+
+// A stream that waits has not seen the message yet, so a kernel looks how long it is.
+void StreamCall::copy_received() {
+  const uint64_t bytes = pieces()[0].region_bytes;
+  if (bytes == 0) return;
+  const StagingPool::Region& slot = slots_[0];
+  if (options_.waits == Waits::kHost) {
+    const uint64_t come = *slot.length;
+    return copy({{asked_->call.data, come, 0, come, come, 1}}, slot.data, false, options_.stream);
+  }
+  void *from = nullptr, *length = nullptr;
+  driver_.check(driver_.kernel_address(options_.device, slot.data, &from), "finding locked host memory");
+  driver_.check(driver_.kernel_address(options_.device, slot.length, &length), "finding locked host memory");
+  driver_.check(driver_.copy_in(asked_->call.data, from, bytes, static_cast<const uint64_t*>(length), options_.stream),
+                "putting a copy into the stream");
 }
 
 // Waits for a piece's operations on this thread. It ends when the communicator fails, too: then the operations

@@ -19,8 +19,8 @@ namespace rondo {
 // operation of the communicator, and copied back. While one piece is done, the next ones are copied there and
 // the one before it back: in two streams, if there are more than two pieces.
 //
-// A message is one piece. The stream does not wait until a send has gone. For a receive the whole buffer is
-// copied to the host first, so that what a shorter message leaves alone comes back as it was.
+// A message is one piece. The stream does not wait until a send has gone. Of a receive as many bytes are copied
+// back as have come, which a kernel reads beside them: what a shorter message leaves alone stays as it was.
 //
 // Either everything is put into the stream at once, and the stream waits for the operations. Or (waits ==
 // kHost) the calling thread waits for each operation before it puts its copy back into the stream.
@@ -62,6 +62,8 @@ class StreamCall final : public StreamOperation {
   std::shared_ptr<Gate> add_gate(size_t piece);
   void copy_in(size_t piece);
   void finish(size_t piece);
+  void copy_received();
+  void note_length(const Error* error);
   void await_on_host(size_t piece);
   void put_pieces();
   void put_end();

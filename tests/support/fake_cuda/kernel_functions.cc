@@ -44,11 +44,12 @@ class KernelRuns {
 void run_call(FakeStream& stream, DeviceCall call, uint32_t lanes) {
   const FakeContext& context = *stream.context;
   KernelRuns runs(context, call.status != nullptr);
+  const auto found = [&runs](auto*& at, size_t bytes) {
+    if (at != nullptr) at = reinterpret_cast<std::remove_reference_t<decltype(at)>>(runs.reach(at, bytes));
+  };
+  found(call.length, sizeof(uint64_t));
   if (call.status != nullptr) {
     sleep_us(setting("FAKE_CUDA_LATE_US", 0));
-    const auto found = [&runs](auto*& at, size_t bytes) {
-      if (at != nullptr) at = reinterpret_cast<std::remove_reference_t<decltype(at)>>(runs.reach(at, bytes));
-    };
     for (DeviceControl*& control : call.controls) found(control, sizeof(DeviceControl));
     found(call.windows, size_t{call.window_count} * call.world * sizeof(DeviceWindow));
     found(call.status, sizeof(CallStatus));
