@@ -141,17 +141,33 @@ TEST_CASE("an all_reduce of 8 bytes on a stream takes at most 8 functions of the
   });
 }
 
-TEST_CASE("a call of many windows' size is one kernel and no copy, on registered buffers, plain ones, and both") {
+TEST_CASE("a staged all_reduce of 8 bytes puts two functions of the host into its stream: its begin and its end") {
   if (on_a_gpu()) return;
-  check_processes({small_windows(registered_group(3)), small_windows(ring_group(3))}, [](Communicator& group) {
-    void* const memory = group.allocate(1u << 20, Memory::kDevice);
-    for (const int plain : {0, 1, 3}) {
-      Sum sum(group, group.rank() < plain ? nullptr : memory, 200'000);
-      sum.call();  // makes an event
-      expect_one_kernel([&] { sum.call(); });
-      expect(sum.value() == 9, "the wrong sum");
-    }
+  check_processes({staged_group(2)}, [](Communicator& group) {
+    constexpr int kCalls = 10;
+    Sum sum(group, nullptr, 2);
+    sum.call();  // attaches
+    const int before = called("cuLaunchHostFunc");
+    for (int i = 0; i < kCalls; ++i) sum.call(Op::kMax);
+    expect(called("cuLaunchHostFunc") - before == 2 * kCalls, "so many functions");
+    expect(sum.value() == 2, "the wrong maximum");
   });
+}
+
+TEST_CASE("a call of 8 bytes, by posts, too, and of many windows' size is one kernel and no copy, on any buffers") {
+  if (on_a_gpu()) return;
+  check_processes({device_group(3), small_windows(registered_group(3)), small_windows(ring_group(3))},
+                  [](Communicator& group) {
+                    void* const memory = group.allocate(1u << 20, Memory::kDevice);
+                    for (const size_t count : {2, 200'000}) {
+                      for (const int plain : {0, 1, 3}) {
+                        Sum sum(group, group.rank() < plain ? nullptr : memory, count);
+                        sum.call();  // makes an event
+                        expect_one_kernel([&] { sum.call(); });
+                        expect(sum.value() == 9, "the wrong sum");
+                      }
+                    }
+                  });
 }
 
 TEST_CASE("so are calls whose counts pairs alone know, and sums with factors of each rank's own") {

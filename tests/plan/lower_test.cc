@@ -95,6 +95,27 @@ TEST_CASE("posts: sent before anything is stored, each by its step; without one 
   }
 }
 
+// A wait behind what another rank does is a trip over the link. Takes are of posts that go out before the first wait.
+TEST_CASE("posts are all out before the only wait, and no signal follows it; over registered memory ranks wait twice") {
+  using Kind = StreamEntry::Kind;
+  for (const Collective collective : kAll) {
+    for (const int world : {2, 8, 64}) {
+      for (const Algorithm algorithm : kBoth) {
+        for (const StreamProgram& program : lower_all(island_plans(collective, algorithm, world))) {
+          INFO(std::string(collective_name(collective)), " ", std::string(algorithm_name(algorithm)), " world ", world);
+          const auto& entries = program.entries;
+          CHECK(std::ranges::count(entries, Kind::kAwait, &StreamEntry::kind) <= (program.posts ? 1 : 2));
+          const auto wait = std::ranges::find(entries, Kind::kAwait, &StreamEntry::kind);
+          const bool sends_later = std::any_of(wait, entries.end(), [](const StreamEntry& entry) {
+            return entry.kind == Kind::kPost || entry.kind == Kind::kSignal;
+          });
+          CHECK_FALSE((program.posts && sends_later));
+        }
+      }
+    }
+  }
+}
+
 namespace {
 
 constexpr Collective kAroundTheRing[] = {Collective::kAllReduce, Collective::kReduceScatter, Collective::kAllGather,
