@@ -132,10 +132,9 @@ std::vector<Mark> marks_before(const FakeStream& stream) {
 
 void put(FakeStream& stream, Entry entry, FakeQueue::Entry kind) {
   if (stream.capture != Capture::kNone) return void(stream.graph.emplace_back(std::move(entry), kind));
-  const auto run = [entry = std::move(entry), &stream, added = here().now, marks = marks_before(stream)] {
+  const auto run = [entry = std::move(entry), &stream, marks = marks_before(stream)] {
     for (const Mark& mark : marks) mark.wait();
-    stream.now = std::max(stream.now.load(), added);
-    if (stream.context->error.load() == kSuccess) entry(stream);
+    if (stream.context->error.load() == kSuccess) entry(*stream.context);
   };
   fake().queue_of(stream).add(&stream, run, kind);
 }

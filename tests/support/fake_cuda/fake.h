@@ -39,20 +39,6 @@ inline void sleep_us(int microseconds) { std::this_thread::sleep_for(std::chrono
 
 constexpr int kSharesByDescriptors = 1, kSharesByHandles = 2;  // FAKE_CUDA_SHARES
 
-// Virtual time, in nanoseconds: what calls would take on GPUs, by assumptions, not measurements. Threads, streams,
-// events and words of device memory have a time, and so have the lanes of kernels; who has waited for another one goes
-// on at the later of both times. It depends on what waits for what, not on this machine. All else takes no time: looks
-// of a device at its own memory, copies, functions of the driver but launches.
-namespace virtual_time {
-constexpr uint64_t kLaunch = 3'000;        // of a kernel; in a context they come one after the other
-constexpr uint64_t kWord = 1'500;          // until what a kernel writes to the host, or another device, is there
-constexpr uint64_t kRead = 1'200;          // of a kernel from there
-constexpr uint64_t kFunction = 12'000;     // of the host, in a stream
-constexpr uint64_t kLinkBytes = 300;       // a nanosecond, that a device reads from others, and as many that it writes
-constexpr uint64_t kOwnBytes = 3'000;      // a nanosecond, in its own memory
-constexpr uint64_t kInFlight = 16 * 1024;  // bytes that a lane reads at once
-}  // namespace virtual_time
-
 // What moves bytes between host and device one way.
 struct CopyEngine {
   // Runs `move`, and returns when an engine of the setting's rate has moved the bytes.
@@ -61,9 +47,8 @@ struct CopyEngine {
 };
 
 struct FakeContext;
-struct FakeStream;
 // What a stream runs.
-using Entry = std::function<void(FakeStream& stream)>;
+using Entry = std::function<void(const FakeContext& context)>;
 
 // What UserObjectCreate makes.
 struct FakeUserObject {
@@ -81,7 +66,6 @@ struct FakeStream {
   const bool blocks;  // waits for the legacy stream, and that for it
   const size_t queue;
   const uint64_t id;
-  std::atomic<uint64_t> now{0};
   Capture capture = Capture::kNone;
   CaptureMode mode = kCaptureGlobal;  // of the capture, which a thread has begun
   std::thread::id thread;
@@ -97,19 +81,17 @@ struct FakeContext {
   int device = 0;
   std::atomic<Result> error{kSuccess};  // it stays
   std::unique_ptr<FakeStream> legacy;
-  std::mutex launching;
-  uint64_t launched = 0;  // virtual time of the last launch
 };
 
 struct FakeEvent {
   FakeEvent(FakeContext* of, bool has_time) : context(of), timed(has_time) {}
   FakeContext* const context;
   const bool timed;
-  std::chrono::steady_clock::time_point when;  // of this host, not the virtual time
+  std::chrono::steady_clock::time_point when;
   std::mutex mutex;
   std::condition_variable changed;
   std::atomic<uint64_t> recorded{0};
-  uint64_t passed = 0, time = 0;
+  uint64_t passed = 0;
 };
 
 struct FakeFunction {
@@ -145,7 +127,6 @@ struct FakeThread {
   std::vector<FakeContext*> current;
   CaptureMode capture_mode = kCaptureGlobal;
   std::map<FakeContext*, FakeStream*> streams;  // kStreamPerThread
-  uint64_t now = 0;                             // virtual time
 };
 FakeThread& here();
 

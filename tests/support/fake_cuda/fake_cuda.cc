@@ -152,8 +152,6 @@ FAKE_CUDA_EXPORT void* fake_cuda_blocking_stream(int device) {
   functions::CtxPopCurrent(&context);
   return stream;
 }
-// Virtual time of the calling thread, in nanoseconds.
-FAKE_CUDA_EXPORT uint64_t fake_cuda_now() { return here().now; }
 // For tests: the device runs nothing more, and says why.
 FAKE_CUDA_EXPORT void fake_cuda_break(int device) {
   const std::lock_guard lock(fake().mutex);

@@ -1,8 +1,8 @@
 // Functions of the fake driver: kernels, which are run by name from the host's build of the same bodies.
 #include <cstring>
 
+#include "kernels/device/host_lane.h"
 #include "tests/support/fake_cuda/functions.h"
-#include "tests/support/fake_cuda/timed_lane.h"
 
 namespace rondo::testing::functions {
 namespace {
@@ -41,8 +41,7 @@ class KernelRuns {
   int pauses_ = 0;
 };
 
-void run_call(FakeStream& stream, DeviceCall call, uint32_t lanes) {
-  const FakeContext& context = *stream.context;
+void run_call(const FakeContext& context, DeviceCall call, uint32_t lanes) {
   KernelRuns runs(context, call.status != nullptr);
   const auto found = [&runs](auto*& at, size_t bytes) {
     if (at != nullptr) at = reinterpret_cast<std::remove_reference_t<decltype(at)>>(runs.reach(at, bytes));
@@ -54,14 +53,8 @@ void run_call(FakeStream& stream, DeviceCall call, uint32_t lanes) {
     found(call.windows, size_t{call.window_count} * call.world * sizeof(DeviceWindow));
     found(call.status, sizeof(CallStatus));
   }
-  const uint64_t begin = stream.now;
   try {
-    for (uint32_t lane = 0; lane < lanes; ++lane) {
-      TimedLane<KernelRuns> machine(runs, lane, lanes, dtype_bytes(DType(call.dtype)), context.device, begin);
-      LaneState state = {};
-      CallLane<TimedLane<KernelRuns>>(machine, call, state).run();
-      stream.now = std::max(stream.now.load(), machine.end());
-    }
+    for (uint32_t lane = 0; lane < lanes; ++lane) run_host_lane(call, runs, lane, lanes);
   } catch (const KernelRuns::Broken&) {
   }
 }
@@ -103,13 +96,8 @@ void LaunchKernel(Function function, unsigned grid_x, unsigned grid_y, unsigned 
   }
   const auto call = std::make_shared<const DeviceCall>(*static_cast<const DeviceCall*>(parameters[0]));
   require(kernel_of(call->dtype) == kernel->dtype);
-  {
-    const std::lock_guard lock(stream.context->launching);
-    uint64_t& last = stream.context->launched;
-    here().now = last = std::max(here().now, last) + virtual_time::kLaunch;
-  }
   put(
-      stream, [call, grid_x](FakeStream& in) { run_call(in, *call, grid_x); }, FakeQueue::Entry::kKernel);
+      stream, [call, grid_x](const FakeContext& in) { run_call(in, *call, grid_x); }, FakeQueue::Entry::kKernel);
   if (setting("CUDA_LAUNCH_BLOCKING", 0) != 0) fake().queue_of(stream).synchronize(&stream);
 }
 

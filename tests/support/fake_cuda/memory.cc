@@ -17,8 +17,6 @@ constexpr uint64_t kMagic = 0x6475632d656b6166;  // "fake-cud"
 constexpr size_t kPageBytes = 4096;
 constexpr size_t kMostBytes = size_t{1} << 40;
 
-size_t whole_pages(size_t bytes) { return (bytes + kPageBytes - 1) / kPageBytes * kPageBytes; }
-
 }  // namespace
 
 FakeFile::FakeFile(int given) : descriptor(given) {
@@ -29,9 +27,7 @@ FakeFile::FakeFile(int given) : descriptor(given) {
   RONDO_CHECK(begin != MAP_FAILED, "mmap of device memory");
   data = static_cast<std::byte*>(begin) + kPageBytes;
   auto* const found = static_cast<Header*>(begin);
-  if (found->magic != kMagic) return;
-  header = found;
-  times = reinterpret_cast<std::atomic<uint64_t>*>(data + whole_pages(header->bytes));
+  if (found->magic == kMagic) header = found;
 }
 
 FakeFile::~FakeFile() {
@@ -45,7 +41,7 @@ std::shared_ptr<FakeFile> make_file(size_t bytes, int home) {
   require(bytes <= kMostBytes, kOutOfMemory);
   const int file = memfd_create("fake_cuda", MFD_CLOEXEC);
   const FakeFile::Header header{kMagic, bytes, home, {}};
-  RONDO_CHECK(file >= 0 && ftruncate(file, static_cast<off_t>(kPageBytes + 3 * whole_pages(bytes))) == 0 &&
+  RONDO_CHECK(file >= 0 && ftruncate(file, static_cast<off_t>(kPageBytes + bytes)) == 0 &&
                   pwrite(file, &header, sizeof header, 0) == sizeof header,
               "memfd_create");
   auto made = std::make_shared<FakeFile>(file);
@@ -108,16 +104,6 @@ std::byte* FakeMemory::reach(const void* address, size_t bytes, int device, By b
   const bool peer = run.kind == Kind::kAllocated && (peers[device] >> run.home() & 1) != 0;
   RONDO_CHECK(copied || peer || (run.reaching >> device & 1) != 0, "a device reaches memory that it has no access to");
   return run.file->data + (reinterpret_cast<uintptr_t>(address) - found->first);
-}
-
-FakeMemory::Times FakeMemory::times_of(const uint32_t* reached) const {
-  const auto* const word = reinterpret_cast<const std::byte*>(reached);
-  const std::lock_guard lock(mutex);
-  for (const auto& [address, run] : runs) {
-    if (run.file == nullptr || word < run.file->data || word >= run.file->data + run.bytes) continue;
-    return {run.file->times + (word - run.file->data) / sizeof(uint32_t), run.home()};
-  }
-  return {nullptr, -1};
 }
 
 }  // namespace rondo::testing

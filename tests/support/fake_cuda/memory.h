@@ -11,8 +11,8 @@
 
 namespace rondo::testing {
 
-// Device memory, in a file, as long as somebody has it: a page that says what it is, the memory, and a time for each
-// word. Other processes map it by its descriptor.
+// Device memory, in a file, as long as somebody has it: a page that says what it is, and the memory. Other processes
+// map it by its descriptor.
 struct FakeFile {
   // Takes the descriptor.
   explicit FakeFile(int given);
@@ -26,9 +26,8 @@ struct FakeFile {
   };
   const int descriptor;
   size_t mapped = 0;
-  Header* header = nullptr;   // nullptr: it is no such file
-  std::byte* data = nullptr;  // of the size of the memory, and its times behind it
-  std::atomic<uint64_t>* times = nullptr;
+  Header* header = nullptr;  // nullptr: it is no such file
+  std::byte* data = nullptr;
 };
 // Throws Refused.
 std::shared_ptr<FakeFile> make_file(size_t bytes, int home);
@@ -62,13 +61,6 @@ struct FakeMemory {
   // if it is neither memory that it may reach nor locked host memory. Copies go between devices that are no peers, too.
   enum class By : bool { kKernel, kCopy };
   std::byte* reach(const void* address, size_t bytes, int device, By by) const;
-  // The virtual time of a word where it is reached, which all that map it share, and its device; nullptr, -1: the
-  // host's.
-  struct Times {
-    std::atomic<uint64_t>* time;
-    int home;
-  };
-  Times times_of(const uint32_t* reached) const;
 
   mutable std::mutex mutex;
   std::map<uintptr_t, Run> runs;  // by the program's address

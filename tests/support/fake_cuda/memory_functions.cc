@@ -42,9 +42,9 @@ void copy_rows(int device, const Copy2D& copy) {
 }
 
 // Whole pages that are zeroed take no memory.
-void zero(const FakeStream& in, Pointer memory, size_t bytes) {
+void zero(const FakeContext& in, Pointer memory, size_t bytes) {
   constexpr size_t kPageBytes = 4096;
-  std::byte* const data = fake().memory.reach(pointer(memory), bytes, in.context->device, By::kKernel);
+  std::byte* const data = fake().memory.reach(pointer(memory), bytes, in.device, By::kKernel);
   const size_t pages = bytes / kPageBytes * kPageBytes;
   {
     const Locked all;
@@ -71,14 +71,14 @@ void MemFree(Pointer memory) {
 }
 void MemsetD8Async(Pointer memory, unsigned char value, size_t bytes, Stream stream) {
   require(value == 0);  // nobody asks for another one
-  put(stream_at(stream), [=](const FakeStream& in) { zero(in, memory, bytes); });
+  put(stream_at(stream), [=](const FakeContext& in) { zero(in, memory, bytes); });
 }
 void MemcpyAsync(Pointer to, Pointer from, size_t bytes, Stream stream) {
   const Copy2D rows{{0, 0, kMemoryUnified, nullptr, from, nullptr, bytes},
                     {0, 0, kMemoryUnified, nullptr, to, nullptr, bytes},
                     bytes,
                     1};
-  put(stream_at(stream), [rows](const FakeStream& in) { copy_rows(in.context->device, rows); });
+  put(stream_at(stream), [rows](const FakeContext& in) { copy_rows(in.device, rows); });
   if (fake().memory.home_of(pointer(to)) < 0 && fake().memory.home_of(pointer(from)) < 0) StreamSynchronize(stream);
 }
 void Memcpy2DAsync(const Copy2D* copy, Stream stream) {
@@ -87,7 +87,7 @@ void Memcpy2DAsync(const Copy2D* copy, Stream stream) {
     require(side.type == kMemoryUnified && side.x == 0 && side.y == 0);
     require(side.pitch >= copy->row_bytes && side.pitch <= most);
   }
-  put(stream_at(stream), [rows = *copy](const FakeStream& in) { copy_rows(in.context->device, rows); });
+  put(stream_at(stream), [rows = *copy](const FakeContext& in) { copy_rows(in.device, rows); });
 }
 void PointerGetAttributes(unsigned count, PointerAttribute* attributes, void** data, Pointer address) {
   const Locked all;

@@ -21,10 +21,9 @@ Signature* fake_function(const char* name) {
   return reinterpret_cast<Signature*>(find_function(name));
 }
 // What the device has counted in this process; -1: a GPU does not tell.
-template <class Number = int>
-Number counted(const char* what) {
-  const auto count = fake_function<Number()>(what);
-  return count == nullptr ? static_cast<Number>(-1) : count();
+inline int counted(const char* what) {
+  const auto count = fake_function<int()>(what);
+  return count == nullptr ? -1 : count();
 }
 // Bytes that lie one behind the other.
 constexpr DeviceCopy whole(void* to, const void* from, uint64_t bytes) { return {to, from, bytes, bytes, bytes, 1}; }

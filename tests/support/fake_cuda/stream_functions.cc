@@ -30,7 +30,6 @@ void StreamQuery(Stream handle) {
 void StreamSynchronize(Stream handle) {
   FakeStream& stream = stream_at(handle);
   fake().queue_of(stream).synchronize(&stream);
-  here().now = std::max(here().now, stream.now.load());
   current_context();
 }
 void StreamDestroy(Stream handle) {
@@ -122,10 +121,9 @@ void EventRecord(Event event, Stream handle) {
   const auto at = event_at(event);
   require(at->context == stream.context, kInvalidHandle);
   require(setting("FAKE_CUDA_RECORDS", 1) != 0, kOutOfMemory);
-  put(stream, [at, number = ++at->recorded](const FakeStream& in) {
+  put(stream, [at, number = ++at->recorded](const FakeContext&) {
     const std::lock_guard lock(at->mutex);
     at->passed = number;
-    at->time = in.now;
     at->when = std::chrono::steady_clock::now();
     at->changed.notify_all();
   });
@@ -143,18 +141,14 @@ void EventElapsedTime(float* milliseconds, Event first, Event second) {
 void StreamWaitEvent(Stream stream, Event event, unsigned flags) {
   require(flags == 0);
   const auto at = event_at(event);
-  put(stream_at(stream), [at, number = at->recorded.load()](FakeStream& in) {
+  put(stream_at(stream), [at, number = at->recorded.load()](const FakeContext&) {
     std::unique_lock lock(at->mutex);
     const auto over = [&] { return at->passed >= number || at->context->error.load() != kSuccess; };
     while (!at->changed.wait_for(lock, std::chrono::milliseconds(100), over)) continue;
-    in.now = std::max(in.now.load(), at->time);
   });
 }
 void LaunchHostFunc(Stream stream, HostFunction function, void* argument) {
-  put(stream_at(stream), [function, argument](FakeStream& in) {
-    in.now += virtual_time::kFunction;
-    function(argument);
-  });
+  put(stream_at(stream), [function, argument](const FakeContext&) { function(argument); });
 }
 void StreamBatchMemOp(Stream handle, unsigned count, MemoryOperation* operations, unsigned flags) {
   constexpr unsigned kMost = 256;
@@ -164,8 +158,8 @@ void StreamBatchMemOp(Stream handle, unsigned count, MemoryOperation* operations
   for (const MemoryOperation& op : all) {
     require(op.flags == 0 && op.operation == kWaitValue32 && op.address % sizeof(uint32_t) == 0);
   }
-  put(stream_at(handle), [all](const FakeStream& in) {
-    for (const MemoryOperation& op : all) run_word(*in.context, op);
+  put(stream_at(handle), [all](const FakeContext& in) {
+    for (const MemoryOperation& op : all) run_word(in, op);
   });
 }
 
