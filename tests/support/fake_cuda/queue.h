@@ -7,22 +7,20 @@
 #include <functional>
 #include <map>
 #include <mutex>
-#include <thread>
 
 namespace rondo::testing {
 
 // The queue of a device that several streams share: entries run one after the other on a thread, in the order in which
 // they came, whatever their stream. An entry that waits holds up all streams, as on a GPU with one hardware queue; so
 // does one whose stream still runs a kernel. Kernels of several streams run at once. Who adds an entry to a full queue
-// waits. With FAKE_CUDA_SLICES (a file) processes run entries one at a time. Any
-// thread.
+// waits. With FAKE_CUDA_SLICES (a file) processes run entries one at a time. A queue lives as long as the process.
+// Any thread.
 class FakeQueue {
  public:
   // About what a GPU's queue of launches holds.
   static constexpr size_t kMostEntries = 1024;
 
   FakeQueue();
-  ~FakeQueue();  // runs what is in it
   FakeQueue(const FakeQueue&) = delete;
 
   enum class Entry { kKernel, kOther };
@@ -41,7 +39,7 @@ class FakeQueue {
   static void let_others_run(std::chrono::microseconds pause);
 
  private:
-  void run();
+  [[noreturn]] void run();
   void run_entry(const void* stream, const std::function<void()>& function);
 
   struct Count {
@@ -58,8 +56,6 @@ class FakeQueue {
   std::deque<Added> entries_;
   std::map<const void*, Count> streams_;
   int kernels_ = 0;
-  bool stopping_ = false;
-  std::thread thread_;
 };
 
 }  // namespace rondo::testing
