@@ -9,15 +9,9 @@
 
 namespace rondo {
 
-// The orderings of the protocol. Tests weaken each in turn.
-struct CallOrders {
-  static constexpr std::memory_order kAcquire = std::memory_order_acquire, kRelease = std::memory_order_release,
-                                     kLeft = std::memory_order_acq_rel;
-};
-
 // A lane on a thread of this processor (call_lane.h). Runs: what runs a fold, what a wait does between two looks, and
 // where memory is found.
-template <class Runs, class Orders = CallOrders>
+template <class Runs>
 class HostLane {
  public:
   static constexpr uint32_t kBetweenClocks = kLooksBetweenClocks;
@@ -32,7 +26,7 @@ class HostLane {
   uint64_t element_bytes() const { return element_bytes_; }
   // A lane of one thread: its barrier is nothing.
   bool any(bool it) const { return it; }
-  uint32_t load_acquire(const uint32_t* word) const { return at(word).load(Orders::kAcquire); }
+  uint32_t load_acquire(const uint32_t* word) const { return at(word).load(std::memory_order_acquire); }
   uint64_t load_word(const uint64_t* word) const { return at(word).load(std::memory_order_relaxed); }
   void store_word(uint64_t* word, uint64_t value) const { at(word).store(value, std::memory_order_relaxed); }
   uint32_t load_data(const Byte* from, uint64_t left) const { return data_at(from, left); }
@@ -43,13 +37,13 @@ class HostLane {
   }
   uint32_t load_relaxed(const uint32_t* word) const { return at(word).load(std::memory_order_relaxed); }
   void store_relaxed(uint32_t* word, uint32_t value) const { at(word).store(value, std::memory_order_relaxed); }
-  void store_release(uint32_t* word, uint32_t value) const { at(word).store(value, Orders::kRelease); }
+  void store_release(uint32_t* word, uint32_t value) const { at(word).store(value, std::memory_order_release); }
   void store_started(uint32_t* word, uint32_t value) const { at(word).store(value); }
   bool claim(uint32_t* word) const {
     uint32_t none = 0;
     return at(word).compare_exchange_strong(none, 1);
   }
-  uint32_t add_left(uint32_t* word) const { return at(word).fetch_add(1, Orders::kLeft); }
+  uint32_t add_left(uint32_t* word) const { return at(word).fetch_add(1, std::memory_order_acq_rel); }
   uint64_t now() const {
     return static_cast<uint64_t>(std::chrono::steady_clock::now().time_since_epoch() / std::chrono::nanoseconds(1));
   }
@@ -68,9 +62,9 @@ class HostLane {
 };
 
 // One lane of the call.
-template <class Orders = CallOrders, class Runs>
+template <class Runs>
 void run_host_lane(const DeviceCall& call, Runs& runs, uint32_t lane, uint32_t lanes) {
-  using Machine = HostLane<Runs, Orders>;
+  using Machine = HostLane<Runs>;
   Machine machine(runs, lane, lanes, dtype_bytes(static_cast<DType>(call.dtype)));
   LaneState state = {};
   CallLane<Machine>(machine, call, state).run();

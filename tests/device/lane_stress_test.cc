@@ -42,7 +42,7 @@ bool run_rank(LaneCalls& calls, uint32_t rank, uint32_t number) {
   for (uint32_t lane = 0; lane < kLanes; ++lane) {
     lanes.emplace_back([&, lane] {
       Runs runs{number * 97 + rank * 31 + lane};
-      run_host_lane<CallOrders>(call, runs, lane, kLanes);
+      run_host_lane(call, runs, lane, kLanes);
     });
   }
   // The host looks at the word alone: what the threads' ends order, it does not know.
