@@ -3,7 +3,6 @@
 #include <sys/mman.h>
 
 #include <chrono>
-#include <cstdlib>
 #include <functional>
 #include <string>
 #include <vector>
@@ -15,9 +14,6 @@
 
 // Calls on device memory, by processes and by threads: a program whose ranks were threads forks no processes.
 namespace rondo::testing {
-
-// A GPU is what it is, and does what it does.
-inline bool on_a_gpu() { return std::getenv("RONDO_TEST_DEVICE") != nullptr; }
 
 // --- ranks
 

@@ -21,7 +21,7 @@ namespace {
 // In a process of its own, whose settings they are: "" or what was wrong. Not on a GPU.
 std::string in_process(const std::vector<std::pair<const char*, const char*>>& settings,
                        const std::function<void(const DeviceDriver& driver)>& body) {
-  if (std::getenv("RONDO_TEST_DEVICE") != nullptr) return "";
+  if (on_a_gpu()) return "";
   return run_bare_processes(1, std::chrono::seconds(60), [&](int) {
     for (const auto& [name, value] : settings) setenv(name, value, 1);
     body(*DeviceDriver::open(device_library()));

@@ -13,15 +13,6 @@ using Clock = std::chrono::steady_clock;
 
 }  // namespace
 
-bool within(std::chrono::nanoseconds limit, const std::function<bool()>& so) {
-  const auto until = Clock::now() + limit;
-  while (!so()) {
-    if (Clock::now() >= until) return so();
-    std::this_thread::yield();
-  }
-  return true;
-}
-
 SharedWords::SharedWords() {
   const int file = memfd_create("rondo_probe", MFD_CLOEXEC);
   if (file < 0 || ftruncate(file, kBytes) != 0) throw std::runtime_error("memfd_create failed");
@@ -68,20 +59,20 @@ void Probe::fold(DType dtype, Fold fold, std::vector<const void*> sources, void*
 }
 
 // A stream that never passes still refers to the flag.
-bool Probe::passes(DeviceStream stream, std::chrono::nanoseconds limit) const {
+bool Probe::passes(DeviceStream stream, std::chrono::milliseconds limit) const {
   auto* const done = new std::atomic<bool>(false);
   check(driver().call_host([](void* flag) { static_cast<std::atomic<bool>*>(flag)->store(true); }, done, stream),
         "a function in a stream");
-  return within(limit, [&] { return done->load(); });
+  return eventually([&] { return done->load(); }, static_cast<int>(limit.count()));
 }
 
-bool returns_within(std::chrono::nanoseconds limit, std::function<void()> function) {
+bool returns_within(std::chrono::milliseconds limit, std::function<void()> function) {
   const auto done = std::make_shared<std::atomic<bool>>(false);  // shared with a thread that may outlive this
   std::thread([done, function = std::move(function)] {
     function();
     done->store(true);
   }).detach();
-  return within(limit, [&] { return done->load(); });
+  return eventually([&] { return done->load(); }, static_cast<int>(limit.count()));
 }
 
 std::string run_probe(int processes, const std::function<void(const Probe& probe, int rank)>& body) {

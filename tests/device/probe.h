@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "kernels/device/device_driver.h"
+#include "tests/support/eventually.h"
 #include "tests/support/fake_cuda/mirror.h"
 #include "tests/support/rank_group.h"
 
@@ -20,9 +21,6 @@ namespace rondo::testing {
 constexpr std::chrono::seconds kPatience{10};
 // For what must not happen, or may take a while.
 constexpr std::chrono::milliseconds kGlance{200};
-
-// Until it is so; false: not by then.
-bool within(std::chrono::nanoseconds limit, const std::function<bool()>& so);
 
 // A line of the report, at once.
 template <class... Arguments>
@@ -74,7 +72,7 @@ class Probe {
   void fold(DType dtype, Fold fold, std::vector<const void*> sources, void* target, size_t count,
             DeviceStream stream) const;
   // Whether all that the stream has now is done within the time.
-  bool passes(DeviceStream stream, std::chrono::nanoseconds limit = kPatience) const;
+  bool passes(DeviceStream stream, std::chrono::milliseconds limit = kPatience) const;
 
  private:
   std::shared_ptr<const DeviceDriver> driver_;
@@ -85,7 +83,7 @@ class Probe {
 };
 
 // Runs the function on a thread; whether it has returned by then. A thread that hangs is left behind.
-bool returns_within(std::chrono::nanoseconds limit, std::function<void()> function);
+bool returns_within(std::chrono::milliseconds limit, std::function<void()> function);
 
 // body(probe, rank) on forked processes: "" or what was wrong. They are killed after a minute.
 std::string run_probe(int processes, const std::function<void(const Probe& probe, int rank)>& body);

@@ -19,6 +19,8 @@ const char* device_library() {
   return chosen != nullptr ? chosen : "tests/support/fake_cuda/libcuda.so.1";
 }
 
+bool on_a_gpu() { return std::getenv("RONDO_TEST_DEVICE") != nullptr; }
+
 void* find_function(const char* name) {
   void* const library = dlopen(device_library(), RTLD_NOW | RTLD_NOLOAD);
   return library == nullptr ? nullptr : dlsym(library, name);

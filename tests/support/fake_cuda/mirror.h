@@ -13,6 +13,8 @@ namespace rondo::testing {
 // The driver that tests of devices use: RONDO_TEST_DEVICE, for those that run on a GPU (tests/device/gpu.sh), else the
 // fake one.
 const char* device_library();
+// A GPU has no settings, and counts nothing.
+bool on_a_gpu();
 
 // A function of it for tests, once it has been opened; nullptr: a GPU has none.
 void* find_function(const char* name);
