@@ -69,8 +69,8 @@ RankGroup ring_group(int world, const Settings& settings) {
   return group;
 }
 
-RankGroup registered_group(int world, const Settings& settings) {
-  RankGroup group = device_group(world, "auto", settings);
+RankGroup registered_group(int world) {
+  RankGroup group = device_group(world);
   group.config.algorithm = Algorithm::kRegistered;
   return group;
 }

@@ -30,7 +30,7 @@ RankGroup device_group(int world, const char* transport = "auto", const Settings
 RankGroup staged_group(int world, const char* transport = "auto", const Settings& settings = {});
 // The same, which ask for the ring, or for passes over all memory, of short calls, too.
 RankGroup ring_group(int world, const Settings& settings = {});
-RankGroup registered_group(int world, const Settings& settings = {});
+RankGroup registered_group(int world);
 // The calling thread, of this rank, goes on on one of so many devices, which ranks use in turn; of GPUs, on one of as
 // many as there are.
 void use_device(int rank, int devices);
