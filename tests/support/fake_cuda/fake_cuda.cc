@@ -19,6 +19,7 @@
 //   FAKE_CUDA_IMPORTS=0    descriptors are refused when they are taken in
 //   FAKE_CUDA_LOCKABLE     pieces of host memory that can be locked at once, 2^30
 //   FAKE_CUDA_RECORDS=0    streams take no event
+//   FAKE_CUDA_MEMORY_OPERATIONS=0  streams cannot wait for memory
 //   FAKE_CUDA_PEERS        "01 12": device 0 maps memory of device 1, and 1 that of 2, and no others do; unset: all
 //   FAKE_CUDA_COPY_MBPS    megabytes a second that move between host and device, at most: an engine each way moves
 //                          them, a copy after the other; unset: as fast as a core copies
