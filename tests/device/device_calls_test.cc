@@ -3,7 +3,6 @@
 #include <doctest/doctest.h>
 
 #include <chrono>
-#include <cstdlib>
 #include <string>
 #include <vector>
 
@@ -357,9 +356,7 @@ TEST_CASE("a graph of calls: replayed, between other calls, on registered and pl
 
 TEST_CASE("a graph outlives its communicator: replays end at once, and what they reach is freed with the graph") {
   if (on_a_gpu()) return;
-  const Settings ipc{{"FAKE_CUDA_SHARES", std::to_string(kSharesByIpc)}};
-  check_processes({device_group(2), device_group(2, "shm", ipc)}, [](Communicator& group) {
-    const bool by_descriptors = std::getenv("FAKE_CUDA_SHARES") == nullptr;
+  check_processes({device_group(2)}, [](Communicator& group) {
     for (const size_t count : {size_t{2}, size_t{50'000}}) {
       Sum sum(group, nullptr, count);
       const Mirror captured;
@@ -381,16 +378,14 @@ TEST_CASE("a graph outlives its communicator: replays end at once, and what they
       sum.mirror.synchronize();
       graph.destroy();
       captured.driver().free_ended();
-      // Memory of MemAlloc may still be mapped by the other rank.
-      expect(!by_descriptors || memory() == before, "something is left behind the graph");
+      expect(memory() == before, "something is left behind the graph");
     }
   });
 }
 
-TEST_CASE("by CUDA IPC a graph of one rank that outlives its communicator does not hold up destroy() of the other") {
+TEST_CASE("a graph of one rank that outlives its communicator does not hold up destroy() of the other") {
   if (on_a_gpu()) return;
-  const Settings ipc{{"FAKE_CUDA_SHARES", std::to_string(kSharesByIpc)}};
-  check_processes({device_group(2, "shm", ipc)}, [](Communicator& group) {
+  check_processes({device_group(2)}, [](Communicator& group) {
     Sum sum(group, nullptr, 100);
     const Mirror captured;
     Communicator comm = group.dup();

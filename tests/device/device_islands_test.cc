@@ -55,28 +55,21 @@ TEST_CASE("device memory: zeroed, of different sizes, given back, and again") {
   });
 }
 
-TEST_CASE(
-    "CUDA IPC where descriptors do not exist, or are refused by one rank: passes, and memory given back in any order") {
-  if (on_a_gpu()) return;
-  const std::vector<RankGroup> groups{device_group(3, "shm", {{"FAKE_CUDA_SHARES", std::to_string(kSharesByIpc), 2}}),
-                                      device_group(3, "shm", {{"FAKE_CUDA_IMPORTS", "0", 2}})};
-  check_processes(groups, [cases = all_shapes({3, {1237}, {1}})](Communicator& comm) {
-    run_on_device(comm, cases);
+TEST_CASE("memory that every rank gives back in an order of its own, and the last one by destroy()") {
+  check_processes({device_group(3)}, [](Communicator& comm) {
     std::vector<void*> memories;
     for (int i = 0; i < 4; ++i) memories.push_back(comm.allocate(1u << 20, Memory::kDevice));
     Sum sum(comm, memories[3], 1000);
     sum.start().wait();
     expect(sum.value() == 3, "the wrong sum");
-    // Every rank lets go of them in an order of its own, and of the last one when it is destroyed.
     for (int i = 0; i < 3; ++i) comm.deallocate(memories[static_cast<size_t>((i + comm.rank()) % 3)]);
     if (comm.rank() == 0) comm.destroy();
   });
 }
 
-TEST_CASE("a rank that dies while others map its memory by CUDA IPC") {
+TEST_CASE("a rank that dies while others map its memory") {
   if (on_a_gpu()) return;
-  const Settings ipc{{"FAKE_CUDA_SHARES", std::to_string(kSharesByIpc)}};
-  check_processes({device_group(3, "shm", ipc)}, [](Communicator& comm) {
+  check_processes({device_group(3, "shm")}, [](Communicator& comm) {
     void* const memory = comm.allocate(1u << 20, Memory::kDevice);
     Sum sum(comm, memory, 1000);
     sum.start().wait();

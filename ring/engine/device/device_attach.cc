@@ -20,7 +20,7 @@ constexpr int kQueuesWanted = 8;  // what the driver has unless it is told other
 struct AttachCard {
   int64_t pid = 0;
   int64_t works = 0;
-  int64_t shares = 0;  // kSharesBy...
+  int64_t shares = 0;  // its device shares memory: DeviceFacts::shares_memory
   int64_t launches_wait = 0, queues = 0, serves_processes = 0;
   cuda::Uuid device = {};
 };
@@ -40,7 +40,7 @@ void DeviceSide::attach_for(const char* call, std::chrono::milliseconds timeout,
   if (stream != nullptr) check_first_stream(call, *stream);
   try {
     exchange(timeout, stream);
-    if (sharings_ != 0) connect(timeout);
+    if (share_) connect(timeout);
   } catch (...) {
     if (calls_) std::exchange(calls_, nullptr)->free_all();
     throw;
@@ -100,7 +100,7 @@ void DeviceSide::exchange(std::chrono::milliseconds timeout, void* const* stream
       context.topology.one_island() && context.config.device_window_bytes > 0 && group_.size() <= kMaxDeviceRanks;
   const AttachCard own{getpid(),
                        error.ok() ? 1 : 0,
-                       shares ? facts.shares_memory : 0,
+                       shares && (facts.shares_memory & kSharesByDescriptor) != 0 ? 1 : 0,
                        facts.launches_wait ? 1 : 0,
                        facts.queues,
                        facts.serves_processes ? 1 : 0,
@@ -110,7 +110,7 @@ void DeviceSide::exchange(std::chrono::milliseconds timeout, void* const* stream
     throw Exception(error.code, fmt::format("attach_device on rank {}: {}", group_.rank(), error.message));
   }
   const std::vector<int>& host = context.topology.host;
-  sharings_ = kSharesByDescriptor | kSharesByIpc;
+  share_ = true;
   for (int r = 0; r < group_.size(); ++r) {
     const AttachCard& card = cards[static_cast<size_t>(r)];
     if (card.works == 0) {
@@ -119,13 +119,13 @@ void DeviceSide::exchange(std::chrono::milliseconds timeout, void* const* stream
                                         group_.rank(), context.name(r)),
                             {r}});
     }
-    sharings_ &= static_cast<int32_t>(card.shares);
+    share_ &= card.shares != 0;
     // Streams of one process may share a queue of the device, in which a wait of one rank would stand before the copy
     // of another one that it waits for.
     const bool here = host[static_cast<size_t>(r)] == host[static_cast<size_t>(group_.rank())] && card.pid == own.pid;
     if (r != group_.rank() && here) waits_ = StreamOperation::Waits::kHost;
   }
-  if (sharings_ != 0) look_at(cards);
+  if (share_) look_at(cards);
 }
 
 // Compares the cards of one host's ranks. Kernels that wait for one another need launches that return before
@@ -162,10 +162,10 @@ std::string DeviceSide::connect(DeviceIsland& island, std::chrono::milliseconds 
   try {
     const uint32_t most = group_.context().config.device_blocks;
     const uint32_t lanes = driver().take_blocks(device_, most, ranks_on_device_);
-    const std::string wrong = island.connect(sharings_, lanes, all_say(timeout), deadline(timeout));
+    const std::string wrong = island.connect(lanes, all_say(timeout), deadline(timeout));
     return wrong == DeviceIsland::kDoNotMeet ? wrong + queues_ : wrong;
   } catch (...) {
-    island.close(Clock::now());  // the communicator has failed: nobody is waited for
+    island.close();
     throw;
   }
 }
@@ -177,7 +177,7 @@ void DeviceSide::connect(std::chrono::milliseconds timeout) {
   const std::string wrong = connect(*island, timeout);
   const Logger log(group_.context().config.debug, group_.context().world_rank(group_.rank()));
   if (!wrong.empty()) {
-    island->close(deadline(timeout));
+    island->close();
     if (log.shows(LogLevel::kWarn)) {
       log.warn(fmt::format("calls on device memory are staged through host memory: {}", wrong));
     }

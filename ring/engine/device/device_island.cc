@@ -13,14 +13,14 @@
 namespace rondo {
 namespace {
 
-constexpr size_t kMaxWindows = RankBoard::kMaxWindows;
+// The most windows of one communicator in all its life: their numbers are equal on all ranks, and never used again.
+constexpr size_t kMaxWindows = 4096;
 // A page, which locking takes whole.
 constexpr size_t kPageBytes = 4096;
 // The longest wait for a rank whose process is stopped in a pass, or whose device is broken: as on the host
 // (GracePeriod).
 constexpr std::chrono::seconds kLongestPass{1};
-// What other ranks offer, or let go of, rings no bell, so it is looked for. Only by threads that attach,
-// allocate or destroy.
+// What other ranks offer rings no bell, so it is looked for. Only by threads that attach or allocate.
 constexpr std::chrono::milliseconds kBetweenLooks{1};
 
 // Looks until it is there, the deadline has passed, or the communicator has failed, as where the program ends the wait.
@@ -54,7 +54,7 @@ std::string DeviceIsland::first_without(const CommunicatorContext& context, cons
 }
 
 // Each step ends with a word of every rank, so that all go on, or all give up, with the same verdict.
-std::string DeviceIsland::connect(int32_t sharings, uint32_t lanes, const AllSay& all_say, Clock::time_point deadline) {
+std::string DeviceIsland::connect(uint32_t lanes, const AllSay& all_say, Clock::time_point deadline) {
   lanes_ = lanes;  // close() gives them back
   std::string wrong;
   try {
@@ -64,27 +64,14 @@ std::string DeviceIsland::connect(int32_t sharings, uint32_t lanes, const AllSay
   }
   const std::string without = first_without(all_say(wrong.empty() ? 1 : 0));
   if (!without.empty()) return wrong.empty() ? without + " cannot share host memory with devices" : wrong;
-  wrong = "the devices have no way of sharing memory in common";
-  if ((sharings & kSharesByDescriptor) != 0) wrong = connect_by(MemorySharing::kDescriptor, all_say, deadline);
-  if (!wrong.empty() && (sharings & kSharesByIpc) != 0) wrong = connect_by(MemorySharing::kIpc, all_say, deadline);
-  return wrong.empty() ? try_kernel(all_say, deadline) : wrong;
-}
-
-// Tries one way of sharing: makes window 0, then lets transfers show which devices reach which. Without success
-// the window is given up, and the next way is tried.
-std::string DeviceIsland::connect_by(MemorySharing sharing, const AllSay& all_say, Clock::time_point deadline) {
-  sharing_ = sharing;
-  const std::string wrong = share(header_bytes_ + context_.config.device_window_bytes, all_say, deadline);
+  wrong = share(header_bytes_ + context_.config.device_window_bytes, all_say, deadline);
   if (!wrong.empty()) return wrong;
-  const bool arrive = try_transfers(all_say);
-  order_ = arrive ? ring_order(reach_) : std::vector<int>{};
-  if (arrive && (reach_.complete() || !order_.empty())) return "";
-  reach_ = {};
-  std::lock_guard lock(mutex_);
-  let_go_of(0);
-  windows_.clear();
-  if (!arrive) return "transfers between the devices do not arrive";
-  return "the devices do not reach each other's memory, not even around a ring" + refused_;
+  if (!try_transfers(all_say)) return "transfers between the devices do not arrive";
+  order_ = ring_order(reach_);
+  if (!reach_.complete() && order_.empty()) {
+    return "the devices do not reach each other's memory, not even around a ring" + refused_;
+  }
+  return try_kernel(all_say, deadline);
 }
 
 // Locks host memory for the device; returns where kernels reach it.
@@ -126,7 +113,8 @@ std::string DeviceIsland::share(uint64_t bytes, const AllSay& all_say, Clock::ti
   memory.mapped.resize(static_cast<size_t>(world_));
   int number = -1;
   std::string wrong;
-  if (const DeviceStatus status = driver_->allocate_shared(device_, bytes, sharing_, &memory.own, &number)) {
+  if (const DeviceStatus status =
+          driver_->allocate_shared(device_, bytes, MemorySharing::kDescriptor, &memory.own, &number)) {
     memory.own = nullptr;
     wrong = fmt::format("{} bytes of device memory to share: {}", bytes, driver_->error_text(status));
   }
@@ -141,13 +129,13 @@ std::string DeviceIsland::share(uint64_t bytes, const AllSay& all_say, Clock::ti
       without = first_without(all_say(wrong.empty() ? 1 : 0));
     }
   } catch (...) {
-    release(memory);
+    release(*driver_, memory);
     throw;
   }
   if (!without.empty()) {
-    release_mapped(memory);
+    release_mapped(*driver_, memory);
     all_say(1);  // nobody maps it any more
-    release(memory);
+    release(*driver_, memory);
     return wrong.empty() ? without + " cannot share its device memory" : wrong;
   }
   std::lock_guard lock(mutex_);
@@ -186,8 +174,8 @@ std::string DeviceIsland::map_peers(DeviceMemory& memory, const std::vector<uint
     if (!descriptor.valid()) return "the device memory of " + context_.name(rank) + " did not come";
     if (known && !reach_.of(rank_, rank)) continue;
     const auto peer = static_cast<size_t>(rank);
-    if (const DeviceStatus status =
-            driver_->map_shared(device_, descriptor.get(), sharing_, bytes[peer], &memory.mapped[peer])) {
+    if (const DeviceStatus status = driver_->map_shared(device_, descriptor.get(), MemorySharing::kDescriptor,
+                                                        bytes[peer], &memory.mapped[peer])) {
       memory.mapped[peer] = nullptr;
       const std::string why =
           fmt::format("the device memory of {} cannot be mapped: {}", context_.name(rank), driver_->error_text(status));
@@ -198,53 +186,17 @@ std::string DeviceIsland::map_peers(DeviceMemory& memory, const std::vector<uint
   return "";
 }
 
-void DeviceIsland::release_mapped(DeviceMemory& memory) {
+void DeviceIsland::release_mapped(const DeviceDriver& driver, DeviceMemory& memory) {
   for (void*& mapped : memory.mapped) {
-    if (mapped != nullptr) driver_->release_shared(std::exchange(mapped, nullptr));
+    if (mapped != nullptr) driver.release_shared(std::exchange(mapped, nullptr));
   }
 }
 
-void DeviceIsland::release(DeviceMemory& memory) {
-  release_mapped(memory);
-  if (memory.own != nullptr) driver_->release_shared(memory.own);
+// Gives a window up. Other ranks may still map it: their mappings keep the memory.
+void DeviceIsland::release(const DeviceDriver& driver, DeviceMemory& memory) {
+  release_mapped(driver, memory);
+  if (memory.own != nullptr) driver.release_shared(memory.own);
   memory = {};
-}
-
-// Gives a window up; requires the lock. Other ranks may still map it. With descriptors that is their business.
-// With IPC handles the memory stays until they have said, on the boards, that they do not.
-void DeviceIsland::let_go_of(size_t window) {
-  DeviceMemory& memory = windows_[window];
-  if (memory.own == nullptr) return;
-  release_mapped(memory);
-  if (sharing_ == MemorySharing::kIpc) {
-    for (RankBoard* board : boards_) std::atomic_ref<uint64_t>(board->closed[window]).fetch_or(uint64_t{1} << rank_);
-    left_.emplace_back(window, std::exchange(memory.own, nullptr));
-    release_left();
-  }
-  release(memory);
-}
-
-// Frees the memory that no other rank maps any more. Requires the lock.
-void DeviceIsland::release_left() {
-  std::erase_if(left_, [this](const std::pair<size_t, void*>& left) {
-    const Others others = others_of(left.first);
-    if (others == Others::kClosed) driver_->release_shared(left.second);
-    return others != Others::kMap;
-  });
-}
-
-// kKeep: a graph of one of them does, so that nobody is waited for.
-DeviceIsland::Others DeviceIsland::others_of(size_t window) const {
-  const uint64_t kept = std::atomic_ref<uint64_t>(own().kept).load();
-  const uint64_t closed = std::atomic_ref<uint64_t>(own().closed[window]).load();
-  Others found = Others::kClosed;
-  for (int rank = 0; rank < world_; ++rank) {
-    const bool gone = context_.fabric->shared_memory()->ended(context_.world_rank(rank));
-    if (rank == rank_ || gone || (closed >> rank & 1) != 0) continue;
-    if ((kept >> rank & 1) != 0) return Others::kKeep;
-    found = Others::kMap;
-  }
-  return found;
 }
 
 // Writes into the device's table where kernels find a window of each rank; memory.own nullptr: nowhere. False:
@@ -300,9 +252,8 @@ bool DeviceIsland::deallocate(void* data) {
   const auto found = std::find_if(windows_.begin() + 1, windows_.end(),
                                   [&](const DeviceMemory& window) { return window.own == data; });
   if (found == windows_.end()) return false;
-  const auto window = static_cast<size_t>(found - windows_.begin());
-  show(window, {}, {});
-  let_go_of(window);
+  show(static_cast<size_t>(found - windows_.begin()), {}, {});
+  release(*driver_, *found);
   return true;
 }
 
@@ -366,55 +317,32 @@ bool DeviceIsland::leave_to_graphs() {
   driver_->free_ended();
   const std::shared_ptr<Left> left = std::exchange(left_to_graphs_, nullptr);
   if (left == nullptr || left.use_count() == 1) return false;
-  for (RankBoard* board : boards_) std::atomic_ref<uint64_t>(board->kept).fetch_or(uint64_t{1} << rank_);
   left->driver = driver_;
   left->windows = std::move(windows_);
   left->locked = std::exchange(locked_, {});
   left->boards = board_windows_;
-  left->rank = rank_;
-  left->sharing = sharing_;
   return true;
 }
 
-// The last graph is gone. Memory that other ranks may still map (IPC) is freed with the process instead.
+// The last graph is gone.
 DeviceIsland::Left::~Left() {
-  const uint64_t bit = uint64_t{1} << rank;
-  const auto board = [this](size_t of) { return reinterpret_cast<RankBoard*>(boards[of]->data()); };
-  for (size_t window = 0; window < windows.size(); ++window) {
-    for (void* const mapped : windows[window].mapped) {
-      if (mapped != nullptr) driver->release_shared(mapped);
-    }
-    if (windows[window].own == nullptr) continue;
-    if (sharing == MemorySharing::kDescriptor) {
-      driver->release_shared(windows[window].own);
-      continue;
-    }
-    for (size_t r = 0; r < boards.size(); ++r) std::atomic_ref<uint64_t>(board(r)->closed[window]).fetch_or(bit);
-    const uint64_t all = (uint64_t{1} << boards.size()) - 1;
-    const uint64_t closed = std::atomic_ref<uint64_t>(board(static_cast<size_t>(rank))->closed[window]).load();
-    if (closed == all) driver->release_shared(windows[window].own);
-  }
+  for (DeviceMemory& window : windows) release(*driver, window);
   for (void* const memory : locked) driver->unlock_host(memory);
 }
 
-// The stop comes first: kernels that still begin touch nothing. The boards go last, since the others' words
-// stand there.
-void DeviceIsland::close(Clock::time_point until) {
+// The stop comes first: kernels that still begin touch nothing. The boards go last, since locked memory lies there.
+void DeviceIsland::close() {
   {
     std::lock_guard end(end_mutex_);
     if (!boards_.empty()) store_word(own().status.stop, 1);
   }
-  std::unique_lock lock(mutex_);
-  if (!leave_to_graphs()) {
-    for (size_t window = windows_.size(); window-- > 0;) let_go_of(window);
+  {
+    std::lock_guard lock(mutex_);
+    if (!leave_to_graphs()) {
+      for (size_t window = windows_.size(); window-- > 0;) release(*driver_, windows_[window]);
+    }
+    windows_.clear();
   }
-  for (release_left(); !left_.empty() && Clock::now() < until; release_left()) {
-    lock.unlock();
-    std::this_thread::sleep_for(kBetweenLooks);
-    lock.lock();
-  }
-  windows_.clear();
-  lock.unlock();
   std::lock_guard end(end_mutex_);
   for (void* memory : std::exchange(locked_, {})) driver_->unlock_host(memory);
   boards_.clear();

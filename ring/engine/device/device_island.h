@@ -42,11 +42,10 @@ class DeviceIsland {
   DeviceIsland& operator=(const DeviceIsland&) = delete;
 
   // Collective: shares boards and windows, and tries them by transfers between all ranks and by a kernel.
-  // sharings: the kSharesBy... that all ranks have, of which the first one that works is taken. lanes: the
-  // blocks that this rank's kernels may take. Returns "", or why there is no island: the same verdict on all
-  // ranks.
+  // lanes: the blocks that this rank's kernels may take. Returns "", or why there is no island: the same verdict
+  // on all ranks.
   static constexpr const char* kDoNotMeet = "kernels of the ranks do not meet";
-  std::string connect(int32_t sharings, uint32_t lanes, const AllSay& all_say, Clock::time_point deadline);
+  std::string connect(uint32_t lanes, const AllSay& all_say, Clock::time_point deadline);
 
   // The name of the first rank that has said 0; "": none has.
   static std::string first_without(const CommunicatorContext& context, const std::vector<uint64_t>& said);
@@ -104,11 +103,10 @@ class DeviceIsland {
   bool let_go(Clock::time_point now);
   // Before captured calls are put into a graph: lets the graph share the memory that its kernels reach.
   void keep_in(const StreamFacts& captured);
-  // Unmaps and frees all of it; nothing of this rank is in a stream any more. Waits until then for other ranks that
-  // still map memory which they must let go of first, but not for their graphs; what they keep is freed with the
-  // process. Where a graph has calls of this rank, all of it stays until the graph is gone: a replay finds a stop, and
-  // ends.
-  void close(Clock::time_point until);
+  // Unmaps and frees all of it; nothing of this rank is in a stream any more. What other ranks still map lives until
+  // they have released it. Where a graph has calls of this rank, all of it stays until the graph is gone: a replay
+  // finds a stop, and ends.
+  void close();
 
  private:
   struct DeviceMemory {
@@ -122,9 +120,7 @@ class DeviceIsland {
     std::shared_ptr<const DeviceDriver> driver;
     std::vector<DeviceMemory> windows;
     std::vector<void*> locked;
-    std::vector<std::shared_ptr<Window>> boards;
-    int rank = 0;
-    MemorySharing sharing = MemorySharing::kDescriptor;
+    std::vector<std::shared_ptr<Window>> boards;  // locked memory lies there; shared as board_windows_ is
   };
 
   void share_boards(Clock::time_point deadline);
@@ -135,14 +131,9 @@ class DeviceIsland {
                        Clock::time_point deadline);
   std::string map_peers(DeviceMemory& memory, const std::vector<uint64_t>& bytes, uint64_t name,
                         Clock::time_point deadline);
-  std::string connect_by(MemorySharing sharing, const AllSay& all_say, Clock::time_point deadline);
-  void release(DeviceMemory& memory);
-  void release_mapped(DeviceMemory& memory);
-  void let_go_of(size_t window);
-  void release_left();
+  static void release_mapped(const DeviceDriver& driver, DeviceMemory& memory);
+  static void release(const DeviceDriver& driver, DeviceMemory& memory);
   bool leave_to_graphs();
-  enum class Others : uint8_t { kClosed, kMap, kKeep };
-  Others others_of(size_t window) const;
   bool show(size_t window, const DeviceMemory& memory, const std::vector<uint64_t>& bytes);
   bool in_own_stream(const std::function<bool(DeviceStream)>& use) const;
   bool try_transfers(const AllSay& all_say);
@@ -166,9 +157,6 @@ class DeviceIsland {
   PeerReach reach_;  // empty until it is known
   std::vector<int> order_;
   std::string refused_;  // why a window was not mapped
-  MemorySharing sharing_ = MemorySharing::kDescriptor;
-  // Own memory that others may still map, by window. Of kIpc.
-  std::vector<std::pair<size_t, void*>> left_;
   uint64_t shares_ = 0;  // names of what has been offered
   std::shared_ptr<Left> left_to_graphs_ = std::make_shared<Left>();
   std::atomic<uint64_t> last_capture_{0};  // the capture whose graph shares the memory already

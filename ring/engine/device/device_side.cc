@@ -130,7 +130,7 @@ void DeviceSide::close(Clock::time_point until) {
     last_ = nullptr;  // it has an event
   }
   calls_->free_all();
-  if (island_) island_->close(until);
+  if (island_) island_->close();
   for (void* const data : std::exchange(plain_, {})) driver().release(device_, data);
 }
 

@@ -140,7 +140,7 @@ class DeviceSide {
   std::atomic<bool> attached_{false};
   StreamOperation::Waits waits_ = StreamOperation::Waits::kStream;  // kHost: another rank is in this process
   int device_ = 0;
-  int32_t sharings_ = 0;                  // kSharesBy... that the devices of all ranks have
+  bool share_ = false;                    // the devices of all ranks share memory, by what the driver says
   uint32_t ranks_on_device_ = 0;          // of this rank, itself too
   std::string hindered_;                  // why kernels of the ranks cannot wait for one another; the same on all
   std::string queues_;                    // what may be why they do not meet

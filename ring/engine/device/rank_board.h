@@ -10,19 +10,12 @@ namespace rondo {
 constexpr uint32_t number_behind(uint32_t number) { return number + 1 != 0 ? number + 1 : 1; }
 
 // What a rank of a device island shows the hosts of the others. It lies in host memory that all its ranks map,
-// and that the owner locks for its device. Only its owner writes `status`, `called` and `row`.
+// and that the owner locks for its device. Only its owner writes it.
 struct RankBoard {
-  // The most windows of one communicator in all its life: their numbers are equal on all ranks, and never used
-  // again.
-  static constexpr uint32_t kMaxWindows = 4096;
-
   CallStatus status;  // by the owner's kernels; stop: by its host
   uint32_t called;    // number of the last call that its host is about to launch
   uint64_t trial[kMaxDeviceRanks];
   DeviceWindow row[kMaxDeviceRanks];  // on its way into the owner's table
-  // For each window of the owner, bit r once rank r has let go of it. Only for MemorySharing::kIpc.
-  uint64_t closed[kMaxWindows];
-  uint64_t kept;  // bit r once graphs of rank r keep those that it has not let go of
 };
 
 }  // namespace rondo
