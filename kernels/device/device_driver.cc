@@ -179,8 +179,7 @@ DeviceStatus DeviceDriver::facts(int device, DeviceFacts* facts) const {
   facts->launches_wait = driver_setting("CUDA_LAUNCH_BLOCKING", 0) != 0;
   facts->queues = driver_setting("CUDA_DEVICE_MAX_CONNECTIONS", kQueues);
   facts->serves_processes = attribute(device, cuda::kMpsEnabled) != 0;
-  if (attribute(device, cuda::kHandleTypePosixFileDescriptor) != 0) facts->shares_memory |= kSharesByDescriptor;
-  if (attribute(device, cuda::kUnifiedAddressing) != 0) facts->shares_memory |= kSharesByIpc;
+  facts->shares_memory = attribute(device, cuda::kHandleTypePosixFileDescriptor) != 0;
   return 0;
 }
 

@@ -22,16 +22,11 @@ struct DeviceFacts {
   int major, minor;       // compute capability
   int driver;             // 13000: of CUDA 13.0
   bool serves_processes;  // kernels of several processes run on it at once (MPS)
-  int32_t shares_memory;  // kSharesBy...: how allocate_shared() and map_shared() may work
+  bool shares_memory;     // by descriptors: allocate_shared() and map_shared() may work
   uint64_t memory_bytes;
   bool launches_wait;  // until their kernels have ended: CUDA_LAUNCH_BLOCKING
   int queues;          // that the streams of this process share: CUDA_DEVICE_MAX_CONNECTIONS
 };
-
-// How memory of a device gets to other processes: a descriptor of the driver's stands for it; or legacy CUDA IPC, whose
-// handle lies in a file in memory.
-enum class MemorySharing : int32_t { kDescriptor = 0, kIpc = 1 };
-inline constexpr int32_t kSharesByDescriptor = 1, kSharesByIpc = 2;
 
 enum class MemoryKind : int32_t {
   kHost = 0,    // host memory, page-locked or not
@@ -108,11 +103,10 @@ class DeviceDriver {
   DeviceStatus release(int device, void* memory) const;
   DeviceStatus zero(int device, void* memory, size_t bytes) const;
   // Memory of the device that other processes can map, zeroed; `descriptor` stands for it, and is closed by the caller.
-  // map_shared() maps it for the device, which may be another one, also in the process that made it.
-  // kDescriptor: it lives until all that have it have released it. kIpc: who has made it releases it last.
-  // release_shared() does not wait for streams.
-  DeviceStatus allocate_shared(int device, size_t bytes, MemorySharing sharing, void** memory, int* descriptor) const;
-  DeviceStatus map_shared(int device, int descriptor, MemorySharing sharing, size_t bytes, void** memory) const;
+  // map_shared() maps it for the device, which may be another one, also in the process that made it. The memory lives
+  // until all that have it have released it. release_shared() does not wait for streams.
+  DeviceStatus allocate_shared(int device, size_t bytes, void** memory, int* descriptor) const;
+  DeviceStatus map_shared(int device, int descriptor, size_t bytes, void** memory) const;
   DeviceStatus release_shared(void* memory) const;
   // Page-locks host memory, so that copies from and to it run in the stream, and kernels reach it, of all devices. It
   // may be locked several times, and is unlocked as often.
@@ -181,13 +175,9 @@ class DeviceDriver {
     uint32_t taken = 0;  // take_blocks()
     uint32_t blocks() const { return static_cast<uint32_t>(multiprocessors) * kBlocksAMultiprocessor; }
   };
-  // What is mapped here: by the driver, of MemAlloc here, or an opened handle of IPC.
-  enum class How { kDriver, kOwn, kOpened };
   struct Mapped {
-    How how;
     size_t bytes;
     int device;
-    int times;  // memory of MemAlloc is used by other ranks of its process at its own address
   };
   struct Locked {
     int device;
@@ -243,19 +233,15 @@ class DeviceDriver {
   }
   int attribute(int device, cuda::Attribute which) const;
 
-  void note(void* memory, const Mapped& how) const;
   DeviceStatus round_up(int device, size_t& bytes) const;
   DeviceStatus map_allocation(cuda::Allocation allocation, size_t bytes, int device, void** memory) const;
-  DeviceStatus allocate_by_descriptor(int device, size_t bytes, void** memory, int* descriptor) const;
-  DeviceStatus map_descriptor(int device, int descriptor, size_t bytes, void** memory) const;
-  DeviceStatus allocate_by_ipc(int device, size_t bytes, void** memory, int* descriptor) const;
-  DeviceStatus open_offered(int device, int descriptor, size_t bytes, void** memory) const;
+  DeviceStatus make_exported(int device, size_t bytes, void** memory, int* descriptor) const;
 
   cuda::DriverApi api_ = {};
   int version_ = 0, devices_ = 0;
   mutable std::mutex mutex_;
   mutable std::map<int, Gpu> gpus_;
-  mutable std::map<void*, Mapped> mapped_;
+  mutable std::map<void*, Mapped> mapped_;                             // by address, for release_shared()
   mutable std::map<std::pair<uint64_t, int>, uint64_t> last_streams_;  // by communicator and rank of this process
   // Guards locked_: to lock memory may wait for the device, whose kernels wait for those that another thread launches.
   mutable std::mutex locked_mutex_;

@@ -34,13 +34,10 @@ using HostFunction = void (*)(void* argument);
   X(kInvalidDevice, 101, CUDA_ERROR_INVALID_DEVICE)                                                       \
   X(kInvalidImage, 200, CUDA_ERROR_INVALID_IMAGE)                                                         \
   X(kInvalidContext, 201, CUDA_ERROR_INVALID_CONTEXT)                                                     \
-  X(kPeerAccessUnsupported, 217, CUDA_ERROR_PEER_ACCESS_UNSUPPORTED)                                      \
-  X(kOperatingSystem, 304, CUDA_ERROR_OPERATING_SYSTEM)                                                   \
   X(kInvalidHandle, 400, CUDA_ERROR_INVALID_HANDLE)                                                       \
   X(kNotFound, 500, CUDA_ERROR_NOT_FOUND)                                                                 \
   X(kNotReady, 600, CUDA_ERROR_NOT_READY)                                                                 \
   X(kIllegalAddress, 700, CUDA_ERROR_ILLEGAL_ADDRESS)                                                     \
-  X(kPeerAccessAlreadyEnabled, 704, CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED)                               \
   X(kHostMemoryAlreadyRegistered, 712, CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED)                         \
   X(kHostMemoryNotRegistered, 713, CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED)                                 \
   X(kNotSupported, 801, CUDA_ERROR_NOT_SUPPORTED)                                                         \
@@ -49,7 +46,6 @@ using HostFunction = void (*)(void* argument);
   X(kCaptureImplicit, 906, CUDA_ERROR_STREAM_CAPTURE_IMPLICIT)                                            \
   X(kMaxPitch, 11, CU_DEVICE_ATTRIBUTE_MAX_PITCH)                                                         \
   X(kMultiprocessorCount, 16, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)                                   \
-  X(kUnifiedAddressing, 41, CU_DEVICE_ATTRIBUTE_UNIFIED_ADDRESSING)                                       \
   X(kComputeCapabilityMajor, 75, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR)                            \
   X(kComputeCapabilityMinor, 76, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR)                            \
   X(kHandleTypePosixFileDescriptor, 103, CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED) \
@@ -71,7 +67,6 @@ using HostFunction = void (*)(void* argument);
   X(kNoDestructorSync, 1, CU_USER_OBJECT_NO_DESTRUCTOR_SYNC)                                              \
   X(kGraphMove, 1, CU_GRAPH_USER_OBJECT_MOVE)                                                             \
   X(kEventDisableTiming, 2, CU_EVENT_DISABLE_TIMING)                                                      \
-  X(kLazyEnablePeerAccess, 1, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS)                                         \
   X(kRegisterPortable, 1, CU_MEMHOSTREGISTER_PORTABLE)                                                    \
   X(kRegisterDeviceMap, 2, CU_MEMHOSTREGISTER_DEVICEMAP)                                                  \
   X(kWaitValue32, 1, CU_STREAM_MEM_OP_WAIT_VALUE_32)                                                      \
@@ -98,9 +93,6 @@ struct AllocationProperties {
 struct Access {
   Location location;
   int flags;
-};
-struct IpcHandle {
-  char reserved[64];
 };
 struct Copy2DSide {
   size_t x, y;
@@ -139,7 +131,6 @@ struct MemoryOperation {
   X(4000, CtxSetCurrent, (Context context))                                                                        \
   X(4000, CtxGetCurrent, (Context * context))                                                                      \
   X(2000, CtxGetDevice, (Device * device))                                                                         \
-  X(4000, CtxEnablePeerAccess, (Context context, unsigned flags))                                                  \
   X(10010, ThreadExchangeStreamCaptureMode, (CaptureMode * mode))                                                  \
   X(2000, ModuleLoadData, (Module * module, const void* image))                                                    \
   X(2000, ModuleGetFunction, (Function * function, Module module, const char* name))                               \
@@ -168,9 +159,6 @@ struct MemoryOperation {
   X(10020, MemMap, (Pointer memory, size_t bytes, size_t offset, Allocation allocation, unsigned long long flags)) \
   X(10020, MemUnmap, (Pointer memory, size_t bytes))                                                               \
   X(10020, MemSetAccess, (Pointer memory, size_t bytes, const Access* access, size_t count))                       \
-  X(4010, IpcGetMemHandle, (IpcHandle * handle, Pointer memory))                                                   \
-  X(11000, IpcOpenMemHandle, (Pointer * memory, IpcHandle handle, unsigned flags))                                 \
-  X(4010, IpcCloseMemHandle, (Pointer memory))                                                                     \
   X(2000, StreamCreate, (Stream * stream, unsigned flags))                                                         \
   X(4000, StreamDestroy, (Stream stream))                                                                          \
   X(2000, StreamQuery, (Stream stream))                                                                            \

@@ -30,7 +30,7 @@ RONDO_DRIVER_CONSTANTS(RONDO_CHECK_CONSTANT)
 
 #define RONDO_CHECK_PLACE(ours, our_member, theirs, their_member) \
   static_assert(offsetof(ours, our_member) == offsetof(theirs, their_member));
-static_assert(sizeof(Uuid) == sizeof(CUuuid) && sizeof(IpcHandle) == sizeof(CUipcMemHandle));
+static_assert(sizeof(Uuid) == sizeof(CUuuid));
 static_assert(sizeof(AllocationProperties) == sizeof(CUmemAllocationProp) && sizeof(Access) == sizeof(CUmemAccessDesc));
 RONDO_CHECK_PLACE(AllocationProperties, handle_types, CUmemAllocationProp, requestedHandleTypes)
 RONDO_CHECK_PLACE(AllocationProperties, location.id, CUmemAllocationProp, location.id)

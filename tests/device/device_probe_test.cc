@@ -58,21 +58,20 @@ int entries_taken(const Probe& probe, size_t word, const std::function<void(Devi
   return found;
 }
 
-// Two processes write and read each other's memory. Process 0 makes it, and lets go first of a descriptor's, last of
-// IPC's.
+// Two processes write and read each other's memory. Process 0 makes it, and releases it first.
 constexpr size_t kCount = 1'000'003, kBytes = kCount * sizeof(uint32_t);
 constexpr size_t kFilled = 1, kAnswered = 2, kRead = 3;
 
-void make_shared_memory(const Probe& probe, MemorySharing sharing, const DescriptorPipe& pipe) {
+void make_shared_memory(const Probe& probe, const DescriptorPipe& pipe) {
   const DeviceDriver& driver = probe.driver();
   const DeviceStream stream = probe.stream();
   Mirror mirror;
   std::pmr::vector<uint32_t> values(kCount, 0, &mirror);
   void *memory = nullptr, *again = nullptr;
   int descriptor = -1;
-  probe.check(driver.allocate_shared(probe.device(), kBytes, sharing, &memory, &descriptor), "making memory to share");
+  probe.check(driver.allocate_shared(probe.device(), kBytes, &memory, &descriptor), "making memory to share");
   // By another device of this process, where there is one.
-  probe.check(driver.map_shared(driver.count() - 1, descriptor, sharing, kBytes, &again), "mapping it");
+  probe.check(driver.map_shared(driver.count() - 1, descriptor, kBytes, &again), "mapping it");
   probe.check(driver.release_shared(again), "unmapping it");
   std::iota(values.begin(), values.end(), 7u);
   probe.copy(memory, values.data(), kBytes, stream);
@@ -83,19 +82,18 @@ void make_shared_memory(const Probe& probe, MemorySharing sharing, const Descrip
   probe.copy(values.data(), memory, kBytes, stream);
   expect(probe.passes(stream), "the other process's answer does not come");
   for (size_t i = 0; i < kCount; ++i) expect(values[i] == 2 * (i + 7), "the other process's kernel wrote otherwise");
-  if (sharing == MemorySharing::kDescriptor) driver.release_shared(memory);
+  probe.check(driver.release_shared(memory), "releasing shared memory");
   probe.words().store(kRead, 1);
   expect(eventually([&] { return probe.words().load(kRead) == 2; }), "the other process does not end");
-  if (sharing == MemorySharing::kIpc) probe.check(driver.release_shared(memory), "freeing shared memory");
 }
 
-void use_shared_memory(const Probe& probe, MemorySharing sharing, const DescriptorPipe& pipe) {
+void use_shared_memory(const Probe& probe, const DescriptorPipe& pipe) {
   const DeviceStream stream = probe.stream();
   Mirror mirror;
   std::pmr::vector<uint32_t> values(kCount, 0, &mirror);
   void* memory = nullptr;
   const Descriptor descriptor = pipe.receive();
-  probe.check(probe.driver().map_shared(probe.device(), descriptor.get(), sharing, kBytes, &memory),
+  probe.check(probe.driver().map_shared(probe.device(), descriptor.get(), kBytes, &memory),
               "mapping the other process's memory");
   void* const own = probe.allocate(kBytes);
   probe.await(stream, kFilled, 1);
@@ -104,7 +102,7 @@ void use_shared_memory(const Probe& probe, MemorySharing sharing, const Descript
   probe.write(stream, kAnswered, 1);
   expect(probe.passes(stream), "kernels on the other process's memory do not end");
   expect(eventually([&] { return probe.words().load(kRead) == 1; }), "the other process does not go on");
-  probe.copy(values.data(), memory, kBytes, stream);  // a descriptor's memory lives on
+  probe.copy(values.data(), memory, kBytes, stream);
   expect(probe.passes(stream), "memory is gone that is still mapped");
   probe.check(probe.driver().release_shared(memory), "unmapping the other process's memory");
   probe.words().store(kRead, 2);
@@ -132,9 +130,8 @@ TEST_CASE("01 the device") {
                  probe.device(), facts.name.c_str(), facts.major, facts.minor, facts.driver,
                  static_cast<unsigned long long>(facts.memory_bytes >> 20));
           report("loading the kernels took %.0f ms", probe.load_ms());
-          report("memory by descriptors: %s, by CUDA IPC: %s; kernels of several processes at once (MPS): %s",
-                 (facts.shares_memory & kSharesByDescriptor) != 0 ? "yes" : "NO",
-                 (facts.shares_memory & kSharesByIpc) != 0 ? "yes" : "NO", facts.serves_processes ? "yes" : "NO");
+          report("memory by descriptors: %s; kernels of several processes at once (MPS): %s",
+                 facts.shares_memory ? "yes" : "NO", facts.serves_processes ? "yes" : "NO");
         }) == "");
 }
 
@@ -235,16 +232,14 @@ TEST_CASE("06 the legacy stream waits: a non-blocking stream goes on") {
         }) == "");
 }
 
-void share_memory(MemorySharing sharing) {
+TEST_CASE("07 memory of one process mapped by another") {
   const DescriptorPipe pipe;
   CHECK(run_probe(2, [&](const Probe& probe, int rank) {
-          (rank == 0 ? make_shared_memory : use_shared_memory)(probe, sharing, pipe);
+          (rank == 0 ? make_shared_memory : use_shared_memory)(probe, pipe);
         }) == "");
 }
-TEST_CASE("07 memory of one process mapped by another: by descriptors") { share_memory(MemorySharing::kDescriptor); }
-TEST_CASE("08 memory of one process mapped by another: by CUDA IPC") { share_memory(MemorySharing::kIpc); }
 
-TEST_CASE("09 a large buffer") {
+TEST_CASE("08 a large buffer") {
   CHECK(run_probe(1, [](const Probe& probe, int) {
           const char* const mebibytes = std::getenv("PROBE_MIB");
           const uint64_t bytes = (mebibytes == nullptr ? uint64_t{16} << 20 : std::stoull(mebibytes) << 20) + 12;
@@ -265,7 +260,7 @@ TEST_CASE("09 a large buffer") {
 }
 
 // After all others of this program, device_driver_test.cc's too: its processes count together.
-TEST_CASE("10 every function of the driver that is used has run") {
+TEST_CASE("09 every function of the driver that is used has run") {
   const auto uncalled = fake_function<const char*()>("fake_cuda_uncalled");
   if (uncalled == nullptr) return;  // a GPU does not tell
   CHECK(std::string(uncalled() == nullptr ? "" : uncalled()) == "");

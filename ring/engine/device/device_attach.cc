@@ -100,7 +100,7 @@ void DeviceSide::exchange(std::chrono::milliseconds timeout, void* const* stream
       context.topology.one_island() && context.config.device_window_bytes > 0 && group_.size() <= kMaxDeviceRanks;
   const AttachCard own{getpid(),
                        error.ok() ? 1 : 0,
-                       shares && (facts.shares_memory & kSharesByDescriptor) != 0 ? 1 : 0,
+                       shares && facts.shares_memory ? 1 : 0,
                        facts.launches_wait ? 1 : 0,
                        facts.queues,
                        facts.serves_processes ? 1 : 0,

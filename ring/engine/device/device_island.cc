@@ -113,8 +113,7 @@ std::string DeviceIsland::share(uint64_t bytes, const AllSay& all_say, Clock::ti
   memory.mapped.resize(static_cast<size_t>(world_));
   int number = -1;
   std::string wrong;
-  if (const DeviceStatus status =
-          driver_->allocate_shared(device_, bytes, MemorySharing::kDescriptor, &memory.own, &number)) {
+  if (const DeviceStatus status = driver_->allocate_shared(device_, bytes, &memory.own, &number)) {
     memory.own = nullptr;
     wrong = fmt::format("{} bytes of device memory to share: {}", bytes, driver_->error_text(status));
   }
@@ -174,8 +173,7 @@ std::string DeviceIsland::map_peers(DeviceMemory& memory, const std::vector<uint
     if (!descriptor.valid()) return "the device memory of " + context_.name(rank) + " did not come";
     if (known && !reach_.of(rank_, rank)) continue;
     const auto peer = static_cast<size_t>(rank);
-    if (const DeviceStatus status = driver_->map_shared(device_, descriptor.get(), MemorySharing::kDescriptor,
-                                                        bytes[peer], &memory.mapped[peer])) {
+    if (const DeviceStatus status = driver_->map_shared(device_, descriptor.get(), bytes[peer], &memory.mapped[peer])) {
       memory.mapped[peer] = nullptr;
       const std::string why =
           fmt::format("the device memory of {} cannot be mapped: {}", context_.name(rank), driver_->error_text(status));

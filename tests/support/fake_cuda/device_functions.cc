@@ -36,15 +36,12 @@ void DeviceTotalMem(size_t* bytes, Device device) {
 }
 void DeviceGetAttribute(int* value, Attribute attribute, Device device) {
   require(is_device(device), kInvalidDevice);
-  const int shares = setting("FAKE_CUDA_SHARES", kSharesByDescriptors | kSharesByHandles);
-  const std::map<Attribute, int> kValues = {
-      {kMaxPitch, setting("FAKE_CUDA_MAX_PITCH", 0x7fffffff)},
-      {kMultiprocessorCount, setting("FAKE_CUDA_MULTIPROCESSORS", 8)},
-      {kMpsEnabled, setting("FAKE_CUDA_MPS", 1)},
-      {kUnifiedAddressing, (shares & kSharesByHandles) != 0 ? 1 : 0},
-      {kComputeCapabilityMajor, setting("FAKE_CUDA_MAJOR", 9)},
-      {kComputeCapabilityMinor, 0},
-      {kHandleTypePosixFileDescriptor, (shares & kSharesByDescriptors) != 0 ? 1 : 0}};
+  const std::map<Attribute, int> kValues = {{kMaxPitch, setting("FAKE_CUDA_MAX_PITCH", 0x7fffffff)},
+                                            {kMultiprocessorCount, setting("FAKE_CUDA_MULTIPROCESSORS", 8)},
+                                            {kMpsEnabled, setting("FAKE_CUDA_MPS", 1)},
+                                            {kComputeCapabilityMajor, setting("FAKE_CUDA_MAJOR", 9)},
+                                            {kComputeCapabilityMinor, 0},
+                                            {kHandleTypePosixFileDescriptor, setting("FAKE_CUDA_SHARES", 1)}};
   const auto found = kValues.find(attribute);
   require(found != kValues.end());
   *value = found->second;
@@ -74,13 +71,6 @@ void CtxGetCurrent(Context* context) {
   *context = current.empty() ? nullptr : reinterpret_cast<Context>(current.back());
 }
 void CtxGetDevice(Device* device) { *device = current_context().device; }
-void CtxEnablePeerAccess(Context peer, unsigned flags) {
-  FakeContext& context = current_context();
-  require(flags == 0 && of(peer) != &context);
-  require(maps(context.device, of(peer)->device), kPeerAccessUnsupported);
-  const std::lock_guard lock(fake().memory.mutex);
-  fake().memory.peers[context.device] |= 1u << of(peer)->device;
-}
 void ThreadExchangeStreamCaptureMode(CaptureMode* mode) { std::swap(*mode, here().capture_mode); }
 
 }  // namespace rondo::testing::functions

@@ -37,7 +37,6 @@ bool maps(int device, int other);  // FAKE_CUDA_PEERS
 inline bool is_device(Device device) { return device >= 0 && device < setting("FAKE_CUDA_COUNT", 2); }
 inline void sleep_us(int microseconds) { std::this_thread::sleep_for(std::chrono::microseconds(microseconds)); }
 
-constexpr int kSharesByDescriptors = 1, kSharesByHandles = 2;  // FAKE_CUDA_SHARES
 
 // What moves bytes between host and device one way.
 struct CopyEngine {

@@ -15,7 +15,7 @@
 //   FAKE_CUDA_MAX_PITCH    of copies of two dimensions, 2^31 - 1
 //   FAKE_CUDA_MULTIPROCESSORS  of each device, 8
 //   FAKE_CUDA_QUEUES       queues, 1; with more of them streams run beside each other
-//   FAKE_CUDA_SHARES       how memory can be shared: 1 by descriptors, 2 by CUDA IPC, 3 by both, 0 not at all
+//   FAKE_CUDA_SHARES=0     memory cannot be shared: the driver gives no descriptors
 //   FAKE_CUDA_IMPORTS=0    descriptors are refused when they are taken in
 //   FAKE_CUDA_LOCKABLE     pieces of host memory that can be locked at once, 2^30
 //   FAKE_CUDA_RECORDS=0    streams take no event
@@ -59,10 +59,9 @@ constexpr Index kAnywhere[] = {kDeviceGetCount,     kDeviceGetName,          kDe
                                kDeviceGetAttribute, kDevicePrimaryCtxRetain, kCtxPushCurrent, kCtxPopCurrent,
                                kCtxSetCurrent,      kCtxGetCurrent,          kStreamGetCtx,   kUserObjectCreate,
                                kUserObjectRelease,  kGraphRetainUserObject};
-constexpr Index kWaiting[] = {
-    kDevicePrimaryCtxRetain, kModuleLoadData,    kFuncLoad,    kMemAlloc,         kMemFree,
-    kMemHostRegister,        kMemHostUnregister, kMemCreate,   kMemUnmap,         kIpcGetMemHandle,
-    kIpcOpenMemHandle,       kIpcCloseMemHandle, kStreamQuery, kStreamSynchronize};
+constexpr Index kWaiting[] = {kDevicePrimaryCtxRetain, kModuleLoadData,    kFuncLoad,  kMemAlloc, kMemFree,
+                              kMemHostRegister,        kMemHostUnregister, kMemCreate, kMemUnmap, kStreamQuery,
+                              kStreamSynchronize};
 constexpr bool is_in(std::span<const Index> list, Index index) {
   return std::find(list.begin(), list.end(), index) != list.end();
 }

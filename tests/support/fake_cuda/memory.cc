@@ -40,7 +40,7 @@ std::shared_ptr<FakeFile> make_file(size_t bytes, int home) {
   require(bytes > 0);
   require(bytes <= kMostBytes, kOutOfMemory);
   const int file = memfd_create("fake_cuda", MFD_CLOEXEC);
-  const FakeFile::Header header{kMagic, bytes, home, {}};
+  const FakeFile::Header header{kMagic, bytes, home};
   RONDO_CHECK(file >= 0 && ftruncate(file, static_cast<off_t>(kPageBytes + bytes)) == 0 &&
                   pwrite(file, &header, sizeof header, 0) == sizeof header,
               "memfd_create");
@@ -65,8 +65,6 @@ Pointer FakeMemory::add(Run run) {
 
 void FakeMemory::remove(Pointer memory, Kind kind) {
   const Run& run = at(memory, kind);
-  if (kind == Kind::kAllocated) run.file->header->gone = 1;
-  RONDO_CHECK(kind != Kind::kOpened || run.file->header->gone == 0, "memory is released before others let go of it");
   munmap(writable(memory), run.bytes);
   runs.erase(memory);
 }
@@ -99,10 +97,8 @@ std::byte* FakeMemory::reach(const void* address, size_t bytes, int device, By b
               "a device reaches memory that is neither a device's nor locked host memory");
   const Run& run = found->second;
   if (run.kind == Kind::kHost) return static_cast<std::byte*>(const_cast<void*>(address));
-  RONDO_CHECK(run.file->header->gone == 0, "a device reaches memory that its maker has released");
-  const bool copied = by == By::kCopy && run.kind != Kind::kMapped;
-  const bool peer = run.kind == Kind::kAllocated && (peers[device] >> run.home() & 1) != 0;
-  RONDO_CHECK(copied || peer || (run.reaching >> device & 1) != 0, "a device reaches memory that it has no access to");
+  const bool copied = by == By::kCopy && run.kind == Kind::kAllocated;
+  RONDO_CHECK(copied || (run.reaching >> device & 1) != 0, "a device reaches memory that it has no access to");
   return run.file->data + (reinterpret_cast<uintptr_t>(address) - found->first);
 }
 

@@ -21,8 +21,7 @@ struct FakeFile {
   struct Header {
     uint64_t magic;
     size_t bytes;
-    int home;                    // the device whose memory it is
-    std::atomic<uint32_t> gone;  // 1 once its maker of MemAlloc has released it
+    int home;  // the device whose memory it is
   };
   const int descriptor;
   size_t mapped = 0;
@@ -37,8 +36,8 @@ std::shared_ptr<FakeFile> make_file(size_t bytes, int home);
 struct FakeMemory {
   static constexpr size_t kGranularity = 2u << 20;
 
-  // Locked host memory; of MemAlloc; of IpcOpenMemHandle; of MemAddressReserve, and what MemMap has put there.
-  enum class Kind { kHost, kAllocated, kOpened, kReserved, kMapped };
+  // Locked host memory; of MemAlloc; of MemAddressReserve, and what MemMap has put there.
+  enum class Kind { kHost, kAllocated, kReserved, kMapped };
   struct Run {
     Kind kind;
     size_t bytes;
@@ -64,7 +63,6 @@ struct FakeMemory {
 
   mutable std::mutex mutex;
   std::map<uintptr_t, Run> runs;  // by the program's address
-  uint32_t peers[32] = {};        // by device: a bit for each whose memory of MemAlloc its kernels reach
   std::map<cuda::Allocation, std::shared_ptr<FakeFile>> handles;
   cuda::Allocation last = 0;
 };

@@ -1,6 +1,5 @@
 // Functions of the fake driver: memory, and copies.
 #include <fcntl.h>
-#include <unistd.h>
 
 #include <cstring>
 
@@ -130,14 +129,6 @@ void require_right(const AllocationProperties& properties) {
   require(properties.type == kAllocationPinned && properties.location.type == kLocationDevice &&
           is_device(properties.location.id) && properties.handle_types == kPosixFileDescriptor);
 }
-void require_shares(int by) {
-  require((setting("FAKE_CUDA_SHARES", kSharesByDescriptors | kSharesByHandles) & by) != 0, kNotSupported);
-}
-// What a handle of IPC holds.
-struct Told {
-  int process, descriptor;
-};
-static_assert(sizeof(Told) <= sizeof(IpcHandle));
 
 }  // namespace
 
@@ -147,7 +138,7 @@ void MemGetAllocationGranularity(size_t* bytes, const AllocationProperties* prop
   *bytes = FakeMemory::kGranularity;
 }
 void MemCreate(Allocation* allocation, size_t bytes, const AllocationProperties* properties, unsigned long long flags) {
-  require_shares(kSharesByDescriptors);
+  require(setting("FAKE_CUDA_SHARES", 1) != 0, kNotSupported);
   require(flags == 0 && bytes % FakeMemory::kGranularity == 0);
   require_right(*properties);
   auto file = make_file(bytes, properties->location.id);
@@ -205,25 +196,5 @@ void MemSetAccess(Pointer memory, size_t bytes, const Access* access, size_t cou
   require(is_device(access->location.id) && maps(access->location.id, run.home()), kInvalidDevice);
   run.reaching |= bit(access->location.id);
 }
-void IpcGetMemHandle(IpcHandle* handle, Pointer memory) {
-  require_shares(kSharesByHandles);
-  const Told told{getpid(), Locked()->at(memory, Kind::kAllocated).file->descriptor};
-  *handle = {};
-  std::memcpy(handle->reserved, &told, sizeof told);
-}
-void IpcOpenMemHandle(Pointer* memory, IpcHandle handle, unsigned flags) {
-  const int device = current_context().device;
-  require_shares(kSharesByHandles);
-  Told told;
-  std::memcpy(&told, handle.reserved, sizeof told);
-  require(flags == kLazyEnablePeerAccess);
-  const std::string path = "/proc/" + std::to_string(told.process) + "/fd/" + std::to_string(told.descriptor);
-  auto file = std::make_shared<FakeFile>(open(path.c_str(), O_RDWR | O_CLOEXEC));
-  require(told.process != getpid() && file->header != nullptr, kInvalidContext);
-  const int home = file->header->home;
-  require(maps(device, home), kPeerAccessUnsupported);
-  *memory = Locked()->add({Kind::kOpened, file->header->bytes, bit(device) | bit(home), file});
-}
-void IpcCloseMemHandle(Pointer memory) { Locked()->remove(memory, Kind::kOpened); }
 
 }  // namespace rondo::testing::functions
