@@ -1,5 +1,5 @@
-// Kernels that cannot wait for one another, or do not meet: calls are staged, on all ranks, and all say why in the same
-// words, which name the rank and what to change.
+// Memory that devices do not share, and kernels that cannot wait for one another, or do not meet: calls are staged, on
+// all ranks, and all say why in the same words, which name the rank and what to change.
 #include <doctest/doctest.h>
 #include <fcntl.h>
 #include <unistd.h>
@@ -60,12 +60,14 @@ RankGroup impatient(RankGroup ranks) {
 
 }  // namespace
 
-TEST_CASE("processes: launches that wait, one process at a time, kernels that come too late") {
+TEST_CASE("processes: launches that wait, one process at a time, no descriptors, kernels that come too late") {
   if (on_a_gpu()) return;
   expect_staged(check_processes, device_group(3, "shm", {{"CUDA_LAUNCH_BLOCKING", "1", 1}}), "rank 1 ",
                 "CUDA_LAUNCH_BLOCKING set");
   expect_staged(check_processes, device_group(2, "shm", {{"FAKE_CUDA_MPS", "0", 1}, {"FAKE_CUDA_COUNT", "1"}}),
                 "rank 0 ", "start an MPS daemon");
+  expect_staged(check_processes, device_group(3, "shm", {{"FAKE_CUDA_SHARES", "0", 1}}), "rank 1 ",
+                "no file descriptors");
   const Settings late{{"FAKE_CUDA_LATE_US", "2500000", 1}, {"CUDA_DEVICE_MAX_CONNECTIONS", "1", 0}};
   expect_staged(check_processes, impatient(device_group(2, "shm", late)), kDoNotMeet,
                 "the 1 queue of CUDA_DEVICE_MAX_CONNECTIONS");

@@ -40,7 +40,7 @@ void DeviceSide::attach_for(const char* call, std::chrono::milliseconds timeout,
   if (stream != nullptr) check_first_stream(call, *stream);
   try {
     exchange(timeout, stream);
-    if (share_) connect(timeout);
+    if (island_wanted()) connect(timeout);
   } catch (...) {
     if (calls_) std::exchange(calls_, nullptr)->free_all();
     throw;
@@ -96,11 +96,9 @@ void DeviceSide::exchange(std::chrono::milliseconds timeout, void* const* stream
     error = caught();
   }
   const CommunicatorContext& context = group_.context();
-  const bool shares =
-      context.topology.one_island() && context.config.device_window_bytes > 0 && group_.size() <= kMaxDeviceRanks;
   const AttachCard own{getpid(),
                        error.ok() ? 1 : 0,
-                       shares && facts.shares_memory ? 1 : 0,
+                       facts.shares_memory ? 1 : 0,
                        facts.launches_wait ? 1 : 0,
                        facts.queues,
                        facts.serves_processes ? 1 : 0,
@@ -110,7 +108,6 @@ void DeviceSide::exchange(std::chrono::milliseconds timeout, void* const* stream
     throw Exception(error.code, fmt::format("attach_device on rank {}: {}", group_.rank(), error.message));
   }
   const std::vector<int>& host = context.topology.host;
-  share_ = true;
   for (int r = 0; r < group_.size(); ++r) {
     const AttachCard& card = cards[static_cast<size_t>(r)];
     if (card.works == 0) {
@@ -119,18 +116,23 @@ void DeviceSide::exchange(std::chrono::milliseconds timeout, void* const* stream
                                         group_.rank(), context.name(r)),
                             {r}});
     }
-    share_ &= card.shares != 0;
     // Streams of one process may share a queue of the device, in which a wait of one rank would stand before the copy
     // of another one that it waits for.
     const bool here = host[static_cast<size_t>(r)] == host[static_cast<size_t>(group_.rank())] && card.pid == own.pid;
     if (r != group_.rank() && here) waits_ = StreamOperation::Waits::kHost;
   }
-  if (share_) look_at(cards);
+  if (island_wanted()) look_at(cards);
 }
 
-// Compares the cards of one host's ranks. Kernels that wait for one another need launches that return before
-// they have ended. On one device they must also run at once: as threads of one process, or as processes if the
-// device runs kernels of several.
+// An island is of one host's ranks. Equal on all ranks, as all that it reads is.
+bool DeviceSide::island_wanted() const {
+  const CommunicatorContext& context = group_.context();
+  return context.topology.one_island() && context.config.device_window_bytes > 0 && group_.size() <= kMaxDeviceRanks;
+}
+
+// Finds what hinders an island. Kernels that wait for one another need memory that all ranks share, and launches that
+// return before they have ended. On one device they must also run at once: as threads of one process, or as processes
+// if the device runs kernels of several.
 template <class Attached>
 void DeviceSide::look_at(const std::vector<Attached>& cards) {
   const auto name = [&](const Attached& card) { return group_.context().name(static_cast<int>(&card - cards.data())); };
@@ -138,6 +140,7 @@ void DeviceSide::look_at(const std::vector<Attached>& cards) {
   ranks_on_device_ = 0;
   for (const Attached& card : cards) {
     if (same_device(card, own)) ++ranks_on_device_;
+    if (card.shares == 0) hindered_ = name(card) + " has a GPU whose driver gives no file descriptors for its memory";
     if (card.launches_wait != 0) {
       hindered_ = name(card) + " has CUDA_LAUNCH_BLOCKING set: its host would wait for the kernels of all; unset it";
     }

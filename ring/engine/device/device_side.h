@@ -78,6 +78,7 @@ class DeviceSide {
   // They set calls_.
   void open(void* const* stream, DeviceFacts& facts);
   void exchange(std::chrono::milliseconds timeout, void* const* stream);
+  bool island_wanted() const;
   template <class Attached>
   void look_at(const std::vector<Attached>& cards);
   void connect(std::chrono::milliseconds timeout);
@@ -140,9 +141,8 @@ class DeviceSide {
   std::atomic<bool> attached_{false};
   StreamOperation::Waits waits_ = StreamOperation::Waits::kStream;  // kHost: another rank is in this process
   int device_ = 0;
-  bool share_ = false;                    // the devices of all ranks share memory, by what the driver says
   uint32_t ranks_on_device_ = 0;          // of this rank, itself too
-  std::string hindered_;                  // why kernels of the ranks cannot wait for one another; the same on all
+  std::string hindered_;                  // why the ranks can have no island; the same on all
   std::string queues_;                    // what may be why they do not meet
   std::shared_ptr<DeviceIsland> island_;  // shared with the calls under way; null: all calls are staged
   std::set<void*> plain_;                 // of allocate(), where there is no island
