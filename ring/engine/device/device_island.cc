@@ -105,8 +105,7 @@ void DeviceIsland::share_boards(Clock::time_point deadline) {
   status_at_ = &static_cast<RankBoard*>(lock(own->data(), own->bytes()))->status;
 }
 
-// Three words of every rank: its memory is there; it has mapped the others'; and, after an error, it maps
-// nothing any more.
+// Two words of every rank: its memory is there; it has mapped the others'.
 std::string DeviceIsland::share(uint64_t bytes, const AllSay& all_say, Clock::time_point deadline) {
   DeviceMemory memory;
   memory.bytes = bytes;
@@ -132,8 +131,6 @@ std::string DeviceIsland::share(uint64_t bytes, const AllSay& all_say, Clock::ti
     throw;
   }
   if (!without.empty()) {
-    release_mapped(*driver_, memory);
-    all_say(1);  // nobody maps it any more
     release(*driver_, memory);
     return wrong.empty() ? without + " cannot share its device memory" : wrong;
   }
@@ -184,15 +181,11 @@ std::string DeviceIsland::map_peers(DeviceMemory& memory, const std::vector<uint
   return "";
 }
 
-void DeviceIsland::release_mapped(const DeviceDriver& driver, DeviceMemory& memory) {
-  for (void*& mapped : memory.mapped) {
-    if (mapped != nullptr) driver.release_shared(std::exchange(mapped, nullptr));
-  }
-}
-
 // Gives a window up. Other ranks may still map it: their mappings keep the memory.
 void DeviceIsland::release(const DeviceDriver& driver, DeviceMemory& memory) {
-  release_mapped(driver, memory);
+  for (void* const mapped : memory.mapped) {
+    if (mapped != nullptr) driver.release_shared(mapped);
+  }
   if (memory.own != nullptr) driver.release_shared(memory.own);
   memory = {};
 }

@@ -131,7 +131,6 @@ class DeviceIsland {
                        Clock::time_point deadline);
   std::string map_peers(DeviceMemory& memory, const std::vector<uint64_t>& bytes, uint64_t name,
                         Clock::time_point deadline);
-  static void release_mapped(const DeviceDriver& driver, DeviceMemory& memory);
   static void release(const DeviceDriver& driver, DeviceMemory& memory);
   bool leave_to_graphs();
   bool show(size_t window, const DeviceMemory& memory, const std::vector<uint64_t>& bytes);
