@@ -121,10 +121,9 @@ TEST_CASE("staged calls of several pieces of 4 MiB") {
 
 TEST_CASE("no windows; a device shares no memory, maps none, or runs one process; no ring: all ranks stage") {
   if (on_a_gpu()) return;
-  for (const RankGroup& ranks :
-       {staged_group(3), device_group(3, "shm", {{"FAKE_CUDA_SHARES", "0", 1}}),
-        device_group(3, "shm", {{"FAKE_CUDA_IMPORTS", "0", 2}}), device_group(3, "shm", {{"FAKE_CUDA_MPS", "0"}}),
-        devices_group(3, "01 10 12")}) {
+  for (const RankGroup& ranks : {staged_group(3), device_group(3, "shm", {{"FAKE_CUDA_SHARES", "0", 1}}),
+                                 device_group(3, "shm", {{"FAKE_CUDA_IMPORTS", "0", 2}}),
+                                 device_group(3, "shm", {{"FAKE_CUDA_MPS", "0"}}), devices_group(3, "01 10 12")}) {
     check(ranks, some_shapes(3), BufferKind::kOddRegistered, Taken::kStaged);
   }
 }

@@ -172,9 +172,7 @@ void StreamCall::finish(size_t piece) {
 }
 
 // Before the word.
-void StreamCall::note_length(const Error* error) {
-  *slots_[0].length = error == nullptr ? moved_message()->bytes : 0;
-}
+void StreamCall::note_length(const Error* error) { *slots_[0].length = error == nullptr ? moved_message()->bytes : 0; }
 
 // A stream that waits has not seen the message yet, so a kernel looks how long it is.
 void StreamCall::copy_received() {

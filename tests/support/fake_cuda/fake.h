@@ -37,7 +37,6 @@ bool maps(int device, int other);  // FAKE_CUDA_PEERS
 inline bool is_device(Device device) { return device >= 0 && device < setting("FAKE_CUDA_COUNT", 2); }
 inline void sleep_us(int microseconds) { std::this_thread::sleep_for(std::chrono::microseconds(microseconds)); }
 
-
 // What moves bytes between host and device one way.
 struct CopyEngine {
   // Runs `move`, and returns when an engine of the setting's rate has moved the bytes.
