@@ -25,6 +25,8 @@ struct LaneState {
   uint32_t call, meeting, messages;  // meeting: slices up to this one, which words count
   uint32_t slice, slices;            // of this call; slices 0: not known yet
   bool failed, again;                // again: the ranks have met, and begin once more
+  // The share of a pass: elements; bytes before it in the slice, and in the block.
+  uint64_t count, in_slice, in_block;
   Pass pass;
 };
 
@@ -68,21 +70,21 @@ class CallLane {
     m_.step() = 0;
     if (call_.status != nullptr && !begin()) return leave(false);
     bool well = true;
-    do {
-      RONDO_ROLLED
-      for (; well && m_.step() < call_.step_count; ++m_.step()) {
-        const CallStep& step = call_.steps[m_.step()];
-        bad_ = false;  // no register for it while a pass runs
-        if (step.kind == CallStep::kSignal) {
-          m_.any(false);  // what all threads have done before
-          tell(step);
-        } else if (step.kind == CallStep::kAwait) {
-          well = await(step);
-        } else {
-          well = pass(step);
-        }
+    RONDO_ROLLED
+    for (; well && m_.step() < call_.step_count; ++m_.step()) {
+      const CallStep& step = call_.steps[m_.step()];
+      bad_ = false;  // no register for it while a pass runs
+      if (step.kind == CallStep::kSignal) {
+        m_.any(false);  // what all threads have done before
+        tell(step);
+      } else if (step.kind == CallStep::kAwait) {
+        well = await(step);
+      } else if (step.kind == CallStep::kNext) {
+        next_slice();
+      } else {
+        well = pass(step);
       }
-    } while (well && next_slice());
+    }
     leave(well);
   }
 
@@ -149,22 +151,30 @@ class CallLane {
   RONDO_INLINE uint32_t value_of(const CallStep& step) const {
     return step.word < kMessageWords ? state_.meeting : state_.messages + step.index;
   }
+  // Loaded each time, so that no register is taken for it while a pass runs.
+  template <class T>
+  RONDO_INLINE static T each_time(const T& value) {
+    return *static_cast<const volatile T*>(&value);
+  }
   RONDO_INLINE uint32_t slices_of(uint64_t longest) const {
-    return longest <= call_.slice ? 1 : uint32_t((longest - 1) / call_.slice + 1);
+    const uint64_t slice = each_time(call_.slice);
+    return longest <= slice ? 1 : uint32_t((longest - 1) / slice + 1);
   }
   // The first wait of a call tells the ranks of each other; those of its other slices only order memory.
   RONDO_INLINE bool meets(const CallStep& step) const { return step.word == 0 && state_.slice == 0 && !state_.again; }
-  RONDO_INLINE bool next_slice() {
-    if (state_.slice + 1 >= state_.slices) return false;
+  RONDO_INLINE void next_slice() {
+    if (state_.slice + 1 >= state_.slices) return;
     m_.any(false);  // all threads have come here
     if (is_first()) {
       ++state_.slice;
       ++state_.meeting;
       state_.messages += call_.messages;
     }
-    m_.step() = 0;
+    begin_again();
+  }
+  RONDO_INLINE void begin_again() {
+    m_.step() = ~uint32_t{0};  // 0 is the next one
     m_.any(false);
-    return true;
   }
 
   RONDO_INLINE uint32_t turn() const { return state_.call % 2; }
@@ -245,7 +255,7 @@ class CallLane {
       if (state_.again) ++state_.meeting;
     }
     m_.any(false);
-    if (state_.again) m_.step() = ~uint32_t{0};  // 0 is the next one
+    if (state_.again) begin_again();
   }
   // Counts wrap around, so they are compared by their difference.
   RONDO_INLINE bool await_word(const uint32_t* word, uint32_t value) {
@@ -286,34 +296,42 @@ class CallLane {
     return there && (found == call_.prints[rank] || fail(CallFailure::kOtherCall, rank, found));
   }
 
-  RONDO_INLINE uint64_t cut(uint64_t count) const {
-    const uint64_t most = m_.load_word(call_.length) / m_.element_bytes();
+  RONDO_INLINE uint64_t cut(uint64_t count, const uint64_t* length) const {
+    const uint64_t most = m_.load_word(length) / m_.element_bytes();
     return count < most ? count : most;
   }
-  // Elements of the blocks before this slice.
-  RONDO_INLINE uint64_t before_slice() const { return state_.slice == 0 ? 0 : state_.slice * call_.slice; }
-  // This lane's share of a slice of a pass: whole lines of its first source. In the last slice, too, it is a share of a
-  // full one: where slices are staged, no lane comes to where another one may still be in the slice before. False: it
-  // lies nowhere.
+  // This lane's share of the slice of a pass: whole lines. In the last slice, too, it is a share of a full one: where
+  // slices are staged, no lane comes to where another one may still be in the slice before. By one thread, whose
+  // registers the others do not take.
+  RONDO_INLINE void set_share(uint64_t count) {
+    const uint64_t* const length = each_time(call_.length);
+    const uint64_t slice = each_time(call_.slice), whole = length == nullptr ? count : cut(count, length);
+    const uint64_t before = state_.slice == 0 ? 0 : state_.slice * slice;
+    const uint64_t left = state_.slices > 0 && whole > before ? whole - before : 0;
+    const bool is_cut = state_.slices > 1;
+    const uint64_t all = is_cut && left > slice ? slice : left;
+    const uint64_t line = kLineBytes / m_.element_bytes(), lanes = m_.lanes();
+    const uint64_t each = ((is_cut ? slice : all) + lanes - 1) / lanes;
+    const uint64_t share = (each + line - 1) / line * line;
+    const uint64_t first = share * m_.lane() < all ? share * m_.lane() : all;
+    state_.count = all - first < share ? all - first : share;
+    state_.in_slice = first * m_.element_bytes();
+    state_.in_block = before * m_.element_bytes() + state_.in_slice;
+  }
+  // Where the share lies. False: nowhere.
   RONDO_INLINE bool find_share(const CallStep& step) {
     m_.any(false);  // the pass before has been run
     const CallPass& given = call_.passes[step.index];
-    const uint64_t element = m_.element_bytes(), line = kLineBytes / element;
-    const uint64_t whole = call_.length == nullptr ? given.count : cut(given.count);
-    const uint64_t left = state_.slices > 0 && whole > before_slice() ? whole - before_slice() : 0;
-    const bool is_cut = state_.slices > 1;
-    const uint64_t all = is_cut && left > call_.slice ? call_.slice : left;
-    const uint64_t lanes = m_.lanes(), each = ((is_cut ? call_.slice : all) + lanes - 1) / lanes;
-    const uint64_t share = (each + line - 1) / line * line;
-    const uint64_t first = share * m_.lane() < all ? share * m_.lane() : all;
-    const uint64_t count = all - first < share ? all - first : share;
+    if (is_first()) set_share(given.count);
+    m_.any(false);
+    const uint64_t element = m_.element_bytes(), count = state_.count;
     const bool copies = given.fold == kCopies;
     const uint32_t refs = count == 0 ? 0 : uint32_t(given.source_count) + given.target_count;
     DeviceFold& fold = state_.pass.fold;
     RONDO_ROLLED
     for (uint32_t i = uint32_t(thread_.index); i < refs; i += uint32_t(thread_.count)) {
       const bool source = i < given.source_count;
-      uintptr_t address = find(call_.refs[given.first_ref + i], first * element, count * element);
+      uintptr_t address = find(call_.refs[given.first_ref + i], count * element);
       if (address == 0) bad_ = true;
       if (address != 0 && step.kind != CallStep::kPass) {
         address = reinterpret_cast<uintptr_t>(m_.reach(reinterpret_cast<Byte*>(address), count * element));
@@ -398,12 +416,10 @@ class CallLane {
     return static_cast<Byte*>(call_.posts[rank]) + place * kPostedBytes * call_.post_bytes;
   }
 
-  // Where this lane's share of the slice lies, `before` bytes behind its beginning; 0: nowhere.
-  RONDO_INLINE uintptr_t find(const CallRef& ref, uint64_t before, uint64_t bytes) {
-    if (ref.place == CallRef::kStaged) return uintptr_t(ref.offset) + before;
-    if (ref.place == CallRef::kAddress) {
-      return uintptr_t(ref.offset) + before_slice() * m_.element_bytes() + before;
-    }
+  // Where the share lies; 0: nowhere.
+  RONDO_INLINE uintptr_t find(const CallRef& ref, uint64_t bytes) {
+    if (ref.place == CallRef::kStaged) return uintptr_t(ref.offset) + state_.in_slice;
+    if (ref.place == CallRef::kAddress) return uintptr_t(ref.offset) + state_.in_block;
     if (ref.place == CallRef::kArrival || ref.place == CallRef::kDeparture) {
       // A lane has a part of each slot, so that none waits for another one.
       const uint64_t part = call_.slot_bytes / m_.lanes() / kLineBytes * kLineBytes;
@@ -424,8 +440,8 @@ class CallLane {
     const BlockCard& block = ref.place == CallRef::kOutput ? card.output : card.input;
     if (const uint64_t index = m_.load_word(&block.window); index < call_.window_count) {
       const DeviceWindow& window = global(call_.windows)[index * call_.world + ref.rank];
-      const uint64_t slice = m_.load_word(&block.staged) != 0 ? 0 : before_slice() * m_.element_bytes();
-      const uint64_t offset = m_.load_word(&block.offset) + slice + before;
+      const uint64_t in_block = m_.load_word(&block.staged) != 0 ? state_.in_slice : state_.in_block;
+      const uint64_t offset = m_.load_word(&block.offset) + in_block;
       if (window.data != nullptr && offset <= window.bytes && bytes <= window.bytes - offset) {
         return reinterpret_cast<uintptr_t>(window.data) + offset;
       }

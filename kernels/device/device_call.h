@@ -111,7 +111,7 @@ enum class CallFailure : uint32_t {
 // has room for. Of a call of one slice, and where no rank has a staged buffer, once for all of it. Posts come before
 // the first wait, and a call that has them has one slice.
 struct CallStep {
-  enum Kind : uint8_t { kSignal, kAwait, kPass, kPost, kTake };
+  enum Kind : uint8_t { kSignal, kAwait, kPass, kPost, kTake, kNext };  // kNext: goes on with the next slice
   uint8_t kind;
   uint8_t word;
   uint16_t peers;  // a bit for each rank
@@ -145,7 +145,7 @@ struct CallPass {
 constexpr int kernel_of(int dtype) { return dtype < 8 ? dtype / 2 * 2 : dtype; }
 
 // What a ring of kMaxDeviceRanks needs.
-inline constexpr uint32_t kMaxCallSteps = 160, kMaxCallPasses = 32, kMaxCallRefs = 96;
+inline constexpr uint32_t kMaxCallSteps = 162, kMaxCallPasses = 32, kMaxCallRefs = 96;
 
 // Passed to kernels by value: fewer than the 4,096 bytes that a kernel takes.
 struct DeviceCall {

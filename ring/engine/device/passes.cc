@@ -137,6 +137,8 @@ class Passes {
     for (const int block : output_.staged()) stage(output_, static_cast<uint32_t>(block), &targets_, &sources_);
   }
 
+  void add_next() { push({CallStep::kNext, 0, 0, 0}); }
+
  private:
   // Of calls whose counts only pairs know: what two ranks read of each other becomes part of their print.
   void print_counts(const Touched& touched) {
@@ -295,6 +297,7 @@ void bind_program(const CheckedCall& call, const Plan& plan, const StreamProgram
   passes.stage_input();
   for (size_t at = 0; at < program.entries.size();) at = passes.add(program, at);
   passes.store_output();
+  if (!program.posts) passes.add_next();
 }
 
 }  // namespace rondo
