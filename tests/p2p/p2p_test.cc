@@ -462,47 +462,6 @@ TEST_CASE("a message that does not fit its receive is a mismatch on both sides, 
   }
 }
 
-TEST_CASE("a receive that takes the beginning ends alone, with both lengths, and leaves the next message whole") {
-  for (const int from : {0, 1}) {
-    for (const uint64_t sent : {100u, 5000u, 3'000'000u}) {
-      for (const uint64_t room : {0u, 1u, 99u}) {
-        for (const int order : {0, 1, 2}) {  // of send and receive; 2: in the midst of the message
-          CAPTURE(from);
-          CAPTURE(sent);
-          CAPTURE(room);
-          CAPTURE(order);
-          SimWorld world({.seed = sent + room, .shape = {.capacity_bytes = 60}});
-          TestRequest* receive = nullptr;
-          const auto post = [&] { receive = &world.recv(1, from, 6, room, DType::kUint8, true); };
-          if (order == 0) post();
-          TestRequest& send = world.send(from, 1, 6, sent);
-          TestRequest& following = world.send(from, 1, 6, 10);
-          if (order == 1) world.settle(5'000);
-          if (order == 2) world.settle(30);
-          if (order != 0) post();
-          world.settle(1'000'000);
-          REQUIRE(receive->complete_called);
-          CHECK_EQ(receive->failed.code, ErrorCode::kTruncated);
-          CHECK(mentions(receive->failed, "sent " + std::to_string(sent) + " bytes with tag 6"));
-          CHECK(mentions(receive->failed, "takes " + std::to_string(room) + ":"));
-          CHECK_EQ(receive->failed.ranks, std::vector<int>{from});
-          CHECK_EQ(receive->message.bytes, sent);
-          CHECK(SimWorld::intact(*receive, 1));
-          CHECK((send.complete_called && send.failed.ok()));
-          TestRequest& next = world.recv(1, from, 6, 10);
-          world.settle();
-          CHECK((next.complete_called && next.failed.ok() && following.complete_called));
-          CHECK(SimWorld::intact(next, 1));
-          CHECK(world.at(1).idle());
-          CHECK_EQ(world.at(1).pooled_messages(), 0);
-          CHECK_FALSE(world.at(1).failure());
-          CHECK_FALSE(world.at(from).failure());
-        }
-      }
-    }
-  }
-}
-
 TEST_CASE("a message that ends with its peer while a receive takes its beginning fails that receive") {
   SimWorld world({.shape = {.capacity_bytes = 60}});
   TestRequest& receive = world.recv(1, 0, 6, 10, DType::kUint8, true);
@@ -613,42 +572,6 @@ TEST_CASE("a receive that was posted before a probe takes the message; one poste
   CHECK((probe.complete_called && behind.complete_called));
 }
 
-TEST_CASE("a matched probe takes its message out of every other's way") {
-  for (const bool first : {true, false}) {
-    for (const uint64_t bytes : {0u, 100u, 5000u}) {
-      for (const int from : {0, 1}) {
-        CAPTURE(first);
-        CAPTURE(bytes);
-        SimWorld world({});
-        TestRequest* probe = nullptr;
-        if (first) probe = &world.probe(1, kAnySource, 7, MessageKind::kMatchedProbe);
-        world.send(from, 1, 7, bytes);
-        world.send(from, 1, 7, bytes);
-        world.settle();
-        if (!first) probe = &world.probe(1, kAnySource, 7, MessageKind::kMatchedProbe);
-        REQUIRE(probe->complete_called);
-        REQUIRE_NE(probe->message.matched, 0);
-        TestRequest& other = world.recv(1, from, 7, bytes);
-        world.settle();
-        CHECK_EQ(other.sequence, 1);
-        TestRequest& own = world.mrecv(1, *probe, bytes);
-        TestRequest& again = world.mrecv(1, *probe, bytes);
-        world.settle();
-        for (const TestRequest* receive : {&other, &own}) {
-          REQUIRE((receive->complete_called && receive->failed.ok()));
-          CHECK(SimWorld::intact(*receive, 1));
-        }
-        CHECK_EQ(own.sequence, 0);
-        CHECK_EQ(again.failed.code, ErrorCode::kInvalid);
-        CHECK(mentions(again.failed, "received once"));
-        CHECK(world.at(1).idle());
-        CHECK_EQ(world.at(1).pooled_messages(), 0);
-        CHECK_FALSE(world.at(1).failure());
-      }
-    }
-  }
-}
-
 TEST_CASE("a receive or probe that no message has met can be taken back, and another not") {
   const Error enough{ErrorCode::kCancelled, "enough", {}};
   SimWorld world({});
@@ -665,15 +588,6 @@ TEST_CASE("a receive or probe that no message has met can be taken back, and ano
   CHECK_FALSE(world.at(1).take_back(late, enough));
   world.settle();
   CHECK((late.complete_called && late.failed.ok() && send.complete_called));
-}
-
-TEST_CASE("a probe ends with the peer that it names") {
-  SimWorld world({});
-  TestRequest& probe = world.probe(1, 0, 7);
-  world.at(1).peer_left(0);
-  world.settle();
-  REQUIRE(probe.complete_called);
-  CHECK_EQ(probe.failed.code, ErrorCode::kPeerLeft);
 }
 
 TEST_CASE("to oneself, a message that does not fit is a mismatch too") {

@@ -3,6 +3,7 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -161,11 +162,21 @@ struct Traffic {
     }
   }
 
+  // The error says both lengths, and whose message it was.
+  static void check_cut(const TestRequest& receive) {
+    const std::string &text = receive.failed.message, sent = std::to_string(receive.message.bytes),
+                      tag = std::to_string(receive.message.tag), room = std::to_string(receive.bytes);
+    REQUIRE_NE(text.find("sent " + sent + " bytes with tag " + tag), std::string::npos);
+    REQUIRE_NE(text.find("takes " + room + ":"), std::string::npos);
+    REQUIRE_EQ(receive.failed.ranks, std::vector<int>{receive.message.peer});
+  }
+
   void check(int rank) {
     for (const Taken& taken : received[rank]) {
       const TestRequest *receive = taken.receive, *asked = taken.asked;
-      REQUIRE_EQ(receive->failed.code,
-                 receive->message.bytes > receive->bytes ? ErrorCode::kTruncated : ErrorCode::kOk);
+      const bool cut = receive->message.bytes > receive->bytes;
+      REQUIRE_EQ(receive->failed.code, cut ? ErrorCode::kTruncated : ErrorCode::kOk);
+      if (cut) check_cut(*receive);
       if (asked != receive) {
         REQUIRE_EQ(asked->message.bytes, receive->message.bytes);
         REQUIRE_EQ(asked->message.peer, receive->message.peer);

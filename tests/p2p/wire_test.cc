@@ -5,8 +5,6 @@
 #include <array>
 #include <cstring>
 
-#include "tests/support/random.h"
-
 namespace rondo::testing {
 namespace {
 
@@ -111,16 +109,6 @@ TEST_CASE("fault 20: a bit that is flipped anywhere in a checked envelope is see
   // One that is not checked where it must be, and the other way round.
   CHECK_FALSE(p2p_intact(encoded(kExample).data()));
   CHECK_NE(p2p_decode(encoded(checked).data(), kExample.communicator, &back), nullptr);
-}
-
-TEST_CASE("random bytes are never an envelope") {
-  Random random(1);
-  for (int i = 0; i < 100'000; ++i) {
-    Frame frame;
-    for (std::byte& byte : frame) byte = static_cast<std::byte>(random.next());
-    P2pEnvelope back;
-    REQUIRE_NE(p2p_decode(frame.data(), 1, &back), nullptr);
-  }
 }
 
 }  // namespace

@@ -158,25 +158,6 @@ TEST_CASE("only the number expected, and the one a lap before, are no rubbish") 
   }
 }
 
-TEST_CASE("a count of taken pieces that goes back, or beyond what was written, gives no room") {
-  for (const uint64_t wrong : {uint64_t{0}, uint64_t{1}, uint64_t{6}, uint64_t{1} << 32, ~uint64_t{0}}) {
-    CAPTURE(wrong);
-    Pair<LinkCells> pair(kLink, 128);
-    for (int i = 0; i < 3; ++i) write_piece(pair, 8);
-    CHECK_FALSE(pair.writer.fits());
-    pair.ring.taken().store(2);
-    REQUIRE(pair.writer.look_at_taken().sight == Sight::kThere);
-    write_piece(pair, 8);
-    pair.ring.taken().store(wrong);
-    const auto freed = pair.writer.look_at_taken();
-    CHECK(freed.sight == Sight::kCorrupt);
-    CHECK(freed.number == wrong);
-    CHECK(pair.writer.taken() == 2);
-    write_piece(pair, 8);
-    CHECK_FALSE(pair.writer.fits());
-  }
-}
-
 // A ring of which nothing is freed holds `depth` slices of any size.
 TEST_CASE("the promise of depth") {
   Pair<LinkCells> pair(kLink, 128);
