@@ -56,7 +56,7 @@ TEST_CASE("a communicator once more has calls and messages of its own") {
         }) == "");
 }
 
-// One rank is slow to make it, and another fails it at once, each in turn.
+// One rank is slow to make it, and another fails it at once, each in turn: by a result, by digests, by abort().
 TEST_CASE("a communicator's making throws nothing that a faster member has met in it") {
   RankGroup shape{.world = 3};
   shape.config.check_results = "finite";
@@ -64,16 +64,22 @@ TEST_CASE("a communicator's making throws nothing that a faster member has met i
     const std::array<int, 3> all{0, 1, 2};
     for (int round = 0; round < 200; ++round) {
       Communicator made = round % 3 == 0 ? group.dup() : round % 3 == 1 ? group.split(0) : group.new_group(all);
-      const bool fails = group.rank() == 1;
-      if (round % 2 == 0) {
+      const bool fails = group.rank() == round / 9 % 3;
+      if (round / 3 % 3 == 0) {
         float value = fails ? NAN : 1;
         expect(code_of([&] { made.all_reduce(&value, &value, 1, DType::kFloat32); }) == ErrorCode::kNotFinite, "NaN");
-      } else {
+      } else if (round / 3 % 3 == 1) {
         expect(code_of([&] { made.commit(0, fails ? 5 : 7); }) == ErrorCode::kCorrupt, "digests that differ");
+      } else {
+        if (fails) made.abort("at once");
+        expect_error([&] { made.barrier(); }, ErrorCode::kAborted, "at once");
+        group.barrier();
       }
+      expect(!group.error(), "what it was made of has failed");
     }
   };
   CHECK(run_over_both(shape, body) == "");
+  CHECK(run_threads(shape, body) == "");
 }
 
 TEST_CASE("a group that is made without a wait, in another order on each rank, and left without one") {

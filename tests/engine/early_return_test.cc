@@ -115,18 +115,4 @@ TEST_CASE("what a root has posted arrives, although it leaves at once") {
   }
 }
 
-TEST_CASE("a communicator that a faster rank has failed is made on the slower ones") {
-  // Proves: split and new_group do not throw the failure of a call that comes after them.
-  CHECK(run_threads(RankGroup{.world = 3}, [&](Communicator& group) {
-          for (int call = 0; call < kCalls; ++call) {
-            const std::vector<int> all = {0, 1, 2};
-            Communicator part = call % 2 == 0 ? group.split(0) : group.new_group(all);
-            if (group.rank() == call % 3) part.abort("at once");
-            expect_error([&] { part.barrier(); }, ErrorCode::kAborted, "at once");
-            expect(!group.error(), "the parent has failed");
-            group.barrier();
-          }
-        }) == "");
-}
-
 }  // namespace rondo::testing
