@@ -145,9 +145,6 @@ TEST_CASE("mistakes of a batch leave it, or the communicator, usable") {
           Numbers a(10, 1), b(10, 2);
           group.batch_begin();
           expect_error([&] { group.batch_begin(); }, ErrorCode::kInvalid, "do not nest");
-          expect_error([&] { group.split(0); }, ErrorCode::kInvalid, "batch");
-          const int ranks[] = {0, 1};
-          expect_error([&] { group.new_group(ranks); }, ErrorCode::kInvalid, "batch");
           sum(group, a);
           expect_error([&] { group.broadcast(a.data(), 1, DType::kInt64, 9); }, ErrorCode::kInvalid, "root is 9");
           expect_error([&] { group.send(nullptr, 1, DType::kInt64, 0); }, ErrorCode::kInvalid, "null");

@@ -79,12 +79,6 @@ TEST_CASE("a group of one takes whatever algorithm a larger group of the same ra
   CHECK(run_processes(shape, body) == "");
 }
 
-TEST_CASE("every dtype with every op on threads") {
-  RankGroup shape{.world = 3};
-  const auto cases = all_reductions(3);
-  CHECK(run_threads(shape, [&](Communicator& group) { run_by_every_algorithm(group, cases); }) == "");
-}
-
 TEST_CASE("fault 70: several communicators at once, from several threads, without a common order") {
   // Proves: communicators of the same ranks share nothing that one could hold while it waits for another.
   constexpr int kGroups = 3;
@@ -170,36 +164,6 @@ TEST_CASE("a wait that runs out is no error, and the operation goes on") {
     expect(!Work().valid(), "an empty handle");
   };
   CHECK(run_everywhere(2, body) == "");
-}
-
-TEST_CASE("an operation's own deadline ends it with kTimeout, names who is absent, and fails the communicator") {
-  const RankBody body = [](Communicator& group) {
-    std::vector<int64_t> numbers(1000, 1);
-    Communicator control = group.split(0);
-    if (group.rank() != 1) {
-      Call call = sum_call(numbers);
-      call.options.timeout = milliseconds(300);
-      Work work = group.start(call);
-      try {
-        work.wait();
-        expect(false, "it ended without rank 1");
-      } catch (const Exception& failure) {
-        expect(failure.code() == ErrorCode::kTimeout, failure.what());
-        expect(failure.error().ranks == std::vector<int>{1},
-               fmt::format("[{}] {}", fmt::join(failure.error().ranks, ","), failure.what()));
-      }
-      expect(work.done() && work.error()->code == ErrorCode::kTimeout, "the handle keeps the failure");
-      expect(group.error().has_value(), "the communicator has failed");
-      try {
-        group.barrier();
-        expect(false, "a later call went through");
-      } catch (const Exception& failure) {
-        expect(failure.code() == ErrorCode::kTimeout, failure.what());
-      }
-    }
-    control.barrier();  // another communicator of the same processes is not touched
-  };
-  CHECK(run_everywhere(3, body) == "");
 }
 
 #if defined(__SANITIZE_THREAD__)

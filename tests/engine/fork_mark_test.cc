@@ -6,8 +6,6 @@
 #include <functional>
 
 #include "tests/support/child.h"
-#include "tests/support/errors.h"
-#include "tests/support/rank_group.h"
 
 namespace rondo::testing {
 namespace {
@@ -30,17 +28,5 @@ bool tells_apart() {
 }  // namespace
 
 TEST_CASE("marks of a process are those of no other one") { CHECK(holds_in_child(tells_apart)); }
-
-TEST_CASE("a child that uses its parent's communicator is refused") {
-  const RankGroup group;
-  CHECK(run_processes(group, [](Communicator& communicator) {
-          float sum = 1;
-          communicator.all_reduce(&sum, &sum, 1, DType::kFloat32);
-          expect(sum == 2, "a wrong sum");
-          const auto refused = [&] { return code_of([&] { communicator.barrier(); }) == ErrorCode::kInvalid; };
-          expect(holds_in_child(refused), "a child used its parent's communicator");
-          communicator.barrier();
-        }) == "");
-}
 
 }  // namespace rondo::testing

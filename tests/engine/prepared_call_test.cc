@@ -61,13 +61,6 @@ TEST_CASE("calls that differ in anything but their buffers are not alike") {
     CAPTURE(i);
     CHECK(!(fields_of(others[i]) == key));
   }
-  CheckedCall part;
-  part.collective = Collective::kAllReduce;
-  part.count = 8;
-  part.shared_counts = 77;
-  CheckedCall next = part;
-  next.part = 2;
-  CHECK(!(static_cast<const CallFields&>(part) == static_cast<const CallFields&>(next)));
 }
 
 TEST_CASE("of many calls the latest are kept, and those under way live on") {

@@ -136,30 +136,6 @@ TEST_CASE("RONDO_SINGLE_COPY: on pulls, off does not, and auto does not while on
   }
 }
 
-TEST_CASE("RONDO_SINGLE_COPY=auto: large buffers take turns, right by either way, and then the faster one is kept") {
-  // Proves: all ranks take the same turns and the same choice, whatever comes between.
-  for (const int world : {2, 3}) {
-    CAPTURE(world);
-    RankGroup shape = shape_of(world);
-    CHECK(run_processes(shape, [](Communicator& group) {
-            CollectiveCase what;
-            what.world = group.size();
-            CollectiveCase small = what;
-            small.count = 3;
-            CollectiveCase moved = what;
-            moved.collective = Collective::kAllGather;
-            moved.count = 30'011;
-            for (int round = 0; round < 12; ++round) {
-              what.count = round % 2 == 0 ? 100'003 : 70'001;
-              what.seed = static_cast<uint64_t>(round);
-              run_case(group, what);
-              if (round % 3 == 0) run_case(group, small);
-              if (round % 3 == 1) run_case(group, moved);
-            }
-          }) == "");
-  }
-}
-
 TEST_CASE("memory that the kernel will not read: large buffers are staged on all ranks, which one line says") {
   // Proves: pulling is tried before anything is written, so that the call goes on by another route; off never tries.
   for (const char* single_copy : {"auto", "on", "off"}) {

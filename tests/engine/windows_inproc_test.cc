@@ -31,17 +31,6 @@ TEST_CASE("every collective over windows gives the reference result: staged, pul
   }
 }
 
-TEST_CASE("RONDO_SHARED_STORES=streamed gives the reference results") {
-  // Proves: what is posted, staged or folded into staging memory past the caches is all there, over several rounds.
-  for (const int world : {2, 3}) {
-    CAPTURE(world);
-    RankGroup shape = shape_of(world);
-    shape.config.shared_stores = "streamed";
-    shape.config.staging_bytes = 256 * 1024;  // slices that are large enough for it
-    CHECK(run_threads(shape, [&](Communicator& group) { run_over_windows(group, {100'003}); }) == "");
-  }
-}
-
 TEST_CASE("buffers registered by all, some or none of the ranks") {
   // Proves: all ranks choose one plan from what all have told, whatever each has.
   for (const int world : {2, 3, 5}) {
