@@ -57,12 +57,6 @@ struct Buffers {
   }
 };
 
-Config shm_config() {
-  Config config = fault_config();
-  config.transport = "shm";
-  return config;
-}
-
 // Pauses before its read number `reads`; says how its call ended, and whether a sum that it was told to be one is.
 void read_slowly(Here& here, Communicator& group, int reads) {
   Buffers buffers;
@@ -111,7 +105,7 @@ std::vector<std::string> outcomes(int reads, Fails fails) {
           fail_and_refill(here, group, fails);
         }
       },
-      shm_config());
+      fault_config("shm"));
   job.expect_all("ready");
   CHECK(job[0].hear() == "reading");
   job[1].tell("fail");

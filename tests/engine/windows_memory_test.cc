@@ -21,12 +21,6 @@ namespace {
 
 constexpr size_t kLarge = 64u << 20;
 
-Config shm_config() {
-  Config config = fault_config();
-  config.transport = "shm";
-  return config;
-}
-
 // Bytes of shared memory of the library that this process maps.
 size_t mapped() {
   std::ifstream maps("/proc/self/maps");
@@ -72,7 +66,7 @@ struct Failing {
   const char* what = "memfd_create: ";          // named by the error
   size_t count = 2000;
   bool after_a_sum = true;  // the memory of small calls is there already
-  Config config = shm_config();
+  Config config = fault_config("shm");
 };
 
 // The call ends on both ranks, soon, a later one likewise, and the values are as they were before.
@@ -147,7 +141,7 @@ TEST_CASE("memory of a rank that dies is unmapped by those that live on") {
         const bool gone = eventually([&] { return mapped() + kLarge <= before; });
         here.say(gone ? "gone" : fmt::format("{} bytes are mapped, {} before", mapped(), before));
       },
-      shm_config());
+      fault_config("shm"));
   job.expect_all("ready");
   job[1].signal(SIGKILL);
   for (const int rank : {0, 2}) {
@@ -206,7 +200,7 @@ TEST_CASE(
           }));
           here.say(outcome([&] { group.run(sum_of(values.data(), values.size())); }));
         },
-        shm_config());
+        fault_config("shm"));
     job.expect_all("ready");
     job.tell_all("go");
     for (int rank = 0; rank < 3; ++rank) {
@@ -236,7 +230,7 @@ TEST_CASE("what a rank has posted stays for those that come after it has left") 
   for (const size_t count : {1, 500, 3'000}) {  // beside its flag, in a slot, in the ring
     CAPTURE(count);
     Job job;
-    Config config = shm_config();
+    Config config = fault_config("shm");
     config.destroy_timeout_ms = 1;
     config.algorithm = Algorithm::kOneShot;
     job.start(
