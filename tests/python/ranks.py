@@ -1,7 +1,10 @@
 """Jobs for tests: functions of this folder's modules, run by every rank."""
 
 import multiprocessing
+import subprocess
+import sys
 
+import numpy as np
 import pytest
 
 import rondo
@@ -30,6 +33,20 @@ def said_by(method, target, arguments, dead=0):
         child.join(timeout=60)
     assert dead or [child.exitcode for child in children] == [0] * len(children)
     return sorted(said)
+
+
+def run_program(world, folder, text, *arguments, python=()):
+    """The program of this text as users start it, by the launcher. python: the words before it."""
+    script = folder / "job.py"
+    script.write_text(text)
+    command = [sys.executable, "-m", "rondo.run", "-n", str(world), *python, str(script), *arguments]
+    return subprocess.run(command, capture_output=True, text=True, timeout=60)
+
+
+def same_on_all(group, array):
+    """As bits: of float32."""
+    everyone = group.all_gather(array)
+    assert (everyone.view(np.uint32) == everyone[0].view(np.uint32)).all()
 
 
 def on(*worlds):

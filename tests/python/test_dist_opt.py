@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from ranks import on, run, said_by
+from ranks import on, run, said_by, same_on_all
 
 import rondo
 from rondo.dist_opt import OPTIONS, NumpyUpdate
@@ -21,11 +21,6 @@ def _parameters():
 
 def _sgd(name, parameter, gradient):
     parameter -= np.float32(0.1) * gradient
-
-
-def _same_on_all(group, array):
-    everyone = group.all_gather(array)
-    assert (everyone.view(np.uint32) == everyone[0].view(np.uint32)).all()
 
 
 def _exact(world, steps):
@@ -55,7 +50,7 @@ def _error_of(group, option, options):
     parameters, optimizer = _train(group, option, 6, **options)
     if option not in ("partialUpdate", "localSGD"):
         for parameter in parameters.values():
-            _same_on_all(group, parameter)
+            same_on_all(group, parameter)
     wanted = _exact(group.size, 6)
     # What has not arrived is in the residuals.
     left = optimizer.state_dict()["residuals"]
@@ -82,7 +77,7 @@ def _averages(group, option, options):
     """The mean of ranks that each add up their own gradients is the sum of the mean gradients."""
     parameters, _ = _train(group, option, 6, **options)
     for parameter in parameters.values():
-        _same_on_all(group, parameter)
+        same_on_all(group, parameter)
     return max(float(np.abs(parameters[name] - wanted).max()) for name, wanted in _exact(group.size, 6).items())
 
 

@@ -12,7 +12,7 @@ import time
 
 import numpy as np
 import pytest
-from ranks import on, run
+from ranks import on, run, run_program
 
 import rondo
 
@@ -144,10 +144,7 @@ group.barrier()
 @pytest.mark.parametrize(("how", "code"), [("exits", 3), ("raises", 1)])
 def test_launchers_see_the_rank_that_failed_first(tmp_path, how, code):
     """The others, which fail of it at once, end after it."""
-    script = tmp_path / "job.py"
-    script.write_text(BLAMED)
-    command = [sys.executable, "-m", "rondo.run", "-n", "3", str(script), how]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    done = run_program(3, tmp_path, BLAMED, how)
     assert done.returncode == code, done.stderr
     assert "rank 1 (process" in done.stderr and f"failed first: it exited with code {code}" in done.stderr
 
@@ -203,10 +200,7 @@ finally:
 
 @pytest.mark.parametrize("how", CAUSES)
 def test_the_cause_is_told_and_named_whatever_the_program_does_with_exceptions(tmp_path, how):
-    script = tmp_path / "job.py"
-    script.write_text(CAUSE.format(hook=CAUSES[how]))
-    command = [sys.executable, "-m", "rondo.run", "-n", "3", str(script), how]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    done = run_program(3, tmp_path, CAUSE.format(hook=CAUSES[how]), how)
     assert done.returncode == (4 if how.startswith("caught") else 1), done.stderr
     (named,) = [line for line in done.stderr.splitlines() if "failed first" in line]
     cause = "while training" if how == "wrapped" else "the cause"
@@ -233,10 +227,7 @@ group.barrier()
 
 
 def test_an_exit_that_is_caught_is_no_cause(tmp_path):
-    script = tmp_path / "job.py"
-    script.write_text(EXITS)
-    command = [sys.executable, "-m", "rondo.run", "-n", "2", str(script)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    done = run_program(2, tmp_path, EXITS)
     assert (done.returncode, sorted(done.stdout.splitlines())) == (0, ["[0] None", "[1] None"]), done.stderr
 
 
@@ -333,9 +324,7 @@ group.barrier()
 
 def test_a_child_made_by_fork_ends_as_other_processes_do(tmp_path):
     """A thread of the child's own may have the number of the parent's progress thread."""
-    (tmp_path / "forks.py").write_text(FORKS)
-    command = [sys.executable, "-m", "rondo.run", "-n", "2", str(tmp_path / "forks.py")]
-    ended = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    ended = run_program(2, tmp_path, FORKS)
     assert (ended.returncode, ended.stdout, ended.stderr) == (0, "", "")
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from ranks import said_by
+from ranks import run_program, said_by
 
 import rondo
 from rondo import data, start
@@ -234,11 +234,7 @@ SCRIPT = "import rondo; g = rondo.init(); print(g.all_gather_object(g.rank), flu
 
 @pytest.mark.parametrize("python", [[], [sys.executable], ["env", "A=1", sys.executable, "-u"]])
 def test_python_m_rondo_run(tmp_path, python):
-    script = tmp_path / "job.py"
-    script.write_text(SCRIPT)
-    done = subprocess.run(
-        [sys.executable, "-m", "rondo.run", "-n", "2", *python, str(script)], capture_output=True, text=True, timeout=60
-    )
+    done = run_program(2, tmp_path, SCRIPT, python=python)
     assert done.returncode == 0, done.stderr
     assert done.stdout.count("[0, 1]") == 2
 
@@ -264,11 +260,8 @@ main()
 
 
 def test_goodbye_is_said_for_a_group_that_nothing_refers_to(tmp_path):
-    script = tmp_path / "job.py"
-    script.write_text(FORGETS)
-    command = [sys.executable, "-m", "rondo.run", "-n", "2", "--no-prefix", str(script)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
-    assert (done.returncode, done.stdout) == (0, "(0,)\n"), done.stderr
+    done = run_program(2, tmp_path, FORGETS)
+    assert (done.returncode, done.stdout) == (0, "[1] (0,)\n"), done.stderr
 
 
 def test_partition_is_contiguous_and_says_what_it_leaves_out():

@@ -3,7 +3,7 @@
 import ml_dtypes
 import numpy as np
 import pytest
-from ranks import on, run
+from ranks import on, run, same_on_all
 
 import rondo
 
@@ -19,11 +19,6 @@ def _values(rank, count=COUNT):
     return np.random.default_rng(rank).uniform(-1, 1, count).astype(np.float32)
 
 
-def _same_on_all(group, array):
-    everyone = group.all_gather(array.view(np.uint32))
-    assert (everyone == everyone[0]).all()
-
-
 def _calls(group, name):
     size, rank = group.size, group.rank
     wire = rondo.Wire(name)
@@ -35,7 +30,7 @@ def _calls(group, name):
     for algorithm in (None, "ring", "direct"):
         assert group.all_reduce(array, out=out, wire=name, algorithm=algorithm) is out
         assert (array == _values(rank)).all()
-        _same_on_all(group, out)
+        same_on_all(group, out)
         assert np.abs(out - exact).max() <= bound
     group.all_reduce(array, op="avg", wire=wire, async_op=True).wait()
     assert np.abs(array * size - exact).max() <= bound
@@ -45,7 +40,7 @@ def _calls(group, name):
     assert np.abs(mine - sum(_values(10 * r + rank).astype(np.float64) for r in range(size))).max() <= bound
 
     gathered = group.all_gather(_values(rank), wire=wire)
-    _same_on_all(group, gathered)
+    same_on_all(group, gathered)
     assert np.abs(gathered - np.stack([_values(r) for r in range(size)])).max() <= ERRORS[name] * 1.01
 
 
