@@ -20,8 +20,6 @@ import rondo
 @on(2)
 def test_bad_arguments_leave_the_communicator_usable(group):
     x = np.zeros(4)
-    with pytest.raises(ValueError, match="op 'median' is none of sum"):
-        group.all_reduce(x, "median")
     with pytest.raises(ValueError, match="out has 3 elements; 4 are needed"):
         group.all_reduce(x, out=np.zeros(3))
     with pytest.raises(TypeError, match="out has dtype float32, and array has float64"):
@@ -37,15 +35,12 @@ def test_bad_arguments_leave_the_communicator_usable(group):
     with pytest.raises(rondo.Invalid, match="root") as caught:
         group.broadcast(x, root=2)
     assert isinstance(caught.value, ValueError)
-    with pytest.raises(rondo.Invalid, match="fastest"):
-        group.all_reduce(x, algorithm="fastest")
     with pytest.raises(rondo.Invalid):
         group.all_reduce(np.zeros(2), "band")
     with pytest.raises(TypeError):
         group.empty(3, complex)
     with pytest.raises(ValueError, match=r"shape\[1\] is -5 on rank .: it is a whole number from 0"):
         group.empty((2, -5))
-    group.broadcast(x, root=np.int64(1))
     group.all_reduce(x)  # and the communicator goes on
 
 
@@ -93,17 +88,6 @@ def test_a_killed_rank():
     assert (caught.value.rank, caught.value.exit_code) == (1, -9)
     copy = pickle.loads(pickle.dumps(caught.value))  # a pool's worker may call spawn()
     assert (str(copy), copy.rank, copy.exit_code) == (str(caught.value), 1, -9)
-
-
-def raises(group):
-    if group.rank == 1:
-        raise KeyError("no such sample")
-    group.barrier()
-
-
-def test_an_exception_in_one_rank_is_told_to_all():
-    with pytest.raises(rondo.SpawnError, match="rank 1 ended with exit code 1:(.|\n)*KeyError: 'no such sample'"):
-        run(3, raises)
 
 
 @on(2)

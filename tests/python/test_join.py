@@ -104,15 +104,6 @@ def test_a_store_that_fails(tmp_path):
         rondo.init(rank=0, world_size=2, store=rondo.Store())
 
 
-def test_settings_that_are_refused():
-    for settings, text in (
-        ({"RONDO_ALGORYTHM": "ring"}, "RONDO_ALGORYTHM=ring is unknown"),
-        ({"RONDO_LANES": "many"}, 'RONDO_LANES="many" is not allowed'),
-    ):
-        with pytest.raises(rondo.Invalid, match=text):
-            rondo.init(rank=0, world_size=1, settings=settings)
-
-
 def asked(group, rank_0_has_asked):
     assert group.topology == rondo.Topology([0, 0], [0, 0], group.topology.cores) and min(group.topology.cores) >= 0
     assert group.algorithm_for("all_reduce", 2) == "one_shot"

@@ -133,17 +133,14 @@ def test_kinds_of_arrays(group):
     assert float(scalar) == 3 and empty.shape == (2, 0, 3)
 
 
-def objects(group):
-    values = group.all_gather_object({"rank": group.rank, "set": {1, 2}})
-    first = group.broadcast_object(("a", group.rank) if group.rank == 1 else None, root=1)
+def parameters(group):
     model = {"w": np.full(3, group.rank, np.float32), "b": np.full(1, group.rank)}
     group.broadcast_parameters(model, root=1)
-    return values, first, model["w"].tolist(), model["b"].tolist()
+    return model["w"].tolist(), model["b"].tolist()
 
 
-def test_objects_and_parameters():
-    both = [{"rank": 0, "set": {1, 2}}, {"rank": 1, "set": {1, 2}}]
-    assert run(2, objects) == [(both, ("a", 1), [1, 1, 1], [1])] * 2
+def test_parameters():
+    assert run(2, parameters) == [([1, 1, 1], [1])] * 2
 
 
 def test_objects_of_ranks_that_anybody_may_be():
