@@ -13,41 +13,6 @@ namespace {
 
 bool mentions(const Error& error, const std::string& text) { return error.message.find(text) != std::string::npos; }
 
-TEST_CASE("a message arrives whole, with its sender, tag and length, at every size around the limits") {
-  for (uint64_t bytes :
-       {0u, 1u, 8u, 511u, 512u, 513u, 1023u, 1024u, 1025u, 65535u, 65536u, 70000u, 1048576u, 1048577u}) {
-    for (int shape = 0; shape < 4; ++shape) {
-      const bool receive_first = (shape & 1) != 0, reads = (shape & 2) != 0;
-      CAPTURE(bytes);
-      CAPTURE(receive_first);
-      CAPTURE(reads);
-      SimWorld world({.seed = bytes + 1, .reads = reads});
-      TestRequest* receive = nullptr;
-      if (receive_first) receive = &world.recv(1, 0, 7, bytes + 3);
-      TestRequest& send = world.send(0, 1, 7, bytes);
-      world.settle();
-      if (!receive_first) {
-        CHECK_EQ(send.complete_called, bytes <= 1024);
-        receive = &world.recv(1, 0, 7, bytes + 3);
-      }
-      world.settle();
-      REQUIRE(send.complete_called);
-      REQUIRE(receive->complete_called);
-      CHECK(send.failed.ok());
-      CHECK(receive->failed.ok());
-      CHECK_EQ(receive->message.peer, 0);
-      CHECK_EQ(receive->message.tag, 7);
-      CHECK_EQ(receive->message.bytes, bytes);
-      CHECK(SimWorld::intact(*receive, 1));
-      CHECK_EQ(world.pieces_read(), reads && bytes > 1024 ? (bytes + (1 << 20) - 1) >> 20 : 0);
-      CHECK(world.at(0).idle());
-      CHECK(world.at(1).idle());
-      CHECK_EQ(world.at(1).pooled_bytes(), 0);
-      CHECK_EQ(world.at(1).pooled_messages(), 0);
-    }
-  }
-}
-
 TEST_CASE("a message that is read is received after its sender has said that it lay still, or not at all") {
   const auto steps = [](SimWorld& world, int rank) {
     for (int tick = 0; tick < 100; ++tick) {

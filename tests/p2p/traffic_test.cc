@@ -56,6 +56,7 @@ struct Traffic {
   void post_send(int from, int to, int tag, uint64_t bytes) {
     sends.push_back(&world.send(from, to, tag, bytes, DType::kInt32, plan.chance(20)));
     tags[{from, to}].push_back(tag);
+    lengths[{from, to}].push_back(bytes);
     ++expected[to];
   }
   // Also a matched probe, whose receive comes some time later, and receives that take the beginning of a message.
@@ -185,6 +186,7 @@ struct Traffic {
       const auto& sent = tags[{receive->message.peer, rank}];
       REQUIRE_LT(receive->sequence, sent.size());
       REQUIRE_EQ(receive->message.tag, sent[receive->sequence]);
+      REQUIRE_EQ(receive->message.bytes, lengths[{receive->message.peer, rank}][receive->sequence]);
       REQUIRE((asked->peer == kAnySource || asked->peer == receive->message.peer));
       REQUIRE((asked->tag == kAnyTag || asked->tag == receive->message.tag));
       REQUIRE(SimWorld::intact(*receive, rank));
@@ -223,6 +225,7 @@ struct Traffic {
   std::vector<std::pair<int, TestRequest*>> probes;      // by rank
   std::vector<size_t> expected;                          // messages to each rank
   std::map<std::pair<int, int>, std::vector<int>> tags;  // of each pair's messages, in order
+  std::map<std::pair<int, int>, std::vector<uint64_t>> lengths;
   int rounds = 0;
 };
 
