@@ -1,6 +1,5 @@
 // Messages and calls beside each other: of several threads, in the background, in a forked child, at the end.
 #include <doctest/doctest.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -12,6 +11,7 @@
 #include <vector>
 
 #include "rondo/communicator.h"
+#include "tests/support/child.h"
 #include "tests/support/errors.h"
 #include "tests/support/eventually.h"
 #include "tests/support/rank_group.h"
@@ -160,8 +160,7 @@ TEST_CASE("a forked child cannot wait for what its parent has under way, nor be 
   std::thread asks([&] {  // and has the batch's lock at most times
     while (!forked) open.done();
   });
-  const pid_t child = fork();
-  if (child == 0) {
+  const int ended = in_child([&] {
     alarm(20);
     const bool refused = code_of([&] { work.wait(1s); }) == ErrorCode::kInvalid &&
                          code_of([&] { work.wait(); }) == ErrorCode::kInvalid &&
@@ -169,13 +168,11 @@ TEST_CASE("a forked child cannot wait for what its parent has under way, nor be 
                          code_of([&] { open.wait(); }) == ErrorCode::kInvalid &&
                          code_of([&] { work.on_end([](const Error&) {}); }) == ErrorCode::kInvalid &&
                          code_of([&] { batch.on_end([](const Error&) {}); }) == ErrorCode::kInvalid;
-    _exit(refused ? 0 : 1);
-  }
+    return refused ? 0 : 1;
+  });
   forked = true;
   asks.join();
-  int status = -1;
-  REQUIRE(waitpid(child, &status, 0) == child);
-  CHECK(status == 0);
+  CHECK(ended == 0);
   for (int i = 0; i < 2; ++i) ranks[1].send(&sent, 1, DType::kInt32, 0);
   work.wait();
   open.wait();
