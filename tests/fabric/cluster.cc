@@ -59,13 +59,13 @@ Launch launch_of(int rank, int world, const std::string& job) {
   return launch;
 }
 
-Config test_config() {
+Config test_config(const std::string& transport) {
   Config config;
   config.start_timeout_ms = 10'000;
   config.handshake_timeout_ms = 2'000;
   config.destroy_timeout_ms = 3'000;
   config.debug = "off";
-  config.transport = "tcp";
+  config.transport = transport;
   return config;
 }
 

@@ -46,8 +46,8 @@ class FakeEvents : public CommunicatorEvents {
 };
 
 Launch launch_of(int rank, int world, const std::string& job = "test job");
-// Over TCP (tests/shared has the rest); short deadlines, so that a broken test ends soon.
-Config test_config();
+// Short deadlines, so that a broken test ends soon.
+Config test_config(const std::string& transport = "tcp");
 
 struct Joined {
   std::shared_ptr<Fabric> fabric;

@@ -22,12 +22,6 @@ namespace {
 
 constexpr uint64_t kId = 5;
 
-Config shared_config(const std::string& transport = "auto") {
-  Config config = test_config();
-  config.transport = transport;
-  return config;
-}
-
 // On one host, whose cores all ranks may use.
 Topology topology_of(std::vector<int> host, std::vector<int> island) {
   const cpu_set_t cores = allowed_cores();
@@ -71,7 +65,7 @@ std::shared_ptr<Window> found(SharedMemory& memory, int peer, uint64_t id) {
 
 TEST_CASE("ranks that are bound to one core know that they share it") {
   const OnOneCore bound;
-  for (auto& fabric : join_world(3, shared_config())) {
+  for (auto& fabric : join_world(3, test_config("auto"))) {
     CHECK(fabric->topology().cores == std::vector<int>{1, 1, 1});
     CHECK(crowded(fabric->topology(), 0, 3));
   }
@@ -79,21 +73,21 @@ TEST_CASE("ranks that are bound to one core know that they share it") {
 
 TEST_CASE("RONDO_TRANSPORT: auto and shm share memory on one host, tcp does not") {
   for (const char* transport : {"auto", "shm"}) {
-    for (auto& fabric : join_world(3, shared_config(transport))) {
+    for (auto& fabric : join_world(3, test_config(transport))) {
       CHECK(fabric->topology() == topology_of({0, 0, 0}, {0, 0, 0}));
       REQUIRE(fabric->shared_memory() != nullptr);
       CHECK(fabric->shared_memory()->can_pull());
     }
   }
-  for (auto& fabric : join_world(2, shared_config("tcp"))) {
+  for (auto& fabric : join_world(2, test_config("tcp"))) {
     CHECK(fabric->topology() == topology_of({0, 0}, {}));
     CHECK(fabric->shared_memory() == nullptr);
   }
-  CHECK(join_world(1, shared_config("shm")).front()->shared_memory() == nullptr);
+  CHECK(join_world(1, test_config("shm")).front()->shared_memory() == nullptr);
 }
 
 TEST_CASE("a window is the same zeroed memory for its maker and every other rank, found by its place") {
-  auto fabrics = join_world(3, shared_config());
+  auto fabrics = join_world(3, test_config("auto"));
   std::vector<std::shared_ptr<Window>> windows;
   for (size_t rank = 0; rank < 3; ++rank) windows.push_back(fabrics[rank]->shared_memory()->make(100'001 + rank));
   for (int maker = 0; maker < 3; ++maker) {
@@ -121,8 +115,8 @@ TEST_CASE("a window is the same zeroed memory for its maker and every other rank
 }
 
 TEST_CASE("descriptors that are offered: each rank that it is for takes its own once, and no other does") {
-  std::vector<std::vector<std::shared_ptr<Fabric>>> worlds{join_world(3, shared_config())};
-  worlds.push_back(make_inproc_fabrics(3, shared_config()));
+  std::vector<std::vector<std::shared_ptr<Fabric>>> worlds{join_world(3, test_config("auto"))};
+  worlds.push_back(make_inproc_fabrics(3, test_config("auto")));
   for (auto& fabrics : worlds) {
     int ends[2];
     REQUIRE(::pipe2(ends, O_CLOEXEC | O_NONBLOCK) == 0);
@@ -147,7 +141,7 @@ TEST_CASE("descriptors that are offered: each rank that it is for takes its own 
 }
 
 TEST_CASE("locate: all of it in one own window, or nowhere") {
-  auto fabrics = join_world(2, shared_config());
+  auto fabrics = join_world(2, test_config("auto"));
   SharedMemory& memory = *fabrics[0]->shared_memory();
   const auto window = memory.make(5'000);
   const auto second = memory.make(64);
@@ -165,7 +159,7 @@ TEST_CASE("locate: all of it in one own window, or nowhere") {
 }
 
 TEST_CASE("a window that its maker let go is found no more, and those who hold it keep it") {
-  auto fabrics = join_world(2, shared_config());
+  auto fabrics = join_world(2, test_config("auto"));
   SharedMemory& maker = *fabrics[0]->shared_memory();
   SharedMemory& other = *fabrics[1]->shared_memory();
   auto window = maker.make(8'192);
@@ -186,7 +180,7 @@ TEST_CASE("a window that its maker let go is found no more, and those who hold i
 }
 
 TEST_CASE("many windows made and let go: descriptors are back where they were, and none is lost") {
-  auto fabrics = join_world(2, shared_config());
+  auto fabrics = join_world(2, test_config("auto"));
   for (const int rank : {0, 1}) {  // each has the other's sleeper, which came before
     const auto window = fabrics[static_cast<size_t>(rank)]->shared_memory()->make(1);
     REQUIRE(found(*fabrics[static_cast<size_t>(1 - rank)]->shared_memory(), rank, window->id()));
@@ -204,7 +198,7 @@ TEST_CASE("many windows made and let go: descriptors are back where they were, a
 }
 
 TEST_CASE("pull copies from a peer's process, and says when it cannot") {
-  auto fabrics = join_world(2, shared_config());
+  auto fabrics = join_world(2, test_config("auto"));
   std::vector<char> there(3'000'000, 'x');
   std::vector<std::byte> here(there.size());
   SharedMemory& memory = *fabrics[1]->shared_memory();
@@ -218,7 +212,7 @@ TEST_CASE(
     "links come whichever rank asks first, also before the other opens the communicator; each is handed out once") {
   for (const int first : {0, 1}) {
     CAPTURE(first);
-    auto fabrics = join_world(2, shared_config());
+    auto fabrics = join_world(2, test_config("auto"));
     std::vector<Member> members(2);
     const auto one = static_cast<size_t>(first);
     members[one] = open_all(fabrics[one], kId);
@@ -244,7 +238,7 @@ TEST_CASE(
 }
 
 TEST_CASE("a sleeper on its doorbell is woken by a slice, by a freed slot, by bytes and by the end of its peer") {
-  std::vector<Member> members = open_world(2, kId, shared_config());
+  std::vector<Member> members = open_world(2, kId, test_config("auto"));
   auto low = take(members[0], 1, {2, 4096});
   auto high = take(members[1], 0, {2, 4096});
   REQUIRE(low);
@@ -324,7 +318,7 @@ class Leaving : public FakeEvents {
 
 TEST_CASE("a goodbye that overtakes the announcement of a stream is told when the stream is there") {
   constexpr uint64_t kOther = 6;
-  auto fabrics = join_world(2, shared_config());
+  auto fabrics = join_world(2, test_config("auto"));
   std::promise<void> held, go_on;
   std::optional<std::pair<int, std::unique_ptr<ByteStream>>> from;
   FakeEvents events;
@@ -359,7 +353,7 @@ TEST_CASE("a goodbye that overtakes the announcement of a stream is told when th
 }
 
 TEST_CASE("a forked child that drops its copies disturbs neither its parent nor the peers") {
-  std::vector<Member> members = open_world(2, kId, shared_config());
+  std::vector<Member> members = open_world(2, kId, test_config("auto"));
   auto low = take(members[0], 1);
   auto high = take(members[1], 0);
   auto to = members[0].fabric->take_stream_to(kId, 1);

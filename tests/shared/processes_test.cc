@@ -24,12 +24,6 @@ namespace {
 
 constexpr uint64_t kId = 5;
 
-Config shared_config(const std::string& transport = "auto") {
-  Config config = test_config();
-  config.transport = transport;
-  return config;
-}
-
 // Bytes go from every rank to every other over a link.
 bool exchange(Member& member) {
   const int world = member.fabric->place().world;
@@ -93,12 +87,12 @@ std::vector<std::string> outcome(int world, const Config& config, const std::fun
 using Lines = std::vector<std::string>;
 
 TEST_CASE("processes of one host are an island, and pull works where the kernel lets it") {
-  CHECK(outcome(3, shared_config(), [](int) {}) == Lines(3, "0 0 0 pulls"));
+  CHECK(outcome(3, test_config("auto"), [](int) {}) == Lines(3, "0 0 0 pulls"));
 }
 
 TEST_CASE("where the kernel refuses process_vm_readv to one rank, none pulls, and all say so when asked") {
   const TempFolder said;
-  Config config = shared_config();
+  Config config = test_config("auto");
   config.debug = "info";
   const auto one = [&](int rank) {
     const int file = ::open(said.path(std::to_string(rank)).c_str(), O_CREAT | O_WRONLY, 0600);
@@ -116,15 +110,15 @@ TEST_CASE("fault 54: a rank that may not make a memfd uses TCP, as do the others
   const auto one = [](int rank) {
     if (rank == 1) refuse(SYS_memfd_create);
   };
-  CHECK(outcome(3, shared_config(), one) == Lines{"0 -1 0 pulls", "0 -1 0 alone", "0 -1 0 pulls"});
-  CHECK(outcome(2, shared_config(), [](int) { refuse(SYS_memfd_create); }) == Lines(2, "alone"));
+  CHECK(outcome(3, test_config("auto"), one) == Lines{"0 -1 0 pulls", "0 -1 0 alone", "0 -1 0 pulls"});
+  CHECK(outcome(2, test_config("auto"), [](int) { refuse(SYS_memfd_create); }) == Lines(2, "alone"));
 }
 
 TEST_CASE("a rank that may not have unix sockets uses TCP, as do the others towards it") {
   const auto one = [](int rank) {
     if (rank == 2) refuse(SYS_socket, 1);  // AF_UNIX
   };
-  CHECK(outcome(4, shared_config(), one) ==
+  CHECK(outcome(4, test_config("auto"), one) ==
         Lines{"0 0 -1 0 pulls", "0 0 -1 0 pulls", "0 0 -1 0 alone", "0 0 -1 0 pulls"});
 }
 
@@ -132,7 +126,7 @@ TEST_CASE("RONDO_TRANSPORT=shm: a pair that cannot share is an error on every ra
   const auto one = [](int rank) {
     if (rank == 1) refuse(SYS_memfd_create);
   };
-  const Lines lines = outcome(3, shared_config("shm"), one);
+  const Lines lines = outcome(3, test_config("shm"), one);
   for (const std::string& line : lines) {
     CAPTURE(line);
     CHECK(line.find("BOOTSTRAP: RONDO_TRANSPORT=shm, but rank ") == 0);
@@ -145,7 +139,7 @@ TEST_CASE("a rank killed at any moment of the start ends the others' start with 
   for (int delay_us = 0; delay_us < 60'000; delay_us += 6'000) {
     CAPTURE(delay_us);
     const TempFolder folder;
-    Config config = shared_config();
+    Config config = test_config("auto");
     config.handshake_timeout_ms = 1'000;
     config.start_timeout_ms = 1'500;  // so long the others wait for one that died before it said anything
     auto ranks = start_ranks(
