@@ -183,19 +183,6 @@ TEST_CASE("RONDO_SINGLE_COPY=auto tries pulling, and does not keep what takes lo
         }) == "");
 }
 
-TEST_CASE("RONDO_TRANSPORT=tcp: plain buffers and those of allocate() work alike, and windows are refused by name") {
-  for (const int world : {2, 5}) {
-    CAPTURE(world);
-    RankGroup shape = shape_of(world);
-    shape.config.transport = "tcp";
-    CHECK(run_processes(shape, [](Communicator& group) {
-            expect(group.topology().island.empty(), "some ranks share memory");
-            expect_no_windows(group);
-            run_all_buffers(group);
-          }) == "");
-  }
-}
-
 TEST_CASE("a rank that may not make shared memory: TCP to it, an island without it, windows for the island alone") {
   RankGroup shape = shape_of(4);
   shape.before = [](int rank) {
