@@ -381,8 +381,6 @@ TEST_CASE("sparse all_reduce: what cannot be is refused, and ranks with other co
     expect(refused(0.1, x.data() + 10), "a residual in the input");
     options.select = Select::kSampledTopK;
     expect(refused(0, nullptr), "sampled top-k");
-    options.select = static_cast<Select>(9);
-    expect(refused(0.1, nullptr), "selection 9");
     options.select = Select::kThreshold;
     expect(refused(-1, nullptr) && refused(std::numeric_limits<double>::quiet_NaN(), nullptr), "threshold");
     options = {};
