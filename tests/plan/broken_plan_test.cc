@@ -413,12 +413,6 @@ TEST_CASE("a barrier that a rank can leave early is refused") {
   refused(plans, "rank 0 leaves the barrier without having heard from rank 1");
 }
 
-TEST_CASE("a write to another rank's input is refused") {
-  Plans plans = ring4();
-  target(plans, 1, 0, 0).space = Space::kWindow;
-  refused(plans, "writes the caller's window 2 input 1");
-}
-
 TEST_CASE("a step that moves slices and uses windows at once is refused") {
   Plans plans = ring4();
   source(plans, 1, 1, 1) = {Space::kWindow, kStaging, 2, 0};

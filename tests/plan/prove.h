@@ -41,6 +41,8 @@ inline bool equal_lanes(const Plan& a, uint32_t lane, const Plan& b, uint32_t ot
   return true;
 }
 
+inline bool is_signal(const Plan& plan, const Step& step) { return length_of(plan, step) == kSignalLength; }
+
 inline void check_verdict(const PlanRequest& request, const Verdict& verdict) {
   CHECK(verdict.ok);
   if (!verdict.ok) FAIL_CHECK(name_of(request) << ": " << verdict.failure);

@@ -130,8 +130,7 @@ TEST_CASE("staged takes two barriers, two copies and a fold; one shot a message 
   for (int world : {2, 3, 8}) {
     const uint64_t block = 1024, bytes = block * static_cast<uint64_t>(world);
     SimulationRequest request = one_slice(bytes);
-    request.topology = one_host(world);
-    request.topology.island = request.topology.host;
+    request.topology = one_island_of(world);
     const auto us = [&](Algorithm algorithm) {
       return simulate(plans_of_all_ranks(request_of(Collective::kAllReduce, algorithm, request.topology)), request)
           .time_us;

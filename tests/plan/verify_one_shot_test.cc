@@ -15,8 +15,6 @@ std::vector<Plan> plans_for(Collective collective, int world) {
   return plans_of_all_ranks(request_of(collective, Algorithm::kOneShot, one_island_of(world)));
 }
 
-bool is_signal(const Plan& plan, const Step& step) { return length_of(plan, step) == kSignalLength; }
-
 }  // namespace
 
 TEST_CASE("one-shot collectives: every world from 2 on is proven, over four rounds with two places in turn") {

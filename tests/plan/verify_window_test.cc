@@ -14,8 +14,6 @@ std::vector<Plan> without_steps(std::vector<Plan> plans, uint32_t first, uint32_
   return plans;
 }
 
-bool is_signal(const Plan& plan, const Step& step) { return length_of(plan, step) == kSignalLength; }
-
 }  // namespace
 
 // Every root up to world `all_roots`, then a few: folds of all roots are the same but for the numbers.
@@ -117,24 +115,12 @@ TEST_CASE("a rank does not write another's input, nor a block that is not that r
   CHECK_NE(verify_values(plans).failure.find("touches window 0 output 1, which is not that rank's"), std::string::npos);
 }
 
-TEST_CASE("barriers have one number on all ranks, and come in order") {
+TEST_CASE("barriers are as many on all ranks, and come in order") {
   const std::vector<Plan> good =
       plans_of_all_ranks(request_of(Collective::kReduce, Algorithm::kStaged, one_island_of(3), 1));
   REQUIRE(verify(good).ok);
 
   std::vector<Plan> plans = good;
-  for (Step& step : plans[1].steps) {
-    if (step.barrier == 2) step.barrier = 3;
-  }
-  CHECK_NE(verify(plans).failure.find("signals at"), std::string::npos);
-
-  plans = good;
-  for (Step& step : plans[2].steps) {
-    if (step.barrier == 3) step.barrier = 0;
-  }
-  CHECK_NE(verify(plans).failure.find("a signal outside of a barrier"), std::string::npos);
-
-  plans = good;
   plans[2].lanes[0].count -= 1;  // without the last barrier
   CHECK_NE(verify(plans).failure.find("another number of barriers"), std::string::npos);
 
