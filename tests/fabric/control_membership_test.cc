@@ -11,20 +11,12 @@ namespace {
 
 constexpr int64_t kPatience = 2'000;
 
-// Every rank that lives shrinks at a moment of its own, once it knows of the failure.
-void shrink_when_failed(Simulation& simulation, int rank, int64_t time) {
-  simulation.at(time, rank, [&simulation, rank](ControlLogic& logic) {
-    if (!failed(logic, kId)) return shrink_when_failed(simulation, rank, simulation.now() + 7);
-    logic.shrink(simulation.now(), kId, kPatience, false);
-  });
-}
-
 TEST_CASE("one of two goes on only once the other's process is known to have ended") {
   for (const bool proven : {false, true}) {
     Simulation simulation(2, 1);
     simulation.open_everywhere({0, 1});
     simulation.at(40, 1, [&](ControlLogic&) { simulation.crash(0); });
-    shrink_when_failed(simulation, 1, 50);
+    simulation.shrink_when_failed(1, 50, kPatience);
     if (proven) simulation.at(300, 1, [&](ControlLogic& logic) { logic.ended(simulation.now(), 0); });
     simulation.run();
     REQUIRE(!simulation.logic(1).shrinking(kId));
@@ -54,7 +46,7 @@ TEST_CASE("a rank that hears no other is left out, and a rank that one other doe
       simulation.at(1'000, 0, [&](ControlLogic&) {
         for (int rank = deaf ? 0 : 2; rank < 3; ++rank) simulation.silence(rank, 3);
       });
-      for (int rank = 0; rank < 4; ++rank) shrink_when_failed(simulation, rank, 50);
+      for (int rank = 0; rank < 4; ++rank) simulation.shrink_when_failed(rank, 50, kPatience);
       simulation.run([](int) {}, 20'000);
       std::vector<int> members = simulation.logic(0).shrunk(kId).members;
       CHECK(members.size() == 3);
@@ -85,7 +77,7 @@ TEST_CASE("two that no data reaches over a new connection either do not go on to
         logic.way_failed(simulation.now(), kId, 1, {ErrorCode::kNetwork, "no byte was acknowledged", {1}});
       }
     });
-    for (int rank = 0; rank < 3; ++rank) shrink_when_failed(simulation, rank, 50);
+    for (int rank = 0; rank < 3; ++rank) simulation.shrink_when_failed(rank, 50, kPatience);
     simulation.run([](int) {}, 20'000);
     for (int rank = 0; rank < 3; ++rank)
       CHECK(simulation.failures[static_cast<size_t>(rank)]->code == ErrorCode::kNetwork);
@@ -133,7 +125,7 @@ TEST_CASE("who has destroyed the communicator, before or amid a shrink(), is not
       logic.close(kId, 0, {});
       logic.forget(kId);
     });
-    shrink_when_failed(simulation, 1, 110);
+    simulation.shrink_when_failed(1, 110, kPatience);
     simulation.at(120, 1, [&](ControlLogic& logic) { logic.ended(simulation.now(), 2); });
     simulation.run();
     CHECK(simulation.logic(1).shrunk(kId).members == std::vector<int>{1});

@@ -107,6 +107,13 @@ class Simulation {
       for (int peer : neighbors_[static_cast<size_t>(rank)]) end_connection(rank, peer, "the connection was closed");
     });
   }
+  // What a program does that goes on: it looks every few milliseconds whether the communicator has failed, and shrinks.
+  void shrink_when_failed(int rank, int64_t time, int64_t patience, int64_t every = 7) {
+    at(time, rank, [=, this](ControlLogic& logic) {
+      if (!failed(logic, kId)) return shrink_when_failed(rank, now_ + every, patience, every);
+      logic.shrink(now_, kId, patience, false);
+    });
+  }
   // Ends the process: nothing of it runs any more, and its connections end after what it sent.
   void crash(int rank) {
     if (!dead_.insert(rank).second) return;

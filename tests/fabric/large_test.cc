@@ -107,14 +107,6 @@ TEST_CASE("members, a third of which have died, agree within a second") {
   CHECK(members.now() < 1'000);
 }
 
-// Every rank that lives shrinks once it knows of the failure.
-void shrink_when_failed(Simulation& simulation, int rank, int64_t time) {
-  simulation.at(time, rank, [&simulation, rank](ControlLogic& logic) {
-    if (!failed(logic, kId)) return shrink_when_failed(simulation, rank, simulation.now() + 20);
-    logic.shrink(simulation.now(), kId, kPatience, false);
-  });
-}
-
 TEST_CASE("control planes beyond 64 ranks, a third of which die at once, agree within seconds") {
   const int world = ranks_of_job();
   Simulation simulation(world, 1, circle_neighbors(world));
@@ -125,7 +117,7 @@ TEST_CASE("control planes beyond 64 ranks, a third of which die at once, agree w
       simulation.at(100, rank, [&simulation, rank](ControlLogic&) { simulation.crash(rank); });
     } else {
       living.push_back(rank);
-      shrink_when_failed(simulation, rank, 100);
+      simulation.shrink_when_failed(rank, 100, kPatience, 20);
     }
   }
   int64_t agreed_at = 0;

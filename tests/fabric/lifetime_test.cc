@@ -1,8 +1,6 @@
 #include <doctest/doctest.h>
 
-#include <chrono>
 #include <thread>
-#include <utility>
 
 #include "rondo/error.h"
 #include "tests/fabric/cluster.h"
@@ -25,15 +23,19 @@ TEST_CASE("a fabric destroyed without closing its communicators, in any order, l
 }
 
 TEST_CASE("what was said of a communicator before a rank opened it is told when it opens it") {
-  constexpr uint64_t kId = 9;
+  constexpr uint64_t kId = 9, kOther = 10;
   Config config = test_config();
   config.heartbeat_ms = 5'000;  // nothing else is said meanwhile
   config.suspicion_ms = 20'000;
-  auto fabrics = join_world(2, config);
-  fabrics[0]->decline(kId, {0, 1}, {ErrorCode::kAborted, "rank 0 has no room", {0}});
-  std::this_thread::sleep_for(std::chrono::milliseconds(200));  // it has come
-  const Member member = open_of(std::move(fabrics[1]), kId, {0, 1});
+  std::vector<Member> others = open_world(2, kOther, config);
+  others[0].fabric->decline(kId, {0, 1}, {ErrorCode::kAborted, "rank 0 has no room", {0}});
+  others[0].fabric->abort(kOther, {ErrorCode::kAborted, "said behind it", {0}});
+  others[1].events->wait_failure();  // so it has come
+  Member member = open_of(others[1].fabric, kId, {0, 1});
   CHECK(member.events->wait_failure(1'000).message == "rank 0 has no room");
+  member.fabric->close(kId, 0, in(1'000));
+  member.fabric.reset();
+  destroy_world(others, kOther);
 }
 
 TEST_CASE("fault 52: a soft limit that is too low is raised; a hard one is an error that says how many are needed") {
