@@ -5,7 +5,6 @@
 #include <signal.h>
 
 #include <algorithm>
-#include <fstream>
 #include <functional>
 #include <string>
 #include <vector>
@@ -33,14 +32,6 @@ Config big_config(const std::string& transport) {
   config.destroy_timeout_ms = kBoundMs;
   config.suspicion_ms = kBoundMs;  // of hundreds of ranks on two loaded cores some get no turn for 10 s
   return config;
-}
-
-size_t resident_mib() {
-  std::ifstream status("/proc/self/status");
-  for (std::string line; std::getline(status, line);) {
-    if (line.rfind("VmRSS:", 0) == 0) return std::stoul(line.substr(6)) / 1024;
-  }
-  return 0;
 }
 
 // With a rendezvous as rondo-run's: rank 0 serves it.
@@ -88,7 +79,7 @@ void join_and_sum(Here& here) {
     }
   });
   here.say(joined);
-  here.say(fmt::format("{} {}", resident_mib(), summed));
+  here.say(fmt::format("{} {}", Resources::now().resident_bytes >> 20, summed));
   here.await();
   group.destroy();
 }

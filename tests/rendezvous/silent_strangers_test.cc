@@ -2,12 +2,11 @@
 #include <sys/resource.h>
 
 #include <chrono>
-#include <fstream>
-#include <string>
 #include <vector>
 
 #include "tests/rendezvous/served.h"
 #include "tests/rendezvous/test_jobs.h"
+#include "tests/support/resources.h"
 
 namespace rondo {
 namespace {
@@ -16,6 +15,7 @@ using namespace std::chrono_literals;
 using test::check_serving;
 using test::Served;
 using test::soon;
+using testing::Resources;
 using Clock = std::chrono::steady_clock;
 
 }  // namespace
@@ -26,20 +26,11 @@ TEST_CASE("fault 26: strangers: 10,000 silent connections leave memory bounded a
   limit.rlim_cur = limit.rlim_max;
   setrlimit(RLIMIT_NOFILE, &limit);
   REQUIRE(limit.rlim_cur > 10'600);
-  auto resident_kib = [] {
-    std::ifstream status("/proc/self/status");
-    std::string word;
-    long kib = 0;
-    while (status >> word) {
-      if (word == "VmRSS:") status >> kib;
-    }
-    return kib;
-  };
   Served served(60'000);
   check_serving(served);
   StreamStore early(served.client());
   early.put("early", "1", soon());
-  long before = resident_kib();
+  const size_t before = Resources::now().resident_bytes;
   std::vector<Descriptor> silent;
   for (int i = 0; i < 10'000; ++i) {
     silent.push_back(served.stranger());
@@ -49,7 +40,7 @@ TEST_CASE("fault 26: strangers: 10,000 silent connections leave memory bounded a
   check_serving(served);
   CHECK(Clock::now() - start < 5s);
   CHECK(early.get("early", soon()) == "1");  // who was there before is still there
-  CHECK(resident_kib() - before < 16 * 1024);
+  CHECK(Resources::now().resident_bytes < before + (16 << 20));
 }
 
 }  // namespace rondo
