@@ -3,12 +3,12 @@
 #include <doctest/doctest.h>
 #include <fcntl.h>
 #include <sys/resource.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
+#include <string>
 #include <vector>
 
 #include "tests/rendezvous/served.h"
+#include "tests/support/child.h"
 #include "transport/tcp/descriptor_reserve.h"
 
 namespace rondo {
@@ -25,39 +25,22 @@ void lower_limit(rlim_t limit) {
 
 TEST_CASE("ulimit -n 64: a flood of silent connections takes a quarter of the descriptors, and no client's place") {
   // The flood's own ends are in another process.
-  int to_child[2], to_parent[2];
-  REQUIRE(::pipe2(to_child, O_CLOEXEC) == 0);
-  REQUIRE(::pipe2(to_parent, O_CLOEXEC) == 0);
-  const pid_t flood = ::fork();
-  if (flood == 0) {
-    ::close(to_child[1]);  // else its own copy would keep the pipe open
-    uint16_t port = 0;
-    if (::read(to_child[0], &port, sizeof port) != sizeof port) ::_exit(1);
-    SocketAddress address = resolve("127.0.0.1", port).front();
+  testing::Child flood([](testing::Parent& test) {
+    const SocketAddress address = resolve("127.0.0.1", static_cast<uint16_t>(std::stoi(test.await()))).front();
     std::vector<Descriptor> silent;
     for (int i = 0; i < 300; ++i) silent.push_back(connect_socket(address, soon()));
-    const char done = 1;
-    if (::write(to_parent[1], &done, 1) != 1) ::_exit(1);
-    char byte;
-    (void)!::read(to_child[0], &byte, 1);  // until the parent closes
-    ::_exit(0);
-  }
-  ::close(to_child[0]);
-  ::close(to_parent[1]);
+    test.say("done");
+    test.await();  // until the test ends
+    return 0;
+  });
   lower_limit(64);
-  {
-    Served served(60'000);
-    const uint16_t port = served.address().port();
-    REQUIRE(::write(to_child[1], &port, sizeof port) == sizeof port);
-    char done = 0;
-    REQUIRE(::read(to_parent[0], &done, 1) == 1);
-    for (int i = 0; i < 5; ++i) check_serving(served);
-    CHECK(free_descriptors() >= 16);
-    const Descriptor file(::open("/dev/null", O_RDONLY | O_CLOEXEC));
-    CHECK(file.valid());
-  }
-  ::close(to_child[1]);
-  ::waitpid(flood, nullptr, 0);
+  const Served served(60'000);
+  flood.tell(std::to_string(served.address().port()));
+  REQUIRE(flood.hear() == "done");
+  for (int i = 0; i < 5; ++i) check_serving(served);
+  CHECK(free_descriptors() >= 16);
+  const Descriptor file(::open("/dev/null", O_RDONLY | O_CLOEXEC));
+  CHECK(file.valid());
 }
 
 TEST_CASE("no descriptor left: who waits at the listener is turned away, and the reserve is there again") {

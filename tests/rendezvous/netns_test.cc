@@ -2,8 +2,6 @@
 // ends with the process that made it. Fails, and says so, where it cannot.
 #include <doctest/doctest.h>
 #include <sched.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -22,6 +20,7 @@
 #include "rondo/error.h"
 #include "rondo/unique_id.h"
 #include "tests/rendezvous/test_jobs.h"
+#include "tests/support/child.h"
 #include "tests/support/rank_group.h"
 #include "tests/support/temp_folder.h"
 #include "transport/rendezvous/address.h"
@@ -34,12 +33,10 @@ constexpr int kNoNamespace = 77;
 
 // Runs `body` in a fresh namespace, in which `setup` (shell) has been run; body returns "" or what is wrong.
 void in_namespace(const std::string& setup, const std::function<std::string()>& body) {
-  pid_t child = fork();
-  REQUIRE(child >= 0);
-  if (child == 0) {
-    if (unshare(CLONE_NEWNET) != 0) _exit(kNoNamespace);
+  const int code = testing::in_child([&] {
+    if (unshare(CLONE_NEWNET) != 0) return kNoNamespace;
     if (std::system(("set -e; PATH=$PATH:/usr/sbin:/sbin; ip link set lo up; " + setup).c_str()) != 0)
-      _exit(kNoNamespace);
+      return kNoNamespace;
     std::string wrong;
     try {
       wrong = body();
@@ -47,12 +44,10 @@ void in_namespace(const std::string& setup, const std::function<std::string()>& 
       wrong = e.what();
     }
     if (!wrong.empty()) std::fprintf(stderr, "in the namespace: %s\n", wrong.c_str());
-    _exit(wrong.empty() ? 0 : 1);
-  }
-  int status = -1;
-  waitpid(child, &status, 0);
-  REQUIRE_MESSAGE(status != kNoNamespace << 8, "cannot make network namespaces: run as root, with iproute2 installed");
-  CHECK(status == 0);
+    return wrong.empty() ? 0 : 1;
+  });
+  REQUIRE_MESSAGE(code != kNoNamespace, "cannot make network namespaces: run as root, with iproute2 installed");
+  CHECK(code == 0);
 }
 
 // An interface that is up; its other end is not.

@@ -2,7 +2,6 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/file.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <chrono>
@@ -15,6 +14,7 @@
 #include "rondo/error.h"
 #include "tests/rendezvous/served.h"
 #include "tests/rendezvous/test_jobs.h"
+#include "tests/support/child.h"
 #include "tests/support/errors.h"
 #include "tests/support/eventually.h"
 #include "tests/support/secrets.h"
@@ -62,6 +62,29 @@ std::string request() { return encode_request({StoreOperation::kPut, "key", "val
 Error refusal(const StreamStore::Options& options) {
   return error_of([&] { StreamStore(options).connect(soon()); });
 }
+
+// Where the test itself is what a client takes for a store.
+struct FakeStore {
+  Descriptor accept() const {
+    REQUIRE(wait_ready(listener.socket.get(), POLLIN, soon()));
+    return Descriptor(::accept4(listener.socket.get(), nullptr, nullptr, SOCK_CLOEXEC));
+  }
+  // The next client, which it has welcomed.
+  Descriptor welcome() const {
+    Descriptor client = accept();
+    const Authenticator none;
+    AcceptorHandshake handshake(none);
+    REQUIRE(handshake.hear(read_exactly(client, kHelloBytes)));
+    say(client, handshake.answer({}));
+    return client;
+  }
+  StreamStore::Options client() const {
+    StreamStore::Options options;
+    options.addresses = [address = listener.address](Store::Deadline) { return std::vector{address}; };
+    return options;
+  }
+  Listener listener = listen_tcp("127.0.0.1", 0, "", Exposure::kLoopback, soon());
+};
 
 TEST_CASE("a request cut at every byte ends that connection and nothing else") {
   Served served;
@@ -120,18 +143,15 @@ TEST_CASE("fault 31: hello: another version and another job are refused with bot
 
   // A newer server, and a server that is something else, as our client sees them.
   for (bool is_rondo : {true, false}) {
-    Listener listener = listen_tcp("127.0.0.1", 0, "", Exposure::kLoopback, soon());
+    const FakeStore store;
     std::thread fake([&] {
-      REQUIRE(wait_ready(listener.socket.get(), POLLIN, soon()));
-      Descriptor client(::accept4(listener.socket.get(), nullptr, nullptr, SOCK_CLOEXEC));
+      const Descriptor client = store.accept();
       Answer answer;
       answer.version = kWireVersion + 1;
       say(client, is_rondo ? encode(answer) : "SSH-2.0-OpenSSH_9.2p1 Debian\r\n");
       said_to_end(client);
     });
-    StreamStore::Options to_fake;
-    to_fake.addresses = [&](Store::Deadline) { return std::vector{listener.address}; };
-    error = refusal(to_fake);
+    error = refusal(store.client());
     fake.join();
     CHECK(error.code == ErrorCode::kBootstrap);
     if (is_rondo) {
@@ -176,19 +196,10 @@ TEST_CASE("fault 9: client: a server that ends in mid-wait is reported, not wait
 
 TEST_CASE("client: a server that is too busy to answer is late, not gone, also where the client had to connect again") {
   // Proves: of 256 ranks on two cores some wait longer for the store's welcome than they look for an answer.
-  Listener listener = listen_tcp("127.0.0.1", 0, "", Exposure::kLoopback, soon());
+  const FakeStore busy_store;
   Descriptor first;
-  std::thread busy([&] {  // welcomes one client and answers nothing
-    REQUIRE(wait_ready(listener.socket.get(), POLLIN, soon()));
-    first = Descriptor(::accept4(listener.socket.get(), nullptr, nullptr, SOCK_CLOEXEC));
-    const Authenticator none;
-    AcceptorHandshake handshake(none);
-    REQUIRE(handshake.hear(read_exactly(first, kHelloBytes)));
-    say(first, handshake.answer({}));
-  });
-  StreamStore::Options options;
-  options.addresses = [&](Store::Deadline) { return std::vector{listener.address}; };
-  StreamStore store(options);
+  std::thread busy([&] { first = busy_store.welcome(); });  // one client, and answers nothing
+  StreamStore store(busy_store.client());
   store.connect(soon());
   busy.join();
   for (int call = 0; call < 3; ++call) {
@@ -198,20 +209,14 @@ TEST_CASE("client: a server that is too busy to answer is late, not gone, also w
 }
 
 TEST_CASE("client: a server whose sum is no number is named, and asked no more") {
-  Listener listener = listen_tcp("127.0.0.1", 0, "", Exposure::kLoopback, soon());
+  const FakeStore garbling;
   std::thread garbles([&] {
-    REQUIRE(wait_ready(listener.socket.get(), POLLIN, soon()));
-    const Descriptor client(::accept4(listener.socket.get(), nullptr, nullptr, SOCK_CLOEXEC));
-    const Authenticator none;
-    AcceptorHandshake handshake(none);
-    REQUIRE(handshake.hear(read_exactly(client, kHelloBytes)));
-    say(client, handshake.answer({}));
+    const Descriptor client = garbling.welcome();
     read_exactly(client, kConfirmBytes + encode_request({StoreOperation::kAdd, "sum", "", "", 1}).size());
     say(client, encode_reply({StoreStatus::kOk, "one", 1}));
     CHECK(said_to_end(client) == "");
   });
-  StreamStore::Options options;
-  options.addresses = [&](Store::Deadline) { return std::vector{listener.address}; };
+  StreamStore::Options options = garbling.client();
   options.name = "tcp://there";
   StreamStore store(options);
   for (int call = 0; call < 2; ++call) {
@@ -260,16 +265,6 @@ TEST_CASE(
   CHECK_THROWS_AS(heir.leave_will("e", "v", soon()), Exception);
 }
 
-// A process of the user nobody at `address`. Its exit code: 0: it was turned away without a word; 1: it was not.
-pid_t stranger_of_another_user(const SocketAddress& address) {
-  const pid_t child = ::fork();
-  if (child != 0) return child;
-  if (::setgid(65'534) != 0 || ::setuid(65'534) != 0) ::_exit(9);
-  const Descriptor socket = connect_socket(address, soon());
-  say(socket, DialerHandshake(test::store_hello("j"), Authenticator()).hello());
-  ::_exit(said_to_end(socket, 5s) == "" ? 0 : 1);
-}
-
 TEST_CASE("fault 58: another user's process is shut out of a store on a unix socket (needs root)") {
   REQUIRE(::geteuid() == 0);
   const test::Folder folder;
@@ -277,11 +272,12 @@ TEST_CASE("fault 58: another user's process is shut out of a store on a unix soc
   const Served served(listen_unix(path, soon()));
   std::filesystem::permissions(folder.path(), std::filesystem::perms::all);
   std::filesystem::permissions(path, std::filesystem::perms::all);
-  int status = -1;
-  const pid_t child = stranger_of_another_user(served.address());
-  REQUIRE(::waitpid(child, &status, 0) == child);
-  CHECK(WIFEXITED(status));
-  CHECK(WEXITSTATUS(status) == 0);
+  CHECK(testing::in_child([&] {
+          if (::setgid(65'534) != 0 || ::setuid(65'534) != 0) return 9;
+          const Descriptor socket = served.stranger();
+          say(socket, DialerHandshake(test::store_hello("j"), Authenticator()).hello());
+          return said_to_end(socket, 5s) == "" ? 0 : 1;  // turned away without a word
+        }) == 0);
   check_serving(served);  // this user's processes are heard
 }
 
@@ -379,10 +375,9 @@ TEST_CASE("secret: a client with another secret, or none, is refused in time, an
 
 TEST_CASE("secret: a server that does not know it is not believed, whatever it says") {
   for (const AnswerCode verdict : {AnswerCode::kWelcome, AnswerCode::kJob, AnswerCode::kAuthFailed}) {
-    Listener listener = listen_tcp("127.0.0.1", 0, "", Exposure::kLoopback, soon());
+    const FakeStore store;
     std::thread impostor([&] {
-      REQUIRE(wait_ready(listener.socket.get(), POLLIN, soon()));
-      Descriptor client(::accept4(listener.socket.get(), nullptr, nullptr, SOCK_CLOEXEC));
+      const Descriptor client = store.accept();
       const std::string said = read_exactly(client, kHelloBytes);
       const Authenticator known = knowing("what the impostor knows, no more");
       Answer answer;
@@ -392,8 +387,7 @@ TEST_CASE("secret: a server that does not know it is not believed, whatever it s
       say(client, encode(answer));
       CHECK(said_to_end(client) == "");  // no confirmation, and no request
     });
-    StreamStore::Options options;
-    options.addresses = [&](Store::Deadline) { return std::vector{listener.address}; };
+    StreamStore::Options options = store.client();
     options.job_id = "j";
     options.auth = knowing("the right secret, 16 bytes or more");
     CHECK(refusal(options).code == ErrorCode::kAuthFailed);
