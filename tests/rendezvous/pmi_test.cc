@@ -5,13 +5,13 @@
 #include <unistd.h>
 
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "rondo/error.h"
 #include "tests/rendezvous/fake_pmi.h"
 #include "tests/rendezvous/test_jobs.h"
 #include "tests/support/errors.h"
+#include "tests/support/rank_group.h"
 
 namespace rondo {
 namespace {
@@ -27,22 +27,18 @@ TEST_CASE("pmi: ranks introduce themselves, put, meet at the barrier and get eac
     server.serve();
     std::string long_value(300, '\x01');
     std::vector<std::string> got(kSize);
-    std::vector<std::thread> ranks;
-    for (int r = 0; r < kSize; ++r) {
-      ranks.emplace_back([&, r] {
-        PmiClient pmi(server.fd(r));
-        pmi.init(soon());
-        pmi.init(soon());
-        got[r] = pmi.name_space();
-        for (int meeting = 0; meeting < 3; ++meeting) {
-          std::string key = "k" + std::to_string(pmi.next_meeting()) + "r";
-          pmi.put(key + std::to_string(r), "a b=c\n" + std::to_string(r) + long_value, soon());
-          pmi.barrier(soon());
-          got[r] += pmi.get(key + std::to_string((r + 1) % kSize), soon());
-        }
-      });
-    }
-    for (std::thread& thread : ranks) thread.join();
+    testing::run_in_threads(kSize, [&](int r) {
+      PmiClient pmi(server.fd(r));
+      pmi.init(soon());
+      pmi.init(soon());
+      got[r] = pmi.name_space();
+      for (int meeting = 0; meeting < 3; ++meeting) {
+        std::string key = "k" + std::to_string(pmi.next_meeting()) + "r";
+        pmi.put(key + std::to_string(r), "a b=c\n" + std::to_string(r) + long_value, soon());
+        pmi.barrier(soon());
+        got[r] += pmi.get(key + std::to_string((r + 1) % kSize), soon());
+      }
+    });
     for (int r = 0; r < kSize; ++r) {
       std::string one = "a b=c\n" + std::to_string((r + 1) % kSize) + long_value;
       CHECK(got[r] == "kvs_1_2_host" + one + one + one);

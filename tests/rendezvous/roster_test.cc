@@ -5,6 +5,7 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <functional>
@@ -21,6 +22,7 @@
 #include "tests/rendezvous/test_jobs.h"
 #include "tests/support/child.h"
 #include "tests/support/errors.h"
+#include "tests/support/rank_group.h"
 #include "transport/rendezvous/served_store.h"
 #include "transport/store/file_store.h"
 #include "transport/store/memory_store.h"
@@ -32,6 +34,7 @@ using namespace std::chrono_literals;
 using test::in_ms;
 using test::soon;
 using testing::error_of;
+using testing::run_in_threads;
 
 const Logger kQuiet("off");
 
@@ -46,16 +49,21 @@ Outcome exchange(Store& store, int rank, int world, const std::string& card, Sto
   return outcome;
 }
 
+// A card of so many bytes at least.
+std::string card_of(int rank, size_t bytes = 0) {
+  std::string card = "card of " + std::to_string(rank);
+  card.resize(std::max(bytes, card.size()), 'x');
+  return card;
+}
+
 // One thread a rank on one store.
-std::vector<Outcome> exchange_all(Store& store, const std::vector<int>& ranks, int world, int64_t deadline_ms) {
+std::vector<Outcome> exchange_all(Store& store, const std::vector<int>& ranks, int world, int64_t deadline_ms,
+                                  size_t card_bytes = 0) {
   std::vector<Outcome> outcomes(ranks.size());
-  std::vector<std::thread> threads;
-  for (size_t i = 0; i < ranks.size(); ++i) {
-    threads.emplace_back([&, i] {
-      outcomes[i] = exchange(store, ranks[i], world, "card of " + std::to_string(ranks[i]), in_ms(deadline_ms));
-    });
-  }
-  for (std::thread& thread : threads) thread.join();
+  run_in_threads(static_cast<int>(ranks.size()), [&](int index) {
+    const auto i = static_cast<size_t>(index);
+    outcomes[i] = exchange(store, ranks[i], world, card_of(ranks[i], card_bytes), in_ms(deadline_ms));
+  });
   return outcomes;
 }
 
@@ -163,19 +171,15 @@ TEST_CASE("hosts: ranks of this host know that all are on it; a rank that does n
   const auto hosts_of = [](int world, const std::vector<int>& ranks, int64_t deadline_ms) {
     MemoryStore store;
     std::vector<std::string> found(ranks.size());
-    std::vector<std::thread> threads;
-    for (size_t i = 0; i < ranks.size(); ++i) {
-      threads.emplace_back([&, i] {
-        try {
-          for (const int host : exchange_hosts(store, ranks[i], world, in_ms(deadline_ms), kQuiet)) {
-            found[i] += std::to_string(host);
-          }
-        } catch (const Exception& e) {
-          for (const int rank : e.error().ranks) found[i] += "missing " + std::to_string(rank);
+    run_in_threads(static_cast<int>(ranks.size()), [&](int index) {
+      const auto i = static_cast<size_t>(index);
+      const Error error = error_of([&] {
+        for (const int host : exchange_hosts(store, ranks[i], world, in_ms(deadline_ms), kQuiet)) {
+          found[i] += std::to_string(host);
         }
       });
-    }
-    for (std::thread& thread : threads) thread.join();
+      for (const int rank : error.ranks) found[i] += "missing " + std::to_string(rank);
+    });
     return found;
   };
   CHECK(hosts_of(1, {0}, 10'000) == std::vector<std::string>{"0"});
@@ -183,34 +187,21 @@ TEST_CASE("hosts: ranks of this host know that all are on it; a rank that does n
   CHECK(hosts_of(3, {0, 2}, 300) == std::vector<std::string>(2, "missing 1"));
 }
 
-TEST_CASE("roster: every rank gets the card of every rank, in worlds 1 to 9") {
-  for (int world = 1; world <= 9; ++world) {
+TEST_CASE("roster: every rank gets the card of every rank, also where the table is cut, since no value holds it") {
+  for (const int world : {1, 2, 3, 4, 5, 6, 7, 8, 9, 20}) {
+    const size_t card_bytes = world == 20 ? 64 * 1024 : 0;
     MemoryStore store;
     std::vector<int> ranks;
     std::vector<std::string> cards;
     for (int r = 0; r < world; ++r) {
       ranks.push_back(r);
-      cards.push_back("card of " + std::to_string(r));
+      cards.push_back(card_of(r, card_bytes));
     }
-    for (const Outcome& outcome : exchange_all(store, ranks, world, 10'000)) {
+    for (const Outcome& outcome : exchange_all(store, ranks, world, 10'000, card_bytes)) {
       CHECK(outcome.error.message == "");
       CHECK(outcome.cards == cards);
     }
   }
-}
-
-TEST_CASE("roster: a table larger than one value is cut and put together again") {
-  constexpr int kWorld = 20;
-  MemoryStore store;
-  std::vector<std::string> cards;
-  for (int r = 0; r < kWorld; ++r) cards.push_back(std::string(64 * 1024, static_cast<char>('a' + r)));
-  std::vector<std::thread> threads;
-  std::vector<Outcome> outcomes(kWorld);
-  for (int r = 0; r < kWorld; ++r) {
-    threads.emplace_back([&, r] { outcomes[r] = exchange(store, r, kWorld, cards[r], soon()); });
-  }
-  for (std::thread& thread : threads) thread.join();
-  for (const Outcome& outcome : outcomes) CHECK(outcome.cards == cards);
 }
 
 TEST_CASE("fault 37: roster: missing ranks are named at the deadline on every rank that waits") {
@@ -378,28 +369,16 @@ TEST_CASE("roster: joining again at once after a goodbye never meets the old sto
   for (std::string kind : {"unix", "file"}) {
     CAPTURE(kind);
     std::string rendezvous = kind + "://" + folder.path("again-" + kind);
-    std::vector<std::string> failures(3);
-    std::vector<std::thread> threads;
-    for (int rank = 0; rank < 3; ++rank) {
-      threads.emplace_back([&, rank] {
-        for (int round = 0; round < 30; ++round) {
-          try {
-            auto store = open_store(test::launch(rank, 3, rendezvous), Config{}, soon());
-            std::string card = std::to_string(rank) + "/" + std::to_string(round);
-            std::vector<std::string> cards = exchange_roster(*store, rank, 3, card, soon(), kQuiet);
-            for (int r = 0; r < 3; ++r) {
-              if (cards[r] != std::to_string(r) + "/" + std::to_string(round)) failures[rank] = "old card " + cards[r];
-            }
-            roster_goodbye(*store, 3, soon());
-          } catch (const Exception& e) {
-            failures[rank] = e.what();
-            return;
-          }
-        }
-      });
-    }
-    for (std::thread& thread : threads) thread.join();
-    for (const std::string& failure : failures) CHECK(failure == "");
+    run_in_threads(3, [&](int rank) {
+      for (int round = 0; round < 30; ++round) {
+        const auto store = open_store(test::launch(rank, 3, rendezvous), Config{}, soon());
+        const std::vector<std::string> wanted{fmt::format("0/{}", round), fmt::format("1/{}", round),
+                                              fmt::format("2/{}", round)};
+        const auto cards = exchange_roster(*store, rank, 3, fmt::format("{}/{}", rank, round), soon(), kQuiet);
+        testing::expect(cards == wanted, "an old card");
+        roster_goodbye(*store, 3, soon());
+      }
+    });
   }
 }
 
