@@ -8,6 +8,7 @@
 #include <tuple>
 
 #include "tests/fabric/cluster.h"
+#include "tests/support/sockets.h"
 #include "transport/armed_sleep.h"
 
 namespace rondo::testing {
@@ -185,21 +186,11 @@ TEST_CASE("streams carry bytes from their sender, and tell the receiver who it i
   destroy_world(members, kId);
 }
 
-// All listening sockets of this process refuse connections from now on.
-void shut_doors() {
-  for (int descriptor = 0; descriptor < 1024; ++descriptor) {
-    int listening = 0;
-    socklen_t size = sizeof listening;
-    if (::getsockopt(descriptor, SOL_SOCKET, SO_ACCEPTCONN, &listening, &size) != 0 || listening == 0) continue;
-    ::shutdown(descriptor, SHUT_RDWR);
-  }
-}
-
 TEST_CASE("a link that cannot be connected fails the communicator on both sides, naming both ends, also by CONNECT") {
   for (int asker : {0, 1}) {
     CAPTURE(asker);
     std::vector<Member> members = open_world(2, kId);
-    shut_doors();
+    for (const int door : listening_sockets()) ::shutdown(door, SHUT_RDWR);  // they refuse connections from now on
     CHECK(members[static_cast<size_t>(asker)].fabric->take_link({kId, 1 - asker, 0}, {2, 4096}) == nullptr);
     for (Member& member : members) {
       const Error error = member.events->wait_failure(3'000);

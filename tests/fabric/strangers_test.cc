@@ -322,15 +322,10 @@ TEST_CASE("a flood from one address pushes out its own connections, not a slow o
 // The listening TCP ports of this process's ranks.
 std::set<uint16_t> listening_ports() {
   std::set<uint16_t> ports;
-  for (int descriptor = 0; descriptor < 1024; ++descriptor) {
-    int listening = 0;
-    socklen_t size = sizeof listening;
+  for (const int socket : listening_sockets()) {
     sockaddr_in address{};
-    socklen_t address_size = sizeof address;
-    if (::getsockopt(descriptor, SOL_SOCKET, SO_ACCEPTCONN, &listening, &size) != 0 || listening == 0) continue;
-    if (::getsockname(descriptor, reinterpret_cast<sockaddr*>(&address), &address_size) == 0) {
-      ports.insert(ntohs(address.sin_port));
-    }
+    socklen_t size = sizeof address;
+    if (::getsockname(socket, reinterpret_cast<sockaddr*>(&address), &size) == 0) ports.insert(ntohs(address.sin_port));
   }
   return ports;
 }

@@ -11,6 +11,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "ring/base/descriptor.h"
 
@@ -29,6 +30,18 @@ inline uint16_t free_port() {
   REQUIRE(::bind(socket.get(), reinterpret_cast<sockaddr*>(&address), size) == 0);
   REQUIRE(::getsockname(socket.get(), reinterpret_cast<sockaddr*>(&address), &size) == 0);
   return ntohs(address.sin_port);
+}
+
+// The sockets of this process that listen.
+inline std::vector<int> listening_sockets() {
+  std::vector<int> sockets;
+  for (int descriptor = 0; descriptor < 1024; ++descriptor) {
+    int listens = 0;
+    socklen_t size = sizeof listens;
+    if (::getsockopt(descriptor, SOL_SOCKET, SO_ACCEPTCONN, &listens, &size) == 0 && listens != 0)
+      sockets.push_back(descriptor);
+  }
+  return sockets;
 }
 
 // Sends as much as the socket takes.
