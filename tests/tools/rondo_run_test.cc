@@ -32,19 +32,19 @@ using Strings = std::vector<std::string>;
 constexpr char kRondoRun[] = "tools/rondo-run";
 constexpr char kLaunchHere[] = "tests/tools/launch_here.sh";
 
-Strings run_shell(int ranks, const std::string& script, const Strings& options = {}) {
-  Strings command{kRondoRun, "-n", std::to_string(ranks)};
-  command.insert(command.end(), options.begin(), options.end());
-  command.insert(command.end(), {"sh", "-c", script});
+Strings joined(Strings command, const Strings& more) {
+  command.insert(command.end(), more.begin(), more.end());
   return command;
+}
+
+Strings run_shell(int ranks, const std::string& script, const Strings& options = {}) {
+  return joined(joined({kRondoRun, "-n", std::to_string(ranks)}, options), {"sh", "-c", script});
 }
 
 // The same on several "hosts", all of which are this machine.
 Strings run_on_hosts(const std::string& hosts, const std::string& script, const Strings& options = {}) {
-  Strings command{kRondoRun, "--hosts", hosts, "--launch-agent", kLaunchHere, "--env", "RONDO_INSECURE=1"};
-  command.insert(command.end(), options.begin(), options.end());
-  command.insert(command.end(), {"sh", "-c", script});
-  return command;
+  const Strings command{kRondoRun, "--hosts", hosts, "--launch-agent", kLaunchHere, "--env", "RONDO_INSECURE=1"};
+  return joined(joined(command, options), {"sh", "-c", script});
 }
 
 // For scripts: `say WHY` does what a rank that fails by itself does.
@@ -154,9 +154,7 @@ TEST_CASE("--elastic MIN:MAX inside another launcher's task: a rank that is star
       "if [ \"$RANK\" = 1 ]; then until [ -e $flag.met ]; do sleep 0.01; done; kill -9 $$; fi; "
       "if [ -z \"$RANK\" ]; then " +
       shows + "; : >$flag.ready; fi; until [ -e $flag.ready ]; do sleep 0.01; done";
-  const Strings run = run_shell(2, script, {"--elastic", "1:2"});
-  command.insert(command.end(), run.begin(), run.end());
-  Program again(command);
+  Program again(joined(command, run_shell(2, script, {"--elastic", "1:2"})));
   CHECK(again.wait() == 0);
   CHECK(again.output() == "[1] again none none none none none\n");
 }
@@ -469,10 +467,7 @@ TEST_CASE("OMP_NUM_THREADS is the cores divided by the ranks, at least 1, unless
   // The two cores that taskset leaves, or the one where there is no second.
   const std::string script = "echo $OMP_NUM_THREADS";
   const auto said = [&](const Strings& before, int ranks, const Strings& options = {}) {
-    Strings command = before;
-    const Strings run = run_shell(ranks, script, options);
-    command.insert(command.end(), run.begin(), run.end());
-    Program program(command);
+    Program program(joined(before, run_shell(ranks, script, options)));
     CHECK(program.wait() == 0);
     return sorted_lines(program.output()).front();
   };
@@ -651,9 +646,7 @@ TEST_CASE("standard input, output and error may be closed: the job runs, and the
 
 TEST_CASE("a program that is a script of Python is run by the one that is given; its arguments are its own") {
   const auto said = [](const Strings& words) {
-    Strings command{kRondoRun, "-n", "1", "--no-prefix", "--python", "echo"};
-    command.insert(command.end(), words.begin(), words.end());
-    Program program(command);
+    Program program(joined({kRondoRun, "-n", "1", "--no-prefix", "--python", "echo"}, words));
     CHECK(program.wait() == 0);
     return program.output();
   };
@@ -711,9 +704,7 @@ TEST_CASE("mistakes on the command line are explained, with a code of their own 
       {{"-n", "2", "/etc"}, 126, "/etc: Permission denied"},
   };
   for (const Mistake& mistake : mistakes) {
-    Strings command{kRondoRun};
-    command.insert(command.end(), mistake.arguments.begin(), mistake.arguments.end());
-    Program program(command);
+    Program program(joined({kRondoRun}, mistake.arguments));
     CAPTURE(mistake.message);
     CHECK(program.wait() == mistake.code);
     CAPTURE(program.errors());
@@ -724,10 +715,7 @@ TEST_CASE("mistakes on the command line are explained, with a code of their own 
 
 TEST_CASE("-np is -n before the program's name, and the program's own after it") {
   for (const Strings& options : {Strings{"-np", "2"}, Strings{"--timeout", "60", "-np", "2", "--no-prefix"}}) {
-    Strings command{kRondoRun};
-    command.insert(command.end(), options.begin(), options.end());
-    command.insert(command.end(), {"echo", "-np", "4"});
-    Program program(command);
+    Program program(joined(joined({kRondoRun}, options), {"echo", "-np", "4"}));
     CHECK(program.wait() == 0);
     CHECK(count_of(program.output(), "-np 4\n") == 2);
   }
