@@ -19,11 +19,6 @@ namespace {
 constexpr int64_t kSoonMs = 1'500;
 constexpr uint64_t kLarge = 4 << 20;
 
-void reduce(Communicator& group, uint64_t count) {
-  std::vector<float> values(count, 1);
-  group.all_reduce(values.data(), values.data(), count, DType::kFloat32);
-}
-
 }  // namespace
 
 TEST_CASE("fault 69: aborts of several groups, from another thread on every rank, each in an order of its own") {
@@ -51,7 +46,7 @@ TEST_CASE("fault 69: aborts of several groups, from another thread on every rank
         threads.emplace_back([&, i] {
           ends[i] = outcome([&] {
             float value = 0;
-            for (; i != 2; ++calls) reduce(groups[i], i == 3 ? 11 : kLarge / 8);
+            for (; i != 2; ++calls) sum_ones(groups[i], i == 3 ? 11 : kLarge / 8);
             groups[i].recv(&value, 1, DType::kFloat32, kAnySource);
           });
         });
@@ -160,7 +155,7 @@ TEST_CASE("fault 68: destroy in mid-operation: closed here, a rank that left to 
         group.destroy();
       });
     }
-    here.say(here.timed([&] { reduce(group, kLarge); }));
+    here.say(here.timed([&] { sum_ones(group, kLarge); }));
     if (destroyer.joinable()) destroyer.join();
     here.say(here.timed([&] { group.destroy(); }));
   });

@@ -46,6 +46,15 @@ void check_within(int row, int64_t took_ms, int64_t limit_ms) {
   CHECK(took_ms < limit_ms);
 }
 
+void sum_ones(Communicator& group, uint64_t count) {
+  std::vector<float> values(count, 1);
+  group.all_reduce(values.data(), values.data(), count, DType::kFloat32);
+  const auto right = static_cast<float>(group.size());
+  if (std::any_of(values.begin(), values.end(), [right](float sum) { return sum != right; })) {
+    throw Exception(ErrorCode::kInternal, "a wrong sum");
+  }
+}
+
 std::string sums_until(Communicator& group, int64_t ms) {
   std::vector<float> values(50'000), sums(50'000);
   return outcome([&] {

@@ -28,6 +28,9 @@ int64_t ms_since(std::chrono::steady_clock::time_point start);
 // Checks a bound of docs/faults.md, and prints what it took, for that page: "fault 12: 1003 ms".
 void check_within(int row, int64_t took_ms, int64_t limit_ms);
 
+// Sums so many ones of each rank. Throws what the call does, and where a sum is wrong.
+void sum_ones(Communicator& group, uint64_t count);
+
 // Sums 50,000 floats for so long, and looks at each sum: its outcome. All ranks stop after the same call.
 std::string sums_until(Communicator& group, int64_t ms);
 
