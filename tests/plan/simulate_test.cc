@@ -4,6 +4,7 @@
 
 #include <cmath>
 
+#include "ring/plan/cost_model.h"
 #include "tests/plan/plans.h"
 
 namespace rondo {
@@ -124,6 +125,16 @@ TEST_CASE("pairs cost what their kind does: an island's ring is faster, and one 
   CHECK_EQ(memory, doctest::Approx(flat(request.cost.memory)));
   CHECK_GT(network, loopback);
   CHECK_LE(network, flat(request.cost.network));
+}
+
+TEST_CASE("pairs: shared memory inside an island, loopback inside a host, the network between hosts") {
+  Topology topology = hosts_of({4, 2});
+  topology.island = {0, 0, -1, -1, 1, 1};
+  CHECK_EQ(pair_kind(topology, 0, 1), PairKind::kMemory);
+  CHECK_EQ(pair_kind(topology, 1, 2), PairKind::kLoopback);
+  CHECK_EQ(pair_kind(topology, 2, 3), PairKind::kLoopback);
+  CHECK_EQ(pair_kind(topology, 3, 4), PairKind::kNetwork);
+  CHECK_EQ(pair_kind(topology, 5, 4), PairKind::kMemory);
 }
 
 TEST_CASE("staged takes two barriers, two copies and a fold; one shot a message and what is posted and taken") {
