@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -24,24 +25,30 @@ inline Hello store_hello(const std::string& job_id, bool sealed = false) {
   return hello;
 }
 
-// A server on a free port of 127.0.0.1.
+// A server on a free port of 127.0.0.1, unless it has a listener.
 class Served {
  public:
+  using Change = std::function<void(StoreServer::Options&)>;
   explicit Served(int64_t handshake_ms = 300, const std::string& job_id = "j", uint16_t port = 0,
                   const Authenticator& auth = Authenticator(), int world = 0)
-      : Served(listen_tcp("127.0.0.1", port, "advice", Exposure::kLoopback, soon()), handshake_ms, job_id, auth,
-               world) {}
-  explicit Served(Listener listener, int64_t handshake_ms = 300, const std::string& job_id = "j",
-                  const Authenticator& auth = Authenticator(), int world = 0)
-      : auth_(auth), address_(listener.address) {
+      : Served(local_listener(port), [&](StoreServer::Options& options) {
+          options.handshake_ms = handshake_ms;
+          options.job_id = job_id;
+          options.auth = auth;
+          options.world = world;
+        }) {}
+  explicit Served(const Change& change) : Served(local_listener(0), change) {}
+  explicit Served(
+      Listener listener, const Change& change = [](StoreServer::Options&) {})
+      : address_(listener.address) {
     StoreServer::Options options;
     options.listener = std::move(listener);
-    options.job_id = job_id;
-    options.auth = auth;
-    options.handshake_ms = handshake_ms;
-    options.world = world;
+    options.job_id = "j";
+    options.handshake_ms = 300;
     options.world_key = kRosterWorldKey;
     options.log = Logger("off");
+    change(options);
+    auth_ = options.auth;
     server_ = std::make_unique<StoreServer>(std::move(options));
   }
   StreamStore::Options client(const std::string& job_id = "j") const {
@@ -56,6 +63,10 @@ class Served {
   Descriptor stranger() const { return connect_socket(address_, soon()); }
 
  private:
+  static Listener local_listener(uint16_t port) {
+    return listen_tcp("127.0.0.1", port, "advice", Exposure::kLoopback, soon());
+  }
+
   Authenticator auth_;
   SocketAddress address_;
   std::unique_ptr<StoreServer> server_;

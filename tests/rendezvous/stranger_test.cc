@@ -51,12 +51,11 @@ void shake_hands(const Descriptor& socket, bool sealed = false, const Authentica
 }
 
 // A connection that may send requests.
-Descriptor admitted(const SocketAddress& address) {
-  Descriptor socket = connect_socket(address, soon());
+Descriptor admitted(const Served& served) {
+  Descriptor socket = served.stranger();
   shake_hands(socket);
   return socket;
 }
-Descriptor admitted(const Served& served) { return admitted(served.address()); }
 std::string request() { return encode_request({StoreOperation::kPut, "key", "value", "", 0}); }
 
 Error refusal(const StreamStore::Options& options) {
@@ -396,18 +395,12 @@ TEST_CASE("secret: a server that does not know it is not believed, whatever it s
 }
 
 TEST_CASE("encryption: requests and answers of any size travel sealed, and a plain request ends its connection") {
-  StoreServer::Options options;
-  Listener listener = listen_tcp("127.0.0.1", 0, "", Exposure::kLoopback, soon());
-  options.listener = std::move(listener);
-  options.job_id = "j";
-  options.encrypt = true;
-  options.auth = knowing("the right secret, 16 bytes or more");
-  options.log = Logger("off");
-  StreamStore::Options client;
-  client.job_id = "j";
-  client.auth = options.auth;
-  client.addresses = [address = listener.address](Store::Deadline) { return std::vector{address}; };
-  StoreServer server(std::move(options));
+  const Served served([](StoreServer::Options& options) {
+    options.encrypt = true;
+    options.handshake_ms = 5'000;
+    options.auth = knowing("the right secret, 16 bytes or more");
+  });
+  StreamStore::Options client = served.client();
   const Error plain = refusal(client);
   CHECK(plain.message.find("RONDO_ENCRYPT") != std::string::npos);
   client.encrypt = true;
@@ -420,7 +413,7 @@ TEST_CASE("encryption: requests and answers of any size travel sealed, and a pla
   store.put("later", "here", soon());
   waiter.join();
 
-  const Descriptor plainly = connect_socket(listener.address, soon());
+  const Descriptor plainly = served.stranger();
   shake_hands(plainly, true, client.auth);
   say(plainly, request());
   CHECK(closes(plainly, 1'000));
@@ -455,16 +448,11 @@ TEST_CASE("clients: twice the world and 16, no more, and the world may become kn
 }
 
 TEST_CASE("clients: one that is silent after its request, or takes no answer, is dropped; one that waits stays") {
-  StoreServer::Options options;
-  Listener listener = listen_tcp("127.0.0.1", 0, "", Exposure::kLoopback, soon());
-  const SocketAddress address = listener.address;
-  options.listener = std::move(listener);
-  options.job_id = "j";
-  options.handshake_ms = 200;
-  options.idle_ms = 600;
-  options.log = Logger("off");
-  StoreServer server(std::move(options));
-  const auto client = [&] { return admitted(address); };
+  const Served served([](StoreServer::Options& options) {
+    options.handshake_ms = 200;
+    options.idle_ms = 600;
+  });
+  const auto client = [&] { return admitted(served); };
   Descriptor waits = client();
   say(waits, encode_request({StoreOperation::kGet, "later", "", "", 0}));
   Descriptor idle = client(), half = client();
