@@ -210,19 +210,6 @@ class Simulation {
   int64_t now_ = 0;
 };
 
-TEST_CASE("a start that nothing disturbs is done on every rank, in any order of connections") {
-  for (int world = 1; world <= 8; ++world) {
-    for (uint32_t seed = 0; seed < 20; ++seed) {
-      Simulation simulation(world, seed);
-      simulation.run([](int) {});
-      for (int rank = 0; rank < world; ++rank) {
-        CHECK((world == 1 || simulation.done(rank)));
-        CHECK(simulation.outcome(rank) == nullptr);
-      }
-    }
-  }
-}
-
 TEST_CASE("a crash at every event of a start: every survivor ends, and blames the dead rank only") {
   int while_starting = 0, afterwards = 0;
   for (int world = 2; world <= 6; ++world) {
