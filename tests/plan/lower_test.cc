@@ -187,13 +187,6 @@ TEST_CASE("a message in the wrong place is found") {
   CHECK(check_streams(plans, programs).has_value());
 }
 
-TEST_CASE("passes are the plan's steps, all of them and in order") {
-  const std::vector<Plan> plans = island_plans(Collective::kAllToAll, Algorithm::kRegistered, 3);
-  std::vector<StreamProgram> programs = lower_all(plans);
-  std::swap(programs[1].entries[2], programs[1].entries[3]);
-  CHECK(check_streams(plans, programs).value_or("").find("rank 1: the passes") != std::string::npos);
-}
-
 TEST_CASE("plans that need staging memory, lanes or links to several ranks are no work for a stream") {
   const auto lowered = [](Algorithm algorithm, int lanes) {
     return lower(build_plan(request_of(Collective::kAllReduce, algorithm, one_island_of(3), 0, lanes)));
