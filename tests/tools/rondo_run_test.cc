@@ -352,13 +352,6 @@ TEST_CASE("signals are passed on to every rank, which may handle them and succee
   }
 }
 
-TEST_CASE("a signal that ends the ranks is the job's code") {
-  Program program(run_shell(2, ordinary_loop(":")));
-  REQUIRE(says_ready(program, 2));
-  program.signal(SIGTERM);
-  CHECK(program.wait() == 128 + SIGTERM);
-}
-
 TEST_CASE("asked twice, ranks that take no notice are ended") {
   Program program(run_shell(1, ordinary_loop("trap '' INT")));
   REQUIRE(says_ready(program, 1));
