@@ -63,7 +63,7 @@ class Buffer {
   const uint64_t element_, slice_bytes_;
 };
 
-// Of `ref.peer`: its place says the rest.
+// What lies at `ref.peer`: its place says what that is.
 CallRef of_peer(const Ref& ref, CallRef::Place place) { return {0, static_cast<uint8_t>(ref.peer), place}; }
 
 uint16_t mask_of(const std::vector<int>& peers) {
@@ -140,7 +140,7 @@ class Passes {
   void add_next() { push({CallStep::kNext, 0, 0, 0}); }
 
  private:
-  // Of calls whose counts only pairs know: what two ranks read of each other becomes part of their print.
+  // What two ranks read of each other becomes part of their print, where only they know the counts.
   void print_counts(const Touched& touched) {
     std::array<uint64_t, kMaxDeviceRanks> read{};
     for (const Step& step : plan_.steps) {
