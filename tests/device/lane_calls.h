@@ -14,10 +14,10 @@ namespace rondo::testing {
 class LaneCalls {
  public:
   // An all_reduce over the memory of all, which would have two slices if it were staged; one of two slices, where the
-  // buffers of odd ranks are staged; an all_gather of the first block around the ring, by messages; an all_reduce of
-  // the first elements by posts.
-  enum Form { kSum, kStaged, kGather, kPosts };
-  static constexpr size_t kForms = 4;
+  // buffers of odd ranks are staged; the same, whose slices ranks learn when they meet; an all_gather of the first
+  // block around the ring, by messages; an all_reduce of the first elements by posts.
+  enum Form { kSum, kStaged, kUneven, kGather, kPosts };
+  static constexpr size_t kForms = 5;
   struct Rank {
     std::unique_ptr<DeviceControl> control = std::make_unique<DeviceControl>();
     CallStatus status = {};
@@ -43,7 +43,7 @@ class LaneCalls {
     }
     for (uint32_t rank = 0; rank < world; ++rank) {
       for (Rank& other : ranks_) ranks_[rank].windows.push_back({other.memory.data(), 4 * other.memory.size()});
-      for (const Form form : {kSum, kStaged, kGather, kPosts}) bind(rank, form);
+      for (const Form form : {kSum, kStaged, kUneven, kGather, kPosts}) bind(rank, form);
     }
   }
   Form form_of(uint32_t number) const { return forms_[(number - 1) % forms_.size()]; }
@@ -88,7 +88,7 @@ class LaneCalls {
                                 : form == kPosts        ? Algorithm::kDirect
                                                         : Algorithm::kRegistered;
     const StreamPlans::Entry& plan = plans.get(what.collective, algorithm, -1);
-    const bool is_staged = form == kStaged && rank % 2 == 1;
+    const bool is_staged = (form == kStaged || form == kUneven) && rank % 2 == 1;
     const auto place = [&](uint32_t index) {
       uint32_t* const data = block(rank, index);
       uint32_t* const slices = staged(rank, index);
@@ -98,10 +98,11 @@ class LaneCalls {
     };
     DeviceCall& call = ranks_[rank].calls[form];
     call = {};
-    call.slice = form == kSum || form == kStaged ? slice_ : count_;
+    call.slice = form == kGather || form == kPosts ? count_ : slice_;
     std::ranges::fill(call.prints, uint64_t{7} + form);
     bind_program(check_call(what, static_cast<int>(rank), static_cast<int>(world_)), plan.plan, plan.program,
                  plan.touched, place(0), place(world_), call);
+    call.uneven = form == kUneven;
     for (uint32_t r = 0; r < world_; ++r) {
       call.controls[r] = ranks_[r].control.get();
       call.posts[r] = ranks_[r].posts.data();

@@ -23,7 +23,9 @@ struct Instance {
   enum Host { kWaits, kStops, kIsLate } host = kWaits;
   bool is_large = false;  // many states: for RONDO_WHOLE alone
 
-  bool stages() const { return std::ranges::count(forms, Form::kStaged) > 0; }
+  bool stages() const {
+    return std::ranges::count(forms, Form::kStaged) > 0 || std::ranges::count(forms, Form::kUneven) > 0;
+  }
   uint32_t slices() const { return stages() ? 2 : 1; }
 };
 
@@ -195,6 +197,7 @@ const Instance kInstances[] = {
     {"2 ranks, a sum and messages", 2, 1, {Form::kSum, Form::kGather}},
     {"3 ranks, a sum", 3, 1, {Form::kSum}},
     {"2 ranks, of which one stages slices", 2, 1, {Form::kStaged}},
+    {"2 ranks that learn of slices when they meet", 2, 1, {Form::kUneven}},
     {"2 ranks that stage twice", 2, 1, {Form::kStaged, Form::kStaged}, Instance::kWaits, true},
     {"3 ranks, messages", 3, 1, {Form::kGather}, Instance::kWaits, true},
     {"2 ranks of 2 lanes, a sum", 2, 2, {Form::kSum}, Instance::kWaits, true},
@@ -203,7 +206,7 @@ const Instance kInstances[] = {
     {"2 ranks, posts and a sum", 2, 1, {Form::kPosts, Form::kSum, Form::kPosts}},
     {"2 ranks, stopped at any time", 2, 1, {Form::kSum}, Instance::kStops},
     {"2 ranks with posts, stopped at any time", 2, 1, {Form::kPosts}, Instance::kStops},
-    {"2 ranks of which one stages, stopped at any time", 2, 1, {Form::kStaged}, Instance::kStops},
+    {"2 ranks of which one stages, stopped at any time", 2, 1, {Form::kStaged}, Instance::kStops, true},
     {"1 rank of 2 lanes, stopped at any time", 1, 2, {Form::kSum, Form::kGather}, Instance::kStops},
     {"2 ranks that may be late", 2, 1, {Form::kSum}, Instance::kIsLate},
 };

@@ -76,8 +76,10 @@ using Form = LaneCalls::Form;
 }  // namespace
 
 TEST_CASE("calls of several plans give the right results, whenever each lane runs") {
-  constexpr auto kSum = Form::kSum, kStaged = Form::kStaged, kGather = Form::kGather, kPosts = Form::kPosts;
-  LaneCalls calls(kRanks, kCount, {kSum, kStaged, kGather, kPosts, kPosts, kStaged, kStaged, kSum, kPosts}, kPosted);
+  constexpr auto kSum = Form::kSum, kStaged = Form::kStaged, kUneven = Form::kUneven, kGather = Form::kGather,
+                 kPosts = Form::kPosts;
+  LaneCalls calls(kRanks, kCount,
+                  {kSum, kStaged, kGather, kUneven, kPosts, kPosts, kStaged, kUneven, kUneven, kSum, kPosts}, kPosted);
   CHECK(run_all(calls, kCalls));
 }
 
