@@ -94,12 +94,13 @@ class CallLane {
   RONDO_INLINE bool is_first() const { return thread_.index == 0; }
   RONDO_INLINE bool is_last() const { return thread_.index + 1 == thread_.count; }
 
-  // Reads what the last call of this lane has left. In device memory, since a graph replays the same arguments.
+  // Reads what the last call of this lane has left: relaxed, since a kernel of the rank may run that should not. In
+  // device memory, since a graph replays the same arguments.
   RONDO_INLINE void count() {
     if (is_first()) {
-      state_.call = own().calls + 1;
-      state_.meeting = own().slices + 1;
-      state_.messages = own().messages;
+      state_.call = m_.load_relaxed(&own().calls) + 1;
+      state_.meeting = m_.load_relaxed(&own().slices) + 1;
+      state_.messages = m_.load_relaxed(&own().messages);
       state_.slice = 0;
       state_.slices = call_.uneven ? 0 : slices_of(call_.longest);
       state_.again = false;
@@ -142,7 +143,7 @@ class CallLane {
            m_.load_acquire(&control().entered) == DeviceControl::kWell;
   }
   RONDO_INLINE bool is_replay() const { return call_.number == 0; }
-  RONDO_INLINE uint32_t number() { return is_replay() ? control().replays + 1 : call_.number; }
+  RONDO_INLINE uint32_t number() { return is_replay() ? m_.load_relaxed(&control().replays) + 1 : call_.number; }
   // The host has taken the memory back: nothing is touched from here on.
   RONDO_INLINE bool stopped() {
     return m_.load_acquire(&call_.status->stop) != 0 && !fail(CallFailure::kStopped, 0, 0);
@@ -465,15 +466,15 @@ class CallLane {
     m_.any(false);
     if (call_.status == nullptr || !is_first()) return;
     if (well) {
-      own().calls = state_.call;
-      own().slices = state_.meeting;
-      own().messages = state_.messages + call_.messages;
+      m_.store_relaxed(&own().calls, state_.call);
+      m_.store_relaxed(&own().slices, state_.meeting);
+      m_.store_relaxed(&own().messages, state_.messages + call_.messages);
     }
     if (m_.add_left(&control().left) + 1 != m_.lanes()) return;
     m_.store_relaxed(&control().left, 0);
     m_.store_relaxed(&control().entered, 0);
     const uint32_t passed = number();
-    if (is_replay()) control().replays = passed;
+    if (is_replay()) m_.store_relaxed(&control().replays, passed);
     m_.store_release(is_replay() ? &call_.status->replays_passed : &call_.status->passed, passed);
   }
 

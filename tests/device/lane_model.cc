@@ -60,6 +60,14 @@ uint32_t ModelMachine::take(Step::Kind kind, const void* at, std::memory_order o
   return own_.results[index];
 }
 
+uint32_t ModelMachine::load_relaxed(const uint32_t* word) {
+  return model_.has_place(word) ? take(Step::kLoad, word) : *word;
+}
+void ModelMachine::store_relaxed(uint32_t* word, uint32_t value) {
+  if (!model_.has_place(word)) return void(*word = value);
+  take(Step::kStore, word, std::memory_order_relaxed, value);
+}
+
 uint64_t ModelMachine::load_word(const uint64_t* word) {
   if (!model_.has_place(word)) return *word;
   const uint32_t halves = take(Step::kLoad, word);

@@ -92,9 +92,10 @@ class ModelMachine {
   uint64_t element_bytes() const { return sizeof(uint32_t); }
   bool any(bool it) const { return it; }
   uint32_t load_acquire(const uint32_t* word) { return take(Step::kLoad, word, std::memory_order_acquire); }
-  uint32_t load_relaxed(const uint32_t* word) { return take(Step::kLoad, word); }
+  // Words that no place is named for are the lane's own.
+  uint32_t load_relaxed(const uint32_t* word);
   void store_release(uint32_t* word, uint32_t value) { take(Step::kStore, word, std::memory_order_release, value); }
-  void store_relaxed(uint32_t* word, uint32_t value) { take(Step::kStore, word, std::memory_order_relaxed, value); }
+  void store_relaxed(uint32_t* word, uint32_t value);
   void store_started(uint32_t* word, uint32_t value) { take(Step::kStore, word, std::memory_order_seq_cst, value); }
   bool claim(uint32_t* word) { return take(Step::kClaim, word) == 0; }
   uint32_t add_left(uint32_t* word) { return take(Step::kAdd, word, std::memory_order_acq_rel); }
