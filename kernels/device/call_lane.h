@@ -305,11 +305,11 @@ class CallLane {
   // slices are staged, no lane comes to where another one may still be in the slice before. By one thread, whose
   // registers the others do not take.
   RONDO_INLINE void set_share(uint64_t count) {
-    const uint64_t* const length = each_time(call_.length);
-    const uint64_t slice = each_time(call_.slice), whole = length == nullptr ? count : cut(count, length);
-    const uint64_t before = state_.slice == 0 ? 0 : state_.slice * slice;
-    const uint64_t left = state_.slices > 0 && whole > before ? whole - before : 0;
     const bool is_cut = state_.slices > 1;
+    const uint64_t* const length = call_.status == nullptr ? each_time(call_.length) : nullptr;
+    const uint64_t slice = is_cut ? each_time(call_.slice) : 0, whole = length == nullptr ? count : cut(count, length);
+    const uint64_t before = state_.slice * slice;
+    const uint64_t left = state_.slices > 0 && whole > before ? whole - before : 0;
     const uint64_t all = is_cut && left > slice ? slice : left;
     const uint64_t line = kLineBytes / m_.element_bytes(), lanes = m_.lanes();
     const uint64_t each = ((is_cut ? slice : all) + lanes - 1) / lanes;

@@ -49,7 +49,7 @@ Outcome exchange(Store& store, int rank, int world, const std::string& card, Sto
   return outcome;
 }
 
-// A card of so many bytes at least.
+// A card of at least `bytes` bytes.
 std::string card_of(int rank, size_t bytes = 0) {
   std::string card = "card of " + std::to_string(rank);
   card.resize(std::max(bytes, card.size()), 'x');

@@ -31,10 +31,10 @@ struct BufferPlace {
   std::byte* staged = nullptr;  // a slice of each block that others touch, one after the other; nullptr: of none
 };
 
-// Fills in the program of a kernel (made.steps to made.refs, made.input to made.longest): own memory by address, that
-// of other ranks by rank, messages by number; and what stages buffers, before the steps of the plan and behind them.
-// Requires made.slice, and in made.prints the call's fingerprint. Pure. Throws Exception(kInternal) if the plan is too
-// long for a kernel.
+// Fills in the program of a kernel (made.steps to made.refs, made.input to made.longest). Passes find own memory by
+// address, other ranks' by rank, and messages by number. Copies that stage buffers come before the steps of the plan
+// and behind them. Requires made.slice, and in made.prints the call's fingerprint. Pure. Throws Exception(kInternal) if
+// the plan is too long for a kernel.
 void bind_program(const CheckedCall& call, const Plan& plan, const StreamProgram& program, const Touched& touched,
                   const BufferPlace& input, const BufferPlace& output, DeviceCall& made);
 
