@@ -18,10 +18,8 @@ namespace rondo {
 // block is decoded as NaN. A block whose largest magnitude is below 2^-100 is coded as zeros.
 inline constexpr size_t kWireBlock = 128;
 
-constexpr size_t wire_block_bytes(WireFormat format) {
-  constexpr uint16_t kBytes[kWireFormats] = {512, 256, 256, 132, 132, 132, 68, 0};  // packed: pack.h
-  return kBytes[static_cast<size_t>(format)];
-}
+inline constexpr uint16_t kWireBlockBytes[kWireFormats] = {512, 256, 256, 132, 132, 132, 68, 0};  // packed: pack.h
+constexpr size_t wire_block_bytes(WireFormat format) { return kWireBlockBytes[static_cast<size_t>(format)]; }
 constexpr size_t wire_blocks(uint64_t count) { return (count + kWireBlock - 1) / kWireBlock; }
 constexpr size_t wire_bytes(WireFormat format, uint64_t count) { return wire_blocks(count) * wire_block_bytes(format); }
 

@@ -94,9 +94,9 @@ struct Call {
 // see, for the one receive that names it.
 enum class MessageKind : uint8_t { kSend = 0, kReceive = 1, kProbe = 2, kMatchedProbe = 3 };
 
+inline constexpr const char* kMessageKindNames[] = {"send", "recv", "probe", "mprobe"};
 constexpr const char* message_kind_name(MessageKind kind) {
-  constexpr const char* kNames[] = {"send", "recv", "probe", "mprobe"};
-  return kind <= MessageKind::kMatchedProbe ? kNames[static_cast<int>(kind)] : "message?";
+  return kind <= MessageKind::kMatchedProbe ? kMessageKindNames[static_cast<int>(kind)] : "message?";
 }
 
 // One send, receive or probe, which Communicator::run() and start() take. The calls by name (calls.h) fill one in.

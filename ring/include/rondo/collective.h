@@ -20,11 +20,11 @@ enum class Collective : uint8_t {
 };
 inline constexpr int kCollectives = 11;
 
+inline constexpr const char* kCollectiveNames[kCollectives] = {
+    "all_reduce", "reduce_scatter", "all_gather", "broadcast", "reduce", "gather",
+    "scatter",    "all_to_all",     "barrier",    "scan",      "exscan"};
 constexpr const char* collective_name(Collective collective) {
-  constexpr const char* kNames[kCollectives] = {"all_reduce", "reduce_scatter", "all_gather", "broadcast",
-                                                "reduce",     "gather",         "scatter",    "all_to_all",
-                                                "barrier",    "scan",           "exscan"};
-  return static_cast<int>(collective) < kCollectives ? kNames[static_cast<int>(collective)] : "collective?";
+  return static_cast<int>(collective) < kCollectives ? kCollectiveNames[static_cast<int>(collective)] : "collective?";
 }
 
 // How a collective is carried out. kAuto: the library chooses, the same on all ranks.
@@ -48,11 +48,11 @@ enum class Algorithm : uint8_t {
 };
 inline constexpr int kAlgorithms = 15;
 
+inline constexpr const char* kAlgorithmNames[kAlgorithms] = {
+    "auto",        "ring", "direct", "doubling", "tree", "hierarchical", "star",    "halving_doubling",
+    "double_tree", "pat",  "window", "staged",   "pull", "registered",   "one_shot"};
 constexpr const char* algorithm_name(Algorithm algorithm) {
-  constexpr const char* kNames[kAlgorithms] = {
-      "auto",        "ring", "direct", "doubling", "tree", "hierarchical", "star",    "halving_doubling",
-      "double_tree", "pat",  "window", "staged",   "pull", "registered",   "one_shot"};
-  return static_cast<int>(algorithm) < kAlgorithms ? kNames[static_cast<int>(algorithm)] : "algorithm?";
+  return static_cast<int>(algorithm) < kAlgorithms ? kAlgorithmNames[static_cast<int>(algorithm)] : "algorithm?";
 }
 
 }  // namespace rondo

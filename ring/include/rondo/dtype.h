@@ -27,10 +27,10 @@ enum class DType : uint8_t {
 
 inline constexpr int kDTypes = 15;
 
+inline constexpr uint8_t kDTypeBytes[kDTypes] = {1, 1, 2, 2, 4, 4, 8, 8, 2, 2, 4, 8, 1, 1, 1};
 // Bytes of one element: 1, 2, 4 or 8; 0 for a value outside the list.
 constexpr size_t dtype_bytes(DType dtype) {
-  constexpr uint8_t kBytes[kDTypes] = {1, 1, 2, 2, 4, 4, 8, 8, 2, 2, 4, 8, 1, 1, 1};
-  return static_cast<size_t>(dtype) < kDTypes ? kBytes[static_cast<size_t>(dtype)] : 0;
+  return static_cast<size_t>(dtype) < kDTypes ? kDTypeBytes[static_cast<size_t>(dtype)] : 0;
 }
 
 constexpr bool dtype_is_float(DType dtype) {
@@ -38,13 +38,13 @@ constexpr bool dtype_is_float(DType dtype) {
          dtype == DType::kFloat8E5M2;
 }
 
+inline constexpr const char* kDTypeNames[kDTypes] = {"int8",    "uint8",   "int16",  "uint16",      "int32",
+                                                     "uint32",  "int64",   "uint64", "float16",     "bfloat16",
+                                                     "float32", "float64", "bool",   "float8_e4m3", "float8_e5m2"};
 // "int8" ... "float16", "bfloat16", "float32", "float64", "bool", "float8_e4m3", "float8_e5m2"; "dtype?" for a value
 // outside the list.
 constexpr const char* dtype_name(DType dtype) {
-  constexpr const char* kNames[kDTypes] = {"int8",    "uint8",   "int16",  "uint16",      "int32",
-                                           "uint32",  "int64",   "uint64", "float16",     "bfloat16",
-                                           "float32", "float64", "bool",   "float8_e4m3", "float8_e5m2"};
-  return static_cast<size_t>(dtype) < kDTypes ? kNames[static_cast<size_t>(dtype)] : "dtype?";
+  return static_cast<size_t>(dtype) < kDTypes ? kDTypeNames[static_cast<size_t>(dtype)] : "dtype?";
 }
 
 }  // namespace rondo

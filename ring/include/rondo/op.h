@@ -40,11 +40,11 @@ struct UserOp {
 };
 inline constexpr uint32_t kMostUserBytes = 4096;
 
+inline constexpr const char* kOpNames[kOps] = {"sum", "product", "min",  "max", "avg",  "band",
+                                               "bor", "bxor",    "land", "lor", "lxor", "premulsum"};
 constexpr const char* op_name(Op op) {
   if (op == Op::kUser) return "user";
-  constexpr const char* kNames[kOps] = {"sum", "product", "min",  "max", "avg",  "band",
-                                        "bor", "bxor",    "land", "lor", "lxor", "premulsum"};
-  return static_cast<size_t>(op) < kOps ? kNames[static_cast<size_t>(op)] : "op?";
+  return static_cast<size_t>(op) < kOps ? kOpNames[static_cast<size_t>(op)] : "op?";
 }
 
 // Whether the pair is defined; kUser has element_bytes instead of a dtype. Averages and premulsum are not for bool;

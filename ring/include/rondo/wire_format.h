@@ -20,12 +20,12 @@ enum class WireFormat : uint8_t {
 
 inline constexpr int kWireFormats = 8;
 
+inline constexpr const char* kWireFormatNames[kWireFormats] = {"none",        "float16", "bfloat16", "float8_e4m3",
+                                                               "float8_e5m2", "int8",    "int4",     "packed"};
 // "none", "float16", "bfloat16", "float8_e4m3", "float8_e5m2", "int8", "int4", "packed"; "wire
 // format?" for others.
 constexpr const char* wire_format_name(WireFormat format) {
-  constexpr const char* kNames[kWireFormats] = {"none",        "float16", "bfloat16", "float8_e4m3",
-                                                "float8_e5m2", "int8",    "int4",     "packed"};
-  return static_cast<int>(format) < kWireFormats ? kNames[static_cast<int>(format)] : "wire format?";
+  return static_cast<int>(format) < kWireFormats ? kWireFormatNames[static_cast<int>(format)] : "wire format?";
 }
 
 // The formats that can round at random (WireOptions::stochastic).
