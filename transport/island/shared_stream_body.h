@@ -92,18 +92,14 @@ class SharedStream final : public ByteStream {
 
   bool write_whole(std::span<const std::byte> head, std::span<const std::byte> payload) override {
     const size_t bytes = head.size() + payload.size();
-    if (bytes == 0 || corrupt_ || channel_.peer_gone() || !has_room(bytes)) return false;
-    if (bytes > most_) {
-      const iovec parts[] = {{const_cast<std::byte*>(head.data()), head.size()},
-                             {const_cast<std::byte*>(payload.data()), payload.size()}};
-      return write_pieces(parts, bytes) == bytes;
-    }
-    const PieceRoom place = reserve(bytes);
-    cross_copy(place.data, head.data(), head.size(), place.stores);
-    cross_copy(place.data + head.size(), payload.data(), payload.size(), place.stores);
-    channel_.out.publish(place.shown, true);
-    channel_.ring_bell();
-    return true;
+    if (bytes == 0 || corrupt_ || channel_.peer_gone()) return false;
+    // Most messages are short: they need a cell, and nothing of what a buffer needs.
+    if (bytes <= StreamPiece::kSmallBytes) return has_cell() && write_piece(beside(bytes), head, payload);
+    if (!has_room(bytes)) return false;
+    if (bytes <= most_) return write_piece(reserve(bytes), head, payload);
+    const iovec parts[] = {{const_cast<std::byte*>(head.data()), head.size()},
+                           {const_cast<std::byte*>(payload.data()), payload.size()}};
+    return write_pieces(parts, bytes) == bytes;
   }
 
   bool set_stores(Stores stores) override {
@@ -148,7 +144,7 @@ class SharedStream final : public ByteStream {
     error_ = {ErrorCode::kPeerLost, fmt::format("{} closed the connection", channel_.peer_name()), {}};
     return -1;
   }
-  bool corrupt(const std::string& what) {
+  [[gnu::cold, gnu::noinline]] bool corrupt(const std::string& what) {
     corrupt_ = true;
     error_ = channel_.corrupt(what);
     return false;
@@ -161,14 +157,15 @@ class SharedStream final : public ByteStream {
     const auto look = channel_.in.look();
     if (look.sight == Sight::kNothing) return false;
     const StreamPiece piece = StreamPiece::of(look.ready());
-    if (look.sight == Sight::kCorrupt || !accept(piece)) {
-      return corrupt(fmt::format("piece {} shows the flag {:#x}", channel_.in.number(), look.flag));
-    }
+    if (look.sight == Sight::kCorrupt || !accept(piece)) return wrong_flag(look.flag);
     // From here on only this side's own numbers count.
     const std::byte* const beside = channel_.in.take(0);
     piece_ = in_buffer_ ? buffers_->place(buffer_) : beside;
     piece_left_ = piece.bytes;
     return true;
+  }
+  [[gnu::cold, gnu::noinline]] bool wrong_flag(uint64_t flag) {
+    return corrupt(fmt::format("piece {} shows the flag {:#x}", channel_.in.number(), flag));
   }
   // Whether the peer can have written it. If so: where it lies.
   bool accept(const StreamPiece& piece) {
@@ -185,6 +182,13 @@ class SharedStream final : public ByteStream {
     channel_.in.release(shown_ = taken);
     return true;
   }
+
+  // The place of a piece to be filled and published.
+  struct PieceRoom {
+    std::byte* data;
+    uint32_t shown;  // by its flag
+    Stores stores;
+  };
 
   // Writes as much of it as there is room for. Returns its bytes.
   size_t write_pieces(const iovec* parts, size_t bytes) {
@@ -218,6 +222,15 @@ class SharedStream final : public ByteStream {
     look_at_taken();
     return !corrupt_ && channel_.out.number() - channel_.out.taken() < kShownPieces;
   }
+  bool write_piece(const PieceRoom& place, std::span<const std::byte> head, std::span<const std::byte> payload) {
+    cross_copy(place.data, head.data(), head.size(), place.stores);
+    cross_copy(place.data + head.size(), payload.data(), payload.size(), place.stores);
+    channel_.out.publish(place.shown, true);
+    channel_.ring_bell();
+    return true;
+  }
+  // For a small piece.
+  bool has_cell() { return channel_.out.fits() || (look_at_taken() && channel_.out.fits()); }
   // For all of it.
   bool has_room(size_t bytes) {
     size_t whole = 0, rest = bytes;
@@ -231,9 +244,10 @@ class SharedStream final : public ByteStream {
   bool look_at_taken() {
     const uint64_t before = channel_.out.taken();
     const auto taken = channel_.out.look_at_taken();
-    if (taken.sight != Sight::kCorrupt) return taken.sight == Sight::kThere;
-    return corrupt(
-        fmt::format("of {} pieces written, {} then {} are taken", channel_.out.number(), before, taken.number));
+    return taken.sight == Sight::kCorrupt ? wrong_count(before, taken.number) : taken.sight == Sight::kThere;
+  }
+  [[gnu::cold, gnu::noinline]] bool wrong_count(uint64_t before, uint64_t then) {
+    return corrupt(fmt::format("of {} pieces written, {} then {} are taken", channel_.out.number(), before, then));
   }
   bool look_at_given_back() {
     const Sight sight = buffers_->look();
@@ -241,20 +255,17 @@ class SharedStream final : public ByteStream {
     return corrupt("a buffer is given back that cannot be");
   }
 
-  // The place of a piece to be filled and published.
-  struct PieceRoom {
-    std::byte* data;
-    uint32_t shown;  // by its flag
-    Stores stores;
-  };
   PieceRoom reserve(size_t bytes) {
-    std::byte* const beside = channel_.out.reserve(0);
-    StreamPiece piece{static_cast<uint32_t>(bytes), 0};
-    if (piece.small()) return {beside, piece.shown(), Stores::kCached};
+    const PieceRoom cell = beside(bytes);
+    if (bytes <= StreamPiece::kSmallBytes) return cell;
     const Stores stores = stores_ ? *stores_ : channel_.stores();
     const uint32_t buffer = buffers_->take(stores);
-    piece.buffer = buffers_->number(buffer, makes_);
+    const StreamPiece piece{static_cast<uint32_t>(bytes), buffers_->number(buffer, makes_)};
     return {buffers_->place(buffer), piece.shown(), stores};
+  }
+  // Of a small one. Requires has_cell().
+  PieceRoom beside(size_t bytes) {
+    return {channel_.out.reserve(0), StreamPiece{static_cast<uint32_t>(bytes), 0}.shown(), Stores::kCached};
   }
 
   const std::shared_ptr<Buffers> buffers_;  // shared with the stream of the other direction
