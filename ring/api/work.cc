@@ -23,8 +23,10 @@ Work::~Work() {
 
 namespace {
 
-Operation& checked(Operation* operation) {
-  if (operation == nullptr) throw Exception(ErrorCode::kInvalid, "this Work refers to no operation");
+[[noreturn]] void refuse_empty() { throw Exception(ErrorCode::kInvalid, "this Work refers to no operation"); }
+
+inline Operation& checked(Operation* operation) {
+  if (operation == nullptr) refuse_empty();
   return *operation;
 }
 
@@ -65,14 +67,14 @@ bool Work::done() const { return checked(operation_).poll(); }
 
 bool Work::wait(std::chrono::nanoseconds timeout) {
   Operation& operation = checked(operation_);
-  operation.wait(time_after(timeout));
+  if (!operation.done()) operation.wait(time_after(timeout));  // to ask for the time takes as long as a short message
   if (operation.failed()) throw Exception(operation.error());
   return operation.done();
 }
 
 void Work::wait() {
   Operation& operation = checked(operation_);
-  operation.wait(Clock::time_point::max());
+  if (!operation.done()) operation.wait(Clock::time_point::max());
   if (operation.failed()) throw Exception(operation.error());
 }
 
