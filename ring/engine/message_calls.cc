@@ -39,7 +39,7 @@ namespace {
 }
 
 // Checks what only some messages have: probes, matched receives, options.
-void check_special(const MessageCall& call, int rank) {
+[[gnu::noinline]] void check_special(const MessageCall& call, int rank) {
   const auto refuse = [&](const char* why) {
     throw Exception(ErrorCode::kInvalid, fmt::format("{} on rank {}: {}", message_kind_name(call.kind), rank, why));
   };
@@ -78,13 +78,17 @@ P2pCall check_message(const MessageCall& call, int rank, int world) {
   return made;
 }
 
+OperationRef<Operation> ended_operation(const std::shared_ptr<Messages>& flow) {
+  auto ended = Operation::make<Operation>();
+  ended->flow = flow;
+  ended->end(nullptr);
+  return ended;
+}
+
 }  // namespace
 
 MessageCalls::MessageCalls(CommunicatorState& group, CommunicatorContext& context, std::shared_ptr<Messages> flow)
-    : group_(group), context_(context), flow_(std::move(flow)), over_(Operation::make<Operation>()) {
-  over_->flow = flow_;
-  over_->end(nullptr);
-}
+    : group_(group), context_(context), flow_(std::move(flow)), over_(ended_operation(flow_)) {}
 
 P2pCall MessageCalls::checked(const MessageCall& call) const {
   context_.check_usable();
@@ -137,8 +141,8 @@ std::optional<Message> MessageCalls::look(const MessageCall& probe) try {
   context_.fail_for_memory();
 }
 
-// A message that is over when this returns needs no operation: its Work refers to over_, and has the message
-// itself.
+// A message that is over when this returns needs no operation of its own: its Work refers to over_'s, and has the
+// message itself.
 Work MessageCalls::start(const MessageCall& call) try {
   if (call.options.stream) {
     group_.ready_worker();
@@ -149,9 +153,8 @@ Work MessageCalls::start(const MessageCall& call) try {
   const P2pCall checked = checked_on_host(call);
   if (!flow_->worker().started()) group_.ready_worker();
   Message moved;
-  auto operation = flow_->start(checked, context_.limit_of(call.options.timeout), moved);
-  if (operation) return Work(operation.leave());
-  return Work(OperationRef(over_).leave(), moved);
+  auto operation = flow_->start(checked, context_.limit_of(call.options.timeout), over_, moved);
+  return Work(operation.leave(), moved);
 } catch (const std::bad_alloc&) {
   context_.fail_for_memory();
 }

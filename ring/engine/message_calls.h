@@ -44,7 +44,7 @@ class MessageCalls {
   CommunicatorState& group_;
   CommunicatorContext& context_;
   const std::shared_ptr<Messages> flow_;  // shared with Works, which may outlive the group
-  OperationRef<Operation> over_;          // stands for every message that was over when its call returned
+  ReferenceStock<Operation> over_;        // stands for every message that was over when its call returned
 };
 
 }  // namespace rondo

@@ -141,5 +141,30 @@ TEST_CASE("an abort ends blocking sends and receives") {
   CHECK(run_threads(ranks_over("auto", 3), aborted) == "");
 }
 
+// Their Works refer to one operation, which counts its references many at a time.
+TEST_CASE(
+    "messages that were over when their calls returned: more than are counted at once, which outlive their group") {
+  const auto body = [](Communicator& world) {
+    constexpr size_t kMessages = 70'000, kKept = 3;  // 65,536 references at once; every third Work is kept
+    Communicator group = world.split(0);
+    const int peer = 1 - group.rank();
+    std::vector<Work> kept;
+    for (size_t i = 0; i < kMessages; ++i) {
+      const auto out = static_cast<int64_t>(i);
+      int64_t in = -1;
+      Work sent = group.send_async(&out, 1, DType::kInt64, peer);
+      group.recv(&in, 1, DType::kInt64, peer);
+      sent.wait();
+      if (i % kKept == 0) kept.push_back(std::move(sent));
+      expect(in == out, [&] { return fmt::format("message {} is {}", out, in); });
+    }
+    group = {};
+    const auto whole = [](const Work& work) { return work.done() && work.message().bytes == sizeof(int64_t); };
+    expect(std::all_of(kept.begin(), kept.end(), whole), "each says what it has moved");
+  };
+  CHECK(run_processes(ranks_over("shm", 2), body) == "");
+  CHECK(run_threads(ranks_over("auto", 2), body) == "");
+}
+
 }  // namespace
 }  // namespace rondo::testing

@@ -152,7 +152,7 @@ bool Messages::attempt(const Action& action) noexcept {
     action();
     return true;
   } catch (...) {
-    context_->fail(caught());
+    fail_caught();
     return false;
   }
 }
@@ -215,41 +215,55 @@ size_t Messages::at_once(std::span<const P2pCall> calls, int looks, Message& mov
         break;
       }
     }
-  } catch (...) {  // as attempt(), in fewer steps; operations end with the failure
-    context_->fail(caught());
+  } catch (...) {  // operations end with the failure
+    fail_caught();
   }
   moved_bytes_.store(p2p_->moved_bytes(), std::memory_order_relaxed);
   return over;
 }
 
-// If another thread has the lease, the operation is queued for that one. Otherwise it begins here. Two pushes
-// that both wrote mean that more can be written at once, and no peer rings for that.
-OperationRef<MessageOperation> Messages::start(const P2pCall& call, std::chrono::milliseconds limit, Message& moved) {
-  OperationRef<MessageOperation> operation;
-  bool over = false, moves = false;
+// If another thread has the lease, the operation is queued for that one. Otherwise it begins here.
+OperationRef<Operation> Messages::start(const P2pCall& call, std::chrono::milliseconds limit,
+                                        ReferenceStock<Operation>& over, Message& moved) {
+  OperationRef<Operation> started;
+  bool is_over = false;
+  Left left = Left::kWaits;
   if_free([&] {
-    over = at_once({&call, 1}, 1, moved) == 1;
-    if (over || ended_) return;
-    take_submitted();
-    attempt([&] {
-      operation = used_again(call, limit);
-      queued(*operation);
-      operation->retain_alone();  // until finish()
-      if (!begin(*operation)) {
-        moves = p2p_->push() && p2p_->push();  // else a peer rings when there is more to do
-        report();
-      }
-    });
+    is_over = at_once({&call, 1}, 1, moved) == 1;
+    if (is_over) {
+      started = over.take();
+    } else if (!ended_) {
+      started = begin_here(call, limit, left);
+    }
   });
-  if (!over && !operation) {
-    operation = make(call, limit);
-    operation->background = true;
-    submit(*operation);
-    notify();
-    return operation;
-  }
+  if (!is_over) moved = {};  // a short way that has failed may have said something
+  if (!started) return leave_to_holder(call, limit);
   pass_beside(Moved::kOwnPart);
-  if (!over) leave(moves ? Left::kMovable : Left::kWaits);
+  if (!is_over) leave(left);
+  return started;
+}
+
+// Under the lease. Two pushes that both wrote mean that more can be written at once, and no peer rings for that.
+OperationRef<MessageOperation> Messages::begin_here(const P2pCall& call, std::chrono::milliseconds limit, Left& left) {
+  OperationRef<MessageOperation> operation;
+  take_submitted();
+  attempt([&] {
+    operation = used_again(call, limit);
+    queued(*operation);
+    operation->retain_alone();  // until finish()
+    if (!begin(*operation)) {
+      if (p2p_->push() && p2p_->push()) left = Left::kMovable;
+      report();
+    }
+  });
+  return operation;
+}
+
+OperationRef<MessageOperation> Messages::leave_to_holder(const P2pCall& call, std::chrono::milliseconds limit) {
+  auto operation = make(call, limit);
+  operation->background = true;
+  submit(*operation);
+  notify();
   return operation;
 }
 
@@ -361,8 +375,8 @@ bool Messages::step(Pass pass) {
   if (ended_) return end_late();
   try {
     return move(pass);
-  } catch (...) {  // as attempt(), in fewer steps
-    context_->fail(caught());
+  } catch (...) {
+    fail_caught();
   }
   end_pending(*context_->failure.get());
   return true;
@@ -439,8 +453,8 @@ bool Messages::begin(MessageOperation& operation) {
   if (operation.background) count_background(1);
   try {
     return p2p_->submit(operation);
-  } catch (...) {  // as attempt(), in fewer steps
-    context_->fail(caught());
+  } catch (...) {
+    fail_caught();
     operation.finish(context_->failure.get());
   }
   return false;

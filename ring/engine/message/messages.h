@@ -79,9 +79,10 @@ class Messages final : public Flow, private P2pStreams {
   Message run(std::span<const P2pCall> calls, std::chrono::milliseconds limit);
   // Makes an operation for submit().
   OperationRef<MessageOperation> make(const P2pCall& call, std::chrono::milliseconds limit);
-  // Starts an asynchronous message. Null: it is over already, and `moved` says what came; that took no lock and
-  // no memory, and woke nobody but the peer. Throws std::bad_alloc: nothing has happened.
-  OperationRef<MessageOperation> start(const P2pCall& call, std::chrono::milliseconds limit, Message& moved);
+  // Starts an asynchronous message. A reference of `over`: it is over already, and `moved` says what has moved; that
+  // took no lock and no memory, and woke nobody but the peer. Throws std::bad_alloc: nothing has happened.
+  OperationRef<Operation> start(const P2pCall& call, std::chrono::milliseconds limit, ReferenceStock<Operation>& over,
+                                Message& moved);
   // Whether there is a message that the probe asks for, after a look at the streams. Throws the probe's
   // failure.
   std::optional<Message> look(const P2pCall& probe);
@@ -121,6 +122,8 @@ class Messages final : public Flow, private P2pStreams {
   bool begin(MessageOperation& operation);
   size_t at_once(std::span<const P2pCall> calls, int looks, Message& moved);
   Message run_operations(std::span<const P2pCall> calls, std::chrono::milliseconds limit);
+  OperationRef<MessageOperation> begin_here(const P2pCall& call, std::chrono::milliseconds limit, Left& left);
+  OperationRef<MessageOperation> leave_to_holder(const P2pCall& call, std::chrono::milliseconds limit);
   OperationRef<MessageOperation> used_again(const P2pCall& call, std::chrono::milliseconds limit);
   void forget(MessageOperation& operation);
   // Under the lease. A plain load and store: it hands nothing over, and an exchange would cost a tenth of a

@@ -216,10 +216,15 @@ void Flow::count_polled() {
 void Flow::pass_beside(Moved moved) {
   if (!worker_->busy()) return;
   if (moved == Moved::kAll || !under_way()) worker_->attended();
-  if (!worker_->busy_beside(*this)) return;
+  if (worker_->busy_beside(*this)) pass_over_others();
+}
+
+void Flow::pass_over_others() {
   Watch watch(*worker_, this);
   if (watch.take()) watch.pass(Pass::kPolling);
 }
+
+void Flow::fail_caught() noexcept { broke(caught()); }
 
 void Flow::leave(Left left) {
   if (!under_way()) return;

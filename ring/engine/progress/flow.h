@@ -4,7 +4,6 @@
 #include <cstdint>
 #include <memory>
 
-#include "ring/base/caught.h"
 #include "ring/engine/progress/flow_lease.h"
 #include "ring/engine/progress/fork_mark.h"
 #include "ring/engine/progress/operation.h"
@@ -110,6 +109,9 @@ class Flow : public std::enable_shared_from_this<Flow> {
   // After the end of an operation: wakes threads that wait for it without the lease.
   void wake_sleepers() { lease_.wake_sleepers(); }
 
+  // In a handler: broke() with what was caught. Apart, so that calls that throw nothing do not make room for it.
+  [[gnu::cold]] void fail_caught() noexcept;
+
   // A call that does not wait has made passes over this flow: over all of it, or over its own part. Makes one
   // over the other flows of the join. Without the lease.
   enum class Moved : uint8_t { kAll, kOwnPart };
@@ -162,7 +164,7 @@ class Flow : public std::enable_shared_from_this<Flow> {
       if (lease_.has_tasks()) lease_.run_tasks();
       return step(pass);
     } catch (...) {
-      broke(caught());
+      fail_caught();
       return true;
     }
   }
@@ -170,10 +172,11 @@ class Flow : public std::enable_shared_from_this<Flow> {
     try {
       tick(now);
     } catch (...) {
-      broke(caught());
+      fail_caught();
     }
   }
   void release();
+  void pass_over_others();
   void await(FlowLease::Task& task);
   struct Wait;  // one wait of a thread for an operation
 

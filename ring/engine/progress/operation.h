@@ -62,13 +62,13 @@ class Operation {
     return OperationRef<T>::take(made);
   }
   bool on_stack() const { return references_.load(std::memory_order_relaxed) == 0; }
-  void retain() { references_.fetch_add(1, std::memory_order_relaxed); }
+  void retain(uint32_t count = 1) { references_.fetch_add(count, std::memory_order_relaxed); }
   // retain() where the caller has the only reference. No other thread can change the count then, so a plain
   // store does; an exchange takes as long as 20 instructions.
   void retain_alone() { references_.store(2, std::memory_order_relaxed); }
   // acq_rel: the thread that deletes sees what the threads before it did with the operation.
-  void release() noexcept {
-    if (references_.fetch_sub(1, std::memory_order_acq_rel) == 1) delete this;
+  void release(uint32_t count = 1) noexcept {
+    if (references_.fetch_sub(count, std::memory_order_acq_rel) == count) delete this;
   }
 
   bool done() const { return state() >= State::kComplete; }

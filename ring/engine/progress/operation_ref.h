@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <type_traits>
 #include <utility>
 
@@ -44,6 +45,31 @@ class OperationRef {
 
  private:
   T* operation_ = nullptr;
+};
+
+// Gives references to one operation away, which it counts many at a time: each count is an atomic exchange, which takes
+// as long as 20 instructions. One thread at a time.
+template <typename T>
+class ReferenceStock {
+ public:
+  explicit ReferenceStock(OperationRef<T> operation) : operation_(std::move(operation)) {}
+  ReferenceStock(const ReferenceStock&) = delete;
+  ReferenceStock& operator=(const ReferenceStock&) = delete;
+  ~ReferenceStock() {
+    if (left_ > 0) operation_->release(left_);
+  }
+
+  OperationRef<T> take() {
+    if (left_ == 0) operation_->retain(left_ = kAtOnce);
+    --left_;
+    return OperationRef<T>::take(operation_.get());
+  }
+
+ private:
+  static constexpr uint32_t kAtOnce = 1 << 16;
+
+  OperationRef<T> operation_;
+  uint32_t left_ = 0;  // counted, and not given away
 };
 
 }  // namespace rondo

@@ -87,11 +87,6 @@ void Worker::take_over() noexcept {
   bell_.ring();
 }
 
-bool Worker::busy_beside(const Flow& own) const {
-  const uint32_t listed = listed_.load(std::memory_order_relaxed);
-  return listed > 1 || (listed == 1 && !own.state().listed(std::memory_order_relaxed));
-}
-
 void Worker::look_again() {
   watch_bell_.ring();
   wake_if_left();

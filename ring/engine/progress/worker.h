@@ -89,7 +89,10 @@ class Worker : public std::enable_shared_from_this<Worker> {
   // A flow is listed.
   bool busy() const { return listed_.load() > 0; }
   // A flow is listed beside this one.
-  bool busy_beside(const Flow& own) const;
+  bool busy_beside(const Flow& own) const {
+    const uint32_t listed = listed_.load(std::memory_order_relaxed);
+    return listed > 1 || (listed == 1 && !own.state().listed(std::memory_order_relaxed));
+  }
   // A thread of the caller's has made a pass over all that is under way. A count that two threads lose does no
   // harm: the worker's thread only asks whether it grows.
   void attended() { attention_.store(attention_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed); }
