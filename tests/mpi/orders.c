@@ -59,7 +59,13 @@ static void frees_by_threads(void) {
   for (int i = 0; i < kThreads; ++i) MPI_Comm_free(&own[i]);
 }
 
-/* A thread waits in a message whose communicator and type another thread frees: the call goes on. */
+/* A thread waits in a message whose communicator and type another thread frees: the call goes on. That it waits is known
+   by way of another process, an order that the thread sanitizer does not see. */
+#ifdef __SANITIZE_THREAD__
+enum { kSeesProcesses = 0 };
+#else
+enum { kSeesProcesses = 1 };
+#endif
 static MPI_Comm freed;
 static MPI_Datatype spread;
 static void* wait_in_message(void* in) {
@@ -564,7 +570,7 @@ int main(int argc, char** argv) {
   frees();
   frees_of_groups();
   frees_by_threads();
-  if (size > 1) frees_beside_wait();
+  if (size > 1 && kSeesProcesses) frees_beside_wait();
   tags_of_threads();
   idups();
   flushes();
