@@ -19,6 +19,7 @@ std::string why_text(const Blame::Rank& rank) {
                      time_text(rank.ms));
 }
 
+// Decimal units, as busbw has.
 std::string rate_text(double bytes_per_second) {
   if (bytes_per_second >= 1e9) return fmt::format("{:.3g} GB/s", bytes_per_second * 1e-9);
   if (bytes_per_second >= 1e6) return fmt::format("{:.3g} MB/s", bytes_per_second * 1e-6);

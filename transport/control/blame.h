@@ -11,6 +11,7 @@ namespace rondo {
 // Whom the ranks of a collective call wait for, and why, as one sentence: rondo-trace has the same words for what it
 // finds in traces (tools/trace/blame.py).
 struct Blame {
+  // kStopped: it does not answer. kLate: it has not made the call.
   enum class Why { kStopped, kLate };
   struct Rank {
     std::string name;  // "rank 2 (host b, pid 17)"
@@ -19,6 +20,7 @@ struct Blame {
     int rank = -1;               // of the communicator
     std::string meanwhile = {};  // of a late one: what it waits in, and where
   };
+  // A link over TCP, with both ends by name.
   struct Link {
     std::string from, to;
     LinkRate rate;
@@ -30,6 +32,7 @@ struct Blame {
   std::vector<Rank> ranks;
   std::vector<Link> links;  // where no rank is to blame: at most the slowest one
 
+  // Nobody is known to be late, and no link has anything to send.
   bool empty() const { return ranks.empty() && links.empty(); }
   // The other blames the same ranks, or the same link, for the same reasons.
   bool same_cause(const Blame& other) const;

@@ -10,8 +10,8 @@
 
 namespace rondo::control {
 
-// What the control machines of a rank want done.
-
+// What the control machines of a rank want done. Their owner takes the actions under its lock, and carries them out in
+// order without it, on one thread: ControlPlane::carry_out() on the I/O thread, InprocHub::perform() on the hub's.
 struct Send {
   int peer = -1;
   ControlBody body;

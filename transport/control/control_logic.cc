@@ -17,6 +17,7 @@ namespace {
 constexpr size_t kMaxEarly = 1024;
 constexpr size_t kMaxClosed = 4096;
 
+// The earliest time at which one of the machines is due; nullopt: none waits for a time.
 template <typename... Machine>
 std::optional<ControlLogic::Time> first_due(const Machine&... machines) {
   std::optional<ControlLogic::Time> next;
@@ -80,6 +81,7 @@ void ControlLogic::open(Time now, uint64_t communicator, std::vector<int> member
   for (const int peer : departures_.left()) life.left(now, peer, {communicator});
 }
 
+// Nothing is kept here: this rank has no such communicator, and whoever asks later gets an ANSWER without a call.
 void ControlLogic::decline(uint64_t communicator, const std::vector<int>& members, const Error& error) {
   for (const int peer : members) {
     if (peer == settings_.rank || departures_.gone(peer)) continue;
@@ -92,6 +94,8 @@ bool ControlLogic::close(uint64_t communicator, uint64_t last_sequence, const st
   return closed != nullptr && closed->life.close(last_sequence, streams);
 }
 
+// What members may still ask for stays in closed_: the failure, for a rank that waits in a call of it (query()), and
+// the decision of shrink(), for one that has not heard it (on(MembershipMessage)).
 void ControlLogic::forget(uint64_t communicator) {
   const Communicator* ended = find(communicator);
   if (ended == nullptr) return;
@@ -141,6 +145,9 @@ void ControlLogic::streamed(uint64_t communicator, int peer) {
   if (Early* before = early(communicator)) before->streamed.insert(peer);
 }
 
+// Brings a message to the machine that it is for, then lets all machines react: news of departures first, memberships
+// after it, since they count who is lost. CONNECT is the owner's, and ALIVE has done its work when it came
+// (liveness()).
 void ControlLogic::receive(Time now, int from, const ControlBody& body) {
   // What a rank says that was given up, and goes on, is of no use to those who did.
   const auto lost = departures_.lost().find(from);
@@ -177,6 +184,7 @@ void ControlLogic::query(int from, const QueryMessage& question, const CallState
   actions_.emplace_back(control::Send{from, AnswerMessage{question.communicator, question.sequence, own}});
 }
 
+// A rank that is gone is not lost a second time: the end of its connection is expected.
 void ControlLogic::connection_ended(Time now, int peer, const std::string& why) {
   liveness_.forget(peer);
   if (departures_.gone(peer)) return;
@@ -195,6 +203,7 @@ void ControlLogic::ended(Time now, int peer) {
   drive_memberships(now);
 }
 
+// The rank's machines come before the communicators' machines, which so hear of a departure that is due now.
 void ControlLogic::tick(Time now) {
   look_for_silence(now);
   departures_.tick(now);
@@ -206,6 +215,7 @@ void ControlLogic::tick(Time now) {
   }
 }
 
+// The first abort of a communicator that is not open here is kept for open(); a later one has a worse reason.
 void ControlLogic::on(Time, int from, const AbortMessage& message) {
   if (message.communicator == 0) return departures_.start_failed(from, message.error);
   if (Communicator* open = find(message.communicator)) return open->life.receive(from, message);
@@ -213,6 +223,7 @@ void ControlLogic::on(Time, int from, const AbortMessage& message) {
   if (before != nullptr && !before->abort) before->abort = {from, message};
 }
 
+// Answers and blames of a communicator that is not open are late, and dropped.
 void ControlLogic::on(Time now, int from, const AnswerMessage& message) {
   Communicator* open = find(message.communicator);
   if (open == nullptr) return;
@@ -228,6 +239,8 @@ void ControlLogic::on(Time, int, const BlameMessage& message) {
   if (Communicator* open = find(message.communicator)) open->inquiry.receive(message);
 }
 
+// A member of a closed communicator that still asks gets the decision. Answers to ballots of that communicator need
+// none.
 void ControlLogic::on(Time now, int from, const MembershipMessage& message) {
   if (Communicator* open = find(message.communicator)) return open->shrinking.receive(now, from, message);
   const auto closed = closed_.find(message.communicator);
@@ -280,6 +293,8 @@ Shrunk ControlLogic::shrunk(uint64_t communicator) const {
 
 // --- parts
 
+// nullptr: it is closed, so what comes is late. Beyond kMaxEarly the oldest is forgotten: this rank then learns of a
+// lost abort by its own question (query()).
 ControlLogic::Early* ControlLogic::early(uint64_t communicator) {
   if (closed_.count(communicator)) return nullptr;
   const auto found = early_.find(communicator);
@@ -308,6 +323,7 @@ void ControlLogic::spread_news(Time now) {
   }
 }
 
+// After every event: a membership reacts to departures and messages of any kind, and its messages are taken here.
 void ControlLogic::drive_memberships(Time now) {
   for (auto& [id, communicator] : communicators_) {
     communicator.shrinking.tick(now);
@@ -315,6 +331,7 @@ void ControlLogic::drive_memberships(Time now) {
   }
 }
 
+// One line of the log for each kind of finding, with the first rank in full: a cut cable silences hundreds at once.
 void ControlLogic::look_for_silence(Time now) {
   const Liveness::Findings found = liveness_.tick(now);
   const auto note = [&](std::string text) { actions_.emplace_back(control::Note{std::move(text)}); };

@@ -34,6 +34,8 @@ class ControlLogic {
  public:
   using Time = int64_t;  // milliseconds of a clock that never goes back
 
+  // One open communicator. Its machines refer to each other and to the rank, so it is never moved: communicators_ is a
+  // map.
   struct Communicator {
     Communicator(uint64_t id, std::vector<int> ranks, const RankView& rank)
         : members(id, std::move(ranks), rank.settings),
@@ -63,10 +65,11 @@ class ControlLogic {
   // Without a word to the others, also after an open() that has thrown: no event of it comes any more.
   void undo_open(uint64_t communicator) noexcept { communicators_.erase(communicator); }
   void decline(uint64_t communicator, const std::vector<int>& members, const Error& error);
-  // CommunicatorLife::close().
+  // CommunicatorLife::close(). False: it is not open, or was closed before.
   bool close(uint64_t communicator, uint64_t last_sequence, const std::set<int>& streams);
-  // The end of close(): nothing more happens to this communicator.
+  // The end of close(): nothing more happens to this communicator. The newest kMaxClosed are remembered.
   void forget(uint64_t communicator);
+  // Fabric::stalled(). own: what this rank does, asked of the engine without the owner's lock.
   void stalled(Time now, uint64_t communicator, uint64_t sequence, const CallState& own, Ask ask = Ask::kInTurn);
   void link_failed(Time now, uint64_t communicator, int peer, const Error& error);
   // The same, and the network is why.
@@ -80,11 +83,16 @@ class ControlLogic {
   // The stream that it opened for this communicator has come.
   void streamed(uint64_t communicator, int peer);
   void receive(Time now, int from, const ControlBody& body);  // all but queries
+  // The peer asks what this rank does in a call: `own`, as the engine has answered it, or why the communicator has
+  // failed.
   void query(int from, const QueryMessage& question, const CallState& own);
+  // The control connection to a neighbor has ended without this rank's doing.
   void connection_ended(Time now, int peer, const std::string& why);
   // Departures::unreached().
   void unreached(Time now, int peer, int by, const std::string& why);
+  // Proven by the kernel or the launcher: its process is no more.
   void ended(Time now, int peer);
+  // Due at next_time(), and harmless earlier.
   void tick(Time now);
 
   // --- questions
@@ -104,6 +112,7 @@ class ControlLogic {
   Shrunk shrunk(uint64_t communicator) const;
 
  private:
+  // What is remembered of a communicator that this rank has closed.
   struct Closed {
     std::optional<Error> failure;
     Stage stage = Stage::kMaking;
@@ -132,6 +141,7 @@ class ControlLogic {
   Departures departures_;
   const RankView view_;  // of those above
   std::map<uint64_t, Communicator> communicators_;
+  // By communicator. early_order_ keeps an id that was opened meanwhile until it reaches the front.
   std::map<uint64_t, Early> early_;
   std::deque<uint64_t> early_order_, closed_order_;
   std::map<uint64_t, Closed> closed_;

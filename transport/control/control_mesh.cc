@@ -13,8 +13,10 @@ namespace {
 
 // A thousand aborts of the longest kind; a peer that lets so much pile up does not read.
 constexpr size_t kMaxQueuedBytes = 4u << 20;
+// One read takes the largest frame, or many small ones.
 constexpr size_t kReadBytes = kControlHeaderBytes + kMaxControlBodyBytes;
 
+// Steps from one rank to the other on the circle of all ranks, the shorter way round.
 int circle_distance(int one, int other, int world) {
   const int forward = (other - one + world) % world;
   return std::min(forward, world - forward);
@@ -42,6 +44,7 @@ class ControlConnection {
   std::shared_ptr<State> state_;  // shared with the handlers that Asio still holds
 };
 
+// on_end_ is set while the connection is in use: handlers that Asio still holds ask for it first, and then do nothing.
 class ControlConnection::State : public std::enable_shared_from_this<ControlConnection::State> {
  public:
   State(asio::io_context& io, SecuredSocket socket, OnFrame on_frame, OnEnd on_end)
@@ -51,12 +54,14 @@ class ControlConnection::State : public std::enable_shared_from_this<ControlConn
 
   void start() { wait_readable(); }
 
+  // The owner goes: neither function is called any more.
   void cancel() {
     on_frame_ = nullptr;
     on_end_ = nullptr;
     socket_.detach();
   }
 
+  // Never fails to the caller's face: an end is told later (end_soon()).
   void send(const ControlFrame& frame) {
     if (!on_end_ || finishing_) return;
     seal_.seal(encode(frame), queue_);
@@ -117,6 +122,8 @@ class ControlConnection::State : public std::enable_shared_from_this<ControlConn
     return true;
   }
 
+  // Until the queue is empty or the socket full. After finish() the end of this side follows the last byte, and reading
+  // goes on.
   void write() {
     std::string why;
     while (!queue_.empty()) {
@@ -172,6 +179,7 @@ class ControlConnection::State : public std::enable_shared_from_this<ControlConn
   std::string input_;  // at most one incomplete frame between reads
   std::string queue_;
   TextSeal seal_;
+  // A write is posted, or waits for the socket: who sends more need not ask for another one.
   bool writing_ = false;
   bool finishing_ = false;
 };
@@ -195,6 +203,8 @@ ControlMesh::ControlMesh(asio::io_context& io, int rank, int world, OnMessage on
 
 ControlMesh::~ControlMesh() = default;
 
+// The end of a dropped connection is told to nobody: it only leaves dropped_. The object is then destroyed inside its
+// own handler, which its State outlives.
 void ControlMesh::add(int peer, SecuredSocket socket) {
   next_.clear();
   connections_[peer] = std::make_unique<ControlConnection>(
@@ -217,6 +227,7 @@ void ControlMesh::finish_all() {
   for (const auto& [peer, connection] : connections_) connection->finish();
 }
 
+// The connection stays until the peer ends its side, since what was sent to it last must still arrive.
 bool ControlMesh::drop(int peer) {
   const auto found = connections_.find(peer);
   if (found == connections_.end()) return false;
@@ -260,6 +271,9 @@ void ControlMesh::cut(int one, int other) {
   next_.clear();
 }
 
+// -1: no way is known. While nobody is gone the nearest neighbor to the destination is next, without a table: each hop
+// comes nearer, so no frame goes round. After that the table of MeshMap says it, and is made again when the map has
+// changed.
 int ControlMesh::next_hop(int destination) {
   if (connections_.count(destination)) return destination;
   if (world_ <= kMaxFullMesh) return -1;

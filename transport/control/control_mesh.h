@@ -18,6 +18,8 @@ namespace rondo {
 
 class ControlConnection;
 
+// Ranks that may pass a frame on. Steps of 2^i take at most 16 in a world of 65535; the rest is for ways around ranks
+// that are gone. A frame beyond it is dropped.
 inline constexpr int kMaxHops = 64;
 
 // The control connections of one rank. In worlds beyond kMaxFullMesh frames go from rank to rank: each nearer to the
@@ -30,12 +32,13 @@ class ControlMesh {
   using OnMessage = std::function<void(int source, const ControlBody&)>;
   // The connection has ended, or does not keep to the protocol: remove() it.
   using OnEnd = std::function<void(int peer, const std::string& why)>;
-  // A neighbor has sent something.
+  // A neighbor has sent a frame, whosever it is.
   using OnSign = std::function<void(int peer)>;
 
   ControlMesh(asio::io_context& io, int rank, int world, OnMessage on_message, OnEnd on_end, OnSign on_sign);
   ~ControlMesh();
 
+  // The connection to a neighbor; at most one for each.
   void add(int peer, SecuredSocket socket);
   bool remove(int peer);  // false: it was not there
   // Nothing will be said to it any more: the end of our side lets it end without waiting.

@@ -8,8 +8,11 @@
 namespace rondo {
 namespace {
 
+// Bits of an answer's byte of flags. A frame with any other bit is malformed.
 enum StateFlags : uint8_t { kFinished = 1, kInP2p = 2, kThreads = 4, kAllStateFlags = 7 };
 
+// put() writes the fields in the order of docs/wire.md. It cuts texts and lists at their bounds, so that no body
+// exceeds kMaxControlBodyBytes.
 void put(ByteWriter& writer, const AbortMessage& message) {
   const size_t ranks = std::min(message.error.ranks.size(), kMaxErrorRanks);
   writer.u64(message.communicator)
@@ -54,6 +57,7 @@ void put(ByteWriter& writer, const BlameMessage& message) {
   writer.u64(message.communicator).short_text(message.text, kMaxErrorTextBytes);
 }
 
+// The number of members, then one bit for each, the lowest bit of a byte first.
 void put(ByteWriter& writer, const MemberSet& set) {
   writer.u16(static_cast<uint16_t>(set.size()));
   for (size_t first = 0; first < set.size(); first += 8) {
@@ -70,6 +74,9 @@ void put(ByteWriter& writer, const MembershipMessage& message) {
   writer.u8(message.value.grown ? 1 : 0);
 }
 
+// get() is false where a value is one that put() never writes. A body that is too short shows in the reader only, which
+// decode_as() asks. Ranks of an error are not checked here: whoever uses one as an index does it (rank_name(),
+// Departures::start_failed()).
 bool get(ByteReader& reader, AbortMessage& message) {
   message.communicator = reader.u64();
   const uint64_t stage = reader.u64();
@@ -173,6 +180,7 @@ bool get(ByteReader& reader, MembershipMessage& message) {
   return kind <= static_cast<uint8_t>(MembershipMessage::Kind::kAbsent) && grown <= 1;
 }
 
+// nullopt where the body is short, has a value that no rank writes, or goes on behind its last field.
 template <typename Message>
 std::optional<ControlBody> decode_as(std::string_view bytes) {
   ByteReader reader(bytes);
@@ -208,6 +216,7 @@ std::optional<ControlHeader> decode_control_header(std::string_view bytes) {
   return header;
 }
 
+// The numbers are those of docs/wire.md, and the places in ControlBody plus one.
 std::optional<ControlBody> decode_control_body(uint16_t type, std::string_view bytes) {
   switch (type) {
     case 1:

@@ -16,23 +16,27 @@ namespace rondo {
 
 // What travels on control connections. Ranks are world ranks. docs/wire.md has the byte tables.
 
-// The communicator is over, on every member. Communicator 0: the sender's start failed.
+// The communicator is over, on every member. Communicator 0: the sender's start failed. A member passes the first one
+// that it gets on to its neighbors, and ignores the others (CommunicatorLife::receive()).
 struct AbortMessage {
   uint64_t communicator = 0;
   Stage stage = Stage::kMaking;  // of the rank whose error it is
   Error error;
 };
-// "What do you do, or did you do, at this sequence?"
+// "What do you do, or did you do, at this sequence?" Sequence 0 is kMessagesSequence.
 struct QueryMessage {
   uint64_t communicator = 0;
   uint64_t sequence = 0;
 };
+// The answer to a QueryMessage, with its communicator and sequence. A failed communicator is answered by an
+// AbortMessage instead (ControlLogic::query()).
 struct AnswerMessage {
   uint64_t communicator = 0;
   uint64_t sequence = 0;
   CallState state;
 };
-// The sender has closed its side of the communicator, after its call `last_sequence`.
+// The sender has closed its side of the communicator, after its call `last_sequence`. Beyond kMaxFullMesh ranks a
+// second one follows once the sender has heard all others' (CommunicatorLife::look_for_last()).
 struct ByeMessage {
   uint64_t communicator = 0;
   uint64_t last_sequence = 0;
@@ -49,6 +53,8 @@ struct LeaveMessage {};
 // rank can still be reached; and to a rank that is given up). by == rank: that rank is no more, or has left.
 // kUnreached: a question, StartLogic::unreached().
 struct LostMessage {
+  // kDied: the connection ended without a LEAVE. kLeft: only with by == rank. kUnresponsive: `by` has given the rank up
+  // after the suspicion. kUnreached: see above. The values are on the wire.
   enum class Fate : uint8_t { kDied = 0, kLeft = 1, kUnresponsive = 2, kUnreached = 3 };
   uint32_t rank = 0;
   uint32_t by = 0;
@@ -63,6 +69,7 @@ struct BlameMessage {
   std::string text;
 };
 
+// The order is that of the types on the wire, from 1 on: decode_control_body() and docs/wire.md have the same.
 using ControlBody = std::variant<AbortMessage, QueryMessage, AnswerMessage, ByeMessage, ConnectMessage, LeaveMessage,
                                  LostMessage, AliveMessage, BlameMessage, MembershipMessage>;
 
@@ -73,12 +80,18 @@ struct ControlFrame {
   uint16_t hops = 0;  // ranks that have passed it on
 };
 
+// Bounds of a frame, in bytes. The largest bodies are an ABORT with all ranks and a full text (5142), and MEMBERSHIP,
+// whose three sets take three bits a member: it fits a communicator of up to 21760 members.
 inline constexpr size_t kControlHeaderBytes = 16;
 inline constexpr size_t kMaxControlBodyBytes = 8192;
+//
 inline constexpr size_t kMaxErrorTextBytes = 4096;  // longer ones are cut when encoded
 inline constexpr size_t kMaxCallTextBytes = 2048;
+// An error that names more ranks is cut when encoded.
 inline constexpr size_t kMaxErrorRanks = 256;
 
+// A decoded header. The peer chose all of it: the length and the type have been checked, the ranks have not
+// (ControlMesh::on_frame() compares them with the world).
 struct ControlHeader {
   uint32_t body_bytes = 0;
   uint16_t type = 0;  // index in ControlBody, plus one
@@ -89,7 +102,8 @@ struct ControlHeader {
 
 // Header and body, ready to be sent.
 std::string encode(const ControlFrame& frame);
-// nullopt: malformed, or a length beyond the bound; the connection cannot be trusted any further.
+// nullopt: malformed, or a length beyond the bound; the connection cannot be trusted any further. bytes: exactly those
+// of the header or of the body. Ranks, communicators and sequences inside a body may be any numbers.
 std::optional<ControlHeader> decode_control_header(std::string_view bytes);
 std::optional<ControlBody> decode_control_body(uint16_t type, std::string_view bytes);
 

@@ -14,6 +14,7 @@
 namespace rondo {
 namespace {
 
+// A start that waits says so this often, as rank 0 does while cards are missing (roster.cc).
 constexpr std::chrono::seconds kMissingLogInterval{10};
 
 }  // namespace
@@ -28,6 +29,8 @@ void ControlPlane::tell_later(Event&& event) {
   request_flush();
 }
 
+// A stream whose opener has left is waited for through an outage that the ranks survive (the suspicion), and a
+// handshake.
 void ControlPlane::know(const Roster& roster) {
   names_ = roster.names();
   ControlSettings logic;
@@ -79,6 +82,7 @@ void ControlPlane::fail_start(const Error& error) {
   request_flush();
 }
 
+// Without memory to post the farewell is left in wanted_farewell_, and the I/O thread finds it when it is rung.
 void ControlPlane::leave(Farewell farewell, Clock::time_point deadline) {
   try {
     thread_.post([this, farewell] { begin_leave(farewell); });
@@ -102,6 +106,8 @@ bool ControlPlane::gone(int peer) const {
   return logic_->departures().gone(peer);
 }
 
+// table_ first: sockets that have come early then count as this communicator's. What the logic has kept of it may bring
+// actions about, which the I/O thread carries out.
 void ControlPlane::open(uint64_t id, std::vector<int> members, CommunicatorEvents* events,
                         std::shared_ptr<Doorbell> doorbell, std::shared_ptr<Doorbell> p2p_doorbell) {
   bool idle = false;
@@ -145,6 +151,7 @@ void ControlPlane::streamed(uint64_t id, int peer) {
   tell_later([&](ControlLogic& logic) { logic.streamed(id, peer); });
 }
 
+// The streams are asked for before the lock: the island has a lock of its own, and is never called with this one held.
 bool ControlPlane::leave(uint64_t id, uint64_t last_sequence, const IslandStreams& island_streams) {
   std::set<int> streams = island_streams();
   bool said = false, all = true;
@@ -159,6 +166,8 @@ bool ControlPlane::leave(uint64_t id, uint64_t last_sequence, const IslandStream
   return all;
 }
 
+// Waits for the others' goodbyes and for this rank's messages to reach the sockets, whichever comes last. An interrupt
+// of the program ends the wait early.
 bool ControlPlane::close(uint64_t id, uint64_t last_sequence, const IslandStreams& island_streams,
                          Clock::time_point deadline) {
   bool all = true;
@@ -201,6 +210,8 @@ void ControlPlane::forget(uint64_t id) {
   }
 }
 
+// Asked again and again by a flow that waits; only the first wish brings the link about. A communicator that has failed
+// wishes for nothing.
 std::vector<SecuredSocket> ControlPlane::take(const LinkName& name) {
   {
     std::lock_guard lock(mutex_);
@@ -253,6 +264,7 @@ std::string ControlPlane::blame(uint64_t id, uint64_t sequence) const {
   return open == nullptr ? "" : open->inquiry.blame(now(), sequence);
 }
 
+// The I/O thread drives the membership; its flush wakes this thread after each event.
 Shrunk ControlPlane::shrink(uint64_t id, std::chrono::milliseconds patience, bool opened) {
   tell_later([&](ControlLogic& logic) { logic.shrink(now(), id, patience.count(), opened); });
   std::unique_lock lock(mutex_);
@@ -270,6 +282,7 @@ ControlLogic::Time ControlPlane::now() {
   return std::chrono::duration_cast<std::chrono::milliseconds>(Clock::now().time_since_epoch()).count();
 }
 
+// The event has happened: without memory to post, the I/O thread is rung and flushes in wake().
 void ControlPlane::request_flush() {
   try {
     thread_.post([this] { flush(); });

@@ -33,9 +33,9 @@ namespace rondo {
 // dials (PeerDialer), driving StartLogic, ControlLogic and PendingLinks. Calls are for any thread; handlers
 // (control_plane_io.cc) run on the I/O thread only.
 //
-// mutex_ guards logic_, table_ and communicators_. Nothing is called out with it held: actions of the logic are
-// collected under it and carried out by flush() on the I/O thread, so a communicator's events come from that thread
-// alone, in order.
+// mutex_ guards the members from logic_ to wanted_farewell_, but for flush_posted_. Nothing is called out with it held:
+// actions of the logic are collected under it and carried out by flush() on the I/O thread, so a communicator's events
+// come from that thread alone, in order.
 class ControlPlane {
  public:
   using Clock = std::chrono::steady_clock;
@@ -59,11 +59,13 @@ class ControlPlane {
   ~ControlPlane();  // closes everything at once; leave() first
 
   const std::vector<Endpoint>& endpoints() const { return reception_->endpoints(); }
-  // Who the ranks are. Once, first of all: what is below needs it.
+  // Who the ranks are. Once, first of all: what is below needs it. No rank is welcomed before connect() has given the
+  // roster to the I/O thread, too.
   void know(const Roster& roster);
   // Makes the control connections. Throws Exception: kBootstrap, kPeerLost or kNetwork.
   void connect(Roster roster, Clock::time_point deadline);
-  // What follows connect() failed with this error: a death, if there was one, rather than what came of it.
+  // What follows connect() failed with this error: a death, if there was one, rather than what came of it. Waits up to
+  // 100 ms for that death to be seen.
   Error cause_of(const Error& error);
   // Tells the others so.
   void fail_start(const Error& error);
@@ -80,6 +82,7 @@ class ControlPlane {
   // That process has died or left.
   bool gone(int peer) const;
   std::string peer_name(int peer) const { return rank_name(peer, names_); }  // any thread, no lock
+  // A rank has died, or another rank's start has failed since.
   bool anyone_lost() const;
   void open(uint64_t id, std::vector<int> members, CommunicatorEvents* events, std::shared_ptr<Doorbell> doorbell,
             std::shared_ptr<Doorbell> p2p_doorbell);
@@ -94,6 +97,7 @@ class ControlPlane {
   // The sockets of a link; empty: not there yet, and asked for.
   std::vector<SecuredSocket> take(const LinkName& name);
   std::optional<std::pair<int, SecuredSocket>> take_stream_from(uint64_t communicator);
+  // The doorbell that a link or stream of this name rings; null: its communicator is not open.
   std::shared_ptr<Doorbell> doorbell(const LinkName& name) const;
   void stalled(uint64_t id, uint64_t sequence, Ask how);
   std::vector<int> absent(uint64_t id, uint64_t sequence) const;
@@ -114,6 +118,8 @@ class ControlPlane {
 
  private:
   std::vector<uint64_t> communicators();  // that are known here
+  // A communicator between open() and the end of close(). events is null once close() ends: nothing is delivered then.
+  // delivering: the I/O thread is in a call of events, and close() waits for its end.
   struct OpenCommunicator {
     CommunicatorEvents* events = nullptr;
     std::shared_ptr<Doorbell> doorbell, p2p_doorbell;  // shared with the flows
@@ -122,6 +128,8 @@ class ControlPlane {
 
   // control_plane.cc
   static ControlLogic::Time now();
+  // From a thread of the program; tell_logic() and tell_start() are the I/O thread's, and carry out what follows at
+  // once.
   template <typename Event>
   void tell_later(Event&& event);
   void request_flush();
@@ -143,11 +151,13 @@ class ControlPlane {
   void flush_soon();
   void carry_out(const control::Action& action);
   void arm_timer();
+  // Calls the communicator's events without the lock, if it is open.
   void deliver(uint64_t communicator, const std::function<void(CommunicatorEvents&)>& call);
   CallState ask(uint64_t communicator, uint64_t sequence);
   std::string waits_beside(uint64_t communicator);
   void tell_logic(const std::function<void(ControlLogic&)>& event);
 
+  // Reception's questions: what to answer to a hello, and what to do with the connection.
   std::optional<Answer> judge(const Hello& hello);
   Answer judge_link(const Hello& hello);
   void welcome(const Hello& hello, SecuredSocket socket);
@@ -167,6 +177,8 @@ class ControlPlane {
   bool started() const;
   void on_control_end(int peer, const std::string& why);
 
+  // A link that was wished for first. This rank dials streams, and links to lower ranks; a higher rank is asked to
+  // dial.
   void bring_about(const LinkName& name);
   void dial_link(const LinkName& name);
   void link_dial_failed(const LinkName& name, const Error& error);
@@ -174,6 +186,7 @@ class ControlPlane {
 
   const Settings settings_;
   const Descriptor wake_;  // an eventfd
+  // Tells whether another part of the process has closed wake_, and with it perhaps all descriptors.
   const FileIdentity wake_identity_;
   const Descriptor ended_;  // Settings::ended; none: nothing is known there
   IoThread thread_;
@@ -186,6 +199,7 @@ class ControlPlane {
   std::optional<StartLogic> start_;
   bool flush_posted_ = false;                   // I/O thread
   uint64_t flushes_ = 0, flushes_written_ = 0;  // that had actions; whose messages went to the sockets, of these
+  // Control connections that have not ended; leave() waits until there is none.
   size_t live_controls_ = 0;
   Error broken_;                     // what a handler has thrown: the end of every communicator, also of later ones
   bool descriptors_closed_ = false;  // by another part of the process

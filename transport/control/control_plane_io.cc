@@ -34,6 +34,7 @@ using std::chrono::milliseconds;
 // A neighbor that should have dialed and has not is looked for this often while the start waits.
 constexpr milliseconds kProbeInterval{500};
 
+// The name under which this rank keeps the connection of a hello: the peer's stream to it is its stream from the peer.
 LinkName link_of(const Hello& hello) {
   const LinkKind kind = hello.role == Role::kData ? LinkKind::kData : LinkKind::kStreamFrom;
   return {hello.communicator, kind, static_cast<int>(hello.rank), hello.lane};
@@ -111,6 +112,8 @@ Descriptor own_ended(const ControlPlane::Settings& settings) {
 
 }  // namespace
 
+// What Asio holds for the control plane. logic: ControlLogic and StartLogic. probe: neighbors that have not dialed.
+// look: data sockets, and this process's own descriptors, once a heartbeat.
 struct ControlPlane::Timers {
   Timers(asio::io_context& io, int wake_event) : logic(io), probe(io), look(io), wake(io, wake_event) {}
   ~Timers() { wake.release(); }
@@ -126,6 +129,8 @@ struct ControlPlane::Timers {
   std::map<int, Process> processes;  // by rank
 };
 
+// thread_ runs before the members after it are made. It has no work until the post at the end, so its handlers find
+// them all.
 ControlPlane::ControlPlane(Settings settings)
     : settings_(std::move(settings)),
       wake_(make_event()),
@@ -187,6 +192,7 @@ void ControlPlane::on_exception(const Error& error) noexcept {
   }
 }
 
+// Before know() there is nobody to tell: broken_ fails the start once it is there.
 void ControlPlane::fail_everything(const Error& error) {
   const Error named{error.code,
                     fmt::format("the I/O thread of rank {} failed: {}", settings_.rank,
@@ -204,6 +210,7 @@ void ControlPlane::fail_everything(const Error& error) {
 
 // --- wishes that came without memory: of a signal handler, of ring_io_thread()
 
+// Armed before wake() acts, which may throw for want of memory.
 void ControlPlane::await_wake() {
   timers_->wake.async_wait(asio::posix::stream_descriptor::wait_read, [this](asio::error_code failure) {
     if (failure) return;
@@ -214,6 +221,7 @@ void ControlPlane::await_wake() {
   });
 }
 
+// A write to the event does not say what it is for, so everything that may be wanted is looked at.
 void ControlPlane::wake() {
   const std::vector<uint64_t> ids = communicators();  // first: where memory ends here, the farewell stays wanted
   std::optional<Farewell> farewell;
@@ -256,6 +264,8 @@ void ControlPlane::look_at_own_descriptor() {
 
 // --- the logic's actions
 
+// Carries out all actions, also those that their own delivery brings about. A post behind each batch counts it as
+// written: connections post their writes when something is queued, and handlers run in the order of their posts.
 void ControlPlane::flush() {
   if (!logic_) return;
   send_start_messages();
@@ -280,6 +290,7 @@ void ControlPlane::flush() {
   changed_.notify_all();
 }
 
+// An action for a rank or communicator that is gone by now does nothing.
 void ControlPlane::carry_out(const control::Action& action) {
   if (const auto* send = std::get_if<control::Send>(&action)) {
     mesh_.send(send->peer, send->body);
@@ -345,6 +356,7 @@ void ControlPlane::hear_launcher(ControlLogic& logic) {
   }
 }
 
+// Its start cannot succeed either, if that is still under way.
 void ControlPlane::drop(int peer) {
   if (!mesh_.drop(peer)) return;
   std::lock_guard lock(mutex_);
@@ -352,6 +364,7 @@ void ControlPlane::drop(int peer) {
   start_->lost(now(), peer, "it does not answer");
 }
 
+// One timer for both machines. It is set anew only for an earlier time: one that fires too early does no harm.
 void ControlPlane::arm_timer() {
   std::optional<ControlLogic::Time> next;
   {
@@ -373,6 +386,8 @@ void ControlPlane::arm_timer() {
   });
 }
 
+// Without the lock, since the events may call this object. close() waits while `delivering` is set, so they live as
+// long as the call.
 void ControlPlane::deliver(uint64_t communicator, const std::function<void(CommunicatorEvents&)>& call) {
   CommunicatorEvents* events = nullptr;
   {
@@ -396,6 +411,7 @@ void ControlPlane::deliver(uint64_t communicator, const std::function<void(Commu
   call(*events);
 }
 
+// What the communicator does here; an empty state where it is not open.
 CallState ControlPlane::ask(uint64_t communicator, uint64_t sequence) {
   CallState state;
   deliver(communicator, [&](CommunicatorEvents& events) { state = events.call_state(sequence); });
@@ -427,6 +443,7 @@ std::vector<uint64_t> ControlPlane::communicators() {
   return ids;
 }
 
+// Each communicator by itself: one that is closed meanwhile is left out.
 std::vector<std::string> ControlPlane::status() {
   std::vector<std::string> all;
   for (const uint64_t id : communicators()) {
@@ -449,6 +466,7 @@ std::string ControlPlane::metrics() {
   return text;
 }
 
+// An event on the I/O thread, and all that follows from it.
 void ControlPlane::tell_logic(const std::function<void(ControlLogic&)>& event) {
   {
     std::lock_guard lock(mutex_);
@@ -459,6 +477,8 @@ void ControlPlane::tell_logic(const std::function<void(ControlLogic&)>& event) {
 
 // --- who may come in
 
+// The hello is that of a process that knows the secret, or a replay of one; only the confirmation behind the welcome
+// proves which. nullopt: the roster is not known here yet, and begin_start() asks again.
 std::optional<Answer> ControlPlane::judge(const Hello& hello) {
   if (hello.role == Role::kStore) return answer_of(settings_.rank, AnswerCode::kForbidden, "no store is served here");
   if (auto refusal = refusal_of(hello, settings_)) return refusal;
@@ -474,6 +494,8 @@ std::optional<Answer> ControlPlane::judge(const Hello& hello) {
   return judge_link(hello);
 }
 
+// The numbers of the hello are the peer's: rank and world have been compared, and lane, connection and communicator are
+// here.
 Answer ControlPlane::judge_link(const Hello& hello) {
   const int rank = settings_.rank;
   const int peer = static_cast<int>(hello.rank);
@@ -505,6 +527,7 @@ Answer ControlPlane::judge_link(const Hello& hello) {
   return answer_of(settings_.rank, AnswerCode::kForbidden, "this link exists already, or its communicator is closed");
 }
 
+// The dialer has confirmed. What was true when it was welcomed is looked at again.
 void ControlPlane::welcome(const Hello& hello, SecuredSocket socket) {
   if (hello.role == Role::kControl) {
     add_control(static_cast<int>(hello.rank), std::move(socket));
@@ -513,6 +536,7 @@ void ControlPlane::welcome(const Hello& hello, SecuredSocket socket) {
   }
 }
 
+// Both ways lead here: the dial of a lower rank, and the welcome of a higher one.
 void ControlPlane::add_control(int peer, SecuredSocket socket) {
   {
     std::lock_guard lock(mutex_);
@@ -534,6 +558,7 @@ void ControlPlane::add_control(int peer, SecuredSocket socket) {
   if (leaving_) mesh_.finish(peer);
 }
 
+// A socket that was dialed or accepted. Its communicator may not be open here yet: then the table keeps it.
 void ControlPlane::add_link(const LinkName& name, uint32_t index, SecuredSocket socket) {
   try {
     tune_data_socket(socket.socket.get(), tuning_of(settings_.config));
@@ -554,6 +579,7 @@ void ControlPlane::add_link(const LinkName& name, uint32_t index, SecuredSocket 
 
 // --- the start
 
+// Hellos that came before this rank knew the others are judged now; then the lower neighbors are dialed.
 void ControlPlane::begin_start(Clock::time_point deadline) {
   reception_->reconsider();
   for (int peer : control_neighbors(settings_.rank, settings_.world)) {
@@ -616,6 +642,7 @@ void ControlPlane::fail_late() {
   tell_start([&](StartLogic& start) { start.fail(error); });
 }
 
+// kPeerLost here is a guess by "connection refused", which a firewall may say as well: the others are asked first.
 void ControlPlane::control_failed(int peer, const Error& error) {
   if (error.code == ErrorCode::kPeerLost) {
     tell_start([&](StartLogic& start) { start.unreached(now(), peer, error.message); });
@@ -649,6 +676,7 @@ void ControlPlane::send_start_messages() {
 
 // --- control messages
 
+// Messages of any rank, by whatever way they came. Questions are answered by the engine first, without the lock.
 void ControlPlane::on_message(int source, const ControlBody& body) {
   if (const auto* question = std::get_if<QueryMessage>(&body)) {
     CallState own = ask(question->communicator, question->sequence);
@@ -688,6 +716,7 @@ void ControlPlane::on_message(int source, const ControlBody& body) {
   if (leaves) mesh_.finish(source);
 }
 
+// The rank in question comes from a peer, and is compared with the world before it is used.
 void ControlPlane::on_question(int by, const LostMessage& question) {
   if (question.rank >= static_cast<uint32_t>(settings_.world)) return;
   const int about = static_cast<int>(question.rank);
@@ -695,16 +724,20 @@ void ControlPlane::on_question(int by, const LostMessage& question) {
   tell_start([&](StartLogic& start) { start.asked(about, by, question.why); });
 }
 
+// The same message means another thing after this rank's own start: then it is a departure.
 void ControlPlane::on_failed_start(int source, const AbortMessage& abort) {
   if (started()) return tell_logic([&](ControlLogic& logic) { logic.receive(now(), source, abort); });
   tell_start([&](StartLogic& start) { start.gave_up(source, abort.error); });
 }
 
+// Requires that the lock is not held.
 bool ControlPlane::started() const {
   std::lock_guard lock(mutex_);
   return start_->phase() == StartLogic::Phase::kDone;
 }
 
+// Called by the mesh also for a peer that broke the protocol: it is lost then. After its own farewell this rank expects
+// all ends.
 void ControlPlane::on_control_end(int peer, const std::string& why) {
   if (!mesh_.remove(peer)) return;
   {
@@ -724,6 +757,7 @@ void ControlPlane::bring_about(const LinkName& name) {
   mesh_.send(name.peer, ConnectMessage{name.communicator, static_cast<uint16_t>(name.lane)});
 }
 
+// Each connection of the link is added as it comes; the first that fails ends the others.
 void ControlPlane::dial_link(const LinkName& name) {
   if (leaving_) return;
   dialer_.dial_link(name, [this, name](uint32_t index, DialResult result) {
@@ -758,6 +792,8 @@ void ControlPlane::link_dial_failed(const LinkName& name, const Error& error) {
   tell_logic([&](ControlLogic& logic) { logic.receive(now(), name.peer, message); });
 }
 
+// After kGoodbye nobody may connect any more. After kFailedStart neighbors that are not connected yet still may, to
+// hear why (StartLogic::untold()).
 void ControlPlane::begin_leave(Farewell farewell) {
   leaving_ = farewell;
   dialer_.forget_links();

@@ -41,6 +41,9 @@ void Departures::receive(Time, int from, const LeaveMessage&) {
                  LostMessage{static_cast<uint32_t>(from), static_cast<uint32_t>(from), LostMessage::Fate::kLeft, ""});
 }
 
+// Two kinds of message. peer != by: their connection is no more, and `peer` may still be reached by others, so it is
+// lost only if the look in tick() finds no way to it. peer == by: that rank is no more, whoever was connected to it.
+// Ranks outside the world are a peer's mistake, and ignored.
 void Departures::receive(Time now, int from, const LostMessage& message) {
   const int peer = static_cast<int>(message.rank), by = static_cast<int>(message.by);
   if (!settings_.is_rank(peer) || !settings_.is_rank(by)) return;
@@ -85,13 +88,16 @@ void Departures::start_failed(int from, const Error& error) {
   news_.push_back({News::Kind::kResigned, from});
 }
 
+// Only a rank that is connected to `peer`, or is that rank, knows that it lives, and answers. The start of `by` ends
+// then.
 void Departures::unreached(int peer, int by, const std::string& why) {
   if ((peer != settings_.rank && !settings_.is_neighbor(peer)) || gone(peer) || gone(by)) return;
   fail_start(parted_error({peer, by, settings_.rank, settings_.name(peer), settings_.name(by), why}));
   actions_.emplace_back(control::Send{by, AbortMessage{0, Stage::kMaking, *start_failure_}});
 }
 
-// It is told as well: should it go on, it knows why nobody speaks to it any more.
+// It is told as well: should it go on, it knows why nobody speaks to it any more. The message is queued before Drop
+// ends the connection.
 void Departures::give_up(Time now, int peer) {
   if (gone(peer)) return;
   const LostMessage message{
@@ -129,6 +135,7 @@ std::optional<Departures::Time> Departures::next_time() const {
   return look_due_ < 0 ? std::nullopt : std::optional<Time>(look_due_);
 }
 
+// A rank that has left and one whose start failed send nothing any more, as little as one that is lost.
 bool Departures::gone(int peer) const {
   return lost_.count(peer) != 0 || left_.count(peer) != 0 || resigned_.count(peer) != 0;
 }
@@ -138,6 +145,7 @@ std::optional<Error> Departures::start_failure() const {
   return loss_error(lost_, "died while the group was starting", [this](int peer) { return settings_.name(peer); });
 }
 
+// No set shrinks, so an equal count means that nothing has changed.
 size_t Departures::count() const {
   return lost_.size() + left_.size() + resigned_.size() + ended_.size() + given_up_by_.size() + parted_.size();
 }

@@ -22,13 +22,18 @@ struct Loss {
   std::string why;
   ErrorCode code = ErrorCode::kPeerLost;
 };
-// died: what is said of a death, "died".
+// One error for all losses: kPeerLost if one of the ranks has died, else kUnresponsive. died: what is said of a death,
+// "died".
 Error loss_error(const std::map<int, Loss>& losses, const char* died, const std::function<std::string(int)>& name);
 
 // Which ranks of the job have died, left, given up or can no longer be reached, as one rank knows. A state machine
 // without clock, socket or thread; part of ControlLogic, which owns settings and actions. Not thread safe.
+//
+// A rank departs once: of lost, left and resigned the first counts. Nothing is taken back, so a rank that was given up
+// and goes on is not heard any more.
 class Departures {
  public:
+  // Milliseconds of a clock that never goes back.
   using Time = int64_t;
   // What the communicators have to be told.
   struct News {
@@ -45,8 +50,10 @@ class Departures {
 
   Departures(const ControlSettings& settings, control::Actions& actions);
 
-  // --- events
+  // The connection to a neighbor ended without a LEAVE: it has died, unless it had given this rank up before.
   void connection_ended(Time now, int peer, const std::string& why);
+  // From a neighbor: a connection of others has ended, or a rank of the job has died or left. What is news goes on to
+  // the other neighbors.
   void receive(Time now, int from, const LostMessage& message);
   void receive(Time now, int from, const LeaveMessage& message);
   // The start of `from` failed after this rank's own was done.
@@ -59,6 +66,7 @@ class Departures {
   // a connection once.
   void way_failed(int peer);
   void ended(int peer) { ended_.insert(peer); }  // proven: its process is no more
+  // Looks who can still be reached, once look_ms have passed since the first ended connection that was reported.
   void tick(Time now);
   // Since the last call, in order.
   std::vector<News> take_news() { return std::exchange(news_, {}); }
@@ -81,6 +89,7 @@ class Departures {
   size_t count() const;
 
  private:
+  // lose() and leave() record the departure, and say it to the mesh (Gone) and to the communicators (News).
   void lose(int peer, const Loss& loss);
   void leave(int peer);
   void cut_off(Time now, int peer, LostMessage::Fate fate, const std::string& why);
@@ -92,6 +101,7 @@ class Departures {
   control::Actions& actions_;
   std::vector<News> news_;
   std::map<int, Loss> lost_;
+  // Used where not every pair of ranks is connected: all connections of the job that are not known to have ended.
   MeshMap map_;
   Time look_due_ = -1;            // who can still be reached; -1: no connection was lost since the last look
   std::map<int, Loss> reported_;  // by others, of ranks that may still be reached

@@ -4,12 +4,14 @@
 
 namespace rondo {
 
+// The first beat is due at once: the peer hears this rank from the beginning.
 void Liveness::watch(Time now, int peer) {
   if (settings_.heartbeat_ms <= 0) return;
   if (watched_.empty()) next_beat_ = now;
   watched_[peer] = {now, false, 0};
 }
 
+// Only a silence that was warned of is worth saying that it is over.
 void Liveness::heard(Time now, int peer) {
   const auto found = watched_.find(peer);
   if (found == watched_.end()) return;
@@ -18,6 +20,8 @@ void Liveness::heard(Time now, int peer) {
   found->second.heard_at = now;
 }
 
+// The beat comes first: it may find that this rank stood still, and then no silence counts. The next warning is put off
+// after the loop, so that one warning names all ranks that are silent now.
 Liveness::Findings Liveness::tick(Time now) {
   Findings found;
   if (watched_.empty()) return found;
@@ -54,6 +58,7 @@ Liveness::Time Liveness::beat(Time now) {
   return stopped ? late : 0;
 }
 
+// A rank that was warned of needs no look before its suspicion. A return is found by the next beat.
 std::optional<Liveness::Time> Liveness::next_time() const {
   if (watched_.empty()) return std::nullopt;
   Time next = next_beat_;

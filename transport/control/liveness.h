@@ -20,17 +20,19 @@ class Liveness {
     Time heartbeat_ms = 0;  // between two signs of life; 0: nobody is watched
     Time suspicion_ms = 0;  // a silence so long is an end; 0: none is. Else at least three heartbeats
   };
-  // Silence that is worth a warning.
+  // Silence that is worth a warning: two beats that have not come, where one may just be late.
   static constexpr Time kWarnHeartbeats = 2;
   // Between two warnings: on a host with more ranks than it can run many are silent now and then.
   static constexpr Time kWarnPauseMs = 10'000;
 
   explicit Liveness(const Settings& settings) : settings_(settings) {}
 
-  // --- events
+  // Its control connection was made.
   void watch(Time now, int peer);
+  // Its connection has ended, or it is given up.
   void forget(int peer) { watched_.erase(peer); }
   void forget_all() { watched_.clear(); }
+  // Anything has come from it, not ALIVE alone.
   void heard(Time now, int peer);
 
   struct Silent {
@@ -44,6 +46,7 @@ class Liveness {
     std::vector<Silent> back;          // were silent for so long, and have spoken
     std::vector<Silent> unresponsive;  // for suspicion_ms; not watched any more
   };
+  // What is new since the last call: each silence, return and end is in one of the results once.
   Findings tick(Time now);
 
   // --- questions
@@ -62,6 +65,7 @@ class Liveness {
   Time beat(Time now);
 
   Settings settings_;
+  // By rank: the neighbors that are connected.
   std::map<int, Peer> watched_;
   Time next_beat_ = 0, next_warning_ = 0;
 };

@@ -42,6 +42,7 @@ std::vector<int> Membership::absent() const {
   return members;
 }
 
+// A member that does not lead waits for its leader alone.
 std::vector<int> Membership::awaited() const {
   const int leading = leader();
   if (static_cast<size_t>(leading) != own_) return {leading};
@@ -55,6 +56,8 @@ std::vector<int> Membership::awaited() const {
 
 // --- events
 
+// After an outcome without a decision another try begins at the start; what was promised and accepted stays, for safety
+// rests on it. Messages of leaders that came before are heard now.
 void Membership::join(Time now, Time patience_ms, bool opened) {
   if (joined_ || outcome_ == Outcome::kGoesOn) return;
   opened_ = opened;
@@ -75,6 +78,7 @@ void Membership::join(Time now, Time patience_ms, bool opened) {
   go_on(now);
 }
 
+// Departures are for good: lost_, parted_ and dead_ only grow.
 void Membership::lost(Time now, int member) {
   const auto place = static_cast<size_t>(member);
   if (lost_[place]) return;
@@ -93,6 +97,8 @@ void Membership::ended(Time now, int member) {
 
 void Membership::tick(Time now) { go_on(now); }
 
+// A message whose sets do not fit this communicator is dropped: a proposal or decision, and anything that says a ballot
+// was accepted, must name members. Once there is a decision, it answers whatever waits for one.
 void Membership::receive(Time now, int from, const Message& message) {
   using Kind = Message::Kind;
   const auto fits = [&](const MemberSet& set) { return set.empty() || set.size() == size_; };
@@ -156,6 +162,7 @@ void Membership::receive(Time now, int from, const Message& message) {
   go_on(now);
 }
 
+// Deaths are facts, and add up. What a member has lost is its own view, and its newest word replaces the older one.
 void Membership::take_reports(int from, const Message& message) {
   for (size_t i = 0; i < message.dead.size(); ++i) dead_[i] = dead_[i] || message.dead[i];
   const bool calls = message.kind != Message::Kind::kNoQuorum && message.kind != Message::Kind::kAbsent;
@@ -164,6 +171,7 @@ void Membership::take_reports(int from, const Message& message) {
   lost_by_other_[from] = message.lost;
 }
 
+// A promise binds this member to refuse every lower ballot, also its own, which ends.
 void Membership::on_prepare(Time now, int from, const Message& message) {
   if (message.ballot < promised_) return send(from, this->message(Message::Kind::kRefuse, promised_));
   promised_ = message.ballot;
@@ -178,6 +186,7 @@ void Membership::on_prepare(Time now, int from, const Message& message) {
   send(from, std::move(answer));
 }
 
+// Acceptance is kept for as long as this object: a later leader must hear of it in the promise.
 void Membership::on_propose(Time now, int from, const Message& message) {
   if (message.ballot < promised_) return send(from, this->message(Message::Kind::kRefuse, promised_));
   promised_ = message.ballot;
@@ -227,6 +236,7 @@ int Membership::leader() const {
   return static_cast<int>(own_);
 }
 
+// Does what is due, as a leader or as a member that has one. Loops while it passes over leaders that are silent.
 void Membership::go_on(Time now) {
   if (!joined_) return;
   excuse_own_stop(now);
@@ -248,6 +258,7 @@ void Membership::excuse_own_stop(Time now) {
   skip_at_ += late;
 }
 
+// At once where the leader is another one than before, else again after resend_ms.
 void Membership::ask_leader(Time now, int leader) {
   if (leader == asked_ && now < resend_at_) return;
   asked_ = leader;
@@ -262,6 +273,9 @@ void Membership::ask_absent(Time now) {
   for (const int member : absent()) send(member, message(Message::Kind::kJoin, promised_));
 }
 
+// In kCollect a ballot is opened once all have called, or the patience is over. A quorum of acceptances decides at
+// once; a quorum of promises waits for the rest that may answer, since the proposal takes in only those that have
+// promised.
 void Membership::lead(Time now) {
   const bool again = now >= resend_at_;
   if (again) resend_at_ = now + settings_.resend_ms;
@@ -290,6 +304,7 @@ void Membership::lead(Time now) {
   if (again) send_to(question(), [this](size_t i) { return !answered_[i] && (has_joined_[i] || !idle_[i]); });
 }
 
+// The round is above all that this member has heard of, so that the promises are not refused. It promises to itself.
 void Membership::begin_ballot(Time now) {
   ballot_ = {std::max(highest_round_, promised_.round) + 1, static_cast<uint32_t>(own_)};
   highest_round_ = ballot_.round;
@@ -307,6 +322,8 @@ void Membership::begin_ballot(Time now) {
   lead(now);
 }
 
+// Paxos: where a promise brings a proposal that was accepted before, that one is proposed again, whoever has promised
+// now. Only those that have promised are asked to accept.
 void Membership::propose(Time now) {
   value_.members = those_that_reach_one_another(answered_);
   value_.grown = true;
@@ -321,6 +338,8 @@ void Membership::propose(Time now) {
   lead(now);
 }
 
+// By this leader's quorum, or by word of another member. Those that are left out are told by each, since the leader may
+// not reach them.
 void Membership::decide(Decision value) {
   const bool called = joined_ || outcome_ != Outcome::kNone;
   if (!decision_) {
@@ -365,6 +384,8 @@ MemberSet Membership::lost_or_parted() const {
   return set;
 }
 
+// A majority; half of the members with the lowest one; or all but those that are proven dead. Any two such sets share a
+// member, or all of one are dead.
 bool Membership::is_quorum(const MemberSet& set) const {
   const size_t members = count(set);
   if (2 * members > size_ || (2 * members == size_ && set[0])) return true;
@@ -382,6 +403,8 @@ bool Membership::all_answered() const {
   return true;
 }
 
+// Each message says who is dead, but for a decision, after which nobody counts. Those that ask or promise also say with
+// whom the sender cannot go on.
 Membership::Message Membership::message(Message::Kind kind, Ballot ballot) const {
   Message made;
   made.kind = kind;

@@ -20,7 +20,10 @@ struct Decision {
   bool operator==(const Decision&) const = default;
 };
 
+// One message between two members. Sets are empty, or have a place for each member of the communicator.
 struct MembershipMessage {
+  // Values are on the wire. kPrepare to kRefuse and kAbsent carry the ballot that they are about, kJoin the one that
+  // the sender has promised.
   enum class Kind : uint8_t {
     kJoin = 0,      // the sender has called shrink(): to its leader, or from a leader to those that it waits for
     kPrepare = 1,   // the leader opens a ballot
@@ -32,6 +35,7 @@ struct MembershipMessage {
     kNoQuorum = 7,  // value: who has promised, which is no quorum
     kAbsent = 8,    // to a leader that has opened a ballot: the sender lives, and has not called shrink()
   };
+  // Ordered by round, then by leader: two members never open the same one.
   struct Ballot {
     uint32_t round = 0;  // 0: none
     uint32_t leader = 0;
@@ -117,12 +121,16 @@ class Membership {
   bool is_dead(int member) const { return dead_[static_cast<size_t>(member)]; }
 
  private:
+  // kCollect: no ballot of this member's is open, and it waits for others to call. kPrepare: it asks for promises.
+  // kPropose: it asks for acceptance.
   enum class Phase { kCollect, kPrepare, kPropose };
+  // The proposal that a member has accepted last, and in which ballot.
   struct Accepted {
     Ballot ballot;
     Decision value;
   };
 
+  // The lowest member that can be reached and was not passed over; this one, if there is none below it.
   int leader() const;
   // Members that live as far as is known and have not called, as far as this one has heard.
   std::vector<int> absent() const;
@@ -150,6 +158,7 @@ class Membership {
   void send_to(const Message& news, Whom whom);
   void send(int member, Message message) { messages_.emplace_back(member, std::move(message)); }
   void step_down(Time now);
+  // Nothing is sent to the others, and no answer of theirs is waited for.
   bool reachable(size_t member) const { return !lost_[member] && !dead_[member]; }
 
   const Settings settings_;
@@ -161,6 +170,8 @@ class Membership {
 
   bool joined_ = false;  // and the call has not ended
   bool opened_ = false;
+  // now_: the last event's. deadline_: the patience is over. resend_at_: what was not answered is said again. skip_at_:
+  // the leader is passed over. ask_at_: a leader asks the absent again.
   Time now_ = 0, deadline_ = 0, resend_at_ = 0, skip_at_ = 0, ask_at_ = 0;
   int asked_ = -1;                          // the leader that was told
   std::map<int, Message> held_;             // of leaders, from before join()
@@ -180,6 +191,7 @@ class Membership {
   MemberSet answered_;  // have promised or accepted in this phase
   MemberSet idle_;      // live, and had not called when this ballot was opened
   MemberSet have_opened_;
+  // The proposal that was accepted in the highest ballot, among the promises of this one. It binds this leader.
   std::optional<Accepted> newest_;
   Decision value_;
 };

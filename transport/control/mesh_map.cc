@@ -2,6 +2,7 @@
 
 namespace rondo {
 
+// A set, since distances of both directions meet: in a world of 2^n ranks half of it is one rank both ways.
 std::vector<int> control_neighbors(int rank, int world) {
   std::set<int> result;
   if (world <= kMaxFullMesh) {
@@ -16,6 +17,8 @@ std::vector<int> control_neighbors(int rank, int world) {
   return {result.begin(), result.end()};
 }
 
+// Breadth first from the connected ranks, so the first way that is found is a shortest one. Each rank inherits the
+// first step of the rank by which it was found.
 std::vector<int> MeshMap::next_hops(int rank, const std::vector<int>& connected) const {
   std::vector<int> next(static_cast<size_t>(world_), -1);
   std::vector<int> reached;  // in the order of their distance

@@ -8,6 +8,7 @@ namespace rondo {
 
 using std::chrono::milliseconds;
 
+// A Dial moves its handler out before it calls it, so the handler may erase the Dial that it belongs to.
 void PeerDialer::dial_control(int peer, Deadline deadline, Done done) {
   DialOrder order = order_to(peer, deadline);
   order.hello = hello_to(peer, Role::kControl);
@@ -50,6 +51,8 @@ void PeerDialer::dial_link(const LinkName& name, const std::function<void(uint32
   }
 }
 
+// Lower ranks are dialed by this one, so the dial under way says most. Higher ones dial this rank, and only a knock
+// knows whether anything listens there.
 PeerDialer::Missing PeerDialer::why_missing(int peer) const {
   const auto& dials = peer < settings_.rank ? controls_ : knocks_;
   const auto last = last_.find(peer);
@@ -87,6 +90,7 @@ void PeerDialer::forget_communicator(uint64_t communicator) {
   std::erase_if(links_, [&](const auto& entry) { return entry.first.first.communicator == communicator; });
 }
 
+// Nonce and proof are made by the handshake.
 Hello PeerDialer::hello_to(int peer, Role role) const {
   Hello hello;
   hello.role = role;

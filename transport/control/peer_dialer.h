@@ -39,7 +39,7 @@ class PeerDialer {
   void dial_control(int peer, Deadline deadline, Done done);
   // Only finds out whether anything listens there. Nothing while a knock at that peer is under way.
   void knock(int peer, Deadline deadline, Done done);
-  // All connections of the link, within twice the handshake's time; `done` for each, with its index.
+  // All connections of the link, within the suspicion and twice the handshake's time; `done` for each, with its index.
   void dial_link(const LinkName& name, const std::function<void(uint32_t index, DialResult)>& done);
 
   // What has come of the dials to a neighbor that is not connected, with the addresses. accepted: it took the last
@@ -50,6 +50,7 @@ class PeerDialer {
   };
   Missing why_missing(int peer) const;
 
+  // Dials that are forgotten end without a call of their handlers.
   void forget_knock(int peer) { knocks_.erase(peer); }
   void forget_starts();
   void forget_link(const LinkName& name);
@@ -63,6 +64,7 @@ class PeerDialer {
 
   asio::io_context& io_;
   const Settings settings_;
+  // Empty before know(): no hello can be judged then (ControlPlane::judge()).
   std::optional<Roster> roster_;
   std::map<int, std::unique_ptr<Dial>> controls_, knocks_;
   std::map<int, Missing> last_;  // of those that have ended

@@ -10,6 +10,7 @@ constexpr size_t kMaxClosed = 4096;
 
 }  // namespace
 
+// A second wish, and one for a link whose sockets are coming already, bring nothing about.
 bool PendingLinks::want(const LinkName& name) {
   if (closed_.count(name.communicator)) return false;
   if (!open_.count(name.communicator) && !entries_.count(name)) {
@@ -22,6 +23,7 @@ bool PendingLinks::want(const LinkName& name) {
   return first;
 }
 
+// kNo is final: no such connection, one that is there already, or a communicator that is closed.
 PendingLinks::Fit PendingLinks::fits(const LinkName& name, uint32_t index) const {
   if (index >= needed(name.kind) || closed_.count(name.communicator)) return Fit::kNo;
   const auto found = entries_.find(name);
@@ -59,6 +61,7 @@ std::optional<std::pair<int, SecuredSocket>> PendingLinks::take_stream_from(uint
   return std::nullopt;
 }
 
+// A goodbye names them (ByeMessage::streams).
 std::set<int> PendingLinks::streams(uint64_t communicator, LinkKind kind) const {
   std::set<int> peers;
   auto it = entries_.lower_bound(LinkName{communicator, kind, -1, 0});
@@ -68,6 +71,7 @@ std::set<int> PendingLinks::streams(uint64_t communicator, LinkKind kind) const 
   return peers;
 }
 
+// Its sockets do not count as early any more.
 void PendingLinks::open(uint64_t communicator) {
   if (open_.insert(communicator).second) uncount_early_of(communicator);
 }
@@ -97,6 +101,7 @@ void PendingLinks::uncount_early(int peer, size_t sockets) {
   if ((found->second -= sockets) == 0) early_of_.erase(found);
 }
 
+// The sockets of links that were not taken are closed here; the peer sees their end.
 bool PendingLinks::close(uint64_t communicator) {
   const size_t before = entries_.size();
   if (open_.erase(communicator) == 0) uncount_early_of(communicator);

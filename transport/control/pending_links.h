@@ -14,8 +14,10 @@
 
 namespace rondo {
 
+// kData: a Link's connections. A stream has one connection: kStreamTo is dialed by this rank, kStreamFrom accepted.
 enum class LinkKind : uint8_t { kData, kStreamTo, kStreamFrom };
 
+// The order of the fields matters: entries of one communicator, and in it of one kind, lie together in entries_.
 struct LinkName {
   uint64_t communicator = 0;
   LinkKind kind = LinkKind::kData;
@@ -55,6 +57,8 @@ class PendingLinks {
   bool close(uint64_t communicator);
 
  private:
+  // A link from the first wish or socket on, until its communicator is closed. sockets: by connection; empty until the
+  // first has come, and again once taken.
   struct Entry {
     bool wanted = false;
     bool taken = false;
@@ -73,10 +77,14 @@ class PendingLinks {
 
   uint32_t connections_;
   size_t max_early_, max_early_of_peer_;
+  // Sockets that are kept for communicators which are not open: of a wished link all of its connections, of another one
+  // those that have come. Of those links a wish never follows a socket: a link has one dialer, which wishes first
+  // (ControlPlane::on_message()), and the other rank wishes only once it has opened the communicator.
   size_t early_ = 0;
   std::map<int, size_t> early_of_;  // by peer; none is 0
   std::map<LinkName, Entry> entries_;
   std::set<uint64_t> open_;
+  // The newest kMaxClosed; closed_order_ has them oldest first.
   std::set<uint64_t> closed_;
   std::deque<uint64_t> closed_order_;
 };

@@ -20,6 +20,8 @@ void StartLogic::connected(int peer) {
   check_done();
 }
 
+// A rank that has said before why it failed is no death: its reason is this rank's, too. The first loss opens the
+// grace, and later ones join it without making it longer.
 void StartLogic::lost(Time now, int peer, const std::string& why) {
   const bool known = missing_.erase(peer) + live_.erase(peer) > 0;
   unreached_.erase(peer);
@@ -29,6 +31,8 @@ void StartLogic::lost(Time now, int peer, const std::string& why) {
   losses_.emplace(peer, why);
 }
 
+// The question goes to the connected ranks, of which one answers by its own failure (asked()) if it is connected to
+// `peer`, so that all hear of it. Without an answer within answer_ms the rank counts as dead (tick()).
 void StartLogic::unreached(Time now, int peer, const std::string& why) {
   if (missing_.count(peer) == 0) return;
   if (phase_ != Phase::kRunning) return lost(now, peer, why);  // it cannot be told any more
@@ -39,11 +43,14 @@ void StartLogic::unreached(Time now, int peer, const std::string& why) {
   for (const int connected : live_) messages_.emplace_back(connected, question);
 }
 
+// This rank is the one in question, or is connected to it: it lives, so the start fails for the way between the two. A
+// rank that knows nothing of `peer` says nothing.
 void StartLogic::asked(int peer, int by, const std::string& why) {
   if (peer != settings_.rank && live_.count(peer) == 0) return;
   fail(parted_error({peer, by, settings_.rank, name(peer), name(by), why}));
 }
 
+// It is told nothing back: it knows, and sends nothing more.
 void StartLogic::gave_up(int peer, const Error& error) {
   live_.erase(peer);
   fail(heard_start_error(settings_.rank, peer, name(peer), error));
@@ -66,6 +73,7 @@ void StartLogic::fail_after(const Error& error) {
   fail(error);
 }
 
+// Unanswered questions become losses, and losses whose grace is over fail the start, all by one error.
 void StartLogic::tick(Time now) {
   std::vector<std::pair<int, std::string>> dead;
   for (const auto& [peer, unreached] : unreached_) {
@@ -89,6 +97,7 @@ std::optional<StartLogic::Time> StartLogic::next_time() const {
   return next;
 }
 
+// The culprits are left out: they are dead, or their own error names them.
 std::set<int> StartLogic::untold() const {
   if (phase_ != Phase::kFailed) return {};
   std::set<int> result = missing_;
@@ -96,6 +105,7 @@ std::set<int> StartLogic::untold() const {
   return result;
 }
 
+// A loss that waits for its grace keeps the start from being done, though nobody is missing any more.
 void StartLogic::check_done() {
   if (phase_ == Phase::kRunning && missing_.empty() && losses_.empty()) phase_ = Phase::kDone;
 }
@@ -108,6 +118,7 @@ std::vector<int> start_culprits(int rank, int peer, const Error& error) {
   return culprits;
 }
 
+// A rank that is called dead and hears it lives: then the network is to blame, and the error says so.
 Error heard_start_error(int rank, int peer, const std::string& peer_name, const Error& error) {
   Error own = error;
   if (error.code == ErrorCode::kNetwork && error.ranks.size() > 1) return own;  // the two ends of a way

@@ -23,6 +23,7 @@ namespace rondo {
 class StartLogic {
  public:
   using Time = int64_t;  // milliseconds of a clock that never goes back
+  // kDone: all neighbors are connected, and no loss waits for its grace. kFailed is final, and error() says why.
   enum class Phase { kRunning, kDone, kFailed };
 
   struct Settings {
@@ -37,7 +38,7 @@ class StartLogic {
   };
   explicit StartLogic(Settings settings);
 
-  // --- events
+  // Its control connection is made. After a failure it is told the error.
   void connected(int peer);
   // Its connection ended.
   void lost(Time now, int peer, const std::string& why);
@@ -52,7 +53,7 @@ class StartLogic {
   void failed_later(int peer, const Error& error);
   // This rank cannot go on.
   void fail(const Error& error);
-  // It was done, but what comes after the connections failed.
+  // It was done, but what comes after the connections failed (the island, the goodbye to the store).
   void fail_after(const Error& error);
   void tick(Time now);
 
@@ -77,6 +78,7 @@ class StartLogic {
   Settings settings_;
   Phase phase_ = Phase::kRunning;
   Error error_;
+  // Neighbors, in one of the two at most: not connected yet; connected. A rank that is lost is in neither.
   std::set<int> missing_, live_;
   std::map<int, std::string> losses_;  // while running: who, and why
   Time losses_due_ = 0;
@@ -84,7 +86,10 @@ class StartLogic {
     std::string why;
     Time due = 0;  // when it is taken for dead
   };
+  // Ranks of missing_ at which nothing listens for this one, while the connected ranks are asked. Empty once the start
+  // is over.
   std::map<int, Unreached> unreached_;
+  // Why ranks whose start was done have failed since, as they said before their connections ended.
   std::map<int, Error> later_;
   std::vector<std::pair<int, ControlBody>> messages_;
 };

@@ -51,6 +51,7 @@ std::string status_json(const RankStatus& status) {
                      fmt::join(status.communicators, ","));
 }
 
+// An empty answer_ says that the server has gone: handlers that Asio still holds then do nothing.
 class StatusServer::State : public std::enable_shared_from_this<StatusServer::State> {
  public:
   State(asio::io_context& io, Descriptor listener, Answer answer, int64_t patience_ms)
@@ -67,6 +68,7 @@ class StatusServer::State : public std::enable_shared_from_this<StatusServer::St
   }
 
  private:
+  // text is empty while the request is heard, so it also says whether an answer is being written.
   struct Client {
     Client(asio::io_context& io, Descriptor of) : socket(io, std::move(of)), limit(io) {}
     AsioSocket socket;
@@ -81,6 +83,7 @@ class StatusServer::State : public std::enable_shared_from_this<StatusServer::St
     });
   }
 
+  // Accepts all that wait. A process of another user but root is let go at once.
   void accept() {
     while (true) {
       Descriptor client([&] { return ::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK); });
@@ -153,6 +156,7 @@ class StatusServer::State : public std::enable_shared_from_this<StatusServer::St
     }
   }
 
+  // Once for each client: a timer and a readable socket may both call it.
   void answer(uint64_t number) noexcept {
     const auto found = clients_.find(number);
     if (found == clients_.end() || !found->second.text.empty()) return;
@@ -169,6 +173,7 @@ class StatusServer::State : public std::enable_shared_from_this<StatusServer::St
 
   void let_go(uint64_t number) noexcept { clients_.erase(number); }
 
+  // A failed write, and one that throws, lets the client go: no error of the rank's.
   void write(uint64_t number) noexcept {
     const auto found = clients_.find(number);
     if (found == clients_.end()) return;  // pushed out

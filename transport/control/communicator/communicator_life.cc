@@ -13,10 +13,12 @@ CommunicatorLife::CommunicatorLife(const MemberNames& members, const RankView& r
   }
 }
 
+// After a failure stage_ is that of the rank whose error it is.
 void CommunicatorLife::made() {
   if (!failure_) stage_ = Stage::kUse;
 }
 
+// From here on a death is no failure: what the members still do with the communicator is their own.
 bool CommunicatorLife::close(uint64_t last_sequence, const std::set<int>& streams) {
   if (closing_) return false;
   closing_ = true;
@@ -39,6 +41,7 @@ bool CommunicatorLife::all_left() const {
   return std::none_of(others_.begin(), others_.end(), [](const auto& entry) { return entry.second.here(); });
 }
 
+// A peer that has left or is lost closes its links: that is no failure of its own.
 void CommunicatorLife::link_failed(Time now, int peer, const Error& error) {
   if (failure_ || closing_) return;
   const auto found = others_.find(peer);
@@ -92,6 +95,7 @@ void CommunicatorLife::look_for_last() {
   }
 }
 
+// A goodbye that waited for this stream is delivered now.
 void CommunicatorLife::streamed(int peer) {
   const auto member = others_.find(peer);
   if (member == others_.end()) return;
@@ -116,6 +120,8 @@ void CommunicatorLife::left(Time now, int peer, const ByeMessage& goodbye) {
   look_for_last();
 }
 
+// Deaths within collect_ms become one failure. After a goodbye a death matters only if the stream that it announced has
+// not come: nothing will come any more.
 void CommunicatorLife::lost(Time now, int peer, const Loss& loss) {
   const auto found = others_.find(peer);
   if (found == others_.end() || found->second.lost) return;
@@ -177,6 +183,7 @@ void CommunicatorLife::given_up() {
   if (!sound) fail({ErrorCode::kUnresponsive, rank_.departures.given_up(), {rank_.settings.rank}});
 }
 
+// Deaths before broken links: a link breaks because of a death more often than the other way around.
 void CommunicatorLife::tick(Time now) {
   if (failure_ || fail_if_due(now)) return;
   const auto due = std::find_if(suspicions_.begin(), suspicions_.end(),
@@ -200,6 +207,7 @@ bool CommunicatorLife::fail_if_due(Time now) {
   return true;
 }
 
+// A link that just ended says no more than that the peer is gone (kPeerLost); a specific code is kept.
 Error CommunicatorLife::link_error(const Suspicion& suspicion) const {
   const ErrorCode code = suspicion.error.code;
   const bool specific = code == ErrorCode::kProtocol || code == ErrorCode::kMismatch || code == ErrorCode::kSystem ||
@@ -220,6 +228,7 @@ std::optional<CommunicatorLife::Time> CommunicatorLife::next_time() const {
   return next;
 }
 
+// Members that have left are not told: they wait for nothing of this communicator.
 void CommunicatorLife::fail(Error error, Audience audience, int except) {
   if (failure_) return;
   failure_ = error;

@@ -18,6 +18,8 @@ namespace rondo {
 class CommunicatorLife {
  public:
   using Time = int64_t;  // milliseconds of a clock that never goes back
+  // Another member, as this rank knows it. A member that has left may still be lost later, while its stream has not
+  // come.
   struct Member {
     bool left = false;  // said goodbye to the communicator, or to everybody
     bool lost = false;
@@ -35,7 +37,9 @@ class CommunicatorLife {
   bool close(uint64_t last_sequence, const std::set<int>& streams);
   // The members have agreed on who goes on, this rank among them.
   void go_on() { goes_on_ = true; }
+  // A data link to the peer is broken. It counts after a grace, unless a better reason comes before (grace_ms()).
   void link_failed(Time now, int peer, const Error& error);
+  // This rank's own reason: goes to every member.
   void fail(Error error) { fail(std::move(error), Audience::kMembers, -1); }
 
   // --- events from outside
@@ -43,8 +47,10 @@ class CommunicatorLife {
   void receive(Time now, int from, const ByeMessage& message);
   // The stream that it opened for this communicator has come.
   void streamed(int peer);
+  // Departures' findings. ControlLogic brings each to every communicator, also to those of which the rank is no member.
   void lost(Time now, int peer, const Loss& loss);
   void left(Time now, int peer, const ByeMessage& goodbye);
+  // The start of that member failed after this rank's own was done.
   void resigned(Time now, int peer, const std::string& why);
   // No communicator comes about.
   void start_failed(const Error& error);
@@ -67,12 +73,16 @@ class CommunicatorLife {
   size_t goodbyes() const { return goodbyes_; }
 
  private:
+  // A broken link to a peer of which nothing better is known yet.
   struct Suspicion {
     int peer = -1;
     Error error;
     Time due = 0;
   };
+  // kNeighbors: an abort that was received is passed on to neighbors alone. Each member does so once, and so it reaches
+  // all of them.
   enum class Audience { kMembers, kNeighbors };
+  // except: who has told it; -1: nobody. The first failure counts, and later calls do nothing.
   void fail(Error error, Audience audience, int except);
   bool fail_if_due(Time now);
   Error link_error(const Suspicion& suspicion) const;
@@ -85,6 +95,7 @@ class CommunicatorLife {
 
   const MemberNames& members_;
   const RankView& rank_;
+  // By world rank.
   std::map<int, Member> others_;
   std::optional<Error> failure_;
   Stage stage_ = Stage::kMaking;
@@ -92,6 +103,7 @@ class CommunicatorLife {
   bool heard_all_ = false;      // closing, and so are all others
   std::map<int, Loss> losses_;  // not yet reported
   Time losses_due_ = 0;
+  // At most one for each peer.
   std::vector<Suspicion> suspicions_;
   std::set<int> streamed_;           // members whose stream has come
   std::map<int, Time> streams_due_;  // members that have left, but for PeerLeft: their stream has not come

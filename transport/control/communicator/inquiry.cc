@@ -58,6 +58,7 @@ Inquiry::Inquiry(const MemberNames& members, const CommunicatorLife& life, const
   for (const auto& [peer, member] : life.others()) others_[peer];
 }
 
+// What the others said to an earlier question about messages proves nothing now, so it is forgotten first.
 void Inquiry::stalled(Time now, uint64_t sequence, const CallState& own, Ask ask) {
   if (life_.failure() || life_.closing()) return;
   if (sequence == kMessagesSequence) {
@@ -70,6 +71,8 @@ void Inquiry::stalled(Time now, uint64_t sequence, const CallState& own, Ask ask
   ask_members(now, sequence, ask);
 }
 
+// The cause is looked for when the call has lasted blame_after_ms, and then whenever it has lasted twice as long, so
+// that a long wait does not fill the log.
 void Inquiry::stalled_in_call(Time now, uint64_t sequence, const CallState& own) {
   const Time blame_after_ms = rank_.settings.blame_after_ms;
   if (!stall_ || stall_->sequence != sequence) {
@@ -100,6 +103,7 @@ void Inquiry::ask_members(Time now, uint64_t sequence, Ask ask) {
   }
 }
 
+// Any answer ends the member's silence, also one about an older call. Only one about the stalled call is compared.
 std::optional<Error> Inquiry::receive(Time now, int from, const AnswerMessage& message) {
   if (life_.failure() || life_.closing()) return std::nullopt;
   const auto found = others_.find(from);
@@ -113,6 +117,7 @@ std::optional<Error> Inquiry::receive(Time now, int from, const AnswerMessage& m
   return stall_ && stall_->sequence == message.sequence ? compare(now, from) : std::nullopt;
 }
 
+// No error: a sentence for this rank's own errors, which says nothing in the log here.
 void Inquiry::receive(const BlameMessage& message) {
   if (stall_) stall_->heard = message.text;
 }
@@ -131,6 +136,7 @@ std::optional<Inquiry::Time> Inquiry::next_time() const {
   return next;
 }
 
+// A member that was asked and has not answered is absent, too: its newest known call is older.
 std::vector<int> Inquiry::absent(uint64_t sequence) const {
   std::vector<int> result;
   for (const auto& [peer, member] : others_) {
@@ -142,6 +148,9 @@ std::vector<int> Inquiry::absent(uint64_t sequence) const {
   return result;
 }
 
+// What two answers to the same question prove. A fingerprint or route of 0 is not known (yet), and proves nothing.
+// Sleep in a message is proven by two answers that are p2p_confirm_ms apart and alike but for the looks of the sleeping
+// thread: one answer alone may have come just before the message.
 std::optional<Error> Inquiry::compare(Time now, int peer) {
   Member& member = others_.at(peer);
   const CallState& own = stall_->own;

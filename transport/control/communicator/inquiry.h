@@ -25,7 +25,7 @@ class Inquiry {
   // All of them outlive it.
   Inquiry(const MemberNames& members, const CommunicatorLife& life, const RankView& rank);
 
-  // --- events
+  // Asks members what they do in that call, or in messages (kMessagesSequence). own: what this rank does.
   void stalled(Time now, uint64_t sequence, const CallState& own, Ask ask);
   // What two ranks disagree about, if it is proven now.
   std::optional<Error> receive(Time now, int from, const AnswerMessage& message);
@@ -44,6 +44,7 @@ class Inquiry {
   Waiting waiting(Time now, uint64_t sequence, const CallState& messages) const;
 
  private:
+  // What is known of another member by its answers.
   struct Member {
     uint64_t asked = 0;                   // about which sequence last
     std::optional<AnswerMessage> answer;  // the last one
@@ -55,6 +56,7 @@ class Inquiry {
     uint64_t p2p_moved = 0;
     uint64_t p2p_looks = 0;
   };
+  // The newest call that stalled here. A later one replaces it, and takes no answers of it over.
   struct Stall {
     uint64_t sequence = 0;
     CallState own;
@@ -94,8 +96,10 @@ class Inquiry {
   const MemberNames& members_;
   const CommunicatorLife& life_;
   const RankView& rank_;
+  // By world rank.
   std::map<int, Member> others_;  // by world rank
-  size_t questions_ = 0;          // so far
+  // Counts members asked, so that a rank which asks only some of them goes on where it stopped.
+  size_t questions_ = 0;  // so far
   std::optional<Stall> stall_;
   std::optional<Wait> wait_;
   std::optional<CallState> waited_;  // what this rank did at its last question about messages

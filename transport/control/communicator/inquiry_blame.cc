@@ -9,6 +9,7 @@
 
 namespace rondo {
 
+// This rank's own finding first: what another one has said may be older.
 std::string Inquiry::blame(Time now, uint64_t sequence) const {
   if (sequence == kMessagesSequence) return waited_ && waited_->in_p2p ? find_wait(now, *waited_).text : "";
   if (life_.failure() || !stall_ || stall_->sequence != sequence) return "";
@@ -16,6 +17,7 @@ std::string Inquiry::blame(Time now, uint64_t sequence) const {
   return own.empty() ? stall_->heard : own;
 }
 
+// For the status: read only, and never logged.
 Waiting Inquiry::waiting(Time now, uint64_t sequence, const CallState& messages) const {
   Waiting result;
   if (life_.failure()) return result;
@@ -30,6 +32,7 @@ Waiting Inquiry::waiting(Time now, uint64_t sequence, const CallState& messages)
   return result;
 }
 
+// Said once for each cause, by one rank of the communicator: the others have its sentence for their errors.
 void Inquiry::say_blame(Time now) {
   stall_->blame_due = -1;
   if (!stall_->heard.empty() || !speaks_for(now)) return;
@@ -60,6 +63,8 @@ bool Inquiry::speaks_for(Time now) const {
   });
 }
 
+// Ranks are to blame before links: a rank that stands still or is late also leaves its links idle. Peers that an answer
+// names may be any numbers, so a link between strangers is left out.
 Blame Inquiry::find_blame(Time now) const {
   Blame blame;
   blame.number = stall_->sequence - std::min(stall_->sequence, kMeetingSequence);
@@ -87,6 +92,8 @@ Blame Inquiry::find_blame(Time now) const {
   return blame;
 }
 
+// nullopt: it takes part in the call, or has left, or nothing is known of it. Silence counts before lateness, since it
+// explains it.
 std::optional<Blame::Rank> Inquiry::blame_of(Time now, int peer, int64_t waited_ms) const {
   if (!life_.others().at(peer).here()) return std::nullopt;
   if (const Time silent = silence_of(now, peer); silent > 0) {
@@ -111,6 +118,7 @@ Inquiry::Time Inquiry::silence_of(Time now, int peer) const {
 
 // --- whom a message waits for
 
+// In a ring of waiting ranks each one finds the same ring, and the lowest says so.
 void Inquiry::say_wait(Time now) {
   const CallState own = std::exchange(wait_, std::nullopt)->own;
   if (!own.in_p2p) return;
@@ -120,6 +128,8 @@ void Inquiry::say_wait(Time now) {
   rank_.actions.push_back(control::Note{wait.text});
 }
 
+// Follows the peers of waiting ranks, by their answers. The chain names a rank once, so it ends. A rank whose answer is
+// missing, or which waits for any peer, ends it, too.
 Inquiry::MessageWait Inquiry::find_wait(Time now, const CallState& own) const {
   MessageWait wait{fmt::format("{} has waited {} in {}", members_.own_name(),
                                time_text(static_cast<int64_t>(own.since_ms)), own.p2p_text),

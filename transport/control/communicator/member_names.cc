@@ -13,12 +13,14 @@ int MemberNames::place(int rank) const {
   return found == ranks_.end() ? -1 : static_cast<int>(found - ranks_.begin());
 }
 
+// A rank that is no member is named by its world rank.
 std::string MemberNames::name(int rank) const {
   const int at = place(rank);
   if (at < 0 || at == rank) return settings_.name(rank);
   return fmt::format("rank {} (world rank {}, {})", at, rank, settings_.names[static_cast<size_t>(rank)]);
 }
 
+// The first kMostNamed members stand for all.
 std::string MemberNames::title() const {
   constexpr size_t kMostNamed = 8;
   const auto named = std::span(ranks_).first(std::min(ranks_.size(), kMostNamed));

@@ -14,6 +14,7 @@ using Outcome = Membership::Outcome;
 
 }  // namespace
 
+// Membership counts members by their places; whoever is no member has no place, and is ignored.
 void Shrinking::receive(Time now, int from, const MembershipMessage& message) {
   if (const int place = members_.place(from); place >= 0) membership(now).receive(now, place, message);
 }
@@ -28,6 +29,7 @@ void Shrinking::tick(Time now) {
   }
 }
 
+// destroy() in another thread ends shrink(): a communicator that closes agrees on nothing any more.
 bool Shrinking::under_way() const {
   return !life_.closing() && membership_ && membership_->outcome() == Outcome::kNone;
 }
@@ -39,6 +41,7 @@ Shrunk Shrinking::result() const {
   return {decided(), membership_->decision()->grown};
 }
 
+// Why shrink() throws: by the outcome of the membership, in the terms of what the user can do.
 Error Shrinking::failure() const {
   const int rank = rank_.settings.rank;
   switch (membership_ ? membership_->outcome() : Outcome::kNone) {
@@ -110,7 +113,8 @@ Membership& Shrinking::membership(Time now) {
   return *membership_;
 }
 
-// Who is lost, and who has ended. One that has given this rank up has ended its connection, and may live.
+// Who is lost, and who has ended. One that has given this rank up has ended its connection, and may live. Departures
+// and goodbyes only grow, so an equal number of them is no news.
 void Shrinking::tell(Time now) {
   const size_t known = rank_.departures.count() + life_.goodbyes();
   if (told_ == known) return;

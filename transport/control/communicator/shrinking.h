@@ -33,6 +33,8 @@ class Shrinking {
 
   // --- questions
   std::optional<Time> next_time() const { return membership_ ? membership_->next_time() : std::nullopt; }
+  // Membership's outcome: shrink() waits while under_way(), and goes_on() says whether this rank is among those that go
+  // on.
   bool under_way() const;
   bool goes_on() const;
   std::optional<Decision> decision() const { return membership_ ? membership_->decision() : std::nullopt; }
@@ -40,10 +42,12 @@ class Shrinking {
   Shrunk result() const;
 
  private:
+  // Made at the first call of any member, since most communicators are never shrunk.
   Membership& membership(Time now);
   void tell(Time now);
   bool alive(int place) const;
   std::vector<int> ranks_where(const std::function<bool(int place)>& is) const;
+  // World ranks, in the communicator's order.
   std::vector<int> decided() const;
   std::string names(const std::vector<int>& ranks) const;
   Error failure() const;
