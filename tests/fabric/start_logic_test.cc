@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <functional>
+#include <limits>
 #include <map>
 #include <memory>
 #include <numeric>
@@ -314,6 +315,17 @@ TEST_CASE("the end of a connection waits for a better reason, and deaths that ar
         "rank 1 (h) died while the group was starting (closed); rank 2 (h) died while the group was starting "
         "(refused)");
   CHECK(told(both) == std::vector<int>{3});
+}
+
+TEST_CASE("at the last tick of a start a rank that nobody has vouched for is dead, without an overflow of time") {
+  StartLogic start = start_of(0, 3);
+  start.connected(1);
+  start.unreached(10, 2, "refused");
+  CHECK(start.phase() == StartLogic::Phase::kRunning);
+  start.tick(std::numeric_limits<StartLogic::Time>::max());
+  CHECK(start.phase() == StartLogic::Phase::kFailed);
+  CHECK(start.error().code == ErrorCode::kPeerLost);
+  CHECK(start.error().ranks == std::vector<int>{2});
 }
 
 TEST_CASE("a rank that gives up for no other's fault is the culprit; one that was past its start says why it ended") {

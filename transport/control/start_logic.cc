@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <limits>
 #include <utility>
 
 namespace rondo {
@@ -27,7 +28,9 @@ void StartLogic::lost(Time now, int peer, const std::string& why) {
   unreached_.erase(peer);
   if (phase_ != Phase::kRunning || !known) return;
   if (const auto found = later_.find(peer); found != later_.end()) return fail(found->second);
-  if (losses_.empty()) losses_due_ = now + settings_.grace_ms;
+  // The last tick of a start is at the end of time (ControlPlane::fail_late()), behind which no grace fits.
+  if (losses_.empty())
+    losses_due_ = std::min(now, std::numeric_limits<Time>::max() - settings_.grace_ms) + settings_.grace_ms;
   losses_.emplace(peer, why);
 }
 
