@@ -8,7 +8,6 @@
 #include <string_view>
 #include <utility>
 
-#include "ring/base/check.h"
 #include "rondo/error.h"
 
 #if defined(__aarch64__)

@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstring>
 
 #include "ring/base/system_error.h"
 #include "rondo/error.h"

@@ -5,7 +5,6 @@
 #include <algorithm>
 
 #include "ring/base/bytes.h"
-#include "ring/base/check.h"
 #include "ring/base/hash.h"
 
 namespace rondo {

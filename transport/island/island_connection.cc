@@ -1,6 +1,5 @@
 #include "transport/island/island_connection.h"
 
-#include <fmt/format.h>
 
 #include <array>
 #include <asio/io_context.hpp>

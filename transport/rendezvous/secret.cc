@@ -9,7 +9,6 @@
 #include <cerrno>
 #include <cstring>
 #include <optional>
-#include <vector>
 
 #include "ring/base/descriptor.h"
 #include "rondo/error.h"

@@ -1,11 +1,9 @@
 #include "transport/tcp/stream_link.h"
 
 #include <algorithm>
-#include <cstring>
 #include <utility>
 
 #include "ring/base/check.h"
-#include "transport/tcp/slice_header.h"
 #include "transport/tcp/slice_receiver.h"
 #include "transport/tcp/slice_sender.h"
 
