@@ -20,12 +20,14 @@ namespace {
 using std::chrono::milliseconds;
 using Clock = std::chrono::steady_clock;
 
+// Between two attempts; doubled each time, since all ranks of a job may dial one listener at once.
 constexpr milliseconds kFirstPause{20};
 constexpr milliseconds kLongestPause{500};
 // A peer listens before it publishes its endpoints and until it is gone: "connection refused" at all of them for so
 // long means that it died. Longer than an overloaded host takes to let a dying listener's queue drain.
 constexpr milliseconds kRefusalPatience{800};
 
+// How a connection attempt ended: the system's number, 0 if it stands. Reading it takes it away.
 int socket_error(int socket) {
   int number = 0;
   socklen_t size = sizeof number;
@@ -35,6 +37,8 @@ int socket_error(int socket) {
 
 }  // namespace
 
+// One attempt at a time: connect, hello, answer, confirm, and the TLS handshake if it is to be sealed. An empty done_
+// says that the Dial has gone or has ended; handlers that Asio still holds then do nothing.
 class Dial::State : public std::enable_shared_from_this<Dial::State> {
  public:
   State(asio::io_context& io, DialOrder order, std::function<void(DialResult)> done)
@@ -47,6 +51,7 @@ class Dial::State : public std::enable_shared_from_this<Dial::State> {
   std::string words() const { return socket_ && limited_by_ != nullptr ? sentence(limited_by_) : words_; }
   bool accepted() const { return accepted_; }
 
+  // Only from ~Dial().
   void cancel() {
     done_ = nullptr;
     timer_.cancel();
@@ -54,6 +59,8 @@ class Dial::State : public std::enable_shared_from_this<Dial::State> {
   }
 
  private:
+  // Begins with the next endpoint. What this process itself lacks (descriptors, an option) is tried again like a peer's
+  // failure, since it may pass.
   void attempt() {
     if (!done_) return;
     received_ = 0;
@@ -84,6 +91,7 @@ class Dial::State : public std::enable_shared_from_this<Dial::State> {
     });
   }
 
+  // The kernel of the peer's host has accepted; its process may not have looked yet. A knock ends here.
   void connected() {
     if (const int number = socket_error(socket_->get()); number != 0) return failed(number);
     accepted_ = true;
@@ -105,6 +113,7 @@ class Dial::State : public std::enable_shared_from_this<Dial::State> {
     });
   }
 
+  // The answer, which comes in parts perhaps; behind it the peer's TLS messages.
   void read() {
     if (session_) return seal();
     std::string why;
@@ -119,6 +128,8 @@ class Dial::State : public std::enable_shared_from_this<Dial::State> {
     judge();
   }
 
+  // A peer that is busy, and a program that is none of ours, are tried again: a port may have been another program's
+  // for a moment. Any other refusal ends the dial.
   void judge() {
     const auto [welcome, busy, error] = handshake_->judge({bytes_.data(), bytes_.size()});
     if (busy || error.code == ErrorCode::kProtocol) return retry(error.message, Sign::kOther);
@@ -136,6 +147,7 @@ class Dial::State : public std::enable_shared_from_this<Dial::State> {
     finish({{socket_->detach()}, {}});
   }
 
+  // The TLS handshake, as far as it goes with what has come.
   void seal() {
     std::string why;
     int number = 0;
@@ -145,6 +157,7 @@ class Dial::State : public std::enable_shared_from_this<Dial::State> {
     finish({{socket_->detach(), std::move(session_)}, {}});
   }
 
+  // The connection attempt was refused by the network or by this system.
   void failed(int number) {
     if (number == EADDRNOTAVAIL) {
       return retry(fmt::format("{} (is a local port free? net.ipv4.ip_local_port_range)", std::strerror(number)),
@@ -158,7 +171,11 @@ class Dial::State : public std::enable_shared_from_this<Dial::State> {
     finish({{}, system_error(fmt::format("connecting to {} at {}", order_.peer, where()), number)});
   }
 
+  // What an attempt that failed shows of the peer. kNone: no sign of life. kRefused: its host lives, and nothing
+  // listens. kNoPort: this host had no local port. kOther: anything else.
   enum class Sign { kNone, kRefused, kNoPort, kOther };  // of life, of the peer; kNoPort: this host's fault
+  // Ends the dial where signs of one kind have lasted for their patience, else tries again after a pause. One sign of
+  // another kind begins all patience anew.
   void retry(const std::string& why, Sign sign) {
     socket_.reset();
     timer_.cancel();
@@ -198,10 +215,12 @@ class Dial::State : public std::enable_shared_from_this<Dial::State> {
     return order_.hello && (order_.hello->role == Role::kData || order_.hello->role == Role::kStream);
   }
 
+  // For how long a host may give no sign of life; without such a limit a year, which the deadline always cuts.
   Clock::duration silence() const {
     return order_.tuning.silence_ms > 0 ? milliseconds(order_.tuning.silence_ms) : std::chrono::hours(24 * 365);
   }
 
+  // The attempt's timer: retry() with `why` unless the attempt has gone on before.
   void limit(Clock::time_point when, const char* why, Sign sign) {
     limited_by_ = why;
     timer_.expires_at(when);
@@ -211,6 +230,7 @@ class Dial::State : public std::enable_shared_from_this<Dial::State> {
     });
   }
 
+  // The handler is moved out first: it may destroy the Dial, and this object lives on by its handler's pointer.
   void finish(DialResult result) {
     timer_.cancel();
     socket_.reset();
@@ -240,6 +260,7 @@ class Dial::State : public std::enable_shared_from_this<Dial::State> {
   uint64_t stage_ = 0;  // counts what the timer limits
   milliseconds pause_ = kFirstPause;
   Clock::time_point attempted_{};
+  // Since when all attempts have shown this sign; max(): the last one has not.
   Clock::time_point refused_since_ = Clock::time_point::max();
   Clock::time_point silent_since_ = Clock::time_point::max();
   Clock::time_point portless_since_ = Clock::time_point::max();

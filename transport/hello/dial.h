@@ -20,14 +20,15 @@ class io_context;
 
 namespace rondo {
 
-// Makes one connection: tries a peer's endpoints in turn, says hello, waits for the welcome, and tries again until the
-// deadline. On the I/O thread.
+// One connection that is to be made.
 struct DialOrder {
   std::string peer;  // "rank 3 (host b, pid 17)"
+  // At least one, all of them the peer's. Roster has refused a card without any.
   std::vector<Endpoint> endpoints;
   std::optional<Hello> hello;  // none: only find out whether anything listens there
   Authenticator auth;
   SocketTuning tuning;
+  // For all attempts together, the welcome included. A peer that has accepted may take until then to answer.
   std::chrono::steady_clock::time_point deadline;
   std::chrono::milliseconds attempt{5'000};  // for one endpoint to accept
 };
@@ -40,10 +41,13 @@ struct DialResult {
   Error error;
 };
 
+// Makes one connection: tries a peer's endpoints in turn, says hello, waits for the welcome, and tries again until the
+// deadline. On the I/O thread.
 class Dial {
  public:
-  // `done` is called once, unless the Dial is destroyed before.
+  // `done` is called once, unless the Dial is destroyed before. It may destroy the Dial.
   Dial(asio::io_context& io, DialOrder order, std::function<void(DialResult)> done);
+  // Ends the attempt under way, without a call of `done`.
   ~Dial();
   // "connecting to rank 3 (host b, pid 17) at 10.0.0.3:4000 from 10.0.0.1: no answer to the connection attempt": how
   // the attempt under way stands, else how the last one ended.

@@ -11,6 +11,7 @@
 namespace rondo {
 namespace {
 
+// docs/wire.md has the labels. They differ, so that no proof of one message is one of another, or of the other side.
 constexpr std::string_view kHelloLabel = "rondo link hello";
 constexpr std::string_view kAnswerLabel = "rondo link answer";
 constexpr std::string_view kConfirmLabel = "rondo link confirm";
@@ -28,6 +29,7 @@ Error auth_error(std::string what, const Authenticator& auth) {
 
 }  // namespace
 
+// The proof covers the hello with zeros in its own place.
 DialerHandshake::DialerHandshake(Hello hello, const Authenticator& auth)
     : auth_(&auth), destination_(hello.destination), sealed_(hello.sealed) {
   hello.nonce = random_nonce();
@@ -36,6 +38,8 @@ DialerHandshake::DialerHandshake(Hello hello, const Authenticator& auth)
   hello_ = encode(hello);
 }
 
+// The version and AUTH_FAILED are believed without a proof: a peer of another version or secret cannot make one.
+// Everything else in the answer counts only behind its proof.
 DialerHandshake::Verdict DialerHandshake::judge(std::string_view bytes) {
   const std::optional<Answer> answer = parse_answer(bytes);
   if (!answer) return {false, false, {ErrorCode::kProtocol, "something that does not speak Rondo answers", {}}};
@@ -77,6 +81,7 @@ std::string DialerHandshake::confirm() const {
   return std::string(as_text(auth_->prove(kConfirmLabel, {hello_, answer_})));
 }
 
+// The bytes are kept also where they are refused. `sealed_` is what the answer will say: the dialer compares it.
 std::optional<Hello> AcceptorHandshake::hear(std::string_view bytes) {
   std::optional<Hello> hello = parse_hello(bytes);
   if (!hello) return std::nullopt;
@@ -109,6 +114,7 @@ std::string AcceptorHandshake::answer(Answer verdict) {
   return answer_ = encode(verdict);
 }
 
+// In constant time, as every proof.
 bool AcceptorHandshake::confirmed(std::string_view confirm) const {
   ByteReader reader(confirm);
   const Mac proof = reader.array<sizeof(Mac)>();

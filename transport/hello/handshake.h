@@ -17,6 +17,7 @@ namespace rondo {
 
 inline constexpr size_t kConfirmBytes = sizeof(Mac);
 
+// The dialer's side: hello(), then judge() of the answer, and after a welcome confirm().
 class DialerHandshake {
  public:
   // auth must live as long as this object. The hello's nonce and proof are made here, anew for each connection.
@@ -29,6 +30,7 @@ class DialerHandshake {
     bool busy = false;  // worth another try
     Error error;        // kProtocol, kAuthFailed or kNetwork (refused); its text begins with what the peer did
   };
+  // answer: kAnswerBytes bytes, or fewer where their beginning is none of Rondo's.
   Verdict judge(std::string_view answer);
   // After a welcome.
   std::string confirm() const;
@@ -42,6 +44,8 @@ class DialerHandshake {
   std::string hello_, answer_;
 };
 
+// The acceptor's side: hear() the hello, answer(), and after a welcome confirmed(). auth must live as long as this
+// object.
 class AcceptorHandshake {
  public:
   // seals: connections are to be sealed where the dialer asks for it. A client of the store says itself whether its
@@ -53,7 +57,7 @@ class AcceptorHandshake {
   std::optional<Hello> hear(std::string_view hello);
   const std::optional<Answer>& refusal() const { return refusal_; }
 
-  // The answer's bytes, with nonce and proof.
+  // The answer's bytes, with nonce and proof. A refusal() goes before `verdict`, and has neither.
   std::string answer(Answer verdict);
   // Behind a welcome: the dialer answers this nonce, so it is no replay.
   bool confirmed(std::string_view confirm) const;
@@ -64,6 +68,7 @@ class AcceptorHandshake {
   const Authenticator* auth_;
   bool seals_;
   bool sealed_ = false;
+  // hello_ and answer_ are the bytes as they travelled: proofs and keys are made of them.
   std::optional<Answer> refusal_;
   std::string hello_, answer_;
 };

@@ -47,6 +47,8 @@ bool is_of_this_user(int socket) {
 
 }  // namespace
 
+// A guest is silent (no hello yet), then known (its hello has a proof), then welcomed (waits for its confirmation), and
+// then handed over. It is dropped by leaving guests_: handlers hold weak pointers to it.
 class Reception::State : public std::enable_shared_from_this<Reception::State> {
  public:
   State(asio::io_context& io, Settings settings, Judge judge, Welcome welcome)
@@ -69,6 +71,7 @@ class Reception::State : public std::enable_shared_from_this<Reception::State> {
     }
   }
 
+  // Paths of unix sockets go while the listeners are open, so that no process finds a path at which nobody listens.
   void stop() {
     if (std::exchange(stopped_, true)) return;
     for (const Listener& listener : settings_.listeners) {
@@ -79,6 +82,7 @@ class Reception::State : public std::enable_shared_from_this<Reception::State> {
   }
 
  private:
+  // A listening socket; pause: while no descriptor is left.
   struct Acceptor {
     Acceptor(asio::io_context& io, Descriptor listening) : socket(io, std::move(listening)), pause(io) {}
     AsioSocket socket;
@@ -101,8 +105,9 @@ class Reception::State : public std::enable_shared_from_this<Reception::State> {
     bool welcomed = false;                // waits for its confirmation
     std::unique_ptr<TlsSession> session;  // has confirmed, and is to be sealed
   };
-  using Guests = std::list<std::shared_ptr<Guest>>;  // oldest first; shared with Asio's handlers
+  using Guests = std::list<std::shared_ptr<Guest>>;  // oldest first; shared with the handlers while they run
 
+  // The reference is good as long as stopped_ is false: stop() alone destroys acceptors.
   void wait(Acceptor& acceptor) {
     acceptor.socket.when_readable([self = shared_from_this(), &acceptor](asio::error_code failure) {
       if (failure || self->stopped_) return;
@@ -152,6 +157,7 @@ class Reception::State : public std::enable_shared_from_this<Reception::State> {
     });
   }
 
+  // Room is made before the new one is a guest, so that it cannot be the one that is dropped.
   void admit(Descriptor socket) {
     if (guests_.size() >= std::min(settings_.max_pending, settings_.max_known)) make_room(Room::kIfFull);
     if (!is_of_this_user(socket.get())) return complain("a process of another user connected and was refused");
@@ -161,6 +167,8 @@ class Reception::State : public std::enable_shared_from_this<Reception::State> {
     read(guest);  // what it says first is mostly there already
   }
 
+  // ms 0: no limit. A timer that has run out just before it was set anew calls its handler without an error, so the
+  // time is compared.
   void limit(const std::shared_ptr<Guest>& guest, int64_t ms) {
     using Clock = std::chrono::steady_clock;
     guest->deadline.expires_at(ms == 0 ? Clock::time_point::max() : Clock::now() + milliseconds(ms));
@@ -174,6 +182,8 @@ class Reception::State : public std::enable_shared_from_this<Reception::State> {
 
   // What has come is heard before anybody is dropped: the oldest silent one of the address that has most of them.
   enum class Room { kIfFull, kOne };  // kOne: drops one whatever the limits say
+  // What has come is heard before anybody is dropped: the oldest silent one of the address that has most of them. So a
+  // flood from one address pushes out its own connections.
   void make_room(Room room) {
     for (const auto& guest : std::vector(guests_.begin(), guests_.end())) hear(guest);
     std::map<std::string, size_t> silent;  // by address
@@ -210,11 +220,13 @@ class Reception::State : public std::enable_shared_from_this<Reception::State> {
     });
   }
 
+  // Waits for more only where more is due: a guest that waits for reconsider() says nothing meanwhile.
   void read(const std::shared_ptr<Guest>& guest) {
     if (hear(guest) == Heard::kPart) listen_to(guest);
   }
 
   enum class Heard { kPart, kAll };  // kAll: it was handed over or dropped, or waits for reconsider()
+  // Reads what has come, never a byte beyond the message that is due: what follows belongs to the connection's user.
   Heard hear(const std::shared_ptr<Guest>& guest) {
     while (true) {
       if (guest->hello && !guest->welcomed) return Heard::kAll;
@@ -287,6 +299,7 @@ class Reception::State : public std::enable_shared_from_this<Reception::State> {
     return false;
   }
 
+  // The TLS handshake, as far as it goes with what has come.
   Heard seal(Guest& guest) {
     std::string why;
     const long done = shake_hands(*guest.session, guest.socket.get(), why);
@@ -300,6 +313,7 @@ class Reception::State : public std::enable_shared_from_this<Reception::State> {
     return Heard::kAll;
   }
 
+  // The guest ends before the welcome is told: what that does may look at guests_.
   void hand_over(Guest& guest) {
     const Hello hello = *guest.hello;
     SecuredSocket socket(guest.socket.detach(), std::move(guest.session));
@@ -307,6 +321,7 @@ class Reception::State : public std::enable_shared_from_this<Reception::State> {
     welcome_(hello, std::move(socket));
   }
 
+  // The answer is sent as well as it goes: the guest is dropped in any case.
   void refuse(Guest& guest, const Answer& answer) {
     if (answer.code == AnswerCode::kAuthFailed) {
       complain(fmt::format("refused a connection from {} that does not know this job's secret ({})", guest.address,
@@ -332,6 +347,7 @@ class Reception::State : public std::enable_shared_from_this<Reception::State> {
     guests_.remove_if([&](const auto& entry) { return entry.get() == &guest; });
   }
 
+  // Strangers can cause a line at any rate, so one in kStrangerLogInterval is written, with the count of the others.
   void complain(const std::string& text) {
     uint64_t suppressed = 0;
     if (!strangers_.allow(RateLimit::Clock::now(), &suppressed)) return;

@@ -26,6 +26,8 @@ namespace rondo {
 // oldest of the address that has the most. On the I/O thread, but for construction and endpoints().
 class Reception {
  public:
+  // The bounds protect this process from strangers; door_bounds() derives them, so that the ranks of the job never meet
+  // them.
   struct Settings {
     std::vector<Listener> listeners;  // at least one
     int64_t handshake_timeout_ms = 5'000;
@@ -47,8 +49,11 @@ class Reception {
   Reception(asio::io_context& io, Settings settings, Judge judge, Welcome welcome);
   ~Reception();
 
+  // Where it listens, as bound: the real ports. Any thread.
   const std::vector<Endpoint>& endpoints() const;
+  // Accepts from here on.
   void start();
+  // Asks the judge again about those for whom it had no answer.
   void reconsider();
   // Ends the listening, and what has not been welcomed.
   void stop();

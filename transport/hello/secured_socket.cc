@@ -5,6 +5,7 @@
 namespace rondo {
 namespace {
 
+// Carries TLS records over a socket, and says in words how it failed.
 struct SocketCarrier final : TlsSession::Carrier {
   SocketCarrier(int its_socket, std::string& its_why, int* its_number)
       : socket(its_socket), why(its_why), number(its_number) {}

@@ -21,6 +21,7 @@ std::string read_padded(ByteReader& reader, size_t size, bool& valid) {
   return std::string(field.substr(0, length));
 }
 
+// Reserved bytes are zero: a later version may give them a meaning.
 bool all_zero(std::string_view bytes) {
   return std::all_of(bytes.begin(), bytes.end(), [](char c) { return c == '\0'; });
 }
@@ -102,6 +103,7 @@ bool could_be_hello(std::string_view prefix) {
   return prefix.substr(0, size) == kWireMagic.substr(0, size);
 }
 
+// 46 bytes, #, and 16 digits: 63 in all.
 std::string bounded_job_id(std::string_view job_id) {
   if (job_id.size() <= kMaxHelloJobIdBytes) return std::string(job_id);
   return fmt::format("{}#{:016x}", job_id.substr(0, kMaxHelloJobIdBytes - 17), Hash64().add(job_id).value());

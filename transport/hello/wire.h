@@ -14,6 +14,7 @@ namespace rondo {
 // handshake.h says what they prove. docs/wire.md has the byte tables; all numbers are little-endian.
 
 inline constexpr uint16_t kWireVersion = 16;
+// Sizes on the wire, in bytes. Magic and version keep their places in every version.
 inline constexpr size_t kHelloBytes = 256;
 inline constexpr size_t kAnswerBytes = 256;
 // Where their proofs are.
@@ -33,6 +34,8 @@ enum class Role : uint8_t {
   kStore = 4,    // a client of the store (store_wire.h); it need not know its rank yet, and says 0
 };
 
+// The dialer's claims. The proof says only that it knows the secret; who judges the hello compares the rest
+// (ControlPlane::judge()).
 struct Hello {
   uint16_t version = kWireVersion;
   Role role = Role::kControl;
@@ -68,6 +71,7 @@ enum class AnswerCode : uint16_t {
   kAuthFailed = 9,  // the dialer does not know the secret
 };
 
+// The acceptor's verdict on a hello.
 struct Answer {
   uint16_t version = kWireVersion;
   AnswerCode code = AnswerCode::kWelcome;
@@ -87,7 +91,7 @@ std::string encode(const Answer& answer);
 std::optional<Hello> parse_hello(std::string_view bytes);
 std::optional<Answer> parse_answer(std::string_view bytes);
 
-// Whether bytes that have come so far can still become a Hello.
+// Whether bytes that have come so far can still become a Hello: another protocol is recognized by its first wrong byte.
 bool could_be_hello(std::string_view prefix);
 
 // The job id itself if it fits, else its beginning and a hash of all of it.
