@@ -21,6 +21,7 @@ class Authenticator {
 
   // label: what is proved, different for every message of every protocol, so that none can be taken for another.
   Mac prove(std::string_view label, std::initializer_list<std::string_view> parts) const;
+  // In constant time.
   bool holds(const Mac& proof, std::string_view label, std::initializer_list<std::string_view> parts) const;
   // Makes the proofs of one label: for who has many of them to check.
   Hmac prover(std::string_view label) const;
@@ -35,6 +36,7 @@ class Authenticator {
 
  private:
   std::string secret_name_;
+  // Derived from the secret by different labels, so that a key of one use says nothing of the other's.
   Key proof_key_{};
   Key root_key_{};  // of connection keys
 };

@@ -23,6 +23,7 @@ namespace {
 
 const unsigned char* bytes_of(std::string_view text) { return reinterpret_cast<const unsigned char*>(text.data()); }
 
+// A deleter of OpenSSL's objects, by the function that frees them.
 template <auto Free>
 struct FreeBy {
   template <typename T>
@@ -70,6 +71,7 @@ Mac Hmac::operator()(std::initializer_list<std::string_view> parts) {
   return mac;
 }
 
+// Rare (for an Authenticator, and once for each sealed connection), so the algorithm is looked up each time.
 Key hkdf_sha256(std::string_view secret, std::string_view salt, std::string_view info) {
   prepare_crypto();
   const std::unique_ptr<EVP_KDF, FreeBy<::EVP_KDF_free>> kdf(::EVP_KDF_fetch(nullptr, "HKDF", nullptr));
@@ -92,6 +94,7 @@ bool equal_in_constant_time(std::span<const uint8_t> one, std::span<const uint8_
   return ::CRYPTO_memcmp(one.data(), other.data(), one.size()) == 0;
 }
 
+// getrandom() without flags waits until the kernel's generator is seeded, and may give less than was asked for.
 void fill_random(std::span<uint8_t> bytes) {
   while (!bytes.empty()) {
     const ssize_t n = ::getrandom(bytes.data(), bytes.size(), 0);

@@ -26,6 +26,7 @@ struct Text final : TlsSession::Carrier {
 
 }  // namespace
 
+// The carrier takes everything, so each write() counts at once, and the loop ends.
 void TextSeal::seal(std::string plain, std::string& out) {
   if (!session_ && out.empty()) {
     out = std::move(plain);
@@ -44,6 +45,7 @@ void TextSeal::seal(std::string plain, std::string& out) {
   }
 }
 
+// The session keeps the part of a record that has not come whole; `arrived` is always used up.
 bool TextSeal::open(std::string_view arrived, std::string& plain) {
   if (!session_) {
     plain.append(arrived);

@@ -22,6 +22,7 @@ class TextSeal {
   bool open(std::string_view arrived, std::string& plain);
 
  private:
+  // Null: the bytes travel as they are.
   std::unique_ptr<TlsSession> session_;
 };
 

@@ -46,6 +46,7 @@ bool has_aes() {
 #endif
 }
 
+// OpenSSL knows an external pre-shared key as a session that is resumed. nullptr: no memory. The caller owns it.
 SSL_SESSION* session_of(SSL* ssl, const Key& key) {
   SSL_SESSION* const session = ::SSL_SESSION_new();
   const SSL_CIPHER* const suite = ::SSL_CIPHER_find(ssl, kSuiteOfKey);
@@ -64,6 +65,7 @@ SSL_SESSION* session_of(SSL* ssl, const Key& key) {
 struct TlsCallbacks {
   static TlsSession& owner(SSL* ssl) { return *static_cast<TlsSession*>(SSL_get_app_data(ssl)); }
 
+  // The dialer offers the key, and the acceptor looks for it whatever identity was offered: a connection has one key.
   static int use_key(SSL* ssl, const EVP_MD*, const unsigned char** identity, size_t* bytes, SSL_SESSION** session) {
     *identity = reinterpret_cast<const unsigned char*>(kIdentity.data());
     *bytes = kIdentity.size();
@@ -75,6 +77,7 @@ struct TlsCallbacks {
     return *session != nullptr;
   }
 
+  // A retry flag and -1 mean that nothing can be moved now; over_ tells an end of the carrier from that (stopped()).
   static int read(BIO* bio, char* target, int bytes) {
     TlsSession& session = *static_cast<TlsSession*>(::BIO_get_data(bio));
     ::BIO_clear_retry_flags(bio);
@@ -98,11 +101,13 @@ struct TlsCallbacks {
     ::BIO_set_retry_write(bio);
     return -1;
   }
+  // OpenSSL asks for a flush when it has written; no other command means anything here.
   static long control(BIO*, int command, long, void*) { return command == BIO_CTRL_FLUSH ? 1 : 0; }
 };
 
 namespace {
 
+// A kind of BIO whose bytes go by a TlsSession::Carrier.
 BIO_METHOD* make_method() {
   BIO_METHOD* const method = ::BIO_meth_new(::BIO_get_new_index() | BIO_TYPE_SOURCE_SINK, "rondo carrier");
   require(method != nullptr && ::BIO_meth_set_read(method, TlsCallbacks::read) == 1 &&
@@ -112,6 +117,7 @@ BIO_METHOD* make_method() {
   return method;
 }
 
+// The settings of one end, equal for all its sessions. What docs/wire.md forbids is turned off here.
 SSL_CTX* make_context(TlsSession::End end) {
   prepare_crypto();
   const bool dialer = end == TlsSession::End::kDialer;
@@ -158,6 +164,7 @@ BIO_METHOD* carrier_method() {
 
 void TlsSession::Free::operator()(ssl_st* ssl) const { ::SSL_free(ssl); }
 
+// The BIO belongs to the SSL object once it is set, and refers to this session, which so is never moved.
 TlsSession::TlsSession(End end, const Key& key, uint64_t key_bytes)
     : key_(key), key_bytes_(key_bytes), ssl_(::SSL_new(context_of(end))) {
   BIO* const bio = ssl_ ? ::BIO_new(carrier_method()) : nullptr;
@@ -175,6 +182,7 @@ TlsSession::TlsSession(End end, const Key& key, uint64_t key_bytes)
 
 TlsSession::~TlsSession() = default;
 
+// The key is cleared once it has been used.
 long TlsSession::shake_hands(Carrier& carrier) {
   if (forged_) return -1;
   in_ = out_ = &carrier;
@@ -218,6 +226,7 @@ long TlsSession::write(Carrier& carrier, const void* bytes, size_t size) {
   return static_cast<long>(std::exchange(held_, 0));
 }
 
+// OpenSSL writes into rest_, which takes everything: the call never stops half-way.
 void TlsSession::seal(const void* bytes, size_t size) {
   in_ = out_ = nullptr;
   size_t moved = 0;
@@ -228,6 +237,7 @@ void TlsSession::seal(const void* bytes, size_t size) {
   written_ += std::max(size, records * kKeyBytesOfRecord);
 }
 
+// Anything but a want of more bytes is a record that does not verify, or a message that TLS 1.3 does not allow.
 long TlsSession::stopped(int result) {
   const int why = ::SSL_get_error(ssl_.get(), result);
   ::ERR_clear_error();  // the program may have OpenSSL's queue of this thread in common with this library
@@ -245,6 +255,7 @@ void TlsSession::replace_key() {
   written_ = 0;
 }
 
+// What the carrier has taken is not erased one write at a time, since that would move the rest.
 bool TlsSession::flush(Carrier& carrier) {
   while (taken_ < rest_.size()) {
     const long moved = carrier.write(rest_.data() + taken_, rest_.size() - taken_);
@@ -262,6 +273,7 @@ bool TlsSession::between_records() const {
   return ::SSL_has_pending(ssl_.get()) == 0 && std::string_view(::SSL_rstate_string(ssl_.get())) == "RH";
 }
 
+// Keeps OpenSSL's buffers between calls: some 64 KiB a session.
 void TlsSession::read_ahead() {
   ::SSL_set_read_ahead(ssl_.get(), 1);
   ::SSL_clear_mode(ssl_.get(), SSL_MODE_RELEASE_BUFFERS);

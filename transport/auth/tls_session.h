@@ -56,7 +56,8 @@ class TlsSession {
 
   // Something came that the peer has not sent: nothing more is read or written.
   bool forged() const { return forged_; }
-  // All that was read from the carrier is handed out.
+  // All that was read from the carrier is handed out. An end of the carrier here lies between two records, else inside
+  // one.
   bool between_records() const;
   // For data, after the handshake: several records by one read of the carrier, into memory that is kept. Else a session
   // that has nothing to do keeps no buffers.
@@ -70,7 +71,9 @@ class TlsSession {
 
   // What a call of OpenSSL that did not succeed means: 0 or -1.
   long stopped(int result);
+  // Sends a KeyUpdate: the writer's new key, which the reader derives, too.
   void replace_key();
+  // seal() makes records in rest_, and flush() gives them to the carrier; true once it has them all.
   void seal(const void* bytes, size_t size);
   bool flush(Carrier& carrier);
 
