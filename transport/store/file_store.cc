@@ -25,6 +25,7 @@ using Clock = std::chrono::steady_clock;
 // The log keeps overwritten values, too; the bound is that of the map's content.
 constexpr uint64_t kMaxFileBytes = StoreMap::kMaxBytes;
 
+// The bytes of the file that are locked: one transaction at a time, and who is there.
 constexpr off_t kMutexByte = 0;
 constexpr off_t kPresenceByte = 1;
 
@@ -33,7 +34,8 @@ constexpr off_t kPresenceByte = 1;
 constexpr auto kFirstPause = std::chrono::milliseconds(1);
 constexpr auto kLongestPause = std::chrono::milliseconds(50);
 
-// Open-file-description locks: a process may hold several stores, and a fork shares them without losing them.
+// F_UNLCK, F_RDLCK or F_WRLCK of one byte, without waiting. False: another one has it, or errno says why. A lock of
+// another kind that this descriptor has there is replaced.
 bool set_lock(int fd, short type, off_t byte) {
   struct flock lock {};
   lock.l_type = type;
@@ -67,6 +69,7 @@ bool write_at(int fd, uint64_t offset, std::string_view bytes) {
   return true;
 }
 
+// Sleeps for *pause, then doubles it. Throws kInterrupted where the program ends the wait.
 void pause_until(Store::Deadline deadline, std::chrono::milliseconds* pause) {
   wait_ready(-1, 0, std::min<Store::Deadline>(deadline, Clock::now() + *pause));
   *pause = std::min(2 * *pause, std::chrono::milliseconds(kLongestPause));
@@ -134,6 +137,8 @@ void FileStore::fail(std::string_view what) const {
   throw Exception(ErrorCode::kBootstrap, fmt::format("the store file {} cannot be used: {}", path_, what));
 }
 
+// The path is the user's, and may name anything: O_NONBLOCK keeps open() from waiting for a device, and O_NOFOLLOW
+// refuses a link.
 void FileStore::open_file() {
   file_ =
       Descriptor([&] { return ::open(path_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0600); });

@@ -26,6 +26,7 @@ class FileStore : public RequestStore {
   class Lock;
 
   StoreReply transact(StoreRequest request, Deadline deadline) override;
+  // execute(), begin_anew(), join(), read_records() and append() require the lock on the first byte.
   StoreReply execute(const StoreRequest& request);
   void open_file();
   bool is_current() const;
@@ -41,6 +42,7 @@ class FileStore : public RequestStore {
   Descriptor file_;
   std::string head_;     // of this run's log; another one in the file means that the locks failed
   uint64_t offset_ = 0;  // up to where the log has been read
+  // The content up to offset_. Every process has its own copy, which read_records() brings up to date.
   StoreMap map_;
   int owner_ = 0;  // the process that opened it
 };

@@ -13,6 +13,7 @@ class MemoryStore : public RequestStore {
  private:
   StoreReply transact(StoreRequest request, Deadline deadline) override;
 
+  // Guards map_.
   std::mutex mutex_;
   std::condition_variable changed_;
   StoreMap map_;

@@ -17,6 +17,8 @@ class RequestStore : public Store {
   bool remove(std::string_view key, Deadline deadline) override;
 
  protected:
+  // Checks the request's bounds, carries it out, and throws kBootstrap where it is refused. Also for requests that are
+  // no call of Store (StreamStore::leave_will()).
   StoreReply ask(StoreRequest request, Deadline deadline);
   // The request is within its bounds; a kGet waits for its key; a kAdd that is not refused is answered by a number.
   // Throws as Store says.

@@ -39,6 +39,7 @@ RecordHead decode_record_head(std::string_view bytes) {
   return in.ok() ? head : RecordHead{};
 }
 
+// The checksum of the body was right, so a record that is malformed here was written by a program that is no store.
 std::optional<StoreRecord> decode_record(std::string_view body) {
   ByteReader in(body);
   StoreRecord record;

@@ -14,10 +14,12 @@ namespace rondo {
 //   head:    magic[8], version u32, nonce u64, job id text (u32 length)
 //   records: body bytes u32, checksum u64, body = kind u8, key text, value text
 
+// The first byte is no letter, so that no text file begins so.
 inline constexpr std::string_view kStoreFileMagic = "\x89RNDO-F\n";
 inline constexpr uint32_t kStoreFileVersion = 1;
 
 inline constexpr size_t kFileHeadBytes = 8 + 4 + 8 + 4;  // up to the job id's characters
+// What a process that joins reads before the rest.
 struct FileHead {
   uint32_t version = 0;
   uint32_t job_id_bytes = 0;  // follow the head; as the file says, not checked
@@ -28,6 +30,7 @@ std::string encode_file_head(uint64_t nonce, std::string_view job_id);
 std::optional<FileHead> decode_file_head(std::string_view bytes);
 
 enum class RecordKind : uint8_t { kPut = 'p', kRemove = 'r' };
+// One change of the content: put() of a value, or remove().
 struct StoreRecord {
   RecordKind kind = RecordKind::kPut;
   std::string_view key, value;  // of a decoded one: in the body

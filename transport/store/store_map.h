@@ -40,6 +40,7 @@ class StoreMap {
 
  private:
   std::map<std::string, std::string, std::less<>> entries_;
+  // All entries, each with what it costs besides its bytes (kEntryBytes).
   size_t bytes_ = 0;
   size_t limit_ = kMaxBytes;
 };

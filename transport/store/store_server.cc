@@ -36,6 +36,7 @@ using Clock = std::chrono::steady_clock;
 
 // What is read at a time; also the most that a client can make the server hold beyond a request's own length.
 constexpr size_t kReadBytes = 16 * 1024;
+// One line about clients that misbehave in so long.
 constexpr auto kStrangerLogInterval = std::chrono::seconds(10);
 constexpr const char* kBroken = "it broke the protocol";
 // The map and all unfinished requests: a rank's card is a few kilobytes, and the table of all is written once more.
@@ -77,6 +78,7 @@ using ClientPtr = std::shared_ptr<Client>;
 // ends, so that no handler finds a member gone.
 class StoreServer::Loop {
  public:
+  // The thread has no work before the post: handlers find reception_ made.
   explicit Loop(Options options)
       : options_(std::move(options)),
         owner_(::getpid()),
@@ -98,6 +100,7 @@ class StoreServer::Loop {
   bool ended() const { return ended_.load(std::memory_order_acquire); }
   size_t waiting() const { return waiting_.load(std::memory_order_relaxed); }
 
+  // Waits for the server's thread.
   std::vector<Caller> callers() {
     // Shared with the thread. What it throws there is thrown here.
     const auto find = std::make_shared<std::packaged_task<std::vector<Caller>()>>([this] { return callers_now(); });
@@ -112,6 +115,7 @@ class StoreServer::Loop {
   bool in_owner() const { return ::getpid() == owner_; }
 
  private:
+  // Called while the object is made: options_ are there, and the listener is moved out of them.
   Reception::Settings reception_settings() {
     Reception::Settings settings;
     settings.listeners.push_back(std::move(options_.listener));
@@ -147,6 +151,7 @@ class StoreServer::Loop {
 
   // --- who may come in
 
+  // Only the role, the job and the seal of the hello count: a client need not know its rank yet.
   Answer judge(const Hello& hello) const {
     Answer answer;  // a welcome of rank 0
     if (hello.role != Role::kStore) {
@@ -166,11 +171,13 @@ class StoreServer::Loop {
   size_t max_clients() const {
     return options_.world == 0 ? kMaxClients : 2 * static_cast<size_t>(options_.world) + 16;
   }
+  // Bytes; for the map and, separately, for all requests that are not complete.
   size_t memory_limit() const {
     const size_t ranks = options_.world == 0 ? 0 : static_cast<size_t>(options_.world);
     return std::min(StoreMap::kMaxBytes, kBaseBytes + ranks * kBytesPerRank);
   }
 
+  // A connection whose handshake is over. From here on it has idle_ms for its first request.
   void admit(SecuredSocket socket) {
     if (clients_.size() >= max_clients()) {
       log_stranger(fmt::format("there are {} clients already, which is more than a world of {} needs", clients_.size(),
@@ -208,6 +215,8 @@ class StoreServer::Loop {
     }
   }
 
+  // One timer a client: it waits for a request, for the rest of one, or for a reply to be taken. While a get waits
+  // there is no deadline but the client's own.
   void start_deadline(const ClientPtr& client, int64_t ms) {
     client->timed = true;
     client->deadline.expires_after(std::chrono::milliseconds(ms));
@@ -259,6 +268,7 @@ class StoreServer::Loop {
     waiting_.store(waiters_.size(), std::memory_order_relaxed);
   }
 
+  // One line in kStrangerLogInterval, with the count of those left out.
   void log_stranger(std::string_view what) {
     uint64_t suppressed = 0;
     if (!options_.log.shows(LogLevel::kWarn) || !stranger_log_.allow(Clock::now(), &suppressed)) return;
@@ -275,6 +285,7 @@ class StoreServer::Loop {
     });
   }
 
+  // Also while a get waits: the end of the connection is seen then, and another request ends the get.
   void on_readable(const ClientPtr& client) {
     char buffer[kReadBytes];
     std::string why;
@@ -307,7 +318,7 @@ class StoreServer::Loop {
 
   // --- requests
 
-  // False: none is complete.
+  // Takes the next whole request off the input, and carries it out. False: none is complete, or the client was dropped.
   bool consume_request(const ClientPtr& client) {
     std::string& input = client->input;
     if (input.size() < kFrameHeadBytes) return false;
@@ -379,6 +390,7 @@ class StoreServer::Loop {
     map_.limit(memory_limit());
   }
 
+  // A will is of the connection, and counts against no bound but kMostWills: its value is bounded like any other.
   static StoreReply bequeath(Client& client, const StoreRequest& request) {
     if (request.first.empty()) {
       client.wills.erase(request.key);
@@ -416,6 +428,7 @@ class StoreServer::Loop {
     write_some(client);
   }
 
+  // Writes what the socket takes. arm_write() goes on, and the next request is served once all has gone.
   void write_some(const ClientPtr& client) {
     std::string why;
     while (client->written < client->output.size()) {
@@ -444,6 +457,7 @@ class StoreServer::Loop {
   Options options_;
   const pid_t owner_;
   const bool over_tcp_;
+  // The server's thread alone uses what is not atomic here, but for the destructor, which has stopped it.
   bool listening_ = true;
   std::atomic<bool> ended_{false};
   std::atomic<size_t> waiting_{0};  // waiters_

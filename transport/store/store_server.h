@@ -25,6 +25,7 @@ class StoreServer {
   // For a world that is not known yet; a known one has twice its ranks and 16.
   static constexpr size_t kMaxClients = 16384;
 
+  // Times are in milliseconds.
   struct Options {
     Listener listener;  // TCP or unix
     std::string job_id;

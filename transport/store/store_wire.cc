@@ -5,6 +5,7 @@
 namespace rondo {
 namespace {
 
+// The length goes before the body.
 std::string with_frame(std::string body) {
   return ByteWriter().u32(static_cast<uint32_t>(body.size())).raw(body).take();
 }
@@ -45,6 +46,7 @@ std::string encode_reply(const StoreReply& reply) {
   return with_frame(ByteWriter().u32(reply.number).u8(static_cast<uint8_t>(reply.status)).text(reply.value).take());
 }
 
+// All or nothing, as for requests.
 std::optional<StoreReply> decode_reply(std::string_view body) {
   ByteReader in(body);
   StoreReply reply;

@@ -24,6 +24,7 @@ constexpr auto kFirstPause = std::chrono::milliseconds(1);
 constexpr auto kLongestPause = std::chrono::milliseconds(100);
 constexpr auto kLogInterval = std::chrono::seconds(10);
 
+// kClosed: the connection has ended or failed. kTimeout: the deadline has come; what has moved counts.
 enum class Transfer { kDone, kClosed, kTimeout };
 
 // What was sent is taken off `bytes`. kClosed: errno says why, 0 in good order.
@@ -67,6 +68,7 @@ Transfer receive_all(int fd, size_t size, Store::Deadline deadline, std::string*
   return Transfer::kDone;
 }
 
+// How a connection ended, by the system's number; 0: in good order.
 std::string ending(int number) {
   if (number == 0 || number == ECONNRESET || number == EPIPE) return "the process that serves it ended";
   return fmt::format("its host, or the network to it, gives no sign of life ({})", std::strerror(number));
@@ -101,6 +103,7 @@ bool served_by_same_user(int fd) {
 
 }  // namespace
 
+// Tries until the deadline. Every 10 s the log says why it has not come about.
 void StreamStore::connect(Deadline deadline) {
   auto pause = kFirstPause;
   Clock::time_point start = Clock::now(), next_log = start + kLogInterval;
@@ -147,7 +150,8 @@ bool StreamStore::try_connect(Deadline deadline, std::string* why) {
 }
 
 // The first bytes of the answer are looked at alone, so that another program's greeting is recognized at once and not
-// waited for until the deadline.
+// waited for until the deadline. A peer that is silent or busy is worth another try; one that refuses is not, and
+// refuse() throws.
 bool StreamStore::shake_hands(Descriptor socket, const SocketAddress& address, Deadline deadline, std::string* why) {
   std::string where = address.text();
   if (address.family() == AF_UNIX && !served_by_same_user(socket.get())) {
@@ -251,6 +255,7 @@ StoreReply StreamStore::next_reply(const std::string& key, Deadline deadline) {
   return *std::move(reply);
 }
 
+// A request like any other, but of this connection: the server keeps it with the client.
 void StreamStore::leave_will(std::string_view key, std::string_view value, Deadline deadline) {
   ask({StoreOperation::kWill, std::string(key), std::string(value), "", 0}, deadline);
 }

@@ -45,10 +45,14 @@ class StreamStore : public RequestStore {
   // True once connected; false if it is worth trying again, *why then says what happened.
   bool try_connect(Deadline deadline, std::string* why);
   bool shake_hands(Descriptor socket, const SocketAddress& address, Deadline deadline, std::string* why);
+  // Connects at the first request. Throws kInvalid in a forked child, which must not use the parent's connection.
   StoreReply transact(StoreRequest request, Deadline deadline) override;
+  // These move bytes until the deadline. key: of the request, for the error. Where one throws kTimeout, no byte is
+  // lost, and a later call goes on from there.
   void send_rest(const std::string& key, Deadline deadline);
   std::string_view peek(const std::string& key, size_t size, Deadline deadline);
   StoreReply next_reply(const std::string& key, Deadline deadline);
+  // lost(): the connection is over for good, and every later call says so. late(): this call has run out of time.
   [[noreturn]] void lost(const std::string& why);
   [[noreturn]] void late(const std::string& key) const;
 
