@@ -23,6 +23,7 @@
 namespace rondo {
 namespace {
 
+// One address of an interface: one with several addresses is in the list several times.
 struct Interface {
   std::string name;
   SocketAddress address;
@@ -199,6 +200,7 @@ std::string loopback_address() {
 
 std::string describe_interfaces() { return describe(list_interfaces()); }
 
+// A name may lead to several addresses, of which one alone would let other machines in.
 bool is_loopback_host(const std::string& host, Store::Deadline deadline) {
   const std::vector<SocketAddress> found = resolve(host, 0, deadline);
   return std::all_of(found.begin(), found.end(), [](const SocketAddress& one) { return one.is_loopback(); });
@@ -216,6 +218,8 @@ bool names_this_machine(const std::string& host, Store::Deadline deadline) {
   return false;
 }
 
+// Containers of one machine share the boot id, and may have network namespaces of their own: then loopback does not
+// lead from one to the other.
 std::string host_identity() {
   std::string boot_id;
   struct stat network {};

@@ -30,9 +30,11 @@ constexpr size_t kNameBytes = 16;
 // With a dot, that name and a closing zero byte it is a unix socket's.
 constexpr size_t kMostPathBytes = sizeof(sockaddr_un::sun_path) - kNameBytes - 2;
 
+// Newcomers draw their numbers by adding to kArrivedKey, and wait for the key of their number.
 constexpr std::string_view kArrivedKey = "arrived";
 constexpr std::string_view kSeatPrefix = "seat/";
 
+// In the order of the list. Throws kInvalid for one that is malformed.
 std::vector<RendezvousUrl> door_addresses(const std::string& addresses) {
   std::vector<RendezvousUrl> urls;
   for (size_t begin = 0; begin <= addresses.size();) {
@@ -65,6 +67,7 @@ bool stays_on_one_host(const RendezvousUrl& url, Store::Deadline deadline) {
   return url.kind == Kind::kUnix || is_loopback_host(url.host, deadline);
 }
 
+// Hexadecimal digits.
 std::string random_name() {
   std::array<uint8_t, kNameBytes / 2> bytes;
   fill_random(bytes);
@@ -73,6 +76,7 @@ std::string random_name() {
   return name;
 }
 
+// door is not sent: a newcomer has it already.
 std::string encode(const Seat& seat) {
   return ByteWriter()
       .u32(static_cast<uint32_t>(seat.rank))
@@ -122,6 +126,7 @@ StreamStore::Options client_of(const Launch& launch, const Config& config) {
 
 }  // namespace
 
+// A unix path gets a name appended at each start (serve_start()), and must still fit a socket's address.
 void check_door_addresses(const std::string& addresses) {
   if (addresses.empty()) return;
   for (const RendezvousUrl& url : door_addresses(addresses)) {
@@ -190,6 +195,7 @@ Door::Door(const Launch& launch, const Config& config, Store::Deadline deadline)
       store_(std::make_unique<StoreServer>(server_options(url_, launch, config, deadline))) {}
 Door::~Door() = default;
 
+// The second call of callers() waits for the server's thread, which has sent by then.
 void Door::end() const {
   for (const StoreServer::Caller& caller : store_->callers()) store_->answer(caller.key, "");
   store_->callers();  // it has been sent
@@ -227,6 +233,7 @@ std::shared_ptr<Store> Door::serve_start(Seat& seat, Store::Deadline deadline) c
   return store;
 }
 
+// A seat is the answer to the newcomer's get(), and is not kept: one that has gone meanwhile takes none.
 void Door::admit(const std::vector<std::string>& newcomers, Seat seat) const {
   for (const std::string& key : newcomers) {
     store_->answer(key, encode(seat));

@@ -45,7 +45,7 @@ class Door {
   // Throws Exception: kInvalid where no address is this machine's, kBootstrap where another process serves it.
   Door(const Launch& launch, const Config& config, Store::Deadline deadline);
   ~Door();
-  // To those that wait: the job is over.
+  // To those that wait: the job is over. Returns once it has been sent.
   void end() const;
 
   // Its address is of one host: a unix path, or loopback.
@@ -66,6 +66,7 @@ class Door {
  private:
   const Launch launch_;
   const Config config_;
+  // The address of launch_.newcomers that is this machine's.
   const RendezvousUrl url_;
   const bool on_one_host_;
   const std::unique_ptr<StoreServer> store_;  // without a last key: it is there until it is destroyed

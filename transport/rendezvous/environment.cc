@@ -9,6 +9,7 @@
 
 namespace rondo {
 
+// Reads environ once. Setting a variable at the same time in another thread is a race of the program's.
 Environment Environment::current() {
   Environment environment;
   for (char** entry = environ; entry != nullptr && *entry != nullptr; ++entry) {

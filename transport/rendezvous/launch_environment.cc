@@ -25,6 +25,7 @@ constexpr int64_t kMaxWorld = 1'000'000;  // beyond any machine there is; keeps 
 constexpr uint16_t kSlurmFirstPort = 20'000;
 constexpr uint16_t kSlurmPorts = 9'000;
 
+// invalid(): the variables or arguments contradict each other. no_meeting_point(): they do not suffice.
 [[noreturn]] void invalid(std::string message) { throw Exception(ErrorCode::kInvalid, std::move(message)); }
 [[noreturn]] void no_meeting_point(std::string message) { throw Exception(ErrorCode::kBootstrap, std::move(message)); }
 
@@ -109,6 +110,7 @@ std::string master_rendezvous(const Environment& env, const Launch& launch) {
 
 // --- one function a launcher: nullopt if it did not start us
 
+// rondo-run, or RONDO_RANK and RONDO_WORLD_SIZE set by hand.
 std::optional<Launch> read_rondo(const Environment& env) {
   std::optional<Place> place = read_place(env, {"RONDO_RANK", "RONDO_WORLD_SIZE", "RONDO_LOCAL_RANK",
                                                 "RONDO_LOCAL_WORLD_SIZE", "RONDO_NODE", "RONDO_NODES"});
@@ -118,6 +120,7 @@ std::optional<Launch> read_rondo(const Environment& env) {
   return launch;
 }
 
+// Variables that torchrun alone sets, beside those that it shares with programs.
 bool is_torchrun(const Environment& env) {
   return env.has("TORCHELASTIC_RUN_ID") || env.has("TORCHELASTIC_USE_AGENT_STORE");
 }
@@ -196,6 +199,7 @@ std::optional<Place> read_slurm_place(const Environment& env) {
   return place;
 }
 
+// srun without a PMI server, which read_pmi() has looked for before.
 std::optional<Launch> read_slurm(const Environment& env) {
   std::optional<Place> place = read_slurm_place(env);
   if (!place) return std::nullopt;
@@ -266,6 +270,7 @@ Launch apply_request(const LaunchRequest& request, const Environment& env) {
   return launch;
 }
 
+// The launcher's numbers have been compared by read_place(); these may be the program's.
 void check_place(const LaunchRequest& request, const Place& place) {
   if (place.world < 1 || place.world > kMaxWorld) {
     invalid(fmt::format("world={} is not allowed: it must be a whole number 1 .. {}", request.world, kMaxWorld));
@@ -275,6 +280,7 @@ void check_place(const LaunchRequest& request, const Place& place) {
   }
 }
 
+// There are several ranks, and no place to meet: what to set under this launcher.
 [[noreturn]] void explain_missing(const Launch& launch) {
   if (launch.launcher == "openmpi") {
     no_meeting_point(
@@ -300,6 +306,7 @@ int ended_file(const LaunchRequest& request, const Launch& launch, const Environ
   return static_cast<int>(one.need("RONDO_ENDED", 0, 1 << 20, "rondo-run"));
 }
 
+// Neither the program nor a launcher has numbered this process, so it may be a newcomer.
 bool has_no_rank(const LaunchRequest& request, const Environment& env) {
   return request.rank < 0 && request.world < 0 && request.rendezvous.empty() && !read_launcher(env);
 }
@@ -323,6 +330,7 @@ void check_not_half_set(const LaunchRequest& request, const Environment& env) {
 
 }  // namespace
 
+// What the program says goes before variables of Rondo's, these before the launcher's.
 Launch find_launch_in(const LaunchRequest& request, const Environment& env) {
   if (request.rank < -1 || request.world < -1) {
     invalid(fmt::format("rank {} of {} is not allowed: -1 leaves it to the environment", request.rank, request.world));

@@ -48,6 +48,7 @@ class ServedStore : public StreamStore {
 
 constexpr const char* kEverywhere = "0.0.0.0";
 
+// What to set where the port is taken.
 std::string port_advice(const Launch& launch) {
   if (launch.launcher == "torchrun") {
     return "Under torchrun the port is MASTER_PORT + 1, since torchrun's own store has MASTER_PORT; set "
@@ -83,6 +84,7 @@ uint16_t published_port(const std::string& path) {
   return port;
 }
 
+// Hosts are not known, and this job may not listen beyond loopback: rank 0 then serves its own host only.
 bool stays_on_loopback(const RendezvousUrl& url, const Launch& launch, const Config& config) {
   return url.kind == Kind::kTcp && hosts_unknown(launch) && exposure_of(config, launch.secret) == Exposure::kLoopback;
 }
@@ -139,6 +141,7 @@ void ask_occupant(const RendezvousUrl& url, const Launch& launch, const Config& 
   }
 }
 
+// The store's name in messages: without the key of a unique id.
 std::string name_of(const RendezvousUrl& url) {
   if (url.kind == Kind::kUnix) return "unix://" + url.path;
   if (url.kind == Kind::kUnique) return fmt::format("{} (a unique id)", tcp_url(url.host, url.port));
@@ -215,6 +218,7 @@ std::shared_ptr<Store> serve_and_say(const Launch& launch, const Config& config,
   return store;
 }
 
+// What rank 0 has said through the launcher's server: an address, or why it cannot start.
 std::shared_ptr<Store> reach_as_said(const std::string& said, const Launch& launch, const Config& config,
                                      Store::Deadline deadline) {
   if (!said.starts_with(kRefusal)) return reach(parse_rendezvous(said), launch, config, deadline);
@@ -266,6 +270,7 @@ std::vector<SocketAddress> addresses_of(const RendezvousUrl& url, Store::Deadlin
   return addresses;
 }
 
+// The secret is in the Authenticator as derived keys only.
 StreamStore::Options client_options(const RendezvousUrl& url, const Launch& launch, const Config& config) {
   StreamStore::Options options;
   options.addresses = [url](Store::Deadline deadline) { return addresses_of(url, deadline); };
@@ -279,6 +284,7 @@ StreamStore::Options client_options(const RendezvousUrl& url, const Launch& laun
   return options;
 }
 
+// A rank may be silent between two requests for as long as a start takes (idle_ms).
 StoreServer::Options server_options(const RendezvousUrl& url, const Launch& launch, const Config& config,
                                     Store::Deadline deadline) {
   StoreServer::Options server;
@@ -322,6 +328,7 @@ std::shared_ptr<Store> serve_store(const RendezvousUrl& url, const Launch& launc
   return store;
 }
 
+// The job's id may be a PMI server's, which is asked for here: so this may block until the start's deadline.
 Launch find_launch(const LaunchRequest& request, const Config& config) {
   Launch launch = find_launch_in(request, Environment::current());
   if (launch.job_id.empty()) {

@@ -24,6 +24,7 @@ constexpr size_t kMaxListenerBytes = 64;
 constexpr size_t kMaxConfigBytes = 16'384;
 constexpr size_t kMaxEndpoints = 64;
 
+// The start fails on all ranks, since all read the same cards.
 [[noreturn]] void reject(int rank, const std::string& what) {
   throw Exception(Error{ErrorCode::kBootstrap, fmt::format("rank {} cannot join: {}", rank, what), {rank}});
 }
@@ -81,6 +82,7 @@ std::string changes_of(const Config& config) {
   return changes;
 }
 
+// Fields longer than their bounds are cut, and endpoints beyond kMaxEndpoints left out.
 std::string encode(const PeerCard& card) {
   ByteWriter writer;
   writer.raw(kCardMagic).u16(card.wire_version).u32(card.rank).u32(card.world).u32(card.pid);
@@ -98,6 +100,7 @@ std::string encode(const PeerCard& card) {
   return writer.take();
 }
 
+// The version comes first, since the layout of another one is not known.
 PeerCard decode_card(std::string_view bytes, int rank) {
   ByteReader reader(bytes);
   PeerCard card;
@@ -130,6 +133,7 @@ PeerCard decode_card(std::string_view bytes, int rank) {
   return card;
 }
 
+// The proof has a fixed length, so it is found from the end.
 std::string seal_card(std::string card, const Authenticator& auth) {
   const Mac proof = auth.prove(kCardLabel, {card});
   return card.append(as_text(proof));

@@ -13,7 +13,8 @@
 
 namespace rondo {
 
-// What a rank tells the others about itself at the rendezvous.
+// What a rank tells the others about itself at the rendezvous. A decoded one is bounded in all its fields; what it says
+// is checked by Roster.
 struct PeerCard {
   uint16_t wire_version = 0;
   uint32_t rank = 0;
@@ -42,7 +43,8 @@ PeerCard decode_card(std::string_view bytes, int rank);
 // anybody's.
 std::string seal_card(std::string card, const Authenticator& auth);
 
-// The cards of all ranks, and what follows from them alone, so that it is equal everywhere.
+// The cards of all ranks, and what follows from them alone, so that it is equal everywhere. A value; its cards have
+// been proved, and compared with rank 0's.
 class Roster {
  public:
   // Throws Exception(kBootstrap) naming the first rank that does not fit rank 0's card: its version, job id, world, or

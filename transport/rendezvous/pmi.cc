@@ -37,6 +37,7 @@ std::string_view field(std::string_view line, std::string_view name, bool to_end
   return {};
 }
 
+// 0 where the field is missing or no number.
 size_t number_field(std::string_view line, std::string_view name) {
   std::string_view text = field(line, name);
   size_t value = 0;
@@ -44,6 +45,7 @@ size_t number_field(std::string_view line, std::string_view name) {
   return value;
 }
 
+// A line of the protocol is split at spaces, and a value holds any byte.
 std::string to_hex(std::string_view bytes) {
   std::string hex;
   for (char c : bytes) hex += fmt::format("{:02x}", static_cast<unsigned char>(c));
@@ -62,10 +64,12 @@ std::string from_hex(std::string_view hex) {
   return bytes;
 }
 
+// A long value is put under several keys.
 std::string part_name(std::string_view key, size_t part) { return fmt::format("{}-{}", key, part); }
 
 }  // namespace
 
+// A forked child says nothing: the server counts one process.
 PmiClient::~PmiClient() {
   if (owner_ != ::getpid() || broken_) return;
   try {
@@ -112,6 +116,7 @@ void PmiClient::put(std::string_view key, std::string_view value, Store::Deadlin
 
 void PmiClient::barrier(Store::Deadline deadline) { ask("cmd=barrier_in\n", "barrier_out", deadline); }
 
+// The first part says how many there are. Every number is the server's, and is bounded before it is used.
 std::string PmiClient::get(std::string_view key, Store::Deadline deadline) {
   size_t parts = 1;
   std::string hex;
@@ -162,6 +167,7 @@ std::string PmiClient::ask(const std::string& line, std::string_view answer, Sto
   return reply;
 }
 
+// A line may come in parts, and two lines together.
 std::string PmiClient::read_line(Store::Deadline deadline) {
   while (true) {
     size_t end = input_.find('\n');

@@ -35,6 +35,7 @@ PmixClient& PmixClient::of_process() {
   return client;
 }
 
+// RTLD_LOCAL keeps the library's names out of the program's.
 PmixClient::PmixClient() : library_(::dlopen(kLibrary, RTLD_NOW | RTLD_LOCAL)), owner_(::getpid()) {
   if (library_ == nullptr)
     fail(fmt::format("the launcher has a PMIx server, but {} cannot be opened ({})", kLibrary, ::dlerror()));
@@ -57,6 +58,7 @@ void PmixClient::check(const char* call, pmix::Status status) const {
   fail(fmt::format("{}: {}", call, symbol<pmix::ErrorString>("PMIx_Error_string")(status)));
 }
 
+// PMIx_Commit() makes it known; until then it stays in the process.
 void PmixClient::put(const std::string& key, const std::string& value) {
   pmix::Value text{};
   text.type = pmix::kStringType;

@@ -10,6 +10,7 @@
 namespace rondo {
 namespace {
 
+// Never shows the key of a unique id.
 [[noreturn]] void malformed(std::string_view text) {
   throw Exception(ErrorCode::kInvalid,
                   fmt::format("the rendezvous \"{}\" is malformed: it must be tcp://host:port, file:///path, "
@@ -36,6 +37,7 @@ void parse_host_port(std::string_view rest, std::string_view text, RendezvousUrl
   url->host = host;
 }
 
+// 32 hexadecimal digits; nullopt: it is something else.
 std::optional<UniqueKey> parse_key(std::string_view hex) {
   UniqueKey key{};
   if (hex.size() != 2 * key.size()) return std::nullopt;
@@ -105,6 +107,7 @@ std::string unique_url(std::string_view host, uint16_t port, const UniqueKey& ke
   return text;
 }
 
+// For logs and errors, where a secret must not appear, however malformed the text is.
 std::string without_key(std::string_view rendezvous) {
   if (!rendezvous.starts_with("unique:")) return std::string(rendezvous);
   // What is behind host and port, however malformed.

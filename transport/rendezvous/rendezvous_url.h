@@ -11,6 +11,7 @@ using UniqueKey = std::array<uint8_t, 16>;
 
 // A rendezvous string, taken apart.
 struct RendezvousUrl {
+  // kStore: the program brings a store of its own (kProgramsStore).
   enum class Kind { kNone, kTcp, kUnix, kFile, kUnique, kPmi, kPmix, kStore };
   Kind kind = Kind::kNone;
   std::string host;  // tcp, unique; without brackets

@@ -87,6 +87,7 @@ std::string short_text(const std::vector<int>& ranks) {
   return fmt::format("{} and {} more", fmt::join(ranks.begin(), ranks.begin() + kShown, ", "), ranks.size() - kShown);
 }
 
+// What a rank puts under its key: its content as given, and who it is, for messages about it.
 struct RosterCard {
   std::string host;
   uint32_t pid = 0;
@@ -99,6 +100,7 @@ std::string encode(const RosterCard& card) {
   return ByteWriter().text(card.host).u32(card.pid).u64(card.nonce).text(card.content).text(card.declines).take();
 }
 
+// Bounded, since any process may have put it there.
 RosterCard decode(std::string_view bytes, int rank) {
   ByteReader in(bytes);
   RosterCard card;
@@ -116,6 +118,7 @@ void leave_will(Store& store, const std::string& key, std::string_view value, St
   if (auto* stream = dynamic_cast<StreamStore*>(&store)) stream->leave_will(key, value, deadline);
 }
 
+// Whether the key is there by the deadline.
 bool await_key(Store& store, std::string_view key, Store::Deadline deadline) {
   try {
     store.get(key, deadline);
@@ -251,6 +254,7 @@ class RosterExchange {
     refuse_as_second(card, decode(there, rank_));
   }
 
+  // This process is refused, and the rank that has the number goes on.
   [[noreturn]] void refuse_as_second(const RosterCard& card, const RosterCard& other) {
     tell_refusal(fmt::format("a second rank {}, host {} pid {}, was refused", rank_, card.host, card.pid));
     throw Exception(ErrorCode::kBootstrap,
@@ -361,6 +365,7 @@ class RosterExchange {
     logged_refusal_ = std::move(text);
   }
 
+  // The deadline has come. All that wait hear who was missing.
   void fail(const std::vector<int>& missing) {
     const std::string refused = refused_meanwhile();
     tell("failed " + text_of(missing), present(missing));
@@ -410,7 +415,8 @@ class RosterExchange {
 
   // --- everybody
 
-  // Rank 0 has the cards. The others put its table together from the parts.
+  // Rank 0 has the cards. The others put its table together from the parts. The number of parts and the table are rank
+  // 0's, and the number of cards must be the world.
   std::vector<std::string> fetch() {
     std::string verdict = wait_for(keys_.verdict());
     if (verdict.rfind("complete ", 0) != 0) {
@@ -451,6 +457,7 @@ class RosterExchange {
     }
   }
 
+  // Throws what a verdict other than "complete" says. Its text is another process's: rank and form are checked.
   [[noreturn]] void heed(const std::string& verdict, const std::string& refused) {
     constexpr std::string_view kFailed = "failed ";
     if (verdict.rfind(kFailed, 0) == 0) throw_missing(parse_ranks(verdict.substr(kFailed.size()), world_), refused);
@@ -505,6 +512,7 @@ class RosterExchange {
     return missing;
   }
 
+  // At most once in kLogInterval.
   void log_missing(const std::vector<int>& missing) {
     Clock::time_point now = Clock::now();
     if (now < next_log_) return;

@@ -18,6 +18,7 @@
 namespace rondo {
 namespace {
 
+// The length of the keys that are derived from it.
 constexpr size_t kUserSecretBytes = 32;
 constexpr mode_t kOthers = 077;
 
@@ -84,6 +85,7 @@ std::string secret_folder(const Environment& environment) {
 
 using NewSecret = std::array<uint8_t, kUserSecretBytes>;
 
+// One write() takes so few bytes, or fails.
 bool write_whole(const Descriptor& file, const NewSecret& bytes) {
   return file.valid() && ::write(file.get(), bytes.data(), bytes.size()) == static_cast<ssize_t>(bytes.size());
 }

@@ -11,6 +11,7 @@
 namespace rondo {
 namespace {
 
+// Bounds of what a list of the environment can make this process build.
 constexpr size_t kMaxNodes = 65'536;
 constexpr size_t kMaxNameBytes = 255;  // of a host's name in DNS
 
@@ -18,6 +19,7 @@ constexpr size_t kMaxNameBytes = 255;  // of a host's name in DNS
   throw Exception(ErrorCode::kInvalid, fmt::format("{} \"{}\" is malformed", what, list));
 }
 
+// The whole text, digits only.
 std::optional<uint32_t> parse(std::string_view text) {
   uint32_t value = 0;
   auto [end, failure] = std::from_chars(text.data(), text.data() + text.size(), value);
@@ -42,6 +44,7 @@ bool well_formed(std::string_view list) {
 
 }  // namespace
 
+// Each bracket gives its first number, with its leading zeros, which are part of the name.
 std::string first_node(std::string_view list) {
   constexpr const char* kWhat = "the node list";
   if (!well_formed(list)) malformed(kWhat, list);

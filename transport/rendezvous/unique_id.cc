@@ -16,6 +16,7 @@
 namespace rondo {
 namespace {
 
+// The address that goes into the id: ranks of other hosts connect to it.
 SocketAddress own_address(const std::string& host, const Config& config) {
   SocketAddress address = resolve(host.empty() ? reachable_address(config) : host, 0).front();
   // Whichever of the two this machine has; an error where loopback is down, since no rank would come.
