@@ -1,6 +1,6 @@
 #pragma once
 
-// Private to the .cc files of this folder: the only header with Asio in it.
+// For the .cc files of the transport: the only header with Asio in it.
 
 #include <sys/socket.h>
 
@@ -22,7 +22,8 @@
 namespace rondo {
 
 // A socket whose readiness the I/O thread waits for. Asio watches it and does not own it, since a forked child must
-// close its copy (Descriptor does), and Asio 1.22 makes and accepts sockets without close-on-exec.
+// close its copy (Descriptor does), and Asio 1.22 makes and accepts sockets without close-on-exec. On the I/O thread,
+// but for get().
 class AsioSocket {
  public:
   AsioSocket(asio::io_context& io, Descriptor socket) : socket_(std::move(socket)), watch_(io, socket_.get()) {}
@@ -32,6 +33,7 @@ class AsioSocket {
   bool valid() const { return socket_.valid(); }
   // `handler(asio::error_code)` runs on the I/O thread; with an error after cancel(), detach() or destruction.
   template <typename Handler>
+  // `handler(asio::error_code)` runs on the I/O thread, once; with an error after detach() or destruction.
   void when_readable(Handler&& handler) {
     watch_.async_wait(asio::posix::stream_descriptor::wait_read, std::forward<Handler>(handler));
   }

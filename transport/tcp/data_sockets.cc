@@ -62,6 +62,7 @@ std::vector<DataSockets::Failure> DataSockets::look(int64_t now_ms) {
   return failures;
 }
 
+// False: it is no TCP socket, or was closed by another part of the process.
 bool DataSockets::ask(const Socket& socket, Facts& facts) {
   socklen_t size = sizeof(tcp_info);
   return ::getsockopt(socket.descriptor, IPPROTO_TCP, TCP_INFO, &facts, &size) == 0;
@@ -105,6 +106,7 @@ void DataSockets::end_soon(const Socket& socket) const {
   ::setsockopt(socket.descriptor, IPPROTO_TCP, TCP_USER_TIMEOUT, &milliseconds, sizeof milliseconds);
 }
 
+// peer -1: nothing was under way at the last look.
 LinkRate DataSockets::slowest() const {
   LinkRate slowest;
   for (const auto& [peer, rate] : rates_) {

@@ -16,6 +16,7 @@ namespace rondo {
 // whose receiver does not read (a rank that is late for its call). It owns no socket.
 class DataSockets {
  public:
+  // What a socket is part of: all sockets to a peer on a communicator have the same key.
   struct Key {
     uint64_t communicator = 0;
     int peer = -1;
@@ -30,7 +31,8 @@ class DataSockets {
     Key key;
     std::string what;
   };
-  // The sockets that have failed since the last call of this, each once. now_ms: of a clock that never goes back.
+  // The sockets that have failed since the last call of this, each once. now_ms: of a clock that never goes back. On
+  // the I/O thread, as slowest().
   std::vector<Failure> look(int64_t now_ms);
   // The link with the smallest share of its best rate, as of the last look(), of those that have something to send.
   LinkRate slowest() const;
@@ -39,6 +41,7 @@ class DataSockets {
 
  private:
   struct Facts;  // of the kernel
+  // A socket that add() has returned a handle of. Its owner keeps it open as long as that lives.
   struct Socket {
     Key key;
     int descriptor = -1;
@@ -46,6 +49,8 @@ class DataSockets {
     int64_t stuck_since_ms = -1;  // sent again, and nothing acknowledged, since that look; -1: it is not so
     bool failed = false;
   };
+  // What a peer's sockets moved together, at the last look. busy: some have bytes that are not sent or not
+  // acknowledged.
   struct Rate {
     LinkRate rate;
     bool busy = false;
@@ -55,6 +60,7 @@ class DataSockets {
   bool stuck(Socket& socket, const Facts& facts, int64_t now_ms) const;
   void end_soon(const Socket& socket) const;
 
+  // By number, since descriptors are used again. The lock is held during system calls that do not block.
   struct Shared {
     std::mutex mutex;
     std::map<uint64_t, Socket> sockets;

@@ -21,6 +21,7 @@ class DescriptorReserve {
   bool turn_away(int listener);
 
  private:
+  // Without a descriptor to be had the reserve stays empty until the next time.
   void refill();
   Descriptor spare_;
 };

@@ -23,6 +23,7 @@
 namespace rondo {
 namespace {
 
+// Between two looks for work, once nothing can wake the thread: short against every timeout, and cheap.
 constexpr std::chrono::milliseconds kBetweenPolls{20};
 
 }  // namespace

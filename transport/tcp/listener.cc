@@ -145,6 +145,7 @@ void check_may_listen_beyond_loopback(const std::string& address, Exposure expos
                   address));
 }
 
+// One port is a range of one; 0 is any.
 PortRange data_port_range(const Config& config) {
   std::string_view text = config.data_ports;
   size_t dash = text.find('-');
@@ -159,6 +160,7 @@ PortRange data_port_range(const Config& config) {
   return {*first, *last};
 }
 
+// Tries the ports in order while they are taken; any other failure would be that of the next port, too.
 Listener listen_in_range(const std::string& address, PortRange ports, const SocketTuning& tuning) {
   SocketAddress wanted = resolve(address, 0).front();
   Listener listener;
@@ -236,6 +238,7 @@ Listener listen_unix(const std::string& path, Store::Deadline deadline) {
   return listener;
 }
 
+// A line of the map says: so many ids, from `inside` on, are those from `outside` on.
 uint32_t outside_id(const std::string& map, uint32_t id) {
   std::istringstream lines(map);
   for (uint32_t inside = 0, outside = 0, count = 0; lines >> inside >> outside >> count;) {
@@ -248,6 +251,8 @@ std::string private_directory() {
   return fmt::format("/tmp/rondo-{}", outside_id(file_text("/proc/self/uid_map"), ::geteuid()));
 }
 
+// A directory that was there before may have any mode and owner: it is opened without following a link, and then looked
+// at.
 void make_private_directory() {
   std::string path = private_directory();
   if (::mkdir(path.c_str(), 0700) != 0 && errno != EEXIST) {

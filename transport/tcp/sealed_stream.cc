@@ -16,6 +16,7 @@ namespace {
 constexpr size_t kGatheredBytes = 4 * TlsSession::kRecordBytes;
 static_assert(kGatheredBytes <= TlsSession::kBatchBytes);
 
+// The session's records go by this object as its carrier, over the inner stream.
 class SealedStream final : public ByteStream, TlsSession::Carrier {
  public:
   SealedStream(std::unique_ptr<ByteStream> inner, std::unique_ptr<TlsSession> session, std::string peer)
@@ -62,6 +63,7 @@ class SealedStream final : public ByteStream, TlsSession::Carrier {
   bool ended() const override { return inner_->ended() && session_->between_records(); }
 
  private:
+  // TlsSession::Carrier, which the session calls in its own read() and write().
   long read(void* target, size_t bytes) override {
     const iovec part{target, bytes};
     return inner_->read(&part, 1);
@@ -87,6 +89,7 @@ class SealedStream final : public ByteStream, TlsSession::Carrier {
     return {gathered_, bytes};
   }
 
+  // Forgery counts before what it has brought about on the inner stream.
   long fail() {
     error_ = inner_->error();
     if (session_->forged()) {
@@ -101,6 +104,7 @@ class SealedStream final : public ByteStream, TlsSession::Carrier {
   const std::unique_ptr<TlsSession> session_;
   const std::string peer_;
   Error error_;
+  // Holds a write's first parts during the call.
   std::byte gathered_[kGatheredBytes];
 };
 

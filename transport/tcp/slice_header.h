@@ -10,12 +10,13 @@
 namespace rondo {
 
 // The header before every slice on a byte stream: 32 bytes, little-endian (docs/wire.md).
-//   0 u32 payload bytes   4 u16 flags (1: checked)   6 u16 check of the header   8 u32 slice index on its link (mod
-//   2^32) 12 u32 checksum   16 u64 operation sequence   24 u64 fingerprint
+//   0 u32 payload bytes    4 u16 flags (1: checked)    6 u16 check of the header    8 u32 slice index, modulo 2^32
+//   12 u32 checksum    16 u64 operation sequence    24 u64 fingerprint
 // Not checked: check and checksum are 0.
 inline constexpr size_t kSliceHeaderBytes = 32;
 static_assert(std::endian::native == std::endian::little, "headers are written as they lie in memory");
 
+// A received one is the peer's claim: SliceReceiver::begin_slice() compares each field before it uses it.
 struct SliceHeader {
   uint32_t bytes = 0;
   uint16_t flags = 0;
@@ -46,6 +47,7 @@ inline void seal_slice(SliceHeader& header, const std::byte* payload) {
   header.checksum = slice_checksum(header, payload);
   header.check = slice_header_check(header);
 }
+// Whether a checked header came as it was sent. The payload's checksum is compared once the payload is there.
 inline bool slice_header_intact(const SliceHeader& header) {
   return header.flags == kSliceChecked && header.check == slice_header_check(header);
 }

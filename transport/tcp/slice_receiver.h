@@ -26,6 +26,7 @@ class SliceReceiver {
  public:
   SliceReceiver(const LinkShape& shape, size_t streams, std::string peer_name);
 
+  // Receiving, as Link says.
   bool can_post() const { return posted_ - released_ < landings_.size(); }
   void post(const SliceTag& tag, std::byte* landing);
   uint32_t unfilled() const { return static_cast<uint32_t>(posted_ - released_) - filled_; }
@@ -44,6 +45,7 @@ class SliceReceiver {
   }
 
  private:
+  // Where one slice goes. It is posted, claimed, filled, released, and used again by the slice that is depth later.
   struct Landing {
     SliceTag tag;
     std::byte* memory = nullptr;
@@ -65,6 +67,7 @@ class SliceReceiver {
     size_t buffered() const { return end - begin; }
   };
 
+  // The steps of pump(), for one stream. drained: the stream has no more for now.
   StreamProgress read_more(Reader& reader, ByteStream& source, bool& drained);
   Landing* expected();
   StreamProgress read_slice(Reader& reader, Landing& next, ByteStream& source, bool& drained);
@@ -78,6 +81,8 @@ class SliceReceiver {
   std::vector<Landing> landings_;
   Slots slots_;
   std::vector<Reader> readers_;
+  // Slices counted from the first: posted_ >= claimed_ >= released_. On several streams claimed slices need not be the
+  // lowest ones.
   uint64_t posted_ = 0;
   uint64_t claimed_ = 0;  // slices whose header has been seen and found right
   uint64_t released_ = 0;

@@ -18,6 +18,7 @@ class SliceSender {
  public:
   SliceSender(const LinkShape& shape, size_t streams);
 
+  // Sending, as Link says.
   bool can_send() const { return committed_ - sent_ < queue_.size(); }
   std::byte* reserve(uint32_t bytes);
   uint64_t commit(const SliceTag& tag);
@@ -28,6 +29,7 @@ class SliceSender {
   StreamProgress pump(size_t stream, ByteStream& sink);
 
  private:
+  // A slice of the queue. Its place is used again only once sent_ has passed it.
   struct Outgoing {
     SliceHeader header;
     const std::byte* payload = nullptr;
@@ -40,6 +42,7 @@ class SliceSender {
     size_t offset = 0;
   };
 
+  // The steps of pump(), for one stream.
   void assign(Writer& writer);
   int gather(const Writer& writer, iovec* parts) const;
   void advance(Writer& writer, size_t bytes);
@@ -51,6 +54,7 @@ class SliceSender {
   std::vector<Outgoing> queue_;
   Slots slots_;
   std::vector<Writer> writers_;
+  // Slices counted from the first: committed_ >= assigned_ >= sent_, and committed_ - sent_ <= depth.
   uint64_t committed_ = 0;
   uint64_t assigned_ = 0;  // slices given to a stream
   uint64_t sent_ = 0;

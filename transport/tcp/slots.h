@@ -14,6 +14,7 @@ class Slots {
  public:
   Slots(uint32_t count, uint32_t bytes) : bytes_(bytes), slots_(count) {}
 
+  // The slot of slice `index`: the same one for each `count` slices.
   std::byte* at(uint64_t index) {
     auto& slot = slots_[index % slots_.size()];
     if (!slot) slot.reset(static_cast<std::byte*>(::operator new(bytes_ == 0 ? 1 : bytes_, kAlignment)));

@@ -24,6 +24,7 @@
 namespace rondo {
 namespace {
 
+// The storage as an address of its family, which the caller has compared.
 const sockaddr_in& v4(const SocketAddress& a) { return reinterpret_cast<const sockaddr_in&>(a.storage); }
 const sockaddr_in6& v6(const SocketAddress& a) { return reinterpret_cast<const sockaddr_in6&>(a.storage); }
 const sockaddr_un& local(const SocketAddress& a) { return reinterpret_cast<const sockaddr_un&>(a.storage); }
@@ -56,6 +57,7 @@ struct FoundAddresses {
   std::string why;
 };
 
+// All IPv4 and IPv6 addresses, in the resolver's order. AI_NUMERICHOST: figures only, which takes no resolver.
 FoundAddresses look_up(const std::string& host, int flags) {
   addrinfo hints{};
   hints.ai_socktype = SOCK_STREAM;
@@ -150,6 +152,7 @@ std::string SocketAddress::text() const {
   return fmt::format("tcp://{}:{}", host(), port());
 }
 
+// Figures first: they need no thread. EAI_NONAME then means that it is a name.
 std::vector<SocketAddress> resolve(const std::string& host, uint16_t port, Store::Deadline deadline) {
   FoundAddresses found = look_up(host, AI_NUMERICHOST);
   if (found.failure == EAI_NONAME) found = look_up_name(host, deadline);
@@ -205,6 +208,7 @@ SocketAddress peer_address(int socket) {
 std::string bound_host(int socket) { return host_of(bound_address(socket)); }
 std::string peer_host(int socket) { return host_of(peer_address(socket)); }
 
+// Root may be a container's init or an administrator's program, and could read this process's memory anyway.
 std::string check_peer(int socket, pid_t expected) {
   const ucred peer = credentials(socket);
   if (peer.pid <= 0) return "the kernel does not say who it is";
@@ -240,6 +244,7 @@ Descriptor connect_socket(const SocketAddress& address, Store::Deadline deadline
   return socket;
 }
 
+// The backlog is the system's maximum: all ranks of a job may connect at once.
 Descriptor listen_socket(const SocketAddress& address, SocketAddress* bound, const SocketTuning& tuning) {
   Descriptor socket([&] { return ::socket(address.family(), SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0); });
   if (!socket.valid()) return socket;

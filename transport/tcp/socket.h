@@ -28,6 +28,7 @@ struct SocketAddress {
   void set_port(uint16_t port);
   bool is_loopback() const;    // 127.0.0.0/8, ::1, and unix sockets
   bool is_link_local() const;  // 169.254.0.0/16, fe80::/10
+  // The wildcard of its family: all addresses of this machine.
   bool is_any() const;
   // "tcp://10.0.0.1:29500", "tcp://[::1]:29500", "unix:///path".
   std::string text() const;

@@ -26,11 +26,13 @@ constexpr int kKeepProbes = 3;
 constexpr int kLongestRetryOption = 44;
 constexpr int64_t kShortestRetryMs = 1'000;  // that can be asked for
 
+// Throws where the system refuses; `name` is for the message.
 void set_option(int socket, int level, int option, int value, const char* name) {
   if (::setsockopt(socket, level, option, &value, sizeof value) == 0) return;
   throw Exception(system_error(fmt::format("setting {} to {}", name, value), errno));
 }
 
+// Probes of an idle connection: the first after idle_seconds, the others interval_seconds apart.
 void keep_alive(int socket, int idle_seconds, int interval_seconds) {
   set_option(socket, SOL_SOCKET, SO_KEEPALIVE, 1, "SO_KEEPALIVE");
   set_option(socket, IPPROTO_TCP, TCP_KEEPIDLE, idle_seconds, "TCP_KEEPIDLE");
@@ -49,10 +51,12 @@ void retry_often(int socket, int64_t silence_ms) {
   ::setsockopt(socket, IPPROTO_TCP, kLongestRetryOption, &most, sizeof most);
 }
 
+// False: errno says why (not loaded, or not allowed).
 bool set_congestion(int socket, std::string_view name) {
   return ::setsockopt(socket, IPPROTO_TCP, TCP_CONGESTION, name.data(), static_cast<socklen_t>(name.size())) == 0;
 }
 
+// The algorithm in use; "" where the system does not say.
 std::string congestion(int socket) {
   std::array<char, 16> name{};  // TCP_CA_NAME_MAX
   socklen_t size = name.size();
@@ -75,6 +79,7 @@ void choose_congestion(int socket, const SocketTuning& tuning) {
 
 }  // namespace
 
+// The suspicion of the heartbeats comes first, and names the rank; the kernel's own limit is for what is left.
 int64_t silence_ms(const Config& config) {
   return config.heartbeat_ms > 0 ? config.suspicion_ms * 12 / 10 : store_silence_ms(config);
 }
@@ -85,6 +90,7 @@ SocketTuning tuning_of(const Config& config) {
   return {config.congestion_control, config.socket_buffer_bytes, silence_ms(config)};
 }
 
+// Tries it on a socket of its own, so that a mistake shows before anything is connected.
 void check_tuning(const SocketTuning& tuning) {
   if (tuning.congestion_control.empty() || tuning.congestion_control == "auto") return;
   Descriptor socket([&] { return ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0); });

@@ -21,6 +21,7 @@ ssize_t receive(int socket, const iovec* parts, int count) {
   return count == 1 ? ::recv(socket, parts[0].iov_base, parts[0].iov_len, MSG_DONTWAIT) : ::readv(socket, parts, count);
 }
 
+// One system call, which may take a part.
 ssize_t send_all(int socket, const iovec* parts, int count) {
   constexpr int kFlags = MSG_NOSIGNAL | MSG_DONTWAIT;
   if (bytes_of(parts, count) <= kGatherBytes) {
@@ -60,6 +61,7 @@ long SocketStream::read(const iovec* parts, int count) {
   }
 }
 
+// A failed write is final for reads, too: what the peer had sent before is not read any more.
 long SocketStream::write(const iovec* parts, int count) {
   if (!error_.ok()) return -1;
   while (true) {

@@ -29,6 +29,7 @@ class SocketStream final : public ByteStream {
   Descriptor socket_;
   std::string peer_;
   Error error_;
+  // The peer closed its side in good order, and all that it sent was read.
   bool ended_ = false;
   std::shared_ptr<void> watch_;  // destroyed before socket_
 };
