@@ -21,6 +21,7 @@ constexpr std::chrono::milliseconds kLook{200};
 // The most bytes of the text that says why memory is not shared.
 constexpr size_t kMaxReasonBytes = 512;
 
+// Keys of the store: a report of each rank, and the answer of rank 0.
 std::string report_key(int rank) { return fmt::format("island/{}", rank); }
 constexpr const char* kIslandsKey = "islands";
 

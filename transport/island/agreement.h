@@ -20,18 +20,20 @@ struct Classes {
 // of a host try each other.
 std::vector<int> tried_by(const Classes& classes, int rank);
 
-// What one rank found out about another of its host.
+// What one rank found out about another of its host. A character of the report.
 enum class Reach : char {
   kNone = '.',
   kShares = 's',
   kPulls = 'p'
 };  // kPulls: shares memory, and pull works both ways
 
+// What a rank tells rank 0 about the ranks that it has tried.
 struct Report {
   std::string reach;    // a Reach for every rank of the world, '.' for those that it did not try
   std::string why_not;  // about the first that it did not reach, in words; "": it reached all
 };
 
+// What rank 0 tells all ranks.
 struct Islands {
   std::vector<int> island;  // Topology::island; empty if no ranks share memory
   std::vector<bool> pulls;  // by rank: pull works between all ranks of its island

@@ -101,6 +101,7 @@ class CellRing {
     flag(number).store(cell_flag(number, ready), last ? Orders::kPublishLast : Orders::kPublish);
   }
 
+  // What one look has seen. flag: as it was loaded, so that the bytes and the number belong together.
   struct Look {
     Sight sight = Sight::kNothing;
     uint64_t flag = 0;

@@ -47,6 +47,7 @@ bool is_bell(const Descriptor& file) {
          ::getsockopt(file.get(), SOL_SOCKET, SO_TYPE, &type, &size) == 0 && type == SOCK_STREAM;
 }
 
+// One of the two flags in a page. A peer may store any number there: SleeperSockets knows which are sleepers.
 std::atomic<uint32_t>* flag_at(std::byte* page, size_t offset) {
   return reinterpret_cast<std::atomic<uint32_t>*>(page + offset);
 }

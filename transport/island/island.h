@@ -91,6 +91,8 @@ class Island final : public SharedMemory {
 
  private:
   struct PeerPage;
+  // Another rank of the island. Guarded by mutex_, but for constants (pid, name, listener), atomics, and what says
+  // otherwise.
   struct Peer {
     pid_t pid = 0;
     std::string name;
@@ -109,8 +111,11 @@ class Island final : public SharedMemory {
   };
   using Files = std::vector<Descriptor>;
 
+  // IslandConnection's handlers, on the I/O thread, without the lock.
   void on_frame(int peer, const IslandFrame& frame, Files files);
   void on_end(int peer, IslandConnection::End end, const std::string& why);
+  // The handlers of frames. The frame is the peer's: each checks what it uses, and throws Exception(kProtocol), which
+  // ends the connection.
   IslandBook::Group* mentioned(int peer, uint64_t communicator);
   void add_window(Peer& state, const IslandFrame& frame, const Descriptor& file);
   static void add_offer(Peer& state, const IslandFrame& frame, Descriptor file);
@@ -120,6 +125,7 @@ class Island final : public SharedMemory {
   void add_page(int peer, const IslandFrame& frame);
   void lend(Peer& peer, uint64_t communicator, const std::shared_ptr<IslandBook::OwnPage>& page);
   static void add_sleeper(Peer& state, const IslandFrame& frame, Descriptor socket);
+  // What makes links and streams. All require the lock, but report(), which calls out.
   std::shared_ptr<Mapping> share(int peer, const IslandFrame& frame);
   LinkMemory make_link_memory(const LinkKey& key, const LinkShape& shape);
   std::unique_ptr<Link> link_over(const LinkKey& key, LinkMemory memory, IslandBook::Group& group);
@@ -129,12 +135,15 @@ class Island final : public SharedMemory {
   std::shared_ptr<StreamBuffers> buffers_of(IslandBook::Group& group, int peer) const;
   void report(uint64_t communicator, int peer, const Error& why) const;
 
+  // Connections; all but dial() and admit() require the lock.
   IslandConnection& connection(int peer);
   IslandConnection& make_connection(int peer);
   void forget_connection(Peer& state, int peer);
   void connect_all();
   IslandConnection::Dialed dial(int peer) const;
   void admit(int peer, Descriptor socket);
+  // A handle of the peer's process, opened at the first pull(); not valid where the process cannot be told from another
+  // one.
   const Descriptor& process_of(Peer& peer);
 
   asio::io_context& io_;

@@ -34,10 +34,13 @@ class IslandBook {
     std::shared_ptr<Bell> p2p = std::make_shared<Bell>();
     std::shared_ptr<std::byte> page;  // shared with its bells, and with those who use it; null: not there yet
   };
+  // This rank's page of a communicator. It is held by the group, by its doorbells, and by each peer that has been told
+  // of it and has not let go.
   struct OwnPage {
     std::shared_ptr<const PageStore::Page> page;
     std::vector<std::shared_ptr<Window>> windows = {};  // Fabric::keep()
   };
+  // What is known about one communicator, open here or not.
   struct Group {
     bool open = false;
     std::set<int> members;                             // ranks of the world, once it is open
@@ -74,6 +77,7 @@ class IslandBook {
   static constexpr size_t kMaxClosed = 1024;
 
   std::map<uint64_t, Group> groups_;
+  // Groups that are not open.
   size_t early_ = 0;
   std::set<uint64_t> closed_;
   std::deque<uint64_t> closed_order_;

@@ -27,6 +27,7 @@ class IslandConnection {
   enum class End { kGone, kBroken, kUnmade };
   // Nothing comes any more; why, in words. Called once at most.
   using OnEnd = std::function<void(End end, const std::string& why)>;
+  // What became of a try to connect.
   struct Dialed {
     Descriptor socket;
     bool later = false;  // try again soon; else, without a socket:

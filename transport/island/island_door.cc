@@ -41,6 +41,7 @@ class IslandDoor::State : public std::enable_shared_from_this<IslandDoor::State>
   void start_soon() {
     asio::post(io_, [self = shared_from_this()] { self->wait(); });
   }
+  // An empty on_member_ says that the door has gone: handlers that Asio still holds then do nothing.
   void cancel() {
     on_member_ = nullptr;
     pause_.cancel();

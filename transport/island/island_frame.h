@@ -18,6 +18,7 @@ enum class IslandTopic : uint32_t {
   kLetGo = 9     // I use your page of the communicator no more
 };
 
+// One message. Fields that a topic does not name are 0. All of them are the sender's claims.
 struct IslandFrame {
   IslandTopic topic = IslandTopic::kWindow;
   uint32_t lane = 0;

@@ -22,6 +22,7 @@ namespace {
 // A peer that could shrink the file would make this process die of SIGBUS at its next access.
 constexpr int kSeals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
 
+// errno says why.
 [[noreturn]] void throw_system(const char* what, size_t bytes) {
   throw Exception(system_error(fmt::format("shared memory of {} bytes: {}", bytes, what), errno));
 }

@@ -73,18 +73,21 @@ class OwnWindows : public std::enable_shared_from_this<OwnWindows> {
 
  private:
   friend class MappedWindow;
+  // A window of this rank, for the peers that connect later.
   struct Made {
     std::weak_ptr<Window> window;
     IslandFrame frame;                 // that offers it
     std::shared_ptr<Descriptor> file;  // shared with the connections' queues; null once all peers are connected
   };
 
+  // The window ends: the peers are told to unmap it.
   void drop(const MappedWindow& window) noexcept;
   static void announce_end(IslandConnection& connection, const IslandFrame& frame) noexcept;
   void announce(const IslandFrame& frame, const std::vector<int>& descriptors, const std::shared_ptr<void>& keep);
   bool in_child() const { return pid_ != ::getpid(); }
 
   mutable std::mutex mutex_;
+  // Windows that have not ended, by their first byte.
   std::map<const std::byte*, Made> by_address_;
   uint64_t last_id_ = 0;
   std::vector<std::pair<IslandFrame, int>> sleepers_;  // announced, and their sockets

@@ -25,7 +25,8 @@ struct PageStore::State {
   std::vector<Page> free;  // has room for all of them
   const pid_t pid = ::getpid();
 
-  // Requires the lock.
+  // Requires the lock. The pages of a new window are free, the first one next. free has room for all pages, so giving
+  // one back does not allocate.
   void add(std::shared_ptr<Window> window) {
     const size_t more = window->bytes() / kPageBytes;
     free.reserve(pages + more);

@@ -70,6 +70,8 @@ bool pull_nonce(pid_t pid, uint64_t address, uint64_t expected) {
   return ::process_vm_readv(pid, &here, 1, &there, 1, 0) == sizeof found && found == expected;
 }
 
+// The probe of one rank, on the thread that starts it. One epoll set has the listener and all sockets; a pair is
+// settled once, when both ends have told what they found, or when it fails.
 class Probe {
  public:
   Probe(const ProbeListener& listener, const ProbeOrder& order) : listener_(listener), order_(order) {
@@ -82,6 +84,7 @@ class Probe {
     std::sort(to_dial_.begin(), to_dial_.end());
   }
 
+  // Ends when every pair is settled, at the deadline, or when no pair has been settled for `patience`.
   std::vector<ProbeResult> run() {
     if (open_ > 0 && make_trial()) {
       watch(listener_.socket());
@@ -110,6 +113,7 @@ class Probe {
     bool open() const { return !shares && why_not.empty(); }
   };
 
+  // The first reason counts. A pair that is settled only closes its socket.
   void fail(Pair& pair, const std::string& why) {
     if (pair.open()) {
       pair.why_not = why;
@@ -126,6 +130,7 @@ class Probe {
     finish_by_ = Clock::now() + order_.patience;
   }
 
+  // The peer has said its first word, so its dial counts no more.
   void answered(Pair& pair) {
     if (std::exchange(pair.dialed, false)) --dials_;
   }
@@ -156,6 +161,7 @@ class Probe {
       return false;
     }
   }
+  // Word 0 is this rank's nonce; word 1 + r is for the answer of rank r, which another process writes.
   volatile uint64_t* answers() const { return reinterpret_cast<volatile uint64_t*>(trial_->data()); }
 
   // Says where this rank's nonce lies, in shared memory and in its own, so that the peer can try both ways.
@@ -202,6 +208,7 @@ class Probe {
     return true;
   }
 
+  // Hears the pair's socket from now on.
   void keep(Pair& pair) {
     pair_at_[pair.socket.get()] = &pair;
     watch(pair.socket.get());
@@ -253,6 +260,7 @@ class Probe {
     }
   }
 
+  // False: nothing has come, or the pair has failed.
   bool receive(Pair& pair, void* message, size_t bytes, std::vector<Descriptor>& files) {
     std::string why;
     const Received received = receive_message(pair.socket.get(), message, bytes, files, why);
@@ -309,6 +317,8 @@ class Probe {
     return true;
   }
 
+  // Whether the peer's memory holds its nonce. If so, leaves there the answer of both nonces. The memory is mapped for
+  // this only.
   bool answer_in(int file, uint64_t nonce) const {
     if (!check_memory_file(file, trial_bytes_).empty()) return false;
     try {
@@ -322,6 +332,7 @@ class Probe {
     }
   }
 
+  // What this rank found out; nothing where the pair has failed meanwhile.
   void send_finding(Pair& pair) {
     std::string why;
     if (!pair.socket.valid()) return;
@@ -372,6 +383,7 @@ class Probe {
 
 }  // namespace
 
+// The backlog is the world, so that a dial rarely finds the queue full.
 ProbeListener::ProbeListener(int world) {
   try {
     make_memory_file(1, Pages::kReserved);  // else no rank need wait for this one
@@ -383,6 +395,8 @@ ProbeListener::ProbeListener(int world) {
   }
 }
 
+// Hashes what the kernel looks at when processes share and read memory: the namespaces by their inodes, the security
+// label and the user.
 uint64_t process_class() {
   Hash64 hash;
   for (const char* space : {"user", "mnt", "pid", "ipc"}) {

@@ -35,6 +35,7 @@ class ProbeListener {
   std::string name_, why_;
 };
 
+// Another rank of the host, as its card says.
 struct Neighbor {  // another rank of the host
   int rank = -1;
   pid_t pid = 0;
@@ -52,6 +53,7 @@ struct ProbeOrder {
   std::function<bool(int rank)> gone;              // that rank has died or left: it is not waited for
 };
 
+// What came of one pair, as this rank sees it. The two ranks may differ: find_islands() takes the weaker.
 struct ProbeResult {
   int rank = -1;
   bool pulls = false;

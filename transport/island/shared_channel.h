@@ -83,6 +83,7 @@ class SharedChannel {
     const size_t begin = ChannelLayout<Kind>(kind).begin(of_first);
     return {end_.data + begin, kind, begin};
   }
+  // Not 0: that end has been closed. Only its own side stores it, but the peer may write anything there.
   std::atomic<uint32_t>& closed(bool by_first) const {
     return reinterpret_cast<std::atomic<uint32_t>*>(end_.data)[by_first ? 0 : 1];
   }

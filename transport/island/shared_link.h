@@ -14,7 +14,7 @@ constexpr bool sane_shape(const LinkShape& shape) {
   return shape.depth >= 2 && shape.depth <= 65 && shape.slice_bytes <= (16u << 20);
 }
 
-// A link's memory.
+// A link's memory, both ways; equal at both ends, for they have agreed on the shape.
 size_t shared_link_bytes(const LinkShape& shape);
 
 // A Link over memory that both ends reach. A slice costs its sender one copy into its place, or none if it is written

@@ -88,6 +88,7 @@ class SharedLink final : public Link {
   const Error* error() const override { return error_.ok() ? nullptr : &error_; }
 
  private:
+  // Bytes. Larger slices are copied one a pass (pump()).
   static constexpr uint32_t kSmallCopy = 16 * 1024;
 
   struct Landing {
@@ -96,6 +97,7 @@ class SharedLink final : public Link {
     const std::byte* payload = nullptr;  // once filled
   };
 
+  // Slices that have come into their landings.
   uint64_t filled() const { return channel_.in.number(); }
   bool room() const { return channel_.out.fits(); }
 
@@ -138,6 +140,7 @@ class SharedLink final : public Link {
     return false;
   }
 
+  // The memory holds what no peer of ours writes: nothing is read from it any more.
   bool corrupt(const std::string& what) const {
     refused_ = true;
     error_ = channel_.corrupt(what);

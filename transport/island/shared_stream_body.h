@@ -73,6 +73,8 @@ class SharedStream final : public ByteStream {
     return {piece_, piece_left_};
   }
 
+  // A piece that is used up frees its cell and its buffer. The peer is rung only where it can see that (show_taken()),
+  // or has got buffers back.
   void consume(size_t bytes) override {
     piece_ += bytes;
     piece_left_ -= bytes;
@@ -83,6 +85,8 @@ class SharedStream final : public ByteStream {
     if (show_taken() || given_back) channel_.ring_bell();
   }
 
+  // A peer that has gone reads nothing any more: the stream is over for writes at once, and for reads once they are
+  // done.
   long write(const iovec* parts, int count) override {
     if (corrupt_) return -1;
     if (channel_.peer_gone()) return lost();
@@ -90,6 +94,7 @@ class SharedStream final : public ByteStream {
     return corrupt_ ? -1 : static_cast<long>(moved);
   }
 
+  // One piece where it fits, written past the vectors: the way of a short message.
   bool write_whole(std::span<const std::byte> head, std::span<const std::byte> payload) override {
     const size_t bytes = head.size() + payload.size();
     if (bytes == 0 || corrupt_ || channel_.peer_gone()) return false;
@@ -140,6 +145,7 @@ class SharedStream final : public ByteStream {
     size_t used_ = 0;
   };
 
+  // Ends the stream. -1.
   long lost() {
     error_ = {ErrorCode::kPeerLost, fmt::format("{} closed the connection", channel_.peer_name()), {}};
     return -1;

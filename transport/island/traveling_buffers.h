@@ -162,9 +162,12 @@ class TravelingBuffers {
 
   const BufferShape shape_;
   std::array<Part, 2> parts_;
+  // Buffers given back, out to the peer and in from it, as this rank has counted them: the shared counts are compared
+  // with these.
   uint64_t given_out_ = 0, given_in_ = 0;
   // Those that can be sent, in the order of use: that it has read last, and the others.
   Queue read_, rested_;
+  // By buffer: this rank has it.
   std::vector<bool> own_;
   int64_t more_ = 0;                     // received than sent and given back
   uint32_t kept_ = shape_.least_kept();  // of those
