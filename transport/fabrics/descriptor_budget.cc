@@ -41,12 +41,15 @@ DescriptorNeed descriptors_of_rank(const Place& place, const Config& config) {
   return {need.least + island, need.most + island + OwnWindows::kMostKept};
 }
 
+// own: the data connections of all peers, which may all come at once, and before this rank has opened their
+// communicator. They are allowed beyond the strangers' share.
 DoorBounds door_bounds(int world, const Config& config, size_t descriptors) {
   const size_t own = static_cast<size_t>(world - 1) * config.lanes * config.connections;
   const size_t early = std::clamp<size_t>(descriptors / kShare, 8, kMostEarly) + own;
   return {std::clamp<size_t>(descriptors / kShare, 8, kMostPending) + own, early, early};
 }
 
+// Nothing is reserved: what the program opens later comes off the same limit.
 size_t ensure_descriptors(const DescriptorNeed& need) {
   rlimit limit{};
   if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) {

@@ -82,6 +82,7 @@ struct Legacy {
 // own the hub together; the last one to go joins the thread.
 class InprocHub {
  public:
+  // All ranks are neighbors, so messages are never passed on. No heartbeats: threads of one process do not die alone.
   explicit InprocHub(int world)
       : event_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK), Descriptor::InChild::kInherited),
         names_(static_cast<size_t>(world), fmt::format("thread of pid {}", ::getpid())) {
@@ -98,6 +99,7 @@ class InprocHub {
     thread_ = start_own_thread("rondo-inproc", [this] { run(); });
   }
 
+  // Actions that nobody has carried out yet are dropped: all fabrics have gone.
   ~InprocHub() {
     {
       std::lock_guard lock(mutex);
@@ -159,6 +161,7 @@ class InprocHub {
     if (std::exchange(asleep_, false)) static_cast<void>(!::write(event_.get(), &one, sizeof one));
   }
 
+  // What serve() throws is a lack of memory; the thread goes on, since other communicators need it.
   void run() {
     while (true) {
       try {
@@ -180,7 +183,8 @@ class InprocHub {
     changed.notify_all();
   }
 
-  // Performs what the ranks' logics ask for, one action at a time, and ticks them when one of them is due.
+  // Performs what the ranks' logics ask for, one action at a time, and ticks them when one of them is due. The lock is
+  // held except while an action is performed and while the thread sleeps.
   void serve() {
     std::unique_lock lock(mutex);
     while (!stopping_) {
@@ -245,6 +249,7 @@ class InprocHub {
     deliver(rank, left.communicator,
             [&](CommunicatorEvents& events) { events.on_peer_left(left.peer, left.last_sequence); });
   }
+  // Between threads there is no log of a single rank, and no connection to end.
   void perform(int, control::Note&) {}
   void perform(int, control::Drop&) {}
   void perform(int, control::Gone&) {}
@@ -342,6 +347,7 @@ class InprocFabric final : public Fabric {
   int64_t process(int) const override { return ::getpid(); }
   const std::shared_ptr<Sleepers>& sleepers() const override { return sleepers_; }
 
+  // The page is zeroed by its making. The doorbells' flags need no place in it: share() gives each memory of its own.
   void open(uint64_t id, std::vector<int> members, CommunicatorEvents* events, std::shared_ptr<Doorbell> doorbell,
             std::shared_ptr<Doorbell> p2p_doorbell) override {
     Group opened{events, share(doorbell), share(p2p_doorbell)};
@@ -366,6 +372,7 @@ class InprocFabric final : public Fabric {
       }
     }
   }
+  // Does what Fabric says, and lets go of what others have left for this rank.
   void decline(uint64_t id, const std::vector<int>& members, const Error& error) override {
     Legacy done;  // ends without the lock
     std::lock_guard lock(hub_->mutex);
@@ -379,6 +386,8 @@ class InprocFabric final : public Fabric {
     if (auto* open = own().logic.find(id)) open->life.made();
   }
   bool leave(uint64_t, uint64_t) override { return true; }  // close() does not wait either
+  // Does not wait for the others' goodbyes: what a rank leaves to them stays in the hub (Legacy). Waits only for an
+  // event that is being delivered.
   bool close(uint64_t id, uint64_t last_sequence, Clock::time_point) override {
     Legacy done;  // ends without the lock
     std::unique_lock lock(hub_->mutex);
@@ -474,6 +483,7 @@ class InprocFabric final : public Fabric {
     const auto* open = own().logic.find(communicator);
     return open == nullptr ? "" : open->inquiry.blame(now_ms(), sequence);
   }
+  // The hub's thread drives the membership, and wakes this one after each action.
   Shrunk shrink(uint64_t communicator, std::chrono::milliseconds patience, bool opened) override {
     std::unique_lock lock(hub_->mutex);
     ControlLogic& logic = own().logic;

@@ -55,11 +55,13 @@ class InprocWindows {
     windows_[{rank, id}] = window;
     return window;
   }
+  // nullptr: there is none, or its maker has let go.
   std::shared_ptr<Window> find(const Key& key) const {
     std::lock_guard lock(mutex_);
     const auto found = windows_.find(key);
     return found == windows_.end() ? nullptr : found->second.lock();
   }
+  // Looks through the rank's own windows: the others' are not its to name.
   WindowPlace locate(int rank, const std::byte* data, size_t bytes) const {
     std::lock_guard lock(mutex_);
     for (auto it = windows_.lower_bound({rank, 0}); it != windows_.end() && it->first.first == rank; ++it) {
@@ -71,6 +73,7 @@ class InprocWindows {
     return {};
   }
 
+  // The last taker gets the descriptor itself, and the others a copy. Without takers it is closed.
   void offer(const Key& key, Descriptor descriptor, std::span<const int> takers) {
     std::lock_guard lock(mutex_);
     if (!takers.empty()) offers_[key] = {std::move(descriptor), {takers.begin(), takers.end()}};
@@ -90,6 +93,7 @@ class InprocWindows {
     Descriptor descriptor;
     std::set<int> takers;  // ranks that have not taken it
   };
+  // Guards the members below it.
   mutable std::mutex mutex_;
   uint64_t last_id_ = 0;
   std::map<Key, std::weak_ptr<Window>> windows_;  // those that have ended go when the next one is made

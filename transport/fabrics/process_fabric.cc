@@ -48,6 +48,7 @@ constexpr std::chrono::seconds kFarewell{2};
 // Time for the I/O thread to say goodbye to the ranks that listen, where one that does not has used up the deadline.
 constexpr std::chrono::milliseconds kLastWords{100};
 
+// Tells two starts of one rank apart (PeerCard::instance); no secret depends on it.
 uint64_t random_number() {
   std::random_device device;
   return (static_cast<uint64_t>(device()) << 32) | device();
@@ -278,6 +279,7 @@ class ProcessFabric : public Fabric {
     island_->keep(communicator, std::move(window));
   }
 
+  // Through memory where this rank and the peer share it, else over a socket that this rank dials.
   std::unique_ptr<ByteStream> take_stream_to(uint64_t communicator, int peer) override {
     if (neighbor(peer)) return island_->take_stream_to(communicator, peer);
     const LinkName name{communicator, LinkKind::kStreamTo, peer, 0};
@@ -285,6 +287,7 @@ class ProcessFabric : public Fabric {
     return sockets.empty() ? nullptr : make_stream(name, std::move(sockets.front()));
   }
 
+  // A peer opens its stream either way, so both are looked at.
   std::optional<std::pair<int, std::unique_ptr<ByteStream>>> take_stream_from(uint64_t communicator) override {
     auto found = control().take_stream_from(communicator);
     if (!found && island_) return island_->take_stream_from(communicator);
@@ -314,8 +317,10 @@ class ProcessFabric : public Fabric {
   int wake_event() const override { return control_->wake_event(); }
 
  private:
+  // In a forked child neither the I/O thread nor the connections are there.
   bool forked() const { return ::getpid() != pid_; }
 
+  // Calls that would reach other ranks go by this, so that a forked child never uses the parent's connections.
   ControlPlane& control() const {
     if (forked()) {
       throw Exception(ErrorCode::kInvalid,
@@ -342,6 +347,7 @@ class ProcessFabric : public Fabric {
     throw Exception(why);
   }
 
+  // The socket's path has the session and the rank, so that the ranks of two jobs do not meet at one.
   void serve_status(const std::string& job, uint64_t known, Store::Deadline deadline) {
     const auto session = static_cast<uint32_t>(Hash64().add(known).value());
     const std::string path = fmt::format("{}/status-{:08x}-{}.sock", private_directory(), session, place_.rank);
@@ -394,6 +400,7 @@ class ProcessFabric : public Fabric {
           "not all ranks of this host may read each other's memory (process_vm_readv; kernel.yama.ptrace_scope, or "
           "containers): buffers that are not registered are copied through shared memory, by no single copy");
     }
+    // Both are called without the island's lock, and control_ outlives the island.
     settings.link_failed = [this](uint64_t communicator, int peer, const Error& error) {
       control_->link_failed(communicator, peer, error);
     };
@@ -447,6 +454,7 @@ class ProcessFabric : public Fabric {
   }
   using WhyNot = std::function<std::string(int rank)>;
 
+  // Whether that rank is on this rank's host, whatever they can share.
   bool shares_host(int rank) const {
     return topology_.host[static_cast<size_t>(rank)] == topology_.host[static_cast<size_t>(place_.rank)];
   }
@@ -485,7 +493,8 @@ class ProcessFabric : public Fabric {
     return make_sealed_stream(std::move(plain), std::move(secured.session), peer);
   }
 
-  // Closed meanwhile by another thread: no thread sleeps on the link, and it will not be used.
+  // Watches the socket for DataSockets and the doorbell, until the stream ends. Where the communicator was closed
+  // meanwhile by another thread there is no doorbell: no thread sleeps on the link, and it will not be used.
   std::shared_ptr<void> watch(const LinkName& name, const Descriptor& socket) {
     struct Watches {
       std::shared_ptr<void> data, doorbell;
@@ -496,6 +505,7 @@ class ProcessFabric : public Fabric {
     return watches;
   }
 
+  // The process that joined: a forked child compares its own.
   const pid_t pid_ = ::getpid();
   const Config config_;
   const bool authenticated_;
