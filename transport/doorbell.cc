@@ -34,6 +34,7 @@ struct Doorbell::Watches {
   std::vector<int> descriptors;
   std::atomic<bool> relaxed{false};  // they are not in the epoll set; written under the lock
 
+  // Called while armed: edges that came before are reported at once by EPOLL_CTL_ADD.
   void resume() {
     std::lock_guard lock(mutex);
     if (!relaxed.load(std::memory_order_relaxed)) return;
@@ -41,6 +42,7 @@ struct Doorbell::Watches {
     for (const int descriptor : descriptors) watch_edges(epoll, descriptor);
     relaxed.store(false);
   }
+  // The kernel takes a closed descriptor out of the set by itself, but not while a forked child has a copy.
   void forget(int descriptor) {
     std::lock_guard lock(mutex);
     descriptors.erase(std::find(descriptors.begin(), descriptors.end(), descriptor));

@@ -30,7 +30,7 @@ inline constexpr uint64_t kMeetingSequence = 1;
 // or recv?
 inline constexpr uint64_t kMessagesSequence = 0;
 
-// What a link to a peer moves.
+// What this rank sends to a peer over TCP: bytes that the peer's kernel has acknowledged.
 struct LinkRate {
   int peer = -1;                  // world rank; -1: none is known
   uint64_t bytes_per_second = 0;  // over the last heartbeat
@@ -112,12 +112,14 @@ class CommunicatorEvents {
   virtual void on_broken() noexcept {}
 };
 
+// One link: two ranks have the same one, each with the other as peer. lane: 0 .. Config::lanes - 1.
 struct LinkKey {
   uint64_t communicator = 0;
   int peer = -1;
   int lane = 0;
 };
 
+// How a link is cut. Equal on both sides.
 struct LinkShape {
   uint32_t depth = 2;            // slices
   uint32_t slice_bytes = 65536;  // the largest slice

@@ -29,6 +29,7 @@ class SleeperSockets {
   void ring(uint32_t number) const;
 
  private:
+  // By number: the socket that wakes the sleeper.
   std::array<std::atomic<int>, kMost + 1> numbers_{};  // 0: not known
   std::vector<Descriptor> owned_;
 };
@@ -53,6 +54,7 @@ class Sleepers {
 
  private:
   friend class Sleep;
+  // A sleeper for one sleep; nullptr: none is free, and no other can be had.
   Sleeper* lend() noexcept;
   void give_back(Sleeper* sleeper);
   void make();
