@@ -66,8 +66,8 @@ void ControlLogic::open(Time now, uint64_t communicator, std::vector<int> member
     before = std::move(found->second);
     early_.erase(found);
   }
-  // In the order in which a member learns of them that was there in time: a death, the abort that it brought about, and
-  // then the goodbyes of those that gave up, which would otherwise be taken for the cause.
+  // The order is that in which the events came about: a death, the abort that it caused, and then the goodbyes of
+  // members that gave up, which would otherwise be taken for the cause.
   life.given_up();
   for (const auto& [peer, loss] : departures_.lost()) {
     if (!before.goodbyes.count(peer)) life.lost(now, peer, loss);
@@ -148,7 +148,7 @@ void ControlLogic::streamed(uint64_t communicator, int peer) {
 // after it, since they count who is lost. CONNECT is the owner's, and ALIVE has done its work when it came
 // (liveness()).
 void ControlLogic::receive(Time now, int from, const ControlBody& body) {
-  // What a rank says that was given up, and goes on, is of no use to those who did.
+  // A rank that this one has given up may still run: it is not heard any more.
   const auto lost = departures_.lost().find(from);
   if (lost != departures_.lost().end() && lost->second.code == ErrorCode::kUnresponsive) return;
   std::visit(

@@ -64,10 +64,10 @@ class ControlPlane {
   void know(const Roster& roster);
   // Makes the control connections. Throws Exception: kBootstrap, kPeerLost or kNetwork.
   void connect(Roster roster, Clock::time_point deadline);
-  // What follows connect() failed with this error: a death, if there was one, rather than what came of it. Waits up to
+  // The error to report where a step behind connect() has failed with `error`: a death, if one came first. Waits up to
   // 100 ms for that death to be seen.
   Error cause_of(const Error& error);
-  // Tells the others so.
+  // Fails this rank's start, and tells the others why.
   void fail_start(const Error& error);
   enum class Farewell { kGoodbye, kFailedStart };
   // Says goodbye to every process, and reads to the end of what they send. A failed start is told to all instead, also

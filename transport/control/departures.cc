@@ -68,7 +68,7 @@ void Departures::receive(Time now, int from, const LostMessage& message) {
   tell_neighbors(from, message);
 }
 
-// Those that it calls dead are lost, and not the messenger.
+// Ranks that the error calls dead are lost; the one that tells of them is not.
 void Departures::start_failed(int from, const Error& error) {
   if (gone(from)) return;
   const Error own = heard_start_error(settings_.rank, from, settings_.name(from), error);

@@ -195,14 +195,16 @@ void Membership::on_propose(Time now, int from, const Message& message) {
   send(from, this->message(Message::Kind::kAccept, promised_));
 }
 
-// Its ballot is over. Two that lead would overtake each other for ever: the lower one is first.
+// Ends this member's own ballot. Two leaders could outbid each other for ever, so each waits before its next ballot:
+// the lower its place, the shorter.
 void Membership::step_down(Time now) {
   if (phase_ == Phase::kCollect) return;
   phase_ = Phase::kCollect;
   retry_at_ = now + settings_.resend_ms * static_cast<Time>(1 + own_);
 }
 
-// Where this member reaches others than that leader, another one may have a quorum.
+// A leader has no quorum. This member gives up, too, unless it reaches a member that the leader did not: then it passes
+// over that leader, since another one may have a quorum.
 void Membership::on_no_quorum(int from, const Message& message) {
   for (size_t i = 0; i < size_; ++i) {
     if (!reachable(i) || message.value.members.empty() || message.value.members[i]) continue;
@@ -266,7 +268,8 @@ void Membership::ask_leader(Time now, int leader) {
   send(leader, message(Message::Kind::kJoin, promised_));
 }
 
-// Where the way to another leader is cut, those that reach both may have gone on with that one: they say so.
+// Members that have not called may have gone on with another leader, whom this one cannot reach. They answer with the
+// decision.
 void Membership::ask_absent(Time now) {
   if (now < ask_at_) return;
   ask_at_ = now + settings_.ask_ms;
@@ -361,7 +364,7 @@ void Membership::end(Outcome outcome) {
   outcome_ = outcome;
 }
 
-// In their order, each that has lost none of those before it, and is lost by none.
+// Greedy, by ascending place: a member is taken if neither it nor any member taken before has lost the other.
 MemberSet Membership::those_that_reach_one_another(const MemberSet& among) const {
   MemberSet chosen(size_);
   const auto has_lost = [&](size_t one, size_t other) {

@@ -19,8 +19,8 @@ struct BufferShape {
   uint32_t bytes;  // of a buffer's payload
   uint32_t count;  // that the stream's maker begins with; a power of two, at least 32
   constexpr size_t stride() const { return whole_lines(bytes) + kCellBytes; }  // they share no sets of a cache
-  // How many more than it has sent a rank keeps of those that it has received: at least, at most; and how many it gives
-  // back at a time.
+  // A rank keeps buffers that it has received, beyond those that it has sent, so that it can answer in them:
+  // least_kept() at least, most_kept() at most. It gives at_once() of them back at a time.
   constexpr uint32_t least_kept() const { return count / 16; }
   constexpr uint32_t most_kept() const { return count / 2; }
   constexpr uint32_t at_once() const { return count / 16; }

@@ -26,7 +26,7 @@ bool CommunicatorLife::close(uint64_t last_sequence, const std::set<int>& stream
   suspicions_.clear();
   streams_due_.clear();
   for (const auto& [peer, member] : others_) {
-    // Those that go on have agreed; one that left before waits.
+    // After shrink() the members that go on expect no goodbye; a member that left before may still wait for this one.
     if (rank_.departures.gone(peer) || (goes_on_ && !member.left)) continue;
     const bool streamed = streams.count(peer) != 0;
     rank_.actions.push_back(control::Send{peer, ByeMessage{members_.communicator(), last_sequence, streamed}});
@@ -54,10 +54,10 @@ void CommunicatorLife::link_failed(Time now, int peer, const Error& error) {
 
 // How long a better reason than the end of a link may take to come.
 CommunicatorLife::Time CommunicatorLife::grace_ms(Time now, int peer, const Error& error) const {
-  // Damage has none; and the other end, whose link closes of it, must not be faster with a worse one.
+  // Damage has no better reason. The other end's link closes because of it, and must not report that first.
   if (error.code == ErrorCode::kCorrupt) return 0;
-  // A peer that is silent has closed its link, perhaps, since it hears nothing either: its word about that does not
-  // come, and the suspicion is due soon.
+  // A silent peer may have closed its link because it hears nothing from this rank, either. Its abort cannot come, so
+  // this rank waits for its own suspicion, which names the cause.
   const Liveness::Settings& watched = rank_.settings.liveness;
   const Time silence = rank_.liveness.silence(now, peer), suspicion = watched.suspicion_ms;
   const bool silent = suspicion > 0 && silence >= Liveness::kWarnHeartbeats * watched.heartbeat_ms;
@@ -84,8 +84,9 @@ void CommunicatorLife::receive(Time now, int from, const ByeMessage& message) {
   look_for_last();
 }
 
-// Goodbyes that go from rank to rank are lost with a process on their way that has heard all and ends. Before, it says
-// its own again to its neighbors, who do the same.
+// Beyond kMaxFullMesh ranks a goodbye travels over other ranks, and is lost if one of these ends first. So a rank that
+// has heard all goodbyes sends its own once more to its neighbors before it ends. That second one says that all members
+// have left (receive()).
 void CommunicatorLife::look_for_last() {
   if (!closing_ || heard_all_ || failure_ || rank_.settings.all_are_neighbors() || !all_left()) return;
   heard_all_ = true;
@@ -166,7 +167,7 @@ void CommunicatorLife::resigned(Time now, int peer, const std::string& why) {
   trust(peer);
 }
 
-// Its links end since it is gone, and not the other way around.
+// Drops what is suspected of a peer that has gone: its links broke because it went.
 void CommunicatorLife::trust(int peer) {
   std::erase_if(suspicions_, [peer](const Suspicion& suspicion) { return suspicion.peer == peer; });
 }
@@ -175,8 +176,8 @@ void CommunicatorLife::start_failed(const Error& error) {
   if (stage_ == Stage::kMaking) fail(error);
 }
 
-// Where the way to one rank alone is cut, those that hear this rank go on with it: a communicator without that one is
-// sound.
+// A neighbor has given this rank up. A communicator without that neighbor stays sound: its members still hear this
+// rank.
 void CommunicatorLife::given_up() {
   const bool sound = std::none_of(others_.begin(), others_.end(),
                                   [this](const auto& member) { return rank_.departures.given_up_by(member.first); });

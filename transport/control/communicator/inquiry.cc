@@ -9,7 +9,8 @@
 namespace rondo {
 namespace {
 
-// Looks by which a peer's answer must be ahead of the one before: the first may have begun before that one.
+// By so much a peer's count of looks must grow between two answers: the first look may have begun before the first
+// answer.
 constexpr uint64_t kLooks = 2;
 
 // CallState::route in words.

@@ -46,15 +46,16 @@ void Inquiry::say_blame(Time now) {
   }
 }
 
-// A call may take long for its size alone.
+// Whether this explains the wait. A rank does; a link only if it moves less than slow_percent of its best rate, since a
+// call may take long for its size alone.
 bool Inquiry::is_cause(const Blame& blame) const {
   if (blame.empty()) return false;
   return !blame.ranks.empty() ||
          blame.links[0].rate.bytes_per_second * 100 < blame.links[0].rate.best * rank_.settings.slow_percent;
 }
 
-// Whether this is the lowest rank that waits in the call, so that one log has it. A lower one that this rank has not
-// heard of yet may wait.
+// Whether this is the lowest rank that waits in the call, so that one log has the sentence. A lower rank that has not
+// answered may wait in it.
 bool Inquiry::speaks_for(Time now) const {
   return std::none_of(others_.begin(), others_.end(), [&](const auto& entry) {
     const auto& [peer, member] = entry;
