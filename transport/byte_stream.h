@@ -32,7 +32,7 @@ class ByteStream {
   // Takes the first of them. Requires that view() has lent as many.
   virtual void consume(size_t) {}
   // A stream may keep what it has not counted as written (a record that is sealed already). The next write() must begin
-  // with the same bytes.
+  // with the same bytes, and offer at least as many.
   virtual long write(const iovec* parts, int count) = 0;
   // Writes all of both, if that costs no system call and there is room now. False: nothing has happened; write() it.
   virtual bool write_whole(std::span<const std::byte> /*head*/, std::span<const std::byte> /*payload*/) {

@@ -96,7 +96,7 @@ class CommunicatorEvents {
   // `peer` said goodbye after its call number `last_sequence`; operations up to that one may still complete here. The
   // p2p stream that it opened to this rank has come.
   virtual void on_peer_left(int peer, uint64_t last_sequence) = 0;
-  // What this rank does, or did, at `sequence`.
+  // What this rank does, or did, at `sequence`. May also be called within Fabric::stalled(), on the caller's thread.
   virtual CallState call_state(uint64_t sequence) = 0;
   // In which call or message it has waited for a while, in words; empty: in none.
   virtual std::string waits_in() { return {}; }
@@ -108,7 +108,8 @@ class CommunicatorEvents {
   virtual std::string metrics_text() { return {}; }
   // Somebody has written to Fabric::wake_event().
   virtual void on_wake() {}
-  // The fabric has failed on this rank, and has no memory to say why.
+  // The fabric has failed on this rank, and has no memory to say why. Called with the fabric's lock held: it must not
+  // call the fabric.
   virtual void on_broken() noexcept {}
 };
 

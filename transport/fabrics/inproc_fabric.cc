@@ -283,7 +283,8 @@ class InprocHub {
     return "";
   }
 
-  // Calls the communicator's events without the lock; close() waits meanwhile. Only the hub's thread delivers.
+  // Calls the communicator's events without the lock; close() waits meanwhile. Only the hub's thread delivers, so one
+  // pair says what is being delivered.
   template <typename Event>
   bool deliver(int rank, uint64_t communicator, Event event) {
     CommunicatorEvents* events = nullptr;

@@ -96,7 +96,8 @@ PeerCard card_of(const Launch& launch, const Config& config, const std::vector<E
   return card;
 }
 
-// Ranks that all turn out to be on one host need not listen beyond loopback.
+// Ranks that all turn out to be on one host need not listen beyond loopback. The hosts are exchanged before anything
+// listens, since where to listen follows from them.
 Launch with_hosts(const Launch& launch, Store& store, const Config& config, Store::Deadline deadline) {
   if (!hosts_unknown(launch)) return launch;
   const Place& place = launch.place;
@@ -187,6 +188,7 @@ class ProcessFabric : public Fabric {
     if (place_.world > 1) groups_joined.fetch_add(1);
   }
 
+  // Says goodbye while the I/O thread runs, stops it, and only then ends what it has served.
   ~ProcessFabric() override {
     if (place_.world > 1) groups_joined.fetch_sub(1);
     if (forked()) {
@@ -264,7 +266,8 @@ class ProcessFabric : public Fabric {
   }
 
   // "auto": between hosts only. TCP's own sum of 16 bits misses errors on real networks; on one host nothing is
-  // between.
+  // between. Equal at both ends: it follows from settings that are shared, and from hosts and islands that all ranks
+  // know alike.
   bool checksums(int peer) const override {
     if (config_.checksum != "auto") return config_.checksum == "on" && !neighbor(peer);
     if (config_.encrypt) return false;  // its records are verified

@@ -103,6 +103,7 @@ void OwnWindows::disconnect(int peer) {
   connections_.erase(peer);
 }
 
+// Connections are about to end, and windows may live on.
 void OwnWindows::disconnect_all() {
   std::lock_guard lock(mutex_);
   connections_.clear();

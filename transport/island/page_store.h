@@ -13,6 +13,7 @@ namespace rondo {
 class PageStore {
  public:
   static constexpr size_t kPageBytes = 4096;
+  // A page that is lent: where it lies here, and how other ranks find it.
   struct Page {
     std::byte* data = nullptr;
     WindowPlace place;

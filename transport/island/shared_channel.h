@@ -75,6 +75,7 @@ class SharedChannel {
   const pid_t pid_ = ::getpid();
 
  public:
+  // The ring that this side writes, and the one that it reads.
   CellWriter<Kind, Orders> out;
   CellReader<Kind, Orders> in;
 

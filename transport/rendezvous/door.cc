@@ -156,7 +156,7 @@ Launch launch_of(const Launch& launch, const Seat& seat, Store::Deadline deadlin
 }
 
 // A newcomer draws a number and waits for the seat of that number. If the rank that serves goes, it begins again at the
-// next one.
+// next one. A connection that comes too late for connect() is tried once more by add(), which then throws kTimeout.
 Seat await_seat(const Launch& launch, const Config& config, Store::Deadline deadline) {
   const auto began = Clock::now();
   while (true) {

@@ -27,6 +27,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
+// Bounds of what another process has put into the store.
 constexpr size_t kMaxCardBytes = 64 * 1024;
 constexpr size_t kMaxReasonBytes = 4096;
 constexpr auto kLogInterval = std::chrono::seconds(10);
@@ -42,6 +43,7 @@ constexpr auto kUsualGoodbye = std::chrono::milliseconds(200);
 constexpr auto kHopePause = std::chrono::milliseconds(50);
 // How often rank 0 looks whether a rank that has come was lost.
 constexpr auto kVerdictPause = std::chrono::milliseconds(500);
+// Between two looks of rank 0 whether all have heard a bad end.
 constexpr auto kAcknowledgePause = std::chrono::milliseconds(2);
 
 // The exchanges, in this order.

@@ -358,7 +358,8 @@ class StoreServer::Loop {
     return bytes;
   }
 
-  // Carries out a request. A get of a key that is not there is parked in waiters_ and answered by wake().
+  // Carries out a request. A get of a key that is not there is parked in waiters_ and answered by wake(). Any other
+  // request is answered first, and then those that wait for its key.
   void execute(const ClientPtr& client, const StoreRequest& request) {
     if (request.operation == StoreOperation::kGet && map_.find(request.key) == nullptr) {
       client->waiting = true;

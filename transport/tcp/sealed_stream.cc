@@ -73,7 +73,8 @@ class SealedStream final : public ByteStream, TlsSession::Carrier {
     return inner_->write(&part, 1);
   }
 
-  // What follows the first `skip` bytes: in place, or gathered where it lies in several small parts.
+  // What follows the first `skip` bytes: in place, or gathered where it lies in several small parts. The gathered bytes
+  // stay until the next call, which is as long as the session needs them.
   std::span<const std::byte> front_of(const iovec* parts, int count, size_t skip) {
     size_t bytes = 0;
     for (int i = 0; i < count && bytes < sizeof gathered_; ++i) {

@@ -11,7 +11,8 @@
 namespace rondo {
 namespace {
 
-// Large enough that small slices need one read with their header and that a few of them come together.
+// Bytes of each stream of each link. Large enough that small slices need one read with their header and that a few of
+// them come together.
 constexpr size_t kReadAheadBytes = 16 * 1024;
 // A payload of this size lands in its place, and behind it only the next header is read ahead: what follows is as
 // large.
