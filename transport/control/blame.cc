@@ -42,6 +42,7 @@ bool Blame::same_cause(const Blame& other) const {
          std::equal(links.begin(), links.end(), other.links.begin(), other.links.end(), same_link);
 }
 
+// tools/trace/blame.py has the same words.
 std::string Blame::text() const {
   if (empty()) return "";
   std::string whom;

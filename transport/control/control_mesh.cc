@@ -160,6 +160,7 @@ class ControlConnection::State : public std::enable_shared_from_this<ControlConn
     });
   }
 
+  // At most kMaxQueuedBytes, so that a peer which goes on sending does not keep the thread here.
   void read_rest(const std::string& why) {
     std::string ignored;
     char buffer[kReadBytes];

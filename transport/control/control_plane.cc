@@ -131,6 +131,7 @@ void ControlPlane::open(uint64_t id, std::vector<int> members, CommunicatorEvent
   p2p_doorbell->ring();
 }
 
+// Sockets that have come for it are closed. The communicator counts as closed from here on, so later ones are refused.
 void ControlPlane::decline(uint64_t id, const std::vector<int>& members, const Error& error) {
   bool linked = false;
   {

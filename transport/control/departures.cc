@@ -6,6 +6,7 @@
 
 namespace rondo {
 
+// Each rank with its own reason; the ranks are in ascending order.
 Error loss_error(const std::map<int, Loss>& losses, const char* died, const std::function<std::string(int)>& name) {
   Error error{ErrorCode::kUnresponsive, "", {}};
   for (const auto& [peer, loss] : losses) {

@@ -23,6 +23,8 @@ Membership::Membership(const Settings& settings)
       idle_(size_),
       have_opened_(size_) {}
 
+// A leader also looks when the proof or the suspicion of its phase is over; any other member when it would pass over
+// its leader.
 std::optional<Membership::Time> Membership::next_time() const {
   if (!joined_) return std::nullopt;
   Time next = std::min(resend_at_, end_at());

@@ -104,6 +104,7 @@ Hello PeerDialer::hello_to(int peer, Role role) const {
   return hello;
 }
 
+// Without a hello it is a knock.
 DialOrder PeerDialer::order_to(int peer, Deadline deadline) const {
   DialOrder order;
   order.peer = fmt::format("rank {} ({})", peer, roster_->name(peer));

@@ -51,6 +51,7 @@ std::vector<SecuredSocket> PendingLinks::take(const LinkName& name) {
   return std::move(found->second.sockets);
 }
 
+// The lowest peer's first.
 std::optional<std::pair<int, SecuredSocket>> PendingLinks::take_stream_from(uint64_t communicator) {
   auto it = entries_.lower_bound(LinkName{communicator, LinkKind::kStreamFrom, -1, 0});
   for (; it != entries_.end() && it->first.communicator == communicator; ++it) {

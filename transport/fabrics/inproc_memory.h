@@ -78,6 +78,7 @@ class InprocWindows {
     std::lock_guard lock(mutex_);
     if (!takers.empty()) offers_[key] = {std::move(descriptor), {takers.begin(), takers.end()}};
   }
+  // Not valid: it was not offered to this rank, or the rank has taken it.
   Descriptor take_offer(const Key& key, int taker) {
     std::lock_guard lock(mutex_);
     const auto found = offers_.find(key);

@@ -28,6 +28,7 @@ bool all_zero(std::string_view bytes) {
 
 }  // namespace
 
+// Each zeros_up_to() names the offset at which the next field begins (docs/wire.md).
 std::string encode(const Hello& hello) {
   ByteWriter writer;
   writer.raw(kWireMagic).u16(hello.version).u8(static_cast<uint8_t>(hello.role)).u8(hello.sealed ? 1 : 0);
@@ -40,6 +41,8 @@ std::string encode(const Hello& hello) {
   return writer.take();
 }
 
+// Another version's hello is returned as soon as the version is read. The fields of this one are read in their order,
+// and judged together at the end.
 std::optional<Hello> parse_hello(std::string_view bytes) {
   ByteReader reader(bytes);
   if (bytes.size() != kHelloBytes || reader.raw(kWireMagic.size()) != kWireMagic) return std::nullopt;

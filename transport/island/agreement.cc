@@ -55,6 +55,7 @@ struct Pair {
   int second = -1;
   bool holds(int rank) const { return rank == first || rank == second; }
 };
+// By class. Ranks are looked at in ascending order, so the first two of a class are its lowest.
 std::vector<Pair> lowest_pairs(const Classes& classes) {
   std::vector<Pair> result;
   for (size_t rank = 0; rank < classes.number.size(); ++rank) {
@@ -149,6 +150,7 @@ Islands decode(std::string_view bytes, size_t world) {
 
 }  // namespace
 
+// A pure function of what all ranks know, so both ends of a pair try each other.
 std::vector<int> tried_by(const Classes& classes, int rank) {
   const int own = classes.number[static_cast<size_t>(rank)];
   if (own == Classes::kNone) return {};
@@ -166,6 +168,7 @@ std::vector<int> tried_by(const Classes& classes, int rank) {
   return tried;
 }
 
+// An island pulls only if all its pairs do.
 Islands find_islands(const std::vector<Report>& reports, const Classes& classes) {
   const Findings findings(reports, classes);
   const int world = static_cast<int>(reports.size());

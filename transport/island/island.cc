@@ -227,6 +227,7 @@ void Island::offer(std::span<const int> peers, uint64_t name, Descriptor descrip
   for (const int peer : peers) connection(peer).send(frame, {kept->get()}, kept);
 }
 
+// Connects where there is no connection yet: the offer may wait in the peer's queue for it.
 Descriptor Island::take_offer(int peer, uint64_t name) {
   std::lock_guard lock(mutex_);
   const auto state = peers_.find(peer);
@@ -478,6 +479,7 @@ std::shared_ptr<StreamBuffers> Island::buffers_of(IslandBook::Group& group, int 
   return buffers;
 }
 
+// The oldest stream that has come and was not taken.
 std::optional<std::pair<int, std::unique_ptr<ByteStream>>> Island::take_stream_from(uint64_t communicator) {
   std::lock_guard lock(mutex_);
   IslandBook::Group* group = book_.opened(communicator);

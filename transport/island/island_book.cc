@@ -18,6 +18,7 @@ IslandBook::Group* IslandBook::opened(uint64_t communicator) {
   return found != groups_.end() && found->second.open ? &found->second : nullptr;
 }
 
+// What was said before this rank knew the members may be a stranger's: it is dropped now.
 IslandBook::Group& IslandBook::open(uint64_t communicator, std::set<int> members) {
   if (groups_.count(communicator) != 0) --early_;
   Group& group = groups_[communicator];

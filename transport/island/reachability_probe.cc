@@ -74,6 +74,7 @@ bool pull_nonce(pid_t pid, uint64_t address, uint64_t expected) {
 // settled once, when both ends have told what they found, or when it fails.
 class Probe {
  public:
+  // The higher rank of a pair dials, so this rank dials the lower ones and is dialed by the others.
   Probe(const ProbeListener& listener, const ProbeOrder& order) : listener_(listener), order_(order) {
     for (const Neighbor& peer : order.peers) {
       pairs_[peer.rank].peer = &peer;
@@ -214,6 +215,7 @@ class Probe {
     watch(pair.socket.get());
   }
 
+  // At most once in kLook, since order_.gone() asks the control plane. A rank without a listener will never come.
   void give_up_the_lost() {
     if (Clock::now() < next_look_) return;
     next_look_ = Clock::now() + kLook;

@@ -125,6 +125,7 @@ class SharedLink final : public Link {
     return true;
   }
 
+  // More bytes than a slice may have are no disagreement of the ranks but damaged memory.
   bool refuse(const SliceTag& got, const SliceTag& expected) {
     if (got.bytes > shape_.slice_bytes) {
       return corrupt(fmt::format("slice {} claims {} bytes of at most {}", filled(), got.bytes, shape_.slice_bytes));

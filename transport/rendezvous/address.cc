@@ -73,6 +73,7 @@ bool serves_other_hosts(const Interface& i) {
 // RONDO_SOCKET_IFNAME: "eth0,ib" takes interfaces whose names begin so; "^docker,lo" takes all others.
 class InterfaceFilter {
  public:
+  // Empty entries between commas are left out.
   explicit InterfaceFilter(std::string_view text) {
     excludes_ = !text.empty() && text.front() == '^';
     if (excludes_) text.remove_prefix(1);
@@ -164,6 +165,7 @@ std::vector<std::string> chosen_by_route(const RendezvousUrl& url, const std::ve
 
 }  // namespace
 
+// By name, else loopback, else by route. Each address is compared with what this job may expose, whoever chose it.
 std::vector<std::string> listen_addresses(const Launch& launch, const Config& config) {
   RendezvousUrl url = parse_rendezvous(launch.rendezvous);
   std::vector<Interface> interfaces = list_interfaces();
@@ -188,6 +190,7 @@ std::string reachable_address(const Config& config) {
   return chosen_by_route(RendezvousUrl{}, interfaces).front();
 }
 
+// IPv4 first: ranks of one host then agree, whatever the order of their interfaces.
 std::string loopback_address() {
   std::string found;
   for (const Interface& i : list_interfaces()) {

@@ -71,6 +71,7 @@ void check(const PeerCard& card, int rank, const PeerCard& first, int world) {
 
 }  // namespace
 
+// Both descriptions have the settings line by line, in one order.
 std::string changes_of(const Config& config) {
   const std::string settings = config.describe(), defaults = Config{}.describe();
   std::string changes;

@@ -265,6 +265,7 @@ class RosterExchange {
                                 rank_, other.host, other.pid, card.host, card.pid));
   }
 
+  // This rank has put no card there yet, so whoever waits for the right process loses nothing by its refusal.
   void compare_world() {
     std::string text = wait_for(keys_.world());
     int world = std::atoi(text.c_str());
@@ -618,6 +619,7 @@ void roster_goodbye(Store& store, int world, Store::Deadline deadline, const std
   }
 }
 
+// What the launcher has said stays, also where the hosts say something else.
 Place complete_place(const Place& place, const std::vector<int>& host) {
   Place complete = place;
   const int mine = host[static_cast<size_t>(place.rank)];

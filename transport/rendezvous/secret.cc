@@ -156,6 +156,7 @@ Secret read_secret_file(const std::string& path) {
   return std::move(*secret);
 }
 
+// The descriptor is the launcher's: it is read, never closed.
 Secret read_secret_descriptor(int number) {
   const std::string name = fmt::format("RONDO_SECRET_FD={}", number);
   std::optional<std::string> bytes = read_all(number);

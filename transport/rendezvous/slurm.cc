@@ -64,6 +64,7 @@ std::string first_node(std::string_view list) {
   return name;
 }
 
+// The text is the environment's: counts and their sum are bounded before anything is built by them.
 std::vector<int> expand_tasks_per_node(std::string_view list) {
   std::vector<int> tasks;
   while (true) {

@@ -58,6 +58,7 @@ bool read_at(int fd, uint64_t offset, size_t size, std::string* bytes) {
   return true;
 }
 
+// False where the system has written less: errno says why.
 bool write_at(int fd, uint64_t offset, std::string_view bytes) {
   while (!bytes.empty()) {
     ssize_t n = ::pwrite(fd, bytes.data(), bytes.size(), static_cast<off_t>(offset));
@@ -81,6 +82,7 @@ void pause_until(Store::Deadline deadline, std::chrono::milliseconds* pause) {
 // behind.
 class FileStore::Lock {
  public:
+  // Polls, since F_OFD_SETLKW has no deadline.
   Lock(const FileStore& store, Deadline deadline) : fd_(store.file_.get()) {
     if (store.owner_ != ::getpid()) {
       throw Exception(ErrorCode::kInvalid, "this store was opened before fork(): a child must open its own");

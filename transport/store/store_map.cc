@@ -55,6 +55,7 @@ void StoreMap::put(std::string_view key, std::string_view value) {
   bytes_ = bytes_ - before + after;
 }
 
+// Without a change, so that a store that logs (FileStore) can write the sum first.
 int64_t StoreMap::sum(std::string_view key, int64_t amount) const {
   const std::string* value = find(key);
   std::optional<int64_t> number = value == nullptr ? 0 : parse_decimal(*value);
@@ -89,6 +90,7 @@ bool StoreMap::remove(std::string_view key) {
   return true;
 }
 
+// Carries out one request. What it throws has changed nothing; StoreServer answers it as kRefused.
 StoreReply StoreMap::apply(const StoreRequest& request) {
   switch (request.operation) {
     case StoreOperation::kPut:

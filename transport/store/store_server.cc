@@ -443,6 +443,7 @@ class StoreServer::Loop {
     client->output.shrink_to_fit();
   }
 
+  // One wait for writability at a time.
   void arm_write(const ClientPtr& client) {
     if (std::exchange(client->writing, true)) return;
     client->socket.when_writable([this, client](asio::error_code error) {

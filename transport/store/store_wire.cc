@@ -12,6 +12,7 @@ std::string with_frame(std::string body) {
 
 }  // namespace
 
+// The caller has checked the lengths (check_store_entry()).
 std::string encode_request(const StoreRequest& request) {
   return with_frame(ByteWriter()
                         .u32(request.number)

@@ -104,6 +104,7 @@ std::string host_of(const SocketAddress& address) {
 
 }  // namespace
 
+// The storage is zeroed, so a unix path that fills sun_path still ends.
 std::string SocketAddress::host() const {
   char text[INET6_ADDRSTRLEN] = "";
   if (family() == AF_INET) return ::inet_ntop(AF_INET, &v4(*this).sin_addr, text, sizeof text);
@@ -165,6 +166,7 @@ std::vector<SocketAddress> resolve(const std::string& host, uint16_t port, Store
 
 bool is_number(const std::string& host) { return look_up(host, AI_NUMERICHOST).failure == 0; }
 
+// A relative path would depend on the process's folder, and an empty first byte would be an abstract name.
 SocketAddress unix_address(const std::string& path) {
   SocketAddress address;
   auto& local_address = reinterpret_cast<sockaddr_un&>(address.storage);

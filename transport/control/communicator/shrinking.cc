@@ -19,6 +19,7 @@ void Shrinking::receive(Time now, int from, const MembershipMessage& message) {
   if (const int place = members_.place(from); place >= 0) membership(now).receive(now, place, message);
 }
 
+// Departures come before the clock: a leader that is lost need not be waited for.
 void Shrinking::tick(Time now) {
   if (!membership_) return;
   tell(now);
@@ -102,6 +103,7 @@ bool Shrinking::alive(int place) const {
   return peer == rank_.settings.rank || membership_->is_dead(place) || !rank_.departures.gone(peer);
 }
 
+// A new one is told at once of everybody who has departed so far.
 Membership& Shrinking::membership(Time now) {
   if (membership_) return *membership_;
   Membership::Settings settings;
