@@ -78,7 +78,7 @@ std::shared_ptr<void> Doorbell::watch(int descriptor) {
   return {nullptr, [watches = watches_, descriptor](void*) { watches->forget(descriptor); }};
 }
 
-// A thread that is about to sleep has armed the flag before it looks: then the descriptors stay watched.
+// A thread that sleeps, or is about to, has armed the flag under the lease: then the descriptors stay watched.
 void Doorbell::relax() {
   std::lock_guard lock(watches_->mutex);
   if (armed_->load(std::memory_order_seq_cst) != 0 || watches_->relaxed.load(std::memory_order_relaxed)) return;

@@ -25,9 +25,9 @@ class Doorbell {
   // writes until the kernel says no), until what is returned is gone, which must be before the descriptor is closed.
   // Any thread. Throws Exception(kSystem).
   [[nodiscard]] std::shared_ptr<void> watch(int descriptor);
-  // The flow has not slept for long. A watched socket costs a sender over loopback 0.1 to 0.4 us
-  // a message, so nothing is watched until the next arm(). Does nothing while armed. Costs a system call a descriptor;
-  // so does that arm(). Any thread.
+  // The flow has not slept for long. A watched socket costs a sender over loopback 0.1 to 0.4 us a message, so nothing
+  // is watched until the next arm(). Does nothing while armed. Costs a system call a descriptor; so does that arm().
+  // Under the lease of the flow, as arm(): beside an arm() it could leave the sleeper with nothing watched.
   void relax();
 
   // Bell::ring() from inside the process. Any thread.

@@ -165,7 +165,8 @@ class Fabric {
   virtual const std::shared_ptr<Sleepers>& sleepers() const = 0;
 
   // --- communicators. `id` is equal on all members; events must live until close() has returned.
-  // members: world ranks, this rank among them. doorbell is rung when something that take_* waits for has come.
+  // members: world ranks, this rank among them. doorbell is rung when a link or page that this rank waits for has come,
+  // p2p_doorbell for streams.
   virtual void open(uint64_t id, std::vector<int> members, CommunicatorEvents* events,
                     std::shared_ptr<Doorbell> doorbell, std::shared_ptr<Doorbell> p2p_doorbell) = 0;
   // Instead of open(): this rank cannot. The others' communicator fails with this error (its ranks are world ranks),
@@ -212,8 +213,9 @@ class Fabric {
   // Members whose last answer (or silence) says that they have not made the call `sequence`, ascending; of those that
   // were asked about it.
   virtual std::vector<int> absent(uint64_t communicator, uint64_t sequence) = 0;
-  // A data link or stream to `peer` failed. The fabric waits 100 ms for a better reason (an abort, a goodbye, a death)
-  // and then fails the communicator, naming the peer.
+  // A data link or stream to `peer` failed. The fabric waits 100 ms for a better reason (an abort, a goodbye, a death),
+  // and for the rest of the suspicion where the peer is silent; then it fails the communicator, naming the peer. Damage
+  // (kCorrupt) fails it at once.
   virtual void link_failed(uint64_t communicator, int peer, const Error& error) = 0;
   // Fails the communicator on every member, here included (on_failure), with this error (its ranks are world ranks).
   virtual void abort(uint64_t communicator, const Error& error) = 0;

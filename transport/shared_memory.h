@@ -52,9 +52,9 @@ class SharedMemory {
   virtual ~SharedMemory() = default;
 
   // Makes a window of zeroed memory here and offers it to every rank of the island. The island maps it for as long as
-  // the maker keeps it; the maker lets go only when no operation of its own is under way on it. Never blocks for longer
-  // than the handing over of a descriptor. Throws Exception(kSystem) when memory or descriptors run out, and
-  // Exception(kInvalid) for 0 bytes.
+  // the maker keeps it; the maker lets go only when no operation of its own is under way on it. Waits for no peer, but
+  // for the kernel to make the pages: some gigabytes take a second. Throws Exception(kSystem) when memory or
+  // descriptors run out, and Exception(kInvalid) for 0 bytes.
   // name: not 0, and of no other window of this rank: the window's id is id_of(name), so that the others know it.
   virtual std::shared_ptr<Window> make(size_t bytes, uint64_t name = 0) = 0;
   // No window without a name has such an id.
