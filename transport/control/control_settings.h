@@ -27,8 +27,8 @@ struct ControlSettings {
   Time collect_ms = 20;
   // Reports of ended connections between others come in bursts, and are looked at together.
   Time look_ms = 5;
-  // Two answers so far apart prove that a peer sleeps in send or recv, if no byte moved between them and its thread
-  // has begun to look in vain: one that another program keeps from running may find its message done.
+  // Two answers at least this far apart prove that a peer sleeps in send or recv, if no byte moved between them and its
+  // thread polled in vain meanwhile. Without such a poll the thread may not have run, and its message may be complete.
   Time p2p_confirm_ms = 200;
   Liveness::Settings liveness;
   // A call that lasts so long, twice as long, ... has its cause said by one member, if it is a new one; 0: never.

@@ -73,13 +73,15 @@ class Membership {
     int size = 0, own = 0;
     // What was not answered is said again, since a message may have died with a rank on its way.
     Time resend_ms = 100;
-    // Without a quorum so long waits for proofs of deaths: the kernel ends a process a little later than its sockets.
+    // A ballot without a quorum waits this long for proofs of deaths: the kernel ends a process a little later than its
+    // sockets.
     Time proof_ms = 1'000;
-    // A member that says nothing and is not lost has so long to answer a ballot: its link or its process may come back.
+    // A member that says nothing and is not lost has this long to answer a ballot: its link or its process may come
+    // back.
     Time suspicion_ms = 10'000;
-    // A member whose timers, which are resend_ms apart, come so late was stopped itself.
+    // A member whose timers come this late, though they are resend_ms apart, was stopped itself.
     Time stopped_ms = 500;
-    // A leader asks those that it waits for so often whether they have gone on without it.
+    // A leader asks the members that it waits for at this interval whether they have gone on without it.
     Time ask_ms = 1'000;
     // Once the patience is over, a leader that says nothing is passed over after this time, and the next after twice.
     Time skip_ms = 250;

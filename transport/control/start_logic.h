@@ -30,8 +30,8 @@ class StartLogic {
     int rank = 0;
     std::vector<std::string> names;  // by rank: "host b, pid 17"
     std::vector<int> neighbors;      // ranks that must be connected to this one
-    // The end of a connection waits so long for a better reason, from those that know it: as a failed data link does
-    // (ControlLogic). Deaths within it are reported together.
+    // An ended connection waits this long for a better reason than a death, from those that know it, as a failed data
+    // link does (ControlLogic). Deaths within it are reported together.
     Time grace_ms = 100;
     // For the others to say that a rank lives at which nothing listens for this one: a round trip, on busy cores.
     Time answer_ms = 200;

@@ -34,7 +34,7 @@ struct Launch {
   bool one_host = false;   // known to run on one host: loopback serves
   Secret secret = {};      // none in a job of one process, or with RONDO_INSECURE=1
   std::string newcomers = {};  // RONDO_JOIN: where processes without a rank ask for one (door.h); empty: nowhere
-  // A file with a byte a rank, of which the launcher makes those 1 whose processes it has seen end; -1: none.
+  // A file with one byte for each rank: the launcher sets it to 1 once it has seen the rank's process end. -1: none.
   int ended = -1;
   // Rank 0 asks it while ranks are missing: why they will not come, which ends the start; "" while they may.
   std::function<std::string()> cancelled = {};

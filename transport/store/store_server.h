@@ -54,7 +54,8 @@ class StoreServer {
   // --- for the process that serves it; any thread but the server's
   // Clients that wait in get() for a key that is not there yet.
   size_t waiting() const;
-  // The keys that clients wait for, or have got as the last thing of all, while they are connected; ascending.
+  // For each connected client whose last request was a get() that had to wait: its key, and whether it still waits.
+  // callers() sorts them by key.
   struct Caller {
     std::string key;
     bool waits;
