@@ -259,6 +259,7 @@ bool Island::pull(int peer, uint64_t address, std::byte* to, size_t bytes) {
 // The number was the peer's when it began to listen, and its listener ends with it: a handle is the peer's if the
 // listener is still there once the handle is open.
 const Descriptor& Island::process_of(Peer& peer) {
+  static const Descriptor kNone;  // peer.process may be filled by another thread while this one looks
   if (peer.opened.load(std::memory_order_acquire)) return peer.process;
   std::lock_guard lock(mutex_);
   if (peer.opened.load(std::memory_order_relaxed)) return peer.process;
@@ -266,7 +267,7 @@ const Descriptor& Island::process_of(Peer& peer) {
   int error = 0;
   const Descriptor socket = connect_abstract(peer.listener, error);
   const bool listens = socket.valid() ? check_peer(socket.get(), peer.pid).empty() : error == EAGAIN;
-  if (!process.valid() || !listens) return peer.process;
+  if (!process.valid() || !listens) return kNone;
   peer.process = std::move(process);
   peer.opened.store(true, std::memory_order_release);
   return peer.process;

@@ -231,6 +231,7 @@ void FileStore::read_records() {
 
 // Requires the lock, and that all records were read. A record that is not written whole is cut off again.
 void FileStore::append(const StoreRecord& entry) {
+  if (entry.kind == RecordKind::kPut) map_.check_room(entry.key, entry.value);
   const std::string record = encode_record(entry);
   if (offset_ + record.size() > kMaxFileBytes) fail(fmt::format("it would grow beyond {} bytes", kMaxFileBytes));
   if (!write_at(file_.get(), offset_, record)) {

@@ -13,6 +13,8 @@ namespace {
 // What an entry costs besides its bytes: the tree's node and two strings' headers.
 constexpr size_t kEntryBytes = 128;
 
+size_t entry_bytes(std::string_view key, std::string_view value) { return kEntryBytes + key.size() + value.size(); }
+
 }  // namespace
 
 std::optional<int64_t> parse_decimal(std::string_view text) {
@@ -39,20 +41,25 @@ const std::string* StoreMap::find(std::string_view key) const {
 }
 
 // Replacing a value by a shorter one is always allowed, also beyond the limit.
-void StoreMap::put(std::string_view key, std::string_view value) {
-  auto entry = entries_.find(key);
-  size_t before = entry == entries_.end() ? 0 : kEntryBytes + key.size() + entry->second.size();
-  size_t after = kEntryBytes + key.size() + value.size();
+void StoreMap::check_room(std::string_view key, std::string_view value) const {
+  const std::string* old = find(key);
+  const size_t before = old == nullptr ? 0 : entry_bytes(key, *old), after = entry_bytes(key, value);
   if (after > before && bytes_ - before + after > limit_) {
     throw Exception(ErrorCode::kBootstrap,
                     fmt::format("the store is full: \"{}\" would take it beyond {} bytes", key, limit_));
   }
-  if (entry == entries_.end()) {
-    entries_.emplace(key, value);
-  } else {
+}
+
+void StoreMap::put(std::string_view key, std::string_view value) {
+  check_room(key, value);
+  if (const auto entry = entries_.find(key); entry != entries_.end()) {
+    const size_t before = entry_bytes(key, entry->second);
     entry->second.assign(value);
+    bytes_ -= before;
+  } else {
+    entries_.emplace(key, value);
   }
-  bytes_ = bytes_ - before + after;
+  bytes_ += entry_bytes(key, value);
 }
 
 // Without a change, so that a store that logs (FileStore) can write the sum first.
@@ -85,7 +92,7 @@ std::string StoreMap::compare_set(std::string_view key, std::string_view expecte
 bool StoreMap::remove(std::string_view key) {
   auto entry = entries_.find(key);
   if (entry == entries_.end()) return false;
-  bytes_ -= kEntryBytes + key.size() + entry->second.size();
+  bytes_ -= entry_bytes(key, entry->second);
   entries_.erase(entry);
   return true;
 }

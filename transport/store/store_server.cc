@@ -246,11 +246,17 @@ class StoreServer::Loop {
     look_for_end();
   }
 
-  // The first verdict stays: a key that is there already is left.
+  // The first verdict stays: a key that is there already is left. A will that finds the store full is left out; the
+  // others are carried out, and drop() goes on.
   void execute_wills(const Client& client, const std::string& why) {
     for (const auto& [key, value] : client.wills) {
       if (map_.find(key) != nullptr) continue;
-      map_.put(key, value + why);
+      try {
+        map_.put(key, value + why);
+      } catch (const Exception& full) {
+        log_stranger(full.what());
+        continue;
+      }
       wake(key, value + why);
     }
   }

@@ -128,6 +128,7 @@ void CommunicatorLife::lost(Time now, int peer, const Loss& loss) {
   if (found == others_.end() || found->second.lost) return;
   if (found->second.left && streams_due_.erase(peer) == 0) return;
   found->second.lost = true;
+  trust(peer);  // its links failed by its death
   if (closing_) return look_for_last();
   if (failure_) return lose_too(peer, loss);
   if (losses_.empty()) losses_due_ = now + rank_.settings.collect_ms;
