@@ -289,6 +289,17 @@ TEST_CASE("a failed data link waits for the better reason: the death of the peer
   orderly.run();
   CHECK(!orderly.failures[0]);
   CHECK(orderly.left[0] == std::map<int, uint64_t>{{1, 3}});
+
+  // The peer's own death, whenever it is seen within the link's grace of 100 ms.
+  for (const int64_t later : {0, 50, 79, 81, 95, 99}) {
+    OpenSimulation dying(2, 1);
+    dying.logic(0).link_failed(dying.now(), kId, 1, {ErrorCode::kNetwork, "reset", {}});
+    dying.at(dying.now() + later, 0, [&](ControlLogic& logic) { logic.connection_ended(dying.now(), 1, "its end"); });
+    dying.run();
+    REQUIRE(dying.failures[0]);
+    CHECK(dying.failures[0]->code == ErrorCode::kPeerLost);
+    CHECK(dying.failures[0]->message.find("its end") != std::string::npos);
+  }
 }
 
 TEST_CASE("fault 20: a link that is corrupt for one end, and closed for the other, is corrupt for both") {
