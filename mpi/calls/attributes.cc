@@ -1,4 +1,6 @@
-// Attributes of communicators and types, their names and infos.
+// Attributes of communicators and types, their names and infos. Windows have attributes and names, too. All calls are
+// local. Functions of the program run with no lock held, on the thread of the call. Values belong to the program; only
+// its delete function frees them.
 
 #include "mpi/core/attributes.h"
 
@@ -20,7 +22,7 @@ using namespace rondo_mpi;
 namespace {
 
 // Keyvals of all kinds of objects, by number. One that was freed stays as long as attributes have it: MPI calls its
-// delete function for them.
+// delete function for them. The lock guards all keyvals and their `freed`. No function of the program runs under it.
 class Keyvals {
  public:
   // Forgets here those that no attribute has any more: nothing tells when the last one goes.
@@ -30,6 +32,7 @@ class Keyvals {
     known_[next_] = std::make_shared<Keyval>(Keyval{holder, copy, remove, state});
     return next_++;
   }
+  // For a new value: a keyval that was freed gets none.
   std::shared_ptr<Keyval> find(Holder holder, int id) {
     std::lock_guard lock(mutex_);
     std::shared_ptr<Keyval> found = of(holder, id);
@@ -69,7 +72,8 @@ int create_keyval(const char* call, Holder holder, Copy* copy_fn, Delete* delete
   });
 }
 
-// What the ABI predefines on MPI_COMM_WORLD and all others; nullptr: `id` is none of it.
+// What the ABI predefines on MPI_COMM_WORLD and all others; nullptr: `id` is none of it. The memory lives to the end of
+// the process, since a program may keep the addresses.
 const int* predefined(int id) {
   static const int tag_ub = 0x7fffffff, host = MPI_PROC_NULL, io = MPI_ANY_SOURCE, local_clock = 0, app = 0;
   // The program gets their addresses. Another thread may read while they are set: each store is atomic.
@@ -98,6 +102,7 @@ std::optional<Attribute> find(Attributes& attributes, int id) {
   return found;
 }
 
+// The old value's delete function runs before the new value is there, as MPI says; where it refuses, the old one stays.
 template <typename Handle>
 void set(Holder holder, Handle handle, Attributes& attributes, int id, void* value) {
   require(predefined(id) == nullptr, MPI_ERR_KEYVAL, "the keyval is predefined");
@@ -106,6 +111,7 @@ void set(Holder holder, Handle handle, Attributes& attributes, int id, void* val
   attributes.with([&](auto& all) { all.push_back({id, std::move(keyval), value}); });
 }
 
+// The value of a keyval that was freed can still be read.
 void get(Holder holder, Attributes& attributes, int id, void* value, int* flag) {
   const auto found = find(attributes, id);
   if (!found) keyvals().find(holder, id);
@@ -120,6 +126,7 @@ void remove(Handle handle, Attributes& attributes, int id) {
   delete_attribute(handle, attributes, *found);
 }
 
+// MPI cuts names that are too long.
 std::string cut_name(const char* name) { return std::string(name).substr(0, MPI_MAX_OBJECT_NAME - 1); }
 
 }  // namespace
@@ -175,6 +182,7 @@ int MPI_Win_free_keyval(int* keyval) {
 int MPI_Win_set_attr(MPI_Win win, int keyval, void* value) {
   return on_win(win, __func__, [&] { set(Holder::kWin, win, object(world().windows, win).attributes, keyval, value); });
 }
+// MPI_WIN_BASE gives an address itself; the others give the address of a value, which lives as long as the window.
 int MPI_Win_get_attr(MPI_Win win, int keyval, void* value, int* flag) {
   return on_win(win, __func__, [&] {
     Window& of = object(world().windows, win);
@@ -224,6 +232,7 @@ int MPI_Type_get_name(MPI_Datatype type, char* name, int* resultlen) {
 
 namespace {
 
+// Throws MPI_ERR_INFO_KEY.
 std::string key_of(const char* key) {
   require(key != nullptr && *key != 0 && std::strlen(key) <= MPI_MAX_INFO_KEY, MPI_ERR_INFO_KEY,
           "the key is empty, or longer than MPI_MAX_INFO_KEY");
@@ -272,6 +281,7 @@ void take_hints(Info& into, const Info::Entries& from, Hints known) {
 int MPI_Info_create(MPI_Info* info) {
   return run(__func__, [&] { *info = new_info({}); });
 }
+// MPI_INFO_ENV is empty, too: Rondo tells nothing about how it was started.
 int MPI_Info_create_env(int, char*[], MPI_Info* info) { return MPI_Info_create(info); }
 int MPI_Info_dup(MPI_Info info, MPI_Info* newinfo) {
   return run(__func__, [&] { *newinfo = new_info(info_of(info).entries.get()); });
@@ -312,6 +322,7 @@ int MPI_Info_get_string(MPI_Info info, const char* key, int* buflen, char* value
     copy_beginning(entry->second, value, buflen);
   });
 }
+// valuelen is without the zero byte, and the buffer has one byte more.
 int MPI_Info_get(MPI_Info info, const char* key, int valuelen, char* value, int* flag) {
   int length = valuelen + 1;
   return MPI_Info_get_string(info, key, &length, value, flag);
@@ -327,6 +338,7 @@ int MPI_Info_get_valuelen(MPI_Info info, const char* key, int* valuelen, int* fl
 int MPI_Info_get_nkeys(MPI_Info info, int* nkeys) {
   return run(__func__, [&] { *nkeys = static_cast<int>(info_of(info).entries.get().size()); });
 }
+// Keys are in the order of their first setting, which stays until one is deleted.
 int MPI_Info_get_nthkey(MPI_Info info, int n, char* key) {
   return run(__func__, [&] {
     const Info::Entries entries = info_of(info).entries.get();
@@ -334,6 +346,7 @@ int MPI_Info_get_nthkey(MPI_Info info, int n, char* key) {
     std::strcpy(key, entries[static_cast<size_t>(n)].first.c_str());
   });
 }
+// A local call here: no hint changes what ranks do together.
 int MPI_Comm_set_info(MPI_Comm comm, MPI_Info info) {
   return on(comm, __func__, [&] { take_hints(comm_of(comm).info, hints_of(info), kCommHints); });
 }

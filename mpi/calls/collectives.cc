@@ -1,4 +1,7 @@
-// Collectives, each in three modes: blocking, with a request, persistent; and in two forms by the type of counts.
+// Collectives, each in three modes: blocking, with a request, persistent; and in two forms by the type of counts. All
+// ranks of a communicator start them in one order, which MPI demands and the engine checks. A blocking call makes
+// progress on its own thread. The datatypes and the operation are shared until the call is over, so the program may
+// free them after a nonblocking one has begun.
 
 #include "mpi/core/collective.h"
 
@@ -16,7 +19,7 @@ using namespace rondo_mpi;
 
 namespace {
 
-// The blocking form: runs the call to its end.
+// The blocking form: runs the call to its end. call(comm) reads the arguments, and what it returns runs the collective.
 template <typename Call>
 int block(const char* name, MPI_Comm comm, const Call& call) {
   return on(comm, name, [&] {
@@ -26,7 +29,8 @@ int block(const char* name, MPI_Comm comm, const Call& call) {
   });
 }
 
-// The nonblocking form. finish() unpacks the output when the work is over.
+// The nonblocking form. finish() unpacks the output when the work is over. Where add_request() throws, the call goes
+// on: its memory is the request's (request.cc).
 template <typename Call>
 int begin(const char* name, MPI_Comm comm, MPI_Request* request, const Call& call) {
   return on(comm, name, [&] {
@@ -40,6 +44,8 @@ int begin(const char* name, MPI_Comm comm, MPI_Request* request, const Call& cal
 }
 
 // The persistent form. Arguments are read now. Each MPI_Start starts the call, in an engine communicator of its own.
+// The channel is opened before the arguments are read: a rank that refuses its own has taken its place in the series,
+// so later requests still meet.
 template <typename Call>
 int prepare(const char* name, MPI_Comm comm, MPI_Request* request, const Call& call) {
   return on(comm, name, [&] {
@@ -66,7 +72,8 @@ Data data(const void* at, MPI_Count count, MPI_Datatype type) {
 // The buffer of a call in which this rank gives none.
 Data nothing() { return {nullptr, 0, byte_type()}; }
 
-// Blocks of one type; displacements count its extents.
+// Blocks of one type; displacements count its extents. There is one for each rank of comm.peers(): in an
+// intercommunicator those of the remote group.
 template <typename Count, typename Displacement>
 std::vector<Data> list(const Comm& comm, const void* at, const Count counts[], const Displacement displacements[],
                        MPI_Datatype type) {
@@ -114,6 +121,8 @@ Data reduced(const void* at, MPI_Count count, MPI_Datatype type) {
     return prepare(__func__, comm, request, BODY);                                                       \
   }
 #define BODY(...) [=]([[maybe_unused]] Comm& of) { __VA_ARGS__ }
+// The function that it returns shares datatypes and operation, so a persistent call may start after the program has
+// freed them.
 #define LAUNCH(...) return [=](Collective& collective) { collective.__VA_ARGS__; };
 #define COLLECTIVE(Name, name, PARAMS, ...) ENTRIES(Name, name, _c, PARAMS(MPI_Count, MPI_Aint), BODY(__VA_ARGS__))
 // A collective that takes arrays of counts: both forms.
@@ -204,6 +213,7 @@ COLLECTIVE(Allreduce, allreduce, REDUCE_ALL, {
   const auto how = op_of(op);
   LAUNCH(all_reduce(send, recvbuf, *how))
 })
+// MPI has no scans of intercommunicators.
 #define SCAN(exclusive)                                \
   intracomm_of(comm);                                  \
   const Data send = reduced(sendbuf, count, datatype); \
@@ -214,6 +224,7 @@ COLLECTIVE(Exscan, exscan, REDUCE_ALL, {SCAN(true)})
 
 #define REDUCE_SCATTER(C, D) \
   const void *sendbuf, void *recvbuf, const C recvcounts[], MPI_Datatype datatype, MPI_Op op, MPI_Comm comm
+// The counts are of all ranks of this group, the same on each.
 COLLECTIVE_V(Reduce_scatter, reduce_scatter, REDUCE_SCATTER, {
   const Data send = reduced(sendbuf, 0, datatype);
   const std::vector<MPI_Count> counts(recvcounts, recvcounts + of.size());
@@ -243,7 +254,8 @@ namespace {
 
 // Blocks in the order of the neighbors; `at(i)`: that of neighbor i. Messages between two ranks match in this order, so
 // in a cartesian topology, where what went in the positive direction comes from the negative one, the receives are
-// swapped.
+// swapped. A rank may be a neighbor several times. MPI_PROC_NULL has no block to move, but keeps its place in the
+// buffer.
 template <typename At>
 std::vector<Part> neighbors(const Comm& of, const std::vector<int>& ranks, bool receives, const At& at) {
   const bool swap = receives && of.topology->kind == MPI_CART;

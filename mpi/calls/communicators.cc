@@ -1,4 +1,6 @@
-// Communicators and groups.
+// Communicators and groups. Calls that make a communicator are collective: ranks agree whether all can make it
+// (agreement.h). The handle owns what it names, with whoever still uses it, so MPI_Comm_free() returns at once, and
+// what is under way goes on.
 
 #include "mpi/core/communicators.h"
 
@@ -16,11 +18,13 @@ using namespace rondo_mpi;
 
 namespace {
 
+// The place of a rank in a list; MPI_UNDEFINED: it has none.
 int place(const std::vector<int>& ranks, int rank) {
   const auto found = std::find(ranks.begin(), ranks.end(), rank);
   return found == ranks.end() ? MPI_UNDEFINED : static_cast<int>(found - ranks.begin());
 }
 
+// MPI_IDENT: the same order; MPI_SIMILAR: the same ranks.
 int compare(const std::vector<int>& a, const std::vector<int>& b) {
   if (a == b) return MPI_IDENT;
   return std::is_permutation(a.begin(), a.end(), b.begin(), b.end()) ? MPI_SIMILAR : MPI_UNEQUAL;
@@ -38,12 +42,14 @@ std::vector<int> ranks_in(const Comm& comm, const Group& group) {
 }
 
 // What each rank of both groups of an intercommunicator, or of all, says before one is made of it; by engine's rank.
+// Sent as it lies in memory, among ranks of one build.
 struct Choice {
   int color, key;
   Number number;    // that of the engine's first rank counts
   int64_t verdict;  // Verdict::word()
 };
-// choose(own): sets the own color and key, or refuses the call.
+// choose(own): sets the own color and key, or refuses the call. All throw if one refuses. In an intercommunicator both
+// groups take part, by its engine.
 template <typename Choose>
 std::vector<Choice> all_choices(Comm& comm, const Choose& choose) {
   Choice own{0, 0, next_number(), 0};
@@ -59,7 +65,8 @@ std::vector<Choice> all_choices(Comm& comm, const Choose& choose) {
   verdict.settle(largest);
   return all;
 }
-// Those of `count` ranks from `first` on that have the color, ordered by key; counted from `first`.
+// Those of `count` ranks from `first` on that have the color, ordered by key; counted from `first`. Equal keys keep the
+// order of the ranks, as MPI_Comm_split() says.
 std::vector<int> chosen(const std::vector<Choice>& all, int first, size_t count, int color) {
   std::vector<int> ranks;
   const auto of = [&](int r) -> const Choice& { return all[static_cast<size_t>(first + r)]; };
@@ -70,6 +77,8 @@ std::vector<int> chosen(const std::vector<Choice>& all, int first, size_t count,
   return ranks;
 }
 
+// nullptr: MPI_COMM_NULL. In an intercommunicator ranks of one color of both groups form a new one; a color that only
+// one group has gives none.
 template <typename Choose>
 std::shared_ptr<Comm> split(Comm& comm, const Choose& choose) {
   constexpr int kNone = -1;
@@ -89,12 +98,15 @@ std::shared_ptr<Comm> split(Comm& comm, const Choose& choose) {
   for (const int r : chosen(all, comm.remote_first, comm.remote.size(), own)) {
     remote.push_back(comm.remote[static_cast<size_t>(r)]);
   }
+  // All ranks take the number of the engine's first rank, so subgroups meet in a series that no other call uses at that
+  // time.
   const uint64_t series = series_of(all[0].number);
   std::shared_ptr<Comm> group = subset(*comm.local, local, series);
   return remote.empty() ? nullptr : between(group, remote, series);
 }
 
-// Gives a copy of `comm` what a dup() has of it. info: of the new one; none: that of `comm`.
+// Gives a copy of `comm` what a dup() has of it. info: of the new one; none: that of `comm`. Runs the copy functions of
+// the attributes: their failure is a refusal that all ranks hear of.
 void describe(Comm& made, Comm& comm, std::optional<MPI_Info> info) {
   require_room();
   if (info) {
@@ -105,6 +117,7 @@ void describe(Comm& made, Comm& comm, std::optional<MPI_Info> info) {
   copy_attributes(comm.handle, comm.attributes, made.attributes);
 }
 
+// Ranks agree before they make it, so an error of one leaves no half of a communicator.
 MPI_Comm dup(Comm& comm, std::optional<MPI_Info> info = std::nullopt) {
   const std::shared_ptr<Comm> made = copy_of(comm);
   agree(comm, [&] { describe(*made, comm, info); });
@@ -112,7 +125,8 @@ MPI_Comm dup(Comm& comm, std::optional<MPI_Info> info = std::nullopt) {
   return publish(made);
 }
 
-// An error is the request's, as in MPICH: the other ranks have begun, and hear of it in the new communicator.
+// An error is the request's, as in MPICH: the other ranks have begun, and hear of it in the new communicator. The new
+// communicator may be used after the request is over. The request shares it, the verdict and the word until then.
 MPI_Request start_dup(Comm& comm, MPI_Comm* newcomm, std::optional<MPI_Info> info = std::nullopt) {
   *newcomm = MPI_COMM_NULL;
   const std::shared_ptr<Comm> made = copy_of(comm);
@@ -133,6 +147,8 @@ MPI_Request start_dup(Comm& comm, MPI_Comm* newcomm, std::optional<MPI_Info> inf
   return add_request(std::move(request));
 }
 
+// The delete functions run first: one that refuses keeps the communicator. MPI calls this collective, but no rank is
+// waited for: what is pending keeps its share.
 void free_comm(MPI_Comm* comm) {
   Comm& of = comm_of(*comm);
   require(!world().comms.predefined(*comm), MPI_ERR_COMM, "a predefined communicator cannot be freed");
@@ -168,6 +184,7 @@ int MPI_Comm_remote_group(MPI_Comm comm, MPI_Group* group) {
     *group = publish_group(comm_of(comm).remote, comm_of(comm).session);
   });
 }
+// MPI_CONGRUENT: the same ranks in the same order, but not the same communicator.
 int MPI_Comm_compare(MPI_Comm comm1, MPI_Comm comm2, int* result) {
   return on(comm1, __func__, [&] {
     const Comm &a = comm_of(comm1), &b = comm_of(comm2);
@@ -220,6 +237,7 @@ int MPI_Comm_split_type(MPI_Comm comm, int split_type, int key, MPI_Info info, M
     }));
   });
 }
+// Called by all ranks of the communicator, also those outside of the group.
 int MPI_Comm_create(MPI_Comm comm, MPI_Group group, MPI_Comm* newcomm) {
   return on(comm, __func__, [&] {
     Comm& of = comm_of(comm);
@@ -238,6 +256,7 @@ int MPI_Comm_create(MPI_Comm comm, MPI_Group group, MPI_Comm* newcomm) {
     }
   });
 }
+// Called by the members of the group alone. A tag has its own series, so several threads may make groups at once.
 int MPI_Comm_create_group(MPI_Comm comm, MPI_Group group, int tag, MPI_Comm* newcomm) {
   return on(comm, __func__, [&] {
     Comm& of = intracomm_of(comm);
@@ -255,6 +274,7 @@ int MPI_Comm_create_group(MPI_Comm comm, MPI_Group group, int tag, MPI_Comm* new
 int MPI_Comm_free(MPI_Comm* comm) {
   return on(*comm, __func__, [&] { free_comm(comm); });
 }
+// The program has completed its own requests before, as MPI demands, so there is nothing to wait for.
 int MPI_Comm_disconnect(MPI_Comm* comm) {
   return on(*comm, __func__, [&] { free_comm(comm); });
 }
@@ -267,7 +287,7 @@ int MPI_Comm_get_parent(MPI_Comm* parent) {
 
 namespace {
 
-// The communicator in which a leader meets the other one.
+// The communicator in which a leader meets the other one. A share: the leader waits in it.
 std::shared_ptr<Comm> peer_of(MPI_Comm comm, int remote_leader) {
   require(remote_leader >= 0 && remote_leader < comm_of(comm).peers(), MPI_ERR_RANK,
           "the remote leader is not in the communicator");
@@ -280,7 +300,9 @@ struct Told {
   Number number;
   int code;  // the error that its group ends with, or MPI_SUCCESS
 };
-// Called by a leader: the other group's ranks, and the number that both groups take. code: of the own group.
+// Called by a leader: the other group's ranks, and the number that both groups take. code: of the own group. The two
+// leaders exchange their sizes first, then the groups: two messages each way, with the tag of the call. Both take the
+// number of the leader with the lower rank in the world.
 Told swap_groups(const Comm& local, Comm& peer, int remote_leader, int tag, int code, std::vector<int>& remote) {
   const auto swap = [&](const void* out, size_t sent, void* in, size_t received) {
     const int to = peer.engine_rank(remote_leader);
@@ -298,6 +320,7 @@ Told swap_groups(const Comm& local, Comm& peer, int remote_leader, int tag, int 
 
 }  // namespace
 
+// The peer communicator and the remote leader count on the leaders alone.
 int MPI_Intercomm_create(MPI_Comm local_comm, int local_leader, MPI_Comm peer_comm, int remote_leader, int tag,
                          MPI_Comm* newintercomm) {
   return on(local_comm, __func__, [&] {
@@ -331,6 +354,8 @@ int MPI_Intercomm_create(MPI_Comm local_comm, int local_leader, MPI_Comm peer_co
     *newintercomm = publish(between(local.shared_from_this(), remote, series_of(told.number)));
   });
 }
+// The group that says low comes first. Where both say the same, it is the one that the engine has first: the same on
+// all ranks. All ranks of a group must say the same.
 int MPI_Intercomm_merge(MPI_Comm intercomm, int high, MPI_Comm* newintracomm) {
   return on(intercomm, __func__, [&] {
     Comm& of = comm_of(intercomm);
@@ -372,6 +397,7 @@ std::vector<int> listed(const Group& group, int n, const int ranks[]) {
   }
   return made;
 }
+// The number of ranks is bounded by the group's size, so a range of 2^31 ranks ends early.
 std::vector<int> ranged(const Group& group, int n, int ranges[][3]) {
   require(n <= 0 || ranges != nullptr, MPI_ERR_ARG, "the ranges are null");
   std::vector<int> made;
@@ -435,6 +461,7 @@ int MPI_Group_translate_ranks(MPI_Group group1, int n, const int ranks1[], MPI_G
 int MPI_Group_compare(MPI_Group group1, MPI_Group group2, int* result) {
   return run(__func__, [&] { *result = compare(group_of(group1).ranks, group_of(group2).ranks); });
 }
+// The ranks of the first group, then those that the second has besides.
 int MPI_Group_union(MPI_Group group1, MPI_Group group2, MPI_Group* newgroup) {
   return run(__func__, [&] {
     std::vector<int> made = group_of(group1).ranks;
@@ -465,6 +492,7 @@ int MPI_Group_range_incl(MPI_Group group, int n, int ranges[][3], MPI_Group* new
 int MPI_Group_range_excl(MPI_Group group, int n, int ranges[][3], MPI_Group* newgroup) {
   return run(__func__, [&] { *newgroup = excluded(group_of(group), ranged(group_of(group), n, ranges)); });
 }
+// MPI_GROUP_EMPTY stays.
 int MPI_Group_free(MPI_Group* group) {
   return run(__func__, [&] {
     group_of(*group);

@@ -1,4 +1,5 @@
-// Start and end, clocks, memory, versions, sessions, operations; handles as integers.
+// Start and end, clocks, memory, versions, sessions, operations; handles as integers. Calls that MPI allows before
+// MPI_Init() and after MPI_Finalize() take nothing of the engine: World is made by the first call of any.
 
 #include <mpi.h>
 #include <rondo/rondo.h>
@@ -47,7 +48,8 @@ int MPI_Init(int*, char***) {
 int MPI_Init_thread(int*, char***, int required, int* provided) {
   return run(__func__, [&] { init(required, provided); });
 }
-// Attributes of MPI_COMM_SELF go first: their delete functions may still call MPI, which libraries rely on.
+// Attributes of MPI_COMM_SELF go first: their delete functions may still call MPI, which libraries rely on. Sessions
+// may still use the world after this.
 int MPI_Finalize(void) {
   return run(__func__, [&] {
     World& w = world();
@@ -65,6 +67,7 @@ int MPI_Finalized(int* flag) {
   *flag = world().finalized;
   return MPI_SUCCESS;
 }
+// Set by MPI_Init(), before any other thread can ask.
 int MPI_Query_thread(int* provided) {
   *provided = world().thread_level;
   return MPI_SUCCESS;
@@ -73,6 +76,7 @@ int MPI_Is_thread_main(int* flag) {
   *flag = world().main_thread == std::this_thread::get_id();
   return MPI_SUCCESS;
 }
+// It ends the whole job, whichever communicator is given, which MPI permits.
 int MPI_Abort(MPI_Comm, int errorcode) {
   end_job(who() + " called MPI_Abort with code " + std::to_string(errorcode), errorcode);
 }
@@ -96,6 +100,7 @@ int MPI_Get_library_version(char* version, int* resultlen) {
 #endif
   return run(__func__, [&] { copy_text(kVersion, version, resultlen); });
 }
+// The last byte of `host` stays zero, also where the name was cut.
 int MPI_Get_processor_name(char* name, int* resultlen) {
   return run(__func__, [&] {
     char host[MPI_MAX_PROCESSOR_NAME] = "";
@@ -103,6 +108,7 @@ int MPI_Get_processor_name(char* name, int* resultlen) {
     copy_text(host, name, resultlen);
   });
 }
+// -1: the ABI of this face is not the standard's.
 int MPI_Abi_get_version(int* abi_major, int* abi_minor) {
 #ifdef RONDO_MPI_FACE_STANDARD
   *abi_major = 1;
@@ -140,6 +146,7 @@ int MPI_Alloc_mem(MPI_Aint size, MPI_Info, void* baseptr) {
     *static_cast<void**>(baseptr) = memory;
   });
 }
+// Memory of std::aligned_alloc().
 int MPI_Free_mem(void* base) {
   std::free(base);
   return MPI_SUCCESS;
@@ -148,6 +155,7 @@ int MPI_Get_address(const void* location, MPI_Aint* address) {
   *address = reinterpret_cast<MPI_Aint>(location);
   return MPI_SUCCESS;
 }
+// Unchecked, since MPI gives them no error.
 MPI_Aint MPI_Aint_add(MPI_Aint base, MPI_Aint disp) { return base + disp; }
 MPI_Aint MPI_Aint_diff(MPI_Aint addr1, MPI_Aint addr2) { return addr1 - addr2; }
 
@@ -169,6 +177,7 @@ int MPI_Op_create_c(MPI_User_function_c* user_fn, int commute, MPI_Op* op) {
     *op = world().ops.add(std::move(made));
   });
 }
+// Calls that are under way by the operation share it.
 int MPI_Op_free(MPI_Op* op) {
   return run(__func__, [&] {
     op_of(*op);
@@ -196,6 +205,7 @@ int MPI_Reduce_local_c(const void* inbuf, void* inoutbuf, MPI_Count count, MPI_D
 // --- Sessions: the world, opened by as many as want it
 
 namespace {
+// The process sets that MPI demands; there are no others.
 constexpr const char* kSets[] = {"mpi://WORLD", "mpi://SELF"};
 Session& session_of(MPI_Session session) { return object(world().sessions, session); }
 // Whether it is the world's set; else it is that of this process. Their names have no case.
@@ -206,6 +216,7 @@ bool is_world(const char* pset_name) {
 }
 }  // namespace
 
+// The first one joins the job, and waits for all ranks.
 int MPI_Session_init(MPI_Info, MPI_Errhandler errhandler, MPI_Session* session) {
   const auto handler = world().errhandlers.share(errhandler);
   return on_handler(handler, number_of(MPI_SESSION_NULL), __func__, [&] {
@@ -216,6 +227,8 @@ int MPI_Session_init(MPI_Info, MPI_Errhandler errhandler, MPI_Session* session) 
     *session = world().sessions.add(std::move(made));
   });
 }
+// The handle goes first: no other thread can begin a call with it while the world is closed. Groups and communicators
+// of it that the program has not freed keep the object.
 int MPI_Session_finalize(MPI_Session* session) {
   return on_session(*session, __func__, [&] {
     session_of(*session);
@@ -274,6 +287,8 @@ void give_handler(Comm& made, const std::shared_ptr<Errhandler>& handler, const 
 
 }  // namespace
 
+// Called by the members of the group; those with the same string meet, in a series of its hash. They meet in the
+// world's communicator, which sessions have, too.
 int MPI_Comm_create_from_group(MPI_Group group, const char* stringtag, MPI_Info, MPI_Errhandler errhandler,
                                MPI_Comm* newcomm) {
   const auto handler = world().errhandlers.share(errhandler);
@@ -288,6 +303,7 @@ int MPI_Comm_create_from_group(MPI_Group group, const char* stringtag, MPI_Info,
   });
 }
 
+// Leaders are not needed, since each process knows the ranks of both groups in the world.
 int MPI_Intercomm_create_from_groups(MPI_Group local_group, int, MPI_Group remote_group, int, const char* stringtag,
                                      MPI_Info, MPI_Errhandler errhandler, MPI_Comm* newintercomm) {
   const auto handler = world().errhandlers.share(errhandler);
@@ -305,6 +321,8 @@ int MPI_Intercomm_create_from_groups(MPI_Group local_group, int, MPI_Group remot
 
 // --- Handles as integers
 
+// The same numbers serve C, Fortran's INTEGER handles and MPI 5's toint() and fromint(). A wrong number gives a handle
+// that no table has.
 #define INTEGER(Name, Handle, TO, FROM)                    \
   int MPI_##Name##_toint(Handle handle) { return TO; }     \
   Handle MPI_##Name##_fromint(int number) { return FROM; } \

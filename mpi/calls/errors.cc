@@ -77,7 +77,8 @@ constexpr Sentence kSentences[] = {
     {kCommRevoked, "the communicator was revoked"},
 };
 
-// Classes and codes that the program added, each with its class and text: numbers from MPI_ERR_LASTCODE on.
+// Classes and codes that the program added, each with its class and text: numbers from MPI_ERR_LASTCODE on. The mutex
+// guards the map; functions of the program never run under it.
 struct Added {
   static constexpr int kFirst = MPI_ERR_LASTCODE;
   struct Code {
@@ -106,6 +107,7 @@ struct Added {
     codes.erase(found);
   }
 };
+// Never destroyed: a program may call MPI at its very end.
 Added& added() {
   static Added* made = new Added;
   return *made;
@@ -114,6 +116,7 @@ Added& added() {
 }  // namespace
 
 namespace rondo_mpi {
+// The value of MPI_LASTUSEDCODE.
 int last_used_code() {
   std::lock_guard lock(added().mutex);
   return added().codes.empty() ? Added::kFirst : added().codes.rbegin()->first;
@@ -177,12 +180,15 @@ int MPI_Error_string(int errorcode, char* string, int* resultlen) {
 // --- Error handlers
 
 namespace {
+// All kinds of handler functions have one form: a pointer to the handle, a pointer to the code, and more that is not
+// given.
 void create(MPI_Comm_errhandler_function* function, MPI_Errhandler* errhandler) {
   auto made = std::make_shared<Errhandler>();
   made->kind = Errhandler::Kind::kFunction;
   made->function = function;
   *errhandler = world().errhandlers.add(std::move(made));
 }
+// A share: the object that gets it keeps it.
 std::shared_ptr<Errhandler> handler_of(MPI_Errhandler errhandler) {
   auto found = world().errhandlers.share(errhandler);
   require(found != nullptr, MPI_ERR_ERRHANDLER, "the error handler is null or was freed");
@@ -256,6 +262,7 @@ int MPI_Win_call_errhandler(MPI_Win win, int errorcode) {
     call_handler(call, object(world().windows, win).handler, number_of(win), errorcode);
   });
 }
+// Objects that have it keep it. A predefined one stays, and only the program's handle becomes null.
 int MPI_Errhandler_free(MPI_Errhandler* errhandler) {
   return run(__func__, [&] {
     handler_of(*errhandler);

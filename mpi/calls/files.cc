@@ -1,4 +1,6 @@
-// Files: opening, views, positions; reading and writing, each blocking, with a request, or split in two calls.
+// Files: opening, views, positions; reading and writing, each blocking, with a request, or split in two calls. The
+// calling thread does all the work before the call returns, also of a nonblocking or split one, which MPI permits. The
+// default error handler of files is MPI_ERRORS_RETURN.
 
 #include "mpi/core/file.h"
 
@@ -21,7 +23,7 @@ namespace {
 using Way = File::Way;
 using Place = File::Place;
 
-// Shared: another thread may close it.
+// Shared: another thread may close it. A share keeps descriptors open until the call is over.
 std::shared_ptr<File> file_of(MPI_File file) {
   auto found = world().files.share(file);
   require(found != nullptr, MPI_ERR_FILE, "the file is null or closed");
@@ -40,12 +42,14 @@ struct Access {
   MPI_Datatype type;
 };
 
+// A collective call waits for nobody, but for the ordered ones, which exchange their lengths.
 int now(const Access& a, MPI_Status* status) {
   return on_file(a.file, a.call, [&] {
     set_status(status, file_of(a.file)->transfer(a.way, a.place, a.offset, data_of(a.at, a.count, a.type)));
   });
 }
-// The data is there, or with the system, when this returns: the request is over.
+// The data is there, or with the system, when this returns: the request is over. A file belongs to no communicator of
+// the program, so the request has none: an error is thrown here, to the file's handler.
 int later(const Access& a, MPI_Request* request) {
   return on_file(a.file, a.call, [&] {
     auto made = make_request(Request::Kind::kCollective, nullptr);
@@ -57,6 +61,7 @@ int begin(const Access& a) {
   return on_file(a.file, a.call,
                  [&] { file_of(a.file)->begin(a.way, a.place, a.offset, data_of(a.at, a.count, a.type)); });
 }
+// The buffer of the second half is not read: the first half has filled or taken it.
 int end(const char* call, MPI_File file, MPI_Status* status) {
   return on_file(file, call, [&] { set_status(status, file_of(file)->end()); });
 }
@@ -116,6 +121,7 @@ WAY(write, Way::kWrite, const void)
 
 // --- Open and close
 
+// Collective. Names are made absolute by each rank before anything is opened, so a later chdir() changes nothing.
 int MPI_File_open(MPI_Comm comm, const char* filename, int amode, MPI_Info info, MPI_File* file) {
   return on_file(MPI_FILE_NULL, __func__, [&] {
     const std::shared_ptr<Comm> held = shared_comm(comm);  // as on() does
@@ -132,6 +138,7 @@ int MPI_File_open(MPI_Comm comm, const char* filename, int amode, MPI_Info info,
     *file = world().files.add(std::move(made));
   });
 }
+// Collective. The handle ends also after an error, so descriptors are closed as soon as no call uses them.
 int MPI_File_close(MPI_File* file) {
   std::shared_ptr<File> of;
   const int code = on_file(*file, __func__, [&] {
@@ -143,6 +150,7 @@ int MPI_File_close(MPI_File* file) {
   *file = MPI_FILE_NULL;
   return code;
 }
+// Not collective. The file's other users keep it, as with any unlink().
 int MPI_File_delete(const char* filename, MPI_Info) {
   return on_file(MPI_FILE_NULL, __func__, [&] { File::remove(filename); });
 }
@@ -170,6 +178,7 @@ int MPI_File_get_size(MPI_File file, MPI_Offset* size) {
 int MPI_File_set_size(MPI_File file, MPI_Offset size) {
   return on_file(file, __func__, [&] { file_of(file)->resize(size); });
 }
+// Data that is there stays; the size only grows.
 int MPI_File_preallocate(MPI_File file, MPI_Offset size) {
   return on_file(file, __func__, [&] { file_of(file)->allocate(size); });
 }
@@ -185,6 +194,7 @@ int MPI_File_get_atomicity(MPI_File file, int* flag) {
 
 // --- Views and positions
 
+// Collective. Positions begin at 0 again.
 int MPI_File_set_view(MPI_File file, MPI_Offset disp, MPI_Datatype etype, MPI_Datatype filetype, const char* datarep,
                       MPI_Info info) {
   return on_file(file, __func__, [&] {
@@ -193,6 +203,7 @@ int MPI_File_set_view(MPI_File file, MPI_Offset disp, MPI_Datatype etype, MPI_Da
     take_hints(of->info, hints_of(info), kFileHints);
   });
 }
+// The program frees both handles, unless they are predefined ones.
 int MPI_File_get_view(MPI_File file, MPI_Offset* disp, MPI_Datatype* etype, MPI_Datatype* filetype, char* datarep) {
   return on_file(file, __func__, [&] {
     const auto view = file_of(file)->view();

@@ -1,4 +1,7 @@
-// Messages: MPI_Send and its kin, probes, buffers.
+// Messages: MPI_Send and its kin, probes, buffers. The engine matches by source and tag in the order of sends of each
+// pair, which is MPI's order (MPI-4, 3.5). A blocking call makes progress on its own thread. After a nonblocking one
+// the thread that waits does, or the engine's thread while none waits. The request owns what the call keeps: packed
+// data, the datatype, the communicator.
 
 #include <algorithm>
 #include <exception>
@@ -19,14 +22,15 @@ namespace {
 // Ready sends are standard ones: the engine gains nothing by a receive that is there already.
 enum class Mode { kStandard, kSynchronous, kBuffered };
 
-// One message's arguments, checked. A message is bytes to the engine.
+// One message's arguments, checked. A message is bytes to the engine. It does not own the communicator, which the call
+// holds.
 struct Envelope {
   Comm* comm;  // the call's (errors.h)
   std::shared_ptr<const Type> type;
   void* data;
-  MPI_Count count;
-  int peer;
-  int tag;
+  MPI_Count count;  // elements of `type`
+  int peer;         // rank of the communicator, MPI_PROC_NULL, or for receives MPI_ANY_SOURCE
+  int tag;          // MPI_TAG_UB is the largest int, so none is too large
 
   bool nobody() const { return peer == MPI_PROC_NULL; }
   MPI_Count bytes() const { return product(count, type->size); }
@@ -52,6 +56,7 @@ void check_tag(int tag, bool any) {
   if (tag < 0 && !(any && tag == MPI_ANY_TAG)) refuse_negative(MPI_ERR_TAG, "the tag is ", tag);
 }
 
+// Throws MPI's error for each argument before anything is sent. They are checked also where the peer is MPI_PROC_NULL.
 Envelope envelope(MPI_Comm comm, const void* data, MPI_Count count, MPI_Datatype type, int peer, int tag,
                   bool receives) {
   Comm& to = comm_of(comm);
@@ -67,6 +72,8 @@ Envelope envelope(MPI_Comm comm, const void* data, MPI_Count count, MPI_Datatype
   return made;
 }
 
+// A receive takes a longer message in part and then fails with MPI_ERR_TRUNCATE. Without this option the engine would
+// fail the communicator.
 rondo::MessageCall call_of(const Envelope& e, rondo::MessageKind kind, void* data) {
   rondo::MessageCall call{.kind = kind,
                           .data = data,
@@ -78,6 +85,7 @@ rondo::MessageCall call_of(const Envelope& e, rondo::MessageKind kind, void* dat
   return call;
 }
 
+// The status of a receive from MPI_PROC_NULL (MPI-4, 3.11).
 const Outcome kNobody{MPI_PROC_NULL, MPI_ANY_TAG, 0};
 
 // The bytes of a message that is sent or received: where it lies, or memory beside it.
@@ -88,11 +96,13 @@ struct PackedData {
   std::shared_ptr<std::byte[]> beside;
   void* data;
 };
+// For what is sent: memory beside is filled with it.
 PackedData packed(const Envelope& e) {
   PackedData memory(e);
   if (memory.beside != nullptr) pack(*e.type, e.data, e.count, memory.beside.get());
   return memory;
 }
+// bytes: those that came, which may be fewer than the buffer has. Part of an element is stored, and then is an error.
 void unpack_from(const Envelope& e, const PackedData& memory, MPI_Count bytes) {
   if (memory.beside == nullptr) return;
   unpack(*e.type, e.data, e.count, memory.beside.get(), bytes);
@@ -120,7 +130,8 @@ void forget_sent(Buffer& buffer) {
   buffer.sent.remove_if([](const Buffer::Sent& sent) { return sent.work.done(); });
 }
 
-// Waits without the mutex: another thread may have to send before the receivers come to these messages.
+// Waits without the mutex: another thread may have to send before the receivers come to these messages. Throws the last
+// failure, after all have ended.
 void flush(Buffer& buffer) {
   std::list<Buffer::Sent> sent;
   {
@@ -171,7 +182,9 @@ Buffer& buffer_of(Comm& comm) {
 }
 
 // The program's buffer bounds what is under way, though the copy lies elsewhere: what MPI calls an error must be one
-// here.
+// here. MPI says that the call ends whatever the receiver does (MPI-4, 3.6): nothing is waited for.
+// MPI_BUFFER_AUTOMATIC has no bound. The engine's start() does not wait either, so the mutex is held for a copy at
+// most.
 void send_buffered(const Envelope& e) {
   std::lock_guard lock(buffer_mutex());
   Buffer& buffer = buffer_of(*e.comm);
@@ -187,11 +200,13 @@ void send_buffered(const Envelope& e) {
   rondo::Work& work = made.front().work;
   work = e.comm->engine->start(call_of(e, rondo::MessageKind::kSend, data->data()));
   buffer.sent.splice(buffer.sent.end(), made);
+  // This share frees data and communicator on the engine's thread.
   if (!work.done()) work.on_end([data, engine = e.comm->engine](const rondo::Error&) {});
 }
 
 // --- Sends
 
+// A standard send may return before its receive has begun, as the engine's does: programs must not rely on that.
 void send(const Envelope& e, Mode mode) {
   if (e.nobody()) return;
   if (mode == Mode::kBuffered) {
@@ -204,13 +219,14 @@ void send(const Envelope& e, Mode mode) {
   e.comm->engine->run(call);
 }
 
-// A channel has its sender as rank 0 and its receiver as rank 1.
+// A channel has its sender as rank 0 and its receiver as rank 1. Only partitioned messages have a channel.
 rondo::Work start(const Request& request, const Envelope& e, rondo::MessageCall call) {
   if (request.channel == nullptr) return e.comm->engine->start(call);
   call.peer = call.kind == rondo::MessageKind::kSend ? 1 : 0;
   return request.channel->start(call);
 }
 
+// The packed copy lives in the request's finish().
 void start_send(Request& request, const Envelope& e, Mode mode) {
   if (e.nobody()) return;
   if (mode == Mode::kBuffered) {
@@ -224,6 +240,7 @@ void start_send(Request& request, const Envelope& e, Mode mode) {
   if (memory.beside != nullptr) request.finish = [kept = memory.beside] {};
 }
 
+// The request stays where it is until the end: the function that unpacks refers to it.
 void start_receive(Request& request, const Envelope& e, uint64_t matched = 0) {
   request.outcome = {e.peer, e.tag};
   if (e.nobody()) {
@@ -257,6 +274,7 @@ int isend_call(const char* call, const void* data, MPI_Count count, MPI_Datatype
   });
 }
 
+// A persistent request packs at each MPI_Start(), since the program may have changed the data.
 int send_init_call(const char* call, const void* data, MPI_Count count, MPI_Datatype type, int peer, int tag,
                    MPI_Comm comm, MPI_Request* request, Mode mode) {
   return on(comm, call, [&] {
@@ -271,7 +289,8 @@ int send_init_call(const char* call, const void* data, MPI_Count count, MPI_Data
 
 // --- Receives
 
-// Receives by take(call), which returns what has come.
+// Receives by take(call), which returns what has come. A truncated message fills the status, too: MPI gives its source
+// and tag beside the error.
 template <typename Take>
 void receive_by(const Envelope& e, MPI_Status* status, const Take& take) {
   const PackedData memory(e);
@@ -295,7 +314,8 @@ void receive(const Envelope& e, MPI_Status* status, uint64_t matched = 0) {
   });
 }
 
-// Both start before either is waited for: two ranks that call this do not block each other.
+// Both start before either is waited for: two ranks that call this do not block each other. The engine moves both on
+// this thread.
 void send_and_receive(const Envelope& to, const Envelope& from, MPI_Status* status) {
   if (to.nobody()) return receive(from, status);
   if (from.nobody()) {
@@ -365,7 +385,8 @@ MPI_Message keep(Comm& comm, const rondo::Message& found) {
   return world().messages.add(std::move(message));
 }
 
-// What is received of a matched message, whose handle is null afterwards.
+// What is received of a matched message, whose handle is null afterwards. Takes the handle first, so no other thread
+// can receive the message (MPI-4, 3.8.3).
 std::pair<KeptEnvelope, uint64_t> matched(void* data, MPI_Count count, MPI_Datatype type, MPI_Message* message) {
   require(count >= 0, MPI_ERR_COUNT, "the count is negative");
   auto of = used_type(type);
@@ -480,6 +501,7 @@ int MPI_Isendrecv_replace_c(void* buf, MPI_Count count, MPI_Datatype datatype, i
   });
 }
 
+// The message stays for any receive of any thread; MPI_Mprobe() takes it out of what others see.
 int MPI_Probe(int source, int tag, MPI_Comm comm, MPI_Status* status) {
   return on(comm, __func__, [&] {
     Comm& of = comm_of(comm);
@@ -521,6 +543,7 @@ int MPI_Improbe(int source, int tag, MPI_Comm comm, int* flag, MPI_Message* mess
   });
 }
 
+// The memory is never written: see Buffer. Detaching it waits for all messages that were sent from it.
 int MPI_Buffer_attach_c(void* buffer, MPI_Count size) {
   return run(__func__, [&] { attach(world().buffer, buffer, size); });
 }
@@ -543,6 +566,7 @@ int MPI_Session_detach_buffer_c(MPI_Session session, void* buffer_addr, MPI_Coun
 int MPI_Buffer_flush(void) {
   return run(__func__, [&] { flush(world().buffer); });
 }
+// The request belongs to MPI_COMM_SELF, whose handler gets its error.
 int MPI_Buffer_iflush(MPI_Request* request) {
   return run(__func__, [&] { *request = start_flush(world().buffer, world().self); });
 }
@@ -571,7 +595,8 @@ std::shared_ptr<Request> partitioned(MPI_Request request) {
   require(of != nullptr && of->partitions > 0, MPI_ERR_REQUEST, "the request is null, freed, or not partitioned");
   return of;
 }
-// The thread that readies the last part sends the whole message.
+// The thread that readies the last part sends the whole message. Any thread may ready a part. `unready` counts down
+// from parts + 1: the last part leaves 1, and 0 says that the send has started.
 void make_ready(Request& of, int partition) {
   require(partition >= 0 && partition < of.partitions, MPI_ERR_ARG, "there is no such partition");
   require(of.active && of.unready > 1, MPI_ERR_REQUEST, "the request is not active, or all of its parts are ready");
@@ -586,6 +611,8 @@ void make_ready(Request& of, int partition) {
   of.unready.notify_all();
   ends().tell();
 }
+// Both ranks make a channel of two ranks for each request, in the order of their calls for one tag, which is how MPI
+// matches them (MPI-4, chapter 4). A message to this rank itself goes by the communicator and the tag.
 int partitioned_call(const char* call, void* data, int partitions, MPI_Count count, MPI_Datatype type, int peer,
                      int tag, MPI_Comm comm, MPI_Request* request, Request::Kind kind) {
   return on(comm, call, [&] {
@@ -613,6 +640,7 @@ int partitioned_call(const char* call, void* data, int partitions, MPI_Count cou
 }
 }  // namespace
 
+// The parts' counts may differ on both sides, since all go as one message.
 int MPI_Psend_init(const void* buf, int partitions, MPI_Count count, MPI_Datatype datatype, int dest, int tag,
                    MPI_Comm comm, MPI_Info, MPI_Request* request) {
   return partitioned_call(__func__, const_cast<void*>(buf), partitions, count, datatype, dest, tag, comm, request,
@@ -634,6 +662,7 @@ int MPI_Pready_list(int length, const int array_of_partitions[], MPI_Request req
     for (int i = 0; i < length; ++i) make_ready(*partitioned(request), array_of_partitions[i]);
   });
 }
+// Parts come together, so it tells of all at once.
 int MPI_Parrived(MPI_Request request, int partition, int* flag) {
   return run(__func__, [&] {
     const auto of = partitioned(request);

@@ -1,4 +1,6 @@
 // The calls of programs that go on after a failure: User Level Failure Mitigation, as MPICH and Open MPI name them.
+// They map to the engine's shrink() and commit(): after a failure a communicator goes on as Comm::after, among the
+// ranks that live.
 
 #include <algorithm>
 #include <limits>
@@ -31,7 +33,8 @@ MPI_Group failed_group(const Comm& comm, size_t count) {
 
 }  // namespace
 
-// The engine's abort reaches all ranks. kRevoked in its text tells a revocation from an end of the job.
+// The engine's abort reaches all ranks. kRevoked in its text tells a revocation from an end of the job. Not collective:
+// any rank may call it, and pending calls of all ranks end with kCommRevoked's class.
 int MPIX_Comm_revoke(MPI_Comm comm) {
   return on(comm, __func__, [&] {
     Comm& of = comm_of(comm);
@@ -45,12 +48,14 @@ int MPIX_Comm_is_revoked(MPI_Comm comm, int* flag) {
     *flag = of.after != nullptr || (error && failure_of(*error).code == kCommRevoked);
   });
 }
+// Collective of the ranks that live. The new communicator has their order.
 int MPIX_Comm_shrink(MPI_Comm comm, MPI_Comm* newcomm) {
   return on(comm, __func__, [&] { *newcomm = publish(shrunk(intracomm_of(comm))); });
 }
 
 // The steps of commit() are numbered by these calls. A rank that failed in one finds, among those that live, whether
-// all had come to it.
+// all had come to it. Collective of the ranks that live: all return the same flag. A rank that fails meanwhile is left
+// out, which is no error.
 int MPIX_Comm_agree(MPI_Comm comm, int* flag) {
   return on(comm, __func__, [&] {
     Comm& of = intracomm_of(comm);
@@ -69,12 +74,15 @@ int MPIX_Comm_agree(MPI_Comm comm, int* flag) {
   });
 }
 
+// Local: ranks may know of different failures.
 int MPIX_Comm_get_failed(MPI_Comm comm, MPI_Group* group) {
   return on(comm, __func__, [&] {
     const Comm& of = comm_of(comm);
     *group = failed_group(of, static_cast<size_t>(of.engine->size()));
   });
 }
+// Acknowledges the first so many of failed(). MPI lets receives from any source go on after that; here the communicator
+// has failed, and they fail with it.
 int MPIX_Comm_ack_failed(MPI_Comm comm, int most, int* acknowledged) {
   return on(comm, __func__, [&] {
     Comm& of = comm_of(comm);

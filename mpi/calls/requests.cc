@@ -1,4 +1,6 @@
-// Requests: waiting for them, testing, cancelling; persistent and generalized ones.
+// Requests: waiting for them, testing, cancelling; persistent and generalized ones. MPI lets one thread at a time
+// complete or start a request, so a raw pointer to it is good during these calls. A call that completes a request ends
+// its handle and makes it MPI_REQUEST_NULL, unless it is persistent. Each look at a request makes progress on it.
 
 #include <algorithm>
 #include <functional>
@@ -48,7 +50,8 @@ int on_requests(int count, const MPI_Request handles[], const char* call, const 
   }
 }
 
-// Fills the status of a request that is over; returns its error.
+// Fills the status of a request that is over; returns its error. The query function of a generalized request fills the
+// status. MPI_ERROR of the program's stays as it was.
 int tell(Request& request, MPI_Status* status) {
   if (request.kind == Request::Kind::kGeneral) {
     MPI_Status own{};
@@ -66,7 +69,8 @@ int tell(Request& request, MPI_Status* status) {
 }
 
 // Finishes one that is over, and ends its handle unless it is persistent; returns its error, of which it is the owner
-// if that is still null.
+// if that is still null. The order is MPI's for generalized requests: query, then free. Their free function is called
+// here, or by note() where the handle was freed before.
 int end(MPI_Request* handle, Request& request, MPI_Status* status, MPI_Comm& owner) {
   complete(request);
   int error = tell(request, status);
@@ -83,7 +87,8 @@ int end(MPI_Request* handle, Request& request, MPI_Status* status, MPI_Comm& own
   return error;
 }
 
-// Notes a call that was made of a generalized request, and ends one of which both were.
+// Notes a call that was made of a generalized request, and ends one of which both were. MPI_Grequest_complete() and
+// MPI_Request_free() may come in either order, from two threads: the later one frees.
 void note(Request& request, int call) {
   const int other = call ^ (Request::kCompleted | Request::kFreed);
   if (request.calls.fetch_or(call) != other) return;
@@ -94,12 +99,14 @@ void note(Request& request, int call) {
 // MPI's null and inactive requests: over at once, with an empty status.
 bool idle(const Request* request) { return request == nullptr || (request->persistent && !request->active); }
 
+// The sentence of the last failure is this request's where the codes are equal.
 [[noreturn]] void fail_with(int error) {
   if (last_failure().code == error) throw Failure(last_failure());
   fail(error, "the request failed");
 }
 
-// Waits until one of several requests may be over: most are within microseconds.
+// Waits until one of several requests may be over: most are within microseconds. It polls 1,000 times, then yields
+// 1,000 times, then sleeps until a request ends: the engine's thread makes progress meanwhile, and counts the end.
 class Patience {
  public:
   void wait(const std::vector<Request*>& requests) {
@@ -120,6 +127,7 @@ class Patience {
 };
 
 void check_count(int count) { require(count >= 0, MPI_ERR_COUNT, "the count is negative"); }
+// Throws for any handle that is wrong, before one is completed.
 std::vector<Request*> find_all(int count, const MPI_Request handles[]) {
   check_count(count);
   std::vector<Request*> found(static_cast<size_t>(count));
@@ -163,7 +171,8 @@ bool all_over(int count, const MPI_Request handles[]) {
 }
 
 // Requires that all handles are right. All requests are ended though one has failed: each status has its own error
-// then.
+// then. It waits for one after the other; the engine makes progress on all meanwhile. Errors give MPI_ERR_IN_STATUS,
+// and each status its own.
 void end_all(int count, MPI_Request handles[], MPI_Status statuses[], MPI_Comm& owner) {
   std::vector<int> errors;  // of all, once one has failed
   for (int i = 0; i < count; ++i) {
@@ -185,7 +194,8 @@ void end_all(int count, MPI_Request handles[], MPI_Status statuses[], MPI_Comm& 
   fail(MPI_ERR_IN_STATUS, last_failure().text);
 }
 
-// Ends those that are over; MPI_UNDEFINED: none is active.
+// Ends those that are over; MPI_UNDEFINED: none is active. Statuses lie in the order of the indices, not of the
+// requests.
 int end_some(const std::vector<Request*>& requests, MPI_Request handles[], int indices[], MPI_Status statuses[],
              int* failed, MPI_Comm& owner) {
   int ended = 0;
@@ -226,6 +236,7 @@ bool look(Request* request, MPI_Status* status) {
 
 }  // namespace
 
+// MPI_Wait of a null or inactive request returns at once with an empty status (MPI-4, 3.7.3).
 int MPI_Wait(MPI_Request* request, MPI_Status* status) {
   return on_requests(1, request, __func__, [&](MPI_Comm& owner) {
     Request* const found = find(*request);
@@ -255,6 +266,7 @@ int MPI_Testall(int count, MPI_Request requests[], int* flag, MPI_Status statuse
     if (*flag) end_all(count, requests, statuses, owner);
   });
 }
+// The lowest index that is over is taken: MPI asks for no fairness here.
 int MPI_Waitany(int count, MPI_Request requests[], int* index, MPI_Status* status) {
   return on_requests(count, requests, __func__, [&](MPI_Comm& owner) {
     const auto found = find_all(count, requests);
@@ -317,6 +329,7 @@ int MPI_Request_get_status_some(int incount, const MPI_Request requests[], int* 
   });
 }
 
+// A request that is under way goes on, and ends without a thread that waits: release() keeps it until then.
 int MPI_Request_free(MPI_Request* request) {
   return on_requests(1, request, __func__, [&](MPI_Comm&) {
     require(find(*request) != nullptr, MPI_ERR_REQUEST, "the request is null");
@@ -331,6 +344,7 @@ int MPI_Request_free(MPI_Request* request) {
   });
 }
 
+// A receive that no message has met ends as cancelled. A send is not taken back, which MPI permits: it ends as usual.
 int MPI_Cancel(MPI_Request* request) {
   return on_requests(1, request, __func__, [&](MPI_Comm&) {
     Request* const found = find(*request);
@@ -344,6 +358,7 @@ int MPI_Cancel(MPI_Request* request) {
   });
 }
 
+// The requests before one that is refused have been started.
 int MPI_Start(MPI_Request* request) { return MPI_Startall(1, request); }
 int MPI_Startall(int count, MPI_Request requests[]) {
   return on_requests(count, requests, __func__, [&](MPI_Comm& owner) {
@@ -358,6 +373,7 @@ int MPI_Startall(int count, MPI_Request requests[]) {
   });
 }
 
+// The program makes progress itself, and says so by MPI_Grequest_complete(), from any thread.
 int MPI_Grequest_start(MPI_Grequest_query_function* query_fn, MPI_Grequest_free_function* free_fn,
                        MPI_Grequest_cancel_function* cancel_fn, void* extra_state, MPI_Request* request) {
   return run(__func__, [&] {
@@ -384,6 +400,7 @@ int MPI_Grequest_complete(MPI_Request request) {
 // --- Statuses
 
 namespace {
+// MPI_UNDEFINED where the bytes are no whole number of the type.
 MPI_Count count_of(const MPI_Status& status, const Type& type) {
   const MPI_Count bytes = bytes_of(status);
   if (type.size == 0) return bytes == 0 ? 0 : MPI_UNDEFINED;
@@ -407,6 +424,7 @@ int MPI_Status_set_cancelled(MPI_Status* status, int flag) {
   return run(__func__, [&] { set_cancelled(*status, flag != 0); });
 }
 
+// Accessors of MPI 4.1.
 #define FIELD(name, FIELD_NAME)                                    \
   int MPI_Status_get_##name(const MPI_Status* status, int* name) { \
     return run(__func__, [&] { *name = status->FIELD_NAME; });     \

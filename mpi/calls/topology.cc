@@ -1,4 +1,5 @@
-// Topologies: cartesian, graph, distributed graph.
+// Topologies: cartesian, graph, distributed graph. A topology is an attribute of a new communicator: it is made before
+// the communicator has a handle, and does not change. The functions that ask are local.
 
 #include <algorithm>
 #include <cmath>
@@ -14,6 +15,7 @@ using namespace rondo_mpi;
 
 namespace {
 
+// The reference is good as long as the communicator, which the call holds.
 const Topology& topology_of(MPI_Comm comm, int kind) {
   const Comm& of = comm_of(comm);
   require(of.topology != nullptr && of.topology->kind == kind, MPI_ERR_TOPOLOGY,
@@ -62,6 +64,7 @@ std::shared_ptr<Topology> cartesian(std::vector<int> dims, std::vector<int> peri
   return made;
 }
 
+// Requires checked_dims(), or it may overflow.
 int product(const std::vector<int>& dims) { return std::accumulate(dims.begin(), dims.end(), 1, std::multiplies<>()); }
 
 // The product is compared at every factor, so it cannot overflow.
@@ -77,6 +80,7 @@ std::vector<int> checked_dims(int ndims, const int dims[], int most) {
   return made;
 }
 
+// Ranks 0 to count - 1, which form the new communicator; the others get none.
 std::vector<int> first_ranks(int count) {
   std::vector<int> made(static_cast<size_t>(count));
   std::iota(made.begin(), made.end(), 0);
@@ -146,6 +150,7 @@ MPI_Comm with_graph(Comm& comm, std::shared_ptr<Topology> topology) {
   return publish(made);
 }
 
+// The program's array has room for `most`.
 template <typename Number>
 void copy_some(const std::vector<int>& from, int most, Number* to) {
   std::copy_n(from.begin(), std::min(from.size(), static_cast<size_t>(std::max(most, 0))), to);
@@ -209,6 +214,7 @@ int MPI_Cart_coords(MPI_Comm comm, int rank, int maxdims, int coords[]) {
     copy_some(coordinates(t, rank), maxdims, coords);
   });
 }
+// MPI_PROC_NULL where there is no neighbor.
 int MPI_Cart_shift(MPI_Comm comm, int direction, int disp, int* rank_source, int* rank_dest) {
   return on(comm, __func__, [&] {
     const Topology& t = topology_of(comm, MPI_CART);
@@ -218,6 +224,7 @@ int MPI_Cart_shift(MPI_Comm comm, int direction, int disp, int* rank_source, int
     *rank_dest = shifted(t, comm_of(comm).rank, static_cast<size_t>(direction), disp);
   });
 }
+// Collective; ranks that have the same coordinates in the dimensions that go form a communicator each.
 int MPI_Cart_sub(MPI_Comm comm, const int remain_dims[], MPI_Comm* newcomm) {
   return on(comm, __func__, [&] {
     Comm& of = comm_of(comm);
@@ -241,6 +248,7 @@ int MPI_Cart_sub(MPI_Comm comm, const int remain_dims[], MPI_Comm* newcomm) {
     *newcomm = publish(made);
   });
 }
+// Nothing is reordered, so the rank stays what it is.
 int MPI_Cart_map(MPI_Comm comm, int ndims, const int dims[], const int[], int* newrank) {
   return on(comm, __func__, [&] {
     const Comm& of = intracomm_of(comm);
@@ -248,6 +256,7 @@ int MPI_Cart_map(MPI_Comm comm, int ndims, const int dims[], const int[], int* n
   });
 }
 
+// All ranks give the whole graph, and keep it.
 int MPI_Graph_create(MPI_Comm comm_old, int nnodes, const int index[], const int edges[], int, MPI_Comm* comm_graph) {
   return on(comm_old, __func__, [&] {
     Comm& of = intracomm_of(comm_old);
@@ -302,6 +311,7 @@ int MPI_Graph_map(MPI_Comm comm, int nnodes, const int[], const int[], int* newr
   });
 }
 
+// Each rank gives its own edges. That both ends of an edge agree is not checked.
 int MPI_Dist_graph_create_adjacent(MPI_Comm comm_old, int indegree, const int sources[], const int* sourceweights,
                                    int outdegree, const int destinations[], const int* destweights, MPI_Info, int,
                                    MPI_Comm* comm_dist_graph) {
@@ -324,6 +334,7 @@ int MPI_Dist_graph_create_adjacent(MPI_Comm comm_old, int indegree, const int so
     *comm_dist_graph = with_graph(of, std::move(t));
   });
 }
+// Any rank may give any edge. Every rank holds all edges of the graph until the call ends.
 int MPI_Dist_graph_create(MPI_Comm comm_old, int n, const int sources[], const int degrees[], const int destinations[],
                           const int* weights, MPI_Info, int, MPI_Comm* comm_dist_graph) {
   return on(comm_old, __func__, [&] {
@@ -373,6 +384,7 @@ int MPI_Dist_graph_neighbors_count(MPI_Comm comm, int* indegree, int* outdegree,
     *is_weighted = t.weighted;
   });
 }
+// The order is the one that blocks of neighborhood collectives have.
 int MPI_Dist_graph_neighbors(MPI_Comm comm, int maxindegree, int sources[], int* sourceweights, int maxoutdegree,
                              int destinations[], int* destweights) {
   return on(comm, __func__, [&] {

@@ -1,4 +1,5 @@
-// Datatypes: constructors, what they were made of, packing.
+// Datatypes: constructors, what they were made of, packing. All calls are local. A new type shares those that it is
+// made of, so the program may free them at once (MPI-4, 5.1.9).
 
 #include <algorithm>
 #include <cstring>
@@ -19,6 +20,7 @@ namespace {
 
 using Part = std::shared_ptr<const Type>;
 
+// A share, which the new type keeps.
 Part part(MPI_Datatype type) { return type_of(type).shared_from_this(); }
 
 MPI_Datatype publish(std::shared_ptr<Type> type) { return world().types.add(std::move(type)); }
@@ -70,6 +72,7 @@ Piece block(MPI_Aint at, MPI_Count length, const Part& type) {
   return {at, length, type->extent(), type};
 }
 
+// Displacements count `unit` bytes: extents of the type, or 1 for the h forms.
 template <typename Length, typename Displacement>
 std::vector<Piece> blocks(MPI_Count count, const Length lengths[], const Displacement displacements[], MPI_Aint unit,
                           const Part& type) {
@@ -89,6 +92,7 @@ std::vector<Piece> equal_blocks(MPI_Count count, MPI_Count length, const Displac
   return pieces;
 }
 
+// stride: bytes from block to block. A vector is one piece, not one for each block.
 std::shared_ptr<Type> vector(int combiner, MPI_Count count, MPI_Count length, MPI_Aint stride, const Part& type) {
   check_count(count);
   check_count(length);
@@ -103,6 +107,7 @@ Part slice(const Part& inner, MPI_Aint bytes, MPI_Count size, MPI_Count start, M
   return resized(made, 0, product(size, bytes));
 }
 
+// The extent is that of the whole array, so the next element begins behind it.
 template <typename Count>
 std::shared_ptr<Type> subarray(int ndims, const Count sizes[], const Count subsizes[], const Count starts[], int order,
                                const Part& type) {
@@ -172,6 +177,7 @@ std::shared_ptr<Type> darray(int size, int rank, int ndims, const Count gsizes[]
   return made;
 }
 
+// The extent is padded to the alignment of the largest element, unless MPI_LB or MPI_UB sets the bounds.
 template <typename Count, typename Displacement>
 std::shared_ptr<Type> structure(MPI_Count count, const Count lengths[], const Displacement displacements[],
                                 const MPI_Datatype types[]) {
@@ -194,6 +200,7 @@ std::shared_ptr<Type> structure(MPI_Count count, const Count lengths[], const Di
   return made;
 }
 
+// The new type is not committed. Where make() throws, *newtype stays as it was.
 template <typename Make>
 int construct(const char* call, MPI_Datatype* newtype, const Make& make) {
   return run(call, [&] { *newtype = publish(make()); });
@@ -324,6 +331,7 @@ void check_external(const char* datarep) {
   require(std::strcmp(datarep, "external32") == 0, MPI_ERR_ARG, "the only data representation is external32");
 }
 
+// Packed data of MPI_Pack() has no header: ranks run one build. *position moves only after success.
 void pack_at(const void* in, MPI_Count count, MPI_Datatype datatype, void* out, MPI_Count outsize, MPI_Count* position,
              bool external) {
   check_count(count);
@@ -412,6 +420,7 @@ int MPI_Pack_external_size_c(const char* datarep, MPI_Count incount, MPI_Datatyp
   });
 }
 
+// A copy keeps its own attributes; copy functions run before it has a handle. It is committed if the original is.
 int MPI_Type_dup(MPI_Datatype oldtype, MPI_Datatype* newtype) {
   *newtype = MPI_DATATYPE_NULL;  // also after an error
   return run(__func__, [&] {
@@ -430,9 +439,11 @@ int MPI_Type_dup(MPI_Datatype oldtype, MPI_Datatype* newtype) {
     *newtype = publish(std::move(made));
   });
 }
+// Nothing is compiled: the flag is what calls that move data require.
 int MPI_Type_commit(MPI_Datatype* datatype) {
   return run(__func__, [&] { type_of(*datatype).committed = true; });
 }
+// Calls and types that use it share it.
 int MPI_Type_free(MPI_Datatype* datatype) {
   return run(__func__, [&] {
     Type& type = type_of(*datatype);
@@ -447,6 +458,7 @@ int MPI_Type_free(MPI_Datatype* datatype) {
 
 namespace {
 
+// MPI says that equal arguments give the same handle.
 MPI_Datatype fortran(int combiner, std::vector<int> integers, MPI_Datatype same) {
   static std::mutex* mutex = new std::mutex;
   static auto* made = new std::map<std::pair<int, std::vector<int>>, MPI_Datatype>;
@@ -461,6 +473,7 @@ MPI_Datatype fortran(int combiner, std::vector<int> integers, MPI_Datatype same)
   return handle;
 }
 
+// IEEE: 6 digits and 10^37 of 32 bits, 15 digits and 10^307 of 64.
 bool is_single(int p, int r) {
   const bool single = (p == MPI_UNDEFINED || p <= 6) && (r == MPI_UNDEFINED || r <= 37);
   require(single || ((p == MPI_UNDEFINED || p <= 15) && (r == MPI_UNDEFINED || r <= 307)), MPI_ERR_ARG,
@@ -510,6 +523,7 @@ int MPI_Type_match_size(int typeclass, int size, MPI_Datatype* datatype) {
     require(*datatype != MPI_DATATYPE_NULL, MPI_ERR_ARG, "no type of this class has the size");
   });
 }
+// MPI_DATATYPE_NULL where there is no such pair, which is no error.
 int MPI_Type_get_value_index(MPI_Datatype value_type, MPI_Datatype index_type, MPI_Datatype* pair_type) {
   return run(__func__, [&] {
     const Type &value = type_of(value_type), &index = type_of(index_type);
@@ -530,6 +544,7 @@ void check_large(const Type& type) {
   require(type.large.empty(), MPI_ERR_TYPE, "the type was made by a function whose name ends in _c: ask by such a one");
 }
 
+// The program frees the handles of types, unless they are predefined ones.
 template <typename Count>
 void contents(const Type& type, Count max_integers, Count max_addresses, Count max_types, int integers[],
               MPI_Aint addresses[], MPI_Datatype types[]) {

@@ -1,4 +1,7 @@
-// One-sided communication: windows, what moves data, what synchronizes.
+// One-sided communication: windows, what moves data, what synchronizes. Data has moved when a call returns, on the
+// target, too: so the calls with a request return one that is over, and flushes have nothing to wait for. Errors go to
+// the handler of the window, or of the communicator while it is made. A target on another host answers by the engine's
+// thread (core/window_service.h).
 
 #include "mpi/core/window.h"
 
@@ -24,6 +27,7 @@ Window& dynamic(Window& window) {
   return window;
 }
 
+// The share lives until the function returns, so MPI_Win_free() of another thread ends no call that is under way.
 template <typename Function>
 int on_window(MPI_Win win, const char* call, const Function& function) {
   return on_win(win, call, [&] {
@@ -50,7 +54,8 @@ bool has(const Info::Entries& hints, const char* key) {
                      [&](const auto& entry) { return entry.first == key && entry.second == "true"; });
 }
 
-// base: null but for MPI_Win_create.
+// base: null but for MPI_Win_create. Collective. MPI_ERRORS_ARE_FATAL is a new window's handler, whatever the
+// communicator has.
 std::shared_ptr<Window> make(MPI_Comm comm, int flavor, void* base, MPI_Aint size, MPI_Aint unit, MPI_Info info) {
   Comm& of = intracomm_of(comm);
   Info::Entries hints;
@@ -73,6 +78,7 @@ MPI_Win publish(const std::shared_ptr<Window>& window, void* baseptr) {
   return world().windows.add(window);
 }
 
+// Ranks of the window that a group names.
 std::vector<int> ranks_in(const Window& window, MPI_Group group) {
   const std::vector<int>& members = window.comm().members;
   std::vector<int> ranks;
@@ -101,6 +107,7 @@ int MPI_Win_allocate_shared_c(MPI_Aint size, MPI_Aint disp_unit, MPI_Info info, 
   return on(comm, __func__,
             [&] { *win = publish(make(comm, MPI_WIN_FLAVOR_SHARED, nullptr, size, disp_unit, info), baseptr); });
 }
+// A rank whose memory this process cannot address has size 0, as MPI 4.1 says of windows that are not shared ones.
 int MPI_Win_shared_query_c(MPI_Win win, int rank, MPI_Aint* size, MPI_Aint* disp_unit, void* baseptr) {
   return on_window(win, __func__, [&](Window& window) {
     require(window.flavor != MPI_WIN_FLAVOR_DYNAMIC, MPI_ERR_RMA_FLAVOR, "a dynamic window has no such memory");
@@ -117,6 +124,8 @@ int MPI_Win_shared_query_c(MPI_Win win, int rank, MPI_Aint* size, MPI_Aint* disp
 int MPI_Win_create_dynamic(MPI_Info info, MPI_Comm comm, MPI_Win* win) {
   return on(comm, __func__, [&] { *win = publish(make(comm, MPI_WIN_FLAVOR_DYNAMIC, nullptr, 0, 1, info), nullptr); });
 }
+// Ranges may be attached in any order; the program keeps the memory until it detaches them. Where ranks share memory,
+// nothing is registered: the kernel copies whatever is there.
 int MPI_Win_attach(MPI_Win win, void* base, MPI_Aint size) {
   return on_window(win, __func__, [&](Window& window) {
     Window& of = dynamic(window);
@@ -128,6 +137,8 @@ int MPI_Win_detach(MPI_Win win, const void* base) {
   return on_window(win, __func__, [&](Window& window) { dynamic(window).detach(base); });
 }
 
+// Collective, and waits for all: no rank accesses the memory afterwards. An open epoch is an error, and the window
+// stays.
 int MPI_Win_free(MPI_Win* win) {
   bool closed = false;  // also if a rank has failed
   const int code = on_window(*win, __func__, [&](Window& window) {
@@ -159,7 +170,8 @@ int MPI_Win_get_info(MPI_Win win, MPI_Info* info) {
 #define TARGET int target, MPI_Aint disp, MPI_Count target_count, MPI_Datatype target_type
 #define AT place(target, disp, target_count, target_type)
 
-// A call without a request, and with one.
+// A call without a request, and with one. Without a request the program learns of errors by the call's code, not by the
+// next synchronization.
 #define MOVES(Name, name, parameters, statement)                                        \
   int MPI_##Name##_c(parameters, MPI_Win win) {                                         \
     return on_window(win, __func__, [&](Window& window) { statement; });                \
@@ -176,6 +188,7 @@ MOVES(Get_accumulate, get_accumulate, LIST(ORIGIN(const), RESULT, TARGET, MPI_Op
       window.accumulate(operand(origin, origin_count, origin_type, op), data_of(result, result_count, result_type), AT,
                         *op_of(op)))
 
+// Other updates of the same target wait while this one is made.
 int MPI_Fetch_and_op(const void* origin, void* result, MPI_Datatype type, int target, MPI_Aint disp, MPI_Op op,
                      MPI_Win win) {
   return on_window(win, __func__, [&](Window& window) {
@@ -191,9 +204,11 @@ int MPI_Compare_and_swap(const void* origin, const void* compare, void* result, 
 
 // --- Synchronization
 
+// Other assertions than MPI_MODE_NOSUCCEED would save nothing. The barrier is made in any case.
 int MPI_Win_fence(int assert, MPI_Win win) {
   return on_window(win, __func__, [&](Window& window) { window.fence((assert& MPI_MODE_NOSUCCEED) == 0); });
 }
+// It returns when this rank has the lock: MPI lets it return earlier, and programs must not rely on either.
 int MPI_Win_lock(int lock_type, int rank, int assert, MPI_Win win) {
   return on_window(win, __func__,
                    [&](Window& window) { window.lock(lock_type, rank, (assert& MPI_MODE_NOCHECK) == 0); });
@@ -216,6 +231,7 @@ int MPI_Win_flush_all(MPI_Win win) {
 int MPI_Win_sync(MPI_Win win) {
   return on_window(win, __func__, [&](Window& window) { window.sync(); });
 }
+// It does not wait; MPI_Win_start() waits for all posts of its group. Assertions are not read.
 int MPI_Win_post(MPI_Group group, int, MPI_Win win) {
   return on_window(win, __func__, [&](Window& window) { window.post(ranks_in(window, group)); });
 }
@@ -225,6 +241,7 @@ int MPI_Win_start(MPI_Group group, int, MPI_Win win) {
 int MPI_Win_complete(MPI_Win win) {
   return on_window(win, __func__, [&](Window& window) { window.complete(); });
 }
+// Waits until all origins have called MPI_Win_complete().
 int MPI_Win_wait(MPI_Win win) {
   return on_window(win, __func__, [&](Window& window) { window.done(true); });
 }

@@ -5,6 +5,7 @@
 namespace rondo_mpi {
 namespace {
 
+// In an intercommunicator the engine's ranks are those of both groups.
 std::string name_of(const Comm& comm, int engine_rank) {
   const int own = engine_rank - comm.first;
   if (own >= 0 && own < comm.size()) return "rank " + std::to_string(own);
@@ -13,6 +14,8 @@ std::string name_of(const Comm& comm, int engine_rank) {
 
 }  // namespace
 
+// The word has the rank in the upper half: of several refusals that of the highest rank is told. 0 is no refusal, so
+// the rank counts from 1.
 Verdict::Verdict(const Comm& comm, const std::function<void()>& check) : comm_(comm) {
   try {
     check();

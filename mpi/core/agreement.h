@@ -11,7 +11,8 @@ namespace rondo_mpi {
 
 // How the ranks of a communicator agree to make something together: each checks what it gives, and hears of the others
 // before it goes on. If one refuses, all throw: that rank what its check threw, the others its error class and its
-// name.
+// name. Without that a rank that refuses alone would leave the others in the exchange that follows. MPI lets an error
+// leave them there; programs that catch errors would hang.
 class Verdict {
  public:
   // Runs check(), which waits for no rank. comm: must outlive this.

@@ -17,7 +17,8 @@ using CopyFunction = int(Handle, int, void*, void*, void*, int*);
 template <typename Handle>
 using DeleteFunction = int(Handle, int, void*, void*);
 
-// Copies the attributes of `from` into `to`, as their copy functions say.
+// Copies the attributes of `from` into `to`, as their copy functions say. No lock is held while they run. The first
+// that fails ends the call with its code; those copied before stay in `to`.
 template <typename Handle>
 void copy_attributes(Handle handle, const Attributes& from, Attributes& to) {
   // A copy of the list: copy functions of the program may change it.
@@ -47,7 +48,8 @@ void delete_attribute(Handle handle, Attributes& attributes, const Attribute& ov
   attributes.with([&](auto& all) { std::erase_if(all, [&](const Attribute& one) { return one.id == over.id; }); });
 }
 
-// All of them, the one that was set last first.
+// All of them, the one that was set last first. A function that refuses ends this by its code: the attributes that are
+// left stay, and the object is not freed.
 template <typename Handle>
 void delete_attributes(Handle handle, Attributes& attributes) {
   for (auto all = attributes.get(); !all.empty(); all = attributes.get()) {
@@ -71,7 +73,7 @@ inline constexpr std::string_view kFileHints[] = {"access_style",  "collective_b
                                                   "io_node_list",  "nb_proc",
                                                   "num_io_nodes",  "striping_factor",
                                                   "striping_unit", "mpi_assert_memory_alloc_kinds"};
-// The known ones of `from`, over those of `into`.
+// The known ones of `from`, over those of `into`. A hint that `into` has already gets the new value.
 void take_hints(Info& into, const Info::Entries& from, Hints known);
 Info::Entries hints_of(MPI_Info info);  // all of it; MPI_INFO_NULL: none
 MPI_Info new_info(const Info::Entries& entries);

@@ -21,6 +21,7 @@ void Collective::go(const Call& call) {
   }
 }
 
+// Runs at the end of the call, in the order of these calls.
 void Collective::then(std::function<void()> function) { after_.push_back(std::move(function)); }
 
 // nullptr where nothing is to be done.
@@ -100,6 +101,7 @@ std::byte* Collective::View::end() const {
   return base + bytes;
 }
 
+// A block that the memory meets is MPI_IN_PLACE, or a mistake that the engine finds.
 bool Collective::View::surrounds(const void* memory, uint64_t bytes) const {
   const auto* begin = static_cast<const std::byte*>(memory);
   const auto meets = [&](const std::byte* from, const std::byte* to) { return begin < to && from < begin + bytes; };
@@ -120,6 +122,7 @@ void Collective::exchange(std::vector<Part> send, std::vector<Part> receive) {
     in = view(send, false, true);
     out = view(receive, true, true);
   }
+  // Counts differ by rank: each pair of ranks agrees about its own.
   Call call{.collective = rondo::Collective::kAllToAll,
             .input = in.base,
             .output = out.base,
@@ -132,6 +135,7 @@ void Collective::exchange(std::vector<Part> send, std::vector<Part> receive) {
   go(call);
 }
 
+// MPI_ROOT and MPI_PROC_NULL are what ranks of the root's group give.
 void Collective::check_root(int root) const {
   if (comm_.inter && (root == MPI_ROOT || root == MPI_PROC_NULL)) return;
   if (root >= 0 && root < comm_.peers()) return;
@@ -177,6 +181,7 @@ namespace {
 
 // The blocks of all ranks, of which `block` is the first.
 Data all_of(const Data& block, int ranks) { return {block.data, product(block.count, ranks), block.type}; }
+// Block r lies r extents of the whole block after the first, as MPI places them.
 std::vector<Data> blocks_of(const Data& block, int ranks) {
   const MPI_Count stride = product(block.count, block.type->extent());
   std::vector<Data> blocks;
@@ -439,12 +444,14 @@ void Collective::reduce_by(Call& call, const Data& send, const Data& result, MPI
     call.output = result.data;
     call.dtype = *type.dtype;
     call.op = *op.engine;
+    // Ranks that differ in the operation alone fold by their own each, unless RONDO_MPI_STRICT is set.
     call.options.any_op = !comm_.engine->config().mpi_strict;
   } else {
     call.input = input(send);
     call.output = result.count > 0 ? output(result) : nullptr;
     call.op = rondo::Op::kUser;
     const auto how = std::make_shared<Fold>(Fold{op.shared_from_this(), send.type});
+    // The engine keeps the address of `how`, which kept_ holds until the call is over.
     call.options.user = {fold_elements, how.get(), static_cast<uint32_t>(type.size), op.commutative};
     kept_.push_back(how);
   }
@@ -457,7 +464,8 @@ void Collective::reduce_by(Call& call, const Data& send, const Data& result, MPI
 }
 
 // Reductions between the groups of an intercommunicator, and of elements that are too long for the engine: each rank
-// that has a result gets all contributions, and folds them in the order of the ranks.
+// that has a result gets all contributions, and folds them in the order of the ranks. It needs memory for the
+// contributions of all ranks.
 void Collective::fold_here(const Call& call, const Data& send, const Data& result, MPI_Count from, const Fold& how) {
   const bool rooted = call.collective == rondo::Collective::kReduce;
   const bool exclusive = call.collective == rondo::Collective::kExscan;
@@ -476,6 +484,7 @@ void Collective::fold_here(const Call& call, const Data& send, const Data& resul
   then([=] {
     std::byte* block = all;
     for (int r = 1; r < blocks; ++r, block += bytes) {
+      // Block r gets the fold of blocks 0 to r: in[i] op inout[i] keeps MPI's order.
       fold_packed(*how.op, how.type, block, block + bytes, send.count);
     }
     unpack(*result.type, result.data, result.count, block + from * result.type->size, result.bytes());
@@ -491,6 +500,7 @@ Data Collective::reduced(Data send, void* receive, const Op& op) const {
   return send;
 }
 
+// A null root of an intercommunicator has neither data nor an operation to check.
 void Collective::reduce(Data send, void* receive, const Op& op, int root) {
   check_root(root);
   const bool is_root = comm_.inter ? root == MPI_ROOT : comm_.rank == root;

@@ -10,7 +10,8 @@
 
 namespace rondo_mpi {
 
-// What goes to a rank, or comes from it; `peer` is a rank of the engine's communicator.
+// What goes to a rank, or comes from it; `peer` is a rank of the engine's communicator. Order matters between parts of
+// one peer alone.
 struct Part {
   int peer = 0;
   Data data;
@@ -23,13 +24,15 @@ struct Fold {
 };
 
 // A collective of MPI as one call of the engine on bytes (or on elements, where it reduces), and what has to be done
-// when that is over: unpacking. Which call that is depends on what all ranks give alike, never on one rank's
-// types.
+// when that is over: unpacking. Which call that is depends on what all ranks give alike, never on one rank's types. One
+// object is one call, and is used by one thread. The engine reads the program's buffers until the work is over, so
+// finish() runs after that; both are handed to the request by a nonblocking call.
 class Collective {
  public:
-  // Runs to its end.
+  // Runs to its end. The call waits on the thread of the program, which makes progress meanwhile.
   explicit Collective(Comm& comm) : comm_(comm), engine_(*comm.engine), blocking_(true) {}
-  // Starts, in the communicator `engine` of the same ranks.
+  // Starts, in the communicator `engine` of the same ranks. Another communicator than the own one is that of a
+  // persistent call.
   Collective(Comm& comm, rondo::Communicator& engine) : comm_(comm), engine_(engine), blocking_(false) {}
 
   void barrier();
@@ -58,9 +61,12 @@ class Collective {
 
   // A blocking one is over when this is called. Hands over what is under way.
   rondo::Work work() { return std::move(work_); }
+  // The function unpacks and folds. It holds all kept memory, and goes to Request::finish, which runs on the thread
+  // that waits; for a request that was freed, on the engine's.
   std::function<void()> finish();
 
  private:
+  // Blocks of a buffer as the engine takes them: bytes, by ranks of the engine.
   struct View {
     std::byte* base = nullptr;
     std::vector<uint64_t> counts, displacements;

@@ -36,6 +36,7 @@ Number next_number() {
   static std::atomic<uint32_t> numbers{0};
   return {world().engine->rank(), static_cast<int>(numbers.fetch_add(1) % 256)};
 }
+// Each rank of the world has 256 series of its own from kNumber on.
 uint64_t series_of(const Number& number) {
   return static_cast<uint64_t>(Series::kNumber) + (static_cast<uint64_t>(number.world_rank) << 8) +
          static_cast<uint64_t>(number.number);
@@ -47,6 +48,7 @@ uint64_t series_of(const char* name) {
   return static_cast<uint64_t>(Series::kName) + (hash >> 2);
 }
 
+// Members are in the order of `ranks`, which is what MPI says of a new group.
 std::shared_ptr<Comm> subset(Comm& parent, const std::vector<int>& ranks, std::optional<uint64_t> series) {
   auto made = std::make_shared<Comm>();
   made->engine = series ? meet(*parent.engine, ranks, *series) : engine_of(parent.engine->new_group(ranks));
@@ -57,6 +59,7 @@ std::shared_ptr<Comm> subset(Comm& parent, const std::vector<int>& ranks, std::o
   return made;
 }
 
+// Both groups compare their first ranks in the world, so they order the engine's ranks alike without a message.
 std::shared_ptr<Comm> between(const std::shared_ptr<Comm>& local, const std::vector<int>& remote, uint64_t series) {
   auto made = std::make_shared<Comm>();
   made->inter = true;
@@ -75,6 +78,7 @@ std::shared_ptr<Comm> between(const std::shared_ptr<Comm>& local, const std::vec
   return made;
 }
 
+// It also ends channels that are over: programs make and free persistent requests in loops.
 Channel open_channel(const Comm& comm, std::span<const int> ranks, uint64_t series) {
   world().leaving.look();
   auto [engine, opened] = comm.engine->new_group_async(ranks, series);
@@ -122,6 +126,7 @@ void require_failure() {
   if (code != kProcessFailed && code != kCommRevoked) throw;
 }
 
+// Ranks learn who lives by an all_gather of their ranks in the world. Where it fails, too, they shrink once more.
 std::shared_ptr<Comm> shrunk(Comm& comm) {
   const std::vector<int> own{comm.members[static_cast<size_t>(comm.rank)]};
   if (comm.after == nullptr) leave_out_failed(comm);

@@ -78,7 +78,8 @@ Failure caught() {
   }
 }
 
-// _exit(): other threads may be in calls, and functions of atexit() may wait for ranks that are gone.
+// _exit(): other threads may be in calls, and functions of atexit() may wait for ranks that are gone. Before it the
+// engine's abort tells the other ranks the reason; else they would report a lost process.
 void end_job(const std::string& sentence, int code) {
   std::fprintf(stderr, "rondo-mpi: %s\n", sentence.c_str());
   std::fflush(nullptr);
@@ -98,6 +99,7 @@ int report_to(const char* call, Errhandler& handler, uintptr_t object, const Fai
       // A launcher takes the job's code from the first process that ends, and may end the others before they have said
       // why. It must be the one whose end or failure this rank has heard of.
       if (failure.code == kProcessFailed || failure.code == MPI_ERR_PROC_ABORTED || failure.of_another) {
+        // 0.2 s: that process has printed its sentence and ended by then.
         std::this_thread::sleep_for(std::chrono::milliseconds(200));
       }
       end_job(who() + ": " + name + ": " + failure.text + " (" + std::to_string(failure.code) + ")", failure.code);
@@ -129,6 +131,7 @@ int report_by(const char* call, const std::shared_ptr<Errhandler>& handler, uint
   return handler == nullptr ? report(call, MPI_COMM_NULL, failure) : report_to(call, *handler, object, failure);
 }
 
+// A share, since another thread may finalize the session.
 std::shared_ptr<Errhandler> handler_of_session(MPI_Session session) {
   const std::shared_ptr<Session> found = world().sessions.share(session);
   return found == nullptr ? nullptr : found->handler.get();

@@ -9,7 +9,7 @@
 
 namespace rondo_mpi {
 
-// What a call ends with: an error code of MPI, and a sentence.
+// What a call ends with: an error code of MPI, and a sentence. It is thrown by value, from anything that a call runs.
 struct Failure {
   int code;
   std::string text;
@@ -22,12 +22,13 @@ inline void require(bool holds, int code, const char* text) {
     fail(code, text);
 }
 
-// The exception under way, as what MPI reports.
+// The exception under way, as what MPI reports. Called in a catch block. A lack of memory is MPI_ERR_NO_MEM, and any
+// other std::exception MPI_ERR_INTERN.
 Failure caught();
 Failure failure_of(const rondo::Error& error);
 
 // Calls the error handler; returns the code, if the handler does. `comm`: whose handler; no communicator:
-// MPI_COMM_SELF's.
+// MPI_COMM_SELF's. Does not return where the handler ends the job.
 int report(const char* call, MPI_Comm comm, const Failure& failure);
 // file: whose handler; no file: MPI_FILE_NULL's.
 int report_of_file(const char* call, MPI_File file, const Failure& failure);
@@ -40,7 +41,8 @@ int report_by(const char* call, const std::shared_ptr<Errhandler>& handler, uint
 std::shared_ptr<Errhandler> handler_of_session(MPI_Session session);
 int report_to(const char* call, Errhandler& handler, uintptr_t object, const Failure& failure);
 
-// Runs a function; report(failure) makes a code of what it throws.
+// Runs a function; report(failure) makes a code of what it throws. Nothing is thrown out of a function of MPI: the
+// frames of its caller may be C's.
 template <typename Function, typename Report>
 int guarded(Function&& function, const Report& report) {
   try {
@@ -50,6 +52,7 @@ int guarded(Function&& function, const Report& report) {
     return report(caught());
   }
 }
+// nullptr: no communicator has this handle.
 std::shared_ptr<Comm> shared_comm(MPI_Comm comm);
 // The body of a function of MPI: what it throws goes to the error handler of the communicator, file, window or session.
 // The communicator stays until then: another thread may free it while this one waits.
@@ -79,7 +82,8 @@ int run(const char* call, Function&& function) {
   return guarded(function, [&](const Failure& failure) { return report(call, MPI_COMM_NULL, failure); });
 }
 
-// What ended the last call of this thread that failed.
+// What ended the last call of this thread that failed. It is thread-local: MPI_Error_string() finds the sentence of a
+// code there.
 const Failure& last_failure();
 // Makes it the last one of this thread; returns its code.
 int remember(Failure failure);

@@ -24,7 +24,9 @@
 namespace rondo_mpi {
 namespace {
 
-constexpr MPI_Offset kWindow = 1 << 18;  // what a read of short runs takes from the file at once
+// What a read of short runs takes from the file at once, in bytes: enough that a system call costs little beside the
+// copy.
+constexpr MPI_Offset kWindow = 1 << 18;  // 256 KiB
 
 // errno as a class of MPI. What MPI has no class for is MPI_ERR_IO.
 int class_of(int error) {
@@ -65,7 +67,8 @@ void check_mode(int mode) {
 }
 
 // A lock of bytes of a file against all other descriptors, until its end. Throws where the file system has none: what
-// it is for, the shared position and atomic mode, would be wrong in silence.
+// it is for, the shared position and atomic mode, would be wrong in silence. F_OFD_SETLKW: the lock belongs to the
+// descriptor, so closing another descriptor of this process does not end it, as it would one of F_SETLKW.
 class Lock {
  public:
   Lock(int descriptor, short type, MPI_Offset begin, MPI_Offset bytes, const std::string& name)
@@ -114,6 +117,7 @@ MPI_Offset write_at(int descriptor, const std::byte* from, MPI_Offset bytes, MPI
 
 }  // namespace
 
+// MPI gives a new file the handler of MPI_FILE_NULL.
 File::File(std::shared_ptr<Comm> comm, std::string name, int mode)
     : handler(world().file_handler), comm_(std::move(comm)), name_(std::move(name)), mode_(mode) {}
 
@@ -139,7 +143,9 @@ void File::open_here(int flags) {
 }
 
 // The first rank alone creates the file. The name of the shared position's file has the time of this opening in it:
-// what a job that crashed has left beside the data has another name.
+// what a job that crashed has left beside the data has another name. If a rank cannot open it, all throw, and the
+// destructors close what others have opened; a file that was created stays. With MPI_MODE_APPEND by_first() also keeps
+// ranks from writing before all have the size.
 void File::open_all() {
   const int64_t own[2] = {mode_, std::chrono::system_clock::now().time_since_epoch().count()};
   std::vector<int64_t> all(2 * comm_->members.size());
@@ -181,6 +187,7 @@ void File::remove(const std::string& name) {
   if (unlink(name.c_str()) != 0) fail_with(errno, "cannot delete", name);
 }
 
+// The exchange behind it is a barrier: what the first rank has done is seen by all.
 void File::by_first(const std::function<void()>& function) {
   agree(*comm_, [&] {
     if (comm_->rank == 0) function();
@@ -196,7 +203,9 @@ void File::check(Way way, Place place) const {
           MPI_ERR_UNSUPPORTED_OPERATION, "MPI_MODE_SEQUENTIAL allows the shared position alone");
 }
 
-// Atomic mode holds a lock of all bytes from the first to the last, gaps included.
+// Atomic mode holds a lock of all bytes from the first to the last, gaps included. The shared positions have moved
+// before the data does, so ranks that come later do not wait for the data. What fails later leaves them moved, which
+// MPI permits.
 Outcome File::transfer(Way way, Place place, MPI_Offset offset, const Data& data) {
   check(way, place);
   const std::shared_ptr<const View> view = this->view();
@@ -219,6 +228,7 @@ Outcome File::transfer(Way way, Place place, MPI_Offset offset, const Data& data
     return outcome;
   }
   const MPI_Offset got = read_data(*view, first, data, bytes);
+  // Whole elements of the call's type alone count.
   outcome.bytes = view->external() ? got / view->bytes_of(*data.type, 1) * data.type->size : got;
   if (place == Place::kOwn && got < bytes) {  // the position is where the file ends
     std::lock_guard guard(mutex_);
@@ -227,6 +237,7 @@ Outcome File::transfer(Way way, Place place, MPI_Offset offset, const Data& data
   return outcome;
 }
 
+// Returns bytes of the view, as in the file.
 MPI_Offset File::read_data(const View& view, MPI_Offset position, const Data& data, MPI_Offset bytes) const {
   if (data.type->dense && !view.external()) return read(view, position, static_cast<std::byte*>(data.data), bytes);
   std::vector<std::byte> packed(static_cast<size_t>(bytes));
@@ -289,6 +300,7 @@ MPI_Offset File::read(const View& view, MPI_Offset position, std::byte* to, MPI_
   return got;
 }
 
+// Each run is a write of its own.
 void File::write(const View& view, MPI_Offset position, const std::byte* from, MPI_Offset bytes) const {
   for (MPI_Offset done = 0; done < bytes;) {
     const View::Run run = view.at(position + done);
@@ -353,7 +365,8 @@ void File::set_view(MPI_Offset displacement, MPI_Datatype etype, MPI_Datatype fi
   position_ = 0;
 }
 
-// Takes `etypes` elementary types from there on.
+// Takes `etypes` elementary types from there on. The own position moves at once, so threads that share the file take
+// different parts.
 MPI_Offset File::start_of(Place place, MPI_Offset offset, MPI_Offset etypes) {
   switch (place) {
     case Place::kOffset:
@@ -370,7 +383,8 @@ MPI_Offset File::start_of(Place place, MPI_Offset offset, MPI_Offset etypes) {
   return std::exchange(position_, sum(position_, etypes, MPI_ERR_ARG));
 }
 
-// All ranks exchange how much they move. The first rank then moves the shared position once, for all.
+// All ranks exchange how much they move. The first rank then moves the shared position once, for all. All throw if the
+// first rank cannot.
 MPI_Offset File::ordered(MPI_Offset etypes) {
   const int64_t own[1] = {etypes};
   std::vector<int64_t> all(static_cast<size_t>(comm_->size()));
@@ -382,7 +396,9 @@ MPI_Offset File::ordered(MPI_Offset etypes) {
   return start[0];
 }
 
-// The shared position is in a small file beside the data. A lock of that file makes read and add one step.
+// The shared position is in a small file beside the data. A lock of that file makes read and add one step. Both locks
+// are needed: mutex_ for threads of this process, whose descriptor is one, the file's for other ranks. The file is made
+// by the first rank that comes here; an empty one reads as 0.
 MPI_Offset File::share(MPI_Offset value, bool add) {
   std::lock_guard guard(mutex_);
   if (shared_ < 0) shared_ = ::open(shared_name_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
@@ -405,6 +421,7 @@ MPI_Offset File::position(Place place) {
   return position_;
 }
 
+// MPI_SEEK_END is the first elementary type that begins at the end of the file or behind it.
 MPI_Offset File::target(MPI_Offset offset, int whence, MPI_Offset from) {
   const std::shared_ptr<const View> view = this->view();
   const MPI_Offset unit = view->etype_bytes();
@@ -462,6 +479,7 @@ void File::allocate(MPI_Offset bytes) {
   });
 }
 
+// MPI_File_sync() is collective: each rank syncs its own descriptor, and none waits for another.
 void File::sync() {
   if (fsync(descriptor_) != 0 && errno != EINVAL) fail_by(errno, "cannot sync");  // EINVAL: of a device, say
 }

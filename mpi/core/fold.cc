@@ -79,6 +79,7 @@ void fold_numbers(rondo::Op op, const void* in, void* inout, MPI_Count count) {
     default:
       break;
   }
+  // Complex numbers have no order.
   if constexpr (requires(T a, T b) { a < b; }) {
     if (op == rondo::Op::kMin) return each<T>(in, inout, count, Least());
     if (op == rondo::Op::kMax) return each<T>(in, inout, count, Greatest());
@@ -123,6 +124,7 @@ void fold_pairs_of(const Type& index, bool least, const void* in, void* inout, M
   return fold_pairs<T, int>(least, in, inout, count);
 }
 
+// The index of a C pair is an int. Fortran's pairs are two numbers of one type.
 void fold_pair_type(const Type& type, bool least, const void* in, void* inout, MPI_Count count) {
   const Type& value = *type.pieces[0].type;
   const Type& index = *type.pieces[1].type;
@@ -136,6 +138,8 @@ void fold_pair_type(const Type& type, bool least, const void* in, void* inout, M
   return fold_pairs_of<int64_t>(index, least, in, inout, count);
 }
 
+// Requires check_fold(): for a pair that is not defined the engine's operation may be missing, and elements may be
+// shorter than the numbers they are folded as.
 void fold_named(const Op& op, const Type& type, const void* in, void* inout, MPI_Count count) {
   if (op.handle == MPI_REPLACE) {
     std::memmove(inout, in, static_cast<size_t>(count * type.size));

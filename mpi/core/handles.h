@@ -31,6 +31,7 @@ Handle handle_of(uintptr_t number) {
   }
 }
 
+// Throws MPI_ERR_OTHER: a table has `most` handles, and has no room for another.
 [[noreturn, gnu::cold]] void refuse_one_more_handle(size_t most);  // errors.cc
 
 // The number of the first handle that a program makes of a kind, whose null handle is `null` and whose error class is
@@ -47,7 +48,10 @@ inline uintptr_t first_number([[maybe_unused]] uintptr_t null, [[maybe_unused]] 
 }
 
 // The objects behind the handles of a kind. T has a member `handle`. Handles are small integers that index a table: one
-// that is not in it is found to be wrong, also one that was freed. Any thread; find() takes no lock.
+// that is not in it is found to be wrong, also one that was freed. Any thread; find() takes no lock. The table owns an
+// object until remove(); who has a share() keeps it longer. name() runs where no other thread uses the table: in the
+// constructor of World, and in open_world(). A thread must not free a handle while another one begins a call with it,
+// which MPI forbids, so a slot needs no lock of its own.
 template <typename T>
 class Table {
  public:
@@ -56,7 +60,7 @@ class Table {
 
   Handle null() const { return null_; }
   int error() const { return error_; }
-  // nullptr: no object has this handle.
+  // nullptr: no object has this handle. The pointer is good until the handle is freed.
   T* find(Handle handle) const {
     const std::shared_ptr<T>* slot = slot_of(number_of(handle));
     return slot == nullptr ? nullptr : slot->get();
@@ -68,13 +72,15 @@ class Table {
     return number_of(handle) - first_ < kChunk * kChunks ? *slot
                                                          : std::shared_ptr<T>(std::shared_ptr<T>(), slot->get());
   }
-  // A predefined object, whose handle the ABI names. Two names may share a handle.
+  // A predefined object, whose handle the ABI names. Two names may share a handle. An object that the handle had before
+  // is dropped: a second open_world() names new communicators.
   void name(Handle handle, std::shared_ptr<T> object) {
     object->handle = handle;
     const uintptr_t number = number_of(handle);
     named_[place(number)] = {number, std::move(object)};
   }
-  // A handle as an int, and back: where handles are addresses, predefined ones go by their places.
+  // A handle as an int, and back: where handles are addresses, predefined ones go by their places. This is Fortran's
+  // INTEGER, and what MPI_Comm_toint() and its kin return.
   int integer(Handle handle) const {
     const uintptr_t number = number_of(handle);
     if (!kAddresses) return static_cast<int>(number);
@@ -103,6 +109,8 @@ class Table {
     (*chunks_[index / kChunk])[index % kChunk] = std::move(object);
     return handle_of<Handle>(first_ + index);
   }
+  // Returns nullptr for a predefined handle, which stays. Requires that the handle has an object: a second remove()
+  // would put its index into free_ twice.
   std::shared_ptr<T> remove(Handle handle) {
     if (number_of(handle) - first_ >= size_.load(std::memory_order_acquire)) return nullptr;
     std::shared_ptr<T> object = take_out(handle);
@@ -120,7 +128,7 @@ class Table {
     std::lock_guard lock(mutex_);
     free_.push_back(number_of(handle) - first_);
   }
-  // But for the predefined ones.
+  // But for the predefined ones. Handles that threads keep for their next requests (request.cc) count, too.
   size_t count() {
     std::lock_guard lock(mutex_);
     return size_ - free_.size();
@@ -134,7 +142,8 @@ class Table {
   static constexpr bool kAddresses = false;
 #endif
   // Chunks never move, so find() takes no lock. It reads size_ (acquire), and the chunk that add() stored before
-  // (release) is there. Nobody has an object's handle before add() returns.
+  // (release) is there. Nobody has an object's handle before add() returns. A chunk is 16 KiB, and a table has up to 4
+  // Mi handles. kNamed is 2^8: place() takes the upper 8 bits of a hash.
   static constexpr size_t kChunk = 1024, kChunks = 4096, kNamed = 256;
   using Chunk = std::array<std::shared_ptr<T>, kChunk>;
 
@@ -162,8 +171,8 @@ class Table {
   std::array<std::pair<uintptr_t, std::shared_ptr<T>>, kNamed> named_{};
   std::mutex mutex_;
   std::array<std::unique_ptr<Chunk>, kChunks> chunks_{};
-  std::vector<size_t> free_;
-  std::atomic<size_t> size_{0};
+  std::vector<size_t> free_;     // indices that were given back, under mutex_; the last one is given out first
+  std::atomic<size_t> size_{0};  // indices ever given out, and never fewer
 };
 
 }  // namespace rondo_mpi

@@ -13,6 +13,7 @@ class Locked {
   Locked() = default;
   Locked(const Locked& other) : value_(other.get()) {}
   Locked& operator=(const Locked& other) { return *this = other.get(); }
+  // The old value is destroyed by the caller, after the lock: its end may run anything.
   Locked& operator=(T value) {
     std::lock_guard lock(mutex_);
     std::swap(value_, value);

@@ -27,6 +27,7 @@ constexpr int kExclusive = -1, kFree = 0;  // in `locked`
 constexpr size_t kLine = 64, kPage = 4096;
 constexpr MPI_Count kMostBytes = 1 << 30;  // of one copy by the kernel, which takes less than 2 GiB
 constexpr size_t kMostRuns = 1024;         // IOV_MAX
+// Less a page than a file can have, so rounding up does not overflow.
 constexpr MPI_Aint kMostSegment = std::numeric_limits<off_t>::max() - MPI_Aint{kPage};
 // A wait for another rank polls for some microseconds, as long as a free core takes to let go of a lock; yields, since
 // there may be more ranks than cores; then sleeps, and looks every 4 ms or so whether a rank has died.
@@ -66,6 +67,7 @@ MemoryReach::~MemoryReach() {
   if (segment_ != nullptr) munmap(segment_, segment_bytes_);
 }
 
+// Whole cache lines: ranks that wait for different targets do not slow each other down.
 size_t MemoryReach::control_bytes() const {
   return round_up(sizeof(Control) + 2 * peers_.size() * sizeof(std::atomic<uint32_t>), kLine);
 }
@@ -82,6 +84,8 @@ std::atomic<uint32_t>& MemoryReach::told(Word what, int from, int to) const {
 // blocks first, then the memory of rank 0, 1, ...
 void MemoryReach::map(int flavor, bool adjacent) {
   const bool allocates = flavor == MPI_WIN_FLAVOR_ALLOCATE || flavor == MPI_WIN_FLAVOR_SHARED;
+  // MPI_Win_allocate_shared() gives one piece unless alloc_shared_noncontig is set: then each rank's memory begins on a
+  // page, so the system can place it near that rank's core. Else a cache line keeps ranks apart.
   const size_t apart = adjacent ? 1 : flavor == MPI_WIN_FLAVOR_SHARED ? kPage : kLine;
   std::vector<size_t> begins;
   segment_bytes_ = round_up(peers_.size() * control_bytes(), kPage);
@@ -157,6 +161,7 @@ void MemoryReach::move(bool write, const Place& place, std::byte* local) {
     const iovec here{local, static_cast<size_t>(bytes)};
     const ssize_t moved = write ? process_vm_writev(there.pid, &here, 1, runs.data(), runs.size(), 0)
                                 : process_vm_readv(there.pid, &here, 1, runs.data(), runs.size(), 0);
+    // A short copy has moved the runs before the one that is not there.
     if (moved != bytes) {
       const bool ended = moved < 0 && errno == ESRCH;
       fail(ended ? kProcessFailed : MPI_ERR_RMA_RANGE,
@@ -202,7 +207,8 @@ void MemoryReach::put(const Place& to, const std::byte* from) { move(true, to, c
 void MemoryReach::get(const Place& from, std::byte* to) { move(false, from, to); }
 
 // All updates of a target exclude each other by its lock. Data is folded in place where it is mapped, aligned and
-// dense. Else it is read, folded and written back.
+// dense. Else it is read, folded and written back. A function of the program is never called under the lock:
+// Window::accumulate() refuses it.
 void MemoryReach::update(const Place& at, const Op& op, const std::shared_ptr<const Type>& basic, const std::byte* in,
                          std::byte* before) {
   std::byte* there = memory(at.rank);
@@ -275,6 +281,7 @@ void MemoryReach::lock(int rank, Lock how) {
     return there.locked.compare_exchange_strong(now, alone ? kExclusive : now + 1, std::memory_order_acq_rel);
   });
 }
+// Adds 1 for the one that had it alone: kExclusive is -1.
 void MemoryReach::unlock(int rank, Lock how) {
   control(rank).locked.fetch_sub(how == Lock::kExclusive ? kExclusive : 1, std::memory_order_acq_rel);
 }
@@ -283,7 +290,8 @@ void MemoryReach::unlock(int rank, Lock how) {
 void MemoryReach::tell(Word what, const std::vector<int>& ranks) {
   for (const int rank : ranks) ++told(what, comm_.rank, rank);
 }
-// Counters only grow. Each side remembers how many events it has taken.
+// Counters only grow. Each side remembers how many events it has taken. A counter may wrap around: only whether it
+// differs is asked.
 bool MemoryReach::hear(Word what, const std::vector<int>& ranks, bool wait) {
   std::vector<uint32_t>& heard = heard_[static_cast<size_t>(what)];
   const auto over = [&] {

@@ -40,13 +40,14 @@ std::byte* MessageReach::memory(int rank) const {
   return rank == comm_->rank ? bases_[static_cast<size_t>(rank)] : nullptr;
 }
 
-// In the process of that rank.
+// In the process of that rank. An address of another process: a number here, which that process checks.
 std::byte* MessageReach::address(const Place& place) const {
   return reinterpret_cast<std::byte*>(reinterpret_cast<intptr_t>(bases_[static_cast<size_t>(place.rank)]) +
                                       place.begin);
 }
 
 // Sends the request, and waits for an answer of this length. Several threads may wait: each has its own tag.
+// MPI_ERR_RMA_RANGE where the target says that a run is not in its window.
 void MessageReach::ask(int rank, WindowRequest request, std::span<const WindowRun> runs,
                        std::span<const std::byte> data, std::span<std::byte> answer) {
   constexpr uint32_t kTags = 1u << 30;  // more than can be under way
@@ -98,6 +99,7 @@ void MessageReach::for_requests(const Place& place, MPI_Count element, const Fun
   if (bytes > 0) go();
 }
 
+// The answer says that the data is there.
 void MessageReach::put(const Place& to, const std::byte* from) {
   if (memory(to.rank) != nullptr) {
     unpack(to.type, address(to), to.count, from, to.bytes());
@@ -148,6 +150,7 @@ void MessageReach::lock(int rank, Lock how) {
 // What was done under the lock has been answered: nothing is to be waited for.
 void MessageReach::unlock(int rank, Lock) { ask(rank, {WindowAction::kUnlock}, {}, {}, {}); }
 
+// Messages of one pair arrive in order, and requests before it were answered: who hears of it finds their data.
 void MessageReach::tell(Word what, const std::vector<int>& ranks) {
   for (const int rank : ranks) comm_->engine->send_async(nullptr, 0, kBytes, rank, tag_of(what));
 }

@@ -9,7 +9,9 @@
 
 namespace rondo_mpi {
 
-// For ranks that do not all share memory: each asks the service of the other, and waits for its answer.
+// For ranks that do not all share memory: each asks the service of the other, and waits for its answer. The program's
+// thread that waits makes progress meanwhile. Own memory is read and written here, and through the service where that
+// must exclude other ranks.
 class MessageReach final : public Reach {
  public:
   // Called by all ranks. base: of MPI_WIN_FLAVOR_CREATE; MPI_WIN_FLAVOR_ALLOCATE: memory is made here.
@@ -32,6 +34,7 @@ class MessageReach final : public Reach {
 
  private:
   std::byte* address(const Place& place) const;
+  // An empty span as answer: none is waited for.
   void ask(int rank, WindowRequest request, std::span<const WindowRun> runs, std::span<const std::byte> data,
            std::span<std::byte> answer);
   template <typename Function>
@@ -41,7 +44,7 @@ class MessageReach final : public Reach {
   std::unique_ptr<void, decltype(&std::free)> allocated_{nullptr, std::free};
   std::vector<std::byte*> bases_;           // of each rank's memory, as that rank has it
   std::shared_ptr<WindowService> service_;  // shared with its receive under way
-  std::atomic<uint32_t> asked_{0};
+  std::atomic<uint32_t> asked_{0};          // requests of all threads, for their tags
 };
 
 }  // namespace rondo_mpi

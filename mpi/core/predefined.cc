@@ -11,6 +11,7 @@ namespace {
 
 using rondo::DType;
 
+// What the engine calls an integer of so many bytes; none of 16.
 std::optional<DType> integer(size_t bytes, bool is_signed) {
   if (bytes == 1) return is_signed ? DType::kInt8 : DType::kUint8;
   if (bytes == 2) return is_signed ? DType::kInt16 : DType::kUint16;
@@ -84,6 +85,7 @@ NamedTypes name_types(Table<Type>& table) {
   NamedTypes order;
   Namer name(table, order);
   name.element(NAMED(BYTE), Basic::kByte, 1, DType::kUint8);
+  // kChar: a type without reductions.
   name.element(NAMED(PACKED), Basic::kChar, 1);
   name.integers(NAMED(CHAR), 1, std::is_signed_v<char>);  // the standard leaves it out; the other MPIs fold it
   name.element(NAMED(CHARACTER), Basic::kChar, 1);
@@ -148,6 +150,7 @@ NamedTypes name_types(Table<Type>& table) {
   }
   name.element(NAMED(C_BOOL), Basic::kLogical, 1, DType::kBool);
   name.element(NAMED(CXX_BOOL), Basic::kLogical, 1, DType::kBool);
+  // Fortran's logicals are integers to the engine: any value but 0 is true, and results are 0 or 1.
   name.element(NAMED(LOGICAL), Basic::kLogical, 4, DType::kInt32);
   name.element(NAMED(LOGICAL1), Basic::kLogical, 1, DType::kInt8);
   name.element(NAMED(LOGICAL2), Basic::kLogical, 2, DType::kInt16);
@@ -174,6 +177,7 @@ NamedTypes name_types(Table<Type>& table) {
   return order;
 }
 
+// The last four are none of the engine's: collectives run them as Op::kUser, which calls fold_packed().
 NamedOps name_ops(Table<Op>& table) {
   NamedOps order;
   const auto name = [&](MPI_Op handle, std::optional<rondo::Op> engine = std::nullopt) {

@@ -11,7 +11,8 @@ namespace rondo_mpi {
 using NamedTypes = std::vector<std::shared_ptr<const Type>>;
 using NamedOps = std::vector<std::shared_ptr<const Op>>;
 
-// The element types and operations that MPI names, under the handles of the face.
+// The element types and operations that MPI names, under the handles of the face. Called once, by the constructor of
+// World.
 NamedTypes name_types(Table<Type>& table);
 NamedOps name_ops(Table<Op>& table);
 

@@ -14,7 +14,8 @@ namespace rondo_mpi {
 
 // How a rank of a window gets at the memory of the others, and tells them how far it is: through memory that they share
 // (MemoryReach), or by messages (MessageReach). All ranks of a window have the same. A call has done its work when it
-// returns; one that waits for another rank throws the failure of the communicator. Any thread.
+// returns; one that waits for another rank throws the failure of the communicator. Any thread. The window owns it, and
+// has checked epoch and bounds.
 class Reach {
  public:
   // A rank's memory, as that rank has it.
@@ -33,6 +34,7 @@ class Reach {
     MPI_Count bytes() const { return count * type.size; }
   };
   enum class Lock : uint8_t { kShared, kExclusive };
+  // kPosted: an origin may begin its accesses. kCompleted: the accesses of an origin have ended.
   enum class Word : uint8_t { kPosted, kCompleted };
 
   virtual ~Reach() = default;
@@ -47,7 +49,8 @@ class Reach {
   virtual void put(const Place& to, const std::byte* from) = 0;
   virtual void get(const Place& from, std::byte* to) = 0;
   // There: element = in op element, for elements of the named type `basic`; one rank at a time updates a rank's memory.
-  // in: null for MPI_NO_OP. before: gets what was there; or null.
+  // in: null for MPI_NO_OP. before: gets what was there; or null. To other updates an element changes at once, as MPI
+  // says of accumulates; put() and get() may see a part of that.
   virtual void update(const Place& at, const Op& op, const std::shared_ptr<const Type>& basic, const std::byte* in,
                       std::byte* before) = 0;
   // The same for: element = in, if it is equal to `compare`.
@@ -55,6 +58,7 @@ class Reach {
 
   // Waits until this rank has the lock of that rank's memory.
   virtual void lock(int rank, Lock how) = 0;
+  // Accesses under the lock have ended before the next holder has it.
   virtual void unlock(int rank, Lock how) = 0;
   // Tells each of the ranks; does not wait.
   virtual void tell(Word what, const std::vector<int>& ranks) = 0;

@@ -80,6 +80,7 @@ void complete(Request& request) {
   // Another thread of the program ends these two.
   if (request.kind == Request::Kind::kGeneral) request.complete.wait(false);
   for (int unready = request.unready; unready > 0; unready = request.unready) request.unready.wait(unready);
+  // Before the waits: they may throw.
   request.active = false;
   if (request.kind == Request::Kind::kGeneral) return;
   Outcome& outcome = request.outcome;
@@ -117,6 +118,7 @@ void complete(Request& request) {
   request.finish = nullptr;
 }
 
+// A generalized request stays as it is: complete() would not call its functions anyway.
 bool finished(Request& request) {
   if (!over(request)) return false;
   if (!request.active || request.kind == Request::Kind::kGeneral) return true;
@@ -130,6 +132,7 @@ Ends& ends() {
   return ends;
 }
 
+// Each Work's end is counted, so the thread looks at the request again after each.
 void Ends::watch(Request& request) {
   if (request.watched) return;
   for (rondo::Work& work : works_of(request)) {
@@ -138,7 +141,8 @@ void Ends::watch(Request& request) {
   }
 }
 
-// The last Work that ends finishes the request, on the engine's thread.
+// The last Work that ends finishes the request, on the engine's thread. complete() does not wait there, for all of it
+// is over. Its function may unpack, or fold by a function of the program.
 void release(const std::shared_ptr<Request>& request) {
   if (request->kind == Request::Kind::kGeneral) return;
   if (!request->active || over(*request)) return complete(*request);
@@ -160,6 +164,7 @@ struct EndedRequests {
   size_t request_count = 0, handle_count = 0;
 };
 
+// A pointer, so that a thread that makes no request pays for none.
 thread_local EndedRequests* ended = nullptr;
 thread_local bool thread_over = false;
 

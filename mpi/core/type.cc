@@ -21,6 +21,7 @@ std::shared_ptr<Type> type_of_pieces(int combiner, std::vector<Piece> pieces) {
     if (piece.count == 0) continue;
     const MPI_Aint last = sum(piece.offset, product(piece.stride, piece.count - 1));
 #ifdef MPI_LB
+    // Marks of MPI-1: they have no data and set the bounds, whatever the other pieces have.
     if (type.handle == MPI_LB) {
       marked_lb = std::min(marked_lb.value_or(kNone), piece.offset);
       continue;
@@ -48,6 +49,7 @@ std::shared_ptr<Type> type_of_pieces(int combiner, std::vector<Piece> pieces) {
   made->true_lb = true_lb == kNone ? 0 : true_lb;
   made->true_ub = true_ub == -kNone ? 0 : true_ub;
   sum(made->ub, product(made->lb, -1));  // the extent
+  // A type is dense where one element is bytes 0 to size, and the next one begins there.
   made->dense = run && made->lb == 0 && made->ub == made->size;
   made->pieces = std::move(pieces);
   return made;
@@ -70,6 +72,7 @@ std::shared_ptr<Type> resized(const std::shared_ptr<const Type>& type, MPI_Aint 
   return made;
 }
 
+// MPI calls no copy function for a handle that it gives back, as MPI_Type_get_contents() does.
 std::shared_ptr<Type> copy_of(const Type& type) {
   auto made = std::make_shared<Type>(type);
   made->attributes = Attributes();

@@ -11,7 +11,8 @@
 
 namespace rondo_mpi {
 
-// The shape of a type that is made of `pieces`: sizes, bounds, density. Does not commit it.
+// The shape of a type that is made of `pieces`: sizes, bounds, density. Does not commit it. Throws MPI_ERR_COUNT where
+// 64 bits do not hold a size or a bound.
 std::shared_ptr<Type> type_of_pieces(int combiner, std::vector<Piece> pieces);
 
 std::shared_ptr<Type> contiguous(MPI_Count count, const std::shared_ptr<const Type>& type);
@@ -22,11 +23,12 @@ std::shared_ptr<Type> copy_of(const Type& type);
 // A handle of its own, which the program frees: the one that it gave may be gone. A predefined one's is its own.
 MPI_Datatype reveal(const Type& type);
 
-// MPI_BYTE.
+// MPI_BYTE. It is the type of data that has been packed.
 const std::shared_ptr<const Type>& byte_type();
 
 // Calls function(byte*, bytes) for each run of memory of `count` elements at `at`, in the order of the type map, until
-// it returns false.
+// it returns false. It costs a call for each dense run, so the runs of a large vector of short elements are what a
+// transfer costs.
 template <typename Function>
 bool for_runs(const Type& type, std::byte* at, MPI_Count count, Function& function) {
   if (type.dense) return count == 0 || type.size == 0 || function(at, count * type.size);
@@ -46,7 +48,8 @@ bool for_runs(const Type& type, std::byte* at, MPI_Count count, Function& functi
   return true;
 }
 
-// Calls function(type, count) for the named element types of one `type`, in order, until it returns false.
+// Calls function(type, count) for the named element types of one `type`, in order, until it returns false. A type
+// without pieces is one element: a named type, or MPI_LB and MPI_UB, which have none.
 template <typename Function>
 bool for_elements(const Type& type, Function& function) {
   if (type.pieces.empty()) return type.elements == 0 || function(type, MPI_Count{1});
@@ -64,7 +67,8 @@ bool for_elements(const Type& type, Function& function) {
 
 // Copies `count` elements at `data` one after the other to `out`: count * type.size bytes.
 void pack(const Type& type, const void* data, MPI_Count count, std::byte* out);
-// The other way; of the `bytes` at `in` as many as fit. Returns how many it took.
+// The other way; of the `bytes` at `in` as many as fit. Returns how many it took. Where the bytes end inside of an
+// element, its beginning is stored.
 MPI_Count unpack(const Type& type, void* data, MPI_Count count, const std::byte* in, MPI_Count bytes);
 
 // Named elements in `bytes` bytes of the type, for MPI_Get_elements; MPI_UNDEFINED if an element is cut.

@@ -12,6 +12,8 @@ namespace rondo_mpi {
 
 View::View() : View(0, byte_type(), byte_type(), "native", true) {}
 
+// The rules are those of MPI for file types: made of whole elementary types, displacements that neither decrease nor
+// are negative, and without overlaps where the file may be written.
 View::View(MPI_Offset displacement, std::shared_ptr<const Type> etype, std::shared_ptr<const Type> filetype,
            std::string representation, bool writes)
     : displacement_(displacement),
@@ -33,6 +35,7 @@ View::View(MPI_Offset displacement, std::shared_ptr<const Type> etype, std::shar
 MPI_Offset View::bytes_of(const Type& type, MPI_Count count) const {
   return external() ? external_size(type, count) : product(type.size, count);
 }
+// external32 has other sizes of elements, so a dense type is as long as its elements are there.
 MPI_Offset View::extent_of(const Type& type) const {
   return external() && type.dense ? external_size(type, 1) : type.extent();
 }
@@ -88,6 +91,7 @@ View::Run View::range(MPI_Offset position, MPI_Offset bytes) const {
   return {begin, end - begin};
 }
 
+// An offset inside of a gap counts what lies before the gap.
 MPI_Offset View::before(MPI_Offset offset) const {
   if (bytes_ == 0 || extent_ == 0 || offset <= displacement_) return 0;
   const MPI_Offset tile = (offset - displacement_) / extent_, within = (offset - displacement_) % extent_;

@@ -16,7 +16,8 @@
 namespace rondo_mpi {
 namespace {
 
-// The one named type that a type with elements is made of.
+// The one named type that a type with elements is made of. MPI wants that of accumulates, so each element can be
+// updated by itself.
 std::shared_ptr<const Type> basic_of(const Type& type) {
   if (type.basic != Basic::kNone || type.pieces.empty()) return type.shared_from_this();
   std::shared_ptr<const Type> found;
@@ -60,7 +61,8 @@ void Window::require_idle() const {
   require(!posted_, MPI_ERR_RMA_SYNC, "MPI_Win_wait was not called");
 }
 
-// The barrier waits until no rank accesses this one's memory.
+// The barrier waits until no rank accesses this one's memory. After a failure no rank can be waited for, and the memory
+// is not touched any more either.
 void Window::close() {
   try {
     comm_->engine->barrier();
@@ -71,6 +73,7 @@ void Window::close() {
   reach_->close();
 }
 
+// Addresses and process ids go to all, and mean something to ranks of the same host.
 void Window::meet(void* base, MPI_Aint own_unit) {
   const int64_t own[4] = {reinterpret_cast<int64_t>(base), size, own_unit, getpid()};
   std::vector<int64_t> all(4 * peers_.size());
@@ -81,6 +84,7 @@ void Window::meet(void* base, MPI_Aint own_unit) {
   }
 }
 
+// All ranks have the same topology, so all choose the same.
 std::unique_ptr<Reach> Window::made_reach(void* base, bool adjacent) {
   if (comm_->size() == 1 || comm_->engine->topology().one_island()) {
     return std::make_unique<MemoryReach>(*comm_, flavor, peers_, adjacent);
@@ -110,7 +114,8 @@ bool Window::may_access(int target) const {
 }
 
 // The place, which lies in the target's memory. Displacements of a dynamic window are addresses, which only the target
-// can check.
+// can check. Products and sums are checked: a program's displacement may be any number. Bounds are those of the bytes
+// that the type has, in whichever direction its extent goes.
 Reach::Place Window::checked(const Place& place) const {
   const Reach::Peer& there = peer(place.target);
   require(may_access(place.target), MPI_ERR_RMA_SYNC, "this rank has no access epoch at the target");
@@ -146,6 +151,7 @@ void Window::get(const Data& origin, const Place& from) {
   unpack(*origin.type, origin.data, origin.count, room.data(), origin.bytes());
 }
 
+// Arguments are checked before the target is asked, so an error changes nothing.
 void Window::accumulate(const Data& origin, const Data& result, const Place& at, const Op& op) {
   require(!op.user(), MPI_ERR_OP, "an operation of the program's does not accumulate");
   if (at.target == MPI_PROC_NULL) return;
@@ -162,6 +168,7 @@ void Window::accumulate(const Data& origin, const Data& result, const Place& at,
   if (result.count > 0) unpack(*result.type, result.data, result.count, before.data(), bytes);
 }
 
+// MPI allows this for integers, logicals and bytes; characters are taken, too.
 void Window::compare_and_swap(const void* origin, const void* compare, void* result, const Place& at) {
   if (at.target == MPI_PROC_NULL) return;
   const Reach::Place place = checked(at);
@@ -194,11 +201,13 @@ void Window::flush_all() {
   require(!holds_none(), MPI_ERR_RMA_SYNC, "no target is locked");
   sync();
 }
+// A memory barrier: no load or store of the program moves across MPI_Win_sync().
 void Window::sync() { std::atomic_thread_fence(std::memory_order_seq_cst); }
 
 bool Window::holds_none() const {
   return !all_held_ && std::all_of(held_.begin(), held_.end(), [](const auto& how) { return how == Held::kNot; });
 }
+// The fence puts what was done under the lock before its end.
 void Window::let_go(int target) {
   std::atomic_thread_fence(std::memory_order_seq_cst);
   const Held how = held_[static_cast<size_t>(target)].exchange(Held::kNot);
@@ -207,6 +216,7 @@ void Window::let_go(int target) {
   reach_->unlock(target, how == Held::kExclusive ? Reach::Lock::kExclusive : Reach::Lock::kShared);
 }
 
+// The lock is taken before the epoch is marked: where the wait throws, this rank has no epoch.
 void Window::lock(int type, int target, bool checked) {
   require(type == MPI_LOCK_SHARED || type == MPI_LOCK_EXCLUSIVE, MPI_ERR_LOCKTYPE, "there is no such kind of lock");
   if (target == MPI_PROC_NULL) return;
@@ -224,6 +234,7 @@ void Window::unlock(int target) {
   require(held_[static_cast<size_t>(target)] != Held::kNot && !all_held_, MPI_ERR_RMA_SYNC, "the target is not locked");
   let_go(target);
 }
+// MPI_Win_lock_all() is a shared lock of every target.
 void Window::lock_all(bool checked) {
   require(holds_none() && !started_, MPI_ERR_RMA_SYNC, "this rank has an access epoch already");
   for (int target = 0; target < comm_->size(); ++target) {

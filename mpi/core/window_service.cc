@@ -19,6 +19,7 @@ constexpr std::chrono::milliseconds kForever{int64_t{30} * 24 * 3600 * 1000};
 
 const std::byte kDone{1};
 
+// Thrown through Work::on_end(), it fails the communicator on all ranks: a rank that sends such a request is broken.
 void check(bool holds) {
   if (!holds) throw rondo::Exception(rondo::ErrorCode::kProtocol, "a request to a window is malformed");
 }
@@ -87,7 +88,8 @@ void WindowService::listen() {
   });
 }
 
-// One request at a time: the buffer is free again when serve() has returned.
+// One request at a time: the buffer is free again when serve() has returned. The share of the communicator keeps it
+// while the mutex is free: close() may let go of it meanwhile.
 void WindowService::came() {
   std::shared_ptr<Comm> comm;
   try {
@@ -103,7 +105,8 @@ void WindowService::came() {
   }
 }
 
-// Lengths come from another rank: they are checked before use.
+// Lengths come from another rank: they are checked before use. Requests come in the order in which each rank has sent
+// them; the data lies behind the runs.
 void WindowService::serve(const rondo::Message& message) {
   WindowRequest request;
   check(message.bytes >= sizeof request);
@@ -136,13 +139,14 @@ void WindowService::grant() {
   }
 }
 
-// Does not overflow, whatever the numbers are.
+// Does not overflow, whatever the numbers are. A run lies in one piece, or is refused.
 bool WindowService::has(const WindowRun& run) const {
   return std::any_of(pieces_.begin(), pieces_.end(), [&](const Piece& piece) {
     return run.begin >= piece.begin && run.bytes <= piece.bytes && run.begin - piece.begin <= piece.bytes - run.bytes;
   });
 }
 
+// Memory is touched after all runs have been found to be in the window.
 void WindowService::move(int rank, const WindowRequest& request, const Runs& runs) {
   // A run outside the window is answered by no byte, which the origin reports as MPI_ERR_RMA_RANGE. This rank goes on.
   const auto inside = [&](const WindowRun& run) { return has(run); };
@@ -169,7 +173,7 @@ void WindowService::move(int rank, const WindowRequest& request, const Runs& run
   }
 }
 
-// Returns the answer.
+// Returns the answer. Named types and operations go by their places, since handles may be addresses.
 std::vector<std::byte> WindowService::update(const WindowRequest& request, const Runs& runs) {
   check(request.op < world().named_ops.size() && request.type < world().named_types.size());
   const Op& op = *world().named_ops[request.op];
@@ -192,7 +196,7 @@ std::vector<std::byte> WindowService::update(const WindowRequest& request, const
   return before;
 }
 
-// Does not wait: the rank that asked has a receive for it.
+// Does not wait: the rank that asked has a receive for it. The message's memory is freed at its end.
 void WindowService::answer(int rank, int32_t tag, std::vector<std::byte> bytes) {
   const auto kept = std::make_shared<const std::vector<std::byte>>(std::move(bytes));  // by the send alone
   rondo::Work sent = comm_->engine->send_async(kept->data(), kept->size(), rondo::DType::kUint8, rank, tag);

@@ -17,6 +17,8 @@ namespace rondo_mpi {
 // runs, then its data: for kPut and kUpdate what goes to the runs, for kSwap that and what is compared.
 
 enum class WindowAction : uint8_t { kPut, kGet, kUpdate, kSwap, kLockShared, kLockExclusive, kUnlock };
+// Both are sent as they lie in memory: all ranks run one build, on machines of one byte order. The target checks each
+// number.
 struct WindowRequest {
   WindowAction action;
   uint8_t op = 0, type = 0;  // kUpdate: places of a named operation and of the elements' named type
@@ -41,7 +43,9 @@ inline constexpr size_t kMostRequestBytes = 1 << 20;
 inline constexpr size_t kMostRequestRuns = 8192;
 
 // The target's side of a window: does what others ask for in messages, one after the other, on the engine's thread for
-// Work::on_end(). Any thread may call.
+// Work::on_end(). Any thread may call. So a target that computes, and calls nothing of MPI, still answers: passive
+// target communication of MPI needs that. While a request is served, other operations that no thread waits for stand
+// still.
 class WindowService : public std::enable_shared_from_this<WindowService> {
  public:
   explicit WindowService(const std::shared_ptr<Comm>& comm);
@@ -55,6 +59,7 @@ class WindowService : public std::enable_shared_from_this<WindowService> {
   void close();
 
  private:
+  // Addresses of this process.
   struct Piece {
     uintptr_t begin;
     size_t bytes;
@@ -67,6 +72,7 @@ class WindowService : public std::enable_shared_from_this<WindowService> {
   };
   struct Runs;
 
+  // These run on the engine's thread, but for the first listen(). serve() and what it calls hold the mutex.
   void listen();
   void came();
   void serve(const rondo::Message& message);
@@ -81,7 +87,7 @@ class WindowService : public std::enable_shared_from_this<WindowService> {
 
   std::mutex mutex_;            // of all that follows, and of the memory that others read and write
   std::shared_ptr<Comm> comm_;  // shared with the window, whose thread ends it; null: closed
-  rondo::Work coming_;
+  rondo::Work coming_;          // the receive of the next request
   std::vector<Piece> pieces_;
   std::deque<Waiting> waiting_;  // in the order of their requests
   int locked_ = 0;               // by so many; -1: by one alone

@@ -14,6 +14,7 @@ namespace {
 // MPI's calls wait for as long as it takes: a rank may compute for days before it answers.
 constexpr int64_t kForever = int64_t{30} * 24 * 3600 * 1000;  // the most that Config allows
 
+// Makes a communicator that the ABI names. members: ranks of the world.
 std::shared_ptr<Comm> named_comm(MPI_Comm handle, const char* name, std::shared_ptr<rondo::Communicator> engine,
                                  std::vector<int> members) {
   auto comm = std::make_shared<Comm>();
@@ -28,6 +29,7 @@ std::shared_ptr<Comm> named_comm(MPI_Comm handle, const char* name, std::shared_
 
 }  // namespace
 
+// The first try_destroy() says goodbye, and each one sees whether all others have said it, too.
 void Leaving::add(std::unique_ptr<rondo::Communicator> over) {
   if (over->try_destroy()) return;
   std::lock_guard lock(mutex_);
@@ -42,6 +44,7 @@ std::unique_ptr<rondo::Communicator> Leaving::next() {
   return first;
 }
 
+// What has not ended goes to the back of the queue, so all get their turn.
 void Leaving::look(size_t most) {
   for (size_t i = 0; i < most; ++i) {
     auto one = next();
@@ -114,6 +117,8 @@ void open_world() {
   }
 }
 
+// The barrier is what makes MPI_Finalize() collective. A failed rank does not keep those that live from ending:
+// living() is the communicator without it, if they have agreed on that.
 void close_world() {
   World& w = world();
   std::lock_guard lock(w.mutex);
@@ -125,6 +130,7 @@ void close_world() {
   } catch (...) {
     require_failure();
   }
+  // These hold communicators that the program has freed, which must say goodbye before the engine does.
   w.buffer.sent.clear();  // has communicators that were freed
   w.leaving.wait(std::chrono::milliseconds(w.engine->config().destroy_timeout_ms));
   if (all->after != nullptr) all->after->destroy();
@@ -149,6 +155,7 @@ template Window& object(const Table<Window>&, MPI_Win);
 
 namespace {
 
+// The same, for a caller that keeps it.
 template <typename T>
 std::shared_ptr<T> shared(const Table<T>& table, typename Table<T>::Handle handle) {
   auto found = table.share(handle);

@@ -21,7 +21,7 @@ namespace rondo_mpi {
 // over is found by the calls that make and free communicators.
 class Leaving {
  public:
-  // Takes it, and says goodbye. Any thread, also one of the engine.
+  // Takes it, and says goodbye. Any thread, also one of the engine. It does not wait.
   void add(std::unique_ptr<rondo::Communicator> over);
   // Ends those that all others have left by now, of the few that were looked at longest ago.
   void look(size_t most = kFew);
@@ -29,6 +29,7 @@ class Leaving {
   void wait(std::chrono::milliseconds limit);
 
  private:
+  // A bound for the cost of one MPI_Comm_free(): each look makes one try_destroy().
   static constexpr size_t kFew = 8;
   size_t count();
   std::unique_ptr<rondo::Communicator> next();
@@ -53,23 +54,27 @@ struct World {
   Table<Session> sessions{MPI_SESSION_NULL, MPI_ERR_SESSION};
   Table<File> files{MPI_FILE_NULL, MPI_ERR_FILE};
   Table<Window> windows{MPI_WIN_NULL, MPI_ERR_WIN};
+  // These are read without a lock: nothing changes them after the constructor.
   NamedTypes named_types;
   NamedOps named_ops;
 
-  // `users`: how many calls of MPI_Init and MPI_Session_init have not been finalized.
+  // `users`: how many calls of MPI_Init and MPI_Session_init have not been finalized. The mutex guards `users`, and is
+  // held while the world is opened or closed: a second MPI_Session_init() waits for that.
   std::mutex mutex;
   int users = 0;
+  // These tell of MPI_Init() and MPI_Finalize() alone, not of sessions; neither becomes false again.
   std::atomic<bool> initialized{false}, finalized{false};
-  int thread_level = MPI_THREAD_SINGLE;
+  int thread_level = MPI_THREAD_SINGLE;  // this and main_thread: set before `initialized`
   std::thread::id main_thread;
-  std::shared_ptr<rondo::Communicator> engine;  // of all ranks
+  std::shared_ptr<rondo::Communicator> engine;  // of all ranks; null before open_world(), kept after close_world()
   Leaving leaving;
   std::shared_ptr<Comm> self;  // gets the errors that belong to no communicator
   std::shared_ptr<Errhandler> fatal, returns;
   Handler file_handler;  // of a file that is opened, and of errors that belong to none
-  Buffer buffer;
+  Buffer buffer;         // that of MPI_Buffer_attach()
 };
 
+// Two threads may come first: the initialization of a local static excludes them.
 World& make_world();
 extern std::atomic<World*> made_world;
 inline World& world() {

@@ -1,3 +1,5 @@
+/* Functions of programs, the same for all faces. A null function is address 0, and DUP_FN is 1: programs that were
+   compiled with another mpi.h pass functions of the library instead (MPIR_Dup_fn, OMPI_C_MPI_DUP_FN). */
 typedef MPI_Status MPI_F08_status; /* which has the same layout */
 typedef void MPI_User_function(void*, void*, int*, MPI_Datatype*);
 typedef void MPI_User_function_c(void*, void*, MPI_Count*, MPI_Datatype*);

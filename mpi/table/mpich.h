@@ -1,3 +1,4 @@
+/* Types of MPICH's ABI, which programs have compiled in: sizes and the order of a status' fields are fixed. */
 typedef int MPI_Comm;
 typedef int MPI_Group;
 typedef int MPI_Datatype;

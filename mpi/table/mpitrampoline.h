@@ -1,3 +1,4 @@
+/* Types of the ABI of MPItrampoline: sizes and the order of a status' fields are fixed. Handles are numbers here. */
 #include <stddef.h>
 #include <stdint.h>
 typedef uintptr_t MPI_Comm;

@@ -1,3 +1,4 @@
+/* Types of Open MPI's ABI, which programs have compiled in: sizes and the order of a status' fields are fixed. */
 #include <stddef.h>
 typedef struct ompi_communicator_t* MPI_Comm;
 typedef struct ompi_group_t* MPI_Group;

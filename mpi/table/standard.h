@@ -1,3 +1,4 @@
+/* Types of the ABI of MPI 5.0, which programs have compiled in: sizes and the order of a status' fields are fixed. */
 #include <stdint.h>
 typedef struct MPI_ABI_Comm* MPI_Comm;
 typedef struct MPI_ABI_Group* MPI_Group;
