@@ -1,7 +1,6 @@
 #include "mpi/core/window_service.h"
 
 #include <algorithm>
-#include <chrono>
 #include <cstring>
 #include <span>
 #include <utility>
@@ -14,9 +13,6 @@ namespace {
 
 // One run more than the most: a pair of a value and an index may be two.
 constexpr size_t kBufferBytes = sizeof(WindowRequest) + (kMostRequestRuns + 1) * sizeof(WindowRun) + kMostRequestBytes;
-// How long the next request may be away: the most that a call may wait.
-constexpr std::chrono::milliseconds kForever{int64_t{30} * 24 * 3600 * 1000};
-
 const std::byte kDone{1};
 
 // Thrown through Work::on_end(), it fails the communicator on all ranks: a rank that sends such a request is broken.
@@ -78,7 +74,7 @@ void WindowService::listen() {
     std::lock_guard lock(mutex_);
     if (comm_ == nullptr) return;
     rondo::CallOptions options;
-    options.timeout = kForever;
+    options.timeout = kForever;  // the next request may be away for as long as the program runs
     coming_ = comm_->engine->recv_async(request_.get(), kBufferBytes, rondo::DType::kUint8, rondo::kAnySource,
                                         kRequests, options);
     coming = coming_;

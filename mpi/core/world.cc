@@ -11,9 +11,6 @@
 namespace rondo_mpi {
 namespace {
 
-// MPI's calls wait for as long as it takes: a rank may compute for days before it answers.
-constexpr int64_t kForever = int64_t{30} * 24 * 3600 * 1000;  // the most that Config allows
-
 // Makes a communicator that the ABI names. members: ranks of the world.
 std::shared_ptr<Comm> named_comm(MPI_Comm handle, const char* name, std::shared_ptr<rondo::Communicator> engine,
                                  std::vector<int> members) {
@@ -102,7 +99,7 @@ void open_world() {
   std::lock_guard lock(w.mutex);
   if (w.users++ > 0) return;
   rondo::JoinOptions options;
-  if (options.config.timeout_ms == rondo::Config{}.timeout_ms) options.config.timeout_ms = kForever;
+  if (options.config.timeout_ms == rondo::Config{}.timeout_ms) options.config.timeout_ms = kForever.count();
   try {
     w.engine = std::make_shared<rondo::Communicator>(rondo::Communicator::join(options));
     std::vector<int> all(static_cast<size_t>(w.engine->size()));

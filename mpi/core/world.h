@@ -17,6 +17,10 @@
 
 namespace rondo_mpi {
 
+// MPI's calls wait for as long as it takes: a rank may compute for days before it answers. 30 days are the most that
+// Config allows.
+inline constexpr std::chrono::milliseconds kForever{int64_t{30} * 24 * 3600 * 1000};
+
 // Communicators of the engine that the program has freed, and others have not: MPI_Comm_free waits for nobody. What is
 // over is found by the calls that make and free communicators.
 class Leaving {
