@@ -7,6 +7,7 @@
 // newer: ncclAlltoAll(), ncclGather(), ncclScatter(), ncclCommRevoke().
 extern "C" {
 
+// Programs have this compiled in: values and layouts are NVIDIA's and never change.
 using ncclComm_t = struct ncclComm*;
 using ncclWindow_t = struct ncclWindow*;
 // A cudaStream_t; nullptr: the legacy stream.
@@ -16,6 +17,7 @@ struct ncclUniqueId {
   char internal[128];
 };
 
+// ncclInProgress is of communicators with blocking=0 alone: ncclCommGetAsyncError() then says when the call is over.
 enum ncclResult_t : int {
   ncclSuccess = 0,
   ncclUnhandledCudaError = 1,
@@ -71,6 +73,7 @@ struct ncclConfig_t {
 
 RONDO_NCCL ncclResult_t ncclGetVersion(int* version);
 RONDO_NCCL const char* ncclGetErrorString(ncclResult_t result);
+// The text is the calling thread's until its next call of this.
 RONDO_NCCL const char* ncclGetLastError(ncclComm_t comm);
 RONDO_NCCL void ncclResetDebugInit();
 
@@ -85,6 +88,7 @@ RONDO_NCCL ncclResult_t ncclCommSplit(ncclComm_t comm, int color, int key, ncclC
 RONDO_NCCL ncclResult_t ncclCommShrink(ncclComm_t comm, int* excluded, int count, ncclComm_t* made,
                                        ncclConfig_t* config, int flags);
 RONDO_NCCL ncclResult_t ncclCommRevoke(ncclComm_t comm, int flags);
+// ncclCommDestroy() and ncclCommAbort() free the communicator, and wait for threads of the library that use it.
 RONDO_NCCL ncclResult_t ncclCommFinalize(ncclComm_t comm);
 RONDO_NCCL ncclResult_t ncclCommDestroy(ncclComm_t comm);
 RONDO_NCCL ncclResult_t ncclCommAbort(ncclComm_t comm);
@@ -94,6 +98,7 @@ RONDO_NCCL ncclResult_t ncclCommCount(ncclComm_t comm, int* count);
 RONDO_NCCL ncclResult_t ncclCommCuDevice(ncclComm_t comm, int* device);
 RONDO_NCCL ncclResult_t ncclCommUserRank(ncclComm_t comm, int* rank);
 
+// Memory of the calling thread's device. Buffers need not come from here, nor be registered.
 RONDO_NCCL ncclResult_t ncclMemAlloc(void** memory, size_t bytes);
 RONDO_NCCL ncclResult_t ncclMemFree(void* memory);
 RONDO_NCCL ncclResult_t ncclCommRegister(ncclComm_t comm, void* buffer, size_t bytes, void** handle);

@@ -10,6 +10,7 @@
 namespace rondo::nccl {
 namespace {
 
+// By NCCL's numbers, which are the places.
 constexpr rondo_dtype_t kDTypes[ncclNumTypes] = {RONDO_INT8,    RONDO_UINT8,    RONDO_INT32,       RONDO_UINT32,
                                                  RONDO_INT64,   RONDO_UINT64,   RONDO_FLOAT16,     RONDO_FLOAT32,
                                                  RONDO_FLOAT64, RONDO_BFLOAT16, RONDO_FLOAT8_E4M3, RONDO_FLOAT8_E5M2};
@@ -32,6 +33,8 @@ double half(uint16_t bits) {
 }
 
 // One call, as Rondo takes it. A group runs it later, when the caller's arguments are gone: it is copied into the job.
+// Counts and buffers are the program's, and are checked by Rondo when it runs. The buffers stay until the stream has
+// passed the call.
 struct Collective {
   rondo_call_t call = RONDO_CALL_INIT;
   rondo_options_t options = RONDO_OPTIONS_INIT;
@@ -47,6 +50,7 @@ struct Collective {
     options.on_stream = 1;
     options.stream = stream;
   }
+  // The factor is read here: the program may destroy its operation before the group ends.
   Collective& with(ncclRedOp_t op, ncclComm& comm) {
     if (op < ncclSum) refuse(ncclInvalidArgument, "operation " + std::to_string(op) + " is unknown");
     if (op < ncclNumOps) {
@@ -74,6 +78,7 @@ struct Collective {
   }
 };
 
+// The job refers to the communicator, which Started keeps while it runs.
 ncclResult_t submit(ncclComm& comm, const Collective& collective) {
   return submit(Job{&comm, Job::Kind::kCollective, [&comm, collective] { collective.run(comm); }, nullptr,
                     collective.options.stream});
@@ -201,6 +206,7 @@ ncclResult_t ncclScatter(const void* input, void* output, size_t count, ncclData
   });
 }
 
+// Tag 0: NCCL's messages have none, and match by the order of their calls.
 ncclResult_t ncclSend(const void* data, size_t count, ncclDataType_t dtype, int peer, ncclComm_t comm,
                       ncclStream_t stream) {
   const Start start = [](rondo_comm_t group, void* from, uint64_t elements, rondo_dtype_t type, int to,
@@ -241,6 +247,7 @@ ncclResult_t ncclGroupEnd() {
 RONDO_NCCL_UNSUPPORTED(RONDO_NCCL_REFUSE)
 #undef RONDO_NCCL_REFUSE
 
+// The operation is a number of this communicator, and of no other.
 ncclResult_t ncclRedOpCreatePreMulSum(ncclRedOp_t* op, void* scalar, ncclDataType_t dtype,
                                       ncclScalarResidence_t residence, ncclComm_t comm) {
   return guarded("ncclRedOpCreatePreMulSum", [&] {

@@ -14,6 +14,7 @@ ncclComm::ncclComm(Seat seat, bool blocking)
       context_(rondo::nccl::current_context()),
       device_(rondo::nccl::current_device()) {}
 
+// A thread takes the lock last of all, so the mutex must be there until the joins.
 ncclComm::~ncclComm() {
   for (std::thread& thread : threads_) thread.join();
   for (const rondo_work_t work : works_) rondo_work_free(work);
@@ -46,6 +47,7 @@ ncclResult_t ncclComm::async_error() {
   return rondo::nccl::result_of(rondo_error(group_));
 }
 
+// The abort comes first: a program that sees revoked() finds the communicator failed.
 void ncclComm::revoke() {
   rondo_abort(group(), "ncclCommRevoke was called");
   const std::lock_guard lock(mutex_);
@@ -117,6 +119,7 @@ void ncclComm::await_beside() {
   changed_.wait(lock, [this] { return ended_ == begun_; });
 }
 
+// Counted by Started (group.cc), for as long as its jobs are there.
 void ncclComm::use() {
   const std::lock_guard lock(mutex_);
   ++users_;
@@ -128,6 +131,7 @@ void ncclComm::let_go() noexcept {
   changed_.notify_all();
 }
 
+// The lock is free while it waits. No thread can begin to use it, for the program has given it up.
 rondo_comm_t ncclComm::leave() {
   std::unique_lock lock(mutex_);
   changed_.wait(lock, [this] { return users_ == 0; });
@@ -137,6 +141,7 @@ rondo_comm_t ncclComm::leave() {
 // To test a work under way is a pass over all that are. A look does it once, and comes after 64 calls at least: a call
 // costs the test of one work that has ended, and 1/64 of a pass.
 void ncclComm::add(rondo_work_t work) {
+  // A work that is not over ends the look, as those behind it mostly are not over either.
   constexpr size_t kLeastBetweenLooks = 64;
   const std::lock_guard lock(mutex_);
   works_.push_back(work);
@@ -171,6 +176,7 @@ int ncclComm::add_factor(double factor) {
   return static_cast<int>(number);
 }
 
+// factor() refuses a number that is none.
 void ncclComm::drop_factor(int number) {
   factor(number);
   const std::lock_guard lock(mutex_);

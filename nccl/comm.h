@@ -15,10 +15,14 @@
 #include "nccl/failure.h"
 
 // A communicator: one of Rondo's, and the device of the thread that asked for it. It is there before it is made: those
-// of a group are made at its end, those with blocking=0 by a thread of the library. Any thread, but for its end.
+// of a group are made at its end, those with blocking=0 by a thread of the library. Any thread, but for its end. The
+// program owns it from the call that makes it to ncclCommDestroy() or ncclCommAbort(). Calls of other threads at that
+// end are counted (use()), and waited for. Memory that was freed is read by there(): a program that uses a destroyed
+// communicator mostly gets an error, which is all that can be promised.
 struct ncclComm {
  public:
-  // The rank of a job that a communicator was made of or split from.
+  // The rank of a job that a communicator was made of or split from. Two seats of one job in one process are two ranks
+  // that wait for each other.
   struct Seat {
     std::string job;
     int rank;
@@ -26,7 +30,7 @@ struct ncclComm {
   };
   // Its device is the calling thread's.
   ncclComm(Seat seat, bool blocking);
-  // After leave().
+  // After leave(). It joins the threads of run_beside(), and frees works.
   ~ncclComm();
   ncclComm(const ncclComm&) = delete;
 
@@ -36,12 +40,14 @@ struct ncclComm {
   bool blocks() const { return blocks_; }
   int device() const { return device_; }
 
-  // Rondo's communicator, once it is made, for which this waits. Throws why it could not be.
+  // Rondo's communicator, once it is made, for which this waits. Throws why it could not be. The caller must not be the
+  // one that is to make it: in a group it is made by the group's end.
   rondo_comm_t group();
-  // What is under way of it ends on all ranks, and its making on this one. Does not wait.
+  // What is under way of it ends on all ranks, and its making on this one. Does not wait. Any thread, also while
+  // another one waits in group() or make().
   void abort(const char* reason);
   // ncclInProgress until it is made, and while jobs of it run beside the program; then what has failed since, but for
-  // an end by revoke().
+  // an end by revoke(). It does not wait, but for the lock.
   ncclResult_t async_error();
   // What is under way ends on all ranks; only communicators of those that live are made of it then.
   void revoke();
@@ -49,13 +55,14 @@ struct ncclComm {
   // Makes Rondo's communicator by `maker`, which throws why it cannot. Called once, on a thread with this device, whose
   // waits abort() ends.
   void make(const std::function<rondo_comm_t()>& maker);
-  // Nobody will make it, if that has not been done.
+  // Nobody will make it, if that has not been done. Threads that wait in group() go on, and throw.
   void give_up() noexcept;
 
   rondo::cuda::Context context() const { return context_; }
   // From now on the calling thread's device is this one's.
   void enter() const { rondo::nccl::use_context(context_); }
-  // Runs it on a thread with this device, after those before it.
+  // Runs it on a thread with this device, after those before it. The call that began it has returned: failures go to
+  // tell(), and that of a making to async_error(), too.
   void run_beside(std::function<void()> work);
   // Waits for them, so that what the calling thread does with it comes behind.
   void await_beside();
@@ -78,9 +85,10 @@ struct ncclComm {
   double factor(int number);
 
  private:
+  // "nccl" in ASCII.
   static constexpr unsigned kThere = 0x6e63636c;
 
-  unsigned mark_ = kThere;
+  unsigned mark_ = kThere;  // 0 after the destructor
   const Seat seat_;
   const bool blocks_;
   const rondo::cuda::Context context_;
@@ -89,15 +97,15 @@ struct ncclComm {
 
   std::mutex mutex_;  // of what follows
   std::condition_variable changed_;
-  bool made_ = false, revoked_ = false;
-  rondo_comm_t group_ = nullptr;
+  bool made_ = false, revoked_ = false;          // made_: nothing waits any more, with or without a group_
+  rondo_comm_t group_ = nullptr;                 // owned; Living::end() destroys it (communicators.cc)
   std::optional<rondo::nccl::Failure> failure_;  // in its making
-  std::vector<std::optional<double>> factors_;
-  std::vector<std::thread> threads_;
-  uint64_t begun_ = 0, ended_ = 0;  // of their works
-  int users_ = 0;
-  std::deque<rondo_work_t> works_;  // of calls that may be under way, the oldest first
-  size_t next_look_ = 0;            // so many works: those that have ended are freed
+  std::vector<std::optional<double>> factors_;   // by number; empty: free for the next operation
+  std::vector<std::thread> threads_;             // of run_beside(), until they are joined
+  uint64_t begun_ = 0, ended_ = 0;               // works of threads_: numbers are their turns
+  int users_ = 0;                                // threads between use() and let_go()
+  std::deque<rondo_work_t> works_;               // of calls that may be under way, the oldest first
+  size_t next_look_ = 0;                         // so many works: those that have ended are freed
 };
 
 namespace rondo::nccl {

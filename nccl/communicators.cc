@@ -17,10 +17,11 @@ namespace {
 constexpr int kVersion = 22707;
 // The magic number of NCCL_CONFIG_INITIALIZER.
 constexpr unsigned kConfigMagic = 0xcafebeef;
-// The most that RONDO_DEVICE_BLOCKS takes.
+// The most that RONDO_DEVICE_BLOCKS takes. A program that asks for more gets these.
 constexpr int kMostBlocks = 128;
 
-// Each serves its ranks until they have met; they are kept, since their threads may serve at exit.
+// Each serves its ranks until they have met; they are kept, since their threads may serve at exit. The id is kept by
+// its server, which this returns a copy of.
 std::string make_unique_id() {
   static std::mutex mutex;
   static auto* const servers = new std::vector<rondo_id_server_t>;
@@ -40,6 +41,8 @@ struct Settings {
 
 bool is_set(int value) { return value != INT_MIN; }
 
+// A structure of an older NCCL ends earlier: `size` bounds what is read. `settings`: what holds where the program
+// leaves a field open.
 Settings read(const ncclConfig_t* config, Settings settings = {}) {
   if (config == nullptr) return settings;
   if (config->magic != kConfigMagic || config->size < offsetof(ncclConfig_t, cgaClusterSize)) {
@@ -62,6 +65,7 @@ void attach(rondo_comm_t made) {
   throw Failure(why);
 }
 
+// It waits for all ranks. The setting goes to this communicator alone, not into the environment.
 rondo_comm_t join(const std::string& id, int ranks, int rank, const Settings& settings) {
   const std::string blocks = "RONDO_DEVICE_BLOCKS=" + std::to_string(settings.most_blocks);
   const char* const texts[] = {blocks.c_str()};
@@ -78,9 +82,11 @@ rondo_comm_t join(const std::string& id, int ranks, int rank, const Settings& se
 }
 
 // Communicators that are there, and ends of some that wait for ranks of this process: one thread may end them one after
-// the other, so that the last one waits for all. Any thread.
+// the other, so that the last one waits for all. Any thread. NCCL lets one thread destroy the communicators of several
+// ranks in turn; Rondo's destroy() waits for the other ranks, so each runs on a thread of its own.
 class Living {
  public:
+  // Not owned.
   void add(ncclComm* comm) {
     const std::lock_guard lock(mutex_);
     all_.push_back(comm);
@@ -98,7 +104,8 @@ class Living {
   }
 
  private:
-  // What the caller must wait for: nothing, while another rank of the job is there.
+  // What the caller must wait for: nothing, while another rank of the job is there. Joins happen in end(), without the
+  // lock.
   std::vector<std::thread> begin_to_end(const ncclComm::Seat& seat, rondo_comm_t group) {
     const std::lock_guard lock(mutex_);
     ending_.emplace_back(seat.job, [group] {
@@ -126,6 +133,7 @@ Living& living() {
   return *all;
 }
 
+// The caller's thread has the device that it gets. The program owns it, also where its making fails.
 ncclComm* add(const ncclComm::Seat& seat, bool blocks) {
   auto made = std::make_unique<ncclComm>(seat, blocks);
   living().add(made.get());
@@ -149,7 +157,8 @@ ncclResult_t make(ncclComm_t* comm, int ranks, const ncclUniqueId& id, int rank,
           made});
 }
 
-// Puts into *made what `maker` makes of comm, on those of its ranks that call it.
+// Puts into *made what `maker` makes of comm, on those of its ranks that call it. The maker is copied into the job, and
+// runs with Rondo's communicator of comm, once that is made.
 template <typename Maker>
 ncclResult_t make_of(ncclComm& comm, ncclComm_t* made, const ncclConfig_t* config, Maker maker) {
   ncclComm* const part = *made = add(comm.seat(), read(config, {comm.blocks()}).blocks);
@@ -165,6 +174,7 @@ ncclResult_t make_of(ncclComm& comm, ncclComm_t* made, const ncclConfig_t* confi
                     part});
 }
 
+// Called by the ranks that stay, in one order.
 rondo_result_t new_group_without(rondo_comm_t group, const std::vector<int>& excluded, rondo_comm_t* made) {
   int size = 0;
   check(rondo_size(group, &size));
@@ -200,6 +210,7 @@ const char* ncclGetErrorString(ncclResult_t result) {
   return result >= ncclSuccess && result <= ncclInProgress ? kTexts[result] : "unknown result code";
 }
 
+// NCCL's is of the process, too, whatever communicator is given.
 const char* ncclGetLastError(ncclComm_t) {
   thread_local std::string text;
   try {
@@ -212,6 +223,7 @@ const char* ncclGetLastError(ncclComm_t) {
 
 void ncclResetDebugInit() {}
 
+// An id is at most 127 bytes and a zero.
 ncclResult_t ncclGetUniqueId(ncclUniqueId* id) {
   return guarded("ncclGetUniqueId", [&] {
     if (id == nullptr) refuse(ncclInvalidArgument, "the id is NULL");
@@ -260,6 +272,7 @@ ncclResult_t ncclCommInitAll(ncclComm_t* comms, int count, const int* devices) {
   });
 }
 
+// A rank with a negative color takes part, and gets NULL.
 ncclResult_t ncclCommSplit(ncclComm_t comm, int color, int key, ncclComm_t* made, ncclConfig_t* config) {
   return guarded("ncclCommSplit", [&] {
     if (made == nullptr) refuse(ncclInvalidArgument, "the new communicator's place is NULL");
@@ -297,6 +310,7 @@ ncclResult_t ncclCommShrink(ncclComm_t comm, int* excluded, int count, ncclComm_
   });
 }
 
+// It waits until the communicator is made.
 ncclResult_t ncclCommRevoke(ncclComm_t comm, int) {
   return guarded("ncclCommRevoke", [&] {
     there(comm).revoke();
@@ -304,6 +318,7 @@ ncclResult_t ncclCommRevoke(ncclComm_t comm, int) {
   });
 }
 
+// It waits until the streams have passed all calls. The communicator stays until it is destroyed.
 ncclResult_t ncclCommFinalize(ncclComm_t comm) {
   return guarded("ncclCommFinalize", [&] {
     there(comm).group();
@@ -312,6 +327,7 @@ ncclResult_t ncclCommFinalize(ncclComm_t comm) {
   });
 }
 
+// It may return before Rondo's communicator has ended, while other ranks of this process are there (Living).
 ncclResult_t ncclCommDestroy(ncclComm_t comm) {
   return guarded("ncclCommDestroy", [&] {
     if (comm == nullptr) return ncclSuccess;
@@ -381,6 +397,7 @@ ncclResult_t ncclMemFree(void* memory) {
   });
 }
 
+// The handle is the buffer's address, and owns nothing.
 ncclResult_t ncclCommRegister(ncclComm_t comm, void* buffer, size_t, void** handle) {
   return guarded("ncclCommRegister", [&] {
     there(comm);

@@ -76,6 +76,7 @@ cuda::Context current_context() {
 
 void use_context(cuda::Context context) { driver().check(driver().CtxSetCurrent(context), "setting the context"); }
 
+// A failure is not reported: a destructor has nobody to tell.
 InContext::~InContext() {
   if (changed_) driver().CtxSetCurrent(before_);
 }

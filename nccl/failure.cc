@@ -16,6 +16,7 @@ std::string last_text;  // of the last failure of the process
 // So short that a std::string keeps it without memory of its own.
 constexpr const char* kNoMemory = "out of memory";
 
+// NCCL_DEBUG is read at each failure, as a program may set it at any time. Levels above VERSION all show failures.
 bool shows_failures() {
   const char* const level = std::getenv("NCCL_DEBUG");
   return level != nullptr && std::string_view(level) != "" && std::string_view(level) != "VERSION";

@@ -14,6 +14,7 @@ struct Failure {
   std::string text;
 };
 
+// Throws Failure.
 [[noreturn]] void refuse(ncclResult_t result, std::string text);
 // Throws Failure with the text of rondo_last_error(), unless the call of Rondo has succeeded.
 void check(rondo_result_t result);
@@ -25,9 +26,11 @@ ncclResult_t result_of(rondo_result_t result);
 // ncclGetLastError() of this process from now on; NCCL_DEBUG=WARN (or more) writes it to standard error, too.
 // Without memory for it: "out of memory". Any thread.
 void tell(const char* call, const char* text) noexcept;
+// A copy: another thread may tell the next one at once.
 std::string last_told();
 
-// Runs the body of a call. What it throws is reported by tell(), and becomes the call's result.
+// Runs the body of a call. What it throws is reported by tell(), and becomes the call's result. Nothing is thrown out
+// of a function of NCCL: the frames of its caller may be C's.
 template <typename Body>
 ncclResult_t guarded(const char* call, Body body) noexcept {
   try {

@@ -15,6 +15,7 @@ namespace {
 
 using Jobs = std::vector<Job>;
 
+// No lock: groups are the thread's own.
 thread_local int open_groups = 0;  // of this thread, one in the other
 thread_local Jobs kept;            // until the outermost ends
 
@@ -64,7 +65,8 @@ void run(std::span<const Job> jobs) {
   }
 }
 
-// In the order of each communicator's first job. Jobs of one communicator keep their order.
+// In the order of each communicator's first job. Jobs of one communicator keep their order. A search for each job: a
+// group has few communicators, one for each device of a process.
 std::vector<Jobs> by_communicator(Jobs jobs) {
   std::vector<Jobs> all;
   for (Job& job : jobs) {
@@ -75,7 +77,8 @@ std::vector<Jobs> by_communicator(Jobs jobs) {
   return all;
 }
 
-// Jobs of one communicator, and the use of all that they work on, until they have run, or will not.
+// Jobs of one communicator, and the use of all that they work on, until they have run, or will not. Its destructor may
+// run on any thread, and takes the locks of its communicators: it must not run under one.
 struct Started {
   const Jobs jobs;
   explicit Started(Jobs all) : jobs(std::move(all)) {
@@ -96,10 +99,12 @@ struct Started {
   Started(const Started&) = delete;
 
   ncclComm& comm() const { return *jobs.front().comm; }
-  // One that does not block leaves what waits for other ranks to a thread of its own.
+  // One that does not block leaves what waits for other ranks to a thread of its own. Only making waits for other
+  // ranks: calls are put into a stream and return.
   bool runs_beside() const {
     return !comm().blocks() && std::ranges::any_of(jobs, [](const Job& job) { return job.kind == Job::Kind::kMaking; });
   }
+  // What runs beside the program for this communicator comes first.
   void run_here() const {
     comm().await_beside();
     run(jobs);
@@ -153,6 +158,7 @@ void run_here(const Lane& lane) {
   if (failure) throw Failure(*failure);
 }
 
+// The thread has no device of its own: it takes that of the lane's first communicator.
 void run_on_thread(const Lane& lane, std::optional<Failure>& failure) noexcept {
   try {
     lane.front()->comm().enter();
@@ -162,11 +168,13 @@ void run_on_thread(const Lane& lane, std::optional<Failure>& failure) noexcept {
   }
 }
 
+// Ranks on other lanes may wait for these.
 void abort_all(const Lane& lane, const Failure& why) {
   for (const StartedRef& one : lane) one->comm().abort(why.text.c_str());
 }
 
-// By a thread each. Where there is none for one, the others must not wait for it.
+// By a thread each. Where there is none for one, the others must not wait for it. All are joined before the first
+// failure is thrown: threads refer to `lanes` and `failures`.
 void run_together(const std::vector<Lane>& lanes) {
   std::vector<std::optional<Failure>> failures(lanes.size());
   std::vector<std::thread> threads;
@@ -185,7 +193,8 @@ void run_together(const std::vector<Lane>& lanes) {
   }
 }
 
-// Communicators that do not block run beside the program. This waits for all others. One alone needs no thread.
+// Communicators that do not block run beside the program. This waits for all others. One alone needs no thread. Every
+// job is marked as used before any begins, so ncclCommDestroy() of another thread waits for all of them.
 ncclResult_t run_all(Jobs jobs) {
   std::vector<StartedRef> all, here;
   for (Jobs& of_one : by_communicator(std::move(jobs)))
@@ -232,6 +241,7 @@ ncclResult_t end_group() {
 
 Group::Group() : jobs_before_(kept.size()) { start_group(); }
 
+// Jobs of a group around it stay.
 Group::~Group() {
   if (!open_) return;
   const auto own = kept.begin() + static_cast<std::ptrdiff_t>(jobs_before_);

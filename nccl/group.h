@@ -10,10 +10,11 @@ namespace rondo::nccl {
 // What a call does for one communicator, on a thread with its device.
 struct Job {
   // A message meets those of other ranks in any order, and so starts together with the other calls of its group.
+  // kMaking waits for other ranks, and begins nothing in a stream.
   enum class Kind { kMaking, kCollective, kMessage };
-  ncclComm* comm;
+  ncclComm* comm;  // not owned; the program must not destroy it before the job has run
   Kind kind;
-  std::function<void()> run;
+  std::function<void()> run;      // throws Failure
   ncclComm* made = nullptr;       // by this; nullptr: none
   ncclStream_t stream = nullptr;  // of a call
 };
@@ -22,6 +23,7 @@ struct Job {
 // thread of the library does, since the communicator does not block. Throws Failure.
 ncclResult_t submit(Job job);
 
+// Groups nest, those of each thread by themselves. Only the end of the outermost one runs jobs.
 void start_group();
 // The jobs of each communicator run in order, those of several beside each other, by a thread each: ranks of one
 // process wait for one another. Communicators with a stream in common run one after the other, in the order of their
