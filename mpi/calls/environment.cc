@@ -18,7 +18,6 @@
 #include "mpi/core/errors.h"
 #include "mpi/core/file.h"
 #include "mpi/core/fold.h"
-#include "mpi/core/request.h"
 #include "mpi/core/world.h"
 
 using namespace rondo_mpi;

@@ -3,10 +3,9 @@
 // the thread that waits does, or the engine's thread while none waits. The request owns what the call keeps: packed
 // data, the datatype, the communicator.
 
-#include <algorithm>
 #include <exception>
-#include <limits>
 #include <list>
+#include <mutex>
 #include <string>
 
 #include "mpi/core/communicators.h"

@@ -3,7 +3,6 @@
 // its handle and makes it MPI_REQUEST_NULL, unless it is persistent. Each look at a request makes progress on it.
 
 #include <algorithm>
-#include <functional>
 #include <thread>
 #include <vector>
 

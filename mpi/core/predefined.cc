@@ -1,6 +1,5 @@
 #include "mpi/core/predefined.h"
 
-#include <complex>
 #include <cstdint>
 #include <cwchar>
 

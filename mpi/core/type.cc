@@ -1,6 +1,7 @@
 #include "mpi/core/type.h"
 
 #include <algorithm>
+#include <cstring>
 #include <limits>
 
 #include "mpi/core/world.h"

@@ -3,7 +3,6 @@
 #include <mpi.h>
 
 #include <cstddef>
-#include <cstring>
 #include <memory>
 #include <vector>
 
