@@ -8,6 +8,7 @@ namespace rondo::python {
 namespace {
 
 // NumPy's array and dtype as its binary interface has them since 1.7 (numpy/ndarraytypes.h): up to what is read here.
+// The limited API has no access to it, so its layout is checked at import (find_numpy()).
 struct Array {
   PyObject base;
   char* data;
@@ -25,8 +26,10 @@ struct Dtype {
 constexpr int kContiguous = 0x1, kWriteable = 0x400;  // of flags
 constexpr int kUserTypes = 256;                       // the first number of a type that another package adds
 
+// Set at import, for ever.
 PyTypeObject* array_type;
 
+// By rondo_dtype_t.
 const char* const kNames[] = {"int8",    "uint8",   "int16",  "uint16",      "int32",
                               "uint32",  "int64",   "uint64", "float16",     "bfloat16",
                               "float32", "float64", "bool",   "float8_e4m3", "float8_e5m2"};
@@ -37,6 +40,7 @@ constexpr int kByNumber[] = {RONDO_BOOL,   RONDO_INT8,    RONDO_UINT8,  RONDO_IN
                              RONDO_UINT64, RONDO_FLOAT32, RONDO_FLOAT64};
 constexpr int kComplex64 = 14, kComplex128 = 15, kObject = 17, kHalf = 23;
 
+// An object without the attribute has no text, and no exception stays set.
 bool has_text(PyObject* object, const char* attribute, const char* text) {
   const Ref value(PyObject_GetAttrString(object, attribute));
   if (!value) PyErr_Clear();
@@ -106,6 +110,7 @@ void as_parts(PyObject* dtype, Buffer& made) {
 }
 
 // Reads NumPy's structure itself: asking for its attributes as Python objects would show in the time of small calls.
+// The result refers to the array's memory, or to a packed copy that it owns.
 Buffer of_numpy(PyObject* object, bool writes, const char* what, Takes takes) {
   const auto& array = *reinterpret_cast<const Array*>(object);
   if (Py_TYPE(object) != array_type) refuse_mask(object, what);
@@ -131,6 +136,7 @@ Buffer of_numpy(PyObject* object, bool writes, const char* what, Takes takes) {
 
 // --- DLPack, as dlpack.h has it, up to what is read here
 
+// DLTensor. Its strides count elements; null: the array is contiguous.
 struct Tensor {
   void* data;
   int32_t device_type, device_id, dimensions;
@@ -139,6 +145,7 @@ struct Tensor {
   int64_t *shape, *strides;
   uint64_t byte_offset;
 };
+// DLManagedTensorVersioned. The older form, DLManagedTensor, begins with its tensor.
 struct VersionedTensor {
   uint32_t major, minor;
   void *manager, *deleter;
@@ -203,6 +210,7 @@ void refuse_strides(PyObject* array, const char* what) {
         what, shape.get(), strides.get());
 }
 
+// What is no array of NumPy's goes through rondo._arguments.exported(), which knows its protocols.
 Buffer buffer_of(PyObject* array, bool writes, const char* what, Takes takes) {
   if (PyObject_TypeCheck(array, array_type)) return of_numpy(array, writes, what, takes);
   static PyObject* exported = nullptr;
@@ -216,6 +224,7 @@ Buffer buffer_of(PyObject* array, bool writes, const char* what, Takes takes) {
   return buffer;
 }
 
+// -1 with an exception set, where the object has no such entry.
 int64_t first_of(PyObject* object) {
   if (PyObject_TypeCheck(object, array_type)) {
     const auto& array = *reinterpret_cast<const Array*>(object);

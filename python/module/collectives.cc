@@ -33,7 +33,8 @@ void refuse_half(const Request& on, bool is_root) {
   }
 }
 
-// The _v forms, whose arguments rondo/calls.py has checked but for the arrays.
+// The _v forms, whose arguments rondo/calls.py has checked but for the arrays. Counts are elements of the array's type
+// there, and of the library's here.
 PyObject* uneven(Request& on) {
   const Given& given = on.given;
   rondo_call_t call RONDO_CALL_INIT;
@@ -69,6 +70,7 @@ PyObject* uneven(Request& on) {
   return on.run(call, source, target, given["result"]);
 }
 
+// The library reads the list of tensors during the call alone, so it may lie on the stack of an asynchronous one.
 PyObject* all_reduce_many(Request& on) {
   std::vector<rondo_tensor_t> tensors;
   Ref owners = Ref::checked(PyList_New(0));
@@ -91,6 +93,8 @@ constexpr NamedBody kCollectiveBodies[] = {{"_uneven", uneven}, {"_all_reduce_ma
 
 std::span<const NamedBody> collective_bodies() { return kCollectiveBodies; }
 
+// The order of the checks is that of the errors that a caller sees: root, arrays, operation. only_check: nothing is
+// submitted.
 PyObject* even(Request& on) {
   const Row& row = on.row;
   const Given& given = on.given;

@@ -13,10 +13,12 @@
 namespace rondo::python {
 namespace {
 
-// Python's C API passes a method no more than its arguments, so each row has an entry of its own.
+// Python's C API passes a method no more than its arguments, so each row has an entry of its own. More than the methods
+// of rondo.Communicator that are written here; row_named() refuses one beyond.
 constexpr size_t kMostRows = 40;
 Row rows[kMostRows];
 
+// A row's entry: it parses the arguments, and calls the body.
 template <size_t kRow>
 PyObject* enter(PyObject* self, PyObject* const* arguments, Py_ssize_t count, PyObject* names) {
   return guarded([&] {
@@ -49,6 +51,7 @@ Row& row_named(const char* name) {
   return *found;
 }
 
+// The capsule's end leaves the group, where this was its last reference.
 void free_communicator(PyObject* object) {
   PyTypeObject* const type = Py_TYPE(object);
   for (PyObject* each :

@@ -9,6 +9,7 @@ namespace rondo::python {
 
 // --- handles
 
+// What ends a handle. RONDO_INVALID: not here, in a callback.
 static rondo_result_t ended(rondo_comm_t comm) { return rondo_destroy(comm); }
 static rondo_result_t ended(rondo_dist_opt_t optimizer) { return rondo_dist_opt_free(optimizer); }
 static rondo_result_t ended(rondo_id_server_t server) { return rondo_id_server_destroy(server); }
@@ -36,6 +37,7 @@ namespace {
 
 // --- a function of rondo.h as one of Python's, by its type: pointers that it writes to become what is returned
 
+// By rondo_op_t.
 const char* const kOps[] = {"sum", "product", "min",  "max", "avg",  "band",
                             "bor", "bxor",    "land", "lor", "lxor", "premulsum"};
 
@@ -43,6 +45,7 @@ template <typename T, typename... Some>
 constexpr bool is_one_of = (std::is_same_v<T, Some> || ...);
 template <typename T>
 constexpr bool is_handle = is_one_of<T, rondo_comm_t, rondo_dist_opt_t, rondo_id_server_t>;
+// A pointer of these types is written by the function; any other is memory of the caller.
 template <typename T>
 constexpr bool is_result = is_one_of<T, int*, int64_t*, uint64_t*, size_t*, void**, const char**, rondo_comm_t*,
                                      rondo_id_server_t*, rondo_place_t*>;
@@ -100,7 +103,7 @@ struct Value<T> {
 };
 
 // Arguments are read while the interpreter lock is held, the call runs without it. Braces fix the order from left to
-// right, which a function's arguments have not.
+// right, which a function's arguments have not. arguments[0] is the handle of every such function.
 template <typename... Parameters>
 PyObject* apply(rondo_result_t (*function)(Parameters...), PyObject* const* arguments, Py_ssize_t count) {
   constexpr Py_ssize_t kTaken = (Py_ssize_t{!is_result<Parameters>} + ... + 0);
@@ -164,13 +167,16 @@ PyObject* op(PyObject*, PyObject* name) {
   return guarded([&] { return PyLong_FromLong(op_of(name)); });
 }
 
+// Texts are borrowed from the list's bytes, which the caller keeps.
 std::vector<const char*> texts_of(PyObject* list) {
   std::vector<const char*> texts;
   for (Py_ssize_t i = 0; i < PyList_Size(list); ++i) texts.push_back(PyBytes_AsString(PyList_GetItem(list, i)));
   return PyErr_Occurred() == nullptr ? texts : throw Raised();
 }
 
-// Asks a rondo.store.StoreMethods, which is `context`: it returns (result, bytes of the reply or None, number).
+// Asks a rondo.store.StoreMethods, which is `context`: it returns (result, bytes of the reply or None, number). On the
+// thread that joins, which has let go of the interpreter lock. StoreMethods lets no exception out; RONDO_BOOTSTRAP is
+// for an answer of another form.
 template <typename... Arguments>
 rondo_result_t ask(void* context, rondo_reply_t reply, int64_t* number, const char* format, Arguments... arguments) {
   const PyGILState_STATE state = until_the_end(PyGILState_Ensure);
@@ -188,6 +194,7 @@ rondo_result_t ask(void* context, rondo_reply_t reply, int64_t* number, const ch
 }
 const char* or_empty(const void* bytes) { return bytes != nullptr ? static_cast<const char*>(bytes) : ""; }
 
+// Borrowed: the arguments of join() hold it, and the library uses a store inside of join() alone.
 rondo_store_t store_of(PyObject* methods) {
   rondo_store_t store RONDO_STORE_INIT;
   store.context = methods;
@@ -269,7 +276,8 @@ PyObject* sparse_all_reduce(PyObject*, PyObject* arguments) {
   });
 }
 
-// dist_opt_create(handle, names, addresses, counts, {field: number}); other fields have the library's defaults.
+// dist_opt_create(handle, names, addresses, counts, {field: number}); other fields have the library's defaults. The
+// parameters' memory belongs to arrays that the caller keeps as long as the DistOpt.
 PyObject* dist_opt_create(PyObject*, PyObject* arguments) {
   return guarded([&] {
     PyObject *handle = nullptr, *name_list = nullptr, *address_list = nullptr, *count_list = nullptr, *fields = nullptr;
@@ -300,6 +308,7 @@ PyObject* dist_opt_create(PyObject*, PyObject* arguments) {
   });
 }
 
+// row<>: a function of rondo.h, bound by its type. The others have code above.
 PyMethodDef methods[] = {row<rondo_authenticated>("authenticated"),
                          row<rondo_rank>("rank"),
                          row<rondo_size>("size"),

@@ -8,7 +8,8 @@ namespace {
 
 using Sum = void (*)(const char* in, char* inout, int element_bytes, int32_t bytes);
 
-// LightGBM's network belongs to a thread, which makes its calls.
+// LightGBM's network belongs to a thread, which makes its calls. It refers to the communicator, which rondo.lightgbm
+// keeps.
 struct Network {
   rondo_comm_t group = nullptr;
   int rank = 0;
@@ -35,6 +36,7 @@ void add_elements(const void* in, void* inout, size_t count, void* context) {
          static_cast<int32_t>(count * static_cast<size_t>(by.element_bytes)));
 }
 
+// The call blocks, so what it refers to may lie on this stack.
 rondo_result_t run_reduce_scatter(const char* in, int element_bytes, const int32_t* starts, const int32_t* lengths,
                                   int blocks, char* out, Sum sum) {
   const std::vector<uint64_t> counts = elements(lengths, blocks, element_bytes),
@@ -63,7 +65,8 @@ rondo_result_t run_all_gather(const char* in, const int32_t* starts, const int32
   return rondo_all_gather_v(network.group, own, out, counts.data(), places.data(), RONDO_UINT8, nullptr);
 }
 
-// No object with a destructor may live here: the exception passes.
+// No object with a destructor may live here: the exception passes. LightGBM was called without the interpreter lock,
+// and so is this: no object of Python is touched.
 void conclude(rondo_result_t result) {
   if (result == RONDO_OK) return;
   network.result = result;

@@ -11,6 +11,7 @@ PyObject* send(Request& on) {
   return on.submit_call(Py_None, rondo_send, rondo_send_async, from.address, from.count, from.dtype, dest, tag);
 }
 
+// The Message is the result; of the asynchronous form, that of the Work when it is over.
 PyObject* receive(Request& on) {
   const Buffer& to = on.buffer("array", true);
   const int source = on.whole("source"), tag = on.whole("tag");
@@ -47,6 +48,7 @@ PyObject* look(Request& on) {
   return found != 0 ? message_of(message).release() : Py_NewRef(Py_None);
 }
 
+// Both arrays have one type, which the library takes once.
 PyObject* sendrecv(Request& on) {
   const Buffer &from = on.buffer("array", false), &to = on.buffer("out", true);
   if (from.dtype != to.dtype || from.per_item != to.per_item) {

@@ -14,9 +14,11 @@ namespace {
 struct FromHandler {
   PyObject *type, *value, *trace;
 };
+// Owned references; last_error() hands them over.
 thread_local FromHandler from_handler{};
 
-// Asked every 100 ms by a call that waits: whether a signal's handler, Ctrl-C's among them, raises.
+// Asked every 100 ms by a call that waits: whether a signal's handler, Ctrl-C's among them, raises. Python runs
+// handlers on its main thread alone: on others this finds nothing.
 int signals_raise(void*) {
   const PyGILState_STATE state = until_the_end(PyGILState_Ensure);
   const int raised = PyErr_CheckSignals();
@@ -35,6 +37,7 @@ Ref list_of(size_t (*said)(Number*, size_t)) {
   return list;
 }
 
+// -1: the module has static state, so subinterpreters cannot have it.
 PyModuleDef definition = {PyModuleDef_HEAD_INIT, "_rondo", nullptr, -1, nullptr, nullptr, nullptr, nullptr, nullptr};
 
 }  // namespace

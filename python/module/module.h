@@ -14,14 +14,14 @@
 
 namespace rondo::python {
 
-// A Python exception is set: entry points return NULL.
+// A Python exception is set: entry points return NULL. It has no data: the exception is in Python's thread state.
 struct Raised {};
 
 // Sets an exception, by PyErr_Format's rules.
 [[noreturn]] void raise(PyObject* type, const char* format, ...);
 [[noreturn]] void raise(PyObject* error);
 
-// One reference, owned.
+// One reference, owned. It is used with the interpreter lock held, its destructor too: that may run any code of Python.
 class Ref {
  public:
   Ref() = default;
@@ -36,6 +36,7 @@ class Ref {
   }
   ~Ref() { Py_XDECREF(object_); }
   PyObject* get() const { return object_; }
+  // The caller owns the reference.
   PyObject* release() { return std::exchange(object_, nullptr); }
   explicit operator bool() const { return object_ != nullptr; }
 
@@ -43,7 +44,8 @@ class Ref {
   PyObject* object_ = nullptr;
 };
 
-// What `name` is in a module of Python's, for ever. `cache`: static, of the caller. Borrowed.
+// What `name` is in a module of Python's, for ever. `cache`: static, of the caller. Borrowed. Raises. The interpreter
+// lock guards the cache.
 PyObject* imported(PyObject*& cache, const char* module, const char* name);
 
 template <typename... Arguments>
@@ -78,7 +80,8 @@ PyObject* guarded(Body body) noexcept {
   }
 }
 
-// Runs `body`, a call of the library's, while other threads of Python may run.
+// Runs `body`, a call of the library's, while other threads of Python may run. The body touches no object of Python;
+// arguments and handles are kept by the caller.
 template <typename Body>
 rondo_result_t without_gil(Body body) {
   PyThreadState* const state = PyEval_SaveThread();
@@ -88,12 +91,14 @@ rondo_result_t without_gil(Body body) {
 }
 
 // This thread's last failure, an exception of rondo.errors. Raises instead what a signal's handler raised in that call.
+// Called on the thread of the call that failed, before another call of the library.
 Ref last_error(rondo_result_t result);
 inline void check(rondo_result_t result) {
   if (result != RONDO_OK) raise(last_error(result).get());
 }
 
-// A handle of rondo.h as a capsule, which frees it with the last reference; a call under way has one.
+// A handle of rondo.h as a capsule, which frees it with the last reference; a call under way has one. It may wait there
+// until the other ranks have left (Config::destroy_timeout_ms), without the interpreter lock.
 template <typename Handle>
 struct Capsule {
   static const char* const kName;
@@ -112,7 +117,8 @@ const char* const Capsule<rondo_dist_opt_t>::kName;
 template <>
 const char* const Capsule<rondo_id_server_t>::kName;
 
-// Contiguous memory of what a caller passed as an array, which must live as long.
+// Contiguous memory of what a caller passed as an array, which must live as long. It does not own the array, which the
+// call's arguments hold.
 struct Buffer {
   void* address = nullptr;
   uint64_t count = 0;  // elements, as the library counts them
@@ -143,8 +149,9 @@ int64_t first_of(PyObject* array);
 
 // rondo_dtype_t of a name, or of what NumPy takes for a type. Raises TypeError.
 int dtype_of(PyObject* dtype);
+// Requires a rondo_dtype_t.
 const char* dtype_name(int dtype);
-// rondo_op_t of a name. Raises ValueError.
+// rondo_op_t of a name. Raises ValueError. RONDO_USER for a rondo.UserOp.
 int op_of(PyObject* name);
 // A list of numbers that Python has checked.
 std::vector<uint64_t> numbers_of(PyObject* list);
@@ -154,6 +161,7 @@ Ref message_of(const rondo_message_t& message);
 // A Work; `kept` and `result` are in place before the operation begins. `group` is the communicator: it does not leave
 // before the Work is over or gone.
 Ref new_work(PyObject* group, Ref kept, PyObject* result, bool receives);
+// Where the library puts the operation. NULL until it has begun.
 rondo_work_t* handle_in(const Ref& work);
 
 // What the files of this folder add to the module. They raise.

@@ -10,7 +10,8 @@ Ref checked_there(PyObject*& cache, const char* function, PyObject* value, const
   return call(imported(cache, "rondo._arguments", function), "Osi", value, what, rank);
 }
 
-// rondo_user_op_t: the context is a rondo.user_op.Fold, which lets nothing out.
+// rondo_user_op_t: the context is a rondo.user_op.Fold, which lets nothing out. The views last as long as the call:
+// rondo.user_op.Fold makes arrays of them, which must not be kept.
 void fold(const void* in, void* inout, size_t count, void* context) {
   // Any thread may call this, also the engine's, which Python has not seen before.
   const PyGILState_STATE state = until_the_end(PyGILState_Ensure);
@@ -46,6 +47,7 @@ int checked_number(PyObject* value, const char* what, int rank) {
   return static_cast<int>(PyLong_AsLong(checked_there(function, "whole_number", value, what, rank).get()));
 }
 
+// The Fold is kept with the call, since the library has its address.
 void Options::fold_by(PyObject* op, int dtype, PyObject* handle) {
   static PyObject* type = nullptr;
   kept_ = call(imported(type, "rondo.user_op", "Fold"), "OsO", op, dtype_name(dtype), handle);

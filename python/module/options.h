@@ -8,7 +8,8 @@
 
 namespace rondo::python {
 
-// Raises for what is no whole number, or none of C's int. what: the parameter.
+// Raises for what is no whole number, or none of C's int. what: the parameter. The slow half of whole_number(): for
+// NumPy's numbers, and for what is refused.
 int checked_number(PyObject* value, const char* what, int rank);
 inline int whole_number(PyObject* value, const char* what, int rank) {
   int overflow = 0;
@@ -17,7 +18,8 @@ inline int whole_number(PyObject* value, const char* what, int rank) {
   return fits ? static_cast<int>(number) : checked_number(value, what, rank);
 }
 
-// A call's rondo_options_t.
+// A call's rondo_options_t. It must live as long as the call: the library reads texts and functions here. For a Work,
+// what outlives the call is kept().
 class Options {
  public:
   // count: elements of the call's input, for `wire`. Raises.
@@ -42,7 +44,7 @@ class Options {
   void read(const Given& given, int rank, uint64_t count);
 
   rondo_options_t options_ RONDO_OPTIONS_INIT;
-  bool used_;
+  bool used_;  // false: the library's defaults, and a null pointer
   std::string algorithm_;
   Ref kept_;
 };

@@ -10,7 +10,8 @@
 
 namespace rondo::python {
 
-// A group of ranks: the base of rondo.Communicator, which sets the fields.
+// A group of ranks: the base of rondo.Communicator, which sets the fields. Python's side may change handle and batch at
+// any time that the interpreter lock is free, so a call takes a reference first.
 struct Communicator {
   PyObject base;
   PyObject *handle, *batch;  // a capsule, or None after close(); a Batch that collects calls, or None
@@ -19,7 +20,7 @@ struct Communicator {
 };
 
 // One call of a method, on the stack of that call. Its arguments are the caller's and live as long. The interpreter
-// lock is held except inside the library.
+// lock is held except inside the library. Two buffers are the most that a method has: an input and an output.
 class Request {
  public:
   Request(const Row& method, PyObject* self, const Given& arguments)
@@ -34,6 +35,7 @@ class Request {
   Options options(uint64_t count) const { return {given, self_.rank, self_.purpose, count}; }
   void keep(Ref owners) { owners_ = std::move(owners); }
 
+  // The reference is good as long as this.
   Buffer& buffer(Parameter which, bool writes) {
     return checked(buffers_[used_++] = buffer_of(given[which], writes, which.name(), Takes::kEverything), which.name());
   }
@@ -58,7 +60,7 @@ class Request {
                                ? "an array is in GPU memory: pass the stream that it is used in, as stream="
                                : "an array is in host memory: with stream= all arrays, out too, are in GPU memory");
   }
-  // `out` if the caller gave one, else a new array.
+  // `out` if the caller gave one, else a new array. A borrowed reference: made_ has the new one.
   PyObject* out_or_new() {
     if (given.has("out")) return given["out"];
     made_ = call(row.new_out, "Oi", given["array"], self_.size);
@@ -76,7 +78,8 @@ class Request {
   }
 
   // block(comm): the call that blocks; start(comm, work): the one that returns a Work. result: of the call. A new
-  // reference.
+  // reference. Where it raises before the library is called, nothing has happened. A packed copy is refused where
+  // nobody would copy the result back.
   template <typename Block, typename Start>
   PyObject* submit(PyObject* result, const Options& options, Block block, Start start, bool receives = false) {
     if (self_.handle == nullptr || self_.handle == Py_None)
@@ -125,7 +128,8 @@ class Request {
     return result && result.get() != Py_None ? result.release() : message_of(message).release();
   }
 
-  // Submits a collective. call: all but type, buffers and options, which are filled in.
+  // Submits a collective. call: all but type, buffers and options, which are filled in. A product of complex numbers
+  // goes as RONDO_USER, and then counts complex numbers, not their parts.
   PyObject* run(rondo_call_t& call, const Buffer* source, const Buffer* target, PyObject* result) {
     Options used = options(source != nullptr ? source->count : 0);
     const Buffer* const typed = source != nullptr ? source : target;
@@ -153,7 +157,7 @@ class Request {
     return PyObject_RichCompareBool(left.foreign.get(), right.foreign.get(), Py_EQ) == 1;
   }
 
-  // Whether this thread has a batch open.
+  // Whether this thread has a batch open. It asks Python's Batch, which knows the thread.
   bool collects() const {
     if (self_.batch == nullptr || self_.batch == Py_None) return false;
     return Ref::checked(PyObject_CallMethod(self_.batch, "collects", nullptr)).get() == Py_True;

@@ -22,6 +22,7 @@ void Row::declare(Py_ssize_t positional_count, PyObject* parameters, PyObject* v
   }
 }
 
+// It costs what a call of Python does, and only mistakes come here.
 void Given::refuse(const Row& of, PyObject* self, PyObject* const* arguments, Py_ssize_t positional, PyObject* names) {
   const Ref all = Ref::checked(PyTuple_New(positional + 1)), by_name = Ref::checked(PyDict_New());
   PyTuple_SetItem(all.get(), 0, Py_NewRef(self));

@@ -12,7 +12,8 @@
 
 namespace rondo::python {
 
-// The parameters of all methods that are written here.
+// The parameters of all methods that are written here. A new parameter of a method in rondo/calls.py must be added
+// here: Row::declare() refuses others at import.
 constexpr const char* kParameters[] = {"array",        "op",       "root",          "out",       "dest",
                                        "source",       "tag",      "timeout",       "scalar",    "algorithm",
                                        "wire",         "stream",   "needed",        "result",    "collective",
@@ -36,7 +37,8 @@ class Parameter {
 class Request;
 using Body = PyObject* (*)(Request&);
 
-// A function of Python's (rondo/calls.py) whose body is here. References are kept for ever.
+// A function of Python's (rondo/calls.py) whose body is here. References are kept for ever. It is written at import
+// alone, under the interpreter lock, and read by calls.
 struct Row {
   // By index of kParameters; NULL: needed; None where there is no such parameter. Each call copies them.
   alignas(64) std::array<PyObject*, kParameterCount> defaults{};
@@ -65,6 +67,7 @@ struct Row {
 // functions would show in small calls.
 class Given {
  public:
+  // An argument given twice by position and name is refused, since the search begins behind the positional ones.
   Given(const Row& of, PyObject* self, PyObject* const* arguments, Py_ssize_t positional, PyObject* names)
       : values_(of.defaults) {
     const Py_ssize_t named = names != nullptr ? PyTuple_Size(names) : 0;

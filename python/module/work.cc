@@ -7,10 +7,10 @@
 namespace rondo::python {
 namespace {
 
-// An operation under way: the base of rondo.Work.
+// An operation under way: the base of rondo.Work. The interpreter lock guards its fields, but for the operation itself.
 struct Work {
   PyObject base;
-  rondo_work_t handle;
+  rondo_work_t handle;              // NULL: it was never begun; freed with the object, or by sweep()
   PyObject *kept, *result, *error;  // what must live until it is over; what wait() returns; its failure, or NULL
   PyObject* group;                  // NULL when it is over
   bool receives, ended;
@@ -22,10 +22,11 @@ struct Dropped {
   rondo_work_t handle;
   PyObject* kept;
 };
-// The interpreter lock guards it.
+// The interpreter lock guards it. The program may let a Work go at once: its arrays stay until the operation is over.
 std::vector<Dropped> dropped;
 
 // Lets go of what has ended meanwhile. Other threads run, and may come here: what is looked at is in nobody's list.
+// Called before each new Work.
 PyObject* sweep(PyObject*, PyObject*) {
   for (const Dropped& each : std::exchange(dropped, {})) {
     int done = 0;
@@ -56,6 +57,8 @@ void end(Work& self, rondo_result_t result) {
   for (PyObject** each : {&self.kept, &self.group}) Py_XDECREF(std::exchange(*each, nullptr));
 }
 
+// Returns whether it is over, and raises what a handler of a signal raised. The operation's own failure goes to
+// `error`, for Python's side. -1 ms: no limit.
 PyObject* wait(PyObject* object, PyObject* milliseconds) {
   return guarded([&] {
     Work& self = self_of(object);
@@ -111,6 +114,7 @@ void call_back(void* context, rondo_result_t result) {
   PyGILState_Release(state);
 }
 
+// The pair keeps the Work until the function has been called.
 PyObject* on_end(PyObject* object, PyObject* function) {
   return guarded([&] {
     Ref pair = Ref::checked(PyTuple_Pack(2, object, function));
@@ -151,6 +155,7 @@ PyType_Spec spec = {"_rondo.Work", sizeof(Work), 0, Py_TPFLAGS_DEFAULT | Py_TPFL
 
 }  // namespace
 
+// Its class is Python's rondo.work.Work, whose base is the one here.
 Ref new_work(PyObject* group, Ref kept, PyObject* result, bool receives) {
   sweep(nullptr, nullptr);
   static PyObject* type = nullptr;
