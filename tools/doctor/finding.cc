@@ -27,6 +27,7 @@ std::string as_text(const Findings& findings) {
                             count_of(findings, Level::kNote), count_of(findings, Level::kWrong));
 }
 
+// Bytes that are no UTF-8, as in a variable, are replaced.
 std::string as_json(const Findings& findings) {
   nlohmann::ordered_json document;
   document["ok"] = !would_stop_a_job(findings);

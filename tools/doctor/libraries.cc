@@ -31,7 +31,8 @@ std::filesystem::path beside(const char* name) {
   return name;
 }
 
-// The librondo.so beside this program, else the one that the loader finds: what a program that links to it gets.
+// The librondo.so beside this program, else the one that the loader finds: what a program that links to it gets. The
+// library stays open: it is asked once, before this program ends.
 Finding own_library() {
   const std::string path = beside("librondo.so").string();
   void* library = ::dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
@@ -50,6 +51,7 @@ Finding own_library() {
           same ? "" : "all ranks and tools should be of one version"};
 }
 
+// No driver is fine where none was asked for: ranks on host memory need none.
 Finding driver(const Job& job) {
   const std::string& given = job.config.device_library;
   try {

@@ -39,7 +39,8 @@ Finding descriptors(const Job& job) {
   return {Level::kFine, "descriptors", text, ""};
 }
 
-// A quota of the control group takes cores away by time, which the set of allowed cores does not show.
+// A quota of the control group takes cores away by time, which the set of allowed cores does not show. Fewer cores than
+// ranks slow a job down and stop none.
 Finding cores(const Job& job) {
   const cpu_set_t allowed = allowed_cores();
   const int count = CPU_COUNT(&allowed);
@@ -60,6 +61,7 @@ Finding group_memory(const Job& job, const GroupLimits& limits) {
   return {Level::kNote, "memory", text, "shared memory counts for the ranks that touch it: give the container more"};
 }
 
+// Threads count as processes there.
 Finding processes(const Job& job, const GroupLimits& limits) {
   const uint64_t needed = kThreadsOfRank * static_cast<uint64_t>(job.local_ranks);
   if (limits.processes == UINT64_MAX)

@@ -54,7 +54,8 @@ int in_child(Body body) {
   return WEXITSTATUS(status);
 }
 
-// Whether one process may read another that is not its child, as ranks do: both are children of this one.
+// Whether one process may read another that is not its child, as ranks do: both are children of this one. Yama lets a
+// process read its descendants: a check of a parent and its child would say too much.
 bool siblings_read() {
   static uint64_t secret = 0;
   int end[2];

@@ -102,6 +102,7 @@ Finding ports(const Job& job, const std::string& host) {
   }
 }
 
+// "": the system does not say.
 std::string default_congestion() {
   const Descriptor socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
   std::array<char, 16> name{};  // TCP_CA_NAME_MAX

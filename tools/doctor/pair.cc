@@ -20,6 +20,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr const char* kTopic = "pair";
+// The first trips find sockets and caches cold, and do not count.
 constexpr int kRoundTrips = 2000, kWarmUp = 200;
 constexpr uint64_t kMessageBytes = 64 << 20;
 constexpr int kMessages = 5;  // of which the first is not counted
@@ -47,7 +48,8 @@ double latency_us(Communicator& pair) {
   return median(std::move(trips));
 }
 
-// GB/s of messages from that rank to the other, timed by the one that gets them: from its ready to the last byte.
+// GB/s of messages from that rank to the other, timed by the one that gets them: from its ready to the last byte. Both
+// ends return the rate, which the receiver broadcasts.
 double gigabytes_per_s(Communicator& pair, int from, std::vector<char>& memory) {
   const int peer = 1 - pair.rank();
   std::vector<double> rates;
@@ -68,7 +70,7 @@ double gigabytes_per_s(Communicator& pair, int from, std::vector<char>& memory) 
   return rate;
 }
 
-// Both at once: GB/s of each direction.
+// Both at once: GB/s of each direction. Rank 0's median, broadcast.
 double both_ways(Communicator& pair, std::vector<char>& out, std::vector<char>& in) {
   const int peer = 1 - pair.rank();
   std::vector<double> rates;
@@ -142,6 +144,7 @@ std::string listening_host(const std::string& given) {
 
 }  // namespace
 
+// More than one colon without brackets is an IPv6 address without a port.
 PairEnd parse_pair_end(const std::string& text, bool listens) {
   PairEnd end{listens, "", kPairPort};
   const bool bare_v6 = std::count(text.begin(), text.end(), ':') > 1 && text.front() != '[';

@@ -7,7 +7,8 @@
 
 namespace rondo::doctor {
 
-// One end of a check of two hosts: both join a job of two ranks, by the library itself, and time messages.
+// One end of a check of two hosts: both join a job of two ranks, by the library itself, and time messages. Each end is
+// one run of rondo-doctor, on its own host.
 struct PairEnd {
   bool listens = false;  // this is rank 0, and the job meets here
   std::string host;      // where it meets; of the listening end: its own address

@@ -19,7 +19,7 @@ namespace {
 constexpr std::string_view kHead = "rondo-run " RONDO_VERSION " ";
 // A command line and its environment: twice what Linux takes for a program by default.
 constexpr size_t kMaxBytes = 4 << 20;
-constexpr size_t kLengthDigits = 8;
+constexpr size_t kLengthDigits = 8;  // of the number of bytes, in decimal
 
 [[noreturn]] void fail(const std::string& message) { throw std::runtime_error(message); }
 

@@ -9,7 +9,8 @@
 namespace rondo::launcher {
 
 // What the process that starts the ranks of one host is told. On another host it is told by its standard input, so that
-// no shell has to quote it and no list of processes shows it.
+// no shell has to quote it and no list of processes shows it. A new field goes into encode() and read_assignment(), in
+// the same place.
 struct Assignment {
   int first_rank = 0, ranks = 0, world = 0;
   int node = 0, nodes = 1;
@@ -28,7 +29,8 @@ struct Assignment {
   std::vector<std::string> command;
 };
 
-// The bytes, which begin with the version of rondo-run and their number.
+// The bytes, which begin with the version of rondo-run and their number. Throws std::runtime_error where they are more
+// than 4 MiB.
 std::string encode(const Assignment& assignment);
 
 // Reads what encode() made, and no byte more, from `fd`. Throws std::runtime_error if the input ends early or is of

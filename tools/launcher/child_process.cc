@@ -40,6 +40,7 @@ struct Child {
   const ChildSettings* settings;
 };
 
+// Returns false where a descriptor cannot be had: errno says why.
 bool redirect(const Child& child) {
   bool ready = true;
   const bool control_is_input = child.control >= 0 && !child.settings->body;
@@ -130,7 +131,8 @@ ChildProcess::~ChildProcess() {
   }
 }
 
-// WNOWAIT keeps the zombie, so the pid names no other process while signals may still be sent to it.
+// WNOWAIT keeps the zombie, so the pid names no other process while signals may still be sent to it. A stopped child
+// has not ended.
 const std::optional<Ending>& ChildProcess::ending() {
   if (ending_) return ending_;
   siginfo_t info{};

@@ -20,7 +20,8 @@ struct Ending {
   bool failed() const { return code != 0; }
 };
 
-// What a new child runs, and what it inherits.
+// What a new child runs, and what it inherits. It must live until the child has become its program, which the
+// constructor waits for.
 struct ChildSettings {
   std::vector<std::string> command;
   Environment environment;
@@ -35,11 +36,12 @@ struct ChildSettings {
   bool controlled = false;
 };
 
-// A child process that leads a process group of its own, and ends when this process does.
-// It is not reaped before the destructor, so that its process id, which names the group, cannot be given to a stranger.
+// A child process that leads a process group of its own, and ends when this process does. It is not reaped before the
+// destructor, so that its process id, which names the group, cannot be given to a stranger. One thread: the one that
+// made it.
 class ChildProcess {
  public:
-  // Throws std::system_error if the program cannot be run; then there is no child.
+  // Throws std::system_error if the program cannot be run; then there is no child. Returns when the program runs.
   explicit ChildProcess(const ChildSettings& settings);
   ChildProcess(ChildProcess&& other) noexcept;
   ChildProcess& operator=(ChildProcess&&) = delete;
@@ -55,10 +57,11 @@ class ChildProcess {
 
   // Does not block. Once it has a value it keeps it.
   const std::optional<Ending>& ending();
-  // To every process of the child's group.
+  // To every process of the child's group. A group that has ended is no error.
   void signal_group(int signal) const;
 
  private:
+  // -1 after a move. Until the destructor it is a child or a zombie of this process.
   pid_t pid_ = -1;
   Descriptor output_, error_, control_;
   std::optional<Ending> ending_;

@@ -60,6 +60,7 @@ std::string value_of(const Environment& environment, const std::string& name) {
   return "";
 }
 
+// A program that has RONDO_JOIN set already keeps it.
 void set_place(Environment& environment, const Meeting& meeting, const RankPlace& place) {
   for (const char* prefix : {"", "RONDO_"}) {
     set_variable(environment, fmt::format("{}RANK={}", prefix, place.rank));

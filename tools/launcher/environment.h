@@ -53,8 +53,9 @@ struct LoopbackPort {
   std::string host;
   uint16_t port = 0;
 };
+// Throws std::runtime_error where there is none.
 LoopbackPort free_port();
-// 128 random bits in hexadecimal digits.
+// 128 random bits in hexadecimal digits. Throws std::system_error.
 std::string random_id();
 
 }  // namespace rondo::launcher

@@ -38,7 +38,7 @@ Meeting meeting_of(const Assignment& a, const JobFolder& folder) {
   return Meeting{fmt::format("tcp://{}:{}", host, a.master_port), "", a.job_id, a.master_host, a.master_port};
 }
 
-// Memory that all ranks inherit.
+// Memory that all ranks inherit. It has no name in a file system, and goes with the last process that has it.
 Descriptor inherited_memory(const char* name) {
   return Descriptor(check_call("memfd_create", ::memfd_create(name, MFD_ALLOW_SEALING)),
                     Descriptor::InChild::kInherited);
@@ -54,7 +54,8 @@ Descriptor secret_descriptor(const std::string& secret) {
   return file;
 }
 
-// The order counts: --env may override a rank's place, but not what this process needs of its ranks.
+// The order counts: --env may override a rank's place, but not what this process needs of its ranks. RONDO_ENDED and
+// RONDO_SECRET_FD are numbers of descriptors, which the rank inherits.
 Member rank_member(const Assignment& a, const Meeting& meeting, int local_rank, const Descriptor& secret,
                    const Descriptor& ended, const std::string& raised) {
   const int rank = a.first_rank + local_rank;
@@ -106,6 +107,7 @@ void take_process_name(const char* name) {
 
 }  // namespace
 
+// The folder and the descriptors live until the ranks have ended.
 int run_host_ranks(const Assignment& assignment, int control) {
   take_process_name("rondo-ranks");  // who kills rondo-run by name is to leave the other, which ends all
   const JobFolder folder;
@@ -136,6 +138,7 @@ int run_host_ranks(const Assignment& assignment, int control) {
   settings.control = control;
   const bool is_known = settings.start && assignment.must_join;
   const int code = Job(std::move(settings)).run();
+  // A program of MPI that has loaded another library runs as so many jobs of one rank, and each would succeed.
   if (code != 0 || !is_known || folder.start() != Start::kAhead) return code;
   fmt::print(stderr,
              "rondo-run: all ranks ended and none had joined the job: the program calls no MPI, or has loaded another "

@@ -22,7 +22,8 @@ int parse_slots(std::string_view digits, std::string_view entry) {
   throw std::invalid_argument(fmt::format("'{}' is not HOST or HOST:N with N from 1 to {}", entry, kMaxSlots));
 }
 
-// "a", "a:2", "[fd00::1]:2"; more colons than one without brackets are an IPv6 address.
+// "a", "a:2", "[fd00::1]:2"; more colons than one without brackets are an IPv6 address. "user@host" stays one name:
+// address_of() takes the user away.
 Host parse_host(std::string_view entry) {
   Host host;
   std::string_view name = entry;
@@ -41,6 +42,7 @@ Host parse_host(std::string_view entry) {
   return host;
 }
 
+// A host keeps the place of its first entry.
 void add_host(std::vector<Host>& hosts, const Host& host) {
   const auto same = std::find_if(hosts.begin(), hosts.end(), [&](const Host& h) { return h.name == host.name; });
   if (same == hosts.end()) {

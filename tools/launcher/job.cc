@@ -56,7 +56,8 @@ struct Orders {
   bool closed = false;
 };
 
-// What has arrived; `fd` must poll as readable. begun: an order that is cut off, from call to call.
+// What has arrived; `fd` must poll as readable. begun: an order that is cut off, from call to call. Bytes that are no
+// order are skipped.
 Orders read_orders(int fd, std::string& begun) {
   char bytes[64];
   const ssize_t n = ::read(fd, bytes, sizeof(bytes));
@@ -112,6 +113,7 @@ void Job::start_members() {
   for (Member& member : settings_.members) start(member);
 }
 
+// The program inherits the signal mask that this one had at its start.
 void Job::start(Member& member) {
   member.settings.signal_mask = signals_.original_mask();
   ChildProcess& process = members_.emplace_back(member.settings);
@@ -120,7 +122,8 @@ void Job::start(Member& member) {
   if (member.settings.controlled) controls_.emplace_back(process.control().get()).pending() = member.opening;
 }
 
-// Sleeps until something happens, and deals with it.
+// Sleeps until something happens, and deals with it. Output is read before signals, so what a member wrote last mostly
+// comes before the report of its end.
 void Job::step() {
   std::vector<pollfd> entries{{signals_.fd(), POLLIN, 0}, {settings_.control, POLLIN, 0}};
   for (const Output& control : controls_) {
@@ -155,6 +158,7 @@ void Job::handle_signal(int signal) {
   signal_running(signal);
   if (signal == SIGTSTP && settings_.control < 0) stop_with_members();
   if (signal != SIGINT && signal != SIGTERM) return;
+  // Only output is left to wait for.
   if (ended_ == members_.size()) abandoned_ = true;
   // A host's process counts for itself.
   if (++ending_signals_ == 2 && !ending_ && controls_.empty()) {
@@ -169,6 +173,7 @@ void Job::stop_with_members() {
   ::raise(SIGSTOP);
 }
 
+// A rank's end is a byte of memory that all ranks inherit: their library takes it as proof (RONDO_ENDED).
 void Job::handle_orders() {
   const Orders orders = read_orders(settings_.control, begun_order_);
   for (const int rank : orders.ended) check_call("pwrite", ::pwrite(settings_.ended, "\1", 1, rank));
@@ -197,6 +202,7 @@ void Job::check_members() {
     succeeded_ = succeeded_ || (known && !members_[member].ending()->failed());
   }
   ended_ = ended;
+  // Losses are judged by lose_member(), so `failed` is emptied.
   if (!settings_.loss_marker.empty() && !ending_) {
     for (const size_t member : std::exchange(failed, {})) {
       if (lost_.insert(member).second) lose_member(member);
@@ -240,6 +246,8 @@ std::optional<Job::Raised> Job::first_raised() {
   return std::nullopt;
 }
 
+// Where the others' start waits for this rank and nothing takes its place, they would wait in vain: then it fails the
+// job.
 void Job::report_loss(size_t member) {
   if (ending_ || !lost_.insert(member).second) return;
   const Start ranks = settings_.start ? settings_.start() : Start::kOver;
@@ -285,6 +293,7 @@ void Job::lose_rank(const std::string& said) {
   judge_losses(code, how);
 }
 
+// The exit code is that of the rank whose loss was one too many.
 void Job::judge_losses(int code, const std::string& how) {
   if (ending_) return;
   const size_t left = static_cast<size_t>(settings_.ranks) - lost_ranks_.size();
@@ -322,6 +331,7 @@ void Job::report_failure(size_t member, const std::string& why) {
                            members_[member].pid(), how, others ? fmt::format("; ending {}", running()) : ""));
   }
   if (!others) return;
+  // The others of one that has raised mostly fail by themselves, and print why, if they get the time.
   if (why.empty() || !ended) return end_members();
   end_at_ = Clock::now() + kForTheOthers;
 }
@@ -349,7 +359,8 @@ void Job::check_deadlines() {
   relay_.check_drain(now);
 }
 
-// Members are asked first. check_deadlines() kills those that do not end in time.
+// Members are asked first. check_deadlines() kills those that do not end in time. Hosts' processes get an order
+// instead, since a signal would reach only them.
 void Job::end_members() {
   ending_ = true;
   end_at_.reset();
@@ -367,7 +378,8 @@ void Job::kill_members() {
   }
 }
 
-// Whatever the members left running is ended too.
+// Whatever the members left running is ended too. A group may live on after its leader, and processes may have left the
+// group: both are killed.
 void Job::all_ended() {
   timeout_.reset();
   kill_at_.reset();

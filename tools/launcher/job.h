@@ -25,6 +25,8 @@ struct Member {
   int first_rank = 0, ranks = 0;  // of a host
 };
 
+// A job of one host has the ranks as members. A job of several has a process for each host as members, each of which
+// runs such a job: that process reports losses, and rondo-run decides.
 struct JobSettings {
   std::string noun = "rank";
   std::vector<Member> members;
@@ -47,7 +49,8 @@ struct JobSettings {
 };
 
 // Processes that run and fail together, from start to end. One thread; everything happens in run(), which sleeps in
-// poll().
+// poll(). Orders of rondo-run come by a pipe, and signals by a descriptor: nothing interrupts it. Members fail in any
+// order, but only the first failure sets the exit code.
 class Job {
  public:
   explicit Job(JobSettings settings);
@@ -66,24 +69,33 @@ class Job {
 
   void start_members();
   void start(Member& member);
+  // One turn of the loop. All other functions are called from it.
   void step();
   int poll_timeout_ms() const;
   void handle_signal(int signal);
+  // Orders of rondo-run to a host's process, in bytes (job.cc).
   void handle_orders();
+  // What SIGCHLD has to say: who has ended, and what follows from it.
   void check_members();
+  // Among several, the one that is to blame.
   void find_failure(const std::vector<size_t>& failed);
+  // By the file JobSettings::raised.
   std::optional<Raised> first_raised();
   void report_failure(size_t member, const std::string& why = "");
+  // A member has failed, and the others may go on.
   void report_loss(size_t member);
   void stop_with_members();
+  // The same in a job of several hosts: in a host's process, or in rondo-run.
   void lose_member(size_t member);
   void lose_rank(const std::string& said);
   void judge_losses(int code, const std::string& how);
   void start_again(size_t member, Start ranks);
   std::string how_it_ended(size_t member);
   void check_deadlines();
+  // SIGTERM, and SIGKILL at kill_at_.
   void end_members();
   void kill_members();
+  // No member runs: what they have left behind is killed, and their pipes are drained.
   void all_ended();
   bool finished() const;
   void signal_running(int signal);
@@ -94,12 +106,13 @@ class Job {
   Relay relay_;
   std::deque<ChildProcess> members_;  // a deque: Relay points into it
   std::deque<Output> controls_;       // of controlled members, or empty
+  // Processes of members_, which reap_orphans() must leave alone.
   std::set<pid_t> pids_;
-  size_t ended_ = 0;
+  size_t ended_ = 0;          // members that have ended; all: only output is left
   std::set<size_t> lost_;     // members that failed, and the others go on
   std::set<int> lost_ranks_;  // of rondo-run's hosts
-  std::string begun_order_;
-  bool succeeded_ = false;  // one of them
+  std::string begun_order_;   // bytes of an order that is not complete
+  bool succeeded_ = false;    // one of them
   int exit_code_ = 0;
   int ending_signals_ = 0;  // SIGINT and SIGTERM received
   bool ending_ = false;     // SIGTERM has been sent

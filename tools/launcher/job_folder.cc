@@ -16,7 +16,7 @@ namespace {
 
 constexpr char kStart[] = "/start";
 constexpr char kTemplate[] = "/rondo-run-XXXXXX";
-// What the ranks may add to the path for a socket of theirs.
+// What the ranks may add to the path for a socket of theirs. A socket's address has 108 bytes.
 constexpr size_t kNameBytes = 32;
 
 std::string parent_folder() {

@@ -4,7 +4,8 @@
 
 namespace rondo::launcher {
 
-// Memory is bounded: a line that never ends is passed on in parts.
+// Memory is bounded: a line that never ends is passed on in parts. `room` leaves no line longer than kMaxLineBytes with
+// its prefix; a newline may be the byte behind it.
 void LinePrefix::append(std::string_view bytes, std::string& out) {
   while (!bytes.empty()) {
     const size_t room = kMaxLineBytes - prefix_.size() - line_.size();

@@ -20,11 +20,13 @@ constexpr const char* kLinker = "/lib/ld-linux-aarch64.so.1";
 constexpr const char* kLinker = "/lib64/ld-linux-x86-64.so.2";
 #define RONDO_MULTIARCH "x86_64-linux-gnu"
 #endif
+// The libraries of mpi/BUILD.
 constexpr const char* kHave[] = {"libmpi.so.12",    "libmpich.so.12",   "libmpi.so.40",
                                  "libmpi_abi.so.1", "libmpi_cxx.so.40", "librondo_mpitrampoline.so"};
 // MPICH's interface of Fortran, by its own name and Debian's: they run on the first two.
 constexpr const char* kRunOn[] = {"libmpifort.so.12", "libmpichfort.so.12"};
 
+// What a shell command prints; "" where it cannot be started. Its exit code does not count.
 std::string output_of(const std::string& command) {
   const auto close = [](FILE* pipe) { ::pclose(pipe); };
   const std::unique_ptr<FILE, decltype(close)> pipe(::popen(command.c_str(), "r"), close);
@@ -57,6 +59,7 @@ std::optional<std::filesystem::path> mpi_folder() {
   return std::nullopt;
 }
 
+// LD_TRACE_LOADED_OBJECTS makes the linker print and end, before any constructor runs.
 std::vector<std::string> wanted_mpi(const std::string& file) {
   std::vector<std::string> found;
   std::istringstream lines(

@@ -20,7 +20,8 @@ std::vector<std::string> wanted_mpi(const std::string& file);
 // Why Rondo cannot stand in for such a library, in a sentence; "": it can.
 std::string lacks_mpi(const std::string& library);
 
-// Where the module of this name of python3 lies, a folder or a file; "": there is none, or no python3.
+// Where the module of this name of python3 lies, a folder or a file; "": there is none, or no python3. It starts
+// python3.
 std::string find_module(const std::string& name);
 
 // The file that a shell would run for this name; "": none.

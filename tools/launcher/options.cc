@@ -147,7 +147,8 @@ void parse(CLI::App& app, std::vector<std::string> words) {
   app.parse(words);
 }
 
-// Fills in hosts and ranks, each from the other; "" or what is wrong.
+// Fills in hosts and ranks, each from the other; "" or what is wrong. Hosts behind the last one that gets a rank are
+// dropped.
 std::string complete_hosts(Options& options, const Words& words) {
   try {
     if (!words.hosts.empty()) options.hosts = parse_hosts(words.hosts);

@@ -6,7 +6,8 @@
 namespace rondo::launcher {
 
 // One of this program's own outputs, shared by all ranks. Never blocks: what the reader has not taken yet is kept, and
-// full() asks the caller to read no more from the ranks meanwhile.
+// full() asks the caller to read no more from the ranks meanwhile. Whole lines are appended, so lines of different
+// ranks do not mix.
 class Output {
  public:
   // Held for a slow reader before the ranks' pipes are left to fill up.

@@ -15,7 +15,8 @@
 
 namespace rondo::launcher {
 
-// Carries what the children of a job write to this program's outputs, line by line. Never blocks.
+// Carries what the children of a job write to this program's outputs, line by line. Never blocks. One thread: the
+// job's.
 class Relay {
  public:
   using Clock = std::chrono::steady_clock;
@@ -34,6 +35,7 @@ class Relay {
 
   // What to poll(), and what to do when it has returned: entries[first] on are those that append_entries() appended.
   void append_entries(std::vector<pollfd>& entries) const;
+  // Reads what is there, once from each.
   void read(const std::vector<pollfd>& entries, size_t first);
   void write();
 
@@ -60,8 +62,8 @@ class Relay {
   void flush(Output& output, const char* name);
 
   Output output_{1}, error_{2};
-  std::vector<Stream> streams_;
-  std::string marker_;  // empty: no line is marked
+  std::vector<Stream> streams_;  // two for each child, in the order of add()
+  std::string marker_;           // empty: no line is marked
   std::vector<std::string> marked_;
   std::optional<Clock::time_point> drain_until_;
 };

@@ -9,7 +9,8 @@
 namespace rondo::launcher {
 
 // The signals that rondo-run handles, as something to poll: SIGCHLD, and those that it passes on (SIGINT, SIGTERM,
-// SIGHUP, SIGUSR1, SIGUSR2, SIGTSTP, SIGCONT). Blocked from construction on. SIGPIPE is ignored.
+// SIGHUP, SIGUSR1, SIGUSR2, SIGTSTP, SIGCONT). Blocked from construction on. SIGPIPE is ignored. One object a process.
+// Several arrivals of one signal may be one.
 class Signals {
  public:
   Signals();

@@ -28,7 +28,8 @@ std::vector<std::string> split_words(const std::string& text) {
   return words;
 }
 
-// What ranks of other hosts get of this environment.
+// What ranks of other hosts get of this environment. A rank's place and the job's meeting are of this job alone, and
+// are set there.
 Environment forwarded(const Options& options) {
   Environment result;
   for (const std::string& entry : own_environment()) {
@@ -116,6 +117,7 @@ int run_job(const Options& options) {
   settings.loss_marker = assignment.loss_marker;
   settings.ranks = options.ranks;
   settings.least = several ? static_cast<size_t>(options.least) : 0;
+  // The ranks of all hosts run in the folder of the same path.
   const std::string folder = std::filesystem::current_path().string();
   for (const Host& host : options.hosts) {
     assignment.ranks = std::min(host.slots, options.ranks - assignment.first_rank);

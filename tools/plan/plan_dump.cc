@@ -45,7 +45,7 @@ void declare(CLI::App& app, Options& options) {
   app.add_option("--bytes", options.bytes, "Simulate a call of N bytes by the default cost model");
 }
 
-// One step in a few letters: what it folds, stores and sends.
+// One step in a few letters: what it folds, stores and sends. Scratch and windows do not show.
 std::string cell(const Plan& plan, const Step& step) {
   std::string sends, stores;
   uint32_t block = 0;
@@ -100,6 +100,7 @@ void print(const Options& options, const std::vector<Plan>& plans) {
   if (options.rank < 0) fmt::print("\n{}", picture(plans));
 }
 
+// The plan goes to standard output, what is said about it to standard error.
 int dump(const Options& options) {
   const PlanRequest request = request_of(options.plan, kMostRanks);
   if (options.rank >= request.topology.world()) {

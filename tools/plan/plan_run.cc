@@ -39,7 +39,7 @@ const char* phase_of(const Plan& plan, const ValueTrace::Held* held) {
   }
 }
 
-// The trace says who holds which data, the simulation when.
+// The trace says who holds which data, the simulation when. json() is called once: it moves its parts out.
 class Run {
  public:
   Run(const PlanRequest& request, const PlanRunOptions& options);
@@ -95,7 +95,7 @@ void Run::add_rows() {
   }
 }
 
-// The row that a target writes; -1: none that is shown.
+// The row that a target writes; -1: none that is shown. Staging, where there is any, is the last row.
 int Run::row_of(const Ref& target) const {
   if (target.space == Space::kWindow && (target.flags & kStaging) != 0) return static_cast<int>(rows_.size()) - 1;
   if (target.space != Space::kOutput && target.space != Space::kWindow) return -1;
@@ -185,6 +185,7 @@ Json Run::event(size_t index) {
   return json;
 }
 
+// A move of no value is a signal, and has 0 bytes.
 Json Run::move(size_t index, const char* kind, Value value) const {
   const Executed& executed = trace_.steps[index];
   const ValueTrace::Held* held = value == kNoValue ? nullptr : &trace_.values[value];

@@ -15,6 +15,7 @@ RunTimes::RunTimes(const RecordedSimulation& simulation) {
   }
 }
 
+// The last step at or before this one that has slices; 0: there is none.
 double RunTimes::end_us(int rank, uint32_t step) const {
   const auto after = end_us_.upper_bound({rank, step});
   if (after == end_us_.begin()) return 0;

@@ -8,6 +8,7 @@
 namespace rondo {
 namespace {
 
+// The page's parts are this program's own, so a missing mark is our bug.
 void fill_in(std::string& text, std::string_view mark, const std::string& with) {
   const size_t at = text.find(mark);
   RONDO_CHECK(at != std::string::npos, "page.html lacks a mark");
@@ -29,6 +30,7 @@ std::string inside_script(const nlohmann::ordered_json& json) {
 
 }  // namespace
 
+// The data goes in last: a mark inside of it would else be filled in.
 std::string page(const nlohmann::ordered_json& runs) {
   std::string text = kPageHtml;
   fill_in(text, "@STYLE@", kPageStyle);
