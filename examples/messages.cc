@@ -141,6 +141,7 @@ Numbers groups_at_once(Communicator& group) {
   return {everybody[0], few[0]};
 }
 
+// Functions are collective: all ranks call them in one order.
 struct Example {
   const char* name;
   Numbers (*function)(Communicator&);

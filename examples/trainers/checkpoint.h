@@ -16,6 +16,7 @@
 
 namespace mlp::checkpoint {
 
+// A vector is its number of values, of 8 bytes, and the values. Failures show in the stream.
 template <class Value>
 void write(std::ofstream& file, const std::vector<Value>& values) {
   const uint64_t count = values.size();
@@ -23,6 +24,7 @@ void write(std::ofstream& file, const std::vector<Value>& values) {
   file.write(reinterpret_cast<const char*>(values.data()), static_cast<std::streamsize>(count * sizeof(Value)));
 }
 
+// The count is bounded, so a file of another kind does not ask for all memory.
 template <class Value>
 std::vector<Value> read(std::ifstream& file) {
   uint64_t count = 0;
@@ -42,7 +44,8 @@ std::vector<Value> gathered(rondo::Communicator& group, const std::vector<Value>
   return everyone;
 }
 
-// Collective: all ranks return when rank 0 has written the file.
+// Collective: all ranks return when rank 0 has written the file. On another rank than 0 nothing is written. Where rank
+// 0 fails, the others end with its process.
 inline void save(const std::string& path, uint64_t epochs, rondo::Communicator& group, rondo::DistOpt& optimizer,
                  const std::vector<float>& own_parameters, const std::vector<float>& own_velocity) {
   const rondo::DistOptState state = optimizer.save();
@@ -85,7 +88,8 @@ inline std::vector<float> own_of(const std::vector<float>& everyone, size_t save
   return {everyone.begin() + begin, everyone.begin() + begin + count};
 }
 
-// Parameters, momentum and DistOpt's state. exchange: of the optimizer. Returns how many epochs are over.
+// Parameters, momentum and DistOpt's state. exchange: of the optimizer. Returns how many epochs are over. Every rank
+// reads the same file.
 inline uint64_t load(const std::string& path, rondo::Communicator& group, rondo::DistOpt& optimizer,
                      rondo::Exchange exchange, Network& network, MomentumSgd& sgd) {
   std::ifstream file(path, std::ios::binary);

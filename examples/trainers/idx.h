@@ -49,7 +49,8 @@ struct Images {
   size_t count() const { return labels.size(); }
 };
 
-// The rank-th of `world` equal, contiguous parts of the first `most` images; part: "train" or "t10k".
+// The rank-th of `world` equal, contiguous parts of the first `most` images; part: "train" or "t10k". Images that are
+// left over by the division belong to no rank.
 inline Images load(const std::string& folder, const std::string& part, size_t most, int rank, int world) {
   const std::vector<uint8_t> pixels = read(folder + "/" + part + "-images-idx3-ubyte", kPixels);
   const std::vector<uint8_t> labels = read(folder + "/" + part + "-labels-idx1-ubyte", 1);

@@ -8,7 +8,6 @@
 #include <cstdio>
 #include <filesystem>
 #include <map>
-#include <optional>
 #include <stdexcept>
 #include <string>
 #include <system_error>
@@ -41,6 +40,7 @@ struct Arguments {
   std::string checkpoint;
 };
 
+// The whole text must be the number.
 template <class Number>
 Number number(const std::string& name, const std::string& value) {
   Number read{};
@@ -50,6 +50,7 @@ Number number(const std::string& name, const std::string& value) {
   return read;
 }
 
+// Throws std::invalid_argument. Every option has a value.
 Arguments read_arguments(int argc, char** argv) {
   Arguments read;
   read.options.partition_bytes = 1 << 18;  // partialUpdate: two partitions; the network has 636 kB
@@ -91,11 +92,13 @@ void run(const Arguments& arguments) {
         {tensor.name, &network.parameters[tensor.begin], &network.gradient[tensor.begin], tensor.count});
   }
   rondo::DistOpt optimizer(group, gradients, arguments.options);
+  // DistOpt calls it for each tensor whose exchange is over.
   const auto update = [&](const rondo::NamedGradient& g) {
     sgd.update(static_cast<size_t>(g.parameter - network.parameters.data()), {g.parameter, g.count},
                {g.gradient, g.count});
   };
 
+  // Equal on all ranks, whose parts are equal: each step is a collective.
   const uint64_t steps = train.count() / mlp::kBatch;
   const std::string& file = arguments.checkpoint;
   uint64_t epoch = 0;

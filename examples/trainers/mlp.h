@@ -19,7 +19,7 @@ struct Tensor {
   size_t begin, count;  // of Network::parameters and Network::gradient
 };
 
-// Sums over the images of a rank since reset().
+// Sums over the images of a rank since the program has taken the last ones.
 struct Score {
   double loss = 0;  // of the steps' mean losses
   double right = 0, seen = 0;
@@ -54,6 +54,7 @@ class Network {
   Score score;
 
   // The gradient of the mean loss over images first .. first + count - 1; ready(name) when a tensor's is complete.
+  // Tensors of the last layer come first, so their exchange runs behind the rest of this pass.
   template <class Ready>
   void backward(const idx::Images& images, size_t first, size_t count, Ready ready) {
     std::fill(gradient.begin(), gradient.end(), 0.0f);
@@ -122,6 +123,7 @@ class Network {
   static void add_scaled(float* to, const float* from, float factor) {
     for (size_t h = 0; h < kHidden; ++h) to[h] += from[h] * factor;
   }
+  // The largest is subtracted, so no exponential overflows.
   static const float* softmax(float* outputs, float largest) {
     float sum = 0;
     for (size_t c = 0; c < kClasses; ++c) sum += outputs[c] = std::exp(outputs[c] - largest);
@@ -136,6 +138,7 @@ class Network {
 class MomentumSgd {
  public:
   MomentumSgd(float rate, float momentum, size_t count) : rate_(rate), momentum_(momentum), velocity(count) {}
+  // begin: where these parameters lie among all.
   void update(size_t begin, std::span<float> parameters, std::span<const float> gradient) {
     for (size_t i = 0; i < parameters.size(); ++i) {
       velocity[begin + i] = momentum_ * velocity[begin + i] + gradient[i];
