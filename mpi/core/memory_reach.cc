@@ -242,7 +242,7 @@ void MemoryReach::swap(const Place& at, const std::byte* in, const std::byte* co
 }
 
 void MemoryReach::await(const std::function<bool()>& over) const {
-  for (int turn = 0; !over(); ++turn) {
+  for (int64_t turn = 0; !over(); ++turn) {  // an int would overflow after some days
     if (turn < kPolls) continue;
     if (turn < kYields) {
       sched_yield();
@@ -273,7 +273,7 @@ void MemoryReach::lock(int rank, Lock how) {
   const bool alone = how == Lock::kExclusive;
   std::optional<Wish> wish;
   if (alone) wish.emplace(there);
-  int turn = 0;
+  int64_t turn = 0;
   await([&] {
     if (!alone && there.wanted.load(std::memory_order_relaxed) > 0 && ++turn < kTurnsBehind) return false;
     int now = there.locked.load(std::memory_order_relaxed);
