@@ -174,6 +174,7 @@ std::vector<std::byte> WindowService::update(const WindowRequest& request, const
   check(request.op < world().named_ops.size() && request.type < world().named_types.size());
   const Op& op = *world().named_ops[request.op];
   const std::shared_ptr<const Type>& type = world().named_types[request.type];
+  check_fold(op, *type);
   const bool changes = op.handle != MPI_NO_OP;
   const size_t bytes = runs.bytes();
   check(runs.data.size() == (changes ? bytes : 0) && type->size > 0);
