@@ -98,6 +98,7 @@ int Job::run() {
     relay_.say(fmt::format("cannot start {}", error.what()));
     exit_code_ = error.code().value() == ENOENT ? kNotFoundCode : kCannotRunCode;
     ended_ = members_.size();
+    ending_ = true;  // or the ends of those that run would count as losses, and start others
     all_ended();
   }
   while (!finished()) step();
