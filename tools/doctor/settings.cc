@@ -62,7 +62,9 @@ Findings check_settings(const Environment& environment) {
   std::string set;
   for (const auto& [name, value] : environment.all()) {
     const bool is_known = std::find(known.begin(), known.end(), name) != known.end();
-    if (is_known && ours(name)) set += fmt::format("{}{}={}", set.empty() ? "" : ", ", name, value);
+    // A unique id has the job's secret in it.
+    const std::string shown = value.starts_with("unique:") ? "a unique id" : value;
+    if (is_known && ours(name)) set += fmt::format("{}{}={}", set.empty() ? "" : ", ", name, shown);
     const std::string meant = is_known ? "" : meant_by(name);
     if (!is_known && (ours(name) || !meant.empty())) findings.push_back(unknown(name, meant));
   }
