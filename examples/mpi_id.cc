@@ -4,7 +4,6 @@
 
 #include <cstdio>
 #include <optional>
-#include <string>
 #include <vector>
 
 #include <rondo/communicator.h>
@@ -19,7 +18,7 @@ int main(int argc, char** argv) {
     MPI_Comm_size(MPI_COMM_WORLD, &options.world);
 
     // Rank 0 makes the id and serves it until all have joined. Ranks of several hosts need the address of its host
-    // here.
+    // here. The server lives until all have joined.
     std::optional<rondo::UniqueIdServer> server;
     char id[256] = {};
     if (options.rank == 0) {

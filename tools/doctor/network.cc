@@ -4,7 +4,6 @@
 #include <netinet/tcp.h>
 
 #include <array>
-#include <cerrno>
 #include <cstring>
 #include <fstream>
 

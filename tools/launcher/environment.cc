@@ -9,9 +9,7 @@
 
 #include <algorithm>
 #include <array>
-#include <cerrno>
 #include <stdexcept>
-#include <system_error>
 
 #include "ring/base/cores.h"
 #include "ring/base/descriptor.h"

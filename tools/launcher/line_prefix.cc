@@ -1,6 +1,5 @@
 #include "tools/launcher/line_prefix.h"
 
-#include <algorithm>
 
 namespace rondo::launcher {
 
