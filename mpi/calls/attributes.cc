@@ -151,6 +151,7 @@ int MPI_Comm_set_attr(MPI_Comm comm, int keyval, void* value) {
 int MPI_Type_set_attr(MPI_Datatype type, int keyval, void* value) {
   return run(__func__, [&] { set(Holder::kType, type, type_of(type).attributes, keyval, value); });
 }
+// MPI has the predefined attributes on MPI_COMM_WORLD; here every communicator has them.
 int MPI_Comm_get_attr(MPI_Comm comm, int keyval, void* value, int* flag) {
   return on(comm, __func__, [&] {
     Comm& of = comm_of(comm);
@@ -303,6 +304,7 @@ int MPI_Info_set(MPI_Info info, const char* key, const char* value) {
     of.entries.with([&](Info::Entries& entries) { put(entries, name, value); });
   });
 }
+// MPI_ERR_INFO_NOKEY is an error here, where MPI_Info_get() gives a flag.
 int MPI_Info_delete(MPI_Info info, const char* key) {
   return run(__func__, [&] {
     const std::string name = key_of(key);
@@ -313,6 +315,7 @@ int MPI_Info_delete(MPI_Info info, const char* key) {
     });
   });
 }
+// *buflen becomes what the whole value takes, with its zero byte.
 int MPI_Info_get_string(MPI_Info info, const char* key, int* buflen, char* value, int* flag) {
   return run(__func__, [&] {
     Info::Entries entries = info_of(info).entries.get();

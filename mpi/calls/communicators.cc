@@ -175,6 +175,7 @@ int MPI_Comm_remote_size(MPI_Comm comm, int* size) {
 int MPI_Comm_test_inter(MPI_Comm comm, int* flag) {
   return on(comm, __func__, [&] { *flag = comm_of(comm).inter; });
 }
+// A copy of the ranks: the group outlives the communicator.
 int MPI_Comm_group(MPI_Comm comm, MPI_Group* group) {
   return on(comm, __func__, [&] { *group = publish_group(comm_of(comm).members, comm_of(comm).session); });
 }
@@ -215,6 +216,7 @@ int MPI_Comm_idup(MPI_Comm comm, MPI_Comm* newcomm, MPI_Request* request) {
 int MPI_Comm_idup_with_info(MPI_Comm comm, MPI_Info info, MPI_Comm* newcomm, MPI_Request* request) {
   return on(comm, __func__, [&] { *request = start_dup(comm_of(comm), newcomm, info); });
 }
+// Each color forms a communicator of its ranks by key; MPI_UNDEFINED gives MPI_COMM_NULL.
 int MPI_Comm_split(MPI_Comm comm, int color, int key, MPI_Comm* newcomm) {
   return on(comm, __func__,
             [&] { *newcomm = publish(split(comm_of(comm), [&](Choice& own) { own.color = color, own.key = key; })); });
@@ -385,6 +387,7 @@ int MPI_Intercomm_merge(MPI_Comm intercomm, int high, MPI_Comm* newintracomm) {
 
 namespace {
 
+// MPI takes no rank twice.
 std::vector<int> listed(const Group& group, int n, const int ranks[]) {
   require(n >= 0, MPI_ERR_ARG, "the number of ranks is negative");
   require(n == 0 || ranks != nullptr, MPI_ERR_ARG, "the ranks are null");
@@ -426,7 +429,7 @@ MPI_Group excluded(const Group& group, const std::vector<int>& ranks) {
   }
   return publish_group(made, group.session);
 }
-// The ranks of `a` that are in `b`, or are not.
+// The ranks of `a` that are in `b`, or are not. The order is that of `a`, as MPI says of intersections and differences.
 std::vector<int> those(const Group& a, const Group& b, bool in) {
   std::vector<int> made;
   for (const int rank : a.ranks) {
@@ -443,6 +446,7 @@ int MPI_Group_size(MPI_Group group, int* size) {
 int MPI_Group_rank(MPI_Group group, int* rank) {
   return run(__func__, [&] { *rank = place(group_of(group).ranks, world().engine->rank()); });
 }
+// MPI_UNDEFINED for a rank that the second group lacks.
 int MPI_Group_translate_ranks(MPI_Group group1, int n, const int ranks1[], MPI_Group group2, int ranks2[]) {
   return run(__func__, [&] {
     const Group &a = group_of(group1), &b = group_of(group2);

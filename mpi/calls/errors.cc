@@ -144,8 +144,10 @@ int MPI_Remove_error_class(int errorclass) {
 int MPI_Remove_error_code(int errorcode) {
   return run(__func__, [&] { added().remove(errorcode, false); });
 }
+// An empty text is none: the code may be removed then.
 int MPI_Remove_error_string(int errorcode) { return MPI_Add_error_string(errorcode, ""); }
 
+// A class is its own class, and so is a code that nobody has added.
 int MPI_Error_class(int errorcode, int* errorclass) {
   return run(__func__, [&] {
     std::lock_guard lock(added().mutex);
@@ -214,6 +216,7 @@ int MPI_Comm_create_errhandler(MPI_Comm_errhandler_function* function, MPI_Errha
 int MPI_Session_create_errhandler(MPI_Session_errhandler_function* function, MPI_Errhandler* errhandler) {
   return run(__func__, [&] { create(reinterpret_cast<MPI_Comm_errhandler_function*>(function), errhandler); });
 }
+// Failures from then on go to it, also those of calls that other threads have begun.
 int MPI_Comm_set_errhandler(MPI_Comm comm, MPI_Errhandler errhandler) {
   return on(comm, __func__, [&] { comm_of(comm).handler = handler_of(errhandler); });
 }

@@ -98,6 +98,7 @@ int end(const char* call, MPI_File file, MPI_Status* status) {
 #define END(name, Memory) \
   int MPI_File_##name##_end(MPI_File file, Memory*, MPI_Status* status) { return end(__func__, file, status); }
 
+// The calls of one direction: 17 of MPI's, by place and by blocking.
 #define WAY(name, way, Memory)                        \
   NOW(name, way, Place::kOwn, Memory)                 \
   NOW(name##_all, way, Place::kOwn, Memory)           \

@@ -329,7 +329,7 @@ void send_and_receive(const Envelope& to, const Envelope& from, MPI_Status* stat
   });
 }
 
-// A copy of what a call with _replace sends, in whose place it receives.
+// A copy of what a call with _replace sends, in whose place it receives. The copy is bytes, so it is sent as it is.
 Envelope copied(const Envelope& e, std::shared_ptr<std::byte[]>& memory) {
   if (e.nobody()) return e;
   memory = std::make_shared<std::byte[]>(static_cast<size_t>(e.bytes()));
@@ -357,6 +357,7 @@ void start_both(const Envelope& to, const Envelope& from, const std::shared_ptr<
 
 // --- Probes
 
+// It checks its arguments as a receive does.
 rondo::MessageCall probe_of(const Comm& comm, int source, int tag, rondo::MessageKind kind) {
   check_peer(comm, source, true);
   check_tag(tag, true);
@@ -517,6 +518,7 @@ int MPI_Iprobe(int source, int tag, MPI_Comm comm, int* flag, MPI_Status* status
     if (*flag) set_status(status, found ? outcome_of(of, *found) : kNobody);
   });
 }
+// No other call sees the message from then on. MPI_Mrecv() and MPI_Imrecv() take it, also on another thread.
 int MPI_Mprobe(int source, int tag, MPI_Comm comm, MPI_Message* message, MPI_Status* status) {
   return on(comm, __func__, [&] {
     Comm& of = comm_of(comm);
@@ -528,6 +530,7 @@ int MPI_Mprobe(int source, int tag, MPI_Comm comm, MPI_Message* message, MPI_Sta
     set_status(status, outcome_of(of, found));
   });
 }
+// *message is MPI_MESSAGE_NULL where nothing was found.
 int MPI_Improbe(int source, int tag, MPI_Comm comm, int* flag, MPI_Message* message, MPI_Status* status) {
   return on(comm, __func__, [&] {
     Comm& of = comm_of(comm);

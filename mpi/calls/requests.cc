@@ -290,6 +290,7 @@ int MPI_Waitsome(int incount, MPI_Request requests[], int* outcount, int indices
     check_some(failed, statuses);
   });
 }
+// It makes one pass over all requests.
 int MPI_Testsome(int incount, MPI_Request requests[], int* outcount, int indices[], MPI_Status statuses[]) {
   return on_requests(incount, requests, __func__, [&](MPI_Comm& owner) {
     const auto found = find_all(incount, requests);
@@ -299,6 +300,7 @@ int MPI_Testsome(int incount, MPI_Request requests[], int* outcount, int indices
   });
 }
 
+// The request stays, and so does its handle: a later wait gives the same status.
 int MPI_Request_get_status(MPI_Request request, int* flag, MPI_Status* status) {
   return on_requests(1, &request, __func__, [&](MPI_Comm&) { *flag = look(find(request), status); });
 }

@@ -160,6 +160,7 @@ bool weighted(const int* weights) { return weights != MPI_UNWEIGHTED; }
 
 }  // namespace
 
+// MPI_UNDEFINED: it has none.
 int MPI_Topo_test(MPI_Comm comm, int* status) {
   return on(comm, __func__, [&] {
     const Comm& of = comm_of(comm);
@@ -200,6 +201,7 @@ int MPI_Cart_get(MPI_Comm comm, int maxdims, int dims[], int periods[], int coor
     copy_some(coordinates(t, comm_of(comm).rank), maxdims, coords);
   });
 }
+// Coordinates of a periodic dimension may be any number.
 int MPI_Cart_rank(MPI_Comm comm, const int coords[], int* rank) {
   return on(comm, __func__, [&] {
     const Topology& t = topology_of(comm, MPI_CART);

@@ -125,7 +125,8 @@ std::shared_ptr<Type> subarray(int ndims, const Count sizes[], const Count subsi
   return made;
 }
 
-// What a rank has of one dimension of a distributed array: blocks of `block` elements, every `ranks` of them.
+// What a rank has of one dimension of a distributed array: blocks of `block` elements, every `ranks` of them. Pairs are
+// a block's first element and its length.
 std::vector<std::pair<MPI_Count, MPI_Count>> owned(MPI_Count size, int distribution, int argument, int ranks,
                                                    int rank) {
   if (distribution == MPI_DISTRIBUTE_NONE) return {{0, size}};
@@ -147,6 +148,7 @@ std::vector<std::pair<MPI_Count, MPI_Count>> owned(MPI_Count size, int distribut
   return made;
 }
 
+// Each dimension is a type of the ones that change faster, as in subarray().
 template <typename Count>
 std::shared_ptr<Type> darray(int size, int rank, int ndims, const Count gsizes[], const int distribs[],
                              const int dargs[], const int psizes[], int order, const Part& type) {
@@ -390,6 +392,7 @@ int MPI_Unpack_c(const void* inbuf, MPI_Count insize, MPI_Count* position, void*
                  MPI_Datatype datatype, MPI_Comm comm) {
   return on(comm, __func__, [&] { unpack_at(inbuf, insize, position, outbuf, outcount, datatype, false); });
 }
+// It is exact: packing adds nothing.
 int MPI_Pack_size_c(MPI_Count incount, MPI_Datatype datatype, MPI_Comm comm, MPI_Count* size) {
   return on(comm, __func__, [&] {
     comm_of(comm);
@@ -482,6 +485,7 @@ bool is_single(int p, int r) {
 
 }  // namespace
 
+// MPI's r is the number of decimal digits: 2, 4, 9 and 18 are what 1, 2, 4 and 8 bytes hold.
 int MPI_Type_create_f90_integer(int r, MPI_Datatype* newtype) {
   return run(__func__, [&] {
     require(r <= 18, MPI_ERR_ARG, "no integer has this range");
@@ -559,6 +563,7 @@ void contents(const Type& type, Count max_integers, Count max_addresses, Count m
 
 }  // namespace
 
+// MPI makes this form an error for a type that has large counts.
 int MPI_Type_get_envelope(MPI_Datatype datatype, int* num_integers, int* num_addresses, int* num_datatypes,
                           int* combiner) {
   return run(__func__, [&] {

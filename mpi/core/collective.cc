@@ -160,6 +160,7 @@ bool Collective::rooted_inter(int root, std::vector<Part> at_root, Data elsewher
 
 void Collective::barrier() { go({.collective = rondo::Collective::kBarrier}); }
 
+// The engine has one buffer for both sides: packed at the root, unpacked at the others.
 void Collective::broadcast(Data data, int root) {
   check_root(root);
   std::vector<Part> all;
@@ -240,6 +241,7 @@ void Collective::gather(Data send, Data receive, int root) {
       .root = root});
 }
 
+// MPI demands blocks of one length on all ranks. Only the root knows two of them, and its own buffer may be longer.
 void Collective::scatter(Data send, Data receive, int root) {
   check_root(root);
   if (comm_.inter) {
@@ -270,6 +272,7 @@ void Collective::scatter(Data send, Data receive, int root) {
       .root = root});
 }
 
+// In place the own block lies in the output. Where that is packed, the block is packed into it first.
 void Collective::all_gather(Data send, Data receive) {
   if (comm_.inter) return all_gather_v(std::move(send), blocks_of(receive, comm_.peers()));
   const auto bytes = static_cast<uint64_t>(receive.bytes());
@@ -350,6 +353,7 @@ void Collective::gather_v(Data send, std::vector<Data> receive, int root) {
       .output_displacements = out.displacements});
 }
 
+// Where the own buffer lies between the blocks of the input, the blocks are packed, as in gather_v().
 void Collective::scatter_v(std::vector<Data> send, Data receive, int root) {
   check_root(root);
   if (rooted_inter(root, parts_of(comm_, send), receive, true)) return;
@@ -379,6 +383,7 @@ void Collective::scatter_v(std::vector<Data> send, Data receive, int root) {
       .input_displacements = in.displacements});
 }
 
+// In an intercommunicator each rank sends its block to all of the other group, which is an exchange.
 void Collective::all_gather_v(Data send, std::vector<Data> receive) {
   if (comm_.inter) {
     return exchange(parts_of(comm_, std::vector<Data>(static_cast<size_t>(comm_.peers()), send)),
@@ -405,6 +410,7 @@ void Collective::all_gather_v(Data send, std::vector<Data> receive) {
       .output_displacements = out.displacements});
 }
 
+// In place what is received is sent: all of it is copied first, since blocks of other ranks overwrite it.
 void Collective::all_to_all_v(std::vector<Data> send, std::vector<Data> receive) {
   std::vector<Part> from = parts_of(comm_, receive);
   if (send.empty()) {  // in place

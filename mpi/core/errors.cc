@@ -64,6 +64,7 @@ Failure failure_of(const rondo::Error& error) {
   }
 }
 
+// Other exceptions of a program's function pass: nothing here knows what they say.
 Failure caught() {
   try {
     throw;

@@ -41,8 +41,8 @@ int report_by(const char* call, const std::shared_ptr<Errhandler>& handler, uint
 std::shared_ptr<Errhandler> handler_of_session(MPI_Session session);
 int report_to(const char* call, Errhandler& handler, uintptr_t object, const Failure& failure);
 
-// Runs a function; report(failure) makes a code of what it throws. Nothing is thrown out of a function of MPI: the
-// frames of its caller may be C's.
+// Runs a function; report(failure) makes a code of what it throws. No Failure and no std::exception leaves a function
+// of MPI: the frames of its caller may be C's.
 template <typename Function, typename Report>
 int guarded(Function&& function, const Report& report) {
   try {

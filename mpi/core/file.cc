@@ -104,6 +104,7 @@ MPI_Offset read_at(int descriptor, std::byte* to, MPI_Offset bytes, MPI_Offset o
   }
   return done;
 }
+// A file system may take a part of a write: then the rest is written, or gives the error.
 MPI_Offset write_at(int descriptor, const std::byte* from, MPI_Offset bytes, MPI_Offset offset) {
   MPI_Offset done = 0;
   while (done < bytes) {
@@ -254,6 +255,7 @@ MPI_Offset File::read_data(const View& view, MPI_Offset position, const Data& da
   return got;
 }
 
+// It needs memory for the packed data, and for what is converted.
 void File::write_data(const View& view, MPI_Offset position, const Data& data, MPI_Offset bytes) const {
   if (data.type->dense && !view.external()) {
     return write(view, position, static_cast<const std::byte*>(data.data), bytes);

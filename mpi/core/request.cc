@@ -51,6 +51,7 @@ void set_status_error(MPI_Status* status, int error) {
   if (status != MPI_STATUS_IGNORE) status->MPI_ERROR = error;
 }
 
+// The engine's ranks of the other group become ranks of that group.
 Outcome outcome_of(const Comm& comm, const rondo::Message& message) {
   return {comm.peer_of(message.peer), message.tag, static_cast<MPI_Count>(message.bytes)};
 }
@@ -66,6 +67,7 @@ std::vector<rondo::Work> works_of(const Request& request) {
 
 }  // namespace
 
+// `unready` is read before `work`: the thread that sends stores them in the other order.
 bool over(Request& request) {
   if (!request.active) return true;
   if (request.kind == Request::Kind::kGeneral) return request.complete;

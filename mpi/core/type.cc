@@ -80,6 +80,7 @@ std::shared_ptr<Type> copy_of(const Type& type) {
   return made;
 }
 
+// The copy shares the types that it is made of.
 MPI_Datatype reveal(const Type& type) {
   return world().types.predefined(type.handle) ? type.handle : world().types.add(copy_of(type));
 }
@@ -121,6 +122,7 @@ MPI_Count elements_in(const Type& type, MPI_Count bytes) {
   return left == 0 ? found : MPI_UNDEFINED;
 }
 
+// For MPI_Status_set_elements().
 MPI_Count bytes_of_elements(const Type& type, MPI_Count elements) {
   if (type.elements == 0) return 0;
   MPI_Count bytes = elements / type.elements * type.size;

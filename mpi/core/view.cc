@@ -78,6 +78,7 @@ View::Run View::at(MPI_Offset position) const {
   return {sum(displacement_, from, MPI_ERR_ARG), runs_[run].bytes - skipped};
 }
 
+// It costs a search for each run.
 View::Run View::range(MPI_Offset position, MPI_Offset bytes) const {
   const MPI_Offset behind = sum(position, bytes, MPI_ERR_ARG);
   MPI_Offset begin = std::numeric_limits<MPI_Offset>::max(), end = 0;

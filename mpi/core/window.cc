@@ -101,6 +101,7 @@ Window::Part Window::part(int rank) const {
 
 // --- Data
 
+// MPI_ERR_RANK for a target that is none; callers have taken MPI_PROC_NULL before.
 const Reach::Peer& Window::peer(int target) const {
   require(target >= 0 && target < comm_->size(), MPI_ERR_RANK, "the target is no rank of the window");
   return peers_[static_cast<size_t>(target)];
@@ -140,6 +141,7 @@ void Window::put(const Data& origin, const Place& to) {
   if (place.bytes() > 0) reach_->put(place, from);
 }
 
+// Data that is not dense is read into memory of its own and unpacked from there.
 void Window::get(const Data& origin, const Place& from) {
   if (from.target == MPI_PROC_NULL) return;
   require(origin.bytes() == from.bytes(), MPI_ERR_TYPE, "origin and target differ in length");

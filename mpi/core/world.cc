@@ -74,6 +74,7 @@ World& make_world() {
   return *made;
 }
 
+// Named handles but for communicators are there before MPI_Init(): MPI allows calls with infos and error handlers then.
 World::World() {
   const auto handler = [&](MPI_Errhandler handle, Errhandler::Kind kind) {
     auto made = std::make_shared<Errhandler>();
