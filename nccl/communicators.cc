@@ -236,6 +236,7 @@ ncclResult_t ncclGetUniqueId(ncclUniqueId* id) {
   });
 }
 
+// A call outside of a group waits for all ranks; one of several ranks of a process belongs into a group.
 ncclResult_t ncclCommInitRank(ncclComm_t* comm, int ranks, ncclUniqueId id, int rank) {
   return guarded("ncclCommInitRank", [&] { return make(comm, ranks, id, rank, nullptr); });
 }

@@ -146,6 +146,7 @@ std::vector<Lane> lanes_of(std::vector<StartedRef> all) {
   return lanes;
 }
 
+// The first failure is thrown when all of the lane have run.
 void run_here(const Lane& lane) {
   std::optional<Failure> failure;
   for (const StartedRef& one : lane) {
