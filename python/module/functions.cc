@@ -50,6 +50,7 @@ template <typename T>
 constexpr bool is_result = is_one_of<T, int*, int64_t*, uint64_t*, size_t*, void**, const char**, rondo_comm_t*,
                                      rondo_id_server_t*, rondo_place_t*>;
 
+// A null handle is None: split() with a negative color.
 template <typename T>
 Ref to_python(T value) {
   if constexpr (is_handle<T>) return value != nullptr ? Capsule<T>::made(value) : Ref::borrowed(Py_None);

@@ -63,6 +63,7 @@ PyObject* imported(PyObject*& cache, const char* module, const char* name) {
   return cache;
 }
 
+// What a handler raised comes before the call's own failure, which is that it was interrupted.
 Ref last_error(rondo_result_t result) {
   if (from_handler.type != nullptr) {
     const FromHandler raised = std::exchange(from_handler, {});

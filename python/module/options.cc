@@ -63,6 +63,7 @@ void Options::multiply_complex(int dtype) {
   used_ = true;
 }
 
+// Each value is checked by a function of rondo._arguments, which raises with the parameter's name.
 void Options::read(const Given& given, int rank, uint64_t count) {
   static PyObject *milliseconds, *real_number, *text_of, *fields_of, *stream_handle;
   if (given.has("wire")) {

@@ -2,6 +2,7 @@
 
 namespace rondo::python {
 
+// Parameters that the method lacks keep None, which means the default everywhere.
 void Row::declare(Py_ssize_t positional_count, PyObject* parameters, PyObject* values) {
   positional = positional_count;
   count = PyTuple_Size(parameters);

@@ -124,6 +124,7 @@ PyObject* on_end(PyObject* object, PyObject* function) {
   });
 }
 
+// An operation under way keeps its arrays: sweep() frees them later.
 void free_work(PyObject* object) {
   Work& self = self_of(object);
   PyTypeObject* const type = Py_TYPE(object);
