@@ -77,6 +77,7 @@ bool siblings_read() {
   return code == 0;
 }
 
+// Wrong only where RONDO_SINGLE_COPY insists.
 Finding single_copy(const Job& job) {
   std::string scope = "not there";
   std::ifstream("/proc/sys/kernel/yama/ptrace_scope") >> scope;

@@ -33,6 +33,7 @@ std::vector<std::filesystem::path> files_of(const std::filesystem::path& place) 
   return files;
 }
 
+// Where Rondo lacks it, the finding names what it stands in for.
 Finding served(const std::string& who, const std::string& library) {
   const std::string lacks = launcher::lacks_mpi(library);
   if (!lacks.empty()) return {Level::kWrong, kTopic, fmt::format("{} wants {}. {}", who, library, lacks), ""};

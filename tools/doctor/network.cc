@@ -110,6 +110,7 @@ std::string default_congestion() {
   return {name.data(), strnlen(name.data(), size)};
 }
 
+// Rondo's own choice for loopback is named: it differs from what the system says.
 Finding congestion(const Job& job) {
   try {
     check_tuning(tuning_of(job.config));

@@ -160,6 +160,7 @@ PairEnd parse_pair_end(const std::string& text, bool listens) {
   return end;
 }
 
+// A failure of the job is a finding, since it is what the user wants to know.
 Findings check_pair(const PairEnd& end) {
   try {
     JoinOptions options;

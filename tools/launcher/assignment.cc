@@ -34,6 +34,7 @@ void read_exactly(int fd, char* bytes, size_t count) {
 
 }  // namespace
 
+// The length comes before the bytes, since orders follow on the same pipe.
 std::string encode(const Assignment& a) {
   ByteWriter body;
   for (const int number : {a.first_rank, a.ranks, a.world, a.node, a.nodes, a.least, a.most, a.restarts}) {

@@ -64,6 +64,7 @@ std::vector<Host> parse_hosts(std::string_view list) {
   }
 }
 
+// Lines that are empty, or have a comment alone, are skipped.
 std::vector<Host> read_hostfile(const std::string& path) {
   std::ifstream file(path);
   if (!file) throw std::system_error(errno, std::generic_category(), path);

@@ -93,6 +93,7 @@ std::string find_module(const std::string& name) {
   return output_of(fmt::format("python3 -c {} {} 2>/dev/null", quoted(kFind), quoted(name)));
 }
 
+// An empty entry of PATH is the current folder.
 std::string find_program(const std::string& name) {
   if (name.find('/') != std::string::npos) return name;
   const char* path = std::getenv("PATH");

@@ -44,6 +44,7 @@ std::string check_seconds(const std::string& text) {
 struct Elastic {
   int least = 0, most = 0;
 };
+// nullopt: the text is none, or out of bounds.
 std::optional<Elastic> parse_elastic(const std::string& text) {
   const size_t colon = text.find(':');
   const bool has_most = colon != std::string::npos;
@@ -218,6 +219,7 @@ std::string check_network(const Options& options) {
 
 }  // namespace
 
+// --help and --version print to standard output, and end with 0; mistakes with 2.
 Parsed parse_options(int argc, char** argv) {
   Options options;
   Words words;

@@ -64,6 +64,7 @@ void declare_plan_options(CLI::App& app, PlanOptions& options, int most) {
                "The ranks of a host share memory (always so where the algorithm needs it)");
 }
 
+// Ranks are numbered host by host.
 PlanRequest request_of(const PlanOptions& options, int most) {
   std::vector<int> hosts = options.hosts;
   if (hosts.empty()) hosts.push_back(options.world == 0 ? kDefaultWorld : options.world);

@@ -224,6 +224,7 @@ void Run::add_window_moves(size_t index) {
   }
 }
 
+// With windows a message is a signal of half a step, and loads and stores fill the other half.
 void Run::add_message(const ValueTrace::Message& message) {
   const Executed& sender = trace_.steps[message.sent];
   const int to = trace_.steps[message.received].rank;
