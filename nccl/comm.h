@@ -105,7 +105,7 @@ struct ncclComm {
   uint64_t begun_ = 0, ended_ = 0;               // works of threads_: numbers are their turns
   int users_ = 0;                                // threads between use() and let_go()
   std::deque<rondo_work_t> works_;               // of calls that may be under way, the oldest first
-  size_t next_look_ = 0;                         // so many works: those that have ended are freed
+  size_t next_look_ = 0;                         // with so many works add() frees those that have ended
 };
 
 namespace rondo::nccl {

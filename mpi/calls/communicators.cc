@@ -1,6 +1,6 @@
 // Communicators and groups. Calls that make a communicator are collective: ranks agree whether all can make it
-// (agreement.h). The handle owns what it names, with whoever still uses it, so MPI_Comm_free() returns at once, and
-// what is under way goes on.
+// (agreement.h). The handle shares what it names with the calls and requests that use it, so MPI_Comm_free() returns at
+// once, and what is under way goes on.
 
 #include "mpi/core/communicators.h"
 
@@ -105,8 +105,8 @@ std::shared_ptr<Comm> split(Comm& comm, const Choose& choose) {
   return remote.empty() ? nullptr : between(group, remote, series);
 }
 
-// Gives a copy of `comm` what a dup() has of it. info: of the new one; none: that of `comm`. Runs the copy functions of
-// the attributes: their failure is a refusal that all ranks hear of.
+// Copies what MPI_Comm_dup() copies: hints and attributes. info: hints of the new one; none: those of `comm`. Runs the
+// copy functions of the attributes: their failure is a refusal that all ranks hear of.
 void describe(Comm& made, Comm& comm, std::optional<MPI_Info> info) {
   require_room();
   if (info) {

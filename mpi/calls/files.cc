@@ -42,7 +42,7 @@ struct Access {
   MPI_Datatype type;
 };
 
-// A collective call waits for nobody, but for the ordered ones, which exchange their lengths.
+// A collective call waits for no rank, but for the ordered ones, which exchange their lengths.
 int now(const Access& a, MPI_Status* status) {
   return on_file(a.file, a.call, [&] {
     set_status(status, file_of(a.file)->transfer(a.way, a.place, a.offset, data_of(a.at, a.count, a.type)));

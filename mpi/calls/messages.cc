@@ -608,7 +608,7 @@ void make_ready(Request& of, int partition) {
   } catch (...) {  // the request's error, for the thread that waits for it
     of.finish = [why = std::current_exception()] { std::rethrow_exception(why); };
   }
-  // The last step to 0 comes when the send has started: who waits for the request looks for that.
+  // The last step to 0 comes when the send has started: complete() and over() look for that.
   of.unready = 0;
   of.unready.notify_all();
   ends().tell();

@@ -21,7 +21,8 @@ void set_empty(MPI_Status* status) {
   set_status_error(status, MPI_SUCCESS);
 }
 
-// The request of a handle, which a program's threads do not end under each other; nullptr of a null one.
+// The request of a handle; nullptr for the null handle. It is good during the call, since MPI forbids two threads to
+// complete one request.
 Request* find(MPI_Request handle) {
   if (handle == MPI_REQUEST_NULL) return nullptr;
   Request* const found = world().requests.find(handle);
@@ -86,8 +87,8 @@ int end(MPI_Request* handle, Request& request, MPI_Status* status, MPI_Comm& own
   return error;
 }
 
-// Notes a call that was made of a generalized request, and ends one of which both were. MPI_Grequest_complete() and
-// MPI_Request_free() may come in either order, from two threads: the later one frees.
+// Notes that one of the two calls was made for a generalized request; the second of them ends it.
+// MPI_Grequest_complete() and MPI_Request_free() may come in either order, from two threads.
 void note(Request& request, int call) {
   const int other = call ^ (Request::kCompleted | Request::kFreed);
   if (request.calls.fetch_or(call) != other) return;

@@ -56,7 +56,8 @@ class Collective {
   // exclusive: the ranks before this one alone.
   void scan(Data send, void* receive, const Op& op, bool exclusive);
 
-  // What each pair of ranks has agreed on; several parts of one peer go in their order. All others compose from this.
+  // Moves the parts that each pair of ranks agrees on; several parts of one peer keep their order. Calls of
+  // intercommunicators, of neighbors and with lists of types are made of it.
   void exchange(std::vector<Part> send, std::vector<Part> receive);
 
   // A blocking one is over when this is called. Hands over what is under way.

@@ -12,12 +12,13 @@
 
 namespace rondo_mpi {
 
-// The engine's communicator for a Comm: its last user says goodbye and waits for nobody (Leaving). The last request of
+// The engine's communicator for a Comm: its last user says goodbye and waits for no rank (Leaving). The last request of
 // one that was freed may end on a thread of the engine, where destroy() may not wait. Shared by the Comm, its buffered
 // sends, and requests that have it as a channel.
 std::shared_ptr<rondo::Communicator> engine_of(rondo::Communicator made);
-// What the ranks of a communicator make of some of them meets in the order of each series, as threads of a program may
-// come in another order on each rank.
+// A series is an order of calls. Ranks that make a new communicator of some ranks of a parent match their calls by it:
+// the n-th call of one rank in a series meets the n-th calls of the others. Threads of a program may make calls of
+// different series in another order on each rank.
 enum class Series : uint64_t {
   kIdup,
   kPersistent,
@@ -26,8 +27,8 @@ enum class Series : uint64_t {
   kNumber = uint64_t{1} << 62,  // and one for each Number
   kName = uint64_t{1} << 63,    // and one for each tag that is a string
 };
-// No two of 256 that a rank makes in turn are the same, more than its threads have in use at once. The engine keeps
-// what each series has made, so there are no more.
+// A rank's numbers repeat after 256, which are more than its threads use at once. The engine keeps a state for each
+// series, so there are no more.
 struct Number {
   int world_rank, number;
 };
@@ -49,8 +50,7 @@ struct Channel {
 };
 Channel open_channel(const Comm& comm, Series series);
 Channel open_channel(const Comm& comm, std::span<const int> ranks, uint64_t series);
-// The same ranks in the same order, without an engine. Neither name nor attributes nor info: who calls it copies what
-// MPI says.
+// The same ranks in the same order, without an engine. Name, attributes and info are left to the caller.
 std::shared_ptr<Comm> copy_of(const Comm& comm);
 // With one of its own, for messages that meet no others. Called by all ranks. Windows and files have one.
 std::shared_ptr<Comm> duplicate(const Comm& comm);
@@ -66,7 +66,7 @@ rondo::Communicator& living(const Comm& comm);
 // The ranks that live agree which those are: living() from then on. Called by all of them. It waits for all that live,
 // as Communicator::shrink() says, and throws what that throws.
 void leave_out_failed(Comm& comm);
-// Whether the exception under way is one after which that is to be called; else it goes on.
+// Returns if the exception under way is one after which leave_out_failed() is to be called; else throws it on.
 void require_failure();
 // A communicator of the ranks that live. Called by all of them; what came of failures before may have called it
 // otherwise.

@@ -15,7 +15,7 @@
 namespace rondo_mpi {
 
 // A file that the ranks of a communicator have open, each by a descriptor of its own, on a file system that they share.
-// Each rank reads and writes what it asks for, also in collective calls: those wait for nobody, but for the ordered
+// Each rank reads and writes what it asks for, also in collective calls: those wait for no rank, but for the ordered
 // ones. Any thread may call, also while another one closes the file: a call shares it (calls/files.cc). All work is
 // done by the calling thread before the call returns. Offsets and positions count elementary types of the view, unless
 // they say bytes; sizes are bytes.
@@ -30,7 +30,7 @@ class File {
   // there in the order of ranks.
   enum class Place : uint8_t { kOffset, kOwn, kShared, kOrdered };
 
-  // Those of all ranks of `comm` succeed, or all throw. path: absolute.
+  // Opens the file on all ranks of `comm`, or throws on all. path: absolute.
   static std::shared_ptr<File> open(const Comm& comm, const std::string& path, int mode);
   // MPI_File_delete(): one rank's call, without a communicator.
   static void remove(const std::string& name);

@@ -49,7 +49,7 @@ inline uintptr_t first_number([[maybe_unused]] uintptr_t null, [[maybe_unused]] 
 
 // The objects behind the handles of a kind. T has a member `handle`. Handles are small integers that index a table: one
 // that is not in it is found to be wrong, also one that was freed. Any thread; find() takes no lock. The table owns an
-// object until remove(); who has a share() keeps it longer. name() runs where no other thread uses the table: in the
+// object until remove(); a share() keeps it longer. name() runs where no other thread uses the table: in the
 // constructor of World, and in open_world(). A thread must not free a handle while another one begins a call with it,
 // which MPI forbids, so a slot needs no lock of its own.
 template <typename T>
@@ -65,7 +65,8 @@ class Table {
     const std::shared_ptr<T>* slot = slot_of(number_of(handle));
     return slot == nullptr ? nullptr : slot->get();
   }
-  // The same for who waits in a call of it, while another thread may free the handle. Predefined ones stay: no count.
+  // The same for a call that waits: another thread may free the handle meanwhile. A predefined object stays, so its
+  // share counts nothing.
   std::shared_ptr<T> share(Handle handle) const {
     const std::shared_ptr<T>* slot = slot_of(number_of(handle));
     if (slot == nullptr) return nullptr;
@@ -117,8 +118,8 @@ class Table {
     give_back(handle);
     return object;
   }
-  // remove() and add() in parts, without the lock, for who makes and ends many: the handle stays the caller's, of no
-  // object, until put() or give_back(). Requires one that add() has given.
+  // remove() and add() in parts, without the lock, for a thread that makes and ends many objects: the handle stays the
+  // caller's, of no object, until put() or give_back(). Requires one that add() has given.
   std::shared_ptr<T> take_out(Handle handle) { return std::exchange(made(handle), nullptr); }
   void put(Handle handle, std::shared_ptr<T> object) {
     object->handle = handle;

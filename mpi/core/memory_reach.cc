@@ -33,8 +33,9 @@ constexpr MPI_Aint kMostSegment = std::numeric_limits<off_t>::max() - MPI_Aint{k
 // there may be more ranks than cores; then sleeps, and looks every 4 ms or so whether a rank has died.
 constexpr int kPolls = 200, kYields = 1000, kPausesPerLook = 64;
 constexpr std::chrono::microseconds kPause{50};
-// Who shares a lock lets those go first that want it alone, or they would never get it from ranks that take turns; for
-// some milliseconds, since ranks that hold locks of several others may wait in a ring.
+// A rank that wants a shared lock lets ranks go first that want it alone: ranks that share it in turns would else keep
+// those out for ever. It does so for some milliseconds only, since ranks that hold locks of several others may wait in
+// a ring.
 constexpr int kTurnsBehind = kYields + 32;
 
 size_t round_up(size_t bytes, size_t to) { return (bytes + to - 1) / to * to; }
@@ -286,7 +287,7 @@ void MemoryReach::unlock(int rank, Lock how) {
   control(rank).locked.fetch_sub(how == Lock::kExclusive ? kExclusive : 1, std::memory_order_acq_rel);
 }
 
-// The increment is sequentially consistent and comes last: who hears of it sees the accesses before it.
+// The increment is sequentially consistent and comes last: a rank that sees it also sees the accesses before it.
 void MemoryReach::tell(Word what, const std::vector<int>& ranks) {
   for (const int rank : ranks) ++told(what, comm_.rank, rank);
 }

@@ -150,7 +150,7 @@ void MessageReach::lock(int rank, Lock how) {
 // What was done under the lock has been answered: nothing is to be waited for.
 void MessageReach::unlock(int rank, Lock) { ask(rank, {WindowAction::kUnlock}, {}, {}, {}); }
 
-// Messages of one pair arrive in order, and requests before it were answered: who hears of it finds their data.
+// Messages of one pair arrive in order, and requests before it were answered: a rank that gets it finds their data.
 void MessageReach::tell(Word what, const std::vector<int>& ranks) {
   for (const int rank : ranks) comm_->engine->send_async(nullptr, 0, kBytes, rank, tag_of(what));
 }

@@ -31,12 +31,12 @@ void complete(Request& request);
 // Whether it is over, for a question that does not end it: if so, its data is there and its outcome stands, and it
 // stays active until it is waited for.
 bool finished(Request& request);
-// Lets go of a request: it is finished when it is over, without anybody to ask. Its error is told to no one, since MPI
-// has no call for it.
+// Gives up a request: when it is over, a thread of the engine finishes it, and no thread waits for it. Its error is
+// told to no one, since MPI has no call for it.
 void release(const std::shared_ptr<Request>& request);
 
-// Counts the ends of requests that a thread watches: for one that waits for any of several. There is one for all
-// threads, so a thread also wakes up for the ends of others' requests, and looks again.
+// Counts the ends of requests that a thread watches, for a thread that waits until one of several is over. There is one
+// for all threads, so a thread also wakes up for the ends of others' requests, and looks again.
 class Ends {
  public:
   uint32_t count() const { return count_; }

@@ -19,7 +19,8 @@ std::shared_ptr<Type> resized(const std::shared_ptr<const Type>& type, MPI_Aint 
 
 // The same without attributes, whose functions are called for the original alone.
 std::shared_ptr<Type> copy_of(const Type& type);
-// A handle of its own, which the program frees: the one that it gave may be gone. A predefined one's is its own.
+// A new handle of the type, which the program frees: the handle that it passed may be freed by now. A predefined type
+// gives its own handle.
 MPI_Datatype reveal(const Type& type);
 
 // MPI_BYTE. It is the type of data that has been packed.

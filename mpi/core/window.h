@@ -84,7 +84,8 @@ class Window {
   bool done(bool wait);
 
  private:
-  // What this rank has of each rank's memory. kUnchecked: the program says that nobody has a lock that is in its way.
+  // What this rank has of each rank's memory. kUnchecked: no lock was taken, since the program says that none is in its
+  // way (MPI_MODE_NOCHECK).
   enum class Held : uint8_t { kNot, kShared, kExclusive, kUnchecked };
 
   explicit Window(const Comm& comm);

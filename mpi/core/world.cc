@@ -55,8 +55,8 @@ size_t Leaving::count() {
   return communicators_.size();
 }
 
-// All in turn: while this rank waited for one in destroy(), another rank might wait there for the goodbye of another,
-// which this rank cannot say before the opening of that one is over.
+// Looks at all in turn. A destroy() of one would wait there for the other ranks, and one of them may wait for this
+// rank's goodbye to another communicator, which comes only after the opening of that one.
 void Leaving::wait(std::chrono::milliseconds limit) {
   const auto until = std::chrono::steady_clock::now() + limit;
   while (count() > 0 && std::chrono::steady_clock::now() < until) {

@@ -20,13 +20,13 @@ namespace rondo_mpi {
 // Config allows.
 inline constexpr std::chrono::milliseconds kForever{int64_t{30} * 24 * 3600 * 1000};
 
-// Communicators of the engine that the program has freed, and others have not: MPI_Comm_free waits for nobody. What is
-// over is found by the calls that make and free communicators.
+// Communicators of the engine that this rank has freed, and other ranks have not: MPI_Comm_free() waits for no rank.
+// Calls that make or free communicators end those that all ranks have left.
 class Leaving {
  public:
   // Takes it, and says goodbye. Any thread, also one of the engine. It does not wait.
   void add(std::unique_ptr<rondo::Communicator> over);
-  // Ends those that all others have left by now, of the few that were looked at longest ago.
+  // Looks at the `most` communicators that were looked at longest ago, and ends those that all other ranks have left.
   void look(size_t most = kFew);
   // Waits until all others have left, but no longer than so.
   void wait(std::chrono::milliseconds limit);

@@ -25,8 +25,8 @@ struct Dropped {
 // The interpreter lock guards it. The program may let a Work go at once: its arrays stay until the operation is over.
 std::vector<Dropped> dropped;
 
-// Lets go of what has ended meanwhile. Other threads run, and may come here: what is looked at is in nobody's list.
-// Called before each new Work.
+// Frees operations that have ended meanwhile. Other threads run during a test, and may come here: the operation that is
+// tested is in no list then. Called before each new Work.
 PyObject* sweep(PyObject*, PyObject*) {
   for (const Dropped& each : std::exchange(dropped, {})) {
     int done = 0;

@@ -40,7 +40,7 @@ struct JobSettings {
   // Where a rank that fails by itself writes "RANK why", a line, before the others hear of it (RONDO_RAISED). "":
   // nowhere.
   std::string raised;
-  // One that fails is started again while fewer than `most` run, none has succeeded, and so often in all.
+  // A member that fails is started again while fewer than `most` run and none has succeeded, `restarts` times in all.
   size_t most = 0;
   int restarts = 0;
   std::function<Start()> start;  // the ranks'; empty: nothing says
@@ -118,8 +118,8 @@ class Job {
   bool ending_ = false;     // SIGTERM has been sent
   bool abandoned_ = false;  // told to end while only output was left
   std::optional<Clock::time_point> timeout_, kill_at_;
-  std::optional<Clock::time_point> blame_at_;  // a rank has failed of one that has raised and not ended: its patience
-  std::optional<Clock::time_point> end_at_;    // after one that has raised: the others' time to end by themselves
+  std::optional<Clock::time_point> blame_at_;  // when a rank that has raised and not ended is blamed for a failure
+  std::optional<Clock::time_point> end_at_;    // SIGTERM for the others, after the end of one that has raised
 };
 
 }  // namespace rondo::launcher

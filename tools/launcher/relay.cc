@@ -59,7 +59,7 @@ void Relay::write() {
   flush(error_, "standard error");
 }
 
-// Where nobody reads ours any more, the children get the same: their next write there fails with SIGPIPE.
+// Where this program's output has lost its reader, the children lose theirs: their next write there fails with SIGPIPE.
 void Relay::flush(Output& output, const char* name) {
   // A reader that is behind: the children's pipes may have been left alone meanwhile, so their second begins now.
   if (drain_until_ && output.wants_to_write()) begin_drain();
