@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cstring>
+#include <exception>
 
 #include "mpi/core/communicators.h"
 #include "mpi/core/errors.h"
@@ -239,17 +240,30 @@ void Window::unlock(int target) {
 // MPI_Win_lock_all() is a shared lock of every target.
 void Window::lock_all(bool checked) {
   require(holds_none() && !started_, MPI_ERR_RMA_SYNC, "this rank has an access epoch already");
-  for (int target = 0; target < comm_->size(); ++target) {
-    if (checked) reach_->lock(target, Reach::Lock::kShared);
-    held_[static_cast<size_t>(target)] = checked ? Held::kShared : Held::kUnchecked;
+  try {
+    for (int target = 0; target < comm_->size(); ++target) {
+      if (checked) reach_->lock(target, Reach::Lock::kShared);
+      held_[static_cast<size_t>(target)] = checked ? Held::kShared : Held::kUnchecked;
+    }
+  } catch (...) {  // a rank has failed: no lock is left to give back, and the window can be freed
+    for (std::atomic<Held>& how : held_) how = Held::kNot;
+    throw;
   }
   fenced_ = false;
   all_held_ = true;
 }
 void Window::unlock_all() {
   require(all_held_, MPI_ERR_RMA_SYNC, "MPI_Win_lock_all was not called");
-  for (int target = 0; target < comm_->size(); ++target) let_go(target);
+  std::exception_ptr failure;  // also if a rank has failed every target is let go: the window can be freed
+  for (int target = 0; target < comm_->size(); ++target) {
+    try {
+      let_go(target);
+    } catch (...) {
+      failure = std::current_exception();
+    }
+  }
   all_held_ = false;
+  if (failure) std::rethrow_exception(failure);
 }
 
 // Post, start, complete and wait: post() tells the origins, and start() hears each target. complete() tells the
