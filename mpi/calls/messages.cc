@@ -347,7 +347,12 @@ void start_both(const Envelope& to, const Envelope& from, const std::shared_ptr<
   auto made = request_of(from, Request::Kind::kReceive);
   start_receive(*made, from);
   Request sent;
-  start_send(sent, to, Mode::kStandard);
+  try {
+    start_send(sent, to, Mode::kStandard);
+  } catch (...) {
+    release(made);  // the receive is under way, and keeps its memory
+    throw;
+  }
   if (sent.work.valid()) made->also.push_back(sent.work);
   made->finish = [first = made->finish, kept = sent.finish, memory] {
     if (first) first();
