@@ -625,7 +625,7 @@ int partitioned_call(const char* call, void* data, int partitions, MPI_Count cou
   return on(comm, call, [&] {
     require(partitions > 0, MPI_ERR_ARG, "there are no partitions");
     const bool receives = kind == Request::Kind::kReceive;
-    const Envelope e = envelope(comm, data, product(count, partitions), type, peer, tag, receives);
+    const Envelope e = envelope(comm, data, product(count, partitions), type, peer, tag, false);  // no wildcards
     auto made = request_of(e, kind);
     const int own = e.comm->engine->rank(), other = e.nobody() ? own : e.comm->engine_rank(peer);
     if (own != other) {  // what both ranks have made in the same place meets, in whatever order they start it
