@@ -3,6 +3,7 @@
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 
+#include <algorithm>
 #include <array>
 #include <cstring>
 #include <fstream>
@@ -19,7 +20,7 @@ namespace rondo::doctor {
 namespace {
 
 constexpr const char* kTopic = "network";
-// So many of a range of ports are tried.
+// So many of a range of ports are tried, and one for each rank.
 constexpr int kMostPorts = 256;
 
 std::string first_line(const char* path) {
@@ -90,7 +91,8 @@ Finding ports(const Job& job, const std::string& host) {
               fmt::format("any free one of {}", first_line("/proc/sys/net/ipv4/ip_local_port_range")), ""};
     }
     int free = 0, tried = 0;
-    for (int port = range.first; port <= range.last && tried < kMostPorts; ++port, ++tried) free += is_free(host, port);
+    const int most = std::max(kMostPorts, job.local_ranks);
+    for (int port = range.first; port <= range.last && tried < most; ++port, ++tried) free += is_free(host, port);
     const std::string text =
         fmt::format("{} of ports {}-{} are free on {}", free, range.first, range.first + tried - 1, host);
     if (free >= job.local_ranks) return {Level::kFine, "ports", text, ""};
