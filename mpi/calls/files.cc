@@ -23,7 +23,7 @@ namespace {
 using Way = File::Way;
 using Place = File::Place;
 
-// Shared: another thread may close it. A share keeps descriptors open until the call is over.
+// A share: another thread may end the handle. It keeps the object, and not the descriptor, which close() ends.
 std::shared_ptr<File> file_of(MPI_File file) {
   auto found = world().files.share(file);
   require(found != nullptr, MPI_ERR_FILE, "the file is null or closed");
@@ -139,7 +139,7 @@ int MPI_File_open(MPI_Comm comm, const char* filename, int amode, MPI_Info info,
     *file = world().files.add(std::move(made));
   });
 }
-// Collective. The handle ends also after an error, so descriptors are closed as soon as no call uses them.
+// Collective. The handle ends also after an error: the destructor then closes the descriptors that close() has not.
 int MPI_File_close(MPI_File* file) {
   std::shared_ptr<File> of;
   const int code = on_file(*file, __func__, [&] {

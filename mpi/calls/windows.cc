@@ -27,7 +27,7 @@ Window& dynamic(Window& window) {
   return window;
 }
 
-// The share lives until the function returns, so MPI_Win_free() of another thread ends no call that is under way.
+// The share keeps the window until the function returns, also where another thread ends the handle.
 template <typename Function>
 int on_window(MPI_Win win, const char* call, const Function& function) {
   return on_win(win, call, [&] {

@@ -16,9 +16,9 @@ namespace rondo_mpi {
 
 // A file that the ranks of a communicator have open, each by a descriptor of its own, on a file system that they share.
 // Each rank reads and writes what it asks for, also in collective calls: those wait for no rank, but for the ordered
-// ones. Any thread may call, also while another one closes the file: a call shares it (calls/files.cc). All work is
-// done by the calling thread before the call returns. Offsets and positions count elementary types of the view, unless
-// they say bytes; sizes are bytes.
+// ones. Any thread may call, but for close(), which MPI allows only when no other call is under way. All work is done
+// by the calling thread before the call returns. Offsets and positions count elementary types of the view, unless they
+// say bytes; sizes are bytes.
 class File {
  public:
   MPI_File handle{};

@@ -12,8 +12,7 @@ namespace rondo_mpi {
 // a lock is free. All ranks that map the segment are trusted with it, as ranks of one job.
 class MemoryReach final : public Reach {
  public:
-  // Called by all ranks. peers: of all, and the window's. base: of MPI_WIN_FLAVOR_CREATE. adjacent: memory of a shared
-  // window is one piece, by ranks.
+  // Called by all ranks. peers: of all, and the window's. adjacent: memory of a shared window is one piece, by ranks.
   MemoryReach(Comm& comm, int flavor, const std::vector<Peer>& peers, bool adjacent);
   MemoryReach(const MemoryReach&) = delete;
   ~MemoryReach() override;

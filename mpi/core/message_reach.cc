@@ -16,8 +16,7 @@ int tag_of(Reach::Word what) { return what == Reach::Word::kPosted ? kPosted : k
 
 }  // namespace
 
-// Memory that one rank cannot get is an error on all: the exchange of addresses carries errno. No service starts before
-// all have their memory.
+// Memory that one rank cannot get is an error on all, by agree(). No service starts before all have their memory.
 MessageReach::MessageReach(const std::shared_ptr<Comm>& comm, int flavor, void* base, MPI_Aint size)
     : comm_(comm), bases_(comm->members.size()) {
   agree(*comm_, [&] {
