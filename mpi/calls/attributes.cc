@@ -139,12 +139,14 @@ int MPI_Type_create_keyval(MPI_Type_copy_attr_function* copy_fn, MPI_Type_delete
                            void* extra_state) {
   return create_keyval(__func__, Holder::kType, copy_fn, delete_fn, keyval, extra_state);
 }
+// Values that are set stay, and their functions are still called.
 int MPI_Comm_free_keyval(int* keyval) {
   return run(__func__, [&] { keyvals().free(Holder::kComm, keyval); });
 }
 int MPI_Type_free_keyval(int* keyval) {
   return run(__func__, [&] { keyvals().free(Holder::kType, keyval); });
 }
+// A second value for one keyval replaces the first, whose delete function runs.
 int MPI_Comm_set_attr(MPI_Comm comm, int keyval, void* value) {
   return on(comm, __func__, [&] { set(Holder::kComm, comm, comm_of(comm).attributes, keyval, value); });
 }
@@ -284,9 +286,11 @@ int MPI_Info_create(MPI_Info* info) {
 }
 // MPI_INFO_ENV is empty, too: Rondo tells nothing about how it was started.
 int MPI_Info_create_env(int, char*[], MPI_Info* info) { return MPI_Info_create(info); }
+// The copy is independent from then on.
 int MPI_Info_dup(MPI_Info info, MPI_Info* newinfo) {
   return run(__func__, [&] { *newinfo = new_info(info_of(info).entries.get()); });
 }
+// Objects have taken copies of its hints.
 int MPI_Info_free(MPI_Info* info) {
   return run(__func__, [&] {
     info_of(*info);

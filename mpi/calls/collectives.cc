@@ -98,7 +98,8 @@ std::vector<Data> list(const Comm& comm, const void* at, const Count counts[], c
   return made;
 }
 
-// Whether this rank gives the buffer that only the root gives.
+// Whether this rank gives the buffer that only the root gives. Arguments that MPI calls significant at the root alone
+// are not read elsewhere: they may be anything there.
 bool is_root(const Comm& comm, int root) { return comm.inter ? root == MPI_ROOT : comm.rank == root; }
 // Whether it gives the other one: in an intercommunicator the root does not.
 bool is_leaf(const Comm& comm, int root) { return !comm.inter || (root != MPI_ROOT && root != MPI_PROC_NULL); }
@@ -233,6 +234,7 @@ COLLECTIVE_V(Reduce_scatter, reduce_scatter, REDUCE_SCATTER, {
 })
 #define REDUCE_SCATTER_BLOCK(C, D) \
   const void *sendbuf, void *recvbuf, C recvcount, MPI_Datatype datatype, MPI_Op op, MPI_Comm comm
+// The count is that of one rank's block.
 COLLECTIVE(Reduce_scatter_block, reduce_scatter_block, REDUCE_SCATTER_BLOCK, {
   const Data send = reduced(sendbuf, recvcount, datatype);
   const auto how = op_of(op);
@@ -267,6 +269,7 @@ std::vector<Part> neighbors(const Comm& of, const std::vector<int>& ranks, bool 
   return parts;
 }
 
+// MPI_ERR_TOPOLOGY where there is none.
 const Topology& topology_of(const Comm& comm) {
   require(comm.topology != nullptr, MPI_ERR_TOPOLOGY, "the communicator has no topology");
   return *comm.topology;
@@ -307,6 +310,7 @@ COLLECTIVE_V(Neighbor_alltoallv, neighbor_alltoallv, ALLTOALLV, {
   const auto in = IN(PLACED(recvbuf, recvcounts[i], recvtype, rdispls[i]));
   LAUNCH(exchange(out, in))
 })
+// Its displacements are MPI_Aint in both forms.
 #define NEIGHBOR_ALLTOALLW(C, D) ALLTOALLW(C, MPI_Aint)
 COLLECTIVE_V(Neighbor_alltoallw, neighbor_alltoallw, NEIGHBOR_ALLTOALLW, {
   const auto out = OUT(at_block(data(sendbuf, sendcounts[i], sendtype[i]), sdispls[i]));

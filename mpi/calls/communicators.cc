@@ -202,6 +202,8 @@ int MPI_Comm_compare(MPI_Comm comm1, MPI_Comm comm2, int* result) {
   });
 }
 
+// Collective. Topology, error handler and hints go along, attributes as their copy functions say, and the name does
+// not.
 int MPI_Comm_dup(MPI_Comm comm, MPI_Comm* newcomm) {
   *newcomm = MPI_COMM_NULL;  // also after an error
   return on(comm, __func__, [&] { *newcomm = dup(comm_of(comm)); });
@@ -210,6 +212,7 @@ int MPI_Comm_dup_with_info(MPI_Comm comm, MPI_Info info, MPI_Comm* newcomm) {
   *newcomm = MPI_COMM_NULL;
   return on(comm, __func__, [&] { *newcomm = dup(comm_of(comm), info); });
 }
+// *newcomm is set at once. It may be used when the request is over.
 int MPI_Comm_idup(MPI_Comm comm, MPI_Comm* newcomm, MPI_Request* request) {
   return on(comm, __func__, [&] { *request = start_dup(comm_of(comm), newcomm); });
 }
@@ -221,6 +224,7 @@ int MPI_Comm_split(MPI_Comm comm, int color, int key, MPI_Comm* newcomm) {
   return on(comm, __func__,
             [&] { *newcomm = publish(split(comm_of(comm), [&](Choice& own) { own.color = color, own.key = key; })); });
 }
+// Collective. All ranks give one kind, or MPI_UNDEFINED.
 int MPI_Comm_split_type(MPI_Comm comm, int split_type, int key, MPI_Info info, MPI_Comm* newcomm) {
   return on(comm, __func__, [&] {
     Comm& of = comm_of(comm);
@@ -273,6 +277,7 @@ int MPI_Comm_create_group(MPI_Comm comm, MPI_Group group, int tag, MPI_Comm* new
     *newcomm = publish(made);
   });
 }
+// Requests may be under way: they share the communicator.
 int MPI_Comm_free(MPI_Comm* comm) {
   return on(*comm, __func__, [&] { free_comm(comm); });
 }
@@ -414,6 +419,7 @@ std::vector<int> ranged(const Group& group, int n, int ranges[][3]) {
   }
   return made;
 }
+// The ranks in the order of the list.
 MPI_Group included(const Group& group, const std::vector<int>& ranks) {
   std::vector<int> made;
   for (const int rank : listed(group, static_cast<int>(ranks.size()), ranks.data())) {
@@ -421,6 +427,7 @@ MPI_Group included(const Group& group, const std::vector<int>& ranks) {
   }
   return publish_group(made, group.session);
 }
+// The ranks in the order of the group.
 MPI_Group excluded(const Group& group, const std::vector<int>& ranks) {
   listed(group, static_cast<int>(ranks.size()), ranks.data());
   std::vector<int> made;

@@ -38,6 +38,7 @@ void init(int required, int* provided) {
 
 }  // namespace
 
+// The program's arguments are not read: a launcher tells by the environment.
 int MPI_Init(int*, char***) {
   return run(__func__, [&] {
     int provided = 0;
@@ -58,6 +59,7 @@ int MPI_Finalize(void) {
     w.finalized = true;
   });
 }
+// Any thread may ask, at any time.
 int MPI_Initialized(int* flag) {
   *flag = world().initialized;
   return MPI_SUCCESS;
@@ -84,6 +86,7 @@ int MPI_Abort(MPI_Comm, int errorcode) {
 double MPI_Wtime(void) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
+// The steady clock counts nanoseconds.
 double MPI_Wtick(void) { return 1e-9; }
 
 int MPI_Get_version(int* version, int* subversion) {
@@ -136,7 +139,7 @@ int MPI_Abi_get_fortran_booleans(int, void*, void*, int* is_set) {
 int MPIX_Query_cuda_support(void) { return 0; }  // no call takes memory of a GPU
 int MPI_Pcontrol(const int, ...) { return MPI_SUCCESS; }
 
-// A cache line's alignment. aligned_alloc() wants a size that is a multiple of it.
+// A cache line's alignment. aligned_alloc() wants a size that is a multiple of it. A size of 0 gives memory, too.
 int MPI_Alloc_mem(MPI_Aint size, MPI_Info, void* baseptr) {
   return run(__func__, [&] {
     require(size >= 0, MPI_ERR_ARG, "the size is negative");
@@ -160,6 +163,7 @@ MPI_Aint MPI_Aint_diff(MPI_Aint addr1, MPI_Aint addr2) { return addr1 - addr2; }
 
 // --- Operations
 
+// An operation that commutes is folded in any order; else in that of the ranks.
 int MPI_Op_create(MPI_User_function* user_fn, int commute, MPI_Op* op) {
   return run(__func__, [&] {
     auto made = std::make_shared<Op>();
@@ -264,6 +268,7 @@ int MPI_Session_get_pset_info(MPI_Session session, const char* pset_name, MPI_In
     MPI_Info_set(*info, "mpi_size", std::to_string(all ? world().engine->size() : 1).c_str());
   });
 }
+// The group keeps the session, for the buffer of communicators that are made of it.
 int MPI_Group_from_session_pset(MPI_Session session, const char* pset_name, MPI_Group* newgroup) {
   return on_session(session, __func__, [&] {
     session_of(session);

@@ -123,6 +123,7 @@ int last_used_code() {
 }
 }  // namespace rondo_mpi
 
+// Local: codes of different ranks are equal only where all add them in one order.
 int MPI_Add_error_class(int* errorclass) {
   return run(__func__, [&] { *errorclass = added().add(std::nullopt); });
 }
@@ -220,9 +221,11 @@ int MPI_Session_create_errhandler(MPI_Session_errhandler_function* function, MPI
 int MPI_Comm_set_errhandler(MPI_Comm comm, MPI_Errhandler errhandler) {
   return on(comm, __func__, [&] { comm_of(comm).handler = handler_of(errhandler); });
 }
+// The program frees the handle that it gets, unless it is a predefined one.
 int MPI_Comm_get_errhandler(MPI_Comm comm, MPI_Errhandler* errhandler) {
   return on(comm, __func__, [&] { *errhandler = reveal(comm_of(comm).handler.get()); });
 }
+// A handler that ends the job does not return.
 int MPI_Comm_call_errhandler(MPI_Comm comm, int errorcode) {
   return on(comm, __func__,
             [&, call = __func__] { call_handler(call, comm_of(comm).handler, number_of(comm), errorcode); });

@@ -176,6 +176,7 @@ int MPI_File_get_info(MPI_File file, MPI_Info* info) {
 int MPI_File_get_size(MPI_File file, MPI_Offset* size) {
   return on_file(file, __func__, [&] { *size = file_of(file)->size(); });
 }
+// Collective; the first rank sets it.
 int MPI_File_set_size(MPI_File file, MPI_Offset size) {
   return on_file(file, __func__, [&] { file_of(file)->resize(size); });
 }
@@ -186,6 +187,7 @@ int MPI_File_preallocate(MPI_File file, MPI_Offset size) {
 int MPI_File_sync(MPI_File file) {
   return on_file(file, __func__, [&] { file_of(file)->sync(); });
 }
+// MPI calls it collective; here a rank sets its own mode and waits for no other.
 int MPI_File_set_atomicity(MPI_File file, int flag) {
   return on_file(file, __func__, [&] { file_of(file)->set_atomic(flag != 0); });
 }
@@ -217,9 +219,11 @@ int MPI_File_get_view(MPI_File file, MPI_Offset* disp, MPI_Datatype* etype, MPI_
 int MPI_File_get_type_extent_c(MPI_File file, MPI_Datatype type, MPI_Count* extent) {
   return on_file(file, __func__, [&] { *extent = file_of(file)->view()->extent_of(type_of(type)); });
 }
+// Local: each rank has a position of its own.
 int MPI_File_seek(MPI_File file, MPI_Offset offset, int whence) {
   return on_file(file, __func__, [&] { file_of(file)->seek(offset, whence); });
 }
+// Collective: all ranks give the same arguments.
 int MPI_File_seek_shared(MPI_File file, MPI_Offset offset, int whence) {
   return on_file(file, __func__, [&] { file_of(file)->seek_shared(offset, whence); });
 }
@@ -229,6 +233,7 @@ int MPI_File_get_position(MPI_File file, MPI_Offset* offset) {
 int MPI_File_get_position_shared(MPI_File file, MPI_Offset* offset) {
   return on_file(file, __func__, [&] { *offset = file_of(file)->position(Place::kShared); });
 }
+// From a position in the view to bytes of the file.
 int MPI_File_get_byte_offset(MPI_File file, MPI_Offset offset, MPI_Offset* disp) {
   return on_file(file, __func__, [&] { *disp = file_of(file)->offset_of(offset); });
 }

@@ -116,6 +116,7 @@ std::mutex& buffer_mutex() {
   return *mutex;
 }
 
+// MPI allows one buffer at a time for each of these owners.
 void attach(Buffer& buffer, void* data, MPI_Count bytes) {
   std::lock_guard lock(buffer_mutex());
   require(!buffer.attached, MPI_ERR_BUFFER, "a buffer is attached already");
@@ -413,6 +414,7 @@ MPI_Comm comm_of_message(const MPI_Message* message) {
 
 }  // namespace
 
+// The forms with counts of int are made by table/generate.py, here and below.
 #define SEND(Name, mode)                                                                                          \
   int MPI_##Name##_c(const void* buf, MPI_Count count, MPI_Datatype datatype, int dest, int tag, MPI_Comm comm) { \
     return send_call(__func__, buf, count, datatype, dest, tag, comm, mode);                                      \
@@ -439,6 +441,7 @@ int MPI_Recv_c(void* buf, MPI_Count count, MPI_Datatype datatype, int source, in
                MPI_Status* status) {
   return on(comm, __func__, [&] { receive(envelope(comm, buf, count, datatype, source, tag, true), status); });
 }
+// The buffer is the engine's until the request is over.
 int MPI_Irecv_c(void* buf, MPI_Count count, MPI_Datatype datatype, int source, int tag, MPI_Comm comm,
                 MPI_Request* request) {
   return on(comm, __func__, [&] {
@@ -481,6 +484,7 @@ int MPI_Sendrecv_c(const void* sendbuf, MPI_Count sendcount, MPI_Datatype sendty
                      envelope(comm, recvbuf, recvcount, recvtype, source, recvtag, true), status);
   });
 }
+// What is sent is a copy, so the receive may write to the buffer at once.
 int MPI_Sendrecv_replace_c(void* buf, MPI_Count count, MPI_Datatype datatype, int dest, int sendtag, int source,
                            int recvtag, MPI_Comm comm, MPI_Status* status) {
   return on(comm, __func__, [&] {
@@ -514,6 +518,7 @@ int MPI_Probe(int source, int tag, MPI_Comm comm, MPI_Status* status) {
     set_status(status, source == MPI_PROC_NULL ? kNobody : outcome_of(of, of.engine->run(call)));
   });
 }
+// It makes progress, so a program may poll by it.
 int MPI_Iprobe(int source, int tag, MPI_Comm comm, int* flag, MPI_Status* status) {
   return on(comm, __func__, [&] {
     Comm& of = comm_of(comm);
@@ -659,6 +664,7 @@ int MPI_Precv_init(void* buf, int partitions, MPI_Count count, MPI_Datatype data
                           Request::Kind::kReceive);
 }
 int MPI_Pready(int partition, MPI_Request request) { return MPI_Pready_list(1, &partition, request); }
+// A partition may be made ready once; several threads may do so for one request.
 int MPI_Pready_range(int partition_low, int partition_high, MPI_Request request) {
   return run(__func__, [&] {
     for (int i = partition_low; i <= partition_high; ++i) make_ready(*partitioned(request), i);

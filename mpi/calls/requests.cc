@@ -135,6 +135,7 @@ std::vector<Request*> find_all(int count, const MPI_Request handles[]) {
   return found;
 }
 
+// MPI_STATUSES_IGNORE is no array.
 MPI_Status* at(MPI_Status statuses[], size_t i) {
   return statuses == MPI_STATUSES_IGNORE ? MPI_STATUS_IGNORE : &statuses[i];
 }
@@ -244,6 +245,7 @@ int MPI_Wait(MPI_Request* request, MPI_Status* status) {
     check(end(request, *found, status, owner));
   });
 }
+// Where it is not over, status and handle stay as they are.
 int MPI_Test(MPI_Request* request, int* flag, MPI_Status* status) {
   return on_requests(1, request, __func__, [&](MPI_Comm& owner) {
     Request* const found = find(*request);
@@ -260,6 +262,7 @@ int MPI_Waitall(int count, MPI_Request requests[], MPI_Status statuses[]) {
     end_all(count, requests, statuses, owner);
   });
 }
+// All are completed, or none is.
 int MPI_Testall(int count, MPI_Request requests[], int* flag, MPI_Status statuses[]) {
   return on_requests(count, requests, __func__, [&](MPI_Comm& owner) {
     *flag = all_over(count, requests);
@@ -282,6 +285,7 @@ int MPI_Testany(int count, MPI_Request requests[], int* index, int* flag, MPI_St
     check(end(&requests[*index], *found[static_cast<size_t>(*index)], status, owner));
   });
 }
+// It waits for one, and then completes all that are over.
 int MPI_Waitsome(int incount, MPI_Request requests[], int* outcount, int indices[], MPI_Status statuses[]) {
   return on_requests(incount, requests, __func__, [&](MPI_Comm& owner) {
     const auto found = find_all(incount, requests);
@@ -413,9 +417,11 @@ MPI_Count count_of(const MPI_Status& status, const Type& type) {
 int MPI_Get_count_c(const MPI_Status* status, MPI_Datatype datatype, MPI_Count* count) {
   return run(__func__, [&] { *count = count_of(*status, type_of(datatype)); });
 }
+// Counts named elements, also those of a last type that came in part.
 int MPI_Get_elements_c(const MPI_Status* status, MPI_Datatype datatype, MPI_Count* count) {
   return run(__func__, [&] { *count = elements_in(type_of(datatype), bytes_of(*status)); });
 }
+// For the query functions of generalized requests.
 int MPI_Status_set_elements_c(MPI_Status* status, MPI_Datatype datatype, MPI_Count count) {
   return run(__func__, [&] { set_bytes(*status, bytes_of_elements(type_of(datatype), count)); });
 }

@@ -167,11 +167,13 @@ int MPI_Topo_test(MPI_Comm comm, int* status) {
     *status = of.topology == nullptr ? MPI_UNDEFINED : of.topology->kind;
   });
 }
+// Local. Dimensions that are not 0 stay.
 int MPI_Dims_create(int nnodes, int ndims, int dims[]) {
   return run(__func__, [&] { fill_dims(nnodes, ndims, dims); });
 }
 
-// Never reorders, here or for graphs: ranks keep their numbers, which launchers have placed.
+// Never reorders, here or for graphs: ranks keep their numbers, which launchers have placed. Ranks beyond the grid get
+// MPI_COMM_NULL.
 int MPI_Cart_create(MPI_Comm comm_old, int ndims, const int dims[], const int periods[], int, MPI_Comm* comm_cart) {
   return on(comm_old, __func__, [&] {
     Comm& of = intracomm_of(comm_old);
@@ -301,10 +303,12 @@ int MPI_Graph_neighbors_count(MPI_Comm comm, int rank, int* nneighbors) {
   return on(comm, __func__,
             [&] { *nneighbors = static_cast<int>(graph_neighbors(topology_of(comm, MPI_GRAPH), rank).size()); });
 }
+// Any rank may ask about any other.
 int MPI_Graph_neighbors(MPI_Comm comm, int rank, int maxneighbors, int neighbors[]) {
   return on(comm, __func__,
             [&] { copy_some(graph_neighbors(topology_of(comm, MPI_GRAPH), rank), maxneighbors, neighbors); });
 }
+// The rank stays, since nothing is reordered.
 int MPI_Graph_map(MPI_Comm comm, int nnodes, const int[], const int[], int* newrank) {
   return on(comm, __func__, [&] {
     const Comm& of = intracomm_of(comm);

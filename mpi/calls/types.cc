@@ -328,6 +328,7 @@ CONSTRUCTORS(MPI_Count, MPI_Count, number, numbers, _c)
 
 namespace {
 
+// MPI names one representation for these calls.
 void check_external(const char* datarep) {
   require(std::strcmp(datarep, "external32") == 0, MPI_ERR_ARG, "the only data representation is external32");
 }
@@ -368,6 +369,7 @@ void unpack_at(const void* in, MPI_Count insize, MPI_Count* position, void* out,
 
 }  // namespace
 
+// Bytes of data, without gaps.
 int MPI_Type_size_c(MPI_Datatype datatype, MPI_Count* size) {
   return run(__func__, [&] { *size = type_of(datatype).size; });
 }
@@ -377,6 +379,7 @@ int MPI_Type_get_extent_c(MPI_Datatype datatype, MPI_Count* lb, MPI_Count* exten
     *extent = type_of(datatype).extent();
   });
 }
+// From the first byte of data to the last, whatever lb and ub say.
 int MPI_Type_get_true_extent_c(MPI_Datatype datatype, MPI_Count* lb, MPI_Count* extent) {
   return run(__func__, [&] {
     const Type& type = type_of(datatype);
@@ -384,6 +387,7 @@ int MPI_Type_get_true_extent_c(MPI_Datatype datatype, MPI_Count* lb, MPI_Count* 
     *extent = type.true_ub - type.true_lb;
   });
 }
+// The communicator is read for its error handler alone.
 int MPI_Pack_c(const void* inbuf, MPI_Count incount, MPI_Datatype datatype, void* outbuf, MPI_Count outsize,
                MPI_Count* position, MPI_Comm comm) {
   return on(comm, __func__, [&] { pack_at(inbuf, incount, datatype, outbuf, outsize, position, false); });
@@ -400,6 +404,7 @@ int MPI_Pack_size_c(MPI_Count incount, MPI_Datatype datatype, MPI_Comm comm, MPI
     *size = product(incount, used_type(datatype)->size);
   });
 }
+// external32 is big-endian, with sizes of its own (core/external.h).
 int MPI_Pack_external_c(const char* datarep, const void* inbuf, MPI_Count incount, MPI_Datatype datatype, void* outbuf,
                         MPI_Count outsize, MPI_Count* position) {
   return run(__func__, [&] {

@@ -94,14 +94,17 @@ std::vector<int> ranks_in(const Window& window, MPI_Group group) {
 
 // --- Windows
 
+// Collective. The memory is the program's, and stays until MPI_Win_free() has returned.
 int MPI_Win_create_c(void* base, MPI_Aint size, MPI_Aint disp_unit, MPI_Info info, MPI_Comm comm, MPI_Win* win) {
   return on(comm, __func__,
             [&] { *win = publish(make(comm, MPI_WIN_FLAVOR_CREATE, base, size, disp_unit, info), nullptr); });
 }
+// Collective. The memory is zeroed, and goes with the window.
 int MPI_Win_allocate_c(MPI_Aint size, MPI_Aint disp_unit, MPI_Info info, MPI_Comm comm, void* baseptr, MPI_Win* win) {
   return on(comm, __func__,
             [&] { *win = publish(make(comm, MPI_WIN_FLAVOR_ALLOCATE, nullptr, size, disp_unit, info), baseptr); });
 }
+// Collective. MPI_ERR_RMA_SHARED where the ranks do not all share memory.
 int MPI_Win_allocate_shared_c(MPI_Aint size, MPI_Aint disp_unit, MPI_Info info, MPI_Comm comm, void* baseptr,
                               MPI_Win* win) {
   return on(comm, __func__,
@@ -133,6 +136,7 @@ int MPI_Win_attach(MPI_Win win, void* base, MPI_Aint size) {
     of.attach(base, size);
   });
 }
+// The program lets no rank access the memory any more.
 int MPI_Win_detach(MPI_Win win, const void* base) {
   return on_window(win, __func__, [&](Window& window) { dynamic(window).detach(base); });
 }
@@ -195,6 +199,7 @@ int MPI_Fetch_and_op(const void* origin, void* result, MPI_Datatype type, int ta
     window.accumulate(operand(origin, 1, type, op), data_of(result, 1, type), place(target, disp, 1, type), *op_of(op));
   });
 }
+// `result` gets what was there, whether it was equal or not.
 int MPI_Compare_and_swap(const void* origin, const void* compare, void* result, MPI_Datatype type, int target,
                          MPI_Aint disp, MPI_Win win) {
   return on_window(win, __func__, [&](Window& window) {
@@ -213,6 +218,7 @@ int MPI_Win_lock(int lock_type, int rank, int assert, MPI_Win win) {
   return on_window(win, __func__,
                    [&](Window& window) { window.lock(lock_type, rank, (assert& MPI_MODE_NOCHECK) == 0); });
 }
+// Accesses have ended before: only the lock is given back.
 int MPI_Win_unlock(int rank, MPI_Win win) {
   return on_window(win, __func__, [&](Window& window) { window.unlock(rank); });
 }
@@ -245,6 +251,7 @@ int MPI_Win_complete(MPI_Win win) {
 int MPI_Win_wait(MPI_Win win) {
   return on_window(win, __func__, [&](Window& window) { window.done(true); });
 }
+// False: the exposure epoch goes on, and no origin's call is taken.
 int MPI_Win_test(MPI_Win win, int* flag) {
   return on_window(win, __func__, [&](Window& window) { *flag = window.done(false); });
 }

@@ -32,6 +32,7 @@ std::function<void()> Collective::finish() {
   };
 }
 
+// The memory is not initialized.
 std::byte* Collective::keep(MPI_Count bytes) {
   auto made = std::make_shared_for_overwrite<std::byte[]>(static_cast<size_t>(bytes));
   kept_.push_back(made);
@@ -430,7 +431,7 @@ void Collective::all_to_all_v(std::vector<Data> send, std::vector<Data> receive)
 
 namespace {
 
-// The engine calls it so.
+// The engine calls it so. It may run on a thread of the engine, with parts of the buffers.
 void fold_elements(const void* in, void* inout, size_t elements, void* context) {
   const auto& [op, type] = *static_cast<const Fold*>(context);
   fold_packed(*op, type, in, inout, static_cast<MPI_Count>(elements));

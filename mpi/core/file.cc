@@ -52,10 +52,12 @@ int take_space(int descriptor, MPI_Offset bytes) {
   return error;
 }
 
+// The class is MPI's, the sentence has the system's words.
 [[noreturn]] void fail_with(int error, const char* what, const std::string& name) {
   fail(class_of(error), std::string(what) + " " + name + ": " + std::strerror(error));
 }
 
+// MPI-4, chapter 14: one way of access, and what does not go with it.
 void check_mode(int mode) {
   const int ways = mode & (MPI_MODE_RDONLY | MPI_MODE_WRONLY | MPI_MODE_RDWR);
   require(ways == MPI_MODE_RDONLY || ways == MPI_MODE_WRONLY || ways == MPI_MODE_RDWR, MPI_ERR_AMODE,

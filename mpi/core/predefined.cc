@@ -34,6 +34,7 @@ class Namer {
   void integers(MPI_Datatype handle, const char* name, size_t bytes, bool is_signed = true) {
     element(handle, name, is_signed ? Basic::kSigned : Basic::kUnsigned, bytes, integer(bytes, is_signed));
   }
+  // Those of 4 and 8 bytes are the engine's; long double is folded here.
   void floats(MPI_Datatype handle, const char* name, size_t bytes) {
     element(handle, name, Basic::kFloat, bytes,
             bytes == 4   ? std::optional(DType::kFloat32)
@@ -147,6 +148,7 @@ NamedTypes name_types(Table<Type>& table) {
                                             {NAMED(COMPLEX32), 32}}) {
     name.element(handle, text, Basic::kComplex, static_cast<size_t>(bytes));
   }
+  // One byte, 0 or 1.
   name.element(NAMED(C_BOOL), Basic::kLogical, 1, DType::kBool);
   name.element(NAMED(CXX_BOOL), Basic::kLogical, 1, DType::kBool);
   // Fortran's logicals are integers to the engine: any value but 0 is true, and results are 0 or 1.
@@ -164,6 +166,7 @@ NamedTypes name_types(Table<Type>& table) {
   name.element(NAMED(LB), Basic::kNone, 0);
   name.element(NAMED(UB), Basic::kNone, 0);
 #endif
+  // MPI_MINLOC and MPI_MAXLOC are for these alone.
   name.pair<float, int>(NAMED(FLOAT_INT), MPI_FLOAT, MPI_INT);
   name.pair<double, int>(NAMED(DOUBLE_INT), MPI_DOUBLE, MPI_INT);
   name.pair<long, int>(NAMED(LONG_INT), MPI_LONG, MPI_INT);

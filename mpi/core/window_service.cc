@@ -22,7 +22,7 @@ void check(bool holds) {
 
 }  // namespace
 
-// Runs of this rank's memory, and the data that came with them.
+// Runs of this rank's memory, and the data that came with them. Both refer to the request's buffer.
 struct WindowService::Runs {
   std::span<const WindowRun> runs;
   std::span<const std::byte> data;
@@ -38,6 +38,7 @@ struct WindowService::Runs {
       from += run.bytes;
     }
   }
+  // The bytes of all runs, one run after the other.
   std::vector<std::byte> read() const {
     std::vector<std::byte> found;
     found.reserve(bytes());
