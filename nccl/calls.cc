@@ -84,7 +84,8 @@ ncclResult_t submit(ncclComm& comm, const Collective& collective) {
                     collective.options.stream});
 }
 
-// A float of 16 bits or more; others have no premultiplied sum.
+// A float of 16 bits or more; others have no premultiplied sum. The scalar lies in host memory, and need not be
+// aligned.
 double read_scalar(const void* scalar, ncclDataType_t dtype) {
   const auto as = [&](auto number) {
     std::memcpy(&number, scalar, sizeof number);
@@ -105,6 +106,7 @@ double read_scalar(const void* scalar, ncclDataType_t dtype) {
   }
 }
 
+// rondo_send_async() and rondo_recv_async() in one form.
 using Start = rondo_result_t (*)(rondo_comm_t group, void* data, uint64_t count, rondo_dtype_t dtype, int peer,
                                  const rondo_options_t* options, rondo_work_t* work);
 

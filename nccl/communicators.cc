@@ -33,7 +33,7 @@ std::string make_unique_id() {
   return id;
 }
 
-// What of a configuration counts here.
+// What of a configuration counts here. Other fields are hints for NCCL's own kernels and networks.
 struct Settings {
   bool blocks = true;
   int most_blocks = 0;  // of a kernel; 0: RONDO_DEVICE_BLOCKS
@@ -56,7 +56,8 @@ Settings read(const ncclConfig_t* config, Settings settings = {}) {
   return settings;
 }
 
-// Finds out what the devices of the ranks can do. Where it throws, it has ended Rondo's communicator.
+// Finds out what the devices of the ranks can do. Where it throws, it has ended Rondo's communicator. Collective: all
+// ranks throw if one has no device.
 void attach(rondo_comm_t made) {
   const rondo_result_t attached = rondo_attach_device(made);
   if (attached == RONDO_OK) return;

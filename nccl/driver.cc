@@ -23,7 +23,7 @@ namespace {
   X(4000, MemcpyAsync)
 
 // Loaded at run time: the library must load where there is no GPU. cuGetProcAddress gives the form of a function that
-// the named version of CUDA has.
+// the named version of CUDA has. Nothing of it changes once it is made, so threads share it without a lock.
 struct Driver {
 #define RONDO_NCCL_MEMBER(version, name) decltype(cuda::DriverApi::name) name = nullptr;
   RONDO_NCCL_FUNCTIONS(RONDO_NCCL_MEMBER)

@@ -53,6 +53,7 @@ ncclResult_t result_of(rondo_result_t result) {
   }
 }
 
+// A lack of memory is ncclSystemError, too.
 Failure caught() {
   try {
     throw;

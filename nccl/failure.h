@@ -8,7 +8,8 @@
 
 namespace rondo::nccl {
 
-// What a call ends with, and why: thrown inside the library, and caught by the call.
+// What a call ends with, and why: thrown inside the library, and caught by the call. The text is for people:
+// ncclGetLastError() and NCCL_DEBUG show it.
 struct Failure {
   ncclResult_t result;
   std::string text;

@@ -19,7 +19,7 @@ using Jobs = std::vector<Job>;
 thread_local int open_groups = 0;  // of this thread, one in the other
 thread_local Jobs kept;            // until the outermost ends
 
-// Calls that start together, of which some are messages.
+// Calls that start together, of which some are messages. Where it is left without end(), the library forgets its calls.
 class Batch {
  public:
   explicit Batch(ncclComm& comm) : comm_(comm), group_(comm.group()) { check(rondo_batch_begin(group_)); }
@@ -126,7 +126,8 @@ bool share_a_stream(const Started& one, const Started& other) {
   });
 }
 
-// Joins all communicators that share a stream, directly or by another communicator.
+// Joins all communicators that share a stream, directly or by another communicator. A communicator may join lanes that
+// were apart before it.
 std::vector<Lane> lanes_of(std::vector<StartedRef> all) {
   std::vector<Lane> lanes;
   for (StartedRef& one : all) {
