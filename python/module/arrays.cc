@@ -64,7 +64,7 @@ int dtype_of_scalar(PyObject* scalar) {
   return found;
 }
 
-// '>' is the foreign byte order: this library runs on little-endian machines.
+// '>' is the foreign byte order: this library runs on little-endian machines. kNone: the library lacks it.
 int dtype_in(PyObject* dtype) {
   const auto& from = *reinterpret_cast<const Dtype*>(dtype);
   if (from.byte_order == '>' || from.number < 0) return kNone;
@@ -72,6 +72,7 @@ int dtype_in(PyObject* dtype) {
   return from.number == kHalf ? RONDO_FLOAT16 : from.number >= kUserTypes ? dtype_of_scalar(from.scalar) : kNone;
 }
 
+// For error messages.
 std::string all_names() {
   std::string names;
   for (const char* name : kNames) names += (names.empty() ? "" : ", ") + std::string(name);
@@ -86,7 +87,8 @@ std::string all_names() {
   raise(PyExc_TypeError, "%s has dtype %S; Rondo has %s", what, array.dtype, all_names().c_str());
 }
 
-// An array of a class of its own: a masked one would lose its mask.
+// An array of a class of its own: a masked one would lose its mask. It is told by its attributes, since numpy.ma need
+// not be imported.
 void refuse_mask(PyObject* object, const char* what) {
   if (PyObject_HasAttrString(object, "_mask") != 0 && PyObject_HasAttrString(object, "filled") != 0) {
     raise(PyExc_TypeError, "%s is a masked array, whose mask would be lost: pass array.filled(value), or its data",
@@ -234,7 +236,7 @@ int64_t first_of(PyObject* object) {
   return PyLong_AsLongLong(call(imported(function, "rondo._arguments", "first_of"), "O", object).get());
 }
 
-// Names are compared first: most callers pass one, and numpy.dtype() costs a call of Python.
+// Names are compared first: most callers pass one, and numpy.dtype() costs a call of Python. Raises TypeError.
 int dtype_of(PyObject* given) {
   for (size_t i = 0; PyUnicode_Check(given) && i < std::size(kNames); ++i) {
     if (PyUnicode_CompareWithASCIIString(given, kNames[i]) == 0) return static_cast<int>(i);

@@ -22,7 +22,8 @@ void check_reducible(const Buffer& array, int op, PyObject* op_name) {
   }
 }
 
-// Raises where this rank, the root or another one, lacks the array that scatter() needs of it.
+// Raises where this rank, the root or another one, lacks the array that scatter() needs of it. Other ranks need not be
+// asked: each checks what it gives.
 void refuse_half(const Request& on, bool is_root) {
   if (is_root && !on.given.has("array")) {
     raise(PyExc_ValueError, "%s on rank %d, which is root: array is None", on.row.name.c_str(), on.rank());

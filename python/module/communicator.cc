@@ -16,6 +16,7 @@ namespace {
 // Python's C API passes a method no more than its arguments, so each row has an entry of its own. More than the methods
 // of rondo.Communicator that are written here; row_named() refuses one beyond.
 constexpr size_t kMostRows = 40;
+// Filled at import, in the order of method()'s calls.
 Row rows[kMostRows];
 
 // A row's entry: it parses the arguments, and calls the body.
@@ -34,6 +35,7 @@ constexpr std::array<Entry, sizeof...(kRows)> entries_of(std::index_sequence<kRo
 }
 constexpr auto kEntries = entries_of(std::make_index_sequence<kMostRows>());
 
+// nullptr: no body has this name.
 const NamedBody* body_named(std::string_view name) {
   for (const std::span<const NamedBody> bodies : {collective_bodies(), message_bodies()}) {
     const auto found = std::ranges::find(bodies, name, &NamedBody::name);

@@ -65,7 +65,7 @@ Ref to_python(T value) {
   }
 }
 
-// The address is a number, or that of an array that the caller keeps.
+// The address is a number, or that of an array that the caller keeps. Numbers are trusted: Python's side has made them.
 void* address_in(PyObject* place) {
   if (place == Py_None) return nullptr;
   return PyLong_Check(place) ? PyLong_AsVoidPtr(place) : buffer_of(place, false, "array").address;
@@ -149,7 +149,8 @@ PyObject* check_array(PyObject*, PyObject* array) {
   });
 }
 
-// buffer_of(array, writes, what): (address, count, dtype, owner, on a GPU)
+// buffer_of(array, writes, what): (address, count, dtype, owner, on a GPU) The caller keeps owner as long as it uses
+// the address.
 PyObject* buffer(PyObject*, PyObject* arguments) {
   return guarded([&] {
     PyObject* array = nullptr;
@@ -225,7 +226,8 @@ rondo_store_t store_of(PyObject* methods) {
   return store;
 }
 
-// join(rank, world, rendezvous, settings, store)
+// join(rank, world, rendezvous, settings, store) It waits without the interpreter lock; a store's methods take it when
+// they are asked.
 PyObject* join(PyObject*, PyObject* arguments) {
   return guarded([&] {
     rondo_join_options_t options RONDO_JOIN_OPTIONS_INIT;
@@ -256,7 +258,7 @@ rondo_result_t topology(rondo_comm_t comm, void* host, void* island, void* cores
 }
 
 // sparse_all_reduce(handle, input, output, count, timeout_ms, spars, residual, select, lengths): a
-// rondo_sparse_report_t
+// rondo_sparse_report_t Addresses and lengths have been checked by Python's side.
 PyObject* sparse_all_reduce(PyObject*, PyObject* arguments) {
   return guarded([&] {
     PyObject *handle = nullptr, *input = nullptr, *output = nullptr, *residual = nullptr, *lengths = nullptr;

@@ -27,7 +27,8 @@ int signals_raise(void*) {
   return raised;
 }
 
-// What the library says of this thread's last failure, at most 64 of them.
+// What the library says of this thread's last failure, at most 64 of them. The library counts all of them; more than
+// fit are left out.
 template <typename Number>
 Ref list_of(size_t (*said)(Number*, size_t)) {
   Number numbers[64];
@@ -50,6 +51,7 @@ void raise(PyObject* type, const char* format, ...) {
   throw Raised();
 }
 
+// The error keeps its own class.
 void raise(PyObject* error) {
   PyErr_SetObject(reinterpret_cast<PyObject*>(Py_TYPE(error)), error);
   throw Raised();

@@ -144,7 +144,7 @@ enum class Takes { kPlain, kEverything };
 Buffer buffer_of(PyObject* array, bool writes, const char* what, Takes takes = Takes::kPlain);
 // Raises ValueError, with shape and strides, for an array that is not contiguous.
 [[noreturn]] void refuse_strides(PyObject* array, const char* what);
-// Entries of the first dimension; 1 where there is none.
+// Entries of the first dimension; 1 where there is none. Requires buffer_of() to have taken the array.
 int64_t first_of(PyObject* array);
 
 // rondo_dtype_t of a name, or of what NumPy takes for a type. Raises TypeError.
@@ -156,7 +156,7 @@ int op_of(PyObject* name);
 // A list of numbers that Python has checked.
 std::vector<uint64_t> numbers_of(PyObject* list);
 
-// What recv() returns.
+// What recv() returns. A Message, or a Matched where the probe has taken it.
 Ref message_of(const rondo_message_t& message);
 // A Work; `kept` and `result` are in place before the operation begins. `group` is the communicator: it does not leave
 // before the Work is over or gone.

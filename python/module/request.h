@@ -39,7 +39,8 @@ class Request {
   Buffer& buffer(Parameter which, bool writes) {
     return checked(buffers_[used_++] = buffer_of(given[which], writes, which.name(), Takes::kEverything), which.name());
   }
-  // An output of `count` elements of the input's type.
+  // An output of `count` elements of the input's type. Raises TypeError for another type, ValueError for another
+  // length.
   Buffer& like(PyObject* out, const Buffer& source, uint64_t count) {
     Buffer& target = buffers_[used_++] = buffer_of(out, true, "out", Takes::kEverything);
     if (target.dtype != source.dtype || !same_foreign(target, source)) {
@@ -66,7 +67,7 @@ class Request {
     made_ = call(row.new_out, "Oi", given["array"], self_.size);
     return made_.get();
   }
-  // Elements of each of `size` parts of the first dimension.
+  // Elements of each of `size` parts of the first dimension. Raises ValueError where the parts would differ.
   uint64_t part(const Buffer& source) const {
     const int64_t first = first_of(given["array"]);
     if (PyErr_Occurred() != nullptr) throw Raised();
@@ -117,7 +118,8 @@ class Request {
         result, used, [&](rondo_comm_t comm) { return block(comm, arguments..., used.get()); },
         [&](rondo_comm_t comm, rondo_work_t* work) { return start(comm, arguments..., used.get(), work); });
   }
-  // The same of one that brings or finds a message: returns that, or the Work.
+  // The same of one that brings or finds a message: returns that, or the Work. A blocking call's Message is made here;
+  // a Work makes its own at its end.
   template <typename Block, typename Start, typename... Arguments>
   PyObject* bring(Block block, Start start, Arguments... arguments) {
     const Options used = options(0);
@@ -170,7 +172,8 @@ class Request {
   Ref made_, owners_;
 };
 
-// The body of a method by its name, but for the collectives of equal blocks.
+// The body of a method by its name, but for the collectives of equal blocks. `starts`: it returns a Work, whatever its
+// arguments.
 struct NamedBody {
   std::string_view name;
   Body body;

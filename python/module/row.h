@@ -90,7 +90,7 @@ class Given {
   }
   PyObject* operator[](Parameter which) const { return values_[which.index()]; }
   bool has(Parameter which) const { return (*this)[which] != Py_None; }
-  // Raises for a value that is neither true nor false, such as an array.
+  // Raises for a value that is neither true nor false, such as an array. None is false.
   bool says(Parameter which) const {
     PyObject* const value = (*this)[which];
     if (value == Py_None || value == Py_False) return false;
