@@ -27,7 +27,7 @@ std::string meant_by(const std::string& name);
 // Who starts the ranks, and where they meet.
 Findings check_launch(const Environment& environment);
 
-// Where traces and metrics go.
+// Where traces and metrics go. Empty where neither is asked for.
 Findings check_outputs(const Job& job);
 
 // Interfaces, the address that ranks of other hosts would be given, permission to listen, ports, congestion control.
@@ -35,7 +35,8 @@ Findings check_network(const Job& job);
 
 // Descriptors, cores, and what control groups leave.
 Findings check_limits(const Job& job);
-// The tightest limits of the control groups of a process and those above them.
+// The tightest limits of the control groups of a process and those above them. Both versions of control groups are
+// read.
 struct GroupLimits {
   uint64_t memory_bytes = 0;  // 0: no limit
   uint64_t processes = 0;     // that may still be made; UINT64_MAX: no limit

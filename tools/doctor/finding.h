@@ -8,7 +8,7 @@ namespace rondo::doctor {
 // kNote: a job runs, but slower or with less than it could have. kWrong: it would not start.
 enum class Level { kFine, kNote, kWrong };
 
-// One line of the report.
+// One line of the report. Texts are one line each, and name variables and commands as a user types them.
 struct Finding {
   Level level = Level::kFine;
   std::string topic;  // "network"

@@ -20,7 +20,8 @@ namespace {
 
 constexpr const char* kTopic = "libraries";
 
-// Where libraries lie beside this program: PREFIX/bin and PREFIX/lib.
+// Where libraries lie beside this program: PREFIX/bin and PREFIX/lib. The bare name where there is none, which the
+// loader looks for.
 std::filesystem::path beside(const char* name) {
   std::error_code none;
   const auto program = std::filesystem::read_symlink("/proc/self/exe", none);

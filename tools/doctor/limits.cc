@@ -22,7 +22,8 @@ constexpr uint64_t kLeastMemoryBytes = 64 * kMiB;
 // Version 1 of control groups says a number near 2^63 where version 2 says "max".
 constexpr uint64_t kNoLimit = uint64_t{1} << 62;
 
-// The hard limit counts: a rank raises its soft limit itself (ensure_descriptors()).
+// The hard limit counts: a rank raises its soft limit itself (ensure_descriptors()). `least` is what a rank needs at
+// its start; `most` is what it opens when it uses every link.
 Finding descriptors(const Job& job) {
   Place place;
   place.world = job.world();
@@ -53,6 +54,7 @@ Finding cores(const Job& job) {
   return {Level::kNote, "cores", text, "ranks take turns: start fewer, or give the job more cores"};
 }
 
+// A limit is no failure by itself: how much a program needs is not known.
 Finding group_memory(const Job& job, const GroupLimits& limits) {
   if (limits.memory_bytes == 0) return {Level::kFine, "memory", "the control group sets no limit of memory", ""};
   const std::string text = fmt::format("the control group's limit is {} MiB of memory", limits.memory_bytes / kMiB);

@@ -48,7 +48,7 @@ Finding loopback(const Job& job) {
   }
 }
 
-// Sets `address` to the first.
+// Sets `address` to the first. A job on one host runs without such an address.
 Finding between_hosts(const Job& job, std::string& address) {
   const Level level = job.hosts > 1 ? Level::kWrong : Level::kNote;
   try {
@@ -77,7 +77,7 @@ Finding secret(const Job& job) {
           "set RONDO_SECRET_FILE, or RONDO_INSECURE=1 where the network is trusted"};
 }
 
-// Listens there to find out, for a moment.
+// Listens there to find out, for a moment. Throws what resolve() throws.
 bool is_free(const std::string& host, int port) {
   SocketAddress bound;
   return listen_socket(resolve(host, static_cast<uint16_t>(port)).front(), &bound).valid();

@@ -54,6 +54,7 @@ void append(Findings& all, Findings more) {
   all.insert(all.end(), std::make_move_iterator(more.begin()), std::make_move_iterator(more.end()));
 }
 
+// Each check is independent: what one finds wrong does not stop the next.
 Findings look(const Options& options) {
   const Environment environment = Environment::current();
   Findings findings = check_settings(environment);
@@ -83,6 +84,7 @@ Findings run_pair(const Options& options) {
   return check_pair(end);
 }
 
+// The exit code is 1 where something would stop a job.
 int run(const Options& options) {
   const bool pair = options.listens || !options.pair.empty();
   const Findings findings = pair                   ? run_pair(options)

@@ -22,6 +22,7 @@ constexpr size_t kShortest = 8;
 
 bool ours(const std::string& name) { return name.starts_with("RONDO_"); }
 
+// Nothing reads it, so it is no failure.
 Finding unknown(const std::string& name, const std::string& meant) {
   return {Level::kNote, kTopic, fmt::format("{} is set, and nothing reads it", name),
           meant.empty() ? "unset it; docs/environment.md has the names" : fmt::format("did you mean {}?", meant)};
@@ -29,6 +30,7 @@ Finding unknown(const std::string& name, const std::string& meant) {
 
 }  // namespace
 
+// Config describes itself, so a new setting is known here at once.
 std::vector<std::string> known_variables() {
   std::vector<std::string> names(std::begin(kLaunchers), std::end(kLaunchers));
   for (const std::string_view name : variables_beside_settings()) names.emplace_back(name);

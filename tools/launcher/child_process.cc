@@ -23,6 +23,7 @@ Pipe make_pipe(Descriptor::InChild write_end = Descriptor::InChild::kInherited) 
   return Pipe{Descriptor(ends[0], Descriptor::InChild::kInherited), Descriptor(ends[1], write_end)};
 }
 
+// They refer to the strings, which must stay.
 std::vector<char*> pointers(const std::vector<std::string>& strings) {
   std::vector<char*> result;
   for (const std::string& entry : strings) result.push_back(const_cast<char*>(entry.c_str()));
@@ -74,7 +75,8 @@ bool redirect(const Child& child) {
   ::_exit(127);
 }
 
-// 0 if the child became the program, else its errno.
+// 0 if the child became the program, else its errno. A successful exec closes the pipe, so the read ends without a
+// byte.
 int exec_result(int fd) {
   int reason = 0;
   ssize_t n;

@@ -27,6 +27,7 @@ std::string parent_folder() {
   return fits && std::filesystem::is_directory(parent) ? parent : "/tmp";
 }
 
+// The user learns which variable to set.
 [[noreturn]] void refuse(const std::string& folder, int why) {
   throw std::runtime_error("the job's folder " + folder + " cannot be made: " + std::strerror(why) +
                            "; set TMPDIR to the absolute path of a folder with room that this user may write to");
@@ -57,6 +58,7 @@ Start JobFolder::start() const {
   return changed ? Start::kOver : Start::kAhead;
 }
 
+// What cannot be removed stays: a job's end is no failure.
 JobFolder::~JobFolder() {
   std::error_code ignored;
   std::filesystem::remove_all(path_, ignored);

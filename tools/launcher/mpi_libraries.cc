@@ -48,6 +48,7 @@ std::string quoted(const std::string& text) {
   return made + "'";
 }
 
+// The folder of libmpi.so.12 has all of them.
 std::optional<std::filesystem::path> mpi_folder() {
   const auto here = std::filesystem::read_symlink("/proc/self/exe").parent_path();
   // Installed; in a wheel; in the tree.

@@ -10,7 +10,8 @@
 namespace rondo::launcher {
 
 // The descriptor may be shared with other programs (a terminal), so it cannot be made non-blocking. A pipe that polls
-// as writable takes PIPE_BUF bytes without blocking (pipe(7)).
+// as writable takes PIPE_BUF bytes without blocking (pipe(7)). What was written is cut off only when it is much, so
+// that most calls move no bytes.
 void Output::write() {
   while (wants_to_write() && ready()) {
     const size_t bytes = std::min<size_t>(pending_.size() - written_, PIPE_BUF);

@@ -15,6 +15,7 @@ void Relay::add(Descriptor& standard_output, Descriptor& standard_error, const s
   streams_.push_back(Stream{&standard_error, &error_, LinePrefix(prefix)});
 }
 
+// A full output stops reading from its streams: their writers wait in their pipes.
 void Relay::append_entries(std::vector<pollfd>& entries) const {
   for (const Output* output : {&output_, &error_}) {
     entries.push_back({output->wants_to_write() ? output->fd() : -1, POLLOUT, 0});
@@ -73,6 +74,7 @@ void Relay::flush(Output& output, const char* name) {
   }
 }
 
+// A process that a rank has left may hold a pipe for ever.
 void Relay::check_drain(Clock::time_point now) {
   if (!drain_until_ || now < *drain_until_) return;
   drain_until_ = now + kDrain;

@@ -19,6 +19,7 @@ Signals::Signals() {
   descriptor_ = Descriptor(check_call("signalfd", ::signalfd(-1, &handled, SFD_CLOEXEC | SFD_NONBLOCK)));
 }
 
+// Does not wait.
 std::optional<int> Signals::next() {
   signalfd_siginfo info;
   if (::read(descriptor_.get(), &info, sizeof(info)) != sizeof(info)) return std::nullopt;

@@ -21,6 +21,7 @@ namespace {
 constexpr uint16_t kFirstPort = 20'000;
 constexpr uint16_t kPorts = 9'000;
 
+// Words have no quotes: an agent's option cannot hold a space.
 std::vector<std::string> split_words(const std::string& text) {
   std::istringstream stream(text);
   std::vector<std::string> words;
@@ -78,7 +79,8 @@ Assignment common_assignment(const Options& options) {
   return a;
 }
 
-// A fork without exec: this program serves the ranks of its own machine as it would on another.
+// A fork without exec: this program serves the ranks of its own machine as it would on another. The body runs in the
+// fork, so the copy of the assignment is the child's.
 Member local_member(const Host& host, Assignment assignment) {
   Member member{host.name, "", "", {}, {}};
   member.settings.body = [assignment = std::move(assignment)](int control) -> int {
@@ -107,6 +109,7 @@ Member remote_member(const Host& host, const Assignment& assignment, const Optio
 
 }  // namespace
 
+// A host gets as many ranks as it has slots, in the order of the list.
 int run_job(const Options& options) {
   Assignment assignment = common_assignment(options);
   JobSettings settings;

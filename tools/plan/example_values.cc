@@ -26,6 +26,7 @@ int64_t number(const Plan& plan, int rank, uint32_t block, int64_t element, int6
 
 }  // namespace
 
+// A sum is exact: numbers are small integers.
 std::vector<int64_t> example_numbers(const Plan& plan, uint32_t block, const std::vector<int>& ranks, int elements) {
   const auto n = static_cast<uint64_t>(elements);
   const Extent part = cut(plan.collective) ? even_blocks(n, plan.blocks, 1)[block] : Extent{0, n};

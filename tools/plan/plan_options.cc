@@ -33,7 +33,7 @@ Enum named(const char* what, const std::vector<std::string>& list, const std::st
   return static_cast<Enum>(found - list.begin());
 }
 
-// Algorithms that a request cannot name, or not for these hosts.
+// Algorithms that a request cannot name, or not for these hosts. Throws Exception(kInvalid).
 void check_algorithm(const PlanRequest& request) {
   const char* name = algorithm_name(request.algorithm);
   if (request.algorithm == Algorithm::kAuto || request.algorithm == Algorithm::kWindow) {

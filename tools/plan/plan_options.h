@@ -12,7 +12,7 @@ class App;
 
 namespace rondo {
 
-// The command line's part that says which plans.
+// The command line's part that says which plans. Defaults are those of --help.
 struct PlanOptions {
   std::string collective = "all_reduce", algorithm = "ring";
   int world = 0;           // 0: the sum of hosts, or 4

@@ -21,7 +21,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 using Executed = ValueTrace::Executed;
 
-// The part of the collective that moves this value.
+// The part of the collective that moves this value. A value is complete when all ranks have contributed to it.
 const char* phase_of(const Plan& plan, const ValueTrace::Held* held) {
   if (plan.collective != Collective::kAllReduce) return collective_name(plan.collective);
   const bool complete = held != nullptr && held->finished;
@@ -115,6 +115,7 @@ Json Run::initial() const {
   return list;
 }
 
+// Numbers are of the first round: blocks of later rounds have none.
 Json Run::values() const {
   Json list = Json::array();
   for (const ValueTrace::Held& held : trace_.values) {

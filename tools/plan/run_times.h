@@ -9,7 +9,7 @@
 
 namespace rondo {
 
-// Microseconds of a simulated run by step, all slices of it together.
+// Microseconds of a simulated run by step, all slices of it together. Maps, since steps without slices have no entry.
 class RunTimes {
  public:
   explicit RunTimes(const RecordedSimulation& simulation);

@@ -44,6 +44,7 @@ void declare(CLI::App& app, Options& options) {
   app.add_option("-o,--output", options.out, "The page; - is the standard output")->required();
 }
 
+// Throws Exception(kInvalid).
 std::vector<std::string> algorithms_of(const Options& options) {
   if (options.compare.size() > kMostPlans) {
     throw Exception(ErrorCode::kInvalid,
@@ -52,6 +53,7 @@ std::vector<std::string> algorithms_of(const Options& options) {
   return options.compare.empty() ? std::vector<std::string>{options.plan.algorithm} : options.compare;
 }
 
+// A file appears whole or not at all (replace_file()).
 void write(const std::string& path, const std::string& text) {
   if (path != "-") return replace_file(path, text);
   if (std::fwrite(text.data(), 1, text.size(), stdout) == text.size() && std::fflush(stdout) == 0) return;
