@@ -101,6 +101,7 @@ Numbers sendrecv(Communicator& group) {
   return x;
 }
 
+// A Work that was waited for stays done.
 Numbers async_op(Communicator& group) {
   Numbers x{1 + 2 * group.rank(), 2 + 2 * group.rank()};
   Work work = group.all_reduce_async(x);

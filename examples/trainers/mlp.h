@@ -25,6 +25,7 @@ struct Score {
   double right = 0, seen = 0;
 };
 
+// Parameters and gradients lie in one array each, tensor after tensor.
 class Network {
  public:
   // The same seed makes the same network on every rank.
