@@ -63,11 +63,13 @@ struct Communicator::State {
 
 namespace {
 
+// Outside of the template, which is inlined into every call.
 [[noreturn]] void refuse_empty() {
   throw Exception(ErrorCode::kClosed, "this Communicator is empty or has been destroyed");
 }
 
 template <typename State>
+// Templates, since Communicator::State is private and is deduced. Throws Exception(kClosed) for an empty Communicator.
 State& open(const std::shared_ptr<State>& state) {
   if (!state) refuse_empty();
   return *state;

@@ -40,6 +40,8 @@ Milliseconds agreement_limit(const Config& config) {
   return Milliseconds((config.suspicion_ms > 0 ? config.suspicion_ms : kSuspicionMs) + kEndMs);
 }
 
+// What traces and metrics say of this process. The numbers are those of the job at its start, and stay when it shrinks
+// or grows.
 ObservedRank observed_rank(const Fabric& fabric, const Config& config) {
   const Place& place = fabric.place();
   ObservedRank about;

@@ -48,15 +48,21 @@ class Growth {
 
  private:
   struct Invitation;
+  // newcomers() where an address is known. Broadcasts rank 0's count.
   int count_newcomers(CommunicatorState& group);
+  // The parts of grow(), in this order. The first throws what is wrong with this rank's own call, kept until agree(),
+  // so that the other ranks do not wait for a rank that has refused.
   std::chrono::milliseconds wait_of(CommunicatorState& group, int newcomers, std::chrono::milliseconds timeout) const;
   void agree(CommunicatorState& group, int newcomers, bool refused, std::chrono::milliseconds timeout);
   Invitation invite(CommunicatorState& group, int newcomers, std::chrono::milliseconds wait);
   std::shared_ptr<CommunicatorState> open(CommunicatorState& group, int newcomers, Invitation invitation);
+  // Opens the address at its first use. Throws where another process serves it. Rank 0 only.
   Door& door(const Config& config, Store::Deadline deadline);
 
+  // What join() has found; its secret is that of newcomers, who know no unique id.
   Launch launch_;
   std::unique_ptr<Door> door_;  // of rank 0, from its first look at who waits
+  // Rank 0: not before this time is an address tried again that another process served.
   std::chrono::steady_clock::time_point try_door_at_{};
 };
 

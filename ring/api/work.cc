@@ -13,6 +13,7 @@
 
 namespace rondo {
 
+// Relaxed counting: the other Work keeps the operation alive meanwhile.
 Work::Work(const Work& other) : operation_(other.operation_), message_(other.message_) {
   if (operation_ != nullptr) operation_->retain();
 }
@@ -25,11 +26,13 @@ namespace {
 
 [[noreturn]] void refuse_empty() { throw Exception(ErrorCode::kInvalid, "this Work refers to no operation"); }
 
+// An empty Work refers to nothing. Throws Exception(kInvalid) instead of following the null pointer.
 inline Operation& checked(Operation* operation) {
   if (operation == nullptr) refuse_empty();
   return *operation;
 }
 
+// The end of time where the sum would overflow: nanoseconds::max() means for ever.
 Clock::time_point time_after(std::chrono::nanoseconds timeout) {
   const auto now = Clock::now();
   return timeout > Clock::time_point::max() - now ? Clock::time_point::max() : now + timeout;
@@ -65,6 +68,7 @@ void sleep_until_one_ends(std::span<Work> works, Clock::time_point until) {
 
 bool Work::done() const { return checked(operation_).poll(); }
 
+// failed() is read after wait(): an acquire load of the state makes the error visible.
 bool Work::wait(std::chrono::nanoseconds timeout) {
   Operation& operation = checked(operation_);
   if (!operation.done()) operation.wait(time_after(timeout));  // to ask for the time takes as long as a short message
@@ -72,6 +76,7 @@ bool Work::wait(std::chrono::nanoseconds timeout) {
   return operation.done();
 }
 
+// No deadline of its own: each operation has one, at which its flow ends it with kTimeout.
 void Work::wait() {
   Operation& operation = checked(operation_);
   if (!operation.done()) operation.wait(Clock::time_point::max());

@@ -89,6 +89,7 @@ CallOptions options_of(const rondo_options_t* given) {
     throw Exception(ErrorCode::kInvalid, "unknown flags " + std::to_string(options.flags));
   }
   if (options.user.function != nullptr) {
+    // The pointers of the program's operation are used until the operation ends, beyond this call.
     made.user = {options.user.function, options.user.context, options.user.element_bytes,
                  options.user.commutative != 0};
   }

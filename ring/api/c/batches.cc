@@ -10,6 +10,8 @@ using namespace rondo::c;
 
 namespace {
 
+// Reads the list; the tensors' own memory is not touched. Throws Exception(kInvalid) for a NULL list or an unknown
+// dtype.
 std::vector<rondo::TensorRef> list_of(const rondo_tensor_t* tensors, size_t count) {
   if (count > 0) given(tensors, "tensors");
   std::vector<rondo::TensorRef> list;
@@ -36,6 +38,8 @@ rondo_result_t rondo_all_reduce_many_async(rondo_comm_t comm, const rondo_tensor
   });
 }
 
+// A batch belongs to the thread that begins it: each call of that thread on this communicator is kept until the end.
+// All four functions are calls of that thread.
 rondo_result_t rondo_batch_begin(rondo_comm_t comm) {
   return guarded([&] { communicator(comm)->batch_begin(); });
 }

@@ -132,9 +132,12 @@ rondo_result_t rondo_committed(rondo_comm_t comm, int64_t* step) {
 rondo_result_t rondo_abort(rondo_comm_t comm, const char* reason) {
   return guarded([&] { communicator(comm)->abort(reason != nullptr ? reason : ""); });
 }
+// No guarded() and no InUse: a signal handler may interrupt any code, and must not touch this thread's last error.
 void rondo_abort_from_signal(rondo_comm_t comm) {
   if (comm != nullptr) comm->communicator.abort_from_signal();
 }
+// guarded() reports a fault of this call itself (a NULL handle); the communicator's failure is the result otherwise.
+// Both set this thread's last error.
 rondo_result_t rondo_error(rondo_comm_t comm) {
   rondo_result_t result = RONDO_OK;
   const rondo_result_t asked = guarded([&] {

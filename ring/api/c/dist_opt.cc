@@ -22,6 +22,7 @@ struct rondo_dist_opt {
   rondo_dist_opt(rondo_comm_t comm, std::vector<rondo::NamedGradient> parameters, const rondo::DistOptOptions& options)
       : use(std::make_unique<InUse>(comm)), list(parameters), optimizer(**use, std::move(parameters), options) {}
   std::unique_ptr<InUse> use;
+  // The parameters in the caller's order, for the array of rondo_dist_opt_load(). `optimizer` has a copy of its own.
   std::vector<rondo::NamedGradient> list;
   rondo::DistOpt optimizer;
 };
@@ -44,6 +45,7 @@ rondo::Exchange exchange_of(rondo_exchange_t exchange) {
   throw rondo::Exception(rondo::ErrorCode::kInvalid, "unknown exchange " + std::to_string(exchange));
 }
 
+// NaN stands for the exchange's own default: C has no optional.
 std::optional<double> spars_of(double spars) { return std::isnan(spars) ? std::nullopt : std::optional(spars); }
 
 // The defaults of DistOptOptions as the C structure has them: read_struct() fills in fields that the caller
@@ -86,10 +88,12 @@ rondo::DistOptOptions options_of(const rondo_dist_opt_options_t* given_options) 
           .outer_fragments = from.outer_fragments};
 }
 
+// NULL: the caller does not want these numbers. `to` has from.size() elements, as the header says.
 void copy(const std::vector<float>& from, float* to) {
   if (to != nullptr) std::copy(from.begin(), from.end(), to);
 }
 
+// NULL: none, as of an exchange that keeps no such numbers.
 std::vector<float> copied(const float* from, uint64_t count) {
   return from == nullptr ? std::vector<float>() : std::vector<float>(from, from + count);
 }
@@ -116,6 +120,8 @@ rondo_result_t rondo_dist_opt_create(rondo_dist_opt_t* optimizer, rondo_comm_t c
     for (const rondo_parameter_t& each : std::span(&given(parameters, "parameters"), parameter_count)) {
       list.push_back({&given(each.name, "a parameter's name"), each.parameter, nullptr, each.count});
     }
+    // The broadcasts of the parameters are over when this returns; an interruption is still reported, and frees the
+    // optimizer.
     auto made = std::make_unique<rondo_dist_opt>(comm, std::move(list), options_of(options));
     refuse_interrupted();
     *optimizer = made.release();

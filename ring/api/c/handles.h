@@ -10,11 +10,13 @@
 #include "rondo/communicator.h"
 #include "rondo/rondo.h"
 
+// A rondo_comm is freed by its last use after rondo_destroy(), a rondo_work by rondo_work_free().
 // Opaque to callers.
 struct rondo_comm {
   rondo::Communicator communicator;
   std::atomic<int> uses{1};  // calls under way, and one for rondo_destroy, which has not been called
 };
+// A Work counts its references to the operation, so freeing the handle never ends an operation.
 struct rondo_work {
   rondo::Work work;
 };
@@ -30,6 +32,7 @@ inline void release(rondo_comm& comm) {
 // leaves the handle to that call, which frees it.
 class InUse {
  public:
+  // Relaxed: the caller has the handle, so the count is at least 1 here; only release() orders memory.
   explicit InUse(rondo_comm_t comm) : comm_(given(comm, "comm")) { comm_.uses.fetch_add(1, std::memory_order_relaxed); }
   ~InUse() { release(comm_); }
   InUse(const InUse&) = delete;

@@ -75,6 +75,7 @@ class ProgramStore : public rondo::Store {
   }
 
  private:
+  // At least 1: a function of the program's must not take 0 for "no limit" after the deadline has passed.
   static int64_t left_ms(Deadline deadline) {
     const auto left = deadline - std::chrono::steady_clock::now();
     return std::max<int64_t>(1, std::chrono::duration_cast<std::chrono::milliseconds>(left).count());
@@ -93,6 +94,7 @@ class ProgramStore : public rondo::Store {
     throw rondo::Exception(result == RONDO_TIMEOUT ? rondo::ErrorCode::kTimeout : rondo::ErrorCode::kBootstrap, text);
   }
 
+  // The functions and their context are the program's, called during rondo_join() only.
   const rondo_store_t on_;
 };
 
@@ -109,6 +111,8 @@ std::shared_ptr<rondo::Store> program_store(const rondo_store_t* from) {
   return std::make_shared<ProgramStore>(store);
 }
 
+// Throws Exception(kInvalid) for a NULL entry, a text that is no setting, and a value out of range. Settings of the
+// program come before the environment's.
 rondo::Config config_of(const rondo_join_options_t& options) {
   std::vector<std::string> settings;
   if (options.setting_count > 0) given(options.settings, "options->settings");

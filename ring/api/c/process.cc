@@ -9,6 +9,8 @@ extern "C" {
 
 const char* rondo_version(void) { return RONDO_VERSION; }
 
+// These functions serve the whole process (the thread, for rondo_set_thread_interrupt), not a communicator, and may be
+// called before the first join.
 rondo_result_t rondo_set_log(rondo_log_function_t function, void* context) {
   return guarded([&] { rondo::set_log_function(function, context); });
 }

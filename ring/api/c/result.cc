@@ -12,9 +12,10 @@ struct LastError {
   std::vector<int> ranks, world_ranks;
   std::vector<int64_t> processes;
 };
-thread_local LastError last_error;  // this thread's last failure
+thread_local LastError last_error;
 
 template <typename Value>
+// Copies what fits, and returns how many there are, so that a caller can ask for the number first with capacity 0.
 size_t copied(const std::vector<Value>& from, Value* to, size_t capacity) {
   for (size_t i = 0; i < from.size() && i < capacity && to != nullptr; ++i) to[i] = from[i];
   return from.size();
@@ -24,6 +25,7 @@ size_t copied(const std::vector<Value>& from, Value* to, size_t capacity) {
 
 namespace rondo::c {
 
+// The text and the lists are set apart from each other: without memory for the lists the text still stands.
 rondo_result_t failed(const Error& error) noexcept {
   const rondo_result_t result = failed(error.code, error.message.c_str());
   try {
@@ -63,6 +65,7 @@ size_t rondo_last_error_processes(int64_t* processes, size_t capacity) {
   return copied(last_error.processes, processes, capacity);
 }
 
+// RONDO_IN_PROGRESS is no ErrorCode, since it is no failure.
 const char* rondo_result_name(rondo_result_t result) {
   return result == RONDO_IN_PROGRESS ? "IN_PROGRESS" : rondo::error_code_name(static_cast<rondo::ErrorCode>(result));
 }

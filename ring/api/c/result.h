@@ -25,6 +25,7 @@ template <typename Action>
 rondo_result_t guarded(Action action) noexcept {
   try {
     action();
+    // An operation may succeed while the program's function asks to end the wait: the call still ends as interrupted.
     refuse_interrupted();
     return RONDO_OK;
   } catch (const Exception& e) {

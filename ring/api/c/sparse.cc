@@ -19,6 +19,8 @@ static_assert(RONDO_SPARSE_GATHERED == static_cast<int>(rondo::SparseRoute::kGat
               RONDO_SPARSE_MERGED == static_cast<int>(rondo::SparseRoute::kMerged) &&
               RONDO_SPARSE_DENSE == static_cast<int>(rondo::SparseRoute::kDense));
 
+// Checks what does not fit the C++ types; spars and lengths are checked by sparse_all_reduce(). `tensors` refers to the
+// caller's array.
 rondo::SparseOptions sparse_options_of(const rondo_sparse_options_t* given_options) {
   if (given_options == nullptr) return {};
   const auto options = read_struct(given_options, rondo_sparse_options_t RONDO_SPARSE_OPTIONS_INIT, "options");

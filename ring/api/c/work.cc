@@ -19,6 +19,8 @@ std::chrono::nanoseconds time_of(int64_t timeout_ms) {
   return forever ? kForever : std::chrono::milliseconds(timeout_ms);
 }
 
+// Copies the Works: the handles may be freed by another thread while this one waits. A NULL entry becomes an empty
+// Work, so places in the list stay those of the caller.
 std::vector<rondo::Work> works_of(const rondo_work_t* works, size_t count) {
   std::vector<rondo::Work> list(count);
   for (size_t i = 0; i < count; ++i) {
@@ -31,6 +33,7 @@ std::vector<rondo::Work> works_of(const rondo_work_t* works, size_t count) {
 
 extern "C" {
 
+// RONDO_IN_PROGRESS leaves the last error as it is: a wait that runs out is no failure.
 rondo_result_t rondo_wait(rondo_work_t work, int64_t timeout_ms) {
   bool done = true;
   const rondo_result_t result = guarded([&] { done = work_of(work).wait(time_of(timeout_ms)); });
@@ -72,6 +75,7 @@ rondo_result_t rondo_work_on_end(rondo_work_t work, rondo_end_function_t functio
     rondo::Work handle = work_of(work);
     given(function, "function");
     handle.on_end(
+        // On the worker's thread: failed() sets the last error of that thread, which the function reads.
         [function, context](const rondo::Error& error) { function(context, error.ok() ? RONDO_OK : failed(error)); });
   });
 }
