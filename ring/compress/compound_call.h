@@ -35,13 +35,17 @@ class CompoundCall {
   }
 
  private:
+  // Throws before anything is exchanged: the communicator's failure, or kInvalid in an open batch or an end function.
   CompoundCall(Communicator& group, Purpose purpose, const char* name);
+  // The current exception as it is, if all ranks throw it or none has begun; else the communicator fails, and its
+  // failure is thrown.
   [[noreturn]] void end_by_exception() const;
 
   Communicator& group_;
   const Purpose purpose_;
   const char* const name_;
   const DefaultFloatMode mode_;  // what a rank computes here must not depend on its thread
+  // Set by the first exchange: from then on other ranks wait for this one.
   mutable bool begun_ = false;
 };
 

@@ -26,6 +26,7 @@ std::vector<std::vector<size_t>> grouped(const std::vector<NamedGradient>& gradi
   std::vector<std::vector<size_t>> groups;
   uint64_t room = 0;
   for (const size_t i : order) {
+    // Cannot wrap: check() has bounded the sum of all counts.
     const uint64_t needed = gradients[i].count * sizeof(float);
     if (groups.empty() || needed > room) {
       groups.emplace_back();
@@ -61,6 +62,8 @@ DistOpt::DistOpt(Communicator& group, std::vector<NamedGradient> gradients, cons
     make_buckets();
     for (const NamedGradient& g : gradients_) {
       if (options_.exchange != Exchange::kLocalSgd) break;
+      // Local SGD: the parameters at the last average, from which changes are counted, and the momentum of the outer
+      // step.
       outer_.emplace_back(g.parameter, g.parameter + g.count);
       momentum_.emplace_back(g.count);
     }
@@ -68,6 +71,8 @@ DistOpt::DistOpt(Communicator& group, std::vector<NamedGradient> gradients, cons
   });
 }
 
+// Buckets take the gradients from the list's end, as a backward pass finishes them. Partitions take the parameters in
+// the list's order. A bucket is at most a fragment's share long, so that fragments come out about equal.
 void DistOpt::make_buckets() {
   std::vector<size_t> order;
   for (size_t i = 0; i < gradients_.size(); ++i) {
@@ -107,6 +112,7 @@ void DistOpt::make_buckets() {
 
 // All ranks take over what those have that have come furthest, and keep what is as new.
 void DistOpt::agree(const CompoundCall& call) {
+  // Each rank says its version of every fragment, and its number of steps as the last word.
   const size_t ranks = static_cast<size_t>(call.size()), words = fragments_.size() + 1;
   std::vector<uint64_t> own(words, steps_), all(words * ranks);
   for (size_t f = 0; f < fragments_.size(); ++f) own[f] = fragments_[f].version;
@@ -116,6 +122,7 @@ void DistOpt::agree(const CompoundCall& call) {
     int root = 0;
     for (size_t r = 0; r < ranks; ++r) {
       const uint64_t version = all[r * words + f];
+      // The lowest rank among the newest is the root; with newest 0 it is rank 0, whose parameters all ranks take.
       if (version > newest) root = static_cast<int>(r);
       newest = std::max(newest, version);
       oldest = std::min(oldest, version);
@@ -124,6 +131,7 @@ void DistOpt::agree(const CompoundCall& call) {
       steps_ = newest;
     } else if (oldest < newest || newest == 0) {
       take_over(call, fragments_[f], root, own[f] < newest || newest == 0);
+      // Version 0 means that a rank has not taken over the others' parameters yet.
       fragments_[f].version = std::max<uint64_t>(newest, 1);
     }
   }
@@ -133,6 +141,7 @@ void DistOpt::agree(const CompoundCall& call) {
 void DistOpt::take_over(const CompoundCall& call, Fragment& fragment, int root, bool lags) {
   const bool outer = !outer_.empty(), moves = outer && options_.outer_momentum != 0;
   for (Bucket& bucket : fragment.buckets) {
+    // `values` and `sent` carry parameters and momentum here: no exchange of gradients is under way.
     if (moves) bucket.sent.resize(bucket.values.size());
     for (const size_t i : bucket.members) {
       const uint64_t at = places_[i].offset;
@@ -184,6 +193,7 @@ size_t DistOpt::index_of(const std::string& name) const {
 
 void DistOpt::place(const std::string& name, float* gradient) { gradients_[index_of(name)].gradient = gradient; }
 
+// Exchanges begin in the order of the buckets, the same on all ranks: a bucket that is full waits for those before it.
 void DistOpt::ready(const std::string& name, const StepOptions& step) {
   const Exchange exchange = exchange_of(*group_, step.exchange, options_.exchange);
   CompoundCall::run(*group_, Purpose::kDistOpt, "DistOpt::ready", [&](const CompoundCall& call) {
@@ -198,6 +208,7 @@ void DistOpt::ready(const std::string& name, const StepOptions& step) {
   });
 }
 
+// One residual a bucket: it belongs either to the gradients or to the parameters' changes.
 void DistOpt::refuse_another(Exchange exchange) const {
   if (exchange != Exchange::kLocalSgd) refuse_meanwhile("another exchange");
   if (options_.outer_wire != WireFormat::kNone && options_.residual &&
@@ -208,6 +219,7 @@ void DistOpt::refuse_another(Exchange exchange) const {
   refuse(*group_, "another exchange for this step comes too late: ready() has begun the one before");
 }
 
+// Copies the gradient, clipped, into its bucket. The caller may change the gradient again once this has returned.
 void DistOpt::fill(size_t gradient) {
   Place& place = places_[gradient];
   Bucket& bucket = buckets_[place.bucket];
@@ -232,11 +244,13 @@ void DistOpt::begin(const CompoundCall& call, Bucket& bucket, Exchange exchange)
   count_sent(bucket.values.size(), options.wire.format);
 }
 
+// What a ring sends, by whatever algorithm the exchange runs: 2 (world - 1) / world of the elements.
 void DistOpt::count_sent(uint64_t elements, WireFormat format) {
   const double world = group_->size(), element_bytes = static_cast<double>(wire_block_bytes(format)) / kWireBlock;
   bytes_sent_ += static_cast<uint64_t>(2 * (world - 1) / world * static_cast<double>(elements) * element_bytes);
 }
 
+// sparse_all_reduce() sums; the mean is made here. Blocking, so buckets of a sparse exchange do not overlap.
 void DistOpt::reduce_sparse(Bucket& bucket, Exchange exchange, double spars) {
   SparseOptions options;
   options.select = exchange == Exchange::kSparseThreshold ? Select::kThreshold
@@ -285,6 +299,7 @@ void DistOpt::begin_again() noexcept {
 }
 
 void DistOpt::exchange_gradients(const CompoundCall& call, Exchange exchange, double spars) {
+  // Also after an exception: no gradient stays ready, and no exchange under way.
   const auto at_the_end = [](DistOpt* optimizer) { optimizer->begin_again(); };
   const std::unique_ptr<DistOpt, decltype(at_the_end)> again(this, at_the_end);
   for (size_t i = 0; i < gradients_.size(); ++i) {
@@ -309,6 +324,7 @@ void DistOpt::end_all(std::span<Bucket> buckets, const std::function<void(Bucket
   if (failure) throw Exception(*failure);
 }
 
+// The means from the buckets into the caller's gradients. Only after all exchanges have succeeded.
 void DistOpt::copy_back() {
   for (size_t i = 0; i < gradients_.size(); ++i) {
     const float* from = buckets_[places_[i].bucket].values.data() + places_[i].offset;
@@ -330,6 +346,7 @@ void DistOpt::reduce(const StepOptions& step) {
   CompoundCall::run(*group_, Purpose::kDistOpt, "DistOpt::step", [&](const CompoundCall& call) {
     const double spars = spars_of(*group_, exchange, step.spars.has_value() ? step.spars : options_.spars);
     refuse_another(exchange);
+    // Changes of parameters travel in the buckets: the gradients stay this rank's own until they arrive.
     if (due()) return;
     if (after_update(exchange)) return begin_again();  // gradients that are ready are not sent
     exchange_gradients(call, exchange, spars);
@@ -348,9 +365,11 @@ void DistOpt::average(const StepOptions& step) {
                       [&](const CompoundCall& call) { average_parameters(call, exchange); });
   }
   ++steps_;
+  // Without local SGD there is one fragment, whose parameters change with every step.
   if (outer_.empty()) fragments_[0].version = steps_ + 1;
 }
 
+// The works stay: step() waits for them again, and learns of their errors there.
 void DistOpt::wait() {
   for (Bucket& bucket : buckets_) {
     if (bucket.work.valid()) bucket.work.wait();
@@ -359,6 +378,7 @@ void DistOpt::wait() {
 
 // --- parameters
 
+// kPartialUpdate averages one partition a step, in turn. kLocalSgd averages all parameters every `every` steps.
 void DistOpt::average_parameters(const CompoundCall& call, Exchange exchange) {
   const bool partial = exchange == Exchange::kPartialUpdate;
   if (!partial && !outer_.empty()) return average_changes(call);
@@ -400,6 +420,8 @@ void DistOpt::for_each_value(const Fragment& fragment, Action action) {
   }
 }
 
+// Sends the change of each parameter since the last average. `sent` keeps the parameters, so that what later steps add
+// is not lost when the average arrives.
 void DistOpt::begin_changes(const CompoundCall& call, Fragment& fragment) {
   for (Bucket& bucket : fragment.buckets) bucket.sent.resize(bucket.values.size());
   for_each_value(fragment, [](float parameter, float last, float& change, float& sent) {
@@ -423,6 +445,7 @@ void DistOpt::end_changes(std::optional<uint64_t> step) {
   }
 }
 
+// Parameter = the mean change after the outer step, plus what this rank's steps have added since the change was sent.
 void DistOpt::end_changes(Fragment& fragment) {
   fragment.due.reset();
   end_all(fragment.buckets, [](Bucket& bucket) { bucket.work.wait(); });
@@ -450,6 +473,7 @@ void DistOpt::refuse_meanwhile(const char* what) const {
   }
 }
 
+// SGD with momentum on the change since the last average. Rate 1 without momentum takes the mean change as it is.
 void DistOpt::outer_step(size_t gradient) {
   float* parameter = gradients_[gradient].parameter;
   std::vector<float>&last = outer_[gradient], &velocity = momentum_[gradient];

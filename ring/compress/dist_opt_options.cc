@@ -31,6 +31,7 @@ double spars_of(const Communicator& group, Exchange exchange, std::optional<doub
   return spars;
 }
 
+// Comparisons are written so that NaN is refused, too. The counts' sum in bytes must fit int64.
 void check(const Communicator& group, const std::vector<NamedGradient>& gradients, const DistOptOptions& options) {
   if (gradients.empty()) refuse(group, "there are no gradients");
   for (const NamedGradient& g : gradients) {

@@ -18,6 +18,7 @@ std::span<float> DistOpt::residual(const std::string& name) {
   return {buckets_[places_[i].bucket].residual.data() + places_[i].offset, gradients_[i].count};
 }
 
+// Changes that travel arrive first, so the state is that of one step. All ranks get the residuals of all ranks.
 DistOptState DistOpt::save() {
   return CompoundCall::run(*group_, Purpose::kDistOpt, "DistOpt::save", [this](const CompoundCall& call) {
     end_changes({});
@@ -38,6 +39,7 @@ DistOptState DistOpt::save() {
   });
 }
 
+// Everything is checked before anything is changed: a refused state leaves the optimizer as it was.
 void DistOpt::load(const DistOptState& state) {
   refuse_meanwhile("load()");
   const auto saved = static_cast<size_t>(state.world), rank = static_cast<size_t>(group_->rank());
@@ -54,6 +56,7 @@ void DistOpt::load(const DistOptState& state) {
                                   numbers, saved, count));
     }
   }
+  // The mean of another world's residuals must have the same bits on all ranks, whatever mode their threads are in.
   const DefaultFloatMode mode;
   for (const DistOptState::Tensor& tensor : state.tensors) {
     const std::span<float> own = residual(tensor.name);

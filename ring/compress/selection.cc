@@ -13,14 +13,17 @@
 namespace rondo {
 namespace {
 
+// Bits of a float32 without its sign are ordered as the magnitudes are. From these on they are infinity and NaN.
 constexpr uint32_t kInfinityBits = 0x7f800000u;
 
 uint32_t magnitude_bits(float value) { return std::bit_cast<uint32_t>(value) & 0x7fffffffu; }
 
+// Added in float32, as the kernel of select_magnitudes() does: both see the same bits.
 float element(const Contribution& u, uint64_t i) {
   return u.residual == nullptr ? u.input[i] : u.input[i] + u.residual[i];
 }
 
+// Requires that there is one.
 uint64_t first_not_finite(const Contribution& u) {
   uint64_t i = 0;
   while (magnitude_bits(element(u, i)) < kInfinityBits) ++i;
@@ -65,6 +68,7 @@ void cut_to(Selection& found, uint64_t k) {
   if (found.count <= k) return;
   std::vector<uint32_t> magnitudes(found.count);
   for (uint64_t c = 0; c < found.count; ++c) magnitudes[c] = magnitude_bits(found.value_memory[c]);
+  // nth_element puts the larger ones before kth, so only those that are equal to it have to be counted.
   const auto kth = magnitudes.begin() + static_cast<ptrdiff_t>(k - 1);
   std::nth_element(magnitudes.begin(), kth, magnitudes.end(), std::greater<>());
   const uint32_t least = *kth;
@@ -93,6 +97,7 @@ Selection select_top(const Contribution& u, uint64_t k) {
   return found;
 }
 
+// The sample alone sets the bound: one pass, and about k elements. No second pass corrects a sample that misled.
 Selection select_sampled(const Contribution& u, uint64_t k) {
   if (u.count <= 2 * kSample) return select_top(u, k);
   const double expected = static_cast<double>(k) / static_cast<double>(u.count) * kSample;
@@ -121,6 +126,7 @@ Selection select_of_tensor(const Contribution& u, const SparseOptions& options) 
 
 uint64_t sample_place(uint64_t j, uint64_t stride) { return j * stride + mix64(j) % stride; }
 
+// Each tensor is selected from by itself; indices count from the buffer's beginning.
 Selection select(const Contribution& u, const SparseOptions& options) {
   if (options.tensors.empty()) return select_of_tensor(u, options);
   Selection all;

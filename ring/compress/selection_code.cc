@@ -16,6 +16,7 @@ struct Coding {
 
 uint64_t bitmap_words(uint64_t count) { return (count + 31) / 32; }
 
+// Integers only, and fixed preferences where two forms are equally long: all ranks must get the same form.
 Coding coding_of(uint64_t selected, uint64_t count) {
   Coding best{Form::kCoordinates, 2 * selected};
   if (bitmap_words(count) + selected < best.words) best = {Form::kBitmap, bitmap_words(count) + selected};
@@ -24,6 +25,7 @@ Coding coding_of(uint64_t selected, uint64_t count) {
 }
 
 uint64_t add_coordinates(const uint32_t* words, uint64_t selected, uint64_t count, float* output) {
+  // The words are a peer's: each index is compared before it is used.
   const uint32_t* values = words + selected;
   uint64_t named = 0;
   for (uint64_t k = 0; k < selected; ++k) {
@@ -38,6 +40,7 @@ uint64_t add_bitmap(const uint32_t* words, uint64_t selected, uint64_t count, fl
   const uint32_t* value = words + bitmap_words(count);
   uint64_t named = 0;
   for (uint64_t w = 0; w < bitmap_words(count); ++w) named += static_cast<uint64_t>(std::popcount(words[w]));
+  // Else the loop below would read values beyond the words.
   if (named != selected) return named;
   for (uint64_t w = 0; w < bitmap_words(count); ++w) {
     for (uint32_t bits = words[w]; bits != 0; bits &= bits - 1) {

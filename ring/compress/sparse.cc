@@ -20,12 +20,14 @@ struct Header {
   uint64_t count = 0;       // elements of the call
 };
 constexpr char kName[] = "sparse_all_reduce";
+// The header travels as words of kUint64, without padding.
 constexpr uint64_t kHeaderWords = sizeof(Header) / sizeof(uint64_t);
 
 [[noreturn]] void refuse(const CompoundCall& group, const std::string& why) {
   throw Exception(ErrorCode::kInvalid, fmt::format("{} on rank {}: {}", kName, group.rank(), why));
 }
 
+// Addresses as integers: pointers into different arrays may not be compared.
 bool overlap(const float* a, const float* b, uint64_t count) {
   const auto first = reinterpret_cast<uintptr_t>(a), second = reinterpret_cast<uintptr_t>(b);
   const uint64_t bytes = count * sizeof(float);
@@ -70,6 +72,7 @@ void check(const CompoundCall& group, const float* input, const float* output, u
 
 // How many elements each rank has selected.
 std::vector<uint64_t> exchange(const CompoundCall& group, const Header& own, const CallOptions& options) {
+  // All ranks get the same headers, so all throw the same error, and the communicator goes on.
   std::vector<Header> all(static_cast<size_t>(group.size()));
   group->all_gather(&own, all.data(), kHeaderWords, DType::kUint64, options);
   for (size_t r = 0; r < all.size(); ++r) {
@@ -93,6 +96,7 @@ std::vector<uint64_t> exchange(const CompoundCall& group, const Header& own, con
   return selected;
 }
 
+// The bytes that this rank has sent by the route.
 uint64_t run(SparseRoute route, const SparseCall& call) {
   if (route == SparseRoute::kDense) return run_dense(call);
   return route == SparseRoute::kMerged ? run_merged(call) : run_gathered(call);

@@ -51,6 +51,7 @@ std::vector<uint32_t> encode_own(const SparseCall& call) {
   return words;
 }
 
+// The length of each rank's code, by the numbers that the ranks have exchanged.
 std::vector<uint64_t> words_of(const std::vector<uint64_t>& selected, uint64_t count) {
   std::vector<uint64_t> words;
   for (const uint64_t one : selected) words.push_back(selection_words(one, count));
@@ -127,6 +128,7 @@ SparseRoute cheapest_route(const std::vector<uint64_t>& selected, uint64_t count
     coded += static_cast<double>(selection_words(one, count));
     untouched *= 1 - static_cast<double>(one) / elements;
   }
+  // All in double, in one order of operations and without fused ones (tools/bazel/rondo.bzl): the ranks must agree.
   const auto touched = static_cast<uint64_t>((1 - untouched) * elements);
   // Words that a rank receives.
   const double others = (world - 1) / world;
@@ -139,6 +141,7 @@ SparseRoute cheapest_route(const std::vector<uint64_t>& selected, uint64_t count
   return merged < gathered ? SparseRoute::kMerged : SparseRoute::kGathered;
 }
 
+// Every rank gets every selection, and adds them in rank order: the same bits on all ranks.
 uint64_t run_gathered(const SparseCall& call) {
   const std::vector<uint32_t> own = encode_own(call);
   const std::vector<uint64_t> words = words_of(call.selected, call.u.count);
@@ -156,6 +159,7 @@ uint64_t run_gathered(const SparseCall& call) {
   return own.size() * sizeof(uint32_t) * (call.selected.size() - 1);
 }
 
+// Each rank adds up the selections of its range, and sends the sum's elements that are not zero to all.
 uint64_t run_merged(const SparseCall& call) {
   const Pieces pieces = cut_own(call);
   move_to_residual(call);
@@ -183,6 +187,7 @@ uint64_t run_merged(const SparseCall& call) {
   return (pieces.coded.size() - pieces.words[rank] + coded.size() * (world - 1)) * sizeof(uint32_t);
 }
 
+// The selections as a full array with zeros, by an all_reduce.
 uint64_t run_dense(const SparseCall& call) {
   move_to_residual(call);
   const std::span<const uint32_t> indices = call.own.indices();
