@@ -28,6 +28,7 @@ class ByteWriter {
     u16(static_cast<uint16_t>(value.size()));
     return raw(value);
   }
+  // Bytes without a length: the reader must know how many there are.
   ByteWriter& raw(std::string_view value) {
     bytes_.append(value);
     return *this;
@@ -40,6 +41,7 @@ class ByteWriter {
   const std::string& bytes() const { return bytes_; }
 
  private:
+  // Byte by byte, so that the order does not depend on the machine's.
   ByteWriter& little(uint64_t value, int size) {
     for (int i = 0; i < size; ++i) bytes_.push_back(static_cast<char>(value >> (8 * i)));
     return *this;

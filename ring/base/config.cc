@@ -27,6 +27,7 @@ namespace {
 // the nanoseconds of std::chrono.
 constexpr int64_t kMaxMs = 30LL * 24 * 3600 * 1000;
 
+// kShared: a setting that all ranks must have alike. The handshakes compare a hash of these (shared_hash()).
 enum class Sharing { kLocal, kShared };
 
 [[noreturn]] void reject(std::string_view variable, std::string_view value, std::string_view allowed) {
@@ -35,6 +36,7 @@ enum class Sharing { kLocal, kShared };
 }
 
 template <typename T>
+// The whole text is the number: no spaces, no sign "+", nothing behind it.
 std::optional<T> parse_number(std::string_view text) {
   T value{};
   auto [end, failure] = std::from_chars(text.data(), text.data() + text.size(), value);
@@ -71,6 +73,7 @@ using Names = std::vector<std::string_view>;
 
 std::string list(const Names& names) { return fmt::format("one of {}", fmt::join(names, ", ")); }
 
+// holds() alone decides here and in Text: any text parses.
 struct Choice {
   Names names;
   std::optional<std::string> parse(std::string_view text) const { return std::string(text); }
@@ -198,6 +201,7 @@ class SettingTexts {
     }
   }
   // The program's text, else the environment's; nullptr if neither has one.
+  // The pointer is valid as long as this object and the environment: it is used at once.
   const char* find(const char* name) {
     asked_.push_back(name);
     const auto given = values_.find(name);
@@ -263,6 +267,7 @@ std::string Config::describe() const {
   return text;
 }
 
+// Names and texts are hashed, not fields' bytes: two builds that know the same settings agree.
 uint64_t Config::shared_hash() const {
   Hash64 hash;
   visit(*this, [&hash](const char* name, const auto& field, const auto& kind, Sharing sharing) {

@@ -37,6 +37,7 @@ std::optional<double> limit_of(const std::string& folder, bool second_version) {
   return quota / period;
 }
 
+// Never 0, which stands for no limit. 1 where the folder cannot be looked at.
 uint64_t number_of_group(const std::string& folder) {
   struct stat status {};
   return stat(folder.c_str(), &status) == 0 ? std::max<uint64_t>(status.st_ino, 1) : 1;

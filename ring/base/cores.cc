@@ -7,6 +7,7 @@
 namespace rondo {
 namespace {
 
+// Whether `some` is a subset of `all`.
 bool within(const cpu_set_t& some, const cpu_set_t& all) {
   cpu_set_t both;
   CPU_AND(&both, &some, &all);

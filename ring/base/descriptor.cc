@@ -49,7 +49,9 @@ class OpenDescriptors {
     mutex_.unlock();
   }
 
+  // Held while a descriptor is opened, closed or moved into the list, and over a fork.
   std::mutex mutex_;
+  // By entry, not by number: a number may be given again while an entry is not.
   std::map<uint64_t, int> fds_;
   uint64_t last_ = 0;
 };
@@ -114,6 +116,7 @@ FileIdentity::FileIdentity(int fd) {
   if (::fstat(fd, &facts) != 0) return;
   device_ = facts.st_dev;
   inode_ = facts.st_ino;
+  // The mode, too: an inode number alone may be used again for another kind of file.
   kind_ = facts.st_mode;
 }
 

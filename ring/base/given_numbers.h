@@ -29,6 +29,7 @@ class GivenNumbers {
   GivenNumbers(std::string_view call, int rank, int peer) : call_(call), rank_(rank), peer_(peer) {}
   [[noreturn]] void refuse(const std::string& number, const std::string& bound) const;
 
+  // Must outlive this object: a literal in all uses.
   std::string_view call_;
   int rank_;
   int peer_;  // -1: the caller

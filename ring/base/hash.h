@@ -28,6 +28,7 @@ class Hash64 {
     state_ = mix64(state_ ^ x);
     return *this;
   }
+  // The length is added last, so that ("ab", "c") and ("a", "bc") differ.
   constexpr Hash64& add(std::string_view text) {
     for (char c : text) add(static_cast<uint8_t>(c));
     return add(text.size());

@@ -39,7 +39,9 @@ Program& program() {
 thread_local InterruptFunction of_thread = nullptr;
 thread_local void* context_of_thread = nullptr;
 thread_local int inside_here = 0;  // of this thread's waits, one in the function of the other
+// A yes that no call of this thread has reported yet; it is counted in interruptions_untaken.
 thread_local bool untaken = false;
+// Each thread asks at its own pace, however many waits it is in.
 thread_local Clock::time_point next_question{};
 
 // In a child of fork(): threads of the parent that held the lock, or were in the function, are missing. The
@@ -51,6 +53,7 @@ void forget_other_threads() {
 }
 
 bool program_asks_for_it() {
+  // Called without the lock, so that it may take long; `inside` says to set_interrupt_function() that it runs.
   InterruptFunction function = nullptr;
   void* context = nullptr;
   {

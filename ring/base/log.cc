@@ -15,6 +15,7 @@
 namespace rondo {
 namespace {
 
+// Config::check() has refused other words, so the last line is "warn".
 LogLevel parse_level(std::string_view level) {
   if (level == "off") return LogLevel::kOff;
   if (level == "info") return LogLevel::kInfo;
@@ -112,6 +113,7 @@ Logger::Logger(std::string_view level, int rank) : level_(parse_level(level)), r
 
 void Logger::write(LogLevel level, std::string_view text) const {
   if (level == LogLevel::kOff || !shows(level)) return;
+  // The text may hold bytes of a peer: a line end in it would forge a line of the log.
   std::string safe(text);
   for (char& c : safe) {
     if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) c = '?';

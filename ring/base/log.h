@@ -43,6 +43,7 @@ class RateLimit {
 
  private:
   Clock::duration interval_;
+  // Ticks of Clock, from which on the next event is shown; the first one is shown at once.
   std::atomic<Clock::rep> next_{Clock::duration::min().count()};
   std::atomic<uint64_t> suppressed_{0};
 };

@@ -34,6 +34,7 @@ class NodeList {
   }
 
  private:
+  // Both null if the list is empty.
   T* first_ = nullptr;
   T* last_ = nullptr;
 };

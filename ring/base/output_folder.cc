@@ -17,6 +17,7 @@ namespace {
 
 std::string reason(int number) { return std::generic_category().message(number); }
 
+// Files of this user and of root are trusted; root could read this process's memory as well.
 bool trusted(uid_t owner) { return owner == ::geteuid() || owner == 0; }
 
 // Removes slashes at the end: lstat() of a path with one would follow a link.
@@ -71,6 +72,7 @@ OutputFolder::OutputFolder(std::string what, std::string path, Missing missing)
 }
 
 Descriptor OutputFolder::create(const std::string& name, mode_t mode) const {
+  // O_EXCL and O_NOFOLLOW: a name that a stranger has put there since the removal makes this fail, and is not opened.
   const std::string part = name + ".part";
   ::unlinkat(folder_.get(), part.c_str(), 0);
   Descriptor file(

@@ -35,6 +35,7 @@ std::thread start_own_thread(const char* name, std::function<void()> run) {
         report_end(name);
       }
     });
+    // A name that is too long is refused, which changes nothing else.
     pthread_setname_np(thread.native_handle(), name);
     return thread;
   } catch (const std::system_error& failure) {  // pthread_create

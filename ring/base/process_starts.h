@@ -10,6 +10,7 @@ namespace rondo {
 inline std::atomic<int> starts_under_way{0};  // calls of join() that have not returned
 inline std::atomic<int> groups_joined{0};     // groups of several processes that were joined and not left
 
+// Counts one call of join() for as long as it lives.
 class StartUnderWay {
  public:
   StartUnderWay() { starts_under_way.fetch_add(1); }

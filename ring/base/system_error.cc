@@ -13,6 +13,7 @@ ErrorCode code_of(Cause cause) {
   return cause == Cause::kNetwork ? ErrorCode::kNetwork : ErrorCode::kSystem;
 }
 
+// What the user can do; "" where the number alone does not say.
 const char* remedy_of(int number) {
   switch (number) {
     case EMFILE:

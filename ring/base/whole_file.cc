@@ -40,6 +40,7 @@ void replace_file(const std::string& path, const std::string& text) {
     if (const int code = write_text(path, text)) refuse(path, std::strerror(code));
     return;
   }
+  // In the same folder: a rename does not cross file systems.
   const std::string next = fmt::format("{}.{}", path, getpid());
   const int code = write_text(next, text);
   if (code == 0) fs::rename(next, path, error);
