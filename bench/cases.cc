@@ -12,6 +12,7 @@
 namespace rondo::bench {
 namespace {
 
+// An operation of a benchmark that reduces nothing is not read: one stands for all.
 std::vector<Op> ops_of(const Options& options, Benchmark benchmark) {
   return benchmark_reduces(benchmark) ? options.ops : std::vector{Op::kSum};
 }
@@ -53,6 +54,7 @@ std::vector<Case> cases_of(const Options& options, int world) {
   std::vector<Case> cases;
   for (Benchmark benchmark : options.benchmarks) {
     if (!has_a_placement(options, benchmark)) continue;
+    // A barrier has no data: one line, whatever types, operations and sizes were asked for.
     if (benchmark == Benchmark::kBarrier) {
       cases.push_back({benchmark, DType::kUint8, Op::kSum, -1, 0});
       continue;
@@ -75,6 +77,7 @@ std::vector<Case> cases_of(const Options& options, int world) {
   return cases;
 }
 
+// Only what every rank sends and receives at once over TCP can be compared with a ring of raw connections.
 std::vector<uint64_t> limited_sizes(const Options& options, int world) {
   const bool over_tcp = !options.inproc && options.transport == "tcp";  // "auto" shares memory
   const bool even = std::any_of(options.benchmarks.begin(), options.benchmarks.end(), benchmark_loads_ring_evenly);

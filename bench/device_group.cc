@@ -33,6 +33,7 @@ DeviceGroup::~DeviceGroup() {
 // A buffer may begin inside an allocation, as a rank's block does in place. Its image has the same offset.
 std::byte* DeviceGroup::image(const std::byte* host) const {
   if (host == nullptr) return nullptr;
+  // The memory that begins at or before `host`: every buffer that is timed comes from allocate().
   const auto [start, found] = *std::prev(images_.upper_bound(host));
   return found.device + (host - start);
 }
@@ -68,6 +69,7 @@ std::optional<double> DeviceGroup::complete() {
 std::byte* DeviceGroup::allocate(uint64_t bytes) {
   std::byte* const host = Group::allocate(bytes);
   void* device = nullptr;
+  // Pinned, so that copies to and from the device run at full rate.
   driver_->check(driver_->lock_host(device_, host, bytes), "locking host memory");
   if (registered_) {
     device = communicator_.allocate(bytes, Memory::kDevice);
@@ -95,6 +97,7 @@ void DeviceGroup::deallocate(std::byte* memory) {
   Group::deallocate(memory);
 }
 
+// The library chooses on the device; rows do not tell these choices apart.
 std::string DeviceGroup::algorithm(const Call& call) const {
   return benchmark_collective(call.benchmark) ? "device" : "p2p";
 }

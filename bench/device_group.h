@@ -43,8 +43,10 @@ class DeviceGroup final : public RondoGroup {
     std::byte* device = nullptr;
     uint64_t bytes = 0;
   };
+  // Where the image of this host memory lies on the device.
   std::byte* image(const std::byte* host) const;
   Call image(Call call) const;
+  // All images, in the stream; waits until they are copied.
   void copy_images(bool to_device);
   void start_clock();
 
@@ -53,9 +55,11 @@ class DeviceGroup final : public RondoGroup {
   std::shared_ptr<const DeviceDriver> driver_;
   DeviceStream stream_ = nullptr;
   std::optional<DeviceRates> rates_;
+  // Whether rates_->start() has been called for the batch under way.
   bool clock_runs_ = false;
   int device_ = 0, devices_ = 0;
   std::map<const std::byte*, Image> images_;  // by host memory
+  // Device memory of the library's windows and of the images, at present and at most.
   uint64_t bytes_ = 0, most_bytes_ = 0;
 };
 

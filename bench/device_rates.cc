@@ -53,6 +53,7 @@ double DeviceRates::gbps(uint64_t bytes, const Put& put) {
 
 DeviceRates::Copies DeviceRates::copies(uint64_t bytes) {
   const uint64_t each = (bytes + kAlignment - 1) / kAlignment * kAlignment;
+  // At least two pairs, so that a run never reads what the one before it has just written.
   const uint64_t turns = std::min(kBeyondCacheBytes / (2 * each) + 2, kMostTurns);
   void* memory = nullptr;
   driver_.check(driver_.allocate(device_, 2 * turns * each, &memory), "allocating device memory");

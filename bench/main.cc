@@ -17,10 +17,12 @@
 namespace rondo::bench {
 namespace {
 
+// Exit codes: 1 is a failure or wrong results.
 constexpr int kBadOptions = 2;
 constexpr int kUsualRanks = 2;
 
 int run(Options options, const std::vector<std::string>& args) {
+  // Ranks that were started here get the load before they ran: their own start would count.
   Machine machine = this_machine();
   if (options.load_average >= 0) machine.load_average = options.load_average;
   if (options.inproc) return run_inproc(options, machine);

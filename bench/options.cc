@@ -29,8 +29,10 @@ struct Typed {
   std::optional<double> timeout_s = {};
 };
 
+// The limit of Communicator::inproc().
 constexpr int kMaxRanks = 1024;
 
+// Becomes Stop{2} in parse_options(), with the text as it is.
 [[noreturn]] void reject(const std::string& why) { throw CLI::ValidationError(why, CLI::ExitCodes::ValidationError); }
 
 std::vector<std::string> split_list(const std::string& text) {
@@ -185,6 +187,7 @@ void resolve(const Typed& typed, Options& options) {
   }
 }
 
+// The names of nccl-tests where it has the option; the text ends with the default in parentheses.
 void add_what(CLI::App& app, Typed& typed, Options& options) {
   app.add_option("-b,--minbytes", typed.min_bytes, "smallest size, with K, M or G (8)");
   app.add_option("-e,--maxbytes", typed.max_bytes, "largest size (64M)");
@@ -238,6 +241,7 @@ void add_output(CLI::App& app, Typed& typed, Options& options) {
   app.add_option("--json", options.json, "write machine, limits and rows to this file");
   app.add_flag("--verbose", options.verbose, "show p50, p99, min and max");
   app.add_flag("--no-limit", typed.no_limit, "with --transport tcp: do not measure raw TCP to compare with");
+  // Hidden: start_ranks() gives it to the ranks.
   app.add_option("--load-average", options.load_average, "")->group("");
 }
 

@@ -26,6 +26,7 @@ namespace {
 
 constexpr std::chrono::minutes kLimitWait{3};  // how much longer the others wait while rank 0 measures limits
 
+// The environment's settings; options of the command line come before them.
 Config config_of(const Options& options) {
   Config config = Config::from_environment();
   if (!options.transport.empty()) config.transport = options.transport;

@@ -36,6 +36,7 @@ const char* time_text(OfRanks of_ranks) {
   return "the slowest rank's";
 }
 
+// Faster than raw TCP was measured: a disturbance of that measurement.
 bool impossible(const Row& row) { return row.share_of_limit.value_or(0) > kHighestShare; }
 
 }  // namespace
@@ -68,6 +69,7 @@ void Reporter::print_line(const Case& c, const Line& line, bool shares) {
   std::fflush(stdout);
 }
 
+// Each size is measured once more, however many of its rows are impossible.
 void Reporter::settle_shares(std::vector<Row>& rows, Limits& limits, const Remeasure& remeasure) const {
   std::set<uint64_t> sizes;
   for (const Row& row : rows) {

@@ -120,6 +120,7 @@ std::string RondoGroup::algorithm(const Call& call) const {
 
 void RondoGroup::barrier() { communicator_.barrier(); }
 
+// Calls of the library under test, outside the clock; with options of their own, so that they never go to a stream.
 double RondoGroup::max(double value) {
   double result = 0;
   communicator_.all_reduce(&value, &result, 1, DType::kFloat64, Op::kMax);

@@ -48,6 +48,7 @@ class RondoGroup : public Group {
   Communicator& communicator_;
   RondoCalls calls_;
   CallOptions options_;  // of what is timed
+  // Both keep their capacity between calls: no allocation is timed.
   std::vector<TensorRef> tensors_;
   std::vector<Work> works_;
 };

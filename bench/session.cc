@@ -25,6 +25,7 @@ Extent repeated(Extent extent, uint32_t times) {
   return extent;
 }
 
+// count: elements of one operation. Several operations in one call are a list of equal tensors.
 Exercise exercise_of(const Case& c, Placement placement, int world, const Options& options, uint64_t count) {
   std::vector<uint64_t> parts = tensors_by_name(options.list).value_or(std::vector<uint64_t>{});
   if (options.aggregate > 1) parts.assign(options.aggregate, count);
@@ -46,6 +47,7 @@ class Session {
   }
 
  private:
+  // Both placements are measured before the line is shown. Collective.
   void measure_case(size_t index) {
     const Case& c = cases_[index];
     const Extent extent = extent_of(c.benchmark, c.size, c.dtype, group_.size());
@@ -64,6 +66,7 @@ class Session {
     }
   }
 
+  // Rank 0: of one placement, with times of one operation.
   Row row_of(const Case& c, Placement placement, const Extent& extent, const Measurement& measured) const {
     const int world = group_.size();
     Row row;

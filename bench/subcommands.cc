@@ -20,6 +20,7 @@ struct Wanted {
 
 [[noreturn]] void reject(const std::string& why) { throw Exception(ErrorCode::kInvalid, why); }
 
+// The options of rondo-bench, of which the subcommands take two.
 Wanted parse(const std::vector<std::string>& args) {
   const std::variant<Options, Stop> parsed = parse_options(args);
   if (const Stop* stop = std::get_if<Stop>(&parsed)) reject(stop->text);

@@ -18,6 +18,7 @@ std::string read_first_line(const char* path) {
 
 }  // namespace
 
+// The list of the kernel lacks the default where that is not allowed to everybody; a socket has it all the same.
 std::vector<std::string> allowed_congestion_controls() {
   std::istringstream names(read_first_line("/proc/sys/net/ipv4/tcp_allowed_congestion_control"));
   std::vector<std::string> out;

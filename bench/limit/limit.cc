@@ -19,6 +19,7 @@ namespace {
 constexpr double kBriefly = 0.03, kLonger = 0.1;
 constexpr size_t kFinalists = 4;
 constexpr int kTurns = 3;
+// Long enough for hundreds of batches; the exchange needs no more than its 8 bytes of buffer.
 constexpr double kExchangeSeconds = 0.3;
 constexpr uint64_t kExchangeBuffer = 4096;
 // A row's bytes are the wanted size rounded down to whole elements of all ranks: less than 8 bytes for each of them.
@@ -78,6 +79,7 @@ StreamLimit measure_stream_limit(int world, uint64_t bytes, std::optional<Memory
     size_t setting;
   };
   const SharedArea area(sizeof(Found));
+  // Shared with the forked ranks, which write it; this process reads it when they have ended.
   auto& found = *new (area.get()) Found{};
   run_ring(world, bytes, [&](RawRank& rank) {
     const SettingRate best = best_setting(settings, [&](const RawSetting& setting, double seconds) {

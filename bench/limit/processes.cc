@@ -44,6 +44,7 @@ void raise(std::atomic<double>& value, double to) {
   }
 }
 
+// Never returns into the parent's code: a copy of its stack must not run on. _exit leaves its buffers alone.
 [[noreturn]] void run_child(int rank, int world, Meeting& meeting, const std::function<void(Measurer&)>& body) {
   try {
     Measurer measurer(rank, world, meeting);
@@ -131,6 +132,7 @@ void run_in_processes(int world, const std::function<void(Measurer&)>& body) {
     if (pid < 0) meeting.failed = true;
     if (pid != 0) continue;
     prctl(PR_SET_PDEATHSIG, SIGKILL);
+    // The parent may have ended before prctl() took effect.
     if (getppid() != parent) _exit(1);
     run_child(rank, world, meeting, body);
   }

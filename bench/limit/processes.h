@@ -49,10 +49,12 @@ class Measurer {
   double batch_us(double seconds, double quantile_wanted, const std::function<void()>& batch);
 
  private:
+  // Between two looks at a counter; vain: looks so far. A rank with a core of its own returns at once.
   void wait_a_little(uint32_t vain) const;
 
   int rank_, world_, cores_;  // cores: usable_cores()
   Meeting& meeting_;
+  // Meetings of this rank so far; equal on all ranks between two of them.
   uint64_t meetings_ = 0;
 };
 

@@ -17,6 +17,7 @@ namespace {
 constexpr double kSeconds = 10;            // far more than any batch takes
 constexpr uint32_t kPassesPerLook = 1000;  // at the clock, while nothing moves
 
+// EINTR, too: the next pass tries again.
 bool would_block() { return errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR; }
 
 }  // namespace
@@ -76,6 +77,7 @@ bool RawPump::pass() {
   return moved;
 }
 
+// poll() sleeps 1 ms at most, so that run() comes to its look at the clock. Flows that are done are left out (fd -1).
 void RawPump::rest() {
   if (setting_.driving != Driving::kLockStep) {
     for (size_t i = 0; i < flows_.size(); ++i) waits_[i].fd = flows_[i].moved < target_ ? flows_[i].fd : -1;

@@ -31,6 +31,7 @@ constexpr double kStreamQuantile = 0.25;
   throw Exception(ErrorCode::kSystem, fmt::format("raw TCP measurement: {}: {}", what, std::strerror(errno)));
 }
 
+// The first bytes of a connection: the ring's token, and which of the connections it is.
 struct Hello {
   uint64_t token;
   uint64_t index;
@@ -41,6 +42,7 @@ void set_congestion(int fd, const std::string& congestion) {
   if (setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, congestion.data(), length) != 0) fail("TCP_CONGESTION");
 }
 
+// After the connection's first bytes, which are read and written blocking.
 void set_streaming(int fd) {
   const int on = 1;
   if (setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on)) != 0) fail("TCP_NODELAY");
@@ -65,6 +67,7 @@ Descriptor listen_on_loopback(uint16_t& port) {
 
 uint64_t lines_for(uint64_t bytes) { return (bytes + sizeof(RawRank::Line) - 1) / sizeof(RawRank::Line); }
 
+// Never shrinks: one measurement after the other uses the memory.
 void grow(std::vector<RawRank::Line>& memory, uint64_t bytes) {
   if (memory.size() < lines_for(bytes)) memory.resize(lines_for(bytes));
 }
@@ -198,6 +201,7 @@ double RawRank::stream_gbps(const RawSetting& setting, uint64_t batch_bytes, dou
   std::vector<RawFlow> sending, receiving;
   add_flows(made.outgoing, RawFlow::Direction::kSend, setting, sending);
   add_flows(made.incoming, RawFlow::Direction::kReceive, setting, receiving);
+  // Whole transfers of each connection, at least one.
   const uint64_t transfers = (batch_bytes / count + setting.transfer_bytes - 1) / setting.transfer_bytes;
   const uint64_t flow_bytes = std::max<uint64_t>(transfers, 1) * setting.transfer_bytes;
   const auto idle = process_.crowded() ? RawPump::Idle::kYield : RawPump::Idle::kSpin;

@@ -12,6 +12,7 @@ std::string setting_text(const RawSetting& setting) {
                      setting.connections == 1 ? "" : "s", memory_name(setting.memory));
 }
 
+// Few connections and small transfers come first: of equally fast settings the first one is named.
 std::vector<RawSetting> limit_settings(const std::string& congestion, uint64_t buffer_bytes) {
   std::vector<RawSetting> settings;
   for (int connections : {1, 4}) {

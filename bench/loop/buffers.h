@@ -34,17 +34,21 @@ class Buffers {
     void operator()(std::byte* memory) const { group->deallocate(memory); }
   };
   using Memory = std::unique_ptr<std::byte, Release>;
+  // Poisoned memory, at least a byte: every page is touched before it is timed.
   static Memory allocate(Group& group, uint64_t bytes);
+  // In place: moves input_ or output_ to this rank's block of the one buffer.
   void place_output();
 
   Exercise exercise_;
   Extent extent_;
   int rank_;
+  // Bytes of an element.
   uint64_t width_;
   Memory first_, second_;
   uint64_t first_bytes_ = 0, second_bytes_ = 0;
   std::byte* input_ = nullptr;
   std::byte* output_ = nullptr;
+  // What refill() writes into the input; empty on a rank without one.
   std::vector<Region> contribution_;
   // The expectation of the last batch length: batches of one measurement are all of one length.
   struct Expected {

@@ -22,6 +22,7 @@ void for_each_run(Byte* buffer, DType dtype, const Region& region, Visit visit) 
   }
 }
 
+// Not for NaN: a comparison with NaN is false, so it counts as wrong.
 bool within(DType dtype, const std::byte* actual, const std::byte* expected, double tolerance) {
   const double wanted = load_value(dtype, expected);
   return std::fabs(load_value(dtype, actual) - wanted) <= tolerance * std::fabs(wanted);

@@ -15,11 +15,13 @@ uint64_t infinity_bits(const FloatFormat& format) {
   return static_cast<uint64_t>(format.max_exponent - format.min_exponent + 2) << format.fraction_bits;
 }
 
+// The bits of the greatest finite value, without the sign.
 uint64_t largest_bits(const FloatFormat& format) {
   return (static_cast<uint64_t>(format.max_exponent - format.min_exponent + 1) << format.fraction_bits) |
          static_cast<uint64_t>(format.max_fraction);
 }
 
+// A format without infinity has one NaN, behind the greatest value.
 uint64_t nan_bits(const FloatFormat& format) {
   if (!format.has_infinity) return largest_bits(format) + 1;
   return infinity_bits(format) | (uint64_t{1} << (format.fraction_bits - 1));
@@ -27,6 +29,7 @@ uint64_t nan_bits(const FloatFormat& format) {
 
 }  // namespace
 
+// Fraction bits, least and greatest exponent, fraction of the greatest value, infinity.
 FloatFormat float_format(DType dtype) {
   switch (dtype) {
     case DType::kFloat8E4M3:

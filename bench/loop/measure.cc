@@ -41,6 +41,7 @@ struct Batch {
   double cpu_us = 0;  // this rank's, of all operations
 };
 
+// Refills outside the clock. The barrier comes last before it, so that all ranks begin together.
 Batch timed_batch(Group& group, Buffers& buffers, const Exercise& exercise, uint32_t operations,
                   OfRanks which = OfRanks::kMost) {
   buffers.refill();
@@ -81,12 +82,14 @@ bool has_more_ranks_than_cores(Group& group) {
   return group.max(static_cast<double>(group.size()) / static_cast<double>(sysconf(_SC_NPROCESSORS_ONLN))) > 1;
 }
 
+// In double until the end: the value may be beyond any integer.
 uint32_t ceil_clamped(double value, uint32_t low, uint32_t high) {
   return static_cast<uint32_t>(std::clamp(std::ceil(value), static_cast<double>(low), static_cast<double>(high)));
 }
 
 }  // namespace
 
+// Sums travel as whole nanoseconds: Group adds integers.
 double of_ranks(Group& group, OfRanks which, double us) {
   const auto sum = [&](double value) {
     return static_cast<double>(group.sum(static_cast<uint64_t>(value * 1e3))) / 1e3;
@@ -104,6 +107,7 @@ double of_ranks(Group& group, OfRanks which, double us) {
   return us;
 }
 
+// `most` always holds: beyond it results prove nothing.
 Batching plan_batches(const Effort& effort, uint32_t most, double operation_us, bool crowded, uint32_t fewest) {
   if (effort.iterations > 0) {
     const uint32_t operations = std::clamp(effort.iterations / kFewestBatches, 1u, most);

@@ -13,6 +13,7 @@
 namespace rondo::bench {
 namespace {
 
+// The same on every rank, without a table: each rank knows what all others contribute.
 uint64_t random_at(int rank, uint64_t place) { return mix64(static_cast<uint64_t>(rank) * kTilePeriod + place); }
 
 bool is_logical(const Exercise& exercise) {
@@ -137,6 +138,7 @@ Tile make_tile(DType dtype, FloatAt float_at, IntegerAt integer_at) {
   return tile;
 }
 
+// One period of the result after so many operations.
 Tile reduced(const Exercise& exercise, int owner, uint32_t operations) {
   return make_tile(
       exercise.dtype, [&](uint64_t place) { return run_floats(exercise, owner, place, operations).value; },
@@ -200,6 +202,7 @@ Tile contribution(const Exercise& exercise, int rank) {
       [&](uint64_t place) { return integer_value(exercise, rank, place); });
 }
 
+// Blocks begin at multiples of count in the buffer, so a block's phase in the tile follows from its rank.
 std::vector<Region> expected_output(const Exercise& exercise, const Extent& extent, int rank, uint32_t operations) {
   const uint64_t count = extent.count;
   const uint64_t own_phase = static_cast<uint64_t>(rank) * count % kTilePeriod;

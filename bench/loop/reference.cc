@@ -19,6 +19,7 @@ int lowest_bit(double value) {
   return exponent + std::countr_zero(significand);
 }
 
+// Whether a value whose lowest bit is 2^unit can be stored: the unit, the range, and the bits between them.
 bool representable(DType dtype, double value, int unit) {
   return unit >= least_exponent(dtype) && std::fabs(value) <= largest_value(dtype) &&
          std::fabs(value) <= std::ldexp(1.0, unit + float_format(dtype).fraction_bits + 1);
@@ -55,6 +56,7 @@ FloatResult product(DType dtype, std::span<const double> values) {
   return result;
 }
 
+// Sums and maxima of bools are "or", products and minima "and" (docs/numerics.md).
 bool fold_bools(Op op, bool left, bool right) {
   switch (op) {
     case Op::kProduct:

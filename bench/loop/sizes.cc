@@ -9,6 +9,7 @@
 namespace rondo::bench {
 namespace {
 
+// "", "B", "K", "KB", "KiB", in either case.
 std::optional<uint64_t> unit_of(std::string_view suffix) {
   std::string letters;
   for (char c : suffix) letters.push_back(static_cast<char>(std::toupper(static_cast<unsigned char>(c))));
@@ -36,6 +37,7 @@ std::optional<uint64_t> parse_size(std::string_view text) {
   const std::optional<uint64_t> unit = unit_of(text.substr(static_cast<size_t>(end - text.data())));
   if (!unit) return std::nullopt;
   const double bytes = number * static_cast<double>(*unit);
+  // Whole bytes only: "1.5M" is, "0.3K" is not.
   if (bytes > static_cast<double>(kMaxSizeBytes) || bytes != std::floor(bytes)) return std::nullopt;
   return static_cast<uint64_t>(bytes);
 }

@@ -8,6 +8,7 @@
 namespace rondo::bench {
 namespace {
 
+// Requires at least one sample.
 double sorted_quantile(const std::vector<double>& sorted, double q) {
   const double position = std::clamp(q, 0.0, 1.0) * static_cast<double>(sorted.size() - 1);
   const size_t below = static_cast<size_t>(position);

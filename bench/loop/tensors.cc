@@ -24,6 +24,7 @@ void add_linear(std::vector<uint64_t>& tensors, uint64_t in, uint64_t out) {
 
 }  // namespace
 
+// Built in the model's order, and reversed at the end: a backward pass finishes the last layers first.
 std::vector<uint64_t> resnet50_tensors() {
   std::vector<uint64_t> tensors;
   add_convolution(tensors, 3, 64, 7);
@@ -40,6 +41,7 @@ std::vector<uint64_t> resnet50_tensors() {
   return tensors;
 }
 
+// Token and position embeddings, twelve layers, the last normalization; the output shares the token embedding.
 std::vector<uint64_t> gpt2_tensors() {
   constexpr uint64_t kWidth = 768, kTokens = 50'257, kPositions = 1024;
   std::vector<uint64_t> tensors{kTokens * kWidth, kPositions * kWidth};

@@ -35,6 +35,7 @@ Json to_json(const Limits& limits) {
   return {{"tcp", streams}, {"exchange_us", limits.exchange_us > 0 ? Json(limits.exchange_us) : Json(nullptr)}};
 }
 
+// The keys are an interface: docs/bench-schema.json lists them, and tests/lab reads them.
 Json to_json(const Row& row) {
   return {{"library", row.library},
           {"collective", row.collective},

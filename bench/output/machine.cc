@@ -12,6 +12,7 @@
 namespace rondo::bench {
 namespace {
 
+// "unknown" where /proc/cpuinfo has no such line, as on aarch64.
 std::string cpu_model() {
   std::ifstream file("/proc/cpuinfo");
   for (std::string line; std::getline(file, line);) {

@@ -23,6 +23,7 @@ struct Machine {
   double steal_share() const { return bench::steal_share(ticks, ticks_now()); }
 };
 
+// Reads all of it. Fields that the system does not tell keep their defaults.
 Machine this_machine();
 
 }  // namespace rondo::bench

@@ -11,6 +11,7 @@ class Progress {
   Progress(const Progress&) = delete;
   Progress& operator=(const Progress&) = delete;
   ~Progress() { clear(); }
+  // Shows `text` in place of what stands there. clear() before anything else is printed.
   void show(const std::string& text);
   void clear();
 

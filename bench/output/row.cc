@@ -3,6 +3,7 @@
 #include "bench/loop/statistics.h"
 
 namespace rondo::bench {
+// Bytes by microseconds are megabytes by second; a thousandth of that is GB/s.
 void fill_times(Row& row, const std::vector<double>& batch_us, double bus) {
   const Summary times = summarize(batch_us);
   row.time_us = row.p50_us = times.median;
@@ -13,6 +14,7 @@ void fill_times(Row& row, const std::vector<double>& batch_us, double bus) {
   row.busbw_gbps = row.algbw_gbps * bus;
 }
 
+// None where nothing has to move: one rank, or no bytes.
 void fill_cpu(Row& row, double cpu_us, double bus) {
   const double gigabytes = static_cast<double>(row.bytes) * bus * row.world / 1e9;
   row.cpu_s_per_gb = gigabytes > 0 ? std::optional(cpu_us / 1e6 / gigabytes) : std::nullopt;

@@ -11,6 +11,7 @@ ProcessorTicks read_ticks(std::istream& stat) {
   // user, nice, system, idle, iowait, irq, softirq, steal; the guests' that follow are in user and nice already.
   constexpr int kFields = 8;
   ProcessorTicks out;
+  // The last of the eight is the steal, so it is what `steal` holds in the end.
   for (int i = 0; i < kFields; ++i) {
     if (!(stat >> out.steal)) return {};
     out.total += out.steal;

@@ -18,6 +18,7 @@ std::string figure(double value) {
 
 std::string wrong_text(const Row& row) { return row.wrong ? fmt::format("{}", *row.wrong) : "N/A"; }
 
+// One placement's columns, in the widths of table_header(); "-" where it was not measured.
 std::string half(const std::optional<Row>& row, bool shares) {
   if (!row) return fmt::format(" {:>8} {:>6} {:>6} {:>5}", "-", "-", "-", "-") + (shares ? "     -" : "");
   const bool possible = row->share_of_limit.value_or(kHighestShare + 1) <= kHighestShare;
