@@ -17,6 +17,7 @@ namespace rondo {
 class LaneObserver {
  public:
   // observed: nullptr if nobody observes; else it must outlive the operation.
+  // number: of the operation. The first lane of an operation takes over the clock read of its begin.
   void begin(const Observed* observed, uint64_t number, uint32_t lane) {
     observed_ = observed != nullptr && observed->on() ? observed : nullptr;
     if (observed_ == nullptr) return;
@@ -75,6 +76,7 @@ class LaneObserver {
   }
 
  private:
+  // The wait is recorded at the place where the lane goes on.
   void end_wait(uint64_t now) {
     wait_.end = now;
     wait_.step = record_.step;
@@ -86,6 +88,7 @@ class LaneObserver {
     record_.end = now;
     record_.bytes = bytes_;
     record_.kind = TraceKind::kStep;
+    // A step has several peers: its record keeps how many sources and targets it had (TraceKind::kStep).
     record_.peer = static_cast<int32_t>((sources.size() << 16) | targets.size());
     observed_->observer->stepped(record_, sources, targets);
     record_.begin = now;

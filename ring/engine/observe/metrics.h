@@ -21,8 +21,10 @@ class Metrics {
 
   // By collective.
   struct Operations {
+    // Operations that have succeeded.
     std::array<Counter, kAlgorithms> by_algorithm{};
     Counter bytes{};
+    // Sum of their times, each from its begin on this rank to its end.
     Counter nanoseconds{};
     std::array<Counter, kBounds + 1> durations{};
   };
@@ -41,9 +43,11 @@ class Metrics {
 
   std::array<Operations, kCollectives> operations{};
   std::array<Counter, kErrorCodes> errors{};  // communicators that failed, by ErrorCode
+  // Time in which this rank made no progress though an operation was under way.
   Counter stopped_nanoseconds{};
 
   static double bound_seconds(size_t bucket) { return 1e-6 * static_cast<double>(uint64_t{1} << (2 * bucket)); }
+  // The first bucket whose bound is not below; kBounds: the one without a bound.
   static size_t bucket_of(uint64_t nanoseconds) {
     size_t bucket = 0;
     while (bucket < kBounds && nanoseconds > (uint64_t{1000} << (2 * bucket))) ++bucket;

@@ -55,6 +55,7 @@ class MetricsOutput {
   const std::string file_;  // in the folder
   bool warned_ = false;     // the thread's, then the destructor's
   Descriptor stop_;
+  // The process that made it: a forked child has no such thread, and must not write the parent's file.
   const pid_t pid_;
   std::thread thread_;
 };
@@ -106,6 +107,7 @@ MetricsOutput::~MetricsOutput() {
     return;
   }
   const uint64_t one = 1;
+  // Makes stop_ readable, which ends the thread's poll(). It cannot fail: the counter of an eventfd has room for a 1.
   static_cast<void>(!write(stop_.get(), &one, sizeof(one)));
   thread_.join();
   write_or_warn();
@@ -133,6 +135,7 @@ void MetricsOutput::write_or_warn() {
   }
 }
 
+// Ends when stop_ is readable, or if poll() fails. All signals are blocked on this thread.
 void MetricsOutput::run() {
   pollfd stop{stop_.get(), POLLIN, 0};
   while (poll(&stop, 1, kFileIntervalMs) == 0) write_or_warn();

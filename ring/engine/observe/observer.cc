@@ -36,6 +36,7 @@ TraceRecord record_of(TraceKind kind, uint32_t communicator, uint64_t number, co
 }
 
 template <typename Names>
+// A JSON list of the names of 0 .. count - 1.
 std::string names(int count, Names name) {
   std::string out;
   for (int i = 0; i < count; ++i) out += fmt::format("{}{}", i > 0 ? "," : "", json_text(name(i)));

@@ -45,18 +45,23 @@ class Observer {
   // Begins a trace; one that is under way ends. Throws Exception(kSystem) if the file cannot be made.
   void start_trace(const std::string& folder);
   void stop_trace();
+  // Whether a trace is under way. Acquire pairs with start_trace(): the file is complete before it is seen.
   bool tracing() const { return trace_.load(std::memory_order_acquire) != nullptr; }
+  // Begins to count; a second call changes nothing. There is no end: counters only grow.
   Metrics& start_metrics();
   // nullptr: no metrics were started.
   const Metrics* metrics() const { return metrics_.load(std::memory_order_acquire); }
   const ObservedRank& about() const { return about_; }
 
+  // Nanoseconds of CLOCK_MONOTONIC, as in the records.
   static uint64_t now() { return static_cast<uint64_t>(std::chrono::steady_clock::now().time_since_epoch().count()); }
 
   // Hooks. A communicator of these world ranks: returns its number in the records.
   uint32_t communicator(uint64_t id, const std::vector<int>& members);
+  // The first failure of a communicator is recorded; later ones are not.
   void failed(uint32_t communicator, const Error& error);
 
+  // What a record says of a collective. bytes: of the whole buffers.
   struct Call {
     Collective collective = Collective::kBarrier;
     DType dtype = DType::kFloat32;
@@ -65,10 +70,13 @@ class Observer {
     int root = -1;
     uint64_t bytes = 0;
   };
+  // Why a route was taken: a RouteReason, and its text, which goes into the trace once.
   struct Reason {
     uint8_t number = 0;
     const char* text = "";
   };
+  // number: of the operation. at, predicted_ns, Span: nanoseconds of now(); predicted_ns 0: not known. medium: a
+  // Medium.
   void began(uint32_t communicator, uint64_t number, uint64_t at, const Call& call);
   void routed(uint32_t communicator, uint64_t number, const Call& call, const Reason& reason, uint8_t medium,
               uint64_t predicted_ns);
@@ -77,6 +85,7 @@ class Observer {
   };
   void ended(uint32_t communicator, uint64_t number, const Span& span, const Call& call, ErrorCode code);
   void stopped(uint32_t communicator, uint64_t number, const Span& span);
+  // The record has begin, peer, tag, bytes and direction (a); this fills in the rest.
   void message(uint32_t communicator, TraceRecord record, ErrorCode code);
   // Events of one lane (lane_observer.h).
   void waited(const TraceRecord& wait);
@@ -84,6 +93,7 @@ class Observer {
 
  private:
   friend struct Observed;
+  // The rank of the job; -1: not known, or a newcomer, which the counters do not have.
   int world_rank(uint32_t communicator, int peer) const;
   bool is_transfer(uint32_t communicator, const Ref& ref) const;
   void put(const TraceRecord& record) {
@@ -97,9 +107,11 @@ class Observer {
   static constexpr size_t kReasons = 64;
 
   const ObservedRank about_;
+  // Whether any hook has something to do. Relaxed: an event beside start_trace() may be in no trace.
   std::atomic<bool> on_{false};
   std::atomic<TraceFile*> trace_{nullptr};
   std::atomic<Metrics*> metrics_{nullptr};
+  // By RouteReason: its text is in the trace under way.
   std::array<std::atomic<bool>, kReasons> reasons_said_{};
   // members_[n]: the world ranks of communicator n; null until it is known. It never moves, so hooks read it
   // without a lock.

@@ -38,6 +38,7 @@ class Text {
   std::string text_;
 };
 
+// With the comma: more labels follow, at least the rank's. Values are names and numbers, which need no escapes.
 std::string label(std::string_view name, std::string_view value) { return fmt::format("{}=\"{}\",", name, value); }
 
 template <typename Action>
@@ -63,6 +64,7 @@ void operations(Text& text, const Metrics& metrics) {
   });
 }
 
+// Buckets are cumulative, as the format demands: each counts all operations up to its bound.
 void durations(Text& text, const Metrics& metrics) {
   text.family("rondo_operation_duration_seconds", "histogram",
               "Time of collective operations, from their begin on this rank to their end.");
@@ -85,6 +87,7 @@ void durations(Text& text, const Metrics& metrics) {
 }
 
 void peers(Text& text, const Metrics& metrics) {
+  // In the order of the arrays in Metrics::Peer.
   constexpr const char* kDirections[] = {"received", "sent"};
   const auto by_direction = [&](auto counters) {
     for (int rank = 0; rank < metrics.world(); ++rank) {

@@ -20,6 +20,7 @@ namespace {
 
 constexpr size_t kPageBytes = 4096;
 
+// Begins every error: the setting that the user can change.
 constexpr const char* kWhat = "the trace (RONDO_TRACE)";
 
 // Allocates all blocks of the file, so that a full disk is an error now, and not SIGBUS in an operation.
@@ -30,6 +31,7 @@ void allocate(int file, size_t bytes) {
   }
 }
 
+// MAP_POPULATE: the pages are there before the first record.
 void* map(int file, size_t bytes) {
   void* memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, file, 0);
   if (memory == MAP_FAILED) {
@@ -66,6 +68,7 @@ void TraceFile::prepare(void* memory, uint64_t records) {
   text_ = static_cast<char*>(memory) + kTraceHeaderBytes;
   slots_ = reinterpret_cast<TraceSlot*>(text_ + kTraceTextBytes);
   for (size_t at = 0; at < bytes_; at += kPageBytes) static_cast<volatile char*>(memory)[at] = 0;
+  // The file has no name yet, so nothing reads it while it is filled.
   header_->records = records;
   std::memcpy(header_->magic, kTraceMagic, sizeof(kTraceMagic));
 }
