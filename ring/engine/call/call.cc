@@ -48,6 +48,7 @@ class Checker {
  private:
   std::string name() const { return std::string(collective_name(call_.collective)) + (call_.uneven ? "_v" : ""); }
 
+  // Every refusal names the collective and this rank, then the argument and its value.
   [[noreturn]] void fail(const std::string& why) const {
     throw Exception(ErrorCode::kInvalid, fmt::format("{} on rank {}: {}", name(), rank_, why));
   }
@@ -66,6 +67,8 @@ class Checker {
     }
   }
 
+  // Sets element_bytes_, which all later steps count with. A dtype or op that is out of the list is refused before its
+  // name is asked for.
   void check_types() {
     const bool reduces = collective_reduces(call_.collective);
     if (call_.options.user.function != nullptr && !(reduces && call_.op == Op::kUser)) {
@@ -83,6 +86,7 @@ class Checker {
     }
   }
 
+  // The program's own operation: elements are bytes in groups of element_bytes, whatever dtype the call has.
   void check_user() {
     const UserOp& user = call_.options.user;
     if (user.function == nullptr) fail("the op is user, but there is no function in options.user");
@@ -94,6 +98,7 @@ class Checker {
     element_bytes_ = user.element_bytes;
   }
 
+  // Which collectives, dtypes and ops a wire format carries. kPacked loses nothing, so its rules are others.
   void check_wire() {
     const WireOptions& wire = call_.options.wire;
     if (static_cast<int>(wire.format) >= kWireFormats) {
@@ -133,6 +138,7 @@ class Checker {
     if (call_.options.wire.residual != nullptr) fail("the wire format packed loses nothing that a residual could keep");
   }
 
+  // A recoverable call keeps its input until it has succeeded, which only an all_reduce in host memory can.
   void check_recoverable() const {
     if (!call_.options.recoverable) return;
     if (call_.collective != Collective::kAllReduce) fail("recoverable is an option of all_reduce");
@@ -140,6 +146,7 @@ class Checker {
     if (call_.options.stream) fail("recoverable is for host memory, not a stream");
   }
 
+  // The residual has a float32 for each element of the input, whatever the call's dtype.
   void check_residual() const {
     const auto residual = reinterpret_cast<uintptr_t>(call_.options.wire.residual);
     if (residual == 0) return;
@@ -163,6 +170,7 @@ class Checker {
   }
 
   bool is_root() const { return call_.root == rank_; }
+  // Whether this rank's input, or output, has a block for every rank. In scatter and gather the root's alone has.
   bool has_input_blocks() const {
     return call_.collective == Collective::kReduceScatter || call_.collective == Collective::kAllToAll ||
            (call_.collective == Collective::kScatter && is_root());
@@ -300,6 +308,7 @@ class Checker {
     if (in > 0 && call_.input == nullptr) fail(fmt::format("input is null but {} bytes are read from it", in));
     if (out > 0 && call_.output == nullptr) fail(fmt::format("output is null but {} bytes are written to it", out));
     if (in == 0 || out == 0) return;
+    // Buffers of 0 bytes overlap nothing: both are longer here.
     const auto input = reinterpret_cast<uintptr_t>(call_.input);
     const auto output = reinterpret_cast<uintptr_t>(call_.output);
     if (input + in <= output || output + out <= input) return;
@@ -309,6 +318,7 @@ class Checker {
     }
   }
 
+  // Scatter reads at the root alone; gather and reduce write at the root alone; exscan writes nothing on rank 0.
   bool needs_input() const { return call_.collective != Collective::kScatter || is_root(); }
   bool needs_output() const {
     if (call_.collective == Collective::kExscan) return rank_ > 0;
@@ -359,6 +369,7 @@ const std::vector<Extent>* known_blocks(const CheckedCall& call) {
   return nullptr;
 }
 
+// Collectives whose larger buffer has a block for each rank.
 bool has_blocks(Collective collective) {
   return collective != Collective::kAllReduce && collective != Collective::kBroadcast &&
          collective != Collective::kReduce && collective != Collective::kBarrier && !collective_scans(collective);
@@ -399,6 +410,7 @@ std::optional<uint64_t> CheckedCall::largest_block(uint32_t block_count, uint64_
 
 namespace {
 
+// Pieces are cut alike on all ranks, so a mismatch shows which one each rank is at.
 std::string describe_place(const CheckedCall& call) {
   if (call.pieces == 0) return "";
   if (call.pieces == 1) return " on device memory";
@@ -407,6 +419,7 @@ std::string describe_place(const CheckedCall& call) {
 
 // The program's call that this exchange belongs to; "": the exchange is the program's own call.
 std::string describe_purpose(Purpose purpose) {
+  // In the order of Purpose.
   constexpr const char* kNames[] = {"",
                                     "split()",
                                     "attach_device()",
@@ -447,6 +460,7 @@ uint64_t elements(const std::vector<Extent>& blocks) {
   return count;
 }
 
+// Uneven counts are this rank's own; the text shows sums where it has several.
 std::string describe_count(const CheckedCall& call) {
   if (!call.uneven) return fmt::format("count={}", call.count);
   if (call.collective != Collective::kAllToAll || !call.blocks) return fmt::format("own count={}", call.count);
@@ -459,6 +473,7 @@ uint64_t kind_of(uint64_t communicator, const CallFields& call) {
   using Words = std::array<uint64_t, sizeof(CallFields) / sizeof(uint64_t)>;
   Hash64 hash;
   hash.add(communicator);
+  // Every byte of the fields is hashed: a field that ranks need not agree on must be cleared in agreed().
   for (const uint64_t word : std::bit_cast<Words>(call.agreed())) hash.add(word);
   return noted_fingerprint(hash.value(), static_cast<uint8_t>(call.op));
 }

@@ -19,6 +19,7 @@ constexpr uint64_t kBucketParts = 4;
 
 using Kind = std::tuple<DType, Op, Algorithm>;
 
+// What tensors must have in common to share one operation.
 Kind kind_of(const TensorShape& tensor) { return {tensor.dtype, tensor.op, tensor.asked}; }
 
 // The bucket that tensors of one kind are being put into.
@@ -51,6 +52,7 @@ std::vector<Bucket> plan_buckets(std::span<const TensorShape> tensors, uint64_t 
     bucket.count += tensor.count;
   }
   for (OpenBucket& last : open) closed.push_back(std::move(last.bucket));
+  // A list of empty tensors still is an operation: the ranks compare their lists by it.
   if (closed.empty() && !tensors.empty()) closed.push_back({{0}, 0});
   return closed;
 }
@@ -65,6 +67,7 @@ TensorList::TensorList(std::vector<TensorShape> shapes) : tensors(std::move(shap
              (static_cast<uint64_t>(tensor.asked) << 16) | (static_cast<uint64_t>(tensor.fusable) << 24) |
              (static_cast<uint64_t>(tensor.any_op) << 25));
   }
+  // 0 stands for a call without a list (CallFields::shared_counts).
   hash = std::max<uint64_t>(1, sum.add(tensors.size()).value());
 }
 
@@ -86,6 +89,7 @@ std::string TensorList::describe() const {
 }
 
 std::optional<std::pair<size_t, size_t>> find_overlap(std::span<const TensorMemory> tensors) {
+  // A sweep over the memory in ascending order, O(n log n): lists may have thousands of tensors.
   struct Interval {
     uintptr_t begin, end;
     size_t tensor;

@@ -24,6 +24,7 @@ struct TensorShape {
   bool fusable = true;  // false: an operation of its own, whatever its size
   bool any_op = false;  // `op` is this rank's own (CallFields): a list of several ops has none that is fusable then
 
+  // Cannot wrap: the counts have passed check_call().
   uint64_t bytes() const { return count * dtype_bytes(dtype); }
 };
 
