@@ -11,6 +11,7 @@ PlanCache::PlanCache(int rank, Topology topology, const Config& config)
       chunks_in_flight_(static_cast<int>(config.slices_per_chunk)) {}
 
 std::shared_ptr<const Plan> PlanCache::get(const CheckedCall& call, Algorithm algorithm) {
+  // The key has all that a plan depends on beside the communicator: neither counts nor addresses are in a plan.
   std::shared_ptr<const Plan>& plan =
       plans_[{call.collective, algorithm, call.root, call.scales_at_source(), call.coded()}];
   if (plan) return plan;

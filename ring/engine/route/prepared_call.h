@@ -57,6 +57,7 @@ class PreparedCalls {
   const std::shared_ptr<PreparedCall>* find(const CallFields& key) {
     return last_ < kept_.size() && kept_[last_].key == key ? &kept_[last_].call : find_other(key);
   }
+  // Takes the place of the one that was kept the longest ago.
   const std::shared_ptr<PreparedCall>& keep(const CallFields& key, std::shared_ptr<PreparedCall> call) {
     last_ = next_;
     next_ = (next_ + 1) % kKept;

@@ -24,6 +24,7 @@ Route run(Algorithm algorithm, RouteReason reason, Buffers buffers = Buffers::kA
   return route;
 }
 
+// A route that is an exchange first. The algorithm is what is likely to run, for messages.
 Route ask(Next next, Algorithm algorithm, RouteReason reason, const Answers& answers) {
   RONDO_CHECK(!answers.has(next), "no question is asked twice");
   Route route = run(algorithm, reason);
@@ -100,6 +101,8 @@ Route decide_unasked(const PreparedCall& call, const RouteTerms& terms, const Ta
   return run(asked, RouteReason::kKnownPlain, Buffers::kKnownPlain);
 }
 
+// Without windows the call runs at once. With them, what the ranks know of the buffers decides: all registered, some
+// plain, or not known yet.
 Route decide_way(const PreparedCall& call, const RouteTerms& terms, const TableFacts& table, const Answers& answers) {
   const Algorithm asked = call.algorithm;
   const bool windows = over_windows(asked);
@@ -191,6 +194,7 @@ Trials::Stores stores_to_try(const RouteTerms& terms) {
 }
 
 Route decide(const PreparedCall& call, const RouteTerms& terms, const TableFacts& table, const Answers& answers) {
+  // Before the cards: the times may change which way comes next, and so what is asked of the buffers.
   if (call.tuned() && table.times_due && !answers.times && !answers.buffers) {
     return ask(Next::kExchangeTimes, call.algorithm, RouteReason::kTimesUnknown, answers);
   }

@@ -46,6 +46,7 @@ struct PreparedCall;
 
 // What is equal on all ranks from the start.
 struct RouteTerms {
+  // RONDO_SINGLE_COPY. kOn: plain buffers are always pulled where the kernel allows it; kOff: never, unless by name.
   enum class SingleCopy : uint8_t { kAuto, kOn, kOff };
   SingleCopy single_copy = SingleCopy::kAuto;
   bool can_pull = false;  // SharedMemory::can_pull()
@@ -94,6 +95,7 @@ struct Route {
   bool timed = false;     // how long it takes goes into them
   bool streamed = false;  // Way::streamed
 
+  // Follows from the algorithm alone.
   Medium medium() const;
   bool operator==(const Route&) const = default;
 };
@@ -106,6 +108,7 @@ struct Answers {
   std::optional<BufferFacts> buffers;  // kExchangeCards
   std::optional<bool> pulled;          // kTryPull: every rank could read a byte of the others' buffers
 
+  // Whether this exchange has been made. True for kRun and kRefuse, which are no exchanges.
   bool has(Route::Next exchange) const;
   bool any() const { return times || buffers || pulled; }
 };

@@ -57,6 +57,7 @@ void RouteTable::began(PreparedCall& call, const RouteTerms& terms, const Route&
 // None of what is asked each time, or of trials that are under way.
 void RouteTable::keep(PreparedCall& call, const Route& route, const Answers& answers) {
   call.route.reset();
+  // An answer belongs to this call's buffers, and says nothing of the next call's.
   if (route.next != Route::Next::kRun || answers.any()) return;
   if (route.tuned && (route.timed || route.reason != RouteReason::kFaster)) return;
   call.route = route;

@@ -15,6 +15,7 @@
 
 namespace rondo {
 
+// Calls of one key share their trials.
 TunerKey tuner_key(const PreparedCall& call);
 
 // What the ranks of a communicator have learned about routes from its calls. All ranks hold the same table at the same
@@ -24,6 +25,7 @@ class RouteTable {
  public:
   // For decide(), but for `next`, which is next() below. What it does not look at is not looked up.
   TableFacts facts(const PreparedCall& call, const Answers& answers) const;
+  // What the trials of such calls want next. Changes nothing: decide() may be asked several times for one call.
   Trials::Next next(const PreparedCall& call, const RouteTerms& terms) const;
   // Such a call runs as for plain buffers without an exchange of cards, since the last one that asked did.
   bool known_plain(const PreparedCall& call) const {
@@ -80,6 +82,7 @@ class RouteTable {
   void note_began(const Route& tuned) {
     note_change(2, (static_cast<uint64_t>(tuned.algorithm) << 2) + (tuned.streamed ? 2 : 0) + (tuned.timed ? 1 : 0));
   }
+  // what: the kind of change, 1 to 5, so that equal values of two kinds differ.
   void note_change(uint64_t what, uint64_t value) { digest_ = mix64(digest_ ^ mix64(value + what)); }
 
   std::map<Key, uint32_t> plain_;  // calls that need not ask, from now on
@@ -87,6 +90,7 @@ class RouteTable {
   uint64_t changes_ = 0;           // of the tuner, and kinds that gave way
   Tuner tuner_;
   bool pull_refused_ = false;
+  // Depends on the order of changes: ranks that have made other changes differ from then on.
   uint64_t digest_ = 0;
 };
 

@@ -109,6 +109,7 @@ std::string Router::obstacle(const PreparedCall& call, Algorithm algorithm) cons
                      algorithm == Algorithm::kOneShot ? "" : "; RONDO_STAGING_BYTES is too small for them");
 }
 
+// Microseconds; infinite where the model has no estimate.
 double Router::estimated_us(const PreparedCall& call, Algorithm algorithm) const {
   return chooser_.estimated_us(call.collective, algorithm, call.bytes, call.scales_at_source(), fold_factor(call));
 }
@@ -136,6 +137,8 @@ Algorithm Router::choose_in_order(const PreparedCall& call) const {
                               describe_call(call), rank_, topology_.world()));
 }
 
+// The call's own wish is refused if it cannot be fulfilled. The configured one gives way to the model instead: it is
+// meant for the calls that have such a plan.
 Algorithm Router::choose(const PreparedCall& call, Algorithm asked, RouteReason& why) const {
   if (topology_.world() == 1 && in_island(asked)) asked = Algorithm::kRing;  // either is a copy
   if (asked != Algorithm::kAuto) {
@@ -187,6 +190,7 @@ void Router::ask(PreparedCall& call) const {
   const DefaultFloatMode mode;
   const Algorithm asked = call.asked;
   call.algorithm = choose(call, asked, call.why);
+  // Over links: registered buffers are worth a question only where nothing was wished for and the call is long enough.
   call.registered_first = !call.coded() && asked == Algorithm::kAuto && configured_for(call) == Algorithm::kAuto &&
                           !in_island(call.algorithm) && call.bytes >= kAskBytes &&
                           !no_windows_for(call, Algorithm::kRegistered) &&

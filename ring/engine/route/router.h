@@ -47,10 +47,12 @@ class Router {
   bool fits(const PreparedCall& call, Algorithm algorithm) const;
   Algorithm configured_for(const PreparedCall& call) const;
 
+  // For messages only: no choice depends on it.
   int rank_;
   Topology topology_;
   Algorithm configured_;
   uint64_t staged_bytes_;  // of a lane, in a rank's staging memory
+  // RONDO_FOLD: whether all ways of a call must fold in the same order (kAlike).
   Chooser::Folds folds_;
   RouteTerms terms_;
   Chooser chooser_;

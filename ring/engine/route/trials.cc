@@ -11,6 +11,7 @@ namespace {
 constexpr uint64_t kDropped = 150, kHysteresis = 95, kOff = 130;
 // Where most calls do not count, so many are timed at most.
 constexpr int kMostTimed = 4 * Trials::kBlock * Trials::kBlocks;
+// A way is judged only after so many of its calls have counted.
 constexpr size_t kFewestCosts = 3;
 // Calls without trials after trials of which no call counted.
 constexpr uint64_t kRest = 1024;
@@ -24,6 +25,7 @@ std::string way_text(const Way& way) {
 
 }  // namespace
 
+// A low quantile, not the mean: disturbances only ever make a call slower.
 uint64_t Trials::Entry::quarter_ns() const {
   if (costs_ns.empty()) return UINT64_MAX;
   std::vector<uint64_t> sorted = costs_ns;
@@ -55,6 +57,7 @@ void Trials::began() {
 }
 
 void Trials::learn(const Next& call, std::optional<uint64_t> cost_ns) {
+  // The call began in an earlier stage, whose entries are gone.
   if (call.round != round_) return;
   if (stage_ == Stage::kSettled) {
     if (!cost_ns) return;
@@ -85,6 +88,7 @@ std::string Trials::decide() {
   return {};
 }
 
+// The way that calls had before comes first: winner() prefers it where the difference is small.
 void Trials::try_all(bool streamed) {
   const Way before = settled_;
   stage_ = Stage::kAll;
@@ -106,6 +110,7 @@ void Trials::settle(const Way& way, uint64_t cost_ns) {
   off_ = 0;
 }
 
+// No call counted, such as where calls always wait behind others: the first way runs without clock reads.
 void Trials::rest() {
   const Way way = entries_.front().way;
   settle(way, 0);

@@ -43,6 +43,8 @@ class Trials {
   Trials(std::span<const Algorithm> ways, Stores stores, bool streamed) : Trials(ways, stores, streamed, Patience{}) {}
   Trials(std::span<const Algorithm> ways, Stores stores, bool streamed, Patience limits);
 
+  // kAll: the algorithms in turn. kStores: the winner against the other kind of stores. kSettled: a choice is made.
+  // kResting: no call of the trials counted; the first way runs, untimed.
   enum class Stage : uint8_t { kAll, kStores, kSettled, kResting };
   struct Next {
     Way way;
@@ -76,19 +78,24 @@ class Trials {
   };
 
   bool looks() const { return stage_calls_ % kBetweenLooks == kBetweenLooks - 1; }
+  // Each of these begins a stage: learn() drops costs that belong to an earlier one (round_).
   void try_all(bool streamed);
   void try_stores(const Entry& winner);
   void settle(const Way& way, uint64_t cost_ns);
   void rest();
   std::string decide_all();
   std::string decide_stores();
+  // Drops ways that are clearly slower. True if the stage is over.
   bool drop_slow();
   bool all_tried() const;
   size_t alive() const;
   const Entry* least() const;
   const Entry& winner() const;
+  // Adds what the stage has cost to spent_ns_, and describes it in compared_.
   void pay();
+  // Settled calls cost other than expected, or the choice is old.
   bool doubts() const { return off_ >= kOffInARow || stage_calls_ >= patience_; }
+  // Trials have cost at most 2 % of all calls' time.
   bool may_try_again() const { return spent_ns_ * 50 <= calls_ * settled_ns_; }
   std::string conclude();
 

@@ -44,6 +44,7 @@ TunedKind& Tuner::began(const TunerKey& key, std::span<const Algorithm> ways, Tr
     found = kinds_.emplace(key, TunedKind{Trials(ways, stores, streamed_)}).first;
   }
   const Trials::Next call = found->second.trials.next();
+  // A full list was exchanged before this call was decided.
   if (call.timed && !due()) pending_.push_back({key, call});
   began(found->second);
   return found->second;
@@ -58,9 +59,11 @@ void Tuner::make_room() {
 
 std::vector<std::string> Tuner::learn(std::span<const TimeRecord> ranks, Clocks clocks) {
   ++changes_;
+  // Ordered, so that all ranks decide and log in the same order.
   std::set<TunerKey> changed;
   for (size_t i = 0; i < pending_.size(); ++i) {
     const auto kind = kinds_.find(pending_[i].key);
+    // It has given way to another kind meanwhile.
     if (kind == kinds_.end()) continue;
     std::vector<TimedCall> times;
     for (const TimeRecord& record : ranks) times.push_back(record[i]);

@@ -81,9 +81,11 @@ class Tuner {
     TunerKey key;
     Trials::Next call;
   };
+  // Forgets the kind that was called the longest ago. Pointers to it are void from then on, as changes() says.
   void make_room();
 
   std::map<TunerKey, TunedKind> kinds_;
+  // In call order; the i-th of every rank's TimeRecord is of the i-th entry.
   std::vector<Pending> pending_;
   uint64_t calls_ = 0, changes_ = 0;
   bool streamed_ = false;
