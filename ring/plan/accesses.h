@@ -42,6 +42,7 @@ class Accesses {
   }
 
  private:
+  // Either one write, perhaps with reads after it, or reads alone: a write replaces all that came before.
   std::vector<Access> all_;
 };
 

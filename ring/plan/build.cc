@@ -59,12 +59,15 @@ Plan build_alone(const PlanRequest& request) {
   return b.take();
 }
 
+// Each rank has one block of the whole on one side.
 bool scattered(Collective c) { return c == Collective::kReduceScatter || c == Collective::kAllGather; }
 
+// What a tree can do: the whole buffer goes up, down, or up and down.
 bool spreads_or_folds_one_block(Collective c) {
   return c == Collective::kAllReduce || c == Collective::kBroadcast || c == Collective::kReduce;
 }
 
+// The most ranks on one host.
 int largest_host(const Topology& topology) {
   std::vector<int> ranks(topology.host.size());
   for (const int host : topology.host) ++ranks[static_cast<size_t>(host)];

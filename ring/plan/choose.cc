@@ -92,6 +92,7 @@ Algorithm Chooser::choose(Collective collective, uint64_t bytes, bool scale_at_s
 
 std::vector<Algorithm> Chooser::alternatives(Collective collective, uint64_t bytes, Folds folds) const {
   const Algorithm best = choose(collective, bytes);
+  // Infinite where the best has no estimate: then all with a finite one are candidates.
   const double most = kMostTimesLeast * estimated_us(collective, best, bytes);
   // By estimate; what runs for kWindow in the order in which it is taken without times.
   std::vector<std::pair<double, Algorithm>> found;
@@ -103,6 +104,7 @@ std::vector<Algorithm> Chooser::alternatives(Collective collective, uint64_t byt
   if (bytes <= kTriedPostBytes) consider(Algorithm::kOneShot, window);
   consider(Algorithm::kStaged, window);
   if (bytes > kPostBytes) consider(Algorithm::kPull, window);
+  // From 1: 0 is kAuto. Algorithms inside an island were considered as kWindow above.
   for (int i = 1; i < kAlgorithms; ++i) {
     const auto algorithm = static_cast<Algorithm>(i);
     if (in_island(algorithm) || !within_limits(collective, algorithm, bytes)) continue;

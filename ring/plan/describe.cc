@@ -70,6 +70,7 @@ std::string describe(const Plan& plan, const Step& step) {
   return text;
 }
 
+// Never reads past the plan: it also describes plans that check_structure() refuses.
 std::string place_of(const Plan& plan, uint32_t lane, uint32_t step) {
   std::string text = "rank " + std::to_string(plan.rank) + ", lane " + std::to_string(lane);
   if (lane >= plan.lanes.size() || step >= plan.lanes[lane].count) return text + ", past its last step";

@@ -19,6 +19,7 @@ std::vector<Ref> all_contributions(const PlanBuilder& b, uint32_t c) {
   return contributions(b, c, b.world(), b.own(c));
 }
 
+// The rank k places on, or back, round the world.
 int after(const PlanBuilder& b, int k) { return (b.rank() + k) % b.world(); }
 int before(const PlanBuilder& b, int k) { return (b.rank() + b.world() - k) % b.world(); }
 
@@ -49,6 +50,7 @@ void copy_send_all(PlanBuilder& b, uint32_t c) {
   b.step({&input, 1}, targets);
 }
 
+// Received blocks come in the order in which the senders' ports are used: the nearest rank before comes first.
 void all_gather(PlanBuilder& b) {
   copy_send_all(b, static_cast<uint32_t>(b.rank()));
   for (int k = 1; k < b.world(); ++k) b.recv_copy(static_cast<uint32_t>(before(b, k)), before(b, k));

@@ -18,6 +18,7 @@ namespace {
 // nodes) or moved by one (an odd number).
 class BinaryTree {
  public:
+  // top_: the position with the most ranks below it, the largest power of two among the positions.
   BinaryTree(int world, bool second) : last_(world - 1), second_(second) {
     while (2 * top_ <= last_) top_ *= 2;
     measure(node_of(top_), 1);
@@ -25,6 +26,7 @@ class BinaryTree {
 
   int parent(int node) const { return parents_[static_cast<size_t>(node)]; }
   const std::vector<int>& children(int node) const { return children_[static_cast<size_t>(node)]; }
+  // Hops from node 0; the top of the tree has 1.
   int depth(int node) const { return depths_[static_cast<size_t>(node)]; }
   int height() const { return height_; }
 

@@ -11,6 +11,7 @@ bool in_rank_order(Algorithm algorithm) {
 }  // namespace
 
 bool fold_alike(Collective collective, Algorithm a, Algorithm b, int world) {
+  // Two contributions have one fold, whose order does not matter.
   if (a == b || world <= 2 || !collective_reduces(collective)) return true;
   return in_rank_order(a) && in_rank_order(b);
 }

@@ -45,6 +45,7 @@ std::vector<Promise> promises(const Plan& plan) {
   return list;
 }
 
+// Agrees with promises(), and allocates nothing.
 bool output_promised(const Plan& plan, uint32_t block) {
   switch (plan.collective) {
     case Collective::kReduceScatter:

@@ -55,6 +55,7 @@ class Member {
   enum class Phase { kScatterReduce, kAllGather };
 
   int partner(int k) const { return me_ ^ (1 << k); }
+  // Whether blocks are numbered by rank, a pair of ranks having two, or by member.
   bool by_rank() const { return b_.collective() != Collective::kAllReduce; }
   // The blocks of these members: one each in an all_reduce; otherwise one for each rank, so two for a pair.
   std::vector<uint32_t> blocks(const std::vector<int>& members) const {

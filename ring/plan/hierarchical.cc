@@ -34,6 +34,7 @@ struct Stand {
   }
   int host_count() const { return static_cast<int>(hosts.size()); }
   int host_size(int h) const { return static_cast<int>(hosts[static_cast<size_t>(h)].size()); }
+  // The rank with local number l on host number h.
   int rank(int h, int l) const { return hosts[static_cast<size_t>(h)][static_cast<size_t>(l)]; }
   bool equal_sizes() const {
     return std::all_of(hosts.begin(), hosts.end(), [&](const auto& h) { return h.size() == hosts[0].size(); });
@@ -61,6 +62,7 @@ struct Between {
   void all_reduce(PlanBuilder& b, const Stand& at, Further further, Completed completed) const {
     const Ring ring(at.host_count(), host, Ring::Direction::kUp);
     const int n = ring.size(), prev = ranks[ring.block(-1)], next = ranks[ring.block(1)];
+    // A rank alone on its host has folded nothing yet: its input is its host's fold.
     const bool alone = at.host_size(host) == 1;
     const auto held = [&](uint32_t c) { return alone ? b.own(c) : b.output(c); };
     const auto arriving = [&](int k) {
@@ -148,6 +150,7 @@ void two_hosts(PlanBuilder& b, const Stand& at) {
 // --- hosts of different sizes: the first rank of each host leads. Members give it their contributions, the leaders
 // all-reduce round their ring, and each complete block goes to the members as it comes.
 
+// Blocks arrive in the order in which the leader's ring completes them.
 void member(PlanBuilder& b, const Stand& at) {
   const int n = at.host_count();
   const int leader = at.rank(at.host, 0);

@@ -20,6 +20,7 @@ std::vector<int> others(const Plan& plan) {
   return ranks;
 }
 
+// The other ranks that these refs reach, ascending.
 std::vector<int> peers_of(std::span<const Ref> refs) {
   std::vector<int> peers;
   for (const Ref& ref : refs) {
@@ -29,6 +30,7 @@ std::vector<int> peers_of(std::span<const Ref> refs) {
   return peers;
 }
 
+// Else it is a signal or a wait.
 bool moves_data(const Step& step) { return step.sources > 0 && step.targets > 0; }
 
 class Lowering {
@@ -111,6 +113,7 @@ class Lowering {
 
   const Plan& plan_;
   StreamProgram program_;
+  // Messages so far, which number the slots of each direction.
   uint32_t received_ = 0, sent_ = 0;
 };
 

@@ -9,6 +9,7 @@
 namespace rondo {
 namespace {
 
+// Requires that `peer` is one of plan.peers, which are sorted.
 size_t peer_index(const Plan& plan, int peer) {
   return static_cast<size_t>(std::lower_bound(plan.peers.begin(), plan.peers.end(), peer) - plan.peers.begin());
 }

@@ -95,10 +95,12 @@ class Machine {
     bool operator<(const Arrival& other) const { return first_byte_us < other.first_byte_us; }
   };
 
+  // The walk of one rank over its lane, and the channel behind each of its mailboxes.
   void bind(Rank& rank, std::vector<uint32_t>& first_channel);
   const Step& step_at(const Rank& rank, const Cursor& cursor) const {
     return steps_of(*rank.plan, load_.lane)[cursor.step];
   }
+  // Each tries the next slice of a rank. True: it has moved, and ranks that may wait for that are queued.
   bool post(Rank& rank);
   bool combine(Rank& rank);
   bool send(Rank& rank);
@@ -106,6 +108,7 @@ class Machine {
   void arrive(Rank& rank, const Step& step);
   const char* obstacle(const Rank& rank, int& peer) const;
   const PairCost& cost_of(int a, int b) const;
+  // When the slice's work can begin, how long it takes, and what its sending occupies. Microseconds of the model.
   double start_us(Rank& rank, const Step& step, uint64_t bytes);
   double work_us(const Rank& rank, const Step& step, uint64_t bytes) const;
   void commit(Rank& rank, Channel& channel, uint64_t bytes);
@@ -120,6 +123,7 @@ class Machine {
   std::vector<double> first_byte_us_;  // when a slice's first byte is there
   std::vector<double> freed_us_;       // when it was combined
   std::vector<size_t> transfer_;       // its index in *transfers_
+  // Ranks to be tried, first in, first out; Rank::queued says that one is in it.
   std::vector<int> ready_;
   std::vector<Arrival> arrivals_;  // of the slices of one step
   double finish_us_ = 0;

@@ -23,6 +23,7 @@ struct Members {
   int kept(int k) const { return count >> (k + 1); }
   // The most that a rank has, which exchanges with a different member each time.
   uint32_t max_peers() const { return static_cast<uint32_t>(exchanges + (extra > 0)); }
+  // Members, a power of two; its logarithm; ranks beyond it, which is the number of pairs.
   int count = 1, exchanges = 0, extra = 0;
 };
 

@@ -52,6 +52,7 @@ void fold(PlanBuilder& b, uint32_t c, int first, uint16_t flags) {
   const Ref output = b.output(c);
   b.step(contributions, {&output, 1}, flags);
 }
+// All contributions, finished: the result of a reduction.
 void fold_all(PlanBuilder& b, uint32_t c) { fold(b, c, b.world(), kFinish); }
 
 constexpr uint32_t kNoBlock = 0xffffffff;

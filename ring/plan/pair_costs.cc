@@ -65,6 +65,7 @@ PairCosts::PairCosts(const Topology& topology, const CostModel& model) : world(t
   companion = pairs.dearest(
       members.extra, [](int i) { return 2 * i; }, [](int i) { return 2 * i + 1; });
 
+  // A port that sends to all others in turn is busy for the sum of their bytes: the dearest rank's sum counts.
   const Neighbors neighbors(topology);
   for (int r = 0; r < world; ++r) {
     const int memory = neighbors.in_island(r) - 1;
@@ -82,6 +83,7 @@ PairCosts::PairCosts(const Topology& topology, const CostModel& model) : world(t
   const std::vector<int> sizes = neighbors.host_sizes();
   hosts = static_cast<int>(sizes.size());
   over_loopback = loopback(topology);
+  // All ranks are on one host here, whose cores each of them knows alike.
   if (over_loopback && crowded(topology, 0, world)) crowded_cores = topology.cores.front();
   largest_host = *std::max_element(sizes.begin(), sizes.end());
   equal_hosts = *std::min_element(sizes.begin(), sizes.end()) == largest_host;

@@ -87,6 +87,7 @@ class Trees {
   }
 
  private:
+  // The rank at this distance; it may be negative.
   int at(int distance) const { return ((rank_ + distance) % world_ + world_) % world_; }
   // The block in whose tree this rank is at position v.
   uint32_t block(int v) const { return static_cast<uint32_t>(at(-v)); }

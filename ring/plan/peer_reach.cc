@@ -5,6 +5,8 @@
 namespace rondo {
 namespace {
 
+// The search is exponential at worst. Devices of one host form few patterns, which need no more than some hundred
+// steps.
 constexpr int kMostSteps = 20'000;
 
 // By depth first search.

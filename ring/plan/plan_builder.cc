@@ -26,6 +26,7 @@ Ref PlanBuilder::input(uint32_t c) const {
   return {Space::kInput, flags, 0, c};
 }
 
+// Always scaled here: whoever scales at the source folds its own contribution as well.
 Ref PlanBuilder::own(uint32_t c) const {
   const uint8_t flags = reduces_ ? kScale : 0;
   return {Space::kInput, flags, 0, c};

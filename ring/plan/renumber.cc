@@ -9,6 +9,7 @@ namespace rondo {
 Plan renumbered(const Plan& plan, std::span<const int> order) {
   RONDO_CHECK(order.size() == static_cast<size_t>(plan.world), "an order has every rank once");
   const auto rank_of = [&](int position) { return position < 0 ? position : order[static_cast<size_t>(position)]; };
+  // Else the blocks are shares of one buffer, which belong to no rank.
   const bool block_a_rank = plan.blocks == static_cast<uint32_t>(plan.world);
   Plan result = plan;
   result.rank = rank_of(plan.rank);
@@ -25,6 +26,7 @@ Plan renumbered(const Plan& plan, std::span<const int> order) {
   }
   for (Ref& ref : result.refs) {
     if (is_remote(ref)) ref.peer = static_cast<uint16_t>(rank_of(ref.peer));
+    // Scratch blocks are slot * blocks + block: the slot stays.
     const uint32_t block = ref.block % plan.blocks;
     ref.block = ref.block - block + block_of(block);
   }

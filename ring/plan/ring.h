@@ -28,6 +28,7 @@ class Ring {
   }
 
  private:
+  // sign_: 1 or -1, the direction.
   int n_, me_, sign_;
 };
 

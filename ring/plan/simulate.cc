@@ -17,6 +17,7 @@ std::vector<uint64_t> block_bytes(const Plan& plan, uint64_t bytes) {
   return lengths;
 }
 
+// One lane, as if the other lanes used each port as much at the same time.
 Machine machine_of(std::span<const Plan> plans, const SimulationRequest& request, uint32_t lane) {
   const uint32_t lanes = static_cast<uint32_t>(plans[0].lanes.size());
   Load load;

@@ -8,6 +8,7 @@
 namespace rondo {
 namespace {
 
+// Contributions are folded in rank order, so any hub gives the same bits.
 constexpr int kHub = 0;
 
 void hub(PlanBuilder& b) {

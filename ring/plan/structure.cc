@@ -66,6 +66,7 @@ Failure check_window(const Plan& plan, const Ref& ref, bool target) {
   return std::nullopt;
 }
 
+// What may be read and written there. The caller's input is never written, also where input and output are one memory.
 Failure check_ref(const Plan& plan, const Ref& ref, bool target) {
   const auto name = [&] { return describe(plan, ref); };
   switch (ref.space) {
@@ -148,6 +149,7 @@ Failure check_step(const Plan& plan, uint32_t lane, uint32_t index) {
   return std::nullopt;
 }
 
+// The number of barriers of a lane: they are numbered from 1.
 uint16_t last_barrier(const Plan& plan, uint32_t lane) {
   uint16_t last = 0;
   for (const Step& step : steps_of(plan, lane)) last = std::max(last, step.barrier);
@@ -204,6 +206,7 @@ Failure check_post(const Plan& plan) {
   return std::nullopt;
 }
 
+// Each plan by itself, and the peers that it and others name. Runs before anything indexes by what a plan says.
 Failure check_plan(const Plan& plan, std::span<const Plan> plans, bool barriers) {
   const std::string who = "rank " + std::to_string(plan.rank);
   if (plan.blocks == 0) return who + ": no blocks";
@@ -296,6 +299,7 @@ struct Access {
 
 }  // namespace
 
+// In all_to_all a length belongs to a pair: sender * world + receiver, the same number on both ends.
 uint32_t length_of(const Plan& plan, const Step& step) {
   for (const Ref& ref : refs_of(plan, step)) {
     if (is_remote(ref)) continue;

@@ -77,6 +77,7 @@ uint32_t levels(int world) {
 
 Plan build_tree(const PlanRequest& request) {
   const int world = request.topology.world();
+  // An all_reduce has no root of its own: rank 0's tree serves.
   const int root = request.collective == Collective::kAllReduce ? 0 : request.root;
   const Binomial tree(world, root, request.rank);
   PlanBuilder b(request, 1, levels(world));

@@ -48,6 +48,7 @@ struct Actor {
 class ValueRun {
  public:
   ValueRun(std::span<const Plan> plans, uint32_t lane, Buffers buffers, Scaling scaling, Wire wire = Wire::kPlain);
+  // Runs all steps of all ranks, in any order that the links allow.
   Failure run();
   // Compares all promised outputs, of all rounds, with what they hold. After run().
   Failure check_outputs();
@@ -57,7 +58,9 @@ class ValueRun {
   void fill_values() const;
 
  private:
+  // Where a ref lies in Actor::memory of the rank that owns it, in the actor's round.
   size_t memory_index(const Actor& actor, const Ref& ref) const;
+  // The rank whose memory a ref means.
   Actor& owner(Actor& actor, const Ref& ref) { return ref.space == Space::kWindow ? actors_[ref.peer] : actor; }
   bool finished(const Actor& actor) const { return actor.round == rounds_; }
   const Step& next_step(const Actor& actor) const;
@@ -77,6 +80,7 @@ class ValueRun {
   Failure check_folded(const Plan& plan, uint32_t block, int first, Value value);
   Failure stuck() const;
   std::string here(const Actor& actor) const { return place_of(*actor.plan, lane_, actor.done) + ": "; }
+  // Parcels from one peer, in the order in which it sent them. Requires that it is a peer.
   std::deque<Parcel>& inbox(Actor& actor, int from) const {
     const std::vector<int>& peers = actor.plan->peers;
     return actor.inbox[static_cast<size_t>(std::lower_bound(peers.begin(), peers.end(), from) - peers.begin())];
@@ -159,6 +163,7 @@ size_t ValueRun::memory_index(const Actor& actor, const Ref& ref) const {
 
 const Step& ValueRun::next_step(const Actor& actor) const { return steps_of(*actor.plan, lane_)[actor.done]; }
 
+// Counts the step in the rank's own clock: from now on the others can hear of it.
 void ValueRun::pass_step(Actor& actor) {
   ++actor.clock[static_cast<size_t>(actor.plan->rank)];
   if (++actor.done < actor.plan->lanes[lane_].count) return;
@@ -482,6 +487,7 @@ Failure ValueRun::check_outputs() {
   return std::nullopt;
 }
 
+// A copy must be the very contribution; coded, the value that every receiver decodes.
 Failure ValueRun::check_output(const Actor& actor, const Promise& promise) {
   const Plan& plan = *actor.plan;
   const Value value = actor.memory[memory_index(actor, {Space::kOutput, 0, 0, promise.block})];
@@ -497,6 +503,7 @@ Failure ValueRun::check_output(const Actor& actor, const Promise& promise) {
   return where + "holds " + expressions_.text(value) + ", not " + expressions_.text(wanted);
 }
 
+// A barrier: each rank must have heard from all, directly or through others.
 Failure ValueRun::check_heard() const {
   for (const Actor& actor : actors_) {
     for (size_t r = 0; r < actors_.size(); ++r) {

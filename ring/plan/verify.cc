@@ -35,6 +35,7 @@ bool proven_before(std::span<const Plan> plans, uint32_t lane) {
   return false;
 }
 
+// Structure first: the later checks index by what it has checked.
 std::optional<std::string> values_failure(std::span<const Plan> plans, Scaling scaling, Wire wire) {
   if (auto failure = check_structure(plans)) return failure;
   for (const Plan& plan : plans) {

@@ -69,6 +69,7 @@ void store_others(PlanBuilder& b, Window memory) {
   }
 }
 
+// All contributions to this rank's own block, folded into `targets` in one pass.
 void fold_into(PlanBuilder& b, Window memory, std::initializer_list<Ref> targets) {
   const std::vector<Ref> sources = contributions(b, me(b), memory);
   b.step(sources, std::span<const Ref>(targets.begin(), targets.size()), kFinish);
