@@ -16,13 +16,14 @@ namespace {
 // The note behind the blocks of a slice; wire_slice_bytes() has its fields.
 constexpr size_t kNoteBytes = 8;
 
-// The note of a slice that a peer has sent. A number or kind that cannot be counts as none.
-WireNote read_note(const std::byte* slice, WireFormat format, uint64_t count) {
+// The note of a slice that a peer has sent. A number, rank or kind that cannot be counts as none.
+WireNote read_note(const std::byte* slice, WireFormat format, uint64_t count, uint32_t world) {
   unsigned char bytes[kNoteBytes];
   std::memcpy(bytes, slice + wire_bytes(format, count), kNoteBytes);
   const uint32_t number = bytes[0] | (bytes[1] << 8) | (bytes[2] << 16) | (uint32_t{bytes[3]} << 24);
-  if (number == 0 || number > count || bytes[6] < 1 || bytes[6] > 3) return {};
-  return {number - 1, bytes[4] | (bytes[5] << 8), static_cast<WireNote::Kind>(bytes[6])};
+  const uint32_t rank = bytes[4] | (uint32_t{bytes[5]} << 8);
+  if (number == 0 || number > count || rank >= world || bytes[6] < 1 || bytes[6] > 3) return {};
+  return {number - 1, static_cast<int>(rank), static_cast<WireNote::Kind>(bytes[6])};
 }
 
 void write_note(const WireNote& note, std::byte* slice, WireFormat format, uint64_t count) {
@@ -90,14 +91,14 @@ WireNote WireFold::pass_on(const WireMove& move) {
   if (move.memory.empty()) return {};
   if (memory_ == DType::kFloat32) {
     for (const WireTarget& to : move.memory) wire_decode(options_.format, from, move.count, to.data);
-    return read_note(from, options_.format, move.count);
+    return read_note(from, options_.format, move.count, spec_.world);
   }
   for (uint64_t at = 0; at < move.count; at += kPiece) {
     const uint64_t count = std::min(kPiece, move.count - at);
     wire_decode(options_.format, from + wire_bytes(options_.format, at), count, tiles_.data());
     keep(move, tiles_.data(), at, count);
   }
-  return read_note(from, options_.format, move.count);
+  return read_note(from, options_.format, move.count, spec_.world);
 }
 
 // Decodes, folds and encodes piece by piece. The earliest note of a source is the slice's, unless this fold
@@ -106,7 +107,7 @@ WireNote WireFold::fold(const WireMove& move) {
   const DefaultFloatMode mode;
   WireNote note;
   for (const WireSource& source : move.sources) {
-    note = earlier(note, source.coded ? read_note(source.data, options_.format, move.count) : source.note);
+    note = earlier(note, source.coded ? read_note(source.data, options_.format, move.count, spec_.world) : source.note);
   }
   WireNote own;
   for (uint64_t at = 0; at < move.count; at += kPiece) {
