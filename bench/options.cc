@@ -105,10 +105,6 @@ Algorithm resolve_algorithm(const std::string& name) {
   reject(fmt::format("--algorithm: '{}' is none of: {}", name, fmt::join(known, ", ")));
 }
 
-std::optional<Benchmark> benchmark_named(std::string_view name) { return benchmark_by_name(name); }
-const char* dtype_text(DType dtype) { return dtype_name(dtype); }
-const char* op_text(Op op) { return op_name(op); }
-
 std::vector<Placement> resolve_placements(const std::string& name) {
   if (name == "both") return {Placement::kOutOfPlace, Placement::kInPlace};
   if (name == "in") return {Placement::kInPlace};
@@ -162,10 +158,10 @@ void resolve(const Typed& typed, Options& options) {
   options.buffers = resolve_buffers(typed.buffers);
   options.on_device = resolve_device(typed.device);
   options.benchmarks =
-      resolve_names<Benchmark>("--collective", typed.collectives, kBenchmarks, benchmark_name, benchmark_named);
+      resolve_names<Benchmark>("--collective", typed.collectives, kBenchmarks, benchmark_name, benchmark_by_name);
   options.all_benchmarks = typed.collectives == "all";
-  options.dtypes = resolve_names<DType>("-d", typed.dtypes, kDTypes, dtype_text, dtype_by_name);
-  options.ops = resolve_names<Op>("-o", typed.ops, kOps, op_text, op_by_name);
+  options.dtypes = resolve_names<DType>("-d", typed.dtypes, kDTypes, dtype_name, dtype_by_name);
+  options.ops = resolve_names<Op>("-o", typed.ops, kOps, op_name, op_by_name);
   check_list(options);
   options.algorithm = resolve_algorithm(typed.algorithm);
   options.effort.check = typed.check != 0;

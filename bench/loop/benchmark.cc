@@ -19,9 +19,6 @@ std::optional<Value> find_name(std::string_view name, int values, const char* (*
   return std::nullopt;
 }
 
-const char* dtype_name_of(DType dtype) { return dtype_name(dtype); }
-const char* op_name_of(Op op) { return op_name(op); }
-
 }  // namespace
 
 const char* benchmark_name(Benchmark benchmark) {
@@ -80,13 +77,13 @@ std::optional<DType> dtype_by_name(std::string_view name) {
   if (name == "float") return DType::kFloat32;
   if (name == "double") return DType::kFloat64;
   if (name == "int") return DType::kInt32;
-  return find_name<DType>(name, kDTypes, dtype_name_of);
+  return find_name<DType>(name, kDTypes, dtype_name);
 }
 
 std::optional<Op> op_by_name(std::string_view name) {
   if (name == "prod") return Op::kProduct;
   if (name == "mulsum") return Op::kPremulSum;
-  return find_name<Op>(name, kOps, op_name_of);
+  return find_name<Op>(name, kOps, op_name);
 }
 
 Extent extent_of(Benchmark benchmark, uint64_t size_bytes, DType dtype, int world) {

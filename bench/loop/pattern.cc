@@ -16,10 +16,7 @@ namespace {
 // The same on every rank, without a table: each rank knows what all others contribute.
 uint64_t random_at(int rank, uint64_t place) { return mix64(static_cast<uint64_t>(rank) * kTilePeriod + place); }
 
-bool is_logical(const Exercise& exercise) {
-  return exercise.dtype == DType::kBool || exercise.op == Op::kLogicalAnd || exercise.op == Op::kLogicalOr ||
-         exercise.op == Op::kLogicalXor;
-}
+bool is_logical(const Exercise& exercise) { return exercise.dtype == DType::kBool || bench::is_logical(exercise.op); }
 bool is_xor(Op op) { return op == Op::kBitXor || op == Op::kLogicalXor; }
 bool is_sum(Op op) { return op == Op::kSum || op == Op::kPremulSum; }
 
