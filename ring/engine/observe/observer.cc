@@ -75,10 +75,14 @@ std::string Observer::about_line() const {
 
 // The new trace is visible before the old one is let go. A hook may still be writing into the old one, so it
 // stays mapped (TraceFile::let_go).
+//
+// The file is made before mutex_ is taken: that may take seconds on a slow disk, and the fabric's I/O thread takes
+// mutex_ in failed().
 void Observer::start_trace(const std::string& folder) {
-  std::lock_guard lock(mutex_);
+  std::lock_guard one_at_a_time(start_mutex_);
   auto trace = std::make_unique<TraceFile>(folder, about_.rank, about_.trace_bytes);
   trace->say(about_line());
+  std::lock_guard lock(mutex_);
   for (const std::string& line : lines_) trace->say(line);
   traces_.push_back(std::move(trace));
   TraceFile* const ended = trace_.exchange(traces_.back().get());

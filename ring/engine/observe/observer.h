@@ -117,6 +117,7 @@ class Observer {
   // without a lock.
   std::array<std::atomic<const std::vector<int>*>, kMostCommunicators> members_{};
 
+  std::mutex start_mutex_;                          // of the file that start_trace() makes; before mutex_
   std::mutex mutex_;                                // of what follows
   std::vector<std::unique_ptr<TraceFile>> traces_;  // earlier ones stay, let go: a hook may be in one
   std::unique_ptr<Metrics> own_metrics_;
