@@ -5,6 +5,7 @@
 namespace rondo {
 namespace {
 
+// A caller's buffer on another rank, which its owner may take back. Staging memory and posts are the library's.
 bool is_peers_buffer(const Ref& ref) { return ref.space == Space::kWindow && (ref.flags & kStaging) == 0; }
 
 }  // namespace

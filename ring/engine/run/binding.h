@@ -20,12 +20,14 @@ namespace rondo {
 // must stay until every lane is done or abandoned.
 struct Binding {
   RunStart start;
+  // The plan, the blocks and the windows belong to the run, `observed` to the communicator's context.
   const Plan* plan = nullptr;
   const Blocks* blocks = nullptr;
   Slicing slicing;                // in elements
   DType dtype = DType::kFloat32;  // of memory
   CombineSpec combine;            // of float32 where the call has a wire format
   size_t element_bytes = 4;
+  // Uneven counts that only the two ranks of a pair know: each step's tag then has its count in the fingerprint.
   bool pairwise = false;
   const WindowBinding* windows = nullptr;  // of plans that have windows
   const Observed* observed = nullptr;      // steps and waits are recorded there
@@ -47,6 +49,7 @@ inline bool is_post(const Ref& ref) { return ref.space == Space::kWindow && (ref
 
 // One step of a plan, bound.
 struct BoundStep : WalkStep {
+  // Of the plan's refs.
   std::span<const Ref> sources, targets;
   uint64_t fingerprint = 0;    // of its slices' tags, if they are counted; else the call's
   uint64_t scaled = 0;         // CombineMove::scaled

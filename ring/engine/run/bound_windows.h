@@ -34,7 +34,9 @@ class BoundWindows {
   void release() { in_use_.clear(); }
 
  private:
+  // True: the windows of the last call are held again, and `binding_` is right as it is.
   bool take_again(const std::vector<CallCard>& cards);
+  // These return false where a window is not mapped yet. Places are a peer's words.
   bool bind(const Ref& ref, const BufferPlaces& places, const BufferBytes& bytes);
   bool find(int rank, const WindowPlace& place, uint64_t bytes, std::byte*& data);
 

@@ -57,6 +57,7 @@ class CardExchange {
   // Sets of places that were read last and need no further trial: a program's buffers take turns.
   static constexpr size_t kTried = 16;
 
+  // All of these are functions of the cards, which peers have written.
   bool registered(const CheckedCall& call, int rank) const;
   bool can_read(int rank, const BufferBytes& bytes) const;
   uint64_t digest_of_places(const BufferBytes& bytes) const;

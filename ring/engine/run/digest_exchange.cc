@@ -51,6 +51,7 @@ DigestExchange::Verdict DigestExchange::look() {
   return Verdict::kDiffers;
 }
 
+// The most frequent value counts as right; with two as frequent, no rank can be said to be wrong.
 void DigestExchange::find_ranks(uint64_t part) {
   std::map<uint32_t, int> times;
   const std::vector<Digests>& all = digests_.records();

@@ -37,6 +37,7 @@ class DigestExchange {
   static constexpr uint64_t kParts = 64;
   using Digests = std::array<uint32_t, kParts>;
 
+  // Parts are as equal as whole elements allow; short ranges leave some of them empty.
   uint64_t part_begin(uint64_t part) const { return begin_ + (end_ - begin_) * part / kParts; }
   void find_ranks(uint64_t part);
 
@@ -44,6 +45,7 @@ class DigestExchange {
   const std::byte* result_ = nullptr;
   size_t element_bytes_ = 1;
   uint64_t begin_ = 0, end_ = 0;  // elements that are compared now
+  // Exchanges of this result so far.
   uint64_t round_ = 0;
   std::vector<int> ranks_;
 };

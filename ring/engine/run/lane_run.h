@@ -44,10 +44,12 @@ class LaneRun {
 
  private:
   const Binding& binding() const { return mover_.binding(); }
+  // To the lane's first slice, with the next barriers of the channel.
   void begin();
   void bind_step(const Step& step, BoundStep& bound);
   Slice slice_at(const Cursor& cursor) const;
 
+  // Landings: where the next slices of the sources are to arrive. Posted in the order of the lane.
   bool post(Pass pass);
   bool post_landing(const Ref& ref, Pass pass);
   std::byte* landing_for(const BoundStep& step, const Slice& slice) const;
@@ -66,6 +68,7 @@ class LaneRun {
     if (moved) observer_.worked();
     return moved;
   }
+  // Tells the walk how far the links have sent, so that memory of earlier slices may be written again.
   void retire() { walk_.set_sent(mover_.oldest_unsent(walk_.combined().number)); }
 
   uint32_t lane_ = 0;
@@ -73,6 +76,7 @@ class LaneRun {
   SliceMover mover_;
   LaneObserver observer_;
   uint32_t posted_source_ = 0;  // sources of the step at walk_.posted() that are dealt with
+  // Passes in a row in which nothing moved.
   uint32_t idle_passes_ = 0;
 };
 

@@ -37,6 +37,7 @@ std::span<Link* const> LinkTable::of(const Plan& plan, uint32_t lane) {
   return lane_links_;
 }
 
+// Gives the links back to the fabric. No run may use them afterwards.
 void LinkTable::close() {
   for (std::unique_ptr<Link>& slot : links_) slot.reset();
 }
@@ -83,6 +84,7 @@ WireNote LanesRun::not_finite() {
   return note;
 }
 
+// The first lane's that has one: the rest stand still for the same reason, mostly.
 RunFailure LanesRun::failure() {
   for (const LaneRun& lane : lanes_) {
     const RunFailure failure = lane.failure();

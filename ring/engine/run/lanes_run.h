@@ -28,6 +28,7 @@ class LinkTable {
   void close();
 
  private:
+  // Null until the fabric has made it. peer: a rank of the group.
   std::unique_ptr<Link>& link(uint32_t lane, int peer) {
     return links_[lane * static_cast<size_t>(context_.world()) + static_cast<size_t>(peer)];
   }
@@ -54,6 +55,7 @@ class LanesRun : public Run {
   virtual std::span<Link* const> links_of(uint32_t lane) = 0;
 
   const std::shared_ptr<const Plan> plan_;  // shared with the cache
+  // Of this call; binding_ refers to it and to *plan_.
   const Blocks blocks_;
   Binding binding_;
   bool bound_ = false;  // the lanes are bound: the next start() changes pointers only

@@ -253,6 +253,7 @@ void OneShotRun::fold(const BoundStep& step, const void* const* from, std::span<
 // rank expects.
 bool OneShotRun::there(int rank, uint64_t bytes) {
   uint32_t& seen = seen_[static_cast<size_t>(rank)];
+  // What was there once stays there for the round: no second look at the peer's memory.
   if (seen > bytes) return true;
   const PostBoard::Look look = channel_->board.look(rank);
   if (look.sight == Sight::kNothing || look.ready < bytes) observer_.awaits(rank);

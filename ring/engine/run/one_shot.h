@@ -46,6 +46,7 @@ class OneShotRun : public Run {
  private:
   void bind(const Step& step);
   void begin_round();
+  // The parts of a round, in this order.
   bool finds_room();
   void post();
   void observe(bool over, bool taken);
@@ -55,6 +56,7 @@ class OneShotRun : public Run {
   bool take_piece(const BoundStep& step, uint64_t count);
   bool there(int rank, uint64_t bytes);
   bool look_at_all(bool waits);
+  // Keeps why the run cannot go on. progress() does nothing from then on.
   void refuse(RunFailure::Kind kind, int rank, uint64_t fingerprint = 0);
   void fold(const BoundStep& step, const void* const* from, std::span<void* const> to, uint64_t count) const;
   // Where the block of a ref lies in this round: an address in the caller's memory; bytes from the start of a

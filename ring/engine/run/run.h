@@ -60,6 +60,7 @@ class Run {
   virtual bool done() const = 0;
   // Grows while the operation moves; starts anew with each one.
   virtual uint64_t moved() = 0;
+  // Why it stands still for good; kNone while it may go on. Asked after a pass that has moved nothing.
   virtual RunFailure failure() = 0;
   // The first element of the result that is not finite, once the run is done: for calls with a wire format.
   virtual WireNote not_finite() { return {}; }

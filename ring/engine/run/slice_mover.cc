@@ -15,6 +15,7 @@ namespace {
 constexpr size_t kStreamedPieceBytes = 8 * 1024;
 
 bool is_window(const Ref& ref) { return ref.space == Space::kWindow; }
+// What WireFold must have tiles for.
 size_t most_sources(const Plan& plan) {
   size_t most = 0;
   for (const Step& step : plan.steps) most = std::max<size_t>(most, step.sources);

@@ -55,6 +55,7 @@ class Port {
 
   Link* link_ = nullptr;
   std::vector<Item> items_;  // a ring: first in, first out
+  // Counts of slices taken out and put in; they only grow.
   size_t first_ = 0;
   size_t last_ = 0;
 };
@@ -107,6 +108,7 @@ class SliceMover {
     uint64_t address;   // in the peer's process
   };
 
+  // move() within an access, or where no buffer of a peer is touched.
   bool move_open(const BoundStep& step, Slice& slice);
   bool move_coded(const BoundStep& step, Slice& slice);
   void note(const WireNote& found, const BoundStep& step, const Slice& slice);
@@ -126,6 +128,7 @@ class SliceMover {
   uint32_t lane_ = 0;
   std::vector<Port> ports_;           // by index in plan->peers
   std::vector<uint32_t> port_index_;  // by rank
+  // Partial folds of one round; elements of scratch_element_bytes_.
   std::vector<std::byte> scratch_;
   size_t scratch_element_bytes_ = 0;
   std::vector<std::byte> pulled_;  // a slice of each source that is pulled

@@ -20,6 +20,7 @@ constexpr uint64_t kWindowSliceBytes = 64 * 1024;
 constexpr uint64_t kSmallestCapBytes = 4 * 1024;
 static_assert(kSmallestCapBytes >= kMostUserBytes);
 
+// Of numbers below 2^62 (check_call()), so the sum does not wrap.
 uint64_t divide_up(uint64_t a, uint64_t b) { return (a + b - 1) / b; }
 
 // What slices begin at multiples of: in elements, and in bytes as they travel. beside: bytes that a travelling
@@ -89,6 +90,7 @@ Slicing choose_window_slicing(const CheckedCall& call, const Plan& plan, uint64_
   return slicing;
 }
 
+// The products fit 64 bits: check_call() has bounded the blocks of all ranks together.
 BufferBytes buffer_bytes(const CheckedCall& call, int world) {
   const uint64_t block = call.count * call.element_bytes();
   const uint64_t all = block * static_cast<uint64_t>(world);

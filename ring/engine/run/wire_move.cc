@@ -75,6 +75,7 @@ void WireFold::bind(const WireOptions& options, DType memory, const CombineSpec&
   spec_ = spec;
   memory_ = memory;
   rank_ = rank;
+  // The only allocation; the size is that of the last call of the kind, mostly.
   if (options.format != WireFormat::kNone) tiles_.resize((sources + 2) * kPiece);
 }
 

@@ -83,6 +83,7 @@ class WireFold {
   WireNote fold(const WireMove& move);
   const float* value_of(const WireMove& move, uint64_t at, uint64_t count);
   const std::byte* load(const WireMove& move, size_t index, uint64_t at, uint64_t count);
+  // These return the place in the piece of the first value that is not finite; count: there is none.
   uint64_t store(const WireMove& move, const float* value, uint64_t at, uint64_t count);
   uint64_t keep(const WireMove& move, const float* value, uint64_t at, uint64_t count) const;
   WireNote note_of(uint64_t bad, float value) const;
