@@ -155,7 +155,6 @@ bool CallWatch::lasts(Clock::time_point now) {
 
 void CallWatch::ask_others(Clock::time_point now, uint64_t sequence, Ask ask) {
   asked_at_ = now;
-  asked_sequence_ = sequence;
   context_.fabric->stalled(context_.id, sequence, ask);
 }
 

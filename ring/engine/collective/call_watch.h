@@ -54,7 +54,6 @@ class CallWatch {
   CommunicatorContext& context_;
   Seen seen_;
   Clock::time_point asked_at_{};
-  uint64_t asked_sequence_ = 0;     // the operation that they were asked about
   uint64_t overdue_sequence_ = 0;   // the operation that they were asked about after a deadline
   Clock::time_point overdue_at_{};  // and when
   Error refusal_;
