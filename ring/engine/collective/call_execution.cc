@@ -362,6 +362,7 @@ void CallExecution::begin_digest() {
       buffer_bytes(call, context_.world()).output / element_bytes, element_bytes);
 }
 
+// False: the links of the exchange are not there yet.
 bool CallExecution::go_on_digest() {
   if (!digest_->run().ready()) return false;
   digest_->start(operation_->start);
@@ -388,6 +389,7 @@ bool CallExecution::end_digest() {
 // from 0.
 uint64_t CallExecution::moved() { return (stages_ << 40) + (running_ != nullptr ? 1 + running_->moved() : 0); }
 
+// The note is the same on all ranks, so all of them end the call alike, and the communicator goes on.
 std::optional<Error> CallExecution::not_finite_of_wire() {
   WireNote note = digesting_ ? note_ : WireNote{};
   if (running_ != nullptr) note = running_->not_finite();

@@ -65,6 +65,7 @@ class CallExecution {
   Route route_of(const PreparedCall& call, bool registered) const;
 
  private:
+  // Starts a stage. False: links or windows are missing.
   bool go_on();
   bool start_own_run();
   void decide();
@@ -81,6 +82,7 @@ class CallExecution {
   void pack();
   void prepare_run();
   void check_input() const;
+  // RONDO_CHECK=digest: whether this call is compared, and the stages of the comparison.
   bool has_digest() const;
   void begin_digest();
   bool go_on_digest();

@@ -43,6 +43,7 @@ class CallWatch {
   void look_at(const CollectiveOperation& current) {
     if (seen_.sequence != current.start.sequence) seen_ = {.sequence = current.start.sequence};
   }
+  // failed(), broke(): ranks are those of the group; the fabric gets world ranks.
   void refused(const CollectiveOperation& current, const RunFailure& failure);
   void refused(const CollectiveOperation& current, int peer, const Error& error, const std::string& sent);
   uint64_t expected_from(const CheckedCall& call, int peer) const;
@@ -56,6 +57,7 @@ class CallWatch {
   Clock::time_point asked_at_{};
   uint64_t overdue_sequence_ = 0;   // the operation that they were asked about after a deadline
   Clock::time_point overdue_at_{};  // and when
+  // What the communicator fails with if no better reason has come by then. Its ranks are world ranks.
   Error refusal_;
 };
 

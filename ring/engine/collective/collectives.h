@@ -92,6 +92,7 @@ class Collectives final : public Flow {
   const Router router_;
   uint64_t last_sequence_ = kMeetingSequence;  // under the submission lock
 
+  // Held for a push, a pop or a walk of the queue; nothing foreign runs under it.
   std::mutex queue_mutex_;
   NodeList<CollectiveOperation> queue_;
   std::atomic<uint64_t> last_possible_{UINT64_MAX};  // later calls lack a member that has left
