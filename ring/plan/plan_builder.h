@@ -79,7 +79,7 @@ class PlanBuilder {
   uint32_t memory_index(const Ref& ref) const;
 
   Plan plan_;
-  // Of the request: they decide which refs have kScale.
+  // The request sets these: they decide which refs have kScale.
   bool reduces_ = false;
   bool scale_at_source_ = false;
   bool in_place_possible_ = true;

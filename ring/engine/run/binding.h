@@ -49,7 +49,7 @@ inline bool is_post(const Ref& ref) { return ref.space == Space::kWindow && (ref
 
 // One step of a plan, bound.
 struct BoundStep : WalkStep {
-  // Of the plan's refs.
+  // The refs lie in the plan, which must outlive the binding.
   std::span<const Ref> sources, targets;
   uint64_t fingerprint = 0;    // of its slices' tags, if they are counted; else the call's
   uint64_t scaled = 0;         // CombineMove::scaled

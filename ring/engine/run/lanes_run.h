@@ -55,7 +55,7 @@ class LanesRun : public Run {
   virtual std::span<Link* const> links_of(uint32_t lane) = 0;
 
   const std::shared_ptr<const Plan> plan_;  // shared with the cache
-  // Of this call; binding_ refers to it and to *plan_.
+  // The blocks of this call; binding_ refers to them and to *plan_.
   const Blocks blocks_;
   Binding binding_;
   bool bound_ = false;  // the lanes are bound: the next start() changes pointers only

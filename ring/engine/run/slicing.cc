@@ -20,7 +20,7 @@ constexpr uint64_t kWindowSliceBytes = 64 * 1024;
 constexpr uint64_t kSmallestCapBytes = 4 * 1024;
 static_assert(kSmallestCapBytes >= kMostUserBytes);
 
-// Of numbers below 2^62 (check_call()), so the sum does not wrap.
+// Both numbers are below 2^62 (check_call()), so the sum does not wrap.
 uint64_t divide_up(uint64_t a, uint64_t b) { return (a + b - 1) / b; }
 
 // What slices begin at multiples of: in elements, and in bytes as they travel. beside: bytes that a travelling
