@@ -20,6 +20,8 @@ constexpr std::chrono::milliseconds kBetweenLooks{250};
 // Operations that are kept for use again: as many as programs have in flight, 500 bytes each.
 constexpr int kMostKept = 1024;
 
+// The options of the state machine. Their functions refer to the context, which Messages shares, and so do not outlive
+// it.
 P2pOptions p2p_options(const CommunicatorContext& context) {
   P2pOptions options;
   options.communicator = context.id;
@@ -53,6 +55,7 @@ std::string text_of(const MessageOperation& operation) {
 
 }  // namespace
 
+// Only asynchronous messages use an operation again, so it moves in the background whatever it was before.
 void MessageOperation::renew(const P2pCall& call, std::chrono::milliseconds limit) {
   Operation::renew();
   P2pRequest::renew(call);
@@ -62,8 +65,9 @@ void MessageOperation::renew(const P2pCall& call, std::chrono::milliseconds limi
   overdue_at_ = {};
 }
 
-// Ends the operation, under the lease. The order matters: it leaves the list first, then ends, since an
-// operation on a stack may be gone then. One that counted references is kept for the next asynchronous message.
+// Ends the operation: under the lease, or where it was never under way (submit_from_stream()). The order matters: it
+// leaves the list first, then ends, since an operation on a stack may be gone then. One that counted references is kept
+// for the next asynchronous message.
 void MessageOperation::finish(const Error* error) {
   Messages& messages = messages_;
   auto own = OperationRef<MessageOperation>::take(on_stack() ? nullptr : this);
@@ -118,6 +122,7 @@ OperationRef<MessageOperation> Messages::make(const P2pCall& call, std::chrono::
   return made;
 }
 
+// The clock is read for the observer alone. The deadline is set by the first tick (kNoDeadlineYet).
 void Messages::queued(MessageOperation& operation) {
   operation.deadline = kNoDeadlineYet;
   operation.began_at_ = context_->observed.on() ? Observer::now() : 0;
@@ -289,6 +294,7 @@ void Messages::forget(MessageOperation& operation) {
   state().count(-1);
 }
 
+// A receive that has failed may have no message, and is recorded with the peer and tag of an empty one.
 void Messages::observe_end(const MessageOperation& operation, const Error* error) {
   const Message& message = operation.message;
   TraceRecord record;

@@ -46,6 +46,7 @@ class MessageOperation final : public Operation, private P2pRequest {
 
  private:
   friend class Messages;
+  // The state machine calls it in run_done(), so under the lease.
   void complete(const Error* error) override { finish(error); }
   void finish(const Error* error);
   std::chrono::milliseconds limit_;
@@ -103,6 +104,7 @@ class Messages final : public Flow, private P2pStreams {
   void shut_down();
 
  protected:
+  // Flow's. An exception in the state machine fails the communicator, and leaves none of these.
   bool step(Pass pass) override;
   void tick(Clock::time_point now) override;
   void interrupted() override { context_->interrupt(); }
@@ -110,12 +112,15 @@ class Messages final : public Flow, private P2pStreams {
 
  private:
   friend class MessageOperation;
+  // P2pStreams', under the lease: the fabric's streams, by rank of the group.
   std::unique_ptr<ByteStream> take_stream_to(int peer) override;
   std::optional<std::pair<int, std::unique_ptr<ByteStream>>> take_stream_from() override;
   // Runs the action. False: it has thrown, and the communicator fails. No exception passes: operations may lie
   // on the stack of this thread, or belong to other threads.
   template <typename Action>
   bool attempt(const Action& action) noexcept;
+  // All these run under the lease, but for queued() and observe_end(), and for run_operations() and take_back(), which
+  // ask for it.
   bool move(Pass pass);
   bool end_late();
   bool take_submitted();
@@ -140,6 +145,7 @@ class Messages final : public Flow, private P2pStreams {
   void time_out(Clock::time_point now, MessageOperation& operation);
 
   std::shared_ptr<CommunicatorContext> context_;  // shared with the communicator and its collectives
+  // Guards submitted_ and left_. The mark in state() that says whether there is anything changes under it, too.
   std::mutex submitted_mutex_;
   NodeList<MessageOperation> submitted_;
   std::vector<int> left_;           // peers that have left; submitted(): one of the two is not empty
