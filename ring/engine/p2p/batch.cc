@@ -13,6 +13,7 @@ void P2pBatch::prepare(bool checked) {
   checked_ = checked;
 }
 
+// A frame takes one part or two: its envelope, with a short payload beside it, and a long payload.
 int P2pBatch::room() const {
   const auto staged = static_cast<int>((kStageBytes - staged_) / (kP2pEnvelopeBytes + kCopyBytes));
   return std::min(staged, (kParts - count_) / 2);

@@ -36,9 +36,11 @@ class P2pBatch {
   static constexpr size_t kCopyBytes = 512;
   static constexpr size_t kStageBytes = 16 * 1024;  // 200 messages of 8 bytes
 
+  // Adds bytes that stay where they are until the batch is written.
   void append(const std::byte* data, size_t bytes);
 
   std::unique_ptr<std::byte[]> stage_;
+  // The bytes of the stage that are taken; given back by clear() alone, as parts refer to them.
   size_t staged_ = 0;
   std::array<iovec, kParts> parts_;
   int first_ = 0;  // the parts before it are written

@@ -15,6 +15,7 @@ uint32_t P2pOptions::slots() const {
   return static_cast<uint32_t>(std::clamp<uint64_t>(slots, 1, std::numeric_limits<uint32_t>::max()));
 }
 
+// A peer whose frames carry checksums is not read: what a copy of its memory brings has none.
 P2pContext::P2pContext(int rank_in, int world_in, P2pOptions options_in)
     : rank(rank_in), world(world_in), options(std::move(options_in)), slots(options.slots()), matcher(world_in) {
   RONDO_CHECK(0 <= rank && rank < world, "a rank of the world");
@@ -46,6 +47,8 @@ Error P2pContext::mismatch(int from, int to, const P2pEnvelope& message, DType r
   }
 }
 
+// A probe sees the message and leaves it, so the next receive in the order is looked at. A matched probe takes the
+// message; it stays posted until keep() ends it, since its message must be in the pool then.
 P2pRequest* P2pContext::receive_for(const P2pEnvelope& message, int peer) noexcept {
   for (;;) {
     P2pRequest* const first = matcher.find_receive(peer, message.tag);
@@ -115,6 +118,7 @@ bool P2pContext::run_done() {
   return any;
 }
 
+// Without memory for the text the code alone is kept.
 void P2pContext::set_failure(const Error& error) noexcept {
   if (!failure_) keep_error(error, failure_.emplace());
 }

@@ -104,8 +104,10 @@ class P2pContext {
 
  private:
   std::vector<char> checked_, readable_;  // by peer
+  // The requests that are over, in that order, linked by next_done. run_done() calls their complete().
   P2pRequest* first_done_ = nullptr;
   P2pRequest* last_done_ = nullptr;
+  // The first error that ends the communicator.
   std::optional<Error> failure_;
   std::vector<std::pair<int, Error>> link_failures_;
 };

@@ -22,9 +22,12 @@ class P2pLoopback {
   bool idle() const { return waiting_ == 0; }
 
  private:
+  // The message meets its receive: the payload is copied from `data`, or both ends fail. send: where `data` is the
+  // sender's memory; null: its send is over.
   void meet(const P2pEnvelope& envelope, const std::byte* data, P2pRequest& receive, P2pRequest* send) noexcept;
 
   P2pContext& context_;
+  // What the messages in the pool have taken of the credit that a peer would have.
   uint64_t used_bytes_ = 0;  // of the pool
   uint64_t used_slots_ = 0;
   uint64_t sequence_ = 0;

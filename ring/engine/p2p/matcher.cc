@@ -5,6 +5,7 @@
 namespace rondo {
 namespace {
 
+// The earliest receive of the list that takes the tag.
 P2pRequest* first_taking(const NodeList<P2pRequest>& list, uint32_t tag) {
   P2pRequest* receive = list.front();
   while (receive && !P2pMatcher::takes(receive->tag, tag)) receive = receive->next;
@@ -20,6 +21,7 @@ void P2pMatcher::post(P2pRequest& receive) {
   list_of(receive.peer).push_back(receive);
 }
 
+// The request may be in no list, or in one of a sender's or receiver's, so it is looked for before it is taken out.
 bool P2pMatcher::withdraw(P2pRequest& receive) {
   NodeList<P2pRequest>& list = list_of(receive.peer);
   for (const P2pRequest* waiting = list.front(); waiting != nullptr; waiting = waiting->next) {
@@ -28,12 +30,14 @@ bool P2pMatcher::withdraw(P2pRequest& receive) {
   return false;
 }
 
+// A message may belong to a receive that names its peer or to one from any source: the one that was posted first.
 P2pRequest* P2pMatcher::find_receive(int peer, uint32_t tag) const {
   P2pRequest* named = first_taking(posted_[peer], tag);
   P2pRequest* any = first_taking(posted_.back(), tag);
   return !named || (any && any->posted < named->posted) ? any : named;
 }
 
+// A probe only looks, so it does not change whose turn it is: the receive after it finds the same message.
 P2pMessage* P2pMatcher::find_message(const P2pCall& receive) const {
   if (receive.peer != kAnySource) return find_from(receive.peer, receive);
   const int world = static_cast<int>(arrived_.size());
@@ -63,6 +67,7 @@ uint64_t P2pMatcher::claim(P2pMessage& message) {
   return message.claim;
 }
 
+// A number comes from the program, and may name a message that was received already.
 P2pMessage* P2pMatcher::take_claimed(uint64_t number) {
   P2pMessage* message = claimed_.front();
   while (message && message->claim != number) message = message->next;
@@ -74,6 +79,7 @@ void P2pMatcher::remove(P2pMessage& message) {
   (message.claim != 0 ? claimed_ : arrived_[message.peer]).remove(message);
 }
 
+// Claimed messages come last. Those of one peer lie among those of others.
 P2pMessage* P2pMatcher::pop_message(int peer) {
   P2pMessage* message = arrived_[peer].front() ? arrived_[peer].front() : claimed_.front();
   while (message && message->peer != peer) message = message->next;

@@ -66,12 +66,16 @@ class P2pMatcher {
 
  private:
   NodeList<P2pRequest>& list_of(int peer) { return peer == kAnySource ? posted_.back() : posted_[peer]; }
+  // The peer's earliest message that the receive's tag takes; the receive's own peer plays no part.
   P2pMessage* find_from(int peer, const P2pCall& receive) const;
 
   std::vector<NodeList<P2pRequest>> posted_;   // by peer; the last one: from any source
   std::vector<NodeList<P2pMessage>> arrived_;  // by peer
+  // The messages that matched probes have found, of all peers: few, and each waits for the receive that names it.
   NodeList<P2pMessage> claimed_;
+  // Counts the posts, so that receives of two lists can be compared.
   uint64_t next_post_ = 0;
+  // The number of the last claim. Numbers begin at 1, as 0 means that a message is not claimed.
   uint64_t claims_ = 0;
   int turn_ = 0;  // the peer that the next receive from any source looks at first
 };

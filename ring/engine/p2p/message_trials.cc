@@ -7,8 +7,10 @@
 namespace rondo {
 namespace {
 
+// The first is open on every stream, the second only where the peer can read.
 constexpr Algorithm kWays[] = {Algorithm::kStaged, Algorithm::kPull};
 
+// So many messages have at least of_bytes.
 uint32_t messages(uint64_t of_bytes, uint64_t bytes) { return static_cast<uint32_t>((of_bytes + bytes - 1) / bytes); }
 
 }  // namespace
@@ -44,6 +46,7 @@ PeerMessageTrials::PeerMessageTrials(uint64_t read_above) {
   }
 }
 
+// Sizes from one power of two to the next share their trials.
 MessageTrials& PeerMessageTrials::of(uint64_t bytes) {
   const int kind = std::bit_width(bytes / MessageTrials::kFewestBytes) - 1;
   return kinds_[static_cast<size_t>(std::min(kind, kKinds - 1))];

@@ -104,6 +104,7 @@ bool P2p::recv(P2pRequest& request) {
   return false;
 }
 
+// The short way needs a stream to write to, and a peer that was met before. Messages to itself take the long one.
 P2pAtOnce P2p::at_once(const P2pCall& call, Message& moved) {
   if (!end_error_.ok() || !call.plain) return P2pAtOnce::kNot;
   if (!call.sends()) return recv_now(call, moved);
@@ -129,12 +130,14 @@ P2pAtOnce P2p::recv_now(const P2pCall& receive, Message& came) {
   return P2pAtOnce::kNothingYet;
 }
 
+// What waits in the lists came first, so nothing is taken past it.
 P2pAtOnce P2p::recv_now_from(int peer, const P2pCall& receive, Message& came) {
   Peer* const known = peers_[static_cast<size_t>(peer)].get();
   if (known == nullptr || !context_.matcher.nothing_before(peer)) return P2pAtOnce::kNot;
   return known->receiver.take_now(receive, came);
 }
 
+// A request that has met a message is in no list of the matcher, and stays under way.
 bool P2p::take_back(P2pRequest& request, const Error& error) {
   if (!withdraw(request)) return false;
   context_.fail(request, error);
@@ -241,6 +244,7 @@ void P2p::look_for_ends() {
   }
 }
 
+// Receives from any source fail with the last peer: until then another may still send.
 void P2p::gone(int rank) {
   const Error error = left_error(rank);
   presence_[rank] = Presence::kGone;
@@ -303,6 +307,7 @@ void P2p::finish(const Error& error) noexcept {
   context_.run_done();
 }
 
+// Messages that wait in the pool are no work: they are thrown away if nobody receives them.
 bool P2p::idle() const {
   if (context_.matcher.posted() || !loopback_.idle()) return false;
   return std::all_of(met_.begin(), met_.end(), [this](int rank) {

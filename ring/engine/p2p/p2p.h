@@ -123,14 +123,19 @@ class P2p {
   bool take_streams_from();
   bool pull(P2pSweep sweep);
   void look_for_ends();
+  // The peer is kGone: receives that only it could have served fail with the reason.
   void gone(int peer);
   void fail_receives(int peer, const Error& error) noexcept;
+  // The two kinds of submit(). recv() returns what submit() returns.
   void send(P2pRequest& request);
   bool recv(P2pRequest& request);
   P2pAtOnce recv_now(const P2pCall& receive, Message& came);
   P2pAtOnce recv_now_from(int peer, const P2pCall& receive, Message& came);
+  // The texts name peers that have left, by rank of the communicator.
   Error left_error(int peer) const;
   Error all_left_error() const;
+  // Every other rank is gone. A rank that is alone in its communicator from the start is not: it may still send to
+  // itself.
   bool alone() const { return context_.world > 1 && gone_ == context_.world - 1; }
 
   P2pContext context_;

@@ -51,6 +51,7 @@ class P2pPool {
   struct Block {  // lies in its memory
     Block* next;
   };
+  // Blocks of these bytes, a power of two of at least 64 (p2p_charge()). take_block() throws without memory.
   std::byte* take_block(uint64_t bytes);
   void give_block(std::byte* memory, uint64_t bytes) noexcept;
 

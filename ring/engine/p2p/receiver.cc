@@ -166,6 +166,7 @@ void P2pReceiver::parse() {
   head_ = 0;
 }
 
+// The next bytes of the payload lie where they belong. The checksum goes on over them.
 void P2pReceiver::take_payload(size_t bytes) {
   if (envelope_.checked && into_ != Into::kDiscard) payload_sum_ = crc32c(landing_at_, bytes, payload_sum_);
   payload_left_ -= bytes;
@@ -173,6 +174,7 @@ void P2pReceiver::take_payload(size_t bytes) {
   if (payload_left_ == 0) payload_done();
 }
 
+// A frame of the sender's. After kEnd nothing may follow, but the stream stays open for answers.
 const char* P2pReceiver::take(const P2pEnvelope& envelope) {
   if (ended_) return "a frame after its end";
   switch (envelope.kind) {
@@ -235,6 +237,7 @@ const char* P2pReceiver::take_eager(const P2pEnvelope& envelope) {
   return nullptr;
 }
 
+// The request costs no credit but its slot, and lies in the pool without memory of its own.
 const char* P2pReceiver::take_request(const P2pEnvelope& envelope) {
   if (const char* wrong = count(envelope)) return wrong;
   P2pMessage* message = context_.pool.take(envelope, peer_);
@@ -295,6 +298,7 @@ void P2pReceiver::payload_done() {
   message_ = nullptr;
 }
 
+// The message lies whole in the pool; its receive takes as much as fits, and ends with kTruncated.
 void P2pReceiver::take_beginning(P2pMessage& message, P2pRequest& receive) noexcept {
   if (receive.wanted() > 0) std::memcpy(receive.data, message.data, receive.wanted());
   owe(message.envelope);
@@ -302,6 +306,8 @@ void P2pReceiver::take_beginning(P2pMessage& message, P2pRequest& receive) noexc
   context_.received(receive);
 }
 
+// The receive is this message's from here on. The address is kept only if this rank may read it: else the payload is
+// asked for.
 void P2pReceiver::start_receive(P2pRequest& receive, const P2pEnvelope& envelope) {
   receive.message = {peer_, static_cast<int>(envelope.tag), envelope.bytes};
   receive.sequence = envelope.sequence;
@@ -371,6 +377,7 @@ void P2pReceiver::refuse(const P2pEnvelope& envelope, P2pRequest& receive) noexc
   context_.set_failure(error);
 }
 
+// The message holds no memory of the pool any more, or never has: its cost can go back to the peer.
 void P2pReceiver::owe(const P2pEnvelope& envelope) {
   ++owed_slots_;
   if (envelope.kind == P2pKind::kEager) owed_bytes_ += p2p_charge(envelope.bytes);
@@ -477,6 +484,7 @@ void P2pReceiver::forget_message() noexcept {
   context_.pool.give(&message);
 }
 
+// Once a stream. The fabric then looks for the reason, and ends what is pending.
 void P2pReceiver::report() noexcept {
   if (reported_) return;
   reported_ = true;
@@ -498,6 +506,7 @@ void P2pReceiver::end(const Error& error) noexcept {
   fail_all(error);
 }
 
+// The order matters: forget_message() leaves a receive that takes the message's beginning to fail_all().
 void P2pReceiver::drain(const Error& error) noexcept {
   draining_ = reported_ = true;
   forget_message();
@@ -519,6 +528,7 @@ void P2pReceiver::fail_all(const Error& error) noexcept {
   }
 }
 
+// Credit that is due counts as something to write: without it the peer may wait for ever.
 bool P2pReceiver::idle() const {
   return (write_over_ || (batch_.empty() && refusals_.empty())) && clearing_.empty() && filling_.empty() &&
          receive_ == nullptr && !(stream_ && !write_over_ && !draining_ && credit_due());

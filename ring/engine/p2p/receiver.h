@@ -67,6 +67,7 @@ class P2pReceiver {
   // The place that the payload which is being read goes to.
   enum class Into { kNothing, kReceive, kMessage, kDiscard };
 
+  // Reading. The peer may write anything into a frame, so each number is compared with what this rank expects.
   bool read_some(bool until_empty, bool* moved);
   bool take_in_place();
   size_t parse_some(std::span<const std::byte> bytes);
@@ -80,6 +81,7 @@ class P2pReceiver {
   void payload_done();
   void take_beginning(P2pMessage& message, P2pRequest& receive) noexcept;
   void start_receive(P2pRequest& receive, const P2pEnvelope& envelope);
+  // Answering: what they leave in the lists below is written by compose().
   void clear_later(P2pRequest& receive) noexcept;
   void refuse(const P2pEnvelope& envelope, P2pRequest& receive) noexcept;
   void owe(const P2pEnvelope& envelope);

@@ -192,6 +192,7 @@ void P2pSender::parse() {
   std::memmove(buffer_.data(), buffer_.data() + at, buffered_);
 }
 
+// A peer cannot give more credit than this rank has used: the sums stay below the options' limits.
 const char* P2pSender::take(const P2pEnvelope& envelope) {
   switch (envelope.kind) {
     case P2pKind::kCredit:
@@ -321,6 +322,7 @@ void P2pSender::tell_end() noexcept {
   batch_.add(envelope);
 }
 
+// A stream that was asked for and has not come is work to do: it must be taken, and told its end.
 bool P2pSender::idle() const {
   return !lacks_stream() && batch_.empty() && writing_.empty() && cleared_.empty() && awaiting_.empty() &&
          queue_.empty();

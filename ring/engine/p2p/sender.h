@@ -74,6 +74,8 @@ class P2pSender {
     if (tried(bytes)) trials_->of(bytes).count(context_.options.now_ns);
   }
   bool offers(const P2pRequest& request) const;
+  // These say what each frame that has come back means. A peer may write anything into it, so each number is compared
+  // with what this rank has sent.
   void parse();
   const char* take(const P2pEnvelope& envelope);  // nullptr, or what is wrong with it
   const char* clear(const P2pEnvelope& envelope);
@@ -96,6 +98,7 @@ class P2pSender {
   Error link_error_;  // why it is broken
   Error end_error_;   // of end(): what later sends fail with
 
+  // A request is in exactly one of these lists until it is over.
   NodeList<P2pRequest> queue_;     // not yet announced
   NodeList<P2pRequest> awaiting_;  // requested, not yet cleared
   NodeList<P2pRequest> cleared_;   // payload partly written

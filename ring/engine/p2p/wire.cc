@@ -7,6 +7,7 @@
 namespace rondo {
 namespace {
 
+// The checksum covers the whole envelope, the payload's checksum too, but not itself.
 uint32_t check_of(P2pEnvelope envelope) {
   envelope.check = 0;
   return crc32c(&envelope, sizeof envelope);
@@ -16,6 +17,7 @@ bool known(P2pKind kind) { return kind >= P2pKind::kEager && kind <= P2pKind::kR
 
 bool known(DType dtype) { return static_cast<int>(dtype) < kDTypes; }
 
+// The frames that describe a message, and so have its dtype.
 bool names_dtype(P2pKind kind) {
   return kind == P2pKind::kEager || kind == P2pKind::kRequest || kind == P2pKind::kRefuse;
 }
