@@ -30,7 +30,10 @@ void CommunicatorContext::refuse_use() const {
                     "that joined; make a new one after the fork",
                     getpid(), rank, pid));
   }
-  throw Exception(*failure.get());
+  if (const Error* const why = failure.get()) throw Exception(*why);
+  // destroy() has begun on another thread, and sets its reason once the streams of a device are through.
+  throw Exception(
+      Error{ErrorCode::kClosed, fmt::format("the communicator is being destroyed on rank {}", rank), {rank}});
 }
 
 // This rank's reason is kInterrupted, and is set first. The others get kAborted, which names this rank.
