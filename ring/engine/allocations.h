@@ -33,12 +33,14 @@ class Allocations {
     std::shared_ptr<Window> window;  // shared with the transport, which finds it by address; nullptr: plain pages
     size_t bytes = 0;
   };
+  // Unmaps plain pages. A window goes with the last reference to it.
   static void release(void* data, const Run& run);
 
   SharedMemory* memory_;
   int rank_;
   const std::shared_ptr<Allocations> before_;  // shared with the communicator that has grown
   mutable std::mutex mutex_;
+  // By the address that was handed out.
   std::map<void*, Run> runs_;
 };
 

@@ -231,6 +231,7 @@ OperationRef<BatchOperation> Batch::end(Left left) {
   return operation;
 }
 
+// The thread that owns the batch finds at its next call that it is gone (check_open()).
 void Batch::abandon(const Error& error) {
   Calls calls;
   {
@@ -242,6 +243,7 @@ void Batch::abandon(const Error& error) {
   end(calls, error);
 }
 
+// Messages have operations of their own, so each Work sees the error, whatever it refers to.
 void Batch::end(const Calls& calls, const Error& error) {
   calls.operation->end(&error);
   for (const auto& message : calls.streamed) message->abandon(error);
@@ -330,6 +332,7 @@ void Batch::enqueue(Calls calls) {
   calls.operation->poll();
 }
 
+// The collectives go first, all together: no call of another thread comes between them.
 void Batch::submit(Calls calls, Left left) {
   if (calls.on_stream()) return enqueue(std::move(calls));
   BatchOperation& operation = *calls.operation;

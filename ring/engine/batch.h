@@ -32,6 +32,7 @@ class BatchOperation final : public Operation {
   bool on_streams_ = false;                     // its parts are
   std::atomic<bool> watched_{false};            // the parts have functions of on_end() that poll this
   std::vector<OperationRef<Operation>> parts_;  // collectives, then messages; or calls on streams
+  // Guards ended_ and ending_. Not held while a part is polled, nor while this ends: both may call poll().
   std::mutex mutex_;
   size_t ended_ = 0;     // the first so many parts are known to be done
   bool ending_ = false;  // a thread has seen the last one's end
@@ -89,6 +90,7 @@ class Batch {
   void finish(BatchOperation& operation);
 
  private:
+  // The calls of a batch or list: collectives (items) and messages, each kind in the order of the calls.
   struct Calls {
     std::vector<BatchCall> items;
     std::vector<OperationRef<MessageOperation>> messages;
@@ -100,6 +102,7 @@ class Batch {
 
   // on_stream, more: of the calls that are added.
   void check_open(bool on_stream, size_t more = 1) const;
+  // Throws as end() does.
   void submit(Calls calls, Left left);
   void enqueue(Calls calls);
   // The worker goes on with it.

@@ -20,6 +20,7 @@ void count(std::array<CommunicatorStatus::Calls, kCollectives>& made, const Reco
 
 }  // namespace
 
+// The newest record ends before this call, so its calls can be counted.
 void CallLog::record(uint64_t sequence, uint64_t kind, const CheckedCall& call) {
   last_kind_ = kind;
   std::lock_guard lock(mutex_);
@@ -54,6 +55,8 @@ void CallLog::woke_from_p2p() {
   --p2p_sleepers_;
 }
 
+// One thread wins the exchange, and is the first. threads_ never goes back: that a thread will make no more calls is
+// not known.
 void CallLog::note_other_thread(std::thread::id self) {
   std::thread::id first = thread_.load(std::memory_order_relaxed);
   if (first == std::thread::id() && thread_.compare_exchange_strong(first, self)) return;
@@ -120,6 +123,7 @@ std::string CallLog::waits_in() const {
   return record != nullptr ? describe_call(record->call) : std::string();
 }
 
+// 0 where the call was over at once, or another one has begun to last since.
 uint64_t CallLog::since_ms(uint64_t sequence) const {
   if (lasting_.load(std::memory_order_acquire) != sequence) return 0;
   const auto now = std::chrono::steady_clock::now().time_since_epoch();

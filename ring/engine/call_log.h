@@ -75,6 +75,7 @@ class CallLog {
     CheckedCall call;
   };
 
+  // Guards the records, made_, and what is known of threads that sleep in messages, but for p2p_looks_.
   mutable std::mutex mutex_;
   void record(uint64_t sequence, uint64_t kind, const CheckedCall& call);
   void remember_more();
@@ -96,10 +97,12 @@ class CallLog {
   uint64_t recorded_ = 0;                                       // records so far
   std::array<CommunicatorStatus::Calls, kCollectives> made_{};  // of all but the newest record
   uint64_t last_kind_ = 0;                                      // under the submission lock
+  // Sequences, 0 for none: of the newest call, and of the newest that was not over at once.
   std::atomic<uint64_t> current_{0};
   std::atomic<uint64_t> lasting_{0};
   std::atomic<int64_t> lasting_since_ms_{0};
   std::atomic<uint64_t> finished_{0};  // operations of a communicator end in order
+  // Threads that have waited for a message for long. The fields below say what the last one that began waits for.
   int p2p_sleepers_ = 0;
   std::atomic<uint64_t> p2p_looks_{0};
   int p2p_peer_ = -1;

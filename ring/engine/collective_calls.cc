@@ -26,6 +26,7 @@ bool has_more_than_fields(const Call& call) {
 
 }  // namespace
 
+// These fields alone decide, so the call needs no buffers and is not checked. A root that is not given is rank 0.
 Algorithm CollectiveCalls::algorithm_for(const Call& call, bool registered) const {
   CheckedCall checked;
   checked.collective = call.collective;

@@ -15,6 +15,7 @@ std::string CommunicatorContext::name(int rank_in_group) const {
   return "rank " + std::to_string(rank_in_group) + " (world " + in_world + ")";
 }
 
+// Linear: asked at failures and goodbyes, and once for each stream that a peer opens.
 int CommunicatorContext::group_rank(int world_rank_of_peer) const {
   for (size_t i = 0; i < members.size(); ++i) {
     if (members[i] == world_rank_of_peer) return static_cast<int>(i);
@@ -22,6 +23,7 @@ int CommunicatorContext::group_rank(int world_rank_of_peer) const {
   return -1;
 }
 
+// The fork comes first: a child has a copy of its parent's failure, but the communicator is not its own.
 void CommunicatorContext::refuse_use() const {
   if (!mark.same_process()) {
     throw Exception(
@@ -68,6 +70,7 @@ void CommunicatorContext::fail_for_memory() {
   throw Exception(*failure.get());
 }
 
+// A rank that is no member has no process: -1 and 0 keep the lists as long as the ranks'.
 void CommunicatorContext::locate(Error& error) const {
   for (const int culprit : error.ranks) {
     const bool member = culprit >= 0 && culprit < world() && fabric != nullptr;

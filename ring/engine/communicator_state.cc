@@ -66,6 +66,7 @@ std::shared_ptr<CommunicatorContext> make_context(CommunicatorState::Options& op
   context->config = std::move(options.config);
   context->observed.observer = std::move(options.observer);
   context->observed_ranks = std::move(options.observed_ranks);
+  // The observer knows ranks by their numbers at its start, which a fabric made since does not use.
   std::vector<int> observed = context->members;
   if (!context->observed_ranks.empty()) {
     for (int& member : observed) member = context->observed_ranks[static_cast<size_t>(member)];
@@ -162,6 +163,7 @@ void CommunicatorState::end_for_shrink() const {
                            {world_rank}});
 }
 
+// After a failure nothing is waited for, though the log has a call that has not ended.
 std::string CommunicatorState::waits_in() {
   return context_->failure.get() == nullptr ? context_->log.waits_in() : std::string();
 }
@@ -215,6 +217,7 @@ const std::shared_ptr<Allocations>& CommunicatorState::allocations() const {
   return allocations_;
 }
 
+// The device side is asked first: the list of host memory throws for what it does not know.
 void CommunicatorState::deallocate(void* data) {
   DeviceSide* const device = attached();
   if (data == nullptr || device == nullptr || !device->deallocate(data)) allocations()->deallocate(data);
@@ -277,6 +280,7 @@ void CommunicatorState::on_wake() {
   abort_with(error);
 }
 
+// Making this error needs no memory: its text is short, and it names no rank.
 void CommunicatorState::on_broken() noexcept { context_->failure.set({ErrorCode::kSystem, "out of memory", {}}); }
 
 class CommunicatorState::LeavingTurn {

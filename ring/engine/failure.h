@@ -95,6 +95,7 @@ class Failure {
   }
 
   const std::function<void(Error&)> locate_;
+  // Guards all_. newest_ changes under it, too, but for set_constant().
   std::mutex mutex_;
   std::forward_list<Error> all_;  // newest first; one for each loss at most
   // Sequentially consistent: a doorbell is rung after the store, and armed before a sleeper's last look at it.

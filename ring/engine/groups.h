@@ -52,11 +52,13 @@ class Groups {
   int64_t committed() const { return committed_.load(); }
 
  private:
+  // Who is in a communicator that is made. Each of them computes the same id by itself.
   struct Members {
     uint64_t id = 0;  // of their communicator
     std::vector<int> world_ranks;
     uint64_t epoch = 0;
   };
+  // The number of a split, in the order in which all ranks make them.
   uint64_t next_split();
   Members numbered(std::span<const int> ranks, uint64_t series);
   Members members_of(std::span<const int> ranks, uint64_t series);
@@ -74,7 +76,9 @@ class Groups {
   uint64_t splits_ = 0;
   std::map<std::pair<uint64_t, std::vector<int>>, uint64_t> groups_made_;  // by series and ranks
 
+  // The last step that every rank has committed; -1: none.
   std::atomic<int64_t> committed_{-1};
+  // What hold() was given, until go_on() takes it; null: grow() is not under way.
   std::shared_ptr<CommunicatorState> grown_;
 };
 

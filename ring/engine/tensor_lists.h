@@ -19,6 +19,7 @@ class CommunicatorState;
 struct BatchCall {
   CheckedCall call;
   CallBuffers buffers;
+  // It may share an operation with its neighbors; the same on every rank.
   bool fusable = true;
   std::optional<void*> stream = {};  // CallOptions::stream
 };
@@ -57,9 +58,12 @@ class TensorLists {
   void refuse_options(const CallOptions& options) const;
 
  private:
+  // The operations of two all_reduces or more that follow one another: one for each bucket.
   void add_run(std::span<const BatchCall> run, std::vector<OperationRef<CollectiveOperation>>& operations);
+  // A bucket of several tensors as one operation. It has the shortest time limit that one of them was given.
   OperationRef<CollectiveOperation> packed(CheckedCall call, std::span<const BatchCall> run, const Bucket& bucket);
   void check_disjoint(std::span<const BatchCall> run) const;
+  // At least so many bytes, which operations before may use: they run one after the other.
   std::byte* memory(size_t bytes);
 
   CommunicatorState& group_;
