@@ -16,6 +16,7 @@ namespace {
 // Bytes copied from one source to all targets before the next: the source is read from memory once.
 constexpr size_t kCopyBlockBytes = 32 * 1024;
 
+// A move that changes nothing. A target may be the source, which is then left alone.
 void copy(const CombineMove& move, size_t bytes) {
   const auto* source = static_cast<const unsigned char*>(move.sources[0]);
   for (size_t at = 0; at < bytes; at += kCopyBlockBytes) {

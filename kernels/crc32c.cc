@@ -100,6 +100,8 @@ RONDO_WITH_CRC uint64_t with_word(uint64_t state, uint64_t word) { return __crc3
 RONDO_WITH_CRC uint32_t with_byte(uint32_t state, unsigned char byte) { return __crc32cb(state, byte); }
 #endif
 
+// Takes whole runs of three parts, and moves `at` and `bytes` past them. Only the first part begins with the state; the
+// other two begin with 0, and moved() puts the state before them.
 template <typename Rows>
 RONDO_WITH_CRC uint32_t in_three(const Rows& rows, size_t part, uint32_t state, const unsigned char*& at,
                                  size_t& bytes) {

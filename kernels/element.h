@@ -31,6 +31,7 @@ RONDO_INLINE void store_unaligned(Byte* to, T value) {
   *reinterpret_cast<typename Unaligned<T>::Type*>(to) = value;
 }
 
+// Overloads, so that one template serves every width and vectors of it.
 constexpr RONDO_INLINE uint32_t float_bits(float value) { return __builtin_bit_cast(uint32_t, value); }
 constexpr RONDO_INLINE float float_of(uint32_t bits) { return __builtin_bit_cast(float, bits); }
 RONDO_INLINE uint64_t float_bits(double value) { return __builtin_bit_cast(uint64_t, value); }
@@ -108,6 +109,8 @@ using Uint32 = Integer<uint32_t, uint32_t>;
 using Int64 = Integer<int64_t, uint64_t>;
 using Uint64 = Integer<uint64_t, uint64_t>;
 
+// Floats that are their own accumulator: a store changes nothing but NaN. kOneBits: the number 1, which Truth stores.
+// kScalesAverages: an average multiplies each contribution by 1/world, since the sum could leave the format's range.
 template <class Real, class Bits, Bits kOneBits>
 struct Float {
   using Value = Real;

@@ -9,6 +9,7 @@
 namespace rondo {
 namespace {
 
+// Eight floats, and their bits. Floats of 8 bits are Float8E4M3 and Float8E5M2.
 typedef float Float8 __attribute__((vector_size(32)));
 typedef int32_t Bits8 __attribute__((vector_size(32)));
 
@@ -24,6 +25,7 @@ RONDO_INLINE Float8 canonical(Float8 value) { return nan_if_unordered(value, val
 RONDO_INLINE Float8 lesser(Float8 left, Float8 right) { return Float8(_mm256_min_ps(__m256(left), __m256(right))); }
 RONDO_INLINE Float8 greater(Float8 left, Float8 right) { return Float8(_mm256_max_ps(__m256(left), __m256(right))); }
 
+// The processor converts both ways. NaN becomes canonical first: the conversion would keep its sign and payload.
 struct Float16 {
   using Value = float;
   using Accumulator = Float8;
@@ -162,6 +164,7 @@ struct E4m3Codec8 {
 using Float8E4M3 = FloatOfBytes<E4m3Codec8>;
 using Float8E5M2 = FloatOfBytes<E5m2Codec8>;
 
+// A fold that is written for one vector.
 template <class Operation>
 RONDO_INLINE FloatPair8 fold_halves(FloatPair8 left, FloatPair8 right) {
   return {Operation::fold(left.even, right.even), Operation::fold(left.odd, right.odd)};

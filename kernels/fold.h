@@ -7,6 +7,7 @@
 namespace rondo {
 namespace {
 
+// Operations: fold() joins two accumulators, and rounds nothing to the stored type.
 struct Add {
   template <class A>
   static RONDO_INLINE A fold(A left, A right) {
@@ -46,6 +47,7 @@ struct BitXor {
   }
 };
 
+// For Ordered formats, whose accumulators have a sign.
 struct IntegerMin {
   template <class A>
   static RONDO_INLINE A fold(A left, A right) {
@@ -87,6 +89,7 @@ struct FloatMax {
 // scale nothing.
 struct None {};
 
+// A fold that changes elements neither before nor after it.
 template <class FormatType, class Operation>
 struct Plain : Operation {
   using Format = FormatType;

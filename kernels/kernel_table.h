@@ -67,6 +67,7 @@ struct WireEncodeCall {
   const void* values;
   void* coded;
   size_t blocks;
+  // WireRounding's (wire_codec.h).
   bool stochastic;
   uint64_t seed;
   uint64_t first;

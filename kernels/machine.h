@@ -27,6 +27,7 @@ class DefaultFloatMode {
   DefaultFloatMode(const DefaultFloatMode&) = delete;
 
  private:
+  // The thread's mode. Its type is machine.cc's own, since it differs by processor.
   alignas(8) unsigned char kept_[64];
 };
 

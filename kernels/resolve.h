@@ -12,6 +12,7 @@ struct ResolvedMove {
   uint64_t scaled = 0;  // of the sources that there are
 };
 
+// Requires a source.
 ResolvedMove resolve(const CombineSpec& spec, const CombineMove& move);
 
 }  // namespace rondo

@@ -9,6 +9,7 @@ namespace rondo {
 namespace {
 
 constexpr size_t kVectors = kElements / 8;  // of a block
+// Vectors of a half of the block: int4 and random words join an element of each half.
 constexpr size_t kHalf = kVectors / 2;
 
 RONDO_INLINE __m256 vector_of(const Byte* values, size_t vector) {
@@ -58,6 +59,7 @@ struct RandomVectors {
     counter = _mm256_add_epi32(_mm256_mullo_epi32(numbers, _mm256_set1_epi32(int32_t(kWeyl))),
                                _mm256_set1_epi32(int32_t(seed)));
   }
+  // random_word() of the next eight numbers.
   RONDO_INLINE __m256i next() {
     __m256i h = counter;
     counter = _mm256_add_epi32(counter, _mm256_set1_epi32(int32_t(8 * kWeyl)));
@@ -109,6 +111,8 @@ RONDO_INLINE void decode_int8(const Byte* from, float scale, Byte* values) {
 
 // --- int4: the code of the second half in the upper four bits, each plus 8.
 
+// The sum is within -119 and 119, a byte. A negative lower code borrows from the upper one; the 8 that store_nibbles()
+// adds to each sets that right.
 RONDO_INLINE __m256i nibbles_of(CodePair codes) {
   return _mm256_add_epi16(codes.lower, _mm256_slli_epi16(codes.upper, 4));
 }
@@ -116,6 +120,7 @@ RONDO_INLINE void store_nibbles(Byte* to, __m256i first, __m256i second) {
   store_bytes(to, _mm256_add_epi8(bytes_of(first, second), _mm256_set1_epi8(int8_t(0x88))));
 }
 
+// at_random()'s limits.
 RONDO_INLINE CodePair within_seven(CodePair codes) {
   const __m256i least = _mm256_set1_epi16(-7), largest = _mm256_set1_epi16(7);
   return {_mm256_min_epi16(_mm256_max_epi16(codes.lower, least), largest),
@@ -157,6 +162,7 @@ RONDO_INLINE void encode_int8(const Byte* values, float inverse, Byte* to) {
   }
 }
 
+// The vectors v and v + 1 of each half, as 16 bits.
 RONDO_INLINE CodePair nearest_codes(const Byte* values, size_t v, __m256 factor) {
   return {_mm256_packs_epi32(nearest8(vector_of(values, v), factor), nearest8(vector_of(values, v + 1), factor)),
           _mm256_packs_epi32(nearest8(vector_of(values, kHalf + v), factor),

@@ -21,6 +21,7 @@ const WireKernels& kernels_of(InstructionSet set, DType type) {
   return type == DType::kBfloat16 ? wire.bfloat16_in_order : wire.formats[static_cast<size_t>(WireFormat::kFloat16)];
 }
 
+// An infinity or a NaN less itself is NaN.
 bool finite(float value) { return value - value == 0.0f; }
 
 // The largest magnitude that a format without scales rounds to a finite number; 65520 and 0x1.ffp127 round to infinity.
@@ -66,6 +67,7 @@ uint64_t wire_encode(WireFormat format, const void* values, uint64_t count, void
   return bad == 0 && unfit == count ? first_unfit(format, from, done, count) : unfit;
 }
 
+// The bytes may be a peer's. Every code has a value, so there is nothing to refuse.
 void wire_decode(WireFormat format, const void* from, uint64_t count, void* values, InstructionSet set) {
   const WireKernels& kernels = kernels_of(set, format);
   const auto* coded = static_cast<const unsigned char*>(from);

@@ -15,6 +15,7 @@ RONDO_INLINE void quantize(const Byte* values, float inverse, int32_t* codes) {
   for (size_t i = 0; i < kElements; ++i) codes[i] = nearest(load_unaligned<float>(values + 4 * i) * inverse);
 }
 
+// Codes are within -127 and 127, or -7 and 7. int4 stores each plus 8, two elements a byte.
 RONDO_INLINE void store_int8(const int32_t* codes, Byte* to) {
   RONDO_VECTOR_LOOP
   for (size_t i = 0; i < kElements; ++i) to[i] = Byte(codes[i]);
@@ -89,6 +90,7 @@ RONDO_INLINE void decode_int4(const Byte* from, float scale, Byte* values) {
   }
 }
 
+// Plain loops gain nothing from knowing that values are finite and within range.
 using ScaledFloat8E4M3 = Float8E4M3;
 using ScaledFloat8E5M2 = Float8E5M2;
 

@@ -7,6 +7,7 @@
 namespace rondo {
 namespace {
 
+// kPackedBlock of pack.h, whose header these units do not include.
 constexpr size_t kElements = 256;  // of a block
 constexpr size_t kHalfBytes = 2 * kElements;
 constexpr size_t kCodeBytes = kElements / 4 + kElements / 8;
@@ -95,6 +96,7 @@ RONDO_INLINE size_t pack_halves(const Byte* values, Byte* header, Byte* to) {
   return kElements + kCodeBytes + count;
 }
 
+// kWide: float32, whose lower halves follow those bytes, unless all of a block's are 0.
 template <bool kWide>
 size_t pack(const PackCall& call) {
   const Byte* values = static_cast<const Byte*>(call.values);
@@ -153,6 +155,7 @@ RONDO_INLINE bool unpack_halves(Byte largest, Byte escapes, const Byte* from, ui
 // Read once: the bytes may lie in memory that another process writes, and what was checked is what counts.
 RONDO_INLINE Byte read_once(const Byte* from) { return __atomic_load_n(from, __ATOMIC_RELAXED); }
 
+// What does not fit ends it: a length, a count of escapes, a flag. Values of the blocks before are written then.
 template <bool kWide>
 size_t unpack(const UnpackCall& call) {
   constexpr size_t kHeader = kWide ? 3 : 2;

@@ -6,6 +6,7 @@
 namespace rondo {
 namespace {
 
+// Operations on truth values. Their Format holds one element, whatever the dtype's other kernels hold.
 template <class Maker, class Format>
 constexpr void add_logical(typename Maker::Row& row) {
   row.folds[int(Fold::kLogicalAnd)] = Maker::template of<Logical<Format, BitAnd>>();

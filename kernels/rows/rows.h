@@ -5,6 +5,7 @@
 // The rows of one instruction set, each in the file of its width. RONDO_KERNEL_SET (BUILD): baseline, avx2 or avx512.
 namespace rondo::RONDO_KERNEL_SET {
 
+// table.cc puts these together. A compile of its own for each file, so that none takes long.
 extern const KernelRow kInt8;
 extern const KernelRow kUint8;
 extern const KernelRow kInt16;

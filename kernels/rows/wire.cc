@@ -30,6 +30,7 @@ constexpr RONDO_INLINE size_t place_of(size_t i) {
   return kPaired ? paired_place(i) : i;
 }
 
+// factor: 1 for formats without scales, else the inverse of the scale.
 template <class Format, bool kPaired>
 RONDO_INLINE void encode_elements(const Byte* values, Byte* to, float factor) {
   if constexpr (Format::kWidth == 1) {
@@ -45,6 +46,7 @@ RONDO_INLINE void encode_elements(const Byte* values, Byte* to, float factor) {
   }
 }
 
+// factor: 1 for formats without scales, else the scale.
 template <class Format, bool kPaired>
 RONDO_INLINE void decode_elements(const Byte* from, Byte* values, float factor) {
   if constexpr (Format::kWidth == 1) {
@@ -185,6 +187,7 @@ constexpr WireKernels scaled() {
 
 namespace RONDO_KERNEL_SET {
 
+// In the order of WireFormat. The first one codes nothing, and the last one has kernels of its own (pack.cc).
 constexpr WireRow kWire = {{{},
                             {encode_plain<Float16, false, kFloat16Limit>, decode_plain<Float16, false>},
                             {encode_plain<Bfloat16, true, kBfloat16Limit>, decode_plain<Bfloat16, true>},
