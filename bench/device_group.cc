@@ -82,6 +82,7 @@ std::byte* DeviceGroup::allocate(uint64_t bytes) {
   return host;
 }
 
+// A call in the stream may still use the device's memory: the stream is waited for first.
 void DeviceGroup::deallocate(std::byte* memory) {
   if (memory == nullptr) return;
   const auto found = images_.find(memory);
@@ -119,6 +120,7 @@ std::string DeviceGroup::device_text() const {
   return fmt::format("{}, {} device{}", facts.name, devices_, devices_ == 1 ? "" : "s");
 }
 
+// Collective, as both ends of the range are asked for.
 std::string DeviceGroup::memory_text() {
   const auto own = static_cast<double>(most_bytes_) / (1 << 20);
   const double most = max(own), least = -max(-own);

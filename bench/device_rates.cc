@@ -30,6 +30,7 @@ DeviceRates::~DeviceRates() {
 
 void DeviceRates::start() { driver_.check(driver_.record(begin_, stream_), "recording an event"); }
 
+// Waits for the stream. The time between the events is the device's own, without the calls' way to it.
 double DeviceRates::stop() {
   double seconds = 0;
   driver_.check(driver_.record(end_, stream_), "recording an event");
@@ -51,6 +52,8 @@ double DeviceRates::gbps(uint64_t bytes, const Put& put) {
   return 1e-9 * kRuns * static_cast<double>(bytes) / median(seconds);
 }
 
+// Two ways: by the driver, and by a pass of the library's kernel over one source and one target. Both read and write
+// all bytes once.
 DeviceRates::Copies DeviceRates::copies(uint64_t bytes) {
   const uint64_t each = (bytes + kAlignment - 1) / kAlignment * kAlignment;
   // At least two pairs, so that a run never reads what the one before it has just written.

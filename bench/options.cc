@@ -62,6 +62,7 @@ std::vector<Value> resolve_names(const char* option, const std::string& text, in
   return out;
 }
 
+// otherwise: where the option was not given.
 uint64_t resolve_size(const char* option, const std::string& text, uint64_t otherwise) {
   if (text.empty()) return otherwise;
   const std::optional<uint64_t> size = parse_size(text);
@@ -131,6 +132,8 @@ void check_list(const Options& options) {
   reject(fmt::format("--sizes {}: for all_reduce of one type and one operation", options.list));
 }
 
+// -1: every rank in turn. ranks: 0 where the number is not known yet; then cases_of() refuses a root that does not
+// exist.
 int resolve_root(const std::string& text, int ranks) {
   if (text == "all" || text == "-1") return -1;
   int root = 0;

@@ -45,6 +45,7 @@ std::string ask_subcommand(const std::string& words) {
   return ::pclose(output) == 0 ? answer : "";
 }
 
+// Raw TCP at this size, by a process of its own. Without it rows have no share, and the bench goes on.
 std::optional<StreamLimit> limit_now(int world, uint64_t bytes) {
   const std::string answer = ask_subcommand(fmt::format("limit --ranks {} --sizes {}", world, bytes));
   if (!answer.empty()) return stream_limit_of(answer);
@@ -139,6 +140,8 @@ std::vector<Row> run_cycles(Group& group, const Options& options, const SessionS
 
 bool started_by_launcher(const Options& options) { return find_launch({}, config_of(options)).launcher != "program"; }
 
+// This process becomes the launcher: each rank is this program with the same arguments, and learns from its environment
+// which one it is.
 int start_ranks(const Options& options, const Machine& machine, const std::vector<std::string>& args) {
   cases_of(options, options.ranks);  // a bad request fails once, here
   launcher::Assignment job;
@@ -151,6 +154,7 @@ int start_ranks(const Options& options, const Machine& machine, const std::vecto
   return launcher::run_host_ranks(job);
 }
 
+// Ranks are threads. An error of one ends the others by abort(), which may be the error that is thrown in the end.
 int run_inproc(const Options& options, const Machine& machine) {
   cases_of(options, options.ranks);
   std::vector<Communicator> communicators = Communicator::inproc(options.ranks, config_of(options));
@@ -187,6 +191,7 @@ int run_inproc(const Options& options, const Machine& machine) {
   return std::max(code, finish(std::move(rows)));
 }
 
+// This process is one rank. Rank 0 alone writes; the others end with 0 whatever it has found.
 int run_rank(const Options& options, const Machine& machine) {
   const Config config = config_of(options);
   const Launch launch = find_launch({}, config);

@@ -93,6 +93,7 @@ void Reporter::settle_shares(std::vector<Row>& rows, Limits& limits, const Remea
   }
 }
 
+// 1: a value was wrong. The file of --json is written anew by each cycle.
 int Reporter::finish(std::vector<Row> rows, Limits limits, const Remeasure& remeasure) {
   progress_.clear();
   settle_shares(rows, limits, remeasure);

@@ -47,6 +47,7 @@ void RondoGroup::run_send_recv(const Call& c) {
   }
 }
 
+// Two messages, one after the other: who sends first gets an answer.
 void RondoGroup::run_ping_pong(const Call& c) {
   Communicator& comm = communicator_;
   const int partner = partner_of(rank());
@@ -89,6 +90,7 @@ void RondoGroup::run_parts(const Call& call, std::span<const uint64_t> counts) {
   run_parts_at(call, counts);
 }
 
+// All parts as one list; they lie one after the other.
 void RondoGroup::run_parts_at(const Call& call, std::span<const uint64_t> counts) {
   tensors_.clear();
   uint64_t offset = 0;
@@ -104,6 +106,7 @@ std::byte* RondoGroup::allocate(uint64_t bytes) {
   return static_cast<std::byte*>(communicator_.allocate(bytes));
 }
 
+// registered: memory of the communicator's allocate().
 void RondoGroup::deallocate(std::byte* memory) {
   if (memory == nullptr) return;
   if (calls_.buffers == BufferKind::kPlain) return Group::deallocate(memory);

@@ -9,6 +9,7 @@
 namespace rondo::bench {
 namespace {
 
+// "" where the file cannot be read.
 std::string read_first_line(const char* path) {
   std::ifstream file(path);
   std::string line;

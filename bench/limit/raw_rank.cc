@@ -150,6 +150,8 @@ std::pair<int, Descriptor> RawRank::accept_one(const std::string& congestion) {
   }
 }
 
+// Kept for the turns to come. All ranks measure the settings in one order, so a hello that comes belongs to the
+// connections that are made here, too.
 const RawRank::Connections& RawRank::connections(const std::string& congestion, int count) {
   const auto key = std::make_pair(congestion, count);
   const auto known = connections_.find(key);
@@ -240,6 +242,8 @@ double RawRank::exchange_us(const std::string& congestion, double seconds) {
   }) / kExchangesPerBatch;
 }
 
+// All ranks of the ring listen before the first is forked, so no dial comes too early. A rank closes the listeners of
+// the others.
 void run_ring(int world, uint64_t buffer_bytes, const std::function<void(RawRank&)>& body) {
   std::random_device random;
   RawAddresses addresses{std::vector<uint16_t>(static_cast<size_t>(world)), (uint64_t{random()} << 32) | random()};

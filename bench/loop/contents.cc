@@ -28,6 +28,7 @@ bool within(DType dtype, const std::byte* actual, const std::byte* expected, dou
   return std::fabs(load_value(dtype, actual) - wanted) <= tolerance * std::fabs(wanted);
 }
 
+// Element by element, after a comparison of the whole run has failed.
 uint64_t wrong_in_run(const std::byte* actual, const std::byte* expected, uint64_t run, DType dtype, double tolerance) {
   const size_t width = dtype_bytes(dtype);
   uint64_t wrong = 0;

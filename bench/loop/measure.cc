@@ -119,6 +119,7 @@ Batching plan_batches(const Effort& effort, uint32_t most, double operation_us, 
   return {operations, ceil_clamped(wanted, kFewestBatches, kMostBatches)};
 }
 
+// Collective. Every number that decides how many operations follow is the same on all ranks.
 Measurement measure(Group& group, const Exercise& exercise, const Extent& extent, const Effort& effort) {
   Buffers buffers(group, exercise, extent);
   const uint32_t most = max_operations(exercise);

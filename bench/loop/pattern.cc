@@ -72,6 +72,8 @@ uint64_t integer_value(const Exercise& exercise, int rank, uint64_t place) {
 // How a result becomes the next operation's contribution.
 enum class Feedback { kNone, kOwner, kAll };
 
+// Out of place the input stays, so each operation does the same. all_reduce is different: each one takes the output of
+// the last one (Buffers::call()).
 Feedback feedback_of(const Exercise& exercise) {
   if (exercise.benchmark == Benchmark::kAllReduce) return Feedback::kAll;
   return exercise.placement == Placement::kInPlace ? Feedback::kOwner : Feedback::kNone;
@@ -120,6 +122,7 @@ uint64_t run_integers(const Exercise& exercise, int owner, uint64_t place, uint3
 }
 
 template <typename FloatAt, typename IntegerAt>
+// One period of values at every place of it, as the dtype stores them.
 Tile make_tile(DType dtype, FloatAt float_at, IntegerAt integer_at) {
   const size_t width = dtype_bytes(dtype);
   Tile tile(kTilePeriod * width);
@@ -157,6 +160,7 @@ uint32_t exact_operations(const Exercise& exercise, uint32_t operations) {
 
 double rounding_unit(DType dtype) { return std::ldexp(1.0, -float_format(dtype).fraction_bits - 1); }
 
+// The largest error, relative to a value, with which a batch still proves something.
 double allowed_error(DType dtype) {
   switch (dtype) {
     case DType::kFloat16:

@@ -80,6 +80,7 @@ bool integer_less(DType dtype, uint64_t left, uint64_t right) {
 
 bool is_logical(Op op) { return op == Op::kLogicalAnd || op == Op::kLogicalOr || op == Op::kLogicalXor; }
 
+// kAverage adds here; the list's fold divides.
 uint64_t fold_integers(DType dtype, Op op, uint64_t left, uint64_t right) {
   if (dtype == DType::kBool || is_logical(op)) return fold_bools(op, left != 0, right != 0);
   switch (op) {
