@@ -7,6 +7,7 @@
 
 namespace rondo {
 
+// All that a plan depends on.
 struct PlanRequest {
   Collective collective = Collective::kAllReduce;
   Algorithm algorithm = Algorithm::kRing;  // not kAuto: choose.h resolves that first

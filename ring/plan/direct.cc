@@ -56,6 +56,7 @@ void all_gather(PlanBuilder& b) {
   for (int k = 1; k < b.world(); ++k) b.recv_copy(static_cast<uint32_t>(before(b, k)), before(b, k));
 }
 
+// The root sends world - 1 times the buffer: for short ones.
 void broadcast(PlanBuilder& b) {
   if (b.rank() == b.root()) return copy_send_all(b, 0);
   b.recv_copy(0, b.root());

@@ -137,6 +137,7 @@ class Traveller {
     return refs;
   }
 
+  // A leaf's contribution travels as it is, and its parent folds it (from_input()).
   void fold_up(const Visit& v) {
     const BinaryTree& tree = trees_[v.tree];
     if (node_ > 0 && tree.children(node_).empty()) return b_.send(block(v), rank_of(tree.parent(node_)));
@@ -144,6 +145,7 @@ class Traveller {
     b_.step(contributions(v), {&target, 1}, node_ > 0 ? uint16_t{0} : uint16_t{kFinish});
   }
 
+  // Where the tree folds, too, the step that completes a block at node 0 sends it down as well.
   void spread_down(const Visit& v, bool folds) {
     const BinaryTree& tree = trees_[v.tree];
     std::vector<Ref> targets(1, b_.output(block(v)));

@@ -214,6 +214,7 @@ class Estimate {
 
   // Down a tree or up, or, of all_reduce, both.
   double ways() const { return collective_ == Collective::kAllReduce ? 2 : 1; }
+  // One way: a hop at each distance, one after the other.
   double hops() const {
     double us = 0;
     for (const PairCost& pair : at_.shift) us += hop(pair, m_);
@@ -239,6 +240,7 @@ class Estimate {
     return us + message * ways() * (blocks - 1);
   }
 
+  // The moves of the plan, each an exchange at its distance.
   double pat() const {
     const double b = m_ / n_;
     double us = 0;

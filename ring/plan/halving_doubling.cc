@@ -122,6 +122,7 @@ class Member {
     b_.step(sources, targets, kFinish);
   }
 
+  // What comes is passed on to the companion by the same step.
   void store(uint32_t c, int other) {
     const int peer = all_.rank_of(other);
     if (has_companion()) return b_.recv_copy_send(c, peer, companion());

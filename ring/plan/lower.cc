@@ -33,6 +33,7 @@ std::vector<int> peers_of(std::span<const Ref> refs) {
 // Else it is a signal or a wait.
 bool moves_data(const Step& step) { return step.sources > 0 && step.targets > 0; }
 
+// Makes one program. The entries are in the order of the stream.
 class Lowering {
  public:
   explicit Lowering(const Plan& plan) : plan_(plan) {}
@@ -89,6 +90,7 @@ class Lowering {
       add(Kind::kPost, s, {});
     }
   }
+  // Where messages are posts: what the step takes, then what it folds or stores itself.
   void add_rest(uint32_t index, const Step& step) {
     const std::vector<int> from = peers_of(sources_of(plan_, step));
     if (!from.empty()) add(Kind::kTake, index, from);

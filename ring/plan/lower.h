@@ -17,6 +17,7 @@ inline constexpr uint32_t kFreedWord = 5;    // messages to that rank whose slot
 inline constexpr uint32_t kStreamWords = 6;
 inline constexpr uint32_t kStreamSlots = 2;
 
+// One thing that a stream does: a signal, a wait, or a kernel.
 //
 // *Posts* are the messages of a plan in which each rank sends at most one to each other, straight from its input
 // (Algorithm::kDirect): words that carry the number of their call, so that nothing else orders them. A rank has

@@ -21,6 +21,7 @@ class RingSearch {
   }
 
  private:
+  // True: order_ is a whole ring. False leaves it as it was; once kMostSteps are made, every way is given up.
   bool extend() {
     const int last = order_.back();
     if (order_.size() == used_.size()) return reach_.of(last, 0);

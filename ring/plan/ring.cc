@@ -99,6 +99,7 @@ void gather(PlanBuilder& b, const Ring& ring) {
   for (int k = 1; k < ring.size(); ++k) b.recv_copy(ring.block(-k), ring.rank_at(-k));
 }
 
+// The next rank's block goes first; the root's own needs no link, and comes last.
 void scatter(PlanBuilder& b, const Ring& ring) {
   const uint32_t own = ring.block(0);
   if (b.rank() != b.root()) return b.recv_copy(own, b.root());

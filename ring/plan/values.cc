@@ -45,6 +45,7 @@ struct Actor {
   uint32_t depth = 0;         // ValueTrace::Executed::depth of its last step
 };
 
+// All ranks of one lane, run one step at a time on values instead of bytes (expression.h).
 class ValueRun {
  public:
   ValueRun(std::span<const Plan> plans, uint32_t lane, Buffers buffers, Scaling scaling, Wire wire = Wire::kPlain);

@@ -86,6 +86,7 @@ void staged_all_reduce(PlanBuilder& b) {
   store_others(b, &PlanBuilder::staging);
 }
 
+// The second barrier: the staging memory may be written again once all have folded from it.
 void staged_reduce_scatter(PlanBuilder& b) {
   stage_others(b);
   barrier(b);
@@ -120,6 +121,7 @@ void staged_broadcast(PlanBuilder& b) {
   root_waits(b);
 }
 
+// The root's signal says that it has read the others' staging memory.
 void staged_gather(PlanBuilder& b) {
   const bool root = b.rank() == b.root();
   if (root) {
@@ -132,6 +134,7 @@ void staged_gather(PlanBuilder& b) {
   root_signals(b);
 }
 
+// The root hears from all that have read its staging memory.
 void staged_scatter(PlanBuilder& b) {
   const bool root = b.rank() == b.root();
   if (root) {
@@ -203,6 +206,7 @@ void pull_gather(PlanBuilder& b) {
   root_signals(b);
 }
 
+// The root waits for the readers of its buffer, as in pull_broadcast().
 void pull_scatter(PlanBuilder& b) {
   if (b.rank() == b.root()) {
     b.copy(me(b), me(b));
@@ -212,6 +216,7 @@ void pull_scatter(PlanBuilder& b) {
   root_waits(b);
 }
 
+// The barrier at the end is that of pull_reduce_scatter().
 void pull_all_to_all(PlanBuilder& b) {
   b.copy(me(b), me(b));
   for (const int r : others(b)) b.step({b.peer_input(r, me(b))}, {b.output(static_cast<uint32_t>(r))});
