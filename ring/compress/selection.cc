@@ -114,6 +114,7 @@ uint32_t threshold_bits(double spars) {
   return magnitude_bits(least);
 }
 
+// At least one element goes, however small spars is.
 Selection select_of_tensor(const Contribution& u, const SparseOptions& options) {
   if (u.count == 0) return {};
   if (options.select == Select::kThreshold) return collect(u, threshold_bits(options.spars));
@@ -150,6 +151,7 @@ Selection select(const Contribution& u, const SparseOptions& options) {
   return all;
 }
 
+// 1: the bits of the least magnitude above zero. Infinite values go, too, since sums may be.
 Selection select_nonzero(const float* values, uint64_t count) {
   uint32_t largest = 0;
   return collect_all({values, nullptr, count}, 1, largest);

@@ -9,6 +9,7 @@ namespace {
 
 enum class Form { kCoordinates, kBitmap, kDense };
 
+// How a selection travels, and in how many words of 32 bits.
 struct Coding {
   Form form;
   uint64_t words;
@@ -24,6 +25,8 @@ Coding coding_of(uint64_t selected, uint64_t count) {
   return best;
 }
 
+// Adds what the words name to the output, as the two below do, and returns how many elements that were. Another number
+// than `selected` is the sender's mistake, which the caller reports.
 uint64_t add_coordinates(const uint32_t* words, uint64_t selected, uint64_t count, float* output) {
   // The words are a peer's: each index is compared before it is used.
   const uint32_t* values = words + selected;

@@ -78,6 +78,7 @@ struct Pieces {
   std::vector<uint64_t> words;     // likewise
   std::vector<uint32_t> coded;
 };
+// Indices ascend, so the elements of a range follow one another.
 Pieces cut_own(const SparseCall& call) {
   Pieces pieces;
   const std::span<const uint32_t> indices = call.own.indices();

@@ -23,6 +23,7 @@ using rondo::Communicator;
 struct rondo_id_server {
   rondo::UniqueIdServer server;
 };
+// What a function of the program's store answers; it lives for one call of that.
 struct rondo_reply {
   std::optional<std::string> bytes;
 };
