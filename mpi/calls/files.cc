@@ -42,24 +42,26 @@ struct Access {
   MPI_Datatype type;
 };
 
+File::Given given(const Access& a) {
+  return [&a] { return data_of(a.at, a.count, a.type); };
+}
+
 // A collective call waits for no rank, but for the ordered ones, which exchange their lengths.
 int now(const Access& a, MPI_Status* status) {
-  return on_file(a.file, a.call, [&] {
-    set_status(status, file_of(a.file)->transfer(a.way, a.place, a.offset, data_of(a.at, a.count, a.type)));
-  });
+  return on_file(a.file, a.call,
+                 [&] { set_status(status, file_of(a.file)->transfer(a.way, a.place, a.offset, given(a))); });
 }
 // The data is there, or with the system, when this returns: the request is over. A file belongs to no communicator of
 // the program, so the request has none: an error is thrown here, to the file's handler.
 int later(const Access& a, MPI_Request* request) {
   return on_file(a.file, a.call, [&] {
     auto made = make_request(Request::Kind::kCollective, nullptr);
-    made->outcome = file_of(a.file)->transfer(a.way, a.place, a.offset, data_of(a.at, a.count, a.type));
+    made->outcome = file_of(a.file)->transfer(a.way, a.place, a.offset, given(a));
     *request = add_request(std::move(made));
   });
 }
 int begin(const Access& a) {
-  return on_file(a.file, a.call,
-                 [&] { file_of(a.file)->begin(a.way, a.place, a.offset, data_of(a.at, a.count, a.type)); });
+  return on_file(a.file, a.call, [&] { file_of(a.file)->begin(a.way, a.place, a.offset, given(a)); });
 }
 // The buffer of the second half is not read: the first half has filled or taken it.
 int end(const char* call, MPI_File file, MPI_Status* status) {

@@ -209,11 +209,22 @@ void File::check(Way way, Place place) const {
 // Atomic mode holds a lock of all bytes from the first to the last, gaps included. The shared positions have moved
 // before the data does, so ranks that come later do not wait for the data. What fails later leaves them moved, which
 // MPI permits.
-Outcome File::transfer(Way way, Place place, MPI_Offset offset, const Data& data) {
-  check(way, place);
+Outcome File::transfer(Way way, Place place, MPI_Offset offset, const Given& given) {
   const std::shared_ptr<const View> view = this->view();
-  const MPI_Offset bytes = view->bytes_of(*data.type, data.count), unit = view->etype_bytes();
-  require(bytes % unit == 0, MPI_ERR_IO, "the data is no whole number of the view's elementary type");
+  const MPI_Offset unit = view->etype_bytes();
+  Data data;
+  MPI_Offset bytes = 0;
+  const auto check_all = [&] {
+    check(way, place);
+    data = given();
+    bytes = view->bytes_of(*data.type, data.count);
+    require(bytes % unit == 0, MPI_ERR_IO, "the data is no whole number of the view's elementary type");
+  };
+  if (place == Place::kOrdered) {
+    agree(*comm_, check_all);
+  } else {
+    check_all();
+  }
   const MPI_Offset start = start_of(place, offset, bytes / unit);
   const MPI_Offset first = product(start, unit, MPI_ERR_ARG);
   Outcome outcome;
@@ -315,19 +326,22 @@ void File::write(const View& view, MPI_Offset position, const std::byte* from, M
 }
 
 // The first half does all the work. MPI permits that, and the program sees no difference but in time.
-void File::begin(Way way, Place place, MPI_Offset offset, const Data& data) {
-  {
+void File::begin(Way way, Place place, MPI_Offset offset, const Given& given) {
+  bool begun = false;
+  const auto begin_and_give = [&] {
     std::lock_guard lock(mutex_);
     require(!split_.has_value(), MPI_ERR_IO, "a split call of this file is under way");
     split_.emplace();
-  }
+    begun = true;
+    return given();
+  };
   try {
-    const Outcome outcome = transfer(way, place, offset, data);
+    const Outcome outcome = transfer(way, place, offset, begin_and_give);
     std::lock_guard lock(mutex_);
     split_ = outcome;
   } catch (...) {
     std::lock_guard lock(mutex_);
-    split_.reset();
+    if (begun) split_.reset();
     throw;
   }
 }

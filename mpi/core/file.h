@@ -38,10 +38,12 @@ class File {
   void close();  // by all ranks; after a failure it is over, too, and the destructor closes the descriptors
 
   // What was read or written; less than `data` only at the file's end. offset: elementary types, of kOffset.
-  Outcome transfer(Way way, Place place, MPI_Offset offset, const Data& data);
+  // data: of the call, checked when it is asked for. kOrdered: by all ranks; all throw if one refuses.
+  using Given = std::function<Data()>;
+  Outcome transfer(Way way, Place place, MPI_Offset offset, const Given& given);
   // The same as the first half of a split call, and its second half. MPI_ERR_IO where a split call of this file is
   // under way: MPI allows one at a time on each rank.
-  void begin(Way way, Place place, MPI_Offset offset, const Data& data);
+  void begin(Way way, Place place, MPI_Offset offset, const Given& given);
   Outcome end();
 
   // By all ranks: all throw if one does.
