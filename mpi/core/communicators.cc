@@ -133,9 +133,9 @@ std::shared_ptr<Comm> shrunk(Comm& comm) {
   for (;;) {
     try {
       auto made = std::make_shared<Comm>();
-      made->engine = comm.after;
       made->members.resize(static_cast<size_t>(comm.after->size()));
       comm.after->all_gather(own, made->members);
+      made->engine = engine_of(comm.after->dup());  // a program may shrink the same communicator again
       made->rank = comm.after->rank();
       made->handler = comm.handler;
       made->session = comm.session;
