@@ -451,7 +451,10 @@ int MPI_Group_size(MPI_Group group, int* size) {
   return run(__func__, [&] { *size = static_cast<int>(group_of(group).ranks.size()); });
 }
 int MPI_Group_rank(MPI_Group group, int* rank) {
-  return run(__func__, [&] { *rank = place(group_of(group).ranks, world().engine->rank()); });
+  return run(__func__, [&] {
+    require(world().engine != nullptr, MPI_ERR_OTHER, "MPI is not started");
+    *rank = place(group_of(group).ranks, world().engine->rank());
+  });
 }
 // MPI_UNDEFINED for a rank that the second group lacks.
 int MPI_Group_translate_ranks(MPI_Group group1, int n, const int ranks1[], MPI_Group group2, int ranks2[]) {

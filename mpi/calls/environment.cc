@@ -54,6 +54,7 @@ int MPI_Finalize(void) {
   return run(__func__, [&] {
     World& w = world();
     require(w.initialized, MPI_ERR_OTHER, "MPI_Finalize was called before MPI_Init");
+    require(!w.finalized, MPI_ERR_OTHER, "MPI_Finalize was called twice");
     if (const auto self = w.comms.share(MPI_COMM_SELF)) delete_attributes(self->handle, self->attributes);
     close_world();
     w.finalized = true;

@@ -407,9 +407,9 @@ std::pair<KeptEnvelope, uint64_t> matched(void* data, MPI_Count count, MPI_Datat
   return {KeptEnvelope(e), found->matched};
 }
 
-MPI_Comm comm_of_message(const MPI_Message* message) {
+std::shared_ptr<Comm> comm_of_message(const MPI_Message* message) {
   const auto found = world().messages.share(*message);
-  return found == nullptr || found->comm == nullptr ? MPI_COMM_NULL : found->comm->handle;
+  return found == nullptr ? nullptr : found->comm;
 }
 
 }  // namespace

@@ -30,20 +30,18 @@ Request* find(MPI_Request handle) {
   return found;
 }
 
-MPI_Comm comm_of_request(const Request* found) {
-  return found == nullptr || found->comm == nullptr ? MPI_COMM_NULL : found->comm->handle;
-}
+std::shared_ptr<Comm> comm_of_request(const Request* found) { return found == nullptr ? nullptr : found->comm; }
 
 // Runs function(owner). An error goes to the handler of `owner`, the communicator of a request that has failed; the
 // function leaves it null for another error, which goes to that of the first request that has one.
 template <typename Function>
 int on_requests(int count, const MPI_Request handles[], const char* call, const Function& function) {
-  MPI_Comm owner = MPI_COMM_NULL;
+  std::shared_ptr<Comm> owner;
   try {
     function(owner);
     return MPI_SUCCESS;
   } catch (...) {
-    for (int i = 0; i < count && owner == MPI_COMM_NULL; ++i) {
+    for (int i = 0; i < count && owner == nullptr; ++i) {
       owner = comm_of_request(world().requests.find(handles[i]));
     }
     return report(call, owner, caught());
@@ -71,10 +69,10 @@ int tell(Request& request, MPI_Status* status) {
 // Finishes one that is over, and ends its handle unless it is persistent; returns its error, of which it is the owner
 // if that is still null. The order is MPI's for generalized requests: query, then free. Their free function is called
 // here, or by note() where the handle was freed before.
-int end(MPI_Request* handle, Request& request, MPI_Status* status, MPI_Comm& owner) {
+int end(MPI_Request* handle, Request& request, MPI_Status* status, std::shared_ptr<Comm>& owner) {
   complete(request);
   int error = tell(request, status);
-  if (error != MPI_SUCCESS && owner == MPI_COMM_NULL) owner = comm_of_request(&request);
+  if (error != MPI_SUCCESS && owner == nullptr) owner = comm_of_request(&request);
   if (request.persistent) {
     request.outcome = {};  // a second wait finds an inactive request
     return error;
@@ -174,7 +172,7 @@ bool all_over(int count, const MPI_Request handles[]) {
 // Requires that all handles are right. All requests are ended though one has failed: each status has its own error
 // then. It waits for one after the other; the engine makes progress on all meanwhile. Errors give MPI_ERR_IN_STATUS,
 // and each status its own.
-void end_all(int count, MPI_Request handles[], MPI_Status statuses[], MPI_Comm& owner) {
+void end_all(int count, MPI_Request handles[], MPI_Status statuses[], std::shared_ptr<Comm>& owner) {
   std::vector<int> errors;  // of all, once one has failed
   for (int i = 0; i < count; ++i) {
     const auto place = static_cast<size_t>(i);
@@ -198,7 +196,7 @@ void end_all(int count, MPI_Request handles[], MPI_Status statuses[], MPI_Comm& 
 // Ends those that are over; MPI_UNDEFINED: none is active. Statuses lie in the order of the indices, not of the
 // requests.
 int end_some(const std::vector<Request*>& requests, MPI_Request handles[], int indices[], MPI_Status statuses[],
-             int* failed, MPI_Comm& owner) {
+             int* failed, std::shared_ptr<Comm>& owner) {
   int ended = 0;
   bool active = false;
   for (size_t i = 0; i < requests.size(); ++i) {
@@ -239,7 +237,7 @@ bool look(Request* request, MPI_Status* status) {
 
 // MPI_Wait of a null or inactive request returns at once with an empty status (MPI-4, 3.7.3).
 int MPI_Wait(MPI_Request* request, MPI_Status* status) {
-  return on_requests(1, request, __func__, [&](MPI_Comm& owner) {
+  return on_requests(1, request, __func__, [&](std::shared_ptr<Comm>& owner) {
     Request* const found = find(*request);
     if (idle(found)) return set_empty(status);
     check(end(request, *found, status, owner));
@@ -247,7 +245,7 @@ int MPI_Wait(MPI_Request* request, MPI_Status* status) {
 }
 // Where it is not over, status and handle stay as they are.
 int MPI_Test(MPI_Request* request, int* flag, MPI_Status* status) {
-  return on_requests(1, request, __func__, [&](MPI_Comm& owner) {
+  return on_requests(1, request, __func__, [&](std::shared_ptr<Comm>& owner) {
     Request* const found = find(*request);
     *flag = 1;
     if (idle(found)) return set_empty(status);
@@ -255,7 +253,7 @@ int MPI_Test(MPI_Request* request, int* flag, MPI_Status* status) {
   });
 }
 int MPI_Waitall(int count, MPI_Request requests[], MPI_Status statuses[]) {
-  return on_requests(count, requests, __func__, [&](MPI_Comm& owner) {
+  return on_requests(count, requests, __func__, [&](std::shared_ptr<Comm>& owner) {
     check_count(count);
     // All handles are looked up before any is waited for: a wrong one is an error that ends no request.
     std::for_each(requests, requests + count, find);
@@ -264,14 +262,14 @@ int MPI_Waitall(int count, MPI_Request requests[], MPI_Status statuses[]) {
 }
 // All are completed, or none is.
 int MPI_Testall(int count, MPI_Request requests[], int* flag, MPI_Status statuses[]) {
-  return on_requests(count, requests, __func__, [&](MPI_Comm& owner) {
+  return on_requests(count, requests, __func__, [&](std::shared_ptr<Comm>& owner) {
     *flag = all_over(count, requests);
     if (*flag) end_all(count, requests, statuses, owner);
   });
 }
 // The lowest index that is over is taken: MPI asks for no fairness here.
 int MPI_Waitany(int count, MPI_Request requests[], int* index, MPI_Status* status) {
-  return on_requests(count, requests, __func__, [&](MPI_Comm& owner) {
+  return on_requests(count, requests, __func__, [&](std::shared_ptr<Comm>& owner) {
     const auto found = find_all(count, requests);
     for (Patience patience; (*index = first_over(found)) == -1;) patience.wait(found);
     if (*index == MPI_UNDEFINED) return set_empty(status);
@@ -279,7 +277,7 @@ int MPI_Waitany(int count, MPI_Request requests[], int* index, MPI_Status* statu
   });
 }
 int MPI_Testany(int count, MPI_Request requests[], int* index, int* flag, MPI_Status* status) {
-  return on_requests(count, requests, __func__, [&](MPI_Comm& owner) {
+  return on_requests(count, requests, __func__, [&](std::shared_ptr<Comm>& owner) {
     const auto found = find_all(count, requests);
     if (!find_over(found, index, flag, status)) return;
     check(end(&requests[*index], *found[static_cast<size_t>(*index)], status, owner));
@@ -287,7 +285,7 @@ int MPI_Testany(int count, MPI_Request requests[], int* index, int* flag, MPI_St
 }
 // It waits for one, and then completes all that are over.
 int MPI_Waitsome(int incount, MPI_Request requests[], int* outcount, int indices[], MPI_Status statuses[]) {
-  return on_requests(incount, requests, __func__, [&](MPI_Comm& owner) {
+  return on_requests(incount, requests, __func__, [&](std::shared_ptr<Comm>& owner) {
     const auto found = find_all(incount, requests);
     int failed = MPI_SUCCESS;
     for (Patience patience; (*outcount = end_some(found, requests, indices, statuses, &failed, owner)) == 0;)
@@ -297,7 +295,7 @@ int MPI_Waitsome(int incount, MPI_Request requests[], int* outcount, int indices
 }
 // It makes one pass over all requests.
 int MPI_Testsome(int incount, MPI_Request requests[], int* outcount, int indices[], MPI_Status statuses[]) {
-  return on_requests(incount, requests, __func__, [&](MPI_Comm& owner) {
+  return on_requests(incount, requests, __func__, [&](std::shared_ptr<Comm>& owner) {
     const auto found = find_all(incount, requests);
     int failed = MPI_SUCCESS;
     *outcount = end_some(found, requests, indices, statuses, &failed, owner);
@@ -307,7 +305,7 @@ int MPI_Testsome(int incount, MPI_Request requests[], int* outcount, int indices
 
 // The request stays, and so does its handle: a later wait gives the same status.
 int MPI_Request_get_status(MPI_Request request, int* flag, MPI_Status* status) {
-  return on_requests(1, &request, __func__, [&](MPI_Comm&) { *flag = look(find(request), status); });
+  return on_requests(1, &request, __func__, [&](std::shared_ptr<Comm>&) { *flag = look(find(request), status); });
 }
 int MPI_Request_get_status_all(int count, const MPI_Request requests[], int* flag, MPI_Status statuses[]) {
   return run(__func__, [&] {
@@ -337,7 +335,7 @@ int MPI_Request_get_status_some(int incount, const MPI_Request requests[], int* 
 
 // A request that is under way goes on, and ends without a thread that waits: release() keeps it until then.
 int MPI_Request_free(MPI_Request* request) {
-  return on_requests(1, request, __func__, [&](MPI_Comm&) {
+  return on_requests(1, request, __func__, [&](std::shared_ptr<Comm>&) {
     require(find(*request) != nullptr, MPI_ERR_REQUEST, "the request is null");
     const std::shared_ptr<Request> kept = world().requests.share(*request);
     if (kept->kind == Request::Kind::kGeneral) {
@@ -352,7 +350,7 @@ int MPI_Request_free(MPI_Request* request) {
 
 // A receive that no message has met ends as cancelled. A send is not taken back, which MPI permits: it ends as usual.
 int MPI_Cancel(MPI_Request* request) {
-  return on_requests(1, request, __func__, [&](MPI_Comm&) {
+  return on_requests(1, request, __func__, [&](std::shared_ptr<Comm>&) {
     Request* const found = find(*request);
     require(found != nullptr, MPI_ERR_REQUEST, "the request is null");
     if (found->kind == Request::Kind::kGeneral) {
@@ -367,7 +365,7 @@ int MPI_Cancel(MPI_Request* request) {
 // The requests before one that is refused have been started.
 int MPI_Start(MPI_Request* request) { return MPI_Startall(1, request); }
 int MPI_Startall(int count, MPI_Request requests[]) {
-  return on_requests(count, requests, __func__, [&](MPI_Comm& owner) {
+  return on_requests(count, requests, __func__, [&](std::shared_ptr<Comm>& owner) {
     for (Request* const found : find_all(count, requests)) {
       require(found != nullptr && found->start, MPI_ERR_REQUEST, "the request is not persistent");
       owner = comm_of_request(found);

@@ -79,12 +79,17 @@ Failure caught() {
   }
 }
 
-// _exit(): other threads may be in calls, and functions of atexit() may wait for ranks that are gone. Before it the
-// engine's abort tells the other ranks the reason; else they would report a lost process.
+// _exit(): other threads may be in calls, and functions of atexit() may wait for ranks that are gone. First the
+// engine's abort tells the other ranks the reason; else they would report a lost process, or wait for this one where
+// fflush() waits: for a thread that reads from a terminal, say.
 void end_job(const std::string& sentence, int code) {
   std::fprintf(stderr, "rondo-mpi: %s\n", sentence.c_str());
+  try {
+    if (world().engine != nullptr) world().engine->abort(sentence);
+  } catch (const rondo::Exception&) {
+    // It is over already.
+  }
   std::fflush(nullptr);
-  if (world().engine != nullptr && world().initialized && !world().finalized) world().engine->abort(sentence);
   const int status = code & 0xff;  // what the system keeps of it
   _exit(status == 0 ? 1 : status);
 }
@@ -118,10 +123,12 @@ int report_to(const char* call, Errhandler& handler, uintptr_t object, const Fai
 std::shared_ptr<Comm> shared_comm(MPI_Comm comm) { return world().comms.share(comm); }
 
 int report(const char* call, MPI_Comm comm, const Failure& failure) {
-  const std::shared_ptr<Comm> found = world().comms.share(comm);
-  std::shared_ptr<Comm> owner = found != nullptr ? found : world().self;
+  return report(call, world().comms.share(comm), failure);
+}
+int report(const char* call, std::shared_ptr<Comm> comm, const Failure& failure) {
+  std::shared_ptr<Comm> owner = comm != nullptr ? comm : world().self;
   // Before MPI 4 such errors were MPI_COMM_WORLD's, and programs set its handler alone.
-  if (found == nullptr && owner != nullptr && owner->handler.get() == world().fatal) {
+  if (comm == nullptr && owner != nullptr && owner->handler.get() == world().fatal) {
     owner = world().comms.share(MPI_COMM_WORLD);
   }
   const std::shared_ptr<Errhandler> handler = owner == nullptr ? world().fatal : owner->handler.get();

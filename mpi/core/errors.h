@@ -30,6 +30,8 @@ Failure failure_of(const rondo::Error& error);
 // Calls the error handler; returns the code, if the handler does. `comm`: whose handler; no communicator:
 // MPI_COMM_SELF's. Does not return where the handler ends the job.
 int report(const char* call, MPI_Comm comm, const Failure& failure);
+// The same for one whose handle may have been freed, and given to another communicator; null: no communicator.
+int report(const char* call, std::shared_ptr<Comm> comm, const Failure& failure);
 // file: whose handler; no file: MPI_FILE_NULL's.
 int report_of_file(const char* call, MPI_File file, const Failure& failure);
 // win: whose handler; no window: as report() for no communicator.
@@ -59,6 +61,10 @@ std::shared_ptr<Comm> shared_comm(MPI_Comm comm);
 template <typename Function>
 int on(MPI_Comm comm, const char* call, Function&& function) {
   const std::shared_ptr<Comm> held = shared_comm(comm);
+  return guarded(function, [&](const Failure& failure) { return report(call, comm, failure); });
+}
+template <typename Function>
+int on(const std::shared_ptr<Comm>& comm, const char* call, Function&& function) {
   return guarded(function, [&](const Failure& failure) { return report(call, comm, failure); });
 }
 template <typename Function>
