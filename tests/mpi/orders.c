@@ -59,8 +59,8 @@ static void frees_by_threads(void) {
   for (int i = 0; i < kThreads; ++i) MPI_Comm_free(&own[i]);
 }
 
-/* A thread waits in a message whose communicator and type another thread frees: the call goes on. That it waits is known
-   by way of another process, an order that the thread sanitizer does not see. */
+/* A thread waits in a message whose communicator and type another thread frees: the call goes on. That it waits is
+   known by way of another process, an order that the thread sanitizer does not see. */
 #ifdef __SANITIZE_THREAD__
 enum { kSeesProcesses = 0 };
 #else

@@ -1,6 +1,5 @@
 #include "tools/launcher/line_prefix.h"
 
-
 namespace rondo::launcher {
 
 // Memory is bounded: a line that never ends is passed on in parts. `room` leaves no line longer than kMaxLineBytes with

@@ -1,6 +1,5 @@
 #include "transport/island/island_connection.h"
 
-
 #include <array>
 #include <asio/io_context.hpp>
 #include <asio/post.hpp>
