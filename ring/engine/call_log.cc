@@ -42,17 +42,15 @@ void CallLog::finished(uint64_t sequence) {
   if (sequence > finished_.load(std::memory_order_relaxed)) finished_.store(sequence, std::memory_order_release);
 }
 
-void CallLog::sleeps_in_p2p(int peer, std::string text, std::chrono::steady_clock::time_point since) {
-  std::lock_guard lock(mutex_);
-  ++p2p_sleepers_;
-  p2p_peer_ = peer;
-  p2p_text_ = std::move(text);
-  p2p_since_ = since;
+CallLog::MessageWait::MessageWait(CallLog& log, int peer, std::string text, std::chrono::steady_clock::time_point since)
+    : log_(log), peer_(peer), text_(std::move(text)), since_(since) {
+  std::lock_guard lock(log_.mutex_);
+  log_.message_waits_.push_back(*this);
 }
 
-void CallLog::woke_from_p2p() {
-  std::lock_guard lock(mutex_);
-  --p2p_sleepers_;
+CallLog::MessageWait::~MessageWait() {
+  std::lock_guard lock(log_.mutex_);
+  log_.message_waits_.remove(*this);
 }
 
 // One thread wins the exchange, and is the first. threads_ never goes back: that a thread will make no more calls is
@@ -106,18 +104,24 @@ CallState CallLog::state(uint64_t sequence) const {
     state.route = route(sequence);
     if (!state.finished) state.since_ms = since_ms(sequence);
   }
-  state.in_p2p = p2p_sleepers_ > 0;
   state.p2p_looks = p2p_looks_.load(std::memory_order_relaxed);
-  state.p2p_peer = p2p_sleepers_ == 1 ? p2p_peer_ : -1;
-  if (state.in_p2p) state.p2p_text = p2p_text_;
-  if (state.in_p2p && sequence == kMessagesSequence) state.since_ms = p2p_since_ms();
+  if (const MessageWait* longest = message_waits_.front()) {
+    state.in_p2p = true;
+    // Of several threads none says alone for whom this rank waits.
+    state.p2p_peer = longest->next == nullptr ? longest->peer_ : -1;
+    state.p2p_text = longest->text_;
+    const auto waited = std::chrono::steady_clock::now() - longest->since_;
+    if (sequence == kMessagesSequence) {
+      state.since_ms = static_cast<uint64_t>(std::chrono::duration_cast<std::chrono::milliseconds>(waited).count());
+    }
+  }
   state.threads = threads_;
   return state;
 }
 
 std::string CallLog::waits_in() const {
   std::lock_guard lock(mutex_);
-  if (p2p_sleepers_ > 0) return p2p_text_;
+  if (const MessageWait* longest = message_waits_.front()) return longest->text_;
   const uint64_t sequence = lasting_.load(std::memory_order_acquire);
   const Record* const record = sequence > last_finished() ? record_of(sequence) : nullptr;
   return record != nullptr ? describe_call(record->call) : std::string();
@@ -129,11 +133,6 @@ uint64_t CallLog::since_ms(uint64_t sequence) const {
   const auto now = std::chrono::steady_clock::now().time_since_epoch();
   const int64_t now_ms = std::chrono::duration_cast<std::chrono::milliseconds>(now).count();
   return static_cast<uint64_t>(std::max<int64_t>(now_ms - lasting_since_ms_.load(std::memory_order_relaxed), 0));
-}
-
-uint64_t CallLog::p2p_since_ms() const {
-  const auto waited = std::chrono::steady_clock::now() - p2p_since_;
-  return static_cast<uint64_t>(std::chrono::duration_cast<std::chrono::milliseconds>(waited).count());
 }
 
 uint64_t CallLog::last_finished() const { return finished_.load(std::memory_order_acquire); }

@@ -9,6 +9,7 @@
 #include <thread>
 #include <vector>
 
+#include "ring/base/node_list.h"
 #include "ring/engine/call/call.h"
 #include "ring/engine/communicator_status.h"
 #include "transport/fabric.h"
@@ -45,12 +46,28 @@ class CallLog {
     lasting_.store(sequence, std::memory_order_release);
   }
 
-  // A thread has waited for a message since then. peer: a world rank, or -1 for any. Those who ask learn from
-  // it that this rank cannot come to the collective before the message.
-  void sleeps_in_p2p(int peer, std::string text, std::chrono::steady_clock::time_point since);
-  // That thread has looked again, in vain. While the count does not grow the thread does not run.
-  void looked_in_p2p() { p2p_looks_.fetch_add(1, std::memory_order_relaxed); }
-  void woke_from_p2p();
+  // A thread waits for a message for long, while this object on its stack exists. Those who ask learn from it that
+  // this rank cannot come to the collective before the message.
+  class MessageWait {
+   public:
+    // since: when the wait began. peer: a world rank, or -1 for any.
+    MessageWait(CallLog& log, int peer, std::string text, std::chrono::steady_clock::time_point since);
+    ~MessageWait();
+    MessageWait(const MessageWait&) = delete;
+    MessageWait& operator=(const MessageWait&) = delete;
+    // The thread has looked again, in vain. While the count does not grow the thread does not run.
+    void looked() { log_.p2p_looks_.fetch_add(1, std::memory_order_relaxed); }
+
+    MessageWait* next = nullptr;  // in the log's list
+    MessageWait* previous = nullptr;
+
+   private:
+    friend class CallLog;
+    CallLog& log_;
+    const int peer_;
+    const std::string text_;
+    const std::chrono::steady_clock::time_point since_;
+  };
   // Remembers whether calls come from more than one thread: then one that sleeps in a message proves nothing.
   void note_thread() {
     const auto self = std::this_thread::get_id();
@@ -75,7 +92,7 @@ class CallLog {
     CheckedCall call;
   };
 
-  // Guards the records, made_, and what is known of threads that sleep in messages, but for p2p_looks_.
+  // Guards the records, made_ and message_waits_.
   mutable std::mutex mutex_;
   void record(uint64_t sequence, uint64_t kind, const CheckedCall& call);
   void remember_more();
@@ -85,7 +102,6 @@ class CallLog {
   // CallState::route of a call; 0: none is remembered.
   uint64_t route(uint64_t sequence) const;
   uint64_t since_ms(uint64_t sequence) const;
-  uint64_t p2p_since_ms() const;
 
   int world_ = 1;
   // Grows to kRemembered; most communicators make few kinds of calls.
@@ -101,13 +117,9 @@ class CallLog {
   std::atomic<uint64_t> current_{0};
   std::atomic<uint64_t> lasting_{0};
   std::atomic<int64_t> lasting_since_ms_{0};
-  std::atomic<uint64_t> finished_{0};  // operations of a communicator end in order
-  // Threads that have waited for a message for long. The fields below say what the last one that began waits for.
-  int p2p_sleepers_ = 0;
+  std::atomic<uint64_t> finished_{0};    // operations of a communicator end in order
+  NodeList<MessageWait> message_waits_;  // the longest first
   std::atomic<uint64_t> p2p_looks_{0};
-  int p2p_peer_ = -1;
-  std::string p2p_text_;
-  std::chrono::steady_clock::time_point p2p_since_{};
   std::atomic<std::thread::id> thread_{};  // the first thread that made a call
   std::atomic<bool> threads_{false};       // another one has made one, too
 };

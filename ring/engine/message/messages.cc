@@ -316,16 +316,15 @@ bool Messages::wait_and_tell(const MessageOperation& operation, Clock::time_poin
   const auto began = Clock::now() - patience;
   if (Clock::now() >= until) return operation.done();
   const int peer = operation.peer < 0 ? -1 : context_->world_rank(operation.peer);
-  context_->log.sleeps_in_p2p(peer, text_of(operation), began);
+  CallLog::MessageWait told(context_->log, peer, text_of(operation), began);
   auto tell_after = 2 * std::chrono::milliseconds(context_->config.heartbeat_ms);
   for (auto now = Clock::now(); !wait(operation, std::min(until, now + kBetweenLooks)) && now < until;) {
-    context_->log.looked_in_p2p();
+    told.looked();
     now = Clock::now();
     if (tell_after.count() == 0 || now - began < tell_after) continue;
     attempt([&] { context_->fabric->stalled(context_->id, kMessagesSequence); });
     tell_after *= 2;
   }
-  context_->log.woke_from_p2p();
   return operation.done();
 }
 
