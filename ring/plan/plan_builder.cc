@@ -4,12 +4,13 @@
 #include <utility>
 
 #include "ring/base/check.h"
+#include "ring/plan/goal.h"
 
 namespace rondo {
 PlanBuilder::PlanBuilder(const PlanRequest& request, uint32_t blocks, uint32_t max_peers)
     : reduces_(collective_reduces(request.collective)),
       scale_at_source_(request.scale_at_source),
-      in_place_possible_(request.collective != Collective::kAllToAll) {
+      in_place_possible_(in_place_possible(request.collective)) {
   plan_.collective = request.collective;
   plan_.algorithm = request.algorithm;
   plan_.rank = request.rank;
