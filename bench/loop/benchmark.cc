@@ -32,6 +32,7 @@ std::optional<Benchmark> benchmark_by_name(std::string_view name) {
   return find_name<Benchmark>(name, kBenchmarks, benchmark_name);
 }
 
+static_assert(static_cast<int>(Benchmark::kBarrier) == static_cast<int>(Collective::kBarrier));
 std::optional<Collective> benchmark_collective(Benchmark benchmark) {
   if (benchmark > Benchmark::kBarrier) return std::nullopt;  // scans have no benchmark
   return static_cast<Collective>(benchmark);

@@ -11,8 +11,8 @@
 namespace rondo::bench {
 
 // What can be timed: the collectives; every rank sending to the next one while it receives from the one before; ranks
-// 2i and 2i + 1 sending one another a message in turn, the even one first, or both kBurstMessages at once. The first
-// values are those of rondo::Collective.
+// 2i and 2i + 1 sending one another a message in turn, the even one first, or both kBurstMessages at once. Values up
+// to kBarrier are those of rondo::Collective.
 enum class Benchmark : uint8_t {
   kAllReduce = 0,
   kReduceScatter = 1,

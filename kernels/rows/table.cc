@@ -9,5 +9,6 @@ constexpr KernelTable kKernels = {{&kInt8, &kUint8, &kInt16, &kUint16, &kInt32, 
                                   select_by_magnitude,
                                   &kPackBfloat16,
                                   &kPackFloat32};
+static_assert(static_cast<int>(DType::kFloat8E5M2) == kDTypes - 1);
 
 }  // namespace rondo::RONDO_KERNEL_SET

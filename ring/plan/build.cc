@@ -76,7 +76,8 @@ int largest_host(const Topology& topology) {
 
 }  // namespace
 
-// Pure in what all ranks know, so no rank can pick an algorithm that another one lacks.
+// Pure in what all ranks know, so no rank can pick an algorithm that another one lacks. A builder has
+// every collective that is not refused here.
 bool plan_available(Collective collective, Algorithm algorithm, const Topology& topology) {
   if (static_cast<int>(collective) >= kCollectives) return false;
   switch (algorithm) {

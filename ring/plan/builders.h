@@ -15,7 +15,7 @@ Plan build_star(const PlanRequest& request);              // all_reduce
 Plan build_halving_doubling(const PlanRequest& request);  // all_reduce, reduce_scatter, all_gather
 Plan build_double_tree(const PlanRequest& request);       // all_reduce, broadcast, reduce
 Plan build_pat(const PlanRequest& request);               // reduce_scatter, all_gather
-Plan build_window(const PlanRequest& request);            // staged, pull, registered: all but barrier
+Plan build_window(const PlanRequest& request);            // staged, pull, registered: all but barrier and scans
 
 Plan build_one_shot(const PlanRequest& request);  // every collective
 
