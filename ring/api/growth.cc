@@ -277,9 +277,11 @@ Growth::Invitation Growth::invite(CommunicatorState& group, int newcomers, Milli
   }
   broadcast(group, bytes.data(), bytes.size(), Purpose::kGrow, limit);
   ByteReader in({bytes.data(), bytes.size()});
-  made.refusal = static_cast<ErrorCode>(in.u16());
+  const uint16_t refusal = in.u16();
   made.job_id = in.short_text(kInvitationBytes);
   made.text = in.short_text(kInvitationBytes);
+  if (!in.ok() || refusal >= kErrorCodes) throw Exception(ErrorCode::kProtocol, "rank 0's invitation is malformed");
+  made.refusal = static_cast<ErrorCode>(refusal);
   if (made.refusal != ErrorCode::kOk) throw Exception(made.refusal, made.text);
   return made;
 }

@@ -162,10 +162,13 @@ void DistOpt::take_over(const CompoundCall& call, Fragment& fragment, int root, 
   }
 }
 
+// A call that is refused (in an end function, say) leaves all as it was.
 void DistOpt::regroup(Communicator& next) {
-  begin_again();
-  group_ = &next;
-  CompoundCall::run(next, Purpose::kDistOpt, "DistOpt::regroup", [this](const CompoundCall& call) { agree(call); });
+  CompoundCall::run(next, Purpose::kDistOpt, "DistOpt::regroup", [&](const CompoundCall& call) {
+    begin_again();
+    group_ = &next;
+    agree(call);
+  });
 }
 
 DistOpt::~DistOpt() {
