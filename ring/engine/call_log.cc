@@ -107,7 +107,7 @@ CallState CallLog::state(uint64_t sequence) const {
   state.p2p_looks = p2p_looks_.load(std::memory_order_relaxed);
   if (const MessageWait* longest = message_waits_.front()) {
     state.in_p2p = true;
-    // Of several threads none says alone for whom this rank waits.
+    // No thread of several says alone for whom this rank waits.
     state.p2p_peer = longest->next == nullptr ? longest->peer_ : -1;
     state.p2p_text = longest->text_;
     const auto waited = std::chrono::steady_clock::now() - longest->since_;

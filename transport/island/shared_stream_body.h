@@ -269,7 +269,7 @@ class SharedStream final : public ByteStream {
     const StreamPiece piece{static_cast<uint32_t>(bytes), buffers_->number(buffer, makes_)};
     return {buffers_->place(buffer), piece.shown(), stores};
   }
-  // Of a small one. Requires has_cell().
+  // The same for a small one. Requires has_cell().
   PieceRoom beside(size_t bytes) {
     return {channel_.out.reserve(0), StreamPiece{static_cast<uint32_t>(bytes), 0}.shown(), Stores::kCached};
   }
