@@ -224,7 +224,7 @@ void Flow::pass_over_others() {
   if (watch.take()) watch.pass(Pass::kPolling);
 }
 
-void Flow::fail_caught() noexcept { broke(caught()); }
+void Flow::fail_caught() { broke(caught()); }
 
 void Flow::leave(Left left) {
   if (!under_way()) return;

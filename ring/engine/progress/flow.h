@@ -110,7 +110,7 @@ class Flow : public std::enable_shared_from_this<Flow> {
   void wake_sleepers() { lease_.wake_sleepers(); }
 
   // In a handler: broke() with what was caught. Apart, so that calls that throw nothing do not make room for it.
-  [[gnu::cold]] void fail_caught() noexcept;
+  [[gnu::cold]] void fail_caught();
 
   // A call that does not wait has made passes over this flow: over all of it, or over its own part. Makes one
   // over the other flows of the join. Without the lease.
