@@ -218,6 +218,9 @@ static void shared(void) {
   MPI_File_seek_shared(file, -2 * size, MPI_SEEK_END);
   MPI_File_write_ordered(file, out, 1 + rank % 2, MPI_INT, &status);
   CHECK(count_in(&status, MPI_INT) == 1 + rank % 2);
+  /* One rank's mistake is an error on all, which moves nothing. */
+  CHECK(MPI_File_write_ordered(file, out, rank == 0 ? -1 : 1, MPI_INT, &status) != MPI_SUCCESS);
+  CHECK(MPI_File_write_ordered_begin(file, out, rank == size - 1 ? -1 : 1, MPI_INT) != MPI_SUCCESS);
   MPI_File_write_ordered_begin(file, out, 1, MPI_INT);
   MPI_File_write_ordered_end(file, out, MPI_STATUS_IGNORE);
   MPI_File_seek_shared(file, size, MPI_SEEK_SET);

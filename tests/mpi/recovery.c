@@ -14,6 +14,23 @@ static int members(MPI_Group group) {
   return count;
 }
 
+/* A second communicator of those that live: a message of the one is none of the other. */
+static void shrink_again(MPI_Comm comm, MPI_Comm first) {
+  MPI_Comm second;
+  int rank, size, flag = 0, word = 7;
+  CHECK(MPIX_Comm_shrink(comm, &second) == MPI_SUCCESS);
+  MPI_Comm_rank(second, &rank);
+  MPI_Comm_size(second, &size);
+  if (size > 1 && rank == 0) MPI_Send(&word, 1, MPI_INT, 1, 7, second);
+  MPI_Barrier(second);
+  if (size > 1 && rank == 1) {
+    MPI_Iprobe(0, 7, first, &flag, MPI_STATUS_IGNORE);
+    CHECK(!flag);
+    MPI_Recv(&word, 1, MPI_INT, 0, 7, second, MPI_STATUS_IGNORE);
+  }
+  MPI_Comm_free(&second);
+}
+
 int main(int argc, char** argv) {
   const int before = argc > 1;
   MPI_Comm comm, next, part, inter;
@@ -46,6 +63,7 @@ int main(int argc, char** argv) {
     }
     CHECK(MPIX_Comm_is_revoked(comm, &flags) == MPI_SUCCESS && flags);
     CHECK(MPIX_Comm_shrink(comm, &next) == MPI_SUCCESS);
+    shrink_again(comm, next);
     CHECK(MPIX_Comm_get_failed(comm, &lost) == MPI_SUCCESS && members(lost) <= 1);
     CHECK(MPIX_Comm_ack_failed(comm, 1, &acknowledged) == MPI_SUCCESS && acknowledged == members(lost));
     CHECK(MPIX_Comm_failure_get_acked(comm, &lost) == MPI_SUCCESS && members(lost) == acknowledged);
