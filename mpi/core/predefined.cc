@@ -10,7 +10,7 @@ namespace {
 
 using rondo::DType;
 
-// What the engine calls an integer of so many bytes; none of 16.
+// The engine's type of an integer of that many bytes. The engine has none of 16 bytes.
 std::optional<DType> integer(size_t bytes, bool is_signed) {
   if (bytes == 1) return is_signed ? DType::kInt8 : DType::kUint8;
   if (bytes == 2) return is_signed ? DType::kInt16 : DType::kUint16;

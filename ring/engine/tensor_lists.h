@@ -63,7 +63,7 @@ class TensorLists {
   // A bucket of several tensors as one operation. It has the shortest time limit that one of them was given.
   OperationRef<CollectiveOperation> packed(CheckedCall call, std::span<const BatchCall> run, const Bucket& bucket);
   void check_disjoint(std::span<const BatchCall> run) const;
-  // At least so many bytes, which operations before may use: they run one after the other.
+  // Returns at least that many bytes. Earlier operations may use them, too: operations run one after the other.
   std::byte* memory(size_t bytes);
 
   CommunicatorState& group_;

@@ -27,7 +27,7 @@ Ref PlanBuilder::input(uint32_t c) const {
   return {Space::kInput, flags, 0, c};
 }
 
-// Always scaled here: whoever scales at the source folds its own contribution as well.
+// The own contribution is always scaled here: a rank that scales at the source folds its own contribution, too.
 Ref PlanBuilder::own(uint32_t c) const {
   const uint8_t flags = reduces_ ? kScale : 0;
   return {Space::kInput, flags, 0, c};

@@ -80,7 +80,7 @@ void ControlLogic::open(Time now, uint64_t communicator, std::vector<int> member
   for (const int peer : departures_.left()) life.left(now, peer, {communicator});
 }
 
-// Nothing is kept here: this rank has no such communicator, and whoever asks later gets an ANSWER without a call.
+// The rank keeps nothing: it has no such communicator. A member that asks later gets an ANSWER without a call.
 void ControlLogic::decline(uint64_t communicator, const std::vector<int>& members, const Error& error) {
   for (const int peer : members) {
     if (peer == settings_.rank || departures_.gone(peer)) continue;

@@ -75,7 +75,7 @@ void put(ByteWriter& writer, const MembershipMessage& message) {
 }
 
 // get() is false where a value is one that put() never writes. A body that is too short shows in the reader only, which
-// decode_as() asks. Ranks of an error are not checked here: whoever uses one as an index does it (rank_name(),
+// decode_as() asks. Ranks of an error are not checked here. Functions that use one as an index check it (rank_name(),
 // Departures::start_failed()).
 bool get(ByteReader& reader, AbortMessage& message) {
   message.communicator = reader.u64();

@@ -43,7 +43,7 @@ void Departures::receive(Time, int from, const LeaveMessage&) {
 }
 
 // Two kinds of message. peer != by: their connection is no more, and `peer` may still be reached by others, so it is
-// lost only if the look in tick() finds no way to it. peer == by: that rank is no more, whoever was connected to it.
+// lost only if the look in tick() finds no way to it. peer == by: that rank's process is no more, or has left.
 // Ranks outside the world are a peer's mistake, and ignored.
 void Departures::receive(Time now, int from, const LostMessage& message) {
   const int peer = static_cast<int>(message.rank), by = static_cast<int>(message.by);

@@ -327,8 +327,8 @@ void Membership::begin_ballot(Time now) {
   lead(now);
 }
 
-// Paxos: where a promise brings a proposal that was accepted before, that one is proposed again, whoever has promised
-// now. Only those that have promised are asked to accept.
+// Paxos. A promise may bring a proposal that was accepted before: then that one is proposed again, not this leader's
+// own. Only members that have promised are asked to accept.
 void Membership::propose(Time now) {
   value_.members = those_that_reach_one_another(answered_);
   value_.grown = true;

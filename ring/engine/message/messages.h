@@ -81,7 +81,7 @@ class Messages final : public Flow, private P2pStreams {
   // Makes an operation for submit().
   OperationRef<MessageOperation> make(const P2pCall& call, std::chrono::milliseconds limit);
   // Starts an asynchronous message. A reference of `over`: it is over already, and `moved` says what has moved; that
-  // took no lock and no memory, and woke nobody but the peer. Throws std::bad_alloc: nothing has happened.
+  // took no lock and no memory, and woke nobody but the peer. Throws std::bad_alloc: it has not begun.
   OperationRef<Operation> start(const P2pCall& call, std::chrono::milliseconds limit, ReferenceStock<Operation>& over,
                                 Message& moved);
   // Whether there is a message that the probe asks for, after a look at the streams. Throws the probe's

@@ -47,8 +47,8 @@ class OperationRef {
   T* operation_ = nullptr;
 };
 
-// Gives references to one operation away, which it counts many at a time: each count is an atomic exchange, which takes
-// as long as 20 instructions. One thread at a time.
+// Gives away references to one operation. It counts them many at a time, since a count is an atomic exchange, which
+// takes the time of 20 instructions. One thread at a time.
 template <typename T>
 class ReferenceStock {
  public:
@@ -66,6 +66,8 @@ class ReferenceStock {
   }
 
  private:
+  // So many that their exchange costs a message nothing, and so few that a program which keeps its Works does not come
+  // near what 32 bits count.
   static constexpr uint32_t kAtOnce = 1 << 16;
 
   OperationRef<T> operation_;

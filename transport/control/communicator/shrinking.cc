@@ -14,7 +14,7 @@ using Outcome = Membership::Outcome;
 
 }  // namespace
 
-// Membership counts members by their places; whoever is no member has no place, and is ignored.
+// Membership counts members by their places. A rank that is no member has no place; its messages are ignored.
 void Shrinking::receive(Time now, int from, const MembershipMessage& message) {
   if (const int place = members_.place(from); place >= 0) membership(now).receive(now, place, message);
 }
