@@ -135,7 +135,7 @@ class Layers(unittest.TestCase):
         self.planted("ring/base/log.h", '"ring/plan/plan.h"', "ring/base/ may include")
         self.planted("transport/hello/wire.h", '"ring/engine/call/call.h"', "transport/hello/ may include")
         self.planted("kernels/combine.h", '"transport/link.h"', "kernels/ may include")
-        self.planted("ring/engine/communicator_state.h", '"transport/control/control_plane.h"', "ring/engine/ may include")
+        self.planted("ring/engine/communicator_state.h", '"transport/control/plane/control_plane.h"', "ring/engine/ may include")
         self.planted("ring/include/rondo/work.h", '"ring/base/log.h"', "ring/include/rondo/ may include")
         self.planted("examples/ring.cc", '"ring/base/log.h"', "examples/ may include")
         self.planted("somewhere/new.cc", '"ring/base/log.h"', "no layer is known")

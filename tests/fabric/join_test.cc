@@ -3,7 +3,7 @@
 
 #include "rondo/error.h"
 #include "tests/fabric/cluster.h"
-#include "transport/control/control_plane.h"
+#include "transport/control/plane/control_plane.h"
 #include "transport/hello/wire.h"
 #include "transport/rendezvous/peer_card.h"
 #include "transport/rendezvous/roster.h"
@@ -78,7 +78,7 @@ std::vector<Joined> join_with_a_ghost(int ghost) {
       joined[static_cast<size_t>(rank)] = join_all({launch_of(rank, 3)}, store, {test_config()}, 8'000)[0];
       return;
     }
-    ControlPlane::Settings settings;
+    PlaneSettings settings;
     settings.rank = rank;
     settings.world = 3;
     settings.job_id = "test job";

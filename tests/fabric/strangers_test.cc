@@ -19,7 +19,7 @@
 #include "tests/support/resources.h"
 #include "tests/support/secrets.h"
 #include "tests/support/sockets.h"
-#include "transport/control/control_plane.h"
+#include "transport/control/plane/control_plane.h"
 #include "transport/fabrics/descriptor_budget.h"
 #include "transport/hello/handshake.h"
 #include "transport/hello/reception.h"
@@ -34,8 +34,8 @@ namespace {
 constexpr uint32_t kSeed = 7;
 
 // One rank's doors, with nobody behind them yet: rank 0 of 2.
-ControlPlane::Settings settings_of(int rank, int64_t handshake_timeout_ms = 300, size_t max_pending = 128) {
-  ControlPlane::Settings settings;
+PlaneSettings settings_of(int rank, int64_t handshake_timeout_ms = 300, size_t max_pending = 128) {
+  PlaneSettings settings;
   settings.rank = rank;
   settings.world = 2;
   settings.job_id = "test job";
@@ -69,7 +69,7 @@ std::string proved(const Hello& hello, const Authenticator& auth = Authenticator
   return DialerHandshake(hello, auth).hello();
 }
 
-Hello good_hello(const ControlPlane::Settings& settings) {
+Hello good_hello(const PlaneSettings& settings) {
   Hello hello;
   hello.rank = 1;
   hello.destination = 0;
@@ -254,7 +254,7 @@ TEST_CASE("a malformed hello is closed without an answer") {
 }
 
 TEST_CASE("fault 31, 35: a rank that does not belong here learns why, in words") {
-  const ControlPlane::Settings settings = settings_of(0, kNeverMs);
+  const PlaneSettings settings = settings_of(0, kNeverMs);
   ControlPlane board(settings);
   std::string version = encode(good_hello(settings));
   version[8] = kWireVersion + 1;
@@ -284,7 +284,7 @@ TEST_CASE("fault 31, 35: a rank that does not belong here learns why, in words")
 }
 
 TEST_CASE("fault 29: a hello that comes byte by byte is understood") {
-  const ControlPlane::Settings settings = settings_of(0, kNeverMs);
+  const PlaneSettings settings = settings_of(0, kNeverMs);
   ControlPlane board(settings);
   Hello job = good_hello(settings);
   job.job_id = "another";
@@ -294,7 +294,7 @@ TEST_CASE("fault 29: a hello that comes byte by byte is understood") {
 }
 
 TEST_CASE("fault 25: a flood from one address pushes out its own oldest connections, not a slow one from another") {
-  const ControlPlane::Settings settings = settings_of(0, kNeverMs, 16);
+  const PlaneSettings settings = settings_of(0, kNeverMs, 16);
   ControlPlane board(settings);
   const Descriptor slow = connect_to(board.endpoints()[0], "127.0.0.2");
   std::vector<Descriptor> silent;
@@ -357,15 +357,15 @@ TEST_CASE("fault 25: strangers of all kinds disturb no running group, and anothe
 
 // --- authentication
 
-ControlPlane::Settings secret_settings(const std::string& secret) {
-  ControlPlane::Settings settings = settings_of(0, kNeverMs);
+PlaneSettings secret_settings(const std::string& secret) {
+  PlaneSettings settings = settings_of(0, kNeverMs);
   settings.job_id = "a job's name";
   settings.auth = knowing(secret);
   return settings;
 }
 
 TEST_CASE("a process without the job's secret hears AUTH_FAILED and nothing of the job, whatever else it says") {
-  const ControlPlane::Settings settings = secret_settings("the right secret of this job");
+  const PlaneSettings settings = secret_settings("the right secret of this job");
   ControlPlane board(settings);
   for (const Authenticator& wrong : {knowing("another secret, long enough"), Authenticator()}) {
     for (const std::string& job : {settings.job_id, std::string("a guess")}) {

@@ -79,7 +79,7 @@ class PendingLinks {
   size_t max_early_, max_early_of_peer_;
   // Sockets that are kept for communicators which are not open: of a wished link all of its connections, of another one
   // those that have come. Of those links a wish never follows a socket: a link has one dialer, which wishes first
-  // (ControlPlane::on_message()), and the other rank wishes only once it has opened the communicator.
+  // (DataLinks::on_wish()), and the other rank wishes only once it has opened the communicator.
   size_t early_ = 0;
   std::map<int, size_t> early_of_;  // by peer; none is 0
   std::map<LinkName, Entry> entries_;

@@ -28,7 +28,7 @@ void StartLogic::lost(Time now, int peer, const std::string& why) {
   unreached_.erase(peer);
   if (phase_ != Phase::kRunning || !known) return;
   if (const auto found = later_.find(peer); found != later_.end()) return fail(found->second);
-  // The last tick of a start is at the end of time (ControlPlane::fail_late()), behind which no grace fits.
+  // The last tick of a start is at the end of time (ControlConnections::fail_late()), behind which no grace fits.
   if (losses_.empty())
     losses_due_ = std::min(now, std::numeric_limits<Time>::max() - settings_.grace_ms) + settings_.grace_ms;
   losses_.emplace(peer, why);

@@ -8,7 +8,7 @@
 
 #include "ring/base/system_error.h"
 #include "rondo/error.h"
-#include "transport/control/control_plane.h"
+#include "transport/control/plane/control_plane.h"
 #include "transport/island/own_windows.h"
 #include "transport/tcp/descriptor_reserve.h"
 

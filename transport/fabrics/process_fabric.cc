@@ -22,7 +22,7 @@
 #include "ring/base/log.h"
 #include "ring/base/process_starts.h"
 #include "ring/base/system_error.h"
-#include "transport/control/control_plane.h"
+#include "transport/control/plane/control_plane.h"
 #include "transport/control/status.h"
 #include "transport/fabrics/descriptor_budget.h"
 #include "transport/hello/wire.h"
@@ -55,9 +55,8 @@ uint64_t random_number() {
 }
 
 // The limits of what strangers may take are set here, by the descriptors that are left.
-ControlPlane::Settings settings_of(const Launch& launch, const Config& config, const Authenticator& auth,
-                                   size_t descriptors) {
-  ControlPlane::Settings settings;
+PlaneSettings settings_of(const Launch& launch, const Config& config, const Authenticator& auth, size_t descriptors) {
+  PlaneSettings settings;
   settings.rank = launch.place.rank;
   settings.world = launch.place.world;
   settings.job_id = bounded_job_id(launch.job_id);
@@ -202,7 +201,7 @@ class ProcessFabric : public Fabric {
     if (leave_by_.load() == Clock::time_point{}) {
       leave_by_.store(Clock::now() + std::chrono::milliseconds(config_.destroy_timeout_ms));
     }
-    control_->leave(ControlPlane::Farewell::kGoodbye, std::max(leave_by_.load(), Clock::now() + kLastWords));
+    control_->leave(Farewell::kGoodbye, std::max(leave_by_.load(), Clock::now() + kLastWords));
     control_->stop();
     status_.reset();
     island_.reset();
@@ -218,10 +217,10 @@ class ProcessFabric : public Fabric {
   // The island first: it moves the doorbells' flags into its page, which must precede their first use.
   void open(uint64_t id, std::vector<int> members, CommunicatorEvents* events, std::shared_ptr<Doorbell> doorbell,
             std::shared_ptr<Doorbell> p2p_doorbell) override {
-    ControlPlane& control_plane = control();
+    OpenCommunicators& communicators = this->communicators();
     try {
       if (island_) island_->open(id, members, doorbell, p2p_doorbell);
-      control_plane.open(id, std::move(members), events, std::move(doorbell), std::move(p2p_doorbell));
+      communicators.open(id, std::move(members), events, std::move(doorbell), std::move(p2p_doorbell));
     } catch (...) {
       if (island_) island_->close(id);
       throw;
@@ -229,23 +228,23 @@ class ProcessFabric : public Fabric {
   }
 
   void decline(uint64_t id, const std::vector<int>& members, const Error& error) override {
-    control().decline(id, members, error);
+    communicators().decline(id, members, error);
     if (island_) island_->close(id);  // lets go of what the others have said about it
   }
 
   void made(uint64_t id) override {
-    control().made(id);
+    communicators().made(id);
     started_.store(true);
   }
 
   bool leave(uint64_t id, uint64_t last_sequence) override {
-    return control().leave(id, last_sequence, [this, id] { return streams_in_island(id); });
+    return communicators().leave(id, last_sequence, [this, id] { return streams_in_island(id); });
   }
 
   bool close(uint64_t id, uint64_t last_sequence, Clock::time_point deadline) override {
     // A start that has failed waits for no rank that is stopped longer than it takes to say why.
     leave_by_.store(started_.load() ? deadline : std::min<Clock::time_point>(deadline, Clock::now() + kFarewell));
-    const bool all = control().close(
+    const bool all = communicators().close(
         id, last_sequence, [this, id] { return streams_in_island(id); }, deadline);
     if (!all && wait_interrupted()) leave_by_.store(Clock::now());
     if (island_) island_->close(id);
@@ -256,7 +255,7 @@ class ProcessFabric : public Fabric {
   std::unique_ptr<Link> take_link(const LinkKey& key, const LinkShape& shape) override {
     if (neighbor(key.peer)) return island_->take_link(key, shape);
     const LinkName name{key.communicator, LinkKind::kData, key.peer, key.lane};
-    std::vector<SecuredSocket> sockets = control().take(name);
+    std::vector<SecuredSocket> sockets = control().links().take(name);
     if (sockets.empty()) return nullptr;
     std::vector<std::unique_ptr<ByteStream>> streams;
     for (SecuredSocket& socket : sockets) streams.push_back(make_stream(name, std::move(socket)));
@@ -286,13 +285,13 @@ class ProcessFabric : public Fabric {
   std::unique_ptr<ByteStream> take_stream_to(uint64_t communicator, int peer) override {
     if (neighbor(peer)) return island_->take_stream_to(communicator, peer);
     const LinkName name{communicator, LinkKind::kStreamTo, peer, 0};
-    std::vector<SecuredSocket> sockets = control().take(name);
+    std::vector<SecuredSocket> sockets = control().links().take(name);
     return sockets.empty() ? nullptr : make_stream(name, std::move(sockets.front()));
   }
 
   // A peer opens its stream either way, so both are looked at.
   std::optional<std::pair<int, std::unique_ptr<ByteStream>>> take_stream_from(uint64_t communicator) override {
-    auto found = control().take_stream_from(communicator);
+    auto found = control().links().take_stream_from(communicator);
     if (!found && island_) return island_->take_stream_from(communicator);
     if (!found) return std::nullopt;
     const LinkName name{communicator, LinkKind::kStreamFrom, found->first, 0};
@@ -302,20 +301,20 @@ class ProcessFabric : public Fabric {
   SharedMemory* shared_memory() override { return island_.get(); }
 
   void stalled(uint64_t communicator, uint64_t sequence, Ask ask) override {
-    control().stalled(communicator, sequence, ask);
+    communicators().stalled(communicator, sequence, ask);
   }
   std::vector<int> absent(uint64_t communicator, uint64_t sequence) override {
-    return control().absent(communicator, sequence);
+    return communicators().absent(communicator, sequence);
   }
   void link_failed(uint64_t communicator, int peer, const Error& error) override {
-    control().link_failed(communicator, peer, error);
+    communicators().link_failed(communicator, peer, error);
   }
-  void abort(uint64_t communicator, const Error& error) override { control().abort(communicator, error); }
+  void abort(uint64_t communicator, const Error& error) override { communicators().abort(communicator, error); }
   std::string blame(uint64_t communicator, uint64_t sequence) override {
-    return control().blame(communicator, sequence);
+    return communicators().blame(communicator, sequence);
   }
   Shrunk shrink(uint64_t communicator, std::chrono::milliseconds patience, bool opened) override {
-    return control().shrink(communicator, patience, opened);
+    return communicators().shrink(communicator, patience, opened);
   }
   int wake_event() const override { return control_->wake_event(); }
 
@@ -333,6 +332,7 @@ class ProcessFabric : public Fabric {
     }
     return *control_;
   }
+  OpenCommunicators& communicators() const { return control().communicators(); }
 
   // The peers to which this rank has opened p2p streams through memory: goodbyes name them.
   std::set<int> streams_in_island(uint64_t id) const { return island_ ? island_->streams_to(id) : std::set<int>{}; }
@@ -345,7 +345,7 @@ class ProcessFabric : public Fabric {
   // The others get the reason before they see the end of the connections.
   [[noreturn]] void give_up(const Error& why) {
     control_->fail_start(why);
-    control_->leave(ControlPlane::Farewell::kFailedStart, Clock::now() + kFarewell);
+    control_->leave(Farewell::kFailedStart, Clock::now() + kFarewell);
     control_->stop();  // before the island and the status
     throw Exception(why);
   }
@@ -360,14 +360,15 @@ class ProcessFabric : public Fabric {
                           .rank = place_.rank,
                           .world = place_.world,
                           .host = host_name(),
-                          .slowest = control_->slowest_link(),
-                          .communicators = control_->status()});
+                          .slowest = control_->links().slowest(),
+                          .communicators = control_->communicators().status()});
     };
     status_ = std::make_unique<StatusServer>(
         control_->context(), listen_unix(path, deadline), [this, status](std::string_view request) {
           if (!request.starts_with("GET ")) return status();
           const bool metrics = request.starts_with("GET /metrics ");
-          return http_answer(metrics ? kPrometheusType : "application/json", metrics ? control_->metrics() : status());
+          return http_answer(metrics ? kPrometheusType : "application/json",
+                             metrics ? control_->communicators().metrics() : status());
         });
   }
 
@@ -405,9 +406,11 @@ class ProcessFabric : public Fabric {
     }
     // Both are called without the island's lock, and control_ outlives the island.
     settings.link_failed = [this](uint64_t communicator, int peer, const Error& error) {
-      control_->link_failed(communicator, peer, error);
+      control_->communicators().link_failed(communicator, peer, error);
     };
-    settings.streamed = [this](uint64_t communicator, int peer) { control_->streamed(communicator, peer); };
+    settings.streamed = [this](uint64_t communicator, int peer) {
+      control_->communicators().streamed(communicator, peer);
+    };
     island_ = std::make_unique<Island>(control_->context(), listener.take_socket(), neighbors, std::move(settings));
     if (config_.shared_stores == "streamed") island_->set_stores(Stores::kStreamed);
     return std::nullopt;
@@ -503,8 +506,9 @@ class ProcessFabric : public Fabric {
       std::shared_ptr<void> data, doorbell;
     };
     auto watches = std::make_shared<Watches>();
-    watches->data = control_->watch_data(name, socket.get());
-    if (const auto doorbell = control_->doorbell(name)) watches->doorbell = doorbell->watch(socket.get());
+    watches->data = control_->links().watch(name, socket.get());
+    if (const auto doorbell = control_->communicators().doorbell(name))
+      watches->doorbell = doorbell->watch(socket.get());
     return watches;
   }
 
