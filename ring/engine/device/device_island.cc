@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <thread>
@@ -17,9 +18,12 @@ namespace {
 constexpr size_t kMaxWindows = 4096;
 // A page, which locking takes whole.
 constexpr size_t kPageBytes = 4096;
-// The longest wait for a rank whose process is stopped in a pass, or whose device is broken: as on the host
-// (GracePeriod).
+// The longest wait for a rank of another process, which may be stopped in a pass, or whose device may be broken: as on
+// the host (GracePeriod).
 constexpr std::chrono::seconds kLongestPass{1};
+// The longest wait for a kernel of this process. It ends by itself, unless its device is broken, but may have to share
+// the device for longer than a second, and touches memory that is freed behind this wait.
+constexpr std::chrono::seconds kLongestOwnPass{10};
 // What other ranks offer rings no bell, so it is looked for. Only by threads that attach or allocate.
 constexpr std::chrono::milliseconds kBetweenLooks{1};
 
@@ -285,16 +289,20 @@ bool DeviceIsland::peer_at_work(int rank) const {
 
 // The stop is stored before the looks. A kernel says that it begins before it looks at the stop. So it ends, or
 // is seen at work.
-bool DeviceIsland::let_go(Clock::time_point now) {
+bool DeviceIsland::let_go(Clock::time_point now, bool broken) {
   std::lock_guard lock(end_mutex_);
   if (boards_.empty()) return true;
   CallStatus& status = own().status;
   store_word(status.stop, 1);
-  if (!end_until_) end_until_ = now + kLongestPass;
-  bool any = is_at_work(status, load_word);
+  if (!asked_to_end_) asked_to_end_ = now;
+  bool own = is_at_work(status, load_word) && !broken, others = false;
   const bool unfinished = done_.load() != last_number_.load() || load_word(status.replays_started) != 0;
-  for (int rank = 0; rank < world_ && unfinished; ++rank) any |= rank != rank_ && peer_at_work(rank);
-  return !any || now >= *end_until_;
+  for (int rank = 0; rank < world_ && unfinished; ++rank) {
+    if (rank == rank_ || !peer_at_work(rank)) continue;
+    (context_.fabric->process(context_.world_rank(rank)) == ::getpid() ? own : others) = true;
+  }
+  const auto waited = now - *asked_to_end_;
+  return (!own || waited >= kLongestOwnPass) && (!others || waited >= kLongestPass);
 }
 
 void DeviceIsland::keep_in(const StreamFacts& captured) {

@@ -98,9 +98,9 @@ class DeviceIsland {
   bool has_ended_passed() const { return at_least(ended_.load(), load_word(own().status.passed)); }
 
   // The communicator has failed: kernels of this rank end and touch nothing more, and kernels of other ranks no
-  // memory of this one. False, for at most a second: a kernel is at work, here or on another rank; ask again.
-  // Any thread.
-  bool let_go(Clock::time_point now);
+  // memory of this one. False: a kernel is at work, here or on another rank; ask again. So for at most a second,
+  // or 10 s for kernels of this process. broken: this rank's device is, and its kernels do not end. Any thread.
+  bool let_go(Clock::time_point now, bool broken = false);
   // Before captured calls are put into a graph: lets the graph share the memory that its kernels reach.
   void keep_in(const StreamFacts& captured);
   // Unmaps and frees all of it; nothing of this rank is in a stream any more. What other ranks still map lives until
@@ -164,7 +164,7 @@ class DeviceIsland {
   std::atomic<uint32_t> ended_{1}, done_{1};
 
   std::mutex end_mutex_;
-  std::optional<Clock::time_point> end_until_;
+  std::optional<Clock::time_point> asked_to_end_;
 };
 
 }  // namespace rondo
