@@ -44,8 +44,9 @@ pip_install() {
   "$folder/bin/pip" install --quiet --disable-pip-version-check "$@"
 }
 
-# install_wheel FOLDER: what tools/wheel.sh has made.
+# install_wheel FOLDER: what tools/wheel.sh has made. What an earlier one has compiled beside it goes: pip leaves it.
 install_wheel() {
+  rm -rf "$1"/lib/python3*/site-packages/rondo
   pip_install "$1" --force-reinstall --no-deps build/wheel/*.whl
 }
 
