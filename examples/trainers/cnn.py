@@ -13,7 +13,7 @@ seed and contiguous parts of both sets.
 NumPy arrays. --pin: each rank stays on one core.
 --checkpoint FILE: written after each epoch, and when Ctrl-C or SIGTERM ends the training after the step under way; read
 at the start if it is there. Training goes on with the same bits; other numbers of ranks go on near the same image.
---json FILE: rank 0 appends a line for each epoch, of which tests/lab/trainers/table.py makes a table and a plot.
+--json FILE: rank 0 appends a line for each epoch.
 """
 
 import argparse

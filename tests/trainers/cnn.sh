@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # examples/trainers/cnn.py: the same lines by rondo-run, by processes of its own, and under Open MPI's and MPICH's
-# launchers; tables of their rows. (tests/torch/test_trainer.py has the rest.) elastic.py beside it.
+# launchers. (tests/torch/test_trainer.py has the rest.) elastic.py beside it.
 #   tests/trainers/cnn.sh PYTHON IMAGES    PYTHON: one with torch and rondo
 set -euo pipefail
 source tools/lib/suite.sh
@@ -25,9 +25,7 @@ check "it prints two epochs" test "$(grep -c 'Evaluation accuracy = ' "$folder/r
 check "multiprocessing" prints processes "${cnn[@]}" --processes 2
 check "mpirun" prints mpirun mpirun.openmpi --allow-run-as-root --oversubscribe --mca plm isolated -n 2 "${cnn[@]}"
 check "mpiexec" prints mpiexec mpiexec.hydra -n 2 "${cnn[@]}"
-tabulates() { "$python" tests/lab/trainers/table.py "$folder/rows.jsonl" "$@"; }
-check "table.py" grep -q "^| int8 | 2 | 64 | 2 | 1 | " <(tabulates)
-check "table.py --speed" grep -q "^| int8 | 2 | 64 | [0-9,]* | " <(tabulates --speed)
+check "two epochs are in the file of each start" test "$(wc -l <"$folder/rows.jsonl")" = 8
 
 # Of four ranks two are killed, and one comes in their place: as accurate as without, by 0.3 points.
 elastic() {

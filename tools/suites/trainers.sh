@@ -1,16 +1,16 @@
 #!/usr/bin/env bash
-# The trainers of examples/trainers: options, checkpoints, launchers; one trainer by three libraries.
+# The trainers of examples/trainers: options, checkpoints, launchers.
 set -euo pipefail
 source tools/lib/suite.sh
 source tools/lib/torch.sh
 
-need_packages "${BUILD_PACKAGES[@]}" libgloo-dev openmpi-bin libopenmpi-dev mpich libmpich-dev python3 python3-venv
+need_packages "${BUILD_PACKAGES[@]}" openmpi-bin mpich python3 python3-venv
 venv=$PWD/.venv-torch
 torch_environment "$venv"
 pip_install "$venv" numpy
 check "tools/wheel.sh" tools/wheel.sh
 install_wheel "$venv"
-run_bazel build //examples:mlp //tests/lab:mlp_rondo //tools:rondo-run
+run_bazel build //examples:mlp //tools:rondo-run
 bin=$(bazel_bin)
 
 images=$(mktemp -d)
@@ -20,6 +20,5 @@ import made_images, pathlib
 made_images.write(pathlib.Path('$images'), 4000, 800)"
 
 run_script tests/trainers/mlp.sh "$bin/examples/mlp" "$bin/tools/rondo-run" "$images"
-run_script tests/trainers/libraries.sh "$bin/tests/lab/mlp_rondo" "$bin/tools/rondo-run" "$images"
 run_script tests/trainers/cnn.sh "$venv/bin/python" "$images"
 finish_checks
