@@ -1,4 +1,5 @@
-// The calls of rondo.h and their options, through that header alone.
+// The options of rondo.h's calls, and what is no collective, through that header alone. tests/life/calls.life has every
+// collective by its name.
 #include <doctest/doctest.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -15,13 +16,9 @@
 
 #include "rondo/rondo.h"
 #include "tests/api/c_ranks.h"
-#include "tests/engine/cases.h"
 
 namespace {
 
-using rondo::Collective;
-using rondo::testing::CollectiveCase;
-using rondo::testing::CollectiveRank;
 using rondo::testing::expect;
 using rondo::testing::on_threads;
 using rondo::testing::want;
@@ -39,104 +36,7 @@ rondo_result_t wait_for(const std::function<rondo_result_t(rondo_work_t*)>& star
   return result;
 }
 
-// The call in the form that the variable `async` says.
-#define BOTH(name, ...)                                                                          \
-  (async ? wait_for([&](rondo_work_t* work) { return rondo_##name##_async(__VA_ARGS__, work); }) \
-         : rondo_##name(__VA_ARGS__))
-
-// By the values of DType and Op.
-constexpr rondo_dtype_t kTypes[] = {RONDO_INT8,    RONDO_UINT8,   RONDO_INT16,  RONDO_UINT16,      RONDO_INT32,
-                                    RONDO_UINT32,  RONDO_INT64,   RONDO_UINT64, RONDO_FLOAT16,     RONDO_BFLOAT16,
-                                    RONDO_FLOAT32, RONDO_FLOAT64, RONDO_BOOL,   RONDO_FLOAT8_E4M3, RONDO_FLOAT8_E5M2};
-constexpr rondo_op_t kOpsByName[] = {RONDO_SUM, RONDO_PRODUCT, RONDO_MIN,  RONDO_MAX, RONDO_AVG,  RONDO_BAND,
-                                     RONDO_BOR, RONDO_BXOR,    RONDO_LAND, RONDO_LOR, RONDO_LXOR, RONDO_PREMULSUM};
-
-// The call by its name; `work` null: blocking.
-rondo_result_t call_by_name(rondo_comm_t comm, const rondo::Call& c, bool is_root, rondo_work_t* work) {
-  const rondo_dtype_t dtype = kTypes[static_cast<int>(c.dtype)];
-  const rondo_op_t op = kOpsByName[static_cast<int>(c.op)];
-  rondo_options_t options = RONDO_OPTIONS_INIT;
-  options.scalar = c.options.scalar;
-  if (c.collective == Collective::kAllReduce && is_root) options.flags = RONDO_RECOVERABLE;  // a rank's own choice
-  // Those of gather_v and scatter_v are read on the root only.
-  const uint64_t *from = is_root ? c.input_counts.data() : nullptr, *to = is_root ? c.output_counts.data() : nullptr;
-#define BY_NAME(name, ...)                                                                  \
-  (work != nullptr ? rondo_##name##_async(comm, __VA_ARGS__ __VA_OPT__(, ) & options, work) \
-                   : rondo_##name(comm, __VA_ARGS__ __VA_OPT__(, ) & options))
-  switch (c.collective) {
-    case Collective::kAllReduce:
-      return BY_NAME(all_reduce, c.input, c.output, c.count, dtype, op);
-    case Collective::kReduceScatter:
-      return c.uneven ? BY_NAME(reduce_scatter_v, c.input, c.output, c.input_counts.data(), dtype, op)
-                      : BY_NAME(reduce_scatter, c.input, c.output, c.count, dtype, op);
-    case Collective::kAllGather:
-      return c.uneven ? BY_NAME(all_gather_v, c.input, c.output, c.output_counts.data(), nullptr, dtype)
-                      : BY_NAME(all_gather, c.input, c.output, c.count, dtype);
-    case Collective::kBroadcast:
-      return BY_NAME(broadcast, c.output, c.count, dtype, c.root);
-    case Collective::kReduce:
-      return BY_NAME(reduce, c.input, c.output, c.count, dtype, op, c.root);
-    case Collective::kGather:
-      return c.uneven ? BY_NAME(gather_v, c.input, c.count, c.output, to, nullptr, dtype, c.root)
-                      : BY_NAME(gather, c.input, c.output, c.count, dtype, c.root);
-    case Collective::kScatter:
-      return c.uneven ? BY_NAME(scatter_v, c.input, from, nullptr, c.output, c.count, dtype, c.root)
-                      : BY_NAME(scatter, c.input, c.output, c.count, dtype, c.root);
-    case Collective::kAllToAll:
-      return c.uneven ? BY_NAME(all_to_all_v, c.input, c.input_counts.data(), nullptr, c.output, c.output_counts.data(),
-                                nullptr, dtype)
-                      : BY_NAME(all_to_all, c.input, c.output, c.count, dtype);
-    case Collective::kBarrier:
-      return BY_NAME(barrier);
-    case Collective::kScan:
-      return BY_NAME(scan, c.input, c.output, c.count, dtype, op);
-    case Collective::kExscan:
-      return BY_NAME(exscan, c.input, c.output, c.count, dtype, op);
-  }
-  return RONDO_INTERNAL;
-#undef BY_NAME
-}
-
 }  // namespace
-
-TEST_CASE("every collective by its name, of every type and operation, gives the reference result") {
-  std::vector<CollectiveCase> cases = rondo::testing::all_shapes({3, {1, 100}, {1}});
-  for (const CollectiveCase& what : rondo::testing::all_reductions(3)) cases.push_back(what);
-  CHECK(on_threads(3, [&cases](rondo_comm_t comm, int rank) {
-          for (const CollectiveCase& what : cases) {
-            for (const bool async : {false, true}) {
-              const CollectiveRank caller(what, rank);
-              const auto call = [&](rondo_work_t* work) {
-                return call_by_name(comm, caller.call(), rank == what.root, work);
-              };
-              want(async ? wait_for(call) : call(nullptr));
-              const std::string wrong = caller.check();
-              expect(wrong.empty(), wrong);
-            }
-          }
-        }) == "");
-}
-
-TEST_CASE("displacements of uneven collectives") {
-  CHECK(on_threads(2, [](rondo_comm_t comm, int rank) {
-          for (const bool async : {false, true}) {
-            const uint64_t counts[] = {1, 2}, at[] = {3, 0}, own = counts[rank];
-            const Numbers in{10 * rank + 1, 10 * rank + 2}, source{0, 1, 2, 3};
-            Numbers all(4, -1), out(3, -1);
-            want(BOTH(all_gather_v, comm, in.data(), all.data(), counts, at, RONDO_INT64, nullptr));
-            expect(all == Numbers{11, 12, -1, 1}, "all_gather_v");
-            all.assign(4, -1);
-            want(BOTH(gather_v, comm, in.data(), own, all.data(), counts, at, RONDO_INT64, 0, nullptr));
-            expect(all == (rank == 0 ? Numbers{11, 12, -1, 1} : Numbers(4, -1)), "gather_v");
-            want(BOTH(scatter_v, comm, source.data(), counts, at, out.data(), own, RONDO_INT64, 1, nullptr));
-            expect(rank == 0 ? out == Numbers{3, -1, -1} : out == Numbers{0, 1, -1}, "scatter_v");
-            const uint64_t ones[] = {1, 1}, from[] = {1, 0}, to[] = {1, 0};
-            out.assign(3, -1);
-            want(BOTH(all_to_all_v, comm, in.data(), ones, from, out.data(), ones, to, RONDO_INT64, nullptr));
-            expect(out == (rank == 0 ? Numbers{12, 2, -1} : Numbers{11, 1, -1}), "all_to_all_v");
-          }
-        }) == "");
-}
 
 TEST_CASE("a list of tensors, and batches") {
   CHECK(on_threads(2, [](rondo_comm_t comm, int rank) {
@@ -199,7 +99,11 @@ TEST_CASE("reductions by a function, and a communicator once more") {
             std::atomic<int> calls{0};
             options.user.context = &calls;
             options.user.element_bytes = 16;
-            want(BOTH(all_reduce, comm, in.data(), out.data(), 1, RONDO_FLOAT32, RONDO_USER, &options));
+            const auto start = [&](rondo_work_t* work) {
+              return rondo_all_reduce_async(comm, in.data(), out.data(), 1, RONDO_FLOAT32, RONDO_USER, &options, work);
+            };
+            want(async ? wait_for(start)
+                       : rondo_all_reduce(comm, in.data(), out.data(), 1, RONDO_FLOAT32, RONDO_USER, &options));
             expect(out == Numbers{1, 30} && calls > 0, "all_reduce by a function");
             want_invalid(rondo_all_reduce(comm, in.data(), out.data(), 1, RONDO_INT64, RONDO_USER, nullptr),
                          "function");

@@ -1,5 +1,5 @@
 // Plays lives (README.md): life --seed=N | --seeds=A-B | --seconds=S | --play=FILE | --print=N
-// --doors=numpy,cpp/torch: of each life drawn, one of these lists. --python=COMMAND: starts ranks of numpy and torch.
+// --doors=numpy,cpp/torch: of each life, one of these lists. --python=COMMAND: starts ranks of numpy and torch.
 #include <algorithm>
 #include <cstdio>
 #include <filesystem>
@@ -71,12 +71,12 @@ void leave_out(std::vector<Step>& steps, const Life& life) {
   steps.erase(std::remove_if(steps.begin(), steps.end(), is_not_theirs), steps.end());
 }
 
-Life drawn(uint64_t seed, const Arguments& arguments) {
-  Life life = generate(seed);
+// The life by one of the lists of --doors, where there are any.
+Life by_doors(Life life, const Arguments& arguments) {
   const std::vector<std::string> lists = split_words(value_of(arguments, "doors"), '/');
   if (lists.empty()) return life;
   life.ranks = Ranks::kProcesses;
-  life.doors = split_words(lists[seed % lists.size()], ',');
+  life.doors = split_words(lists[life.seed % lists.size()], ',');
   for (std::vector<Step>& steps : life.threads) leave_out(steps, life);
   return life;
 }
@@ -93,7 +93,7 @@ void count_steps(const std::vector<Step>& steps, Coverage& coverage) {
 
 // --hosts=none: all ranks on this host; --hosts=only: lives that have several.
 bool play_seed(uint64_t seed, const Arguments& arguments, Coverage& coverage) {
-  Life life = drawn(seed, arguments);
+  Life life = by_doors(generate(seed), arguments);
   const std::string hosts = value_of(arguments, "hosts");
   if (hosts == "only" && life.hosts.empty()) return true;
   if (hosts == "none") life.hosts.clear();
@@ -109,13 +109,13 @@ int run(const Arguments& arguments) {
                      value_of(arguments, "meeting"), value_of(arguments, "folder"));
   }
   if (arguments.count("print") != 0) {
-    std::cout << print(drawn(std::stoull(value_of(arguments, "print")), arguments));
+    std::cout << print(by_doors(generate(std::stoull(value_of(arguments, "print"))), arguments));
     return 0;
   }
   bool right = true;
   Coverage coverage;
   if (arguments.count("play") != 0) {
-    Life life = parse(read_file(value_of(arguments, "play")));
+    const Life life = by_doors(parse(read_file(value_of(arguments, "play"))), arguments);
     right = play_and_tell(parse(print(life)), arguments);
   } else if (arguments.count("seconds") != 0) {
     const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(std::stoi(value_of(arguments, "seconds")));

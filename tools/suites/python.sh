@@ -53,4 +53,5 @@ check "pytest ran" pytest_counts "$python" 600 tests/python
 lives=("$(bazel_bin)/tests/life/life" --patience=60 --shrink-seconds=30 --python="$python/bin/python tests/life/python/life_rank.py")
 check "lives of ranks with NumPy beside C++ and C" "${lives[@]}" --doors=numpy,cpp/numpy,c/numpy --hosts=none --seeds=1-6
 check "tests/life/mixed.life" "${lives[@]}" --play=tests/life/mixed.life
+check "every collective by NumPy" "${lives[@]}" --doors=numpy --play=tests/life/calls.life
 finish_checks

@@ -129,6 +129,7 @@ log=$folder/pytest.log
 check "pytest ran" pytest_counts "$venv" 1500 tests/torch
 lives=("$(bazel_bin)/tests/life/life" --patience=60 --shrink-seconds=30 --python="$venv/bin/python tests/life/python/life_rank.py")
 check "lives of ranks with torch" "${lives[@]}" --doors=torch --hosts=none --seeds=9-11
+check "every collective by torch" "${lives[@]}" --doors=torch --play=tests/life/calls.life
 check "tests/life/torch.life" "${lives[@]}" --play=tests/life/torch.life
 check "tests/life/views.life" "${lives[@]}" --play=tests/life/views.life
 finish_checks
