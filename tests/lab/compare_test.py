@@ -80,10 +80,6 @@ def take_run(contest, turns):
 
 
 class Settings(Folder):
-    def settings(self, library, cores=2, **question):
-        machine = {**MACHINE, "cores": cores}
-        return settings_of(library, read_peers()[library], Question(**question), self.places, machine)
-
     def test_every_value_of_peers_toml_has_a_source(self):
         for name, peer in read_peers().items():
             for part in peer.get("when", []):
@@ -92,71 +88,15 @@ class Settings(Folder):
                 for choice in axis["choices"] if axis["choices"] != "allowed" else []:
                     self.assertTrue(choice["source"], (name, choice))
 
-    def test_commands_can_be_pasted_in_a_namespace_where_asked_for(self):
-        self.add_mpi("intelmpi", ANSWER)
-        settings = self.settings("intelmpi", transport="tcp", congestion="reno", world=4)
-        self.assertEqual([setting.name for setting in settings],
-                         ["sched_yield, default, heap kept", "sched_yield, default",
-                          "sched_yield, recursive doubling, heap kept", "sched_yield, Rabenseifner, heap kept",
-                          "sched_yield, ring, heap kept", "pause, default, heap kept", "pause, default",
-                          "usleep, default, heap kept", "usleep, default", "wait mode, default, heap kept",
-                          "wait mode, default"])
-        command = settings[4].program.text(["8"])
-        for part in ["FI_PROVIDER=tcp", "I_MPI_FABRICS=ofi", "I_MPI_ADJUST_ALLREDUCE=8", "I_MPI_THREAD_YIELD=2",
-                     "MPI_BENCH_KEEP_HEAP=1", "PEER_SETTING='sched_yield, ring, heap kept'",
-                     "unshare ", " reno ", "-n 4", "--placement in", "--sizes 8"]:
-            self.assertIn(part, command)
-        self.assertNotIn("I_MPI_WAIT_MODE", command)
-        self.assertIn("I_MPI_WAIT_MODE=1", settings[-1].program.text(["8"]))
-        self.assertTrue(settings[0].alone)
-        own = [setting for setting in self.settings("intelmpi") if "I_MPI_THREAD_YIELD" not in setting.program.text(["8"])]
-        self.assertEqual([setting.name for setting in own if "wait" not in setting.name],
-                         ["default, heap kept", "default", "recursive doubling, heap kept", "Rabenseifner, heap kept",
-                          "ring, heap kept"])
-
-    def test_only_what_fits_the_question_applies(self):
-        for name in ("openmpi", "mpich"):
-            self.add_mpi(name, ANSWER)
-        self.assertEqual(len(self.settings("openmpi")), 6 + 2 + 4)
-        self.assertEqual(len(self.settings("mpich")), 5)
-        all_gather = self.settings("openmpi", collective="all_gather")
-        self.assertEqual([setting.name for setting in all_gather], ["default, heap kept", "default", "yield, default, heap kept", "yield, default",
-                          "UCX, default, heap kept", "UCX, default", "UCX, yield, default, heap kept",
-                          "UCX, yield, default"])
-        command = all_gather[0].program.text(["8"])
-        self.assertIn("self,sm,vader", command)
-        self.assertIn("--placement out", command)
-        self.assertNotIn("mpi_yield_when_idle", command)
-        self.assertIn("mpi_yield_when_idle 1", self.settings("openmpi", world=4)[0].program.text(["8"]))
-
-    def test_asynchronous_calls_are_asked_of_the_mpis_only(self):
-        self.add_mpi("mpich", ANSWER)
-        command = lambda calls: self.settings("mpich", collective="sendrecv", calls=calls)[0].program.text(["8"])
-        self.assertIn("--collective sendrecv --placement out --blocking 0", command("async"))
-        self.assertNotIn("--blocking", command("blocking"))
-        ours = self.settings("rondo", collective="sendrecv", calls="async")[0].program.text(["8"])
-        self.assertIn("--blocking 0", ours)
-        self.write("gloo_bench", "")
-        self.write("peers/oneccl/bench", "")
-        for library, transport in [("gloo", "tcp"), ("gloo-busy", "tcp"), ("oneccl", "shm")]:
-            with self.assertRaisesRegex(Unable, "only calls blocking"):
-                self.settings(library, transport=transport, calls="async")
-
-    def test_gloo_is_swept_by_algorithm_and_congestion_control_and_blocking_pairs_get_no_large_sizes(self):
-        self.write("gloo_bench", "")
-        asked = {"transport": "tcp", "sizes": ("8", "1M", "64M")}
-        self.assertEqual(len(self.settings("gloo", **asked)), 6 * 2)
-        self.assertEqual(len(self.settings("gloo", **asked, congestion="reno")), 6)
-        blocking = self.settings("gloo-sync", **asked)
-        self.assertEqual(len(blocking), 4 * 2)
-        self.assertEqual(blocking[0].sizes, ["8", "1M"])
-        self.assertIn("GLOO_BENCH_MODE=sync", blocking[0].program.text(["8"]))
-        for library, question, why in [("gloo-busy", {**asked, "sizes": ("64M",)}, "wait for ever"),
+    def test_a_library_is_not_asked_what_its_table_excludes(self):
+        for name in ("gloo_bench", "peers/oneccl/bench"):
+            self.write(name, "")
+        for library, question, why in [("gloo", {"transport": "tcp", "calls": "async"}, "only calls blocking"),
+                                       ("gloo-busy", {"transport": "tcp", "sizes": ("64M",)}, "wait for ever"),
                                        ("gloo", {"transport": "shm"}, "only transport tcp"),
-                                       ("gloo", {**asked, "collective": "all_gather"}, "only collective all_reduce"),
                                        ("mpich", {}, "not built: tests/lab/peers/build_mpi.sh mpich")]:
             with self.assertRaisesRegex(Unable, why):
-                self.settings(library, **question)
+                settings_of(library, read_peers()[library], Question(**question), self.places, MACHINE)
 
 
 class Contests(Folder):
