@@ -1,6 +1,7 @@
 #include "transport/tcp/socket_stream.h"
 
 #include <doctest/doctest.h>
+#include <fcntl.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <sys/socket.h>
@@ -8,14 +9,35 @@
 #include <string>
 #include <utility>
 
-#include "tests/support/tcp_pair.h"
+#include "ring/base/descriptor.h"
 #include "transport/tcp/socket.h"
 #include "transport/tcp/socket_options.h"
 
 namespace rondo {
 namespace {
 
-using testing::tcp_pair;
+// Connected over loopback, non-blocking, without delay.
+std::pair<Descriptor, Descriptor> tcp_pair() {
+  const Descriptor listener(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t size = sizeof address;
+  auto* generic = reinterpret_cast<sockaddr*>(&address);
+  REQUIRE(::bind(listener.get(), generic, size) == 0);
+  REQUIRE(::listen(listener.get(), 1) == 0);
+  REQUIRE(::getsockname(listener.get(), generic, &size) == 0);
+  Descriptor dialed(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  REQUIRE(::connect(dialed.get(), generic, size) == 0);
+  Descriptor accepted(::accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+  REQUIRE(accepted.valid());
+  ::fcntl(dialed.get(), F_SETFL, O_NONBLOCK);
+  const int on = 1;
+  for (const Descriptor* end : {&dialed, &accepted}) {
+    REQUIRE(::setsockopt(end->get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof on) == 0);
+  }
+  return {std::move(dialed), std::move(accepted)};
+}
 
 TEST_CASE("where the ends of a connection are, and words where the kernel does not say") {
   const auto [one, other] = tcp_pair();
