@@ -1,9 +1,8 @@
 // Needs root and iproute2 (tests/faults/hosts.h): 2 and 3 ranks on two hosts, with shared memory inside each and TCP
-// between them.
+// between them: what is chosen there, wire formats, and groups. Every collective and algorithm: tests/life/hosts.life.
 #include <doctest/doctest.h>
 #include <fmt/format.h>
 
-#include <cstring>
 #include <functional>
 #include <string>
 #include <vector>
@@ -20,7 +19,6 @@ namespace {
 
 // Neighbors in the ring on one host, or each on the other.
 const std::vector<std::vector<int>> kPlacements{{0, 0, 1, 1, 1}, {1, 0, 1, 0, 1}};
-constexpr int kWorld = 5;
 
 Config mixed_config() {
   Config config = fault_config();
@@ -55,13 +53,6 @@ std::string run_hosts(const std::vector<int>& host_of, const std::function<void(
   return wrong;
 }
 
-// Numbers of hosts as Topology has them: by first appearance.
-std::vector<int> numbered(const std::vector<int>& host_of) {
-  std::vector<int> numbers;
-  for (const int host : host_of) numbers.push_back(host == host_of[0] ? 0 : 1);
-  return numbers;
-}
-
 // One float32 sum in every algorithm that there is.
 void run_sums(Communicator& group, uint64_t count, std::pmr::memory_resource* memory) {
   CollectiveCase what;
@@ -87,76 +78,7 @@ void expect_choice(Communicator& group, uint64_t count, Algorithm expected) {
   run_case(group, what);
 }
 
-// To every rank from every other, itself among them, each message with bytes of its own.
-void run_messages(Communicator& group, uint64_t bytes) {
-  const int world = group.size();
-  const auto text = [bytes](int from, int to) {
-    std::vector<uint8_t> message(bytes);
-    for (uint64_t i = 0; i < bytes; ++i)
-      message[i] = static_cast<uint8_t>(i * 7 + static_cast<uint64_t>(from * 16 + to));
-    return message;
-  };
-  std::vector<std::vector<uint8_t>> out, in(static_cast<size_t>(world), std::vector<uint8_t>(bytes));
-  std::vector<Work> works;
-  for (int peer = 0; peer < world; ++peer) out.push_back(text(group.rank(), peer));
-  for (int peer = 0; peer < world; ++peer) {
-    const auto p = static_cast<size_t>(peer);
-    works.push_back(group.recv_async(in[p].data(), bytes, DType::kUint8, peer, 3));
-    works.push_back(group.send_async(out[p].data(), bytes, DType::kUint8, peer, 3));
-  }
-  for (Work& work : works) work.wait();
-  for (int peer = 0; peer < world; ++peer) {
-    expect(in[static_cast<size_t>(peer)] == text(peer, group.rank()),
-           fmt::format("{} bytes from rank {} to {} are wrong", bytes, peer, group.rank()));
-  }
-}
-
 }  // namespace
-
-TEST_CASE("collectives: every one, by every algorithm, is right over islands and TCP") {
-  // Proves: links of both kinds serve one plan, whichever pairs they join; memory of allocate() is as good as any.
-  for (const std::vector<int>& host_of : kPlacements) {
-    CAPTURE(host_of[0]);
-    CHECK(run_hosts(host_of, [&](Communicator& group) {
-            const std::vector<int> numbers = numbered(host_of);
-            expect(group.topology().host == numbers, "the hosts are others");
-            expect(group.topology().island == numbers, "the hosts are no islands");
-            RegisteredMemory allocated(group);
-            for (const CollectiveCase& what : all_shapes({kWorld, {1, 1237}, {0, 3}})) {
-              run_case(group, what);
-              run_case(group, what, Algorithm::kAuto, &allocated);
-              run_case(group, what, Algorithm::kAuto,
-                       group.rank() % 2 == 0 ? &allocated : std::pmr::get_default_resource());
-              for (const Algorithm algorithm : available_algorithms(what.collective, group.topology())) {
-                run_case(group, what, algorithm);
-              }
-            }
-          }) == "");
-  }
-}
-
-TEST_CASE("sums: of 8 bytes, 64 KiB, 1 MiB and a few bytes, by every algorithm and by the one chosen") {
-  // Proves: sizes at which other algorithms are chosen, and many slices of both kinds of links.
-  for (const std::vector<int>& host_of : kPlacements) {
-    CAPTURE(host_of[0]);
-    CHECK(run_hosts(host_of, [](Communicator& group) {
-            RegisteredMemory allocated(group);
-            for (const uint64_t count : {2, 16'384, 262'147}) {
-              run_sums(group, count, count == 16'384 ? &allocated : std::pmr::get_default_resource());
-            }
-            CollectiveCase what;
-            what.world = kWorld;
-            what.root = 4;
-            what.count = 262'147;
-            for (const Collective c : {Collective::kReduce, Collective::kBroadcast, Collective::kAllGather,
-                                       Collective::kReduceScatter, Collective::kAllToAll}) {
-              what.collective = c;
-              what.count = c == Collective::kReduce || c == Collective::kBroadcast ? 262'147 : 52'429;
-              run_case(group, what, Algorithm::kAuto, &allocated);
-            }
-          }) == "");
-  }
-}
 
 TEST_CASE("sums: by every algorithm, plain and in wire formats, on two hosts of two ranks each") {
   for (const std::vector<int>& host_of : {std::vector<int>{0, 0, 1, 1}, {1, 0, 1, 0}}) {
@@ -176,15 +98,6 @@ TEST_CASE("sums: the hierarchical plan is chosen where it wins by the cost model
     CHECK(run_hosts(host_of, [](Communicator& group) {
             expect_choice(group, 2, Algorithm::kDirect);
             expect_choice(group, 32 * 1024, Algorithm::kHierarchical);
-          }) == "");
-  }
-}
-
-TEST_CASE("groups: messages between all pairs, inside the islands and across") {
-  for (const std::vector<int>& host_of : kPlacements) {
-    CAPTURE(host_of[0]);
-    CHECK(run_hosts(host_of, [](Communicator& group) {
-            for (const uint64_t bytes : {8, 64 * 1024 + 1, 1024 * 1024 + 3}) run_messages(group, bytes);
           }) == "");
   }
 }
