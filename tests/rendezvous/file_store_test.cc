@@ -133,6 +133,26 @@ TEST_CASE("file store: after the last key the name is free, while those inside g
   CHECK_FALSE(fresh.try_get("k", soon()));
 }
 
+TEST_CASE("file store: what its map has no room for is refused before it is written, and others read the file on") {
+  constexpr size_t kMost = 4096;
+  test::Folder folder;
+  const std::string path = folder.path("f");
+  FileStore first(path, "j", "end", soon(), kMost), other(path, "j", "end", soon(), kMost);
+  const auto left = [&] { return kMost - std::filesystem::file_size(path); };
+  first.put("k", std::string(left() - 1000, 'k'), soon());
+  // The file has room for this record, to the byte. An entry of the map takes more than its record.
+  const std::string rest(left() - encode_record({RecordKind::kPut, "last", ""}).size(), 'x');
+  const uintmax_t before = std::filesystem::file_size(path);
+  const Error full = testing::error_of([&] { first.put("last", rest, soon()); });
+  CHECK(full.code == ErrorCode::kBootstrap);
+  CHECK(full.message.find("the store is full: \"last\" would take it beyond 4096 bytes") != std::string::npos);
+  CHECK(std::filesystem::file_size(path) == before);
+  CHECK(other.get("k", soon()).front() == 'k');
+  CHECK_FALSE(other.try_get("last", soon()));
+  other.put("small", "there is room for it", soon());
+  CHECK(first.get("small", soon()) == "there is room for it");
+}
+
 TEST_CASE("file store: eight processes add 50 times each, and no addition is lost") {
   test::Folder folder;
   std::string path = folder.path("f");

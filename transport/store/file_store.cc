@@ -22,9 +22,6 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// The log keeps overwritten values, too; the bound is that of the map's content.
-constexpr uint64_t kMaxFileBytes = StoreMap::kMaxBytes;
-
 // The bytes of the file that are locked: one transaction at a time, and who is there.
 constexpr off_t kMutexByte = 0;
 constexpr off_t kPresenceByte = 1;
@@ -108,8 +105,13 @@ class FileStore::Lock {
 };
 
 // The presence byte decides: who can lock it exclusively is alone, so what the file holds is of an earlier run.
-FileStore::FileStore(std::string path, std::string job_id, std::string last_key, Deadline deadline)
-    : path_(std::move(path)), job_id_(std::move(job_id)), last_key_(std::move(last_key)), owner_(::getpid()) {
+FileStore::FileStore(std::string path, std::string job_id, std::string last_key, Deadline deadline, size_t most_bytes)
+    : path_(std::move(path)),
+      job_id_(std::move(job_id)),
+      last_key_(std::move(last_key)),
+      most_bytes_(most_bytes),
+      owner_(::getpid()) {
+  map_.limit(most_bytes_);
   while (true) {
     open_file();
     Lock lock(*this, deadline);
@@ -229,11 +231,12 @@ void FileStore::read_records() {
   }
 }
 
-// Requires the lock, and that all records were read. A record that is not written whole is cut off again.
+// Requires the lock, and that all records were read. A record that is not written whole is cut off again. The log keeps
+// overwritten values, too, so the file may be full before the map.
 void FileStore::append(const StoreRecord& entry) {
   if (entry.kind == RecordKind::kPut) map_.check_room(entry.key, entry.value);
   const std::string record = encode_record(entry);
-  if (offset_ + record.size() > kMaxFileBytes) fail(fmt::format("it would grow beyond {} bytes", kMaxFileBytes));
+  if (offset_ + record.size() > most_bytes_) fail(fmt::format("it would grow beyond {} bytes", most_bytes_));
   if (!write_at(file_.get(), offset_, record)) {
     int reason = errno;
     (void)!::ftruncate(file_.get(), static_cast<off_t>(offset_));

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <string>
 
 #include "ring/base/descriptor.h"
@@ -17,9 +18,11 @@ namespace rondo {
 class FileStore : public RequestStore {
  public:
   // last_key: once this key is put, the file's name is free for the next run, while those who have it open go on.
+  // most_bytes: of the file, and of the content as StoreMap counts it; the same for all users.
   // Throws Exception(kBootstrap) if the file is another job's or not a store's, and kTimeout if its lock is not to be
   // had.
-  FileStore(std::string path, std::string job_id, std::string last_key, Deadline deadline);
+  FileStore(std::string path, std::string job_id, std::string last_key, Deadline deadline,
+            size_t most_bytes = StoreMap::kMaxBytes);
   ~FileStore() override;
 
  private:
@@ -39,6 +42,7 @@ class FileStore : public RequestStore {
   std::string path_;
   std::string job_id_;
   std::string last_key_;
+  const size_t most_bytes_;
   Descriptor file_;
   std::string head_;     // of this run's log; another one in the file means that the locks failed
   uint64_t offset_ = 0;  // up to where the log has been read
