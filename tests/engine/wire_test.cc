@@ -5,6 +5,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdint>
+#include <cstring>
 #include <limits>
 #include <vector>
 
@@ -195,6 +197,58 @@ TEST_CASE("packed slices go on as they came, and are stored; a damaged one goes 
   other = nothing;
   CHECK_FALSE(move_packed(shape.dtype, move));
   CHECK(other == nothing);
+}
+
+TEST_CASE("wire formats: a slice's note with a number, a rank or a kind that cannot be counts as none") {
+  constexpr uint64_t kCount = 300, kBad = 200;
+  constexpr int kWorld = 3;
+  const size_t bytes = wire_slice_bytes(WireFormat::kInt8, sizeof(float), kCount), at = bytes - 8;
+  WireFold wire;
+  wire.bind({.format = WireFormat::kInt8}, DType::kFloat32, {.world = kWorld}, 1, 1);
+  Floats values(kCount, 1.0f), stored(kCount);
+  values[kBad] = std::numeric_limits<float>::quiet_NaN();
+  std::vector<std::byte> slice(bytes), next(bytes);
+  std::byte* slots[] = {slice.data()};
+  const WireTarget memory[] = {{reinterpret_cast<std::byte*>(stored.data())}};
+  WireSource source;
+  source.data = reinterpret_cast<const std::byte*>(values.data());
+  WireMove move;
+  move.sources = {&source, 1};
+  move.slots = slots;
+  move.count = kCount;
+  CHECK(wire.run(move).rank == 1);
+
+  // What is read of the slice, with `value` in so many bytes of its note from `field` on: passed on, and folded.
+  source.data = slice.data();
+  source.bytes = static_cast<uint32_t>(bytes);
+  source.coded = true;
+  slots[0] = next.data();
+  const std::vector<std::byte> honest = slice;
+  const auto note_with = [&](size_t field, size_t size, uint32_t value) {
+    slice = honest;
+    source.data = slice.data();
+    std::memcpy(slice.data() + at + field, &value, size);
+    move.memory = memory;
+    move.passes_on = true;
+    const WireNote passed = wire.run(move);
+    move.passes_on = false;
+    const WireNote folded = wire.run(move);
+    // A fold that is told nothing finds by itself what is not finite: the block's first element, on this rank.
+    if (!passed.found()) CHECK(folded.rank == 1);
+    if (passed.found()) CHECK(folded.rank == passed.rank);
+    return passed;
+  };
+  constexpr size_t kNumber = 0, kRank = 4, kKind = 6;
+  CHECK(note_with(kRank, 2, 0).rank == 0);
+  CHECK(note_with(kRank, 2, kWorld - 1).rank == kWorld - 1);
+  CHECK(note_with(kRank, 2, kWorld - 1).index == kBad);
+  for (const uint32_t rank : {uint32_t{kWorld}, 255u, 256u, 65535u}) CHECK_FALSE(note_with(kRank, 2, rank).found());
+  CHECK(note_with(kNumber, 4, kCount).index == kCount - 1);
+  for (const uint32_t number : {uint32_t{0}, uint32_t{kCount + 1}, UINT32_MAX}) {
+    CHECK_FALSE(note_with(kNumber, 4, number).found());
+  }
+  CHECK(note_with(kKind, 1, 3).kind == WireNote::Kind::kTooLarge);
+  for (const uint32_t kind : {0u, 4u, 255u}) CHECK_FALSE(note_with(kKind, 1, kind).found());
 }
 
 TEST_CASE("wire formats: ranks that ask for different ones are told so") {
