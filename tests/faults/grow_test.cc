@@ -14,6 +14,7 @@
 #include <thread>
 #include <vector>
 
+#include "ring/base/bytes.h"
 #include "rondo/dist_opt.h"
 #include "rondo/interrupt.h"
 #include "tests/faults/ranks.h"
@@ -157,6 +158,17 @@ class Slowed {
   std::thread other_;
 };
 
+// What rank 0 of a job of 2 sends in grow(1), with an invitation of any bytes.
+void invite_with(Communicator& group, const std::string& invitation) {
+  const CallOptions options{.purpose = Purpose::kGrow};
+  const int32_t wish[] = {1, 0};  // one newcomer; not refused
+  int32_t all[4];
+  group.all_gather(wish, all, sizeof wish, DType::kUint8, options);
+  std::string bytes = invitation;
+  bytes.resize(1024);
+  group.broadcast(bytes.data(), bytes.size(), DType::kUint8, 0, options);
+}
+
 }  // namespace
 
 TEST_CASE("a rank of local SGD dies between outer steps, or in one, and a newcomer comes: equal bits on all ranks") {
@@ -281,6 +293,28 @@ TEST_CASE("what is refused, and a number of newcomers that does not come") {
     CHECK(by_timeout.find(r == 1 ? "INVALID [] " + on + "timeout is -1 ms" : "INVALID [1] " + on + "rank 1 (") == 0);
     CHECK(job[r].hear() == "MISMATCH [0,1]");
   }
+}
+
+TEST_CASE("an invitation of rank 0 with an unknown error code, or texts of impossible lengths, is malformed") {
+  const auto invitation = [](uint16_t refusal) {
+    return ByteWriter().u16(refusal).short_text("a job", 64).short_text("nobody came", 64).take();
+  };
+  constexpr auto kTimeout = static_cast<uint16_t>(ErrorCode::kTimeout);
+  const std::string long_text = ByteWriter().u16(kTimeout).u16(5000).take();
+  const std::string invitations[] = {invitation(kTimeout), invitation(kErrorCodes), invitation(0xffff), long_text};
+  GrowingJob job;
+  job.start(2, [&](Here& here) {
+    Communicator group = Communicator::join(here.options);
+    for (const std::string& bytes : invitations) {
+      here.say(outcome([&] { here.rank() == 0 ? invite_with(group, bytes) : void(group.grow(1, 50ms)); }));
+    }
+    here.say(state_of(group, here.rank() + 1));
+  });
+  CHECK(job[1].hear() == "TIMEOUT [] grow on rank 1: nobody came");
+  for (int i = 0; i < 3; ++i) CHECK(job[1].hear() == "PROTOCOL [] grow on rank 1: rank 0's invitation is malformed");
+  CHECK(job[1].hear() == "3 of 2 as 1 epoch 0");
+  for (int i = 0; i < 4; ++i) CHECK(job[0].hear() == "ok");
+  CHECK(job[0].hear() == "3 of 2 as 0 epoch 0");
 }
 
 TEST_CASE("fault 39: grow() of another number of newcomers on one rank, while they wait: both know at once") {
