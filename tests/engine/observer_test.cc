@@ -1,17 +1,35 @@
-// What an observer keeps of the communicators of a join, and of its traces.
+// What an observer keeps of the communicators of a join, and of its traces. This binary has its own posix_fallocate(),
+// during which a test can do something.
 #include "ring/engine/observe/observer.h"
 
 #include <doctest/doctest.h>
+#include <fcntl.h>
 #include <malloc.h>
+#include <unistd.h>
 
+#include <cerrno>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
+#include <future>
 #include <numeric>
 #include <string>
 #include <vector>
 
 #include "ring/base/file_text.h"
 #include "tests/support/temp_folder.h"
+
+namespace {
+
+std::function<void()> while_a_file_is_made;
+
+}  // namespace
+
+extern "C" int posix_fallocate(int file, off_t at, off_t bytes) {
+  if (while_a_file_is_made) while_a_file_is_made();
+  return ::ftruncate(file, at + bytes) == 0 ? 0 : errno;
+}
 
 namespace rondo {
 namespace {
@@ -53,6 +71,28 @@ TEST_CASE("however many traces a program starts, the file of the one that is wri
   }
   const std::string trace = file_text(folder.path("rank-0.rondo-trace"));
   CHECK(trace.find(R"("what":"rank")") != std::string::npos);
+}
+
+TEST_CASE("the file of a trace may take long to make: a failure meanwhile is told to the trace under way") {
+  const testing::TempFolder folder;
+  ObservedRank about;
+  about.trace_bytes = 64 * 1024;
+  Observer observer(about);
+  const uint32_t communicator = observer.communicator(1, {0});
+  observer.start_trace(folder.path("first"));
+  std::future<void> failure;
+  bool told = false;
+  while_a_file_is_made = [&] {
+    failure = std::async(std::launch::async, [&] {
+      observer.failed(communicator, {ErrorCode::kAborted, "enough", {}});
+    });
+    told = failure.wait_for(std::chrono::seconds(5)) == std::future_status::ready;
+  };
+  observer.start_trace(folder.path("second"));
+  while_a_file_is_made = nullptr;
+  failure.get();
+  CHECK(told);
+  CHECK(file_text(folder.path("first/rank-0.rondo-trace")).find(R"("message":"enough")") != std::string::npos);
 }
 
 }  // namespace
