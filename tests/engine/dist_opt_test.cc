@@ -406,6 +406,48 @@ TEST_CASE("DistOpt: an exchange under way keeps its memory where the optimizer g
   CHECK_EQ(run_threads(RankGroup{2}, body), "");
 }
 
+TEST_CASE("DistOpt: a regroup() that is refused, in an end function or a batch, drops no exchange that is under way") {
+  RankGroup ranks{2};
+  ranks.config.timeout_ms = 10'000;
+  const auto body = [](Communicator& group) {
+    Model model;
+    DistOptOptions options;
+    options.bucket_bytes = 4096;  // two buckets
+    DistOpt optimizer(group, model.list(), options);
+    Communicator next = group.dup();
+    for (std::vector<float>& gradient : model.gradients) gradient.assign(gradient.size(), group.rank() + 1.0f);
+    uint8_t word = 0;
+    if (group.rank() == 0) {
+      for (size_t t = std::size(kSizes); t-- > 0;) optimizer.ready(fmt::format("t{}", t));
+      Error refused;
+      std::atomic<bool> over{false};
+      group.recv_async(word, 1).on_end([&](const Error&) {
+        refused = error_of([&] { optimizer.regroup(next); });
+        over = true;
+      });
+      while (!over) std::this_thread::yield();
+      expect_error(refused, ErrorCode::kInvalid, "a function of on_end() must not wait");
+      next.batch_begin();
+      expect_error([&] { optimizer.regroup(next); }, ErrorCode::kInvalid, "DistOpt::regroup on rank 0: not in a batch");
+      next.batch_end();
+      // The step averages what was ready, not what is there now.
+      for (std::vector<float>& gradient : model.gradients) gradient.assign(gradient.size(), 99.0f);
+      group.send(word, 1);
+    } else {
+      group.send(word, 0);
+      group.recv(word, 0);  // its part of the exchange comes after that
+    }
+    optimizer.step([](const NamedGradient&) {});
+    for (size_t t = 0; t < std::size(kSizes); ++t) {
+      expect(model.gradients[t] == std::vector<float>(kSizes[t], 1.5f), "another average");
+    }
+    optimizer.regroup(next);
+    optimizer.step(descend);
+    next.barrier();
+  };
+  CHECK_EQ(run_threads(ranks, body), "");
+}
+
 TEST_CASE("DistOpt: a state resumes to the same bits, and other worlds take the mean residual") {
   DistOptState state;
   DistOptOptions options;
