@@ -3,20 +3,25 @@
 #include "transport/rendezvous/door.h"
 
 #include <doctest/doctest.h>
+#include <fmt/format.h>
 #include <signal.h>
 
+#include <cstdint>
 #include <cstring>
 #include <future>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "ring/base/bytes.h"
 #include "rondo/error.h"
 #include "tests/rendezvous/test_jobs.h"
 #include "tests/support/child.h"
 #include "tests/support/errors.h"
 #include "tests/support/eventually.h"
 #include "tests/support/temp_folder.h"
+#include "transport/rendezvous/rendezvous_url.h"
+#include "transport/rendezvous/served_store.h"
 
 namespace rondo {
 namespace {
@@ -112,6 +117,34 @@ TEST_CASE("who is refused at the door, and who waits in vain") {
                        doctest::Contains("no name server has answered by the deadline"), Exception);
   for (const char* wrong : {"file:///tmp/x", "tcp://host:0?port_file=/tmp/x", "unix:///tmp/x,pmi:"}) {
     CHECK_THROWS_AS(check_door_addresses(wrong), Exception);
+  }
+}
+
+TEST_CASE(
+    "a seat of a rank that cannot be, in a world that cannot be, or with a patience that cannot be is malformed") {
+  const TempFolder folder;
+  const Launch launch = launch_at("unix://" + folder.path("door"));
+  const RendezvousUrl url = parse_rendezvous(launch.newcomers);
+  const StoreServer door(server_options(url, launch, quiet(), in_ms(5'000)));
+  StreamStore ranks(client_options(url, launch, quiet()));
+  constexpr uint64_t kMonth = 30ull * 24 * 3600 * 1000;
+  int newcomers = 0;
+  const auto answer = [&](uint32_t rank, uint32_t world, uint64_t patience) {
+    const std::string seat =
+        ByteWriter().u32(rank).u32(world).u64(1).u64(patience).text("job").text(launch.newcomers).take();
+    ranks.put(fmt::format("seat/{:012}", ++newcomers), seat, in_ms(5'000));
+    return why(launch, in_ms(5'000));
+  };
+  CHECK(answer(2, 3, 1) == "");
+  CHECK(answer(999'999, 1'000'000, kMonth) == "");
+  const std::string malformed = "the ranks' answer to this newcomer is malformed";
+  CHECK(answer(3, 3, 1) == malformed);
+  CHECK(answer(0, 1'000'001, 1) == malformed);
+  CHECK(answer(0, 0x7fffffff, 1) == malformed);
+  CHECK(answer(0xffffffff, 3, 1) == malformed);
+  CHECK(answer(0, 0xffffffff, 1) == malformed);
+  for (const uint64_t patience : {uint64_t{0}, kMonth + 1, uint64_t{1} << 63, UINT64_MAX}) {
+    CHECK(answer(2, 3, patience) == malformed);
   }
 }
 

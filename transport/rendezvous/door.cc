@@ -22,8 +22,9 @@ using Clock = std::chrono::steady_clock;
 using Kind = RendezvousUrl::Kind;
 using namespace std::chrono_literals;
 
-constexpr auto kPoll = 2ms;             // for newcomers that are not there yet
-constexpr auto kReconnectPause = 50ms;  // after the rank that served the door has gone
+constexpr auto kPoll = 2ms;               // for newcomers that are not there yet
+constexpr auto kReconnectPause = 50ms;    // after the rank that served the door has gone
+constexpr auto kLongestStart = 24h * 30;  // the most of RONDO_START_TIMEOUT_MS, so of a seat's patience
 
 // The random name that tells one start from another.
 constexpr size_t kNameBytes = 16;
@@ -93,13 +94,15 @@ Seat decode(const std::string& bytes) {
   if (bytes.empty()) throw Exception(ErrorCode::kPeerLeft, "the job has ended, and has taken no newcomer in");
   ByteReader in(bytes);
   Seat seat;
-  seat.rank = static_cast<int>(in.u32());
-  seat.world = static_cast<int>(in.u32());
+  const uint32_t rank = in.u32(), world = in.u32();
+  seat.rank = static_cast<int>(rank);
+  seat.world = static_cast<int>(world);
   seat.epoch = in.u64();
   seat.patience = std::chrono::milliseconds(in.u64());
   seat.job_id = in.text(Store::kMaxKeyBytes);
   seat.rendezvous = in.text(Store::kMaxKeyBytes);
-  if (!in.done() || seat.rank < 0 || seat.rank >= seat.world) {
+  const bool waits = seat.patience > 0ms && seat.patience <= kLongestStart;
+  if (!in.done() || rank >= world || world > kMaxWorld || !waits) {
     throw Exception(ErrorCode::kProtocol, "the ranks' answer to this newcomer is malformed");
   }
   return seat;

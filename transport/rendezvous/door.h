@@ -36,7 +36,7 @@ struct Seat {
 Launch launch_of(const Launch& launch, const Seat& seat, Store::Deadline deadline);
 
 // A newcomer's part: waits for a seat, by whichever rank serves it. Throws Exception: kTimeout; at once kPeerLeft
-// (the job has ended), kBootstrap (it is another job) and kAuthFailed.
+// (the job has ended), kBootstrap (it is another job), kProtocol (its answer is malformed) and kAuthFailed.
 Seat await_seat(const Launch& launch, const Config& config, Store::Deadline deadline);
 
 // A rank's part. It is served from a thread, until destruction.

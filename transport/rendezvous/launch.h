@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <string>
@@ -14,6 +15,8 @@ namespace rondo {
 
 // The rendezvous where the program brings a Store of its own: open_store is then not called.
 inline constexpr const char* kProgramsStore = "store:";
+// The most ranks of a job: beyond any machine there is; keeps sums of ranks within int.
+inline constexpr int64_t kMaxWorld = 1'000'000;
 
 // What the program said about its place; -1 and empty are left to the environment.
 struct LaunchRequest {

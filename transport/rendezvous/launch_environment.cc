@@ -18,8 +18,6 @@
 namespace rondo {
 namespace {
 
-constexpr int64_t kMaxWorld = 1'000'000;  // beyond any machine there is; keeps sums of ranks within int
-
 // Slurm gives no port: one below the system's ephemeral range (32768 on) and above the usual services, so that two jobs
 // on one node rarely meet; if they do, the job ids tell them apart and the error says what to set.
 constexpr uint16_t kSlurmFirstPort = 20'000;
