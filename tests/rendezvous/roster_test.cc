@@ -204,6 +204,16 @@ TEST_CASE("roster: every rank gets the card of every rank, also where the table 
   }
 }
 
+TEST_CASE("roster: a table that is longer than all cards can be is malformed, and no more of it is fetched") {
+  MemoryStore store;
+  store.put("roster/world", "2 a host", soon());
+  store.put("roster/part/0", std::string(Store::kMaxValueBytes, '\0'), soon());
+  store.put("roster/verdict", "complete 2000000000 ", soon());  // the second part is not there
+  const Error error = exchange(store, 1, 2, card_of(1), soon()).error;
+  CHECK(error.code == ErrorCode::kProtocol);
+  CHECK(error.message.find("rank 0's table of ranks is malformed") != std::string::npos);
+}
+
 TEST_CASE("fault 37: roster: missing ranks are named at the deadline on every rank that waits") {
   for (std::vector<int> there : {std::vector<int>{0, 1, 4}, {0}, {1, 2, 3, 4}, {3}}) {
     MemoryStore store;

@@ -436,8 +436,10 @@ class RosterExchange {
                       refused));
     }
     if (rank_ == 0) return cards_;
+    const size_t most =
+        static_cast<size_t>(world_) * (sizeof(uint32_t) + kMaxCardBytes);  // what is longer is malformed
     std::string table;
-    for (int part = 0; part < parts; ++part) table += get_part(static_cast<size_t>(part));
+    for (int part = 0; part < parts && table.size() <= most; ++part) table += get_part(static_cast<size_t>(part));
     ByteReader in(table);
     std::vector<std::string> cards;
     for (int r = 0; r < world_; ++r) cards.emplace_back(in.text(kMaxCardBytes));
