@@ -507,5 +507,25 @@ TEST_CASE("clients: unfinished requests share a bound; the one that goes beyond 
   CHECK(dropped <= 2);
 }
 
+// 16 MiB and 256 KiB for each of 2 ranks: 16 values of the longest leave less than half a MiB.
+void fill(StreamStore& store) {
+  const std::string large(Store::kMaxValueBytes, 'x');
+  for (int i = 0; i < 16; ++i) store.put(fmt::format("full/{}", i), large, soon());
+  CHECK(error_of([&] { store.put("full", large, soon()); }).message.find("the store is full") != std::string::npos);
+}
+
+TEST_CASE("a full store: a will for which there is no room keeps no other will from being carried out") {
+  const Served served(5'000, "j", 0, Authenticator(), 2);
+  StreamStore store(served.client());
+  fill(store);
+  {
+    StreamStore ends(served.client());
+    ends.leave_will("will/1", std::string(Store::kMaxValueBytes - 100, 'x'), soon());  // wills go in the keys' order
+    ends.leave_will("will/2", "it has gone: ", soon());
+  }
+  CHECK(store.get("will/2", soon()).find("it has gone: ") == 0);
+  CHECK_FALSE(store.try_get("will/1", soon()));
+}
+
 }  // namespace
 }  // namespace rondo
