@@ -527,5 +527,19 @@ TEST_CASE("a full store: a will for which there is no room keeps no other will f
   CHECK_FALSE(store.try_get("will/1", soon()));
 }
 
+TEST_CASE("a full store: who does not know the secret is told so") {
+  const Served served(5'000, "j", 0, knowing("the right secret, 16 bytes or more"), 2);
+  StreamStore store(served.client());
+  fill(store);
+  // Less is left than an entry of the server's own takes.
+  for (std::string rest(Store::kMaxValueBytes / 2, 'x'); !rest.empty(); rest.resize(rest.size() / 2)) {
+    error_of([&] { store.put(fmt::format("full/of {}", rest.size()), rest, soon()); });
+  }
+  StreamStore::Options other = served.client();
+  other.auth = knowing("another secret of enough bytes");
+  CHECK(refusal(other).code == ErrorCode::kAuthFailed);
+  CHECK_FALSE(store.try_get(StoreServer::kWrongSecretKey, soon()));
+}
+
 }  // namespace
 }  // namespace rondo

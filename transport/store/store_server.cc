@@ -124,7 +124,7 @@ class StoreServer::Loop {
     settings.max_pending = std::clamp<size_t>(free_descriptors() / 4, 8, kMaxStrangers);
     settings.logger = options_.log;
     settings.auth = options_.auth;
-    settings.on_wrong_secret = [this](const std::string& from) { map_.put(std::string(kWrongSecretKey), from); };
+    settings.on_wrong_secret = [this](const std::string& from) { put_if_room(std::string(kWrongSecretKey), from); };
     return settings;
   }
 
@@ -247,17 +247,21 @@ class StoreServer::Loop {
   }
 
   // The first verdict stays: a key that is there already is left. A will that finds the store full is left out; the
-  // others are carried out, and drop() goes on.
+  // others are carried out.
   void execute_wills(const Client& client, const std::string& why) {
     for (const auto& [key, value] : client.wills) {
-      if (map_.find(key) != nullptr) continue;
-      try {
-        map_.put(key, value + why);
-      } catch (const Exception& full) {
-        log_stranger(full.what());
-        continue;
-      }
-      wake(key, value + why);
+      if (map_.find(key) == nullptr && put_if_room(key, value + why)) wake(key, value + why);
+    }
+  }
+
+  // Puts what the server itself has to say. A store that is full must not keep it from the rest of what it does then.
+  bool put_if_room(const std::string& key, const std::string& value) {
+    try {
+      map_.put(key, value);
+      return true;
+    } catch (const Exception& full) {
+      log_stranger(full.what());
+      return false;
     }
   }
 
