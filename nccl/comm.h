@@ -113,4 +113,17 @@ namespace rondo::nccl {
 // Throws Failure(ncclInvalidArgument) where it is none.
 ncclComm& there(ncclComm_t comm);
 
+// The calling thread uses a communicator for as long as this lives: an end by another thread waits for it. For calls
+// that may wait, and are no jobs (group.h). Throws as there() does.
+class InUse {
+ public:
+  explicit InUse(ncclComm_t comm) : comm_(there(comm)) { comm_.use(); }
+  ~InUse() { comm_.let_go(); }
+  InUse(const InUse&) = delete;
+  ncclComm* operator->() const { return &comm_; }
+
+ private:
+  ncclComm& comm_;
+};
+
 }  // namespace rondo::nccl

@@ -315,7 +315,7 @@ ncclResult_t ncclCommShrink(ncclComm_t comm, int* excluded, int count, ncclComm_
 // It waits until the communicator is made.
 ncclResult_t ncclCommRevoke(ncclComm_t comm, int) {
   return guarded("ncclCommRevoke", [&] {
-    there(comm).revoke();
+    InUse(comm)->revoke();
     return ncclSuccess;
   });
 }
@@ -323,8 +323,9 @@ ncclResult_t ncclCommRevoke(ncclComm_t comm, int) {
 // It waits until the streams have passed all calls. The communicator stays until it is destroyed.
 ncclResult_t ncclCommFinalize(ncclComm_t comm) {
   return guarded("ncclCommFinalize", [&] {
-    there(comm).group();
-    comm->finish();
+    const InUse finalized(comm);
+    finalized->group();
+    finalized->finish();
     return ncclSuccess;
   });
 }
@@ -361,7 +362,7 @@ ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t* error) {
 ncclResult_t ncclCommCount(ncclComm_t comm, int* count) {
   return guarded("ncclCommCount", [&] {
     if (count == nullptr) refuse(ncclInvalidArgument, "the count's place is NULL");
-    check(rondo_size(there(comm).group(), count));
+    check(rondo_size(InUse(comm)->group(), count));
     return ncclSuccess;
   });
 }
@@ -369,7 +370,7 @@ ncclResult_t ncclCommCount(ncclComm_t comm, int* count) {
 ncclResult_t ncclCommUserRank(ncclComm_t comm, int* rank) {
   return guarded("ncclCommUserRank", [&] {
     if (rank == nullptr) refuse(ncclInvalidArgument, "the rank's place is NULL");
-    check(rondo_rank(there(comm).group(), rank));
+    check(rondo_rank(InUse(comm)->group(), rank));
     return ncclSuccess;
   });
 }

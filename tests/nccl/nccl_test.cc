@@ -4,10 +4,12 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstdlib>
 #include <cstring>
 #include <functional>
 #include <numeric>
+#include <thread>
 #include <vector>
 
 #include "nccl/group.h"
@@ -15,6 +17,7 @@
 #include "tests/support/eventually.h"
 #include "tests/support/fake_cuda/mirror.h"
 #include "tests/support/rank_group.h"
+#include "tests/support/resources.h"
 
 namespace rondo::testing {
 namespace {
@@ -661,6 +664,31 @@ TEST_CASE("a group of the library's that is left forgets its own jobs, and those
   CHECK(ran == 101);
   good(ncclCommGetAsyncError(&made, &state), "ncclCommGetAsyncError");
   CHECK(state == ncclInvalidUsage);  // nobody makes it
+}
+
+// An abort frees the communicator behind leave().
+TEST_CASE("the end of a communicator waits for a thread that waits in ncclCommFinalize") {
+  setenv("RONDO_DEVICE_LIBRARY", device_library(), 1);
+  ncclComm comm({"", 0}, true);
+  std::atomic<pid_t> waits{0}, ends{0};
+  std::atomic<bool> has_ended{false};
+  ncclResult_t result = ncclSuccess;
+  std::thread waiting([&] {
+    waits = gettid();
+    result = ncclCommFinalize(&comm);
+  });
+  CHECK(eventually([&] { return waits != 0 && state_of(waits) == 'S'; }));
+  std::thread ending([&] {
+    ends = gettid();
+    comm.leave();
+    has_ended = true;
+  });
+  CHECK(eventually([&] { return has_ended || (ends != 0 && state_of(ends) == 'S'); }));
+  CHECK_FALSE(has_ended);
+  comm.give_up();  // nobody makes it
+  waiting.join();
+  ending.join();
+  CHECK(result == ncclInvalidUsage);
 }
 
 }  // namespace
