@@ -37,6 +37,11 @@ void ncclComm::abort(const char* reason) {
   if (group_ != nullptr) rondo_abort(group_, reason);
 }
 
+bool ncclComm::came_to_nothing() {
+  const std::lock_guard lock(mutex_);
+  return made_ && group_ == nullptr;
+}
+
 // With blocking = 0 programs poll this.
 ncclResult_t ncclComm::async_error() {
   const std::lock_guard lock(mutex_);

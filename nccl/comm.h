@@ -46,6 +46,8 @@ struct ncclComm {
   // What is under way of it ends on all ranks, and its making on this one. Does not wait. Any thread, also while
   // another one waits in group() or make().
   void abort(const char* reason);
+  // Its making is over, and has made nothing. Any thread.
+  bool came_to_nothing();
   // ncclInProgress until it is made, and while jobs of it run beside the program; then what has failed since, but for
   // an end by revoke(). It does not wait, but for the lock.
   ncclResult_t async_error();

@@ -105,16 +105,16 @@ class Living {
   }
 
  private:
-  // What the caller must wait for: nothing, while another rank of the job is there. Joins happen in end(), without the
-  // lock.
+  // What the caller must wait for: nothing, while another rank of the job is there. One whose making has failed is
+  // none: a program need not end it. Joins happen in end(), without the lock.
   std::vector<std::thread> begin_to_end(const ncclComm::Seat& seat, rondo_comm_t group) {
     const std::lock_guard lock(mutex_);
     ending_.emplace_back(seat.job, [group] {
       if (group != nullptr) rondo_destroy(group);
     });
     std::vector<std::thread> waits;
-    const auto beside = [&](const ncclComm* other) {
-      return other->seat().job == seat.job && other->seat().rank != seat.rank;
+    const auto beside = [&](ncclComm* other) {
+      return other->seat().job == seat.job && other->seat().rank != seat.rank && !other->came_to_nothing();
     };
     if (std::ranges::any_of(all_, beside)) return waits;
     for (auto& [job, thread] : ending_) {

@@ -625,6 +625,26 @@ TEST_CASE("one thread drives the ranks of several devices") {
   }
 }
 
+// What the ranks hold of the driver is back when their ends have been waited for.
+TEST_CASE("the last end waits for all ranks of its process, also beside a communicator that could not be made") {
+  setenv("RONDO_DEVICE_LIBRARY", device_library(), 1);
+  const auto driver = DeviceDriver::open(device_library());
+  const auto held = [] { return counted("fake_cuda_held") + counted("fake_cuda_events"); };
+  const int before = held();
+  ncclComm_t comms[2] = {};
+  good(ncclCommInitAll(comms, 2, nullptr), "ncclCommInitAll");
+  ncclComm_t part = nullptr;
+  driver->check(driver->use(1), "use");
+  good(ncclGroupStart(), "ncclGroupStart");
+  good(ncclAllReduce(nullptr, nullptr, 10, ncclInt32, ncclSum, comms[1], nullptr), "in a group");
+  good(ncclCommSplit(comms[1], 0, 0, &part, nullptr), "ncclCommSplit in a group");
+  refused(ncclGroupEnd(), ncclInvalidArgument, "null");
+  CHECK((on_a_gpu() || held() > before));
+  for (ncclComm_t comm : {comms[1], comms[0]}) good(ncclCommDestroy(comm), "ncclCommDestroy");
+  CHECK(held() == before);
+  good(ncclCommDestroy(part), "ncclCommDestroy of the one that could not be made");
+}
+
 TEST_CASE("the default stream is that of the communicator's device, whatever the thread's is") {
   setenv("RONDO_DEVICE_LIBRARY", device_library(), 1);
   const auto driver = DeviceDriver::open(device_library());
