@@ -54,7 +54,8 @@ class Relay:
                     self._selector.unregister(key.fileobj)
                     key.fileobj.close()
         for key in list(self._selector.get_map().values()):
-            _write(key.data[0], b"".join(key.data[1:]))
+            stream, prefix, rest = key.data
+            _write(stream, prefix + rest + b"\n" if rest else b"")
             key.fileobj.close()
 
 

@@ -15,7 +15,7 @@ import pytest
 from ranks import run_program, said_by
 
 import rondo
-from rondo import data, start
+from rondo import _output, data, start
 
 METHODS = ("fork", "spawn", "forkserver")
 
@@ -111,6 +111,19 @@ def test_ranks_of_spawn_have_torchs_variables():
 def sum_with(names):
     with rondo.init() as group:
         return [os.environ.get(name) for name in names], float(group.all_reduce(np.ones(1))[0])
+
+
+def test_outputs_that_stay_open_give_what_they_have_and_no_empty_line(capsys, monkeypatch):
+    """What a rank has left running may hold them."""
+    monkeypatch.setattr(_output, "_LAST_SECONDS", 0.1)
+    relay = _output.Relay(multiprocessing.get_context("fork"))
+    ends = [relay.add(rank) for rank in range(2)]
+    relay.start()
+    os.write(ends[1][0].fileno(), b"half a line")
+    relay.close()
+    assert capsys.readouterr() == ("[1] half a line\n", "")
+    for end in (*ends[0], *ends[1]):
+        end.close()
 
 
 @pytest.mark.parametrize("method", ("fork", "spawn"))  # a fork server may have another environment
