@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from rondo._arguments import milliseconds
 from rondo.communicator import Communicator
 from rondo.errors import Error, Network, PeerLeft, PeerLost, Timeout, Unresponsive
 
@@ -33,6 +34,7 @@ class elastic:  # noqa: N801
         if not isinstance(group, Communicator):
             raise TypeError(f"group is a {type(group).__name__}; it is a rondo.Communicator")
         self.group = group
+        milliseconds(timeout, group.rank)  # refused here, not at a loss
         self.timeout = timeout
         self.lost: Error | None = None  # the last loss
 

@@ -282,6 +282,7 @@ class Communicator(Calls, ObjectCalls, native.Communicator, OfThisProcess):
     def shrink(self, timeout: float | None = None) -> Communicator:
         """After a failed call: the ranks that live, renumbered in their order, as a new communicator. This one is closed.
         All that live call it; one that does not within `timeout` seconds (None: RONDO_START_TIMEOUT_MS) is left out.
+        A bad `timeout` is refused before the others hear of this rank's call, which it then makes again.
         Arrays of empty() stay as they are. Raises rondo.NoQuorum where others may go on and this rank cannot, and
         rondo.EpochStale where they have.
 
@@ -305,17 +306,26 @@ class Communicator(Calls, ObjectCalls, native.Communicator, OfThisProcess):
         """The ranks in their order and then that many processes that wait at RONDO_JOIN, as a new communicator; this one
         is closed. All ranks call it. Newcomers come out of rondo.init() with its `epoch` and `committed`. Raises
         rondo.Timeout on all ranks where fewer come within `timeout` seconds (None: RONDO_START_TIMEOUT_MS): then this one
-        goes on. Where newcomers die in their start, the ranks go on without them: look at `size`. Arrays of empty() stay
+        goes on. A wrong argument of one rank raises rondo.Invalid on the others, which names it; all can call again. Where
+        newcomers die in their start, the ranks go on without them: look at `size`. Arrays of empty() stay
         usable, but are not registered with the new one.
 
         >>> group = group.grow(1)
         """
-        newcomers = whole_number(newcomers, "newcomers", self.rank)  # its bounds are for all ranks to refuse
-        return self._next(native.grow(self._open(), newcomers, milliseconds(timeout, self.rank)))
+        handle = self._open()
+        try:
+            newcomers = whole_number(newcomers, "newcomers", self.rank)  # its bounds are for all ranks to refuse
+            wait_ms = milliseconds(timeout, self.rank)
+        except (TypeError, Invalid):
+            with contextlib.suppress(Error):  # which ends on all ranks: the others wait in grow() for this one
+                native.grow(handle, 0, 0)
+            raise
+        return self._next(native.grow(handle, newcomers, wait_ms))
 
     def commit(self, step: int, digest: int = 0) -> None:
         """All ranks have come to this step (0 or more, and more than the one before), with the same digest of what they
-        hold; else it raises rondo.Mismatch or rondo.Corrupt, and the communicator has failed. All ranks call it.
+        hold; else it raises rondo.Mismatch or rondo.Corrupt, and the communicator has failed. All ranks call it. A wrong
+        argument is refused before the others hear of this rank's call, which it then makes again.
 
         >>> group.commit(step, zlib.crc32(weights))
         """

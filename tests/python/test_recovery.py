@@ -124,6 +124,34 @@ def test_other_errors_leave_the_block():
     assert run(2, _other_errors) == [True, True]
 
 
+def _wrong_grows(group):
+    for wrong, error in (((1.5,), TypeError), ((2**40,), ValueError), ((1, -1), ValueError), ((1, "soon"), TypeError)):
+        if group.rank == 1:
+            with pytest.raises(error, match="on rank 1"):
+                group.grow(*wrong)
+        else:
+            with pytest.raises(rondo.Invalid, match="rank 1 .* has refused its own call"):
+                group.grow(1)
+        group.barrier()
+    return True
+
+
+def test_a_wrong_argument_of_grow_ends_the_call_on_all_ranks(monkeypatch, tmp_path):
+    monkeypatch.setenv("RONDO_JOIN", f"unix://{tmp_path}/door")
+    assert run(3, _wrong_grows) == [True] * 3
+
+
+def test_a_wrong_timeout_of_elastic_is_refused_before_a_loss():
+    assert run(1, _elastic_timeouts) == [True]
+
+
+def _elastic_timeouts(group):
+    for wrong, error in ((-1, ValueError), ("soon", TypeError)):
+        with pytest.raises(error, match="timeout"):
+            rondo.elastic(group, wrong)
+    return True
+
+
 @on(2)
 def test_steps_are_committed_in_their_order(group):
     before = group.committed
