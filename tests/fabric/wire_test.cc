@@ -2,8 +2,11 @@
 
 #include <doctest/doctest.h>
 
+#include <functional>
+#include <random>
 #include <regex>
 #include <string>
+#include <vector>
 
 #include "ring/base/file_text.h"
 #include "rondo/error.h"
@@ -64,7 +67,7 @@ TEST_CASE("a hello has the bytes that docs/wire.md says, and comes back as it wa
   const std::string bytes = encode(sample_hello());
   REQUIRE(bytes.size() == kHelloBytes);
   CHECK(bytes.substr(0, 8) == std::string("RONDO\n\x1a\xff", 8));
-  CHECK(bytes.substr(8, 6) == std::string("\x10\x00\x02\x00\x02\x01", 6));  // version, role, zero, lane
+  CHECK(bytes.substr(8, 6) == std::string("\x11\x00\x02\x00\x02\x01", 6));  // version, role, zero, lane
   CHECK(bytes.substr(20, 4) == std::string("\x06\x00\x00\x00", 4));         // rank
   CHECK(bytes.substr(24, 8) == std::string("\x88\x77\x66\x55\x44\x33\x22\x11", 8));
   CHECK(bytes.substr(64, 4) == std::string("\x03job", 4));
@@ -172,6 +175,41 @@ TEST_CASE("the longest error is cut and still fits a frame") {
   REQUIRE(back);
   CHECK(std::get<AbortMessage>(*back).error.message.size() == kMaxErrorTextBytes);
   CHECK(std::get<AbortMessage>(*back).error.ranks.size() == kMaxErrorRanks);
+}
+
+// Runs of two take the most: 1.5 bits a member.
+TEST_CASE("who goes on, among 65,535 members, fits a frame and comes back as it was, whoever they are") {
+  constexpr size_t kMembers = 65'535;
+  std::mt19937 random(5);
+  const auto set_of = [&](const std::function<bool(size_t)>& holds) {
+    MemberSet set(kMembers);
+    for (size_t i = 0; i < kMembers; ++i) set[i] = holds(i);
+    return set;
+  };
+  const std::vector<MemberSet> sets{
+      MemberSet(kMembers),
+      MemberSet(kMembers, true),
+      set_of([](size_t i) { return i == 40'000; }),
+      set_of([](size_t i) { return i == kMembers - 1; }),
+      set_of([](size_t i) { return i % 2 == 1; }),
+      set_of([](size_t i) { return i / 2 % 2 == 0; }),
+      set_of([&](size_t) { return random() % 2 == 0; }),
+      set_of([&](size_t) { return random() % 100 == 0; }),
+  };
+  for (size_t i = 0; i < sets.size(); ++i) {
+    CAPTURE(i);
+    const MemberSet& set = sets[i];
+    const MembershipMessage sent{7, MembershipMessage::Kind::kPromise, {3, 1}, {2, 0}, Decision{set, true}, set, set};
+    const std::string bytes = encode(ControlFrame{0, 1, sent});
+    if (i < 4) CHECK(bytes.size() < 100);  // as most are
+    REQUIRE(decode_control_header(bytes.substr(0, kControlHeaderBytes)));
+    const auto back = decode_control_body(10, bytes.substr(kControlHeaderBytes));
+    REQUIRE(back);
+    const auto& message = std::get<MembershipMessage>(*back);
+    CHECK(message.value == sent.value);
+    CHECK(message.lost == set);
+    CHECK(message.dead == set);
+  }
 }
 
 TEST_CASE("a job id that is too long keeps its beginning and still differs from its like") {

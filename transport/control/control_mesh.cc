@@ -13,8 +13,8 @@ namespace {
 
 // A thousand aborts of the longest kind; a peer that lets so much pile up does not read.
 constexpr size_t kMaxQueuedBytes = 4u << 20;
-// One read takes the largest frame, or many small ones.
-constexpr size_t kReadBytes = kControlHeaderBytes + kMaxControlBodyBytes;
+// One read takes many small frames. The largest come in several.
+constexpr size_t kReadBytes = 8192;
 
 // Steps from one rank to the other on the circle of all ranks, the shorter way round.
 int circle_distance(int one, int other, int world) {

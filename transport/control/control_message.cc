@@ -1,6 +1,7 @@
 #include "transport/control/control_message.h"
 
 #include <algorithm>
+#include <bit>
 
 #include "ring/base/bytes.h"
 #include "ring/base/check.h"
@@ -57,14 +58,71 @@ void put(ByteWriter& writer, const BlameMessage& message) {
   writer.u64(message.communicator).short_text(message.text, kMaxErrorTextBytes);
 }
 
-// The number of members, then one bit for each, the lowest bit of a byte first.
+// Writes bits into bytes, from the highest bit of each on.
+class BitWriter {
+ public:
+  explicit BitWriter(ByteWriter& writer) : writer_(writer) {}
+  // The lowest `digits` bits of `value`, the highest first.
+  void put(size_t value, int digits) {
+    while (--digits >= 0) {
+      byte_ = byte_ << 1 | (value >> digits & 1);
+      if (++filled_ == 8) write();
+    }
+  }
+  // Zeros fill the last byte.
+  void finish() {
+    if (filled_ > 0) put(0, 8 - filled_);
+  }
+
+ private:
+  void write() {
+    writer_.u8(static_cast<uint8_t>(byte_));
+    byte_ = 0;
+    filled_ = 0;
+  }
+  ByteWriter& writer_;
+  size_t byte_ = 0;
+  int filled_ = 0;  // bits
+};
+
+// Reads what BitWriter has written; zeros past the end, which the reader knows.
+class BitReader {
+ public:
+  explicit BitReader(ByteReader& reader) : reader_(reader) {}
+  bool next() {
+    if (left_ == 0) byte_ = reader_.u8(), left_ = 8;
+    return (byte_ >> --left_ & 1) != 0;
+  }
+  // The rest of the last byte is zero.
+  bool finish() {
+    while (left_ > 0) {
+      if (next()) return false;
+    }
+    return true;
+  }
+
+ private:
+  ByteReader& reader_;
+  unsigned byte_ = 0;
+  int left_ = 0;  // bits
+};
+
+// The number of members. If there are any: the first one's bit, then the length of each run of equal bits in Elias's
+// gamma code: as many zeros as it has binary digits behind the first, then the digits. Sets have few runs: a leader
+// sends them to each member at once.
 void put(ByteWriter& writer, const MemberSet& set) {
   writer.u16(static_cast<uint16_t>(set.size()));
-  for (size_t first = 0; first < set.size(); first += 8) {
-    unsigned byte = 0;
-    for (size_t i = first; i < std::min(first + 8, set.size()); ++i) byte |= (set[i] ? 1U : 0U) << (i - first);
-    writer.u8(static_cast<uint8_t>(byte));
+  if (set.empty()) return;
+  BitWriter bits(writer);
+  bits.put(set.front() ? 1 : 0, 1);
+  for (auto first = set.begin(); first != set.end();) {
+    const auto next = std::find(first, set.end(), !*first);
+    const auto length = static_cast<size_t>(next - first);
+    const int digits = static_cast<int>(std::bit_width(length));
+    bits.put(length, 2 * digits - 1);
+    first = next;
   }
+  bits.finish();
 }
 
 void put(ByteWriter& writer, const MembershipMessage& message) {
@@ -152,18 +210,23 @@ bool get(ByteReader& reader, BlameMessage& message) {
   return true;
 }
 
-// Bits beyond the last member are zero.
+// Runs end exactly with the last member.
 bool get(ByteReader& reader, MemberSet& set) {
+  constexpr int kMostZeros = 15;  // of a length of 16 bits
   const size_t size = reader.u16();
-  const std::string_view bytes = reader.raw((size + 7) / 8);
-  if (!reader.ok()) return false;
-  set.resize(size);
-  for (size_t i = 0; i < 8 * bytes.size(); ++i) {
-    const bool bit = (static_cast<uint8_t>(bytes[i / 8]) >> (i % 8) & 1) != 0;
-    if (i < size) set[i] = bit;
-    if (i >= size && bit) return false;
+  if (size == 0) return true;
+  BitReader bits(reader);
+  for (bool value = bits.next(); set.size() < size; value = !value) {
+    int zeros = 0;
+    while (!bits.next()) {
+      if (++zeros > kMostZeros) return false;
+    }
+    size_t length = 1;
+    for (; zeros > 0; --zeros) length = 2 * length + (bits.next() ? 1 : 0);
+    if (!reader.ok() || length > size - set.size()) return false;
+    set.insert(set.end(), length, value);
   }
-  return true;
+  return bits.finish();
 }
 
 bool get(ByteReader& reader, MembershipMessage& message) {

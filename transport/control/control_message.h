@@ -80,11 +80,10 @@ struct ControlFrame {
   uint16_t hops = 0;  // ranks that have passed it on
 };
 
-// Bounds of a frame, in bytes. The largest bodies are an ABORT with all ranks and a full text (5142), and MEMBERSHIP,
-// whose three sets take three bits a member: it fits a communicator of up to 21760 members.
+// Bounds of a frame, in bytes. The largest body is a MEMBERSHIP of 65,535 members: each of its three sets takes at most
+// 1.5 bits a member, in runs of two (36,899 bytes in all). ABORT with all ranks and a full text has 5142.
 inline constexpr size_t kControlHeaderBytes = 16;
-inline constexpr size_t kMaxControlBodyBytes = 8192;
-//
+inline constexpr size_t kMaxControlBodyBytes = 36'928;
 inline constexpr size_t kMaxErrorTextBytes = 4096;  // longer ones are cut when encoded
 inline constexpr size_t kMaxCallTextBytes = 2048;
 // An error that names more ranks is cut when encoded.
