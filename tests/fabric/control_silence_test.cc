@@ -190,6 +190,19 @@ TEST_CASE("a rank that is stopped in the call is told apart from one that is lat
   for (const int rank : {1, 3}) CHECK(blame_lines(simulation, rank).empty());
 }
 
+TEST_CASE("what another rank says of an earlier call is not said of this one") {
+  OpenSimulation simulation(2, 3);
+  simulation.call(1).current = 10;
+  simulation.stall(1, 10);
+  const auto heard = [&](uint64_t sequence, const std::string& text) {
+    simulation.logic(1).receive(simulation.now(), 0, BlameMessage{kId, sequence, text});
+    return simulation.logic(1).find(kId)->inquiry.blame(simulation.now(), 10);
+  };
+  CHECK(heard(9, "the ranks waited in call 8") == "");
+  CHECK(heard(10, "the ranks waited in call 9") == "the ranks waited in call 9");
+  CHECK(heard(9, "the ranks waited in call 8") == "the ranks waited in call 9");
+}
+
 TEST_CASE("where all have made the call, the slowest link is named with its share; a sound one is not") {
   for (const uint64_t rate : {uint64_t{1'000'000}, uint64_t{60'000'000}}) {
     CAPTURE(rate);

@@ -58,7 +58,7 @@ std::vector<ControlBody> sample_bodies() {
       LeaveMessage{},
       LostMessage{70, 6, LostMessage::Fate::kUnresponsive, "why"},
       AliveMessage{},
-      BlameMessage{1, "the ranks waited"},
+      BlameMessage{1, 9, "the ranks waited"},
       MembershipMessage{
           7, MembershipMessage::Kind::kPromise, {3, 1}, {2, 0}, Decision{MemberSet(9, true), true}, MemberSet(9), {}}};
 }

@@ -22,7 +22,7 @@ std::vector<std::string> seeds() {
       frame(LeaveMessage{}),
       frame(LostMessage{5, 5, LostMessage::Fate::kLeft, "it left"}),
       frame(AliveMessage{}),
-      frame(BlameMessage{1, "the ranks waited"}),
+      frame(BlameMessage{1, 9, "the ranks waited"}),
       frame(MembershipMessage{
           7, MembershipMessage::Kind::kPromise, {3, 1}, {2, 0}, Decision{MemberSet(9, true), true}, MemberSet(9), {}})};
 }

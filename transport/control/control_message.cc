@@ -55,7 +55,7 @@ void put(ByteWriter& writer, const LostMessage& message) {
 void put(ByteWriter&, const AliveMessage&) {}
 
 void put(ByteWriter& writer, const BlameMessage& message) {
-  writer.u64(message.communicator).short_text(message.text, kMaxErrorTextBytes);
+  writer.u64(message.communicator).u64(message.sequence).short_text(message.text, kMaxErrorTextBytes);
 }
 
 // Writes bits into bytes, from the highest bit of each on.
@@ -206,6 +206,7 @@ bool get(ByteReader&, AliveMessage&) { return true; }
 
 bool get(ByteReader& reader, BlameMessage& message) {
   message.communicator = reader.u64();
+  message.sequence = reader.u64();
   message.text = reader.short_text(kMaxErrorTextBytes);
   return true;
 }

@@ -63,9 +63,10 @@ struct LostMessage {
 };
 // "I am there", from neighbor to neighbor, every heartbeat.
 struct AliveMessage {};
-// Whom a call waits for (blame.h), from one rank to the others.
+// Whom the call of that sequence waits for (blame.h), from one rank to the others.
 struct BlameMessage {
   uint64_t communicator = 0;
+  uint64_t sequence = 0;
   std::string text;
 };
 

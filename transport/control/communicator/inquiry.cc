@@ -118,9 +118,10 @@ std::optional<Error> Inquiry::receive(Time now, int from, const AnswerMessage& m
   return stall_ && stall_->sequence == message.sequence ? compare(now, from) : std::nullopt;
 }
 
-// No error: a sentence for this rank's own errors, which says nothing in the log here.
+// No error: a sentence for this rank's own errors, which says nothing in the log here. One about an earlier call has
+// come late, and is dropped.
 void Inquiry::receive(const BlameMessage& message) {
-  if (stall_) stall_->heard = message.text;
+  if (stall_ && stall_->sequence == message.sequence) stall_->heard = message.text;
 }
 
 void Inquiry::tick(Time now) {

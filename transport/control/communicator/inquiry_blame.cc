@@ -42,7 +42,7 @@ void Inquiry::say_blame(Time now) {
   rank_.actions.push_back(control::Note{blame.text()});
   for (const auto& [peer, member] : life_.others()) {
     if (member.left || rank_.departures.gone(peer)) continue;
-    rank_.actions.push_back(control::Send{peer, BlameMessage{members_.communicator(), blame.text()}});
+    rank_.actions.push_back(control::Send{peer, BlameMessage{members_.communicator(), stall_->sequence, blame.text()}});
   }
 }
 
