@@ -47,6 +47,7 @@ struct Group {
   CommunicatorEvents* events = nullptr;
   std::shared_ptr<Bell> bell;                                       // shared with the engine, links and streams
   std::shared_ptr<Bell> p2p_bell;                                   // likewise
+  std::shared_ptr<const std::atomic<Stores>> stores;                // of the rank; shared with links and streams
   std::map<std::pair<int, int>, std::unique_ptr<Link>> links = {};  // by peer and lane: the peer made it; not taken
   std::deque<std::pair<int, ChannelEnd>> incoming = {};             // streams that peers made; not taken
   std::map<int, std::shared_ptr<StreamBuffers>> buffers = {};       // by peer; shared with its streams
@@ -141,13 +142,15 @@ class InprocHub {
     return found->second.heirs.empty() ? std::move(legacies.extract(found).mapped()) : Legacy{};
   }
 
-  // The ends of a link or stream, over memory of its own.
-  std::pair<ChannelEnd, ChannelEnd> ends(int rank, int peer, size_t bytes, const std::shared_ptr<Bell>& own,
-                                         const std::shared_ptr<Bell>& others) {
+  // The ends of a link or stream, over memory of its own, between two ranks that have opened the communicator. bell:
+  // that of its kind.
+  std::pair<ChannelEnd, ChannelEnd> ends(int rank, int peer, uint64_t communicator, size_t bytes,
+                                         std::shared_ptr<Bell> Group::*bell) {
+    const Group &own = *at(rank).group(communicator), &other = *at(peer).group(communicator);
     const auto memory = plain_memory(bytes);
     const auto life = std::make_shared<PeerLife>();
-    return {{memory, memory.get(), true, others, life, name(peer)},
-            {memory, memory.get(), false, own, life, name(rank)}};
+    return {{memory, memory.get(), true, other.*bell, life, name(peer), own.stores},
+            {memory, memory.get(), false, own.*bell, life, name(rank), other.stores}};
   }
 
   // close() waits while this holds: afterwards no event of the communicator is delivered.
@@ -319,8 +322,10 @@ class InprocHub {
 // The fabric of one rank. All state is in the hub, under its lock.
 class InprocFabric final : public Fabric {
  public:
-  InprocFabric(std::shared_ptr<InprocHub> hub, std::shared_ptr<InprocWindows> windows, int rank, int world)
+  InprocFabric(std::shared_ptr<InprocHub> hub, std::shared_ptr<InprocWindows> windows, int rank, int world,
+               const Config& config)
       : hub_(std::move(hub)), memory_(std::move(windows), rank) {
+    if (config.shared_stores == "streamed") memory_.set_stores(Stores::kStreamed);
     place_ = {rank, world, rank, world, 0, 1};
     // Threads of one process are one host and one island.
     topology_.host.assign(static_cast<size_t>(world), 0);
@@ -351,7 +356,7 @@ class InprocFabric final : public Fabric {
   // The page is zeroed by its making. The doorbells' flags need no place in it: share() gives each memory of its own.
   void open(uint64_t id, std::vector<int> members, CommunicatorEvents* events, std::shared_ptr<Doorbell> doorbell,
             std::shared_ptr<Doorbell> p2p_doorbell) override {
-    Group opened{events, share(doorbell), share(p2p_doorbell)};
+    Group opened{events, share(doorbell), share(p2p_doorbell), memory_.stores()};
     std::lock_guard lock(hub_->mutex);
     Legacy& legacy = hub_->legacies[id];
     legacy.heirs.insert(members.begin(), members.end());
@@ -417,7 +422,7 @@ class InprocFabric final : public Fabric {
     if (found != own_group->links.end()) return std::move(own_group->links.extract(found).mapped());
     Group* other = hub_->at(key.peer).group(key.communicator);
     if (other == nullptr) return nullptr;
-    auto [near, far] = hub_->ends(place_.rank, key.peer, shared_link_bytes(shape), own_group->bell, other->bell);
+    auto [near, far] = hub_->ends(place_.rank, key.peer, key.communicator, shared_link_bytes(shape), &Group::bell);
     auto here = make_shared_link(std::move(near), shape), there = make_shared_link(std::move(far), shape);
     other->links[{place_.rank, key.lane}] = std::move(there);
     other->bell->ring();
@@ -442,7 +447,7 @@ class InprocFabric final : public Fabric {
     Group* other = hub_->at(peer).group(communicator);
     if (own_group == nullptr || other == nullptr) return nullptr;
     auto [near, far] =
-        hub_->ends(place_.rank, peer, shared_stream_bytes(kSmallStreamBuffers), own_group->p2p_bell, other->p2p_bell);
+        hub_->ends(place_.rank, peer, communicator, shared_stream_bytes(kSmallStreamBuffers), &Group::p2p_bell);
     other->incoming.emplace_back(place_.rank, std::move(far));
     other->p2p_bell->ring();
     return own_group->stream_over(peer, std::move(near));
@@ -517,11 +522,13 @@ class InprocFabric final : public Fabric {
 
 }  // namespace
 
-std::vector<std::shared_ptr<Fabric>> make_inproc_fabrics(int world, const Config&) {
+std::vector<std::shared_ptr<Fabric>> make_inproc_fabrics(int world, const Config& config) {
   auto hub = std::make_shared<InprocHub>(world);
   const auto windows = std::make_shared<InprocWindows>();
   std::vector<std::shared_ptr<Fabric>> fabrics;
-  for (int rank = 0; rank < world; ++rank) fabrics.push_back(std::make_shared<InprocFabric>(hub, windows, rank, world));
+  for (int rank = 0; rank < world; ++rank) {
+    fabrics.push_back(std::make_shared<InprocFabric>(hub, windows, rank, world, config));
+  }
   return fabrics;
 }
 

@@ -128,6 +128,7 @@ class InprocMemory final : public SharedMemory {
   }
   bool ended(int) const override { return false; }
   bool stops_alone() const override { return false; }
+  using SharedMemory::stores;  // for the links and streams of this rank
 
  private:
   const std::shared_ptr<InprocWindows> windows_;  // shared by the ranks
