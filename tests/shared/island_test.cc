@@ -197,6 +197,30 @@ TEST_CASE("many windows made and let go: descriptors are back where they were, a
   CHECK(eventually([&] { return open_descriptors() == descriptors; }));
 }
 
+// One that has let go is not made an heir again by a rank that comes later.
+TEST_CASE(
+    "what a thread leaves to a communicator's members goes with the last, whether that one opens or declines it") {
+  for (const bool declines : {true, false}) {
+    CAPTURE(declines);
+    auto fabrics = make_inproc_fabrics(2, test_config("auto"));
+    auto window = fabrics[0]->shared_memory()->make(100);
+    const uint64_t id = window->id();
+    Member early = open_all(fabrics[0], kId);
+    early.fabric->keep(kId, std::move(window));
+    early.fabric->close(kId, 0, in(1'000));
+    CHECK(fabrics[1]->shared_memory()->find(0, id) != nullptr);
+    if (declines) {
+      fabrics[1]->decline(kId, {0, 1}, {ErrorCode::kSystem, "no memory", {1}});
+    } else {
+      Member late = open_all(fabrics[1], kId);
+      CHECK(late.fabric->page_of(kId, 0).memory != nullptr);
+      late.fabric->close(kId, 0, in(1'000));
+    }
+    CHECK(fabrics[1]->shared_memory()->find(0, id) == nullptr);
+    CHECK(fabrics[1]->page_of(kId, 0).memory == nullptr);
+  }
+}
+
 TEST_CASE("pull copies from a peer's process, and says when it cannot") {
   auto fabrics = join_world(2, test_config("auto"));
   std::vector<char> there(3'000'000, 'x');

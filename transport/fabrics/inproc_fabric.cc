@@ -153,6 +153,13 @@ class InprocHub {
             {memory, memory.get(), false, own.*bell, life, name(rank), other.stores}};
   }
 
+  // What is left to the communicator's members. Its first member makes it: others may have renounced since.
+  Legacy& legacy_of(uint64_t id, const std::vector<int>& members) {
+    const auto [made, is_new] = legacies.try_emplace(id);
+    if (is_new) made->second.heirs.insert(members.begin(), members.end());
+    return made->second;
+  }
+
   // close() waits while this holds: afterwards no event of the communicator is delivered.
   bool delivers(int rank, uint64_t communicator) const { return delivering_ == std::pair(rank, communicator); }
 
@@ -358,9 +365,7 @@ class InprocFabric final : public Fabric {
             std::shared_ptr<Doorbell> p2p_doorbell) override {
     Group opened{events, share(doorbell), share(p2p_doorbell), memory_.stores()};
     std::lock_guard lock(hub_->mutex);
-    Legacy& legacy = hub_->legacies[id];
-    legacy.heirs.insert(members.begin(), members.end());
-    legacy.pages[place_.rank] = {plain_memory(kRankPageBytes), opened.bell};
+    hub_->legacy_of(id, members).pages[place_.rank] = {plain_memory(kRankPageBytes), opened.bell};
     try {
       own().groups[id] = std::move(opened);
       own().logic.open(now_ms(), id, members);
@@ -382,7 +387,7 @@ class InprocFabric final : public Fabric {
   void decline(uint64_t id, const std::vector<int>& members, const Error& error) override {
     Legacy done;  // ends without the lock
     std::lock_guard lock(hub_->mutex);
-    hub_->legacies[id].heirs.insert(members.begin(), members.end());
+    hub_->legacy_of(id, members);
     done = hub_->renounce(place_.rank, id);
     own().logic.decline(id, members, error);
     hub_->collect(place_.rank);
