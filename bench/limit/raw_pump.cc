@@ -14,13 +14,17 @@
 namespace rondo::bench {
 namespace {
 
-constexpr double kSeconds = 10;            // far more than any batch takes
-constexpr uint32_t kPassesPerLook = 1000;  // at the clock, while nothing moves
+constexpr double kSeconds = 10;  // far more than any batch takes
 
 // EINTR, too: the next pass tries again.
 bool would_block() { return errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR; }
 
 }  // namespace
+
+void RawDeadline::look() {
+  if (end_ == 0) end_ = raw_seconds() + kSeconds;
+  if (raw_seconds() > end_) throw Exception(ErrorCode::kSystem, "raw TCP measurement: nothing moves");
+}
 
 RawPump::RawPump(std::vector<RawFlow> flows, const RawSetting& setting, Idle idle)
     : flows_(std::move(flows)), setting_(setting), idle_(idle) {
@@ -87,19 +91,16 @@ void RawPump::rest() {
   }
 }
 
-// The clock is read only after passes in vain: it would cost time in a loop that moves bytes.
 void RawPump::run(uint64_t bytes) {
   target_ += bytes;
-  double deadline = 0;
-  for (uint32_t vain = 0; slowest() < target_;) {
+  RawDeadline deadline;
+  while (slowest() < target_) {
     if (pass()) {
-      vain = 0;
+      deadline.moved();
       continue;
     }
     rest();
-    if (++vain % kPassesPerLook != 0) continue;
-    if (deadline == 0) deadline = raw_seconds() + kSeconds;
-    if (raw_seconds() > deadline) throw Exception(ErrorCode::kSystem, "raw TCP measurement: nothing moves");
+    deadline.passed_in_vain();
   }
 }
 

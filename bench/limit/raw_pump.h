@@ -21,6 +21,24 @@ struct RawFlow {
   uint64_t moved = 0;
 };
 
+// The end of a wait for bytes. The clock is read only after many passes in vain: it would cost time in a loop that
+// moves bytes.
+class RawDeadline {
+ public:
+  void moved() { vain_ = 0; }
+  // Throws Exception(kSystem) ten seconds after its first look at the clock.
+  void passed_in_vain() {
+    if (++vain_ % kPassesPerLook == 0) look();
+  }
+
+ private:
+  static constexpr uint32_t kPassesPerLook = 1000;
+  void look();
+
+  uint32_t vain_ = 0;
+  double end_ = 0;  // 0: it has not looked
+};
+
 // Keeps flows busy from one thread.
 class RawPump {
  public:

@@ -231,10 +231,15 @@ double RawRank::exchange_us(const std::string& congestion, double seconds) {
   const auto exchange = [&] {
     std::byte message[kExchangeBytes] = {};
     if (send(out, message, sizeof(message), MSG_NOSIGNAL) != sizeof(message)) fail("send");
+    RawDeadline deadline;
     for (size_t have = 0; have < sizeof(message);) {
       const ssize_t got = recv(in, message + have, sizeof(message) - have, 0);
       if (got == 0 || (got < 0 && !would_block(got))) fail("a connection broke");
-      if (got > 0) have += static_cast<size_t>(got);
+      if (got > 0) {
+        have += static_cast<size_t>(got);
+      } else {
+        deadline.passed_in_vain();
+      }
     }
   };
   return process_.batch_us(seconds, 0.5, [&] {
