@@ -109,7 +109,8 @@ void DeviceIsland::share_boards(Clock::time_point deadline) {
   status_at_ = &static_cast<RankBoard*>(lock(own->data(), own->bytes()))->status;
 }
 
-// Two words of every rank: its memory is there; it has mapped the others'.
+// Two words of every rank: its memory is there; it has mapped the others'. Where one could not map, a third: it has let
+// go of them. Until then they keep the memory of ranks that have given it up.
 std::string DeviceIsland::share(uint64_t bytes, const AllSay& all_say, Clock::time_point deadline) {
   DeviceMemory memory;
   memory.bytes = bytes;
@@ -129,6 +130,10 @@ std::string DeviceIsland::share(uint64_t bytes, const AllSay& all_say, Clock::ti
     if (without.empty()) {
       wrong = exchange(std::move(descriptor), sizes, memory, deadline);
       without = first_without(all_say(wrong.empty() ? 1 : 0));
+      if (!without.empty()) {
+        release(*driver_, memory);
+        all_say(0);
+      }
     }
   } catch (...) {
     release(*driver_, memory);
@@ -159,12 +164,13 @@ std::string DeviceIsland::exchange(Descriptor descriptor, const std::vector<uint
   return map_peers(memory, bytes, name, deadline);
 }
 
-// Takes the offer of every rank, also of one that it cannot reach: a descriptor that nobody takes would stay
-// open. Before the reach is known a map may fail; afterwards that is an error.
+// Takes the offer of every rank, also of one that it cannot reach, or behind an error: a descriptor that nobody takes
+// would stay open. Before the reach is known a map may fail; afterwards that is an error.
 std::string DeviceIsland::map_peers(DeviceMemory& memory, const std::vector<uint64_t>& bytes, uint64_t name,
                                     Clock::time_point deadline) {
+  const bool known = !reach_.reaches.empty();
+  std::string wrong;
   for (int rank = 0; rank < world_; ++rank) {
-    const bool known = !reach_.reaches.empty();
     if (rank == rank_) continue;
     Descriptor descriptor;
     look_for(context_, deadline, [&] {
@@ -172,17 +178,16 @@ std::string DeviceIsland::map_peers(DeviceMemory& memory, const std::vector<uint
       return descriptor.valid();
     });
     if (!descriptor.valid()) return "the device memory of " + context_.name(rank) + " did not come";
-    if (known && !reach_.of(rank_, rank)) continue;
+    if (!wrong.empty() || (known && !reach_.of(rank_, rank))) continue;
     const auto peer = static_cast<size_t>(rank);
     if (const DeviceStatus status = driver_->map_shared(device_, descriptor.get(), bytes[peer], &memory.mapped[peer])) {
       memory.mapped[peer] = nullptr;
       const std::string why =
           fmt::format("the device memory of {} cannot be mapped: {}", context_.name(rank), driver_->error_text(status));
-      if (known) return why;
-      refused_ = "; " + why;
+      (known ? wrong : refused_) = known ? why : "; " + why;
     }
   }
-  return "";
+  return wrong;
 }
 
 // Gives a window up. Other ranks may still map it: their mappings keep the memory.
