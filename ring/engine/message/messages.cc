@@ -65,9 +65,9 @@ void MessageOperation::renew(const P2pCall& call, std::chrono::milliseconds limi
   overdue_at_ = {};
 }
 
-// Ends the operation: under the lease, or where it was never under way (submit_from_stream()). The order matters: it
-// leaves the list first, then ends, since an operation on a stack may be gone then. One that counted references is kept
-// for the next asynchronous message.
+// Ends the operation: under the lease, or where it was never under way (submit()). The order matters: it leaves the
+// list first, then ends, since an operation on a stack may be gone then. One that counted references is kept for the
+// next asynchronous message.
 void MessageOperation::finish(const Error* error) {
   Messages& messages = messages_;
   auto own = OperationRef<MessageOperation>::take(on_stack() ? nullptr : this);
@@ -129,25 +129,24 @@ void Messages::queued(MessageOperation& operation) {
   operation.become(MessageOperation::State::kQueued);
 }
 
-// It is under way as soon as submitted() is true, though no thread has taken it from the queue.
+// It is under way as soon as submitted() is true, though no thread has taken it from the queue. After shut_down() no
+// thread would, so it ends here.
 void Messages::submit(MessageOperation& operation) {
   queued(operation);
   if (!operation.on_stack()) operation.retain();  // until finish()
-  std::lock_guard lock(submitted_mutex_);
-  submitted_.push_back(operation);
-  state().submitted(true);
+  {
+    std::lock_guard lock(submitted_mutex_);
+    if (!ended_) {
+      submitted_.push_back(operation);
+      return state().submitted(true);
+    }
+  }
+  operation.finish(context_->failure.get());
 }
 
-// Called by a function in a stream, which has no lease and must not wait; the operation ends here if the flow
-// will not move it any more.
+// Called by a function in a stream, which has no lease and must not wait.
 void Messages::submit_from_stream(MessageOperation& operation) {
-  if (const Error* failure = context_->failure.get()) {
-    queued(operation);
-    operation.retain();  // until finish()
-    operation.finish(failure);
-  } else {
-    submit(operation);
-  }
+  submit(operation);
   notify();
 }
 
@@ -581,7 +580,11 @@ void Messages::shut_down() {
     take_submitted();
     p2p_->fail(*context_->failure.get());
     p2p_->progress();
-    ended_ = true;
+    {
+      std::lock_guard lock(submitted_mutex_);
+      ended_ = true;
+    }
+    end_late();  // submitted meanwhile, by threads that could not have the lease
     p2p_.reset();
     linger(false);
     while (MessageOperation* operation = kept_.pop_front()) operation->release();

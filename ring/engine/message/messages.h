@@ -162,7 +162,7 @@ class Messages final : public Flow, private P2pStreams {
   int kept_operations_ = 0;
   bool finishing_ = false;
   bool lingers_ = false;  // finish() has left bytes to write, which count as an operation
-  bool ended_ = false;
+  bool ended_ = false;    // changed under submitted_mutex_, too
 };
 
 }  // namespace rondo
