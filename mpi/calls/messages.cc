@@ -6,6 +6,7 @@
 #include <exception>
 #include <list>
 #include <mutex>
+#include <set>
 #include <string>
 
 #include "mpi/core/communicators.h"
@@ -110,7 +111,8 @@ void unpack_from(const Envelope& e, const PackedData& memory, MPI_Count bytes) {
 
 // --- Buffered sends: a copy goes, and the buffer that the program attached only bounds how much is under way.
 
-// One for all buffers. It is never destroyed: a program may send at exit.
+// One for all buffers, held for a copy at most. No function of the program runs under it. It is never destroyed: a
+// program may send at exit.
 std::mutex& buffer_mutex() {
   static std::mutex* mutex = new std::mutex;
   return *mutex;
@@ -125,31 +127,40 @@ void attach(Buffer& buffer, void* data, MPI_Count bytes) {
   buffer.attached = true;
 }
 
-// Under the mutex: forgets what has been sent, or has failed.
+std::list<Buffer::Sent> sent_by(const Buffer& buffer) {
+  std::lock_guard lock(buffer_mutex());
+  return buffer.sent;
+}
+
+// Forgets what has been sent, or has failed. A look at a message makes progress, and so may call a function of the
+// program: it comes without the mutex, and the messages that are over end without it.
 void forget_sent(Buffer& buffer) {
-  buffer.sent.remove_if([](const Buffer::Sent& sent) { return sent.work.done(); });
+  const std::list<Buffer::Sent> looked = sent_by(buffer);
+  std::set<const void*> over;
+  for (const Buffer::Sent& one : looked) {
+    if (one.work.valid() && one.work.done()) over.insert(one.data.get());
+  }
+  std::list<Buffer::Sent> forgotten;
+  std::lock_guard lock(buffer_mutex());
+  for (auto one = buffer.sent.begin(); one != buffer.sent.end();) {
+    const auto here = one++;
+    if (over.contains(here->data.get())) forgotten.splice(forgotten.end(), buffer.sent, here);
+  }
 }
 
 // Waits without the mutex: another thread may have to send before the receivers come to these messages. Throws the last
 // failure, after all have ended.
 void flush(Buffer& buffer) {
-  std::list<Buffer::Sent> sent;
-  {
-    std::lock_guard lock(buffer_mutex());
-    sent = buffer.sent;
-  }
   std::exception_ptr failure;
-  for (Buffer::Sent& one : sent) {
+  for (Buffer::Sent& one : sent_by(buffer)) {
+    if (!one.work.valid()) continue;  // another thread is about to send it
     try {
       one.work.wait();
     } catch (const rondo::Exception&) {
       failure = std::current_exception();
     }
   }
-  {
-    std::lock_guard lock(buffer_mutex());
-    forget_sent(buffer);
-  }
+  forget_sent(buffer);
   if (failure) std::rethrow_exception(failure);
 }
 
@@ -158,9 +169,11 @@ Buffer& session_buffer(MPI_Session session) { return object(world().sessions, se
 // A request that is over when what the buffer has now has been sent.
 MPI_Request start_flush(Buffer& buffer, const std::shared_ptr<Comm>& comm) {
   auto request = make_request(Request::Kind::kCollective, comm);
-  std::lock_guard lock(buffer_mutex());
-  for (const Buffer::Sent& sent : buffer.sent) request->also.push_back(sent.work);
-  request->finish = [kept = buffer.sent] {};
+  auto kept = sent_by(buffer);
+  for (const Buffer::Sent& sent : kept) {
+    if (sent.work.valid()) request->also.push_back(sent.work);
+  }
+  request->finish = [kept = std::move(kept)] {};
   return add_request(std::move(request));
 }
 
@@ -175,31 +188,46 @@ void detach(Buffer& buffer, void* address, MPI_Count* bytes) {
   buffer.attached = false;
 }
 
-// Under the mutex: that of the communicator, else of its session, else of the process.
+// That of the communicator, else of its session, else of the process. The call holds the communicator.
 Buffer& buffer_of(Comm& comm) {
+  std::lock_guard lock(buffer_mutex());
   if (comm.buffer.attached) return comm.buffer;
   return comm.session != nullptr && comm.session->buffer.attached ? comm.session->buffer : world().buffer;
 }
 
 // The program's buffer bounds what is under way, though the copy lies elsewhere: what MPI calls an error must be one
-// here. MPI says that the call ends whatever the receiver does (MPI-4, 3.6): nothing is waited for.
-// MPI_BUFFER_AUTOMATIC has no bound. The engine's start() does not wait either, so the mutex is held for a copy at
-// most.
-void send_buffered(const Envelope& e) {
-  std::lock_guard lock(buffer_mutex());
-  Buffer& buffer = buffer_of(*e.comm);
+// here. MPI_BUFFER_AUTOMATIC has no bound. Until the message starts its `work` is empty, which others leave alone.
+std::list<Buffer::Sent>::iterator take_room(Buffer& buffer, const Envelope& e) {
   forget_sent(buffer);
+  std::lock_guard lock(buffer_mutex());
   if (buffer.data != MPI_BUFFER_AUTOMATIC) {
     MPI_Count used = sum(e.bytes(), MPI_BSEND_OVERHEAD);
     for (const Buffer::Sent& sent : buffer.sent) used += static_cast<MPI_Count>(sent.data->size()) + MPI_BSEND_OVERHEAD;
     require(used <= buffer.bytes, MPI_ERR_BUFFER, "the attached buffer has no room for the message");
   }
-  const auto data = std::make_shared<std::vector<std::byte>>(static_cast<size_t>(e.bytes()));
+  auto data = std::make_shared<std::vector<std::byte>>(static_cast<size_t>(e.bytes()));
   pack(*e.type, e.data, e.count, data->data());
-  std::list<Buffer::Sent> made{{data, e.comm->engine, {}}};  // in the buffer only once it has started
-  rondo::Work& work = made.front().work;
-  work = e.comm->engine->start(call_of(e, rondo::MessageKind::kSend, data->data()));
-  buffer.sent.splice(buffer.sent.end(), made);
+  return buffer.sent.insert(buffer.sent.end(), {std::move(data), e.comm->engine, {}});
+}
+
+// MPI says that the call ends whatever the receiver does (MPI-4, 3.6): nothing is waited for. The engine's start()
+// makes progress, and so may call a function of the program: it comes without the mutex.
+void send_buffered(const Envelope& e) {
+  Buffer& buffer = buffer_of(*e.comm);
+  const auto made = take_room(buffer, e);
+  const auto data = made->data;
+  rondo::Work work;
+  try {
+    work = e.comm->engine->start(call_of(e, rondo::MessageKind::kSend, const_cast<std::byte*>(data->data())));
+  } catch (...) {
+    std::lock_guard lock(buffer_mutex());
+    buffer.sent.erase(made);
+    throw;
+  }
+  {
+    std::lock_guard lock(buffer_mutex());
+    made->work = work;
+  }
   // This share frees data and communicator on the engine's thread.
   if (!work.done()) work.on_end([data, engine = e.comm->engine](const rondo::Error&) {});
 }

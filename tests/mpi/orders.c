@@ -248,6 +248,55 @@ static void sends_of_freed(void) {
   }
 }
 
+/* A function of the program waits for a lock of the program, inside of a call that makes progress. The thread that has
+   the lock makes the same call meanwhile, which returns. */
+static pthread_mutex_t programs = PTHREAD_MUTEX_INITIALIZER;
+static _Atomic int has_lock, in_function, sent_to_self;
+static void add_locked(void* in, void* inout, int* count, MPI_Datatype* type) {
+  (void)type;
+  in_function = 1;
+  pthread_mutex_lock(&programs);
+  pthread_mutex_unlock(&programs);
+  for (int i = 0; i < *count; ++i) ((int*)inout)[i] += ((int*)in)[i];
+}
+static void send_to_self(void) {
+  if (++sent_to_self <= 2000) MPI_Bsend(&rank, 1, MPI_INT, 0, 0, MPI_COMM_SELF); /* the buffer has room for so many */
+}
+static void* send_with_lock(void* none) {
+  pthread_mutex_lock(&programs);
+  has_lock = 1;
+  while (!in_function) continue;
+  send_to_self();
+  pthread_mutex_unlock(&programs);
+  return none;
+}
+static void locks_of_functions(void) {
+  enum { kRoom = 1 << 20, kTurns = 10 };
+  char* room = malloc(kRoom);
+  int bytes = kRoom, in, one = 1, sum;
+  MPI_Op op;
+  MPI_Request request;
+  MPI_Op_create(add_locked, 1, &op);
+  MPI_Buffer_attach(room, bytes);
+  for (int turn = 0; turn < kTurns; ++turn) {
+    pthread_t thread;
+    has_lock = in_function = sent_to_self = 0;
+    pthread_create(&thread, NULL, send_with_lock, NULL);
+    while (!has_lock) continue;
+    MPI_Iallreduce(&one, &sum, 1, MPI_INT, op, MPI_COMM_WORLD, &request);
+    while (!in_function) send_to_self();
+    pthread_join(thread, NULL);
+    MPI_Wait(&request, MPI_STATUS_IGNORE);
+    CHECK(sum == size);
+    for (int sent = sent_to_self < 2000 ? sent_to_self : 2000; sent > 0; --sent) {
+      MPI_Recv(&in, 1, MPI_INT, 0, 0, MPI_COMM_SELF, MPI_STATUS_IGNORE);
+    }
+  }
+  MPI_Buffer_detach(&room, &bytes);
+  MPI_Op_free(&op);
+  free(room);
+}
+
 static void persistent(void) {
   int in[2] = {rank + 1, 10 * (rank + 1)}, out[2], all = size * (size + 1) / 2;
   MPI_Request requests[2];
@@ -576,6 +625,7 @@ int main(int argc, char** argv) {
   flushes();
   sends_beside_detach();
   sends_of_freed();
+  if (size > 1) locks_of_functions();
   persistent();
   partitions();
   attributes();
