@@ -703,13 +703,11 @@ int MPI_Pready_list(int length, const int array_of_partitions[], MPI_Request req
     for (int i = 0; i < length; ++i) make_ready(*partitioned(request), array_of_partitions[i]);
   });
 }
-// Parts come together, so it tells of all at once.
+// Parts come together, so it tells of all at once. Several threads may ask, also while another one waits.
 int MPI_Parrived(MPI_Request request, int partition, int* flag) {
   return run(__func__, [&] {
     const auto of = partitioned(request);
     require(partition >= 0 && partition < of->partitions, MPI_ERR_ARG, "there is no such partition");
-    static std::mutex* const mutex = new std::mutex;  // several threads may ask about one request
-    std::lock_guard lock(*mutex);
     *flag = finished(*of);
   });
 }

@@ -8,6 +8,7 @@
 #include <functional>
 #include <list>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <vector>
@@ -199,9 +200,9 @@ struct Outcome {
 };
 
 // An operation that is under way, or one that can be started. A thread that waits or tests has it alone, which MPI
-// demands of programs; the exceptions are atomic: threads that ready parts, or complete a generalized request. Fields
-// are set before the handle is given out. Waiting for it makes progress on the engine; else the engine's own thread
-// does.
+// demands of programs; the exceptions are atomic or have a mutex: threads that ready parts, ask for parts, or complete
+// a generalized request. Fields are set before the handle is given out. Waiting for it makes progress on the engine;
+// else the engine's own thread does.
 struct Request {
   enum class Kind { kSend, kReceive, kCollective, kGeneral };
   MPI_Request handle{};
@@ -221,6 +222,9 @@ struct Request {
   int partitions = 0;  // 0: it is not partitioned
   std::atomic<int> unready{0};
   std::function<void(Request&)> ready;
+  // For a partitioned receive, about which MPI_Parrived() may ask beside the thread that waits: guards `work`,
+  // `finish`, `outcome` and `active`. Unpacking may run under it, and nothing that makes progress.
+  std::mutex arrival;
   // For a generalized request.
   MPI_Grequest_query_function* query = nullptr;
   MPI_Grequest_free_function* free = nullptr;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <mutex>
 #include <new>
 #include <utility>
 
@@ -65,26 +66,20 @@ std::vector<rondo::Work> works_of(const Request& request) {
   return works;
 }
 
-}  // namespace
-
-// `unready` is read before `work`: the thread that sends stores them in the other order.
-bool over(Request& request) {
-  if (!request.active) return true;
-  if (request.kind == Request::Kind::kGeneral) return request.complete;
-  if (request.unready > 0) return false;
-  return (!request.work.valid() || request.work.done()) &&
-         std::all_of(request.also.begin(), request.also.end(), [](const rondo::Work& work) { return work.done(); });
+// Held of a partitioned request alone: no other has a second thread.
+std::unique_lock<std::mutex> beside_parrived(Request& request) {
+  return request.partitions > 0 ? std::unique_lock(request.arrival) : std::unique_lock<std::mutex>();
 }
 
-// All that goes wrong ends in outcome.error. The caller decides whose error handler is called.
-void complete(Request& request) {
-  if (!request.active) return;
-  // Another thread of the program ends these two.
-  if (request.kind == Request::Kind::kGeneral) request.complete.wait(false);
-  for (int unready = request.unready; unready > 0; unready = request.unready) request.unready.wait(unready);
-  // Before the waits: they may throw.
-  request.active = false;
-  if (request.kind == Request::Kind::kGeneral) return;
+// A copy, to look at or wait for without the mutex: either makes progress, and so may call a function of the program.
+// Empty: it has been ended.
+rondo::Work work_of(Request& request) {
+  const auto lock = beside_parrived(request);
+  return request.active ? request.work : rondo::Work();
+}
+
+// Its works are over, or this waits for them. All that goes wrong ends in outcome.error. A second call does nothing.
+void end(Request& request) {
   Outcome& outcome = request.outcome;
   try {
     for (rondo::Work& work : request.also) work.wait();
@@ -120,12 +115,45 @@ void complete(Request& request) {
   request.finish = nullptr;
 }
 
+}  // namespace
+
+// `unready` is read before `work`: the thread that sends stores them in the other order.
+bool over(Request& request) {
+  if (request.kind == Request::Kind::kGeneral) return !request.active || request.complete;
+  if (request.partitions > 0) {
+    if (request.unready > 0) return false;
+    const rondo::Work work = work_of(request);
+    return !work.valid() || work.done();
+  }
+  if (!request.active) return true;
+  return (!request.work.valid() || request.work.done()) &&
+         std::all_of(request.also.begin(), request.also.end(), [](const rondo::Work& work) { return work.done(); });
+}
+
+// All that goes wrong ends in outcome.error. The caller decides whose error handler is called.
+void complete(Request& request) {
+  if (!request.active) return;
+  // Another thread of the program ends these two.
+  if (request.kind == Request::Kind::kGeneral) request.complete.wait(false);
+  for (int unready = request.unready; unready > 0; unready = request.unready) request.unready.wait(unready);
+  if (rondo::Work work = request.partitions > 0 ? work_of(request) : rondo::Work(); work.valid()) {
+    try {
+      work.wait();
+    } catch (const rondo::Exception&) {
+      // end() throws it once more, and catches it.
+    }
+  }
+  const auto lock = beside_parrived(request);
+  request.active = false;  // before end(): a function of the program may throw what that does not catch
+  if (request.kind != Request::Kind::kGeneral) end(request);
+}
+
 // A generalized request stays as it is: complete() would not call its functions anyway.
 bool finished(Request& request) {
   if (!over(request)) return false;
-  if (!request.active || request.kind == Request::Kind::kGeneral) return true;
-  complete(request);
-  request.active = true;
+  if (request.kind == Request::Kind::kGeneral) return true;
+  const auto lock = beside_parrived(request);
+  if (request.active) end(request);
   return true;
 }
 

@@ -352,6 +352,45 @@ static void partitions(void) {
   MPI_Type_free(&padded);
 }
 
+/* A thread asks whether parts have come while another one waits for them: no before they are sent, and their data is
+   there after a yes. */
+static void* wait_for_parts(void* receive) {
+  MPI_Wait(receive, MPI_STATUS_IGNORE);
+  return NULL;
+}
+static void asks_beside_wait(void) {
+  enum { kParts = 2, kTurns = 20 };
+  const int next = (rank + 1) % size, last = (rank + size - 1) % size;
+  int out[2 * kParts], in[2 * kParts], flag;
+  MPI_Datatype padded;
+  MPI_Request sends, receives;
+  MPI_Type_create_resized(MPI_INT, 0, 2 * sizeof(int), &padded);
+  MPI_Type_commit(&padded);
+  MPI_Psend_init(out, kParts, 1, padded, next, 8, MPI_COMM_WORLD, MPI_INFO_NULL, &sends);
+  MPI_Precv_init(in, kParts, 1, padded, last, 8, MPI_COMM_WORLD, MPI_INFO_NULL, &receives);
+  for (int turn = 0; turn < kTurns; ++turn) {
+    pthread_t thread;
+    for (int k = 0; k < 2 * kParts; ++k) in[k] = -1, out[k] = 100 * turn + rank;
+    MPI_Start(&receives);
+    MPI_Start(&sends);
+    pthread_create(&thread, NULL, wait_for_parts, &receives);
+    const double until = MPI_Wtime() + 0.01; /* it waits by then */
+    while (MPI_Wtime() < until) {
+      MPI_Parrived(receives, turn % kParts, &flag);
+      CHECK(!flag);
+    }
+    MPI_Barrier(MPI_COMM_WORLD);
+    MPI_Pready_range(0, kParts - 1, sends);
+    for (flag = 0; !flag;) MPI_Parrived(receives, turn % kParts, &flag);
+    for (int k = 0; k < 2 * kParts; k += 2) CHECK(in[k] == 100 * turn + last && in[k + 1] == -1);
+    pthread_join(thread, NULL);
+    MPI_Wait(&sends, MPI_STATUS_IGNORE);
+  }
+  MPI_Request_free(&sends);
+  MPI_Request_free(&receives);
+  MPI_Type_free(&padded);
+}
+
 static int code, order[4], gone = 0;
 static int refuse(MPI_Comm comm, int key, void* extra, void* in, void* out, int* flag) {
   (void)comm, (void)key, (void)extra, (void)in, (void)out;
@@ -628,6 +667,7 @@ int main(int argc, char** argv) {
   if (size > 1) locks_of_functions();
   persistent();
   partitions();
+  asks_beside_wait();
   attributes();
   attributes_of_parts();
   sets_by_threads();
