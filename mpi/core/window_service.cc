@@ -70,32 +70,35 @@ void WindowService::close() {
 
 // Receives the next request. Its end holds a share of this.
 void WindowService::listen() {
-  rondo::Work coming;
+  std::shared_ptr<Comm> comm;
   {
     std::lock_guard lock(mutex_);
-    if (comm_ == nullptr) return;
-    rondo::CallOptions options;
-    options.timeout = kForever;  // the next request may be away for as long as the program runs
-    coming_ = comm_->engine->recv_async(request_.get(), kBufferBytes, rondo::DType::kUint8, rondo::kAnySource,
-                                        kRequests, options);
-    coming = coming_;
+    comm = comm_;
   }
-  coming.on_end([self = shared_from_this()](const rondo::Error& error) {
-    if (error.ok()) self->came();
+  if (comm == nullptr) return;
+  rondo::CallOptions options;
+  options.timeout = kForever;  // the next request may be away for as long as the program runs
+  rondo::Work coming = comm->engine->recv_async(request_.get(), kBufferBytes, rondo::DType::kUint8, rondo::kAnySource,
+                                                kRequests, options);
+  coming.on_end([self = shared_from_this(), coming](const rondo::Error& error) {
+    if (error.ok()) self->came(coming.message());
   });
 }
 
 // One request at a time: the buffer is free again when serve() has returned. The share of the communicator keeps it
 // while the mutex is free: close() may let go of it meanwhile.
-void WindowService::came() {
+void WindowService::came(const rondo::Message& message) {
   std::shared_ptr<Comm> comm;
+  std::vector<Answer> answers;
   try {
     {
       std::lock_guard lock(mutex_);
       if (comm_ == nullptr) return;
       comm = comm_;
-      serve(coming_.message());
+      serve(message);
+      answers.swap(answers_);
     }
+    for (Answer& answer : answers) send(*comm->engine, std::move(answer));
     listen();
   } catch (const rondo::Exception&) {
     if (!comm->engine->error()) throw;  // fails it; after a failure there is nothing to serve
@@ -195,9 +198,9 @@ std::vector<std::byte> WindowService::update(const WindowRequest& request, const
 }
 
 // Does not wait: the rank that asked has a receive for it. The message's memory is freed at its end.
-void WindowService::answer(int rank, int32_t tag, std::vector<std::byte> bytes) {
-  const auto kept = std::make_shared<const std::vector<std::byte>>(std::move(bytes));  // by the send alone
-  rondo::Work sent = comm_->engine->send_async(kept->data(), kept->size(), rondo::DType::kUint8, rank, tag);
+void WindowService::send(rondo::Communicator& engine, Answer answer) {
+  const auto kept = std::make_shared<const std::vector<std::byte>>(std::move(answer.bytes));  // by the send alone
+  rondo::Work sent = engine.send_async(kept->data(), kept->size(), rondo::DType::kUint8, answer.rank, answer.tag);
   sent.on_end([kept](const rondo::Error&) {});
 }
 

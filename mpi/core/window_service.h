@@ -7,6 +7,7 @@
 #include <deque>
 #include <memory>
 #include <mutex>
+#include <utility>
 #include <vector>
 
 #include "mpi/core/objects.h"
@@ -71,24 +72,33 @@ class WindowService : public std::enable_shared_from_this<WindowService> {
     bool exclusive;
   };
   struct Runs;
+  struct Answer {
+    int rank;
+    int32_t tag;
+    std::vector<std::byte> bytes;
+  };
 
-  // These run on the engine's thread, but for the first listen(). serve() and what it calls hold the mutex.
+  // These run on the engine's thread, but for the first listen(). serve() and what it calls hold the mutex; nothing
+  // that makes progress is called under it, since that may call a function of the program.
   void listen();
-  void came();
+  void came(const rondo::Message& message);
+  static void send(rondo::Communicator& engine, Answer answer);
   void serve(const rondo::Message& message);
   void move(int rank, const WindowRequest& request, const Runs& runs);
   std::vector<std::byte> update(const WindowRequest& request, const Runs& runs);
   bool has(const WindowRun& run) const;
   void unlock();
   void grant();
-  void answer(int rank, int32_t tag, std::vector<std::byte> bytes);
+  void answer(int rank, int32_t tag, std::vector<std::byte> bytes) {
+    answers_.push_back({rank, tag, std::move(bytes)});
+  }
 
   const std::unique_ptr<std::byte[]> request_;  // what came; filled by the engine, read under the mutex
 
   std::mutex mutex_;            // of all that follows, and of the memory that others read and write
   std::shared_ptr<Comm> comm_;  // shared with the window, whose thread ends it; null: closed
-  rondo::Work coming_;          // the receive of the next request
   std::vector<Piece> pieces_;
+  std::vector<Answer> answers_;  // of the request that is served
   std::deque<Waiting> waiting_;  // in the order of their requests
   int locked_ = 0;               // by so many; -1: by one alone
 };
