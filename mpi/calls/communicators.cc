@@ -224,6 +224,17 @@ int MPI_Comm_split(MPI_Comm comm, int color, int key, MPI_Comm* newcomm) {
   return on(comm, __func__,
             [&] { *newcomm = publish(split(comm_of(comm), [&](Choice& own) { own.color = color, own.key = key; })); });
 }
+namespace {
+// The first rank of the engine that shares memory with this one, or this one. So ranks that MPI_Win_allocate_shared()
+// serves have one color, also in both groups of an intercommunicator.
+int color_of_memory(const Comm& comm) {
+  const rondo::Topology topology = comm.engine->topology();
+  const int own = comm.first + comm.rank;
+  int first = 0;
+  while (first < own && !topology.share_memory(first, own)) ++first;
+  return first;
+}
+}  // namespace
 // Collective. All ranks give one kind, or MPI_UNDEFINED.
 int MPI_Comm_split_type(MPI_Comm comm, int split_type, int key, MPI_Info info, MPI_Comm* newcomm) {
   return on(comm, __func__, [&] {
@@ -238,7 +249,7 @@ int MPI_Comm_split_type(MPI_Comm comm, int split_type, int key, MPI_Info info, M
       const bool shared =
           split_type == MPI_COMM_TYPE_SHARED || std::find(hints.begin(), hints.end(), memory) != hints.end();
       // Rondo knows no smaller parts of a host, so a split by them gives no communicator.
-      own.color = shared ? of.engine->topology().host[static_cast<size_t>(of.first + of.rank)] : MPI_UNDEFINED;
+      own.color = shared ? color_of_memory(of) : MPI_UNDEFINED;
       own.key = key;
     }));
   });

@@ -394,6 +394,21 @@ static void no_room_on_one(void) {
   MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_ARE_FATAL);
 }
 
+/* Ranks that are split off as such that share memory can have such a window; how many they are. */
+static void shared_of_split(int expected) {
+  int *memory, ranks;
+  MPI_Comm those;
+  MPI_Win win;
+  MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, rank, MPI_INFO_NULL, &those);
+  MPI_Comm_size(those, &ranks);
+  CHECK(ranks == expected);
+  MPI_Comm_set_errhandler(those, MPI_ERRORS_RETURN);
+  CHECK(MPI_Win_allocate_shared(sizeof(int), 1, MPI_INFO_NULL, those, &memory, &win) == MPI_SUCCESS);
+  *memory = rank;
+  MPI_Win_free(&win);
+  MPI_Comm_free(&those);
+}
+
 /* Ranks that do not share memory cannot have such a window, and go on. */
 static void no_shared(void) {
   int* memory;
@@ -484,9 +499,11 @@ int main(int argc, char** argv) {
   neighbors();
   if (apart) {
     no_shared();
+    shared_of_split(1);
     detached();
   } else {
     shared();
+    shared_of_split(size);
     no_room();
     no_room_on_one();
   }
