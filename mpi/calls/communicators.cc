@@ -106,7 +106,8 @@ std::shared_ptr<Comm> split(Comm& comm, const Choose& choose) {
 }
 
 // Copies what MPI_Comm_dup() copies: hints and attributes. info: hints of the new one; none: those of `comm`. Runs the
-// copy functions of the attributes: their failure is a refusal that all ranks hear of.
+// copy functions of the attributes: their failure is a refusal that all ranks hear of. Where the call fails, the copies
+// are deleted again (drop_attributes).
 void describe(Comm& made, Comm& comm, std::optional<MPI_Info> info) {
   require_room();
   if (info) {
@@ -120,9 +121,14 @@ void describe(Comm& made, Comm& comm, std::optional<MPI_Info> info) {
 // Ranks agree before they make it, so an error of one leaves no half of a communicator.
 MPI_Comm dup(Comm& comm, std::optional<MPI_Info> info = std::nullopt) {
   const std::shared_ptr<Comm> made = copy_of(comm);
-  agree(comm, [&] { describe(*made, comm, info); });
-  made->engine = engine_of(comm.engine->dup());
-  return publish(made);
+  try {
+    agree(comm, [&] { describe(*made, comm, info); });
+    made->engine = engine_of(comm.engine->dup());
+    return publish(made);
+  } catch (...) {
+    drop_attributes(comm.handle, made->attributes);
+    throw;
+  }
 }
 
 // An error is the request's, as in MPICH: the other ranks have begun, and hear of it in the new communicator. The new
@@ -132,8 +138,13 @@ MPI_Request start_dup(Comm& comm, MPI_Comm* newcomm, std::optional<MPI_Info> inf
   const std::shared_ptr<Comm> made = copy_of(comm);
   made->engine = open_channel(comm, Series::kIdup).engine;
   const auto verdict = std::make_shared<const Verdict>(*made, [&] {
-    describe(*made, comm, info);
-    *newcomm = publish(made);
+    try {
+      describe(*made, comm, info);
+      *newcomm = publish(made);
+    } catch (...) {
+      drop_attributes(comm.handle, made->attributes);
+      throw;
+    }
   });
   const auto largest = std::make_shared<int64_t>(verdict->word());
   auto request = make_request(Request::Kind::kCollective, comm.shared_from_this());

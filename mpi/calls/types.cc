@@ -442,8 +442,13 @@ int MPI_Type_dup(MPI_Datatype oldtype, MPI_Datatype* newtype) {
     made->dtype = old->dtype;
     if (old->basic == Basic::kPair) made->pieces = old->pieces;
     made->parts = {old};
-    copy_attributes(oldtype, old->attributes, made->attributes);
-    *newtype = publish(std::move(made));
+    try {
+      copy_attributes(oldtype, old->attributes, made->attributes);
+      *newtype = publish(made);
+    } catch (...) {
+      drop_attributes(oldtype, made->attributes);
+      throw;
+    }
   });
 }
 // Nothing is compiled: the flag is what calls that move data require.

@@ -18,7 +18,7 @@ template <typename Handle>
 using DeleteFunction = int(Handle, int, void*, void*);
 
 // Copies the attributes of `from` into `to`, as their copy functions say. No lock is held while they run. The first
-// that fails ends the call with its code; those copied before stay in `to`.
+// that fails ends the call with its code; those copied before stay in `to`, for drop_attributes().
 template <typename Handle>
 void copy_attributes(Handle handle, const Attributes& from, Attributes& to) {
   // A copy of the list: copy functions of the program may change it.
@@ -54,6 +54,19 @@ template <typename Handle>
 void delete_attributes(Handle handle, Attributes& attributes) {
   for (auto all = attributes.get(); !all.empty(); all = attributes.get()) {
     delete_attribute(handle, attributes, all.back());
+  }
+}
+
+// Deletes the copies of an object that could not be made: it has no handle, so their functions get that of the object
+// they were copied from. One that refuses is not asked again.
+template <typename Handle>
+void drop_attributes(Handle original, Attributes& copies) {
+  auto all = copies.get();
+  copies = std::vector<Attribute>();
+  for (; !all.empty(); all.pop_back()) {
+    const Keyval& keyval = *all.back().keyval;
+    if (keyval.remove == nullptr) continue;
+    reinterpret_cast<DeleteFunction<Handle>*>(keyval.remove)(original, all.back().id, all.back().value, keyval.state);
   }
 }
 

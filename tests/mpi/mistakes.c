@@ -69,6 +69,80 @@ static void null_handles(void) {
   MPI_Comm_free(&of);
 }
 
+/* Copies of attributes, and the original. The last rank's second copy fails. */
+static int copies;
+static int copy_one(void* in, void* out, int* flag) {
+  ++copies;
+  *flag = 1;
+  *(void**)out = in;
+  return MPI_SUCCESS;
+}
+static int copy_of_comm(MPI_Comm comm, int keyval, void* state, void* in, void* out, int* flag) {
+  (void)comm, (void)keyval, (void)state;
+  return copy_one(in, out, flag);
+}
+static int copy_of_type(MPI_Datatype type, int keyval, void* state, void* in, void* out, int* flag) {
+  (void)type, (void)keyval, (void)state;
+  return copy_one(in, out, flag);
+}
+static int delete_of_comm(MPI_Comm comm, int keyval, void* value, void* state) {
+  (void)comm, (void)keyval, (void)value, (void)state;
+  --copies;
+  return MPI_SUCCESS;
+}
+static int delete_of_type(MPI_Datatype type, int keyval, void* value, void* state) {
+  (void)type, (void)keyval, (void)value, (void)state;
+  --copies;
+  return MPI_SUCCESS;
+}
+static int refuse_on_last(MPI_Comm comm, int keyval, void* state, void* in, void* out, int* flag) {
+  (void)comm, (void)keyval, (void)state, (void)in, (void)out;
+  *flag = 0;
+  return rank == size - 1 ? MPI_ERR_OTHER : MPI_SUCCESS;
+}
+static int refuse_of_type(MPI_Datatype type, int keyval, void* state, void* in, void* out, int* flag) {
+  (void)type, (void)keyval, (void)state, (void)in, (void)out, (void)flag;
+  return MPI_ERR_OTHER;
+}
+/* A copy function that fails on one rank is an error on all, and none keeps what was copied before. */
+static void copies_of_none(void) {
+  int counts, refuses;
+  MPI_Comm of, made;
+  MPI_Datatype type, none;
+  MPI_Request request;
+  MPI_Comm_create_keyval(copy_of_comm, delete_of_comm, &counts, NULL);
+  MPI_Comm_create_keyval(refuse_on_last, MPI_COMM_NULL_DELETE_FN, &refuses, NULL);
+  MPI_Comm_dup(MPI_COMM_WORLD, &of);
+  MPI_Comm_set_errhandler(of, MPI_ERRORS_RETURN);
+  MPI_Comm_set_attr(of, counts, NULL);
+  MPI_Comm_set_attr(of, refuses, NULL);
+  copies = 1;
+  CHECK(class_of(MPI_Comm_dup(of, &made)) == MPI_ERR_OTHER && made == MPI_COMM_NULL);
+  CHECK(copies == 1);
+  CHECK(MPI_Comm_idup(of, &made, &request) == MPI_SUCCESS);
+  CHECK(class_of(MPI_Wait(&request, MPI_STATUS_IGNORE)) == MPI_ERR_OTHER);
+  CHECK((made == MPI_COMM_NULL) == (rank == size - 1));
+  if (made != MPI_COMM_NULL) MPI_Comm_free(&made);
+  CHECK(copies == 1);
+  MPI_Comm_free(&of);
+  CHECK(copies == 0);
+  MPI_Comm_free_keyval(&counts);
+  MPI_Comm_free_keyval(&refuses);
+
+  MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN);
+  MPI_Type_create_keyval(copy_of_type, delete_of_type, &counts, NULL);
+  MPI_Type_create_keyval(refuse_of_type, MPI_TYPE_NULL_DELETE_FN, &refuses, NULL);
+  MPI_Type_dup(MPI_INT, &type);
+  MPI_Type_set_attr(type, counts, NULL);
+  MPI_Type_set_attr(type, refuses, NULL);
+  copies = 1;
+  CHECK(class_of(MPI_Type_dup(type, &none)) == MPI_ERR_OTHER && copies == 1);
+  MPI_Type_free(&type);
+  MPI_Type_free_keyval(&counts);
+  MPI_Type_free_keyval(&refuses);
+  MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_ARE_FATAL);
+}
+
 /* A keyval may be freed again while attributes have it. */
 static void keyval_twice(void) {
   MPI_Comm of;
@@ -341,6 +415,7 @@ int main(int argc, char** argv) {
   null_outputs();
   ranges();
   null_handles();
+  copies_of_none();
   keyval_twice();
   keyval_of_another_kind();
   types();
