@@ -3,11 +3,13 @@
 // the thread that waits does, or the engine's thread while none waits. The request owns what the call keeps: packed
 // data, the datatype, the communicator.
 
+#include <algorithm>
 #include <exception>
 #include <list>
 #include <mutex>
 #include <set>
 #include <string>
+#include <utility>
 
 #include "mpi/core/communicators.h"
 #include "mpi/core/errors.h"
@@ -247,10 +249,11 @@ void send(const Envelope& e, Mode mode) {
   e.comm->engine->run(call);
 }
 
-// A channel has its sender as rank 0 and its receiver as rank 1. Only partitioned messages have a channel.
+// A channel has its sender as rank 0 and its receiver as rank 1, or this rank alone. Only partitioned messages have a
+// channel.
 rondo::Work start(const Request& request, const Envelope& e, rondo::MessageCall call) {
   if (request.channel == nullptr) return e.comm->engine->start(call);
-  call.peer = call.kind == rondo::MessageKind::kSend ? 1 : 0;
+  call.peer = call.kind == rondo::MessageKind::kSend ? request.channel->size() - 1 : 0;
   return request.channel->start(call);
 }
 
@@ -651,8 +654,26 @@ void make_ready(Request& of, int partition) {
   of.unready.notify_all();
   ends().tell();
 }
-// Both ranks make a channel of two ranks for each request, in the order of their calls for one tag, which is how MPI
-// matches them (MPI-4, chapter 4). A message to this rank itself goes by the communicator and the tag.
+// The channel of a message between this rank and itself: the second of the two calls for it takes what the first has
+// made. It is made before the look, which must be one step: two threads may make the two calls.
+std::shared_ptr<rondo::Communicator> channel_to_self(Comm& comm, bool receives, int tag, uint64_t series) {
+  const int own[] = {comm.engine->rank()};
+  std::shared_ptr<rondo::Communicator> channel = open_channel(comm, own, series).engine, unused;
+  comm.half_messages.with([&](std::vector<Comm::HalfMessage>& all) {
+    const auto other = std::find_if(all.begin(), all.end(), [&](const Comm::HalfMessage& half) {
+      return half.tag == tag && half.receives != receives;
+    });
+    if (other == all.end()) {
+      all.push_back({tag, receives, channel});
+    } else {
+      unused = std::exchange(channel, std::move(other->channel));  // ends after the lock
+      all.erase(other);
+    }
+  });
+  return channel;
+}
+// Both ranks make a channel for each request, in the order of their calls for one tag, which is how MPI matches them
+// (MPI-4, chapter 4). So no other message meets it, in whatever order they start it.
 int partitioned_call(const char* call, void* data, int partitions, MPI_Count count, MPI_Datatype type, int peer,
                      int tag, MPI_Comm comm, MPI_Request* request, Request::Kind kind) {
   return on(comm, call, [&] {
@@ -661,10 +682,11 @@ int partitioned_call(const char* call, void* data, int partitions, MPI_Count cou
     const Envelope e = envelope(comm, data, product(count, partitions), type, peer, tag, false);  // no wildcards
     auto made = request_of(e, kind);
     const int own = e.comm->engine->rank(), other = e.nobody() ? own : e.comm->engine_rank(peer);
-    if (own != other) {  // what both ranks have made in the same place meets, in whatever order they start it
-      const int ranks[] = {receives ? other : own, receives ? own : other};
-      const uint64_t series = static_cast<uint64_t>(Series::kPartitioned) + static_cast<uint64_t>(tag);
-      made->channel = open_channel(*e.comm, ranks, series).engine;
+    const uint64_t series = static_cast<uint64_t>(Series::kPartitioned) + static_cast<uint64_t>(tag);
+    const int ranks[] = {receives ? other : own, receives ? own : other};
+    if (!e.nobody()) {
+      made->channel =
+          own == other ? channel_to_self(*e.comm, receives, tag, series) : open_channel(*e.comm, ranks, series).engine;
     }
     made->persistent = true;
     made->active = false;

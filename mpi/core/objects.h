@@ -182,6 +182,14 @@ struct Comm : std::enable_shared_from_this<Comm> {
   Info info;
   Buffer buffer;
   std::shared_ptr<Session> session;  // that it was made of, whose buffer it may use; or null
+  // Partitioned messages of this rank to itself of which one side was made, in the order of the calls. The other side
+  // takes the channel.
+  struct HalfMessage {
+    int tag;
+    bool receives;
+    std::shared_ptr<rondo::Communicator> channel;  // shared with the request
+  };
+  Locked<std::vector<HalfMessage>> half_messages;
 
   int size() const { return static_cast<int>(members.size()); }
   // Ranks that messages go to and roots are among.

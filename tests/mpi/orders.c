@@ -352,6 +352,30 @@ static void partitions(void) {
   MPI_Type_free(&padded);
 }
 
+/* Parts for this rank itself: no other call meets them, and two of one tag meet in the order in which they were made.
+ */
+static void parts_to_self(MPI_Comm comm) {
+  int out[2] = {10, 20}, in[2] = {0, 0}, plain = 30, came = 0, flag = 1;
+  MPI_Request sends[2], receives[2];
+  for (int i = 0; i < 2; ++i) MPI_Psend_init(&out[i], 1, 1, MPI_INT, rank, 7, comm, MPI_INFO_NULL, &sends[i]);
+  for (int i = 0; i < 2; ++i) MPI_Precv_init(&in[i], 1, 1, MPI_INT, rank, 7, comm, MPI_INFO_NULL, &receives[i]);
+  for (int turn = 0; turn < 2; ++turn) {
+    MPI_Startall(2, sends);
+    for (int i = 0; i < 2; ++i) MPI_Pready(0, sends[i]);
+    if (turn == 1) MPI_Startall(2, receives);
+    MPI_Iprobe(rank, MPI_ANY_TAG, comm, &flag, MPI_STATUS_IGNORE);
+    CHECK(!flag);
+    MPI_Sendrecv(&plain, 1, MPI_INT, rank, 7, &came, 1, MPI_INT, rank, 7, comm, MPI_STATUS_IGNORE);
+    CHECK(came == 30);
+    if (turn == 0) MPI_Start(&receives[1]), MPI_Start(&receives[0]);
+    MPI_Waitall(2, receives, MPI_STATUSES_IGNORE);
+    MPI_Waitall(2, sends, MPI_STATUSES_IGNORE);
+    CHECK(in[0] == 10 && in[1] == 20);
+    in[0] = in[1] = 0;
+  }
+  for (int i = 0; i < 2; ++i) MPI_Request_free(&sends[i]), MPI_Request_free(&receives[i]);
+}
+
 /* A thread asks whether parts have come while another one waits for them: no before they are sent, and their data is
    there after a yes. */
 static void* wait_for_parts(void* receive) {
@@ -668,6 +692,10 @@ int main(int argc, char** argv) {
   persistent();
   partitions();
   asks_beside_wait();
+  parts_to_self(MPI_COMM_WORLD);
+  MPI_Comm_dup(MPI_COMM_SELF, &own[0]);
+  if (size == 1) parts_to_self(own[0]);
+  MPI_Comm_free(&own[0]);
   attributes();
   attributes_of_parts();
   sets_by_threads();
