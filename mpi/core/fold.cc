@@ -225,12 +225,14 @@ void fold(const Op& op, const std::shared_ptr<const Type>& type, const void* in,
 void fold_packed(const Op& op, const std::shared_ptr<const Type>& of, const void* in, void* inout, MPI_Count count) {
   const Type& type = *of;
   if (type.dense) return fold(op, of, in, inout, count);
+  if (count == 0) return;
   const MPI_Count bytes = count * type.size;
-  // Types may reach below their address: `before` is where the first element begins in the memory.
-  const MPI_Aint before = -std::min({type.true_lb, type.lb, MPI_Aint{0}});
-  const MPI_Aint span =
-      before + type.extent() * (count - 1) + std::max(type.true_ub, type.ub) - std::min(type.true_lb, type.lb);
-  std::vector<std::byte> a(static_cast<size_t>(span)), b(a.size());
+  // Types may reach below their address, and with a negative extent each element lies below the one before: `before` is
+  // where the first element's address is in the memory.
+  const MPI_Aint last = type.extent() * (count - 1);
+  const MPI_Aint before = -(std::min({type.true_lb, type.lb, MPI_Aint{0}}) + std::min<MPI_Aint>(last, 0));
+  const MPI_Aint end = std::max({type.true_ub, type.ub, MPI_Aint{0}}) + std::max<MPI_Aint>(last, 0);
+  std::vector<std::byte> a(static_cast<size_t>(before + end)), b(a.size());
   unpack(type, a.data() + before, count, static_cast<const std::byte*>(in), bytes);
   unpack(type, b.data() + before, count, static_cast<const std::byte*>(inout), bytes);
   fold(op, of, a.data() + before, b.data() + before, count);

@@ -85,6 +85,27 @@ static void add_long(void* in, void* inout, int* count, MPI_Datatype* type) {
   for (int i = 0; i < *count * kLong; ++i) b[i] += a[i];
 }
 
+/* Steps by the type's extent, for which it asks. */
+static void add_apart(void* in, void* inout, int* count, MPI_Datatype* type) {
+  MPI_Aint lb, extent;
+  MPI_Type_get_extent(*type, &lb, &extent);
+  for (int i = 0; i < *count; ++i) *(int*)((char*)inout + i * extent) += *(const int*)((char*)in + i * extent);
+}
+/* Elements that lie the one below the other. */
+static void reduces_downwards(void) {
+  int in[6], out[6];
+  MPI_Op op;
+  MPI_Datatype down;
+  MPI_Type_create_resized(MPI_INT, 0, -2 * (MPI_Aint)sizeof(int), &down);
+  MPI_Type_commit(&down);
+  MPI_Op_create(add_apart, 1, &op);
+  for (int i = 0; i < 6; ++i) in[i] = rank + i, out[i] = -1;
+  MPI_Allreduce(&in[4], &out[4], 3, down, op, MPI_COMM_WORLD);
+  for (int i = 0; i < 6; ++i) CHECK(out[i] == (i % 2 == 0 ? size * (size - 1) / 2 + size * i : -1));
+  MPI_Op_free(&op);
+  MPI_Type_free(&down);
+}
+
 static void collectives(void) {
   int value = rank + 1, sum = 0;
   MPI_Allreduce(&value, &sum, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
@@ -431,6 +452,7 @@ int main(int argc, char** argv) {
   if (wrong[0] != 0) MPI_Barrier(MPI_COMM_WORLD);
   messages();
   collectives();
+  reduces_downwards();
   between_blocks();
   threads();
   requests();
