@@ -104,9 +104,11 @@ bool is_root(const Comm& comm, int root) { return comm.inter ? root == MPI_ROOT 
 // Whether it gives the other one: in an intercommunicator the root does not.
 bool is_leaf(const Comm& comm, int root) { return !comm.inter || (root != MPI_ROOT && root != MPI_PROC_NULL); }
 
-// The buffer that is reduced: MPI_IN_PLACE stays as its address.
+// The buffer that is reduced: MPI_IN_PLACE stays as its address. A function of the program gets the type's handle, also
+// where the program has freed it meanwhile.
 Data reduced(const void* at, MPI_Count count, MPI_Datatype type) {
   Data made = data(nullptr, count, type);
+  made.type = with_handle(made.type);
   made.data = const_cast<void*>(at);
   return made;
 }

@@ -461,7 +461,7 @@ int MPI_Type_free(MPI_Datatype* datatype) {
     Type& type = type_of(*datatype);
     require(!world().types.predefined(*datatype), MPI_ERR_TYPE, "a predefined datatype cannot be freed");
     delete_attributes(*datatype, type.attributes);
-    world().types.remove(*datatype);
+    free_handle(type);
     *datatype = MPI_DATATYPE_NULL;
   });
 }

@@ -79,8 +79,8 @@ struct Piece {
 };
 
 // A datatype. Types made of it, calls and requests share it: it lives as long as any of them after MPI_Type_free(), as
-// MPI demands. Nothing of it changes after it has a handle, but for `committed`, `name` and `attributes`. Offsets and
-// bounds are bytes, counted from the address that a buffer is given by.
+// MPI demands. Nothing of it changes after it has a handle, but for `committed`, `name`, `attributes` and
+// `handle_uses`. Offsets and bounds are bytes, counted from the address that a buffer is given by.
 struct Type : std::enable_shared_from_this<Type> {
   MPI_Datatype handle{};
   MPI_Count size = 0;  // bytes of the elements
@@ -104,6 +104,12 @@ struct Type : std::enable_shared_from_this<Type> {
   std::vector<std::shared_ptr<const Type>> parts;
   Locked<std::string> name;
   Attributes attributes;
+  // The handle stays after MPI_Type_free() while a reduction may give it to a function of the program (with_handle()).
+  struct HandleUses {
+    int reductions = 0;
+    bool freed = false;
+  };
+  mutable Locked<HandleUses> handle_uses;
 
   MPI_Aint extent() const { return ub - lb; }
 };

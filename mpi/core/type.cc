@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <cstring>
 #include <limits>
+#include <utility>
 
+#include "mpi/core/errors.h"
 #include "mpi/core/world.h"
 
 namespace rondo_mpi {
@@ -77,12 +79,46 @@ std::shared_ptr<Type> resized(const std::shared_ptr<const Type>& type, MPI_Aint 
 std::shared_ptr<Type> copy_of(const Type& type) {
   auto made = std::make_shared<Type>(type);
   made->attributes = Attributes();
+  made->handle_uses = Type::HandleUses();
   return made;
 }
 
 // The copy shares the types that it is made of.
 MPI_Datatype reveal(const Type& type) {
   return world().types.predefined(type.handle) ? type.handle : world().types.add(copy_of(type));
+}
+
+namespace {
+
+struct KeptHandle {
+  explicit KeptHandle(const std::shared_ptr<const Type>& of) : type(of) {
+    type->handle_uses.with([](Type::HandleUses& uses) { ++uses.reductions; });
+  }
+  KeptHandle(const KeptHandle&) = delete;
+  ~KeptHandle() {
+    bool last = false;
+    type->handle_uses.with([&](Type::HandleUses& uses) { last = --uses.reductions == 0 && uses.freed; });
+    if (last) world().types.remove(type->handle);
+  }
+  const std::shared_ptr<const Type> type;
+};
+
+}  // namespace
+
+// Predefined types stay, and most reductions are of them.
+std::shared_ptr<const Type> with_handle(const std::shared_ptr<const Type>& type) {
+  if (type->combiner == MPI_COMBINER_NAMED) return type;
+  return {std::make_shared<const KeptHandle>(type), type.get()};
+}
+
+void free_handle(const Type& type) {
+  bool before = false, used = false;
+  type.handle_uses.with([&](Type::HandleUses& uses) {
+    before = std::exchange(uses.freed, true);
+    used = uses.reductions > 0;
+  });
+  require(!before, MPI_ERR_TYPE, "the datatype was freed");
+  if (!used) world().types.remove(type.handle);
 }
 
 void pack(const Type& type, const void* data, MPI_Count count, std::byte* out) {

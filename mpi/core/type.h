@@ -23,6 +23,13 @@ std::shared_ptr<Type> copy_of(const Type& type);
 // gives its own handle.
 MPI_Datatype reveal(const Type& type);
 
+// A share that keeps the handle, too, if the program can free it: for reductions, whose functions of the program get
+// it.
+std::shared_ptr<const Type> with_handle(const std::shared_ptr<const Type>& type);
+// The end of the program's use of the handle. It goes, or stays until no with_handle() needs it. MPI_ERR_TYPE where the
+// program has freed it before.
+void free_handle(const Type& type);
+
 // MPI_BYTE. It is the type of data that has been packed.
 const std::shared_ptr<const Type>& byte_type();
 

@@ -105,6 +105,31 @@ static void reduces_downwards(void) {
   MPI_Op_free(&op);
   MPI_Type_free(&down);
 }
+/* The function gets a handle that it can ask by, though the program has freed it; afterwards there is none. */
+static void reduces_by_freed(void) {
+  int in[4] = {1, 0, 2, 0}, out[4], bytes;
+  MPI_Op op;
+  MPI_Datatype padded, handle;
+  MPI_Request request;
+  MPI_Type_create_resized(MPI_INT, 0, 2 * sizeof(int), &padded);
+  MPI_Type_commit(&padded);
+  MPI_Op_create(add_apart, 1, &op);
+  MPI_Allreduce_init(in, out, 2, padded, op, MPI_COMM_WORLD, MPI_INFO_NULL, &request);
+  handle = padded;
+  MPI_Type_free(&padded);
+  MPI_Op_free(&op);
+  for (int turn = 0; turn < 2; ++turn) {
+    MPI_Start(&request);
+    MPI_Wait(&request, MPI_STATUS_IGNORE);
+    CHECK(out[0] == size && out[2] == 2 * size);
+  }
+  MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+  padded = handle;
+  CHECK(class_of(MPI_Type_free(&padded)) == MPI_ERR_TYPE);
+  MPI_Request_free(&request);
+  CHECK(class_of(MPI_Type_size(handle, &bytes)) == MPI_ERR_TYPE);
+  MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_ARE_FATAL);
+}
 
 static void collectives(void) {
   int value = rank + 1, sum = 0;
@@ -453,6 +478,7 @@ int main(int argc, char** argv) {
   messages();
   collectives();
   reduces_downwards();
+  reduces_by_freed();
   between_blocks();
   threads();
   requests();
