@@ -76,7 +76,7 @@ TEST_CASE("windows of ranks that share no memory, as those of several hosts") {
 }
 
 TEST_CASE("a rank that ends is told to those that wait for it in a window") {
-  for (const std::string how : {"die-lock", "die-start", "die-fence", "die-put"}) {
+  for (const std::string how : {"die-lock", "die-lock-all", "die-start", "die-fence", "die-put"}) {
     CAPTURE(how);
     const std::vector<std::string> command = launch(3, "mpich", {how}, "windows");
     for (const auto& one : {apart(command), command}) {

@@ -560,6 +560,33 @@ static void errors_of_requests(void) {
   MPI_Comm_free(&of);
 }
 
+/* So does the error of one whose communicator was freed, as was the handler; another that has its handle now hears
+   nothing. */
+static int told = 0;
+static void count_truncated(MPI_Comm* comm, int* error, ...) {
+  (void)comm;
+  told += class_of(*error) == MPI_ERR_TRUNCATE;
+}
+static void errors_of_freed(void) {
+  const int next = (rank + 1) % size, last = (rank + size - 1) % size;
+  int in = 0, out[2] = {rank, rank};
+  MPI_Comm of, other;
+  MPI_Errhandler handler;
+  MPI_Request sent, received;
+  MPI_Comm_dup(MPI_COMM_WORLD, &of);
+  MPI_Comm_create_errhandler(count_truncated, &handler);
+  MPI_Comm_set_errhandler(of, handler);
+  MPI_Errhandler_free(&handler);
+  MPI_Irecv(&in, 1, MPI_INT, last, 0, of, &received);
+  MPI_Isend(out, 2, MPI_INT, next, 0, of, &sent);
+  MPI_Comm_free(&of);
+  MPI_Comm_dup(MPI_COMM_WORLD, &other);
+  CHECK(class_of(MPI_Wait(&received, MPI_STATUS_IGNORE)) == MPI_ERR_TRUNCATE);
+  CHECK(told == 1 && received == MPI_REQUEST_NULL);
+  MPI_Wait(&sent, MPI_STATUS_IGNORE);
+  MPI_Comm_free(&other);
+}
+
 /* Elements of a struct that was received in part; external32 of what is shorter there. */
 static void types(void) {
   const int one[3] = {1, 1, 1};
@@ -701,6 +728,7 @@ int main(int argc, char** argv) {
   sets_by_threads();
   errors();
   errors_of_requests();
+  errors_of_freed();
   types();
   grids();
   printf("rank %d of %d: fine\n", rank, size);

@@ -462,9 +462,11 @@ static void dies(const char* how) {
   MPI_Group_incl(all, 1, &dead, &those);
   MPI_Win_fence(0, win);
   if (rank == dead && strcmp(how, "die-lock") == 0) MPI_Win_lock(MPI_LOCK_EXCLUSIVE, 0, 0, win);
+  if (rank == dead && strcmp(how, "die-lock-all") == 0) MPI_Win_lock(MPI_LOCK_EXCLUSIVE, 1, 0, win);
   MPI_Barrier(MPI_COMM_WORLD);
   if (rank == dead) _exit(0);
   if (strcmp(how, "die-lock") == 0) error = MPI_Win_lock(MPI_LOCK_SHARED, 0, 0, win);
+  if (strcmp(how, "die-lock-all") == 0) error = MPI_Win_lock_all(0, win); /* rank 0 can be locked, and rank 1 cannot */
   if (strcmp(how, "die-start") == 0) error = MPI_Win_start(those, 0, win);
   if (strcmp(how, "die-fence") == 0) error = MPI_Win_fence(0, win);
   if (strcmp(how, "die-put") == 0) {
