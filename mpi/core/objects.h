@@ -149,7 +149,7 @@ struct Topology {
 };
 
 // The buffer that MPI_Bsend takes memory from. Copies of the messages lie in memory of their own: of the program's
-// buffer only the size counts, and nothing is written there. buffer_mutex() of calls/messages.cc guards all of it.
+// buffer only the size counts, and nothing is written there. buffer_mutex() of buffer.cc guards all of it.
 struct Buffer {
   void* data = nullptr;
   MPI_Count bytes = 0;  // 0 where none is attached
