@@ -55,27 +55,6 @@ TEST_CASE("device memory: zeroed, of different sizes, given back, and again") {
   });
 }
 
-// Threads of one process, whose driver counts what all of them hold.
-TEST_CASE("memory that ranks cannot map is held by none of them when the call returns") {
-  if (on_a_gpu()) return;
-  check_threads({device_group(3)}, [](Communicator& comm) {
-    comm.deallocate(comm.allocate(4096, Memory::kDevice));
-    comm.barrier();
-    const int held = counted("fake_cuda_held");
-    comm.barrier();
-    if (comm.rank() == 0) setenv("FAKE_CUDA_IMPORTS", "0", 1);
-    comm.barrier();
-    const Error error = error_of([&] { comm.allocate(4096, Memory::kDevice); });
-    const int left = counted("fake_cuda_held");
-    expect_error(error, ErrorCode::kSystem, "cannot be mapped");
-    expect(left == held, [&] { return std::to_string(left - held) + " pieces are still held"; });
-    comm.barrier();
-    if (comm.rank() == 0) unsetenv("FAKE_CUDA_IMPORTS");
-    comm.barrier();
-    comm.deallocate(comm.allocate(4096, Memory::kDevice));
-  });
-}
-
 TEST_CASE("memory that every rank gives back in an order of its own, and the last one by destroy()") {
   check_processes({device_group(3)}, [](Communicator& comm) {
     std::vector<void*> memories;
