@@ -200,7 +200,8 @@ void DeviceSide::connect(std::chrono::milliseconds timeout) {
   island_ = std::move(island);
   plans_.emplace(group_.rank(), group_.context().topology, island_->order(), island_->reach().complete());
   group_.calls().flow()->set_streams([island = island_, calls = calls_](Clock::time_point now) {
-    if (!island->let_go(now, calls->broken().has_value())) return StreamsEnd::kAtWork;
+    const bool broken = calls->broken(StreamCalls::Look::kSeen).has_value();
+    if (!island->let_go(now, broken)) return StreamsEnd::kAtWork;
     return calls->wait_for_all(now) ? StreamsEnd::kDrained : StreamsEnd::kEntriesLeft;
   });
 }

@@ -304,7 +304,9 @@ bool DeviceIsland::let_go(Clock::time_point now, bool broken) {
   const bool unfinished = done_.load() != last_number_.load() || load_word(status.replays_started) != 0;
   for (int rank = 0; rank < world_ && unfinished; ++rank) {
     if (rank == rank_ || !peer_at_work(rank)) continue;
-    (context_.fabric->process(context_.world_rank(rank)) == ::getpid() ? own : others) = true;
+    const bool in_process = context_.fabric->process(context_.world_rank(rank)) == ::getpid();
+    const bool runs = is_at_work(boards_[static_cast<size_t>(rank)]->status, load_word);
+    (in_process && runs ? own : others) = true;
   }
   const auto waited = now - *asked_to_end_;
   return (!own || waited >= kLongestOwnPass) && (!others || waited >= kLongestPass);

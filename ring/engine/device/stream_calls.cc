@@ -173,7 +173,7 @@ void StreamCalls::wait_for_sends(Clock::time_point until, const std::function<bo
 std::optional<Error> StreamCalls::broken(Look look) {
   std::lock_guard lock(mutex_);
   const auto now = Clock::now();
-  if (broken_ || (look == Look::kAtTimes && now < next_look_)) return broken_;
+  if (broken_ || look == Look::kSeen || (look == Look::kAtTimes && now < next_look_)) return broken_;
   next_look_ = now + kBetweenLooksAtDevice;
   for (const auto& [device, stream] : copy_streams_) {
     if (const DeviceStatus status = driver->broken(stream)) {

@@ -64,8 +64,9 @@ class StreamCalls {
   void end_send();
   // Waits until all of them have gone, or until stop(), which is asked every 20 ms.
   void wait_for_sends(Clock::time_point until, const std::function<bool()>& stop);
-  // The failure of a device, after which its streams run nothing more. It is looked for once a second, or now.
-  enum class Look : uint8_t { kAtTimes, kNow };
+  // The failure of a device, after which its streams run nothing more. The driver is asked once a second, or now, or
+  // not at all (kSeen: the failure that was found): by functions in streams, which may not, and by the I/O thread.
+  enum class Look : uint8_t { kAtTimes, kNow, kSeen };
   std::optional<Error> broken(Look look = Look::kAtTimes);
   // Whether streams of all prepared devices can wait for a word of host memory: some drivers cannot (WSL2,
   // shares of a GPU).
