@@ -372,7 +372,7 @@ int MPI_Startall(int count, MPI_Request requests[]) {
       require(!found->active, MPI_ERR_REQUEST, "the request is active already");
       found->unwanted = false;
       found->start(*found);
-      found->active = true;
+      activate(*found);
     }
   });
 }

@@ -236,9 +236,11 @@ struct Request {
   int partitions = 0;  // 0: it is not partitioned
   std::atomic<int> unready{0};
   std::function<void(Request&)> ready;
-  // For a partitioned receive, about which MPI_Parrived() may ask beside the thread that waits: guards `work`,
-  // `finish`, `outcome` and `active`. Unpacking may run under it, and nothing that makes progress.
+  // For a partitioned request, about which MPI_Parrived() may ask beside the thread that waits: guards `work`,
+  // `finish`, `outcome` and `watched` while the request is active, and `active`. Unpacking may run under it, and
+  // nothing that makes progress.
   std::mutex arrival;
+  uint64_t round = 0;  // counts its ends
   // For a generalized request.
   MPI_Grequest_query_function* query = nullptr;
   MPI_Grequest_free_function* free = nullptr;

@@ -71,11 +71,15 @@ std::unique_lock<std::mutex> beside_parrived(Request& request) {
   return request.partitions > 0 ? std::unique_lock(request.arrival) : std::unique_lock<std::mutex>();
 }
 
-// A copy, to look at or wait for without the mutex: either makes progress, and so may call a function of the program.
-// Empty: it has been ended.
-rondo::Work work_of(Request& request) {
+// What a partitioned request has under way. A copy, to look at or wait for without the mutex: either makes progress,
+// and so may call a function of the program. Empty: it has been ended, or is not active.
+struct UnderWay {
+  rondo::Work work;
+  uint64_t round = 0;
+};
+UnderWay under_way(Request& request) {
   const auto lock = beside_parrived(request);
-  return request.active ? request.work : rondo::Work();
+  return {request.active ? request.work : rondo::Work(), request.round};
 }
 
 // Its works are over, or this waits for them. All that goes wrong ends in outcome.error. A second call does nothing.
@@ -113,16 +117,22 @@ void end(Request& request) {
   request.also.clear();
   request.watched = false;
   request.finish = nullptr;
+  ++request.round;
 }
 
 }  // namespace
+
+void activate(Request& request) {
+  const auto lock = beside_parrived(request);
+  request.active = true;
+}
 
 // `unready` is read before `work`: the thread that sends stores them in the other order.
 bool over(Request& request) {
   if (request.kind == Request::Kind::kGeneral) return !request.active || request.complete;
   if (request.partitions > 0) {
     if (request.unready > 0) return false;
-    const rondo::Work work = work_of(request);
+    const rondo::Work work = under_way(request).work;
     return !work.valid() || work.done();
   }
   if (!request.active) return true;
@@ -136,7 +146,7 @@ void complete(Request& request) {
   // Another thread of the program ends these two.
   if (request.kind == Request::Kind::kGeneral) request.complete.wait(false);
   for (int unready = request.unready; unready > 0; unready = request.unready) request.unready.wait(unready);
-  if (rondo::Work work = request.partitions > 0 ? work_of(request) : rondo::Work(); work.valid()) {
+  if (rondo::Work work = request.partitions > 0 ? under_way(request).work : rondo::Work(); work.valid()) {
     try {
       work.wait();
     } catch (const rondo::Exception&) {
@@ -148,12 +158,14 @@ void complete(Request& request) {
   if (request.kind != Request::Kind::kGeneral) end(request);
 }
 
-// A generalized request stays as it is: complete() would not call its functions anyway.
+// A generalized request stays as it is: complete() would not call its functions anyway. The thread that waits may have
+// ended the round that was over here, and started another one.
 bool finished(Request& request) {
+  const uint64_t round = request.partitions > 0 ? under_way(request).round : request.round;
   if (!over(request)) return false;
   if (request.kind == Request::Kind::kGeneral) return true;
   const auto lock = beside_parrived(request);
-  if (request.active) end(request);
+  if (request.active && request.round == round) end(request);
   return true;
 }
 
@@ -163,12 +175,16 @@ Ends& ends() {
 }
 
 // Each Work's end is counted, so the thread looks at the request again after each.
+// A send whose parts are not all ready has none yet: make_ready() tells.
 void Ends::watch(Request& request) {
-  if (request.watched) return;
-  for (rondo::Work& work : works_of(request)) {
-    request.watched = true;
-    work.on_end([this](const rondo::Error&) { tell(); });
+  std::vector<rondo::Work> works;
+  {
+    const auto lock = beside_parrived(request);
+    if (request.watched || request.unready > 0) return;
+    works = works_of(request);
+    request.watched = !works.empty();
   }
+  for (rondo::Work& work : works) work.on_end([this](const rondo::Error&) { tell(); });
 }
 
 // The last Work that ends finishes the request, on the engine's thread. complete() does not wait there, for all of it

@@ -25,6 +25,8 @@ Outcome outcome_of(const Comm& comm, const rondo::Message& message);
 
 // Whether the request is over; makes progress on it. It does not wait, and may be asked again.
 bool over(Request& request);
+// A persistent request was started: what its function has set counts from here on, also for another thread that asks.
+void activate(Request& request);
 // Waits until it is over, and finishes it: afterwards its outcome stands, a persistent one is inactive. A second call
 // does nothing. Called by one thread of a request at a time.
 void complete(Request& request);
