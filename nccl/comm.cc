@@ -158,15 +158,17 @@ void ncclComm::add(rondo_work_t work) {
   next_look_ = works_.size() + std::max(kLeastBetweenLooks, works_.size());
 }
 
-// Takes the works out first: waiting under the lock would block calls of other threads.
+// Takes the works out first: waiting under the lock would block calls of other threads. After an abort streams may
+// never pass what stands behind a kernel of the program.
 void ncclComm::finish() {
+  constexpr int64_t kBetweenLooksMs = 100;
   std::deque<rondo_work_t> works;
   {
     const std::lock_guard lock(mutex_);
     works.swap(works_);
   }
   for (const rondo_work_t work : works) {
-    rondo_wait(work, -1);
+    while (!aborted_ && rondo_wait(work, kBetweenLooksMs) == RONDO_IN_PROGRESS) continue;
     rondo_work_free(work);
   }
 }

@@ -78,7 +78,7 @@ struct ncclComm {
   // A call is in its stream; its work is this one's from now on. Some 64 of those that have ended stay, or as many as
   // are under way, and those behind a message that is.
   void add(rondo_work_t work);
-  // Waits until the streams have passed all calls, or it has failed.
+  // Waits until the streams have passed all calls, each of them has failed, or abort() was called.
   void finish();
 
   // Factors of operations that the program made for it, by number.
