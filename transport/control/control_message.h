@@ -82,7 +82,7 @@ struct ControlFrame {
 };
 
 // Bounds of a frame, in bytes. The largest body is a MEMBERSHIP of 65,535 members: each of its three sets takes at most
-// 1.5 bits a member, in runs of two (36,899 bytes in all). ABORT with all ranks and a full text has 5142.
+// 1.5 bits a member, in runs of two (36,896 bytes in all). ABORT with all ranks and a full text has 5142.
 inline constexpr size_t kControlHeaderBytes = 16;
 inline constexpr size_t kMaxControlBodyBytes = 36'928;
 inline constexpr size_t kMaxErrorTextBytes = 4096;  // longer ones are cut when encoded

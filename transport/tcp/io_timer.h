@@ -17,9 +17,9 @@ class IoTimer {
   explicit IoTimer(asio::io_context& io);
   ~IoTimer();  // what it was set for is dropped
 
-  // `work` is called at that time, instead of what it was set for before.
+  // `work` is called at that time, instead of what it was set for before, unless the time of that has come already.
   void set(Clock::time_point when, std::function<void()> work);
-  void cancel();
+  void cancel();  // likewise
 
  private:
   struct State;

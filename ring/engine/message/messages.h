@@ -67,8 +67,7 @@ class Messages final : public Flow, private P2pStreams {
 
   // Queues the operation; does not move it. Any thread. Messages are matched in the order of these calls.
   void submit(MessageOperation& operation);
-  // submit() by a function in a stream. If the communicator has failed the operation ends here, since no thread
-  // may come to move it any more; else a thread is woken.
+  // submit() by a function in a stream; a thread is woken. Behind shut_down() the operation ends here.
   void submit_from_stream(MessageOperation& operation);
   // Waits for the operation at most until then; true if it is done. After stall_ms the other ranks can learn of
   // the wait when they ask: so a collective that waits for a rank in a receive is reported as a mismatch. After
@@ -100,7 +99,7 @@ class Messages final : public Flow, private P2pStreams {
   // destroy() in good order: ends what is pending, tells the peers that nothing more comes, and writes until
   // the deadline what is still to be written. True: all is written.
   bool finish(Clock::time_point deadline);
-  // Closes the streams. Messages that another thread submits afterwards end at once (end_late).
+  // Closes the streams. Messages that another thread submits meanwhile end here (end_late), later ones in submit().
   void shut_down();
 
  protected:

@@ -21,7 +21,7 @@ namespace rondo {
 
 // The state machines of a rank behind one lock. Any thread tells them events; what follows is carried out on the I/O
 // thread, in order and without the lock: so a communicator's events come from that thread alone, and nothing is called
-// out with the lock held.
+// out with the lock held, but for on_broken(), which calls nothing.
 class ControlDriver {
  public:
   using Clock = std::chrono::steady_clock;
@@ -36,7 +36,7 @@ class ControlDriver {
   };
   ControlDriver(IoThread& thread, const WakeEvent& wake, Handlers handlers);
 
-  // Makes the machines: once, before all of the following but fail() and closed().
+  // Makes the machines: once, before all of the following but hold(), post(), flush() and forget_actions().
   void know(ControlSettings logic);
   std::string peer_name(int peer) const { return rank_name(peer, names_); }  // any thread, no lock
   static ControlLogic::Time now();
