@@ -166,8 +166,8 @@ TEST_CASE("a wait that runs out is no error, and the operation goes on") {
   CHECK(run_everywhere(2, body) == "");
 }
 
-#if defined(__SANITIZE_THREAD__)
-constexpr milliseconds kManyRanksBegin{60'000};  // 80 threads on few cores, each ten times as slow
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+constexpr milliseconds kManyRanksBegin{60'000};  // 80 threads on few cores, each several times as slow
 #else
 constexpr milliseconds kManyRanksBegin{2'000};
 #endif
