@@ -25,9 +25,7 @@ void send(const Envelope& e, Mode mode) {
     return;
   }
   const PackedData memory = packed(e);
-  rondo::MessageCall call = call_of(e, rondo::MessageKind::kSend, memory.data);
-  call.options.synchronous = mode == Mode::kSynchronous;
-  e.comm->engine->run(call);
+  e.comm->engine->run(send_of(e, mode, memory.data));
 }
 
 int send_call(const char* call, const void* data, MPI_Count count, MPI_Datatype type, int peer, int tag, MPI_Comm comm,

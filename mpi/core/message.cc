@@ -65,6 +65,12 @@ rondo::MessageCall call_of(const Envelope& e, rondo::MessageKind kind, void* dat
   return call;
 }
 
+rondo::MessageCall send_of(const Envelope& e, Mode mode, void* data) {
+  rondo::MessageCall call = call_of(e, rondo::MessageKind::kSend, data);
+  call.options.synchronous = mode == Mode::kSynchronous;
+  return call;
+}
+
 PackedData packed(const Envelope& e) {
   PackedData memory(e);
   if (memory.beside != nullptr) pack(*e.type, e.data, e.count, memory.beside.get());
@@ -84,9 +90,7 @@ void start_send(Request& request, const Envelope& e, Mode mode) {
     return;
   }
   const PackedData memory = packed(e);
-  rondo::MessageCall call = call_of(e, rondo::MessageKind::kSend, memory.data);
-  call.options.synchronous = mode == Mode::kSynchronous;
-  request.work = start(request, e, call);
+  request.work = start(request, e, send_of(e, mode, memory.data));
   if (memory.beside != nullptr) request.finish = [kept = memory.beside] {};
 }
 

@@ -40,6 +40,8 @@ Envelope envelope(MPI_Comm comm, const void* data, MPI_Count count, MPI_Datatype
                   bool receives);
 // The engine's call for it. data: where the bytes lie, packed.
 rondo::MessageCall call_of(const Envelope& e, rondo::MessageKind kind, void* data);
+// The same of a send that is not a buffered one.
+rondo::MessageCall send_of(const Envelope& e, Mode mode, void* data);
 
 // The status of a receive from MPI_PROC_NULL (MPI-4, 3.11).
 inline constexpr Outcome kNobody{MPI_PROC_NULL, MPI_ANY_TAG, 0};
