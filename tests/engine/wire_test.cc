@@ -218,7 +218,8 @@ TEST_CASE("wire formats: a slice's note with a number, a rank or a kind that can
   move.count = kCount;
   CHECK(wire.run(move).rank == 1);
 
-  // What is read of the slice, with `value` in so many bytes of its note from `field` on: passed on, and folded.
+  // The note that a receiver reads where `size` bytes of the slice's note, from byte `field` on, hold `value`: first by
+  // a rank that passes the slice on, then by one that folds it.
   source.data = slice.data();
   source.bytes = static_cast<uint32_t>(bytes);
   source.coded = true;

@@ -178,7 +178,7 @@ TEST_CASE("the longest error is cut and still fits a frame") {
 }
 
 // Runs of two take the most: 1.5 bits a member.
-TEST_CASE("who goes on, among 65,535 members, fits a frame and comes back as it was, whoever they are") {
+TEST_CASE("a MEMBERSHIP message of 65,535 members fits a frame and decodes to what was encoded, for any sets") {
   constexpr size_t kMembers = 65'535;
   std::mt19937 random(5);
   const auto set_of = [&](const std::function<bool(size_t)>& holds) {
