@@ -476,6 +476,8 @@ TEST_CASE("two graphs replayed in another order on another rank: a mismatch, tho
   });
 }
 
+// The replays may race for the communicator's windows: a mistake of the program, which the thread sanitizer sees.
+#ifndef __SANITIZE_THREAD__
 TEST_CASE("replays without an order between their streams: an error, or the right sums") {
   const auto replay = [](Graph* graphs, Mirror& a, Mirror& b) {
     graphs[0].replay(a.stream());
@@ -490,5 +492,6 @@ TEST_CASE("replays without an order between their streams: an error, or the righ
     });
   }
 }
+#endif
 
 }  // namespace rondo::testing

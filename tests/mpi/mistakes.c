@@ -333,7 +333,8 @@ static void no_memory_to_pack(void) {
 
 /* The receive of a call whose send cannot start goes on: it takes the next message, into memory that is still there. */
 static void no_memory_to_send(void) {
-  int in[3] = {-1, -1, -1}, out = 5, next = 6;
+  static int in[3] = {-1, -1, -1}; /* lives on: the receive may end behind this function */
+  int out = 5, next = 6;
   MPI_Datatype padded, spread;
   MPI_Request request;
   MPI_Type_create_resized(MPI_BYTE, 0, 2, &padded);
