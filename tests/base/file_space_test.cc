@@ -5,6 +5,7 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/time.h>
+#include <unistd.h>
 
 #include <cerrno>
 #include <cstdint>
@@ -47,8 +48,7 @@ TEST_CASE("fault 61: a file in memory becomes whole while signals come, and they
   CHECK(facts.st_size == static_cast<off_t>(kBytes));
   CHECK(static_cast<uint64_t>(facts.st_blocks) * kBlockBytes >= kBytes);
   const int before = Timer::signals;
-  while (Timer::signals == before) {
-  }
+  while (Timer::signals == before) ::pause();
 }
 
 TEST_CASE("what the system refuses is its error's number") {
