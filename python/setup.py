@@ -27,7 +27,7 @@ HERE = Path(__file__).resolve().parent
 TREE = HERE / "native" if (HERE / "native").is_dir() else HERE.parent
 
 # Carried as they are: rondo-trace, rondo-top, where these read their version, and the pages that errors name.
-FILES = ["tools/trace/*", "tools/top/*.py", "tools/view/page.css", "docs/*.md", "ring/include/rondo/rondo.h"]
+FILES = ["tools/trace/*", "tools/top/*.py", "docs/*.md", "ring/include/rondo/rondo.h"]
 
 
 def _units():

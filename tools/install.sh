@@ -115,8 +115,7 @@ install_nccl
 install_descriptions
 install -D -m 755 -t "$root/bin" "$bin/tools/rondo-run" "$bin/bench/rondo-bench" "$bin/tools/view/rondo-view" \
   "$bin/tools/doctor/rondo-doctor"
-install -D -m 644 -t "$root/share/rondo/trace" tools/trace/*.{py,html,css}
-install -D -m 644 -t "$root/share/rondo/view" tools/view/page.css
+install -D -m 644 -t "$root/share/rondo/trace" tools/trace/*.py
 install -D -m 644 -t "$root/share/rondo/top" tools/top/*.py
 for name in trace top; do
   # shellcheck disable=SC2016  # the program's own

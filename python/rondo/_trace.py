@@ -10,7 +10,7 @@ from rondo._library import native
 
 class trace:
     """Traces what this process's communicators do, from here on, or in a `with` block. Not collective, but useful when
-    all ranks do it. `rondo-trace report FOLDER -o run.html` shows the result (docs/traces.md).
+    all ranks do it. `rondo-trace report FOLDER` shows the result (docs/traces.md).
 
     >>> with rondo.trace("steps-100-to-110"):
     ...     train(10)

@@ -1,4 +1,4 @@
-"""The programs that come with the package: `rondo-run -n 4 train.py`, `rondo-trace report FOLDER -o run.html`, and the others.
+"""The programs that come with the package: `rondo-run -n 4 train.py`, `rondo-trace report FOLDER`, and the others.
 `python -m rondo.run` is rondo-run. Each lists its options by --help."""
 
 from __future__ import annotations

@@ -124,5 +124,4 @@ def test_notebook(tmp_path):
     nbclient.NotebookClient(again, timeout=60, kernel_name="python3", resources={"metadata": {"path": tmp_path}}).execute()
     assert outputs(again) == outputs(saved)
     assert all(outputs(saved))
-    for page in ("ring.html", "trace.html"):
-        assert "all_reduce" in (tmp_path / page).read_text(), page
+    assert "all_reduce" in (tmp_path / "ring.html").read_text()

@@ -31,8 +31,8 @@ SCRIPT
 }
 programs() {
   in_root "cd /tmp && mkdir trace && RONDO_TRACE=/tmp/trace rondo-run -n 2 python3 /rondo/tests/launchers/sum.py &&
-    rondo-trace report /tmp/trace -o report.html && rondo-top --help && rondo-view -o view.html && rondo-doctor &&
-    rondo-bench --ranks 2 -e 1K --seconds 0.01 && test -s report.html -a -s view.html && test -s /usr/share/man/man1/rondo-run.1.gz"
+    rondo-trace report /tmp/trace >report.txt && rondo-top --help && rondo-view -o view.html && rondo-doctor &&
+    rondo-bench --ranks 2 -e 1K --seconds 0.01 && test -s report.txt -a -s view.html && test -s /usr/share/man/man1/rondo-run.1.gz"
 }
 leaves_nothing() {
   in_root "apt-get purge -y librondo0.2 librondo-dev rondo python3-rondo && ! find /usr /etc -name \"*rondo*\" | grep ."

@@ -45,8 +45,8 @@ imports() { in_root "/v/bin/python -c \"import rondo; print(rondo.__version__)\"
 two() { cp tests/launchers/sum.py "$root/sum.py" && two_ranks "/v/bin/rondo-run -n 2 /v/bin/python /sum.py"; }
 programs() {
   in_root "cd /tmp && rm -rf trace && mkdir trace && RONDO_TRACE=/tmp/trace /v/bin/rondo-run -n 2 /v/bin/python /sum.py &&
-    /v/bin/rondo-trace report /tmp/trace -o report.html && /v/bin/rondo-top --help && /v/bin/rondo-view -o view.html &&
-    /v/bin/rondo-doctor && /v/bin/rondo-bench --ranks 2 -e 1K --seconds 0.01 && test -s report.html -a -s view.html"
+    /v/bin/rondo-trace report /tmp/trace >report.txt && /v/bin/rondo-top --help && /v/bin/rondo-view -o view.html &&
+    /v/bin/rondo-doctor && /v/bin/rondo-bench --ranks 2 -e 1K --seconds 0.01 && test -s report.txt -a -s view.html"
 }
 torch() {
   cat >"$root/torch_sum.py" <<'SCRIPT'

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Pages of rondo-view in headless Chromium: every plan stepped through, cells and colors compared with plan_dump's data.
-# Traces of real jobs, a rank stopped and one killed, and their reports; rondo-top on the like; the documentation's site. Metrics pass promtool.
+# Traces of real jobs, a rank stopped and one killed; rondo-top on the like; the documentation's site. Metrics pass promtool.
 set -euo pipefail
 source tools/lib/suite.sh
 
@@ -73,7 +73,6 @@ mkdir "$folder/traces"
 counted "all traces looked at" tests/trace/trace_test.py "$bin/tools/rondo-run" docs/trace-schema.json "$folder/traces"
 mkdir "$folder/top"
 counted "all of rondo-top looked at" tests/trace/top_test.py "$bin/tools/rondo-run" "$folder/top"
-counted "all reports looked at" tests/pages/report_pages.py "$folder/traces"
 
 check "the site builds" tools/site.sh
 counted "all of the site looked at" tests/pages/site_pages.py build/site

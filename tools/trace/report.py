@@ -1,9 +1,6 @@
-"""The report: one page of tables, without a script, that fetches nothing. Its style is the plan viewer's (tools/view).
-The timeline is what `rondo-trace merge` writes, for a viewer of traces."""
+"""The report: tables of what ran, as text. The timeline is what `rondo-trace merge` writes, for a viewer of traces."""
 
 import collections
-import html
-import pathlib
 import re
 import statistics
 
@@ -12,12 +9,12 @@ from blame import time_text
 from chrome import beginning
 from read import DIRECTIONS
 
-_HERE = pathlib.Path(__file__).resolve().parent
-_VIEW = _HERE.parent / "view"
-# Ranks that are shown at once, the late ones first; the others are folded.
+# Ranks and links that are shown, the late ones and those that carried most first.
 MOST_RANKS = 8
 # Kinds of calls in their table, those that took longest together first.
 MOST_CALLS = 200
+# Sentences of a rank.
+_SENTENCES = 5
 # Bytes that a rank sends in a ring, for each byte of the call: bus bandwidth, as rondo-bench counts it.
 _BUS = {"all_reduce": lambda n: 2 * (n - 1) / n, "all_gather": lambda n: (n - 1) / n, "reduce_scatter": lambda n: (n - 1) / n,
         "all_to_all": lambda n: (n - 1) / n}
@@ -34,88 +31,55 @@ def _number(count, noun):
     return f"{count or 'no'} {noun}{'' if count == 1 else 's'}"
 
 
+def _section(title, lines):
+    """Lines below their title. One line each: errors and names are the programs'."""
+    return [title, *("  " + re.sub(r"[\0-\x1f\x7f-\x9f\u2028\u2029]+", " ", line) for line in lines), ""] if lines else []
+
+
 def _table(head, rows):
-    cells = "".join(f"<th>{html.escape(str(name))}</th>" for name in head)
-    body = "".join("<tr>" + "".join(f"<td>{cell}</td>" for cell in row) + "</tr>" for row in rows)
-    return f'<div class="scroll"><table><thead><tr>{cells}</tr></thead><tbody>{body}</tbody></table></div>'
+    """Lines of columns, all but the first aligned to the right."""
+    cells = [[str(cell) for cell in row] for row in (head, *rows)]
+    widths = [max(map(len, column)) for column in zip(*cells)]
+    return ["  ".join([row[0].ljust(widths[0]), *(cell.rjust(width) for cell, width in zip(row[1:], widths[1:]))]).rstrip()
+            for row in cells]
 
 
-def _card(name, title, content, note=""):
-    note = f'<p class="quiet">{note}</p>' if note else ""
-    return f'<section class="card" id="{name}"><h2>{title}</h2>{note}{content}</section>'
-
-
-def _bar(share):
-    return f'<span class="bar"><span style="width:{100 * share:.1f}%"></span></span>'
+def _first(lines, most, what):
+    """The first lines, and how many others there are."""
+    return lines[:most] + ([f"and {len(lines) - most} more {what}"] if len(lines) > most else [])
 
 
 def _called(operations):
     return {key: here for key, here in operations.items() if key[1] > 1}
 
 
-def _folded(parts, join, what):
-    """HTML of the first parts, and of the others behind a line to click. join: parts into HTML."""
-    rest = parts[MOST_RANKS:]
-    return join(parts[:MOST_RANKS]) + (f"<details><summary>{len(rest)} more {what}</summary>{join(rest)}</details>" if rest else "")
-
-
-def _sentences(ranks, operations, members):
-    said = blame.sentences(operations, members)
-    out = []
-    for rank, trace in sorted(ranks.items(), key=lambda item: -said.get(item[0], [(0,)])[0][0]):
-        lines = "".join(f"<li>{html.escape(sentence)}</li>" for _, sentence, _ in said.get(rank, [])[:5])
-        out.append(f'<div class="blame" data-rank="{rank}"><h3>{html.escape(trace.name)}</h3><ul>'
-                   f"{lines or '<li>waited for no rank for 1 ms or more</li>'}</ul></div>")
-    return _card("blame", "Who waited for whom, and why", _folded(out, "".join, "ranks"),
-                 "The longest waits of each rank. A wait is followed along the ranks that waited in turn, to one that did not.")
-
-
-def _ends(ranks, operations):
+def _ends(ranks):
     out = []
     last = max(trace.last for trace in ranks.values())
     # The first to end is the likeliest cause.
     for rank, trace in sorted(ranks.items(), key=lambda item: item[1].last):
-        for failure in trace.failures:
-            out.append(f"<li>{html.escape(trace.name)}: <b>{html.escape(failure['code'])}</b> "
-                       f"{html.escape(failure['message'])}</li>")
-        for operation in trace.operations.values():
-            if operation.end is None:
-                out.append(f"<li>{html.escape(trace.name)}: its trace ends inside {html.escape(operation.name)}, "
-                           f"{time_text(last - trace.last)} before the last rank's</li>")
+        out += [f"{trace.name}: {failure['code']} {failure['message']}" for failure in trace.failures]
+        out += [f"{trace.name}: its trace ends inside {operation.name}, {time_text(last - trace.last)} before the last rank's"
+                for operation in trace.operations.values() if operation.end is None]
     missing = set(range(next(iter(ranks.values())).about["world"])) - set(ranks)
     if missing:
-        out.append(f"<li>No trace of rank {', '.join(map(str, sorted(missing)))} is in the folder.</li>")
-    return _card("ends", "Failures and open ends", f"<ul>{''.join(out)}</ul>") if out else ""
+        out.append(f"no trace of rank {', '.join(map(str, sorted(missing)))} is in the folder")
+    return out
 
 
-class _Waiting:
-    """How long ranks waited: by rank, for which one, and because of which one."""
-
-    def __init__(self, ranks, operations, members):
-        self._by_pair, self._by_rank, self._blamed = collections.Counter(), collections.Counter(), collections.Counter()
-        for _, rank, peer, wait, cause in blame.Blame(operations, members).waits():
-            self._by_pair[rank, peer] += wait.end - wait.begin
-            self._by_rank[rank] += wait.end - wait.begin
-            if cause.rank != rank:
-                self._blamed[cause.rank] += wait.end - wait.begin
-        self.order = sorted(ranks, key=lambda r: (-self._blamed[r], r))  # late ones first
-
-    def late(self):
-        most = max(self._blamed.values(), default=0) or 1
-        rows = [(f"rank {r}", time_text(self._blamed[r]), _bar(self._blamed[r] / most))
-                for r in self.order]
-        return _card("late", "Late ones first",
-                     _folded(rows, lambda part: _table(["rank", "others waited because of it", ""], part), "ranks"))
-
-    def pairs(self):
-        ranks = sorted(self.order)
-        rows = [[f"rank {r}", f"<b>{time_text(self._by_rank[r])}</b>",
-                 *(time_text(self._by_pair[r, p]) if self._by_pair[r, p] else "–" for p in ranks)] for r in ranks]
-        table = _table(["", "in all", *(f"for {p}" for p in ranks)], rows)
-        if len(ranks) > MOST_RANKS:
-            table = f"<details><summary>{len(ranks)} by {len(ranks)} ranks</summary>{table}</details>"
-        return _card("waits", "Waiting, by rank and by the rank waited for", table,
-                     "Times of all lanes. The neighbor that is waited for need not be the cause: that is the table of late ones.")
+def _waiting(ranks, operations, members):
+    """Sections: because of which rank others waited; the longest waits, a sentence each."""
+    blamed = collections.Counter()
+    for _, rank, _, wait, cause in blame.Blame(operations, members).waits():
+        if cause.rank != rank:
+            blamed[cause.rank] += wait.end - wait.begin
+    late = [[f"rank {r}", time_text(blamed[r])] for r in sorted(ranks, key=lambda r: (-blamed[r], r))]
+    said = blame.sentences(operations, members)
+    longest = [f"{ranks[r].name} {sentence}" for r in sorted(said, key=lambda r: -said[r][0][0])[:MOST_RANKS]
+               for _, sentence, _ in said[r][:_SENTENCES]]
+    return (_section("Late ones first", _first(_table(["", "others waited because of it"], late), MOST_RANKS + 1, "ranks")) +
+            _section("Who waited for whom, and why: the longest waits, followed along the ranks that waited in turn",
+                     longest or ["no rank waited for another for 1 ms or more"]))
 
 
 def _links(ranks):
@@ -132,8 +96,8 @@ def _links(ranks):
     for (source, target, _, _), count in carried.items():
         links[source, target] = max(links[source, target], count)
     total = sum(links.values()) or 1
-    rows = [(f"{a} → {b}", size_text(n), f"{100 * n / total:.1f} %", _bar(n / total)) for (a, b), n in links.most_common(64)]
-    return _card("links", "What each link carried", _folded(rows, lambda part: _table(["link", "bytes", "share", ""], part), "links"))
+    rows = [(f"{a} to {b}", size_text(n), f"{100 * n / total:.1f} %") for (a, b), n in links.most_common()]
+    return _first(_table(["link", "bytes", "share"], rows), MOST_RANKS + 1, "links") if rows else []
 
 
 def _times(operations, members):
@@ -152,12 +116,10 @@ def _calls(operations, members):
     for (collective, count, algorithm, reason, model, world), took in sorted(groups.items(), key=lambda item: -sum(item[1]))[:MOST_CALLS]:
         middle = statistics.median(took)
         bus = count * _BUS.get(collective, lambda n: 1)(world) / middle if world > 1 else 0
-        rows.append((html.escape(collective), size_text(count), html.escape(f"{algorithm} ({reason})"), len(took), time_text(min(took)),
-                     time_text(middle), f"{bus:.3g}", time_text(model) if model else "–", f"{middle / model:.2f}" if model else "–"))
-    table = _table(["collective", "bytes", "algorithm (why)", "times", "best", "median", "GB/s", "predicted", "median / predicted"], rows)
-    return _card("calls", "Calls", table if rows else '<p class="quiet">No operation has ended on every rank.</p>',
-                 "A call lasts from the first rank's begin to the last one's end. GB/s: bus bandwidth of the median, as rondo-bench "
-                 "counts it. Predicted: the cost model's closed form, from which the algorithm was chosen.")
+        rows.append((f"{collective} {size_text(count)}, {algorithm} ({reason})", len(took), time_text(min(took)), time_text(middle),
+                     f"{bus:.3g}", time_text(model) if model else "-", f"{middle / model:.2f}" if model else "-"))
+    head = ["call, algorithm (why)", "times", "best", "median", "GB/s", "predicted", "median / predicted"]
+    return _table(head, rows) if rows else ["no operation has ended on every rank"]
 
 
 def _clock_text(clocks):
@@ -171,18 +133,15 @@ def _clock_text(clocks):
     return "; ".join(parts)
 
 
-def page(ranks, clocks, operations, members):
-    """The report as text."""
+def text(ranks, clocks, operations, members):
+    """The report: sections, each with its title."""
     start = beginning(ranks)
-    waiting = _Waiting(ranks, operations, members)
     lost = sum(trace.lost for trace in ranks.values())
-    called = len(_called(operations))
     lasted = "" if start is None else f" in {time_text(max(t.last for t in ranks.values()) - start)}"
-    subtitle = (f"{_number(len(ranks), 'rank')}, {_number(called, 'operation')}{lasted}; {_clock_text(clocks)}"
-                + (f"; the rings had no room for {lost:,} older records (RONDO_TRACE_BYTES)" if lost else ""))
-    body = (_ends(ranks, operations) + waiting.late() + _links(ranks) + _sentences(ranks, operations, members) +
-            waiting.pairs() + _calls(operations, members))
-    parts = {"STYLE": (_VIEW / "page.css").read_text(encoding="utf-8") + (_HERE / "report.css").read_text(encoding="utf-8"),
-             "SUBTITLE": html.escape(subtitle), "BODY": body}
-    # At once: what a program has said may look like a mark.
-    return re.sub("@([A-Z]+)@", lambda mark: parts[mark[1]], (_HERE / "report.html").read_text(encoding="utf-8"))
+    lines = [f"{_number(len(ranks), 'rank')}, {_number(len(_called(operations)), 'operation')}{lasted}; {_clock_text(clocks)}"
+             + (f"; the rings had no room for {lost:,} older records (RONDO_TRACE_BYTES)" if lost else ""), ""]
+    lines += _section("Failures and open ends", _ends(ranks))
+    lines += _waiting(ranks, operations, members)
+    lines += _section("What each link carried", _links(ranks))
+    lines += _section("Calls, from the first rank's begin to the last one's end", _calls(operations, members))
+    return "\n".join(lines[:-1]) + "\n"

@@ -2,7 +2,7 @@
 """rondo-trace: what ran, from the traces that RONDO_TRACE=folder leaves.
 
     rondo-trace merge FOLDER -o run.json       Chrome trace events: the timeline, for a viewer of traces
-    rondo-trace report FOLDER -o run.html      one page: who waited for whom, and why; calls, links, failures
+    rondo-trace report FOLDER                  tables: who waited for whom, and why; calls, links, failures
     rondo-trace blame FOLDER                   the longest waits, a sentence each
 """
 
@@ -55,11 +55,11 @@ def main(arguments=None):
     parser = argparse.ArgumentParser(prog="rondo-trace", description="What ran, from the traces of RONDO_TRACE=folder.")
     parser.add_argument("--version", action="version", version=version.text("rondo-trace"))
     commands = parser.add_subparsers(dest="command", required=True)
-    for name, text in (("merge", "Chrome trace events, as JSON"), ("report", "one page of HTML"),
+    for name, text in (("merge", "Chrome trace events, as JSON"), ("report", "tables of what ran"),
                        ("blame", "the longest waits, a sentence each")):
         command = commands.add_parser(name, help=text)
         command.add_argument("folder", help="of rank-*.rondo-trace; of several hosts, gathered into one")
-        if name != "blame":
+        if name == "merge":
             command.add_argument("-o", "--output", required=True, metavar="FILE", help="- is the standard output")
     options = parser.parse_args(arguments)
     try:
@@ -67,7 +67,7 @@ def main(arguments=None):
         if options.command == "merge":
             write(options.output, json.dumps(chrome.events(ranks, found)) + "\n")
         elif options.command == "report":
-            write(options.output, report.page(ranks, found, operations, members))
+            sys.stdout.write(report.text(ranks, found, operations, members))
         else:
             said = [f"rank {rank} {sentence}" for rank, longest in sorted(blame.sentences(operations, members).items())
                     for _, sentence, _ in longest[:10]]
