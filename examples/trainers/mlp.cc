@@ -1,12 +1,10 @@
 // A perceptron of one hidden layer on Fashion-MNIST, trained by rondo::DistOpt with every option.
-//   rondo-run -n 2 mlp [--option int8] [--spars 0.05] [--epochs 2] [--images 60000] [--folder FOLDER] [--checkpoint
-//   FILE]
-// Every rank trains on its contiguous part, 64 images a step. --checkpoint: written by rank 0 after each epoch, and
-// read at the start if it is there. Training goes on with the same bits, or with other ranks by the mean residuals.
+//   rondo-run -n 2 mlp [--option int8] [--spars 0.05] [--epochs 2] [--images 60000] [--folder FOLDER]
+// Every rank trains on its contiguous part, 64 images a step. cnn.py has checkpoints, too: here they would be made of
+// DistOpt::save() and each rank's parameters and momentum.
 #include <charconv>
 #include <cstdint>
 #include <cstdio>
-#include <filesystem>
 #include <map>
 #include <stdexcept>
 #include <string>
@@ -16,7 +14,6 @@
 
 #include <rondo/dist_opt.h>
 
-#include "checkpoint.h"
 #include "mlp.h"
 
 namespace {
@@ -37,7 +34,6 @@ struct Arguments {
   uint64_t epochs = 2;
   size_t images = 60000;
   std::string folder = idx::kFolder;
-  std::string checkpoint;
 };
 
 // The whole text must be the number.
@@ -70,11 +66,8 @@ Arguments read_arguments(int argc, char** argv) {
       read.images = number<size_t>(name, value);
     } else if (name == "--folder") {
       read.folder = value;
-    } else if (name == "--checkpoint") {
-      read.checkpoint = value;
     } else {
-      throw std::invalid_argument(
-          name + " is no option; there are --option, --spars, --epochs, --images, --folder and --checkpoint");
+      throw std::invalid_argument(name + " is no option; there are --option, --spars, --epochs, --images and --folder");
     }
   }
   return read;
@@ -100,12 +93,7 @@ void run(const Arguments& arguments) {
 
   // Equal on all ranks, whose parts are equal: each step is a collective.
   const uint64_t steps = train.count() / mlp::kBatch;
-  const std::string& file = arguments.checkpoint;
-  uint64_t epoch = 0;
-  if (!file.empty() && std::filesystem::exists(file)) {
-    epoch = mlp::checkpoint::load(file, group, optimizer, arguments.options.exchange, network, sgd);
-  }
-  for (; epoch < arguments.epochs; ++epoch) {
+  for (uint64_t epoch = 0; epoch < arguments.epochs; ++epoch) {
     for (uint64_t step = 0; step < steps; ++step) {
       network.backward(train, step * mlp::kBatch, mlp::kBatch, [&](const std::string& name) { optimizer.ready(name); });
       optimizer.step(update);
@@ -115,9 +103,6 @@ void run(const Arguments& arguments) {
     const mlp::Score tested = std::exchange(network.score, {});
     std::vector<double> sums = {trained.loss, trained.right, trained.seen, tested.right, tested.seen};
     group.all_reduce(sums);
-    if (!file.empty()) {
-      mlp::checkpoint::save(file, epoch + 1, group, optimizer, network.parameters, sgd.velocity);
-    }
     if (group.rank() > 0) continue;
     std::printf("Starting Epoch %d:\n", static_cast<int>(epoch));
     std::printf("Training loss = %f, training accuracy = %f\n", sums[0], sums[1] / sums[2]);

@@ -138,20 +138,18 @@ class Network {
 // SGD with momentum, as torch's: v = momentum v + g; p -= rate v.
 class MomentumSgd {
  public:
-  MomentumSgd(float rate, float momentum, size_t count) : rate_(rate), momentum_(momentum), velocity(count) {}
+  MomentumSgd(float rate, float momentum, size_t count) : rate_(rate), momentum_(momentum), velocity_(count) {}
   // begin: where these parameters lie among all.
   void update(size_t begin, std::span<float> parameters, std::span<const float> gradient) {
     for (size_t i = 0; i < parameters.size(); ++i) {
-      velocity[begin + i] = momentum_ * velocity[begin + i] + gradient[i];
-      parameters[i] -= rate_ * velocity[begin + i];
+      velocity_[begin + i] = momentum_ * velocity_[begin + i] + gradient[i];
+      parameters[i] -= rate_ * velocity_[begin + i];
     }
   }
 
  private:
   float rate_, momentum_;
-
- public:
-  std::vector<float> velocity;
+  std::vector<float> velocity_;
 };
 
 inline constexpr float kRate = 0.05f, kMomentum = 0.9f;

@@ -56,7 +56,7 @@ LAYERS = {
                       "transport/island/memory_file.h",
                       "tools/"),
     "examples/": ("rondo/",),
-    "examples/trainers/": ("rondo/", "checkpoint.h", "idx.h", "mlp.h"),  # beside the programs
+    "examples/trainers/": ("rondo/", "idx.h", "mlp.h"),  # beside the programs
     "python/module/": ("rondo/rondo.h", "python/module/"),
     "python/rondo/torch/csrc/": ("rondo/", "csrc/"),
     "docs/": ("rondo/",),
