@@ -1,13 +1,11 @@
 """Synchronous SGD: every rank trains on its part of the images, and gradients are averaged after each step.
 
-python -m rondo.run -n 2 average_gradients.py [--epochs 2] [--one-by-one] [--images 60000] [--folder DIR]
+python -m rondo.run -n 2 average_gradients.py [--epochs 2] [--images 60000] [--folder DIR]
 
 The model is a perceptron of 784, 128 and 10 units. A step takes 128 images, 128 / world of them on each rank.
 """
 
 import argparse
-import statistics
-import time
 from pathlib import Path
 
 import idx
@@ -60,37 +58,17 @@ class Perceptron:
         return float((logits.argmax(axis=1) == labels).mean())
 
 
-def average_one_by_one(group, gradients) -> None:
-    for gradient in gradients:
-        group.all_reduce(gradient, op="avg")
-
-
-def average_in_one_call(group, gradients) -> None:
-    group.all_reduce_many(gradients, op="avg")
-
-
-def train_epoch(group, model, images, labels, average) -> float:
+def train_epoch(group, model, images, labels) -> float:
     """The mean of this rank's losses. The last images, too few for a batch, are left out."""
     batch = BATCH // group.size
     losses = []
     for begin in range(0, len(images) - batch + 1, batch):
         chosen = slice(begin, begin + batch)
         loss, gradients = model.loss_and_gradients(images[chosen], labels[chosen])
-        average(group, gradients)
+        group.all_reduce_many(gradients, op="avg")
         model.step(gradients)
         losses.append(loss)
     return float(np.mean(losses))
-
-
-def time_of(group, average, gradients, repeats=50) -> float:
-    """Milliseconds of averaging the gradients of one step, the median."""
-    times = []
-    for _ in range(repeats):
-        group.barrier()
-        begin = time.perf_counter()
-        average(group, gradients)
-        times.append(time.perf_counter() - begin)
-    return 1000 * statistics.median(times)
 
 
 def main():
@@ -98,9 +76,7 @@ def main():
     parser.add_argument("--epochs", type=int, default=2)
     parser.add_argument("--images", type=int, default=60000)
     parser.add_argument("--folder", type=Path, default=idx.FOLDER)
-    parser.add_argument("--one-by-one", action="store_true", help="one all_reduce an array, not one call for all")
     options = parser.parse_args()
-    average = average_one_by_one if options.one_by_one else average_in_one_call
 
     group = rondo.init()
     images, labels = (array[: options.images] for array in idx.load(options.folder, "train"))
@@ -108,15 +84,12 @@ def main():
     images, labels = images[part], labels[part]
     model = Perceptron()
     for epoch in range(options.epochs):
-        loss = train_epoch(group, model, images, labels, average)
+        loss = train_epoch(group, model, images, labels)
         print(f"Rank {group.rank} , epoch {epoch} : {loss:.4f}", flush=True)
 
-    gradients = [np.ones_like(parameter) for parameter in model.parameters]
-    one_by_one, one_call = (time_of(group, way, gradients) for way in (average_one_by_one, average_in_one_call))
     bits = group.all_gather_object([parameter.tobytes() for parameter in model.parameters])
     if group.rank == 0:
         same = all(other == bits[0] for other in bits)
-        print(f"averaging the 4 gradients: {one_by_one:.3f} ms one by one, {one_call:.3f} ms in one call")
         print(f"test accuracy {model.accuracy(*idx.load(options.folder, 't10k')):.4f}; "
               f"parameters {'equal' if same else 'DIFFER'} on all ranks", flush=True)  # fmt: skip
 
