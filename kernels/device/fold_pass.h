@@ -1,5 +1,5 @@
 // What one thread of a device does in a pass: loads, and stores, of 16 bytes. The arithmetic is fold.h's. Compiled by
-// nvcc for GPUs, and for processors by host_fold.cc, which is how tests compare its bits with combine().
+// nvcc for GPUs, and for processors by tests/support/host_fold.cc, which is how tests compare its bits with combine().
 #pragma once
 
 #include <type_traits>

@@ -8,8 +8,8 @@
 #include <thread>
 #include <vector>
 
-#include "kernels/device/host_lane.h"
 #include "tests/device/lane_calls.h"
+#include "tests/support/host_lane.h"
 
 namespace rondo::testing {
 namespace {

@@ -8,10 +8,10 @@
 #include <vector>
 
 #include "kernels/combine.h"
-#include "kernels/device/host_fold.h"
 #include "kernels/resolve.h"
 #include "tests/kernels/call_buffers.h"
 #include "tests/support/element.h"
+#include "tests/support/host_fold.h"
 #include "tests/support/random.h"
 
 namespace rondo::testing {

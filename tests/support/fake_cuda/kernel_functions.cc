@@ -1,8 +1,8 @@
 // Functions of the fake driver: kernels, which are run by name from the host's build of the same bodies.
 #include <cstring>
 
-#include "kernels/device/host_lane.h"
 #include "tests/support/fake_cuda/functions.h"
+#include "tests/support/host_lane.h"
 
 namespace rondo::testing::functions {
 namespace {

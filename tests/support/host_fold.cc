@@ -1,4 +1,4 @@
-#include "kernels/device/host_fold.h"
+#include "tests/support/host_fold.h"
 
 #include "kernels/device/fold_rows.h"
 #include "ring/base/check.h"

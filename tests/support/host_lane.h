@@ -4,8 +4,8 @@
 #include <chrono>
 
 #include "kernels/device/call_lane.h"
-#include "kernels/device/host_fold.h"
 #include "rondo/dtype.h"
+#include "tests/support/host_fold.h"
 
 namespace rondo {
 
