@@ -24,7 +24,7 @@ struct Typed {
   std::string collectives = "all_reduce", dtypes = "float", ops = "sum", algorithm = "auto";
   std::string placement = "both", buffers = "plain", device = "none", root = "0";
   uint32_t check = 1;
-  int blocking = 1, average = 3;
+  int blocking = 1;
   bool no_limit = false;
   std::optional<double> timeout_s = {};
 };
@@ -168,7 +168,6 @@ void resolve(const Typed& typed, Options& options) {
   check_list(options);
   options.algorithm = resolve_algorithm(typed.algorithm);
   options.effort.check = typed.check != 0;
-  options.effort.of_ranks = static_cast<OfRanks>(typed.average);
   options.blocking = typed.blocking != 0;
   if (typed.timeout_s) {
     options.timeout_ms = static_cast<int64_t>(*typed.timeout_s * 1000);
@@ -214,12 +213,8 @@ void add_effort(CLI::App& app, Typed& typed, Options& options) {
   app.add_option("-c,--check", typed.check, "0: no check; more: every timed batch is checked (1)");
   app.add_option("-m,--agg_iters", options.aggregate, "all_reduces that one call carries; times are of one of them (1)")
       ->check(CLI::Range(1, 65'536));
-  app.add_option("-a,--average", typed.average,
-                 "whose time counts: 0 rank 0's, 1 the mean, 2 the least, 3 the most (3)")
-      ->check(CLI::Range(0, 3));
   app.add_option("-z,--blocking", typed.blocking, "0: operations are started, then waited for; 1: blocking calls (1)")
       ->check(CLI::Range(0, 1));
-  app.add_option("-N,--run_cycles", options.cycles, "go through the table so often; 0: until interrupted (1)");
   app.add_option("--seconds", options.effort.seconds, "of timed operations a size, without -n (0.25)")
       ->check(CLI::Range(0.001, 3600.0));
 }

@@ -27,7 +27,6 @@ struct Options {
   Effort effort;
   uint32_t aggregate = 1;  // operations that one call carries (all_reduce_many); times are of one of them
   bool blocking = true;    // false: each operation is started, and then waited for
-  uint32_t cycles = 1;     // of the whole table; 0: until interrupted
 
   int ranks = 0;  // > 0: this process starts them; 0: a launcher has, or else 2
   bool inproc = false;

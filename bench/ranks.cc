@@ -123,19 +123,6 @@ void show_device(RondoGroup& group, const std::vector<Row>& rows) {
   std::fflush(stdout);
 }
 
-// All cycles. The last one's rows are left to the caller, whose finish() may take longer than the other ranks wait. On
-// rank 0 `code` becomes the exit code of a cycle before that has failed.
-template <typename Finish>
-std::vector<Row> run_cycles(Group& group, const Options& options, const SessionSetup& setup,
-                            const SessionEvents& events, Finish finish, int& code) {
-  std::vector<Row> rows = run_session(group, options, setup, events);
-  for (uint32_t cycle = 1; options.cycles == 0 || cycle < options.cycles; ++cycle) {
-    if (group.rank() == 0) code = std::max(code, finish(std::move(rows)));
-    rows = run_session(group, options, setup, events);
-  }
-  return rows;
-}
-
 }  // namespace
 
 bool started_by_launcher(const Options& options) { return find_launch({}, config_of(options)).launcher != "program"; }
@@ -161,19 +148,15 @@ int run_inproc(const Options& options, const Machine& machine) {
   Reporter reporter(options, machine, options.ranks);
   reporter.begin("threads of one process");
   const SessionSetup setup{"inproc", {}};
-  const auto finish = [&](std::vector<Row> rows) {
-    return reporter.finish(std::move(rows), {}, [](uint64_t) { return std::nullopt; });
-  };
   std::vector<std::exception_ptr> failures(communicators.size());
   std::vector<Row> rows;
-  int code = 0;  // rank 0's thread sets it
   std::vector<std::thread> threads;
   for (size_t rank = 0; rank < communicators.size(); ++rank) {
     threads.emplace_back([&, rank] {
       try {
         const std::unique_ptr<RondoGroup> group = group_of(communicators[rank], options);
         std::vector<Row> own =
-            run_cycles(*group, options, setup, rank == 0 ? reporter.events(false) : SessionEvents{}, finish, code);
+            run_session(*group, options, setup, rank == 0 ? reporter.events(false) : SessionEvents{});
         group->barrier();  // the device is idle
         show_device(*group, own);
         if (rank == 0) rows = std::move(own);
@@ -188,7 +171,7 @@ int run_inproc(const Options& options, const Machine& machine) {
   for (const std::exception_ptr& failure : failures) {
     if (failure) std::rethrow_exception(failure);
   }
-  return std::max(code, finish(std::move(rows)));
+  return reporter.finish(std::move(rows), {}, [](uint64_t) { return std::nullopt; });
 }
 
 // This process is one rank. Rank 0 alone writes; the others end with 0 whatever it has found.
@@ -208,18 +191,15 @@ int run_rank(const Options& options, const Machine& machine) {
   communicator.barrier();
   std::unique_ptr<RondoGroup> group = group_of(communicator, options);
   const bool shares = !setup.limits.streams.empty();
-  const auto finish = [&](std::vector<Row> rows) {
-    return reporter.finish(std::move(rows), setup.limits, [&](uint64_t bytes) { return limit_now(world, bytes); });
-  };
-  int code = 0;
-  std::vector<Row> rows =
-      run_cycles(*group, options, setup, speaks ? reporter.events(shares) : SessionEvents{}, finish, code);
+  std::vector<Row> rows = run_session(*group, options, setup, speaks ? reporter.events(shares) : SessionEvents{});
   group->barrier();  // the device is idle
   show_device(*group, rows);
   group->barrier();
   group.reset();
   communicator.destroy();
-  return speaks ? std::max(code, finish(std::move(rows))) : 0;
+  if (!speaks) return 0;
+  // After the end of the job: a limit that is measured again takes longer than the other ranks wait.
+  return reporter.finish(std::move(rows), setup.limits, [&](uint64_t bytes) { return limit_now(world, bytes); });
 }
 
 }  // namespace rondo::bench

@@ -22,20 +22,6 @@ std::string section_of(const Case& c) {
   return c.root < 0 ? text : text + fmt::format(", root {}", c.root);
 }
 
-const char* time_text(OfRanks of_ranks) {
-  switch (of_ranks) {
-    case OfRanks::kFirst:
-      return "rank 0's";
-    case OfRanks::kMean:
-      return "the ranks' mean";
-    case OfRanks::kLeast:
-      return "the fastest rank's";
-    case OfRanks::kMost:
-      break;
-  }
-  return "the slowest rank's";
-}
-
 // Faster than raw TCP was measured: a disturbance of that measurement.
 bool impossible(const Row& row) { return row.share_of_limit.value_or(0) > kHighestShare; }
 
@@ -47,7 +33,7 @@ Reporter::Reporter(const Options& options, Machine machine, int world)
 void Reporter::begin(const std::string& transport) {
   fmt::print("# rondo-bench: {} rank{}, {}, {} buffers\n# {}, {} cores, Linux {}\n", world_, world_ == 1 ? "" : "s",
              transport, buffer_kind_name(options_.buffers), machine_.cpu, machine_.cores, machine_.kernel);
-  fmt::print("# time: median of batches, {}", time_text(options_.effort.of_ranks));
+  fmt::print("# time: median of batches, the slowest rank's");
   if (options_.aggregate > 1) fmt::print("; of one of {} operations that a call carries", options_.aggregate);
   fmt::print("\n");
   for (const std::string& warning : warnings(machine_, options_, world_)) fmt::print("# warning: {}\n", warning);
@@ -93,13 +79,12 @@ void Reporter::settle_shares(std::vector<Row>& rows, Limits& limits, const Remea
   }
 }
 
-// 1: a value was wrong. The file of --json is written anew by each cycle.
+// 1: a value was wrong.
 int Reporter::finish(std::vector<Row> rows, Limits limits, const Remeasure& remeasure) {
   progress_.clear();
   settle_shares(rows, limits, remeasure);
   if (const auto warning = steal_warning(machine_.steal_share())) fmt::print("# warning: {}\n", *warning);
   fmt::print("#\n{}\n", table_footer(rows, limits));
-  section_.clear();
   std::fflush(stdout);
   if (!options_.json.empty()) write_json(options_.json, machine_, limits, rows);
   return std::any_of(rows.begin(), rows.end(), [](const Row& row) { return row.wrong.value_or(0) > 0; }) ? 1 : 0;

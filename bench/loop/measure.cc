@@ -37,13 +37,12 @@ void run_once(Group& group, const Call& call, const std::vector<uint64_t>& parts
 }
 
 struct Batch {
-  double operation_us = 0;
-  double cpu_us = 0;  // this rank's, of all operations
+  double operation_us = 0;  // the slowest rank's
+  double cpu_us = 0;        // this rank's, of all operations
 };
 
 // Refills outside the clock. The barrier comes last before it, so that all ranks begin together.
-Batch timed_batch(Group& group, Buffers& buffers, const Exercise& exercise, uint32_t operations,
-                  OfRanks which = OfRanks::kMost) {
+Batch timed_batch(Group& group, Buffers& buffers, const Exercise& exercise, uint32_t operations) {
   buffers.refill();
   group.begin_batch();
   group.barrier();
@@ -55,7 +54,7 @@ Batch timed_batch(Group& group, Buffers& buffers, const Exercise& exercise, uint
       own_clock ? *own_clock * 1e6 : std::chrono::duration<double, std::micro>(Clock::now() - start).count();
   const double cpu = cpu_us() - cpu_before;
   group.end_batch();
-  return {of_ranks(group, which, us) / operations, cpu};
+  return {group.max(us) / operations, cpu};
 }
 
 // The time of one operation in the last of the warm-up's batches. The first operation of all makes what the others only
@@ -89,24 +88,6 @@ uint32_t ceil_clamped(double value, uint32_t low, uint32_t high) {
 
 }  // namespace
 
-// Sums travel as whole nanoseconds: Group adds integers.
-double of_ranks(Group& group, OfRanks which, double us) {
-  const auto sum = [&](double value) {
-    return static_cast<double>(group.sum(static_cast<uint64_t>(value * 1e3))) / 1e3;
-  };
-  switch (which) {
-    case OfRanks::kFirst:
-      return sum(group.rank() == 0 ? us : 0);
-    case OfRanks::kMean:
-      return sum(us) / group.size();
-    case OfRanks::kLeast:
-      return -group.max(-us);
-    case OfRanks::kMost:
-      return group.max(us);
-  }
-  return us;
-}
-
 // `most` always holds: beyond it results prove nothing.
 Batching plan_batches(const Effort& effort, uint32_t most, double operation_us, bool crowded, uint32_t fewest) {
   if (effort.iterations > 0) {
@@ -136,13 +117,14 @@ Measurement measure(Group& group, const Exercise& exercise, const Extent& extent
   uint64_t wrong = 0;
   double cpu = 0;
   for (uint32_t batch = 0; batch < batching.batches; ++batch) {
-    const Batch timed = timed_batch(group, buffers, exercise, batching.operations, effort.of_ranks);
+    const Batch timed = timed_batch(group, buffers, exercise, batching.operations);
     out.batch_us.push_back(timed.operation_us);
     cpu += timed.cpu_us;
     if (effort.check) wrong += buffers.wrong_after(batching.operations);
   }
   out.wrong = group.sum(wrong);
   const double operations = static_cast<double>(batching.operations) * batching.batches;
+  // Sums travel as whole nanoseconds: Group adds integers.
   out.cpu_us = static_cast<double>(group.sum(static_cast<uint64_t>(cpu * 1e3))) / 1e3 / operations;
   return out;
 }

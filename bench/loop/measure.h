@@ -10,12 +10,6 @@
 
 namespace rondo::bench {
 
-// Whose time of a batch counts, of all ranks (nccl-tests' numbers).
-enum class OfRanks : uint8_t { kFirst = 0, kMean = 1, kLeast = 2, kMost = 3 };
-
-// Collective; the same on all ranks. us: this rank's.
-double of_ranks(Group& group, OfRanks which, double us);
-
 // How long and how carefully one exercise is measured. Equal on all ranks.
 struct Effort {
   // Operations before the first timed one. nullopt: as many as a choice by trials takes (kTrialOperations), while they
@@ -24,7 +18,6 @@ struct Effort {
   uint32_t iterations = 0;  // timed operations; 0: as many as fit into `seconds`
   double seconds = 0.25;    // of timed operations, where iterations is 0
   bool check = true;
-  OfRanks of_ranks = OfRanks::kMost;
 };
 
 // Trials (Trials, ring/engine/route): 7 ways of 12 calls each, the best with other stores, then all once more.

@@ -25,19 +25,6 @@ Measurement measure_with(const Exercise& exercise, uint64_t bytes, Fault fault, 
 
 constexpr Effort kShort{.warmup = 1, .iterations = 20};
 
-TEST_CASE("-a: whose time of a batch counts") {
-  for (const auto& each :
-       {std::pair{OfRanks::kFirst, 2.0}, {OfRanks::kMean, 3.0}, {OfRanks::kLeast, 1.5}, {OfRanks::kMost, 5.5}}) {
-    const OfRanks which = each.first;
-    const double wanted = each.second;
-    ThreadWorld world(3);
-    world.run([&](Group& group) {
-      const double own[] = {2.0, 5.5, 1.5};
-      CHECK(of_ranks(group, which, own[group.rank()]) == wanted);
-    });
-  }
-}
-
 // Every dtype with every op in a world of 3; sums and float32 in the others.
 TEST_CASE("a correct library shows 0 wrong: every benchmark, dtype, op, placement, worlds 1, 2, 3, 4") {
   for (int benchmark = 0; benchmark < kBenchmarks; ++benchmark) {
