@@ -61,7 +61,7 @@ def stopped(transport):
         assert re.search(wanted, longest[1]), f"rank {rank}: {longest[1]}"
     report = run_tool("report", folder)
     assert section(report, "Late ones first")[1].startswith("rank 2 "), report
-    for line in section(report, "Who waited for whom"):
+    for line in section(report, "Who waited for whom")[:3]:
         assert "for rank 2" in line or line.startswith("rank 2 "), line
     call = re.split("  +", section(report, "Calls")[1])
     assert call[0].startswith("all_reduce ") and len(call) == 7 and float(call[4]) > 0, call
@@ -174,8 +174,8 @@ def controls():
 
 
 def head_has_seen_enough():
-    """A reader that goes away early is no error: of sentences, of tables, of events."""
-    for arguments in (("blame",), ("report",), ("merge", "-o", "-")):
+    """A reader that goes away early is no error: of tables, of events."""
+    for arguments in (("report",), ("merge", "-o", "-")):
         process = subprocess.Popen([sys.executable, rondo_trace.__file__, arguments[0], FOLDER / "stopped-tcp", *arguments[1:]],
                                    stdout=subprocess.PIPE, stderr=subprocess.PIPE)
         process.stdout.close()

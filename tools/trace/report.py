@@ -1,4 +1,4 @@
-"""The report: tables of what ran, as text. The timeline is what `rondo-trace merge` writes, for a viewer of traces."""
+"""The report: tables of what ran, and sentences. The timeline is what `rondo-trace merge` writes, for a viewer of traces."""
 
 import collections
 import re
@@ -13,8 +13,8 @@ from read import DIRECTIONS
 MOST_RANKS = 8
 # Kinds of calls in their table, those that took longest together first.
 MOST_CALLS = 200
-# Sentences of a rank.
-_SENTENCES = 5
+# Sentences, the longest waits first.
+_SENTENCES = 20
 # Bytes that a rank sends in a ring, for each byte of the call: bus bandwidth, as rondo-bench counts it.
 _BUS = {"all_reduce": lambda n: 2 * (n - 1) / n, "all_gather": lambda n: (n - 1) / n, "reduce_scatter": lambda n: (n - 1) / n,
         "all_to_all": lambda n: (n - 1) / n}
@@ -75,11 +75,12 @@ def _waiting(ranks, operations, members):
             blamed[cause.rank] += wait.end - wait.begin
     late = [[f"rank {r}", time_text(blamed[r])] for r in sorted(ranks, key=lambda r: (-blamed[r], r))]
     said = blame.sentences(operations, members)
-    longest = [f"{ranks[r].name} {sentence}" for r in sorted(said, key=lambda r: -said[r][0][0])[:MOST_RANKS]
-               for _, sentence, _ in said[r][:_SENTENCES]]
+    longest = sorted(((ns, f"{ranks[r].name} {sentence}") for r, of_rank in said.items() for ns, sentence, _ in of_rank),
+                     key=lambda item: -item[0])
     return (_section("Late ones first", _first(_table(["", "others waited because of it"], late), MOST_RANKS + 1, "ranks")) +
             _section("Who waited for whom, and why: the longest waits, followed along the ranks that waited in turn",
-                     longest or ["no rank waited for another for 1 ms or more"]))
+                     _first([sentence for _, sentence in longest], _SENTENCES, "of 1 ms or more") or
+                     ["no rank waited for another for 1 ms or more"]))
 
 
 def _links(ranks):

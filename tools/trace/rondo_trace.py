@@ -1,9 +1,8 @@
 #!/usr/bin/env python3
 """rondo-trace: what ran, from the traces that RONDO_TRACE=folder leaves.
 
+    rondo-trace report FOLDER                  who waited for whom, and why; calls, links, failures
     rondo-trace merge FOLDER -o run.json       Chrome trace events: the timeline, for a viewer of traces
-    rondo-trace report FOLDER                  tables: who waited for whom, and why; calls, links, failures
-    rondo-trace blame FOLDER                   the longest waits, a sentence each
 """
 
 import argparse
@@ -14,7 +13,6 @@ import sys
 
 sys.path.insert(0, os.path.dirname(os.path.realpath(__file__)))
 
-import blame  # noqa: E402
 import chrome  # noqa: E402
 import clocks  # noqa: E402
 import read  # noqa: E402
@@ -55,8 +53,7 @@ def main(arguments=None):
     parser = argparse.ArgumentParser(prog="rondo-trace", description="What ran, from the traces of RONDO_TRACE=folder.")
     parser.add_argument("--version", action="version", version=version.text("rondo-trace"))
     commands = parser.add_subparsers(dest="command", required=True)
-    for name, text in (("merge", "Chrome trace events, as JSON"), ("report", "tables of what ran"),
-                       ("blame", "the longest waits, a sentence each")):
+    for name, text in (("report", "what ran, who waited for whom, and why"), ("merge", "Chrome trace events, as JSON")):
         command = commands.add_parser(name, help=text)
         command.add_argument("folder", help="of rank-*.rondo-trace; of several hosts, gathered into one")
         if name == "merge":
@@ -66,13 +63,8 @@ def main(arguments=None):
         ranks, found, operations, members = load(options.folder)
         if options.command == "merge":
             write(options.output, json.dumps(chrome.events(ranks, found)) + "\n")
-        elif options.command == "report":
-            sys.stdout.write(report.text(ranks, found, operations, members))
         else:
-            said = [f"rank {rank} {sentence}" for rank, longest in sorted(blame.sentences(operations, members).items())
-                    for _, sentence, _ in longest[:10]]
-            print("\n".join(said) or "no rank waited for another, or made no progress, for 1 ms or more")
-        sys.stdout.flush()
+            print(report.text(ranks, found, operations, members), end="", flush=True)
     except BrokenPipeError:  # head has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except (read.TraceError, OSError) as error:
