@@ -4,8 +4,8 @@
 #include <cstdint>
 
 // CUDA's driver interface, as much of it as is used: libcuda.so.1's functions and their types, declared here so that a
-// tree without CUDA's headers builds the same code. driver_api_check.cu compares all of it with cuda.h where there is
-// one. Names are the driver's, without "cu" and "CU_"; NVIDIA's "CUDA Driver API" says what they do.
+// tree without CUDA's headers builds the same code. tests/kernels/driver_api_check.cu compares it with cuda.h where
+// there is one. Names are the driver's, without "cu" and "CU_"; NVIDIA's "CUDA Driver API" says what they do.
 namespace rondo::cuda {
 
 using Result = int;
