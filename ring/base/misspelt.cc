@@ -19,11 +19,11 @@ namespace {
 constexpr std::string_view kPrefix = "RONDO_";
 
 // Names that other parts of Rondo read.
-constexpr std::array<std::string_view, 16> kElsewhere = {
-    "RONDO_RANK",      "RONDO_WORLD_SIZE",  "RONDO_LOCAL_RANK", "RONDO_LOCAL_WORLD_SIZE",
-    "RONDO_NODE",      "RONDO_NODES",       "RONDO_RENDEZVOUS", "RONDO_MASTER_PORT",
-    "RONDO_PORT_FILE", "RONDO_JOB_ID",      "RONDO_JOIN",       "RONDO_RUN",
-    "RONDO_LIBRARY",   "RONDO_TORCH_CACHE", "RONDO_ENDED",      "RONDO_RAISED"};
+constexpr std::array<std::string_view, 15> kElsewhere = {
+    "RONDO_RANK",        "RONDO_WORLD_SIZE", "RONDO_LOCAL_RANK", "RONDO_LOCAL_WORLD_SIZE",
+    "RONDO_NODE",        "RONDO_NODES",      "RONDO_RENDEZVOUS", "RONDO_MASTER_PORT",
+    "RONDO_JOB_ID",      "RONDO_JOIN",       "RONDO_RUN",        "RONDO_LIBRARY",
+    "RONDO_TORCH_CACHE", "RONDO_ENDED",      "RONDO_RAISED"};
 
 }  // namespace
 

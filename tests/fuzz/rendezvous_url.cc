@@ -10,11 +10,10 @@ namespace {
 void check_round_trip(const RendezvousUrl& url) {
   using Kind = RendezvousUrl::Kind;
   if (url.kind != Kind::kTcp && url.kind != Kind::kUnique) return;
-  std::string text = url.kind == Kind::kTcp ? tcp_url(url.host, url.port) : unique_url(url.host, url.port, url.key);
-  if (!url.port_file.empty()) text += "?port_file=" + url.port_file;
+  const std::string text =
+      url.kind == Kind::kTcp ? tcp_url(url.host, url.port) : unique_url(url.host, url.port, url.key);
   const RendezvousUrl again = parse_rendezvous(text);
-  RONDO_CHECK(again.kind == url.kind && again.host == url.host && again.port == url.port && again.key == url.key &&
-                  again.port_file == url.port_file,
+  RONDO_CHECK(again.kind == url.kind && again.host == url.host && again.port == url.port && again.key == url.key,
               "an address survives being written");
 }
 
@@ -24,7 +23,6 @@ std::vector<std::string> seeds() {
   return {"",
           "tcp://host:1234",
           "tcp://[fe80::1]:65535",
-          "tcp://10.0.0.1:0?port_file=/tmp/port",
           "unix:///run/job.sock",
           "file:///shared/job",
           "pmi:",

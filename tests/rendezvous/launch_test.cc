@@ -138,8 +138,6 @@ TEST_CASE("launch: RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT") {
 
   CHECK(find(with(kPlain, {{"RONDO_MASTER_PORT", "5"}})).rendezvous == "tcp://node1:5");
   CHECK(find(with(kPlain, {{"MASTER_ADDR", "fd00::1"}})).rendezvous == "tcp://[fd00::1]:29500");
-  CHECK(find(with(kPlain, {{"MASTER_PORT", "0"}, {"RONDO_PORT_FILE", "/x/y"}})).rendezvous ==
-        "tcp://node1:0?port_file=/x/y");
   CHECK(find(with(kPlain, {{"RONDO_RENDEZVOUS", "file:///x"}})).rendezvous == "file:///x");
   CHECK(find(with(kPlain, {{"RONDO_JOB_ID", "mine"}})).job_id == "mine");
 }
@@ -167,7 +165,7 @@ TEST_CASE("launch: what contradicts itself or is half set names the variable and
         Wrong{"RANK", "two", "RANK=\"two\""}, Wrong{"RANK", "", "RANK=\"\""},
         Wrong{"WORLD_SIZE", "0", "WORLD_SIZE=\"0\""},
         Wrong{"WORLD_SIZE", "99999999999999999999", "WORLD_SIZE=\"99999999999999999999\""},
-        Wrong{"MASTER_PORT", "65536", "MASTER_PORT=\"65536\""}, Wrong{"MASTER_PORT", "0", "RONDO_PORT_FILE"},
+        Wrong{"MASTER_PORT", "65536", "MASTER_PORT=\"65536\""}, Wrong{"MASTER_PORT", "0", "MASTER_PORT=\"0\""},
         Wrong{"LOCAL_RANK", "x", "LOCAL_RANK=\"x\""}, Wrong{"LOCAL_WORLD_SIZE", "9", "LOCAL_WORLD_SIZE=9"},
         Wrong{"RONDO_RENDEZVOUS", "http://x", "http://x"}}) {
     CAPTURE(wrong.name);

@@ -19,6 +19,7 @@
 #include "tests/support/child.h"
 #include "tests/support/eventually.h"
 #include "tests/support/program.h"
+#include "tests/support/sockets.h"
 #include "transport/rendezvous/rendezvous_url.h"
 #include "transport/rendezvous/roster.h"
 #include "transport/tcp/socket.h"
@@ -90,13 +91,10 @@ void check_job(const Launcher& launcher, int world) {
   }
 }
 
-Launcher plain(const test::Folder& folder) {
-  return [path = folder.path("port")](int r, int n) {
-    return Variables{{"RANK", str(r)},
-                     {"WORLD_SIZE", str(n)},
-                     {"MASTER_ADDR", "127.0.0.1"},
-                     {"MASTER_PORT", "0"},
-                     {"RONDO_PORT_FILE", path}};
+Launcher plain() {
+  return [port = testing::free_port()](int r, int n) {
+    return Variables{
+        {"RANK", str(r)}, {"WORLD_SIZE", str(n)}, {"MASTER_ADDR", "127.0.0.1"}, {"MASTER_PORT", str(port)}};
   };
 }
 
@@ -110,7 +108,7 @@ TEST_CASE("processes: a job meets by each launcher's variables, and by a file") 
   test::Folder folder;
   std::string unique = str(getpid());
   std::map<std::string, Launcher> launchers;
-  launchers["environment"] = plain(folder);
+  launchers["environment"] = plain();
   launchers["file"] = at("file://" + folder.path("store"));
   launchers["unix"] = at("unix://" + folder.path("socket"));
   launchers["torchrun"] = [&](int r, int n) {
@@ -143,10 +141,10 @@ TEST_CASE("processes: a job meets by each launcher's variables, and by a file") 
 }
 
 TEST_CASE("fault 1: processes: a rank that is killed before its hello is named by the others at the deadline") {
-  test::Folder folder;
+  const Launcher launcher = plain();
   Programs processes;
   for (int r = 0; r < 3; ++r) {
-    Variables variables = plain(folder)(r, 3);
+    Variables variables = launcher(r, 3);
     variables["RONDO_START_TIMEOUT_MS"] = "2000";
     if (r == 2) variables["TEST_KILL"] = "before";
     processes.push_back(start(variables));

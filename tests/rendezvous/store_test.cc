@@ -9,6 +9,8 @@
 #include "rondo/error.h"
 #include "tests/rendezvous/test_jobs.h"
 #include "tests/support/errors.h"
+#include "tests/support/sockets.h"
+#include "transport/rendezvous/rendezvous_url.h"
 #include "transport/store/memory_store.h"
 
 namespace rondo {
@@ -87,8 +89,7 @@ TEST_CASE("store: the contract holds over TCP, over a unix socket and in a file"
   for (std::string kind : {"tcp", "unix", "file"}) {
     CAPTURE(kind);
     Config config;
-    std::string port_file = folder.path("port");
-    std::string rendezvous = kind == "tcp"    ? "tcp://127.0.0.1:0?port_file=" + port_file
+    std::string rendezvous = kind == "tcp"    ? tcp_url("127.0.0.1", testing::free_port())
                              : kind == "unix" ? "unix://" + folder.path("socket")
                                               : "file://" + folder.path("store");
     auto zero = open_store(test::launch(0, 2, rendezvous), config, soon());

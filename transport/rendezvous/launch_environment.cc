@@ -75,15 +75,8 @@ std::string private_socket(const char* launcher, const std::string& name) {
   return fmt::format("unix://{}/{}-{:016x}.sock", private_directory(), launcher, Hash64().add(name).value());
 }
 
-uint16_t port_of(const Environment& env, const char* name, int64_t least) {
-  return static_cast<uint16_t>(env.need(name, least, 65535, "MASTER_ADDR"));
-}
-
-// Port 0: rank 0 takes any free one, and a file tells the others which.
-std::string tcp_rendezvous(const Environment& env, std::string_view host, uint16_t port) {
-  std::string url = tcp_url(host, port);
-  if (port == 0 && env.has("RONDO_PORT_FILE")) url += fmt::format("?port_file={}", env.text("RONDO_PORT_FILE"));
-  return url;
+uint16_t port_of(const Environment& env, const char* name) {
+  return static_cast<uint16_t>(env.need(name, 1, 65535, "MASTER_ADDR"));
 }
 
 // A space before or behind it would be a name that cannot be found, on some ranks only where others need no name.
@@ -102,8 +95,7 @@ std::string master_rendezvous(const Environment& env, const Launch& launch) {
   if (host.empty()) return "";
   const char* port_name = env.has("RONDO_MASTER_PORT") ? "RONDO_MASTER_PORT" : "MASTER_PORT";
   if (!env.has(port_name)) invalid("MASTER_ADDR is set, but neither RONDO_MASTER_PORT nor MASTER_PORT is");
-  uint16_t port = port_of(env, port_name, 0);
-  return tcp_rendezvous(env, all_local(launch.place) ? loopback_address() : std::string(host), port);
+  return tcp_url(all_local(launch.place) ? loopback_address() : std::string(host), port_of(env, port_name));
 }
 
 // --- one function a launcher: nullopt if it did not start us
@@ -128,7 +120,7 @@ bool is_torchrun(const Environment& env) {
 std::string torchrun_rendezvous(const Environment& env, const Launch& launch) {
   if (env.has("RONDO_MASTER_PORT")) return master_rendezvous(env, launch);
   if (!env.has("MASTER_ADDR")) invalid("MASTER_ADDR is not set, although torchrun's other variables are");
-  uint16_t port = port_of(env, "MASTER_PORT", 1);
+  uint16_t port = port_of(env, "MASTER_PORT");
   if (all_local(launch.place)) {
     return private_socket("torchrun", fmt::format("{}:{} {}", master_host(env), port, launch.job_id));
   }

@@ -1,10 +1,6 @@
-#include <fcntl.h>
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
-#include <charconv>
 #include <chrono>
 #include <functional>
 #include <utility>
@@ -12,8 +8,6 @@
 #include "ring/base/caught.h"
 #include "ring/base/hash.h"
 #include "ring/base/log.h"
-#include "ring/base/output_folder.h"
-#include "ring/base/system_error.h"
 #include "rondo/error.h"
 #include "transport/rendezvous/address.h"
 #include "transport/rendezvous/launch.h"
@@ -55,33 +49,6 @@ std::string port_advice(const Launch& launch) {
            "RONDO_MASTER_PORT to a free port on all ranks";
   }
   return "Set RONDO_MASTER_PORT (or MASTER_PORT) to a free port on all ranks";
-}
-
-// In one step, so that a reader finds nothing or all of it.
-void publish_port(const std::string& path, uint16_t port) {
-  constexpr const char* kWhat = "RONDO_PORT_FILE";
-  const size_t slash = path.rfind('/');
-  const std::string folder = slash == std::string::npos ? "." : path.substr(0, slash + 1);
-  const std::string name = path.substr(slash + 1), text = fmt::format("{}\n", port);
-  try {
-    const OutputFolder files(kWhat, folder, OutputFolder::Missing::kRefuse);
-    const Descriptor file = files.create(name, 0600);
-    const bool whole = ::write(file.get(), text.data(), text.size()) == static_cast<ssize_t>(text.size());
-    if (!whole) throw Exception(system_error(fmt::format("{}=\"{}\"", kWhat, path), errno));
-    files.publish(name);
-  } catch (const Exception& failure) {
-    throw Exception(ErrorCode::kBootstrap, failure.what());
-  }
-}
-
-// 0 while there is none. A file of an earlier run leads nowhere, and is read again before every attempt.
-uint16_t published_port(const std::string& path) {
-  Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
-  char text[16];
-  ssize_t n = file.valid() ? ::read(file.get(), text, sizeof text) : 0;
-  uint16_t port = 0;
-  if (n <= 0 || std::from_chars(text, text + n, port).ec != std::errc()) return 0;
-  return port;
 }
 
 // Hosts are not known, and this job may not listen beyond loopback: rank 0 then serves its own host only.
@@ -145,7 +112,6 @@ void ask_occupant(const RendezvousUrl& url, const Launch& launch, const Config& 
 std::string name_of(const RendezvousUrl& url) {
   if (url.kind == Kind::kUnix) return "unix://" + url.path;
   if (url.kind == Kind::kUnique) return fmt::format("{} (a unique id)", tcp_url(url.host, url.port));
-  if (!url.port_file.empty()) return fmt::format("{}, its port in {}", url.host, url.port_file);
   return tcp_url(url.host, url.port);
 }
 
@@ -261,11 +227,9 @@ std::shared_ptr<Store> meet_by_pmix(const Launch& launch, const Config& config, 
 
 std::vector<SocketAddress> addresses_of(const RendezvousUrl& url, Store::Deadline deadline) {
   if (url.kind == Kind::kUnix) return {unix_address(url.path)};
-  uint16_t port = url.port_file.empty() ? url.port : published_port(url.port_file);
-  if (port == 0) return {};
-  std::vector<SocketAddress> addresses = resolve(url.host, port, deadline);
+  std::vector<SocketAddress> addresses = resolve(url.host, url.port, deadline);
   if (url.kind == Kind::kTcp && names_this_machine(url.host, deadline)) {  // where rank 0 serves without a permission
-    for (const SocketAddress& loopback : resolve(loopback_address(), port)) addresses.push_back(loopback);
+    for (const SocketAddress& loopback : resolve(loopback_address(), url.port)) addresses.push_back(loopback);
   }
   return addresses;
 }
@@ -309,7 +273,7 @@ std::shared_ptr<Store> serve_store(const RendezvousUrl& url, const Launch& launc
     const auto now = std::chrono::steady_clock::now();
     server = server_options(url, launch, config, now + (deadline - now) / 2);  // the rest is for ask_occupant()
   } catch (const Exception& failure) {
-    if (failure.code() == ErrorCode::kBootstrap && url.port_file.empty()) ask_occupant(url, launch, config, deadline);
+    if (failure.code() == ErrorCode::kBootstrap) ask_occupant(url, launch, config, deadline);
     throw;
   }
   server.world = launch.place.world;
@@ -323,7 +287,6 @@ std::shared_ptr<Store> serve_store(const RendezvousUrl& url, const Launch& launc
   client.addresses = [address](Store::Deadline) { return std::vector<SocketAddress>{address}; };
   auto store = std::make_shared<ServedStore>(std::move(server), std::move(client));
   store->connect(deadline);
-  if (!url.port_file.empty()) publish_port(url.port_file, port);
   if (port_found != nullptr) *port_found = port;
   return store;
 }

@@ -57,18 +57,13 @@ RendezvousUrl parse_rendezvous(std::string_view text) {
   if (rest.empty()) return url;
   if (take(&rest, "tcp://")) {
     url.kind = Kind::kTcp;
-    size_t query = rest.find("?port_file=");
-    if (query != std::string_view::npos) {
-      url.port_file = rest.substr(query + std::string_view("?port_file=").size());
-      rest = rest.substr(0, query);
-    }
     parse_host_port(rest, text, &url);
-    if (url.port == 0 && url.port_file.empty()) {
-      throw Exception(ErrorCode::kInvalid,
-                      fmt::format("the rendezvous \"{}\" has port 0: the other ranks could not know "
-                                  "the port that rank 0 gets unless RONDO_PORT_FILE names a file "
-                                  "for it",
-                                  text));
+    if (url.port == 0) {
+      throw Exception(
+          ErrorCode::kInvalid,
+          fmt::format("the rendezvous \"{}\" has port 0: the other ranks could not know the port that rank 0 "
+                      "gets; name one, or use unix:///path on one host",
+                      text));
     }
   } else if (take(&rest, "unix://") || take(&rest, "file://")) {
     url.kind = text.front() == 'u' ? Kind::kUnix : Kind::kFile;

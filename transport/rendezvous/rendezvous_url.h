@@ -16,9 +16,8 @@ struct RendezvousUrl {
   Kind kind = Kind::kNone;
   std::string host;  // tcp, unique; without brackets
   uint16_t port = 0;
-  std::string path;       // unix, file
-  std::string port_file;  // tcp with port 0: where rank 0 publishes the port ("tcp://host:0?port_file=/path")
-  UniqueKey key{};        // unique: the job's secret
+  std::string path;  // unix, file
+  UniqueKey key{};   // unique: the job's secret
 };
 
 // "" is kNone. Throws Exception(kInvalid) saying which forms there are.
