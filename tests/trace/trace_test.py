@@ -169,7 +169,7 @@ def no_operations():
 def controls():
     """What a program has said is a line, also where it has the terminal's controls and line ends in it."""
     trace = rank_trace(0, 1, [10**15])
-    trace.failures = [{"at": 10**15, "code": "ABORTED", "message": "one\x1b[2J\ntwo\u2028three"}]
+    trace.failures = [{"at": 10**15, "code": "ABORTED", "message": "one\x1b[2J\ntwo\u2028three\ud800"}]
     assert section(report_of({0: trace}), "Failures")[0].endswith(": ABORTED one [2J two three")
 
 

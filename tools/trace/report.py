@@ -32,8 +32,8 @@ def _number(count, noun):
 
 
 def _section(title, lines):
-    """Lines below their title. One line each: errors and names are the programs'."""
-    return [title, *("  " + re.sub(r"[\0-\x1f\x7f-\x9f\u2028\u2029]+", " ", line) for line in lines), ""] if lines else []
+    """Lines below their title. One line each, which any output takes: errors and names are the programs'."""
+    return [title, *("  " + re.sub(r"[\0-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]+", " ", line) for line in lines), ""] if lines else []
 
 
 def _table(head, rows):
