@@ -8,9 +8,9 @@ convolutions of 5x5 (20 and 50 channels), each with ReLU and a 2x2 max pool, the
 rate 0.005, momentum 0.9, weight decay 1e-5. The last images, too few for a step, are left out. All ranks have the same
 seed and contiguous parts of both sets.
 
---option localSGD --every N --diloco FORMAT: DiLoCo; the changes of N steps travel in this wire format (none, int8, int4).
+--option localSGD --every N: the parameters are averaged every N steps.
 --batch: images a rank and step; --global-batch: of all ranks together. --numpy: gradients are exchanged and applied as
-NumPy arrays. --pin: each rank stays on one core.
+NumPy arrays.
 --checkpoint FILE: written after each epoch, and when Ctrl-C or SIGTERM ends the training after the step under way; read
 at the start if it is there. Training goes on with the same bits; other numbers of ranks go on near the same image.
 --json FILE: rank 0 appends a line for each epoch.
@@ -39,7 +39,6 @@ import idx  # noqa: E402
 
 RATE, MOMENTUM, DECAY = 0.005, 0.9, 1e-5
 PARTITION_BYTES = 2**19  # partialUpdate: three partitions; the network has 1.7 MB
-OUTER_STEP = {"outer_lr": 0.7, "outer_momentum": 0.9, "outer_nesterov": True}
 OWN_PARAMETERS = ("partialUpdate", "localSGD")  # options after whose steps the ranks' parameters differ
 
 
@@ -201,12 +200,8 @@ def make_trainer(arguments, nccl_id, local_rank) -> Trainer:
     optimizer = rondo.DistOpt(
         updated, nccl_id=nccl_id, local_rank=local_rank, world_size=arguments.processes, option=arguments.option,
         spars=arguments.spars, names=parameters, partition_bytes=PARTITION_BYTES, every=arguments.every,
-        **({} if arguments.diloco is None else {**OUTER_STEP, "outer_wire": arguments.diloco}),
     )  # fmt: skip
     group = optimizer.group
-    if arguments.pin:
-        cores = sorted(os.sched_getaffinity(0))
-        os.sched_setaffinity(0, {cores[group.local_rank % len(cores)]})
     batch = arguments.batch
     if arguments.global_batch is not None:
         batch = arguments.global_batch // group.size
@@ -296,14 +291,12 @@ if __name__ == "__main__":
     parser.add_argument("--option", default="fp32", choices=OPTIONS)
     parser.add_argument("--spars", type=float)
     parser.add_argument("--every", type=int)
-    parser.add_argument("--diloco", metavar="FORMAT")
     parser.add_argument("--epochs", type=int, default=10)
     parser.add_argument("--batch", type=int, default=64)
     parser.add_argument("--global-batch", type=int)
     parser.add_argument("--images", type=int, default=60000)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--numpy", action="store_true")
-    parser.add_argument("--pin", action="store_true")
     parser.add_argument("--folder", type=Path, default=idx.FOLDER)
     parser.add_argument("--checkpoint", type=Path)
     parser.add_argument("--json", type=Path)
