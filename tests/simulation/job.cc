@@ -104,8 +104,17 @@ void Job::live(Life& life) {
   finish(life);
 }
 
+void Job::note_blame(const Exception& failure) {
+  uint64_t named = 0;
+  for (const int rank : failure.error().ranks) named |= rank < 64 ? bit_of(rank) : 0;
+  report_.blames_differ |= report_.codes != 0 && named != report_.blamed;
+  report_.blamed |= named;
+  report_.codes |= bit_of(failure.code());
+}
+
 void Job::count_end(const Life& life, const Exception& failure) {
   const ErrorCode code = failure.code();
+  if (!life.joined) note_blame(failure);
   if (!life.joined && life.began + kSecond < report_.last_fault) {
     report_.told = std::max(report_.told, machine_.now() - report_.last_fault);
   }
@@ -167,6 +176,7 @@ bool Job::recover(Life& life, Communicator& group, const Exception& failure) {
   check_buffers(life);
   life.entered = false;
   if (!is_of_the_world(failure.code())) return false;
+  if (group.epoch() == 0) note_blame(failure);
   if (const auto known = group.error(); known && known->code == ErrorCode::kClosed) {
     // In shrink() or grow() the next epoch could not be connected: a firewall refuses it, or the network is too slow.
     if (failure.code() != ErrorCode::kNetwork && failure.code() != ErrorCode::kTimeout) {

@@ -23,7 +23,12 @@ struct Report {
   Time told = 0;
   Time went_on = 0;  // the longest from the last fault to the next step that a rank committed; 0: none did
   int epochs = 0, finished = 0, left_out = 0, without_quorum = 0, failed = 0, killed = 0;  // ends of processes
+  // What failures of join() and of the first epoch say: ranks below 64 and codes, a bit each; whether all name the same
+  // ranks.
+  uint64_t blamed = 0, codes = 0;
+  bool blames_differ = false;
 };
+constexpr uint64_t bit_of(auto rank_or_code) { return uint64_t{1} << static_cast<unsigned>(rank_or_code); }
 
 // A job on the whole library: each rank joins, makes calls and messages, commits, and after a failure shrinks and goes
 // on; newcomers are taken in. Checked: every result, which tells ranks, epochs and steps apart; that the members of an
@@ -45,6 +50,7 @@ class Job {
   void begin(int host, int rank);
   JoinOptions options_of(const Life& life) const;
   void live(Life& life);
+  void note_blame(const Exception& failure);
   void count_end(const Life& life, const Exception& failure);
   void finish(Life& life);
   void play(Life& life, Communicator& group);

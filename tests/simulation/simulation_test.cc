@@ -280,6 +280,54 @@ TEST_CASE("fault 15: a host that loses power, at every step of a start with a la
   sum.print();
 }
 
+// Proves: whoever dies in a start or right behind it, the others end with an error that blames nobody else.
+TEST_CASE("fault 2: a crash at every step of a start: only the dead rank is blamed") {
+  Sum sum;
+  const uint64_t stride = number_of("RONDO_STRIDE", 29);
+  constexpr uint64_t kDeath = bit_of(ErrorCode::kPeerLost) | bit_of(ErrorCode::kBootstrap);
+  for (int world = 2; world <= 5; ++world) {
+    Script sound = plain(world, false, static_cast<uint64_t>(world));
+    sound.steps = 1;
+    const Report whole = run(sound);
+    for (uint64_t step = 0; step < whole.steps; step += stride) {
+      if (!is_own(step / stride)) continue;
+      Script script = sound;
+      const int victim = static_cast<int>(step / stride) % world;
+      script.faults = {{Fault::Kind::kCrash, step, victim, 0, 0}};
+      INFO(script.text());
+      const Report report = run(script);
+      sum.add(report);
+      CHECK((report.blamed & ~bit_of(victim)) == 0);
+      CHECK((report.codes & ~kDeath) == 0);
+      // Rank 0 may be gone before it could serve a store, by which the others would have been known.
+      if (report.failed > 0 && victim != 0) CHECK(report.blamed == bit_of(victim));
+      // One that is missing is waited for.
+      if (report.codes == bit_of(ErrorCode::kPeerLost)) CHECK(report.ended - report.last_fault < 3 * kSecond);
+    }
+  }
+  sum.print();
+}
+
+// Proves: a start whose ranks all live, but for a way between two, blames these two on every rank. Rank 0 is none of
+// them: at its host all meet.
+TEST_CASE("fault 15: two ranks that do not reach each other in a start: NETWORK on every rank, both named") {
+  for (uint64_t seed = 0; seed < number_of("RONDO_SEEDS", kSeeds) / 4; ++seed) {
+    if (!is_own(seed) || number_of("RONDO_SEED", seed) != seed) continue;
+    Random random(seed);
+    const uint64_t others = random.between(2, 5);
+    const uint64_t one = random.below(others), other = (one + 1 + random.below(others - 1)) % others;
+    Script script = plain(static_cast<int>(others) + 1, false, seed);
+    script.faults = {{random.chance(50) ? Fault::Kind::kReject : Fault::Kind::kPartition, 0, static_cast<int>(one) + 1,
+                      static_cast<int>(other) + 1, 1'000 * kSecond}};
+    INFO(script.text());
+    const Report report = run(script);
+    CHECK(report.failed == static_cast<int>(others) + 1);
+    CHECK(report.codes == bit_of(ErrorCode::kNetwork));
+    CHECK(report.blamed == (bit_of(one + 1) | bit_of(other + 1)));
+    CHECK(!report.blames_differ);
+  }
+}
+
 // Proves: beyond 64 ranks, where not all are connected and messages are passed on, a third of them may die at once.
 TEST_CASE("fault 3: 70 ranks on 70 hosts, of which 23 die at once") {
   if (!is_own(0)) return;
