@@ -33,7 +33,7 @@ StreamEnds sealed(uint64_t seed) {
   wire.capacity_bytes = 4096 + random.below(60'000);
   wire.delay_ticks = static_cast<uint32_t>(random.below(5));
   auto connection = network->connect(wire);
-  auto [dialer, acceptor] = open_sessions();
+  auto [dialer, acceptor] = open_sessions(seed % 2 == 0 ? 20'000 : TlsSession::kKeyBytes);  // with changes of the key
   StreamEnds made;
   made.side[0] = make_sealed_stream(std::move(connection.side[0]), std::move(dialer), "second peer");
   made.side[1] = make_sealed_stream(std::move(connection.side[1]), std::move(acceptor), "first peer");
