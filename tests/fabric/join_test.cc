@@ -3,10 +3,6 @@
 
 #include "rondo/error.h"
 #include "tests/fabric/cluster.h"
-#include "transport/control/plane/control_plane.h"
-#include "transport/hello/wire.h"
-#include "transport/rendezvous/peer_card.h"
-#include "transport/rendezvous/roster.h"
 #include "transport/store/memory_store.h"
 
 namespace rondo::testing {
@@ -66,54 +62,6 @@ TEST_CASE("fault 35: another job's rank is refused with both jobs named") {
   for (const Joined& rank : joined) {
     REQUIRE(rank.error);
     CHECK(rank.error->message == "rank 1 cannot join: it belongs to job \"another\", rank 0 to job \"test job\"");
-  }
-}
-
-// A rank that is listed, and gone before it has a control connection: `rank` of 3.
-std::vector<Joined> join_with_a_ghost(int ghost) {
-  auto store = std::make_shared<MemoryStore>();
-  std::vector<Joined> joined(3);
-  in_parallel(3, [&](int rank) {
-    if (rank != ghost) {
-      joined[static_cast<size_t>(rank)] = join_all({launch_of(rank, 3)}, store, {test_config()}, 8'000)[0];
-      return;
-    }
-    PlaneSettings settings;
-    settings.rank = rank;
-    settings.world = 3;
-    settings.job_id = "test job";
-    settings.config = test_config();
-    settings.addresses = {"127.0.0.1"};
-    ControlPlane board(settings);
-    PeerCard card;
-    card.wire_version = kWireVersion;
-    card.rank = static_cast<uint32_t>(rank);
-    card.world = 3;
-    card.job_id = settings.job_id;
-    card.host_name = "ghost";
-    card.shared_hash = settings.config.shared_hash();
-    card.endpoints = board.endpoints();
-    exchange_roster(*store, rank, 3, seal_card(encode(card), Authenticator()), in(8'000), Logger("off"));
-  });
-  return joined;
-}
-
-TEST_CASE("fault 2: a rank that dies after it was listed ends the start of the others within two seconds, by name") {
-  for (int ghost : {0, 2}) {
-    const auto begin = Clock::now();
-    const auto joined = join_with_a_ghost(ghost);
-    CHECK(Clock::now() - begin < std::chrono::seconds(3));  // two from its death on, and the rendezvous
-    for (int rank = 0; rank < 3; ++rank) {
-      if (rank == ghost) continue;
-      CAPTURE(rank);
-      const auto& error = joined[static_cast<size_t>(rank)].error;
-      REQUIRE(error);
-      CAPTURE(error->message);
-      CHECK(error->code == ErrorCode::kPeerLost);
-      CHECK(error->ranks == std::vector<int>{ghost});
-      CHECK(error->message.find(fmt::format("rank {} (host ghost, pid 0) died while the group was starting", ghost)) ==
-            0);
-    }
   }
 }
 

@@ -2,6 +2,7 @@
 #include <doctest/doctest.h>
 #include <fmt/format.h>
 #include <signal.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <chrono>
@@ -77,6 +78,21 @@ TEST_CASE("fault 69: aborts of several groups, from another thread on every rank
       }
       CHECK(rank.wait() == 0);
     }
+  }
+}
+
+TEST_CASE("an abort reaches the others although its process ends right behind it") {
+  for (int round = 0; round < 10; ++round) {
+    CAPTURE(round);
+    Job job;
+    job.start(2, [](Here& here) {
+      Communicator group = Communicator::join(here.options);
+      if (here.rank() == 1) return here.say(outcome([&] { group.barrier(); }));
+      group.abort("enough");
+      group.destroy();
+      ::_exit(0);  // without destructors
+    });
+    CHECK(job[1].hear().find("ABORTED [0] rank 0 aborted the group: enough") == 0);
   }
 }
 
