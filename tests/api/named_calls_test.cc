@@ -215,29 +215,6 @@ TEST_CASE("messages as structures, by themselves, two at once and in a batch") {
         }) == "");
 }
 
-TEST_CASE("a call as one structure, of which what it does not need is left out") {
-  CHECK(run_threads(RankGroup{.world = 2}, [](Communicator& group) {
-          const int64_t mine = group.rank() + 1;
-          Numbers all(2), first{group.rank(), 7};
-          group.run({.collective = Collective::kAllGather,
-                     .input = &mine,
-                     .output = all.data(),
-                     .count = 1,
-                     .dtype = DType::kInt64});
-          expect(all == Numbers{1, 2}, "run");
-          group
-              .start({.collective = Collective::kBroadcast,
-                      .input = first.data(),
-                      .output = first.data(),
-                      .count = 2,
-                      .dtype = DType::kInt64,
-                      .root = 1})
-              .wait();
-          expect(first == Numbers{1, 7}, "start");
-          group.run({.collective = Collective::kBarrier});
-        }) == "");
-}
-
 TEST_CASE("ranges that do not fit each other are kInvalid, and name both sizes") {
   CHECK(run_threads(RankGroup{.world = 2}, [](Communicator& group) {
           Numbers one(1), two(2), three(3);
