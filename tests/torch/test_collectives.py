@@ -1,4 +1,4 @@
-"""Every collective in every form gives what the ranks' tensors make by hand: worlds of 2 and 3, all types."""
+"""Every collective gives what the ranks' tensors make by hand: worlds of 2 and 3, all types."""
 
 import made
 import ranks
@@ -63,120 +63,55 @@ def test_averages(rank):
 
 
 @ranks.on(2, 3)
-def test_rooted(rank):
+def test_every_type(rank):
+    """Of the other collectives. In every form, of tensors that lie in all ways: tests/life (calls.life, views.life)."""
     world = dist.get_world_size()
     for dtype in made.EVERY:
-        for root in range(world):
-            for kind in KINDS:
-                wait = {"async_op": kind != "none"}
-                tensors = of_all(world, (3, 5), dtype)
-                name = f"{dtype} {root} {kind}"
+        tensors = of_all(world, (2, 3), dtype)
+        rows = of_all(world, (world, 3), dtype)
+        own, joined = tensors[rank], torch.cat(tensors)
 
-                tensor = tensors[rank].clone()
-                finish(dist.broadcast(tensor, root, **wait), kind)
-                equal(tensor, tensors[root], f"broadcast {name}")
+        tensor = own.clone()
+        dist.broadcast(tensor, 1)
+        equal(tensor, tensors[1], f"broadcast {dtype}")
 
-                tensor = tensors[rank].clone()
-                finish(dist.reduce(tensor, root, ReduceOp.SUM, **wait), kind)
-                expected = folded(tensors, ReduceOp.SUM) if rank == root else tensors[rank]
-                equal(tensor, expected, f"reduce {name}")
+        tensor = own.clone()
+        dist.reduce(tensor, 1, ReduceOp.SUM)
+        equal(tensor, folded(tensors, ReduceOp.SUM) if rank == 1 else own, f"reduce {dtype}")
 
-                outputs = [torch.empty_like(t) for t in tensors] if rank == root else None
-                finish(dist.gather(tensors[rank], outputs, root, **wait), kind)
-                for r in range(world if rank == root else 0):
-                    equal(outputs[r], tensors[r], f"gather {name}")
+        outputs = [torch.empty_like(own) for _ in tensors] if rank == 1 else None
+        dist.gather(own, outputs, 1)
+        if rank == 1:
+            equal(torch.cat(outputs), joined, f"gather {dtype}")
 
-                output = torch.empty_like(tensors[0])
-                finish(dist.scatter(output, tensors if rank == root else None, root, **wait), kind)
-                equal(output, tensors[rank], f"scatter {name}")
+        output = torch.empty_like(own)
+        dist.scatter(output, tensors if rank == 1 else None, 1)
+        equal(output, own, f"scatter {dtype}")
+
+        output = torch.empty((world, 2, 3), dtype=dtype)
+        dist.all_gather(list(output.unbind()), own)
+        equal(output, torch.stack(tensors), f"all_gather to one block {dtype}")
+
+        output = torch.empty_like(joined)
+        dist.all_gather_into_tensor(output, own)
+        equal(output, joined, f"all_gather_into_tensor {dtype}")
+
+        output = torch.empty((1, 3), dtype=dtype)
+        dist.reduce_scatter_tensor(output, rows[rank])
+        equal(output, folded(rows, ReduceOp.SUM)[rank : rank + 1], f"reduce_scatter_tensor {dtype}")
+
+        output = torch.empty_like(rows[rank])
+        dist.all_to_all_single(output, rows[rank])
+        equal(output, torch.stack([given[rank] for given in rows]), f"all_to_all_single {dtype}")
 
 
 @ranks.on(2, 3)
-def test_gathered(rank):
+def test_equal_split_sizes_on_one_rank(rank):
     world = dist.get_world_size()
-    for dtype in made.EVERY:
-        for shape in ((), (0,), (5,), (3, 4)):
-            for kind in KINDS:
-                wait = {"async_op": kind != "none"}
-                tensors = of_all(world, shape, dtype)
-                name = f"{dtype} {shape} {kind}"
-
-                outputs = [torch.empty_like(t) for t in tensors]
-                finish(dist.all_gather(outputs, tensors[rank], **wait), kind)
-                for r in range(world):
-                    equal(outputs[r], tensors[r], f"all_gather {name}")
-
-                stacked = torch.empty((world, *shape), dtype=dtype)
-                finish(dist.all_gather(list(stacked.unbind()), tensors[rank], **wait), kind)
-                equal(stacked, torch.stack(tensors), f"all_gather to one block {name}")
-
-                if shape:
-                    joined = torch.empty((world * shape[0], *shape[1:]), dtype=dtype)
-                    finish(dist.all_gather_into_tensor(joined, tensors[rank], **wait), kind)
-                    equal(joined, torch.cat(tensors), f"all_gather_into_tensor {name}")
-    unequal = [torch.arange(2 * r + 1) + r for r in range(world)]
-    outputs = [torch.empty_like(t) for t in unequal]
-    dist.all_gather(outputs, unequal[rank])
-    for r in range(world):
-        equal(outputs[r], unequal[r], "all_gather of unequal shapes")
-
-
-@ranks.on(2, 3)
-def test_scattered(rank):
-    world = dist.get_world_size()
-    for dtype in (*made.INTEGERS, *made.FLOATS, *made.FLOATS8, torch.complex64):
-        for shape in ((0,), (5,), (3, 4)):
-            for kind in KINDS:
-                wait = {"async_op": kind != "none"}
-                lists = [of_all(world, shape, dtype, salt=r) for r in range(world)]  # lists[from][to]
-                expected = folded([lists[r][rank] for r in range(world)], ReduceOp.SUM)
-                name = f"{dtype} {shape} {kind}"
-
-                output = torch.empty_like(expected)
-                finish(dist.reduce_scatter(output, lists[rank], **wait), kind)
-                equal(output, expected, f"reduce_scatter {name}")
-
-                output = torch.empty_like(expected)
-                finish(dist.reduce_scatter_tensor(output, torch.cat(lists[rank]), **wait), kind)
-                equal(output, expected, f"reduce_scatter_tensor {name}")
-    unequal = [[torch.arange(2 * to + 1) + r for to in range(world)] for r in range(world)]
-    output = torch.empty(2 * rank + 1, dtype=torch.int64)
-    dist.reduce_scatter(output, unequal[rank])
-    equal(output, sum(unequal[r][rank] for r in range(world)), "reduce_scatter of unequal shapes")
-
-
-@ranks.on(2, 3)
-def test_exchanged(rank):
-    world = dist.get_world_size()
-    for dtype in made.EVERY:
-        for kind in KINDS:
-            wait = {"async_op": kind != "none"}
-            lists = [of_all(world, (2, 3), dtype, salt=r) for r in range(world)]  # lists[from][to]
-            outputs = [torch.empty_like(t) for t in lists[0]]
-            finish(dist.all_to_all(outputs, lists[rank], **wait), kind)
-            for r in range(world):
-                equal(outputs[r], lists[r][rank], f"all_to_all {dtype} {kind}")
-
-            output = torch.empty(2 * world, 3, dtype=dtype)
-            finish(dist.all_to_all_single(output, torch.cat(lists[rank]), **wait), kind)
-            equal(output, torch.cat([lists[r][rank] for r in range(world)]), f"all_to_all_single {dtype} {kind}")
-    # Rank s sends s + r rows to rank r: 0 rows among them.
-    sends = [[torch.full((s + r, 2), 10 * s + r) for r in range(world)] for s in range(world)]
-    expected = torch.cat([sends[s][rank] for s in range(world)])
-    output = torch.empty_like(expected)
-    dist.all_to_all_single(
-        output, torch.cat(sends[rank]), [s + rank for s in range(world)], [rank + r for r in range(world)]
-    )
-    equal(output, expected, "all_to_all_single with split sizes")
-    # One rank passes equal split sizes, the others none.
     given = [1] * world if rank == 0 else None
     output = torch.empty(world, dtype=torch.int64)
     dist.all_to_all_single(output, torch.arange(world) + 10 * rank, given, given)
-    equal(output, torch.arange(world) * 10 + rank, "all_to_all_single with equal split sizes on one rank")
-    outputs = [torch.empty(s + rank) for s in range(world)]
-    dist.all_to_all(outputs, [torch.full((rank + r,), float(rank)) for r in range(world)])
-    for s in range(world):
-        equal(outputs[s], torch.full((s + rank,), float(s)), "all_to_all of unequal shapes")
+    equal(output, torch.arange(world) * 10 + rank, "all_to_all_single")
 
 
 @ranks.on(2, 3)
