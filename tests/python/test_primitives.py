@@ -1,4 +1,4 @@
-"""What users try first: calls and messages on small arrays, with results written down by hand."""
+"""What users try first: calls on small arrays, with results written down by hand. Messages: tests/life, by NumPy."""
 
 import array
 
@@ -42,36 +42,6 @@ def test_table_of_four_ranks(group):
         group.all_reduce(y, "max")
     out["batch"] = x.tolist() == [16] * 3 and y.tolist() == [1, 1] and not z.any()
     assert all(out.values()), out
-
-
-def messages(group):
-    x = np.zeros(1, np.int64)
-    if group.rank == 0:
-        x += 1
-        group.send(x, 1)
-        group.recv(x, 1)
-        assert x[0] == 2
-        works = [group.isend(np.array([10 * tag]), 1, tag) for tag in (1, 2)]
-        group.barrier()  # held up by no message that nobody has received yet
-        for work in works:
-            work.wait()
-        got = group.sendrecv(np.array([5]), 1, x, 1)
-        assert x[0] == 6 and got == (1, 0, 8)
-    else:
-        got = group.recv(x)
-        assert got == rondo.Message(source=0, tag=0, bytes=8) and x[0] == 1
-        group.send(x + 1, 0)
-        group.barrier()
-        work = group.irecv(x, tag=2)
-        assert work.wait() == (0, 2, 8) and x[0] == 20
-        assert group.recv(np.zeros(5, np.int64), 0, 1).bytes == 8
-        group.sendrecv(np.array([6]), 0, x, 0)
-        assert x[0] == 5
-    return group.rank
-
-
-def test_messages():
-    assert run(2, messages) == [0, 1]
 
 
 def groups(group):
