@@ -248,23 +248,6 @@ TEST_CASE("a connection that the peer has closed is no error while another may b
   }
 }
 
-TEST_CASE("random bytes never land and never arrive") {
-  const auto [first, seeds] = seed_range(500);
-  for (uint64_t seed = first; seed < first + seeds; ++seed) {
-    CAPTURE(seed);
-    Random random(seed);
-    Raw raw({4, 2000});
-    raw.link->post({5, 6, 1000}, raw.landing.data());
-    std::string noise(32 + random.below(3000), '\0');
-    for (char& byte : noise) byte = static_cast<char>(random.below(256));
-    raw.write(noise);
-    for (int i = 0; i < 10; ++i) raw.link->pump();
-    CHECK(raw.link->error() != nullptr);
-    CHECK(raw.link->arrived() == nullptr);
-    CHECK(raw.untouched());
-  }
-}
-
 TEST_CASE(
     "fault 28: a stream cut at every byte: whole slices arrive, the one that is cut does not, and the error says so") {
   const std::string slices = bytes_of({100, 0, 0, 0, 0, 5, 6}, 100) + bytes_of({0, 0, 0, 1, 0, 5, 6}, 0) +
