@@ -14,7 +14,8 @@
 #include "rondo/sparse.h"
 #include "rondo/work.h"
 
-// An API of the library as a rank of a life uses it: C++ (door_cpp.cc) or C (door_c.cc).
+// An API of the library as a rank of a life uses it: C++ (door_cpp.cc), C (door_c.cc), or one of a program in another
+// language (door_asked.h).
 namespace rondo::life {
 
 enum class Verb {
@@ -95,6 +96,10 @@ class Group {
   virtual Error error() = 0;
   virtual Error destroy() = 0;
   virtual Communicator* communicator() { return nullptr; }  // of C++
+  // Three steps of DistOpt, which goes on from epoch to epoch; of NumPy, where all ranks are.
+  virtual Error train() { return {}; }
+  // Whether this API has words for the mistake, `what` of a line `bad`.
+  virtual bool can_say(const std::string&) { return true; }
 };
 
 // The process joins by the environment's settings. rank -1: as a newcomer.

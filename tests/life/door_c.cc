@@ -111,6 +111,8 @@ class CGroup final : public Group {
   void deallocate(void* data) override { rondo_deallocate(comm_, data); }
   Error abort(const std::string& reason) override { return outcome(rondo_abort(comm_, reason.c_str())); }
   Error error() override { return outcome(rondo_error(comm_)); }
+  // C passes no length.
+  bool can_say(const std::string& mistake) override { return mistake != "counts"; }
   Error destroy() override {
     return comm_ == nullptr ? Error{} : outcome(rondo_destroy(std::exchange(comm_, nullptr)));
   }

@@ -13,7 +13,6 @@ constexpr int kVersion = 1;
   throw std::runtime_error("life: line " + std::to_string(line) + ": " + what);
 }
 
-// "verb key=value ..."
 Step parse_step(const std::vector<std::string>& words, int line) {
   Step step;
   step.verb = words[0];
@@ -124,6 +123,10 @@ bool Life::has_setting(const std::string& setting) const {
   return std::find(settings.begin(), settings.end(), setting) != settings.end();
 }
 
+bool Life::all_are(std::string_view door) const {
+  return std::all_of(doors.begin(), doors.end(), [door](const std::string& each) { return each == door; });
+}
+
 int Life::newcomers() const {
   int all = 0;
   for (const Step& step : threads.empty() ? std::vector<Step>{} : threads[0]) {
@@ -139,6 +142,8 @@ size_t Life::first_step(int process) const {
   }
   return step;
 }
+
+Step parse_step(const std::string& text) { return parse_step(split_words(text, ' '), 0); }
 
 Life parse(const std::string& text) {
   Life life;

@@ -44,6 +44,7 @@ struct Life {
   std::vector<std::vector<Step>> threads;
 
   bool has_setting(const std::string& setting) const;
+  bool all_are(std::string_view door) const;
   const std::string& door(int rank) const { return doors[static_cast<size_t>(rank) % doors.size()]; }
   // Processes that the first thread's lines `grow` take in, numbered from `world` on; where such a one begins to play.
   int newcomers() const;
@@ -55,6 +56,8 @@ struct Life {
 bool has_inner(std::string_view verb);
 // Throws std::runtime_error with the line that is wrong.
 Life parse(const std::string& text);
+// "verb key=value ..."
+Step parse_step(const std::string& text);
 // parse(print(life)) == life, whose lines are numbered.
 std::string print(const Life& life);
 std::string print(const Step& step);

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "ring/base/file_text.h"
+#include "tests/life/doors.h"
 #include "tests/life/generate.h"
 #include "tests/life/player.h"
 #include "tests/life/rank.h"
@@ -30,12 +31,11 @@ std::string read_file(const std::string& path) {
   return file_text(path);
 }
 
-bool is_of_python(const std::string& door) { return door != "cpp" && door != "c"; }
-
 PlayerOptions player_options(const Arguments& arguments) {
   PlayerOptions options;
   options.patience = std::chrono::seconds(std::stoi(value_of(arguments, "patience", "10")));
-  if (const std::string command = value_of(arguments, "python"); !command.empty()) {
+  if (std::string command = value_of(arguments, "python"); !command.empty()) {
+    command += " --library=" + std::filesystem::read_symlink("/proc/self/exe").replace_filename("ranks.so").string();
     options.doors = {{"numpy", command}, {"torch", command}};
   }
   return options;
@@ -60,25 +60,11 @@ bool play_and_tell(const Life& life, const Arguments& arguments) {
   return false;
 }
 
-// Hostile ranks, and threads that share a group, are of C++ and C; torch takes no newcomers in.
-void leave_out(std::vector<Step>& steps, const Life& life) {
-  const bool python = std::any_of(life.doors.begin(), life.doors.end(), is_of_python);
-  const auto is_not_theirs = [&](const Step& step) {
-    if (step.verb == "crowd") return python;
-    if (step.verb == "grow") return life.doors[0] == "torch";
-    return step.verb == "hostile" && is_of_python(life.door(static_cast<int>(step.number("by"))));
-  };
-  steps.erase(std::remove_if(steps.begin(), steps.end(), is_not_theirs), steps.end());
-}
-
 // The life by one of the lists of --doors, where there are any.
 Life by_doors(Life life, const Arguments& arguments) {
   const std::vector<std::string> lists = split_words(value_of(arguments, "doors"), '/');
   if (lists.empty()) return life;
-  life.ranks = Ranks::kProcesses;
-  life.doors = split_words(lists[life.seed % lists.size()], ',');
-  for (std::vector<Step>& steps : life.threads) leave_out(steps, life);
-  return life;
+  return by_doors(std::move(life), split_words(lists[life.seed % lists.size()], ','));
 }
 
 // How often each kind of step stands in the lives that were played.

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <cstring>
 #include <stdexcept>
 #include <utility>
 
@@ -72,6 +73,7 @@ Flight MessageList::receive(size_t k, int slot, Memory& memory) const {
   Watched out =
       memory.take({slot, static_cast<int>(k), 1}, step_->of_member("out", seat_.me, "p"), bytes, flight.fresh);
   out.name = "message";
+  if (call.dtype == DType::kBool) std::memset(out.data, 1, bytes);  // other bytes of a bool need not stay
   out.dtype = call.dtype;
   out.snapshot(bytes);
   call.out = out.data;
@@ -86,7 +88,7 @@ std::string MessageList::arrived(Flight& flight, const rondo::Message& got) {
     if (seen_[k] || message.src != got.peer || message.tag != got.tag || !receives(k)) continue;
     seen_[k] = true;
     const uint64_t bytes = message.count * dtype_bytes(kind_.dtype);
-    if (got.bytes != bytes) {
+    if (got.bytes != kUnsaidBytes && got.bytes != bytes) {
       return text + " has " + std::to_string(got.bytes) + " bytes instead of " + std::to_string(bytes);
     }
     Watched& out = flight.watched[0];

@@ -13,6 +13,9 @@ struct Message {
   uint64_t count;
 };
 
+// rondo::Message::bytes of an API that says no length.
+inline constexpr uint64_t kUnsaidBytes = UINT64_MAX;
+
 // N of name=dN.
 int name_number(const Step& step);
 

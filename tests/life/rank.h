@@ -126,6 +126,7 @@ class Thread {
   void lose(const Step& step, Member& job);
   void grow(const Step& step, Member& job);
   void welcome(Member& job);
+  void train(const Member& job);
   void begin_epoch(const Member& job);
   void commit(const Step& step, Member& member);
 

@@ -67,6 +67,7 @@ void Thread::lose(const Step& step, Member& job) {
   if (job.size() < 2) return;
   const auto beside = static_cast<int>(step.number("beside"));
   end_other_groups(job, beside);
+  train(job);
   Step sum = step;
   sum.verb = "all_reduce";
   const int by = static_cast<int>(step.number("by")) % job.size();
@@ -95,6 +96,7 @@ void Thread::lose(const Step& step, Member& job) {
   ++job.epoch;
   begin_epoch(job);
   sum_once(sum, job);
+  train(job);
   end_other_groups(job, 0);
 }
 
@@ -124,6 +126,11 @@ void Thread::welcome(Member& job) {
   job.epoch = static_cast<uint64_t>(state[0]);
   job.committed = state[1];
   begin_epoch(job);
+  train(job);
+}
+
+void Thread::train(const Member& job) {
+  if (life_.all_are("numpy")) must(job.group->train(), "train: ");
 }
 
 void Thread::begin_epoch(const Member& job) {

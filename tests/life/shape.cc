@@ -8,9 +8,11 @@ namespace rondo::life {
 namespace {
 
 constexpr std::array kVerbs = {
-    "all_reduce",      "reduce",  "broadcast",    "all_gather",       "reduce_scatter", "gather",    "scatter",
-    "all_to_all",      "barrier", "all_gather_v", "reduce_scatter_v", "gather_v",       "scatter_v", "all_to_all_v",
-    "all_reduce_many", "scan",    "exscan"};
+    "all_reduce", "reduce",       "broadcast",       "all_gather",   "reduce_scatter",   "gather",
+    "scatter",    "all_to_all",   "barrier",         "all_gather_v", "reduce_scatter_v", "gather_v",
+    "scatter_v",  "all_to_all_v", "all_reduce_many", "scan",         "exscan",           "send",
+    "recv",       "mprobe",       "sendrecv"};
+constexpr auto kCollectivesEnd = kVerbs.begin() + static_cast<int>(Verb::kSend);
 
 struct Maker {
   const Step& step;
@@ -117,6 +119,7 @@ Shape Maker::shape() {
       s.inside = at[m];
       s.results = {{0, s.out, folded(), folded_phase() + at[m]}};
       pass_counts(true);
+      call.count = s.out;
       break;
     case Verb::kScatter:
     case Verb::kScatterV:
@@ -151,7 +154,11 @@ Shape Maker::shape() {
 
 }  // namespace
 
-bool is_collective(const std::string& verb) { return std::find(kVerbs.begin(), kVerbs.end(), verb) != kVerbs.end(); }
+bool is_collective(const std::string& verb) {
+  return std::find(kVerbs.begin(), kCollectivesEnd, verb) != kCollectivesEnd;
+}
+
+const char* verb_name(Verb verb) { return kVerbs[static_cast<size_t>(verb)]; }
 
 Shape make_shape(const Step& step, const Seat& seat, Call& call) {
   call.verb = static_cast<Verb>(std::find(kVerbs.begin(), kVerbs.end(), step.verb) - kVerbs.begin());

@@ -35,6 +35,7 @@ struct Shape {
   std::vector<Result> results;
 };
 
+const char* verb_name(Verb verb);
 bool is_collective(const std::string& verb);
 // Sets what the call says but for buffers and options.
 Shape make_shape(const Step& step, const Seat& seat, Call& call);

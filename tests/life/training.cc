@@ -1,4 +1,3 @@
-#include <algorithm>
 #include <cstring>
 #include <optional>
 
@@ -53,8 +52,7 @@ void Thread::sparse(const Step& step, Member& member) {
 
 // Exists in C++ alone.
 void Thread::distopt(const Step& step, Member& member) {
-  if (std::any_of(life_.doors.begin(), life_.doors.end(), [](const std::string& door) { return door != "cpp"; }))
-    return;
+  if (!life_.all_are("cpp")) return;
   uint64_t hash = 0;
   std::string wrong;
   try {

@@ -1,251 +1,252 @@
-"""A rank that uses the package rondo with NumPy arrays."""
+"""A rank that uses the package rondo with NumPy arrays: the player's memory."""
 
 from __future__ import annotations
 
+import ctypes
+
 import numpy as np
-from life_area import Flight
-from life_model import Seat, Shape, bound_of, bytes_of, factor_of, tensors_of
-from numpy_area import Made, Memory, NumpyArea
+from life_question import Pending, Question, array_at, message_of
 
 import rondo
+import rondo.dist_opt
 
 # Those that make their result where none is passed.
 _MAKERS = ("all_gather", "reduce_scatter", "gather", "all_to_all")
-_CALLS = {
-    "all_reduce": lambda g, c, **o: g.all_reduce(c.x, c.op, c.y, scalar=c.scalar, wire=c.wire, **o),
-    "reduce": lambda g, c, **o: g.reduce(c.x, c.op, c.root, c.y, scalar=c.scalar, **o),
-    "scan": lambda g, c, **o: g.scan(c.x, c.op, c.y, scalar=c.scalar, **o),
-    "exscan": lambda g, c, **o: g.exscan(c.x, c.op, c.y, scalar=c.scalar, **o),
-    "broadcast": lambda g, c, **o: g.broadcast(c.y if c.x is None else c.x, c.root, wire=c.wire, **o),
-    "all_gather": lambda g, c, **o: g.all_gather(c.x, c.y, wire=c.wire, **o),
-    "reduce_scatter": lambda g, c, **o: g.reduce_scatter(c.x, c.op, c.y, scalar=c.scalar, wire=c.wire, **o),
-    "gather": lambda g, c, **o: g.gather(c.x, c.root, c.y, **o),
-    "scatter": lambda g, c, **o: g.scatter(c.x, c.root, c.y, **o),
-    "all_to_all": lambda g, c, **o: g.all_to_all(c.x, c.y, **o),
-    "barrier": lambda g, c, algorithm=None, **o: g.barrier(**o),
-    "all_gather_v": lambda g, c, **o: g.all_gather_v(c.x, c.counts, c.y, **o),
-    "reduce_scatter_v": lambda g, c, **o: g.reduce_scatter_v(c.x, c.counts, c.op, c.y, scalar=c.scalar, **o),
-    "gather_v": lambda g, c, **o: g.gather_v(c.x, c.counts, c.root, c.y, **o),
-    "scatter_v": lambda g, c, **o: g.scatter_v(c.x, c.counts, c.root, c.y, **o),
-    "all_to_all_v": lambda g, c, **o: g.all_to_all_v(c.x, c.counts, c.counts, c.y, **o),
-    "all_reduce_many": lambda g, c, **o: g.all_reduce_many(c.x, c.op, **o),
-}
+_FOLD = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_void_p)
 
 
-class Arguments:
-    x = y = None
+def join(asks: Question) -> NumpyGroup:
+    rank, world = asks.number("rank"), asks.number("world")
+    if rank >= world:  # a newcomer
+        return NumpyGroup(rondo.init())
+    return NumpyGroup(rondo.init(rank=rank, world_size=world, rendezvous=asks.word("meeting")))
 
 
-class NumpyDoor:
-    OUR_ABORT = "life: a rank found a fault"
-    RECEIVES: dict[str, str] = {}  # what stands for a `recv` that this API has not
-    STARTS_IN_BATCH = False  # calls of a batch end with it
+def _op(asks: Question) -> str | rondo.UserOp:
+    if not asks.number("user"):
+        return asks.word("op")
+    fold, context = _FOLD(asks.number("user")), asks.number("context")
+    return rondo.UserOp(
+        lambda a, b: fold(a.ctypes.data, b.ctypes.data, len(b), context), commutative=bool(asks.number("commutative"))
+    )
 
-    def join(self, rank: int, world: int, meeting: str):
-        if rank >= world:  # a newcomer
-            return rondo.init()
-        return rondo.init(rank=rank, world_size=world, rendezvous=meeting)
 
-    def memory(self, job) -> Memory:
-        return Memory(job)
+def _whole(blocks: list[np.ndarray], asks: Question) -> np.ndarray | None:
+    """This API has no gaps: blocks that lie apart are copied."""
+    if len(blocks) <= 1:
+        return blocks[0] if blocks else None
+    if "displacements" in asks.values:
+        return np.concatenate(blocks)
+    first, count = blocks[0], sum(len(block) for block in blocks)
+    return np.ndarray(count, first.dtype, (ctypes.c_char * (count * first.itemsize)).from_address(first.ctypes.data))
 
-    def plays(self, step, member) -> bool:
-        return step.verb != "distopt"
 
-    def rank(self, group) -> int:
-        return group.rank
+def _put(array: np.ndarray, blocks: list[np.ndarray]) -> None:
+    at = 0
+    for block in blocks:
+        block[:] = array[at : at + len(block)]
+        at += len(block)
 
-    def size(self, group) -> int:
-        return group.size
 
-    # --- groups: what is made, and the ranks of the job in it, or (None, [])
+class NumpyGroup:
+    def __init__(self, group: rondo.Communicator):
+        self._group = group
+        self._registered: dict[int, np.ndarray] = {}  # by address
+        self._batch: rondo.batch.Batch | None = None
+        self._brings: list = []  # results of the batch to where they belong
+        self._calls = 0
+        self._optimizer: rondo.DistOpt | None = None
 
-    def split(self, parent, colors: list[int], keys: list[int]):
-        mine = colors[parent.me]
-        made = parent.group.split(mine, keys[parent.me])
-        order = sorted((key, m) for m, key in enumerate(keys) if colors[m] == mine)
-        assert (made is not None) == (mine >= 0), "split gave a group where the color is none, or none"
-        return made, [parent.ranks[m] for _, m in order]
+    # --- calls
 
-    def new_group(self, parent, ranks: list[int]):
-        return parent.group.new_group(ranks), [parent.ranks[r] for r in ranks]
+    def _run(self, asks: Question, call, *arguments, bring=None, **options):
+        """bring: what is called with the result of a blocking call, with None of others, when it is there."""
+        if asks.number("start"):
+            return Pending(call(*arguments, async_op=True, **options), bring and (lambda: bring(None)))
+        result = call(*arguments, **options)
+        if bring is not None and self._batch is not None:
+            self._brings.append(lambda: bring(result))
+        elif bring is not None:
+            bring(result)
+        return None
 
-    def close(self, group) -> None:
-        group.close()
+    def _collective(self, asks: Question):
+        g, verb, op, root = self._group, asks.verb, _op(asks), asks.number("root")
+        ins, outs = (asks.blocks(key, g.size) for key in ("in", "out"))
+        x, out = _whole(ins, asks), _whole(outs, asks)
+        counts = asks.numbers("counts")  # on root alone, or on all ranks
+        has_out = verb != "gather" or root == g.rank
+        options = {"algorithm": asks.values.get("algorithm")}
+        if asks.number("timeout"):
+            options["timeout"] = asks.number("timeout") / 1000
+        if asks.word("op") == "premulsum":
+            options["scalar"] = float(asks.number("scalar"))
+        if "wire" in asks.values:
+            residual = array_at(asks.number("residual"), sum(map(len, ins)), "float32")
+            seed = asks.number("seed") if asks.number("stochastic") else None
+            options["wire"] = rondo.Wire(asks.word("wire"), residual, seed)
+        if asks.number("recoverable"):
+            options["recoverable"] = True
+        self._calls += 1
+        bring = None
+        if "displacements" in asks.values and outs:
+            bring = lambda _result, to=out: _put(to, outs)
+        elif verb in _MAKERS and has_out and self._calls % 3 == 0 and not asks.number("start"):
+            bring, out = lambda result: _put(result.reshape(-1), outs), None
+        arguments = {
+            "all_reduce": (x, op, out),
+            "reduce": (x, op, root, out),
+            "scan": (x, op, out),
+            "exscan": (x, op, out),
+            "broadcast": (out, root),
+            "all_gather": (x, out),
+            "reduce_scatter": (x, op, out),
+            "gather": (x, root, out),
+            "scatter": (x, root, out),
+            "all_to_all": (x, out),
+            "all_gather_v": (x, counts, out),
+            "reduce_scatter_v": (x, counts, op, out),
+            "gather_v": (x, counts, root, out),
+            "scatter_v": (x, counts, root, out),
+            "all_to_all_v": (x, counts, counts, out),
+        }[verb]
+        return self._run(asks, getattr(g, verb), *arguments, bring=bring, **options)
 
-    def abort(self, group, reason: str) -> None:
-        group.abort(reason)
+    all_reduce = reduce = scan = exscan = broadcast = all_gather = reduce_scatter = gather = scatter = _collective
+    all_to_all = all_gather_v = reduce_scatter_v = gather_v = scatter_v = all_to_all_v = _collective
 
-    def failure(self, error: Exception) -> tuple[str, tuple[int, ...]]:
-        return type(error).__name__, getattr(error, "ranks", ())
+    def barrier(self, asks: Question):
+        return self._run(asks, self._group.barrier)
 
-    # --- collectives
+    def all_reduce_many(self, asks: Question):
+        """This API has it in place."""
+        tensors = asks.tensors()
+        for given, gets in tensors:
+            gets[:] = given
+        options = {"scalar": float(asks.number("scalar"))} if asks.word("op") == "premulsum" else {}
+        algorithm = asks.values.get("algorithm")
+        arrays = [gets for _, gets in tensors]
+        return self._run(asks, self._group.all_reduce_many, arrays, asks.word("op"), algorithm=algorithm, **options)
 
-    def barrier(self, group) -> None:
-        group.barrier()
-
-    def sum(self, group, count: int) -> None:
-        group.all_reduce(np.ones(count, np.float32))
-
-    def batch(self, group):
-        return group.batch()
-
-    def flight(self, step, seat: Seat, slot: int, index: int, member, memory: Memory) -> Flight:
-        c = Arguments()
-        c.op, c.wire, c.scalar = step.word("op", "sum"), None, None
-        if c.op == "premulsum":
-            c.scalar = factor_of(seat.me)
-        user, dtype = step.number("user"), step.word("dtype")
-        if user and c.op in ("sum", "max") and dtype in ("int64", "float64") and step.verb not in ("all_reduce_many",):
-            fold = np.add if c.op == "sum" else np.maximum
-            c.op = rondo.UserOp(lambda a, b: fold(a, b, out=b), commutative=user == 1)
-        options = {"algorithm": None if step.word("algorithm", "auto") == "auto" else step.word("algorithm")}
-        if step.number("timeout"):
-            options["timeout"] = step.number("timeout") / 1000
-        many = step.verb == "all_reduce_many"
-        flight = (self._many if many else self._one)(step, seat, slot, index, memory, c)
-        group, call, made = member.group, _CALLS[step.verb], getattr(c, "made", None)
-
-        def run(asynchronous, **more):
-            result = call(group, c, **({"async_op": True} if asynchronous else {}), **options, **more)
-            if made is not None:
-                made.returned(result)
-            return result
-
-        flight._call = run
-        return flight
-
-    def _many(self, step, seat, slot, index, memory, c) -> Flight:
-        areas = []
-        for t, (kind, given, gets) in enumerate(tensors_of(step, seat)):
-            where = step.of_member("out", seat.me, "p")
-            area = memory.take(f"tensor {t}", (slot, index, 2 + t), where, kind.dtype, given.count)
-            area.put(given.bytes())
-            area.ready()
-            area.expect(0, gets, bound_of(kind, step, True))
-            areas.append(area)
-        c.x = [area.array for area in areas]
-        flight = Flight(step, None, areas)
-        flight.gets_data = True
-        return flight
-
-    def _one(self, step, seat, slot, index, memory, c) -> Flight:
-        s = Shape(step, seat)
-        flight = Flight(step, None, [])
-        if step.verb == "barrier":
-            return flight
-        c.root, c.counts, dtype = s.root, s.counts, s.kind.dtype
-        bound = bound_of(s.kind, step, s.folds)
-        ins, outs = (sum(block.count for block in blocks) for blocks in (s.gives, s.gets))
-        nests = step.verb not in ("broadcast", "all_to_all", "all_to_all_v")
-        inside = step.number("place") and nests and s.reads and s.writes
-        in_where, out_where = (step.of_member(key, seat.me, "p") for key in ("in", "out"))
-        if inside:
-            # The smaller buffer lies in the larger.
-            out = memory.take("buffer", (slot, index, 1), out_where, dtype, max(ins, outs))
-            at_in, at_out = (s.inside if ins < outs else 0), (s.inside if outs < ins else 0)
-            out.put(bytes_of(s.gives), at_in)
-            c.x, c.y = out.array[at_in : at_in + ins], out.array[at_out : at_out + outs]
-        if s.reads and not inside:
-            given = memory.take("input", (slot, index, 0), in_where, dtype, ins)
-            given.put(bytes_of(s.gives))
-            given.ready()
-            c.x = given.array
-            flight.areas.append(given)
-        if s.writes and not inside:
-            if out_where[0] == "n" and slot == 0 and step.verb in _MAKERS and (seat.salt + seat.me) % 2 == 0:
-                out = c.made = Made("result", dtype, outs)
-            else:
-                out = memory.take("output", (slot, index, 1), out_where, dtype, outs)
-                c.y = out.array
-            at_out = 0
-        if s.writes:
-            out.ready()
-            if inside and outs < ins and s.folds:  # reduce_scatter may change the other blocks
-                out.expect_anything(ins)
-            for block in s.gets:
-                out.expect(at_out, block, bound)
-                at_out += block.count
-            flight.areas.append(out)
-            flight.gets_data = outs > 0 and seat.members > 1
-        if s.writes and s.everywhere and (bound > 0 or s.kind.random):
-            flight.bits = out
-        self._wire(step, seat, memory, c, ins)
-        return flight
-
-    def _wire(self, step, seat, memory, c, count) -> None:
-        if step.word("wire", "none") != "none":
-            residual = memory.residual(step.line, count) if step.number("residual") else None
-            c.wire = rondo.Wire(step.word("wire"), residual, seat.salt if step.number("stochastic") else None)
-
-    # --- messages. A Message names a rank of the group; None: of a send, or in a batch
-
-    def area(self, name, use, where, dtype, count, memory, values=None) -> NumpyArea:
-        """values: its bytes; None: a message comes into it."""
-        area = memory.take(name, use, where, dtype, count)
-        if values is not None:
-            area.put(values)
-        area.ready()
-        return area
-
-    def send(self, member, area, peer, tag, asynchronous, synchronous):
-        send = member.group.isend if asynchronous else member.group.send
-        return send(area.array, peer, tag, synchronous=synchronous)
-
-    def recv(self, member, area, peer, tag, asynchronous, probe):
-        """peer, tag: None: any."""
-        peer, tag = rondo.ANY_SOURCE if peer is None else peer, rondo.ANY_TAG if tag is None else tag
-        if probe:
-            matched = member.group.mprobe(peer, tag)
-            return (member.group.imrecv if asynchronous else member.group.mrecv)(area.array, matched)
-        return (member.group.irecv if asynchronous else member.group.recv)(area.array, peer, tag)
-
-    def sendrecv(self, member, given, to, gets, source, tag):
-        return member.group.sendrecv(given.array, to, gets.array, source, tag)
-
-    # --- what only this door has
-
-    def sparse(self, member, given, gets, step, residual) -> None:
-        select = {"threshold": "threshold", "sampled": "sampled_topk"}.get(step.word("select"), "topk")
-        member.group.sparse_all_reduce(
-            given.array, None if gets is given else gets.array, select=select, spars=float(step.word("spars", "0.05")),
-            residual=residual, tensors=step.numbers("tensors"),
+    def sparse(self, asks: Question) -> None:
+        given, gets, residual = (asks.array(key, "float32") for key in ("in", "out", "residual"))
+        options = {"timeout": asks.number("timeout") / 1000} if asks.number("timeout") else {}
+        self._group.sparse_all_reduce(
+            given, None if asks.word("in") == asks.word("out") else gets, select=asks.word("select"),
+            spars=float(asks.word("spars")), residual=residual, tensors=asks.numbers("tensors"), **options,
         )  # fmt: skip
 
-    def sparse_values(self, group, values: np.ndarray, spars: float) -> None:
-        group.sparse_all_reduce(values, spars=spars)
+    # --- messages
 
-    def attach(self, group) -> None:
-        group.attach_device()
+    def send(self, asks: Question):
+        send = self._group.isend if asks.number("start") else self._group.send
+        synchronous = bool(asks.number("synchronous"))
+        work = send(asks.array("in"), asks.number("root"), asks.number("tag"), synchronous=synchronous)
+        return Pending(work) if asks.number("start") else None
 
-    def mistakes(self, member, values: np.ndarray, residual: np.ndarray) -> dict:
-        """Calls that must be refused, by `what`."""
-        g, n = member.group, member.group.size
+    def recv(self, asks: Question):
+        array, start, peer, tag = asks.array("out"), asks.number("start"), asks.number("root"), asks.number("tag")
+        if asks.number("matched"):
+            receive = self._group.imrecv if start else self._group.mrecv
+            result = receive(array, rondo.Matched(peer, tag, 0, asks.number("matched")))
+        else:
+            result = (self._group.irecv if start else self._group.recv)(array, peer, tag)
+        return Pending(result) if start else message_of(result)
 
-        def in_batch(call):
-            with g.batch():
-                call()
+    def mprobe(self, asks: Question) -> dict:
+        return message_of(self._group.mprobe(asks.number("root"), asks.number("tag")))
 
-        return {
-            "sparse_in_batch": lambda: in_batch(lambda: g.sparse_all_reduce(values, residual=residual)),
-            "split_in_batch": lambda: in_batch(lambda: g.split(0)),
-            "new_group_in_batch": lambda: in_batch(lambda: g.new_group([g.rank])),
-            "begin_in_batch": lambda: in_batch(lambda: in_batch(lambda: None)),
-            "end": lambda: g.batch().__exit__(None, None, None),
-            "spars": lambda: g.sparse_all_reduce(values, spars=0.0, residual=residual),
-            "tensors": lambda: g.sparse_all_reduce(values, residual=residual, tensors=[2**64 - 10, len(values) + 10]),
-            "sparse_timeout": lambda: g.sparse_all_reduce(values, residual=residual, timeout=-1),
-            "threshold": lambda: g.sparse_all_reduce(values, select="threshold", spars=-1.0, residual=residual),
-            "not_a_number": lambda: g.sparse_all_reduce(values, spars=float("nan"), residual=residual),
-            "overlap_residual": lambda: g.sparse_all_reduce(values[:-1], residual=values[1:]),
-            "user": lambda: g.all_reduce(values, "user"),
-            "wire": lambda: g.all_reduce(values.view(np.int32), wire="int8"),
-            "null": lambda: g.all_reduce(None),
-            "op": lambda: g.all_reduce(values, "band"),
-            "timeout": lambda: g.all_reduce(values, timeout=-1),
-            "overlap": lambda: g.all_reduce(values[:4], out=values[1:5]),
-            "root": lambda: g.broadcast(values, n),
-            "peer": lambda: g.send(values, n),
-            "tag": lambda: g.send(values, 0, -5),
-            "counts": lambda: g.all_gather_v(values, [len(values)] * (n + 1)),
-        }
+    def sendrecv(self, asks: Question) -> dict:
+        given, gets = asks.array("in"), asks.array("out")
+        return message_of(self._group.sendrecv(given, asks.number("to"), gets, asks.number("root"), asks.number("tag")))
+
+    # --- batches, which this API ends by a wait
+
+    def batch_begin(self, _asks) -> None:
+        batch = self._group.batch()
+        batch.__enter__()
+        self._batch = batch
+
+    def batch_end(self, asks: Question):
+        batch, self._batch = self._batch or self._group.batch(), None
+        brings, self._brings = self._brings, []
+        batch.__exit__(None, None, None)
+        for bring in brings:
+            bring()
+        return Pending(Ended()) if asks.number("start") else None
+
+    # --- groups
+
+    def split(self, asks: Question) -> NumpyGroup | None:
+        made = self._group.split(asks.number("color"), asks.number("key"))
+        return None if made is None else NumpyGroup(made)
+
+    def new_group(self, asks: Question) -> NumpyGroup:
+        return NumpyGroup(self._group.new_group(asks.numbers("ranks")))
+
+    def attach_device(self, _asks) -> None:
+        self._group.attach_device()
+
+    def shrink(self, _asks) -> None:
+        self._group = self._group.shrink()
+
+    def grow(self, asks: Question) -> None:
+        self._group = self._group.grow(asks.number("newcomers"))
+
+    def commit(self, asks: Question) -> None:
+        self._group.commit(asks.number("step"), asks.number("digest"))
+
+    def state(self, _asks) -> dict:
+        return {name: getattr(self._group, name) for name in ("rank", "size", "epoch", "committed")}
+
+    def allocate(self, asks: Question) -> dict:
+        array = self._group.empty(asks.number("bytes"), np.uint8)
+        self._registered[array.ctypes.data] = array
+        return {"at": array.ctypes.data}
+
+    def deallocate(self, asks: Question) -> None:
+        del self._registered[asks.number("at")]
+
+    def abort(self, asks: Question) -> None:
+        self._group.abort(asks.word("reason"))
+
+    def error(self, _asks) -> None:
+        if self._group.error is not None:
+            raise self._group.error
+
+    def destroy(self, _asks) -> None:
+        self._group.close()
+
+    def forget(self) -> None:
+        self._group.close()
+
+    def train(self, _asks) -> None:
+        """Three steps of DistOpt, which goes on from epoch to epoch by regroup(), beside newcomers' constructors."""
+        group = self._group
+        if self._optimizer is None:
+            self._weights = np.full(60, 7.0 + group.rank, np.float32)
+            update = rondo.dist_opt.NumpyUpdate({"w": self._weights}, lambda _, p, g: np.subtract(p, g, out=p))
+            self._optimizer = rondo.DistOpt(update, group=group)
+        elif self._optimizer.group is not group:
+            self._optimizer.regroup(group)
+        first = np.append(self._weights, np.float32(self._optimizer.steps))
+        expected = group.broadcast(first.copy())
+        assert np.array_equal(first, expected), f"weights and steps of DistOpt are {first}, those of rank 0 {expected}"
+        for step in range(3):
+            self._optimizer.step({"w": np.full(60, group.rank + step, np.float32)})
+            expected += np.append(np.full(60, -((group.size - 1) / 2 + step)), 1)
+        now = np.append(self._weights, self._optimizer.steps)
+        assert np.allclose(now, expected, atol=1e-2), f"three steps of DistOpt made {now}, must be {expected}"
+
+
+class Ended:
+    """A work that is over."""
+
+    def done(self) -> bool:
+        return True
+
+    def wait(self) -> None:
+        pass
+
+    def add_done_callback(self, function) -> None:
+        function(self)

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 
 import numpy as np
 import torch
 import torch.distributed as dist
-from life_area import Area
-from life_model import PERIOD
+from life_question import DTYPES
 from torch_views import Written, plain, view_of
 
-import rondo.torch
+PERIOD = 1021  # of the values of a life
+TYPES = {name: getattr(torch, name.replace("float8_e4m3", "float8_e4m3fn"), None) for name in DTYPES}
 
 
 def shape_of(rng: random.Random, count: int) -> list[int]:
@@ -27,82 +28,64 @@ def shape_of(rng: random.Random, count: int) -> list[int]:
     return shape
 
 
-def depth_of(where: str) -> int:
-    """Of views of views: `+B` of the text lies in another way."""
-    return 3 if "+" in where else 0
+class Area:
+    """A tensor for the call, and the player's memory that it stands for: blocks, one after the other."""
+
+    def __init__(self, rng: random.Random, blocks: list[np.ndarray], shape: list[int], type_: torch.dtype, at: int):
+        """at: the address as which it lies: in views of views where that is not aligned."""
+        self.blocks, self._rng, self._depth = blocks, rng, 3 if at % 8 else 0
+        self._values = np.concatenate([block.view(np.uint8) for block in blocks])
+        self._given = torch.from_numpy(self._values).view(type_) if len(self._values) else torch.empty(0, dtype=type_)
+        self._given = self._given.reshape(tuple(shape))
+        self._written: Written | None = None
+
+    def to_read(self) -> Area:
+        given, table = self._given, self._values.reshape(self._given.shape[0] or 1, -1)
+        if self._depth > 0 and given.shape[1:] == (PERIOD,) and (table == table[:1]).all():
+            self.tensor = view_of(given[:1], self._rng, self._depth).expand(given.shape)  # one row lies in memory
+        else:
+            self.tensor = view_of(given, self._rng, self._depth)
+        return self
+
+    def to_write(self) -> Area:
+        self._written = Written(self._rng, self._given, self._depth)
+        self.tensor = self._written.tensor
+        return self
+
+    def bring(self) -> None:
+        """The values to the player's memory, when the call has ended."""
+        if self._written is not None:
+            self._written.check_around()
+        values, at = plain(self.tensor).reshape(-1).view(torch.uint8).numpy(), 0
+        for block in self.blocks:
+            block.view(np.uint8)[:] = values[at : at + block.nbytes]
+            at += block.nbytes
 
 
-def to_read(given: torch.Tensor, rng: random.Random, depth: int) -> torch.Tensor:
-    """A view of these values. Of rows that are equal, one lies in memory."""
-    if depth == 0 or given.dim() != 2 or given.shape[1] != PERIOD:
-        return view_of(given, rng, depth)
-    return view_of(given[:1], rng, depth).expand(given.shape)
+class Works:
+    """These as one rondo.Work. Of lists of tensors torch gives a future only."""
 
-
-class TorchArea(Area):
-    def __init__(self, name: str, dtype: str, tensor: torch.Tensor, written: Written | None = None):
-        super().__init__(name, dtype)
-        self.tensor, self._written = tensor, written
-        self.want = self.read()
-
-    def read(self):
-        return plain(self.tensor).reshape(-1).view(torch.uint8).numpy()
-
-    def around(self):
-        """What lies between its elements, too."""
-        if self._written is None:
-            return ""
-        try:
-            self._written.check(tensor_of(self.want, self.tensor.dtype, self.tensor.shape), self.name)
-        except AssertionError as error:
-            return str(error)
-        return ""
-
-
-def tensor_of(values: np.ndarray, dtype: torch.dtype, shape) -> torch.Tensor:
-    if len(values) == 0:  # whose strides torch does not take for another type
-        return torch.empty(tuple(shape), dtype=dtype)
-    return torch.from_numpy(values).view(dtype).reshape(tuple(shape))
-
-
-class TorchWork:
-    """As rondo.Work. Of lists of tensors torch gives a future only."""
-
-    def __init__(self, work, message=None):
-        self._work, self._message = work, message
-        self._is_future = not isinstance(work, dist.Work)
+    def __init__(self, works: list):
+        self._works = works
 
     def done(self) -> bool:
-        if self._is_future:
-            return self._work.done()
-        done = self._work.is_completed()
-        if done:
-            assert self._work.is_success() and self._work.exception() is None
-        return done
+        return all(map(_is_done, self._works))
 
-    def wait(self):
-        self._work.wait()
-        return self._message and self._message(self._work)
+    def wait(self) -> None:
+        for work in self._works:
+            work.wait()
 
     def add_done_callback(self, function) -> None:
-        (self._work if self._is_future else self._work.get_future()).then(function)
+        left = itertools.count(len(self._works) - 1, -1)
+        for work in self._works:
+            future = work.get_future() if isinstance(work, dist.Work) else work
+            future.then(lambda _: function(self) if next(left) == 0 else None)
 
 
-class TorchMemory:
-    """Tensors are made for each call; `r` of the text: in registered memory."""
-
-    def __init__(self, group):
-        self._group = group
-
-    def made(self, where: str, make):
-        """What make() makes; in plain memory where the arena has no room for it."""
-        if where[0] != "r":
-            return make()
-        try:
-            with rondo.torch.registered(group=self._group):
-                return make()
-        except torch.OutOfMemoryError:
-            return make()
-
-    def free_registered(self, below: int) -> None:
-        pass
+def _is_done(work) -> bool:
+    if not isinstance(work, dist.Work):
+        return work.done()
+    done = work.is_completed()
+    if done:
+        assert work.is_success() and work.exception() is None
+    return done
