@@ -210,7 +210,7 @@ class TorchGroup:
     # --- groups
 
     def split(self, asks: Question) -> TorchGroup | None:
-        """Of the job, whose ranks it keeps in order. torch makes groups of ranks that all ranks know."""
+        """The group of the job, whose ranks it keeps in order. torch makes groups of ranks that all ranks know."""
         mine = torch.tensor([asks.number("color")])
         colors = [torch.empty_like(mine) for _ in self._ranks]
         dist.all_gather(colors, mine, group=self._group)

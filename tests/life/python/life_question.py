@@ -19,7 +19,7 @@ DTYPES = {
         "float8_e4m3": ml_dtypes.float8_e4m3fn, "float8_e5m2": ml_dtypes.float8_e5m2,
     }.items()
 }  # fmt: skip
-# Whose input, or output, has a block a rank.
+# Collectives whose input, or output, has a block a rank.
 _GIVES_BLOCKS = ("reduce_scatter", "scatter", "all_to_all")
 _GETS_BLOCKS = ("all_gather", "gather", "all_to_all")
 
@@ -54,7 +54,7 @@ class Question:
         return array_at(self.number(key), self.number("count"), dtype or self.word("dtype"))
 
     def counts(self, size: int) -> list[int]:
-        """Of the blocks of a collective."""
+        """Elements of each block of a collective."""
         return self.numbers("counts") or [self.number("count")] * size
 
     def blocks(self, key: str, size: int) -> list[np.ndarray]:
@@ -114,7 +114,7 @@ class Pending:
 
 
 def message_of(result) -> dict:
-    """Of a rondo.Message, or of one that was found; of other results: nothing."""
+    """What a rondo.Message says, or one that was found; other results say nothing."""
     if not hasattr(result, "tag"):
         return {}
     return {"peer": result.source, "tag": result.tag, "bytes": result.bytes, "matched": getattr(result, "matched", 0)}

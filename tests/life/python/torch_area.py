@@ -16,7 +16,7 @@ TYPES = {name: getattr(torch, name.replace("float8_e4m3", "float8_e4m3fn"), None
 
 
 def shape_of(rng: random.Random, count: int) -> list[int]:
-    """Of so many elements, in up to 4 dimensions; or in rows of equal values."""
+    """A shape of so many elements, in up to 4 dimensions; or in rows of equal values."""
     if count > 0 and count % PERIOD == 0:
         return [count // PERIOD, PERIOD]
     shape = []
