@@ -146,13 +146,13 @@ TEST_CASE("messages end while both ranks compute, also right after others that t
               const std::vector<uint8_t> sent(bytes, static_cast<uint8_t>(round));
               std::vector<uint8_t> came(bytes, 255);
               std::atomic<int> ended{0};
-              const auto count = [&](const Error& error) { ended += error.ok() ? 1 : 100; };
+              const auto count = [&](const Error& error) { ended += error.ok() ? 1 : 101; };
               Work receive = group.recv_async(came.data(), bytes, DType::kUint8, peer);
               receive.on_end(count);
               Work send = group.send_async(sent.data(), bytes, DType::kUint8, peer);
               send.on_end(count);
-              const auto start = Clock::now();
-              while (ended < 2 && Clock::now() - start < std::chrono::seconds(20)) {
+              // Each ends, by its deadline at the latest: what they write to must not go before.
+              while (ended % 100 < 2) {
               }
               expect(ended == 2, [&] { return fmt::format("{} bytes did not end in round {}", bytes, round); });
               expect(came == sent, [&] { return fmt::format("{} bytes in round {}", bytes, round); });
