@@ -74,7 +74,7 @@ TEST_CASE("who is asked about a rank that it reaches, or about itself, says that
     CAPTURE(peer);
     StartLogic asked = start_of(1, 4);
     asked.connected(0);
-    asked.asked(3, 2, "refused");  // of whom it knows nothing
+    asked.asked(3, 2, "refused");  // rank 1 is not connected to rank 3: it cannot answer
     CHECK(asked.phase() == StartLogic::Phase::kRunning);
     asked.asked(peer, 2, "refused");
     CHECK(asked.error().code == ErrorCode::kNetwork);

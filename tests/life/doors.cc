@@ -45,7 +45,7 @@ void say_as_torch(Step& step) {
   if (step.word("recv") == "source") step.with("recv", "exact");
 }
 
-// False: these doors have not what this line asks.
+// False: an API of this life has no call for this line.
 bool adapt(Step& step, const Life& life, size_t thread) {
   const bool python = std::any_of(life.doors.begin(), life.doors.end(), is_of_python);
   if (step.verb == "crowd" && python) return false;

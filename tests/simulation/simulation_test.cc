@@ -98,6 +98,12 @@ TEST_CASE("the same seed gives the same run") {
   }
 }
 
+// The same run, in which this rank dies at this step.
+Script with_crash(Script script, uint64_t step, int victim) {
+  script.faults = {{Fault::Kind::kCrash, step, victim, 0, 0}};
+  return script;
+}
+
 // Proves: a rank that dies at any moment costs the others milliseconds and nothing else, if they are a quorum.
 void crash_at_every_step(const Script& sound, bool proven, Sum& sum) {
   const uint64_t stride = number_of("RONDO_STRIDE", 97);
@@ -106,9 +112,8 @@ void crash_at_every_step(const Script& sound, bool proven, Sum& sum) {
   CHECK(whole.finished == world);
   for (uint64_t step = 0; step < whole.steps; step += stride) {
     if (!is_own(step / stride)) continue;
-    Script script = sound;
     const int victim = static_cast<int>(step / stride) % world;
-    script.faults = {{Fault::Kind::kCrash, step, victim, 0, 0}};
+    const Script script = with_crash(sound, step, victim);
     INFO(script.text());
     const Report report = run(script);
     sum.add(report);
@@ -280,7 +285,7 @@ TEST_CASE("fault 15: a host that loses power, at every step of a start with a la
   sum.print();
 }
 
-// Proves: whoever dies in a start or right behind it, the others end with an error that blames nobody else.
+// Proves: a rank dies during the start, or just after it. The others end with an error that blames this rank alone.
 TEST_CASE("fault 2: a crash at every step of a start: only the dead rank is blamed") {
   Sum sum;
   const uint64_t stride = number_of("RONDO_STRIDE", 29);
@@ -291,9 +296,8 @@ TEST_CASE("fault 2: a crash at every step of a start: only the dead rank is blam
     const Report whole = run(sound);
     for (uint64_t step = 0; step < whole.steps; step += stride) {
       if (!is_own(step / stride)) continue;
-      Script script = sound;
       const int victim = static_cast<int>(step / stride) % world;
-      script.faults = {{Fault::Kind::kCrash, step, victim, 0, 0}};
+      const Script script = with_crash(sound, step, victim);
       INFO(script.text());
       const Report report = run(script);
       sum.add(report);
